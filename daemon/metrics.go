@@ -14,6 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/service"
 	"github.com/volferry/volferry/internal/version"
 )
 
@@ -35,9 +36,10 @@ func countEnds(m *metrics.Metrics) func(op.Status) {
 }
 
 // metricsOf says where the metrics find what they show at a scrape.
-func metricsOf(cfg *config, virt hv.Hypervisor, up *uplink.Uplink, r *op.Runner, m *migrate.Manager, s image.Storage, c *steps.CopyEngine) metrics.Sources {
+func metricsOf(cfg *config, health *service.Health, virt hv.Hypervisor, up *uplink.Uplink, r *op.Runner, m *migrate.Manager, s image.Storage, c *steps.CopyEngine) metrics.Sources {
 	return metrics.Sources{
 		LibvirtUp: virt.Up, RegistryUp: up.Up, Fenced: func() bool { return up.Fence() != nil },
+		JournalUp:        func() bool { return health.Up(journalProbe) },
 		TasksRunning:     up.TasksRunning,
 		CertificateEnds:  cfg.certificateEnds,
 		Parked:           func() int { return parked(r.Active()) },

@@ -135,7 +135,8 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	attachments.Bind(runner)
 	instances.Bind(runner)
 	up.BindOps(&fencedOps{runner, migrations})
-	numbers.Watch(metricsOf(cfg, virt, up, runner, migrations, storage, copier), log)
+	health := healthOf(records, runner, migrations, virt, up, numbers)
+	numbers.Watch(metricsOf(cfg, health, virt, up, runner, migrations, storage, copier), log)
 	began := time.Now()
 	// What a daemon that died has left goes on before anybody can ask for more,
 	// unless this host is known to be fenced: then it stands until that is settled, but
@@ -153,7 +154,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	scraped := service.MetricsServer(cfg.MetricsListen, promhttp.HandlerFor(numbers.Registry, promhttp.HandlerOpts{}), log)
+	scraped := service.MetricsServer(cfg.MetricsListen, promhttp.HandlerFor(numbers.Registry, promhttp.HandlerOpts{}), health, log)
 	look := &doctor{cfg: cfg, rules: rules, hv: virt, guards: guards, uplink: up, storage: storage}
 	admin := adminapi.New(adminapi.Deps{
 		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Instances: instances, Registry: site, Uplink: up, Audit: asked,
@@ -186,7 +187,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		tasks = append(tasks, scraped)
 	}
 	log.Info("volferryd", "version", version.String(), "host", who.id, "name", who.name, "socket", cfg.Socket)
-	return service.Run(ctx, log, tasks...)
+	return service.Run(ctx, log, health, tasks...)
 }
 
 // task is a function as a service.Task that is ready as soon as it runs: what

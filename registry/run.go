@@ -58,16 +58,18 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 
 	hosts := relay.New(relay.Config{Store: db, Log: log})
 	defer hosts.Close()
-	tasks, err := cfg.tasks(db, hosts, metrics, log)
+	health := healthOf(db)
+	metrics.WatchDatabase(func() bool { return health.Up(databaseProbe) })
+	tasks, err := cfg.tasks(db, hosts, metrics, health, log)
 	if err != nil {
 		return err
 	}
 	log.Info(server.Program, "version", version.String(), "socket", cfg.Socket, "db", cfg.DB)
-	return service.Run(ctx, log, tasks...)
+	return service.Run(ctx, log, health, tasks...)
 }
 
 // tasks are what the registry consists of, over its open database.
-func (c *config) tasks(db *workflow.Store, hosts *relay.Relay, metrics *server.Metrics, log *slog.Logger) ([]service.Task, error) {
+func (c *config) tasks(db *workflow.Store, hosts *relay.Relay, metrics *server.Metrics, health *service.Health, log *slog.Logger) ([]service.Task, error) {
 	gid, err := settings.GroupID(c.SocketGroup)
 	if err != nil {
 		return nil, err
@@ -76,7 +78,7 @@ func (c *config) tasks(db *workflow.Store, hosts *relay.Relay, metrics *server.M
 	if err != nil {
 		return nil, err
 	}
-	scraped := service.MetricsServer(c.MetricsListen, promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}), log)
+	scraped := service.MetricsServer(c.MetricsListen, promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}), health, log)
 	srv := server.Config{
 		Scraped: scraped.Checks,
 		Store:   db, Relay: hosts, Metrics: metrics, Authorize: mtls.Authorizer(httpjson.SocketAuthorizer(gid)), Version: version.String(), Log: log,

@@ -20,7 +20,7 @@ import (
 // metricsRetry is how long until an address that was taken is tried again.
 const metricsRetry = 10 * time.Second
 
-// Metrics serves /metrics at a TCP address, as a task. The daemon works without it:
+// Metrics serves /metrics, /healthz and /readyz at a TCP address, as a task. The daemon works without it:
 // anybody on this machine can take the address first, and must not keep the daemon from
 // starting by that. It tries again until the address is free.
 type Metrics struct {
@@ -35,10 +35,13 @@ type Metrics struct {
 	trouble error
 }
 
-// MetricsServer serves h, and nothing else, at /metrics of the TCP address.
-func MetricsServer(address string, h http.Handler, log *slog.Logger) *Metrics {
+// MetricsServer serves, at the TCP address, metrics at /metrics, what health says at
+// /healthz and /readyz, and nothing else.
+func MetricsServer(address string, metrics http.Handler, health *Health, log *slog.Logger) *Metrics {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", h)
+	mux.Handle("GET /metrics", metrics)
+	mux.Handle("GET /healthz", report(health.alive))
+	mux.Handle("GET /readyz", report(health.ready))
 	return &Metrics{address: address, handler: mux, retry: metricsRetry, log: log, ready: make(chan struct{})}
 }
 

@@ -17,7 +17,7 @@ func TestAMetricsAddressThatIsTakenIsToldAndTriedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := MetricsServer(other.Addr().String(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), slog.New(slog.DiscardHandler))
+	m := MetricsServer(other.Addr().String(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), new(Health), slog.New(slog.DiscardHandler))
 	m.retry = time.Millisecond
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -60,7 +60,7 @@ func TestAMetricsServerThatWaitsForItsAddressStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close() //nolint:errcheck // nobody is connected
-	m := MetricsServer(other.Addr().String(), http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	m := MetricsServer(other.Addr().String(), http.NotFoundHandler(), new(Health), slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()
@@ -72,7 +72,7 @@ func TestAMetricsServerThatWaitsForItsAddressStops(t *testing.T) {
 }
 
 func TestAMetricsAddressThatCanNeverBeIsAnError(t *testing.T) {
-	m := MetricsServer("127.0.0.1:no-such-service", http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	m := MetricsServer("127.0.0.1:no-such-service", http.NotFoundHandler(), new(Health), slog.New(slog.DiscardHandler))
 	if err := m.Run(t.Context()); err == nil {
 		t.Error("it waits for what cannot be")
 	}

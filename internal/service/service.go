@@ -33,9 +33,9 @@ type Task interface {
 
 // Run runs the tasks until one fails, ctx ends, or the process is told to stop
 // by SIGINT or SIGTERM; a second signal kills it. It tells systemd of every
-// step and keeps its watchdog content. Tasks end in no order, so what they
-// share must outlive Run.
-func Run(ctx context.Context, log *slog.Logger, tasks ...Task) error {
+// step, has the health looked after, and keeps the watchdog content while it is alive.
+// Tasks end in no order, so what they share, with the probes, must outlive Run.
+func Run(ctx context.Context, log *slog.Logger, health *Health, tasks ...Task) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	signals := make(chan os.Signal, 1)
@@ -56,7 +56,11 @@ func Run(ctx context.Context, log *slog.Logger, tasks ...Task) error {
 		return nil
 	})
 	group.Go(func() error {
-		keepWatchdogContent(ctx, log)
+		health.watch(ctx, log, tasks)
+		return nil
+	})
+	group.Go(func() error {
+		keepWatchdogContent(ctx, log, health)
 		return nil
 	})
 	group.Go(func() error {
@@ -97,7 +101,10 @@ func names(tasks []Task) string {
 	return strings.Join(all, ", ")
 }
 
-func keepWatchdogContent(ctx context.Context, log *slog.Logger) {
+// keepWatchdogContent tells systemd that the program is alive, for as long as it is. What
+// hangs is said in the log before systemd ends the program by SIGABRT, whose trace
+// has where it hangs.
+func keepWatchdogContent(ctx context.Context, log *slog.Logger, health *Health) {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
 		log.Warn("the watchdog of the unit cannot be used", "err", err)
@@ -107,12 +114,24 @@ func keepWatchdogContent(ctx context.Context, log *slog.Logger) {
 		return
 	}
 	// Half of the interval, so that a single late tick does not have systemd end us.
-	tick := time.NewTicker(interval / 2)
+	eachWhileAlive(ctx, log, interval/2, health, func() { notify(log, daemon.SdNotifyWatchdog) })
+}
+
+// eachWhileAlive calls do at each interval at which the program is alive, until ctx ends.
+func eachWhileAlive(ctx context.Context, log *slog.Logger, interval time.Duration, health *Health, do func()) {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
+	logged := false
 	for {
 		select {
 		case <-tick.C:
-			notify(log, daemon.SdNotifyWatchdog)
+			err := worst(health.alive())
+			if err == nil {
+				do()
+			} else if !logged {
+				log.Error("this program hangs, and its watchdog is told no more", "err", err)
+			}
+			logged = err != nil
 		case <-ctx.Done():
 			return
 		}

@@ -95,7 +95,7 @@ func TestSystemdHearsReadyOnlyWhenEveryTaskIs(t *testing.T) {
 	a, b := &task{name: "a", release: make(chan struct{})}, &task{name: "b", release: make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- service.Run(ctx, quiet, a, b) }()
+	go func() { done <- service.Run(ctx, quiet, new(service.Health), a, b) }()
 
 	if got := <-told; got != "STATUS=starting: a, b" {
 		t.Errorf("first told %q", got)
@@ -120,7 +120,7 @@ func TestWatchdogIsKeptContent(t *testing.T) {
 	t.Setenv("WATCHDOG_USEC", "2000")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- service.Run(ctx, quiet) }()
+	go func() { done <- service.Run(ctx, quiet, new(service.Health)) }()
 	await(t, told, "WATCHDOG=1")
 	await(t, told, "WATCHDOG=1")
 	cancel()
@@ -132,7 +132,7 @@ func TestWatchdogIsKeptContent(t *testing.T) {
 func TestFailedTaskEndsTheOthersAndIsNamed(t *testing.T) {
 	broken := errors.New("broken")
 	a, b := &task{name: "a"}, &task{name: "b", err: broken}
-	err := service.Run(t.Context(), quiet, a, b)
+	err := service.Run(t.Context(), quiet, new(service.Health), a, b)
 	if !errors.Is(err, broken) || !strings.HasPrefix(err.Error(), "b: ") || !a.ended {
 		t.Errorf("Run = %v, a ended = %t", err, a.ended)
 	}
@@ -143,7 +143,7 @@ func TestSignalStopsTheTasks(t *testing.T) {
 	a := &task{name: "a", release: make(chan struct{})}
 	close(a.release)
 	done := make(chan error, 1)
-	go func() { done <- service.Run(t.Context(), quiet, a) }()
+	go func() { done <- service.Run(t.Context(), quiet, new(service.Health), a) }()
 	await(t, told, "READY=1")
 	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -285,8 +285,8 @@ func TestMetricsServerServesNothingElse(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	stop := start(t, service.MetricsServer(address, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), quiet))
-	for path, want := range map[string]int{"/metrics": 200, "/v1/volumes": 404} {
+	stop := start(t, service.MetricsServer(address, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), new(service.Health), quiet))
+	for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 503, "/v1/volumes": 404} {
 		resp, err := fetch(t, "tcp", address, path)
 		if err != nil {
 			t.Fatal(err)

@@ -38,6 +38,15 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 // Close closes the file. Nothing may be running that uses the journal.
 func (j *Journal) Close() error { return j.db.Close() }
 
+// Probe returns nil if the journal has taken a record of nothing. It leaves the room that is
+// kept for records to the records.
+func (j *Journal) Probe(ctx context.Context) error {
+	if err := j.db.Probe(ctx); err != nil {
+		return fmt.Errorf("probe the journal: %w", unavailable(err))
+	}
+	return nil
+}
+
 // exec makes one change. On a full disk it uses the room that is kept for the files of
 // the directory, see atomicfile.Reserve.
 func (j *Journal) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {

@@ -152,6 +152,9 @@ func TestAReadOnlyDatabaseIsAJournalError(t *testing.T) {
 	if err := j.Append(t.Context(), r); !errors.Is(err, op.ErrJournal) {
 		t.Errorf("append: got %v, want ErrJournal", err)
 	}
+	if err := j.Probe(t.Context()); !errors.Is(err, op.ErrJournal) {
+		t.Errorf("probe: got %v, want ErrJournal", err)
+	}
 }
 
 func TestOpsAreChosenByKindAndEnd(t *testing.T) {

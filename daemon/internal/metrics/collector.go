@@ -19,6 +19,8 @@ import (
 type Sources struct {
 	LibvirtUp  func() bool
 	RegistryUp func() bool
+	// JournalUp: the journal took the last record that it was tried with.
+	JournalUp func() bool
 	// Fenced: the host was fenced and has not come back.
 	Fenced func() bool
 	// TasksRunning counts what the registry has asked for and was not answered.
@@ -57,6 +59,7 @@ var (
 	parkedDesc      = newDesc("volferry_needs_operator", "Operations that wait for a person.")
 	libvirtDesc     = newDesc("volferry_libvirt_up", "1 if libvirt answers, else 0.")
 	registryDesc    = newDesc("volferry_registry_up", "1 if the registry answers, else 0.")
+	journalDesc     = newDesc("volferry_journal_up", "1 if the journal takes records, by the last try, else 0.")
 	fencedDesc      = newDesc("volferry_host_fenced", "1 while this host is fenced and has not come back, else 0.")
 	tasksDesc       = newDesc("volferry_tasks_running", "Requests of the registry that are at work.")
 	certificateDesc = newDesc("volferry_certificate_expiry_timestamp_seconds", "Unix time at which a certificate that this host lives on ends.", "certificate")
@@ -79,7 +82,7 @@ type collector struct {
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		activeDesc, copyBytesDesc, copyRateDesc, copyPacedDesc, overlayDesc, exposedDesc, overlayFreeDesc, pausedDesc,
-		guestWriteDesc, parkedDesc, libvirtDesc, registryDesc, fencedDesc, tasksDesc, certificateDesc, reconcileDesc,
+		guestWriteDesc, parkedDesc, libvirtDesc, registryDesc, journalDesc, fencedDesc, tasksDesc, certificateDesc, reconcileDesc,
 	} {
 		descs <- d
 	}
@@ -95,6 +98,7 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	}
 	gauge(libvirtDesc, oneIf(c.LibvirtUp()))
 	gauge(registryDesc, oneIf(c.RegistryUp()))
+	gauge(journalDesc, oneIf(c.JournalUp()))
 	gauge(fencedDesc, oneIf(c.Fenced()))
 	gauge(tasksDesc, float64(c.TasksRunning()))
 	gauge(parkedDesc, float64(c.Parked()))

@@ -104,6 +104,9 @@ func (m *Metrics) MigrationEnded(result api.MigrationState) {
 // before it had left.
 func (m *Metrics) Reconciled(took time.Duration) { m.reconciled.Store(int64(took)) }
 
+// HasReconciled says whether Reconciled was called.
+func (m *Metrics) HasReconciled() bool { return m.reconciled.Load() > 0 }
+
 // Watch adds what is asked for at a scrape. Call it once.
 func (m *Metrics) Watch(s Sources, log *slog.Logger) {
 	m.guests.disks, m.guests.stats = s.GuestDisks, s.DiskStats

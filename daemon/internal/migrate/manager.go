@@ -80,6 +80,15 @@ func (m *Manager) overlayPath(migrationID string) string {
 // Plans returns the plans of all op kinds of a migration, for the runner.
 func (m *Manager) Plans() []op.Plan { return m.env.Plans() }
 
+// Probe returns once nothing is being decided about a migration. Decisions are made one
+// after the other, and ask libvirt, the registry and the storage: one that hangs is in the way
+// of all.
+func (m *Manager) Probe(context.Context) error {
+	m.admission.Lock()
+	defer m.admission.Unlock()
+	return nil
+}
+
 // Journal is where migrations survive: a migration is the group of its ops,
 // and everything about it is computed from them.
 type Journal interface {

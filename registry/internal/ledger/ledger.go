@@ -130,6 +130,12 @@ func (l *Ledger) Checkpoint(ctx context.Context) error {
 	return l.writer.pause(ctx, func() error { return l.db.TruncateLog(ctx) })
 }
 
+// Probe returns nil once the writer has come round and a commit of nothing is on stable
+// storage.
+func (l *Ledger) Probe(ctx context.Context) error {
+	return l.writer.pause(ctx, func() error { return l.db.Probe(ctx) })
+}
+
 // ResetStatements closes the statements that the writer keeps prepared and returns their
 // texts. It prepares what changes use from then on again; so a test learns what these are.
 func (l *Ledger) ResetStatements(ctx context.Context) (queries []string, err error) {

@@ -235,3 +235,28 @@ func TestACacheIsToldWhatBecomesOfWhatWasRead(t *testing.T) {
 		})
 	}
 }
+
+// A probe that did not wait for the writer would say that all is well while it hangs.
+func TestAProbeWaitsForTheWriter(t *testing.T) {
+	l := newLedger(t, Options{})
+	inside, finish := make(chan struct{}), make(chan struct{})
+	changed, probed := make(chan error, 1), make(chan error, 1)
+	go func() {
+		changed <- l.Submit(t.Context(), func(context.Context, *Tx) error {
+			close(inside)
+			<-finish
+			return nil
+		})
+	}()
+	<-inside
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.Probe(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a probe while the writer is at work: %v", err)
+	}
+	go func() { probed <- l.Probe(t.Context()) }()
+	close(finish)
+	if err := errors.Join(<-changed, <-probed); err != nil {
+		t.Error(err)
+	}
+}

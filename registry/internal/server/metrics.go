@@ -74,6 +74,13 @@ func (m *Metrics) Watch(s *workflow.Store, log *slog.Logger) {
 	m.Registry.MustRegister(&counter{store: s, log: log})
 }
 
+// WatchDatabase adds whether the database takes changes.
+func (m *Metrics) WatchDatabase(up func() bool) {
+	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "volferry_registry_database_up", Help: "1 if the database takes changes, by the last try, else 0.",
+	}, func() float64 { return oneIf(up()) }))
+}
+
 // WatchCertificates adds the ends of certificates.
 func (m *Metrics) WatchCertificates(lifetimes func() []mtls.Lifetime) {
 	m.Registry.MustRegister(certificates(lifetimes))

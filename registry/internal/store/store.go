@@ -70,6 +70,15 @@ func (s *Store) DeleteInBatches(ctx context.Context, query string, args ...any) 
 	return s.ledger.DeleteInBatches(ctx, query, args...)
 }
 
+// Probe returns nil if the database takes changes. One that was restored from a backup is
+// left as it is; ReadOnly says so.
+func (s *Store) Probe(ctx context.Context) error {
+	if s.history.Restored() {
+		return nil
+	}
+	return s.ledger.Probe(ctx)
+}
+
 // Events returns the events after the one with sequence number since, oldest
 // first, at most 1000 of them and about 1 MiB. An empty list is the end of the trail.
 func (s *Store) Events(ctx context.Context, since int64) ([]api.Event, error) {

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/journal"
+	"github.com/volferry/volferry/daemon/internal/metrics"
+	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/uplink"
+	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/service"
+)
+
+// journalProbe is the probe whose outcome is a metric too.
+const journalProbe = "journal"
+
+// healthOf says when this daemon is ready to move a volume, and when it hangs. A decision
+// about a migration may wait for storage that hangs, which no restart mends.
+func healthOf(records *journal.Journal, r *op.Runner, m *migrate.Manager, virt hv.Hypervisor, up *uplink.Uplink, numbers *metrics.Metrics) *service.Health {
+	engine := func(context.Context) error {
+		r.Active() // takes every lock of the engine, and no op holds one for long
+		return nil
+	}
+	return service.NewHealth([]service.Probe{
+		{Name: journalProbe, Try: records.Probe, Vital: true},
+		{Name: "engine", Try: engine, Vital: true},
+		{Name: "migrations", Try: m.Probe},
+	},
+		holds("libvirt", virt.Up, "libvirt does not answer"),
+		service.Condition{Name: "registry", Err: func() error {
+			if err := up.Err(); err != nil || up.Up() {
+				return err
+			}
+			return errors.New("the registry has not answered yet")
+		}},
+		service.Condition{Name: "epoch", Err: up.Admit},
+		holds("recovery", numbers.HasReconciled, "what was open when the daemon started has not been taken up yet"),
+	)
+}
+
+// holds is a condition that is true or not.
+func holds(name string, ok func() bool, otherwise string) service.Condition {
+	return service.Condition{Name: name, Err: func() error {
+		if ok() {
+			return nil
+		}
+		return errors.New(otherwise)
+	}}
+}

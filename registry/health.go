@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+
+	"github.com/volferry/volferry/internal/service"
+	"github.com/volferry/volferry/registry/internal/workflow"
+)
+
+// databaseProbe is the probe whose outcome is a metric too.
+const databaseProbe = "database"
+
+// healthOf says when this registry takes changes, and when it hangs.
+func healthOf(db *workflow.Store) *service.Health {
+	changes := func() error {
+		if reason, readOnly := db.ReadOnly(); readOnly {
+			return errors.New("read-only: " + reason)
+		}
+		return nil
+	}
+	return service.NewHealth([]service.Probe{{Name: databaseProbe, Try: db.Probe, Vital: true}}, service.Condition{Name: "changes", Err: changes})
+}
