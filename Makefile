@@ -39,12 +39,12 @@ IN_TURN   := Matrix|Every|ForEver|LandsLate|HalfDone|Scripts|NoFileNames|Nothing
 SQLITE    := $(STORE) ./registry/internal/workflow ./registry/internal/server ./registry/internal/pauseall ./registry/internal/drain
 AT_ONCE   := AtOnce|Concurrent|OneWins|Kill|Live|Rename
 
-SCRIPTS := .ci/run .ci/vulncheck test/lab/install.sh packaging/libvirt-hook/volferry-guard \
+SCRIPTS := .ci/run .ci/promtool .ci/vulncheck test/lab/install.sh packaging/libvirt-hook/volferry-guard \
 	packaging/build.sh packaging/scripts/postinst.sh packaging/scripts/prerm.sh packaging/scripts/postrm.sh
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck test-unit test-simulation test-registry-short test-registry test-conformance test-e2e test-hosts test-crash test-web bench \
+.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-registry-short test-registry test-conformance test-e2e test-hosts test-crash test-web bench \
 	packages install clean lab compiler chromium
 
 help: ## Show this list
@@ -77,7 +77,7 @@ shellcheck:
 	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); \
 	else echo 'shellcheck is not installed: the scripts were not checked'; fi
 
-test-unit: compiler lab ## Unit tests, most with the race detector, some trials of each simulation, the tree itself
+test-unit: compiler lab promtool ## Unit tests, most with the race detector, some trials of each simulation, the tree itself
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $$($(GO) list ./... | grep -vE '^$(NOT_UNIT)' | grep -vxF "$$($(GO) list $(SLOW_RACE) $(SQLITE))")
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m -skip '$(IN_TURN)' $(SLOW_RACE)
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m -run '$(AT_ONCE)' $(SQLITE)
@@ -135,6 +135,10 @@ chromium:
 		echo 'installing chromium for the page of volferryctl web'; \
 		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends chromium fonts-dejavu-core; } || \
 		echo 'chromium could not be installed'
+
+# What checks the alert rules, the dashboard and the metrics, fetched if missing.
+promtool:
+	@.ci/promtool
 
 # The race detector needs a C compiler; nothing else does.
 compiler:

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +20,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/monitoring/monitoringtest"
 )
 
 // sources are Sources of a daemon that has a migration of everything.
@@ -141,40 +141,19 @@ func TestPrometheusHasNothingToSayAgainstTheNames(t *testing.T) {
 	}
 }
 
+func TestAScrapeIsWhatPromtoolExpects(t *testing.T) {
+	monitoringtest.CheckScrape(t, everything().Registry)
+}
+
+func TestAlertsAndDashboardNameMetricsThatThereAre(t *testing.T) {
+	monitoringtest.CheckUses(t, everything().Registry, func(name string) bool {
+		return name == "volferry_registry_up" || !strings.HasPrefix(name, "volferry_registry_")
+	})
+}
+
 // The reference is the contract: names, labels and types.
 func TestTheReferenceListsExactlyWhatThereIs(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/reference/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want []string
-	section := strings.SplitN(string(text), "\n## ", 3)[1]
-	for line := range strings.Lines(section) {
-		if cells := strings.Split(line, "|"); len(cells) > 2 && strings.HasPrefix(cells[1], " `") {
-			want = append(want, strings.Trim(cells[1], " `")+strings.TrimRight(" "+strings.TrimSpace(cells[2]), " "))
-		}
-	}
-	families, err := everything().Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, f := range families {
-		var labels []string
-		for _, l := range f.GetMetric()[0].GetLabel() {
-			labels = append(labels, l.GetName())
-		}
-		name := f.GetName()
-		if len(labels) > 0 {
-			name += "{" + strings.Join(labels, ",") + "}"
-		}
-		got = append(got, name+" "+strings.ToLower(f.GetType().String()))
-	}
-	slices.Sort(want)
-	slices.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("reference and metrics differ (-reference +metrics)\n%s", diff)
-	}
+	monitoringtest.CheckReference(t, "volferryd", everything().Registry)
 }
 
 // A histogram that appears with its first pause would hide that pause: an increase begins

@@ -4,11 +4,43 @@ package server_test
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/internal/sqlitedb"
+	"github.com/volferry/volferry/monitoring/monitoringtest"
 	"github.com/volferry/volferry/registry/internal/schema"
 )
+
+// everything is a site whose metrics all have a series.
+func everything(t *testing.T) *site {
+	t.Helper()
+	s := newSite(t)
+	s.ok(t, "POST", "/v1/volumes:register", volume)
+	if _, err := s.store.VerifyAudit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.metrics.WatchDatabase(func() bool { return true })
+	s.metrics.WatchCertificates(func() []mtls.Lifetime { return []mtls.Lifetime{{Name: "server", Until: time.Unix(1800000000, 0)}} })
+	return s
+}
+
+func TestAScrapeIsWhatPromtoolExpects(t *testing.T) {
+	monitoringtest.CheckScrape(t, everything(t).metrics.Registry)
+}
+
+func TestAlertsAndDashboardNameMetricsThatThereAre(t *testing.T) {
+	monitoringtest.CheckUses(t, everything(t).metrics.Registry, func(name string) bool {
+		return name != "volferry_registry_up" && strings.HasPrefix(name, "volferry_registry_")
+	})
+}
+
+// The reference is the contract: names, labels and types.
+func TestTheReferenceListsExactlyWhatThereIs(t *testing.T) {
+	monitoringtest.CheckReference(t, "volferry-registry", everything(t).metrics.Registry)
+}
 
 func TestMetricsSayThatTheRegistryIsReadOnly(t *testing.T) {
 	dir := t.TempDir()
