@@ -35,7 +35,7 @@ var (
 func Uses(t *testing.T) []Use {
 	t.Helper()
 	var all []Use
-	for _, file := range []string{"alerts.yaml"} {
+	for _, file := range []string{"alerts.yaml", "dashboard.json"} {
 		text, err := os.ReadFile(filepath.Join(root(t), "monitoring", file))
 		if err != nil {
 			t.Fatal(err)
