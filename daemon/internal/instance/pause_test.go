@@ -92,7 +92,7 @@ func TestOnlyTheMigrationThatHasTheLockSavesAndRestores(t *testing.T) {
 
 func TestTooLittleSpaceForTheMemoryIsSaidBeforeAnythingIsTouched(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
-		d.world.free = 1<<30 + 1<<30/10 - 1
+		d.world.images.Free.Store(1<<30 + 1<<30/10 - 1)
 		wantState(t, d.save("save"), op.StateUndone, api.CodeNoSpace)
 		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
 		for _, call := range d.world.Calls() {
@@ -120,7 +120,7 @@ func TestAManagedSaveAndAForeignDiskAreRefused(t *testing.T) {
 
 func TestAVolumeThatSomebodyElseHasOpenBringsTheGuestBack(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
-		d.world.set(func() { d.world.user = "a mount" })
+		d.world.mount()
 		wantState(t, d.save("save"), op.StateUndone, api.CodeVolumeInUse)
 		// It stands still like the others, until all are let go.
 		must(t, d.world.suspended(hv.StateRunning))
@@ -160,7 +160,7 @@ func TestASaveUnderAnotherIDChangesNothingOfTheFirst(t *testing.T) {
 			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 				wantState(t, d.save("save"), op.StateDone, "")
 				wantState(t, d.save("save.2"), op.StateDone, "")
-				d.world.set(func() { d.world.user = "a mount" })
+				d.world.mount()
 				wantState(t, d.save("save.3"), op.StateUndone, api.CodeVolumeInUse)
 				must(t, d.world.asleep(state.Active()))
 				wantState(t, d.restore("restore", pausedWeb, pausedSrc), op.StateDone, "")
@@ -172,7 +172,7 @@ func TestASaveUnderAnotherIDChangesNothingOfTheFirst(t *testing.T) {
 
 func TestAnInstanceThatASaveCannotBringBackIsTheRestoresToWake(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
-		d.world.set(func() { d.world.user = "a mount" })
+		d.world.mount()
 		for nth := range 2 {
 			d.world.Inject(hvtest.Fault{Call: "RestoreMemory", Nth: nth + 1, Err: errors.New("broken")})
 		}
@@ -220,7 +220,7 @@ func TestAMemoryThatTheJournalDoesNotKnowIsKept(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		wantState(t, d.save("save"), op.StateDone, "")
 		d.world.journal = optest.NewJournal() // of a state directory that was lost
-		d.restart()
+		d.Restart()
 		wantState(t, d.restore("back", pausedWeb, pausedSrc), op.StateUndone, api.CodeNeedsOperator)
 		must(t, d.world.asleep(true))
 	}, hv.StateRunning)
@@ -232,7 +232,7 @@ func TestASavedInstanceIsStartedByNobody(t *testing.T) {
 		if err := d.world.Start(pausedWeb); err == nil {
 			t.Error("virsh start was let go")
 		}
-		d.restart()
+		d.Restart()
 		must(t, d.world.HostReboot())
 		must(t, d.world.asleep(true))
 		wantState(t, d.restore("back", pausedWeb, pausedSrc), op.StateDone, "")
@@ -336,7 +336,7 @@ func TestMemorySaysWhatASaveTakes(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		is, err := d.now().Memory(context.Background(), pausedWeb)
 		must(t, err)
-		if is.MemoryBytes != 1<<30+1<<30/10 || is.FreeBytes != d.world.free || is.State != api.InstanceRunning || is.Host != "alpha" {
+		if is.MemoryBytes != 1<<30+1<<30/10 || is.FreeBytes != 1<<40 || is.State != api.InstanceRunning || is.Host != "alpha" {
 			t.Errorf("it takes %+v", is)
 		}
 	}, hv.StateRunning)
@@ -368,7 +368,7 @@ var pauseTroubles = []trouble{
 			time.AfterFunc(time.Minute, func() { d.world.set(func() { d.world.down = false }) })
 		}}
 	}, false},
-	{"the daemon dies", func(d *pauseDaemon) hvtest.Fault { return hvtest.Fault{After: true, Do: func() { go d.restart() }} }, false},
+	{"the daemon dies", func(d *pauseDaemon) hvtest.Fault { return hvtest.Fault{After: true, Do: func() { go d.Restart() }} }, false},
 	{"the guest is destroyed", func(d *pauseDaemon) hvtest.Fault {
 		return hvtest.Fault{Do: func() { _ = d.world.Destroy(pausedWeb) }}
 	}, true},

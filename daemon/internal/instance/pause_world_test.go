@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
@@ -14,9 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
@@ -37,9 +36,9 @@ const (
 type pauseWorld struct {
 	*hvtest.Fake
 	saveDir string
-	guards  *memGuards
+	guards  *hosttest.Guards
+	images  *hosttest.Images
 	journal *optest.Journal
-	free    int64
 	boots   int // of the host; a daemon is told of the last at its start
 
 	mu sync.Mutex
@@ -48,8 +47,6 @@ type pauseWorld struct {
 	at       string
 	lockedBy string
 	down     bool
-	// user has the image besides the domains.
-	user string
 	// refused are the permissions that the registry does not give; asked those that it
 	// was asked for.
 	refused map[string]bool
@@ -64,10 +61,10 @@ func newPauseWorld(t *testing.T, states ...hv.State) *pauseWorld {
 	t.Helper()
 	w := &pauseWorld{
 		Fake: hvtest.New(), saveDir: t.TempDir(), journal: optest.NewJournal(),
-		guards: newMemGuards(), free: 1 << 40, at: pausedSrc, lockedBy: pausedMig,
+		guards: hosttest.NewGuards(nil), at: pausedSrc, lockedBy: pausedMig,
 	}
-	w.OnStart = func(id string) error { return w.guards.refuse(id, "") }
-	w.OnStartToken = w.guards.refuse
+	w.images = &hosttest.Images{Fake: w.Fake, Users: map[string]string{}}
+	w.OnStart, w.OnStartToken = w.guards.Hook, w.guards.HookWithToken
 	for _, path := range []string{pausedSrc, pausedDst} {
 		must(t, w.CreateImage(path, hvtest.Raw, pausedSize))
 	}
@@ -178,31 +175,19 @@ func (w *pauseWorld) KnownInstance(context.Context, string) (api.Instance, bool)
 	return api.Instance{}, false
 }
 
-// pauseImages are the world's images.
-type pauseImages struct{ w *pauseWorld }
-
-func (i pauseImages) Inspect(_ context.Context, path string, _ api.Format) (image.Info, error) {
-	info, err := i.w.Info(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = image.ErrAbsent
+// mount has somebody else use the image of the volume.
+func (w *pauseWorld) mount() {
+	w.images.Mu.Lock()
+	defer w.images.Mu.Unlock()
+	for _, path := range []string{pausedSrc, pausedDst} {
+		w.images.Users[path] = "a mount"
 	}
-	return image.Info{SizeBytes: info.SizeBytes}, err
 }
-
-func (i pauseImages) InUse(context.Context, string) (string, error) {
-	i.w.mu.Lock()
-	defer i.w.mu.Unlock()
-	return i.w.user, nil
-}
-
-func (i pauseImages) Connect(context.Context, string) error    { return nil }
-func (i pauseImages) Disconnect(context.Context, string) error { return nil }
-func (i pauseImages) FreeBytes(string) (int64, error)          { return i.w.free, nil }
 
 func (w *pauseWorld) newManager(journal op.Journal) *Manager {
 	host := func(context.Context) (Host, error) { return Host{ID: "host-alpha", Name: "alpha", Epoch: 1}, nil }
 	return New(Config{SaveDir: w.saveDir, BootID: fmt.Sprint("boot-", w.boots)}, Ports{
-		HV: w, Registry: w, Guards: w.guards, Images: pauseImages{w}, Known: w, Migrations: pauseMigrations{w}, Report: func(context.Context) error { return nil },
+		HV: w, Registry: w, Guards: w.guards, Images: w.images, Known: w, Migrations: pauseMigrations{w}, Report: func(context.Context) error { return nil },
 	}, journal, host, slog.New(slog.DiscardHandler))
 }
 
@@ -231,23 +216,11 @@ func (w *pauseWorld) memories() []string {
 	return names
 }
 
-// pauseRecorder is the part of testing.TB that the fake's assertions need, for worlds
-// that are judged by an error.
-type pauseRecorder struct {
-	testing.TB
-	problems []error
-}
-
-func (r *pauseRecorder) Helper() {}
-func (r *pauseRecorder) Errorf(format string, args ...any) {
-	r.problems = append(r.problems, fmt.Errorf(format, args...))
-}
-
 // as says what is wrong with an instance that is to be as it was: in this state, on
 // this image, without guard and file, and with all that its guest was told is
 // written.
 func (w *pauseWorld) as(id string, state hv.State, at string) error {
-	r := &pauseRecorder{}
+	r := &hosttest.Recorder{}
 	w.AssertNoWriteLost(r)
 	w.AssertClean(r)
 	dom, err := w.Fake.Domain(context.Background(), id)
@@ -264,13 +237,13 @@ func (w *pauseWorld) as(id string, state hv.State, at string) error {
 	if guards, err := w.guards.Of(id); err != nil || len(guards) > 0 {
 		r.Errorf("guards are left: %v (%v)", guards, err)
 	}
-	if w.guards.tokens[id] != (memToken{}) {
+	if w.guards.Issued(id) {
 		r.Errorf("a start token is left")
 	}
 	if left := w.memories(); len(left) > 0 {
 		r.Errorf("memory is left: %v", left)
 	}
-	return errors.Join(r.problems...)
+	return errors.Join(r.Problems...)
 }
 
 // asleep says what is wrong with web if it is to be saved and guarded.
@@ -321,7 +294,7 @@ func (w *pauseWorld) kept(hadMemory bool) (err error) {
 	if guards, e := w.guards.Of(id); e != nil || len(guards) != 1 || guards[0].Owner != "pause "+pausedMig {
 		err = errors.Join(e, fmt.Errorf("its guards are %v", guards))
 	}
-	if w.guards.tokens[id] != (memToken{}) {
+	if w.guards.Issued(id) {
 		err = errors.Join(err, errors.New("a start token is left"))
 	}
 	want := ""
@@ -334,62 +307,37 @@ func (w *pauseWorld) kept(hadMemory bool) (err error) {
 	return err
 }
 
-// pauseDaemon is a manager and its runner on a world, which may die and come back.
+// pauseDaemon is a manager on a world, which may die and come back.
 type pauseDaemon struct {
+	*hosttest.Daemon[*Manager]
 	t     *testing.T
 	world *pauseWorld
-
-	mu      sync.Mutex
-	manager *Manager
-	runner  *op.Runner
 }
 
 func startPauseDaemon(t *testing.T, w *pauseWorld) *pauseDaemon {
 	t.Helper()
-	d := &pauseDaemon{t: t, world: w}
-	d.boot()
-	t.Cleanup(func() { d.now().admission.Runner.Stop() })
-	return d
-}
-
-func (d *pauseDaemon) boot() {
-	g := d.world.newManager(d.world.journal)
-	runner, err := op.New(op.Config{Journal: d.world.journal, Plans: g.Plans(), Describe: describe})
-	if err == nil {
-		g.Bind(runner)
-		err = runner.Resume(context.Background())
-	}
-	if err != nil {
-		d.t.Error(err)
-	}
-	d.manager, d.runner = g, runner
+	return &pauseDaemon{t: t, world: w, Daemon: hosttest.Start(t, hosttest.Program[*Manager]{
+		New: func() *Manager { return w.newManager(w.journal) },
+		Runner: func(*Manager) op.Config {
+			return op.Config{Journal: w.journal, Describe: describe}
+		},
+	})}
 }
 
 func (d *pauseDaemon) now() *Manager {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.manager
-}
-
-// restart is a daemon that dies and comes back.
-func (d *pauseDaemon) restart() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.runner.Stop()
-	d.boot()
+	m, _ := d.Now()
+	return m
 }
 
 // reboot is a host that loses its power: the daemon is one of the next boot, if there
 // is to be one.
 func (d *pauseDaemon) reboot() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.world.HostReboot(); err != nil {
-		d.t.Error(err)
-	}
-	d.runner.Stop()
-	d.world.boots++
-	d.boot()
+	d.RestartAfter(func() {
+		if err := d.world.HostReboot(); err != nil {
+			d.t.Error(err)
+		}
+		d.world.boots++
+	})
 }
 
 // suspend asks for a suspend as the registry does, until its op is over.

@@ -139,15 +139,15 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			must(t, w.nodes[0].Define(hv.Domain{ID: web, Name: "other"}))
 		}, api.CodeConflict, "undefine"},
 		"unshelve while the registry is away": {
-			api.InstanceShelvedOffloaded, "unshelve", func(_ *testing.T, w *world) { w.registry.down = true },
+			api.InstanceShelvedOffloaded, "unshelve", func(_ *testing.T, w *world) { w.registry.Down = true },
 			api.CodeRegistryUnavailable, "",
 		},
 		"shelve while the registry is away": {
-			api.InstanceRunning, "shelve", func(_ *testing.T, w *world) { w.registry.down = true },
+			api.InstanceRunning, "shelve", func(_ *testing.T, w *world) { w.registry.Down = true },
 			api.CodeRegistryUnavailable, "",
 		},
 		"start while libvirt is away": {
-			api.InstanceStopped, "start", func(_ *testing.T, w *world) { w.nodes[0].away = true },
+			api.InstanceStopped, "start", func(_ *testing.T, w *world) { w.nodes[0].SetAway(true) },
 			api.CodeHypervisorUnavailable, "nothing was changed",
 		},
 	} {
@@ -158,7 +158,7 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 					c.spoil(t, w)
 				}
 				d := startDaemon(t, w.nodes[0])
-				g, runner := d.now()
+				g, runner := d.Now()
 				told := len(w.registry.told)
 				_, err := begins[c.what](t.Context(), g, testOp)
 				wantCode(t, err, c.want)
@@ -176,7 +176,7 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 // run runs an op to its end. One that was undone soon was refused as well.
 func (d *daemon) run(t *testing.T, what string) op.Status {
 	t.Helper()
-	g, runner := d.now()
+	g, runner := d.Now()
 	id := d.node.world.newOp()
 	_, refused := begins[what](t.Context(), g, id)
 	st, err := runner.Wait(t.Context(), id)
@@ -209,7 +209,7 @@ func TestPowerGoesOnFromWhatIsRememberedWhileTheRegistryIsAway(t *testing.T) {
 		w := newWorld(t, api.InstanceStopped)
 		alpha := w.nodes[0]
 		alpha.known = w.registry.inst
-		w.registry.setDown(true)
+		w.registry.SetDown(true)
 		d := startDaemon(t, alpha)
 		for _, what := range []string{"start", "pause", "unpause", "reboot", "stop"} {
 			if st := d.run(t, what); st.State != op.StateDone {
@@ -217,7 +217,7 @@ func TestPowerGoesOnFromWhatIsRememberedWhileTheRegistryIsAway(t *testing.T) {
 			}
 		}
 		alpha.known.BlockDeviceMappings = []api.BlockDeviceMapping{{Device: "vda", BootIndex: alpha.known.BlockDeviceMappings[0].BootIndex}}
-		g, _ := d.now()
+		g, _ := d.Now()
 		_, err := g.BeginStart(t.Context(), testOp, "web")
 		wantCode(t, err, api.CodeRootVolumeMissing)
 	})
@@ -275,7 +275,7 @@ func TestForceCutsThePowerOfAGuestThatIsStillAsked(t *testing.T) {
 			done := make(chan op.Status, 1)
 			go func() { done <- d.run(t, asking) }()
 			synctest.Wait() // it is being asked now
-			g, runner := d.now()
+			g, runner := d.Now()
 			const cut = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0aab"
 			_, err := g.BeginStop(t.Context(), cut, "web", api.InstanceStop{Force: true})
 			must(t, err)
@@ -298,7 +298,7 @@ func TestASecondStopHasWhatTheFirstOneBrought(t *testing.T) {
 		done := make(chan op.Status, 1)
 		go func() { done <- d.run(t, "stop") }()
 		synctest.Wait() // the guest was asked, and is slow
-		g, runner := d.now()
+		g, runner := d.Now()
 		const again = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0aab"
 		_, err := g.BeginStop(t.Context(), again, "web", api.InstanceStop{})
 		must(t, err)
@@ -407,7 +407,7 @@ func TestARepeatedRequestIsTheSameOpAndAnotherOneIsNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, api.InstanceRunning)
 		d := startDaemon(t, w.nodes[0])
-		g, runner := d.now()
+		g, runner := d.Now()
 		for range 2 {
 			if _, err := g.BeginStop(context.Background(), testOp, "web", api.InstanceStop{}); err != nil {
 				t.Fatal(err)

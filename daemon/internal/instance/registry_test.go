@@ -4,39 +4,27 @@ package instance
 
 import (
 	"context"
-	"reflect"
 	"slices"
-	"sync"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/internal/api"
 )
 
 // fakeRegistry is a registry in memory, with its rules as far as the shelf meets
 // them.
 type fakeRegistry struct {
+	hosttest.Registry
 	world *world
-
-	mu   sync.Mutex
-	down bool
 	// refuses is a state that the instance may not come to.
 	refuses api.InstanceState
-	epochs  map[string]int64 // by host id, where it is not 1
-	back    map[string]int64 // the epoch that a host came back with
 	inst    api.Instance
 	atts    []api.Attachment
 	shelf   *api.InstanceDefinition
 	// last is the host that had it last.
-	last  string
-	calls map[string]registryCall
-	told  []api.InstanceState
+	last string
+	told []api.InstanceState
 	// onMove, where set, is called with each.
 	onMove func(to api.InstanceState)
-}
-
-// registryCall is a request that was made, by its op id, and its answer.
-type registryCall struct {
-	asked  any
-	answer api.ShelvedInstance
 }
 
 // snapshot is what the registry has at one moment.
@@ -46,10 +34,8 @@ type snapshot struct {
 	shelf *api.InstanceDefinition
 }
 
-var errRegistryAway = api.Errorf(api.CodeRegistryUnavailable, "the registry is down")
-
 func newFakeRegistry(w *world) *fakeRegistry {
-	r := &fakeRegistry{world: w, epochs: map[string]int64{}, back: map[string]int64{}, calls: map[string]registryCall{}}
+	r := &fakeRegistry{Registry: hosttest.Registry{Moments: w.moments}, world: w}
 	r.inst = api.Instance{ID: web, Name: "web"}
 	zero := 0
 	for i, id := range []string{rootVol, dataVol} {
@@ -91,44 +77,15 @@ func (r *fakeRegistry) loseRoot() {
 }
 
 func (r *fakeRegistry) now() snapshot {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.Lock()
+	defer r.Unlock()
 	return snapshot{r.inst, slices.Clone(r.atts), r.shelf}
 }
 
-func (r *fakeRegistry) setDown(down bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.down = down
-}
-
-func (r *fakeRegistry) isDown() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.down
-}
-
-// fence begins a new epoch of a host; it is back at once, with what it has.
-func (r *fakeRegistry) fence(host string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.epochs[host] = r.epoch(host) + 1
-	r.back[host] = r.epochs[host]
-}
-
-func (r *fakeRegistry) epoch(host string) int64 { return max(1, r.epochs[host]) }
-
-// epochOf is the epoch that a host believes to be in.
-func (r *fakeRegistry) epochOf(host string) int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return max(1, r.back[host])
-}
-
 func (r *fakeRegistry) report(n *node, state api.InstanceState) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.down && r.inst.Host == n.name && !r.inst.State.OnShelf() {
+	r.Lock()
+	defer r.Unlock()
+	if !r.Down && r.inst.Host == n.name && !r.inst.State.OnShelf() {
 		r.inst.State = state
 	}
 }
@@ -139,14 +96,8 @@ type view struct {
 	n *node
 }
 
-func ask[T any](v *view, answer func() (T, error)) (out T, err error) {
-	err = v.world.around(errRegistryAway, v.isDown, func() (err error) {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		out, err = answer()
-		return err
-	})
-	return out, err
+func ask[T any](v *view, answer func() (T, error)) (T, error) {
+	return hosttest.Ask(&v.Registry, "registry", answer)
 }
 
 func (v *view) Volume(_ context.Context, ref string) (api.Volume, error) {
@@ -176,28 +127,21 @@ func (v *view) PermitPause(context.Context, string, string, api.PausePermit) (ap
 }
 
 func (v *view) TransitionInstance(_ context.Context, opID, _ string, in api.InstanceTransition) (api.ShelvedInstance, error) {
-	return ask(v, func() (api.ShelvedInstance, error) {
-		if old, known := v.calls[opID]; known {
-			if !reflect.DeepEqual(old.asked, in) {
-				return api.ShelvedInstance{}, api.Errorf(api.CodeIdempotencyMismatch, "op id %s was used for another request", opID)
-			}
-			return old.answer, nil
-		}
+	return hosttest.Tell(&v.Registry, "registry", opID, in, func() (api.ShelvedInstance, error) {
 		if err := v.may(in); err != nil {
 			return api.ShelvedInstance{}, err
 		}
 		v.move(in)
-		answer := api.ShelvedInstance{Instance: v.inst, Definition: v.shelf, Attachments: slices.Clone(v.atts)}
-		v.calls[opID] = registryCall{in, answer}
-		return answer, nil
+		return api.ShelvedInstance{Instance: v.inst, Definition: v.shelf, Attachments: slices.Clone(v.atts)}, nil
 	})
 }
 
 // may refuses a transition.
 func (v *view) may(in api.InstanceTransition) error {
+	if err := v.CheckEpoch(in.Host, in.Epoch); err != nil {
+		return err
+	}
 	switch {
-	case in.Epoch != v.epoch(in.Host):
-		return api.Errorf(api.CodeStaleEpoch, "epoch %d is over", in.Epoch)
 	case in.From != v.inst.State:
 		return api.Errorf(api.CodeConflict, "instance web is %s", v.inst.State)
 	case v.inst.Host != "" && v.inst.Host != v.n.name:

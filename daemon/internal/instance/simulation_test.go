@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -76,29 +77,17 @@ var goals = map[string]struct {
 // everyCall runs each goal again and again, and lets something happen at its first
 // call of a hypervisor or the registry, then at its second, and so on, until it ran
 // to its end before it happened.
-func everyCall(t *testing.T, what func(d *daemon) happening) {
+func everyCall(t *testing.T, what func(d *daemon) hosttest.Happening) {
 	for goal := range goals {
 		t.Run(goal, func(t *testing.T) {
-			step := 1
-			if testing.Short() { // for the race detector
-				step = 9
-			}
-			for n := 1; ; n += step {
-				reached := false
-				t.Run(fmt.Sprintf("call %d", n), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) { reached = simulate(t, goal, n, what) })
-				})
-				if !reached || t.Failed() {
-					return
-				}
-			}
+			hosttest.EveryCall(t, hosttest.Stride(9), func(t *testing.T, n int) bool { return simulate(t, goal, n, what) })
 		})
 	}
 }
 
 // simulate runs one op with something that happens at its nth call, and judges the
 // world when everything is well again. It says whether that call came.
-func simulate(t *testing.T, goal string, n int, what func(d *daemon) happening) bool {
+func simulate(t *testing.T, goal string, n int, what func(d *daemon) hosttest.Happening) bool {
 	t.Helper()
 	w := newWorld(t, goals[goal].from)
 	if spoil := goals[goal].spoil; spoil != nil {
@@ -107,128 +96,99 @@ func simulate(t *testing.T, goal string, n int, what func(d *daemon) happening) 
 	d := startDaemon(t, w.nodes[0])
 	synctest.Wait()
 	h := what(d)
-	w.mu.Lock()
-	h.nth = w.calls + n
-	w.happens = h
-	w.mu.Unlock()
+	w.moments.Arrange(n, h)
 	failed := askUntilEnd(t, d, goals[goal].what)
 	calm(t, d)
-	if err := w.unheard(); err != nil && failed == nil && h.lose {
+	if err := w.unheard(); err != nil && failed == nil && h.Lose {
 		t.Errorf("the op is done: %v", err)
 	}
 	if err := w.settled(); err != nil {
 		t.Errorf("%v; the registry was told %v", err, w.registry.told)
 	}
-	return w.happened
+	return w.moments.Happened()
 }
 
 // askUntilEnd is a caller who asks until there is an end, as a person would.
 func askUntilEnd(t *testing.T, d *daemon, what string) error {
 	t.Helper()
-	for try := 0; ; try++ {
-		g, runner := d.now()
+	var ended error
+	refused := hosttest.Insist(t, func(try int) error {
+		g, runner := d.Now()
 		id := d.node.world.newOp()
-		_, err := begins[what](context.Background(), g, id)
-		if err == nil {
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-			st, waitErr := runner.Wait(ctx, id)
-			cancel()
-			if st.State == op.StateNeedsOperator {
-				t.Errorf("try %d: it waits for the operator: %+v", try, st.Failure)
-			}
-			return waitErr
-		}
-		switch code := api.CodeOf(err); {
-		case errors.Is(err, op.ErrStopped), errors.Is(err, op.ErrNotFound):
-			pass(10 * time.Second) // the daemon died; its op goes on
-			return nil
-		case code == api.CodeNeedsOperator, code == api.CodeInternal:
-			t.Errorf("try %d: %v", try, err)
-			return err
-		case code != api.CodeHypervisorUnavailable && code != api.CodeRegistryUnavailable || try > 5:
+		if _, err := begins[what](context.Background(), g, id); err != nil {
 			return err
 		}
-		pass(10 * time.Second)
-	}
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+		defer cancel()
+		st, err := runner.Wait(ctx, id)
+		if st.State == op.StateNeedsOperator {
+			t.Errorf("try %d: it waits for the operator: %+v", try, st.Failure)
+		}
+		ended = err
+		return nil
+	})
+	return errors.Join(refused, ended)
 }
 
 // newOp is the id of an op that was not asked for before.
-func (w *world) newOp() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.asked++
-	return fmt.Sprintf("%s-%d", testOp, w.asked)
-}
+func (w *world) newOp() string { return fmt.Sprintf("%s-%d", testOp, w.asked.Add(1)) }
 
 // calm lets what was set off come to its end, with everything well again.
 func calm(t *testing.T, d *daemon) {
 	t.Helper()
 	w := d.node.world
 	pass(3 * time.Minute)
-	w.mu.Lock()
-	w.happens.nth = 0
-	w.mu.Unlock()
+	w.moments.Cancel()
 	pass(10 * time.Minute)
 	synctest.Wait()
-	_, runner := d.now()
-	for _, st := range runner.Active() {
-		t.Errorf("op %s is left in step %s, waiting for %q: %+v", st.Op.Kind, st.Step, st.Waiting, st.Failure)
-	}
+	d.WantIdle()
 }
 
-var beforeOrAfter = []bool{false, true}
-
 func TestTheAnswerOfEveryCallIsLost(t *testing.T) {
-	for _, after := range beforeOrAfter {
-		t.Run(fmt.Sprintf("after its effect %t", after), func(t *testing.T) {
-			everyCall(t, func(*daemon) happening { return happening{after: after, lose: true} })
-		})
-	}
+	hosttest.BeforeAndAfter(t, func(t *testing.T, after bool) {
+		everyCall(t, func(*daemon) hosttest.Happening { return hosttest.Happening{After: after, Lose: true} })
+	})
 }
 
 func TestLibvirtGoesAwayAtEveryCall(t *testing.T) {
-	for _, after := range beforeOrAfter {
-		t.Run(fmt.Sprintf("after its effect %t", after), func(t *testing.T) {
-			everyCall(t, func(d *daemon) happening {
-				return happening{after: after, lose: true, do: func() { d.awayFor(time.Minute) }}
-			})
+	hosttest.BeforeAndAfter(t, func(t *testing.T, after bool) {
+		everyCall(t, func(d *daemon) hosttest.Happening {
+			return hosttest.Happening{After: after, Lose: true, Do: func() { d.awayFor(time.Minute) }}
 		})
-	}
+	})
 }
 
 func TestTheRegistryGoesAwayAtEveryCall(t *testing.T) {
-	for _, after := range beforeOrAfter {
-		t.Run(fmt.Sprintf("after its effect %t", after), func(t *testing.T) {
-			everyCall(t, func(d *daemon) happening {
-				return happening{after: after, do: func() { d.registryAwayFor(time.Minute) }}
-			})
+	hosttest.BeforeAndAfter(t, func(t *testing.T, after bool) {
+		everyCall(t, func(d *daemon) hosttest.Happening {
+			return hosttest.Happening{After: after, Do: func() { d.registryAwayFor(time.Minute) }}
 		})
-	}
+	})
 }
 
 func TestTheDaemonDiesAtEveryCall(t *testing.T) {
-	everyCall(t, func(d *daemon) happening {
-		return happening{do: func() { d.wg.Go(d.restart) }}
+	everyCall(t, func(d *daemon) hosttest.Happening {
+		return hosttest.Happening{Do: func() { d.Restarts.Go(d.Restart) }}
 	})
 }
 
 func TestTheHostIsFencedAndBackAtEveryCall(t *testing.T) {
-	everyCall(t, func(d *daemon) happening {
-		return happening{do: func() { d.node.world.registry.fence(d.node.id) }}
+	everyCall(t, func(d *daemon) hosttest.Happening {
+		return hosttest.Happening{Do: func() { d.node.world.registry.Refence(d.node.id) }}
 	})
 }
 
 func TestSomebodyStartsTheGuestAtEveryCall(t *testing.T) {
-	everyCall(t, func(d *daemon) happening { return happening{do: func() { _ = d.node.Start(web) }} })
+	everyCall(t, func(d *daemon) hosttest.Happening { return hosttest.Happening{Do: func() { _ = d.node.Start(web) }} })
 }
 
 func TestTheGuestIsDestroyedAtEveryCall(t *testing.T) {
-	everyCall(t, func(d *daemon) happening { return happening{do: func() { _ = d.node.Destroy(web) }} })
+	everyCall(t, func(d *daemon) hosttest.Happening { return hosttest.Happening{Do: func() { _ = d.node.Destroy(web) }} })
 }
 
 func TestTheGuestStopsListeningAtEveryCall(t *testing.T) {
-	everyCall(t, func(d *daemon) happening {
-		return happening{do: func() { _ = d.node.SetShutdown(web, hvtest.ShutdownIgnores) }}
+	everyCall(t, func(d *daemon) hosttest.Happening {
+		return hosttest.Happening{Do: func() { _ = d.node.SetShutdown(web, hvtest.ShutdownIgnores) }}
 	})
 }
 
@@ -258,9 +218,7 @@ func chaos(t *testing.T, rng *rand.Rand) {
 	for range 10 {
 		d := both[rng.IntN(2)]
 		what := troubles[rng.IntN(len(troubles))]
-		w.mu.Lock()
-		w.happens = happening{nth: w.calls + 1 + rng.IntN(30), after: rng.IntN(2) == 0, lose: rng.IntN(3) == 0, do: func() { what(d) }}
-		w.mu.Unlock()
+		w.moments.Arrange(1+rng.IntN(30), hosttest.Happening{After: rng.IntN(2) == 0, Lose: rng.IntN(3) == 0, Do: func() { what(d) }})
 		_ = askUntilEnd(t, d, whats[rng.IntN(len(whats))])
 	}
 	for _, d := range both {
@@ -274,8 +232,8 @@ func chaos(t *testing.T, rng *rand.Rand) {
 var troubles = []func(d *daemon){
 	func(d *daemon) { d.awayFor(20 * time.Second) },
 	func(d *daemon) { d.registryAwayFor(20 * time.Second) },
-	func(d *daemon) { d.wg.Go(d.restart) },
-	func(d *daemon) { d.node.world.registry.fence(d.node.id) },
+	func(d *daemon) { d.Restarts.Go(d.Restart) },
+	func(d *daemon) { d.node.world.registry.Refence(d.node.id) },
 	func(d *daemon) { _ = d.node.Destroy(web) },
 	func(d *daemon) { _ = d.node.Start(web) },
 	func(d *daemon) { _ = d.node.SuspendByUser(web) },

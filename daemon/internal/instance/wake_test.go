@@ -115,7 +115,7 @@ func TestADaemonThatDiesWhileItWakesAGuestLeavesNoPass(t *testing.T) {
 		t.Run(moment, func(t *testing.T) {
 			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 				wantState(t, d.save("save"), op.StateDone, "")
-				fault.Err, fault.Do = hv.ErrUnavailable, func() { go d.restart() }
+				fault.Err, fault.Do = hv.ErrUnavailable, func() { go d.Restart() }
 				d.world.Inject(fault)
 				wantState(t, d.restore("restore", pausedWeb, pausedSrc), op.StateDone, "")
 				must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
@@ -141,19 +141,19 @@ func TestAHookThatKnowsNoPassesIsNamed(t *testing.T) {
 	old := errors.New("the hook is old")
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		wantState(t, d.save("save"), op.StateDone, "")
-		d.world.guards.hook = old
+		d.world.guards.HookError = old
 		st := d.restore("restore", pausedWeb, pausedSrc)
 		wantState(t, st, op.StateUndone, api.CodeNeedsOperator)
 		if !strings.Contains(st.Failure.Message, old.Error()) {
 			t.Errorf("it says %q", st.Failure.Message)
 		}
 		must(t, d.world.asleep(true))
-		d.world.guards.hook = nil
+		d.world.guards.HookError = nil
 		wantState(t, d.restore("restore.2", pausedWeb, pausedSrc), op.StateDone, "")
 		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
 	}, hv.StateRunning)
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
-		d.world.guards.hook = old
+		d.world.guards.HookError = old
 		wantState(t, d.save("save"), op.StateUndone, api.CodeStateForbidden)
 		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
 	}, hv.StateRunning)
@@ -250,7 +250,7 @@ func (w *pauseWorld) writePart(t *testing.T) {
 // What a save that was cut off has left is RAM of nobody, unless libvirt has ended it
 // and the host has been up since.
 func TestASaveThatWasCutOffIsEndedOrBegunAnew(t *testing.T) {
-	restart := func(d *pauseDaemon) { go d.restart() }
+	restart := func(d *pauseDaemon) { go d.Restart() }
 	reboot := func(t *testing.T, d *pauseDaemon) {
 		t.Helper()
 		must(t, d.world.HostReboot())
@@ -302,13 +302,13 @@ func TestTheUndoOfASaveThatWasCutOffBringsBackWhatIsWhole(t *testing.T) {
 	for _, rebooted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("rebooted %t", rebooted), func(t *testing.T) {
 			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
-				d.world.set(func() { d.world.user = "a mount" })
+				d.world.mount()
 				d.world.Inject(hvtest.Fault{Call: "SaveMemory", After: true, Err: hv.ErrUnavailable, Do: func() {
 					if rebooted {
 						must(t, d.world.HostReboot())
 						go d.reboot()
 					} else {
-						go d.restart()
+						go d.Restart()
 					}
 				}})
 				wantState(t, d.save("save"), op.StateUndone, api.CodeVolumeInUse)

@@ -7,20 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/volferry/volferry/daemon/internal/guard"
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/instance/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
 )
@@ -41,27 +40,15 @@ const (
 type world struct {
 	registry *fakeRegistry
 	nodes    []*node
-
-	mu       sync.Mutex
-	asked    int
-	calls    int
-	happens  happening
-	happened bool
-	wrongs   []string
-}
-
-// happening is what happens at the nth call of a hypervisor or the registry.
-type happening struct {
-	nth   int
-	after bool // the call takes effect first
-	do    func()
-	lose  bool // the answer is lost: the caller cannot tell
+	moments  *hosttest.Moments
+	asked    atomic.Int64
 }
 
 // newWorld is a world whose instance is on host alpha, in this state.
 func newWorld(t *testing.T, state api.InstanceState) *world {
 	t.Helper()
-	w := &world{}
+	w := &world{moments: &hosttest.Moments{}}
+	w.moments.Look = w.look
 	w.registry = newFakeRegistry(w)
 	for i, name := range []string{"alpha", "beta"} {
 		w.nodes = append(w.nodes, newNode(t, w, name, fmt.Sprintf("6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e010%d", i)))
@@ -108,31 +95,6 @@ func disk(target, serial, path string) hv.Disk {
 	}
 }
 
-// around is one call of a hypervisor or the registry.
-func (w *world) around(lost error, away func() bool, effect func() error) error {
-	w.mu.Lock()
-	w.calls++
-	now := w.calls == w.happens.nth
-	w.happened = w.happened || now
-	h := w.happens
-	w.mu.Unlock()
-	if now && !h.after && h.do != nil {
-		h.do()
-	}
-	if now && !h.after && h.lose || away() {
-		return lost
-	}
-	err := effect()
-	w.look()
-	if now && h.after && h.do != nil {
-		h.do()
-	}
-	if now && h.after && h.lose {
-		return lost
-	}
-	return err
-}
-
 // look notes what must never be (DESIGN.md, 1). Another op may be at work: what was
 // seen between two looks at the registry is held against both.
 func (w *world) look() {
@@ -157,28 +119,22 @@ func (w *world) look() {
 	for _, s := range all {
 		// Somebody may start it after it was stopped and before it is guarded.
 		if s.still && s.dom.State.Active() && before.inst.State.OnShelf() && after.inst.State.OnShelf() {
-			w.wrong("it runs on %s, which guards it, and the registry has it as %s", s.n.name, after.inst.State)
+			w.moments.Wrong("it runs on %s, which guards it, and the registry has it as %s", s.n.name, after.inst.State)
 		}
 		if s.guarded {
 			continue
 		}
 		free++
 		if before.inst.Host != s.n.name && after.inst.Host != s.n.name {
-			w.wrong("it is on %s without a guard, and the registry has it on %q", s.n.name, after.inst.Host)
+			w.moments.Wrong("it is on %s without a guard, and the registry has it on %q", s.n.name, after.inst.Host)
 		}
 	}
 	if free > 1 {
-		w.wrong("%d hosts have it without a guard", free)
+		w.moments.Wrong("%d hosts have it without a guard", free)
 	}
 	if len(all) == 0 && before.shelf == nil && after.shelf == nil {
-		w.wrong("its definition is lost")
+		w.moments.Wrong("its definition is lost")
 	}
-}
-
-func (w *world) wrong(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.wrongs = append(w.wrongs, fmt.Sprintf(format, args...))
 }
 
 // unheard says what the registry does not know of an instance that is on its host.
@@ -201,9 +157,7 @@ func (w *world) settled() error {
 			w.registry.report(n, StateOf(dom.State))
 		}
 	}
-	w.mu.Lock()
-	wrongs := slices.Clone(w.wrongs)
-	w.mu.Unlock()
+	wrongs := w.moments.Wrongs()
 	reg := w.registry.now()
 	for _, n := range w.nodes {
 		if what := n.unsettled(reg); what != "" {
@@ -252,14 +206,12 @@ func (n *node) unsettled(reg snapshot) string {
 
 // node is a host of the world, and the hypervisor that its manager sees.
 type node struct {
-	*hvtest.Fake
+	*hosttest.Hypervisor
 	world    *world
 	name, id string
-	guards   *memGuards
+	guards   *hosttest.Guards
 	journal  *optest.Journal
 
-	mu    sync.Mutex
-	away  bool
 	known api.Instance
 	// switching: a migration holds the instance paused.
 	switching bool
@@ -271,13 +223,11 @@ type node struct {
 
 func newNode(t *testing.T, w *world, name, id string) *node {
 	t.Helper()
-	n := &node{Fake: hvtest.New(), world: w, name: name, id: id, guards: newMemGuards(), journal: optest.NewJournal(), missing: map[string]bool{}}
-	n.OnStart = func(domainID string) error {
-		if all, _ := n.guards.Of(domainID); len(all) > 0 {
-			return errors.New(all[0].Reason)
-		}
-		return nil
+	n := &node{
+		Hypervisor: &hosttest.Hypervisor{Fake: hvtest.New(), Moments: w.moments}, world: w, name: name, id: id,
+		guards: hosttest.NewGuards(nil), journal: optest.NewJournal(), missing: map[string]bool{},
 	}
+	n.OnStart = n.guards.Hook
 	for _, path := range []string{rootPath, dataPath} {
 		must(t, n.CreateImage(path, hvtest.Raw, testSize))
 	}
@@ -285,7 +235,7 @@ func newNode(t *testing.T, w *world, name, id string) *node {
 }
 
 func (n *node) host() Host {
-	return Host{ID: n.id, Name: n.name, Epoch: n.world.registry.epochOf(n.id)}
+	return Host{ID: n.id, Name: n.name, Epoch: n.world.registry.ToldEpoch(n.id)}
 }
 
 func (n *node) subject() steps.Subject {
@@ -298,18 +248,6 @@ func (n *node) ports() Ports {
 
 func (n *node) newManager() *Manager {
 	return New(Config{}, n.ports(), n.journal, func(context.Context) (Host, error) { return n.host(), nil }, slog.New(slog.DiscardHandler))
-}
-
-func (n *node) isAway() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.away
-}
-
-func (n *node) setAway(away bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.away = away
 }
 
 // report tells the registry of this host's domains.
@@ -349,228 +287,33 @@ func (n *node) KnownInstance(_ context.Context, ref string) (api.Instance, bool)
 	return n.known, ref == n.known.ID || ref == n.known.Name
 }
 
-func (n *node) onHV(effect func() error) error {
-	return n.world.around(hv.ErrUnavailable, n.isAway, effect)
-}
-
-// The calls of the hypervisor that ops of instances make, each a moment at which
-// something may happen.
-
-func (n *node) Domain(ctx context.Context, id string) (dom *hv.Domain, err error) {
-	err = n.onHV(func() (err error) { dom, err = n.Fake.Domain(ctx, id); return err })
-	return dom, err
-}
-
-func (n *node) PowerOn(ctx context.Context, id string) error {
-	return n.onHV(func() error { return n.Fake.PowerOn(ctx, id) })
-}
-
-func (n *node) PowerOff(ctx context.Context, id string) error {
-	return n.onHV(func() error { return n.Fake.PowerOff(ctx, id) })
-}
-
-func (n *node) Shutdown(ctx context.Context, id string) error {
-	return n.onHV(func() error { return n.Fake.Shutdown(ctx, id) })
-}
-
-func (n *node) RebootGuest(ctx context.Context, id string) error {
-	return n.onHV(func() error { return n.Fake.RebootGuest(ctx, id) })
-}
-
-func (n *node) Suspend(ctx context.Context, id string) error {
-	return n.onHV(func() error { return n.Fake.Suspend(ctx, id) })
-}
-
-func (n *node) Resume(ctx context.Context, id string) error {
-	return n.onHV(func() error { return n.Fake.Resume(ctx, id) })
-}
-
-func (n *node) DomainDefinition(ctx context.Context, id string) (def hv.DomainDefinition, err error) {
-	err = n.onHV(func() (err error) { def, err = n.Fake.DomainDefinition(ctx, id); return err })
-	return def, err
-}
-
-func (n *node) DiskDefinition(ctx context.Context, id string, where hv.Where, target string) (def string, err error) {
-	err = n.onHV(func() (err error) { def, err = n.Fake.DiskDefinition(ctx, id, where, target); return err })
-	return def, err
-}
-
-func (n *node) DefineDomain(ctx context.Context, id string, def hv.DomainDefinition, disks []hv.DiskSpec) error {
-	return n.onHV(func() error { return n.Fake.DefineDomain(ctx, id, def, disks) })
-}
-
-func (n *node) UndefineDomain(ctx context.Context, id string) error {
-	return n.onHV(func() error { return n.Fake.UndefineDomain(ctx, id) })
-}
-
-// memGuards are guards in memory.
-type memGuards struct {
-	mu     sync.Mutex
-	set    map[string][]guard.Guard
-	tokens map[string]memToken
-	// hook is what is wrong with the hook, which knows no start tokens.
-	hook error
-}
-
-// memToken lets the start with the text through the guard of the owner.
-type memToken struct{ text, owner string }
-
-func newMemGuards() *memGuards {
-	return &memGuards{set: map[string][]guard.Guard{}, tokens: map[string]memToken{}}
-}
-
-func (g *memGuards) Set(id, owner, reason string) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.set[id] = append(g.others(id, owner), guard.Guard{Owner: owner, Reason: reason})
-	delete(g.tokens, id)
-	return nil
-}
-
-func (g *memGuards) Clear(id, owner string) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.set[id] = g.others(id, owner)
-	delete(g.tokens, id)
-	return nil
-}
-
-func (g *memGuards) others(id, owner string) []guard.Guard {
-	return slices.DeleteFunc(slices.Clone(g.set[id]), func(o guard.Guard) bool { return o.Owner == owner })
-}
-
-func (g *memGuards) Has(id, owner string) (bool, error) {
-	all, err := g.Of(id)
-	return slices.ContainsFunc(all, func(o guard.Guard) bool { return o.Owner == owner }), err
-}
-
-func (g *memGuards) Of(id string) ([]guard.Guard, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.Clone(g.set[id]), nil
-}
-
-func (g *memGuards) Enforced() error { return nil }
-
-func (g *memGuards) IssueStartToken(id, owner string) (string, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.tokens[id] = memToken{uuid.NewString(), owner}
-	return g.tokens[id].text, nil
-}
-
-func (g *memGuards) RevokeStartToken(id string) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.tokens, id)
-	return nil
-}
-
-func (g *memGuards) HookKnowsStartTokens() error { return g.hook }
-
-// refuse is what the hook says to a start that shows it this token.
-func (g *memGuards) refuse(id, token string) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	has := g.tokens[id]
-	for _, o := range g.set[id] {
-		if g.hook != nil || token == "" || token != has.text || o.Owner != has.owner {
-			return fmt.Errorf("guarded: %v", g.set[id])
-		}
-	}
-	return nil
-}
-
-// daemon is the manager of a host with its runner, which may die and come again.
+// daemon is the manager of a host, which may die and come again.
 type daemon struct {
+	*hosttest.Daemon[*Manager]
 	node *node
-	wg   sync.WaitGroup // restarts
-
-	mu      sync.Mutex
-	manager *Manager
-	runner  *op.Runner
 }
 
 func startDaemon(t *testing.T, n *node) *daemon {
 	t.Helper()
-	d := &daemon{node: n}
-	d.boot()
-	t.Cleanup(func() {
-		d.wg.Wait()
-		d.halt()
-	})
-	return d
-}
-
-func (d *daemon) boot() {
-	g := d.node.newManager()
-	runner, err := op.New(op.Config{Journal: d.node.journal, Plans: g.Plans(), Describe: describe, MaxTries: 5})
-	if err != nil {
-		panic(err)
-	}
-	g.Bind(runner)
-	if err := runner.Resume(context.Background()); err != nil {
-		panic(err)
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.manager, d.runner = g, runner
-}
-
-func (d *daemon) halt() {
-	_, runner := d.now()
-	runner.Stop()
-}
-
-// restart kills the daemon and starts another on the same journal.
-func (d *daemon) restart() {
-	d.halt()
-	d.boot()
-}
-
-func (d *daemon) now() (*Manager, *op.Runner) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.manager, d.runner
+	return &daemon{node: n, Daemon: hosttest.Start(t, hosttest.Program[*Manager]{
+		New: n.newManager,
+		Runner: func(*Manager) op.Config {
+			return op.Config{Journal: n.journal, Describe: describe, MaxTries: 5}
+		},
+	})}
 }
 
 // awayFor takes libvirt away for a while.
 func (d *daemon) awayFor(how time.Duration) {
-	d.node.setAway(true)
-	time.AfterFunc(how, func() {
-		d.node.setAway(false)
-		_, runner := d.now()
-		runner.Wake(request.WaitHypervisor)
-	})
+	d.AwayFor(how, d.node.SetAway, request.WaitHypervisor)
 }
 
 // registryAwayFor takes the registry away for a while.
 func (d *daemon) registryAwayFor(how time.Duration) {
-	d.node.world.registry.setDown(true)
-	time.AfterFunc(how, func() {
-		d.node.world.registry.setDown(false)
-		_, runner := d.now()
-		runner.Wake(request.WaitRegistry)
-	})
+	d.AwayFor(how, d.node.world.registry.SetDown, request.WaitRegistry)
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// wantCode fails the test unless err is an *api.Error with this code.
-func wantCode(t *testing.T, err error, want api.Code) {
-	t.Helper()
-	if got := api.CodeOf(err); got != want {
-		t.Fatalf("error %v (code %q), want code %q", err, got, want)
-	}
-}
-
-// pass lets time pass, in a bubble.
-func pass(d time.Duration) { <-time.After(d) }
+var must, wantCode, pass = expect.OK, expect.Code, hosttest.Pass
 
 // describe keeps the code of an error.
 func describe(err error) op.Failure {
