@@ -65,6 +65,9 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		return err
 	}
 	defer func() { _ = records.Close() }()
+	if backup := records.MigratedFrom(); backup != "" {
+		log.Info("the journal has a new schema; what it was before is kept", "backup", backup)
+	}
 	if err := sweepDirs(cfg); err != nil {
 		return err
 	}

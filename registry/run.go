@@ -54,6 +54,9 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 	}
 	// After the tasks: they all lean on it.
 	defer func() { err = errors.Join(err, db.Close()) }()
+	if backup := db.MigratedFrom(); backup != "" {
+		log.Info("the database has a new schema; what it was before is kept", "backup", backup)
+	}
 	metrics.Watch(db, log)
 
 	hosts := relay.New(relay.Config{Store: db, Log: log})

@@ -46,6 +46,9 @@ type DB struct {
 	// and never waits for the writer; it should be short, because the log
 	// cannot be written into the file past the oldest reader.
 	Read *sql.DB
+	// MigratedFrom is the backup that was made when the database was opened, since it had
+	// an older schema then; "" if it had not. It is never removed.
+	MigratedFrom string
 
 	path string
 	lock *os.File
@@ -53,7 +56,9 @@ type DB struct {
 
 // Open opens the database at path, creating it with mode 0600 if it is missing
 // (its directory must exist), and brings it to the given schema: schema[i] is
-// migration i+1, which is applied once, in a transaction of its own.
+// migration i+1, which is applied once, in a transaction of its own. A database that
+// has an older schema is backed up before, to its VersionBackup; where that
+// cannot be done it is not opened.
 //
 // A file that another process has open, that is no database, that is damaged,
 // or that a newer program wrote is refused, and is left as it was.
@@ -88,14 +93,15 @@ func open(ctx context.Context, path string, schema []string) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := migrate(ctx, write, schema); err != nil {
+	backup, err := migrate(ctx, path, write, schema)
+	if err != nil {
 		return nil, errors.Join(err, write.Close())
 	}
 	read, err := openPool(ctx, path, "ro", runtime.NumCPU())
 	if err != nil {
 		return nil, errors.Join(err, write.Close())
 	}
-	return &DB{Write: write, Read: read}, nil
+	return &DB{Write: write, Read: read, MigratedFrom: backup}, nil
 }
 
 // Close closes both pools and lets other processes open the file.

@@ -83,6 +83,61 @@ func TestEveryMigrationIsAppliedOnce(t *testing.T) {
 	}
 }
 
+func TestADatabaseOfAnOlderSchemaIsBackedUpBeforeItIsMigrated(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	closeDB(t, open(t, path, schema[:1]))
+	again := open(t, path, schema[:1])
+	if again.MigratedFrom != "" {
+		t.Errorf("a database that has the schema was backed up to %s", again.MigratedFrom)
+	}
+	closeDB(t, again)
+	// A process died in the middle of a backup.
+	if err := os.WriteFile(path+".schema-1.partial", []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db := open(t, path, schema)
+	defer closeDB(t, db)
+	if want := sqlitedb.VersionBackup(path, 1); db.MigratedFrom != want || want != path+".schema-1" {
+		t.Errorf("backup = %q, want %q", db.MigratedFrom, want)
+	}
+	if _, err := os.Stat(path + ".schema-1.partial"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what a dead process left of a backup is still there (%v)", err)
+	}
+	before := open(t, db.MigratedFrom, schema[:1])
+	defer closeDB(t, before)
+	if n := countRows(t, before); n != 1 {
+		t.Errorf("rows in the backup = %d, want 1 of the schema before", n)
+	}
+}
+
+func TestABackupOfAnOlderVisitToASchemaIsReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	if err := os.WriteFile(sqlitedb.VersionBackup(path, 1), []byte("older"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	closeDB(t, open(t, path, schema[:1]))
+	closeDB(t, open(t, path, schema))
+	closeDB(t, open(t, sqlitedb.VersionBackup(path, 1), schema[:1]))
+}
+
+func TestADatabaseThatCannotBeBackedUpIsNotMigrated(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	closeDB(t, open(t, path, schema[:1]))
+	// Nothing can be renamed to a directory with something in it.
+	if err := os.MkdirAll(filepath.Join(sqlitedb.VersionBackup(path, 1), "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, path, schema, "only after a backup")
+	db := open(t, path, schema[:1])
+	defer closeDB(t, db)
+	if n := countRows(t, db); n != 1 {
+		t.Errorf("rows = %d, want 1: it was migrated", n)
+	}
+	if left, err := filepath.Glob(path + "*.partial"); err != nil || len(left) > 0 {
+		t.Errorf("an unfinished backup was left: %v (%v)", left, err)
+	}
+}
+
 func TestFailedMigrationLeavesTheVersionBefore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	broken := []string{schema[0], `INSERT INTO a (t) VALUES ('half'); INSERT INTO missing VALUES (1);`}

@@ -35,6 +35,10 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 	return &Journal{db: db, path: path}, nil
 }
 
+// MigratedFrom is the backup that was made when the journal was opened, since its schema was
+// an older one; "" if it was not.
+func (j *Journal) MigratedFrom() string { return j.db.MigratedFrom }
+
 // Close closes the file. Nothing may be running that uses the journal.
 func (j *Journal) Close() error { return j.db.Close() }
 

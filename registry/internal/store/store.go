@@ -55,6 +55,10 @@ func (s *Store) Close() error {
 	return nil
 }
 
+// MigratedFrom is the backup that was made when the database was opened, since its schema
+// was an older one; "" if it was not.
+func (s *Store) MigratedFrom() string { return s.db.MigratedFrom }
+
 // Reader reads the database as of the last commit.
 func (s *Store) Reader() *sql.DB { return s.db.Read }
 
