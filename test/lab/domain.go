@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"text/template"
 
 	"github.com/volferry/volferry/test/lab/workload"
@@ -30,6 +31,11 @@ type Disk struct {
 	Serial    string
 	Shareable bool
 	IOThread  bool // gives the disk a thread of its own in QEMU
+	// Pool: the definition names the volume by this pool and its name there, not by its path.
+	Pool string
+	// OpenEnd: the definition does not say where the chain of the disk ends, so that libvirt
+	// follows the header of its image.
+	OpenEnd bool
 	// Fill is what MakeVolume was told.
 	Fill Fill
 	// Part is the part of the volume that the writer keeps to, of Parts equal
@@ -74,8 +80,9 @@ var domainTemplate = template.Must(template.New("domain").Parse(`<domain type='q
 {{- range $n, $disk := .Disks}}
     <disk type='{{.Type}}' device='disk'>
       <driver name='qemu' type='{{html .Format}}' cache='none' discard='unmap'{{if .Thread}} iothread='{{.Thread}}'{{end}}/>
-      <source {{.SourceAttr}}='{{html .Path}}'/>
-      <backingStore/>
+      <source {{if .Pool}}pool='{{html .Pool}}' volume='{{html .Name}}'{{else}}{{.SourceAttr}}='{{html .Path}}'{{end}}/>
+{{- if not .OpenEnd}}
+      <backingStore/>{{end}}
       <target dev='{{.Target}}' bus='virtio'/>
 {{- if .Shareable}}
       <shareable/>{{end}}
@@ -106,6 +113,7 @@ var domainTemplate = template.Must(template.New("domain").Parse(`<domain type='q
 type domainDisk struct {
 	Disk
 	Type, SourceAttr, Target string
+	Name                     string // in its pool
 	Thread                   int
 }
 
@@ -129,6 +137,9 @@ func domainXML(cfg GuestConfig, boot Boot, socket, console string) ([]byte, erro
 		disk := domainDisk{Disk: d, Type: "file", SourceAttr: "file", Target: target(i)}
 		if info.Mode()&os.ModeDevice != 0 {
 			disk.Type, disk.SourceAttr = "block", "dev"
+		}
+		if d.Pool != "" {
+			disk.Type, disk.Name = "volume", filepath.Base(d.Path)
 		}
 		if d.IOThread {
 			data.IOThreads++

@@ -181,6 +181,8 @@ func (a *Adopter) disk(ctx context.Context, dom *hv.Domain, d *hv.Disk) (api.Ado
 	switch {
 	case d.Device != "disk":
 		return api.AdoptedDisk{}, "not a volume: it is a " + d.Device
+	case top.Type == "volume":
+		return api.AdoptedDisk{}, "not a volume: libvirt knows no file or device for what it names by a pool: the pool is not active (virsh pool-start), has nothing of that name (virsh pool-refresh, vol-list), or is one that only QEMU reaches"
 	case top.Type != hv.SourceFile && top.Type != hv.SourceBlock:
 		return api.AdoptedDisk{}, "not a volume: its source is of type " + cmp.Or(top.Type, "none")
 	case !api.Format(top.Format).Valid():

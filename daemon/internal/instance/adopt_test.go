@@ -136,6 +136,14 @@ func TestADiskThatCannotBeCarriedIsNoVolumeAndSaysWhy(t *testing.T) {
 	}
 }
 
+func TestADiskOfAPoolThatIsNotActiveIsNoVolumeAndSaysWhatToDo(t *testing.T) {
+	d := hv.Disk{Target: "vda", Device: "disk", Chain: []hv.Image{{Type: "volume", Format: hvtest.Raw}}}
+	_, why := newAdopter(t, &site{}).disk(t.Context(), &hv.Domain{Config: []hv.Disk{d}}, &d)
+	if !strings.Contains(why, "virsh pool-start") {
+		t.Errorf("the note is %q", why)
+	}
+}
+
 // TestADiskOutsideTheAllowedPlacesBecomesASlot: with the other disks of its domain nothing
 // is wrong. One that is a volume already, of before the place was closed, stays one.
 func TestADiskOutsideTheAllowedPlacesBecomesASlot(t *testing.T) {

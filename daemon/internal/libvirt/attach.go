@@ -252,7 +252,7 @@ func (c *Conn) liveXML(ctx context.Context, s *session, dom golibvirt.Domain) (s
 	if err != nil {
 		return "", err
 	}
-	p, err := parseDomain(doc)
+	p, err := parseDomain(doc, nil)
 	if err == nil && !p.active {
 		err = hv.ErrNotActive
 	}

@@ -85,7 +85,7 @@ func (c *Conn) definitionXML(ctx context.Context, s *session, dom golibvirt.Doma
 // hasConfigChain says whether the disk in a definition has exactly this chain,
 // with its end stated.
 func hasConfigChain(doc, target string, chain []hv.Image) (bool, error) {
-	p, err := parseDomain(doc)
+	p, err := parseDomain(doc, nil)
 	if err != nil {
 		return false, err
 	}
@@ -179,7 +179,7 @@ func backingElement(layers []hv.Image) *etree.Element {
 // such as startupPolicy and <seclabel>, say how to open a source rather than
 // which, and stay; index numbers the old image.
 func setSource(source *etree.Element, img hv.Image) {
-	for _, attr := range []string{"file", "dev", "index"} {
+	for _, attr := range []string{"file", "dev", "pool", "volume", "index"} {
 		source.RemoveAttr(attr)
 	}
 	attr, _ := sourceAttr(img) // checked by setChain

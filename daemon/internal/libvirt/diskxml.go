@@ -18,11 +18,14 @@ type parsedDomain struct {
 	disks  []hv.Disk
 }
 
-func parseDomain(doc string) (*parsedDomain, error) {
+// parseDomain reads the XML of a domain. Where known is nil a disk of a pool's volume is of
+// type volume.
+func parseDomain(doc string, known poolSources) (*parsedDomain, error) {
 	var dom libvirtxml.Domain
 	if err := dom.Unmarshal(doc); err != nil {
 		return nil, fmt.Errorf("parse domain XML: %w", err)
 	}
+	known.resolve(&dom)
 	p := &parsedDomain{active: dom.ID != nil, disks: []hv.Disk{}}
 	if dom.ID != nil {
 		p.run = *dom.ID

@@ -29,7 +29,7 @@ func file(format, path string) hv.Image {
 }
 
 func TestParseLiveDomainWithACopy(t *testing.T) {
-	got, err := parseDomain(sample(t, "live-copy.xml"))
+	got, err := parseDomain(sample(t, "live-copy.xml"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestParseLiveDomainWithACopy(t *testing.T) {
 }
 
 func TestParseActiveCommit(t *testing.T) {
-	got, err := parseDomain(sample(t, "live-commit-ready.xml"))
+	got, err := parseDomain(sample(t, "live-commit-ready.xml"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestParseActiveCommit(t *testing.T) {
 }
 
 func TestSnapshotLeavesADefinitionWithoutStatedEnd(t *testing.T) {
-	got, err := parseDomain(sample(t, "inactive-after-snapshot.xml"))
+	got, err := parseDomain(sample(t, "inactive-after-snapshot.xml"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestParseEveryReasonToRefuseADisk(t *testing.T) {
 			Device: "disk", Chain: []hv.Image{file("", "/a")}, Mirror: &hv.Mirror{Job: hv.JobCopy, Image: file("", "/b"), Ending: true},
 		},
 	} {
-		got, err := parseDomain("<domain><devices>" + doc + "</devices></domain>")
+		got, err := parseDomain("<domain><devices>"+doc+"</devices></domain>", nil)
 		if err != nil {
 			t.Errorf("%s: %v", doc, err)
 			continue
@@ -170,7 +170,7 @@ func TestRechainFromBlockToFileLeavesNoOldSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := parseDomain("<domain><devices>" + got + "</devices></domain>")
+	p, err := parseDomain("<domain><devices>"+got+"</devices></domain>", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestRechainFromBlockToFileLeavesNoOldSource(t *testing.T) {
 }
 
 func TestSnapshotXMLNamesEveryDisk(t *testing.T) {
-	p, err := parseDomain(sample(t, "live-commit-ready.xml"))
+	p, err := parseDomain(sample(t, "live-commit-ready.xml"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -104,7 +104,11 @@ func (c *Conn) readDomain(ctx context.Context, s *session, dom golibvirt.Domain)
 		if err != nil {
 			return nil, fmt.Errorf("read domain %s: %w", domainID(dom), err)
 		}
-		d, consistent, err := facts.domain()
+		known, err := c.poolSourcesIn(ctx, facts.xml, facts.configXML)
+		if err != nil {
+			return nil, fmt.Errorf("read domain %s: %w", domainID(dom), err)
+		}
+		d, consistent, err := facts.domain(known)
 		if err != nil {
 			return nil, fmt.Errorf("read domain %s: %w", domainID(dom), err)
 		}
@@ -211,8 +215,8 @@ func (f *domainFacts) gatherSnapshots(lv *golibvirt.Libvirt) error {
 
 // domain translates the facts. consistent is false if the domain started or
 // stopped while they were gathered.
-func (f *domainFacts) domain() (d *hv.Domain, consistent bool, err error) {
-	current, err := parseDomain(f.xml)
+func (f *domainFacts) domain(known poolSources) (d *hv.Domain, consistent bool, err error) {
+	current, err := parseDomain(f.xml, known)
 	if err != nil {
 		return nil, false, err
 	}
@@ -236,7 +240,7 @@ func (f *domainFacts) domain() (d *hv.Domain, consistent bool, err error) {
 		d.Live, d.Run, d.Occupied = current.disks, current.run, f.occupied
 	}
 	if f.persistent {
-		config, err := parseDomain(f.configXML)
+		config, err := parseDomain(f.configXML, known)
 		if err != nil {
 			return nil, false, err
 		}

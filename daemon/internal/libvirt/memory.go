@@ -80,7 +80,11 @@ func (c *Conn) SavedDisks(ctx context.Context, id, path string) ([]hv.Disk, erro
 	if err != nil {
 		return nil, fmt.Errorf("read saved memory of domain %s: %w", id, err)
 	}
-	dom, err := parseDomain(text)
+	known, err := c.poolSourcesIn(ctx, text)
+	if err != nil {
+		return nil, fmt.Errorf("read saved memory of domain %s: %w", id, err)
+	}
+	dom, err := parseDomain(text, known)
 	if err != nil {
 		return nil, fmt.Errorf("read saved memory of domain %s: %w", id, err)
 	}

@@ -31,6 +31,8 @@ func TestConformanceOnRealLibvirt(t *testing.T) {
 	t.Run("AnImageStaysQEMUsWhileADomainHasIt", func(t *testing.T) { testOwners(t, env) })
 	t.Run("MemoryThatLibvirtHasNotFinishedIsIncomplete", func(t *testing.T) { testUnfinished(t, env) })
 	t.Run("WhatACallChangesOfWhatLibvirtKeepsIsSynced", func(t *testing.T) { testKept(t, env) })
+	t.Run("ADiskOfAPoolsVolumeIsTheImage", func(t *testing.T) { testPooled(t, env) })
+	t.Run("ADiskOfAPoolThatIsNotActiveHasNoPath", func(t *testing.T) { testPoolGone(t, env) })
 	t.Run("HungLibvirtdIsNoticedAndGotOver", func(t *testing.T) { testHung(t, env) })
 	t.Run("KilledLibvirtdIsNoticedAndGotOver", func(t *testing.T) { testKilled(t, env) })
 }

@@ -17,7 +17,7 @@ import (
 
 // sourceAttributes may stand in the <source> of a disk: which image it is, and what the
 // host does at a start without it.
-var sourceAttributes = []string{"file", "dev", "index", "startupPolicy"}
+var sourceAttributes = []string{"file", "dev", "pool", "volume", "index", "startupPolicy"}
 
 // uncarried names what of a <disk> would be lost with its images, "" if nothing would.
 func uncarried(disk *etree.Element) string {
@@ -92,10 +92,10 @@ func isPlain(x *libvirtxml.DomainDisk) bool {
 }
 
 func isPlainSource(src *libvirtxml.DomainDiskSource) bool {
-	if src == nil || (src.File == nil && src.Block == nil) {
+	if src == nil || (src.File == nil && src.Block == nil && src.Volume == nil) {
 		return true
 	}
-	return len(labelsOf(src)) == 0 && (src.File == nil || src.File.FDGroup == "") &&
+	return len(labelsOf(src)) == 0 && (src.File == nil || src.File.FDGroup == "") && (src.Volume == nil || src.Volume.Mode == "") &&
 		src.Encryption == nil && src.Reservations == nil && src.Slices == nil && src.SSL == nil &&
 		src.Cookies == nil && src.Readahead == nil && src.Timeout == nil && src.DataStore == nil
 }
@@ -107,6 +107,8 @@ func labelsOf(src *libvirtxml.DomainDiskSource) []libvirtxml.DomainDeviceSecLabe
 		return src.File.SecLabel
 	case src.Block != nil:
 		return src.Block.SecLabel
+	case src.Volume != nil:
+		return src.Volume.SecLabel
 	}
 	return nil
 }
