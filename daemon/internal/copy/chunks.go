@@ -19,11 +19,12 @@ type chunkTable struct {
 	mu        sync.Mutex
 	hashes    []hash
 	done      []bool
+	verified  []bool // dst was read back, and has the chunk's hash
 }
 
 func newChunkTable(sizeBytes int64) *chunkTable {
 	n := int((sizeBytes + chunkBytes - 1) / chunkBytes)
-	return &chunkTable{sizeBytes: sizeBytes, hashes: make([]hash, n), done: make([]bool, n)}
+	return &chunkTable{sizeBytes: sizeBytes, hashes: make([]hash, n), done: make([]bool, n), verified: make([]bool, n)}
 }
 
 // bytesOf is the length of a chunk: only the last may be shorter.
@@ -73,16 +74,54 @@ func (t *chunkTable) zeroHash(chunk int) hash {
 }
 
 // doneBytes is the size of all chunks that are done.
-func (t *chunkTable) doneBytes() int64 {
+func (t *chunkTable) doneBytes() int64 { return t.sum(t.done) }
+
+// verifiedBytes is the size of all chunks that were read back.
+func (t *chunkTable) verifiedBytes() int64 { return t.sum(t.verified) }
+
+func (t *chunkTable) sum(chunks []bool) int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var sum int64
-	for i, done := range t.done {
-		if done {
+	for i, counts := range chunks {
+		if counts {
 			sum += t.bytesOf(i)
 		}
 	}
 	return sum
+}
+
+// setVerified says that a chunk of dst was read back and has its hash.
+func (t *chunkTable) setVerified(chunk int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.verified[chunk] = true
+}
+
+func (t *chunkTable) isVerified(chunk int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.verified[chunk]
+}
+
+// forgetSample takes every chunk of a sample for not read back.
+func (t *chunkTable) forgetSample() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := 0; i < len(t.verified); i += sampleEvery {
+		t.verified[i] = false
+	}
+}
+
+// doneRuns is each chunk that is done.
+func (t *chunkTable) doneRuns() []run {
+	var runs []run
+	for i := range t.done {
+		if t.isDone(i) {
+			runs = append(runs, run{first: i, count: 1, zero: t.get(i) == t.zeroHash(i)})
+		}
+	}
+	return runs
 }
 
 // digest is the XXH3-128 of all hashes in order, in hex.

@@ -13,4 +13,10 @@
 // (XXH3-128) as read, and written or, where it is zeros, deallocated. What is
 // done is recorded in a Cursor, but only after dst has been flushed, so that a
 // chunk recorded as done is on stable storage whatever dies.
+//
+// Verification reads dst back and compares hashes. A chunk is read back as soon as
+// a flush has put it on stable storage, while others are still copied, so that both
+// directions of a device are busy; the copy then ends with the little that is left,
+// and with a sample of what was read early, which finds a device that has put later
+// bytes where earlier ones were.
 package copy

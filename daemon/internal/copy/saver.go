@@ -24,12 +24,16 @@ const (
 
 // saver records in the cursor what is done, never before it is on stable
 // storage: it takes the list of what is done, then flushes, then records the
-// list. Without a cursor it records nothing. After a failed flush it never does
-// again: the kernel reports lost pages once, and a second flush would succeed.
+// list. Without a cursor it records nothing; without that and flushed it does not
+// flush either. After a failed flush it never does again: the kernel reports lost
+// pages once, and a second flush would succeed.
 type saver struct {
 	cursor Cursor
 	dst    End
 	table  *chunkTable
+	// flushed, where set, is told what a flush has put on stable storage. It must not
+	// block.
+	flushed func([]run)
 
 	mu       sync.Mutex
 	saved    sync.Cond
@@ -73,11 +77,14 @@ func (s *saver) resume(srcPath, dstPath string) (window []int, err error) {
 	return window, nil
 }
 
+// idle says that nobody wants to know what is on stable storage.
+func (s *saver) idle() bool { return s.cursor == nil && s.flushed == nil }
+
 // claim is called before n bytes of data are copied. While so much is not
 // recorded that a kill would lose more than maxUnsavedBytes, it saves, or waits
 // for the save in progress.
 func (s *saver) claim(n int64) error {
-	if s.cursor == nil {
+	if s.idle() {
 		return nil
 	}
 	s.mu.Lock()
@@ -95,7 +102,7 @@ func (s *saver) claim(n int64) error {
 
 // done notes a run that was written, and saves if it is time.
 func (s *saver) done(r run, dataBytes int64) error {
-	if s.cursor == nil {
+	if s.idle() {
 		return nil
 	}
 	s.mu.Lock()
@@ -126,7 +133,10 @@ func (s *saver) saveLocked() {
 	s.pending, s.due, s.saving = nil, 0, true
 	s.mu.Unlock()
 	err := s.dst.Flush()
-	if err == nil {
+	if err == nil && s.flushed != nil {
+		s.flushed(slices.Clone(runs))
+	}
+	if err == nil && s.cursor != nil {
 		err = s.cursor.Append(s.table.appendRuns(runs))
 	}
 	s.mu.Lock()

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/volferry/volferry/internal/retry"
 )
 
@@ -23,6 +25,8 @@ type stream struct {
 	table *chunkTable
 	saver *saver
 	meter *meter
+	// readback is nil where nothing is verified.
+	readback *readback
 
 	copied  atomic.Int64
 	zeroed  atomic.Int64
@@ -31,21 +35,38 @@ type stream struct {
 
 func newStream(spec *Spec, src, dst End, m *meter) *stream {
 	table := newChunkTable(src.Size())
-	return &stream{
+	s := &stream{
 		spec: spec, src: src, dst: dst, meter: m,
 		table: table, saver: newSaver(spec.Cursor, dst, table),
 	}
+	if spec.Verify {
+		s.readback = newReadback(s)
+		s.saver.flushed = s.readback.add
+	}
+	return s
 }
 
-// run copies what the cursor does not have. However it ends, the cursor then
-// has all that is on stable storage.
+// run copies what the cursor does not have, and reads back meanwhile what is on
+// stable storage already. However it ends, the cursor then has all that is on
+// stable storage.
 func (s *stream) run(ctx context.Context) error {
 	if err := s.resume(ctx); err != nil {
 		return err
 	}
 	s.meter.begin(PhaseCopy, s.resumed)
-	err := sweep(ctx, s.spec.workers(), chunkBytes, spans(s.src.Size(), s.table.isDone, s.src), s.copySpan)
-	if err = errors.Join(err, s.saver.save()); err != nil {
+	g, ctx := errgroup.WithContext(ctx)
+	if s.readback != nil {
+		g.Go(func() error { return s.readback.run(ctx) })
+	}
+	g.Go(func() error {
+		err := sweep(ctx, s.spec.workers(), chunkBytes, spans(s.src.Size(), s.table.isDone, s.src), s.copySpan)
+		err = errors.Join(err, s.saver.save())
+		if s.readback != nil {
+			s.readback.stop()
+		}
+		return err
+	})
+	if err := g.Wait(); err != nil {
 		return err
 	}
 	s.meter.begin(PhaseFlush, s.src.Size())
@@ -53,7 +74,8 @@ func (s *stream) run(ctx context.Context) error {
 }
 
 // resume takes over what an earlier run has done. What it recorded last is read
-// back: if a lying disk lost anything, it lost that.
+// back: if a lying disk lost anything, it lost that. The rest is read back while
+// the copy goes on.
 func (s *stream) resume(ctx context.Context) error {
 	window, err := s.saver.resume(s.spec.Src.Path, s.spec.Dst.Path)
 	if err != nil {
@@ -69,6 +91,9 @@ func (s *stream) resume(ctx context.Context) error {
 		if err != nil || hashOf(p) != s.table.get(chunk) {
 			s.table.forget(chunk) // a write may heal what a read cannot
 		}
+	}
+	if s.readback != nil {
+		s.readback.add(s.table.doneRuns())
 	}
 	s.resumed = s.table.doneBytes()
 	return nil

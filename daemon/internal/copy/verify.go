@@ -38,10 +38,12 @@ func (f *firstMismatch) err(src, dst string) error {
 	return &MismatchError{Src: src, Dst: dst, Offset: f.offset}
 }
 
-// verify reads dst back and holds it against the hashes of what was read from
-// src. The holes of dst are known without reading.
+// verify reads back what of dst was not while the copy went on, and some of what
+// was, and holds it against the hashes of what was read from src. The holes of dst
+// are known without reading.
 func (s *stream) verify(ctx context.Context) error {
-	s.meter.begin(PhaseVerify, 0)
+	s.table.forgetSample()
+	s.meter.begin(PhaseVerify, s.table.verifiedBytes())
 	mismatch := newFirstMismatch()
 	check := func(ctx context.Context, sp span, buf []byte) error {
 		if sp.hole {
@@ -50,23 +52,33 @@ func (s *stream) verify(ctx context.Context) error {
 		if mismatch.before(sp.off) {
 			return nil
 		}
-		if err := s.spec.pause(ctx, sp.n); err != nil {
+		differs, err := s.readBack(ctx, sp.firstChunk(), buf)
+		switch {
+		case err != nil:
 			return err
-		}
-		p := buf[:sp.n]
-		if err := readFull(s.dst, s.spec.Dst.Path, p, sp.off); err != nil {
-			return err
-		}
-		if hashOf(p) != s.table.get(sp.firstChunk()) {
-			mismatch.found(s.locate(p, sp.off))
+		case differs:
+			mismatch.found(s.locate(buf[:sp.n], sp.off))
 		}
 		s.meter.add(sp.n, sp.n)
 		return nil
 	}
-	if err := sweep(ctx, s.spec.workers(), chunkBytes, spans(s.dst.Size(), noSkip, s.dst), check); err != nil {
+	if err := sweep(ctx, s.spec.workers(), chunkBytes, spans(s.dst.Size(), s.table.isVerified, s.dst), check); err != nil {
 		return err
 	}
 	return mismatch.err(s.spec.Src.Path, s.spec.Dst.Path)
+}
+
+// readBack reads a chunk of dst into buf, and says whether it differs from what was
+// read from src.
+func (s *stream) readBack(ctx context.Context, chunk int, buf []byte) (differs bool, err error) {
+	p := buf[:s.table.bytesOf(chunk)]
+	if err := s.spec.pause(ctx, int64(len(p))); err != nil {
+		return false, err
+	}
+	if err := readFull(s.dst, s.spec.Dst.Path, p, int64(chunk)*chunkBytes); err != nil {
+		return false, err
+	}
+	return hashOf(p) != s.table.get(chunk), nil
 }
 
 func (s *stream) verifyHole(sp span, mismatch *firstMismatch) error {

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// readbackWorkers read dst back while the copy goes on, beside its own workers: the
+// writes keep one direction of a device busy, these the other.
+const readbackWorkers = 4
+
+// sampleEvery is which of the chunks that were read back early are read again when
+// all is written. A device that puts bytes in the wrong place, or wraps around at
+// less than the size it claims, spoils what was right before.
+const sampleEvery = 64
+
+// readback verifies chunks of dst while others are still copied. It is given chunks
+// only when a flush has put them on stable storage. What it has not come to when the
+// copy ends is left to the verification that follows.
+type readback struct {
+	s *stream
+
+	mu      sync.Mutex
+	changed sync.Cond
+	queue   []run
+	stopped bool
+}
+
+func newReadback(s *stream) *readback {
+	r := &readback{s: s}
+	r.changed.L = &r.mu
+	return r
+}
+
+// add queues runs that are on stable storage. Holes of dst are left to the
+// verification that follows, which knows them without reading.
+func (r *readback) add(runs []run) {
+	runs = slices.DeleteFunc(runs, r.isHole)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queue = append(r.queue, runs...)
+	r.changed.Broadcast()
+}
+
+func (r *readback) isHole(zeros run) bool {
+	if !zeros.zero {
+		return false
+	}
+	off := int64(zeros.first) * chunkBytes
+	until, data, err := r.s.dst.Extent(off)
+	return err == nil && !data && until >= min(off+int64(zeros.count)*chunkBytes, r.s.dst.Size())
+}
+
+// stop ends run when the chunks that are being read are done.
+func (r *readback) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopped = true
+	r.changed.Broadcast()
+}
+
+// next takes a chunk off the queue, and waits for one.
+func (r *readback) next() (chunk int, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.queue) == 0 && !r.stopped {
+		r.changed.Wait()
+	}
+	if r.stopped {
+		return 0, false
+	}
+	head := &r.queue[0]
+	chunk = head.first
+	head.first++
+	if head.count--; head.count == 0 {
+		r.queue = r.queue[1:]
+	}
+	return chunk, true
+}
+
+// run reads back what is added until stop is called or ctx ends. A chunk that differs
+// is a *MismatchError, at once: a copy that is wrong need not be finished.
+func (r *readback) run(ctx context.Context) error {
+	defer context.AfterFunc(ctx, r.stop)()
+	arena, free := newArena(readbackWorkers * chunkBytes)
+	defer free()
+	g, ctx := errgroup.WithContext(ctx)
+	for i := range readbackWorkers {
+		buf := arena[i*chunkBytes : (i+1)*chunkBytes]
+		g.Go(func() error {
+			for chunk, ok := r.next(); ok; chunk, ok = r.next() {
+				if err := r.verify(ctx, chunk, buf); err != nil {
+					r.stop()
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+func (r *readback) verify(ctx context.Context, chunk int, buf []byte) error {
+	s := r.s
+	differs, err := s.readBack(ctx, chunk, buf)
+	if err != nil {
+		return err
+	}
+	if differs {
+		off := int64(chunk) * chunkBytes
+		return &MismatchError{Src: s.spec.Src.Path, Dst: s.spec.Dst.Path, Offset: s.locate(buf[:s.table.bytesOf(chunk)], off)}
+	}
+	s.table.setVerified(chunk)
+	return nil
+}
