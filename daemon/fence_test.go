@@ -227,20 +227,19 @@ func (s *fencedSite) boot() {
 	s.must(err)
 	guards := guard.New(filepath.Join(s.dir, "guards"), "")
 	fake := hvtest.New()
-	p.up, err = uplink.New(withMigrations(uplink.Config{
-		HostID: fencedHost, HostName: "alpha", Dir: s.dir, HV: fake, Registry: registry, Guards: guards, Log: log,
-	}, func() *migrate.Manager { return p.migrations }))
+	p.runner, err = op.New(op.Config{Journal: records, Describe: request.Describe, WaitPoll: 50 * time.Millisecond})
+	s.must(err)
+	state, err := uplink.OpenState(s.dir)
+	s.must(err)
+	p.up, err = uplink.New(uplink.Config{
+		HostID: fencedHost, HostName: "alpha", State: state, HV: fake, Registry: registry, Guards: guards, Ops: hostOps{p.runner}, Log: log,
+	})
 	s.must(err)
 	p.migrations = migrate.New(migrate.Config{OverlayDir: filepath.Join(s.dir, "overlays"), Rules: location.Rules{AllowedPaths: []string{os.TempDir()}}}, steps.Ports{
 		HV: fake, Images: image.Storage{}, Copier: steps.NewCopier(s.dir, log), Registry: p.up.Site(registry), Guards: guards,
 		Claims: &location.Claims{Site: p.up.Site(registry), Pools: fake.Pools, HostID: fencedHost},
-	}, records, migrationHost(p.up), log)
-	p.runner, err = op.New(op.Config{
-		Journal: records, Plans: p.migrations.Plans(), Describe: request.Describe, WaitPoll: 50 * time.Millisecond, OnChange: p.migrations.Changed,
-	})
-	s.must(err)
-	p.migrations.Bind(p.runner)
-	p.up.BindOps(&fencedOps{p.runner, p.migrations})
+	}, p.runner, records, migrationHost(p.up), log)
+	connectMigrations(p.up, p.migrations)
 	if p.up.Fence() != nil {
 		p.runner.Halt()
 	} else {

@@ -136,7 +136,11 @@ func TestDoctorTellsWhatAFenceTook(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "uplink.json"), []byte(lost), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	up, err := uplink.New(uplink.Config{HostID: alphaID, Dir: dir})
+	state, err := uplink.OpenState(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	up, err := uplink.New(uplink.Config{HostID: alphaID, State: state})
 	if err != nil {
 		t.Fatal(err)
 	}

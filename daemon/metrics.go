@@ -18,21 +18,15 @@ import (
 	"github.com/volferry/volferry/internal/version"
 )
 
-// newMetrics makes the metrics of a daemon that runs ops of these plans.
-func newMetrics(plans []op.Plan) *metrics.Metrics {
-	kinds := make([]string, len(plans))
-	for i := range plans {
-		kinds[i] = plans[i].Kind
-	}
-	return metrics.New(version.String(), kinds)
-}
-
-// countEnds is the runner's Config.OnFinished.
-func countEnds(m *metrics.Metrics) func(op.Status) {
-	return func(st op.Status) {
+// newMetrics makes the metrics of a daemon whose managers have registered their plans with
+// the runner. They count the ops that end.
+func newMetrics(r *op.Runner) *metrics.Metrics {
+	m := metrics.New(version.String(), r.Kinds())
+	r.OnFinished(func(st op.Status) {
 		m.OpFinished(st.Op.Kind, st.State, st.Failure)
 		migrate.Notify(st, m)
-	}
+	})
+	return m
 }
 
 // metricsOf says where the metrics find what they show at a scrape.

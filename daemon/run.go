@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -60,6 +59,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	}
 	reserve := newReserve(cfg, log)
 	defer reserve.Close()
+	virt := libvirt.New(libvirt.Config{Socket: cfg.LibvirtSocket, DefinitionsDir: cfg.LibvirtConfigDir, Log: log})
 	records, err := journal.Open(ctx, filepath.Join(cfg.StateDir, "journal.db"))
 	if err != nil {
 		return err
@@ -71,24 +71,33 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	if err := sweepDirs(cfg); err != nil {
 		return err
 	}
-	var up *uplink.Uplink
+	runner, err := op.New(op.Config{
+		Journal: records, Describe: request.Describe, MakeDurable: virt.MakeDurable,
+		Log: log, FaultPoint: fault.Point, WaitPoll: time.Second,
+	})
+	if err != nil {
+		return err
+	}
+	defer runner.Stop()
+	state, err := uplink.OpenState(cfg.StateDir)
+	if err != nil {
+		return err
+	}
 	registry, err := client.NewRegistry(cfg.Registry, client.TLS(cfg.TLSCA, cfg.TLSCert, cfg.TLSKey),
-		client.As(func() (string, int64) { return up.Token() }))
+		client.As(func() (string, int64) { return who.id, state.Epoch() }))
 	if err != nil {
 		return err
 	}
-
-	virt := libvirt.New(libvirt.Config{Socket: cfg.LibvirtSocket, DefinitionsDir: cfg.LibvirtConfigDir, Log: log})
 	guards := guard.New(cfg.guardDir(), cfg.LibvirtHook)
-	var migrations *migrate.Manager
-	var attachments *attach.Manager
-	up, err = uplink.New(withMigrations(uplink.Config{
-		HostID: who.id, HostName: who.name, BootID: bootID(), Version: version.String(), Dir: cfg.StateDir, SharedPools: cfg.SharedPools,
-		HV: virt, Registry: registry, Guards: guards, Log: log,
-	}, func() *migrate.Manager { return migrations }))
+	up, err := uplink.New(uplink.Config{
+		HostID: who.id, HostName: who.name, BootID: bootID(), Version: version.String(), State: state, SharedPools: cfg.SharedPools,
+		HV: virt, Registry: registry, Guards: guards, Ops: hostOps{runner}, Log: log,
+	})
 	if err != nil {
 		return err
 	}
+	runner.OnChange(func(string) { up.Changed() })
+
 	site := up.Site(registry)
 	storage := image.Storage{}
 	copier := steps.NewCopier(cfg.cursorDir(), log)
@@ -99,45 +108,31 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	}
 	asked := audit.NewOutbox(cfg.auditDir(), registry.PostEvent, log)
 	rules := location.Rules{AllowedPaths: cfg.AllowedPaths, Own: own, Storage: virt}
-	migrations = migrate.New(migrate.Config{
+	unplugs := attach.NewPendingUnplugs(virt, records, bootID())
+	migrations := migrate.New(migrate.Config{
 		OverlayDir: cfg.OverlayDir, Rules: rules, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, SharedPools: cfg.SharedPools,
 	}, steps.Ports{
 		HV: virt, Images: storage, Copier: copier, Registry: site, Guards: guards, Claims: claims,
-		MayMove: func(ctx context.Context, volumeID string) error { return attachments.MayMove(ctx, volumeID) }, Audit: asked.Note,
-	}, records, migrationHost(up), log)
-	attachments = attach.New(attach.Config{Rules: rules, BootID: bootID()}, attach.Ports{
-		HV: virt, Registry: site, Images: storage, Migrations: migrations, Known: up, Guards: guards, Claims: claims,
+		MayMove: unplugs.MayMove, Audit: asked.Note,
+	}, runner, records, migrationHost(up), log)
+	connectMigrations(up, migrations)
+	attachments := attach.New(attach.Config{Rules: rules}, attach.Ports{
+		HV: virt, Registry: site, Images: storage, Migrations: migrations, Known: up, Guards: guards, Unplugs: unplugs, Claims: claims,
 		Report: func(ctx context.Context) { _ = up.Refresh(ctx) }, // what it says, the next call says again
-	}, records, func(ctx context.Context) (attach.Host, error) {
+	}, runner, records, func(ctx context.Context) (attach.Host, error) {
 		h, err := up.Host(ctx)
 		return attach.Host{ID: h.ID, Name: h.Name, Epoch: h.Epoch}, err
 	}, log)
 	volumes := volume.New(volume.Config{Rules: rules, SharedPools: cfg.SharedPools},
-		volume.Ports{HV: virt, Registry: site, Images: storage, Claims: claims}, records,
+		volume.Ports{HV: virt, Registry: site, Images: storage, Claims: claims}, runner, records,
 		func(ctx context.Context) (string, error) { h, err := up.Host(ctx); return h.ID, err }, log)
 
 	instances := instance.New(instance.Config{SaveDir: cfg.SaveDir, BootID: bootID()}, instance.Ports{
 		HV: virt, Registry: site, Guards: guards, Locations: attachments, Images: storage, Migrations: migrations, Known: up,
 		Report: up.ReportNow,
-	}, records, instanceHost(up, who), log)
+	}, runner, records, instanceHost(up, who), log)
 
-	plans := slices.Concat(migrations.Plans(), volumes.Plans(), attachments.Plans(), instances.Plans())
-	numbers := newMetrics(plans)
-	runner, err := op.New(op.Config{
-		Journal: records, Plans: plans, Describe: request.Describe,
-		MakeDurable: virt.MakeDurable,
-		Log:         log, FaultPoint: fault.Point, WaitPoll: time.Second, OnFinished: countEnds(numbers),
-		OnChange: func(opID string) { migrations.Changed(opID); up.Changed() },
-	})
-	if err != nil {
-		return err
-	}
-	defer runner.Stop()
-	migrations.Bind(runner)
-	volumes.Bind(runner)
-	attachments.Bind(runner)
-	instances.Bind(runner)
-	up.BindOps(&fencedOps{runner, migrations})
+	numbers := newMetrics(runner)
 	health := healthOf(records, runner, migrations, virt, up, numbers)
 	numbers.Watch(metricsOf(cfg, health, virt, up, runner, migrations, storage, copier), log)
 	began := time.Now()

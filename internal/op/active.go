@@ -59,7 +59,7 @@ type waiting struct {
 }
 
 func newActiveOp(r *Runner, o Op) *activeOp {
-	a := &activeOp{r: r, op: o, plan: r.plans[o.Kind], ticket: &ticket{o.ID, o.Keys}, changed: make(chan struct{})}
+	a := &activeOp{r: r, op: o, plan: r.plan(o.Kind), ticket: &ticket{o.ID, o.Keys}, changed: make(chan struct{})}
 	a.ctx, a.cancel = context.WithCancel(r.ctx)
 	a.forward, a.interrupt = context.WithCancelCause(a.ctx)
 	return a
@@ -175,7 +175,7 @@ func (a *activeOp) finish(cause *Failure) bool {
 	a.r.cfg.FaultPoint(finishedFault(a.op.Kind))
 	a.r.retire(a)
 	st, _ := a.status()
-	a.r.cfg.OnFinished(st)
+	a.r.finished(st)
 	a.cancel()
 	return false
 }
@@ -259,7 +259,7 @@ func (a *activeOp) setWaiting(w waiting) {
 	}
 	a.mu.Unlock()
 	if !same {
-		a.r.cfg.OnChange(a.op.ID)
+		a.r.changed(a.op.ID)
 	}
 }
 

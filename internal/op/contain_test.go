@@ -52,7 +52,7 @@ func TestAPanicThatDoesNotEndIsForTheOperator(t *testing.T) {
 // once that is mended.
 func TestAPanicOfTheRunnerStopsOneOpForTheOperator(t *testing.T) {
 	for name, breakIt := range map[string]func(s *stage, panics func(opID string)){
-		"when something was recorded": func(s *stage, panics func(string)) { s.cfg.OnChange = panics },
+		"when something was recorded": func(s *stage, panics func(string)) { s.onChange = panics },
 		"when an effect is made durable": func(s *stage, panics func(string)) {
 			s.cfg.MakeDurable = func() error { panics("a"); return nil }
 		},
@@ -103,10 +103,7 @@ func TestAnOpThatCannotBeReadBackWithoutAPanicStopsForTheOperator(t *testing.T) 
 		s.restart()
 		journal := &panickyJournal{Journal: s.journal, of: "a"}
 		s.cfg.Journal = journal
-		var err error
-		if s.runner, err = op.New(s.cfg); err != nil {
-			t.Fatal(err)
-		}
+		s.runner = s.newRunner(s.cfg)
 		if err := s.runner.Resume(t.Context()); err != nil {
 			t.Fatal(err)
 		}

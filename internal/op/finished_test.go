@@ -15,7 +15,7 @@ import (
 func TestAnEndIsToldOnceAndNotAgainAfterARestart(t *testing.T) {
 	bubble(t, func(s *stage) {
 		var ends []string
-		s.cfg.OnFinished = func(st op.Status) {
+		s.onFinished = func(st op.Status) {
 			s.status(st.Op.ID) // no lock is held
 			ends = append(ends, st.Op.ID+" "+string(st.State))
 		}

@@ -101,10 +101,7 @@ func (j *stoppingJournal) Create(ctx context.Context, o op.Op) error {
 func TestAnOpThatIsStoredWhenTheRunnerStopsIsAccepted(t *testing.T) {
 	bubble(t, func(s *stage) {
 		journal := &stoppingJournal{Journal: s.journal}
-		runner, err := op.New(op.Config{Journal: journal, Plans: []op.Plan{{Kind: "k", Steps: []op.Step{s.first}}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		runner := s.newRunner(op.Config{Journal: journal})
 		journal.stop = runner.Stop
 		if err := runner.Submit(s.t.Context(), op.Op{ID: "a", Kind: "k"}); err != nil {
 			t.Errorf("it is refused, and is done at the next start: %v", err)

@@ -123,7 +123,7 @@ func (a *activeOp) status() (Status, <-chan struct{}) {
 
 // statusFrom computes the status of an op that is not active.
 func (r *Runner) statusFrom(o Op, records []Record) Status {
-	plan := r.plans[o.Kind]
+	plan := r.plan(o.Kind)
 	err := fmt.Errorf("%w: %w %q", ErrHistory, ErrUnknownKind, o.Kind)
 	if plan != nil {
 		var p Progress

@@ -25,7 +25,7 @@ func (a *activeOp) record(kind EventKind, step string, data json.RawMessage) boo
 		}
 		if errors.Is(err, ErrHistory) {
 			a.setBroken(err)
-			a.r.cfg.OnChange(a.op.ID)
+			a.r.changed(a.op.ID)
 			return false
 		}
 		a.r.cfg.Log.Warn("journal does not take a record", "op", a.op.ID, "step", step, "record", kind, "err", err)
@@ -110,7 +110,7 @@ func sameEvent(r Record, kind EventKind, step string, data json.RawMessage) bool
 
 func (a *activeOp) setProgress(p Progress) {
 	a.keep(p)
-	a.r.cfg.OnChange(a.op.ID)
+	a.r.changed(a.op.ID)
 }
 
 func (a *activeOp) keep(p Progress) {
@@ -130,7 +130,7 @@ func (a *activeOp) setTrouble(err error) {
 	}
 	a.mu.Unlock()
 	if !same {
-		a.r.cfg.OnChange(a.op.ID)
+		a.r.changed(a.op.ID)
 	}
 }
 

@@ -11,12 +11,9 @@ import (
 	"time"
 )
 
-// Config is what a Runner is made of. Journal and Plans are needed; the rest
-// has defaults.
+// Config is what a Runner is made of. Journal is needed; the rest has defaults.
 type Config struct {
 	Journal Journal
-	// Plans are the kinds of ops that the runner knows.
-	Plans []Plan
 	// Describe turns an error into what the journal keeps and the user sees.
 	// Default: code "internal" and the error's text.
 	Describe func(error) Failure
@@ -26,14 +23,6 @@ type Config struct {
 	// FaultPoint is called with the names of FaultPoints as an op passes them,
 	// so that a test can end the process there. It may not return.
 	FaultPoint func(name string)
-	// OnChange is called after every record, and when waiting begins or ends,
-	// without any lock held: all methods may be called but Stop. The op goes on
-	// when it returns.
-	OnChange func(opID string)
-	// OnFinished is called once for every op that this runner brings to its end,
-	// after it was recorded, without any lock held: never for one that had ended
-	// before. A crash between the two loses the call.
-	OnFinished func(Status)
 	// MakeDurable is called before every record that says that a step has happened or
 	// is undone, and puts on stable storage what the step left to others to keep: a
 	// program that renames a file does not sync the directory. Its error is that of a
@@ -56,11 +45,11 @@ const (
 )
 
 // Runner runs ops, each in a goroutine of its own. All methods may be called
-// from any goroutine. At the start of the daemon Resume comes before the first
-// Submit, so that ops of before keep their turn.
+// from any goroutine. At the start of the daemon everything is registered first
+// (Register, OnChange, OnFinished); then Resume comes before the first Submit, so that
+// ops of before keep their turn.
 type Runner struct {
 	cfg   Config
-	plans map[string]*Plan
 	queue *keyedQueue
 	wakes *wakes
 
@@ -83,28 +72,23 @@ type Runner struct {
 	halted  bool // by Halt, until Resume
 	whole   bool // every op of the journal has its turn, from Resume until Halt
 	active  map[string]*activeOp
+
+	// What was registered, guarded by mu.
+	plans      map[string]*Plan
+	kinds      []string
+	onChange   []func(opID string)
+	onFinished []func(Status)
 }
 
-// New makes a runner. A plan that is not valid, or two of a kind, is an error.
+// New makes a runner that knows no op kind yet.
 func New(cfg Config) (*Runner, error) {
 	if cfg.Journal == nil {
 		return nil, errors.New("a runner needs a journal")
 	}
-	plans := map[string]*Plan{}
-	for i := range cfg.Plans {
-		p := &cfg.Plans[i]
-		if err := p.Validate(); err != nil {
-			return nil, err
-		}
-		if plans[p.Kind] != nil {
-			return nil, fmt.Errorf("two plans are of kind %s", p.Kind)
-		}
-		plans[p.Kind] = p
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Runner{
 		cfg:    cfg.withDefaults(),
-		plans:  plans,
+		plans:  map[string]*Plan{},
 		queue:  newKeyedQueue(),
 		wakes:  newWakes(),
 		ctx:    ctx,
@@ -122,12 +106,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.FaultPoint == nil {
 		c.FaultPoint = func(string) {}
-	}
-	if c.OnChange == nil {
-		c.OnChange = func(string) {}
-	}
-	if c.OnFinished == nil {
-		c.OnFinished = func(Status) {}
 	}
 	if c.MakeDurable == nil {
 		c.MakeDurable = func() error { return nil }
@@ -150,7 +128,7 @@ func (c Config) withDefaults() Config {
 // Errors: ErrMismatch, ErrUnknownKind, ErrStopped, and ErrJournal. After ErrJournal
 // the op may have been stored or not: submit it again.
 func (r *Runner) Submit(ctx context.Context, o Op) error {
-	if r.plans[o.Kind] == nil {
+	if r.plan(o.Kind) == nil {
 		return fmt.Errorf("submit op %s: %w %q", o.ID, ErrUnknownKind, o.Kind)
 	}
 	r.admit.Lock()

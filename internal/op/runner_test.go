@@ -33,6 +33,9 @@ type stage struct {
 	journal *optest.Journal
 	runner  *op.Runner
 	cfg     op.Config
+	// onChange and onFinished are registered with every runner, if they are set.
+	onChange   func(opID string)
+	onFinished func(op.Status)
 
 	mu    sync.Mutex
 	trace []string
@@ -74,7 +77,6 @@ func (s *stage) restart() {
 	s.t.Helper()
 	s.stop()
 	s.cfg.Journal = s.journal
-	s.cfg.Plans = []op.Plan{{Kind: "k", Steps: []op.Step{s.first, s.commit, s.last}, Commit: "commit"}}
 	s.cfg.Describe = func(err error) op.Failure {
 		code := "internal"
 		if errors.Is(err, op.ErrJournal) {
@@ -82,10 +84,24 @@ func (s *stage) restart() {
 		}
 		return op.Failure{Code: code, Message: err.Error()}
 	}
-	var err error
-	if s.runner, err = op.New(s.cfg); err != nil {
+	s.runner = s.newRunner(s.cfg)
+}
+
+// newRunner makes a runner with the stage's plan and listeners.
+func (s *stage) newRunner(cfg op.Config) *op.Runner {
+	s.t.Helper()
+	r, err := op.New(cfg)
+	if err != nil {
 		s.t.Fatal(err)
 	}
+	r.Register(op.Plan{Kind: "k", Steps: []op.Step{s.first, s.commit, s.last}, Commit: "commit"})
+	if s.onChange != nil {
+		r.OnChange(s.onChange)
+	}
+	if s.onFinished != nil {
+		r.OnFinished(s.onFinished)
+	}
+	return r
 }
 
 func (s *stage) stop() {
@@ -235,7 +251,7 @@ func TestAFinishedOpOutlivesItsPlan(t *testing.T) {
 func TestEveryChangeIsAnnouncedWithoutALockHeld(t *testing.T) {
 	bubble(t, func(s *stage) {
 		var states []string
-		s.cfg.OnChange = func(id string) {
+		s.onChange = func(id string) {
 			st := s.status(id)
 			states = append(states, fmt.Sprintf("%s/%s/%s", st.State, st.Step, st.Waiting))
 		}
@@ -387,16 +403,50 @@ func TestAParkedOpKeepsItsKeysThroughARestart(t *testing.T) {
 	})
 }
 
+func TestARunnerNeedsAJournal(t *testing.T) {
+	if _, err := op.New(op.Config{}); err == nil {
+		t.Error("it has none, and was made")
+	}
+}
+
 func TestPlansThatAreNotValidAreRefused(t *testing.T) {
 	good := op.Plan{Kind: "k", Steps: []op.Step{{Name: "a", Do: untilCancelled}}}
-	for name, cfg := range map[string]op.Config{
-		"no journal":     {Plans: []op.Plan{good}},
-		"no steps":       {Journal: optest.NewJournal(), Plans: []op.Plan{{Kind: "k"}}},
-		"two of a kind":  {Journal: optest.NewJournal(), Plans: []op.Plan{good, good}},
-		"unknown commit": {Journal: optest.NewJournal(), Plans: []op.Plan{{Kind: "k", Steps: good.Steps, Commit: "z"}}},
+	for name, plans := range map[string][]op.Plan{
+		"no steps":       {{Kind: "k"}},
+		"two of a kind":  {good, good},
+		"unknown commit": {{Kind: "k", Steps: good.Steps, Commit: "z"}},
 	} {
-		if _, err := op.New(cfg); err == nil {
-			t.Errorf("%s: taken", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			runner, err := op.New(op.Config{Journal: optest.NewJournal()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if recover() == nil {
+					t.Error("taken")
+				}
+			}()
+			runner.Register(plans...)
+		})
 	}
+}
+
+func TestAllWhoAskedHearOfAChangeAndOfAnEnd(t *testing.T) {
+	bubble(t, func(s *stage) {
+		s.restart()
+		var heard []string
+		for _, who := range []string{"one", "other"} {
+			s.runner.OnChange(func(id string) { heard = append(heard, who+" "+id) })
+			s.runner.OnFinished(func(st op.Status) { heard = append(heard, who+" "+string(st.State)) })
+		}
+		s.submit("a")
+		s.wait("a", op.StateDone)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"one a", "other a"}, heard[:2]); diff != "" {
+			t.Errorf("changes (-want +got)\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"one done", "other done"}, heard[len(heard)-2:]); diff != "" {
+			t.Errorf("ends (-want +got)\n%s", diff)
+		}
+	})
 }

@@ -34,10 +34,7 @@ func TestAnOpThatIsStoredAndCannotBeReadBackRunsOnceItCan(t *testing.T) {
 		j := &unreadable{Journal: s.journal}
 		cfg := s.cfg
 		cfg.Journal = j
-		runner, err := op.New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		runner := s.newRunner(cfg)
 		defer runner.Stop()
 		if err := runner.Resume(t.Context()); err != nil {
 			t.Fatal(err)

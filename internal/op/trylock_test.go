@@ -135,22 +135,18 @@ func TestThereIsNoTurnBeforeAllOpsAreTakenUp(t *testing.T) {
 		}
 		journal := &forgetfulJournal{Journal: s.journal, of: "b"}
 		s.cfg.Journal = journal
-		runner, err := op.New(s.cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.runner = runner
+		s.runner = s.newRunner(s.cfg)
 		if s.try("y") {
 			t.Error("it came into the middle of an op that was not resumed")
 		}
-		if err := runner.Resume(t.Context()); !errors.Is(err, errBoom) {
+		if err := s.runner.Resume(t.Context()); !errors.Is(err, errBoom) {
 			t.Fatalf("resume: %v", err)
 		}
 		if s.try("y") {
 			t.Error("it came into the middle of an op that could not be resumed")
 		}
 		journal.of = ""
-		if err := runner.Resume(t.Context()); err != nil {
+		if err := s.runner.Resume(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if s.try("x") || s.try("y") || !s.try("z") {

@@ -27,7 +27,6 @@ var wordsLetBe = []struct{ under, word, reason string }{
 
 	// What is left to rename.
 	{"daemon/internal/attach/", "patience", "becomes a timeout"},
-	{"daemon/internal/attach/", "recall", "becomes the restore that it is a part of"},
 	{"daemon/internal/attach/", "tell", "goes with the fake registry of its tests"},
 	{"daemon/internal/attach/", "told", "goes with the fake registry of its tests"},
 	{"daemon/internal/hosttest/", "tell", "becomes an answer of the registry"},

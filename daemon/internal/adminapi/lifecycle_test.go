@@ -79,21 +79,19 @@ func newLifecycle(t *testing.T, inst api.Instance) (*Server, *hvtest.Fake) {
 		t.Fatal(err)
 	}
 	registry := &shelfRegistry{inst: inst}
-	s.HostID, s.HostName = "h", "alpha"
-	s.HV, s.Registry = fake, registry
-	s.Instances = instance.New(instance.Config{}, instance.Ports{
-		HV: fake, Registry: volumeless{registry}, Guards: guard.New(t.TempDir(), ""), Migrations: noMigrations{}, Report: func(context.Context) error { return nil },
-	}, records, func(context.Context) (instance.Host, error) {
-		return instance.Host{ID: "h", Name: "alpha", Epoch: 1}, nil
-	}, quiet)
-	runner, err := op.New(op.Config{Journal: records, Plans: s.Instances.Plans(), Describe: request.Describe})
+	runner, err := op.New(op.Config{Journal: records, Describe: request.Describe})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(runner.Stop)
-	s.Instances.Bind(runner)
-	s.Migrations = migrate.New(migrate.Config{}, steps.Ports{}, records, nil, quiet)
-	s.Migrations.Bind(runner)
+	s.HostID, s.HostName = "h", "alpha"
+	s.HV, s.Registry = fake, registry
+	s.Instances = instance.New(instance.Config{}, instance.Ports{
+		HV: fake, Registry: volumeless{registry}, Guards: guard.New(t.TempDir(), ""), Migrations: noMigrations{}, Report: func(context.Context) error { return nil },
+	}, runner, records, func(context.Context) (instance.Host, error) {
+		return instance.Host{ID: "h", Name: "alpha", Epoch: 1}, nil
+	}, quiet)
+	s.Migrations = migrate.New(migrate.Config{}, steps.Ports{}, runner, records, nil, quiet)
 	s.Runner = runner
 	return s, fake
 }

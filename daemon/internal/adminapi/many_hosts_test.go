@@ -269,12 +269,8 @@ func TestAListThatIsEmptyInMemoryIsAList(t *testing.T) {
 // something else since.
 func TestALateTaskIsNotBegun(t *testing.T) {
 	journal := optest.NewJournal()
-	attachments := attach.New(attach.Config{}, attach.Ports{}, nil, nil, slog.New(slog.DiscardHandler))
-	runner, err := op.New(op.Config{Journal: journal, Plans: attachments.Plans(), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(runner.Stop)
+	runner := optest.NewRunner(journal)
+	attachments := attach.New(attach.Config{}, attach.Ports{}, runner, journal, nil, slog.New(slog.DiscardHandler))
 	if err := journal.Create(t.Context(), op.Op{ID: "begun", Kind: attachments.Plans()[0].Kind, CreatedAt: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +301,7 @@ func TestWhichIsAnsweredWithoutTheRegistryAndSaysSo(t *testing.T) {
 	s := newServer(t, nowhere, remembers())
 	s.Registry = awayRegistry{}
 	fake, records := hvtest.New(), optest.NewJournal()
-	s.Migrations = migrate.New(migrate.Config{}, steps.Ports{HV: fake}, records, nil, slog.New(slog.DiscardHandler))
+	s.Migrations = migrate.New(migrate.Config{}, steps.Ports{HV: fake}, optest.NewRunner(records), records, nil, slog.New(slog.DiscardHandler))
 	status, body := askOf(t, s, "GET", "/v1/volumes/data/which", "")
 	var answer struct{ Which api.Which }
 	err := json.Unmarshal([]byte(body), &answer)

@@ -3,7 +3,6 @@
 package adminapi
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -26,7 +25,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/httpjson"
-	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
 	"github.com/volferry/volferry/internal/routes"
 )
@@ -50,11 +48,13 @@ func newServer(t *testing.T, socket string, m memory) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(registry.Close)
+	state, err := uplink.OpenState(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
 	up, err := uplink.New(uplink.Config{
-		HostID: "h", HostName: "alpha", Dir: dir, HV: hvtest.New(), Registry: registry, Log: slog.New(slog.DiscardHandler),
-		Guards:     guard.New(filepath.Join(dir, "guards"), ""),
-		Migrations: func(context.Context) ([]api.Migration, error) { return nil, nil },
-		OnEpoch:    func(int64) {}, OnUp: func() {},
+		HostID: "h", HostName: "alpha", State: state, HV: hvtest.New(), Registry: registry, Log: slog.New(slog.DiscardHandler),
+		Guards: guard.New(filepath.Join(dir, "guards"), ""),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -70,14 +70,7 @@ func newServer(t *testing.T, socket string, m memory) *Server {
 func newAttachments(t *testing.T) *attach.Manager {
 	t.Helper()
 	records := optest.NewJournal()
-	g := attach.New(attach.Config{}, attach.Ports{}, records, nil, slog.New(slog.DiscardHandler))
-	runner, err := op.New(op.Config{Journal: records, Plans: g.Plans(), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(runner.Stop)
-	g.Bind(runner)
-	return g
+	return attach.New(attach.Config{}, attach.Ports{}, optest.NewRunner(records), records, nil, slog.New(slog.DiscardHandler))
 }
 
 // ask sends a request to an API that remembers nothing and whose registry is at

@@ -44,14 +44,12 @@ func newMover(t *testing.T) (*Server, *migratetest.World) {
 	w, records, quiet := migratetest.NewWorld(t, hv.StateRunning), optest.NewJournal(), slog.New(slog.DiscardHandler)
 	rules := location.Rules{AllowedPaths: []string{os.TempDir(), "/var", "/dev"}, Storage: w}
 	d := hosttest.Start(t, hosttest.Program[*migrate.Manager]{
-		New: func() *migrate.Manager {
+		Runner: op.Config{Journal: records, Describe: request.Describe},
+		New: func(runner *op.Runner) *migrate.Manager {
 			host := func(context.Context) (steps.Host, error) {
 				return steps.Host{ID: migratetest.Host, Epoch: w.Registry.ToldEpoch(migratetest.Host)}, nil
 			}
-			return migrate.New(migrate.Config{OverlayDir: "/overlays", Rules: rules}, w.Ports(), records, host, quiet)
-		},
-		Runner: func(m *migrate.Manager) op.Config {
-			return op.Config{Journal: records, Describe: request.Describe, OnChange: m.Changed}
+			return migrate.New(migrate.Config{OverlayDir: "/overlays", Rules: rules}, w.Ports(), runner, records, host, quiet)
 		},
 		Run: func(m *migrate.Manager, ctx context.Context) error { return m.Run(ctx, func() {}) },
 	})

@@ -117,16 +117,16 @@ func (m *Manager) beginEnd(ctx context.Context, req request.Request) (api.Attach
 // could not be told of yet.
 func (m *Manager) Queued() []api.Attachment {
 	var out []api.Attachment
-	for _, in := range m.queued() {
+	for _, in := range m.env.queued() {
 		out = append(out, in.attachment(api.AttachmentDetaching))
 	}
 	return out
 }
 
 // queued are the inputs of the releases that the registry was not there for.
-func (m *Manager) queued() []input {
+func (e *env) queued() []input {
 	var out []input
-	for _, st := range m.admission.Runner.Active() {
+	for _, st := range e.runner.Active() {
 		var in input
 		if st.Op.Kind == kindRelease && json.Unmarshal(st.Op.Input, &in) == nil {
 			out = append(out, in)

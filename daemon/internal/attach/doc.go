@@ -9,7 +9,7 @@
 // a volume that a migration moves.
 //
 // The daemon gives it its Ports (image.Storage, migrate.Manager and
-// client.Registry fit), the runner that runs its Plans (Bind), and Run as a task
-// of its own; it wakes the ops that wait for "hypervisor" or "registry" when
+// client.Registry fit) and the runner of its ops, and has Run as a task of its own; it
+// wakes the ops that wait for "hypervisor" or "registry" when
 // these are back, as it does for migrations.
 package attach

@@ -3,7 +3,9 @@
 package attach
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -58,10 +60,27 @@ func TestADataVolumeLeavesThePlaceOfARootWhoseReleaseIsQueued(t *testing.T) {
 		d.world.registry.root.slot = nil
 		elsewhere := queued
 		elsewhere.InstanceID, elsewhere.Slot = db, &api.SlotDefinition{Disk: "not read"}
-		g.env.queued = func() []input { return []input{elsewhere, queued} }
+		g.env.runner = queuedReleases{[]input{elsewhere, queued}}
 		must(t, failed(d.attach("data", api.VolumeAttach{Instance: "web", Device: "vdd"})))
 		d.takesItsPlace(t, slot)
 	})
+}
+
+// queuedReleases is a runner with releases that wait for the registry, and nothing else.
+type queuedReleases struct{ of []input }
+
+func (queuedReleases) Submit(context.Context, op.Op) error { return errors.New("nothing is to follow") }
+
+func (q queuedReleases) Active() []op.Status {
+	var active []op.Status
+	for i := range q.of {
+		data, err := json.Marshal(q.of[i])
+		if err != nil {
+			panic(err)
+		}
+		active = append(active, op.Status{Op: op.Op{Kind: kindRelease, Input: data}})
+	}
+	return active
 }
 
 // The root goes after the attach was decided on, and before its turn.

@@ -19,8 +19,6 @@ type Config struct {
 	// UnplugTimeout is how long a running guest has to let go of a disk before
 	// it keeps it. 0 is DefaultUnplugTimeout.
 	UnplugTimeout time.Duration
-	// BootID tells one boot of this host from another.
-	BootID string
 }
 
 // DefaultUnplugTimeout is long enough for a guest that is busy, and short enough
@@ -38,43 +36,39 @@ type Host struct {
 type Manager struct {
 	rules     location.Rules
 	env       *env
-	journal   Journal
 	host      func(context.Context) (Host, error)
 	admission request.Admission
 }
 
-// New makes a manager. Host answers for this host once the registry knows it.
-// Bind the manager to the runner that runs its Plans before any other call.
-func New(cfg Config, ports Ports, journal Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
+// New makes a manager and registers its plans with the runner of its ops. Journal is that
+// of the runner. Host answers for this host once the registry knows it.
+func New(cfg Config, ports Ports, runner *op.Runner, journal Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	if cfg.UnplugTimeout <= 0 {
 		cfg.UnplugTimeout = DefaultUnplugTimeout
 	}
-	return &Manager{
+	m := &Manager{
 		rules:     cfg.Rules,
-		env:       &env{Ports: ports, host: host, unplugTimeout: cfg.UnplugTimeout, bootID: cfg.BootID, log: log},
-		journal:   journal,
+		env:       &env{Ports: ports, runner: runner, host: host, unplugTimeout: cfg.UnplugTimeout, log: log},
 		host:      host,
-		admission: request.Admission{Journal: journal, Log: log, Kinds: kinds, Waits: waits},
+		admission: request.Admission{Runner: runner, Journal: journal, Log: log, Kinds: kinds, Waits: waits},
 	}
+	runner.Register(m.Plans()...)
+	return m
 }
 
-// Bind gives the manager its runner.
-func (m *Manager) Bind(r *op.Runner) {
-	m.admission.Runner = r
-	m.env.submit = r.Submit
-	m.env.queued = m.queued
+// runner is what the steps need of the runner of their ops (op.Runner).
+type runner interface {
+	// Submit stores and starts an op that follows another one.
+	Submit(ctx context.Context, o op.Op) error
+	// Active returns the ops that are not finished.
+	Active() []op.Status
 }
 
 // env is what the steps share.
 type env struct {
 	Ports
+	runner        runner
 	host          func(context.Context) (Host, error)
 	unplugTimeout time.Duration
-	bootID        string
 	log           *slog.Logger
-	late          late
-	// submit stores and starts an op that follows another one.
-	submit func(context.Context, op.Op) error
-	// queued are the releases that the registry was not there for.
-	queued func() []input
 }

@@ -219,29 +219,29 @@ func TestAVolumeWhoseGuestMayStillLetGoOfItDoesNotMove(t *testing.T) {
 		inBubble(t, func(t *testing.T, d *daemon) {
 			w := d.world
 			w.attached(t, testAtt, web)
-			must(t, d.manager().MayMove(context.Background(), testVolume))
+			must(t, d.world.unplugs.MayMove(context.Background(), testVolume))
 			must(t, w.SetUnplug(web, hvtest.UnplugWaits))
 			wantCode(t, failed(d.detach("d", web)), api.CodeInstanceBusy)
 			if restart {
 				d.Restart()
 			}
-			wantCode(t, d.manager().MayMove(context.Background(), testVolume), api.CodeInstanceBusy)
-			must(t, d.manager().MayMove(context.Background(), "another"))
+			wantCode(t, d.world.unplugs.MayMove(context.Background(), testVolume), api.CodeInstanceBusy)
+			must(t, d.world.unplugs.MayMove(context.Background(), "another"))
 			must(t, w.Save(web)) // and with the process its requests
-			pass(lateEvery)
+			pass(restoreEvery)
 			must(t, w.Start(web))
-			wantCode(t, d.manager().MayMove(context.Background(), testVolume), api.CodeInstanceBusy)
+			wantCode(t, d.world.unplugs.MayMove(context.Background(), testVolume), api.CodeInstanceBusy)
 			must(t, w.Destroy(web)) // and with the process its requests are gone
-			must(t, d.manager().MayMove(context.Background(), testVolume))
+			must(t, d.world.unplugs.MayMove(context.Background(), testVolume))
 			must(t, w.Start(web))
 			d.Restart() // and what was given up is found again
-			must(t, d.manager().MayMove(context.Background(), testVolume))
+			must(t, d.world.unplugs.MayMove(context.Background(), testVolume))
 		}, hv.StateRunning)
 	}
 	inBubble(t, func(t *testing.T, d *daemon) {
 		d.world.attached(t, testAtt, web)
 		wantCode(t, failed(d.detach("never resumed", web)), api.CodeInstanceBusy)
-		must(t, d.manager().MayMove(context.Background(), testVolume)) // it was not asked
+		must(t, d.world.unplugs.MayMove(context.Background(), testVolume)) // it was not asked
 	}, hv.StatePaused)
 }
 

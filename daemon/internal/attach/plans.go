@@ -59,7 +59,7 @@ const (
 	stepNameRelease      = "release"
 )
 
-// Plans returns the plans of all op kinds of attachments, for the runner.
+// Plans returns the plans of all op kinds of attachments.
 func (m *Manager) Plans() []op.Plan {
 	e := m.env
 	return []op.Plan{

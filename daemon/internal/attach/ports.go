@@ -21,6 +21,7 @@ type Ports struct {
 	Migrations Migrations
 	Known      Known
 	Guards     Guards
+	Unplugs    *PendingUnplugs
 	// Claims knows which images are spoken for.
 	Claims *location.Claims
 	// Report makes the registry know what this host is like now, if it can.

@@ -10,6 +10,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op/optest"
 )
 
 func TestAttachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
@@ -150,7 +151,7 @@ func TestAVolumeWhoseImageIsAnotherVolumeByAnotherNameIsNotAttached(t *testing.T
 	w := newWorld(t)
 	w.site.volumes = []api.Volume{w.registry.vol, {ID: otherAtt, Name: "other", Host: hostName, Location: api.Location{Path: volPath}}}
 	in := w.input(testAtt, web)
-	err := w.newManager().env.checkLocation(t.Context(), &in)
+	err := w.newManager(optest.NewRunner(w.journal)).env.checkLocation(t.Context(), &in)
 	if api.CodeOf(err) != api.CodeVolumeInUse || !strings.Contains(err.Error(), "is volume other already") {
 		t.Errorf("got %v, want volume_in_use by volume other", err)
 	}

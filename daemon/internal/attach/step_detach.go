@@ -280,20 +280,12 @@ func (e *env) putBack(ctx context.Context, r *op.Run, in *input, where hv.Where)
 
 var errLookAgain = errors.New("the disk was put back and is to be looked at")
 
-// unplugNote is written before the guest is asked for the first time: from then on
-// it may let go at any time, whatever became of the detach. Gone is written once it
-// was seen without the disk: a state that is saved from then on does not have it.
-type unplugNote struct {
-	Asked process `json:"process,omitzero"`
-	Gone  bool    `json:"gone,omitempty"`
-}
-
 // stepDetachLive waits until no process has the disk and no start will bring it
 // back. It is the commit point: what a guest has let go of is not given to it
 // again.
 func (e *env) stepDetachLive() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		asking := func(v *view) error { return r.Note(ctx, unplugNote{Asked: e.processOf(v)}) }
+		asking := func(v *view) error { return r.Note(ctx, unplugNote{Asked: e.Unplugs.processOf(v)}) }
 		if err := e.unplugAfter(ctx, in, asking); err != nil {
 			return err
 		}
@@ -313,7 +305,7 @@ func (e *env) stepDetachLive() op.Step {
 		if _, err := r.Noted(stepNameDetachLive, &note); err != nil {
 			return err
 		}
-		e.late.add(in, note.Asked)
+		e.Unplugs.add(in, note.Asked)
 		return e.putBack(ctx, r, in, hv.Live)
 	}
 	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {

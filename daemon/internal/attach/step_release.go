@@ -87,7 +87,7 @@ func (e *env) queueRelease(ctx context.Context, r *op.Run, in *input, force bool
 	if err != nil {
 		return fmt.Errorf("encode the release of attachment %s: %w", in.AttachmentID, err)
 	}
-	err = e.submit(ctx, op.Op{
+	err = e.runner.Submit(ctx, op.Op{
 		ID: lateID(r.OpID()), Kind: kindRelease, Group: in.AttachmentID, Keys: []string{"attachment/" + in.AttachmentID},
 		Input: data, CreatedAt: time.Now().UTC(),
 	})

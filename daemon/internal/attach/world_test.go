@@ -48,6 +48,7 @@ type world struct {
 	guardPort  Guards // guards, if not others in their place
 	site       *fakeSite
 	journal    *optest.Journal
+	unplugs    *PendingUnplugs // of the manager that was made last
 }
 
 // fakeSite is what is spoken for on the host.
@@ -135,12 +136,13 @@ func (w *world) input(attachmentID, instanceID string) input {
 	}
 }
 
-func (w *world) newManager() *Manager {
+func (w *world) newManager(runner *op.Runner) *Manager {
 	host := func(context.Context) (Host, error) {
 		return Host{ID: testHost, Name: hostName, Epoch: w.registry.ToldEpoch(testHost)}, nil
 	}
-	ports := Ports{HV: w, Registry: w.registry, Images: w.images, Migrations: &w.migrations, Known: w.known, Guards: w.guardPort, Claims: &location.Claims{Site: w.site, Pools: w.Fake.Pools, HostID: testHost, HostName: hostName}, Report: w.registry.hear}
-	return New(Config{Rules: location.Rules{Storage: w}}, ports, w.journal, host, slog.New(slog.DiscardHandler))
+	w.unplugs = NewPendingUnplugs(w, w.journal, "")
+	ports := Ports{HV: w, Unplugs: w.unplugs, Registry: w.registry, Images: w.images, Migrations: &w.migrations, Known: w.known, Guards: w.guardPort, Claims: &location.Claims{Site: w.site, Pools: w.Fake.Pools, HostID: testHost, HostName: hostName}, Report: w.registry.hear}
+	return New(Config{Rules: location.Rules{Storage: w}}, ports, runner, w.journal, host, slog.New(slog.DiscardHandler))
 }
 
 // look notes what must never be: an image in a domain without an attachment.
@@ -228,9 +230,10 @@ func startDaemon(t *testing.T, w *world) *daemon {
 		return context.Cause(ctx)
 	}}}}
 	d.Daemon = hosttest.Start(t, hosttest.Program[*Manager]{
-		New: w.newManager,
-		Runner: func(*Manager) op.Config {
-			return op.Config{Journal: w.journal, Plans: []op.Plan{hold}, Describe: request.Describe, MaxTries: 5}
+		Runner: op.Config{Journal: w.journal, Describe: request.Describe, MaxTries: 5},
+		New: func(runner *op.Runner) *Manager {
+			runner.Register(hold)
+			return w.newManager(runner)
 		},
 		Run: (*Manager).Run,
 	})

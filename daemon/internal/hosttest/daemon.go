@@ -11,25 +11,20 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Manager is what has ops run: attach.Manager and its like.
-type Manager interface {
-	Plans() []op.Plan
-	Bind(runner *op.Runner)
-}
-
 // Program is what a daemon runs.
-type Program[M Manager] struct {
-	// New makes the manager of a daemon that starts.
-	New func() M
-	// Runner is how its ops run; its Plans are added to the manager's.
-	Runner func(m M) op.Config
+type Program[M any] struct {
+	// Runner is how the ops of the manager run.
+	Runner op.Config
+	// New makes the manager of a daemon that starts: attach.Manager and its like. It
+	// registers with the runner what it has.
+	New func(runner *op.Runner) M
 	// Run is what the manager does on its own until the context is done. Nil: nothing.
 	Run func(m M, ctx context.Context) error
 }
 
 // Daemon is a manager with its runner, which may be killed and started again on the same
 // journal, from any goroutine.
-type Daemon[M Manager] struct {
+type Daemon[M any] struct {
 	// Restarts are those that the end of the test waits for.
 	Restarts sync.WaitGroup
 
@@ -43,7 +38,7 @@ type Daemon[M Manager] struct {
 }
 
 // Start starts a daemon, and ends it with the test.
-func Start[M Manager](t *testing.T, p Program[M]) *Daemon[M] {
+func Start[M any](t *testing.T, p Program[M]) *Daemon[M] {
 	t.Helper()
 	d := &Daemon[M]{t: t, program: p}
 	d.boot(nil)
@@ -56,14 +51,11 @@ func Start[M Manager](t *testing.T, p Program[M]) *Daemon[M] {
 
 // boot is called with the lock held, or by nobody else yet.
 func (d *Daemon[M]) boot(begin func(context.Context, *op.Runner) error) {
-	m := d.program.New()
-	cfg := d.program.Runner(m)
-	cfg.Plans = append(m.Plans(), cfg.Plans...)
-	runner, err := op.New(cfg)
+	runner, err := op.New(d.program.Runner)
 	if err != nil {
 		panic(err) // t.Fatal is for the goroutine of the test
 	}
-	m.Bind(runner)
+	m := d.program.New(runner)
 	if begin == nil {
 		begin = func(ctx context.Context, r *op.Runner) error { return r.Resume(ctx) }
 	}

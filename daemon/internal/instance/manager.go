@@ -38,17 +38,16 @@ type Host = steps.Host
 // Ports are the systems that the ops of instances work on.
 type Ports = steps.Ports
 
-// New makes a manager. Host answers for this host. Bind the manager to the runner
-// that runs its Plans before any other call.
-func New(cfg Config, ports Ports, journal op.Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
-	return &Manager{
-		admission: request.Admission{Journal: journal, Log: log, Kinds: steps.Kinds, Patience: cfg.Patience},
-		env:       steps.NewEnv(steps.Config{SaveDir: cfg.SaveDir, BootID: cfg.BootID}, ports, journal, host, log),
+// New makes a manager and registers its plans with the runner of its ops. Journal is that
+// of the runner. Host answers for this host.
+func New(cfg Config, ports Ports, runner *op.Runner, journal op.Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
+	m := &Manager{
+		admission: request.Admission{Runner: runner, Journal: journal, Log: log, Kinds: steps.Kinds, Patience: cfg.Patience},
+		env:       steps.NewEnv(steps.Config{SaveDir: cfg.SaveDir, BootID: cfg.BootID}, ports, runner, journal, host, log),
 	}
+	runner.Register(m.Plans()...)
+	return m
 }
 
-// Plans returns the plans of all op kinds of instances, for the runner.
+// Plans returns the plans of all op kinds of instances.
 func (m *Manager) Plans() []op.Plan { return m.env.Plans() }
-
-// Bind gives the manager its runner.
-func (m *Manager) Bind(r *op.Runner) { m.admission.Runner, m.env.Runner = r, r }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -37,9 +38,9 @@ func (noRunner) Status(context.Context, string) (op.Status, error) {
 
 // Plans implements optest.World.
 func (s *trial) Plans() []op.Plan {
-	g := s.nodes[0].newManager()
-	g.env.Runner = noRunner{}
-	return g.Plans()
+	n := s.nodes[0]
+	host := func(context.Context) (Host, error) { return n.host(), nil }
+	return steps.NewEnv(steps.Config{}, n.ports(), noRunner{}, n.journal, host, slog.New(slog.DiscardHandler)).Plans()
 }
 
 // Op implements optest.World.

@@ -473,13 +473,7 @@ type pauseSubject struct {
 // Plans implements optest.World. What is known of the save is in the world's journal,
 // whatever journal the op under test has.
 func (s *pauseSubject) Plans() []op.Plan {
-	g := s.newManager(s.journal)
-	runner, err := op.New(op.Config{Journal: s.journal, Plans: g.Plans()})
-	if err != nil {
-		panic(err)
-	}
-	g.Bind(runner)
-	return g.Plans()
+	return s.newManager(optest.NewRunner(s.journal)).Plans()
 }
 
 // Op implements optest.World.
@@ -505,7 +499,7 @@ func newPauseSubject(t *testing.T, kind string, state hv.State) *pauseSubject {
 	in := steps.PauseInput{
 		Subject:     steps.Subject{InstanceID: pausedWeb, InstanceName: "web", Host: "host-alpha", HostName: "alpha", Epoch: 1, Whole: true},
 		MigrationID: pausedMig, VolumeID: pausedVol, VolumeName: "vol", Device: "vdb", Location: w.location(pausedSrc),
-		Memory: w.newManager(w.journal).env.SaveImagePath(pausedWeb, pausedMig),
+		Memory: w.newManager(optest.NewRunner(w.journal)).env.SaveImagePath(pausedWeb, pausedMig),
 	}
 	return &pauseSubject{pauseWorld: w, kind: kind, in: in, was: state}
 }

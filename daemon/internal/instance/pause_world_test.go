@@ -184,11 +184,11 @@ func (w *pauseWorld) mount() {
 	}
 }
 
-func (w *pauseWorld) newManager(journal op.Journal) *Manager {
+func (w *pauseWorld) newManager(runner *op.Runner) *Manager {
 	host := func(context.Context) (Host, error) { return Host{ID: "host-alpha", Name: "alpha", Epoch: 1}, nil }
 	return New(Config{SaveDir: w.saveDir, BootID: fmt.Sprint("boot-", w.boots)}, Ports{
 		HV: w, Registry: w, Guards: w.guards, Images: w.images, Known: w, Migrations: pauseMigrations{w}, Report: func(context.Context) error { return nil },
-	}, journal, host, slog.New(slog.DiscardHandler))
+	}, runner, w.journal, host, slog.New(slog.DiscardHandler))
 }
 
 // copied is the host that copies: what src has is in dst then. The registry flips.
@@ -317,10 +317,8 @@ type pauseDaemon struct {
 func startPauseDaemon(t *testing.T, w *pauseWorld) *pauseDaemon {
 	t.Helper()
 	return &pauseDaemon{t: t, world: w, Daemon: hosttest.Start(t, hosttest.Program[*Manager]{
-		New: func() *Manager { return w.newManager(w.journal) },
-		Runner: func(*Manager) op.Config {
-			return op.Config{Journal: w.journal, Describe: describe}
-		},
+		Runner: op.Config{Journal: w.journal, Describe: describe},
+		New:    w.newManager,
 	})}
 }
 

@@ -100,7 +100,7 @@ func TestAHostThatRebootsAtAnyCallWakesAGuestWhoseRAMIsOnDisk(t *testing.T) {
 					}
 					must(t, s.HostReboot())
 				}})
-				restored := d.ask(s.Op().ID, func(g *Manager) error { return g.env.Runner.Submit(t.Context(), s.Op()) })
+				restored := d.ask(s.Op().ID, func(g *Manager) error { return g.admission.Runner.Submit(t.Context(), s.Op()) })
 				wantState(t, restored, op.StateDone, "")
 				wantState(t, d.resume("resume", pausedWeb, pausedDst), op.StateDone, "")
 				s.ClearFaults()

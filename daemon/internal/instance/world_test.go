@@ -77,7 +77,7 @@ func newWorld(t *testing.T, state api.InstanceState) *world {
 // shelve is what a shelve would have left.
 func (w *world) shelve(t *testing.T, n *node, state api.InstanceState) {
 	t.Helper()
-	e := steps.NewEnv(steps.Config{}, n.ports(), n.journal, nil, slog.New(slog.DiscardHandler))
+	e := steps.NewEnv(steps.Config{}, n.ports(), noRunner{}, n.journal, nil, slog.New(slog.DiscardHandler))
 	in := &steps.ShelveInput{Subject: n.subject(), Keep: true}
 	def, _, err := e.CollectDefinition(t.Context(), in)
 	must(t, err)
@@ -246,8 +246,8 @@ func (n *node) ports() Ports {
 	return Ports{HV: n, Registry: &view{n.world.registry, n}, Guards: n.guards, Locations: n, Migrations: n, Known: n, Report: n.report}
 }
 
-func (n *node) newManager() *Manager {
-	return New(Config{}, n.ports(), n.journal, func(context.Context) (Host, error) { return n.host(), nil }, slog.New(slog.DiscardHandler))
+func (n *node) newManager(runner *op.Runner) *Manager {
+	return New(Config{}, n.ports(), runner, n.journal, func(context.Context) (Host, error) { return n.host(), nil }, slog.New(slog.DiscardHandler))
 }
 
 // report tells the registry of this host's domains.
@@ -296,10 +296,8 @@ type daemon struct {
 func startDaemon(t *testing.T, n *node) *daemon {
 	t.Helper()
 	return &daemon{node: n, Daemon: hosttest.Start(t, hosttest.Program[*Manager]{
-		New: n.newManager,
-		Runner: func(*Manager) op.Config {
-			return op.Config{Journal: n.journal, Describe: describe, MaxTries: 5}
-		},
+		Runner: op.Config{Journal: n.journal, Describe: describe, MaxTries: 5},
+		New:    n.newManager,
 	})}
 }
 

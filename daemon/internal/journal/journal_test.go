@@ -253,10 +253,8 @@ func TestAnOpRunsOnItAndIsReadBackAfterARestart(t *testing.T) {
 			return errors.Join(r.Note(ctx, "noted"), r.SetOutput(7))
 		},
 	}}}
-	runner, err := op.New(op.Config{Journal: j, Plans: []op.Plan{plan}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	runner := optest.NewRunner(j)
+	runner.Register(plan)
 	if err := runner.Submit(t.Context(), childOp); err != nil {
 		t.Fatal(err)
 	}

@@ -34,8 +34,8 @@ func (m *Manager) Run(ctx context.Context, caughtUp func()) error {
 	return nil
 }
 
-// Changed is the runner's Config.OnChange: something was recorded of this op.
-func (m *Manager) Changed(opID string) {
+// changed is called by the runner: something was recorded of this op.
+func (m *Manager) changed(opID string) {
 	known, _ := m.groups.Load(opID)
 	if id, ok := known.(string); ok {
 		m.watch.notify(id)

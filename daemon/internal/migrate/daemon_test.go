@@ -61,17 +61,13 @@ func newDaemon(t *testing.T, w *migratetest.World) *daemon {
 	d := &daemon{t: t, world: w, journal: optest.NewJournal()}
 	rules := location.Rules{AllowedPaths: []string{os.TempDir(), "/var", "/dev"}, Storage: w}
 	d.Daemon = hosttest.Start(t, hosttest.Program[*Manager]{
-		New: func() *Manager {
+		Runner: op.Config{Journal: d.journal, Describe: request.Describe},
+		New: func(runner *op.Runner) *Manager {
+			runner.OnFinished(func(st op.Status) { Notify(st, &d.heard) })
 			host := func(context.Context) (steps.Host, error) {
 				return steps.Host{ID: testHost, Epoch: w.Registry.ToldEpoch(testHost)}, nil
 			}
-			return New(Config{OverlayDir: "/overlays", Rules: rules}, w.Ports(), d.journal, host, slog.New(slog.DiscardHandler))
-		},
-		Runner: func(m *Manager) op.Config {
-			return op.Config{
-				Journal: d.journal, Describe: request.Describe, OnChange: m.Changed,
-				OnFinished: func(st op.Status) { Notify(st, &d.heard) },
-			}
+			return New(Config{OverlayDir: "/overlays", Rules: rules}, w.Ports(), runner, d.journal, host, slog.New(slog.DiscardHandler))
 		},
 		Run: func(m *Manager, ctx context.Context) error { return m.Run(ctx, func() {}) },
 	})

@@ -58,26 +58,25 @@ type Manager struct {
 	admission request.Admission
 }
 
-// New makes a manager. Host answers for this host once the registry knows it.
-// Bind the manager to the runner that runs its Plans before any other call.
-func New(cfg Config, ports steps.Ports, journal Journal, host func(context.Context) (steps.Host, error), log *slog.Logger) *Manager {
+// New makes a manager, and registers its plans with the runner of its ops and that it
+// follows them. Journal is that of the runner. Host answers for this host once the registry
+// knows it.
+func New(cfg Config, ports steps.Ports, runner *op.Runner, journal Journal, host func(context.Context) (steps.Host, error), log *slog.Logger) *Manager {
 	m := &Manager{
-		cfg: cfg, ports: ports, journal: journal, host: host, log: log, watch: newWatchers(),
-		admission: request.Admission{Journal: journal, Log: log, Now: ports.Now},
+		cfg: cfg, ports: ports, runner: runner, journal: journal, host: host, log: log, watch: newWatchers(),
+		admission: request.Admission{Runner: runner, Journal: journal, Log: log, Now: ports.Now},
 	}
-	status := func(ctx context.Context, opID string) (op.Status, error) { return m.runner.Status(ctx, opID) }
-	m.env = steps.NewEnv(ports, steps.NewHistory(journal, status), host, m.watch.notify, log)
+	m.env = steps.NewEnv(ports, steps.NewHistory(journal, runner.Status), host, m.watch.notify, log)
+	runner.Register(m.Plans()...)
+	runner.OnChange(m.changed)
 	return m
 }
-
-// Bind gives the manager its runner.
-func (m *Manager) Bind(r *op.Runner) { m.runner, m.admission.Runner = r, r }
 
 func (m *Manager) overlayPath(migrationID string) string {
 	return filepath.Join(m.cfg.OverlayDir, migrationID+".qcow2")
 }
 
-// Plans returns the plans of all op kinds of a migration, for the runner.
+// Plans returns the plans of all op kinds of a migration.
 func (m *Manager) Plans() []op.Plan { return m.env.Plans() }
 
 // Probe returns once nothing is being decided about a migration. Decisions are made one

@@ -66,12 +66,12 @@ func TestADaemonThatStopsLetsASavedGuestWake(t *testing.T) {
 					<-awake
 					return nil
 				}}}}
-				runner, err := op.New(op.Config{Journal: optest.NewJournal(), Plans: []op.Plan{restore}})
-				must(t, err)
+				journal := optest.NewJournal()
+				runner := optest.NewRunner(journal)
+				runner.Register(restore)
 				defer runner.Stop()
 				w := migratetest.NewWorld(t, hv.StateRunning)
-				g := New(Config{}, w.Ports(), optest.NewJournal(), nil, slog.New(slog.DiscardHandler))
-				g.Bind(runner)
+				g := New(Config{}, w.Ports(), runner, journal, nil, slog.New(slog.DiscardHandler))
 				must(t, runner.Submit(t.Context(), op.Op{ID: "a", Kind: "restore"}))
 				synctest.Wait()
 				out := make(chan struct{})

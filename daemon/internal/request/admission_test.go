@@ -48,10 +48,8 @@ func inBench(t *testing.T, test func(t *testing.T, b *bench)) {
 		}
 		steps := []op.Step{{Name: "admit", Do: func(context.Context, *op.Run) error { return nil }}, {Name: "work", Do: work}}
 		journal := optest.NewJournal()
-		runner, err := op.New(op.Config{Journal: journal, Plans: []op.Plan{{Kind: kindOurs, Steps: steps}, {Kind: kindOthers, Steps: steps}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		runner := optest.NewRunner(journal)
+		runner.Register(op.Plan{Kind: kindOurs, Steps: steps}, op.Plan{Kind: kindOthers, Steps: steps})
 		defer runner.Stop()
 		b.admission = &Admission{Runner: runner, Journal: journal, Log: slog.New(slog.DiscardHandler), Kinds: []string{kindOurs}}
 		test(t, b)

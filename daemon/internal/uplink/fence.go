@@ -19,7 +19,7 @@ import (
 func (u *Uplink) Admit() error {
 	f := u.Fence()
 	if f == nil && u.halted.Load() {
-		f = &Fence{Epoch: u.current().Epoch}
+		f = &Fence{Epoch: u.state.Epoch()}
 	}
 	if f == nil {
 		return nil
@@ -33,15 +33,7 @@ func (u *Uplink) Admit() error {
 }
 
 // Fence returns what is known of this host being fenced, nil if it is not.
-func (u *Uplink) Fence() *Fence {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.state.Fence == nil {
-		return nil
-	}
-	f := *u.state.Fence
-	return &f
-}
+func (u *Uplink) Fence() *Fence { return u.state.fence() }
 
 // refused looks at an error that the registry gave to a request under this
 // epoch. If it says that the host was fenced, that is kept before anything else
@@ -65,10 +57,10 @@ func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 		return api.Errorf(api.CodeStaleEpoch, "the registry has this host in epoch %d as fenced or behind, and this host was told of epoch %d: its database is older than that, from a backup it seems; this host does nothing about it until an operator has compared the two", now, epoch).
 			With("epoch", now)
 	}
-	u.cfg.OnEpoch(now)
+	u.announceEpoch(now)
 	// It is acted on even if it cannot be kept (the disk is full): a process that
 	// has not been told finds out with its first report.
-	keepErr := u.updateAnyway(func(m *savedState) {
+	keepErr := u.state.updateAnyway(func(m *savedState) {
 		if now > m.Epoch {
 			m.Fence = &Fence{Epoch: now}
 		}
@@ -112,7 +104,7 @@ func (u *Uplink) comeBack(ctx context.Context) error {
 	if !u.halted.Load() {
 		return nil
 	}
-	if err := u.cfg.Ops.Resume(ctx); err != nil {
+	if err := u.resume(ctx); err != nil {
 		return fmt.Errorf("resume operations: %w", err)
 	}
 	u.halted.Store(false)
@@ -148,7 +140,7 @@ func (u *Uplink) rejoin(ctx context.Context, f *Fence) error {
 	if err := u.letGo(ctx); err != nil {
 		return err
 	}
-	if err := u.update(func(m *savedState) { m.Epoch, m.Fence = f.Epoch, nil }); err != nil {
+	if err := u.state.update(func(m *savedState) { m.Epoch, m.Fence = f.Epoch, nil }); err != nil {
 		return err
 	}
 	u.cfg.Log.Warn("this host is back", "epoch", f.Epoch, "disks_lost", len(u.Lost()))
@@ -162,7 +154,12 @@ func (u *Uplink) halt(ctx context.Context) <-chan error {
 	if u.halting == nil {
 		halting := make(chan error, 1)
 		u.halting = halting
-		go func() { halting <- u.cfg.Ops.Halt(ctx) }()
+		go func() {
+			for _, l := range u.listening() {
+				l.BeforeHalt(ctx)
+			}
+			halting <- u.cfg.Ops.Halt(ctx)
+		}()
 	}
 	return u.halting
 }
@@ -220,7 +217,7 @@ func (u *Uplink) rejoinRefused(f *Fence, err error) error {
 	if api.CodeOf(err) != api.CodeStaleEpoch || !known || now <= f.Epoch {
 		return fmt.Errorf("rejoin: %w", err)
 	}
-	if err := u.update(func(m *savedState) { m.Fence = &Fence{Epoch: now} }); err != nil {
+	if err := u.state.update(func(m *savedState) { m.Fence = &Fence{Epoch: now} }); err != nil {
 		return err
 	}
 	return err

@@ -256,7 +256,11 @@ func TestAMemoryThatCannotBeReadIsNotDoneWithout(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("{torn"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := New(Config{HostID: thisHost, Dir: dir}); err == nil || !strings.Contains(err.Error(), name) {
+		state, err := OpenState(dir)
+		if err == nil {
+			_, err = New(Config{HostID: thisHost, State: state})
+		}
+		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("got %v, want an error that names %s", err, name)
 		}
 	}

@@ -39,12 +39,12 @@ func inRootWorld(t *testing.T, f func(w *rootWorld)) {
 		w.registry.instances[0].BlockDeviceMappings = []api.BlockDeviceMapping{{Device: "vda", BootIndex: &zero}}
 		w.registry.attachments = nil
 		w.must(w.fake.Destroy(web))
-		w.specialHV = lookedAt{w.fake, r}
+		r.start()
+		defer r.runner.Stop()
+		w.specialHV, w.specialOps = lookedAt{w.fake, r}, runnerOps{r.runner}
 		w.open()
 		r.report()
 		r.report() // what was read after the first counts
-		r.start()
-		defer r.runner.Stop()
 		f(r)
 	})
 }
@@ -70,18 +70,16 @@ func (w *rootWorld) start() {
 	out := func(ctx context.Context) error { return w.fake.DetachDisk(ctx, web, hv.Config, "vda") }
 	keepOff := func(context.Context) error { return w.guards.Set(web, guard.OwnerRoot, "an op") }
 	unguard := func(context.Context) error { return w.guards.Clear(web, guard.OwnerRoot) }
-	var err error
-	w.runner, err = op.New(op.Config{Journal: optest.NewJournal(), Plans: []op.Plan{
+	w.runner = optest.NewRunner(optest.NewJournal())
+	w.runner.Register([]op.Plan{
 		{Kind: "attach", Commit: "in", Steps: []op.Step{
 			act("attaching", func(ctx context.Context) error { return w.attaching(ctx) }, nil), act("in", in, nil), act("unguard", unguard, nil),
 		}},
 		{Kind: "detach", Commit: "stay_off", Steps: []op.Step{
 			act("guard", keepOff, unguard), act("out", out, in), act("stay_off", func(ctx context.Context) error { return w.stayOff(ctx) }, nil),
 		}},
-	}})
-	w.must(err)
+	}...)
 	w.must(w.runner.Resume(w.t.Context()))
-	w.up.BindOps(runnerOps{w.runner})
 }
 
 func (w *rootWorld) submit(kind string) {

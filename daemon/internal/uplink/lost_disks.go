@@ -37,7 +37,7 @@ func (d LostDisk) reason() string {
 }
 
 // Lost are the disks that domains of this host still name and may not use.
-func (u *Uplink) Lost() []LostDisk { return slices.Clone(u.current().Lost) }
+func (u *Uplink) Lost() []LostDisk { return slices.Clone(u.state.current().Lost) }
 
 // settleLost finds out which disks of the domains this host has lost, and keeps
 // that. Only then does the view forget the attachments that are gone. An error says
@@ -59,20 +59,20 @@ func (u *Uplink) settleLost(ctx context.Context) ([]LostDisk, error) {
 	if err := u.unguard(before, lost); err != nil {
 		return lost, err
 	}
-	if err := u.updateAnyway(func(m *savedState) { m.Lost = lost }); err != nil || blind != nil {
+	if err := u.state.updateAnyway(func(m *savedState) { m.Lost = lost }); err != nil || blind != nil {
 		return lost, errors.Join(err, blind)
 	}
 	u.mu.Lock()
 	view := u.view
 	u.mu.Unlock()
 	view.Attachments = now
-	if err := writeJSON(u.files.view, view); err != nil {
+	if err := writeJSON(u.state.viewPath(), view); err != nil {
 		return lost, fmt.Errorf("keep what this host still has: %w", err)
 	}
 	u.mu.Lock()
 	u.view = view
 	u.mu.Unlock()
-	return lost, u.update(func(m *savedState) { m.Granted = nil })
+	return lost, u.state.update(func(m *savedState) { m.Granted = nil })
 }
 
 // goneFrom are the attachments that this host was granted and are not among its own
@@ -233,7 +233,7 @@ func (u *Uplink) reconsider(ctx context.Context) {
 		u.cfg.Log.Warn("an instance is still guarded that has lost nothing any more", "err", err)
 		return
 	}
-	if err := u.update(func(m *savedState) { m.Lost = after }); err != nil {
+	if err := u.state.update(func(m *savedState) { m.Lost = after }); err != nil {
 		u.cfg.Log.Warn("what is lost cannot be kept", "err", err)
 	}
 }

@@ -29,7 +29,7 @@ func (u *Uplink) report(ctx context.Context) (reportResult, error) {
 		return out, err
 	}
 	defer u.reporting.unlock()
-	r.Epoch, r.Mark = u.current().Epoch, u.current().Mark
+	r.Epoch, r.Mark = u.state.Epoch(), u.state.current().Mark
 	bounded, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	host, err := u.send(bounded, r)
@@ -50,12 +50,12 @@ func (u *Uplink) report(ctx context.Context) (reportResult, error) {
 
 // acceptAnswer keeps what the registry answered to a report, before it is used.
 func (u *Uplink) acceptAnswer(host api.Host) error {
-	known := u.current().Epoch
+	known := u.state.Epoch()
 	if known != 0 && host.Epoch != known {
 		return api.Errorf(api.CodeStaleEpoch, "the registry took a report of epoch %d and answered with epoch %d; nothing is done before the two agree", known, host.Epoch)
 	}
-	u.cfg.OnEpoch(host.Epoch)
-	return u.update(func(m *savedState) {
+	u.announceEpoch(host.Epoch)
+	return u.state.update(func(m *savedState) {
 		m.Epoch = host.Epoch
 		if host.Mark != nil {
 			m.Mark = host.Mark
@@ -79,7 +79,9 @@ func (u *Uplink) publish(host api.Host, err error) {
 	switch {
 	case err == nil && !wasUp:
 		u.cfg.Log.Info("the registry answers", "epoch", host.Epoch)
-		u.cfg.OnUp()
+		for _, l := range u.listening() {
+			l.RegistryUp()
+		}
 	case err != nil && (wasUp || first):
 		u.cfg.Log.Warn("the registry does not take what this host reports", "err", err)
 	}
@@ -102,7 +104,7 @@ func (u *Uplink) describe(ctx context.Context) (r api.HostReport, blind error) {
 			r.Pools = append(r.Pools, u.poolOf(p))
 		}
 	}
-	open, openErr := u.cfg.Migrations(ctx)
+	open, openErr := u.openMigrations(ctx)
 	if openErr == nil {
 		r.Migrations = open
 	}

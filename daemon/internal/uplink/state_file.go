@@ -9,14 +9,15 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// savedState is what the uplink must not forget, whatever dies. It is on stable
-// storage before it is acted on.
+// savedState is what a State has. It is on stable storage before it is acted on.
 type savedState struct {
 	// Epoch is the newest that this host was told and has taken on.
 	Epoch int64 `json:"epoch"`
@@ -51,22 +52,6 @@ func (s savedState) clone() savedState {
 	return s
 }
 
-// files are where the uplink keeps what it knows.
-type files struct{ state, view string }
-
-// load reads what an earlier process has kept. What cannot be read is not done
-// without: the epoch keeps a fenced host from writing, and the view says what it
-// lost.
-func (f files) load(m *savedState, v *View) error {
-	if err := readJSON(f.state, m); err != nil {
-		return fmt.Errorf("read what the registry told this host: %w; restore %s from a backup, or move it away if this host holds no attachment", err, f.state)
-	}
-	if err := readJSON(f.view, v); err != nil {
-		return fmt.Errorf("read what the registry last said: %w; move %s away only if no instance of this host runs: it says which volumes they may have", err, f.view)
-	}
-	return nil
-}
-
 // readJSON reads a file; one that is not there leaves v as it is.
 func readJSON(path string, v any) error {
 	data, err := os.ReadFile(path)
@@ -87,24 +72,74 @@ func writeJSON(path string, v any) error {
 	return atomicfile.Write(path, data, 0o600)
 }
 
-// update changes the saved state, durably before anybody can see it. If edit
-// changes nothing that is kept, nothing is written.
-func (u *Uplink) update(edit func(*savedState)) error { return u.change(edit, false) }
+// State is what this host must not forget of what the registry told it. It is made before
+// all that talks to the registry: each request names the epoch. Safe for concurrent use.
+type State struct {
+	dir string
+
+	// keeping makes the changes one after the other. Kept is what the file has.
+	keeping sync.Mutex
+	kept    []byte
+
+	mu  sync.Mutex
+	now savedState
+}
+
+// OpenState reads what an earlier process has kept in a directory. A file that cannot be
+// read is an error: the epoch keeps a fenced host from writing.
+func OpenState(dir string) (*State, error) {
+	s := &State{dir: dir}
+	if err := readJSON(s.path(), &s.now); err != nil {
+		return nil, fmt.Errorf("read what the registry told this host: %w; restore %s from a backup, or move it away if this host holds no attachment", err, s.path())
+	}
+	kept, err := json.Marshal(s.now)
+	s.kept = kept
+	return s, err
+}
+
+func (s *State) path() string { return filepath.Join(s.dir, "uplink.json") }
+
+// viewPath is where the view is kept.
+func (s *State) viewPath() string { return filepath.Join(s.dir, "registry-view.json") }
+
+// Epoch is the newest that this host was told and has taken on, 0 if it was never told
+// one.
+func (s *State) Epoch() int64 { return s.current().Epoch }
+
+// fence returns what is known of this host being fenced, nil if it is not.
+func (s *State) fence() *Fence {
+	f := s.current().Fence
+	if f == nil {
+		return nil
+	}
+	known := *f
+	return &known
+}
+
+func (s *State) current() savedState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now
+}
+
+// update changes the state, durably before anybody can see it. If edit changes nothing
+// that is kept, nothing is written.
+func (s *State) update(edit func(*savedState)) error { return s.change(edit, false) }
 
 // updateAnyway is update for what must be acted on even if it cannot be kept. The
 // error says that it was not, and the next change of the state keeps it too.
-func (u *Uplink) updateAnyway(edit func(*savedState)) error { return u.change(edit, true) }
+func (s *State) updateAnyway(edit func(*savedState)) error { return s.change(edit, true) }
 
-func (u *Uplink) change(edit func(*savedState), anyway bool) error {
-	u.keeping.Lock()
-	defer u.keeping.Unlock()
-	after := u.current().clone()
+func (s *State) change(edit func(*savedState), anyway bool) error {
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	after := s.current().clone()
 	edit(&after)
-	err := u.keep(after)
+	err := s.keep(after)
 	if err == nil || anyway {
-		u.mu.Lock()
-		u.state = after
-		u.mu.Unlock()
+		s.mu.Lock()
+		s.now = after
+		s.mu.Unlock()
 	}
 	if err != nil {
 		return fmt.Errorf("keep what the registry told this host: %w", err)
@@ -112,21 +147,15 @@ func (u *Uplink) change(edit func(*savedState), anyway bool) error {
 	return nil
 }
 
-func (u *Uplink) keep(s savedState) error {
-	data, err := json.Marshal(s)
-	if err != nil || bytes.Equal(u.kept, data) {
+func (s *State) keep(after savedState) error {
+	data, err := json.Marshal(after)
+	if err != nil || bytes.Equal(s.kept, data) {
 		return err
 	}
-	if err := atomicfile.Write(u.files.state, data, 0o600); err != nil {
-		u.kept = nil // either may be there
+	if err := atomicfile.Write(s.path(), data, 0o600); err != nil {
+		s.kept = nil // either may be there
 		return err
 	}
-	u.kept = data
+	s.kept = data
 	return nil
-}
-
-func (u *Uplink) current() savedState {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.state
 }

@@ -4,10 +4,8 @@ package uplink
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,8 +63,8 @@ type Config struct {
 	HostName string
 	BootID   string
 	Version  string
-	// Dir is where the uplink keeps what it must not forget.
-	Dir string
+	// State is what this host must not forget. The view is kept beside it.
+	State *State
 	// SharedPools are pools that other hosts see as well.
 	SharedPools []string
 
@@ -74,19 +72,13 @@ type Config struct {
 	Registry Registry
 	Guards   Guards
 	Ops      Ops
-	// Migrations are those that are open on this host.
-	Migrations func(ctx context.Context) ([]api.Migration, error)
-	// OnEpoch is called with every epoch that the registry names for this host.
-	OnEpoch func(epoch int64)
-	// OnUp is called when the registry can be reached again.
-	OnUp func()
-	Log  *slog.Logger
+	Log      *slog.Logger
 }
 
 // Uplink is the daemon's side of the registry. Safe for concurrent use.
 type Uplink struct {
 	cfg   Config
-	files files
+	state *State
 	ready chan struct{}
 	once  sync.Once
 	// changed is sent to, without waiting, when a report should be made soon.
@@ -107,13 +99,7 @@ type Uplink struct {
 	// lastReport is what the registry need not hear again. Guarded by reporting.
 	lastReport lastReport
 
-	// keeping makes the changes of state one after the other. Kept is what its file
-	// has.
-	keeping sync.Mutex
-	kept    []byte
-
 	mu    sync.Mutex
-	state savedState
 	view  View
 	host  api.Host // zero until the registry has answered once
 	err   error    // why the last report failed
@@ -127,6 +113,9 @@ type Uplink struct {
 	tasks map[string]bool
 	// found is what is not as it was left, by instance.
 	found map[string]finding
+	// listeners and migrations were registered (listen.go).
+	listeners  []Listener
+	migrations func(ctx context.Context) ([]api.Migration, error)
 	// passing are the domains that were in the middle of something when the last
 	// report was made.
 	passing map[string]bool
@@ -136,32 +125,14 @@ type Uplink struct {
 // nothing before Run or the first call.
 func New(cfg Config) (*Uplink, error) {
 	u := &Uplink{
-		cfg: cfg, files: files{
-			state: filepath.Join(cfg.Dir, "uplink.json"), view: filepath.Join(cfg.Dir, "registry-view.json"),
-		},
+		cfg: cfg, state: cfg.State,
 		ready: make(chan struct{}), reporting: make(ctxMutex, 1), changed: make(chan struct{}, 1), session: uuid.NewString(), tasks: map[string]bool{},
 	}
-	if err := u.files.load(&u.state, &u.view); err != nil {
-		return nil, err
+	if err := readJSON(u.state.viewPath(), &u.view); err != nil {
+		return nil, fmt.Errorf("read what the registry last said: %w; move %s away only if no instance of this host runs: it says which volumes they may have", err, u.state.viewPath())
 	}
-	u.halted.Store(u.state.Fence != nil)
-	kept, err := json.Marshal(u.state)
-	u.kept = kept
-	return u, err
-}
-
-// BindOps gives the uplink what it was not made with, as the ops need it first,
-// and tells them the epoch that an earlier process was told: one that began in an
-// older one asks whether what it works on is still this host's. Call it before
-// any op goes on.
-func (u *Uplink) BindOps(ops Ops) {
-	u.cfg.Ops = ops
-	m := u.current()
-	if m.Fence != nil {
-		u.cfg.OnEpoch(m.Fence.Epoch)
-		return
-	}
-	u.cfg.OnEpoch(m.Epoch)
+	u.halted.Store(u.Fence() != nil)
+	return u, nil
 }
 
 const (
@@ -295,9 +266,7 @@ func (u *Uplink) knownHost() (api.Host, bool) {
 // Token returns what every change of this host at the registry carries: its id
 // and the epoch that it believes in, 0 if it was never told one.
 func (u *Uplink) Token() (hostID string, epoch int64) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.cfg.HostID, u.state.Epoch
+	return u.cfg.HostID, u.state.Epoch()
 }
 
 // Err says why the registry cannot be reached, nil if it can.

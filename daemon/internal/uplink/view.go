@@ -75,9 +75,10 @@ const viewEvery = 15 * time.Second
 // due says whether a view is to be read: the registry has more to say than the
 // one there is, which has had its time.
 func (u *Uplink) due() bool {
+	now := u.state.current().Mark
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	seen, now := u.view.Mark, u.state.Mark
+	seen := u.view.Mark
 	if !u.view.ReadAt.IsZero() && seen != nil && now != nil && *seen == *now {
 		u.currentAt = time.Now()
 		return false
@@ -87,21 +88,21 @@ func (u *Uplink) due() bool {
 
 // takeOn makes a view the one that counts, durably.
 func (u *Uplink) takeOn(c pendingView) error {
-	if err := writeJSON(u.files.view, c.view); err != nil {
+	if err := writeJSON(u.state.viewPath(), c.view); err != nil {
 		return err
 	}
 	u.mu.Lock()
 	u.view, u.currentAt = c.view, c.at
 	u.mu.Unlock()
 	// Grants of before are in the view, or were released.
-	return u.update(func(m *savedState) {
+	return u.state.update(func(m *savedState) {
 		m.Granted = slices.DeleteFunc(m.Granted, func(g grant) bool { return g.taken <= c.taken })
 	})
 }
 
 // read fills a view with what the registry says now.
 func (u *Uplink) read(ctx context.Context, v *View) error {
-	v.Mark, v.ReadAt = u.current().Mark, time.Now().UTC()
+	v.Mark, v.ReadAt = u.state.current().Mark, time.Now().UTC()
 	r := u.cfg.Registry
 	for _, fill := range []func() error{
 		func() (err error) { v.Hosts, err = r.Hosts(ctx); return },
@@ -156,11 +157,13 @@ func (u *Uplink) KnownAt(_ context.Context, volume, instance string) (api.Attach
 // granted are the attachments of this host by what the registry last said, and
 // by what it has granted since: what an attachment was granted as last counts.
 func (u *Uplink) granted() []api.Attachment {
+	// Before the view: a grant is dropped when a view that has it is taken on.
+	since := u.state.current().Granted
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	out := []api.Attachment{}
-	for i := range u.state.Granted {
-		out = append(out, u.state.Granted[i].Attachment)
+	for i := range since {
+		out = append(out, since[i].Attachment)
 	}
 	for i := range u.view.Attachments {
 		a := u.view.Attachments[i]
@@ -199,7 +202,7 @@ func (u *Uplink) grant(attachments ...api.Attachment) error {
 	u.taken++
 	taken := u.taken
 	u.mu.Unlock()
-	return u.update(func(m *savedState) {
+	return u.state.update(func(m *savedState) {
 		for _, a := range attachments {
 			m.Granted = slices.DeleteFunc(m.Granted, func(g grant) bool { return g.ID == a.ID })
 			m.Granted = append(m.Granted, grant{Attachment: a, taken: taken})

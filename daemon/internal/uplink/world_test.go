@@ -247,6 +247,7 @@ type world struct {
 	// What the daemon is given, where a test has something special.
 	specialHV       hv.Hypervisor
 	specialRegistry Registry
+	specialOps      Ops
 
 	up    *Uplink
 	ops   *ops
@@ -308,19 +309,19 @@ func (w *world) must(err error) {
 // open makes the uplink of a daemon that starts, and does not run it.
 func (w *world) open() *Uplink {
 	w.t.Helper()
+	state, err := OpenState(w.dir)
+	w.must(err)
+	w.ops = &ops{moments: w.moments, halted: state.fence() != nil}
 	up, err := New(Config{
-		HostID: thisHost, HostName: "alpha", BootID: "boot", Version: "1", Dir: w.dir, SharedPools: []string{"san"},
-		HV: cmp.Or[hv.Hypervisor](w.specialHV, w.hv), Registry: cmp.Or[Registry](w.specialRegistry, w.registry), Guards: w.guards, Log: slog.New(slog.DiscardHandler),
-		Migrations: func(context.Context) ([]api.Migration, error) {
-			w.registry.Lock()
-			defer w.registry.Unlock()
-			return w.migs, nil
-		},
-		OnEpoch: func(int64) {}, OnUp: func() {},
+		HostID: thisHost, HostName: "alpha", BootID: "boot", Version: "1", State: state, SharedPools: []string{"san"},
+		HV: cmp.Or[hv.Hypervisor](w.specialHV, w.hv), Registry: cmp.Or[Registry](w.specialRegistry, w.registry), Guards: w.guards, Ops: cmp.Or[Ops](w.specialOps, w.ops), Log: slog.New(slog.DiscardHandler),
 	})
 	w.must(err)
-	w.ops = &ops{moments: w.moments, halted: up.Fence() != nil}
-	up.BindOps(w.ops)
+	up.ReportMigrations(func(context.Context) ([]api.Migration, error) {
+		w.registry.Lock()
+		defer w.registry.Unlock()
+		return w.migs, nil
+	})
 	w.up = up
 	return up
 }
@@ -328,7 +329,14 @@ func (w *world) open() *Uplink {
 // start runs the uplink of a daemon that starts.
 func (w *world) start() {
 	w.t.Helper()
-	up := w.open()
+	w.open()
+	w.runUplink()
+}
+
+// runUplink runs the uplink that was made last.
+func (w *world) runUplink() {
+	w.t.Helper()
+	up := w.up
 	ctx, cancel := context.WithCancel(w.t.Context())
 	w.stop, w.ended = cancel, make(chan error, 1)
 	go func() { w.ended <- up.Run(ctx) }()

@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/op/optest"
 )
 
 // madePath is where the pool makes what inFiles asks for.
@@ -100,7 +101,7 @@ func TestACreationIsUndoneWithoutTheImageOfSomebodyElse(t *testing.T) {
 				must(t, w.Remove(madePath))
 				must(t, w.CreateImage(madePath, hvtest.Raw, testSize))
 			}
-			must(t, w.newManager().env.removeMade(t.Context(), in, claimNote{Ours: true, Print: fingerprint}))
+			must(t, w.newManager(optest.NewRunner(w.journal)).env.removeMade(t.Context(), in, claimNote{Ours: true, Print: fingerprint}))
 			if w.Exists(madePath) != replaced {
 				t.Errorf("an image is there: %t, want %t", !replaced, replaced)
 			}

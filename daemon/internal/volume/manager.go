@@ -38,17 +38,15 @@ type env struct {
 	log *slog.Logger
 }
 
-// New makes a manager. Host answers with the id of this host once the registry
-// knows it. Bind the manager to the runner that runs its Plans before any other
-// call.
-func New(cfg Config, ports Ports, journal op.Journal, host func(context.Context) (id string, err error), log *slog.Logger) *Manager {
-	return &Manager{
+// New makes a manager and registers its plans with the runner of its ops. Journal is that
+// of the runner. Host answers with the id of this host once the registry knows it.
+func New(cfg Config, ports Ports, runner *op.Runner, journal op.Journal, host func(context.Context) (id string, err error), log *slog.Logger) *Manager {
+	m := &Manager{
 		rules:  cfg.Rules,
 		shared: cfg.SharedPools,
 		env:    &env{ports, log}, host: host, log: log,
-		admission: request.Admission{Journal: journal, Log: log, Busy: api.CodeConflict, Kinds: []string{kindResize}},
+		admission: request.Admission{Runner: runner, Journal: journal, Log: log, Busy: api.CodeConflict, Kinds: []string{kindResize}},
 	}
+	runner.Register(m.Plans()...)
+	return m
 }
-
-// Bind gives the manager its runner.
-func (m *Manager) Bind(r *op.Runner) { m.admission.Runner = r }

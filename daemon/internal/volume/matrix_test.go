@@ -25,7 +25,7 @@ type subject struct {
 }
 
 // Plans implements optest.World.
-func (s *subject) Plans() []op.Plan { return s.newManager().Plans() }
+func (s *subject) Plans() []op.Plan { return s.newManager(optest.NewRunner(s.journal)).Plans() }
 
 // Op implements optest.World.
 func (s *subject) Op() op.Op {

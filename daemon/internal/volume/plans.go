@@ -28,7 +28,7 @@ const (
 	stepNameRecord      = "record"
 )
 
-// Plans returns the plans of all op kinds of volumes, for the runner.
+// Plans returns the plans of all op kinds of volumes.
 func (m *Manager) Plans() []op.Plan {
 	e := m.env
 	return []op.Plan{

@@ -234,7 +234,7 @@ type resizing struct {
 }
 
 // Plans implements optest.World.
-func (s *resizing) Plans() []op.Plan { return s.newManager().Plans() }
+func (s *resizing) Plans() []op.Plan { return s.newManager(optest.NewRunner(s.journal)).Plans() }
 
 // Op implements optest.World.
 func (s *resizing) Op() op.Op {

@@ -55,23 +55,21 @@ func (w *world) addRealPool(dir string) {
 	w.AddPool(hv.PoolInfo{Name: "real", Type: "dir", Path: dir, Active: true})
 }
 
-func (w *world) newManager() *Manager {
+func (w *world) newManager(runner *op.Runner) *Manager {
 	host := func(context.Context) (string, error) { return testHost, nil }
 	ports := Ports{HV: w.Fake, Registry: w.registry, Images: w.images, Claims: &location.Claims{Site: w.registry, Pools: w.Fake.Pools, HostID: testHost, HostName: hostName}}
 	rules := location.Rules{AllowedPaths: []string{os.TempDir()}, Storage: w.Fake}
-	return New(Config{Rules: rules}, ports, w.journal, host, slog.New(slog.DiscardHandler))
+	return New(Config{Rules: rules}, ports, runner, w.journal, host, slog.New(slog.DiscardHandler))
 }
 
 // start makes a manager with a runner, as a daemon does.
 func (w *world) start(t *testing.T) *Manager {
 	t.Helper()
-	g := w.newManager()
 	var err error
-	w.runner, err = op.New(op.Config{Journal: w.journal, Plans: g.Plans(), Describe: request.Describe, MaxTries: 3, FaultPoint: w.faultPoint})
+	w.runner, err = op.New(op.Config{Journal: w.journal, Describe: request.Describe, MaxTries: 3, FaultPoint: w.faultPoint})
 	must(t, err)
 	t.Cleanup(w.runner.Stop)
-	g.Bind(w.runner)
-	return g
+	return w.newManager(w.runner)
 }
 
 // addVolume puts a volume into the registry as if it had always been there.

@@ -133,10 +133,11 @@ func (r *rig) boot() (*op.Runner, error) {
 	for i := range plans {
 		plans[i] = r.disturb(plans[i])
 	}
-	runner, err := op.New(op.Config{Journal: r.journal, Plans: plans, FaultPoint: r.pass, MaxTries: 3})
+	runner, err := op.New(op.Config{Journal: r.journal, FaultPoint: r.pass, MaxTries: 3})
 	if err != nil {
 		return nil, err
 	}
+	runner.Register(plans...)
 	r.runners = append(r.runners, runner)
 	return runner, nil
 }

@@ -33,8 +33,8 @@ type Env struct {
 	log     *slog.Logger
 	cfg     Config
 	journal op.Journal
-	// Runner runs the ops.
-	Runner Runner
+	// runner runs the ops.
+	runner Runner
 }
 
 // Runner is what the steps need of the runner of their ops (op.Runner).
@@ -53,11 +53,10 @@ type Config struct {
 	SaveDir, BootID string
 }
 
-// NewEnv makes an Env on these ports. Host answers for this host. Set its Runner before
-// any op runs.
-func NewEnv(cfg Config, ports Ports, journal op.Journal, host func(context.Context) (Host, error), log *slog.Logger) *Env {
+// NewEnv makes an Env on these ports. Host answers for this host.
+func NewEnv(cfg Config, ports Ports, runner Runner, journal op.Journal, host func(context.Context) (Host, error), log *slog.Logger) *Env {
 	cfg.BootID = cmp.Or(cfg.BootID, uuid.NewString())
-	return &Env{Ports: ports, host: host, log: log, cfg: cfg, journal: journal}
+	return &Env{Ports: ports, runner: runner, host: host, log: log, cfg: cfg, journal: journal}
 }
 
 // FreeBytes is how much room there is for save images.

@@ -112,7 +112,7 @@ func (e *Env) PauseOps(ctx context.Context, in *PauseInput, yield func(op.Status
 		if of.MigrationID != in.MigrationID {
 			continue
 		}
-		st, err := e.Runner.Status(ctx, o.ID)
+		st, err := e.runner.Status(ctx, o.ID)
 		if err != nil {
 			return journalError(err)
 		}

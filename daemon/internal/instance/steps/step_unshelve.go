@@ -369,7 +369,7 @@ func (e *Env) stepThenStart() op.Step {
 		if err != nil {
 			return fmt.Errorf("encode the start of instance %s: %w", in.InstanceName, err)
 		}
-		return e.Runner.Submit(ctx, op.Op{
+		return e.runner.Submit(ctx, op.Op{
 			ID: api.StartOp(r.OpID()), Kind: KindStart, Group: next.Group(), Keys: next.Keys(), Input: data, CreatedAt: time.Now().UTC(),
 		})
 	}, nil, nil)

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// PendingUnplugs are the unplugs that a guest did not answer in time. Their detaches were
+// given up, so the attachments hold. QEMU forgets no unplug: the guest may still let go of
+// the disk, at its next reboot at the latest. Safe for concurrent use.
+type PendingUnplugs struct {
+	hv      hv.Hypervisor
+	journal Journal
+	bootID  string
+
+	loading sync.Mutex
+	loaded  bool // what the journal knows is in all
+
+	mu  sync.Mutex
+	all map[string]pendingUnplug // by attachment
+}
+
+// pendingUnplug is one of them.
+type pendingUnplug struct {
+	input
+	// asked is the process that has not answered; the zero one if none was asked.
+	asked process
+}
+
+// process tells one process of a domain from the next; none is the zero one.
+type process struct {
+	// Boot is of this host, since libvirt counts anew after it.
+	Boot string `json:"boot,omitempty"`
+	Run  int    `json:"run,omitempty"`
+	// Saved: it was saved, and what is restored has its requests.
+	Saved bool `json:"saved,omitempty"`
+}
+
+// unplugNote is written before the guest is asked for the first time: from then on
+// it may let go at any time, whatever became of the detach. Gone is written once it
+// was seen without the disk: a state that is saved from then on does not have it.
+type unplugNote struct {
+	Asked process `json:"process,omitzero"`
+	Gone  bool    `json:"gone,omitempty"`
+}
+
+// NewPendingUnplugs finds the pending unplugs of this host in its journal, when they are
+// first needed. BootID tells one boot of this host from another.
+func NewPendingUnplugs(h hv.Hypervisor, journal Journal, bootID string) *PendingUnplugs {
+	return &PendingUnplugs{hv: h, journal: journal, bootID: bootID, all: map[string]pendingUnplug{}}
+}
+
+// processOf is the process of an active domain.
+func (p *PendingUnplugs) processOf(v *view) process { return process{Boot: p.bootID, Run: v.dom.Run} }
+
+func (p *PendingUnplugs) add(in *input, asked process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	asked = cmp.Or(asked, p.all[in.AttachmentID].asked) // by a detach before
+	p.all[in.AttachmentID] = pendingUnplug{*in, asked}
+}
+
+// saved keeps that the domain of an attachment was saved.
+func (p *PendingUnplugs) saved(attachmentID string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if in, ok := p.all[attachmentID]; ok && in.asked != (process{}) {
+		in.asked.Saved = true
+		p.all[attachmentID] = in
+	}
+}
+
+func (p *PendingUnplugs) drop(attachmentID string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.all, attachmentID)
+}
+
+func (p *PendingUnplugs) list() []pendingUnplug {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Values(p.all))
+}
+
+// load finds in the journal, once, the unplugs that were pending when the daemon before
+// this one ended: those of attachments whose last detach was undone.
+func (p *PendingUnplugs) load(ctx context.Context) error {
+	p.loading.Lock()
+	defer p.loading.Unlock()
+	if p.loaded {
+		return nil
+	}
+	ops, err := p.journal.Ops(ctx, kindDetach, false)
+	if err != nil {
+		return err
+	}
+	last := map[string]op.Op{}
+	for _, o := range ops {
+		last[o.Group] = o
+	}
+	for _, o := range last {
+		records, err := p.journal.Records(ctx, o.ID)
+		if err != nil {
+			return err
+		}
+		var in input
+		if asked, gaveUp := howItEnded(records); gaveUp && json.Unmarshal(o.Input, &in) == nil {
+			p.add(&in, asked)
+		}
+	}
+	p.loaded = true
+	return nil
+}
+
+// howItEnded says of a detach which process it asked to let go, and whether it was given
+// up.
+func howItEnded(records []op.Record) (asked process, gaveUp bool) {
+	for _, r := range records {
+		if r.Step != stepNameDetachLive {
+			continue
+		}
+		var note unplugNote
+		if r.Kind == op.EventNoted && json.Unmarshal(r.Data, &note) == nil {
+			asked = cmp.Or(note.Asked, asked)
+		}
+		gaveUp = gaveUp || r.Kind == op.EventUndoStarted
+	}
+	return asked, gaveUp
+}
+
+// MayMove refuses to move a volume with a pending unplug: in the middle of the move QEMU
+// would lose the disk, with its overlay or its block job. The next start of the guest ends
+// that.
+func (p *PendingUnplugs) MayMove(ctx context.Context, volumeID string) error {
+	if err := p.load(ctx); err != nil {
+		return api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)
+	}
+	for _, in := range p.list() {
+		if in.VolumeID != volumeID || in.asked == (process{}) {
+			continue
+		}
+		v, err := look(ctx, p.hv, &in.input)
+		if err != nil {
+			return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", in.InstanceName, err)
+		}
+		asked := in.asked.Saved || in.asked == p.processOf(v)
+		if v.saved || v.active && asked {
+			return api.Errorf(api.CodeInstanceBusy,
+				"cannot move volume %s: a detach was given up because instance %s did not answer, and it may still let go of disk %s at any time, at its next reboot at the latest; detach the volume, or stop the instance and start it again, then move it",
+				in.VolumeName, in.InstanceName, in.Device)
+		}
+	}
+	return nil
+}

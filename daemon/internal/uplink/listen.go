@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uplink
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Listener is told what the registry says of this host.
+type Listener interface {
+	// Epoch is called with every epoch that the registry names for this host, before
+	// the uplink acts on it.
+	Epoch(epoch int64)
+	// RegistryUp is called when the registry can be reached again.
+	RegistryUp()
+	// BeforeHalt is called when this host was fenced. Its ops are halted when it returns.
+	BeforeHalt(ctx context.Context)
+	// Resumed is called when this host has come back from a fence and its ops go on. If it
+	// returns an error, the ops are resumed once more, and it is called again.
+	Resumed(ctx context.Context) error
+}
+
+// Listen registers a listener, and tells it the epoch that an earlier process was told: an
+// op that began in an older one asks whether what it works on is still this host's. It is
+// called before any op goes on.
+func (u *Uplink) Listen(l Listener) {
+	u.mu.Lock()
+	u.listeners = append(u.listeners, l)
+	u.mu.Unlock()
+	if f := u.Fence(); f != nil {
+		l.Epoch(f.Epoch)
+		return
+	}
+	l.Epoch(u.state.Epoch())
+}
+
+// listening returns the listeners; none is called with a lock held.
+func (u *Uplink) listening() []Listener {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.listeners
+}
+
+func (u *Uplink) announceEpoch(epoch int64) {
+	for _, l := range u.listening() {
+		l.Epoch(epoch)
+	}
+}
+
+// resume lets the ops go on after a fence.
+func (u *Uplink) resume(ctx context.Context) error {
+	if err := u.cfg.Ops.Resume(ctx); err != nil {
+		return err
+	}
+	for _, l := range u.listening() {
+		if err := l.Resumed(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReportMigrations has reports carry the migrations that are open on this host. Until it is
+// called they say nothing of migrations, and the registry keeps what it knows.
+func (u *Uplink) ReportMigrations(open func(ctx context.Context) ([]api.Migration, error)) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.migrations = open
+}
+
+var errNoMigrations = errors.New("nobody has said yet which migrations are open")
+
+func (u *Uplink) openMigrations(ctx context.Context) ([]api.Migration, error) {
+	u.mu.Lock()
+	open := u.migrations
+	u.mu.Unlock()
+	if open == nil {
+		return nil, errNoMigrations
+	}
+	return open(ctx)
+}
