@@ -31,9 +31,10 @@ type Stamp struct {
 }
 
 // WrittenSince says whether the image with this stamp was written since the earlier
-// one. It is false where nobody can tell: of a device, after a reboot of the host.
+// one. It is false where nobody can tell: of a device, after a reboot of the host, or after it
+// was disconnected and connected again, when the kernel counts from zero.
 func (s Stamp) WrittenSince(earlier Stamp) bool {
-	if s.Device && s.Boot != earlier.Boot {
+	if s.Device && (s.Boot != earlier.Boot || s.Sectors < earlier.Sectors) {
 		return false
 	}
 	return s.SizeBytes != earlier.SizeBytes || s.ModifiedNS != earlier.ModifiedNS || s.Sectors != earlier.Sectors

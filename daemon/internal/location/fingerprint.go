@@ -5,15 +5,15 @@ package location
 import (
 	"fmt"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 // Fingerprint tells the image at a path, links followed, from another one that comes
 // to be there later, also after a reboot: of a file its inode and when that was made,
-// of a device what it says of itself, or its number. The error wraps unix.ENOENT if
-// there is nothing.
+// of a device what it says of itself (WWID, UUID of a map, serial, the file of a loop
+// device, the disk of a partition), or its number if it says nothing. The error wraps
+// unix.ENOENT if there is nothing.
 func Fingerprint(path string) (string, error) {
 	if _, err := Stat(path); err != nil { // which has a bound
 		return "", err
@@ -38,15 +38,4 @@ func fingerprint(dir int, path string, flags int) (string, error) {
 		return fmt.Sprintf("inode %d", st.Ino), nil
 	}
 	return fmt.Sprintf("inode %d of %d.%09d", st.Ino, st.Btime.Sec, st.Btime.Nsec), nil
-}
-
-// device names a block device: numbers are given anew at each boot.
-func device(major, minor uint32) string {
-	dir := fmt.Sprintf("/sys/dev/block/%d:%d/", major, minor)
-	for _, file := range []string{"dm/uuid", "wwid", "device/wwid"} {
-		if text, err := os.ReadFile(dir + file); err == nil && len(strings.TrimSpace(string(text))) > 0 {
-			return "device " + strings.TrimSpace(string(text))
-		}
-	}
-	return fmt.Sprintf("device %d:%d", major, minor)
 }

@@ -59,8 +59,8 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	if req.DstPrint != "" {
 		spec.IsDst = func(dst *os.File) error {
 			now, err := location.FingerprintOf(dst)
-			if err == nil && now != req.DstPrint {
-				err = dstReplaced(req.Dst.Path)
+			if err == nil && !location.SameImagePrint(req.DstPrint, now) {
+				err = dstReplaced(req.Dst.Path, req.DstPrint, now)
 			}
 			return err
 		}

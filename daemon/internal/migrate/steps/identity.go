@@ -3,6 +3,7 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -10,7 +11,35 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
+
+// identified is a step that opens src or dst, writes to it or makes it the disk of an
+// instance: it begins only if these images are those that the migration began with.
+func identified(st op.Step, images ...func(context.Context, *Spec) error) op.Step {
+	do := st.Do
+	st.Do = func(ctx context.Context, r *op.Run) error {
+		s, err := specOf(r)
+		if err != nil {
+			return err
+		}
+		for _, unchanged := range images {
+			if err := unchanged(ctx, s); err != nil {
+				return err
+			}
+		}
+		return do(ctx, r)
+	}
+	return st
+}
+
+// endUnchanged is the check of the image that a direction leads to.
+func (e *Env) endUnchanged(to direction) func(context.Context, *Spec) error {
+	if to.end == OnSrc {
+		return e.srcUnchanged
+	}
+	return e.dstUnchanged
+}
 
 // mayWriteDst is called right before the first byte is written to dst, and each time before
 // a copy goes on: since preflight a domain may name dst, or another file may be at its path.
@@ -44,8 +73,23 @@ func (e *Env) dstUnchanged(ctx context.Context, s *Spec) error {
 		return err
 	}
 	now, err := e.images.Fingerprint(ctx, s.Dst.Path)
-	if errors.Is(err, image.ErrAbsent) || err == nil && now != want {
-		return dstReplaced(s.Dst.Path)
+	if errors.Is(err, image.ErrAbsent) || err == nil && !location.SameImagePrint(want, now) {
+		return dstReplaced(s.Dst.Path, want, now)
+	}
+	return err
+}
+
+// srcUnchanged refuses a src at whose path another image is than preflight saw, as when the
+// number of a LUN or of a loop device was given to another one.
+func (e *Env) srcUnchanged(ctx context.Context, s *Spec) error {
+	if s.SrcPrint == "" {
+		return nil
+	}
+	now, err := e.images.Fingerprint(ctx, s.Src.Path)
+	if errors.Is(err, image.ErrAbsent) || err == nil && !location.SameImagePrint(s.SrcPrint, now) {
+		return api.Errorf(api.CodeChainChanged,
+			"%s is not what it was when the migration began: it was %s, and now there is %s. Nothing is read from it, written or deleted. Put the right one back at this path, and call again",
+			s.Src.Path, s.SrcPrint, orNothing(now)).With("expected", s.SrcPrint).With("found", now)
 	}
 	return err
 }
@@ -53,19 +97,32 @@ func (e *Env) dstUnchanged(ctx context.Context, s *Spec) error {
 // dstPrint is the fingerprint that dst must have, empty if nobody knows it: a tool that
 // makes an external copy may replace the file (rsync renames).
 func (e *Env) dstPrint(ctx context.Context, s *Spec) (string, error) {
-	if s.ExternalCopy {
+	print := s.DstPrint
+	if s.CreateDst {
+		note, err := e.history.Dst(ctx, s)
+		if err != nil {
+			return "", err
+		}
+		print = note.Print
+	}
+	if s.ExternalCopy && !location.IsDevicePrint(print) {
 		return "", nil
 	}
-	if !s.CreateDst {
-		return s.DstPrint, nil
-	}
-	note, err := e.history.Dst(ctx, s)
-	return note.Print, err
+	return print, nil
 }
 
-func dstReplaced(path string) *api.Error {
-	return api.Errorf(api.CodeDstInUse, "%s was removed, or replaced by another file, since the migration began; nothing is written to it. Cancel the migration, look whose file it is, and migrate again", path)
+// dstReplaced is the refusal of a dst at whose path another image is by now.
+func dstReplaced(path, want, now string) *api.Error {
+	if !location.IsDevicePrint(want) {
+		return api.Errorf(api.CodeDstInUse, "%s was removed, or replaced by another file, since the migration began; nothing is written to it. Cancel the migration, look whose file it is, and migrate again", path).
+			With("expected", want).With("found", now)
+	}
+	return api.Errorf(api.CodeDstInUse,
+		"%s is not the device that it was when the migration began: it was %s, and now there is %s. Nothing is written to it. Put the right device back at this path and call again, or cancel the migration",
+		path, want, orNothing(now)).With("expected", want).With("found", now)
 }
+
+func orNothing(print string) string { return cmp.Or(print, "nothing") }
 
 // isSource says whether the image at the path of src is the image that was moved. It is
 // true as well if nothing is there any more.

@@ -48,7 +48,7 @@ func (e *Env) stepAdmit(check func(ctx context.Context, s *Spec, opID string) er
 }
 
 // mayBringBack refuses a cancel that cannot succeed, before it changes anything: the disk is
-// not on the overlay any more, or src was written. A cancel that has begun to write src has
+// not on the overlay any more, or src was written, or another image is at its path. A cancel that has begun to write src has
 // to go on.
 func (e *Env) mayBringBack(ctx context.Context, s *Spec, opID string) error {
 	if s.Method != MethodOverlay {
@@ -64,6 +64,9 @@ func (e *Env) mayBringBack(ctx context.Context, s *Spec, opID string) error {
 	}
 	if disk.active && disk.live != OnOverlay || !disk.active && disk.config != OnOverlay {
 		return chainChanged(s, disk)
+	}
+	if err := e.srcUnchanged(ctx, s); err != nil {
+		return err
 	}
 	return e.sealedUnlessCommitted(ctx, s, disk, opID)
 }

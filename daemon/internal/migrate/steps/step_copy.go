@@ -47,7 +47,7 @@ func (e *Env) stepCopy() op.Step {
 		}
 		return r.SetOutput(res)
 	}
-	return step(copyStep, do, nil, nil)
+	return identified(step(copyStep, do, nil, nil), e.srcUnchanged, e.dstUnchanged)
 }
 
 const copyStep = "copy"
@@ -138,9 +138,6 @@ func (e *Env) stepVerifyCopy() op.Step {
 		if err := e.srcNotInUse(ctx, s); err != nil {
 			return err
 		}
-		if err := e.dstUnchanged(ctx, s); err != nil {
-			return err
-		}
 		if err := e.sealedOrSame(ctx, s, r.OpID()); err != nil {
 			return err
 		}
@@ -158,7 +155,7 @@ func (e *Env) stepVerifyCopy() op.Step {
 		}
 		return r.SetOutput(verifiedOutput{Compared: true})
 	}
-	return step(verifyStep, do, nil, nil)
+	return identified(step(verifyStep, do, nil, nil), e.srcUnchanged, e.dstUnchanged)
 }
 
 // EmptyImageBytes is what an image that nobody wrote to may take: the tables of

@@ -93,7 +93,7 @@ func (e *Env) stepFold(to direction) op.Step {
 		}
 		return op.DoneIf(disk.config == to.end && (!disk.active || disk.live == to.end)), nil
 	}
-	return step(foldStep, do, nil, observe)
+	return identified(step(foldStep, do, nil, observe), e.endUnchanged(to))
 }
 
 const foldStep = "fold"

@@ -37,7 +37,7 @@ func (e *Env) stepMirror() op.Step {
 		_, err := e.runJob(ctx, s, toDst, begin, 0)
 		return err
 	}
-	return step("mirror", do, nil, e.observeJob(toDst))
+	return identified(step("mirror", do, nil, e.observeJob(toDst)), e.srcUnchanged, e.dstUnchanged)
 }
 
 // How a mirror waits for a guest that went off. If the guest is started again, it is
@@ -169,7 +169,7 @@ func (e *Env) stepCommit() op.Step {
 		mirror := disk.ours(toSrc, s)
 		return op.DoneIf(mirror != nil && (mirror.Ready || note.Pause) && disk.mayName(s, toSrc) == nil), nil
 	}
-	return step(commitStep, do, undo, observe)
+	return identified(step(commitStep, do, undo, observe), e.srcUnchanged)
 }
 
 const commitStep = "commit"

@@ -46,7 +46,7 @@ func (e *Env) stepHold() op.Step {
 		return r.SetOutput(frozenOutput{At: e.now().UTC(), Src: seal})
 	}
 	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return e.releaseHold(s) }
-	return step(holdStep, do, undo, nil)
+	return identified(step(holdStep, do, undo, nil), e.srcUnchanged)
 }
 
 const holdStep = "hold"
@@ -93,5 +93,5 @@ func (e *Env) stepNameDestination() op.Step {
 		}
 		return op.DoneIf(disk.config == OnDst), nil
 	}
-	return step("name_dst", do, undo, observe)
+	return identified(step("name_dst", do, undo, observe), e.dstUnchanged)
 }

@@ -27,7 +27,7 @@ func (e *Env) stepCreateOverlay() op.Step {
 		// names it, and CreateOverlay makes it anew.
 		return e.doneIfOpens(ctx, s, s.Overlay, op.DoneIf(err == nil), nil)
 	}
-	return step("create_overlay", do, e.removeOverlay, observe)
+	return identified(step("create_overlay", do, e.removeOverlay, observe), e.srcUnchanged)
 }
 
 // removeOverlay deletes the overlay once no chain names it. It is the undo of
@@ -92,7 +92,7 @@ func (e *Env) stepNameOverlay() op.Step {
 		}
 		return op.DoneIf(disk.config == OnOverlay), nil
 	}
-	return step("name_overlay", do, undo, observe)
+	return identified(step("name_overlay", do, undo, observe), e.srcUnchanged)
 }
 
 // unnameLiveOverlay takes the overlay's name out of the XML of a guest that runs on

@@ -58,7 +58,7 @@ func (e *Env) stepNameEnd(to direction) op.Step {
 		}
 		return op.DoneIf(disk.config == to.end), nil
 	}
-	return step("name_"+string(to.end), do, undo, observe)
+	return identified(step("name_"+string(to.end), do, undo, observe), e.endUnchanged(to))
 }
 
 // stepNameLeft makes the persistent XML name src, after the switch back to src: a commit does
@@ -144,7 +144,7 @@ func (e *Env) stepPivot(to direction) op.Step {
 		}
 		return op.Unknown, op.UnknownOutcome(chainChanged(s, disk))
 	}
-	return step("pivot", do, nil, observe)
+	return identified(step("pivot", do, nil, observe), e.endUnchanged(to))
 }
 
 // stepSettle makes sure, with the guest running again, that no definition names the chain

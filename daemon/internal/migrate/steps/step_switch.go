@@ -84,7 +84,7 @@ func (e *Env) stepSwitchToOverlay() op.Step {
 		}
 		return op.Unknown, op.UnknownOutcome(chainChanged(s, disk))
 	}
-	return step(switchStep, do, nil, observe)
+	return identified(step(switchStep, do, nil, observe), e.srcUnchanged)
 }
 
 const (

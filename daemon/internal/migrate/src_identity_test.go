@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// What the images of the world say of themselves when the migration begins, and what another
+// device says of itself that got the number of one of them.
+const ours, another = "device naa.60014050000", "device naa.6001405ffff"
+
+// devices makes all images of the world devices, ours but for the one at this path.
+func (d *daemon) devices(but string) {
+	d.world.Images.Mu.Lock()
+	defer d.world.Images.Mu.Unlock()
+	d.world.Images.Print = func(path string) string {
+		if path == but {
+			return another
+		}
+		return ours
+	}
+}
+
+// TestADeviceThatGotTheNumberOfOursIsNotTakenForIt at any call of a move, and with ours at
+// the path again the same call goes on.
+func TestADeviceThatGotTheNumberOfOursIsNotTakenForIt(t *testing.T) {
+	ctx := context.Background()
+	copyIt := func(d *daemon, mig api.Migration) (string, error) {
+		_, id, err := d.manager().Copy(ctx, d.call(mig.ID))
+		return id, err
+	}
+	complete := func(d *daemon, mig api.Migration) (string, error) {
+		c := d.call(mig.ID)
+		c.DstAttachmentID = mig.DstAttachmentID
+		_, id, err := d.manager().Complete(ctx, c)
+		return id, err
+	}
+	cancel := func(d *daemon, mig api.Migration) (string, error) {
+		_, id, err := d.manager().Cancel(ctx, d.call(mig.ID))
+		return id, err
+	}
+	started := func(d *daemon) api.Migration { return d.begin(toNewPool) }
+	copied := func(d *daemon) api.Migration { return d.copied() }
+	for name, c := range map[string]struct {
+		until func(*daemon) api.Migration
+		call  func(*daemon, api.Migration) (string, error)
+		dst   bool
+		code  api.Code
+	}{
+		"copy, src":     {started, copyIt, false, api.CodeChainChanged},
+		"copy, dst":     {started, copyIt, true, api.CodeDstInUse},
+		"complete, src": {copied, complete, false, api.CodeChainChanged},
+		"complete, dst": {copied, complete, true, api.CodeDstInUse},
+		"cancel, src":   {copied, cancel, false, api.CodeChainChanged},
+	} {
+		for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
+			t.Run(name+", "+string(state), func(t *testing.T) {
+				inBubble(t, state, func(t *testing.T, d *daemon) {
+					d.devices("")
+					mig := c.until(d)
+					path := mig.Src.Path
+					if c.dst {
+						path = mig.Dst.Path
+					}
+					before := d.get(mig.ID).State
+					d.devices(path)
+					id, err := c.call(d, mig)
+					must(t, err)
+					refused := d.ended(id)
+					if refused == nil || refused.Code != c.code || !strings.Contains(refused.Message, another) || !strings.Contains(refused.Message, ours) {
+						t.Fatalf("it ended with %v, want %s with both identities", refused, c.code)
+					}
+					if got := d.get(mig.ID).State; got != before {
+						t.Errorf("the migration is %s, want %s as before", got, before)
+					}
+					d.devices("")
+					id, err = c.call(d, mig)
+					must(t, err)
+					if refused := d.ended(id); refused != nil {
+						t.Errorf("with ours there again: %v", refused)
+					}
+				})
+			})
+		}
+	}
+}

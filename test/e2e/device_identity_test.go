@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
+)
+
+// slotDevice is a loop device by a number of its own, to which files are attached in turn: the
+// number of a LUN is given to another one in the same way.
+type slotDevice struct{ Path, file string }
+
+// loopsFrom is the first such number: whoever looks for a free one gets a lower one.
+const loopsFrom = 930
+
+// slotOn makes the device with a number, with an empty file of this size in dir.
+func slotOn(t *testing.T, dir string, number int, sizeBytes int64) *slotDevice {
+	t.Helper()
+	d := &slotDevice{Path: fmt.Sprintf("/dev/loop%d", loopsFrom+number), file: filepath.Join(dir, fmt.Sprintf("slot-%d", number))}
+	d.attach(t, d.file, sizeBytes)
+	t.Cleanup(func() { _ = exec.Command("losetup", "--detach", d.Path).Run() })
+	return d
+}
+
+// attach makes the device show this file, which is made if it is not there.
+func (d *slotDevice) attach(t *testing.T, file string, sizeBytes int64) {
+	t.Helper()
+	f, err := os.OpenFile(file, os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tool(t, "truncate", "--size", fmt.Sprint(sizeBytes), file)
+	tool(t, "losetup", "--direct-io=on", d.Path, file)
+}
+
+// whileAnother runs do while the device shows another file.
+func (d *slotDevice) whileAnother(t *testing.T, do func()) {
+	t.Helper()
+	tool(t, "losetup", "--detach", d.Path)
+	d.attach(t, d.file+"-another", volumeBytes)
+	do()
+	tool(t, "losetup", "--detach", d.Path)
+	d.attach(t, d.file, volumeBytes)
+}
+
+func TestADeviceWhoseNumberIsAnothersByNowIsNeitherReadNorWritten(t *testing.T) {
+	leftToTestE2E(t)
+	h := sharedHost(t)
+	dir := t.TempDir()
+	src, dst := slotOn(t, dir, 0, volumeBytes), slotOn(t, dir, 1, volumeBytes)
+	d := lab.Disk{Volume: lab.Volume{Path: src.Path, Format: "raw"}, Serial: "slot", Seed: 930, Fill: lab.Fill{Seed: 930, Percent: 30}}
+	if err := lab.FillVolume(d.Path, d.Fill); err != nil {
+		t.Fatal(err)
+	}
+	g := h.stoppedGuest(t, d)
+	t.Cleanup(func() { g.forget(t) })
+	v := g.start(t, "vda", "--to-path", dst.Path)
+	refused := func(slot *slotDevice, code api.Code, args []string) {
+		t.Helper()
+		slot.whileAnother(t, func() {
+			e := h.fails(t, api.ExitOpFailed, code, args...)
+			mustContain(t, e.Message, slot.file+" ", slot.file+"-another")
+		})
+	}
+	refused(dst, api.CodeDstInUse, v.copyArgs())
+	refused(src, api.CodeChainChanged, v.copyArgs())
+	v.copy(t)
+	refused(dst, api.CodeDstInUse, v.completeArgs())
+	refused(src, api.CodeChainChanged, v.completeArgs())
+	refused(src, api.CodeChainChanged, v.cancelArgs())
+	for _, file := range []string{src.file, dst.file} {
+		if sum := sumOf(t, file+"-another"); sum != sumOfZeros(t, dir) {
+			t.Errorf("%s-another was written", file)
+		}
+	}
+	v.complete(t)
+	g.assertSettled(t)
+}
+
+// sumOfZeros is the sum of a volume that nobody has written.
+func sumOfZeros(t *testing.T, dir string) string {
+	t.Helper()
+	file := filepath.Join(dir, "zeros")
+	tool(t, "truncate", "--size", fmt.Sprint(volumeBytes), file)
+	return sumOf(t, file)
+}
