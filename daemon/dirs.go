@@ -17,17 +17,7 @@ import (
 func makeDirs(cfg *config) error {
 	// One after the other: what is in another one comes after it, or it would be made
 	// on the way, with the mode of what is in it.
-	for _, d := range []struct {
-		path string
-		mode os.FileMode
-	}{
-		{cfg.StateDir, 0o711},
-		{cfg.OverlayDir, 0o711},
-		{cfg.guardDir(), 0o711},
-		{cfg.cursorDir(), 0o700},
-		{cfg.auditDir(), 0o700},
-		{cfg.SaveDir, 0o700}, // what guests have in memory
-	} {
+	for _, d := range cfg.ownDirs() {
 		if err := makeDir(d.path, d.mode); err != nil {
 			return fmt.Errorf("make directory: %w", err)
 		}

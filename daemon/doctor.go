@@ -4,9 +4,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -24,53 +24,29 @@ type doctor struct {
 	rules   location.Rules
 	hv      hv.Hypervisor
 	guards  *guard.Dir
+	proof   *hookProof
 	uplink  *uplink.Uplink
+	client  registryClient
 	storage image.Storage
+
+	fixing sync.Mutex
 }
 
 // checks looks at everything once.
 func (d *doctor) checks(ctx context.Context) []api.Check {
-	out := []api.Check{d.libvirt(), d.registry(ctx), d.hook(), d.definitions(), d.sharedDisk(), d.overlays(), d.saves(), d.qemuImg()}
+	out := d.libvirt(ctx)
+	out = append(out, d.registry(ctx)...)
+	out = append(out, d.hook(ctx), d.definitions(), d.directories(), d.sharedDisk(), d.overlays(), d.saves(), d.qemuImg())
 	out = append(out, d.cfg.certificates()...)
+	out = append(out, d.chain()...)
 	out = append(out, d.pools(ctx)...)
 	out = append(out, d.reach(ctx)...)
-	out = append(out, d.places(ctx, d.uplink.AttachedHere())...)
+	out = append(out, d.outside(ctx, d.uplink.AttachedHere())...)
 	out = append(out, d.lost()...)
 	return append(out, d.notes()...)
 }
 
 func ok(name, message string) api.Check { return api.Check{Name: name, Status: "ok", Message: message} }
-
-func (d *doctor) libvirt() api.Check {
-	if d.hv.Up() {
-		return ok("libvirt", "connected")
-	}
-	return api.Check{Name: "libvirt", Status: "fail", Message: "libvirt does not answer", Advice: "systemctl start libvirtd, or set libvirt_socket"}
-}
-
-func (d *doctor) registry(ctx context.Context) api.Check {
-	if err := d.uplink.Refresh(ctx); err != nil {
-		return api.Check{Name: "registry", Status: "fail", Message: err.Error(), Advice: "start volferry-registry, or set registry"}
-	}
-	return ok("registry", "connected at "+d.cfg.Registry)
-}
-
-func (d *doctor) hook() api.Check {
-	err := d.guards.Enforced()
-	if err == nil {
-		err = d.guards.HookKnowsStartTokens()
-	}
-	if errors.Is(err, guard.ErrHookLooksElsewhere) {
-		return api.Check{Name: "hook", Status: "warn", Message: err.Error()} // which says what to do
-	}
-	if err != nil {
-		return api.Check{
-			Name: "hook", Status: "warn", Message: err.Error(),
-			Advice: "install volferry-guard as " + d.cfg.LibvirtHook + " (mode 0755) and restart libvirtd; running guests are not touched by that",
-		}
-	}
-	return ok("hook", "libvirt asks "+d.cfg.LibvirtHook+" before it starts an instance")
-}
 
 func (d *doctor) overlays() api.Check {
 	const name = "overlays"
@@ -81,11 +57,25 @@ func (d *doctor) overlays() api.Check {
 	if err != nil {
 		return api.Check{Name: name, Status: "fail", Message: err.Error(), Advice: "make the directory, or set overlay_dir"}
 	}
-	message := fmt.Sprintf("%s has %s free for what guests write while their volumes move", d.cfg.OverlayDir, api.Bytes(free))
+	message := fmt.Sprintf("%s has %s free for what guests write while their volumes move%s", d.cfg.OverlayDir, api.Bytes(free), d.largest())
 	if free < d.cfg.OverlayMinFreeBytes {
 		return api.Check{Name: name, Status: "warn", Message: message, Advice: "make room, or set overlay_dir to a larger filesystem"}
 	}
 	return ok(name, message)
+}
+
+// largest says how large an overlay may get.
+func (d *doctor) largest() string {
+	var largest api.Volume
+	for _, vol := range d.uplink.AttachedHere() {
+		if vol.SizeBytes > largest.SizeBytes {
+			largest = vol
+		}
+	}
+	if largest.ID == "" {
+		return ""
+	}
+	return fmt.Sprintf("; a guest that writes all of its volume anew fills as much as that has, %s for the largest here (%s)", api.Bytes(largest.SizeBytes), largest.Name)
 }
 
 func (d *doctor) saves() api.Check {
@@ -107,6 +97,9 @@ func (d *doctor) qemuImg() api.Check {
 	}
 	return ok("qemu-img", path)
 }
+
+// poolLow is when there is room for hardly a volume.
+const poolLow = 1 << 30
 
 func (d *doctor) pools(ctx context.Context) []api.Check {
 	pools, err := d.hv.Pools(ctx)
@@ -131,7 +124,11 @@ func (d *doctor) pools(ctx context.Context) []api.Check {
 			out = append(out, api.Check{Name: "pool " + p.Name, Status: "warn", Message: err.Error(), Advice: "look at the filesystem of " + p.Path})
 			continue
 		}
-		out = append(out, ok("pool "+p.Name, fmt.Sprintf("%s, %s free", p.Type, api.Bytes(free))))
+		has := ok("pool "+p.Name, fmt.Sprintf("%s, %s free", p.Type, api.Bytes(free)))
+		if free < poolLow {
+			has.Status, has.Advice = "warn", "hardly a volume has room there; make room, or move some out of it (volferryctl pool drain "+p.Name+")"
+		}
+		out = append(out, has)
 	}
 	return out
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// places looks for volumes attached here that would not be taken where they are: they
+// outside looks for volumes attached here that would not be taken where they are: they
 // stay what they are until they are detached, and cannot be attached again then.
-func (d *doctor) places(ctx context.Context, attached []api.Volume) []api.Check {
+func (d *doctor) outside(ctx context.Context, attached []api.Volume) []api.Check {
 	out := []api.Check{}
 	for _, w := range d.cfg.warnings() {
 		out = append(out, api.Check{Name: "allowed_paths", Status: "warn", Message: w, Advice: "list a directory of root's"})

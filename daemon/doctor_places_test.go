@@ -18,7 +18,7 @@ func TestDoctorNamesVolumesOutsideTheAllowedPlaces(t *testing.T) {
 	}
 	paths := []string{open}
 	d := &doctor{cfg: &config{AllowedPaths: paths}, rules: location.Rules{AllowedPaths: paths}}
-	checks := d.places(t.Context(), []api.Volume{
+	checks := d.outside(t.Context(), []api.Volume{
 		{Name: "listed", Location: api.Location{Path: open + "/a.raw"}},
 		{Name: "pooled", Location: api.Location{Pool: "p", Path: "/etc/b.raw"}},
 		{Name: "outside", Location: api.Location{Path: "/etc/c.raw"}},

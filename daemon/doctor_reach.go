@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
@@ -12,57 +13,80 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// reach looks for directories that QEMU, which is not root, cannot pass, or in which it
-// cannot open what is made there, and for images of instances that it cannot open: a guest
-// would not start from there.
+// place is a directory that a move makes images in, and what doctor says of one in which
+// QEMU could not use them.
+type place struct{ what, dir, status string }
+
+// reach tries what a move needs of each place: an image is made there, and QEMU, which is
+// not root, gets to it and opens it. Of instances it looks for images that QEMU cannot open:
+// a guest would not start from there.
 func (d *doctor) reach(ctx context.Context) []api.Check {
 	const name = "qemu"
-	user, err := d.hv.QEMUUser(ctx, "")
+	user, confined, err := hv.ConfinedUser(ctx, d.hv, "")
 	switch {
-	case errors.Is(err, hv.ErrUnavailable), errors.Is(err, hv.ErrUnsupported):
-		return nil // libvirt has its own line, or QEMU has no user of its own
+	case errors.Is(err, hv.ErrUnavailable):
+		return nil // libvirt has its own line
 	case err != nil:
 		return []api.Check{{Name: name, Status: "warn", Message: err.Error()}}
 	}
 	out := []api.Check{}
-	look := func(what, dir, status string) {
-		err := d.storage.Reach(user, dir)
-		if err == nil {
-			err = d.storage.TryDirectory(user, dir)
-		}
-		var blocked *image.ReachError
-		var cannot *image.OpenError
-		switch {
-		case errors.As(err, &cannot):
-			out = append(out, api.Check{Name: name, Status: status, Message: cannot.Error()}) // which says what to do
-		case errors.As(err, &blocked):
-			out = append(out, api.Check{
-				Name: name, Status: status, Message: "it does not get to " + what + ": " + blocked.Error(),
-				Advice: "chmod o+x " + blocked.Dir + ", or setfacl -m u:USER:x for QEMU's user alone",
-			})
-		case err != nil:
-			out = append(out, api.Check{Name: name, Status: "warn", Message: err.Error()})
-		}
+	places := d.places(ctx)
+	for _, p := range places {
+		out = append(out, d.try(user, p)...)
 	}
-	look("the overlays in "+d.cfg.OverlayDir, d.cfg.OverlayDir, "fail")
+	out = append(out, d.images(ctx)...)
+	if len(out) > 0 {
+		return out
+	}
+	who := "as QEMU's user, " + image.UserName(user)
+	if !confined || user.UID == 0 {
+		who = "as root, which QEMU is too"
+	} else if !user.Given {
+		who = "as root (libvirt does not give images to " + image.UserName(user) + ": who may open one is seen at each)"
+	}
+	return []api.Check{ok(name, fmt.Sprintf("an image was made and opened in %s, %s", api.Count(len(places), "place"), who))}
+}
+
+// try makes an image in a place, and opens it as QEMU would.
+func (d *doctor) try(user hv.ProcessUser, p place) []api.Check {
+	const name = "qemu"
+	err := d.storage.Reach(user, p.dir)
+	if err == nil {
+		err = d.storage.TryDirectory(user, p.dir)
+	}
+	var blocked *image.ReachError
+	var cannot *image.OpenError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &cannot):
+		return []api.Check{{Name: name, Status: p.status, Message: cannot.Error()}} // which says what to do
+	case errors.As(err, &blocked):
+		return []api.Check{{
+			Name: name, Status: p.status, Message: "it does not get to " + p.what + ": " + blocked.Error(),
+			Advice: "chmod o+x " + blocked.Dir + ", or setfacl -m u:USER:x for QEMU's user alone",
+		}}
+	}
+	return []api.Check{{Name: name, Status: "warn", Message: "no image can be made and opened for " + p.what + ": " + err.Error()}}
+}
+
+// places are the overlay directory, the pools that hold files, and the directories that
+// allowed_paths names.
+func (d *doctor) places(ctx context.Context) []place {
+	out := []place{{"the overlays in " + d.cfg.OverlayDir, d.cfg.OverlayDir, "fail"}}
 	pools, err := d.hv.Pools(ctx)
 	if err != nil {
 		pools = nil // libvirt has its own line
 	}
 	for _, p := range pools {
 		if p.Active && location.HoldsFiles(p) {
-			look("pool "+p.Name, p.Path, "warn")
+			out = append(out, place{"pool " + p.Name, p.Path, "warn"})
 		}
 	}
 	for _, dir := range d.cfg.AllowedPaths {
-		if location.IsOfDevices(dir) {
-			continue // libvirt gives QEMU the device
+		if !location.IsOfDevices(dir) { // libvirt gives QEMU the device
+			out = append(out, place{"the volumes in " + dir + ", which allowed_paths allows", dir, "warn"})
 		}
-		look("the volumes in "+dir+", which allowed_paths allows", dir, "warn")
-	}
-	out = append(out, d.images(ctx)...)
-	if len(out) == 0 {
-		return []api.Check{ok(name, "its user gets to overlays and pools")}
 	}
 	return out
 }

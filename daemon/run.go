@@ -153,12 +153,15 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		return err
 	}
 	scraped := service.MetricsServer(cfg.MetricsListen, promhttp.HandlerFor(numbers.Registry, promhttp.HandlerOpts{}), health, log)
-	look := &doctor{cfg: cfg, rules: rules, hv: virt, guards: guards, uplink: up, storage: storage}
+	look := &doctor{
+		cfg: cfg, rules: rules, hv: virt, guards: guards, proof: newHookProof(cfg.StateDir, guards), uplink: up, client: registry, storage: storage,
+	}
 	admin := adminapi.New(adminapi.Deps{
 		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Instances: instances, Registry: site, Uplink: up, Audit: asked,
 		Adopter:       &instance.Adopter{HV: virt, Registry: site, Inspect: inspectWith(storage), HostID: who.id, HostName: who.name, Claims: claims, Rules: rules},
 		RegistryProxy: adminapi.NewRegistryProxy(proxy.Transport()),
 		Doctor:        look.checks,
+		FixDoctor:     look.fixes,
 		ShortOfRoom:   look.shortOfRoom,
 		Certificates:  cfg.certificates,
 		Metrics:       scraped.Checks,
@@ -178,6 +181,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		newTask("chains", migrations.WatchChains),
 		newTask("overlays", migrations.WatchOverlays),
 		newTask("guest metrics", numbers.Run),
+		newTask("hook", look.watchHook),
 		newTask("reserve", func(ctx context.Context) error { return keepReserve(ctx, reserve, log) }),
 		service.SocketServer(cfg.Socket, gid, admin.Handler(httpjson.SocketAuthorizer(gid)), log),
 	}

@@ -314,6 +314,17 @@ type Check struct {
 	Advice  string `json:"advice,omitempty"`
 }
 
+// Fix is one thing that `volferryctl doctor --fix` has mended, or could not.
+type Fix struct {
+	// Name is the check's that found it.
+	Name string `json:"name"`
+	// Before is what was wrong, Action what was done about it, After how it is now.
+	Before string `json:"before"`
+	Action string `json:"action"`
+	After  string `json:"after"`
+	Status string `json:"status" enum:"fixed,failed"`
+}
+
 // Status is one screen about a daemon or a registry.
 type Status struct {
 	Program  string    `json:"program"`

@@ -37,6 +37,7 @@ type Client struct {
 	tlsFiles    *tlsFiles
 	credentials *mtls.Credentials // nil over a Unix socket
 	as          func() (hostID string, epoch int64)
+	clock       clock
 }
 
 // Setting changes how a Client is made.
@@ -225,7 +226,10 @@ func (c *Client) roundTrip(ctx context.Context, method, path string, body []byte
 		if options.key != "" {
 			r.Header.Set(api.IdempotencyKeyHeader, options.key)
 		}
-		resp, err = c.http.Do(r)
+		sent := time.Now()
+		if resp, err = c.http.Do(r); err == nil {
+			c.clock.note(resp.Header, sent, time.Now())
+		}
 		return err
 	}
 	again := func(err error) bool { return method == http.MethodGet && refused(err) }

@@ -67,6 +67,11 @@ func (r *Registry) Status(ctx context.Context) (api.Status, error) {
 	return ask(ctx, r, routes.ShowStatus)
 }
 
+// Version returns the version of the registry.
+func (r *Registry) Version(ctx context.Context) (string, error) {
+	return ask(ctx, r, routes.ShowRegistryVersion)
+}
+
 // Report tells the registry of this host and returns what it knows of it: the
 // epoch above all. The last report counts, so it takes no op id.
 func (r *Registry) Report(ctx context.Context, in api.HostReport) (api.Host, error) {

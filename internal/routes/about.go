@@ -17,6 +17,8 @@ var (
 		"Show this API as an OpenAPI document", registry(anyOf), daemon(Answers))
 	RunDoctor = get[[]api.Check]("/v1/doctor",
 		"Show what on this host would stop a migration", daemon(Answers))
+	FixDoctor = post[None, []api.Fix]("/v1/doctor",
+		"Mend what can be mended on this host without touching a guest, and show what was done", daemon(Answers))
 
 	ListOps = get[[]api.Op]("/v1/ops",
 		"List the operations of a host that are not finished", registry(never, "host"), daemon(Answers))

@@ -45,5 +45,8 @@ func plural(noun string) string {
 	if stem, ok := strings.CutSuffix(noun, "y"); ok {
 		return stem + "ies"
 	}
+	if strings.HasSuffix(noun, "x") {
+		return noun + "es"
+	}
 	return noun + "s"
 }

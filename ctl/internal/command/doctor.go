@@ -18,25 +18,34 @@ func doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
 		Usage: "check what on this host would stop a migration",
-		Description: "Looks at libvirt's hook, space for overlays, labels, versions and pools, and says what to\n" +
-			"do about each finding. It changes nothing. The exit status is 4 if a check failed; warnings\n" +
-			"do not count.",
+		Description: "Tries what a move needs: an image is made in the overlay directory and in each pool, and\n" +
+			"opened as QEMU's user. Looks at libvirt's hook, at versions and their known bugs, security\n" +
+			"drivers, space, clock and certificates, and says what to do about each finding. It changes\n" +
+			"nothing. The exit status is 4 if a check failed; warnings do not count.\n" +
+			"\n" +
+			"With --fix it first mends what can be mended without touching a guest: directories of\n" +
+			"volferryd that are missing or have a wrong mode, the hook where it is missing or older, and\n" +
+			"a libvirt that has not seen the hook (it is reloaded, and the hook is tried). Each is printed\n" +
+			"as it was and as it is.",
+		Flags:  []cli.Flag{&cli.BoolFlag{Name: "fix", Usage: "mend what is safe to mend, then check"}},
 		Action: withSession(doctor),
 	}
 }
 
 func doctor(c *cli.Context, s *session.Session) error {
-	checks, resp, err := session.List(c.Context, s, routes.RunDoctor)
-	if isNotFound(err) {
-		return &session.AdvisedError{
-			Err:  api.Errorf(api.CodeInvalidArgument, "doctor looks at a host, and at %s the registry answers, which has none", s.Client.Target()),
-			Exit: api.ExitUsage,
-			Advice: fmt.Sprintf("Ask the daemon on that host: %[1]s --socket %[2]s doctor\nHow the registry is: %[1]s --socket %[3]s status",
-				session.Program, session.DaemonSocket, s.Client.Target()),
+	var fixed session.Response
+	if c.Bool("fix") {
+		var err error
+		if fixed, err = fixDoctor(c, s); err != nil {
+			return notAtRegistry(s, err)
 		}
 	}
+	checks, resp, err := session.List(c.Context, s, routes.RunDoctor)
 	if err != nil {
-		return err
+		return notAtRegistry(s, err)
+	}
+	if fixes, has := fixed.Members[routes.FixDoctor.Noun]; has {
+		resp = resp.With(routes.FixDoctor.Noun, fixes)
 	}
 	failed := 0
 	for _, check := range checks {
@@ -51,6 +60,44 @@ func doctor(c *cli.Context, s *session.Session) error {
 		return &failedChecksError{failed: failed, of: len(checks)}
 	}
 	return nil
+}
+
+// notAtRegistry says of an error whether it is the registry's, which has no host.
+func notAtRegistry(s *session.Session, err error) error {
+	if !isNotFound(err) {
+		return err
+	}
+	return &session.AdvisedError{
+		Err:  api.Errorf(api.CodeInvalidArgument, "doctor looks at a host, and at %s the registry answers, which has none", s.Client.Target()),
+		Exit: api.ExitUsage,
+		Advice: fmt.Sprintf("Ask the daemon on that host: %[1]s --socket %[2]s doctor\nHow the registry is: %[1]s --socket %[3]s status",
+			session.Program, session.DaemonSocket, s.Client.Target()),
+	}
+}
+
+// fixDoctor mends what can be mended, and writes what was done.
+func fixDoctor(c *cli.Context, s *session.Session) (session.Response, error) {
+	resp, err := session.Send(c.Context, s, routes.FixDoctor, routes.None{})
+	if err != nil || s.JSON {
+		return resp, err
+	}
+	var fixes []api.Fix
+	if err := resp.Decode(routes.FixDoctor.Noun, &fixes); err != nil {
+		return resp, err
+	}
+	for _, f := range fixes {
+		err := s.PrintLines(fmt.Sprintf("%s  %s: %s", f.Status, f.Name, f.Action), "      before: "+f.Before, "      after:  "+f.After)
+		if err != nil {
+			return resp, err
+		}
+	}
+	if len(fixes) == 0 && !s.Quiet {
+		err = s.PrintLines("Nothing to fix.")
+	}
+	if err == nil {
+		err = s.PrintLines("")
+	}
+	return resp, err
 }
 
 // printChecks writes each finding with its advice under it: sentences do not fit a table.

@@ -59,6 +59,7 @@ func (s *Server) admitted(next handler) handler {
 func (s *Server) aboutRoutes() []httpjson.Route {
 	return []httpjson.Route{
 		answer(routes.ShowStatus, s.status),
+		answer(routes.FixDoctor, func(r *http.Request, _ routes.None) ([]api.Fix, error) { return s.FixDoctor(r.Context()), nil }),
 		answer(routes.RunDoctor, func(r *http.Request, _ routes.None) ([]api.Check, error) { return s.Doctor(r.Context()), nil }),
 		answer(routes.ShowDaemonVersion, s.version),
 		routes.ShowOpenAPI.ServedByDaemon(s.openAPI),

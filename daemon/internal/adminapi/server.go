@@ -50,6 +50,8 @@ type Deps struct {
 	// Audit brings to the registry's trail what is asked here and done by this host alone.
 	Audit  *audit.Outbox
 	Doctor func(ctx context.Context) []api.Check
+	// FixDoctor mends what it can of what Doctor finds.
+	FixDoctor func(ctx context.Context) []api.Fix
 	// Certificates say until when those of this host are good; nil if it has none.
 	Certificates func() []api.Check
 	// ShortOfRoom, where not nil, says that guests are about to fill the filesystem of the

@@ -10,6 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/internal/atomicfile"
 )
 
 // DefaultHook is where the guard hook is installed.
@@ -21,8 +26,7 @@ var ErrHookLooksElsewhere = errors.New("the guards are not where the libvirt hoo
 
 // Enforced returns nil if the hook is installed where libvirt runs it and looks
 // for guards where this Guards keeps them; otherwise the error says what is
-// wrong and what to do. A libvirtd that has not been restarted since its very
-// first hook was installed does not run it: that cannot be seen from here.
+// wrong and what to do. Whether libvirt has seen it since says HookWasThere.
 func (d *Dir) Enforced() error {
 	info, err := os.Stat(d.hook)
 	switch {
@@ -55,6 +59,50 @@ func (d *Dir) HookKnowsStartTokens() error {
 		return fmt.Errorf("look at the libvirt hook: %w", err)
 	case !strings.Contains(string(text), "\nPASS="+startTokenSuffix+"\n"):
 		return fmt.Errorf("the libvirt hook %s is older than this volferryd, and refuses the guests that it wakes; install the one that came with it", d.hook)
+	}
+	return nil
+}
+
+// HookWasThere says whether libvirt, which looks for hooks of QEMU only when it starts or is
+// reloaded, has found one if it did that at that time: one that is executable, and that
+// nobody has changed or put in its place since.
+func (d *Dir) HookWasThere(at time.Time) bool {
+	hooks := []string{d.hook}
+	if filepath.Base(filepath.Dir(d.hook)) == "qemu.d" {
+		hooks = append(hooks, filepath.Join(filepath.Dir(d.hook), "..", "qemu"))
+		entries, err := os.ReadDir(filepath.Dir(d.hook))
+		if err != nil {
+			return false
+		}
+		for _, e := range entries {
+			hooks = append(hooks, filepath.Join(filepath.Dir(d.hook), e.Name()))
+		}
+	}
+	return slices.ContainsFunc(hooks, func(hook string) bool {
+		var st unix.Stat_t
+		if unix.Stat(hook, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&0o111 == 0 {
+			return false
+		}
+		return time.Unix(st.Ctim.Unix()).Before(at)
+	})
+}
+
+// InstallHook writes the hook where libvirt looks for it. What is there and is none of
+// Volferry's is not replaced.
+func (d *Dir) InstallHook(script []byte) error {
+	text, err := os.ReadFile(d.hook)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("install the libvirt hook: %w", err)
+	case !strings.Contains(string(text), "volferry"):
+		return fmt.Errorf("install the libvirt hook: %s is another one, and is not replaced", d.hook)
+	}
+	if err := os.MkdirAll(filepath.Dir(d.hook), 0o755); err != nil {
+		return fmt.Errorf("install the libvirt hook: %w", err)
+	}
+	if err := atomicfile.Write(d.hook, script, 0o755); err != nil {
+		return fmt.Errorf("install the libvirt hook: %w", err)
 	}
 	return nil
 }

@@ -232,6 +232,11 @@ type Hypervisor interface {
 	// DeleteVolume deletes a pool volume. Absent is no error.
 	DeleteVolume(ctx context.Context, pool, name string) error
 
+	// About is what the hypervisor says of itself. What it does not say is left out.
+	About(ctx context.Context) (About, error)
+	// HookRefuses starts a domain that is not defined, has this id and could not run, and
+	// says whether the host's hook has refused that. No process of a guest is left by it.
+	HookRefuses(ctx context.Context, id string) (bool, error)
 	// Up says whether the connection works now.
 	Up() bool
 	// Events returns a new subscription that starts with EventConnected if the

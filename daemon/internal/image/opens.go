@@ -25,7 +25,7 @@ type OpenError struct {
 }
 
 func (e *OpenError) Error() string {
-	who := userName(e.User)
+	who := UserName(e.User)
 	why := "and libvirt does not make it the owner (dynamic_ownership = 0 in qemu.conf, or relabel='no' in the instance)"
 	if e.User.Given {
 		why = "also as its owner"
@@ -39,7 +39,7 @@ func (e *OpenError) Error() string {
 
 // refusal is the error for whoever wanted to do something (what).
 func (e *OpenError) refusal(what string) *api.Error {
-	return api.Errorf(api.CodePermissionDenied, "cannot %s: %v", what, e).With("path", e.Path).With("user", userName(e.User))
+	return api.Errorf(api.CodePermissionDenied, "cannot %s: %v", what, e).With("path", e.Path).With("user", UserName(e.User))
 }
 
 // MayOpen returns nil if a process of this user can open the image at path for reading and
@@ -102,12 +102,13 @@ func openAs(who hv.ProcessUser, f *os.File) error {
 	})
 }
 
-// TryDirectory is MayOpen of a new image in a directory, of which nothing is left. Where
-// libvirt gives no images it is nil: who may open one that is made there nobody can tell.
+// TryDirectory makes an image in a directory, of which nothing is left, and is MayOpen of
+// it. Where libvirt gives no images it only makes one: who may open it nobody can tell.
 func (s Storage) TryDirectory(who hv.ProcessUser, dir string) error {
-	if !who.Given {
-		return nil
-	}
+	return answered("an image can be made in "+dir, func() error { return s.tryDirectory(who, dir) })
+}
+
+func (s Storage) tryDirectory(who hv.ProcessUser, dir string) error {
 	f, err := os.OpenFile(dir, unix.O_TMPFILE|os.O_RDWR, 0o600)
 	path := ""
 	if err != nil { // the filesystem has no files without a name
@@ -120,6 +121,9 @@ func (s Storage) TryDirectory(who hv.ProcessUser, dir string) error {
 		path = fmt.Sprintf("/proc/self/fd/%d", f.Fd())
 	}
 	defer func() { _ = f.Close() }()
+	if !who.Given {
+		return nil
+	}
 	err = s.MayOpen(who, path)
 	var cannot *OpenError
 	if errors.As(err, &cannot) {

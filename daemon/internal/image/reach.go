@@ -31,11 +31,11 @@ type ReachError struct {
 
 func (e *ReachError) Error() string {
 	return fmt.Sprintf("QEMU runs as %s here and may not pass through %s (mode %04o); give others the right to (chmod o+x %[2]s), or use another directory",
-		userName(e.User), e.Dir, e.Mode.Perm())
+		UserName(e.User), e.Dir, e.Mode.Perm())
 }
 
-// userName is the name of a user, or the number where it has none.
-func userName(who hv.ProcessUser) string {
+// UserName is the name of a user, or the number where it has none.
+func UserName(who hv.ProcessUser) string {
 	name := strconv.FormatUint(uint64(who.UID), 10)
 	if u, err := user.LookupId(name); err == nil {
 		return u.Username

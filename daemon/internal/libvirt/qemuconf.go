@@ -19,7 +19,10 @@ func qemuConfBeside(definitions string) string {
 
 // givesImages says whether libvirt makes QEMU's user the owner of images
 // (dynamic_ownership), which is the default.
-func givesImages(conf string) (bool, error) {
+func givesImages(conf string) (bool, error) { return setting(conf, "dynamic_ownership") }
+
+// setting reads a switch of the file that is on unless it says otherwise.
+func setting(conf, name string) (on bool, err error) {
 	text, err := os.ReadFile(conf)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
@@ -27,13 +30,13 @@ func givesImages(conf string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read the settings of libvirt's QEMU driver: %w", err)
 	}
-	gives := true
+	on = true
 	for line := range strings.Lines(string(text)) {
 		line, _, _ = strings.Cut(line, "#")
 		key, value, _ := strings.Cut(line, "=")
-		if strings.TrimSpace(key) == "dynamic_ownership" {
-			gives = strings.Trim(strings.TrimSpace(value), `"`) != "0"
+		if strings.TrimSpace(key) == name {
+			on = strings.Trim(strings.TrimSpace(value), `"`) != "0"
 		}
 	}
-	return gives, nil
+	return on, nil
 }

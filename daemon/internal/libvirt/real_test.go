@@ -29,6 +29,7 @@ func TestConformanceOnRealLibvirt(t *testing.T) {
 	t.Run("WriteLimitLeavesTheOwnersLimitsAlone", func(t *testing.T) { testOwnersLimits(t, env) })
 	t.Run("ADiskComesBackWithEverySettingThatItHad", func(t *testing.T) { testSettings(t, env) })
 	t.Run("AnImageStaysQEMUsWhileADomainHasIt", func(t *testing.T) { testOwners(t, env) })
+	t.Run("AboutIsWhatVirshSays", func(t *testing.T) { testAbout(t, env) })
 	t.Run("MemoryThatLibvirtHasNotFinishedIsIncomplete", func(t *testing.T) { testUnfinished(t, env) })
 	t.Run("WhatACallChangesOfWhatLibvirtKeepsIsSynced", func(t *testing.T) { testKept(t, env) })
 	t.Run("ADiskOfAPoolsVolumeIsTheImage", func(t *testing.T) { testPooled(t, env) })

@@ -71,6 +71,19 @@ const startTime = 22 - 3
 // identity tells a process from all others: its number is given out again, but not with
 // the time of its start since boot, and in another boot.
 func (p process) identity() (string, error) {
+	ticks, err := p.startTicks()
+	if err != nil {
+		return "", err
+	}
+	boot, err := os.ReadFile(filepath.Join(procDir, "sys", "kernel", "random", "boot_id"))
+	if err != nil {
+		return "", err
+	}
+	return strings.Join([]string{strings.TrimSpace(string(boot)), filepath.Base(p.dir), ticks}, "/"), nil
+}
+
+// startTicks is when the process was started, in ticks since boot.
+func (p process) startTicks() (string, error) {
 	stat, err := os.ReadFile(filepath.Join(p.dir, "stat"))
 	if err != nil {
 		return "", err
@@ -79,11 +92,7 @@ func (p process) identity() (string, error) {
 	if len(fields) <= startTime {
 		return "", fmt.Errorf("%w: no start time in %s/stat", hv.ErrNoProcess, p.dir)
 	}
-	boot, err := os.ReadFile(filepath.Join(procDir, "sys", "kernel", "random", "boot_id"))
-	if err != nil {
-		return "", err
-	}
-	return strings.Join([]string{strings.TrimSpace(string(boot)), filepath.Base(p.dir), fields[startTime]}, "/"), nil
+	return fields[startTime], nil
 }
 
 // blockNode is an image in QEMU's own graph. libvirt gives no name of a node twice in

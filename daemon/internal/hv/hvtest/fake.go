@@ -34,8 +34,9 @@ type Fake struct {
 	perLook int // blocks that a look advances a job
 	faults  []*Fault
 	calls   []string
-	runs    int               // processes that were ever started
-	boots   int               // of the host
+	runs    int // processes that were ever started
+	boots   int // of the host
+	about   hv.About
 	nvram   map[string][]byte // files, which outlive their domains
 	// unreadable are the errors of domains that cannot be read.
 	unreadable map[string]error

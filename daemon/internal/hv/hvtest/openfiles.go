@@ -145,3 +145,28 @@ func (f *Fake) countHolders(path string) (readers, writers int) {
 	}
 	return readers, writers
 }
+
+// About implements hv.Hypervisor.
+func (f *Fake) About(ctx context.Context) (about hv.About, err error) {
+	err = f.call(ctx, "About", func() error {
+		about = f.about
+		return nil
+	})
+	return about, err
+}
+
+// SetAbout sets what About returns.
+func (f *Fake) SetAbout(about hv.About) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.about = about
+}
+
+// HookRefuses implements hv.Hypervisor.
+func (f *Fake) HookRefuses(ctx context.Context, id string) (refused bool, err error) {
+	err = f.call(ctx, "HookRefuses", func() error {
+		refused = f.OnStart != nil && f.OnStart(id) != nil
+		return nil
+	})
+	return refused, err
+}

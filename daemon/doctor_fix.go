@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/guard"
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/retry"
+	libvirthook "github.com/volferry/volferry/packaging/libvirt-hook"
+)
+
+// fixes mends what is safe to mend, one thing after the other: directories of the daemon,
+// the hook, and that libvirt has seen the hook. It touches no guest, no pool and no setting,
+// and nothing that is as it should be.
+func (d *doctor) fixes(ctx context.Context) []api.Fix {
+	d.fixing.Lock()
+	defer d.fixing.Unlock()
+	out := []api.Fix{}
+	for _, dir := range d.cfg.ownDirs() {
+		out = append(out, fixMissing(dir)...)
+		out = append(out, fixTooOpen(dir)...)
+	}
+	out = append(out, d.fixPassage(ctx)...)
+	out = append(out, d.fixHook()...)
+	return append(out, d.fixHookUnseen(ctx)...)
+}
+
+// fixed is a Fix after it was tried. After is how it is now, if it worked.
+func fixed(f api.Fix, after string, err error) []api.Fix {
+	f.Status, f.After = "fixed", after
+	if err != nil {
+		f.Status, f.After = "failed", err.Error()
+	}
+	return []api.Fix{f}
+}
+
+func fixMissing(dir ownDir) []api.Fix {
+	if !dir.missing() {
+		return nil
+	}
+	fix := api.Fix{Name: "directories", Before: dir.path + " is gone", Action: fmt.Sprintf("make it (mode %04o)", dir.mode)}
+	return fixed(fix, dir.path+" is there", makeDir(dir.path, dir.mode))
+}
+
+func fixTooOpen(dir ownDir) []api.Fix {
+	has, extra := dir.tooOpen()
+	if extra == 0 {
+		return nil
+	}
+	return chmod("directories", dir.path, has, has&^extra)
+}
+
+func chmod(name, dir string, from, to fs.FileMode) []api.Fix {
+	fix := api.Fix{Name: name, Before: fmt.Sprintf("%s has mode %04o", dir, from), Action: fmt.Sprintf("chmod %04o %s", to, dir)}
+	return fixed(fix, fmt.Sprintf("%s has mode %04o", dir, to), os.Chmod(dir, to))
+}
+
+// fixPassage lets QEMU's user pass through directories of the daemon to the overlays. What
+// is above them is somebody else's.
+func (d *doctor) fixPassage(ctx context.Context) []api.Fix {
+	user, confined, err := hv.ConfinedUser(ctx, d.hv, "")
+	if err != nil || !confined {
+		return nil
+	}
+	out := []api.Fix{}
+	var blocked *image.ReachError
+	for errors.As(d.storage.Reach(user, d.cfg.OverlayDir), &blocked) {
+		own := []string{filepath.Clean(d.cfg.StateDir), filepath.Clean(d.cfg.OverlayDir)}
+		if !slices.Contains(own, blocked.Dir) {
+			return out
+		}
+		more := chmod("qemu", blocked.Dir, blocked.Mode, blocked.Mode|0o001)
+		if out = append(out, more...); more[0].Status != "fixed" {
+			return out
+		}
+	}
+	return out
+}
+
+// fixHook puts the hook of this version in its place, if there is none or an older one.
+func (d *doctor) fixHook() []api.Fix {
+	err := d.guards.Enforced()
+	if err == nil {
+		err = d.guards.HookKnowsStartTokens()
+	}
+	if err == nil || errors.Is(err, guard.ErrHookLooksElsewhere) {
+		return nil // the second is a setting
+	}
+	fix := api.Fix{Name: "hook", Before: err.Error(), Action: "install " + d.cfg.LibvirtHook + " of this version"}
+	err = d.guards.InstallHook(libvirthook.Script)
+	return fixed(fix, d.cfg.LibvirtHook+" is installed", err)
+}
+
+// trialID is the domain of the trial. There is no domain with this id.
+const (
+	trialID    = "0d0c70f1-0000-4000-8000-766f6c666572"
+	trialOwner = "doctor"
+)
+
+// seenWithin bounds how long libvirt may take to look for hooks once it was asked to.
+const seenWithin = 20 * time.Second
+
+// fixHookUnseen has libvirt look for hooks, if it is not known to have seen this one, and
+// tries it.
+func (d *doctor) fixHookUnseen(ctx context.Context) []api.Fix {
+	if d.guards.Enforced() != nil {
+		return nil
+	}
+	process := d.libvirtProcess(ctx)
+	if process == nil {
+		return d.tryHook(ctx)
+	}
+	if _, proven := d.proof.of(process); proven {
+		return nil
+	}
+	fix := api.Fix{
+		Name: "hook", Before: fmt.Sprintf("%s (process %d) may not have seen the hook: it runs since %s", process.Name, process.PID, process.Since.UTC().Format(time.RFC3339)),
+		Action: "have it look for hooks (SIGHUP, as systemctl reload does), and try it: start a domain that is guarded and has no disks and no kernel",
+	}
+	err := unix.Kill(process.PID, unix.SIGHUP)
+	if err == nil {
+		err = d.trial(ctx, seenWithin)
+	}
+	if err == nil {
+		err = d.proof.keep(process)
+	}
+	return fixed(fix, "the hook has refused the trial", err)
+}
+
+// tryHook tries the hook of a libvirt whose process was not found.
+func (d *doctor) tryHook(ctx context.Context) []api.Fix {
+	if !d.hv.Up() {
+		return nil // it has its own line
+	}
+	fix := api.Fix{
+		Name: "hook", Before: "it is not known whether libvirt has seen the hook",
+		Action: "try it: start a domain that is guarded and has no disks and no kernel",
+	}
+	return fixed(fix, "the hook has refused the trial", d.trial(ctx, 0))
+}
+
+var errNotAsked = errors.New("libvirt has not asked the hook; restart it (systemctl restart libvirtd, or virtqemud): guests are not touched by that")
+
+// trial returns nil once the hook has refused to start what is guarded.
+func (d *doctor) trial(ctx context.Context, within time.Duration) error {
+	if err := d.guards.Set(trialID, trialOwner, "volferryctl doctor tries the hook"); err != nil {
+		return err
+	}
+	again := func(err error) bool { return errors.Is(err, errNotAsked) }
+	err := retry.Do(ctx, retry.Backoff{First: 100 * time.Millisecond, Max: 2 * time.Second}, within, func() error {
+		refused, err := d.hv.HookRefuses(ctx, trialID)
+		if err == nil && !refused {
+			return errNotAsked
+		}
+		return err
+	}, again)
+	return errors.Join(err, d.guards.Clear(trialID, trialOwner))
+}

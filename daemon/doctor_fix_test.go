@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	libvirthook "github.com/volferry/volferry/packaging/libvirt-hook"
+)
+
+// tree is every path below a directory with its mode and content.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		out[path] = info.Mode().String()
+		if !e.IsDir() {
+			text, err := os.ReadFile(path)
+			out[path] += " " + string(text)
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestDoctorFixesNothingWhereNothingIsWrong(t *testing.T) {
+	d, _ := hookedHost(t, time.Now().Add(time.Hour))
+	d.hook(t.Context()) // takes note of this libvirt
+	before := tree(t, filepath.Dir(d.cfg.StateDir))
+	if fixes := d.fixes(t.Context()); len(fixes) != 0 {
+		t.Errorf("fixes %+v", fixes)
+	}
+	after := tree(t, filepath.Dir(d.cfg.StateDir))
+	for path, was := range before {
+		if after[path] != was {
+			t.Errorf("%s was %q and is %q", path, was, after[path])
+		}
+	}
+	if len(after) != len(before) {
+		t.Errorf("before %d files, after %d", len(before), len(after))
+	}
+}
+
+func TestDoctorFixesTheDirectoriesOfTheDaemonAndNoOthers(t *testing.T) {
+	d, _ := hookedHost(t, time.Now().Add(time.Hour))
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.Remove(d.cfg.OverlayDir))
+	must(os.Chmod(d.cfg.SaveDir, 0o755))
+	must(os.Chmod(d.cfg.StateDir, 0o777))
+	elsewhere := filepath.Dir(d.cfg.StateDir)
+	must(os.Chmod(elsewhere, 0o777))
+	if c := d.directories(); c.Status != "fail" || !strings.Contains(c.Message, d.cfg.OverlayDir+" is gone") || !strings.Contains(c.Message, d.cfg.SaveDir) {
+		t.Errorf("before: %+v", c)
+	}
+	fixes := d.fixes(t.Context())
+	if len(fixes) != 3 {
+		t.Errorf("fixes %+v, want 3", fixes)
+	}
+	for _, f := range fixes {
+		if f.Status != "fixed" || f.Before == "" || f.Action == "" || f.After == "" {
+			t.Errorf("fix %+v", f)
+		}
+	}
+	if c := d.directories(); c.Status != "ok" {
+		t.Errorf("after: %+v", c)
+	}
+	for path, want := range map[string]os.FileMode{d.cfg.OverlayDir: 0o711, d.cfg.SaveDir: 0o750, d.cfg.StateDir: 0o775, elsewhere: 0o777} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s has %v, want %04o", path, info.Mode().Perm(), want)
+		}
+	}
+}
+
+func TestDoctorLetsQEMUPassThroughWhatIsTheDaemonsOwn(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: needs root to look as another user")
+	}
+	top, err := os.MkdirTemp("/var/tmp", "volferry-doctor-") //nolint:usetesting // the parent of t.TempDir is closed to others
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(top) })
+	d, fake := hookedHost(t, time.Now().Add(time.Hour))
+	d.hv = unprivileged{fake, true}
+	d.cfg.StateDir = filepath.Join(top, "state")
+	d.cfg.OverlayDir = filepath.Join(d.cfg.StateDir, "overlays")
+	if err := os.MkdirAll(d.cfg.OverlayDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if fixes := d.fixPassage(t.Context()); len(fixes) != 0 {
+		t.Errorf("%s is closed, which is not the daemon's: %+v", top, fixes)
+	}
+	if err := os.Chmod(top, 0o711); err != nil { //nolint:gosec // others are to pass
+		t.Fatal(err)
+	}
+	fixes := d.fixPassage(t.Context())
+	if len(fixes) != 2 || fixes[0].Status != "fixed" || !strings.Contains(fixes[1].Action, "chmod 0701 "+d.cfg.OverlayDir) {
+		t.Errorf("fixes %+v", fixes)
+	}
+	if checks := d.try(hv.ProcessUser{UID: 64055, GID: 64055, Given: true}, place{"the overlays", d.cfg.OverlayDir, "fail"}); len(checks) != 0 {
+		t.Errorf("and then: %+v", checks)
+	}
+}
+
+func TestDoctorInstallsTheHookAndHasLibvirtSeeIt(t *testing.T) {
+	d, fake := hookedHost(t, time.Now().Add(-time.Hour)) // libvirtd is this process
+	reloaded := make(chan os.Signal, 1)
+	signal.Notify(reloaded, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(reloaded) })
+	asked := make(chan string, 1)
+	fake.OnStart = func(id string) error {
+		select {
+		case <-reloaded:
+		default:
+			return nil // it has not looked for hooks yet
+		}
+		guards, err := d.guards.List()
+		if err != nil || guards[id] == "" {
+			t.Errorf("the domain of the trial is not guarded: %v, %v", guards, err)
+		}
+		asked <- id
+		return errNotAsked
+	}
+	older := []byte("#!/bin/sh\n# volferry\nGUARD_DIR=" + d.cfg.guardDir() + "\n")
+	if err := os.WriteFile(d.cfg.LibvirtHook, older, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	script := libvirthook.Script
+	t.Cleanup(func() { libvirthook.Script = script })
+	libvirthook.Script = []byte(strings.Replace(string(libvirthook.Script), "/var/lib/volferry/guards", d.cfg.guardDir(), 1))
+	fixes := d.fixes(t.Context())
+	if len(fixes) != 2 || fixes[0].Status != "fixed" || fixes[1].Status != "fixed" {
+		t.Fatalf("fixes %+v", fixes)
+	}
+	if id := <-asked; id != trialID {
+		t.Errorf("tried with %s", id)
+	}
+	if c := d.hook(t.Context()); c.Status != "ok" || !strings.Contains(c.Message, "on trial") {
+		t.Errorf("afterwards: %+v", c)
+	}
+	if left, err := d.guards.List(); err != nil || len(left) != 0 {
+		t.Errorf("guards are left: %v, %v", left, err)
+	}
+}
+
+func TestDoctorDoesNotReplaceAnotherHook(t *testing.T) {
+	d, _ := hookedHost(t, time.Now().Add(time.Hour))
+	const theirs = "#!/bin/sh\necho mine\n"
+	if err := os.Remove(d.cfg.LibvirtHook); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(d.cfg.LibvirtHook, []byte(theirs), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if fixes := d.fixHook(); len(fixes) != 1 || fixes[0].Status != "failed" || !strings.Contains(fixes[0].After, "is another one") {
+		t.Errorf("fixes %+v", fixes)
+	}
+	if text, err := os.ReadFile(d.cfg.LibvirtHook); err != nil || string(text) != theirs {
+		t.Errorf("it has %q now: %v", text, err)
+	}
+}
+
+func TestAHookThatIsNotAskedIsNoFix(t *testing.T) {
+	d, fake := hookedHost(t, time.Now())
+	fake.SetAbout(hv.About{}) // and no process to reload
+	fixes := d.fixHookUnseen(t.Context())
+	if len(fixes) != 1 || fixes[0].Status != "failed" || !strings.Contains(fixes[0].After, "has not asked the hook") {
+		t.Errorf("fixes %+v", fixes)
+	}
+	if left, err := d.guards.List(); err != nil || len(left) != 0 {
+		t.Errorf("guards are left: %v, %v", left, err)
+	}
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/guard"
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/atomicfile"
+)
+
+// hook says whether libvirt asks the hook before it starts an instance: the hook is there,
+// and libvirt has looked for it since.
+func (d *doctor) hook(ctx context.Context) api.Check {
+	const name = "hook"
+	err := d.guards.Enforced()
+	if err == nil {
+		err = d.guards.HookKnowsStartTokens()
+	}
+	if errors.Is(err, guard.ErrHookLooksElsewhere) {
+		return api.Check{Name: name, Status: "warn", Message: err.Error()} // which says what to do
+	}
+	if err != nil {
+		return api.Check{
+			Name: name, Status: "warn", Message: err.Error(),
+			Advice: "volferryctl doctor --fix; or install volferry-guard as " + d.cfg.LibvirtHook + " (mode 0755) and restart libvirtd, which touches no running guest",
+		}
+	}
+	process := d.libvirtProcess(ctx)
+	if process == nil {
+		return api.Check{
+			Name: name, Status: "warn", Message: d.cfg.LibvirtHook + " is installed; whether libvirt has looked for it since is not known, for its process was not found",
+			Advice: "volferryctl doctor --fix tries it",
+		}
+	}
+	if why, proven := d.proof.of(process); proven {
+		return ok(name, "libvirt asks "+d.cfg.LibvirtHook+" before it starts an instance: "+why)
+	}
+	return api.Check{
+		Name: name, Status: "warn",
+		Message: fmt.Sprintf("%s is installed, and %s, which looks for hooks when it starts or is reloaded, has run since %s: it may not have seen it",
+			d.cfg.LibvirtHook, process.Name, process.Since.UTC().Format(time.RFC3339)),
+		Advice: fmt.Sprintf("volferryctl doctor --fix, or systemctl reload %s; guests are not touched by that", process.Name),
+	}
+}
+
+// libvirtProcess is the process of libvirt, nil if it was not found.
+func (d *doctor) libvirtProcess(ctx context.Context) *hv.DaemonProcess {
+	about, err := d.hv.About(ctx)
+	if err != nil {
+		return nil // libvirt has its own line
+	}
+	return about.Process
+}
+
+// watchHook takes note of each libvirt that is met with the hook in its place: a newer hook
+// may be put there later, which that libvirt asks as it asked the old one.
+func (d *doctor) watchHook(ctx context.Context) error {
+	for e := range d.hv.Events(ctx) {
+		if e.Kind != hv.EventConnected || d.guards.Enforced() != nil {
+			continue
+		}
+		if process := d.libvirtProcess(ctx); process != nil {
+			d.proof.of(process)
+		}
+	}
+	return nil
+}
+
+// hookProof is what is known of a process of libvirt: that it asks hooks. It holds as long
+// as that process runs.
+type hookProof struct {
+	guards *guard.Dir
+	path   string
+
+	mu sync.Mutex
+}
+
+// hookProofRecord is what the file of a hookProof has.
+type hookProofRecord struct {
+	Process string `json:"process"`
+	Why     string `json:"why"`
+}
+
+func newHookProof(stateDir string, guards *guard.Dir) *hookProof {
+	return &hookProof{guards: guards, path: filepath.Join(stateDir, "hook-proof.json")}
+}
+
+// of says whether this libvirt asks hooks, and how that is known.
+func (p *hookProof) of(process *hv.DaemonProcess) (why string, proven bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var kept hookProofRecord
+	text, err := os.ReadFile(p.path)
+	if err == nil && json.Unmarshal(text, &kept) == nil && kept.Process == process.ID {
+		return kept.Why, true
+	}
+	if !p.guards.HookWasThere(process.Since) {
+		return "", false
+	}
+	why = "it was there before " + process.Name + " started"
+	// What is not kept is found again, as long as the hook is the same.
+	_ = p.write(hookProofRecord{Process: process.ID, Why: why})
+	return why, true
+}
+
+// keep takes note that this libvirt was seen to ask hooks.
+func (p *hookProof) keep(process *hv.DaemonProcess) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.write(hookProofRecord{Process: process.ID, Why: "a start was refused by it on trial at " + time.Now().UTC().Format(time.RFC3339)})
+}
+
+func (p *hookProof) write(r hookProofRecord) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(p.path, text, 0o600)
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/internal/version"
+)
+
+// registryClient is what doctor asks of the registry itself.
+type registryClient interface {
+	Version(ctx context.Context) (string, error)
+	ClockAhead() (time.Duration, bool)
+}
+
+// registry says whether it answers, in which version, and whether its clock is this host's.
+func (d *doctor) registry(ctx context.Context) []api.Check {
+	const name = "registry"
+	if err := d.uplink.Refresh(ctx); err != nil {
+		return []api.Check{{Name: name, Status: "fail", Message: err.Error(), Advice: "start volferry-registry, or set registry"}}
+	}
+	theirs, err := d.client.Version(ctx)
+	if err != nil {
+		return []api.Check{{Name: name, Status: "fail", Message: err.Error(), Advice: "look at volferry-registry"}}
+	}
+	return []api.Check{d.versions(theirs), d.clock()}
+}
+
+func (d *doctor) versions(registry string) api.Check {
+	const name = "registry"
+	connected := "connected at " + d.cfg.Registry + ", version " + registry
+	if own := version.String(); own != registry {
+		return api.Check{
+			Name: name, Status: "warn", Message: connected + "; this daemon is " + own,
+			Advice: "run the same version on all machines of the site, once an upgrade is through",
+		}
+	}
+	return ok(name, connected)
+}
+
+// clockTolerance is above what an answer that was long under way may seem to be off.
+const clockTolerance = 5 * time.Second
+
+// clock compares this host's clock with the registry's. No move leans on a clock; people
+// and certificates do.
+func (d *doctor) clock() api.Check {
+	const name = "clock"
+	ahead, known := d.client.ClockAhead()
+	if !known {
+		return api.Check{Name: name, Status: "warn", Message: "the registry does not say what time it is"}
+	}
+	if ahead.Abs() <= clockTolerance {
+		return ok(name, "as the registry's")
+	}
+	word := "behind"
+	if ahead < 0 {
+		word = "ahead of"
+	}
+	return api.Check{
+		Name: name, Status: "warn",
+		Message: fmt.Sprintf("this host's clock is %s %s the registry's: times of events do not compare, and certificates may begin or end at another time than they say",
+			ahead.Abs().Round(time.Second), word),
+		Advice: "have both machines follow the same time servers (timedatectl, chronyc tracking)",
+	}
+}
+
+// chain says whether the certificate of this host, its key and the authority are of each
+// other; nothing without TLS.
+func (d *doctor) chain() []api.Check {
+	const name = "certificate chain"
+	if !d.cfg.overTLS() {
+		return nil
+	}
+	if err := mtls.CheckChain(d.cfg.TLSCA, d.cfg.TLSCert, d.cfg.TLSKey); err != nil {
+		return []api.Check{{
+			Name: name, Status: "fail", Message: err.Error(),
+			Advice: "copy ca.crt of the registry, and host.crt and host.key as issue-cert has made them, to where tls_ca, tls_cert and tls_key say",
+		}}
+	}
+	return []api.Check{ok(name, d.cfg.TLSCert+" is of the authority "+d.cfg.TLSCA+", and "+d.cfg.TLSKey+" is its key")}
+}

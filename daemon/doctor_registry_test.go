@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/internal/version"
+)
+
+// clockOf is a registry whose clock is ahead of this host's by that.
+type clockOf struct {
+	ahead time.Duration
+	known bool
+}
+
+func (clockOf) Version(context.Context) (string, error)         { return "1.2.3", nil }
+func (c clockOf) ClockAhead() (ahead time.Duration, known bool) { return c.ahead, c.known }
+
+func TestDoctorComparesTheClockWithTheRegistrys(t *testing.T) {
+	for registry, want := range map[clockOf]string{
+		{0, true}:                 "ok",
+		{4 * time.Second, true}:   "ok",
+		{time.Minute, true}:       "1m0s behind",
+		{-90 * time.Second, true}: "1m30s ahead of",
+		{0, false}:                "does not say",
+	} {
+		c := (&doctor{client: registry}).clock()
+		if (c.Status == "ok") != (want == "ok") || want != "ok" && !strings.Contains(c.Message, want) {
+			t.Errorf("a registry that is ahead by %s (%v): %+v, want %q", registry.ahead, registry.known, c, want)
+		}
+	}
+}
+
+func TestDoctorNamesTheVersionsOfBothSides(t *testing.T) {
+	t.Cleanup(func() { version.Version = "" })
+	version.Version = "1.2.3"
+	d := &doctor{cfg: &config{Registry: "unix:///r"}}
+	if c := d.versions("1.2.3"); c.Status != "ok" || !strings.Contains(c.Message, "version 1.2.3") {
+		t.Errorf("one version: %+v", c)
+	}
+	if c := d.versions("1.2.4"); c.Status != "warn" || !strings.Contains(c.Message, "version 1.2.4; this daemon is 1.2.3") {
+		t.Errorf("two versions: %+v", c)
+	}
+}
+
+func TestDoctorNamesACertificateOfAnotherAuthority(t *testing.T) {
+	s, other := newSite(t), newSite(t)
+	d := &doctor{cfg: s.config(s.ca.IssueHost(alphaID, "alpha", mtls.Day))}
+	if c := d.chain(); len(c) != 1 || c[0].Status != "ok" {
+		t.Errorf("as issued: %+v", c)
+	}
+	d.cfg.TLSCA = other.config(other.ca.IssueHost(alphaID, "alpha", mtls.Day)).TLSCA
+	if c := d.chain(); len(c) != 1 || c[0].Status != "fail" || !strings.Contains(c[0].Message, "is not of an authority in") {
+		t.Errorf("of another authority: %+v", c)
+	}
+	d.cfg.TLSKey = other.config(other.ca.IssueHost(alphaID, "alpha", mtls.Day)).TLSKey
+	if c := d.chain(); len(c) != 1 || c[0].Status != "fail" || !strings.Contains(c[0].Message, "with its key") {
+		t.Errorf("with another key: %+v", c)
+	}
+	// That it is not good now is said elsewhere.
+	d.cfg = s.config(s.ca.At(time.Now().Add(40*mtls.Day)).IssueHost(alphaID, "alpha", mtls.Day))
+	if c := d.chain(); len(c) != 1 || c[0].Status != "ok" {
+		t.Errorf("one that begins later: %+v", c)
+	}
+	if c := (&doctor{cfg: &config{Registry: "unix:///r"}}).chain(); len(c) != 0 {
+		t.Errorf("without TLS: %+v", c)
+	}
+}

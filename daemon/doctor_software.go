@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// knownBug is a fault of a version of libvirt or QEMU that a move meets.
+type knownBug struct {
+	// on says whether a host has it.
+	on func(hv.About, *config) bool
+	// name says where it is described, and which version is without it.
+	name, means, advice string
+	status              string
+}
+
+// hooksDirSince is the first libvirt that runs hooks in a directory qemu.d.
+var hooksDirSince = hv.Version{Major: 6, Minor: 5}
+
+// The oldest versions that the tests run with.
+var testedLibvirt, testedQEMU = hv.Version{Major: 9}, hv.Version{Major: 7, Minor: 2}
+
+var knownBugs = []knownBug{
+	{
+		on: func(a hv.About, c *config) bool {
+			return a.Libvirt.Before(hooksDirSince) && filepath.Base(filepath.Dir(c.LibvirtHook)) == "qemu.d"
+		},
+		name:   "libvirt before 6.5.0 runs no hook in qemu.d",
+		means:  "nothing keeps an instance from being started while its disk is being folded",
+		advice: "upgrade libvirt; or install volferry-guard as /etc/libvirt/hooks/qemu, and set libvirt_hook to that",
+		status: "fail",
+	},
+	{
+		on: func(a hv.About, _ *config) bool {
+			return slices.Contains(a.SecurityModels, "apparmor") && a.Libvirt.Before(hv.Version{Major: 12, Minor: 1})
+		},
+		name:   "libvirt before 12.1.0 with AppArmor denies a guest to write to the image below its overlay (gitlab.com/libvirt/libvirt issue 806)",
+		means:  "migration cancel under a guest that was started while its volume moved cannot fold the overlay back; migration complete is not concerned",
+		advice: "upgrade libvirt; or stop the instance before such a cancel; or set security_driver to none in qemu.conf",
+		status: "warn",
+	},
+	{
+		on: func(a hv.About, _ *config) bool {
+			return !a.QEMU.Before(hv.Version{Major: 8}) && a.QEMU.Before(hv.Version{Major: 11})
+		},
+		name:   "QEMU 8.0 to 10.2 may miss a write that is under way when a block copy begins (fixed by commit 0f51f9c342, mirror: Fix missed dirty bitmap writes during startup)",
+		means:  "what a busy guest writes in the moment in which a fold or a mirror begins may be missing in the destination",
+		advice: "use a QEMU whose changelog has that commit; until then move the volumes of busy guests while these are stopped",
+		status: "warn",
+	},
+	{
+		on:     func(a hv.About, _ *config) bool { return a.Libvirt.Before(testedLibvirt) },
+		name:   "libvirt is older than " + testedLibvirt.String() + ", the oldest that Volferry is tested with",
+		means:  "what it does in a move nobody has looked at",
+		advice: "upgrade it, or try a move of a guest that does not matter",
+		status: "warn",
+	},
+	{
+		on:     func(a hv.About, _ *config) bool { return a.QEMU != hv.Version{} && a.QEMU.Before(testedQEMU) },
+		name:   "QEMU is older than " + testedQEMU.String() + ", the oldest that Volferry is tested with",
+		means:  "what it does in a move nobody has looked at",
+		advice: "upgrade it, or try a move of a guest that does not matter",
+		status: "warn",
+	},
+}
+
+// libvirt says whether it answers, in which version, and what of its versions and
+// settings a move meets.
+func (d *doctor) libvirt(ctx context.Context) []api.Check {
+	const name = "libvirt"
+	if !d.hv.Up() {
+		return []api.Check{{Name: name, Status: "fail", Message: "libvirt does not answer", Advice: "systemctl start libvirtd, or set libvirt_socket"}}
+	}
+	about, err := d.hv.About(ctx)
+	if err != nil {
+		return []api.Check{{Name: name, Status: "fail", Message: err.Error(), Advice: "systemctl status libvirtd"}}
+	}
+	qemu := api.Check{Name: "QEMU", Status: "fail", Message: "libvirt finds no QEMU to start a guest with", Advice: "apt-get install qemu-system-x86, or the package of this host's architecture"}
+	if about.QEMU != (hv.Version{}) {
+		qemu = ok("QEMU", about.QEMU.String())
+	}
+	out := []api.Check{ok(name, "connected, libvirt "+about.Libvirt.String()), qemu}
+	for _, bug := range knownBugs {
+		if bug.on(about, d.cfg) {
+			out = append(out, api.Check{Name: "known bug", Status: bug.status, Message: bug.name + ": " + bug.means, Advice: bug.advice})
+		}
+	}
+	return append(out, d.security(about)...)
+}
+
+// security says what confines QEMU, and what of that a move has to get along with.
+func (d *doctor) security(about hv.About) []api.Check {
+	const name = "security"
+	out := []api.Check{}
+	if len(about.SecurityModels) == 0 {
+		out = append(out, ok(name, "libvirt confines QEMU by nothing"))
+	} else {
+		out = append(out, ok(name, "libvirt confines QEMU by "+strings.Join(about.SecurityModels, ", ")))
+	}
+	if !about.GivesImages {
+		out = append(out, api.Check{
+			Name: name, Status: "warn", Message: "dynamic_ownership is 0 in qemu.conf: libvirt does not make QEMU's user the owner of images, overlays among them",
+			Advice: "let QEMU's user into what is made in the overlay directory and in the pools (setfacl -d -m u:USER:rw DIR), or set it to 1",
+		})
+	} else if !about.RemembersOwners {
+		out = append(out, api.Check{
+			Name: name, Status: "warn", Message: "remember_owner is 0 in qemu.conf: an image that a guest has let go of stays as libvirt leaves it, mostly root's",
+			Advice: "give a source that others use back to its owner after a move, or set it to 1",
+		})
+	}
+	if slices.Contains(about.SecurityModels, "selinux") {
+		out = append(out, d.labelOf("overlay_dir", d.cfg.OverlayDir)...)
+	}
+	return out
+}
+
+// closedLabels are types of SELinux that no guest may pass through.
+var closedLabels = []string{"default_t", "unlabeled_t", "user_home_t", "user_home_dir_t", "admin_home_t", "tmp_t"}
+
+// labelOf looks for a label by which SELinux keeps QEMU out of a directory.
+func (d *doctor) labelOf(key, dir string) []api.Check {
+	value := make([]byte, 256)
+	n, err := unix.Getxattr(dir, "security.selinux", value)
+	if err != nil {
+		return []api.Check{{Name: "security", Status: "warn", Message: fmt.Sprintf("the label of %s (%s) cannot be read: %v", dir, key, err)}}
+	}
+	label := strings.TrimRight(string(value[:n]), "\x00")
+	if fields := strings.Split(label, ":"); len(fields) < 3 || !slices.Contains(closedLabels, fields[2]) {
+		return nil
+	}
+	return []api.Check{{
+		Name: "security", Status: "warn", Message: fmt.Sprintf("%s (%s) has the label %s, by which SELinux keeps QEMU out", dir, key, label),
+		Advice: fmt.Sprintf("semanage fcontext -a -t virt_var_lib_t '%s(/.*)?' && restorecon -R %[1]s", dir),
+	}}
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// found says whether one of the checks of this name and status has the text.
+func found(checks []api.Check, name, status, text string) bool {
+	return slices.ContainsFunc(checks, func(c api.Check) bool {
+		return c.Name == name && c.Status == status && strings.Contains(c.Message, text)
+	})
+}
+
+func TestDoctorNamesTheBugsOfAVersion(t *testing.T) {
+	bookworm := hv.About{Libvirt: hv.VersionOf(9_000_000), QEMU: hv.VersionOf(7_002_022), SecurityModels: []string{"apparmor", "dac"}, GivesImages: true, RemembersOwners: true}
+	with := func(edit func(*hv.About)) hv.About {
+		about := bookworm
+		edit(&about)
+		return about
+	}
+	const aborted, missed, older, none = "issue 806", "0f51f9c342", "the oldest that Volferry is tested with", "runs no hook in qemu.d"
+	for name, tc := range map[string]struct {
+		about hv.About
+		bugs  []string
+	}{
+		"Debian 12":                         {bookworm, []string{aborted}},
+		"without AppArmor":                  {with(func(a *hv.About) { a.SecurityModels = []string{"dac"} }), nil},
+		"Debian 13":                         {with(func(a *hv.About) { a.Libvirt, a.QEMU = hv.VersionOf(11_003_000), hv.VersionOf(10_000_002) }), []string{aborted, missed}},
+		"newer than all of them":            {with(func(a *hv.About) { a.Libvirt, a.QEMU = hv.VersionOf(12_001_000), hv.VersionOf(11_000_000) }), nil},
+		"the last QEMU before, the first":   {with(func(a *hv.About) { a.QEMU = hv.VersionOf(8_000_000) }), []string{aborted, missed}},
+		"the first libvirt with qemu.d":     {with(func(a *hv.About) { a.Libvirt = hv.VersionOf(6_005_000) }), []string{aborted, older}},
+		"older than hooks in a directory":   {with(func(a *hv.About) { a.Libvirt = hv.VersionOf(6_004_000) }), []string{none, aborted, older}},
+		"no QEMU at all, which is no bug":   {with(func(a *hv.About) { a.QEMU = hv.Version{} }), []string{aborted}},
+		"an old QEMU that nobody has tried": {with(func(a *hv.About) { a.QEMU = hv.VersionOf(6_002_000) }), []string{aborted, older}},
+	} {
+		fake := hvtest.New()
+		fake.SetAbout(tc.about)
+		checks := (&doctor{cfg: defaultConfig(), hv: fake}).libvirt(t.Context())
+		bugs := slices.DeleteFunc(slices.Clone(checks), func(c api.Check) bool { return c.Name != "known bug" })
+		if len(bugs) != len(tc.bugs) {
+			t.Errorf("%s: %+v, want %q", name, bugs, tc.bugs)
+			continue
+		}
+		for i, want := range tc.bugs {
+			if !strings.Contains(bugs[i].Message, want) || bugs[i].Advice == "" || (bugs[i].Status == "fail") != (want == none) {
+				t.Errorf("%s: %+v, want %q", name, bugs[i], want)
+			}
+		}
+		if !found(checks, "libvirt", "ok", tc.about.Libvirt.String()) {
+			t.Errorf("%s: %+v does not say which libvirt it is", name, checks)
+		}
+	}
+}
+
+func TestDoctorSaysWhatQemuConfKeepsFromAMove(t *testing.T) {
+	d := &doctor{cfg: &config{OverlayDir: t.TempDir()}}
+	for name, tc := range map[string]struct {
+		about        hv.About
+		status, text string
+	}{
+		"Debian's":            {hv.About{SecurityModels: []string{"apparmor", "dac"}, GivesImages: true, RemembersOwners: true}, "ok", "apparmor, dac"},
+		"dynamic_ownership 0": {hv.About{SecurityModels: []string{"dac"}, RemembersOwners: true}, "warn", "dynamic_ownership is 0"},
+		"remember_owner 0":    {hv.About{SecurityModels: []string{"dac"}, GivesImages: true}, "warn", "remember_owner is 0"},
+	} {
+		if checks := d.security(tc.about); !found(checks, "security", tc.status, tc.text) {
+			t.Errorf("%s: %+v, want %s with %q", name, checks, tc.status, tc.text)
+		}
+	}
+}
+
+func TestDoctorMissesQEMUAndLibvirt(t *testing.T) {
+	fake := hvtest.New()
+	d := &doctor{cfg: defaultConfig(), hv: fake}
+	if checks := d.libvirt(t.Context()); !found(checks, "QEMU", "fail", "finds no QEMU") {
+		t.Errorf("libvirt has no emulator: %+v", checks)
+	}
+	fake.Disconnect()
+	if checks := d.libvirt(t.Context()); len(checks) != 1 || checks[0].Status != "fail" {
+		t.Errorf("libvirt is away: %+v", checks)
+	}
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/beevik/etree"
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// About implements hv.Hypervisor.
+func (c *Conn) About(ctx context.Context) (about hv.About, err error) {
+	if err := c.readAbout(ctx, &about); err != nil {
+		return about, fmt.Errorf("ask libvirt about itself: %w", err)
+	}
+	return about, nil
+}
+
+func (c *Conn) readAbout(ctx context.Context, about *hv.About) error {
+	s, err := c.reads()
+	if err != nil {
+		return err
+	}
+	version, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (uint64, error) { return lv.ConnectGetLibVersion() })
+	if err != nil {
+		return err
+	}
+	about.Libvirt = hv.VersionOf(version)
+	qemu, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (uint64, error) { return lv.ConnectGetVersion() })
+	switch {
+	case errors.Is(err, hv.ErrUnavailable):
+		return err
+	case err == nil: // libvirt refuses this where it finds no emulator
+		about.QEMU = hv.VersionOf(qemu)
+	}
+	caps, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) { return lv.ConnectGetCapabilities() })
+	if err != nil {
+		return err
+	}
+	if about.SecurityModels, err = modelsInCapabilities(caps); err != nil {
+		return err
+	}
+	conf := qemuConfBeside(c.library.definitions)
+	if about.GivesImages, err = givesImages(conf); err != nil {
+		return err
+	}
+	if about.RemembersOwners, err = setting(conf, "remember_owner"); err != nil {
+		return err
+	}
+	about.Process = c.daemonProcess(ctx)
+	return nil
+}
+
+// modelsInCapabilities reads the models that confine QEMU.
+func modelsInCapabilities(caps string) ([]string, error) {
+	doc := etree.NewDocument()
+	if err := doc.ReadFromString(caps); err != nil {
+		return nil, fmt.Errorf("parse capabilities: %w", err)
+	}
+	var models []string
+	for _, model := range doc.FindElements("/capabilities/host/secmodel") {
+		if name := textIn(model, "model"); name != "none" {
+			models = append(models, name)
+		}
+	}
+	return models, nil
+}
+
+// daemonNames are the programs that start domains of QEMU.
+var daemonNames = []string{"libvirtd", "virtqemud"}
+
+// daemonProcess finds the process at the other end of the socket. Where systemd listens
+// at it for libvirt, the kernel names systemd, and libvirt's own note of its number is taken.
+func (c *Conn) daemonProcess(ctx context.Context) *hv.DaemonProcess {
+	pids := []int{}
+	for _, path := range c.sockets {
+		if pid := listener(ctx, path); pid != 0 {
+			pids = append(pids, pid)
+		}
+	}
+	for _, name := range daemonNames {
+		text, err := os.ReadFile("/run/" + name + ".pid")
+		if err != nil {
+			continue // it does not run
+		}
+		if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	for _, pid := range pids {
+		if p := readDaemon(pid); p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+// readDaemon reads what is known of a process, nil if it is none of libvirt's.
+func readDaemon(pid int) *hv.DaemonProcess {
+	p := process{dir: filepath.Join(procDir, strconv.Itoa(pid))}
+	name, err := os.ReadFile(filepath.Join(p.dir, "comm"))
+	if err != nil || !slices.Contains(daemonNames, strings.TrimSpace(string(name))) {
+		return nil
+	}
+	text, err := p.startTicks()
+	if err != nil {
+		return nil // ended since
+	}
+	ticks, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return nil
+	}
+	id, err := p.identity()
+	if err != nil {
+		return nil
+	}
+	var boot unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot); err != nil {
+		return nil
+	}
+	age := time.Duration(boot.Nano()) - time.Duration(ticks)*(time.Second/ticksPerSecond)
+	return &hv.DaemonProcess{PID: pid, ID: id, Name: strings.TrimSpace(string(name)), Since: time.Now().Add(-age)}
+}
+
+// ticksPerSecond is in what the kernel counts the times of /proc for programs.
+const ticksPerSecond = 100
+
+// listener is the process that began to listen at a socket, 0 if none is known.
+func listener(ctx context.Context, path string) int {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", path)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = conn.Close() }()
+	socket, ok := conn.(*net.UnixConn)
+	if !ok {
+		return 0
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	pid := 0
+	err = raw.Control(func(fd uintptr) {
+		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			pid = int(cred.Pid)
+		}
+	})
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
+// TrialName is the name of the domain of HookRefuses.
+const TrialName = "volferry-doctor-trial"
+
+// trialXML is of a domain without disks, whose kernel is not there: where no hook refuses
+// its start, QEMU, or libvirt before it, does.
+const trialXML = `<domain type='qemu'>
+  <name>` + TrialName + `</name>
+  <uuid>%s</uuid>
+  <memory unit='MiB'>16</memory>
+  <vcpu>1</vcpu>
+  <os><type>hvm</type><kernel>/nonexistent/volferry-doctor</kernel></os>
+  <on_poweroff>destroy</on_poweroff>
+  <on_reboot>destroy</on_reboot>
+  <on_crash>destroy</on_crash>
+</domain>
+`
+
+// HookRefuses implements hv.Hypervisor. The hook is asked before anything else is made of
+// a domain.
+func (c *Conn) HookRefuses(ctx context.Context, id string) (bool, error) {
+	err := c.byItself(ctx, func(ctx context.Context, s *session) error {
+		dom, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
+			return lv.DomainCreateXML(fmt.Sprintf(trialXML, id), golibvirt.DomainStartPaused|golibvirt.DomainStartAutodestroy)
+		})
+		if err != nil {
+			return err
+		}
+		_, err = call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (none, error) { return none{}, lv.DomainDestroy(dom) })
+		return errors.Join(errors.New("a domain without a kernel was started"), err)
+	})
+	switch {
+	case errors.Is(err, hv.ErrGuarded):
+		return true, nil
+	case errors.Is(err, hv.ErrUnavailable):
+		return false, fmt.Errorf("try whether the hook is asked: %w", err)
+	}
+	return false, nil //nolint:nilerr // it failed later, as it had to
+}
