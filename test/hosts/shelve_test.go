@@ -56,7 +56,7 @@ func (c *cluster) testShelfKeepsWrites(t *testing.T) {
 	ctl(t, admin, "instance", "unshelve", g.Name, "--host", h2.Name)
 	c.assertOnlyAt(t, g, h2)
 	refuses(t, h1.Caller, api.CodeNotYourHost, "instance", "unshelve", g.Name)
-	there := &guest{Guest: g.At(h2.Libvirtd), host: h2, disks: g.disks}
+	there := &guest{Guest: g.At(h2.Libvirtd.Connection), host: h2, disks: g.disks}
 	assertBooted(t, there, "web")
 	there.write(t, "vdb")
 

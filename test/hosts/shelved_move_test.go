@@ -82,7 +82,7 @@ func (c *cluster) unshelvedOn(t *testing.T, g *guest, h *site.Host) *guest {
 	t.Helper()
 	ctl(t, c.Registry.Caller(), "instance", "unshelve", g.Name, "--host", h.Name)
 	c.assertOnlyAt(t, g, h)
-	there := &guest{Guest: g.At(h.Libvirtd), host: h, disks: g.disks}
+	there := &guest{Guest: g.At(h.Libvirtd.Connection), host: h, disks: g.disks}
 	assertBooted(t, there, "web")
 	return there
 }

@@ -24,6 +24,8 @@ type claim struct {
 	Dir       string
 	PID       int
 	StartTime string // of PID, see startTime
+	// Files says that the directory itself goes, too, when the process is dead.
+	Files bool
 
 	path string
 }
@@ -33,23 +35,65 @@ type claim struct {
 // processes.
 func claimDir(dir string) (*claim, error) {
 	c := &claim{Dir: dir, PID: os.Getpid(), StartTime: startTime(os.Getpid())}
+	if err := c.write(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// ClaimDir makes a directory for a test, in which it may mount what it likes. release
+// removes it with all that is in it; if this process dies before, the first lab of
+// another one does (Sweep). What runs in it has to die with this process.
+func ClaimDir(dir string) (release func() error, err error) {
+	sweepOnce()
+	c := &claim{Dir: dir, PID: os.Getpid(), StartTime: startTime(os.Getpid()), Files: true}
+	if err := c.write(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("claim lab directory: %w", errors.Join(err, c.release()))
+	}
+	return sync.OnceValue(func() error {
+		if err := c.clean(); err != nil {
+			return err
+		}
+		return c.release()
+	}), nil
+}
+
+// clean removes what the claim stands for.
+func (c *claim) clean() error {
+	if err := clean(c.Dir); err != nil {
+		return err
+	}
+	if !c.Files {
+		return nil
+	}
+	if err := os.RemoveAll(c.Dir); err != nil {
+		return fmt.Errorf("clean up lab directory: %w", err)
+	}
+	return nil
+}
+
+// write records the claim.
+func (c *claim) write() error {
 	data, err := json.Marshal(c)
 	if err != nil {
-		return nil, fmt.Errorf("claim lab directory: %w", err)
+		return fmt.Errorf("claim lab directory: %w", err)
 	}
 	if err := os.MkdirAll(claimsDir, 0o700); err != nil {
-		return nil, fmt.Errorf("claim lab directory: %w", err)
+		return fmt.Errorf("claim lab directory: %w", err)
 	}
 	f, err := os.CreateTemp(claimsDir, "claim-*.json")
 	if err != nil {
-		return nil, fmt.Errorf("claim lab directory: %w", err)
+		return fmt.Errorf("claim lab directory: %w", err)
 	}
 	_, err = f.Write(data)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, fmt.Errorf("claim lab directory: %w", errors.Join(err, os.Remove(f.Name())))
+		return fmt.Errorf("claim lab directory: %w", errors.Join(err, os.Remove(f.Name())))
 	}
 	c.path = f.Name()
-	return c, nil
+	return nil
 }
 
 // release ends the claim; what it stood for is gone. Of a dead process somebody else
@@ -88,7 +132,7 @@ func claims() ([]*claim, error) {
 }
 
 // Sweep removes what labs left behind whose process is dead: their processes,
-// mounts and loop devices, not their files. It never touches a lab whose
+// mounts and loop devices, and the files of ClaimDir alone. It never touches a lab whose
 // process lives, nor one in which such a lab is. It returns the directories it
 // cleaned; what it could not clean is in nobody's way but takes memory and disk, and
 // the error says which.
@@ -114,7 +158,7 @@ func Sweep() ([]string, error) {
 		if slices.ContainsFunc(alive, func(a *claim) bool { return within(c.Dir, a.Dir) }) {
 			continue
 		}
-		if err := clean(c.Dir); err != nil {
+		if err := c.clean(); err != nil {
 			errs = append(errs, err)
 			continue
 		}

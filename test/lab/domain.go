@@ -4,6 +4,7 @@ package lab
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -117,20 +118,28 @@ type domainDisk struct {
 	Thread                   int
 }
 
-// domainXML renders the definition of a guest.
-func domainXML(cfg GuestConfig, boot Boot, socket, console string) ([]byte, error) {
+// domainXML renders the definition of a guest, whose files begin with base.
+func (c *Connection) domainXML(cfg GuestConfig, boot Boot, base string) ([]byte, error) {
 	data := struct {
 		GuestConfig
 		Boot            Boot
 		Socket, Console string
 		IOThreads       int
 		Disks           []domainDisk
-	}{GuestConfig: cfg, Boot: boot, Socket: socket, Console: console}
+	}{GuestConfig: cfg, Socket: base + ".sock", Console: base + ".console"}
+	if !cfg.UEFI { // which has its kernel on a disk
+		var err1, err2 error
+		data.Boot.Kernel, err1 = c.lend(boot.Kernel)
+		data.Boot.Initrd, err2 = c.lend(boot.Initrd)
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, err
+		}
+	}
 	if data.Machine == "" {
 		data.Machine = "pc"
 	}
 	for i, d := range cfg.Disks {
-		info, err := os.Stat(d.Path)
+		info, err := os.Stat(c.here(d.Path))
 		if err != nil {
 			return nil, fmt.Errorf("inspect disk: %w", err)
 		}

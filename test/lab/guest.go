@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,8 +26,8 @@ type Guest struct {
 	Name string
 	UUID string
 
-	libvirtd *Libvirtd
-	link     *link
+	at   *Connection
+	link *link
 }
 
 // Load is what a writer is asked to do.
@@ -36,39 +37,39 @@ type Load struct {
 }
 
 // DefineGuest defines a guest, persistent and stopped. Close removes it.
-func (l *Libvirtd) DefineGuest(ctx context.Context, cfg GuestConfig) (*Guest, error) {
+func (c *Connection) DefineGuest(ctx context.Context, cfg GuestConfig) (*Guest, error) {
 	boot, err := Kernel(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("define guest %s: %w", cfg.Name, err)
 	}
-	if err := os.MkdirAll(filepath.Join(l.Dir, "guest"), 0o711); err != nil {
+	base := filepath.Join(c.Dir, "guest", cfg.Name)
+	if err := os.MkdirAll(filepath.Dir(c.here(base)), 0o711); err != nil {
 		return nil, fmt.Errorf("define guest %s: %w", cfg.Name, err)
 	}
-	base := filepath.Join(l.Dir, "guest", cfg.Name)
-	socket := base + ".sock"
+	socket := c.here(base) + ".sock"
 	if cfg.UEFI {
-		socket = l.channel(cfg.Name)
+		socket = c.channel(cfg.Name)
 	}
 	if len(socket) >= maxSocketPath {
 		return nil, fmt.Errorf("define guest %s: %s is too long for a unix socket", cfg.Name, socket)
 	}
-	xml, err := domainXML(cfg, boot, socket, base+".console")
+	xml, err := c.domainXML(cfg, boot, base)
 	if err != nil {
 		return nil, fmt.Errorf("define guest %s: %w", cfg.Name, err)
 	}
-	if err := os.WriteFile(base+".xml", xml, 0o600); err != nil {
+	if err := os.WriteFile(c.here(base)+".xml", xml, 0o600); err != nil {
 		return nil, fmt.Errorf("define guest %s: %w", cfg.Name, err)
 	}
-	if _, err := l.Virsh(ctx, "define", base+".xml"); err != nil {
+	if _, err := c.Virsh(ctx, "define", base+".xml"); err != nil {
 		return nil, err
 	}
-	g := &Guest{Name: cfg.Name, libvirtd: l}
-	out, err := l.Virsh(ctx, "domuuid", cfg.Name)
+	g := &Guest{Name: cfg.Name, at: c}
+	out, err := c.Virsh(ctx, "domuuid", cfg.Name)
 	if err != nil {
 		return nil, errors.Join(err, g.undefine())
 	}
 	g.UUID = strings.TrimSpace(out)
-	if g.link, err = openLink(ctx, cfg.Disks, socket, base+".log"); err != nil {
+	if g.link, err = openLink(ctx, c.disksHere(cfg.Disks), socket, c.here(base)+".log"); err != nil {
 		return nil, fmt.Errorf("define guest %s: %w", cfg.Name, errors.Join(err, g.undefine()))
 	}
 	return g, nil
@@ -76,16 +77,25 @@ func (l *Libvirtd) DefineGuest(ctx context.Context, cfg GuestConfig) (*Guest, er
 
 // channel is a pattern of where libvirt puts the socket of a guest's port, with the
 // number of the domain in it.
-func (l *Libvirtd) channel(name string) string {
-	return filepath.Join(l.Dir, "lib", "qemu", "channel", "target", "domain-*-"+name, workload.Port)
+func (c *Connection) channel(name string) string {
+	return filepath.Join(c.channels, "domain-*-"+name, workload.Port)
+}
+
+// disksHere are disks with the paths by which the test sees them.
+func (c *Connection) disksHere(disks []Disk) []Disk {
+	here := slices.Clone(disks)
+	for i := range here {
+		here[i].Path = c.here(here[i].Path)
+	}
+	return here
 }
 
 // At is the guest, one with UEFI, at another libvirtd, to which its domain has come.
 // All that is known of it stays known. It is g that is to be closed, and the other
-// libvirtd's Close that ends the domain.
-func (g *Guest) At(l *Libvirtd) *Guest {
-	g.link.update(func() { g.link.socket = l.channel(g.Name) })
-	return &Guest{Name: g.Name, UUID: g.UUID, libvirtd: l, link: g.link}
+// libvirtd's end that ends the domain.
+func (g *Guest) At(c *Connection) *Guest {
+	g.link.update(func() { g.link.socket = c.channel(g.Name) })
+	return &Guest{Name: g.Name, UUID: g.UUID, at: c, link: g.link}
 }
 
 // Close destroys the guest if it runs, and undefines it.
@@ -110,7 +120,7 @@ func (g *Guest) undefine() error {
 }
 
 func (g *Guest) virsh(ctx context.Context, command string, flags ...string) (string, error) {
-	return g.libvirtd.Virsh(ctx, append([]string{command, g.Name}, flags...)...)
+	return g.at.Virsh(ctx, append([]string{command, g.Name}, flags...)...)
 }
 
 // Start starts the domain. It does not wait for the guest.
@@ -233,7 +243,7 @@ func (g *Guest) Root(ctx context.Context) (string, error) {
 // be written to, and begins its history, in place of what was known of that name
 // before. name is the guest's own name of it, as WaitDisk returns it.
 func (g *Guest) AddDisk(ctx context.Context, name string, d Disk) error {
-	if err := g.link.add(ctx, name, d); err != nil {
+	if err := g.link.add(ctx, name, g.at.disksHere([]Disk{d})[0]); err != nil {
 		return fmt.Errorf("add disk %s to guest %s: %w", name, g.Name, err)
 	}
 	return nil
@@ -264,7 +274,7 @@ func (g *Guest) History(disk string) *History { return g.link.history(disk) }
 
 // consoleTail returns the end of the guest's console for an error message.
 func (g *Guest) consoleTail() string {
-	data, _ := os.ReadFile(filepath.Join(g.libvirtd.Dir, "guest", g.Name+".console"))
+	data, _ := os.ReadFile(g.at.here(filepath.Join(g.at.Dir, "guest", g.Name+".console")))
 	const most = 1000
 	return "; console ends: " + strings.TrimSpace(string(data[max(0, len(data)-most):]))
 }

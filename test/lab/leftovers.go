@@ -22,24 +22,42 @@ import (
 // the lab did not make, and anything at all in the given directories, such as
 // those for overlays and guards.
 func (l *Libvirtd) Leftovers(ctx context.Context, empty ...string) ([]string, error) {
-	var found []string
-	names, err := l.Virsh(ctx, "list", "--name", "--all")
+	found, err := l.Connection.Leftovers(ctx, empty...)
 	if err != nil {
-		return nil, fmt.Errorf("look for leftovers: %w", err)
+		return nil, err
 	}
-	for _, name := range strings.Fields(names) {
-		f, err := l.domainLeftovers(ctx, name)
+	for _, look := range []func() ([]string, error){
+		l.strayGuests,
+		func() ([]string, error) { return strayDevices(l.Dir) },
+	} {
+		f, err := look()
 		if err != nil {
 			return nil, fmt.Errorf("look for leftovers: %w", err)
 		}
 		found = append(found, f...)
 	}
-	for _, look := range []func() ([]string, error){
-		l.strayGuests,
-		func() ([]string, error) { return strayDevices(l.Dir) },
-		func() ([]string, error) { return filesIn(empty) },
-	} {
-		f, err := look()
+	return found, nil
+}
+
+// Leftovers looks for what an operation must not leave behind at a libvirtd: a paused
+// guest, a block job, an overlay in use, a guest whose persistent definition has other
+// disks than it runs with, and anything at all in the given directories, as libvirtd
+// sees them.
+func (c *Connection) Leftovers(ctx context.Context, empty ...string) ([]string, error) {
+	names, err := c.Virsh(ctx, "list", "--name", "--all")
+	if err != nil {
+		return nil, fmt.Errorf("look for leftovers: %w", err)
+	}
+	var found []string
+	for _, name := range strings.Fields(names) {
+		f, err := c.domainLeftovers(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("look for leftovers: %w", err)
+		}
+		found = append(found, f...)
+	}
+	for _, dir := range empty {
+		f, err := filesIn(c.here(dir))
 		if err != nil {
 			return nil, fmt.Errorf("look for leftovers: %w", err)
 		}
@@ -102,8 +120,8 @@ type diskXML struct {
 	} `xml:"address"`
 }
 
-func (l *Libvirtd) disks(ctx context.Context, domain string, flags ...string) ([]diskXML, error) {
-	text, err := l.Virsh(ctx, append([]string{"dumpxml", domain}, flags...)...)
+func (c *Connection) disks(ctx context.Context, domain string, flags ...string) ([]diskXML, error) {
+	text, err := c.Virsh(ctx, append([]string{"dumpxml", domain}, flags...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -116,20 +134,20 @@ func (l *Libvirtd) disks(ctx context.Context, domain string, flags ...string) ([
 	return parsed.Disks, nil
 }
 
-func (l *Libvirtd) domainLeftovers(ctx context.Context, domain string) ([]string, error) {
+func (c *Connection) domainLeftovers(ctx context.Context, domain string) ([]string, error) {
 	var found []string
-	state, err := l.Virsh(ctx, "domstate", domain)
+	state, err := c.Virsh(ctx, "domstate", domain)
 	if err != nil {
 		return nil, err
 	}
 	if strings.TrimSpace(state) == "paused" {
 		found = append(found, fmt.Sprintf("domain %s is paused", domain))
 	}
-	live, err := l.disks(ctx, domain)
+	live, err := c.disks(ctx, domain)
 	if err != nil {
 		return nil, err
 	}
-	persistent, err := l.disks(ctx, domain, "--inactive")
+	persistent, err := c.disks(ctx, domain, "--inactive")
 	if err != nil {
 		return nil, err
 	}
@@ -208,17 +226,15 @@ func strayDevices(dir string) ([]string, error) {
 	return found, nil
 }
 
-// filesIn lists what is in the directories, those that there are.
-func filesIn(dirs []string) ([]string, error) {
+// filesIn lists what is in a directory, if there is one.
+func filesIn(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
 	var found []string
-	for _, dir := range dirs {
-		entries, err := os.ReadDir(dir)
-		if err != nil && !os.IsNotExist(err) {
-			return nil, err
-		}
-		for _, e := range entries {
-			found = append(found, "file "+filepath.Join(dir, e.Name()))
-		}
+	for _, e := range entries {
+		found = append(found, "file "+filepath.Join(dir, e.Name()))
 	}
 	return found, nil
 }

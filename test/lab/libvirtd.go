@@ -26,9 +26,9 @@ const daemonTimeout = 90 * time.Second
 // and cache in a mount namespace of its own, beside whatever the host runs. Its
 // methods may be called from one goroutine at a time.
 type Libvirtd struct {
-	// Dir is the lab's directory. What is mounted below it, before or after
-	// the start, libvirtd and its guests see too.
-	Dir string
+	// Connection has the lab's directory as its Dir. What is mounted below that, before
+	// or after the start, libvirtd and its guests see too.
+	*Connection
 	// Socket is the read-write socket, for clients outside the namespace.
 	Socket string
 	// HooksDir is what libvirtd sees as /etc/libvirt/hooks: etc/hooks in Dir.
@@ -64,11 +64,16 @@ func StartLibvirtd(ctx context.Context, dir string) (*Libvirtd, error) {
 		return nil, fmt.Errorf("start libvirtd: %w", err)
 	}
 	l := &Libvirtd{
-		Dir:      dir,
 		Socket:   filepath.Join(dir, "run", "libvirt-sock"),
 		HooksDir: filepath.Join(dir, "etc", "hooks"),
 		RunDir:   filepath.Join(dir, "run"),
 		EtcDir:   filepath.Join(dir, "etc"),
+	}
+	l.Connection = &Connection{
+		Dir: dir, channels: filepath.Join(dir, "lib", "qemu", "channel", "target"),
+		virsh: func(ctx context.Context, args ...string) (string, error) {
+			return run(ctx, "virsh", append([]string{"-q", "-c", l.URI()}, args...)...)
+		},
 	}
 	if len(filepath.Join(l.RunDir, "libvirt-admin-sock")) >= maxSocketPath {
 		return nil, fmt.Errorf("start libvirtd: directory %s is too long for unix sockets; use lab.TempDir", dir)
@@ -217,12 +222,6 @@ func (l *Libvirtd) waitSocket(ctx context.Context, name string, d *daemon, path 
 // URI is the connection URI for virsh and other libvirt clients.
 func (l *Libvirtd) URI() string {
 	return "qemu+unix:///system?socket=" + l.Socket
-}
-
-// Virsh runs virsh against this libvirtd and returns its standard output. The
-// error carries what virsh said.
-func (l *Libvirtd) Virsh(ctx context.Context, args ...string) (string, error) {
-	return run(ctx, "virsh", append([]string{"-q", "-c", l.URI()}, args...)...)
 }
 
 // run runs a program to its end and returns its standard output. The error

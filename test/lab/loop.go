@@ -204,15 +204,3 @@ func (f *FS) Close() error {
 	f.claim = nil
 	return err
 }
-
-// DirPool defines and starts a storage pool of type dir.
-func (l *Libvirtd) DirPool(ctx context.Context, name, path string) error {
-	if err := os.MkdirAll(path, 0o755); err != nil {
-		return fmt.Errorf("make pool: %w", err)
-	}
-	if _, err := l.Virsh(ctx, "pool-define-as", name, "dir", "--target", path); err != nil {
-		return err
-	}
-	_, err := l.Virsh(ctx, "pool-start", name)
-	return err
-}

@@ -22,16 +22,23 @@ type process struct {
 }
 
 // processesOf lists the processes that live in the mount namespace of the lab
-// in dir: those that see dir's private run directory as /run/libvirt. No pid
-// file and no name is trusted, so nothing of another lab or of the host is ever
-// among them.
+// in dir: those that see dir's private run directory as /run/libvirt, or those whose
+// root is dir's, where it has one. No pid file and no name is trusted, so nothing of
+// another lab or of the host is ever among them.
 func processesOf(dir string) ([]process, error) {
-	want, err := os.Stat(filepath.Join(dir, "run"))
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-		return nil, nil // no libvirtd was ever started in it
+	seenAt := make(map[string]fs.FileInfo) // by the path below /proc/PID/root
+	for name, at := range map[string]string{"run": "/run/libvirt", "root": "/"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+			continue // nothing was ever started in it
+		}
+		if err != nil {
+			return nil, fmt.Errorf("inspect lab: %w", err)
+		}
+		seenAt[at] = info
 	}
-	if err != nil {
-		return nil, fmt.Errorf("inspect lab: %w", err)
+	if len(seenAt) == 0 {
+		return nil, nil
 	}
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -43,14 +50,24 @@ func processesOf(dir string) ([]process, error) {
 		if err != nil {
 			continue
 		}
-		got, err := os.Stat(fmt.Sprintf("/proc/%d/root/run/libvirt", pid))
-		if err != nil || !os.SameFile(want, got) {
+		if !lives(pid, seenAt) {
 			continue // gone, or elsewhere
 		}
 		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 		found = append(found, process{pid: pid, name: strings.TrimSpace(string(name))})
 	}
 	return found, nil
+}
+
+// lives reports whether a process sees one of the directories at its path.
+func lives(pid int, seenAt map[string]fs.FileInfo) bool {
+	for at, want := range seenAt {
+		got, err := os.Stat(fmt.Sprintf("/proc/%d/root%s", pid, at))
+		if err == nil && os.SameFile(want, got) {
+			return true
+		}
+	}
+	return false
 }
 
 // usersOf names the processes that have something at or below path open, or as
