@@ -22,7 +22,7 @@ LINT_VERSION := 2.15.0
 # Packages whose tests start a real libvirtd. Everything else but the
 # end-to-end tests is a unit test.
 REAL_LIBVIRT := ./daemon/internal/libvirt/... ./test/lab/...
-NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt|test/lab|test/e2e|test/hosts|test/registry|test/web|test/demo)(/|$$)
+NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt|test/lab|test/machine|test/e2e|test/hosts|test/registry|test/web|test/demo)(/|$$)
 
 # Packages with simulations. make test runs some of their trials (-short); make
 # test-simulation runs all of them.
@@ -39,13 +39,13 @@ IN_TURN   := Matrix|Every|ForEver|LandsLate|HalfDone|Scripts|NoFileNames|Nothing
 SQLITE    := $(STORE) ./registry/internal/workflow ./registry/internal/server ./registry/internal/pauseall ./registry/internal/drain
 AT_ONCE   := AtOnce|Concurrent|OneWins|Kill|Live|Rename
 
-SCRIPTS := .ci/run .ci/promtool .ci/vulncheck test/lab/install.sh packaging/libvirt-hook/volferry-guard \
+SCRIPTS := .ci/run .ci/promtool .ci/vulncheck test/lab/install.sh test/machine/install.sh packaging/libvirt-hook/volferry-guard \
 	packaging/build.sh packaging/scripts/postinst.sh packaging/scripts/prerm.sh packaging/scripts/postrm.sh
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
 .PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-registry-short test-registry test-conformance test-e2e test-hosts test-crash test-web bench \
-	packages install clean lab compiler chromium
+	packages install clean lab machine compiler chromium
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -99,8 +99,10 @@ test-conformance: compiler lab ## The hypervisor's conformance suite and the lab
 test-e2e: build lab ## Real guests through volferryctl (root)
 	$(GO) test -v $(SHORT) -count=1 -timeout 40m ./test/e2e
 
-test-hosts: build lab ## Several hosts and a registry over TLS, with real guests (root)
-	$(GO) test -v $(SHORT) -count=1 -timeout 30m ./test/hosts
+# The tests on machines with the packages are left out of make test.
+test-hosts: build lab ## Several hosts and a registry over TLS, with real guests, and the packages on machines with systemd (root)
+	@[ -n '$(SHORT)' ] || $(MAKE) packages machine
+	$(GO) test -v $(SHORT) -count=1 -timeout 30m -p 1 ./test/machine ./test/hosts
 
 test-crash: build lab ## Kill everything at every step of a move, race root volumes against starts; about two hours (root)
 	VOLFERRY_CRASH=all $(GO) test -v -count=1 -timeout 240m -run '^(TestKill|TestCancelsInTheMiddle|TestRootDetachAndVirshStart)' ./test/e2e
@@ -128,6 +130,10 @@ clean: ## Remove what was built and downloaded
 # What the guests of tests and demo need, installed if missing.
 lab:
 	test/lab/install.sh
+
+# The root of the machines on which tests install the packages, made if missing.
+machine:
+	test/machine/install.sh
 
 # Without root, or where the package cannot be had, the test says that it skips.
 chromium:

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/machine"
 )
 
 // CtlError is a volferryctl that did not exit with 0.
@@ -35,6 +36,14 @@ type Caller struct {
 	Socket string
 
 	bin string
+	// command runs volferryctl elsewhere than beside the test, if it is set.
+	command func(ctx context.Context, program string, args ...string) *exec.Cmd
+}
+
+// In is a user in a machine, at a socket of it, with the volferryctl that is installed
+// there.
+func In(m *machine.Machine, socket string) Caller {
+	return Caller{Socket: socket, command: m.Command}
 }
 
 // ctlTimeout bounds one command; guests under TCG are slow.
@@ -61,9 +70,15 @@ func (c Caller) CtlTo(ctx context.Context, out io.Writer, args ...string) error 
 func (c Caller) runCtl(ctx context.Context, stdout, stderr io.Writer, args []string) error {
 	ctx, cancel := context.WithTimeout(ctx, ctlTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, "volferryctl"), append([]string{"--socket", c.Socket}, args...)...)
+	program, at := "volferryctl", append([]string{"--socket", c.Socket}, args...)
+	var cmd *exec.Cmd
+	if c.command != nil {
+		cmd = c.command(ctx, program, at...)
+	} else {
+		cmd = exec.CommandContext(ctx, filepath.Join(c.bin, program), at...)
+		cmd.SysProcAttr = child()
+	}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
-	cmd.SysProcAttr = child()
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// tools are the programs that machines need on the host of the test, with the Debian
+// package of each.
+var tools = []struct{ name, pkg string }{
+	{"systemd-nspawn", "systemd-container"},
+	{"ip", "iproute2"},
+	{"nsenter", "util-linux"},
+	{"setpriv", "util-linux"},
+	{"journalctl", "systemd"},
+}
+
+// cacheDir holds the root of all machines. install.sh has the same default.
+func cacheDir() string {
+	if dir := os.Getenv("VOLFERRY_MACHINE_CACHE"); dir != "" {
+		return dir
+	}
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..", ".cache", "machine")
+}
+
+// Missing returns what machines need and this host lacks, in words for a person. It is
+// empty where they can run.
+func Missing() []string {
+	var missing []string
+	if os.Geteuid() != 0 {
+		missing = append(missing, "root privileges")
+	}
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool.name); err != nil {
+			missing = append(missing, tool.name+" (package "+tool.pkg+")")
+		}
+	}
+	if _, err := os.Stat(filepath.Join(cacheDir(), "stamp")); err != nil {
+		missing = append(missing, "the root of the machines")
+	}
+	if _, err := cgroupParents(); err != nil {
+		missing = append(missing, "cgroups of systemd ("+err.Error()+")")
+	}
+	return missing
+}
+
+// Require skips the test, and says why, where machines cannot run. With
+// VOLFERRY_LAB=require in the environment, as in CI, it fails instead.
+func Require(tb testing.TB) {
+	tb.Helper()
+	missing := Missing()
+	if len(missing) == 0 {
+		return
+	}
+	msg := "machines need " + strings.Join(missing, ", ") + "; run test/machine/install.sh as root"
+	if os.Getenv("VOLFERRY_LAB") == "require" {
+		tb.Fatal(msg)
+	}
+	tb.Skip("SKIPPED: " + msg)
+}
