@@ -5,10 +5,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/internal/version"
 )
 
@@ -16,6 +18,7 @@ import (
 type registryClient interface {
 	Version(ctx context.Context) (string, error)
 	ClockAhead() (time.Duration, bool)
+	Peer() (protocol.Announcement, bool)
 }
 
 // registry says whether it answers, in which version, and whether its clock is this host's.
@@ -34,6 +37,13 @@ func (d *doctor) registry(ctx context.Context) []api.Check {
 func (d *doctor) versions(registry string) api.Check {
 	const name = "registry"
 	connected := "connected at " + d.cfg.Registry + ", version " + registry
+	peer, _ := d.client.Peer() // it has answered
+	if lacks := peer.LacksOfOurs(); len(lacks) > 0 {
+		return api.Check{
+			Name: name, Status: "warn", Message: connected + ", which lacks " + strings.Join(lacks, ", ") + "; this daemon is " + version.String(),
+			Advice: "upgrade the registry: what needs these features is refused (docs/how-to/upgrade.md)",
+		}
+	}
 	if own := version.String(); own != registry {
 		return api.Check{
 			Name: name, Status: "warn", Message: connected + "; this daemon is " + own,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/internal/version"
 )
 
@@ -20,6 +21,14 @@ type clockOf struct {
 
 func (clockOf) Version(context.Context) (string, error)         { return "1.2.3", nil }
 func (c clockOf) ClockAhead() (ahead time.Duration, known bool) { return c.ahead, c.known }
+func (clockOf) Peer() (protocol.Announcement, bool)             { return protocol.Own(), true }
+
+// oldRegistry is one that announces nothing.
+type oldRegistry struct{ clockOf }
+
+func (oldRegistry) Peer() (protocol.Announcement, bool) {
+	return protocol.Announcement{Protocol: 1}, true
+}
 
 func TestDoctorComparesTheClockWithTheRegistrys(t *testing.T) {
 	for registry, want := range map[clockOf]string{
@@ -39,12 +48,16 @@ func TestDoctorComparesTheClockWithTheRegistrys(t *testing.T) {
 func TestDoctorNamesTheVersionsOfBothSides(t *testing.T) {
 	t.Cleanup(func() { version.Version = "" })
 	version.Version = "1.2.3"
-	d := &doctor{cfg: &config{Registry: "unix:///r"}}
+	d := &doctor{cfg: &config{Registry: "unix:///r"}, client: clockOf{}}
 	if c := d.versions("1.2.3"); c.Status != "ok" || !strings.Contains(c.Message, "version 1.2.3") {
 		t.Errorf("one version: %+v", c)
 	}
 	if c := d.versions("1.2.4"); c.Status != "warn" || !strings.Contains(c.Message, "version 1.2.4; this daemon is 1.2.3") {
 		t.Errorf("two versions: %+v", c)
+	}
+	d.client = oldRegistry{}
+	if c := d.versions("1.2.2"); c.Status != "warn" || !strings.Contains(c.Message, "which lacks "+protocol.OptionalFields) {
+		t.Errorf("a registry that lacks something: %+v", c)
 	}
 }
 

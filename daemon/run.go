@@ -160,6 +160,8 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Instances: instances, Registry: site, Uplink: up, Audit: asked,
 		Adopter:       &instance.Adopter{HV: virt, Registry: site, Inspect: inspectWith(storage), HostID: who.id, HostName: who.name, Claims: claims, Rules: rules},
 		RegistryProxy: adminapi.NewRegistryProxy(proxy.Transport()),
+		CheckRegistry: registry.CheckPeer,
+		Peer:          registry.Peer,
 		Doctor:        look.checks,
 		FixDoctor:     look.fixes,
 		ShortOfRoom:   look.shortOfRoom,

@@ -81,6 +81,11 @@ type Task struct {
 	// Late is a task that was given out before and whose caller has long been told
 	// that it may have been done: what was not begun then is not begun now.
 	Late bool `json:"late,omitempty"`
+	// Needs are the features that the daemon has to have for this call, and Protocol is that
+	// of the registry which hands it out: a later one than the daemon's may have put fields
+	// into Body that the daemon does not know and need not.
+	Needs    []string `json:"needs,omitempty"`
+	Protocol int      `json:"protocol,omitempty"`
 }
 
 // TaskAnswer is what the host's API answered: the body of POST

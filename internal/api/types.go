@@ -123,6 +123,11 @@ type Host struct {
 	// ReportDigest is set in the answer to a report: what stands for it in the next
 	// one that says the same (HostReport.Digest).
 	ReportDigest string `json:"report_digest,omitempty"`
+	// Protocol is what the host's daemon speaks, and Lacks are the features of the registry
+	// that it does not have. Protocol is 0 until the host has reported since the registry
+	// started.
+	Protocol int      `json:"protocol,omitempty"`
+	Lacks    []string `json:"lacks,omitempty"`
 }
 
 // Pool is a storage pool of one host, or of several where Shared is set: then

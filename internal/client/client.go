@@ -20,6 +20,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/internal/retry"
 )
 
@@ -38,6 +39,8 @@ type Client struct {
 	credentials *mtls.Credentials // nil over a Unix socket
 	as          func() (hostID string, epoch int64)
 	clock       clock
+	// peer is what the other side announced last; nil before its first answer.
+	peer atomic.Pointer[protocol.Announcement]
 }
 
 // Setting changes how a Client is made.
@@ -116,6 +119,8 @@ type call struct {
 	extraWait   time.Duration
 	within      time.Duration
 	whole       bool
+	noun        string
+	needs       []string
 }
 
 func newCall(opts []Option) (c call) {
@@ -141,6 +146,10 @@ func Within(d time.Duration) Option { return func(c *call) { c.within = d } }
 // who passes on what is said about the answer (stale, age_seconds).
 func Whole() Option { return func(c *call) { c.whole = true } }
 
+// noun has Do fill out with that member of the answer, whatever other members a newer
+// program has put beside it.
+func noun(name string) Option { return func(c *call) { c.noun = name } }
+
 // RetryRefused repeats a GET for up to within while nobody listens
 // there, as when a daemon restarts. Other methods are sent once.
 func RetryRefused(within time.Duration) Option { return func(c *call) { c.retryWithin = within } }
@@ -151,9 +160,11 @@ func RetryRefused(within time.Duration) Option { return func(c *call) { c.retryW
 //
 // The error is an *api.Error, or wraps ctx's if ctx ended first. If the
 // connection broke after the request was sent, the error has the detail
-// "maybe_done": true, and the same Idempotency-Key finds out.
+// "maybe_done": true, and the same Idempotency-Key finds out. What needs a feature that the
+// other side does not have is state_forbidden, and is not sent.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any, opts ...Option) error {
 	options := newCall(opts)
+	options.needs = protocol.Needs(in)
 	timeout := c.timeout + options.extraWait
 	switch {
 	case options.within != 0:
@@ -174,6 +185,9 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any, opts 
 }
 
 func (c *Client) do(ctx context.Context, method, path string, in, out any, options call) error {
+	if err := c.checkNeeds(ctx, options.needs); err != nil {
+		return err
+	}
 	resp, err := c.send(ctx, method, path, in, options)
 	if err != nil {
 		return err
@@ -187,7 +201,7 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any, optio
 	if out == nil {
 		return nil
 	}
-	return decodeAnswer(method, path, body, out, options.whole)
+	return decodeAnswer(method, path, body, out, options)
 }
 
 // send returns an answer of a 2xx status, whose body the caller closes.
@@ -226,6 +240,8 @@ func (c *Client) roundTrip(ctx context.Context, method, path string, body []byte
 		if options.key != "" {
 			r.Header.Set(api.IdempotencyKeyHeader, options.key)
 		}
+		protocol.Announce(r.Header)
+		protocol.Require(r.Header, options.needs)
 		sent := time.Now()
 		if resp, err = c.http.Do(r); err == nil {
 			c.clock.note(resp.Header, sent, time.Now())
@@ -252,7 +268,7 @@ func (c *Client) answeredError(resp *http.Response) error {
 // were adopted before.
 var remarks = []string{"schema_version", "stale", "age_seconds", "already_adopted"}
 
-func decodeAnswer(method, path string, body []byte, out any, whole bool) error {
+func decodeAnswer(method, path string, body []byte, out any, options call) error {
 	var document map[string]json.RawMessage
 	if err := json.Unmarshal(body, &document); err != nil {
 		return api.Errorf(api.CodeInternal, "cannot read the answer to %s %s: %v", method, path, err)
@@ -265,7 +281,11 @@ func decodeAnswer(method, path string, body []byte, out any, whole bool) error {
 		delete(document, remark)
 	}
 	value := json.RawMessage(body)
-	if len(document) == 1 && !whole {
+	switch named, there := document[options.noun]; {
+	case options.whole:
+	case there && options.noun != "":
+		value = named
+	case len(document) == 1:
 		for _, only := range document {
 			value = only
 		}

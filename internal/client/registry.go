@@ -45,14 +45,14 @@ func (r *Registry) ChangesThrough(through func(ctx context.Context, send func() 
 
 // ask makes a request that changes nothing, about what refs name.
 func ask[Out any](ctx context.Context, r *Registry, route routes.Route[routes.None, Out], refs ...string) (out Out, err error) {
-	err = r.Do(ctx, route.Method, route.PathOf(refs...), nil, &out)
+	err = r.Do(ctx, route.Method, route.PathOf(refs...), nil, &out, noun(route.Noun))
 	return out, err
 }
 
 // change makes a request that changes what refs name.
 func change[In, Out any](ctx context.Context, r *Registry, route routes.Route[In, Out], opID string, in In, refs ...string) (out Out, err error) {
 	send := func() error {
-		return r.Do(ctx, route.Method, route.PathOf(refs...), route.Body(in), &out, IdempotencyKey(opID))
+		return r.Do(ctx, route.Method, route.PathOf(refs...), route.Body(in), &out, IdempotencyKey(opID), noun(route.Noun))
 	}
 	if r.through == nil {
 		err = send()

@@ -116,3 +116,17 @@ func TestWaitForTasksOutlivesTheTimeoutOfOtherCalls(t *testing.T) {
 		t.Errorf("another call: %v", err)
 	}
 }
+
+// A newer registry may say more beside what was asked for.
+func TestAnAnswerWithMembersThatAreUnknownIsReadByItsNoun(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	serve(t, path, answering(200, `{"schema_version":1,"volume":{"id":"v","name":"a"},"warnings":["new"]}`))
+	r, err := client.NewRegistry("unix://" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	if v, err := r.Volume(t.Context(), "v"); err != nil || v.Name != "a" {
+		t.Errorf("volume = %+v, %v", v, err)
+	}
+}

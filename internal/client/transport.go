@@ -53,7 +53,7 @@ func (c *Client) connectTo(target string) error {
 		}
 		// The host is for the Host header; the dialer knows the way.
 		c.target, c.base = path, &url.URL{Scheme: "http", Host: "volferry"}
-		c.transport = c.speakingAs(newSocketTransport(path))
+		c.transport = listening{c.speakingAs(newSocketTransport(path)), c}
 		return nil
 	}
 	base, err := serverURL(target)
@@ -70,7 +70,7 @@ func (c *Client) connectTo(target string) error {
 		return api.Errorf(api.CodeInvalidArgument, "cannot connect to %s: %v", target, err)
 	}
 	c.target, c.base, c.credentials = base.String(), base, credentials
-	c.transport = c.speakingAs(&tlsTransport{credentials: credentials, serverName: base.Hostname()})
+	c.transport = listening{c.speakingAs(&tlsTransport{credentials: credentials, serverName: base.Hostname()}), c}
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/protocol"
 )
 
 // maxBodyBytes is far above the largest honest request (an instance with a few
@@ -35,6 +36,10 @@ const (
 // v. Its members are those of v's type, each at most once, with exactly its name, and
 // those that the type requires. No body at all is a document without members. If v has a
 // method Check, that refuses what makes no sense by itself. Every other error is an invalid_argument that says what is wrong where.
+//
+// Members that v's type does not have are left unread where the sender announces that it is
+// newer: it says apart from them what it needs (protocol.Needs), which was checked. Of
+// everybody else they are refused: a person has made a mistake.
 func Decode(r *http.Request, v any) error {
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBodyBytes))
 	if err != nil {
@@ -42,7 +47,7 @@ func Decode(r *http.Request, v any) error {
 	}
 	kind := reflect.TypeOf(v).Elem()
 	if len(bytes.TrimSpace(body)) > 0 || needsBody(kind) {
-		if err := decodeExactly(body, kind, v); err != nil {
+		if err := decodeExactly(body, kind, v, protocol.AnnouncedIn(r.Header).IsNewer()); err != nil {
 			return err
 		}
 	}
@@ -52,16 +57,18 @@ func Decode(r *http.Request, v any) error {
 	return nil
 }
 
-func decodeExactly(body []byte, kind reflect.Type, v any) error {
+func decodeExactly(body []byte, kind reflect.Type, v any, newer bool) error {
 	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
+	if !newer {
+		dec.DisallowUnknownFields()
+	}
 	if err := dec.Decode(v); err != nil {
 		return bodyError(err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return api.Errorf(api.CodeInvalidArgument, "the request body has something after its JSON document")
 	}
-	return checkDocument(body, kind)
+	return checkDocument(body, kind, newer)
 }
 
 // clip bounds what a message repeats of a request.

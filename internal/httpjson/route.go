@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/protocol"
 )
 
 // Access is what a route asks of its caller.
@@ -109,6 +110,8 @@ type Authorizer func(r *http.Request, route Route) error
 type Config struct {
 	Routes    []Route
 	Authorize Authorizer
+	// Program is what this one is called where it refuses what it is too old for.
+	Program string
 	// Refused, where not nil, is told of every request that is refused before its
 	// handler is called.
 	Refused func(r *http.Request, err error)
@@ -131,6 +134,7 @@ func NewHandler(c Config) http.Handler {
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noRoute(mux, w, r) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		protocol.Announce(w.Header())
 		// The mux would answer with HTML that names another path.
 		if clean := path.Clean(r.URL.Path); clean != r.URL.Path {
 			WriteError(w, api.Errorf(api.CodeNotFound, "there is nothing at %.200s; a path has no empty part and none of dots", r.URL.Path))
@@ -180,6 +184,9 @@ func (c Config) call(route Route, w http.ResponseWriter, r *http.Request) (err e
 
 func (c Config) admit(route Route, r *http.Request) error {
 	if err := c.Authorize(r, route); err != nil {
+		return err
+	}
+	if err := protocol.Own().Check(c.Program, protocol.RequiredBy(r.Header)); err != nil {
 		return err
 	}
 	return checkQuery(r, route)

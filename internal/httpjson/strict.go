@@ -17,16 +17,20 @@ import (
 // checkDocument refuses what encoding/json overlooks in a body that it has read into a
 // value of type t: a member that is missing or null, so that it would be taken for
 // false or 0; one whose name is written in another case; and one that is there twice,
-// of which the last would count.
-func checkDocument(body []byte, t reflect.Type) error {
+// of which the last would count. Members that the type does not have are refused too, unless
+// the sender is newer.
+func checkDocument(body []byte, t reflect.Type, newer bool) error {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
-	c := checker{dec: dec}
+	c := checker{dec: dec, newer: newer}
 	return c.value(t, false, "")
 }
 
 // checker walks through a document whose syntax and types are known to be right.
-type checker struct{ dec *json.Decoder }
+type checker struct {
+	dec   *json.Decoder
+	newer bool // the sender is
+}
 
 // value checks the next value, which is of type t (nil for any) and is called path.
 func (c checker) value(t reflect.Type, nullable bool, path string) error {
@@ -91,8 +95,10 @@ func (c checker) object(t reflect.Type, path string) error {
 		switch at := slices.IndexFunc(fields, func(f field) bool { return f.name == name }); {
 		case at >= 0:
 			member = fields[at]
-		case closed:
+		case closed && (!c.newer || misspelt(name, fields)):
 			return unknownField(within(path, name), name, fields)
+		case closed:
+			member = field{nullable: true} // whatever it is
 		case t != nil && t.Kind() == reflect.Map:
 			member = field{typ: t.Elem()}
 		}
@@ -114,6 +120,11 @@ func (c checker) end() error {
 		return bodyError(err)
 	}
 	return nil
+}
+
+// misspelt says whether encoding/json takes a name that no field has for that of one.
+func misspelt(name string, fields []field) bool {
+	return slices.ContainsFunc(fields, func(f field) bool { return strings.EqualFold(f.name, name) })
 }
 
 // unknownField refuses a member that encoding/json took for one that is written in

@@ -70,6 +70,9 @@ var all []*Declaration
 // All returns every route of both programs.
 func All() []*Declaration { return slices.Clone(all) }
 
+// In returns a value of the type of the body of a request; nil if it has none.
+func (d *Declaration) In() any { return d.in }
+
 // String returns the route as net/http calls it: its method and its path.
 func (d *Declaration) String() string { return d.Method + " " + d.Path }
 

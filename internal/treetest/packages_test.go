@@ -58,7 +58,9 @@ var layers = [][]string{
 	{"internal/op", "daemon/internal/hv", "daemon/internal/copy", "registry/internal/store", "ctl/internal/render", "internal/client"},
 	{"daemon/internal/qemuimg", "registry/internal/ledger", "registry/internal/validate", "registry/internal/schema", "registry/internal/history", "registry/internal/hostcache", "registry/internal/ratelimit"},
 	{"internal/service", "internal/settings", "internal/mtls", "internal/routes"},
-	{"internal/httpjson", "internal/sqlitedb", "internal/fault", "internal/version"},
+	{"internal/httpjson", "internal/sqlitedb", "internal/fault"},
+	{"internal/protocol"},
+	{"internal/version"},
 	{"internal/atomicfile", "internal/retry"},
 	{"internal/api"},
 }

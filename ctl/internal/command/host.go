@@ -54,7 +54,7 @@ func hostList(c *cli.Context, s *session.Session) error {
 	ids := make([]string, 0, len(hosts))
 	for _, h := range hosts {
 		ids = append(ids, h.ID)
-		t.Add(h.Name, h.ID, hostStatus(&h), h.Version, agoOrDash(h.LastSeenAt, s.Now))
+		t.Add(h.Name, h.ID, hostStatus(&h), h.Version+lacking(h.Lacks), agoOrDash(h.LastSeenAt, s.Now))
 	}
 	return s.PrintList(resp, ids, &t, "No host yet: a daemon registers its host when it starts.")
 }
@@ -76,7 +76,7 @@ func hostShow(c *cli.Context, s *session.Session) error {
 	r.Add("id", h.ID)
 	r.Add("name", h.Name)
 	r.Add("status", hostStatus(h))
-	r.Add("version", h.Version)
+	r.Add("version", h.Version+lacking(h.Lacks))
 	r.Add("epoch", strconv.FormatInt(h.Epoch, 10))
 	r.Add("last seen", timeOrDash(h.LastSeenAt))
 	r.Add("registered", render.Time(h.CreatedAt))

@@ -30,7 +30,8 @@ func status(c *cli.Context, s *session.Session) error {
 		return err
 	}
 	var r render.Record
-	r.Add("program", st.Program+" "+st.Version)
+	peer, _ := s.Client.Peer() // it has answered
+	r.Add("program", st.Program+" "+st.Version+lacking(peer.LacksOfOurs()))
 	if st.Host != "" {
 		r.Add("host", fmt.Sprintf("%s (%s)", st.Host, st.HostID))
 	}

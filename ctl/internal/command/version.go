@@ -7,14 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/internal/routes"
-	"github.com/volferry/volferry/internal/version"
 )
 
 func versionCommand() *cli.Command {
@@ -31,10 +32,18 @@ type versions struct {
 	Client string          `json:"client"`
 	Go     string          `json:"go"`
 	Server json.RawMessage `json:"server"`
+	// Protocol and Features are of this program.
+	Protocol int      `json:"protocol"`
+	Features []string `json:"features"`
+	// ServerProtocol is of the other side, and ServerLacks are the features that it does not
+	// have of these. They are missing while nobody answers.
+	ServerProtocol int      `json:"server_protocol,omitempty"`
+	ServerLacks    []string `json:"server_lacks,omitempty"`
 }
 
 func showVersion(c *cli.Context, s *session.Session) error {
-	v := versions{Client: version.String(), Go: runtime.Version(), Server: json.RawMessage("null")}
+	own := protocol.Own()
+	v := versions{Client: own.Version, Go: runtime.Version(), Server: json.RawMessage("null"), Protocol: own.Protocol, Features: own.Features}
 	resp, err := session.Get(c.Context, s, routes.ShowRegistryVersion)
 	var advised *session.AdvisedError
 	switch {
@@ -42,6 +51,9 @@ func showVersion(c *cli.Context, s *session.Session) error {
 		v.Server = resp.Members["version"]
 	case !errors.As(err, &advised):
 		return err
+	}
+	if peer, known := s.Client.Peer(); known && err == nil {
+		v.ServerProtocol, v.ServerLacks = peer.Protocol, peer.LacksOfOurs()
 	}
 	if s.JSON {
 		return render.JSON(s.Stdout, struct {
@@ -52,7 +64,15 @@ func showVersion(c *cli.Context, s *session.Session) error {
 	if s.Quiet {
 		return s.PrintLines(v.Client)
 	}
-	return s.PrintLines(fmt.Sprintf("%s %s (%s)", session.Program, v.Client, v.Go), serverLine(s, v.Server))
+	return s.PrintLines(fmt.Sprintf("%s %s (%s)", session.Program, v.Client, v.Go), serverLine(s, v.Server)+lacking(v.ServerLacks))
+}
+
+// lacking is what is said of the other side behind its version.
+func lacking(features []string) string {
+	if len(features) == 0 {
+		return ""
+	}
+	return ", which lacks " + strings.Join(features, ", ")
 }
 
 // serverLine says which program answers at the socket, and its version.

@@ -12,12 +12,18 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/internal/routes"
 )
 
 // proxied passes the request on to the registry, which answers it: as the
 // registry sees this host, so that what the host may not do is refused there.
 func (s *Server) proxied(w http.ResponseWriter, r *http.Request) error {
+	if s.CheckRegistry != nil {
+		if err := s.CheckRegistry(protocol.RequiredBy(r.Header)); err != nil {
+			return err
+		}
+	}
 	s.RegistryProxy.ServeHTTP(w, r)
 	return nil
 }
@@ -94,8 +100,13 @@ func (h *held) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 // daemon has checked the caller; the registry sees the daemon.
 func NewRegistryProxy(transport http.RoundTripper, base *url.URL) http.Handler {
 	return &httputil.ReverseProxy{
-		Rewrite:       func(p *httputil.ProxyRequest) { p.SetURL(base) },
-		Transport:     transport,
+		Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(base) },
+		Transport: transport,
+		// Who asked is answered by this program, and shown what this one is.
+		ModifyResponse: func(resp *http.Response) error {
+			protocol.Remove(resp.Header)
+			return nil
+		},
 		FlushInterval: -1, // streams of events
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if errors.Is(r.Context().Err(), context.Canceled) {

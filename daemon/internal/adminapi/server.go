@@ -19,6 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/protocol"
 )
 
 // Registry is what the handlers ask of the registry themselves; the rest is
@@ -46,6 +47,10 @@ type Deps struct {
 	Registry    Registry
 	// RegistryProxy answers what is the registry's to answer.
 	RegistryProxy http.Handler
+	// CheckRegistry, where not nil, refuses what needs features that the registry does not
+	// have. Peer, where not nil, is what the registry announced.
+	CheckRegistry func(needs []string) error
+	Peer          func() (protocol.Announcement, bool)
 	Uplink        *uplink.Uplink
 	// Audit brings to the registry's trail what is asked here and done by this host alone.
 	Audit  *audit.Outbox
@@ -87,7 +92,7 @@ func (s *Server) Handler(authorize httpjson.Authorizer) http.Handler {
 		}
 		return err
 	}
-	return httpjson.NewHandler(httpjson.Config{Routes: s.Routes(), Authorize: logged, Log: s.Log})
+	return httpjson.NewHandler(httpjson.Config{Routes: s.Routes(), Authorize: logged, Program: program + " of host " + s.HostName, Log: s.Log})
 }
 
 // logCaller writes down who asks for a change at the socket: root, the group's members

@@ -15,9 +15,12 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
+// program is what this program calls itself.
+const program = "volferryd"
+
 func (s *Server) status(r *http.Request, _ routes.None) (api.Status, error) {
 	st := api.Status{
-		Program: "volferryd", Version: s.Version, Host: s.HostName, HostID: s.HostID, Since: s.Since,
+		Program: program, Version: s.Version, Host: s.HostName, HostID: s.HostID, Since: s.Since,
 		Parts: []api.Check{s.libvirtPart(), s.registryPart(), s.epochPart(), s.tasksPart(), s.releasesPart(), s.instancesPart(), s.chainsPart()},
 	}
 	s.count(r.Context(), &st)
@@ -30,7 +33,8 @@ func (s *Server) status(r *http.Request, _ routes.None) (api.Status, error) {
 			st.Parts = append(st.Parts, c)
 		}
 	}
-	if s.ShortOfRoom != nil { // nothing is kept from being done yet
+	st.Parts = append(st.Parts, VersionsChecks(s.Peer)...) // what needs more is refused, and nothing else waits
+	if s.ShortOfRoom != nil {                              // nothing is kept from being done yet
 		st.Parts = append(st.Parts, s.ShortOfRoom()...)
 	}
 	if s.Metrics != nil { // nothing else leans on them
@@ -189,7 +193,7 @@ func overlaysPart(paused []string) api.Check {
 }
 
 func (s *Server) version(*http.Request, routes.None) (map[string]string, error) {
-	return map[string]string{"program": "volferryd", "version": s.Version}, nil
+	return map[string]string{"program": program, "version": s.Version}, nil
 }
 
 // openAPI answers with this API as an OpenAPI document.

@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -31,6 +32,8 @@ func (s *Server) Perform(ctx context.Context, t api.Task) api.TaskAnswer {
 		return a.answer()
 	}
 	r.Header.Set(api.IdempotencyKeyHeader, t.ID)
+	protocol.AnnounceFor(r.Header, t.Protocol)
+	protocol.Require(r.Header, t.Needs)
 	s.tasks().ServeHTTP(&a, r)
 	return a.answer()
 }

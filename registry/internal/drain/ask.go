@@ -111,15 +111,14 @@ func (l *Loop) request(ctx context.Context, d api.Drain, v api.DrainVolume) (rel
 	if err != nil {
 		return relay.Request{}, err
 	}
-	body, err := json.Marshal(d.Target())
-	if err != nil {
-		return relay.Request{}, fmt.Errorf("encode request: %w", err)
-	}
 	key, err := l.attempt(ctx, d, v)
+	if err != nil {
+		return relay.Request{}, err
+	}
 	return relay.Request{
 		HostID: host.ID, HostName: host.Name, Who: "drain " + d.ID,
-		Method: routes.MigrateVolume.Method, Path: routes.MigrateVolume.PathOf(v.VolumeID), Body: body, Change: true, Key: key,
-	}, err
+		Method: routes.MigrateVolume.Method, Path: routes.MigrateVolume.PathOf(v.VolumeID), Change: true, Key: key,
+	}.With(d.Target())
 }
 
 // attempt returns the id of the task that moves a volume: the first of those

@@ -4,7 +4,6 @@ package pauseall
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -50,12 +49,11 @@ func key(migration, verb, instance string, attempt int) string {
 // ask makes a call and waits for the end of its op. The same call again goes on
 // waiting. An error means that it is not known yet how it ends.
 func (l *Loop) ask(ctx context.Context, r request) (outcome, error) {
-	body, err := json.Marshal(r.body)
+	req, err := relay.Request{
+		HostID: r.host.ID, HostName: r.host.Name, Who: call.Who, Method: http.MethodPost, Path: r.path, Change: true, Key: r.key,
+	}.With(r.body)
 	if err != nil {
-		return outcome{}, fmt.Errorf("encode request: %w", err)
-	}
-	req := relay.Request{
-		HostID: r.host.ID, HostName: r.host.Name, Who: call.Who, Method: http.MethodPost, Path: r.path, Body: body, Change: true, Key: r.key,
+		return outcome{}, err
 	}
 	status, answer, err := l.cfg.Relay.Do(ctx, req)
 	if err != nil {
@@ -69,13 +67,13 @@ func (l *Loop) ask(ctx context.Context, r request) (outcome, error) {
 
 // askNow makes a call that changes nothing, and is over with its answer.
 func (l *Loop) askNow(ctx context.Context, r request) (outcome, error) {
-	body, err := json.Marshal(r.body)
+	req, err := relay.Request{
+		HostID: r.host.ID, HostName: r.host.Name, Who: call.Who, Method: http.MethodPost, Path: r.path,
+	}.With(r.body)
 	if err != nil {
-		return outcome{}, fmt.Errorf("encode request: %w", err)
+		return outcome{}, err
 	}
-	status, answer, err := l.cfg.Relay.Do(ctx, relay.Request{
-		HostID: r.host.ID, HostName: r.host.Name, Who: call.Who, Method: http.MethodPost, Path: r.path, Body: body,
-	})
+	status, answer, err := l.cfg.Relay.Do(ctx, req)
 	if err != nil {
 		return outcome{}, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -24,6 +25,8 @@ type host struct {
 	last     time.Time // the end of the last poll; zero before the first
 	poll     *poll     // the newest, nil if none is open
 	queue    []*pendingTask
+	// announced is what its daemon said of itself last; nil before it did.
+	announced *protocol.Announcement
 }
 
 // poll is an open long poll.

@@ -98,6 +98,8 @@ type Request struct {
 	Method string
 	Path   string // with its query
 	Body   []byte // a JSON document, or nothing
+	// Needs are the features that the host has to have for it (protocol.Needs).
+	Needs []string
 	// Change says that the call may change something. It is then stored before it is
 	// offered, under Key, the Idempotency-Key of the call: who repeats the key finds that
 	// task, at the host that it was first meant for.
@@ -144,6 +146,7 @@ func (r *Relay) ask(ctx context.Context, req Request) (*pendingTask, error) {
 	if len(req.Body) > 0 {
 		task.Body = json.RawMessage(req.Body)
 	}
+	task.Needs = req.Needs
 	if req.Change {
 		return r.askChange(ctx, req, task)
 	}
@@ -152,6 +155,10 @@ func (r *Relay) ask(ctx context.Context, req Request) (*pendingTask, error) {
 	}
 	task.ID = readPrefix + uuid.NewString()
 	e := r.join(task.ID, req.HostName)
+	if refused := r.refusal(req); refused != nil {
+		r.settle(e, *refused)
+		return e, nil
+	}
 	r.offer(e, req.HostID, task)
 	return e, nil
 }
@@ -174,6 +181,10 @@ func (r *Relay) askChange(ctx context.Context, req Request, task api.Task) (*pen
 	}
 	// Before it is stored, so that its answer cannot come between.
 	e := r.join(task.ID, req.HostName)
+	if refused := r.refusal(req); isNew && refused != nil {
+		r.settle(e, *refused)
+		return e, nil
+	}
 	stored, answer, err := r.cfg.Store.CreateTask(ctx, store.Call{Who: req.Who}, task, req.asked())
 	if err != nil {
 		r.leave(e)

@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -32,7 +33,11 @@ func (s *Server) report(r *http.Request, call store.Call, in api.HostReport) (ap
 	if cert, ok := mtls.IdentityOf(r.Context()); ok && cert.Name != in.Name {
 		return api.Host{}, api.Errorf(api.CodeNotYourHost, "the report says that host %s is called %.80q, and its certificate says %s; issue it another one", id, in.Name, cert.Name)
 	}
-	return s.Store.Report(r.Context(), call, in)
+	host, err := s.Store.Report(r.Context(), call, in)
+	if err == nil {
+		s.Relay.Announced(id, protocol.AnnouncedIn(r.Header))
+	}
+	return host, err
 }
 
 // forgetHost takes out a host that is gone for good.
@@ -82,9 +87,13 @@ func (s *Server) tasks(w http.ResponseWriter, r *http.Request) error {
 	if err := s.checkEpoch(r, call, id); err != nil {
 		return err
 	}
+	s.Relay.Announced(id, protocol.AnnouncedIn(r.Header))
 	tasks, err := s.Relay.Fetch(r.Context(), call, id, session, wait)
 	if err != nil {
 		return err
+	}
+	for i := range tasks {
+		tasks[i].Protocol = protocol.Number // also of what an older registry has stored
 	}
 	if err := routes.FetchTasks.Write(w, http.StatusOK, tasks); err != nil {
 		return err

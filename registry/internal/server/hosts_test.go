@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/relay"
 )
@@ -191,9 +193,17 @@ func TestStatusSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		}
 		return lines, st.Degraded
 	}
-	want := []string{"database ok", "hosts ok", "locks ok", "audit trail ok", "shared pools ok", "tls fail"}
+	want := []string{"database ok", "hosts ok", "locks ok", "audit trail ok", "shared pools ok", "versions warn", "tls fail"}
 	if got, degraded := parts(); cmp.Diff(want, got) != "" || degraded {
 		t.Errorf("parts = %v, degraded %t", got, degraded)
+	}
+	if body := string(s.ok(t, "GET", "/v1/status", "")); !strings.Contains(body, "which lacks "+protocol.OptionalFields) {
+		t.Errorf("the status does not say what an older host lacks: %s", body)
+	}
+	var hosts []api.Host
+	decode(t, s.ok(t, "GET", "/v1/hosts", ""), &hosts)
+	if h := hosts[0]; h.Protocol != 1 || !slices.Contains(h.Lacks, protocol.OptionalFields) {
+		t.Errorf("a host whose daemon announces nothing = %+v", h)
 	}
 	trouble = nil
 	s.ok(t, "POST", "/v1/hosts/b/fence", `{"evidence":"off","even_if_up":true}`)
@@ -209,14 +219,14 @@ func TestStatusSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	if err := s.store.ObserveMark(t.Context(), hostID, "a", forged); api.CodeOf(err) != api.CodeRegistryUnavailable {
 		t.Errorf("a mark that was made up: %v", err)
 	}
-	want = []string{"database ok", "hosts fail", "locks ok", "audit trail ok", "shared pools ok", "tls ok"}
+	want = []string{"database ok", "hosts fail", "locks ok", "audit trail ok", "shared pools ok", "versions ok", "tls ok"}
 	if got, degraded := parts(); cmp.Diff(want, got) != "" || degraded {
 		t.Errorf("with a mark that was made up parts = %v, degraded %t", got, degraded)
 	}
 	if err := s.store.ObserveMark(t.Context(), hostID, "a", mark); err != nil {
 		t.Fatal(err)
 	}
-	want = []string{"database fail", "hosts ok", "locks ok", "audit trail ok", "shared pools ok", "tls ok"}
+	want = []string{"database fail", "hosts ok", "locks ok", "audit trail ok", "shared pools ok", "versions ok", "tls ok"}
 	if got, degraded := parts(); cmp.Diff(want, got) != "" || !degraded {
 		t.Errorf("parts = %v, degraded %t", got, degraded)
 	}

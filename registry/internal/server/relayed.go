@@ -85,10 +85,7 @@ func resolving[In any](r *http.Request, query string, in In, find finder[In]) re
 		if _, none := any(in).(routes.None); none {
 			return req, nil
 		}
-		if req.Body, err = json.Marshal(in); err != nil {
-			return req, fmt.Errorf("encode body: %w", err)
-		}
-		return req, nil
+		return req.With(in)
 	}
 }
 
@@ -171,5 +168,5 @@ func (s *Server) askedBefore(ctx context.Context, key string) (relay.Request, er
 	case err != nil:
 		return relay.Request{}, err
 	}
-	return relay.Request{Method: task.Method, Path: task.Path, Body: task.Body}, nil
+	return relay.Request{Method: task.Method, Path: task.Path, Body: task.Body, Needs: task.Needs}, nil
 }

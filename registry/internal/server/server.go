@@ -52,6 +52,7 @@ func (s *Server) Handler() http.Handler {
 	return httpjson.NewHandler(httpjson.Config{
 		Routes:    s.guarded(s.Routes()),
 		Authorize: s.Authorize,
+		Program:   Program,
 		Refused:   s.auditRefusal,
 		Log:       s.Log,
 		Observe:   s.Metrics.request,

@@ -20,6 +20,9 @@ func (s *Server) hosts(ctx context.Context, as store.Viewer) ([]api.Host, error)
 	if as.HostID != "" {
 		all = slices.DeleteFunc(all, func(h api.Host) bool { return h.ID != as.HostID })
 	}
+	for i := range all {
+		s.fillAnnounced(&all[i])
+	}
 	return all, err
 }
 
@@ -28,6 +31,7 @@ func (s *Server) host(ctx context.Context, ref string, as store.Viewer) (api.Hos
 	if err == nil && as.HostID != "" && h.ID != as.HostID {
 		return api.Host{}, api.Errorf(api.CodeNotYourHost, "the host %s is not the one that you are", h.Name)
 	}
+	s.fillAnnounced(&h)
 	return h, err
 }
 

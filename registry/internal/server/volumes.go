@@ -67,11 +67,8 @@ func (s *Server) retypeMove(ctx context.Context, plan store.RetypePlan, typeRef 
 	if err != nil {
 		return req, err
 	}
-	body, err := json.Marshal(api.MigrationTarget{ToPool: plan.ToPool, ToType: typeRef})
-	if err != nil {
-		return req, fmt.Errorf("encode request: %w", err)
-	}
-	return relay.Request{HostID: host.ID, HostName: host.Name, Method: routes.MigrateVolume.Method, Path: routes.MigrateVolume.PathOf(plan.Volume.ID), Body: body}, nil
+	req = relay.Request{HostID: host.ID, HostName: host.Name, Method: routes.MigrateVolume.Method, Path: routes.MigrateVolume.PathOf(plan.Volume.ID)}
+	return req.With(api.MigrationTarget{ToPool: plan.ToPool, ToType: typeRef})
 }
 
 // deleteAttachment has the attachment's host delete it, which looks whether the

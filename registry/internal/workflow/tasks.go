@@ -61,9 +61,9 @@ func (s *Store) CreateTask(ctx context.Context, call store.Call, in api.Task, as
 		there, err := taskByID(ctx, tx, in.ID)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
-			err = tx.Exec(ctx, `INSERT INTO tasks (id, host_id, who, method, path, body, request, state, created_us)
-				VALUES (?, ?, ?, ?, ?, ?, ?, 'queued', ?)`,
-				in.ID, hostID, in.Who, in.Method, in.Path, textOrNull(in.Body), request, tx.At.UnixMicro())
+			err = tx.Exec(ctx, `INSERT INTO tasks (id, host_id, who, method, path, body, needs, request, state, created_us)
+				VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?)`,
+				in.ID, hostID, in.Who, in.Method, in.Path, textOrNull(in.Body), strings.Join(in.Needs, " "), request, tx.At.UnixMicro())
 		case err != nil:
 			return there, err
 		case !bytes.Equal(there.request, request):
@@ -71,8 +71,8 @@ func (s *Store) CreateTask(ctx context.Context, call store.Call, in api.Task, as
 		case there.State != api.TaskWithdrawn:
 			return there, nil
 		default:
-			err = tx.Exec(ctx, "UPDATE tasks SET state = 'queued', host_id = ?, method = ?, path = ?, body = ?, created_us = ? WHERE id = ?",
-				hostID, in.Method, in.Path, textOrNull(in.Body), tx.At.UnixMicro(), in.ID)
+			err = tx.Exec(ctx, "UPDATE tasks SET state = 'queued', host_id = ?, method = ?, path = ?, body = ?, needs = ?, created_us = ? WHERE id = ?",
+				hostID, in.Method, in.Path, textOrNull(in.Body), strings.Join(in.Needs, " "), tx.At.UnixMicro(), in.ID)
 		}
 		if err != nil {
 			return taskRow{}, err
@@ -262,7 +262,7 @@ type taskRow struct {
 	answer  *api.TaskAnswer
 }
 
-const taskQuery = `SELECT t.id, t.host_id, h.name, t.who, t.method, t.path, t.body, t.request, t.state, t.status, t.answer, t.created_us
+const taskQuery = `SELECT t.id, t.host_id, h.name, t.who, t.method, t.path, t.body, t.needs, t.request, t.state, t.status, t.answer, t.created_us
 	FROM tasks t JOIN hosts h ON h.id = t.host_id`
 
 func taskByID(ctx context.Context, q ledger.Querier, id string) (taskRow, error) {
@@ -284,12 +284,16 @@ func taskMissing(err error, id string) error {
 func scanTask(row ledger.Scanner) (taskRow, error) {
 	var (
 		t            taskRow
+		needs        string
 		body, answer []byte
 		status       *int
 		created      int64
 	)
-	err := row.Scan(&t.ID, &t.hostID, &t.Host, &t.Who, &t.Method, &t.Path, &body, &t.request, &t.State, &status, &answer, &created)
+	err := row.Scan(&t.ID, &t.hostID, &t.Host, &t.Who, &t.Method, &t.Path, &body, &needs, &t.request, &t.State, &status, &answer, &created)
 	t.Body, t.CreatedAt = json.RawMessage(body), ledger.FromMicros(created)
+	if needs != "" {
+		t.Needs = strings.Fields(needs)
+	}
 	if status != nil {
 		t.answer = &api.TaskAnswer{Status: *status, Body: json.RawMessage(answer)}
 	}

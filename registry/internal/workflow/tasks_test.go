@@ -18,6 +18,7 @@ import (
 func migrateTask() api.Task {
 	return api.Task{
 		ID: "op-1", Host: "a", Who: "operator/anna", Method: "POST", Path: "/v1/volumes/root/migrate?wait=0", Body: json.RawMessage(`{"to_pool":"slow"}`),
+		Needs: []string{"flight", "speed"},
 	}
 }
 

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// tagNeeds names, in a field of the body of a request, the feature that a program has to have
+// which is sent a value there. A program without it would do something else than was asked.
+// "-" is of a field that such a program may leave unread.
+const tagNeeds = "needs"
+
+// ignorable is the word for such a field.
+const ignorable = "-"
+
+// Needs returns the features that a program has to have which is sent body: those of its
+// fields that are not zero.
+func Needs(body any) []string {
+	if body == nil || !hasNeeds(reflect.TypeOf(body)) {
+		return nil
+	}
+	var needs []string
+	collect(reflect.ValueOf(body), &needs)
+	slices.Sort(needs)
+	return slices.Compact(needs)
+}
+
+func collect(v reflect.Value, needs *[]string) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			collect(v.Elem(), needs)
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			collect(v.Index(i), needs)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			field := v.Type().Field(i)
+			if !field.IsExported() || v.Field(i).IsZero() {
+				continue
+			}
+			if feature := field.Tag.Get(tagNeeds); feature != "" && feature != ignorable {
+				*needs = append(*needs, feature)
+			}
+			collect(v.Field(i), needs)
+		}
+	}
+}
+
+// known has for types whether a value of theirs can need anything: most cannot, and are not
+// looked through.
+var known sync.Map
+
+func hasNeeds(t reflect.Type) bool {
+	if is, ok := known.Load(t); ok {
+		return is == true
+	}
+	is := findNeeds(t, map[reflect.Type]bool{})
+	known.Store(t, is)
+	return is
+}
+
+func findNeeds(t reflect.Type, seen map[reflect.Type]bool) bool {
+	if seen[t] {
+		return false
+	}
+	seen[t] = true
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		return findNeeds(t.Elem(), seen)
+	case reflect.Struct:
+		for _, field := range reflect.VisibleFields(t) {
+			if feature := field.Tag.Get(tagNeeds); feature != "" && feature != ignorable || findNeeds(field.Type, seen) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Require says in the header of a request what its receiver has to have.
+func Require(h http.Header, needs []string) {
+	if len(needs) > 0 {
+		h.Set(needsHeader, strings.Join(needs, ", "))
+	}
+}
+
+// RequiredBy returns what a request says that its receiver has to have.
+func RequiredBy(h http.Header) []string {
+	text := h.Get(needsHeader)
+	if text == "" {
+		return nil
+	}
+	return strings.Split(strings.ReplaceAll(text, " ", ""), ",")
+}
+
+// Check refuses what needs features that a program does not have, before that program
+// touches anything. Program is what it is called in the message.
+func (a Announcement) Check(program string, needs []string) error {
+	lacking := a.Lacks(needs)
+	if len(lacking) == 0 {
+		return nil
+	}
+	for i, name := range lacking {
+		if !isName(name) { // it may be anything
+			lacking[i] = "unknown"
+		}
+	}
+	return api.Errorf(api.CodeStateForbidden, "%s is %s and lacks %s, which this request needs; nothing was done: upgrade it, or ask without", program, a, strings.Join(lacking, ", ")).
+		With("lacks", lacking).With("version", a.Version)
+}

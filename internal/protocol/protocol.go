@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package protocol says what one program of Volferry knows of another that may be of
+// another version: the number of the protocol that it speaks, and the features that it has,
+// by name. It owns how they are announced and how a request says what it needs. It must not
+// know what a feature does.
+package protocol
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/version"
+)
+
+// Number is the protocol of this program. It grows with each version in which a request got
+// a field or a program got a feature. A program that announces nothing speaks
+// protocol 1: it is older than announcements, and refuses fields that it does not know.
+const (
+	Number = 2
+	first  = 1
+)
+
+// OptionalFields is the feature to take a request of a newer program which has fields that
+// this one does not know, where the request does not need them.
+const OptionalFields = "optional_fields"
+
+// features are those of this program, oldest first. A name is never reused, and never taken out
+// while a program of a neighbouring version may ask for it.
+var features = []string{OptionalFields}
+
+// The headers of every request and answer between programs.
+const (
+	versionHeader  = "Volferry-Version"
+	protocolHeader = "Volferry-Protocol"
+	featuresHeader = "Volferry-Features"
+	needsHeader    = "Volferry-Needs"
+)
+
+// Announcement is what a program says of itself.
+type Announcement struct {
+	// Version is for people; "" of a program that is older than announcements.
+	Version  string
+	Protocol int
+	Features []string
+}
+
+// Own is the announcement of this program.
+func Own() Announcement {
+	return Announcement{Version: version.String(), Protocol: Number, Features: slices.Clone(features)}
+}
+
+// Announce puts the announcement of this program into the header of a request or an answer.
+func Announce(h http.Header) {
+	h.Set(versionHeader, version.String())
+	h.Set(protocolHeader, strconv.Itoa(Number))
+	h.Set(featuresHeader, strings.Join(features, ", "))
+}
+
+// AnnounceFor puts into the header of a request that a program of this protocol has made it; 0 is of
+// a program that announces nothing.
+func AnnounceFor(h http.Header, number int) {
+	if number > 0 {
+		h.Set(protocolHeader, strconv.Itoa(number))
+	}
+}
+
+// Remove takes an announcement out of a header: that of a program behind the one that
+// answers.
+func Remove(h http.Header) {
+	for _, name := range []string{versionHeader, protocolHeader, featuresHeader} {
+		h.Del(name)
+	}
+}
+
+// AnnouncedIn returns what the sender of a header announces. Who announces nothing, or what
+// cannot be read, speaks the first protocol. Nothing that it returns is longer than a
+// line or has anything but visible characters, whoever sent it.
+func AnnouncedIn(h http.Header) Announcement {
+	a := Announcement{Protocol: first}
+	number, err := strconv.Atoi(h.Get(protocolHeader))
+	if err != nil || number < first {
+		return a
+	}
+	a.Protocol = number
+	a.Features = names(h.Get(featuresHeader))
+	if v := h.Get(versionHeader); len(v) <= maxName && api.Printable(v) == v {
+		a.Version = v
+	}
+	return a
+}
+
+const (
+	// maxName bounds the name of a feature, and a version.
+	maxName = 64
+	// maxNames bounds how many features are read.
+	maxNames = 256
+)
+
+// names reads a list of features, without what cannot be the name of one.
+func names(list string) []string {
+	var all []string
+	for _, name := range strings.Split(list, ",") {
+		name = strings.TrimSpace(name)
+		if isName(name) && len(all) < maxNames {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+func isName(name string) bool {
+	return name != "" && len(name) <= maxName && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
+}
+
+// IsNewer says whether the program speaks a later protocol than this one.
+func (a Announcement) IsNewer() bool { return a.Protocol > Number }
+
+// Lacks returns which of the features a program does not have.
+func (a Announcement) Lacks(needs []string) []string {
+	var lacking []string
+	for _, need := range needs {
+		if !slices.Contains(a.Features, need) {
+			lacking = append(lacking, need)
+		}
+	}
+	return lacking
+}
+
+// LacksOfOurs returns the features of this program that another does not have.
+func (a Announcement) LacksOfOurs() []string { return a.Lacks(features) }
+
+// String is the version, for people.
+func (a Announcement) String() string {
+	if a.Version == "" {
+		return "an older version"
+	}
+	return a.Version
+}

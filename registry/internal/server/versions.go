@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// fillAnnounced puts into a host what its daemon announced.
+func (s *Server) fillAnnounced(h *api.Host) {
+	if a, known := s.Relay.Announcement(h.ID); known {
+		h.Protocol, h.Lacks = a.Protocol, a.LacksOfOurs()
+	}
+}
+
+// versionsCheck tells of the hosts whose daemons are of another version. Those of an older
+// protocol are waited for: until then they are asked for less.
+func (s *Server) versionsCheck(ctx context.Context) (api.Check, error) {
+	check := api.Check{Name: "versions", Status: checkOK, Message: "registry and hosts are of one version"}
+	hosts, err := s.Store.Hosts(ctx)
+	if err != nil {
+		return check, err
+	}
+	var others []string
+	for i := range hosts {
+		h := &hosts[i]
+		s.fillAnnounced(h)
+		if h.Version == s.Version && len(h.Lacks) == 0 {
+			continue
+		}
+		text := h.Name + " " + h.Version
+		if len(h.Lacks) > 0 {
+			check.Status = checkWarn
+			check.Advice = "upgrade the hosts that lack something: what needs it is refused there"
+			text += ", which lacks " + strings.Join(h.Lacks, ", ")
+		}
+		others = append(others, text)
+	}
+	if len(others) > 0 {
+		check.Message = fmt.Sprintf("the registry is %s; %s of another version: %s", s.Version, counted(len(others), "host is", "hosts are"), strings.Join(others, "; "))
+	}
+	return check, nil
+}
