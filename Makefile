@@ -8,12 +8,12 @@ PREFIX  ?= /usr/local
 HOOKS   ?= /etc/libvirt/hooks/qemu.d
 
 MODULE  := github.com/volferry/volferry
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# The one form of a version, in programs and packages: 1.2.3 is a tag, 1.2.3+14.gabcdef the
+# fourteenth commit after it, which is newer. Before the first tag it is 0.0.0+gabcdef.
+# What is not committed adds .dirty.
+VERSION := $(shell .ci/version)
 LDFLAGS := -s -w -X $(MODULE)/internal/version.Version=$(VERSION)
 
-# v1.2.3, fourteen commits later: 1.2.3+14.gabcdef, which is newer than 1.2.3. Before the
-# first tag there is the commit alone.
-PACKAGE_VERSION := $(shell git describe --tags 2>/dev/null | sed 's/^v//; s/-\([0-9]*\)-g/+\1.g/' | grep . || echo 0.0.0+g$(subst -,.,$(VERSION)))
 NFPM_VERSION    := 2.45.2
 
 LINT         := bin/golangci-lint
@@ -39,7 +39,7 @@ IN_TURN   := Matrix|Every|ForEver|LandsLate|HalfDone|Scripts|NoFileNames|Nothing
 SQLITE    := $(STORE) ./registry/internal/workflow ./registry/internal/server ./registry/internal/pauseall ./registry/internal/drain
 AT_ONCE   := AtOnce|Concurrent|OneWins|Kill|Live|Rename
 
-SCRIPTS := .ci/run .ci/promtool .ci/vulncheck test/lab/install.sh test/machine/install.sh packaging/libvirt-hook/volferry-guard \
+SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/lab/install.sh test/machine/install.sh packaging/libvirt-hook/volferry-guard \
 	packaging/build.sh packaging/scripts/postinst.sh packaging/scripts/prerm.sh packaging/scripts/postrm.sh
 
 .DEFAULT_GOAL := help
@@ -116,7 +116,7 @@ bench: build ## Benchmarks of the engine and the registry, and the load of a who
 
 packages: build ## deb and rpm of the three programs into dist/
 	@[ -x bin/nfpm ] || GOBIN='$(CURDIR)/bin' $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@v$(NFPM_VERSION)
-	packaging/build.sh bin/nfpm '$(PACKAGE_VERSION)' "$$(git log -1 --format=%ct)" dist
+	packaging/build.sh bin/nfpm '$(VERSION)' "$$(git log -1 --format=%ct)" dist
 
 install: build ## Install programs and libvirt hook under DESTDIR and PREFIX
 	install -d '$(DESTDIR)$(PREFIX)/sbin' '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(HOOKS)'

@@ -3,15 +3,22 @@
 // Package version says which Volferry this is. It knows nothing else.
 package version
 
-import "runtime/debug"
+import (
+	"regexp"
+	"runtime/debug"
+	"strings"
+)
+
+// release is the version of a tag.
+var release = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
 
 // Version is set by the build (-ldflags "-X …/internal/version.Version=1.2.3").
 // Read it with String.
 var Version string
 
-// String returns the version of this program: what the build set, else what
-// the Go tool recorded (a module version, or the revision of a source tree),
-// else "unknown".
+// String returns the version of this program: what the build set, else, in the same form,
+// what the Go tool recorded (a module version, or the revision of a source tree), else
+// "unknown".
 func String() string {
 	if Version != "" {
 		return Version
@@ -24,22 +31,23 @@ func String() string {
 }
 
 func fromBuildInfo(info *debug.BuildInfo) string {
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
+	// What the Go tool makes of a commit (v0.0.0-DATE-COMMIT) is another form.
+	if v := info.Main.Version; release.MatchString(v) {
+		return strings.TrimPrefix(v, "v")
 	}
 	revision, dirty := "", ""
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
-			revision = s.Value[:min(12, len(s.Value))]
+			revision = s.Value[:min(7, len(s.Value))]
 		case "vcs.modified":
 			if s.Value == "true" {
-				dirty = "-dirty"
+				dirty = ".dirty"
 			}
 		}
 	}
 	if revision == "" {
 		return "unknown"
 	}
-	return "devel-" + revision + dirty
+	return "0.0.0+g" + revision + dirty
 }

@@ -11,10 +11,11 @@ func TestVersionIsTheBestThatIsKnown(t *testing.T) {
 	revision := debug.BuildSetting{Key: "vcs.revision", Value: "0123456789abcdef0123"}
 	modified := debug.BuildSetting{Key: "vcs.modified", Value: "true"}
 	for want, info := range map[string]*debug.BuildInfo{
-		"v1.2.3":                   {Main: debug.Module{Version: "v1.2.3"}},
-		"devel-0123456789ab":       {Main: debug.Module{Version: "(devel)"}, Settings: []debug.BuildSetting{revision}},
-		"devel-0123456789ab-dirty": {Settings: []debug.BuildSetting{revision, modified}},
-		"unknown":                  {},
+		"1.2.3":                {Main: debug.Module{Version: "v1.2.3"}},
+		"0.0.0+g0123456":       {Main: debug.Module{Version: "(devel)"}, Settings: []debug.BuildSetting{revision}},
+		"0.0.0+g0123456.dirty": {Settings: []debug.BuildSetting{revision, modified}},
+		"0.0.0+gabcdef0":       {Main: debug.Module{Version: "v0.0.0-20260112090000-abcdef012345"}, Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abcdef0123456789"}}},
+		"unknown":              {},
 	} {
 		if got := fromBuildInfo(info); got != want {
 			t.Errorf("version = %q, want %q", got, want)
