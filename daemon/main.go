@@ -23,6 +23,7 @@ const usage = `volferryd - the Volferry daemon of one hypervisor
 Usage:
   volferryd [flags]               run
   volferryd check-config [flags]  say whether the configuration is right; start nothing
+  volferryd directories [flags]   print what the configuration says where guards, overlays and saved guests are
   volferryd version, --version
 
 A flag wins over the configuration file. Flags:
@@ -68,6 +69,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			_, _ = fmt.Fprintln(stderr, "warning:", w) // the answer is on stdout
 		}
 		_, err := fmt.Fprintln(stdout, "the configuration is right")
+		return err
+	case "directories":
+		// The script before a removal keeps it: the one of a purge has no configuration any more.
+		_, err := fmt.Fprintf(stdout, "guards %s\noverlays %s\nsaves %s\n", cfg.guardDir(), cfg.OverlayDir, cfg.SaveDir)
 		return err
 	}
 	return fmt.Errorf("there is no command %q; see volferryd --help", command)

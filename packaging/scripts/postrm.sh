@@ -25,14 +25,32 @@ if command -v deb-systemd-helper >/dev/null; then
 fi
 [ "$1" = purge ] && [ -d "$STATE" ] || exit 0
 
+# elsewhere names what guests may need in the directories that the configuration named: the
+# file has them from before the removal. An overlay has the name of a migration, and the
+# memory of a guest those of guest and migration; other files there are none of ours.
+elsewhere() {
+	[ -r "$STATE/directories" ] || return 0
+	uuid='????????-????-????-????-????????????'
+	while read -r what dir; do
+		case "$what" in
+		overlays) find "$dir" -mindepth 1 -maxdepth 1 -name "$uuid.qcow2" ;;
+		saves) find "$dir" -mindepth 1 -maxdepth 1 -name "$uuid.$uuid.ram" ;;
+		guards) find "$dir" -mindepth 1 -maxdepth 1 -name "$uuid" ;;
+		esac 2>/dev/null || true
+	done <"$STATE/directories"
+}
+
 # needed names what guests, or other hosts, may still need.
 needed() {
 	case "$PACKAGE" in
-	volferryd) find "$STATE/overlays" "$STATE/saves" "$STATE/guards" -mindepth 1 2>/dev/null || true ;;
+	volferryd)
+		find "$STATE/overlays" "$STATE/saves" "$STATE/guards" -mindepth 1 2>/dev/null || true
+		elsewhere
+		;;
 	volferry-registry) find "$STATE" -name registry.db 2>/dev/null || true ;;
 	esac
 }
-kept=$(needed | head -n 5)
+kept=$(needed | sort -u | head -n 5)
 if [ -n "$kept" ]; then
 	cat >&2 <<-END
 		$PACKAGE: $STATE is not removed, for it has

@@ -14,6 +14,10 @@ case "$1" in
 remove | 0) ;;
 *) exit 0 ;;
 esac
+# A purge comes when program and configuration are gone, and has to know what guests need.
+if [ "$PACKAGE" = volferryd ] && [ -d /var/lib/volferry ]; then
+	/usr/sbin/volferryd directories >/var/lib/volferry/directories || rm -f /var/lib/volferry/directories
+fi
 if [ -d /run/systemd/system ]; then
 	systemctl stop $SOCKETS "$SERVICE" || true
 fi

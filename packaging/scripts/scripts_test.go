@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package scripts tests the scripts of the packages that can be run without a package.
+package scripts
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// purge runs the script after a purge of volferryd with these directories in the place of
+// the host's, and returns what it says.
+func purge(t *testing.T, state, hooks string) (string, error) {
+	t.Helper()
+	text, err := os.ReadFile("postrm.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := strings.NewReplacer(
+		"@PACKAGE@", "volferryd", "@STATE@", state, "@SOCKETS@", "volferryd.socket",
+		"/etc/libvirt/hooks/qemu.d", hooks, "/run/systemd/system", state+"/none", "deb-systemd-helper", "no-such-helper",
+	).Replace(string(text))
+	run := exec.CommandContext(t.Context(), "sh", "-s", "purge")
+	run.Stdin = strings.NewReader(script)
+	out, err := run.CombinedOutput()
+	return string(out), err
+}
+
+func TestPurgeAsksWhereTheConfigurationHasWhatGuestsNeed(t *testing.T) {
+	const id = "45f85f92-d48c-42b4-a4ca-1b7b46b3db68"
+	for _, left := range []string{
+		"var/overlays/" + id + ".qcow2", "srv/overlays/" + id + ".qcow2", "srv/saves/" + id + "." + id + ".ram", "srv/guards/" + id,
+	} {
+		dir := t.TempDir()
+		state, hooks := filepath.Join(dir, "var"), filepath.Join(dir, "hooks")
+		directories := "guards " + dir + "/srv/guards\noverlays " + dir + "/srv/overlays\nsaves " + dir + "/srv/saves\n"
+		theirs := filepath.Join(dir, "srv/overlays/image.qcow2")
+		for path, content := range map[string]string{
+			state + "/directories": directories, hooks + "/volferry-guard": "", theirs: "theirs", filepath.Join(dir, left): "needed",
+		} {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if said, err := purge(t, state, hooks); err == nil || !strings.Contains(said, left) || strings.Contains(said, theirs) {
+			t.Errorf("a purge with %s: %v, and it says\n%s", left, err, said)
+		}
+		for _, path := range []string{filepath.Join(dir, left), hooks + "/volferry-guard", state + "/directories"} {
+			if _, err := os.Stat(path); err != nil {
+				t.Errorf("after a purge that was refused: %v", err)
+			}
+		}
+		if err := os.Remove(filepath.Join(dir, left)); err != nil {
+			t.Fatal(err)
+		}
+		if said, err := purge(t, state, hooks); err != nil {
+			t.Errorf("a purge with nothing left: %v, and it says\n%s", err, said)
+		}
+		if _, err := os.Stat(state); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the state directory after a purge: %v", err)
+		}
+		if _, err := os.Stat(theirs); err != nil {
+			t.Errorf("a purge removes what is none of Volferry's: %v", err)
+		}
+	}
+}
