@@ -63,7 +63,7 @@ what is new by themselves.
 		caDir(set)
 		set.StringVar(&o.id, "id", "", "id of the host (`UUID`); without it a new one")
 		set.StringVar(&o.role, "role", "", "`role` of the operator: read, operate or fence")
-		set.StringVar(&o.out, "out", "", "`directory` of the files; ./NAME, for the server the TLS directory")
+		set.StringVar(&o.out, "out", "", "`directory` of the files, also relative to where you are; without it ./NAME, for the server the TLS directory")
 		set.BoolVar(&o.replace, "replace", false, "replace the files that are there")
 		days(set, o)
 	},

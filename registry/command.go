@@ -67,7 +67,7 @@ func (c *command) call(ctx context.Context, args []string, stdout, stderr io.Wri
 	if errors.Is(err, flag.ErrHelp) {
 		set.SetOutput(stderr)
 		fmt.Fprintf(stderr, "%s %s %s - %s\n\n%s\nFlags:\n", server.Program, c.name, c.args, c.summary, c.help)
-		set.PrintDefaults()
+		settings.PrintFlags(set)
 		return nil
 	}
 	if err != nil {
@@ -87,9 +87,9 @@ func (c *command) call(ctx context.Context, args []string, stdout, stderr io.Wri
 }
 
 var placeHelp = map[string]string{
-	"db":      "database `file`, instead of the configuration's",
-	"tls-dir": "`directory` of the authority, instead of the configuration's",
-	"ca-dir":  "`directory` of the authority's key, instead of the configuration's",
+	"db":      "database `file`, an absolute path, instead of the configuration's",
+	"tls-dir": "`directory` of the authority, an absolute path, instead of the configuration's",
+	"ca-dir":  "`directory` of the authority's key, an absolute path, instead of the configuration's",
 }
 
 // placed returns the configuration with the places that the flags name.

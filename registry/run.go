@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/volferry/volferry/internal/atomicfile"
 	"github.com/volferry/volferry/internal/fault"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
@@ -131,6 +132,9 @@ func (c *config) openGate(log *slog.Logger) (*mtls.Gate, string, error) {
 	gate, err := c.gate(log)
 	if err != nil {
 		return nil, "", err
+	}
+	if err := atomicfile.SweepOld(c.TLSDir); err != nil {
+		log.Warn("what a killed issue-cert may have left in the TLS directory cannot be removed", "err", err)
 	}
 	c.warnOfCAKey(log)
 	log.Info("other hosts reach this registry", "listen", address, "certificate_until", gate.ServerCertificate().NotAfter.UTC())

@@ -110,7 +110,7 @@ func (in MigrationTarget) Check() error {
 	if (in.ToPool == "") == (in.ToPath == "") {
 		return invalid("say where to: exactly one of to_pool and to_path")
 	}
-	if err := first(checkFormat("to_format", in.ToFormat), in.CopyOptions.check()); err != nil {
+	if err := first(checkFormat("to_format", in.ToFormat), in.CopyOptions.Check()); err != nil {
 		return err
 	}
 	if err := in.checkMethod(); err != nil {

@@ -18,7 +18,8 @@ const (
 	VerifyNone = "none"
 )
 
-func (o CopyOptions) check() error {
+// Check refuses what makes no sense by itself.
+func (o CopyOptions) Check() error {
 	if err := checkBandwidth(o.BandwidthBytesPerSecond); err != nil {
 		return err
 	}

@@ -124,6 +124,11 @@ type PoolDrain struct {
 	DeleteSource bool `json:"delete_source,omitempty"`
 }
 
+// CopyOptions returns how each volume is copied.
+func (in PoolDrain) CopyOptions() CopyOptions {
+	return CopyOptions{BandwidthBytesPerSecond: in.BandwidthBytesPerSecond}
+}
+
 // The states of a drain. Done: every volume was moved, or cannot be and says
 // why. Stopping and pausing let the moves that run end.
 const (

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // temporary is in the name of a file that Write fills, before a random number.
@@ -56,14 +57,24 @@ func fill(f *os.File, data []byte, mode os.FileMode) error {
 
 // Sweep removes what every Write that a crash cut off has left in dir. Nobody may write
 // files of dir meanwhile.
-func Sweep(dir string) error {
+func Sweep(dir string) error { return sweep(dir, time.Time{}) }
+
+// unfinishedFor is longer than any Write takes that has not been cut off.
+const unfinishedFor = time.Hour
+
+// SweepOld is Sweep of a directory in which others may write files meanwhile: what is not
+// old stays.
+func SweepOld(dir string) error { return sweep(dir, time.Now().Add(-unfinishedFor)) }
+
+// sweep is Sweep of what is older than that, if it is not zero.
+func sweep(dir string, olderThan time.Time) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("sweep directory: %w", err)
 	}
 	for _, e := range entries {
 		left, _ := filepath.Match(".*"+temporary+"*", e.Name()) // the pattern is no bad one
-		if !left {
+		if !left || !olderThan.IsZero() && !isOlder(e, olderThan) {
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -71,6 +82,11 @@ func Sweep(dir string) error {
 		}
 	}
 	return nil
+}
+
+func isOlder(e fs.DirEntry, than time.Time) bool {
+	info, err := e.Info()
+	return err == nil && info.ModTime().Before(than)
 }
 
 // Remove removes the file at path, durably. A file that is absent is no error;

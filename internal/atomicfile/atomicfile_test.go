@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -108,6 +109,26 @@ func TestSweepRemovesWhatACrashHasLeftAndNothingElse(t *testing.T) {
 	}
 	if err := Sweep(filepath.Join(dir, "absent")); err == nil {
 		t.Error("an absent directory is no error")
+	}
+}
+
+func TestSweepOldLeavesAWriteThatMayBeGoingOn(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	for name, age := range map[string]time.Duration{".host.key" + temporary + "1": 2 * time.Hour, ".host.key" + temporary + "2": time.Minute, "host.key": 2 * time.Hour} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, now, now.Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := SweepOld(dir); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{".host.key" + temporary + "2", "host.key"}, names(t, dir)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 

@@ -59,6 +59,10 @@ func (p Pair) Replace(dir, name string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make directory of the certificate: %w", err)
 	}
+	// One that was killed here has left a key under a name of no use.
+	if err := atomicfile.SweepOld(dir); err != nil {
+		return err
+	}
 	if err := p.writeCA(filepath.Join(dir, CACertFile)); err != nil {
 		return err
 	}

@@ -28,8 +28,8 @@ var (
 		"Follow an operation", registry(never), daemon(Streams))
 
 	ListEvents = get[[]api.Event]("/v1/events",
-		"List the events of the audit trail after since, at most 1000 and about 1 MiB (an empty list is its end), or with follow=1 follow it as a stream",
-		registry(never), daemon(PassesOn), query("since", "follow"))
+		"List the events of the audit trail after since, at most 1000 and about 1 MiB (an empty list is its end), or with last=N the last N of them, or with follow=1 follow it as a stream",
+		registry(never), daemon(PassesOn), query("since", "last", "follow"))
 	PostEvent = report[api.EventPost, api.Event]("/v1/events",
 		"Add an event of a host to the audit trail")
 )

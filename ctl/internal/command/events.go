@@ -47,7 +47,7 @@ func events(c *cli.Context, s *session.Session) error {
 	if c.Bool("follow") {
 		return followEvents(c.Context, s, since, func(e api.Event) bool { return matches(c, "host", e.Host) })
 	}
-	all, err := eventsSince(c.Context, s, since)
+	all, err := eventsSince(c.Context, s, since, last, c.IsSet("host"))
 	if err != nil {
 		return err
 	}
@@ -74,8 +74,19 @@ func events(c *cli.Context, s *session.Session) error {
 	return nil
 }
 
-// eventsSince reads the audit trail after event since, page by page.
-func eventsSince(ctx context.Context, s *session.Session, since int64) ([]api.Event, error) {
+// eventsSince reads the audit trail after event since, page by page; only the end of it
+// where last is enough of it, and no others are to be left out.
+func eventsSince(ctx context.Context, s *session.Session, since int64, last int, some bool) ([]api.Event, error) {
+	if last > 0 && last <= onePage && !some {
+		end, _, err := session.List(ctx, s, routes.ListEvents.With("since", strconv.FormatInt(since, 10)).With("last", strconv.Itoa(last)))
+		// An older registry does not know the parameter, and one answer has room for so much.
+		if err == nil && (len(end) == last || len(end) == 0 || end[0].Seq == since+1) {
+			return end, nil
+		}
+		if err != nil && api.CodeOf(err) != api.CodeInvalidArgument {
+			return nil, err
+		}
+	}
 	all := []api.Event{}
 	for {
 		page, _, err := session.List(ctx, s, routes.ListEvents.With("since", strconv.FormatInt(since, 10)))
@@ -86,6 +97,9 @@ func eventsSince(ctx context.Context, s *session.Session, since int64) ([]api.Ev
 		since = page[len(page)-1].Seq
 	}
 }
+
+// onePage is how many events one answer may have.
+const onePage = 1000
 
 func followEvents(ctx context.Context, s *session.Session, since int64, keep func(api.Event) bool) error {
 	f := session.Follower{

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/volferry/volferry/internal/api"
 )
@@ -17,10 +18,10 @@ import (
 // resultOK is the result of an event about something that was done.
 const resultOK = "ok"
 
-// maxEvents and maxEventBytes are how much one read of the trail returns: no event is
+// MaxEvents and maxEventBytes are how much one read of the trail returns: no event is
 // so large that a reader cannot bear it, but a thousand might be together.
 const (
-	maxEvents     = 1000
+	MaxEvents     = 1000
 	maxEventBytes = 1 << 20
 )
 
@@ -118,8 +119,20 @@ func chain(prev, content []byte) []byte {
 }
 
 // Events returns the events after the one with sequence number since, oldest
-// first, at most 1000 of them and about 1 MiB. An empty list is the end of the trail.
+// first, at most MaxEvents of them and about 1 MiB. An empty list is the end of the trail.
 func (l *Ledger) Events(ctx context.Context, since int64) ([]api.Event, error) {
+	return l.events(ctx, "SELECT content FROM events WHERE seq > ? ORDER BY seq LIMIT ?", since, MaxEvents)
+}
+
+// LastEvents returns the last events, at most n, of those after since, oldest first; fewer
+// if they are more than about 1 MiB.
+func (l *Ledger) LastEvents(ctx context.Context, since int64, n int) ([]api.Event, error) {
+	events, err := l.events(ctx, "SELECT content FROM events WHERE seq > ? ORDER BY seq DESC LIMIT ?", since, n)
+	slices.Reverse(events)
+	return events, err
+}
+
+func (l *Ledger) events(ctx context.Context, query string, since int64, limit int) ([]api.Event, error) {
 	events, size := []api.Event{}, 0
 	err := EachRow(ctx, l.db.Read, func(row Scanner) (more bool, err error) {
 		var content sql.RawBytes
@@ -135,6 +148,6 @@ func (l *Ledger) Events(ctx context.Context, since int64) ([]api.Event, error) {
 		}
 		events = append(events, e)
 		return true, nil
-	}, "SELECT content FROM events WHERE seq > ? ORDER BY seq LIMIT ?", since, maxEvents)
+	}, query, since, limit)
 	return events, Unreadable(err)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -127,6 +128,28 @@ func fillTrail(t *testing.T, l *Ledger, n int) {
 		must(Mutate(t.Context(), l, Request{What: "fill"}, admitAll, func(ctx context.Context, tx *Change) (struct{}, error) {
 			return struct{}{}, tx.Audit(ctx, api.Event{What: "fill", Details: map[string]any{"text": strings.Repeat("x", 1<<20)}})
 		}))(t)
+	}
+}
+
+func TestTheLastEventsAreInTheirOrder(t *testing.T) {
+	l := newLedger(t, Options{})
+	for range 5 {
+		must(Mutate(t.Context(), l, Request{What: "note"}, admitAll, func(ctx context.Context, tx *Change) (struct{}, error) {
+			return struct{}{}, tx.Audit(ctx, api.Event{What: "note"})
+		}))(t)
+	}
+	for _, tc := range []struct {
+		since int64
+		n     int
+		want  []int64
+	}{{0, 3, []int64{3, 4, 5}}, {4, 3, []int64{5}}, {5, 3, nil}, {0, 1000, []int64{1, 2, 3, 4, 5}}} {
+		var got []int64
+		for _, e := range must(l.LastEvents(t.Context(), tc.since, tc.n))(t) {
+			got = append(got, e.Seq)
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("the last %d after %d are %v, want %v", tc.n, tc.since, got, tc.want)
+		}
 	}
 }
 

@@ -4,9 +4,13 @@ package server
 
 import (
 	"net/http"
+	"net/url"
+	"strconv"
 
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
+	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
 // events answers with the audit trail after since, or follows it from there
@@ -21,14 +25,40 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	last, err := lastOf(query)
+	if err != nil {
+		return err
+	}
+	if follow && last > 0 {
+		return api.Errorf(api.CodeInvalidArgument, "the query parameters last and follow do not go together")
+	}
 	if follow {
 		return s.follow(w, r, since)
+	}
+	if last > 0 {
+		events, err := s.Store.LastEvents(r.Context(), since, last)
+		if err != nil {
+			return err
+		}
+		return routes.ListEvents.Write(w, http.StatusOK, events)
 	}
 	events, err := s.Store.Events(r.Context(), since)
 	if err != nil {
 		return err
 	}
 	return routes.ListEvents.Write(w, http.StatusOK, events)
+}
+
+// lastOf reads last, 0 if it is not given.
+func lastOf(query url.Values) (int, error) {
+	if !query.Has("last") {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(query.Get("last"))
+	if err != nil || n < 1 || n > ledger.MaxEvents {
+		return 0, api.Errorf(api.CodeInvalidArgument, "the query parameter last is a number of events from 1 to %d, not %.40q", ledger.MaxEvents, query.Get("last"))
+	}
+	return n, nil
 }
 
 func (s *Server) follow(w http.ResponseWriter, r *http.Request, since int64) error {

@@ -144,6 +144,9 @@ func TestMalformedRequestsChangeNothing(t *testing.T) {
 		"other host's path":   {"POST", "/v1/hosts/b/report", report},
 		"negative since":      {"GET", "/v1/events?since=-1", ""},
 		"follow maybe":        {"GET", "/v1/events?follow=maybe", ""},
+		"the last none":       {"GET", "/v1/events?last=0", ""},
+		"more than one page":  {"GET", "/v1/events?last=1001", ""},
+		"follow the last":     {"GET", "/v1/events?follow=1&last=5", ""},
 		"all of them":         {"GET", "/v1/migrations?all=ja", ""},
 		"unknown filter":      {"GET", "/v1/volumes?name=x", ""},
 		"no session":          {"GET", "/v1/hosts/" + hostID + "/tasks", ""},
@@ -233,7 +236,7 @@ func TestEveryThingIsShownByNameAndListed(t *testing.T) {
 	}
 	for path, want := range map[string]int{
 		"/v1/hosts": 1, "/v1/pools": 0, "/v1/types": 1, "/v1/volumes": 1, "/v1/instances": 0,
-		"/v1/attachments?volume=data": 0, "/v1/migrations?all=1": 0, "/v1/events?since=1": 1, "/v1/drains": 0,
+		"/v1/attachments?volume=data": 0, "/v1/migrations?all=1": 0, "/v1/events?since=1": 1, "/v1/events?last=1": 1, "/v1/events?since=1&last=5": 1, "/v1/drains": 0,
 	} {
 		var list []json.RawMessage
 		if raw := s.ok(t, "GET", path, ""); json.Unmarshal(raw, &list) != nil || list == nil || len(list) != want {

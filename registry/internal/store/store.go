@@ -89,6 +89,12 @@ func (s *Store) Events(ctx context.Context, since int64) ([]api.Event, error) {
 	return s.ledger.Events(ctx, since)
 }
 
+// LastEvents returns the last events, at most n, of those after since, oldest first; fewer
+// if they are long, as Events.
+func (s *Store) LastEvents(ctx context.Context, since int64, n int) ([]api.Event, error) {
+	return s.ledger.LastEvents(ctx, since, n)
+}
+
 // NextCommit returns a channel that is closed when something was committed
 // after the call: ask for it, then for Events, then wait.
 func (s *Store) NextCommit() <-chan struct{} { return s.ledger.NextCommit() }

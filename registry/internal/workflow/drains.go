@@ -64,10 +64,8 @@ func checkDrain(pool string, in api.PoolDrain) error {
 		return validate.Invalid("a pool cannot be drained to itself")
 	case in.Parallel < 1 || in.Parallel > maxParallel:
 		return validate.Invalid("%d volumes cannot be moved at once; say a number from 1 to %d", in.Parallel, maxParallel)
-	case in.BandwidthBytesPerSecond < 0:
-		return validate.Invalid("the bandwidth is negative")
 	}
-	return nil
+	return in.CopyOptions().Check()
 }
 
 func (tx *changeTx) drainConflict(ctx context.Context, pool string) error {
