@@ -14,6 +14,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/BurntSushi/toml"
 )
@@ -46,7 +47,7 @@ func Load[C any](p Program, args []string, defaults func() *C, flags func(*C, *f
 		if errors.Is(err, flag.ErrHelp) {
 			set.SetOutput(p.Stderr)
 			fmt.Fprint(p.Stderr, p.Usage)
-			set.PrintDefaults()
+			PrintFlags(set)
 		}
 		return set, err
 	}
@@ -66,6 +67,22 @@ func Load[C any](p Program, args []string, defaults func() *C, flags func(*C, *f
 		return nil, nil, err
 	}
 	return cfg, again.Args(), nil
+}
+
+// PrintFlags writes what the flags of set are, to its output, as PrintDefaults does, with
+// the two dashes with which the documentation writes them.
+func PrintFlags(set *flag.FlagSet) {
+	out := set.Output()
+	var text strings.Builder
+	set.SetOutput(&text)
+	set.PrintDefaults()
+	set.SetOutput(out)
+	for line := range strings.Lines(text.String()) {
+		if rest, isFlag := strings.CutPrefix(line, "  -"); isFlag {
+			line = "  --" + rest
+		}
+		fmt.Fprint(out, line)
+	}
 }
 
 // readFile reads the file into cfg. One that is named must exist.

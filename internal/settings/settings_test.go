@@ -82,7 +82,7 @@ func TestHelpIsPrintedOnce(t *testing.T) {
 	if !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("got %v, want flag.ErrHelp", err)
 	}
-	if n := strings.Count(stderr.String(), "thing - a thing"); n != 1 || !strings.Contains(stderr.String(), "-colour") {
+	if n := strings.Count(stderr.String(), "thing - a thing"); n != 1 || !strings.Contains(stderr.String(), "\n  --colour") {
 		t.Errorf("printed %d times: %s", n, &stderr)
 	}
 }

@@ -126,11 +126,11 @@ func missingVerb(c *cli.Context) error {
 	if word == "help" {
 		return usagef("%sunknown command %q: it stands first, as in '%s help volume migrate', or give --help", commandPrefix(c), word, session.Program)
 	}
-	suggestion := "See the list of them."
+	unknown := fmt.Sprintf("%sunknown command %q", commandPrefix(c), word)
 	if near := nearest(c.Command.Subcommands, word); near != "" {
-		suggestion = fmt.Sprintf("Did you mean %q?", near)
+		unknown += fmt.Sprintf(". Did you mean %q?", near)
 	}
-	return usagef("%sunknown command %q. %s", commandPrefix(c), word, suggestion)
+	return usagef("%s", unknown) // where the list of them is comes under it
 }
 
 // wrongFlag puts the parser's error about a flag in our words.

@@ -59,7 +59,8 @@ func instanceList(c *cli.Context, s *session.Session) error {
 		ids = append(ids, i.ID)
 		t.Add(i.Name, i.ID, stateLine(&i)+staleStateText(fenced, i.Host), i.Host, fmt.Sprint(volumesOf(i)))
 	}
-	return s.PrintList(resp, ids, &t, "No instance yet: '"+session.Program+" instance adopt DOMAIN' takes one over, or --all for every domain of this host.")
+	empty := emptyText(c, "instance", "No instance yet: '"+session.Program+" instance adopt DOMAIN' takes one over, or --all for every domain of this host.", "host", "status")
+	return s.PrintList(resp, ids, &t, empty)
 }
 
 // fencedHosts says by name which hosts are fenced, for output to people. It is nil if the

@@ -46,7 +46,8 @@ func volumeList(c *cli.Context, s *session.Session) error {
 		}
 		t.Add(v.Name, v.ID, status, api.Bytes(v.SizeBytes), v.Type, strings.Join(volumeHosts(v), ","), render.Location(v.Location), strings.Join(users, ","))
 	}
-	return s.PrintList(resp, ids, &t, "No volume yet: '"+session.Program+" instance adopt DOMAIN' takes over a guest's disks, 'volume create' makes an empty one.")
+	empty := emptyText(c, "volume", "No volume yet: '"+session.Program+" instance adopt DOMAIN' takes over a guest's disks, 'volume create' makes an empty one.", "host", "pool", "status")
+	return s.PrintList(resp, ids, &t, empty)
 }
 
 func volumeShow(c *cli.Context, s *session.Session) error {

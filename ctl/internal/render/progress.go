@@ -103,7 +103,11 @@ func amounts(m *api.Migration) []string {
 	if m.BytesTotal <= 0 || !movesBytes(m) {
 		return nil
 	}
-	out := []string{fmt.Sprintf("%3d%%", percentOf(m)), api.Bytes(m.BytesDone) + " of " + api.Bytes(m.BytesTotal)}
+	out := []string{fmt.Sprintf("%3d%%", percentOf(m))}
+	if m.Phase == "fold" {
+		return out // QEMU counts the whole volume, and moves what the overlay has
+	}
+	out = append(out, api.Bytes(m.BytesDone)+" of "+api.Bytes(m.BytesTotal))
 	if m.RateBytesPerSecond > 0 && m.BytesDone < m.BytesTotal {
 		left := time.Duration(float64(m.BytesTotal-m.BytesDone) / float64(m.RateBytesPerSecond) * float64(time.Second))
 		out = append(out, Rate(m.RateBytesPerSecond))

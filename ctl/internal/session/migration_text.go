@@ -56,7 +56,7 @@ func completedText(m *api.Migration) []string {
 	if m.ExposedSeconds > 0 {
 		wrote := "what the guest wrote in that time"
 		if !ran {
-			wrote += ", if it ran,"
+			wrote = "whatever was written in that time"
 		}
 		lines = append(lines, fmt.Sprintf("  exposed   %s: %s was in the overlay alone", render.Seconds(m.ExposedSeconds), wrote))
 	}

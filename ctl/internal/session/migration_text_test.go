@@ -16,7 +16,7 @@ func TestTheExposureOfAGuestThatDidNotRunSaysSo(t *testing.T) {
 		want  string
 	}{
 		"running": {&ms, "what the guest wrote in that time was in the overlay alone"},
-		"stopped": {nil, "what the guest wrote in that time, if it ran, was in the overlay alone"},
+		"stopped": {nil, "whatever was written in that time was in the overlay alone"},
 	} {
 		m := &api.Migration{State: api.MigrationCompleted, ExposedSeconds: 4.4}
 		m.StallMS.Start = c.stall
