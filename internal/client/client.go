@@ -22,6 +22,7 @@ import (
 	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/internal/retry"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 // maxAnswerBytes bounds what an answer may take of our memory.
@@ -29,18 +30,10 @@ const maxAnswerBytes = 64 << 20
 
 // Client sends requests to one daemon. It is safe for concurrent use.
 type Client struct {
-	http        *http.Client
-	transport   transport
-	base        *url.URL
-	target      string
-	unavailable api.Code
-	timeout     time.Duration
-	tlsFiles    *tlsFiles
-	credentials *mtls.Credentials // nil over a Unix socket
-	as          func() (hostID string, epoch int64)
-	clock       clock
-	// peer is what the other side announced last; nil before its first answer.
-	peer atomic.Pointer[protocol.Announcement]
+	connection
+	http    *http.Client
+	timeout time.Duration
+	clock   clock
 }
 
 // Setting changes how a Client is made.
@@ -75,7 +68,7 @@ func As(host func() (hostID string, epoch int64)) Setting {
 // of a socket, or https://host[:port] with TLS. It connects with the first
 // request.
 func New(target string, settings ...Setting) (*Client, error) {
-	c := &Client{unavailable: api.CodeHypervisorUnavailable}
+	c := &Client{connection: connection{unavailable: api.CodeHypervisorUnavailable}}
 	for _, set := range settings {
 		set(c)
 	}
@@ -104,7 +97,7 @@ func (c *Client) Credentials() *mtls.Credentials { return c.credentials }
 // are those of Do.
 func (c *Client) Transport() (http.RoundTripper, *url.URL) {
 	base := *c.base
-	return explaining{c}, &base
+	return explaining{&c.connection}, &base
 }
 
 // Close closes the connections that are idle.
@@ -294,4 +287,30 @@ func decodeAnswer(method, path string, body []byte, out any, options call) error
 		return api.Errorf(api.CodeInternal, "cannot read the answer to %s %s: %v", method, path, err)
 	}
 	return nil
+}
+
+// ClockAhead says by how much, at least, the daemon's clock is ahead of this one, less than
+// 0 if it is behind, as of its last answer; false if there was none.
+func (c *Client) ClockAhead() (time.Duration, bool) {
+	ahead := c.clock.ahead.Load()
+	if ahead == nil {
+		return 0, false
+	}
+	return *ahead, true
+}
+
+// checkNeeds is CheckPeer that asks the other side who it is, where that is not known.
+func (c *Client) checkNeeds(ctx context.Context, needs []string) error {
+	if len(needs) == 0 {
+		return nil
+	}
+	if _, known := c.Peer(); !known {
+		route := routes.ShowRegistryVersion
+		resp, err := c.send(ctx, route.Method, route.PathOf(), nil, call{})
+		if err != nil {
+			return err
+		}
+		_ = resp.Body.Close() // its header says it
+	}
+	return c.CheckPeer(needs)
 }

@@ -27,13 +27,3 @@ func (c *clock) note(header http.Header, sent, now time.Time) {
 	}
 	c.ahead.Store(&ahead)
 }
-
-// ClockAhead says by how much, at least, the daemon's clock is ahead of this one, less than
-// 0 if it is behind, as of its last answer; false if there was none.
-func (c *Client) ClockAhead() (time.Duration, bool) {
-	ahead := c.clock.ahead.Load()
-	if ahead == nil {
-		return 0, false
-	}
-	return *ahead, true
-}

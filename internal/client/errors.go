@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"strings"
 	"syscall"
@@ -45,7 +46,7 @@ func wasSent(err error, times int) error {
 }
 
 // transportError says what it means for the caller that no answer came.
-func (c *Client) transportError(ctx context.Context, err error) error {
+func (c *connection) transportError(ctx context.Context, err error) error {
 	var (
 		op        *net.OpError
 		handshake *handshakeError
@@ -88,7 +89,7 @@ func ofHandshake(alert error) bool {
 }
 
 // handshakeError says why we did not go on with the server.
-func (c *Client) handshakeError(err error) error {
+func (c *connection) handshakeError(err error) error {
 	var (
 		name    x509.HostnameError
 		unknown x509.UnknownAuthorityError
@@ -109,4 +110,16 @@ func (c *Client) handshakeError(err error) error {
 		return api.Errorf(c.unavailable, "cannot connect to %s: the handshake took longer than %s", c.target, connectTimeout)
 	}
 	return api.Errorf(c.unavailable, "cannot connect to %s: %v", c.target, err)
+}
+
+// explaining says what went wrong in the words of the client.
+type explaining struct{ c *connection }
+
+// RoundTrip implements http.RoundTripper.
+func (e explaining) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := e.c.transport.RoundTrip(r)
+	if err != nil {
+		return nil, e.c.transportError(r.Context(), err)
+	}
+	return resp, nil
 }

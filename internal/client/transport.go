@@ -13,11 +13,19 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/internal/protocol"
 )
+
+// listening notes what the other side announces.
+type listening struct {
+	transport
+	c *connection
+}
 
 const (
 	// defaultPort is the registry's, for hosts.
@@ -44,8 +52,22 @@ type transport interface {
 	CloseIdleConnections()
 }
 
+// connection is the way to one daemon, by which its errors are explained as well.
+type connection struct {
+	transport transport
+	base      *url.URL
+	target    string
+	// unavailable is the code of the error for a daemon that cannot be reached.
+	unavailable api.Code
+	tlsFiles    *tlsFiles
+	credentials *mtls.Credentials // nil over a Unix socket
+	as          func() (hostID string, epoch int64)
+	// peer is what the other side announced last; nil before its first answer.
+	peer atomic.Pointer[protocol.Announcement]
+}
+
 // connectTo reads target.
-func (c *Client) connectTo(target string) error {
+func (c *connection) connectTo(target string) error {
 	if !strings.HasPrefix(target, "https://") {
 		path, err := socketPath(target)
 		if err != nil {
@@ -181,7 +203,7 @@ type speaking struct {
 	as func() (hostID string, epoch int64)
 }
 
-func (c *Client) speakingAs(t transport) transport {
+func (c *connection) speakingAs(t transport) transport {
 	if c.as == nil {
 		return t
 	}
@@ -201,14 +223,13 @@ func (s speaking) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.transport.RoundTrip(r)
 }
 
-// explaining says what went wrong in the words of the client.
-type explaining struct{ c *Client }
-
 // RoundTrip implements http.RoundTripper.
-func (e explaining) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := e.c.transport.RoundTrip(r)
+func (l listening) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := l.transport.RoundTrip(r)
 	if err != nil {
-		return nil, e.c.transportError(r.Context(), err)
+		return nil, err //nolint:wrapcheck // transportError reads it
 	}
+	peer := protocol.AnnouncedIn(resp.Header)
+	l.c.peer.Store(&peer)
 	return resp, nil
 }

@@ -6,13 +6,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"go/token"
 	"io"
 	"net/http"
-	"net/url"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/volferry/volferry/internal/api"
@@ -71,50 +67,6 @@ func decodeExactly(body []byte, kind reflect.Type, v any, newer bool) error {
 	return checkDocument(body, kind, newer)
 }
 
-// clip bounds what a message repeats of a request.
-func clip(text string) string {
-	const enough = 300
-	if len(text) > enough {
-		text = text[:enough] + "…"
-	}
-	return strings.ToValidUTF8(text, "")
-}
-
-func bodyError(err error) error {
-	var (
-		tooLarge *http.MaxBytesError
-		syntax   *json.SyntaxError
-		kind     *json.UnmarshalTypeError
-	)
-	text := err.Error()
-	switch {
-	case errors.As(err, &tooLarge):
-		text = fmt.Sprintf("the request body is larger than %d bytes", tooLarge.Limit)
-	case errors.Is(err, io.EOF):
-		text = "the request body is empty; it has to be a JSON object"
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		text = "the request body ends in the middle of its JSON document"
-	case errors.As(err, &syntax):
-		text = fmt.Sprintf("the request body is not JSON: %v at byte %d", syntax, syntax.Offset)
-	case errors.As(err, &kind) && kind.Field != "":
-		text = fmt.Sprintf("the field %q of the request body cannot be a JSON %s", memberPath(kind.Field), kind.Value)
-	case errors.As(err, &kind):
-		text = fmt.Sprintf("the request body cannot be a JSON %s", kind.Value)
-	case strings.HasPrefix(text, "json: unknown field "):
-		text = "the request body has the " + strings.TrimPrefix(text, "json: ") + ", which is not part of this request"
-	default:
-		text = "the request body cannot be read: " + text
-	}
-	return &api.Error{Code: api.CodeInvalidArgument, Message: clip(text)}
-}
-
-// memberPath takes the names of embedded structs, which are types of Go, out of what
-// encoding/json calls the path of a member: the document does not have them.
-func memberPath(path string) string {
-	names := slices.DeleteFunc(strings.Split(path, "."), token.IsExported)
-	return strings.Join(names, ".")
-}
-
 // Reference is the first wildcard of the path of the route that serves r, however it is
 // called: the id, the name or the beginning of an id of a thing. It is empty where the
 // path has none.
@@ -122,24 +74,6 @@ func Reference(r *http.Request) string {
 	_, name, _ := strings.Cut(r.Pattern, "{")
 	name, _, _ = strings.Cut(name, "}")
 	return r.PathValue(name)
-}
-
-// checkQuery refuses query parameters that the route of r does not have, and those that
-// are given twice.
-func checkQuery(r *http.Request, route Route) error {
-	values, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return api.Errorf(api.CodeInvalidArgument, "the query of the request cannot be read: %v", err)
-	}
-	for name, given := range values {
-		if !slices.Contains(route.Query, name) {
-			return api.Errorf(api.CodeInvalidArgument, "%q is no query parameter of %s", name, r.URL.Path)
-		}
-		if len(given) > 1 {
-			return api.Errorf(api.CodeInvalidArgument, "the query parameter %q is given %d times", name, len(given))
-		}
-	}
-	return nil
 }
 
 // IdempotencyKey returns the op id that the caller gave the request, "" if it

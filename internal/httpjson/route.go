@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"path"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -238,3 +240,21 @@ func (w *answerWriter) Write(b []byte) (int, error) {
 
 // Unwrap lets http.ResponseController reach the connection.
 func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// checkQuery refuses query parameters that the route of r does not have, and those that
+// are given twice.
+func checkQuery(r *http.Request, route Route) error {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return api.Errorf(api.CodeInvalidArgument, "the query of the request cannot be read: %v", err)
+	}
+	for name, given := range values {
+		if !slices.Contains(route.Query, name) {
+			return api.Errorf(api.CodeInvalidArgument, "%q is no query parameter of %s", name, r.URL.Path)
+		}
+		if len(given) > 1 {
+			return api.Errorf(api.CodeInvalidArgument, "the query parameter %q is given %d times", name, len(given))
+		}
+	}
+	return nil
+}

@@ -22,15 +22,6 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// The files of a TLS directory.
-const (
-	CACertFile     = "ca.crt"
-	CAKeyFile      = "ca.key"
-	ServerCertFile = "server.crt"
-	ServerKeyFile  = "server.key"
-	DenyListFile   = "denied"
-)
-
 const (
 	// Day is the unit in which certificates are issued.
 	Day = 24 * time.Hour

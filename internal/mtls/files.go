@@ -14,7 +14,18 @@ import (
 	"path/filepath"
 	"regexp"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/volferry/volferry/internal/atomicfile"
+)
+
+// The files of a TLS directory.
+const (
+	CACertFile     = "ca.crt"
+	CAKeyFile      = "ca.key"
+	ServerCertFile = "server.crt"
+	ServerKeyFile  = "server.key"
+	DenyListFile   = "denied"
 )
 
 const (
@@ -176,4 +187,18 @@ func readKey(path string) (*ecdsa.PrivateKey, error) {
 		return nil, fmt.Errorf("the key in %s is a %T; it must be an ECDSA key", path, key)
 	}
 	return ec, nil
+}
+
+// underLock runs do while nobody else changes the lists in dir: two at a time would lose
+// what one of them wrote.
+func underLock(dir string, do func() error) (err error) {
+	lock, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", dir, err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("lock %s: %w", dir, err)
+	}
+	return do()
 }

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
@@ -68,18 +66,4 @@ func Issued(dir, hostID string) ([]string, error) {
 		keys = append(keys, spki)
 	}
 	return keys, nil
-}
-
-// underLock runs do while nobody else changes the lists in dir: two at a time would lose
-// what one of them wrote.
-func underLock(dir string, do func() error) (err error) {
-	lock, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("lock %s: %w", dir, err)
-	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return fmt.Errorf("lock %s: %w", dir, err)
-	}
-	return do()
 }

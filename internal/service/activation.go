@@ -7,9 +7,13 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
 )
+
+// keepAlive finds out within half a minute that the other machine is gone.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 // activated are the listeners that systemd handed over. They can be taken from the
 // environment once.

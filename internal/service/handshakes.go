@@ -11,9 +11,13 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
 )
+
+// handshakeTimeout is how long a TLS handshake may take. Clients give up then too.
+const handshakeTimeout = 10 * time.Second
 
 // TLS is how a server speaks TLS, and what keeps a peer from using it up.
 type TLS struct {

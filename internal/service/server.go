@@ -19,8 +19,6 @@ const (
 	// a connection. There is no timeout for a whole request: some are streams, and
 	// some wait for an event.
 	headerTimeout = 10 * time.Second
-	// handshakeTimeout is how long a TLS handshake may take. Clients give up then too.
-	handshakeTimeout = 10 * time.Second
 	// requestTimeout bounds how long a request with its body may take to come. The
 	// server takes this bound away once it has the whole body.
 	requestTimeout = 30 * time.Second
@@ -38,9 +36,6 @@ const (
 	maxSocketConnections = 512
 	maxTLSConnections    = 32768
 )
-
-// keepAlive finds out within half a minute that the other machine is gone.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 // Server is an HTTP server as a task.
 type Server struct {

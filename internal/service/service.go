@@ -11,25 +11,12 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sync/errgroup"
 )
-
-// Task is a part of a daemon that runs for as long as the daemon does.
-type Task interface {
-	// Run works until ctx ends, and then returns nil. It returns an error if it
-	// cannot go on, which ends the daemon; what can be waited for is not such
-	// an error.
-	Run(ctx context.Context) error
-	// Ready is closed once the task does what it is there for.
-	Ready() <-chan struct{}
-	// String names the task in logs and in the status of the unit.
-	String() string
-}
 
 // Run runs the tasks until one fails, ctx ends, or the process is told to stop
 // by SIGINT or SIGTERM; a second signal kills it. It tells systemd of every
@@ -91,14 +78,6 @@ func announceReady(ctx context.Context, log *slog.Logger, tasks []Task) {
 	}
 	notify(log, daemon.SdNotifyReady+"\nSTATUS=ready")
 	log.Info("ready")
-}
-
-func names(tasks []Task) string {
-	all := make([]string, 0, len(tasks))
-	for _, t := range tasks {
-		all = append(all, t.String())
-	}
-	return strings.Join(all, ", ")
 }
 
 // keepWatchdogContent tells systemd that the program is alive, for as long as it is. What

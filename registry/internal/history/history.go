@@ -51,6 +51,12 @@ func Newer(a, b api.RegistryMark) int {
 	return cmp.Or(cmp.Compare(a.Timeline, b.Timeline), cmp.Compare(a.Seq, b.Seq))
 }
 
+// Signed is the mark with the signature of this registry.
+func (h *History) Signed(mark api.RegistryMark) api.RegistryMark { return sign(h.key, mark) }
+
+// HasSigned says whether this registry has signed the mark.
+func (h *History) HasSigned(mark api.RegistryMark) bool { return isSigned(h.key, mark) }
+
 // Now is the mark of the history as it is on stable storage.
 func (h *History) Now() api.RegistryMark {
 	h.mu.Lock()

@@ -19,16 +19,16 @@ func NewKey() []byte {
 	return key
 }
 
-// Signed is the mark with the signature of this registry.
-func (h *History) Signed(mark api.RegistryMark) api.RegistryMark {
-	mac := hmac.New(sha256.New, h.key)
+// sign returns the mark with its signature under a key.
+func sign(key []byte, mark api.RegistryMark) api.RegistryMark {
+	mac := hmac.New(sha256.New, key)
 	// No part of it has a line break, and all are in a fixed order.
 	_, _ = fmt.Fprintf(mac, "volferry mark\n%s\n%d\n%d\n%s", mark.RegistryID, mark.Timeline, mark.Seq, mark.Hash)
 	mark.Signature = hex.EncodeToString(mac.Sum(nil))
 	return mark
 }
 
-// HasSigned says whether this registry has signed the mark.
-func (h *History) HasSigned(mark api.RegistryMark) bool {
-	return hmac.Equal([]byte(h.Signed(mark).Signature), []byte(mark.Signature))
+// isSigned says whether the mark has its signature under the key.
+func isSigned(key []byte, mark api.RegistryMark) bool {
+	return hmac.Equal([]byte(sign(key, mark).Signature), []byte(mark.Signature))
 }
