@@ -28,7 +28,7 @@ func compare(ctx context.Context, spec *Spec) error {
 		m.begin(PhaseVerify, 0)
 		return qemuimg.Compare(ctx, spec.Src.image(), spec.Dst.image(), qemuimg.CompareOptions{
 			Progress: func(done, _ int64) { m.reach(done) },
-			Throttle: spec.throttle,
+			Throttle: spec.childThrottle(),
 		})
 	}
 	src, err := spec.open(spec.Src.Path, false)
@@ -50,6 +50,7 @@ func compare(ctx context.Context, spec *Spec) error {
 
 // compareEnds reads both ends where either has data.
 func compareEnds(ctx context.Context, spec *Spec, src, dst End, m *meter) error {
+	src, dst = spec.paced(src, dst)
 	m.begin(PhaseVerify, 0)
 	mismatch := newFirstMismatch()
 	check := func(ctx context.Context, sp span, buf []byte) error {
@@ -57,7 +58,7 @@ func compareEnds(ctx context.Context, spec *Spec, src, dst End, m *meter) error 
 			m.add(sp.n, 0)
 			return nil
 		}
-		if err := spec.pause(ctx, sp.n); err != nil {
+		if err := spec.Limit.wait(ctx, sp.n); err != nil {
 			return err
 		}
 		a, b := buf[:sp.n], buf[chunkBytes:chunkBytes+sp.n]

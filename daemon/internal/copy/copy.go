@@ -86,7 +86,8 @@ func copyRaw(ctx context.Context, spec *Spec, lock *os.File, m *meter) (Result, 
 	case cloned:
 		return finishClone(ctx, spec, src, dst, m)
 	}
-	s := newStream(spec, src, dst, m)
+	pacedSrc, pacedDst := spec.paced(src, dst)
+	s := newStream(spec, pacedSrc, pacedDst, m)
 	err = s.run(ctx)
 	result := Result{
 		BytesTotal: src.Size(), BytesCopied: s.copied.Load(), BytesZero: s.zeroed.Load(), BytesResumed: s.resumed,
@@ -120,7 +121,7 @@ func convert(ctx context.Context, spec *Spec, sizeBytes int64, m *meter) (Result
 	err := qemuimg.Convert(ctx, spec.Src.image(), spec.Dst.image(), qemuimg.ConvertOptions{
 		DstIsZero: spec.DstIsZero, IsDst: spec.IsDst,
 		Progress: func(done, _ int64) { m.reach(done) },
-		Throttle: spec.throttle,
+		Throttle: spec.childThrottle(),
 	})
 	if err != nil {
 		return Result{BytesTotal: sizeBytes}, err

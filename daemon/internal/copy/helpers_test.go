@@ -139,7 +139,7 @@ func reflinkDir(t testing.TB, mkfs ...string) string {
 // pacerFunc is called before every chunk and delays nothing.
 type pacerFunc func()
 
-func (f pacerFunc) Delay() time.Duration {
+func (f pacerFunc) Allow() (int64, time.Duration) {
 	f()
-	return 0
+	return 16 * miB, 0
 }

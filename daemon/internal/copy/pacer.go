@@ -8,65 +8,90 @@ import (
 	"time"
 )
 
-// Pacer slows a copy down for the sake of others.
+// Pacer bounds what a copy has under way, for the sake of others.
 type Pacer interface {
-	// Delay is how long to wait before the next chunk. Every worker asks before
-	// every chunk; the call must not block.
-	Delay() time.Duration
+	// Allow returns how many bytes may be in flight, and how long each request rests
+	// before it begins. It is asked before every request, and must not block.
+	Allow() (inFlightBytes int64, rest time.Duration)
 }
 
 // Numbers of the guest's pacer.
 const (
 	// paceTick is how often the guest's latency is looked at.
-	paceTick = 250 * time.Millisecond
+	paceTick = 100 * time.Millisecond
 	// quietEvery is how often the copy stands still to see the guest's latency
 	// without it, because what the guest does changes; quietTicks is for how
-	// long: one to drain what is in flight, one to measure. 1.7 % of the time.
+	// long: one to drain what is in flight, the others to measure. 1.3 % of the time.
 	quietEvery = 30 * time.Second
-	quietTicks = 2
+	quietTicks = 4
+	// relearnAfter is how long a guest may suffer under the least copy before it is
+	// asked again whether it suffers under the copy at all.
+	// So is a guest that does what it did not when it was asked last.
+	relearnAfter = 5 * time.Second
 	// tolerated is the mean latency, over the idle one, at which the copy gives
-	// way; toleratedSlack keeps it from fighting over what a disk does anyway: on
-	// a fast one the idle latency is below the noise of a busy host.
+	// way; toleratedSlack, and what the idle latency varies by itself, keep it from
+	// fighting over what a disk does anyway.
 	tolerated      = 1.5
-	toleratedSlack = 2 * time.Millisecond
-	// minSampleWrites makes a mean.
-	minSampleWrites = 4
-	// The delay of each worker doubles from delayStep, and shrinks by an eighth or
-	// by delayStep. At maxDelay eight workers still move 32 MiB/s: a copy that never ends keeps the guest's
-	// newest writes in its overlay, which is no kindness either.
-	delayStep = 5 * time.Millisecond
-	maxDelay  = 250 * time.Millisecond
+	toleratedSlack = 300 * time.Microsecond
+	// minSampleRequests makes a mean.
+	minSampleRequests = 4
+	// What is in flight begins at startInFlight. It grows by an eighth with each look at
+	// a guest that is well, and shrinks, by half at the most, as much as the
+	// latency is too high.
+	startInFlight = 1 << 20
+	maxInFlight   = 16 << 20
+	minInFlight   = minPieceBytes
+	// A request rests only where one of the smallest at a time is still too much. With
+	// maxRest, 64 KiB are read or written in a millisecond and a little: a copy that
+	// never ends keeps the guest's newest writes in its overlay, which is no kindness
+	// either.
+	restStep = 125 * time.Microsecond
+	maxRest  = time.Millisecond
 )
 
-// GuestPacer gives way to a guest: when its mean write latency rises above 1.5
-// times what it is while the copy stands still, and by more than 2 ms, the
-// copy's delay is doubled; while it is below, the delay shrinks.
+// Latency counts the requests of a guest of one kind, and sums up how long they took.
+type Latency struct {
+	Requests int64
+	Total    time.Duration
+}
+
+// GuestLatency is what a guest's disk says of itself since its process began.
+type GuestLatency struct {
+	Reads, Writes, Flushes Latency
+}
+
+func (l *GuestLatency) kinds() [3]Latency { return [...]Latency{l.Reads, l.Writes, l.Flushes} }
+
+// GuestPacer gives way to a guest. It controls how many bytes of the copy are in flight,
+// because these are what a request of the guest waits for: additive increase,
+// multiplicative decrease, by the mean latency of the guest's reads, writes and flushes. While
+// that is above 1.5 times what it is while the copy stands still, less of the copy
+// is in flight; while it is below, more.
 type GuestPacer struct {
-	sample func() (writes int64, total time.Duration, ok bool)
+	sample func() (GuestLatency, bool)
 
 	mu         sync.Mutex
-	delay      time.Duration
+	inFlight   int64
+	rest       time.Duration
 	quietUntil time.Time // a time, so that a sample that hangs holds up nobody
 	paced      time.Duration
 
 	// Of Run alone.
-	baseline   time.Duration
-	quietLeft  int  // looks until the copy may go on
-	measured   bool // the two below are set
-	writes     int64
-	total      time.Duration
+	last       GuestLatency
+	watches    [3]latencyWatch // of reads, writes, flushes
+	quietLeft  int             // looks until the copy may go on
 	sinceQuiet time.Duration
+	atLeast    time.Duration // for how long the guest has suffered under the least copy
 }
 
-// NewGuestPacer paces by sample: the number of the guest's writes so far, the
-// sum of their latencies, and whether that could be read. Only Run calls it,
-// and it may block. Run begins by letting the copy stand still for half a second,
-// to learn the guest's latency without it.
-func NewGuestPacer(sample func() (writes int64, total time.Duration, ok bool)) *GuestPacer {
-	return &GuestPacer{sample: sample}
+// NewGuestPacer paces by sample: what the guest's disk says of itself, and whether that
+// could be read. Only Run calls it, and it may block. Run begins by letting the copy
+// stand still for a moment, to learn the guest's latency without it.
+func NewGuestPacer(sample func() (GuestLatency, bool)) *GuestPacer {
+	return &GuestPacer{sample: sample, inFlight: startInFlight}
 }
 
-// Run watches the guest until ctx ends. The pacer delays nothing after that.
+// Run watches the guest until ctx ends. The pacer holds nothing back after that.
 func (p *GuestPacer) Run(ctx context.Context) {
 	tick := time.NewTicker(paceTick)
 	defer tick.Stop()
@@ -78,7 +103,7 @@ func (p *GuestPacer) Run(ctx context.Context) {
 		case <-ctx.Done():
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.delay, p.quietUntil = 0, time.Time{}
+			p.inFlight, p.rest, p.quietUntil = maxInFlight, 0, time.Time{}
 			return
 		case <-tick.C:
 			p.look()
@@ -86,11 +111,11 @@ func (p *GuestPacer) Run(ctx context.Context) {
 	}
 }
 
-// Delay implements Pacer.
-func (p *GuestPacer) Delay() time.Duration {
+// Allow implements Pacer.
+func (p *GuestPacer) Allow() (inFlightBytes int64, rest time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return max(p.delay, time.Until(p.quietUntil))
+	return p.inFlight, max(p.rest, time.Until(p.quietUntil))
 }
 
 // Paced is how long the copy has been held back for the guest's sake so far.
@@ -102,43 +127,88 @@ func (p *GuestPacer) Paced() time.Duration {
 
 // look is one tick.
 func (p *GuestPacer) look() {
-	mean, known := p.meanSinceLastLook()
+	now, ok := p.sample()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.delay > 0 || p.quietLeft > 0 {
+	if p.inFlight < maxInFlight || p.quietLeft > 0 {
 		p.paced += paceTick
 	}
 	if p.quietLeft > 0 {
-		if p.quietLeft--; p.quietLeft == 0 && known {
-			p.baseline = mean
-		}
+		p.learn(now, ok)
 		return
 	}
-	if p.sinceQuiet += paceTick; p.sinceQuiet >= quietEvery || known && p.baseline == 0 {
+	strain, known, learned := p.strain(now, ok)
+	idle := now == p.last
+	p.last = now
+	p.sinceQuiet += paceTick
+	if p.sinceQuiet >= quietEvery || p.atLeast >= relearnAfter || !learned && p.sinceQuiet >= relearnAfter {
 		p.standStill()
 		return
 	}
-	if known && mean > max(time.Duration(tolerated*float64(p.baseline)), p.baseline+toleratedSlack) {
-		p.delay = min(max(2*p.delay, delayStep), maxDelay)
-	} else {
-		p.delay = max(p.delay-max(delayStep, p.delay/8), 0)
+	switch {
+	case known && strain > 1:
+		p.shrink(strain)
+	case known || idle || !ok: // without a guest there is nothing to give way to
+		p.grow()
 	}
+}
+
+// learn is a look while the copy stands still.
+func (p *GuestPacer) learn(now GuestLatency, ok bool) {
+	p.quietLeft--
+	for i, kind := range now.kinds() {
+		watch := &p.watches[i]
+		if p.quietLeft == quietTicks-1 { // of what was in flight
+			watch.restart(kind, ok)
+			continue
+		}
+		watch.learn(kind, ok)
+		if p.quietLeft == 0 {
+			watch.learned()
+		}
+	}
+}
+
+// strain is the worst of the latencies of all kinds, where 1 is what is tolerated. It is
+// learned unless the guest does something that it did not while the copy stood still.
+func (p *GuestPacer) strain(now GuestLatency, ok bool) (worst float64, known, learned bool) {
+	learned = true
+	for i, kind := range now.kinds() {
+		watch := &p.watches[i]
+		mean, is := watch.mean(kind, ok)
+		switch {
+		case !is:
+		case watch.tolerated == 0:
+			known, learned = true, false
+		default:
+			worst, known = max(worst, float64(mean)/float64(watch.tolerated)), true
+		}
+	}
+	return worst, known, learned
+}
+
+// shrink gives way. The lock is held.
+func (p *GuestPacer) shrink(strain float64) {
+	if p.inFlight > minInFlight {
+		p.inFlight = max(minInFlight, int64(float64(p.inFlight)*max(0.5, 1/strain)))
+		return
+	}
+	p.atLeast += paceTick
+	p.rest = min(p.rest+restStep, maxRest)
+}
+
+// grow takes more. The lock is held.
+func (p *GuestPacer) grow() {
+	p.atLeast = 0
+	if p.rest > 0 {
+		p.rest -= restStep
+		return
+	}
+	p.inFlight = min(maxInFlight, p.inFlight+max(p.inFlight/8, minPieceBytes/4))
 }
 
 // standStill begins a quiet time. The lock is held.
 func (p *GuestPacer) standStill() {
-	p.sinceQuiet, p.quietLeft = 0, quietTicks
+	p.sinceQuiet, p.atLeast, p.quietLeft = 0, 0, quietTicks
 	p.quietUntil = time.Now().Add(quietTicks * paceTick)
-}
-
-// meanSinceLastLook is the guest's mean write latency, if it wrote enough.
-func (p *GuestPacer) meanSinceLastLook() (time.Duration, bool) {
-	writes, total, ok := p.sample()
-	before, totalBefore, measured := p.writes, p.total, p.measured
-	p.writes, p.total, p.measured = writes, total, ok
-	// Counters that went back are those of a new process of the guest.
-	if !ok || !measured || writes-before < minSampleWrites || total < totalBefore {
-		return 0, false
-	}
-	return (total - totalBefore) / time.Duration(writes-before), true
 }

@@ -10,12 +10,17 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/internal/retry"
 )
 
 // zeroGrainBytes is the smallest run of zeros inside a chunk that is
 // deallocated instead of written: 16 operations for a chunk at the worst.
 const zeroGrainBytes = 64 << 10
+
+// maxChildRest is the longest rest of a child, however little it may do: it works in
+// bursts between two looks at its progress, and is to come to its end.
+const maxChildRest = 250 * time.Millisecond
 
 // stream copies chunk by chunk between two open ends.
 type stream struct {
@@ -106,7 +111,7 @@ func (s *stream) copySpan(ctx context.Context, sp span, buf []byte) error {
 	if err := s.saver.claim(sp.n); err != nil {
 		return err
 	}
-	if err := s.spec.pause(ctx, sp.n); err != nil {
+	if err := s.spec.Limit.wait(ctx, sp.n); err != nil {
 		return err
 	}
 	p := buf[:sp.n]
@@ -179,28 +184,24 @@ func (s *stream) zero(off, n int64) error {
 	return nil
 }
 
-// pause waits for the guest and for the cap before n bytes move.
-func (s *Spec) pause(ctx context.Context, n int64) error {
-	if s.Pace != nil {
-		if err := retry.Sleep(ctx, s.Pace.Delay()); err != nil {
-			return err
+// childThrottle paces a child that moves bytes by itself, and tells so when it has. It
+// works only for the share of the time that the pacer allows of all that could be in flight.
+func (s *Spec) childThrottle() qemuimg.Throttle {
+	worked := time.Now()
+	return func(ctx context.Context, bytes int64) error {
+		for ; bytes > 0; bytes -= chunkBytes {
+			if err := s.Limit.wait(ctx, min(bytes, chunkBytes)); err != nil {
+				return err
+			}
 		}
-	}
-	return s.Limit.wait(ctx, n)
-}
-
-// throttle paces a child that has moved bytes by itself. It does one chunk
-// after another, so that it waits for a pacer only once where workers would have
-// waited side by side.
-func (s *Spec) throttle(ctx context.Context, bytes int64) error {
-	var delay time.Duration
-	for ; bytes > 0; bytes -= chunkBytes {
+		var rest time.Duration
 		if s.Pace != nil {
-			delay += s.Pace.Delay() / time.Duration(s.workers())
+			allowed, atLeast := s.Pace.Allow()
+			share := float64(min(allowed, maxInFlight)) / maxInFlight
+			rest = max(atLeast, min(maxChildRest, time.Duration(float64(time.Since(worked))*(1/share-1))))
 		}
-		if err := s.Limit.wait(ctx, min(bytes, chunkBytes)); err != nil {
-			return err
-		}
+		err := retry.Sleep(ctx, rest)
+		worked = time.Now()
+		return err
 	}
-	return retry.Sleep(ctx, delay)
 }

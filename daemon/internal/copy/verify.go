@@ -72,7 +72,7 @@ func (s *stream) verify(ctx context.Context) error {
 // read from src.
 func (s *stream) readBack(ctx context.Context, chunk int, buf []byte) (differs bool, err error) {
 	p := buf[:s.table.bytesOf(chunk)]
-	if err := s.spec.pause(ctx, int64(len(p))); err != nil {
+	if err := s.spec.Limit.wait(ctx, int64(len(p))); err != nil {
 		return false, err
 	}
 	if err := readFull(s.dst, s.spec.Dst.Path, p, int64(chunk)*chunkBytes); err != nil {

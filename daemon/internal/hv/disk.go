@@ -77,6 +77,7 @@ func (d *Disk) SamePlace(other *Disk) bool {
 type DiskStats struct {
 	ReadRequests  int64
 	ReadBytes     int64
+	ReadTime      time.Duration
 	WriteRequests int64
 	WriteBytes    int64
 	WriteTime     time.Duration

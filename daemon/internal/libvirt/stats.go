@@ -62,6 +62,7 @@ func statsOf(params []golibvirt.TypedParam, target string) (*hv.DiskStats, error
 		return &hv.DiskStats{
 			ReadRequests:    get(golibvirt.DomainStatsBlockSuffixRdReqs),
 			ReadBytes:       get(golibvirt.DomainStatsBlockSuffixRdBytes),
+			ReadTime:        time.Duration(get(golibvirt.DomainStatsBlockSuffixRdTimes)),
 			WriteRequests:   get(golibvirt.DomainStatsBlockSuffixWrReqs),
 			WriteBytes:      get(golibvirt.DomainStatsBlockSuffixWrBytes),
 			WriteTime:       time.Duration(get(golibvirt.DomainStatsBlockSuffixWrTimes)),

@@ -65,13 +65,17 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 			return err
 		}
 	}
-	if req.GuestWrites != nil {
-		pacer := copy.NewGuestPacer(func() (int64, time.Duration, bool) {
-			st, err := req.GuestWrites(ctx)
+	if req.GuestStats != nil {
+		pacer := copy.NewGuestPacer(func() (copy.GuestLatency, bool) {
+			st, err := req.GuestStats(ctx)
 			if err != nil {
-				return 0, 0, false // no guest now, or libvirt is away: nothing to give way to
+				return copy.GuestLatency{}, false // no guest now, or libvirt is away: nothing to give way to
 			}
-			return st.WriteRequests, st.WriteTime, true
+			return copy.GuestLatency{
+				Reads:   copy.Latency{Requests: st.ReadRequests, Total: st.ReadTime},
+				Writes:  copy.Latency{Requests: st.WriteRequests, Total: st.WriteTime},
+				Flushes: copy.Latency{Requests: st.FlushRequests, Total: st.FlushTime},
+			}, true
 		})
 		helpers.Go(func() { pacer.Run(ctx) })
 		spec.Pace = pacer

@@ -109,10 +109,10 @@ type CopyRequest struct {
 	DstIsZero bool
 	// Options is called again and again: the operator may change them.
 	Options func() api.CopyOptions
-	// GuestWrites samples the guest's own writes, so that the copy can give
+	// GuestStats samples the guest's own requests, so that the copy can give
 	// way. Nil where no guest runs.
-	GuestWrites func(ctx context.Context) (*hv.DiskStats, error)
-	Progress    func(Progress)
+	GuestStats func(ctx context.Context) (*hv.DiskStats, error)
+	Progress   func(Progress)
 }
 
 // Progress is how far a copy is.

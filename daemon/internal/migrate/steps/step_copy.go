@@ -34,10 +34,10 @@ func (e *Env) stepCopy() op.Step {
 		defer cancel()
 		res, err := e.copier.Copy(ctx, CopyRequest{
 			Key: s.CopyKey(), Src: s.SrcImage(), Dst: s.DstImage(), SizeBytes: s.SizeBytes(), DstPrint: fingerprint,
-			DstIsZero:   zero,
-			Options:     func() api.CopyOptions { return e.CopyOptions(s) },
-			GuestWrites: e.guestWrites(s),
-			Progress:    func(p Progress) { e.progress.set(s.MigrationID, p) },
+			DstIsZero:  zero,
+			Options:    func() api.CopyOptions { return e.CopyOptions(s) },
+			GuestStats: e.guestStats(s),
+			Progress:   func(p Progress) { e.progress.set(s.MigrationID, p) },
 		})
 		if err == nil {
 			err = e.sealed(ctx, s, r.OpID()) // or it is of a src that changed under it
@@ -76,8 +76,8 @@ func (e *Env) dstIsZero(ctx context.Context, r *op.Run, s *Spec) (bool, error) {
 	return note.DstIsZero, r.Note(ctx, note)
 }
 
-// guestWrites samples the guest's own writes to the disk, for the pacer.
-func (e *Env) guestWrites(s *Spec) func(context.Context) (*hv.DiskStats, error) {
+// guestStats samples the guest's own requests to the disk, for the pacer.
+func (e *Env) guestStats(s *Spec) func(context.Context) (*hv.DiskStats, error) {
 	if !s.Attached() {
 		return nil
 	}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+import (
+	"sync"
+	"time"
+)
+
+// minPieceBytes is the smallest request that a chunk is divided into.
+const minPieceBytes = 64 << 10
+
+// gate lets as many bytes of a copy be in flight as its pacer allows. What waits at a
+// device before a request of the guest is what the guest waits for: the gate bounds
+// it, where a pause between large requests would only make it rarer.
+type gate struct {
+	pace Pacer
+
+	turn     chan struct{} // has room for the request that is next
+	mu       sync.Mutex
+	left     sync.Cond
+	inFlight int64
+}
+
+func newGate(pace Pacer) *gate {
+	g := &gate{pace: pace, turn: make(chan struct{}, 1)}
+	g.left.L = &g.mu
+	return g
+}
+
+// enter waits until n more bytes may be in flight, and takes them. A request that
+// finds nothing in flight always may.
+func (g *gate) enter(n int64) {
+	g.turn <- struct{}{}
+	defer func() { <-g.turn }()
+	if _, rest := g.pace.Allow(); rest > 0 {
+		<-time.After(rest)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.inFlight > 0 {
+		if allowed, _ := g.pace.Allow(); g.inFlight+n <= allowed {
+			break
+		}
+		g.left.Wait()
+	}
+	g.inFlight += n
+}
+
+func (g *gate) leave(n int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inFlight -= n
+	g.left.Signal()
+}
+
+// pieceBytes is the size of the next request: two of them fit into what is allowed,
+// so that one is written while another is read.
+func (g *gate) pieceBytes() int {
+	allowed, _ := g.pace.Allow()
+	piece := int64(chunkBytes)
+	for piece > minPieceBytes && 2*piece > allowed {
+		piece /= 2
+	}
+	return int(piece)
+}
+
+// pacedEnd is an End whose transfers pass a gate, in pieces.
+type pacedEnd struct {
+	End
+
+	gate *gate
+}
+
+// paced puts a gate around both ends of a copy, unless there is no pacer.
+func (s *Spec) paced(src, dst End) (End, End) {
+	if s.Pace == nil {
+		return src, dst
+	}
+	g := newGate(s.Pace)
+	return &pacedEnd{src, g}, &pacedEnd{dst, g}
+}
+
+func (e *pacedEnd) ReadAt(p []byte, off int64) (int, error) { return e.transfer(e.End.ReadAt, p, off) }
+
+func (e *pacedEnd) WriteAt(p []byte, off int64) (int, error) {
+	return e.transfer(e.End.WriteAt, p, off)
+}
+
+func (e *pacedEnd) transfer(move func([]byte, int64) (int, error), p []byte, off int64) (moved int, err error) {
+	for moved < len(p) && err == nil {
+		piece := p[moved:min(moved+e.gate.pieceBytes(), len(p))]
+		e.gate.enter(int64(len(piece)))
+		var n int
+		n, err = move(piece, off+int64(moved))
+		e.gate.leave(int64(len(piece)))
+		moved += n
+	}
+	return moved, err
+}

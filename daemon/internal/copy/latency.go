@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+import "time"
+
+// latencyWatch holds the mean latency of one kind of a guest's requests against what it
+// is while no copy is under way.
+type latencyWatch struct {
+	before   Latency
+	measured bool // before is set
+
+	tolerated time.Duration // 0 where it is not known what is usual
+
+	// Of a quiet time: the mean of each look.
+	means []time.Duration
+}
+
+// restart begins to count from now on.
+func (w *latencyWatch) restart(now Latency, ok bool) {
+	w.before, w.measured, w.means = now, ok, nil
+}
+
+// mean is the mean latency since the last one that it returned, or since restart. It is
+// not known before there were enough requests.
+func (w *latencyWatch) mean(now Latency, ok bool) (time.Duration, bool) {
+	before := w.before
+	// Counters that went back are those of a new process of the guest.
+	if !ok || !w.measured || now.Requests < before.Requests || now.Total < before.Total {
+		w.before, w.measured = now, ok
+		return 0, false
+	}
+	if now.Requests-before.Requests < minSampleRequests {
+		return 0, false
+	}
+	w.before = now
+	return (now.Total - before.Total) / time.Duration(now.Requests-before.Requests), true
+}
+
+// learn takes a look while the copy stands still.
+func (w *latencyWatch) learn(now Latency, ok bool) {
+	if mean, known := w.mean(now, ok); known {
+		w.means = append(w.means, mean)
+	}
+}
+
+// learned ends a quiet time. Without enough requests nothing is known, and what the
+// guest does after a pause is not held against an old figure.
+func (w *latencyWatch) learned() {
+	w.tolerated = 0
+	if len(w.means) == 0 {
+		return
+	}
+	least, most, sum := w.means[0], w.means[0], time.Duration(0)
+	for _, mean := range w.means {
+		least, most, sum = min(least, mean), max(most, mean), sum+mean
+	}
+	idle := sum / time.Duration(len(w.means))
+	w.tolerated = max(time.Duration(tolerated*float64(idle)), idle+max(toleratedSlack, most-least))
+}

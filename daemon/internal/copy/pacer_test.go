@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/copy"
+)
+
+// plant is a disk with a guest that writes one block after the other, and a copy that
+// always has as much in flight as it may. A request waits for what is in flight before it.
+type plant struct {
+	idle           time.Duration // what a write takes without a copy
+	bytesPerSecond int64         // what the disk moves
+	noise          float64       // a write takes up to this part longer, by chance
+	thinks         time.Duration // between two writes
+
+	mu     sync.Mutex
+	pacer  *copy.GuestPacer
+	random *rand.Rand
+	writes copy.Latency
+}
+
+func newPlant(idle time.Duration, bytesPerSecond int64) *plant {
+	return &plant{idle: idle, bytesPerSecond: bytesPerSecond, random: rand.New(rand.NewPCG(1, 2))}
+}
+
+// latency is what a write takes now. The lock is held.
+func (p *plant) latency() time.Duration {
+	inFlight, rest := p.pacer.Allow()
+	if rest > time.Millisecond {
+		return p.idle // the copy stands still
+	}
+	// A request rests and is then served: the guest meets it for that part of the time.
+	served := time.Duration(float64(inFlight) / float64(p.bytesPerSecond) * float64(time.Second))
+	met := float64(served) / float64(served+rest)
+	return p.idle + time.Duration(met*float64(served))
+}
+
+func (p *plant) sample() (copy.GuestLatency, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return copy.GuestLatency{Writes: p.writes}, true
+}
+
+// write has the guest write until ctx ends, ten milliseconds at a time.
+func (p *plant) write(ctx context.Context) {
+	const step = 10 * time.Millisecond
+	var spent time.Duration
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(step):
+		}
+		p.mu.Lock()
+		took := time.Duration(float64(p.latency()) * (1 + p.noise*p.random.Float64()))
+		spent += step
+		n := spent / (took + p.thinks)
+		spent -= n * (took + p.thinks)
+		p.writes.Requests += int64(n)
+		p.writes.Total += n * took
+		p.mu.Unlock()
+	}
+}
+
+// run lets a pacer watch the plant for as long as watch takes.
+func (p *plant) run(t *testing.T, watch func()) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		p.pacer = copy.NewGuestPacer(p.sample)
+		go p.write(ctx)
+		go p.pacer.Run(ctx)
+		watch()
+		cancel()
+		synctest.Wait()
+		if inFlight, rest := p.pacer.Allow(); inFlight != 16*miB || rest != 0 {
+			t.Errorf("%d bytes in flight after a rest of %v when nobody watches the guest", inFlight, rest)
+		}
+	})
+}
+
+// change makes the plant another one.
+func (p *plant) change(to func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	to()
+}
+
+// means looks at the plant a hundred times, every 100 ms: the mean latency, and the mean
+// of what is in flight, its lowest and its highest. Moments when the copy stands still do
+// not count.
+func (p *plant) means() (latency time.Duration, mean, least, most int64) {
+	least = 1 << 40
+	looks := int64(0)
+	for range 100 {
+		<-time.After(100 * time.Millisecond)
+		inFlight, rest := p.pacer.Allow()
+		if rest > time.Millisecond {
+			continue
+		}
+		p.mu.Lock()
+		latency += p.latency()
+		p.mu.Unlock()
+		looks++
+		mean, least, most = mean+inFlight, min(least, inFlight), max(most, inFlight)
+	}
+	return latency / time.Duration(looks), mean / looks, least, most
+}
+
+// What it tolerates is 1.5 times the idle latency, and at least 0.3 ms more, so that on
+// this disk half a millisecond, 512 KiB, may be in flight.
+func TestThePacerFindsHowMuchTheGuestBearsAndStaysThere(t *testing.T) {
+	for name, noise := range map[string]float64{"a disk without noise": 0, "a noisy disk": 0.3} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlant(time.Millisecond, 1<<30)
+			p.noise = noise
+			p.run(t, func() {
+				<-time.After(5 * time.Second)
+				latency, mean, least, most := p.means()
+				if latency > 2*p.idle {
+					t.Errorf("a write of the guest takes %v, %v without a copy", latency, p.idle)
+				}
+				if mean < 256<<10 || mean > 768<<10 || most > 4*least {
+					t.Errorf("%d bytes are in flight, from %d to %d", mean, least, most)
+				}
+			})
+		})
+	}
+}
+
+func TestThePacerTakesAllThatTheGuestDoesNotMind(t *testing.T) {
+	for name, p := range map[string]*plant{
+		"a disk that is fast":           newPlant(time.Millisecond, 256<<30),
+		"a guest that is always slow":   newPlant(50*time.Millisecond, 1<<30),
+		"a guest that does not write":   {thinks: 1000 * time.Hour, bytesPerSecond: 1 << 30, random: rand.New(rand.NewPCG(1, 2))},
+		"a guest that writes every 2 s": {idle: time.Millisecond, thinks: 2 * time.Second, bytesPerSecond: 1 << 30, random: rand.New(rand.NewPCG(1, 2))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p.run(t, func() {
+				<-time.After(8 * time.Second)
+				if inFlight, rest := p.pacer.Allow(); inFlight < 12*miB || rest != 0 {
+					t.Errorf("%d bytes are in flight, after a rest of %v", inFlight, rest)
+				}
+			})
+		})
+	}
+}
+
+func TestThePacerGivesWayWithinASecondAndComesBack(t *testing.T) {
+	p := newPlant(time.Millisecond, 256<<30)
+	p.run(t, func() {
+		<-time.After(8 * time.Second)
+		p.change(func() { p.bytesPerSecond = 1 << 30 })
+		<-time.After(time.Second)
+		if inFlight, _ := p.pacer.Allow(); inFlight > miB {
+			t.Errorf("%d bytes are in flight a second after the disk became slow", inFlight)
+		}
+		p.change(func() { p.bytesPerSecond = 256 << 30 })
+		<-time.After(6 * time.Second)
+		if inFlight, _ := p.pacer.Allow(); inFlight < 12*miB {
+			t.Errorf("%d bytes are in flight though the disk is fast again", inFlight)
+		}
+		if p.pacer.Paced() < time.Second {
+			t.Errorf("paced for %v", p.pacer.Paced())
+		}
+	})
+}
+
+func TestThePacerNeverStarvesTheCopy(t *testing.T) {
+	p := newPlant(time.Millisecond, 1<<20) // whatever is in flight is too much
+	p.run(t, func() {
+		<-time.After(5 * time.Second)
+		stood := 0
+		for range 1000 {
+			<-time.After(20 * time.Millisecond)
+			switch inFlight, rest := p.pacer.Allow(); {
+			case rest > time.Millisecond:
+				stood++
+			case inFlight < 64<<10 || rest > time.Millisecond:
+				t.Fatalf("%d bytes are in flight, after a rest of %v", inFlight, rest)
+			}
+		}
+		if stood > 150 {
+			t.Errorf("the copy stood still for %d of 1000 looks", stood)
+		}
+	})
+}
+
+func TestAGuestThatBecomesSlowByItselfIsNotHeldAgainstTheCopyForLong(t *testing.T) {
+	p := newPlant(time.Millisecond, 64<<30)
+	p.run(t, func() {
+		<-time.After(10 * time.Second)
+		p.change(func() { p.idle = 20 * time.Millisecond })
+		<-time.After(25 * time.Second)
+		if inFlight, _ := p.pacer.Allow(); inFlight < 12*miB {
+			t.Errorf("%d bytes are in flight", inFlight)
+		}
+	})
+}
+
+func TestAPacerWhoseSampleHangsHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		p := copy.NewGuestPacer(func() (copy.GuestLatency, bool) {
+			<-ctx.Done()
+			return copy.GuestLatency{}, false
+		})
+		go p.Run(ctx)
+		<-time.After(time.Second)
+		if _, rest := p.Allow(); rest > 0 {
+			t.Errorf("a request rests %v", rest)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
