@@ -57,7 +57,8 @@ func cancelHalfWay(ctx context.Context, s *stage) (result, error) {
 	if err := s.ctl(ctx, "migration", "list"); err != nil {
 		return r, err
 	}
-	s.say("\nThat was enough. The guest's new writes go from the overlay back into the source:")
+	s.say("\nThe limit is on what the copy reads; what it reaches is less where the disk is busy.")
+	s.say("That was enough. The guest's new writes go from the overlay back into the source:")
 	cancelled := time.Now()
 	if err := s.ctl(ctx, "migration", "cancel", attachment); err != nil {
 		return r, err

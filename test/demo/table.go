@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/lab"
 )
 
@@ -30,10 +31,11 @@ func table(results []result) string {
 		out.WriteByte('\n')
 	}
 	fmt.Fprintf(&out, `
-Stall: the longest time without an acknowledged write, as they arrived from the
-guest: from the request until the source was frozen, and from the start of the
-fold until the end. The guest's own pace, a write every %d ms, is part of it.
-Beside it is what Volferry measured on the host.
+Stall, felt: the longest time without an acknowledged write, as they arrived from
+the guest: from the request until the source was frozen, and from the start of
+the fold until the end. The guest's own pace, a write every %d ms, is part of it.
+Stall, measured: how long Volferry kept the guest's disk, or the guest, still; it
+is what volferryctl prints. A guest that is stopped feels nothing.
 p50, p99: latency of the writes, by the guest's clock.
 Writes: zeroing, discards and flushes are among them.
 `, load.Interval.Milliseconds())
@@ -46,16 +48,24 @@ var rows = []struct {
 	cell  func(*result) string
 }{
 	{"", func(r *result) string { return r.title }},
-	{"pools", func(r *result) string { return r.migration.Src.Pool + " -> " + r.migration.Dst.Pool }},
-	{"bytes", func(r *result) string { return bytes(r.migration.Src.SizeBytes) }},
-	{"seconds", func(r *result) string { return fmt.Sprintf("%.1f", r.took.Seconds()) }},
-	{"stall at start, guest / host, ms", func(r *result) string { return stall(r.start, r.migration.StallMS.Start) }},
-	{"stall at switch, guest / host, ms", func(r *result) string { return stall(r.switched, r.migration.StallMS.Switch) }},
+	{"pools", pools},
+	{"size of the volume", func(r *result) string { return bytes(r.migration.Src.SizeBytes) }},
+	{"seconds from request to end", func(r *result) string { return fmt.Sprintf("%.1f", r.took.Seconds()) }},
+	{"stall at start, felt / measured, ms", func(r *result) string { return stall(r.start, r.migration.StallMS.Start) }},
+	{"stall at switch, felt / measured, ms", func(r *result) string { return stall(r.switched, r.migration.StallMS.Switch) }},
 	{"guest's writes idle, p50 / p99, ms", func(r *result) string { return latency(r.idle) }},
 	{"guest's writes during, p50 / p99, ms", func(r *result) string { return latency(r.during) }},
 	{"writes acknowledged so far", func(r *result) string { return fmt.Sprint(r.check.Acked) }},
 	{"of these found in the volume", func(r *result) string { return fmt.Sprint(r.check.Found) }},
 	{"blocks read / wrong", func(r *result) string { return fmt.Sprintf("%d / %d", r.check.Blocks, r.check.Bad) }},
+}
+
+// pools says where the volume came from and where it is.
+func pools(r *result) string {
+	if r.migration.State == api.MigrationCancelled {
+		return "stays in " + r.migration.Src.Pool
+	}
+	return r.migration.Src.Pool + " -> " + r.migration.Dst.Pool
 }
 
 // bytes is a size as a person says it.
