@@ -100,7 +100,7 @@ test-e2e: build lab ## Real guests through volferryctl (root)
 	$(GO) test -v $(SHORT) -count=1 -timeout 40m ./test/e2e
 
 # The tests on machines with the packages are left out of make test.
-test-hosts: build lab ## Several hosts and a registry over TLS, with real guests, and the packages on machines with systemd (root)
+test-hosts: build lab promtool ## Several hosts and a registry over TLS, with real guests, and the packages on machines with systemd (root)
 	@[ -n '$(SHORT)' ] || $(MAKE) packages machine
 	$(GO) test -v $(SHORT) -count=1 -timeout 30m -p 1 ./test/machine ./test/hosts
 
@@ -142,7 +142,8 @@ chromium:
 		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends chromium fonts-dejavu-core; } || \
 		echo 'chromium could not be installed'
 
-# What checks the alert rules, the dashboard and the metrics, fetched if missing.
+# What checks the alert rules, the dashboard and the metrics, and scrapes a site in a test,
+# fetched if missing.
 promtool:
 	@.ci/promtool
 

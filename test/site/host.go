@@ -28,6 +28,8 @@ type Host struct {
 	TLS string
 	// SharedPools are the pools that other hosts see, too.
 	SharedPools []string
+	// Flags are flags of the daemon besides, which win.
+	Flags []string
 
 	daemon *program
 }
@@ -89,6 +91,7 @@ func (h *Host) StartDaemon(ctx context.Context, env ...string) error {
 	if len(h.SharedPools) > 0 {
 		args = append(args, "--shared-pools", strings.Join(h.SharedPools, ","))
 	}
+	args = append(args, h.Flags...)
 	p, err := start(ctx, filepath.Join(h.bin, "volferryd"), h.Log(), env, args...)
 	if err != nil {
 		return err
