@@ -3,12 +3,16 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
@@ -18,7 +22,14 @@ func makeDirs(cfg *config) error {
 	// One after the other: what is in another one comes after it, or it would be made
 	// on the way, with the mode of what is in it.
 	for _, d := range cfg.ownDirs() {
-		if err := makeDir(d.path, d.mode); err != nil {
+		err := makeDir(d.path, d.mode)
+		switch {
+		case err == nil:
+			err = location.CheckWritableDir(d.path)
+		case errors.Is(err, unix.EROFS):
+			err = cmp.Or(location.CheckWritable(d.path), err)
+		}
+		if err != nil {
 			return fmt.Errorf("make directory: %w", err)
 		}
 	}

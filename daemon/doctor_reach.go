@@ -50,6 +50,9 @@ func (d *doctor) reach(ctx context.Context) []api.Check {
 // try makes an image in a place, and opens it as QEMU would.
 func (d *doctor) try(user hv.ProcessUser, p place) []api.Check {
 	const name = "qemu"
+	if err := location.CheckWritableDir(p.dir); err != nil {
+		return []api.Check{{Name: "sandbox", Status: p.status, Message: err.Error()}} // which says what to do
+	}
 	err := d.storage.Reach(user, p.dir)
 	if err == nil {
 		err = d.storage.TryDirectory(user, p.dir)

@@ -26,6 +26,10 @@ Usage:
   volferryd directories [flags]   print what the configuration says where guards, overlays and saved guests are
   volferryd version, --version
 
+  volferryd privileged, volferryd dialer
+                                  what the packaged unit of volferryd may not do, in
+                                  its place; started by systemd when it is asked for
+
 A flag wins over the configuration file. Flags:
 `
 
@@ -61,6 +65,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 		return serve(ctx, cfg, log)
+	case "privileged", "dialer":
+		log, err := service.NewLogger(stderr, cfg.LogLevel)
+		if err != nil {
+			return err
+		}
+		return serveBeside(ctx, command, args, log)
 	case "check-config":
 		if err := cfg.check(); err != nil {
 			return err

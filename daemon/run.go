@@ -83,7 +83,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	registry, err := client.NewRegistry(cfg.Registry, client.TLS(cfg.TLSCA, cfg.TLSCert, cfg.TLSKey),
+	registry, err := client.NewRegistry(cfg.Registry, client.TLS(cfg.TLSCA, cfg.TLSCert, cfg.TLSKey), dialing(),
 		client.As(func() (string, int64) { return who.id, state.Epoch() }))
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	runner.OnChange(func(string) { up.Changed() })
 
 	site := up.Site(registry)
-	storage := image.Storage{}
+	storage := image.Storage{Privileged: privileged()}
 	copier := steps.NewCopier(cfg.cursorDir(), log)
 	own := []string{cfg.StateDir, cfg.OverlayDir, cfg.SaveDir}
 	claims := &location.Claims{

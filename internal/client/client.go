@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -62,6 +63,12 @@ func TLS(caFile, certFile, keyFile string) Setting {
 // believes to be in, as of then. Nothing is said while the id is empty.
 func As(host func() (hostID string, epoch int64)) Setting {
 	return func(c *Client) { c.as = host }
+}
+
+// DialedBy has a target https:// connected to by dial, for who may use no network. The TLS is
+// the client's. Errors are those of net.Dialer.
+func DialedBy(dial func(context.Context) (net.Conn, error)) Setting {
+	return func(c *Client) { c.dial = dial }
 }
 
 // New returns a client of the daemon at target: unix:///path, the absolute path

@@ -134,6 +134,26 @@ func TestRegistryIsReachedOverTLS(t *testing.T) {
 	}
 }
 
+func TestWhoeverMakesTheConnectionTheServerIsCheckedByTheClient(t *testing.T) {
+	s, other := newSite(t, http.HandlerFunc(whoami), localhost), newSite(t, http.HandlerFunc(whoami), localhost)
+	dials := 0
+	to := func(target string) client.Setting {
+		return client.DialedBy(func(ctx context.Context) (net.Conn, error) {
+			dials++
+			return new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(target, "https://"))
+		})
+	}
+	ca, cert, key := s.files(s.host())
+	r := must(client.NewRegistry(s.target, client.TLS(ca, cert, key), to(s.target)))
+	if got, err := r.Status(t.Context()); err != nil || got.Host != "alpha" || dials != 1 {
+		t.Errorf("status = %+v, %v, by %d connections", got, err, dials)
+	}
+	r = must(client.NewRegistry(s.target, client.TLS(ca, cert, key), to(other.target)))
+	if _, err := r.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "not of the authority") {
+		t.Errorf("another server is taken for the registry: %v", err)
+	}
+}
+
 func TestPortIsTheRegistrysUnlessGiven(t *testing.T) {
 	ca := must(mtls.CreateCA(t.TempDir(), t.TempDir()))
 	dir := t.TempDir()

@@ -62,6 +62,7 @@ type connection struct {
 	tlsFiles    *tlsFiles
 	credentials *mtls.Credentials // nil over a Unix socket
 	as          func() (hostID string, epoch int64)
+	dial        func(context.Context) (net.Conn, error) // nil for the network's own
 	// peer is what the other side announced last; nil before its first answer.
 	peer atomic.Pointer[protocol.Announcement]
 }
@@ -92,7 +93,7 @@ func (c *connection) connectTo(target string) error {
 		return api.Errorf(api.CodeInvalidArgument, "cannot connect to %s: %v", target, err)
 	}
 	c.target, c.base, c.credentials = base.String(), base, credentials
-	c.transport = listening{c.speakingAs(&tlsTransport{credentials: credentials, serverName: base.Hostname()}), c}
+	c.transport = listening{c.speakingAs(&tlsTransport{credentials: credentials, serverName: base.Hostname(), connect: c.dial}), c}
 	return nil
 }
 
@@ -122,6 +123,15 @@ func serverURL(target string) (*url.URL, error) {
 	return &url.URL{Scheme: "https", Host: net.JoinHostPort(u.Hostname(), port)}, nil
 }
 
+// Address is where the server of a target https:// listens.
+func Address(target string) (string, error) {
+	base, err := serverURL(target)
+	if err != nil {
+		return "", err
+	}
+	return base.Host, nil
+}
+
 func newTransport() *http.Transport {
 	return &http.Transport{
 		// A daemon closes connections that are idle for longer.
@@ -145,6 +155,7 @@ func newSocketTransport(path string) *http.Transport {
 type tlsTransport struct {
 	credentials *mtls.Credentials
 	serverName  string
+	connect     func(context.Context) (net.Conn, error) // nil for the network's own
 
 	mu      sync.Mutex
 	version any
@@ -178,8 +189,12 @@ func (t *tlsTransport) now() *http.Transport {
 func (t *tlsTransport) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	dialer := net.Dialer{KeepAliveConfig: keepAlive}
-	raw, err := dialer.DialContext(ctx, network, address)
+	connect := t.connect
+	if connect == nil {
+		dialer := net.Dialer{KeepAliveConfig: keepAlive}
+		connect = func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, network, address) }
+	}
+	raw, err := connect(ctx)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // transportError reads it
 	}

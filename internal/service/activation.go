@@ -3,6 +3,7 @@
 package service
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -28,6 +29,21 @@ func handedOver(network, address string) (net.Listener, error) {
 		return nil, fmt.Errorf("take sockets from systemd: %w", err)
 	}
 	return at(given, network, address)
+}
+
+// OnlySocket returns the Unix socket that systemd has handed over, for a program that is of no
+// use without.
+func OnlySocket() (*net.UnixListener, error) {
+	given, err := activated()
+	if err != nil {
+		return nil, fmt.Errorf("take sockets from systemd: %w", err)
+	}
+	if len(given) == 1 {
+		if l, ok := given[0].(*net.UnixListener); ok {
+			return l, nil
+		}
+	}
+	return nil, errors.New("this command is for systemd to start, with the socket of its socket unit")
 }
 
 // at finds the listener of an address. No host in a TCP address is every address of the

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -22,7 +24,8 @@ const metricsRetry = 10 * time.Second
 
 // Metrics serves /metrics, /healthz and /readyz at a TCP address, as a task. The daemon works without it:
 // anybody on this machine can take the address first, and must not keep the daemon from
-// starting by that. It tries again until the address is free.
+// starting by that; nor must an address that its unit does not let it open. It tries again
+// until it can.
 type Metrics struct {
 	address string
 	handler http.Handler
@@ -58,20 +61,17 @@ func (m *Metrics) Run(ctx context.Context) error {
 
 // listen returns nil without an error if ctx ends before the address is free.
 func (m *Metrics) listen(ctx context.Context) (listener net.Listener, err error) {
-	taken := func(err error) bool {
-		return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL)
-	}
 	err = retry.Do(ctx, retry.Backoff{First: m.retry, Max: m.retry}, retry.Forever, func() (err error) {
 		listener, err = handedOver("tcp", m.address)
 		if listener == nil && err == nil {
 			listener, err = new(net.ListenConfig).Listen(ctx, "tcp", m.address)
 		}
-		if err == nil || taken(err) && ctx.Err() == nil {
+		if err == nil || laterPerhaps(err) && ctx.Err() == nil {
 			m.note(err)
 			m.once.Do(func() { close(m.ready) })
 		}
 		return err
-	}, taken)
+	}, laterPerhaps)
 	switch {
 	case err == nil:
 		return listener, nil
@@ -79,6 +79,12 @@ func (m *Metrics) listen(ctx context.Context) (listener net.Listener, err error)
 		return nil, nil //nolint:nilnil,nilerr // it was told to stop, and has nothing
 	}
 	return nil, fmt.Errorf("start server: %w", err)
+}
+
+// laterPerhaps says whether an address that cannot be had now may be had later: another
+// program has it, or the unit of this one lets it open none.
+func laterPerhaps(err error) bool {
+	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)
 }
 
 // note keeps why the address is not ours, and logs it once, and its end.
@@ -102,9 +108,14 @@ func (m *Metrics) Checks() []api.Check {
 	if m.trouble == nil {
 		return nil
 	}
+	advice := "`ss -ltnp` says which program has the address; end it, or set metrics_listen"
+	if errors.Is(m.trouble, syscall.EAFNOSUPPORT) {
+		// The packaged units forbid it: an address has to be opened by systemd.
+		advice = fmt.Sprintf("the unit of this program has no network of its own, so systemd opens the address: `systemctl edit %[1]s-metrics.socket` with the lines [Socket], ListenStream= and ListenStream=%[2]s; then stop %[1]s.service, restart the socket, and start the service",
+			filepath.Base(os.Args[0]), m.address)
+	}
 	return []api.Check{{
-		Name: "metrics", Status: "warn", Message: fmt.Sprintf("not served at %s: %v", m.address, m.trouble),
-		Advice: "`ss -ltnp` says which program has the address; end it, or set metrics_listen",
+		Name: "metrics", Status: "warn", Message: fmt.Sprintf("not served at %s: %v", m.address, m.trouble), Advice: advice,
 	}}
 }
 

@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -51,6 +53,18 @@ func TestAMetricsAddressThatIsTakenIsToldAndTriedAgain(t *testing.T) {
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAMetricsAddressThatTheUnitForbidsEndsNothing(t *testing.T) {
+	forbidden := &net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("socket", syscall.EAFNOSUPPORT)}
+	if !laterPerhaps(forbidden) {
+		t.Error("it ends the daemon")
+	}
+	m := MetricsServer("192.0.2.11:9643", http.NotFoundHandler(), new(Health), slog.New(slog.DiscardHandler))
+	m.note(forbidden)
+	if c := m.Checks(); len(c) != 1 || c[0].Status != "warn" || !strings.Contains(c[0].Advice, "-metrics.socket` with the lines [Socket], ListenStream= and ListenStream=192.0.2.11:9643") {
+		t.Errorf("the status is %+v", c)
 	}
 }
 

@@ -57,7 +57,7 @@ var layers = [][]string{
 	{"daemon/internal/diskspec", "daemon/internal/location", "daemon/internal/request", "daemon/internal/guard", "registry/internal/workflow"},
 	{"internal/op", "daemon/internal/hv", "daemon/internal/copy", "registry/internal/store", "ctl/internal/render", "internal/client"},
 	{"daemon/internal/qemuimg", "registry/internal/ledger", "registry/internal/validate", "registry/internal/schema", "registry/internal/history", "registry/internal/hostcache", "registry/internal/ratelimit"},
-	{"internal/service", "internal/settings", "internal/mtls", "internal/routes"},
+	{"daemon/internal/sandbox", "internal/service", "internal/settings", "internal/mtls", "internal/routes"},
 	{"internal/httpjson", "internal/sqlitedb", "internal/fault"},
 	{"internal/protocol"},
 	{"internal/version"},

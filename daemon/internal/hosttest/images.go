@@ -25,6 +25,8 @@ type Images struct {
 	// Closed is a directory that QEMU does not pass; Shut an image that it cannot open, or
 	// a directory of them.
 	Closed, Shut string
+	// ReadOnly is a directory in which the daemon can write nothing.
+	ReadOnly string
 	// OnCreate is told how far a new image is, if it is set, and Temporary is the name of
 	// the newest before it was whole.
 	OnCreate  func(moment string)
@@ -277,6 +279,14 @@ func (i *Images) MayOpen(user hv.ProcessUser, path string) error {
 	}
 	if i.Shut == path || i.Shut == filepath.Dir(path) {
 		return &image.OpenError{User: user, Path: path, Mode: 0o600}
+	}
+	return nil
+}
+
+// MayWrite refuses what is in ReadOnly.
+func (i *Images) MayWrite(path string) error {
+	if filepath.Dir(path) == i.ReadOnly {
+		return api.Errorf(api.CodePermissionDenied, "ReadWritePaths=%s", i.ReadOnly)
 	}
 	return nil
 }

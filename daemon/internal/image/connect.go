@@ -16,13 +16,13 @@ import (
 // Connect makes the image at path ready for a guest of this host. What the host
 // still has in memory of a block device is dropped: another host may have written
 // to it since. A file needs nothing; its filesystem answers for that.
-func (Storage) Connect(_ context.Context, path string) error {
+func (s Storage) Connect(ctx context.Context, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("connect %s: %w", path, noImage(err))
 	}
 	defer func() { _ = f.Close() }()
-	if err := dropPages(f); err != nil {
+	if err := s.dropPages(ctx, f); err != nil {
 		return fmt.Errorf("connect %s: drop what is cached of it: %w", path, err)
 	}
 	return nil
@@ -32,8 +32,8 @@ func (Storage) Connect(_ context.Context, path string) error {
 // the host has in memory of it is on stable storage when it returns, and not in
 // memory any more. A guest's writes are past that already, so an image that is
 // gone or broken by now is no error: nothing could be done about it here.
-func (Storage) Disconnect(ctx context.Context, path string) error {
-	err := flush(path)
+func (s Storage) Disconnect(ctx context.Context, path string) error {
+	err := s.flush(ctx, path)
 	switch {
 	case err == nil, errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -56,7 +56,7 @@ func (Storage) Flush(_ context.Context, path string) error {
 	return nil
 }
 
-func flush(path string) error {
+func (s Storage) flush(ctx context.Context, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -65,17 +65,14 @@ func flush(path string) error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	return dropPages(f)
+	return s.dropPages(ctx, f)
 }
 
 // dropPages writes back and forgets what is cached of a block device.
-func dropPages(f *os.File) error {
+func (s Storage) dropPages(ctx context.Context, f *os.File) error {
 	st, err := f.Stat()
 	if err != nil || st.Mode().Type() != os.ModeDevice {
 		return err
 	}
-	if err := unix.IoctlSetInt(int(f.Fd()), unix.BLKFLSBUF, 0); err != nil {
-		return &fs.PathError{Op: "BLKFLSBUF", Path: f.Name(), Err: err}
-	}
-	return nil
+	return s.Privileged.Flush(ctx, f)
 }

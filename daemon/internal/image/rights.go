@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/sandbox"
 )
 
 // Rights are who may use an image file: owner and group, mode, access list and security
@@ -31,34 +33,26 @@ const (
 	attrLabel = "security.selinux"
 )
 
-// The attributes in which libvirt remembers, while a guest has an image, whose it was
-// before ("+1000:+1000") and which label it had. Whoever may not read them, or is on a
-// filesystem without such attributes, finds none.
-const (
-	attrOwnerBefore = "trusted.libvirt.security.dac"
-	attrLabelBefore = "trusted.libvirt.security.selinux"
-)
-
 // Rights reads the rights that the image at path has when no guest has it: while one has,
 // libvirt makes QEMU's user the owner of the file, and remembers whose it was. They are nil
 // for a block device, which is udev's.
 //
 // Where libvirt remembers nothing (remember_owner = 0, a filesystem without trusted
 // attributes, a shareable disk) the rights are those of this moment.
-func (Storage) Rights(_ context.Context, path string) (*Rights, error) {
+func (s Storage) Rights(ctx context.Context, path string) (*Rights, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, noImage(err)
 	}
 	defer func() { _ = f.Close() }()
-	r, err := readRights(f)
+	r, err := s.readRights(ctx, f)
 	if err != nil {
 		return nil, fmt.Errorf("read the rights on %s: %w", path, err)
 	}
 	return r, nil
 }
 
-func readRights(f *os.File) (*Rights, error) {
+func (s Storage) readRights(ctx context.Context, f *os.File) (*Rights, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return nil, err
@@ -67,14 +61,23 @@ func readRights(f *os.File) (*Rights, error) {
 		return nil, nil //nolint:nilnil // a device has none of its own
 	}
 	r := &Rights{UID: st.Uid, GID: st.Gid, Mode: st.Mode & 0o777}
+	// What libvirt remembers takes CAP_SYS_ADMIN to read. Whoever has it not, or is on a
+	// filesystem without such attributes, finds nothing.
+	remembered := func(f *os.File, name string) ([]byte, error) { return s.Privileged.Attribute(ctx, f, name) }
 	var owner []byte
 	for _, a := range []struct {
 		name string
+		read func(f *os.File, name string) ([]byte, error)
 		into *[]byte
-	}{{attrACL, &r.ACL}, {attrLabel, &r.Label}, {attrLabelBefore, &r.Label}, {attrOwnerBefore, &owner}} {
-		value, err := attribute(f, a.name)
-		if err != nil {
-			return nil, err
+	}{
+		{attrACL, sandbox.Fgetxattr, &r.ACL},
+		{attrLabel, sandbox.Fgetxattr, &r.Label},
+		{sandbox.AttrLabelBefore, remembered, &r.Label},
+		{sandbox.AttrOwnerBefore, remembered, &owner},
+	} {
+		value, err := a.read(f, a.name)
+		if err != nil && !errors.Is(err, unix.ENODATA) && !refused(err) {
+			return nil, fmt.Errorf("read %s: %w", a.name, err)
 		}
 		if len(value) > 0 {
 			*a.into = value
@@ -96,19 +99,6 @@ func (r *Rights) ownedBy(remembered string) error {
 	}
 	r.UID, r.GID = uint32(uid), uint32(gid)
 	return nil
-}
-
-// attribute reads an extended attribute, nothing if the file or its filesystem has none.
-func attribute(f *os.File, name string) ([]byte, error) {
-	value := make([]byte, 64<<10) // XATTR_SIZE_MAX
-	n, err := unix.Fgetxattr(int(f.Fd()), name, value)
-	if errors.Is(err, unix.ENODATA) || refused(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	return value[:n], nil
 }
 
 // refused says whether a filesystem, or the server of one, does not have such a thing, or

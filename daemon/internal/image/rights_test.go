@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/sandbox"
 )
 
 // accessList allows user 65534 to read, the group nothing, and nobody more than to read.
@@ -107,7 +108,7 @@ func TestWhatTheDirectoryGivesIsTakenAway(t *testing.T) {
 
 func TestWhatLibvirtRemembersIsTakenForTheRights(t *testing.T) {
 	f := withAttributes(t, "system_u:object_r:svirt_image_t:s0:c1,c2")
-	for name, value := range map[string]string{attrOwnerBefore: "+1234:+77", attrLabelBefore: testLabel} {
+	for name, value := range map[string]string{sandbox.AttrOwnerBefore: "+1234:+77", sandbox.AttrLabelBefore: testLabel} {
 		if err := unix.Fsetxattr(int(f.Fd()), name, []byte(value), 0); err != nil {
 			t.Skipf("the filesystem of %s has no trusted attributes: %v", f.Name(), err)
 		}
@@ -123,7 +124,7 @@ func TestWhatLibvirtRemembersIsTakenForTheRights(t *testing.T) {
 	if left, err := (Storage{}).GiveBack(t.Context(), f.Name(), got); err != nil || len(left) > 0 {
 		t.Fatalf("left %v, %v", left, err)
 	}
-	for _, name := range []string{attrOwnerBefore, attrLabelBefore} {
+	for _, name := range []string{sandbox.AttrOwnerBefore, sandbox.AttrLabelBefore} {
 		if err := unix.Fremovexattr(int(f.Fd()), name); err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +132,7 @@ func TestWhatLibvirtRemembersIsTakenForTheRights(t *testing.T) {
 	got.Label = []byte(testLabel + "\x00")
 	hasRights(t, f.Name(), got)
 
-	if err := unix.Fsetxattr(int(f.Fd()), attrOwnerBefore, []byte("root"), 0); err != nil {
+	if err := unix.Fsetxattr(int(f.Fd()), sandbox.AttrOwnerBefore, []byte("root"), 0); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := (Storage{}).Rights(t.Context(), f.Name()); err == nil {
@@ -142,7 +143,7 @@ func TestWhatLibvirtRemembersIsTakenForTheRights(t *testing.T) {
 // On a filesystem without owners or access lists nobody gets more rights than on src.
 func TestRightsThatAreRefusedGiveNobodyMore(t *testing.T) {
 	f := withAttributes(t, testLabel)
-	rights, err := readRights(f)
+	rights, err := Storage{}.readRights(t.Context(), f)
 	if err != nil {
 		t.Fatal(err)
 	}

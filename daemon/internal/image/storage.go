@@ -15,6 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
+	"github.com/volferry/volferry/daemon/internal/sandbox"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/atomicfile"
 )
@@ -34,7 +35,10 @@ type Info struct {
 
 // Storage is the files and devices of this host. Its methods may be called from
 // any goroutine.
-type Storage struct{}
+type Storage struct {
+	// Privileged makes the calls that take CAP_SYS_ADMIN.
+	Privileged sandbox.Privileged
+}
 
 func qemuImage(img hv.Image) qemuimg.Image { return qemuimg.Image{Path: img.Path, Format: img.Format} }
 
@@ -138,6 +142,9 @@ func (Storage) Fingerprint(_ context.Context, path string) (string, error) {
 
 // AllocatedBytes is how much of the disk a file takes.
 func (Storage) AllocatedBytes(path string) (int64, error) { return qemuimg.AllocatedBytes(path) }
+
+// MayWrite refuses an image in whose directory this program can write nothing.
+func (Storage) MayWrite(path string) error { return location.CheckWritable(path) }
 
 // FreeBytes is how much a file in dir may still grow.
 func (Storage) FreeBytes(dir string) (int64, error) { return location.DirFreeBytes(dir) }

@@ -4,6 +4,7 @@ package location
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,6 +39,8 @@ func (p Place) cannotBeOn(path string) bool {
 type mount struct {
 	point, kind string
 	dev         uint64
+	// readOnly: the filesystem is, and not only where it is mounted here.
+	readOnly bool
 }
 
 // network says whether the bytes are on another machine, as the kernel calls such
@@ -80,7 +83,11 @@ func parseMount(line string) (m mount, ok bool) {
 	if err != nil || err2 != nil {
 		return m, false
 	}
-	return mount{point: unescapeMount(parts[4]), kind: kind, dev: unix.Mkdev(uint32(a), uint32(b))}, true
+	after := strings.Fields(rest)
+	options := strings.Split(after[len(after)-1], ",") // of the filesystem
+	return mount{
+		point: unescapeMount(parts[4]), kind: kind, dev: unix.Mkdev(uint32(a), uint32(b)), readOnly: slices.Contains(options, "ro"),
+	}, true
 }
 
 // unescapeMount undoes the octal escapes of blanks and backslashes.

@@ -66,7 +66,23 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 			return nil, err
 		}
 	}
+	if err := m.checkWritable(s); err != nil {
+		return nil, err
+	}
 	return s, m.env.CheckReachable(ctx, s)
+}
+
+// checkWritable refuses a move that could not be finished, or not be cancelled, since this
+// program may not write where one of its images is.
+func (m *Manager) checkWritable(s *steps.Spec) error {
+	if err := m.ports.Images.MayWrite(s.Dst.Path); err != nil {
+		return err
+	}
+	// A cancel folds the overlay back into src.
+	if s.Method == steps.MethodOverlay || s.DeleteSource {
+		return m.ports.Images.MayWrite(s.Src.Path)
+	}
+	return nil
 }
 
 // checkTarget refuses what makes no sense by itself.

@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -44,6 +45,8 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 		{"its own path", api.MigrationTarget{ToPath: srcPath}, nil, api.CodeSameLocation, srcPath},
 		{"a pool that QEMU does not get to", toNewPool, func(_ *testing.T, w *migratetest.World) { w.Images.Closed = "/new" }, api.CodePermissionDenied, "chmod o+x /new"},
 		{"a path that QEMU does not get to", api.MigrationTarget{ToPath: "/var/x.raw"}, func(_ *testing.T, w *migratetest.World) { w.Images.Closed = "/var" }, api.CodePermissionDenied, "chmod o+x /var"},
+		{"a pool that the sandbox of the unit does not name", toNewPool, func(_ *testing.T, w *migratetest.World) { w.Images.ReadOnly = "/new" }, api.CodePermissionDenied, "ReadWritePaths=/new"},
+		{"a source to which a cancel could not write", toNewPool, func(_ *testing.T, w *migratetest.World) { w.Images.ReadOnly = filepath.Dir(srcPath) }, api.CodePermissionDenied, "ReadWritePaths="},
 		{"a pool that is full, though libvirt's last look says otherwise", toNewPool, func(_ *testing.T, w *migratetest.World) { w.Images.Free.Store(1) }, api.CodeNoSpace, "/new has 1B free"},
 		{"overlays that QEMU does not get to", toNewPool, func(_ *testing.T, w *migratetest.World) { w.Images.Closed = "/overlays" }, api.CodePermissionDenied, "chmod o+x /overlays"},
 		{"snapshots", toNewPool, func(t *testing.T, w *migratetest.World) {

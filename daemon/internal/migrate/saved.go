@@ -110,7 +110,7 @@ func (m *Manager) preflightSaved(ctx context.Context, in api.CopySaved) (*steps.
 	if err := chooseVerify(s); err != nil {
 		return nil, err
 	}
-	return s, nil
+	return s, m.checkWritable(s)
 }
 
 // nameDestination gives dst in a pool the name that the registry has reserved.

@@ -131,6 +131,9 @@ func (m *Manager) decideDelete(ctx context.Context, ref string, force bool) (*in
 	if err := m.rules.CheckPath(ctx, vol.Location.Path); err != nil {
 		return in, err
 	}
+	if err := m.env.Images.MayWrite(vol.Location.Path); err != nil {
+		return in, err
+	}
 	in.Unlink = vol.Location.Path
 	if real, err := filepath.EvalSymlinks(in.Unlink); err == nil {
 		in.Unlink = real

@@ -63,6 +63,8 @@ type Images interface {
 	Sync(ctx context.Context, path string) error
 	// FreeBytes is how much a file in dir may still grow.
 	FreeBytes(dir string) (int64, error)
+	// MayWrite refuses an image in whose directory this program can write nothing.
+	MayWrite(path string) error
 	// Remove unlinks a file, durably. Absent is no error. A block device is
 	// never removed.
 	Remove(ctx context.Context, path string) error

@@ -43,6 +43,9 @@ func (m *Manager) reachForResize(ctx context.Context, in *resizeInput, vol api.V
 		if err := m.checkReach(ctx, vol, host.ID); err != nil {
 			return err
 		}
+		if err := m.env.Images.MayWrite(in.Location.Path); err != nil {
+			return err
+		}
 		return m.env.checkUnused(ctx, vol.Location.Path, in.verdict())
 	}
 	a := vol.Attachments[0]
@@ -129,7 +132,10 @@ func (e *env) checkHolder(ctx context.Context, in *resizeInput, dom *hv.Domain) 
 		return err
 	}
 	if dom.State.Active() {
-		return nil // QEMU has it open
+		return nil // QEMU has it open, and makes it larger
+	}
+	if err := e.Images.MayWrite(in.Location.Path); err != nil {
+		return err
 	}
 	return e.checkHeld(ctx, in.Location.Path, in.verdict())
 }

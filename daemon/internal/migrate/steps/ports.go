@@ -79,6 +79,8 @@ type Images interface {
 	// MayOpen returns nil if a process of this user can open an image that nobody has,
 	// for reading and writing, and an *image.OpenError if not.
 	MayOpen(user hv.ProcessUser, path string) error
+	// MayWrite refuses an image in whose directory this program can write nothing.
+	MayWrite(path string) error
 }
 
 // Copier copies and compares images.

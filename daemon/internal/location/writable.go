@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package location
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// access is a variable for the tests: a read-only mount takes a namespace of mounts.
+var access = unix.Access
+
+// CheckWritable refuses (permission_denied) a file in whose directory the kernel lets this
+// process write nothing, whoever it is, for the mount is read-only to it. That is so of every
+// directory that the packaged unit does not name; the message says how to name it. A block
+// device is written whatever is mounted where it is. What is not there is not its business.
+func CheckWritable(path string) error {
+	real, err := resolve(path)
+	if err != nil {
+		return nil //nolint:nilerr // CheckPath has said so
+	}
+	if device, err := isDevice(real); err != nil || device {
+		return nil //nolint:nilerr // whoever opens it says so
+	}
+	return CheckWritableDir(filepath.Dir(real))
+}
+
+// CheckWritableDir is CheckWritable of what is made in a directory.
+func CheckWritableDir(dir string) error {
+	if !errors.Is(access(dir, unix.W_OK), unix.EROFS) {
+		return nil
+	}
+	if table, err := os.ReadFile(mountInfo); err == nil && readOnlyFilesystem(string(table), dir) {
+		return api.Errorf(api.CodePermissionDenied, "volferryd can write nothing in %s: its filesystem is mounted read-only; `mount -o remount,rw` it", dir).With("path", dir)
+	}
+	return api.Errorf(api.CodePermissionDenied,
+		"volferryd can write nothing in %s: its unit has all read-only that it does not name; `systemctl edit volferryd.service` with the lines [Service] and ReadWritePaths=%[1]s, and restart it", dir).
+		With("path", dir)
+}
+
+// readOnlyFilesystem says whether a directory is on a filesystem that nobody writes to, by
+// the table of mounts. Otherwise it is the mount alone that is read-only, as in the
+// namespace of a unit.
+func readOnlyFilesystem(table, dir string) bool {
+	m, found := mountOf(table, dir)
+	return found && m.readOnly
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// attempts is how often a request is made whose answer does not come: whoever answers may
+// be restarted meanwhile, and every request may be made twice.
+const attempts = 3
+
+// ask makes a request at a socket, about an open file unless that is nil. The file that is
+// handed over is the caller's.
+func ask(ctx context.Context, socket string, in request, file *os.File) (out answer, handedOver *os.File, err error) {
+	for range attempts {
+		out, handedOver, err = askOnce(ctx, socket, in, file)
+		if err == nil {
+			return out, handedOver, out.err()
+		}
+		cut := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+		if ctx.Err() != nil || !cut {
+			break
+		}
+	}
+	unit := strings.TrimSuffix(filepath.Base(socket), ".sock")
+	// Not wrapped: "no such file" here is not about the file that was asked about.
+	return out, nil, fmt.Errorf("no answer at %s (%v); `systemctl status volferryd-%s.socket volferryd-%[3]s.service` says why", socket, err, unit) //nolint:errorlint // see above
+}
+
+func askOnce(ctx context.Context, socket string, in request, file *os.File) (out answer, handedOver *os.File, err error) {
+	raw, err := new(net.Dialer).DialContext(ctx, "unixpacket", socket)
+	if err != nil {
+		return out, nil, err
+	}
+	conn, ok := raw.(*net.UnixConn)
+	if !ok {
+		return out, nil, errors.Join(errors.New("it is no Unix socket"), raw.Close())
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer func() {
+		stop()
+		_ = conn.Close() // the answer has come, or an error
+	}()
+	if err := send(conn, in, file); err != nil {
+		return out, nil, err
+	}
+	handedOver, err = receive(conn, &out)
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return out, handedOver, err
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+)
+
+// dialTimeout bounds how long a connection is tried to be made, names looked up included.
+const dialTimeout = 10 * time.Second
+
+// keepAlive finds out within half a minute that the registry's machine is gone.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+// Dial returns a connection to the registry that `volferryd dialer` has made. Errors are
+// those of a dial.
+func Dial(ctx context.Context, socket string) (net.Conn, error) {
+	_, handedOver, err := ask(ctx, socket, request{Call: callConnect}, nil)
+	if err == nil && handedOver == nil {
+		err = errors.New("the dialer has handed no connection over")
+	}
+	if err != nil {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
+	}
+	conn, err := net.FileConn(handedOver) // has a descriptor of its own
+	if err := errors.Join(err, handedOver.Close()); err != nil {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
+	}
+	return conn, nil
+}
+
+// ServeDialer answers Dial at a socket, which it closes, until ctx ends. Address says, at each
+// request, where the registry is.
+func ServeDialer(ctx context.Context, listener *net.UnixListener, address func() (string, error), log *slog.Logger) error {
+	return serve(ctx, listener, answerDial(address), log)
+}
+
+func answerDial(address func() (string, error)) handler {
+	return func(ctx context.Context, in request, _ *os.File) (answer, *os.File) {
+		if in.Call != callConnect {
+			return failed(fmt.Errorf("there is no call %q here", in.Call)), nil
+		}
+		file, err := connect(ctx, address)
+		if err != nil {
+			return failed(err), nil
+		}
+		return answer{}, file
+	}
+}
+
+func connect(ctx context.Context, address func() (string, error)) (*os.File, error) {
+	to, err := address()
+	if err != nil {
+		return nil, err
+	}
+	dialer := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}
+	conn, err := dialer.DialContext(ctx, "tcp", to)
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return nil, op.Err // who asked says where to
+	}
+	if err != nil {
+		return nil, err
+	}
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return nil, errors.Join(errors.New("it is no TCP connection"), conn.Close())
+	}
+	file, err := tcp.File()
+	return file, errors.Join(err, tcp.Close())
+}

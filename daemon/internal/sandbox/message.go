@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sandbox is what the unit of volferryd keeps from it and two small programs do in
+// its place: the calls that take CAP_SYS_ADMIN, and connecting to the registry. It has both
+// sides, and does these things itself where there is no unit. It knows nothing of volumes.
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// The calls.
+const (
+	callFlush     = "flush"
+	callAttribute = "attribute"
+	callConnect   = "connect"
+)
+
+// request is one message, with the open file that it is about, if it is about one.
+type request struct {
+	Call string `json:"call"`
+	Name string `json:"name,omitempty"`
+}
+
+// answer is the message that comes back, with an open file if there is one to hand over.
+type answer struct {
+	Error string `json:"error,omitempty"`
+	// Errno is the kernel's part of the error, for who tells errors apart.
+	Errno int    `json:"errno,omitempty"`
+	Value []byte `json:"value,omitempty"`
+}
+
+// failed is the answer for an error.
+func failed(err error) answer {
+	a := answer{Error: err.Error()}
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		a.Errno = int(errno)
+	}
+	return a
+}
+
+// err is the error of an answer as whoever asked would have met it: a kernel's error is one.
+func (a answer) err() error {
+	switch {
+	case a.Errno != 0:
+		return &remoteError{text: a.Error, errno: syscall.Errno(a.Errno)}
+	case a.Error != "":
+		return errors.New(a.Error)
+	}
+	return nil
+}
+
+// remoteError is an error of the kernel that another program met.
+type remoteError struct {
+	text  string
+	errno syscall.Errno
+}
+
+func (e *remoteError) Error() string { return e.text }
+func (e *remoteError) Unwrap() error { return e.errno }
+
+// maxMessage bounds a message: an extended attribute has at most 64 KiB, in base64.
+const maxMessage = 128 << 10
+
+// send writes one message, with a file unless that is nil.
+func send(conn *net.UnixConn, message any, file *os.File) error {
+	text, err := json.Marshal(message)
+	if err != nil {
+		return err
+	}
+	var rights []byte
+	if file != nil {
+		rights = unix.UnixRights(int(file.Fd()))
+	}
+	_, _, err = conn.WriteMsgUnix(text, rights, nil)
+	return err
+}
+
+// receive reads one message, and the file that came with it, nil if none did.
+func receive(conn *net.UnixConn, message any) (*os.File, error) {
+	text := make([]byte, maxMessage)
+	rights := make([]byte, unix.CmsgSpace(4))
+	n, nRights, flags, _, err := conn.ReadMsgUnix(text, rights)
+	if err != nil {
+		return nil, err
+	}
+	file, err := fileIn(rights[:nRights])
+	if err == nil && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+		err = errors.New("the message is too long, or has more than one file")
+	}
+	if err == nil {
+		err = json.Unmarshal(text[:n], message)
+	}
+	if err != nil && file != nil {
+		err = errors.Join(err, file.Close())
+		file = nil
+	}
+	return file, err
+}
+
+// fileIn is the file in the control part of a message.
+func fileIn(rights []byte) (*os.File, error) {
+	if len(rights) == 0 {
+		return nil, nil //nolint:nilnil // a message without a file
+	}
+	control, err := unix.ParseSocketControlMessage(rights)
+	if err != nil || len(control) != 1 {
+		return nil, fmt.Errorf("read the file of a message: %w", errors.Join(err, unix.EINVAL))
+	}
+	fds, err := unix.ParseUnixRights(&control[0])
+	if err != nil || len(fds) != 1 {
+		return nil, fmt.Errorf("read the file of a message: %w", errors.Join(err, unix.EINVAL))
+	}
+	return os.NewFile(uintptr(fds[0]), "handed over"), nil
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// Privileged makes the system calls that take CAP_SYS_ADMIN, about open files.
+type Privileged struct {
+	// Socket is where `volferryd privileged` makes them; empty: this process does.
+	Socket string
+}
+
+// The attributes of a file in which libvirt remembers, while a guest has an image, whose it
+// was before ("+1000:+1000") and which label it had.
+const (
+	AttrOwnerBefore = "trusted.libvirt.security.dac"
+	AttrLabelBefore = "trusted.libvirt.security.selinux"
+)
+
+// Flush writes back and forgets what this host has cached of a block device.
+func (p Privileged) Flush(ctx context.Context, device *os.File) error {
+	if p.Socket == "" {
+		return flush(device)
+	}
+	_, _, err := ask(ctx, p.Socket, request{Call: callFlush}, device)
+	if err != nil {
+		return fmt.Errorf("flush %s: %w", device.Name(), err)
+	}
+	return nil
+}
+
+// Attribute reads one of the attributes above. Errors are the kernel's, ENODATA if the file
+// has none.
+func (p Privileged) Attribute(ctx context.Context, f *os.File, name string) ([]byte, error) {
+	if p.Socket == "" {
+		return attribute(f, name)
+	}
+	out, _, err := ask(ctx, p.Socket, request{Call: callAttribute, Name: name}, f)
+	return out.Value, err
+}
+
+// ServePrivileged answers Privileged at a socket, which it closes, until ctx ends.
+func ServePrivileged(ctx context.Context, listener *net.UnixListener, log *slog.Logger) error {
+	return serve(ctx, listener, answerPrivileged, log)
+}
+
+func answerPrivileged(_ context.Context, in request, file *os.File) (out answer, none *os.File) {
+	if file == nil {
+		return failed(errors.New("no file came with the request")), nil
+	}
+	var err error
+	switch in.Call {
+	case callFlush:
+		err = flush(file)
+	case callAttribute:
+		out.Value, err = attribute(file, in.Name)
+	default:
+		err = fmt.Errorf("there is no call %q here", in.Call)
+	}
+	if err != nil {
+		return failed(err), nil
+	}
+	return out, nil
+}
+
+func flush(device *os.File) error {
+	st, err := device.Stat()
+	if err != nil {
+		return err
+	}
+	if st.Mode().Type() != os.ModeDevice {
+		return errors.New("it is no block device")
+	}
+	if err := unix.IoctlSetInt(int(device.Fd()), unix.BLKFLSBUF, 0); err != nil {
+		return &os.PathError{Op: "BLKFLSBUF", Path: device.Name(), Err: err}
+	}
+	return nil
+}
+
+func attribute(f *os.File, name string) ([]byte, error) {
+	if !slices.Contains([]string{AttrOwnerBefore, AttrLabelBefore}, name) {
+		return nil, fmt.Errorf("the attribute %q is none of libvirt's", name)
+	}
+	return Fgetxattr(f, name)
+}
+
+// Fgetxattr reads any attribute of an open file, with the rights of this process. Errors are
+// the kernel's.
+func Fgetxattr(f *os.File, name string) ([]byte, error) {
+	value := make([]byte, 64<<10) // XATTR_SIZE_MAX
+	n, err := unix.Fgetxattr(int(f.Fd()), name, value)
+	if err != nil {
+		return nil, err
+	}
+	return value[:n], nil
+}

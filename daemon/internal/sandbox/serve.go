@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// requestTimeout is how long whoever has connected may take to say what for.
+	requestTimeout = 10 * time.Second
+	// maxAtOnce is how many requests are worked on at a time; others wait.
+	maxAtOnce = 64
+)
+
+// handler answers a request, which may be about an open file, and may hand one over.
+type handler func(ctx context.Context, in request, file *os.File) (answer, *os.File)
+
+// serve answers requests at a socket, which it closes, until ctx ends. It takes them from root
+// and from the user that it runs as, by the kernel's word.
+func serve(ctx context.Context, listener *net.UnixListener, handle handler, log *slog.Logger) error {
+	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
+	defer stop()
+	var all sync.WaitGroup
+	defer all.Wait()
+	turns := make(chan struct{}, maxAtOnce)
+	for {
+		turns <- struct{}{}
+		conn, err := listener.AcceptUnix()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("accept: %w", err)
+		}
+		all.Go(func() {
+			defer func() { <-turns }()
+			if err := serveOne(ctx, conn, handle); err != nil {
+				log.Warn("a request was not answered", "err", err)
+			}
+		})
+	}
+}
+
+func serveOne(ctx context.Context, conn *net.UnixConn, handle handler) (err error) {
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	if err := checkPeer(conn); err != nil {
+		return err
+	}
+	if err := conn.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
+		return err
+	}
+	var in request
+	file, err := receive(conn, &in)
+	if err != nil {
+		return err
+	}
+	if file != nil {
+		defer func() { _ = file.Close() }()
+	}
+	out, handedOver := handle(ctx, in, file)
+	if handedOver != nil {
+		defer func() { _ = handedOver.Close() }()
+	}
+	// A flush may have taken long.
+	if err := conn.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
+		return err
+	}
+	return send(conn, out, handedOver)
+}
+
+// checkPeer refuses everybody but root and our own user.
+func checkPeer(conn *net.UnixConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *unix.Ucred
+	var credErr error
+	err = raw.Control(func(fd uintptr) { peer, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err := errors.Join(err, credErr); err != nil {
+		return fmt.Errorf("ask who connects: %w", err)
+	}
+	if peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
+		return fmt.Errorf("refused a request of uid %d: it is for volferryd alone", peer.Uid)
+	}
+	return nil
+}
