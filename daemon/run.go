@@ -222,7 +222,7 @@ type connection struct {
 	migrations *migrate.Manager
 }
 
-// quiesceBound bounds how long that is; systemd's own patience is longer.
+// quiesceBound bounds how long that is; systemd's own timeout is longer.
 const quiesceBound = 10 * time.Second
 
 // Run implements service.Task.

@@ -24,18 +24,6 @@ var wordsLetBe = []struct{ under, word, reason string }{
 	{"daemon/internal/location/", "tell", "that two paths cannot be told apart is no message to anybody"},
 	{"daemon/internal/migrate/steps/", "tell", "that a file's user cannot be told is no message to anybody"},
 	{"daemon/internal/volume/", "tell", "that two paths cannot be told apart is no message to anybody"},
-
-	// What is left to rename.
-	{"daemon/internal/attach/", "patience", "becomes a timeout"},
-	{"daemon/internal/attach/", "tell", "goes with the fake registry of its tests"},
-	{"daemon/internal/attach/", "told", "goes with the fake registry of its tests"},
-	{"daemon/internal/hosttest/", "tell", "becomes an answer of the registry"},
-	{"daemon/internal/hosttest/", "told", "becomes an answer of the registry"},
-	{"daemon/internal/instance/", "patience", "becomes a timeout"},
-	{"daemon/internal/instance/", "told", "goes with the fake registry of its tests"},
-	{"daemon/internal/migrate/", "patience", "becomes a timeout"},
-	{"daemon/internal/migrate/", "tell", "becomes a notification"},
-	{"daemon/internal/request/", "patience", "becomes a timeout"},
 }
 
 // documentedWords reads the glossary: the words, each with one or several names, and

@@ -47,7 +47,7 @@ func newMover(t *testing.T) (*Server, *migratetest.World) {
 		Runner: op.Config{Journal: records, Describe: request.Describe},
 		New: func(runner *op.Runner) *migrate.Manager {
 			host := func(context.Context) (steps.Host, error) {
-				return steps.Host{ID: migratetest.Host, Epoch: w.Registry.ToldEpoch(migratetest.Host)}, nil
+				return steps.Host{ID: migratetest.Host, Epoch: w.Registry.ReportedEpoch(migratetest.Host)}, nil
 			}
 			return migrate.New(migrate.Config{OverlayDir: "/overlays", Rules: rules}, w.Ports(), runner, records, host, quiet)
 		},

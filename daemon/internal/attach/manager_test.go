@@ -401,7 +401,7 @@ func TestAnOpThatGetsNoTurnBehindAMigrationIsTakenBack(t *testing.T) {
 		release()
 		synctest.Wait()
 		must(t, w.settled())
-		if live, _ := d.disks(t, web); live == nil || slices.Contains(w.registry.told, api.AttachmentDetaching) {
+		if live, _ := d.disks(t, web); live == nil || slices.Contains(w.registry.changes, api.AttachmentDetaching) {
 			t.Error("an op that was refused has acted")
 		}
 	}, hv.StateRunning)

@@ -64,8 +64,8 @@ func TestAttachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 				}
 				rows := len(d.world.registry.all())
 				wantCode(t, failed(d.attach("a", c.ask)), c.want)
-				if len(d.world.registry.all()) != rows || len(d.world.registry.told) != 0 {
-					t.Errorf("the registry was told %v", d.world.registry.told)
+				if len(d.world.registry.all()) != rows || len(d.world.registry.changes) != 0 {
+					t.Errorf("the registry was told %v", d.world.registry.changes)
 				}
 			}, hv.StateRunning)
 		})

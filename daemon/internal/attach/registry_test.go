@@ -29,11 +29,11 @@ type fakeRegistry struct {
 	reported map[string]hv.State
 	locked   bool
 	shelf    api.InstanceState // of instance web, if it is on the shelf
-	// told are the states that attachments came to, in order; "" is their end.
-	told []api.AttachmentState
-	// onTell, where set, is called with each, and onVolume may change what is
+	// changes are the states that attachments came to, in order; "" is their end.
+	changes []api.AttachmentState
+	// onChange, where set, is called with each, and onVolume may change what is
 	// said of the volume.
-	onTell   func(to api.AttachmentState)
+	onChange func(to api.AttachmentState)
 	onVolume func(*api.Volume)
 }
 
@@ -65,13 +65,13 @@ func ask[T any](r *fakeRegistry, answer func() (T, error)) (T, error) {
 	return hosttest.Ask(&r.Registry, "registry", answer)
 }
 
-// tell makes a change once per op id, if the host's epoch is the registry's.
-func (r *fakeRegistry) tell(opID string, epoch int64, asked any, change func() (api.Attachment, error)) (api.Attachment, error) {
-	return hosttest.Tell(&r.Registry, "registry", opID, asked, func() (api.Attachment, error) {
+// change makes a change once per op id, if the host's epoch is the registry's.
+func (r *fakeRegistry) change(opID string, epoch int64, asked any, f func() (api.Attachment, error)) (api.Attachment, error) {
+	return hosttest.Change(&r.Registry, "registry", opID, asked, func() (api.Attachment, error) {
 		if err := r.CheckEpoch(testHost, epoch); err != nil {
 			return api.Attachment{}, err
 		}
-		return change()
+		return f()
 	})
 }
 
@@ -133,7 +133,7 @@ func (r *fakeRegistry) Attachments(context.Context, string, string) ([]api.Attac
 }
 
 func (r *fakeRegistry) ReserveAttachment(_ context.Context, opID string, in api.AttachmentReserve) (api.Attachment, error) {
-	return r.tell(opID, in.Epoch, in, func() (api.Attachment, error) {
+	return r.change(opID, in.Epoch, in, func() (api.Attachment, error) {
 		switch {
 		case r.vol.MigrationID != "":
 			return api.Attachment{}, api.Errorf(api.CodeMigrationActive, "volume vol is locked")
@@ -158,15 +158,15 @@ func (r *fakeRegistry) ReserveAttachment(_ context.Context, opID string, in api.
 
 func (r *fakeRegistry) store(att api.Attachment) api.Attachment {
 	r.rows[att.ID] = att
-	r.told = append(r.told, att.State)
-	if r.onTell != nil {
-		r.onTell(att.State)
+	r.changes = append(r.changes, att.State)
+	if r.onChange != nil {
+		r.onChange(att.State)
 	}
 	return att
 }
 
 func (r *fakeRegistry) TransitionAttachment(_ context.Context, opID, id string, in api.AttachmentTransition) (api.Attachment, error) {
-	return r.tell(opID, in.Epoch, in, func() (api.Attachment, error) {
+	return r.change(opID, in.Epoch, in, func() (api.Attachment, error) {
 		att, err := r.find(id)
 		switch {
 		case err != nil:
@@ -186,7 +186,7 @@ func (r *fakeRegistry) TransitionAttachment(_ context.Context, opID, id string, 
 }
 
 func (r *fakeRegistry) ReleaseAttachment(_ context.Context, opID, id string, in api.AttachmentRelease) (api.Attachment, error) {
-	return r.tell(opID, in.Epoch, in, func() (api.Attachment, error) {
+	return r.change(opID, in.Epoch, in, func() (api.Attachment, error) {
 		att, err := r.find(id)
 		switch {
 		case err != nil:
@@ -205,7 +205,7 @@ func (r *fakeRegistry) ReleaseAttachment(_ context.Context, opID, id string, in 
 		if r.isRoot(att.InstanceID, att.Device) {
 			r.root.slot = in.Slot
 		}
-		r.told = append(r.told, "")
+		r.changes = append(r.changes, "")
 		return att, nil
 	})
 }

@@ -49,7 +49,7 @@ func TestAFenceInTheMiddleOfAnAttachTakesTheDiskBack(t *testing.T) {
 	for _, rejoins := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, d *daemon) {
 			w := d.world
-			w.registry.onTell = func(to api.AttachmentState) {
+			w.registry.onChange = func(to api.AttachmentState) {
 				if to == api.AttachmentAttaching {
 					w.registry.NextEpoch(testHost, rejoins)
 				}

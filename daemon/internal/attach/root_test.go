@@ -318,8 +318,8 @@ func TestRootAttachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 					t.Fatal("it is done")
 				}
 				wantCode(t, err, c.want)
-				if len(d.world.registry.all()) != rows || len(d.world.registry.told) != 0 {
-					t.Errorf("the registry was told %v", d.world.registry.told)
+				if len(d.world.registry.all()) != rows || len(d.world.registry.changes) != 0 {
+					t.Errorf("the registry was told %v", d.world.registry.changes)
 				}
 			})
 		})
@@ -366,8 +366,8 @@ func TestRootDetachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 						t.Errorf("it says: %v", err)
 					}
 				}
-				if len(d.world.registry.told) != 0 || d.world.guarded() != "" {
-					t.Errorf("the registry was told %v, guard %q", d.world.registry.told, d.world.guarded())
+				if len(d.world.registry.changes) != 0 || d.world.guarded() != "" {
+					t.Errorf("the registry was told %v, guard %q", d.world.registry.changes, d.world.guarded())
 				}
 			})
 		})

@@ -93,7 +93,7 @@ func simulate(t *testing.T, state hv.State, goal string, n int, what func(d *dae
 	_ = askUntilEnd(t, d, kind)
 	calm(t, d)
 	if err := w.settled(); err != nil {
-		t.Errorf("%v; the registry was told %v", err, w.registry.told)
+		t.Errorf("%v; the registry was told %v", err, w.registry.changes)
 	}
 	return w.Moments.Happened()
 }
@@ -238,7 +238,7 @@ func chaos(t *testing.T, rng *rand.Rand) {
 		pass(10 * time.Minute)
 	}
 	if err := w.settled(); err != nil {
-		t.Errorf("%v; the registry was told %v", err, w.registry.told)
+		t.Errorf("%v; the registry was told %v", err, w.registry.changes)
 	}
 }
 

@@ -10,15 +10,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Bounds of a second look: QEMU closes the image of a disk that is gone only when the
+// agreement bounds a second look: QEMU closes the image of a disk that is gone only when the
 // last write has reached it.
-var patience = witness.Retry{Poll: 50 * time.Millisecond, Bound: 30 * time.Second}
+var agreement = witness.Retry{Poll: 50 * time.Millisecond, Bound: 30 * time.Second}
 
 // sure is look that asks the kernel as well what the guest's process has open: libvirt
 // may never see a disk that the guest has got meanwhile. Its errors are typed for the
 // runner.
 func (e *env) sure(ctx context.Context, in *input) (*view, error) {
-	return witness.Agreed(ctx, patience, in.InstanceName, func(ctx context.Context) (h witness.Heard[*view], err error) {
+	return witness.Agreed(ctx, agreement, in.InstanceName, func(ctx context.Context) (h witness.Heard[*view], err error) {
 		if h.View, err = e.look(ctx, in); err != nil {
 			return h, err
 		}

@@ -62,7 +62,7 @@ func simulateStaleLibvirt(t *testing.T, state hv.State, goal, call string, n int
 	must(t, w.Start(web))
 	calm(t, d)
 	if err := w.settled(); err != nil {
-		t.Errorf("%v; the registry was told %v", err, w.registry.told)
+		t.Errorf("%v; the registry was told %v", err, w.registry.changes)
 	}
 }
 

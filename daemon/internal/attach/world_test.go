@@ -138,7 +138,7 @@ func (w *world) input(attachmentID, instanceID string) input {
 
 func (w *world) newManager(runner *op.Runner) *Manager {
 	host := func(context.Context) (Host, error) {
-		return Host{ID: testHost, Name: hostName, Epoch: w.registry.ToldEpoch(testHost)}, nil
+		return Host{ID: testHost, Name: hostName, Epoch: w.registry.ReportedEpoch(testHost)}, nil
 	}
 	w.unplugs = NewPendingUnplugs(w, w.journal, "")
 	ports := Ports{HV: w, Unplugs: w.unplugs, Registry: w.registry, Images: w.images, Migrations: &w.migrations, Known: w.known, Guards: w.guardPort, Claims: &location.Claims{Site: w.site, Pools: w.Fake.Pools, HostID: testHost, HostName: hostName}, Report: w.registry.hear}

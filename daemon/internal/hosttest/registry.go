@@ -26,8 +26,8 @@ type Registry struct {
 // answer is what a change was answered, and what had been asked.
 type answer struct{ asked, value any }
 
-// epoch counts the fences of a host, and those that it was told of.
-type epoch struct{ fences, told int64 }
+// epoch counts the fences of a host, and those that it knows of.
+type epoch struct{ fences, known int64 }
 
 var errAway = api.Errorf(api.CodeRegistryUnavailable, "the registry is down")
 
@@ -55,8 +55,8 @@ func Ask[T any](r *Registry, name string, reply func() (T, error)) (v T, err err
 	return v, err
 }
 
-// Tell is a request that makes a change, once per op id.
-func Tell[T any](r *Registry, name, opID string, asked any, change func() (T, error)) (T, error) {
+// Change is a request that makes a change, once per op id.
+func Change[T any](r *Registry, name, opID string, asked any, change func() (T, error)) (T, error) {
 	return Ask(r, name, func() (v T, err error) {
 		if old, known := r.answers[opID]; known {
 			if !reflect.DeepEqual(old.asked, asked) {
@@ -75,26 +75,26 @@ func Tell[T any](r *Registry, name, opID string, asked any, change func() (T, er
 	})
 }
 
-// Fence begins a new epoch of a host, which it is not told of until Rejoin.
+// Fence begins a new epoch of a host, which it does not know of until Rejoin.
 func (r *Registry) Fence(host string) { r.With(func() { r.NextEpoch(host, false) }) }
 
 // Refence is a fence after which the host is back at once, with all that it had.
 func (r *Registry) Refence(host string) { r.With(func() { r.NextEpoch(host, true) }) }
 
-// NextEpoch begins a new epoch of a host, which it is told of or not. The caller holds the
+// NextEpoch begins a new epoch of a host, which it knows of or not. The caller holds the
 // lock.
-func (r *Registry) NextEpoch(host string, told bool) {
+func (r *Registry) NextEpoch(host string, known bool) {
 	e := r.epochs[host]
 	e.fences++
-	r.setEpoch(host, e, told)
+	r.setEpoch(host, e, known)
 }
 
-// Rejoin is a host that has come back, and been told its epoch.
+// Rejoin is a host that has come back, and knows its epoch.
 func (r *Registry) Rejoin(host string) { r.With(func() { r.setEpoch(host, r.epochs[host], true) }) }
 
-func (r *Registry) setEpoch(host string, e epoch, told bool) {
-	if told {
-		e.told = e.fences
+func (r *Registry) setEpoch(host string, e epoch, known bool) {
+	if known {
+		e.known = e.fences
 	}
 	if r.epochs == nil {
 		r.epochs = map[string]epoch{}
@@ -102,11 +102,11 @@ func (r *Registry) setEpoch(host string, e epoch, told bool) {
 	r.epochs[host] = e
 }
 
-// ToldEpoch is the epoch that a host believes to be in.
-func (r *Registry) ToldEpoch(host string) int64 {
+// ReportedEpoch is the epoch that a host believes to be in, and names in its requests.
+func (r *Registry) ReportedEpoch(host string) int64 {
 	r.Lock()
 	defer r.Unlock()
-	return 1 + r.epochs[host].told
+	return 1 + r.epochs[host].known
 }
 
 // NewestEpoch is the epoch of a host.
@@ -119,7 +119,7 @@ func (r *Registry) NewestEpoch(host string) int64 {
 // SetNewest has a host be in an epoch, as a registry does that was restored from a backup.
 // The caller holds the lock.
 func (r *Registry) SetNewest(host string, newest int64) {
-	r.setEpoch(host, epoch{newest - 1, r.epochs[host].told}, false)
+	r.setEpoch(host, epoch{newest - 1, r.epochs[host].known}, false)
 }
 
 // Newest is NewestEpoch for who holds the lock.

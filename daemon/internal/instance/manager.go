@@ -14,9 +14,9 @@ import (
 
 // Config is what the ops of instances are told.
 type Config struct {
-	// Patience is how long a request waits for something that is away; 0 is
-	// request.DefaultPatience.
-	Patience time.Duration
+	// RequestTimeout is how long a request waits for something that is away; 0 is
+	// request.DefaultTimeout.
+	RequestTimeout time.Duration
 	// SaveDir is where the save images of instances are kept while one of their volumes
 	// moves with all guests paused.
 	SaveDir string
@@ -42,7 +42,7 @@ type Ports = steps.Ports
 // of the runner. Host answers for this host.
 func New(cfg Config, ports Ports, runner *op.Runner, journal op.Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	m := &Manager{
-		admission: request.Admission{Runner: runner, Journal: journal, Log: log, Kinds: steps.Kinds, Patience: cfg.Patience},
+		admission: request.Admission{Runner: runner, Journal: journal, Log: log, Kinds: steps.Kinds, Timeout: cfg.RequestTimeout},
 		env:       steps.NewEnv(steps.Config{SaveDir: cfg.SaveDir, BootID: cfg.BootID}, ports, runner, journal, host, log),
 	}
 	runner.Register(m.Plans()...)

@@ -159,14 +159,14 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 				}
 				d := startDaemon(t, w.nodes[0])
 				g, runner := d.Now()
-				told := len(w.registry.told)
+				told := len(w.registry.changes)
 				_, err := begins[c.what](t.Context(), g, testOp)
 				wantCode(t, err, c.want)
 				if !strings.Contains(err.Error(), c.says) {
 					t.Errorf("%q does not say %q", err, c.says)
 				}
-				if len(runner.Active()) > 0 || len(w.registry.told) != told {
-					t.Errorf("ops %v, told %v", runner.Active(), w.registry.told)
+				if len(runner.Active()) > 0 || len(w.registry.changes) != told {
+					t.Errorf("ops %v, told %v", runner.Active(), w.registry.changes)
 				}
 			})
 		})
@@ -317,8 +317,8 @@ func TestAShelveOfAGuestThatDoesNotObeyIsUndone(t *testing.T) {
 		w := newWorld(t, api.InstanceRunning)
 		must(t, w.nodes[0].SetShutdown(web, hvtest.ShutdownIgnores))
 		st := startDaemon(t, w.nodes[0]).run(t, "shelve")
-		if st.State != op.StateUndone || st.Failure.Code != string(api.CodeInstanceBusy) || len(w.registry.told) > 0 {
-			t.Errorf("the op is %s: %+v, told %v", st.State, st.Failure, w.registry.told)
+		if st.State != op.StateUndone || st.Failure.Code != string(api.CodeInstanceBusy) || len(w.registry.changes) > 0 {
+			t.Errorf("the op is %s: %+v, told %v", st.State, st.Failure, w.registry.changes)
 		}
 		must(t, w.settled())
 		if got := w.registry.now().inst.State; got != api.InstanceRunning {
@@ -388,7 +388,7 @@ func TestWhatWasEditedAfterItWasStoredIsStoredAgain(t *testing.T) {
 		alpha := w.nodes[0]
 		d := startDaemon(t, alpha)
 		w.registry.onMove = func(to api.InstanceState) {
-			if to == api.InstanceShelved && len(w.registry.told) == 1 {
+			if to == api.InstanceShelved && len(w.registry.changes) == 1 {
 				alpha.SetNVRAM(web, []byte("boot from the net"))
 			}
 		}

@@ -21,9 +21,9 @@ type fakeRegistry struct {
 	atts    []api.Attachment
 	shelf   *api.InstanceDefinition
 	// last is the host that had it last.
-	last string
-	told []api.InstanceState
-	// onMove, where set, is called with each.
+	last    string
+	changes []api.InstanceState
+	// onMove, where set, is called with each of the changes.
 	onMove func(to api.InstanceState)
 }
 
@@ -127,7 +127,7 @@ func (v *view) PermitPause(context.Context, string, string, api.PausePermit) (ap
 }
 
 func (v *view) TransitionInstance(_ context.Context, opID, _ string, in api.InstanceTransition) (api.ShelvedInstance, error) {
-	return hosttest.Tell(&v.Registry, "registry", opID, in, func() (api.ShelvedInstance, error) {
+	return hosttest.Change(&v.Registry, "registry", opID, in, func() (api.ShelvedInstance, error) {
 		if err := v.may(in); err != nil {
 			return api.ShelvedInstance{}, err
 		}
@@ -158,7 +158,7 @@ func (v *view) may(in api.InstanceTransition) error {
 
 func (v *view) move(in api.InstanceTransition) {
 	v.inst.State = in.To
-	v.told = append(v.told, in.To)
+	v.changes = append(v.changes, in.To)
 	if v.onMove != nil {
 		v.onMove(in.To)
 	}

@@ -103,7 +103,7 @@ func simulate(t *testing.T, goal string, n int, what func(d *daemon) hosttest.Ha
 		t.Errorf("the op is done: %v", err)
 	}
 	if err := w.settled(); err != nil {
-		t.Errorf("%v; the registry was told %v", err, w.registry.told)
+		t.Errorf("%v; the registry was told %v", err, w.registry.changes)
 	}
 	return w.moments.Happened()
 }
@@ -225,7 +225,7 @@ func chaos(t *testing.T, rng *rand.Rand) {
 		calm(t, d)
 	}
 	if err := w.settled(); err != nil {
-		t.Errorf("%v; the registry was told %v", err, w.registry.told)
+		t.Errorf("%v; the registry was told %v", err, w.registry.changes)
 	}
 }
 
@@ -266,8 +266,8 @@ func TestOfTwoHostsThatUnshelveAtOnceOneWins(t *testing.T) {
 				if got := w.registry.now().inst; got.State != api.InstanceRunning {
 					t.Errorf("the instance is %s on %q", got.State, got.Host)
 				}
-				if claims := slices.Index(w.registry.told, api.InstanceShelved); claims != 0 || len(w.registry.told) != 2 {
-					t.Errorf("the registry was told %v", w.registry.told)
+				if claims := slices.Index(w.registry.changes, api.InstanceShelved); claims != 0 || len(w.registry.changes) != 2 {
+					t.Errorf("the registry was told %v", w.registry.changes)
 				}
 			})
 		})

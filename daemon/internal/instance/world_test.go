@@ -235,7 +235,7 @@ func newNode(t *testing.T, w *world, name, id string) *node {
 }
 
 func (n *node) host() Host {
-	return Host{ID: n.id, Name: n.name, Epoch: n.world.registry.ToldEpoch(n.id)}
+	return Host{ID: n.id, Name: n.name, Epoch: n.world.registry.ReportedEpoch(n.id)}
 }
 
 func (n *node) subject() steps.Subject {

@@ -65,7 +65,7 @@ func newDaemon(t *testing.T, w *migratetest.World) *daemon {
 		New: func(runner *op.Runner) *Manager {
 			runner.OnFinished(func(st op.Status) { Notify(st, &d.heard) })
 			host := func(context.Context) (steps.Host, error) {
-				return steps.Host{ID: testHost, Epoch: w.Registry.ToldEpoch(testHost)}, nil
+				return steps.Host{ID: testHost, Epoch: w.Registry.ReportedEpoch(testHost)}, nil
 			}
 			return New(Config{OverlayDir: "/overlays", Rules: rules}, w.Ports(), runner, d.journal, host, slog.New(slog.DiscardHandler))
 		},
@@ -100,8 +100,8 @@ func (d *daemon) begin(target api.MigrationTarget) api.Migration {
 	return d.until(mig.ID, api.MigrationStarted)
 }
 
-// patience is longer than any migration in a world lasts, in fake time.
-const patience = time.Hour
+// moveTimeout is longer than any migration in a world lasts, in fake time.
+const moveTimeout = time.Hour
 
 // until waits until the migration is in one of the states. It looks again and
 // again, in fake time, and does not follow the watch: the daemon may restart.
@@ -114,7 +114,7 @@ func (d *daemon) until(id string, states ...api.MigrationState) api.Migration {
 		if slices.Contains(states, mig.State) {
 			return mig
 		}
-		if mig.State.Final() || mig.State == api.MigrationNeedsOperator || time.Since(began) > patience {
+		if mig.State.Final() || mig.State == api.MigrationNeedsOperator || time.Since(began) > moveTimeout {
 			d.t.Fatalf("the migration is %s (phase %s, %v), want %v", mig.State, mig.Phase, mig.Error, states)
 		}
 	}

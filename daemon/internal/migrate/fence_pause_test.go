@@ -57,7 +57,7 @@ func (d *daemon) fencedInThePause(at string, target api.MigrationTarget, dies bo
 	if dies {
 		d.Boot(halted)
 		d.manager().Epoch(d.world.Registry.NewestEpoch(testHost))
-		pass(patience)
+		pass(moveTimeout)
 	}
 	dom, err := d.world.Fake.Domain(context.Background(), testInstance)
 	must(d.t, err)

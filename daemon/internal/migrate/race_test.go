@@ -68,7 +68,7 @@ func TestNothingIsDeletedAfterTheRegistryHasFreedIt(t *testing.T) {
 		t.Run(string(state), func(t *testing.T) {
 			inBubble(t, state, func(t *testing.T, d *daemon) {
 				mig := d.begin(toNewPool)
-				d.world.Registry.Tell(func(to api.MigrationState) {
+				d.world.Registry.WatchChanges(func(to api.MigrationState) {
 					if to == api.MigrationCancelled && d.world.Exists(mig.Dst.Path) {
 						t.Error("dst is free in the registry and not removed yet")
 					}
@@ -84,7 +84,7 @@ func TestNothingIsDeletedAfterTheRegistryHasFreedIt(t *testing.T) {
 
 func TestASourceThatSomebodyUsesIsNotDeleted(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		d.world.Registry.Tell(func(to api.MigrationState) {
+		d.world.Registry.WatchChanges(func(to api.MigrationState) {
 			if to == api.MigrationCompleted { // src is free: somebody takes it
 				must(t, d.world.Define(hv.Domain{ID: testHost, Name: "other", Config: []hv.Disk{{
 					Target: "vdb", Terminated: true, Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: srcPath}},

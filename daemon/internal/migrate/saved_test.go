@@ -50,7 +50,7 @@ func (d *daemon) untilOp(id string) api.Op {
 		if o.FinishedAt != nil || o.State == string(op.StateNeedsOperator) {
 			return o
 		}
-		pass(patience / 1000)
+		pass(moveTimeout / 1000)
 	}
 	d.t.Fatalf("op %s does not end", id)
 	return api.Op{}
@@ -99,7 +99,7 @@ func TestACopyThatEndsWhileItIsLookedAtSaysWhereItIs(t *testing.T) {
 		let := sync.OnceFunc(func() { close(d.world.Copier.Gate) })
 		d.manager().journal = &lateJournal{Journal: d.journal, happen: func() {
 			let()
-			pass(patience)
+			pass(moveTimeout)
 		}}
 		o, err := d.manager().Request(context.Background(), savedCopy)
 		must(t, err)

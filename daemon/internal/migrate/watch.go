@@ -31,12 +31,12 @@ func (w *watchers) notify(id string) {
 	defer w.mu.Unlock()
 	for f := range w.subs {
 		if f.only == "" || f.only == id {
-			f.tell(id)
+			f.notify(id)
 		}
 	}
 }
 
-func (f *follower) tell(id string) {
+func (f *follower) notify(id string) {
 	f.due[id] = true
 	select {
 	case f.wake <- struct{}{}:
@@ -92,6 +92,6 @@ func (w *watchers) all(ctx context.Context) iter.Seq[string] {
 // ctx ends.
 func (w *watchers) changes(ctx context.Context, id string) iter.Seq[string] {
 	f := newFollower(id)
-	f.tell(id)
+	f.notify(id)
 	return w.follow(ctx, f)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// DefaultPatience is long enough for a registry or a libvirtd that restarts.
-const DefaultPatience = 15 * time.Second
+// DefaultTimeout is long enough for a registry or a libvirtd that restarts.
+const DefaultTimeout = 15 * time.Second
 
 // Input is the input of an op: what was decided before anything was touched. It
 // embeds Body and is encoded as JSON.
@@ -80,9 +80,9 @@ type Admission struct {
 	// Kinds are the op kinds of the manager that do not last: a request waits behind
 	// them, and one that waits for the operator goes on when he asks for more.
 	Kinds []string
-	// Patience is how long a request waits for something that is away; 0 is
-	// DefaultPatience.
-	Patience time.Duration
+	// Timeout is how long a request waits for something that is away; 0 is
+	// DefaultTimeout.
+	Timeout time.Duration
 	// Busy is the code for a request that another op keeps from its end; "" is
 	// instance_busy.
 	Busy api.Code
@@ -97,11 +97,11 @@ type Admission struct {
 	admitting sync.Mutex
 }
 
-func (a *Admission) patience() time.Duration {
-	if a.Patience > 0 {
-		return a.Patience
+func (a *Admission) timeout() time.Duration {
+	if a.Timeout > 0 {
+		return a.Timeout
 	}
-	return DefaultPatience
+	return DefaultTimeout
 }
 
 func (a *Admission) now() time.Time {
@@ -164,7 +164,7 @@ func usedForAnother(opID string) *api.Error {
 
 // decided bounds the checks: whoever hangs must not hold up other requests.
 func (a *Admission) decided(ctx context.Context, req Request) (Input, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.patience())
+	ctx, cancel := context.WithTimeout(ctx, a.timeout())
 	defer cancel()
 	in, err := req.Decide(ctx)
 	return in, Refused(err)

@@ -126,7 +126,7 @@ func TestWhatWaitsBehindSomethingThatLastsIsTakenBack(t *testing.T) {
 			}
 			began := time.Now()
 			st, err := b.admission.Granted(t.Context(), "second", "admit")
-			if api.CodeOf(err) != want || time.Since(began) > 2*DefaultPatience {
+			if api.CodeOf(err) != want || time.Since(began) > 2*DefaultTimeout {
 				t.Errorf("behind %s: %v after %s (%s)", before, err, time.Since(began), st.State)
 			}
 			if left := len(b.admission.Runner.Active()); want != "" && left != 1 {

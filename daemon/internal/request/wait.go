@@ -32,7 +32,7 @@ func (a *Admission) Granted(ctx context.Context, opID string, first ...string) (
 
 func (a *Admission) granted(ctx context.Context, opID string, first []string) (op.Status, error) {
 	var st op.Status
-	past, err := retry.Poll(ctx, grantPoll, a.patience(), func() (_ bool, err error) {
+	past, err := retry.Poll(ctx, grantPoll, a.timeout(), func() (_ bool, err error) {
 		if st, err = a.Runner.Status(ctx, opID); err != nil {
 			return false, JournalError(err)
 		}
@@ -85,7 +85,7 @@ func (a *Admission) takeBackTurn(ctx context.Context, st op.Status) (op.Status, 
 // Wait waits for the end of an op, but not longer than a request may wait for
 // what is away. It returns where the op stands.
 func (a *Admission) Wait(ctx context.Context, opID string) (op.Status, error) {
-	bounded, cancel := context.WithTimeout(ctx, a.patience())
+	bounded, cancel := context.WithTimeout(ctx, a.timeout())
 	defer cancel()
 	now, err := a.Runner.Wait(bounded, opID)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {

@@ -120,9 +120,9 @@ func ask[T any](r *fakeRegistry, answer func() (T, error)) (T, error) {
 	return hosttest.Ask(&r.Registry, "registry", answer)
 }
 
-// tell makes a change once per op id.
-func (r *fakeRegistry) tell(opID string, asked any, change func() (api.Volume, error)) (api.Volume, error) {
-	return hosttest.Tell(&r.Registry, "registry", opID, asked, change)
+// change makes a change once per op id.
+func (r *fakeRegistry) change(opID string, asked any, change func() (api.Volume, error)) (api.Volume, error) {
+	return hosttest.Change(&r.Registry, "registry", opID, asked, change)
 }
 
 func (r *fakeRegistry) find(id string) (api.Volume, error) {
@@ -167,7 +167,7 @@ func (r *fakeRegistry) Volume(_ context.Context, id string) (api.Volume, error) 
 }
 
 func (r *fakeRegistry) RegisterVolume(_ context.Context, opID string, in api.VolumeRegister) (api.Volume, error) {
-	return r.tell(opID, in, func() (api.Volume, error) {
+	return r.change(opID, in, func() (api.Volume, error) {
 		for _, v := range r.volumes {
 			if v.ID == in.ID || v.Name == in.Name || v.Location.Path == in.Location.Path {
 				return api.Volume{}, api.Errorf(api.CodeConflict, "there is a volume %s already", v.Name)
@@ -183,7 +183,7 @@ func (r *fakeRegistry) RegisterVolume(_ context.Context, opID string, in api.Vol
 }
 
 func (r *fakeRegistry) GrowVolume(_ context.Context, opID, id string, in api.VolumeGrow) (api.Volume, error) {
-	return r.tell(opID, in, func() (api.Volume, error) {
+	return r.change(opID, in, func() (api.Volume, error) {
 		vol, err := r.find(id)
 		if err != nil {
 			return vol, err
@@ -195,7 +195,7 @@ func (r *fakeRegistry) GrowVolume(_ context.Context, opID, id string, in api.Vol
 }
 
 func (r *fakeRegistry) BeginResize(_ context.Context, opID, id string, in api.VolumeResizeBegin) (api.Volume, error) {
-	return r.tell(opID, in, func() (api.Volume, error) {
+	return r.change(opID, in, func() (api.Volume, error) {
 		vol, err := r.find(id)
 		switch {
 		case err != nil:
@@ -212,7 +212,7 @@ func (r *fakeRegistry) BeginResize(_ context.Context, opID, id string, in api.Vo
 }
 
 func (r *fakeRegistry) EndResize(_ context.Context, opID, id string, in api.VolumeResizeEnd) (api.Volume, error) {
-	return r.tell(opID, in, func() (api.Volume, error) {
+	return r.change(opID, in, func() (api.Volume, error) {
 		vol, err := r.find(id)
 		if err != nil || vol.ResizeOpID != in.OpID {
 			return vol, err
@@ -229,7 +229,7 @@ func (r *fakeRegistry) EndResize(_ context.Context, opID, id string, in api.Volu
 }
 
 func (r *fakeRegistry) TransitionVolume(_ context.Context, opID, id string, t api.VolumeTransition) (api.Volume, error) {
-	return r.tell(opID, t, func() (api.Volume, error) {
+	return r.change(opID, t, func() (api.Volume, error) {
 		vol, err := r.find(id)
 		if err != nil {
 			return vol, err
@@ -250,7 +250,7 @@ func (r *fakeRegistry) TransitionVolume(_ context.Context, opID, id string, t ap
 }
 
 func (r *fakeRegistry) DeleteVolume(_ context.Context, opID, id string) error {
-	_, err := r.tell(opID, id, func() (api.Volume, error) {
+	_, err := r.change(opID, id, func() (api.Volume, error) {
 		vol, err := r.find(id)
 		delete(r.volumes, id)
 		return vol, err

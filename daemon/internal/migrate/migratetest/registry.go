@@ -79,7 +79,7 @@ func (r *FakeRegistry) Fence() {
 	}
 }
 
-// Rejoin is the host that has come back, and been told its epoch.
+// Rejoin is the host that has come back, and knows its epoch.
 func (r *FakeRegistry) Rejoin() {
 	r.Registry.Rejoin(Host)
 	r.Lock()
@@ -218,8 +218,8 @@ func (r *FakeRegistry) transition(id string, t api.MigrationTransition) (api.Mig
 	return row, nil
 }
 
-// Tell sets onChange.
-func (r *FakeRegistry) Tell(onChange func(to api.MigrationState)) {
+// WatchChanges sets OnChange.
+func (r *FakeRegistry) WatchChanges(onChange func(to api.MigrationState)) {
 	r.Lock()
 	defer r.Unlock()
 	r.OnChange = onChange

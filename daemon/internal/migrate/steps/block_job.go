@@ -15,8 +15,8 @@ import (
 )
 
 // runJob begins the block job of a direction if it does not run yet, and waits until the
-// job is ready, or until it has made no progress for as long as patience (0: for ever).
-func (e *Env) runJob(ctx context.Context, s *Spec, to direction, begin func() error, patience time.Duration) (ready bool, err error) {
+// job is ready, or until it has made no progress for as long as stallTimeout (0: for ever).
+func (e *Env) runJob(ctx context.Context, s *Spec, to direction, begin func() error, stallTimeout time.Duration) (ready bool, err error) {
 	least, since := int64(math.MaxInt64), e.now()
 	asked := false            // the second witness
 	begun, pace := 0, meter{} // the run of the guest in which the job was begun
@@ -71,7 +71,7 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, begin func() er
 			least, since = job.End-job.Current, e.now()
 		}
 		e.followBandwidth(ctx, s, job)
-		if patience > 0 && e.now().Sub(since) >= patience {
+		if stallTimeout > 0 && e.now().Sub(since) >= stallTimeout {
 			return false, nil
 		}
 		if err := retry.Sleep(ctx, jobPoll); err != nil {

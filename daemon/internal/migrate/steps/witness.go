@@ -110,8 +110,8 @@ func (disagreed *errWitnessesDisagree) Unwrap() error { return disagreed.why }
 
 // confirmDisk is readDisk, confirmed by the kernel. Its errors are typed for the runner.
 func (e *Env) confirmDisk(ctx context.Context, s *Spec) (*diskState, error) {
-	patience := witness.Retry{Poll: 20 * time.Millisecond, Bound: 10 * time.Second}
-	return witness.Agreed(ctx, patience, s.InstanceName, func(ctx context.Context) (heard witness.Heard[*diskState], err error) {
+	agreement := witness.Retry{Poll: 20 * time.Millisecond, Bound: 10 * time.Second}
+	return witness.Agreed(ctx, agreement, s.InstanceName, func(ctx context.Context) (heard witness.Heard[*diskState], err error) {
 		if heard.View, err = e.readDisk(ctx, s); err != nil {
 			return heard, err
 		}
