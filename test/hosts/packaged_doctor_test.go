@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hosts
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/test/lab"
+	"github.com/volferry/volferry/test/machine"
+	"github.com/volferry/volferry/test/site"
+)
+
+// saysAll fails the test if a text lacks one of these.
+func saysAll(t *testing.T, text string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if !strings.Contains(text, w) {
+			t.Errorf("it does not say %q:\n%s", w, text)
+		}
+	}
+}
+
+// Under the packages' units, beside a libvirtd whose socket is systemd's, doctor finds
+// nothing that would stop a move, and can mend what it says that it mends; and a purge
+// knows where the configuration had what guests need.
+func TestDoctorAndPurgeOnAHostWithThePackages(t *testing.T) {
+	leftToTestHosts(t)
+	t.Parallel()
+	lab.Require(t)
+	m := machine.Start(t, machine.Config{Name: "hv1"})
+	if err := m.InstallDebs(t.Context(), packages(t, "volferryd", "volferry-registry", "volferryctl")...); err != nil {
+		t.Fatal(err)
+	}
+	at := site.In(m, daemonSocket)
+	saysAll(t, ctl(t, at, "doctor"), "ok    hook: libvirt asks ", "ok    directories: ", "ok    qemu: an image was made and opened", "ok    clock: ")
+
+	// As after an installation that did not restart libvirtd, and a clean-up by somebody.
+	sh(t, m, `systemctl stop volferryd.service
+rm -f /var/lib/volferry/hook-proof.json
+mv /etc/libvirt/hooks/qemu.d/volferry-guard /srv/ && systemctl restart libvirtd.service && virsh list
+systemctl start volferryd.service
+mv /srv/volferry-guard /etc/libvirt/hooks/qemu.d/
+rmdir /var/lib/volferry/overlays
+chmod 0700 /var/lib/volferry`)
+	if _, err := at.Ctl(t.Context(), "doctor"); err == nil {
+		t.Error("doctor finds nothing wrong with a host without a directory for overlays")
+	}
+	saysAll(t, ctl(t, at, "doctor", "--fix"),
+		"after:  /var/lib/volferry/overlays is there", "after:  /var/lib/volferry has mode 0701", "after:  the hook has refused the trial", "ok    hook: ")
+	sh(t, m, `rm /etc/libvirt/hooks/qemu.d/volferry-guard`)
+	saysAll(t, ctl(t, at, "doctor", "--fix"), "after:  /etc/libvirt/hooks/qemu.d/volferry-guard is installed", "ok    hook: ")
+	sh(t, m, `cmp /usr/share/volferry/volferry-guard /etc/libvirt/hooks/qemu.d/volferry-guard && test -x /etc/libvirt/hooks/qemu.d/volferry-guard`)
+
+	sh(t, m, `mkdir -m 0711 /srv/overlays && echo 'overlay_dir = "/srv/overlays"' >>/etc/volferry/volferryd.toml && systemctl restart volferryd.service`)
+	const overlay = "/srv/overlays/45f85f92-d48c-42b4-a4ca-1b7b46b3db68.qcow2"
+	sh(t, m, "touch "+overlay)
+	said := sh(t, m, "! dpkg --purge volferryd 2>&1")
+	saysAll(t, said, overlay)
+	sh(t, m, "rm "+overlay+" && dpkg --purge volferryd && test ! -e /var/lib/volferry && test ! -e /etc/libvirt/hooks/qemu.d/volferry-guard")
+}
