@@ -97,22 +97,6 @@ func (m *Manager) checkFree(ctx context.Context, path string) error {
 	return taken(path, holder)
 }
 
-// taken refuses an image that is spoken for, nil if it is not.
-func taken(path string, h location.Holder) error {
-	if h.Words == "" {
-		return nil
-	}
-	err := api.Errorf(api.CodeConflict, "%s %s", path, h.Words)
-	if h.Volume != nil {
-		err = err.With("volume_id", h.Volume.ID)
-	}
-	return err
-}
-
-func cannotTell(path string, why error) *api.Error {
-	return api.Errorf(api.CodeStateForbidden, "cannot take %s: %v", path, why)
-}
-
 // checkAdoptable refuses an image that is in use. A domain's disk needs its
 // attachment too, or nothing would keep a second writer off it.
 func (m *Manager) checkAdoptable(ctx context.Context, name, path string) error {

@@ -32,12 +32,6 @@ type Manager struct {
 	log       *slog.Logger
 }
 
-// env is what the steps share.
-type env struct {
-	Ports
-	log *slog.Logger
-}
-
 // New makes a manager and registers its plans with the runner of its ops. Journal is that
 // of the runner. Host answers with the id of this host once the registry knows it.
 func New(cfg Config, ports Ports, runner *op.Runner, journal op.Journal, host func(context.Context) (id string, err error), log *slog.Logger) *Manager {
@@ -50,3 +44,6 @@ func New(cfg Config, ports Ports, runner *op.Runner, journal op.Journal, host fu
 	runner.Register(m.Plans()...)
 	return m
 }
+
+// Plans returns the plans of all op kinds of volumes.
+func (m *Manager) Plans() []op.Plan { return m.env.plans() }

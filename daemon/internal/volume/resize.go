@@ -3,14 +3,15 @@
 package volume
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // Resize makes a volume larger, be it attached nowhere, to an instance that is off or to
@@ -40,58 +41,6 @@ func (m *Manager) Resize(ctx context.Context, opID, ref string, asked api.Volume
 	return volumeOf(st, stepNameRecord)
 }
 
-// resizeBody is what the caller of a resize sent.
-type resizeBody struct {
-	Volume string           `json:"volume"`
-	In     api.VolumeResize `json:"in"`
-}
-
-// resizeInput is the input of a resize: what was decided before anything was touched.
-type resizeInput struct {
-	VolumeID   string       `json:"volume_id"`
-	VolumeName string       `json:"volume_name"`
-	Location   api.Location `json:"location"`
-	Block      bool         `json:"block,omitempty"`
-	// SizeBytes is the size that the volume gets.
-	SizeBytes int64 `json:"size_bytes"`
-	// InstanceID is the instance that has the volume, as Device; empty if none has.
-	InstanceID   string `json:"instance_id,omitempty"`
-	InstanceName string `json:"instance_name,omitempty"`
-	Device       string `json:"device,omitempty"`
-
-	// Host, Epoch and Generation are the tokens of the op.
-	Host       string `json:"host"`
-	Epoch      int64  `json:"epoch"`
-	Generation int64  `json:"generation"`
-	request.Body
-}
-
-// Keys implements request.Input: nothing else is done to the volume meanwhile, nor to
-// what its instance is made of.
-func (in *resizeInput) Keys() []string {
-	keys := []string{request.VolumeKey(in.VolumeID)}
-	if in.InstanceID != "" {
-		keys = append(keys, request.InstanceKey(in.InstanceID))
-	}
-	return keys
-}
-
-// Group implements request.Input: no other op belongs to it.
-func (in *resizeInput) Group() string { return "" }
-
-func (in *resizeInput) image() hv.Image { return location.Image(in.Location, in.Block) }
-
-func (in *resizeInput) verdict() string { return "cannot resize volume " + in.VolumeName }
-
-func (in *resizeInput) cannot(code api.Code, format string, args ...any) *api.Error {
-	return api.Errorf(code, "%s: %s", in.verdict(), fmt.Sprintf(format, args...))
-}
-
-// resizeStep makes an op.Step of functions that take the input of a resize.
-func resizeStep(name string, do, undo op.DoFunc[resizeInput], observe op.ObserveFunc[resizeInput]) op.Step {
-	return op.StepOf(op.InputOf[resizeInput], name, do, undo, observe)
-}
-
 func (m *Manager) decideResize(ctx context.Context, ref string, asked api.VolumeResize) (*resizeInput, error) {
 	if err := asked.Check(); err != nil {
 		return nil, err
@@ -119,4 +68,68 @@ func (m *Manager) decideResize(ctx context.Context, ref string, asked api.Volume
 		return nil, err
 	}
 	return in, m.checkSize(ctx, in)
+}
+
+// reachForResize makes sure that the volume is this host's to resize, and that whoever
+// has it lets it be resized.
+func (m *Manager) reachForResize(ctx context.Context, in *resizeInput, vol api.Volume, host api.Host) error {
+	if len(vol.Attachments) == 0 {
+		if err := m.checkReach(ctx, vol, host.ID); err != nil {
+			return err
+		}
+		if err := m.env.Images.MayWrite(in.Location.Path); err != nil {
+			return err
+		}
+		return m.env.checkUnused(ctx, vol.Location.Path, in.verdict())
+	}
+	a := vol.Attachments[0]
+	in.InstanceID, in.InstanceName, in.Device = a.InstanceID, cmp.Or(a.InstanceName, a.InstanceID), a.Device
+	switch {
+	case a.Host == "":
+		return in.cannot(api.CodeStateForbidden, "its instance %s is on no host; detach the volume, or unshelve the instance first", in.InstanceName)
+	case a.Host != host.ID && a.Host != host.Name:
+		return in.cannot(api.CodeNotYourHost, "its instance %s is on host %s; run this there, or ask the registry", in.InstanceName, a.Host)
+	case a.State != api.AttachmentAttached:
+		return in.cannot(api.CodeStateForbidden, "its attachment to instance %s is %s", in.InstanceName, a.State).With("attachment_id", a.ID)
+	case a.Mode == api.ModeRO:
+		return in.cannot(api.CodeStateForbidden, "instance %s has it read-only; detach it first", in.InstanceName).With("attachment_id", a.ID)
+	}
+	dom, err := m.env.HV.Domain(ctx, in.InstanceID)
+	if errors.Is(err, hv.ErrNotFound) {
+		return in.cannot(api.CodeNotFound, "its instance %s is not defined on this host", in.InstanceName)
+	}
+	if err != nil {
+		return fmt.Errorf("read instance %s: %w", in.InstanceName, err)
+	}
+	return m.env.checkHolder(ctx, in, dom)
+}
+
+// checkSize looks at the image, and refuses what cannot be made of it.
+func (m *Manager) checkSize(ctx context.Context, in *resizeInput) error {
+	l := in.Location
+	if l.Pool == "" && in.InstanceID == "" { // what a guest has it may have
+		if err := m.rules.CheckPath(ctx, l.Path); err != nil {
+			return err
+		}
+	}
+	if err := location.CheckPool(ctx, m.env.HV, l, in.verdict()); err != nil {
+		return err
+	}
+	info, err := m.env.inspect(ctx, in)
+	if err != nil {
+		return err
+	}
+	in.Block = info.Block
+	switch found := info.SizeBytes; {
+	case found < l.SizeBytes:
+		return request.Shrunk(in.VolumeName, l, found)
+	case found > in.SizeBytes:
+		return in.cannot(api.CodeInvalidArgument, "its image %s has %s already, and %s is less; say that size, or a larger one", l.Path, api.ExactBytes(found), api.ExactBytes(in.SizeBytes)).
+			With("found_bytes", found)
+	case found < in.SizeBytes && in.Block:
+		return in.tooSmall(found)
+	case found < in.SizeBytes:
+		return m.env.checkGrowth(in, in.SizeBytes-found)
+	}
+	return nil
 }

@@ -3,10 +3,8 @@
 package volume
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -34,70 +32,6 @@ func (in *resizeInput) checkVolume(vol api.Volume) error {
 	case api.VolumeCreating, api.VolumeReserved, api.VolumeDeleting, api.VolumeError:
 	}
 	return in.cannot(api.CodeVolumeNotAvailable, "it is %s", vol.Status).With("status", vol.Status)
-}
-
-// reachForResize makes sure that the volume is this host's to resize, and that whoever
-// has it lets it be resized.
-func (m *Manager) reachForResize(ctx context.Context, in *resizeInput, vol api.Volume, host api.Host) error {
-	if len(vol.Attachments) == 0 {
-		if err := m.checkReach(ctx, vol, host.ID); err != nil {
-			return err
-		}
-		if err := m.env.Images.MayWrite(in.Location.Path); err != nil {
-			return err
-		}
-		return m.env.checkUnused(ctx, vol.Location.Path, in.verdict())
-	}
-	a := vol.Attachments[0]
-	in.InstanceID, in.InstanceName, in.Device = a.InstanceID, cmp.Or(a.InstanceName, a.InstanceID), a.Device
-	switch {
-	case a.Host == "":
-		return in.cannot(api.CodeStateForbidden, "its instance %s is on no host; detach the volume, or unshelve the instance first", in.InstanceName)
-	case a.Host != host.ID && a.Host != host.Name:
-		return in.cannot(api.CodeNotYourHost, "its instance %s is on host %s; run this there, or ask the registry", in.InstanceName, a.Host)
-	case a.State != api.AttachmentAttached:
-		return in.cannot(api.CodeStateForbidden, "its attachment to instance %s is %s", in.InstanceName, a.State).With("attachment_id", a.ID)
-	case a.Mode == api.ModeRO:
-		return in.cannot(api.CodeStateForbidden, "instance %s has it read-only; detach it first", in.InstanceName).With("attachment_id", a.ID)
-	}
-	dom, err := m.env.HV.Domain(ctx, in.InstanceID)
-	if errors.Is(err, hv.ErrNotFound) {
-		return in.cannot(api.CodeNotFound, "its instance %s is not defined on this host", in.InstanceName)
-	}
-	if err != nil {
-		return fmt.Errorf("read instance %s: %w", in.InstanceName, err)
-	}
-	return m.env.checkHolder(ctx, in, dom)
-}
-
-// checkSize looks at the image, and refuses what cannot be made of it.
-func (m *Manager) checkSize(ctx context.Context, in *resizeInput) error {
-	l := in.Location
-	if l.Pool == "" && in.InstanceID == "" { // what a guest has it may have
-		if err := m.rules.CheckPath(ctx, l.Path); err != nil {
-			return err
-		}
-	}
-	if err := location.CheckPool(ctx, m.env.HV, l, in.verdict()); err != nil {
-		return err
-	}
-	info, err := m.env.inspect(ctx, in)
-	if err != nil {
-		return err
-	}
-	in.Block = info.Block
-	switch found := info.SizeBytes; {
-	case found < l.SizeBytes:
-		return request.Shrunk(in.VolumeName, l, found)
-	case found > in.SizeBytes:
-		return in.cannot(api.CodeInvalidArgument, "its image %s has %s already, and %s is less; say that size, or a larger one", l.Path, api.ExactBytes(found), api.ExactBytes(in.SizeBytes)).
-			With("found_bytes", found)
-	case found < in.SizeBytes && in.Block:
-		return in.tooSmall(found)
-	case found < in.SizeBytes:
-		return m.env.checkGrowth(in, in.SizeBytes-found)
-	}
-	return nil
 }
 
 // tooSmall refuses a block device that has to be made larger by whoever has made it.

@@ -5,12 +5,8 @@ package volume
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
-	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -75,69 +71,4 @@ func (e *env) observeUnlinked(ctx context.Context, in *input) (op.Observation, e
 		return op.Unknown, err
 	}
 	return op.DoneIf(info.Block), nil
-}
-
-// inPool finds the image at a location in a pool, nil if there is none. A pool
-// that is not there or not active is an error: it says nothing about what it
-// holds. Errors are typed for the runner.
-func (e *env) inPool(ctx context.Context, l api.Location) (*hv.PoolVolume, error) {
-	pools, err := e.HV.Pools(ctx)
-	if err != nil {
-		return nil, request.HV(err)
-	}
-	if _, err := location.Pool(pools, l.Pool); err != nil {
-		return nil, err
-	}
-	found, err := e.HV.LookupVolume(ctx, l.Pool, l.Name)
-	if errors.Is(err, hv.ErrNotFound) {
-		return nil, nil
-	}
-	return found, request.HV(err)
-}
-
-// checkUnused refuses an image that a domain of this host names, or that the
-// kernel says is in use. Verdict begins the refusal. Errors are typed for the
-// runner.
-func (e *env) checkUnused(ctx context.Context, path, verdict string) error {
-	if err := e.checkNamed(ctx, path, "", verdict); err != nil {
-		return err
-	}
-	return e.checkHeld(ctx, path, verdict)
-}
-
-// checkNamed refuses an image that a domain of this host names, but for the one with
-// the id that may.
-func (e *env) checkNamed(ctx context.Context, path, may, verdict string) error {
-	doms, err := e.HV.Domains(ctx)
-	if err != nil {
-		return request.HV(err)
-	}
-	doms = slices.DeleteFunc(doms, func(d hv.Domain) bool { return may != "" && d.ID == may })
-	domain, target, err := location.DiskOf(doms, path)
-	switch {
-	case err != nil:
-		return api.Errorf(api.CodeStateForbidden, "%s: nobody can tell whether %s is in use: %v; mend that filesystem, or take the disk from that instance", verdict, path, err)
-	case domain != "":
-		return api.Errorf(api.CodeVolumeInUse, "%s: %s is disk %s of instance %s", verdict, path, target, domain).With("instance", domain)
-	}
-	return nil
-}
-
-// checkHeld refuses an image that the kernel says is in use.
-func (e *env) checkHeld(ctx context.Context, path, verdict string) error {
-	user, err := e.Images.InUse(ctx, path)
-	if err != nil {
-		return fmt.Errorf("see who uses %s: %w", path, err)
-	}
-	if user != "" {
-		return api.Errorf(api.CodeVolumeInUse, "%s: %s is in use: %s", verdict, path, user)
-	}
-	written, err := e.Images.Written(ctx, path)
-	if err != nil {
-		return fmt.Errorf("see who writes to %s: %w", path, err)
-	}
-	if written {
-		return api.Errorf(api.CodeVolumeInUse, "%s: some process of this host has %s open for writing; `fuser -v %s` says which", verdict, path, path)
-	}
-	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
@@ -66,16 +65,4 @@ func (l *Loop) mayBeMade(ctx context.Context, p *workflow.Pause) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-func dropRequest(p *workflow.Pause) request {
-	m := p.Migration
-	verb, end := "drop", m.Dst
-	if p.DropEnd == api.DropSrc {
-		verb, end = "delete", m.Src
-	}
-	return request{
-		host: p.CopyHost, key: key(m.ID, verb, "", p.Attempt), path: routes.DropSaved.PathOf(m.ID),
-		body: api.DropSaved{MigrationID: m.ID, VolumeID: m.VolumeID, Drop: p.DropEnd, Location: end},
-	}
 }

@@ -79,28 +79,6 @@ const (
 // call is who changes the moves, for the audit trail.
 var call = store.Call{Who: "pause-all"}
 
-// New returns a loop that does nothing before it runs.
-func New(c Config) *Loop {
-	l := &Loop{cfg: c}
-	l.Loop = reconcile.NewLoop("moves with all guests paused", c.Every, c.Log, l.reconcile, l.queue.Wait)
-	return l
-}
-
-// reconcile brings every move as far as it can be brought now.
-func (l *Loop) reconcile(ctx context.Context) error {
-	pauses, err := l.cfg.Store.OpenPauses(ctx)
-	if err != nil {
-		return err
-	}
-	for i := range pauses {
-		// A move that went on meanwhile is looked at with the next round.
-		if err := l.advance(ctx, &pauses[i]); err != nil && api.CodeOf(err) != api.CodeConflict {
-			return err
-		}
-	}
-	return nil
-}
-
 // background runs one call about a key, if none is on its way and its turn has come.
 // Its trouble is looked at again with a later round.
 func (l *Loop) background(ctx context.Context, key workKey, do func(context.Context) error) {

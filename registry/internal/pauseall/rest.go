@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
@@ -120,34 +119,4 @@ func (l *Loop) bringOne(ctx context.Context, p *workflow.Pause, g workflow.Pause
 		return l.cancel(ctx, p, about(v.failed, "cannot %s instance %s on host %s", d.verb, g.Name, g.Host.Name))
 	}
 	return l.set(ctx, p, g)
-}
-
-func checkRequest(p *workflow.Pause, g workflow.PauseInstance) request {
-	m := p.Migration
-	return request{
-		host: g.Host, key: key(m.ID, "check", g.ID, g.SaveAttempt), path: routes.CheckSave.PathOf(g.ID),
-		body: api.InstanceSuspend{MigrationID: m.ID, VolumeID: m.VolumeID},
-	}
-}
-
-func suspendRequest(p *workflow.Pause, g workflow.PauseInstance) request {
-	m := p.Migration
-	return request{
-		host: g.Host, key: key(m.ID, "suspend", g.ID, g.SaveAttempt), path: routes.SuspendInstance.PathOf(g.ID),
-		body: api.InstanceSuspend{MigrationID: m.ID, VolumeID: m.VolumeID},
-	}
-}
-
-func saveRequest(p *workflow.Pause, g workflow.PauseInstance) request {
-	m := p.Migration
-	return request{
-		host: g.Host, key: key(m.ID, "save", g.ID, g.SaveAttempt), path: routes.SaveInstance.PathOf(g.ID),
-		body: api.InstanceSave{MigrationID: m.ID, VolumeID: m.VolumeID},
-	}
-}
-
-func checkCopyRequest(p *workflow.Pause) request {
-	r := copyRequest(p)
-	r.key, r.path = key(p.Migration.ID, "check-copy", "", p.Attempt), routes.CheckCopy.PathOf(p.Migration.ID)
-	return r
 }

@@ -5,8 +5,6 @@ package pauseall
 import (
 	"context"
 
-	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
@@ -104,33 +102,4 @@ func (l *Loop) woken(ctx context.Context, p *workflow.Pause, g workflow.PauseIns
 	}
 	g.Error = about(v.failed, "cannot %s instance %s on host %s", verb, g.Name, g.Host.Name)
 	return l.set(ctx, p, g)
-}
-
-// placeOf is where the volume is: at dst after the commit point, and at src without it.
-func placeOf(p *workflow.Pause) (verb string, at api.Location) {
-	if p.Phase == workflow.PauseRestoring || p.Migration.State == api.MigrationCompleted {
-		return "restore", p.Migration.Dst
-	}
-	return "back", p.Migration.Src
-}
-
-func restoreRequest(p *workflow.Pause, g workflow.PauseInstance) request {
-	m := p.Migration
-	verb, at := placeOf(p)
-	if g.Discard {
-		verb = "discard"
-	}
-	return request{
-		host: g.Host, key: key(m.ID, verb, g.ID, g.Attempt), path: routes.RestoreInstance.PathOf(g.ID),
-		body: api.InstanceRestore{MigrationID: m.ID, VolumeID: m.VolumeID, Location: at, Paused: true, DiscardMemory: g.Discard},
-	}
-}
-
-func resumeRequest(p *workflow.Pause, g workflow.PauseInstance) request {
-	m := p.Migration
-	_, at := placeOf(p)
-	return request{
-		host: g.Host, key: key(m.ID, "resume", g.ID, g.Attempt), path: routes.ResumeInstance.PathOf(g.ID),
-		body: api.InstanceResume{MigrationID: m.ID, VolumeID: m.VolumeID, Location: at},
-	}
 }

@@ -3,11 +3,8 @@
 package relay
 
 import (
-	"context"
 	"slices"
 	"time"
-
-	"github.com/volferry/volferry/internal/api"
 )
 
 // Two machines with one certificate, as when one was copied, are one host to the
@@ -59,38 +56,4 @@ func (s *sessions) note(session string) (news bool) {
 // isDuplicated says whether two daemons poll as this host.
 func (s *sessions) isDuplicated() bool {
 	return !s.duplicated.IsZero() && time.Since(s.duplicated) < duplicateWithin
-}
-
-// DuplicateSessions are the ids of the hosts as which two daemons poll. Neither is given anything to
-// do while that is so, for nobody can tell which of them has what is asked for.
-func (r *Relay) DuplicateSessions() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	ids := []string{}
-	for id, h := range r.hosts {
-		if h.sessions.isDuplicated() {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return ids
-}
-
-// admitSession refuses a poll of a host that is two daemons, and has that known.
-func (r *Relay) admitSession(ctx context.Context, hostID, session string) error {
-	r.mu.Lock()
-	h := r.host(hostID)
-	news := h.sessions.note(session)
-	two := h.sessions.isDuplicated()
-	r.mu.Unlock()
-	if news {
-		r.cfg.Log.Error("two daemons work as one host: neither is asked for anything until one of them is gone", "host", hostID)
-		if err := r.cfg.Store.AuditSeen(context.WithoutCancel(ctx), "host.two", "host/"+hostID); err != nil {
-			r.cfg.Log.Warn("that two daemons work as one host was not audited", "host", hostID, "err", err)
-		}
-	}
-	if two {
-		return api.Errorf(api.CodeConflict, "two daemons ask for work as host %s: was its machine, or its certificate, copied? Give one of them a certificate and a host id of its own, or turn it off", hostID)
-	}
-	return nil
 }

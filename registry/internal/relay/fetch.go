@@ -4,53 +4,11 @@ package relay
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/registry/internal/store"
 )
-
-// host is a host that has polled, or that a task is for. Its fields are guarded
-// by the relay's mu.
-type host struct {
-	// resume is held while it is found out what a new session is to do.
-	resume sync.Mutex
-
-	session string // of the daemon that has what was handed out; "" if that is not sure
-	// sessions are all that there were lately.
-	sessions sessions
-	polls    int
-	last     time.Time // the end of the last poll; zero before the first
-	poll     *poll     // the newest, nil if none is open
-	queue    []*pendingTask
-	// announced is what its daemon said of itself last; nil before it did.
-	announced *protocol.Announcement
-}
-
-// poll is an open long poll.
-type poll struct {
-	wake       chan struct{}
-	superseded chan struct{}
-}
-
-func (p *poll) notify() {
-	select {
-	case p.wake <- struct{}{}:
-	default: // it has a wake-up to come
-	}
-}
-
-// host is for callers that hold mu.
-func (r *Relay) host(id string) *host {
-	h := r.hosts[id]
-	if h == nil {
-		h = &host{}
-		r.hosts[id] = h
-	}
-	return h
-}
 
 // Fetch returns the tasks of a host, and waits up to wait for the first. Session names the
 // daemon's process: a new process is given every task again that has no answer yet. A host
@@ -262,5 +220,24 @@ func (r *Relay) answerRead(hostID, taskID string, a api.TaskAnswer) error {
 		return api.Errorf(api.CodeNotYourHost, "cannot answer task %s: it is of another host", taskID)
 	}
 	r.finish(e, a, nil)
+	return nil
+}
+
+// admitSession refuses a poll of a host that is two daemons, and has that known.
+func (r *Relay) admitSession(ctx context.Context, hostID, session string) error {
+	r.mu.Lock()
+	h := r.host(hostID)
+	news := h.sessions.note(session)
+	two := h.sessions.isDuplicated()
+	r.mu.Unlock()
+	if news {
+		r.cfg.Log.Error("two daemons work as one host: neither is asked for anything until one of them is gone", "host", hostID)
+		if err := r.cfg.Store.AuditSeen(context.WithoutCancel(ctx), "host.two", "host/"+hostID); err != nil {
+			r.cfg.Log.Warn("that two daemons work as one host was not audited", "host", hostID, "err", err)
+		}
+	}
+	if two {
+		return api.Errorf(api.CodeConflict, "two daemons ask for work as host %s: was its machine, or its certificate, copied? Give one of them a certificate and a host id of its own, or turn it off", hostID)
+	}
 	return nil
 }

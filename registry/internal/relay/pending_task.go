@@ -12,23 +12,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// pendingTask is a task that somebody waits for, or that its host is to fetch. Its
-// fields are guarded by the relay's mu; answer and err are set before over is
-// closed and never after.
-type pendingTask struct {
-	id      string
-	name    string // of the host, for messages
-	host    string // its id, once the task is offered
-	task    api.Task
-	offered bool // the host may fetch it, or has
-	waiting int
-	expiry  *time.Timer
-
-	over   chan struct{}
-	answer api.TaskAnswer
-	err    error
-}
-
 func (e *pendingTask) isOver() bool {
 	select {
 	case <-e.over:

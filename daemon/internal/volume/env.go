@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import "log/slog"
+
+// env is what the steps share.
+type env struct {
+	Ports
+	log *slog.Logger
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drain
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/reconcile"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// New returns a loop that does nothing before it runs.
+func New(c Config) *Loop {
+	l := &Loop{cfg: c}
+	l.Loop = reconcile.NewLoop("drains", c.Every, c.Log, l.reconcile, l.queue.Wait)
+	return l
+}
+
+// reconcile brings every drain as far as it can be brought now.
+func (l *Loop) reconcile(ctx context.Context) error {
+	drains, err := l.cfg.Store.OpenDrains(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range drains {
+		if err := l.advance(ctx, drains[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Loop) advance(ctx context.Context, d api.Drain) error {
+	if d.State == api.DrainRunning {
+		if err := l.cfg.Store.RefreshDrainVolumes(ctx, call, d.ID); err != nil {
+			return err
+		}
+	}
+	moving, pending, err := l.cfg.Store.NextDrainVolumes(ctx, d.ID)
+	if err != nil {
+		return err
+	}
+	for _, v := range moving {
+		if err := l.follow(ctx, d, v); err != nil {
+			return err
+		}
+	}
+	if d.State != api.DrainRunning {
+		return nil
+	}
+	if len(moving)+len(pending) == 0 {
+		return l.finish(ctx, d)
+	}
+	free := d.Parallel - len(moving)
+	for _, v := range pending {
+		if free <= 0 {
+			break
+		}
+		begun, err := l.begin(ctx, d, v)
+		if err != nil {
+			return err
+		}
+		if begun {
+			free--
+		}
+	}
+	return nil
+}
+
+func (l *Loop) finish(ctx context.Context, d api.Drain) error {
+	_, err := l.cfg.Store.FinishDrain(ctx, call, d.ID)
+	switch {
+	case api.CodeOf(err) == api.CodeConflict: // a volume has come just now
+		return nil
+	case err != nil:
+		return err
+	}
+	l.cfg.Log.Info("a pool is drained", "drain", d.ID, "pool", d.Pool)
+	return nil
+}
+
+// begin takes a volume on: it counts as moving before its host is asked. One
+// whose host is not there, or whose turn to be tried again has not come, is left
+// for later.
+func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool, error) {
+	if !l.queue.Due(keyOf(d, v)) {
+		return false, nil
+	}
+	volume, err := l.cfg.Store.Volume(ctx, v.VolumeID, store.Viewer{})
+	if api.CodeOf(err) == api.CodeNotFound {
+		return false, nil // the next refresh settles it
+	}
+	if err != nil {
+		return false, err
+	}
+	host, err := l.cfg.Placement.Mover(ctx, volume, d.ToPool)
+	switch api.CodeOf(err) { //nolint:exhaustive // all others are no answer
+	case api.CodeHypervisorUnavailable:
+		return false, nil // it is fenced
+	case api.CodeUnsupportedDisk:
+		return false, l.settle(ctx, d, v, api.DrainVolumeSkipped, api.AsError(err))
+	}
+	if err != nil || !l.cfg.Relay.Present(host.ID) {
+		return false, err
+	}
+	v.State, v.Host, v.MigrationID, v.Error = api.DrainVolumeMoving, host.Name, "", nil
+	err = l.cfg.Store.SetDrainVolume(ctx, call, d.ID, v)
+	if api.CodeOf(err) == api.CodeConflict {
+		return false, nil // it was paused or stopped just now
+	}
+	if err != nil {
+		return false, err
+	}
+	l.ask(ctx, d, v)
+	return true, nil
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// Close ends the waiting of every caller. Tasks stay as they are stored.
+func (r *Relay) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.entries {
+		r.finish(e, api.TaskAnswer{}, api.Errorf(api.CodeRegistryUnavailable,
+			"the registry is stopping; host %s may still do what was asked of it", e.name).With("maybe_done", true))
+	}
+}
+
+// Do has a host answer req and returns the answer. Refusals of the host are
+// answers; the error is the registry's own: hypervisor_unavailable if the host
+// is not there or does not answer (with the detail maybe_done if it may have
+// done it), or idempotency_mismatch. If ctx ends first the task stays what it
+// is.
+func (r *Relay) Do(ctx context.Context, req Request) (status int, body []byte, err error) {
+	e, err := r.ask(ctx, req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer r.leave(e)
+	select {
+	case <-e.over:
+	case <-ctx.Done():
+		return 0, nil, fmt.Errorf("wait for host %s: %w", req.HostName, ctx.Err())
+	}
+	return e.answer.Status, e.answer.Body, e.err
+}
+
+// ask makes sure that the request is on its way, and returns what to wait for.
+func (r *Relay) ask(ctx context.Context, req Request) (*pendingTask, error) {
+	task := api.Task{
+		ID: req.Key, Host: req.HostName, Who: req.Who, Method: req.Method, Path: req.Path, State: api.TaskQueued, CreatedAt: time.Now().UTC(),
+	}
+	if len(req.Body) > 0 {
+		task.Body = json.RawMessage(req.Body)
+	}
+	task.Needs = req.Needs
+	if req.Change {
+		return r.askChange(ctx, req, task)
+	}
+	if !r.Present(req.HostID) {
+		return nil, r.absent(req.HostID, req.HostName)
+	}
+	task.ID = readPrefix + uuid.NewString()
+	e := r.join(task.ID, req.HostName)
+	if refused := r.refusal(req); refused != nil {
+		r.settle(e, *refused)
+		return e, nil
+	}
+	r.offer(e, req.HostID, task)
+	return e, nil
+}
+
+func (r *Relay) askChange(ctx context.Context, req Request, task api.Task) (*pendingTask, error) {
+	if isRead(task.ID) {
+		return nil, api.Errorf(api.CodeInvalidArgument, "the op id %s begins with %s, as those do of what only reads; use another one", task.ID, readPrefix)
+	}
+	// One that is known is waited for wherever its host is: it may be done.
+	known, _, err := r.cfg.Store.Task(ctx, task.ID)
+	if err != nil && api.CodeOf(err) != api.CodeNotFound {
+		return nil, err
+	}
+	isNew := err != nil || known.State == api.TaskWithdrawn
+	if isNew && !r.Present(req.HostID) {
+		return nil, r.absent(req.HostID, req.HostName)
+	}
+	if !isNew {
+		task.Host = known.Host
+	}
+	// Before it is stored, so that its answer cannot come between.
+	e := r.join(task.ID, req.HostName)
+	if refused := r.refusal(req); isNew && refused != nil {
+		r.settle(e, *refused)
+		return e, nil
+	}
+	stored, answer, err := r.cfg.Store.CreateTask(ctx, store.Call{Who: req.Who}, task, req.asked())
+	if err != nil {
+		r.leave(e)
+		return nil, err
+	}
+	if answer != nil {
+		r.settle(e, *answer)
+		return e, nil
+	}
+	hostID, err := r.hostOf(ctx, req, stored)
+	if err != nil {
+		r.leave(e)
+		return nil, err
+	}
+	r.offer(e, hostID, stored)
+	return e, nil
+}
+
+// hostOf returns the id of the host that a stored task is for, which may be
+// another one than req would go to now.
+func (r *Relay) hostOf(ctx context.Context, req Request, stored api.Task) (string, error) {
+	if req.HostID != "" && stored.Host == req.HostName {
+		return req.HostID, nil
+	}
+	h, err := r.cfg.Store.Host(ctx, stored.Host)
+	return h.ID, err
+}
+
+// Present says whether a host has a long poll open, or had one not long ago, and is not
+// two daemons.
+func (r *Relay) Present(hostID string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.hosts[hostID]
+	return h != nil && !h.sessions.isDuplicated() && (h.polls > 0 || !h.last.IsZero() && time.Since(h.last) < r.cfg.Absence)
+}
+
+// absent says that a host is not there, and since when: a registry that has just been
+// started has not heard of hosts that are well.
+func (r *Relay) absent(hostID, name string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since := fmt.Sprintf("it has not asked for work since the registry started, %s ago", ago(r.began))
+	h := r.hosts[hostID]
+	switch {
+	case h != nil && h.sessions.isDuplicated():
+		since = "two daemons work as this host, and neither is asked for anything until one of them is gone"
+	case h != nil && !h.last.IsZero():
+		since = fmt.Sprintf("it asked for work last %s ago", ago(h.last))
+	}
+	return api.Errorf(api.CodeHypervisorUnavailable, "host %s is not there: %s; nothing was done; look at volferryd on that host", name, since)
+}
+
+func ago(t time.Time) time.Duration { return time.Since(t).Round(time.Second) }
+
+// DuplicateSessions are the ids of the hosts as which two daemons poll. Neither is given anything to
+// do while that is so, for nobody can tell which of them has what is asked for.
+func (r *Relay) DuplicateSessions() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ids := []string{}
+	for id, h := range r.hosts {
+		if h.sessions.isDuplicated() {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
