@@ -44,7 +44,7 @@ SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/lab/install.sh te
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-registry-short test-registry test-conformance test-e2e test-hosts test-crash test-web bench \
+.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-registry-short test-registry test-conformance test-e2e test-hosts test-upgrade test-crash test-web bench \
 	packages install clean lab machine compiler chromium
 
 help: ## Show this list
@@ -60,7 +60,7 @@ test: SHORT := -short
 test: build lint test-unit test-registry-short test-conformance test-e2e test-hosts ## What CI runs: all kinds of tests, the long ones left to their own targets
 
 # Side by side they would slow each other down past their limits.
-test-all: build lint test-unit test-simulation test-registry test-conformance test-e2e test-hosts test-crash test-web ## Everything, with nothing left out; about three hours on two idle cores (root)
+test-all: build lint test-unit test-simulation test-registry test-conformance test-e2e test-hosts test-upgrade test-crash test-web ## Everything, with nothing left out; about three hours on two idle cores (root)
 
 build: ## Build the three programs into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/volferryd ./daemon
@@ -103,6 +103,10 @@ test-e2e: build lab ## Real guests through volferryctl (root)
 test-hosts: build lab promtool ## Several hosts and a registry over TLS, with real guests, and the packages on machines with systemd (root)
 	@[ -n '$(SHORT)' ] || $(MAKE) packages machine
 	$(GO) test -v $(SHORT) -count=1 -timeout 30m -p 1 ./test/machine ./test/hosts
+
+# The programs of earlier commits are built of the clone's history.
+test-upgrade: build lab packages machine ## Programs and packages of earlier commits against those of now: upgrades in the middle of moves, both orders (root)
+	VOLFERRY_UPGRADE=all $(GO) test -v -count=1 -timeout 60m -run '^TestUpgrade' ./test/hosts
 
 test-crash: build lab ## Kill everything at every step of a move, race root volumes against starts; about two hours (root)
 	VOLFERRY_CRASH=all $(GO) test -v -count=1 -timeout 240m -run '^(TestKill|TestCancelsInTheMiddle|TestRootDetachAndVirshStart)' ./test/e2e

@@ -33,7 +33,7 @@ func Needs(body any) []string {
 }
 
 func collect(v reflect.Value, needs *[]string) {
-	switch v.Kind() {
+	switch v.Kind() { //nolint:exhaustive // nothing else has fields
 	case reflect.Pointer, reflect.Interface:
 		if !v.IsNil() {
 			collect(v.Elem(), needs)
@@ -74,7 +74,7 @@ func findNeeds(t reflect.Type, seen map[reflect.Type]bool) bool {
 		return false
 	}
 	seen[t] = true
-	switch t.Kind() {
+	switch t.Kind() { //nolint:exhaustive // nothing else has fields
 	case reflect.Pointer, reflect.Slice, reflect.Array:
 		return findNeeds(t.Elem(), seen)
 	case reflect.Struct:

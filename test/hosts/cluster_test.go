@@ -46,7 +46,12 @@ type cluster struct {
 // Nothing of them is left when the test ends.
 func startCluster(t *testing.T, names ...string) *cluster {
 	t.Helper()
-	lab.Require(t)
+	return startClusterOf(t, built(t), names...)
+}
+
+// built is the directory of the programs of this source tree.
+func built(t *testing.T) string {
+	t.Helper()
 	root, err := site.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -55,6 +60,13 @@ func startCluster(t *testing.T, names ...string) *cluster {
 	if _, err := os.Stat(filepath.Join(bin, "volferryd")); err != nil {
 		t.Fatalf("run make build first: %v", err)
 	}
+	return bin
+}
+
+// startClusterOf is startCluster with the programs in the directory bin.
+func startClusterOf(t *testing.T, bin string, names ...string) *cluster {
+	t.Helper()
+	lab.Require(t)
 	dir := lab.TempDir(t)
 	s, err := site.StartCluster(t.Context(), dir, bin, []string{sharedPool, newSharedPool}, names...)
 	if err != nil {

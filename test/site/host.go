@@ -103,6 +103,13 @@ func (h *Host) StartDaemon(ctx context.Context, env ...string) error {
 // KillDaemon kills the daemon with SIGKILL and returns when it is gone.
 func (h *Host) KillDaemon() { h.daemon.kill() }
 
+// StopDaemon asks the daemon to end, and returns when it has.
+func (h *Host) StopDaemon() { h.daemon.stop() }
+
+// Use has the programs in the directory bin be those of the host, from their next start
+// on.
+func (h *Host) Use(bin string) { h.bin = bin }
+
 // DaemonDied returns when the daemon is gone by itself, as at a fault point.
 func (h *Host) DaemonDied(ctx context.Context) error { return h.daemon.wait(ctx) }
 

@@ -97,6 +97,10 @@ func (r *Registry) Start(ctx context.Context, env ...string) error {
 	return p.untilReady(ctx)
 }
 
+// Use has the programs in the directory bin be those of the registry, from their next
+// start on.
+func (r *Registry) Use(bin string) { r.bin = bin }
+
 // Kill kills the registry with SIGKILL and returns when it is gone.
 func (r *Registry) Kill() { r.program.kill() }
 
