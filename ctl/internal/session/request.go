@@ -22,11 +22,20 @@ import (
 // holds takes requests also while the daemon behind it does not start.
 const readTimeout = time.Minute
 
+// readAgainFor is how long a request that reads is sent again whose connection broke: the program
+// was restarted under it, and systemd holds its socket meanwhile.
+const readAgainFor = 5 * time.Second
+
 // Get sends the request of a route that reads, with refs in its path.
 func Get[Out any](ctx context.Context, s *Session, route routes.Route[routes.None, Out], refs ...string) (Response, error) {
 	say := func(line string) { render.Line(s.Stderr, "%s", line) }
 	defer s.startWaitNotice(ctx, say, "", s.answer())()
-	return s.Call(ctx, route.Method, route.PathOf(refs...), route.Noun, nil, client.Within(readTimeout))
+	var resp Response
+	err := retry.Do(ctx, outageBackoff, readAgainFor, func() (err error) {
+		resp, err = s.Call(ctx, route.Method, route.PathOf(refs...), route.Noun, nil, client.Within(readTimeout))
+		return err
+	}, maybeDone)
+	return resp, err
 }
 
 // Send sends the request of a route that changes something, with refs in its path. The
