@@ -35,6 +35,10 @@ func processesOf(dir string) ([]process, error) {
 		if err != nil {
 			return nil, fmt.Errorf("inspect lab: %w", err)
 		}
+		// With one that is what we see there too, every process of the host would be found.
+		if own, err := os.Stat(at); err == nil && os.SameFile(own, info) {
+			return nil, fmt.Errorf("inspect lab: %s is %s of this host itself: its processes are nobody's to list", filepath.Join(dir, name), at)
+		}
 		seenAt[at] = info
 	}
 	if len(seenAt) == 0 {
