@@ -22,7 +22,6 @@ var knottedPackages = []string{
 	"ctl/internal/web",
 	"daemon",
 	"daemon/internal/adminapi",
-	"daemon/internal/attach",
 	"daemon/internal/copy",
 	"daemon/internal/hv",
 	"daemon/internal/hv/hvtest",

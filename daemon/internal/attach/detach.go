@@ -123,18 +123,6 @@ func (m *Manager) Queued() []api.Attachment {
 	return out
 }
 
-// queued are the inputs of the releases that the registry was not there for.
-func (e *env) queued() []input {
-	var out []input
-	for _, st := range e.runner.Active() {
-		var in input
-		if st.Op.Kind == kindRelease && json.Unmarshal(st.Op.Input, &in) == nil {
-			out = append(out, in)
-		}
-	}
-	return out
-}
-
 // found is an attachment that is to end. Volume is its name, or its id where only
 // that is known.
 type found struct {
@@ -260,4 +248,48 @@ func (m *Manager) describe(ctx context.Context, f found) (input, *hv.Domain, err
 	}
 	in.InstanceName = dom.Name
 	return in, dom, nil
+}
+
+// decideDetachRoot finds out whether the attachment is a root, and refuses what
+// may not be done to one.
+func (m *Manager) decideDetachRoot(ctx context.Context, in *input, f found, dom *hv.Domain) error {
+	in.Root = api.IsRoot(f.BootIndex)
+	inst, known, err := m.instanceOf(ctx, f, in.Root)
+	if err != nil {
+		return err
+	}
+	if known {
+		s := inst.RootSlot()
+		in.Root = in.Root || s != nil && s.VolumeID != nil && *s.VolumeID == in.VolumeID
+		if err := checkLocked("cannot detach volume "+in.VolumeName, inst); err != nil {
+			return err
+		}
+	}
+	if !in.Root {
+		return nil
+	}
+	if known {
+		if err := in.onShelf(rootDetach, inst); err != nil {
+			return err
+		}
+	}
+	return in.off(rootDetach, dom)
+}
+
+// instanceOf is the instance of an attachment that is to end: by the registry, if
+// its word is needed here, or as this host remembers it, if it does.
+func (m *Manager) instanceOf(ctx context.Context, f found, needed bool) (inst api.Instance, known bool, err error) {
+	switch {
+	case f.remembered:
+		inst, known = m.env.Known.KnownInstance(ctx, f.InstanceID)
+		return inst, known, nil
+	case !needed: // the registry has its say when the detach begins
+		return inst, false, nil
+	}
+	inst, err = m.env.Registry.Instance(ctx, f.InstanceID)
+	if request.Away(err) {
+		inst, known = m.env.Known.KnownInstance(ctx, f.InstanceID)
+		return inst, known, nil
+	}
+	return inst, err == nil, err
 }

@@ -25,13 +25,6 @@ type Config struct {
 // for a person who waits.
 const DefaultUnplugTimeout = 30 * time.Second
 
-// Host is this host as the registry knows it.
-type Host struct {
-	ID    string
-	Name  string
-	Epoch int64
-}
-
 // Manager attaches and detaches volumes. It is safe for concurrent use.
 type Manager struct {
 	rules     location.Rules
@@ -56,19 +49,5 @@ func New(cfg Config, ports Ports, runner *op.Runner, journal Journal, host func(
 	return m
 }
 
-// runner is what the steps need of the runner of their ops (op.Runner).
-type runner interface {
-	// Submit stores and starts an op that follows another one.
-	Submit(ctx context.Context, o op.Op) error
-	// Active returns the ops that are not finished.
-	Active() []op.Status
-}
-
-// env is what the steps share.
-type env struct {
-	Ports
-	runner        runner
-	host          func(context.Context) (Host, error)
-	unplugTimeout time.Duration
-	log           *slog.Logger
-}
+// Plans returns the plans of all op kinds of attachments.
+func (m *Manager) Plans() []op.Plan { return m.env.plans() }

@@ -2,66 +2,10 @@
 
 package attach
 
-import (
-	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/request"
-	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
-)
+import "github.com/volferry/volferry/internal/op"
 
-// The op kinds of attachments.
-const (
-	kindAttach = "attachment_attach"
-	kindDetach = "attachment_detach"
-	// kindDelete is the end of an attachment whose disk no guest has.
-	kindDelete = "attachment_delete"
-	// kindRelease is a release that the registry was not there for.
-	kindRelease = "attachment_release"
-	// kindRestore gives a guest back a disk that it let go of when that was no
-	// longer asked for.
-	kindRestore = "attachment_restore"
-	// The same of a root volume.
-	kindAttachRoot = "attachment_attach_root"
-	kindDetachRoot = "attachment_detach_root"
-	kindDeleteRoot = "attachment_delete_root"
-)
-
-// kinds are all of them.
-var kinds = []string{
-	kindAttach, kindDetach, kindDelete, kindRelease, kindRestore, kindAttachRoot, kindDetachRoot, kindDeleteRoot,
-}
-
-// kindFor is the op kind for a request: its own, or the one for root volumes.
-func kindFor(kind string, root bool) string {
-	if !root {
-		return kind
-	}
-	return map[string]string{kindAttach: kindAttachRoot, kindDetach: kindDetachRoot, kindDelete: kindDeleteRoot}[kind]
-}
-
-// The steps that somebody asks about.
-const (
-	stepNameReserve      = "reserve"
-	stepNameClaim        = "claim"
-	stepNameGuard        = "guard"
-	stepNameConnect      = "connect"
-	stepNameAttachConfig = "attach_config"
-	stepNameAttachLive   = "attach_live"
-	stepNameVerify       = "verify"
-	stepNameAbsent       = "absent"
-	stepNameBegin        = "begin"
-	stepNameRemember     = "remember"
-	stepNameDetachConfig = "detach_config"
-	stepNameDetachLive   = "detach_live"
-	stepNameStayOff      = "stay_off"
-	stepNameComplete     = "complete"
-	stepNameRelease      = "release"
-)
-
-// Plans returns the plans of all op kinds of attachments.
-func (m *Manager) Plans() []op.Plan {
-	e := m.env
+// plans are the plans of all op kinds of attachments.
+func (e *env) plans() []op.Plan {
 	return []op.Plan{
 		{Kind: kindAttach, Commit: stepNameComplete, Steps: []op.Step{
 			e.stepReserve(),
@@ -117,73 +61,4 @@ func (m *Manager) Plans() []op.Plan {
 			e.stepRelease(),
 		}},
 	}
-}
-
-// input is the input of every op of an attachment: what was decided before
-// anything was touched.
-type input struct {
-	AttachmentID string `json:"attachment_id"`
-	VolumeID     string `json:"volume_id"`
-	VolumeName   string `json:"volume_name"`
-	InstanceID   string `json:"instance_id"`
-	InstanceName string `json:"instance_name"`
-
-	api.DiskAttachment
-	Shareable bool         `json:"shareable"`
-	Location  api.Location `json:"location"`
-	Block     bool         `json:"block"`
-
-	// Root says that it is about a root volume. Slot is what is known of the disk that
-	// was in its slot, or that a data volume was when it was at the instance last; nil
-	// if nothing is.
-	Root bool                `json:"root,omitempty"`
-	Slot *api.SlotDefinition `json:"slot,omitempty"`
-	// WasRoot says of a data volume that it was the root when it was at the instance last.
-	WasRoot bool `json:"was_root,omitempty"`
-
-	// Host, Epoch and Generation are the tokens of this op.
-	Host       string `json:"host"`
-	HostName   string `json:"host_name"`
-	Epoch      int64  `json:"epoch"`
-	Generation int64  `json:"generation"`
-
-	// Force overlooks the state of the attachment.
-	Force bool `json:"force,omitempty"`
-	// Request is the op that the caller knows, for one that follows it.
-	Request string `json:"request,omitempty"`
-	request.Body
-}
-
-// image is what the attachment is connected to.
-func (in *input) image() hv.Image { return location.Image(in.Location, in.Block) }
-
-// Keys implements request.Input. The ops of one instance run one after the other,
-// so that each finds the domain as it was left; those of one volume as well, so that
-// of two attachments that end at once exactly one is the last. Those of a root volume also exclude the instance's own starts and stops.
-func (in *input) Keys() []string {
-	keys := []string{request.InstanceKey(in.InstanceID), request.VolumeKey(in.VolumeID)}
-	if in.Root {
-		keys = append(keys, request.PowerKey(in.InstanceID))
-	}
-	return keys
-}
-
-// Group implements request.Input.
-func (in *input) Group() string { return in.AttachmentID }
-
-// Variant implements request.Varied: the ops of root volumes have kinds of their own.
-func (in *input) Variant(kind string) string { return kindFor(kind, in.Root) }
-
-// attachment is the attachment of the op in this state.
-func (in *input) attachment(state api.AttachmentState) api.Attachment {
-	return api.Attachment{
-		ID: in.AttachmentID, VolumeID: in.VolumeID, VolumeName: in.VolumeName, InstanceID: in.InstanceID, InstanceName: in.InstanceName,
-		Host: in.HostName, DiskAttachment: in.DiskAttachment, State: state, Location: in.Location,
-	}
-}
-
-// step makes an op.Step of functions that take the input. Undo and observe may be
-// nil.
-func step(name string, do, undo op.DoFunc[input], observe op.ObserveFunc[input]) op.Step {
-	return op.StepOf(op.InputOf[input], name, do, undo, observe)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // Ports are the systems that an attachment is made of.
@@ -96,12 +95,4 @@ type Guards interface {
 	Clear(domainID, owner string) error
 	Has(domainID, owner string) (bool, error)
 	Of(domainID string) ([]guard.Guard, error)
-}
-
-// Journal is the journal of the runner.
-type Journal interface {
-	op.Journal
-	// Ops returns the ops of one kind, oldest first; all of them, or those that
-	// are not finished.
-	Ops(ctx context.Context, kind string, unfinishedOnly bool) ([]op.Op, error)
 }

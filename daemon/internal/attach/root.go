@@ -12,7 +12,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // A root volume is attached and detached only while its instance is off. As long
@@ -131,109 +130,4 @@ func (in *input) placeFree(dom *hv.Domain, was *hv.Disk) error {
 	}
 	return api.Errorf(api.CodeConflict, "%s: disk %s has got the address %s since, which is the root's; detach that one, attach the root volume, and then that one again",
 		in.cannot(rootAttach), dom.Config[i].Target, was.Address)
-}
-
-// keptSlots are the disks that were in the empty slots of the instance but the op's own,
-// in the hypervisor's words: a volume will come to each that is where the last one was.
-// A slot whose release is queued is empty too, though the registry does not know yet;
-// these are read first, for one that is carried out meanwhile is the registry's to tell.
-func (e *env) keptSlots(ctx context.Context, in *input) ([]string, error) {
-	var kept []string
-	for _, gone := range e.queued() {
-		stays := gone.Root || gone.BootIndex != nil // other slots go with their volume
-		if stays && gone.InstanceID == in.InstanceID && gone.Device != in.Device && gone.Slot != nil {
-			kept = append(kept, gone.Slot.Disk)
-		}
-	}
-	inst, err := e.Registry.Instance(ctx, in.InstanceID)
-	if err != nil {
-		return nil, request.Registry(err)
-	}
-	for _, s := range inst.BlockDeviceMappings {
-		if s.VolumeID == nil && s.Slot != nil && s.Device != in.Device {
-			kept = append(kept, s.Slot.Disk)
-		}
-	}
-	return kept, nil
-}
-
-// slotDisk is the disk that was in the slot of a root volume, nil if that is not
-// known.
-func (e *env) slotDisk(in *input) (*hv.Disk, error) {
-	return e.diskOf(in.Slot, in.Device, in.InstanceName)
-}
-
-// rootAway is the disk that was in the root slot of an instance, nil if that has a
-// volume, or nothing is known of it.
-func (e *env) rootAway(inst api.Instance) (*hv.Disk, error) {
-	s := inst.RootSlot()
-	if s == nil || s.VolumeID != nil {
-		return nil, nil //nolint:nilnil // it is not away
-	}
-	return e.diskOf(s.Slot, s.Device, inst.Name)
-}
-
-func (e *env) diskOf(slot *api.SlotDefinition, device, instanceName string) (*hv.Disk, error) {
-	if slot == nil {
-		return nil, nil //nolint:nilnil // nothing is known, which is no error
-	}
-	d, err := e.HV.ParseDisk(slot.Disk)
-	if err != nil {
-		return nil, fmt.Errorf("read what is known of slot %s of instance %s: %w", device, instanceName, err)
-	}
-	return &d, nil
-}
-
-// decideDetachRoot finds out whether the attachment is a root, and refuses what
-// may not be done to one.
-func (m *Manager) decideDetachRoot(ctx context.Context, in *input, f found, dom *hv.Domain) error {
-	in.Root = api.IsRoot(f.BootIndex)
-	inst, known, err := m.instanceOf(ctx, f, in.Root)
-	if err != nil {
-		return err
-	}
-	if known {
-		s := inst.RootSlot()
-		in.Root = in.Root || s != nil && s.VolumeID != nil && *s.VolumeID == in.VolumeID
-		if err := checkLocked("cannot detach volume "+in.VolumeName, inst); err != nil {
-			return err
-		}
-	}
-	if !in.Root {
-		return nil
-	}
-	if known {
-		if err := in.onShelf(rootDetach, inst); err != nil {
-			return err
-		}
-	}
-	return in.off(rootDetach, dom)
-}
-
-// instanceOf is the instance of an attachment that is to end: by the registry, if
-// its word is needed here, or as this host remembers it, if it does.
-func (m *Manager) instanceOf(ctx context.Context, f found, needed bool) (inst api.Instance, known bool, err error) {
-	switch {
-	case f.remembered:
-		inst, known = m.env.Known.KnownInstance(ctx, f.InstanceID)
-		return inst, known, nil
-	case !needed: // the registry has its say when the detach begins
-		return inst, false, nil
-	}
-	inst, err = m.env.Registry.Instance(ctx, f.InstanceID)
-	if request.Away(err) {
-		inst, known = m.env.Known.KnownInstance(ctx, f.InstanceID)
-		return inst, known, nil
-	}
-	return inst, err == nil, err
-}
-
-// slotKept is what is known of the disk that a volume is that goes: what was
-// remembered of it before it went, or else what was known before it came.
-func (in *input) slotKept(r *op.Run) (*api.SlotDefinition, error) {
-	var kept remembered
-	if _, err := r.Output(stepNameRemember, &kept); err != nil || cmp.Or(kept.Config, kept.Live) == "" {
-		return in.Slot, err
-	}
-	return &api.SlotDefinition{Disk: cmp.Or(kept.Config, kept.Live), SerialOfVolume: kept.SerialOfVolume}, nil
 }

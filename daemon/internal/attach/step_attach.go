@@ -270,3 +270,13 @@ func (e *env) stepVerify() op.Step {
 	}
 	return step(stepNameVerify, do, nil, nil)
 }
+
+// runsFromIt waits until a guest is off that was started from a root volume which
+// it may not keep: that was never guarded against, on a host without the hook.
+func (e *env) runsFromIt(ctx context.Context, in *input) error {
+	v, err := e.sure(ctx, in)
+	if err != nil || v.live == absent {
+		return err
+	}
+	return op.WaitFor(waitGuest, in.off(rootAttach, v.dom))
+}

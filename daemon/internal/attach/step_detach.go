@@ -130,15 +130,6 @@ func (e *env) notMoving(ctx context.Context, in *input) error {
 	return nil
 }
 
-// remembered is the disk as it was, so that it can come back exactly so. A
-// definition is empty where there was no disk.
-type remembered struct {
-	Config string `json:"config,omitempty"`
-	Live   string `json:"live,omitempty"`
-	// SerialOfVolume: the disk's serial was its volume's id.
-	SerialOfVolume bool `json:"serial_of_volume,omitempty"`
-}
-
 // stepRemember looks at the disk, and keeps what is about to go.
 func (e *env) stepRemember() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {

@@ -122,22 +122,3 @@ func (in *input) asInSlot(v *view, was *hv.Disk) error {
 	}
 	return api.Errorf(api.CodeChainChanged, "%s: disk %s %s; `virsh dumpxml --inactive %s` shows what is there", in.cannot(rootAttach), in.Device, wrong, in.InstanceName)
 }
-
-// serialOf is the serial that the disk has to have: the volume's id, or that of the
-// disk that was there, if it had one of its own.
-func serialOf(in *input, was *hv.Disk) string {
-	if was == nil || in.Slot.SerialOfVolume {
-		return in.VolumeID
-	}
-	return was.Serial
-}
-
-// runsFromIt waits until a guest is off that was started from a root volume which
-// it may not keep: that was never guarded against, on a host without the hook.
-func (e *env) runsFromIt(ctx context.Context, in *input) error {
-	v, err := e.sure(ctx, in)
-	if err != nil || v.live == absent {
-		return err
-	}
-	return op.WaitFor(waitGuest, in.off(rootAttach, v.dom))
-}

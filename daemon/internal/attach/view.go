@@ -38,9 +38,6 @@ type view struct {
 	configDisk   *hv.Disk
 }
 
-// look reads the domain. Its errors are typed for the runner.
-func (e *env) look(ctx context.Context, in *input) (*view, error) { return look(ctx, e.HV, in) }
-
 func look(ctx context.Context, h hv.Hypervisor, in *input) (*view, error) {
 	dom, err := h.Domain(ctx, in.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {

@@ -50,3 +50,6 @@ func (in *input) disagree(open bool) *api.Error {
 			"Nothing was undone or released. Do not save or live-migrate the instance: shut it down, start it again, and ask for the same once more (docs/how-to/recover.md)",
 		in.InstanceName, libvirt, in.VolumeName, kernel, in.Location.Path)
 }
+
+// look reads the domain. Its errors are typed for the runner.
+func (e *env) look(ctx context.Context, in *input) (*view, error) { return look(ctx, e.HV, in) }

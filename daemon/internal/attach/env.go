@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/volferry/volferry/internal/op"
+)
+
+// Host is this host as the registry knows it.
+type Host struct {
+	ID    string
+	Name  string
+	Epoch int64
+}
+
+// runner is what the steps need of the runner of their ops (op.Runner).
+type runner interface {
+	// Submit stores and starts an op that follows another one.
+	Submit(ctx context.Context, o op.Op) error
+	// Active returns the ops that are not finished.
+	Active() []op.Status
+}
+
+// env is what the steps share.
+type env struct {
+	Ports
+	runner        runner
+	host          func(context.Context) (Host, error)
+	unplugTimeout time.Duration
+	log           *slog.Logger
+}
+
+// queued are the inputs of the releases that the registry was not there for.
+func (e *env) queued() []input {
+	var out []input
+	for _, st := range e.runner.Active() {
+		var in input
+		if st.Op.Kind == kindRelease && json.Unmarshal(st.Op.Input, &in) == nil {
+			out = append(out, in)
+		}
+	}
+	return out
+}

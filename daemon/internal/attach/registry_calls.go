@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// inState observes whether the registry has the attachment in one of these
+// states. The output is the attachment.
+func (e *env) inState(states ...api.AttachmentState) op.ObserveFunc[input] {
+	return func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
+		att, found, err := e.row(ctx, in)
+		if err != nil || !found {
+			return op.NotDone, err
+		}
+		for _, state := range states {
+			if att.State == state {
+				return op.Done, r.SetOutput(att)
+			}
+		}
+		return op.NotDone, nil
+	}
+}
+
+// transition asks the registry for one change of state. The op id of the call
+// names the op and what is asked, so that a repeated call gets the same answer.
+func (e *env) transition(ctx context.Context, r *op.Run, in *input, what string, to api.AttachmentState, from ...api.AttachmentState) error {
+	return e.transitionIn(ctx, r, in, in.Epoch, what, to, from...)
+}
+
+func (e *env) transitionIn(ctx context.Context, r *op.Run, in *input, epoch int64, what string, to api.AttachmentState, from ...api.AttachmentState) error {
+	_, err := e.Registry.TransitionAttachment(ctx, r.OpID()+"."+what, in.AttachmentID, api.AttachmentTransition{
+		From: from, To: to, Host: in.Host, Epoch: epoch, OpID: r.OpID(),
+	})
+	return request.Registry(err)
+}
+
+// row reads the attachment from the registry. One that is not this host's is as
+// good as none. Its errors are typed for the runner.
+func (e *env) row(ctx context.Context, in *input) (att api.Attachment, found bool, err error) {
+	att, err = e.Registry.Attachment(ctx, in.AttachmentID)
+	if request.Lost(err) {
+		return att, false, nil
+	}
+	return att, err == nil, request.Registry(err)
+}
+
+// giveBack releases the attachment, which nothing on this host has any more.
+func (e *env) giveBack(ctx context.Context, r *op.Run, in *input, what string, force bool) error {
+	slot, err := in.slotKept(r)
+	if err != nil {
+		return err
+	}
+	return e.asOfNow(ctx, in, func(epoch int64, again string) error {
+		_, err := e.Registry.ReleaseAttachment(ctx, r.OpID()+"."+what+again, in.AttachmentID, api.AttachmentRelease{
+			Host: in.Host, Epoch: epoch, OpID: r.OpID(), Force: force, Slot: slot,
+		})
+		return err
+	})
+}
+
+// asOfNow says something of the attachment under the epoch of the op, or of now.
+func (e *env) asOfNow(ctx context.Context, in *input, say func(epoch int64, again string) error) error {
+	now := func() (int64, error) {
+		h, err := e.host(ctx)
+		return h.Epoch, err
+	}
+	return request.AsOfNow(in.Epoch, now, say)
+}
