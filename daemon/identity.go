@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
@@ -33,20 +34,27 @@ func thisHost(cfg *config) (host, error) {
 }
 
 // holdID makes the state directory that of the certificate's host. One that is
-// another's is refused: its journal and its overlays are of that host.
+// another's is refused: its journal and its overlays are of that host. An id that this
+// host has made for itself and that no registry has ever heard of is nobody's: a daemon
+// that was started before its certificate was there has made one.
 func holdID(cfg *config, id string) error {
 	path := idFile(cfg.StateDir)
 	kept, err := readID(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return atomicfile.Write(path, []byte(id+"\n"), 0o644)
-	case err != nil:
-		return err
-	case kept != id:
-		return fmt.Errorf("%s says host %s and the certificate %s is of host %s: the journal in %s is the other host's; use the certificate of %s, or give this host a state_dir of its own",
-			path, kept, cfg.TLSCert, id, cfg.StateDir, kept)
+	if err == nil && kept == id {
+		return nil
 	}
-	return nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	registered, err := uplink.EverRegistered(cfg.StateDir)
+	if err != nil {
+		return fmt.Errorf("look whether %s is known to a registry: %w", path, err)
+	}
+	if kept != "" && registered {
+		return fmt.Errorf("%s says host %s and the certificate %s is of host %s: the journal in %s is the other host's; use the certificate of %s, which 'volferry-registry issue-cert host NAME --id %s' makes, or give this host a state_dir of its own",
+			path, kept, cfg.TLSCert, id, cfg.StateDir, kept, kept)
+	}
+	return atomicfile.Write(path, []byte(id+"\n"), 0o644)
 }
 
 // hostID returns the id of this host, made once and kept with the journal.

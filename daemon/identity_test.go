@@ -58,6 +58,14 @@ func (s *site) config(pair mtls.Pair, err error) *config {
 	return cfg
 }
 
+// registered leaves what a daemon keeps of a registry that has answered it.
+func (s *site) registered() {
+	s.t.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, "uplink.json"), []byte(`{"epoch":1}`), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 func TestOverTLSTheCertificateSaysWhoTheHostIs(t *testing.T) {
 	s := newSite(t)
 	cfg := s.config(s.ca.IssueHost(alphaID, "alpha", time.Hour))
@@ -82,11 +90,31 @@ func TestTheStateOfAnotherHostIsRefused(t *testing.T) {
 	if _, err := thisHost(s.config(s.ca.IssueHost(alphaID, "alpha", time.Hour))); err != nil {
 		t.Fatal(err)
 	}
+	s.registered()
 	_, err := thisHost(s.config(s.ca.IssueHost(betaID, "beta", time.Hour)))
-	for _, want := range []string{alphaID, betaID, filepath.Join(s.dir, "host-id"), "host.crt", "state_dir"} {
+	for _, want := range []string{alphaID, betaID, filepath.Join(s.dir, "host-id"), "host.crt", "state_dir", "--id " + alphaID} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error that says %s", err, want)
 		}
+	}
+}
+
+// A package starts the daemon before the host has its certificate.
+func TestAnIDThatNoRegistryKnowsGivesWayToTheCertificate(t *testing.T) {
+	s := newSite(t)
+	cfg := s.config(s.ca.IssueHost(betaID, "beta", time.Hour))
+	own := *cfg
+	own.Registry = "unix:///run/volferry/registry.sock"
+	made, err := thisHost(&own)
+	if err != nil || made.id == betaID {
+		t.Fatalf("without a certificate the host is %+v (%v)", made, err)
+	}
+	if who, err := thisHost(cfg); err != nil || who.id != betaID {
+		t.Errorf("with its first certificate the host is %+v (%v)", who, err)
+	}
+	s.registered()
+	if who, err := thisHost(&own); err != nil || who.id != betaID {
+		t.Errorf("from then on the host is %+v (%v)", who, err)
 	}
 }
 

@@ -97,6 +97,18 @@ func OpenState(dir string) (*State, error) {
 	return s, err
 }
 
+// EverRegistered reports whether a registry has ever told the host whose state is in a
+// directory anything. Before that its id is known to nobody.
+func EverRegistered(dir string) (bool, error) {
+	s := &State{dir: dir}
+	for _, path := range []string{s.path(), s.viewPath()} {
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
 func (s *State) path() string { return filepath.Join(s.dir, "uplink.json") }
 
 // viewPath is where the view is kept.
