@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/volferry/volferry/test/lab/workload"
 )
@@ -42,7 +43,14 @@ type CheckOption func(*checker)
 // UnflushedMayBeLost is for a volume whose last user lost power: what it had
 // written after its last flush may be there or not, block by block.
 func UnflushedMayBeLost() CheckOption {
-	return func(c *checker) { c.flushedOnly = true }
+	return PowerWasCutAt(time.Now())
+}
+
+// PowerWasCutAt is for a volume whose user lost power at that time, and which was
+// written to again after: what was acknowledged before and not flushed then may be there
+// or not, block by block.
+func PowerWasCutAt(at time.Time) CheckOption {
+	return func(c *checker) { c.cut = at }
 }
 
 // Check reads the whole volume, which nobody may be writing to, and holds every
@@ -80,10 +88,10 @@ func Check(ctx context.Context, v Volume, h *History, opts ...CheckOption) (*Rep
 
 // checker holds one volume against one history.
 type checker struct {
-	history     *History
-	flushedOnly bool
-	touches     map[uint64][]touch
-	report      Report
+	history *History
+	cut     time.Time // zero: the power was never cut
+	touches map[uint64][]touch
+	report  Report
 }
 
 // checkAcks makes sure that guest and host speak of the same operations: a
@@ -109,12 +117,12 @@ func (c *checker) read(ctx context.Context, path string) (*Report, error) {
 	}
 	defer func() { _ = f.Close() }()
 	limits := c.history.limits()
-	if !c.flushedOnly { // else a write that is not there may have been done
+	if c.cut.IsZero() { // else a write that is not there may have been done
 		if limits, err = c.history.narrow(f); err != nil {
 			return nil, err
 		}
 	}
-	c.touches = c.history.touches(limits, c.flushedOnly)
+	c.touches = c.history.touches(limits, c.cut)
 	c.report = Report{Acked: len(c.history.Acks), badCause: make(map[uint64]bool)}
 	chunk := make([]byte, 1<<20)
 	var block uint64

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/volferry/volferry/test/lab/workload"
 )
@@ -19,18 +20,22 @@ type touch struct {
 // touches maps every block that some operation may have changed to these
 // operations, in the order in which they took effect: an operation begins only
 // when those before it on the same block have ended. Those that were not
-// acknowledged count up to the limit of their session. If flushedOnly is set,
-// an operation is certain only if a flush after it was acknowledged.
-func (h *History) touches(limits []uint64, flushedOnly bool) map[uint64][]touch {
-	acked := make(map[uint64]bool, len(h.Acks))
+// acknowledged count up to the limit of their session. If the power was cut, which a
+// time says that is not zero, an operation that was acknowledged before is certain only
+// if a flush after it was, too.
+func (h *History) touches(limits []uint64, cut time.Time) map[uint64][]touch {
 	var flushed uint64
 	for _, a := range h.Acks {
-		acked[a.Op.Seq] = true
-		if a.Op.Flush {
+		if a.Op.Flush && a.HostTime.Before(cut) {
 			flushed = max(flushed, a.Op.Seq)
 		}
 	}
-	begun := maps.Clone(acked)
+	certain := make(map[uint64]bool, len(h.Acks))
+	begun := make(map[uint64]bool, len(h.Acks))
+	for _, a := range h.Acks {
+		begun[a.Op.Seq] = true
+		certain[a.Op.Seq] = !a.HostTime.Before(cut) || a.Op.Seq <= flushed
+	}
 	for i, s := range h.Sessions {
 		for seq := s.Base; seq < limits[i]; seq++ {
 			begun[seq] = true
@@ -39,7 +44,7 @@ func (h *History) touches(limits []uint64, flushedOnly bool) map[uint64][]touch 
 	byBlock := make(map[uint64][]touch)
 	for _, seq := range slices.Sorted(maps.Keys(begun)) {
 		op := h.Stream.At(seq)
-		t := touch{op: op, certain: acked[seq] && (!flushedOnly || seq <= flushed)}
+		t := touch{op: op, certain: certain[seq]}
 		for b := op.Block; b < op.Block+op.Count; b++ {
 			byBlock[b] = append(byBlock[b], t)
 		}
@@ -63,7 +68,7 @@ func (h *History) limits() []uint64 {
 // it would have left.
 func (h *History) narrow(volume io.ReaderAt) ([]uint64, error) {
 	limits := h.limits()
-	touches := h.touches(limits, false)
+	touches := h.touches(limits, time.Time{})
 	for i, s := range h.Sessions {
 		for seq := s.Base; seq < limits[i]; seq++ {
 			if slices.Contains(s.Failed, seq) {
