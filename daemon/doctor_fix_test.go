@@ -156,8 +156,13 @@ func TestDoctorInstallsTheHookAndHasLibvirtSeeIt(t *testing.T) {
 	if len(fixes) != 2 || fixes[0].Status != "fixed" || fixes[1].Status != "fixed" {
 		t.Fatalf("fixes %+v", fixes)
 	}
-	if id := <-asked; id != trialID {
-		t.Errorf("tried with %s", id)
+	select {
+	case id := <-asked:
+		if id != trialID {
+			t.Errorf("tried with %s", id)
+		}
+	default:
+		t.Error("the hook was not tried")
 	}
 	if c := d.hook(t.Context()); c.Status != "ok" || !strings.Contains(c.Message, "on trial") {
 		t.Errorf("afterwards: %+v", c)
