@@ -94,3 +94,12 @@ func TestDoctorNamesTheImagesThatQEMUCannotOpen(t *testing.T) {
 		}
 	}
 }
+
+func TestDoctorTriesToMakeAnImageWhoeverMayOpenIt(t *testing.T) {
+	for name, user := range map[string]hv.ProcessUser{"QEMU is root": {}, "libvirt gives no images": {UID: 64055, GID: 64055}} {
+		checks := (&doctor{}).try(user, place{"pool broken", "/proc", "warn"})
+		if len(checks) != 1 || checks[0].Status != "warn" || !strings.Contains(checks[0].Message, "no image can be made and opened for pool broken") {
+			t.Errorf("%s: %+v", name, checks)
+		}
+	}
+}
