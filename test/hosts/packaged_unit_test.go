@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hosts
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
+	"github.com/volferry/volferry/test/machine"
+	"github.com/volferry/volferry/test/site"
+)
+
+// restartBound is how long a restart of the daemon may take on a busy machine: much less
+// than the copy would, and than systemd would wait before it kills.
+const restartBound = 30 * time.Second
+
+// The unit as the packages install it: its sandbox, and what a restart costs.
+func TestTheUnitOfThePackages(t *testing.T) {
+	leftToTestHosts(t)
+	t.Parallel()
+	lab.Require(t)
+	m := machine.Start(t, machine.Config{Name: "hv1"})
+	if err := m.InstallDebs(t.Context(), packages(t, "volferryd", "volferry-registry", "volferryctl")...); err != nil {
+		t.Fatal(err)
+	}
+	at, libvirt := site.In(m, daemonSocket), m.Libvirt()
+	for pool, dir := range map[string]string{"old": "/var/lib/libvirt/old", "new": "/var/lib/libvirt/new", "far": "/data/images"} {
+		if err := libvirt.DirPool(t.Context(), pool, dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctl(t, at, "volume", "create", "data", "--size", "64MiB", "--pool", "old")
+	v := get[api.Volume](t, at, "volume", "volume", "show", "data")
+	sh(t, m, "dd if=/dev/urandom of="+v.Location.Path+" bs=1M count=64 conv=notrunc status=none; sync")
+
+	t.Run("a restart loses no connection, and waits for no copy", func(t *testing.T) { restarts(t, m, at) })
+	t.Run("a pool that the unit does not name takes a drop-in", func(t *testing.T) { takesADropIn(t, m, at) })
+}
+
+// restarts restarts the daemon while it copies, somebody follows the move, and others ask all the time.
+func restarts(t *testing.T, m *machine.Machine, at site.Caller) {
+	ctl(t, at, "volume", "migrate", "data", "--to-pool", "new", "--bandwidth", "256KiB/s", "--no-wait")
+	move := get[[]api.Migration](t, at, "migrations", "migration", "list")[0]
+	followed := make(chan error, 1)
+	go func() {
+		_, err := at.Ctl(t.Context(), "migration", "watch", move.ID)
+		followed <- err
+	}()
+	asked := make(chan error, 1)
+	go func() {
+		_, err := m.Script(t.Context(), `
+			n=0
+			while [ ! -e /run/enough ]; do volferryctl status >/dev/null; n=$((n + 1)); done
+			[ $n -gt 3 ]`)
+		asked <- err
+	}()
+	for range 3 {
+		began := time.Now()
+		sh(t, m, "systemctl restart volferryd.service")
+		if took := time.Since(began); took > restartBound {
+			t.Errorf("a restart took %s", took)
+		}
+	}
+	sh(t, m, "touch /run/enough")
+	if err := <-asked; err != nil {
+		t.Errorf("who asked while the daemon was restarted: %v", err)
+	}
+	if now := get[api.Migration](t, at, "migration", "migration", "show", move.ID); now.FinishedAt != nil {
+		t.Fatal("the copy was over before the restarts, which proves nothing")
+	}
+	ctl(t, at, "migration", "set", move.ID, "--bandwidth", "1GiB/s")
+	if err := <-followed; err != nil {
+		t.Errorf("who followed the move: %v", err)
+	}
+	if v := get[api.Volume](t, at, "volume", "volume", "show", "data"); v.Location.Pool != "new" {
+		t.Errorf("the volume is in pool %s", v.Location.Pool)
+	}
+}
+
+// takesADropIn follows what the refusal says.
+func takesADropIn(t *testing.T, m *machine.Machine, at site.Caller) {
+	const line = "ReadWritePaths=/data/images"
+	if _, err := at.Ctl(t.Context(), "volume", "migrate", "data", "--to-pool", "far"); err == nil || !strings.Contains(err.Error(), line) {
+		t.Errorf("a move to where the daemon can write nothing: %v", err)
+	}
+	if out, _ := at.Ctl(t.Context(), "doctor"); !strings.Contains(out, line) {
+		t.Errorf("doctor does not say so:\n%s", out)
+	}
+	sh(t, m, `
+		mkdir -p /etc/systemd/system/volferryd.service.d
+		printf '[Service]\n`+line+`\n' >/etc/systemd/system/volferryd.service.d/images.conf
+		systemctl daemon-reload
+		systemctl restart volferryd.service`)
+	ctl(t, at, "volume", "migrate", "data", "--to-pool", "far")
+	if v := get[api.Volume](t, at, "volume", "volume", "show", "data"); v.Location.Pool != "far" {
+		t.Errorf("the volume is in pool %s", v.Location.Pool)
+	}
+}
