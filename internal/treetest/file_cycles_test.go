@@ -39,7 +39,6 @@ var knottedPackages = []string{
 	"internal/op/optest",
 	"internal/sqlitedb",
 	"registry",
-	"registry/internal/ledger",
 	"registry/internal/relay/relaytest",
 	"registry/internal/server",
 	"test/bench",

@@ -8,22 +8,6 @@ import (
 	"time"
 )
 
-// Request is a change that somebody asks for.
-type Request struct {
-	// Who is the caller for the audit trail.
-	Who string
-	// OpID is the Idempotency-Key of the request, "" for none. It stands for one
-	// request: an op that makes several gives each its own.
-	OpID string
-	// Owner is whose OpID it is, "" for all who say no owner. What others have used under
-	// the same OpID is another request.
-	Owner string
-	// What names the kind of request, and Body is all that the caller asked. The OpID of
-	// a request may be used again for the same of both, and for nothing else.
-	What string
-	Body any
-}
-
 // Change is a change in the making: its transaction, who asked for it, and what its
 // events have in common.
 type Change struct {

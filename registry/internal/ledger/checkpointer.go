@@ -10,8 +10,6 @@ import (
 )
 
 const (
-	// checkpointEvery is after how many changes the length of the log is looked at.
-	checkpointEvery = 256
 	// checkpointPages is how many pages of the log are written into the file at once: 16
 	// MiB. A page that was changed several times meanwhile is written once.
 	checkpointPages = 4096

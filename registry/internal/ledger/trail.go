@@ -5,10 +5,8 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -82,13 +80,6 @@ func (tx *Change) passFaultPoints(e api.Event) {
 	tx.OnCommit(func() { tx.faultPoint(name + ".after_commit") })
 }
 
-// End is the newest event of the audit trail: its number, 0 while there is none, and
-// the hash of all up to it.
-type End struct {
-	Seq  int64
-	Hash []byte
-}
-
 // End returns where the trail ends, with the running change's own events.
 func (t *Tx) End(ctx context.Context) (End, error) {
 	if t.end == nil {
@@ -99,23 +90,6 @@ func (t *Tx) End(ctx context.Context) (End, error) {
 		t.end = &end
 	}
 	return *t.end, nil
-}
-
-// ReadEnd returns where the stored trail ends.
-func ReadEnd(ctx context.Context, q Querier) (end End, err error) {
-	err = q.QueryRowContext(ctx, "SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1").Scan(&end.Seq, &end.Hash)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return end, fmt.Errorf("read end of audit trail: %w", err)
-	}
-	return end, nil
-}
-
-// chain is the hash of an event that follows the one with hash prev.
-func chain(prev, content []byte) []byte {
-	h := sha256.New()
-	h.Write(prev)
-	h.Write(content)
-	return h.Sum(nil)
 }
 
 // Events returns the events after the one with sequence number since, oldest

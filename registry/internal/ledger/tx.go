@@ -34,14 +34,6 @@ type Tx struct {
 	afterBefore int
 }
 
-func (w *writer) begin(ctx context.Context, savepoints bool) (*Tx, error) {
-	tx, err := w.statements.db.BeginTx(ctx, nil)
-	if err != nil {
-		return nil, fmt.Errorf("begin: %w", err)
-	}
-	return &Tx{tx: tx, statements: w.statements, bound: map[string]prepared{}, savepoints: savepoints, end: w.end, cache: w.cache}, nil
-}
-
 // commit returns once everything is on stable storage.
 func (t *Tx) commit() error {
 	if err := t.tx.Commit(); err != nil {

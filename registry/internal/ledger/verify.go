@@ -8,20 +8,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 )
 
 // verifyPage is how many events are read before the reader begins anew: one that
 // stays long keeps the database's log from being emptied.
 const verifyPage = 1000
-
-// AuditCheck is what a look at the whole audit trail found.
-type AuditCheck struct {
-	At     time.Time
-	Events int64
-	// Err says where the trail is not what was written; nil if it is.
-	Err error
-}
 
 // LastAudit returns what the last VerifyAudit found, false if there was none.
 func (l *Ledger) LastAudit() (AuditCheck, bool) {

@@ -15,8 +15,12 @@ import (
 	"github.com/volferry/volferry/internal/sqlitedb"
 )
 
-// maxBatch bounds how long the first change of a commit waits for the last.
-const maxBatch = 512
+const (
+	// maxBatch bounds how long the first change of a commit waits for the last.
+	maxBatch = 512
+	// checkpointEvery is after how many changes the length of the log is looked at.
+	checkpointEvery = 256
+)
 
 // submission is a change that waits for the writer, and for its answer.
 type submission struct {
@@ -261,4 +265,12 @@ func runChange(ctx context.Context, tx *Tx, c submission) (err error) {
 		}
 	}()
 	return c.do(ctx, tx)
+}
+
+func (w *writer) begin(ctx context.Context, savepoints bool) (*Tx, error) {
+	tx, err := w.statements.db.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("begin: %w", err)
+	}
+	return &Tx{tx: tx, statements: w.statements, bound: map[string]prepared{}, savepoints: savepoints, end: w.end, cache: w.cache}, nil
 }

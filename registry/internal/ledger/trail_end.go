@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// End is the newest event of the audit trail: its number, 0 while there is none, and
+// the hash of all up to it.
+type End struct {
+	Seq  int64
+	Hash []byte
+}
+
+// ReadEnd returns where the stored trail ends.
+func ReadEnd(ctx context.Context, q Querier) (end End, err error) {
+	err = q.QueryRowContext(ctx, "SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1").Scan(&end.Seq, &end.Hash)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return end, fmt.Errorf("read end of audit trail: %w", err)
+	}
+	return end, nil
+}
+
+// chain is the hash of an event that follows the one with hash prev.
+func chain(prev, content []byte) []byte {
+	h := sha256.New()
+	h.Write(prev)
+	h.Write(content)
+	return h.Sum(nil)
+}
