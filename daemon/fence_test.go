@@ -300,7 +300,7 @@ func (s *fencedSite) copying() string {
 // copied is how much of dst was written.
 func (s *fencedSite) copied() int64 {
 	s.t.Helper()
-	info, err := image.Storage{}.Inspect(s.t.Context(), s.dst, api.FormatRaw)
+	info, err := image.Storage{}.Inspect(s.t.Context(), api.Location{Path: s.dst, Format: api.FormatRaw})
 	s.must(err)
 	return info.AllocatedBytes
 }

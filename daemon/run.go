@@ -270,10 +270,15 @@ func bootID() string {
 	return strings.TrimSpace(string(text))
 }
 
-// inspectWith reads the size of an image for adoption.
+// inspectWith reads an image for adoption.
 func inspectWith(s image.Storage) instance.Inspect {
-	return func(ctx context.Context, path string, format api.Format) (int64, error) {
-		info, err := s.Inspect(ctx, path, format)
-		return info.SizeBytes, err
+	return func(ctx context.Context, path string, format api.Format) (l api.Location, err error) {
+		l = api.Location{Path: path, Format: format}
+		if l.Backing, err = s.ReadBacking(ctx, path, format); err != nil {
+			return l, err
+		}
+		info, err := s.Inspect(ctx, l)
+		l.SizeBytes = info.SizeBytes
+		return l, err
 	}
 }

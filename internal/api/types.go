@@ -32,6 +32,8 @@ type Location struct {
 	Path      string `json:"path"`
 	Format    Format `json:"format"`
 	SizeBytes int64  `json:"size_bytes"`
+	// Backing are the base images of a linked clone, as they were when it became a volume.
+	Backing Backing `json:"backing,omitempty" needs:"base_images"`
 }
 
 // InstanceState is the state of an instance.

@@ -12,6 +12,7 @@ type schemas map[string]any
 // of returns the schema of what encoding/json makes of t. Structs become
 // components that are referred to.
 func (s schemas) of(t reflect.Type) map[string]any {
+	t = inJSON(t)
 	switch t {
 	case timeType:
 		return map[string]any{"type": "string", "format": "date-time"}
@@ -38,6 +39,20 @@ func (s schemas) of(t reflect.Type) map[string]any {
 		return map[string]any{"type": "number"}
 	}
 	return map[string]any{}
+}
+
+// documented are the types that are something else in JSON than in Go.
+type documented interface{ Documented() any }
+
+// inJSON is the type of what encoding/json makes of t.
+func inJSON(t reflect.Type) reflect.Type {
+	if t == nil || t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface {
+		return t
+	}
+	if d, ok := reflect.Zero(t).Interface().(documented); ok {
+		return reflect.TypeOf(d.Documented())
+	}
+	return t
 }
 
 // valued are the types of strings that have only some values.

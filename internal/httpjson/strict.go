@@ -41,6 +41,7 @@ func (c checker) value(t reflect.Type, nullable bool, path string) error {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t, nullable = t.Elem(), true
 	}
+	t = inJSON(t)
 	if token == nil && !nullable && !open(t) {
 		if path == "" {
 			return api.Errorf(api.CodeInvalidArgument, "the request body cannot be a JSON null")

@@ -28,9 +28,13 @@ const (
 // this one does not know, where the request does not need them.
 const OptionalFields = "optional_fields"
 
+// BaseImages is the feature to know that a volume may be a linked clone: a program without it
+// would take such a volume for one that stands alone.
+const BaseImages = "base_images"
+
 // features are those of this program, oldest first. A name is never reused, and never taken out
 // while a program of a neighbouring version may ask for it.
-var features = []string{OptionalFields}
+var features = []string{OptionalFields, BaseImages}
 
 // The headers of every request and answer between programs.
 const (

@@ -140,6 +140,7 @@ func (g *guest) assertNothingLeft(t *testing.T, state string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	left = slices.DeleteFunc(left, isClone)
 	left = slices.DeleteFunc(left, func(s string) bool { // paused by the test, and it has to stay so
 		name, paused := strings.CutPrefix(strings.TrimSuffix(s, " is paused"), "domain ")
 		return paused && (g.host.paused[name] || name == g.Name && state == "paused")
@@ -164,7 +165,7 @@ func (g *guest) assertRegistered(t *testing.T, target string) {
 		t.Errorf("location of the attachment (-volume +attachment):\n%s", diff)
 	}
 	w := get[api.Which](t, g.host, "which", "volume", "which", v.ID)
-	if !w.Agree || len(w.Authoritative) != 1 || w.Authoritative[0].Path != v.Location.Path {
+	if !w.Agree || len(w.Authoritative) != 1+len(v.Location.Backing.Images()) || w.Authoritative[0].Path != v.Location.Path {
 		t.Errorf("volume which: want %s: %+v", v.Location.Path, w)
 	}
 	slots := g.persistentSlots(t)
@@ -191,6 +192,11 @@ func (g *guest) assertHoldsOnlyItsDisks(t *testing.T) {
 	var want []string
 	for _, s := range g.persistentSlots(t) {
 		want = append(want, s.Source)
+	}
+	for i := range g.disks {
+		for _, img := range g.volume(t, target(i)).Location.Backing.Images() {
+			want = append(want, img.Path)
+		}
 	}
 	slices.Sort(want)
 	if diff := cmp.Diff(want, g.openImages(t)); diff != "" {

@@ -3,6 +3,7 @@
 package command
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/volferry/volferry/ctl/internal/render"
@@ -25,6 +26,15 @@ func addLocation(r *render.Record, prefix string, l api.Location) {
 	}
 	r.Add(prefix+"path", l.Path)
 	r.Add(prefix+"format", string(l.Format))
+	bases := l.Backing.Images()
+	if len(bases) == 0 {
+		return
+	}
+	lines := make([]string, 0, len(bases))
+	for _, b := range bases {
+		lines = append(lines, fmt.Sprintf("%s (%s)", b.Path, b.Format))
+	}
+	r.Add(prefix+"base images", lines...)
 }
 
 // hostOrNone names the host of an instance at the end of a sentence.

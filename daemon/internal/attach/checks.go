@@ -23,7 +23,7 @@ func (e *env) checkLocation(ctx context.Context, in *input) error {
 		return request.HV(err)
 	}
 	l := in.Location
-	info, err := e.Images.Inspect(ctx, l.Path, l.Format)
+	info, err := e.Images.Inspect(ctx, l)
 	switch {
 	case errors.Is(err, image.ErrAbsent):
 		return api.Errorf(api.CodeNotFound, "cannot attach volume %s: there is nothing at %s on this host", in.VolumeName, l.Path)

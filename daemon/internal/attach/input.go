@@ -94,8 +94,8 @@ type input struct {
 	request.Body
 }
 
-// image is what the attachment is connected to.
-func (in *input) image() hv.Image { return location.Image(in.Location, in.Block) }
+// chain is what the attachment is connected to: the volume's image, and what that is over.
+func (in *input) chain() []hv.Image { return location.Chain(in.Location, in.Block) }
 
 // Keys implements request.Input. The ops of one instance run one after the other,
 // so that each finds the domain as it was left; those of one volume as well, so that

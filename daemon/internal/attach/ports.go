@@ -46,10 +46,10 @@ type Registry interface {
 // Images are the image files and devices of this host, by path
 // (image.Storage).
 type Images interface {
-	// Inspect reads size and kind of an image of a known format.
-	// image.ErrAbsent if there is nothing at its path; an *api.Error if what is
-	// there is no such image. It refuses one that leans on other files.
-	Inspect(ctx context.Context, path string, format api.Format) (image.Info, error)
+	// Inspect reads size and kind of the image at a location. image.ErrAbsent if there is
+	// nothing at its path; an *api.Error if what is there is no such image, or is over others
+	// than the location says.
+	Inspect(ctx context.Context, l api.Location) (image.Info, error)
 	// InUse says who holds the image, in words, or "" if nobody that can be
 	// seen on this host does: a mount, a device mapper or loop device, swap.
 	InUse(ctx context.Context, path string) (string, error)

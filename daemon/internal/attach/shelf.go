@@ -15,18 +15,18 @@ import (
 
 // Connect makes the location of an attachment ready for a domain of this host that
 // does not exist yet, once pool, image, size and users were looked at, and returns
-// the image. Its errors are typed for the runner. It may be repeated.
-func (m *Manager) Connect(ctx context.Context, vol api.Volume, att api.Attachment) (hv.Image, error) {
+// its chain, top first. Its errors are typed for the runner. It may be repeated.
+func (m *Manager) Connect(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error) {
 	in := onShelf(vol, att)
 	if in.Location.Pool == "" {
 		if err := m.rules.CheckPath(ctx, in.Location.Path); err != nil {
-			return hv.Image{}, err
+			return nil, err
 		}
 	}
 	if err := m.env.checkLocation(ctx, in); err != nil {
-		return hv.Image{}, err
+		return nil, err
 	}
-	return in.image(), m.env.Images.Connect(ctx, in.Location.Path)
+	return in.chain(), m.env.Images.Connect(ctx, in.Location.Path)
 }
 
 // Disconnect ends the use of the location on this host, unless a domain or another

@@ -100,7 +100,7 @@ func (e *env) seenWithout(ctx context.Context, in *input) error {
 // disk is the disk that the attachment is to be. A volume that comes back, and a root
 // volume, get the disk that was there.
 func (in *input) disk() hv.DiskSpec {
-	spec := diskspec.New(in.VolumeID, in.DiskAttachment, in.Shareable, in.image(), in.Slot)
+	spec := diskspec.New(in.VolumeID, in.DiskAttachment, in.Shareable, in.chain(), in.Slot)
 	switch {
 	case in.Slot != nil:
 		spec.NoBootOrder = in.WasRoot

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/diskspec"
@@ -74,7 +75,11 @@ func placeIn(in *input, disks []hv.Disk) (place, *hv.Disk, error) {
 			continue
 		}
 		named++
-		whole = whole || (d.Target == in.Device && len(d.Chain) == 1 && d.Mirror == nil)
+		top, err := image.Is(d.Top().Path)
+		if err != nil {
+			return odd, at, fmt.Errorf("see whether disk %s of instance %s is %s: %w", d.Target, in.InstanceName, in.Location.Path, err)
+		}
+		whole = whole || (d.Target == in.Device && top && in.overItsBases(d) && d.Mirror == nil)
 	}
 	switch {
 	case named == 0:
@@ -83,6 +88,21 @@ func placeIn(in *input, disks []hv.Disk) (place, *hv.Disk, error) {
 		return attached, at, nil
 	}
 	return odd, at, nil
+}
+
+// overItsBases says whether a disk has nothing below its top but the base images of the
+// volume, as far as its definition says.
+func (in *input) overItsBases(d *hv.Disk) bool {
+	bases := in.Location.Backing.Images()
+	if len(d.Chain) > 1+len(bases) {
+		return false
+	}
+	for i, img := range d.Chain[1:] {
+		if filepath.Clean(img.Path) != bases[i].Path {
+			return false
+		}
+	}
+	return true
 }
 
 // gone says whether no process has the disk and none that is started will have
@@ -102,7 +122,7 @@ func (in *input) wanted(d *hv.Disk, serial string) string {
 	switch {
 	case d == nil:
 		return "is not there"
-	case !slices.Equal(d.Chain, []hv.Image{in.image()}):
+	case !slices.Equal(d.Chain, in.chain()):
 		return fmt.Sprintf("is on %v", d.Chain)
 	case !d.Terminated:
 		return "has a chain without an end"

@@ -11,15 +11,19 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// Image is an image of this host. Format is stated, never probed. SizeBytes is
-// what the caller knows its virtual size to be, 0 if it does not.
+// Image is an image of this host. Format is stated, never probed. Backing is what a qcow2
+// image is over, as it was stored, nil if it stands alone. SizeBytes is what the caller knows
+// its virtual size to be, 0 if it does not.
 type Image struct {
 	Path      string
 	Format    string
+	Backing   *qemuimg.Image
 	SizeBytes int64
 }
 
-func (i Image) image() qemuimg.Image { return qemuimg.Image{Path: i.Path, Format: i.Format} }
+func (i Image) image() qemuimg.Image {
+	return qemuimg.Image{Path: i.Path, Format: i.Format, Backing: i.Backing}
+}
 
 // Spec says what to copy, and how. Only Src and Dst are required.
 type Spec struct {
@@ -82,12 +86,15 @@ func (s *Spec) sizeBytes(ctx context.Context) (int64, error) {
 	if srcBytes != dstBytes {
 		return 0, &SizeError{Path: s.Dst.Path, Bytes: dstBytes, WantBytes: srcBytes}
 	}
-	same, err := sameImage(s.Src.Path, s.Dst.Path)
-	if err != nil {
-		return 0, err
-	}
-	if same {
-		return 0, fmt.Errorf("%w: %s and %s", ErrSameImage, s.Src.Path, s.Dst.Path)
+	src := s.Src.image()
+	for from := &src; from != nil; from = from.Backing {
+		same, err := sameImage(from.Path, s.Dst.Path)
+		if err != nil {
+			return 0, err
+		}
+		if same {
+			return 0, fmt.Errorf("%w: %s and %s", ErrSameImage, from.Path, s.Dst.Path)
+		}
 	}
 	return srcBytes, nil
 }

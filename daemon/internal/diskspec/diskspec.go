@@ -11,14 +11,17 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// New is the disk that an attachment of a volume is to be, with img as its image. Its
+// New is the disk that an attachment of a volume is to be, with this chain, top first. Its
 // serial is the volume's id as it is: a guest finds the first 20 characters of it under
 // /dev/disk/by-id. With a slot, where it is not nil, the disk keeps what the slot has,
 // and the serial of the slot if that was not the id of its volume.
-func New(volumeID string, at api.DiskAttachment, shareable bool, img hv.Image, slot *api.SlotDefinition) hv.DiskSpec {
+func New(volumeID string, at api.DiskAttachment, shareable bool, chain []hv.Image, slot *api.SlotDefinition) hv.DiskSpec {
 	spec := hv.DiskSpec{
-		Target: at.Device, Bus: BusOf(at.Device), Serial: volumeID, Image: img,
+		Target: at.Device, Bus: BusOf(at.Device), Serial: volumeID, Image: chain[0],
 		ReadOnly: at.Mode == api.ModeRO, Shareable: shareable,
+	}
+	if len(chain) > 1 {
+		spec.Backing = chain[1:]
 	}
 	if slot != nil {
 		spec.Slot = slot.Disk

@@ -35,7 +35,7 @@ func TestTheDiskOfAnAttachment(t *testing.T) {
 			want: hv.DiskSpec{Target: "vda", Bus: "virtio", Serial: "v", Image: img, Slot: "<disk/>"},
 		},
 	} {
-		got := diskspec.New("v", c.at, c.shared, img, c.slot)
+		got := diskspec.New("v", c.at, c.shared, []hv.Image{img}, c.slot)
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

@@ -103,9 +103,9 @@ func (i *Images) CheckOverlay(_ context.Context, path string, backing hv.Image, 
 	return info.Allocated == 0, err
 }
 
-// Fold merges an overlay into an image.
-func (i *Images) Fold(_ context.Context, overlay string, into hv.Image) error {
-	return i.Fake.CommitOffline(overlay, into.Path)
+// Fold merges an overlay into the top of a chain.
+func (i *Images) Fold(_ context.Context, overlay string, into []hv.Image) error {
+	return i.Fake.CommitOffline(overlay, into[0].Path)
 }
 
 // Create makes the image under its temporary name first, as on a filesystem that has no
@@ -208,16 +208,46 @@ func (i *Images) GaveRights(path string) bool {
 	return r != nil && r.UID == 1000 && r.Mode == 0o640
 }
 
-// Inspect reads size and kind of an image, whose format has to be the one that is said.
-func (i *Images) Inspect(_ context.Context, path string, format api.Format) (image.Info, error) {
+// Inspect reads size and kind of an image, whose format and base images have to be those that
+// are said.
+func (i *Images) Inspect(ctx context.Context, l api.Location) (image.Info, error) {
+	path := l.Path
 	info, err := i.info(path)
-	if err == nil && format == api.FormatQcow2 && info.Format != string(format) {
+	if err == nil && l.Format == api.FormatQcow2 && info.Format != string(l.Format) {
 		err = api.Errorf(api.CodeUnsupportedDisk, "%s cannot be used as a qcow2 image", path)
+	}
+	if err == nil {
+		err = i.checkBacking(ctx, l)
 	}
 	if err != nil {
 		return image.Info{}, err
 	}
 	return image.Info{SizeBytes: info.SizeBytes, AllocatedBytes: int64(info.Allocated) * hvtest.BlockSize, Block: i.isDevice(path)}, nil
+}
+
+func (i *Images) checkBacking(ctx context.Context, l api.Location) error {
+	is, err := i.ReadBacking(ctx, l.Path, l.Format)
+	if err != nil || is == l.Backing {
+		return err
+	}
+	return api.Errorf(api.CodeChainChanged, "%s is over %s, and %s was stored", l.Path, is, l.Backing)
+}
+
+// ReadBacking returns what an image is over, by the headers.
+func (i *Images) ReadBacking(_ context.Context, path string, format api.Format) (api.Backing, error) {
+	var images []api.BaseImage
+	for format == api.FormatQcow2 {
+		info, err := i.info(path)
+		if err != nil {
+			return "", err
+		}
+		if info.Backing.Path == "" {
+			break
+		}
+		path, format = info.Backing.Path, api.Format(info.Backing.Format)
+		images = append(images, api.BaseImage{Path: path, Format: format, Block: i.isDevice(path)})
+	}
+	return api.NewBacking(images), nil
 }
 
 // Stamp tells whether an image was written since.

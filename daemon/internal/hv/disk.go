@@ -91,13 +91,14 @@ type DiskStats struct {
 	CapacityBytes int64
 }
 
-// DiskSpec is a disk to attach: a terminated chain of one image, read and
+// DiskSpec is a disk to attach: a terminated chain of Image over Backing, read and
 // written past the host's page cache. The address is the hypervisor's to choose.
 type DiskSpec struct {
 	Target    string // vda
 	Bus       string // virtio, scsi, ...
 	Serial    string
 	Image     Image
+	Backing   []Image `json:",omitempty"` // top first; empty if the image stands alone
 	ReadOnly  bool
 	Shareable bool // another guest may have it open as well; raw images only
 	BootOrder int  // 0 if none; 1 is what the guest boots from
@@ -106,7 +107,7 @@ type DiskSpec struct {
 	// the fields above are not looked at.
 	Definition string
 	// Slot, where not empty, is what DiskDefinition returned of a disk: everything of
-	// it stays, address, boot order and unknown elements, but for Target, Image,
+	// it stays, address, boot order and unknown elements, but for Target, Image, Backing,
 	// ReadOnly, Shareable and, where it is not empty, Serial, which are those of here.
 	// Bus and BootOrder are not looked at. ErrUnsupported for what hv.Disk has as
 	// Uncarried.
@@ -120,3 +121,6 @@ type DiskSpec struct {
 	// its address is chosen beside theirs. Only AttachDisk looks at it.
 	Reserved []string
 }
+
+// Chain is the chain of the disk, top first.
+func (s *DiskSpec) Chain() []Image { return append([]Image{s.Image}, s.Backing...) }

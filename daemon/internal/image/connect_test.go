@@ -101,7 +101,7 @@ func TestALinkToNothingIsNoPlaceForAnImage(t *testing.T) {
 	if err := os.Symlink("/nowhere/x.raw", path); err != nil {
 		t.Fatal(err)
 	}
-	_, err := image.Storage{}.Inspect(t.Context(), path, api.FormatRaw)
+	_, err := image.Storage{}.Inspect(t.Context(), api.Location{Path: path, Format: api.FormatRaw})
 	if api.CodeOf(err) != api.CodeInvalidArgument || !strings.Contains(err.Error(), "/nowhere/x.raw") {
 		t.Errorf("got %v, want invalid_argument that says where it leads", err)
 	}
@@ -113,7 +113,7 @@ func TestADeviceThatCannotBeOpenedIsRefused(t *testing.T) {
 	if err := unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(240, 99))); err != nil {
 		t.Skipf("device nodes cannot be made here: %v", err)
 	}
-	_, err := image.Storage{}.Inspect(t.Context(), path, api.FormatRaw)
+	_, err := image.Storage{}.Inspect(t.Context(), api.Location{Path: path, Format: api.FormatRaw})
 	if api.CodeOf(err) != api.CodeUnsupportedDisk || !strings.Contains(err.Error(), path+" cannot be opened") {
 		t.Errorf("inspect: got %v, want unsupported_disk", err)
 	}

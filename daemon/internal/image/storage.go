@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -42,6 +43,15 @@ type Storage struct {
 
 func qemuImage(img hv.Image) qemuimg.Image { return qemuimg.Image{Path: img.Path, Format: img.Format} }
 
+// qemuChain is a chain, top first, as an image over the others.
+func qemuChain(chain []hv.Image) *qemuimg.Image {
+	var img *qemuimg.Image
+	for _, layer := range slices.Backward(chain) {
+		img = &qemuimg.Image{Path: layer.Path, Format: layer.Format, Backing: img}
+	}
+	return img
+}
+
 // CreateOverlay makes an empty qcow2 overlay over backing and returns when file
 // and directory are on stable storage. An empty overlay of the same backing
 // image that exists already is no error. It gets these rights as far as its filesystem has
@@ -59,16 +69,18 @@ func (Storage) CheckOverlay(_ context.Context, path string, backing hv.Image, si
 	return empty, noImage(err)
 }
 
-// Fold merges the overlay into an image that equals its backing image, and
-// returns when that is on stable storage. The overlay is left as it is, so that
-// a fold that was cut off can be made again.
-func (Storage) Fold(ctx context.Context, overlay string, into hv.Image) error {
-	return noSpace(qemuimg.CommitOffline(ctx, overlay, qemuImage(into), qemuimg.CommitOptions{}))
+// Fold merges the overlay into the top of a chain that equals its backing image, and
+// returns when that is on stable storage. What is below the top is read. The overlay is left as
+// it is, so that a fold that was cut off can be made again.
+func (Storage) Fold(ctx context.Context, overlay string, into []hv.Image) error {
+	return noSpace(qemuimg.CommitOffline(ctx, overlay, *qemuChain(into), qemuimg.CommitOptions{}))
 }
 
-// Inspect reads size and kind of an image of a known format. ErrAbsent if there
-// is nothing at its path. It refuses a qcow2 image that leans on other files.
-func (Storage) Inspect(ctx context.Context, path string, format api.Format) (Info, error) {
+// Inspect reads size and kind of the image at a location. ErrAbsent if there is nothing at its
+// path. It refuses an image that is over others than its location says: chain_changed, or
+// unsupported_disk where that says that it stands alone.
+func (Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
+	path, format := l.Path, l.Format
 	st, err := os.Stat(path)
 	if link, is := linkToNothing(path, err); is {
 		return Info{}, api.Errorf(api.CodeInvalidArgument, "%s is a symbolic link to %s, where there is nothing; name the image itself", path, link)
@@ -80,7 +92,7 @@ func (Storage) Inspect(ctx context.Context, path string, format api.Format) (Inf
 	if !info.Block && !st.Mode().IsRegular() {
 		return info, api.Errorf(api.CodeInvalidArgument, "%s is neither a regular file nor a block device", path)
 	}
-	info.SizeBytes, err = qemuimg.VirtualSize(ctx, qemuimg.Image{Path: path, Format: string(format)})
+	info.SizeBytes, err = qemuimg.VirtualSize(ctx, *qemuChain(location.Chain(l, info.Block)))
 	if err != nil {
 		return info, badImage(path, format, err)
 	}
@@ -88,6 +100,25 @@ func (Storage) Inspect(ctx context.Context, path string, format api.Format) (Inf
 		info.AllocatedBytes, err = qemuimg.AllocatedBytes(path)
 	}
 	return info, err
+}
+
+// ReadBacking returns what the image at a path is over, by its header and those below it, where
+// it is said to be qcow2. It refuses (unsupported_disk) a header that does not say in which
+// format the next image is, and whatever is no file or device of this host.
+func (Storage) ReadBacking(_ context.Context, path string, format api.Format) (api.Backing, error) {
+	below, err := qemuimg.ReadChain(qemuimg.Image{Path: path, Format: string(format)})
+	if err != nil {
+		return "", badImage(path, format, err)
+	}
+	var images []api.BaseImage
+	for ; below != nil; below = below.Backing {
+		st, err := os.Stat(below.Path)
+		if err != nil {
+			return "", badImage(path, format, &qemuimg.BackingError{Backing: below.Path, Err: err})
+		}
+		images = append(images, api.BaseImage{Path: below.Path, Format: api.Format(below.Format), Block: st.Mode().Type() == os.ModeDevice})
+	}
+	return api.NewBacking(images), nil
 }
 
 // linkToNothing says where a symbolic link leads at which nothing was found.
@@ -101,9 +132,16 @@ func linkToNothing(path string, why error) (to string, is bool) {
 
 // badImage says in the user's words what is wrong with an image.
 func badImage(path string, format api.Format, err error) error {
+	var changed *qemuimg.ChainError
+	if errors.As(err, &changed) {
+		return api.Errorf(api.CodeChainChanged, "somebody has changed what a linked clone is over since it became a volume: %v; if that is right, forget it and adopt it again", changed)
+	}
 	var bad *qemuimg.ImageError
 	if errors.As(err, &bad) {
 		return api.Errorf(api.CodeUnsupportedDisk, "%s cannot be used as a %s image: %s", path, format, bad.Reason)
+	}
+	if missing := (*qemuimg.BackingError)(nil); errors.As(err, &missing) {
+		return api.Errorf(api.CodeUnsupportedDisk, "%s cannot be read: its base image %s cannot be opened: %v", path, missing.Backing, missing.Err)
 	}
 	if err := noImage(err); errors.Is(err, ErrAbsent) {
 		return fmt.Errorf("inspect %s: %w", path, err)

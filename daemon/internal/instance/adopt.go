@@ -26,9 +26,8 @@ type Registry interface {
 	RegisterInstance(ctx context.Context, opID string, in api.InstanceRegister) (api.Instance, error)
 }
 
-// Inspect reads size and kind of an image whose format is known, and refuses
-// one that leans on other files.
-type Inspect func(ctx context.Context, path string, format api.Format) (sizeBytes int64, err error)
+// Inspect reads the size of an image whose format is known, and what it is over by its header.
+type Inspect func(ctx context.Context, path string, format api.Format) (api.Location, error)
 
 // Adopter takes over the disks of domains that exist already: each becomes a
 // volume with one attachment, where it is, as it is. Nothing on the host is
@@ -158,11 +157,7 @@ func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain, vol
 		if why == "" {
 			disk.BootIndex, disk.Type = boot[d.Target], volumeType
 			inPool(&disk.Location, pools)
-			known, err := identify(&disk, dom, d, look, volumes)
-			if err != nil {
-				return api.Instance{}, err
-			}
-			if why, err = a.outside(ctx, d, known); err != nil {
+			if why, err = a.place(ctx, &disk, dom, d, look, volumes); err != nil {
 				return api.Instance{}, err
 			}
 		}
@@ -187,8 +182,6 @@ func (a *Adopter) disk(ctx context.Context, dom *hv.Domain, d *hv.Disk) (api.Ado
 		return api.AdoptedDisk{}, "not a volume: its source is of type " + cmp.Or(top.Type, "none")
 	case !api.Format(top.Format).Valid():
 		return api.AdoptedDisk{}, "not a volume: its format is " + top.Format
-	case len(d.Chain) > 1:
-		return api.AdoptedDisk{}, "not a volume: it has a backing image"
 	case d.Encrypted:
 		return api.AdoptedDisk{}, "not a volume: it is encrypted by QEMU (LUKS), and nothing here keeps the key with it"
 	case d.Uncarried != "":
@@ -196,26 +189,79 @@ func (a *Adopter) disk(ctx context.Context, dom *hv.Domain, d *hv.Disk) (api.Ado
 	case d.Transient:
 		return api.AdoptedDisk{}, "not a volume: it is <transient/>: its writes are thrown away at shutdown"
 	}
-	if live := dom.LiveDisk(d.Target); dom.State.Active() && (live == nil || live.Top() != top) {
+	live := dom.LiveDisk(d.Target)
+	if dom.State.Active() && (live == nil || live.Top() != top) {
 		return api.AdoptedDisk{}, "not a volume: the running domain uses another image than its definition names"
 	}
-	size, err := a.Inspect(ctx, top.Path, api.Format(top.Format))
+	l, err := a.Inspect(ctx, top.Path, api.Format(top.Format))
 	if err != nil {
 		return api.AdoptedDisk{}, "not a volume: " + err.Error()
 	}
+	for _, disk := range []*hv.Disk{d, live} {
+		if disk != nil && !location.HasVolume(disk, l, top.Type == hv.SourceBlock) {
+			return api.AdoptedDisk{}, "not a volume: " + otherChain(disk, l)
+		}
+	}
 	return api.AdoptedDisk{
-		AttachmentID: uuid.NewString(), Device: d.Target, Mode: diskspec.ModeOf(d), Shareable: isShared(dom, d),
-		Location: api.Location{Path: top.Path, Format: api.Format(top.Format), SizeBytes: size},
+		AttachmentID: uuid.NewString(), Device: d.Target, Mode: diskspec.ModeOf(d), Shareable: isShared(dom, d), Location: l,
 	}, ""
 }
 
-// outside says why the place of a disk keeps it from becoming a volume, "" if it does
-// not. One that is a volume already stays one.
-func (a *Adopter) outside(ctx context.Context, d *hv.Disk, known bool) (string, error) {
+// otherChain says in what the chain of a disk is not what the header of its image says: which
+// of the two the guest's data was written with is not known.
+func otherChain(d *hv.Disk, l api.Location) string {
+	names := func(images []string) string { return cmp.Or(strings.Join(images, ", "), "none") }
+	var stated, written []string
+	for _, img := range d.Chain[1:] {
+		stated = append(stated, fmt.Sprintf("%s (%s)", img.Path, img.Format))
+	}
+	for _, b := range l.Backing.Images() {
+		written = append(written, fmt.Sprintf("%s (%s)", b.Path, b.Format))
+	}
+	return fmt.Sprintf("its domain has it over other images (<backingStore>: %s) than its header names (%s); make both the same", names(stated), names(written))
+}
+
+// place gives the disk its volume (identify), or says why where it is keeps it from being
+// one.
+func (a *Adopter) place(ctx context.Context, disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.Look, volumes []api.Volume) (why string, err error) {
+	if why, err = bases(look, disk.Location); why != "" || err != nil {
+		return why, err
+	}
+	known, err := identify(disk, dom, d, look, volumes)
+	if err != nil {
+		return "", err
+	}
+	return a.outside(ctx, disk.Location, known)
+}
+
+// bases says why base images keep an image from becoming a volume, "" if they do not: one that
+// is a base image may not be written, and a base image of a volume may not be another volume.
+func bases(look *location.Look, l api.Location) (string, error) {
+	holder, err := look.Holder(l.Path, location.Self{})
+	if err == nil && holder.BaseOf != nil {
+		return "not a volume: " + l.Path + " " + holder.Words, nil
+	}
+	for _, b := range l.Backing.Images() {
+		if err != nil {
+			break
+		}
+		if holder, err = look.BaseHolder(b.Path); err == nil && holder.Words != "" {
+			return "not a volume: its base image " + b.Path + " " + holder.Words, nil
+		}
+	}
+	if errors.Is(err, location.ErrCannotTell) {
+		return "", nil // identify refuses it
+	}
+	return "", err
+}
+
+// outside says why the place of an image, or of one that it is over, keeps it from becoming a
+// volume, "" if it does not. One that is a volume already stays one.
+func (a *Adopter) outside(ctx context.Context, l api.Location, known bool) (string, error) {
 	if known {
 		return "", nil
 	}
-	err := a.Rules.CheckPlace(ctx, d.Top().Path)
+	err := a.Rules.CheckPlaces(ctx, l)
 	if err == nil || api.CodeOf(err) == api.CodeHypervisorUnavailable {
 		return "", err
 	}

@@ -64,7 +64,9 @@ func newAdopter(t *testing.T, s *site) *Adopter {
 			t.Fatal(err)
 		}
 	}
-	inspect := func(context.Context, string, api.Format) (int64, error) { return 8 * hvtest.BlockSize, nil }
+	inspect := func(_ context.Context, path string, format api.Format) (api.Location, error) {
+		return api.Location{Path: path, Format: format, SizeBytes: 8 * hvtest.BlockSize}, nil
+	}
 	return &Adopter{HV: f, Registry: s, Inspect: inspect, HostID: here, HostName: "alpha", Claims: &location.Claims{Site: s, Pools: f.Pools, HostID: here, HostName: "alpha"}, Rules: location.Rules{Storage: f}}
 }
 

@@ -260,11 +260,11 @@ func (n *node) report(ctx context.Context) error {
 }
 
 // Connect implements Locations.
-func (n *node) Connect(_ context.Context, vol api.Volume, att api.Attachment) (hv.Image, error) {
+func (n *node) Connect(_ context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error) {
 	if n.missing[att.Location.Path] {
-		return hv.Image{}, api.Errorf(api.CodeNotFound, "cannot attach volume %s: there is nothing at %s on this host", vol.Name, att.Location.Path)
+		return nil, api.Errorf(api.CodeNotFound, "cannot attach volume %s: there is nothing at %s on this host", vol.Name, att.Location.Path)
 	}
-	return hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: att.Location.Path}, nil
+	return []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: att.Location.Path}}, nil
 }
 
 // Disconnect implements Locations.

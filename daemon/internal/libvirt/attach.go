@@ -123,11 +123,21 @@ func diskXML(spec hv.DiskSpec) (string, error) {
 	if spec.BootOrder > 0 {
 		disk.Boot = &libvirtxml.DomainDeviceBoot{Order: uint(spec.BootOrder)}
 	}
-	doc, err := disk.Marshal()
+	text, err := disk.Marshal()
 	if err != nil {
 		return "", fmt.Errorf("write disk XML: %w", err)
 	}
-	return doc, nil
+	if len(spec.Backing) == 0 {
+		return text, nil
+	}
+	doc := etree.NewDocument()
+	if err := doc.ReadFromString(text); err != nil {
+		return "", fmt.Errorf("parse disk XML: %w", err)
+	}
+	if err := setChain(doc.Root(), spec.Chain()); err != nil {
+		return "", err
+	}
+	return textOf(doc.Root())
 }
 
 // checkShared finds out what libvirt would when it starts the domain.

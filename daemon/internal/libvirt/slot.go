@@ -62,7 +62,7 @@ func slotXML(spec hv.DiskSpec) (string, error) {
 	if spec.NoBootOrder {
 		removeAll(disk, "boot")
 	}
-	if err := setChain(disk, []hv.Image{spec.Image}); err != nil {
+	if err := setChain(disk, spec.Chain()); err != nil {
 		return "", err
 	}
 	if spec.Image.Format != "qcow2" {

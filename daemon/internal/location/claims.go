@@ -44,6 +44,8 @@ type Site interface {
 type Holder struct {
 	// Volume is set if it is the image of a volume.
 	Volume *api.Volume
+	// BaseOf is set if it is a base image of a volume.
+	BaseOf *api.Volume
 	// MigrationID is set if a migration has reserved it.
 	MigrationID string
 	// Words go on after the name of the image: "is volume web already".
@@ -84,6 +86,7 @@ func (c *Claims) Exclusive(do func() error) error {
 // Look is what was spoken for at one moment.
 type Look struct {
 	volumes []claim
+	bases   []claim // base images of volumes
 	open    []claim
 	own     []string
 }
@@ -114,6 +117,9 @@ func (c *Claims) Look(ctx context.Context) (*Look, error) {
 		v := &volumes[i]
 		if path, here := c.pathHere(v.Host, v.Location, pools); here {
 			look.volumes = append(look.volumes, claim{path, v.ID, Holder{Volume: v, Words: fmt.Sprintf("is volume %s already", v.Name)}})
+			for _, b := range v.Location.Backing.Images() {
+				look.bases = append(look.bases, claim{b.Path, v.ID, Holder{BaseOf: v, Words: fmt.Sprintf("is a base image of volume %s, a linked clone", v.Name)}})
+			}
 		}
 	}
 	for i := range migrations {
@@ -123,6 +129,9 @@ func (c *Claims) Look(ctx context.Context) (*Look, error) {
 		}
 		if path, here := c.pathHere(m.Host, m.Src, pools); here {
 			look.open = append(look.open, claim{path, m.VolumeID, Holder{MigrationID: m.ID, Words: fmt.Sprintf("is the source of migration %s of volume %s", m.ID, m.VolumeName)}})
+			for _, b := range m.Src.Backing.Images() {
+				look.bases = append(look.bases, claim{b.Path, m.VolumeID, Holder{MigrationID: m.ID, Words: fmt.Sprintf("is a base image of the source of migration %s of volume %s", m.ID, m.VolumeName)}})
+			}
 		}
 	}
 	return look, nil
@@ -132,12 +141,23 @@ func (c *Claims) Look(ctx context.Context) (*Look, error) {
 // may not be taken.
 var ErrCannotTell = errors.New("nobody can tell whose image it is")
 
-// Holder returns who the image at path belongs to, or ErrCannotTell.
+// Holder returns who the image at path belongs to, or ErrCannotTell. The base images of a
+// linked clone are no less spoken for than it is, be it the clone's owner who asks: they are
+// others', too.
 func (l *Look) Holder(path string, self Self) (Holder, error) {
+	return l.holder(path, self, slices.Concat(l.volumes, l.open, l.bases))
+}
+
+// BaseHolder is Holder for an image that is to be a base image: several clones may have one.
+func (l *Look) BaseHolder(path string) (Holder, error) {
+	return l.holder(path, Self{}, slices.Concat(l.volumes, l.open))
+}
+
+func (l *Look) holder(path string, self Self, claims []claim) (Holder, error) {
 	place := PlaceOf(path)
 	var unknown error
-	for _, c := range slices.Concat(l.volumes, l.open) {
-		if (c.volumeID == self.VolumeID && self.VolumeID != "") || (c.holder.MigrationID != "" && c.holder.MigrationID == self.MigrationID) {
+	for _, c := range claims {
+		if c.holder.BaseOf == nil && (c.volumeID == self.VolumeID && self.VolumeID != "") || (c.holder.MigrationID != "" && c.holder.MigrationID == self.MigrationID) {
 			continue
 		}
 		same, err := place.Is(c.path)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -20,6 +21,41 @@ func Image(l api.Location, block bool) hv.Image {
 		img.Type = hv.SourceBlock
 	}
 	return img
+}
+
+// Chain is the chain of a volume at a location, top first: its image, and the base images of a
+// linked clone as they were stored.
+func Chain(l api.Location, block bool) []hv.Image {
+	chain := []hv.Image{Image(l, block)}
+	for _, b := range l.Backing.Images() {
+		chain = append(chain, Image(api.Location{Path: b.Path, Format: b.Format}, b.Block))
+	}
+	return chain
+}
+
+// OnChain says whether a disk is on this chain, of which the last images are base images. A
+// definition that does not say where its chain ends may leave these out: libvirt finds them in
+// the headers. It names them as it found them, so that their paths need not be clean.
+func OnChain(d *hv.Disk, chain []hv.Image, bases int) bool {
+	n := len(d.Chain)
+	if n > len(chain) || n < len(chain)-bases || n == 0 || n < len(chain) && d.Terminated {
+		return false
+	}
+	for i, img := range d.Chain {
+		if i >= len(chain)-bases {
+			img.Path = filepath.Clean(img.Path)
+		}
+		if img != chain[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// HasVolume says whether a disk is on the volume at a location, and nothing else.
+func HasVolume(d *hv.Disk, l api.Location, block bool) bool {
+	chain := Chain(l, block)
+	return OnChain(d, chain, len(chain)-1)
 }
 
 // DiskOf finds the domain that names the image at path, anywhere in the chain of

@@ -95,6 +95,18 @@ func (r Rules) CheckPlace(ctx context.Context, path string) error {
 	return r.checkFile(ctx, path, real)
 }
 
+// CheckPlaces is CheckPlace of the image at a location and of those that it is over: what a
+// header names could be any file of the host.
+func (r Rules) CheckPlaces(ctx context.Context, l api.Location) error {
+	err := r.CheckPlace(ctx, l.Path)
+	for _, b := range l.Backing.Images() {
+		if err == nil {
+			err = r.CheckPlace(ctx, b.Path)
+		}
+	}
+	return err
+}
+
 // isDevice says whether there is a block device, or whether one would have to be there:
 // what is in /dev is one, but for the files in memory.
 func isDevice(real string) (bool, error) {

@@ -133,7 +133,7 @@ func (m *Manager) copyMayBeThere(ctx context.Context, h *history) error {
 	if s.ExternalCopy || !s.CreateDst {
 		return nil
 	}
-	info, err := m.ports.Images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
+	info, err := m.ports.Images.Inspect(ctx, s.Dst)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
@@ -40,7 +41,7 @@ func (m *Manager) destinationInPool(ctx context.Context, s *steps.Spec, name str
 	if !files && s.Dst.Format != api.FormatRaw {
 		return api.Errorf(api.CodeInvalidArgument, "pool %s holds block devices, which can only be raw; say --to-format raw", name)
 	}
-	if s.Src.Pool == name && s.Src.Format == s.Dst.Format {
+	if s.Src.Pool == name && s.Src.Format == s.Dst.Format && !s.Src.IsLinkedClone() { // a linked clone becomes a volume of its own
 		return api.Errorf(api.CodeSameLocation, "volume %s is in pool %s already", s.VolumeName, name)
 	}
 	s.CreateDst, s.DstBlock = true, !files
@@ -67,7 +68,7 @@ func destinationName(s *steps.Spec, file bool) string {
 // src takes, a block device the whole size.
 func (m *Manager) checkDestinationSpace(s *steps.Spec, free int64, sparse bool) error {
 	need := s.SizeBytes()
-	if n, err := m.ports.Images.AllocatedBytes(s.Src.Path); err == nil && sparse && !s.SrcBlock {
+	if n, known := m.allocatedBytes(s); known && sparse {
 		need = min(need, n)
 	}
 	if free < need {
@@ -75,6 +76,19 @@ func (m *Manager) checkDestinationSpace(s *steps.Spec, free int64, sparse bool) 
 			With("free_bytes", free).With("needed_bytes", need)
 	}
 	return nil
+}
+
+// allocatedBytes is what src takes, with the base images of a linked clone; known is false if
+// a device is among them.
+func (m *Manager) allocatedBytes(s *steps.Spec) (total int64, known bool) {
+	for _, img := range s.SrcChain() {
+		n, err := m.ports.Images.AllocatedBytes(img.Path)
+		if err != nil || img.Type == hv.SourceBlock {
+			return 0, false
+		}
+		total += n
+	}
+	return total, true
 }
 
 func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, path string) error {
@@ -92,7 +106,7 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, path str
 	if err := m.checkNotUsed(ctx, s, path); err != nil {
 		return err
 	}
-	info, err := m.ports.Images.Inspect(ctx, path, s.Dst.Format)
+	info, err := m.ports.Images.Inspect(ctx, api.Location{Path: path, Format: s.Dst.Format})
 	if !info.Block {
 		// A mistyped device, above all: what is made in /dev is gone at reboot.
 		if err := location.CheckPersistent(path); err != nil {

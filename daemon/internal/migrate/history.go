@@ -221,10 +221,10 @@ func (h *history) chain() []api.Location {
 	s := &h.spec
 	switch h.position() {
 	case steps.OnOverlay:
-		return []api.Location{{Path: s.Overlay, Format: api.FormatQcow2, SizeBytes: s.SizeBytes()}, s.Src}
+		return append([]api.Location{{Path: s.Overlay, Format: api.FormatQcow2, SizeBytes: s.SizeBytes()}}, withBases(s.Src)...)
 	case steps.OnDst:
 		return []api.Location{s.Dst}
 	case steps.OnSrc, steps.Foreign:
 	}
-	return []api.Location{s.Src}
+	return withBases(s.Src)
 }

@@ -138,7 +138,7 @@ func (m *Manager) checkReach(ctx context.Context, vol api.Volume, host steps.Hos
 // checkSource looks at the image of src: it must be what the registry says, and must not
 // need other files.
 func (m *Manager) checkSource(ctx context.Context, s *steps.Spec) error {
-	info, err := m.ports.Images.Inspect(ctx, s.Src.Path, s.Src.Format)
+	info, err := m.ports.Images.Inspect(ctx, s.Src)
 	if errors.Is(err, image.ErrAbsent) {
 		return api.Errorf(api.CodeNotFound, "volume %s is not at %s, where the registry says it is", s.VolumeName, s.Src.Path)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -18,7 +19,7 @@ import (
 // which chain has every write that the guest was told is done. It changes nothing and guesses
 // nothing.
 func (m *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) {
-	w := api.Which{VolumeID: vol.ID, Registry: &vol.Location, Journal: []api.Location{vol.Location}}
+	w := api.Which{VolumeID: vol.ID, Registry: &vol.Location, Journal: withBases(vol.Location)}
 	h, err := m.newest(ctx, vol.ID)
 	if err != nil {
 		return w, err
@@ -63,8 +64,8 @@ func (m *Manager) holder(ctx context.Context, vol *api.Volume, w *api.Which) (ho
 			return holdNobody, nil, api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", att.InstanceID, err)
 		}
 		if dom != nil {
-			w.Live = locations(dom.LiveDisk(att.Device), vol.SizeBytes)
-			w.Persistent = locations(dom.ConfigDisk(att.Device), vol.SizeBytes)
+			w.Live = locations(dom.LiveDisk(att.Device), vol.Location)
+			w.Persistent = locations(dom.ConfigDisk(att.Device), vol.Location)
 		}
 		if w.Live != nil || w.Persistent != nil {
 			return holdHere, att, nil
@@ -100,13 +101,27 @@ func (m *Manager) holdingOf(ctx context.Context, att *api.Attachment, dom *hv.Do
 	return holdElsewhere, nil
 }
 
-func locations(d *hv.Disk, sizeBytes int64) []api.Location {
+// withBases is the chain of a location, top first.
+func withBases(l api.Location) []api.Location {
+	chain := []api.Location{l}
+	for _, b := range l.Backing.Images() {
+		chain = append(chain, api.Location{Path: b.Path, Format: b.Format, SizeBytes: l.SizeBytes})
+	}
+	return chain
+}
+
+// locations are the chain of a disk, with the base images of the volume where its definition
+// leaves them to what the header of the volume says.
+func locations(d *hv.Disk, of api.Location) []api.Location {
 	if d == nil {
 		return nil
 	}
 	out := make([]api.Location, len(d.Chain))
 	for i, img := range d.Chain {
-		out[i] = api.Location{Path: img.Path, Format: api.Format(img.Format), SizeBytes: sizeBytes}
+		out[i] = api.Location{Path: img.Path, Format: api.Format(img.Format), SizeBytes: of.SizeBytes}
+	}
+	if n := len(out); n > 0 && !d.Terminated && out[n-1].Path == of.Path {
+		out = append(out, withBases(of)[1:]...)
 	}
 	return out
 }
@@ -116,7 +131,7 @@ func locations(d *hv.Disk, sizeBytes int64) []api.Location {
 // agrees.
 func compareWitnesses(w *api.Which, vol api.Volume, hold holding, of *api.Attachment) {
 	same := func(a, b []api.Location) bool {
-		return slices.EqualFunc(a, b, func(x, y api.Location) bool { return x.Path == y.Path })
+		return slices.EqualFunc(a, b, func(x, y api.Location) bool { return filepath.Clean(x.Path) == filepath.Clean(y.Path) })
 	}
 	who := "nothing is attached to the volume"
 	if hold == holdShelved {
@@ -124,7 +139,7 @@ func compareWitnesses(w *api.Which, vol api.Volume, hold holding, of *api.Attach
 	}
 	alone := hold == holdNobody || hold == holdShelved
 	switch {
-	case alone && same(w.Journal, []api.Location{vol.Location}):
+	case alone && same(w.Journal, withBases(vol.Location)):
 		w.Authoritative, w.Agree = w.Journal, true
 		w.Explanation = who + "; registry and journal agree"
 	case alone:
@@ -146,7 +161,7 @@ func compareWitnesses(w *api.Which, vol api.Volume, hold holding, of *api.Attach
 	if !w.Agree && w.Authoritative != nil {
 		w.Explanation = fmt.Sprintf("the witnesses disagree; the chain shown as authoritative is what is in use now (%s)", w.Authoritative[0].Path)
 	}
-	if bottom := w.Journal[len(w.Journal)-1]; w.Agree && bottom.Path != vol.Location.Path {
+	if w.Agree && !slices.ContainsFunc(w.Journal, func(l api.Location) bool { return l.Path == vol.Location.Path }) {
 		w.Agree = false
 		w.Explanation = "the host has finished a move that the registry does not know of yet; it catches up by itself once it is reachable"
 	}

@@ -31,14 +31,11 @@ func resizeArgs(path string, sizeBytes int64) []string {
 	return []string{"resize", "-q", "-f", FormatQCOW2, path, strconv.FormatInt(sizeBytes, 10)}
 }
 
-// commitArgs names the image to commit into as the overlay's backing node, in
-// the place of what the overlay's header names, and keeps the overlay as it is
-// (-d): the same command can run again.
-func commitArgs(overlay, into Image, intoProtocol, cache string) []string {
-	return []string{
-		"commit", "-p", "-d", "-t", cache, "--image-opts",
-		overlay.options("", protocolFile) + "," + into.options("backing.", intoProtocol),
-	}
+// commitArgs has the image to commit into as the overlay's backing node, in the place of
+// what the overlay's header names, and keeps the overlay as it is (-d): the same
+// command can run again.
+func commitArgs(overlayOpts, intoOpts, cache string) []string {
+	return []string{"commit", "-p", "-d", "-t", cache, "--image-opts", overlayOpts + "," + intoOpts}
 }
 
 // convertArgs writes into an existing image (-n), out of order (-W), which is

@@ -14,12 +14,12 @@ import (
 
 // builders has one sample of every function of args.go.
 func builders() map[string][]string {
-	raw, qcow2 := Image{"/pool/a", FormatRaw}, Image{"/pool/b", FormatQCOW2}
+	raw, qcow2 := Image{Path: "/pool/a", Format: FormatRaw}, Image{Path: "/pool/b", Format: FormatQCOW2}
 	return map[string][]string{
 		"createOverlayArgs": createOverlayArgs("/ovl/x", raw, 512),
 		"createArgs":        createArgs("/pool/new", 512),
 		"resizeArgs":        resizeArgs("/pool/a", 1024),
-		"commitArgs":        commitArgs(Image{"/ovl/x", FormatQCOW2}, raw, protocolDevice, "none"),
+		"commitArgs":        commitArgs(qcow2.options("", protocolFile), raw.options("backing.", protocolDevice), "none"),
 		"convertArgs": convertArgs(raw.options("", protocolFile), "none",
 			qcow2.options("", protocolFile), "none", true),
 		"compareArgs": compareArgs(raw.options("", protocolFile), qcow2.options("", protocolFile), "none"),
@@ -110,12 +110,12 @@ func TestPathsThatMeanSomethingElseAreRefused(t *testing.T) {
 		"", "relative", "json:{}", "nbd:x", "fat:/etc", "/a/../b", "/a//b", "/a/", "/a\nb", "/a\x00b", "/\xff", "/" + strings.Repeat("a", 5000),
 	} {
 		var refused *ImageError
-		if err := (Image{path, FormatRaw}).validate(); !errors.As(err, &refused) {
+		if err := (Image{Path: path, Format: FormatRaw}).validate(); !errors.As(err, &refused) {
 			t.Errorf("%q: %v", path, err)
 		}
 	}
 	var refused *ImageError
-	if err := (Image{"/a", "vmdk"}).validate(); !errors.As(err, &refused) {
+	if err := (Image{Path: "/a", Format: "vmdk"}).validate(); !errors.As(err, &refused) {
 		t.Errorf("vmdk: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -39,7 +40,7 @@ func Convert(ctx context.Context, src, dst Image, opts ConvertOptions) error {
 			return err
 		}
 	}
-	args := convertArgs(pair.src.describe(0), pair.src.cacheMode(), pair.dst.describe(1), pair.dst.cacheMode(), opts.DstIsZero)
+	args := convertArgs(pair.src.describe("", 0), pair.src.cacheMode(), pair.describeDst(), pair.dst.cacheMode(), opts.DstIsZero)
 	_, err = run(ctx, args, childOptions{
 		progress: byteProgress(opts.Progress, pair.src.sizeBytes), throttle: opts.Throttle, files: pair.files(),
 	})
@@ -66,7 +67,7 @@ func Compare(ctx context.Context, src, dst Image, opts CompareOptions) error {
 		return err
 	}
 	defer pair.close()
-	args := compareArgs(pair.src.describe(0), pair.dst.describe(1), commonCache(pair.src, pair.dst))
+	args := compareArgs(pair.src.describe("", 0), pair.describeDst(), commonCache(pair.src, pair.dst))
 	out, err := run(ctx, args, childOptions{
 		progress: byteProgress(opts.Progress, pair.src.sizeBytes), throttle: opts.Throttle, files: pair.files(),
 	})
@@ -116,7 +117,10 @@ func (p pair) close() {
 }
 
 // files are what a child gets, src first.
-func (p pair) files() []*os.File { return []*os.File{p.src.file, p.dst.file} }
+func (p pair) files() []*os.File { return slices.Concat(p.src.files(), p.dst.files()) }
+
+// describeDst is dst for a child that gets these files.
+func (p pair) describeDst() string { return p.dst.describe("", len(p.src.files())) }
 
 // byteProgress turns a fraction into bytes.
 func byteProgress(report func(done, total int64), total int64) func(float64) {

@@ -51,7 +51,7 @@ func TestCompareNamesTheSectorThatDiffers(t *testing.T) {
 }
 
 func TestSizesMustBeEqual(t *testing.T) {
-	src, dst := newImage(t, "a", FormatRaw), Image{t.TempDir() + "/b", FormatQCOW2}
+	src, dst := newImage(t, "a", FormatRaw), Image{Path: t.TempDir() + "/b", Format: FormatQCOW2}
 	if err := Create(t.Context(), dst, overlayTestBytes+512, NewFile{}); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestCreateNeverReplaces(t *testing.T) {
 
 func TestAnImageWithABackingFileIsNotConverted(t *testing.T) {
 	secret := newImage(t, "secret", FormatRaw)
-	evil := Image{filepath.Join(t.TempDir(), "evil"), FormatQCOW2}
+	evil := Image{Path: filepath.Join(t.TempDir(), "evil"), Format: FormatQCOW2}
 	if err := CreateOverlay(t.Context(), evil.Path, secret, overlayTestBytes, NewFile{}); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestStoppedChildDiesWithUs(t *testing.T) {
 	const role = "VOLFERRY_TEST_CONVERT"
 	if pair := os.Getenv(role); pair != "" {
 		src, dst, _ := strings.Cut(pair, "|")
-		_ = Convert(t.Context(), Image{src, FormatRaw}, Image{dst, FormatQCOW2}, ConvertOptions{
+		_ = Convert(t.Context(), Image{Path: src, Format: FormatRaw}, Image{Path: dst, Format: FormatQCOW2}, ConvertOptions{
 			Throttle: func(context.Context, int64) error {
 				_, _ = os.Stdout.WriteString("stopped\n")
 				select {}

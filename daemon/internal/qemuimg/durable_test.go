@@ -45,7 +45,7 @@ func TestCreateTouchesNoOtherFile(t *testing.T) {
 			if err := os.WriteFile(path+".new", []byte("somebody's volume"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := Create(t.Context(), Image{path, format}, 1<<20, NewFile{}); err != nil {
+			if err := Create(t.Context(), Image{Path: path, Format: format}, 1<<20, NewFile{}); err != nil {
 				t.Fatal(err)
 			}
 			if b, err := os.ReadFile(path + ".new"); err != nil || string(b) != "somebody's volume" {
@@ -54,7 +54,7 @@ func TestCreateTouchesNoOtherFile(t *testing.T) {
 			if got := names(t, dir); !slices.Equal(got, []string{"db.raw", "db.raw.new"}) {
 				t.Errorf("%s: the directory has %v", format, got)
 			}
-			if n, err := VirtualSize(t.Context(), Image{path, format}); n != 1<<20 || err != nil {
+			if n, err := VirtualSize(t.Context(), Image{Path: path, Format: format}); n != 1<<20 || err != nil {
 				t.Errorf("%s: the image has %d bytes (%v)", format, n, err)
 			}
 		}
@@ -69,7 +69,7 @@ func TestWhatAppearsAtThePathMeanwhileIsLeftAlone(t *testing.T) {
 		if err := os.WriteFile(secret, []byte("root's"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		err := Create(t.Context(), Image{path, FormatQCOW2}, 1<<20, NewFile{Whole: func(*os.File) error { return os.Symlink(secret, path) }})
+		err := Create(t.Context(), Image{Path: path, Format: FormatQCOW2}, 1<<20, NewFile{Whole: func(*os.File) error { return os.Symlink(secret, path) }})
 		if !errors.Is(err, fs.ErrExist) {
 			t.Errorf("got %v, want fs.ErrExist", err)
 		}

@@ -14,7 +14,7 @@ func TestGrowAddsZerosAndKeepsWhatIsThere(t *testing.T) {
 	for _, format := range []string{FormatRaw, FormatQCOW2} {
 		t.Run(format, func(t *testing.T) {
 			const before, after = 1 << 20, 3<<20 + 512
-			img := Image{filepath.Join(t.TempDir(), "image"), format}
+			img := Image{Path: filepath.Join(t.TempDir(), "image"), Format: format}
 			must(t, Create(t.Context(), img, before, NewFile{}))
 			content := bytes.Repeat([]byte("data"), 1024)
 			if format == FormatRaw {
@@ -42,15 +42,15 @@ func TestGrowAddsZerosAndKeepsWhatIsThere(t *testing.T) {
 
 func TestGrowTouchesNothingButTheFileItself(t *testing.T) {
 	dir := t.TempDir()
-	file := Image{filepath.Join(dir, "file"), FormatRaw}
+	file := Image{Path: filepath.Join(dir, "file"), Format: FormatRaw}
 	must(t, Create(t.Context(), file, 512, NewFile{}))
 	link := filepath.Join(dir, "link")
 	must(t, os.Symlink(file.Path, link))
 	overlay := filepath.Join(dir, "overlay")
 	must(t, CreateOverlay(t.Context(), overlay, file, 512, NewFile{}))
 	for name, img := range map[string]Image{
-		"a link": {link, FormatRaw}, "a directory": {dir, FormatRaw}, "a device": {"/dev/null", FormatRaw},
-		"no qcow2": {file.Path, FormatQCOW2}, "an overlay": {overlay, FormatQCOW2},
+		"a link": {Path: link, Format: FormatRaw}, "a directory": {Path: dir, Format: FormatRaw}, "a device": {Path: "/dev/null", Format: FormatRaw},
+		"no qcow2": {Path: file.Path, Format: FormatQCOW2}, "an overlay": {Path: overlay, Format: FormatQCOW2},
 	} {
 		if err := Grow(t.Context(), img, 1024); err == nil {
 			t.Errorf("%s was made larger", name)
@@ -59,7 +59,7 @@ func TestGrowTouchesNothingButTheFileItself(t *testing.T) {
 	if size, err := VirtualSize(t.Context(), file); err != nil || size != 512 {
 		t.Errorf("the file has %d bytes (%v)", size, err)
 	}
-	if err := Grow(t.Context(), Image{filepath.Join(dir, "none"), FormatRaw}, 1024); !errors.Is(err, os.ErrNotExist) {
+	if err := Grow(t.Context(), Image{Path: filepath.Join(dir, "none"), Format: FormatRaw}, 1024); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("nothing there is %v", err)
 	}
 }

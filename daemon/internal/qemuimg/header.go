@@ -50,12 +50,8 @@ type Header struct {
 	l1Entries int
 }
 
-// standsAlone refuses an image whose content is not only its own, or more than
-// a copy of its content would carry over.
-func (h *Header) standsAlone(path string) error {
-	if h.BackingFile != "" {
-		return &ImageError{path, fmt.Sprintf("has a backing file (%q)", h.BackingFile)}
-	}
+// whole refuses an image of which a copy of its content would not carry over all.
+func (h *Header) whole(path string) error {
 	if h.Snapshots > 0 {
 		return &ImageError{path, fmt.Sprintf("has %d internal snapshots, which a copy would lose", h.Snapshots)}
 	}

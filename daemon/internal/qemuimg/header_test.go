@@ -28,7 +28,7 @@ func overlayBytes(t testing.TB, backing Image, sizeBytes int64) []byte {
 }
 
 func TestHeaderOfAnOverlayReadsBack(t *testing.T) {
-	h, err := parseHeader(bytes.NewReader(overlayBytes(t, Image{"/pool/a,b:c", FormatRaw}, 3<<30+512)))
+	h, err := parseHeader(bytes.NewReader(overlayBytes(t, Image{Path: "/pool/a,b:c", Format: FormatRaw}, 3<<30+512)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestHeaderOfAnOverlayReadsBack(t *testing.T) {
 }
 
 func TestCraftedHeadersAreRefused(t *testing.T) {
-	good := overlayBytes(t, Image{"/pool/a", FormatRaw}, 1<<20)
+	good := overlayBytes(t, Image{Path: "/pool/a", Format: FormatRaw}, 1<<20)
 	be := binary.BigEndian
 	tests := map[string]struct {
 		craft func(b []byte) []byte
@@ -77,7 +77,7 @@ func TestCraftedHeadersAreRefused(t *testing.T) {
 // FuzzParseHeader: no input makes the parser panic, and what it accepts keeps
 // the promises of Header.
 func FuzzParseHeader(f *testing.F) {
-	good := overlayBytes(f, Image{"/pool/a", FormatRaw}, 1<<20)
+	good := overlayBytes(f, Image{Path: "/pool/a", Format: FormatRaw}, 1<<20)
 	f.Add(good[:1024])
 	f.Add(good[:65536])
 	f.Add(good[:104])

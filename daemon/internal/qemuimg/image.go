@@ -20,10 +20,12 @@ const (
 const maxPathBytes = 4095
 
 // Image is an image of this host: the absolute path of a regular file or block
-// device and its stated format.
+// device and its stated format. Backing is the image below it, as it was stored, nil if it
+// stands alone: its header has to say the same, and nothing else is ever opened.
 type Image struct {
-	Path   string
-	Format string
+	Path    string
+	Format  string
+	Backing *Image
 }
 
 func (i Image) String() string { return i.Path + " (" + i.Format + ")" }
@@ -31,6 +33,15 @@ func (i Image) String() string { return i.Path + " (" + i.Format + ")" }
 // validate refuses what no command line may contain. It does not look at the
 // file.
 func (i Image) validate() error {
+	layers := 0
+	for b := i.Backing; b != nil; b = b.Backing {
+		if layers++; layers > MaxBacking {
+			return &ImageError{i.Path, "its chain does not end"}
+		}
+		if err := (Image{Path: b.Path, Format: b.Format}).validate(); err != nil {
+			return err
+		}
+	}
 	switch i.Format {
 	case FormatRaw, FormatQCOW2:
 	default:
@@ -52,6 +63,10 @@ func validatePath(path string) error {
 	}
 	return nil
 }
+
+// MaxBacking is how many images may be below one; QEMU and libvirt have no longer chains that
+// work.
+const MaxBacking = 200
 
 // options describes the image to qemu-img as the options of its drivers, below
 // the given prefix ("" or "backing."). protocol is that of protocolOf.

@@ -16,12 +16,13 @@ type opened struct {
 	Image
 	file      *os.File
 	protocol  string
-	sizeBytes int64 // what a guest sees
+	sizeBytes int64   // what a guest sees
+	below     *opened // the image that it is over, open for reading
 }
 
-// open opens an image that exists and reads its header where it has one.
-// A qcow2 image must stand alone: no backing file, no internal snapshots. flags are those of
-// open(2): how, and whether a link is followed.
+// open opens an image that exists, with those below it, and reads its header where it has
+// one. A qcow2 image must have no internal snapshots, and be over what Backing says and nothing
+// else. flags are those of open(2): how, and whether a link is followed.
 func open(i Image, flags int) (*opened, error) {
 	if err := i.validate(); err != nil {
 		return nil, err
@@ -30,7 +31,10 @@ func open(i Image, flags int) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.sizeBytes, err = o.virtualSize(); err != nil {
+	if err = o.readSize(); err == nil {
+		o.below, err = openBelow(o)
+	}
+	if err != nil {
 		o.close()
 		return nil, err
 	}
@@ -39,7 +43,7 @@ func open(i Image, flags int) (*opened, error) {
 
 // openOverlay opens an overlay over anything, itself and not a link.
 func openOverlay(path string, sizeBytes int64) (*opened, *Header, error) {
-	o, err := openAny(Image{path, FormatQCOW2}, os.O_RDONLY|unix.O_NOFOLLOW)
+	o, err := openAny(Image{Path: path, Format: FormatQCOW2}, os.O_RDONLY|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -80,7 +84,19 @@ func openAny(i Image, flags int) (*opened, error) {
 	return o, nil
 }
 
-func (o *opened) close() { _ = o.file.Close() }
+func (o *opened) close() {
+	for ; o != nil; o = o.below {
+		_ = o.file.Close()
+	}
+}
+
+// files are those of the image and of what is below it, as describe counts them.
+func (o *opened) files() (files []*os.File) {
+	for ; o != nil; o = o.below {
+		files = append(files, o.file)
+	}
+	return files
+}
 
 // protocolOf says which driver reaches an image, and refuses everything that is neither a
 // regular file nor a block device.
@@ -102,20 +118,23 @@ func (o *opened) isFile() error {
 	return nil
 }
 
-func (o *opened) virtualSize() (int64, error) {
+// readSize reads the virtual size, and refuses a qcow2 image with internal snapshots.
+func (o *opened) readSize() error {
 	if o.Format == FormatQCOW2 {
 		h, err := o.header()
 		if err != nil {
-			return 0, err
+			return err
 		}
-		return h.SizeBytes, h.standsAlone(o.Path)
+		o.sizeBytes = h.SizeBytes
+		return h.whole(o.Path)
 	}
 	// Seeking to the end gives the size of a block device as well.
 	n, err := o.file.Seek(0, io.SeekEnd)
 	if err != nil {
-		return 0, fmt.Errorf("read size: %w", err)
+		return fmt.Errorf("read size: %w", err)
 	}
-	return n, nil
+	o.sizeBytes = n
+	return nil
 }
 
 func (o *opened) header() (*Header, error) {
@@ -145,11 +164,16 @@ func commonCache(a, b *opened) string {
 	return "writeback"
 }
 
-// as is the image as the child knows it that gets its file as the number-th.
-func (o *opened) as(number int) Image { return Image{childFile(number), o.Format} }
-
-// describe is the image for that child as the options of its drivers.
-func (o *opened) describe(number int) string { return o.as(number).options("", o.protocol) }
+// describe is the image, with what is below it, for a child that gets its files from the
+// number-th on: as the options of its drivers, below the given prefix ("" or "backing."). QEMU
+// then opens these images and none that a header names.
+func (o *opened) describe(prefix string, number int) string {
+	text := Image{Path: childFile(number), Format: o.Format}.options(prefix, o.protocol)
+	if o.below != nil {
+		text += "," + o.below.describe(prefix+"backing.", number+1)
+	}
+	return text
+}
 
 // sync puts the image on stable storage.
 func (o *opened) sync() error {

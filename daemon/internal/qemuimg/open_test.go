@@ -64,7 +64,7 @@ func TestAnImageThatIsSwappedAfterTheLookIsTheOneThatIsWritten(t *testing.T) {
 		})
 		t.Run("commit into "+format, func(t *testing.T) {
 			dst := newImage(t, "dst", format)
-			ovl := Image{filepath.Join(t.TempDir(), "ovl"), FormatQCOW2}
+			ovl := Image{Path: filepath.Join(t.TempDir(), "ovl"), Format: FormatQCOW2}
 			if err := CreateOverlay(t.Context(), ovl.Path, dst, overlayTestBytes, NewFile{}); err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +105,7 @@ func TestWhatIsNoImageIsNotOpenedAndNotWaitedFor(t *testing.T) {
 	}
 	var refused *ImageError
 	for _, path := range []string{fifo, "/dev/null", t.TempDir()} {
-		if _, err := VirtualSize(t.Context(), Image{path, FormatRaw}); !errors.As(err, &refused) {
+		if _, err := VirtualSize(t.Context(), Image{Path: path, Format: FormatRaw}); !errors.As(err, &refused) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 )
 
 // CreateOverlay makes an empty qcow2 overlay of exactly sizeBytes over backing,
@@ -16,7 +17,7 @@ import (
 // empty overlay of exactly this backing and size, as after a repeat, that is
 // success; anything else there is left alone and is an error.
 func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes int64, about NewFile) error {
-	if err := (Image{path, FormatQCOW2}).validate(); err != nil {
+	if err := (Image{Path: path, Format: FormatQCOW2}).validate(); err != nil {
 		return err
 	}
 	if err := backing.validate(); err != nil {
@@ -91,7 +92,7 @@ type CommitOptions struct {
 // fold which was interrupted at any moment is simply run again; until it has
 // succeeded only overlay and image together are the content.
 func CommitOffline(ctx context.Context, overlay string, into Image, opts CommitOptions) error {
-	if err := (Image{overlay, FormatQCOW2}).validate(); err != nil {
+	if err := (Image{Path: overlay, Format: FormatQCOW2}).validate(); err != nil {
 		return err
 	}
 	base, err := open(into, os.O_RDONLY)
@@ -106,8 +107,8 @@ func CommitOffline(ctx context.Context, overlay string, into Image, opts CommitO
 		return err
 	}
 	defer top.close()
-	args := commitArgs(top.as(0), base.as(1), base.protocol, commonCache(top, base))
-	_, err = run(ctx, args, childOptions{progress: opts.Progress, throttle: opts.Throttle, files: []*os.File{top.file, base.file}})
+	args := commitArgs(top.describe("", 0), base.describe("backing.", 1), commonCache(top, base))
+	_, err = run(ctx, args, childOptions{progress: opts.Progress, throttle: opts.Throttle, files: slices.Concat(top.files(), base.files())})
 	if err != nil {
 		return err
 	}

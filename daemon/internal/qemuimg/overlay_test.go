@@ -40,7 +40,7 @@ var (
 
 func newImage(t *testing.T, name, format string) Image {
 	t.Helper()
-	image := Image{filepath.Join(t.TempDir(), name), format}
+	image := Image{Path: filepath.Join(t.TempDir(), name), Format: format}
 	if err := Create(t.Context(), image, overlayTestBytes, NewFile{}); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func content(t *testing.T, image Image) []byte {
 
 func TestOverlayIsEmptyPrivateAndOverExactlyItsBacking(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o,v:l")
-	backing := Image{"/nowhere/to,be:opened", FormatRaw}
+	backing := Image{Path: "/nowhere/to,be:opened", Format: FormatRaw}
 	if err := CreateOverlay(t.Context(), path, backing, 12345*512, NewFile{}); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestOverlayIsEmptyPrivateAndOverExactlyItsBacking(t *testing.T) {
 		t.Errorf("CheckOverlay: empty %v, %v", empty, err)
 	}
 	var refused *ImageError
-	for _, other := range []Image{{"/nowhere/else", FormatRaw}, {backing.Path, FormatQCOW2}} {
+	for _, other := range []Image{{Path: "/nowhere/else", Format: FormatRaw}, {Path: backing.Path, Format: FormatQCOW2}} {
 		if _, err := CheckOverlay(path, other, 12345*512); !errors.As(err, &refused) {
 			t.Errorf("over %s: %v", other, err)
 		}
@@ -100,10 +100,10 @@ func TestCreateOverlayAgainKeepsAnEmptyOneAndNeverTouchesAnother(t *testing.T) {
 		}
 	}
 	var refused *ImageError
-	if err := CreateOverlay(t.Context(), path, Image{"/other", FormatRaw}, overlayTestBytes, NewFile{}); !errors.As(err, &refused) {
+	if err := CreateOverlay(t.Context(), path, Image{Path: "/other", Format: FormatRaw}, overlayTestBytes, NewFile{}); !errors.As(err, &refused) {
 		t.Errorf("other backing: %v", err)
 	}
-	guestWrites(t, Image{path, FormatQCOW2}, "write -P 1 0 4k")
+	guestWrites(t, Image{Path: path, Format: FormatQCOW2}, "write -P 1 0 4k")
 	before, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func TestCommitFoldsIntoAnImageThatTheHeaderDoesNotName(t *testing.T) {
 			src, dst := newImage(t, "s,r:c", tc.src), newImage(t, "d,s:t", tc.dst)
 			guestWrites(t, src, basePatterns...)
 			guestWrites(t, dst, basePatterns...)
-			ovl := Image{filepath.Join(t.TempDir(), "ovl"), FormatQCOW2}
+			ovl := Image{Path: filepath.Join(t.TempDir(), "ovl"), Format: FormatQCOW2}
 			if err := CreateOverlay(t.Context(), ovl.Path, src, overlayTestBytes, NewFile{}); err != nil {
 				t.Fatal(err)
 			}
@@ -176,7 +176,7 @@ func TestCommitIntoAnImageOfAnotherSizeIsRefusedUntouched(t *testing.T) {
 	if err := CreateOverlay(t.Context(), ovl, src, overlayTestBytes, NewFile{}); err != nil {
 		t.Fatal(err)
 	}
-	small := Image{filepath.Join(t.TempDir(), "small"), FormatRaw}
+	small := Image{Path: filepath.Join(t.TempDir(), "small"), Format: FormatRaw}
 	if err := Create(t.Context(), small, overlayTestBytes-512, NewFile{}); err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func loopDevice(t *testing.T, backing Image) Image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	device := Image{strings.TrimSpace(string(out)), FormatRaw}
+	device := Image{Path: strings.TrimSpace(string(out)), Format: FormatRaw}
 	t.Cleanup(func() {
 		if err := exec.Command("losetup", "--detach", device.Path).Run(); err != nil { //nolint:noctx // the test's has ended
 			t.Error(err)
@@ -212,7 +212,7 @@ func TestCommitFoldsIntoABlockDevice(t *testing.T) {
 	if err := Convert(t.Context(), src, dst, ConvertOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	ovl := Image{filepath.Join(t.TempDir(), "ovl"), FormatQCOW2}
+	ovl := Image{Path: filepath.Join(t.TempDir(), "ovl"), Format: FormatQCOW2}
 	if err := CreateOverlay(t.Context(), ovl.Path, src, overlayTestBytes, NewFile{}); err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func (m *Manager) decideAdopt(ctx context.Context, in api.VolumeAdopt) (*input, 
 	if err != nil {
 		return nil, err
 	}
-	if err := m.checkFree(ctx, l.Path); err != nil {
+	if err := m.checkFree(ctx, l); err != nil {
 		return nil, err
 	}
 	if err := m.checkAdoptable(ctx, in.Name, l.Path); err != nil {
@@ -70,7 +70,15 @@ func (m *Manager) findImage(ctx context.Context, in api.VolumeAdopt) (api.Locati
 	if err := m.rules.CheckPath(ctx, l.Path); err != nil { // a link in a pool may lead anywhere
 		return l, err
 	}
-	info, err := m.env.Images.Inspect(ctx, l.Path, l.Format)
+	backing, err := m.env.Images.ReadBacking(ctx, l.Path, l.Format)
+	if err == nil {
+		l.Backing = backing
+		err = m.rules.CheckPlaces(ctx, l)
+	}
+	var info image.Info
+	if err == nil {
+		info, err = m.env.Images.Inspect(ctx, l)
+	}
 	switch {
 	case errors.Is(err, image.ErrAbsent):
 		return l, api.Errorf(api.CodeNotFound, "there is no image at %s", l.Path)
@@ -84,17 +92,28 @@ func (m *Manager) findImage(ctx context.Context, in api.VolumeAdopt) (api.Locati
 }
 
 // checkFree refuses an image that belongs to a volume or a migration of this host
-// already, by whatever path.
-func (m *Manager) checkFree(ctx context.Context, path string) error {
+// already, by whatever path, and one with a base image that does.
+func (m *Manager) checkFree(ctx context.Context, l api.Location) error {
 	look, err := m.env.Claims.Look(ctx)
 	if err != nil {
 		return err
 	}
-	holder, err := look.Holder(path, location.Self{})
+	holder, err := look.Holder(l.Path, location.Self{})
 	if err != nil {
-		return cannotTell(path, err)
+		return cannotTell(l.Path, err)
 	}
-	return taken(path, holder)
+	if err := taken(l.Path, holder); err != nil {
+		return err
+	}
+	for _, b := range l.Backing.Images() {
+		if holder, err = look.BaseHolder(b.Path); err != nil {
+			return cannotTell(b.Path, err)
+		}
+		if err := taken("its base image "+b.Path, holder); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkAdoptable refuses an image that is in use. A domain's disk needs its

@@ -22,6 +22,8 @@ func (in *resizeInput) checkVolume(vol api.Volume) error {
 		return in.cannot(api.CodeMigrationActive, "migration %s is moving it; complete or cancel that first", vol.MigrationID).With("migration_id", vol.MigrationID)
 	case len(vol.Attachments) > 1:
 		return in.cannot(api.CodeMultiattached, "it has %d attachments; detach all but one", len(vol.Attachments)).With("attachments", len(vol.Attachments))
+	case vol.Location.IsLinkedClone():
+		return in.cannot(api.CodeUnsupportedDisk, "it is a linked clone over %s; move it first (volferryctl volume migrate), which makes it a volume of its own", vol.Location.Backing.Images()[0].Path)
 	case in.SizeBytes < vol.SizeBytes:
 		return in.cannot(api.CodeInvalidArgument, "it has %s, and %s is less: a volume is only made larger, for what lies at its end may be data", api.ExactBytes(vol.SizeBytes), api.ExactBytes(in.SizeBytes)).
 			With("size_bytes", vol.SizeBytes)
@@ -81,7 +83,7 @@ func (in *resizeInput) checkDisk(disk *hv.Disk, dom *hv.Domain) error {
 	switch {
 	case err != nil:
 		return in.cannot(api.CodeStateForbidden, "nobody can tell whether disk %s of instance %s is at %s: %v", disk.Target, dom.Name, in.Location.Path, err)
-	case !same || len(disk.Chain) != 1:
+	case !same || !location.HasVolume(disk, in.Location, disk.Top().Type == hv.SourceBlock):
 		return in.chainChanged(dom)
 	case disk.Mirror != nil:
 		return in.cannot(api.CodeInstanceBusy, "a block job works on disk %s of instance %s; try again when it is over (virsh blockjob %s %s)", disk.Target, dom.Name, dom.Name, disk.Target)
@@ -103,7 +105,7 @@ func (in *resizeInput) chainChanged(dom *hv.Domain) error {
 
 // inspect reads size and kind of the image.
 func (e *env) inspect(ctx context.Context, in *resizeInput) (image.Info, error) {
-	info, err := e.Images.Inspect(ctx, in.Location.Path, in.Location.Format)
+	info, err := e.Images.Inspect(ctx, in.Location)
 	if errors.Is(err, image.ErrAbsent) {
 		return info, in.cannot(api.CodeNotFound, "there is nothing at %s on this host", in.Location.Path)
 	}

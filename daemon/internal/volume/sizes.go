@@ -55,7 +55,7 @@ func (m *Manager) lookAtSizes(ctx context.Context, warned map[string]int64) {
 		if !looksAfter(v, host) {
 			continue
 		}
-		info, err := m.env.Images.Inspect(ctx, v.Location.Path, v.Location.Format)
+		info, err := m.env.Images.Inspect(ctx, v.Location)
 		if err != nil || info.SizeBytes == v.SizeBytes || warned[v.ID] == info.SizeBytes {
 			continue // an image that is away is found out about by who wants to use it
 		}

@@ -60,7 +60,9 @@ func (e *env) hasPlace(ctx context.Context, in *input, status api.VolumeStatus) 
 }
 
 func (e *env) observeUnlinked(ctx context.Context, in *input) (op.Observation, error) {
-	info, err := e.Images.Inspect(ctx, in.Unlink, in.Volume.Location.Format)
+	at := in.Volume.Location
+	at.Path = in.Unlink
+	info, err := e.Images.Inspect(ctx, at)
 	var damaged *api.Error
 	switch {
 	case errors.Is(err, image.ErrAbsent):

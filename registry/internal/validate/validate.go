@@ -166,7 +166,7 @@ func Location(what string, l api.Location) error {
 	if l.SizeBytes <= 0 || l.SizeBytes%sectorBytes != 0 {
 		return Invalid("the size %d of the %s is not a positive multiple of %d bytes", l.SizeBytes, what, sectorBytes)
 	}
-	return nil
+	return backing(what, l)
 }
 
 // The bounds of an error that a daemon tells.
@@ -228,4 +228,27 @@ func ClipTo(enough int, text string) string {
 		}
 		return '\uFFFD'
 	}, text), "\uFFFD")
+}
+
+// maxBacking is how many images may be below one: QEMU has no longer chains.
+const maxBacking = 200
+
+// backing checks the base images of a linked clone.
+func backing(what string, l api.Location) error {
+	images := l.Backing.Images()
+	switch {
+	case len(images) == 0:
+		return nil
+	case l.Format != api.FormatQcow2:
+		return Invalid("the %s has base images, which only one of format qcow2 can have", what)
+	case len(images) > maxBacking:
+		return Invalid("the %s has more than %d base images", what, maxBacking)
+	}
+	for _, img := range images {
+		below := api.Location{Path: img.Path, Format: img.Format, SizeBytes: l.SizeBytes}
+		if err := Location("base image of the "+what, below); err != nil {
+			return err
+		}
+	}
+	return nil
 }

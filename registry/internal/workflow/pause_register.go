@@ -120,6 +120,8 @@ func (tx *changeTx) guestsToPause(ctx context.Context, v api.Volume, present []s
 		return nil, store.MigrationActive(v, "migrate")
 	case v.Status == api.VolumeResizing:
 		return nil, store.NotAvailable(v, "migrate")
+	case v.Location.IsLinkedClone():
+		return nil, api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s with all guests paused: it is a linked clone, which one guest has; migrate it without pause_all", v.Name)
 	case v.Unheld():
 		return nil, api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s with all guests paused: no guest has it; migrate it without pause_all", v.Name)
 	}

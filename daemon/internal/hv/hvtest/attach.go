@@ -81,7 +81,7 @@ func diskOf(spec hv.DiskSpec) (hv.Disk, error) {
 	if spec.Definition != "" {
 		return definedDisk(spec.Definition, spec.Target)
 	}
-	if err := checkImage(spec.Image); err != nil {
+	if err := checkChain(spec.Chain()); err != nil {
 		return hv.Disk{}, err
 	}
 	if spec.Slot != "" {
@@ -89,7 +89,7 @@ func diskOf(spec hv.DiskSpec) (hv.Disk, error) {
 	}
 	disk := hv.Disk{
 		Target: spec.Target, Bus: spec.Bus, Device: "disk", Serial: spec.Serial,
-		Chain: []hv.Image{spec.Image}, Terminated: true,
+		Chain: spec.Chain(), Terminated: true,
 		ReadOnly: spec.ReadOnly, Shareable: spec.Shareable, BootOrder: spec.BootOrder, Cache: "none",
 	}
 	if !spec.ReadOnly {
@@ -126,7 +126,7 @@ func slotDisk(spec hv.DiskSpec) (hv.Disk, error) {
 	if spec.NoBootOrder {
 		disk.BootOrder = 0
 	}
-	disk.Chain, disk.Terminated = []hv.Image{spec.Image}, true
+	disk.Chain, disk.Terminated = spec.Chain(), true
 	disk.ReadOnly, disk.Shareable = spec.ReadOnly, spec.Shareable
 	if spec.Shareable {
 		disk.Cache = "none"

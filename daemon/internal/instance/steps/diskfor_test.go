@@ -26,7 +26,7 @@ func TestAVolumeThatWasTheRootIsUnshelvedWithoutThePlaceOfTheRoot(t *testing.T) 
 		"root": {Target: "vdc", Bus: "virtio", Slot: "of the root", NewAddress: true, NoBootOrder: true},
 		"data": {Target: "vdc", Bus: "virtio", Slot: "of a data volume"},
 	} {
-		spec := diskFor(got, api.Attachment{VolumeID: volume, DiskAttachment: api.DiskAttachment{Device: "vdc"}}, api.Volume{ID: volume}, hv.Image{})
+		spec := diskFor(got, api.Attachment{VolumeID: volume, DiskAttachment: api.DiskAttachment{Device: "vdc"}}, api.Volume{ID: volume}, []hv.Image{{}})
 		if diff := cmp.Diff(want, spec); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", volume, diff)
 		}

@@ -62,9 +62,9 @@ type GuardKeeper interface {
 type Locations interface {
 	// Connect makes the location of an attachment ready for a domain of this host
 	// that does not exist yet: it looks at pool, image, size and users as an attach
-	// does, and returns the image. Its errors are typed for the runner. It may be
+	// does, and returns the chain. Its errors are typed for the runner. It may be
 	// repeated.
-	Connect(ctx context.Context, vol api.Volume, att api.Attachment) (hv.Image, error)
+	Connect(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error)
 	// Disconnect ends the use of the location on this host, unless another domain
 	// or attachment needs it.
 	Disconnect(ctx context.Context, vol api.Volume, att api.Attachment) error
@@ -73,8 +73,10 @@ type Locations interface {
 // Images are the images of volumes, and the directory of RAM files, on this host
 // (image.Storage).
 type Images interface {
-	// Inspect reads size and kind of an image of a known format.
-	Inspect(ctx context.Context, path string, format api.Format) (image.Info, error)
+	// Inspect reads size and kind of the image at a location. image.ErrAbsent if there is
+	// nothing at its path; an *api.Error if what is there is no such image, or is over others
+	// than the location says.
+	Inspect(ctx context.Context, l api.Location) (image.Info, error)
 	// InUse says who holds the image, in words, or "" if nobody that can be seen on
 	// this host does: a mount, a device mapper or loop device, swap.
 	InUse(ctx context.Context, path string) (string, error)

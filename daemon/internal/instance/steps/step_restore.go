@@ -43,7 +43,7 @@ func (e *Env) stepConnect() op.Step {
 		if err := e.checkPlace(ctx, in); err != nil {
 			return err
 		}
-		info, err := e.Images.Inspect(ctx, in.Location.Path, in.Location.Format)
+		info, err := e.Images.Inspect(ctx, in.Location)
 		if err != nil {
 			return in.needsOperator(err)
 		}
@@ -67,7 +67,7 @@ func (e *Env) checkPlace(ctx context.Context, in *PauseInput) error {
 
 // image is the volume's image as the hypervisor names it.
 func (e *Env) image(ctx context.Context, in *PauseInput) (hv.Image, error) {
-	info, err := e.Images.Inspect(ctx, in.Location.Path, in.Location.Format)
+	info, err := e.Images.Inspect(ctx, in.Location)
 	return location.Image(in.Location, info.Block), err
 }
 

@@ -130,7 +130,7 @@ func (e *Env) stepConnectVolumes() op.Step {
 			if err != nil {
 				return request.Registry(err)
 			}
-			img, err := e.Locations.Connect(ctx, vol, a)
+			chain, err := e.Locations.Connect(ctx, vol, a)
 			if err != nil {
 				return err
 			}
@@ -138,7 +138,7 @@ func (e *Env) stepConnectVolumes() op.Step {
 			if api.IsRoot(a.BootIndex) {
 				at = 0
 			}
-			disks = slices.Insert(disks, at, diskFor(got, a, vol, img))
+			disks = slices.Insert(disks, at, diskFor(got, a, vol, chain))
 		}
 		return r.SetOutput(disks)
 	}
@@ -167,9 +167,9 @@ func (e *Env) claimedBy(r *op.Run) (claimed, error) {
 }
 
 // DiskFor is the disk of an attachment as it is now, in its slot.
-func diskFor(got claimed, a api.Attachment, vol api.Volume, img hv.Image) hv.DiskSpec {
+func diskFor(got claimed, a api.Attachment, vol api.Volume, chain []hv.Image) hv.DiskSpec {
 	slot, wasRoot := slotOf(got, a)
-	spec := diskspec.New(vol.ID, a.DiskAttachment, vol.Multiattach, img, slot)
+	spec := diskspec.New(vol.ID, a.DiskAttachment, vol.Multiattach, chain, slot)
 	spec.NoBootOrder, spec.NewAddress = wasRoot, wasRoot
 	return spec
 }
@@ -327,7 +327,7 @@ func differsFromShelf(dom *hv.Domain, got claimed) string {
 	for _, a := range got.Attachments {
 		d := dom.ConfigDisk(a.Device)
 		switch {
-		case d == nil || len(d.Chain) != 1 || !d.Terminated:
+		case d == nil || len(d.Chain) != 1+len(a.Location.Backing.Images()) || !d.Terminated:
 			return fmt.Sprintf("its disk %s is not the volume alone", a.Device)
 		case !diskspec.InMode(d, a.DiskAttachment):
 			return fmt.Sprintf("its disk %s is read-only: %t", a.Device, d.ReadOnly)

@@ -39,7 +39,7 @@ func (c *FakeCopier) Copy(ctx context.Context, req steps.CopyRequest) (steps.Cop
 			return steps.CopyResult{}, context.Cause(ctx)
 		}
 	}
-	if err := c.fake.Copy(req.Src.Path, req.Dst.Path); err != nil {
+	if err := c.fake.Copy(req.Src[0].Path, req.Dst.Path); err != nil {
 		return steps.CopyResult{}, err
 	}
 	verified := req.Options().Verify == steps.VerifyFull
@@ -50,7 +50,7 @@ func (c *FakeCopier) Copy(ctx context.Context, req steps.CopyRequest) (steps.Cop
 }
 
 // Compare implements steps.Copier.
-func (c *FakeCopier) Compare(ctx context.Context, src, dst hv.Image, _ int64, _ func(steps.Progress)) error {
+func (c *FakeCopier) Compare(ctx context.Context, src []hv.Image, dst hv.Image, _ int64, _ func(steps.Progress)) error {
 	if c.OnCompare != nil {
 		c.OnCompare()
 	}
@@ -64,7 +64,7 @@ func (c *FakeCopier) Compare(ctx context.Context, src, dst hv.Image, _ int64, _ 
 	if c.Differs {
 		return api.Errorf(api.CodeCopyMismatch, "the copy differs").With("offset", 0)
 	}
-	a, err := c.fake.ReadImage(src.Path)
+	a, err := c.fake.ReadImage(src[0].Path)
 	if err != nil {
 		return err
 	}

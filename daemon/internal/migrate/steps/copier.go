@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/atomicfile"
 )
@@ -53,7 +55,7 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	limit := copy.NewLimiter(opts.BandwidthBytesPerSecond)
 	helpers.Go(func() { followOptions(ctx, limit, req.Options) })
 	spec := copy.Spec{
-		Src: copyImage(req.Src, req.SizeBytes), Dst: copyImage(req.Dst, req.SizeBytes),
+		Src: copyChain(req.Src, req.SizeBytes), Dst: copyImage(req.Dst, req.SizeBytes),
 		Verify: opts.Verify == VerifyFull, DstIsZero: req.DstIsZero, Limit: limit, Progress: forwardProgress(req.Progress),
 	}
 	if req.DstPrint != "" {
@@ -143,6 +145,15 @@ func copyImage(img hv.Image, sizeBytes int64) copy.Image {
 	return copy.Image{Path: img.Path, Format: img.Format, SizeBytes: sizeBytes}
 }
 
+// copyChain is a chain, top first, as an image over the others.
+func copyChain(chain []hv.Image, sizeBytes int64) copy.Image {
+	top := copyImage(chain[0], sizeBytes)
+	for _, img := range slices.Backward(chain[1:]) {
+		top.Backing = &qemuimg.Image{Path: img.Path, Format: img.Format, Backing: top.Backing}
+	}
+	return top
+}
+
 func forwardProgress(to func(Progress)) func(copy.Progress) {
 	return func(p copy.Progress) {
 		to(Progress{Phase: string(p.Phase), BytesTotal: p.BytesTotal, BytesDone: p.BytesDone, RateBytesPerSecond: p.RateBytesPerSecond})
@@ -150,8 +161,8 @@ func forwardProgress(to func(Progress)) func(copy.Progress) {
 }
 
 // Compare implements Copier.
-func (c *CopyEngine) Compare(ctx context.Context, src, dst hv.Image, sizeBytes int64, progress func(Progress)) error {
-	err := copy.Compare(ctx, copyImage(src, sizeBytes), copyImage(dst, sizeBytes), forwardProgress(progress))
+func (c *CopyEngine) Compare(ctx context.Context, src []hv.Image, dst hv.Image, sizeBytes int64, progress func(Progress)) error {
+	err := copy.Compare(ctx, copyChain(src, sizeBytes), copyImage(dst, sizeBytes), forwardProgress(progress))
 	return copyError(ctx, err)
 }
 

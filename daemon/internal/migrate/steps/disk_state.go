@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -16,10 +17,12 @@ func PositionOf(s *Spec, d *hv.Disk) Position {
 	if d == nil {
 		return Foreign
 	}
+	src := s.SrcChain()
+	bases := len(src) - 1
 	switch {
-	case slices.Equal(d.Chain, s.OverlayChain()):
+	case location.OnChain(d, s.OverlayChain(), bases):
 		return OnOverlay
-	case slices.Equal(d.Chain, s.srcChain()):
+	case location.OnChain(d, src, bases):
 		return OnSrc
 	case slices.Equal(d.Chain, s.DstChain()):
 		return OnDst
@@ -38,7 +41,7 @@ type direction struct {
 
 var (
 	toDst = direction{job: hv.JobCopy, image: (*Spec).DstImage, chain: (*Spec).DstChain, end: OnDst}
-	toSrc = direction{job: hv.JobActiveCommit, image: (*Spec).SrcImage, chain: (*Spec).srcChain, end: OnSrc}
+	toSrc = direction{job: hv.JobActiveCommit, image: (*Spec).SrcImage, chain: (*Spec).SrcChain, end: OnSrc}
 )
 
 // diskState is what libvirt says about the migration's disk at one moment.

@@ -344,7 +344,7 @@ func (p *phase) mirrored() error {
 	if live.Mirror == nil || !live.Mirror.Ready || steps.PositionOf(&p.spec, live) != steps.OnSrc {
 		return fmt.Errorf("the live disk is %+v, want a ready mirror on src", live)
 	}
-	return p.Copier.Compare(context.Background(), p.spec.SrcImage(), p.spec.DstImage(), testSize, nil)
+	return p.Copier.Compare(context.Background(), p.spec.SrcChain(), p.spec.DstImage(), testSize, nil)
 }
 
 func TestCompleteMirrorMatrix(t *testing.T) {

@@ -36,10 +36,10 @@ type Images interface {
 	// and whether it holds no data of its own: image.ErrAbsent if there is no file,
 	// another error if it is something else.
 	CheckOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64) (empty bool, err error)
-	// Fold merges the overlay into an image that equals its backing image, and
+	// Fold merges the overlay into the top of a chain that equals its backing image, and
 	// returns when that is on stable storage. The overlay is left as it is, so
 	// that a fold that was cut off can be made again.
-	Fold(ctx context.Context, overlay string, into hv.Image) error
+	Fold(ctx context.Context, overlay string, into []hv.Image) error
 	// Create makes a new image. fs.ErrExist if there is anything at its path.
 	Create(ctx context.Context, img hv.Image, sizeBytes int64, about image.NewFile) error
 	// Rights returns who may use the image at path when no guest has it, nil for a device.
@@ -48,10 +48,10 @@ type Images interface {
 	Rights(ctx context.Context, path string) (*image.Rights, error)
 	GiveRights(ctx context.Context, path string, rights *image.Rights) (left []string, err error)
 	GiveBack(ctx context.Context, path string, rights *image.Rights) (left []string, err error)
-	// Inspect reads size and kind of an image of a known format. image.ErrAbsent if
-	// there is nothing at its path. It refuses a qcow2 image that leans on
-	// other files.
-	Inspect(ctx context.Context, path string, format api.Format) (image.Info, error)
+	// Inspect reads size and kind of the image at a location. image.ErrAbsent if there is
+	// nothing at its path; an *api.Error if what is there is no such image, or is over others
+	// than the location says.
+	Inspect(ctx context.Context, l api.Location) (image.Info, error)
 	// Stamp tells whether an image was written since, without reading it.
 	// image.ErrAbsent if there is nothing at its path.
 	Stamp(ctx context.Context, path string) (image.Stamp, error)
@@ -90,7 +90,7 @@ type Copier interface {
 	Copy(ctx context.Context, req CopyRequest) (CopyResult, error)
 	// Compare returns nil if the two have the same content, and an *api.Error
 	// with copy_mismatch and the first offset if not.
-	Compare(ctx context.Context, src, dst hv.Image, sizeBytes int64, progress func(Progress)) error
+	Compare(ctx context.Context, src []hv.Image, dst hv.Image, sizeBytes int64, progress func(Progress)) error
 	// SetUpdate stores, durably, what the operator changes of the copy of a key after it
 	// was begun; Update returns it, a zero value if nothing was changed.
 	SetUpdate(key string, in api.MigrationUpdate) error
@@ -99,10 +99,12 @@ type Copier interface {
 	Forget(ctx context.Context, key string) error
 }
 
-// CopyRequest is one copy. Key names its cursor.
+// CopyRequest is one copy of what a chain holds, which is one image unless it is a linked
+// clone's. Key names its cursor.
 type CopyRequest struct {
 	Key       string
-	Src, Dst  hv.Image
+	Src       []hv.Image
+	Dst       hv.Image
 	SizeBytes int64
 	// DstPrint is the fingerprint that dst must have before anything is written to it,
 	// empty if it is not known.

@@ -112,7 +112,9 @@ func (s *Spec) OverlayImage() hv.Image {
 }
 
 // OverlayChain is the chain between start and the end: the overlay over src.
-func (s *Spec) OverlayChain() []hv.Image { return []hv.Image{s.OverlayImage(), s.SrcImage()} }
+func (s *Spec) OverlayChain() []hv.Image {
+	return append([]hv.Image{s.OverlayImage()}, s.SrcChain()...)
+}
 
 // Position says which of a migration's chains a disk is on.
 type Position string
@@ -139,11 +141,11 @@ func (s *Spec) beforeChain() []hv.Image {
 	if s.Method == MethodOverlay {
 		return s.OverlayChain()
 	}
-	return s.srcChain()
+	return s.SrcChain()
 }
 
-// srcChain is the chain before start.
-func (s *Spec) srcChain() []hv.Image { return []hv.Image{s.SrcImage()} }
+// SrcChain is the chain before start: src, and what it is over if it is a linked clone.
+func (s *Spec) SrcChain() []hv.Image { return location.Chain(s.Src, s.SrcBlock) }
 
 // DstChain is the chain after complete.
 func (s *Spec) DstChain() []hv.Image { return []hv.Image{s.DstImage()} }

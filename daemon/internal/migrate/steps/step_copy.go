@@ -33,7 +33,7 @@ func (e *Env) stepCopy() op.Step {
 		ctx, cancel := e.whileOurs(ctx, s)
 		defer cancel()
 		res, err := e.copier.Copy(ctx, CopyRequest{
-			Key: s.CopyKey(), Src: s.SrcImage(), Dst: s.DstImage(), SizeBytes: s.SizeBytes(), DstPrint: fingerprint,
+			Key: s.CopyKey(), Src: s.SrcChain(), Dst: s.DstImage(), SizeBytes: s.SizeBytes(), DstPrint: fingerprint,
 			DstIsZero:  zero,
 			Options:    func() api.CopyOptions { return e.CopyOptions(s) },
 			GuestStats: e.guestStats(s),
@@ -68,7 +68,7 @@ func (e *Env) dstIsZero(ctx context.Context, r *op.Run, s *Spec) (bool, error) {
 	if again, err := r.Noted(copyStep, &note); err != nil || again {
 		return note.DstIsZero, err
 	}
-	info, err := e.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
+	info, err := e.images.Inspect(ctx, s.Dst)
 	if err != nil {
 		return false, err
 	}
@@ -89,11 +89,11 @@ func (e *Env) guestStats(s *Spec) func(context.Context) (*hv.DiskStats, error) {
 // checkSizes refuses a dst whose size is not src's to the byte: QEMU would
 // refuse it later, and qemu-img would resize it.
 func (e *Env) checkSizes(ctx context.Context, s *Spec) error {
-	src, err := e.images.Inspect(ctx, s.Src.Path, s.Src.Format)
+	src, err := e.images.Inspect(ctx, s.Src)
 	if err != nil {
 		return err
 	}
-	dst, err := e.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
+	dst, err := e.images.Inspect(ctx, s.Dst)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (e *Env) stepVerifyCopy() op.Step {
 		if err != nil || known || s.Verify == VerifyNone {
 			return err
 		}
-		err = e.copier.Compare(ctx, s.SrcImage(), s.DstImage(), s.SizeBytes(),
+		err = e.copier.Compare(ctx, s.SrcChain(), s.DstImage(), s.SizeBytes(),
 			func(p Progress) { e.progress.set(s.MigrationID, p) })
 		if api.CodeOf(err) == api.CodeCopyMismatch { // a copy that is made next begins anew
 			return errors.Join(err, e.copier.Forget(ctx, s.CopyKey()))

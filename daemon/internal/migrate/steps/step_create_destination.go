@@ -139,7 +139,7 @@ func (e *Env) destinationTaken(ctx context.Context, r *op.Run, s *Spec) error {
 // observeDestination says whether dst is there, as the journal knows it and with the right
 // size, and no temporary file is left.
 func (e *Env) observeDestination(ctx context.Context, s *Spec, note DstNote) (op.Observation, error) {
-	info, err := e.images.Inspect(ctx, s.Dst.Path, s.Dst.Format)
+	info, err := e.images.Inspect(ctx, s.Dst)
 	if errors.Is(err, image.ErrAbsent) {
 		return op.NotDone, nil
 	}

@@ -67,7 +67,7 @@ func (e *Env) stepFold(to direction) op.Step {
 			return err
 		}
 		e.progress.set(s.MigrationID, Progress{Phase: "fold"})
-		if err := e.images.Fold(ctx, s.Overlay, to.image(s)); err != nil {
+		if err := e.images.Fold(ctx, s.Overlay, to.chain(s)); err != nil {
 			// An instance that was started since mayFold has its images locked.
 			return cmp.Or(e.mayFold(ctx, s, to), err)
 		}

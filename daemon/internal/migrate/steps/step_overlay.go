@@ -98,7 +98,7 @@ func (e *Env) stepNameOverlay() op.Step {
 // unnameLiveOverlay takes the overlay's name out of the XML of a guest that runs on
 // src, and looks again: the snapshot may have been in libvirt's queue before it.
 func (e *Env) unnameLiveOverlay(ctx context.Context, s *Spec) error {
-	if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.srcChain()); err != nil {
+	if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.SrcChain()); err != nil {
 		return e.hvError(err)
 	}
 	disk, err := e.confirmDisk(ctx, s)
@@ -139,5 +139,5 @@ func (e *Env) unnameUnderGuard(ctx context.Context, s *Spec) error {
 	if err != nil || !empty {
 		return op.UnknownOutcome(errors.Join(chainChanged(s, disk), err))
 	}
-	return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.srcChain()))
+	return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.SrcChain()))
 }

@@ -245,7 +245,7 @@ func (e *Env) stepCompare() op.Step {
 		defer context.AfterFunc(e.stopping, func() {
 			cancel(&errWorldChanged{"the daemon was stopped while both sides were compared"})
 		})()
-		return e.copier.Compare(ctx, s.SrcImage(), s.DstImage(), s.SizeBytes(),
+		return e.copier.Compare(ctx, s.SrcChain(), s.DstImage(), s.SizeBytes(),
 			func(p Progress) { e.progress.set(s.MigrationID, p) })
 	}
 	return step("compare", do, nil, nil)
@@ -260,7 +260,7 @@ func (e *Env) endPauseOnDisagreement(ctx context.Context, r *op.Run, s *Spec, w 
 	if !errors.As(err, &disagreed) {
 		return err
 	}
-	chains := map[Position][]hv.Image{OnSrc: s.srcChain(), OnDst: s.DstChain()}
+	chains := map[Position][]hv.Image{OnSrc: s.SrcChain(), OnDst: s.DstChain()}
 	if s.Overlay != "" {
 		chains[OnOverlay] = s.OverlayChain()
 	}

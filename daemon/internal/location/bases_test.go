@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package location_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// cloneSite has one linked clone, which moves.
+type cloneSite struct{ clone api.Location }
+
+func (s cloneSite) Volumes(context.Context) ([]api.Volume, error) {
+	return []api.Volume{{ID: "v1", Name: "web", Host: "here", Location: s.clone}}, nil
+}
+
+func (s cloneSite) Migrations(context.Context, string, bool) ([]api.Migration, error) {
+	return []api.Migration{{ID: "m1", VolumeID: "v1", VolumeName: "web", Host: "here", Src: s.clone, Dst: api.Location{Path: "/nowhere/dst"}}}, nil
+}
+
+func TestABaseImageIsSpokenForButForOtherClones(t *testing.T) {
+	base := "/nowhere/base"
+	c := &location.Claims{
+		Site:   cloneSite{api.Location{Path: "/nowhere/top", Backing: api.NewBacking([]api.BaseImage{{Path: base, Format: api.FormatRaw}})}},
+		HostID: "here", Pools: func(context.Context) ([]hv.PoolInfo, error) { return nil, nil },
+	}
+	look, err := c.Look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, self := range []location.Self{{}, {VolumeID: "v1"}, {MigrationID: "m1"}} {
+		if h, err := look.Holder(base, self); err != nil || h.BaseOf == nil || !strings.Contains(h.Words, "base image of volume web") {
+			t.Errorf("%+v: %+v (%v), want that it is a base image", self, h, err)
+		}
+	}
+	if h, err := look.BaseHolder(base); err != nil || h.Words != "" {
+		t.Errorf("another clone may not have it: %+v (%v)", h, err)
+	}
+	if h, err := look.BaseHolder("/nowhere/top"); err != nil || h.Volume == nil {
+		t.Errorf("a volume may be a base image: %+v (%v)", h, err)
+	}
+}
+
+func TestADiskIsOnItsChainAsFarAsItsDefinitionSays(t *testing.T) {
+	top, base, other := hv.Image{Type: hv.SourceFile, Format: "qcow2", Path: "/a/top"}, hv.Image{Type: hv.SourceFile, Format: "raw", Path: "/b/base"}, hv.Image{Type: hv.SourceFile, Format: "raw", Path: "/c"}
+	unclean := base
+	unclean.Path = "/a/../b/base"
+	for name, c := range map[string]struct {
+		disk hv.Disk
+		is   bool
+	}{
+		"in full":              {hv.Disk{Chain: []hv.Image{top, base}, Terminated: true}, true},
+		"without its end":      {hv.Disk{Chain: []hv.Image{top, base}}, true},
+		"left to the header":   {hv.Disk{Chain: []hv.Image{top}}, true},
+		"as libvirt joins it":  {hv.Disk{Chain: []hv.Image{top, unclean}, Terminated: true}, true},
+		"ended above its base": {hv.Disk{Chain: []hv.Image{top}, Terminated: true}, false},
+		"over another one":     {hv.Disk{Chain: []hv.Image{top, other}, Terminated: true}, false},
+		"under another one":    {hv.Disk{Chain: []hv.Image{other, top, base}, Terminated: true}, false},
+		"another one":          {hv.Disk{Chain: []hv.Image{other}}, false},
+		"none":                 {hv.Disk{}, false},
+	} {
+		if got := location.OnChain(&c.disk, []hv.Image{top, base}, 1); got != c.is {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	if location.OnChain(&hv.Disk{Chain: []hv.Image{top}}, []hv.Image{top, base}, 0) {
+		t.Error("what is no base image was left out")
+	}
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migratetest
+
+import (
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
+)
+
+// BasePath is the base image of the world's volume once that is a linked clone.
+const BasePath = "/old/base.raw"
+
+// CloneWorld is a world whose volume is a linked clone, over an image that has what the volume
+// had. The definition leaves that to the header.
+func CloneWorld(t *testing.T, state hv.State) *World {
+	t.Helper()
+	w := NewWorld(t, hv.StateStopped)
+	base := hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: BasePath}
+	expect.OK(t, w.CreateImage(BasePath, hvtest.Raw, Size))
+	expect.OK(t, w.Copy(SrcPath, BasePath))
+	expect.OK(t, w.Remove(SrcPath))
+	expect.OK(t, w.CreateOverlay(SrcPath, base, Size))
+	w.Redefine(t, func(d *hv.Domain) { d.Config[0].Chain[0].Format, d.Config[0].Terminated = hvtest.Qcow2, false })
+	v := &w.Registry.Vol
+	v.Location.Format, v.Location.Backing = api.FormatQcow2, api.NewBacking([]api.BaseImage{{Path: BasePath, Format: api.FormatRaw}})
+	v.Attachments[0].Location = v.Location
+	if state.Active() {
+		expect.OK(t, w.Start(Instance))
+	}
+	if state == hv.StatePaused {
+		expect.OK(t, w.SuspendByUser(Instance))
+	}
+	return w
+}

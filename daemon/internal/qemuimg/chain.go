@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qemuimg
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// ChainError says that an image is over another one than was stored of it: somebody has
+// changed its header since.
+type ChainError struct {
+	Path string
+	// Is and Stored are what is below it, nil for nothing.
+	Is, Stored *Image
+}
+
+func (e *ChainError) Error() string {
+	name := func(i *Image) string {
+		if i == nil {
+			return "none"
+		}
+		return i.String()
+	}
+	return fmt.Sprintf("%s names the backing file %s, and %s was stored", e.Path, name(e.Is), name(e.Stored))
+}
+
+// BackingError says that a backing file cannot be opened.
+type BackingError struct {
+	Backing string
+	Err     error
+}
+
+func (e *BackingError) Error() string {
+	return fmt.Sprintf("open the backing file %s: %v", e.Backing, e.Err)
+}
+
+func (e *BackingError) Unwrap() error { return e.Err }
+
+// openBelow opens the image that o is over, by what was stored, if its header says the same.
+// What is in a raw image is the guest's to write, and is not looked at.
+func openBelow(o *opened) (*opened, error) {
+	is, err := o.backing()
+	if err != nil {
+		return nil, err
+	}
+	want := o.Backing
+	switch {
+	case is == nil && want == nil:
+		return nil, nil
+	case want == nil:
+		return nil, &ImageError{o.Path, fmt.Sprintf("has a backing file (%q)", is.Path)}
+	case is == nil, is.Path != want.Path, is.Format != want.Format:
+		return nil, &ChainError{o.Path, is, want}
+	}
+	below, err := openAny(*want, os.O_RDONLY)
+	if err != nil {
+		return nil, &BackingError{want.Path, err}
+	}
+	if below.below, err = openBelow(below); err != nil {
+		below.close()
+		return nil, err
+	}
+	return below, nil
+}
+
+// backing is the image that the header says this one is over, nil if none.
+func (o *opened) backing() (*Image, error) {
+	if o.Format != FormatQCOW2 {
+		return nil, nil
+	}
+	h, err := o.header()
+	if err != nil || h.BackingFile == "" {
+		return nil, err
+	}
+	path, err := backingPath(o.Path, h.BackingFile)
+	if err != nil {
+		return nil, err
+	}
+	return &Image{Path: path, Format: h.BackingFormat}, nil
+}
+
+// ReadChain returns what a qcow2 image is over, by its header and those below it: nil if it
+// stands alone, and for an image that is said to be raw. Each has to say in which format the
+// next one is: an *ImageError if not, and for whatever is no file or device of this host.
+func ReadChain(i Image) (*Image, error) {
+	var below *Image
+	at := &below
+	for range MaxBacking {
+		if err := i.validate(); err != nil {
+			return nil, err
+		}
+		o, err := openAny(i, os.O_RDONLY)
+		if err != nil && below != nil {
+			err = &BackingError{i.Path, err}
+		}
+		if err != nil {
+			return nil, err
+		}
+		next, err := o.backing()
+		o.close()
+		switch {
+		case err != nil:
+			return nil, err
+		case next == nil:
+			return below, nil
+		case next.Format == "":
+			return nil, unnamedFormat(i.Path, next.Path)
+		}
+		*at, i = next, *next
+		at = &next.Backing
+	}
+	return nil, &ImageError{i.Path, "its chain does not end"}
+}
+
+// unnamedFormat refuses a header from which QEMU would have to guess the format of the
+// backing file by its first bytes, which a guest may have written.
+func unnamedFormat(path, backing string) *ImageError {
+	return &ImageError{path, fmt.Sprintf("it does not say in which format its backing file %s is, and nobody may guess that from its bytes; "+
+		"if you know it, write it down while no guest has the image: `qemu-img rebase -u -f qcow2 -b %s -F FORMAT %s`, with raw or qcow2 for FORMAT", backing, backing, path)}
+}
+
+// backingPath is the path of a backing file that is a file or device of this host, named as
+// QEMU takes it.
+func backingPath(image, backing string) (string, error) {
+	elsewhere := &ImageError{image, fmt.Sprintf("its backing file is %.200q, and only a plain path can be kept track of; name it by its path, while no guest has the image: "+
+		"`qemu-img rebase -u -f qcow2 -b PATH -F FORMAT %s`", backing, image)}
+	switch {
+	case strings.HasPrefix(backing, "json:"):
+		path, ok := pathOfJSON(strings.TrimPrefix(backing, "json:"))
+		if !ok {
+			return "", elsewhere
+		}
+		backing = path
+	case strings.HasPrefix(backing, "file:/"):
+		backing = strings.TrimPrefix(backing, "file:")
+	case strings.Contains(strings.SplitN(backing, "/", 2)[0], ":"):
+		return "", elsewhere // another protocol
+	}
+	if !filepath.IsAbs(backing) {
+		backing = filepath.Join(filepath.Dir(image), backing)
+	}
+	return filepath.Clean(backing), nil
+}
+
+// pathOfJSON is the path in a description of a file or device that has no option besides.
+func pathOfJSON(text string) (string, bool) {
+	var doc struct {
+		Driver   string `json:"driver"`
+		Filename string `json:"filename"`
+	}
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.DisallowUnknownFields()
+	if dec.Decode(&doc) != nil || (doc.Driver != protocolFile && doc.Driver != protocolDevice) {
+		return "", false
+	}
+	return doc.Filename, filepath.IsAbs(doc.Filename)
+}
