@@ -38,6 +38,7 @@ func TestTheUnitOfThePackages(t *testing.T) {
 
 	t.Run("a restart loses no connection, and waits for no copy", func(t *testing.T) { restarts(t, m, at) })
 	t.Run("a pool that the unit does not name takes a drop-in", func(t *testing.T) { takesADropIn(t, m, at) })
+	t.Run("what the unit may not do is done beside it", func(t *testing.T) { isDoneBeside(t, m, at) })
 }
 
 // restarts restarts the daemon while it copies, somebody follows the move, and others ask all the time.
@@ -97,5 +98,28 @@ func takesADropIn(t *testing.T, m *machine.Machine, at site.Caller) {
 	ctl(t, at, "volume", "migrate", "data", "--to-pool", "far")
 	if v := get[api.Volume](t, at, "volume", "volume", "show", "data"); v.Location.Pool != "far" {
 		t.Errorf("the volume is in pool %s", v.Location.Pool)
+	}
+}
+
+// isDoneBeside has a registry that only a network leads to. What libvirt remembers of an image
+// was read by the moves before.
+func isDoneBeside(t *testing.T, m *machine.Machine, at site.Caller) {
+	sh(t, m, "systemctl is-active volferryd-privileged.service")
+	sh(t, m, `
+		cd /root
+		setpriv --reuid volferry-registry --regid volferry-registry --clear-groups volferry-registry init-ca --server-name localhost
+		volferry-registry issue-cert host hv1 --id "$(cat /var/lib/volferry/host-id)"
+		mkdir -p /etc/volferry/tls
+		cp hv1/* /etc/volferry/tls
+		systemctl stop volferry-registry.service
+		systemctl start volferry-registry-tls.socket volferry-registry.service
+		echo 'registry = "https://localhost:7643"' >>/etc/volferry/volferryd.toml
+		systemctl restart volferryd.service
+		timeout 60 sh -c 'until volferryctl volume show data; do sleep 0.2; done'`)
+	sh(t, m, "systemctl is-active volferryd-dialer.service")
+	sh(t, m, "systemctl stop volferryd-dialer.service")
+	ctl(t, at, "volume", "show", "data") // by the connection that it has left
+	if links := sh(t, m, `nsenter --net=/proc/$(systemctl show --property=MainPID --value volferryd.service)/ns/net cat /proc/net/dev | grep -c :`); links != "1" {
+		t.Errorf("the daemon has %s network interfaces, want the loopback alone", links)
 	}
 }
