@@ -24,6 +24,7 @@ Usage:
   volferryd [flags]               run
   volferryd check-config [flags]  say whether the configuration is right; start nothing
   volferryd directories [flags]   print what the configuration says where guards, overlays and saved guests are
+  volferryd open-ops [flags]      print the operations in the journal that are not over; not while the daemon runs
   volferryd version, --version
 
   volferryd privileged, volferryd dialer
@@ -84,6 +85,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		// The script before a removal keeps it: the one of a purge has no configuration any more.
 		_, err := fmt.Fprintf(stdout, "guards %s\noverlays %s\nsaves %s\n", cfg.guardDir(), cfg.OverlayDir, cfg.SaveDir)
 		return err
+	case "open-ops":
+		return printOpenOps(ctx, cfg, stdout)
 	}
 	return fmt.Errorf("there is no command %q; see volferryd --help", command)
 }

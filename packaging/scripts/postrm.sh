@@ -46,6 +46,7 @@ needed() {
 	volferryd)
 		find "$STATE/overlays" "$STATE/saves" "$STATE/guards" -mindepth 1 2>/dev/null || true
 		elsewhere
+		cat "$STATE/open-ops" 2>/dev/null || true
 		;;
 	volferry-registry) find "$STATE" -name registry.db 2>/dev/null || true ;;
 	esac
@@ -59,7 +60,7 @@ if [ -n "$kept" ]; then
 	case "$PACKAGE" in
 	volferryd)
 		cat >&2 <<-END
-			which is what guests wrote while a volume moved, or a guard of one of them. Install
+			which is what guests wrote while a volume moved, a guard, or not over yet. Install
 			$PACKAGE again, end what is open (volferryctl op list), and purge it then.
 		END
 		exit 1

@@ -21,6 +21,9 @@ fi
 if [ -d /run/systemd/system ]; then
 	systemctl stop $SOCKETS "$SERVICE" || true
 fi
+if [ "$PACKAGE" = volferryd ] && [ -d /var/lib/volferry ]; then
+	/usr/sbin/volferryd open-ops >/var/lib/volferry/open-ops || echo 'a journal that cannot be read' >/var/lib/volferry/open-ops
+fi
 if ! command -v deb-systemd-helper >/dev/null; then
 	systemctl --no-reload disable $SOCKETS "$SERVICE" || true
 fi

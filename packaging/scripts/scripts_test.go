@@ -31,6 +31,24 @@ func purge(t *testing.T, state, hooks string) (string, error) {
 	return string(out), err
 }
 
+func TestPurgeIsRefusedWhileAnOperationIsOpen(t *testing.T) {
+	dir := t.TempDir()
+	state, hooks := filepath.Join(dir, "var"), filepath.Join(dir, "hooks")
+	file := filepath.Join(state, "open-ops")
+	for _, content := range []string{"operation 1 (volume.create)\n", ""} {
+		if err := errors.Join(os.MkdirAll(state, 0o755), os.MkdirAll(hooks, 0o755), os.WriteFile(file, []byte(content), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		said, err := purge(t, state, hooks)
+		if refused := err != nil && strings.Contains(said, strings.TrimSpace(content)); refused != (content != "") {
+			t.Errorf("a purge with the open operations %q: %v, and it says\n%s", content, err, said)
+		}
+		if _, err := os.Stat(file); (err == nil) != (content != "") {
+			t.Errorf("the state after a purge with the open operations %q: %v", content, err)
+		}
+	}
+}
+
 func TestPurgeAsksWhereTheConfigurationHasWhatGuestsNeed(t *testing.T) {
 	const id = "45f85f92-d48c-42b4-a4ca-1b7b46b3db68"
 	for _, left := range []string{

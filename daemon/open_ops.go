@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/volferry/volferry/daemon/internal/journal"
+)
+
+// printOpenOps prints the ops of the journal that are not over. The script of a removal keeps
+// that for the one of a purge, which has no program any more.
+func printOpenOps(ctx context.Context, cfg *config, stdout io.Writer) (err error) {
+	path := filepath.Join(cfg.StateDir, "journal.db")
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil // opening it would make one
+	}
+	records, err := journal.Open(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, records.Close()) }()
+	open, err := records.Unfinished(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range open {
+		if _, err := fmt.Fprintf(stdout, "operation %s (%s)\n", open[i].ID, open[i].Kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
