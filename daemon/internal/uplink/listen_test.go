@@ -61,6 +61,9 @@ func TestListenersHearOfAFenceBeforeTheOpsAreHaltedAndAfterTheyGoOn(t *testing.T
 		if err := w.up.Admit(); err != nil {
 			t.Errorf("the host has not come back: %v", err)
 		}
+		if one.refuses != 0 {
+			t.Errorf("a listener that could not take up its work was not asked again: %d times are left", one.refuses)
+		}
 		want := []string{
 			"epoch 0, ops run: true", "epoch 1, ops run: true", "up, ops run: true",
 			"epoch 2, ops run: true", "before halt, ops run: true", "up, ops run: false", "resumed, ops run: true",
