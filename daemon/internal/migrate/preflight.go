@@ -204,9 +204,11 @@ func checkDomain(s *steps.Spec, dom *hv.Domain) error {
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s is neither running, paused nor stopped; try again when it is",
 			s.VolumeName, dom.Name)
 	case dom.Snapshots > 0:
-		return unsupported(s, "instance %s has %s in libvirt, made of its present disks; delete what is there first", dom.Name, api.Count(dom.Snapshots, "snapshot"))
+		return unsupported(s, "instance %s has %s in libvirt, made of its present disks; `virsh snapshot-list %s` has the names, and `virsh snapshot-delete %s NAME` deletes one (with --metadata libvirt only forgets it, and its images stay)",
+			dom.Name, api.Count(dom.Snapshots, "snapshot"), dom.Name, dom.Name)
 	case dom.Checkpoints > 0:
-		return unsupported(s, "instance %s has %s in libvirt, and a move would lose what is there; delete it first", dom.Name, api.Count(dom.Checkpoints, "checkpoint"))
+		return unsupported(s, "instance %s has %s in libvirt, and a move would lose what is there; `virsh checkpoint-list %s` has the names, and `virsh checkpoint-delete %s NAME` deletes one",
+			dom.Name, api.Count(dom.Checkpoints, "checkpoint"), dom.Name, dom.Name)
 	case dom.ManagedSave:
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s has a managed save image, which names its present disks; start it or run `virsh managedsave-remove %s`",
 			s.VolumeName, dom.Name, dom.Name)
@@ -234,7 +236,7 @@ func (m *Manager) checkJob(ctx context.Context, s *steps.Spec, dom *hv.Domain) e
 		return fmt.Errorf("read the block job of %s: %w", s.Target, err)
 	}
 	if job != nil || (live != nil && live.Mirror != nil) {
-		return api.Errorf(api.CodeInstanceBusy, "cannot migrate volume %s: a block job that Volferry did not start runs on disk %s of instance %s; `virsh blockjob %s %s --info` shows it",
+		return api.Errorf(api.CodeInstanceBusy, "cannot migrate volume %s: a block job that Volferry did not start runs on disk %s of instance %s; `virsh blockjob %s %s --info` shows it: wait for its end, or end it with --abort in place of --info",
 			s.VolumeName, s.Target, dom.Name, dom.Name, s.Target)
 	}
 	return nil

@@ -51,10 +51,10 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 		{"overlays that QEMU does not get to", toNewPool, func(_ *testing.T, w *migratetest.World) { w.Images.Closed = "/overlays" }, api.CodePermissionDenied, "chmod o+x /overlays"},
 		{"snapshots", toNewPool, func(t *testing.T, w *migratetest.World) {
 			w.Redefine(t, func(d *hv.Domain) { d.Snapshots = 1 })
-		}, api.CodeUnsupportedDisk, "snapshot"},
+		}, api.CodeUnsupportedDisk, "virsh snapshot-delete web NAME"},
 		{"checkpoints", toNewPool, func(t *testing.T, w *migratetest.World) {
 			w.Redefine(t, func(d *hv.Domain) { d.Checkpoints = 1 })
-		}, api.CodeUnsupportedDisk, "checkpoint"},
+		}, api.CodeUnsupportedDisk, "virsh checkpoint-delete web NAME"},
 		{"a CD-ROM", toNewPool, disk(func(d *hv.Disk) { d.Device = "cdrom" }), api.CodeUnsupportedDisk, "cdrom"},
 		{"a LUN", toNewPool, disk(func(d *hv.Disk) { d.Device = "lun" }), api.CodeUnsupportedDisk, "lun"},
 		{"LUKS", toNewPool, disk(func(d *hv.Disk) { d.Encrypted = true }), api.CodeUnsupportedDisk, "encrypted"},

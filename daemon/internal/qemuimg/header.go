@@ -53,7 +53,7 @@ type Header struct {
 // whole refuses an image of which a copy of its content would not carry over all.
 func (h *Header) whole(path string) error {
 	if h.Snapshots > 0 {
-		return &ImageError{path, fmt.Sprintf("has %d internal snapshots, which a copy would lose", h.Snapshots)}
+		return &ImageError{path, fmt.Sprintf("has %d internal snapshots, which a copy would lose; while no guest has it, `qemu-img snapshot -l %s` lists them and `qemu-img snapshot -d NAME %s` deletes one", h.Snapshots, path, path)}
 	}
 	return nil
 }
