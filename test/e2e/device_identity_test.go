@@ -63,7 +63,6 @@ func TestADeviceWhoseNumberIsAnothersByNowIsNeitherReadNorWritten(t *testing.T) 
 		t.Fatal(err)
 	}
 	g := h.stoppedGuest(t, d)
-	t.Cleanup(func() { g.forget(t) })
 	v := g.start(t, "vda", "--to-path", dst.Path)
 	refused := func(slot *slotDevice, code api.Code, args []string) {
 		t.Helper()
