@@ -102,7 +102,7 @@ test-e2e: build lab ## Real guests through volferryctl (root)
 # The tests on machines with the packages are left out of make test.
 test-hosts: build lab promtool ## Several hosts and a registry over TLS, with real guests, and the packages on machines with systemd (root)
 	@[ -n '$(SHORT)' ] || $(MAKE) packages machine
-	$(GO) test -v $(SHORT) -count=1 -timeout 30m -p 1 ./test/machine ./test/hosts
+	$(GO) test -v $(SHORT) -count=1 -timeout 45m -p 1 ./test/machine ./test/hosts
 
 # The programs of earlier commits are built of the clone's history.
 test-upgrade: build lab packages machine ## Programs and packages of earlier commits against those of now: upgrades in the middle of moves, both orders (root)

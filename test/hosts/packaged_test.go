@@ -4,6 +4,7 @@ package hosts
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,8 +20,17 @@ const (
 	registrySocket = "/run/volferry/registry.sock"
 )
 
+// sources is where a machine has what make packages left in dist/.
+const sources = "/srv/sources"
+
 // packages are the Debian packages of these names as make packages built them.
 func packages(t *testing.T, names ...string) []string {
+	t.Helper()
+	return inDist(t, debs, names...)
+}
+
+// inDist are the packages of these names in dist/. The pattern is how their files go on.
+func inDist(t *testing.T, pattern string, names ...string) []string {
 	t.Helper()
 	root, err := site.Root()
 	if err != nil {
@@ -28,7 +38,7 @@ func packages(t *testing.T, names ...string) []string {
 	}
 	var files []string
 	for _, name := range names {
-		found, err := filepath.Glob(filepath.Join(root, "dist", name+"_*.deb"))
+		found, err := filepath.Glob(filepath.Join(root, "dist", name+pattern))
 		if err != nil || len(found) != 1 {
 			t.Fatalf("there is not one package %s in dist/: %v, %v; run make packages first", name, found, err)
 		}
@@ -36,6 +46,11 @@ func packages(t *testing.T, names ...string) []string {
 	}
 	return files
 }
+
+const (
+	debs = "_*.deb"
+	rpms = "-[0-9]*.rpm"
+)
 
 // sh runs a shell script in a machine, which must succeed, and returns what it printed.
 func sh(t *testing.T, m *machine.Machine, script string) string {
@@ -47,36 +62,57 @@ func sh(t *testing.T, m *machine.Machine, script string) string {
 	return strings.TrimSpace(out)
 }
 
-// On a host with the Debian packages and nothing configured the units run, and a
-// volume moves under its guest.
-func TestPackagesOnOneHost(t *testing.T) {
-	leftToTestHosts(t)
-	t.Parallel()
+// newOneHost is a machine with packages in dist/ of its sources, none of them installed.
+func newOneHost(t *testing.T, pattern string) *siteHost {
+	t.Helper()
 	lab.Require(t)
 	m := machine.Start(t, machine.Config{Name: "hv1"})
-	if err := m.InstallDebs(t.Context(), packages(t, "volferryd", "volferry-registry", "volferryctl")...); err != nil {
+	if err := m.CopyIn(t.Context(), sources+"/dist", inDist(t, pattern, "volferryd", "volferry-registry", "volferryctl")...); err != nil {
 		t.Fatal(err)
 	}
-	for _, unit := range []string{"libvirtd.socket", "volferryd.socket", "volferryd.service", "volferry-registry.socket", "volferry-registry.service"} {
-		if _, err := m.Exec(t.Context(), "systemctl", "is-active", unit); err != nil {
-			t.Errorf("after the installation %s is not active: %v", unit, err)
-		}
-	}
-	at, libvirt := site.In(m, daemonSocket), m.Libvirt()
-	for _, pool := range []string{"old", "new"} {
-		if err := libvirt.DirPool(t.Context(), pool, "/var/lib/libvirt/"+pool); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Log(ctl(t, at, "doctor"))
+	return &siteHost{Machine: m, test: t, at: site.In(m, daemonSocket), libvirt: m.Libvirt()}
+}
 
-	data := lab.Disk{Volume: lab.Volume{Path: "/var/lib/libvirt/old/g1-vda", Format: "raw"}, Seed: 1, Fill: lab.Fill{Seed: 4711, Percent: 30}}
-	here := data.Volume
-	here.Path = m.Path(here.Path)
-	if err := lab.MakeVolume(t.Context(), here, volumeBytes, data.Fill); err != nil {
+// assertActive claims that the units of both daemons are active.
+func assertActive(t *testing.T, m *machine.Machine) {
+	t.Helper()
+	for _, unit := range []string{"volferryd.socket", "volferryd.service", "volferry-registry.socket", "volferry-registry.service"} {
+		if _, err := m.Exec(t.Context(), "systemctl", "is-active", unit); err != nil {
+			t.Errorf("%s is not active: %v", unit, err)
+		}
+	}
+}
+
+// A host with libvirt as Debian configures it, and README.md as it is: its commands
+// install the packages, whose units run, and move a volume under its guest.
+func TestReadmeOnOneHost(t *testing.T) {
+	leftToTestHosts(t)
+	t.Parallel()
+	h := newOneHost(t, debs)
+	for _, pool := range []string{"slow", "fast"} {
+		h.pool(t, pool, "/srv/"+pool)
+	}
+	p := openPage(t, "README.md", &site.Reader{At: h.at})
+	var install []string
+	for _, b := range p.section(t, "Install") {
+		install = append(install, b.Commands...)
+	}
+	// What comes before, and the libvirt that the page has installed then, is there.
+	built := slices.Index(install, "make packages")
+	if built < 0 {
+		t.Fatalf("the page has no make packages among its commands: %q", install)
+	}
+	for _, line := range install[built+1:] {
+		t.Logf("%s\n%s", line, sh(t, h.Machine, "cd "+sources+"; "+line))
+	}
+	assertActive(t, h.Machine)
+
+	d := lab.Disk{Volume: lab.Volume{Path: "/srv/slow/web1.raw", Format: "raw"}, Seed: 1, Fill: lab.Fill{Seed: 4711, Percent: 30}}
+	h.image(t, d, volumeBytes)
+	if _, err := h.libvirt.Virsh(t.Context(), "pool-refresh", "slow"); err != nil {
 		t.Fatal(err)
 	}
-	g, err := libvirt.DefineGuest(t.Context(), lab.GuestConfig{Name: "g1", Disks: []lab.Disk{data}})
+	g, err := h.libvirt.DefineGuest(t.Context(), lab.GuestConfig{Name: "web1", Disks: []lab.Disk{d}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,22 +126,52 @@ func TestPackagesOnOneHost(t *testing.T) {
 	}
 	writer := &guest{Guest: g}
 	writer.write(t, "vda")
-	ctl(t, at, "instance", "adopt", "g1")
-	ctl(t, at, "volume", "migrate", "g1-vda", "--to-pool", "new")
-	writer.write(t, "vda")
-	writer.quiesce(t, "vda")
+	for _, b := range p.section(t, "Use") {
+		for _, line := range b.Commands {
+			t.Logf("%s\n%s", line, sh(t, h.Machine, line))
+		}
+	}
+	if v := get[api.Volume](t, h.at, "volume", "volume", "show", "web1-vda"); v.Location.Pool != "fast" {
+		t.Errorf("the volume is in pool %s, want it moved to fast", v.Location.Pool)
+	}
+	h.finish(t, writer, "vda", "web1-vda")
+	(&packagedSite{admin: site.In(h.Machine, registrySocket), hosts: []*siteHost{h}}).assertNothingLeft(t)
+}
 
-	v := get[api.Volume](t, at, "volume", "volume", "show", "g1-vda")
-	if v.Location.Pool != "new" {
-		t.Errorf("the volume is in pool %s, want it moved to new", v.Location.Pool)
+// The rpm packages on a host of systemd: their scripts as rpm runs them, without Debian's
+// helpers, the units, a move, an upgrade, and a removal that keeps the state. The machine
+// is a Debian, since no repository of an rpm distribution is to be had: what the packages
+// depend on is not tested, nor SELinux.
+func TestRPMsOnOneHost(t *testing.T) {
+	leftToTestHosts(t)
+	t.Parallel()
+	h := newOneHost(t, rpms)
+	sh(t, h.Machine, `
+		for helper in deb-systemd-helper deb-systemd-invoke; do
+			dpkg-divert --quiet --rename --divert /usr/lib/hidden-$helper /usr/bin/$helper
+		done
+		rpm --install --nodeps `+sources+`/dist/*.rpm
+		systemctl enable --now volferry-registry.socket volferryd.socket volferry-registry.service volferryd.service`)
+	assertActive(t, h.Machine)
+	for _, pool := range []string{localPool, otherPool} {
+		h.pool(t, pool, "/var/lib/libvirt/"+pool)
 	}
-	v.Location.Path = m.Path(v.Location.Path)
-	assertHolds(t, disk{Volume: v}, v.Location, g.History("vda"))
-	left, err := libvirt.Leftovers(t.Context(), "/var/lib/volferry/overlays", "/var/lib/volferry/guards")
-	if err != nil || len(left) > 0 {
-		t.Errorf("left on the host: %v, %v", left, err)
+	t.Log(ctl(t, h.at, "doctor"))
+	g := h.start(t, "web1")
+	ctl(t, h.at, "volume", "migrate", "web1-vda", "--to-pool", otherPool)
+	before := sh(t, h.Machine, "systemctl show --property MainPID --value volferryd.service")
+	sh(t, h.Machine, "rpm --upgrade --force --nodeps "+sources+"/dist/*.rpm")
+	if now := sh(t, h.Machine, "systemctl show --property MainPID --value volferryd.service"); now == before || now == "0" {
+		t.Errorf("after the upgrade the daemon's process is %s, and was %s", now, before)
 	}
-	if state := sh(t, m, "systemctl is-system-running"); state != "running" {
-		t.Errorf("the machine is %s", state)
-	}
+	assertActive(t, h.Machine)
+	h.finish(t, g, "vda", "web1-vda")
+	(&packagedSite{admin: site.In(h.Machine, registrySocket), hosts: []*siteHost{h}}).assertNothingLeft(t)
+
+	sh(t, h.Machine, `
+		rpm --erase volferryd volferry-registry volferryctl
+		test -e /var/lib/volferry/journal.db
+		test -e /var/lib/volferry-registry/registry.db
+		! test -e /usr/sbin/volferryd
+		! systemctl is-active volferryd.service volferryd.socket volferry-registry.service`)
 }

@@ -114,21 +114,28 @@ func openPage(t *testing.T, path string, r *site.Reader) *page {
 	return &page{Reader: r, blocks: blocks}
 }
 
+// section is the blocks of a section, which the page must have.
+func (p *page) section(t *testing.T, heading string) []site.Block {
+	t.Helper()
+	var blocks []site.Block
+	for _, b := range p.blocks {
+		if b.Heading == heading {
+			blocks = append(blocks, b)
+		}
+	}
+	if len(blocks) == 0 {
+		t.Fatalf("the page has no section %q with commands", heading)
+	}
+	return blocks
+}
+
 // follow does what a section says.
 func (p *page) follow(t *testing.T, heading string) {
 	t.Helper()
-	n := 0
-	for _, b := range p.blocks {
-		if b.Heading != heading {
-			continue
-		}
-		n++
+	for _, b := range p.section(t, heading) {
 		if err := p.Do(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if n == 0 {
-		t.Fatalf("the page has no section %q with commands", heading)
 	}
 	p.done = append(p.done, heading)
 }
