@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -25,7 +26,9 @@ func slotOn(t *testing.T, dir string, number int, sizeBytes int64) *slotDevice {
 	t.Helper()
 	d := &slotDevice{Path: fmt.Sprintf("/dev/loop%d", loopsFrom+number), file: filepath.Join(dir, fmt.Sprintf("slot-%d", number))}
 	d.attach(t, d.file, sizeBytes)
-	t.Cleanup(func() { _ = exec.Command("losetup", "--detach", d.Path).Run() })
+	t.Cleanup(func() {
+		_ = exec.CommandContext(context.WithoutCancel(t.Context()), "losetup", "--detach", d.Path).Run()
+	})
 	return d
 }
 

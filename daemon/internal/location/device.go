@@ -62,8 +62,8 @@ func attribute(dir, file string) string {
 // would not do: another file may be there by now.
 func loopOf(dir, file string) string {
 	text := "loop " + file
-	if print, err := Fingerprint(file); err == nil {
-		text += " " + print
+	if fingerprint, err := Fingerprint(file); err == nil {
+		text += " " + fingerprint
 	}
 	for _, part := range []string{"offset", "sizelimit"} {
 		if n := attribute(dir, "loop/"+part); n != "" && n != "0" {
@@ -103,4 +103,4 @@ func SameImagePrint(earlier, now string) bool {
 }
 
 // IsDevicePrint says whether a fingerprint is that of a block device.
-func IsDevicePrint(print string) bool { return strings.HasPrefix(print, "device ") }
+func IsDevicePrint(fingerprint string) bool { return strings.HasPrefix(fingerprint, "device ") }

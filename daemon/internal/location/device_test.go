@@ -79,10 +79,10 @@ func TestALoopDeviceWithAnotherFileIsAnother(t *testing.T) {
 	attached := func(file string) string {
 		t.Helper()
 		losetup(t, node, file)
-		print, err := Fingerprint(node)
+		fingerprint, err := Fingerprint(node)
 		check(t, err)
 		losetup(t, "--detach", node)
-		return print
+		return fingerprint
 	}
 	first := attached(ours)
 	if !strings.Contains(first, ours) || attached(ours) != first {

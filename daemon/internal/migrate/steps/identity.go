@@ -97,18 +97,18 @@ func (e *Env) srcUnchanged(ctx context.Context, s *Spec) error {
 // dstPrint is the fingerprint that dst must have, empty if nobody knows it: a tool that
 // makes an external copy may replace the file (rsync renames).
 func (e *Env) dstPrint(ctx context.Context, s *Spec) (string, error) {
-	print := s.DstPrint
+	identity := s.DstPrint
 	if s.CreateDst {
 		note, err := e.history.Dst(ctx, s)
 		if err != nil {
 			return "", err
 		}
-		print = note.Print
+		identity = note.Print
 	}
-	if s.ExternalCopy && !location.IsDevicePrint(print) {
+	if s.ExternalCopy && !location.IsDevicePrint(identity) {
 		return "", nil
 	}
-	return print, nil
+	return identity, nil
 }
 
 // dstReplaced is the refusal of a dst at whose path another image is by now.
@@ -122,7 +122,7 @@ func dstReplaced(path, want, now string) *api.Error {
 		path, want, orNothing(now)).With("expected", want).With("found", now)
 }
 
-func orNothing(print string) string { return cmp.Or(print, "nothing") }
+func orNothing(identity string) string { return cmp.Or(identity, "nothing") }
 
 // isSource says whether the image at the path of src is the image that was moved. It is
 // true as well if nothing is there any more.
