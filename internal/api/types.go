@@ -34,6 +34,21 @@ type Location struct {
 	SizeBytes int64  `json:"size_bytes"`
 	// Backing are the base images of a linked clone, as they were when it became a volume.
 	Backing Backing `json:"backing,omitempty" needs:"base_images"`
+	// ImageBytes is the size of what is at the path if that is larger than the volume, which
+	// is its beginning then; 0 if the volume is all of it. Raw only.
+	ImageBytes int64 `json:"image_bytes,omitempty" needs:"slices"`
+}
+
+// IsSlice says whether the volume is only the beginning of what is at its path.
+func (l Location) IsSlice() bool { return l.ImageBytes != 0 }
+
+// VolumeBytes is the size of the volume of which an image of imageBytes was found at its
+// location. What is behind a slice is not the volume's.
+func (l Location) VolumeBytes(imageBytes int64) int64 {
+	if l.IsSlice() && imageBytes > l.SizeBytes {
+		return l.SizeBytes
+	}
+	return imageBytes
 }
 
 // InstanceState is the state of an instance.

@@ -48,7 +48,7 @@ func TestARequestSaysWhatItNeedsAndWhoSendsIt(t *testing.T) {
 	serve(t, path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		last = r.Header.Clone()
 		w.Header().Set("Volferry-Protocol", "9")
-		w.Header().Set("Volferry-Features", "flight, optional_fields")
+		w.Header().Set("Volferry-Features", strings.Join(append(protocol.Own().Features, "flight"), ", "))
 		_, _ = w.Write([]byte(`{"schema_version":1,"version":"v9"}`))
 	}))
 	c := newClient(t, path)

@@ -32,9 +32,12 @@ const OptionalFields = "optional_fields"
 // would take such a volume for one that stands alone.
 const BaseImages = "base_images"
 
+// Slices is the feature to know volumes that are only the beginning of what is at their path.
+const Slices = "slices"
+
 // features are those of this program, oldest first. A name is never reused, and never taken out
 // while a program of a neighbouring version may ask for it.
-var features = []string{OptionalFields, BaseImages}
+var features = []string{OptionalFields, BaseImages, Slices}
 
 // The headers of every request and answer between programs.
 const (

@@ -38,7 +38,7 @@ func TestDestinationOfAnotherSizeIsRefused(t *testing.T) {
 		bytes int64
 		words string
 	}{
-		{volumeBytes - 512, "512 bytes smaller"}, {volumeBytes + 512, "512 bytes larger"},
+		{volumeBytes - 512, "512 bytes smaller"},
 	} {
 		t.Run(size.words, func(t *testing.T) {
 			file := filepath.Join(b, fmt.Sprintf("%d.raw", size.bytes))

@@ -293,7 +293,11 @@ func (g *guest) assertHolds(t *testing.T, target string, l api.Location) {
 func (g *guest) check(t *testing.T, target string, l api.Location) *lab.History {
 	t.Helper()
 	history := g.History(target)
-	r, err := lab.Check(t.Context(), lab.Volume{Path: l.Path, Format: string(l.Format)}, history)
+	volume := lab.Volume{Path: l.Path, Format: string(l.Format)}
+	if l.IsSlice() {
+		volume.SliceBytes = l.SizeBytes
+	}
+	r, err := lab.Check(t.Context(), volume, history)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func Check(ctx context.Context, v Volume, h *History, opts ...CheckOption) (*Rep
 			return nil, fmt.Errorf("check %s: %w", v.Path, err)
 		}
 	}
-	r, err := c.read(ctx, path)
+	r, err := c.read(ctx, path, v.SliceBytes)
 	if err != nil {
 		return nil, fmt.Errorf("check %s: %w", v.Path, err)
 	}
@@ -110,12 +110,16 @@ func (c *checker) checkAcks() error {
 	return nil
 }
 
-func (c *checker) read(ctx context.Context, path string) (*Report, error) {
+func (c *checker) read(ctx context.Context, path string, sliceBytes int64) (*Report, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
+	var volume io.Reader = f
+	if sliceBytes != 0 {
+		volume = io.LimitReader(f, sliceBytes)
+	}
 	limits := c.history.limits()
 	if c.cut.IsZero() { // else a write that is not there may have been done
 		if limits, err = c.history.narrow(f); err != nil {
@@ -130,7 +134,7 @@ func (c *checker) read(ctx context.Context, path string) (*Report, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		n, err := io.ReadFull(f, chunk)
+		n, err := io.ReadFull(volume, chunk)
 		for rest := chunk[:n]; len(rest) >= workload.BlockSize; rest = rest[workload.BlockSize:] {
 			if c.history.covers(block) {
 				c.block(block, rest[:workload.BlockSize])

@@ -44,7 +44,7 @@ func volumeList(c *cli.Context, s *session.Session) error {
 		if v.MigrationID != "" {
 			status += ", moving"
 		}
-		t.Add(v.Name, v.ID, status, api.Bytes(v.SizeBytes), v.Type, strings.Join(volumeHosts(v), ","), render.Location(v.Location), strings.Join(users, ","))
+		t.Add(v.Name, v.ID, status, volumeSize(v.SizeBytes, v.Location, api.Bytes), v.Type, strings.Join(volumeHosts(v), ","), render.Location(v.Location), strings.Join(users, ","))
 	}
 	empty := emptyText(c, "volume", "No volume yet: '"+session.Program+" instance adopt DOMAIN' takes over a guest's disks, 'volume create' makes an empty one.", "host", "pool", "status")
 	return s.PrintList(resp, ids, &t, empty)
@@ -60,7 +60,7 @@ func volumeShow(c *cli.Context, s *session.Session) error {
 	r.Add("id", v.ID)
 	r.Add("name", v.Name)
 	r.Add("status", string(v.Status))
-	r.Add("size", api.ExactBytes(v.SizeBytes))
+	r.Add("size", volumeSize(v.SizeBytes, v.Location, api.ExactBytes))
 	if v.SizeChangedAt != nil {
 		r.Add("size since", render.Time(*v.SizeChangedAt))
 	}
@@ -107,6 +107,14 @@ func volumeWhich(c *cli.Context, s *session.Session) error {
 			s.NameOf(c.Context, "volumes", c.Args().First()), cmp.Or(w.Explanation, "registry, journal and hypervisor disagree"))
 	}
 	return nil
+}
+
+// volumeSize is the size of a volume, and of what it is the beginning of.
+func volumeSize(sizeBytes int64, l api.Location, words func(int64) string) string {
+	if l.IsSlice() {
+		return words(sizeBytes) + " of " + words(l.ImageBytes)
+	}
+	return words(sizeBytes)
 }
 
 // chainLines has one line per image, the top one first.

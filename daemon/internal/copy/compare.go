@@ -31,12 +31,12 @@ func compare(ctx context.Context, spec *Spec) error {
 			Throttle: spec.childThrottle(),
 		})
 	}
-	src, err := spec.open(spec.Src.Path, false)
+	src, err := spec.open(spec.Src, false)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = src.Close() }()
-	dst, err := spec.open(spec.Dst.Path, false)
+	dst, err := spec.open(spec.Dst, false)
 	if err != nil {
 		return err
 	}

@@ -62,6 +62,9 @@ func (s *Spec) lockDst() (*os.File, error) {
 // sameFile makes sure that an end writes to the file that is locked: it was opened again
 // by its path.
 func sameFile(lock *os.File, dst End) error {
+	if part, is := dst.(slice); is {
+		dst = part.End
+	}
 	f, is := dst.(*fileEnd)
 	if !is {
 		return nil // an end of another kind has no file of its own

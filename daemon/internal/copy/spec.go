@@ -19,10 +19,17 @@ type Image struct {
 	Format    string
 	Backing   *qemuimg.Image
 	SizeBytes int64
+	// Slice says that the image is only the first SizeBytes of what is at Path, which is
+	// larger. The rest is neither read nor written. Raw only.
+	Slice bool
 }
 
 func (i Image) image() qemuimg.Image {
-	return qemuimg.Image{Path: i.Path, Format: i.Format, Backing: i.Backing}
+	img := qemuimg.Image{Path: i.Path, Format: i.Format, Backing: i.Backing}
+	if i.Slice {
+		img.SliceBytes = i.SizeBytes
+	}
+	return img
 }
 
 // Spec says what to copy, and how. Only Src and Dst are required.
@@ -61,11 +68,16 @@ func (s *Spec) workers() int {
 	return min(s.Workers, maxWorkers)
 }
 
-func (s *Spec) open(path string, writable bool) (End, error) {
-	if s.OpenEnd != nil {
-		return s.OpenEnd(path, writable)
+func (s *Spec) open(i Image, writable bool) (End, error) {
+	openEnd := s.OpenEnd
+	if openEnd == nil {
+		openEnd = OpenFile
 	}
-	return OpenFile(path, writable)
+	end, err := openEnd(i.Path, writable)
+	if err != nil || !i.Slice {
+		return end, err
+	}
+	return newSlice(end, i)
 }
 
 func (s *Spec) bothRaw() bool {

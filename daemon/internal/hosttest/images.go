@@ -105,7 +105,7 @@ func (i *Images) CheckOverlay(_ context.Context, path string, backing hv.Image, 
 
 // Fold merges an overlay into the top of a chain.
 func (i *Images) Fold(_ context.Context, overlay string, into []hv.Image) error {
-	return i.Fake.CommitOffline(overlay, into[0].Path)
+	return i.Fake.CommitOffline(overlay, into[0])
 }
 
 // Create makes the image under its temporary name first, as on a filesystem that has no

@@ -21,6 +21,10 @@ type Image struct {
 	Type   string
 	Format string
 	Path   string
+	// SliceBytes, where it is not 0, says that the image is only so many bytes from the
+	// beginning of what is at Path, which is larger: libvirt's <slice type='storage'>. Raw
+	// only.
+	SliceBytes int64
 }
 
 // Disk is one <disk> of a domain.
@@ -43,7 +47,7 @@ type Disk struct {
 	Transient  bool
 	CopyOnRead bool
 	Encrypted  bool
-	Slices     bool // a storage slice limits the source
+	Slices     bool // some other part of an image than a beginning (SliceBytes) is the source
 	// Uncarried names what says how to open the disk's images and would be lost if
 	// the disk were made anew with another image: encryption, slices, reservations,
 	// and whatever is not known here. Empty if there is nothing. ParseDisk

@@ -41,13 +41,17 @@ type Storage struct {
 	Privileged sandbox.Privileged
 }
 
-func qemuImage(img hv.Image) qemuimg.Image { return qemuimg.Image{Path: img.Path, Format: img.Format} }
+func qemuImage(img hv.Image) qemuimg.Image {
+	return qemuimg.Image{Path: img.Path, Format: img.Format, SliceBytes: img.SliceBytes}
+}
 
 // qemuChain is a chain, top first, as an image over the others.
 func qemuChain(chain []hv.Image) *qemuimg.Image {
 	var img *qemuimg.Image
 	for _, layer := range slices.Backward(chain) {
-		img = &qemuimg.Image{Path: layer.Path, Format: layer.Format, Backing: img}
+		top := qemuImage(layer)
+		top.Backing = img
+		img = &top
 	}
 	return img
 }
@@ -78,7 +82,8 @@ func (Storage) Fold(ctx context.Context, overlay string, into []hv.Image) error 
 
 // Inspect reads size and kind of the image at a location. ErrAbsent if there is nothing at its
 // path. It refuses an image that is over others than its location says: chain_changed, or
-// unsupported_disk where that says that it stands alone.
+// unsupported_disk where that says that it stands alone. The size is that of the whole image, also
+// where the volume is only its beginning (api.Location.VolumeBytes).
 func (Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 	path, format := l.Path, l.Format
 	st, err := os.Stat(path)
@@ -92,6 +97,7 @@ func (Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 	if !info.Block && !st.Mode().IsRegular() {
 		return info, api.Errorf(api.CodeInvalidArgument, "%s is neither a regular file nor a block device", path)
 	}
+	l.ImageBytes = 0
 	info.SizeBytes, err = qemuimg.VirtualSize(ctx, *qemuChain(location.Chain(l, info.Block)))
 	if err != nil {
 		return info, badImage(path, format, err)

@@ -186,6 +186,8 @@ func (a *Adopter) disk(ctx context.Context, dom *hv.Domain, d *hv.Disk) (api.Ado
 		return api.AdoptedDisk{}, "not a volume: it is encrypted by QEMU (LUKS), and nothing here keeps the key with it"
 	case d.Uncarried != "":
 		return api.AdoptedDisk{}, "not a volume: it has " + d.Uncarried + ", which a detach or a move would lose"
+	case d.Slices, top.SliceBytes%512 != 0:
+		return api.AdoptedDisk{}, "not a volume: it is a part of its image (<slices>) that is not its beginning in whole sectors"
 	case d.Transient:
 		return api.AdoptedDisk{}, "not a volume: it is <transient/>: its writes are thrown away at shutdown"
 	}
@@ -196,6 +198,12 @@ func (a *Adopter) disk(ctx context.Context, dom *hv.Domain, d *hv.Disk) (api.Ado
 	l, err := a.Inspect(ctx, top.Path, api.Format(top.Format))
 	if err != nil {
 		return api.AdoptedDisk{}, "not a volume: " + err.Error()
+	}
+	switch {
+	case top.SliceBytes != 0 && top.SliceBytes >= l.SizeBytes:
+		return api.AdoptedDisk{}, "not a volume: its <slices> are as large as its image, or larger; take them out of the definition"
+	case top.SliceBytes != 0:
+		l.SizeBytes, l.ImageBytes = top.SliceBytes, l.SizeBytes
 	}
 	for _, disk := range []*hv.Disk{d, live} {
 		if disk != nil && !location.HasVolume(disk, l, top.Type == hv.SourceBlock) {

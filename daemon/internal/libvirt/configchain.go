@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/beevik/etree"
 	golibvirt "github.com/digitalocean/go-libvirt"
@@ -184,12 +185,22 @@ func setSource(source *etree.Element, img hv.Image) {
 	}
 	attr, _ := sourceAttr(img) // checked by setChain
 	source.CreateAttr(attr, img.Path)
+	removeAll(source, "slices")
+	if img.SliceBytes != 0 {
+		slice := source.CreateElement("slices").CreateElement("slice")
+		slice.CreateAttr("type", storageSlice)
+		slice.CreateAttr("offset", "0")
+		slice.CreateAttr("size", strconv.FormatInt(img.SliceBytes, 10))
+	}
 }
 
 // sourceAttr names the attribute of <source> that holds the path of img.
 func sourceAttr(img hv.Image) (string, error) {
 	if img.Path == "" || img.Format == "" {
 		return "", fmt.Errorf("%w: image needs a path and a format: %+v", hv.ErrUnsupported, img)
+	}
+	if img.SliceBytes != 0 && img.Format != "raw" {
+		return "", fmt.Errorf("%w: a slice of a %s image", hv.ErrUnsupported, img.Format)
 	}
 	switch img.Type {
 	case hv.SourceFile:

@@ -83,9 +83,9 @@ func addLayer(d *hv.Disk, src *libvirtxml.DomainDiskSource, format string) bool 
 	if !ok {
 		return false
 	}
+	d.Slices = d.Slices || src.Slices != nil && img.SliceBytes == 0
 	d.Chain = append(d.Chain, img)
 	d.Encrypted = d.Encrypted || src.Encryption != nil
-	d.Slices = d.Slices || src.Slices != nil
 	return true
 }
 
@@ -129,10 +129,10 @@ func imageOf(src *libvirtxml.DomainDiskSource, format string) (hv.Image, bool) {
 	case src == nil:
 		return img, false
 	case src.File != nil:
-		img.Type, img.Path = hv.SourceFile, src.File.File
+		img.Type, img.Path, img.SliceBytes = hv.SourceFile, src.File.File, sliceOf(src, format)
 		return img, img.Path != ""
 	case src.Block != nil:
-		img.Type, img.Path = hv.SourceBlock, src.Block.Dev
+		img.Type, img.Path, img.SliceBytes = hv.SourceBlock, src.Block.Dev, sliceOf(src, format)
 		return img, img.Path != ""
 	case src.Volume != nil:
 		img.Type = "volume"

@@ -102,7 +102,10 @@ func TestParseEveryReasonToRefuseADisk(t *testing.T) {
 			Device: "disk", Chain: []hv.Image{{Type: hv.SourceBlock, Path: "/dev/a"}}, Encrypted: true,
 			Uncarried: "<encryption> in its <source>",
 		},
-		`<disk type='file'><source file='/a'><slices><slice type='storage' offset='0' size='1'/></slices></source></disk>`: {
+		`<disk type='block'><driver type='raw'/><source dev='/dev/a'><slices><slice type='storage' offset='0' size='4096'/></slices></source><backingStore/></disk>`: {
+			Device: "disk", Chain: []hv.Image{{Type: hv.SourceBlock, Format: "raw", Path: "/dev/a", SliceBytes: 4096}}, Terminated: true,
+		},
+		`<disk type='file'><source file='/a'><slices><slice type='storage' offset='512' size='1'/></slices></source></disk>`: {
 			Device: "disk", Chain: []hv.Image{file("", "/a")}, Slices: true, Uncarried: "<slices> in its <source>",
 		},
 		`<disk type='file'><source file='/a'/><backingStore type='file'><format type='qcow2'/><source file='/b'>

@@ -72,8 +72,11 @@ func sourceOf(img hv.Image) (*libvirtxml.DomainDiskSource, error) {
 	if _, err := sourceAttr(img); err != nil {
 		return nil, err
 	}
+	source := &libvirtxml.DomainDiskSource{Slices: slicesOf(img)}
 	if img.Type == hv.SourceBlock {
-		return &libvirtxml.DomainDiskSource{Block: &libvirtxml.DomainDiskSourceBlock{Dev: img.Path}}, nil
+		source.Block = &libvirtxml.DomainDiskSourceBlock{Dev: img.Path}
+	} else {
+		source.File = &libvirtxml.DomainDiskSourceFile{File: img.Path}
 	}
-	return &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: img.Path}}, nil
+	return source, nil
 }

@@ -41,7 +41,7 @@ func uncarriedIn(source *etree.Element) string {
 		}
 	}
 	for _, child := range source.ChildElements() {
-		if !keepsOwner(child) {
+		if !keepsOwner(child) && !isBeginning(child) {
 			return "<" + child.FullTag() + ">"
 		}
 	}

@@ -54,7 +54,7 @@ func TestASlotWithWhatCannotBeCarriedIsRefusedByName(t *testing.T) {
 	for rest, name := range map[string]string{
 		`<source file='/a'><encryption format='luks'><secret type='passphrase' uuid='u'/></encryption></source>`: "<encryption> in its <source>",
 		`<source file='/a'/><encryption format='qcow'/>`:                                                         "<encryption>",
-		`<source file='/a'><slices><slice type='storage' offset='0' size='1'/></slices></source>`:                "<slices> in its <source>",
+		`<source file='/a'><slices><slice type='storage' offset='512' size='1'/></slices></source>`:              "<slices> in its <source>",
 		`<source dev='/a'><reservations managed='yes'/></source>`:                                                "<reservations> in its <source>",
 		`<source file='/a' fdgroup='g'/>`:                                                                        "fdgroup= in its <source>",
 		`<source file='/a'><newer/></source>`:                                                                    "<newer> in its <source>",

@@ -212,7 +212,7 @@ func TestABackingImageThatOnlyAHeaderNamesIsFound(t *testing.T) {
 	} {
 		got, err := Names(&c.disk, filepath.Join(dir, c.path))
 		if err != nil || got != c.want {
-			t.Errorf("%s (terminated %t) names %s: %t, %v, want %t", c.disk.Top(), c.disk.Terminated, c.path, got, err, c.want)
+			t.Errorf("%s (terminated %t) names %s: %t, %v, want %t", c.disk.Top().Path, c.disk.Terminated, c.path, got, err, c.want)
 		}
 	}
 }

@@ -20,6 +20,9 @@ func Image(l api.Location, block bool) hv.Image {
 	if block {
 		img.Type = hv.SourceBlock
 	}
+	if l.IsSlice() {
+		img.SliceBytes = l.SizeBytes
+	}
 	return img
 }
 

@@ -147,7 +147,11 @@ func inBubble(t *testing.T, state hv.State, f func(t *testing.T, d *daemon)) {
 // moved checks that the volume ended at dst and nothing else changed.
 func (d *daemon) moved(mig api.Migration) {
 	d.t.Helper()
-	if err := d.world.Settled(mig.Dst.Path); err != nil {
+	img := rawImage(mig.Dst.Path)
+	if mig.Dst.IsSlice() {
+		img.SliceBytes = mig.Dst.SizeBytes
+	}
+	if err := d.world.SettledOn(img); err != nil {
 		d.t.Error(err)
 	}
 	if at := d.world.Registry.CurrentVolume().Location.Path; at != mig.Dst.Path {

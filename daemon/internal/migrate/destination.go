@@ -126,7 +126,11 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, path str
 		return err
 	}
 	s.DstBlock = info.Block
-	if info.SizeBytes != s.SizeBytes() {
+	switch {
+	case info.SizeBytes == s.SizeBytes():
+	case info.SizeBytes > s.SizeBytes() && s.Dst.Format == api.FormatRaw && s.Method != steps.MethodSave:
+		s.Dst.ImageBytes = info.SizeBytes // the volume is its beginning
+	default:
 		return steps.SizeMismatch(s.Src.Path, s.SizeBytes(), path, info.SizeBytes)
 	}
 	if info.Block {

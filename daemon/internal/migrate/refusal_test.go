@@ -146,12 +146,15 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 }
 
 func TestADestinationOfAnotherSizeIsRefusedToTheByte(t *testing.T) {
-	for name, size := range map[string]int64{"smaller": testSize - 512, "larger": testSize + 512} {
+	for name, c := range map[string]struct {
+		size   int64
+		format api.Format
+	}{"smaller": {testSize - 512, api.FormatRaw}, "larger": {testSize + 512, api.FormatQcow2}} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				path := t.TempDir() + "/dst.raw"
-				must(t, d.world.CreateImage(path, hvtest.Raw, size))
-				_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: api.MigrationTarget{ToPath: path}})
+				must(t, d.world.CreateImage(path, string(c.format), c.size))
+				_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: api.MigrationTarget{ToPath: path, ToFormat: c.format}})
 				if api.CodeOf(err) != api.CodeSizeMismatch || !strings.Contains(err.Error(), "512 bytes "+name) {
 					t.Errorf("got %v, want size_mismatch by 512 bytes %s", err, name)
 				}

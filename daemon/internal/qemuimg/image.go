@@ -26,6 +26,9 @@ type Image struct {
 	Path    string
 	Format  string
 	Backing *Image
+	// SliceBytes, where it is not 0, says that the image is only so many bytes from the
+	// beginning of what is at Path, which is larger; raw only.
+	SliceBytes int64
 }
 
 func (i Image) String() string { return i.Path + " (" + i.Format + ")" }
@@ -43,7 +46,11 @@ func (i Image) validate() error {
 		}
 	}
 	switch i.Format {
-	case FormatRaw, FormatQCOW2:
+	case FormatRaw:
+	case FormatQCOW2:
+		if i.SliceBytes != 0 {
+			return &ImageError{i.Path, "only a raw image can be a slice"}
+		}
 	default:
 		return &ImageError{i.Path, fmt.Sprintf("format %q is neither raw nor qcow2", i.Format)}
 	}
@@ -71,8 +78,12 @@ const MaxBacking = 200
 // options describes the image to qemu-img as the options of its drivers, below
 // the given prefix ("" or "backing."). protocol is that of protocolOf.
 func (i Image) options(prefix, protocol string) string {
-	return fmt.Sprintf("%sdriver=%s,%sfile.driver=%s,%sfile.filename=%s",
+	options := fmt.Sprintf("%sdriver=%s,%sfile.driver=%s,%sfile.filename=%s",
 		prefix, i.Format, prefix, protocol, prefix, strings.ReplaceAll(i.Path, ",", ",,"))
+	if i.SliceBytes != 0 {
+		options += fmt.Sprintf(",%soffset=0,%ssize=%d", prefix, prefix, i.SliceBytes)
+	}
+	return options
 }
 
 // The protocol drivers for a regular file and for a block device.

@@ -3,6 +3,7 @@
 package qemuimg
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -133,7 +134,10 @@ func (o *opened) readSize() error {
 	if err != nil {
 		return fmt.Errorf("read size: %w", err)
 	}
-	o.sizeBytes = n
+	if o.SliceBytes > n {
+		return &SizeError{o.Path, n, o.SliceBytes}
+	}
+	o.sizeBytes = cmp.Or(o.SliceBytes, n)
 	return nil
 }
 
@@ -168,7 +172,7 @@ func commonCache(a, b *opened) string {
 // number-th on: as the options of its drivers, below the given prefix ("" or "backing."). QEMU
 // then opens these images and none that a header names.
 func (o *opened) describe(prefix string, number int) string {
-	text := Image{Path: childFile(number), Format: o.Format}.options(prefix, o.protocol)
+	text := Image{Path: childFile(number), Format: o.Format, SliceBytes: o.SliceBytes}.options(prefix, o.protocol)
 	if o.below != nil {
 		text += "," + o.below.describe(prefix+"backing.", number+1)
 	}

@@ -20,6 +20,7 @@ type Grower interface {
 // the registry has then. An image that is smaller than its volume is size_mismatch: what
 // is missing of it may have been somebody's data.
 func TakeSize(ctx context.Context, registry Grower, volumeID, volumeName string, l api.Location, foundBytes int64) (int64, error) {
+	foundBytes = l.VolumeBytes(foundBytes)
 	switch {
 	case foundBytes == l.SizeBytes:
 		return foundBytes, nil

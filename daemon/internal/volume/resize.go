@@ -120,6 +120,9 @@ func (m *Manager) checkSize(ctx context.Context, in *resizeInput) error {
 		return err
 	}
 	in.Block = info.Block
+	if l.IsSlice() {
+		return m.checkSlice(ctx, in, info.SizeBytes)
+	}
 	switch found := info.SizeBytes; {
 	case found < l.SizeBytes:
 		return request.Shrunk(in.VolumeName, l, found)
@@ -132,4 +135,16 @@ func (m *Manager) checkSize(ctx context.Context, in *resizeInput) error {
 		return m.env.checkGrowth(in, in.SizeBytes-found)
 	}
 	return nil
+}
+
+// checkSlice looks at the instance, if one has the volume, and refuses what cannot be.
+func (m *Manager) checkSlice(ctx context.Context, in *resizeInput, foundBytes int64) error {
+	if in.InstanceID == "" {
+		return in.checkSliceSize(foundBytes, nil)
+	}
+	dom, err := m.env.HV.Domain(ctx, in.InstanceID)
+	if err != nil {
+		return fmt.Errorf("read instance %s: %w", in.InstanceName, err)
+	}
+	return in.checkSliceSize(foundBytes, dom)
 }

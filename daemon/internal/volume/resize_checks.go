@@ -83,12 +83,12 @@ func (in *resizeInput) checkDisk(disk *hv.Disk, dom *hv.Domain) error {
 	switch {
 	case err != nil:
 		return in.cannot(api.CodeStateForbidden, "nobody can tell whether disk %s of instance %s is at %s: %v", disk.Target, dom.Name, in.Location.Path, err)
-	case !same || !location.HasVolume(disk, in.Location, disk.Top().Type == hv.SourceBlock):
+	case !same || !in.isOn(disk):
 		return in.chainChanged(dom)
 	case disk.Mirror != nil:
 		return in.cannot(api.CodeInstanceBusy, "a block job works on disk %s of instance %s; try again when it is over (virsh blockjob %s %s)", disk.Target, dom.Name, dom.Name, disk.Target)
 	case disk.Slices:
-		return in.cannot(api.CodeUnsupportedDisk, "disk %s of instance %s is a slice of its image (<slices>), which would stay as large as it is", disk.Target, dom.Name)
+		return in.cannot(api.CodeUnsupportedDisk, "disk %s of instance %s is a slice of its image (<slices>) that is not its beginning, which would stay as large as it is", disk.Target, dom.Name)
 	case disk.Encrypted:
 		return in.cannot(api.CodeUnsupportedDisk, "disk %s of instance %s is encrypted by QEMU, so that the size of its image is not the size of the disk", disk.Target, dom.Name)
 	case disk.ReadOnly:
@@ -97,6 +97,22 @@ func (in *resizeInput) checkDisk(disk *hv.Disk, dom *hv.Domain) error {
 		return in.cannot(api.CodeUnsupportedDisk, "disk %s of instance %s is transient: its guest writes elsewhere", disk.Target, dom.Name)
 	}
 	return nil
+}
+
+// isOn says whether a disk is on the volume and nothing else: as it was, or as an op that did
+// not come to its end has left the beginning of a larger image.
+func (in *resizeInput) isOn(disk *hv.Disk) bool {
+	block := disk.Top().Type == hv.SourceBlock
+	return location.HasVolume(disk, in.Location, block) || in.Location.IsSlice() && location.HasVolume(disk, in.grown(), block)
+}
+
+// grown is the location of the volume when it has its new size, as the registry has it then.
+func (in *resizeInput) grown() api.Location {
+	l := in.Location
+	if l.SizeBytes = in.SizeBytes; l.ImageBytes <= l.SizeBytes {
+		l.ImageBytes = 0 // it is all of it
+	}
+	return l
 }
 
 func (in *resizeInput) chainChanged(dom *hv.Domain) error {

@@ -31,6 +31,9 @@ func (e *env) sizesNow(ctx context.Context, in *resizeInput) (now sizes, err err
 		return now, err
 	}
 	now.image = info.SizeBytes
+	if in.Location.IsSlice() {
+		now.image = in.sliceSize(nil, info.SizeBytes)
+	}
 	if in.InstanceID == "" {
 		return now, nil
 	}
@@ -42,6 +45,9 @@ func (e *env) sizesNow(ctx context.Context, in *resizeInput) (now sizes, err err
 		return now, request.HV(err)
 	}
 	now.dom = dom
+	if in.Location.IsSlice() {
+		now.image = in.sliceSize(dom, info.SizeBytes)
+	}
 	if !in.has(dom) {
 		return now, nil
 	}

@@ -56,7 +56,7 @@ func (m *Manager) lookAtSizes(ctx context.Context, warned map[string]int64) {
 			continue
 		}
 		info, err := m.env.Images.Inspect(ctx, v.Location)
-		if err != nil || info.SizeBytes == v.SizeBytes || warned[v.ID] == info.SizeBytes {
+		if err != nil || v.Location.VolumeBytes(info.SizeBytes) == v.SizeBytes || warned[v.ID] == info.SizeBytes {
 			continue // an image that is away is found out about by who wants to use it
 		}
 		if _, err := request.TakeSize(ctx, m.env.Registry, v.ID, v.Name, v.Location, info.SizeBytes); err != nil {

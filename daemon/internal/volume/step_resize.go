@@ -69,6 +69,8 @@ func (e *env) grow(ctx context.Context, in *resizeInput, now sizes) error {
 		return err
 	}
 	switch {
+	case in.Location.IsSlice():
+		return e.growSlice(ctx, in, now.dom)
 	case in.Block && now.image < in.SizeBytes:
 		return in.tooSmall(now.image)
 	case now.dom != nil && now.dom.State.Active():

@@ -17,11 +17,11 @@ import (
 const scopeShared = "shared"
 
 // LocationColumns are the columns of the table locations, called l, that LocationFields scans.
-const LocationColumns = "l.pool, l.name, l.path, l.format, l.size_bytes, l.backing"
+const LocationColumns = "l.pool, l.name, l.path, l.format, l.size_bytes, l.backing, l.image_bytes"
 
 // LocationFields are where a row with LocationColumns is scanned to.
 func LocationFields(l *api.Location) []any {
-	return []any{&l.Pool, &l.Name, &l.Path, &l.Format, &l.SizeBytes, &l.Backing}
+	return []any{&l.Pool, &l.Name, &l.Path, &l.Format, &l.SizeBytes, &l.Backing, &l.ImageBytes}
 }
 
 // scopeOf returns in which scope a location on a host is unique. A path that leads
@@ -76,9 +76,9 @@ func (tx *Tx) reserveLocation(ctx context.Context, volumeID, migrationID, hostID
 	if err != nil {
 		return err
 	}
-	return tx.Exec(ctx, `INSERT INTO locations (volume_id, migration_id, scope, pool, name, path, format, size_bytes, backing)
-		VALUES (?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?, ?)`,
-		volumeID, migrationID, scope, l.Pool, l.Name, l.Path, l.Format, l.SizeBytes, l.Backing)
+	return tx.Exec(ctx, `INSERT INTO locations (volume_id, migration_id, scope, pool, name, path, format, size_bytes, backing, image_bytes)
+		VALUES (?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?, ?, ?)`,
+		volumeID, migrationID, scope, l.Pool, l.Name, l.Path, l.Format, l.SizeBytes, l.Backing, l.ImageBytes)
 }
 
 // checkPoolReported refuses a place in a pool that the host has not reported: the policies of

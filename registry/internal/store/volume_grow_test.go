@@ -35,3 +35,22 @@ func TestAVolumeThatMovesKeepsItsSizeUntilThatIsOver(t *testing.T) {
 	_, err := s.GrowVolume(t.Context(), nobody, disk, api.VolumeGrow{FromBytes: v.SizeBytes, SizeBytes: 2 * v.SizeBytes})
 	wantCode(t, err, api.CodeMigrationActive, "moving it")
 }
+
+// TestWhatIsBehindAVolumeIsNotTakenForGrowth: a host that knows no slices would say so. A
+// resize takes more of it, and all of it in the end.
+func TestWhatIsBehindAVolumeIsNotTakenForGrowth(t *testing.T) {
+	s := newCluster(t)
+	size := must(s.Volume(t.Context(), disk, everyone))(t).SizeBytes
+	if _, err := s.db.Write.ExecContext(t.Context(), "UPDATE locations SET image_bytes = ? WHERE volume_id = ?", 3*size, disk); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.GrowVolume(t.Context(), nobody, disk, api.VolumeGrow{FromBytes: size, SizeBytes: 3 * size})
+	wantCode(t, err, api.CodeStateForbidden, "the beginning of what is at /nfs/disk")
+	for _, want := range []struct{ size, image int64 }{{2 * size, 3 * size}, {3 * size, 0}} {
+		resizing(disk, hostA)(t, s)
+		must(s.EndResize(t.Context(), nobody, disk, api.VolumeResizeEnd{Host: hostA, Epoch: 1, OpID: "op-r", SizeBytes: want.size}))(t)
+		if v := must(s.Volume(t.Context(), disk, everyone))(t); v.SizeBytes != want.size || v.Location.ImageBytes != want.image {
+			t.Errorf("the volume is %+v, want %d bytes of %d", v.Location, want.size, want.image)
+		}
+	}
+}

@@ -162,6 +162,8 @@ func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.Vo
 			return v, api.Errorf(api.CodeConflict, "volume %s has %s, no longer %s", v.Name, api.ExactBytes(v.SizeBytes), api.ExactBytes(in.FromBytes))
 		case in.SizeBytes < v.SizeBytes:
 			return v, validate.Invalid("volume %s has %s, and %s is less: a volume is only grown", v.Name, api.ExactBytes(v.SizeBytes), api.ExactBytes(in.SizeBytes))
+		case v.Location.IsSlice(): // a host that knows no slices would take all of the image for the volume
+			return v, api.Errorf(api.CodeStateForbidden, "volume %s is the beginning of what is at %s, and gets more of that by a resize alone", v.Name, v.Location.Path)
 		case v.MigrationID != "":
 			return v, MigrationActive(v, "change the size of")
 		case v.Status != api.VolumeAvailable && v.Status != api.VolumeInUse:
@@ -177,14 +179,16 @@ func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.Vo
 	})
 }
 
-// setSize takes over the size of an image.
+// setSize takes over the size of an image, or of the part of one that a volume is.
 func (tx *Tx) setSize(ctx context.Context, v api.Volume, sizeBytes int64) error {
 	grown := v.Location
-	grown.SizeBytes = sizeBytes
+	if grown.SizeBytes = sizeBytes; grown.ImageBytes <= sizeBytes {
+		grown.ImageBytes = 0 // it is all of it now
+	}
 	if err := validate.Location("volume", grown); err != nil {
 		return err
 	}
 	return tx.ExecAll(ctx,
-		ledger.SQL("UPDATE locations SET size_bytes = ? WHERE volume_id = ? AND migration_id IS NULL", sizeBytes, v.ID),
+		ledger.SQL("UPDATE locations SET size_bytes = ?, image_bytes = ? WHERE volume_id = ? AND migration_id IS NULL", sizeBytes, grown.ImageBytes, v.ID),
 		ledger.SQL("UPDATE volumes SET size_changed_us = ?1, updated_us = ?1 WHERE id = ?2", tx.At.UnixMicro(), v.ID))
 }

@@ -166,6 +166,9 @@ func Location(what string, l api.Location) error {
 	if l.SizeBytes <= 0 || l.SizeBytes%sectorBytes != 0 {
 		return Invalid("the size %d of the %s is not a positive multiple of %d bytes", l.SizeBytes, what, sectorBytes)
 	}
+	if l.IsSlice() && (l.Format != api.FormatRaw || l.ImageBytes <= l.SizeBytes) {
+		return Invalid("the %s is %s of %d bytes and said to be the beginning of %d bytes; only a raw volume can be that of something larger", what, l.Format, l.SizeBytes, l.ImageBytes)
+	}
 	return backing(what, l)
 }
 

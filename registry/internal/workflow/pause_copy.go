@@ -65,8 +65,8 @@ func (s *Store) FlipPause(ctx context.Context, call store.Call, id string, dst a
 		}
 		src := p.Migration.Src
 		if err := tx.ExecAll(ctx,
-			ledger.SQL(`INSERT INTO locations (volume_id, migration_id, scope, pool, name, path, format, size_bytes, backing) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-				p.Migration.VolumeID, p.Migration.ID, scope, src.Pool, src.Name, src.Path, src.Format, src.SizeBytes, src.Backing),
+			ledger.SQL(`INSERT INTO locations (volume_id, migration_id, scope, pool, name, path, format, size_bytes, backing, image_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+				p.Migration.VolumeID, p.Migration.ID, scope, src.Pool, src.Name, src.Path, src.Format, src.SizeBytes, src.Backing, src.ImageBytes),
 			ledger.SQL("UPDATE attachments SET updated_us = ? WHERE volume_id = ?", tx.At.UnixMicro(), p.Migration.VolumeID),
 		); err != nil {
 			return err
@@ -85,7 +85,7 @@ func (s *Store) FlipPause(ctx context.Context, call store.Call, id string, dst a
 // each guest.
 func (tx *changeTx) checkReservedDst(ctx context.Context, p Pause, dst api.Location) error {
 	want := p.Migration.Dst
-	if dst.Pool != want.Pool || dst.Name != want.Name || dst.Format != want.Format || dst.SizeBytes != want.SizeBytes || want.Pool == "" && dst.Path != want.Path {
+	if dst.Pool != want.Pool || dst.Name != want.Name || dst.Format != want.Format || dst.SizeBytes != want.SizeBytes || dst.ImageBytes != want.ImageBytes || want.Pool == "" && dst.Path != want.Path {
 		return api.Errorf(api.CodeChainChanged, "host %s has copied volume %s to %s (%s, %d bytes), and its place was to be %s (%s, %d bytes)",
 			p.CopyHost.Name, p.Migration.VolumeName, store.Place(dst), dst.Format, dst.SizeBytes, store.Place(want), want.Format, want.SizeBytes)
 	}

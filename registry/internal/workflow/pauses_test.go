@@ -3,6 +3,7 @@
 package workflow
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -591,6 +592,7 @@ func TestOnlyTheReservedPlaceIsTakenFromTheCopyHost(t *testing.T) {
 		"another pool":             {func(l *api.Location) { l.Pool, l.Path = "nfs", "/nfs/"+l.Name }, api.CodeChainChanged},
 		"no pool":                  {func(l *api.Location) { l.Pool, l.Name = "", "" }, api.CodeChainChanged},
 		"another size":             {func(l *api.Location) { l.SizeBytes *= 2 }, api.CodeChainChanged},
+		"a larger image":           {func(l *api.Location) { l.ImageBytes = 2 * l.SizeBytes }, api.CodeChainChanged},
 		"another format":           {func(l *api.Location) { l.Format = api.FormatQcow2 }, api.CodeChainChanged},
 		"a path with a way out":    {func(l *api.Location) { l.Path = "/san/../etc/" + l.Name }, api.CodeChainChanged},
 	} {
@@ -604,6 +606,29 @@ func TestOnlyTheReservedPlaceIsTakenFromTheCopyHost(t *testing.T) {
 				t.Errorf("error = %v, want %q", err, tc.code)
 			}
 		})
+	}
+}
+
+// TestTheBeginningOfALargerImageStaysReservedAsSuch while its move goes on from there.
+func TestTheBeginningOfALargerImageStaysReservedAsSuch(t *testing.T) {
+	s := newPauseSite(t)
+	rawSQL("UPDATE locations SET image_bytes = 2 * size_bytes WHERE volume_id = '"+disk+"'")(t, s)
+	m := must(s.RegisterPause(t.Context(), nobody, "disk", toSAN, bothHere))(t)
+	if !m.Src.IsSlice() {
+		t.Fatalf("src is %+v", m.Src)
+	}
+	p := must(s.Pause(t.Context(), m.ID))(t)
+	asleep(t, s, p)
+	must(s.CopyPause(t.Context(), nobody, m.ID))(t)
+	must(s.FlipPause(t.Context(), nobody, m.ID, made(p)))(t)
+	if v := must(s.Volume(t.Context(), disk, everyone))(t); v.Location.IsSlice() {
+		t.Errorf("the volume is at %+v", v.Location)
+	}
+	left := must(mutate(t.Context(), s, nobody, "test.read", m.ID, func(ctx context.Context, tx *changeTx) (bytes int64, err error) {
+		return bytes, tx.QueryRowContext(ctx, "SELECT image_bytes FROM locations WHERE migration_id = ?", m.ID).Scan(&bytes)
+	}))(t)
+	if left != m.Src.ImageBytes {
+		t.Errorf("the place that is left is reserved with %d bytes, want %d", left, m.Src.ImageBytes)
 	}
 }
 

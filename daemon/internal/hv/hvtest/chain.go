@@ -83,8 +83,8 @@ func (f *Fake) checkSnapshot(dom *domain, disk *hv.Disk, overlay hv.Image) error
 		return fmt.Errorf("overlay %s is a %s image", overlay.Path, img.format)
 	case img.backing.Path != disk.Top().Path || img.backing.Format != disk.Top().Format:
 		return fmt.Errorf("overlay %s lies over %s, not over %s", overlay.Path, img.backing.Path, disk.Top().Path)
-	case img.size != top.size:
-		return fmt.Errorf("overlay %s has %d bytes, not %d", overlay.Path, img.size, top.size)
+	case img.size != sizeOf(disk.Top(), top):
+		return fmt.Errorf("overlay %s has %d bytes, not %d", overlay.Path, img.size, sizeOf(disk.Top(), top))
 	case len(img.blocks) > 0:
 		return fmt.Errorf("overlay %s is not empty", overlay.Path)
 	}
@@ -121,6 +121,9 @@ func checkChain(chain []hv.Image) error {
 func checkImage(img hv.Image) error {
 	if img.Path == "" || img.Format == "" || (img.Type != hv.SourceFile && img.Type != hv.SourceBlock) {
 		return fmt.Errorf("%w: image %+v", hv.ErrUnsupported, img)
+	}
+	if img.SliceBytes != 0 && img.Format != Raw {
+		return fmt.Errorf("%w: a slice of a %s image", hv.ErrUnsupported, img.Format)
 	}
 	return nil
 }

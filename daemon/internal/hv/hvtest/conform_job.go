@@ -10,13 +10,14 @@ import (
 )
 
 var copyTests = map[string]func(*testing.T, *bench){
-	"ShallowCopyToRawAndPivot":         func(t *testing.T, b *bench) { testShallowCopy(t, b, b.image(t, "dst.raw", Raw)) },
-	"ShallowCopyToQcow2AndPivot":       func(t *testing.T, b *bench) { testShallowCopy(t, b, b.image(t, "dst.qcow2", Qcow2)) },
-	"ShallowCopyToBlockDeviceAndPivot": testCopyToBlockDevice,
-	"FullCopyOfShareableDiskAndPivot":  testFullCopy,
-	"PivotBeforeReadyChangesNothing":   testPivotBeforeReady,
-	"CopyToAnotherSizeComesToNothing":  testSizeMismatch,
-	"AJobDiesWithItsDomain":            testJobDies,
+	"ShallowCopyToRawAndPivot":          func(t *testing.T, b *bench) { testShallowCopy(t, b, b.image(t, "dst.raw", Raw)) },
+	"ShallowCopyToQcow2AndPivot":        func(t *testing.T, b *bench) { testShallowCopy(t, b, b.image(t, "dst.qcow2", Qcow2)) },
+	"ShallowCopyToBlockDeviceAndPivot":  testCopyToBlockDevice,
+	"ADiskIsTheBeginningOfALargerImage": testCopyToASlice,
+	"FullCopyOfShareableDiskAndPivot":   testFullCopy,
+	"PivotBeforeReadyChangesNothing":    testPivotBeforeReady,
+	"CopyToAnotherSizeComesToNothing":   testSizeMismatch,
+	"AJobDiesWithItsDomain":             testJobDies,
 }
 
 var commitTests = map[string]func(*testing.T, *bench){
@@ -30,9 +31,57 @@ func testCopyToBlockDevice(t *testing.T, b *bench) {
 	testShallowCopy(t, b, hv.Image{Type: hv.SourceBlock, Format: Raw, Path: device})
 }
 
+// testCopyToASlice: the disk is the beginning of a larger file or device, and stays it: as the
+// target of a copy, as the top, as what an overlay is over, and as the target of a commit.
+func testCopyToASlice(t *testing.T, b *bench) {
+	const largerBytes = diskBytes + 1<<20
+	for name, dst := range map[string]hv.Image{
+		"file":         {Type: hv.SourceFile, Path: b.Path(t, "larger.raw")},
+		"block device": {Type: hv.SourceBlock},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dst.Format, dst.SliceBytes = Raw, diskBytes
+			if dst.Type == hv.SourceBlock {
+				dst.Path = b.BlockDevice(t, largerBytes)
+			} else {
+				b.CreateImage(t, dst.Path, Raw, largerBytes)
+			}
+			g := testShallowCopy(t, b, dst)
+			g.wantSize(t, diskBytes)
+			overlay := g.snapshot(t, 7)
+			g.wantLive(t, overlay, dst)
+			ok(t, g.hv.SetConfigChain(t.Context(), g.id, "vda", []hv.Image{overlay, dst}))
+			g.wantConfig(t, overlay, dst)
+			ok(t, g.hv.CommitActive(t.Context(), g.id, "vda", 0))
+			g.awaitReady(t, hv.JobActiveCommit, dst)
+			ok(t, g.hv.Pivot(t.Context(), g.id, "vda"))
+			g.wantLive(t, dst)
+			g.wantSize(t, diskBytes)
+			g.CheckGuest(t, g.id, "vda", 7, 2)
+			ok(t, g.hv.SetConfigChain(t.Context(), g.id, "vda", []hv.Image{dst}))
+			g.wantConfig(t, dst)
+			if err := g.hv.GrowDisk(t.Context(), g.id, "vda", diskBytes+512); err == nil {
+				t.Error("a slice was made larger under its guest")
+			}
+			g.wantSize(t, diskBytes)
+		})
+	}
+}
+
+// wantSize claims that the guest sees a disk of this size.
+func (g *guest) wantSize(t *testing.T, sizeBytes int64) {
+	t.Helper()
+	stats, err := g.hv.DiskStats(t.Context(), g.id, "vda")
+	ok(t, err)
+	if stats.CapacityBytes != sizeBytes {
+		t.Errorf("the guest sees %d bytes, want %d", stats.CapacityBytes, sizeBytes)
+	}
+}
+
 // testShallowCopy is the core of a migration: dst holds what src holds, the
 // overlay goes over, and the guest runs on dst.
-func testShallowCopy(t *testing.T, b *bench, dst hv.Image) {
+func testShallowCopy(t *testing.T, b *bench, dst hv.Image) *guest {
+	t.Helper()
 	g := b.start(t)
 	b.WriteImage(t, dst, 0, 1)
 	overlay := g.snapshot(t, 1)
@@ -66,6 +115,7 @@ func testShallowCopy(t *testing.T, b *bench, dst hv.Image) {
 		g.CheckGuest(t, g.id, "vda", block, value)
 	}
 	g.CheckImage(t, g.src, 1, 0)
+	return g
 }
 
 func testFullCopy(t *testing.T, b *bench) {

@@ -265,7 +265,7 @@ func TestToolsAreKeptOffImagesThatAreOpen(t *testing.T) {
 	for call, err := range map[string]error{
 		"copy onto src":        f.Copy(dst.Path, src.Path),
 		"copy of the overlay":  f.Copy(overlay.Path, dst.Path),
-		"commit":               f.CommitOffline(overlay.Path, dst.Path),
+		"commit":               f.CommitOffline(overlay.Path, dst),
 		"rebase":               f.Rebase(overlay.Path, dst),
 		"write under a guest":  f.WriteBlock(overlay.Path, 0, 1),
 		"second start of disk": f.BlockCopy(t.Context(), domain, "vda", src, hv.BlockCopyOptions{}),
@@ -289,7 +289,7 @@ func TestOfflineFoldOntoDst(t *testing.T) {
 	f := newGuest(t)
 	must(t, f.Destroy(domain), f.Rebase(overlay.Path, dst))
 	for range 2 { // it may be made again
-		must(t, f.CommitOffline(overlay.Path, dst.Path))
+		must(t, f.CommitOffline(overlay.Path, dst))
 	}
 	must(t, f.SetConfigChain(t.Context(), domain, "vda", []hv.Image{dst}), f.Remove(overlay.Path))
 	f.AssertNoWriteLost(t)

@@ -24,6 +24,8 @@ func (f *Fake) GrowDisk(ctx context.Context, id, target string, sizeBytes int64)
 			return err
 		}
 		switch device := disk.Top().Type == hv.SourceBlock; {
+		case disk.Top().SliceBytes != 0:
+			return fmt.Errorf("%w: Cannot resize fixed-size raw disks", hv.ErrUnsupported)
 		case device && sizeBytes > img.size:
 			return fmt.Errorf("grow %s: cannot grow device files", disk.Top().Path)
 		case device:

@@ -76,7 +76,7 @@ func (f *Fake) run(dom *domain, disks []hv.Disk) (err error) {
 	dom.stats, dom.limits, dom.sizes = make(map[string]*hv.DiskStats), make(map[string]int64), make(map[string]int64)
 	for i := range disks {
 		if img := f.files[disks[i].Top().Path]; img != nil {
-			dom.sizes[disks[i].Target] = img.size
+			dom.sizes[disks[i].Target] = sizeOf(disks[i].Top(), img)
 		}
 	}
 	return nil

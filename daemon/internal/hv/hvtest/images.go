@@ -221,6 +221,7 @@ func (m *Images) read(chain []hv.Image) (map[int64]uint64, error) {
 			return nil, fmt.Errorf("open %s: it is %s and not %s", chain[i].Path, img.format, chain[i].Format)
 		}
 		maps.Copy(content, img.blocks)
+		maps.DeleteFunc(content, func(block int64, _ uint64) bool { return !within(chain[i], img, block) })
 	}
 	maps.DeleteFunc(content, func(_ int64, value uint64) bool { return value == 0 })
 	return content, nil

@@ -13,6 +13,12 @@ import (
 // Copy makes dst read as src does, through src's headers. Nobody may be writing
 // to src, and nobody may have dst open.
 func (m *Images) Copy(src, dst string) error {
+	return m.CopyImage(hv.Image{Path: src}, hv.Image{Path: dst})
+}
+
+// CopyImage is Copy between images of which either may be the beginning of a larger one.
+func (m *Images) CopyImage(from, into hv.Image) error {
+	src, dst := from.Path, into.Path
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	chain, err := m.headerChain(src)
@@ -28,8 +34,9 @@ func (m *Images) Copy(src, dst string) error {
 	if err != nil {
 		return err
 	}
-	if from := m.files[src]; from.size != to.size {
-		return fmt.Errorf("copy %s to %s: sizes differ: %d and %d", src, dst, from.size, to.size)
+	size := sizeOf(from, m.files[src])
+	if size != sizeOf(into, to) || size > to.size {
+		return fmt.Errorf("copy %s to %s: sizes differ: %d and %d", src, dst, size, sizeOf(into, to))
 	}
 	if to.full {
 		return &fs.PathError{Op: "write", Path: dst, Err: errNoSpace}
@@ -38,7 +45,9 @@ func (m *Images) Copy(src, dst string) error {
 	if err != nil {
 		return err
 	}
-	to.blocks = content
+	maps.DeleteFunc(to.blocks, func(block int64, _ uint64) bool { return within(into, to, block) })
+	maps.DeleteFunc(content, func(block int64, _ uint64) bool { return !within(into, to, block) })
+	maps.Copy(to.blocks, content)
 	to.written++
 	return nil
 }
@@ -46,7 +55,8 @@ func (m *Images) Copy(src, dst string) error {
 // CommitOffline writes the overlay's own blocks into another image and leaves
 // the overlay as it is, like qemu-img commit -d after a rebase onto it. Nobody
 // may have either open.
-func (m *Images) CommitOffline(overlay, into string) error {
+func (m *Images) CommitOffline(overlay string, base hv.Image) error {
+	into := base.Path
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	from, err := m.openForWrite(overlay)
@@ -57,8 +67,8 @@ func (m *Images) CommitOffline(overlay, into string) error {
 	if err != nil {
 		return err
 	}
-	if from.size != to.size {
-		return fmt.Errorf("commit %s into %s: sizes differ: %d and %d", overlay, into, from.size, to.size)
+	if from.size != sizeOf(base, to) {
+		return fmt.Errorf("commit %s into %s: sizes differ: %d and %d", overlay, into, from.size, sizeOf(base, to))
 	}
 	if to.full {
 		return &fs.PathError{Op: "write", Path: into, Err: errNoSpace}
@@ -93,4 +103,15 @@ func (m *Images) Touch(path string) error {
 		img.written++
 	}
 	return err
+}
+
+// within says whether a block is of img, which is in this file.
+func within(img hv.Image, file *image, block int64) bool { return block*BlockSize < sizeOf(img, file) }
+
+// sizeOf is the size that whoever opens img sees, which is in this file.
+func sizeOf(img hv.Image, file *image) int64 {
+	if img.SliceBytes != 0 {
+		return img.SliceBytes
+	}
+	return file.size
 }

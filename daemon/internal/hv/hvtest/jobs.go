@@ -48,7 +48,7 @@ func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 			return fmt.Errorf("open %s: it is %s and not %s", dst.Path, to.format, dst.Format)
 		}
 		top := f.files[disk.Top().Path]
-		if to.size != top.size {
+		if sizeOf(dst, to) != sizeOf(disk.Top(), top) {
 			f.jobEvent(dom, disk, "failed") // the job was there for a moment
 			return nil
 		}
@@ -61,7 +61,7 @@ func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 		} else {
 			// QEMU's full copy, which a shallow one of a disk without backing
 			// image becomes without a word: it zeroes the target first.
-			clear(to.blocks)
+			maps.DeleteFunc(to.blocks, func(block int64, _ uint64) bool { return within(dst, to, block) })
 			content, err := f.read(disk.Chain)
 			if err != nil {
 				return err

@@ -67,7 +67,7 @@ func (f *Fake) DiskStats(ctx context.Context, id, target string) (*hv.DiskStats,
 			return err
 		}
 		stats = *dom.statsOf(target)
-		stats.CapacityBytes = img.size
+		stats.CapacityBytes = sizeOf(disk.Top(), img)
 		if size, known := dom.sizes[target]; known {
 			stats.CapacityBytes = size
 		}

@@ -47,7 +47,7 @@ func (e *Env) stepConnect() op.Step {
 		if err != nil {
 			return in.needsOperator(err)
 		}
-		if info.SizeBytes != in.Location.SizeBytes {
+		if in.Location.VolumeBytes(info.SizeBytes) != in.Location.SizeBytes {
 			return in.needsOperator(api.Errorf(api.CodeSizeMismatch, "%s is %d bytes and has to be %d", in.Location.Path, info.SizeBytes, in.Location.SizeBytes))
 		}
 		return e.Images.Connect(ctx, in.Location.Path)

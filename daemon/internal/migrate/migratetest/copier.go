@@ -39,7 +39,7 @@ func (c *FakeCopier) Copy(ctx context.Context, req steps.CopyRequest) (steps.Cop
 			return steps.CopyResult{}, context.Cause(ctx)
 		}
 	}
-	if err := c.fake.Copy(req.Src[0].Path, req.Dst.Path); err != nil {
+	if err := c.fake.CopyImage(req.Src[0], req.Dst); err != nil {
 		return steps.CopyResult{}, err
 	}
 	verified := req.Options().Verify == steps.VerifyFull

@@ -169,6 +169,11 @@ func NewSpec(method string) steps.Spec {
 // the instance Must be on the given image alone, nothing may be left, and
 // nothing that the guest was told may be missing.
 func (w *World) Settled(at string) error {
+	return w.SettledOn(hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: at})
+}
+
+// SettledOn is Settled for an image that is more than a path.
+func (w *World) SettledOn(at hv.Image) error {
 	w.SetQuiet()
 	r := &hosttest.Recorder{}
 	w.AssertNoWriteLost(r)
@@ -177,7 +182,7 @@ func (w *World) Settled(at string) error {
 	if err != nil {
 		return err
 	}
-	want := []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: at}}
+	want := []hv.Image{at}
 	for name, disks := range map[string][]hv.Disk{"live": dom.Live, "persistent": dom.Config} {
 		if len(disks) > 0 && !slices.Equal(disks[0].Chain, want) {
 			r.Errorf("the %s chain is %v, want %v", name, disks[0].Chain, want)

@@ -142,7 +142,7 @@ func followOptions(ctx context.Context, limit *copy.Limiter, options func() api.
 }
 
 func copyImage(img hv.Image, sizeBytes int64) copy.Image {
-	return copy.Image{Path: img.Path, Format: img.Format, SizeBytes: sizeBytes}
+	return copy.Image{Path: img.Path, Format: img.Format, SizeBytes: sizeBytes, Slice: img.SliceBytes != 0}
 }
 
 // copyChain is a chain, top first, as an image over the others.

@@ -87,7 +87,7 @@ func (e *Env) guestStats(s *Spec) func(context.Context) (*hv.DiskStats, error) {
 }
 
 // checkSizes refuses a dst whose size is not src's to the byte: QEMU would
-// refuse it later, and qemu-img would resize it.
+// refuse it later, and qemu-img would resize it. Of what is larger only the slice counts.
 func (e *Env) checkSizes(ctx context.Context, s *Spec) error {
 	src, err := e.images.Inspect(ctx, s.Src)
 	if err != nil {
@@ -97,8 +97,9 @@ func (e *Env) checkSizes(ctx context.Context, s *Spec) error {
 	if err != nil {
 		return err
 	}
-	if src.SizeBytes != dst.SizeBytes {
-		return SizeMismatch(s.Src.Path, src.SizeBytes, s.Dst.Path, dst.SizeBytes)
+	srcBytes, dstBytes := s.Src.VolumeBytes(src.SizeBytes), s.Dst.VolumeBytes(dst.SizeBytes)
+	if srcBytes != dstBytes {
+		return SizeMismatch(s.Src.Path, srcBytes, s.Dst.Path, dstBytes)
 	}
 	return nil
 }
@@ -110,7 +111,7 @@ func SizeMismatch(src string, srcBytes int64, dst string, dstBytes int64) *api.E
 		word, by = "smaller", -by
 	}
 	return api.Errorf(api.CodeSizeMismatch,
-		"destination %s (%d bytes) is %d bytes %s than %s (%d bytes); the sizes must be equal to the byte",
+		"destination %s (%d bytes) is %d bytes %s than %s (%d bytes); a destination has the size of its volume to the byte, or is raw and larger",
 		dst, dstBytes, by, word, src, srcBytes).
 		With("src_size_bytes", srcBytes).With("dst_size_bytes", dstBytes)
 }

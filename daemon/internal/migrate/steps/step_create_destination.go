@@ -146,7 +146,7 @@ func (e *Env) observeDestination(ctx context.Context, s *Spec, note DstNote) (op
 	if err != nil {
 		return op.Unknown, err
 	}
-	if info.SizeBytes != s.SizeBytes() || info.Block != s.DstBlock {
+	if s.Dst.VolumeBytes(info.SizeBytes) != s.SizeBytes() || info.Block != s.DstBlock {
 		return op.NotDone, nil
 	}
 	if !note.Ours {

@@ -19,7 +19,7 @@ func (e *Env) stepRegister() op.Step {
 		if err := e.notLeaving(ctx, s); err != nil {
 			return err
 		}
-		_, err := e.registry.RegisterMigration(ctx, r.OpID()+".register", api.MigrationRegister{
+		row, err := e.registry.RegisterMigration(ctx, r.OpID()+".register", api.MigrationRegister{
 			ID: s.MigrationID, VolumeID: s.VolumeID,
 			SrcAttachmentID: s.SrcAttachmentID, DstAttachmentID: s.DstAttachmentID,
 			Host: s.Host, Epoch: s.Epoch, Generation: s.Generation,
@@ -29,6 +29,10 @@ func (e *Env) stepRegister() op.Step {
 			// What was checked before is worth nothing: whoever asked may ask again.
 			e.fence.raise(epochIn(err))
 			return err
+		}
+		if err == nil && row.Dst.ImageBytes != s.Dst.ImageBytes {
+			return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s to %s, which is larger: the registry is older than this host, and knows no volume that is the beginning of something larger; upgrade the registry first",
+				s.VolumeName, s.Dst.Path)
 		}
 		return e.registryError(err)
 	}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// larger makes an image that is larger than the world's volume, whose end is somebody's.
+func (d *daemon) larger(t *testing.T) api.MigrationTarget {
+	t.Helper()
+	path := t.TempDir() + "/larger.raw"
+	must(t, d.world.CreateImage(path, hvtest.Raw, testSize+2*hvtest.BlockSize))
+	must(t, d.world.WriteBlock(path, testBlocks+1, 4711))
+	return api.MigrationTarget{ToPath: path}
+}
+
+// tailIsLeft claims that nothing was written behind the volume.
+func (d *daemon) tailIsLeft(t *testing.T, path string) {
+	t.Helper()
+	content, err := d.world.ReadImage(path)
+	must(t, err)
+	if content[testBlocks] != 0 || content[testBlocks+1] != 4711 {
+		t.Errorf("behind the volume there is %d, %d", content[testBlocks], content[testBlocks+1])
+	}
+}
+
+// TestAVolumeGoesToTheBeginningOfALargerImageAndOnFromThere, by every method, and the guest
+// sees no other size.
+func TestAVolumeGoesToTheBeginningOfALargerImageAndOnFromThere(t *testing.T) {
+	for _, state := range []hv.State{hv.StateRunning, hv.StatePaused, hv.StateStopped} {
+		for _, method := range []string{"", api.MethodMirror} {
+			t.Run(string(state)+" "+method, func(t *testing.T) {
+				inBubble(t, state, func(t *testing.T, d *daemon) {
+					target := d.larger(t)
+					target.Method = method
+					mig := d.until(d.migrateTo(target), api.MigrationCompleted)
+					if mig.Dst.SizeBytes != testSize || mig.Dst.ImageBytes != testSize+2*hvtest.BlockSize {
+						t.Errorf("dst is %+v", mig.Dst)
+					}
+					d.moved(mig)
+					d.tailIsLeft(t, target.ToPath)
+					if state.Active() {
+						stats, err := d.world.DiskStats(context.Background(), testInstance, "vda")
+						must(t, err)
+						if stats.CapacityBytes != testSize {
+							t.Errorf("the guest sees %d bytes", stats.CapacityBytes)
+						}
+					}
+					on := toNewPool
+					on.Method = method
+					mig = d.until(d.migrateTo(on), api.MigrationCompleted)
+					d.moved(mig)
+					d.tailIsLeft(t, target.ToPath)
+				})
+			})
+		}
+	}
+}
+
+// TestAMoveFromAndToALargerImageIsCancelled: src is a slice, and dst is another.
+func TestAMoveFromAndToALargerImageIsCancelled(t *testing.T) {
+	for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
+		t.Run(string(state), func(t *testing.T) {
+			inBubble(t, state, func(t *testing.T, d *daemon) {
+				first := d.until(d.migrateTo(d.larger(t)), api.MigrationCompleted)
+				mig := d.begin(d.larger(t))
+				_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
+				must(t, err)
+				d.until(mig.ID, api.MigrationCopied)
+				_, _, err = d.manager().Cancel(context.Background(), d.call(mig.ID))
+				must(t, err)
+				d.until(mig.ID, api.MigrationCancelled)
+				d.moved(first)
+				d.tailIsLeft(t, first.Dst.Path)
+				d.tailIsLeft(t, mig.Dst.Path)
+			})
+		})
+	}
+}

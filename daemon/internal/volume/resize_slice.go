@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// A volume that is only the beginning of what is at its path (api.Location.IsSlice) gets more
+// of that. Nothing is done to the image: the definition of its instance says how much the disk
+// has of it, and so does the registry. QEMU has no way to give a running guest more of it.
+
+// checkSliceSize refuses what there is not, and a guest that runs.
+func (in *resizeInput) checkSliceSize(foundBytes int64, dom *hv.Domain) error {
+	l := in.Location
+	switch {
+	case foundBytes < in.SizeBytes:
+		return in.cannot(api.CodeUnsupportedDisk, "it is the beginning of %s, which has %s in all; say that size or a smaller one, or make %s larger first, where it was made",
+			l.Path, api.ExactBytes(foundBytes), l.Path).With("found_bytes", foundBytes).With("size_bytes", in.SizeBytes)
+	case in.SizeBytes >= l.ImageBytes && in.SizeBytes != foundBytes: // the registry knows the size that it had
+		return in.cannot(api.CodeUnsupportedDisk, "it is the beginning of %s, which was made larger since: it had %s in all and has %s; say less than the one, or all of the other",
+			l.Path, api.ExactBytes(l.ImageBytes), api.ExactBytes(foundBytes)).With("found_bytes", foundBytes).With("size_bytes", in.SizeBytes)
+	case dom != nil && dom.State.Active() && in.SizeBytes != l.SizeBytes:
+		return in.cannot(api.CodeUnsupportedDisk, "it is the beginning of %s, and QEMU gives a running guest no more of that; shut instance %s down and ask again, or move the volume to a place of its own size",
+			l.Path, dom.Name)
+	}
+	return nil
+}
+
+// sliceSize is how much of the image the volume is by the definition of its instance. Where
+// there is no instance, nothing on this host says so, and nothing is left to do.
+func (in *resizeInput) sliceSize(dom *hv.Domain, imageBytes int64) int64 {
+	if dom == nil {
+		return in.SizeBytes
+	}
+	disk := dom.ConfigDisk(in.Device)
+	if disk == nil || disk.Top().SliceBytes == 0 {
+		return imageBytes
+	}
+	return disk.Top().SliceBytes
+}
+
+// growSlice makes the definition of an instance that is off give the disk its new size.
+func (e *env) growSlice(ctx context.Context, in *resizeInput, dom *hv.Domain) error {
+	info, err := e.inspect(ctx, in)
+	if err != nil {
+		return err
+	}
+	if err := in.checkSliceSize(info.SizeBytes, dom); err != nil || dom == nil {
+		return err
+	}
+	err = e.HV.SetConfigChain(ctx, in.InstanceID, in.Device, location.Chain(in.grown(), in.Block))
+	if errors.Is(err, hv.ErrNotFound) {
+		return in.chainChanged(dom)
+	}
+	return request.HV(err)
+}

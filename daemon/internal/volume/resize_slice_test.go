@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// withSlice is withVolume for a volume that is the first half of its image.
+func (w *world) withSlice(t *testing.T, who holder) api.Volume {
+	t.Helper()
+	vol := w.withVolume(t, stopped)
+	must(t, w.GrowImage(vol.Location.Path, grownSize))
+	slice := hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: vol.Location.Path, SliceBytes: testSize}
+	must(t, w.SetConfigChain(t.Context(), guestID, "vdb", []hv.Image{slice}))
+	if who == running {
+		must(t, w.Start(guestID))
+	}
+	return w.edit(vol.ID, func(v *api.Volume) {
+		v.Location.ImageBytes = grownSize
+		if who == nobody {
+			must(t, w.Undefine(guestID))
+			v.Status, v.Attachments = api.VolumeAvailable, nil
+		}
+	})
+}
+
+func TestAVolumeThatIsTheBeginningOfALargerImageGetsMoreOfIt(t *testing.T) {
+	for _, who := range []holder{nobody, stopped} {
+		for _, size := range []int64{testSize + hvtest.BlockSize, grownSize} {
+			t.Run(string(who), func(t *testing.T) {
+				w := newWorld(t)
+				vol := w.withSlice(t, who)
+				m := w.start(t)
+				got, err := m.Resize(t.Context(), uuid.NewString(), vol.ID, api.VolumeResize{SizeBytes: size})
+				must(t, err)
+				if got.SizeBytes != size {
+					t.Errorf("the volume has %d bytes, want %d", got.SizeBytes, size)
+				}
+				if info, err := w.Info(vol.Location.Path); err != nil || info.SizeBytes != grownSize {
+					t.Errorf("the image has %d bytes, %v; it was not to be touched", info.SizeBytes, err)
+				}
+				if who == nobody {
+					return
+				}
+				dom, err := w.Domain(t.Context(), guestID)
+				must(t, err)
+				want := size
+				if size == grownSize {
+					want = 0 // it is all of it
+				}
+				if top := dom.ConfigDisk("vdb").Top(); top.SliceBytes != want {
+					t.Errorf("the definition has a slice of %d bytes, want %d", top.SliceBytes, want)
+				}
+			})
+		}
+	}
+}
+
+// TestAResizeThatWasCutOffAfterTheDefinitionIsAskedForAgain: the registry has the old size.
+func TestAResizeThatWasCutOffAfterTheDefinitionIsAskedForAgain(t *testing.T) {
+	for _, size := range []int64{testSize + hvtest.BlockSize, grownSize} {
+		w := newWorld(t)
+		vol := w.withSlice(t, stopped)
+		img := hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: vol.Location.Path}
+		if size < grownSize {
+			img.SliceBytes = size
+		}
+		must(t, w.SetConfigChain(t.Context(), guestID, "vdb", []hv.Image{img}))
+		got, err := w.start(t).Resize(t.Context(), uuid.NewString(), vol.ID, api.VolumeResize{SizeBytes: size})
+		if err != nil || got.SizeBytes != size {
+			t.Errorf("the volume has %d bytes, %v; want %d", got.SizeBytes, err, size)
+		}
+	}
+}
+
+// TestABeginningOfWhatHasGrownIsGivenLessThanItWasOrAllOfIt: the registry knows the old size of
+// the whole.
+func TestABeginningOfWhatHasGrownIsGivenLessThanItWasOrAllOfIt(t *testing.T) {
+	const whole = grownSize + 4*hvtest.BlockSize
+	for size, code := range map[int64]api.Code{
+		grownSize - hvtest.BlockSize: "", whole: "",
+		grownSize: api.CodeUnsupportedDisk, grownSize + hvtest.BlockSize: api.CodeUnsupportedDisk,
+	} {
+		w := newWorld(t)
+		vol := w.withSlice(t, stopped)
+		must(t, w.GrowImage(vol.Location.Path, whole))
+		_, err := w.start(t).Resize(t.Context(), uuid.NewString(), vol.ID, api.VolumeResize{SizeBytes: size})
+		if api.CodeOf(err) != code {
+			t.Errorf("%d bytes: %v, want %q", size, err, code)
+		}
+	}
+}
+
+func TestABeginningIsNotMadeLargerThanItsImageNorUnderARunningGuest(t *testing.T) {
+	for who, size := range map[holder]int64{stopped: grownSize + 512, nobody: grownSize + 512, running: grownSize} {
+		t.Run(string(who), func(t *testing.T) {
+			w := newWorld(t)
+			vol := w.withSlice(t, who)
+			m := w.start(t)
+			_, err := m.Resize(t.Context(), uuid.NewString(), vol.ID, api.VolumeResize{SizeBytes: size})
+			if api.CodeOf(err) != api.CodeUnsupportedDisk {
+				t.Errorf("got %v, want unsupported_disk", err)
+			}
+		})
+	}
+}
