@@ -95,6 +95,9 @@ func TestAHostThatRebootsAtAnyCallWakesAGuestWhoseRAMIsOnDisk(t *testing.T) {
 				want := hv.StateRunning
 				s.Inject(hvtest.Fault{Nth: n, Do: func() {
 					over = false
+					// The answer to a request is put together beside the op, which may be
+					// removing the image of the RAM: a reboot would end that too.
+					synctest.Wait()
 					if len(s.memories()) == 0 {
 						want = hv.StateStopped
 					}
