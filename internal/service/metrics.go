@@ -111,7 +111,7 @@ func (m *Metrics) Checks() []api.Check {
 	advice := "`ss -ltnp` says which program has the address; end it, or set metrics_listen"
 	if errors.Is(m.trouble, syscall.EAFNOSUPPORT) {
 		// The packaged units forbid it: an address has to be opened by systemd.
-		advice = fmt.Sprintf("the unit of this program has no network of its own, so systemd opens the address: `systemctl edit %[1]s-metrics.socket` with the lines [Socket], ListenStream= and ListenStream=%[2]s; then stop %[1]s.service, restart the socket, and start the service",
+		advice = fmt.Sprintf("the unit of this program has no network of its own, so systemd opens the address: `systemctl edit %[1]s-metrics.socket` with the lines [Socket], ListenStream= and ListenStream=%[2]s; then `systemctl stop %[1]s.socket %[1]s-metrics.socket %[1]s.service` and `systemctl start %[1]s.socket %[1]s.service`",
 			filepath.Base(os.Args[0]), m.address)
 	}
 	return []api.Check{{

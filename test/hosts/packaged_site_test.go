@@ -77,8 +77,7 @@ func (s *packagedSite) installRegistry(t *testing.T) {
 	sh(t, s.registry, "runuser -u volferry-registry -- volferry-registry init-ca --server-name "+registryName+" --server-name "+registryAddress)
 	sh(t, s.registry, `
 		systemctl enable volferry-registry-tls.socket
-		systemctl stop volferry-registry.service
-		systemctl start volferry-registry-tls.socket volferry-registry.service`)
+		systemctl restart volferry-registry.service`)
 }
 
 func (s *packagedSite) installHost(t *testing.T, h *siteHost) {
