@@ -24,11 +24,7 @@ const injectTimeout = 10 * time.Second
 func Inject(tb testing.TB, pid int, args ...string) (stop func()) {
 	tb.Helper()
 	if _, err := exec.LookPath("strace"); err != nil {
-		const msg = "the test needs strace (package strace); run test/lab/install.sh as root"
-		if os.Getenv("VOLFERRY_LAB") == "require" {
-			tb.Fatal(msg)
-		}
-		tb.Skip("SKIPPED: " + msg)
+		SkipOrFail(tb, "the test needs strace (package strace); run test/lab/install.sh as root")
 	}
 	cmd := exec.Command("strace", append([]string{"-f", "-qq", "-o", os.DevNull, "-p", strconv.Itoa(pid)}, args...)...) //nolint:noctx // stop ends it
 	cmd.Stderr = os.Stderr

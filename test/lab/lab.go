@@ -79,20 +79,25 @@ func Missing() []string {
 	return missing
 }
 
-// Require skips the test, and says why, where the lab cannot run. With
-// VOLFERRY_LAB=require in the environment, as in CI, it fails instead: a suite
-// that quietly skips everything proves nothing.
+// Require skips the test, or fails it as SkipOrFail does, where the lab cannot run.
 func Require(tb testing.TB) {
 	tb.Helper()
 	missing := Missing()
 	if len(missing) == 0 {
 		return
 	}
-	msg := "the lab needs " + strings.Join(missing, ", ") + "; run test/lab/install.sh as root"
+	SkipOrFail(tb, "the lab needs "+strings.Join(missing, ", ")+"; run test/lab/install.sh as root")
+}
+
+// SkipOrFail skips a test that cannot run on this machine, and prints the reason. With
+// VOLFERRY_LAB=require in the environment, as in CI, it fails the test instead: a suite
+// that quietly skips everything proves nothing.
+func SkipOrFail(tb testing.TB, reason string) {
+	tb.Helper()
 	if os.Getenv("VOLFERRY_LAB") == "require" {
-		tb.Fatal(msg)
+		tb.Fatal(reason)
 	}
-	tb.Skip("SKIPPED: " + msg)
+	tb.Skip("SKIPPED: " + reason)
 }
 
 // TempDir makes a directory whose path is short enough for the unix sockets in

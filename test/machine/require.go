@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/volferry/volferry/test/lab"
 )
 
 // tools are the programs that machines need on the host of the test, with the Debian
@@ -51,17 +53,12 @@ func Missing() []string {
 	return missing
 }
 
-// Require skips the test, and says why, where machines cannot run. With
-// VOLFERRY_LAB=require in the environment, as in CI, it fails instead.
+// Require skips the test, or fails it as lab.SkipOrFail does, where machines cannot run.
 func Require(tb testing.TB) {
 	tb.Helper()
 	missing := Missing()
 	if len(missing) == 0 {
 		return
 	}
-	msg := "machines need " + strings.Join(missing, ", ") + "; run test/machine/install.sh as root"
-	if os.Getenv("VOLFERRY_LAB") == "require" {
-		tb.Fatal(msg)
-	}
-	tb.Skip("SKIPPED: " + msg)
+	lab.SkipOrFail(tb, "machines need "+strings.Join(missing, ", ")+"; run test/machine/install.sh as root")
 }

@@ -84,7 +84,7 @@ func fill(t *testing.T, dir string) (free func()) {
 
 func TestAFullDiskRefusesChangesAndDamagesNothing(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("SKIPPED: only root can mount a small disk")
+		lab.SkipOrFail(t, "only root can mount a small disk")
 	}
 	c := newCluster(t, "a")
 	h := c.hosts[0]

@@ -24,9 +24,9 @@ const (
 	// long: one to drain what is in flight, the others to measure. 1.3 % of the time.
 	quietEvery = 30 * time.Second
 	quietTicks = 4
-	// relearnAfter is how long a guest may suffer under the least copy before it is
-	// asked again whether it suffers under the copy at all.
-	// So is a guest that does what it did not when it was asked last.
+	// relearnAfter is for how long the guest may suffer under the least copy, or do
+	// something that it did not do while the copy stood still last, before the copy
+	// stands still again to measure the guest's latency without it.
 	relearnAfter = 5 * time.Second
 	// tolerated is the mean latency, over the idle one, at which the copy gives
 	// way; toleratedSlack, and what the idle latency varies by itself, keep it from
@@ -63,10 +63,11 @@ type GuestLatency struct {
 func (l *GuestLatency) kinds() [3]Latency { return [...]Latency{l.Reads, l.Writes, l.Flushes} }
 
 // GuestPacer gives way to a guest. It controls how many bytes of the copy are in flight,
-// because these are what a request of the guest waits for: additive increase,
-// multiplicative decrease, by the mean latency of the guest's reads, writes and flushes. While
-// that is above 1.5 times what it is while the copy stands still, less of the copy
-// is in flight; while it is below, more.
+// because these are what a request of the guest waits for. It compares the mean latency of
+// the guest's reads, writes and flushes with their latency while the copy stands still.
+// Each look at a guest whose latency is more than 1.5 times as high takes bytes from what is
+// in flight, half at the most; each look at another guest adds an eighth. So it grows and
+// shrinks by factors (multiplicative increase, multiplicative decrease).
 type GuestPacer struct {
 	sample func() (GuestLatency, bool)
 
