@@ -59,38 +59,3 @@ func (r *Runner) FinishCritical(ctx context.Context) error {
 	}
 	return nil
 }
-
-// halt ends the context of an op as soon as it is in no critical section.
-func (a *activeOp) halt() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.halted = true
-	a.haltLocked()
-}
-
-// haltLocked is called when the progress has changed. The caller holds mu.
-func (a *activeOp) haltLocked() {
-	if a.halted && !a.criticalLocked() {
-		a.cancel()
-	}
-}
-
-// criticalLocked says whether the op is in a critical section. The caller holds mu.
-func (a *activeOp) criticalLocked() bool {
-	p := &a.progress
-	if a.plan == nil || a.parkedLocked() || p.Current < 0 || p.Current >= len(p.Steps) || !a.plan.Steps[p.Current].Critical {
-		return false
-	}
-	entering := p.State == StateRunning && p.Steps[p.Current] == StepPending && (p.Current == 0 || !a.plan.Steps[p.Current-1].Critical)
-	return !entering
-}
-
-// begin ends a halt. It returns false if the runner is stopped for good.
-func (r *Runner) begin() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.stopped {
-		r.halted = false
-	}
-	return !r.stopped
-}

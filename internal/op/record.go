@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 )
 
 // record brings a record to stable storage, however long that takes: until it
@@ -31,6 +32,18 @@ func (a *activeOp) record(kind EventKind, step string, data json.RawMessage) boo
 		a.r.cfg.Log.Warn("journal does not take a record", "op", a.op.ID, "step", step, "record", kind, "err", err)
 		a.setTrouble(err)
 		sleep(a.ctx, delay.next())
+	}
+}
+
+// newRun makes what a step sees of the op.
+func (a *activeOp) newRun(step string) *Run {
+	p := a.snapshot()
+	return &Run{
+		op:      a.op,
+		step:    step,
+		outputs: maps.Clone(p.Outputs),
+		notes:   maps.Clone(p.Notes),
+		note:    a.noteFor(step),
 	}
 }
 
@@ -151,4 +164,12 @@ func encodeFailure(f Failure) json.RawMessage {
 		return encodeFailure(f)
 	}
 	return data
+}
+
+// park stops the op until Continue.
+func (a *activeOp) park(f Failure) bool {
+	if a.record(EventNeedsOperator, "", encodeFailure(f)) {
+		a.r.cfg.Log.Error("op waits for the operator", "op", a.op.ID, "err", f.Message)
+	}
+	return false
 }

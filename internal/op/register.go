@@ -30,13 +30,6 @@ func (r *Runner) Kinds() []string {
 	return append([]string(nil), r.kinds...)
 }
 
-// plan returns the plan of a kind, nil if the runner does not know it.
-func (r *Runner) plan(kind string) *Plan {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.plans[kind]
-}
-
 // OnChange has f called after every record, and when waiting begins or ends, without any
 // lock held: f may call all methods but Stop. The op goes on when all such functions have
 // returned; they are called in the order in which they were registered.
@@ -46,15 +39,6 @@ func (r *Runner) OnChange(f func(opID string)) {
 	r.onChange = append(r.onChange, f)
 }
 
-func (r *Runner) changed(opID string) {
-	r.mu.Lock()
-	functions := r.onChange
-	r.mu.Unlock()
-	for _, f := range functions {
-		f(opID)
-	}
-}
-
 // OnFinished has f called once for every op that this runner brings to its end, after
 // that was recorded, without any lock held; never for an op that had ended before. A
 // crash between the record and the call loses the call.
@@ -62,13 +46,4 @@ func (r *Runner) OnFinished(f func(Status)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.onFinished = append(r.onFinished, f)
-}
-
-func (r *Runner) finished(st Status) {
-	r.mu.Lock()
-	functions := r.onFinished
-	r.mu.Unlock()
-	for _, f := range functions {
-		f(st)
-	}
 }

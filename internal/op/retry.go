@@ -5,7 +5,6 @@ package op
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 )
 
@@ -95,50 +94,4 @@ func (r *retrier) waitFor(on string, err error) bool {
 
 func (r *retrier) log(err error) {
 	r.a.r.cfg.Log.Warn("step is tried again", "op", r.a.op.ID, "step", r.step, "err", err)
-}
-
-// wakes counts the wakes, and holds those who wait, by reason.
-type wakes struct {
-	mu      sync.Mutex
-	count   int
-	last    map[string]int // what count was at the last wake for the reason
-	waiting map[string]chan struct{}
-}
-
-func newWakes() *wakes {
-	return &wakes{last: map[string]int{}, waiting: map[string]chan struct{}{}}
-}
-
-// heard is how many wakes there have been.
-func (w *wakes) heard() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.count
-}
-
-// on returns a channel that is closed by the first wake for this reason after so
-// many of all reasons. It may be closed already.
-func (w *wakes) on(reason string, heard int) <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.last[reason] > heard {
-		woken := make(chan struct{})
-		close(woken)
-		return woken
-	}
-	if w.waiting[reason] == nil {
-		w.waiting[reason] = make(chan struct{})
-	}
-	return w.waiting[reason]
-}
-
-func (w *wakes) wake(reason string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.count++
-	w.last[reason] = w.count
-	if c := w.waiting[reason]; c != nil {
-		close(c)
-		delete(w.waiting, reason)
-	}
 }

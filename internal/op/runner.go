@@ -5,43 +5,8 @@ package op
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"sync"
 	"time"
-)
-
-// Config is what a Runner is made of. Journal is needed; the rest has defaults.
-type Config struct {
-	Journal Journal
-	// Describe turns an error into what the journal keeps and the user sees.
-	// Default: code "internal" and the error's text.
-	Describe func(error) Failure
-	// Log gets one line for each record and each try that went wrong. Default:
-	// nothing is logged.
-	Log *slog.Logger
-	// FaultPoint is called with the names of FaultPoints as an op passes them,
-	// so that a test can end the process there. It may not return.
-	FaultPoint func(name string)
-	// MakeDurable is called before every record that says that a step has happened or
-	// is undone, and puts on stable storage what the step left to others to keep: a
-	// program that renames a file does not sync the directory. Its error is that of a
-	// journal that does not take the record. Default: nothing is done.
-	MakeDurable func() error
-	// MaxTries limits the tries of a step that asks for Retry, and those of a
-	// step that must not fail. They are counted anew when the daemon starts and
-	// when the operator says go on. Default 20.
-	MaxTries int
-	// WaitPoll is how often a step that waits for something looks by itself.
-	// Default 5 s.
-	WaitPoll time.Duration
-	// Now stamps records. Nothing is decided by it. Default time.Now.
-	Now func() time.Time
-}
-
-const (
-	defaultMaxTries = 20
-	defaultWaitPoll = 5 * time.Second
 )
 
 // Runner runs ops, each in a goroutine of its own. All methods may be called
@@ -97,138 +62,10 @@ func New(cfg Config) (*Runner, error) {
 	}, nil
 }
 
-func (c Config) withDefaults() Config {
-	if c.Describe == nil {
-		c.Describe = func(err error) Failure { return Failure{Code: "internal", Message: err.Error()} }
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.FaultPoint == nil {
-		c.FaultPoint = func(string) {}
-	}
-	if c.MakeDurable == nil {
-		c.MakeDurable = func() error { return nil }
-	}
-	if c.MaxTries <= 0 {
-		c.MaxTries = defaultMaxTries
-	}
-	if c.WaitPoll <= 0 {
-		c.WaitPoll = defaultWaitPoll
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	return c
-}
-
-// Submit stores a new op and starts it; when it returns nil the op survives a
-// crash, and a stop that comes at the same time: it is begun at the next start. The
-// same op again is no error and is not started twice. A step may submit an op.
-// Errors: ErrMismatch, ErrUnknownKind, ErrStopped, and ErrJournal. After ErrJournal
-// the op may have been stored or not: submit it again.
-func (r *Runner) Submit(ctx context.Context, o Op) error {
-	if r.plan(o.Kind) == nil {
-		return fmt.Errorf("submit op %s: %w %q", o.ID, ErrUnknownKind, o.Kind)
-	}
-	r.admit.Lock()
-	defer r.admit.Unlock()
-	if !r.runs() {
-		return fmt.Errorf("submit op %s: %w", o.ID, ErrStopped)
-	}
-	if err := r.cfg.Journal.Create(ctx, o); err != nil {
-		return fmt.Errorf("submit op %s: %w", o.ID, err)
-	}
-	if err := r.activate(ctx, o); err != nil && !errors.Is(err, ErrStopped) {
-		r.activateLater(o)
-		return fmt.Errorf("submit op %s: %w", o.ID, err)
-	}
-	return nil
-}
-
-// activateLater takes up an op that is stored, and whose records cannot be read now:
-// else it would stand in the journal as one that runs, and nobody would run it.
-func (r *Runner) activateLater(o Op) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.stopped || r.halted {
-		return
-	}
-	r.wg.Go(func() {
-		for sleep(r.ctx, firstDelay) {
-			r.admit.Lock()
-			var err error
-			if r.runs() {
-				err = r.activate(r.ctx, o)
-			}
-			r.admit.Unlock()
-			if err == nil || errors.Is(err, ErrStopped) {
-				return
-			}
-		}
-	})
-}
-
-// Resume starts every op of the journal that is not finished. One that waits
-// for the operator goes on waiting and keeps its keys. If it returns an error it
-// may be called again.
-func (r *Runner) Resume(ctx context.Context) error {
-	r.halting.Lock()
-	defer r.halting.Unlock()
-	r.admit.Lock()
-	defer r.admit.Unlock()
-	if !r.begin() {
-		return fmt.Errorf("resume ops: %w", ErrStopped)
-	}
-	ops, err := r.cfg.Journal.Unfinished(ctx)
-	if err != nil {
-		return fmt.Errorf("resume ops: %w", err)
-	}
-	for _, o := range ops {
-		if err := r.activate(ctx, o); err != nil {
-			return fmt.Errorf("resume op %s: %w", o.ID, err)
-		}
-	}
-	r.mu.Lock()
-	r.whole = true
-	r.mu.Unlock()
-	return nil
-}
-
-// Stop ends the runner: it cancels what is running, waits until every
-// goroutine has ended and writes nothing that says so, since a shutdown is not
-// a failure. The ops go on at the next start.
-func (r *Runner) Stop() {
-	r.mu.Lock()
-	r.stopped = true
-	r.cancel()
-	r.mu.Unlock()
-	r.wg.Wait()
-}
-
 func (r *Runner) runs() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.stopped && !r.halted
-}
-
-// activate takes an op up that the journal holds, unless it is active already
-// or finished. The caller holds admit.
-func (r *Runner) activate(ctx context.Context, o Op) error {
-	if r.lookup(o.ID) != nil {
-		return nil
-	}
-	a := newActiveOp(r, o)
-	if over, err := a.readBack(ctx); err != nil || over {
-		a.cancel()
-		return err
-	}
-	r.enter(a)
-	if a.isParked() {
-		r.cfg.Log.Error("op still waits for the operator", "op", o.ID)
-		return nil
-	}
-	return r.start(a)
 }
 
 // enter gives an op its turn, and makes it one that is active.
@@ -237,17 +74,6 @@ func (r *Runner) enter(a *activeOp) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.active[a.op.ID] = a
-}
-
-// start runs the goroutine of an op, which must not have one.
-func (r *Runner) start(a *activeOp) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.stopped || r.halted || r.active[a.op.ID] != a { // a of before a halt is nobody's any more
-		return ErrStopped
-	}
-	r.wg.Go(a.run)
-	return nil
 }
 
 func (r *Runner) lookup(id string) *activeOp {
@@ -263,4 +89,74 @@ func (r *Runner) retire(a *activeOp) {
 	r.mu.Unlock()
 	a.interrupt(ErrFinished)
 	r.queue.leave(a.ticket)
+}
+
+// activeOp is an op in memory: one that is not finished. Only its goroutine
+// changes its progress; an op that waits for the operator has none.
+type activeOp struct {
+	r      *Runner
+	op     Op
+	plan   *Plan
+	ticket *ticket
+	// ctx ends with Stop, and with Halt outside of critical sections.
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	// forward is what steps get as context before the commit point; an
+	// interruption cancels it.
+	forward   context.Context
+	interrupt context.CancelCauseFunc
+
+	// inDoubt is a record that the journal did not confirm. Whether it is there
+	// must be read before anything else is written.
+	inDoubt *Record
+
+	mu       sync.Mutex
+	progress Progress
+	// broken: the records cannot be followed, or what follows them has panicked, so
+	// nothing may be written.
+	broken error
+	// trouble: the journal does not take the next record.
+	trouble error
+	// claimed: a Continue is at work on the parked op.
+	claimed bool
+	// halted: ctx ends when the op is in no critical section.
+	halted bool
+	// waiting is what the op waits for, zero if it does not.
+	waiting waiting
+	// changed is closed, and replaced, when anything above changes.
+	changed chan struct{}
+}
+
+// waiting is the reason why an op does nothing, and since when.
+type waiting struct {
+	on    string
+	since time.Time
+	// behind is the op whose turn it is, empty if it is nobody's but a TryLock.
+	behind string
+}
+
+// plan returns the plan of a kind, nil if the runner does not know it.
+func (r *Runner) plan(kind string) *Plan {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.plans[kind]
+}
+
+func (r *Runner) changed(opID string) {
+	r.mu.Lock()
+	functions := r.onChange
+	r.mu.Unlock()
+	for _, f := range functions {
+		f(opID)
+	}
+}
+
+func (r *Runner) finished(st Status) {
+	r.mu.Lock()
+	functions := r.onFinished
+	r.mu.Unlock()
+	for _, f := range functions {
+		f(st)
+	}
 }

@@ -35,7 +35,6 @@ var knottedPackages = []string{
 	"daemon/internal/qemuimg",
 	"daemon/internal/uplink",
 	"internal/api",
-	"internal/op",
 	"internal/op/optest",
 	"internal/sqlitedb",
 	"registry",

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package op
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Config is what a Runner is made of. Journal is needed; the rest has defaults.
+type Config struct {
+	Journal Journal
+	// Describe turns an error into what the journal keeps and the user sees.
+	// Default: code "internal" and the error's text.
+	Describe func(error) Failure
+	// Log gets one line for each record and each try that went wrong. Default:
+	// nothing is logged.
+	Log *slog.Logger
+	// FaultPoint is called with the names of FaultPoints as an op passes them,
+	// so that a test can end the process there. It may not return.
+	FaultPoint func(name string)
+	// MakeDurable is called before every record that says that a step has happened or
+	// is undone, and puts on stable storage what the step left to others to keep: a
+	// program that renames a file does not sync the directory. Its error is that of a
+	// journal that does not take the record. Default: nothing is done.
+	MakeDurable func() error
+	// MaxTries limits the tries of a step that asks for Retry, and those of a
+	// step that must not fail. They are counted anew when the daemon starts and
+	// when the operator says go on. Default 20.
+	MaxTries int
+	// WaitPoll is how often a step that waits for something looks by itself.
+	// Default 5 s.
+	WaitPoll time.Duration
+	// Now stamps records. Nothing is decided by it. Default time.Now.
+	Now func() time.Time
+}
+
+const (
+	defaultMaxTries = 20
+	defaultWaitPoll = 5 * time.Second
+)
+
+func (c Config) withDefaults() Config {
+	if c.Describe == nil {
+		c.Describe = func(err error) Failure { return Failure{Code: "internal", Message: err.Error()} }
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.FaultPoint == nil {
+		c.FaultPoint = func(string) {}
+	}
+	if c.MakeDurable == nil {
+		c.MakeDurable = func() error { return nil }
+	}
+	if c.MaxTries <= 0 {
+		c.MaxTries = defaultMaxTries
+	}
+	if c.WaitPoll <= 0 {
+		c.WaitPoll = defaultWaitPoll
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}

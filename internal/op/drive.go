@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package op
+
+import (
+	"context"
+	"fmt"
+)
+
+// waitingTurn is the reason that Status shows while an op waits for its keys.
+const waitingTurn = "turn"
+
+// readBack reads how far the op is, and whether it is over. If that panics the op is
+// parked and the others go on: it would panic at each start of the daemon.
+func (a *activeOp) readBack(ctx context.Context) (over bool, err error) {
+	defer a.parkOnPanic()
+	records, err := a.r.cfg.Journal.Records(ctx, a.op.ID)
+	if err != nil {
+		return false, err
+	}
+	if n := len(records); n > 0 && records[n-1].Kind == EventFinished {
+		return true, nil
+	}
+	a.inDoubt = nil
+	a.replay(records)
+	return false, nil
+}
+
+// replay takes the op's progress from its records. Records that cannot be
+// followed park the op without a further record.
+func (a *activeOp) replay(records []Record) {
+	if a.plan == nil {
+		a.setBroken(fmt.Errorf("%w: %w %q", ErrHistory, ErrUnknownKind, a.op.Kind))
+		return
+	}
+	p, err := Replay(a.plan, records)
+	if err != nil {
+		a.setBroken(err)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.progress, a.broken = p, nil
+	a.announce()
+}
+
+// run is the goroutine of the op. It ends when the op is finished or parked, or
+// when the runner is stopped.
+func (a *activeOp) run() {
+	defer a.parkOnPanic()
+	if !a.awaitTurn() {
+		return
+	}
+	for a.advance() {
+	}
+}
+
+// awaitTurn waits until no op before this one shares a key with it. It returns
+// false when the runner is stopped. An interruption ends the wait only if no
+// step was begun: then there is nothing to undo, so no key is needed.
+func (a *activeOp) awaitTurn() bool {
+	p := a.snapshot()
+	interrupted := a.forward.Done()
+	if p.begun() {
+		interrupted = nil
+	}
+	defer a.setWaiting(waiting{})
+	since := a.r.cfg.Now()
+	for {
+		before, moved := a.r.queue.blockedBy(a.ticket)
+		if before == nil {
+			return !a.stopping()
+		}
+		a.setWaiting(waiting{waitingTurn, since, before.op})
+		select {
+		case <-moved:
+		case <-interrupted:
+			return !a.stopping()
+		case <-a.ctx.Done():
+			return false
+		}
+	}
+}
+
+// advance does the next thing that is due. It returns false when nothing is:
+// the op is finished or parked, or the runner is stopped.
+func (a *activeOp) advance() bool {
+	p, interrupted := a.snapshot(), a.interruption()
+	switch {
+	case a.stopping():
+		return false
+	case p.State == StateNeedsOperator:
+		return false
+	case p.last == EventUndoFailed:
+		return a.park(*p.Failure)
+	case p.Current < 0:
+		return a.finish(p.cause)
+	case p.State == StateUndoing:
+		return a.undo(&a.plan.Steps[p.Current])
+	case !p.begun() && interrupted != nil:
+		cause := a.r.cfg.Describe(interrupted)
+		return a.finish(&cause)
+	default:
+		return a.do(&a.plan.Steps[p.Current], p.Steps[p.Current])
+	}
+}
+
+// finish ends the op, with the reason if it was undone.
+func (a *activeOp) finish(cause *Failure) bool {
+	var written bool
+	if cause == nil {
+		written = a.record(EventFinished, "", nil)
+	} else {
+		written = a.record(EventFinished, "", encodeFailure(*cause))
+	}
+	if !written {
+		return false
+	}
+	a.r.cfg.Log.Info("op finished", "op", a.op.ID, "state", a.snapshot().State)
+	a.r.cfg.FaultPoint(finishedFault(a.op.Kind))
+	a.r.retire(a)
+	st, _ := a.status()
+	a.r.finished(st)
+	a.cancel()
+	return false
+}

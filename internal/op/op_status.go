@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package op
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"time"
+)
+
+// Status is where an op stands, for those who look from outside.
+type Status struct {
+	Op    Op
+	State State
+	// Step is the step that is being done or undone, empty if there is none.
+	Step string
+	// Committed: the commit point is behind, the op cannot be interrupted.
+	Committed bool
+	// Waiting is what the op waits for (see WaitFor), "turn" while another op
+	// has one of its keys, empty if it does not wait. WaitingSince is for people:
+	// when it began to, the tries in between counted as waiting.
+	Waiting      string
+	WaitingSince time.Time
+	// Behind is the op that has its key, while it waits for its turn; empty if that
+	// is a TryLock.
+	Behind string
+	// Failure is why the op is being undone, was undone or is parked, or why
+	// it stands still: the journal takes no record.
+	Failure *Failure
+	// FinishedAt is zero until the op is done or undone.
+	FinishedAt time.Time
+	// Outputs are what the steps that succeeded left, by step name.
+	Outputs map[string]json.RawMessage
+}
+
+func statusOf(o Op, plan *Plan, p Progress) Status {
+	st := Status{
+		Op: o, State: p.State, Committed: p.Committed, Failure: p.Failure,
+		FinishedAt: p.FinishedAt, Outputs: maps.Clone(p.Outputs),
+	}
+	if plan != nil && !p.State.Final() && p.Current >= 0 {
+		st.Step = plan.Steps[p.Current].Name
+	}
+	return st
+}
+
+// statusOfOld reads the end of an op whose plan has changed since: its last
+// record says enough.
+func statusOfOld(o Op, finished Record) Status {
+	st := Status{Op: o, State: StateDone, FinishedAt: finished.At}
+	if len(finished.Data) == 0 {
+		return st
+	}
+	st.State = StateUndone
+	if err := decodeFailure(finished, &st.Failure); err != nil {
+		st.Failure = &Failure{Code: "internal", Message: errors.Join(ErrHistory, err).Error()}
+	}
+	return st
+}
