@@ -23,7 +23,6 @@ var knottedPackages = []string{
 	"daemon",
 	"daemon/internal/adminapi",
 	"daemon/internal/copy",
-	"daemon/internal/hv",
 	"daemon/internal/hv/hvtest",
 	"daemon/internal/image",
 	"daemon/internal/journal",

@@ -244,3 +244,13 @@ type Hypervisor interface {
 	// another EventConnected. It ends when ctx does.
 	Events(ctx context.Context) <-chan Event
 }
+
+// ConfinedUser is the user that the process of a domain runs as (Hypervisor.QEMUUser).
+// confined is false if that is libvirt's own user, and QEMU is confined by none.
+func ConfinedUser(ctx context.Context, h Hypervisor, id string) (user ProcessUser, confined bool, err error) {
+	user, err = h.QEMUUser(ctx, id)
+	if errors.Is(err, ErrUnsupported) {
+		return user, false, nil
+	}
+	return user, err == nil, err
+}

@@ -12,18 +12,6 @@ const (
 	JobOther        JobKind = "other"
 )
 
-// Mirror is what the live XML says of a copy or an active commit on a disk.
-// Ready is the only word to trust before a pivot: a job whose counters are
-// equal may still not be ready.
-type Mirror struct {
-	Job   JobKind
-	Image Image // where it goes; for an active commit the base
-	Ready bool
-	// Ending: a pivot or an abort is under way, so that nobody can say yet which
-	// chain the disk will be on. Ready is false then.
-	Ending bool
-}
-
 // Job is the progress of a block job as the hypervisor reports it. Current
 // equal to End on a ready job of a paused domain means that nothing is dirty.
 type Job struct {

@@ -2,11 +2,6 @@
 
 package hv
 
-import (
-	"context"
-	"errors"
-)
-
 // OpenFile is one open file descriptor of a domain's process on an image.
 type OpenFile struct {
 	FD       int
@@ -31,14 +26,4 @@ type ProcessUser struct {
 	// Given: libvirt makes this user the owner of an image before a guest opens it, where the
 	// filesystem lets root do that. If not, the user must have been let in by others.
 	Given bool
-}
-
-// ConfinedUser is the user that the process of a domain runs as (Hypervisor.QEMUUser).
-// confined is false if that is libvirt's own user, and QEMU is confined by none.
-func ConfinedUser(ctx context.Context, h Hypervisor, id string) (user ProcessUser, confined bool, err error) {
-	user, err = h.QEMUUser(ctx, id)
-	if errors.Is(err, ErrUnsupported) {
-		return user, false, nil
-	}
-	return user, err == nil, err
 }
