@@ -25,7 +25,6 @@ var knottedPackages = []string{
 	"daemon/internal/copy",
 	"daemon/internal/hv/hvtest",
 	"daemon/internal/image",
-	"daemon/internal/journal",
 	"daemon/internal/libvirt",
 	"daemon/internal/location",
 	"daemon/internal/metrics",

@@ -84,3 +84,28 @@ func scanOp(rows *sql.Rows) (op.Op, error) {
 	o.CreatedAt, err = time.Parse(time.RFC3339Nano, created)
 	return o, err
 }
+
+// Create implements op.Journal.
+func (j *Journal) Create(ctx context.Context, o op.Op) error {
+	keys, err := json.Marshal(append([]string{}, o.Keys...))
+	if err != nil {
+		return fmt.Errorf("create op %s: encode its keys: %w", o.ID, err)
+	}
+	const insert = `INSERT INTO ops (id, kind, group_id, keys, input, created_at) VALUES (?, ?, ?, ?, ?, ?)
+		ON CONFLICT (id) DO NOTHING`
+	res, err := j.exec(ctx, insert, o.ID, o.Kind, o.Group, string(keys), text(o.Input), stamp(o.CreatedAt))
+	if err != nil {
+		return fmt.Errorf("create op %s: %w", o.ID, unavailable(err))
+	}
+	if n, err := res.RowsAffected(); err != nil || n == 1 {
+		return err
+	}
+	old, err := j.Op(ctx, o.ID)
+	if err != nil {
+		return fmt.Errorf("create op %s: %w", o.ID, err)
+	}
+	if old.Kind != o.Kind || old.Group != o.Group || string(old.Input) != string(o.Input) {
+		return fmt.Errorf("create op %s: %w", o.ID, op.ErrMismatch)
+	}
+	return nil
+}
