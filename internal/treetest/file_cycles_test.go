@@ -27,7 +27,6 @@ var knottedPackages = []string{
 	"daemon/internal/image",
 	"daemon/internal/libvirt",
 	"daemon/internal/location",
-	"daemon/internal/metrics",
 	"daemon/internal/migrate",
 	"daemon/internal/migrate/migratetest",
 	"daemon/internal/qemuimg",

@@ -5,6 +5,7 @@ package metrics
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -74,8 +75,15 @@ func newDesc(name, help string, labels ...string) *prometheus.Desc {
 // of it.
 type collector struct {
 	Sources
-	metrics *Metrics
-	log     *slog.Logger
+	reconciled *atomic.Int64
+	guests     *guestWrites
+	log        *slog.Logger
+}
+
+// Watch adds what is asked for at a scrape. Call it once.
+func (m *Metrics) Watch(s Sources, log *slog.Logger) {
+	m.guests.disks, m.guests.stats = s.GuestDisks, s.DiskStats
+	m.Registry.MustRegister(&collector{Sources: s, reconciled: &m.reconciled, guests: &m.guests, log: log})
 }
 
 // Describe implements prometheus.Collector.
@@ -113,10 +121,10 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	} else {
 		gauge(overlayFreeDesc, float64(free))
 	}
-	if took := c.metrics.reconciled.Load(); took > 0 {
+	if took := c.reconciled.Load(); took > 0 {
 		gauge(reconcileDesc, time.Duration(took).Seconds())
 	}
-	writes, total := c.metrics.guests.totals()
+	writes, total := c.guests.totals()
 	metrics <- prometheus.MustNewConstSummary(guestWriteDesc, writes, total.Seconds(), nil)
 	c.collectMigrations(gauge)
 }

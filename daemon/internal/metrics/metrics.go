@@ -8,7 +8,6 @@ package metrics
 
 import (
 	"context"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -106,12 +105,6 @@ func (m *Metrics) Reconciled(took time.Duration) { m.reconciled.Store(int64(took
 
 // HasReconciled says whether Reconciled was called.
 func (m *Metrics) HasReconciled() bool { return m.reconciled.Load() > 0 }
-
-// Watch adds what is asked for at a scrape. Call it once.
-func (m *Metrics) Watch(s Sources, log *slog.Logger) {
-	m.guests.disks, m.guests.stats = s.GuestDisks, s.DiskStats
-	m.Registry.MustRegister(&collector{Sources: s, metrics: m, log: log})
-}
 
 // Run samples the writes of guests until ctx ends. Watch comes first.
 func (m *Metrics) Run(ctx context.Context) error { return m.guests.run(ctx) }
