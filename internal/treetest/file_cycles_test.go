@@ -33,7 +33,6 @@ var knottedPackages = []string{
 	"daemon/internal/uplink",
 	"internal/api",
 	"internal/op/optest",
-	"internal/sqlitedb",
 	"registry",
 	"registry/internal/relay/relaytest",
 	"registry/internal/server",
