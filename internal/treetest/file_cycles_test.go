@@ -32,7 +32,6 @@ var knottedPackages = []string{
 	"daemon/internal/qemuimg",
 	"daemon/internal/uplink",
 	"internal/api",
-	"internal/op/optest",
 	"registry",
 	"registry/internal/relay/relaytest",
 	"registry/internal/server",

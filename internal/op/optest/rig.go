@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"testing/synctest"
 	"time"
 
@@ -19,6 +20,29 @@ import (
 
 // endless is longer than any op under test lasts, in fake time.
 const endless = 24 * time.Hour
+
+// trial says what goes wrong in one run of an op, and how it may end.
+type trial struct {
+	name string
+	want []op.State
+
+	// killAtPoint and killAfterRecord crash the runner, once.
+	killAtPoint     string
+	killAfterRecord int64
+	// forget makes Observe of this step say, once after the crash, that it did
+	// not happen.
+	forget string
+	// fail makes Do of this step fail, before or after its effect, and failUndo
+	// its Undo, until the operator says go on.
+	fail      string
+	failAfter bool
+	failUndo  string
+	// mayPark: the operator is called and says go on.
+	mayPark bool
+	// failAppend is the number of the record that the journal does not take.
+	failAppend int
+	stored     bool
+}
 
 // rig is one world, its journal, and the runners that come and go on them.
 type rig struct {
@@ -239,4 +263,19 @@ func (r *rig) history(ctx context.Context) string {
 		words = append(words, strings.TrimSpace(rec.Step+" "+string(rec.Kind)))
 	}
 	return strings.Join(words, ", ")
+}
+
+// run runs one trial and returns what came to pass.
+func (s Subject) run(t *testing.T, tr trial) (o outcome, err error) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(s.New(t), tr)
+		defer r.close()
+		if o, err = r.play(t.Context()); err == nil {
+			err = r.checkOutcome(o)
+		}
+		if err != nil {
+			err = fmt.Errorf("%w\nhistory: %s", err, r.history(t.Context()))
+		}
+	})
+	return o, err
 }

@@ -9,29 +9,6 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// trial says what goes wrong in one run of an op, and how it may end.
-type trial struct {
-	name string
-	want []op.State
-
-	// killAtPoint and killAfterRecord crash the runner, once.
-	killAtPoint     string
-	killAfterRecord int64
-	// forget makes Observe of this step say, once after the crash, that it did
-	// not happen.
-	forget string
-	// fail makes Do of this step fail, before or after its effect, and failUndo
-	// its Undo, until the operator says go on.
-	fail      string
-	failAfter bool
-	failUndo  string
-	// mayPark: the operator is called and says go on.
-	mayPark bool
-	// failAppend is the number of the record that the journal does not take.
-	failAppend int
-	stored     bool
-}
-
 // trials makes the trials from the plan and from two runs in which nothing, and
 // nothing but one step, goes wrong.
 func (s Subject) trials(t *testing.T) []trial {
