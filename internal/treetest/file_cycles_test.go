@@ -19,7 +19,6 @@ import (
 
 // knottedPackages are those in which files use each other still.
 var knottedPackages = []string{
-	"ctl/internal/web",
 	"daemon",
 	"daemon/internal/adminapi",
 	"daemon/internal/copy",

@@ -11,6 +11,9 @@ import (
 	"sync"
 )
 
+// openPath is where the token is exchanged for the session.
+const openPath = "/open"
+
 // contentSecurityPolicy lets the page use what this server has and nothing else. Texts
 // come from hosts and guests: the browser itself refuses to take one for HTML.
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/url"
 	"regexp"
 	"time"
 
@@ -34,25 +35,31 @@ const writeTimeout = 30 * time.Second
 
 var wildcard = regexp.MustCompile(`\{(\w+)\}`)
 
-// forward passes a read of route d on. Of the browser's request the other side sees the
+// forwarder passes reads on to the other side.
+type forwarder struct {
+	transport http.RoundTripper
+	base      *url.URL
+}
+
+// handler passes a read of route d on. Of the browser's request the other side sees the
 // names in the path, and the query: no cookie, and no header.
-func (s *Server) forward(d *routes.Declaration) http.Handler {
+func (f *forwarder) handler(d *routes.Declaration) http.Handler {
 	names := wildcard.FindAllStringSubmatch(d.Path, -1)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		refs := make([]string, len(names))
 		for i, name := range names {
 			refs[i] = r.PathValue(name[1])
 		}
-		url := s.base.String() + d.PathOf(refs...)
+		target := f.base.String() + d.PathOf(refs...)
 		if r.URL.RawQuery != "" {
-			url += "?" + r.URL.RawQuery
+			target += "?" + r.URL.RawQuery
 		}
-		ask, err := http.NewRequestWithContext(r.Context(), d.Method, url, nil)
+		ask, err := http.NewRequestWithContext(r.Context(), d.Method, target, nil)
 		if err != nil {
 			writeError(w, http.StatusBadRequest, api.Errorf(api.CodeInvalidArgument, "cannot make a request of %.80q", r.URL.RawQuery))
 			return
 		}
-		resp, err := s.transport.RoundTrip(ask)
+		resp, err := f.transport.RoundTrip(ask)
 		if err != nil {
 			writeError(w, http.StatusBadGateway, api.Errorf(api.CodeHypervisorUnavailable, "%v", err))
 			return

@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/volferry/volferry/internal/client"
@@ -20,9 +19,6 @@ import (
 
 //go:embed page
 var embedded embed.FS
-
-// openPath is where the token is exchanged for the session.
-const openPath = "/open"
 
 // About is what the page says about the command that serves it.
 type About struct {
@@ -38,15 +34,13 @@ type About struct {
 type Server struct {
 	about     About
 	admission *admission
-	transport http.RoundTripper
-	base      *url.URL
+	forward   forwarder
 }
 
 // New returns a server of what c's target knows.
 func New(c *client.Client, about About) *Server {
-	s := &Server{about: about, admission: newAdmission()}
-	s.transport, s.base = c.Transport()
-	return s
+	transport, base := c.Transport()
+	return &Server{about: about, admission: newAdmission(), forward: forwarder{transport, base}}
 }
 
 // URL is where a browser opens the page that is served at address. It works once.
@@ -74,7 +68,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 func (s *Server) handler() http.Handler {
 	shown := http.NewServeMux()
 	for _, d := range forwarded {
-		shown.Handle(d.String(), s.forward(d))
+		shown.Handle(d.String(), s.forward.handler(d))
 	}
 	shown.HandleFunc("GET /about", s.sayAbout)
 	page, err := fs.Sub(embedded, "page")
