@@ -32,7 +32,6 @@ var knottedPackages = []string{
 	"daemon/internal/uplink",
 	"internal/api",
 	"registry",
-	"registry/internal/relay/relaytest",
 	"registry/internal/server",
 	"test/bench",
 	"test/demo",

@@ -22,24 +22,13 @@ type Perform func(task api.Task) (answer api.TaskAnswer, speak bool)
 type Host struct {
 	ID, Name string
 
-	site    *Site
-	perform Perform
-	session int
-	work    sync.WaitGroup
+	registry *Registry
+	perform  Perform
+	session  int
+	work     sync.WaitGroup
 
 	mu    sync.Mutex
 	polls context.CancelFunc // nil while it is away
-}
-
-// Host adds a host that reports pools, and is away until Start.
-func (s *Site) Host(id, name string, pools []api.Pool, perform Perform) *Host {
-	s.T.Helper()
-	h := &Host{ID: id, Name: name, site: s, perform: perform}
-	s.hosts = append(s.hosts, h)
-	if _, err := s.Store.Report(context.Background(), store.Call{}, api.HostReport{ID: id, Name: name, Epoch: 1, Pools: pools}); err != nil {
-		s.T.Fatal(err)
-	}
-	return h
 }
 
 // Polling says whether the host is there.
@@ -62,7 +51,7 @@ func (h *Host) Start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	h.setPolls(cancel)
 	h.session++
-	relay, session := h.site.Relay, strconv.Itoa(h.session)
+	relay, session := h.registry.Relay, strconv.Itoa(h.session)
 	h.work.Go(func() {
 		for ctx.Err() == nil {
 			tasks, err := relay.Fetch(ctx, store.Call{}, h.ID, session, pollFor)
@@ -76,7 +65,7 @@ func (h *Host) Start() {
 						return
 					}
 					if err := relay.Answer(ctx, store.Call{}, h.ID, task.ID, answer); err != nil && ctx.Err() == nil {
-						h.site.T.Errorf("answer: %v", err)
+						h.registry.T.Errorf("answer: %v", err)
 					}
 				})
 			}

@@ -7,9 +7,6 @@ package relaytest
 
 import (
 	"context"
-	"encoding/json"
-	"log/slog"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,9 +15,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/memtest"
-	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
-	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // Main runs the tests of a package, with their databases in memory.
@@ -29,15 +24,9 @@ func Main(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// Site is a registry that can be restarted, and its hosts.
+// Site is a registry that can be restarted, its hosts, and the loop that asks them.
 type Site struct {
-	T     *testing.T
-	Store *workflow.Store
-	Relay *relay.Relay
-	// Path is the file of the database.
-	Path string
-	// There is held for writing while the registry is not there.
-	There sync.RWMutex
+	Registry
 
 	hosts []*Host
 	stop  func() // ends the loop
@@ -53,27 +42,20 @@ type Loop interface {
 // in a directory from outside.
 func New(t *testing.T, path string) *Site {
 	t.Helper()
-	s := &Site{T: t, Path: path, stop: func() {}}
+	s := &Site{Registry: Registry{T: t, Path: path}, stop: func() {}}
 	s.Open()
 	return s
 }
 
-// Open opens the registry.
-func (s *Site) Open() {
+// Host adds a host that reports pools, and is away until Start.
+func (s *Site) Host(id, name string, pools []api.Pool, perform Perform) *Host {
 	s.T.Helper()
-	db, err := workflow.Open(context.Background(), s.Path, store.Options{})
-	if err != nil {
+	h := &Host{ID: id, Name: name, registry: &s.Registry, perform: perform}
+	s.hosts = append(s.hosts, h)
+	if _, err := s.Store.Report(context.Background(), store.Call{}, api.HostReport{ID: id, Name: name, Epoch: 1, Pools: pools}); err != nil {
 		s.T.Fatal(err)
 	}
-	s.Store, s.Relay = db, relay.New(relay.Config{Store: db, Log: slog.New(slog.DiscardHandler)})
-}
-
-// Close closes it. The loop has ended.
-func (s *Site) Close() {
-	s.Relay.Close()
-	if err := s.Store.Close(); err != nil {
-		s.T.Error(err)
-	}
+	return h
 }
 
 // Run has the loop work until Stop.
@@ -132,28 +114,4 @@ func (s *Site) End() {
 func Pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // fake time
 	synctest.Wait()
-}
-
-// Place is a raw image of 1 MiB in a pool that is called like its directory.
-func Place(pool, name string) api.Location {
-	return api.Location{Pool: pool, Name: name, Path: "/" + pool + "/" + name, Format: api.FormatRaw, SizeBytes: 1 << 20}
-}
-
-// Document is an answer of a host's API.
-func Document(nouns map[string]any) json.RawMessage {
-	nouns["schema_version"] = api.SchemaVersion
-	return encode(nouns)
-}
-
-// Refuse is a refusal of a host's API.
-func Refuse(code api.Code) api.TaskAnswer {
-	return api.TaskAnswer{Status: code.HTTPStatus(), Body: encode(api.ErrorBody{Error: api.Errorf(code, "refused as %s", code)})}
-}
-
-func encode(v any) json.RawMessage {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return b
 }

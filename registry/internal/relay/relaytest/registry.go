@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relaytest
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"github.com/volferry/volferry/registry/internal/relay"
+	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
+)
+
+// Registry is a store with its relay. It can be closed and opened again.
+type Registry struct {
+	T     *testing.T
+	Store *workflow.Store
+	Relay *relay.Relay
+	// Path is the file of the database.
+	Path string
+	// There is held for writing while the registry is not there.
+	There sync.RWMutex
+}
+
+// Open opens the registry.
+func (r *Registry) Open() {
+	r.T.Helper()
+	db, err := workflow.Open(context.Background(), r.Path, store.Options{})
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	r.Store, r.Relay = db, relay.New(relay.Config{Store: db, Log: slog.New(slog.DiscardHandler)})
+}
+
+// Close closes it. The loop has ended.
+func (r *Registry) Close() {
+	r.Relay.Close()
+	if err := r.Store.Close(); err != nil {
+		r.T.Error(err)
+	}
+}
