@@ -43,39 +43,6 @@ type heart struct {
 // sent counts the reports of all hosts.
 type sent struct{ whole, brief atomic.Int64 }
 
-// connectHosts connects the hosts and has each report once, which is stored.
-func (b *bench) connectHosts(ctx context.Context) ([]*heart, error) {
-	hearts, counts := make([]*heart, b.options.hosts), &sent{}
-	for i := range hearts {
-		h, err := newHost(b.authority, newID(b.random), fmt.Sprintf("host%d", i))
-		if err != nil {
-			return nil, err
-		}
-		var instances []api.InstanceReport
-		for range instancesPerHost {
-			instances = append(instances, api.InstanceReport{ID: newID(b.random), State: api.InstanceRunning})
-		}
-		report := reportOf(h, instances)
-		hearts[i] = &heart{
-			conn: &conn{host: h}, path: "/v1/hosts/" + h.id + "/report", whole: report[:len(report)-1], beats: i, sent: counts,
-			brief: fmt.Appendf(nil, `{"id":%q,"name":%q,"version":"","boot_id":"","epoch":1,"pools":null,"instances":null`, h.id, h.name),
-		}
-	}
-	return hearts, inParallel(heartbeaters, func(first int) error {
-		for i := first; i < len(hearts); i += heartbeaters {
-			c, err := dial(ctx, b.registry.Listen, hearts[i].host)
-			if err != nil {
-				return err
-			}
-			hearts[i].conn = c
-			if err := hearts[i].beat(); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
 // reportOf is what a host says of itself, without a mark.
 func reportOf(h *host, instances []api.InstanceReport) []byte {
 	r := api.HostReport{ID: h.id, Name: h.name, Version: "bench", BootID: h.id, Epoch: 1, Pools: []api.Pool{}, Instances: instances}

@@ -9,25 +9,12 @@ import (
 	"time"
 )
 
-// warmUp is not measured: connections and caches get warm in it.
-const warmUp = 2 * time.Second
-
 // load is what a measurement of clients came to.
 type load struct {
 	changes, cycles int
 	latencies       []time.Duration // sorted
 	usage
 }
-
-// window is when a measurement counts.
-type window struct{ begin, end time.Time }
-
-func newWindow(length time.Duration) window {
-	begin := time.Now().Add(warmUp)
-	return window{begin, begin.Add(length)}
-}
-
-func (w window) has(at time.Time) bool { return !at.Before(w.begin) && at.Before(w.end) }
 
 // drive has each client make changes, at perSecond of all of them together, or
 // with 0 each as soon as the last one was answered. What a change took is counted

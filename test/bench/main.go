@@ -25,19 +25,6 @@ import (
 	"github.com/volferry/volferry/test/site"
 )
 
-// options are what can be asked for.
-type options struct {
-	seconds     time.Duration // of each measurement
-	clients     int
-	rate        int // changes per second that many clients offer together
-	hosts       int // that heartbeat
-	attachments int // of the full site
-	seed        uint64
-	results     string // file of the raw numbers
-	only        string // the measurements that are made, "" for all
-	bin         string
-}
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := run(ctx)

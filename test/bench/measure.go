@@ -185,5 +185,3 @@ func (b *bench) heartbeatsBesideAttach(ctx context.Context, r *report) error {
 	m.aim("p99 ≤ 1.2 × without", float64(with.quantile(0.99)) <= aimDisturbance*float64(alone.quantile(0.99)))
 	return nil
 }
-
-func micros(d time.Duration, n int) float64 { return float64(d.Microseconds()) / float64(max(1, n)) }

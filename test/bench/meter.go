@@ -51,17 +51,6 @@ func (b *bench) usageWithin(ctx context.Context, w window) (usage, error) {
 	return u, err
 }
 
-func until(ctx context.Context, at time.Time) error {
-	timer := time.NewTimer(time.Until(at))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 func (b *bench) cpuTimes() (t cpuTimes, err error) {
 	var errs [3]error
 	t.at = time.Now()

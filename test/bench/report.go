@@ -129,3 +129,5 @@ func (r *report) save(path string) error {
 	}
 	return nil
 }
+
+func micros(d time.Duration, n int) float64 { return float64(d.Microseconds()) / float64(max(1, n)) }

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/site"
@@ -95,6 +94,39 @@ func (b *bench) introduce(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// connectHosts connects the hosts and has each report once, which is stored.
+func (b *bench) connectHosts(ctx context.Context) ([]*heart, error) {
+	hearts, counts := make([]*heart, b.options.hosts), &sent{}
+	for i := range hearts {
+		h, err := newHost(b.authority, newID(b.random), fmt.Sprintf("host%d", i))
+		if err != nil {
+			return nil, err
+		}
+		var instances []api.InstanceReport
+		for range instancesPerHost {
+			instances = append(instances, api.InstanceReport{ID: newID(b.random), State: api.InstanceRunning})
+		}
+		report := reportOf(h, instances)
+		hearts[i] = &heart{
+			conn: &conn{host: h}, path: "/v1/hosts/" + h.id + "/report", whole: report[:len(report)-1], beats: i, sent: counts,
+			brief: fmt.Appendf(nil, `{"id":%q,"name":%q,"version":"","boot_id":"","epoch":1,"pools":null,"instances":null`, h.id, h.name),
+		}
+	}
+	return hearts, inParallel(heartbeaters, func(first int) error {
+		for i := first; i < len(hearts); i += heartbeaters {
+			c, err := dial(ctx, b.registry.Listen, hearts[i].host)
+			if err != nil {
+				return err
+			}
+			hearts[i].conn = c
+			if err := hearts[i].beat(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func (b *bench) close() {
@@ -192,15 +224,4 @@ func send(c *conn, path string, in any) error {
 	}
 	_, err = c.post(path, "", body)
 	return err
-}
-
-// inParallel runs do for 0 to n-1, all at once.
-func inParallel(n int, do func(int) error) error {
-	var wg sync.WaitGroup
-	errs := make([]error, n)
-	for i := range n {
-		wg.Go(func() { errs[i] = do(i) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
 }
