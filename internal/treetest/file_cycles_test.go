@@ -33,7 +33,6 @@ var knottedPackages = []string{
 	"internal/api",
 	"registry",
 	"registry/internal/server",
-	"test/demo",
 	"test/lab",
 	"test/site",
 }

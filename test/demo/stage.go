@@ -174,3 +174,6 @@ func (s *stage) close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// bytes is a size as a person says it.
+func bytes(n int64) string { return fmt.Sprintf("%.3g GiB", float64(n)/(1<<30)) }

@@ -68,9 +68,6 @@ func pools(r *result) string {
 	return r.migration.Src.Pool + " -> " + r.migration.Dst.Pool
 }
 
-// bytes is a size as a person says it.
-func bytes(n int64) string { return fmt.Sprintf("%.3g GiB", float64(n)/(1<<30)) }
-
 // milliseconds has one decimal where that says something.
 func milliseconds(ms float64) string {
 	if ms < 10 {
