@@ -4,6 +4,7 @@ package site
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -13,6 +14,22 @@ import (
 	"syscall"
 	"time"
 )
+
+// Root is the top of the source tree that the working directory is in.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the source tree: %w", err)
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == "/" {
+			return "", errors.New("find the source tree: no go.mod above the working directory")
+		}
+	}
+}
 
 // program is one of Volferry's daemons as a child process.
 type program struct {
@@ -112,4 +129,11 @@ func (p *program) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("wait for %s to end: %w", p.name, ctx.Err())
 	}
+}
+
+// tail is the end of a log, as much as there is.
+func tail(path string) []byte {
+	const end = 8 << 10
+	text, _ := os.ReadFile(path)
+	return text[max(0, len(text)-end):]
 }

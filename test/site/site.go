@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 )
@@ -38,22 +37,6 @@ func Start(ctx context.Context, dir, bin string) (*Site, error) {
 	return s, nil
 }
 
-// Root is the top of the source tree that the working directory is in.
-func Root() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("find the source tree: %w", err)
-	}
-	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		if dir == "/" {
-			return "", errors.New("find the source tree: no go.mod above the working directory")
-		}
-	}
-}
-
 // StartRegistry starts the registry, with these additional variables in its
 // environment, and returns when it answers.
 func (s *Site) StartRegistry(ctx context.Context, env ...string) error {
@@ -79,13 +62,6 @@ func Tails(logs ...string) string {
 		fmt.Fprintf(&out, "--- %s\n%s\n", filepath.Base(path), tail(path))
 	}
 	return out.String()
-}
-
-// tail is the end of a log, as much as there is.
-func tail(path string) []byte {
-	const end = 8 << 10
-	text, _ := os.ReadFile(path)
-	return text[max(0, len(text)-end):]
 }
 
 // Close stops everything. Guests must be closed before.
