@@ -49,8 +49,6 @@ type invocation struct {
 
 func (in *invocation) printf(format string, args ...any) { fmt.Fprintf(in.stdout, format, args...) }
 
-var commands = []command{backupCommand, acceptRestoreCommand, initCACommand, issueCertCommand, revokeCommand}
-
 // call reads the arguments of a command, which may stand before and after its
 // flags, and runs it.
 func (c *command) call(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -103,7 +101,7 @@ func placed(set *flag.FlagSet, file string) (*config, error) {
 			args = append(args, "--config", file)
 		}
 	})
-	cfg, _, err := loadConfig(args, io.Discard)
+	cfg, _, err := loadConfig(args, "", io.Discard)
 	if err != nil {
 		return nil, err
 	}

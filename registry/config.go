@@ -68,9 +68,9 @@ func defaultConfig() *config {
 }
 
 // loadConfig reads the file and then the flags, which win, and returns what
-// is left of args.
-func loadConfig(args []string, stderr io.Writer) (*config, []string, error) {
-	program := settings.Program{Name: server.Program, Usage: usage(), File: defaultConfigFile, Stderr: stderr}
+// is left of args. Where --help is among them it prints usage and the flags to stderr.
+func loadConfig(args []string, usage string, stderr io.Writer) (*config, []string, error) {
+	program := settings.Program{Name: server.Program, Usage: usage, File: defaultConfigFile, Stderr: stderr}
 	return settings.Load(program, args, defaultConfig, (*config).flags)
 }
 

@@ -19,6 +19,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/server"
 )
 
+var commands = []command{backupCommand, acceptRestoreCommand, initCACommand, issueCertCommand, revokeCommand}
+
 const usageHead = `volferry-registry - who may use which volume
 
 Usage:
@@ -69,7 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if name != "" && name != "check-config" {
 		return fmt.Errorf("there is no command %q; see %s --help", name, server.Program)
 	}
-	cfg, rest, err := loadConfig(args, stderr)
+	cfg, rest, err := loadConfig(args, usage(), stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 
 func TestThePackagedConfigurationHasEveryKeyWithItsDefault(t *testing.T) {
 	settingstest.Packaged(t, "../packaging/config/registry.toml", func(path string) (*config, error) {
-		c, _, err := loadConfig([]string{"--config", path}, io.Discard)
+		c, _, err := loadConfig([]string{"--config", path}, "", io.Discard)
 		return c, err
 	}, "shared_pools")
 }

@@ -31,7 +31,6 @@ var knottedPackages = []string{
 	"daemon/internal/qemuimg",
 	"daemon/internal/uplink",
 	"internal/api",
-	"registry",
 	"registry/internal/server",
 	"test/lab",
 }

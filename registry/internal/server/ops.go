@@ -4,15 +4,12 @@ package server
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
-	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -57,32 +54,6 @@ func (s *Server) op(r *http.Request, host api.Host, id string) (o api.Op, err er
 		err = api.Errorf(api.CodeInternal, "host %s gave no operation %s", host.Name, id)
 	}
 	return o, err
-}
-
-// askHost has a host answer a question about what refs name.
-func askHost[Out any](ctx context.Context, s *Server, who string, host api.Host, route routes.Route[routes.None, Out], refs ...string) (out Out, err error) {
-	path := route.PathOf(refs...)
-	status, body, err := s.Relay.Do(ctx, relay.Request{
-		HostID: host.ID, HostName: host.Name, Who: who, Method: route.Method, Path: path,
-	})
-	if err != nil {
-		return out, err
-	}
-	var answer map[string]json.RawMessage
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return out, fmt.Errorf("read what host %s says of %s: %w", host.Name, path, err)
-	}
-	if status != http.StatusOK {
-		var refused api.ErrorBody
-		if err := json.Unmarshal(body, &refused); err == nil && refused.Error != nil {
-			return out, refused.Error
-		}
-		return out, api.Errorf(api.CodeInternal, "host %s answered %d to the question for %s", host.Name, status, path)
-	}
-	if err := json.Unmarshal(answer[route.Noun], &out); err != nil {
-		return out, fmt.Errorf("read what host %s says of %s: %w", host.Name, path, err)
-	}
-	return out, nil
 }
 
 // opEvent is the line of a stream that says how an op is.

@@ -159,3 +159,20 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 		change(routes.PermitPause, db.PermitPause),
 	}
 }
+
+// Handler serves Routes.
+func (s *Server) Handler() http.Handler {
+	return httpjson.NewHandler(httpjson.Config{
+		Routes:    s.guarded(s.Routes()),
+		Authorize: s.Authorize,
+		Program:   Program,
+		Refused:   s.auditRefusal,
+		Log:       s.Log,
+		Observe:   s.Metrics.request,
+	})
+}
+
+// openAPI answers with this API as an OpenAPI document.
+func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
+	return httpjson.WriteOpenAPI(w, "Volferry registry", s.Version, s.Routes())
+}

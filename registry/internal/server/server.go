@@ -8,7 +8,6 @@ package server
 
 import (
 	"log/slog"
-	"net/http"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
@@ -17,6 +16,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
+
+// Program is what this program calls itself.
+const Program = "volferry-registry"
 
 // Config is what a Server needs.
 type Config struct {
@@ -45,16 +47,4 @@ type Server struct {
 // New returns a server over an open store.
 func New(c Config) *Server {
 	return &Server{Config: c, since: time.Now().UTC()}
-}
-
-// Handler serves Routes.
-func (s *Server) Handler() http.Handler {
-	return httpjson.NewHandler(httpjson.Config{
-		Routes:    s.guarded(s.Routes()),
-		Authorize: s.Authorize,
-		Program:   Program,
-		Refused:   s.auditRefusal,
-		Log:       s.Log,
-		Observe:   s.Metrics.request,
-	})
 }
