@@ -25,7 +25,6 @@ var knottedPackages = []string{
 	"daemon/internal/hv/hvtest",
 	"daemon/internal/image",
 	"daemon/internal/libvirt",
-	"daemon/internal/location",
 	"daemon/internal/migrate",
 	"daemon/internal/migrate/migratetest",
 	"daemon/internal/qemuimg",

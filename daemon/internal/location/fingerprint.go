@@ -5,6 +5,9 @@ package location
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,3 +42,98 @@ func fingerprint(dir int, path string, flags int) (string, error) {
 	}
 	return fmt.Sprintf("inode %d of %d.%09d", st.Ino, st.Btime.Sec, st.Btime.Nsec), nil
 }
+
+// sysDevBlock has a directory for each block device, by number. It is a variable for the
+// tests.
+var sysDevBlock = "/sys/dev/block"
+
+// ownIdentities are the files in which a device says which one it is, the best first:
+// LVM, multipath and other maps; NVMe; SCSI; virtio.
+var ownIdentities = []string{"dm/uuid", "wwid", "device/wwid", "serial"}
+
+// device names a block device by what it says of itself, and where it says nothing by its
+// number, which is given anew at each boot. The links in /dev/disk are not asked: udev makes
+// them later, and from what is written on a disk, which is the guest's.
+func device(major, minor uint32) string {
+	number := fmt.Sprintf("%d:%d", major, minor)
+	dir, err := filepath.EvalSymlinks(filepath.Join(sysDevBlock, number))
+	if err != nil {
+		return "device " + number
+	}
+	if text := selfOf(dir); text != "" {
+		return "device " + text
+	}
+	return "device " + number
+}
+
+// selfOf is what the device with this directory in /sys says of itself, "" if nothing.
+func selfOf(dir string) string {
+	for _, file := range ownIdentities {
+		if text := attribute(dir, file); text != "" {
+			return text
+		}
+	}
+	if file := attribute(dir, "loop/backing_file"); file != "" {
+		return loopOf(dir, file)
+	}
+	if number := attribute(dir, "partition"); number != "" {
+		return partitionOf(dir, number)
+	}
+	return ""
+}
+
+// attribute reads a file of /sys, "" if there is none.
+func attribute(dir, file string) string {
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// loopOf names a loop device by its file and the part of that which it shows. The path alone
+// would not do: another file may be there by now.
+func loopOf(dir, file string) string {
+	text := "loop " + file
+	if fingerprint, err := Fingerprint(file); err == nil {
+		text += " " + fingerprint
+	}
+	for _, part := range []string{"offset", "sizelimit"} {
+		if n := attribute(dir, "loop/"+part); n != "" && n != "0" {
+			text += " " + part + " " + n
+		}
+	}
+	return text
+}
+
+// partitionOf names a partition by its place on a disk, and by its UUID where the kernel knows
+// that. The size is not part of it: a partition may grow.
+func partitionOf(dir, number string) string {
+	disk := selfOf(filepath.Dir(dir))
+	if disk == "" {
+		return "" // the number of the partition is as good as that of the disk
+	}
+	text := "partition " + number + " at sector " + attribute(dir, "start")
+	for line := range strings.Lines(attribute(dir, "uevent")) {
+		if uuid, ok := strings.CutPrefix(strings.TrimSpace(line), "PARTUUID="); ok {
+			text += " uuid " + uuid
+		}
+	}
+	return text + " of " + disk
+}
+
+// numbered is the fingerprint of a device that says nothing of itself.
+var numbered = regexp.MustCompile(`^device \d+:\d+$`)
+
+// SameImagePrint says whether two fingerprints, of which the earlier one was stored, can be of
+// one image. A device that had nothing but a number then, and says more of itself now, was
+// looked at by an older version of this program: that the two differ proves nothing.
+func SameImagePrint(earlier, now string) bool {
+	if earlier == now {
+		return true
+	}
+	return numbered.MatchString(earlier) && strings.HasPrefix(now, "device ") && !numbered.MatchString(now)
+}
+
+// IsDevicePrint says whether a fingerprint is that of a block device.
+func IsDevicePrint(fingerprint string) bool { return strings.HasPrefix(fingerprint, "device ") }

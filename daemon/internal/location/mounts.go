@@ -3,7 +3,6 @@
 package location
 
 import (
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,28 +12,6 @@ import (
 
 // mountInfo is a variable for the tests.
 var mountInfo = "/proc/self/mountinfo"
-
-// cannotBeOn says whether a path of which nobody tells what is there (the server is
-// away, or lets root look at nothing) leads elsewhere: it is below the mount point of a network filesystem, and
-// the place is none of that filesystem. The kernel knows its mounts without asking
-// their servers, so that one server that is away does not stop what has nothing to
-// do with it. A symbolic link on such a filesystem to a file of this host is the
-// one thing that is missed.
-func (p Place) cannotBeOn(path string) bool {
-	table, err := os.ReadFile(mountInfo)
-	if err != nil {
-		return false
-	}
-	m, found := mountOf(string(table), path)
-	if !found || !m.network() {
-		return false
-	}
-	dev := p.id.Dev
-	if p.absent {
-		dev = p.dir.Dev
-	}
-	return p.id.Block || (dev != 0 && dev != m.dev)
-}
 
 type mount struct {
 	point, kind string
