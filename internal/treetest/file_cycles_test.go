@@ -23,7 +23,6 @@ var knottedPackages = []string{
 	"daemon/internal/adminapi",
 	"daemon/internal/copy",
 	"daemon/internal/hv/hvtest",
-	"daemon/internal/image",
 	"daemon/internal/libvirt",
 	"daemon/internal/migrate",
 	"daemon/internal/migrate/migratetest",

@@ -131,3 +131,18 @@ func (s Storage) tryDirectory(who hv.ProcessUser, dir string) error {
 	}
 	return err
 }
+
+// Refused is the error for whoever wanted to do something (what), where err says that
+// QEMU's user does not get to path (Reach) or cannot open an image (MayOpen). Any other
+// error is returned as it is.
+func Refused(what, path string, err error) error {
+	var blocked *ReachError
+	var cannot *OpenError
+	switch {
+	case errors.As(err, &blocked):
+		return blocked.refusal(what, path)
+	case errors.As(err, &cannot):
+		return cannot.refusal(what)
+	}
+	return err
+}
