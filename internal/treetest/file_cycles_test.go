@@ -26,7 +26,6 @@ var knottedPackages = []string{
 	"daemon/internal/libvirt",
 	"daemon/internal/migrate",
 	"daemon/internal/migrate/migratetest",
-	"daemon/internal/qemuimg",
 	"daemon/internal/uplink",
 	"internal/api",
 	"registry/internal/server",

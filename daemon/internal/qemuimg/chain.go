@@ -40,6 +40,27 @@ func (e *BackingError) Error() string {
 
 func (e *BackingError) Unwrap() error { return e.Err }
 
+// open opens an image that exists, with those below it, and reads its header where it has
+// one. A qcow2 image must have no internal snapshots, and be over what Backing says and nothing
+// else. flags are those of open(2): how, and whether a link is followed.
+func open(i Image, flags int) (*opened, error) {
+	if err := i.validate(); err != nil {
+		return nil, err
+	}
+	o, err := openAny(i, flags)
+	if err != nil {
+		return nil, err
+	}
+	if err = o.readSize(); err == nil {
+		o.below, err = openBelow(o)
+	}
+	if err != nil {
+		o.close()
+		return nil, err
+	}
+	return o, nil
+}
+
 // openBelow opens the image that o is over, by what was stored, if its header says the same.
 // What is in a raw image is the guest's to write, and is not looked at.
 func openBelow(o *opened) (*opened, error) {

@@ -21,41 +21,6 @@ type opened struct {
 	below     *opened // the image that it is over, open for reading
 }
 
-// open opens an image that exists, with those below it, and reads its header where it has
-// one. A qcow2 image must have no internal snapshots, and be over what Backing says and nothing
-// else. flags are those of open(2): how, and whether a link is followed.
-func open(i Image, flags int) (*opened, error) {
-	if err := i.validate(); err != nil {
-		return nil, err
-	}
-	o, err := openAny(i, flags)
-	if err != nil {
-		return nil, err
-	}
-	if err = o.readSize(); err == nil {
-		o.below, err = openBelow(o)
-	}
-	if err != nil {
-		o.close()
-		return nil, err
-	}
-	return o, nil
-}
-
-// openOverlay opens an overlay over anything, itself and not a link.
-func openOverlay(path string, sizeBytes int64) (*opened, *Header, error) {
-	o, err := openAny(Image{Path: path, Format: FormatQCOW2}, os.O_RDONLY|unix.O_NOFOLLOW)
-	if err != nil {
-		return nil, nil, err
-	}
-	h, err := o.overlayHeader(sizeBytes)
-	if err != nil {
-		o.close()
-		return nil, nil, err
-	}
-	return o, h, nil
-}
-
 // openAny opens a regular file or block device. It looks before, since to open a fifo is to
 // wait for a writer, and at what it has open.
 func openAny(i Image, flags int) (*opened, error) {

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+
+	"golang.org/x/sys/unix"
 )
 
 // CreateOverlay makes an empty qcow2 overlay of exactly sizeBytes over backing,
@@ -57,6 +59,20 @@ func CheckOverlay(path string, backing Image, sizeBytes int64) (empty bool, err 
 		return false, &ImageError{path, err.Error()}
 	}
 	return empty, nil
+}
+
+// openOverlay opens an overlay over anything, itself and not a link.
+func openOverlay(path string, sizeBytes int64) (*opened, *Header, error) {
+	o, err := openAny(Image{Path: path, Format: FormatQCOW2}, os.O_RDONLY|unix.O_NOFOLLOW)
+	if err != nil {
+		return nil, nil, err
+	}
+	h, err := o.overlayHeader(sizeBytes)
+	if err != nil {
+		o.close()
+		return nil, nil, err
+	}
+	return o, h, nil
 }
 
 // overlayHeader reads the header of an overlay over anything.
