@@ -34,25 +34,6 @@ func (m *Manager) Run(ctx context.Context, caughtUp func()) error {
 	return nil
 }
 
-// changed is called by the runner: something was recorded of this op.
-func (m *Manager) changed(opID string) {
-	known, _ := m.groups.Load(opID)
-	if id, ok := known.(string); ok {
-		m.watch.notify(id)
-		return
-	}
-	// From memory, as the op is not retired yet: no change may be missed.
-	st, err := m.runner.Status(context.Background(), opID)
-	if err != nil {
-		m.log.Warn("cannot look at an op that changed", "op", opID, "err", err)
-		return
-	}
-	if steps.GoalOf(st.Op.Kind) != "" {
-		m.groups.Store(opID, st.Op.Group)
-		m.watch.notify(st.Op.Group)
-	}
-}
-
 // atWork says, from memory, whether an op of the migration is still at work: it may have the
 // guest paused, so the journal is not read meanwhile.
 func (m *Manager) atWork(id string) bool {

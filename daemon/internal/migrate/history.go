@@ -228,3 +228,12 @@ func (h *history) chain() []api.Location {
 	}
 	return withBases(s.Src)
 }
+
+// withBases is the chain of a location, top first.
+func withBases(l api.Location) []api.Location {
+	chain := []api.Location{l}
+	for _, b := range l.Backing.Images() {
+		chain = append(chain, api.Location{Path: b.Path, Format: b.Format, SizeBytes: l.SizeBytes})
+	}
+	return chain
+}

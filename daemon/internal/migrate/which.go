@@ -101,15 +101,6 @@ func (m *Manager) holdingOf(ctx context.Context, att *api.Attachment, dom *hv.Do
 	return holdElsewhere, nil
 }
 
-// withBases is the chain of a location, top first.
-func withBases(l api.Location) []api.Location {
-	chain := []api.Location{l}
-	for _, b := range l.Backing.Images() {
-		chain = append(chain, api.Location{Path: b.Path, Format: b.Format, SizeBytes: l.SizeBytes})
-	}
-	return chain
-}
-
 // locations are the chain of a disk, with the base images of the volume where its definition
 // leaves them to what the header of the volume says.
 func locations(d *hv.Disk, of api.Location) []api.Location {
