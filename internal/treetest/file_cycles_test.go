@@ -24,7 +24,6 @@ var knottedPackages = []string{
 	"daemon/internal/copy",
 	"daemon/internal/hv/hvtest",
 	"daemon/internal/libvirt",
-	"daemon/internal/migrate/migratetest",
 	"daemon/internal/uplink",
 	"internal/api",
 	"registry/internal/server",
