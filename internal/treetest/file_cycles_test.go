@@ -26,7 +26,6 @@ var knottedPackages = []string{
 	"daemon/internal/libvirt",
 	"daemon/internal/uplink",
 	"internal/api",
-	"registry/internal/server",
 	"test/lab",
 }
 
