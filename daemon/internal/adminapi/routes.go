@@ -172,3 +172,21 @@ func (s *Server) passedOnRoutes() []httpjson.Route {
 	}
 	return served
 }
+
+// Handler serves the API to those whom the authorizer lets in. The log has who asked
+// for a change, whether or not it was let in.
+func (s *Server) Handler(authorize httpjson.Authorizer) http.Handler {
+	logged := func(r *http.Request, route httpjson.Route) error {
+		err := authorize(r, route)
+		if route.Access != httpjson.Read {
+			s.logCaller(r, err)
+		}
+		return err
+	}
+	return httpjson.NewHandler(httpjson.Config{Routes: s.Routes(), Authorize: logged, Program: program + " of host " + s.HostName, Log: s.Log})
+}
+
+// openAPI answers with this API as an OpenAPI document.
+func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
+	return httpjson.WriteOpenAPI(w, "Volferry daemon", s.Version, s.Routes())
+}

@@ -22,6 +22,9 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
+// program is what this program calls itself.
+const program = "volferryd"
+
 // Registry is what the handlers ask of the registry themselves; the rest is
 // passed on as it came.
 type Registry interface {
@@ -81,19 +84,6 @@ type Server struct {
 
 // New makes the API of a daemon.
 func New(d Deps) *Server { return &Server{Deps: d} }
-
-// Handler serves the API to those whom the authorizer lets in. The log has who asked
-// for a change, whether or not it was let in.
-func (s *Server) Handler(authorize httpjson.Authorizer) http.Handler {
-	logged := func(r *http.Request, route httpjson.Route) error {
-		err := authorize(r, route)
-		if route.Access != httpjson.Read {
-			s.logCaller(r, err)
-		}
-		return err
-	}
-	return httpjson.NewHandler(httpjson.Config{Routes: s.Routes(), Authorize: logged, Program: program + " of host " + s.HostName, Log: s.Log})
-}
 
 // logCaller writes down who asks for a change at the socket: root, the group's members
 // and scripts are all one at the registry, which knows this host alone.

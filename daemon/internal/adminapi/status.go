@@ -11,12 +11,8 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
 )
-
-// program is what this program calls itself.
-const program = "volferryd"
 
 func (s *Server) status(r *http.Request, _ routes.None) (api.Status, error) {
 	st := api.Status{
@@ -194,9 +190,4 @@ func overlaysPart(paused []string) api.Check {
 
 func (s *Server) version(*http.Request, routes.None) (map[string]string, error) {
 	return map[string]string{"program": program, "version": s.Version}, nil
-}
-
-// openAPI answers with this API as an OpenAPI document.
-func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
-	return httpjson.WriteOpenAPI(w, "Volferry daemon", s.Version, s.Routes())
 }
