@@ -63,6 +63,3 @@ func (b *Backing) UnmarshalJSON(text []byte) error {
 
 // Documented is what it is in JSON.
 func (Backing) Documented() any { return []BaseImage{} }
-
-// IsLinkedClone says whether the image at a location is over base images.
-func (l Location) IsLinkedClone() bool { return l.Backing != "" }

@@ -36,8 +36,6 @@ var (
 	deviceRule = regexp.MustCompile(`^(vd|sd)[a-z]{1,2}$`)
 )
 
-func invalid(format string, args ...any) error { return Errorf(CodeInvalidArgument, format, args...) }
-
 // CheckVolumeName refuses what a volume cannot be called.
 func CheckVolumeName(name string) error {
 	if !volumeNameRule.MatchString(name) {

@@ -21,6 +21,3 @@ const (
 
 // Valid says whether m is one of the modes above.
 func (m Mode) Valid() bool { return m == ModeRW || m == ModeRO }
-
-// Values are the modes of an attachment.
-func (Mode) Values() []string { return words(ModeRW, ModeRO) }

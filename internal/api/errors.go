@@ -192,3 +192,5 @@ func CodeOf(err error) Code {
 type ErrorBody struct {
 	Error *Error `json:"error"`
 }
+
+func invalid(format string, args ...any) error { return Errorf(CodeInvalidArgument, format, args...) }

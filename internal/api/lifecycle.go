@@ -49,17 +49,6 @@ type InstanceLock struct {
 	Reason string `json:"reason"`
 }
 
-// SlotDefinition is what has to be known of an empty slot to put a volume into it
-// again as the last one was.
-type SlotDefinition struct {
-	// Disk is the disk that was there, in the hypervisor's own words: target, bus,
-	// address, boot order and whatever else the definition of the domain had.
-	Disk string `json:"disk"`
-	// SerialOfVolume: the disk's serial was the id of its volume, so that the next
-	// volume's is its own id. Otherwise the serial is the slot's and stays.
-	SerialOfVolume bool `json:"serial_of_volume"`
-}
-
 // InstanceDefinition is everything that a host needs to have an instance.
 type InstanceDefinition struct {
 	// Domain is the domain's definition in the hypervisor's words.

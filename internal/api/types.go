@@ -11,18 +11,6 @@ import (
 // "schema_version" in what `volferryctl -o json` prints and the API answers.
 const SchemaVersion = 1
 
-// Format is the format of an image. It is stored state: never probed.
-type Format string
-
-// The formats that a location may have.
-const (
-	FormatRaw   Format = "raw"
-	FormatQcow2 Format = "qcow2"
-)
-
-// Valid says whether f is one of the formats above.
-func (f Format) Valid() bool { return f == FormatRaw || f == FormatQcow2 }
-
 // Location says where the bytes of a volume are. Path is always set once the
 // location exists; Pool and Name are empty for a location given by an absolute
 // path. SizeBytes is the exact virtual size.
@@ -237,6 +225,17 @@ type BlockDeviceMapping struct {
 	Slot *SlotDefinition `json:"slot,omitempty"`
 }
 
+// SlotDefinition is what has to be known of an empty slot to put a volume into it
+// again as the last one was.
+type SlotDefinition struct {
+	// Disk is the disk that was there, in the hypervisor's own words: target, bus,
+	// address, boot order and whatever else the definition of the domain had.
+	Disk string `json:"disk"`
+	// SerialOfVolume: the disk's serial was the id of its volume, so that the next
+	// volume's is its own id. Otherwise the serial is the slot's and stays.
+	SerialOfVolume bool `json:"serial_of_volume"`
+}
+
 // Instance is a libvirt domain under Volferry's care; its ID is the domain's UUID.
 // Host is empty for one that is shelved_offloaded.
 type Instance struct {
@@ -357,29 +356,12 @@ const (
 	OpNeedsOperator = "needs_operator"
 )
 
-// Event is one line of the audit trail, and of the stream of an op. Seq only
-// grows; a reader that knows the last one it saw misses nothing.
-type Event struct {
-	Seq    int64     `json:"seq"`
-	At     time.Time `json:"at"`
-	Who    string    `json:"who,omitempty"`
-	Host   string    `json:"host,omitempty"`
-	What   string    `json:"what"`
-	Object string    `json:"object,omitempty"`
-	From   string    `json:"from,omitempty"`
-	To     string    `json:"to,omitempty"`
-	OpID   string    `json:"op_id,omitempty"`
-	// Token is the fencing token that the change was made under.
-	Token     *Token         `json:"token,omitempty"`
-	Result    string         `json:"result,omitempty"`
-	Migration *Migration     `json:"migration,omitempty"`
-	Drain     *Drain         `json:"drain,omitempty"`
-	Details   map[string]any `json:"details,omitempty"`
-}
-
 // Token is a fencing token: the epoch of the host that made a change, and the
 // generation of the volume that it was made to. 0 where it has none.
 type Token struct {
 	Epoch      int64 `json:"epoch,omitempty"`
 	Generation int64 `json:"generation,omitempty"`
 }
+
+// IsLinkedClone says whether the image at a location is over base images.
+func (l Location) IsLinkedClone() bool { return l.Backing != "" }

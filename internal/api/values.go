@@ -33,3 +33,6 @@ func words[T ~string](values ...T) []string {
 	}
 	return out
 }
+
+// Values are the modes of an attachment.
+func (Mode) Values() []string { return words(ModeRW, ModeRO) }

@@ -24,7 +24,6 @@ var knottedPackages = []string{
 	"daemon/internal/hv/hvtest",
 	"daemon/internal/libvirt",
 	"daemon/internal/uplink",
-	"internal/api",
 	"test/lab",
 }
 

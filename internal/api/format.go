@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+// Format is the format of an image. It is stored state: never probed.
+type Format string
+
+// The formats that a location may have.
+const (
+	FormatRaw   Format = "raw"
+	FormatQcow2 Format = "qcow2"
+)
+
+// Valid says whether f is one of the formats above.
+func (f Format) Valid() bool { return f == FormatRaw || f == FormatQcow2 }
