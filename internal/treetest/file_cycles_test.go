@@ -20,7 +20,6 @@ import (
 // knottedPackages are those in which files use each other still.
 var knottedPackages = []string{
 	"daemon",
-	"daemon/internal/copy",
 	"daemon/internal/hv/hvtest",
 	"daemon/internal/libvirt",
 	"daemon/internal/uplink",

@@ -9,6 +9,11 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
+// sampleEvery is which of the chunks that were read back early are read again when
+// all is written. A device that puts bytes in the wrong place, or wraps around at
+// less than the size it claims, spoils what was right before.
+const sampleEvery = 64
+
 // hash is the XXH3-128 of one chunk's bytes.
 type hash = [16]byte
 
@@ -20,6 +25,13 @@ type chunkTable struct {
 	hashes    []hash
 	done      []bool
 	verified  []bool // dst was read back, and has the chunk's hash
+}
+
+// run is a number of consecutive chunks.
+type run struct {
+	first int
+	count int
+	zero  bool
 }
 
 func newChunkTable(sizeBytes int64) *chunkTable {

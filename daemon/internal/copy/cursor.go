@@ -39,13 +39,6 @@ func beginRecord(src, dst string, sizeBytes int64) []byte {
 	return binary.BigEndian.AppendUint64(b, xxh3.HashString(src+"\x00"+dst))
 }
 
-// run is a number of consecutive chunks.
-type run struct {
-	first int
-	count int
-	zero  bool
-}
-
 // appendRun adds the record of a run whose hashes are in the table.
 func (t *chunkTable) appendRun(b []byte, r run) []byte {
 	kind := byte(recordData)

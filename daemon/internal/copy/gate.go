@@ -7,9 +7,6 @@ import (
 	"time"
 )
 
-// minPieceBytes is the smallest request that a chunk is divided into.
-const minPieceBytes = 64 << 10
-
 // gate lets as many bytes of a copy be in flight as its pacer allows. What waits at a
 // device before a request of the guest is what the guest waits for: the gate bounds
 // it, where a pause between large requests would only make it rarer.

@@ -4,6 +4,16 @@ package copy
 
 import "time"
 
+const (
+	// tolerated is the mean latency, over the idle one, at which the copy gives
+	// way; toleratedSlack, and what the idle latency varies by itself, keep it from
+	// fighting over what a disk does anyway.
+	tolerated      = 1.5
+	toleratedSlack = 300 * time.Microsecond
+	// minSampleRequests makes a mean.
+	minSampleRequests = 4
+)
+
 // latencyWatch holds the mean latency of one kind of a guest's requests against what it
 // is while no copy is under way.
 type latencyWatch struct {
@@ -58,3 +68,16 @@ func (w *latencyWatch) learned() {
 	idle := sum / time.Duration(len(w.means))
 	w.tolerated = max(time.Duration(tolerated*float64(idle)), idle+max(toleratedSlack, most-least))
 }
+
+// Latency counts the requests of a guest of one kind, and sums up how long they took.
+type Latency struct {
+	Requests int64
+	Total    time.Duration
+}
+
+// GuestLatency is what a guest's disk says of itself since its process began.
+type GuestLatency struct {
+	Reads, Writes, Flushes Latency
+}
+
+func (l *GuestLatency) kinds() [3]Latency { return [...]Latency{l.Reads, l.Writes, l.Flushes} }

@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// minPieceBytes is the smallest request that a chunk is divided into.
+const minPieceBytes = 64 << 10
+
 // Pacer bounds what a copy has under way, for the sake of others.
 type Pacer interface {
 	// Allow returns how many bytes may be in flight, and how long each request rests
@@ -28,13 +31,6 @@ const (
 	// something that it did not do while the copy stood still last, before the copy
 	// stands still again to measure the guest's latency without it.
 	relearnAfter = 5 * time.Second
-	// tolerated is the mean latency, over the idle one, at which the copy gives
-	// way; toleratedSlack, and what the idle latency varies by itself, keep it from
-	// fighting over what a disk does anyway.
-	tolerated      = 1.5
-	toleratedSlack = 300 * time.Microsecond
-	// minSampleRequests makes a mean.
-	minSampleRequests = 4
 	// What is in flight begins at startInFlight. It grows by an eighth with each look at
 	// a guest that is well, and shrinks, by half at the most, as much as the
 	// latency is too high.
@@ -48,19 +44,6 @@ const (
 	restStep = 125 * time.Microsecond
 	maxRest  = time.Millisecond
 )
-
-// Latency counts the requests of a guest of one kind, and sums up how long they took.
-type Latency struct {
-	Requests int64
-	Total    time.Duration
-}
-
-// GuestLatency is what a guest's disk says of itself since its process began.
-type GuestLatency struct {
-	Reads, Writes, Flushes Latency
-}
-
-func (l *GuestLatency) kinds() [3]Latency { return [...]Latency{l.Reads, l.Writes, l.Flushes} }
 
 // GuestPacer gives way to a guest. It controls how many bytes of the copy are in flight,
 // because these are what a request of the guest waits for. It compares the mean latency of

@@ -14,16 +14,11 @@ import (
 // writes keep one direction of a device busy, these the other.
 const readbackWorkers = 4
 
-// sampleEvery is which of the chunks that were read back early are read again when
-// all is written. A device that puts bytes in the wrong place, or wraps around at
-// less than the size it claims, spoils what was right before.
-const sampleEvery = 64
-
 // readback verifies chunks of dst while others are still copied. It is given chunks
 // only when a flush has put them on stable storage. What it has not come to when the
 // copy ends is left to the verification that follows.
 type readback struct {
-	s *stream
+	pair *pair
 
 	mu      sync.Mutex
 	changed sync.Cond
@@ -31,8 +26,8 @@ type readback struct {
 	stopped bool
 }
 
-func newReadback(s *stream) *readback {
-	r := &readback{s: s}
+func newReadback(p *pair) *readback {
+	r := &readback{pair: p}
 	r.changed.L = &r.mu
 	return r
 }
@@ -52,8 +47,8 @@ func (r *readback) isHole(zeros run) bool {
 		return false
 	}
 	off := int64(zeros.first) * chunkBytes
-	until, data, err := r.s.dst.Extent(off)
-	return err == nil && !data && until >= min(off+int64(zeros.count)*chunkBytes, r.s.dst.Size())
+	until, data, err := r.pair.dst.Extent(off)
+	return err == nil && !data && until >= min(off+int64(zeros.count)*chunkBytes, r.pair.dst.Size())
 }
 
 // stop ends run when the chunks that are being read are done.
@@ -106,15 +101,15 @@ func (r *readback) run(ctx context.Context) error {
 }
 
 func (r *readback) verify(ctx context.Context, chunk int, buf []byte) error {
-	s := r.s
-	differs, err := s.readBack(ctx, chunk, buf)
+	p := r.pair
+	differs, err := p.readBack(ctx, chunk, buf)
 	if err != nil {
 		return err
 	}
 	if differs {
 		off := int64(chunk) * chunkBytes
-		return &MismatchError{Src: s.spec.Src.Path, Dst: s.spec.Dst.Path, Offset: s.locate(buf[:s.table.bytesOf(chunk)], off)}
+		return &MismatchError{Src: p.spec.Src.Path, Dst: p.spec.Dst.Path, Offset: p.locate(buf[:p.table.bytesOf(chunk)], off)}
 	}
-	s.table.setVerified(chunk)
+	p.table.setVerified(chunk)
 	return nil
 }

@@ -24,10 +24,7 @@ const maxChildRest = 250 * time.Millisecond
 
 // stream copies chunk by chunk between two open ends.
 type stream struct {
-	spec  *Spec
-	src   End
-	dst   End
-	table *chunkTable
+	pair
 	saver *saver
 	meter *meter
 	// readback is nil where nothing is verified.
@@ -41,11 +38,11 @@ type stream struct {
 func newStream(spec *Spec, src, dst End, m *meter) *stream {
 	table := newChunkTable(src.Size())
 	s := &stream{
-		spec: spec, src: src, dst: dst, meter: m,
-		table: table, saver: newSaver(spec.Cursor, dst, table),
+		pair:  pair{spec, src, dst, table},
+		saver: newSaver(spec.Cursor, dst, table), meter: m,
 	}
 	if spec.Verify {
-		s.readback = newReadback(s)
+		s.readback = newReadback(&s.pair)
 		s.saver.flushed = s.readback.add
 	}
 	return s

@@ -3,7 +3,6 @@
 package copy
 
 import (
-	"bytes"
 	"context"
 	"math"
 	"sync"
@@ -68,19 +67,6 @@ func (s *stream) verify(ctx context.Context) error {
 	return mismatch.err(s.spec.Src.Path, s.spec.Dst.Path)
 }
 
-// readBack reads a chunk of dst into buf, and says whether it differs from what was
-// read from src.
-func (s *stream) readBack(ctx context.Context, chunk int, buf []byte) (differs bool, err error) {
-	p := buf[:s.table.bytesOf(chunk)]
-	if err := s.spec.Limit.wait(ctx, int64(len(p))); err != nil {
-		return false, err
-	}
-	if err := readFull(s.dst, s.spec.Dst.Path, p, int64(chunk)*chunkBytes); err != nil {
-		return false, err
-	}
-	return hashOf(p) != s.table.get(chunk), nil
-}
-
 func (s *stream) verifyHole(sp span, mismatch *firstMismatch) error {
 	for i := range sp.chunks() {
 		chunk := sp.firstChunk() + i
@@ -92,32 +78,4 @@ func (s *stream) verifyHole(sp span, mismatch *firstMismatch) error {
 	}
 	s.meter.add(sp.n, 0)
 	return nil
-}
-
-// locate finds the first byte of a chunk of dst that is not src's. If src cannot
-// tell, the chunk's offset is all that is known.
-func (s *stream) locate(got []byte, off int64) int64 {
-	want := newBuffer(len(got))
-	if readFull(s.src, s.spec.Src.Path, want, off) != nil {
-		return off
-	}
-	if i := firstDifference(want, got); i < len(got) {
-		return off + int64(i)
-	}
-	return off
-}
-
-// firstDifference is the index of the first byte that differs, or the length.
-func firstDifference(a, b []byte) int {
-	n := 0
-	for step := 4096; n < len(a); n += step {
-		end := min(n+step, len(a))
-		if !bytes.Equal(a[n:end], b[n:end]) {
-			break
-		}
-	}
-	for n < len(a) && a[n] == b[n] {
-		n++
-	}
-	return min(n, len(a))
 }

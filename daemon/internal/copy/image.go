@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+import "github.com/volferry/volferry/daemon/internal/qemuimg"
+
+// Image is an image of this host. Format is stated, never probed. Backing is what a qcow2
+// image is over, as it was stored, nil if it stands alone. SizeBytes is what the caller knows
+// its virtual size to be, 0 if it does not.
+type Image struct {
+	Path      string
+	Format    string
+	Backing   *qemuimg.Image
+	SizeBytes int64
+	// Slice says that the image is only the first SizeBytes of what is at Path, which is
+	// larger. The rest is neither read nor written. Raw only.
+	Slice bool
+}
+
+func (i Image) image() qemuimg.Image {
+	img := qemuimg.Image{Path: i.Path, Format: i.Format, Backing: i.Backing}
+	if i.Slice {
+		img.SliceBytes = i.SizeBytes
+	}
+	return img
+}

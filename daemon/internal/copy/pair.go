@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+import (
+	"bytes"
+	"context"
+)
+
+// pair is both ends of a copy, and what was read from src.
+type pair struct {
+	spec  *Spec
+	src   End
+	dst   End
+	table *chunkTable
+}
+
+// readBack reads a chunk of dst into buf, and says whether it differs from what was
+// read from src.
+func (e *pair) readBack(ctx context.Context, chunk int, buf []byte) (differs bool, err error) {
+	p := buf[:e.table.bytesOf(chunk)]
+	if err := e.spec.Limit.wait(ctx, int64(len(p))); err != nil {
+		return false, err
+	}
+	if err := readFull(e.dst, e.spec.Dst.Path, p, int64(chunk)*chunkBytes); err != nil {
+		return false, err
+	}
+	return hashOf(p) != e.table.get(chunk), nil
+}
+
+// locate finds the first byte of a chunk of dst that is not src's. If src cannot
+// tell, the chunk's offset is all that is known.
+func (e *pair) locate(got []byte, off int64) int64 {
+	want := newBuffer(len(got))
+	if readFull(e.src, e.spec.Src.Path, want, off) != nil {
+		return off
+	}
+	if i := firstDifference(want, got); i < len(got) {
+		return off + int64(i)
+	}
+	return off
+}
+
+// firstDifference is the index of the first byte that differs, or the length.
+func firstDifference(a, b []byte) int {
+	n := 0
+	for step := 4096; n < len(a); n += step {
+		end := min(n+step, len(a))
+		if !bytes.Equal(a[n:end], b[n:end]) {
+			break
+		}
+	}
+	for n < len(a) && a[n] == b[n] {
+		n++
+	}
+	return min(n, len(a))
+}
