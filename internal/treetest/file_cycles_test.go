@@ -22,7 +22,6 @@ var knottedPackages = []string{
 	"daemon",
 	"daemon/internal/hv/hvtest",
 	"daemon/internal/libvirt",
-	"daemon/internal/uplink",
 	"test/lab",
 }
 

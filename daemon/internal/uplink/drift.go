@@ -15,18 +15,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// finding is something that is not as it was left with an instance. What is
-// compared with is what the registry said a while ago, so it is told of only once
-// the registry has said the same again.
-type finding struct {
-	Note
-	since time.Time
-	sure  bool
-}
-
-// Note is what this host found that is not as it was left with an instance.
-type Note struct{ InstanceID, InstanceName, Text string }
-
 // Notes returns what is not as it was left, by name of the instance. Nothing of it
 // is repaired unasked.
 func (u *Uplink) Notes() []Note {

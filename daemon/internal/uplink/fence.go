@@ -32,9 +32,6 @@ func (u *Uplink) Admit() error {
 		With("epoch", f.Epoch)
 }
 
-// Fence returns what is known of this host being fenced, nil if it is not.
-func (u *Uplink) Fence() *Fence { return u.state.fence() }
-
 // refused looks at an error that the registry gave to a request under this
 // epoch. If it says that the host was fenced, that is kept before anything else
 // is done. Sure is a request that has no other token than the host's epoch: for

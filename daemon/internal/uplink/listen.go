@@ -9,20 +9,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Listener is told what the registry says of this host.
-type Listener interface {
-	// Epoch is called with every epoch that the registry names for this host, before
-	// the uplink acts on it.
-	Epoch(epoch int64)
-	// RegistryUp is called when the registry can be reached again.
-	RegistryUp()
-	// BeforeHalt is called when this host was fenced. Its ops are halted when it returns.
-	BeforeHalt(ctx context.Context)
-	// Resumed is called when this host has come back from a fence and its ops go on. If it
-	// returns an error, the ops are resumed once more, and it is called again.
-	Resumed(ctx context.Context) error
-}
-
 // Listen registers a listener, and tells it the epoch that an earlier process was told: an
 // op that began in an older one asks whether what it works on is still this host's. It is
 // called before any op goes on.
@@ -81,4 +67,28 @@ func (u *Uplink) openMigrations(ctx context.Context) ([]api.Migration, error) {
 		return nil, errNoMigrations
 	}
 	return open(ctx)
+}
+
+// publish makes the outcome of a report known.
+func (u *Uplink) publish(host api.Host, err error) {
+	u.mu.Lock()
+	wasUp, first := u.upLocked(), !u.tried
+	if wasUp && reportLater(err) {
+		u.mu.Unlock()
+		u.cfg.Log.Debug("the registry takes a report later", "err", err)
+		return // it is there, and takes all else
+	}
+	if u.err, u.tried = err, true; err == nil {
+		u.host = host
+	}
+	u.mu.Unlock()
+	switch {
+	case err == nil && !wasUp:
+		u.cfg.Log.Info("the registry answers", "epoch", host.Epoch)
+		for _, l := range u.listening() {
+			l.RegistryUp()
+		}
+	case err != nil && (wasUp || first):
+		u.cfg.Log.Warn("the registry does not take what this host reports", "err", err)
+	}
 }

@@ -17,25 +17,6 @@ import (
 // guardOwner is whose guards those of a fence are.
 const guardOwner = "fence"
 
-// LostDisk is a disk of a domain on a volume that a fence took from this host.
-type LostDisk struct {
-	InstanceID   string `json:"instance_id"`
-	InstanceName string `json:"instance_name"`
-	Target       string `json:"target"`
-	Path         string `json:"path"`
-	VolumeID     string `json:"volume_id"`
-	VolumeName   string `json:"volume_name"`
-	AttachmentID string `json:"attachment_id"`
-	// Unseen: the domain could not be read, so that nobody has seen the disk in it.
-	Unseen bool `json:"unseen,omitempty"`
-}
-
-// reason is the guard's text, for the person who tries to start the instance.
-func (d LostDisk) reason() string {
-	return fmt.Sprintf("disk %s is volume %s at %s, which was taken from this host when it was fenced; take the disk out (virsh detach-disk %s %s --config), or attach the volume here again once it is free",
-		d.Target, d.VolumeName, d.Path, d.InstanceName, d.Target)
-}
-
 // Lost are the disks that domains of this host still name and may not use.
 func (u *Uplink) Lost() []LostDisk { return slices.Clone(u.state.current().Lost) }
 

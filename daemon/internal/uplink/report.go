@@ -63,30 +63,6 @@ func (u *Uplink) acceptAnswer(host api.Host) error {
 	})
 }
 
-// publish makes the outcome of a report known.
-func (u *Uplink) publish(host api.Host, err error) {
-	u.mu.Lock()
-	wasUp, first := u.upLocked(), !u.tried
-	if wasUp && reportLater(err) {
-		u.mu.Unlock()
-		u.cfg.Log.Debug("the registry takes a report later", "err", err)
-		return // it is there, and takes all else
-	}
-	if u.err, u.tried = err, true; err == nil {
-		u.host = host
-	}
-	u.mu.Unlock()
-	switch {
-	case err == nil && !wasUp:
-		u.cfg.Log.Info("the registry answers", "epoch", host.Epoch)
-		for _, l := range u.listening() {
-			l.RegistryUp()
-		}
-	case err != nil && (wasUp || first):
-		u.cfg.Log.Warn("the registry does not take what this host reports", "err", err)
-	}
-}
-
 // describe describes the host. What libvirt or the journal does not tell now is
 // left out; the registry keeps what it knew. Blind is why there is nothing of the
 // instances.
@@ -149,4 +125,24 @@ func (u *Uplink) poolOf(p hv.PoolInfo) api.Pool {
 		Shared: location.Shared(p.Type) || slices.Contains(u.cfg.SharedPools, p.Name), Multiattach: location.OpenByMany(p.Type),
 		CapacityBytes: p.CapacityBytes, FreeBytes: free, UpdatedAt: time.Now().UTC(),
 	}
+}
+
+// send sends a report, or, where it says what the registry was told before, what
+// stands for that. The caller holds reporting.
+func (u *Uplink) send(ctx context.Context, r api.HostReport) (api.Host, error) {
+	now := time.Now()
+	if u.lastReport.covers(r, now) {
+		host, err := u.cfg.Registry.Report(ctx, api.HostReport{
+			ID: r.ID, Name: r.Name, Epoch: r.Epoch, Mark: r.Mark, Digest: u.lastReport.digest, Migrations: r.Migrations,
+		})
+		if !reportWhole(err) {
+			return host, err
+		}
+	}
+	u.lastReport = lastReport{}
+	host, err := u.cfg.Registry.Report(ctx, r)
+	if err == nil {
+		u.lastReport = lastReport{report: r, digest: host.ReportDigest, at: now}
+	}
+	return host, err
 }

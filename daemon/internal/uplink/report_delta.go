@@ -3,7 +3,6 @@
 package uplink
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"time"
@@ -24,26 +23,6 @@ type lastReport struct {
 	report api.HostReport
 	digest string
 	at     time.Time
-}
-
-// send sends a report, or, where it says what the registry was told before, what
-// stands for that. The caller holds reporting.
-func (u *Uplink) send(ctx context.Context, r api.HostReport) (api.Host, error) {
-	now := time.Now()
-	if u.lastReport.covers(r, now) {
-		host, err := u.cfg.Registry.Report(ctx, api.HostReport{
-			ID: r.ID, Name: r.Name, Epoch: r.Epoch, Mark: r.Mark, Digest: u.lastReport.digest, Migrations: r.Migrations,
-		})
-		if !reportWhole(err) {
-			return host, err
-		}
-	}
-	u.lastReport = lastReport{}
-	host, err := u.cfg.Registry.Report(ctx, r)
-	if err == nil {
-		u.lastReport = lastReport{report: r, digest: host.ReportDigest, at: now}
-	}
-	return host, err
 }
 
 // covers says whether the registry need not hear a report now, because it was told

@@ -171,3 +171,22 @@ func (s *State) keep(after savedState) error {
 	s.kept = data
 	return nil
 }
+
+// LostDisk is a disk of a domain on a volume that a fence took from this host.
+type LostDisk struct {
+	InstanceID   string `json:"instance_id"`
+	InstanceName string `json:"instance_name"`
+	Target       string `json:"target"`
+	Path         string `json:"path"`
+	VolumeID     string `json:"volume_id"`
+	VolumeName   string `json:"volume_name"`
+	AttachmentID string `json:"attachment_id"`
+	// Unseen: the domain could not be read, so that nobody has seen the disk in it.
+	Unseen bool `json:"unseen,omitempty"`
+}
+
+// reason is the guard's text, for the person who tries to start the instance.
+func (d LostDisk) reason() string {
+	return fmt.Sprintf("disk %s is volume %s at %s, which was taken from this host when it was fenced; take the disk out (virsh detach-disk %s %s --config), or attach the volume here again once it is free",
+		d.Target, d.VolumeName, d.Path, d.InstanceName, d.Target)
+}

@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/retry"
 )
 
 // Registry is what the uplink needs of the registry (client.Registry).
@@ -55,6 +54,20 @@ type Ops interface {
 	// Resume lets the ops go on. Each looks first whether what it works on is
 	// still this host's.
 	Resume(ctx context.Context) error
+}
+
+// Listener is told what the registry says of this host.
+type Listener interface {
+	// Epoch is called with every epoch that the registry names for this host, before
+	// the uplink acts on it.
+	Epoch(epoch int64)
+	// RegistryUp is called when the registry can be reached again.
+	RegistryUp()
+	// BeforeHalt is called when this host was fenced. Its ops are halted when it returns.
+	BeforeHalt(ctx context.Context)
+	// Resumed is called when this host has come back from a fence and its ops go on. If it
+	// returns an error, the ops are resumed once more, and it is called again.
+	Resumed(ctx context.Context) error
 }
 
 // Config says who this host is, and whom the uplink speaks for.
@@ -121,6 +134,21 @@ type Uplink struct {
 	passing map[string]bool
 }
 
+// finding is something that is not as it was left with an instance. What is
+// compared with is what the registry said a while ago, so it is told of only once
+// the registry has said the same again.
+type finding struct {
+	Note
+	since time.Time
+	sure  bool
+}
+
+// Note is what this host found that is not as it was left with an instance.
+type Note struct{ InstanceID, InstanceName, Text string }
+
+// reportTimeout bounds one report.
+const reportTimeout = 10 * time.Second
+
 // New makes an uplink that remembers what an earlier process was told. It does
 // nothing before Run or the first call.
 func New(cfg Config) (*Uplink, error) {
@@ -135,63 +163,12 @@ func New(cfg Config) (*Uplink, error) {
 	return u, nil
 }
 
-const (
-	// reportEvery is how often the registry hears of this host.
-	reportEvery = 5 * time.Second
-	// busyReportEvery is the same while a migration is open, for those who watch
-	// it at the registry.
-	busyReportEvery = time.Second
-	// retryEvery is the same while the registry does not answer, or while a fence
-	// is not dealt with.
-	retryEvery = time.Second
-	// reportPause keeps a host on which much changes from reporting all the time.
-	reportPause = 300 * time.Millisecond
-	// reportTimeout bounds one report.
-	reportTimeout = 10 * time.Second
-)
-
 // String names the task.
 func (u *Uplink) String() string { return "registry uplink" }
 
 // Ready is closed after the first try: a daemon works without its registry,
 // and says so.
 func (u *Uplink) Ready() <-chan struct{} { return u.ready }
-
-// Run reports until ctx ends, and deals with a fence.
-func (u *Uplink) Run(ctx context.Context) error {
-	for {
-		wait := u.beat(ctx)
-		u.once.Do(func() { close(u.ready) })
-		if retry.Sleep(ctx, reportPause) != nil {
-			return nil //nolint:nilerr // ctx has ended
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-u.changed:
-		case <-time.After(wait - reportPause):
-		}
-	}
-}
-
-// beat makes one report, or one try to come back from a fence, and returns how
-// long to wait until the next.
-func (u *Uplink) beat(ctx context.Context) time.Duration {
-	if err := u.comeBack(ctx); err != nil {
-		if u.note(err) {
-			u.cfg.Log.Warn("this host was fenced and cannot come back yet", "err", err)
-		}
-		return retryEvery
-	}
-	out, err := u.report(ctx)
-	switch {
-	case err != nil:
-		return retryEvery
-	case out.busy:
-		return busyReportEvery
-	}
-	return reportEvery
-}
 
 // Changed asks for a report soon: something that the registry is told of has
 // changed.
@@ -202,38 +179,6 @@ func (u *Uplink) Changed() {
 	}
 }
 
-// Refresh reports now. The error is the registry's, or says that this host is
-// fenced.
-func (u *Uplink) Refresh(ctx context.Context) error {
-	if err := u.Admit(); err != nil {
-		return err
-	}
-	_, err := u.report(ctx)
-	return err
-}
-
-// ReportNow reports now what has become of an instance. The error is libvirt's, which does
-// not tell it: what was reported has nothing of any instance. What the registry does not
-// hear it is told again anyway; a report that it puts off, for a moment here, so that who
-// asks then is not answered with the state of before.
-func (u *Uplink) ReportNow(ctx context.Context) error {
-	var out reportResult
-	if u.Admit() == nil {
-		_ = retry.Do(ctx, retry.Backoff{First: putOffPause, Max: putOffPause}, putOffBound, func() (err error) {
-			out, err = u.report(ctx)
-			return err
-		}, reportLater)
-	}
-	return out.blind
-}
-
-// putOffPause is how long after a report that was put off the next one is sent, and
-// putOffBound for how long an operation waits for that.
-const (
-	putOffPause = 500 * time.Millisecond
-	putOffBound = 5 * time.Second
-)
-
 // note keeps why the registry cannot be worked with, and says whether that is
 // news.
 func (u *Uplink) note(err error) (news bool) {
@@ -242,19 +187,6 @@ func (u *Uplink) note(err error) (news bool) {
 	news = u.err == nil || u.err.Error() != err.Error()
 	u.err, u.tried = err, true
 	return news
-}
-
-// Host returns this host as the registry last knew it, asking now if it never
-// did.
-func (u *Uplink) Host(ctx context.Context) (api.Host, error) {
-	if host, known := u.knownHost(); known {
-		return host, nil
-	}
-	if err := u.Refresh(ctx); err != nil {
-		return api.Host{}, fmt.Errorf("introduce this host to the registry: %w", err)
-	}
-	host, _ := u.knownHost()
-	return host, nil
 }
 
 func (u *Uplink) knownHost() (api.Host, bool) {
@@ -275,6 +207,9 @@ func (u *Uplink) Err() error {
 	defer u.mu.Unlock()
 	return u.err
 }
+
+// Fence returns what is known of this host being fenced, nil if it is not.
+func (u *Uplink) Fence() *Fence { return u.state.fence() }
 
 // Up says whether the registry answered the last report. Before the first
 // answer it is false, while Err is nil.

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uplink
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/retry"
+)
+
+const (
+	// reportEvery is how often the registry hears of this host.
+	reportEvery = 5 * time.Second
+	// busyReportEvery is the same while a migration is open, for those who watch
+	// it at the registry.
+	busyReportEvery = time.Second
+	// retryEvery is the same while the registry does not answer, or while a fence
+	// is not dealt with.
+	retryEvery = time.Second
+	// reportPause keeps a host on which much changes from reporting all the time.
+	reportPause = 300 * time.Millisecond
+)
+
+// Run reports until ctx ends, and deals with a fence.
+func (u *Uplink) Run(ctx context.Context) error {
+	for {
+		wait := u.beat(ctx)
+		u.once.Do(func() { close(u.ready) })
+		if retry.Sleep(ctx, reportPause) != nil {
+			return nil //nolint:nilerr // ctx has ended
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-u.changed:
+		case <-time.After(wait - reportPause):
+		}
+	}
+}
+
+// beat makes one report, or one try to come back from a fence, and returns how
+// long to wait until the next.
+func (u *Uplink) beat(ctx context.Context) time.Duration {
+	if err := u.comeBack(ctx); err != nil {
+		if u.note(err) {
+			u.cfg.Log.Warn("this host was fenced and cannot come back yet", "err", err)
+		}
+		return retryEvery
+	}
+	out, err := u.report(ctx)
+	switch {
+	case err != nil:
+		return retryEvery
+	case out.busy:
+		return busyReportEvery
+	}
+	return reportEvery
+}
+
+// Refresh reports now. The error is the registry's, or says that this host is
+// fenced.
+func (u *Uplink) Refresh(ctx context.Context) error {
+	if err := u.Admit(); err != nil {
+		return err
+	}
+	_, err := u.report(ctx)
+	return err
+}
+
+// ReportNow reports now what has become of an instance. The error is libvirt's, which does
+// not tell it: what was reported has nothing of any instance. What the registry does not
+// hear it is told again anyway; a report that it puts off, for a moment here, so that who
+// asks then is not answered with the state of before.
+func (u *Uplink) ReportNow(ctx context.Context) error {
+	var out reportResult
+	if u.Admit() == nil {
+		_ = retry.Do(ctx, retry.Backoff{First: putOffPause, Max: putOffPause}, putOffBound, func() (err error) {
+			out, err = u.report(ctx)
+			return err
+		}, reportLater)
+	}
+	return out.blind
+}
+
+// putOffPause is how long after a report that was put off the next one is sent, and
+// putOffBound for how long an operation waits for that.
+const (
+	putOffPause = 500 * time.Millisecond
+	putOffBound = 5 * time.Second
+)
+
+// Host returns this host as the registry last knew it, asking now if it never
+// did.
+func (u *Uplink) Host(ctx context.Context) (api.Host, error) {
+	if host, known := u.knownHost(); known {
+		return host, nil
+	}
+	if err := u.Refresh(ctx); err != nil {
+		return api.Host{}, fmt.Errorf("introduce this host to the registry: %w", err)
+	}
+	host, _ := u.knownHost()
+	return host, nil
+}
