@@ -21,7 +21,6 @@ import (
 var knottedPackages = []string{
 	"daemon",
 	"daemon/internal/hv/hvtest",
-	"daemon/internal/libvirt",
 	"test/lab",
 }
 

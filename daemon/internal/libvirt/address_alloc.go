@@ -76,12 +76,3 @@ func checkBeside(d, other *hv.Disk) error {
 	}
 	return nil
 }
-
-// addressElement is an <address> with these attributes, a name and a value each.
-func addressElement(attributes ...string) *etree.Element {
-	address := etree.NewElement("address")
-	for i := 0; i+1 < len(attributes); i += 2 {
-		address.CreateAttr(attributes[i], attributes[i+1])
-	}
-	return address
-}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/beevik/etree"
 	golibvirt "github.com/digitalocean/go-libvirt"
-	"libvirt.org/go/libvirtxml"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
@@ -47,18 +46,6 @@ func (c *Conn) attachDisk(ctx context.Context, id string, where hv.Where, disk h
 	return c.explainAttach(context.WithoutCancel(ctx), id, where, disk.Target, err)
 }
 
-// modifyFlag is libvirt's word for one of the descriptions. Without any libvirt
-// would take the live one, or the definition of a domain that is off.
-func modifyFlag(where hv.Where) (golibvirt.DomainDeviceModifyFlags, error) {
-	switch where {
-	case hv.Live:
-		return golibvirt.DomainDeviceModifyLive, nil
-	case hv.Config:
-		return golibvirt.DomainDeviceModifyConfig, nil
-	}
-	return 0, fmt.Errorf("%w: description %q of a domain", hv.ErrUnsupported, where)
-}
-
 // keptBy is what libvirt keeps of one of the descriptions on disk.
 func keptBy(where hv.Where) kept {
 	if where == hv.Config {
@@ -92,71 +79,6 @@ func diskIn(dom *hv.Domain, where hv.Where, target string) *hv.Disk {
 		return dom.LiveDisk(target)
 	}
 	return dom.ConfigDisk(target)
-}
-
-// diskXML describes a new disk. Format and end of the chain are stated because
-// libvirt would probe for them, in content that a guest wrote.
-func diskXML(spec hv.DiskSpec) (string, error) {
-	source, err := sourceOf(spec.Image)
-	if err == nil {
-		err = checkShared(spec)
-	}
-	if err != nil {
-		return "", err
-	}
-	disk := libvirtxml.DomainDisk{
-		Device:       "disk",
-		Driver:       &libvirtxml.DomainDiskDriver{Name: "qemu", Type: spec.Image.Format, Cache: "none"},
-		Source:       source,
-		BackingStore: &libvirtxml.DomainDiskBackingStore{},
-		Target:       &libvirtxml.DomainDiskTarget{Dev: spec.Target, Bus: spec.Bus},
-		Serial:       spec.Serial,
-	}
-	if spec.ReadOnly {
-		disk.ReadOnly = &libvirtxml.DomainDiskReadOnly{}
-	} else {
-		disk.Driver.Discard = "unmap"
-	}
-	if spec.Shareable {
-		disk.Shareable = &libvirtxml.DomainDiskShareable{}
-	}
-	if spec.BootOrder > 0 {
-		disk.Boot = &libvirtxml.DomainDeviceBoot{Order: uint(spec.BootOrder)}
-	}
-	text, err := disk.Marshal()
-	if err != nil {
-		return "", fmt.Errorf("write disk XML: %w", err)
-	}
-	if len(spec.Backing) == 0 {
-		return text, nil
-	}
-	doc := etree.NewDocument()
-	if err := doc.ReadFromString(text); err != nil {
-		return "", fmt.Errorf("parse disk XML: %w", err)
-	}
-	if err := setChain(doc.Root(), spec.Chain()); err != nil {
-		return "", err
-	}
-	return textOf(doc.Root())
-}
-
-// checkShared finds out what libvirt would when it starts the domain.
-func checkShared(spec hv.DiskSpec) error {
-	if spec.Shareable && spec.Image.Format != "raw" {
-		return fmt.Errorf("%w: a %s image cannot be shared", hv.ErrUnsupported, spec.Image.Format)
-	}
-	return nil
-}
-
-func targetOf(diskXML string) (string, error) {
-	var disk libvirtxml.DomainDisk
-	if err := disk.Unmarshal(diskXML); err != nil {
-		return "", fmt.Errorf("parse disk XML: %w", err)
-	}
-	if disk.Target == nil {
-		return "", nil
-	}
-	return disk.Target.Dev, nil
 }
 
 // DetachDisk takes a disk out of the definition, or asks the guest for it.
@@ -234,37 +156,4 @@ func (c *Conn) diskElement(ctx context.Context, id string, where hv.Where, targe
 		return nil, fmt.Errorf("%w: no such disk", hv.ErrNotFound)
 	}
 	return disk, nil
-}
-
-// describedXML reads one description of a domain.
-func (c *Conn) describedXML(ctx context.Context, id string, where hv.Where) (string, error) {
-	if _, err := modifyFlag(where); err != nil {
-		return "", err
-	}
-	s, err := c.reads()
-	if err != nil {
-		return "", err
-	}
-	dom, err := c.lookup(ctx, s, id)
-	if err != nil {
-		return "", err
-	}
-	if where == hv.Live {
-		return c.liveXML(ctx, s, dom)
-	}
-	return c.configXML(ctx, s, dom)
-}
-
-// liveXML reads the description of a domain's process. For a domain that is off
-// libvirt would hand out the definition instead.
-func (c *Conn) liveXML(ctx context.Context, s *session, dom golibvirt.Domain) (string, error) {
-	doc, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) { return lv.DomainGetXMLDesc(dom, 0) })
-	if err != nil {
-		return "", err
-	}
-	p, err := parseDomain(doc, nil)
-	if err == nil && !p.active {
-		err = hv.ErrNotActive
-	}
-	return doc, err
 }

@@ -63,26 +63,6 @@ func (c *Conn) setConfigChain(ctx context.Context, id, target string, chain []hv
 	return err
 }
 
-// configXML reads the persistent definition. For a transient domain libvirt
-// would hand out the live one instead.
-func (c *Conn) configXML(ctx context.Context, s *session, dom golibvirt.Domain) (string, error) {
-	return c.definitionXML(ctx, s, dom, 0)
-}
-
-func (c *Conn) definitionXML(ctx context.Context, s *session, dom golibvirt.Domain, flags golibvirt.DomainXMLFlags) (string, error) {
-	doc, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
-		persistent, err := lv.DomainIsPersistent(dom)
-		if err != nil || persistent == 0 {
-			return "", err
-		}
-		return lv.DomainGetXMLDesc(dom, golibvirt.DomainXMLInactive|flags)
-	})
-	if err == nil && doc == "" {
-		err = fmt.Errorf("%w: the domain is transient", hv.ErrUnsupported)
-	}
-	return doc, err
-}
-
 // hasConfigChain says whether the disk in a definition has exactly this chain,
 // with its end stated.
 func hasConfigChain(doc, target string, chain []hv.Image) (bool, error) {
@@ -139,26 +119,6 @@ func setChain(disk *etree.Element, chain []hv.Image) error {
 	setSource(source, top)
 	removeAll(disk, "backingStore")
 	disk.InsertChildAt(source.Index()+1, backingElement(chain[1:]))
-	return nil
-}
-
-// textOf writes an element as a document of its own.
-func textOf(el *etree.Element) (string, error) {
-	out := etree.NewDocument()
-	out.SetRoot(el.Copy())
-	text, err := out.WriteToString()
-	if err != nil {
-		return "", fmt.Errorf("write disk XML: %w", err)
-	}
-	return text, nil
-}
-
-func findDiskElement(doc *etree.Document, target string) *etree.Element {
-	for _, disk := range doc.FindElements("/domain/devices/disk") {
-		if t := disk.SelectElement("target"); t != nil && t.SelectAttrValue("dev", "") == target {
-			return disk
-		}
-	}
 	return nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/beevik/etree"
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -152,15 +151,4 @@ func (c *Conn) UndefineDomain(ctx context.Context, id string) error {
 		return fmt.Errorf("undefine domain %s: %w", id, err)
 	}
 	return nil
-}
-
-func parseDoc(text string) (*etree.Document, error) {
-	doc := etree.NewDocument()
-	if err := doc.ReadFromString(text); err != nil {
-		return nil, fmt.Errorf("parse domain XML: %w", err)
-	}
-	if doc.Root() == nil || doc.Root().FullTag() != "domain" {
-		return nil, errors.New("parse domain XML: it is no <domain>")
-	}
-	return doc, nil
 }

@@ -3,7 +3,6 @@
 package libvirt
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -110,23 +109,4 @@ func said(err error, code golibvirt.ErrorNumber) bool {
 func saidText(err error, text string) bool {
 	var answer golibvirt.Error
 	return errors.As(err, &answer) && strings.Contains(answer.Message, text)
-}
-
-// explain finds out what an ambiguous refusal of a call on a live disk means.
-// libvirt answers "invalid argument" for a disk that is not there and
-// "operation invalid" for a domain that is off, but both for other things too.
-func (c *Conn) explain(ctx context.Context, id, target string, err error) error {
-	if !said(err, golibvirt.ErrInvalidArg) && !said(err, golibvirt.ErrOperationInvalid) {
-		return err
-	}
-	dom, readErr := c.Domain(ctx, id)
-	switch {
-	case readErr != nil:
-		return fmt.Errorf("%w; and then: %w", err, readErr)
-	case !dom.State.Active():
-		return fmt.Errorf("%w: %w", hv.ErrNotActive, err)
-	case target != "" && dom.LiveDisk(target) == nil:
-		return fmt.Errorf("%w: %w", hv.ErrNotFound, err)
-	}
-	return err
 }

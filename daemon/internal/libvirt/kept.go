@@ -3,16 +3,13 @@
 package libvirt
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
-	golibvirt "github.com/digitalocean/go-libvirt"
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -156,15 +153,13 @@ func syncFilesystem(path string) error {
 	return nil
 }
 
-// MakeDurable puts on stable storage what calls of this connection have changed of
-// what libvirt keeps in files, and what they may have changed where their outcome is
-// unknown. After New it does that once for everything. If it fails it has to be
-// called again.
-func (c *Conn) MakeDurable() error { return c.library.makeDurable() }
-
-// changing is call for a call that may change what libvirt keeps.
-func changing[T any](ctx context.Context, c *Conn, s *session, limit time.Duration, what kept, do func(*golibvirt.Libvirt) (T, error)) (T, error) {
-	value, err := call(ctx, s, limit, do)
-	c.library.note(what, err)
-	return value, err
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("make durable: %w", err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("make durable: %w", err)
+	}
+	return nil
 }

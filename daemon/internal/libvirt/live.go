@@ -128,3 +128,22 @@ func (c *Conn) Resume(ctx context.Context, id string) error {
 	}
 	return err
 }
+
+// explain finds out what an ambiguous refusal of a call on a live disk means.
+// libvirt answers "invalid argument" for a disk that is not there and
+// "operation invalid" for a domain that is off, but both for other things too.
+func (c *Conn) explain(ctx context.Context, id, target string, err error) error {
+	if !said(err, golibvirt.ErrInvalidArg) && !said(err, golibvirt.ErrOperationInvalid) {
+		return err
+	}
+	dom, readErr := c.Domain(ctx, id)
+	switch {
+	case readErr != nil:
+		return fmt.Errorf("%w; and then: %w", err, readErr)
+	case !dom.State.Active():
+		return fmt.Errorf("%w: %w", hv.ErrNotActive, err)
+	case target != "" && dom.LiveDisk(target) == nil:
+		return fmt.Errorf("%w: %w", hv.ErrNotFound, err)
+	}
+	return err
+}

@@ -155,10 +155,3 @@ func leaveTaken(disk *etree.Element, taken map[string]bool) error {
 	taken[place] = true
 	return nil
 }
-
-func textIn(el *etree.Element, tag string) string {
-	if child := el.SelectElement(tag); child != nil {
-		return child.Text()
-	}
-	return ""
-}

@@ -63,17 +63,6 @@ func (c *Conn) saveMemory(ctx context.Context, id, path string) error {
 	return errors.Join(syncFile(path), syncFile(filepath.Dir(path)))
 }
 
-func syncFile(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("make durable: %w", err)
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("make durable: %w", err)
-	}
-	return nil
-}
-
 // SavedDisks implements hv.Hypervisor.
 func (c *Conn) SavedDisks(ctx context.Context, id, path string) ([]hv.Disk, error) {
 	text, err := c.savedXML(ctx, id, path)

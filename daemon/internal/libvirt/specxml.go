@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/beevik/etree"
+	"libvirt.org/go/libvirtxml"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
@@ -83,16 +84,67 @@ func slotXML(spec hv.DiskSpec) (string, error) {
 	return textOf(disk)
 }
 
-// setFlag makes an empty element be there, or not.
-func setFlag(el *etree.Element, tag string, set bool) {
-	removeAll(el, tag)
-	if set {
-		el.CreateElement(tag)
+// diskXML describes a new disk. Format and end of the chain are stated because
+// libvirt would probe for them, in content that a guest wrote.
+func diskXML(spec hv.DiskSpec) (string, error) {
+	source, err := sourceOf(spec.Image)
+	if err == nil {
+		err = checkShared(spec)
 	}
+	if err != nil {
+		return "", err
+	}
+	disk := libvirtxml.DomainDisk{
+		Device:       "disk",
+		Driver:       &libvirtxml.DomainDiskDriver{Name: "qemu", Type: spec.Image.Format, Cache: "none"},
+		Source:       source,
+		BackingStore: &libvirtxml.DomainDiskBackingStore{},
+		Target:       &libvirtxml.DomainDiskTarget{Dev: spec.Target, Bus: spec.Bus},
+		Serial:       spec.Serial,
+	}
+	if spec.ReadOnly {
+		disk.ReadOnly = &libvirtxml.DomainDiskReadOnly{}
+	} else {
+		disk.Driver.Discard = "unmap"
+	}
+	if spec.Shareable {
+		disk.Shareable = &libvirtxml.DomainDiskShareable{}
+	}
+	if spec.BootOrder > 0 {
+		disk.Boot = &libvirtxml.DomainDeviceBoot{Order: uint(spec.BootOrder)}
+	}
+	text, err := disk.Marshal()
+	if err != nil {
+		return "", fmt.Errorf("write disk XML: %w", err)
+	}
+	if len(spec.Backing) == 0 {
+		return text, nil
+	}
+	doc := etree.NewDocument()
+	if err := doc.ReadFromString(text); err != nil {
+		return "", fmt.Errorf("parse disk XML: %w", err)
+	}
+	if err := setChain(doc.Root(), spec.Chain()); err != nil {
+		return "", err
+	}
+	return textOf(doc.Root())
 }
 
-func removeAll(el *etree.Element, tag string) {
-	for _, old := range el.SelectElements(tag) {
-		el.RemoveChild(old)
+// checkShared finds out what libvirt would when it starts the domain.
+func checkShared(spec hv.DiskSpec) error {
+	if spec.Shareable && spec.Image.Format != "raw" {
+		return fmt.Errorf("%w: a %s image cannot be shared", hv.ErrUnsupported, spec.Image.Format)
 	}
+	return nil
+}
+
+func targetOf(diskXML string) (string, error) {
+	var disk libvirtxml.DomainDisk
+	if err := disk.Unmarshal(diskXML); err != nil {
+		return "", fmt.Errorf("parse disk XML: %w", err)
+	}
+	if disk.Target == nil {
+		return "", nil
+	}
+	return disk.Target.Dev, nil
 }

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"fmt"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// modifyFlag is libvirt's word for one of the descriptions. Without any libvirt
+// would take the live one, or the definition of a domain that is off.
+func modifyFlag(where hv.Where) (golibvirt.DomainDeviceModifyFlags, error) {
+	switch where {
+	case hv.Live:
+		return golibvirt.DomainDeviceModifyLive, nil
+	case hv.Config:
+		return golibvirt.DomainDeviceModifyConfig, nil
+	}
+	return 0, fmt.Errorf("%w: description %q of a domain", hv.ErrUnsupported, where)
+}
+
+// describedXML reads one description of a domain.
+func (c *Conn) describedXML(ctx context.Context, id string, where hv.Where) (string, error) {
+	if _, err := modifyFlag(where); err != nil {
+		return "", err
+	}
+	s, err := c.reads()
+	if err != nil {
+		return "", err
+	}
+	dom, err := c.lookup(ctx, s, id)
+	if err != nil {
+		return "", err
+	}
+	if where == hv.Live {
+		return c.liveXML(ctx, s, dom)
+	}
+	return c.configXML(ctx, s, dom)
+}
+
+// liveXML reads the description of a domain's process. For a domain that is off
+// libvirt would hand out the definition instead.
+func (c *Conn) liveXML(ctx context.Context, s *session, dom golibvirt.Domain) (string, error) {
+	doc, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) { return lv.DomainGetXMLDesc(dom, 0) })
+	if err != nil {
+		return "", err
+	}
+	p, err := parseDomain(doc, nil)
+	if err == nil && !p.active {
+		err = hv.ErrNotActive
+	}
+	return doc, err
+}
+
+// configXML reads the persistent definition. For a transient domain libvirt
+// would hand out the live one instead.
+func (c *Conn) configXML(ctx context.Context, s *session, dom golibvirt.Domain) (string, error) {
+	return c.definitionXML(ctx, s, dom, 0)
+}
+
+func (c *Conn) definitionXML(ctx context.Context, s *session, dom golibvirt.Domain, flags golibvirt.DomainXMLFlags) (string, error) {
+	doc, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
+		persistent, err := lv.DomainIsPersistent(dom)
+		if err != nil || persistent == 0 {
+			return "", err
+		}
+		return lv.DomainGetXMLDesc(dom, golibvirt.DomainXMLInactive|flags)
+	})
+	if err == nil && doc == "" {
+		err = fmt.Errorf("%w: the domain is transient", hv.ErrUnsupported)
+	}
+	return doc, err
+}

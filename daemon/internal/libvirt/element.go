@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/beevik/etree"
+)
+
+func parseDoc(text string) (*etree.Document, error) {
+	doc := etree.NewDocument()
+	if err := doc.ReadFromString(text); err != nil {
+		return nil, fmt.Errorf("parse domain XML: %w", err)
+	}
+	if doc.Root() == nil || doc.Root().FullTag() != "domain" {
+		return nil, errors.New("parse domain XML: it is no <domain>")
+	}
+	return doc, nil
+}
+
+// textOf writes an element as a document of its own.
+func textOf(el *etree.Element) (string, error) {
+	out := etree.NewDocument()
+	out.SetRoot(el.Copy())
+	text, err := out.WriteToString()
+	if err != nil {
+		return "", fmt.Errorf("write disk XML: %w", err)
+	}
+	return text, nil
+}
+
+func findDiskElement(doc *etree.Document, target string) *etree.Element {
+	for _, disk := range doc.FindElements("/domain/devices/disk") {
+		if t := disk.SelectElement("target"); t != nil && t.SelectAttrValue("dev", "") == target {
+			return disk
+		}
+	}
+	return nil
+}
+
+func textIn(el *etree.Element, tag string) string {
+	if child := el.SelectElement(tag); child != nil {
+		return child.Text()
+	}
+	return ""
+}
+
+// setFlag makes an empty element be there, or not.
+func setFlag(el *etree.Element, tag string, set bool) {
+	removeAll(el, tag)
+	if set {
+		el.CreateElement(tag)
+	}
+}
+
+func removeAll(el *etree.Element, tag string) {
+	for _, old := range el.SelectElements(tag) {
+		el.RemoveChild(old)
+	}
+}
+
+// addressElement is an <address> with these attributes, a name and a value each.
+func addressElement(attributes ...string) *etree.Element {
+	address := etree.NewElement("address")
+	for i := 0; i+1 < len(attributes); i += 2 {
+		address.CreateAttr(attributes[i], attributes[i+1])
+	}
+	return address
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/retry"
+)
+
+// Run keeps the connection up until ctx ends, and returns nil then: that
+// libvirtd is away is a state, not an error. It must be called once.
+func (c *Conn) Run(ctx context.Context) error {
+	patience := time.AfterFunc(readyWithin, c.setReady)
+	defer patience.Stop()
+	backoff := retry.Backoff{First: minBackoff, Max: maxBackoff}
+	for first := true; ctx.Err() == nil; first = false {
+		l, err := c.connect(ctx)
+		if err != nil {
+			c.setReady()
+			if first {
+				c.log.Warn("libvirt is not reachable; trying on", "err", err)
+			}
+		} else {
+			backoff.Reset()
+			c.serve(ctx, l)
+		}
+		_ = backoff.Sleep(ctx) // its error is that ctx has ended
+	}
+	return nil
+}
+
+// connect makes a link with its subscriptions. A new go-libvirt object is made
+// for every session: reconnecting an old one races inside go-libvirt.
+func (c *Conn) connect(ctx context.Context) (*link, error) {
+	l := &link{}
+	for _, s := range l.core() {
+		var err error
+		if *s, err = c.dial(ctx); err != nil {
+			l.close()
+			return nil, err
+		}
+	}
+	if err := c.subscribe(ctx, l.reads); err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// serve makes the link available until it is lost or ctx ends.
+func (c *Conn) serve(ctx context.Context, l *link) {
+	c.setLink(l)
+	c.log.Info("connected to libvirt")
+	// Only now, with the subscriptions made: what changed before the first
+	// event could arrive is found by whoever reads everything again.
+	c.feed.Publish(hv.Event{Kind: hv.EventConnected})
+	c.setReady()
+
+	// Beside all else: libvirt looks at every emulator of the host before it answers.
+	// It may have been restarted with another configuration.
+	var learning sync.WaitGroup
+	learning.Go(func() {
+		if _, err := c.learnUser(ctx, l.reads); err != nil && !errors.Is(err, hv.ErrUnavailable) {
+			c.log.Warn("libvirt does not say as which user QEMU runs", "err", err)
+		}
+	})
+
+	c.watch(ctx, l)
+
+	c.setLink(nil)
+	l.close()
+	learning.Wait()
+	c.feed.Publish(hv.Event{Kind: hv.EventDisconnected})
+	if ctx.Err() == nil {
+		c.log.Warn("lost the connection to libvirt; connecting again")
+	}
+}
+
+// watch returns when the link is lost or ctx ends. go-libvirt sends no
+// keepalives and libvirtd sends none unasked, so a hung libvirtd would go
+// unnoticed until the next call: a cheap question takes their place.
+func (c *Conn) watch(ctx context.Context, l *link) {
+	heartbeat := time.NewTicker(heartbeatInterval)
+	defer heartbeat.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.reads.lost():
+			return
+		case <-l.changes.lost():
+			return
+		case <-l.windows.lost():
+			return
+		case <-l.jobEnds.lost():
+			return
+		case <-heartbeat.C:
+			_, err := call(ctx, l.reads, c.callTimeout, func(lv *golibvirt.Libvirt) (uint64, error) {
+				return lv.ConnectGetLibVersion()
+			})
+			if errors.Is(err, hv.ErrUnavailable) {
+				return
+			}
+		}
+	}
+}
