@@ -24,6 +24,22 @@ import (
 	"github.com/volferry/volferry/internal/settings"
 )
 
+const usage = `volferryd - the Volferry daemon of one hypervisor
+
+Usage:
+  volferryd [flags]               run
+  volferryd check-config [flags]  say whether the configuration is right; start nothing
+  volferryd directories [flags]   print what the configuration says where guards, overlays and saved guests are
+  volferryd open-ops [flags]      print the operations in the journal that are not over; not while the daemon runs
+  volferryd version, --version
+
+  volferryd privileged, volferryd dialer
+                                  what the packaged unit of volferryd may not do, in
+                                  its place; started by systemd when it is asked for
+
+A flag wins over the configuration file. Flags:
+`
+
 // config is the configuration of the daemon: the file's keys are the flags'
 // names with underscores.
 type config struct {

@@ -66,3 +66,38 @@ func makeDir(path string, mode os.FileMode) error {
 	}
 	return os.Chmod(path, mode)
 }
+
+// ownDir is a directory of the daemon, with the mode that it is made with and the bits that
+// it must never have: what is in it would be open to other users of the host.
+type ownDir struct {
+	path  string
+	mode  fs.FileMode
+	never fs.FileMode
+}
+
+// ownDirs are the directories of the daemon. One that is in another comes after it.
+func (c *config) ownDirs() []ownDir {
+	return []ownDir{
+		{c.StateDir, 0o711, 0o002},
+		{c.OverlayDir, 0o711, 0o002},
+		{c.guardDir(), 0o711, 0o002},
+		{c.cursorDir(), 0o700, 0o007},
+		{c.auditDir(), 0o700, 0o007},
+		{c.SaveDir, 0o700, 0o007}, // what guests have in memory
+	}
+}
+
+// missing says whether there is nothing at the path.
+func (d ownDir) missing() bool {
+	_, err := os.Lstat(d.path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// tooOpen returns the bits of the mode that the directory must not have.
+func (d ownDir) tooOpen() (has, extra fs.FileMode) {
+	info, err := os.Stat(d.path)
+	if err != nil || !info.IsDir() {
+		return 0, 0 // the first start made it; what is wrong now is said elsewhere
+	}
+	return info.Mode().Perm(), info.Mode().Perm() & d.never
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -15,6 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/protocol"
 )
 
 // doctor looks for what on this host would stop a migration, before one finds
@@ -32,18 +34,11 @@ type doctor struct {
 	fixing sync.Mutex
 }
 
-// checks looks at everything once.
-func (d *doctor) checks(ctx context.Context) []api.Check {
-	out := d.libvirt(ctx)
-	out = append(out, d.registry(ctx)...)
-	out = append(out, d.hook(ctx), d.definitions(), d.directories(), d.sharedDisk(), d.overlays(), d.saves(), d.qemuImg())
-	out = append(out, d.cfg.certificates()...)
-	out = append(out, d.chain()...)
-	out = append(out, d.pools(ctx)...)
-	out = append(out, d.reach(ctx)...)
-	out = append(out, d.outside(ctx, d.uplink.AttachedHere())...)
-	out = append(out, d.lost()...)
-	return append(out, d.notes()...)
+// registryClient is what doctor asks of the registry itself.
+type registryClient interface {
+	Version(ctx context.Context) (string, error)
+	ClockAhead() (time.Duration, bool)
+	Peer() (protocol.Announcement, bool)
 }
 
 func ok(name, message string) api.Check { return api.Check{Name: name, Status: "ok", Message: message} }

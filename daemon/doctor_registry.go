@@ -10,16 +10,8 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/mtls"
-	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/internal/version"
 )
-
-// registryClient is what doctor asks of the registry itself.
-type registryClient interface {
-	Version(ctx context.Context) (string, error)
-	ClockAhead() (time.Duration, bool)
-	Peer() (protocol.Announcement, bool)
-}
 
 // registry says whether it answers, in which version, and whether its clock is this host's.
 func (d *doctor) registry(ctx context.Context) []api.Check {

@@ -2,9 +2,7 @@
 
 package migratetest
 
-import (
-	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-)
+import "github.com/volferry/volferry/daemon/internal/hv/hvtest"
 
 // The one volume and the one instance of a world.
 const (

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// checks looks at everything once.
+func (d *doctor) checks(ctx context.Context) []api.Check {
+	out := d.libvirt(ctx)
+	out = append(out, d.registry(ctx)...)
+	out = append(out, d.hook(ctx), d.definitions(), d.directories(), d.sharedDisk(), d.overlays(), d.saves(), d.qemuImg())
+	out = append(out, d.cfg.certificates()...)
+	out = append(out, d.chain()...)
+	out = append(out, d.pools(ctx)...)
+	out = append(out, d.reach(ctx)...)
+	out = append(out, d.outside(ctx, d.uplink.AttachedHere())...)
+	out = append(out, d.lost()...)
+	return append(out, d.notes()...)
+}

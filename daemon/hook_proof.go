@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/guard"
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/atomicfile"
+)
+
+// hookProof is what is known of a process of libvirt: that it asks hooks. It holds as long
+// as that process runs.
+type hookProof struct {
+	guards *guard.Dir
+	path   string
+
+	mu sync.Mutex
+}
+
+// hookProofRecord is what the file of a hookProof has.
+type hookProofRecord struct {
+	Process string `json:"process"`
+	Why     string `json:"why"`
+}
+
+func newHookProof(stateDir string, guards *guard.Dir) *hookProof {
+	return &hookProof{guards: guards, path: filepath.Join(stateDir, "hook-proof.json")}
+}
+
+// of says whether this libvirt asks hooks, and how that is known.
+func (p *hookProof) of(process *hv.DaemonProcess) (why string, proven bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var kept hookProofRecord
+	text, err := os.ReadFile(p.path)
+	if err == nil && json.Unmarshal(text, &kept) == nil && kept.Process == process.ID {
+		return kept.Why, true
+	}
+	if !p.guards.HookWasThere(process.Since) {
+		return "", false
+	}
+	why = "it was there before " + process.Name + " started"
+	// What is not kept is found again, as long as the hook is the same.
+	_ = p.write(hookProofRecord{Process: process.ID, Why: why})
+	return why, true
+}
+
+// keep takes note that this libvirt was seen to ask hooks.
+func (p *hookProof) keep(process *hv.DaemonProcess) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.write(hookProofRecord{Process: process.ID, Why: "a start was refused by it on trial at " + time.Now().UTC().Format(time.RFC3339)})
+}
+
+func (p *hookProof) write(r hookProofRecord) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(p.path, text, 0o600)
+}
