@@ -19,7 +19,6 @@ import (
 
 // knottedPackages are those in which files use each other still.
 var knottedPackages = []string{
-	"daemon/internal/hv/hvtest",
 	"test/lab",
 }
 

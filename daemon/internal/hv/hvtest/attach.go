@@ -255,7 +255,3 @@ func (f *Fake) DiskDefinition(ctx context.Context, id string, where hv.Where, ta
 	}
 	return string(definition), nil
 }
-
-func findDisk(disks []hv.Disk, target string) *hv.Disk {
-	return (&hv.Domain{Live: disks}).LiveDisk(target)
-}

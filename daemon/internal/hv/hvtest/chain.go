@@ -127,3 +127,21 @@ func checkImage(img hv.Image) error {
 	}
 	return nil
 }
+
+// expect notes what the guest finds on a disk that is new to it, for
+// AssertNoWriteLost.
+func (f *Fake) expect(dom *domain, disk *hv.Disk) error {
+	if dom.acked[disk.Target] != nil {
+		return nil
+	}
+	chain, err := f.startChain(*disk)
+	if err != nil {
+		return err
+	}
+	content, err := f.read(chain)
+	if err != nil {
+		return err
+	}
+	dom.acked[disk.Target] = content
+	return nil
+}

@@ -26,26 +26,6 @@ var attachTests = map[string]func(*testing.T, *bench){
 	"ACopyOfASharedDiskStaysSharedInTheOneDomain": testPivotKeeps,
 }
 
-// spec is a disk on a new image.
-func (b *bench) spec(t *testing.T, target string) hv.DiskSpec {
-	t.Helper()
-	return hv.DiskSpec{
-		Target: target, Bus: "virtio", Serial: "serial-of-" + target, Image: b.image(t, target+".raw", Raw),
-	}
-}
-
-func (b *bench) attach(t *testing.T, id string, where hv.Where, spec hv.DiskSpec) {
-	t.Helper()
-	ok(t, b.hv.AttachDisk(t.Context(), id, where, spec))
-}
-
-func (b *bench) definition(t *testing.T, id string, where hv.Where, target string) string {
-	t.Helper()
-	definition, err := b.hv.DiskDefinition(t.Context(), id, where, target)
-	ok(t, err)
-	return definition
-}
-
 func testAttachLive(t *testing.T, b *bench) {
 	for _, paused := range []bool{false, true} {
 		g := b.start(t)

@@ -22,33 +22,6 @@ var detachTests = map[string]func(*testing.T, *bench){
 	"ADetachedDefinitionLeavesTheLiveDiskOpened": testDetachConfig,
 }
 
-// ask asks the guest for the disk, twice, as somebody does who got no answer.
-func (g *guest) ask(t *testing.T, target string) {
-	t.Helper()
-	for range 2 {
-		ok(t, g.hv.DetachDisk(t.Context(), g.id, hv.Live, target))
-		if g.domain(t).LiveDisk(target) == nil {
-			t.Fatal("the disk is gone and the guest has not answered")
-		}
-	}
-}
-
-func (g *guest) awaitGone(t *testing.T, target string) {
-	t.Helper()
-	eventually(t, "the disk is gone", func() bool { return g.domain(t).LiveDisk(target) == nil })
-}
-
-// unplug takes a live disk from a guest, if it has it.
-func (g *guest) unplug(t *testing.T, target string) {
-	t.Helper()
-	if g.domain(t).LiveDisk(target) == nil {
-		return
-	}
-	ok(t, g.hv.DetachDisk(t.Context(), g.id, hv.Live, target))
-	g.LetGo(t, g.id, target)
-	g.awaitGone(t, target)
-}
-
 func testDetachLive(t *testing.T, b *bench) {
 	g := b.start(t)
 	spec := g.spec(t, "vdc")

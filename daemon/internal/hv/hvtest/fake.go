@@ -4,12 +4,17 @@ package hvtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
+
+// ErrPaused is what a guest's write or read gets while its domain is paused:
+// it was not carried out, and the guest waits for it.
+var ErrPaused = errors.New("the domain is paused")
 
 var _ hv.Hypervisor = (*Fake)(nil)
 
@@ -79,146 +84,11 @@ type domain struct {
 	thaws    bool // see KeepWritable
 }
 
-// defaultPerLook is how many blocks a look advances a job: few, so that tests
-// see jobs that are not ready.
-const defaultPerLook = 2
-
-// New returns a Fake that is connected and has no domains.
-func New() *Fake {
-	f := &Fake{
-		Images:  newImages(),
-		domains: make(map[string]*domain),
-		pools:   make(map[string]*hv.PoolInfo),
-		nvram:   make(map[string][]byte),
-		perLook: defaultPerLook,
-	}
-	f.holders = f.countHolders
-	f.feed.Publish(hv.Event{Kind: hv.EventConnected})
-	return f
-}
-
-// Define adds a persistent domain that is off. Only the identity, Autostart,
-// MemoryBytes, Config and the counts of snapshots and checkpoints of d are used;
-// each disk's images must exist.
-func (f *Fake) Define(d hv.Domain) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.domains[d.ID] != nil {
-		return fmt.Errorf("define domain %s: it is there already", d.ID)
-	}
-	dom := newDomain(d)
-	for i := range dom.Config {
-		disk := &dom.Config[i]
-		if err := f.expect(dom, disk); err != nil {
-			return fmt.Errorf("define domain %s: %w", d.ID, err)
-		}
-		if disk.Address == "" {
-			disk.Address = freeAddress(dom.Config, disk.Bus)
-		}
-	}
-	f.domains[d.ID] = dom
-	f.lifecycle(dom, "defined")
-	return nil
-}
-
-// newDomain is a persistent domain that is off.
-func newDomain(d hv.Domain) *domain {
-	return &domain{
-		Domain: hv.Domain{
-			ID: d.ID, Name: d.Name, State: hv.StateStopped, Persistent: true, Autostart: d.Autostart,
-			MemoryBytes: d.MemoryBytes,
-			Snapshots:   d.Snapshots, Checkpoints: d.Checkpoints, Config: copyDisks(d.Config),
-		},
-		jobs:    make(map[string]*job),
-		acked:   make(map[string]map[int64]uint64),
-		leaving: make(map[string]bool),
-	}
-}
-
-// expect notes what the guest finds on a disk that is new to it, for
-// AssertNoWriteLost.
-func (f *Fake) expect(dom *domain, disk *hv.Disk) error {
-	if dom.acked[disk.Target] != nil {
-		return nil
-	}
-	chain, err := f.startChain(*disk)
-	if err != nil {
-		return err
-	}
-	content, err := f.read(chain)
-	if err != nil {
-		return err
-	}
-	dom.acked[disk.Target] = content
-	return nil
-}
-
-// Undefine removes the definition: an active domain lives on as a transient
-// one.
-func (f *Fake) Undefine(id string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	dom, err := f.find(id)
-	if err != nil {
-		return err
-	}
-	dom.Persistent, dom.Autostart, dom.ManagedSave, dom.Config, dom.saved = false, false, false, nil, nil
-	if !dom.State.Active() {
-		delete(f.domains, id)
-	}
-	f.lifecycle(dom, "undefined")
-	return nil
-}
-
-// Domains implements hv.Hypervisor.
-func (f *Fake) Domains(ctx context.Context) ([]hv.Domain, error) {
-	var all []hv.Domain
-	err := f.call(ctx, "Domains", func() error {
-		var unreadable hv.Unreadable
-		for _, id := range slices.Sorted(maps.Keys(f.domains)) {
-			if err := f.unreadable[id]; err != nil {
-				unreadable.Domains = append(unreadable.Domains, hv.UnreadableDomain{ID: id, Name: f.domains[id].Name, Err: err})
-			} else if dom, err := f.look(id); err == nil {
-				all = append(all, dom.view())
-			}
-		}
-		if len(unreadable.Domains) > 0 {
-			return &unreadable
-		}
-		return nil
-	})
-	return all, err
-}
-
-// MakeUnreadable makes Domain fail for this domain with err, and Domains leave it
-// out; nil ends that.
-func (f *Fake) MakeUnreadable(id string, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.unreadable == nil {
-		f.unreadable = map[string]error{}
-	}
-	f.unreadable[id] = err
-}
-
-// Domain implements hv.Hypervisor.
-func (f *Fake) Domain(ctx context.Context, id string) (*hv.Domain, error) {
-	var view hv.Domain
-	err := f.call(ctx, "Domain", func() error {
-		if err := f.unreadable[id]; err != nil {
-			return err
-		}
-		dom, err := f.look(id)
-		if err != nil {
-			return err
-		}
-		view = dom.view()
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &view, nil
+// staleView is what a hypervisor believes that died between the action of the
+// process and the record of it.
+type staleView struct {
+	live []hv.Disk
+	jobs map[string]bool // the disks whose job it has on record
 }
 
 // Up implements hv.Hypervisor.
@@ -226,22 +96,6 @@ func (f *Fake) Up() bool { return f.feed.Up() }
 
 // Events implements hv.Hypervisor.
 func (f *Fake) Events(ctx context.Context) <-chan hv.Event { return f.feed.Subscribe(ctx) }
-
-// view is a copy for a caller, with the mirrors as the jobs are.
-func (d *domain) view() hv.Domain {
-	v := d.Domain
-	v.Occupied = d.occupied
-	v.Live, v.Config = copyDisks(d.Live), copyDisks(d.Config)
-	if d.stale != nil {
-		v.Live = copyDisks(d.stale.live)
-	}
-	for i := range v.Live {
-		if j := d.jobs[v.Live[i].Target]; j != nil && d.knowsJob(v.Live[i].Target) {
-			v.Live[i].Mirror = &hv.Mirror{Job: j.kind, Image: j.dst, Ready: j.ready}
-		}
-	}
-	return v
-}
 
 func copyDisks(disks []hv.Disk) []hv.Disk {
 	out := slices.Clone(disks)
@@ -272,18 +126,6 @@ func (f *Fake) findActive(id string) (*domain, error) {
 	return dom, nil
 }
 
-// look finds a domain after time has passed for it: its guest has done what it
-// was asked for, and its jobs have advanced.
-func (f *Fake) look(id string) (*domain, error) {
-	dom, err := f.find(id)
-	if err != nil {
-		return nil, err
-	}
-	f.obey(dom)
-	f.advance(dom, f.perLook)
-	return f.find(id) // a transient one may be gone
-}
-
 // liveDisk finds a disk of an active domain.
 func (f *Fake) liveDisk(id, target string) (*domain, *hv.Disk, error) {
 	dom, err := f.find(id)
@@ -302,4 +144,32 @@ func (f *Fake) liveDisk(id, target string) (*domain, *hv.Disk, error) {
 
 func (f *Fake) lifecycle(dom *domain, detail string) {
 	f.feed.Publish(hv.Event{Kind: hv.EventLifecycle, DomainID: dom.ID, Detail: detail})
+}
+
+func findDisk(disks []hv.Disk, target string) *hv.Disk {
+	return (&hv.Domain{Live: disks}).LiveDisk(target)
+}
+
+func (d *domain) statsOf(target string) *hv.DiskStats {
+	if d.stats[target] == nil {
+		d.stats[target] = &hv.DiskStats{}
+	}
+	return d.stats[target]
+}
+
+// forget drops what is known of the content of disks that the domain no longer
+// has, so that another one may come at their target.
+func (d *domain) forget() {
+	maps.DeleteFunc(d.acked, func(target string, _ map[int64]uint64) bool {
+		return d.LiveDisk(target) == nil && d.ConfigDisk(target) == nil
+	})
+}
+
+// guestDisk is a disk that the guest can reach now.
+func (f *Fake) guestDisk(id, target string) (*domain, *hv.Disk, error) {
+	dom, disk, err := f.liveDisk(id, target)
+	if err == nil && dom.State != hv.StateRunning {
+		err = ErrPaused
+	}
+	return dom, disk, err
 }

@@ -10,10 +10,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// ErrPaused is what a guest's write or read gets while its domain is paused:
-// it was not carried out, and the guest waits for it.
-var ErrPaused = errors.New("the domain is paused")
-
 // Start starts a domain on its persistent definition, or on its saved image.
 // It is refused while an image is missing, or another domain holds it, or
 // OnStart says no.
@@ -22,62 +18,6 @@ func (f *Fake) Start(id string) error {
 	defer f.mu.Unlock()
 	if err := f.start(id); err != nil {
 		return fmt.Errorf("start domain %s: %w", id, err)
-	}
-	return nil
-}
-
-func (f *Fake) start(id string) error {
-	if err := f.askHook(id, ""); err != nil {
-		return err
-	}
-	dom, err := f.find(id)
-	if err != nil {
-		return err
-	}
-	if dom.State.Active() {
-		return hv.ErrActive
-	}
-	disks := copyDisks(dom.Config)
-	if dom.ManagedSave {
-		disks = copyDisks(dom.saved)
-	}
-	if err := f.run(dom, disks); err != nil {
-		return err
-	}
-	dom.ManagedSave, dom.Moved, dom.saved = false, false, nil
-	f.lifecycle(dom, "started")
-	return nil
-}
-
-// run makes a process that has these disks open.
-func (f *Fake) run(dom *domain, disks []hv.Disk) (err error) {
-	for i := range disks {
-		disk := &disks[i]
-		if disk.Chain, err = f.startChain(*disk); err != nil {
-			return err
-		}
-		if err := f.checkOpen(disk); err != nil {
-			return err
-		}
-		if err := f.expect(dom, disk); err != nil {
-			return err
-		}
-		disk.Terminated = true
-	}
-	dom.beganOn, dom.plugged = nil, map[string]bool{}
-	for i := range disks {
-		for _, img := range disks[i].Chain {
-			dom.beganOn = append(dom.beganOn, img.Path)
-		}
-	}
-	dom.Live, dom.State, dom.PauseReason = disks, hv.StateRunning, ""
-	f.runs++
-	dom.Run = f.runs
-	dom.stats, dom.limits, dom.sizes = make(map[string]*hv.DiskStats), make(map[string]int64), make(map[string]int64)
-	for i := range disks {
-		if img := f.files[disks[i].Top().Path]; img != nil {
-			dom.sizes[disks[i].Target] = sizeOf(disks[i].Top(), img)
-		}
 	}
 	return nil
 }
@@ -120,18 +60,6 @@ func (f *Fake) end(id string, details ...string) error {
 		f.lifecycle(dom, detail)
 	}
 	return nil
-}
-
-func (f *Fake) kill(dom *domain) {
-	dom.Live, dom.Run, dom.State, dom.PauseReason, dom.byUser = nil, 0, hv.StateStopped, "", false
-	clear(dom.jobs)
-	clear(dom.leaving)
-	dom.asked, dom.reboots = 0, 0
-	dom.stale, dom.occupied = nil, false
-	dom.forget()
-	if !dom.Persistent {
-		delete(f.domains, dom.ID)
-	}
 }
 
 // Reboot is a guest that restarts. The process stays, and so do its jobs. What
@@ -213,18 +141,6 @@ func (f *Fake) setPaused(id string, paused bool) error {
 	return nil
 }
 
-func (f *Fake) pause(dom *domain, paused bool, reason hv.PauseReason) {
-	switch {
-	case paused && dom.State == hv.StateRunning:
-		dom.State, dom.PauseReason = hv.StatePaused, reason
-		f.lifecycle(dom, "suspended")
-	case !paused && dom.State == hv.StatePaused:
-		dom.State, dom.PauseReason = hv.StateRunning, ""
-		f.lifecycle(dom, "resumed")
-		f.answer(dom)
-	}
-}
-
 // GuestWrite writes a block as the guest. Nil is the acknowledgement that the
 // guest gets; AssertNoWriteLost holds the storage to it. ErrPaused if the
 // domain is paused, or is paused now because the image has no space.
@@ -304,15 +220,6 @@ func (f *Fake) GuestRead(id, target string, block int64) (uint64, error) {
 	st.ReadRequests++
 	st.ReadBytes += BlockSize
 	return content[block], nil
-}
-
-// guestDisk is a disk that the guest can reach now.
-func (f *Fake) guestDisk(id, target string) (*domain, *hv.Disk, error) {
-	dom, disk, err := f.liveDisk(id, target)
-	if err == nil && dom.State != hv.StateRunning {
-		err = ErrPaused
-	}
-	return dom, disk, err
 }
 
 // AuthoritativeContent is what the guest's disk holds: of the live chain if the

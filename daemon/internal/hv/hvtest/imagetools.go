@@ -104,14 +104,3 @@ func (m *Images) Touch(path string) error {
 	}
 	return err
 }
-
-// within says whether a block is of img, which is in this file.
-func within(img hv.Image, file *image, block int64) bool { return block*BlockSize < sizeOf(img, file) }
-
-// sizeOf is the size that whoever opens img sees, which is in this file.
-func sizeOf(img hv.Image, file *image) int64 {
-	if img.SliceBytes != 0 {
-		return img.SliceBytes
-	}
-	return file.size
-}

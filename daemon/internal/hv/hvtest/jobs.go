@@ -15,18 +15,6 @@ import (
 // errNoJob is libvirt's answer where a call needs a job.
 var errNoJob = errors.New("the disk does not have an active block job")
 
-// job is a copy or an active commit. Both are the same thing in QEMU: dirty
-// blocks are read through the chain and written to the target.
-type job struct {
-	kind        hv.JobKind
-	dst         hv.Image
-	synchronous bool
-	bandwidth   int64
-	dirty       map[int64]bool
-	copied      int64 // blocks
-	ready       bool
-}
-
 // BlockCopy implements hv.Hypervisor.
 func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, opts hv.BlockCopyOptions) error {
 	return f.call(ctx, "BlockCopy", func() error {
@@ -96,12 +84,6 @@ func (f *Fake) CommitActive(ctx context.Context, id, target string, bytesPerSeco
 		dom.jobs[target] = j
 		return nil
 	})
-}
-
-func (j *job) mark(blocks map[int64]uint64) {
-	for block := range blocks {
-		j.dirty[block] = true
-	}
 }
 
 // Job implements hv.Hypervisor.
@@ -175,14 +157,6 @@ func (f *Fake) Pivot(ctx context.Context, id, target string) error {
 		f.jobEvent(dom, disk, "completed")
 		return nil
 	})
-}
-
-// after is what becomes of a chain at the pivot.
-func (j *job) after(chain []hv.Image) []hv.Image {
-	if j.kind == hv.JobActiveCommit && len(chain) > 1 {
-		return slices.Clone(chain[1:])
-	}
-	return []hv.Image{j.dst}
 }
 
 // AbortJob implements hv.Hypervisor.
@@ -284,4 +258,16 @@ func (f *Fake) copyDirty(disk *hv.Disk, j *job, blocks int) error {
 
 func (f *Fake) jobEvent(dom *domain, disk *hv.Disk, detail string) {
 	f.feed.Publish(hv.Event{Kind: hv.EventBlockJob, DomainID: dom.ID, Path: disk.Top().Path, Detail: detail})
+}
+
+// look finds a domain after time has passed for it: its guest has done what it
+// was asked for, and its jobs have advanced.
+func (f *Fake) look(id string) (*domain, error) {
+	dom, err := f.find(id)
+	if err != nil {
+		return nil, err
+	}
+	f.obey(dom)
+	f.advance(dom, f.perLook)
+	return f.find(id) // a transient one may be gone
 }

@@ -78,10 +78,3 @@ func (f *Fake) DiskStats(ctx context.Context, id, target string) (*hv.DiskStats,
 	}
 	return &stats, nil
 }
-
-func (d *domain) statsOf(target string) *hv.DiskStats {
-	if d.stats[target] == nil {
-		d.stats[target] = &hv.DiskStats{}
-	}
-	return d.stats[target]
-}

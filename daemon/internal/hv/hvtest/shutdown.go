@@ -10,16 +10,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// Shutdown is what a guest does when it is asked to shut down, or to reboot.
-type Shutdown string
-
-// What a guest may do. A paused one does nothing before it runs.
-const (
-	ShutdownObeys   Shutdown = "obeys"   // at the next look or Step; what a new domain's guest does
-	ShutdownSlow    Shutdown = "slow"    // once it has been asked twice
-	ShutdownIgnores Shutdown = "ignores" // it never does; Stop is a guest that does so by itself
-)
-
 // asksOfSlow is how often a slow guest is asked before it does something.
 const asksOfSlow = 2
 

@@ -9,13 +9,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// staleView is what a hypervisor believes that died between the action of the
-// process and the record of it.
-type staleView struct {
-	live []hv.Disk
-	jobs map[string]bool // the disks whose job it has on record
-}
-
 // errDuplicate is libvirt's answer where it makes once more what it does not know
 // of.
 var errDuplicate = errors.New("internal error: unable to execute QEMU command: Duplicate nodes with node-name='libvirt-2-storage'")

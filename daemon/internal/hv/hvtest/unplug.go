@@ -10,16 +10,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// Unplug is how a guest answers when it is asked to let go of a disk.
-type Unplug string
-
-// The answers of a guest.
-const (
-	UnplugAtOnce  Unplug = "at once" // what a new domain's guest does
-	UnplugWaits   Unplug = "waits"   // until ReleaseDevice, if that is ever called
-	UnplugRefuses Unplug = "refuses"
-)
-
 // SetUnplug sets how the domain's guest answers requests from now on. A request
 // that it has left open stays so until it is asked again, or runs again after a
 // pause.
@@ -96,12 +86,4 @@ func (f *Fake) release(dom *domain, target string) {
 	delete(dom.limits, target)
 	dom.forget()
 	f.feed.Publish(hv.Event{Kind: hv.EventDeviceRemoved, DomainID: dom.ID})
-}
-
-// forget drops what is known of the content of disks that the domain no longer
-// has, so that another one may come at their target.
-func (d *domain) forget() {
-	maps.DeleteFunc(d.acked, func(target string, _ map[int64]uint64) bool {
-		return d.LiveDisk(target) == nil && d.ConfigDisk(target) == nil
-	})
 }

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hvtest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// Env is a hypervisor with what the suite needs around it. Its methods fail the
+// test on any error; what they make is gone at the end of the test.
+type Env interface {
+	// Hypervisor is the implementation under test, connected.
+	Hypervisor() hv.Hypervisor
+	// Path returns an unused path for an image.
+	Path(tb testing.TB, name string) string
+	// CreateImage makes an empty image, CreateOverlay an empty qcow2 image on
+	// top of another.
+	CreateImage(tb testing.TB, path, format string, sizeBytes int64)
+	CreateOverlay(tb testing.TB, path string, backing hv.Image, sizeBytes int64)
+	// BlockDevice returns a block device of this size, or skips the test.
+	BlockDevice(tb testing.TB, sizeBytes int64) string
+	// WriteImage writes a block into an image that nobody has open.
+	WriteImage(tb testing.TB, img hv.Image, block int64, value byte)
+	// CheckImage fails the test if a block of an image that nobody writes to
+	// does not hold value.
+	CheckImage(tb testing.TB, img hv.Image, block int64, value byte)
+
+	// Define makes a persistent domain of ID, Name, MemoryBytes and Config. The
+	// domain is there still, or again, at the end of the test.
+	Define(tb testing.TB, d hv.Domain)
+	Start(tb testing.TB, id string)
+	Destroy(tb testing.TB, id string)
+	// GuestWrite writes a block through the live disk, CheckGuest reads one and
+	// compares.
+	GuestWrite(tb testing.TB, id, target string, block int64, value byte)
+	CheckGuest(tb testing.TB, id, target string, block int64, value byte)
+
+	// LetGo has the guest let go of the live disk that it was asked for, which
+	// until then it does not, if only by a reset of the machine.
+	LetGo(tb testing.TB, id, target string)
+
+	// Refuse makes the host's hook refuse every start of a domain, saying why, until
+	// allow is called or the test ends.
+	Refuse(tb testing.TB, id, why string) (allow func())
+	// RefuseWithout makes it refuse every start of the domain but of a definition with
+	// this start token in it (RestoreOptions), until the end of the test or another such call.
+	RefuseWithout(tb testing.TB, id, token string)
+
+	// Pool is the name of an active directory pool.
+	Pool(tb testing.TB) string
+}
+
+// diskBytes is the size of every image of the suite.
+const diskBytes = 8 << 20
+
+// memoryBytes is the RAM of every domain of the suite.
+const memoryBytes = 32 << 20
+
+// waitTimeout is how long the suite waits for what must happen.
+const waitTimeout = time.Minute
+
+// bench is what the tests work with.
+type bench struct {
+	Env
+	hv hv.Hypervisor
+}
+
+// guest is one running domain with a disk vda on src, and a disk vdb and a
+// drive that nothing may touch.
+type guest struct {
+	*bench
+	id  string
+	src hv.Image
+}
+
+// image makes an image and returns it.
+func (b *bench) image(t *testing.T, name, format string) hv.Image {
+	t.Helper()
+	img := hv.Image{Type: hv.SourceFile, Format: format, Path: b.Path(t, name)}
+	b.CreateImage(t, img.Path, format, diskBytes)
+	return img
+}
+
+// overlay makes an empty overlay over backing.
+func (b *bench) overlay(t *testing.T, backing hv.Image) hv.Image {
+	t.Helper()
+	img := hv.Image{Type: hv.SourceFile, Format: Qcow2, Path: b.Path(t, "overlay.qcow2")}
+	b.CreateOverlay(t, img.Path, backing, diskBytes)
+	return img
+}
+
+// define makes a stopped domain whose vda has this chain.
+func (b *bench) define(t *testing.T, edit func(*hv.Disk), chain ...hv.Image) string {
+	t.Helper()
+	id := uuid.NewString()
+	disk := hv.Disk{
+		Target: "vda", Bus: "virtio", Device: "disk", Serial: "serial-of-vda", BootOrder: 1,
+		Cache: "none", Discard: "unmap", ErrorPolicy: "stop", Chain: chain, Terminated: true,
+	}
+	if edit != nil {
+		edit(&disk)
+	}
+	b.Define(t, hv.Domain{
+		ID:          id,
+		Name:        "conf-" + id[:8],
+		MemoryBytes: memoryBytes,
+		Config: []hv.Disk{
+			disk,
+			{
+				Target: "vdb", Bus: "virtio", Device: "disk", Terminated: true,
+				Chain: []hv.Image{b.image(t, "other.raw", Raw)},
+			},
+			{Target: "hda", Bus: "ide", Device: "cdrom", ReadOnly: true},
+		},
+	})
+	return id
+}
+
+// start makes a running domain on a new raw image whose block 0 holds 1.
+func (b *bench) start(t *testing.T) *guest {
+	t.Helper()
+	src := b.image(t, "src.raw", Raw)
+	b.WriteImage(t, src, 0, 1)
+	id := b.define(t, nil, src)
+	b.Start(t, id)
+	return &guest{bench: b, id: id, src: src}
+}
+
+// snapshot puts an overlay on top and writes 2 to the blocks through it.
+func (g *guest) snapshot(t *testing.T, blocks ...int64) hv.Image {
+	t.Helper()
+	overlay := g.overlay(t, g.domain(t).LiveDisk("vda").Top())
+	ok(t, g.hv.Snapshot(t.Context(), g.id, "vda", overlay))
+	for _, block := range blocks {
+		g.GuestWrite(t, g.id, "vda", block, 2)
+	}
+	return overlay
+}
+
+func (g *guest) domain(t *testing.T) *hv.Domain {
+	t.Helper()
+	return g.read(t, g.id)
+}
+
+func (b *bench) read(t *testing.T, id string) *hv.Domain {
+	t.Helper()
+	d, err := b.hv.Domain(t.Context(), id)
+	ok(t, err)
+	return d
+}
+
+// wantLive compares the live chain of vda, which always states its end.
+func (g *guest) wantLive(t *testing.T, chain ...hv.Image) {
+	t.Helper()
+	disk := g.domain(t).LiveDisk("vda")
+	if diff := cmp.Diff(chain, disk.Chain); diff != "" {
+		t.Errorf("live chain (-want +got):\n%s", diff)
+	}
+	if !disk.Terminated {
+		t.Error("the live chain does not state its end")
+	}
+}
+
+func (g *guest) wantConfig(t *testing.T, chain ...hv.Image) {
+	t.Helper()
+	if diff := cmp.Diff(chain, g.domain(t).ConfigDisk("vda").Chain); diff != "" {
+		t.Errorf("persistent chain (-want +got):\n%s", diff)
+	}
+}
+
+// openFor describes how the process has an image open: "", "r", "w".
+func (g *guest) openFor(t *testing.T, img hv.Image) string {
+	t.Helper()
+	files, err := g.hv.OpenFiles(t.Context(), g.id, img.Path)
+	ok(t, err)
+	how := ""
+	for _, f := range files {
+		if f.Writable {
+			return "w"
+		}
+		how = "r"
+	}
+	return how
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits for a condition that the hypervisor brings about.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	timeout := time.After(waitTimeout)
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for !condition() {
+		select {
+		case <-look.C:
+		case <-timeout:
+			t.Fatalf("still not after %v: %s", waitTimeout, what)
+		}
+	}
+}
+
+// bystanders are the disks that no call of the suite is about.
+func bystanders(disks []hv.Disk) []hv.Disk {
+	return slices.DeleteFunc(slices.Clone(disks), func(d hv.Disk) bool { return d.Target == "vda" })
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hvtest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// defaultPerLook is how many blocks a look advances a job: few, so that tests
+// see jobs that are not ready.
+const defaultPerLook = 2
+
+// New returns a Fake that is connected and has no domains.
+func New() *Fake {
+	f := &Fake{
+		Images:  newImages(),
+		domains: make(map[string]*domain),
+		pools:   make(map[string]*hv.PoolInfo),
+		nvram:   make(map[string][]byte),
+		perLook: defaultPerLook,
+	}
+	f.holders = f.countHolders
+	f.feed.Publish(hv.Event{Kind: hv.EventConnected})
+	return f
+}
+
+// Define adds a persistent domain that is off. Only the identity, Autostart,
+// MemoryBytes, Config and the counts of snapshots and checkpoints of d are used;
+// each disk's images must exist.
+func (f *Fake) Define(d hv.Domain) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.domains[d.ID] != nil {
+		return fmt.Errorf("define domain %s: it is there already", d.ID)
+	}
+	dom := newDomain(d)
+	for i := range dom.Config {
+		disk := &dom.Config[i]
+		if err := f.expect(dom, disk); err != nil {
+			return fmt.Errorf("define domain %s: %w", d.ID, err)
+		}
+		if disk.Address == "" {
+			disk.Address = freeAddress(dom.Config, disk.Bus)
+		}
+	}
+	f.domains[d.ID] = dom
+	f.lifecycle(dom, "defined")
+	return nil
+}
+
+// newDomain is a persistent domain that is off.
+func newDomain(d hv.Domain) *domain {
+	return &domain{
+		Domain: hv.Domain{
+			ID: d.ID, Name: d.Name, State: hv.StateStopped, Persistent: true, Autostart: d.Autostart,
+			MemoryBytes: d.MemoryBytes,
+			Snapshots:   d.Snapshots, Checkpoints: d.Checkpoints, Config: copyDisks(d.Config),
+		},
+		jobs:    make(map[string]*job),
+		acked:   make(map[string]map[int64]uint64),
+		leaving: make(map[string]bool),
+	}
+}
+
+// Undefine removes the definition: an active domain lives on as a transient
+// one.
+func (f *Fake) Undefine(id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, err := f.find(id)
+	if err != nil {
+		return err
+	}
+	dom.Persistent, dom.Autostart, dom.ManagedSave, dom.Config, dom.saved = false, false, false, nil, nil
+	if !dom.State.Active() {
+		delete(f.domains, id)
+	}
+	f.lifecycle(dom, "undefined")
+	return nil
+}
+
+// Domains implements hv.Hypervisor.
+func (f *Fake) Domains(ctx context.Context) ([]hv.Domain, error) {
+	var all []hv.Domain
+	err := f.call(ctx, "Domains", func() error {
+		var unreadable hv.Unreadable
+		for _, id := range slices.Sorted(maps.Keys(f.domains)) {
+			if err := f.unreadable[id]; err != nil {
+				unreadable.Domains = append(unreadable.Domains, hv.UnreadableDomain{ID: id, Name: f.domains[id].Name, Err: err})
+			} else if dom, err := f.look(id); err == nil {
+				all = append(all, dom.view())
+			}
+		}
+		if len(unreadable.Domains) > 0 {
+			return &unreadable
+		}
+		return nil
+	})
+	return all, err
+}
+
+// MakeUnreadable makes Domain fail for this domain with err, and Domains leave it
+// out; nil ends that.
+func (f *Fake) MakeUnreadable(id string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.unreadable == nil {
+		f.unreadable = map[string]error{}
+	}
+	f.unreadable[id] = err
+}
+
+// Domain implements hv.Hypervisor.
+func (f *Fake) Domain(ctx context.Context, id string) (*hv.Domain, error) {
+	var view hv.Domain
+	err := f.call(ctx, "Domain", func() error {
+		if err := f.unreadable[id]; err != nil {
+			return err
+		}
+		dom, err := f.look(id)
+		if err != nil {
+			return err
+		}
+		view = dom.view()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &view, nil
+}
+
+// view is a copy for a caller, with the mirrors as the jobs are.
+func (d *domain) view() hv.Domain {
+	v := d.Domain
+	v.Occupied = d.occupied
+	v.Live, v.Config = copyDisks(d.Live), copyDisks(d.Config)
+	if d.stale != nil {
+		v.Live = copyDisks(d.stale.live)
+	}
+	for i := range v.Live {
+		if j := d.jobs[v.Live[i].Target]; j != nil && d.knowsJob(v.Live[i].Target) {
+			v.Live[i].Mirror = &hv.Mirror{Job: j.kind, Image: j.dst, Ready: j.ready}
+		}
+	}
+	return v
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hvtest
+
+import (
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// job is a copy or an active commit. Both are the same thing in QEMU: dirty
+// blocks are read through the chain and written to the target.
+type job struct {
+	kind        hv.JobKind
+	dst         hv.Image
+	synchronous bool
+	bandwidth   int64
+	dirty       map[int64]bool
+	copied      int64 // blocks
+	ready       bool
+}
+
+func (j *job) mark(blocks map[int64]uint64) {
+	for block := range blocks {
+		j.dirty[block] = true
+	}
+}
+
+// after is what becomes of a chain at the pivot.
+func (j *job) after(chain []hv.Image) []hv.Image {
+	if j.kind == hv.JobActiveCommit && len(chain) > 1 {
+		return slices.Clone(chain[1:])
+	}
+	return []hv.Image{j.dst}
+}
