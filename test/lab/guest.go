@@ -10,14 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/volferry/volferry/test/lab/workload"
 )
-
-// guestTimeout bounds what a guest does without libvirt: a boot, a power-off.
-// TCG on a busy machine is slow.
-const guestTimeout = 3 * time.Minute
 
 // Guest is a domain whose program writes to its disks as it is told. Its
 // methods may be called from any goroutine. Writers go on by themselves after a
@@ -28,12 +23,6 @@ type Guest struct {
 
 	at   *Connection
 	link *link
-}
-
-// Load is what a writer is asked to do.
-type Load struct {
-	Interval time.Duration // between submissions; 0 is as fast as it can
-	Depth    int           // operations in flight at most; 0 is 1
 }
 
 // DefineGuest defines a guest, persistent and stopped. Close removes it.

@@ -66,36 +66,6 @@ func (c *Connection) Leftovers(ctx context.Context, empty ...string) ([]string, 
 	return found, nil
 }
 
-// Remains looks for what is left of the lab in dir after its Close: processes,
-// mounts and loop devices.
-func Remains(dir string) ([]string, error) {
-	procs, err := processesOf(dir)
-	if err != nil {
-		return nil, err
-	}
-	var found []string
-	for _, p := range procs {
-		found = append(found, fmt.Sprintf("process %d (%s)", p.pid, p.name))
-	}
-	mounts, err := mountsUnder(dir)
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range mounts {
-		found = append(found, "mount "+m)
-	}
-	loops, err := loopDevices()
-	if err != nil {
-		return nil, err
-	}
-	for device, file := range loops {
-		if within(dir, file) {
-			found = append(found, fmt.Sprintf("loop device %s of %s", device, file))
-		}
-	}
-	return found, nil
-}
-
 // diskXML is what matters here of a <disk> in a domain's XML.
 type diskXML struct {
 	Target struct {

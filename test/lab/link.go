@@ -261,3 +261,9 @@ func (l *link) send(c workload.Command) {
 		_, _ = fmt.Fprintf(l.log, "send %s: %v\n", c.Type, err)
 	}
 }
+
+// Load is what a writer is asked to do.
+type Load struct {
+	Interval time.Duration // between submissions; 0 is as fast as it can
+	Depth    int           // operations in flight at most; 0 is 1
+}

@@ -6,9 +6,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/volferry/volferry/test/lab/workload"
 )
+
+// guestTimeout bounds what a guest does without libvirt: a boot, a power-off.
+// TCG on a busy machine is slow.
+const guestTimeout = 3 * time.Minute
 
 // wait waits until cond, which is called with mu held, is true. A guest whose
 // program gave up will never make it so.
