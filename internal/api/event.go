@@ -2,9 +2,7 @@
 
 package api
 
-import (
-	"time"
-)
+import "time"
 
 // Event is one line of the audit trail, and of the stream of an op. Seq only
 // grows; a reader that knows the last one it saw misses nothing.

@@ -2,9 +2,7 @@
 
 package op
 
-import (
-	"context"
-)
+import "context"
 
 func newActiveOp(r *Runner, o Op) *activeOp {
 	a := &activeOp{r: r, op: o, plan: r.plan(o.Kind), ticket: &ticket{o.ID, o.Keys}, changed: make(chan struct{})}

@@ -2,9 +2,7 @@
 
 package op
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // StepStatus is where one step of an op stands. It is never stored: it is what
 // Next makes of the step's records.

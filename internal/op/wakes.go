@@ -2,9 +2,7 @@
 
 package op
 
-import (
-	"sync"
-)
+import "sync"
 
 // wakes counts the wakes, and holds those who wait, by reason.
 type wakes struct {

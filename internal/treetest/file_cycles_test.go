@@ -17,10 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// knottedPackages are those in which files use each other still.
-var knottedPackages = []string{
-}
-
 // nothing is an importer of packages that declare nothing: what files use of their own
 // package is seen without the others, which would have to be compiled for it.
 type nothing struct{}
@@ -135,15 +131,8 @@ func (u uses) describe(group []string) string {
 func TestTheFilesOfAPackageUseEachOtherInOneDirection(t *testing.T) {
 	for _, p := range packages(t) {
 		found := fileUses(t, p)
-		groups := found.knots()
-		knotted := slices.Contains(knottedPackages, p.rel())
-		switch {
-		case knotted && len(groups) == 0:
-			t.Errorf("the files of %s use each other in one direction; take it out of knottedPackages, so that it stays so", p.rel())
-		case !knotted:
-			for _, group := range groups {
-				t.Errorf("%s: %s use each other; move a declaration to the file that is below:\n%s", p.rel(), strings.Join(group, ", "), found.describe(group))
-			}
+		for _, group := range found.knots() {
+			t.Errorf("%s: %s use each other; move a declaration to the file that is below:\n%s", p.rel(), strings.Join(group, ", "), found.describe(group))
 		}
 	}
 }

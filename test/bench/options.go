@@ -2,9 +2,7 @@
 
 package main
 
-import (
-	"time"
-)
+import "time"
 
 // options are what can be asked for.
 type options struct {

@@ -2,9 +2,7 @@
 
 package optest
 
-import (
-	"testing"
-)
+import "testing"
 
 // Matrix runs the op through everything that can happen to an op, each trial in
 // a new world, as a sub-test, with fake time:
