@@ -20,6 +20,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
 )
@@ -75,14 +76,9 @@ func newLifecycle(t *testing.T, inst api.Instance) (*Server, *hvtest.Fake) {
 	}), nil)
 	inst.ID, inst.Name = web, "web"
 	fake, records, quiet := hvtest.New(), optest.NewJournal(), slog.New(slog.DiscardHandler)
-	if err := fake.Define(hv.Domain{ID: web, Name: "web"}); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, fake.Define(hv.Domain{ID: web, Name: "web"}))
 	registry := &shelfRegistry{inst: inst}
-	runner, err := op.New(op.Config{Journal: records, Describe: request.Describe})
-	if err != nil {
-		t.Fatal(err)
-	}
+	runner := expect.Value(op.New(op.Config{Journal: records, Describe: request.Describe}))(t)
 	t.Cleanup(runner.Stop)
 	s.HostID, s.HostName = "h", "alpha"
 	s.HV, s.Registry = fake, registry
@@ -151,9 +147,7 @@ func TestARefusalOfPowerIsTheAnswer(t *testing.T) {
 
 func TestAShelveThatIsRefusedSaysSo(t *testing.T) {
 	s, fake := newLifecycle(t, api.Instance{Host: "alpha", State: api.InstanceStopped})
-	if err := fake.SetLeansOn(web, "a GPU"); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, fake.SetLeansOn(web, "a GPU"))
 	wantError(t, s, "POST", "/v1/instances/web/shelve", api.CodeUnsupportedDisk)
 }
 
@@ -197,9 +191,7 @@ func TestTheStateOfAnInstanceIsOfNowWhileTheRegistryIsAway(t *testing.T) {
 	s := newServer(t, nowhere, memory{"registry-view.json": `{"read_at":"2026-01-01T00:00:00Z",
 		"instances":[{"id":"` + web + `","name":"web","host":"alpha","state":"running"},{"id":"x","name":"far","host":"beta","state":"running"}]}`})
 	fake := hvtest.New()
-	if err := fake.Define(hv.Domain{ID: web, Name: "web"}); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, fake.Define(hv.Domain{ID: web, Name: "web"}))
 	s.HV, s.HostName = fake, "alpha"
 	if _, body := askOf(t, s, "GET", "/v1/instances/web", ""); !strings.Contains(body, `"state":"stopped"`) {
 		t.Errorf("shown is %s", body)

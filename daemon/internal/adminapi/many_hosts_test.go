@@ -19,6 +19,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
@@ -271,9 +272,7 @@ func TestALateTaskIsNotBegun(t *testing.T) {
 	journal := optest.NewJournal()
 	runner := optest.NewRunner(journal)
 	attachments := attach.New(attach.Config{}, attach.Ports{}, runner, journal, nil, slog.New(slog.DiscardHandler))
-	if err := journal.Create(t.Context(), op.Op{ID: "begun", Kind: attachments.Plans()[0].Kind, CreatedAt: time.Now()}); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, journal.Create(t.Context(), op.Op{ID: "begun", Kind: attachments.Plans()[0].Kind, CreatedAt: time.Now()}))
 	s := newServer(t, nowhere, nil)
 	s.Runner = runner
 	ask := func(id string, late bool) string {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 )
 
 // A guest that does not obey is waited for: the op is in the list of those that are open,
@@ -22,9 +23,7 @@ func TestOpenOpsAreListedUntilTheyAreOver(t *testing.T) {
 	for ops := open(t, s); len(ops) > 0; ops = open(t, s) {
 		waitForOp(t, s, ops[0].ID)
 	}
-	if err := fake.SetShutdown(web, hvtest.ShutdownIgnores); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, fake.SetShutdown(web, hvtest.ShutdownIgnores))
 	if status, body := askOf(t, s, http.MethodPost, "/v1/instances/web/stop", `{}`); status != http.StatusAccepted {
 		t.Fatalf("stop: %d %s", status, body)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/client"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/op/optest"
 	"github.com/volferry/volferry/internal/routes"
@@ -39,26 +40,16 @@ func newServer(t *testing.T, socket string, m memory) *Server {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range m {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	registry, err := client.NewRegistry(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	registry := expect.Value(client.NewRegistry(socket))(t)
 	t.Cleanup(registry.Close)
-	state, err := uplink.OpenState(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	state := expect.Value(uplink.OpenState(dir))(t)
 	up, err := uplink.New(uplink.Config{
 		HostID: "h", HostName: "alpha", State: state, HV: hvtest.New(), Registry: registry, Log: slog.New(slog.DiscardHandler),
 		Guards: guard.New(filepath.Join(dir, "guards"), ""),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return New(Deps{
 		Log: slog.New(slog.DiscardHandler), RegistryProxy: NewRegistryProxy(registry.Transport()), Uplink: up,
 		Audit:       audit.NewOutbox(t.TempDir(), registry.PostEvent, slog.New(slog.DiscardHandler)),
@@ -97,9 +88,7 @@ func TestEveryRouteIsInTheOpenAPIDocument(t *testing.T) {
 		OpenAPI string
 		Paths   map[string]map[string]any
 	}
-	if err := json.Unmarshal([]byte(body), &doc); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, json.Unmarshal([]byte(body), &doc))
 	if doc.OpenAPI != "3.1.0" {
 		t.Errorf("the document is OpenAPI %q", doc.OpenAPI)
 	}
@@ -166,16 +155,10 @@ func TestWhatTheRegistryAnswersIsPassedOnAsItIs(t *testing.T) {
 // serveRegistry serves h as a registry and returns its socket.
 func serveRegistry(t *testing.T, h http.HandlerFunc) (socket string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "vf-") //nolint:usetesting // a socket's path must be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := expect.Value(os.MkdirTemp("", "vf-"))(t) //nolint:usetesting // a socket's path must be short
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket = filepath.Join(dir, "r.sock")
-	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := expect.Value(new(net.ListenConfig).Listen(t.Context(), "unix", socket))(t)
 	registry := &http.Server{ReadHeaderTimeout: headerTimeout, Handler: h}
 	go func() { _ = registry.Serve(l) }()
 	t.Cleanup(func() { _ = registry.Close() })

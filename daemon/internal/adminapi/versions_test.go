@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/protocol"
 )
 
@@ -45,10 +46,7 @@ func TestWhatIsPassedOnIsAnnouncedByThoseWhoSpeak(t *testing.T) {
 		_, _ = w.Write([]byte(`{"schema_version":1,"types":[]}`))
 	}))
 	defer registry.Close()
-	base, err := url.Parse(registry.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	base := expect.Value(url.Parse(registry.URL))(t)
 	s := newServer(t, nowhere, nil)
 	s.RegistryProxy = NewRegistryProxy(http.DefaultTransport, base)
 	s.CheckRegistry = func(needs []string) error { return protocol.Announcement{Protocol: 1}.Check("the registry", needs) }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -238,10 +239,7 @@ func TestVolumeThatComesBackIsMovedAgain(t *testing.T) {
 		id := s.drain(1)
 		relaytest.Pass(13500 * time.Millisecond) // v1 has begun to move
 		s.want(id, "running: v0 moved, v1 moving")
-		v, err := s.Store.Volume(s.T.Context(), "v0", store.Viewer{})
-		if err != nil {
-			s.T.Fatal(err)
-		}
+		v := expect.Value(s.Store.Volume(s.T.Context(), "v0", store.Viewer{}))(s.T)
 		back := api.MigrationRegister{
 			ID: "50000000-0000-4000-8000-000000000001", VolumeID: v.ID, Host: "a", Epoch: 1, Generation: v.Generation, Dst: relaytest.Place("fast", "back"), Method: "offline", OpID: "x",
 		}

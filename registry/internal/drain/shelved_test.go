@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -37,9 +38,7 @@ func (s *site) shelved(host string) {
 			Device: "vda", BootIndex: &zero, Mode: api.ModeRW, Location: relaytest.Place("fast", "v0"),
 		}},
 	})
-	if err != nil {
-		s.T.Fatal(err)
-	}
+	expect.OK(s.T, err)
 	s.shelf(host, api.InstanceStopped, api.InstanceShelved)
 	s.shelf(host, api.InstanceShelved, api.InstanceShelvedOffloaded)
 }
@@ -69,9 +68,7 @@ func TestVolumeOfAShelvedInstanceIsMovedByAHostThatReachesBothPools(t *testing.T
 		id := s.drain(1)
 		relaytest.Pass(5 * time.Second)
 		s.want(id, "running: v0 moving")
-		if err := s.Store.AskUnshelve(s.T.Context(), store.Call{}, "web", s.hosts["b"].ID); err != nil {
-			s.T.Fatal(err)
-		}
+		expect.OK(s.T, s.Store.AskUnshelve(s.T.Context(), store.Call{}, "web", s.hosts["b"].ID))
 		_, err := s.Store.PlanUnshelve(s.T.Context(), "web", "b")
 		if api.CodeOf(err) != api.CodeMigrationActive {
 			s.T.Errorf("unshelve while it moves: %v", err)

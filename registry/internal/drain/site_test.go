@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/registry/internal/drain"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/relay/relaytest"
@@ -62,9 +63,7 @@ func (s *site) volume(host, name string) {
 	_, err := s.Store.RegisterVolume(s.T.Context(), store.Call{}, api.VolumeRegister{
 		ID: id, Name: name, Status: api.VolumeAvailable, Host: host, Location: relaytest.Place("fast", name),
 	})
-	if err != nil {
-		s.T.Fatal(err)
-	}
+	expect.OK(s.T, err)
 }
 
 // volumes makes n of them, called v0 and so on, on the hosts in turn.
@@ -77,10 +76,7 @@ func (s *site) volumes(n int, hosts ...string) {
 
 func (s *site) drain(parallel int) string {
 	s.T.Helper()
-	d, err := s.Store.CreateDrain(s.T.Context(), store.Call{}, "fast", api.PoolDrain{ToPool: "slow", Parallel: parallel, BandwidthBytesPerSecond: 1000, DeleteSource: true})
-	if err != nil {
-		s.T.Fatal(err)
-	}
+	d := expect.Value(s.Store.CreateDrain(s.T.Context(), store.Call{}, "fast", api.PoolDrain{ToPool: "slow", Parallel: parallel, BandwidthBytesPerSecond: 1000, DeleteSource: true}))(s.T)
 	return d.ID
 }
 
@@ -94,10 +90,7 @@ func (s *site) set(id, to string) {
 // states is a drain as "running: v0 moved, v1 skipped multiattached".
 func (s *site) states(id string) string {
 	s.T.Helper()
-	d, err := s.Store.Drain(s.T.Context(), id)
-	if err != nil {
-		s.T.Fatal(err)
-	}
+	d := expect.Value(s.Store.Drain(s.T.Context(), id))(s.T)
 	lines := []string{}
 	for _, v := range d.Volumes {
 		line := v.VolumeName + " " + v.State
@@ -131,10 +124,7 @@ func (s *site) until(id string) {
 // moves counts the migrations of each volume that were ever registered.
 func (s *site) moves() map[string]int {
 	s.T.Helper()
-	all, err := s.Store.Migrations(s.T.Context(), "", true, store.Viewer{})
-	if err != nil {
-		s.T.Fatal(err)
-	}
+	all := expect.Value(s.Store.Migrations(s.T.Context(), "", true, store.Viewer{}))(s.T)
 	counts := map[string]int{}
 	for _, m := range all {
 		counts[m.VolumeName]++

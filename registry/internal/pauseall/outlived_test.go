@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -32,11 +33,11 @@ func (s *site) wantOneLeft(id, name string, end api.MigrationState) {
 			}
 		}
 	}
-	must(s.Store.DiscardPaused(s.T.Context(), store.Call{}, id))(s.T)
+	expect.Value(s.Store.DiscardPaused(s.T.Context(), store.Call{}, id))(s.T)
 	if m := s.until(id); m.State != end {
 		s.T.Errorf("migration = %+v", m)
 	}
-	for _, i := range must(s.Store.Instances(s.T.Context(), store.Viewer{}))(s.T) {
+	for _, i := range expect.Value(s.Store.Instances(s.T.Context(), store.Viewer{}))(s.T) {
 		if g := s.guestsOf(i.Host)[i.ID]; i.Locked || g.memory || g.running != (i.Name != name) {
 			s.T.Errorf("at the end guest %s is %+v, and instance %+v", i.Name, g, i)
 		}
@@ -114,7 +115,7 @@ func TestAGuestThatSomebodyLetsRunOnKeepsTheOthersFromBeingRestored(t *testing.T
 				}
 			}
 		}
-		must(s.Store.DiscardPaused(s.T.Context(), store.Call{}, id))(t)
+		expect.Value(s.Store.DiscardPaused(s.T.Context(), store.Call{}, id))(t)
 		if m := s.until(id); m.State != api.MigrationCancelled {
 			t.Errorf("migration = %+v", m)
 		}
@@ -133,7 +134,7 @@ func (s *site) report(host string) {
 		}
 		in.Instances = append(in.Instances, api.InstanceReport{ID: id, State: state})
 	}
-	must(s.Store.Report(s.T.Context(), store.Call{}, in))(s.T)
+	expect.Value(s.Store.Report(s.T.Context(), store.Call{}, in))(s.T)
 }
 
 // g1 and g2 are restored and stand still, and the host of g3 is waited for.
@@ -158,7 +159,7 @@ func TestAGuestThatIsResumedByHandWhileAnotherIsWaitedForBarsTheMemoryOfTheOther
 				}
 			}
 		}
-		must(s.Store.DiscardPaused(s.T.Context(), store.Call{}, id))(t)
+		expect.Value(s.Store.DiscardPaused(s.T.Context(), store.Call{}, id))(t)
 		if m := s.until(id); m.State != api.MigrationCompleted {
 			t.Errorf("migration = %+v", m)
 		}

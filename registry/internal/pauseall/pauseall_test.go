@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -108,7 +109,7 @@ func tryAgain(s *site, id string) {
 
 func cancelWhen(phase string) func(s *site, id string) {
 	return func(s *site, id string) {
-		m := must(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
+		m := expect.Value(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
 		if m.Phase != phase {
 			return
 		}
@@ -131,7 +132,7 @@ func play(s *site, plot string, also func()) {
 	}
 	id := s.move()
 	for range 600 {
-		m := must(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
+		m := expect.Value(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
 		if m.State.Final() {
 			code := api.Code("")
 			if m.Error != nil {
@@ -258,9 +259,7 @@ func TestASaveThatWasNotFetchedIsNotMadeAfterTheCancel(t *testing.T) {
 		s.hosts["b"].Away()
 		id := s.move()
 		relaytest.Pass(5 * time.Second)
-		if err := s.cancel(id); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, s.cancel(id))
 		if m := s.until(id); m.State != api.MigrationCancelled {
 			t.Errorf("migration = %+v", m)
 		}
@@ -285,9 +284,7 @@ func TestASaveThatWasFetchedIsKnownBeforeTheGuestIsWoken(t *testing.T) {
 				s.untilPhase(id, map[string]string{"suspend": "suspending", "save": "saving"}[verb])
 				relaytest.Pass(time.Second)
 				b.Away()
-				if err := s.cancel(id); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, s.cancel(id))
 				relaytest.Pass(5 * time.Minute)
 				if got := s.state(id); got != "cancelling" {
 					t.Errorf("state = %s", got)
@@ -349,9 +346,9 @@ func TestAFencedHostAfterTheFlipIsNotWaitedFor(t *testing.T) {
 					s.wantLostUntilTheWord("b", id)
 					return
 				}
-				must(s.Store.ForceDeleteAttachment(s.T.Context(), store.Call{}, fmt.Sprintf("40000000-0000-4000-8000-%012x", "g3")))(t)
+				expect.Value(s.Store.ForceDeleteAttachment(s.T.Context(), store.Call{}, fmt.Sprintf("40000000-0000-4000-8000-%012x", "g3")))(t)
 				relaytest.Pass(5 * time.Second)
-				if i := must(s.Store.Instance(s.T.Context(), "g3", store.Viewer{}))(t); i.Locked {
+				if i := expect.Value(s.Store.Instance(s.T.Context(), "g3", store.Viewer{}))(t); i.Locked {
 					t.Errorf("instance = %+v", i)
 				}
 			})
@@ -367,7 +364,7 @@ func (s *site) wantLostUntilTheWord(name, id string) {
 	relaytest.Pass(2 * time.Minute)
 	withMemory := 0
 	for id, g := range s.guestsOf(name) {
-		i := must(s.Store.Instance(s.T.Context(), id, store.Viewer{}))(s.T)
+		i := expect.Value(s.Store.Instance(s.T.Context(), id, store.Viewer{}))(s.T)
 		if g.memory {
 			withMemory++
 		}
@@ -383,7 +380,7 @@ func (s *site) wantLostUntilTheWord(name, id string) {
 	}
 	relaytest.Pass(time.Minute)
 	for id, g := range s.guestsOf(name) {
-		if i := must(s.Store.Instance(s.T.Context(), id, store.Viewer{}))(s.T); g.running || g.memory || i.Locked {
+		if i := expect.Value(s.Store.Instance(s.T.Context(), id, store.Viewer{}))(s.T); g.running || g.memory || i.Locked {
 			s.T.Errorf("once its memory is given up guest %s is %+v, and instance %+v", i.Name, g, i)
 		}
 	}
@@ -404,7 +401,7 @@ func (s *site) guestsOf(name string) map[string]guest {
 // those are locked.
 func (s *site) wantAwakeBut(name, at string) {
 	s.T.Helper()
-	for _, i := range must(s.Store.Instances(s.T.Context(), store.Viewer{}))(s.T) {
+	for _, i := range expect.Value(s.Store.Instances(s.T.Context(), store.Viewer{}))(s.T) {
 		s.mu.Lock()
 		g := *s.hosts[i.Host].guests[i.ID]
 		s.mu.Unlock()
@@ -420,7 +417,7 @@ func (s *site) wantAwakeBut(name, at string) {
 // rejoin has a fenced host come back.
 func (s *site) rejoin(name string) {
 	s.T.Helper()
-	epoch := must(s.Store.Host(s.T.Context(), name))(s.T).Epoch
-	must(s.Store.RejoinHost(s.T.Context(), store.Call{}, name, api.HostRejoin{Epoch: epoch}))(s.T)
+	epoch := expect.Value(s.Store.Host(s.T.Context(), name))(s.T).Epoch
+	expect.Value(s.Store.RejoinHost(s.T.Context(), store.Call{}, name, api.HostRejoin{Epoch: epoch}))(s.T)
 	s.hosts[name].Start()
 }

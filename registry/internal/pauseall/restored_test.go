@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 	"github.com/volferry/volferry/registry/internal/store"
@@ -27,11 +28,9 @@ func (s *site) restoredFrom(backup string) {
 				s.T.Fatal(err)
 			}
 		}
-		if err := os.Rename(backup, s.Path); err != nil {
-			s.T.Fatal(err)
-		}
+		expect.OK(s.T, os.Rename(backup, s.Path))
 	}, func() {})
-	must(s.Store.AcceptRestore(s.T.Context(), store.Call{}, store.RestoreAcceptance{Evidence: "compared with the hosts", WithoutProof: true}))(s.T)
+	expect.Value(s.Store.AcceptRestore(s.T.Context(), store.Call{}, store.RestoreAcceptance{Evidence: "compared with the hosts", WithoutProof: true}))(s.T)
 	for name := range s.hosts {
 		s.rejoin(name)
 	}
@@ -55,11 +54,11 @@ func (s *site) adopt(id string) error {
 func (s *site) giveUpWhatIsBarred(id string) bool {
 	s.T.Helper()
 	for range 60 {
-		switch m := must(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T); {
+		switch m := expect.Value(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T); {
 		case m.State.Final():
 			return false
 		case m.State == api.MigrationNeedsOperator:
-			must(s.Store.DiscardPaused(s.T.Context(), store.Call{}, id))(s.T)
+			expect.Value(s.Store.DiscardPaused(s.T.Context(), store.Call{}, id))(s.T)
 			return true
 		}
 		relaytest.Pass(time.Second)
@@ -90,9 +89,7 @@ func TestAMoveThatARestoredRegistryDoesNotKnowEndsAtSrcOrIsLeftAsItIs(t *testing
 	for when := 500 * time.Millisecond; when < 25*time.Second; when += 1700 * time.Millisecond {
 		bubble(t, func(s *site) {
 			backup := filepath.Join(s.T.TempDir(), "backup.db")
-			if err := sqlitedb.Backup(s.T.Context(), s.Path, backup); err != nil {
-				s.T.Fatal(err)
-			}
+			expect.OK(s.T, sqlitedb.Backup(s.T.Context(), s.Path, backup))
 			id := s.move()
 			relaytest.Pass(when)
 			before := s.asked()
@@ -114,7 +111,7 @@ func TestAMoveThatARestoredRegistryDoesNotKnowEndsAtSrcOrIsLeftAsItIs(t *testing
 			default:
 				s.T.Errorf("restored after %s: %v", when, err)
 			}
-			for _, i := range must(s.Store.Instances(s.T.Context(), store.Viewer{}))(s.T) {
+			for _, i := range expect.Value(s.Store.Instances(s.T.Context(), store.Viewer{}))(s.T) {
 				if i.Locked {
 					s.T.Errorf("restored after %s: instance %s is locked", when, i.Name)
 				}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/registry/internal/pauseall"
 	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 	"github.com/volferry/volferry/registry/internal/store"
@@ -66,16 +67,6 @@ func (s *site) end() {
 	}
 }
 
-func must[T any](v T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
 func guestID(name string) string { return fmt.Sprintf("20000000-0000-4000-8000-%012x", name) }
 
 const volumeID = "30000000-0000-4000-8000-000000000001"
@@ -84,20 +75,20 @@ const volumeID = "30000000-0000-4000-8000-000000000001"
 func (s *site) found() {
 	s.T.Helper()
 	ctx := s.T.Context()
-	must(s.Store.CreateType(ctx, store.Call{}, api.VolumeTypeCreate{Name: "gold", Multiattach: true}))(s.T)
-	must(s.Store.RegisterVolume(ctx, store.Call{}, api.VolumeRegister{
+	expect.Value(s.Store.CreateType(ctx, store.Call{}, api.VolumeTypeCreate{Name: "gold", Multiattach: true}))(s.T)
+	expect.Value(s.Store.RegisterVolume(ctx, store.Call{}, api.VolumeRegister{
 		ID: volumeID, Name: "v", Status: api.VolumeAvailable, Type: "gold", Host: "a", Location: relaytest.Place("old", "v"),
 	}))(s.T)
 	for host, names := range guests {
 		for _, name := range names {
-			must(s.Store.RegisterInstance(ctx, store.Call{}, api.InstanceRegister{ID: guestID(name), Name: name, Host: host, State: api.InstanceRunning}))(s.T)
-			a := must(s.Store.ReserveAttachment(ctx, store.Call{}, api.AttachmentReserve{
+			expect.Value(s.Store.RegisterInstance(ctx, store.Call{}, api.InstanceRegister{ID: guestID(name), Name: name, Host: host, State: api.InstanceRunning}))(s.T)
+			a := expect.Value(s.Store.ReserveAttachment(ctx, store.Call{}, api.AttachmentReserve{
 				ID: fmt.Sprintf("40000000-0000-4000-8000-%012x", name), VolumeID: volumeID, InstanceID: guestID(name), Device: "vdb",
 				Mode: api.ModeRW, Host: host, Epoch: 1, Generation: 1, OpID: "o",
 			}))(s.T)
 			from := api.AttachmentReserved
 			for _, to := range []api.AttachmentState{api.AttachmentAttaching, api.AttachmentAttached} {
-				must(s.Store.TransitionAttachment(ctx, store.Call{}, a.ID, api.AttachmentTransition{
+				expect.Value(s.Store.TransitionAttachment(ctx, store.Call{}, a.ID, api.AttachmentTransition{
 					From: []api.AttachmentState{from}, To: to, Host: host, Epoch: 1, OpID: string(to),
 				}))(s.T)
 				from = to
@@ -142,7 +133,7 @@ func (s *site) restart() {
 func (s *site) move() string {
 	s.T.Helper()
 	in := api.MigrationTarget{ToPool: "new", PauseAll: true, DeleteSource: true}
-	return must(s.Store.RegisterPause(s.T.Context(), store.Call{}, "v", in, []string{s.hosts["a"].ID, s.hosts["b"].ID}))(s.T).ID
+	return expect.Value(s.Store.RegisterPause(s.T.Context(), store.Call{}, "v", in, []string{s.hosts["a"].ID, s.hosts["b"].ID}))(s.T).ID
 }
 
 func (s *site) cancel(id string) error {
@@ -159,12 +150,12 @@ func (s *site) fence(name string) {
 		g.process, g.running = false, false // its power is off
 	}
 	s.mu.Unlock()
-	must(s.Store.FenceHost(s.T.Context(), store.Call{}, name, api.HostFence{Evidence: "its power is off", EvenIfUp: true}))(s.T)
+	expect.Value(s.Store.FenceHost(s.T.Context(), store.Call{}, name, api.HostFence{Evidence: "its power is off", EvenIfUp: true}))(s.T)
 }
 
 func (s *site) state(id string) string {
 	s.T.Helper()
-	m := must(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
+	m := expect.Value(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
 	if m.Error != nil {
 		return string(m.State) + " " + string(m.Error.Code)
 	}
@@ -175,7 +166,7 @@ func (s *site) state(id string) string {
 func (s *site) untilPhase(id, phase string) {
 	s.T.Helper()
 	for range 600 {
-		if m := must(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T); m.Phase == phase {
+		if m := expect.Value(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T); m.Phase == phase {
 			return
 		}
 		relaytest.Pass(100 * time.Millisecond)
@@ -187,13 +178,13 @@ func (s *site) untilPhase(id, phase string) {
 func (s *site) until(id string) api.Migration {
 	s.T.Helper()
 	for range 3600 {
-		if m := must(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T); m.State.Final() {
+		if m := expect.Value(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T); m.State.Final() {
 			relaytest.Pass(2 * time.Second)
-			return must(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
+			return expect.Value(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
 		}
 		relaytest.Pass(time.Second)
 	}
-	s.T.Fatalf("the migration is not over within an hour: %s: %+v", s.state(id), must(s.Store.Pause(s.T.Context(), id))(s.T))
+	s.T.Fatalf("the migration is not over within an hour: %s: %+v", s.state(id), expect.Value(s.Store.Pause(s.T.Context(), id))(s.T))
 	return api.Migration{}
 }
 
@@ -202,8 +193,8 @@ func (s *site) until(id string) api.Migration {
 func (s *site) wantWhole(id string) {
 	s.T.Helper()
 	ctx := s.T.Context()
-	m := must(s.Store.Migration(ctx, id, store.Viewer{}))(s.T)
-	v := must(s.Store.Volume(ctx, "v", store.Viewer{}))(s.T)
+	m := expect.Value(s.Store.Migration(ctx, id, store.Viewer{}))(s.T)
+	v := expect.Value(s.Store.Volume(ctx, "v", store.Viewer{}))(s.T)
 	want := "/old/v"
 	if m.State == api.MigrationCompleted {
 		want = "/new/" + m.Dst.Name
@@ -211,7 +202,7 @@ func (s *site) wantWhole(id string) {
 	if v.Location.Path != want || v.MigrationID != "" || len(v.Attachments) != 3 {
 		s.T.Errorf("after %s volume = %+v", m.State, v)
 	}
-	for _, i := range must(s.Store.Instances(ctx, store.Viewer{}))(s.T) {
+	for _, i := range expect.Value(s.Store.Instances(ctx, store.Viewer{}))(s.T) {
 		if i.Locked {
 			s.T.Errorf("after %s instance %s is locked: %s", m.State, i.Name, i.LockReason)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/registry/internal/server"
 	"github.com/volferry/volferry/registry/internal/workflow"
@@ -116,17 +117,12 @@ func TestBadInputInAnyPlaceOfAnyRequestIsRefusedAndChangesNothing(t *testing.T) 
 			continue
 		}
 		var document any
-		if err := json.Unmarshal([]byte(req.body), &document); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, json.Unmarshal([]byte(req.body), &document))
 		for _, l := range leaves("", document) {
 			bad := spoiled(l.value)
 			for _, what := range slices.Sorted(maps.Keys(bad)) {
 				l.set(bad[what])
-				body, err := json.Marshal(document)
-				if err != nil {
-					t.Fatal(err)
-				}
+				body := expect.Value(json.Marshal(document))(t)
 				refused(what+" in "+l.path, string(body))
 			}
 			l.set(l.value)
@@ -191,10 +187,7 @@ func FuzzBodies(f *testing.F) {
 	f.Fuzz(func(t *testing.T, route uint8, body []byte, key string) {
 		// What went well fills the store, and takes away what others are about.
 		if calls++; calls%500 == 1 {
-			fresh, err := openSite(filepath.Join(dir, strconv.Itoa(calls)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			fresh := expect.Value(openSite(filepath.Join(dir, strconv.Itoa(calls))))(t)
 			if s != nil {
 				if err := s.close(); err != nil {
 					t.Error(err)

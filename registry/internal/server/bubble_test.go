@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -49,14 +50,12 @@ func (s *site) fetch(t *testing.T, host string) []api.Task {
 // fetchAs is fetch by a daemon of a session of its own.
 func (s *site) fetchAs(t *testing.T, host, session string) []api.Task {
 	t.Helper()
-	return must(s.relay.Fetch(t.Context(), store.Call{}, host, session, 0))(t)
+	return expect.Value(s.relay.Fetch(t.Context(), store.Call{}, host, session, 0))(t)
 }
 
 func (s *site) reply(t *testing.T, host, task string, status int, body string) {
 	t.Helper()
-	if err := s.relay.Answer(t.Context(), store.Call{}, host, task, api.TaskAnswer{Status: status, Body: json.RawMessage(body)}); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.relay.Answer(t.Context(), store.Call{}, host, task, api.TaskAnswer{Status: status, Body: json.RawMessage(body)}))
 }
 
 // pending is a request that is on its way.

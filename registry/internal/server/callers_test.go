@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
 )
@@ -41,37 +42,25 @@ func newAuthority(t *testing.T) *authority {
 	if a.ca, err = mtls.CreateCA(a.dir, a.dir); err != nil {
 		t.Fatal(err)
 	}
-	server := must(a.ca.IssueServer([]string{"127.0.0.1"}, mtls.Day))(t)
-	if err := server.Write(a.dir, "server"); err != nil {
-		t.Fatal(err)
-	}
-	a.add(t, "own host", must(a.ca.IssueHost(hostID, "a", mtls.Day))(t))
-	a.add(t, "other host", must(a.ca.IssueHost(otherID, "b", mtls.Day))(t))
+	server := expect.Value(a.ca.IssueServer([]string{"127.0.0.1"}, mtls.Day))(t)
+	expect.OK(t, server.Write(a.dir, "server"))
+	a.add(t, "own host", expect.Value(a.ca.IssueHost(hostID, "a", mtls.Day))(t))
+	a.add(t, "other host", expect.Value(a.ca.IssueHost(otherID, "b", mtls.Day))(t))
 	for _, role := range []httpjson.Access{httpjson.Read, httpjson.Operate, httpjson.Fence} {
-		a.add(t, "operator "+role.String(), must(a.ca.IssueOperator(role, "ann", mtls.Day))(t))
+		a.add(t, "operator "+role.String(), expect.Value(a.ca.IssueOperator(role, "ann", mtls.Day))(t))
 	}
-	a.add(t, "revoked", must(a.ca.IssueHost(hostID, "a", mtls.Day))(t))
-	a.add(t, "expired", must(a.ca.At(time.Now().Add(-2*mtls.Day)).IssueHost(hostID, "a", mtls.Day))(t))
+	a.add(t, "revoked", expect.Value(a.ca.IssueHost(hostID, "a", mtls.Day))(t))
+	a.add(t, "expired", expect.Value(a.ca.At(time.Now().Add(-2*mtls.Day)).IssueHost(hostID, "a", mtls.Day))(t))
 	a.clients["no certificate"] = a.trusting(t)
 	a.deny(t, "revoked")
 	return a
-}
-
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
 }
 
 // trusting is a client that knows the server and shows nothing.
 func (a *authority) trusting(t *testing.T) *tls.Config {
 	t.Helper()
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(must(os.ReadFile(filepath.Join(a.dir, mtls.CACertFile)))(t)) {
+	if !roots.AppendCertsFromPEM(expect.Value(os.ReadFile(filepath.Join(a.dir, mtls.CACertFile)))(t)) {
 		t.Fatal("the authority's file has no certificate")
 	}
 	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}
@@ -80,13 +69,13 @@ func (a *authority) trusting(t *testing.T) *tls.Config {
 func (a *authority) add(t *testing.T, caller string, p mtls.Pair) {
 	t.Helper()
 	cfg := a.trusting(t)
-	cfg.Certificates = []tls.Certificate{must(tls.X509KeyPair(p.Cert, p.Key))(t)}
+	cfg.Certificates = []tls.Certificate{expect.Value(tls.X509KeyPair(p.Cert, p.Key))(t)}
 	a.clients[caller] = cfg
 }
 
 func (a *authority) deny(t *testing.T, caller string) {
 	t.Helper()
-	cert := must(x509.ParseCertificate(a.clients[caller].Certificates[0].Certificate[0]))(t)
+	cert := expect.Value(x509.ParseCertificate(a.clients[caller].Certificates[0].Certificate[0]))(t)
 	if _, err := mtls.Deny(a.dir, mtls.SPKIOf(cert), caller); err != nil {
 		t.Fatal(err)
 	}
@@ -103,10 +92,7 @@ type caller struct {
 // and a stranger, and returns a caller of every sort.
 func (a *authority) open(t *testing.T, s *site) map[string]caller {
 	t.Helper()
-	gate, err := mtls.NewGate(a.dir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	gate := expect.Value(mtls.NewGate(a.dir, slog.New(slog.DiscardHandler)))(t)
 	srv := httptest.NewUnstartedServer(gate.Handler(s.handler))
 	srv.TLS = gate.Config()
 	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug) // of refused handshakes
@@ -132,10 +118,8 @@ func openSocket(t *testing.T, s *site, uid uint32) caller {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	srv := httptest.NewUnstartedServer(s.handler)
-	if err := srv.Listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	srv.Listener = must(new(net.ListenConfig).Listen(t.Context(), "unix", path))(t)
+	expect.OK(t, srv.Listener.Close())
+	srv.Listener = expect.Value(new(net.ListenConfig).Listen(t.Context(), "unix", path))(t)
 	srv.Config.BaseContext = func(net.Listener) context.Context {
 		return httpjson.WithPeer(context.Background(), httpjson.Peer{UID: uid})
 	}
@@ -161,7 +145,7 @@ func (c caller) ask(t *testing.T, method, path, body string) (answer, error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r := must(http.NewRequestWithContext(ctx, method, c.url+path, strings.NewReader(body)))(t)
+	r := expect.Value(http.NewRequestWithContext(ctx, method, c.url+path, strings.NewReader(body)))(t)
 	if c.epoch != "" {
 		r.Header.Set(api.EpochHeader, c.epoch)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/internal/protocol"
@@ -163,12 +164,12 @@ func TestRefusalsOfWhatIsDrasticAreAudited(t *testing.T) {
 		{reader, "DELETE", "/v1/attachments/" + attachedID, ``, ""},
 		{reader, "POST", "/v1/volumes", `{}`, ""},
 	} {
-		before := must(s.store.Events(t.Context(), 0))(t)
+		before := expect.Value(s.store.Events(t.Context(), 0))(t)
 		if w := s.speak(t, tc.as, tc.method, tc.path, tc.body); w.Code < 400 {
 			t.Errorf("%s %s was not refused: %d", tc.method, tc.path, w.Code)
 		}
 		got := ""
-		for _, e := range must(s.store.Events(t.Context(), int64(len(before))))(t) {
+		for _, e := range expect.Value(s.store.Events(t.Context(), int64(len(before))))(t) {
 			got += fmt.Sprint(e.Who, " ", e.What, " ", e.Object, " ", e.Result)
 		}
 		if got != tc.want {
@@ -207,9 +208,7 @@ func TestStatusSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	}
 	trouble = nil
 	s.ok(t, "POST", "/v1/hosts/b/fence", `{"evidence":"off","even_if_up":true}`)
-	if err := sqlitedb.Backup(t.Context(), s.path, old); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, sqlitedb.Backup(t.Context(), s.path, old))
 	s.ok(t, "POST", "/v1/types", `{"name":"lost"}`)
 	mark := s.store.Mark()
 	s = newSiteAt(t, old)
@@ -223,9 +222,7 @@ func TestStatusSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	if got, degraded := parts(); cmp.Diff(want, got) != "" || degraded {
 		t.Errorf("with a mark that was made up parts = %v, degraded %t", got, degraded)
 	}
-	if err := s.store.ObserveMark(t.Context(), hostID, "a", mark); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.store.ObserveMark(t.Context(), hostID, "a", mark))
 	want = []string{"database fail", "hosts ok", "locks ok", "audit trail ok", "shared pools ok", "versions ok", "tls ok"}
 	if got, degraded := parts(); cmp.Diff(want, got) != "" || !degraded {
 		t.Errorf("parts = %v, degraded %t", got, degraded)

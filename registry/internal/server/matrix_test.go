@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/workflow"
@@ -57,7 +58,7 @@ func (s *site) fill(t testing.TB) (drainID string) {
 	if _, _, err := s.store.CreateTask(t.Context(), store.Call{}, api.Task{ID: taskOfA, Host: "a", Who: "x", Method: "POST", Path: "/v1/x"}, workflow.TaskRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	d := must(s.store.CreateDrain(t.Context(), store.Call{}, "fast", api.PoolDrain{ToPool: "slow"}))(t)
+	d := expect.Value(s.store.CreateDrain(t.Context(), store.Call{}, "fast", api.PoolDrain{ToPool: "slow"}))(t)
 	return d.ID
 }
 
@@ -176,8 +177,8 @@ const (
 	noWay    = "no connection"
 )
 
-// expect says what the table says of a caller.
-func expect(who string, route httpjson.Route, req request) string {
+// answerTo says what the table says of a caller.
+func answerTo(who string, route httpjson.Route, req request) string {
 	roles := map[string]httpjson.Access{"operator read": httpjson.Read, "operator operate": httpjson.Operate, "operator fence": httpjson.Fence}
 	switch who {
 	case "no certificate", "revoked", "expired":
@@ -250,7 +251,7 @@ func TestEveryRouteLetsInWhomItsTableSays(t *testing.T) {
 			var may []string
 			before := s.dump(t)
 			for who, c := range callers {
-				want := expect(who, route, req)
+				want := answerTo(who, route, req)
 				if want == allowed || want == leftOut {
 					may = append(may, who)
 					continue
@@ -265,7 +266,7 @@ func TestEveryRouteLetsInWhomItsTableSays(t *testing.T) {
 			}
 			slices.Sort(may) // operators and hosts before Unix root
 			for _, who := range may {
-				want := expect(who, route, req)
+				want := answerTo(who, route, req)
 				a, err := callers[who].ask(t, route.Method, req.path, req.body)
 				if got := ended(a, err, want); got != want {
 					t.Errorf("%s: got %s (%v), want %s; %d %s", who, got, err, want, a.status, a.body)
@@ -287,7 +288,7 @@ var seenAt = regexp.MustCompile(`"updated_at":"[^"]*"`)
 func (s *site) dump(t testing.TB) []string {
 	t.Helper()
 	var lines []string
-	events := must(s.store.Events(t.Context(), 0))(t)
+	events := expect.Value(s.store.Events(t.Context(), 0))(t)
 	for _, e := range events {
 		if e.Result == "" {
 			lines = append(lines, fmt.Sprint(e.What, e.Object, e.From, e.To))

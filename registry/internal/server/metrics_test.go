@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/monitoring/monitoringtest"
@@ -45,54 +46,34 @@ func TestTheReferenceListsExactlyWhatThereIs(t *testing.T) {
 func TestMetricsSayThatTheRegistryIsReadOnly(t *testing.T) {
 	dir := t.TempDir()
 	path, backup := filepath.Join(dir, "registry.db"), filepath.Join(dir, "backup.db")
-	s, err := openSite(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Value(openSite(path))(t)
 	s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", report)
-	if err := sqlitedb.Backup(t.Context(), path, backup); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, sqlitedb.Backup(t.Context(), path, backup))
 	s.ok(t, "POST", "/v1/volumes:register", volume)
 	mark := s.store.Mark()
-	if err := s.close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.close())
 
 	restored := newSiteAt(t, backup)
-	if err := restored.store.ObserveMark(t.Context(), hostID, "a", mark); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, restored.store.ObserveMark(t.Context(), hostID, "a", mark))
 	wantValue(t, restored, "volferry_registry_read_only", 1)
 }
 
 func TestMetricsSayWhetherTheAuditTrailIsIntact(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "registry.db")
-	s, err := openSite(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Value(openSite(path))(t)
 	s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", report)
 	s.ok(t, "POST", "/v1/volumes:register", volume)
 	if _, err := s.store.VerifyAudit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	wantValue(t, s, "volferry_registry_audit_trail_intact", 1)
-	if err := s.close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.close())
 
 	db, err := sqlitedb.Open(t.Context(), path, schema.Versions())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	_, err = db.Write.ExecContext(t.Context(), "DROP TRIGGER events_are_not_changed; UPDATE events SET content = '{}' WHERE seq = 1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
+	expect.OK(t, db.Close())
 	s = newSiteAt(t, path)
 	if _, err := s.store.VerifyAudit(t.Context()); err == nil {
 		t.Fatal("the trail is taken for intact")
@@ -103,10 +84,7 @@ func TestMetricsSayWhetherTheAuditTrailIsIntact(t *testing.T) {
 // wantValue expects one series of a gauge without labels.
 func wantValue(t *testing.T, s *site, name string, want float64) {
 	t.Helper()
-	families, err := s.metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := expect.Value(s.metrics.Registry.Gather())(t)
 	var got []float64
 	for _, f := range families {
 		if f.GetName() == name {

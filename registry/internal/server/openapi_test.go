@@ -15,6 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/registry/internal/store"
 )
@@ -27,16 +28,11 @@ const contractURL = "https://volferry.example/openapi.json"
 
 func contractOf(t *testing.T, s *site) contract {
 	t.Helper()
-	document, err := jsonschema.UnmarshalJSON(s.do(t, "GET", "/v1/openapi.json", "").Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	document := expect.Value(jsonschema.UnmarshalJSON(s.do(t, "GET", "/v1/openapi.json", "").Body))(t)
 	closed(document)
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
-	if err := c.AddResource(contractURL, document); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, c.AddResource(contractURL, document))
 	return contract{c}
 }
 
@@ -128,18 +124,13 @@ func (s *site) failed(t *testing.T, drain string) {
 	t.Helper()
 	why := api.Errorf(api.CodeNoSpace, "the pool slow is full").With("pool", "slow")
 	in := api.MigrationTransition{From: []api.MigrationState{api.MigrationStarting}, To: api.MigrationNeedsOperator, Host: "a", Epoch: 1, OpID: "o", Error: why}
-	body, err := json.Marshal(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := expect.Value(json.Marshal(in))(t)
 	w := s.do(t, "POST", "/v1/migrations/"+moveID+"/transition", string(body))
 	if w.Code != http.StatusOK || !bytes.Contains(w.Body.Bytes(), []byte("is full")) {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	v := api.DrainVolume{VolumeID: volumeID, State: api.DrainVolumeSkipped, Error: why}
-	if err := s.store.SetDrainVolume(t.Context(), store.Call{}, drain, v); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.store.SetDrainVolume(t.Context(), store.Call{}, drain, v))
 }
 
 // What the document requires is required, whatever the field is: a policy was turned
@@ -157,10 +148,7 @@ func TestEveryFieldThatTheDocumentRequiresIsRequired(t *testing.T) {
 		required := requiredOf(t, document, route)
 		refused := func(what string, body any) {
 			t.Helper()
-			text, err := json.Marshal(body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := expect.Value(json.Marshal(body))(t)
 			if w := s.do(t, route.Method, req.path, string(text)); w.Code != http.StatusBadRequest {
 				t.Errorf("%s %s %s, %s: %d %s", route.Method, req.path, text, what, w.Code, w.Body)
 			}
@@ -185,10 +173,7 @@ func TestEveryFieldThatTheDocumentRequiresIsRequired(t *testing.T) {
 			}
 		}
 		for name, value := range body {
-			member, err := json.Marshal(map[string]any{name: value})
-			if err != nil {
-				t.Fatal(err)
-			}
+			member := expect.Value(json.Marshal(map[string]any{name: value}))(t)
 			twice := strings.TrimSuffix(string(member), "}") + "," + strings.TrimPrefix(req.body, "{")
 			if w := s.do(t, route.Method, req.path, twice); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "twice") {
 				t.Errorf("%s %s %s: %d %s", route.Method, req.path, twice, w.Code, w.Body)
@@ -202,9 +187,7 @@ func TestEveryFieldThatTheDocumentRequiresIsRequired(t *testing.T) {
 
 func openAPIOf(t *testing.T, s *site) (document map[string]any) {
 	t.Helper()
-	if err := json.Unmarshal(s.do(t, "GET", "/v1/openapi.json", "").Body.Bytes(), &document); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, json.Unmarshal(s.do(t, "GET", "/v1/openapi.json", "").Body.Bytes(), &document))
 	return document
 }
 

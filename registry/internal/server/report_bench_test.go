@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/mtls"
 )
 
@@ -32,9 +33,7 @@ func BenchmarkReport(b *testing.B) {
 		return w
 	}
 	var told struct{ Host api.Host }
-	if err := json.Unmarshal(send(b, encode(b, whole)).Body.Bytes(), &told); err != nil {
-		b.Fatal(err)
-	}
+	expect.OK(b, json.Unmarshal(send(b, encode(b, whole)).Body.Bytes(), &told))
 	brief := api.HostReport{ID: hostID, Name: "a", Epoch: 1, Mark: told.Host.Mark, Digest: told.Host.ReportDigest}
 	whole.Mark = told.Host.Mark
 	for name, in := range map[string]api.HostReport{"whole": whole, "digest": brief} {
@@ -50,9 +49,6 @@ func BenchmarkReport(b *testing.B) {
 
 func encode(b *testing.B, v any) string {
 	b.Helper()
-	text, err := json.Marshal(v)
-	if err != nil {
-		b.Fatal(err)
-	}
+	text := expect.Value(json.Marshal(v))(b)
 	return string(text)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/registry/internal/relay"
@@ -58,10 +59,7 @@ func newSite(t testing.TB) *site {
 // newSiteAt is a registry over the database at path, which may know something.
 func newSiteAt(t testing.TB, path string) *site {
 	t.Helper()
-	s, err := openSite(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Value(openSite(path))(t)
 	t.Cleanup(func() {
 		if err := s.close(); err != nil {
 			t.Error(err)

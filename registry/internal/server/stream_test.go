@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -22,9 +23,7 @@ func (s *site) progress(t *testing.T, state api.MigrationState, done int64) {
 	m, err := json.Marshal(api.Migration{
 		ID: moveID, VolumeID: movingID, Host: "a", State: state, Phase: string(state), BytesTotal: 1 << 20, BytesDone: done, RateBytesPerSecond: 7,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", strings.Replace(reportOfA, `"instances":[]`, `"instances":[],"migrations":[`+string(m)+`]`, 1))
 }
 
@@ -224,9 +223,7 @@ func TestDrainIsShownFollowedAndStopped(t *testing.T) {
 		}
 		p := s.begin(t, "GET", "/v1/drains/"+d.ID+"/events", "", "")
 		moving := api.DrainVolume{VolumeID: freeID, State: api.DrainVolumeMoving}
-		if err := s.store.SetDrainVolume(t.Context(), store.Call{}, d.ID, moving); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, s.store.SetDrainVolume(t.Context(), store.Call{}, d.ID, moving))
 		pass(time.Second)
 		for _, verb := range []string{"pause", "resume", "stop"} {
 			s.ok(t, "POST", "/v1/drains/"+d.ID+"/"+verb, "")

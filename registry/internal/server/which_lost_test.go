@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -20,12 +21,10 @@ func TestWhichOfAVolumeOfAFencedHostIsTheRegistrysWordAlone(t *testing.T) {
 		}
 		for name, also := range map[string]string{"data": "to instance web", "free": "by the registry alone", movedID: "migration " + moveID} {
 			if name == movedID {
-				name = must(s.store.Migration(t.Context(), moveID, store.Viewer{}))(t).VolumeID
+				name = expect.Value(s.store.Migration(t.Context(), moveID, store.Viewer{}))(t).VolumeID
 			}
 			var w api.Which
-			if err := json.Unmarshal(s.ok(t, "GET", "/v1/volumes/"+name+"/which", ""), &w); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, json.Unmarshal(s.ok(t, "GET", "/v1/volumes/"+name+"/which", ""), &w))
 			if w.Authoritative != nil || w.Agree || w.Registry == nil || !strings.Contains(w.Explanation, "host a, which has the volume, is fenced") || !strings.Contains(w.Explanation, also) {
 				t.Errorf("%s: %+v, want no good copy, the fenced host and %q", name, w, also)
 			}
