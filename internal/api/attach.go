@@ -2,11 +2,12 @@
 
 package api
 
-// VolumeAttach asks for a volume at an instance: the body of POST
-// /v1/volumes/{volume}/attach. An empty Device is the next free one, an empty
-// Mode is rw. Root is the slot with boot index 0, which must be empty, and the
-// instance stopped or shelved_offloaded. A volume that was at the instance before comes
-// back as it was, with the settings of its disk; DefaultSettings makes it a new disk.
+// VolumeAttach asks to attach a volume to an instance: the body of POST
+// /v1/volumes/{volume}/attach. If Device is empty, Volferry takes the next free device; if
+// Mode is empty, it is rw. Root attaches the volume to the slot with boot index 0, which
+// must be empty; the instance must be stopped or shelved_offloaded. A volume that was at
+// the instance before comes back with the settings that its disk had; DefaultSettings makes
+// it a new disk.
 type VolumeAttach struct {
 	Instance        string `json:"instance"`
 	Device          string `json:"device,omitempty"`
@@ -15,18 +16,18 @@ type VolumeAttach struct {
 	DefaultSettings bool   `json:"default_settings,omitempty"`
 }
 
-// VolumeDetach asks for the end of a volume's attachment at an instance: the
-// body of POST /v1/volumes/{volume}/detach. Force overlooks the state of the
-// attachment, never that the guest has the disk.
+// VolumeDetach asks to detach a volume from an instance: the body of POST
+// /v1/volumes/{volume}/detach. Force overlooks the state of the attachment. It never
+// overlooks that the guest has the disk.
 type VolumeDetach struct {
 	Instance string `json:"instance"`
 	Force    bool   `json:"force,omitempty"`
 }
 
-// AttachmentReserve is the first step of an attach at the registry, one
-// transaction: every rule is checked, and the volume is kept for this instance.
-// The attachment is in state reserved then. Generation is the volume's that the
-// caller saw, Epoch its host's: the tokens of this attachment.
+// AttachmentReserve is the first step of an attach at the registry. In one transaction
+// every rule is checked, the volume is kept for this instance, and the attachment gets the
+// state reserved. Generation is the volume's generation that the caller saw, Epoch the
+// epoch of the caller's host: they are the fencing tokens of this attachment.
 type AttachmentReserve struct {
 	ID         string `json:"id"`
 	VolumeID   string `json:"volume_id"`
@@ -37,8 +38,8 @@ type AttachmentReserve struct {
 	Epoch      int64  `json:"epoch"`
 	Generation int64  `json:"generation"`
 	OpID       string `json:"op_id"`
-	// Root says that Device is the root slot and is meant to be: a root slot is
-	// given to no one else.
+	// Root says that the caller means to take the root slot, if Device is that slot: nobody
+	// else is given it.
 	Root bool `json:"root,omitempty"`
 }
 
@@ -54,16 +55,16 @@ type AttachmentTransition struct {
 	OpID  string            `json:"op_id"`
 }
 
-// AttachmentRelease ends an attachment: its host has seen that the guest does
-// not have the disk. Force overlooks its state. It is refused with
+// AttachmentRelease ends an attachment, once its host has seen that the guest does not have
+// the disk. Force overlooks the state of the attachment. The release is refused with
 // migration_active while a migration moves the volume.
 type AttachmentRelease struct {
 	Host  string `json:"host"`
 	Epoch int64  `json:"epoch"`
 	OpID  string `json:"op_id"`
 	Force bool   `json:"force,omitempty"`
-	// Slot is the disk that the volume was: it is kept with a slot that stays, and for
-	// the next attach of the volume to the instance.
+	// Slot describes the disk that was there. The registry keeps it with a slot that stays,
+	// and for the next attach of this volume to the instance.
 	Slot *SlotDefinition `json:"slot,omitempty"`
 }
 
@@ -79,10 +80,10 @@ const (
 	RetypeOnDemand = "on-demand"
 )
 
-// VolumeRetype gives a volume another type: the body of POST
-// /v1/volumes/{volume}/retype. If the volume is where the new type may not be,
-// MigrationPolicy decides: never (also if empty) refuses, on-demand moves it. A
-// retype that changes multiattach of a volume in use is in_use_retype.
+// VolumeRetype gives a volume another type: the body of POST /v1/volumes/{volume}/retype.
+// If the new type does not allow the pool where the volume is, MigrationPolicy decides:
+// never (the default) refuses the retype, on-demand moves the volume. A retype that changes
+// multiattach of a volume in use is refused with in_use_retype.
 type VolumeRetype struct {
 	Type            string `json:"type"`
 	MigrationPolicy string `json:"migration_policy,omitempty" enum:"never,on-demand"`
@@ -106,9 +107,9 @@ type PolicyUpdate struct {
 	Enabled bool `json:"enabled"`
 }
 
-// CheckStart refuses to start a move of the volume at an attachment whose instance no
-// host has: no guest is there to be kept from the source, so the volume is moved as a
-// whole.
+// CheckStart refuses to start a migration at an attachment whose instance is on no host:
+// there is no guest to keep from the source, so the volume is migrated without its
+// attachment.
 func (a *Attachment) CheckStart() error {
 	if a.Host != "" {
 		return nil

@@ -7,20 +7,21 @@ import (
 	"fmt"
 )
 
-// BaseImage is an image somewhere below that of a linked clone. Block says that it is a block
-// device.
+// BaseImage is an image that a linked clone reads from, directly or through other base
+// images. Block says that it is a block device.
 type BaseImage struct {
 	Path   string `json:"path"`
 	Format Format `json:"format"`
 	Block  bool   `json:"block,omitempty"`
 }
 
-// Backing are the base images of a linked clone, top first: it reads from them what it does not
-// have itself, and nothing writes to them. In JSON it is an array of BaseImage; here it is the
-// text of that, so that two locations can be compared. Empty if the image stands alone.
+// Backing lists the base images of a linked clone, top first. The clone reads from them
+// what it does not have itself, and nothing writes to them. It is empty if an image stands
+// alone. In JSON it is an array of BaseImage. In Go it is the text of that array, so that
+// two locations can be compared with ==.
 type Backing string
 
-// NewBacking is the Backing of these images.
+// NewBacking makes a Backing of base images, top first.
 func NewBacking(images []BaseImage) Backing {
 	if len(images) == 0 {
 		return ""
@@ -32,7 +33,7 @@ func NewBacking(images []BaseImage) Backing {
 	return Backing(text)
 }
 
-// Images are the base images, top first.
+// Images returns the base images, top first.
 func (b Backing) Images() (images []BaseImage) {
 	if b == "" {
 		return nil
@@ -43,7 +44,7 @@ func (b Backing) Images() (images []BaseImage) {
 	return images
 }
 
-// MarshalJSON writes the array.
+// MarshalJSON writes the array of base images.
 func (b Backing) MarshalJSON() ([]byte, error) {
 	if b == "" {
 		return []byte("[]"), nil
@@ -51,7 +52,7 @@ func (b Backing) MarshalJSON() ([]byte, error) {
 	return []byte(b), nil
 }
 
-// UnmarshalJSON reads the array.
+// UnmarshalJSON reads the array of base images.
 func (b *Backing) UnmarshalJSON(text []byte) error {
 	var images []BaseImage
 	if err := json.Unmarshal(text, &images); err != nil {
@@ -61,5 +62,5 @@ func (b *Backing) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Documented is what it is in JSON.
+// Documented returns a value of the type that a Backing has in JSON.
 func (Backing) Documented() any { return []BaseImage{} }

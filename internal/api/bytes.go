@@ -11,8 +11,8 @@ import (
 
 var byteUnits = []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 
-// Bytes writes n with a binary unit and at most one decimal, and without a
-// blank, as sizes are typed: 512MiB, 1.5GiB.
+// Bytes writes n with a binary unit, at most one decimal and no blank, as people type
+// sizes: 512MiB, 1.5GiB.
 func Bytes(n int64) string {
 	v, unit := float64(n), 0
 	for math.Abs(v) >= 1024 && unit < len(byteUnits)-1 {
@@ -27,8 +27,7 @@ func Bytes(n int64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") + byteUnits[unit]
 }
 
-// ExactBytes is Bytes, followed by the exact number where there is a
-// difference to be seen.
+// ExactBytes writes n as Bytes does, and adds the exact number if Bytes has rounded it.
 func ExactBytes(n int64) string {
 	if n > -1024 && n < 1024 {
 		return Bytes(n)

@@ -12,19 +12,19 @@ import (
 // refuses it as its hosts would, without asking them.
 
 const (
-	// SectorBytes divides the size of every disk.
+	// SectorBytes is the sector size. The size of every disk is a multiple of it.
 	SectorBytes = 512
-	// MaxStopTimeout bounds how long a guest may be given to shut down.
+	// MaxStopTimeout is the longest time that a guest may be given to shut down.
 	MaxStopTimeout = time.Hour
 )
 
-// The words for how a migration is made.
+// The methods of a migration.
 const (
 	// MethodAuto leaves the choice to Volferry.
 	MethodAuto    = "auto"
 	MethodOverlay = "overlay"
 	MethodMirror  = "mirror"
-	// MethodSave is that of a move with all guests paused.
+	// MethodSave is the method of a move with all guests paused.
 	MethodSave = "save"
 )
 
@@ -36,7 +36,7 @@ var (
 	deviceRule = regexp.MustCompile(`^(vd|sd)[a-z]{1,2}$`)
 )
 
-// CheckVolumeName refuses what a volume cannot be called.
+// CheckVolumeName refuses a name that no volume may have.
 func CheckVolumeName(name string) error {
 	if !volumeNameRule.MatchString(name) {
 		return invalid("name %.80q is not allowed: it must begin with a letter or digit, go on with letters, digits, dots, underscores and hyphens, and have at most 200 characters", name)
@@ -44,8 +44,8 @@ func CheckVolumeName(name string) error {
 	return nil
 }
 
-// CheckDevice refuses a device that no disk of ours can have. None is for Volferry to
-// choose.
+// CheckDevice refuses a device name that no disk of ours can have. It allows an empty name,
+// which leaves the choice to Volferry.
 func CheckDevice(device string) error {
 	if device == "" || deviceRule.MatchString(device) {
 		return nil

@@ -2,16 +2,16 @@
 
 package api
 
-// CopyOptions are how the bytes of a volume are copied: a part of each request that ends
-// in a copy, which is handed on whole to the one who copies.
+// CopyOptions say how the bytes of a volume are copied. Each request that leads to a copy
+// has them, and every layer hands them on as a whole.
 type CopyOptions struct {
 	// BandwidthBytesPerSecond caps the copy; 0 is no limit.
 	BandwidthBytesPerSecond int64 `json:"bandwidth_bytes_per_second,omitempty"`
-	// Verify is VerifyFull or VerifyNone; empty leaves it to who copies.
+	// Verify is VerifyFull or VerifyNone. Empty means the default of the request.
 	Verify string `json:"verify,omitempty" enum:"full,none"`
 }
 
-// The words of CopyOptions.Verify.
+// The values of CopyOptions.Verify.
 const (
 	// VerifyFull reads back what was copied.
 	VerifyFull = "full"
@@ -30,7 +30,7 @@ func (o CopyOptions) Check() error {
 	return invalid("verify is %.20q; it must be full or none", o.Verify)
 }
 
-// AtMost is how fast, in bytes per second, a copy is that could be as fast as rate.
+// AtMost returns rate, in bytes per second, or the cap of the options if that is lower.
 func (o CopyOptions) AtMost(rate float64) float64 {
 	if o.BandwidthBytesPerSecond == 0 {
 		return rate
@@ -38,7 +38,7 @@ func (o CopyOptions) AtMost(rate float64) float64 {
 	return min(rate, float64(o.BandwidthBytesPerSecond))
 }
 
-// MigrationUpdate changes a migration while it runs.
+// MigrationUpdate changes a migration that is under way.
 type MigrationUpdate struct {
 	BandwidthBytesPerSecond *int64 `json:"bandwidth_bytes_per_second,omitempty"`
 }
@@ -51,7 +51,7 @@ func (in MigrationUpdate) Check() error {
 	return checkBandwidth(*in.BandwidthBytesPerSecond)
 }
 
-// Apply returns the options of a copy that was begun with o, as they are from now on.
+// Apply returns o with the changes of in.
 func (in MigrationUpdate) Apply(o CopyOptions) CopyOptions {
 	if in.BandwidthBytesPerSecond != nil {
 		o.BandwidthBytesPerSecond = *in.BandwidthBytesPerSecond
@@ -66,13 +66,13 @@ func checkBandwidth(b int64) error {
 	return nil
 }
 
-// CopyOptions returns how the copy of a migration is made. Its document has them in
-// another order than they have, so they are not embedded.
+// CopyOptions returns how the copy of a migration is made. Migration does not embed
+// CopyOptions because its JSON document has the fields in another order.
 func (m *Migration) CopyOptions() CopyOptions {
 	return CopyOptions{BandwidthBytesPerSecond: m.BandwidthBytesPerSecond, Verify: m.Verify}
 }
 
-// SetCopyOptions has a migration show how its copy is made.
+// SetCopyOptions sets the fields of m that say how its copy is made.
 func (m *Migration) SetCopyOptions(o CopyOptions) {
 	m.BandwidthBytesPerSecond, m.Verify = o.BandwidthBytesPerSecond, o.Verify
 }

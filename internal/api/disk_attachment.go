@@ -2,8 +2,8 @@
 
 package api
 
-// DiskAttachment is the disk that a volume is at an instance. BootIndex is nil for a slot
-// that takes no part in booting.
+// DiskAttachment says how a volume is attached as a disk of an instance. BootIndex is nil
+// for a slot that takes no part in booting.
 type DiskAttachment struct {
 	Mode      Mode   `json:"mode"`
 	Device    string `json:"device"`

@@ -119,7 +119,7 @@ func Codes() []Code {
 	return out
 }
 
-// HTTPStatus is the status that an answer with this code has; 500 for a code
+// HTTPStatus returns the HTTP status of an answer with this code, and 500 for a code
 // outside the closed list.
 func (c Code) HTTPStatus() int {
 	if i, ok := codes[c]; ok {
@@ -128,8 +128,8 @@ func (c Code) HTTPStatus() int {
 	return http.StatusInternalServerError
 }
 
-// ExitStatus is the exit status of volferryctl for a request that was answered
-// with this code; 1 for a code outside the closed list.
+// ExitStatus returns the exit status of volferryctl after an answer with this code, and 1
+// for a code outside the closed list.
 func (c Code) ExitStatus() int {
 	if i, ok := codes[c]; ok {
 		return i.exit
@@ -149,8 +149,7 @@ type Error struct {
 // Error returns the message alone: the code is for programs.
 func (e *Error) Error() string { return e.Message }
 
-// With returns e with one more detail. It changes e and is meant to be chained
-// onto Errorf.
+// With adds a detail to e and returns e, to be chained onto Errorf.
 func (e *Error) With(key string, value any) *Error {
 	if e.Details == nil {
 		e.Details = map[string]any{}
@@ -165,9 +164,8 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// AsError returns the Error inside err. An error that carries none is a bug of
-// ours by definition, so it comes back as CodeInternal with err's own text.
-// AsError of nil is nil.
+// AsError returns the Error inside err. An err without one is by definition a bug of ours:
+// AsError makes it an Error with CodeInternal and the text of err. AsError of nil is nil.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil

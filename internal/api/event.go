@@ -16,7 +16,7 @@ type Event struct {
 	From   string    `json:"from,omitempty"`
 	To     string    `json:"to,omitempty"`
 	OpID   string    `json:"op_id,omitempty"`
-	// Token is the fencing token that the change was made under.
+	// Token holds the fencing tokens with which the change was made.
 	Token     *Token         `json:"token,omitempty"`
 	Result    string         `json:"result,omitempty"`
 	Migration *Migration     `json:"migration,omitempty"`

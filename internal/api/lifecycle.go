@@ -4,20 +4,20 @@ package api
 
 import "strings"
 
-// InstanceStop asks for an instance to be off: the body of POST
-// /v1/instances/{instance}/stop. The guest is asked (ACPI) and has
-// TimeoutSeconds (0 is 120) to obey; one that does not is instance_busy. Force
-// does not ask: it is a power cut.
+// InstanceStop asks to shut an instance down: the body of POST
+// /v1/instances/{instance}/stop. The guest is asked (ACPI) and has TimeoutSeconds (0 is
+// 120) to obey; if it does not, the answer is instance_busy. Force does not ask the guest:
+// it is a power cut.
 type InstanceStop struct {
 	Force          bool `json:"force,omitempty"`
 	TimeoutSeconds int  `json:"timeout_seconds,omitempty"`
 }
 
-// InstanceShelve puts an instance away: the body of POST
-// /v1/instances/{instance}/shelve. It is stopped as by InstanceStop, what its host
-// knows of it goes to the registry, and it leaves the host (shelved_offloaded).
-// With KeepOnHost it stays on its host and cannot be started there (shelved).
-// Nothing is deleted.
+// InstanceShelve puts an instance on the shelf: the body of POST
+// /v1/instances/{instance}/shelve. The instance is stopped as by InstanceStop, its host
+// sends what it knows of it to the registry, and then removes it (shelved_offloaded). With
+// KeepOnHost it stays on its host and cannot be started there (shelved). Nothing is
+// deleted.
 type InstanceShelve struct {
 	KeepOnHost     bool `json:"keep_on_host,omitempty"`
 	Force          bool `json:"force,omitempty"`
@@ -25,8 +25,8 @@ type InstanceShelve struct {
 }
 
 // InstanceUnshelve brings a shelved instance back and starts it: the body of POST
-// /v1/instances/{instance}/unshelve. Host names the host that gets it; empty is the
-// one that had it last, or the one that is asked.
+// /v1/instances/{instance}/unshelve. Host is the host that gets it. If Host is empty, the
+// registry takes the host that had it last, and a daemon its own host.
 type InstanceUnshelve struct {
 	Host string `json:"host,omitempty"`
 }
@@ -39,27 +39,27 @@ const startSuffix = ".start"
 // it back. The op exists as soon as unshelve is done.
 func StartOp(unshelve string) string { return unshelve + startSuffix }
 
-// AskedOp is the id of the op that was asked for, of which op is a part: the
-// unshelve, for what StartOp returns, else op itself.
+// AskedOp returns the id of the op that the caller asked for: the unshelve, if op is an id
+// that StartOp returned, else op itself.
 func AskedOp(op string) string { return strings.TrimSuffix(op, startSuffix) }
 
-// InstanceLock keeps everybody from changing an instance until it is unlocked:
-// the body of POST /v1/instances/{instance}/lock. Reason is what they will read.
+// InstanceLock keeps everybody from changing an instance until it is unlocked: the body of
+// POST /v1/instances/{instance}/lock. Refusals quote Reason.
 type InstanceLock struct {
 	Reason string `json:"reason"`
 }
 
 // InstanceDefinition is everything that a host needs to have an instance.
 type InstanceDefinition struct {
-	// Domain is the domain's definition in the hypervisor's words.
+	// Domain is the definition of the domain, in the hypervisor's own format.
 	Domain string `json:"domain"`
-	// NVRAM are the variables of a UEFI guest, compressed with gzip; empty if it
-	// has none.
+	// NVRAM holds the UEFI variables of the guest, compressed with gzip. It is empty if the
+	// guest has none.
 	NVRAM []byte `json:"nvram,omitempty"`
-	// Disks says of each disk of the definition that is a volume, by its device,
-	// what has to be known to put another volume there.
+	// Disks describes, by device, each disk of the definition that is a volume, so that
+	// another volume can be put in its place.
 	Disks map[string]SlotDefinition `json:"disks,omitempty"`
-	// Autostart: the host starts the domain when it boots.
+	// Autostart says that the host starts the domain when it boots.
 	Autostart bool `json:"autostart,omitempty"`
 }
 
@@ -84,23 +84,23 @@ type InstanceTransition struct {
 	Definition *InstanceDefinition `json:"definition,omitempty"`
 }
 
-// ShelvedInstance is the answer to a transition: the instance, and where its host
-// has to make the domain, what it is made of.
+// ShelvedInstance is the answer to a transition: the instance, and its definition if the
+// host has to define the domain from it.
 type ShelvedInstance struct {
 	Instance    Instance            `json:"instance"`
 	Definition  *InstanceDefinition `json:"definition,omitempty"`
 	Attachments []Attachment        `json:"attachments"`
 }
 
-// PauseEstimate is what a move with all guests paused is expected to cost, for
-// the operator to decide on: the answer to POST
-// /v1/volumes/{volume}/migrate:estimate.
+// PauseEstimate says what a move with all guests paused is expected to cost, so that an
+// operator can decide: the answer to POST /v1/volumes/{volume}/migrate:estimate.
 type PauseEstimate struct {
 	VolumeID string `json:"volume_id"`
 	// DowntimeSeconds is how long the guests are expected to stand still.
 	DowntimeSeconds float64 `json:"downtime_seconds"`
 	CopyBytes       int64   `json:"copy_bytes"`
-	// Instances are those that will stand still, with what each host needs.
+	// Instances are the instances whose guests will stand still, and what each needs of its
+	// host.
 	Instances []PausedInstance `json:"instances"`
 }
 
@@ -110,25 +110,25 @@ type PausedInstance struct {
 	InstanceName string        `json:"instance_name"`
 	Host         string        `json:"host"`
 	State        InstanceState `json:"state"`
-	// MemoryBytes is how much of its host's disk its RAM may take; FreeBytes is
-	// what the host has there.
+	// MemoryBytes is how much of its host's disk the saved RAM may take; FreeBytes is what
+	// is free there.
 	MemoryBytes int64 `json:"memory_bytes"`
 	FreeBytes   int64 `json:"free_bytes"`
 }
 
-// SavedInstance is what a host was asked to do with one of its domains for a move with
-// all guests paused: the answer of GET /v1/migrations/{migration}/saved at its daemon.
+// SavedInstance says what a host has done with one of its domains for a move with all
+// guests paused: the answer of GET /v1/migrations/{migration}/saved at the daemon.
 type SavedInstance struct {
 	InstanceID   string `json:"instance_id"`
 	InstanceName string `json:"instance_name"`
 	VolumeID     string `json:"volume_id"`
-	// Location is where the volume was when it was saved, or has to be for the newest
-	// waking that was asked for.
+	// Location is where the volume was when the guest was saved, or where the newest
+	// restore that was asked for expects it.
 	Location Location `json:"location"`
-	// Asleep: it is kept off for the move.
+	// Asleep says that the domain is kept off for the move.
 	Asleep bool `json:"asleep"`
-	// AtRest: it stands still since it was suspended for the move, in a process, in its
-	// file, or off. Where this is false it may have run on.
+	// AtRest says that the guest has stood still since it was suspended for the move: in a
+	// process, in its save image, or off. If it is false, the guest may have run on.
 	AtRest bool `json:"at_rest,omitempty"`
 }
 
@@ -139,31 +139,31 @@ type SavedInstance struct {
 // first try of a call has the id that is said here, with M the migration and I the
 // instance; the n-th, from the second on, has "." and n behind it.
 
-// InstanceSuspend has a host suspend an instance for a migration, and keep it from being
-// started: the body of POST /v1/instances/{instance}/suspend, with the id M.suspend.I.
-// All guests of the migration stand still before any is saved. It is the body of POST
-// /v1/instances/{instance}/check-save too, with the id M.check.I, which makes every
-// check and changes nothing: 200 says that the instance can be suspended and saved.
+// InstanceSuspend has a host suspend an instance for a migration and keep it from being
+// started: the body of POST /v1/instances/{instance}/suspend, with the id M.suspend.I. All
+// guests of the migration are suspended before any is saved. It is also the body of POST
+// /v1/instances/{instance}/check-save, with the id M.check.I, which makes every check and
+// changes nothing: 200 says that the instance can be suspended and saved.
 type InstanceSuspend struct {
 	MigrationID string `json:"migration_id"`
 	VolumeID    string `json:"volume_id"`
 }
 
-// InstanceSave has a host put an instance to rest for a migration that has suspended
-// it, with its RAM in a file of the host, so that no process has the volume open: the
-// body of POST /v1/instances/{instance}/save, with the id M.save.I. One that is off
-// stays off. Until it is resumed the instance is guarded.
+// InstanceSave has a host save an instance that a migration has suspended: the body of POST
+// /v1/instances/{instance}/save, with the id M.save.I. The RAM goes to a file of the host,
+// and no process has the volume open any more. An instance that is off stays off. It is
+// guarded until it is resumed.
 type InstanceSave struct {
 	MigrationID string `json:"migration_id"`
 	VolumeID    string `json:"volume_id"`
 }
 
-// InstanceRestore has a host restore an instance that was saved for a migration, with
-// the volume at Location. It is the body of POST /v1/instances/{instance}/restore, with
-// the id M.restore.I where Location is dst and M.back.I where it is src. Paused has to
-// be true: the instance stands still until InstanceResume, with its guard and the file
-// of its RAM. For an instance that was not saved it only looks that this is so. With
-// DiscardMemory (id M.discard.I) its RAM is given up instead: it is off then.
+// InstanceRestore has a host restore an instance that was saved for a migration, with the
+// volume at Location: the body of POST /v1/instances/{instance}/restore, with the id
+// M.restore.I if Location is dst and M.back.I if it is src. Paused has to be true: the
+// guest stands still until InstanceResume, and its guard and save image stay. For an
+// instance that was off, the host only checks that it still is. With DiscardMemory (id
+// M.discard.I) the host gives up the RAM instead, and the instance is off.
 type InstanceRestore struct {
 	MigrationID   string   `json:"migration_id"`
 	VolumeID      string   `json:"volume_id"`
@@ -172,19 +172,19 @@ type InstanceRestore struct {
 	DiscardMemory bool     `json:"discard_memory,omitempty"`
 }
 
-// InstanceResume has a host let an instance go on as it was before InstanceSuspend:
-// running, paused or off. It is the body of POST /v1/instances/{instance}/resume, with
-// the id M.resume.I. The file of its RAM and its guard are gone before it runs.
+// InstanceResume has a host return an instance to what it was before InstanceSuspend:
+// running, paused or off. It is the body of POST /v1/instances/{instance}/resume, with the
+// id M.resume.I. The save image and the guard are removed before the guest runs.
 type InstanceResume struct {
 	MigrationID string   `json:"migration_id"`
 	VolumeID    string   `json:"volume_id"`
 	Location    Location `json:"location"`
 }
 
-// PausePermit is how a host asks whether it may do what a move with all guests paused
-// wants of a guest, immediately before it does: the body of POST
-// /v1/migrations/{migration}/permit. A refusal is state_forbidden. A permission holds
-// for the moment, so each question has an Idempotency-Key of its own.
+// PausePermit asks the registry, immediately before a host acts on a guest for a move with
+// all guests paused, whether the host may still do so: the body of POST
+// /v1/migrations/{migration}/permit. A refusal is state_forbidden. A permission is good for
+// this moment only, so each question has its own Idempotency-Key.
 type PausePermit struct {
 	InstanceID string `json:"instance_id"`
 	// To is PermitSuspend, PermitRestore or PermitResume.
@@ -203,15 +203,15 @@ const (
 // PauseEnd is the body of POST /v1/migrations/{migration}/complete and /cancel for a
 // migration with all guests paused.
 type PauseEnd struct {
-	// DiscardMemory gives up the RAM of the guests that could not be restored.
+	// DiscardMemory gives up the RAM of the guests that cannot be restored.
 	DiscardMemory bool `json:"discard_memory,omitempty"`
 }
 
-// CopySaved has a host copy a volume while every guest that has it is saved: the
-// body of POST /v1/migrations/{migration}/copy-saved, with the id M.copy. It makes
-// dst, copies, makes it durable and verifies as Verify says (empty is full). Dst has
-// no path where it is to be made in a pool; the op's location is dst as it was made.
-// Its progress is in the reports of the host, as a migration with this id.
+// CopySaved has a host copy a volume while every guest that has it is saved: the body of
+// POST /v1/migrations/{migration}/copy-saved, with the id M.copy. The host makes dst,
+// copies, makes the copy durable, and verifies it as Verify says (empty is full). Dst has
+// no path if it is to be made in a pool; the op's location then says where it was made. The
+// host reports the progress as that of a migration with this id.
 type CopySaved struct {
 	MigrationID string   `json:"migration_id"`
 	VolumeID    string   `json:"volume_id"`
@@ -221,11 +221,11 @@ type CopySaved struct {
 	CopyOptions `schema:"extensible"`
 }
 
-// DropSaved has the host of a copy remove one end of it: the body of POST
-// /v1/migrations/{migration}/drop-saved. Drop is DropDst, with the id M.drop,
-// for what copy-saved made, if it made anything (a copy that still runs is stopped
-// first); or DropSrc, with the id M.delete, after the volume has moved for good. Location is that end as the registry knows it; what is not the end of this
-// host's copy is never removed.
+// DropSaved has the host that made a copy remove one end of it: the body of POST
+// /v1/migrations/{migration}/drop-saved. If Drop is DropDst (id M.drop), it removes what
+// copy-saved made, and stops a copy that still runs. If Drop is DropSrc (id M.delete), it
+// removes src after the volume has moved for good. Location is where the registry has that
+// end; the host removes nothing else.
 type DropSaved struct {
 	MigrationID string   `json:"migration_id"`
 	VolumeID    string   `json:"volume_id"`

@@ -4,12 +4,13 @@ package api
 
 import "strings"
 
-// MinIDPrefix is how many characters of an id name a thing, where no other id begins
-// with them. What is shorter would be a name by accident.
+// MinIDPrefix is the shortest beginning of an id that is taken for the id. A shorter text
+// could be its beginning by accident.
 const MinIDPrefix = 4
 
-// Lookup returns the first thing with this id or name, or else all whose ids begin
-// with ref. key returns the id and the name of a thing, "" for one that it has not.
+// Lookup returns the first thing whose id or name is ref. If there is none it returns all
+// things whose id begins with ref. key returns the id and the name of a thing, "" if it
+// does not have one.
 func Lookup[T any](things []T, ref string, key func(*T) (id, name string)) []T {
 	var begin []T
 	for i := range things {

@@ -6,14 +6,14 @@ package api
 // that they were told, and show it with every report: a registry that does not
 // know it any more was restored from a backup.
 type RegistryMark struct {
-	// RegistryID is of the database; Timeline counts the restores that an
-	// operator accepted.
+	// RegistryID identifies the database; Timeline counts the restores that an operator
+	// accepted.
 	RegistryID string `json:"registry_id"`
 	Timeline   int64  `json:"timeline"`
-	// Seq and Hash are of the newest event of the audit trail.
+	// Seq and Hash are those of the newest event of the audit trail.
 	Seq  int64  `json:"seq"`
 	Hash string `json:"hash"`
-	// Signature is by a key that only the registry has, so that no host can make a
-	// mark; "" in marks that were told before registries signed them.
+	// Signature is made with a key that only the registry has, so that no host can forge a
+	// mark. It is "" in marks of registries that did not sign them yet.
 	Signature string `json:"signature,omitempty"`
 }

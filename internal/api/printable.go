@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// Printable returns text with U+FFFD in the place of each character that a terminal
-// would obey, or that shows the text as another. Line breaks and tabs stay.
+// Printable returns text with U+FFFD in place of each character that a terminal would obey,
+// or that makes text look like other text. Line breaks and tabs stay.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsGraphic(r) || r == '\n' || r == '\t' {
@@ -22,8 +22,8 @@ func Printable(text string) string {
 	}, text)
 }
 
-// PrintableJSON returns a JSON document whose texts, and names of fields, are Printable.
-// One that needs no change is returned as it is.
+// PrintableJSON returns a JSON document in which all texts and field names are Printable. A
+// document that needs no change is returned as it is.
 func PrintableJSON(document json.RawMessage) (json.RawMessage, error) {
 	if len(document) == 0 {
 		return document, nil
@@ -45,8 +45,8 @@ func PrintableJSON(document json.RawMessage) (json.RawMessage, error) {
 	return clean, nil
 }
 
-// PrintableDetails returns details, as they were read from JSON, whose texts and keys
-// are Printable.
+// PrintableDetails returns details that were read from JSON, with all texts and keys made
+// Printable.
 func PrintableDetails(details map[string]any) map[string]any {
 	value, _ := printableValue(details)
 	clean, _ := value.(map[string]any) // what a map becomes

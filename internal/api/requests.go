@@ -4,8 +4,8 @@ package api
 
 import "time"
 
-// IdempotencyKeyHeader carries the client's op id of a mutation. The same key
-// with the same body gets the same answer; with another body,
+// IdempotencyKeyHeader carries the op id that the client chose for a change. A request with
+// the same key and the same body gets the same answer; with another body it is refused with
 // CodeIdempotencyMismatch.
 const IdempotencyKeyHeader = "Idempotency-Key"
 
@@ -39,10 +39,10 @@ type VolumeUpdate struct {
 	Bootable *bool   `json:"bootable,omitempty"`
 }
 
-// InstanceAdopt takes over the disks of a libvirt domain, named by name or
-// UUID, or with All of every domain on the host. The volumes that are made have the
-// type Type, empty is "default"; a multiattach one is for the disks that the domain has
-// as <shareable/>, and the others have the default.
+// InstanceAdopt takes over the disks of a libvirt domain, named by name or UUID, or with
+// All of every domain on the host. The new volumes get the type Type (empty is "default").
+// If Type is a multiattach type, only disks that the domain has as <shareable/> get it, and
+// the others get "default".
 type InstanceAdopt struct {
 	Domain string `json:"domain,omitempty"`
 	All    bool   `json:"all,omitempty"`
@@ -63,30 +63,30 @@ type VolumeTypeUpdate struct {
 	Pools       *[]string `json:"pools,omitempty"`
 }
 
-// VolumeResize is the size that a volume shall have: the body of its resize. A volume is
-// only made larger.
+// VolumeResize is the new size of a volume: the body of its resize. A volume can only be
+// made larger.
 type VolumeResize struct {
 	SizeBytes int64 `json:"size_bytes"`
 }
 
-// MigrationTarget says where a volume shall go and how: the body of
-// migration:start and of a volume's migrate. Exactly one of ToPool and ToPath
-// is set. An empty ToFormat keeps the format, an empty Method is "auto", an
-// empty Verify is "full", but "none" for a mirror.
+// MigrationTarget says where a volume is migrated to, and how: the body of migration:start
+// and of a volume's migrate. Exactly one of ToPool and ToPath is set. An empty ToFormat
+// keeps the format, an empty Method is "auto", and an empty Verify is "full" ("none" for a
+// mirror).
 type MigrationTarget struct {
 	ToPool string `json:"to_pool,omitempty"`
 	ToPath string `json:"to_path,omitempty"`
-	// ToType is the type that the volume gets when it is at dst: a retype. Empty
-	// keeps its type.
+	// ToType is the new type that a retype gives the volume once it is at dst. Empty keeps
+	// its type.
 	ToType   string `json:"to_type,omitempty"`
 	ToFormat Format `json:"to_format,omitempty"`
 	Method   string `json:"method,omitempty" enum:"auto,overlay,mirror"`
 	CopyOptions
 	DeleteSource bool `json:"delete_source,omitempty"`
 	ExternalCopy bool `json:"external_copy,omitempty"`
-	// PauseAll saves every guest that has the volume with its RAM, moves the volume,
-	// and wakes them: for volumes with several attachments. The registry does it,
-	// whoever asks.
+	// PauseAll saves every guest that has the volume with its RAM, moves the volume, and
+	// restores the guests: for volumes with several attachments. The registry does it, even
+	// if a daemon is asked.
 	PauseAll bool `json:"pause_all,omitempty"`
 }
 
@@ -95,18 +95,17 @@ type MigrationComplete struct {
 	DstAttachmentID string `json:"dst_attachment_id"`
 }
 
-// HostReport is what a daemon tells the registry of its host, at start and
-// then every few seconds. Pools replaces what was known; nil leaves it.
+// HostReport is what a daemon reports of its host to the registry, at its start and then
+// every few seconds. Pools replaces the list that the registry had; nil leaves it.
 //
-// Epoch is the epoch that the host was last told, 0 if it never was: an older
-// one than the registry's is answered with stale_epoch. Mark is the newest mark
-// that it was told. Migrations are those that are open on the host, for those
-// who watch at the registry; nil leaves what was known.
+// Epoch is the epoch that the host was last told, 0 if it never was. If it is older than
+// the registry's, the answer is stale_epoch. Mark is the newest mark that the host was
+// told. Migrations are those that are open on the host; nil leaves what the registry had.
 //
-// Digest is the Host.ReportDigest of the answer to an earlier report, "" for none:
-// version, boot id, pools and instances are as they were in that one, and left out.
-// A registry that does not know it, as after its start, answers with a conflict that
-// has DetailReportWhole, and wants all of it.
+// Digest is the Host.ReportDigest of the answer to an earlier report. It says that version,
+// boot id, pools and instances are the same as in that report, so they are left out. A
+// registry that does not know the digest, for example after a restart, answers with a
+// conflict that has DetailReportWhole, and wants a whole report. "" is no digest.
 type HostReport struct {
 	ID         string           `json:"id"`
 	Name       string           `json:"name"`
@@ -120,31 +119,30 @@ type HostReport struct {
 	Migrations []Migration      `json:"migrations,omitempty"`
 }
 
-// DetailReportFirst is in the details of a registry_unavailable to a host that
-// has not reported to this run of the registry, and of a not_found to one that names a
-// pool which it has not reported: a report is due now, and after it the same request may
-// be sent again.
+// DetailReportFirst is a detail of a registry_unavailable, if the host has not reported
+// since the registry started, and of a not_found, if it has not reported the pool that it
+// names. The host has to report and may then repeat the request.
 const DetailReportFirst = "report_first"
 
-// DetailReportWhole is in the details of a conflict to a report that is a digest
-// which the registry does not know: the same is due as a whole.
+// DetailReportWhole is a detail of the conflict that answers a report with an unknown
+// digest: the host has to send a whole report.
 const DetailReportWhole = "report_whole"
 
-// DetailReportLater is in the details of the refusal of a report of a host that reports
-// something new too often. The registry is there, and the report is to be sent again.
+// DetailReportLater is a detail of the refusal of a report, if a host reports changes too
+// often. The registry works; the host has to send the report again later.
 const DetailReportLater = "report_later"
 
 // InstanceReport is the state of one instance in a HostReport.
 type InstanceReport struct {
 	ID    string        `json:"id"`
 	State InstanceState `json:"state"`
-	// Note is Instance.Note.
+	// Note is stored as Instance.Note.
 	Note string `json:"note,omitempty"`
 }
 
-// AdoptedDisk is one disk of a domain that an instance adoption registers as a
-// volume with one attachment. Ids are chosen by the daemon, so that a repeated
-// call does not make a second volume.
+// AdoptedDisk is one disk of a domain that an instance adoption registers as a volume with
+// one attachment. The daemon chooses the ids, so that a repeated call does not make a
+// second volume.
 type AdoptedDisk struct {
 	VolumeID     string   `json:"volume_id"`
 	VolumeName   string   `json:"volume_name"`
@@ -153,13 +151,13 @@ type AdoptedDisk struct {
 	BootIndex    *int     `json:"boot_index"`
 	Mode         Mode     `json:"mode"`
 	Location     Location `json:"location"`
-	// Shareable: the domain lets others have the image open as well.
+	// Shareable says that the domain lets others have the image open too.
 	Shareable bool `json:"shareable,omitempty"`
-	// Type is as in InstanceAdopt.
+	// Type is the volume's type, as in InstanceAdopt.
 	Type string `json:"type,omitempty"`
 }
 
-// Attachment is the attachment that the registration of a disk of in makes.
+// Attachment returns the attachment that registering disk d of in makes.
 func (d *AdoptedDisk) Attachment(in *InstanceRegister) Attachment {
 	return Attachment{
 		ID: d.AttachmentID, VolumeID: d.VolumeID, InstanceID: in.ID, Host: in.Host,
@@ -194,27 +192,27 @@ type VolumeRegister struct {
 	Location Location     `json:"location"`
 }
 
-// VolumeTransition moves a volume from one status to another, if it still is
-// in From (compare and swap; CodeConflict otherwise). Location, where not nil,
-// replaces the one of a volume in creating (its path is known only once it was
-// made).
+// VolumeTransition changes the status of a volume if its status is still From; otherwise it
+// is refused with CodeConflict. Location, if not nil, replaces the location of a volume in
+// status creating, whose path is known only once the image was made.
 type VolumeTransition struct {
 	From     VolumeStatus `json:"from"`
 	To       VolumeStatus `json:"to"`
 	Location *Location    `json:"location,omitempty"`
 }
 
-// VolumeGrow takes over the size of an image that has grown: the body of POST
-// /v1/volumes/{volume}/grow at the registry, by a host that has looked at the image.
-// FromBytes is the size that the registry had (CodeConflict if it has another one).
+// VolumeGrow tells the registry the size of an image that has grown: the body of POST
+// /v1/volumes/{volume}/grow at the registry. Only a host that has looked at the image sends
+// it. FromBytes is the size that the registry had; if it has another one, the answer is
+// CodeConflict.
 type VolumeGrow struct {
 	FromBytes int64 `json:"from_bytes"`
 	SizeBytes int64 `json:"size_bytes"`
 }
 
-// VolumeResizeBegin keeps everybody from a volume while its host makes it larger: the
-// body of POST /v1/volumes/{volume}/resize:begin at the registry. Generation is the
-// volume's that the host saw; OpID is the op that ends it with VolumeResizeEnd.
+// VolumeResizeBegin locks a volume while its host makes it larger: the body of POST
+// /v1/volumes/{volume}/resize:begin at the registry. Generation is the volume's generation
+// that the host saw. OpID is the op that will unlock the volume with VolumeResizeEnd.
 type VolumeResizeBegin struct {
 	Host       string `json:"host"`
 	Epoch      int64  `json:"epoch"`
@@ -222,9 +220,9 @@ type VolumeResizeBegin struct {
 	OpID       string `json:"op_id"`
 }
 
-// VolumeResizeEnd lets others at the volume again: the body of POST
-// /v1/volumes/{volume}/resize:end at the registry. SizeBytes is what its host has seen
-// the image to have then, 0 if nothing was done.
+// VolumeResizeEnd unlocks a volume after a resize: the body of POST
+// /v1/volumes/{volume}/resize:end at the registry. SizeBytes is the size that the host has
+// seen the image to have, 0 if nothing was done.
 type VolumeResizeEnd struct {
 	Host      string `json:"host"`
 	Epoch     int64  `json:"epoch"`
@@ -232,13 +230,12 @@ type VolumeResizeEnd struct {
 	SizeBytes int64  `json:"size_bytes,omitempty"`
 }
 
-// MigrationRegister is the first step of a migration at the registry, one
-// transaction: the volume is locked for the migration, Dst is reserved against
-// every other use, and, where the volume is attached, a second attachment of
-// the same volume is made at Dst in state reserved. Generation is the volume's
-// that the caller saw (CodeStaleGeneration if it moved on); Epoch the host's.
-// ToType, where not empty, is the type that the volume gets with the flip, and
-// that Dst is checked against.
+// MigrationRegister is the first step of a migration at the registry. In one transaction
+// the volume is locked for the migration, Dst is reserved, and, if the volume is attached,
+// a second attachment of it is made at Dst in state reserved. Generation is the volume's
+// generation that the caller saw (CodeStaleGeneration if it has changed since), Epoch the
+// host's epoch. ToType, if not empty, is the type that the volume gets with the flip; Dst
+// is checked against it.
 type MigrationRegister struct {
 	ID              string   `json:"id"`
 	VolumeID        string   `json:"volume_id"`
@@ -253,12 +250,11 @@ type MigrationRegister struct {
 	OpID            string   `json:"op_id"`
 }
 
-// MigrationTransition moves the registry's row of a migration to another
-// state, if it is in one of From. To completed flips the attachment (or the
-// unattached volume) to dst, frees src and bumps the volume's generation, in
-// one transaction; to cancelled releases dst and leaves src as it was; both
-// give the lock back. Dst, where not nil, replaces the reserved location (its
-// path is known only once it was made).
+// MigrationTransition changes the state of a migration in the registry, if its state is in
+// From. To completed flips the attachment (or the unattached volume) to dst, frees src and
+// raises the volume's generation, in one transaction. To cancelled releases dst and leaves
+// src as it was. Both unlock the volume. Dst, if not nil, replaces the reserved location,
+// whose path is known only once dst was made.
 type MigrationTransition struct {
 	From  []MigrationState `json:"from"`
 	To    MigrationState   `json:"to"`
@@ -267,8 +263,9 @@ type MigrationTransition struct {
 	OpID  string           `json:"op_id"`
 	Dst   *Location        `json:"dst,omitempty"`
 	Error *Error           `json:"error,omitempty"`
-	// NotSwitched is the host's word that the volume was not switched to dst. The registry
-	// cannot see that: from completing, or needs_operator, it drops dst on this word only.
+	// NotSwitched is the host's word that the volume was not switched to dst, which the
+	// registry cannot see. The registry drops dst in the states completing and
+	// needs_operator only if it has this word.
 	NotSwitched bool `json:"not_switched,omitempty"`
 }
 
@@ -284,12 +281,12 @@ type EventPost struct {
 	Details map[string]any `json:"details,omitempty"`
 }
 
-// Which is the answer to "which copy is the good one": what registry, journal
-// and hypervisor each hold to be the volume's chain, top first.
+// Which answers which copy of a volume is the good one: it has the volume's chain, top
+// first, as registry, journal and hypervisor each have it.
 type Which struct {
 	VolumeID string `json:"volume_id"`
-	// Authoritative is the chain that holds every acknowledged write, nil if
-	// the three disagree in a way that Volferry cannot settle.
+	// Authoritative is the chain that holds every acknowledged write. It is nil if the
+	// three disagree in a way that Volferry cannot settle.
 	Authoritative []Location `json:"authoritative" schema:"nullable"`
 	Registry      *Location  `json:"registry"`
 	Journal       []Location `json:"journal" schema:"nullable"`
@@ -299,8 +296,8 @@ type Which struct {
 	Explanation   string     `json:"explanation"`
 }
 
-// WithoutRegistry is the answer of a host whose registry is away: two witnesses
-// are not three.
+// WithoutRegistry removes the registry's chain, and with it the verdict: the answer of a
+// host whose registry is away has two witnesses, not three.
 func (w *Which) WithoutRegistry() {
 	w.Registry, w.Agree = nil, false
 	w.Explanation += "; the registry does not answer, so this is by this host's journal and libvirt alone"
@@ -314,9 +311,9 @@ type Check struct {
 	Advice  string `json:"advice,omitempty"`
 }
 
-// Fix is one thing that `volferryctl doctor --fix` has mended, or could not.
+// Fix is one thing that `volferryctl doctor --fix` has mended, or failed to mend.
 type Fix struct {
-	// Name is the check's that found it.
+	// Name is the name of the check that found it.
 	Name string `json:"name"`
 	// Before is what was wrong, Action what was done about it, After how it is now.
 	Before string `json:"before"`
@@ -333,8 +330,7 @@ type Status struct {
 	HostID   string    `json:"host_id,omitempty"`
 	Since    time.Time `json:"since"`
 	Degraded bool      `json:"degraded"`
-	// Parts are what this program leans on: registry, libvirt, journal,
-	// overlays.
+	// Parts are what this program depends on: registry, libvirt, journal, overlays.
 	Parts            []Check `json:"parts"`
 	Instances        int     `json:"instances"`
 	Volumes          int     `json:"volumes"`

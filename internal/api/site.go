@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// The headers of a request of a daemon to the registry: the id of its host and
-// the epoch that it believes its host to be in. Over TLS the id is the
-// certificate's, and the header may only repeat it.
+// The headers of a daemon's request to the registry: the id of its host, and the epoch that
+// it believes its host to be in. Over TLS the certificate has the id, and the header may
+// only repeat it.
 const (
 	HostHeader  = "Volferry-Host"
 	EpochHeader = "Volferry-Epoch"
 )
 
-// The statuses of a host. Suspect is one that was silent for a while: what it
-// holds stays held. Fenced is one that an operator says cannot touch anything
-// any more, until it comes back and has let go of what it lost.
+// The statuses of a host. A suspect host has been silent for a while; it keeps all that it
+// holds. An operator has said of a fenced host that it cannot touch anything any more; it
+// is fenced until it has let go of what it lost and comes back.
 const (
 	HostUp      = "up"
 	HostSuspect = "suspect"
@@ -29,14 +29,14 @@ const (
 // bumps the host's epoch.
 type HostFence struct {
 	Evidence string `json:"evidence"`
-	// EvenIfUp takes that word also of a host that reports right now, which is
-	// refused with conflict otherwise: that host has power and a network.
+	// EvenIfUp fences a host that reports right now. Without it that is refused with
+	// conflict, because the host has power and a network.
 	EvenIfUp bool `json:"even_if_up,omitempty"`
 }
 
-// HostRejoin is sent by a host that was fenced, once it has let go of all that
-// it lost: the body of POST /v1/hosts/{host}/rejoin. Epoch is the one that the
-// registry told it (the detail "epoch" of stale_epoch).
+// HostRejoin is sent by a fenced host once it has let go of everything that it lost: the
+// body of POST /v1/hosts/{host}/rejoin. Epoch is the epoch that the registry told it (the
+// detail "epoch" of stale_epoch).
 type HostRejoin struct {
 	Epoch int64 `json:"epoch"`
 }
@@ -62,12 +62,13 @@ type Task struct {
 	Body      json.RawMessage `json:"body,omitempty"`
 	State     string          `json:"state" enum:"queued,taken,done,withdrawn"`
 	CreatedAt time.Time       `json:"created_at"`
-	// Late is a task that was given out before and whose caller has long been told
-	// that it may have been done: what was not begun then is not begun now.
+	// Late says that the task was given out before, and that its caller was told long ago
+	// that it may have been done. The host must not begin it now if it has not begun it
+	// then.
 	Late bool `json:"late,omitempty"`
-	// Needs are the features that the daemon has to have for this call, and Protocol is that
-	// of the registry which hands it out: a later one than the daemon's may have put fields
-	// into Body that the daemon does not know and need not.
+	// Needs are the features that the daemon has to have for this call. Protocol is the
+	// protocol of the registry: if it is later than the daemon's, Body may have fields that
+	// the daemon does not know and need not know.
 	Needs    []string `json:"needs,omitempty"`
 	Protocol int      `json:"protocol,omitempty"`
 }
@@ -79,11 +80,11 @@ type TaskAnswer struct {
 	Body   json.RawMessage `json:"body"`
 }
 
-// MigrationAbandon ends, at the registry alone, a migration whose host is
-// fenced: the body of POST /v1/migrations/{migration}/abandon. Keep says which
-// copy is the volume from now on, src or dst; Reason is for the audit trail.
-// EvenIfCorrupt takes a dst that may be neither the volume of the start nor what the guest
-// had, as its host was bringing the guest's writes into it.
+// MigrationAbandon ends a migration whose host is fenced, at the registry alone: the body
+// of POST /v1/migrations/{migration}/abandon. Keep says which copy is the volume from now
+// on, src or dst; Reason is for the audit trail. EvenIfCorrupt allows to keep dst although
+// the host was bringing the guest's writes into it, so that it may be neither the volume as
+// of the start nor what the guest had.
 type MigrationAbandon struct {
 	Keep          string `json:"keep" enum:"src,dst"`
 	Reason        string `json:"reason"`
@@ -96,15 +97,14 @@ const (
 	KeepDst = "dst"
 )
 
-// PoolDrain asks to move every volume of a pool, on every host, to another
-// pool: the body of POST /v1/pools/{pool}/drain. Parallel is how many move at
-// once (0 is 1); the bandwidth is of each.
+// PoolDrain asks to move every volume of a pool, on every host, to another pool: the body
+// of POST /v1/pools/{pool}/drain. Parallel is how many volumes move at a time (0 is 1); the
+// bandwidth is a cap on each of them.
 type PoolDrain struct {
 	ToPool                  string `json:"to_pool"`
 	Parallel                int    `json:"parallel,omitempty"`
 	BandwidthBytesPerSecond int64  `json:"bandwidth_bytes_per_second,omitempty"`
-	// DeleteSource has each source deleted once its copy is verified, as that of
-	// MigrationTarget.
+	// DeleteSource deletes each source once its copy is verified, as in MigrationTarget.
 	DeleteSource bool `json:"delete_source,omitempty"`
 }
 
@@ -113,8 +113,8 @@ func (in PoolDrain) CopyOptions() CopyOptions {
 	return CopyOptions{BandwidthBytesPerSecond: in.BandwidthBytesPerSecond}
 }
 
-// The states of a drain. Done: every volume was moved, or cannot be and says
-// why. Stopping and pausing let the moves that run end.
+// The states of a drain. Done: every volume was moved, or says why it cannot be. Moves that
+// are under way come to their end when a drain is stopped or paused.
 const (
 	DrainRunning = "running"
 	DrainPaused  = "paused"
@@ -122,8 +122,8 @@ const (
 	DrainDone    = "done"
 )
 
-// The states of a volume in a drain. Skipped could not be moved and nothing
-// was touched; failed was begun and ended in error.
+// The states of a volume in a drain. Skipped: it cannot be moved, and nothing was touched.
+// Failed: its migration was begun and ended with an error.
 const (
 	DrainVolumePending = "pending"
 	DrainVolumeMoving  = "moving"
@@ -132,7 +132,7 @@ const (
 	DrainVolumeFailed  = "failed"
 )
 
-// Drain is the emptying of a pool. It is the registry's and survives restarts.
+// Drain is the emptying of a pool. The registry carries it out, also across restarts.
 type Drain struct {
 	ID                      string        `json:"id"`
 	Pool                    string        `json:"pool"`
@@ -148,7 +148,7 @@ type Drain struct {
 	FinishedAt              *time.Time    `json:"finished_at"`
 }
 
-// Target is where and how each volume of a drain is moved.
+// Target says where and how the volumes of a drain are migrated.
 func (d *Drain) Target() MigrationTarget {
 	return MigrationTarget{
 		ToPool: d.ToPool, CopyOptions: CopyOptions{BandwidthBytesPerSecond: d.BandwidthBytesPerSecond}, DeleteSource: d.DeleteSource,

@@ -11,9 +11,9 @@ import (
 // "schema_version" in what `volferryctl -o json` prints and the API answers.
 const SchemaVersion = 1
 
-// Location says where the bytes of a volume are. Path is always set once the
-// location exists; Pool and Name are empty for a location given by an absolute
-// path. SizeBytes is the exact virtual size.
+// Location says where the bytes of a volume are. Path is always set once the location
+// exists; Pool and Name are empty for a location given by an absolute path. SizeBytes is
+// the exact virtual size.
 type Location struct {
 	Pool      string `json:"pool,omitempty"`
 	Name      string `json:"name,omitempty"`
@@ -22,16 +22,16 @@ type Location struct {
 	SizeBytes int64  `json:"size_bytes"`
 	// Backing are the base images of a linked clone, as they were when it became a volume.
 	Backing Backing `json:"backing,omitempty" needs:"base_images"`
-	// ImageBytes is the size of what is at the path if that is larger than the volume, which
-	// is its beginning then; 0 if the volume is all of it. Raw only.
+	// ImageBytes is the size of the file or device at Path, if the volume is only the
+	// beginning of it; 0 if the volume is all of it. Raw only.
 	ImageBytes int64 `json:"image_bytes,omitempty" needs:"slices"`
 }
 
 // IsSlice says whether the volume is only the beginning of what is at its path.
 func (l Location) IsSlice() bool { return l.ImageBytes != 0 }
 
-// VolumeBytes is the size of the volume of which an image of imageBytes was found at its
-// location. What is behind a slice is not the volume's.
+// VolumeBytes returns the size of a volume at this location, given the size of the image
+// that was found there. The bytes behind a slice do not belong to the volume.
 func (l Location) VolumeBytes(imageBytes int64) int64 {
 	if l.IsSlice() && imageBytes > l.SizeBytes {
 		return l.SizeBytes
@@ -68,7 +68,8 @@ const (
 	VolumeInUse     VolumeStatus = "in-use"
 	VolumeDeleting  VolumeStatus = "deleting"
 	VolumeError     VolumeStatus = "error"
-	// VolumeResizing: an op makes it larger; until that is over nothing else is done to it.
+	// VolumeResizing: an op makes the volume larger. Nothing else is done to it until that
+	// op is over.
 	VolumeResizing VolumeStatus = "resizing"
 )
 
@@ -121,24 +122,24 @@ type Host struct {
 	LastSeenAt *time.Time `json:"last_seen_at,omitempty"`
 	CreatedAt  time.Time  `json:"created_at"`
 	// Behind says that the host has not come back since a restore of the registry was
-	// accepted: it may have volumes that the registry does not know it has.
+	// accepted. It may have volumes of which the registry does not know that it has them.
 	Behind bool `json:"behind,omitempty"`
 	// Mark is set in the answer to a report.
 	Mark *RegistryMark `json:"mark,omitempty"`
-	// ReportDigest is set in the answer to a report: what stands for it in the next
-	// one that says the same (HostReport.Digest).
+	// ReportDigest is set in the answer to a report. The host may send it as
+	// HostReport.Digest in its next report, if nothing has changed.
 	ReportDigest string `json:"report_digest,omitempty"`
-	// Protocol is what the host's daemon speaks, and Lacks are the features of the registry
-	// that it does not have. Protocol is 0 until the host has reported since the registry
-	// started.
+	// Protocol is the protocol that the host's daemon speaks, 0 until the host has reported
+	// to this run of the registry. Lacks are the registry's features that the daemon does
+	// not have.
 	Protocol int      `json:"protocol,omitempty"`
 	Lacks    []string `json:"lacks,omitempty"`
 }
 
-// Pool is a storage pool of one host, or of several where Shared is set: then
-// hosts that have a pool of this name see the same bytes. Multiattach says that
-// a volume in it can be open in several guests at once. Host and UpdatedAt are the
-// registry's: a report of a host need not have them.
+// Pool is a storage pool of one host, or of several if Shared is set: all hosts with a pool
+// of this name then see the same bytes. Multiattach says that several guests at once may
+// have a volume of the pool open. The registry sets Host and UpdatedAt; a host's report
+// need not have them.
 type Pool struct {
 	Name          string    `json:"name"`
 	Host          string    `json:"host" schema:"optional"`
@@ -152,7 +153,7 @@ type Pool struct {
 	UpdatedAt     time.Time `json:"updated_at" schema:"optional"`
 }
 
-// VolumeType is a named set of properties. No pools means every pool.
+// VolumeType is a named set of properties. If Pools is empty, every pool is allowed.
 type VolumeType struct {
 	ID          string    `json:"id"`
 	Name        string    `json:"name"`
@@ -161,8 +162,8 @@ type VolumeType struct {
 	CreatedAt   time.Time `json:"created_at"`
 }
 
-// Volume is a disk's content. Its ID never changes when its bytes move;
-// Generation is the fencing token that does.
+// Volume is a disk's content. Its ID never changes when its bytes move; its fencing token
+// Generation does.
 type Volume struct {
 	ID          string       `json:"id"`
 	Name        string       `json:"name"`
@@ -176,25 +177,26 @@ type Volume struct {
 	Location    Location     `json:"location"`
 	Attachments []Attachment `json:"attachments"`
 	MigrationID string       `json:"migration_id,omitempty"`
-	// ResizeOpID is the op that makes it larger, empty if there is none.
+	// ResizeOpID is the op that makes the volume larger, empty if there is none.
 	ResizeOpID string `json:"resize_op_id,omitempty"`
-	// Adopted: its image was there before the volume was, and is where it was then.
+	// Adopted says that the image was there before it became a volume, and that it has not
+	// been moved since.
 	Adopted bool `json:"adopted"`
-	// SizeChangedAt is when the size was seen to be another one last, nil if it is that
-	// of the beginning.
+	// SizeChangedAt is when the size was last seen to have changed, nil if it never has.
 	SizeChangedAt *time.Time `json:"size_changed_at,omitempty"`
 	CreatedAt     time.Time  `json:"created_at"`
 	UpdatedAt     time.Time  `json:"updated_at"`
 }
 
-// Unheld says whether no host has an instance with the volume: it is attached to
-// nothing, or to instances that are shelved_offloaded. No guest can have it open then.
+// Unheld says whether no host has an instance with the volume: it is attached to no
+// instance, or only to instances that are shelved_offloaded. No guest can have it open
+// then.
 func (v *Volume) Unheld() bool {
 	return !slices.ContainsFunc(v.Attachments, func(a Attachment) bool { return a.Host != "" })
 }
 
-// Attachment is one volume at one instance. The names are for people: what a host
-// answers for an operation of its own may lack them.
+// Attachment is one volume at one instance. The names are for people, and a host leaves
+// them out of some answers.
 type Attachment struct {
 	ID           string `json:"id"`
 	VolumeID     string `json:"volume_id"`
@@ -216,23 +218,24 @@ type BlockDeviceMapping struct {
 	BootIndex    *int    `json:"boot_index"`
 	VolumeID     *string `json:"volume_id"`
 	AttachmentID *string `json:"attachment_id"`
-	// Mode is that of the attachment, empty where there is none.
+	// Mode is the mode of the attachment, empty if the slot has none.
 	Mode Mode `json:"mode,omitempty"`
-	// Note says why a slot with a disk in it has no volume.
+	// Note says why the disk in the slot is not a volume.
 	Note string `json:"note,omitempty"`
-	// Slot is what is known of an empty slot, so that a volume can be put there
+	// Slot describes the last disk of an empty slot, so that a volume can be put there
 	// again.
 	Slot *SlotDefinition `json:"slot,omitempty"`
 }
 
-// SlotDefinition is what has to be known of an empty slot to put a volume into it
-// again as the last one was.
+// SlotDefinition describes the disk that an empty slot had last, so that a volume can be
+// put there with the same settings.
 type SlotDefinition struct {
 	// Disk is the disk that was there, in the hypervisor's own words: target, bus,
 	// address, boot order and whatever else the definition of the domain had.
 	Disk string `json:"disk"`
-	// SerialOfVolume: the disk's serial was the id of its volume, so that the next
-	// volume's is its own id. Otherwise the serial is the slot's and stays.
+	// SerialOfVolume says that the disk's serial was the id of its volume, so the next
+	// volume's own id will be the serial. Otherwise the serial belongs to the slot and
+	// stays.
 	SerialOfVolume bool `json:"serial_of_volume"`
 }
 
@@ -243,31 +246,32 @@ type Instance struct {
 	Name  string        `json:"name"`
 	Host  string        `json:"host"`
 	State InstanceState `json:"state"`
-	// LockReason is set while the instance is locked, by an operator or by the
-	// migration LockedBy.
+	// LockReason is set while the instance is locked, by an operator or by the migration
+	// LockedBy.
 	Locked     bool   `json:"locked"`
 	LockReason string `json:"lock_reason,omitempty"`
 	LockedBy   string `json:"locked_by,omitempty"`
-	// Note says what its host found that is not as it was left: its domain is
-	// gone, or has other disks than the registry knows of.
+	// Note says what its host has found to differ from what Volferry left: the domain is
+	// gone, or has other disks than the registry knows.
 	Note                string               `json:"note,omitempty"`
 	BlockDeviceMappings []BlockDeviceMapping `json:"block_device_mappings"`
-	// DetachedDisks are what the volumes were that were detached from it, so that each
-	// can come back with the settings that it had. Lists leave it out.
+	// DetachedDisks describe the disks of volumes that were detached from the instance, so
+	// that each can come back with its settings. Lists leave them out.
 	DetachedDisks []DetachedDisk `json:"detached_disks,omitempty"`
 	CreatedAt     time.Time      `json:"created_at"`
 	UpdatedAt     time.Time      `json:"updated_at"`
 }
 
-// DetachedDisk is the disk that a volume was at an instance when it was detached last.
+// DetachedDisk describes the disk that a volume was at an instance when it was last
+// detached.
 type DetachedDisk struct {
 	VolumeID string         `json:"volume_id"`
 	Device   string         `json:"device"`
 	Slot     SlotDefinition `json:"slot"`
 }
 
-// Detached is what the volume was when it was detached from the instance last, nil
-// if that is not known.
+// Detached returns the disk that the volume was when it was last detached from the
+// instance, nil if that is not known.
 func (i *Instance) Detached(volumeID string) *DetachedDisk {
 	for n := range i.DetachedDisks {
 		if i.DetachedDisks[n].VolumeID == volumeID {
@@ -277,9 +281,8 @@ func (i *Instance) Detached(volumeID string) *DetachedDisk {
 	return nil
 }
 
-// StallMS is how long the guest could not complete a write, in milliseconds,
-// as the host measured it; nil where the moment has not come, or where there
-// was no guest.
+// StallMS is how long the guest could not complete a write, in milliseconds, as the host
+// measured it. A value is nil if that phase has not come yet, or if there was no guest.
 type StallMS struct {
 	Start  *float64 `json:"start"`
 	Switch *float64 `json:"switch"`
@@ -306,7 +309,7 @@ type Migration struct {
 	BandwidthBytesPerSecond int64 `json:"bandwidth_bytes_per_second"`
 	OverlayBytes            int64 `json:"overlay_bytes"`
 	// GuestPaused says why the guest stands still, if an I/O error has paused it while its
-	// writes go to the overlay; mostly there is no room for that.
+	// writes go to the overlay. Mostly the overlay has no room left.
 	GuestPaused    string     `json:"guest_paused,omitempty"`
 	StallMS        StallMS    `json:"stall_ms"`
 	ExposedSeconds float64    `json:"exposed_seconds"`
@@ -315,18 +318,19 @@ type Migration struct {
 	DeleteSource   bool       `json:"delete_source"`
 	StartedAt      *time.Time `json:"started_at"`
 	FinishedAt     *time.Time `json:"finished_at"`
-	// Remark is what is not as whoever asked may expect, of a migration that is over.
+	// Remark says how the result of a finished migration differs from what the caller may
+	// expect.
 	Remark string `json:"remark,omitempty"`
 	Error  *Error `json:"error"`
 }
 
-// Op is a durable operation on a host. Migration is set where the op is part
-// of one; Location is what a copy with all guests paused has made, once it is done.
-// Remark is what is not as whoever asked may expect, of an op that is done.
+// Op is a durable operation on a host. Migration is set if the op is part of a migration.
+// Location is what a copy with all guests paused has made, once it is done. Remark says how
+// the result of a finished op differs from what the caller may expect.
 //
-// WaitingFor is what an op waits for that does nothing just now: registry, hypervisor,
-// guest, turn (another op, Behind, is before it) or a word of its kind; empty while it
-// works. WaitingSince is when that began.
+// WaitingFor is what the op waits for: registry, hypervisor, guest, turn (the op Behind
+// comes first) or another word; it is empty while the op works. WaitingSince is when the
+// wait began.
 type Op struct {
 	ID    string `json:"id"`
 	Kind  string `json:"kind"`
@@ -348,16 +352,16 @@ type Op struct {
 	Error       *Error     `json:"error"`
 }
 
-// The states of an op that is over, or waits for the operator, and the results that
-// the last line of its stream has.
+// The states of an op that has ended or waits for the operator. The last line of its stream
+// has one of them as its result.
 const (
 	OpDone          = "done"
 	OpUndone        = "undone"
 	OpNeedsOperator = "needs_operator"
 )
 
-// Token is a fencing token: the epoch of the host that made a change, and the
-// generation of the volume that it was made to. 0 where it has none.
+// Token holds fencing tokens: the epoch of the host that made a change, and the generation
+// of the volume that it changed. 0 where there is none.
 type Token struct {
 	Epoch      int64 `json:"epoch,omitempty"`
 	Generation int64 `json:"generation,omitempty"`
