@@ -22,7 +22,7 @@ LINT_VERSION := 2.15.0
 # Packages whose tests start a real libvirtd. Everything else but the
 # end-to-end tests is a unit test.
 REAL_LIBVIRT := ./daemon/internal/libvirt/... ./test/lab/...
-NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt|test/lab|test/machine|test/e2e|test/hosts|test/registry|test/web|test/demo)(/|$$)
+NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt|test/lab|test/machine|test/e2e|test/hosts|test/units|test/registry|test/web|test/demo)(/|$$)
 
 # Packages with simulations. make test runs some of their trials (-short); make
 # test-simulation runs all of them.
@@ -44,7 +44,7 @@ SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/lab/install.sh te
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-registry-short test-registry test-conformance test-e2e test-hosts test-upgrade test-crash test-web bench \
+.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-registry-short test-registry test-conformance test-e2e test-units test-hosts test-upgrade test-crash test-web bench \
 	packages install clean lab machine compiler chromium
 
 help: ## Show this list
@@ -60,7 +60,7 @@ test: SHORT := -short
 test: build lint test-unit test-registry-short test-conformance test-e2e test-hosts ## What CI runs: all kinds of tests, the long ones left to their own targets
 
 # Side by side they would slow each other down past their limits.
-test-all: build lint test-unit test-simulation test-registry test-conformance test-e2e test-hosts test-upgrade test-crash test-web ## Everything, with nothing left out; about three hours on two idle cores (root)
+test-all: build lint test-unit test-simulation test-registry test-conformance test-e2e test-units test-hosts test-upgrade test-crash test-web ## Everything, with nothing left out; about three and a half hours on two idle cores (root)
 
 build: ## Build the three programs into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/volferryd ./daemon
@@ -98,6 +98,10 @@ test-conformance: compiler lab ## The hypervisor's conformance suite and the lab
 
 test-e2e: build lab ## Real guests through volferryctl (root)
 	$(GO) test -v $(SHORT) -count=1 -timeout 40m ./test/e2e
+
+# VOLFERRY_UNITS_RUN is a pattern for the names of some of them.
+test-units: build lab packages machine ## The same with each volferryd under the unit of its package, on a machine with systemd (root)
+	$(GO) test -v -count=1 -timeout 60m ./test/units
 
 # The tests on machines with the packages are left out of make test.
 test-hosts: build lab promtool ## Several hosts and a registry over TLS, with real guests, and the packages on machines with systemd (root)

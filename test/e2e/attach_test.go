@@ -3,7 +3,9 @@
 package e2e
 
 import (
+	"bytes"
 	"errors"
+	"os"
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
@@ -82,6 +84,50 @@ func TestAttachmentIsTheSameAfterARebootAndAStart(t *testing.T) {
 	rw.detach(t)
 	rw.assertHolds(t)
 	g.boot(t)
+	g.assertSettled(t)
+}
+
+// What another host has written to a device is what an instance finds there, whatever this
+// host has in memory of it. Under the unit it takes a program beside the daemon to drop that.
+func TestAttachedDeviceHoldsWhatAnotherHostHasWritten(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	g := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw))
+	device := h.device(t, a, volumeBytes)
+	v := h.adoptVolume(t, lab.Disk{Volume: lab.Volume{Path: device.Path, Format: "raw"}})
+	// Held open, or the kernel forgets the pages with the last close.
+	held, err := os.Open(device.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = held.Close() }()
+	read := func() byte {
+		t.Helper()
+		first := make([]byte, 1)
+		if _, err := held.ReadAt(first, 0); err != nil {
+			t.Fatal(err)
+		}
+		return first[0]
+	}
+	for i, does := range []string{"attach", "detach"} {
+		before, after := byte(i), byte(i+1)
+		read() // it is in memory from now on
+		elsewhere, err := os.OpenFile(device.File, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = elsewhere.Write(bytes.Repeat([]byte{after}, volumeBytes))
+		if err := errors.Join(err, elsewhere.Sync(), elsewhere.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(); got != before {
+			t.Fatalf("before the %s the device holds %d already, want %d, which this host has in memory", does, got, before)
+		}
+		h.ctl(t, "volume", does, v.name, g.Name)
+		if got := read(); got != after {
+			t.Errorf("after the %s the device holds %d, want the %d that was written elsewhere", does, got, after)
+		}
+	}
 	g.assertSettled(t)
 }
 

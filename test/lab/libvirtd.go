@@ -183,6 +183,8 @@ func (l *Libvirtd) spawn(name, program string, args ...string) (*daemon, error) 
 	defer func() { _ = stderr.Close() }()
 	cmd := exec.Command(program, args...) //nolint:noctx // it outlives the call
 	cmd.Dir = "/"
+	// The host's systemd-machined would get the guests of all labs, whose names are alike.
+	cmd.Env = append(os.Environ(), "DBUS_SYSTEM_BUS_ADDRESS=unix:path=/nonexistent")
 	cmd.Stdout, cmd.Stderr = stderr, stderr
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {

@@ -37,6 +37,9 @@ func (m *Machine) Boot(ctx context.Context) error {
 	if err := m.untilBooted(ctx); err != nil {
 		return fmt.Errorf("boot machine %s: %w", m.Name, errors.Join(err, m.Kill()))
 	}
+	if err := m.giveDevices(ctx); err != nil {
+		return fmt.Errorf("boot machine %s: %w", m.Name, errors.Join(err, m.Kill()))
+	}
 	return nil
 }
 

@@ -27,8 +27,13 @@ type group []string
 
 var groups atomic.Int64
 
+// devicesHierarchy is where the first version of cgroups has what keeps devices from
+// processes. The second has no hierarchy for that.
+const devicesHierarchy = "/sys/fs/cgroup/devices"
+
 // cgroupParents are the cgroups of this process in the hierarchies that a systemd needs:
-// the second version's, and the one named after it where the first version is in use.
+// the second version's, and where the first version is in use the one named after it and
+// that of devices.
 func cgroupParents() ([]string, error) {
 	const top = "/sys/fs/cgroup"
 	unified := top
@@ -47,6 +52,8 @@ func cgroupParents() ([]string, error) {
 			parents = append(parents, filepath.Join(unified, path))
 		case "name=systemd":
 			parents = append(parents, filepath.Join(top, "systemd", path))
+		case "devices":
+			parents = append(parents, filepath.Join(devicesHierarchy, path))
 		}
 	}
 	parents = slices.DeleteFunc(parents, func(dir string) bool {

@@ -14,7 +14,7 @@ cache=${VOLFERRY_MACHINE_CACHE:-$top/.cache/machine}
 mirror=${VOLFERRY_MACHINE_MIRROR:-} # empty: Debian's own
 packages="mmdebstrap systemd-container iproute2 util-linux"
 # What a hypervisor has. nftables cuts a network, rpm reads our rpm packages.
-include="systemd,systemd-sysv,dbus,dbus-user-session,iproute2,nftables,procps,ca-certificates,rpm,libvirt-daemon-system,libvirt-clients,qemu-system-x86,qemu-utils,ovmf"
+include="systemd,systemd-sysv,dbus,dbus-user-session,iproute2,nftables,procps,ca-certificates,rpm,libvirt-daemon-system,libvirt-clients,qemu-system-x86,qemu-utils,ovmf,systemd-boot-efi,mtools,fdisk,xfsprogs,btrfs-progs,e2fsprogs,util-linux,mount,strace,kmod"
 
 say() { echo "machine: $*" >&2; }
 

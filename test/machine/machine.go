@@ -28,6 +28,9 @@ type Config struct {
 	// Hosts are the lines of /etc/hosts besides those of the machine itself: addresses
 	// by name.
 	Hosts map[string]string
+	// LoopDevices gives it the nodes of loop devices. The devices are the kernel's: those
+	// that others use are not to be touched, and which one is free only the kernel knows.
+	LoopDevices bool
 }
 
 // Machine is one machine. What is in its file system stays over its boots. Its methods
@@ -39,6 +42,7 @@ type Machine struct {
 	dir       string
 	namespace *namespace
 	release   func() error
+	loops     bool
 
 	group  group
 	nspawn *exec.Cmd
@@ -54,7 +58,7 @@ func New(ctx context.Context, dir string, cfg Config) (*Machine, error) {
 		return nil, err
 	}
 	sweepOnce()
-	m := &Machine{Name: cfg.Name, dir: dir, release: release}
+	m := &Machine{Name: cfg.Name, dir: dir, release: release, loops: cfg.LoopDevices}
 	if err := m.mount(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("make machine %s: %w", cfg.Name, errors.Join(err, m.release()))
 	}

@@ -68,7 +68,7 @@ func TestMachinesAreHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	binds := map[string]string{"/srv/shared": shared}
-	a := Start(t, Config{Name: "alpha", Binds: binds, Hosts: map[string]string{"beta.example": "192.0.2.2"}})
+	a := Start(t, Config{Name: "alpha", Binds: binds, Hosts: map[string]string{"beta.example": "192.0.2.2"}, LoopDevices: true})
 	b := Start(t, Config{Name: "beta", Binds: binds})
 	Connect(t, map[*Machine]string{a: "192.0.2.1/24", b: "192.0.2.2/24"})
 
@@ -89,6 +89,13 @@ func TestMachinesAreHosts(t *testing.T) {
 		if got := mustExec(t, a, "virsh", "-c", "qemu:///system", "list", "--all", "--name"); got != "" {
 			t.Errorf("a new libvirtd has the domains %q", got)
 		}
+	})
+	t.Run("which keep devices from units that say so", func(t *testing.T) {
+		mustExec(t, a, "systemd-run", "--quiet", "--wait", "--property=DevicePolicy=closed", "dd", "if=/dev/zero", "count=1", "of=/dev/null")
+		if _, err := a.Exec(t.Context(), "systemd-run", "--quiet", "--wait", "--property=DevicePolicy=closed", "dd", "if=/dev/loop-control", "count=0"); err == nil {
+			t.Error("a unit opens a device that it may not")
+		}
+		mustExec(t, a, "systemd-run", "--quiet", "--wait", "dd", "if=/dev/loop-control", "count=0")
 	})
 	t.Run("on a network that is theirs alone", func(t *testing.T) {
 		mustExec(t, b, "systemd-run", "--unit=echo", "systemd-socket-activate", "--listen=7", "--inetd", "--accept", "cat")

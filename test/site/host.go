@@ -31,7 +31,19 @@ type Host struct {
 	// Flags are flags of the daemon besides, which win.
 	Flags []string
 
-	daemon *program
+	daemon daemon
+}
+
+// daemon is a volferryd that was started.
+type daemon interface {
+	// untilReady returns when it is ready to work. It is called once, before all others.
+	untilReady(ctx context.Context) error
+	// kill kills it with SIGKILL and returns when it is gone.
+	kill()
+	// stop asks it to end, kills it if it does not, and returns when it is gone.
+	stop()
+	// wait returns when it is gone.
+	wait(ctx context.Context) error
 }
 
 // NewHost prepares a host with its state in dir, whose path must be short
@@ -92,12 +104,20 @@ func (h *Host) StartDaemon(ctx context.Context, env ...string) error {
 		args = append(args, "--shared-pools", strings.Join(h.SharedPools, ","))
 	}
 	args = append(args, h.Flags...)
-	p, err := start(ctx, filepath.Join(h.bin, "volferryd"), h.Log(), env, args...)
+	d, err := h.launch(ctx, env, args)
 	if err != nil {
 		return err
 	}
-	h.daemon = p
-	return p.untilReady(ctx)
+	h.daemon = d
+	return d.untilReady(ctx)
+}
+
+// launch starts the daemon as our child, or has systemd start it where unitVar says so.
+func (h *Host) launch(ctx context.Context, env, args []string) (daemon, error) {
+	if shipped := os.Getenv(unitVar); shipped != "" {
+		return startService(ctx, shipped, h.Dir, h.Log(), env, args...)
+	}
+	return start(ctx, filepath.Join(h.bin, "volferryd"), h.Log(), env, args...)
 }
 
 // KillDaemon kills the daemon with SIGKILL and returns when it is gone.

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package units runs the end-to-end tests, test/e2e, with each volferryd under the unit of
+// its package: what its sandbox keeps from the daemon is kept from it there too.
+package units
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/test/lab"
+	"github.com/volferry/volferry/test/machine"
+	"github.com/volferry/volferry/test/site"
+)
+
+// runVar is a pattern for the names of the tests to run; empty is all of them.
+const runVar = "VOLFERRY_UNITS_RUN"
+
+// scratch is where the hosts of the tests are on the machine: below /srv, where the unit
+// lets the daemon write.
+const scratch = "/srv/e2e"
+
+// The end-to-end tests pass on a machine with systemd, where systemd starts the daemons
+// under the unit, and beside them the helpers that do what its sandbox keeps from them.
+func TestTheEndToEndTestsPassUnderTheUnit(t *testing.T) {
+	lab.Require(t)
+	machine.Require(t)
+	root, err := site.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := lab.TempDir(t)
+	e2e := filepath.Join(dir, "e2e.test")
+	output(t, "go", "test", "-c", "-o", e2e, "./../e2e")
+	hosts := filepath.Join(dir, "e2e")
+	if err := os.Mkdir(hosts, 0o755); err != nil {
+		t.Fatal(err)
+	}
+
+	// The tests build the program of their guests.
+	binds := map[string]string{root: root, scratch: hosts}
+	env := []string{"TMPDIR=" + scratch, "VOLFERRY_LAB=require", "VOLFERRY_UNIT=/lib/systemd/system/volferryd.service", "GOPROXY=off"}
+	for _, name := range []string{"GOROOT", "GOMODCACHE", "GOCACHE"} {
+		at := "/srv/" + strings.ToLower(name)
+		binds[at] = output(t, "go", "env", name)
+		env = append(env, name+"="+at)
+	}
+	if cache := os.Getenv("VOLFERRY_LAB_CACHE"); cache != "" {
+		binds["/srv/lab"] = cache
+		env = append(env, "VOLFERRY_LAB_CACHE=/srv/lab")
+	}
+	m := machine.Start(t, machine.Config{Name: "hv1", Binds: binds, LoopDevices: true})
+	install(t, m, root)
+
+	if err := m.CopyIn(t.Context(), "/srv", e2e); err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{"--chdir=" + filepath.Join(root, "test", "e2e")}, env...)
+	args = append(args, "PATH=/srv/goroot/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "/srv/e2e.test", "-test.v")
+	if testing.Short() {
+		args = append(args, "-test.short")
+	}
+	if pattern := os.Getenv(runVar); pattern != "" {
+		args = append(args, "-test.run", pattern)
+	}
+	if deadline, ok := t.Deadline(); ok {
+		args = append(args, "-test.timeout", (time.Until(deadline) - time.Minute).String())
+	}
+	cmd := m.Command(t.Context(), "env", args...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		t.Error(err)
+	}
+}
+
+// install installs volferryd as its package has it. The machine's own daemon and libvirtd
+// do nothing here.
+func install(t *testing.T, m *machine.Machine, root string) {
+	t.Helper()
+	debs, err := filepath.Glob(filepath.Join(root, "dist", "volferryd_*.deb"))
+	if err != nil || len(debs) != 1 {
+		t.Fatalf("there is not one package volferryd in dist/: %v, %v; run make packages first", debs, err)
+	}
+	if err := m.InstallDebs(t.Context(), debs...); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Script(t.Context(), `
+		systemctl stop volferryd.socket volferryd-metrics.socket volferryd.service
+		systemctl stop 'libvirtd*' 'virtlogd*' 'virtlockd*'`); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// output is what a program prints, which must succeed.
+func output(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), program, args...).Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v", program, strings.Join(args, " "), err)
+	}
+	return strings.TrimSpace(string(out))
+}
