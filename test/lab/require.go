@@ -45,6 +45,9 @@ func Missing() []string {
 		missing = append(missing, "root privileges")
 	}
 	for _, tool := range slices.Sorted(maps.Keys(tools)) {
+		if tool == "go" && os.Getenv(guestProgram) != "" {
+			continue
+		}
 		if _, err := exec.LookPath(tool); err != nil {
 			missing = append(missing, fmt.Sprintf("%s (package %s)", tool, tools[tool]))
 		}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/volferry/volferry/test/lab/initrd"
 	"github.com/volferry/volferry/test/lab/workload"
 )
 
@@ -32,7 +33,7 @@ func run() error {
 	if err := mountKernelFilesystems(); err != nil {
 		return err
 	}
-	if err := loadModules("/modules"); err != nil {
+	if err := initrd.LoadModules("/modules"); err != nil {
 		return err
 	}
 	p, err := openPort(workload.Port)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package initrd
 
 import (
 	"errors"
@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loadModules loads the kernel modules in dir in the order of their names,
+// LoadModules loads the kernel modules in dir in the order of their names,
 // which whoever made the image chose to be the order of their dependencies.
-func loadModules(dir string) error {
+func LoadModules(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("list modules: %w", err)
