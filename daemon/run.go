@@ -100,7 +100,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 
 	site := up.Site(registry)
 	storage := image.Storage{Privileged: privileged()}
-	copier := steps.NewCopier(cfg.cursorDir(), log)
+	copier := steps.NewCopier(cfg.cursorDir(), storage.Privileged.ThinBlockBytes, log)
 	own := []string{cfg.StateDir, cfg.OverlayDir, cfg.SaveDir}
 	claims := &location.Claims{
 		Site: site, Pools: virt.Pools, HostID: who.id, HostName: who.name, SharedPools: cfg.SharedPools,

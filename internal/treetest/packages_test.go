@@ -60,7 +60,7 @@ var layers = [][]string{
 	{"daemon/internal/sandbox", "internal/service", "internal/settings", "internal/mtls", "internal/routes"},
 	{"internal/httpjson", "internal/sqlitedb", "internal/fault"},
 	{"internal/protocol"},
-	{"internal/version"},
+	{"internal/version", "daemon/internal/thin"},
 	{"internal/atomicfile", "internal/retry"},
 	{"internal/api"},
 }

@@ -74,6 +74,7 @@ func copyRaw(ctx context.Context, spec *Spec, lock *os.File, m *meter) (Result, 
 	if err := sameFile(lock, dst); err != nil {
 		return Result{}, err
 	}
+	spec.askThin(lock, dst)
 	// What src's last writer left in the page cache has no extents yet on some
 	// filesystems.
 	if err := src.Flush(); err != nil {

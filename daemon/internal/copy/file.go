@@ -25,6 +25,8 @@ type fileEnd struct {
 	directOff atomic.Bool // refused after all, at the first transfer
 	cached    atomic.Bool // something went through the page cache
 	zeroing   atomic.Int32
+	// thinBlockBytes is the size of the blocks that may be discarded for zeros, 0 for none.
+	thinBlockBytes atomic.Int64
 }
 
 // OpenFile opens a regular file or block device as an End.

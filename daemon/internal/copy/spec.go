@@ -18,6 +18,9 @@ type Spec struct {
 	// IsDst, where set, is asked of the open dst before anything is written to it: its
 	// error ends the copy.
 	IsDst func(dst *os.File) error
+	// ThinBlockBytes, where set, is asked of the open dst: the size of the blocks that read as
+	// zeros once they are discarded, and go on to (package thin); 0 if it promises no such thing.
+	ThinBlockBytes func(dst *os.File) int64
 	// Verify reads dst back after the copy.
 	Verify bool
 	// DstIsZero says that dst reads as zeros everywhere, because whoever says so
@@ -57,6 +60,16 @@ func (s *Spec) open(i Image, writable bool) (End, error) {
 		return end, err
 	}
 	return newSlice(end, i)
+}
+
+// askThin finds out how dst, whose open file is given, gives space back.
+func (s *Spec) askThin(file *os.File, dst End) {
+	if part, is := dst.(slice); is {
+		dst = part.End
+	}
+	if f, is := dst.(*fileEnd); is && !f.regular && s.ThinBlockBytes != nil {
+		f.thinBlockBytes.Store(s.ThinBlockBytes(file))
+	}
 }
 
 func (s *Spec) bothRaw() bool {

@@ -18,6 +18,9 @@ const (
 	// zeroPunch deallocates. On a block device the kernel does it only where the
 	// device promises that unmapped blocks read as zeros.
 	zeroPunch int32 = iota
+	// zeroDiscard deallocates the blocks of a thin volume, which the kernel does not do
+	// for zeroPunch, and writes the zeros that are no whole block.
+	zeroDiscard
 	// zeroRange keeps the space: an unwritten extent of a file, WRITE ZEROES of a
 	// device, which the kernel replaces by writing zeros if it must.
 	zeroRange
@@ -48,6 +51,8 @@ func (f *fileEnd) zeroBy(way int32, off, n int64) error {
 	switch {
 	case way == zeroPunch:
 		return unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
+	case way == zeroDiscard:
+		return f.discard(off, n)
 	case way == zeroRange && f.regular:
 		return unix.Fallocate(fd, unix.FALLOC_FL_ZERO_RANGE|unix.FALLOC_FL_KEEP_SIZE, off, n)
 	case way == zeroRange:
@@ -63,12 +68,58 @@ func (f *fileEnd) zeroBy(way int32, off, n int64) error {
 	return nil
 }
 
-// zeroDevice is the BLKZEROOUT request.
+// discard discards the whole blocks of a range and looks whether they read as zeros then.
+// ErrUnsupported where there are none, or they do not: the zeros are to be made otherwise.
+func (f *fileEnd) discard(off, n int64) error {
+	block := f.thinBlockBytes.Load()
+	if block <= 0 {
+		return errors.ErrUnsupported
+	}
+	fd := int(f.buffered.Fd())
+	first, end := (off+block-1)/block*block, (off+n)/block*block
+	if first >= end {
+		return zeroDevice(fd, off, n)
+	}
+	if err := requestRange(fd, unix.BLKDISCARD, first, end-first); err != nil {
+		return fmt.Errorf("discard: %w", err)
+	}
+	if zero, err := f.readsZero(first, end); err != nil || !zero {
+		return errors.Join(err, errors.ErrUnsupported)
+	}
+	if err := zeroDevice(fd, off, first-off); err != nil {
+		return err
+	}
+	return zeroDevice(fd, end, off+n-end)
+}
+
+// readsZero looks at what is stored from off to end.
+func (f *fileEnd) readsZero(off, end int64) (bool, error) {
+	buf := newBuffer(chunkBytes)
+	for ; off < end; off += chunkBytes {
+		p := buf[:min(chunkBytes, end-off)]
+		if _, err := f.ReadAt(p, off); err != nil || !isZero(p) {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// zeroDevice has the kernel write zeros.
 func zeroDevice(fd int, off, n int64) error {
-	const blkZeroOut = 0x127f // _IO(0x12, 127) of linux/fs.h
+	if n == 0 {
+		return nil
+	}
+	if err := requestRange(fd, unix.BLKZEROOUT, off, n); err != nil {
+		return fmt.Errorf("zero device: %w", err)
+	}
+	return nil
+}
+
+// requestRange makes a request of a block device about some bytes of it.
+func requestRange(fd int, request uintptr, off, n int64) error {
 	span := [2]uint64{uint64(off), uint64(n)}
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), blkZeroOut, uintptr(unsafe.Pointer(&span))); errno != 0 {
-		return fmt.Errorf("zero device: %w", errno)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(unsafe.Pointer(&span))); errno != 0 {
+		return errno
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 const (
 	callFlush     = "flush"
 	callAttribute = "attribute"
+	callThin      = "thin"
 	callConnect   = "connect"
 )
 
@@ -27,6 +28,8 @@ const (
 type request struct {
 	Call string `json:"call"`
 	Name string `json:"name,omitempty"`
+	// Device is the number of a block device.
+	Device uint64 `json:"device,omitempty"`
 }
 
 // answer is the message that comes back, with an open file if there is one to hand over.
@@ -35,6 +38,7 @@ type answer struct {
 	// Errno is the kernel's part of the error, for who tells errors apart.
 	Errno int    `json:"errno,omitempty"`
 	Value []byte `json:"value,omitempty"`
+	Bytes int64  `json:"bytes,omitempty"`
 }
 
 // failed is the answer for an error.

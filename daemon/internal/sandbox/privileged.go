@@ -6,12 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/thin"
 )
 
 // Privileged makes the system calls that take CAP_SYS_ADMIN, about open files.
@@ -49,6 +52,34 @@ func (p Privileged) Attribute(ctx context.Context, f *os.File, name string) ([]b
 	return out.Value, err
 }
 
+// ThinBlockBytes is thin.BlockBytes of an open device. 0 for what is no device, and where the
+// kernel has no device mapper.
+func (p Privileged) ThinBlockBytes(ctx context.Context, device *os.File) (int64, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(device.Fd()), &st); err != nil {
+		return 0, fmt.Errorf("inspect %s: %w", device.Name(), err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return 0, nil
+	}
+	control, err := os.OpenFile(thin.Control, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = control.Close() }()
+	if p.Socket == "" {
+		return thin.BlockBytes(control, st.Rdev)
+	}
+	out, _, err := ask(ctx, p.Socket, request{Call: callThin, Device: st.Rdev}, control)
+	if err != nil {
+		return 0, fmt.Errorf("ask about %s: %w", device.Name(), err)
+	}
+	return out.Bytes, nil
+}
+
 // ServePrivileged answers Privileged at a socket, which it closes, until ctx ends.
 func ServePrivileged(ctx context.Context, listener *net.UnixListener, log *slog.Logger) error {
 	return serve(ctx, listener, answerPrivileged, log)
@@ -64,6 +95,8 @@ func answerPrivileged(_ context.Context, in request, file *os.File) (out answer,
 		err = flush(file)
 	case callAttribute:
 		out.Value, err = attribute(file, in.Name)
+	case callThin:
+		out.Bytes, err = thin.BlockBytes(file, in.Device)
 	default:
 		err = fmt.Errorf("there is no call %q here", in.Call)
 	}

@@ -70,6 +70,9 @@ func TestPrivilegedCallsAreOfDevicesAndLibvirtsAttributesAlone(t *testing.T) {
 			if _, err := p.Attribute(t.Context(), f, AttrOwnerBefore); !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.EOPNOTSUPP) {
 				t.Errorf("an attribute that is not there: %v", err)
 			}
+			if n, err := p.ThinBlockBytes(t.Context(), f); n != 0 || err != nil {
+				t.Errorf("a file is asked about as a device: %d, %v", n, err)
+			}
 			if err := unix.Fsetxattr(int(f.Fd()), AttrOwnerBefore, []byte("+1:+2"), 0); err != nil {
 				t.Skipf("SKIPPED: no trusted attributes here: %v", err)
 			}
@@ -77,6 +80,18 @@ func TestPrivilegedCallsAreOfDevicesAndLibvirtsAttributesAlone(t *testing.T) {
 				t.Errorf("read %q, %v", value, err)
 			}
 		})
+	}
+}
+
+func TestAThinDeviceIsAskedForAtTheDeviceMapperAlone(t *testing.T) {
+	socket := serving(t, ServePrivileged)
+	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if _, _, err := ask(t.Context(), socket, request{Call: callThin, Device: unix.Mkdev(253, 0)}, null); err == nil || !strings.Contains(err.Error(), "not the control") {
+		t.Errorf("another device is asked: %v", err)
 	}
 }
 

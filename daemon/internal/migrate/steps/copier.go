@@ -28,6 +28,7 @@ import (
 // directory.
 type CopyEngine struct {
 	cursors string
+	thin    ThinBlockBytes
 	log     *slog.Logger
 
 	mu    sync.Mutex
@@ -35,9 +36,13 @@ type CopyEngine struct {
 	moved int64
 }
 
+// ThinBlockBytes is the size of the blocks of a thin volume that read as zeros once they are
+// discarded, 0 for other devices.
+type ThinBlockBytes func(ctx context.Context, device *os.File) (int64, error)
+
 // NewCopier returns a copier that keeps its cursors in dir.
-func NewCopier(dir string, log *slog.Logger) *CopyEngine {
-	return &CopyEngine{cursors: dir, log: log}
+func NewCopier(dir string, thin ThinBlockBytes, log *slog.Logger) *CopyEngine {
+	return &CopyEngine{cursors: dir, thin: thin, log: log}
 }
 
 func (c *CopyEngine) cursorPath(key string) string {
@@ -57,6 +62,13 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	spec := copy.Spec{
 		Src: copyChain(req.Src, req.SizeBytes), Dst: copyImage(req.Dst, req.SizeBytes),
 		Verify: opts.Verify == VerifyFull, DstIsZero: req.DstIsZero, Limit: limit, Progress: forwardProgress(req.Progress),
+	}
+	spec.ThinBlockBytes = func(dst *os.File) int64 {
+		blockBytes, err := c.thin(ctx, dst)
+		if err != nil { // it costs space, and nothing else
+			c.log.WarnContext(ctx, "cannot ask whether a destination is thin: its zeros will take space", "path", req.Dst.Path, "err", err)
+		}
+		return blockBytes
 	}
 	if req.DstPrint != "" {
 		spec.IsDst = func(dst *os.File) error {
