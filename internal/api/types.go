@@ -30,6 +30,9 @@ type Location struct {
 // IsSlice says whether the volume is only the beginning of what is at its path.
 func (l Location) IsSlice() bool { return l.ImageBytes != 0 }
 
+// WholeBytes is the size of what is at the path, the volume and what is behind it.
+func (l Location) WholeBytes() int64 { return max(l.SizeBytes, l.ImageBytes) }
+
 // VolumeBytes returns the size of a volume at this location, given the size of the image
 // that was found there. The bytes behind a slice do not belong to the volume.
 func (l Location) VolumeBytes(imageBytes int64) int64 {

@@ -220,6 +220,10 @@ type Hypervisor interface {
 
 	// Pools lists the storage pools.
 	Pools(ctx context.Context) ([]PoolInfo, error)
+	// RoundedBytes returns how large a raw volume of sizeBytes becomes in a pool. One that allots
+	// extents is asked by making the smallest volume there, which is deleted again. ErrNotFound
+	// as for CreateVolume.
+	RoundedBytes(ctx context.Context, pool string, sizeBytes int64) (int64, error)
 	// CreateVolume makes a pool volume of exactly sizeBytes without backing
 	// file. ErrExists if the name is taken, ErrNotFound if there is no such
 	// pool or it is not active.

@@ -113,10 +113,62 @@ func (c *Conn) createVolume(ctx context.Context, s *session, poolName, name, for
 	if err != nil || v.CapacityBytes == sizeBytes {
 		return v, err
 	}
-	// A pool that rounds up (LVM extents, 512 byte sectors) cannot hold an
-	// image that must have exactly the source's size.
+	// Who asked for it has not asked how the pool rounds (RoundedBytes), or the pool is of a
+	// type that does not say.
 	err = fmt.Errorf("%w: the pool makes it %d bytes instead of %d", hv.ErrUnsupported, v.CapacityBytes, sizeBytes)
 	return nil, errors.Join(err, c.deleteVolume(ctx, s, vol))
+}
+
+// extentProbe is the volume by which a pool shows the size of its extents. One that a daemon
+// has left that was killed meanwhile is the next one's to delete.
+const extentProbe = "volferry-extent"
+
+// RoundedBytes implements hv.Hypervisor. libvirt does not say how large the extents of a pool
+// are. Pools of type disk, zfs and others make a volume as large as they were told, or are
+// refused when it is made.
+func (c *Conn) RoundedBytes(ctx context.Context, poolName string, sizeBytes int64) (int64, error) {
+	rounded := sizeBytes
+	err := c.changePool(ctx, poolName, func(ctx context.Context, s *session) error {
+		pool, info, err := c.activePool(ctx, s, poolName)
+		if err != nil || info.Type != "logical" {
+			return err
+		}
+		extent, err := c.extentBytes(ctx, s, pool, info.Type)
+		if err == nil && extent <= 0 {
+			err = fmt.Errorf("%w: the pool makes volumes of %d bytes", hv.ErrUnsupported, extent)
+		}
+		if err != nil {
+			return err
+		}
+		rounded = (sizeBytes + extent - 1) / extent * extent
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("look at the extents of pool %s: %w", poolName, err)
+	}
+	return rounded, nil
+}
+
+// extentBytes is the size of the smallest volume of a pool.
+func (c *Conn) extentBytes(ctx context.Context, s *session, pool golibvirt.StoragePool, poolType string) (int64, error) {
+	doc, err := volumeXML(poolType, extentProbe, "raw", 1)
+	if err != nil {
+		return 0, err
+	}
+	vol, err := call(ctx, s, longCallTimeout, func(lv *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
+		return lv.StorageVolCreateXML(pool, doc, 0)
+	})
+	if said(err, golibvirt.ErrStorageVolExist) {
+		vol, err = c.findVolume(ctx, s, pool.Name, extentProbe)
+	}
+	if err != nil {
+		return 0, err
+	}
+	v, err := c.volume(ctx, s, vol)
+	if err := errors.Join(err, c.deleteVolume(ctx, s, vol)); err != nil {
+		return 0, err
+	}
+	return v.CapacityBytes, nil
 }
 
 // filePools are the types of pools whose volumes are files.

@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -47,11 +48,32 @@ func (m *Manager) destinationInPool(ctx context.Context, s *steps.Spec, name str
 	s.CreateDst, s.DstBlock = true, !files
 	s.Dst.Pool, s.Dst.Name = name, destinationName(s, files)
 	s.Dst.Path = filepath.Join(pool.Path, s.Dst.Name)
+	if !files {
+		if err := m.roundUp(ctx, s); err != nil {
+			return err
+		}
+	}
 	free, err := location.FreeBytes(pool, m.ports.Images.FreeBytes)
 	if err != nil {
 		return err
 	}
 	return m.checkDestinationSpace(s, free, files)
+}
+
+// roundUp makes dst as large as its pool of devices will make it: the volume is its beginning.
+func (m *Manager) roundUp(ctx context.Context, s *steps.Spec) error {
+	rounded, err := m.ports.HV.RoundedBytes(ctx, s.Dst.Pool, s.SizeBytes())
+	switch {
+	case err != nil:
+		return request.HV(err)
+	case rounded == s.SizeBytes():
+		return nil
+	case s.Method == steps.MethodSave:
+		return api.Errorf(api.CodeSizeMismatch, "pool %s makes a volume of %s where volume %s has %s, and a move while all guests are paused needs a destination of its size to the byte; make the volume larger first with volferryctl volume resize, or choose another pool",
+			s.Dst.Pool, api.ExactBytes(rounded), s.VolumeName, api.ExactBytes(s.SizeBytes())).With("src_size_bytes", s.SizeBytes()).With("dst_size_bytes", rounded)
+	}
+	s.Dst.ImageBytes = rounded
+	return nil
 }
 
 // destinationName is a name that no other volume or migration has. It carries the migration's
@@ -67,7 +89,7 @@ func destinationName(s *steps.Spec, file bool) string {
 // checkDestinationSpace refuses a dst for which there is no room: a sparse file needs what
 // src takes, a block device the whole size.
 func (m *Manager) checkDestinationSpace(s *steps.Spec, free int64, sparse bool) error {
-	need := s.SizeBytes()
+	need := s.Dst.WholeBytes()
 	if n, known := m.allocatedBytes(s); known && sparse {
 		need = min(need, n)
 	}

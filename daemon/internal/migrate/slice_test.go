@@ -6,6 +6,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
@@ -60,6 +62,27 @@ func TestAVolumeGoesToTheBeginningOfALargerImageAndOnFromThere(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestAPoolThatRoundsIsAskedBeforeAnythingBegins, and its volume is larger than ours.
+func TestAPoolThatRoundsIsAskedBeforeAnythingBegins(t *testing.T) {
+	const extent = testSize - hvtest.BlockSize
+	for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
+		t.Run(string(state), func(t *testing.T) {
+			inBubble(t, state, func(t *testing.T, d *daemon) {
+				d.world.AddPool(hv.PoolInfo{Name: "lvm", Type: "logical", Path: "/dev/vg", Active: true, CapacityBytes: 1 << 40, FreeBytes: 2*extent - 1})
+				d.world.RoundUp("lvm", extent)
+				if _, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: api.MigrationTarget{ToPool: "lvm"}}); api.CodeOf(err) != api.CodeNoSpace {
+					t.Errorf("a pool without room for a whole extent: %v", err)
+				}
+				d.world.AddPool(hv.PoolInfo{Name: "lvm", Type: "logical", Path: "/dev/vg", Active: true, CapacityBytes: 1 << 40, FreeBytes: 2 * extent})
+				mig := d.until(d.migrateTo(api.MigrationTarget{ToPool: "lvm"}), api.MigrationCompleted)
+				if mig.Dst.SizeBytes != testSize || mig.Dst.ImageBytes != 2*extent {
+					t.Errorf("dst is %+v", mig.Dst)
+				}
+			})
+		})
 	}
 }
 

@@ -59,10 +59,17 @@ func (m *Manager) decideCreate(ctx context.Context, in api.VolumeCreate) (*input
 	if location.HoldsFiles(pool) {
 		name += "." + string(in.Format)
 	}
+	l := api.Location{Pool: pool.Name, Name: name, Path: filepath.Join(pool.Path, name), Format: in.Format, SizeBytes: in.SizeBytes}
+	if !location.HoldsFiles(pool) {
+		rounded, err := m.env.HV.RoundedBytes(ctx, pool.Name, in.SizeBytes)
+		if err != nil {
+			return nil, request.HV(err)
+		}
+		if rounded != in.SizeBytes {
+			l.ImageBytes = rounded
+		}
+	}
 	return &input{Volume: api.VolumeRegister{
-		ID: uuid.NewString(), Name: in.Name, Status: api.VolumeCreating, Type: typ.Name, Bootable: in.Bootable, Host: host,
-		Location: api.Location{
-			Pool: pool.Name, Name: name, Path: filepath.Join(pool.Path, name), Format: in.Format, SizeBytes: in.SizeBytes,
-		},
+		ID: uuid.NewString(), Name: in.Name, Status: api.VolumeCreating, Type: typ.Name, Bootable: in.Bootable, Host: host, Location: l,
 	}}, nil
 }

@@ -108,6 +108,16 @@ func TestPoolChoiceDoesNotDependOnOrder(t *testing.T) {
 	}
 }
 
+func TestAVolumeInAPoolThatRoundsIsTheBeginningOfWhatThePoolMakes(t *testing.T) {
+	w := newWorld(t)
+	w.RoundUp("lvm", testSize-hvtest.BlockSize)
+	vol, err := w.start(t).Create(t.Context(), testOp, api.VolumeCreate{Name: "db", Pool: "lvm", SizeBytes: testSize})
+	must(t, err)
+	if l := vol.Location; l.SizeBytes != testSize || l.ImageBytes != 2*(testSize-hvtest.BlockSize) || vol.Status != api.VolumeAvailable {
+		t.Errorf("the volume is %s at %+v", vol.Status, l)
+	}
+}
+
 func TestCreateNeverDeletesWhatItDidNotMake(t *testing.T) {
 	w := newWorld(t)
 	g := w.start(t)

@@ -40,7 +40,7 @@ func (e *env) stepCreateImage() op.Step {
 		if err := r.Note(ctx, claimNote{Ours: true}); err != nil {
 			return err
 		}
-		made, err := e.HV.CreateVolume(ctx, l.Pool, l.Name, string(l.Format), l.SizeBytes)
+		made, err := e.HV.CreateVolume(ctx, l.Pool, l.Name, string(l.Format), l.WholeBytes())
 		if errors.Is(err, hv.ErrExists) {
 			return e.notOurs(ctx, r, placeTaken(l))
 		}
@@ -63,7 +63,7 @@ func (e *env) stepCreateImage() op.Step {
 		}
 		made := in.Volume.Location
 		found, err := e.inPool(ctx, made)
-		if err != nil || found == nil || found.CapacityBytes != made.SizeBytes {
+		if err != nil || found == nil || found.CapacityBytes != made.WholeBytes() {
 			return op.NotDone, err
 		}
 		if mine, err := e.isMade(ctx, found.Path, note); err != nil || !mine {

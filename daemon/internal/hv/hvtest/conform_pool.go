@@ -24,6 +24,9 @@ func testPoolVolumes(t *testing.T, b *bench) {
 		if _, err := b.hv.LookupVolume(ctx, pool, name); !errors.Is(err, hv.ErrNotFound) {
 			t.Errorf("LookupVolume of nothing = %v, want ErrNotFound", err)
 		}
+		if rounded, err := b.hv.RoundedBytes(ctx, pool, diskBytes); rounded != diskBytes || err != nil {
+			t.Errorf("RoundedBytes in a pool of files = %d, %v, want %d", rounded, err, diskBytes)
+		}
 		made, err := b.hv.CreateVolume(ctx, pool, name, format, diskBytes)
 		ok(t, err)
 		if made.Name != name || made.Format != format || made.CapacityBytes != diskBytes || made.Block || made.Path == "" {
@@ -50,6 +53,9 @@ func testPoolVolumes(t *testing.T, b *bench) {
 		if at, err := b.hv.VolumeAt(ctx, made.Path); !errors.Is(err, hv.ErrNotFound) {
 			t.Errorf("VolumeAt of a deleted volume = %s, %v, want ErrNotFound", at, err)
 		}
+	}
+	if _, err := b.hv.RoundedBytes(ctx, "no-such-pool", diskBytes); !errors.Is(err, hv.ErrNotFound) {
+		t.Errorf("RoundedBytes in no pool = %v, want ErrNotFound", err)
 	}
 	if _, err := b.hv.CreateVolume(ctx, "no-such-pool", "x", Raw, diskBytes); !errors.Is(err, hv.ErrNotFound) {
 		t.Errorf("CreateVolume in no pool = %v, want ErrNotFound", err)

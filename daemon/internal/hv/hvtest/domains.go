@@ -21,6 +21,7 @@ func New() *Fake {
 		Images:  newImages(),
 		domains: make(map[string]*domain),
 		pools:   make(map[string]*hv.PoolInfo),
+		extents: make(map[string]int64),
 		nvram:   make(map[string][]byte),
 		perLook: defaultPerLook,
 	}

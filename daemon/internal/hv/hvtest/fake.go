@@ -36,7 +36,8 @@ type Fake struct {
 	feed    hv.Feed
 	domains map[string]*domain
 	pools   map[string]*hv.PoolInfo
-	perLook int // blocks that a look advances a job
+	extents map[string]int64 // of pools that round
+	perLook int              // blocks that a look advances a job
 	faults  []*Fault
 	calls   []string
 	runs    int // processes that were ever started

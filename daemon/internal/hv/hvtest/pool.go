@@ -35,6 +35,31 @@ func (f *Fake) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
 	return all, nil
 }
 
+// RoundUp has a pool allot extents of this size.
+func (f *Fake) RoundUp(pool string, extentBytes int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.extents[pool] = extentBytes
+}
+
+// RoundedBytes implements hv.Hypervisor.
+func (f *Fake) RoundedBytes(ctx context.Context, pool string, sizeBytes int64) (int64, error) {
+	rounded := sizeBytes
+	err := f.call(ctx, "RoundedBytes", func() error {
+		if p := f.pools[pool]; p == nil || !p.Active {
+			return fmt.Errorf("%w: no active pool %s", hv.ErrNotFound, pool)
+		}
+		rounded = f.rounded(pool, sizeBytes)
+		return nil
+	})
+	return rounded, err
+}
+
+func (f *Fake) rounded(pool string, sizeBytes int64) int64 {
+	extent := max(1, f.extents[pool])
+	return (sizeBytes + extent - 1) / extent * extent
+}
+
 // CreateVolume implements hv.Hypervisor.
 func (f *Fake) CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64) (*hv.PoolVolume, error) {
 	var vol *hv.PoolVolume
@@ -45,6 +70,9 @@ func (f *Fake) CreateVolume(ctx context.Context, pool, name, format string, size
 		}
 		if f.files[at] != nil {
 			return fmt.Errorf("%w: %s in %s", hv.ErrExists, name, pool)
+		}
+		if rounded := f.rounded(pool, sizeBytes); rounded != sizeBytes {
+			return fmt.Errorf("%w: the pool makes it %d bytes instead of %d", hv.ErrUnsupported, rounded, sizeBytes)
 		}
 		if err := f.create(at, &image{format: format, size: sizeBytes}); err != nil {
 			return err

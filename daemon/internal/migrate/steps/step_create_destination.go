@@ -101,7 +101,7 @@ func (e *Env) createAtPath(ctx context.Context, r *op.Run, s *Spec, note DstNote
 }
 
 func (e *Env) createInPool(ctx context.Context, r *op.Run, s *Spec, note DstNote) error {
-	vol, err := e.hv.CreateVolume(ctx, s.Dst.Pool, s.Dst.Name, string(s.Dst.Format), s.SizeBytes())
+	vol, err := e.hv.CreateVolume(ctx, s.Dst.Pool, s.Dst.Name, string(s.Dst.Format), s.Dst.WholeBytes())
 	if err != nil {
 		return err
 	}
