@@ -22,7 +22,7 @@ LINT_VERSION := 2.15.0
 # Packages whose tests start a real libvirtd. Everything else but the
 # end-to-end tests is a unit test.
 REAL_LIBVIRT := ./daemon/internal/libvirt/... ./test/lab/...
-NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt|test/lab|test/machine|test/e2e|test/hosts|test/units|test/registry|test/web|test/demo)(/|$$)
+NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt|test/lab|test/machine|test/e2e|test/hosts|test/storage|test/units|test/registry|test/web|test/demo)(/|$$)
 
 # Packages with simulations. make test runs some of their trials (-short); make
 # test-simulation runs all of them.
@@ -39,13 +39,13 @@ IN_TURN   := Matrix|Every|ForEver|LandsLate|HalfDone|Scripts|NoFileNames|Nothing
 SQLITE    := $(STORE) ./registry/internal/workflow ./registry/internal/server ./registry/internal/pauseall ./registry/internal/drain
 AT_ONCE   := AtOnce|Concurrent|OneWins|Kill|Live|Rename
 
-SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/lab/install.sh test/machine/install.sh packaging/libvirt-hook/volferry-guard \
+SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/lab/install.sh test/machine/install.sh test/vm/install.sh test/storage/devices.sh packaging/libvirt-hook/volferry-guard \
 	packaging/build.sh packaging/scripts/postinst.sh packaging/scripts/prerm.sh packaging/scripts/postrm.sh
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-registry-short test-registry test-conformance test-e2e test-units test-hosts test-upgrade test-crash test-web bench \
-	packages install clean lab machine compiler chromium
+.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-registry-short test-registry test-conformance test-e2e test-units test-hosts test-storage test-upgrade test-crash test-web bench \
+	packages install clean lab machine vm compiler chromium
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -60,7 +60,7 @@ test: SHORT := -short
 test: build lint test-unit test-registry-short test-conformance test-e2e test-hosts ## What CI runs: all kinds of tests, the long ones left to their own targets
 
 # Side by side they would slow each other down past their limits.
-test-all: build lint test-unit test-simulation test-registry test-conformance test-e2e test-units test-hosts test-upgrade test-crash test-web ## Everything, with nothing left out; about three and a half hours on two idle cores (root)
+test-all: build lint test-unit test-simulation test-registry test-conformance test-e2e test-units test-hosts test-storage test-upgrade test-crash test-web ## Everything, with nothing left out; about three and a half hours on two idle cores (root)
 
 build: ## Build the three programs into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/volferryd ./daemon
@@ -108,6 +108,9 @@ test-hosts: build lab promtool ## Several hosts and a registry over TLS, with re
 	@[ -n '$(SHORT)' ] || $(MAKE) packages machine
 	$(GO) test -v $(SHORT) -count=1 -timeout 45m -p 1 ./test/machine ./test/hosts
 
+test-storage: build lab vm ## Moves between logical volumes, thin ones, iSCSI multipath and NVMe/TCP, in a virtual machine (root)
+	$(GO) test -v -count=1 -timeout 45m ./test/storage
+
 # The programs of earlier commits are built of the clone's history.
 test-upgrade: build lab packages machine ## Programs and packages of earlier commits against those of now: upgrades in the middle of moves, both orders (root)
 	VOLFERRY_UPGRADE=all $(GO) test -v -count=1 -timeout 60m -run '^TestUpgrade' ./test/hosts
@@ -142,6 +145,10 @@ lab:
 # The root of the machines on which tests install the packages, made if missing.
 machine:
 	test/machine/install.sh
+
+# The root of virtual machines, made if missing.
+vm:
+	test/vm/install.sh
 
 # Without root, or where the package cannot be had, the test says that it skips.
 chromium:

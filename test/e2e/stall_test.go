@@ -93,6 +93,9 @@ func (g *guest) noteStalls(t *testing.T, target string, m api.Migration, idle, s
 	stalls.Lock()
 	defer stalls.Unlock()
 	stalls.lines = append(stalls.lines, line)
+	if onStorage() {
+		return // where time says nothing
+	}
 	if atStart > worstStall || atSwitch > worstStall {
 		t.Errorf("the guest could not write for %v at the start and %v at the switch; that is too long", atStart, atSwitch)
 	}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
+)
+
+// kinds are the variables of the environment that name the devices of a machine with storage
+// (test/storage/devices.sh).
+var kinds = []string{"THIN", "THICK", "MULTIPATH", "NVME", "LARGER"}
+
+// onStorage is whether the tests run in such a machine: QEMU emulates it, and it emulates the
+// guests once more.
+func onStorage() bool { return os.Getenv(kinds[0]) != "" }
+
+// storageDevice is a device of the machine with storage.
+func storageDevice(t *testing.T, kind string) string {
+	t.Helper()
+	path := os.Getenv(kind)
+	if path == "" {
+		t.Skipf("SKIPPED: there is no device %s here; make test-storage makes a machine that has it", kind)
+	}
+	return path
+}
+
+func TestStorageAGuestWritesWhileItMovesFromEachKindToTheNext(t *testing.T) {
+	storageDevice(t, kinds[0])
+	h := startHost(t)
+	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
+	for _, kind := range kinds {
+		g.migrate(t, "vda", "--to-path", storageDevice(t, kind))
+		t.Log("moved to", kind)
+	}
+	v := g.start(t, "vda", "--to-path", storageDevice(t, "THICK2"))
+	v.copy(t)
+	v.cancel(t)
+	t.Log("cancelled, from LARGER to THICK2")
+	v = g.start(t, "vda", "--to-path", storageDevice(t, "NVME"), "--bandwidth", "4MiB/s")
+	v.copyPartly(t)
+	h.KillDaemon()
+	if err := h.StartDaemon(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.ctl(t, "migration", "set", v.ID, "--bandwidth", "0")
+	v.copy(t)
+	v.finish(t)
+	t.Log("moved to NVME, by a daemon that was killed in the copy")
+	g.migrate(t, "vda", "--to-pool", "b", "--to-format", "qcow2")
+	g.assertSettled(t)
+}
+
+// halfZeros fills the front of a volume that is half zeros: its data are the first quarter, and
+// a page here and there behind it.
+func halfZeros(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := rand.NewChaCha8([32]byte{1})
+	if _, err := io.CopyN(f, data, volumeBytes/4); err != nil {
+		t.Fatal(err)
+	}
+	for at := int64(volumeBytes / 2); at < volumeBytes; at += volumeBytes / 8 {
+		if _, err := io.CopyN(io.NewOffsetWriter(f, at+4096), data, 4096); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Truncate(volumeBytes); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// thinBytes is how much of its pool a thin volume takes.
+func thinBytes(t *testing.T, device string) int64 {
+	t.Helper()
+	percent, err := exec.CommandContext(t.Context(), "lvs", "--noheadings", "-o", "data_percent", device).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	share, err := strconv.ParseFloat(strings.TrimSpace(string(percent)), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int64(share / 100 * volumeBytes)
+}
+
+// sumOfVolume is the sum of the volume at the beginning of a file or device.
+func sumOfVolume(t *testing.T, path string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	hash := sha256.New()
+	if _, err := io.CopyN(hash, f, volumeBytes); err != nil {
+		t.Fatal(err)
+	}
+	return hex.EncodeToString(hash.Sum(nil))
+}
+
+func TestStorageAVolumeOfNoInstanceMovesFromEachKindToEach(t *testing.T) {
+	storageDevice(t, kinds[0])
+	h := startHost(t)
+	h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long here
+	file := filepath.Join(h.poolA, "plain.raw")
+	halfZeros(t, file)
+	sum := sumOfVolume(t, file)
+	v := h.adoptVolume(t, lab.Disk{Volume: lab.Volume{Path: file, Format: "raw"}})
+	at := "a file"
+	move := func(kind string) {
+		t.Helper()
+		device := storageDevice(t, kind)
+		m := get[api.Migration](t, h, "migration", "volume", "migrate", v.name, "--to-path", device)
+		if m.State != api.MigrationCompleted || m.Dst.Path != device || m.Dst.SizeBytes != volumeBytes {
+			t.Fatalf("the move from %s to %s ended as %+v", at, kind, m)
+		}
+		if sumOfVolume(t, device) != sum {
+			t.Fatalf("the move from %s to %s has changed the volume", at, kind)
+		}
+		at = kind
+	}
+	// Every ordered pair, in one walk.
+	for i, a := range kinds {
+		for _, b := range kinds[i+1:] {
+			if at != a {
+				move(a)
+			}
+			move(b)
+		}
+		move(a)
+	}
+	move("THIN2")
+	device := storageDevice(t, "THIN2")
+	if bytes := thinBytes(t, device); bytes > volumeBytes/2 {
+		t.Errorf("a volume with %d bytes of data takes %d of its thin pool", volumeBytes/4, bytes)
+	}
+	move("THICK")
+	// A thin volume that is full of another's bytes is thin again.
+	filled, err := os.OpenFile(device, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.CopyN(filled, rand.NewChaCha8([32]byte{2}), volumeBytes); err != nil {
+		t.Fatal(err)
+	}
+	if err := filled.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := filled.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if bytes := thinBytes(t, device); bytes < volumeBytes {
+		t.Fatalf("a thin volume that is full takes %d bytes", bytes)
+	}
+	move("THIN2")
+	if bytes := thinBytes(t, device); bytes > volumeBytes/2 {
+		t.Errorf("a volume with %d bytes of data takes %d of its thin pool, which was full of others before", volumeBytes/4, bytes)
+	}
+	h.virsh(t, "pool-define-as", "rounding", "logical", "--source-name", "rounding", "--target", "/dev/rounding")
+	h.virsh(t, "pool-start", "rounding")
+	h.ctl(t, "volume", "migrate", v.name, "--to-pool", "rounding")
+	if l := v.show(t).Location; l.SizeBytes != volumeBytes || l.ImageBytes != 96<<20 || sumOfVolume(t, l.Path) != sum {
+		t.Errorf("in a pool with extents of 48 MiB the volume is at %+v, or has changed", l)
+	}
+	if left := h.virsh(t, "vol-list", "rounding"); strings.Contains(left, "volferry-extent") {
+		t.Errorf("what asked for the extents is left: %s", left)
+	}
+	h.ctl(t, "volume", "migrate", v.name, "--to-pool", "b")
+	if sumOfVolume(t, v.show(t).Location.Path) != sum {
+		t.Error("the move to a pool has changed the volume")
+	}
+}

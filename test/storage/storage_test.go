@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/volferry/volferry/test/lab"
+	"github.com/volferry/volferry/test/site"
+	"github.com/volferry/volferry/test/vm"
+	"github.com/volferry/volferry/test/vm/boot"
+)
+
+// volumeBytes is the size of the volumes of package e2e.
+const volumeBytes = 64 << 20
+
+// runVariable is a pattern of the tests that run; without it all of storage do.
+const runVariable = "VOLFERRY_STORAGE_RUN"
+
+func TestVolumesOnEachKindOfDevice(t *testing.T) {
+	lab.Require(t)
+	root := vm.Root(t)
+	top, err := site.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := t.TempDir()
+	build(t, "test", "-c", "-o", filepath.Join(programs, "e2e.test"), "../e2e")
+	build(t, "build", "-o", filepath.Join(programs, "guest"), "../lab/guest")
+	disks, err := os.MkdirTemp("", "vf-vm-") //nolint:usetesting // short, and large
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(disks) })
+	err = vm.Run(t.Context(), disks, vm.Config{
+		Root: root,
+		Shares: []vm.Share{
+			{Host: top, Share: boot.Share{Tag: "source", Path: "/source"}},
+			{Host: programs, Share: boot.Share{Tag: "programs", Path: "/programs"}},
+		},
+		DiskBytes: []int64{2 << 30, volumeBytes, volumeBytes, 1 << 30, 512 << 20},
+		Env: []string{
+			"VOLUME_BYTES=" + strconv.Itoa(volumeBytes), "TMPDIR=/var/tmp",
+			"VOLFERRY_LAB=require", "VOLFERRY_LAB_CACHE=/source/.cache/lab", "VOLFERRY_LAB_GUEST=/programs/guest",
+		},
+		Dir: "/source/test/e2e",
+		Command: []string{
+			"/source/test/storage/devices.sh",
+			"/programs/e2e.test", "-test.v", "-test.timeout", "40m", "-test.run", cmp.Or(os.Getenv(runVariable), "^TestStorage"),
+		},
+	}, os.Stdout)
+	if failed := (*vm.ExitError)(nil); errors.As(err, &failed) {
+		t.Fatalf("a test failed in the machine, or its storage could not be made: see above (%v)", failed)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// build runs go for a program without cgo.
+func build(t *testing.T, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go %v: %v: %s", args, err, out)
+	}
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import "github.com/volferry/volferry/test/vm/boot"
+
+// Config says what a machine is and what it runs. The zero value of every field but Root
+// and Command is a good one.
+type Config struct {
+	// Root is the file system of the machine, with a kernel and its modules (install.sh
+	// makes one). It is not written: what the machine writes is in its memory.
+	Root string
+	// Shares are directories of this host that the machine sees. It may write to those that
+	// say so, and what it writes to the others is in its memory.
+	Shares []Share
+	// DiskBytes are the sizes of its disks, vda, vdb and so on, which are empty.
+	DiskBytes []int64
+	// MemoryMiB is 3 GiB if it is 0.
+	MemoryMiB int
+	// Command is what it runs, by root, with no more in its environment than Env and a PATH.
+	Command []string
+	Env     []string
+	// Dir is where the command starts.
+	Dir string
+}
+
+// Share is a directory of this host at a path of the machine.
+type Share struct {
+	Host string
+	boot.Share
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command init is the first program of a virtual machine of package vm: it puts the root
+// together, runs the command, says how that ended, and turns the machine off.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/test/lab/initrd"
+	"github.com/volferry/volferry/test/vm/boot"
+)
+
+func main() {
+	status, err := run()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "init: FATAL:", err)
+	} else if err := report(status); err != nil {
+		fmt.Fprintln(os.Stderr, "init:", err)
+	}
+	unix.Sync()
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+	select {}
+}
+
+// run returns the exit status of the command, or why it was not run.
+func run() (int, error) {
+	text, err := os.ReadFile(boot.PlanFile)
+	if err != nil {
+		return 0, fmt.Errorf("read the plan: %w", err)
+	}
+	var plan boot.Plan
+	if err := json.Unmarshal(text, &plan); err != nil {
+		return 0, fmt.Errorf("read the plan: %w", err)
+	}
+	if err := mount("proc", "/proc", "proc", ""); err != nil {
+		return 0, err
+	}
+	if err := initrd.LoadModules(boot.ModulesDir); err != nil {
+		return 0, err
+	}
+	if err := enterRoot(plan.Shares); err != nil {
+		return 0, err
+	}
+	cmd := exec.Command(plan.Command[0], plan.Command[1:]...) //nolint:noctx // the machine ends with it
+	cmd.Env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}, plan.Env...)
+	cmd.Dir = plan.Dir
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	err = runAsInit(cmd)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return max(1, exit.ExitCode()), nil
+	}
+	return 0, err
+}
+
+// runAsInit runs a command. Processes that lose their parent are the kernel's to forget: it
+// does so for one that ignores SIGCHLD, but then nobody can wait for the command either; the
+// few that are left over in the life of a machine do no harm.
+func runAsInit(cmd *exec.Cmd) error { return cmd.Run() }
+
+// report says how the command has ended.
+func report(status int) error {
+	ports, err := filepath.Glob("/sys/class/virtio-ports/*/name")
+	if err != nil {
+		return err
+	}
+	for _, p := range ports {
+		if name, err := os.ReadFile(p); err == nil && string(name) == boot.ExitPort+"\n" {
+			port := filepath.Join("/dev", filepath.Base(filepath.Dir(p)))
+			return os.WriteFile(port, []byte(strconv.Itoa(status)), 0)
+		}
+	}
+	return errors.New("there is no port " + boot.ExitPort)
+}
