@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/thin"
 )
 
-// Privileged makes the system calls that take CAP_SYS_ADMIN, about open files.
+// Privileged makes the system calls that take CAP_SYS_ADMIN, by open files.
 type Privileged struct {
 	// Socket is where `volferryd privileged` makes them; empty: this process does.
 	Socket string

@@ -54,17 +54,12 @@ func run() (int, error) {
 	cmd.Env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}, plan.Env...)
 	cmd.Dir = plan.Dir
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	err = runAsInit(cmd)
+	err = cmd.Run()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return max(1, exit.ExitCode()), nil
 	}
 	return 0, err
 }
-
-// runAsInit runs a command. Processes that lose their parent are the kernel's to forget: it
-// does so for one that ignores SIGCHLD, but then nobody can wait for the command either; the
-// few that are left over in the life of a machine do no harm.
-func runAsInit(cmd *exec.Cmd) error { return cmd.Run() }
 
 // report says how the command has ended.
 func report(status int) error {
