@@ -52,8 +52,8 @@ func (p Privileged) Attribute(ctx context.Context, f *os.File, name string) ([]b
 	return out.Value, err
 }
 
-// ThinBlockBytes is thin.BlockBytes of an open device. 0 for what is no device, and where the
-// kernel has no device mapper.
+// ThinBlockBytes is thin.BlockBytes of an open device. 0 for what is no device of the device
+// mapper, without asking it.
 func (p Privileged) ThinBlockBytes(ctx context.Context, device *os.File) (int64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(device.Fd()), &st); err != nil {
@@ -62,10 +62,11 @@ func (p Privileged) ThinBlockBytes(ctx context.Context, device *os.File) (int64,
 	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
 		return 0, nil
 	}
-	control, err := os.OpenFile(thin.Control, os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+	mapped := fmt.Sprintf("/sys/dev/block/%d:%d/dm", unix.Major(st.Rdev), unix.Minor(st.Rdev))
+	if _, err := os.Stat(mapped); errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
+	control, err := os.OpenFile(thin.Control, os.O_RDWR, 0)
 	if err != nil {
 		return 0, err
 	}
