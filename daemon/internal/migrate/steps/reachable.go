@@ -29,7 +29,11 @@ func (e *Env) CheckReachable(ctx context.Context, s *Spec) error {
 		dirs = append(dirs, filepath.Dir(s.Overlay))
 	}
 	for _, dir := range dirs {
-		if err := e.images.Reach(user, dir); err != nil {
+		err := e.images.Reach(user, dir)
+		if errors.Is(err, image.ErrAbsent) && s.CreateDst && s.DstBlock {
+			continue // a volume group without a volume has none; checkOpens looks when dst is made
+		}
+		if err != nil {
 			return image.Refused("migrate volume "+s.VolumeName, dir, err)
 		}
 	}
