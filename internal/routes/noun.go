@@ -20,6 +20,7 @@ var nouns = map[reflect.Type]string{
 	reflect.TypeFor[api.VolumeType]():      "type",
 	reflect.TypeFor[api.VolumeRegister]():  "volume",
 	reflect.TypeFor[api.PauseEstimate]():   "estimate",
+	reflect.TypeFor[api.MigrationPlan]():   "plan",
 }
 
 // nounOf is the member of a document that holds an answer of this type: the name of the

@@ -34,6 +34,8 @@ var (
 	MigrateVolume = post[api.MigrationTarget, api.Migration]("/v1/volumes/{volume}/migrate",
 		"Move a volume: start, copy and complete in one; with pause_all the registry leads the move and answers without an op, also to a host that has all its guests",
 		registry(own), daemon(Answers, waitParameter), begins)
+	PlanMigration = post[api.MigrationTarget, api.MigrationPlan]("/v1/volumes/{volume}/migrate:plan",
+		"Show what a move would do, or why it is refused; nothing is done", registry(never), daemon(Answers))
 	EstimateMigration = post[api.MigrationTarget, api.PauseEstimate]("/v1/volumes/{volume}/migrate:estimate",
 		"Estimate the cost of a move with all guests paused; nothing is done", registry(own), daemon(PassesOn))
 	ShowWhich = get[api.Which]("/v1/volumes/{volume}/which",

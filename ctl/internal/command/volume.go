@@ -98,7 +98,7 @@ func volumeMigrateCommand() *cli.Command {
 			"and 'complete' are the same in single steps. A volume with several attachments needs\n" +
 			"--pause-all, which says first for how long its guests will stand still, and asks.\n\n" +
 			"For example: " + session.Program + " volume migrate db-data --to-pool fast --bandwidth 100MiB/s",
-		Flags: append(targetFlags(), pauseFlags()...),
+		Flags: append(append(targetFlags(), pauseFlags()...), dryRunFlag()),
 	}
 }
 
@@ -161,6 +161,8 @@ func volumeMigrate(c *cli.Context, s *session.Session) error {
 	}
 	target.PauseAll = c.Bool("pause-all")
 	switch {
+	case c.Bool("dry-run"):
+		return showPlan(c, s, target)
 	case target.PauseAll:
 		if err := confirmPause(c, s, target); err != nil {
 			return err

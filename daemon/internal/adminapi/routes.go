@@ -82,6 +82,9 @@ func (s *Server) volumeRoutes() []httpjson.Route {
 		routes.ForgetVolume.ServedByDaemon(s.forgetVolume),
 		answer(routes.ShowWhich, s.which),
 		routes.MigrateVolume.ServedByDaemon(s.migrateVolume),
+		answer(routes.PlanMigration, func(r *http.Request, in api.MigrationTarget) (api.MigrationPlan, error) {
+			return s.Migrations.Plan(r.Context(), httpjson.Reference(r), in)
+		}),
 		atInstance(s, routes.AttachVolume, func(in api.VolumeAttach) string { return in.Instance }, s.Attachments.BeginAttach),
 		atInstance(s, routes.DetachVolume, func(in api.VolumeDetach) string { return in.Instance }, s.Attachments.BeginDetach),
 		routes.DeleteAttachment.ServedByDaemon(s.deleteAttachment),

@@ -89,15 +89,21 @@ func destinationName(s *steps.Spec, file bool) string {
 // checkDestinationSpace refuses a dst for which there is no room: a sparse file needs what
 // src takes, a block device the whole size.
 func (m *Manager) checkDestinationSpace(s *steps.Spec, free int64, sparse bool) error {
-	need := s.Dst.WholeBytes()
-	if n, known := m.allocatedBytes(s); known && sparse {
-		need = min(need, n)
-	}
+	need := m.neededBytes(s, sparse)
 	if free < need {
 		return api.Errorf(api.CodeNoSpace, "%s has %s free and volume %s takes %s", filepath.Dir(s.Dst.Path), api.ExactBytes(free), s.VolumeName, api.ExactBytes(need)).
 			With("free_bytes", free).With("needed_bytes", need)
 	}
 	return nil
+}
+
+// neededBytes is what dst may take at most.
+func (m *Manager) neededBytes(s *steps.Spec, sparse bool) int64 {
+	need := s.Dst.WholeBytes()
+	if n, known := m.allocatedBytes(s); known && sparse {
+		need = min(need, n)
+	}
+	return need
 }
 
 // allocatedBytes is what src takes, with the base images of a linked clone; known is false if

@@ -132,6 +132,9 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 				if !strings.Contains(err.Error(), c.says) {
 					t.Errorf("the message %q does not say %q", err, c.says)
 				}
+				if _, planned := d.manager().Plan(context.Background(), testVolume, c.target); planned == nil || planned.Error() != err.Error() {
+					t.Errorf("the plan of the move says %v, the move %v", planned, err)
+				}
 				if list, err := d.manager().List(context.Background(), true); err != nil || len(list) != 0 {
 					t.Errorf("a refused start left migrations %v (%v)", list, err)
 				}

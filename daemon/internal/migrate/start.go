@@ -36,6 +36,20 @@ func (m *Manager) Start(ctx context.Context, req StartRequest) (api.Migration, e
 }
 
 func (m *Manager) decideStart(ctx context.Context, req StartRequest) (*opInput, error) {
+	spec, err := m.specFor(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	kind, err := m.kindFor(ctx, spec, steps.GoalStart)
+	if err != nil {
+		return nil, err
+	}
+	m.log.Info("migration begins", "migration", spec.MigrationID, "volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
+	return &opInput{steps.Input{Spec: *spec, RequestID: req.OpID}, kind}, nil
+}
+
+// specFor makes all checks of a start and says what it would do. It changes nothing.
+func (m *Manager) specFor(ctx context.Context, req StartRequest) (*steps.Spec, error) {
 	vol, err := m.ports.Registry.Volume(ctx, req.VolumeID)
 	if err != nil {
 		return nil, err
@@ -53,15 +67,7 @@ func (m *Manager) decideStart(ctx context.Context, req StartRequest) (*opInput, 
 		return nil, err
 	}
 	spec.Composite = req.Composite
-	if err := checkByHand(spec, req); err != nil {
-		return nil, err
-	}
-	kind, err := m.kindFor(ctx, spec, steps.GoalStart)
-	if err != nil {
-		return nil, err
-	}
-	m.log.Info("migration begins", "migration", spec.MigrationID, "volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
-	return &opInput{steps.Input{Spec: *spec, RequestID: req.OpID}, kind}, nil
+	return spec, checkByHand(spec, req)
 }
 
 // noOther refuses a second migration of a volume before anything is stored. It decides

@@ -122,6 +122,7 @@ func requests(drainID string) map[string]request {
 		"POST /v1/volumes/{volume}/attach":           {path: volume + "/attach", body: `{"instance":"web"}`},
 		"POST /v1/volumes/{volume}/detach":           {path: volume + "/detach", body: `{"instance":"web"}`},
 		"POST /v1/volumes/{volume}/migrate":          {path: volume + "/migrate", body: `{"to_pool":"slow"}`},
+		"POST /v1/volumes/{volume}/migrate:plan":     {path: volume + "/migrate:plan", body: `{"to_pool":"slow"}`},
 		"POST /v1/volumes/{volume}/migrate:estimate": {path: volume + "/migrate:estimate", body: `{"to_pool":"slow"}`},
 		"POST /v1/volumes/{volume}/retype":           {path: "/v1/volumes/" + freeID + "/retype", body: `{"type":"gold"}`},
 		"GET /v1/volumes/{volume}/which":             {path: volume + "/which"},

@@ -32,6 +32,7 @@ func TestCallIsPassedOnToTheHostThatHasToAnswer(t *testing.T) {
 		"detach":                   {"POST", "/v1/volumes/data/detach", `{"instance":"web"}`, "a", "/v1/volumes/" + volumeID + "/detach"},
 		"migrate what is attached": {"POST", "/v1/volumes/data/migrate", `{"to_pool":"slow"}`, "a", "/v1/volumes/" + volumeID + "/migrate"},
 		"migrate what is not":      {"POST", "/v1/volumes/" + freeID + "/migrate", `{"to_pool":"slow"}`, "a", ""},
+		"plan a move":              {"POST", "/v1/volumes/data/migrate:plan", `{"to_pool":"slow"}`, "a", "/v1/volumes/" + volumeID + "/migrate:plan"},
 		"which":                    {"GET", "/v1/volumes/data/which", "", "a", "/v1/volumes/" + volumeID + "/which"},
 		"delete an attachment":     {"DELETE", "/v1/attachments/" + attachedID, "", "a", ""},
 		"delete it by force":       {"DELETE", "/v1/attachments/" + attachedID + "?force=1", "", "a", ""},

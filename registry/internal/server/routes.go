@@ -91,6 +91,7 @@ func (s *Server) volumeRoutes() []httpjson.Route {
 		shelvedOr(s, routes.AttachVolume, db.AttachShelved, s.toAttach),
 		shelvedOr(s, routes.DetachVolume, db.DetachShelved, s.toDetach),
 		routes.MigrateVolume.ServedByRegistry(s.migrateVolume),
+		relayed(s, routes.PlanMigration, s.toMigrate),
 		write(routes.EstimateMigration, http.StatusOK, s.estimateMove),
 		s.which(relayed(s, routes.ShowWhich, ofVolume[routes.None](s))),
 

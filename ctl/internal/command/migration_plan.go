@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+func dryRunFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "dry-run", Usage: "show what would be done, or why it is refused, and do nothing"}
+}
+
+// showPlan prints what a move would do.
+func showPlan(c *cli.Context, s *session.Session, target api.MigrationTarget) error {
+	if target.PauseAll {
+		return usagef("%s--dry-run and --pause-all exclude each other: --pause-all says what it costs, and asks, before anything is done", commandPrefix(c))
+	}
+	resp, err := s.Call(c.Context, routes.PlanMigration.Method, routes.PlanMigration.PathOf(c.Args().First()), routes.PlanMigration.Noun, target)
+	if err != nil {
+		return err
+	}
+	var p api.MigrationPlan
+	if err := resp.Decode(routes.PlanMigration.Noun, &p); err != nil {
+		return err
+	}
+	var r render.Record
+	r.Add("volume", p.VolumeName+", "+volumeSize(p.Src.SizeBytes, p.Src, api.Bytes))
+	r.Add("instance", instanceOf(p))
+	r.Add("from", placeText(p.Src))
+	r.Add("to", placeText(p.Dst)+", "+destinationText(p))
+	r.Add("method", methodText(p))
+	r.Add("verify", p.Verify)
+	r.Add("source", sourceText(p))
+	if err := s.PrintRecord(resp, p.VolumeID, &r); err != nil {
+		return err
+	}
+	s.Say("Nothing was done. Without --dry-run the volume is moved.")
+	return nil
+}
+
+func placeText(l api.Location) string { return render.Location(l) + " (" + string(l.Format) + ")" }
+
+func instanceOf(p api.MigrationPlan) string {
+	if p.InstanceID == "" {
+		return "none"
+	}
+	return p.Device + " of " + p.InstanceName
+}
+
+// destinationText says what becomes of the place that the volume goes to.
+func destinationText(p api.MigrationPlan) string {
+	text := "which is there and is overwritten"
+	if p.CreatesDestination {
+		text = "which is made"
+	}
+	if p.NeededBytes != nil && p.FreeBytes != nil {
+		text += fmt.Sprintf("; takes up to %s of %s free", api.Bytes(*p.NeededBytes), api.Bytes(*p.FreeBytes))
+	}
+	if p.Dst.IsSlice() {
+		text += fmt.Sprintf("; the volume is the first %s of %s", api.Bytes(p.Dst.SizeBytes), api.Bytes(p.Dst.ImageBytes))
+	}
+	return text
+}
+
+func methodText(p api.MigrationPlan) string {
+	if p.OverlayFreeBytes == nil {
+		return p.Method
+	}
+	return fmt.Sprintf("%s: what the guest writes meanwhile goes to %s, where %s are free", p.Method, p.OverlayDir, api.Bytes(*p.OverlayFreeBytes))
+}
+
+func sourceText(p api.MigrationPlan) string {
+	if p.DeleteSource {
+		return "deleted after the move"
+	}
+	return "kept"
+}

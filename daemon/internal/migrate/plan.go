@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Plan says what `volume migrate` would do, or why it would be refused. It makes the checks of
+// Start, and changes nothing.
+func (m *Manager) Plan(ctx context.Context, volumeID string, target api.MigrationTarget) (api.MigrationPlan, error) {
+	s, err := m.specFor(ctx, StartRequest{VolumeID: volumeID, Target: target, Composite: true})
+	if err != nil {
+		return api.MigrationPlan{}, err
+	}
+	plan := api.MigrationPlan{
+		VolumeID: s.VolumeID, VolumeName: s.VolumeName,
+		InstanceID: s.InstanceID, InstanceName: s.InstanceName, Device: s.Target,
+		Src: s.Src, Dst: s.Dst, CreatesDestination: s.CreateDst,
+		Method: s.Method, Verify: s.Verify, DeleteSource: s.DeleteSource,
+	}
+	if s.CreateDst || !s.DstBlock {
+		needed := m.neededBytes(s, !s.DstBlock)
+		free, err := m.destinationFreeBytes(ctx, s)
+		if err != nil {
+			return api.MigrationPlan{}, err
+		}
+		plan.NeededBytes, plan.FreeBytes = &needed, &free
+	}
+	if s.Method == steps.MethodOverlay {
+		free, err := m.ports.Images.FreeBytes(m.cfg.OverlayDir)
+		if err != nil {
+			return api.MigrationPlan{}, err
+		}
+		plan.OverlayDir, plan.OverlayFreeBytes = m.cfg.OverlayDir, &free
+	}
+	return plan, nil
+}
+
+// destinationFreeBytes is what is free where dst is.
+func (m *Manager) destinationFreeBytes(ctx context.Context, s *steps.Spec) (int64, error) {
+	if s.Dst.Pool == "" {
+		return m.ports.Images.FreeBytes(filepath.Dir(s.Dst.Path))
+	}
+	pools, err := m.ports.HV.Pools(ctx)
+	if err != nil {
+		return 0, steps.NoHypervisor()
+	}
+	pool, err := location.Pool(pools, s.Dst.Pool)
+	if err != nil {
+		return 0, err
+	}
+	return location.FreeBytes(pool, m.ports.Images.FreeBytes)
+}

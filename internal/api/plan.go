@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+// MigrationPlan says what a move would do, the answer to POST /v1/volumes/{volume}/migrate:plan.
+// Nothing was done for it and nothing is reserved: what it says may have changed when the move
+// is asked for.
+type MigrationPlan struct {
+	VolumeID   string `json:"volume_id"`
+	VolumeName string `json:"volume_name"`
+	// InstanceID, InstanceName and Device are of the attachment that moves, empty if there is none.
+	InstanceID   string   `json:"instance_id,omitempty"`
+	InstanceName string   `json:"instance_name,omitempty"`
+	Device       string   `json:"device,omitempty"`
+	Src          Location `json:"src"`
+	Dst          Location `json:"dst"`
+	// CreatesDestination: dst is not there yet.
+	CreatesDestination bool `json:"creates_destination"`
+	// Method is overlay, mirror, or offline: no instance has the volume.
+	Method       string `json:"method"`
+	Verify       string `json:"verify"`
+	DeleteSource bool   `json:"delete_source"`
+	// NeededBytes is what dst may take of its pool or file system at most, FreeBytes what is
+	// free there; both are left out for a device that is there.
+	NeededBytes *int64 `json:"needed_bytes,omitempty"`
+	FreeBytes   *int64 `json:"free_bytes,omitempty"`
+	// OverlayDir is where the guest writes meanwhile, OverlayFreeBytes what is free there; left
+	// out unless the method is overlay.
+	OverlayDir       string `json:"overlay_dir,omitempty"`
+	OverlayFreeBytes *int64 `json:"overlay_free_bytes,omitempty"`
+}
