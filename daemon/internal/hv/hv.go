@@ -185,6 +185,10 @@ type Hypervisor interface {
 	// the kernel says (/proc). ErrNotActive if the domain is off; ErrNoProcess if it
 	// cannot be found, or if several claim to be it.
 	Process(ctx context.Context, id, target string) (Process, error)
+	// QEMUVersion is the version of the QEMU that an active domain runs in, which may be
+	// another one than About's: a process keeps the program that it was started with. Zero
+	// if nobody can tell. ErrNotActive if the domain is off.
+	QEMUVersion(ctx context.Context, id string) (Version, error)
 	// QEMUUser is as which user the process of a domain runs, or would run; of a domain
 	// that names none if id is empty. ErrUnsupported where QEMU has no user of its own.
 	QEMUUser(ctx context.Context, id string) (ProcessUser, error)

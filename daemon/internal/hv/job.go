@@ -19,6 +19,9 @@ type Job struct {
 	Current                 int64
 	End                     int64
 	BandwidthBytesPerSecond int64
+	// Tracking: the job has looked through the disk, and no write of the guest escapes it
+	// any more; see JobStartLosesWrites.
+	Tracking bool
 }
 
 // BlockCopyOptions are the options of BlockCopy.

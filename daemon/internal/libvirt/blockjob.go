@@ -134,9 +134,19 @@ func (c *Conn) Job(ctx context.Context, id, target string) (*hv.Job, error) {
 				Current:                 int64(cur),
 				End:                     int64(end),
 				BandwidthBytesPerSecond: int64(bandwidth),
+				Tracking:                tracking(cur, end),
 			}, nil
 		})
 }
+
+// tracking says whether a job follows all writes of the guest, by the numbers that libvirt
+// makes of QEMU's. QEMU's mirror sets its length (len in query-block-jobs) each time before it
+// copies, which it begins to do after it has told its filter to report the guest's writes
+// (mirror_run sets mirror_top_opaque->job, and job_progress_set_remaining in the loop after
+// that); until then the length is 0. It is 0 still if there is nothing to copy, but then the job
+// is ready at once. Of a length of 0 libvirt makes 1, of a ready one also a current of 1
+// (qemuBlockJobInfoTranslate); every other length is a multiple of at least 512.
+func tracking(cur, end uint64) bool { return end > 1 || end == 1 && cur == end }
 
 func jobKind(t golibvirt.DomainBlockJobType) hv.JobKind {
 	switch t {

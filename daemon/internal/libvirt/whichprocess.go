@@ -27,22 +27,16 @@ func (c *Conn) Process(ctx context.Context, id, target string) (hv.Process, erro
 }
 
 func (c *Conn) whichProcess(ctx context.Context, id, target string) (p hv.Process, err error) {
-	found, err := findProcesses(id)
-	if err == nil {
-		err = c.oneIsTrue(ctx, id, found)
-	}
+	proc, err := c.onlyProcess(ctx, id)
 	if err != nil {
 		return p, err
 	}
-	if len(found) != 1 {
-		return p, fmt.Errorf("%w: %d name its UUID", hv.ErrNoProcess, len(found))
-	}
-	if p.ID, err = found[0].identity(); errors.Is(err, os.ErrNotExist) {
+	if p.ID, err = proc.identity(); errors.Is(err, os.ErrNotExist) {
 		return p, hv.ErrNotActive // ended since
 	} else if err != nil {
 		return p, err
 	}
-	began, err := found[0].began()
+	began, err := proc.began()
 	if err != nil {
 		return p, err
 	}
@@ -62,6 +56,21 @@ func (c *Conn) whichProcess(ctx context.Context, id, target string) (p hv.Proces
 		p.Kept = slices.Contains(began, blockNode{path, name})
 	}
 	return p, nil
+}
+
+// onlyProcess is the one process that claims to be an active domain.
+func (c *Conn) onlyProcess(ctx context.Context, id string) (process, error) {
+	found, err := findProcesses(id)
+	if err == nil {
+		err = c.oneIsTrue(ctx, id, found)
+	}
+	if err != nil {
+		return process{}, err
+	}
+	if len(found) != 1 {
+		return process{}, fmt.Errorf("%w: %d name its UUID", hv.ErrNoProcess, len(found))
+	}
+	return found[0], nil
 }
 
 // startTime is the number of the field of /proc/PID/stat that says when the process was

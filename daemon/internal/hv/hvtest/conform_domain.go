@@ -122,6 +122,7 @@ func testNotActive(t *testing.T, b *bench) {
 	_, noStats := b.hv.DiskStats(ctx, id, "vda")
 	_, noProcess := b.hv.Process(ctx, id, "vda")
 	_, noFiles := b.hv.OpenFiles(ctx, id, src.Path)
+	_, noVersion := b.hv.QEMUVersion(ctx, id)
 	for call, err := range map[string]error{
 		"Suspend":         b.hv.Suspend(ctx, id),
 		"Resume":          b.hv.Resume(ctx, id),
@@ -136,6 +137,7 @@ func testNotActive(t *testing.T, b *bench) {
 		"DiskStats":       noStats,
 		"OpenFiles":       noFiles,
 		"Process":         noProcess,
+		"QEMUVersion":     noVersion,
 	} {
 		if !errors.Is(err, hv.ErrNotActive) {
 			t.Errorf("%s = %v, want ErrNotActive", call, err)

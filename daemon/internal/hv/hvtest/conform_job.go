@@ -18,6 +18,7 @@ var copyTests = map[string]func(*testing.T, *bench){
 	"PivotBeforeReadyChangesNothing":    testPivotBeforeReady,
 	"CopyToAnotherSizeComesToNothing":   testSizeMismatch,
 	"AJobDiesWithItsDomain":             testJobDies,
+	"AJobBeginsOfASuspendedGuest":       testJobBeginsSuspended,
 }
 
 var commitTests = map[string]func(*testing.T, *bench){
@@ -213,6 +214,63 @@ func testJobDies(t *testing.T, b *bench) {
 		t.Errorf("a job survived its domain: %+v", m)
 	}
 	g.CheckGuest(t, g.id, "vda", 1, 2)
+}
+
+// testJobBeginsSuspended: a job looks through the disk of a suspended guest, says that it has,
+// and misses nothing of what the guest writes once it goes on.
+func testJobBeginsSuspended(t *testing.T, b *bench) {
+	ctx, g := t.Context(), b.start(t)
+	version, err := g.hv.QEMUVersion(ctx, g.id)
+	ok(t, err)
+	about, err := g.hv.About(ctx)
+	ok(t, err)
+	if version != about.QEMU || version == (hv.Version{}) {
+		t.Errorf("a domain that was just started has QEMU %s, and QEMU %s is installed", version, about.QEMU)
+	}
+	overlay := g.snapshot(t, 1)
+	dst := g.image(t, "dst.raw", Raw)
+	b.WriteImage(t, dst, 0, 1)
+	ok(t, g.hv.Suspend(ctx, g.id))
+	ok(t, g.hv.BlockCopy(ctx, g.id, "vda", dst, hv.BlockCopyOptions{Shallow: true, Synchronous: true}))
+	g.awaitTracking(t)
+	if d := g.domain(t); d.State != hv.StatePaused {
+		t.Errorf("the job has made the domain %s", d.State)
+	}
+	ok(t, g.hv.Resume(ctx, g.id))
+	g.GuestWrite(t, g.id, "vda", 5, 6)
+	g.awaitReady(t, hv.JobCopy, dst)
+	ok(t, g.hv.Suspend(ctx, g.id))
+	g.awaitDrained(t)
+	ok(t, g.hv.AbortJob(ctx, g.id, "vda"))
+	g.wantLive(t, overlay, g.src)
+
+	ok(t, g.hv.CommitActive(ctx, g.id, "vda", 0))
+	g.awaitTracking(t)
+	ok(t, g.hv.Resume(ctx, g.id))
+	g.GuestWrite(t, g.id, "vda", 6, 7)
+	g.awaitReady(t, hv.JobActiveCommit, g.src)
+	ok(t, g.hv.Pivot(ctx, g.id, "vda"))
+	g.wantLive(t, g.src)
+	for block, value := range map[int64]byte{0: 1, 1: 2, 5: 6, 6: 7} {
+		g.CheckGuest(t, g.id, "vda", block, value)
+	}
+	g.Destroy(t, g.id)
+	for block, value := range map[int64]byte{0: 1, 1: 2, 5: 6, 6: 0} {
+		g.CheckImage(t, dst, block, value)
+	}
+}
+
+// awaitTracking waits until the job misses no write any more.
+func (g *guest) awaitTracking(t *testing.T) {
+	t.Helper()
+	eventually(t, "the job tracks all writes", func() bool {
+		job, err := g.hv.Job(t.Context(), g.id, "vda")
+		ok(t, err)
+		if job == nil {
+			t.Fatal("the job is gone")
+		}
+		return job.Tracking
+	})
 }
 
 // testCommit commits over a template, which others use too and which nothing

@@ -24,6 +24,7 @@ func New() *Fake {
 		extents: make(map[string]int64),
 		nvram:   make(map[string][]byte),
 		perLook: defaultPerLook,
+		about:   hv.About{QEMU: hv.Version{Major: 7, Minor: 2}},
 	}
 	f.holders = f.countHolders
 	f.feed.Publish(hv.Event{Kind: hv.EventConnected})

@@ -58,8 +58,10 @@ type domain struct {
 	// was given since.
 	beganOn []string
 	plugged map[string]bool
-	stats   map[string]*hv.DiskStats
-	limits  map[string]int64
+	// qemu is the version of its process.
+	qemu   hv.Version
+	stats  map[string]*hv.DiskStats
+	limits map[string]int64
 	// sizes are those that the process gives its disks, if it has been told.
 	sizes map[string]int64
 	// byUser: a person paused it, so that being paused is as it should be.

@@ -182,13 +182,14 @@ func (f *Fake) GuestWrite(id, target string, block int64, value uint64) error {
 }
 
 // mirrorWrite tells a running job about a write that has been made. A mirror
-// whose target fails ends; the guest never hears of it.
+// whose target fails ends; the guest never hears of it. What a job is not told that is still
+// looking through the disk, and is blind then, it never copies.
 func (f *Fake) mirrorWrite(dom *domain, disk *hv.Disk, block int64, value uint64) {
 	j := dom.jobs[disk.Target]
-	if j == nil {
+	if j == nil || j.scan > 0 && j.blind {
 		return
 	}
-	if !j.synchronous {
+	if !j.synchronous || j.scan > 0 {
 		j.dirty[block] = true
 		return
 	}

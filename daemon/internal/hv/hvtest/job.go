@@ -18,7 +18,14 @@ type job struct {
 	dirty       map[int64]bool
 	copied      int64 // blocks
 	ready       bool
+	// scan is how many looks from now the job has looked through the disk.
+	scan int
+	// blind: while it does so it misses what the guest writes (hv.JobStartLosesWrites).
+	blind bool
 }
+
+// scanLooks is how many looks it takes until a job has looked through its disk.
+const scanLooks = 4
 
 func (j *job) mark(blocks map[int64]uint64) {
 	for block := range blocks {

@@ -42,7 +42,9 @@ func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 		}
 		j := &job{
 			kind: hv.JobCopy, dst: dst, synchronous: opts.Synchronous, bandwidth: opts.BandwidthBytesPerSecond,
-			dirty: make(map[int64]bool),
+			dirty: make(map[int64]bool), scan: scanLooks,
+			// A full copy copies all of a raw image, whatever is allocated there.
+			blind: hv.JobStartLosesWrites(dom.qemu) && (len(disk.Chain) > 1 || disk.Top().Format != Raw),
 		}
 		if opts.Shallow && len(disk.Chain) > 1 {
 			j.mark(top.blocks)
@@ -79,6 +81,7 @@ func (f *Fake) CommitActive(ctx context.Context, id, target string, bytesPerSeco
 		}
 		j := &job{
 			kind: hv.JobActiveCommit, dst: disk.Chain[1], bandwidth: bytesPerSecond, dirty: make(map[int64]bool),
+			scan: scanLooks, blind: hv.JobStartLosesWrites(dom.qemu),
 		}
 		j.mark(f.files[disk.Top().Path].blocks)
 		dom.jobs[target] = j
@@ -103,6 +106,10 @@ func (f *Fake) Job(ctx context.Context, id, target string) (*hv.Job, error) {
 				Current:                 j.copied * BlockSize,
 				End:                     (j.copied + int64(len(j.dirty))) * BlockSize,
 				BandwidthBytesPerSecond: j.bandwidth,
+				Tracking:                j.scan == 0,
+			}
+			if j.scan > 0 {
+				found.Current, found.End = 0, 1
 			}
 		}
 		return nil
@@ -193,6 +200,9 @@ func (f *Fake) Step(blocks int) {
 	defer f.mu.Unlock()
 	for _, dom := range f.domains {
 		f.obey(dom)
+		for _, j := range dom.jobs {
+			j.scan = 0
+		}
 		f.advance(dom, blocks)
 	}
 }
@@ -216,6 +226,10 @@ func (f *Fake) advance(dom *domain, blocks int) {
 		return
 	}
 	for target, j := range dom.jobs {
+		if j.scan > 0 {
+			j.scan--
+			continue
+		}
 		disk := dom.LiveDisk(target)
 		if err := f.copyDirty(disk, j, blocks); err != nil {
 			delete(dom.jobs, target)

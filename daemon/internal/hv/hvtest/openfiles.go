@@ -54,6 +54,19 @@ func (f *Fake) Process(ctx context.Context, id, target string) (p hv.Process, er
 	return p, err
 }
 
+// QEMUVersion implements hv.Hypervisor: it is what About said when the domain was started.
+func (f *Fake) QEMUVersion(ctx context.Context, id string) (v hv.Version, err error) {
+	err = f.call(ctx, "QEMUVersion", func() error {
+		dom := f.domains[id]
+		if dom == nil || !dom.State.Active() {
+			return hv.ErrNotActive
+		}
+		v = dom.qemu
+		return nil
+	})
+	return v, err
+}
+
 // QEMUUser implements hv.Hypervisor: the fake runs as root.
 func (f *Fake) QEMUUser(ctx context.Context, id string) (hv.ProcessUser, error) {
 	return hv.ProcessUser{}, f.call(ctx, "QEMUUser", func() error {

@@ -53,6 +53,7 @@ func (f *Fake) run(dom *domain, disks []hv.Disk) (err error) {
 		}
 	}
 	dom.Live, dom.State, dom.PauseReason = disks, hv.StateRunning, ""
+	dom.qemu = f.about.QEMU
 	f.runs++
 	dom.Run = f.runs
 	dom.stats, dom.limits, dom.sizes = make(map[string]*hv.DiskStats), make(map[string]int64), make(map[string]int64)

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hv
+
+// fixedJobStart are the first releases of QEMU's stable branches that have its commit
+// "mirror: Fix missed dirty bitmap writes during startup" (0f51f9c342 on its main branch).
+var fixedJobStart = []Version{{Major: 10, Patch: 9}, {Major: 10, Minor: 2, Patch: 2}}
+
+// devRelease is the first patch number that QEMU gives to what is on the way to a release.
+const devRelease = 50
+
+// JobStartLosesWrites says whether a QEMU of this version, or an unknown one if it is zero,
+// may lose a write of the guest that is under way when a copy or an active commit begins.
+//
+// From the beginning of such a job until it has looked through the disk for what is allocated,
+// these versions notice no write: what was not allocated when the job came past it, and is a
+// moment later, is copied by nobody. It began with the commit 32125b1460 in QEMU 8.0.
+func JobStartLosesWrites(qemu Version) bool {
+	if qemu == (Version{}) {
+		return true
+	}
+	for _, fixed := range fixedJobStart {
+		if qemu.Major == fixed.Major && qemu.Minor == fixed.Minor && qemu.Patch < devRelease {
+			return qemu.Before(fixed)
+		}
+	}
+	return !qemu.Before(Version{Major: 8}) && qemu.Before(Version{Major: 11})
+}

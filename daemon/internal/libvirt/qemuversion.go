@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/beevik/etree"
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// QEMUVersion implements hv.Hypervisor. Libvirt says no version of a process, and asking its
+// monitor would taint the domain. But it says the version of the emulator that is installed, and
+// the kernel whether the process was started from that very file: a package that is upgraded
+// puts another file in its place.
+func (c *Conn) QEMUVersion(ctx context.Context, id string) (hv.Version, error) {
+	v, err := c.qemuVersion(ctx, strings.ToLower(id))
+	if err != nil {
+		return hv.Version{}, fmt.Errorf("find the version of QEMU of domain %s: %w", id, err)
+	}
+	return v, nil
+}
+
+func (c *Conn) qemuVersion(ctx context.Context, id string) (none hv.Version, err error) {
+	proc, err := c.onlyProcess(ctx, id)
+	if errors.Is(err, hv.ErrNoProcess) {
+		return none, nil
+	}
+	if err != nil {
+		return none, err
+	}
+	// The version comes before the look at the file: an upgrade between the two makes the
+	// version unknown, and not that of a program that the process does not run.
+	version, path, err := c.emulator(ctx)
+	if err != nil || path == "" {
+		return none, err
+	}
+	runs, err := os.Stat(filepath.Join(proc.dir, "exe"))
+	if err != nil {
+		return none, nil //nolint:nilerr // it has ended, or this is not ours to see: unknown
+	}
+	installed, err := os.Stat(path)
+	if err != nil || !os.SameFile(runs, installed) {
+		return none, nil //nolint:nilerr // it was upgraded or removed since: unknown
+	}
+	return version, nil
+}
+
+// emulator is the emulator that libvirt takes if a domain names none; path is empty if there
+// is none.
+func (c *Conn) emulator(ctx context.Context) (version hv.Version, path string, err error) {
+	s, err := c.reads()
+	if err != nil {
+		return version, "", err
+	}
+	n, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (uint64, error) { return lv.ConnectGetVersion() })
+	if err != nil {
+		return version, "", unlessAway(err)
+	}
+	doc, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (string, error) {
+		return lv.ConnectGetDomainCapabilities(nil, nil, nil, nil, 0)
+	})
+	if err != nil {
+		return version, "", unlessAway(err)
+	}
+	caps := etree.NewDocument()
+	if err := caps.ReadFromString(doc); err != nil {
+		return version, "", fmt.Errorf("parse the capabilities of domains: %w", err)
+	}
+	if e := caps.FindElement("/domainCapabilities/path"); e != nil {
+		path = strings.TrimSpace(e.Text())
+	}
+	return hv.VersionOf(n), path, nil
+}
+
+// unlessAway drops an error of libvirt that is an answer: it does not know.
+func unlessAway(err error) error {
+	if errors.Is(err, hv.ErrUnavailable) {
+		return err
+	}
+	return nil
+}
