@@ -289,6 +289,9 @@ func (i *Instance) Detached(volumeID string) *DetachedDisk {
 type StallMS struct {
 	Start  *float64 `json:"start"`
 	Switch *float64 `json:"switch"`
+	// Job is for the beginning of a block job; nil if the guest went on meanwhile, as it does
+	// unless its QEMU may lose a write then.
+	Job *float64 `json:"job,omitempty" needs:"-"`
 }
 
 // Migration is the move of a volume from Src to Dst.

@@ -82,6 +82,7 @@ func migrationRecord(m *api.Migration, instances map[string]string) *render.Reco
 	r.Add("external copy", render.YesNo(m.ExternalCopy))
 	r.Add("delete source", render.YesNo(m.DeleteSource))
 	r.Add("stall at start", stallOrDash(m.StallMS.Start))
+	r.AddIf("stall at begin of copy", stallOrDash(m.StallMS.Job))
 	r.Add("stall at switch", stallOrDash(m.StallMS.Switch))
 	r.Add("exposed", render.Seconds(m.ExposedSeconds))
 	r.Add("started", timeOrDash(m.StartedAt))

@@ -51,7 +51,11 @@ func completedText(m *api.Migration) []string {
 	lines = append(lines, "  moved     "+cost)
 	ran := m.StallMS.Start != nil || m.StallMS.Switch != nil
 	if ran {
-		lines = append(lines, fmt.Sprintf("  guest     stalled %s at the start, %s at the switch", render.Stall(m.StallMS.Start), render.Stall(m.StallMS.Switch)))
+		stalls := fmt.Sprintf("  guest     stalled %s at the start, ", render.Stall(m.StallMS.Start))
+		if m.StallMS.Job != nil {
+			stalls += fmt.Sprintf("%s when QEMU began to copy, ", render.Stall(m.StallMS.Job))
+		}
+		lines = append(lines, stalls+render.Stall(m.StallMS.Switch)+" at the switch")
 	}
 	if m.ExposedSeconds > 0 {
 		wrote := "what the guest wrote in that time"

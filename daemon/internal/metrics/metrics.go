@@ -62,7 +62,7 @@ func New(version string, kinds []string) *Metrics {
 	for _, result := range []api.MigrationState{api.MigrationCompleted, api.MigrationCancelled, api.MigrationError} {
 		m.migrations.WithLabelValues(string(result))
 	}
-	for _, at := range []string{"start", "switch"} {
+	for _, at := range []string{"start", "job", "switch"} {
 		m.stalls.WithLabelValues(at)
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{

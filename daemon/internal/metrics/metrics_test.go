@@ -159,7 +159,8 @@ func TestTheReferenceListsExactlyWhatThereIs(t *testing.T) {
 // A histogram that appears with its first pause would hide that pause: an increase begins
 // at the second sample.
 func TestPausesAreCountedFromZero(t *testing.T) {
-	wantLines(t, newMetrics(sources()), `volferry_migration_stall_seconds_count{at="start"} 0
+	wantLines(t, newMetrics(sources()), `volferry_migration_stall_seconds_count{at="job"} 0
+volferry_migration_stall_seconds_count{at="start"} 0
 volferry_migration_stall_seconds_count{at="switch"} 0`, "volferry_migration_stall_seconds_count")
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // opInput is the input of an op of a migration, with the op's kind.
@@ -29,7 +30,9 @@ func (in *opInput) Keys() []string {
 	spec := &in.Spec
 	switch steps.GoalOf(in.kind) {
 	case steps.GoalCopy:
-		return []string{spec.CopyKey()}
+		if in.kind != steps.KindBeginMirror { // which suspends the guest
+			return []string{spec.CopyKey()}
+		}
 	case steps.GoalStart:
 		return []string{spec.Key()}
 	case steps.GoalComplete, steps.GoalCancel:
@@ -55,7 +58,10 @@ func (m *Manager) nextKind(ctx context.Context, h *history, what steps.Goal) (st
 		return steps.KindRelease, nil
 	}
 	kind, err := m.kindFor(ctx, &h.spec, what)
-	if err == nil && !ended && kind == steps.KindCancelLive {
+	if kind == steps.KindMirror {
+		kind, err = m.mirrorKind(ctx, h)
+	}
+	if err == nil && !ended && (kind == steps.KindCancelLive || kind == steps.KindCancelLiveHeld) {
 		committed, err := m.env.CommittedByOthers(ctx, &h.spec)
 		if err != nil {
 			return "", err
@@ -71,7 +77,26 @@ func (m *Manager) nextKind(ctx context.Context, h *history, what steps.Goal) (st
 }
 
 // rollbackKinds are the kinds of a cancel for a migration that the registry has ended.
-var rollbackKinds = map[string]string{steps.KindCancelLive: steps.KindRollbackLive, steps.KindCancelCold: steps.KindRollbackCold}
+var rollbackKinds = map[string]string{
+	steps.KindCancelLive: steps.KindRollbackLive, steps.KindCancelLiveHeld: steps.KindRollbackLiveHeld, steps.KindCancelCold: steps.KindRollbackCold,
+}
+
+// mirrorKind says whether a mirror goes on, or has to begin with its guest suspended first. One
+// that has just begun so goes on in any case: if it is gone by now, it is overtaken.
+func (m *Manager) mirrorKind(ctx context.Context, h *history) (string, error) {
+	if last := &h.ops[len(h.ops)-1]; last.Op.Kind == steps.KindBeginMirror && last.State == op.StateDone {
+		return steps.KindMirror, nil
+	}
+	hold, err := m.env.MustHold(ctx, &h.spec)
+	if err != nil || !hold {
+		return steps.KindMirror, err
+	}
+	held, err := m.env.BegunHeld(ctx, &h.spec)
+	if err != nil || held {
+		return steps.KindMirror, err
+	}
+	return steps.KindBeginMirror, nil
+}
 
 // kindFor picks the op kind that reaches a goal, by whether the instance runs now.
 func (m *Manager) kindFor(ctx context.Context, s *steps.Spec, what steps.Goal) (string, error) {
@@ -92,6 +117,15 @@ func (m *Manager) kindFor(ctx context.Context, s *steps.Spec, what steps.Goal) (
 		return "", steps.CannotLookAt(s, err)
 	}
 	if dom.State.Active() {
+		hold := false
+		if what != steps.GoalStart { // which begins no job
+			if hold, err = m.env.MustHold(ctx, s); err != nil {
+				return "", steps.CannotLookAt(s, err)
+			}
+		}
+		if hold {
+			return map[steps.Goal]string{steps.GoalComplete: steps.KindCompleteLiveHeld, steps.GoalCancel: steps.KindCancelLiveHeld}[what], nil
+		}
 		return map[steps.Goal]string{steps.GoalStart: steps.KindStart, steps.GoalComplete: steps.KindCompleteLive, steps.GoalCancel: steps.KindCancelLive}[what], nil
 	}
 	return map[steps.Goal]string{steps.GoalStart: steps.KindStart, steps.GoalComplete: steps.KindCompleteCold, steps.GoalCancel: steps.KindCancelCold}[what], nil

@@ -107,7 +107,7 @@ func (m *Manager) loadHistory(ctx context.Context, id string) (*history, error) 
 // ops.
 func (h *history) copiedBefore(i int) bool {
 	return slices.ContainsFunc(h.ops[:i], func(o opView) bool {
-		return o.goal == steps.GoalCopy && o.State == op.StateDone
+		return o.goal == steps.GoalCopy && o.Op.Kind != steps.KindBeginMirror && o.State == op.StateDone
 	})
 }
 

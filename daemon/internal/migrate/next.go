@@ -52,7 +52,8 @@ func (h *history) nextOfMirror(last *opView) (todo steps.Goal, requestID string,
 	switch {
 	case last.goal == steps.GoalCancel:
 		return steps.GoalCancel, last.requestID, last.overtaken() && h.replans() < maxReplans
-	case last.goal == steps.GoalStart, last.overtaken() && h.replans() < maxReplans:
+	case last.goal == steps.GoalStart, last.overtaken() && h.replans() < maxReplans,
+		last.Op.Kind == steps.KindBeginMirror && last.State == op.StateDone:
 		return steps.GoalCopy, last.requestID, true
 	case last.goal == steps.GoalCopy && last.State == op.StateDone:
 		return steps.GoalComplete, last.requestID, true

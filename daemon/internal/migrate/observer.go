@@ -42,6 +42,9 @@ func Notify(st op.Status, to Observer) {
 	if ms, ok := steps.StartStall(&st); ok && ms != nil {
 		to.GuestStalled("start", inMilliseconds(*ms))
 	}
+	if ms, ok := steps.HoldStall(&st); ok && ms != nil {
+		to.GuestStalled("job", inMilliseconds(*ms))
+	}
 	if ms, ok := steps.SwitchStall(&st); ok && ms != nil {
 		to.GuestStalled("switch", inMilliseconds(*ms))
 	}

@@ -69,6 +69,9 @@ func fillStalls(h *history, mig *api.Migration) {
 		if ms, ok := steps.StartStall(&h.ops[i].Status); ok {
 			mig.StallMS.Start = ms
 		}
+		if ms, ok := steps.HoldStall(&h.ops[i].Status); ok {
+			mig.StallMS.Job = ms
+		}
 		if ms, ok := steps.SwitchStall(&h.ops[i].Status); ok {
 			mig.StallMS.Switch = ms
 		}

@@ -25,8 +25,11 @@ func (h *history) state() (api.MigrationState, *api.Error) {
 			state, failure = during[o.goal], steps.APIError(o.Failure)
 		case op.StateDone:
 			state, failure = after[o.goal], o.why
-			if o.Op.Kind == steps.KindRelease {
+			switch o.Op.Kind {
+			case steps.KindRelease:
 				state = api.MigrationError
+			case steps.KindBeginMirror:
+				state = api.MigrationStarted
 			}
 			if state.Final() {
 				return state, failure
@@ -129,12 +132,12 @@ func (h *history) times() (frozen, ended time.Time) {
 const maxReplans = 10
 
 // replans counts how many of the last ops in a row, of one request, the world
-// overtook. A mirror that was taken up again in between is none.
+// overtook. A mirror that was begun or taken up again in between is none.
 func (h *history) replans() int {
 	n, last := 0, h.ops[len(h.ops)-1].requestID
 	for i := len(h.ops) - 1; i >= 0; i-- {
 		o := &h.ops[i]
-		if o.Op.Kind == steps.KindMirror && o.State == op.StateDone && n > 0 {
+		if (o.Op.Kind == steps.KindMirror || o.Op.Kind == steps.KindBeginMirror) && o.State == op.StateDone && n > 0 {
 			continue
 		}
 		if !o.overtaken() || o.requestID != last {

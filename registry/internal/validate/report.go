@@ -127,7 +127,7 @@ func checkReportMigration(m api.Migration) error {
 	for _, f := range []struct {
 		what  string
 		value *float64
-	}{{"exposed_seconds", &m.ExposedSeconds}, {"stall_ms.start", m.StallMS.Start}, {"stall_ms.switch", m.StallMS.Switch}} {
+	}{{"exposed_seconds", &m.ExposedSeconds}, {"stall_ms.start", m.StallMS.Start}, {"stall_ms.job", m.StallMS.Job}, {"stall_ms.switch", m.StallMS.Switch}} {
 		if f.value != nil && (*f.value < 0 || *f.value > math.MaxInt32) {
 			return Invalid("the %s %g of migration %s is out of range", f.what, *f.value, m.ID)
 		}

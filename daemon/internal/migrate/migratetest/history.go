@@ -5,6 +5,7 @@ package migratetest
 import (
 	"context"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 )
 
@@ -20,6 +21,11 @@ func (FakeHistory) Copied(context.Context, *steps.Spec) (bool, error) { return t
 // Facts implements steps.History.
 func (FakeHistory) Facts(context.Context, *steps.Spec, string) (steps.Facts, error) {
 	return steps.Facts{}, nil
+}
+
+// BegunHeld implements steps.History.
+func (h FakeHistory) BegunHeld(context.Context, *steps.Spec, hv.JobKind, string) (bool, error) {
+	return false, nil
 }
 
 // Dst implements steps.History.

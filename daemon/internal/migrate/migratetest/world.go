@@ -69,6 +69,25 @@ func NewWorld(t *testing.T, state hv.State) *World {
 	return w
 }
 
+// LosingQEMU is a version of QEMU that loses what a guest writes while a block job begins.
+var LosingQEMU = hv.Version{Major: 10, Patch: 2}
+
+// WithLosingQEMU makes worlds of a kind whose instance runs in LosingQEMU.
+func WithLosingQEMU(kind func(*testing.T, hv.State) *World) func(*testing.T, hv.State) *World {
+	return func(t *testing.T, state hv.State) *World {
+		t.Helper()
+		w := kind(t, hv.StateStopped)
+		w.SetAbout(hv.About{QEMU: LosingQEMU})
+		if state.Active() {
+			expect.OK(t, w.Start(Instance))
+		}
+		if state == hv.StatePaused {
+			expect.OK(t, w.SuspendByUser(Instance))
+		}
+		return w
+	}
+}
+
 // Domain lets the guest write a block whenever it is looked at.
 func (w *World) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 	w.GuestWrites()

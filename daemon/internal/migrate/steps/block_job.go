@@ -16,7 +16,7 @@ import (
 
 // runJob begins the block job of a direction if it does not run yet, and waits until the
 // job is ready, or until it has made no progress for as long as stallTimeout (0: for ever).
-func (e *Env) runJob(ctx context.Context, s *Spec, to direction, begin func() error, stallTimeout time.Duration) (ready bool, err error) {
+func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout time.Duration) (ready bool, err error) {
 	least, since := int64(math.MaxInt64), e.now()
 	asked := false            // the second witness
 	begun, pace := 0, meter{} // the run of the guest in which the job was begun
@@ -50,13 +50,14 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, begin func() er
 			continue
 		case mirror == nil && begun != 0:
 			return false, e.jobFailed(ctx, s, to.image(s), begun)
-		case mirror == nil && disk.live != s.Before():
-			// Without an overlay QEMU would quietly do a full copy and zero dst.
-			return false, chainChanged(s, disk)
-		case mirror == nil && disk.dom.Snapshots+disk.dom.Checkpoints > 0:
-			return false, snapshotsLost(s, disk.dom)
 		case mirror == nil:
-			if err := begin(); err != nil {
+			if err := disk.mayBegin(s); err != nil {
+				return false, err
+			}
+			if err := e.mayBeginUnheld(ctx, s); err != nil {
+				return false, err
+			}
+			if err := e.begin(ctx, s, to); err != nil {
 				err = e.guestError(ctx, s, err)
 				if to.end == OnSrc {
 					err = cmp.Or(e.unknownCommit(ctx, s), err)
@@ -94,6 +95,29 @@ func (e *Env) reportJob(ctx context.Context, s *Spec, pace *meter) *hv.Job {
 		Phase: phase, BytesTotal: job.End, BytesDone: job.Current, RateBytesPerSecond: pace.rate(e.now(), job.Current),
 	})
 	return job
+}
+
+// begin begins the job of a direction.
+func (e *Env) begin(ctx context.Context, s *Spec, to direction) error {
+	if to.end == OnSrc {
+		return e.hv.CommitActive(ctx, s.InstanceID, s.Target, 0)
+	}
+	return e.hv.BlockCopy(ctx, s.InstanceID, s.Target, s.DstImage(), e.blockCopyOptions(s))
+}
+
+// mayBegin refuses a job on a disk that has another chain than it should have, or whose domain
+// has got snapshots.
+func (d *diskState) mayBegin(s *Spec) error {
+	switch {
+	case !d.active:
+		return guestIsOff(s)
+	case d.live != s.Before():
+		// Without an overlay QEMU would quietly do a full copy and zero dst.
+		return chainChanged(s, d)
+	case d.dom.Snapshots+d.dom.Checkpoints > 0:
+		return snapshotsLost(s, d.dom)
+	}
+	return nil
 }
 
 // blockCopyOptions are those of the copy that makes dst equal to the disk. Only a mirror

@@ -21,8 +21,8 @@ func stepNames(names ...string) map[string]bool {
 // nothing waits for the registry: the guest comes first, and what is done there is right
 // whoever owns the volume. Steps that only release the instance are done in any case.
 var (
-	doneUnfenced   = stepNames("register", abortStep, toAbort.end, "drain", "compare", "name_"+string(OnDst), "pivot", "name_"+string(OnSrc))
-	undoneUnfenced = stepNames("register", toAbort.begin, toSwitch.begin, "drain", "compare", "name_"+string(OnDst), "pivot", "guard", "hold", "commit")
+	doneUnfenced   = stepNames("register", beginStep, toBegin.end, abortStep, toAbort.end, "drain", "compare", "name_"+string(OnDst), "pivot", "name_"+string(OnSrc))
+	undoneUnfenced = stepNames("register", toBegin.begin, beginStep, toAbort.begin, toSwitch.begin, "drain", "compare", "name_"+string(OnDst), "pivot", "guard", "hold", "commit")
 )
 
 // fenced makes the steps of a plan, up to its commit point, call StillOurs before they touch
@@ -54,7 +54,7 @@ func (e *Env) fencedDo(st *op.Step) rawFunc {
 		if err != nil {
 			return err
 		}
-		if _, behind, _ := e.fence.behind(s); behind && (st.Name == toSwitch.begin || st.Name == toAbort.begin) {
+		if _, behind, _ := e.fence.behind(s); behind && (st.Name == toSwitch.begin || st.Name == toAbort.begin || st.Name == toBegin.begin) {
 			// A halt would wait for a step that waits for the registry here.
 			return &errWorldChanged{"this host was fenced"}
 		}

@@ -5,6 +5,7 @@ package steps
 import (
 	"context"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 )
 
@@ -19,6 +20,9 @@ type History interface {
 	Facts(ctx context.Context, s *Spec, exceptOp string) (Facts, error)
 	// Dst is the newest note of a dst that the migration makes, whichever of its ops made it.
 	Dst(ctx context.Context, s *Spec) (DstNote, error)
+	// BegunHeld says whether a job of this kind was begun in this process of the guest with
+	// the guest suspended. False if the process is not known.
+	BegunHeld(ctx context.Context, s *Spec, job hv.JobKind, process string) (bool, error)
 }
 
 // Facts are what the journal knows of a migration that its steps ask about.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -97,7 +98,7 @@ func (h *journalHistory) beganToFold(ctx context.Context, opID string) (bool, er
 	}
 	return slices.ContainsFunc(records, func(r op.Record) bool {
 		var note foldingNote
-		return r.Kind == op.EventNoted && (r.Step == commitStep || r.Step == foldStep) && json.Unmarshal(r.Data, &note) == nil && note.Folding
+		return r.Kind == op.EventNoted && (r.Step == beginStep || r.Step == commitStep || r.Step == foldStep) && json.Unmarshal(r.Data, &note) == nil && note.Folding
 	}), nil
 }
 
@@ -120,6 +121,15 @@ func (h *journalHistory) Dst(ctx context.Context, s *Spec) (DstNote, error) {
 		}
 	}
 	return DstNote{}, nil
+}
+
+// BegunHeld implements History.
+func (h *journalHistory) BegunHeld(ctx context.Context, s *Spec, job hv.JobKind, process string) (bool, error) {
+	ops, err := h.ops(ctx, s)
+	return process != "" && slices.ContainsFunc(ops, func(o op.Status) bool {
+		var begun begunOutput
+		return decodeOutput(&o, beginStep, &begun) && begun == begunOutput{job, process}
+	}), err
 }
 
 // decodeOutput reads the output of a step of an op; false if there is none.
@@ -161,6 +171,13 @@ func StartStall(st *op.Status) (ms *float64, ok bool) {
 	var out switchOutput
 	ok = decodeOutput(st, switchStep, &out)
 	return out.StallMS, ok
+}
+
+// HoldStall is StartStall for the beginning of a block job with the guest suspended.
+func HoldStall(st *op.Status) (ms *float64, ok bool) {
+	var out resumeOutput
+	ok = decodeOutput(st, toBegin.end, &out)
+	return out.StallMS, ok && out.StallMS != nil
 }
 
 // SwitchStall is StartStall for the switch that ends the migration.

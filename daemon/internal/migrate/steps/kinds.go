@@ -21,6 +21,12 @@ const (
 	KindCancelOffline   = "migration_cancel_offline"
 	KindCancelMirror    = "migration_cancel_mirror"
 	KindCancelCommitted = "migration_cancel_committed"
+	// The held kinds begin their block job with the guest suspended. Their steps are not in
+	// the others, since ops of those may be open in the journal of an older version.
+	KindBeginMirror      = "migration_begin_mirror"
+	KindCompleteLiveHeld = "migration_complete_live_held"
+	KindCancelLiveHeld   = "migration_cancel_live_held"
+	KindRollbackLiveHeld = "migration_take_back_live_held"
 	// KindRelease is the cancel of a migration that the registry has ended, and the rollback
 	// kinds are the cancel if src is still the instance's. In journals they have older names.
 	KindRelease      = "migration_let_go"
@@ -52,6 +58,7 @@ var goals = map[string]Goal{
 	KindCompleteLive: GoalComplete, KindCompleteCold: GoalComplete, KindCompleteOffline: GoalComplete, KindCompleteMirror: GoalComplete,
 	KindCancelLive: GoalCancel, KindCancelCold: GoalCancel, KindCancelOffline: GoalCancel, KindCancelMirror: GoalCancel, KindCancelCommitted: GoalCancel, KindRelease: GoalCancel,
 	KindRollbackLive: GoalCancel, KindRollbackCold: GoalCancel,
+	KindBeginMirror: GoalCopy, KindCompleteLiveHeld: GoalComplete, KindCancelLiveHeld: GoalCancel, KindRollbackLiveHeld: GoalCancel,
 	KindCopySaved: GoalCopy, KindDropDst: GoalCancel, KindDropSrc: GoalComplete,
 }
 

@@ -83,11 +83,17 @@ func (p *phase) Check(state op.State) error {
 // in the overlay. Whether the instance runs now is up to state.
 func started(t *testing.T, state hv.State, method string) *phase {
 	t.Helper()
+	return startedOn(t, migratetest.NewWorld, state, method)
+}
+
+// startedOn is started on another world.
+func startedOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World, state hv.State, method string) *phase {
+	t.Helper()
 	before := state
 	if method == steps.MethodOverlay {
 		before = hv.StateRunning // it ran for a while in any case
 	}
-	p := &phase{World: migratetest.NewWorld(t, before), spec: testSpec(method)}
+	p := &phase{World: world(t, before), spec: testSpec(method)}
 	ctx := context.Background()
 	_, err := p.Registry.RegisterMigration(ctx, "", api.MigrationRegister{ID: testMigration, Dst: p.spec.Dst, Epoch: 1})
 	must(t, err)

@@ -45,20 +45,8 @@ func (e *Env) overlayPlans() []op.Plan {
 		{Kind: KindCopy, Steps: []op.Step{
 			e.stepCopy(),
 		}},
-		{Kind: KindCompleteLive, Commit: "pivot", Steps: []op.Step{
-			e.stepVerifyCopy(),
-			e.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
-			e.stepMirror(),
-			e.stepPause(toSwitch),
-			e.stepDrain(toDst),
-			e.stepNameEnd(toDst),
-			e.stepPivot(toDst),
-			e.stepResume(toSwitch),
-			e.stepSettle(toDst),
-			e.stepPublish("publish_completed", api.MigrationCompleted, ""),
-			e.stepRemoveOverlay(),
-			e.stepReleaseSource(),
-		}},
+		{Kind: KindCompleteLive, Commit: "pivot", Steps: e.completeLiveSteps(nil)},
+		{Kind: KindCompleteLiveHeld, Commit: "pivot", Steps: e.completeLiveSteps(e.heldSteps(toDst))},
 		{Kind: KindCompleteCold, Commit: "fold", Steps: []op.Step{
 			e.stepVerifyCopy(),
 			e.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
@@ -69,12 +57,8 @@ func (e *Env) overlayPlans() []op.Plan {
 			e.stepRemoveOverlay(),
 			e.stepReleaseSource(),
 		}},
-		{Kind: KindCancelLive, Commit: "pivot", Steps: slices.Concat(
-			[]op.Step{e.stepAdmitCancel()},
-			e.abortSteps(e.stepAbortMirror()),
-			e.backLiveSteps(),
-			e.cancelledSteps(),
-		)},
+		{Kind: KindCancelLive, Commit: "pivot", Steps: e.cancelLiveSteps(nil)},
+		{Kind: KindCancelLiveHeld, Commit: "pivot", Steps: e.cancelLiveSteps(e.heldSteps(toSrc))},
 		{Kind: KindCancelCold, Commit: "fold", Steps: slices.Concat(
 			[]op.Step{e.stepAdmitCancel()},
 			e.backColdSteps(),
@@ -82,6 +66,48 @@ func (e *Env) overlayPlans() []op.Plan {
 		)},
 		e.cancelCommittedPlan(),
 	}
+}
+
+// completeLiveSteps switch a running guest to dst. Hold are the steps that begin the job where
+// the guest has to be suspended for that, and nil elsewhere.
+func (e *Env) completeLiveSteps(hold []op.Step) []op.Step {
+	return slices.Concat([]op.Step{
+		e.stepVerifyCopy(),
+		e.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
+	}, hold, []op.Step{
+		e.stepMirror(),
+		e.stepPause(toSwitch),
+		e.stepDrain(toDst),
+		e.stepNameEnd(toDst),
+		e.stepPivot(toDst),
+		e.stepResume(toSwitch),
+		e.stepSettle(toDst),
+		e.stepPublish("publish_completed", api.MigrationCompleted, ""),
+		e.stepRemoveOverlay(),
+		e.stepReleaseSource(),
+	})
+}
+
+// cancelLiveSteps cancel the migration of a running guest. Hold is as in completeLiveSteps.
+func (e *Env) cancelLiveSteps(hold []op.Step) []op.Step {
+	return slices.Concat(
+		[]op.Step{e.stepAdmitCancel()},
+		e.abortSteps(e.stepAbortMirror()),
+		hold,
+		e.backLiveSteps(),
+		e.cancelledSteps(),
+	)
+}
+
+// rollbackLiveSteps fold the overlay of a running guest back into src. Hold is as in
+// completeLiveSteps.
+func (e *Env) rollbackLiveSteps(hold []op.Step) []op.Step {
+	return slices.Concat(
+		[]op.Step{e.stepAdmitRollback()},
+		e.abortSteps(e.stepEndMirror()),
+		hold,
+		e.backLiveSteps(),
+	)
 }
 
 // backLiveSteps bring a running guest back to src, with all that it wrote to the
@@ -146,7 +172,8 @@ func (e *Env) offlinePlans() []op.Plan {
 
 // mirrorPlans are the plans of method mirror: src is not frozen. QEMU makes dst equal to src
 // and keeps it so until the switch, which is made as by the method overlay. The mirror is an
-// op of its own, since it takes long and needs no lock of the instance.
+// op of its own, since it takes long and needs no lock of the instance. Where it has to begin
+// with the guest suspended, that is an op before it, which has the lock.
 func (e *Env) mirrorPlans() []op.Plan {
 	return []op.Plan{
 		{Kind: KindStartMirror, Commit: "publish_started", Steps: []op.Step{
@@ -154,6 +181,7 @@ func (e *Env) mirrorPlans() []op.Plan {
 			e.stepCreateDestination(),
 			e.stepPublish("publish_started", api.MigrationStarted, ""),
 		}},
+		{Kind: KindBeginMirror, Steps: e.heldSteps(toDst)},
 		{Kind: KindMirror, Steps: []op.Step{
 			e.stepMirror(),
 		}},
@@ -199,11 +227,8 @@ func (e *Env) cancelCommittedPlan() op.Plan {
 // volume's by now.
 func (e *Env) rollbackPlans() []op.Plan {
 	return []op.Plan{
-		{Kind: KindRollbackLive, Commit: "pivot", Steps: slices.Concat(
-			[]op.Step{e.stepAdmitRollback()},
-			e.abortSteps(e.stepEndMirror()),
-			e.backLiveSteps(),
-		)},
+		{Kind: KindRollbackLive, Commit: "pivot", Steps: e.rollbackLiveSteps(nil)},
+		{Kind: KindRollbackLiveHeld, Commit: "pivot", Steps: e.rollbackLiveSteps(e.heldSteps(toSrc))},
 		{Kind: KindRollbackCold, Commit: "fold", Steps: slices.Concat(
 			[]op.Step{e.stepAdmitRollback()},
 			e.backColdSteps(),
@@ -244,6 +269,7 @@ func (e *Env) savedPlans() []op.Plan {
 
 // pauseSteps are the steps at which a guest may be paused by us.
 var pauseSteps = stepNames(
+	toBegin.begin, beginStep, toBegin.end,
 	toSwitch.begin, "drain", "compare", "name_"+string(OnDst), "pivot", "name_"+string(OnSrc), toSwitch.end,
 	toAbort.begin, abortStep, toAbort.end,
 )

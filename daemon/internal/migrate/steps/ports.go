@@ -170,6 +170,9 @@ type Ports struct {
 	MayMove func(ctx context.Context, volumeID string) error
 	// Audit adds an event to the audit trail. Nil: nobody keeps it.
 	Audit func(e api.EventPost)
+	// MustHold says whether a guest with this version of QEMU, zero if it is not known, has to
+	// be suspended while a block job begins. Nil: hv.JobStartLosesWrites.
+	MustHold func(qemu hv.Version) bool
 	// Clock tells the time. Nil: time.Now.
 	Clock func() time.Time
 }

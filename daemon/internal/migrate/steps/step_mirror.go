@@ -31,10 +31,7 @@ func (e *Env) stepMirror() op.Step {
 		if err := e.mayMirrorToDst(ctx, s); err != nil {
 			return err
 		}
-		begin := func() error {
-			return e.hv.BlockCopy(ctx, s.InstanceID, s.Target, s.DstImage(), e.blockCopyOptions(s))
-		}
-		_, err := e.runJob(ctx, s, toDst, begin, 0)
+		_, err := e.runJob(ctx, s, toDst, 0)
 		return err
 	}
 	return identified(step("mirror", do, nil, e.observeJob(toDst)), e.srcUnchanged, e.dstUnchanged)
@@ -112,7 +109,6 @@ const ThrottleBytesPerSecond = 1 << 20
 // as the job gets on, however much is left to do, the guest is left alone.
 func (e *Env) stepCommit() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		begin := func() error { return e.hv.CommitActive(ctx, s.InstanceID, s.Target, 0) }
 		var note slowNote
 		if _, err := r.Noted(commitStep, &note); err != nil {
 			return err
@@ -133,7 +129,7 @@ func (e *Env) stepCommit() op.Step {
 			}
 		}
 		if !note.Throttled {
-			ready, err := e.runJob(ctx, s, toSrc, begin, CommitBound)
+			ready, err := e.runJob(ctx, s, toSrc, CommitBound)
 			if err != nil || ready {
 				return err
 			}
@@ -145,7 +141,7 @@ func (e *Env) stepCommit() op.Step {
 		if err != nil && !errors.Is(err, hv.ErrUnsupported) {
 			return e.hvError(err)
 		}
-		ready, err := e.runJob(ctx, s, toSrc, begin, CommitBound)
+		ready, err := e.runJob(ctx, s, toSrc, CommitBound)
 		if err != nil || ready {
 			return err
 		}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hosttest"
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// losing are worlds whose instance runs in a QEMU that loses what it writes while a block job
+// begins.
+var losing = migratetest.WithLosingQEMU(migratetest.NewWorld)
+
+// everyCallOn is everyCall on a world of another kind. A guest that a person has paused is
+// paused at the end, and any other one is not.
+func everyCallOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World, state hv.State, simulate simulation, happen func(d *daemon) hvtest.Fault) {
+	t.Helper()
+	hosttest.EveryCall(t, stride, func(t *testing.T, n int) (reached bool) {
+		d := newDaemon(t, world(t, state))
+		fault := happen(d)
+		do := fault.Do
+		fault.Nth, fault.Do = n, func() {
+			reached = true
+			if do != nil {
+				do()
+			}
+		}
+		simulate(t, d, fault)
+		return reached
+	})
+}
+
+// keepsState makes a simulation of one that nobody but the daemon pauses, resumes, starts or
+// stops a guest in.
+func keepsState(state hv.State, simulate simulation) simulation {
+	return func(t *testing.T, d *daemon, fault hvtest.Fault) {
+		t.Helper()
+		simulate(t, d, fault)
+		dom, err := d.world.Fake.Domain(context.Background(), testInstance)
+		must(t, err)
+		if dom.State != state {
+			t.Errorf("the guest is %s, and was %s", dom.State, state)
+		}
+	}
+}
+
+// mirrorOfAClone is a mirror of a linked clone: of a raw image nothing can be missed. It is not
+// verified, since that would find what is missing.
+func mirrorOfAClone(mayGiveUp bool) simulation {
+	return func(t *testing.T, d *daemon, fault hvtest.Fault) {
+		t.Helper()
+		id := d.migrateTo(api.MigrationTarget{ToPool: "new", ToFormat: api.FormatRaw, Method: steps.MethodMirror})
+		d.world.Inject(fault)
+		mig := d.until(id, api.MigrationCompleted, api.MigrationCancelled)
+		calm(d)
+		top := hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: srcPath}
+		if mig.State == api.MigrationCompleted {
+			top = rawImage(mig.Dst.Path)
+		} else if !mayGiveUp {
+			t.Errorf("the migration was given up: %v", mig.Error)
+		}
+		d.world.SetQuiet()
+		d.world.AssertNoWriteLost(t)
+		dom, err := d.world.Fake.Domain(context.Background(), testInstance)
+		must(t, err)
+		for _, disk := range slices.Concat(dom.Live, dom.Config) {
+			if disk.Top() != top || disk.Mirror != nil {
+				t.Errorf("the disk is %+v, want it on %s without a job", disk, top.Path)
+			}
+		}
+	}
+}
+
+func TestNoWriteIsLostByAQEMUThatMissesWritesWhenAJobBegins(t *testing.T) {
+	type kind struct {
+		name     string
+		world    func(*testing.T, hv.State) *migratetest.World
+		simulate simulation
+	}
+	kinds := func(mayGiveUp bool) []kind {
+		return []kind{
+			{"complete", losing, simulateComplete},
+			{"cancel", losing, simulateCancel},
+			{"mirror", migratetest.WithLosingQEMU(migratetest.CloneWorld), mirrorOfAClone(mayGiveUp)},
+		}
+	}
+	for _, c := range []struct {
+		name string
+		// calm: nobody but the daemon touches the guest.
+		calm   bool
+		happen func(d *daemon) hvtest.Fault
+	}{
+		{"nothing happens", true, func(*daemon) hvtest.Fault { return hvtest.Fault{Do: func() {}} }},
+		{"the daemon dies", true, func(d *daemon) hvtest.Fault { return hvtest.Fault{Do: func() { go d.Restart() }} }},
+		{"the daemon dies after", true, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{After: true, Do: func() { go d.Restart() }}
+		}},
+		{"libvirt goes away", true, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{Do: func() { awayFor(d, 3*time.Second) }}
+		}},
+		{"libvirt goes away after", true, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{After: true, Do: func() { awayFor(d, 3*time.Second) }}
+		}},
+		{"somebody resumes the guest", false, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{After: true, Do: func() {
+				_ = d.world.ResumeByUser(testInstance)
+				for range 5 {
+					d.world.GuestWrites()
+				}
+			}}
+		}},
+		{"the guest restarts", false, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{After: true, Do: func() {
+				_ = d.world.Crash(testInstance)
+				_ = d.world.Start(testInstance)
+			}}
+		}},
+		{"the guest is destroyed", false, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{Do: func() { _ = d.world.Destroy(testInstance) }}
+		}},
+		{"libvirt and the guest die together", false, func(d *daemon) hvtest.Fault {
+			return hvtest.Fault{After: true, Do: func() {
+				_ = d.world.Crash(testInstance)
+				awayFor(d, time.Second)
+			}}
+		}},
+	} {
+		for _, state := range migratetest.ActiveStates {
+			for _, k := range kinds(!c.calm) {
+				t.Run(strings.Join([]string{k.name, c.name, string(state)}, ", "), func(t *testing.T) {
+					simulate := k.simulate
+					if c.calm {
+						simulate = keepsState(state, simulate)
+					}
+					everyCallOn(t, k.world, state, simulate, c.happen)
+				})
+			}
+		}
+	}
+}
+
+// A guest that is started again may have another QEMU, since a package was upgraded, or put
+// back.
+func TestAGuestThatRestartsInAnotherQEMULosesNothing(t *testing.T) {
+	restart := func(d *daemon) {
+		d.world.SetAbout(hv.About{QEMU: migratetest.LosingQEMU})
+		_ = d.world.Crash(testInstance)
+		_ = d.world.Start(testInstance)
+	}
+	everyRecord(t, "complete", func(t *testing.T, d *daemon, arm func(func())) {
+		mig := d.copied()
+		arm(func() { restart(d) })
+		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+		must(t, err)
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
+	})
+	everyRecord(t, "cancel", func(t *testing.T, d *daemon, arm func(func())) {
+		mig := d.begin(toNewPool)
+		for range 20 {
+			d.world.GuestWrites()
+		}
+		arm(func() { restart(d) })
+		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
+		must(t, err)
+		d.until(mig.ID, api.MigrationCancelled)
+		d.stayed()
+	})
+}
+
+// A guest keeps the QEMU that it was started with.
+func TestAnUpgradeOfQEMUDoesNotCountForAGuestThatRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, losing(t, hv.StateRunning))
+		d.world.SetAbout(hv.About{QEMU: hv.Version{Major: 11}})
+		d.moved(d.until(d.migrate(), api.MigrationCompleted))
+	})
+}
+
+func TestAGuestIsHeldForAJobOnlyWhereItsQEMULosesWrites(t *testing.T) {
+	for v, want := range map[hv.Version]bool{
+		migratetest.LosingQEMU: true, {}: true, {Major: 7, Minor: 2}: false, {Major: 10, Patch: 9}: false,
+	} {
+		t.Run(v.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := migratetest.NewWorld(t, hv.StateStopped)
+				w.SetAbout(hv.About{QEMU: v})
+				must(t, w.Start(testInstance))
+				d := newDaemon(t, w)
+				mig := d.until(d.migrate(), api.MigrationCompleted)
+				d.moved(mig)
+				suspended := 0
+				for _, call := range w.Calls() {
+					if call == "Suspend" {
+						suspended++
+					}
+				}
+				if held := suspended == 2; held != want { // and once for the switch
+					t.Errorf("the guest was suspended %d times", suspended)
+				}
+				if held := mig.StallMS.Job != nil; held != want {
+					t.Errorf("stall_ms.job is %v", mig.StallMS.Job)
+				}
+			})
+		})
+	}
+}
+
+func TestAJobThatTakesTooLongToBeginIsEndedAndTheGuestGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, losing(t, hv.StateRunning))
+		mig := d.copied()
+		d.world.SetStep(0)
+		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+		must(t, err)
+		pass(steps.HoldBound + 10*time.Second)
+		d.stillRunning()
+		dom, err := d.world.Fake.Domain(context.Background(), testInstance)
+		must(t, err)
+		if m := dom.LiveDisk("vda").Mirror; m != nil {
+			t.Errorf("a job is left that may have missed writes: %+v", m)
+		}
+		mig = d.until(mig.ID, api.MigrationCopied)
+		if mig.Error == nil || !strings.Contains(mig.Error.Message, "may lose a write") {
+			t.Errorf("the migration's error is %v", mig.Error)
+		}
+		d.world.SetStep(2)
+		_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+		must(t, err)
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
+	})
+}
+
+func TestADaemonThatStopsWhileAJobBeginsLeavesNoGuestPaused(t *testing.T) {
+	for _, at := range []string{"may_begin", "pause_to_begin", "begin_job", "resume_after_begin", "mirror"} {
+		t.Run(at, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDaemon(t, losing(t, hv.StateRunning))
+				mig := d.copied()
+				stopped := make(chan struct{})
+				d.journal.AfterAppend(func(r op.Record) {
+					if r.Step != at || r.Kind != op.EventStarted {
+						return
+					}
+					d.journal.AfterAppend(nil)
+					go func() {
+						defer close(stopped)
+						d.manager().Quiesce(context.Background())
+						d.Halt()
+					}()
+					pass(time.Millisecond) // so that the stop is under way
+				})
+				_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+				must(t, err)
+				<-stopped
+				d.stillRunning()
+				d.Boot(nil)
+				d.moved(d.until(mig.ID, api.MigrationCompleted))
+			})
+		})
+	}
+}
+
+// A guest that stands still is resumed by hand, writes and is suspended again while the daemon
+// that had suspended it is dead: the job that is there then may have missed that.
+func TestAJobThatADeadDaemonHasLeftIsBegunAnew(t *testing.T) {
+	for call, simulate := range map[string]simulation{"BlockCopy": simulateComplete, "CommitActive": simulateCancel} {
+		t.Run(call, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDaemon(t, losing(t, hv.StateRunning))
+				simulate(t, d, hvtest.Fault{Call: call, After: true, Do: func() {
+					d.world.Disconnect()
+					d.journal.SetDown(true)
+					go d.RestartAfter(func() {
+						d.world.Reconnect()
+						d.journal.SetDown(false)
+						must(t, d.world.ResumeByUser(testInstance))
+						for range 5 {
+							d.world.GuestWrites()
+						}
+						must(t, d.world.Suspend(context.Background(), testInstance)) // nobody knows who
+					})
+				}})
+			})
+		})
+	}
+}

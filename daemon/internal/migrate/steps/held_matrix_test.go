@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hosttest"
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op/optest"
+)
+
+// The guests of these run in a QEMU that loses what they write while a job begins, and write
+// whenever anybody looks.
+func TestHeldMatrix(t *testing.T) {
+	for _, c := range []struct {
+		kind, method string
+		state        hv.State
+		folding      bool // a job is left that was not begun with the guest suspended
+		done         func(*phase) error
+	}{
+		{steps.KindCompleteLiveHeld, steps.MethodOverlay, hv.StateRunning, false, movedToDst},
+		{steps.KindCompleteLiveHeld, steps.MethodOverlay, hv.StateRunning, true, movedToDst},
+		{steps.KindCompleteLiveHeld, steps.MethodOverlay, hv.StatePaused, false, movedToDst},
+		{steps.KindCancelLiveHeld, steps.MethodOverlay, hv.StateRunning, false, backOnSrc},
+		{steps.KindCancelLiveHeld, steps.MethodOverlay, hv.StateRunning, true, backOnSrc},
+		{steps.KindCancelLiveHeld, steps.MethodOverlay, hv.StatePaused, false, backOnSrc},
+		{steps.KindRollbackLiveHeld, steps.MethodOverlay, hv.StateRunning, false, takenBack},
+		{steps.KindBeginMirror, steps.MethodMirror, hv.StateRunning, false, mirrorBegun},
+		{steps.KindBeginMirror, steps.MethodMirror, hv.StatePaused, false, mirrorBegun},
+	} {
+		t.Run(fmt.Sprintf("%s %s folding=%t", c.kind, c.state, c.folding), func(t *testing.T) {
+			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+				p := startedOn(t, migratetest.WithLosingQEMU(migratetest.NewWorld), c.state, c.method)
+				if c.folding {
+					p.fold(t)
+				}
+				if c.kind == steps.KindRollbackLiveHeld {
+					p.Registry.Abandon(testMigration)
+				}
+				p.kind = c.kind
+				asBefore := func() error { return p.isStill(c.state) }
+				p.done = func(p *phase) error { return errors.Join(asBefore(), c.done(p)) }
+				p.undone = func(p *phase) error {
+					if c.method == steps.MethodMirror {
+						return errors.Join(asBefore(), p.jobLeft(), onSrcStill(p)) // the job may be left, for the cancel
+					}
+					return errors.Join(asBefore(), p.jobLeft(), onOverlayStill(p))
+				}
+				return p
+			}})
+		})
+	}
+}
+
+// isStill: the guest runs if it ran, and is paused if a person had paused it.
+func (p *phase) isStill(want hv.State) error {
+	dom, err := p.Fake.Domain(context.Background(), testInstance)
+	if err == nil && dom.State != want {
+		err = fmt.Errorf("the guest is %s, and was %s", dom.State, want)
+	}
+	return err
+}
+
+func movedToDst(p *phase) error {
+	return errors.Join(p.Settled(dstPath), p.row(api.MigrationCompleted))
+}
+
+func backOnSrc(p *phase) error {
+	return errors.Join(p.Settled(srcPath), p.row(api.MigrationCancelled))
+}
+
+func takenBack(p *phase) error { return p.Settled(srcPath) }
+
+// mirrorBegun: the job is there, and dst gets all that the guest writes.
+func mirrorBegun(p *phase) error {
+	p.Step(testBlocks + 1)
+	err := p.mirrored()
+	must := p.BreakJob(testInstance, "vda")
+	r := &hosttest.Recorder{}
+	p.AssertNoWriteLost(r)
+	p.AssertClean(r)
+	return errors.Join(append(r.Problems, err, must)...)
+}

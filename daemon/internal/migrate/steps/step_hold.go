@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/retry"
+)
+
+// toBegin is the pause in which a job begins, see MustHold.
+var toBegin = pauseWindow{"pause_to_begin", "resume_after_begin"}
+
+const (
+	mayBeginStep = "may_begin"
+	beginStep    = "begin_job"
+)
+
+// HoldBound is how long a guest may be suspended for the beginning of a job. Then the job is
+// ended and the guest goes on.
+const HoldBound = 5 * time.Second
+
+// heldSteps begin the job of a direction with the guest suspended. A job that was begun so by an
+// earlier op, and is still at work, is left alone, and so is the guest.
+func (e *Env) heldSteps(to direction) []op.Step {
+	return []op.Step{
+		identified(e.stepMayBegin(to), e.srcUnchanged, e.endUnchanged(to)),
+		unlessAtWork(e.stepPause(toBegin)),
+		unlessAtWork(e.stepBegin(to)),
+		e.stepResume(toBegin),
+	}
+}
+
+// mayBeginOutput says whether there is nothing to begin.
+type mayBeginOutput struct {
+	// AtWork: the job was begun with the guest suspended by an earlier op.
+	AtWork bool `json:"at_work"`
+}
+
+// stepMayBegin looks for what would be in the way of a job, so that the guest is not suspended
+// for nothing.
+func (e *Env) stepMayBegin(to direction) op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return err
+		}
+		if !disk.active {
+			return guestIsOff(s)
+		}
+		mirror, err := disk.mirrorTo(to.job, to.image(s))
+		if err != nil {
+			return err
+		}
+		if mirror != nil {
+			held, err := e.BegunHeld(ctx, s)
+			if err != nil {
+				return err
+			}
+			if to.end == OnSrc && !held {
+				// Somebody else's commit, which is taken up: see sealedUnlessCommitted. What
+				// it may have missed nobody can find any more.
+				e.log.Warn("a commit is taken up that was not begun with its guest suspended, as it has to be with this QEMU", "migration", s.MigrationID, "instance", s.InstanceName)
+				held = true
+			}
+			return r.SetOutput(mayBeginOutput{AtWork: held})
+		}
+		if disk, err = e.confirmDisk(ctx, s); err != nil {
+			return err
+		}
+		if err := disk.mayBegin(s); err != nil {
+			return err
+		}
+		if err := disk.mayName(s, to); err != nil {
+			return err
+		}
+		if to.end == OnSrc {
+			return e.sealedUnlessCommitted(ctx, s, disk, r.OpID())
+		}
+		if s.Method == MethodMirror {
+			if err := e.checkSizes(ctx, s); err != nil {
+				return err
+			}
+		}
+		return e.mayMirrorToDst(ctx, s)
+	}
+	return step(mayBeginStep, do, nil, nil)
+}
+
+// unlessAtWork makes a step do nothing if stepMayBegin has found the job at work.
+func unlessAtWork(st op.Step) op.Step {
+	do, undo, observe := st.Do, st.Undo, st.Observe
+	idle := func(r *op.Run) (bool, error) {
+		var out mayBeginOutput
+		_, err := r.Output(mayBeginStep, &out)
+		return out.AtWork, err
+	}
+	st.Do = func(ctx context.Context, r *op.Run) error {
+		if none, err := idle(r); none || err != nil {
+			return err
+		}
+		return do(ctx, r)
+	}
+	st.Undo = func(ctx context.Context, r *op.Run) error {
+		if none, err := idle(r); none || err != nil {
+			return err
+		}
+		return undo(ctx, r)
+	}
+	if observe != nil {
+		st.Observe = func(ctx context.Context, r *op.Run) (op.Observation, error) {
+			if none, err := idle(r); none || err != nil {
+				return op.DoneIf(none), err
+			}
+			return observe(ctx, r)
+		}
+	}
+	return st
+}
+
+// begunOutput is the job that was begun with the guest suspended, and the process of the guest,
+// empty if it is not known.
+type begunOutput struct {
+	Job     hv.JobKind `json:"job"`
+	Process string     `json:"process"`
+}
+
+// stepBegin begins the job of the suspended guest, and waits until the job tracks all writes. It
+// is not observed: of a job that it finds when it is made again, after a crash, nobody can tell
+// whether the guest was suspended all the time. It is ended, and begun anew.
+func (e *Env) stepBegin(to direction) op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		disk, err := e.held(ctx, s)
+		if err != nil {
+			return err
+		}
+		if mirror, err := disk.mirrorTo(to.job, to.image(s)); err != nil {
+			return err
+		} else if mirror != nil {
+			if err := e.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
+				return e.hvError(err)
+			}
+			return notEnded(s)
+		}
+		if _, behind, _ := e.fence.behind(s); behind {
+			return &errWorldChanged{"this host was fenced"} // in a pause nobody asks whose dst is
+		}
+		if err := disk.mayBegin(s); err != nil {
+			return err
+		}
+		// From here on a commit writes src: no cancel may compare it after this.
+		if err := r.Note(ctx, foldingNote{Folding: to.end == OnSrc}); err != nil {
+			return err
+		}
+		began := e.now()
+		if err := e.begin(ctx, s, to); err != nil {
+			return e.guestError(ctx, s, err)
+		}
+		if err := e.awaitTracking(ctx, s, to, disk.dom.Run); err != nil {
+			return err
+		}
+		e.log.Info("a block job has begun with its guest suspended, since its QEMU may lose a write otherwise", "migration", s.MigrationID, "instance", s.InstanceName,
+			"target", s.Target, "ms", e.now().Sub(began).Milliseconds())
+		process, err := e.hv.Process(ctx, s.InstanceID, s.Target)
+		if err != nil {
+			e.log.Warn("the process of a guest was not found", "instance", s.InstanceName, "err", err)
+		}
+		return r.SetOutput(begunOutput{to.job, process.ID})
+	}
+	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
+		var out begunOutput
+		if begun, err := r.Output(beginStep, &out); err != nil || begun && to.end != OnSrc {
+			return err // the job is as good as any, and left to the next op, as by stepMirror
+		}
+		var note foldingNote
+		if noted, err := r.Noted(beginStep, &note); err != nil || !noted {
+			return err // nothing was begun
+		}
+		return e.endBegun(ctx, s, to)
+	}
+	return step(beginStep, do, undo, nil)
+}
+
+// held reads the disk of a guest that is to be suspended.
+func (e *Env) held(ctx context.Context, s *Spec) (*diskState, error) {
+	disk, err := e.readDisk(ctx, s)
+	switch {
+	case err != nil:
+		return nil, err
+	case !disk.active:
+		return nil, guestIsOff(s)
+	case disk.dom.State == hv.StateRunning:
+		return nil, &errWorldChanged{fmt.Sprintf("instance %s was resumed by somebody while a block job began on its disk", s.InstanceName)}
+	}
+	return disk, nil
+}
+
+// awaitTracking waits until the job tracks the writes of its guest, which is suspended then
+// still.
+func (e *Env) awaitTracking(ctx context.Context, s *Spec, to direction, run int) error {
+	began := e.now()
+	for {
+		job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
+		if err != nil {
+			return e.guestError(ctx, s, err)
+		}
+		// After the job, so that the guest is suspended when the job tracks its writes.
+		disk, err := e.held(ctx, s)
+		if err != nil {
+			return err
+		}
+		mirror, err := disk.mirrorTo(to.job, to.image(s))
+		switch {
+		case err != nil:
+			return err
+		case disk.dom.Run != run:
+			return guestRestarted(s)
+		case mirror == nil:
+			return e.jobFailed(ctx, s, to.image(s), run)
+		case job != nil && job.Tracking, mirror.Ready:
+			return nil
+		}
+		waited := e.now().Sub(began)
+		if waited > HoldBound {
+			return api.Errorf(api.CodeInternal, "the QEMU of instance %s may lose a write while a block job begins, so its guest was suspended for that; it took longer than %s, and the guest goes on as before; stop the instance and call again, or upgrade QEMU",
+				s.InstanceName, HoldBound)
+		}
+		if err := retry.Sleep(ctx, drainPollFor(waited)); err != nil {
+			return err
+		}
+	}
+}
+
+// endBegun ends a job that may have missed a write, or that nobody goes on with. A guest that
+// somebody has resumed is suspended once more for that: QEMU may die if a synchronous job ends
+// during a write. If the daemon dies meanwhile, the undo of the pause lets the guest go on, unless
+// it was paused by a person before.
+func (e *Env) endBegun(ctx context.Context, s *Spec, to direction) error {
+	disk, err := e.readDisk(ctx, s)
+	if err != nil || !disk.active || disk.ours(to, s) == nil {
+		return err // a job dies with its process
+	}
+	again := to.job == hv.JobCopy && disk.dom.State == hv.StateRunning
+	if again {
+		if err := e.guestError(ctx, s, e.hv.Suspend(ctx, s.InstanceID)); err != nil {
+			return err
+		}
+	}
+	e.log.Info("ending a block job that has just begun", "migration", s.MigrationID, "instance", s.InstanceName)
+	if err := e.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
+		return e.hvError(err)
+	}
+	gone, err := retry.Poll(ctx, drainPoll, HoldBound, func() (bool, error) {
+		disk, err := e.readDisk(ctx, s)
+		return err == nil && disk.ours(to, s) == nil, err
+	})
+	switch {
+	case err != nil:
+		return err
+	case !gone:
+		return notEnded(s)
+	case again:
+		return e.hvError(e.hv.Resume(ctx, s.InstanceID))
+	}
+	return nil
+}
