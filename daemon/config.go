@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/guard"
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/libvirt"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/client"
@@ -62,12 +63,22 @@ type config struct {
 	LogLevel         string `toml:"log_level"`
 	// OverlayMinFreeBytes must be free in OverlayDir before a migration starts.
 	OverlayMinFreeBytes int64 `toml:"overlay_min_free_bytes"`
+	// SuspendAtJobStart says whether a guest is suspended while a block job begins on one of
+	// its disks: auto, always or never.
+	SuspendAtJobStart string `toml:"suspend_at_job_start"`
 	// AllowedPaths are the places for volumes besides the pools; see location.Rules.
 	AllowedPaths []string `toml:"allowed_paths"`
 	// SharedPools are pools in which other hosts see the same bytes. Pools of
 	// type netfs are shared by themselves.
 	SharedPools []string `toml:"shared_pools"`
 }
+
+// The values of suspend_at_job_start. Auto: where the guest's QEMU may lose a write otherwise.
+const (
+	suspendAuto   = "auto"
+	suspendAlways = "always"
+	suspendNever  = "never"
+)
 
 const (
 	defaultConfigFile = "/etc/volferry/volferryd.toml"
@@ -85,6 +96,7 @@ func defaultConfig() *config {
 		TLSCA: "/etc/volferry/tls/ca.crt", TLSCert: "/etc/volferry/tls/host.crt", TLSKey: "/etc/volferry/tls/host.key",
 		LibvirtHook: guard.DefaultHook, LibvirtConfigDir: libvirt.DefaultDefinitionsDir, MetricsListen: "127.0.0.1:9643", StateDir: "/var/lib/volferry",
 		HostName: name, LogLevel: "info", OverlayMinFreeBytes: defaultOverlayMinFree,
+		SuspendAtJobStart: suspendAuto,
 	}
 }
 
@@ -125,6 +137,7 @@ func (c *config) flags(set *flag.FlagSet) {
 	set.StringVar(&c.HostName, "host-name", c.HostName, "name of this host in the registry")
 	set.StringVar(&c.LogLevel, "log-level", c.LogLevel, "debug, info, warn or error")
 	set.Int64Var(&c.OverlayMinFreeBytes, "overlay-min-free-bytes", c.OverlayMinFreeBytes, "what must be free for overlays before a migration starts")
+	set.StringVar(&c.SuspendAtJobStart, "suspend-at-job-start", c.SuspendAtJobStart, "whether a guest is suspended while QEMU begins to copy: auto, always or never")
 	set.Func("allowed-paths", "`directories` and devices for volumes besides the active pools, separated by colons (default none)", func(v string) error {
 		c.AllowedPaths = filepath.SplitList(v)
 		return nil
@@ -168,7 +181,21 @@ func (c *config) check() error {
 	if c.OverlayMinFreeBytes < 0 {
 		return fmt.Errorf("overlay_min_free_bytes is %d; it must not be negative", c.OverlayMinFreeBytes)
 	}
+	if !slices.Contains([]string{suspendAuto, suspendAlways, suspendNever}, c.SuspendAtJobStart) {
+		return fmt.Errorf("suspend_at_job_start is %q; it must be auto, always or never", c.SuspendAtJobStart)
+	}
 	return cmp.Or(c.checkOverlayDir(), c.checkSaveDir())
+}
+
+// mustHold says for which versions of QEMU a guest is suspended while a block job begins.
+func (c *config) mustHold(qemu hv.Version) bool {
+	switch c.SuspendAtJobStart {
+	case suspendAlways:
+		return true
+	case suspendNever:
+		return false
+	}
+	return hv.JobStartLosesWrites(qemu)
 }
 
 // warnings are what is allowed by the operator's word, and may not be what was meant.

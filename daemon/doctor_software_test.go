@@ -33,7 +33,8 @@ func TestDoctorNamesTheBugsOfAVersion(t *testing.T) {
 	}{
 		"Debian 12":                         {bookworm, []string{aborted}},
 		"without AppArmor":                  {with(func(a *hv.About) { a.SecurityModels = []string{"dac"} }), nil},
-		"Debian 13":                         {with(func(a *hv.About) { a.Libvirt, a.QEMU = hv.VersionOf(11_003_000), hv.VersionOf(10_000_002) }), []string{aborted, missed}},
+		"Debian 13":                         {with(func(a *hv.About) { a.Libvirt, a.QEMU = hv.VersionOf(11_003_000), hv.VersionOf(10_000_013) }), []string{aborted}},
+		"Debian 13 as it came out":          {with(func(a *hv.About) { a.Libvirt, a.QEMU = hv.VersionOf(11_003_000), hv.VersionOf(10_000_002) }), []string{aborted, missed}},
 		"newer than all of them":            {with(func(a *hv.About) { a.Libvirt, a.QEMU = hv.VersionOf(12_001_000), hv.VersionOf(11_000_000) }), nil},
 		"the last QEMU before, the first":   {with(func(a *hv.About) { a.QEMU = hv.VersionOf(8_000_000) }), []string{aborted, missed}},
 		"the first libvirt with qemu.d":     {with(func(a *hv.About) { a.Libvirt = hv.VersionOf(6_005_000) }), []string{aborted, older}},
@@ -60,6 +61,19 @@ func TestDoctorNamesTheBugsOfAVersion(t *testing.T) {
 	}
 }
 
+// A bug that Volferry works around is no reason for a warning.
+func TestDoctorSaysWhetherWritesCanBeLostWhenACopyBegins(t *testing.T) {
+	for setting, want := range map[string]string{suspendAuto: "ok", suspendAlways: "ok", suspendNever: "warn"} {
+		fake := hvtest.New()
+		fake.SetAbout(hv.About{QEMU: hv.VersionOf(10_000_002)})
+		cfg := defaultConfig()
+		cfg.SuspendAtJobStart = setting
+		if checks := (&doctor{cfg: cfg, hv: fake}).libvirt(t.Context()); !found(checks, "known bug", want, "0f51f9c342") {
+			t.Errorf("suspend_at_job_start %s: %+v, want %s", setting, checks, want)
+		}
+	}
+}
+
 func TestDoctorSaysWhatQemuConfKeepsFromAMove(t *testing.T) {
 	d := &doctor{cfg: &config{OverlayDir: t.TempDir()}}
 	for name, tc := range map[string]struct {
@@ -78,6 +92,7 @@ func TestDoctorSaysWhatQemuConfKeepsFromAMove(t *testing.T) {
 
 func TestDoctorMissesQEMUAndLibvirt(t *testing.T) {
 	fake := hvtest.New()
+	fake.SetAbout(hv.About{})
 	d := &doctor{cfg: defaultConfig(), hv: fake}
 	if checks := d.libvirt(t.Context()); !found(checks, "QEMU", "fail", "finds no QEMU") {
 		t.Errorf("libvirt has no emulator: %+v", checks)
