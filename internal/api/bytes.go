@@ -27,7 +27,7 @@ func Bytes(n int64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") + byteUnits[unit]
 }
 
-// ExactBytes writes n as Bytes does, and adds the exact number if Bytes has rounded it.
+// ExactBytes writes n as Bytes does and, from 1 KiB on, adds the exact number.
 func ExactBytes(n int64) string {
 	if n > -1024 && n < 1024 {
 		return Bytes(n)

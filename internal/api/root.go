@@ -24,7 +24,7 @@ func (i *Instance) WasRoot(was *DetachedDisk) bool {
 	return root != nil && root.Device == was.Device
 }
 
-// LacksRoot says whether the root slot of the instance is without a disk. A disk that is no
+// LacksRoot says whether the instance has a root slot and no disk in it. A disk that is no
 // volume counts as a root too.
 func (i *Instance) LacksRoot() bool {
 	root := i.RootSlot()

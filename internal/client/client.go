@@ -40,33 +40,33 @@ type Client struct {
 // Setting changes how a Client is made.
 type Setting func(*Client)
 
-// UnavailableAs sets the code of the error for a daemon that cannot be
-// reached; CodeHypervisorUnavailable unless set.
+// UnavailableAs sets the code of the error for a daemon that cannot be reached. The default
+// is CodeHypervisorUnavailable.
 func UnavailableAs(code api.Code) Setting {
 	return func(c *Client) { c.unavailable = code }
 }
 
-// Timeout bounds each Do: a daemon that hangs is as good as one that cannot be
-// reached. No bound unless set; streams have none.
+// Timeout bounds each Do. A daemon that does not answer in time counts as one that cannot
+// be reached. Without it there is no bound; streams never have one.
 func Timeout(d time.Duration) Setting {
 	return func(c *Client) { c.timeout = d }
 }
 
-// TLS names the files (PEM) that a target https:// needs: the authority that
-// the server must be of, and the certificate and key that the client shows. They
-// are read again when they change. A Unix socket needs none.
+// TLS names the PEM files that an https:// target needs: the authority that must have
+// signed the server's certificate, and the client's own certificate and key. They are read
+// again when they change. A Unix socket needs none.
 func TLS(caFile, certFile, keyFile string) Setting {
 	return func(c *Client) { c.tlsFiles = &tlsFiles{ca: caFile, cert: certFile, key: keyFile} }
 }
 
-// As has every request say for which host it is made and which epoch that host
-// believes to be in, as of then. Nothing is said while the id is empty.
+// As has every request say for which host it is made, and in which epoch that host believes
+// to be at that moment. Requests say neither while the id is empty.
 func As(host func() (hostID string, epoch int64)) Setting {
 	return func(c *Client) { c.as = host }
 }
 
-// DialedBy has a target https:// connected to by dial, for who may use no network. The TLS is
-// the client's. Errors are those of net.Dialer.
+// DialedBy connects to an https:// target with dial, for a process that may not use the
+// network. The client still does the TLS itself. Errors are those of net.Dialer.
 func DialedBy(dial func(context.Context) (net.Conn, error)) Setting {
 	return func(c *Client) { c.dial = dial }
 }
@@ -95,13 +95,12 @@ func New(target string, settings ...Setting) (*Client, error) {
 // URL.
 func (c *Client) Target() string { return c.target }
 
-// Credentials returns what the client shows to the server; nil over a Unix
-// socket.
+// Credentials returns the client's certificate, nil over a Unix socket.
 func (c *Client) Credentials() *mtls.Credentials { return c.credentials }
 
-// Transport returns the way to the daemon, for who sends requests of his own
-// (a proxy): requests for the URL get there as those of the client do, and errors
-// are those of Do.
+// Transport returns the client's connection to the daemon, for a proxy that sends requests
+// of its own: what is sent to the URL by the round tripper gets there as the client's
+// requests do. Errors are those of Do.
 func (c *Client) Transport() (http.RoundTripper, *url.URL) {
 	base := *c.base
 	return explaining{&c.connection}, &base
@@ -138,30 +137,31 @@ func IdempotencyKey(key string) Option { return func(c *call) { c.key = key } }
 // hold it back for d.
 func waitLonger(d time.Duration) Option { return func(c *call) { c.extraWait = d } }
 
-// Within bounds this Do, in place of Timeout: a daemon that takes longer to answer is as
-// good as one that cannot be reached.
+// Within bounds this Do, in place of Timeout. A daemon that takes longer to answer counts
+// as one that cannot be reached.
 func Within(d time.Duration) Option { return func(c *call) { c.within = d } }
 
-// Whole has Do fill out as the whole document, also where there is one noun: for
-// who passes on what is said about the answer (stale, age_seconds).
+// Whole has Do decode the whole document into out, even if the route has one noun, for a
+// caller that needs the members beside it (stale, age_seconds).
 func Whole() Option { return func(c *call) { c.whole = true } }
 
 // noun has Do fill out with that member of the answer, whatever other members a newer
 // program has put beside it.
 func noun(name string) Option { return func(c *call) { c.noun = name } }
 
-// RetryRefused repeats a GET for up to within while nobody listens
-// there, as when a daemon restarts. Other methods are sent once.
+// RetryRefused repeats a GET for up to within while nobody listens there, as while a daemon
+// restarts. Other methods are sent once.
 func RetryRefused(within time.Duration) Option { return func(c *call) { c.retryWithin = within } }
 
-// Do sends in (nil for no body) and fills out (nil to ignore the answer) with
-// the value under the answer's noun; an answer with several nouns fills out as
-// a whole. Path may have a query.
+// Do sends in (nil for no body) and decodes the value under the answer's noun into out (nil
+// ignores the answer). If the answer has several nouns, out gets the whole document. Path
+// may have a query.
 //
-// The error is an *api.Error, or wraps ctx's if ctx ended first. If the
-// connection broke after the request was sent, the error has the detail
-// "maybe_done": true, and the same Idempotency-Key finds out. What needs a feature that the
-// other side does not have is state_forbidden, and is not sent.
+// The error is an *api.Error, or wraps the error of ctx if ctx ended first. If the
+// connection broke after the request was sent, the error has the detail "maybe_done": true;
+// to send the request again with the same Idempotency-Key finds out. A request that needs a
+// feature which the other side does not have is refused with state_forbidden, and is not
+// sent.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any, opts ...Option) error {
 	options := newCall(opts)
 	options.needs = protocol.Needs(in)
@@ -296,8 +296,8 @@ func decodeAnswer(method, path string, body []byte, out any, options call) error
 	return nil
 }
 
-// ClockAhead says by how much, at least, the daemon's clock is ahead of this one, less than
-// 0 if it is behind, as of its last answer; false if there was none.
+// ClockAhead returns by how much at least the daemon's clock was ahead of this one at its
+// last answer, negative if it was behind. It returns false if there was no answer yet.
 func (c *Client) ClockAhead() (time.Duration, bool) {
 	ahead := c.clock.ahead.Load()
 	if ahead == nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// Peer returns what the other side announced with its last answer; false if there was none
-// yet.
+// Peer returns what the other side announced with its last answer. It returns false if
+// there was no answer yet.
 func (c *connection) Peer() (protocol.Announcement, bool) {
 	if peer := c.peer.Load(); peer != nil {
 		return *peer, true
@@ -15,8 +15,8 @@ func (c *connection) Peer() (protocol.Announcement, bool) {
 	return protocol.Announcement{}, false
 }
 
-// CheckPeer refuses, with state_forbidden, what needs features that the other side is known
-// not to have.
+// CheckPeer refuses, with state_forbidden, a request that needs features which the other
+// side is known not to have.
 func (c *connection) CheckPeer(needs []string) error {
 	peer, known := c.Peer()
 	if !known {

@@ -12,12 +12,11 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// Registry is a client of volferry-registry. Wherever it takes a reference, an
-// id, a name or the beginning of an id will do. Methods that change something
-// take an op id: one op id stands for one request, however often it is sent,
-// so an op that makes several requests needs one for each; "" is for a request
-// that is never sent again. Errors are those of Client.Do, with
-// CodeRegistryUnavailable if the registry cannot be reached.
+// Registry is a client of volferry-registry. A reference may be an id, a name or the
+// beginning of an id. Methods that change something take an op id: it stands for one
+// request, however often that is sent, so an op that makes several requests needs an id for
+// each. An empty op id is for a request that is never sent again. Errors are those of
+// Client.Do, with CodeRegistryUnavailable if the registry cannot be reached.
 type Registry struct {
 	*Client
 	through func(ctx context.Context, send func() error) error
@@ -27,7 +26,8 @@ type Registry struct {
 // milliseconds when it is well. What waits for it is woken when it is back.
 const registryTimeout = 10 * time.Second
 
-// NewRegistry returns a client of the registry at target, as New takes it.
+// NewRegistry returns a client of the registry at target, which has the form that New
+// takes.
 func NewRegistry(target string, settings ...Setting) (*Registry, error) {
 	ours := []Setting{UnavailableAs(api.CodeRegistryUnavailable), Timeout(registryTimeout)}
 	c, err := New(target, append(ours, settings...)...)
@@ -72,8 +72,8 @@ func (r *Registry) Version(ctx context.Context) (string, error) {
 	return ask(ctx, r, routes.ShowRegistryVersion)
 }
 
-// Report tells the registry of this host and returns what it knows of it: the
-// epoch above all. The last report counts, so it takes no op id.
+// Report reports this host to the registry and returns what the registry knows of the host,
+// above all its epoch. The last report counts, so it takes no op id.
 func (r *Registry) Report(ctx context.Context, in api.HostReport) (api.Host, error) {
 	return change(ctx, r, routes.ReportHost, "", in, in.ID)
 }
@@ -88,14 +88,14 @@ func (r *Registry) Host(ctx context.Context, ref string) (api.Host, error) {
 	return ask(ctx, r, routes.ShowHost, ref)
 }
 
-// FenceHost takes the operator's word that a host cannot touch any volume any
-// more.
+// FenceHost tells the registry, on the operator's word, that a host cannot touch any volume
+// any more.
 func (r *Registry) FenceHost(ctx context.Context, opID, ref string, in api.HostFence) (api.Host, error) {
 	return change(ctx, r, routes.FenceHost, opID, in, ref)
 }
 
-// RejoinHost says for a host that was fenced that it has let go of what it lost.
-// Doing it twice is as good as once, so it takes no op id.
+// RejoinHost tells the registry that a fenced host has let go of what it lost. To do it
+// twice changes nothing, so it takes no op id.
 func (r *Registry) RejoinHost(ctx context.Context, hostID string, in api.HostRejoin) (api.Host, error) {
 	return change(ctx, r, routes.RejoinHost, "", in, hostID)
 }
@@ -105,8 +105,8 @@ func (r *Registry) Pools(ctx context.Context) ([]api.Pool, error) {
 	return ask(ctx, r, routes.ListPools)
 }
 
-// Pool returns the pool of that name on a host. An empty host will do if only
-// one has it.
+// Pool returns the pool with this name on a host. The host may be empty if only one host
+// has the pool.
 func (r *Registry) Pool(ctx context.Context, name, host string) (api.Pool, error) {
 	return ask(ctx, r, routes.ShowPool.With("host", host), name)
 }

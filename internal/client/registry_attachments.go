@@ -24,14 +24,14 @@ func (r *Registry) RegisterInstance(ctx context.Context, opID string, in api.Ins
 	return change(ctx, r, routes.RegisterInstance, opID, in)
 }
 
-// ForgetInstance ends the care of an instance; its volumes stay.
+// ForgetInstance removes an instance from the registry; its volumes stay.
 func (r *Registry) ForgetInstance(ctx context.Context, opID, ref string) error {
 	_, err := change(ctx, r, routes.ForgetInstance, opID, routes.None{}, ref)
 	return err
 }
 
-// Attachments returns the attachments of a volume and at an instance; an empty
-// reference is any.
+// Attachments returns the attachments of a volume at an instance. An empty reference stands
+// for every volume, or every instance.
 func (r *Registry) Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error) {
 	return ask(ctx, r, routes.ListAttachments.With("volume", volume).With("instance", instance))
 }
@@ -51,20 +51,20 @@ func (r *Registry) TransitionAttachment(ctx context.Context, opID, id string, in
 	return change(ctx, r, routes.TransitionAttachment, opID, in, id)
 }
 
-// ReleaseAttachment ends an attachment whose guest does not have the disk, and
-// returns what it was.
+// ReleaseAttachment ends an attachment whose guest does not have the disk, and returns the
+// attachment as it was.
 func (r *Registry) ReleaseAttachment(ctx context.Context, opID, id string, in api.AttachmentRelease) (api.Attachment, error) {
 	return change(ctx, r, routes.ReleaseAttachment, opID, in, id)
 }
 
-// DeleteAttachment ends one attachment by force, whose host is fenced or finds
-// that the guest does not have the disk.
+// DeleteAttachment ends an attachment by force, if its host is fenced or finds that the
+// guest does not have the disk.
 func (r *Registry) DeleteAttachment(ctx context.Context, opID, id string) error {
 	_, err := change(ctx, r, routes.DeleteAttachment.With("force", "1"), opID, routes.None{}, id)
 	return err
 }
 
-// TransitionInstance moves an instance between its host and the shelf.
+// TransitionInstance moves an instance from its host to the shelf or back.
 func (r *Registry) TransitionInstance(ctx context.Context, opID, ref string, in api.InstanceTransition) (api.ShelvedInstance, error) {
 	return change(ctx, r, routes.TransitionInstance, opID, in, ref)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// Migrations returns the open migrations, or all, of a volume; an empty
-// reference is any.
+// Migrations returns the open migrations of a volume, or all of them. An empty reference
+// stands for every volume.
 func (r *Registry) Migrations(ctx context.Context, volume string, all bool) ([]api.Migration, error) {
 	flag := ""
 	if all {
@@ -34,8 +34,8 @@ func (r *Registry) TransitionMigration(ctx context.Context, opID, ref string, in
 	return change(ctx, r, routes.TransitionMigration, opID, in, ref)
 }
 
-// PermitPause asks whether a guest of a move with all guests paused may be suspended,
-// restored or resumed now. Each question has an op id of its own.
+// PermitPause asks whether the host may now suspend, restore or resume a guest of a move
+// with all guests paused. Each question has its own op id.
 func (r *Registry) PermitPause(ctx context.Context, opID, ref string, in api.PausePermit) (api.Migration, error) {
 	return change(ctx, r, routes.PermitPause, opID, in, ref)
 }

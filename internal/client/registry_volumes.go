@@ -55,23 +55,23 @@ func (r *Registry) TransitionVolume(ctx context.Context, opID, ref string, in ap
 	return change(ctx, r, routes.TransitionVolume, opID, in, ref)
 }
 
-// GrowVolume takes over the size of an image that has grown.
+// GrowVolume tells the registry the new size of an image that has grown.
 func (r *Registry) GrowVolume(ctx context.Context, opID, ref string, in api.VolumeGrow) (api.Volume, error) {
 	return change(ctx, r, routes.GrowVolume, opID, in, ref)
 }
 
-// BeginResize keeps everybody from a volume that is made larger.
+// BeginResize locks a volume while its host makes it larger.
 func (r *Registry) BeginResize(ctx context.Context, opID, ref string, in api.VolumeResizeBegin) (api.Volume, error) {
 	return change(ctx, r, routes.BeginResize, opID, in, ref)
 }
 
-// EndResize says what size it has, and lets others at it again.
+// EndResize tells the registry the new size and unlocks the volume.
 func (r *Registry) EndResize(ctx context.Context, opID, ref string, in api.VolumeResizeEnd) (api.Volume, error) {
 	return change(ctx, r, routes.EndResize, opID, in, ref)
 }
 
-// RetypeVolume gives a volume another type, where it is. A retype that has to
-// move it is answered by the host that does so.
+// RetypeVolume gives a volume another type without moving it. A retype that has to move the
+// volume goes to its host.
 func (r *Registry) RetypeVolume(ctx context.Context, opID, ref string, in api.VolumeRetype) (api.Volume, error) {
 	return change(ctx, r, routes.RetypeVolume, opID, in, ref)
 }

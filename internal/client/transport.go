@@ -123,7 +123,7 @@ func serverURL(target string) (*url.URL, error) {
 	return &url.URL{Scheme: "https", Host: net.JoinHostPort(u.Hostname(), port)}, nil
 }
 
-// Address is where the server of a target https:// listens.
+// Address returns the address that the server of an https:// target listens at.
 func Address(target string) (string, error) {
 	base, err := serverURL(target)
 	if err != nil {
@@ -167,7 +167,7 @@ func (t *tlsTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.now().RoundTrip(r)
 }
 
-// CloseIdleConnections closes the connections that are idle.
+// CloseIdleConnections closes the connections that no request uses.
 func (t *tlsTransport) CloseIdleConnections() { t.now().CloseIdleConnections() }
 
 func (t *tlsTransport) now() *http.Transport {

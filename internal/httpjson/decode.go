@@ -28,14 +28,15 @@ const (
 	maxDerivedKeyLength = 192
 )
 
-// Decode reads the body of r, which must be one JSON document of at most 1 MiB, into
-// v. Its members are those of v's type, each at most once, with exactly its name, and
-// those that the type requires. No body at all is a document without members. If v has a
-// method Check, that refuses what makes no sense by itself. Every other error is an invalid_argument that says what is wrong where.
+// Decode reads the body of r into v. The body must be one JSON document of at most 1 MiB,
+// with members that v's type has, each at most once and with exactly its name, and with all
+// members that the type requires. No body counts as a document without members. If v has a
+// method Check, Decode calls it, and it refuses values that make no sense by themselves.
+// Every other error is an invalid_argument that says what is wrong where.
 //
-// Members that v's type does not have are left unread where the sender announces that it is
-// newer: it says apart from them what it needs (protocol.Needs), which was checked. Of
-// everybody else they are refused: a person has made a mistake.
+// If the sender announces that it is newer, members that v's type does not have are left
+// unread: the sender says separately which features it needs (protocol.Needs), and those
+// were checked. From all other senders such members are refused as a person's mistake.
 func Decode(r *http.Request, v any) error {
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBodyBytes))
 	if err != nil {
@@ -67,9 +68,8 @@ func decodeExactly(body []byte, kind reflect.Type, v any, newer bool) error {
 	return checkDocument(body, kind, newer)
 }
 
-// Reference is the first wildcard of the path of the route that serves r, however it is
-// called: the id, the name or the beginning of an id of a thing. It is empty where the
-// path has none.
+// Reference returns the first wildcard of the path of the route that serves r: the id, the
+// name or the beginning of an id of a thing. It is empty if the path has no wildcard.
 func Reference(r *http.Request) string {
 	_, name, _ := strings.Cut(r.Pattern, "{")
 	name, _, _ = strings.Cut(name, "}")
@@ -80,8 +80,8 @@ func Reference(r *http.Request) string {
 // gave none.
 func IdempotencyKey(r *http.Request) (string, error) { return keyOf(r, maxKeyLength) }
 
-// DerivedKey is IdempotencyKey where the caller is a daemon, which makes several
-// requests of one that it was asked.
+// DerivedKey returns the IdempotencyKey of a request by a daemon, which makes several
+// requests out of one that it was asked for, each with a key derived from that one's.
 func DerivedKey(r *http.Request) (string, error) { return keyOf(r, maxDerivedKeyLength) }
 
 func keyOf(r *http.Request, most int) (string, error) {

@@ -16,8 +16,8 @@ import (
 
 var pathParameter = regexp.MustCompile(`\{(\w+)\}`)
 
-// OpenAPI returns the OpenAPI 3.1 document of the routes. It is made from the
-// table that is served, so it cannot tell another story.
+// OpenAPI returns the OpenAPI 3.1 document of the routes. It is made from the table that is
+// served, so the two cannot differ.
 func OpenAPI(title, version string, routes []Route) map[string]any {
 	paths, types := map[string]map[string]any{}, schemas{}
 	for _, r := range routes {

@@ -44,8 +44,8 @@ func (p Peer) String() string {
 
 type peerKey struct{}
 
-// ConnContext is an http.Server.ConnContext: it notes the peer of a Unix
-// socket in the context of its requests.
+// ConnContext is for the ConnContext of an http.Server: it puts the peer of a Unix socket
+// into the context of its requests.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
@@ -63,16 +63,16 @@ func WithPeer(ctx context.Context, p Peer) context.Context {
 	return context.WithValue(ctx, peerKey{}, p)
 }
 
-// PeerOf returns the peer of the request that ctx belongs to; false if it came
-// by another way than a Unix socket.
+// PeerOf returns the peer that sent the request of ctx. It returns false if the request did
+// not come by a Unix socket.
 func PeerOf(ctx context.Context) (Peer, bool) {
 	p, ok := ctx.Value(peerKey{}).(Peer)
 	return p, ok
 }
 
-// SocketAuthorizer lets whoever the mode of the socket lets in read, and lets
-// root, the user that this program runs as, and members of group do the rest. A
-// negative group is none.
+// SocketAuthorizer allows reads to everybody whom the mode of the socket lets connect. Only
+// root, the user that this program runs as, and members of group may do the rest. A
+// negative group is no group.
 func SocketAuthorizer(group int) Authorizer {
 	self := os.Getuid()
 	return func(r *http.Request, route Route) error {

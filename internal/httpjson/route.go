@@ -24,16 +24,15 @@ type Access int
 
 // The accesses, weakest first.
 const (
-	// Read is asked by routes that change nothing.
+	// Read is for routes that change nothing.
 	Read Access = iota + 1
-	// Operate is asked by every route that changes something.
+	// Operate is for routes that change something.
 	Operate
-	// Fence is asked by routes that take something away from a host which
-	// cannot be asked.
+	// Fence is for routes that take something away from a host which cannot be asked.
 	Fence
-	// Local is asked by routes by which a daemon speaks for its own host. No role
-	// of an operator is as high: whoever could say what a host did could take
-	// anything away from it. The local administrator may, as always.
+	// Local is for routes by which a daemon speaks for its own host. No role of an operator
+	// allows them: who could say what a host did could take anything away from it. The
+	// local administrator may use them.
 	Local
 )
 
@@ -52,18 +51,18 @@ func (a Access) String() string {
 	return fmt.Sprintf("access %d", int(a))
 }
 
-// HostAccess says what a route lets a hypervisor do, which is known by its certificate.
-// Access is for people alone.
+// HostAccess says what a route lets a host do. A host is known by its certificate; Access
+// applies to people only.
 type HostAccess int
 
 // The host accesses.
 const (
-	// HostNever is of routes for operators alone.
+	// HostNever: the route is for operators only.
 	HostNever HostAccess = iota
-	// HostOwn is of routes that a host may use for what is its own. The handler
-	// refuses what is another's with not_your_host, or leaves it out of a list.
+	// HostOwn: a host may use the route for what is its own. For what belongs to another
+	// host the handler refuses with not_your_host, or leaves it out of a list.
 	HostOwn
-	// HostAny is of routes whose answers are no host's: versions, types.
+	// HostAny: the answer belongs to no host, as with versions and types.
 	HostAny
 )
 
@@ -88,45 +87,44 @@ type Route struct {
 	Access  Access
 	Hosts   HostAccess
 	Summary string
-	// Query are the names of the query parameters that the route has. A request with
-	// another one, or with one of them twice, is refused before its handler is called.
+	// Query are the names of the query parameters that the route has. A request with any
+	// other parameter, or with one of them twice, is refused before the handler is called.
 	Query []string
-	// In is a value of the type of the request's body, nil for none. Out are the
-	// nouns of the answer with values of their types, Lines a value of the type of
-	// each line where the answer is NDJSON. They are for the OpenAPI document.
+	// In is a value of the type of the request's body, nil if there is none. Out has the
+	// nouns of the answer, with values of their types; Lines is a value of the type of each
+	// line if the answer is NDJSON. They are for the OpenAPI document.
 	In      any
 	Out     []Noun
 	Lines   any
 	Handler Handler
 }
 
-// Handler answers a request. An error that it returns becomes the answer, unless it
-// has begun to write one.
+// Handler answers a request. If it returns an error, the error becomes the answer, unless
+// the handler has already begun to write one.
 type Handler = func(http.ResponseWriter, *http.Request) error
 
-// Authorizer says whether the caller of r may use the route, with a
-// permission_denied error if not.
+// Authorizer returns nil if the caller of r may use the route, else a permission_denied
+// error.
 type Authorizer func(r *http.Request, route Route) error
 
 // Config is what a Handler needs.
 type Config struct {
 	Routes    []Route
 	Authorize Authorizer
-	// Program is what this one is called where it refuses what it is too old for.
+	// Program is the name of this program, for the refusal of a request that needs a newer
+	// version.
 	Program string
-	// Refused, where not nil, is told of every request that is refused before its
-	// handler is called.
+	// Refused, if not nil, is called for every request that is refused before its handler
+	// is called.
 	Refused func(r *http.Request, err error)
 	Log     *slog.Logger
-	// Observe, where not nil, is told of every answered request that had a
-	// route.
+	// Observe, if not nil, is called for every answered request that had a route.
 	Observe func(route Route, status int, took time.Duration)
 }
 
-// NewHandler serves the routes of c. A path that no route has is answered
-// with not_found, a method that a path does not have with 405, and a handler
-// that panics with internal: always as an ErrorBody. It panics if two routes
-// clash, as http.ServeMux does.
+// NewHandler serves the routes of c. A path without a route is answered with not_found, a
+// wrong method with 405, and a handler that panics with internal: always with an ErrorBody.
+// It panics if two routes clash, as http.ServeMux does.
 func NewHandler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	for _, route := range c.Routes {

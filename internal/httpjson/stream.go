@@ -37,8 +37,8 @@ func NewStream(w http.ResponseWriter) (*Stream, error) {
 // streams end.
 var errGone = errors.New("the reader is gone")
 
-// Send sends one line. After an error the reader is gone, and the handler
-// should return the error, which is not logged.
+// Send sends one line. If it fails, the reader is gone; the handler should return the
+// error, which is not logged.
 func (s *Stream) Send(v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {

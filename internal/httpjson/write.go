@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Write answers with the document {"schema_version":1, noun: v}. A v that is a
-// list should not be nil: an empty list is [], not null.
+// Write answers with the document {"schema_version":1, noun: v}. If v is a list it should
+// not be nil: an empty list is [], not null.
 func Write(w http.ResponseWriter, status int, noun string, v any) error {
 	return WriteAll(w, status, Noun{Name: noun, Value: v})
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
-// Handler notes in the context of each request over TLS who sent it, for
-// IdentityOf and the gate's Authorizer. Requests that came by another way are
-// passed on as they are.
+// Handler puts the identity of the sender of each request over TLS into the request's
+// context, for IdentityOf and Authorizer. It hands on other requests as they are.
 func (g *Gate) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil {
@@ -31,9 +30,8 @@ func (g *Gate) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// Authorizer lets callers do what their certificates allow: operators by their
-// role, hosts by what the route is to them. Who came by a Unix socket is for
-// socket to judge.
+// Authorizer lets callers over TLS do what their certificates allow: operators by their
+// role, hosts by the HostAccess of the route. Requests by a Unix socket are left to socket.
 func Authorizer(socket httpjson.Authorizer) httpjson.Authorizer {
 	return func(r *http.Request, route httpjson.Route) error {
 		id, ok := IdentityOf(r.Context())

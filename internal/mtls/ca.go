@@ -28,7 +28,7 @@ const (
 	// DefaultValidity is how long a certificate is good unless something else is
 	// asked for.
 	DefaultValidity = 30 * Day
-	// MaxValidity is the most that can be asked for.
+	// MaxValidity is the longest time that a certificate may be good.
 	MaxValidity = 90 * Day
 	// caValidity is long: a new authority means new certificates for everybody.
 	caValidity = 10 * 365 * Day
@@ -115,8 +115,8 @@ func LoadCA(dir, keyDir string) (*CA, error) {
 	return nil, fmt.Errorf("%s and %s do not belong together", filepath.Join(dir, CACertFile), filepath.Join(keyDir, CAKeyFile))
 }
 
-// At returns the same authority with its clock standing at now: for
-// certificates that are to begin at another time.
+// At returns the same authority with its clock standing still at now, for tests with
+// certificates that begin at another time.
 func (ca *CA) At(now time.Time) *CA {
 	other := *ca
 	other.now = func() time.Time { return now }
@@ -151,8 +151,8 @@ func (ca *CA) issueClient(id Identity, valid time.Duration) (Pair, error) {
 	return ca.issue(template, valid)
 }
 
-// IssueServer makes a certificate for the registry itself, which is reached
-// under names: host names and addresses.
+// IssueServer makes a certificate for the registry, for all names by which it is reached:
+// host names and addresses.
 func (ca *CA) IssueServer(names []string, valid time.Duration) (Pair, error) {
 	if err := CheckServerNames(names); err != nil {
 		return Pair{}, err
@@ -172,7 +172,7 @@ func (ca *CA) IssueServer(names []string, valid time.Duration) (Pair, error) {
 	return ca.issue(template, valid)
 }
 
-// CheckServerNames refuses names that a server certificate cannot have.
+// CheckServerNames refuses names that cannot stand in a server certificate.
 func CheckServerNames(names []string) error {
 	if len(names) == 0 {
 		return errors.New("a server certificate needs the names or addresses under which hosts reach the registry")
@@ -185,7 +185,7 @@ func CheckServerNames(names []string) error {
 	return nil
 }
 
-// ServerNames returns the names of a server certificate.
+// ServerNames returns the names that stand in a server certificate.
 func ServerNames(cert *x509.Certificate) []string {
 	names := slices.Clone(cert.DNSNames)
 	for _, ip := range cert.IPAddresses {

@@ -8,8 +8,9 @@ import (
 	"fmt"
 )
 
-// CheckChain returns nil if the certificate is for a client, of an authority of caFile, and
-// keyFile has its key, whether or not they have ended: LifetimeOf says that.
+// CheckChain returns nil if the certificate is for a client, is signed by an authority of
+// caFile, and belongs to the key of keyFile. It does not check whether the certificates
+// have ended: LifetimeOf does.
 func CheckChain(caFile, certFile, keyFile string) error {
 	authorities, err := readCertificates(caFile)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Credentials are what a client shows to the registry, and the authority that
-// the registry must be of, from files that are looked at with each use. Safe for
+// Credentials are the certificate that a client shows to the registry, and the authority
+// that must have signed the registry's. They look at their files with each use. Safe for
 // concurrent use.
 type Credentials struct {
 	certFile string
@@ -19,8 +19,8 @@ type Credentials struct {
 	roots    *watched[authorities]
 }
 
-// NewCredentials reads the files, which must be right now. Later, files that
-// cannot be read leave the last good ones in use.
+// NewCredentials reads the files, which must be valid now. If they cannot be read later,
+// the last good ones stay in use.
 func NewCredentials(caFile, certFile, keyFile string, log *slog.Logger) (*Credentials, error) {
 	c := &Credentials{certFile: certFile}
 	var errs [2]error
@@ -32,9 +32,9 @@ func NewCredentials(caFile, certFile, keyFile string, log *slog.Logger) (*Creden
 	return c, nil
 }
 
-// ClientConfig returns what one connection to the registry needs: TLS 1.3, the
-// authority of caFile and no other, and the certificate of the other two files.
-// A program that connects more than once has Credentials.
+// ClientConfig returns the configuration of one connection to the registry: TLS 1.3, the
+// authority of caFile and no other, and the certificate of the other two files. A program
+// that connects more than once uses Credentials.
 func ClientConfig(caFile, certFile, keyFile, serverName string) (*tls.Config, error) {
 	c, err := NewCredentials(caFile, certFile, keyFile, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -43,8 +43,8 @@ func ClientConfig(caFile, certFile, keyFile, serverName string) (*tls.Config, er
 	return c.Config(serverName), nil
 }
 
-// Config is for one connection to the registry at serverName, by the files as
-// they are now.
+// Config returns the configuration of one connection to the registry at serverName, with
+// the files as they are now.
 func (c *Credentials) Config(serverName string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -59,13 +59,13 @@ func (c *Credentials) Config(serverName string) *tls.Config {
 	}
 }
 
-// Version returns a value that is another one after the files have changed, and
-// can be compared.
+// Version returns a value that changes when the files change. Values can be compared with
+// ==.
 func (c *Credentials) Version() any {
 	return [2]any{c.pair.get(), c.roots.get()}
 }
 
-// Identity returns who the certificate is.
+// Identity returns the identity in the certificate.
 func (c *Credentials) Identity() (Identity, error) {
 	id, err := IdentityOfCertificate(c.pair.get().Leaf)
 	if err != nil {
@@ -74,10 +74,10 @@ func (c *Credentials) Identity() (Identity, error) {
 	return id, nil
 }
 
-// Trouble says why the files as they are now are not in use, nil if they are.
+// Trouble returns why the files as they are now are not in use, nil if they are.
 func (c *Credentials) Trouble() error { return errors.Join(c.pair.trouble(), c.roots.trouble()) }
 
-// String says which certificate it is and until when it is good, for messages.
+// String names the certificate and the time at which it ends, for messages.
 func (c *Credentials) String() string {
 	text := fmt.Sprintf("the certificate %s is good until %s", c.certFile, c.pair.get().Leaf.NotAfter.UTC().Format(time.RFC3339))
 	if err := c.Trouble(); err != nil {

@@ -76,9 +76,8 @@ func ParseSPKI(text string) (string, error) {
 	return strings.ToLower(text), nil
 }
 
-// Deny adds a public key to the deny-list in dir, with a comment that says whose
-// it was. False if it was there already. A list that cannot be read is not
-// touched.
+// Deny adds a public key to the deny-list in dir, with a comment that names its holder. It
+// returns false if the key was there already. It does not touch a list that cannot be read.
 func Deny(dir, spki, comment string) (added bool, err error) {
 	err = underLock(dir, func() error {
 		path := filepath.Join(dir, DenyListFile)

@@ -41,7 +41,7 @@ type Pair struct {
 	Cert, Key, CA []byte
 }
 
-// Identity is who the certificate of the pair is.
+// Identity returns the identity in the certificate of the pair.
 func (p Pair) Identity() (Identity, error) {
 	block, _ := pem.Decode(p.Cert)
 	if block == nil {
@@ -54,9 +54,9 @@ func (p Pair) Identity() (Identity, error) {
 	return IdentityOfCertificate(cert)
 }
 
-// Write puts the pair into dir as name.crt and name.key, with the authority
-// beside it as ca.crt. It replaces neither of the two, and ca.crt may be there
-// only if it has the authority in it.
+// Write puts the pair into dir as name.crt and name.key, and its authority as ca.crt. It
+// does not replace a certificate or key, and if there is a ca.crt, that must contain the
+// authority.
 func (p Pair) Write(dir, name string) error {
 	if err := refuseExisting(filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")); err != nil {
 		return err
@@ -64,8 +64,8 @@ func (p Pair) Write(dir, name string) error {
 	return p.Replace(dir, name)
 }
 
-// Replace is Write over a pair that may be there. A reader that comes between
-// the two files finds them not belonging together, and stays with what it had.
+// Replace is Write, and replaces a pair that is there. A reader that comes between the two
+// files finds that they do not belong together, and keeps the pair that it had.
 func (p Pair) Replace(dir, name string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make directory of the certificate: %w", err)
@@ -132,7 +132,7 @@ func ReadCertificate(path string) (*x509.Certificate, error) {
 	return certs[0], nil
 }
 
-// IdentityOfFile returns who the certificate in a PEM file is.
+// IdentityOfFile returns the identity in the certificate of a PEM file.
 func IdentityOfFile(path string) (Identity, error) {
 	cert, err := ReadCertificate(path)
 	if err != nil {

@@ -17,12 +17,12 @@ import (
 // renewBefore is how long before its end a server certificate is talked about.
 const renewBefore = 5 * Day
 
-// Gate decides who is let in over TLS, by the files of a TLS directory. They are
-// looked at with every handshake and every request, so that what is issued,
-// replaced or denied counts at once. A file that cannot be read is logged once,
-// and the last good one stays in use. Safe for concurrent use.
+// Gate decides who is let in over TLS, by the files of a TLS directory. It looks at them
+// with every handshake and every request, so that certificates that are issued, replaced or
+// denied count at once. If a file cannot be read, that is logged once, and the last good
+// one stays in use. Safe for concurrent use.
 type Gate struct {
-	// Now is the clock that certificates are measured by.
+	// Now is the clock by which certificates begin and end.
 	Now func() time.Time
 
 	dir    string
@@ -58,8 +58,8 @@ func NewGate(dir string, log *slog.Logger) (*Gate, error) {
 	return g, nil
 }
 
-// Trouble says which files are not in use as they are, for the last good ones
-// are, and whether the server certificate is about to end. Nil if all is well.
+// Trouble returns which files are not in use as they are (the last good ones are then), and
+// whether the server certificate is about to end. It is nil if all is well.
 func (g *Gate) Trouble() error {
 	return errors.Join(g.server.trouble(), g.roots.trouble(), g.denied.trouble(), g.ending())
 }
@@ -76,7 +76,7 @@ func (g *Gate) ending() error {
 // ServerCertificate returns the certificate that the gate shows.
 func (g *Gate) ServerCertificate() *x509.Certificate { return g.server.get().Leaf }
 
-// Lifetimes are those of the files that the gate was made of, as they are now.
+// Lifetimes returns the lifetimes of the certificates in the gate's files, as they are now.
 func (g *Gate) Lifetimes() []Lifetime {
 	return []Lifetime{
 		LifetimeOf("server", filepath.Join(g.dir, ServerCertFile)),
@@ -84,8 +84,8 @@ func (g *Gate) Lifetimes() []Lifetime {
 	}
 }
 
-// Config is for the listener: TLS 1.3 and a client certificate that the gate
-// takes, or no connection.
+// Config returns the configuration of the listener: TLS 1.3, and only connections with a
+// client certificate that the gate accepts.
 func (g *Gate) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -114,8 +114,8 @@ func (g *Gate) config() *tls.Config {
 	}
 }
 
-// Caller names who is at the other end of a connection: alike for all connections of
-// one host or operator.
+// Caller names who is at the other end of a connection. All connections of one host or
+// operator get the same name.
 func (g *Gate) Caller(state tls.ConnectionState) (string, error) {
 	id, err := g.look(state)
 	return id.String(), err

@@ -15,9 +15,8 @@ const (
 	remindEvery = 12 * time.Hour
 )
 
-// Run ends requests whose callers are not let in any more, and reminds of the end
-// of the server certificate, until ctx ends. With Ready and String it makes the
-// gate a task of the daemon.
+// Run ends requests whose callers are not let in any more, and warns before the server
+// certificate ends, until ctx ends. With Ready and String the gate is a task of the daemon.
 func (g *Gate) Run(ctx context.Context) error {
 	tick, remind := time.NewTicker(sweepEvery), time.NewTicker(remindEvery)
 	defer tick.Stop()
@@ -57,7 +56,7 @@ func (g *Gate) sweep() {
 	})
 }
 
-// Ready is closed: a gate is ready when it is made.
+// Ready is closed from the start: a gate is ready when it is made.
 func (g *Gate) Ready() <-chan struct{} {
 	ready := make(chan struct{})
 	close(ready)

@@ -42,11 +42,12 @@ type Identity struct {
 	// ID is the UUID of a host; empty for an operator.
 	ID   string
 	Name string
-	// Role is what an operator may; zero for a host, which has none.
+	// Role is what an operator may do; a host has none.
 	Role httpjson.Access
 	// SPKI is the SHA-256 of the public key in hex: what the deny-list names.
 	SPKI string
-	// NotBefore and NotAfter bound the time in which the certificate is good.
+	// NotBefore and NotAfter are the first and the last moment at which the certificate is
+	// good.
 	NotBefore, NotAfter time.Time
 }
 
@@ -67,8 +68,8 @@ func (id Identity) uri() *url.URL {
 	return &url.URL{Scheme: "spiffe", Host: trustDomain, Path: path}
 }
 
-// IdentityOfCertificate reads who cert is. It takes nothing that this package
-// would not issue, and does not look at who signed it or when.
+// IdentityOfCertificate returns the identity in cert. It refuses certificates that this
+// package would not issue. It does not check who signed cert, or when.
 func IdentityOfCertificate(cert *x509.Certificate) (Identity, error) {
 	if cert.IsCA {
 		return Identity{}, errors.New("the certificate is an authority's, of no host and no operator")
@@ -116,7 +117,7 @@ func parseURI(uri, commonName string) (Identity, error) {
 	return Identity{}, fmt.Errorf("%.120q is neither a host nor an operator", uri)
 }
 
-// ParseRole returns the role of an operator that has this name.
+// ParseRole returns the role of operators with this name.
 func ParseRole(name string) (httpjson.Access, error) {
 	for _, role := range []httpjson.Access{httpjson.Read, httpjson.Operate, httpjson.Fence} {
 		if role.String() == name {
@@ -139,8 +140,8 @@ func WithIdentity(ctx context.Context, id Identity) context.Context {
 	return context.WithValue(ctx, identityKey{}, id)
 }
 
-// IdentityOf returns who sent the request that ctx belongs to; false if it came
-// by another way than TLS.
+// IdentityOf returns who sent the request of ctx. It returns false if the request did not
+// come over TLS.
 func IdentityOf(ctx context.Context) (Identity, bool) {
 	id, ok := ctx.Value(identityKey{}).(Identity)
 	return id, ok

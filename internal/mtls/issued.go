@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// IssuedFile lists the certificates that were issued, for Issued.
+// IssuedFile is the file that lists the certificates that were issued, for Issued.
 const IssuedFile = "issued"
 
 const issuedHead = `# The certificates of hosts and operators that were issued here: the SHA-256 of the
@@ -23,8 +23,8 @@ const issuedHead = `# The certificates of hosts and operators that were issued h
 # all that a host was ever given.
 `
 
-// Record notes in dir that a certificate was issued. It comes before the certificate is
-// given away: one that nobody knows of cannot be denied.
+// Record notes in dir that a certificate was issued. Call it before the certificate is
+// given away: a certificate that is not on record cannot be denied.
 func Record(dir string, id Identity) error {
 	return underLock(dir, func() error {
 		path := filepath.Join(dir, IssuedFile)
@@ -43,8 +43,7 @@ func Record(dir string, id Identity) error {
 	})
 }
 
-// Issued returns the public keys of the certificates that were issued to a host,
-// by its id, and have been recorded.
+// Issued returns the public keys of the recorded certificates of a host, by the host's id.
 func Issued(dir, hostID string) ([]string, error) {
 	data, err := os.ReadFile(filepath.Join(dir, IssuedFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,20 +13,19 @@ import (
 // its time, if that is less: one for 30 days is not late on its first day.
 const warnBefore = 30 * Day
 
-// Lifetime is from when to when a certificate is good.
+// Lifetime says when a certificate begins and ends.
 type Lifetime struct {
-	// Name is the certificate's for people and for labels of metrics: host, server or
-	// authority.
+	// Name is what people and metrics call the certificate: host, server or authority.
 	Name  string
 	File  string
 	From  time.Time
 	Until time.Time
-	// Err is why nothing is known of it.
+	// Err says why the lifetime could not be read, nil if it was.
 	Err error
 }
 
-// LifetimeOf reads a PEM file. Of several certificates in it, as of authorities while
-// one replaces another, the one that ends last counts.
+// LifetimeOf reads the lifetime of the certificate in a PEM file. If the file has several,
+// as while one authority replaces another, the one that ends last counts.
 func LifetimeOf(name, file string) Lifetime {
 	certs, err := readCertificates(file)
 	l := Lifetime{Name: name, File: file, Err: err}
@@ -38,8 +37,8 @@ func LifetimeOf(name, file string) Lifetime {
 	return l
 }
 
-// Check says until when the certificate is good, and how many days that is from now:
-// warn when it is time to renew it, fail when it is not good. Advice says how.
+// Check says when the certificate ends, and in how many days: warn when it is time to renew
+// it, fail when it is not valid now. Advice says how to renew it.
 func (l Lifetime) Check(now time.Time, advice string) api.Check {
 	c := api.Check{Name: l.Name + " certificate", Status: "fail", Advice: advice}
 	left := l.Until.Sub(now)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Config is what a Runner is made of. Journal is needed; the rest has defaults.
+// Config is the configuration of a Runner. Journal is needed; the rest has defaults.
 type Config struct {
 	Journal Journal
 	// Describe turns an error into what the journal keeps and the user sees.
@@ -16,20 +16,19 @@ type Config struct {
 	// Log gets one line for each record and each try that went wrong. Default:
 	// nothing is logged.
 	Log *slog.Logger
-	// FaultPoint is called with the names of FaultPoints as an op passes them,
-	// so that a test can end the process there. It may not return.
+	// FaultPoint is called with the names of FaultPoints as an op passes them, so that a
+	// test can end the process there. It need not return.
 	FaultPoint func(name string)
-	// MakeDurable is called before every record that says that a step has happened or
-	// is undone, and puts on stable storage what the step left to others to keep: a
-	// program that renames a file does not sync the directory. Its error is that of a
-	// journal that does not take the record. Default: nothing is done.
+	// MakeDurable is called before every record that says that a step has happened or is
+	// undone. It puts on stable storage what the step has left to others: a program that
+	// renames a file does not sync the directory. If it fails, the record counts as refused
+	// by the journal. Default: nothing is done.
 	MakeDurable func() error
-	// MaxTries limits the tries of a step that asks for Retry, and those of a
-	// step that must not fail. They are counted anew when the daemon starts and
-	// when the operator says go on. Default 20.
+	// MaxTries limits the tries of a step that asks for Retry, and of a step that must not
+	// fail. They are counted anew when the daemon starts and when the operator calls
+	// Continue. Default 20.
 	MaxTries int
-	// WaitPoll is how often a step that waits for something looks by itself.
-	// Default 5 s.
+	// WaitPoll is how often a waiting step is tried even if nobody calls Wake. Default 5 s.
 	WaitPoll time.Duration
 	// Now stamps records. Nothing is decided by it. Default time.Now.
 	Now func() time.Time

@@ -7,13 +7,12 @@ import (
 	"fmt"
 )
 
-// Interrupt asks for an op to be undone. The step that is running gets its
-// context cancelled with the cause, which becomes the op's failure. Nil means
-// that it was asked, not that it will be so: a step that turns out to have
-// happened counts, and if that was the commit point or the last step the op is
-// done. Wait tells. An op that is being undone already is no error. Errors:
-// ErrCommitted, ErrFinished, ErrParked, ErrNotFound. A request is not
-// durable: after a crash the op goes on as if it had not been made.
+// Interrupt asks to undo an op. It cancels the context of the running step with the cause,
+// which becomes the op's failure. Nil says that this was asked for, not that the op will be
+// undone: if a step turns out to have happened and was the commit point or the last step,
+// the op ends done. Wait returns which. It is no error if the op is being undone already.
+// Errors: ErrCommitted, ErrFinished, ErrParked, ErrNotFound. The request is not durable:
+// after a crash the op goes on as if it had not been made.
 func (r *Runner) Interrupt(id string, cause error) error {
 	a := r.lookup(id)
 	if a == nil {
@@ -43,11 +42,10 @@ func (a *activeOp) mayInterrupt() error {
 	}
 }
 
-// Continue is the operator's word that an op which is parked may go on from
-// where it stopped: a step is observed before it is done again, an Undo is tried
-// again. Errors: ErrNotParked, ErrFinished, ErrNotFound, ErrJournal, ErrStopped,
-// and ErrHistory if the op is parked because of its records and they still
-// cannot be followed.
+// Continue lets a parked op go on from where it stopped, on the operator's word: a step is
+// observed before it is done again, and an Undo is tried again. Errors: ErrNotParked,
+// ErrFinished, ErrNotFound, ErrJournal, ErrStopped, and ErrHistory if the op is parked
+// because of its records and they still cannot be followed.
 func (r *Runner) Continue(ctx context.Context, id string) error {
 	a := r.lookup(id)
 	if a == nil {
@@ -108,5 +106,5 @@ func (a *activeOp) unpark(ctx context.Context) error {
 	return a.append(EventResumed, "", nil)
 }
 
-// Wake makes the ops that wait for this (see WaitFor) try at once.
+// Wake has the ops that wait for this (see WaitFor) try again at once.
 func (r *Runner) Wake(on string) { r.wakes.wake(on) }

@@ -33,9 +33,9 @@ type waitError struct {
 func (e *waitError) Error() string { return e.err.Error() }
 func (e *waitError) Unwrap() error { return e.err }
 
-// WaitFor says that the step cannot go on until something outside is back
-// ("hypervisor", "registry", ...): the runner waits for Wake(on), and looks by
-// itself now and then, without limit. Waiting is not failure.
+// WaitFor says that the step cannot go on until something outside ("hypervisor",
+// "registry", ...) is back. The runner waits for Wake(on), and tries again now and then in
+// any case, without limit. Waiting is not failure.
 func WaitFor(on string, err error) error { return &waitError{err, on} }
 
 // unknownError stops the op.
@@ -44,14 +44,13 @@ type unknownError struct{ err error }
 func (e *unknownError) Error() string { return e.err.Error() }
 func (e *unknownError) Unwrap() error { return e.err }
 
-// UnknownOutcome says that the state of the world is not one that the step
-// understands: the op stops where it is, nothing is undone or destroyed, and
-// the operator is called.
+// UnknownOutcome says that the step does not understand the state of the world: the op
+// stops where it is, nothing is undone or destroyed, and the operator is called.
 func UnknownOutcome(err error) error { return &unknownError{err} }
 
 // Errors of the runner's own methods.
 var (
-	// ErrMismatch: an op with this id exists and its kind, group or input differ.
+	// ErrMismatch: an op with this id exists and differs in kind, group or input.
 	ErrMismatch = errors.New("an op with this id exists and is not the same")
 	// ErrNotFound: no op with this id.
 	ErrNotFound = errors.New("no such op")
@@ -59,7 +58,7 @@ var (
 	ErrFinished = errors.New("the op is finished")
 	// ErrCommitted: the op is past its commit point and goes only forward.
 	ErrCommitted = errors.New("the op is past its commit point")
-	// ErrParked: the op waits for the operator; Continue is what it needs.
+	// ErrParked: the op waits for the operator, who has to call Continue.
 	ErrParked = errors.New("the op waits for the operator")
 	// ErrNotParked: the op does not wait for the operator.
 	ErrNotParked = errors.New("the op does not wait for the operator")

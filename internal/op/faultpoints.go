@@ -15,9 +15,9 @@ const (
 	momentAfterUndone       = "after_undone"
 )
 
-// FaultPoints lists the names that Config.FaultPoint is called with for ops of
-// this plan: KIND.STEP.MOMENT and KIND.finished. Steps behind the commit point
-// have no moments of undoing.
+// FaultPoints lists the names that Config.FaultPoint is called with for ops of this plan:
+// KIND.STEP.MOMENT and KIND.finished. Steps after the commit point have no moments of
+// undoing.
 func FaultPoints(plan Plan) []string {
 	var names []string
 	reversible := true

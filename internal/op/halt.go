@@ -7,9 +7,9 @@ import (
 	"fmt"
 )
 
-// Halt stops all ops until Resume: when it returns none is at work, none can be
-// submitted, and all go on from the journal as after a crash. An op that is in a
-// critical section (Step.Critical) comes to the end of it first.
+// Halt stops all ops until Resume. When it returns, no op is at work and none can be
+// submitted; Resume continues all from the journal, as after a crash. An op in a critical
+// section (Step.Critical) finishes the section first.
 func (r *Runner) Halt() {
 	r.halting.Lock()
 	defer r.halting.Unlock()
@@ -27,9 +27,9 @@ func (r *Runner) Halt() {
 	r.mu.Unlock()
 }
 
-// FinishCritical takes up those ops of the journal that a crash has left in a critical
-// section. They come to its end, and stand still there. It is for a runner that begins
-// halted: call it between Halt and Resume, at most once.
+// FinishCritical finishes the critical sections in which a crash has left ops of the
+// journal. The ops stop after that. It is for a runner that begins halted: call it between
+// Halt and Resume, at most once.
 func (r *Runner) FinishCritical(ctx context.Context) error {
 	r.halting.Lock()
 	defer r.halting.Unlock()

@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// Op is one durable operation as it was asked for. It never changes after it
-// was created; what becomes of it is in its records.
+// Op is one durable operation as it was asked for. It never changes after it was created;
+// its records say what becomes of it.
 type Op struct {
 	ID   string
 	Kind string
-	// Group ties ops of one larger thing together (the id of a migration).
+	// Group ties together the ops of one larger operation, for example by the id of a
+	// migration.
 	Group string
-	// Keys are what the op excludes other ops from while it is not final, e.g.
-	// "instance/UUID". An op waits until it has all of them.
+	// Keys are what the op keeps other ops away from while it is not final, e.g.
+	// "instance/UUID". An op waits until it has all of its keys.
 	Keys      []string
 	Input     json.RawMessage
 	CreatedAt time.Time
@@ -47,17 +48,17 @@ type Record struct {
 // assumed and the caller must not act. Implementations are safe for concurrent
 // use.
 type Journal interface {
-	// Create stores a new op. ErrMismatch if the id is taken by a different op
-	// (kind, group or input differ); taken by the same one is no error.
+	// Create stores a new op. It returns ErrMismatch if another op (with another kind,
+	// group or input) has the id, and nil if this op has been stored before.
 	Create(ctx context.Context, o Op) error
-	// Append stores the next record of an op. One that is not due is an error.
+	// Append stores the next record of an op. It refuses a record with another Seq.
 	Append(ctx context.Context, r Record) error
-	// Unfinished returns the ops without a finished record, oldest first: in the
-	// order in which Create stored them, whatever their CreatedAt says.
+	// Unfinished returns the ops without a finished record, oldest first: in the order in
+	// which Create stored them, whatever their CreatedAt says.
 	Unfinished(ctx context.Context) ([]Op, error)
 	// Op returns one op. ErrNotFound if there is none.
 	Op(ctx context.Context, id string) (Op, error)
-	// Group returns the ops of a group, oldest first. No op is of the group "".
+	// Group returns the ops of a group, oldest first. No op belongs to the group "".
 	Group(ctx context.Context, group string) ([]Op, error)
 	// Records returns the records of an op in order.
 	Records(ctx context.Context, opID string) ([]Record, error)

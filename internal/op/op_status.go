@@ -9,28 +9,28 @@ import (
 	"time"
 )
 
-// Status is where an op stands, for those who look from outside.
+// Status is where an op stands, as callers see it.
 type Status struct {
 	Op    Op
 	State State
 	// Step is the step that is being done or undone, empty if there is none.
 	Step string
-	// Committed: the commit point is behind, the op cannot be interrupted.
+	// Committed: the commit point has passed, so the op cannot be interrupted.
 	Committed bool
-	// Waiting is what the op waits for (see WaitFor), "turn" while another op
-	// has one of its keys, empty if it does not wait. WaitingSince is for people:
-	// when it began to, the tries in between counted as waiting.
+	// Waiting is what the op waits for (see WaitFor), "turn" while another op has one of
+	// its keys, or empty. WaitingSince is when the wait began, for people; tries in between
+	// do not end a wait.
 	Waiting      string
 	WaitingSince time.Time
-	// Behind is the op that has its key, while it waits for its turn; empty if that
-	// is a TryLock.
+	// Behind is the op that holds the key, while this op waits for its turn. It is empty if
+	// a TryLock holds it.
 	Behind string
-	// Failure is why the op is being undone, was undone or is parked, or why
-	// it stands still: the journal takes no record.
+	// Failure is why the op is being undone, was undone or is parked, or why it cannot go
+	// on: the journal takes no record.
 	Failure *Failure
 	// FinishedAt is zero until the op is done or undone.
 	FinishedAt time.Time
-	// Outputs are what the steps that succeeded left, by step name.
+	// Outputs are the outputs of the steps that succeeded, by step name.
 	Outputs map[string]json.RawMessage
 }
 

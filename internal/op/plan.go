@@ -23,25 +23,24 @@ const (
 // it took place. All three must bear being called again after having run to
 // the end or to any point in the middle.
 type Step struct {
-	// Name is stable: it stands in journals on disk. An op whose journal names
-	// a step that the plan does not have waits for the operator.
+	// Name is stable, because journals on disk contain it. An op whose journal names a step
+	// that the plan does not have waits for the operator.
 	Name string
-	// Do makes the effect. What the journal holds of a finished step is what Do
-	// or Observe gave to Run.SetOutput.
+	// Do makes the effect. The output of a step in the journal is what Do or Observe gave
+	// to Run.SetOutput.
 	Do func(ctx context.Context, r *Run) error
 	// Undo reverses Do, wholly or half done. Nil: there is nothing to reverse.
 	Undo func(ctx context.Context, r *Run) error
-	// Observe looks at the world. It is asked before a Do that may be a repeat
-	// and after every Do, whatever Do returned: the world decides, not the
-	// return value; what Do says it did and Observe does not see is tried again.
-	// Nil, for steps that only check: Do's answer counts. An
-	// error means "cannot look now" and is treated by its type like Do's.
+	// Observe looks at the world. It is asked before a Do that may be a repeat, and after
+	// every Do, whatever Do returned: the world decides, not the return value. If Observe
+	// does not see what Do says it did, Do is tried again. Nil, for steps that only check:
+	// Do's answer counts. An error means "cannot look now" and is treated by its type like
+	// Do's.
 	Observe func(ctx context.Context, r *Run) (Observation, error)
-	// Critical steps that follow each other are a critical section: from the
-	// beginning of its first step until its end, or until that step is undone, a
-	// halt does not stop the op, because the world must not be left as it is
-	// between them (a guest is paused). What is halted may stay so for long. A
-	// crash and Stop end an op anywhere.
+	// Critical steps that follow each other are a critical section. A halt does not stop
+	// the op from the beginning of the section's first step until the section ends or that
+	// step is undone: the world must not be left in between (a guest is paused), since a
+	// halt may last long. A crash and Stop can end an op anywhere.
 	Critical bool
 }
 
@@ -49,9 +48,9 @@ type Step struct {
 type Plan struct {
 	Kind  string
 	Steps []Step
-	// Commit names the step whose success is the point of no return: before it
-	// a permanent error undoes all steps backwards, after it the op only goes
-	// forward. Empty: the op can be undone up to its end.
+	// Commit names the step whose success is the commit point: before it a permanent error
+	// undoes all steps backwards, after it the op only goes forward. Empty: the op can be
+	// undone up to its end.
 	Commit string
 }
 

@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// Status returns where an op stands, be it running, parked or finished.
-// Errors: ErrNotFound, ErrJournal.
+// Status returns where an op stands, whether it is running, parked or finished. Errors:
+// ErrNotFound, ErrJournal.
 func (r *Runner) Status(ctx context.Context, id string) (Status, error) {
 	if a := r.lookup(id); a != nil {
 		st, _ := a.status()
@@ -25,8 +25,8 @@ func (r *Runner) Status(ctx context.Context, id string) (Status, error) {
 	return r.statusFrom(o, records), nil
 }
 
-// Active returns where the ops stand that are not finished, in no order. It does
-// not touch the journal.
+// Active returns the status of every op that is not finished, in no order. It does not
+// touch the journal.
 func (r *Runner) Active() []Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -30,8 +30,8 @@ func (r *Runner) Kinds() []string {
 	return append([]string(nil), r.kinds...)
 }
 
-// OnChange has f called after every record, and when waiting begins or ends, without any
-// lock held: f may call all methods but Stop. The op goes on when all such functions have
+// OnChange has f called after every record, and when a wait begins or ends. No lock is
+// held: f may call all methods but Stop. The op goes on when all such functions have
 // returned; they are called in the order in which they were registered.
 func (r *Runner) OnChange(f func(opID string)) {
 	r.mu.Lock()
@@ -39,9 +39,9 @@ func (r *Runner) OnChange(f func(opID string)) {
 	r.onChange = append(r.onChange, f)
 }
 
-// OnFinished has f called once for every op that this runner brings to its end, after
-// that was recorded, without any lock held; never for an op that had ended before. A
-// crash between the record and the call loses the call.
+// OnFinished has f called once for every op that this runner brings to its end, after the
+// end was recorded, without any lock held. It is not called for ops that had ended before.
+// A crash between the record and the call loses the call.
 func (r *Runner) OnFinished(f func(Status)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,14 +15,13 @@ import (
 type Progress struct {
 	// Steps are the statuses in the order of the plan.
 	Steps []StepStatus
-	// Current is the index of the step that is next to be done or, when the op
-	// is undoing, to be undone; -1 if only the finished record is missing or
-	// the op is over.
+	// Current is the index of the step that is to be done next or, when the op is undoing,
+	// to be undone. It is -1 if only the finished record is missing or the op is over.
 	Current int
 	State   State
-	// Committed: the commit point is behind, the op only goes forward.
+	// Committed: the commit point has passed, so the op only goes forward.
 	Committed bool
-	// Outputs and Notes are by step name; the last of each counts.
+	// Outputs and Notes are by step name; the last of each step counts.
 	Outputs map[string]json.RawMessage
 	Notes   map[string]json.RawMessage
 	// Failure is why the op is being undone, was undone or is parked.

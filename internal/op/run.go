@@ -33,10 +33,9 @@ func (r *Run) Input(v any) error {
 	return nil
 }
 
-// SetOutput keeps v as the output of the step that is running. It reaches the
-// journal with the record that says that the step succeeded. A step that a
-// crash may cut off between effect and record sets its output in Observe as
-// well.
+// SetOutput keeps v as the output of the running step. It is written to the journal with
+// the record that the step succeeded. If a crash may cut the step off between effect and
+// record, Observe has to set the output as well.
 func (r *Run) SetOutput(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -52,10 +51,10 @@ func (r *Run) Output(step string, v any) (bool, error) {
 	return decode(r.outputs, step, v)
 }
 
-// Note writes v to the journal, durably, before it returns: for a fact that the
-// effect to come destroys and that Undo or a resumed Do needs (whether the
-// guest was running before it was paused). On error the effect must not be
-// made. The last note of a step counts.
+// Note writes v to the journal, durably, before it returns. It is for a fact that the
+// coming effect destroys and that Undo or a resumed Do needs (whether the guest was running
+// before it was paused). If it fails, the effect must not be made. The last note of a step
+// counts.
 func (r *Run) Note(ctx context.Context, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -68,8 +67,8 @@ func (r *Run) Note(ctx context.Context, v any) error {
 	return nil
 }
 
-// Noted decodes the last note of a step (of this one or of an earlier one)
-// into v and says whether there is one.
+// Noted decodes the last note of a step (this one or an earlier one) into v and says
+// whether there is one.
 func (r *Run) Noted(step string, v any) (bool, error) {
 	return decode(r.notes, step, v)
 }

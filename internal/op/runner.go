@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Runner runs ops, each in a goroutine of its own. All methods may be called
-// from any goroutine. At the start of the daemon everything is registered first
-// (Register, OnChange, OnFinished); then Resume comes before the first Submit, so that
-// ops of before keep their turn.
+// Runner runs ops, each in a goroutine of its own. All methods may be called from any
+// goroutine. When the daemon starts, everything is registered first (Register, OnChange,
+// OnFinished); then Resume comes before the first Submit, so that the ops of an earlier run
+// keep their turn.
 type Runner struct {
 	cfg   Config
 	queue *keyedQueue

@@ -53,14 +53,13 @@ const (
 	EventFinished EventKind = "finished"
 	// EventNeedsOperator parks the op until a person says go on.
 	EventNeedsOperator EventKind = "needs_operator"
-	// EventResumed is that word.
+	// EventResumed says that the operator has called Continue.
 	EventResumed EventKind = "resumed"
 )
 
-// Next is the transition table of a step, used both to run an op and to replay
-// its records after a crash, so that an impossible journal is found out. It is
-// pure. An event that cannot follow a status is an error, and whoever gets it
-// must stop.
+// Next is the transition table of a step. It is used both to run an op and to replay its
+// records after a crash, so that an impossible journal is found out. It is pure. An event
+// that cannot follow a status is an error, and the caller must stop.
 func Next(s StepStatus, e EventKind) (StepStatus, error) {
 	switch {
 	case s == StepPending && e == EventStarted,
@@ -95,6 +94,6 @@ const (
 // Final says whether nothing more will happen to an op in this state.
 func (s State) Final() bool { return s == StateDone || s == StateUndone }
 
-// Settled says whether nothing moves the op any more by itself: it is final, or needs the
+// Settled says whether the op will not move any more by itself: it is final, or needs the
 // operator.
 func (s State) Settled() bool { return s.Final() || s == StateNeedsOperator }

@@ -8,11 +8,11 @@ import (
 	"fmt"
 )
 
-// Submit stores a new op and starts it; when it returns nil the op survives a
-// crash, and a stop that comes at the same time: it is begun at the next start. The
-// same op again is no error and is not started twice. A step may submit an op.
-// Errors: ErrMismatch, ErrUnknownKind, ErrStopped, and ErrJournal. After ErrJournal
-// the op may have been stored or not: submit it again.
+// Submit stores a new op and starts it. When it returns nil, the op survives a crash; if
+// the runner is stopped at the same time, the op begins at the next start. To submit the
+// same op again is no error and does not start it twice. A step may submit an op. Errors:
+// ErrMismatch, ErrUnknownKind, ErrStopped, and ErrJournal. After ErrJournal the op may have
+// been stored or not: submit it again.
 func (r *Runner) Submit(ctx context.Context, o Op) error {
 	if r.plan(o.Kind) == nil {
 		return fmt.Errorf("submit op %s: %w %q", o.ID, ErrUnknownKind, o.Kind)
@@ -55,9 +55,9 @@ func (r *Runner) activateLater(o Op) {
 	})
 }
 
-// Resume starts every op of the journal that is not finished. One that waits
-// for the operator goes on waiting and keeps its keys. If it returns an error it
-// may be called again.
+// Resume starts every op of the journal that is not finished. An op that waits for the
+// operator goes on waiting and keeps its keys. If Resume returns an error it may be called
+// again.
 func (r *Runner) Resume(ctx context.Context) error {
 	r.halting.Lock()
 	defer r.halting.Unlock()
@@ -81,9 +81,9 @@ func (r *Runner) Resume(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the runner: it cancels what is running, waits until every
-// goroutine has ended and writes nothing that says so, since a shutdown is not
-// a failure. The ops go on at the next start.
+// Stop ends the runner: it cancels what is running and waits until every goroutine has
+// ended. It writes no record, since a shutdown is not a failure. The ops go on at the next
+// start.
 func (r *Runner) Stop() {
 	r.mu.Lock()
 	r.stopped = true

@@ -2,15 +2,15 @@
 
 package op
 
-// TryLock calls f while no op has one of the keys, and says whether it did. It waits
-// for nobody: f is not called if an op has one of them, be it at work, waiting or
-// parked, nor while ops may be in the journal that have not been taken up, which is
-// before Resume and after Halt or Stop. Ops that come while f is at work wait for
-// their turn, so f is short.
+// TryLock calls f while no op has one of the keys, and says whether it did. It does not
+// wait: f is not called if an op has one of the keys, whether it is at work, waiting or
+// parked, nor while ops of the journal may not have been taken up (before Resume, and after
+// Halt or Stop). Ops that are submitted while f is at work wait for their turn, so f has to
+// be short.
 //
-// It is for what must not come into the middle of an op and is no op itself: nothing
-// of it is in the journal, so it has to be right wherever a crash cuts it off. Halt
-// and Stop wait for f, which may call neither, nor wait for an op.
+// It is for work that is no op itself and must not come into the middle of one: the journal
+// has nothing of it, so a crash may cut it off anywhere without harm. Halt and Stop wait
+// for f; f may call neither, nor wait for an op.
 func (r *Runner) TryLock(keys []string, f func()) bool {
 	mine := &ticket{keys: keys}
 	if !r.enterFree(mine) {

@@ -31,8 +31,8 @@ func handedOver(network, address string) (net.Listener, error) {
 	return at(given, network, address)
 }
 
-// OnlySocket returns the Unix socket that systemd has handed over, for a program that is of no
-// use without.
+// OnlySocket returns the Unix socket that systemd has handed over, for a program that
+// cannot work without.
 func OnlySocket() (*net.UnixListener, error) {
 	given, err := activated()
 	if err != nil {

@@ -19,11 +19,11 @@ import (
 // handshakeTimeout is how long a TLS handshake may take. Clients give up then too.
 const handshakeTimeout = 10 * time.Second
 
-// TLS is how a server speaks TLS, and what keeps a peer from using it up.
+// TLS says how a server speaks TLS, and bounds what a peer can take of it.
 type TLS struct {
 	Config *tls.Config
-	// Caller names who is at the other end once a handshake is over; all connections of
-	// one caller get the same name. An error ends the connection.
+	// Caller names the peer of a connection once the handshake is over; all connections of
+	// one peer get the same name. An error ends the connection.
 	Caller func(tls.ConnectionState) (string, error)
 	// Bounds must all be above 0.
 	Bounds Bounds
@@ -32,10 +32,10 @@ type TLS struct {
 	OnRefused func(bound string)
 }
 
-// Bounds are the most that a server has at a time.
+// Bounds are the most that a server has open at a time.
 type Bounds struct {
-	// Handshakes are those of all peers together; connections above that wait to be
-	// accepted.
+	// Handshakes bounds the handshakes of all peers together; further connections wait to
+	// be accepted.
 	Handshakes int
 	// HandshakesPerAddress bounds the handshakes of one address that are under way, and
 	// ConnectionsPerCaller the connections of one caller. A connection above a bound is
@@ -44,7 +44,7 @@ type Bounds struct {
 	ConnectionsPerCaller int
 }
 
-// The names of the bounds that refuse.
+// The names of the bounds.
 const (
 	BoundAddress = "address"
 	BoundCaller  = "caller"

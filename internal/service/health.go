@@ -23,27 +23,28 @@ const (
 	stuckAfter = 2 * time.Minute
 )
 
-// Probe tries something, again and again while the program runs, that it is of no use
-// without. Nobody waits for a try, so one that hangs is found out.
+// Probe tries again and again whether something works that the program cannot do without.
+// Nothing waits for a try, so a try that hangs is noticed.
 type Probe struct {
 	Name string
-	// Try returns why it does not work. It may hang, also after its context has ended.
+	// Try returns why it does not work, nil if it does. It may hang, even after its context
+	// has ended.
 	Try func(context.Context) error
-	// Vital: while it hangs the program does nothing, and a restart may mend that. One
-	// that fails is not alike: the next process would meet the same full disk.
+	// Vital: the program can do nothing while the try hangs, and a restart may mend that. A
+	// failure does not call for a restart: the next process would meet the same full disk.
 	Vital bool
 }
 
-// Condition is what must hold for a program to be ready. It is asked at each request, so
-// it answers from memory.
+// Condition is what must hold for a program to be ready. It is checked at each request, so
+// it has to answer from memory.
 type Condition struct {
 	Name string
-	// Err says why it does not hold.
+	// Err returns why it does not hold, nil if it does.
 	Err func() error
 }
 
-// Health is what a program says of itself at /healthz and /readyz, beside its metrics,
-// and to the watchdog of systemd. Run has it looked after.
+// Health is what a program says of itself at /healthz and /readyz, beside its metrics, and
+// to the watchdog of systemd. Run drives it.
 type Health struct {
 	probes     []*probe
 	conditions []Condition
@@ -142,7 +143,7 @@ func (p *probe) failure() error {
 	return p.err
 }
 
-// Up says whether the probe of this name succeeded the last time, and does not hang now.
+// Up says whether the last try of the probe with this name succeeded, and no try hangs now.
 func (h *Health) Up(name string) bool {
 	for _, p := range h.probes {
 		if p.Name == name {

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// NewLogger returns a logger to w at level (debug, info, warn or error). It
-// writes no time if w is the journal, which knows it better.
+// NewLogger returns a logger that writes to w from level (debug, info, warn or error) on.
+// It writes no time if w is the journal, which adds its own.
 func NewLogger(w io.Writer, level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {

@@ -22,10 +22,10 @@ import (
 // metricsRetry is how long until an address that was taken is tried again.
 const metricsRetry = 10 * time.Second
 
-// Metrics serves /metrics, /healthz and /readyz at a TCP address, as a task. The daemon works without it:
-// anybody on this machine can take the address first, and must not keep the daemon from
-// starting by that; nor must an address that its unit does not let it open. It tries again
-// until it can.
+// Metrics serves /metrics, /healthz and /readyz at a TCP address, as a task. The daemon
+// works without it: anybody on this machine may have taken the address first, or the unit
+// may not let the daemon open it, and neither must keep the daemon from starting. The task
+// tries again until it has the address.
 type Metrics struct {
 	address string
 	handler http.Handler
@@ -38,8 +38,8 @@ type Metrics struct {
 	trouble error
 }
 
-// MetricsServer serves, at the TCP address, metrics at /metrics, what health says at
-// /healthz and /readyz, and nothing else.
+// MetricsServer returns a task that serves metrics at /metrics and the state of health at
+// /healthz and /readyz, at a TCP address.
 func MetricsServer(address string, metrics http.Handler, health *Health, log *slog.Logger) *Metrics {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", metrics)
@@ -48,7 +48,7 @@ func MetricsServer(address string, metrics http.Handler, health *Health, log *sl
 	return &Metrics{address: address, handler: mux, retry: metricsRetry, log: log, ready: make(chan struct{})}
 }
 
-// Run implements Task. An address that cannot be had for now is no error.
+// Run implements Task. An address that cannot be opened now is no error.
 func (m *Metrics) Run(ctx context.Context) error {
 	listener, err := m.listen(ctx)
 	if listener == nil {
@@ -101,7 +101,8 @@ func (m *Metrics) note(err error) {
 	}
 }
 
-// Checks are what the status says of it: nothing if the metrics are served.
+// Checks returns what is wrong with the server, for the status; nothing if the metrics are
+// served.
 func (m *Metrics) Checks() []api.Check {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,8 +120,8 @@ func (m *Metrics) Checks() []api.Check {
 	}}
 }
 
-// Ready implements Task. It is closed once the address was tried: nobody waits for a
-// program that has it.
+// Ready implements Task. It is closed after the first try to open the address: the daemon
+// does not wait for a program that has taken it.
 func (m *Metrics) Ready() <-chan struct{} { return m.ready }
 
 // String implements Task.

@@ -49,9 +49,8 @@ type Server struct {
 	addr   net.Addr
 }
 
-// SocketServer serves h at the Unix socket path, which is given to the group
-// gid (negative for the process's own). Requests know their peer
-// (httpjson.PeerOf).
+// SocketServer serves h at the Unix socket path, which belongs to the group gid (a negative
+// gid is the process's own group). Requests know their peer (httpjson.PeerOf).
 func SocketServer(path string, gid int, h http.Handler, log *slog.Logger) *Server {
 	s := newServer("socket "+path, h, log, maxSocketConnections, func(ctx context.Context) (net.Listener, error) {
 		return listenSocket(ctx, path, gid)
@@ -60,10 +59,9 @@ func SocketServer(path string, gid int, h http.Handler, log *slog.Logger) *Serve
 	return s
 }
 
-// TLSServer serves h at the TCP address over TLS, by the socket that systemd opened there
-// if it did. Requests know their peer by
-// http.Request.TLS. Connections that are refused are logged, not more than a reader
-// of the log can bear.
+// TLSServer serves h at the TCP address over TLS. It uses the socket that systemd has
+// opened there, if there is one. Requests know their peer by http.Request.TLS. Refused
+// connections are logged, but not more often than a reader of the log can bear.
 func TLSServer(address string, t TLS, h http.Handler, log *slog.Logger) *Server {
 	s := newServer("TLS "+address, h, log, maxTLSConnections, func(ctx context.Context) (net.Listener, error) {
 		if l, err := handedOver("tcp", address); l != nil || err != nil {
@@ -105,7 +103,7 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 // Addr returns where the server listens, once it is ready.
 func (s *Server) Addr() net.Addr { return s.addr }
 
-// Run serves until ctx ends, and then lets running requests end.
+// Run serves until ctx ends, and then waits for running requests to end.
 func (s *Server) Run(ctx context.Context) error {
 	listener, err := s.listen(ctx)
 	if err != nil {

@@ -18,10 +18,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Run runs the tasks until one fails, ctx ends, or the process is told to stop
-// by SIGINT or SIGTERM; a second signal kills it. It tells systemd of every
-// step, has the health looked after, and keeps the watchdog content while it is alive.
-// Tasks end in no order, so what they share, with the probes, must outlive Run.
+// Run runs the tasks until one fails, ctx ends, or the process gets SIGINT or SIGTERM; a
+// second signal kills it. It notifies systemd of every step, drives health, and feeds the
+// watchdog while the program is alive. Tasks end in no order, so what they share must live
+// on until Run returns; so must what the probes use.
 func Run(ctx context.Context, log *slog.Logger, health *Health, tasks ...Task) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

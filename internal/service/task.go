@@ -9,9 +9,9 @@ import (
 
 // Task is a part of a daemon that runs for as long as the daemon does.
 type Task interface {
-	// Run works until ctx ends, and then returns nil. It returns an error if it
-	// cannot go on, which ends the daemon; what can be waited for is not such
-	// an error.
+	// Run works until ctx ends, and then returns nil. If it cannot go on it returns an
+	// error, which ends the daemon. It does not return an error for a trouble that may
+	// pass.
 	Run(ctx context.Context) error
 	// Ready is closed once the task does what it is there for.
 	Ready() <-chan struct{}

@@ -21,7 +21,7 @@ type Checkpointer struct {
 }
 
 // NewCheckpointer opens the connection. From then on commits leave checkpoints to the
-// caller. Close must be called before that of the database.
+// caller. Close it before the database.
 func (db *DB) NewCheckpointer(ctx context.Context) (*Checkpointer, error) {
 	pool, err := openPool(ctx, db.path, "rw", 1)
 	if err != nil {
@@ -42,14 +42,15 @@ func (c *Checkpointer) Pending(ctx context.Context) (int, error) {
 }
 
 // Checkpoint writes into the file what the log has now, and returns how many pages were
-// added meanwhile. Readers are not waited for; what they need stays.
+// added to the log meanwhile. It does not wait for readers; pages that they need stay in
+// the log.
 func (c *Checkpointer) Checkpoint(ctx context.Context) (pending int, err error) {
 	return checkpoint(ctx, c.pool, "PASSIVE")
 }
 
 // Finish is Checkpoint on the connection that writes, and must not be called inside a
-// transaction. As nothing can be added meanwhile, the next commit begins the log anew
-// if no reader is in the way: that is what keeps it short.
+// transaction. Nothing can be added meanwhile, so if no reader is in the way the next
+// commit begins the log anew: that keeps the log short.
 func (c *Checkpointer) Finish(ctx context.Context) error {
 	_, err := checkpoint(ctx, c.write, "PASSIVE")
 	return err

@@ -9,8 +9,8 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// IsFull says whether an error is that the disk is full. What was to be written is not
-// there then.
+// IsFull says whether err means that the disk is full. The data of the failed write is not
+// in the file then.
 func IsFull(err error) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {

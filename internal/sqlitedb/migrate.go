@@ -35,8 +35,8 @@ func migrate(ctx context.Context, path string, write *sql.DB, schema []string) (
 	return backup, nil
 }
 
-// VersionBackup is the file beside the database at path that has what it was at a schema
-// version, before it was brought to a later one.
+// VersionBackup returns the path of the backup that is made beside the database at path
+// before its schema is brought from this version to a later one.
 func VersionBackup(path string, version int) string {
 	return fmt.Sprintf("%s.schema-%d", path, version)
 }

@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// Probe makes a commit that changes nothing, and returns nil once it is on stable storage:
-// then so would be any other. It uses the connection that writes, so it must not be
+// Probe makes a commit that changes nothing, and returns nil once it is on stable storage,
+// as any other commit would be. It uses the connection that writes, so it must not be
 // called inside a transaction.
 func (db *DB) Probe(ctx context.Context) error {
 	tx, err := db.Write.BeginTx(ctx, nil)

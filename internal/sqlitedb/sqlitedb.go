@@ -28,8 +28,8 @@ type DB struct {
 	// and never waits for the writer; it should be short, because the log
 	// cannot be written into the file past the oldest reader.
 	Read *sql.DB
-	// MigratedFrom is the backup that was made when the database was opened, since it had
-	// an older schema then; "" if it had not. It is never removed.
+	// MigratedFrom is the path of the backup that was made when the database was opened,
+	// because it had an older schema; "" if it had not. The backup is never removed.
 	MigratedFrom string
 
 	path string

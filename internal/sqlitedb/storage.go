@@ -9,10 +9,9 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// StorageFailed says whether err is SQLite's word about the file or what it is
-// on (full, damaged, unreadable), and not about a statement or its values. After
-// such an error SQLite may have rolled the transaction back by itself, so nothing
-// more must be done in it.
+// StorageFailed says whether err of SQLite is about the file or its storage (full, damaged,
+// unreadable) and not about a statement or its values. After such an error SQLite may have
+// rolled the transaction back by itself, so the transaction must not be used any more.
 func StorageFailed(err error) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {

@@ -8,10 +8,10 @@ import (
 	"fmt"
 )
 
-// TruncateLog writes the log of commits into the file and empties it, so that it does
-// not stay as long as it ever was. A reader that is in the way is not waited for:
-// the next call does the rest. It uses the connection that writes, so it must not
-// be called inside a transaction.
+// TruncateLog writes the log of commits into the file and empties it, so that the log file
+// does not stay as long as it ever was. It does not wait for readers: the next call does
+// the rest. It uses the connection that writes, so it must not be called inside a
+// transaction.
 func (db *DB) TruncateLog(ctx context.Context) (err error) {
 	conn, err := db.Write.Conn(ctx)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// Violates says whether err is the refusal of a unique index or primary key
-// over the columns, given as "table.column" in the order of the index.
+// Violates says whether a unique index or primary key over the columns, given as
+// "table.column" in the order of the index, has refused a statement with err.
 func Violates(err error, columns ...string) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {

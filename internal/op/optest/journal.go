@@ -32,8 +32,8 @@ func NewJournal() *Journal {
 	return &Journal{records: map[string][]op.Record{}, failAt: map[int]bool{}}
 }
 
-// FailAppend makes the nth Append (from 1, over all ops) return an error. With
-// stored the record is kept all the same, as when only the answer was lost.
+// FailAppend makes the nth Append (from 1, over all ops) return an error. With stored, the
+// record is kept all the same, as if only the answer was lost.
 func (j *Journal) FailAppend(n int, stored bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -149,7 +149,7 @@ func (j *Journal) Group(_ context.Context, group string) ([]op.Op, error) {
 	return ops, nil
 }
 
-// Ops returns the ops of one kind, oldest first; all, or those that are not
+// Ops returns the ops of one kind, oldest first: all of them, or only those that are not
 // finished.
 func (j *Journal) Ops(ctx context.Context, kind string, unfinishedOnly bool) ([]op.Op, error) {
 	j.mu.Lock()

@@ -4,8 +4,8 @@ package optest
 
 import "github.com/volferry/volferry/internal/op"
 
-// NewRunner returns a runner that knows no op kind, for what registers its own. One whose
-// ops run is stopped by the test.
+// NewRunner returns a runner that knows no op kind, for code that registers its own. A test
+// that lets ops run stops it.
 func NewRunner(journal op.Journal) *op.Runner {
 	r, err := op.New(op.Config{Journal: journal})
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 // begins another one on the same World. It must not use sockets, since trials
 // run in a bubble of testing/synctest.
 type World interface {
-	// Plans makes the plans as a daemon that starts would: called once per
-	// runner, and nothing that is kept in them may be needed by the next one.
+	// Plans makes the plans as a daemon does when it starts. It is called once per runner,
+	// and no state in the plans may be needed by the next runner.
 	Plans() []op.Plan
 	// Op is the op under test, the same in every call.
 	Op() op.Op
-	// Check says what is wrong with the world now that the op ended done or
-	// undone: an effect that is missing, or there twice, or left behind.
+	// Check says what is wrong with the world now that the op ended done or undone: an
+	// effect that is missing, is there twice, or was left behind.
 	Check(state op.State) error
 }
 
