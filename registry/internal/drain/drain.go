@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package drain empties pools: it has the hosts move the volumes of a drain, as
-// many at once as was asked for. All that it must remember is in the store, and
-// the ids of what it asks for follow from drain and volume: so it may be ended
-// at any moment, and what begins next goes on. It knows nothing of how a volume
-// is moved.
+// Package drain empties pools: it has the hosts move the volumes of a drain, as many at a
+// time as the operator asked for. The store has all that the loop must remember, and the
+// ids of its requests follow from drain and volume, so it may be ended at any moment and
+// the next loop goes on. It does not know how a volume is moved.
 package drain
 
 import (
@@ -18,7 +17,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Store is where drains and what they move are.
+// Store holds the drains and their volumes.
 type Store interface {
 	OpenDrains(ctx context.Context) ([]api.Drain, error)
 	RefreshDrainVolumes(ctx context.Context, call store.Call, drainID string) error
@@ -30,7 +29,7 @@ type Store interface {
 	Migration(ctx context.Context, ref string, as store.Viewer) (api.Migration, error)
 }
 
-// Relay asks hosts.
+// Relay sends requests to hosts.
 type Relay interface {
 	Do(ctx context.Context, req relay.Request) (status int, body []byte, err error)
 	Present(hostID string) bool
@@ -42,7 +41,7 @@ type Config struct {
 	Relay     Relay
 	Placement relay.Placement
 	Log       *slog.Logger
-	// Every is how often the loop looks, reconcile.DefaultEvery where it is 0.
+	// Every is how often the loop looks; 0 is reconcile.DefaultEvery.
 	Every time.Duration
 }
 

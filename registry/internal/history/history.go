@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package history knows how far the registry's history is, and finds out that the
-// database was restored from a backup: a host shows a mark that this history has not
-// given out. It holds what it knows in memory. It knows nothing of the database, or of
-// what is refused then: that is package store.
+// Package history knows how far the registry's history is, and finds out that the database
+// was restored from a backup: a host then shows a mark that this history has not given out.
+// It keeps what it knows in memory. It knows neither the database nor what is refused after
+// a restore: package store does.
 package history
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Shown is a mark that a host has shown and that is not of this history.
+// Shown is a mark that a host has shown and that does not belong to this history.
 type Shown struct {
 	HostID, HostName string
 	Mark             api.RegistryMark
@@ -36,8 +36,8 @@ type History struct {
 	doubts map[string]Shown
 }
 
-// New returns the history of the registry and the timeline that now names, with the
-// proofs of a restore that are stored.
+// New returns the history of the registry, in the timeline that now names, with the stored
+// proofs of a restore.
 func New(now api.RegistryMark, key []byte, proofs []Shown) *History {
 	h := &History{now: now, key: key, proofs: map[string]Shown{}, doubts: map[string]Shown{}}
 	for _, p := range proofs {
@@ -46,18 +46,19 @@ func New(now api.RegistryMark, key []byte, proofs []Shown) *History {
 	return h
 }
 
-// Newer orders marks of one registry.
+// Newer compares two marks of one registry: it is positive if a is newer, negative if b is,
+// and 0 if they are equally old.
 func Newer(a, b api.RegistryMark) int {
 	return cmp.Or(cmp.Compare(a.Timeline, b.Timeline), cmp.Compare(a.Seq, b.Seq))
 }
 
-// Signed is the mark with the signature of this registry.
+// Signed returns the mark with the signature of this registry.
 func (h *History) Signed(mark api.RegistryMark) api.RegistryMark { return sign(h.key, mark) }
 
 // HasSigned says whether this registry has signed the mark.
 func (h *History) HasSigned(mark api.RegistryMark) bool { return isSigned(h.key, mark) }
 
-// Now is the mark of the history as it is on stable storage.
+// Now returns the mark of what is on stable storage.
 func (h *History) Now() api.RegistryMark {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,8 +74,8 @@ func (h *History) Advance(seq int64, sum []byte) {
 	h.now = h.Signed(h.now)
 }
 
-// AddProof notes a mark that proves a restore. It says whether the mark is newer than
-// what the host has shown before, and whether it is the first that the host shows.
+// AddProof notes a mark that proves a restore. It says whether the mark is newer than those
+// that the host has shown before, and whether it is the first proof that the host shows.
 func (h *History) AddProof(s Shown) (newest, first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,7 +92,7 @@ func (h *History) AddProof(s Shown) (newest, first bool) {
 	return true, !known
 }
 
-// AddDoubt notes a mark that this history did not give out and nobody signed, and says
+// AddDoubt notes a mark that this history did not give out and that is not signed. It says
 // whether it is the first that the host shows.
 func (h *History) AddDoubt(s Shown) (first bool) {
 	h.mu.Lock()
@@ -104,14 +105,14 @@ func (h *History) AddDoubt(s Shown) (first bool) {
 	return !known
 }
 
-// ClearDoubt ends the doubt about what a host shows.
+// ClearDoubt ends the doubt about a host.
 func (h *History) ClearDoubt(hostID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.doubts, hostID)
 }
 
-// BeginTimeline starts a timeline. What was shown before proves nothing against it.
+// BeginTimeline starts a timeline. Marks that were shown before prove nothing against it.
 func (h *History) BeginTimeline(timeline int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -121,7 +122,7 @@ func (h *History) BeginTimeline(timeline int64) {
 	clear(h.doubts)
 }
 
-// NewestTimeline is the newest timeline of the marks that hosts have shown.
+// NewestTimeline returns the newest timeline in the marks that hosts have shown.
 func (h *History) NewestTimeline() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -132,7 +133,7 @@ func (h *History) NewestTimeline() int64 {
 	return timeline
 }
 
-// Reason says why the registry is read-only and what to do; "" if it is not.
+// Reason says why the registry is read-only and what the operator can do; "" if it is not.
 func (h *History) Reason() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -161,8 +162,8 @@ func (h *History) Restored() bool {
 	return len(h.proofs) > 0
 }
 
-// Doubted returns the names of the hosts that show a mark which this registry has
-// neither given out nor signed, in order. Nothing that they ask for is done.
+// Doubted returns, in order, the names of the hosts that show a mark which this registry
+// has neither given out nor signed. All their requests are refused.
 func (h *History) Doubted() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -174,7 +175,7 @@ func (h *History) Doubted() []string {
 	return names
 }
 
-// CheckDoubt refuses what a host asks for that shows a mark which nobody gave out.
+// CheckDoubt refuses the request of a host that shows a mark which nobody has given out.
 func (h *History) CheckDoubt(hostID string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostcache holds in memory what hosts report and what is not worth a commit, and
-// which of it is stored. It knows nothing of the database, or of what follows from it: that
-// is package store.
+// Package hostcache keeps in memory the parts of hosts' reports that are not worth a
+// commit, and knows which part of each report is stored. It does not know the database or
+// the rules: package store does.
 package hostcache
 
 import (
@@ -14,10 +14,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Cache holds what changes with every report and is not worth a commit: when a host
-// was last seen, by our clock, what its pools have free, and how far its migrations are
-// (progress.go). It also has the rows of hosts as of the last commit, so a report
-// that says nothing new does not read the database.
+// Cache keeps what changes with every report and is not worth a commit: when a host was
+// last seen, by our clock, what its pools have free, and how far its migrations are
+// (progress.go). It also has the rows of hosts as of the last commit, so that a report
+// without news does not read the database.
 type Cache struct {
 	mu   sync.Mutex
 	byID map[string]*State
@@ -30,8 +30,8 @@ type Cache struct {
 	reporting map[string]chan struct{}
 }
 
-// BeginReport waits until no other report of the host is being stored, so that a host has
-// at most one report in the writer's queue. End must be called.
+// BeginReport waits until no other report of the host is being stored, so that each host
+// has at most one report in the writer's queue. Call end when it is stored.
 func (c *Cache) BeginReport(ctx context.Context, id string) (end func(), err error) {
 	for {
 		c.mu.Lock()
@@ -61,18 +61,18 @@ type Row struct {
 	ID, Name, Version, BootID string
 	Epoch                     int64
 	Fenced                    bool
-	// Behind is a host that has not come back since a restore was accepted.
+	// Behind says that the host has not come back since a restore was accepted.
 	Behind            bool
 	LastSeen, Created time.Time
 }
 
-// State is what is in memory of one host.
+// State is what the cache has of one host.
 type State struct {
 	Row Row
 	// LastSeen is zero while the host has not reported since the start.
 	LastSeen time.Time
 	Pools    []api.Pool
-	// PoolsAt is when pools were reported, PoolsFlushed the PoolsAt of what is in the
+	// PoolsAt is when pools were reported. PoolsFlushed is the PoolsAt of the pools in the
 	// database.
 	PoolsAt, PoolsFlushed time.Time
 	// digest is the digest of the last whole report, once that is stored; "" if the next
@@ -89,7 +89,7 @@ type State struct {
 	foreign []string
 }
 
-// New returns a cache of the hosts that are stored.
+// New returns a cache of the stored hosts.
 func New(rows []Row) *Cache {
 	c := &Cache{
 		byID: map[string]*State{}, hostOfMigration: map[string]string{}, foreign: map[string][]string{}, reporting: map[string]chan struct{}{},
@@ -100,8 +100,8 @@ func New(rows []Row) *Cache {
 	return c
 }
 
-// Touch notes when a host was last seen, and returns its row and the last mark that it
-// was told. A host that is not stored is not in the cache.
+// Touch notes that a host was seen now, and returns its row and the last mark that it was
+// given. A host that is not stored is not in the cache.
 func (c *Cache) Touch(id string, at time.Time) (row Row, mark api.RegistryMark, found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,8 +113,8 @@ func (c *Cache) Touch(id string, at time.Time) (row Row, mark api.RegistryMark, 
 	return s.Row, s.mark, true
 }
 
-// Update keeps the part of a report that is not stored, and says whether the rest of it
-// is stored already.
+// Update keeps the part of a report that is not stored, and says whether the other part is
+// stored already.
 func (c *Cache) Update(in api.HostReport, digest string) (stored bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +128,7 @@ func (c *Cache) Update(in api.HostReport, digest string) (stored bool) {
 	return s.digest == digest
 }
 
-// HasReport says whether the last report of the host has this digest, and is stored.
+// HasReport says whether the last report of the host has this digest and is stored.
 func (c *Cache) HasReport(id, digest string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,8 +153,7 @@ func (c *Cache) WasCompared(id string) bool {
 	return s != nil && s.compared
 }
 
-// Put notes what is stored of a host now. The writer calls it in the order of its
-// commits.
+// Put notes what is now stored of a host. The writer calls it in the order of its commits.
 func (c *Cache) Put(row Row, digest string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,7 +165,7 @@ func (c *Cache) Put(row Row, digest string) {
 	s.Row, s.digest = row, digest
 }
 
-// Remove drops a host that is not stored any more.
+// Remove drops a host that is no longer stored.
 func (c *Cache) Remove(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,7 +177,7 @@ func (c *Cache) Remove(id string) {
 	delete(c.byID, id)
 }
 
-// SetMark notes the mark that a host is told.
+// SetMark notes the mark that a host is given.
 func (c *Cache) SetMark(id string, mark api.RegistryMark) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -187,7 +186,8 @@ func (c *Cache) SetMark(id string, mark api.RegistryMark) {
 	}
 }
 
-// LastSeen returns when a host reported last, false if it has not since the start.
+// LastSeen returns when a host last reported, and false if it has not reported since the
+// start.
 func (c *Cache) LastSeen(id string) (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -226,7 +226,7 @@ func (c *Cache) Snapshot() map[string]State {
 	return out
 }
 
-// PoolsFlushed notes that the pools of these hosts are stored as they are in as.
+// PoolsFlushed notes that the pools of these hosts are stored as they are in the states as.
 func (c *Cache) PoolsFlushed(ids []string, as map[string]State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,7 +237,7 @@ func (c *Cache) PoolsFlushed(ids []string, as map[string]State) {
 	}
 }
 
-// Invalidate has the next report of hosts written, changed or not.
+// Invalidate has the next report of these hosts stored, whether or not it has news.
 func (c *Cache) Invalidate(ids ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

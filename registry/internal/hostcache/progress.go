@@ -8,7 +8,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Progress returns what the host of a migration last said of it.
+// Progress returns what the host of a migration last reported of it.
 func (c *Cache) Progress(id string) (api.Migration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -30,7 +30,7 @@ func (c *Cache) ProgressOf(hostID string) map[string]api.Migration {
 	return nil
 }
 
-// SetProgress replaces what a host says of its open migrations.
+// SetProgress replaces the progress of the open migrations of a host.
 func (c *Cache) SetProgress(hostID string, live map[string]api.Migration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,7 +47,7 @@ func (c *Cache) SetProgress(hostID string, live map[string]api.Migration) {
 	s.migrations = live
 }
 
-// MigrationIDs returns the migrations of which there is progress.
+// MigrationIDs returns the ids of the migrations that have progress here.
 func (c *Cache) MigrationIDs() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -4,7 +4,7 @@ package hostcache
 
 import "slices"
 
-// SetForeign notes which instances run on a host and are not its own.
+// SetForeign notes the instances that run on a host and belong to another host.
 func (c *Cache) SetForeign(hostID string, instances []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -24,8 +24,8 @@ func (c *Cache) SetForeign(hostID string, instances []string) {
 	s.foreign = instances
 }
 
-// SplitBrain returns the name of a host, not fenced and other than the one with the id or
-// name own, on which the instance runs; "" if there is none.
+// SplitBrain returns the name of a host on which the instance runs, other than the host own
+// and not fenced; "" if there is none.
 func (c *Cache) SplitBrain(instanceID, own string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,23 +18,23 @@ import (
 type Request struct {
 	// Who is the caller for the audit trail.
 	Who string
-	// OpID is the Idempotency-Key of the request, "" for none. It stands for one
-	// request: an op that makes several gives each its own.
+	// OpID is the Idempotency-Key of the request, "" for none. It stands for one request:
+	// an op that makes several requests gives each its own.
 	OpID string
-	// Owner is whose OpID it is, "" for all who say no owner. What others have used under
-	// the same OpID is another request.
+	// Owner says whose OpID it is, "" for all callers without an owner. The same OpID of
+	// another owner is another request.
 	Owner string
-	// What names the kind of request, and Body is all that the caller asked. The OpID of
-	// a request may be used again for the same of both, and for nothing else.
+	// What names the kind of request, and Body has all that the caller asked for. An OpID
+	// may be used again with the same What and Body, and with nothing else.
 	What string
 	Body any
 }
 
-// KeepAnswers is how long the answer to a request is kept for the case that it
-// is sent again: longer than any host stays away and still has an op to resume.
+// KeepAnswers is how long the answer to a request is kept, in case the request is sent
+// again: longer than any host stays away and still has an op to resume.
 const KeepAnswers = 90 * 24 * time.Hour
 
-// HashRequest is a hash of all that a request asks for.
+// HashRequest returns a hash of all that a request asks for.
 func HashRequest(what string, body any) ([]byte, error) {
 	b, err := json.Marshal([]any{what, body})
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Change is a change in the making: its transaction, who asked for it, and what its
-// events have in common.
+// Change is one change while it is made: its transaction, its caller, and what its events
+// have in common.
 type Change struct {
 	*Tx
-	// At is the one time that everything in the change bears.
+	// At is the time of the change: every row and event of it has this time.
 	At time.Time
 	// HostName and Epoch are those of the host that asks for the change, if a host does.
 	// Events that name no other host get them.
@@ -23,16 +23,16 @@ type Change struct {
 	faultPoint func(name string)
 }
 
-// NewChange returns a change of a caller in a running transaction.
+// NewChange returns a change, made for a caller in a running transaction.
 func (l *Ledger) NewChange(tx *Tx, req Request) *Change {
 	return &Change{Tx: tx, At: l.now().UTC().Truncate(time.Microsecond), who: req.Who, opID: req.OpID, faultPoint: l.faultPoint}
 }
 
-// Mutate makes a change with its audit events and keeps its answer, all in one transaction.
-// It asks admit first whether the caller may ask for a change now. If the OpID was used for
-// the same request, the answer is the one that was kept; if it was used for another
-// request, it is idempotency_mismatch. Only then is the change made. Admit and do may be
-// run more than once; only the last time counts.
+// Mutate makes a change, with its audit events, and keeps its answer, all in one
+// transaction. First it asks admit whether the caller may ask for a change now. If the OpID
+// was used for the same request, Mutate returns the kept answer; if it was used for another
+// request, it returns idempotency_mismatch. Otherwise it makes the change. Admit and do may
+// be run more than once; only the last time counts.
 func Mutate[T any](ctx context.Context, l *Ledger, req Request, admit func(context.Context, *Change) error, do func(context.Context, *Change) (T, error)) (T, error) {
 	var answer, none T
 	hash, err := HashRequest(req.What, req.Body)
@@ -60,16 +60,16 @@ func Mutate[T any](ctx context.Context, l *Ledger, req Request, admit func(conte
 	return answer, nil
 }
 
-// Step is one statement of a change that takes several.
+// Step is one statement of a change that has several.
 type Step struct {
 	query string
 	args  []any
 }
 
-// SQL is a Step with its parameters.
+// SQL returns a Step with its parameters.
 func SQL(query string, args ...any) Step { return Step{query, args} }
 
-// ExecAll is Exec of each step in turn, until one fails.
+// ExecAll runs the steps in turn, as Exec does, until one fails.
 func (tx *Change) ExecAll(ctx context.Context, steps ...Step) error {
 	for _, s := range steps {
 		if err := tx.Exec(ctx, s.query, s.args...); err != nil {
@@ -79,8 +79,7 @@ func (tx *Change) ExecAll(ctx context.Context, steps ...Step) error {
 	return nil
 }
 
-// Exec runs a statement that must not fail for a reason that a caller could
-// do something about.
+// Exec runs a statement that does not fail for any reason that the caller could mend.
 func (tx *Change) Exec(ctx context.Context, query string, args ...any) error {
 	if _, err := tx.ExecContext(ctx, query, args...); err != nil {
 		return fmt.Errorf("store change: %w", err)

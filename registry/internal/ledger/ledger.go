@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ledger is the registry's database beneath its rules: one writer, which
-// commits in groups the changes that wait for it; the answers that a repeated request
-// gets again; and the audit trail, whose events are chained by their hashes. It knows
-// who asks for a change and how that is called. It knows nothing of volumes, of hosts,
-// or of who may do what: that is package store.
+// Package ledger is the registry's database beneath its rules: one writer, which commits
+// waiting changes in groups; the answers that a repeated request gets again; and the audit
+// trail, whose events are chained by their hashes. It knows who asks for a change and what
+// the change is called. It knows nothing of volumes, of hosts, or of who may do what: that
+// is package store.
 package ledger
 
 import (
@@ -15,11 +15,11 @@ import (
 	"github.com/volferry/volferry/internal/sqlitedb"
 )
 
-// AuditCheck is what a look at the whole audit trail found.
+// AuditCheck is the result of a check of the whole audit trail.
 type AuditCheck struct {
 	At     time.Time
 	Events int64
-	// Err says where the trail is not what was written; nil if it is.
+	// Err says where the trail is not what was written. It is nil if the trail is intact.
 	Err error
 }
 
@@ -35,7 +35,7 @@ type Ledger struct {
 	now          func() time.Time
 }
 
-// Start begins to take changes of db, which stays the caller's to close.
+// Start begins to take changes of db. The caller still has to close db.
 func Start(ctx context.Context, db *sqlitedb.DB, o Options) (*Ledger, error) {
 	end, err := ReadEnd(ctx, db.Read)
 	if err != nil {
@@ -54,17 +54,17 @@ func Start(ctx context.Context, db *sqlitedb.DB, o Options) (*Ledger, error) {
 	return l, nil
 }
 
-// Close ends the writer, which first finishes what it has begun. Changes that come
-// later are refused with registry_unavailable.
+// Close ends the writer, which first finishes the changes that it has begun. Later changes
+// are refused with registry_unavailable.
 func (l *Ledger) Close() error {
 	err := l.checkpointer.stop()
 	l.writer.stop()
 	return err
 }
 
-// Submit runs do in a transaction and returns its error, or nil once its
-// effect is on stable storage. If ctx ends first the change may still be made.
-// Do may be run more than once; only the last time counts.
+// Submit runs do in a transaction and returns its error, or nil once the effect is on
+// stable storage. If ctx ends first, the change may still be made. Do may be run more than
+// once; only the last time counts.
 func (l *Ledger) Submit(ctx context.Context, do func(context.Context, *Tx) error) error {
 	return l.writer.submit(ctx, do)
 }
@@ -73,8 +73,8 @@ func (l *Ledger) Submit(ctx context.Context, do func(context.Context, *Tx) error
 // everybody waits for.
 const deleteAtOnce = 2000
 
-// DeleteInBatches runs a statement that deletes as many rows as its last parameter
-// says, until it finds fewer. The other parameters are args.
+// DeleteInBatches repeats a statement that deletes at most as many rows as its last
+// parameter says, until it deletes fewer. The other parameters are args.
 func (l *Ledger) DeleteInBatches(ctx context.Context, query string, args ...any) error {
 	args = append(args[:len(args):len(args)], deleteAtOnce)
 	for {
@@ -106,14 +106,13 @@ func (l *Ledger) Checkpoint(ctx context.Context) error {
 	return l.writer.pause(ctx, func() error { return l.db.TruncateLog(ctx) })
 }
 
-// Probe returns nil once the writer has come round and a commit of nothing is on stable
-// storage.
+// Probe returns nil once the writer has made an empty commit and it is on stable storage.
 func (l *Ledger) Probe(ctx context.Context) error {
 	return l.writer.pause(ctx, func() error { return l.db.Probe(ctx) })
 }
 
-// ResetStatements closes the statements that the writer keeps prepared and returns their
-// texts. It prepares what changes use from then on again; so a test learns what these are.
+// ResetStatements closes the writer's prepared statements and returns their texts, so that
+// a test learns which they are. The writer prepares statements again as changes use them.
 func (l *Ledger) ResetStatements(ctx context.Context) (queries []string, err error) {
 	err = l.writer.pause(ctx, func() (err error) {
 		queries, err = l.writer.statements.reset()
@@ -122,6 +121,6 @@ func (l *Ledger) ResetStatements(ctx context.Context) (queries []string, err err
 	return queries, err
 }
 
-// NextCommit returns a channel that is closed when something was committed
-// after the call: ask for it, then for Events, then wait.
+// NextCommit returns a channel that is closed at the first commit after the call. Call it
+// before Events, and wait then, so that no event is missed.
 func (l *Ledger) NextCommit() <-chan struct{} { return l.commits.Wait() }

@@ -4,14 +4,14 @@ package ledger
 
 import "sync"
 
-// Notifier wakes all who wait for the next time that something happens. It is safe for
+// Notifier wakes all goroutines that wait for the next announcement. It is safe for
 // concurrent use.
 type Notifier struct {
 	mu   sync.Mutex
 	next chan struct{}
 }
 
-// NewNotifier returns a Notifier that nobody waits for.
+// NewNotifier returns a Notifier.
 func NewNotifier() *Notifier { return &Notifier{next: make(chan struct{})} }
 
 // Wait returns a channel that is closed at the next Announce.

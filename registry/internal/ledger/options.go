@@ -4,33 +4,32 @@ package ledger
 
 import "time"
 
-// Options are what a Ledger tells of itself.
+// Options are the callbacks and the clock of a Ledger.
 type Options struct {
-	// OnCommit, where not nil, is told of every commit: how many changes it
-	// carried, and how long it took. It must not block.
+	// OnCommit, if not nil, is called after every commit with the number of changes in it
+	// and the time that it took. It must not block.
 	OnCommit func(changes int, took time.Duration)
-	// OnTrail, where not nil, is told after every commit, and before its changes are
-	// answered, where the audit trail ends. It must not block.
+	// OnTrail, if not nil, is called after every commit, and before its changes are
+	// answered, with the end of the audit trail. It must not block.
 	OnTrail func(End)
-	// FaultPoint, where not nil, is called where a test may want the program to end:
+	// FaultPoint, if not nil, is called at points where a test may want the program to end:
 	// with EVENT.before_commit when an event of the audit trail is written and not yet
-	// stored, and with EVENT.after_commit when it is on stable storage and nobody was
-	// told. EVENT is what happened and, of a change of state, to which. It may not
-	// return.
+	// stored, and with EVENT.after_commit when it is on stable storage and nobody has been
+	// answered yet. EVENT is the name of the event and, for a change of state, the new
+	// state. It need not return.
 	FaultPoint func(name string)
-	// Cache, where not nil, is told what becomes of what changes have read.
+	// Cache, if not nil, learns what happens to the rows that changes have read.
 	Cache Cache
 	// Now is the wall clock; nil is time.Now.
 	Now func() time.Time
 }
 
-// Cache holds what changes have read for the changes that come after them, inside
-// their transactions. All of it happens in the writer's goroutine, which calls these
-// methods; none of them may block.
+// Cache keeps, for later changes, rows that changes have read inside their transactions.
+// Only the writer's goroutine calls these methods; none of them may block.
 type Cache interface {
-	// BeforeExec is told of each statement of a change before it is run.
+	// BeforeExec is called before each statement of a change is run.
 	BeforeExec(query string)
-	// Undo is called when what one change did was undone.
+	// Undo is called when the effect of one change was undone.
 	Undo()
 	// Reset is called when a whole transaction was undone, or may have been.
 	Reset()

@@ -13,16 +13,16 @@ import (
 	"github.com/volferry/volferry/internal/sqlitedb"
 )
 
-// Querier is what reads: the read pool, or the transaction of a change.
+// Querier runs queries: it is the read pool, or the transaction of a change.
 type Querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Scanner is a row, of one or of many.
+// Scanner is a row, by itself or as the current one of several.
 type Scanner interface{ Scan(dest ...any) error }
 
-// View reads with several queries from one state of the database.
+// View makes several queries against one state of the database.
 func View[T any](ctx context.Context, db *sql.DB, read func(Querier) (T, error)) (out T, err error) {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -34,8 +34,8 @@ func View[T any](ctx context.Context, db *sql.DB, read func(Querier) (T, error))
 	return out, Unreadable(err)
 }
 
-// Unreadable says to a caller that the database cannot be read, where that is
-// what err means.
+// Unreadable returns the error that tells a caller that the database cannot be read, if err
+// means that; else it returns err.
 func Unreadable(err error) error {
 	if sqlitedb.StorageFailed(err) {
 		return api.Errorf(api.CodeRegistryUnavailable, "the registry cannot read its database: %v", err)
@@ -43,8 +43,8 @@ func Unreadable(err error) error {
 	return err
 }
 
-// EachRow calls do with every row of a query, until it says that it wants no more.
-// Nothing of the rows is kept.
+// EachRow calls do with every row of a query, until do returns false. It keeps nothing of
+// the rows.
 func EachRow(ctx context.Context, q Querier, do func(Scanner) (more bool, err error), query string, args ...any) (err error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -66,8 +66,8 @@ func EachRow(ctx context.Context, q Querier, do func(Scanner) (more bool, err er
 	return nil
 }
 
-// QueryAll returns what scan makes of every row; an empty list, not nil, of
-// none.
+// QueryAll returns the result of scan for every row. If there is no row the list is empty
+// and not nil.
 func QueryAll[T any](ctx context.Context, q Querier, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
 	all := []T{}
 	err := EachRow(ctx, q, func(row Scanner) (more bool, err error) {
@@ -81,15 +81,15 @@ func QueryAll[T any](ctx context.Context, q Querier, scan func(Scanner) (T, erro
 	return all, nil
 }
 
-// ReadAll is QueryAll for a read of one query.
+// ReadAll is QueryAll for a read with a single query.
 func ReadAll[T any](ctx context.Context, db *sql.DB, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
 	all, err := QueryAll(ctx, db, scan, query, args...)
 	return all, Unreadable(err)
 }
 
 // ScanInto returns a function for QueryAll and ReadAll that scans a row into the fields of
-// a new value and returns the value. In `return v, row.Scan(&v.f)` Go may take v before the
-// scan has filled it.
+// a new value and returns the value. In `return v, row.Scan(&v.f)` Go may evaluate v before
+// the scan has filled it.
 func ScanInto[T any](fields func(*T) []any) func(Scanner) (T, error) {
 	return func(row Scanner) (v T, err error) {
 		err = row.Scan(fields(&v)...)
@@ -97,12 +97,12 @@ func ScanInto[T any](fields func(*T) []any) func(Scanner) (T, error) {
 	}
 }
 
-// ScanString scans a row of one text.
+// ScanString scans a row with one text.
 func ScanString(row Scanner) (string, error) {
 	var v string
 	err := row.Scan(&v)
 	return v, err
 }
 
-// FromMicros is the time that is stored as so many microseconds since 1970.
+// FromMicros returns the time that is stored as microseconds since 1970.
 func FromMicros(us int64) time.Time { return time.UnixMicro(us).UTC() }

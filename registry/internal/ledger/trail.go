@@ -16,24 +16,23 @@ import (
 // resultOK is the result of an event about something that was done.
 const resultOK = "ok"
 
-// MaxEvents and maxEventBytes are how much one read of the trail returns: no event is
-// so large that a reader cannot bear it, but a thousand might be together.
+// MaxEvents and maxEventBytes bound what one read of the trail returns: each event is small
+// enough for a reader, but a thousand together might not be.
 const (
 	MaxEvents     = 1000
 	maxEventBytes = 1 << 20
 )
 
-// Audit adds an event to the trail, in the transaction of the change that it
-// tells of. Callers fill in what they alone know: object, states, details, and
-// the generation in the token where a volume is concerned.
+// Audit adds an event to the trail, in the transaction of the change. Callers fill in what
+// only they know: object, states, details, and, for a volume, the generation in the token.
 func (tx *Change) Audit(ctx context.Context, e api.Event) error {
 	_, err := tx.AddEvent(ctx, e)
 	return err
 }
 
-// AddEvent is Audit, and returns the event with what was filled in: its place, the
-// caller and the epoch, and where they were missing the time, the op id, the host, and
-// that it was done.
+// AddEvent is Audit, and returns the event with what was filled in: its sequence number,
+// the caller and the epoch and, unless they were given, the time, the op id, the host and
+// the result done.
 func (tx *Change) AddEvent(ctx context.Context, e api.Event) (api.Event, error) {
 	end, err := tx.End(ctx)
 	if err != nil {
@@ -80,7 +79,7 @@ func (tx *Change) passFaultPoints(e api.Event) {
 	tx.OnCommit(func() { tx.faultPoint(name + ".after_commit") })
 }
 
-// End returns where the trail ends, with the running change's own events.
+// End returns the end of the trail, with the events of the running change.
 func (t *Tx) End(ctx context.Context) (End, error) {
 	if t.end == nil {
 		end, err := ReadEnd(ctx, t)
@@ -92,14 +91,14 @@ func (t *Tx) End(ctx context.Context) (End, error) {
 	return *t.end, nil
 }
 
-// Events returns the events after the one with sequence number since, oldest
-// first, at most MaxEvents of them and about 1 MiB. An empty list is the end of the trail.
+// Events returns the events after sequence number since, oldest first, at most MaxEvents of
+// them and about 1 MiB. An empty list means that there are no more.
 func (l *Ledger) Events(ctx context.Context, since int64) ([]api.Event, error) {
 	return l.events(ctx, "SELECT content FROM events WHERE seq > ? ORDER BY seq LIMIT ?", since, MaxEvents)
 }
 
-// LastEvents returns the last events, at most n, of those after since, oldest first; fewer
-// if they are more than about 1 MiB.
+// LastEvents returns the last n events after since, oldest first; fewer if they take more
+// than about 1 MiB.
 func (l *Ledger) LastEvents(ctx context.Context, since int64, n int) ([]api.Event, error) {
 	events, err := l.events(ctx, "SELECT content FROM events WHERE seq > ? ORDER BY seq DESC LIMIT ?", since, n)
 	slices.Reverse(events)

@@ -10,14 +10,14 @@ import (
 	"fmt"
 )
 
-// End is the newest event of the audit trail: its number, 0 while there is none, and
-// the hash of all up to it.
+// End is the newest event of the audit trail: its number, 0 while there is none, and the
+// hash of the whole trail up to it.
 type End struct {
 	Seq  int64
 	Hash []byte
 }
 
-// ReadEnd returns where the stored trail ends.
+// ReadEnd returns the end of the stored trail.
 func ReadEnd(ctx context.Context, q Querier) (end End, err error) {
 	err = q.QueryRowContext(ctx, "SELECT seq, hash FROM events ORDER BY seq DESC LIMIT 1").Scan(&end.Seq, &end.Hash)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {

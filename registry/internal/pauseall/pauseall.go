@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pauseall moves volumes with all their guests paused: it has the hosts save
-// the guests, one host copy the volume, and the hosts wake the guests. All that it
-// must remember is in the store, and the ids of what it asks for follow from the
-// migration: so it may be ended at any moment, and what begins next goes on. It knows
-// nothing of how a guest is saved or a volume copied.
+// Package pauseall moves volumes with all their guests paused: it has the hosts save the
+// guests, one host copy the volume, and the hosts restore the guests. The store has all
+// that the loop must remember, and the ids of its requests follow from the migration, so it
+// may be ended at any moment and the next loop goes on. It does not know how a guest is
+// saved or how a volume is copied.
 package pauseall
 
 import (
@@ -27,7 +27,7 @@ const mostAttempts = 5
 // is saved yet, so all of them can go on as if nothing had been.
 const suspendWithin = 10 * time.Second
 
-// Store is where the moves are.
+// Store holds the moves with all guests paused.
 type Store interface {
 	OpenPauses(ctx context.Context) ([]workflow.Pause, error)
 	SetPauseInstance(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, g workflow.PauseInstance) (workflow.Pause, error)
@@ -43,7 +43,7 @@ type Store interface {
 	WithdrawTask(ctx context.Context, call store.Call, id string) (bool, error)
 }
 
-// Relay asks hosts.
+// Relay sends requests to hosts.
 type Relay interface {
 	Do(ctx context.Context, req relay.Request) (status int, body []byte, err error)
 }
@@ -53,12 +53,12 @@ type Config struct {
 	Store Store
 	Relay Relay
 	Log   *slog.Logger
-	// Every is how often the loop looks, and how often a host is asked how far an op
-	// is; reconcile.DefaultEvery where it is 0.
+	// Every is how often the loop looks, and how often it asks a host how far an op is; 0
+	// is reconcile.DefaultEvery.
 	Every time.Duration
 }
 
-// Loop looks after every move with all guests paused. There is one per registry.
+// Loop advances every move with all guests paused. There is one Loop per registry.
 type Loop struct {
 	*reconcile.Loop
 	cfg   Config

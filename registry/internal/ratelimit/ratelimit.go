@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ratelimit bounds how often each of many callers does something, and counts what
-// was refused. It knows nothing of what they do.
+// Package ratelimit bounds how often each of many callers does something, and counts
+// refusals. It does not know what the callers do.
 package ratelimit
 
 import (
@@ -30,13 +30,14 @@ type allowance struct {
 // manyCallers is from how many callers on those that have been idle are dropped.
 const manyCallers = 4096
 
-// New returns a limit: every caller may do so many at once, and then so many a second.
+// New returns a limit: every caller may act burst times at once, and then as often per
+// second as the rate says.
 func New(every rate.Limit, burst int) *Limit {
 	return &Limit{every: every, burst: burst, callers: map[string]*allowance{}}
 }
 
-// Allow says whether the caller may go on now, and if so how often it was refused since
-// it was last allowed to.
+// Allow says whether the caller may act now and, if so, how often it was refused since it
+// was last allowed to.
 func (l *Limit) Allow(caller string, now time.Time) (ok bool, refused int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

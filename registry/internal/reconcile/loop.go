@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reconcile brings what takes long to its end: a loop looks at the stored state
-// of all of it now and then and does what can be done next, and calls of hosts go on
-// beside the loop. Nothing is kept between two looks but what the store has, so a
-// registry that dies goes on where it was. It must not know what is reconciled.
+// Package reconcile finishes what takes long: a loop looks at the stored state now and then
+// and does what can be done next, and calls to hosts go on beside the loop. Between two
+// looks only the store remembers anything, so a registry that dies goes on where it was.
+// The package must not know what is reconciled.
 package reconcile
 
 import (
@@ -25,10 +25,10 @@ type Loop struct {
 	ready     chan struct{}
 }
 
-// NewLoop returns a loop that does nothing before it runs. Name says in the plural what
-// is reconciled. Reconcile brings all of it as far as it can be brought now, and is
-// called again whatever it returns; wait returns when the calls that it began are over.
-// Every is DefaultEvery where it is 0.
+// NewLoop returns a loop that does nothing before it runs. Name says in the plural what is
+// reconciled. Reconcile brings everything as far as it can be brought now, and is called
+// again whatever it returns; wait returns when the calls that reconcile began have ended.
+// If every is 0, it is DefaultEvery.
 func NewLoop(name string, every time.Duration, log *slog.Logger, reconcile func(context.Context) error, wait func()) *Loop {
 	if every == 0 {
 		every = DefaultEvery
@@ -39,13 +39,13 @@ func NewLoop(name string, every time.Duration, log *slog.Logger, reconcile func(
 // String names the loop.
 func (l *Loop) String() string { return l.name }
 
-// Every is how often the loop looks.
+// Every returns how often the loop looks.
 func (l *Loop) Every() time.Duration { return l.every }
 
 // Ready implements service.Task.
 func (l *Loop) Ready() <-chan struct{} { return l.ready }
 
-// Run reconciles until ctx ends. What hosts do then goes on.
+// Run reconciles until ctx ends. Work that hosts have begun goes on after that.
 func (l *Loop) Run(ctx context.Context) error {
 	close(l.ready)
 	defer l.wait()

@@ -16,8 +16,8 @@ const (
 	maxDelay   = time.Minute
 )
 
-// WorkQueue makes the calls that go on beside a loop: for each key one at a time. A call
-// that failed is made again after a pause, which grows each time. The zero value is ready.
+// WorkQueue makes the calls that go on beside a loop, for each key one at a time. After a
+// failure the next call for the key has to wait, longer each time. The zero value is ready.
 // Safe for concurrent use.
 type WorkQueue[K comparable] struct {
 	underway sync.WaitGroup
@@ -33,8 +33,8 @@ type delay struct {
 	backoff retry.Backoff
 }
 
-// Go makes a call about key in the background, unless one is on its way or its turn
-// has not come. If it returns an error the next one is put off.
+// Go makes a call for key in the background, unless a call for key is under way or has to
+// wait. If the call returns an error, the next one has to wait.
 func (c *WorkQueue[K]) Go(key K, do func() error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,17 +56,17 @@ func (c *WorkQueue[K]) Go(key K, do func() error) {
 	})
 }
 
-// Wait returns when no call is on its way.
+// Wait returns when no call is under way.
 func (c *WorkQueue[K]) Wait() { c.underway.Wait() }
 
-// Busy says whether a call about key is on its way.
+// Busy says whether a call for key is under way.
 func (c *WorkQueue[K]) Busy(key K) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.busy[key]
 }
 
-// Due says whether the turn of a call about key has come.
+// Due says whether a call for key may be made now and need not wait.
 func (c *WorkQueue[K]) Due(key K) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +78,7 @@ func (c *WorkQueue[K]) due(key K) bool {
 	return !delayed || !time.Now().Before(d.until)
 }
 
-// PutOff makes the next call about key wait, longer each time.
+// PutOff makes the next call for key wait, longer each time.
 func (c *WorkQueue[K]) PutOff(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +97,7 @@ func (c *WorkQueue[K]) putOff(key K) {
 	d.until = time.Now().Add(d.backoff.Next())
 }
 
-// Settled forgets how often calls about key were put off.
+// Settled forgets how often calls for key were put off.
 func (c *WorkQueue[K]) Settled(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,15 +10,15 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// Announced notes what the daemon of a host announced with a request of its own.
+// Announced notes what the daemon of a host has announced in one of its own requests.
 func (r *Relay) Announced(hostID string, a protocol.Announcement) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.host(hostID).announced = &a
 }
 
-// Announcement returns what the daemon of a host announced last; false if it has not since
-// the start.
+// Announcement returns what the daemon of a host announced last, and false if it has
+// announced nothing since the start.
 func (r *Relay) Announcement(hostID string) (protocol.Announcement, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -28,7 +28,8 @@ func (r *Relay) Announcement(hostID string) (protocol.Announcement, bool) {
 	return protocol.Announcement{}, false
 }
 
-// With returns the request with a body, and with what a host has to have for it.
+// With returns the request with a body, and with the features that a host needs for that
+// body.
 func (r Request) With(body any) (Request, error) {
 	text, err := json.Marshal(body)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// Close ends the waiting of every caller. Tasks stay as they are stored.
+// Close ends the wait of every caller. Stored tasks stay as they are.
 func (r *Relay) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -25,11 +25,10 @@ func (r *Relay) Close() {
 	}
 }
 
-// Do has a host answer req and returns the answer. Refusals of the host are
-// answers; the error is the registry's own: hypervisor_unavailable if the host
-// is not there or does not answer (with the detail maybe_done if it may have
-// done it), or idempotency_mismatch. If ctx ends first the task stays what it
-// is.
+// Do sends req to its host and returns the answer. A refusal by the host is an answer. An
+// error is the registry's own: hypervisor_unavailable if the host is not there or does not
+// answer (with the detail maybe_done if it may have done it), or idempotency_mismatch. If
+// ctx ends first, the task stays as it is.
 func (r *Relay) Do(ctx context.Context, req Request) (status int, body []byte, err error) {
 	e, err := r.ask(ctx, req)
 	if err != nil {
@@ -120,7 +119,7 @@ func (r *Relay) hostOf(ctx context.Context, req Request, stored api.Task) (strin
 }
 
 // Present says whether a host has a long poll open, or had one not long ago, and is not
-// two daemons.
+// polled for by two daemons.
 func (r *Relay) Present(hostID string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,8 +145,8 @@ func (r *Relay) absent(hostID, name string) error {
 
 func ago(t time.Time) time.Duration { return time.Since(t).Round(time.Second) }
 
-// DuplicateSessions are the ids of the hosts as which two daemons poll. Neither is given anything to
-// do while that is so, for nobody can tell which of them has what is asked for.
+// DuplicateSessions returns the ids of the hosts for which two daemons poll. Neither daemon
+// gets tasks meanwhile, because nobody can tell which of the two machines has the guests.
 func (r *Relay) DuplicateSessions() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

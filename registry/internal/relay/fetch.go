@@ -11,10 +11,10 @@ import (
 )
 
 // Fetch returns the tasks of a host, and waits up to wait for the first. Session names the
-// daemon's process: a new process is given every task again that has no answer yet. A host
-// has one open poll: when a second one comes the first ends with nothing, since its
-// connection may be dead and what it was given lost. Two daemons that take turns as one
-// host get a conflict (DuplicateSessions).
+// daemon's process: a new process gets again every task that has no answer yet. A host has
+// one open poll. When a second poll comes, the first ends with nothing, since its
+// connection may be dead and its tasks lost. Two daemons that take turns as one host get a
+// conflict (DuplicateSessions).
 func (r *Relay) Fetch(ctx context.Context, call store.Call, hostID, session string, wait time.Duration) ([]api.Task, error) {
 	if err := r.admitSession(ctx, hostID, session); err != nil {
 		return nil, err
@@ -43,8 +43,8 @@ func (r *Relay) Fetch(ctx context.Context, call store.Call, hostID, session stri
 	}
 }
 
-// Lost says that what Fetch returned did not reach the host: it is given again
-// with the next poll.
+// Lost notes that the tasks which Fetch returned did not reach the host. The next poll gets
+// them again.
 func (r *Relay) Lost(hostID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,10 +179,9 @@ func (r *Relay) lookAgain(ctx context.Context, e *pendingTask) {
 	}
 }
 
-// Answer hands what a host answered to those who wait for it. The first answer
-// to a change stands, whichever that was, and one to a read that nobody waits
-// for is dropped. An answer goes to people's terminals, and a host may say anything: it
-// is made printable.
+// Answer hands a host's answer to those who wait for it. The first answer to a change
+// stands. An answer to a read for which nobody waits is dropped. Answers are made
+// printable, because they go to people's terminals and a host may say anything.
 func (r *Relay) Answer(ctx context.Context, call store.Call, hostID, taskID string, a api.TaskAnswer) (err error) {
 	if a.Body, err = api.PrintableJSON(a.Body); err != nil {
 		return api.Errorf(api.CodeInvalidArgument, "the answer of task %.80q is no JSON: %v", taskID, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// PlacementStore is what the store knows of where things are.
+// PlacementStore is the part of the store that knows where things are.
 type PlacementStore interface {
 	Host(ctx context.Context, ref string) (api.Host, error)
 	Hosts(ctx context.Context) ([]api.Host, error)
@@ -26,19 +26,19 @@ type PlacementStore interface {
 	Movers(ctx context.Context, volumeID, toPool string) ([]string, error)
 }
 
-// Placement finds the host that has to answer for a thing. It asks as the registry
-// itself, which sees everything: who may ask is settled before.
+// Placement finds the host that has to answer for a thing. It reads as the registry itself,
+// which sees everything: whether the caller may ask has to be checked before.
 type Placement struct {
 	Store PlacementStore
-	// Present says whether a host is there.
+	// Present says whether a host can be asked now.
 	Present func(hostID string) bool
 }
 
 // everything is the view of the registry itself.
 var everything = store.Viewer{}
 
-// Host returns the host that ref names, unless it is fenced: nothing is asked of
-// a host that must not touch anything.
+// Host returns the host that ref names, unless it is fenced: a host that must not touch
+// anything is not asked for anything.
 func (p Placement) Host(ctx context.Context, ref string) (api.Host, error) {
 	h, err := p.Store.Host(ctx, ref)
 	if err != nil {
@@ -50,8 +50,8 @@ func (p Placement) Host(ctx context.Context, ref string) (api.Host, error) {
 	return h, nil
 }
 
-// Volume returns the host for a volume: that of its migration, else of its
-// attachments, else one that reaches its bytes.
+// Volume returns the host to ask about a volume: the host of its migration, else of its
+// attachments, else a host that reaches its bytes.
 func (p Placement) Volume(ctx context.Context, v api.Volume) (api.Host, error) {
 	names, err := p.hostsOf(ctx, v)
 	if err != nil {
@@ -60,8 +60,9 @@ func (p Placement) Volume(ctx context.Context, v api.Volume) (api.Host, error) {
 	return p.First(ctx, names)
 }
 
-// Mover returns the host that is to move a volume to a pool, or to a path where toPool
-// is empty: that of its migration, else of its instance, else one that reaches both.
+// Mover returns the host that is to move a volume to a pool, or to a path if toPool is
+// empty: the host of its migration, else of its instance, else a host that reaches both
+// places.
 func (p Placement) Mover(ctx context.Context, v api.Volume, toPool string) (api.Host, error) {
 	if v.MigrationID != "" || !v.Unheld() {
 		return p.Volume(ctx, v)
@@ -73,7 +74,7 @@ func (p Placement) Mover(ctx context.Context, v api.Volume, toPool string) (api.
 	return p.First(ctx, hosts)
 }
 
-// Lost returns the host for a volume if that is fenced, and there is no other to ask.
+// Lost returns the host of a volume if that host is fenced and no other can be asked.
 func (p Placement) Lost(ctx context.Context, v api.Volume) (host api.Host, lost bool, err error) {
 	names, err := p.hostsOf(ctx, v)
 	if err != nil {
@@ -136,8 +137,8 @@ func (p Placement) reaching(ctx context.Context, v api.Volume) ([]string, error)
 	return names, nil
 }
 
-// First returns the first of the hosts that is there, or the first of all: its
-// absence is what there is to say then.
+// First returns the first host that can be asked now. If there is none it returns the first
+// of all, so that the answer says that this host is away.
 func (p Placement) First(ctx context.Context, names []string) (api.Host, error) {
 	for _, name := range names {
 		if h, err := p.Host(ctx, name); err == nil && p.Present(h.ID) {
@@ -147,9 +148,9 @@ func (p Placement) First(ctx context.Context, names []string) (api.Host, error) 
 	return p.Host(ctx, names[0])
 }
 
-// Attachment returns the host of the attachment that ref names, and its id. One that
-// a migration has ended is found by that migration, so that a repeated call finds
-// its answer.
+// Attachment returns the host of the attachment that ref names, and its id. An attachment
+// that a migration has ended is found by that migration, so that a repeated call finds its
+// answer.
 func (p Placement) Attachment(ctx context.Context, ref string) (h api.Host, id string, err error) {
 	a, err := p.Store.Attachment(ctx, ref, everything)
 	if err == nil && a.Host == "" {
@@ -176,8 +177,8 @@ func (p Placement) Attachment(ctx context.Context, ref string) (h api.Host, id s
 	return h, "", err
 }
 
-// Instance returns the host of the instance that ref names, if one has it, and the
-// id of the instance.
+// Instance returns the host of the instance that ref names, if it has one, and the id of
+// the instance.
 func (p Placement) Instance(ctx context.Context, ref string) (h api.Host, id string, err error) {
 	i, err := p.Store.Instance(ctx, ref, everything)
 	if err != nil {
@@ -200,9 +201,9 @@ func (p Placement) Migration(ctx context.Context, ref string) (h api.Host, id st
 	return h, m.ID, err
 }
 
-// Create returns the host that shall make a volume: the host that ref names, or else, of
-// the hosts with the pool that is asked for or with a pool that the type allows, the one
-// whose pool has the most room. Whether the volume may be there is for that host to say.
+// Create returns the host that is to make a volume: the host that ref names, or else, of
+// the hosts with the requested pool or with a pool that the type allows, the host whose
+// pool has the most room. That host checks whether the volume may be there.
 func (p Placement) Create(ctx context.Context, ref string, in api.VolumeCreate) (api.Host, error) {
 	if ref != "" {
 		return p.Host(ctx, ref)
@@ -240,8 +241,8 @@ func (p Placement) roomiest(ctx context.Context, pools []api.Pool, fits func(api
 	return p.First(ctx, hostsOf(pools))
 }
 
-// Adopt returns the host that shall register an image: the one that ref names,
-// else the only one, or the only one that has the pool.
+// Adopt returns the host that is to register an image: the host that ref names, else the
+// only host, or the only host with the pool.
 func (p Placement) Adopt(ctx context.Context, ref, pool string) (api.Host, error) {
 	if ref != "" {
 		return p.Host(ctx, ref)
@@ -264,7 +265,7 @@ func (p Placement) Adopt(ctx context.Context, ref, pool string) (api.Host, error
 	return api.Host{}, severalHosts(hostsOf(pools))
 }
 
-// Only returns the host that ref names, or the only one that there is.
+// Only returns the host that ref names, or the only host of the site.
 func (p Placement) Only(ctx context.Context, ref string) (api.Host, error) {
 	if ref != "" {
 		return p.Host(ctx, ref)

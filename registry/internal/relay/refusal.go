@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// Refusal is the error that a host answered, nil if it did what was asked.
+// Refusal returns the error that a host answered with, nil if it did what it was asked for.
 func Refusal(status int, body []byte) *api.Error {
 	if status < http.StatusMultipleChoices {
 		return nil
@@ -23,13 +23,13 @@ func Refusal(status int, body []byte) *api.Error {
 	return e.Error
 }
 
-// Op is the call that asks the host for the op of a call (ReadOp).
+// Op returns the call that asks the host for the op of another call (ReadOp).
 func (r Request) Op() Request {
 	r.Method, r.Path, r.Body, r.Change = routes.ShowOp.Method, routes.ShowOp.PathOf(r.Key), nil, false
 	return r
 }
 
-// ReadOp is the op that a host answered with, or its refusal.
+// ReadOp returns the op in a host's answer, or the host's refusal.
 func ReadOp(status int, body []byte) (api.Op, error) {
 	if refused := Refusal(status, body); refused != nil {
 		return api.Op{}, refused
@@ -43,8 +43,8 @@ func ReadOp(status int, body []byte) (api.Op, error) {
 	return answer.Op, nil
 }
 
-// Passes says whether a refusal may be over soon: nothing was done, and the same call may
-// succeed later.
+// Passes says whether a refusal may pass: nothing was done, and the same call may succeed
+// later.
 func Passes(e *api.Error) bool {
 	if e == nil {
 		return false

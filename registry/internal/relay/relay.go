@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package relay passes calls on from those who ask the registry to the hosts
-// that have to answer. The registry never connects to a host: a daemon fetches
-// its tasks by long poll and posts their answers. The package owns who is there,
-// which host has to answer for what, which task waits for whom, and what a caller
-// is told when no answer comes. It knows nothing of what a task means.
+// Package relay passes calls on from the registry's callers to the hosts that have to
+// answer. The registry never connects to a host: a daemon fetches its tasks by long poll
+// and posts the answers. The package knows which hosts are there, which host has to answer
+// for a thing, which task waits for whom, and what a caller is told if no answer comes. It
+// does not know what a task means.
 package relay
 
 import (
@@ -61,11 +61,11 @@ type poll struct {
 }
 
 const (
-	// DefaultAnswerTimeout is how long a task may wait to be fetched, and a caller for
-	// the answer.
+	// DefaultAnswerTimeout is how long a task may wait to be fetched, and how long a caller
+	// waits for the answer.
 	DefaultAnswerTimeout = 20 * time.Second
-	// DefaultAbsence is how long ago the last long poll of a host may have ended
-	// for the host to count as there.
+	// DefaultAbsence is how long after the end of its last long poll a host still counts as
+	// present.
 	DefaultAbsence = 30 * time.Second
 )
 
@@ -89,12 +89,12 @@ type Store interface {
 type Config struct {
 	Store Store
 	Log   *slog.Logger
-	// AnswerTimeout and Absence are the defaults above where they are 0.
+	// AnswerTimeout and Absence have the defaults above if they are 0.
 	AnswerTimeout, Absence time.Duration
 }
 
-// Relay is safe for concurrent use. Its clock is the monotonic one of this
-// process: a restart knows of no host until it polls.
+// Relay passes calls on to hosts. It is safe for concurrent use. It uses the monotonic
+// clock of this process: after a restart no host is present until it polls.
 type Relay struct {
 	cfg   Config
 	began time.Time
@@ -104,7 +104,7 @@ type Relay struct {
 	entries map[string]*pendingTask // by task id
 }
 
-// New returns a relay that knows of no host yet.
+// New returns a relay. No host is present yet.
 func New(c Config) *Relay {
 	if c.AnswerTimeout == 0 {
 		c.AnswerTimeout = DefaultAnswerTimeout
@@ -117,24 +117,24 @@ func New(c Config) *Relay {
 
 // Request is one call of a host's API.
 type Request struct {
-	// HostID and HostName may be empty for a request that is known by its key.
+	// HostID and HostName may be empty if Key names a task that is stored already.
 	HostID   string
 	HostName string
-	// Who is the caller in the words of the audit trail.
+	// Who is the caller, in the form of the audit trail.
 	Who    string
 	Method string
 	Path   string // with its query
 	Body   []byte // a JSON document, or nothing
 	// Needs are the features that the host has to have for it (protocol.Needs).
 	Needs []string
-	// Change says that the call may change something. It is then stored before it is
-	// offered, under Key, the Idempotency-Key of the call: who repeats the key finds that
-	// task, at the host that it was first meant for.
+	// Change says that the call may change something. It is then stored as a task before it
+	// is offered, under Key, the Idempotency-Key of the call: who repeats the key finds
+	// that task, at the host that it was first meant for.
 	Change bool
 	Key    string
-	// Asked is the request as its caller made it, by which the same request is known
-	// again: Path and Body have ids where it may have names. The zero value is a
-	// request that was made as it is passed on.
+	// Asked is the request as its caller made it, for comparison with a repeated request:
+	// the caller's may have names where Path and Body have ids. If it is the zero value,
+	// the request is passed on as it was made.
 	Asked workflow.TaskRequest
 }
 

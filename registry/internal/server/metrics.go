@@ -60,28 +60,28 @@ func NewMetrics(version string) *Metrics {
 	return m
 }
 
-// Commit is for store.Options.OnCommit.
+// Commit counts a commit; it is meant for store.Options.OnCommit.
 func (m *Metrics) Commit(changes int, took time.Duration) {
 	m.commits.Observe(took.Seconds())
 	m.batches.Observe(float64(changes))
 }
 
-// Refused is for service.TLS.OnRefused.
+// Refused counts a refused connection; it is meant for service.TLS.OnRefused.
 func (m *Metrics) Refused(bound string) { m.refused.WithLabelValues(bound).Inc() }
 
-// Watch adds what can be counted in a store.
+// Watch adds the metrics that are counted in a store.
 func (m *Metrics) Watch(s *workflow.Store, log *slog.Logger) {
 	m.Registry.MustRegister(&counter{store: s, log: log})
 }
 
-// WatchDatabase adds whether the database takes changes.
+// WatchDatabase adds a metric of whether the database takes changes.
 func (m *Metrics) WatchDatabase(up func() bool) {
 	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "volferry_registry_database_up", Help: "1 if the database takes changes, by the last try, else 0.",
 	}, func() float64 { return oneIf(up()) }))
 }
 
-// WatchCertificates adds the ends of certificates.
+// WatchCertificates adds metrics of when certificates end.
 func (m *Metrics) WatchCertificates(lifetimes func() []mtls.Lifetime) {
 	m.Registry.MustRegister(certificates(lifetimes))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// Routes are the registry's routes with their handlers.
+// Routes returns the registry's routes with their handlers.
 func (s *Server) Routes() []httpjson.Route {
 	return slices.Concat(
 		s.aboutRoutes(), s.hostRoutes(), s.poolRoutes(), s.typeRoutes(), s.volumeRoutes(), s.attachmentRoutes(),
@@ -161,7 +161,7 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 	}
 }
 
-// Handler serves Routes.
+// Handler returns an http.Handler that serves Routes.
 func (s *Server) Handler() http.Handler {
 	return httpjson.NewHandler(httpjson.Config{
 		Routes:    s.guarded(s.Routes()),

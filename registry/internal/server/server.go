@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package server is the registry's HTTP API: a handler for each of its routes (package
-// routes), over the store, and over the relay where a host has to answer. It owns who asks, how requests
-// are read, and how they are answered; what is allowed to happen is the store's
-// to say.
+// routes), over the store, and over the relay if a host has to answer. It knows who the
+// caller is, how requests are read, and how they are answered. What is allowed is for the
+// store to decide.
 package server
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// Program is what this program calls itself.
+// Program is the name of this program.
 const Program = "volferry-registry"
 
 // Config is what a Server needs.
@@ -26,12 +26,12 @@ type Config struct {
 	Relay     *relay.Relay
 	Metrics   *Metrics
 	Authorize httpjson.Authorizer
-	// TLSTrouble, where not nil, says which files of the TLS directory are not in
-	// use as they are.
+	// TLSTrouble, if not nil, returns which files of the TLS directory are not in use as
+	// they are.
 	TLSTrouble func() error
-	// Certificates, where not nil, are those that the registry lives on.
+	// Certificates, if not nil, returns the lifetimes of the registry's certificates.
 	Certificates func() []mtls.Lifetime
-	// Scraped, where not nil, says what is wrong with the server of the metrics.
+	// Scraped, if not nil, returns what is wrong with the server of the metrics.
 	Scraped func() []api.Check
 	Version string
 	Log     *slog.Logger

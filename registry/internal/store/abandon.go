@@ -61,10 +61,10 @@ func (tx *Tx) stateBefore(ctx context.Context, id string) (state api.MigrationSt
 	return state, nil
 }
 
-// AbandonMigration ends an orphaned migration on an operator's word: with keep
-// src as if it was cancelled, with keep dst as if it was completed. The error of
-// the answer says what that copy may lack. A dst that cannot be a whole copy is
-// not kept, and one that may be between two points in time on an explicit word alone.
+// AbandonMigration ends an orphaned migration on an operator's word. If src is kept it ends
+// like a cancelled migration, if dst is kept like a completed one. The error in the answer
+// says what the kept copy may lack. A dst that cannot be a whole copy is never kept. A dst
+// that may mix two points in time is kept only if the operator says so explicitly.
 func (s *Store) AbandonMigration(ctx context.Context, call Call, ref string, in api.MigrationAbandon) (api.Migration, error) {
 	return mutateAudited(ctx, s, call, "migration.abandon", "migration/"+validate.Clip(ref), []any{ref, in}, admitToken, func(ctx context.Context, tx *Tx) (api.Migration, error) {
 		if err := tx.CheckOperator("abandon a migration"); err != nil {

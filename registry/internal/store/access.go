@@ -12,9 +12,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// Viewer is who reads. The zero Viewer is an operator, who sees everything; a
-// host sees what is its own or within its reach, is refused the rest with
-// not_your_host, and finds lists without it.
+// Viewer is who reads. The zero Viewer is an operator, who sees everything. A host sees
+// what belongs to it or is within its reach; the rest is refused with not_your_host and
+// left out of lists.
 type Viewer struct{ HostID string }
 
 // What a host owns, as conditions on the rows of a query; the host is ?1.
@@ -78,7 +78,7 @@ func (v Viewer) visible(condition string) string {
 	return condition
 }
 
-// CheckOwn refuses a host that is about to change what is another's. Operators
+// CheckOwn refuses a host that is about to change what belongs to another host. Operators
 // may change everything.
 func (tx *Tx) CheckOwn(ctx context.Context, k Kind, id, verb, name string) error {
 	if tx.host == nil {
@@ -115,9 +115,8 @@ func (tx *Tx) CheckOperator(verb string) error {
 	return api.Errorf(api.CodePermissionDenied, "only an operator can %s, and you are host %s", verb, tx.host.Name)
 }
 
-// CheckHost returns the id of the host that ref names, if it is not fenced and
-// epoch is its epoch, and notes that as the token of the change. A host may only
-// name itself.
+// CheckHost returns the id of the host that ref names, if it is not fenced and epoch is its
+// epoch, and notes the epoch as the token of the change. A host may only name itself.
 func (tx *Tx) CheckHost(ctx context.Context, ref string, epoch int64) (string, error) {
 	h, err := tx.resolveHost(ctx, ref)
 	if err != nil {

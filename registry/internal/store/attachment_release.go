@@ -9,9 +9,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// ReleaseAttachment ends an attachment on the word of its host, which has seen
-// that the guest does not have the disk, and returns what it was. Others of the
-// same volume stay as they are.
+// ReleaseAttachment ends an attachment and returns it as it was. Its host asks for that
+// when it has seen that the guest does not have the disk. Other attachments of the volume
+// stay as they are.
 func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in api.AttachmentRelease) (api.Attachment, error) {
 	if err := validate.Text("op id", in.OpID); err != nil {
 		return api.Attachment{}, err
@@ -45,8 +45,8 @@ func (s *Store) ReleaseAttachment(ctx context.Context, call Call, ref string, in
 }
 
 // ForceDeleteAttachment ends exactly one attachment of a host that an operator has fenced,
-// and returns what it was. It is refused while the host is not fenced: then a task asks the
-// host, which can look whether the guest has the disk.
+// and returns the attachment as it was. It is refused while the host is not fenced: the
+// host itself has to be asked then, because it can look whether the guest has the disk.
 func (s *Store) ForceDeleteAttachment(ctx context.Context, call Call, ref string) (api.Attachment, error) {
 	return mutateAudited(ctx, s, call, "attachment.force_delete", "attachment/"+validate.Clip(ref), ref, admitToken, func(ctx context.Context, tx *Tx) (api.Attachment, error) {
 		if err := tx.CheckOperator("delete an attachment by force"); err != nil {
@@ -103,8 +103,8 @@ func (tx *Tx) removeAttachment(ctx context.Context, h attachmentRow, known *api.
 	return tx.Exec(ctx, removeSlot, h.InstanceID, h.Device)
 }
 
-// DetachUnheld removes an attachment of an instance that no host has, and returns what
-// it was. The slot keeps its definition, if disks has one for its device.
+// DetachUnheld removes an attachment of an instance that is on no host, and returns it as
+// it was. The slot keeps its definition if disks has one for its device.
 func (tx *Tx) DetachUnheld(ctx context.Context, id string, disks map[string]api.SlotDefinition) (none api.Attachment, err error) {
 	h, err := tx.attachmentRow(ctx, id)
 	if err != nil {

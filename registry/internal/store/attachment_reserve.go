@@ -14,9 +14,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// ReserveAttachment keeps a volume for an instance: every rule is checked in the
-// transaction that adds the attachment, which is reserved then. The id of an
-// attachment stands for one attachment: reserving it again gives what is there.
+// ReserveAttachment keeps a volume for an instance. It checks every rule in the transaction
+// that adds the attachment, in state reserved. The id of an attachment stands for one
+// attachment: to reserve it again returns the one that is there.
 func (s *Store) ReserveAttachment(ctx context.Context, call Call, in api.AttachmentReserve) (api.Attachment, error) {
 	if err := checkReserve(in); err != nil {
 		return api.Attachment{}, err
@@ -306,8 +306,8 @@ func (tx *Tx) checkNoPaused(ctx context.Context, v volumeForReserve) error {
 		With("migration_id", paused[0].migration)
 }
 
-// AttachUnheld attaches a volume to an instance that no host has: there is no guest to
-// give it to, so the attachment is attached at once.
+// AttachUnheld attaches a volume to an instance that is on no host. No guest has to be
+// given the disk, so the attachment is attached at once.
 func (tx *Tx) AttachUnheld(ctx context.Context, in api.AttachmentReserve) (none api.Attachment, err error) {
 	v, err := tx.volumeForReserve(ctx, in.VolumeID)
 	if err != nil {

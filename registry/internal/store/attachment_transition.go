@@ -21,8 +21,8 @@ var attachmentNext = map[api.AttachmentState][]api.AttachmentState{
 	api.AttachmentError:     {api.AttachmentAttaching, api.AttachmentAttached, api.AttachmentDetaching},
 }
 
-// TransitionAttachment moves an attachment to another state, if it is in one of
-// those that its host expects.
+// TransitionAttachment changes the state of an attachment, if its present state is one that
+// the host expects.
 func (s *Store) TransitionAttachment(ctx context.Context, call Call, ref string, in api.AttachmentTransition) (api.Attachment, error) {
 	if err := checkAttachmentTransition(in); err != nil {
 		return api.Attachment{}, err

@@ -27,8 +27,8 @@ const attachmentQuery = "SELECT a.id, a.volume_id, (SELECT name FROM volumes WHE
 // attachmentOrder puts the attachment at src before the reserved one at dst.
 const attachmentOrder = " ORDER BY a.created_us, a.migration_id IS NOT NULL, a.id"
 
-// Attachments returns the attachments of the volume and at the instance that
-// the references name; an empty reference is any. A host finds its own.
+// Attachments returns the attachments of a volume at an instance. An empty reference stands
+// for every volume, or every instance. A host gets its own attachments only.
 func (s *Store) Attachments(ctx context.Context, volumeRef, instanceRef string, viewer Viewer) ([]api.Attachment, error) {
 	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]api.Attachment, error) {
 		query, args := attachmentQuery+" WHERE "+viewer.visible(ownsAttachment), []any{viewer.HostID}

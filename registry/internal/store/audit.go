@@ -32,9 +32,9 @@ const (
 // newPostLimit bounds the events that hosts post.
 func newPostLimit() *ratelimit.Limit { return ratelimit.New(rate.Every(postEvery), postsAtOnce) }
 
-// PostEvent adds an event of a host to the trail: with the registry's time, the host's
-// own name, and a word that says that it was posted. A time that the host says is a
-// detail of it.
+// PostEvent adds an event of a host to the trail, with the registry's time, the host's own
+// name, and a word that says that the event was posted. A time that the host gives becomes
+// a detail.
 func (s *Store) PostEvent(ctx context.Context, call Call, in api.EventPost) (api.Event, error) {
 	if err := checkEventPost(in); err != nil {
 		return api.Event{}, err
@@ -60,7 +60,7 @@ func (s *Store) PostEvent(ctx context.Context, call Call, in api.EventPost) (api
 	})
 }
 
-// AuditSeen adds to the trail what the registry itself has seen, of no request.
+// AuditSeen adds an event that the registry itself has observed, without a request.
 func (s *Store) AuditSeen(ctx context.Context, what, object string) error {
 	_, err := Mutate(ctx, s, Call{Who: "the registry"}, what, object, func(ctx context.Context, tx *Tx) (struct{}, error) {
 		return struct{}{}, tx.Audit(ctx, api.Event{What: what, Object: object})
@@ -101,12 +101,11 @@ func newRefusalLimit() *ratelimit.Limit {
 	return ratelimit.New(rate.Every(refusalEvery), refusalsAtOnce)
 }
 
-// AuditRefusal adds to the trail that a call was refused: what was called, about
-// which object, and the refusal as its result. It is for calls whose attempt is
-// news as well (fence, force, abandon) and are refused before they get as far as
-// the store. A failure of the registry itself is no refusal and adds nothing. Of a
-// caller who is refused often not every time is noted; the next that is says how many
-// are missing.
+// AuditRefusal adds to the trail that a call was refused: the call, its object, and the
+// refusal as its result. It is for calls whose attempt matters too (fence, force, abandon)
+// and that are refused before they reach the store. A failure of the registry itself is no
+// refusal and adds nothing. If a caller is refused often, some refusals are left out; the
+// next event says how many.
 func (s *Store) AuditRefusal(ctx context.Context, call Call, what, object string, refusal error) error {
 	var e *api.Error
 	if !errors.As(refusal, &e) || e.Code == api.CodeRegistryUnavailable || e.Code == api.CodeInternal {

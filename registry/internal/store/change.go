@@ -11,36 +11,36 @@ import (
 type Call struct {
 	// Who is the caller for the audit trail.
 	Who string
-	// Caller names the caller for limits that hold for each caller; "" is Who. All calls
-	// of one caller have the same.
+	// Caller names the caller for limits that hold for each caller; "" means Who. All calls
+	// of one caller have the same name.
 	Caller string
-	// Key is the Idempotency-Key of the request, "" for none. A key stands for one
-	// request: an op that makes several requests gives each its own key. The keys of a
-	// host are its own: another host can neither use them up nor get their answers.
+	// Key is the Idempotency-Key of the request, "" for none. A key stands for one request:
+	// an op that makes several requests gives each its own key. The keys of a host are its
+	// own: another host can neither use them up nor get their answers.
 	Key string
-	// Host is set where a daemon asks for its host, nil for an operator. The
-	// change is refused with stale_epoch if the host has been fenced since, and
-	// with not_your_host if it is about what is another host's.
+	// Host is set if a daemon asks for its host, and nil for an operator. The change is
+	// refused with stale_epoch if the host has been fenced since, and with not_your_host if
+	// it concerns what belongs to another host.
 	Host *HostToken
 }
 
-// HostToken is a host and the epoch that it believes to be in.
+// HostToken is a host and the epoch that it believes itself to be in.
 type HostToken struct {
 	ID    string
 	Epoch int64
-	// Local says that the daemon came as an administrator of the registry's machine,
-	// who may have guests of other hosts paused as well.
+	// Local says that the daemon came as an administrator of the registry's machine, who
+	// may also have guests of other hosts paused.
 	Local bool
 }
 
-// Administers says whether the caller may ask for what is about other hosts than its
-// own: an operator, and the daemon on the registry's machine.
+// Administers says whether the caller may ask for changes to other hosts: an operator may,
+// and so may the daemon on the registry's machine.
 func (c Call) Administers() bool { return c.Host == nil || c.Host.Local }
 
-// Tx is a change in the making, with the rules that hold in it.
+// Tx is one change while it is made, with the rules for it.
 type Tx struct {
 	*ledger.Change
-	// Call is who asked for it.
+	// Call says who asked for the change.
 	Call Call
 	// host is the caller, where that is a host.
 	host *hostcache.Row

@@ -21,7 +21,7 @@ type Counts struct {
 	Behind        int            // hosts that have not come back since a restore
 }
 
-// Counts counts.
+// Counts returns the present numbers.
 func (s *Store) Counts(ctx context.Context) (Counts, error) {
 	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) (Counts, error) {
 		c := Counts{Attachments: map[api.AttachmentState]int{}, Hosts: map[string]int{}}

@@ -13,11 +13,11 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// FenceHost takes an operator's word that a host cannot touch any volume any
-// more. Its epoch grows, so that whatever it still asks for is stale, and its
-// open migrations are orphaned: everything stays locked. A host may be fenced
-// again, with other evidence: that ends a rejoin that is on its way. One that
-// reports right now is a conflict, unless in says that it is meant.
+// FenceHost fences a host on an operator's word that it cannot touch any volume any more.
+// The epoch of the host grows, so that its later requests are stale, and its open
+// migrations are orphaned: everything stays locked. A host may be fenced again, with other
+// evidence, which ends a rejoin that is under way. To fence a host that reports right now
+// is refused with conflict, unless in.EvenIfUp is set.
 func (s *Store) FenceHost(ctx context.Context, call Call, ref string, in api.HostFence) (api.Host, error) {
 	return mutateAudited(ctx, s, call, "host.fence", "host/"+validate.Clip(ref), []any{ref, in}, admitFence, func(ctx context.Context, tx *Tx) (api.Host, error) {
 		if tx.host != nil {
@@ -73,9 +73,9 @@ func (s *Store) checkSilent(host hostcache.Row, in api.HostFence) error {
 		host.Name, ago.Round(time.Second)).With("last_seen_at", last.UTC())
 }
 
-// RejoinHost lets a fenced host work again that has let go of what it lost. It
-// shows by the present epoch that it knows of the fence. Its orphaned migrations
-// are as they were before. A host that is not fenced is as it was.
+// RejoinHost ends the fence of a host that has let go of what it lost. By naming the
+// present epoch the host shows that it knows of the fence. Its orphaned migrations return
+// to their earlier states. For a host that is not fenced nothing changes.
 func (s *Store) RejoinHost(ctx context.Context, call Call, ref string, in api.HostRejoin) (api.Host, error) {
 	return mutateIf(ctx, s, call, "host.rejoin", []any{ref, in}, admitRejoin, func(ctx context.Context, tx *Tx) (api.Host, error) {
 		host, err := tx.resolveHost(ctx, ref)

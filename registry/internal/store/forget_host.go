@@ -12,11 +12,11 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// ForgetHost takes a host that is gone for good out of the registry, on an
-// operator's word: a fenced one on which nothing is left. Its pools, tasks and the
-// rows of its finished migrations go with it; the audit trail has them. Volumes in
-// a shared pool become those of another host that has the pool. With volumes, those
-// that were in pools of its own are forgotten too; without, they are in the way.
+// ForgetHost removes a host that is gone for good, on an operator's word: it must be
+// fenced, and nothing may be left on it. Its pools, its tasks and the rows of its finished
+// migrations go too; the audit trail keeps them. Its volumes in a shared pool move to
+// another host with that pool. With volumes set, the volumes in its own pools are forgotten
+// as well; otherwise such volumes make the request fail.
 func (s *Store) ForgetHost(ctx context.Context, call Call, ref string, volumes bool) (api.Host, error) {
 	return mutateAudited(ctx, s, call, "host.forget", "host/"+validate.Clip(ref), []any{ref, volumes}, admitToken, func(ctx context.Context, tx *Tx) (api.Host, error) {
 		if err := tx.CheckOperator("forget a host"); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// RegisterInstance records an adopted instance: its slots, and each of its
-// disks as a volume with one attachment. All of it or nothing.
+// RegisterInstance records an adopted instance, its slots, and each of its disks as a
+// volume with one attachment: all of it or nothing.
 func (s *Store) RegisterInstance(ctx context.Context, call Call, in api.InstanceRegister) (api.Instance, error) {
 	if err := checkInstance(in); err != nil {
 		return api.Instance{}, err
@@ -132,14 +132,14 @@ func (tx *Tx) insertSlot(ctx context.Context, in api.InstanceRegister, slot api.
 	return nil
 }
 
-// ForgetInstance ends Volferry's care of an instance and returns what it was.
-// Its volumes stay, and become available once nothing else has them.
+// ForgetInstance removes an instance from Volferry's care and returns it as it was. Its
+// volumes stay, and become available once they are attached nowhere else.
 func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string) (api.Instance, error) {
 	return s.forgetInstance(ctx, call, ref, false)
 }
 
-// ForgetInstanceWithDefinition is ForgetInstance also for an instance that no host
-// has: what the registry has of it is all there is, and is lost with it.
+// ForgetInstanceWithDefinition is ForgetInstance, and also removes an instance that is on
+// no host, together with its stored definition, of which there is no other copy.
 func (s *Store) ForgetInstanceWithDefinition(ctx context.Context, call Call, ref string) (api.Instance, error) {
 	return s.forgetInstance(ctx, call, ref, true)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// LockInstance keeps everybody from changing an instance until it is unlocked. One
-// that is locked is refused with instance_locked.
+// LockInstance keeps everybody from changing an instance until it is unlocked. If it is
+// locked already, the request is refused with instance_locked.
 func (s *Store) LockInstance(ctx context.Context, call Call, ref string, in api.InstanceLock) (api.Instance, error) {
 	in.Reason = strings.TrimSpace(in.Reason)
 	if err := validate.Required("reason", in.Reason); err != nil {
@@ -29,8 +29,8 @@ func (s *Store) LockInstance(ctx context.Context, call Call, ref string, in api.
 	})
 }
 
-// UnlockInstance lifts an operator's lock. A lock that a migration holds is refused with
-// instance_locked: the end of the migration lifts it.
+// UnlockInstance removes an operator's lock. To remove a migration's lock is refused with
+// instance_locked: the end of the migration removes it.
 func (s *Store) UnlockInstance(ctx context.Context, call Call, ref string) (api.Instance, error) {
 	return Mutate(ctx, s, call, "instance.unlock", ref, func(ctx context.Context, tx *Tx) (api.Instance, error) {
 		i, err := tx.OwnInstance(ctx, ref, "unlock")
@@ -49,8 +49,8 @@ func (s *Store) UnlockInstance(ctx context.Context, call Call, ref string) (api.
 	})
 }
 
-// OwnInstance is the instance that ref names, for a change that is called verb and
-// that hosts may make to what is their own.
+// OwnInstance returns the instance that ref names, for a change (called verb) that hosts
+// may make to their own instances.
 func (tx *Tx) OwnInstance(ctx context.Context, ref, verb string) (api.Instance, error) {
 	id, err := Resolve(ctx, tx, KindInstance, ref)
 	if err != nil {
@@ -63,8 +63,8 @@ func (tx *Tx) OwnInstance(ctx context.Context, ref, verb string) (api.Instance, 
 	return i, tx.CheckOwn(ctx, KindInstance, id, verb, i.Name)
 }
 
-// LockInstance locks an instance: for an operator, or where op is not "" for that
-// migration, which alone may change the instance and lift the lock.
+// LockInstance locks an instance: for an operator if op is "", else for the migration op,
+// which alone may then change the instance and unlock it.
 func (tx *Tx) LockInstance(ctx context.Context, instanceID, reason, op string) error {
 	i, err := InstanceByID(ctx, tx, instanceID)
 	if err != nil {
@@ -76,8 +76,8 @@ func (tx *Tx) LockInstance(ctx context.Context, instanceID, reason, op string) e
 	return tx.setLock(ctx, i, "instance.lock", instanceLock{reason, op})
 }
 
-// UnlockInstance lifts the lock that op holds, or an operator where op is "". It
-// leaves the lock of anybody else.
+// UnlockInstance removes the lock that the migration op holds, or an operator's if op is
+// "". It leaves any other lock.
 func (tx *Tx) UnlockInstance(ctx context.Context, instanceID, op string) error {
 	i, err := InstanceByID(ctx, tx, instanceID)
 	if err != nil || !i.Locked || i.LockedBy != op {
@@ -86,7 +86,7 @@ func (tx *Tx) UnlockInstance(ctx context.Context, instanceID, op string) error {
 	return tx.setLock(ctx, i, "instance.unlock", instanceLock{})
 }
 
-// ExplainLock changes the reason for which a locked instance is locked.
+// ExplainLock changes the reason of a lock.
 func (tx *Tx) ExplainLock(ctx context.Context, i api.Instance, reason string) error {
 	return tx.setLock(ctx, i, "instance.lock", instanceLock{reason, i.LockedBy})
 }

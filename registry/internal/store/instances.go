@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// Instances returns every instance, by name. A host finds its own.
+// Instances returns every instance, by name. A host gets its own instances only.
 func (s *Store) Instances(ctx context.Context, viewer Viewer) ([]api.Instance, error) {
 	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]api.Instance, error) {
 		instances, err := ledger.QueryAll(ctx, q, scanInstance, instanceQuery+" WHERE "+viewer.visible(ownsInstance)+" ORDER BY i.name, i.id", viewer.HostID)
@@ -106,10 +106,10 @@ func scanSlot(row ledger.Scanner) (slot, error) {
 }
 
 // CheckNoSplitBrain refuses a change of an instance, called verb, while the instance runs
-// on another host than hostID, which has it; "" is no host. Somebody has moved the guest
-// with virsh, or started a copy of its definition. Only the host where it runs says so:
-// the one that has the instance sees a domain that is off. Whatever frees the volumes of
-// the instance or changes its disks now would make two writers.
+// on a host other than hostID, which has it ("" is no host). That happens if somebody has
+// moved the guest with virsh, or started a copy of its definition. Only the host where it
+// runs can report it: on the host that has the instance the domain is off. A change that
+// frees volumes of the instance or changes its disks would make two writers.
 func (tx *Tx) CheckNoSplitBrain(verb, instanceID, hostID string) error {
 	other := tx.hosts.SplitBrain(instanceID, hostID)
 	if other == "" {
@@ -151,7 +151,7 @@ func decodeSlot(text string) (*api.SlotDefinition, error) {
 	return d, nil
 }
 
-// SlotDefinitions are the definitions that the slots of an instance keep, by device.
+// SlotDefinitions returns the definitions that the slots of an instance keep, by device.
 func SlotDefinitions(ctx context.Context, q ledger.Querier, instanceID string) (map[string]api.SlotDefinition, error) {
 	type kept struct{ device, definition string }
 	scan := ledger.ScanInto(func(k *kept) []any { return []any{&k.device, &k.definition} })

@@ -17,10 +17,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/schema"
 )
 
-// Housekeep writes down what is kept in memory between commits, forgets the
-// answers to requests that nobody will send again, and keeps the
-// database's log short. It is for a task that calls it now and then, and once at
-// the end. A read-only store is left as it is.
+// Housekeep stores what is kept in memory between commits, forgets the answers to requests
+// that nobody will send again, and keeps the database's log short. A task calls it now and
+// then, and once at the end. It does nothing to a read-only store.
 func (s *Store) Housekeep(ctx context.Context) error {
 	if s.history.Restored() {
 		return nil
@@ -77,28 +76,29 @@ func flushHost(ctx context.Context, tx *ledger.Tx, hostID string, h hostcache.St
 	return nil
 }
 
-// Options are what a Store tells of itself.
+// Options are the callbacks and settings of a Store.
 type Options struct {
-	// OnCommit, where not nil, is told of every commit: how many changes it
-	// carried, and how long it took. It must not block.
+	// OnCommit, if not nil, is called after every commit with the number of changes in it
+	// and the time that it took. It must not block.
 	OnCommit func(changes int, took time.Duration)
-	// OnReadOnly, where not nil, is told for every host that proves that the
-	// database was restored from a backup what ReadOnly says then. It must not
+	// OnReadOnly, if not nil, is called for every host that proves that the database was
+	// restored from a backup, with the reason that ReadOnly returns then. It must not
 	// block.
 	OnReadOnly func(reason string)
-	// OnDoubt, where not nil, is told the name of every host that begins to show a mark
+	// OnDoubt, if not nil, is called with the name of every host that begins to show a mark
 	// which this registry has neither given out nor signed. It must not block.
 	OnDoubt func(host string)
-	// SharedPools, where not nil, are the pools that hosts share, with the names or ids
-	// of these hosts; nil hosts are all that say so. A host that
-	// reports another one as shared is not believed: it would reach what is in the
-	// pool of that name on other hosts. Nil believes every host.
+	// SharedPools, if not nil, are the shared pools of the site, with the names or ids of
+	// their hosts; nil hosts stand for all that report the pool as shared. A host that
+	// reports another pool as shared is not believed, because it would get access to what
+	// is in the pool of that name on other hosts. If SharedPools is nil, every host is
+	// believed.
 	SharedPools map[string][]string
-	// FaultPoint, where not nil, is called where a test may want the registry to end:
-	// with EVENT.before_commit when an event of the audit trail is written and not yet
-	// stored, and with EVENT.after_commit when it is on stable storage and nobody was
-	// told. EVENT is what happened and, of a change of state, to which. It may not
-	// return.
+	// FaultPoint, if not nil, is called at points where a test may want the registry to
+	// end: with EVENT.before_commit when an event of the audit trail is written and not yet
+	// stored, and with EVENT.after_commit when it is on stable storage and nobody has been
+	// answered yet. EVENT is the name of the event and, for a change of state, the new
+	// state. It need not return.
 	FaultPoint func(name string)
 }
 

@@ -16,10 +16,11 @@ import (
 // scopeShared is the scope of places that several hosts see.
 const scopeShared = "shared"
 
-// LocationColumns are the columns of the table locations, called l, that LocationFields scans.
+// LocationColumns are the columns of the table locations, under the alias l, that
+// LocationFields scans.
 const LocationColumns = "l.pool, l.name, l.path, l.format, l.size_bytes, l.backing, l.image_bytes"
 
-// LocationFields are where a row with LocationColumns is scanned to.
+// LocationFields returns the targets for scanning the LocationColumns of a row.
 func LocationFields(l *api.Location) []any {
 	return []any{&l.Pool, &l.Name, &l.Path, &l.Format, &l.SizeBytes, &l.Backing, &l.ImageBytes}
 }
@@ -39,14 +40,14 @@ func scopeOf(ctx context.Context, q ledger.Querier, hostID string, l api.Locatio
 	return hostID, nil
 }
 
-// InSharedPool says whether other hosts see what a host has at a location.
+// InSharedPool says whether other hosts see the bytes at a host's location.
 func InSharedPool(ctx context.Context, q ledger.Querier, hostID string, l api.Location) (bool, error) {
 	scope, err := scopeOf(ctx, q, hostID, l)
 	return scope == scopeShared, err
 }
 
-// Reaches says whether a host has the bytes of a place that another may own: it is
-// its own, or in a shared pool that it has too.
+// Reaches says whether a host can reach the bytes at a location of owner: the location is
+// its own, or is in a shared pool that the host has too.
 func Reaches(ctx context.Context, q ledger.Querier, hostID, ownerID, scope, pool string) (yes bool, err error) {
 	switch {
 	case scope != scopeShared:

@@ -15,12 +15,12 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// RegisterMigration locks a volume for a migration and reserves its dst, before anything
-// is touched on the host. Where a host has the volume at an instance, a second attachment
-// of it is reserved at dst.
+// RegisterMigration locks a volume for a migration and reserves its dst, before the host
+// touches anything. If a host has the volume at an instance, a second attachment of it is
+// reserved at dst.
 //
-// The id of a migration stands for one migration: registering it again gives
-// what is there.
+// The id of a migration stands for one migration: to register it again returns the one that
+// is there.
 func (s *Store) RegisterMigration(ctx context.Context, call Call, in api.MigrationRegister) (api.Migration, error) {
 	if err := checkMigration(in); err != nil {
 		return api.Migration{}, err
@@ -162,8 +162,8 @@ func (tx *Tx) checkMigratableAt(ctx context.Context, v api.Volume, a api.Attachm
 	return tx.CheckNoSplitBrain("migrate volume "+v.Name+" of instance "+name, a.InstanceID, hostID)
 }
 
-// TargetType returns the type that a migration is checked against: the type that the volume
-// gets with the migration, under the rules of a retype, or else the type that it has.
+// TargetType returns the type that dst has to satisfy: the new type, checked by the rules
+// of a retype, if the migration changes the type, else the volume's type.
 func (tx *Tx) TargetType(ctx context.Context, v api.Volume, in api.MigrationRegister) (api.VolumeType, error) {
 	t, err := typeByRef(ctx, tx, cmp.Or(in.ToType, v.Type))
 	if err != nil || in.ToType == "" {
@@ -172,8 +172,8 @@ func (tx *Tx) TargetType(ctx context.Context, v api.Volume, in api.MigrationRegi
 	return t, checkNewType(ctx, tx, v, t, in.Dst.Format)
 }
 
-// CheckDst says whether dst is another place of the right size that the type
-// allows.
+// CheckDst refuses a dst that is not another place, has the wrong size, or is not allowed
+// by the type.
 func CheckDst(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, hostID string, dst api.Location) error {
 	src := v.Location
 	if src.Path != "" && src.Path == dst.Path || src.Name != "" && src.Pool == dst.Pool && src.Name == dst.Name {
@@ -186,7 +186,7 @@ func CheckDst(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeT
 	return checkTypeAllows(ctx, q, t, hostID, dst)
 }
 
-// InsertMigration takes the lock and makes the reservations.
+// InsertMigration locks the volume and makes the reservations.
 func (tx *Tx) InsertMigration(ctx context.Context, v api.Volume, t api.VolumeType, hostID string, in api.MigrationRegister) error {
 	src, err := json.Marshal(v.Location)
 	if err != nil {

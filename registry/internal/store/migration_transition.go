@@ -14,11 +14,11 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// TransitionMigration moves a migration to another state, if it is in one of
-// those that the caller expects. Completed makes dst the place of the volume
-// and frees src; cancelled and error free dst; all three give the lock back. Once it is
-// completing, dst is freed only if the host says that the volume was not switched there:
-// started, cancelling and needs_operator drop nothing, and need no such word.
+// TransitionMigration changes the state of a migration, if its present state is one that
+// the caller expects. Completed makes dst the place of the volume and frees src; cancelled
+// and error free dst; all three unlock the volume. Once a migration is completing, dst is
+// freed only if the host says that the volume was not switched to it. Transitions to
+// started, cancelling and needs_operator free nothing and need no such word.
 func (s *Store) TransitionMigration(ctx context.Context, call Call, ref string, in api.MigrationTransition) (api.Migration, error) {
 	if err := checkTransition(in); err != nil {
 		return api.Migration{}, err
@@ -153,8 +153,8 @@ func (tx *Tx) storeState(ctx context.Context, m api.Migration, in api.MigrationT
 	}
 }
 
-// Flip makes dst the volume's place and, where it is attached, the dst
-// attachment its attachment; a retype gets its type. Src is nobody's afterwards.
+// Flip makes dst the volume's place and, if the volume is attached, the dst attachment its
+// attachment. A retype also gets its type. Src belongs to nobody after that.
 func (tx *Tx) Flip(ctx context.Context, m api.Migration) error {
 	return tx.ExecAll(ctx,
 		ledger.SQL("DELETE FROM attachments WHERE id = ?", m.SrcAttachmentID),
@@ -167,7 +167,7 @@ func (tx *Tx) Flip(ctx context.Context, m api.Migration) error {
 	)
 }
 
-// ReleaseDst gives dst back; src is as it was.
+// ReleaseDst frees dst; src stays as it was.
 func (tx *Tx) ReleaseDst(ctx context.Context, m api.Migration) error {
 	return tx.ExecAll(ctx,
 		ledger.SQL("DELETE FROM attachments WHERE migration_id = ?", m.ID),
@@ -175,7 +175,7 @@ func (tx *Tx) ReleaseDst(ctx context.Context, m api.Migration) error {
 	)
 }
 
-// MoveReservation replaces the reserved dst by what was made of it.
+// MoveReservation replaces the reserved dst by the location where it was made.
 func (tx *Tx) MoveReservation(ctx context.Context, m api.Migration, dst api.Location) error {
 	v, err := volumeByID(ctx, tx, m.VolumeID)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 // dst. An orphaned one does.
 func open(state api.MigrationState) bool { return !state.Final() }
 
-// MigrationOpen is the condition that a migration m is open. The partial index that is the
-// lock has the same text.
+// MigrationOpen is the SQL condition that a migration m is open. The partial index that is
+// the lock has the same text.
 const MigrationOpen = "m.state NOT IN ('completed', 'cancelled', 'error')"
 
 const migrationQuery = `SELECT m.id, m.volume_id, COALESCE(v.name, m.volume_name), m.instance_id, h.name, m.src_attachment_id, m.dst_attachment_id,
@@ -30,9 +30,8 @@ const migrationQuery = `SELECT m.id, m.volume_id, COALESCE(v.name, m.volume_name
 	LEFT JOIN volumes v ON v.id = m.volume_id
 	LEFT JOIN pauses p ON p.migration_id = m.id`
 
-// Migrations returns the migrations of the volume that the reference names (of
-// every volume if it is empty), newest first: those that are open, or all. A
-// host finds its own.
+// Migrations returns the migrations of the volume that the reference names (of every volume
+// if it is empty), newest first: the open ones, or all. A host gets its own only.
 func (s *Store) Migrations(ctx context.Context, volumeRef string, all bool, viewer Viewer) ([]api.Migration, error) {
 	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]api.Migration, error) {
 		volume, err := resolveFilter(ctx, q, KindVolume, volumeRef)
@@ -115,13 +114,13 @@ func (tx *Tx) AuditMigration(ctx context.Context, m api.Migration, e api.Event, 
 	return tx.Audit(ctx, e)
 }
 
-// MigrationProgress returns what its host last said of a migration: phase, progress and
-// rate. It is kept in memory alone and may be older than the state that is stored; for
-// state and places ask Migration.
+// MigrationProgress returns what its host last reported of a migration: phase, progress and
+// rate. It is kept in memory only and may be older than the stored state. For state and
+// locations use Migration.
 func (s *Store) MigrationProgress(id string) (api.Migration, bool) { return s.hosts.Progress(id) }
 
-// NextProgress returns a channel that is closed when a host has said something of
-// its migrations after the call: ask for it, then for MigrationProgress, then wait.
+// NextProgress returns a channel that is closed when a host reports on its migrations after
+// the call. Call it before MigrationProgress, and wait then, so that no report is missed.
 func (s *Store) NextProgress() <-chan struct{} { return s.progress.Wait() }
 
 // cacheProgress remembers how far the migrations of a host are. It leaves out migrations

@@ -15,10 +15,10 @@ import (
 // admission says whether a caller may ask for a change now.
 type admission func(context.Context, *Store, *Tx) error
 
-// Mutate is ledger.Mutate, with admitToken: a host that comes with another epoch than
-// its own, or is fenced, is refused with stale_epoch before anything else; and one that
-// has not reported since the start with registry_unavailable, for what it was told may
-// prove that the database is from a backup.
+// Mutate is ledger.Mutate, and checks the caller's token first. A host that is fenced, or
+// comes with an epoch that is not its own, is refused with stale_epoch. A host that has not
+// reported since the start is refused with registry_unavailable, because its mark may prove
+// that the database is from a backup.
 func Mutate[T any](ctx context.Context, s *Store, call Call, what string, request any, do func(context.Context, *Tx) (T, error)) (T, error) {
 	return mutateIf(ctx, s, call, what, request, admitToken, do)
 }

@@ -29,8 +29,8 @@ func (s *Store) Policies(ctx context.Context) ([]api.Policy, error) {
 	return ledger.QueryAll(ctx, s.db.Read, scan, "SELECT name, enabled FROM policies ORDER BY name")
 }
 
-// SetPolicy turns a policy on or off. It holds for what is asked from then on;
-// what is there stays.
+// SetPolicy turns a policy on or off. It holds for later requests; what is there already
+// stays.
 func (s *Store) SetPolicy(ctx context.Context, call Call, name string, in api.PolicyUpdate) (api.Policy, error) {
 	return Mutate(ctx, s, call, "policy.set", []any{name, in}, func(ctx context.Context, tx *Tx) (api.Policy, error) {
 		if err := tx.CheckOperator("change a policy"); err != nil {

@@ -56,8 +56,8 @@ func (s *Store) Pools(ctx context.Context) ([]api.Pool, error) {
 	return ledger.ReadAll(ctx, s.db.Read, s.scanPool, poolQuery+" ORDER BY p.name, h.name")
 }
 
-// Pool returns the pool called name on the host that hostRef names. An empty
-// hostRef will do if only one host has such a pool.
+// Pool returns the pool called name on the host that hostRef names. hostRef may be empty if
+// only one host has such a pool.
 func (s *Store) Pool(ctx context.Context, name, hostRef string) (api.Pool, error) {
 	host := ""
 	if hostRef != "" {

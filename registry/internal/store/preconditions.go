@@ -28,7 +28,7 @@ func (s *Store) CheckCreate(ctx context.Context, in api.VolumeCreate, hostID str
 	return checkTypeAllows(ctx, s.db.Read, t, hostID, api.Location{Pool: in.Pool, Name: in.Name, Format: format})
 }
 
-// CheckMove refuses to move a volume that cannot be moved as it is.
+// CheckMove refuses to move a volume that cannot be moved in its present state.
 func (s *Store) CheckMove(ctx context.Context, v api.Volume) error {
 	switch {
 	case v.MigrationID != "":
@@ -68,7 +68,7 @@ func CheckDelete(v api.Volume) error {
 	return nil
 }
 
-// CheckResize refuses to make a volume larger that cannot be as it is.
+// CheckResize refuses to make a volume larger that cannot be resized in its present state.
 func CheckResize(v api.Volume) error {
 	switch {
 	case v.MigrationID != "":
@@ -79,7 +79,7 @@ func CheckResize(v api.Volume) error {
 	return nil
 }
 
-// CheckAttach refuses a volume that an instance cannot get.
+// CheckAttach refuses a volume that cannot be attached to the instance.
 func CheckAttach(v api.Volume, i api.Instance) error {
 	if err := lockOf(i).check("attach a volume to", i.Name); err != nil {
 		return err
@@ -102,8 +102,8 @@ func CheckAttach(v api.Volume, i api.Instance) error {
 	return nil
 }
 
-// CheckDetach refuses to take a volume from an instance that does not have it, or must
-// keep it now.
+// CheckDetach refuses to detach a volume that is not attached to the instance, or has to
+// stay attached now.
 func CheckDetach(v api.Volume, i api.Instance) error {
 	if err := lockOf(i).check("detach a volume from", i.Name); err != nil {
 		return err
@@ -117,7 +117,7 @@ func CheckDetach(v api.Volume, i api.Instance) error {
 	return nil
 }
 
-// CheckPoolKnown refuses a pool that no host has.
+// CheckPoolKnown refuses a pool name that no host has.
 func (s *Store) CheckPoolKnown(ctx context.Context, name string) error {
 	return CheckPoolKnown(ctx, s.db.Read, name)
 }

@@ -44,10 +44,11 @@ type mover struct {
 	unreached int // other volumes of its instances that the host does not reach
 }
 
-// Movers returns the ids of the hosts that may move a volume which is Unheld to a pool,
-// or to a path where toPool is empty, best first. They reach both places. Of those that
-// do, they are the ones that reach the most of the other volumes of its instances: so
-// no move takes an instance on the shelf apart that some host could have brought back.
+// Movers returns the ids of the hosts that may move a volume which is Unheld to a pool, or
+// to a path if toPool is empty, best first. They reach both places. Of the hosts that do,
+// they are the ones that reach the most of the other volumes of the volume's instances: so
+// a move does not scatter the volumes of a shelved instance if some host could have brought
+// the instance back.
 func (s *Store) Movers(ctx context.Context, volumeID, toPool string) ([]string, error) {
 	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]string, error) {
 		scan := ledger.ScanInto(func(m *mover) []any { return []any{&m.hostID, &m.hasPool, &m.unreached} })

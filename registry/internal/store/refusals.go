@@ -4,7 +4,7 @@ package store
 
 import "github.com/volferry/volferry/internal/api"
 
-// NotAvailable refuses what a volume is not in the status for.
+// NotAvailable returns the refusal of a request that needs a volume in another status.
 func NotAvailable(v api.Volume, verb string) error {
 	err := api.Errorf(api.CodeVolumeNotAvailable, "cannot %s volume %s: it is %s", verb, v.Name, v.Status).With("status", v.Status)
 	if v.ResizeOpID != "" {
@@ -13,7 +13,8 @@ func NotAvailable(v api.Volume, verb string) error {
 	return err
 }
 
-// MigrationActive refuses what cannot be done to a volume while it is moved.
+// MigrationActive returns the refusal of a request that cannot be done while the volume is
+// moved.
 func MigrationActive(v api.Volume, verb string) error {
 	return refuseMoving(verb, v.Name, v.MigrationID)
 }
@@ -82,5 +83,5 @@ func (l instanceLock) check(verb, instance string) error {
 	return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); `volferryctl instance unlock %s`, if that may be", verb, instance, l.reason, instance)
 }
 
-// CheckUnlocked refuses what may not be done to an instance while it is locked.
+// CheckUnlocked refuses a change of an instance while it is locked.
 func CheckUnlocked(verb string, i api.Instance) error { return lockOf(i).check(verb, i.Name) }

@@ -26,17 +26,17 @@ const (
 	reportsPerSecond = 2
 )
 
-// Report takes what a daemon says of its host, and answers with the host and the
-// registry's mark. A host that is new gets epoch 1. One that was fenced, or comes
-// with another epoch than the registry's, is answered with stale_epoch and
-// changes nothing; that it was seen is noted. Epoch 0 is a host that has lost its
-// memory, which is the same host as long as it was never fenced.
+// Report takes a host's report, and answers with the host and the registry's mark. A new
+// host gets epoch 1. A host that is fenced, or comes with an epoch other than the
+// registry's, gets stale_epoch and changes nothing, except that it was seen. Epoch 0 is a
+// host that has lost its state; it is the same host if it was never fenced.
 //
-// Pools that are nil are not known to the daemon now: what it said last stands;
-// so with migrations. Reports carry no op id: only the last one counts.
+// Nil pools mean that the daemon does not know them now: the last report of them stands.
+// The same holds for migrations. Reports carry no op id: only the last one counts.
 //
-// A report that is a digest is the one that was answered with it; if that is not the
-// last that the database has of the host, it is a conflict with DetailReportWhole.
+// A report with a digest stands for the report that was answered with that digest. If that
+// is not the last stored report of the host, the answer is a conflict with
+// DetailReportWhole.
 func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.Host, error) {
 	if err := validate.Report(in); err != nil {
 		return api.Host{}, err

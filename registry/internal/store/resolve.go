@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// Kind is a sort of thing that users name. Table and name column are words of
-// ours, never of a request.
+// Kind is a sort of thing that users name. Table and name column are constants of this
+// program, never part of a request.
 type Kind struct {
 	Noun  string
 	Table string
@@ -21,7 +21,7 @@ type Kind struct {
 	NameColumn string
 }
 
-// The kinds of things that the rules are about.
+// The kinds of things that this package has rules for.
 var (
 	KindHost       = Kind{"host", "hosts", "name"}
 	KindType       = Kind{"volume type", "volume_types", "name"}
@@ -31,8 +31,8 @@ var (
 	KindMigration  = Kind{"migration", "migrations", ""}
 )
 
-// Resolve returns the id of what ref means: an id, a name, or the beginning of
-// an id that no other has. The first of these that fits counts.
+// Resolve returns the id of the thing that ref names: by its id, its name, or the beginning
+// of its id if no other id has the same. The first of these that fits counts.
 func Resolve(ctx context.Context, q ledger.Querier, k Kind, ref string) (string, error) {
 	if ref == "" {
 		return "", validate.Invalid("the %s is missing", k.Noun)

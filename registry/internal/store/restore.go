@@ -17,25 +17,25 @@ import (
 // timeline begin above all that the lost history can have given out.
 const epochsOfTimeline = 1 << 20
 
-// RestoreAcceptance is an operator's word that a database from a backup was compared
-// with the hosts.
+// RestoreAcceptance is an operator's word that a database from a backup was compared with
+// the hosts.
 type RestoreAcceptance struct {
 	Evidence string
-	// WithoutProof accepts it although no host has shown a mark that proves a restore.
-	// That is refused otherwise, for it renews every epoch and cures nothing.
+	// WithoutProof accepts a restore although no host has shown a mark that proves it.
+	// Otherwise that is refused, because to accept it renews every epoch and mends nothing.
 	WithoutProof bool
 }
 
-// AcceptRestore takes an operator's word that the registry was compared with the
-// hosts, and starts a new timeline: marks of older ones prove nothing any more.
-// Beside a fence it is the one change that a read-only store takes.
+// AcceptRestore takes an operator's word that the registry was compared with the hosts, and
+// starts a new timeline: marks of older timelines prove nothing any more. Beside a fence it
+// is the only change that a read-only store takes.
 //
-// Every host gets a new epoch with it, for whatever one was told in the lost
-// history: a host that was fenced there would otherwise be refused for ever, one
-// that has not heard of its fence would be believed, and attachments that the
-// database does not know would be used while it gives their volumes to others. No
-// host is fenced: each lets go of what it does not have any more, and rejoins.
-// Until then it is behind (CheckNotBehind).
+// Every host gets a new epoch, because nobody knows what hosts were told in the lost
+// history. Otherwise a host that was fenced there would be refused for ever, a host that
+// has not heard of its fence would be believed, and hosts would use attachments that the
+// database does not know while it gives their volumes to others. No host is fenced: each
+// lets go of what it does not have any more, and rejoins. Until then it is behind
+// (CheckNotBehind).
 func (s *Store) AcceptRestore(ctx context.Context, call Call, in RestoreAcceptance) (api.RegistryMark, error) {
 	if err := validate.Evidence("evidence", in.Evidence); err != nil {
 		return api.RegistryMark{}, err
@@ -92,10 +92,10 @@ func (s *Store) renewEpochs(ctx context.Context, tx *Tx, timeline int64) error {
 	return nil
 }
 
-// CheckNotBehind refuses to give a host a volume that another host may have, by a
-// history that was lost in a restore: one that reaches the volume's place and has
-// not come back since. A host lets go of such volumes when it comes back, and one
-// that is fenced is kept from them by who has fenced it.
+// CheckNotBehind refuses to give a host a volume that another host may have, by a history
+// that was lost in a restore: a host that reaches the volume's place and has not come back
+// since. A host lets go of such volumes when it comes back. The operator who fenced a host
+// has made sure that it cannot touch them.
 func (tx *Tx) CheckNotBehind(ctx context.Context, verb, volume string, l api.Location, hostID string) error {
 	behind, err := tx.hostsBehind(ctx)
 	if err != nil {

@@ -46,17 +46,15 @@ func makeMarkKey(ctx context.Context, db *sqlitedb.DB) error {
 	return nil
 }
 
-// Mark returns how far the registry's history is on stable storage. It costs
-// nothing.
+// Mark returns how far the registry's history is on stable storage. It reads memory only.
 func (s *Store) Mark() api.RegistryMark { return s.history.Now() }
 
-// ObserveMark compares a mark that a host shows with the registry's history. A
-// mark that this history cannot have given out, and that this registry has signed,
-// proves that the database was restored from a backup, or that the end of its audit
-// trail was cut off, and makes the store read-only. One that is not signed is the
-// word of one host: that host alone is refused until it shows another one, or a
-// restore is accepted. Marks of other registries and of older timelines prove
-// nothing.
+// ObserveMark compares a mark that a host shows with the registry's history. A mark that
+// this history cannot have given out, and that this registry has signed, proves that the
+// database was restored from a backup, or that the end of its audit trail was cut off; the
+// store becomes read-only. A mark that is not signed is the word of one host: only that
+// host is refused, until it shows another mark or a restore is accepted. Marks of other
+// registries and of older timelines prove nothing.
 func (s *Store) ObserveMark(ctx context.Context, hostID, name string, m api.RegistryMark) error {
 	now := s.history.Now()
 	if m.RegistryID != now.RegistryID || m.Timeline < now.Timeline || m.Seq <= 0 {
@@ -119,8 +117,8 @@ func (s *Store) inHistory(ctx context.Context, now, m api.RegistryMark) (bool, e
 	return err == nil && hex.EncodeToString(hash) == m.Hash, nil
 }
 
-// ReadOnly says whether the store takes no changes because it was found to be
-// older than what hosts were told, and if so why and what to do.
+// ReadOnly says whether the store takes no changes because hosts were told more than it
+// knows and, if so, why and what the operator can do.
 func (s *Store) ReadOnly() (reason string, yes bool) {
 	reason = s.history.Reason()
 	return reason, reason != ""
@@ -134,8 +132,8 @@ func (s *Store) writable() error {
 	return api.Errorf(api.CodeRegistryUnavailable, "nothing was changed, because %s", s.history.Reason())
 }
 
-// Doubted returns the names of the hosts that show a mark which this registry has
-// neither given out nor signed, in order. Nothing that they ask for is done.
+// Doubted returns, in order, the names of the hosts that show a mark which this registry
+// has neither given out nor signed. All their requests are refused.
 func (s *Store) Doubted() []string { return s.history.Doubted() }
 
 // admitCompared refuses the changes of a host that has not shown since the start which

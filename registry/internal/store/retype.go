@@ -12,17 +12,17 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// RetypePlan says what it takes to give a volume another type.
+// RetypePlan says what has to be done to give a volume another type.
 type RetypePlan struct {
-	// InPlace: the volume may stay where it is, and RetypeVolume does it. Else it
-	// has to be migrated to ToPool, with the type.
+	// InPlace says that the volume may stay where it is, and RetypeVolume can do it.
+	// Otherwise it has to be migrated to ToPool, with the type.
 	InPlace bool
 	Volume  api.Volume
 	ToPool  string
 }
 
-// PlanRetype says what a retype takes, or refuses it for every reason that is
-// known now.
+// PlanRetype returns what has to be done for a retype, or refuses it for every reason that
+// is known now.
 func (s *Store) PlanRetype(ctx context.Context, ref string, in api.VolumeRetype) (RetypePlan, error) {
 	if err := checkRetype(in); err != nil {
 		return RetypePlan{}, err
@@ -44,9 +44,9 @@ func (s *Store) PlanRetype(ctx context.Context, ref string, in api.VolumeRetype)
 	})
 }
 
-// RetypeVolume gives a volume another type where it is. A volume that has to be
-// moved for it is refused: with policy_denied, or with conflict where the caller
-// would have it moved, which takes a migration.
+// RetypeVolume gives a volume another type without moving it. A retype that has to move the
+// volume is refused: with conflict if the caller allows the move, which is a migration
+// then, and with policy_denied if not.
 func (s *Store) RetypeVolume(ctx context.Context, call Call, ref string, in api.VolumeRetype) (api.Volume, error) {
 	if err := checkRetype(in); err != nil {
 		return api.Volume{}, err

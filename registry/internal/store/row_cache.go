@@ -18,14 +18,14 @@ func newRowCache() *rowCache {
 	return &rowCache{hosts: hostRows{byID: map[string]hostcache.Row{}, byName: map[string]hostcache.Row{}}, attachments: attachmentCache{}}
 }
 
-// BeforeExec empties what a statement may change.
+// BeforeExec drops the rows that a statement may change.
 func (c *rowCache) BeforeExec(query string) {
 	if !keepsAttachments[query] {
 		clear(c.attachments)
 	}
 }
 
-// Undo empties what the change that was undone may have brought in.
+// Undo drops the rows that the undone change may have brought in.
 func (c *rowCache) Undo() {
 	if c.hosts.changed {
 		c.hosts.clear()
@@ -33,7 +33,7 @@ func (c *rowCache) Undo() {
 	clear(c.attachments)
 }
 
-// Reset empties the cache, so that what is stored then is read, not guessed.
+// Reset empties the cache, so that the stored rows are read again.
 func (c *rowCache) Reset() {
 	c.hosts.clear()
 	clear(c.attachments)

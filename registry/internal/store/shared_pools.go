@@ -57,20 +57,20 @@ func (s *Store) unshare(ctx context.Context) error {
 	})
 }
 
-// SharedPools says on whose word pools are shared: the site's, or that of hosts in this run
-// of the registry.
+// SharedPools says on whose word pools count as shared: the site's configuration, or
+// reports of hosts in this run of the registry.
 type SharedPools struct {
-	// Confirmed says that the site has named its shared pools.
+	// Confirmed says that the configuration names the shared pools.
 	Confirmed bool
-	// AnyHost are the pools that the site has named without their hosts.
+	// AnyHost are the pools that the configuration names without their hosts.
 	AnyHost []string
-	// Reported are the pools that hosts report as shared and the site has not named for
-	// them: they are shared as long as it has named none, and are not if it has. Where it
-	// has, the host is said as well.
+	// Reported are the pools that hosts report as shared and that the configuration does
+	// not name for them. They count as shared if the configuration names no pool at all. If
+	// it does, they do not, and each is listed with its host.
 	Reported []string
 }
 
-// SharedPools returns on whose word pools are shared.
+// SharedPools returns on whose word pools count as shared.
 func (s *Store) SharedPools() SharedPools {
 	out := SharedPools{Confirmed: s.sharedPools != nil}
 	for _, pool := range slices.Sorted(maps.Keys(s.sharedPools)) {

@@ -42,8 +42,8 @@ func (s *Store) CreateType(ctx context.Context, call Call, in api.VolumeTypeCrea
 	})
 }
 
-// UpdateType changes a volume type. Multiattach does not change under volumes
-// that are attached, whichever way.
+// UpdateType changes a volume type. Multiattach cannot be turned on or off while volumes of
+// the type are attached.
 func (s *Store) UpdateType(ctx context.Context, call Call, ref string, in api.VolumeTypeUpdate) (api.VolumeType, error) {
 	return Mutate(ctx, s, call, "type.update", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.VolumeType, error) {
 		id, err := Resolve(ctx, tx, KindType, ref)
@@ -101,7 +101,7 @@ func (tx *Tx) checkTypeUpdate(ctx context.Context, old, changed api.VolumeType) 
 	return tx.checkMultiattachUpdate(ctx, old, changed)
 }
 
-// DeleteType removes a volume type that no volume has, and returns what it was.
+// DeleteType removes a volume type without volumes, and returns it as it was.
 func (s *Store) DeleteType(ctx context.Context, call Call, ref string) (api.VolumeType, error) {
 	return Mutate(ctx, s, call, "type.delete", ref, func(ctx context.Context, tx *Tx) (api.VolumeType, error) {
 		id, err := Resolve(ctx, tx, KindType, ref)

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// DefaultType is the volume type of volumes that name none. It is there from
-// the start and stays.
+// DefaultType is the type of volumes whose creator names none. It always exists and cannot
+// be deleted.
 const DefaultType = "default"
 
 // Types returns every volume type, by name.

@@ -26,8 +26,8 @@ var volumeNext = map[api.VolumeStatus][]api.VolumeStatus{
 	api.VolumeResizing:  {},
 }
 
-// RegisterVolume records a volume that a host makes or has found. Its place
-// must be nobody else's.
+// RegisterVolume records a volume that a host is about to make or has found. Its location
+// must belong to nobody else.
 func (s *Store) RegisterVolume(ctx context.Context, call Call, in api.VolumeRegister) (api.Volume, error) {
 	if err := cmp.Or(validate.ID("volume id", in.ID), validate.Name("volume name", in.Name), validate.Location("volume", in.Location)); err != nil {
 		return api.Volume{}, err
@@ -89,8 +89,8 @@ func volumeTaken(err error, id, name string) error {
 	return fmt.Errorf("store volume: %w", err)
 }
 
-// UpdateVolume changes what a volume is called and whether it boots. Neither
-// touches its bytes, so a migration is no hindrance.
+// UpdateVolume changes the name of a volume and whether it is bootable. Neither touches its
+// bytes, so both are possible during a migration.
 func (s *Store) UpdateVolume(ctx context.Context, call Call, ref string, in api.VolumeUpdate) (api.Volume, error) {
 	if in.Name != nil {
 		if err := validate.Name("volume name", *in.Name); err != nil {
@@ -141,8 +141,8 @@ func (tx *Tx) checkBootable(ctx context.Context, v api.Volume) error {
 	return checkPolicy(ctx, tx, "make the multiattach volume "+v.Name+" bootable", api.PolicyMultiattachBootable)
 }
 
-// TransitionVolume moves a volume to another status, if it is still in the one
-// that the caller saw.
+// TransitionVolume changes the status of a volume, if it is still the one that the caller
+// saw.
 func (s *Store) TransitionVolume(ctx context.Context, call Call, ref string, in api.VolumeTransition) (api.Volume, error) {
 	if in.Location != nil {
 		if err := validate.Location("volume", *in.Location); err != nil {
@@ -199,8 +199,8 @@ func (tx *Tx) settleLocation(ctx context.Context, v api.Volume, l api.Location) 
 	return tx.reserveLocation(ctx, v.ID, "", hostID, l, api.CodeConflict)
 }
 
-// ForgetVolume forgets a volume whose bytes are gone or are no longer
-// Volferry's, and returns what it was.
+// ForgetVolume removes a volume whose bytes are gone or no longer Volferry's, and returns
+// it as it was.
 func (s *Store) ForgetVolume(ctx context.Context, call Call, ref string) (api.Volume, error) {
 	return Mutate(ctx, s, call, "volume.forget", ref, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		v, err := tx.volumeInCare(ctx, ref, "delete")

@@ -12,10 +12,10 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// BeginResize keeps everybody else from a volume that a host is about to make larger,
-// and returns it. It ends with EndResize, by the op that is named here, or when the host
-// is fenced. A host does one thing at a time to a volume, so that an op of the same host
-// which is named here already has ended without a word, and the new one takes its place.
+// BeginResize locks a volume that a host is about to make larger, and returns it. The lock
+// ends with EndResize by the op that the request names, or when the host is fenced. A host
+// does one thing at a time to a volume: if an earlier op of the same host has the lock,
+// that op has ended without EndResize, and the new op takes its place.
 func (s *Store) BeginResize(ctx context.Context, call Call, ref string, in api.VolumeResizeBegin) (api.Volume, error) {
 	if err := validate.Required("op id", in.OpID); err != nil {
 		return api.Volume{}, err
@@ -105,9 +105,9 @@ func (tx *Tx) resizedBy(ctx context.Context, volumeID string) (hostID string, er
 	return hostID, nil
 }
 
-// EndResize ends what BeginResize began, and takes over the size that the host has seen
-// the image to have, if it says one. An op that was ended already, because its host was
-// fenced, has nothing to end: what its host sees later is for GrowVolume.
+// EndResize ends what BeginResize began, and stores the size that the host has seen the
+// image to have, if the request gives one. If the op lost the lock because its host was
+// fenced, nothing changes: what the host sees later is for GrowVolume.
 func (s *Store) EndResize(ctx context.Context, call Call, ref string, in api.VolumeResizeEnd) (api.Volume, error) {
 	if err := validate.Required("op id", in.OpID); err != nil {
 		return api.Volume{}, err
@@ -145,10 +145,10 @@ func (tx *Tx) endResizesOf(ctx context.Context, hostID string) error {
 	return tx.Exec(ctx, "UPDATE volumes SET resize_op = '', resize_host = '' WHERE resize_host = ?", hostID)
 }
 
-// GrowVolume takes over the size of a volume whose image has grown, by the word of a
-// host that has looked, and returns the volume. No volume gets smaller: what is missing
-// of one that did is somebody's data. One that moves keeps its size until that is over,
-// because its destination has been made for it.
+// GrowVolume stores the new size of a volume whose image has grown, on the word of a host
+// that has looked, and returns the volume. A volume never gets smaller: what is missing
+// would be somebody's data. A volume that is being migrated keeps its size until the
+// migration ends, because its destination has been made for it.
 func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.VolumeGrow) (api.Volume, error) {
 	return Mutate(ctx, s, call, "volume.grow", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
 		v, err := tx.OwnVolume(ctx, ref, "change the size of")

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// Volumes returns every volume, by name. A host finds those that are its own,
-// with all their attachments.
+// Volumes returns every volume, by name. A host gets only its own volumes, with all their
+// attachments.
 func (s *Store) Volumes(ctx context.Context, viewer Viewer) ([]api.Volume, error) {
 	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]api.Volume, error) {
 		condition := " WHERE " + viewer.visible(ownsVolume)
@@ -62,7 +62,7 @@ func attach(v *api.Volume, attachments []api.Attachment) {
 	}
 }
 
-// Volume returns the volume that ref names, inside a change.
+// Volume returns the volume that ref names, as it is inside the change.
 func (tx *Tx) Volume(ctx context.Context, ref string) (api.Volume, error) {
 	id, err := Resolve(ctx, tx, KindVolume, ref)
 	if err != nil {
@@ -71,8 +71,8 @@ func (tx *Tx) Volume(ctx context.Context, ref string) (api.Volume, error) {
 	return volumeByID(ctx, tx, id)
 }
 
-// OwnVolume is volume for a change that is called verb, and that hosts may make
-// to what is their own.
+// OwnVolume returns the volume that ref names, for a change (called verb) that hosts may
+// make to their own volumes.
 func (tx *Tx) OwnVolume(ctx context.Context, ref, verb string) (api.Volume, error) {
 	v, err := tx.Volume(ctx, ref)
 	if err != nil {

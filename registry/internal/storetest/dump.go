@@ -38,7 +38,7 @@ func Dump(ctx context.Context, t *testing.T, s interface{ Reader() *sql.DB }) ma
 	return out
 }
 
-// Unchanged runs do and expects that the database is as it was.
+// Unchanged runs do and expects that it leaves the database as it was.
 func Unchanged(t *testing.T, s interface{ Reader() *sql.DB }, do func() error) error {
 	t.Helper()
 	before := Dump(t.Context(), t, s)
@@ -49,7 +49,7 @@ func Unchanged(t *testing.T, s interface{ Reader() *sql.DB }, do func() error) e
 	return err
 }
 
-// WantStale expects that a change is refused with the epoch that the registry has.
+// WantStale expects that err refuses a change with stale_epoch and the registry's epoch.
 func WantStale(t *testing.T, err error, epoch int64) {
 	t.Helper()
 	expect.Code(t, err, api.CodeStaleEpoch)

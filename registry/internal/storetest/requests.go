@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ID is a UUID that says what it is the id of: the kind is the first group.
+// ID returns a UUID whose first group says the kind of thing that it names.
 func ID(kind string, n int) string { return fmt.Sprintf("%s-0000-4000-8000-%012d", kind, n) }
 
 // The kinds of ids.
@@ -21,10 +21,10 @@ const (
 	MigrationKind  = "50000000"
 )
 
-// Size is that of every volume.
+// Size is the size of every volume.
 const Size = int64(1 << 20)
 
-// The ids of what a Site has.
+// The ids of the things that a Site has.
 var (
 	HostA = ID(HostKind, 1)
 	HostB = ID(HostKind, 2)
@@ -51,12 +51,12 @@ var (
 // RootSlot is what hosts say of the root disk.
 var RootSlot = api.SlotDefinition{Disk: "<disk><target dev='vda' bus='virtio'/></disk>", SerialOfVolume: true}
 
-// At is a place in the pool that is called like its directory.
+// At returns a location in the pool whose name is that of its directory.
 func At(path string) api.Location {
 	return api.Location{Pool: filepath.Base(filepath.Dir(path)), Name: filepath.Base(path), Path: path, Format: api.FormatRaw, SizeBytes: Size}
 }
 
-// WebRegister is the adoption of instance web.
+// WebRegister returns the request that adopts instance web.
 func WebRegister() api.InstanceRegister {
 	zero := 0
 	return api.InstanceRegister{
@@ -68,12 +68,12 @@ func WebRegister() api.InstanceRegister {
 	}
 }
 
-// DataRegister is the registration of volume data.
+// DataRegister returns the request that registers volume data.
 func DataRegister() api.VolumeRegister {
 	return api.VolumeRegister{ID: Data, Name: "data", Status: api.VolumeAvailable, Host: HostA, Location: At("/fast/data")}
 }
 
-// ClusterPools are the pools of a host of NewCluster.
+// ClusterPools returns the pools that a host of NewCluster reports.
 func ClusterPools() []api.Pool {
 	return []api.Pool{
 		{Name: "fast", Type: "dir", Path: "/fast", Active: true, Multiattach: true, CapacityBytes: 100, FreeBytes: 50},
@@ -83,7 +83,7 @@ func ClusterPools() []api.Pool {
 	}
 }
 
-// RootMigration is the migration of root.
+// RootMigration returns the request that registers the migration of root.
 func RootMigration() api.MigrationRegister {
 	return api.MigrationRegister{
 		ID: Move, VolumeID: Root, SrcAttachmentID: RootAt, DstAttachmentID: RootTo, Host: HostA, Epoch: 1, Generation: 1,
@@ -91,26 +91,28 @@ func RootMigration() api.MigrationRegister {
 	}
 }
 
-// DataMigration moves data, which nothing is attached to.
+// DataMigration returns the request that registers a migration of data, which is not
+// attached.
 func DataMigration() api.MigrationRegister {
 	return api.MigrationRegister{
 		ID: ID(MigrationKind, 2), VolumeID: Data, Host: HostA, Epoch: 1, Generation: 1, Dst: At("/slow/data"), Method: "offline",
 	}
 }
 
-// DiskMigration moves disk, which nothing is attached to.
+// DiskMigration returns the request that registers a migration of disk, which is not
+// attached.
 func DiskMigration() api.MigrationRegister {
 	in := DataMigration()
 	in.VolumeID, in.Dst = Disk, At("/slow/disk")
 	return in
 }
 
-// MigrationStep is a transition of a migration by host a.
+// MigrationStep returns the request of host a for a transition of a migration.
 func MigrationStep(to api.MigrationState, from ...api.MigrationState) api.MigrationTransition {
 	return api.MigrationTransition{From: from, To: to, Host: HostA, Epoch: 1}
 }
 
-// Reserve is a request for disk at app, with a change.
+// Reserve returns a request for disk at app, as edit has changed it.
 func Reserve(edit func(*api.AttachmentReserve)) api.AttachmentReserve {
 	in := api.AttachmentReserve{
 		ID: First, VolumeID: Disk, InstanceID: App, Device: "vdb", Mode: api.ModeRW, Host: HostA, Epoch: 1, Generation: 1, OpID: "op-a",
@@ -121,18 +123,18 @@ func Reserve(edit func(*api.AttachmentReserve)) api.AttachmentReserve {
 	return in
 }
 
-// AtDB makes a request one for db, which is on host b.
+// AtDB changes a request to instance db, which is on host b.
 func AtDB(in *api.AttachmentReserve) { in.ID, in.InstanceID, in.Host = Next, DB, HostB }
 
-// AtWeb makes a request one for web, which is on host a as app is.
+// AtWeb changes a request to instance web, which is on host a like app.
 func AtWeb(in *api.AttachmentReserve) { in.ID, in.InstanceID = Next, Web }
 
-// AttachmentStep is a transition of an attachment by host a.
+// AttachmentStep returns the request of host a for a transition of an attachment.
 func AttachmentStep(to api.AttachmentState, from ...api.AttachmentState) api.AttachmentTransition {
 	return api.AttachmentTransition{From: from, To: to, Host: HostA, Epoch: 1, OpID: "op-" + string(to)}
 }
 
-// Release is a release by host a.
+// Release returns the request of host a for a release.
 func Release(force bool) api.AttachmentRelease {
 	return api.AttachmentRelease{Host: HostA, Epoch: 1, OpID: "op-r", Force: force}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// Store is a store whose calls are of type C and whose viewers of type V.
+// Store is a store with calls of type C and viewers of type V.
 type Store[C, V any] interface {
 	Report(ctx context.Context, call C, in api.HostReport) (api.Host, error)
 	FenceHost(ctx context.Context, call C, ref string, in api.HostFence) (api.Host, error)
@@ -41,7 +41,7 @@ type Store[C, V any] interface {
 type Site[S Store[C, V], C, V any] struct {
 	// Open opens the store whose database is at path.
 	Open func(ctx context.Context, path string) (S, error)
-	// Nobody is who makes the calls.
+	// Nobody is the caller of all requests.
 	Nobody C
 }
 
@@ -60,7 +60,7 @@ func closeStore(t *testing.T, s interface{ Close() error }) {
 	}
 }
 
-// Reopenable returns a store, and what closes it and opens it again.
+// Reopenable returns a store, and a function that closes it and opens it again.
 func (k Site[S, C, V]) Reopenable(t *testing.T) (s S, reopen func() S) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "registry.db")
@@ -113,7 +113,7 @@ func (k Site[S, C, V]) NewCluster(t *testing.T) S {
 	return s
 }
 
-// InTurn runs what brings a site into a state.
+// InTurn runs setup functions one after the other.
 func (k Site[S, C, V]) InTurn(steps ...func(*testing.T, S)) func(*testing.T, S) {
 	return func(t *testing.T, s S) {
 		t.Helper()
@@ -160,7 +160,7 @@ func (k Site[S, C, V]) Migrating(t *testing.T, s S) {
 	k.Moving(RootMigration())(t, s)
 }
 
-// DataStatus has volume data go through states.
+// DataStatus takes volume data through these statuses.
 func (k Site[S, C, V]) DataStatus(steps ...api.VolumeStatus) func(*testing.T, S) {
 	return func(t *testing.T, s S) {
 		t.Helper()
@@ -186,7 +186,7 @@ func (k Site[S, C, V]) FenceA(t *testing.T, s S) {
 	expect.Value(s.FenceHost(t.Context(), k.Nobody, "a", api.HostFence{Evidence: "the power is off", EvenIfUp: true}))(t)
 }
 
-// InstanceState has host a report instances in a state.
+// InstanceState has host a report instances in this state.
 func (k Site[S, C, V]) InstanceState(state api.InstanceState, instances ...string) func(*testing.T, S) {
 	return func(t *testing.T, s S) {
 		t.Helper()
@@ -215,7 +215,7 @@ func (k Site[S, C, V]) StoppedWithoutRoot(t *testing.T, s S) {
 	expect.Value(s.ReleaseAttachment(t.Context(), k.Nobody, RootAt, in))(t)
 }
 
-// WantFree expects that nobody holds a place.
+// WantFree expects that nobody holds the location.
 func (k Site[S, C, V]) WantFree(t *testing.T, s S, l api.Location) {
 	t.Helper()
 	expect.Value(s.RegisterVolume(t.Context(), k.Nobody, api.VolumeRegister{
@@ -232,7 +232,7 @@ func (k Site[S, C, V]) WantVolume(t *testing.T, s S, ref string, status api.Volu
 	}
 }
 
-// LastEvent is the newest of the audit trail.
+// LastEvent returns the newest event of the audit trail.
 func (k Site[S, C, V]) LastEvent(t *testing.T, s S) api.Event {
 	t.Helper()
 	events := expect.Value(s.Events(t.Context(), s.Mark().Seq-1))(t)

@@ -10,18 +10,19 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The bounds of what is kept of an instance on the shelf and of its disks, in bytes. All
-// of it has to fit into one request.
+// The bounds of what is kept of an instance on the shelf and of its disks, in bytes. All of
+// it has to fit into one request.
 const (
 	// MaxDomain bounds the definition of a domain.
 	MaxDomain = 512 << 10
-	// MaxNVRAM bounds what is kept of the variables of its firmware, compressed.
+	// MaxNVRAM bounds the compressed variables of its firmware.
 	MaxNVRAM = 256 << 10
-	// MaxSlotDefinition bounds the definition of a disk: one is a few hundred bytes.
+	// MaxSlotDefinition bounds the definition of a disk, which usually has a few hundred
+	// bytes.
 	MaxSlotDefinition = 64 << 10
 )
 
-// InstanceDefinition checks what a host says that an instance is made of.
+// InstanceDefinition checks the definition of an instance that a host sends.
 func InstanceDefinition(d api.InstanceDefinition) error {
 	if err := checkDocument("definition of the domain", d.Domain, MaxDomain); err != nil {
 		return err
@@ -37,7 +38,7 @@ func InstanceDefinition(d api.InstanceDefinition) error {
 	return nil
 }
 
-// SlotDefinition checks the definition of the disk that is called so.
+// SlotDefinition checks the definition of a disk; what names it in the refusal.
 func SlotDefinition(device string, d api.SlotDefinition) error {
 	return checkDocument("definition of the disk "+device, d.Disk, MaxSlotDefinition)
 }

@@ -20,7 +20,7 @@ const (
 	maxProgressBytes = 1 << 56
 )
 
-// Report checks all that one report says of a host.
+// Report checks everything in one report of a host.
 func Report(in api.HostReport) error {
 	if err := ID("host id", in.ID); err != nil {
 		return err

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package validate checks what callers say, by itself: names, texts that people will be
-// shown, ids, locations, whole reports. What is wrong is refused with invalid_argument.
-// It knows nothing of what the registry has; those rules are package store's.
+// Package validate checks what callers send, by itself: names, texts that people will be
+// shown, ids, locations, whole reports. It refuses what is wrong with invalid_argument. It
+// does not know what the registry has; those rules are in package store.
 package validate
 
 import (
@@ -20,8 +20,8 @@ import (
 
 // The bounds of texts, in bytes.
 const (
-	// MaxText bounds what is only carried along: names that libvirt chose,
-	// versions, words of the audit trail.
+	// MaxText bounds texts that are only carried along: names that libvirt chose, versions,
+	// words of the audit trail.
 	MaxText = 255
 	// MaxPath is the kernel's PATH_MAX without its final zero.
 	MaxPath = 4095
@@ -34,13 +34,12 @@ var (
 	deviceRule = regexp.MustCompile(`^[a-z]{2,4}[a-z0-9]{0,12}$`)
 )
 
-// Invalid is the refusal of what makes no sense by itself.
+// Invalid returns an invalid_argument error.
 func Invalid(format string, args ...any) error {
 	return api.Errorf(api.CodeInvalidArgument, format, args...)
 }
 
-// Name checks a name that Volferry's users give: of a volume, a type, a
-// host.
+// Name checks a name that Volferry's users choose: of a volume, a type, a host.
 func Name(what, name string) error {
 	if !nameRule.MatchString(name) {
 		return Invalid("the %s %s is not allowed: it must begin with a letter or digit, go on with letters, digits, dots, underscores and hyphens, and have at most 255 characters", what, Quote(name))
@@ -48,8 +47,7 @@ func Name(what, name string) error {
 	return nil
 }
 
-// Text checks a text that comes from elsewhere: it must be printable and
-// short.
+// Text checks a text of other origin: it must be printable and short.
 func Text(what, text string) error {
 	if len(text) > MaxText {
 		return Invalid("the %s %s is not allowed: it is longer than %d bytes", what, Quote(text), MaxText)
@@ -57,7 +55,7 @@ func Text(what, text string) error {
 	return Printable(what, text)
 }
 
-// Required is Text of what must be there.
+// Required checks as Text does, and refuses an empty text.
 func Required(what, text string) error {
 	if text == "" {
 		return Invalid("the %s is missing", what)
@@ -65,7 +63,7 @@ func Required(what, text string) error {
 	return Text(what, text)
 }
 
-// Printable refuses what would harm a terminal.
+// Printable refuses characters that would harm a terminal.
 func Printable(what, text string) error {
 	if !utf8.ValidString(text) {
 		return Invalid("the %s %s is not allowed: it is not UTF-8", what, Quote(text))
@@ -93,7 +91,7 @@ func Device(device string) error {
 	return nil
 }
 
-// Mode checks the mode of a disk that is called so.
+// Mode checks the mode of a disk; what names it in the refusal.
 func Mode(m api.Mode, device string) error {
 	if !m.Valid() {
 		return Invalid("the mode %s of disk %s is not one of rw and ro", Quote(string(m)), device)
@@ -110,10 +108,10 @@ func InstanceState(s api.InstanceState) error {
 	return Invalid("%s is no state of an instance", Quote(string(s)))
 }
 
-// MaxNote bounds, in characters, what a host says of an instance.
+// MaxNote bounds, in characters, the note of a host about an instance.
 const MaxNote = 1000
 
-// InstanceNote checks what a host says of an instance.
+// InstanceNote checks the note of a host about an instance.
 func InstanceNote(note string) error {
 	if utf8.RuneCountInString(note) > MaxNote {
 		return Invalid("the note of an instance is longer than %d characters", MaxNote)
@@ -124,7 +122,7 @@ func InstanceNote(note string) error {
 // maxEvidence bounds, in characters, what an operator says to prove something.
 const maxEvidence = 1000
 
-// Evidence checks what an operator says to prove something. It goes into
+// Evidence checks the text in which an operator says what proves something. It goes into
 // the audit trail and is for people.
 func Evidence(what, text string) error {
 	if utf8.RuneCountInString(text) > maxEvidence {
@@ -139,8 +137,8 @@ func Evidence(what, text string) error {
 	return nil
 }
 
-// Location checks where a volume is or shall be. The path may be missing
-// where pool and name are given: such a place is still to be made.
+// Location checks where a volume is or is going to be. The path may be missing if pool and
+// name are given: the image is then still to be made.
 func Location(what string, l api.Location) error {
 	if err := Text("pool of the "+what, l.Pool); err != nil {
 		return err
@@ -172,12 +170,12 @@ func Location(what string, l api.Location) error {
 	return backing(what, l)
 }
 
-// The bounds of an error that a daemon tells.
+// The bounds of an error that a daemon reports.
 const (
-	// MaxErrorMessage is far above the longest message of a daemon, with what qemu-img
-	// said.
+	// MaxErrorMessage is far above the longest message of a daemon, including output of
+	// qemu-img.
 	MaxErrorMessage = 16 << 10
-	// MaxErrorDetails bounds, as JSON, what a daemon says beside it.
+	// MaxErrorDetails bounds the details of the error, as JSON.
 	MaxErrorDetails = 16 << 10
 )
 
@@ -203,7 +201,7 @@ func Error(what string, e *api.Error) error {
 	return nil
 }
 
-// PrintableError is an error that was checked, as people are shown it.
+// PrintableError returns a checked error in the form in which people are shown it.
 func PrintableError(e *api.Error) *api.Error {
 	if e == nil {
 		return nil
@@ -211,7 +209,7 @@ func PrintableError(e *api.Error) *api.Error {
 	return &api.Error{Code: e.Code, Message: api.Printable(e.Message), Details: api.PrintableDetails(e.Details)}
 }
 
-// Quote shows a text that may be anything without repeating all of it.
+// Quote returns the beginning of an untrusted text in quotes.
 func Quote(text string) string { return `"` + Clip(text) + `"` }
 
 // Clip is Quote without the quotes.
@@ -220,7 +218,7 @@ func Clip(text string) string {
 	return ClipTo(enough, text)
 }
 
-// ClipTo bounds a text that may be anything, and shows what cannot be printed as U+FFFD.
+// ClipTo cuts an untrusted text, and replaces what cannot be printed by U+FFFD.
 func ClipTo(enough int, text string) string {
 	if len(text) > enough {
 		text = text[:enough] + "…"

@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// CopyRate is how fast volumes came into a pool lately, in bytes per second from
+// CopyRate returns how fast volumes were lately moved into a pool, in bytes per second from
 // start to end, by its newest completed migrations; 0 if nothing is known.
 func (s *Store) CopyRate(ctx context.Context, pool string) (float64, error) {
 	return ledger.View(ctx, s.Reader(), func(q ledger.Querier) (rate float64, err error) {

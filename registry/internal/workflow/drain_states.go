@@ -17,8 +17,8 @@ var drainNext = map[string][]string{
 	api.DrainPaused:  {api.DrainRunning, api.DrainStopped},
 }
 
-// SetDrainState pauses a drain, lets it run on, or stops it for good. What moves
-// is let end. The state that it has already is no change.
+// SetDrainState pauses a drain, resumes it, or stops it for good. Moves that are under way
+// come to their end. To set the state that the drain has already changes nothing.
 func (s *Store) SetDrainState(ctx context.Context, call store.Call, ref, to string) (api.Drain, error) {
 	if !slices.Contains([]string{api.DrainRunning, api.DrainPaused, api.DrainStopped}, to) {
 		return api.Drain{}, validate.Invalid("a drain cannot be made %s", validate.Quote(to))
@@ -39,8 +39,8 @@ func (s *Store) SetDrainState(ctx context.Context, call store.Call, ref, to stri
 	})
 }
 
-// FinishDrain ends a running drain that has nothing left to do. It is refused with
-// conflict while a volume waits or moves, or is in the pool and has no line yet.
+// FinishDrain ends a running drain that has nothing left to do. It is refused with conflict
+// while a volume waits or moves, or is in the pool and not yet part of the drain.
 func (s *Store) FinishDrain(ctx context.Context, call store.Call, drainID string) (api.Drain, error) {
 	return mutate(ctx, s, call, "drain.finish", drainID, func(ctx context.Context, tx *changeTx) (api.Drain, error) {
 		id, err := store.Resolve(ctx, tx, kindDrain, drainID)

@@ -16,9 +16,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// RefreshDrainVolumes takes into a running drain the volumes that have come into
-// its pool, and settles those that wait and are not there any more. It is to be
-// called often, and writes only if there is something to.
+// RefreshDrainVolumes adds to a running drain the volumes that have come into its pool, and
+// settles those that wait and have left it. It may be called often: it writes only if
+// something has changed.
 func (s *Store) RefreshDrainVolumes(ctx context.Context, call store.Call, drainID string) error {
 	d, err := s.Drain(ctx, drainID)
 	if err != nil || d.State != api.DrainRunning {
@@ -72,9 +72,8 @@ func (s *Store) drainCurrent(ctx context.Context, d api.Drain) (bool, error) {
 	return true, nil
 }
 
-// NextDrainVolumes returns the volumes of a drain that move, and those that may be
-// begun as long as fewer than Parallel move; none of the latter unless the drain
-// runs.
+// NextDrainVolumes returns the volumes of a drain that move, and those that may be begun
+// while fewer than Parallel move. There are none of the latter unless the drain runs.
 func (s *Store) NextDrainVolumes(ctx context.Context, drainID string) (moving, pending []api.DrainVolume, err error) {
 	d, err := s.Drain(ctx, drainID)
 	if err != nil {
@@ -98,9 +97,9 @@ var drainVolumeNext = map[string][]string{
 	api.DrainVolumeMoving:  {api.DrainVolumePending, api.DrainVolumeMoved, api.DrainVolumeSkipped, api.DrainVolumeFailed},
 }
 
-// SetDrainVolume records how far a volume of a drain is: its state, migration,
-// host and error. To moving it is refused with conflict unless the drain runs and
-// fewer than Parallel move. The same again changes nothing.
+// SetDrainVolume records the state, migration, host and error of a volume of a drain. To
+// begin a move is refused with conflict unless the drain runs and fewer than Parallel
+// volumes move. To record the same again changes nothing.
 func (s *Store) SetDrainVolume(ctx context.Context, call store.Call, drainID string, v api.DrainVolume) error {
 	if err := cmp.Or(validate.ID("volume id", v.VolumeID), validate.Text("migration id", v.MigrationID), validate.Text("host", v.Host)); err != nil {
 		return err

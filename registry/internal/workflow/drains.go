@@ -21,8 +21,7 @@ const maxParallel = 64
 
 var kindDrain = store.Kind{Noun: "drain", Table: "drains"}
 
-// CreateDrain begins to empty a pool, with a line for every volume that is in it
-// now.
+// CreateDrain begins to empty a pool, and adds every volume that is in it now.
 func (s *Store) CreateDrain(ctx context.Context, call store.Call, pool string, in api.PoolDrain) (api.Drain, error) {
 	in.Parallel = cmp.Or(in.Parallel, 1)
 	if err := checkDrain(pool, in); err != nil {
@@ -94,9 +93,8 @@ func (s *Store) Drains(ctx context.Context) ([]api.Drain, error) {
 	return s.drains(ctx, "ORDER BY started_us DESC, id")
 }
 
-// OpenDrains returns, oldest first, the drains that the loop has to look after:
-// those that run or are paused, and those that were stopped while something still
-// moves.
+// OpenDrains returns, oldest first, the drains that the loop has to advance: those that run
+// or are paused, and stopped ones with a move under way.
 func (s *Store) OpenDrains(ctx context.Context) ([]api.Drain, error) {
 	return s.drains(ctx, `WHERE state IN ('running', 'paused')
 		OR EXISTS (SELECT 1 FROM drain_volumes v WHERE v.drain_id = drains.id AND v.state = 'moving')
@@ -121,8 +119,8 @@ func (s *Store) drains(ctx context.Context, which string) ([]api.Drain, error) {
 	})
 }
 
-// Drain returns the drain that ref names. The bytes done of what moves are those
-// that the hosts last reported.
+// Drain returns the drain that ref names. The progress of its moves is what the hosts last
+// reported.
 func (s *Store) Drain(ctx context.Context, ref string) (api.Drain, error) {
 	return store.ViewOne(ctx, s.Store, kindDrain, ref, s.drainByID)
 }

@@ -24,8 +24,7 @@ func Open(ctx context.Context, path string, o store.Options) (*Store, error) {
 	return s, nil
 }
 
-// Housekeep deletes the tasks that nobody will ask for again, and does what
-// store.Store.Housekeep does.
+// Housekeep deletes tasks that nobody will ask for again, and calls store.Store.Housekeep.
 func (s *Store) Housekeep(ctx context.Context) error {
 	if err := s.expireTasks(ctx); err != nil {
 		return err

@@ -15,12 +15,12 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// AdoptPause leads a move with all guests paused to its end at src that this database
-// does not know: it was restored from a backup of the time before. Saved is what the
-// hosts say of it, by the id of the host, and has every host that is not fenced. That
-// the volume was moved in the lost history shows in where a guest was to be woken: then
-// the guests of dst and those that still sleep would part, so it needs an operator.
-// Present are the hosts that are there.
+// AdoptPause takes up a move with all guests paused that hosts know and this database does
+// not, because it was restored from an older backup, and leads it to its end at src. Saved
+// is what the hosts say of the move, by the id of the host, and has every host that is not
+// fenced. If a guest was to be restored at dst, the volume was moved in the lost history:
+// the guests at dst and those that are still saved would part, so the move then needs an
+// operator. Present are the hosts that are there.
 func (s *Store) AdoptPause(ctx context.Context, call store.Call, id string, saved map[string][]api.SavedInstance, present []string) (Pause, error) {
 	if parsed, err := uuid.Parse(id); err != nil || parsed.String() != id {
 		return Pause{}, validate.Invalid("%s is no id of a migration", validate.Quote(id))

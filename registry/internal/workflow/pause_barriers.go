@@ -9,14 +9,14 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// SuspendPause is the first barrier of a move with all guests paused: every instance
-// is checked, and from here on they may be suspended.
+// SuspendPause is the first barrier of a move with all guests paused: every instance is
+// checked, and from here on they may be suspended.
 func (s *Store) SuspendPause(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.passBarrier(ctx, call, id, PauseChecking, PauseChecked, PauseSuspending, "")
 }
 
-// SavePause is the second barrier: every instance is suspended, and from here on they
-// may be saved. So the memory of each of them is of a time at which none runs.
+// SavePause is the second barrier: every instance is suspended, and from here on they may
+// be saved. So every guest's memory is from a time at which none of them ran.
 func (s *Store) SavePause(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.passBarrier(ctx, call, id, PauseSuspending, PauseSuspended, PauseSaving, "")
 }
@@ -48,9 +48,9 @@ func (s *Store) passBarrier(ctx context.Context, call store.Call, id string, fro
 	})
 }
 
-// ResumePause is the last barrier: no instance is left that could be restored and is
-// not. From here on they run on, and what was not restored has to give its memory up
-// if one that it shares its volumes with writes there (PermitPause).
+// ResumePause is the last barrier: every instance that can be restored is restored. From
+// here on they run. A guest that was not restored has to give its memory up if another
+// guest with which it shares its volumes writes to them (PermitPause).
 func (s *Store) ResumePause(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.changePause(ctx, call, id, "migration.pause_resuming", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if p.Phase != PauseRestoring && p.Phase != PauseCancelling {

@@ -13,9 +13,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// SetPauseCopy records how far the copy host's part is: attempt, the end that it has
-// still to remove, and its error. It is refused with conflict if the move is in another
-// phase than the caller saw.
+// SetPauseCopy records how far the copy host is: its attempt, the end that it still has to
+// remove, and its error. It is refused with conflict if the move is in another phase than
+// the caller saw.
 func (s *Store) SetPauseCopy(ctx context.Context, call store.Call, id string, phase PausePhase, attempt int, dropEnd string, why *api.Error) (Pause, error) {
 	return s.changePause(ctx, call, id, "migration.pause_copy", []any{phase, attempt, dropEnd, why}, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := p.checkPhase(phase); err != nil {
@@ -39,9 +39,8 @@ func (s *Store) SetPauseCopy(ctx context.Context, call store.Call, id string, ph
 	})
 }
 
-// FlipPause is the commit point: the volume and all its attachments are at dst, as it
-// was made, and the volume is in its next generation. Src stays reserved until the
-// end.
+// FlipPause is the commit point: the volume and all its attachments are at dst, as dst was
+// made, and the volume gets its next generation. Src stays reserved until the move ends.
 func (s *Store) FlipPause(ctx context.Context, call store.Call, id string, dst api.Location) (Pause, error) {
 	if err := validate.Location("destination", dst); err != nil {
 		return Pause{}, err

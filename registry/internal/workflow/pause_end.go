@@ -21,9 +21,9 @@ func (tx *changeTx) checkGuests(verb string, p Pause) error {
 	return nil
 }
 
-// CancelPause ends a move at src: why is the reason, nil for an operator's wish. Once
-// it has moved it is refused with past_point_of_no_return. One that is being cancelled
-// already and needs an operator is tried again.
+// CancelPause ends a move at src. The reason is why, nil for an operator's wish. Once the
+// volume has moved this is refused with past_point_of_no_return. A move that is being
+// cancelled already and needs an operator is tried again.
 func (s *Store) CancelPause(ctx context.Context, call store.Call, ref string, why *api.Error) (Pause, error) {
 	return s.changePause(ctx, call, ref, "migration.pause_cancel", why, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := tx.checkGuests("cancel", p); err != nil {
@@ -46,8 +46,8 @@ func (s *Store) CancelPause(ctx context.Context, call store.Call, ref string, wh
 	})
 }
 
-// CompletePause tries again to wake the guests of a move that needs an operator after
-// the volume was moved. Before that it is refused: it goes on by itself.
+// CompletePause tries again to restore the guests of a move that needs an operator after
+// the volume was moved. Before that it is refused, because the move goes on by itself.
 func (s *Store) CompletePause(ctx context.Context, call store.Call, ref string) (Pause, error) {
 	return s.changePause(ctx, call, ref, "migration.pause_complete", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := tx.checkGuests("complete", p); err != nil {
@@ -106,9 +106,9 @@ func (tx *changeTx) auditRetry(ctx context.Context, p Pause, details map[string]
 	return tx.settlePauseState(ctx, p.Migration.ID)
 }
 
-// DiscardPaused is the operator's word to give up the memory of the guests that could
-// not be restored, or were lost with their host. They are then stopped, as after a
-// power cut, and may be started. It is refused where there is none.
+// DiscardPaused gives up, on the operator's word, the memory of the guests that could not
+// be restored or were lost with their host. They are then stopped, as after a power cut,
+// and may be started. It is refused if there is no such guest.
 func (s *Store) DiscardPaused(ctx context.Context, call store.Call, ref string) (Pause, error) {
 	return s.changePause(ctx, call, ref, "migration.pause_discard", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := tx.checkGuests("discard memory of", p); err != nil {
@@ -132,8 +132,8 @@ func (s *Store) DiscardPaused(ctx context.Context, call store.Call, ref string) 
 	})
 }
 
-// FinishPause ends a move of which nothing is left to do but what is lost: the volume
-// is unlocked, and the end that it is not at is free.
+// FinishPause ends a move in which only lost guests are left: it unlocks the volume and
+// frees the end that the volume is not at.
 func (s *Store) FinishPause(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.changePause(ctx, call, id, "migration.pause_finish", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if p.Phase != PauseRestoring && p.Phase != PauseCancelling {

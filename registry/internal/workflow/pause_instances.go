@@ -47,10 +47,10 @@ func (p Pause) mayBecome(was PauseInstance, to string) bool {
 	return slices.Contains(pauseInstanceNext[p.Phase][was.State], to)
 }
 
-// SetPauseInstance records how far an instance of a move is: its state, attempts,
-// whether it is lost, has run on (a RanAt, whichever), and its error. It is refused with conflict if the move is in
-// another phase than the caller saw, or the state cannot follow. A restored instance
-// is unlocked in the same transaction.
+// SetPauseInstance records how far an instance of a move is: its state, its attempts,
+// whether it is lost or has run on (RanAt is not zero), and its error. It is refused with
+// conflict if the move is in another phase than the caller saw, or if the state cannot
+// follow. An instance that is restored is unlocked in the same transaction.
 func (s *Store) SetPauseInstance(ctx context.Context, call store.Call, id string, phase PausePhase, g PauseInstance) (Pause, error) {
 	return s.changePause(ctx, call, id, "migration.pause_instance", []any{phase, g}, func(ctx context.Context, tx *changeTx, p Pause) error {
 		at := slices.IndexFunc(p.Instances, func(other PauseInstance) bool { return other.ID == g.ID })

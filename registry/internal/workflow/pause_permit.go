@@ -16,11 +16,11 @@ import (
 // what the others have written since.
 const resumeWindow = 30 * time.Second
 
-// PermitPause is asked by the host of a guest immediately before it suspends, restores
-// or resumes it, in a move with all guests paused. The rule: once a guest that writes
-// to what they share has run on, no memory of another one that is older than that is
-// put into a process, nor let run. It is refused with state_forbidden. A permission
-// holds for the moment: it is asked for anew, under another key, if it was not used.
+// PermitPause answers a host that is about to suspend, restore or resume a guest in a move
+// with all guests paused. The rule: once a guest that writes to shared volumes has run on,
+// no older memory of another guest is restored or resumed. A refusal is state_forbidden. A
+// permission is good for this moment only: if it was not used, the host asks again, under
+// another key.
 func (s *Store) PermitPause(ctx context.Context, call store.Call, ref string, in api.PausePermit) (api.Migration, error) {
 	p, err := s.changePause(ctx, call, ref, "migration.pause_permit", in, func(ctx context.Context, tx *changeTx, p Pause) error {
 		hostID, err := tx.CheckHost(ctx, in.Host, in.Epoch)

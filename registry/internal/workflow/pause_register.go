@@ -19,11 +19,11 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// RegisterPause begins a move of a volume with all guests paused: in one
-// transaction the volume is locked for it, dst reserved, and every instance that has
-// the volume locked. Present are the ids of the hosts that are there now: all that
-// have such an instance must be, and one of them that reaches src and dst copies. A
-// host may ask for it where all of these are its own (CheckGuest).
+// RegisterPause begins a move of a volume with all guests paused. In one transaction it
+// locks the volume, reserves dst, and locks every instance that has the volume. Present are
+// the ids of the hosts that are there now: the hosts of all these instances must be, and
+// one of them that reaches src and dst copies. A host may ask for it if all the instances
+// are its own (CheckGuest).
 func (s *Store) RegisterPause(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string) (api.Migration, error) {
 	if err := checkPauseTarget(in); err != nil {
 		return api.Migration{}, err
@@ -74,8 +74,8 @@ func (s *Store) RegisterPause(ctx context.Context, call store.Call, ref string, 
 	})
 }
 
-// CheckGuest refuses to verb, a move with all guests paused, if the caller is a host and
-// the guest another host's.
+// CheckGuest refuses to verb a move with all guests paused if the caller is a host and the
+// guest is on another host.
 func CheckGuest(call store.Call, verb string, g PauseInstance) error {
 	if call.Administers() || call.Host.ID == g.Host.ID {
 		return nil

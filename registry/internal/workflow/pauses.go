@@ -13,10 +13,10 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// PausePhase says where a move with all guests paused is.
+// PausePhase says how far a move with all guests paused is.
 type PausePhase string
 
-// The phases of such a move. From restoring on it goes forward only.
+// The phases of such a move. From restoring on it only goes forward.
 const (
 	PauseChecking   PausePhase = "checking"
 	PauseSuspending PausePhase = "suspending"
@@ -41,23 +41,23 @@ func (p PausePhase) state() api.MigrationState {
 	return api.MigrationCancelling
 }
 
-// Pause is a move with all guests paused: what its loop has to remember.
+// Pause is a move with all guests paused, as its loop has to remember it.
 type Pause struct {
 	Migration api.Migration
 	Phase     PausePhase
 	Request   api.MigrationTarget
 	// CopyHost makes and removes dst.
 	CopyHost PauseHost
-	// Attempt counts the calls of the copy host that have to be made anew.
+	// Attempt counts how often the calls of the copy host were made anew.
 	Attempt int
-	// DropEnd is the end of the copy that the copy host has still to remove: api.DropSrc,
+	// DropEnd is the end of the copy that the copy host still has to remove: api.DropSrc,
 	// api.DropDst or "".
 	DropEnd string
 	// Why is the reason for cancelling; Error is what stops the copy host's part.
 	Why, Error *api.Error
-	// StoppedAt is when the guests were begun to be suspended, zero before.
+	// StoppedAt is when the first guest was suspended, zero before.
 	StoppedAt time.Time
-	// Resuming: all guests that could be restored were, and they run on now.
+	// Resuming: all guests that can be restored are, and they run on from now.
 	Resuming  bool
 	Instances []PauseInstance
 }
@@ -68,10 +68,9 @@ type PauseHost struct {
 	Fenced   bool
 }
 
-// The states of an instance in such a move, in their order. Nothing was touched while
-// it is pending or checked. Suspended is one that stands still, saved one that may have
-// to be restored, ready one that is restored and stands still. Restored is over: it is
-// as it was before the move.
+// The states of an instance in such a move, in their order. Pending and checked: nothing
+// was touched. Suspended: the guest stands still. Saved: it may have to be restored. Ready:
+// it is restored and stands still. Restored: it is as it was before the move.
 const (
 	PausePending   = "pending"
 	PauseChecked   = "checked"
@@ -86,24 +85,24 @@ type PauseInstance struct {
 	ID, Name string
 	Host     PauseHost
 	State    string
-	// Lost: the move does not wait for it, because its host was fenced.
+	// Lost: its host was fenced, so the move does not wait for it.
 	Lost bool
 	// Attached says that the instance still has the volume.
 	Attached bool
-	// SaveAttempt and Attempt count the calls to put it to rest and to wake it that
-	// have to be made anew. Error is what stops it.
+	// SaveAttempt and Attempt count how often the calls to save the guest, and to restore
+	// it, were made anew. Error is what stops it.
 	SaveAttempt, Attempt int
 	Error                *api.Error
-	// Writes: it has something that it shares with others for writing. RanAt is when
-	// it was let run on, zero if it was not.
+	// Writes says that the guest writes to a volume that it shares. RanAt is when it was
+	// let run on, zero if it was not.
 	Writes bool
 	RanAt  time.Time
-	// Discard: its memory is given up, by an operator's word.
+	// Discard: its memory is given up on an operator's word.
 	Discard bool
 }
 
-// OpenPauses returns, oldest first, the moves that the loop has to look after: those
-// that are not done, and those of which an instance was lost that still may come back.
+// OpenPauses returns, oldest first, the moves that the loop has to advance: those that are
+// not done, and those with a lost instance that may still come back.
 func (s *Store) OpenPauses(ctx context.Context) ([]Pause, error) {
 	return ledger.View(ctx, s.Reader(), func(q ledger.Querier) ([]Pause, error) {
 		ids, err := ledger.QueryAll(ctx, q, ledger.ScanString, `SELECT migration_id FROM pauses WHERE phase <> 'done'
@@ -123,8 +122,8 @@ func (s *Store) OpenPauses(ctx context.Context) ([]Pause, error) {
 	})
 }
 
-// Pause returns the move with all guests paused of a migration, not_found if it is
-// none of that kind.
+// Pause returns the move with all guests paused that has the id of this migration. It
+// returns not_found if the migration is of another kind.
 func (s *Store) Pause(ctx context.Context, ref string) (Pause, error) {
 	return store.ViewOne(ctx, s.Store, store.KindMigration, ref, pauseByID)
 }

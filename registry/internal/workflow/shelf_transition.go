@@ -25,8 +25,8 @@ var instanceSteps = map[instanceStep]func(tx *changeTx, ctx context.Context, i s
 }
 
 // TransitionInstance moves an instance between its host and the shelf, on the word of that
-// host and as api.InstanceTransition says. An op that repeats a transition it has made is
-// answered as it was the first time.
+// host, as api.InstanceTransition says. An op that repeats a transition gets the answer
+// that it got the first time.
 func (s *Store) TransitionInstance(ctx context.Context, call store.Call, ref string, in api.InstanceTransition) (api.ShelvedInstance, error) {
 	if err := checkInstanceTransition(in); err != nil {
 		return api.ShelvedInstance{}, err

@@ -15,13 +15,13 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// ErrOnHost says that an instance is on a host, which is the one to attach volumes
-// to it and to detach them. Nothing was changed.
+// ErrOnHost says that an instance is on a host, which has to attach and detach its volumes.
+// Nothing was changed.
 var ErrOnHost = errors.New("the instance is on a host")
 
-// AttachShelved attaches a volume to an instance that is shelved_offloaded: there
-// is no guest to give it to, so the attachment is attached at once. The error is
-// ErrOnHost for any other instance.
+// AttachShelved attaches a volume to an instance that is shelved_offloaded. No guest has to
+// be given the disk, so the attachment is attached at once. For any other instance the
+// error is ErrOnHost.
 func (s *Store) AttachShelved(ctx context.Context, call store.Call, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
 	in.Mode = cmp.Or(in.Mode, api.ModeRW)
 	if err := validate.Mode(in.Mode, in.Device); err != nil {
@@ -87,8 +87,8 @@ func freeDevice(i api.Instance, root bool) (string, error) {
 	return "", api.Errorf(api.CodeConflict, "cannot attach a volume to instance %s: every device is taken", i.Name)
 }
 
-// DetachShelved takes a volume from an instance that is shelved_offloaded, and
-// returns the attachment as it was. The error is ErrOnHost for any other instance.
+// DetachShelved detaches a volume from an instance that is shelved_offloaded, and returns
+// the attachment as it was. For any other instance the error is ErrOnHost.
 func (s *Store) DetachShelved(ctx context.Context, call store.Call, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
 	return mutate(ctx, s, call, "attachment.detach", []any{volumeRef, in}, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {
 		i, err := tx.shelvedInstanceOf(ctx, in.Instance, "detach a volume from")
@@ -107,9 +107,9 @@ func (s *Store) DetachShelved(ctx context.Context, call store.Call, volumeRef st
 	})
 }
 
-// DeleteShelvedAttachment is DetachShelved by the attachment. One that there is
-// not is not_found. It is the same request as ForceDeleteAttachment: which of them
-// does it depends on where the instance is.
+// DeleteShelvedAttachment is DetachShelved, given the attachment. If there is no such
+// attachment, it returns not_found. It counts as the same request as ForceDeleteAttachment:
+// which of the two does it depends on where the instance is.
 func (s *Store) DeleteShelvedAttachment(ctx context.Context, call store.Call, ref string) (api.Attachment, error) {
 	return mutate(ctx, s, call, "attachment.force_delete", ref, func(ctx context.Context, tx *changeTx) (none api.Attachment, err error) {
 		id, err := store.Resolve(ctx, tx, store.KindAttachment, ref)

@@ -30,19 +30,19 @@ const maxTaskBody = 1 << 20
 // a lock: by the clock of this machine, which may at worst have it asked again.
 const lateAfter = 10 * time.Minute
 
-// TaskRequest is a request for which a host is given a task, in the words of its
-// caller: names where the task has ids.
+// TaskRequest is the request behind a task, in the words of its caller: it has names where
+// the task has ids.
 type TaskRequest struct {
 	Method, Path string
 	Body         json.RawMessage
 }
 
-// CreateTask queues a call of a host's API. The id is the key: the same id with
-// the same request finds the task that is there, whoever asks and at whichever
-// host it is, and its answer if it has one (else nil); with another request it is
-// idempotency_mismatch. What the task names does not count for that: a name in the
-// request may mean something else by then, and the task stays what it was. A task
-// that was withdrawn, which nobody ever took, is queued again as in says now.
+// CreateTask queues a call of a host's API. The id is the key. The same id with the same
+// request finds the existing task, whoever asks and whichever host it is for, and its
+// answer (nil if it has none); with another request it is idempotency_mismatch. Requests
+// are compared as the caller wrote them: a name may mean another thing by now, and the task
+// keeps its meaning. A task that was withdrawn, which nobody ever took, is queued again
+// with the new values.
 func (s *Store) CreateTask(ctx context.Context, call store.Call, in api.Task, asked TaskRequest) (api.Task, *api.TaskAnswer, error) {
 	if err := checkTask(in); err != nil {
 		return api.Task{}, nil, err
@@ -115,14 +115,14 @@ func (tx *changeTx) auditTask(ctx context.Context, id, host, from, to string, de
 	return tx.Audit(ctx, api.Event{What: "task." + to, Host: host, Object: "task/" + id, From: from, To: to, OpID: id, Details: details})
 }
 
-// Task returns the task with the id, and its answer, nil if it has none.
+// Task returns the task with this id and its answer, nil if it has none.
 func (s *Store) Task(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error) {
 	row, err := taskByID(ctx, s.Reader(), id)
 	return row.Task, row.answer, taskMissing(ledger.Unreadable(err), id)
 }
 
-// PendingTasks returns the tasks of a host that have no answer, oldest first:
-// those that are queued, and those that it took.
+// PendingTasks returns the tasks of a host without an answer, oldest first: those that are
+// queued, and those that the host took.
 func (s *Store) PendingTasks(ctx context.Context, hostID string) ([]api.Task, error) {
 	scan := func(row ledger.Scanner) (api.Task, error) {
 		t, err := scanTask(row)
@@ -131,11 +131,10 @@ func (s *Store) PendingTasks(ctx context.Context, hostID string) ([]api.Task, er
 	return ledger.ReadAll(ctx, s.Reader(), scan, taskQuery+" WHERE t.host_id = ? AND t.state IN ('queued', 'taken') ORDER BY t.seq", hostID)
 }
 
-// TakeTasks gives tasks to their host: those of ids that are queued become taken.
-// It returns those of ids that the host is to do now, which are all that are
-// taken and unanswered; what was withdrawn or answered meanwhile is not among
-// them, nor is what is another host's. Of those that were taken before, the old
-// ones are late.
+// TakeTasks gives tasks to their host: those of ids that are queued become taken. It
+// returns those of ids that the host has to do now, which are all that are taken and
+// unanswered. It leaves out tasks that were withdrawn or answered meanwhile, and tasks of
+// other hosts. Tasks that were taken long before are marked late.
 func (s *Store) TakeTasks(ctx context.Context, call store.Call, hostID string, ids []string) ([]api.Task, error) {
 	if len(ids) == 0 {
 		return []api.Task{}, nil
@@ -179,8 +178,8 @@ func (tx *changeTx) setTaskState(ctx context.Context, t *taskRow, to string) err
 	return tx.auditTask(ctx, t.ID, t.Host, from, to, nil)
 }
 
-// AnswerTask keeps what the host's API answered. The first answer stands; another
-// one later changes nothing and is no error.
+// AnswerTask keeps the answer of the host's API. The first answer stands; a later one
+// changes nothing and is no error.
 func (s *Store) AnswerTask(ctx context.Context, call store.Call, hostID, taskID string, in api.TaskAnswer) error {
 	if in.Status < 200 || in.Status > 599 {
 		return validate.Invalid("the status %d is none of an answer", in.Status)
@@ -213,8 +212,8 @@ func (s *Store) AnswerTask(ctx context.Context, call store.Call, hostID, taskID 
 	return err
 }
 
-// WithdrawTask takes back a task that is queued, or was withdrawn before. False
-// says that its host took it meanwhile, so it may be done.
+// WithdrawTask withdraws a task that is queued, or was withdrawn before. It returns false
+// if the host has taken the task, which may then have been done.
 func (s *Store) WithdrawTask(ctx context.Context, call store.Call, id string) (bool, error) {
 	call.Key = ""
 	return mutate(ctx, s, call, "task.withdraw", nil, func(ctx context.Context, tx *changeTx) (bool, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// UnshelvePlan says where an instance may be brought back.
+// UnshelvePlan says which hosts may bring an instance back.
 type UnshelvePlan struct {
 	Instance api.Instance
 	// Hosts are the ids of the hosts that may have the instance, best first: the host that
@@ -19,8 +19,8 @@ type UnshelvePlan struct {
 	Hosts []string
 }
 
-// PlanUnshelve says where an instance may be brought back, at hostRef if that is
-// not "", or refuses it for every reason that is known now.
+// PlanUnshelve says which hosts may bring an instance back (only hostRef if that is not
+// ""), or refuses it for every reason that is known now.
 func (s *Store) PlanUnshelve(ctx context.Context, ref, hostRef string) (UnshelvePlan, error) {
 	return ledger.View(ctx, s.Reader(), func(q ledger.Querier) (UnshelvePlan, error) {
 		i, err := readShelving(ctx, q, ref)
@@ -88,9 +88,9 @@ func hostsForShelved(ctx context.Context, q ledger.Querier, i shelving, asked st
 	return fit, nil
 }
 
-// AskUnshelve notes that an operator asked for an instance on a host, which may
-// then claim it. One that is on a host needs no claim, unless that host is fenced:
-// then it is that host's no more.
+// AskUnshelve notes that an operator asked for an instance on a host, which may then claim
+// it. An instance that is on a host needs no claim, unless that host is fenced and has lost
+// it.
 func (s *Store) AskUnshelve(ctx context.Context, call store.Call, ref, hostID string) error {
 	call.Key = ""
 	_, err := mutate(ctx, s, call, "instance.ask", nil, func(ctx context.Context, tx *changeTx) (none struct{}, err error) {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workflow holds the state of what takes several changes and several hosts: the
-// drains of pools, the moves with all guests paused, instances on their way to the shelf and
-// back, and the tasks that hosts are given. Each change of it is one transaction by the
-// rules of package store. It knows nothing of who brings a workflow on: those are the loops
-// in packages drain and pauseall, and the relay, which may be ended at any moment and begin
-// anew from here.
+// Package workflow holds the state of what takes several changes and several hosts: drains
+// of pools, moves with all guests paused, instances on their way to the shelf and back, and
+// tasks for hosts. Each change is one transaction by the rules of package store. The
+// package does not know who advances a workflow: that is for the loops in packages drain
+// and pauseall, and for the relay, which may end at any moment and go on from here.
 package workflow
 
 import (

@@ -8,18 +8,19 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Place is a raw image of 1 MiB in a pool that is called like its directory.
+// Place returns the location of a raw image of 1 MiB in a pool whose name is that of its
+// directory.
 func Place(pool, name string) api.Location {
 	return api.Location{Pool: pool, Name: name, Path: "/" + pool + "/" + name, Format: api.FormatRaw, SizeBytes: 1 << 20}
 }
 
-// Document is an answer of a host's API.
+// Document returns an answer of a host's API, with these nouns.
 func Document(nouns map[string]any) json.RawMessage {
 	nouns["schema_version"] = api.SchemaVersion
 	return encode(nouns)
 }
 
-// Refuse is a refusal of a host's API.
+// Refuse returns a refusal by a host's API.
 func Refuse(code api.Code) api.TaskAnswer {
 	return api.TaskAnswer{Status: code.HTTPStatus(), Body: encode(api.ErrorBody{Error: api.Errorf(code, "refused as %s", code)})}
 }

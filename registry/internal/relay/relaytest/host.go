@@ -15,10 +15,10 @@ import (
 // pollFor is how long a host has the registry wait for a task.
 const pollFor = 20 * time.Second
 
-// Perform does a task, and says whether the registry is to hear of it.
+// Perform does a task, and says whether its answer is sent to the registry.
 type Perform func(task api.Task) (answer api.TaskAnswer, speak bool)
 
-// Host is a host that fetches its tasks, and does each beside the others.
+// Host is a host that fetches its tasks and does them side by side.
 type Host struct {
 	ID, Name string
 
@@ -31,7 +31,7 @@ type Host struct {
 	polls context.CancelFunc // nil while it is away
 }
 
-// Polling says whether the host is there.
+// Polling says whether the host has a poll open.
 func (h *Host) Polling() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -46,7 +46,7 @@ func (h *Host) setPolls(cancel context.CancelFunc) (before context.CancelFunc) {
 	return before
 }
 
-// Start has the host poll, as another process than before.
+// Start has the host poll, as a new process of its daemon.
 func (h *Host) Start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	h.setPolls(cancel)
@@ -73,7 +73,7 @@ func (h *Host) Start() {
 	})
 }
 
-// Away ends the polls. What the host was asked for it does.
+// Away ends the polls. Tasks that the host has begun are finished.
 func (h *Host) Away() {
 	if cancel := h.setPolls(nil); cancel != nil {
 		cancel()

@@ -34,7 +34,7 @@ func (r *Registry) Open() {
 	r.Store, r.Relay = db, relay.New(relay.Config{Store: db, Log: slog.New(slog.DiscardHandler)})
 }
 
-// Close closes it. The loop has ended.
+// Close closes it. The loop must have ended.
 func (r *Registry) Close() {
 	r.Relay.Close()
 	if err := r.Store.Close(); err != nil {

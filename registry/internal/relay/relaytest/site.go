@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package relaytest is a registry for the tests of what asks hosts for things: a store
-// with its relay, hosts that fetch their tasks, and one loop, all in a bubble of its own
-// time. It knows nothing of what a task means.
+// Package relaytest is a registry for tests of packages that ask hosts for things: a store
+// with its relay, hosts that fetch their tasks, and one loop, all in a synctest bubble. It
+// does not know what a task means.
 package relaytest
 
 import (
@@ -32,14 +32,14 @@ type Site struct {
 	stop  func() // ends the loop
 }
 
-// Loop is what asks the hosts.
+// Loop sends requests to the hosts.
 type Loop interface {
 	Run(ctx context.Context) error
 	Ready() <-chan struct{}
 }
 
-// New returns a site whose registry is open. It is for the inside of a bubble; path is
-// in a directory from outside.
+// New returns a site whose registry is open. Call it inside a bubble; path is in a
+// directory that was made outside.
 func New(t *testing.T, path string) *Site {
 	t.Helper()
 	s := &Site{Registry: Registry{T: t, Path: path}, stop: func() {}}
@@ -78,8 +78,8 @@ func (s *Site) Stop() {
 	s.stop = func() {}
 }
 
-// Replace closes the registry, has between happen, and opens it again with a loop that
-// begin runs. Its hosts lose their polls and come again.
+// Replace closes the registry, calls between, opens the registry again, and has begin start
+// a new loop. The hosts lose their polls and poll again.
 func (s *Site) Replace(between, begin func()) {
 	s.T.Helper()
 	s.Stop()
@@ -110,7 +110,7 @@ func (s *Site) End() {
 	s.Close()
 }
 
-// Pass lets time pass in a bubble.
+// Pass lets fake time pass in a bubble.
 func Pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // fake time
 	synctest.Wait()
