@@ -96,8 +96,8 @@ type held struct {
 // Unwrap lets http.ResponseController reach the connection.
 func (h *held) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
-// NewRegistryProxy passes requests on to the registry at base by transport. The
-// daemon has checked the caller; the registry sees the daemon.
+// NewRegistryProxy returns a handler that passes requests on to the registry at base by
+// transport. The daemon has checked the caller; to the registry the daemon is the caller.
 func NewRegistryProxy(transport http.RoundTripper, base *url.URL) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(base) },

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// Routes are the daemon's routes with their handlers.
+// Routes returns the daemon's routes with their handlers.
 func (s *Server) Routes() []httpjson.Route {
 	served := slices.Concat(
 		s.aboutRoutes(), s.volumeRoutes(), s.instanceRoutes(), s.migrationRoutes(), s.pauseAllRoutes(),
@@ -176,8 +176,8 @@ func (s *Server) passedOnRoutes() []httpjson.Route {
 	return served
 }
 
-// Handler serves the API to those whom the authorizer lets in. The log has who asked
-// for a change, whether or not it was let in.
+// Handler serves the API to callers whom the authorizer lets in. The log names every caller
+// who asks for a change, whether or not the caller was let in.
 func (s *Server) Handler(authorize httpjson.Authorizer) http.Handler {
 	logged := func(r *http.Request, route httpjson.Route) error {
 		err := authorize(r, route)

@@ -25,8 +25,8 @@ import (
 // program is what this program calls itself.
 const program = "volferryd"
 
-// Registry is what the handlers ask of the registry themselves; the rest is
-// passed on as it came.
+// Registry is the part of the registry's API that handlers call themselves. Other requests
+// are passed on as they came.
 type Registry interface {
 	Volume(ctx context.Context, id string) (api.Volume, error)
 	Volumes(ctx context.Context) ([]api.Volume, error)
@@ -38,7 +38,7 @@ type Registry interface {
 	ForgetInstance(ctx context.Context, opID, ref string) error
 }
 
-// Deps are the parts of the daemon that the API speaks for.
+// Deps are the parts of the daemon behind the API.
 type Deps struct {
 	HV          hv.Hypervisor
 	Runner      *op.Runner
@@ -48,24 +48,26 @@ type Deps struct {
 	Instances   *instance.Manager
 	Adopter     *instance.Adopter
 	Registry    Registry
-	// RegistryProxy answers what is the registry's to answer.
+	// RegistryProxy passes requests on to the registry.
 	RegistryProxy http.Handler
-	// CheckRegistry, where not nil, refuses what needs features that the registry does not
-	// have. Peer, where not nil, is what the registry announced.
+	// CheckRegistry, if not nil, refuses requests that need features which the registry
+	// does not have. Peer, if not nil, returns what the registry announced.
 	CheckRegistry func(needs []string) error
 	Peer          func() (protocol.Announcement, bool)
 	Uplink        *uplink.Uplink
-	// Audit brings to the registry's trail what is asked here and done by this host alone.
+	// Audit adds to the registry's trail what is asked for here and done by this host
+	// alone.
 	Audit  *audit.Outbox
 	Doctor func(ctx context.Context) []api.Check
-	// FixDoctor mends what it can of what Doctor finds.
+	// FixDoctor mends what it can of the faults that Doctor finds.
 	FixDoctor func(ctx context.Context) []api.Fix
-	// Certificates say until when those of this host are good; nil if it has none.
+	// Certificates checks until when the certificates of this host are good; it is nil if
+	// the host has none.
 	Certificates func() []api.Check
-	// ShortOfRoom, where not nil, says that guests are about to fill the filesystem of the
+	// ShortOfRoom, if not nil, says whether guests are about to fill the filesystem of the
 	// journal.
 	ShortOfRoom func() []api.Check
-	// Metrics, where not nil, says what is wrong with the server of the metrics.
+	// Metrics, if not nil, returns what is wrong with the server of the metrics.
 	Metrics func() []api.Check
 	Log     *slog.Logger
 

@@ -16,10 +16,9 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// Perform makes the call of a task, as if its caller had made it here: the
-// registry has checked who that is. What the registry itself answers is no task,
-// or it would go round in circles, and neither is a stream. Of a late task only what
-// was begun is told.
+// Perform makes the call of a task as if its caller had made it here: the registry has
+// checked the caller. It refuses calls that the registry itself answers, which would go
+// round in circles, and streams. For a late task it only says what was begun.
 func (s *Server) Perform(ctx context.Context, t api.Task) api.TaskAnswer {
 	var a recording
 	if err := s.refuseLate(ctx, t); err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Attach attaches a volume to an instance of this host, running, paused or
-// stopped, and returns the attachment when both the guest and its definition have
-// the disk. VolumeRef is the volume's id, name or the beginning of its id. A
-// repeated request gets the same answer.
+// Attach attaches a volume to an instance of this host, running, paused or stopped, and
+// returns the attachment when both the guest and its definition have the disk. VolumeRef is
+// the volume's id, its name or the beginning of its id. A repeated request gets the same
+// answer.
 func (m *Manager) Attach(ctx context.Context, opID, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
 	_, st, err := m.perform(ctx, m.attachRequest(opID, volumeRef, in))
 	if err != nil {
@@ -32,8 +32,8 @@ func (m *Manager) Attach(ctx context.Context, opID, volumeRef string, in api.Vol
 	return att, nil
 }
 
-// BeginAttach is Attach that returns as soon as the registry has reserved the
-// volume, or with the refusal. The op with this id goes on by itself.
+// BeginAttach is Attach, and returns as soon as the registry has reserved the volume or
+// refused it. The op with this id goes on by itself.
 func (m *Manager) BeginAttach(ctx context.Context, opID, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
 	what, err := m.begin(ctx, m.attachRequest(opID, volumeRef, in))
 	if err != nil {

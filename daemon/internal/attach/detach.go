@@ -15,30 +15,29 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Detach detaches a volume from an instance of this host and returns what the
-// attachment was, once the guest has let go of the disk and the registry knows. If
-// the registry is away, the guest loses the disk all the same, and the volume
-// stays reserved until the registry is back: the attachment that is returned is
-// detaching then. A repeated request gets the same answer.
+// Detach detaches a volume from an instance of this host and returns the attachment as it
+// was, once the guest has let go of the disk and the registry knows. If the registry is
+// away, the guest loses the disk all the same, and the volume stays reserved until the
+// registry is back: the returned attachment is detaching then. A repeated request gets the
+// same answer.
 func (m *Manager) Detach(ctx context.Context, opID, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
 	return m.endOf(ctx, m.detachRequest(opID, volumeRef, in))
 }
 
-// BeginDetach is Detach that returns as soon as the registry knows that it has
-// begun, or with the refusal. The op with this id goes on by itself.
+// BeginDetach is Detach, and returns as soon as the registry knows of it or has refused it.
+// The op with this id goes on by itself.
 func (m *Manager) BeginDetach(ctx context.Context, opID, volumeRef string, in api.VolumeDetach) (api.Attachment, error) {
 	return m.beginEnd(ctx, m.detachRequest(opID, volumeRef, in))
 }
 
-// Delete ends one attachment. Without force it is Detach. With force its state is
-// overlooked and the guest is left alone: if it has the disk, that is
+// Delete ends one attachment. Without force it is Detach. With force it overlooks the state
+// of the attachment and leaves the guest alone: if the guest has the disk, the answer is
 // state_forbidden.
 func (m *Manager) Delete(ctx context.Context, opID, attachmentRef string, force bool) (api.Attachment, error) {
 	return m.endOf(ctx, m.deleteRequest(opID, attachmentRef, force))
 }
 
-// BeginDelete is Delete that returns as soon as the op is granted, or with the
-// refusal.
+// BeginDelete is Delete, and returns as soon as the op is granted or refused.
 func (m *Manager) BeginDelete(ctx context.Context, opID, attachmentRef string, force bool) (api.Attachment, error) {
 	return m.beginEnd(ctx, m.deleteRequest(opID, attachmentRef, force))
 }
@@ -113,8 +112,8 @@ func (m *Manager) beginEnd(ctx context.Context, req request.Request) (api.Attach
 	return in.attachment(api.AttachmentDetaching), nil
 }
 
-// Queued returns the attachments whose guest has let go and that the registry
-// could not be told of yet.
+// Queued returns the attachments whose guest has let go of the disk and whose release the
+// registry has not heard of yet.
 func (m *Manager) Queued() []api.Attachment {
 	var out []api.Attachment
 	for _, in := range m.env.queued() {

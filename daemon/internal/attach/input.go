@@ -97,9 +97,10 @@ type input struct {
 // chain is what the attachment is connected to: the volume's image, and what that is over.
 func (in *input) chain() []hv.Image { return location.Chain(in.Location, in.Block) }
 
-// Keys implements request.Input. The ops of one instance run one after the other,
-// so that each finds the domain as it was left; those of one volume as well, so that
-// of two attachments that end at once exactly one is the last. Those of a root volume also exclude the instance's own starts and stops.
+// Keys implements request.Input. The ops of one instance run one after the other, so that
+// each finds the domain as the last one left it. So do the ops of one volume: if two
+// attachments end at once, exactly one is the last. The ops of a root volume also exclude
+// starts and stops of the instance.
 func (in *input) Keys() []string {
 	keys := []string{request.InstanceKey(in.InstanceID), request.VolumeKey(in.VolumeID)}
 	if in.Root {

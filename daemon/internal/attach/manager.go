@@ -12,12 +12,12 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Config is what the operator decides about attachments on this host.
+// Config has the operator's settings for attachments on this host.
 type Config struct {
-	// Rules say where a volume in no pool may be when it is attached.
+	// Rules say where a volume outside of pools may be when it is attached.
 	Rules location.Rules
-	// UnplugTimeout is how long a running guest has to let go of a disk before
-	// it keeps it. 0 is DefaultUnplugTimeout.
+	// UnplugTimeout is how long a running guest has to let go of a disk. After that the
+	// guest keeps it. 0 is DefaultUnplugTimeout.
 	UnplugTimeout time.Duration
 }
 
@@ -33,8 +33,8 @@ type Manager struct {
 	admission request.Admission
 }
 
-// New makes a manager and registers its plans with the runner of its ops. Journal is that
-// of the runner. Host answers for this host once the registry knows it.
+// New makes a manager and registers its plans with the runner of its ops. Journal is the
+// runner's journal. Host returns this host once the registry knows it.
 func New(cfg Config, ports Ports, runner *op.Runner, journal Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	if cfg.UnplugTimeout <= 0 {
 		cfg.UnplugTimeout = DefaultUnplugTimeout

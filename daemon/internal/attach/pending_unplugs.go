@@ -16,8 +16,8 @@ import (
 )
 
 // PendingUnplugs are the unplugs that a guest did not answer in time. Their detaches were
-// given up, so the attachments hold. QEMU forgets no unplug: the guest may still let go of
-// the disk, at its next reboot at the latest. Safe for concurrent use.
+// given up, so the attachments still hold. QEMU forgets no unplug: the guest may still let
+// go of the disk, at its next reboot at the latest. Safe for concurrent use.
 type PendingUnplugs struct {
 	hv      hv.Hypervisor
 	journal Journal
@@ -54,8 +54,8 @@ type unplugNote struct {
 	Gone  bool    `json:"gone,omitempty"`
 }
 
-// NewPendingUnplugs finds the pending unplugs of this host in its journal, when they are
-// first needed. BootID tells one boot of this host from another.
+// NewPendingUnplugs returns the pending unplugs of this host. It reads them from the
+// journal when they are first needed. BootID tells one boot of this host from another.
 func NewPendingUnplugs(h hv.Hypervisor, journal Journal, bootID string) *PendingUnplugs {
 	return &PendingUnplugs{hv: h, journal: journal, bootID: bootID, all: map[string]pendingUnplug{}}
 }
@@ -139,8 +139,8 @@ func howItEnded(records []op.Record) (asked process, gaveUp bool) {
 }
 
 // MayMove refuses to move a volume with a pending unplug: in the middle of the move QEMU
-// would lose the disk, with its overlay or its block job. The next start of the guest ends
-// that.
+// would lose the disk, with its overlay or its block job. The unplug is pending until the
+// next start of the guest.
 func (p *PendingUnplugs) MayMove(ctx context.Context, volumeID string) error {
 	if err := p.load(ctx); err != nil {
 		return api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)

@@ -18,7 +18,7 @@ import (
 // restoreEvery is how often Run looks at the pending unplugs without an event.
 const restoreEvery = time.Minute
 
-// Run gives a disk back to a guest that let go of it after its detach was given up, until
+// Run gives disks back to guests that let go of them after the detach was given up, until
 // ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
 	events := m.env.HV.Events(ctx)

@@ -13,9 +13,9 @@ import (
 // An instance that comes from the shelf has its attachments already. What they are
 // connected to has to be looked at on this host as for an attach.
 
-// Connect makes the location of an attachment ready for a domain of this host that
-// does not exist yet, once pool, image, size and users were looked at, and returns
-// its chain, top first. Its errors are typed for the runner. It may be repeated.
+// Connect makes the location of an attachment ready for a domain of this host that does not
+// exist yet, after it has checked pool, image, size and users. It returns the chain, top
+// first. Its errors are typed for the runner. It may be repeated.
 func (m *Manager) Connect(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error) {
 	in := onShelf(vol, att)
 	if in.Location.Pool == "" {
@@ -30,8 +30,8 @@ func (m *Manager) Connect(ctx context.Context, vol api.Volume, att api.Attachmen
 }
 
 // Disconnect ends the use of the location on this host, unless a domain or another
-// attachment here needs it. The instance's process must not have it open, whatever
-// libvirt says of the instance.
+// attachment here needs it. The instance's process must not have it open, whatever libvirt
+// says of the instance.
 func (m *Manager) Disconnect(ctx context.Context, vol api.Volume, att api.Attachment) error {
 	in := onShelf(vol, att)
 	if _, err := m.env.sure(ctx, in); err != nil {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package audit brings what was asked at this host's own socket, and is the host's
-// alone to do, and what the daemon did to a guest unasked, to the audit trail of the registry: each event is kept on disk until the
-// registry has it. It owns that order; what an event says is its caller's.
+// Package audit adds two sorts of events to the audit trail of the registry: what was asked
+// for at this host's own socket and done by this host alone, and what the daemon did to a
+// guest unasked. Each event is kept on disk until the registry has it. The package ensures
+// their order; callers decide what an event says.
 package audit
 
 import (
@@ -31,7 +32,8 @@ const (
 	suffix     = ".json"
 )
 
-// Post adds an event to the trail. The same key twice adds it once.
+// Post adds an event to the trail. If the same key is posted twice, the event is added
+// once.
 type Post func(ctx context.Context, key string, e api.EventPost) (api.Event, error)
 
 // Outbox holds events until the registry has them. It is safe for concurrent use.
@@ -46,12 +48,13 @@ type Outbox struct {
 	open map[string]int
 }
 
-// NewOutbox makes an outbox that keeps its events in dir, which is there.
+// NewOutbox returns an outbox that keeps its events in dir, which must exist.
 func NewOutbox(dir string, post Post, log *slog.Logger) *Outbox {
 	return &Outbox{dir: dir, post: post, log: log, wake: make(chan struct{}, 1), open: map[string]int{}}
 }
 
-// Entry is an event of a request that is not answered yet. End it.
+// Entry is the event of a request that has not been answered yet. It has to be ended with
+// Done or Drop.
 type Entry struct {
 	outbox *Outbox
 	file   string
@@ -60,9 +63,9 @@ type Entry struct {
 	lost bool
 }
 
-// Begin keeps an event that is posted once the request has ended, or when the daemon
-// starts again without its end. The event's OpID is that of the request. On error the
-// event is not on disk and may still be ended.
+// Begin keeps an event that is posted once the request has ended, or when the daemon starts
+// again and the request has not. The event's OpID is that of the request. If Begin fails,
+// the event is not on disk and may still be ended.
 func (o *Outbox) Begin(e api.EventPost) (*Entry, error) {
 	sum := sha256.Sum256([]byte(e.OpID))
 	n := &Entry{outbox: o, file: filepath.Join(o.dir, hex.EncodeToString(sum[:])+suffix), event: e}
@@ -80,7 +83,7 @@ func (o *Outbox) Begin(e api.EventPost) (*Entry, error) {
 	return n, n.write()
 }
 
-// Note keeps an event of no request, and posts it.
+// Note keeps an event that belongs to no request, and posts it.
 func (o *Outbox) Note(e api.EventPost) {
 	n, err := o.Begin(e)
 	if doneErr := n.Done(e.Object, e.Result); err == nil || doneErr == nil {
@@ -99,7 +102,7 @@ func (n *Entry) write() error {
 	return atomicfile.Write(n.file, text, 0o600)
 }
 
-// Done ends an event whose request was taken: it is posted as about object, with its
+// Done ends the event of a request that was accepted: it is posted with its object and its
 // result.
 func (n *Entry) Done(object, result string) error {
 	defer n.end()
@@ -110,7 +113,8 @@ func (n *Entry) Done(object, result string) error {
 	return n.write()
 }
 
-// Drop ends an event whose request was refused before anything began: it is not posted.
+// Drop ends the event of a request that was refused before anything began: it is not
+// posted.
 func (n *Entry) Drop() error {
 	defer n.end()
 	return atomicfile.Remove(n.file)
@@ -137,7 +141,7 @@ func (o *Outbox) files() ([]string, error) {
 	return files, nil
 }
 
-// Run posts what is kept, the oldest first, until ctx ends.
+// Run posts the kept events, oldest first, until ctx ends.
 func (o *Outbox) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		again := o.postAll(ctx)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CloneFrom shares src's space (reflink) if both are regular files on one
-// filesystem that can.
+// CloneFrom shares the space of src (reflink) if both are regular files on one filesystem
+// with that feature.
 func (f *fileEnd) CloneFrom(src End) error {
 	from, ok := src.(*fileEnd)
 	if !ok || !f.regular || !from.regular {

@@ -9,10 +9,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// Compare reads both images, for a copy that somebody else made. nil means that
-// they hold the same bytes; a *MismatchError says where they begin to differ,
-// exact to the byte if both are raw; a *SizeError that they cannot be equal.
-// progress may be nil.
+// Compare reads both images, for a copy that somebody else has made. Nil means that they
+// hold the same bytes. A *MismatchError says where they begin to differ, exact to the byte
+// if both are raw. A *SizeError says that their sizes differ. progress may be nil.
 func Compare(ctx context.Context, src, dst Image, progress func(Progress)) error {
 	return compare(ctx, &Spec{Src: src, Dst: dst, Progress: progress})
 }

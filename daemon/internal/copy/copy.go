@@ -9,10 +9,10 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// Result is what a copy did. BytesCopied were written as data, BytesZero made
-// to read as zeros, BytesResumed done by an earlier run; together they are
-// BytesTotal, unless the image was cloned, which moves nothing. Where a format
-// is not raw, zeros are not counted apart.
+// Result says what a copy did: BytesCopied were written as data, BytesZero were made to
+// read as zeros, and BytesResumed were done by an earlier run. Together they are
+// BytesTotal, unless the image was cloned, which moves nothing. If a format is not raw,
+// zeros are not counted separately.
 type Result struct {
 	BytesTotal   int64
 	BytesCopied  int64
@@ -27,12 +27,12 @@ type Result struct {
 	Digest string
 }
 
-// Copy makes dst hold the content of src, on stable storage when it returns nil.
-// Nothing is written before the sizes are known to be equal and dst to be used
-// by nobody else. Errors to look for: *SizeError, *ReadError, *WriteError (with
-// ENOSPC, EIO, ... in it), *FlushError, *MismatchError, *ImageError, ErrInUse,
-// ErrSameImage, and ctx's. After every error dst is garbage until a copy
-// succeeds; with a Cursor, Copy may be called again and goes on.
+// Copy makes dst hold the content of src, on stable storage when it returns nil. It writes
+// nothing before it knows that the sizes are equal and that nobody else uses dst. Errors to
+// look for: *SizeError, *ReadError, *WriteError (with ENOSPC, EIO, ... in it), *FlushError,
+// *MismatchError, *ImageError, ErrInUse, ErrSameImage, and the error of ctx. After an error
+// dst is garbage until a copy succeeds; with a Cursor, Copy may be called again and goes
+// on.
 func Copy(ctx context.Context, spec Spec) (Result, error) {
 	sizeBytes, err := spec.sizeBytes(ctx)
 	if err != nil {

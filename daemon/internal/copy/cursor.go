@@ -8,10 +8,9 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Cursor keeps what a copy has done, so that another process can go on. It is a
-// log: 16 bytes for each chunk with data. It belongs to one src, as it is, and
-// one dst: when either may have changed, the caller begins with an empty one.
-// One copy uses it at a time.
+// Cursor keeps what a copy has done, so that another process can go on. It is a log: 16
+// bytes for each chunk with data. It is for one src, as it is now, and one dst: if either
+// may have changed, the caller begins with an empty cursor. One copy uses it at a time.
 type Cursor interface {
 	// Load returns everything that was appended, in order; nothing if nothing
 	// was.

@@ -9,14 +9,14 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// The errors that a copy shares with package qemuimg.
+// The errors that this package shares with package qemuimg.
 type (
-	// SizeError says that an image has not the size that it must have: that of
-	// src, or the one that the caller stated.
+	// SizeError says that an image does not have the size that it must have: the size of
+	// src, or the size that the caller stated.
 	SizeError = qemuimg.SizeError
 	// MismatchError says where dst begins to differ from src.
 	MismatchError = qemuimg.MismatchError
-	// ImageError says that an image is not one that can be copied.
+	// ImageError says that an image cannot be copied.
 	ImageError = qemuimg.ImageError
 )
 
@@ -40,7 +40,7 @@ func (e *ReadError) Error() string {
 
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// WriteError says that the write to Path that began at Offset was not taken.
+// WriteError says that the write to Path that began at Offset failed.
 type WriteError struct {
 	Path   string
 	Offset int64
@@ -53,7 +53,7 @@ func (e *WriteError) Error() string {
 
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// FlushError says that what was written to Path may not be on stable storage.
+// FlushError says that the bytes written to Path may not be on stable storage.
 type FlushError struct {
 	Path string
 	Err  error

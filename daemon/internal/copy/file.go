@@ -115,8 +115,8 @@ func (f *fileEnd) directBytes(p []byte, off int64) int {
 	return len(p) &^ (alignBytes - 1)
 }
 
-// Extent asks the filesystem. A block device, like a filesystem that cannot
-// say, is all data.
+// Extent asks the filesystem. A block device is all data, and so is a file on a filesystem
+// that cannot say.
 func (f *fileEnd) Extent(off int64) (int64, bool, error) {
 	if !f.regular {
 		return f.sizeByte, true, nil

@@ -16,8 +16,8 @@ import (
 // frameHeadBytes come before each record in the file: its length and its hash.
 const frameHeadBytes = 12
 
-// FileCursor is a Cursor in a file of its own, which exists once something was
-// appended. Whoever made the copy removes it.
+// FileCursor is a Cursor in a file. The file exists once something was appended; who made
+// the copy removes it.
 type FileCursor struct {
 	path string
 	file *os.File
@@ -26,7 +26,7 @@ type FileCursor struct {
 // NewFileCursor returns the cursor at path. Close it.
 func NewFileCursor(path string) *FileCursor { return &FileCursor{path: path} }
 
-// Load reads the whole records, and cuts off one that a crash left torn.
+// Load reads the whole records, and cuts off a record that a crash has left torn.
 func (c *FileCursor) Load() ([]byte, error) {
 	b, err := os.ReadFile(c.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -92,7 +92,7 @@ func (c *FileCursor) open() error {
 	return nil
 }
 
-// Close closes the file and leaves it where it is.
+// Close closes the file and does not remove it.
 func (c *FileCursor) Close() error {
 	if c.file == nil {
 		return nil

@@ -5,15 +5,15 @@ package copy
 import "github.com/volferry/volferry/daemon/internal/qemuimg"
 
 // Image is an image of this host. Format is stated, never probed. Backing is what a qcow2
-// image is over, as it was stored, nil if it stands alone. SizeBytes is what the caller knows
-// its virtual size to be, 0 if it does not.
+// image is over, as it was stored, nil if it stands alone. SizeBytes is the virtual size as
+// the caller knows it, 0 if it does not.
 type Image struct {
 	Path      string
 	Format    string
 	Backing   *qemuimg.Image
 	SizeBytes int64
-	// Slice says that the image is only the first SizeBytes of what is at Path, which is
-	// larger. The rest is neither read nor written. Raw only.
+	// Slice says that the image is only the first SizeBytes of the larger file or device at
+	// Path. The rest is neither read nor written. Raw only.
 	Slice bool
 }
 

@@ -69,13 +69,13 @@ func (w *latencyWatch) learned() {
 	w.tolerated = max(time.Duration(tolerated*float64(idle)), idle+max(toleratedSlack, most-least))
 }
 
-// Latency counts the requests of a guest of one kind, and sums up how long they took.
+// Latency counts a guest's requests of one kind and sums up how long they took.
 type Latency struct {
 	Requests int64
 	Total    time.Duration
 }
 
-// GuestLatency is what a guest's disk says of itself since its process began.
+// GuestLatency has the counters of a guest's disk since the guest's process began.
 type GuestLatency struct {
 	Reads, Writes, Flushes Latency
 }

@@ -10,23 +10,22 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limiter caps the bytes per second of the copies that share it. The cap may be
-// changed at any time, and those who wait under the old one feel it at once. A
-// nil Limiter caps nothing.
+// Limiter caps the bytes per second of the copies that share it. The cap may be changed at
+// any time; copies that wait under the old cap notice at once. A nil Limiter caps nothing.
 type Limiter struct {
 	mu      sync.Mutex
 	bucket  *rate.Limiter // nil is no cap
 	changed chan struct{} // closed when bucket is replaced
 }
 
-// NewLimiter returns a limiter with this cap; 0 is none.
+// NewLimiter returns a limiter with this cap; 0 is no cap.
 func NewLimiter(bytesPerSecond int64) *Limiter {
 	l := &Limiter{changed: make(chan struct{})}
 	l.SetBytesPerSecond(bytesPerSecond)
 	return l
 }
 
-// SetBytesPerSecond changes the cap; 0 lifts it.
+// SetBytesPerSecond changes the cap; 0 removes it.
 func (l *Limiter) SetBytesPerSecond(bytesPerSecond int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // minPieceBytes is the smallest request that a chunk is divided into.
 const minPieceBytes = 64 << 10
 
-// Pacer bounds what a copy has under way, for the sake of others.
+// Pacer bounds what a copy has in flight, for the sake of others.
 type Pacer interface {
 	// Allow returns how many bytes may be in flight, and how long each request rests
 	// before it begins. It is asked before every request, and must not block.
@@ -68,9 +68,10 @@ type GuestPacer struct {
 	atLeast    time.Duration // for how long the guest has suffered under the least copy
 }
 
-// NewGuestPacer paces by sample: what the guest's disk says of itself, and whether that
-// could be read. Only Run calls it, and it may block. Run begins by letting the copy
-// stand still for a moment, to learn the guest's latency without it.
+// NewGuestPacer returns a pacer that measures with sample: it returns the counters of the
+// guest's disk, and false if they could not be read. Only Run calls sample, which may
+// block. Run begins by letting the copy stand still for a moment, to learn the guest's
+// latency without it.
 func NewGuestPacer(sample func() (GuestLatency, bool)) *GuestPacer {
 	return &GuestPacer{sample: sample, inFlight: startInFlight}
 }
@@ -102,7 +103,7 @@ func (p *GuestPacer) Allow() (inFlightBytes int64, rest time.Duration) {
 	return p.inFlight, max(p.rest, time.Until(p.quietUntil))
 }
 
-// Paced is how long the copy has been held back for the guest's sake so far.
+// Paced returns how long the copy has been held back for the guest's sake so far.
 func (p *GuestPacer) Paced() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 // Phase is what a copy is doing.
 type Phase string
 
-// The phases, in their order. A copy has the first or the second.
+// The phases, in their order. A copy has either the first or the second.
 const (
 	PhaseClone  Phase = "clone"
 	PhaseCopy   Phase = "copy"
@@ -18,8 +18,8 @@ const (
 	PhaseVerify Phase = "verify"
 )
 
-// Progress is how far a phase is. BytesDone counts holes and what an earlier
-// run had done; RateBytesPerSecond only what moves now.
+// Progress is how far a phase is. BytesDone includes holes and what an earlier run had
+// done; RateBytesPerSecond is only for the bytes that are moved now.
 type Progress struct {
 	Phase              Phase
 	BytesTotal         int64

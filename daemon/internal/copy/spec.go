@@ -11,35 +11,35 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// Spec says what to copy, and how. Only Src and Dst are required.
+// Spec says what to copy and how. Only Src and Dst are required.
 type Spec struct {
-	// Src is read and nobody writes to it. Dst exists and has the same size.
+	// Src is read, and nobody writes to it. Dst exists and has the same size.
 	Src, Dst Image
-	// IsDst, where set, is asked of the open dst before anything is written to it: its
-	// error ends the copy.
+	// IsDst, if set, checks the open dst before anything is written to it: an error ends
+	// the copy.
 	IsDst func(dst *os.File) error
 	// ThinBlockBytes, where set, is asked of the open dst: the size of the blocks that read as
 	// zeros once they are discarded, and go on to (package thin); 0 if it promises no such thing.
 	ThinBlockBytes func(dst *os.File) int64
 	// Verify reads dst back after the copy.
 	Verify bool
-	// DstIsZero says that dst reads as zeros everywhere, because whoever says so
-	// has just created it and nobody has written to it since but this copy.
+	// DstIsZero says that dst reads as zeros everywhere, because the caller has just
+	// created it and nobody but this copy has written to it since.
 	DstIsZero bool
-	// Limit caps the copy, and its verification as well.
+	// Limit caps the copy and its verification.
 	Limit *Limiter
 	// Pace gives way to the guest.
 	Pace Pacer
-	// Cursor lets a later run go on where this one ended. Images that are not
-	// raw have none and start over.
+	// Cursor lets a later run go on where this one ended. Images that are not raw do not
+	// use it and start over.
 	Cursor Cursor
-	// Progress is told how far the copy is, never two calls at once. It holds up
-	// the copy while it runs.
+	// Progress is called with how far the copy is, one call at a time. The copy waits until
+	// it returns.
 	Progress func(Progress)
 	// Workers is how many chunks are in flight, 1 to 16; 0 is 8.
 	Workers int
-	// OpenEnd opens raw images; nil is OpenFile. For other kinds of ends, and
-	// for ends with faults.
+	// OpenEnd opens raw images; nil is OpenFile. It is for other kinds of ends, and for
+	// ends with faults.
 	OpenEnd OpenEnd
 }
 

@@ -34,7 +34,7 @@ var zeroBlock = newBuffer(chunkBytes)
 // isZero says whether p, at most a chunk, is all zeros.
 func isZero(p []byte) bool { return bytes.Equal(p, zeroBlock[:len(p)]) }
 
-// Zero takes the best way that the file or device supports.
+// Zero uses the best way that the file or device supports.
 func (f *fileEnd) Zero(off, n int64) error {
 	for {
 		way := f.zeroing.Load()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diskspec says which disk of a domain an attachment is: what it is made as, and
-// how what is there compares with it. The package must not know who attaches, nor when.
+// Package diskspec says which disk of a domain an attachment is: how the disk is defined,
+// and whether a disk of the domain matches it. It must not know who attaches, or when.
 package diskspec
 
 import (
@@ -11,10 +11,10 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// New is the disk that an attachment of a volume is to be, with this chain, top first. Its
-// serial is the volume's id as it is: a guest finds the first 20 characters of it under
-// /dev/disk/by-id. With a slot, where it is not nil, the disk keeps what the slot has,
-// and the serial of the slot if that was not the id of its volume.
+// New returns the disk for an attachment of a volume, with this chain, top first. Its
+// serial is the volume's id: a guest finds the first 20 characters of it under
+// /dev/disk/by-id. If slot is not nil, the disk keeps what the slot has, and also the
+// slot's serial if that was not the id of its volume.
 func New(volumeID string, at api.DiskAttachment, shareable bool, chain []hv.Image, slot *api.SlotDefinition) hv.DiskSpec {
 	spec := hv.DiskSpec{
 		Target: at.Device, Bus: BusOf(at.Device), Serial: volumeID, Image: chain[0],
@@ -32,7 +32,7 @@ func New(volumeID string, at api.DiskAttachment, shareable bool, chain []hv.Imag
 	return spec
 }
 
-// BusOf is the bus of a disk by the name of its device, where nothing else is known of it.
+// BusOf returns the bus of a disk by its device name, if nothing else is known of it.
 func BusOf(device string) string {
 	if strings.HasPrefix(device, "sd") {
 		return "scsi"
@@ -40,7 +40,7 @@ func BusOf(device string) string {
 	return "virtio"
 }
 
-// ModeOf is how a guest may use a disk.
+// ModeOf returns the mode in which a guest may use a disk.
 func ModeOf(d *hv.Disk) api.Mode {
 	if d.ReadOnly {
 		return api.ModeRO
@@ -48,5 +48,5 @@ func ModeOf(d *hv.Disk) api.Mode {
 	return api.ModeRW
 }
 
-// InMode says whether a guest may use a disk as its attachment says.
+// InMode says whether a disk has the mode of its attachment.
 func InMode(d *hv.Disk, at api.DiskAttachment) bool { return ModeOf(d) == at.Mode }

@@ -17,13 +17,13 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// Dir is a directory with one file per domain that must not be started. The
-// libvirt hook volferry-guard refuses the start while the file is there and
-// gives its text as the reason. A guard outlives this process and a reboot of
-// the host: whoever sets one journals first, so that recovery clears it.
+// Dir is a directory with one file per domain that must not be started. While the file is
+// there, the libvirt hook volferry-guard refuses the start and gives its text as the
+// reason. A guard outlives this process and a reboot of the host: write to a journal before
+// you set one, so that recovery clears it.
 //
-// A domain may be guarded for several reasons at once, each with its owner: the
-// file has a line for each, "REASON [OWNER]", and goes with the last of them.
+// A domain may be guarded for several reasons at once, each with its owner: the file has a
+// line for each, "REASON [OWNER]", and is removed with the last of them.
 //
 // Safe for concurrent use in one process.
 type Dir struct {
@@ -32,13 +32,13 @@ type Dir struct {
 	mu sync.Mutex // held from the read of a file to its replacement
 }
 
-// New returns the guards kept in dir, which is made by the first Set. Hook
-// is where libvirt has the hook that reads them (DefaultHook), for Enforced.
+// New returns the guards in dir, which the first Set makes. Hook is the path where libvirt
+// has the hook (DefaultHook), for Enforced.
 func New(dir, hook string) *Dir { return &Dir{dir: dir, hook: hook} }
 
-// Set guards the domain with this UUID, durably before it returns. Owner says
-// for whom ("migration UUID"). Reason is the whole sentence that the person who
-// tries the start will read. A second Set of an owner replaces the reason.
+// Set guards the domain with this UUID, durably before it returns. Owner says for whom
+// ("migration UUID"). Reason is the whole sentence that a person who tries the start will
+// read. A second Set by the same owner replaces the reason.
 func (d *Dir) Set(id, owner, reason string) error {
 	line := reason + ownerSuffix(owner)
 	err := d.change(id, func(lines []string) []string { return append(without(lines, owner), line) })
@@ -48,8 +48,8 @@ func (d *Dir) Set(id, owner, reason string) error {
 	return nil
 }
 
-// Clear takes back the owner's guard of the domain, durably before it returns.
-// Guards of others stay. No guard is no error.
+// Clear removes the owner's guard of the domain, durably before it returns. Guards of other
+// owners stay. It is no error if there is no guard.
 func (d *Dir) Clear(id, owner string) error {
 	err := d.change(id, func(lines []string) []string { return without(lines, owner) })
 	if err != nil {
@@ -58,8 +58,8 @@ func (d *Dir) Clear(id, owner string) error {
 	return nil
 }
 
-// Has says whether the owner guards the domain. An error means that nobody can
-// tell, which is not the same as no.
+// Has says whether the owner guards the domain. An error means that this is unknown, which
+// is not the same as no.
 func (d *Dir) Has(id, owner string) (bool, error) {
 	path, err := d.path(id)
 	if err != nil {
@@ -75,19 +75,19 @@ func (d *Dir) Has(id, owner string) (bool, error) {
 // Guard is one reason why a domain must not be started, and whose it is.
 type Guard struct{ Owner, Reason string }
 
-// The owners of guards that say something of the instance as a whole.
+// The owners of guards that concern the instance as a whole.
 const (
 	// OwnerRoot: the root volume is missing.
 	OwnerRoot = "root"
-	// OwnerShelf: the instance is on the shelf, or another host's.
+	// OwnerShelf: the instance is on the shelf, or belongs to another host.
 	OwnerShelf = "shelf"
 	// OwnerPause, with the migration's id after it, owns the guard that keeps an
 	// instance saved while one of its volumes moves with all guests paused.
 	OwnerPause = "pause "
 )
 
-// Of returns the guards of a domain. An error means that nobody can tell, which is
-// not the same as none.
+// Of returns the guards of a domain. An error means that they are unknown, which is not the
+// same as none.
 func (d *Dir) Of(id string) ([]Guard, error) {
 	path, err := d.path(id)
 	if err != nil {
@@ -154,8 +154,8 @@ func readLines(path string) ([]string, error) {
 	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n"), nil
 }
 
-// List returns the reason of every guard by domain UUID. Files with other names
-// are none of ours and are left out.
+// List returns the reasons of all guards by domain UUID. It leaves out files with other
+// names.
 func (d *Dir) List() (map[string]string, error) {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

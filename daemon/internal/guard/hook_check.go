@@ -17,16 +17,16 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// DefaultHook is where the guard hook is installed.
+// DefaultHook is the path where the guard hook is installed.
 const DefaultHook = "/etc/libvirt/hooks/qemu.d/volferry-guard"
 
-// ErrHookLooksElsewhere is what Enforced returns for a hook that is installed and looks
-// for guards in other directories.
+// ErrHookLooksElsewhere is the error of Enforced if the installed hook looks for guards in
+// other directories.
 var ErrHookLooksElsewhere = errors.New("the guards are not where the libvirt hook looks for them")
 
-// Enforced returns nil if the hook is installed where libvirt runs it and looks
-// for guards where this Guards keeps them; otherwise the error says what is
-// wrong and what to do. Whether libvirt has seen it since says HookWasThere.
+// Enforced returns nil if the hook is installed where libvirt runs it and looks for guards
+// in this directory. Otherwise the error says what is wrong and what to do. HookWasThere
+// says whether libvirt knows of the hook.
 func (d *Dir) Enforced() error {
 	info, err := os.Stat(d.hook)
 	switch {
@@ -48,8 +48,8 @@ func (d *Dir) Enforced() error {
 	return nil
 }
 
-// HookKnowsStartTokens returns nil if the hook lets a start with a token through, or if
-// no hook is installed. An older hook refuses the guests that are to be restored.
+// HookKnowsStartTokens returns nil if the hook lets a start with a token through, or if no
+// hook is installed. An older hook refuses guests that are to be restored.
 func (d *Dir) HookKnowsStartTokens() error {
 	text, err := os.ReadFile(d.hook)
 	switch {
@@ -63,9 +63,9 @@ func (d *Dir) HookKnowsStartTokens() error {
 	return nil
 }
 
-// HookWasThere says whether libvirt, which looks for hooks of QEMU only when it starts or is
-// reloaded, has found one if it did that at that time: one that is executable, and that
-// nobody has changed or put in its place since.
+// HookWasThere says whether libvirt found the present hook if it was started or reloaded at
+// that time, which is when it looks for hooks of QEMU: the hook has to be executable, and
+// must not have been changed or replaced since.
 func (d *Dir) HookWasThere(at time.Time) bool {
 	hooks := []string{d.hook}
 	if filepath.Base(filepath.Dir(d.hook)) == "qemu.d" {
@@ -87,8 +87,8 @@ func (d *Dir) HookWasThere(at time.Time) bool {
 	})
 }
 
-// InstallHook writes the hook where libvirt looks for it. What is there and is none of
-// Volferry's is not replaced.
+// InstallHook writes the hook where libvirt looks for it. It does not replace a file that
+// is not Volferry's.
 func (d *Dir) InstallHook(script []byte) error {
 	text, err := os.ReadFile(d.hook)
 	switch {

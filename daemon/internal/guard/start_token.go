@@ -13,10 +13,10 @@ import (
 // startTokenMode: only root may read the text.
 const startTokenMode = 0o600
 
-// IssueStartToken lets one start through the guard that the owner has set: the start of a
-// definition with the returned text in it, which nobody can guess. All other starts are
-// refused as before, and guards of other owners refuse this start too. It replaces an
-// earlier token, and holds until RevokeStartToken or the next Set or Clear of the domain.
+// IssueStartToken lets one start through the owner's guard: the start of a definition that
+// contains the returned text, which nobody can guess. All other starts are still refused,
+// and guards of other owners refuse this start too. It replaces an earlier token. The token
+// holds until RevokeStartToken, or the next Set or Clear for the domain.
 func (d *Dir) IssueStartToken(id, owner string) (text string, err error) {
 	path, err := d.path(id)
 	if err != nil {
@@ -31,7 +31,8 @@ func (d *Dir) IssueStartToken(id, owner string) (text string, err error) {
 	return text, nil
 }
 
-// RevokeStartToken ends the domain's start token, durably before it returns. No token is no error.
+// RevokeStartToken ends the domain's start token, durably before it returns. It is no error
+// if there is none.
 func (d *Dir) RevokeStartToken(id string) error {
 	path, err := d.path(id)
 	if err != nil {

@@ -13,19 +13,19 @@ import (
 
 // Program is what a daemon runs.
 type Program[M any] struct {
-	// Runner is how the ops of the manager run.
+	// Runner returns the configuration of the runner of the manager's ops.
 	Runner op.Config
-	// New makes the manager of a daemon that starts: attach.Manager and its like. It
-	// registers with the runner what it has.
+	// New makes the manager of a daemon that starts: attach.Manager and its like. The
+	// manager registers its plans with the runner.
 	New func(runner *op.Runner) M
-	// Run is what the manager does on its own until the context is done. Nil: nothing.
+	// Run is what the manager does by itself until ctx ends. Nil: nothing.
 	Run func(m M, ctx context.Context) error
 }
 
 // Daemon is a manager with its runner, which may be killed and started again on the same
 // journal, from any goroutine.
 type Daemon[M any] struct {
-	// Restarts are those that the end of the test waits for.
+	// Restarts are the restarts that the end of the test waits for.
 	Restarts sync.WaitGroup
 
 	t       *testing.T
@@ -86,7 +86,7 @@ func (d *Daemon[M]) Halt() {
 	d.stop()
 }
 
-// Boot starts another daemon where one was killed. Begin is what its runner begins with:
+// Boot starts another daemon after one was killed. Begin is what its runner begins with:
 // nil for Resume.
 func (d *Daemon[M]) Boot(begin func(context.Context, *op.Runner) error) {
 	d.mu.Lock()
@@ -97,7 +97,7 @@ func (d *Daemon[M]) Boot(begin func(context.Context, *op.Runner) error) {
 // Restart kills the daemon and starts another.
 func (d *Daemon[M]) Restart() { d.RestartAfter(func() {}) }
 
-// RestartAfter kills the daemon, and starts another when something has happened.
+// RestartAfter kills the daemon, calls happen, and starts another daemon.
 func (d *Daemon[M]) RestartAfter(happen func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,7 +106,7 @@ func (d *Daemon[M]) RestartAfter(happen func()) {
 	d.boot(nil)
 }
 
-// Replace is RestartAfter for a daemon of which something hangs: it is not waited for.
+// Replace is RestartAfter for a daemon that hangs: it does not wait for its end.
 func (d *Daemon[M]) Replace(happen func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -115,14 +115,14 @@ func (d *Daemon[M]) Replace(happen func()) {
 	d.boot(nil)
 }
 
-// Now returns the manager of now, and its runner.
+// Now returns the present manager and its runner.
 func (d *Daemon[M]) Now() (M, *op.Runner) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.manager, d.runner
 }
 
-// AwayFor has something be away for a while, and wakes the ops that wait for it then.
+// AwayFor makes something unreachable for a while, and then wakes the ops that wait for it.
 func (d *Daemon[M]) AwayFor(how time.Duration, setAway func(away bool), waiting string) {
 	setAway(true)
 	time.AfterFunc(how, func() {
@@ -132,7 +132,7 @@ func (d *Daemon[M]) AwayFor(how time.Duration, setAway func(away bool), waiting 
 	})
 }
 
-// WantIdle fails the test if an op is left.
+// WantIdle fails the test if an op is not finished.
 func (d *Daemon[M]) WantIdle() {
 	d.t.Helper()
 	_, runner := d.Now()

@@ -15,11 +15,11 @@ import (
 	"github.com/volferry/volferry/daemon/internal/guard"
 )
 
-// Guards are guards in memory, as guard.Dir keeps them in files, with the hook that
-// reads them. Set, Clear and Has are moments at which something may happen.
+// Guards are guards in memory, with the behaviour of guard.Dir and of the hook. Something
+// may happen at each call of Set, Clear and Has.
 type Guards struct {
 	Moments *Moments
-	// HookError is what is wrong with the hook, which knows no start tokens then.
+	// HookError is what is wrong with the hook; the hook then knows no start tokens.
 	HookError error
 
 	mu     sync.Mutex
@@ -32,7 +32,7 @@ type Guards struct {
 // startToken lets the start with the text through the guard of the owner.
 type startToken struct{ text, owner string }
 
-// NewGuards returns guards of which none is set.
+// NewGuards returns an empty set of guards.
 func NewGuards(m *Moments) *Guards {
 	return &Guards{Moments: m, set: map[string][]guard.Guard{}, tokens: map[string]startToken{}}
 }
@@ -60,7 +60,7 @@ func (g *Guards) Set(id, owner, reason string) error {
 	})
 }
 
-// Clear takes back the guard of an owner; others stay.
+// Clear removes the guard of an owner; others stay.
 func (g *Guards) Clear(id, owner string) error {
 	return g.do("Guards.Clear", func() error {
 		if g.set[id] = g.without(id, owner); len(g.set[id]) == 0 {
@@ -91,7 +91,7 @@ func (g *Guards) Of(id string) ([]guard.Guard, error) {
 	return slices.Clone(g.set[id]), nil
 }
 
-// List returns the reasons of all guards by domain, "REASON [OWNER]" in a line each.
+// List returns the reasons of all guards by domain, with a line "REASON [OWNER]" for each.
 func (g *Guards) List() (map[string]string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -106,7 +106,7 @@ func (g *Guards) List() (map[string]string, error) {
 	return all, nil
 }
 
-// Reasons are those of one domain, as List has them.
+// Reasons returns the reasons for one domain, in the form of List.
 func (g *Guards) Reasons(id string) string {
 	all, _ := g.List()
 	return all[id]
@@ -115,7 +115,7 @@ func (g *Guards) Reasons(id string) string {
 // Enforced says that libvirt asks the hook.
 func (g *Guards) Enforced() error { return nil }
 
-// IssueStartToken lets the one start through the owner's guard that shows the token.
+// IssueStartToken lets a start that shows the token through the owner's guard.
 func (g *Guards) IssueStartToken(id, owner string) (string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -134,10 +134,10 @@ func (g *Guards) RevokeStartToken(id string) error {
 // HookKnowsStartTokens returns HookError.
 func (g *Guards) HookKnowsStartTokens() error { return g.HookError }
 
-// Hook is libvirt's hook: its error refuses the start of a domain.
+// Hook is libvirt's hook: an error refuses the start of a domain.
 func (g *Guards) Hook(id string) error { return g.HookWithToken(id, "") }
 
-// HookWithToken is what the hook says to a start that shows it this token.
+// HookWithToken is the hook for a start that shows this token.
 func (g *Guards) HookWithToken(id, token string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -153,28 +153,29 @@ func (g *Guards) HookWithToken(id, token string) error {
 	return nil
 }
 
-// Let has the hook let everything through, as if it had been asked before.
+// Let makes the hook let every start through, as if libvirt had asked it before the guard
+// was set.
 func (g *Guards) Let(lets bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lets = lets
 }
 
-// Fill makes Set fail with err until it is called with nil.
+// Fill makes Set fail with err, until Fill is called with nil.
 func (g *Guards) Fill(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.full = err
 }
 
-// Guarded are the domains that are guarded, in order.
+// Guarded returns the guarded domains, in order.
 func (g *Guards) Guarded() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Sorted(maps.Keys(g.set))
 }
 
-// Issued says whether a start token of the domain is left.
+// Issued says whether the domain has a start token.
 func (g *Guards) Issued(id string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

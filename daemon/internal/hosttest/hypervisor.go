@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 )
 
-// Hypervisor is the fake hypervisor as a daemon meets it: each of the calls below is a
-// moment at which something may happen. The test looks at Fake, where nothing does.
+// Hypervisor is the fake hypervisor as a daemon sees it: something may happen at each of
+// the calls below. The test itself uses Fake, where nothing happens.
 type Hypervisor struct {
 	*hvtest.Fake
 	Moments *Moments
@@ -19,7 +19,7 @@ type Hypervisor struct {
 	away atomic.Bool
 }
 
-// SetAway has libvirt be away for the daemon, and not for the test.
+// SetAway makes libvirt unreachable for the daemon, and not for the test.
 func (h *Hypervisor) SetAway(away bool) { h.away.Store(away) }
 
 func (h *Hypervisor) call(name string, effect func() error) error {

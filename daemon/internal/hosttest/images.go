@@ -18,42 +18,44 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Images are the images of the fake hypervisor as image.Storage has them. What is below /dev
-// is a block device.
+// Images are the images of the fake hypervisor, with the behaviour of image.Storage. Paths
+// below /dev are block devices.
 type Images struct {
 	Fake *hvtest.Fake
-	// Closed is a directory that QEMU does not pass; Shut an image that it cannot open, or
-	// a directory of them.
+	// Closed is a directory that QEMU cannot pass through. Shut is an image that QEMU
+	// cannot open, or a directory of such images.
 	Closed, Shut string
-	// ReadOnly is a directory in which the daemon can write nothing.
+	// ReadOnly is a directory in which the daemon cannot write.
 	ReadOnly string
-	// OnCreate is told how far a new image is, if it is set, and Temporary is the name of
-	// the newest before it was whole.
+	// OnCreate, if set, is called with how far a new image is. Temporary is the temporary
+	// name of the newest image.
 	OnCreate  func(moment string)
 	Temporary string
-	// Writing are the images that somebody has open for writing, Devices the block devices
+	// Writing are the images that somebody has open for writing. Devices are block devices
 	// that are not below /dev.
 	Writing, Devices map[string]bool
-	// Stuck is why nothing can be removed.
+	// Stuck is the error of every removal.
 	Stuck error
-	// BeforeGrow, where set, is called once, before the next image grows, and OnDisconnect
-	// with each image that is disconnected.
+	// BeforeGrow, if set, is called once, before the next image grows. OnDisconnect, if
+	// set, is called with each image that is disconnected.
 	BeforeGrow, OnDisconnect func()
-	// Resized is the size of every overlay that somebody has resized, 0 if nobody has.
+	// Resized is the size that somebody has given to every overlay, 0 if nobody has.
 	Resized atomic.Int64
-	// Free is how much every directory has free, 0 for plenty.
+	// Free is the free space of every directory, 0 for plenty.
 	Free atomic.Int64
 
 	Mu sync.Mutex
-	// Users are those that hold an image besides the domains, in words.
+	// Users holds, in words, who uses an image besides the domains.
 	Users map[string]string
-	// Print, where set, says which fingerprint an image has.
+	// Print, if set, returns the fingerprint of an image.
 	Print func(path string) string
-	// Durable are the flushes and removals of images, and what was given back, in order.
+	// Durable lists, in order, the flushes and removals of images, and the rights that were
+	// given back.
 	Durable []string
-	// Given are the rights that images were given.
+	// Given are the rights that each image was given.
 	Given map[string]*image.Rights
-	// Disconnects counts; Early: an image was disconnected that a domain had.
+	// Disconnects counts disconnected images. Early: an image was disconnected while a
+	// domain had it.
 	Disconnects int
 	Early       bool
 }
@@ -79,10 +81,10 @@ func (i *Images) Flush(_ context.Context, path string) error {
 	return nil
 }
 
-// Sync does nothing: what is written to an image in memory is there.
+// Sync does nothing: a write to an image in memory is complete.
 func (i *Images) Sync(context.Context, string) error { return nil }
 
-// CreateOverlay makes an empty overlay, unless it is there.
+// CreateOverlay makes an empty overlay, unless there is one.
 func (i *Images) CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64, rights *image.Rights) error {
 	if empty, err := i.CheckOverlay(ctx, path, backing, sizeBytes); err == nil && empty {
 		return nil
@@ -136,7 +138,7 @@ func (i *Images) moment(name string) {
 	}
 }
 
-// Grow makes an image larger, which a domain that has it open does not let anybody.
+// Grow makes an image larger. It fails while a domain has the image open.
 func (i *Images) Grow(_ context.Context, img hv.Image, sizeBytes int64) error {
 	if before := i.BeforeGrow; before != nil {
 		i.BeforeGrow = nil
@@ -152,7 +154,7 @@ func (i *Images) Grow(_ context.Context, img hv.Image, sizeBytes int64) error {
 	return err
 }
 
-// Remove unlinks an image that is no device.
+// Remove unlinks an image; devices stay.
 func (i *Images) Remove(_ context.Context, path string) error {
 	i.note("remove", path)
 	if i.Stuck != nil || i.isDevice(path) {
@@ -168,12 +170,12 @@ func (i *Images) isDevice(path string) bool {
 	return strings.HasPrefix(path, "/dev/") || i.Devices[path]
 }
 
-// Rights are the same for every image.
+// Rights returns the same rights for every image.
 func (i *Images) Rights(context.Context, string) (*image.Rights, error) {
 	return &image.Rights{UID: 1000, GID: 1000, Mode: 0o640}, nil
 }
 
-// GiveRights notes the rights that an image is given.
+// GiveRights notes the rights of an image.
 func (i *Images) GiveRights(_ context.Context, path string, rights *image.Rights) ([]string, error) {
 	_, err := i.Fake.Info(path)
 	if err == nil {
@@ -182,7 +184,7 @@ func (i *Images) GiveRights(_ context.Context, path string, rights *image.Rights
 	return nil, err
 }
 
-// GiveBack notes that an image has the rights of before.
+// GiveBack notes that an image has its earlier rights again.
 func (i *Images) GiveBack(_ context.Context, path string, _ *image.Rights) ([]string, error) {
 	_, err := i.Fake.Info(path)
 	if err == nil {
@@ -200,7 +202,7 @@ func (i *Images) give(path string, rights *image.Rights) {
 	i.Given[path] = rights
 }
 
-// GaveRights says whether an image was given the rights of src, whatever its path.
+// GaveRights says whether an image was given the rights of src, at whatever path.
 func (i *Images) GaveRights(path string) bool {
 	i.Mu.Lock()
 	defer i.Mu.Unlock()
@@ -208,8 +210,8 @@ func (i *Images) GaveRights(path string) bool {
 	return r != nil && r.UID == 1000 && r.Mode == 0o640
 }
 
-// Inspect reads size and kind of an image, whose format and base images have to be those that
-// are said.
+// Inspect reads size and kind of an image. Its format and base images must be those of the
+// location.
 func (i *Images) Inspect(ctx context.Context, l api.Location) (image.Info, error) {
 	path := l.Path
 	info, err := i.info(path)
@@ -233,7 +235,7 @@ func (i *Images) checkBacking(ctx context.Context, l api.Location) error {
 	return api.Errorf(api.CodeChainChanged, "%s is over %s, and %s was stored", l.Path, is, l.Backing)
 }
 
-// ReadBacking returns what an image is over, by the headers.
+// ReadBacking returns what an image is over, by its headers.
 func (i *Images) ReadBacking(_ context.Context, path string, format api.Format) (api.Backing, error) {
 	var images []api.BaseImage
 	for format == api.FormatQcow2 {
@@ -250,13 +252,13 @@ func (i *Images) ReadBacking(_ context.Context, path string, format api.Format) 
 	return api.NewBacking(images), nil
 }
 
-// Stamp tells whether an image was written since.
+// Stamp tells whether an image was written to.
 func (i *Images) Stamp(_ context.Context, path string) (image.Stamp, error) {
 	info, err := i.info(path)
 	return image.Stamp{SizeBytes: info.SizeBytes, ModifiedNS: info.Written, Boot: i.Fake.BootID()}, err
 }
 
-// Fingerprint tells an image from another one that is at its path later.
+// Fingerprint tells an image from a later image at the same path.
 func (i *Images) Fingerprint(_ context.Context, path string) (string, error) {
 	info, err := i.info(path)
 	if err != nil {
@@ -280,13 +282,13 @@ func (i *Images) InUse(_ context.Context, path string) (string, error) {
 	return i.Users[path], nil
 }
 
-// AllocatedBytes is how much of the disk an image takes.
+// AllocatedBytes returns how much of the disk an image takes.
 func (i *Images) AllocatedBytes(path string) (int64, error) {
 	info, err := i.Fake.Info(path)
 	return int64(info.Allocated) * hvtest.BlockSize, err
 }
 
-// FreeBytes is how much a file may still grow.
+// FreeBytes returns how much a file may still grow.
 func (i *Images) FreeBytes(string) (int64, error) {
 	if free := i.Free.Load(); free != 0 {
 		return free, nil
@@ -294,7 +296,7 @@ func (i *Images) FreeBytes(string) (int64, error) {
 	return 1 << 40, nil
 }
 
-// Reach refuses what is in Closed.
+// Reach refuses paths in Closed.
 func (i *Images) Reach(user hv.ProcessUser, dir string) error {
 	if dir == i.Closed {
 		return &image.ReachError{User: user, Dir: dir, Mode: 0o700}
@@ -302,7 +304,7 @@ func (i *Images) Reach(user hv.ProcessUser, dir string) error {
 	return nil
 }
 
-// MayOpen refuses Shut.
+// MayOpen refuses images in Shut.
 func (i *Images) MayOpen(user hv.ProcessUser, path string) error {
 	if _, err := i.Fake.Info(path); err != nil {
 		return err
@@ -313,7 +315,7 @@ func (i *Images) MayOpen(user hv.ProcessUser, path string) error {
 	return nil
 }
 
-// MayWrite refuses what is in ReadOnly.
+// MayWrite refuses paths in ReadOnly.
 func (i *Images) MayWrite(path string) error {
 	if filepath.Dir(path) == i.ReadOnly {
 		return api.Errorf(api.CodePermissionDenied, "ReadWritePaths=%s", i.ReadOnly)
@@ -321,10 +323,10 @@ func (i *Images) MayWrite(path string) error {
 	return nil
 }
 
-// Connect does nothing: nobody caches these images.
+// Connect does nothing: these images are not cached.
 func (i *Images) Connect(context.Context, string) error { return nil }
 
-// Disconnect counts.
+// Disconnect counts the call.
 func (i *Images) Disconnect(_ context.Context, path string) error {
 	i.Mu.Lock()
 	defer i.Mu.Unlock()

@@ -13,15 +13,15 @@ import (
 type Happening struct {
 	After bool   // the call takes effect first
 	Lose  bool   // the answer is lost: the caller cannot tell
-	Err   error  // what the caller hears in its place, if not what is usual for the call
+	Err   error  // what the caller gets, if not the usual error of the call
 	Do    func() // what else happens
 }
 
-// Moments are the calls of a test's hypervisors, registry and guards: something can
-// happen at each of them, and what must always hold is looked at after each. The zero
-// value is ready; nil is a world in which nothing happens.
+// Moments are the calls of a test's hypervisors, registry and guards. Something can be
+// arranged to happen at each of them, and invariants are checked after each. The zero value
+// is ready; with nil nothing ever happens.
 type Moments struct {
-	// Look, where set, is called after each call that took effect. Set it before use.
+	// Look, if set, is called after each call that took effect. Set it before use.
 	Look func()
 
 	mu       sync.Mutex
@@ -33,14 +33,14 @@ type Moments struct {
 	wrongs   []string
 }
 
-// Arrange has something happen at the nth call from now; 1 is the next one.
+// Arrange makes something happen at the nth call from now; 1 is the next one.
 func (m *Moments) Arrange(nth int, h Happening) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.arranged, m.nth, m.what, m.names = true, nth, h, nil
 }
 
-// Cancel has nothing happen any more, and no call be noted.
+// Cancel ends what was arranged, and calls are no longer noted.
 func (m *Moments) Cancel() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -54,14 +54,14 @@ func (m *Moments) Happened() bool {
 	return m.happened
 }
 
-// Calls are the names of the calls since Arrange, until Cancel.
+// Calls returns the names of the calls since Arrange, until Cancel.
 func (m *Moments) Calls() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.names)
 }
 
-// Call is one call. Lost is what the caller hears if the answer is lost.
+// Call is one call. Lost is the error of the caller if the answer is lost.
 func (m *Moments) Call(name string, lost error, effect func() error) error {
 	if m == nil {
 		return effect()
@@ -105,14 +105,14 @@ func (h Happening) happens() (lose bool) {
 	return h.Lose
 }
 
-// Wrong notes what must never be.
+// Wrong notes that an invariant is broken.
 func (m *Moments) Wrong(format string, args ...any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.wrongs = append(m.wrongs, fmt.Sprintf(format, args...))
 }
 
-// Wrongs are what was noted so far.
+// Wrongs returns the broken invariants so far.
 func (m *Moments) Wrongs() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

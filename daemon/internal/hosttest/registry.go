@@ -9,14 +9,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Registry is what every registry in memory has, whatever rules a test adds to it: one
-// request at a time, a network that can fail, answers that are kept by op id, and the
-// epochs of hosts. Its lock is held while a request is answered. The zero value is
-// ready.
+// Registry is the common part of every registry in memory, to which a test adds its rules:
+// it serves one request at a time, over a network that can fail, keeps answers by op id,
+// and knows the epochs of hosts. Its lock is held while it answers a request. The zero
+// value is ready.
 type Registry struct {
 	sync.Mutex
 	Moments *Moments
-	// Down: it does not answer.
+	// Down: the registry does not answer.
 	Down bool
 
 	answers map[string]answer
@@ -34,14 +34,14 @@ var errAway = api.Errorf(api.CodeRegistryUnavailable, "the registry is down")
 // SetDown makes the registry unreachable, or reachable again.
 func (r *Registry) SetDown(down bool) { r.With(func() { r.Down = down }) }
 
-// With holds the registry for the time of f.
+// With calls f with the registry's lock held.
 func (r *Registry) With(f func()) {
 	r.Lock()
 	defer r.Unlock()
 	f()
 }
 
-// Ask is one request.
+// Ask makes one request, and returns what reply returns unless the network loses it.
 func Ask[T any](r *Registry, name string, reply func() (T, error)) (v T, err error) {
 	err = r.Moments.Call(name, errAway, func() (err error) {
 		r.Lock()
@@ -55,7 +55,7 @@ func Ask[T any](r *Registry, name string, reply func() (T, error)) (v T, err err
 	return v, err
 }
 
-// Change is a request that makes a change, once per op id.
+// Change makes a request that makes a change, once per op id.
 func Change[T any](r *Registry, name, opID string, asked any, change func() (T, error)) (T, error) {
 	return Ask(r, name, func() (v T, err error) {
 		if old, known := r.answers[opID]; known {
@@ -75,21 +75,21 @@ func Change[T any](r *Registry, name, opID string, asked any, change func() (T, 
 	})
 }
 
-// Fence begins a new epoch of a host, which it does not know of until Rejoin.
+// Fence begins a new epoch of a host, of which the host does not know until Rejoin.
 func (r *Registry) Fence(host string) { r.With(func() { r.NextEpoch(host, false) }) }
 
-// Refence is a fence after which the host is back at once, with all that it had.
+// Refence fences a host that comes back at once, with all that it had.
 func (r *Registry) Refence(host string) { r.With(func() { r.NextEpoch(host, true) }) }
 
-// NextEpoch begins a new epoch of a host, which it knows of or not. The caller holds the
-// lock.
+// NextEpoch begins a new epoch of a host. Known says whether the host knows of it. The
+// caller holds the lock.
 func (r *Registry) NextEpoch(host string, known bool) {
 	e := r.epochs[host]
 	e.fences++
 	r.setEpoch(host, e, known)
 }
 
-// Rejoin is a host that has come back, and knows its epoch.
+// Rejoin brings a host back: it knows its epoch from now on.
 func (r *Registry) Rejoin(host string) { r.With(func() { r.setEpoch(host, r.epochs[host], true) }) }
 
 func (r *Registry) setEpoch(host string, e epoch, known bool) {
@@ -102,30 +102,31 @@ func (r *Registry) setEpoch(host string, e epoch, known bool) {
 	r.epochs[host] = e
 }
 
-// ReportedEpoch is the epoch that a host believes to be in, and names in its requests.
+// ReportedEpoch returns the epoch in which a host believes itself to be, and which it names
+// in its requests.
 func (r *Registry) ReportedEpoch(host string) int64 {
 	r.Lock()
 	defer r.Unlock()
 	return 1 + r.epochs[host].known
 }
 
-// NewestEpoch is the epoch of a host.
+// NewestEpoch returns the epoch of a host.
 func (r *Registry) NewestEpoch(host string) int64 {
 	r.Lock()
 	defer r.Unlock()
 	return r.Newest(host)
 }
 
-// SetNewest has a host be in an epoch, as a registry does that was restored from a backup.
-// The caller holds the lock.
+// SetNewest sets the epoch of a host, as in a registry that was restored from a backup. The
+// caller holds the lock.
 func (r *Registry) SetNewest(host string, newest int64) {
 	r.setEpoch(host, epoch{newest - 1, r.epochs[host].known}, false)
 }
 
-// Newest is NewestEpoch for who holds the lock.
+// Newest is NewestEpoch for callers that hold the lock.
 func (r *Registry) Newest(host string) int64 { return 1 + r.epochs[host].fences }
 
-// CheckEpoch refuses what comes from another epoch of a host than the newest. The caller
+// CheckEpoch refuses requests from an epoch of a host other than the newest. The caller
 // holds the lock.
 func (r *Registry) CheckEpoch(host string, epoch int64) error {
 	if newest := r.Newest(host); epoch != newest {

@@ -13,12 +13,12 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Pass lets time pass, in a bubble.
+// Pass lets fake time pass in a bubble.
 func Pass(d time.Duration) { <-time.After(d) }
 
-// EveryCall makes a trial in which something happens at its first call, then one in which
-// it happens at the next, and so on, each in a bubble, until one ran to its end before it
-// happened. Stride is how far the next call is.
+// EveryCall makes a trial in which something happens at its first call, then a trial in
+// which it happens at the next, and so on, each in a bubble, until a trial ends before it
+// happened. Stride returns how far on the next call is.
 func EveryCall(t *testing.T, stride func(n int) int, trial func(t *testing.T, n int) (happened bool)) {
 	t.Helper()
 	for n := 1; ; n += stride(n) {
@@ -32,8 +32,7 @@ func EveryCall(t *testing.T, stride func(n int) int, trial func(t *testing.T, n 
 	}
 }
 
-// Stride is from each call to the next or, with -short, which is for the race detector,
-// to the one so many further on.
+// Stride returns a stride of 1 or, with -short (which is for the race detector), of short.
 func Stride(short int) func(n int) int {
 	return func(int) int {
 		if testing.Short() {
@@ -43,7 +42,8 @@ func Stride(short int) func(n int) int {
 	}
 }
 
-// BeforeAndAfter runs f for what happens before a call and for what happens after it.
+// BeforeAndAfter runs f twice: for something that happens before a call, and for something
+// that happens after it.
 func BeforeAndAfter(t *testing.T, f func(t *testing.T, after bool)) {
 	t.Helper()
 	for _, after := range []bool{false, true} {
@@ -51,8 +51,8 @@ func BeforeAndAfter(t *testing.T, f func(t *testing.T, after bool)) {
 	}
 }
 
-// Insist is a caller who asks until there is an end, as a person would. An op whose
-// daemon died goes on without its caller.
+// Insist asks until the request has come to an end, as a person would. An op whose daemon
+// died goes on without its caller.
 func Insist(t *testing.T, ask func(try int) error) error {
 	t.Helper()
 	const tries, between = 7, 10 * time.Second
@@ -72,8 +72,8 @@ func Insist(t *testing.T, ask func(try int) error) error {
 	}
 }
 
-// Recorder is the part of testing.TB that the fake's assertions need, for worlds that are
-// judged by an error.
+// Recorder is the part of testing.TB that the fake's assertions need, for worlds that
+// return an error instead of failing the test.
 type Recorder struct {
 	testing.TB
 	Problems []error

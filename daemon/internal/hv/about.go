@@ -11,7 +11,7 @@ import (
 // Version is the version of a program.
 type Version struct{ Major, Minor, Patch int }
 
-// VersionOf reads a version as libvirt says it, as one number: 9000001 is 9.0.1.
+// VersionOf returns the version that libvirt gives as one number: 9000001 is 9.0.1.
 func VersionOf(n uint64) Version {
 	return Version{Major: int(n / 1_000_000), Minor: int(n / 1_000 % 1_000), Patch: int(n % 1_000)}
 }
@@ -24,27 +24,28 @@ func (v Version) Before(other Version) bool {
 	return cmp.Or(cmp.Compare(v.Major, other.Major), cmp.Compare(v.Minor, other.Minor), cmp.Compare(v.Patch, other.Patch)) < 0
 }
 
-// About is what the hypervisor says of itself.
+// About says what the hypervisor is and how it is configured.
 type About struct {
-	// Libvirt and QEMU are their versions. QEMU's is that of the program that the next
-	// guest would be started with; zero if there is none.
+	// Libvirt and QEMU are their versions. QEMU's is the version of the program that the
+	// next guest would be started with; zero if there is none.
 	Libvirt, QEMU Version
 	// SecurityModels confine QEMU: dac, apparmor, selinux.
 	SecurityModels []string
 	// GivesImages: libvirt makes QEMU's user the owner of images (dynamic_ownership).
-	// RemembersOwners: it gives them back to whom they belonged to (remember_owner).
+	// RemembersOwners: afterwards it gives them back to their earlier owners
+	// (remember_owner).
 	GivesImages, RemembersOwners bool
-	// Process is libvirt's own, nil if it was not found.
+	// Process is libvirt's own process, nil if it was not found.
 	Process *DaemonProcess
 }
 
 // DaemonProcess is the process of libvirt that starts domains.
 type DaemonProcess struct {
-	// PID is its number, and ID tells it from every other one that ran on this host.
+	// PID is its number. ID tells it from every other process that ran on this host.
 	PID int
 	ID  string
 	// Name is libvirtd or virtqemud.
 	Name string
-	// Since is when it was started, by the clock of now.
+	// Since is when it was started, by the present clock.
 	Since time.Time
 }

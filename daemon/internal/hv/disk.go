@@ -21,21 +21,19 @@ type Image struct {
 	Type   string
 	Format string
 	Path   string
-	// SliceBytes, where it is not 0, says that the image is only so many bytes from the
-	// beginning of what is at Path, which is larger: libvirt's <slice type='storage'>. Raw
-	// only.
+	// SliceBytes, if not 0, says that the image is only the first SliceBytes of the larger
+	// file or device at Path: libvirt's <slice type='storage'>. Raw only.
 	SliceBytes int64
 }
 
-// Mirror is what the live XML says of a copy or an active commit on a disk.
-// Ready is the only word to trust before a pivot: a job whose counters are
-// equal may still not be ready.
+// Mirror is what the live XML says of a copy or an active commit on a disk. Before a pivot
+// only Ready counts: a job whose counters are equal may still not be ready.
 type Mirror struct {
 	Job   JobKind
 	Image Image // where it goes; for an active commit the base
 	Ready bool
-	// Ending: a pivot or an abort is under way, so that nobody can say yet which
-	// chain the disk will be on. Ready is false then.
+	// Ending: a pivot or an abort is under way, so it is not known yet which chain the disk
+	// will be on. Ready is false then.
 	Ending bool
 }
 
@@ -60,21 +58,20 @@ type Disk struct {
 	CopyOnRead bool
 	Encrypted  bool
 	Slices     bool // some other part of an image than a beginning (SliceBytes) is the source
-	// Uncarried names what says how to open the disk's images and would be lost if
-	// the disk were made anew with another image: encryption, slices, reservations,
-	// and whatever is not known here. Empty if there is nothing. ParseDisk
-	// also finds what is newer than this program.
+	// Uncarried names settings for opening the disk's images that would be lost if the disk
+	// were made anew with another image: encryption, slices, reservations, and settings
+	// that this program does not know. It is empty if there are none. ParseDisk also finds
+	// settings that are newer than this program.
 	Uncarried string
-	// ImageSetting names a setting that belongs to one image, so that libvirt drops it
-	// when it puts another one in its place. Empty if there is none.
+	// ImageSetting names a setting that belongs to one image, so that libvirt drops it when
+	// it replaces the image. Empty if there is none.
 	ImageSetting string
 	Cache        string // driver attributes, empty if not set
 	Discard      string
 	ErrorPolicy  string
 }
 
-// Top is the image that takes the guest's writes; the zero Image for an empty
-// drive.
+// Top returns the image that takes the guest's writes; the zero Image for an empty drive.
 func (d *Disk) Top() Image {
 	if len(d.Chain) == 0 {
 		return Image{}
@@ -82,14 +79,14 @@ func (d *Disk) Top() Image {
 	return d.Chain[0]
 }
 
-// SamePlace says whether two disks are at one address in the guest. That of a drive
-// is one on the bus of its kind.
+// SamePlace says whether two disks have the same address in the guest. The address of a
+// drive counts on buses of one kind only.
 func (d *Disk) SamePlace(other *Disk) bool {
 	return d.Address != "" && d.Address == other.Address && (d.Bus == other.Bus || !strings.HasPrefix(d.Address, "drive:"))
 }
 
-// DiskStats are counters of one live disk since its process started. Times are
-// the sum over all requests.
+// DiskStats are the counters of one live disk since its process started. Times are sums
+// over all requests.
 type DiskStats struct {
 	ReadRequests  int64
 	ReadBytes     int64
@@ -102,13 +99,13 @@ type DiskStats struct {
 	// AllocationBytes is the highest offset written in the top image, which for
 	// an overlay is how much of the local disk it takes.
 	AllocationBytes int64
-	// CapacityBytes is the size that the process gives the disk, and so what its guest
-	// sees: the image may have been made larger behind its back.
+	// CapacityBytes is the size that the process gives the disk, and that the guest sees.
+	// The image may have been made larger without the process.
 	CapacityBytes int64
 }
 
-// DiskSpec is a disk to attach: a terminated chain of Image over Backing, read and
-// written past the host's page cache. The address is the hypervisor's to choose.
+// DiskSpec is a disk to attach: a terminated chain of Image over Backing, read and written
+// past the host's page cache. The hypervisor chooses the address.
 type DiskSpec struct {
 	Target    string // vda
 	Bus       string // virtio, scsi, ...
@@ -118,25 +115,25 @@ type DiskSpec struct {
 	ReadOnly  bool
 	Shareable bool // another guest may have it open as well; raw images only
 	BootOrder int  // 0 if none; 1 is what the guest boots from
-	// Definition, where not empty, is what DiskDefinition returned of a disk
-	// with this Target: it is attached exactly as it was, address and all, and
-	// the fields above are not looked at.
+	// Definition, if not empty, is what DiskDefinition returned for a disk with this
+	// Target: the disk is attached exactly as it was, with its address, and the fields
+	// above are ignored.
 	Definition string
-	// Slot, where not empty, is what DiskDefinition returned of a disk: everything of
-	// it stays, address, boot order and unknown elements, but for Target, Image, Backing,
-	// ReadOnly, Shareable and, where it is not empty, Serial, which are those of here.
-	// Bus and BootOrder are not looked at. ErrUnsupported for what hv.Disk has as
-	// Uncarried.
+	// Slot, if not empty, is what DiskDefinition returned for a disk. Everything of it
+	// stays, address, boot order and unknown elements, except Target, Image, Backing,
+	// ReadOnly, Shareable and, if not empty, Serial, which are taken from here. Bus and
+	// BootOrder are ignored. The error is ErrUnsupported if the disk has something that
+	// hv.Disk lists as Uncarried.
 	Slot string
-	// NewAddress leaves the address of Slot to whoever has it, and has one chosen.
+	// NewAddress ignores the address of Slot, and has the hypervisor choose another.
 	NewAddress bool
-	// NoBootOrder leaves the place that Slot has in the order of booting to whoever has it.
+	// NoBootOrder ignores the place that Slot has in the boot order.
 	NoBootOrder bool
-	// Reserved are what DiskDefinition returned of disks that are not there and are
-	// to come back as they were: what each of them had is taken for this disk, and
-	// its address is chosen beside theirs. Only AttachDisk looks at it.
+	// Reserved are what DiskDefinition returned for disks that are not there now and are to
+	// come back as they were. What they had counts as taken for this disk, and its address
+	// is chosen beside theirs. Only AttachDisk looks at it.
 	Reserved []string
 }
 
-// Chain is the chain of the disk, top first.
+// Chain returns the chain of the disk, top first.
 func (s *DiskSpec) Chain() []Image { return append([]Image{s.Image}, s.Backing...) }

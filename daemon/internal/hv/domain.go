@@ -37,21 +37,21 @@ type Domain struct {
 	PauseReason PauseReason // only if paused
 	Persistent  bool
 	Autostart   bool
-	// ManagedSave: starting it would restore an old XML with old paths.
+	// ManagedSave: a start would restore an old XML with old paths.
 	ManagedSave bool
-	// Moved: it is off here because its process went to another host by live
-	// migration, where it runs as far as this one knows. libvirt forgets that when it
+	// Moved: the domain is off here because its process went to another host by live
+	// migration, and as far as this host knows it runs there. libvirt forgets that when it
 	// is restarted.
 	Moved       bool
 	Snapshots   int
 	Checkpoints int
 	// MemoryBytes is how much RAM the domain may have.
 	MemoryBytes int64
-	// Occupied: a call on the domain's process is under way, be it that of somebody who
-	// has given it up: what it does may still happen.
+	// Occupied: a call on the domain's process is under way, perhaps one whose caller has
+	// given up: its effect may still come.
 	Occupied bool
-	// Run tells the process from those that the domain had before: each start makes
-	// it another one. 0 if the domain is not active.
+	// Run tells the process from the earlier processes of the domain: each start changes
+	// it. It is 0 if the domain is not active.
 	Run int
 	// Live are the disks of the running process, nil if the domain is not
 	// active. Config are the disks of the persistent definition, nil if the
@@ -76,9 +76,8 @@ func findDisk(disks []Disk, target string) *Disk {
 	return nil
 }
 
-// DomainDefinition is everything that a host needs to have a domain that is off:
-// its definition, with the secrets in it, and the variables of a UEFI guest (nil
-// if it has none).
+// DomainDefinition is everything that a host needs to define a domain: its definition, with
+// the secrets in it, and the UEFI variables of its guest (nil if it has none).
 type DomainDefinition struct {
 	Domain    string
 	NVRAM     []byte

@@ -7,8 +7,8 @@ type EventKind string
 
 // The kinds of events.
 const (
-	// EventConnected: the connection is up, and events of the time without it
-	// are lost: read everything again.
+	// EventConnected: the connection is up, and events of the time without it are lost:
+	// read everything again.
 	EventConnected    EventKind = "connected"
 	EventDisconnected EventKind = "disconnected"
 	// EventLifecycle: a domain was defined, undefined, started, suspended,
@@ -25,9 +25,9 @@ const (
 	EventDeviceRemoved EventKind = "device_removed"
 )
 
-// Event is a hint that something changed. Nothing may be decided from an event
-// or from its absence. Path is the image of a job or of an I/O error, and empty
-// with the others: which device was removed is seen in Domain.
+// Event is a hint that something changed. Nothing may be decided from an event or from its
+// absence. Path is the image of a job or of an I/O error, and empty in other events: which
+// device was removed is seen in Domain.
 type Event struct {
 	Kind     EventKind
 	DomainID string

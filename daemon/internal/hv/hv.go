@@ -19,17 +19,17 @@ import (
 	"errors"
 )
 
-// The errors that callers branch on. Every method may return ErrUnavailable
-// (libvirt is away, hung or restarting: the outcome of the call is unknown,
-// read the state again once it is back).
+// The errors that callers branch on. Every method may return ErrUnavailable (libvirt is
+// away, hung or restarting): the outcome of the call is unknown then, so read the state
+// again once libvirt is back.
 var (
 	ErrUnavailable = errors.New("hypervisor unavailable")
 	// ErrNotFound: no such domain, disk, pool or pool volume.
 	ErrNotFound = errors.New("not found")
 	// ErrNotActive: the call needs a running or paused domain.
 	ErrNotActive = errors.New("domain is not active")
-	// ErrNoProcess: the domain is active, and which process it is cannot be found: what
-	// it has open is unknown.
+	// ErrNoProcess: the domain is active, but its process cannot be found, so it is unknown
+	// what it has open.
 	ErrNoProcess = errors.New("the process of the domain was not found")
 	// ErrActive: the call needs a domain that is shut off.
 	ErrActive = errors.New("domain is active")
@@ -38,8 +38,8 @@ var (
 	ErrNotReady = errors.New("block job is not ready")
 	// ErrBusy: another block job or domain job is in the way.
 	ErrBusy = errors.New("domain or disk is busy")
-	// ErrInUse: an image is open elsewhere (in another domain, in another
-	// disk, in a tool) in a way that excludes this use of it. Nothing was changed.
+	// ErrInUse: an image is open elsewhere (in another domain, in another disk, in a tool)
+	// in a way that excludes this use. Nothing was changed.
 	ErrInUse = errors.New("image is in use")
 	// ErrExists: the pool volume is there already, or the target or the
 	// guest-visible address of a disk is taken.
@@ -47,7 +47,7 @@ var (
 	// ErrGuarded: the host's hook refused the start of a domain; the error says
 	// why in the hook's words. The domain is off.
 	ErrGuarded = errors.New("start refused")
-	// ErrIncomplete: a file of SaveMemory that was not written to its end.
+	// ErrIncomplete: a file of SaveMemory was not written to its end.
 	ErrIncomplete = errors.New("saved memory is incomplete")
 	// ErrUnsupported: the hypervisor refuses this disk or this call for good.
 	ErrUnsupported = errors.New("unsupported by the hypervisor")
@@ -55,15 +55,15 @@ var (
 
 // RestoreOptions are the options of RestoreMemory.
 type RestoreOptions struct {
-	// Chains take the place of those that the disks with these targets had.
+	// Chains replace the chains of the disks with these targets.
 	Chains map[string][]Image
 	Paused bool
-	// StartToken is a text that the host's hook is to find in the definition of this start,
-	// and of no other; empty for none. It goes with the process.
+	// StartToken is a text that the host's hook finds in the definition of this start only;
+	// empty for none. It ends with the process.
 	StartToken string
 }
 
-// Where is which of the two descriptions of a domain a call means.
+// Where says which of the two descriptions of a domain a call is about.
 type Where string
 
 // The live domain, and the persistent definition.
@@ -75,9 +75,8 @@ const (
 // Hypervisor is the host's hypervisor. Implementations are safe for concurrent
 // use. A domain is named by its UUID, a disk by its target (vda).
 type Hypervisor interface {
-	// Domains lists every domain, active or defined. Those that cannot be read do
-	// not take the others with them: the list then has the others, and the error
-	// is an *Unreadable, see Readable.
+	// Domains lists every domain, active or defined. If some cannot be read, the list has
+	// the others, and the error is an *Unreadable, see Readable.
 	Domains(ctx context.Context) ([]Domain, error)
 	// Domain reads one domain by UUID. ErrNotFound if there is none.
 	Domain(ctx context.Context, id string) (*Domain, error)
@@ -120,66 +119,65 @@ type Hypervisor interface {
 	// PowerOff ends the domain's process at once, as a power cut ends a machine.
 	// A domain that is off is no error.
 	PowerOff(ctx context.Context, id string) error
-	// PowerOn starts a domain that is off; one that is active is no error. ErrGuarded
-	// if the host's hook refuses it, ErrInUse if an image is open elsewhere. A
-	// managed save image is restored, with the disks of its time.
+	// PowerOn starts a domain that is off; an active one is no error. ErrGuarded if the
+	// host's hook refuses the start, ErrInUse if an image is open elsewhere. A managed save
+	// image is restored, with the disks of its time.
 	PowerOn(ctx context.Context, id string) error
-	// Shutdown asks the guest to shut down (ACPI), and returns when it was asked:
-	// it may take its time, refuse or never have heard of it. A domain that is off
-	// is no error.
+	// Shutdown asks the guest to shut down (ACPI), and returns when it was asked. The guest
+	// may take its time, refuse, or not understand. A domain that is off is no error.
 	Shutdown(ctx context.Context, id string) error
 	// RebootGuest asks the guest to reboot. ErrNotActive if the domain is off.
 	RebootGuest(ctx context.Context, id string) error
 	// DomainDefinition reads the persistent definition of a domain. ErrUnsupported for a
-	// transient one, and for one that leans on more of its host than images, pools
-	// and NVRAM (passed-through devices, shared directories, QEMU options, sockets
-	// or files of its own, a medium in a drive): it could not be made on another host, or would let
-	// whoever wrote it reach into that host.
+	// transient domain, and for a domain that depends on more of its host than images,
+	// pools and NVRAM (passed-through devices, shared directories, QEMU options, sockets or
+	// files of its own, a medium in a drive): it could not be defined on another host, or
+	// would let the author of the definition reach into that host.
 	DomainDefinition(ctx context.Context, id string) (DomainDefinition, error)
-	// ParseDisk reads what DiskDefinition returned, here or on another host.
+	// ParseDisk reads the disk that DiskDefinition returned, here or on another host.
 	ParseDisk(definition string) (Disk, error)
-	// DefineDomain makes the persistent domain id of a definition that DomainDefinition
-	// returned, here or on another host, with these disks in the place of all disks
-	// of the definition that are no CD-ROM or floppy drives, and its NVRAM, if there
-	// is one, replaced. ErrExists if there is a domain with this id or name already;
-	// ErrUnsupported for a definition that DomainDefinition would not return. On any
-	// other error nothing is defined.
+	// DefineDomain defines the persistent domain id by a definition that DomainDefinition
+	// returned, here or on another host. These disks replace all disks of the definition
+	// that are not CD-ROM or floppy drives, and its NVRAM, if it has any, replaces what is
+	// there. ErrExists if there is a domain with this id or name already; ErrUnsupported
+	// for a definition that DomainDefinition would not return. On any other error nothing
+	// is defined.
 	DefineDomain(ctx context.Context, id string, def DomainDefinition, disks []DiskSpec) error
 	// UndefineDomain removes the definition of a domain that is off. Images and NVRAM
 	// stay. No such domain is no error; ErrActive if it is active, ErrBusy if it
 	// has a managed save image, snapshots or checkpoints.
 	UndefineDomain(ctx context.Context, id string) error
 	// SaveMemory writes the RAM of an active domain into a new file at path and ends its
-	// process; when it returns nil the domain is off, all its disks are closed and
-	// the file is durable. If it fails the domain goes on as it was, and a piece of
-	// the file may be left. ErrNotActive
-	// if it is off, ErrExists if there is a file, ErrBusy while a block job runs,
-	// ErrUnsupported for a transient domain, of which nothing would be left.
+	// process. When it returns nil, the domain is off, all its disks are closed and the
+	// file is durable. If it fails, the domain goes on as it was, and a piece of the file
+	// may be left. ErrNotActive if the domain is off, ErrExists if there is a file, ErrBusy
+	// while a block job runs, ErrUnsupported for a transient domain, of which nothing would
+	// be left.
 	SaveMemory(ctx context.Context, id, path string) error
-	// SavedDisks reads the disks of the domain id from a file of SaveMemory: those that
-	// its process had. ErrIncomplete if the hypervisor has not written it to its end.
+	// SavedDisks reads from a file of SaveMemory the disks that the process of domain id
+	// had. ErrIncomplete if the hypervisor has not written the file to its end.
 	SavedDisks(ctx context.Context, id, path string) ([]Disk, error)
 	// RestoreMemory starts the domain id from a file of SaveMemory. The persistent
 	// definition is not touched, and the file stays. ErrActive if it is active,
 	// ErrNotFound if it is not defined or had no such disk; ErrGuarded and ErrInUse
 	// as PowerOn. On other errors the domain is off and the file as it was.
 	RestoreMemory(ctx context.Context, id, path string, opts RestoreOptions) error
-	// GrowDisk makes the top image of the live disk sizeBytes large, a multiple of 512,
-	// and tells the guest, running or paused. What is added reads as zeros. A disk that
-	// has this size is no error, and one that is larger is made smaller: compare
-	// CapacityBytes before. On a block device, which has to be that large, it only makes
-	// the process see so. ErrBusy while a block job runs on the disk.
+	// GrowDisk makes the top image of the live disk sizeBytes large, a multiple of 512, and
+	// tells the guest, running or paused. The added bytes read as zeros. A disk that has
+	// this size already is no error; a larger one is made smaller, so compare CapacityBytes
+	// before. A block device has to be that large already; GrowDisk only makes the process
+	// see it. ErrBusy while a block job runs on the disk.
 	GrowDisk(ctx context.Context, id, target string, sizeBytes int64) error
-	// SetWriteLimit throttles the guest's writes to the live disk, in bytes per
-	// second; 0 lifts it. A lower limit that the domain's owner set stays, and
-	// comes back after ours. ErrUnsupported if the owner limits the total.
+	// SetWriteLimit throttles the guest's writes to the live disk, in bytes per second; 0
+	// removes the limit. A lower limit of the domain's owner stays, and comes back after
+	// ours. ErrUnsupported if the owner limits reads and writes together.
 	SetWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error
 	// DiskStats reads the counters of the live disk.
 	DiskStats(ctx context.Context, id, target string) (*DiskStats, error)
-	// OpenFiles lists what the domain's process holds open on the image at path,
-	// by device and inode (or device number), as the kernel says (/proc).
-	// ErrNotActive if the domain is off. That no process of an active one can be found
-	// is ErrNoProcess, and not an empty list: nobody knows then.
+	// OpenFiles lists what the domain's process has open on the image at path, by device
+	// and inode (or device number), as the kernel says (/proc). ErrNotActive if the domain
+	// is off. If an active domain's process cannot be found, the error is ErrNoProcess and
+	// not an empty list: nobody knows then.
 	OpenFiles(ctx context.Context, id, path string) ([]OpenFile, error)
 	// Process says which process an active domain has, and what it was started with, as
 	// the kernel says (/proc). ErrNotActive if the domain is off; ErrNoProcess if it
@@ -189,8 +187,9 @@ type Hypervisor interface {
 	// another one than About's: a process keeps the program that it was started with. Zero
 	// if nobody can tell. ErrNotActive if the domain is off.
 	QEMUVersion(ctx context.Context, id string) (Version, error)
-	// QEMUUser is as which user the process of a domain runs, or would run; of a domain
-	// that names none if id is empty. ErrUnsupported where QEMU has no user of its own.
+	// QEMUUser returns the user as which the process of a domain runs, or would run; with
+	// an empty id, the user of domains that name none. ErrUnsupported if QEMU has no user
+	// of its own.
 	QEMUUser(ctx context.Context, id string) (ProcessUser, error)
 
 	// AttachDisk puts a disk into the live domain or into the persistent
@@ -234,27 +233,27 @@ type Hypervisor interface {
 	CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64) (*PoolVolume, error)
 	// LookupVolume finds a pool volume by name, after refreshing the pool.
 	LookupVolume(ctx context.Context, pool, name string) (*PoolVolume, error)
-	// VolumeAt returns the name of the active pool that has a volume at this path, as
-	// the pool names it: links are not followed. ErrNotFound if none has.
+	// VolumeAt returns the name of the active pool that has a volume with exactly this
+	// path: links are not followed. ErrNotFound if there is none.
 	VolumeAt(ctx context.Context, path string) (pool string, err error)
 	// DeleteVolume deletes a pool volume. Absent is no error.
 	DeleteVolume(ctx context.Context, pool, name string) error
 
-	// About is what the hypervisor says of itself. What it does not say is left out.
+	// About returns what the hypervisor says of itself. What it does not say is left out.
 	About(ctx context.Context) (About, error)
 	// HookRefuses starts a domain that is not defined, has this id and could not run, and
-	// says whether the host's hook has refused that. No process of a guest is left by it.
+	// says whether the host's hook has refused the start. It leaves no process of a guest.
 	HookRefuses(ctx context.Context, id string) (bool, error)
 	// Up says whether the connection works now.
 	Up() bool
-	// Events returns a new subscription that starts with EventConnected if the
-	// connection is up. A slow reader loses the oldest events and is told so by
-	// another EventConnected. It ends when ctx does.
+	// Events returns a new subscription that starts with EventConnected if the connection
+	// is up. A slow reader loses the oldest events, and gets another EventConnected
+	// instead. The subscription ends when ctx does.
 	Events(ctx context.Context) <-chan Event
 }
 
-// ConfinedUser is the user that the process of a domain runs as (Hypervisor.QEMUUser).
-// confined is false if that is libvirt's own user, and QEMU is confined by none.
+// ConfinedUser returns the user that the process of a domain runs as (Hypervisor.QEMUUser).
+// confined is false if that is libvirt's own user, so that QEMU is not confined by a user.
 func ConfinedUser(ctx context.Context, h Hypervisor, id string) (user ProcessUser, confined bool, err error) {
 	user, err = h.QEMUUser(ctx, id)
 	if errors.Is(err, ErrUnsupported) {

@@ -8,14 +8,14 @@ type OpenFile struct {
 	Writable bool
 }
 
-// Process is what tells the process of an active domain from every other one that ran
-// on this host.
+// Process tells the process of an active domain from every other process that ran on this
+// host.
 type Process struct {
 	ID string
-	// Images are those that it was started with.
+	// Images are the images that it was started with.
 	Images []string
-	// Kept: the live disk in question has a top image that the process was started with
-	// and has had open in this disk ever since.
+	// Kept: the top image of the live disk in question is one that the process was started
+	// with and has had open in this disk ever since.
 	Kept bool
 }
 
@@ -23,7 +23,7 @@ type Process struct {
 type ProcessUser struct {
 	UID uint32
 	GID uint32
-	// Given: libvirt makes this user the owner of an image before a guest opens it, where the
-	// filesystem lets root do that. If not, the user must have been let in by others.
+	// Given: libvirt makes this user the owner of an image before a guest opens it, if the
+	// filesystem lets root do that. Otherwise somebody must have given the user access.
 	Given bool
 }

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Unreadable is the error of a list of domains in which some are missing, since
-// nobody can tell what they are like now. Who asks whether any domain uses an
-// image treats it as every other error: it may be one of these. Who can do without
-// them takes the list apart with Readable.
+// Unreadable is the error of a list of domains in which some are missing because their
+// state is unknown now. A caller that asks whether any domain uses an image treats it as
+// every other error: it may be one of these. A caller that can do without them takes the
+// list apart with Readable.
 type Unreadable struct{ Domains []UnreadableDomain }
 
-// UnreadableDomain is a domain that is there and cannot be read.
+// UnreadableDomain is a domain that exists and cannot be read.
 type UnreadableDomain struct {
 	ID   string
 	Name string
@@ -39,8 +39,8 @@ func (u *Unreadable) Unwrap() []error {
 	return errs
 }
 
-// Readable takes apart what Domains returned: the domains that could be read, and
-// those that could not. The error is that of a list which says nothing at all.
+// Readable takes apart what Domains returned: the domains that could be read, and those
+// that could not. It returns an error if there is no list at all.
 func Readable(doms []Domain, err error) ([]Domain, []UnreadableDomain, error) {
 	var some *Unreadable
 	if errors.As(err, &some) {

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Connect makes the image at path ready for a guest of this host. What the host
-// still has in memory of a block device is dropped: another host may have written
-// to it since. A file needs nothing; its filesystem answers for that.
+// Connect makes the image at path ready for a guest of this host. It drops what the host
+// still has in memory of a block device, because another host may have written to the
+// device since. A file needs nothing; its filesystem is responsible.
 func (s Storage) Connect(ctx context.Context, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -28,10 +28,10 @@ func (s Storage) Connect(ctx context.Context, path string) error {
 	return nil
 }
 
-// Disconnect is called when the last guest of this host let go of the image: what
-// the host has in memory of it is on stable storage when it returns, and not in
-// memory any more. A guest's writes are past that already, so an image that is
-// gone or broken by now is no error: nothing could be done about it here.
+// Disconnect is called when the last guest of this host has let go of the image. When it
+// returns, everything that the host had in memory of the image is on stable storage and no
+// longer in memory. A guest's writes have reached the disk before, so an image that is gone
+// or broken by now is no error: nothing could be done about it here.
 func (s Storage) Disconnect(ctx context.Context, path string) error {
 	err := s.flush(ctx, path)
 	switch {

@@ -28,10 +28,10 @@ type NewFile struct {
 	Whole func(fingerprint string) error
 }
 
-// TemporaryName is a name for NewFile that no other file has.
+// TemporaryName returns a name for NewFile that no other file has.
 func TemporaryName() string { return qemuimg.TemporaryName() }
 
-// Create makes a new image. fs.ErrExist if there is anything at its path.
+// Create makes a new image. It returns fs.ErrExist if there is anything at its path.
 func (Storage) Create(ctx context.Context, img hv.Image, sizeBytes int64, about NewFile) error {
 	to := qemuimg.NewFile{
 		Temporary: about.Temporary,

@@ -12,12 +12,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Sync puts what another program has changed of an image on stable storage.
+// Sync puts on stable storage what another program has changed of an image.
 func (Storage) Sync(_ context.Context, path string) error { return qemuimg.Sync(path) }
 
-// Grow makes an image file sizeBytes large, durably; what is added reads as zeros. A file
-// that has this size is no error, and one that is larger is size_mismatch. A file that a
-// running guest has open is hv.ErrInUse. ErrAbsent if there is nothing at the path.
+// Grow makes an image file sizeBytes large, durably; the added bytes read as zeros. A file
+// that has this size already is no error, and a larger file is size_mismatch. It returns
+// hv.ErrInUse if a running guest has the file open, and ErrAbsent if there is nothing at
+// the path.
 func (Storage) Grow(ctx context.Context, img hv.Image, sizeBytes int64) error {
 	err := qemuimg.Grow(ctx, qemuImage(img), sizeBytes)
 	var larger *SizeError

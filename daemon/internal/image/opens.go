@@ -20,7 +20,8 @@ type OpenError struct {
 	Path string
 	Mode os.FileMode
 	UID  uint32
-	// NotGiven: root may not make QEMU's user the owner of the image, so libvirt may not either.
+	// NotGiven: root may not make QEMU's user the owner of the image, so neither may
+	// libvirt.
 	NotGiven bool
 }
 
@@ -43,9 +44,10 @@ func (e *OpenError) refusal(what string) *api.Error {
 }
 
 // MayOpen returns nil if a process of this user can open the image at path for reading and
-// writing when libvirt has given it to the user as far as it does, and an *OpenError if it
-// cannot. It tries: only the kernel, and the server of a mount, know. For that an image that
-// is to be given may be the user's for a moment, so nobody may have it.
+// writing, once libvirt has given the image to the user as far as it does, and an
+// *OpenError if not. It tries to open the image: only the kernel, and the server of a
+// mount, know. For that the image may belong to the user for a moment, so nobody may have
+// it open.
 func (Storage) MayOpen(who hv.ProcessUser, path string) error {
 	if who.UID == 0 {
 		return nil
@@ -102,8 +104,9 @@ func openAs(who hv.ProcessUser, f *os.File) error {
 	})
 }
 
-// TryDirectory makes an image in a directory, of which nothing is left, and is MayOpen of
-// it. Where libvirt gives no images it only makes one: who may open it nobody can tell.
+// TryDirectory makes an image in a directory, checks it with MayOpen, and removes it. If
+// libvirt does not give images to QEMU's user it only makes the image: nobody can tell then
+// who may open it.
 func (s Storage) TryDirectory(who hv.ProcessUser, dir string) error {
 	return answered("an image can be made in "+dir, func() error { return s.tryDirectory(who, dir) })
 }
@@ -132,9 +135,8 @@ func (s Storage) tryDirectory(who hv.ProcessUser, dir string) error {
 	return err
 }
 
-// Refused is the error for whoever wanted to do something (what), where err says that
-// QEMU's user does not get to path (Reach) or cannot open an image (MayOpen). Any other
-// error is returned as it is.
+// Refused returns the refusal of an action (what) if err says that QEMU's user cannot get
+// to path (Reach) or cannot open an image (MayOpen). It returns any other error as it is.
 func Refused(what, path string, err error) error {
 	var blocked *ReachError
 	var cannot *OpenError

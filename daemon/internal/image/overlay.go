@@ -10,26 +10,26 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// CreateOverlay makes an empty qcow2 overlay over backing and returns when file
-// and directory are on stable storage. An empty overlay of the same backing
-// image that exists already is no error. It gets these rights as far as its filesystem has
-// them, unless they are nil.
+// CreateOverlay makes an empty qcow2 overlay over backing, and returns when file and
+// directory are on stable storage. An existing empty overlay of the same backing image is
+// no error. The overlay gets these rights, if they are not nil, as far as its filesystem
+// has them.
 func (Storage) CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64, rights *Rights) error {
 	about := qemuimg.NewFile{Filled: func(f *os.File) error { return asOf(f, rights, nil) }}
 	return noSpace(qemuimg.CreateOverlay(ctx, path, qemuImage(backing), sizeBytes, about))
 }
 
-// CheckOverlay says whether path is an overlay over backing of this size, and
-// whether it holds no data of its own: ErrAbsent if there is no file, another
-// error if it is something else.
+// CheckOverlay says whether the overlay at path, over this backing and of this size, holds
+// no data of its own. It returns ErrAbsent if there is no file, and another error if the
+// file is not such an overlay.
 func (Storage) CheckOverlay(_ context.Context, path string, backing hv.Image, sizeBytes int64) (bool, error) {
 	empty, err := qemuimg.CheckOverlay(path, qemuImage(backing), sizeBytes)
 	return empty, noImage(err)
 }
 
 // Fold merges the overlay into the top of a chain that equals its backing image, and
-// returns when that is on stable storage. What is below the top is read. The overlay is left as
-// it is, so that a fold that was cut off can be made again.
+// returns when that is on stable storage. It reads the images below the top. It does not
+// change the overlay, so that a fold that was cut off can be repeated.
 func (Storage) Fold(ctx context.Context, overlay string, into []hv.Image) error {
 	return noSpace(qemuimg.CommitOffline(ctx, overlay, *qemuChain(into), qemuimg.CommitOptions{}))
 }

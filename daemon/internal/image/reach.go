@@ -37,9 +37,9 @@ func (e *ReachError) refusal(what, path string) *api.Error {
 // reachTimeout bounds Reach and MayOpen on a filesystem that does not answer.
 const reachTimeout = 5 * time.Second
 
-// Reach returns nil if a process of this user gets to what is in a directory, which may
-// be reached by links, and a *ReachError if it may not. Whether it may open an image
-// there says MayOpen: libvirt gives images to QEMU's user, directories it does not.
+// Reach returns nil if a process of this user can get to the files in a directory, which
+// may be reached by links, and a *ReachError if not. MayOpen says whether the user may open
+// an image there: libvirt gives images to QEMU's user, but not directories.
 func (Storage) Reach(who hv.ProcessUser, dir string) error {
 	if who.UID == 0 {
 		return nil

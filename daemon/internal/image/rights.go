@@ -16,13 +16,13 @@ import (
 	"github.com/volferry/volferry/daemon/internal/sandbox"
 )
 
-// Rights are who may use an image file: owner and group, mode, access list and security
+// Rights say who may use an image file: owner and group, mode, access list and security
 // label.
 type Rights struct {
 	UID  uint32 `json:"uid"`
 	GID  uint32 `json:"gid"`
 	Mode uint32 `json:"mode"` // of the permissions only
-	// ACL and Label are as the kernel has them, empty if the file has none.
+	// ACL and Label have the kernel's format. They are empty if the file has none.
 	ACL   []byte `json:"acl,omitempty"`
 	Label []byte `json:"label,omitempty"`
 }
@@ -33,12 +33,12 @@ const (
 	attrLabel = "security.selinux"
 )
 
-// Rights reads the rights that the image at path has when no guest has it: while one has,
-// libvirt makes QEMU's user the owner of the file, and remembers whose it was. They are nil
-// for a block device, which is udev's.
+// Rights reads the rights of the image at path as they are while no guest has it: for a
+// guest libvirt makes QEMU's user the owner of the file, and remembers the earlier owner.
+// They are nil for a block device, whose rights are udev's.
 //
-// Where libvirt remembers nothing (remember_owner = 0, a filesystem without trusted
-// attributes, a shareable disk) the rights are those of this moment.
+// If libvirt remembers nothing (remember_owner = 0, a filesystem without trusted
+// attributes, a shareable disk) they are the present rights.
 func (s Storage) Rights(ctx context.Context, path string) (*Rights, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -112,15 +112,15 @@ func refused(err error) bool {
 	return false
 }
 
-// GiveRights gives the image file at path these rights, durably. What its filesystem does
-// not have, or does not let root change, is returned in words: nobody gets more rights by
-// that.
+// GiveRights gives the image file at path these rights, durably. It returns, in words, the
+// rights that the filesystem does not have or does not let root change; nobody gets more
+// access by that.
 func (Storage) GiveRights(_ context.Context, path string, r *Rights) (left []string, err error) {
 	return onFile(path, func(f *os.File) ([]string, error) { return giveRights(f, r) })
 }
 
 // GiveBack gives the image file at path the owner and the label of these rights, which are
-// what libvirt changes while a guest has it. It is GiveRights else.
+// what libvirt changes while a guest has it. Otherwise it is like GiveRights.
 func (Storage) GiveBack(_ context.Context, path string, r *Rights) (left []string, err error) {
 	return onFile(path, func(f *os.File) ([]string, error) {
 		owner, err := giveOwner(f, r)

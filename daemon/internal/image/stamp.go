@@ -15,24 +15,24 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Stamp tells an image that was written from one that was not, without reading it.
+// Stamp tells whether an image was written to, without reading it.
 type Stamp struct {
 	SizeBytes int64 `json:"size_bytes,omitempty"`
-	// ModifiedNS is when a file was last written, by its filesystem. A change of its
-	// owner, mode or label is none.
+	// ModifiedNS is when a file was last written, by its filesystem. Changes of its owner,
+	// mode or label do not count.
 	ModifiedNS int64 `json:"modified_ns,omitempty"`
-	// Sectors is how many sectors of a block device were written or discarded in this
-	// boot, as the kernel of this host counts them. What other hosts write is not in it. The
-	// number of writes would not do: Linux counts a flush as a write of no sectors.
+	// Sectors is how many sectors of a block device were written or discarded in this boot,
+	// as the kernel of this host counts them. Writes of other hosts are not in it. The
+	// number of writes could not be used: Linux counts a flush as a write of no sectors.
 	Sectors int64 `json:"sectors,omitempty"`
 	Device  bool  `json:"device,omitempty"`
 	// Boot is the id of the boot in which the stamp was read.
 	Boot string `json:"boot,omitempty"`
 }
 
-// WrittenSince says whether the image with this stamp was written since the earlier
-// one. It is false where nobody can tell: of a device, after a reboot of the host, or after it
-// was disconnected and connected again, when the kernel counts from zero.
+// WrittenSince says whether the image with this stamp was written to since the earlier
+// stamp. It is false if that is unknown: for a device after a reboot of the host, or after
+// the device was disconnected and connected again, when the kernel counts from zero.
 func (s Stamp) WrittenSince(earlier Stamp) bool {
 	if s.Device && (s.Boot != earlier.Boot || s.Sectors < earlier.Sectors) {
 		return false
@@ -55,7 +55,7 @@ var sysBlock = "/sys/dev/block"
 
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
-// Stamp reads the stamp of the image at path. ErrAbsent if there is nothing.
+// Stamp reads the stamp of the image at path. It returns ErrAbsent if there is nothing.
 func (Storage) Stamp(_ context.Context, path string) (Stamp, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {

@@ -24,10 +24,10 @@ import (
 // ErrAbsent says that there is nothing at the path of an image.
 var ErrAbsent = errors.New("no such image")
 
-// SizeError says that an image has another size than was asked about.
+// SizeError says that an image does not have the size that the caller expects.
 type SizeError = qemuimg.SizeError
 
-// Info is what Inspect finds.
+// Info is the result of Inspect.
 type Info struct {
 	SizeBytes      int64
 	AllocatedBytes int64
@@ -56,10 +56,11 @@ func qemuChain(chain []hv.Image) *qemuimg.Image {
 	return img
 }
 
-// Inspect reads size and kind of the image at a location. ErrAbsent if there is nothing at its
-// path. It refuses an image that is over others than its location says: chain_changed, or
-// unsupported_disk where that says that it stands alone. The size is that of the whole image, also
-// where the volume is only its beginning (api.Location.VolumeBytes).
+// Inspect reads size and kind of the image at a location. It returns ErrAbsent if there is
+// nothing at its path. It refuses an image that has other base images than its location
+// says: with chain_changed, or with unsupported_disk if the location says that the image
+// stands alone. The size is that of the whole image, even if the volume is only its
+// beginning (api.Location.VolumeBytes).
 func (Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 	path, format := l.Path, l.Format
 	st, err := os.Stat(path)
@@ -84,9 +85,9 @@ func (Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 	return info, err
 }
 
-// ReadBacking returns what the image at a path is over, by its header and those below it, where
-// it is said to be qcow2. It refuses (unsupported_disk) a header that does not say in which
-// format the next image is, and whatever is no file or device of this host.
+// ReadBacking returns the base images of the image at path, by its header and those below
+// it, if it is said to be qcow2. It refuses (unsupported_disk) a header that does not state
+// the format of the next image, and an image that is not a file or device of this host.
 func (Storage) ReadBacking(_ context.Context, path string, format api.Format) (api.Backing, error) {
 	below, err := qemuimg.ReadChain(qemuimg.Image{Path: path, Format: string(format)})
 	if err != nil {
@@ -137,7 +138,7 @@ func cannotOpen(path string, err error) *api.Error {
 	return api.Errorf(api.CodeUnsupportedDisk, "%s cannot be opened: %v", path, err)
 }
 
-// Remove unlinks a file, durably. Absent is no error. A block device is never
+// Remove unlinks a file, durably. It is no error if there is none. A block device is never
 // removed.
 func (Storage) Remove(_ context.Context, path string) error {
 	st, err := os.Lstat(path)
@@ -153,25 +154,26 @@ func (Storage) Remove(_ context.Context, path string) error {
 	return atomicfile.Remove(path)
 }
 
-// Fingerprint tells an image from another one that is at its path later. ErrAbsent if
+// Fingerprint tells an image from a later image at the same path. It returns ErrAbsent if
 // there is nothing.
 func (Storage) Fingerprint(_ context.Context, path string) (string, error) {
 	text, err := location.Fingerprint(path)
 	return text, noImage(err)
 }
 
-// AllocatedBytes is how much of the disk a file takes.
+// AllocatedBytes returns how much of the disk a file takes.
 func (Storage) AllocatedBytes(path string) (int64, error) { return qemuimg.AllocatedBytes(path) }
 
-// MayWrite refuses an image in whose directory this program can write nothing.
+// MayWrite refuses an image in a directory where this program cannot write.
 func (Storage) MayWrite(path string) error { return location.CheckWritable(path) }
 
-// FreeBytes is how much a file in dir may still grow.
+// FreeBytes returns how much a file in dir may still grow.
 func (Storage) FreeBytes(dir string) (int64, error) { return location.DirFreeBytes(dir) }
 
-// InUse says who holds the image, in words, or "" if nobody that can be seen on
-// this host does: a mount, a device mapper or loop device, swap. A block device that the kernel lends to nobody else
-// can be opened exclusively; a file may be what a loop device shows.
+// InUse says in words who holds the image: a mount, a device mapper or loop device, swap.
+// It returns "" if nobody does as far as this host can see. A block device that the kernel
+// lends to nobody else can be opened exclusively; a file may be the content of a loop
+// device.
 func (Storage) InUse(_ context.Context, path string) (string, error) {
 	st, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -193,10 +195,10 @@ func (Storage) InUse(_ context.Context, path string) (string, error) {
 	return "", unix.Close(fd)
 }
 
-// Written says whether some process of this host has a file open for writing: the
-// kernel gives nobody a read lease on such a file. On a filesystem without leases
-// (NFS), and of a device, nothing is known: false. An error means that the kernel
-// would know and has not told.
+// Written says whether some process of this host has a file open for writing: the kernel
+// grants no read lease on such a file. For devices, and on a filesystem without leases
+// (NFS), this is unknown: false. An error means that the kernel should know and has not
+// answered.
 func (Storage) Written(_ context.Context, path string) (bool, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// UserName is the name of a user, or the number where it has none.
+// UserName returns the name of a user, or its number if it has no name.
 func UserName(who hv.ProcessUser) string {
 	name := strconv.FormatUint(uint64(who.UID), 10)
 	if u, err := user.LookupId(name); err == nil {

@@ -34,8 +34,8 @@ func (j *Journal) Blob(ctx context.Context, key string) ([]byte, error) {
 	return data, nil
 }
 
-// DeleteBlobs removes, durably, every blob whose key begins with prefix. None is
-// no error; an empty prefix is.
+// DeleteBlobs removes, durably, every blob whose key begins with prefix. It is no error if
+// there is none; an empty prefix is an error.
 func (j *Journal) DeleteBlobs(ctx context.Context, prefix string) error {
 	if prefix == "" {
 		return errors.New("delete blobs: the prefix is empty")

@@ -35,15 +35,15 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 	return &Journal{db: db, path: path}, nil
 }
 
-// MigratedFrom is the backup that was made when the journal was opened, since its schema was
-// an older one; "" if it was not.
+// MigratedFrom returns the path of the backup that was made when the journal was opened,
+// because it had an older schema; "" if it had not.
 func (j *Journal) MigratedFrom() string { return j.db.MigratedFrom }
 
 // Close closes the file. Nothing may be running that uses the journal.
 func (j *Journal) Close() error { return j.db.Close() }
 
-// Probe returns nil if the journal has taken a record of nothing. It leaves the room that is
-// kept for records to the records.
+// Probe returns nil if the journal has stored an empty record. It does not use the room
+// that is reserved for records.
 func (j *Journal) Probe(ctx context.Context) error {
 	if err := j.db.Probe(ctx); err != nil {
 		return fmt.Errorf("probe the journal: %w", unavailable(err))

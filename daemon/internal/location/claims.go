@@ -15,32 +15,33 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Claims knows which images of this host are spoken for: those of volumes, the
-// destinations that migrations have reserved, and the files of Volferry itself. It
-// compares images and not paths, since the registry cannot. It is safe for
-// concurrent use; there is one of it on a host.
+// Claims knows which images of this host belong to somebody: the images of volumes, the
+// destinations that migrations have reserved, and Volferry's own files. It compares images
+// and not paths, which the registry cannot do. It is safe for concurrent use; a host has
+// one.
 type Claims struct {
 	Site  Site
 	Pools func(ctx context.Context) ([]hv.PoolInfo, error)
-	// HostID and HostName are how the registry calls this host.
+	// HostID and HostName are the host's id and name at the registry.
 	HostID, HostName string
-	// SharedPools are pools in which other hosts see the same bytes, besides those
-	// that are so by their type.
+	// SharedPools are pools in which other hosts see the same bytes, in addition to pools
+	// whose type says so.
 	SharedPools []string
-	// Own are the directories of Volferry: state, overlays, saved memory.
+	// Own are Volferry's directories: state, overlays, saved memory.
 	Own []string
 
 	mu sync.Mutex
 }
 
-// Site is what Claims needs of the registry.
+// Site is the part of the registry that Claims asks.
 type Site interface {
 	Volumes(ctx context.Context) ([]api.Volume, error)
-	// Migrations returns the open ones, or all; an empty reference is any volume.
+	// Migrations returns the open migrations of a volume, or all. An empty reference stands
+	// for every volume.
 	Migrations(ctx context.Context, volume string, all bool) ([]api.Migration, error)
 }
 
-// Holder is who an image belongs to. The zero Holder is nobody.
+// Holder says to whom an image belongs. The zero Holder is nobody.
 type Holder struct {
 	// Volume is set if it is the image of a volume.
 	Volume *api.Volume
@@ -48,20 +49,21 @@ type Holder struct {
 	BaseOf *api.Volume
 	// MigrationID is set if a migration has reserved it.
 	MigrationID string
-	// Words go on after the name of the image: "is volume web already".
+	// Words continue a sentence that begins with the name of the image: "is volume web
+	// already".
 	Words string
 }
 
-// Self is what does not count, because it is whoever asks.
+// Self says what belongs to the caller, so that it does not count.
 type Self struct {
 	// VolumeID is a volume, with all its migrations; MigrationID is one migration.
 	VolumeID, MigrationID string
 }
 
-// Take finds out whether the image at path is spoken for, and calls then if it is
-// not. Nobody else takes anything in between: of two that ask for one image by two
-// names the second is refused, if each registers what it takes in then, or before it
-// asks. Its errors are those of Look and of then.
+// Take calls then if the image at path belongs to nobody. Nobody else can take an image
+// meanwhile: if two callers take one image by two names, the second is refused, provided
+// that each registers what it takes in then, or before the call. Its errors are those of
+// Look and of then.
 func (c *Claims) Take(ctx context.Context, path string, self Self, then func() error) (h Holder, err error) {
 	err = c.Exclusive(func() error {
 		look, err := c.Look(ctx)
@@ -76,14 +78,14 @@ func (c *Claims) Take(ctx context.Context, path string, self Self, then func() e
 	return h, err
 }
 
-// Exclusive calls do while nobody takes anything.
+// Exclusive calls do while nobody takes an image.
 func (c *Claims) Exclusive(do func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return do()
 }
 
-// Look is what was spoken for at one moment.
+// Look knows which images belonged to somebody at one moment.
 type Look struct {
 	volumes []claim
 	bases   []claim // base images of volumes
@@ -98,7 +100,7 @@ type claim struct {
 	holder   Holder
 }
 
-// Look asks registry and hypervisor what is spoken for. Its errors are theirs.
+// Look asks registry and hypervisor which images belong to somebody. Its errors are theirs.
 func (c *Claims) Look(ctx context.Context) (*Look, error) {
 	volumes, err := c.Site.Volumes(ctx)
 	if err != nil {
@@ -137,18 +139,18 @@ func (c *Claims) Look(ctx context.Context) (*Look, error) {
 	return look, nil
 }
 
-// ErrCannotTell says that it is not known whether an image is spoken for, so that it
+// ErrCannotTell says that it is unknown whether an image belongs to somebody, so that it
 // may not be taken.
 var ErrCannotTell = errors.New("nobody can tell whose image it is")
 
-// Holder returns who the image at path belongs to, or ErrCannotTell. The base images of a
-// linked clone are no less spoken for than it is, be it the clone's owner who asks: they are
-// others', too.
+// Holder returns to whom the image at path belongs, or ErrCannotTell. The base images of a
+// linked clone count as taken like the clone itself, even for the clone's owner: others may
+// use them too.
 func (l *Look) Holder(path string, self Self) (Holder, error) {
 	return l.holder(path, self, slices.Concat(l.volumes, l.open, l.bases))
 }
 
-// BaseHolder is Holder for an image that is to be a base image: several clones may have one.
+// BaseHolder is Holder for an image that is to be a base image: several clones may use one.
 func (l *Look) BaseHolder(path string) (Holder, error) {
 	return l.holder(path, Self{}, slices.Concat(l.volumes, l.open))
 }

@@ -10,11 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenTo says who besides root could put another file in the place of one in dir, or
-// could make there what is then taken for a volume: because everybody may write to it,
-// or because it, or a directory above it, is somebody's who may rename what is in it.
-// "" is nobody. Links are followed; a directory that cannot be looked at is open to
-// nobody.
+// OpenTo says in words who besides root could replace a file in dir, or could make a file
+// there that is then taken for a volume: everybody, if everybody may write to dir, or a
+// user who owns dir or a directory above it and so may rename its files. "" means nobody.
+// It follows links; a directory that cannot be looked at counts as open to nobody.
 func OpenTo(dir string) string {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil || IsOfDevices(dir) {

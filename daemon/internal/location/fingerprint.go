@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Fingerprint tells the image at a path, links followed, from another one that comes
-// to be there later, also after a reboot: of a file its inode and when that was made,
-// of a device what it says of itself (WWID, UUID of a map, serial, the file of a loop
+// Fingerprint tells the image at a path (links are followed) from a later image at the same
+// path, also after a reboot. For a file it has the inode and its birth time. For a device
+// it has what the device says of itself (WWID, UUID of a map, serial, the file of a loop
 // device, the disk of a partition), or its number if it says nothing. The error wraps
 // unix.ENOENT if there is nothing.
 func Fingerprint(path string) (string, error) {
@@ -125,9 +125,9 @@ func partitionOf(dir, number string) string {
 // numbered is the fingerprint of a device that says nothing of itself.
 var numbered = regexp.MustCompile(`^device \d+:\d+$`)
 
-// SameImagePrint says whether two fingerprints, of which the earlier one was stored, can be of
-// one image. A device that had nothing but a number then, and says more of itself now, was
-// looked at by an older version of this program: that the two differ proves nothing.
+// SameImagePrint says whether two fingerprints, an earlier and a present one, can belong to
+// one image. If a device had only a number in the earlier one and says more now, an older
+// version of this program took the earlier one: that they differ proves nothing then.
 func SameImagePrint(earlier, now string) bool {
 	if earlier == now {
 		return true
@@ -135,5 +135,5 @@ func SameImagePrint(earlier, now string) bool {
 	return numbered.MatchString(earlier) && strings.HasPrefix(now, "device ") && !numbered.MatchString(now)
 }
 
-// IsDevicePrint says whether a fingerprint is that of a block device.
+// IsDevicePrint says whether a fingerprint belongs to a block device.
 func IsDevicePrint(fingerprint string) bool { return strings.HasPrefix(fingerprint, "device ") }

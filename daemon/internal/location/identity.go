@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Identity tells images apart, whatever they are called: a file by its filesystem
-// and inode, a block device by its number. It holds until the host reboots.
+// Identity tells images apart, whatever their paths: it is the filesystem and inode of a
+// file, or the number of a block device. It holds until the host reboots.
 type Identity struct {
 	Block bool
 	Dev   uint64
 	Inode uint64
 }
 
-// Identify returns what is at a path, links followed. The error wraps
-// unix.ENOENT if there is nothing, and ErrNoAnswer if the filesystem does not tell.
+// Identify returns the identity of what is at a path, with links followed. The error wraps
+// unix.ENOENT if there is nothing, and ErrNoAnswer if the filesystem does not answer.
 func Identify(path string) (Identity, error) {
 	st, err := Stat(path)
 	if err != nil {
@@ -31,7 +31,7 @@ func Identify(path string) (Identity, error) {
 	return Identity{Dev: st.Dev, Inode: st.Ino}, nil
 }
 
-// Place is where a path leads at one moment: an image, or the name of one that
+// Place is where a path leads at one moment: to an image, or to a name under which one
 // could be made.
 type Place struct {
 	path string
@@ -44,8 +44,8 @@ type Place struct {
 	err    error
 }
 
-// PlaceOf looks where a path leads. A path of which that is not known is compared as
-// text, and is else neither the same as another one nor different.
+// PlaceOf looks where a path leads. If that is unknown, the path is compared as text; a
+// path with another text may or may not be the same then.
 func PlaceOf(path string) Place {
 	p := Place{path: path}
 	p.id, p.err = Identify(path)
@@ -105,8 +105,8 @@ func isAbsent(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
-// Is says whether another path leads to the same place, by any link or device node.
-// An error means that it is not known, and then it may.
+// Is says whether another path leads to the same place, by any link or device node. An
+// error means that this is unknown, so it may be the same.
 func (p Place) Is(path string) (bool, error) {
 	if path == "" || p.path == "" {
 		return false, nil
@@ -131,9 +131,9 @@ func (p Place) Is(path string) (bool, error) {
 	return p.id == other.id, nil
 }
 
-// SameImage says whether two paths name one file or device, by any link or device
-// node. Paths at which there is nothing are the same if a file that is made at one
-// of them would be at the other. An error means that it is not known.
+// SameImage says whether two paths name one file or device, by any link or device node. If
+// there is nothing at both, they are the same if a file that is made at one path would be
+// at the other. An error means that this is unknown.
 func SameImage(a, b string) (bool, error) {
 	return PlaceOf(a).Is(b)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Image is the image at a location as the hypervisor names it; block says that it is
-// a block device.
+// Image returns the image at a location as the hypervisor names it; block says that it is a
+// block device.
 func Image(l api.Location, block bool) hv.Image {
 	img := hv.Image{Type: hv.SourceFile, Format: string(l.Format), Path: l.Path}
 	if block {
@@ -26,8 +26,8 @@ func Image(l api.Location, block bool) hv.Image {
 	return img
 }
 
-// Chain is the chain of a volume at a location, top first: its image, and the base images of a
-// linked clone as they were stored.
+// Chain returns the chain of a volume at a location, top first: its image, and the base
+// images of a linked clone as they were stored.
 func Chain(l api.Location, block bool) []hv.Image {
 	chain := []hv.Image{Image(l, block)}
 	for _, b := range l.Backing.Images() {
@@ -36,9 +36,10 @@ func Chain(l api.Location, block bool) []hv.Image {
 	return chain
 }
 
-// OnChain says whether a disk is on this chain, of which the last images are base images. A
-// definition that does not say where its chain ends may leave these out: libvirt finds them in
-// the headers. It names them as it found them, so that their paths need not be clean.
+// OnChain says whether a disk has this chain, whose last images are base images. A
+// definition that does not state the end of its chain may leave the base images out:
+// libvirt finds them in the headers. libvirt names them as it found them, so their paths
+// need not be clean.
 func OnChain(d *hv.Disk, chain []hv.Image, bases int) bool {
 	n := len(d.Chain)
 	if n > len(chain) || n < len(chain)-bases || n == 0 || n < len(chain) && d.Terminated {
@@ -55,16 +56,16 @@ func OnChain(d *hv.Disk, chain []hv.Image, bases int) bool {
 	return true
 }
 
-// HasVolume says whether a disk is on the volume at a location, and nothing else.
+// HasVolume says whether a disk is the volume at a location, and nothing else.
 func HasVolume(d *hv.Disk, l api.Location, block bool) bool {
 	chain := Chain(l, block)
 	return OnChain(d, chain, len(chain)-1)
 }
 
-// DiskOf finds the domain that names the image at path, anywhere in the chain of
-// a disk, running or defined, and returns the name of the domain and the disk's
-// target (vda). Both are empty if no domain does. An error means that it is not
-// known of some disk, and of no other that it is the image.
+// DiskOf finds the domain that names the image at path, anywhere in the chain of a disk,
+// running or defined, and returns the name of the domain and the disk's target (vda). Both
+// are empty if no domain does. An error means that it is unknown for some disk, and that no
+// other disk has the image.
 func DiskOf(doms []hv.Domain, path string) (domain, target string, err error) {
 	place := PlaceOf(path)
 	for i := range doms {

@@ -10,15 +10,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Grower takes over the sizes of images that have grown (the registry).
+// Grower stores the new sizes of images that have grown (the registry).
 type Grower interface {
 	GrowVolume(ctx context.Context, opID, ref string, in api.VolumeGrow) (api.Volume, error)
 }
 
-// TakeSize compares the size of a volume's image, which was found to be foundBytes, with
-// what the registry has, and has it take over what has grown. It returns the size that
-// the registry has then. An image that is smaller than its volume is size_mismatch: what
-// is missing of it may have been somebody's data.
+// TakeSize compares the size of a volume's image, foundBytes, with the size in the
+// registry, and has the registry store a larger one. It returns the size that the registry
+// has then. An image that is smaller than its volume is size_mismatch: the missing part may
+// have been somebody's data.
 func TakeSize(ctx context.Context, registry Grower, volumeID, volumeName string, l api.Location, foundBytes int64) (int64, error) {
 	foundBytes = l.VolumeBytes(foundBytes)
 	switch {

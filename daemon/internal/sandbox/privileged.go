@@ -17,20 +17,21 @@ import (
 	"github.com/volferry/volferry/daemon/internal/thin"
 )
 
-// Privileged makes the system calls that take CAP_SYS_ADMIN, by open files.
+// Privileged makes the system calls on open files that need CAP_SYS_ADMIN.
 type Privileged struct {
-	// Socket is where `volferryd privileged` makes them; empty: this process does.
+	// Socket is the socket of `volferryd privileged`, which makes the calls; if it is
+	// empty, this process makes them.
 	Socket string
 }
 
-// The attributes of a file in which libvirt remembers, while a guest has an image, whose it
-// was before ("+1000:+1000") and which label it had.
+// The attributes of a file in which libvirt remembers, while a guest has an image, its
+// earlier owner ("+1000:+1000") and its earlier label.
 const (
 	AttrOwnerBefore = "trusted.libvirt.security.dac"
 	AttrLabelBefore = "trusted.libvirt.security.selinux"
 )
 
-// Flush writes back and forgets what this host has cached of a block device.
+// Flush writes back, and then forgets, what this host has cached of a block device.
 func (p Privileged) Flush(ctx context.Context, device *os.File) error {
 	if p.Socket == "" {
 		return flush(device)
@@ -81,7 +82,7 @@ func (p Privileged) ThinBlockBytes(ctx context.Context, device *os.File) (int64,
 	return out.Bytes, nil
 }
 
-// ServePrivileged answers Privileged at a socket, which it closes, until ctx ends.
+// ServePrivileged answers Privileged at a socket until ctx ends, and closes the socket.
 func ServePrivileged(ctx context.Context, listener *net.UnixListener, log *slog.Logger) error {
 	return serve(ctx, listener, answerPrivileged, log)
 }
