@@ -79,8 +79,8 @@ func (d *Disk) Top() Image {
 	return d.Chain[0]
 }
 
-// SamePlace says whether two disks have the same address in the guest. The address of a
-// drive counts on buses of one kind only.
+// SamePlace says whether two disks have the same address in the guest. Equal drive
+// addresses mean the same place only on the same kind of bus.
 func (d *Disk) SamePlace(other *Disk) bool {
 	return d.Address != "" && d.Address == other.Address && (d.Bus == other.Bus || !strings.HasPrefix(d.Address, "drive:"))
 }

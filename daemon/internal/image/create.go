@@ -11,20 +11,21 @@ import (
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
-// NewFile is what is told of an image file that is being made, so that it can be told
-// later from what somebody else has put at its path.
+// NewFile says how an image file is made, and gives the caller its fingerprint in time, so
+// that the file can later be told from another one at its path.
 type NewFile struct {
-	// Temporary is the name of the file, in the directory where it shall be, until it is
-	// whole: where the filesystem cannot have a file without a name. Empty: a random
-	// one. A crash may leave it.
+	// Temporary is the name of the unfinished file, in its final directory, on a filesystem
+	// that cannot have a file without a name. If it is empty, a random name is used. A
+	// crash may leave that file.
 	Temporary string
-	// Rights are those of the file, where its filesystem has them. Nil: it is root's alone.
+	// Rights are the rights of the file, as far as its filesystem has them. If they are
+	// nil, only root has access.
 	Rights *Rights
-	// Left is told which of the rights the file does not have. Optional.
+	// Left is called with the rights that the file could not be given. Optional.
 	Left func(rights []string)
-	// Whole is told the fingerprint of the file (Storage.Fingerprint) when it is complete
-	// and durable, and before it is at its path. On error it never gets there.
-	// Optional.
+	// Whole is called with the fingerprint of the file (Storage.Fingerprint) when the file
+	// is complete and durable, and before it is at its path. If Whole fails, the file never
+	// gets there. Optional.
 	Whole func(fingerprint string) error
 }
 

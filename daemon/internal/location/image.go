@@ -84,13 +84,13 @@ func DiskOf(doms []hv.Domain, path string) (domain, target string, err error) {
 	return "", "", err
 }
 
-// Names says whether a disk has the image at path anywhere in its chain, or a
-// job that writes to it. An error means that it is not known.
+// Names says whether a disk has the image at path anywhere in its chain, or a job that
+// writes to the image. An error means that this is unknown.
 func Names(d *hv.Disk, path string) (bool, error) {
 	return PlaceOf(path).NamedBy(d)
 }
 
-// NamedBy is Names of the place.
+// NamedBy is Names for the image of this place.
 func (p Place) NamedBy(d *hv.Disk) (bool, error) {
 	images := d.Chain
 	if d.Mirror != nil {
@@ -108,13 +108,13 @@ func (p Place) NamedBy(d *hv.Disk) (bool, error) {
 	return below, errors.Join(unknown, err)
 }
 
-// Processes is what Opens needs of a hypervisor.
+// Processes is the part of a hypervisor that Opens needs.
 type Processes interface {
 	OpenFiles(ctx context.Context, id, path string) ([]hv.OpenFile, error)
 }
 
-// Opens says whether the process of a domain has the image at path: by the definition
-// of what runs, or by the kernel's word. Its errors are those of the hypervisor.
+// Opens says whether the process of a domain has the image at path, by its live definition
+// or by what the kernel says. Its errors are those of the hypervisor.
 func Opens(ctx context.Context, ps Processes, dom *hv.Domain, path string) (bool, error) {
 	if !dom.State.Active() {
 		return false, nil

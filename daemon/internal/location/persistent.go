@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// InMemory says whether what is in a directory is gone with the next reboot: it
-// is on a tmpfs or ramfs. The error wraps unix.ENOENT if it does not exist.
+// InMemory says whether a directory is on a tmpfs or ramfs, so that its files are gone
+// after the next reboot. The error wraps unix.ENOENT if it does not exist.
 func InMemory(dir string) (bool, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -22,9 +22,9 @@ func InMemory(dir string) (bool, error) {
 	return st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC, nil
 }
 
-// CheckPersistent refuses a path whose file would be in memory and gone with the
-// next reboot: in /dev, where a mistyped device is made a file, and on every
-// other tmpfs or ramfs. A directory that is not there is not its business.
+// CheckPersistent refuses a path whose file would be in memory and gone after the next
+// reboot: in /dev, where a mistyped device name makes a file, and on any other tmpfs or
+// ramfs. It accepts a path whose directory does not exist.
 func CheckPersistent(path string) error {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Pool returns the pool of that name if volumes can be in it now. Errors:
-// not_found, state_forbidden (it is not active), invalid_argument (its volumes
-// have no path on this host).
+// Pool returns the pool with this name if it can have volumes now. Errors: not_found,
+// state_forbidden (it is not active), invalid_argument (its volumes have no path on this
+// host).
 func Pool(pools []hv.PoolInfo, name string) (hv.PoolInfo, error) {
 	i := slices.IndexFunc(pools, func(p hv.PoolInfo) bool { return p.Name == name })
 	if i < 0 {
@@ -29,15 +29,15 @@ func Pool(pools []hv.PoolInfo, name string) (hv.PoolInfo, error) {
 	return pool, nil
 }
 
-// HoldsFiles says whether the volumes of a pool are files, named by us. Those of
-// the other pools are block devices, which have no format but raw.
+// HoldsFiles says whether the volumes of a pool are files, whose names we choose. Volumes
+// of other pools are block devices, whose format can only be raw.
 func HoldsFiles(pool hv.PoolInfo) bool {
 	return slices.Contains([]string{"dir", "fs", "netfs", "vstorage"}, pool.Type)
 }
 
-// FreeBytes is how much may still be put into a pool. In a pool of files it is what ofDir
-// says of its directory: libvirt's number is from the pool's last refresh, and counts
-// blocks that the filesystem keeps for itself.
+// FreeBytes returns the free space of a pool. For a pool of files it is what ofDir says of
+// the directory: libvirt's number is from the pool's last refresh, and includes blocks that
+// the filesystem keeps for itself.
 func FreeBytes(pool hv.PoolInfo, ofDir func(dir string) (int64, error)) (int64, error) {
 	if !HoldsFiles(pool) {
 		return pool.FreeBytes, nil
@@ -45,29 +45,27 @@ func FreeBytes(pool hv.PoolInfo, ofDir func(dir string) (int64, error)) (int64, 
 	return ofDir(pool.Path)
 }
 
-// Shared says whether pools of this type are on several hosts by their nature: a
-// pool of the same name is the same bytes elsewhere. A LUN or a cluster filesystem
-// may be too, but nothing in the type tells, and one that is taken for shared and
-// is not would give two guests different bytes under one name: those the operator
-// lists.
+// Shared says whether pools of this type are always on several hosts, so that a pool of the
+// same name has the same bytes elsewhere. A LUN or a cluster filesystem may be shared too,
+// but its type does not tell. If a pool were wrongly taken for shared, two guests would get
+// different bytes under one name; so the operator lists those pools.
 func Shared(poolType string) bool { return poolType == "netfs" }
 
-// OpenByMany says whether what is in a pool of this type can be open in several
-// QEMU processes as raw: files of a filesystem that the kernel has mounted, and
-// block devices.
+// OpenByMany says whether several QEMU processes can have a raw image in a pool of this
+// type open: files of a filesystem that the kernel has mounted, and block devices.
 func OpenByMany(poolType string) bool {
 	return slices.Contains([]string{"dir", "fs", "netfs", "logical", "disk", "iscsi", "mpath", "scsi"}, poolType)
 }
 
-// PoolVolumes is what CheckPool needs of a hypervisor.
+// PoolVolumes is the part of a hypervisor that CheckPool needs.
 type PoolVolumes interface {
 	Pools(ctx context.Context) ([]hv.PoolInfo, error)
 	LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVolume, error)
 }
 
-// CheckPool refuses a location whose path is not that of its pool on this host: the
-// path may be another image. What is begun with "cannot attach volume x" goes on with
-// why. Errors are *api.Error or the hypervisor's.
+// CheckPool refuses a location whose path is not the path that its pool has for it on this
+// host: another image may be at that path. What begins the message, as in "cannot attach
+// volume x". Errors are *api.Error or the hypervisor's.
 func CheckPool(ctx context.Context, h PoolVolumes, l api.Location, verdict string) error {
 	if l.Pool == "" {
 		return nil

@@ -18,21 +18,21 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Rules say where on this host a volume may come to be. The zero Rules allow nothing:
-// there is neither a pool nor a listed path.
+// Rules say where on this host a volume may be. The zero Rules allow nothing: they have
+// neither pools nor allowed paths.
 type Rules struct {
-	// AllowedPaths are places besides the active pools: directories for files, and for
-	// block devices what begins with /dev: a device, a directory, or a pattern of
-	// path.Match.
+	// AllowedPaths are places in addition to the active pools. Entries for files are
+	// directories. Entries for block devices begin with /dev: a device, a directory, or a
+	// pattern of path.Match.
 	AllowedPaths []string
-	// Own are the directories of Volferry itself, whatever else is allowed: what is
-	// there is the journal, or what guests have in memory.
+	// Own are Volferry's own directories, in which a volume is never allowed: they have the
+	// journal, or the memory of guests.
 	Own []string
-	// Storage has the pools. nil is a host without any.
+	// Storage has the pools; nil is a host without pools.
 	Storage Storage
 }
 
-// Storage is what Rules need of a hypervisor.
+// Storage is the part of a hypervisor that Rules need.
 type Storage interface {
 	Pools(ctx context.Context) ([]hv.PoolInfo, error)
 	VolumeAt(ctx context.Context, path string) (pool string, err error)
@@ -44,9 +44,9 @@ const maxPathBytes = 4095
 // devices is the directory of the block devices.
 const devices = "/dev"
 
-// CheckPath refuses paths that could mean something else than they say to libvirt or
-// QEMU (invalid_argument), and those that CheckPlace refuses. What is at the path need
-// not exist, its directory must.
+// CheckPath refuses paths that libvirt or QEMU could understand differently
+// (invalid_argument), and paths that CheckPlace refuses. The image need not exist, but its
+// directory must.
 func (r Rules) CheckPath(ctx context.Context, path string) error {
 	bad := func(why string) error {
 		return api.Errorf(api.CodeInvalidArgument, "path %.120q %s", path, why)
@@ -73,10 +73,10 @@ func (r Rules) CheckPath(ctx context.Context, path string) error {
 	return r.CheckPlace(ctx, path)
 }
 
-// CheckPlace refuses (permission_denied) a path that is neither in an active pool nor
-// in AllowedPaths; the message names what the operator can do. A file is judged by where
-// links lead: that an allowed directory has a link to it is not enough. A block device
-// is judged by the name that is given too, since /dev/vg/lv is a link to /dev/dm-N.
+// CheckPlace refuses (permission_denied) a path that is neither in an active pool nor in
+// AllowedPaths; the message says what the operator can do. For a file the place where links
+// lead is checked: a link in an allowed directory is not enough. For a block device the
+// given name counts too, since /dev/vg/lv is a link to /dev/dm-N.
 func (r Rules) CheckPlace(ctx context.Context, path string) error {
 	real, err := resolve(path)
 	if err != nil {
@@ -95,8 +95,8 @@ func (r Rules) CheckPlace(ctx context.Context, path string) error {
 	return r.checkFile(ctx, path, real)
 }
 
-// CheckPlaces is CheckPlace of the image at a location and of those that it is over: what a
-// header names could be any file of the host.
+// CheckPlaces is CheckPlace for the image at a location and for its base images: a header
+// could name any file of the host.
 func (r Rules) CheckPlaces(ctx context.Context, l api.Location) error {
 	err := r.CheckPlace(ctx, l.Path)
 	for _, b := range l.Backing.Images() {
@@ -183,8 +183,8 @@ func noPools(why error) error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the pools: %v", why)
 }
 
-// IsOfDevices says whether an entry of AllowedPaths is for block devices. A file in /dev
-// is in memory, and is no volume.
+// IsOfDevices says whether an entry of AllowedPaths is for block devices. A file in /dev is
+// in memory and cannot be a volume.
 func IsOfDevices(entry string) bool {
 	entry = filepath.Clean(entry)
 	return entry == devices || strings.HasPrefix(entry, devices+"/")
@@ -197,7 +197,7 @@ func names(entry, path string) bool {
 	return (err == nil && matches) || below(path, entry)
 }
 
-// CheckEntry says what is wrong with an entry of AllowedPaths.
+// CheckEntry returns what is wrong with an entry of AllowedPaths.
 func CheckEntry(entry string) error {
 	if !filepath.IsAbs(entry) {
 		return fmt.Errorf("%q is no absolute path", entry)

@@ -12,20 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoAnswer says that the filesystem of a path does not answer, as an NFS
-// mount whose server is away: nobody can tell what is there.
+// ErrNoAnswer says that the filesystem of a path does not answer, for example an NFS mount
+// whose server is away: nobody knows what is there.
 var ErrNoAnswer = errors.New("its filesystem does not answer")
 
 // statTimeout is how long a filesystem may take to say what a path is.
 const statTimeout = 5 * time.Second
 
-// Stat is stat(2) with a bound: on a filesystem that does not answer the system
-// call never returns, and no context ends it. Then the error is ErrNoAnswer.
+// Stat is stat(2) with a time limit: on a filesystem that does not answer the system call
+// never returns, and no context ends it. The error is ErrNoAnswer then.
 func Stat(path string) (unix.Stat_t, error) {
 	return stats.ask(filepath.Dir(path), path)
 }
 
-// DirFreeBytes is how much a file in dir may still grow, as Stat with a bound.
+// DirFreeBytes returns how much a file in dir may still grow. It has a time limit, as Stat
+// has.
 func DirFreeBytes(dir string) (int64, error) {
 	st, err := filesystems.ask(dir, dir)
 	return int64(st.Bavail) * st.Bsize, err

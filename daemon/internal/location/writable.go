@@ -15,10 +15,11 @@ import (
 // access is a variable for the tests: a read-only mount takes a namespace of mounts.
 var access = unix.Access
 
-// CheckWritable refuses (permission_denied) a file in whose directory the kernel lets this
-// process write nothing, whoever it is, for the mount is read-only to it. That is so of every
-// directory that the packaged unit does not name; the message says how to name it. A block
-// device is written whatever is mounted where it is. What is not there is not its business.
+// CheckWritable refuses (permission_denied) a file in a directory where this process cannot
+// write, whatever its rights, because the mount is read-only for it. That holds for every
+// directory that the packaged unit does not name; the message says how to name it. Block
+// devices can be written to wherever their nodes are. It accepts a path where there is
+// nothing.
 func CheckWritable(path string) error {
 	real, err := resolve(path)
 	if err != nil {
@@ -30,7 +31,7 @@ func CheckWritable(path string) error {
 	return CheckWritableDir(filepath.Dir(real))
 }
 
-// CheckWritableDir is CheckWritable of what is made in a directory.
+// CheckWritableDir is CheckWritable for files in a directory.
 func CheckWritableDir(dir string) error {
 	if !errors.Is(access(dir, unix.W_OK), unix.EROFS) {
 		return nil

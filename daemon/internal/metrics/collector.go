@@ -15,31 +15,31 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Sources are the functions that are asked at a scrape. None may be nil. All
-// are called from several goroutines.
+// Sources are the functions that are called at a scrape. None may be nil. All are called
+// from several goroutines.
 type Sources struct {
 	LibvirtUp  func() bool
 	RegistryUp func() bool
-	// JournalUp: the journal took the last record that it was tried with.
+	// JournalUp: the last attempt to write to the journal succeeded.
 	JournalUp func() bool
 	// Fenced: the host was fenced and has not come back.
 	Fenced func() bool
-	// TasksRunning counts what the registry has asked for and was not answered.
+	// TasksRunning counts the registry's requests that have not been answered.
 	TasksRunning func() int
 	// Parked counts the ops that wait for the operator.
 	Parked func() int
-	// OpenMigrations are those that are not over.
+	// OpenMigrations returns the migrations that are not over.
 	OpenMigrations func(ctx context.Context) ([]api.Migration, error)
-	// OverlayFreeBytes is the room that overlays may still take.
+	// OverlayFreeBytes returns the room that is left for overlays.
 	OverlayFreeBytes func() (int64, error)
-	// CopyTotals are how long copies gave way to guests, and how many bytes
-	// they wrote, since the daemon began.
+	// CopyTotals returns how long copies gave way to guests, and how many bytes they wrote,
+	// since the daemon began.
 	CopyTotals func() (paced time.Duration, copiedBytes int64)
-	// CertificateEnds says when the certificates end that this host lives on, by name;
-	// those that cannot be read are not in it.
+	// CertificateEnds returns, by name, when the host's certificates end. It leaves out
+	// certificates that cannot be read.
 	CertificateEnds func() map[string]time.Time
-	// GuestDisks are the disks of guests that an op moves now; DiskStats reads
-	// one of them. Only Run calls the two.
+	// GuestDisks returns the disks of guests that an op moves now; DiskStats reads one of
+	// them. Only Run calls the two.
 	GuestDisks func() []GuestDisk
 	DiskStats  func(ctx context.Context, instanceID, target string) (*hv.DiskStats, error)
 }
@@ -80,7 +80,7 @@ type collector struct {
 	log        *slog.Logger
 }
 
-// Watch adds what is asked for at a scrape. Call it once.
+// Watch adds the metrics that are read from s at a scrape. Call it once.
 func (m *Metrics) Watch(s Sources, log *slog.Logger) {
 	m.guests.disks, m.guests.stats = s.GuestDisks, s.DiskStats
 	m.Registry.MustRegister(&collector{Sources: s, reconciled: &m.reconciled, guests: &m.guests, log: log})

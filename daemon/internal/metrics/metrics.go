@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics keeps the daemon's numbers for Prometheus. Their names are
-// part of the public contract and stand in docs/reference/metrics.md. What
-// happens is counted when it is told of; what is, is asked for at a scrape
-// through the functions of Sources. It must not know who tells and who answers.
+// Package metrics keeps the daemon's numbers for Prometheus. Their names are part of the
+// public contract and are listed in docs/reference/metrics.md. Events are counted when they
+// are reported; states are read at a scrape through the functions of Sources. The package
+// must not know who reports and who answers.
 package metrics
 
 import (
@@ -31,9 +31,8 @@ type Metrics struct {
 	guests     guestWrites
 }
 
-// New returns the metrics of a daemon of this version that runs ops of these
-// kinds. The counters of all that can happen stand at 0 from the start, so that
-// the first time is seen as an increase.
+// New returns the metrics of a daemon of this version that runs ops of these kinds. All
+// counters stand at 0 from the start, so that the first event is seen as an increase.
 func New(version string, kinds []string) *Metrics {
 	m := &Metrics{
 		Registry: prometheus.NewRegistry(),
@@ -73,8 +72,8 @@ func New(version string, kinds []string) *Metrics {
 	return m
 }
 
-// OpFinished counts an op that ended, done or undone. Why is what it was undone for,
-// nil of one that was not.
+// OpFinished counts an op that ended, done or undone. Why is the reason for undoing it, nil
+// if it was done.
 func (m *Metrics) OpFinished(kind string, result op.State, why *op.Failure) {
 	m.ops.WithLabelValues(kind, string(result)).Inc()
 	if why != nil && why.Code == string(api.CodeCopyMismatch) {
@@ -99,8 +98,8 @@ func (m *Metrics) MigrationEnded(result api.MigrationState) {
 	m.migrations.WithLabelValues(string(result)).Inc()
 }
 
-// Reconciled keeps how long the daemon took, at its start, to take up what one
-// before it had left.
+// Reconciled keeps how long the daemon took at its start to take up the work of the daemon
+// before it.
 func (m *Metrics) Reconciled(took time.Duration) { m.reconciled.Store(int64(took)) }
 
 // HasReconciled says whether Reconciled was called.

@@ -10,8 +10,8 @@ import (
 	"os"
 )
 
-// ReadBacking returns what a qcow2 image says that it is over, and in which format,
-// as written; both are empty if it says nothing or is no qcow2 image. It also reads
+// ReadBacking returns the backing file of a qcow2 image and its format, as the header has
+// them. Both are empty if the header has none or the image is not qcow2. It also reads
 // images that open refuses, because a guest may use them all the same.
 func ReadBacking(path string) (file, format string, err error) {
 	f, err := os.Open(path)

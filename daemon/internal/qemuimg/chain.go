@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// ChainError says that an image is over another one than was stored of it: somebody has
+// ChainError says that an image has another backing image than was stored: somebody has
 // changed its header since.
 type ChainError struct {
 	Path string
-	// Is and Stored are what is below it, nil for nothing.
+	// Is and Stored are the backing image in the header and the stored one, nil for none.
 	Is, Stored *Image
 }
 
@@ -104,9 +104,10 @@ func (o *opened) backing() (*Image, error) {
 	return &Image{Path: path, Format: h.BackingFormat}, nil
 }
 
-// ReadChain returns what a qcow2 image is over, by its header and those below it: nil if it
-// stands alone, and for an image that is said to be raw. Each has to say in which format the
-// next one is: an *ImageError if not, and for whatever is no file or device of this host.
+// ReadChain returns the backing image of a qcow2 image, with all images below it, by the
+// headers. It returns nil if the image stands alone, or is said to be raw. It returns an
+// *ImageError if a header does not state the format of the next image, or an image is not a
+// file or device of this host.
 func ReadChain(i Image) (*Image, error) {
 	var below *Image
 	at := &below

@@ -15,13 +15,13 @@ import (
 
 // ConvertOptions are the options of Convert.
 type ConvertOptions struct {
-	// DstIsZero says that dst reads as zeros everywhere because the caller has
-	// just made it. Never guessed.
+	// DstIsZero says that dst reads as zeros everywhere because the caller has just made
+	// it. It is never guessed.
 	DstIsZero bool
-	// IsDst, where set, is asked of the open dst before anything is written to it: its
-	// error ends the conversion.
+	// IsDst, if set, checks the open dst before anything is written to it: an error ends
+	// the conversion.
 	IsDst func(dst *os.File) error
-	// Progress is told how many bytes of the content are done. Optional.
+	// Progress is called with how many bytes of the content are done. Optional.
 	Progress func(doneBytes, totalBytes int64)
 	// Throttle paces the child. Optional.
 	Throttle Throttle
@@ -52,7 +52,7 @@ func Convert(ctx context.Context, src, dst Image, opts ConvertOptions) error {
 
 // CompareOptions are the options of Compare.
 type CompareOptions struct {
-	// Progress is told how many bytes of the content are done. Optional.
+	// Progress is called with how many bytes of the content are done. Optional.
 	Progress func(doneBytes, totalBytes int64)
 	// Throttle paces the child. Optional.
 	Throttle Throttle

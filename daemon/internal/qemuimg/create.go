@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Create makes a new image file that reads as zeros, on stable storage when it
-// returns nil. fs.ErrExist if something is there already. A crash leaves
-// nothing or the whole image, and no file but the image is touched.
+// Create makes a new image file that reads as zeros. The file is on stable storage when
+// Create returns nil. It returns fs.ErrExist if there is anything at the path. A crash
+// leaves nothing or the whole image, and no other file is touched.
 func Create(ctx context.Context, image Image, sizeBytes int64, about NewFile) error {
 	if err := image.validate(); err != nil {
 		return err
@@ -26,8 +26,8 @@ func Create(ctx context.Context, image Image, sizeBytes int64, about NewFile) er
 	})
 }
 
-// VirtualSize is the number of bytes that a guest sees, read without qemu-img:
-// the size of a raw file or block device, or what a qcow2 header says.
+// VirtualSize returns the number of bytes that a guest sees, without running qemu-img: the
+// size of a raw file or block device, or the size in a qcow2 header. It returns an
 // *ImageError for an image that cannot be used.
 func VirtualSize(_ context.Context, image Image) (int64, error) {
 	o, err := open(image, os.O_RDONLY)
@@ -38,7 +38,7 @@ func VirtualSize(_ context.Context, image Image) (int64, error) {
 	return o.sizeBytes, nil
 }
 
-// AllocatedBytes is the space that the file at path takes on its filesystem.
+// AllocatedBytes returns the space that the file at path takes on its filesystem.
 func AllocatedBytes(path string) (int64, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {

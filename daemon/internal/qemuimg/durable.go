@@ -17,21 +17,22 @@ import (
 // owner reads a guest's data.
 const fileMode = 0o600
 
-// NewFile is what is told of a file that is being made, before and while it appears.
+// NewFile says how a file is made, and has functions that are called before the file
+// appears at its path.
 type NewFile struct {
-	// Temporary is the name of the file, in the directory where it shall be, until it
-	// is whole: where the filesystem cannot have a file without a name. It must be a
-	// name that nobody else would think of. Empty: a random one.
+	// Temporary is the name of the unfinished file, in its final directory, on a filesystem
+	// that cannot have a file without a name. Nobody else may use that name. If it is
+	// empty, a random name is used.
 	Temporary string
-	// Filled is called when the file is complete and not yet durable, for what else
-	// shall be so with it. An error ends it all. Optional.
+	// Filled is called when the file is complete and not yet durable, to add what has to be
+	// durable with it. An error ends the creation. Optional.
 	Filled func(file *os.File) error
-	// Whole is called when the file is complete and durable, and before it is at its
-	// path. An error ends it all. Optional.
+	// Whole is called when the file is complete and durable, and before it is at its path.
+	// An error ends the creation. Optional.
 	Whole func(file *os.File) error
 }
 
-// TemporaryName is a name for NewFile that no other file has.
+// TemporaryName returns a name for NewFile that no other file has.
 func TemporaryName() string { return ".volferry-" + rand.Text() }
 
 // createWhole makes the file at path appear complete and durable, or not at all: fill

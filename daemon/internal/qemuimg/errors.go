@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ImageError says that an image is not one that may be handed to qemu-img, or
-// not the one that the caller described.
+// ImageError says that an image may not be handed to qemu-img, or is not the image that the
+// caller described.
 type ImageError struct {
 	Path   string
 	Reason string
@@ -41,8 +41,8 @@ func (e *MismatchError) Error() string {
 	return fmt.Sprintf("%s differs from %s at byte %d", e.Dst, e.Src, e.Offset)
 }
 
-// CommandError says that qemu-img ran and did not succeed. Err is what the
-// process ended with; Stderr the end of what it said.
+// CommandError says that qemu-img ran and failed. Err is how the process ended; Stderr is
+// the end of its output.
 type CommandError struct {
 	Verb   string
 	Stderr string

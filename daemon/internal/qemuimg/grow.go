@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Grow makes an image file sizeBytes large, on stable storage when it returns nil. What
-// is added reads as zeros and takes no room yet. A file that has this size is no error;
-// one that is larger is left as it is: *SizeError. The path must be that of the file
-// itself: a symbolic link and a device are an *ImageError. Nobody else may have the image
-// open, which the lock of a QEMU that has a qcow2 image prevents (*CommandError).
+// Grow makes an image file sizeBytes large, on stable storage when it returns nil. The
+// added bytes read as zeros and take no room yet. A file that has this size already is no
+// error; a larger file is left as it is: *SizeError. The path must be that of the file
+// itself: a symbolic link or a device is an *ImageError. Nobody else may have the image
+// open; for a qcow2 image QEMU's lock ensures that (*CommandError).
 func Grow(ctx context.Context, image Image, sizeBytes int64) error {
 	o, err := open(image, os.O_RDWR|unix.O_NOFOLLOW)
 	if err != nil {

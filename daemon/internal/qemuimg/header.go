@@ -35,9 +35,9 @@ const (
 		incompatibleCompression | incompatibleExtendedL2
 )
 
-// Header is what matters of a qcow2 header. An image with an external data
-// file, an encrypted one, one marked corrupt and one with features that this
-// package does not know have no Header: reading them is an error.
+// Header has the fields of a qcow2 header that are needed here. An image with an external
+// data file, an encrypted image, an image that is marked corrupt, and an image with
+// features that this package does not know cannot be read: that is an error.
 type Header struct {
 	Version       int
 	SizeBytes     int64

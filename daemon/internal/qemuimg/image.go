@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// The formats of images that are ever handed to qemu-img.
+// The formats of images that qemu-img gets.
 const (
 	FormatRaw   = "raw"
 	FormatQCOW2 = "qcow2"
@@ -19,15 +19,15 @@ const (
 // maxPathBytes is PATH_MAX with its terminator.
 const maxPathBytes = 4095
 
-// Image is an image of this host: the absolute path of a regular file or block
-// device and its stated format. Backing is the image below it, as it was stored, nil if it
-// stands alone: its header has to say the same, and nothing else is ever opened.
+// Image is an image of this host: the absolute path of a regular file or block device and
+// its stated format. Backing is the image below it, as it was stored, nil if it stands
+// alone: the header has to say the same, and no other image is ever opened.
 type Image struct {
 	Path    string
 	Format  string
 	Backing *Image
-	// SliceBytes, where it is not 0, says that the image is only so many bytes from the
-	// beginning of what is at Path, which is larger; raw only.
+	// SliceBytes, if not 0, says that the image is only the first SliceBytes of the larger
+	// file or device at Path; raw only.
 	SliceBytes int64
 }
 
@@ -71,8 +71,8 @@ func validatePath(path string) error {
 	return nil
 }
 
-// MaxBacking is how many images may be below one; QEMU and libvirt have no longer chains that
-// work.
+// MaxBacking is how many backing images an image may have; longer chains do not work in
+// QEMU and libvirt.
 const MaxBacking = 200
 
 // options describes the image to qemu-img as the options of its drivers, below

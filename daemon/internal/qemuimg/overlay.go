@@ -42,10 +42,10 @@ func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes in
 	return nil
 }
 
-// CheckOverlay reads the header of the overlay at path, without qemu-img, and
-// says whether it is empty: no cluster allocated, so that it reads as backing.
-// It is an *ImageError if it is not an overlay of exactly this backing, and a
-// *SizeError if its size is another one. fs.ErrNotExist if there is none.
+// CheckOverlay reads the header of the overlay at path, without qemu-img, and says whether
+// the overlay is empty: no cluster is allocated, so that it reads as backing. It returns an
+// *ImageError if the file is not an overlay of exactly this backing, a *SizeError if its
+// size differs, and fs.ErrNotExist if there is none.
 func CheckOverlay(path string, backing Image, sizeBytes int64) (empty bool, err error) {
 	o, h, err := openOverlay(path, sizeBytes)
 	if err != nil {
@@ -96,17 +96,17 @@ func (o *opened) overlayHeader(sizeBytes int64) (*Header, error) {
 
 // CommitOptions are the options of CommitOffline.
 type CommitOptions struct {
-	// Progress is told what part is done, 0 to 1. Optional.
+	// Progress is called with the part that is done, 0 to 1. Optional.
 	Progress func(fraction float64)
 	// Throttle paces the child, as in ConvertOptions. Optional.
 	Throttle Throttle
 }
 
-// CommitOffline folds the overlay into an image of the same size, which need
-// not be the one that the overlay's header names, and puts that on stable
-// storage. Nothing may have either open. The overlay is not changed, so that a
-// fold which was interrupted at any moment is simply run again; until it has
-// succeeded only overlay and image together are the content.
+// CommitOffline folds the overlay into an image of the same size, which need not be the one
+// that the overlay's header names, and puts that image on stable storage. Nobody may have
+// either open. The overlay is not changed, so a fold that was interrupted at any moment is
+// simply run again; until it has succeeded, only overlay and image together have the
+// content.
 func CommitOffline(ctx context.Context, overlay string, into Image, opts CommitOptions) error {
 	if err := (Image{Path: overlay, Format: FormatQCOW2}).validate(); err != nil {
 		return err

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Throttle is called with the number of bytes that the child has moved since
-// the last call, while the child is stopped, and returns when it may go on. An
-// error kills the child.
+// Throttle is called, while the child is stopped, with the number of bytes that the child
+// has moved since the last call. When it returns, the child goes on. An error kills the
+// child.
 type Throttle func(ctx context.Context, bytes int64) error
 
 // paceInterval is how long a child runs between two looks at it. At 1 GiB/s it

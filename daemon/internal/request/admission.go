@@ -16,27 +16,27 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// DefaultTimeout is long enough for a registry or a libvirtd that restarts.
+// DefaultTimeout is long enough for a restart of the registry or of libvirtd.
 const DefaultTimeout = 15 * time.Second
 
-// Input is the input of an op: what was decided before anything was touched. It
+// Input is the input of an op: the decisions that were made before anything was touched. It
 // embeds Body and is encoded as JSON.
 type Input interface {
-	// Keys are what the op excludes others from (op.Op.Keys), Group its group.
+	// Keys are what the op keeps other ops away from (op.Op.Keys). Group is its group.
 	Keys() []string
 	Group() string
 	SetBody(body json.RawMessage)
 }
 
-// Varied is an Input that may choose another kind for its op: one of the Variants of
-// its request, which is of this kind.
+// Varied is an Input that may choose another kind for its op: one of the Variants of its
+// request, given the kind of the request.
 type Varied interface {
 	Input
 	Variant(kind string) string
 }
 
-// Body is what the caller sent, as JSON, so that a repeated request is told from
-// another one under the same id. An op that nobody asked for has none.
+// Body is what the caller sent, as JSON, to tell a repeated request from another request
+// with the same id. It is empty for an op that nobody asked for.
 type Body struct {
 	Body json.RawMessage `json:"asked,omitempty"`
 }
@@ -44,17 +44,16 @@ type Body struct {
 // SetBody implements Input.
 func (b *Body) SetBody(body json.RawMessage) { b.Body = body }
 
-// Request is what a caller asks for under an op id.
+// Request is a caller's request under an op id.
 type Request struct {
 	OpID string
 	Kind string
-	// Variants are the kinds that the op may get instead, if its input chooses one
-	// (Varied).
+	// Variants are the other kinds that the op may get, if its input chooses one (Varied).
 	Variants []string
 	// Body is what the caller sent.
 	Body any
-	// Decide makes all checks and decides what is to be done. It is called for a
-	// new request only, while no other request is admitted, and changes nothing.
+	// Decide makes all checks and decides what is to be done. It changes nothing. It is
+	// called for a new request only, while no other request is admitted.
 	Decide func(ctx context.Context) (Input, error)
 }
 
@@ -71,23 +70,22 @@ func (r *Request) mayHave(kind string) bool {
 	return kind == r.Kind || slices.Contains(r.Variants, kind)
 }
 
-// Admission admits the requests of one manager: each becomes an op, once. Its fields
-// are set before its first call. Safe for concurrent use.
+// Admission admits the requests of one manager: each becomes one op. Its fields are set
+// before its first call. Safe for concurrent use.
 type Admission struct {
 	Runner  *op.Runner
 	Journal op.Journal
 	Log     *slog.Logger
-	// Kinds are the op kinds of the manager that do not last: a request waits behind
-	// them, and one that waits for the operator goes on when he asks for more.
+	// Kinds are the manager's op kinds that are soon over. A request waits behind such ops;
+	// if one waits for the operator, it goes on when the operator asks for something else.
 	Kinds []string
-	// Timeout is how long a request waits for something that is away; 0 is
-	// DefaultTimeout.
+	// Timeout is how long a request waits for a system that is away; 0 is DefaultTimeout.
 	Timeout time.Duration
-	// Busy is the code for a request that another op keeps from its end; "" is
-	// instance_busy.
+	// Busy is the code of the error if another op keeps a request from being carried out;
+	// "" is instance_busy.
 	Busy api.Code
-	// Waits says in words what an op of this manager waits for, where the admission
-	// would not say it so; "" leaves it to the admission, and so does no function.
+	// Waits says in words what an op of this manager waits for, if the admission's own
+	// words do not fit. If it is nil or returns "", the admission's words are used.
 	Waits func(op.Status) string
 	// Now stamps ops. Nil: time.Now.
 	Now func() time.Time
@@ -111,15 +109,15 @@ func (a *Admission) now() time.Time {
 	return a.Now()
 }
 
-// Lock keeps every request from being admitted until Unlock: for a manager that looks
-// at its ops and begins another one by itself.
+// Lock keeps requests from being admitted until Unlock, for a manager that looks at its ops
+// and begins another one by itself.
 func (a *Admission) Lock() { a.admitting.Lock() }
 
 // Unlock ends what Lock began.
 func (a *Admission) Unlock() { a.admitting.Unlock() }
 
-// Submit stores and starts the op of a request, or finds the one of a repeated
-// request, and returns it.
+// Submit stores and starts the op of a request, and returns it. For a repeated request it
+// returns the op that is there.
 func (a *Admission) Submit(ctx context.Context, req Request) (op.Op, error) {
 	body, err := json.Marshal(req.Body)
 	if err != nil {
@@ -138,8 +136,8 @@ func (a *Admission) Submit(ctx context.Context, req Request) (op.Op, error) {
 	return a.Begin(ctx, req.OpID, req.kindFor(in), in)
 }
 
-// Begin stores and starts an op: that of a request, or one that the manager begins by
-// itself. The caller holds the lock.
+// Begin stores and starts an op: for a request, or one that the manager begins by itself.
+// The caller holds the lock.
 func (a *Admission) Begin(ctx context.Context, opID, kind string, in Input) (op.Op, error) {
 	data, err := json.Marshal(in)
 	if err != nil {
@@ -220,9 +218,9 @@ func (a *Admission) goOn(ctx context.Context, keys []string) {
 // lookAgainBound is how long LookAgain waits for an op that goes on.
 const lookAgainBound = 5 * time.Second
 
-// LookAgain is the operator's word to those ops of the manager that wait for him and
-// have one of these keys, for a request that would be refused because of what they
-// have done so far. It waits a little for their end.
+// LookAgain tells those ops of the manager that wait for the operator and have one of these
+// keys to go on, for a request that would otherwise be refused because of what they have
+// done so far. It waits a little for their end.
 func (a *Admission) LookAgain(ctx context.Context, keys ...string) {
 	ctx, cancel := context.WithTimeout(ctx, lookAgainBound)
 	defer cancel()
@@ -240,8 +238,7 @@ func (a *Admission) LookAgain(ctx context.Context, keys ...string) {
 	}
 }
 
-// AtWork says whether an op that is not finished, of whichever manager, has one of
-// these keys.
+// AtWork says whether an unfinished op, of any manager, has one of these keys.
 func (a *Admission) AtWork(keys []string) bool {
 	return slices.ContainsFunc(a.Runner.Active(), func(st op.Status) bool { return share(st.Op.Keys, keys) })
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// What ops wait for (op.WaitFor, Runner.Wake). WaitTurn is what the runner says of
-// an op that another one is in the way of.
+// What ops wait for (op.WaitFor, Runner.Wake). The runner itself says WaitTurn of an op
+// that waits for another op.
 const (
 	WaitHypervisor = "hypervisor"
 	WaitRegistry   = "registry"
 	WaitTurn       = "turn"
 )
 
-// BusyDelay is how long a step waits before it asks a busy libvirt again.
+// BusyDelay is how long a step waits before it tries again if libvirt is busy.
 const BusyDelay = 200 * time.Millisecond
 
 // HV gives an error of the hypervisor the type that tells the runner what to do.
@@ -35,7 +35,7 @@ func HV(err error) error {
 	return err
 }
 
-// Registry does the same for an error of the registry.
+// Registry gives an error of the registry the type that tells the runner what to do.
 func Registry(err error) error {
 	if Away(err) {
 		return op.WaitFor(WaitRegistry, err)
@@ -43,9 +43,9 @@ func Registry(err error) error {
 	return err
 }
 
-// AtHome refuses what needs a domain of this host whose guest is not somewhere else:
-// one that was moved to another host by live migration looks as if it were stopped
-// here. What is begun with "cannot attach volume x" goes on with why.
+// AtHome refuses an action on a domain of this host that was moved to another host by live
+// migration: it looks as if it were stopped here. What begins the message, as in "cannot
+// attach volume x".
 func AtHome(verdict string, dom *hv.Domain) error {
 	if dom == nil || !dom.Moved {
 		return nil
@@ -54,12 +54,12 @@ func AtHome(verdict string, dom *hv.Domain) error {
 		verdict, dom.Name, dom.Name)
 }
 
-// Away says whether the registry did not answer: what was asked of it may have
-// been done or not.
+// Away says whether the registry did not answer: what it was asked for may have been done
+// or not.
 func Away(err error) bool { return api.CodeOf(err) == api.CodeRegistryUnavailable }
 
-// Refused is an error of a check, made before anything was touched, as the caller
-// gets it.
+// Refused returns the error of a check that was made before anything was touched, in the
+// form for the caller.
 func Refused(err error) error {
 	var unreadable *hv.Unreadable
 	switch {
@@ -73,9 +73,8 @@ func Refused(err error) error {
 	return err
 }
 
-// Lost says whether what an op works on is not this host's any more: the host was
-// fenced since the op began, or an operator has ended it. Whatever becomes of it now
-// is not for this op to touch.
+// Lost says whether an op has lost what it works on: the host was fenced since the op
+// began, or an operator has ended the op's work. The op must not touch it any more.
 func Lost(err error) bool {
 	switch api.CodeOf(err) {
 	case api.CodeStaleEpoch, api.CodeNotYourHost, api.CodeNotFound:
@@ -85,10 +84,10 @@ func Lost(err error) bool {
 	}
 }
 
-// AsOfNow says something to the registry under the epoch of an op and, if the host
-// was fenced since and is back, under its epoch of now: what became of a thing in the
-// end is said by nobody else, and one that was taken from the host is not there. It
-// is not for what takes a thing. Again tells the op ids of the calls apart.
+// AsOfNow makes a call to the registry under the op's epoch. If the host was fenced since
+// and is back, it repeats the call under the present epoch: nobody else says what became of
+// a thing in the end, and what was taken from the host is not found any more. It is not for
+// calls that take a thing. Again makes the op ids of the two calls different.
 func AsOfNow(epoch int64, now func() (int64, error), say func(epoch int64, again string) error) error {
 	err := say(epoch, "")
 	if api.CodeOf(err) != api.CodeStaleEpoch {

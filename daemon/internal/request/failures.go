@@ -16,8 +16,8 @@ type failer interface {
 	Failure() op.Failure
 }
 
-// Describe turns an error into what the journal keeps of it. It is the runner's
-// Config.Describe, for the ops of all managers.
+// Describe turns an error into what the journal keeps of it. It is Config.Describe of the
+// runner, for the ops of all managers.
 func Describe(err error) op.Failure {
 	if own, ok := errors.AsType[failer](err); ok {
 		return own.Failure()
@@ -44,7 +44,7 @@ func APIError(f *op.Failure) *api.Error {
 	return &api.Error{Code: api.Code(f.Code), Message: f.Message, Details: f.Details}
 }
 
-// JournalError is the error of whatever needs a journal that cannot be read.
+// JournalError is the error of a request that needs a journal which cannot be read.
 func JournalError(err error) *api.Error {
 	return api.Errorf(api.CodeJournalUnavailable, "cannot read the journal: %v", err)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Render makes the API's document of an op, all of it from one status. State and failure are
-// those of the request that the op serves: the op's own, unless several ops serve it.
+// Render returns the API's document of an op, made of one status. State and failure are
+// those of the request: the op's own, unless several ops serve the request.
 func Render(st *op.Status, state op.State, failure *api.Error) api.Op {
 	out := api.Op{
 		ID: st.Op.ID, Kind: st.Op.Kind, CreatedAt: st.Op.CreatedAt,
@@ -29,8 +29,8 @@ func Render(st *op.Status, state op.State, failure *api.Error) api.Op {
 	return out
 }
 
-// Remark is what an op tells its caller besides its state: the "remark" in the output of a
-// step.
+// Remark returns what an op tells its caller besides its state: the "remark" in the output
+// of a step.
 func Remark(st *op.Status) string {
 	for _, data := range st.Outputs {
 		var out struct {

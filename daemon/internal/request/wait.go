@@ -18,10 +18,10 @@ import (
 // grantPoll is how often an op that was just begun is looked at.
 const grantPoll = 5 * time.Millisecond
 
-// Granted waits until the op is past its first steps, those that only ask whether
-// it may be, so that a refusal is the answer to the request and not a surprise
-// later. An op that waits is not waited for long; one that has not even got its turn
-// behind something that lasts is taken back. An op that was undone is an error.
+// Granted waits until the op is past its first steps, which only ask whether it may begin,
+// so that a refusal is the answer to the request and not a later surprise. It does not wait
+// long for an op that waits; an op that is still behind a lasting one is taken back. It
+// returns an error if the op was undone.
 func (a *Admission) Granted(ctx context.Context, opID string, first ...string) (op.Status, error) {
 	st, err := a.granted(ctx, opID, first)
 	if err == nil && st.State == op.StateUndone {
@@ -82,8 +82,8 @@ func (a *Admission) takeBackTurn(ctx context.Context, st op.Status) (op.Status, 
 	return a.Wait(ctx, st.Op.ID)
 }
 
-// Wait waits for the end of an op, but not longer than a request may wait for
-// what is away. It returns where the op stands.
+// Wait waits for the end of an op, but no longer than a request may wait for a system that
+// is away. It returns the status of the op.
 func (a *Admission) Wait(ctx context.Context, opID string) (op.Status, error) {
 	bounded, cancel := context.WithTimeout(ctx, a.timeout())
 	defer cancel()
@@ -94,9 +94,9 @@ func (a *Admission) Wait(ctx context.Context, opID string) (op.Status, error) {
 	return now, err
 }
 
-// End returns once an op is over: done, or undone, which is an error. Work may
-// take its time; what waits for something that is away, or for the operator, is
-// answered with an error that begins with doing, and goes on by itself.
+// End returns once an op is over: done, or undone, which is an error. It waits as long as
+// the op works. If the op waits for something that is away, or for the operator, it returns
+// an error that begins with doing, and the op goes on by itself.
 func (a *Admission) End(ctx context.Context, opID, doing string) (op.Status, error) {
 	for {
 		st, err := a.Wait(ctx, opID)

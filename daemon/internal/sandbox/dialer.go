@@ -35,8 +35,8 @@ func Dial(ctx context.Context, socket string) (net.Conn, error) {
 	return conn, nil
 }
 
-// ServeDialer answers Dial at a socket, which it closes, until ctx ends. Address says, at each
-// request, where the registry is.
+// ServeDialer answers Dial at a socket until ctx ends, and closes the socket. Address is
+// called for each request and returns the registry's address.
 func ServeDialer(ctx context.Context, listener *net.UnixListener, address func() (string, error), log *slog.Logger) error {
 	return serve(ctx, listener, answerDial(address), log)
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sandbox is what the unit of volferryd keeps from it and two small programs do in
-// its place: the calls that take CAP_SYS_ADMIN, and connecting to the registry. It has both
-// sides, and does these things itself where there is no unit. It knows nothing of volumes.
+// Package sandbox does what the unit of volferryd does not let it do: the calls that need
+// CAP_SYS_ADMIN, and connections to the registry. Two small programs do them in its place;
+// without the unit the daemon does them itself. The package has both sides. It knows
+// nothing of volumes.
 package sandbox
 
 import (

@@ -16,20 +16,20 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// Kernel is what the package needs of a hypervisor.
+// Kernel is the part of a hypervisor that the package needs.
 type Kernel interface {
 	OpenFiles(ctx context.Context, id, path string) ([]hv.OpenFile, error)
 }
 
-// Held is how the process of a domain has an image, by the kernel's word.
+// Held says how the process of a domain has an image open, as the kernel says.
 type Held struct {
 	Process        bool // there is one
 	Open, Writable bool
 }
 
-// Look asks the kernel how the process of a domain has the image at path; a path that
-// names nothing is not open. The name is the instance's, for the error, which is typed for
-// the runner.
+// Look asks the kernel how the process of a domain has the image at path open. A path where
+// there is nothing is not open. Name is the instance's name, for the error, which is typed
+// for the runner.
 func Look(ctx context.Context, k Kernel, id, name, path string) (Held, error) {
 	files, err := k.OpenFiles(ctx, id, path)
 	switch {
@@ -47,8 +47,8 @@ func Look(ctx context.Context, k Kernel, id, name, path string) (Held, error) {
 	return h, nil
 }
 
-// Retry bounds how long witnesses that disagree are heard again: libvirt needs a
-// moment to notice that a process is dead, and QEMU one to close an image.
+// Retry bounds how long witnesses that disagree are asked again: libvirt needs a moment to
+// notice that a process is dead, and QEMU needs one to close an image.
 type Retry struct {
 	Poll, Bound time.Duration
 }
@@ -57,16 +57,16 @@ type Retry struct {
 type Heard[V any] struct {
 	// View is what the hypervisor says.
 	View V
-	// Occupied: a call on the domain's process is under way. That may be one of ours
-	// whose answer was lost, and whatever was seen could be wrong the next moment.
+	// Occupied: a call on the domain's process is under way. It may be one of ours whose
+	// answer was lost, and what was seen may be wrong the next moment.
 	Occupied bool
-	// Disagree is what to say if the two cannot both be right, nil if they can.
+	// Disagree is the error if the two cannot both be right, nil if they can.
 	Disagree error
 }
 
-// Agreed hears both witnesses until they agree and no call is under way, and returns
-// what the hypervisor says. If that does not come to be, the outcome is unknown. Its
-// errors are typed for the runner, and so must be those of hear. The name is the instance's.
+// Agreed asks both witnesses until they agree and no call is under way, and returns what
+// the hypervisor says. If that does not happen in time, the outcome is unknown. Its errors
+// are typed for the runner; so must be those of hear. Name is the instance's name.
 func Agreed[V any](ctx context.Context, p Retry, name string, hear func(context.Context) (Heard[V], error)) (view V, err error) {
 	var h Heard[V]
 	agreed, err := retry.Poll(ctx, p.Poll, p.Bound, func() (_ bool, err error) {

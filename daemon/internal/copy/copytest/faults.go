@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package copytest has ends with faults for tests of the copy engine and of
-// those who use it. Each embeds a real end and overrides one method. It knows
-// nothing of how the engine works.
+// Package copytest has ends with faults, for tests of the copy engine and of its callers.
+// Each embeds a real end and overrides one method. It does not know how the engine works.
 package copytest
 
 import (
@@ -13,7 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/copy"
 )
 
-// Wrap opens real ends, and puts fault around those whose path ends in suffix.
+// Wrap opens real ends, and wraps those whose path ends in suffix with fault.
 func Wrap(suffix string, fault func(copy.End) copy.End) copy.OpenEnd {
 	return func(path string, writable bool) (copy.End, error) {
 		end, err := copy.OpenFile(path, writable)
@@ -57,8 +56,7 @@ func (e *FailNthRead) ReadAt(p []byte, off int64) (int, error) {
 	return e.End.ReadAt(p, off)
 }
 
-// ShortRead ends all reads early that reach beyond the byte at Offset, as an
-// image does that has been cut.
+// ShortRead ends all reads at the byte at Offset, as a truncated image does.
 type ShortRead struct {
 	copy.End
 
