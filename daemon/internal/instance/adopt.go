@@ -19,14 +19,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Registry is what adoption needs of the registry.
+// Registry is the part of the registry that adoption needs.
 type Registry interface {
 	Volumes(ctx context.Context) ([]api.Volume, error)
 	Instances(ctx context.Context) ([]api.Instance, error)
 	RegisterInstance(ctx context.Context, opID string, in api.InstanceRegister) (api.Instance, error)
 }
 
-// Inspect reads the size of an image whose format is known, and what it is over by its header.
+// Inspect reads the size of an image whose format is known, and its base images by its
+// header.
 type Inspect func(ctx context.Context, path string, format api.Format) (api.Location, error)
 
 // Adopter takes over the disks of domains that exist already: each becomes a
@@ -37,17 +38,17 @@ type Adopter struct {
 	Registry Registry
 	Inspect  Inspect
 	HostID   string
-	// HostName is how the registry names this host.
+	// HostName is the host's name at the registry.
 	HostName string
-	// Claims knows which images are spoken for.
+	// Claims knows which images belong to somebody.
 	Claims *location.Claims
 	// Rules say where an image may be that becomes a volume.
 	Rules location.Rules
 }
 
 // Adopt registers one domain, named by name or UUID, with volumes of this type (see
-// api.InstanceAdopt). One that this host has registered already is returned as it is,
-// and already is true.
+// api.InstanceAdopt). If this host has registered the domain already, Adopt returns the
+// instance as it is, and already is true.
 func (a *Adopter) Adopt(ctx context.Context, opID, domain, volumeType string) (inst api.Instance, already bool, err error) {
 	doms, err := a.domains(ctx)
 	if err != nil {
@@ -60,9 +61,9 @@ func (a *Adopter) Adopt(ctx context.Context, opID, domain, volumeType string) (i
 	return a.adopt(ctx, opID, &doms[i], volumeType)
 }
 
-// AdoptAll registers every domain of the host that is not registered yet, and
-// returns all of them, with the names of those that were. It stops at the first
-// that cannot be.
+// AdoptAll registers every domain of the host that is not registered yet, and returns all
+// instances, with the names of those that were registered before. It stops at the first
+// domain that cannot be registered.
 func (a *Adopter) AdoptAll(ctx context.Context, opID, volumeType string) (out []api.Instance, already []string, err error) {
 	doms, err := a.domains(ctx)
 	if err != nil {
@@ -323,8 +324,8 @@ func inPool(l *api.Location, pools []hv.PoolInfo) {
 	}
 }
 
-// BootIndexes counts the boot order of a definition's disks from 0, by target.
-// Without any <boot order=>, the first disk boots, as libvirt has it.
+// BootIndexes numbers the boot order of a definition's disks from 0, by target. If there is
+// no <boot order=>, the first disk boots, as in libvirt.
 func BootIndexes(disks []hv.Disk) map[string]*int {
 	out := map[string]*int{}
 	ordered := false
@@ -347,7 +348,7 @@ func BootIndexes(disks []hv.Disk) map[string]*int {
 	return out
 }
 
-// StateOf is the state of an instance whose domain is in this state.
+// StateOf returns the state of an instance whose domain is in this state.
 func StateOf(s hv.State) api.InstanceState {
 	switch s {
 	case hv.StateRunning:

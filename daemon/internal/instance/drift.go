@@ -19,17 +19,16 @@ type Drift struct {
 	Note string
 	// Gone: there is no domain.
 	Gone bool
-	// Elsewhere: its guest was moved to another host, so it is not stopped, though its
+	// Elsewhere: the guest was moved to another host, so it is not stopped although its
 	// domain is off.
 	Elsewhere bool
-	// NoRoot: the root slot is empty, and so is its place in the definition. The
+	// NoRoot: the root slot is empty, and the definition has no root disk either. The
 	// domain has to be guarded (guard.OwnerRoot, RootReason).
 	NoRoot bool
 }
 
-// DriftOf compares the domain of an instance, nil if there is none, with what the
-// registry has of it. Attachments that an op or a migration is at are left out by
-// the caller.
+// DriftOf compares the domain of an instance, nil if there is none, with what the registry
+// has of it. The caller leaves out attachments that an op or a migration is changing.
 func DriftOf(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Drift {
 	switch {
 	case inst.State.OnShelf():
@@ -44,7 +43,7 @@ func DriftOf(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Drift {
 	return Drift{Note: printable(steps.Differs(dom, atts)), NoRoot: noRootIn(inst, dom)}
 }
 
-// Unreadable is what a person is told of an instance whose domain cannot be read.
+// Unreadable returns the note about an instance whose domain cannot be read.
 func Unreadable(dom hv.UnreadableDomain) string {
 	return printable(fmt.Sprintf("libvirt cannot tell what its domain is like: %v; until it can (virsh dumpxml %s), nothing is begun on this host that another domain may be in the way of", dom.Err, dom.Name))
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Config is what the ops of instances are told.
+// Config has the settings of the ops of instances.
 type Config struct {
-	// RequestTimeout is how long a request waits for something that is away; 0 is
+	// RequestTimeout is how long a request waits for a system that is away; 0 is
 	// request.DefaultTimeout.
 	RequestTimeout time.Duration
-	// SaveDir is where the save images of instances are kept while one of their volumes
-	// moves with all guests paused.
+	// SaveDir is the directory of the save images of instances whose volume moves with all
+	// guests paused.
 	SaveDir string
 	// BootID tells one boot of this host from another. If it is empty, each new Manager
 	// counts as a new boot.
@@ -38,8 +38,8 @@ type Host = steps.Host
 // Ports are the systems that the ops of instances work on.
 type Ports = steps.Ports
 
-// New makes a manager and registers its plans with the runner of its ops. Journal is that
-// of the runner. Host answers for this host.
+// New makes a manager and registers its plans with the runner of its ops. Journal is the
+// runner's journal. Host returns this host.
 func New(cfg Config, ports Ports, runner *op.Runner, journal op.Journal, host func(context.Context) (Host, error), log *slog.Logger) *Manager {
 	m := &Manager{
 		admission: request.Admission{Runner: runner, Journal: journal, Log: log, Kinds: steps.Kinds, Timeout: cfg.RequestTimeout},

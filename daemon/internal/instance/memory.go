@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Memory says how large the save image of an instance of this host may be, and how much
+// Memory returns how large the save image of an instance of this host may be, and how much
 // room there is for it.
 func (m *Manager) Memory(ctx context.Context, instanceRef string) (api.PausedInstance, error) {
 	e := m.env

@@ -56,9 +56,8 @@ func (m *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedIns
 	return out, nil
 }
 
-// OrphanedSave tells a person about an instance that is guarded for a move with all
-// guests paused, though by the registry no such move has the instance; "" if that is
-// not so.
+// OrphanedSave returns a note about an instance that is guarded for a move with all guests
+// paused of which the registry knows nothing; "" if there is no such guard.
 func OrphanedSave(inst api.Instance, guards []guard.Guard) string {
 	for _, held := range guards {
 		id, ok := strings.CutPrefix(held.Owner, guard.OwnerPause)

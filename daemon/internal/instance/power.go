@@ -10,16 +10,16 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// BeginStart starts an instance that is off. Like all Begin calls it returns the
-// instance as soon as the op is admitted, or the refusal; the op with this id goes on by
-// itself. A repeated request gets the same answer. InstanceRef
-// is the instance's id, name or the beginning of its id.
+// BeginStart starts an instance that is off. Like all Begin calls it returns the instance
+// as soon as the op is admitted, or returns the refusal; the op with this id goes on by
+// itself. A repeated request gets the same answer. InstanceRef is the instance's id, its
+// name or the beginning of its id.
 func (m *Manager) BeginStart(ctx context.Context, opID, instanceRef string) (api.Instance, error) {
 	return m.begin(ctx, opID, steps.KindStart, instanceRef, steps.Stopping{})
 }
 
-// BeginStop stops an instance: its guest is asked, and runs on (instance_busy) if it does
-// not obey. With Force it is not asked.
+// BeginStop stops an instance. The guest is asked, and runs on if it does not obey
+// (instance_busy). With Force it is not asked.
 func (m *Manager) BeginStop(ctx context.Context, opID, instanceRef string, in api.InstanceStop) (api.Instance, error) {
 	return m.begin(ctx, opID, steps.KindStop, instanceRef, steps.Stopping(in))
 }
@@ -29,7 +29,7 @@ func (m *Manager) BeginReboot(ctx context.Context, opID, instanceRef string) (ap
 	return m.begin(ctx, opID, steps.KindReboot, instanceRef, steps.Stopping{})
 }
 
-// BeginPause makes a running instance stand still.
+// BeginPause pauses a running instance.
 func (m *Manager) BeginPause(ctx context.Context, opID, instanceRef string) (api.Instance, error) {
 	return m.begin(ctx, opID, steps.KindPause, instanceRef, steps.Stopping{})
 }

@@ -183,8 +183,8 @@ const trialXML = `<domain type='qemu'>
 </domain>
 `
 
-// HookRefuses implements hv.Hypervisor. The hook is asked before anything else is made of
-// a domain.
+// HookRefuses implements hv.Hypervisor. libvirt calls the hook before it makes anything
+// else of a domain.
 func (c *Conn) HookRefuses(ctx context.Context, id string) (bool, error) {
 	err := c.byItself(ctx, func(ctx context.Context, s *session) error {
 		dom, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {

@@ -168,9 +168,9 @@ func (c *Conn) SetJobBandwidth(ctx context.Context, id, target string, bytesPerS
 		})
 }
 
-// Pivot ends a ready job by making its target the live disk. The call is
-// synchronous: libvirt answers when it has closed the old images. A definition that
-// named the disk's old chain names the new one then.
+// Pivot ends a ready job by making its target the live disk. The call is synchronous:
+// libvirt answers when it has closed the old images. If the persistent definition named the
+// disk's old chain, it then names the new one.
 func (c *Conn) Pivot(ctx context.Context, id, target string) error {
 	err := c.endJob(ctx, "pivot", id, target, keptDefinitions, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainBlockJobAbort(dom, target, golibvirt.DomainBlockJobAbortPivot)

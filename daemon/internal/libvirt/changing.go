@@ -9,10 +9,9 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 )
 
-// MakeDurable puts on stable storage what calls of this connection have changed of
-// what libvirt keeps in files, and what they may have changed where their outcome is
-// unknown. After New it does that once for everything. If it fails it has to be
-// called again.
+// MakeDurable puts on stable storage the files of libvirt that calls of this connection
+// have changed, or may have changed if their outcome is unknown. The first call after New
+// does so for all of libvirt's files. If it fails it has to be called again.
 func (c *Conn) MakeDurable() error { return c.library.makeDurable() }
 
 // changing is call for a call that may change what libvirt keeps.

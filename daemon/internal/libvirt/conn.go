@@ -47,17 +47,17 @@ const (
 // listens.
 var defaultSockets = []string{"/run/libvirt/libvirt-sock", "/run/libvirt/virtqemud-sock"}
 
-// Config is what a Conn needs to know.
+// Config is the configuration of a Conn.
 type Config struct {
 	// Socket is the path of libvirtd's read-write socket. Empty: the usual
 	// places.
 	Socket string
-	// CallTimeout is after how long without an answer libvirtd counts as hung.
-	// 0 is 45 s.
+	// CallTimeout is how long libvirtd may take to answer before it counts as hung. 0 is 45
+	// s.
 	CallTimeout time.Duration
-	// DefinitionsDir is where libvirt keeps the definitions of domains, and StateDir
-	// where it keeps what belongs to them (managed saves, NVRAM), for this process.
-	// Empty: where libvirt has them.
+	// DefinitionsDir is the directory of libvirt's domain definitions, and StateDir the
+	// directory of what belongs to domains (managed saves, NVRAM), as this process sees
+	// them. If they are empty, they are libvirt's own paths.
 	DefinitionsDir, StateDir string
 	// Log may be nil.
 	Log *slog.Logger
@@ -145,9 +145,9 @@ func (c *Conn) Events(ctx context.Context) <-chan hv.Event { return c.feed.Subsc
 // String names the task.
 func (c *Conn) String() string { return "libvirt connection" }
 
-// Ready is closed after the first try to connect, so that where libvirtd is
-// there the daemon's first requests find it. A daemon works without, and so the
-// try may take a few seconds at most.
+// Ready is closed after the first try to connect, so that the daemon's first requests find
+// a libvirtd that is there. The daemon works without libvirtd, so the try takes a few
+// seconds at most.
 func (c *Conn) Ready() <-chan struct{} { return c.ready }
 
 func (c *Conn) setReady() { c.tried.Do(func() { close(c.ready) }) }

@@ -21,9 +21,9 @@ import (
 // procDir is a variable for the tests.
 var procDir = "/proc"
 
-// OpenFiles lists what the domain's process holds open on the image at path.
-// It asks the kernel and not libvirt: this is the proof that libvirt's word is
-// checked against, and it works while libvirtd is away.
+// OpenFiles lists what the domain's process has open on the image at path. It asks the
+// kernel and not libvirt: the result is the proof against which libvirt's answers are
+// checked, and it works while libvirtd is away.
 func (c *Conn) OpenFiles(ctx context.Context, id, path string) ([]hv.OpenFile, error) {
 	files, err := c.openFiles(ctx, strings.ToLower(id), path)
 	if err != nil {

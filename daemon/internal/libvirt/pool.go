@@ -216,9 +216,9 @@ func (c *Conn) LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVol
 	return <-found, nil
 }
 
-// VolumeAt finds the pool of a volume by its path. A pool of devices in whose directory
-// the path is has its list read again first if libvirt does not know the path: others
-// make volumes too.
+// VolumeAt finds the pool of a volume by its path. If libvirt does not know the path,
+// VolumeAt first refreshes the pool of devices whose directory has the path: others make
+// volumes too.
 func (c *Conn) VolumeAt(ctx context.Context, path string) (string, error) {
 	pool, err := c.poolOf(ctx, path)
 	if !errors.Is(err, hv.ErrNotFound) {
@@ -270,7 +270,7 @@ func (c *Conn) refresh(ctx context.Context, name string) error {
 	return nil
 }
 
-// DeleteVolume deletes a pool volume. Absent is no error.
+// DeleteVolume deletes a pool volume. It is no error if there is none.
 func (c *Conn) DeleteVolume(ctx context.Context, pool, name string) error {
 	err := c.changePool(ctx, pool, func(ctx context.Context, s *session) error {
 		vol, err := c.findVolume(ctx, s, pool, name)

@@ -13,9 +13,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// PowerOn implements hv.Hypervisor. It may read the RAM of a managed save image
-// and opens all disks, so that it takes as long as storage may. The image is used up,
-// and the NVRAM of a UEFI guest is made.
+// PowerOn implements hv.Hypervisor. It may read the RAM of a managed save image and opens
+// all disks, so it takes as long as the storage does. The managed save image is gone
+// afterwards, and the NVRAM of a UEFI guest is made.
 func (c *Conn) PowerOn(ctx context.Context, id string) error {
 	err := c.modifyByItself(ctx, longCallTimeout, id, keptSaves|keptNVRAM, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainCreate(dom)
@@ -36,8 +36,8 @@ func (c *Conn) PowerOn(ctx context.Context, id string) error {
 // killed: 40 s, and 2 s more for each device of the host that the guest has.
 const powerOffTimeout = 2 * time.Minute
 
-// PowerOff implements hv.Hypervisor. libvirt asks the process with SIGTERM and then
-// kills it. One that hangs on its storage holds up no other.
+// PowerOff implements hv.Hypervisor. libvirt sends SIGTERM to the process and then kills
+// it. A process that hangs on its storage does not delay other domains.
 func (c *Conn) PowerOff(ctx context.Context, id string) error {
 	err := c.modifyByItself(ctx, powerOffTimeout, id, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainDestroy(dom)

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// Run keeps the connection up until ctx ends, and returns nil then: that
-// libvirtd is away is a state, not an error. It must be called once.
+// Run keeps the connection up until ctx ends, and then returns nil. It is no error if
+// libvirtd is away. It must be called once.
 func (c *Conn) Run(ctx context.Context) error {
 	patience := time.AfterFunc(readyWithin, c.setReady)
 	defer patience.Stop()

@@ -16,8 +16,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// Process implements hv.Hypervisor. A claim to be the domain can be false, see
-// findProcesses: of several nobody can tell here which one is true.
+// Process implements hv.Hypervisor. A process can falsely claim to be the domain, see
+// findProcesses: if several do, nobody can tell here which claim is true.
 func (c *Conn) Process(ctx context.Context, id, target string) (hv.Process, error) {
 	p, err := c.whichProcess(ctx, strings.ToLower(id), target)
 	if err != nil {

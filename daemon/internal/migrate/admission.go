@@ -21,8 +21,8 @@ type opInput struct {
 	kind string
 }
 
-// Variant implements request.Varied: what is asked for is a goal, and the kind of the op
-// that reaches it is chosen when the request is admitted.
+// Variant implements request.Varied: a request has a goal, and the kind of the op that
+// reaches it is chosen when the request is admitted.
 func (in *opInput) Variant(string) string { return in.kind }
 
 // Keys implements request.Input.

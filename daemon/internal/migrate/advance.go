@@ -14,10 +14,10 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Run brings migrations from one op to the next until ctx ends: it goes on with a `volume
-// migrate`, and plans anew what the world has overtaken. It begins with the migrations that a
-// daemon that died has left open, and calls caughtUp once when it has looked at all of them.
-// Resume the runner first.
+// Run brings migrations from one op to the next until ctx ends: it continues a `volume
+// migrate`, and plans again what the world has overtaken. It begins with the migrations
+// that an earlier daemon has left open, and calls caughtUp once it has looked at all of
+// them. Resume the runner first.
 func (m *Manager) Run(ctx context.Context, caughtUp func()) error {
 	changes := m.watch.all(ctx)
 	open, err := m.List(ctx, false)
@@ -101,8 +101,8 @@ func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo steps.Go
 	return steps.GoalCancel, h.ops[len(h.ops)-1].requestID, row.State.Final()
 }
 
-// Rejoined has the manager look at every open migration: this host was fenced, and
-// the registry may have ended some meanwhile.
+// Rejoined has the manager look at every open migration, because this host was fenced and
+// the registry may have ended some of them meanwhile.
 func (m *Manager) Rejoined(ctx context.Context) error {
 	open, err := m.List(ctx, false)
 	for i := range open {
@@ -122,10 +122,10 @@ func (m *Manager) Wake(hypervisor, registry bool) {
 	m.retries.expedite()
 }
 
-// Epoch tells the manager the epoch of this host: call it with the epoch in the answer to
-// each report, also if that is the detail "epoch" of a stale_epoch. A newer epoch stops all
-// that touches the images of a migration, until the registry has confirmed that the
-// migration is still this host's.
+// Epoch tells the manager the epoch of this host. Call it with the epoch in the answer to
+// each report, also if that is the detail "epoch" of a stale_epoch. After a newer epoch
+// nothing touches the images of a migration until the registry has confirmed that the
+// migration still belongs to this host.
 func (m *Manager) Epoch(epoch int64) { m.env.RaiseEpoch(epoch) }
 
 // retryLater has advance called again, after a longer while each time. Only the first

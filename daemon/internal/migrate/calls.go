@@ -13,20 +13,19 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Call is one of the calls on a migration that was started: copy, complete or
-// cancel. Subject is the src attachment, or the migration itself where the
-// volume is not attached.
+// Call is one of the calls on a started migration: copy, complete or cancel. Subject is the
+// src attachment, or the migration itself if the volume is not attached.
 type Call struct {
 	OpID    string
 	Subject string
-	// DstAttachmentID is what the caller of complete believes the destination
-	// to be; empty for a volume that is not attached.
+	// DstAttachmentID is what the caller of complete takes for the destination; empty for a
+	// volume that is not attached.
 	DstAttachmentID string
 }
 
-// Find returns the id of the migration that a call on this subject means: the migration with
-// this id, or, of the migrations that were started on this attachment, the open one, else
-// the newest. The error has code no_migration if there is none.
+// Find returns the id of the migration that a call on this subject means: the migration
+// with this id, or, of the migrations that were started on this attachment, the open one,
+// else the newest. The error has code no_migration if there is none.
 func (m *Manager) Find(ctx context.Context, subject string) (string, error) {
 	ids, err := m.ids(ctx)
 	if err != nil {
@@ -55,7 +54,7 @@ func (m *Manager) Find(ctx context.Context, subject string) (string, error) {
 	return "", api.Errorf(api.CodeNoMigration, "no migration was started on %s; `volferryctl migration start` begins one", subject)
 }
 
-// Copy begins the built-in copy of a started migration, or goes on with a copy that failed.
+// Copy begins the built-in copy of a started migration, or continues a copy that failed.
 func (m *Manager) Copy(ctx context.Context, c Call) (api.Migration, string, error) {
 	return m.call(ctx, steps.GoalCopy, c, func(h *history, state api.MigrationState) error {
 		switch state {
@@ -87,7 +86,7 @@ func (m *Manager) notFolding(ctx context.Context, h *history) error {
 		s.VolumeName, s.Dst.Path)
 }
 
-// Complete switches the instance to dst. It is refused before dst is a copy.
+// Complete switches the instance to dst. It is refused until dst is a copy.
 func (m *Manager) Complete(ctx context.Context, c Call) (api.Migration, string, error) {
 	return m.call(ctx, steps.GoalComplete, c, func(h *history, state api.MigrationState) error {
 		switch state {
@@ -327,7 +326,7 @@ func wrongState(h *history, verb string, state api.MigrationState) *api.Error {
 		With("migration_id", h.spec.MigrationID).With("state", state)
 }
 
-// Update changes how a migration copies. It holds until the end of the migration.
+// Update changes how a migration copies, until the end of the migration.
 func (m *Manager) Update(ctx context.Context, id string, in api.MigrationUpdate) (api.Migration, error) {
 	if err := in.Check(); err != nil {
 		return api.Migration{}, err

@@ -4,8 +4,8 @@ package migrate
 
 import "sync"
 
-// ChainProblem is an instance whose next start would not be on the chain that has its newest
-// writes, or whose chain nobody can tell.
+// ChainProblem is an instance whose next start would use a chain without its newest writes,
+// or of which that is unknown.
 type ChainProblem struct{ MigrationID, VolumeName, InstanceID, InstanceName, Text string }
 
 // chainProblems are the problems that the watch has seen last, by migration.

@@ -32,10 +32,10 @@ func (m *Manager) ChainProblems() []ChainProblem {
 // chainWatchEvery is how often the watch looks without an event.
 const chainWatchEvery = 30 * time.Second
 
-// WatchChains looks, until ctx ends, at the definitions and the processes of the instances
-// whose newest writes are in an overlay: at once when somebody changes a definition, and now
-// and then. An instance whose next start would miss the newest writes is guarded as long as
-// that is so. It does not look while an op works on the instance.
+// WatchChains checks, until ctx ends, the definitions and the processes of the instances
+// whose newest writes are in an overlay: at once when somebody changes a definition, and
+// now and then. An instance whose next start would miss its newest writes is guarded until
+// that is mended. WatchChains does not look while an op works on the instance.
 func (m *Manager) WatchChains(ctx context.Context) error {
 	events := m.ports.HV.Events(ctx)
 	tick := time.NewTicker(chainWatchEvery)
@@ -137,8 +137,8 @@ func (m *Manager) noteChain(s *steps.Spec, text string) {
 	m.chains.found[s.MigrationID] = ChainProblem{s.MigrationID, s.VolumeName, s.InstanceID, s.InstanceName, text}
 }
 
-// MayStart refuses the start of an instance that would not start on the chain that has its
-// newest writes. It looks itself: the watch may not have seen the problem yet.
+// MayStart refuses the start of an instance that would not start with the chain that has
+// its newest writes. It looks itself, because the watch may not have seen the problem yet.
 func (m *Manager) MayStart(ctx context.Context, instanceID string) error {
 	return m.eachOpen(ctx, func(h *history) error {
 		if h.spec.InstanceID != instanceID || !h.spec.Watched() {

@@ -12,7 +12,7 @@ import (
 // CheckPaused refuses a move with all guests paused for a volume that could not be moved
 // from this instance in another way either: because of its image, because of the instance
 // and its disk, or because of other users on this host. Beside are the ids of the instances
-// that have the volume by the registry, which are all paused. It changes nothing.
+// that have the volume by the registry, all of which are paused. It changes nothing.
 func (m *Manager) CheckPaused(ctx context.Context, vol api.Volume, att api.Attachment, beside []string) error {
 	s := &steps.Spec{VolumeID: vol.ID, VolumeName: vol.Name, Src: vol.Location, Method: steps.MethodSave}
 	if err := m.checkSource(ctx, s); err != nil {

@@ -14,22 +14,22 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Config is what the operator decides about migrations on this host.
+// Config has the operator's settings for migrations on this host.
 type Config struct {
-	// OverlayDir is where overlays live: a persistent filesystem of this host.
+	// OverlayDir is the directory of overlays, on a persistent filesystem of this host.
 	OverlayDir string
 	// Rules say where a destination given by path may be.
 	Rules location.Rules
-	// OverlayMinFreeBytes must be free in OverlayDir before a migration starts, or as much
-	// as the overlay of the volume can grow, if that is less.
+	// OverlayMinFreeBytes must be free in OverlayDir before a migration starts; less is
+	// enough if the overlay of the volume cannot grow as large.
 	OverlayMinFreeBytes int64
-	// SharedPools are pools in which other hosts see the same bytes, besides those
+	// SharedPools are pools in which other hosts see the same bytes, in addition to pools
 	// whose type says so.
 	SharedPools []string
 }
 
-// Manager starts migrations, brings them to their end and answers for them. It
-// is safe for concurrent use.
+// Manager starts migrations, brings them to their end and reports on them. It is safe for
+// concurrent use.
 type Manager struct {
 	cfg     Config
 	ports   steps.Ports
@@ -58,9 +58,8 @@ type Manager struct {
 	admission request.Admission
 }
 
-// New makes a manager, and registers its plans with the runner of its ops and that it
-// follows them. Journal is that of the runner. Host answers for this host once the registry
-// knows it.
+// New makes a manager, registers its plans with the runner of its ops, and follows these
+// ops. Journal is the runner's journal. Host returns this host once the registry knows it.
 func New(cfg Config, ports steps.Ports, runner *op.Runner, journal Journal, host func(context.Context) (steps.Host, error), log *slog.Logger) *Manager {
 	m := &Manager{
 		cfg: cfg, ports: ports, runner: runner, journal: journal, host: host, log: log, watch: newWatchers(),
@@ -79,17 +78,17 @@ func (m *Manager) overlayPath(migrationID string) string {
 // Plans returns the plans of all op kinds of a migration.
 func (m *Manager) Plans() []op.Plan { return m.env.Plans() }
 
-// Probe returns once nothing is being decided about a migration. Decisions are made one
-// after the other, and ask libvirt, the registry and the storage: one that hangs is in the way
-// of all.
+// Probe returns once no decision about a migration is being made. Decisions are made one
+// after the other, and ask libvirt, the registry and the storage: a decision that hangs
+// blocks all others.
 func (m *Manager) Probe(context.Context) error {
 	m.admission.Lock()
 	defer m.admission.Unlock()
 	return nil
 }
 
-// Journal is where migrations survive: a migration is the group of its ops,
-// and everything about it is computed from them.
+// Journal is where migrations survive: a migration is the group of its ops, and everything
+// about it is computed from them.
 type Journal interface {
 	op.Journal
 	// Ops returns the ops of one kind, oldest first; all of them, or those that

@@ -11,20 +11,20 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Observer is told what migrations did, for metrics.
+// Observer is notified of what migrations did, for metrics.
 type Observer interface {
-	// PhaseDone tells that a phase (start, copy, complete, cancel) has reached its goal,
-	// and how long after it was asked for.
+	// PhaseDone reports that a phase (start, copy, complete, cancel) has reached its goal,
+	// and how long after the request.
 	PhaseDone(phase string, took time.Duration)
-	// GuestStalled tells for how long the guest could not write, at "start" or at the
+	// GuestStalled reports how long the guest could not write, at "start" or at the
 	// "switch" that ends the migration.
 	GuestStalled(at string, d time.Duration)
-	// MigrationEnded tells that a migration is over; result is a final state.
+	// MigrationEnded reports that a migration is over; result is a final state.
 	MigrationEnded(result api.MigrationState)
 }
 
-// Notify tells the observer what the end of this op means for its migration. It ignores ops
-// of other kinds. Call it once for each op that ends.
+// Notify notifies the observer of what the end of this op means for its migration. It
+// ignores ops of other kinds. Call it once for each op that ends.
 func Notify(st op.Status, to Observer) {
 	phase := steps.GoalOf(st.Op.Kind)
 	switch {
@@ -52,9 +52,8 @@ func Notify(st op.Status, to Observer) {
 
 func inMilliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
-// GuestDisk names the instance and the target of the disk that an op of a
-// migration works on; ok is false for other ops and for a volume that is not
-// attached.
+// GuestDisk returns the instance and the target of the disk that an op of a migration works
+// on; ok is false for other ops and for a volume that is not attached.
 func GuestDisk(o op.Op) (instanceID, target string, ok bool) {
 	if steps.GoalOf(o.Kind) == "" {
 		return "", "", false

@@ -12,11 +12,11 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Owns says whether the ops of this kind are a migration's, so that Request tells how they
-// stand.
+// Owns says whether ops of this kind belong to a migration, so that Request has their
+// status.
 func Owns(kind string) bool { return steps.GoalOf(kind) != "" }
 
-// Request returns how the request stands that began with this op of a migration.
+// Request returns the status of the request that began with this op of a migration.
 func (m *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 	began, err := m.journal.Op(ctx, opID)
 	if err != nil {
@@ -36,8 +36,9 @@ func (m *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 	return out, nil
 }
 
-// Await returns how the request stands that began with this op once it is over or needs the
-// operator, or how it stands when ctx ends: that is no error.
+// Await returns the status of the request that began with this op once the request is over
+// or needs the operator. If ctx ends first it returns the present status, which is no
+// error.
 func (m *Manager) Await(ctx context.Context, opID string) (api.Op, error) {
 	now, err := m.Request(ctx, opID)
 	if err != nil {
@@ -54,8 +55,8 @@ func (m *Manager) Await(ctx context.Context, opID string) (api.Op, error) {
 	return now, err
 }
 
-// RenderOp makes the API's document of one op of a migration, whatever other ops serve the
-// same request.
+// RenderOp returns the API's document of one op of a migration, without the other ops of
+// the same request.
 func RenderOp(st *op.Status) api.Op {
 	out := request.Render(st, st.State, steps.APIError(st.Failure))
 	out.MigrationID, out.Location = st.Op.Group, madeLocation(st)

@@ -18,10 +18,10 @@ import (
 // tens of milliseconds.
 const quiescePoll = 5 * time.Millisecond
 
-// Quiesce is called when the daemon is told to stop, before the connection to libvirt
-// is closed: from then on no guest is paused, and it returns when no guest is paused for
-// a switch any more, or when ctx ends. So a daemon that stops leaves no guest paused;
-// one that is killed leaves it to the next start.
+// Quiesce is called when the daemon is told to stop, before the connection to libvirt is
+// closed: from then on no guest is paused. It returns when no guest is paused for a switch
+// any more, or when ctx ends. So a daemon that stops leaves no guest paused; after a kill
+// the next daemon resumes the guest.
 func (m *Manager) Quiesce(ctx context.Context) {
 	m.env.StopPausing()
 	m.AwaitSwitches(ctx)
@@ -45,8 +45,8 @@ func (m *Manager) anySwitch() bool {
 	return false
 }
 
-// Switching says whether a migration may be holding the instance paused now: nobody
-// else may let it run then.
+// Switching says whether a migration may have the instance paused now: nobody else may let
+// it run then.
 func (m *Manager) Switching(instanceID string) bool {
 	for _, st := range m.runner.Active() {
 		if steps.PausesGuest(st.Step) && slices.Contains(st.Op.Keys, request.InstanceKey(instanceID)) {

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// StartRequest asks for a migration. Composite is `volume migrate`: everything
-// up to the end, or with an external copy up to where that is to be made.
+// StartRequest asks for a migration. With Composite (`volume migrate`) it goes on to the
+// end or, with an external copy, to the point where that copy is to be made.
 type StartRequest struct {
 	OpID      string
 	VolumeID  string
@@ -21,9 +21,9 @@ type StartRequest struct {
 	Composite bool
 }
 
-// Start makes all checks, stores the migration and begins it. It returns as
-// soon as the registry has granted the lock, or with the refusal. A repeated
-// request gets the same migration.
+// Start makes all checks, stores the migration and begins it. It returns as soon as the
+// registry has granted the lock, or has refused. A repeated request gets the same
+// migration.
 func (m *Manager) Start(ctx context.Context, req StartRequest) (api.Migration, error) {
 	o, err := m.admission.Submit(ctx, request.Request{
 		OpID: req.OpID, Variants: steps.KindsFor(steps.GoalStart), Body: req,

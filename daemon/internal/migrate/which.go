@@ -15,9 +15,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Which returns what registry, journal and libvirt each take for the volume's chain, and
-// which chain has every write that the guest was told is done. It changes nothing and guesses
-// nothing.
+// Which returns what registry, journal and libvirt each have as the volume's chain, and
+// which chain has every write that the guest was told is done. It changes nothing and
+// guesses nothing.
 func (m *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) {
 	w := api.Which{VolumeID: vol.ID, Registry: &vol.Location, Journal: withBases(vol.Location)}
 	h, err := m.newest(ctx, vol.ID)

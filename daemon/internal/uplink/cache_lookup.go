@@ -9,9 +9,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// KnownInstance finds an instance of this host, by its id, its name or the beginning
-// of its id, by what the registry last said and has granted since: for those who
-// cannot ask it now.
+// KnownInstance finds an instance of this host, by its id, its name or the beginning of its
+// id, in what the registry last said and has granted since, for callers that cannot ask the
+// registry now.
 func (u *Uplink) KnownInstance(_ context.Context, ref string) (api.Instance, bool) {
 	v, _, _ := u.View()
 	here := slices.DeleteFunc(slices.Clone(v.Instances), func(i api.Instance) bool { return !u.ours(api.Attachment{Host: i.Host}) })
@@ -39,7 +39,7 @@ func (u *Uplink) withGranted(inst api.Instance) api.Instance {
 	return inst
 }
 
-// KnownVolume finds a volume by id, name or the beginning of its id, by what the
+// KnownVolume finds a volume by its id, its name or the beginning of its id, in what the
 // registry last said, with the attachments that this host has of it.
 func (u *Uplink) KnownVolume(ref string) (api.Volume, bool) {
 	v, _, _ := u.View()
@@ -50,8 +50,8 @@ func (u *Uplink) KnownVolume(ref string) (api.Volume, bool) {
 	return u.withOwnAttachments(found[0]), true
 }
 
-// AttachedHere are the volumes that this host has at its instances, by what the registry
-// last said.
+// AttachedHere returns the volumes that this host has at its instances, by what the
+// registry last said.
 func (u *Uplink) AttachedHere() []api.Volume {
 	v, _, _ := u.View()
 	return slices.DeleteFunc(slices.Clone(v.Volumes), func(vol api.Volume) bool { return len(u.withOwnAttachments(vol).Attachments) == 0 })
@@ -62,8 +62,8 @@ func (u *Uplink) withOwnAttachments(vol api.Volume) api.Volume {
 	return vol
 }
 
-// Known finds an attachment of this host, by its id or the beginning of it, by
-// what the registry last said: for those who cannot ask it now.
+// Known finds an attachment of this host, by its id or the beginning of it, in what the
+// registry last said, for callers that cannot ask the registry now.
 func (u *Uplink) Known(_ context.Context, ref string) (api.Attachment, bool) {
 	found := api.Lookup(u.granted(), ref, func(a *api.Attachment) (id, name string) { return a.ID, "" })
 	if len(found) != 1 {

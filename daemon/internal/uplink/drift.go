@@ -15,8 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Notes returns what is not as it was left, by name of the instance. Nothing of it
-// is repaired unasked.
+// Notes returns what differs from what Volferry left, by name of the instance. Nothing of
+// it is repaired unasked.
 func (u *Uplink) Notes() []Note {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Admit returns nil if something new may be begun on this host, and else says
-// why not: it was fenced and has not come back.
+// Admit returns nil if something new may be begun on this host. Otherwise the error says
+// that the host was fenced and has not come back.
 func (u *Uplink) Admit() error {
 	f := u.Fence()
 	if f == nil && u.halted.Load() {

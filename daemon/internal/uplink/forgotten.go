@@ -11,12 +11,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Forgotten clears the guard of a domain without a root volume whose instance the
-// registry has forgotten: nobody else would, and the domain is its owner's again.
+// Forgotten clears the guard of a domain without a root volume whose instance the registry
+// has forgotten. Nobody else would clear it, and the domain is its owner's again.
 //
-// It is done in a turn, in no op's middle, and the registry is asked in that turn. A
-// domain with another guard too keeps all of them: it may be another host's instance,
-// of which a registry tells this one as little.
+// It does so while no op of the instance is at work, and asks the registry in that time. If
+// the domain has another guard too, all guards stay: it may be another host's instance,
+// about which the registry tells this host just as little.
 func (u *Uplink) Forgotten(ctx context.Context, id string) {
 	if u.Err() != nil || u.Fence() != nil {
 		return // nobody can tell; the next report looks again

@@ -10,8 +10,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// View returns what the registry last said, and how long ago that was known to
-// be so. It is false if it never said anything. The caller does not change it.
+// View returns what the registry last said, and how long ago that was known to be up to
+// date. It returns false if the registry never said anything. The caller must not change
+// it.
 func (u *Uplink) View() (v View, age time.Duration, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -22,8 +23,8 @@ func (u *Uplink) View() (v View, age time.Duration, ok bool) {
 	return u.view, max(0, time.Since(since)), !u.view.ReadAt.IsZero()
 }
 
-// KnownAt finds the attachment of a volume at an instance of this host, both by
-// id or name, by what the registry last said.
+// KnownAt finds the attachment of a volume at an instance of this host in what the registry
+// last said. Both may be ids or names.
 func (u *Uplink) KnownAt(_ context.Context, volume, instance string) (api.Attachment, bool) {
 	v, _, _ := u.View()
 	for i := range v.Volumes {

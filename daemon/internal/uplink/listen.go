@@ -9,9 +9,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Listen registers a listener, and tells it the epoch that an earlier process was told: an
-// op that began in an older one asks whether what it works on is still this host's. It is
-// called before any op goes on.
+// Listen registers a listener, and tells it the last epoch of an earlier process: an op
+// that began in an older epoch asks whether what it works on still belongs to this host.
+// Call it before any op goes on.
 func (u *Uplink) Listen(l Listener) {
 	u.mu.Lock()
 	u.listeners = append(u.listeners, l)
@@ -49,8 +49,8 @@ func (u *Uplink) resume(ctx context.Context) error {
 	return nil
 }
 
-// ReportMigrations has reports carry the migrations that are open on this host. Until it is
-// called they say nothing of migrations, and the registry keeps what it knows.
+// ReportMigrations makes reports include the open migrations of this host. Until it is
+// called, reports say nothing of migrations, and the registry keeps what it knows.
 func (u *Uplink) ReportMigrations(open func(ctx context.Context) ([]api.Migration, error)) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

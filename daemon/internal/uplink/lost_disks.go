@@ -17,7 +17,7 @@ import (
 // guardOwner is whose guards those of a fence are.
 const guardOwner = "fence"
 
-// Lost are the disks that domains of this host still name and may not use.
+// Lost returns the disks that domains of this host still name and may not use.
 func (u *Uplink) Lost() []LostDisk { return slices.Clone(u.state.current().Lost) }
 
 // settleLost finds out which disks of the domains this host has lost, and keeps

@@ -70,10 +70,11 @@ func (u *Uplink) Refresh(ctx context.Context) error {
 	return err
 }
 
-// ReportNow reports now what has become of an instance. The error is libvirt's, which does
-// not tell it: what was reported has nothing of any instance. What the registry does not
-// hear it is told again anyway; a report that it puts off, for a moment here, so that who
-// asks then is not answered with the state of before.
+// ReportNow reports now what has become of an instance. It only returns an error of
+// libvirt, if that did not say how the instances are: the report then had none. A report
+// that does not get through is repeated anyway. If the registry puts the report off,
+// ReportNow waits a little and repeats it, so that a caller who then asks the registry does
+// not get the earlier state.
 func (u *Uplink) ReportNow(ctx context.Context) error {
 	var out reportResult
 	if u.Admit() == nil {
@@ -92,7 +93,7 @@ const (
 	putOffBound = 5 * time.Second
 )
 
-// Host returns this host as the registry last knew it, asking now if it never
+// Host returns this host as the registry last knew it. It asks the registry now if it never
 // did.
 func (u *Uplink) Host(ctx context.Context) (api.Host, error) {
 	if host, known := u.knownHost(); known {

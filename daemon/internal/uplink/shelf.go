@@ -8,8 +8,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// TransitionInstance is client.Registry's. With an instance that this host takes
-// from the shelf its attachments are granted, and kept before a domain can name
+// TransitionInstance is client.Registry's. If this host takes an instance from the shelf,
+// it is granted the instance's attachments, and they are stored before a domain can name
 // their images.
 func (s *Site) TransitionInstance(ctx context.Context, opID, ref string, in api.InstanceTransition) (api.ShelvedInstance, error) {
 	got, err := s.Registry.TransitionInstance(ctx, opID, ref, in)

@@ -9,17 +9,17 @@ import (
 	"github.com/volferry/volferry/internal/client"
 )
 
-// Site is the registry as the operations of this host use it. What they change
-// is under the epoch of now. While this host is fenced nothing is sent, and the
-// error is registry_unavailable: they wait. What the registry grants is kept
-// before its disk can be connected, so that a fence finds it.
+// Site is the registry as the operations of this host use it. Changes carry the present
+// epoch. While this host is fenced nothing is sent, and the error is registry_unavailable,
+// so that operations wait. What the registry grants is stored before its disk can be
+// connected, so that a fence finds it.
 type Site struct {
 	*client.Registry
 	up *Uplink
 }
 
-// Site returns the registry for the operations of this host. What is not written out
-// below goes through through alone.
+// Site returns the registry for the operations of this host. Methods that are not defined
+// below only go through through.
 func (u *Uplink) Site(r *client.Registry) *Site {
 	return &Site{Registry: r.ChangesThrough(u.sendFenced), up: u}
 }
@@ -73,8 +73,8 @@ func (s *Site) ReserveAttachment(ctx context.Context, opID string, in api.Attach
 	return a, s.up.grant(a)
 }
 
-// Attachment is client.Registry's. An operation whose daemon died finds so what it
-// was granted, and what could not be kept then is kept now.
+// Attachment is client.Registry's. An operation whose daemon died finds out in this way
+// what it was granted; if that was not stored then, it is stored now.
 func (s *Site) Attachment(ctx context.Context, ref string) (api.Attachment, error) {
 	a, err := s.Registry.Attachment(ctx, ref)
 	if err != nil || !s.up.ours(a) {
@@ -83,8 +83,8 @@ func (s *Site) Attachment(ctx context.Context, ref string) (api.Attachment, erro
 	return a, s.up.grantFound(a)
 }
 
-// Attachments is client.Registry's. The registry moves an attachment itself, with all
-// guests paused: the host that wakes a guest finds here where it is now.
+// Attachments is client.Registry's. In a move with all guests paused the registry itself
+// moves an attachment: the host that restores the guest finds its present location here.
 func (s *Site) Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error) {
 	all, err := s.Registry.Attachments(ctx, volume, instance)
 	if err != nil {
@@ -110,8 +110,8 @@ func (s *Site) RegisterMigration(ctx context.Context, opID string, in api.Migrat
 	return m, s.grantDst(m)
 }
 
-// Migration is client.Registry's. The destination of an open migration is kept, as
-// Attachment keeps what was granted.
+// Migration is client.Registry's. The destination of an open migration is stored, as
+// Attachment stores what was granted.
 func (s *Site) Migration(ctx context.Context, ref string) (api.Migration, error) {
 	m, err := s.Registry.Migration(ctx, ref)
 	if err != nil || m.State.Final() || m.DstAttachmentID == "" || !s.up.ours(api.Attachment{Host: m.Host}) {

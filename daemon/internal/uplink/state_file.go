@@ -34,8 +34,7 @@ type savedState struct {
 	Lost []LostDisk `json:"lost,omitempty"`
 }
 
-// Fence is what a host knows of its being fenced. Epoch is the one to come back
-// with.
+// Fence is what a host knows of its own fence. Epoch is the epoch to come back with.
 type Fence struct {
 	Epoch int64 `json:"epoch"`
 }
@@ -72,8 +71,9 @@ func writeJSON(path string, v any) error {
 	return atomicfile.Write(path, data, 0o600)
 }
 
-// State is what this host must not forget of what the registry told it. It is made before
-// all that talks to the registry: each request names the epoch. Safe for concurrent use.
+// State is what this host must not forget of what the registry told it. It is opened before
+// anything talks to the registry, because each request names the epoch. Safe for concurrent
+// use.
 type State struct {
 	dir string
 
@@ -85,8 +85,8 @@ type State struct {
 	now savedState
 }
 
-// OpenState reads what an earlier process has kept in a directory. A file that cannot be
-// read is an error: the epoch keeps a fenced host from writing.
+// OpenState reads what an earlier process has stored in a directory. A file that cannot be
+// read is an error: without its epoch a fenced host could write.
 func OpenState(dir string) (*State, error) {
 	s := &State{dir: dir}
 	if err := readJSON(s.path(), &s.now); err != nil {
@@ -97,8 +97,8 @@ func OpenState(dir string) (*State, error) {
 	return s, err
 }
 
-// EverRegistered reports whether a registry has ever told the host whose state is in a
-// directory anything. Before that its id is known to nobody.
+// EverRegistered says whether a registry has ever answered the host whose state is in a
+// directory. Before that nobody knows its id.
 func EverRegistered(dir string) (bool, error) {
 	s := &State{dir: dir}
 	for _, path := range []string{s.path(), s.viewPath()} {
@@ -114,8 +114,8 @@ func (s *State) path() string { return filepath.Join(s.dir, "uplink.json") }
 // viewPath is where the view is kept.
 func (s *State) viewPath() string { return filepath.Join(s.dir, "registry-view.json") }
 
-// Epoch is the newest that this host was told and has taken on, 0 if it was never told
-// one.
+// Epoch returns the newest epoch that this host was told and has taken on, 0 if it was
+// never told one.
 func (s *State) Epoch() int64 { return s.current().Epoch }
 
 // fence returns what is known of this host being fenced, nil if it is not.
@@ -181,7 +181,7 @@ type LostDisk struct {
 	VolumeID     string `json:"volume_id"`
 	VolumeName   string `json:"volume_name"`
 	AttachmentID string `json:"attachment_id"`
-	// Unseen: the domain could not be read, so that nobody has seen the disk in it.
+	// Unseen: the domain could not be read, so nobody has seen the disk in it.
 	Unseen bool `json:"unseen,omitempty"`
 }
 

@@ -19,12 +19,12 @@ const (
 	answerRetryMax = 5 * time.Second
 )
 
-// Perform makes the call of a task and returns what the API answered.
+// Perform makes the call of a task and returns the API's answer.
 type Perform func(ctx context.Context, t api.Task) api.TaskAnswer
 
-// RunTasks fetches what the registry asks of this host and answers it, until ctx
-// ends. A task that is still running when ctx ends is not answered: the registry
-// gives it out again, and the call is told from the journal by its op id.
+// RunTasks fetches the registry's tasks for this host and answers them, until ctx ends. A
+// task that is still running when ctx ends gets no answer: the registry gives it out again,
+// and the daemon recognizes the call in its journal by the op id.
 func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -101,7 +101,7 @@ func (u *Uplink) unclaim(id string) {
 	delete(u.tasks, id)
 }
 
-// TasksRunning counts the tasks that are not answered yet.
+// TasksRunning returns the number of tasks without an answer.
 func (u *Uplink) TasksRunning() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Registry is what the uplink needs of the registry (client.Registry).
+// Registry is the part of the registry that the uplink needs (client.Registry).
 type Registry interface {
 	Report(ctx context.Context, report api.HostReport) (api.Host, error)
 	RejoinHost(ctx context.Context, host string, in api.HostRejoin) (api.Host, error)
@@ -43,40 +43,41 @@ type Guards interface {
 	List() (map[string]string, error)
 }
 
-// Ops are the operations of this host, as far as the uplink meets them.
+// Ops are the operations of this host, as far as the uplink has to do with them.
 type Ops interface {
-	// TryLock calls f while no op has one of the keys, and says whether it did. It
-	// does not wait: an op waits for the report that it asks for.
+	// TryLock calls f while no op has one of the keys, and says whether it did. It does not
+	// wait, because an op may wait for the report that it has asked for.
 	TryLock(keys []string, f func()) bool
-	// Halt returns when no op is at work any more; none begins before Resume. It
-	// may be called again.
+	// Halt returns when no op is at work any more; none begins before Resume. It may be
+	// called again.
 	Halt(ctx context.Context) error
-	// Resume lets the ops go on. Each looks first whether what it works on is
-	// still this host's.
+	// Resume lets the ops go on. Each first checks whether what it works on still belongs
+	// to this host.
 	Resume(ctx context.Context) error
 }
 
-// Listener is told what the registry says of this host.
+// Listener is notified of what the registry says of this host.
 type Listener interface {
 	// Epoch is called with every epoch that the registry names for this host, before
 	// the uplink acts on it.
 	Epoch(epoch int64)
 	// RegistryUp is called when the registry can be reached again.
 	RegistryUp()
-	// BeforeHalt is called when this host was fenced. Its ops are halted when it returns.
+	// BeforeHalt is called when this host was fenced. Its ops are halted when BeforeHalt
+	// returns.
 	BeforeHalt(ctx context.Context)
 	// Resumed is called when this host has come back from a fence and its ops go on. If it
 	// returns an error, the ops are resumed once more, and it is called again.
 	Resumed(ctx context.Context) error
 }
 
-// Config says who this host is, and whom the uplink speaks for.
+// Config says who this host is, and on whose behalf the uplink works.
 type Config struct {
 	HostID   string
 	HostName string
 	BootID   string
 	Version  string
-	// State is what this host must not forget. The view is kept beside it.
+	// State is what this host must not forget. The view is stored beside it.
 	State *State
 	// SharedPools are pools that other hosts see as well.
 	SharedPools []string
@@ -143,14 +144,14 @@ type finding struct {
 	sure  bool
 }
 
-// Note is what this host found that is not as it was left with an instance.
+// Note describes how an instance differs from what Volferry left.
 type Note struct{ InstanceID, InstanceName, Text string }
 
 // reportTimeout bounds one report.
 const reportTimeout = 10 * time.Second
 
-// New makes an uplink that remembers what an earlier process was told. It does
-// nothing before Run or the first call.
+// New makes an uplink that knows what an earlier process was told. It does nothing before
+// Run or the first call.
 func New(cfg Config) (*Uplink, error) {
 	u := &Uplink{
 		cfg: cfg, state: cfg.State,
@@ -170,8 +171,7 @@ func (u *Uplink) String() string { return "registry uplink" }
 // and says so.
 func (u *Uplink) Ready() <-chan struct{} { return u.ready }
 
-// Changed asks for a report soon: something that the registry is told of has
-// changed.
+// Changed asks for a report soon, because something has changed that reports contain.
 func (u *Uplink) Changed() {
 	select {
 	case u.changed <- struct{}{}:
@@ -195,20 +195,20 @@ func (u *Uplink) knownHost() (api.Host, bool) {
 	return u.host, u.host.ID != ""
 }
 
-// Token returns what every change of this host at the registry carries: its id
-// and the epoch that it believes in, 0 if it was never told one.
+// Token returns what every change of this host at the registry carries: its id and the
+// epoch in which it believes itself to be, 0 if it was never told one.
 func (u *Uplink) Token() (hostID string, epoch int64) {
 	return u.cfg.HostID, u.state.Epoch()
 }
 
-// Err says why the registry cannot be reached, nil if it can.
+// Err returns why the registry cannot be reached, nil if it can.
 func (u *Uplink) Err() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.err
 }
 
-// Fence returns what is known of this host being fenced, nil if it is not.
+// Fence returns what is known of the fence of this host, nil if it is not fenced.
 func (u *Uplink) Fence() *Fence { return u.state.fence() }
 
 // Up says whether the registry answered the last report. Before the first

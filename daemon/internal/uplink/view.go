@@ -8,11 +8,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// View is what the registry last said of what this host may see. It answers
-// reads while the registry is away, and says what the host had when it learns
-// that it was fenced.
+// View is what the registry last said of everything that this host may see. It answers
+// reads while the registry is away, and says what the host had when the host learns that it
+// was fenced.
 type View struct {
-	// ReadAt is when it was read, for people; Mark how far the registry was.
+	// ReadAt is when it was read, for people; Mark says how far the registry was.
 	ReadAt      time.Time         `json:"read_at"`
 	Mark        *api.RegistryMark `json:"mark,omitempty"`
 	Hosts       []api.Host        `json:"hosts"`

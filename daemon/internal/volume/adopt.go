@@ -16,9 +16,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Adopt makes a volume of an image that exists and that nobody uses, where it
-// is and as it is. Its format is the caller's word. A repeated request gets the
-// same answer.
+// Adopt makes a volume of an existing image that nobody uses, without moving or changing
+// it. The caller says its format. A repeated request gets the same answer.
 func (m *Manager) Adopt(ctx context.Context, opID string, in api.VolumeAdopt) (api.Volume, error) {
 	st, err := m.perform(ctx, request.Request{
 		OpID: opID, Kind: kindAdopt, Body: in,

@@ -17,11 +17,11 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Delete deletes a volume that nobody uses, and its bytes, and returns what it
-// was. Of a volume that is a block device in no pool only the registry's row
-// goes. Ref is its id, name or the beginning of its id. With force it also
-// deletes one whose bytes may be half there (creating, deleting, error), never
-// one that is attached or moves. A repeated request gets the same answer.
+// Delete deletes a volume that nobody uses, with its bytes, and returns the volume as it
+// was. For a block device outside of pools only the registry's row is deleted. Ref is the
+// volume's id, its name or the beginning of its id. With force it also deletes a volume
+// whose bytes may be incomplete (creating, deleting, error), but never a volume that is
+// attached or being moved. A repeated request gets the same answer.
 func (m *Manager) Delete(ctx context.Context, opID, ref string, force bool) (api.VolumeRegister, error) {
 	body := any(ref)
 	if force {

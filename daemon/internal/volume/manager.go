@@ -12,13 +12,12 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Config is what the operator decides about where the volumes of this host may
-// be.
+// Config has the operator's settings of where the volumes of this host may be.
 type Config struct {
 	// Rules say where an image may be that is adopted by its path.
 	Rules location.Rules
-	// SharedPools are pools in which other hosts see the same bytes, besides those
-	// that are so by their type.
+	// SharedPools are pools in which other hosts see the same bytes, in addition to pools
+	// whose type says so.
 	SharedPools []string
 }
 
@@ -32,8 +31,8 @@ type Manager struct {
 	log       *slog.Logger
 }
 
-// New makes a manager and registers its plans with the runner of its ops. Journal is that
-// of the runner. Host answers with the id of this host once the registry knows it.
+// New makes a manager and registers its plans with the runner of its ops. Journal is the
+// runner's journal. Host returns the id of this host once the registry knows it.
 func New(cfg Config, ports Ports, runner *op.Runner, journal op.Journal, host func(context.Context) (id string, err error), log *slog.Logger) *Manager {
 	m := &Manager{
 		rules:  cfg.Rules,

@@ -16,13 +16,13 @@ type Ports struct {
 	HV       hv.Hypervisor
 	Registry Registry
 	Images   Images
-	// Claims knows which images are spoken for.
+	// Claims knows which images belong to somebody.
 	Claims *location.Claims
 }
 
-// Registry is what volumes need of the registry. Every mutation carries an op
-// id and may be repeated. Errors are *api.Error; the code registry_unavailable
-// means that the outcome is unknown.
+// Registry is the part of the registry that volumes need. Every change has an op id and may
+// be repeated. Errors are *api.Error; the code registry_unavailable means that the outcome
+// is unknown.
 type Registry interface {
 	// Host finds a host by id or name.
 	Host(ctx context.Context, ref string) (api.Host, error)
@@ -42,33 +42,33 @@ type Registry interface {
 // Images are the image files and devices of this host, by path: the part of
 // image.Storage that is about a single one.
 type Images interface {
-	// Inspect reads size and kind of the image at a location. image.ErrAbsent if there is
-	// nothing at its path; an *api.Error if what is there is no such image, or is over others
-	// than the location says.
+	// Inspect reads size and kind of the image at a location. It returns image.ErrAbsent if
+	// there is nothing at its path, and an *api.Error if the image is not as the location
+	// says, or has other base images.
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
-	// ReadBacking returns what an image is over, by its header and those below it, if it is
-	// said to be qcow2.
+	// ReadBacking returns the base images of an image, by its header and those below it, if
+	// it is said to be qcow2.
 	ReadBacking(ctx context.Context, path string, format api.Format) (api.Backing, error)
-	// InUse says who holds the image, in words, or "" if nobody that can be
-	// seen on this host does: a mount, a device mapper or loop device, swap.
+	// InUse says in words who holds the image: a mount, a device mapper or loop device,
+	// swap. It returns "" if nobody does as far as this host can see.
 	InUse(ctx context.Context, path string) (string, error)
 	// Written says whether some process of this host is seen to have the file open
 	// for writing.
 	Written(ctx context.Context, path string) (bool, error)
-	// Fingerprint tells an image from another one that is at its path later, also
-	// after a reboot. image.ErrAbsent if there is nothing.
+	// Fingerprint tells an image from a later image at the same path, also after a reboot.
+	// It returns image.ErrAbsent if there is nothing.
 	Fingerprint(ctx context.Context, path string) (string, error)
-	// Grow makes an image file sizeBytes large, durably; what is added reads as zeros. A
-	// file that has this size is no error, and no file gets smaller. hv.ErrInUse if
-	// QEMU has it open.
+	// Grow makes an image file sizeBytes large, durably; the added bytes read as zeros. A
+	// file that has this size already is no error, and no file gets smaller. It returns
+	// hv.ErrInUse if QEMU has the file open.
 	Grow(ctx context.Context, img hv.Image, sizeBytes int64) error
-	// Sync puts what another program has changed of an image on stable storage.
+	// Sync puts on stable storage what another program has changed of an image.
 	Sync(ctx context.Context, path string) error
-	// FreeBytes is how much a file in dir may still grow.
+	// FreeBytes returns how much a file in dir may still grow.
 	FreeBytes(dir string) (int64, error)
-	// MayWrite refuses an image in whose directory this program can write nothing.
+	// MayWrite refuses an image in a directory where this program cannot write.
 	MayWrite(path string) error
-	// Remove unlinks a file, durably. Absent is no error. A block device is
+	// Remove unlinks a file, durably. It is no error if there is none. A block device is
 	// never removed.
 	Remove(ctx context.Context, path string) error
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Resize makes a volume larger, be it attached nowhere, to an instance that is off or to
-// a running guest, which sees the new size at once. It returns the volume when image,
-// guest and registry have the size. To ask for the size that all of them have is no
-// error. Ref is its id, name or the beginning of its id. A repeated request gets the same
-// answer.
+// Resize makes a volume larger, whether it is attached nowhere, to an instance that is off,
+// or to a running guest, which sees the new size at once. It returns the volume when image,
+// guest and registry have the size. If all of them have the size already, that is no error.
+// Ref is the volume's id, its name or the beginning of its id. A repeated request gets the
+// same answer.
 func (m *Manager) Resize(ctx context.Context, opID, ref string, asked api.VolumeResize) (api.Volume, error) {
 	_, err := m.admission.Submit(ctx, request.Request{
 		OpID: opID, Kind: kindResize, Body: resizeBody{ref, asked},

@@ -38,8 +38,8 @@ type resizeInput struct {
 	request.Body
 }
 
-// Keys implements request.Input: nothing else is done to the volume meanwhile, nor to
-// what its instance is made of.
+// Keys implements request.Input: nothing else changes the volume or the disks of its
+// instance meanwhile.
 func (in *resizeInput) Keys() []string {
 	keys := []string{request.VolumeKey(in.VolumeID)}
 	if in.InstanceID != "" {

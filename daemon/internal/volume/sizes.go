@@ -16,8 +16,8 @@ import (
 // `virsh blockresize`, a `qemu-img resize` or a volume group: it has to be seen.
 const sizesEvery = 30 * time.Second
 
-// Run looks at the sizes of this host's volumes now and then, until ctx ends, and has
-// the registry take over what has grown.
+// Run compares the sizes of this host's volumes now and then, until ctx ends, and has the
+// registry store the size of those that have grown.
 func (m *Manager) Run(ctx context.Context) error {
 	tick := time.NewTicker(sizesEvery)
 	defer tick.Stop()

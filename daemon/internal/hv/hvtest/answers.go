@@ -5,11 +5,11 @@ package hvtest
 // Shutdown is what a guest does when it is asked to shut down, or to reboot.
 type Shutdown string
 
-// What a guest may do. A paused one does nothing before it runs.
+// What a guest may do. A paused guest does nothing before it runs.
 const (
 	ShutdownObeys   Shutdown = "obeys"   // at the next look or Step; what a new domain's guest does
 	ShutdownSlow    Shutdown = "slow"    // once it has been asked twice
-	ShutdownIgnores Shutdown = "ignores" // it never does; Stop is a guest that does so by itself
+	ShutdownIgnores Shutdown = "ignores" // it never does; for a guest that shuts down by itself see Stop
 )
 
 // Unplug is how a guest answers when it is asked to let go of a disk.

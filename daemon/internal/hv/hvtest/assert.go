@@ -12,10 +12,9 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// AssertClean fails the test if anything is left that an operation should have
-// put back: a block job, a domain that is paused though no person paused it, a
-// write limit, an overlay that no domain uses, or a wrong done at any time (see
-// the uses of violate).
+// AssertClean fails the test if an operation has left something behind: a block job, a
+// domain that is paused though no person paused it, a write limit, an overlay that no
+// domain uses, or if a rule was ever violated (see the uses of violate).
 func (f *Fake) AssertClean(tb testing.TB) {
 	tb.Helper()
 	f.mu.Lock()
@@ -50,9 +49,8 @@ func (f *Fake) AssertClean(tb testing.TB) {
 	}
 }
 
-// AssertNoWriteLost fails the test if a disk of any domain does not hold what
-// its guest was told is written. Shareable disks are left out: other guests
-// write to them.
+// AssertNoWriteLost fails the test if a disk of any domain lacks a write that its guest was
+// told is done. It leaves out shareable disks, which other guests write to.
 func (f *Fake) AssertNoWriteLost(tb testing.TB) {
 	tb.Helper()
 	f.mu.Lock()

@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// Env is a hypervisor with what the suite needs around it. Its methods fail the
-// test on any error; what they make is gone at the end of the test.
+// Env is a hypervisor with its surroundings for the suite. Its methods fail the test on any
+// error; what they make is removed at the end of the test.
 type Env interface {
 	// Hypervisor is the implementation under test, connected.
 	Hypervisor() hv.Hypervisor
@@ -32,8 +32,8 @@ type Env interface {
 	// does not hold value.
 	CheckImage(tb testing.TB, img hv.Image, block int64, value byte)
 
-	// Define makes a persistent domain of ID, Name, MemoryBytes and Config. The
-	// domain is there still, or again, at the end of the test.
+	// Define makes a persistent domain of ID, Name, MemoryBytes and Config. The domain
+	// exists at the end of the test, or has been defined again.
 	Define(tb testing.TB, d hv.Domain)
 	Start(tb testing.TB, id string)
 	Destroy(tb testing.TB, id string)
@@ -42,15 +42,16 @@ type Env interface {
 	GuestWrite(tb testing.TB, id, target string, block int64, value byte)
 	CheckGuest(tb testing.TB, id, target string, block int64, value byte)
 
-	// LetGo has the guest let go of the live disk that it was asked for, which
-	// until then it does not, if only by a reset of the machine.
+	// LetGo makes the guest let go of the live disk that it was asked for. Until then the
+	// guest keeps the disk. A reset of the machine may be the way.
 	LetGo(tb testing.TB, id, target string)
 
 	// Refuse makes the host's hook refuse every start of a domain, saying why, until
 	// allow is called or the test ends.
 	Refuse(tb testing.TB, id, why string) (allow func())
-	// RefuseWithout makes it refuse every start of the domain but of a definition with
-	// this start token in it (RestoreOptions), until the end of the test or another such call.
+	// RefuseWithout makes the hook refuse every start of the domain except with a
+	// definition that has this start token in it (RestoreOptions), until the end of the
+	// test or the next such call.
 	RefuseWithout(tb testing.TB, id, token string)
 
 	// Pool is the name of an active directory pool.

@@ -23,23 +23,23 @@ func (f *Fake) Inject(fault Fault) {
 	f.faults = append(f.faults, &fault)
 }
 
-// ClearFaults takes back the faults that have not happened yet.
+// ClearFaults removes the faults that have not happened yet.
 func (f *Fake) ClearFaults() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.faults = nil
 }
 
-// Calls returns the names of all calls so far, those that failed included.
+// Calls returns the names of all calls so far, also of those that failed.
 func (f *Fake) Calls() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]string(nil), f.calls...)
 }
 
-// Disconnect makes every call fail with hv.ErrUnavailable until Reconnect. The
-// domains and their jobs go on. To cut a call off that takes effect, inject a
-// Fault with After and Disconnect as its Do.
+// Disconnect makes every call fail with hv.ErrUnavailable until Reconnect. The domains and
+// their jobs go on. To lose the answer of a call that takes effect, inject a Fault with
+// After, and with Disconnect as its Do.
 func (f *Fake) Disconnect() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -21,23 +21,23 @@ type definition struct {
 	LeansOn     string `json:",omitempty"`
 }
 
-// SetNVRAM writes the variables of a UEFI guest, as its firmware does.
+// SetNVRAM writes the UEFI variables of a guest, as its firmware does.
 func (f *Fake) SetNVRAM(id string, variables []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.nvram[id] = bytes.Clone(variables)
 }
 
-// NVRAM reads the file with the variables of a UEFI guest, which may have no
-// domain here any more. Nil if there is none.
+// NVRAM reads the file with the UEFI variables of a guest, which may have no domain here
+// any more. It is nil if there is none.
 func (f *Fake) NVRAM(id string) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return bytes.Clone(f.nvram[id])
 }
 
-// SetLeansOn makes a domain need something of its host that no other host has
-// (a passed-through device, say). Empty takes it back.
+// SetLeansOn makes a domain need something that only its host has (a passed-through device,
+// say). An empty text takes that back.
 func (f *Fake) SetLeansOn(id, what string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// ErrPaused is what a guest's write or read gets while its domain is paused:
-// it was not carried out, and the guest waits for it.
+// ErrPaused is the error of a guest's write or read while its domain is paused: the guest
+// waits until it can be carried out.
 var ErrPaused = errors.New("the domain is paused")
 
 var _ hv.Hypervisor = (*Fake)(nil)
@@ -27,10 +27,11 @@ var _ hv.Hypervisor = (*Fake)(nil)
 type Fake struct {
 	*Images
 
-	// OnStart, if set, is asked before a domain starts, whoever starts it, as
-	// libvirt's hook is; an error refuses the start. Set it before use.
+	// OnStart, if set, is called before a domain starts, whoever starts it, as libvirt's
+	// hook is; an error refuses the start. Set it before use.
 	OnStart func(domainID string) error
-	// OnStartToken, if set, is asked in its place before a restore that has a start token.
+	// OnStartToken, if set, is called instead of OnStart before a restore that has a start
+	// token.
 	OnStartToken func(domainID, token string) error
 
 	feed    hv.Feed

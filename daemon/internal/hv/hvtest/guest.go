@@ -10,9 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// Start starts a domain on its persistent definition, or on its saved image.
-// It is refused while an image is missing, or another domain holds it, or
-// OnStart says no.
+// Start starts a domain from its persistent definition, or from its managed save. It is
+// refused if an image is missing, another domain has it open, or OnStart refuses.
 func (f *Fake) Start(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -22,16 +21,16 @@ func (f *Fake) Start(id string) error {
 	return nil
 }
 
-// Stop is a guest that shuts down by itself.
+// Stop plays a guest that shuts down by itself.
 func (f *Fake) Stop(id string) error { return f.end(id, "shutdown", "stopped") }
 
-// Destroy is a person who pulls the plug with virsh.
+// Destroy plays a person who ends the domain with virsh.
 func (f *Fake) Destroy(id string) error { return f.end(id, "stopped") }
 
-// Crash is a hypervisor process that dies.
+// Crash plays a hypervisor process that dies.
 func (f *Fake) Crash(id string) error { return f.end(id, "crashed", "stopped") }
 
-// MoveAway is a person who moves the guest to another host, live, and keeps the
+// MoveAway plays a person who moves the guest to another host, live, and keeps the
 // definition here (virsh migrate --live --persistent).
 func (f *Fake) MoveAway(id string) error {
 	if err := f.end(id, "stopped"); err != nil {
@@ -62,8 +61,8 @@ func (f *Fake) end(id string, details ...string) error {
 	return nil
 }
 
-// Reboot is a guest that restarts. The process stays, and so do its jobs. What
-// the guest was asked to let go of is gone afterwards, whatever it answered.
+// Reboot plays a guest that restarts. The process stays, and so do its jobs. Devices that
+// the guest was asked to let go of are gone afterwards, whatever it answered.
 func (f *Fake) Reboot(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,15 +94,14 @@ func (f *Fake) HostReboot() error {
 	return errors.Join(errs...)
 }
 
-// BootID tells one boot of the host from the others.
+// BootID returns the id of the host's present boot.
 func (f *Fake) BootID() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return fmt.Sprint("boot ", f.boots)
 }
 
-// Save is a managed save: the domain stops, and its next start uses the chains
-// of now.
+// Save makes a managed save: the domain stops, and its next start uses the present chains.
 func (f *Fake) Save(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -123,10 +121,10 @@ func (f *Fake) Save(id string) error {
 	return nil
 }
 
-// SuspendByUser is a person who pauses a domain with virsh.
+// SuspendByUser plays a person who pauses a domain with virsh.
 func (f *Fake) SuspendByUser(id string) error { return f.setPaused(id, true) }
 
-// ResumeByUser is a person who resumes a domain with virsh.
+// ResumeByUser plays a person who resumes a domain with virsh.
 func (f *Fake) ResumeByUser(id string) error { return f.setPaused(id, false) }
 
 func (f *Fake) setPaused(id string, paused bool) error {
@@ -141,9 +139,9 @@ func (f *Fake) setPaused(id string, paused bool) error {
 	return nil
 }
 
-// GuestWrite writes a block as the guest. Nil is the acknowledgement that the
-// guest gets; AssertNoWriteLost holds the storage to it. ErrPaused if the
-// domain is paused, or is paused now because the image has no space.
+// GuestWrite writes a block as the guest. Nil is the acknowledgement that the guest gets,
+// and AssertNoWriteLost then expects the write. It returns ErrPaused if the domain is
+// paused, or is paused now because the image has no space.
 func (f *Fake) GuestWrite(id, target string, block int64, value uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -223,8 +221,8 @@ func (f *Fake) GuestRead(id, target string, block int64) (uint64, error) {
 	return content[block], nil
 }
 
-// AuthoritativeContent is what the guest's disk holds: of the live chain if the
-// domain is active, of what it would start with if not.
+// AuthoritativeContent returns the content of the guest's disk: of the live chain if the
+// domain is active, else of the chain that it would start with.
 func (f *Fake) AuthoritativeContent(id, target string) (map[int64]uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -250,8 +248,8 @@ func (f *Fake) authoritative(id, target string) (map[int64]uint64, error) {
 	return f.read(chain)
 }
 
-// Acknowledged is what the guest may expect to read: the content at the
-// definition and every write acknowledged since.
+// Acknowledged returns what the guest may expect to read: the content at the definition and
+// every write acknowledged since.
 func (f *Fake) Acknowledged(id, target string) (map[int64]uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

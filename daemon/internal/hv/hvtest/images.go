@@ -26,9 +26,8 @@ const (
 	Qcow2 = "qcow2"
 )
 
-// ErrLocked is what an image tool gets for an image that QEMU holds open in a
-// way that excludes it, as from QEMU's image locks, and what a domain gets for
-// an image that another one holds.
+// ErrLocked is the error of an image tool if QEMU's image lock keeps it out, and of a
+// domain if another domain holds the image.
 var ErrLocked = fmt.Errorf("%w: it is locked by a running domain", hv.ErrInUse)
 
 // image is one image file. A block that is absent reads from the layer below,
@@ -43,7 +42,7 @@ type image struct {
 	born    int64
 }
 
-// ImageInfo is what the header and the allocation of an image say.
+// ImageInfo has what the header and the allocation of an image say.
 type ImageInfo struct {
 	Format    string
 	SizeBytes int64
@@ -129,8 +128,8 @@ func (m *Images) Info(path string) (ImageInfo, error) {
 	return ImageInfo{Format: img.format, SizeBytes: img.size, Backing: img.backing, Allocated: len(img.blocks), Written: img.written, Born: img.born}, nil
 }
 
-// Remove deletes an image; absent is no error. To delete what a domain has open
-// is possible, as on Linux, and a violation that AssertClean reports.
+// Remove deletes an image; it is no error if there is none. As on Linux, an image that a
+// domain has open can be deleted, but AssertClean reports that.
 func (m *Images) Remove(path string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -154,8 +153,8 @@ func (m *Images) SetFull(path string, full bool) error {
 	return nil
 }
 
-// WriteBlock writes a block into one image, as a tool does: to prepare content,
-// or to play a person who writes where nobody should.
+// WriteBlock writes a block into one image, as a tool does, to prepare content or to play a
+// person who writes where nobody should.
 func (m *Images) WriteBlock(path string, block int64, value uint64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,8 +165,8 @@ func (m *Images) WriteBlock(path string, block int64, value uint64) error {
 	return img.write(path, block, value)
 }
 
-// Read returns the content of a chain, top first, as a guest sees it: its
-// blocks that are not zero.
+// Read returns the content of a chain, top first, as a guest sees it: the blocks that are
+// not zero.
 func (m *Images) Read(chain []hv.Image) (map[int64]uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

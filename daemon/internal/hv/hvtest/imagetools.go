@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// Copy makes dst read as src does, through src's headers. Nobody may be writing
-// to src, and nobody may have dst open.
+// Copy makes dst read as src does, through src's headers. Nobody may be writing to src or
+// have dst open.
 func (m *Images) Copy(src, dst string) error {
 	return m.CopyImage(hv.Image{Path: src}, hv.Image{Path: dst})
 }
@@ -94,7 +94,7 @@ func (m *Images) Rebase(overlay string, backing hv.Image) error {
 	return nil
 }
 
-// Touch makes an image look written, with its content as it was.
+// Touch makes an image look as if it had been written to, and keeps its content.
 func (m *Images) Touch(path string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

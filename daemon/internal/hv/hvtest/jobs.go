@@ -185,16 +185,15 @@ func (f *Fake) AbortJob(ctx context.Context, id, target string) error {
 	})
 }
 
-// SetStep sets how many blocks a look advances each job; 0 leaves it all to
-// Step.
+// SetStep sets by how many blocks a look advances each job; with 0 only Step advances jobs.
 func (f *Fake) SetStep(blocksPerLook int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.perLook = blocksPerLook
 }
 
-// Step advances every job by so many blocks, and lets every guest do what it was
-// asked for.
+// Step advances every job by this many blocks, and has every guest do what it was asked
+// for.
 func (f *Fake) Step(blocks int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,11 +13,11 @@ import (
 // of.
 var errDuplicate = errors.New("internal error: unable to execute QEMU command: Duplicate nodes with node-name='libvirt-2-storage'")
 
-// GoStale makes the hypervisor report the running disks and the jobs of a domain
-// as they are at this moment, until its process ends, whatever the process does
-// from now on: so libvirtd does that dies inside a call, since it takes the chains
-// from its status file and does not ask QEMU. What the process has open stays the
-// truth (OpenFiles). Jobs that the process does not have any more are noticed.
+// GoStale freezes what the hypervisor reports of a domain's running disks and jobs until
+// its process ends, whatever the process does from now on. A libvirtd that died inside a
+// call does the same: it takes the chains from its status file and does not ask QEMU.
+// OpenFiles still tells the truth. Jobs that the process does not have any more are
+// noticed.
 func (f *Fake) GoStale(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -35,16 +35,15 @@ func (f *Fake) GoStale(id string) error {
 	return nil
 }
 
-// DieInside makes the hypervisor die inside the nth next call of this name: the
-// call takes effect, nobody hears of it, and what the hypervisor reports of the
-// domain from then on is what was before (GoStale). Then happens once it is dead;
-// nil is nothing.
+// DieInside makes the hypervisor die inside the nth next call of this name: the call takes
+// effect, its answer is lost, and from then on the hypervisor reports the domain as it was
+// before (GoStale). Then is called once it is dead; it may be nil.
 func (f *Fake) DieInside(id, call string, nth int, then func()) {
 	f.Inject(Fault{Call: call, Nth: nth, Do: func() { _ = f.GoStale(id) }})
 	f.Inject(Fault{Call: call, Nth: nth, After: true, Err: hv.ErrUnavailable, Do: then})
 }
 
-// SetOccupied says whether a call on the domain's process is under way.
+// SetOccupied sets whether a call on the domain's process is under way.
 func (f *Fake) SetOccupied(id string, occupied bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,7 +83,7 @@ func (d *domain) known(target string) error {
 	return fmt.Errorf("internal error: unable to execute QEMU command 'device_del': Device %q not found", target)
 }
 
-// PausedByUser says whether it is a person who has paused the domain.
+// PausedByUser says whether a person has paused the domain.
 func (f *Fake) PausedByUser(id string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -92,8 +91,8 @@ func (f *Fake) PausedByUser(id string) bool {
 	return dom != nil && dom.byUser
 }
 
-// KeepWritable makes the domain's process keep what is below its overlays open for
-// writing, as it must not.
+// KeepWritable makes the domain's process keep images below its overlays open for writing,
+// which is wrong.
 func (f *Fake) KeepWritable(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,9 +10,8 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// SetUnplug sets how the domain's guest answers requests from now on. A request
-// that it has left open stays so until it is asked again, or runs again after a
-// pause.
+// SetUnplug sets how the domain's guest answers requests from now on. A request that is
+// open stays open until the guest is asked again, or runs again after a pause.
 func (f *Fake) SetUnplug(id string, how Unplug) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -24,8 +23,8 @@ func (f *Fake) SetUnplug(id string, how Unplug) error {
 	return nil
 }
 
-// ReleaseDevice is a guest that lets go of a live disk at last. An error if it
-// was not asked to, or does not run.
+// ReleaseDevice plays a guest that lets go of a live disk at last. It is an error if the
+// guest was not asked to, or does not run.
 func (f *Fake) ReleaseDevice(id, target string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -40,8 +39,7 @@ func (f *Fake) ReleaseDevice(id, target string) error {
 	return nil
 }
 
-// Leaving says whether the guest has a request to let go of the disk that it
-// has not answered.
+// Leaving says whether the guest was asked to let go of the disk and has not answered.
 func (f *Fake) Leaving(id, target string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

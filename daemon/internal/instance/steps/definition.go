@@ -17,8 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CollectDefinition returns what this host knows of the instance, and a digest that
-// changes whenever that does.
+// CollectDefinition returns the definition of the instance on this host, and a digest that
+// changes whenever the definition does.
 func (e *Env) CollectDefinition(ctx context.Context, in *ShelveInput) (out api.InstanceDefinition, digest string, err error) {
 	def, err := e.HV.DomainDefinition(ctx, in.InstanceID)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Differs says in what the persistent disks of a domain are not those of its
-// attachments, "" if they are: each at its location, or at an overlay over it.
+// Differs says how the persistent disks of a domain differ from its attachments, "" if they
+// match: each disk is at its location, or at an overlay over it.
 func Differs(dom *hv.Domain, atts []api.Attachment) string {
 	for _, a := range atts {
 		if a.State != api.AttachmentAttached {

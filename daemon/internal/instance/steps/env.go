@@ -37,29 +37,29 @@ type Env struct {
 	runner Runner
 }
 
-// Runner is what the steps need of the runner of their ops (op.Runner).
+// Runner is the part of the runner of their ops that the steps need (op.Runner).
 type Runner interface {
-	// Submit stores and starts an op that follows another one.
+	// Submit stores and starts an op that follows another op.
 	Submit(ctx context.Context, o op.Op) error
 	// Active returns the ops that are not finished.
 	Active() []op.Status
 	Status(ctx context.Context, opID string) (op.Status, error)
 }
 
-// Config is what the steps are told.
+// Config has the settings of the steps.
 type Config struct {
-	// SaveDir is where save images are kept, and BootID tells one boot of this host from
-	// another. If it is empty, each new Env counts as a new boot.
+	// SaveDir is the directory of save images. BootID tells one boot of this host from
+	// another; if it is empty, each new Env counts as a new boot.
 	SaveDir, BootID string
 }
 
-// NewEnv makes an Env on these ports. Host answers for this host.
+// NewEnv makes an Env on these ports. Host returns this host.
 func NewEnv(cfg Config, ports Ports, runner Runner, journal op.Journal, host func(context.Context) (Host, error), log *slog.Logger) *Env {
 	cfg.BootID = cmp.Or(cfg.BootID, uuid.NewString())
 	return &Env{Ports: ports, runner: runner, host: host, log: log, cfg: cfg, journal: journal}
 }
 
-// FreeBytes is how much room there is for save images.
+// FreeBytes returns how much room there is for save images.
 func (e *Env) FreeBytes() (int64, error) { return e.Images.FreeBytes(e.cfg.SaveDir) }
 
 // stepReport tells the registry what the op has made of the instance, so that

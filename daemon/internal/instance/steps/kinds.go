@@ -15,8 +15,8 @@ const (
 
 	KindSuspend = "instance_suspend"
 	KindSave    = "instance_save"
-	// KindRestore is in older journals: it let its guest run on at once. It is not
-	// submitted any more.
+	// KindRestore is in older journals: that restore let its guest run on at once. It is
+	// not submitted any more.
 	KindRestore       = "instance_restore"
 	KindRestorePaused = "instance_restore_paused"
 	KindDiscard       = "instance_discard_memory"

@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// FindInstance reads an instance from the registry, or from what this host remembers while
-// that is away.
+// FindInstance reads an instance from the registry or, while that is away, from what this
+// host remembers.
 func (e *Env) FindInstance(ctx context.Context, ref string) (api.Instance, error) {
 	inst, err := e.Registry.Instance(ctx, ref)
 	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) {
@@ -23,7 +23,7 @@ func (e *Env) FindInstance(ctx context.Context, ref string) (api.Instance, error
 	return inst, err
 }
 
-// SubjectOf is the subject of an op on an instance, which has to be on this host.
+// SubjectOf returns the subject of an op on an instance, which has to be on this host.
 func (e *Env) SubjectOf(ctx context.Context, inst api.Instance) (Subject, error) {
 	host, err := e.host(ctx)
 	if err != nil {

@@ -20,18 +20,18 @@ type PauseInput struct {
 	MigrationID string `json:"migration_id"`
 	VolumeID    string `json:"volume_id"`
 	VolumeName  string `json:"volume_name"`
-	// Device is the disk of the instance that the volume is. Location is where the
-	// volume is, for a restore where it is to be.
+	// Device is the device of the volume's disk in the instance. Location is where the
+	// volume is or, for a restore, where it is to be.
 	Device   string       `json:"device"`
 	Location api.Location `json:"location"`
-	// Memory is the file that the instance's RAM is kept in.
+	// Memory is the path of the save image.
 	Memory string `json:"memory"`
-	// Suspended: an earlier op has suspended and guarded the instance. The undo of a save
-	// leaves it so.
+	// Suspended: an earlier op has suspended and guarded the instance, so that the undo of
+	// a save does not resume it.
 	Suspended bool `json:"suspended,omitempty"`
 }
 
-// Owner is the owner of the guard that keeps the instance from being started.
+// Owner returns the owner of the guard that keeps the instance from being started.
 func (in *PauseInput) Owner() string { return guard.OwnerPause + in.MigrationID }
 
 func (in *PauseInput) reason() string {
@@ -39,7 +39,7 @@ func (in *PauseInput) reason() string {
 		in.InstanceName, in.VolumeName, in.MigrationID)
 }
 
-// SaveImagePath is the save image of an instance for a migration: the file of its RAM.
+// SaveImagePath returns the path of the save image of an instance for a migration.
 func (e *Env) SaveImagePath(instanceID, migrationID string) string {
 	return filepath.Join(e.cfg.SaveDir, instanceID+"."+migrationID+".ram")
 }

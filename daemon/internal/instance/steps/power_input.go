@@ -15,7 +15,7 @@ type PowerInput struct {
 	Stopping
 }
 
-// Stopping is how an instance is stopped.
+// Stopping says how an instance is stopped.
 type Stopping struct {
 	// Force cuts the power without asking the guest.
 	Force          bool `json:"force,omitempty"`

@@ -17,8 +17,8 @@ var verbs = map[string]string{
 	KindStart: "start", KindStop: "stop", KindReboot: "reboot", KindPause: "pause", KindUnpause: "unpause",
 }
 
-// CheckPower refuses a start, stop, reboot, pause or unpause that must not be made now.
-// It changes nothing, and its errors are typed for the runner.
+// CheckPower refuses a start, stop, reboot, pause or unpause that is not possible now. It
+// changes nothing, and its errors are typed for the runner.
 func (e *Env) CheckPower(ctx context.Context, kind string, in *PowerInput, inst api.Instance) error {
 	verb := verbs[kind]
 	if inst.Locked { // first, as the registry does, which hears of the state later

@@ -23,7 +23,7 @@ func locked(verb string, inst api.Instance) *api.Error {
 	return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); `volferryctl instance unlock %s`, if that may be", verb, inst.Name, inst.LockReason, inst.Name)
 }
 
-// NoRoot is the refusal of an instance whose root volume is missing.
+// NoRoot returns the refusal for an instance without its root volume.
 func NoRoot(verb, name string) *api.Error {
 	return api.Errorf(api.CodeRootVolumeMissing, "cannot %s instance %s without a root device volume; attach one with `volferryctl volume attach VOLUME %s --root`", verb, name, name)
 }

@@ -80,8 +80,8 @@ func (in *PauseInput) chainChanged(where string) error {
 		in.Device, where, in.InstanceName, in.VolumeName, in.Location.Path, in.VolumeName)
 }
 
-// MemoryBytes is how much of the save directory the save image of a domain may take: its
-// RAM, and what QEMU writes of its devices.
+// MemoryBytes returns how much of the save directory the save image of a domain may take:
+// its RAM, and what QEMU writes of its devices.
 func MemoryBytes(dom *hv.Domain) int64 {
 	if !dom.State.Active() {
 		return 0

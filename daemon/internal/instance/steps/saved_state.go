@@ -13,8 +13,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// SavedState is what an instance was before it was suspended or saved: the output of
-// the step that did so.
+// SavedState says what an instance was before it was suspended or saved. It is the output
+// of the step that suspended or saved it.
 type SavedState struct {
 	// State is running, paused or stopped; empty if the instance was neither suspended
 	// nor saved.
@@ -33,9 +33,9 @@ func stateOf(dom *hv.Domain) SavedState {
 	return SavedState{dom.State}
 }
 
-// SavedState reads from the journal what an instance was when it was saved for a
-// migration: zero if it was never saved, or if its save was undone. A save that was undone
-// but for the restore of the guest counts.
+// SavedState reads from the journal what an instance was when it was saved for a migration.
+// It is zero if the instance was never saved, or if its save was undone. A save whose undo
+// only lacks the restore of the guest still counts.
 func (e *Env) SavedState(ctx context.Context, in *PauseInput) (SavedState, error) {
 	var is SavedState
 	asleep, err := e.asleep(ctx, in)
@@ -95,7 +95,7 @@ func (e *Env) wakeRequested(ctx context.Context, in *PauseInput) (bool, error) {
 	return yes, err
 }
 
-// PauseOps calls yield with the ops of an instance for a migration, oldest first.
+// PauseOps yields the ops of an instance for a migration, oldest first.
 func (e *Env) PauseOps(ctx context.Context, in *PauseInput, yield func(op.Status) error) error {
 	ops, err := e.journal.Group(ctx, in.InstanceID)
 	if err != nil {

@@ -19,12 +19,12 @@ type ShelveInput struct {
 	Stopping
 	// Keep: the instance stays on its host.
 	Keep bool `json:"keep,omitempty"`
-	// Was: the instance is shelved already, and only leaves its host.
+	// Was: the instance is on the shelf already, and only has to be removed from its host.
 	Was bool `json:"was,omitempty"`
 }
 
-// CheckShelve refuses an instance whose shelving would stop half-way, or that could not
-// come back.
+// CheckShelve refuses to shelve an instance if that would stop half-way, or if the instance
+// could not come back.
 func (e *Env) CheckShelve(ctx context.Context, in *ShelveInput, inst api.Instance) error {
 	const verb = "shelve"
 	switch {

@@ -21,7 +21,7 @@ const (
 	stepNameResume          = "resume"
 )
 
-// WakingSteps are the steps of a restore at which its guest may be paused: it is
+// WakingSteps are the steps of a restore at which its guest may be paused: the guest is
 // restored paused, and runs on when its save image is removed.
 func WakingSteps() []string { return []string{stepNameWake, stepNameRemoveSaveImage, stepNameResume} }
 

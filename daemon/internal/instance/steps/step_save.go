@@ -15,7 +15,7 @@ import (
 )
 
 // CheckSave makes every check that can be made before anything is touched. If an earlier op
-// has saved the instance for the migration already, and its answer did not get to the
+// has already saved the instance for the migration, and its answer did not get to the
 // registry, before is what that op found the instance to be. The errors are typed for the
 // runner.
 func (e *Env) CheckSave(ctx context.Context, in *PauseInput) (before SavedState, err error) {

@@ -7,16 +7,16 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Subject is the instance that an op is about: the beginning of every input here.
+// Subject is the instance that an op is about. It is part of every input in this package.
 type Subject struct {
 	request.Body
 	InstanceID   string `json:"instance_id"`
 	InstanceName string `json:"instance_name"`
-	// Host and Epoch are the tokens of the op.
+	// Host and Epoch are the fencing tokens of the op.
 	Host     string `json:"host"`
 	HostName string `json:"host_name"`
 	Epoch    int64  `json:"epoch"`
-	// Whole: nobody else changes the instance meanwhile. Otherwise the op owns only
+	// Whole: nobody else changes the instance meanwhile. Without it the op only owns
 	// whether the instance is on.
 	Whole bool `json:"whole,omitempty"`
 }

@@ -14,8 +14,8 @@ import (
 // BasePath is the base image of the world's volume once that is a linked clone.
 const BasePath = "/old/base.raw"
 
-// CloneWorld is a world whose volume is a linked clone, over an image that has what the volume
-// had. The definition leaves that to the header.
+// CloneWorld returns a world whose volume is a linked clone, over an image that has what
+// the volume had. The definition does not name that image; the header does.
 func CloneWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
 	w := NewWorld(t, hv.StateStopped)

@@ -17,8 +17,8 @@ import (
 type FakeCopier struct {
 	fake *hvtest.Fake
 	Gate chan struct{}
-	// OnCompare is told of each comparison, compareGate holds one back, and with
-	// differs it finds a difference.
+	// OnCompare is called at each comparison, CompareGate holds a comparison back, and with
+	// Differs it finds a difference.
 	OnCompare   func()
 	CompareGate chan struct{}
 	Differs     bool

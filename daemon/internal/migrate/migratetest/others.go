@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// CommitByUser is a person who calls `virsh blockcommit --active --pivot`.
+// CommitByUser plays a person who calls `virsh blockcommit --active --pivot`.
 func (w *World) CommitByUser(t *testing.T) {
 	t.Helper()
 	ctx := context.Background()
@@ -59,8 +59,8 @@ func (w *World) DefineOn(t *testing.T, path string) {
 	}}}))
 }
 
-// SnapshotByUser is a person, or a backup program, who takes an external
-// snapshot of the guest's disk.
+// SnapshotByUser plays a person, or a backup program, who takes an external snapshot of the
+// guest's disk.
 func (w *World) SnapshotByUser(t *testing.T) {
 	t.Helper()
 	ctx := context.Background()
@@ -70,7 +70,7 @@ func (w *World) SnapshotByUser(t *testing.T) {
 	expect.OK(t, w.Fake.Snapshot(ctx, Instance, "vda", hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: ForeignPath}))
 }
 
-// Replace puts an image of somebody else at a path, in the place of what is there.
+// Replace puts somebody else's image at a path, in place of the image that is there.
 func (w *World) Replace(t *testing.T, path string) (born int64) {
 	t.Helper()
 	expect.OK(t, w.Remove(path))
@@ -79,7 +79,7 @@ func (w *World) Replace(t *testing.T, path string) (born int64) {
 	return w.Born(t, path)
 }
 
-// Born tells the image at path from another one that is there later.
+// Born returns a value that tells the image at path from a later one there.
 func (w *World) Born(t *testing.T, path string) int64 {
 	t.Helper()
 	info, err := w.Info(path)
@@ -99,8 +99,8 @@ func (w *World) Redefine(t *testing.T, change func(*hv.Domain)) {
 	expect.OK(t, w.Define(d))
 }
 
-// Elsewhere makes the world's volume one that another host made in a pool, and that
-// nothing is attached to.
+// Elsewhere turns the world's volume into one that another host has made in a pool and that
+// is not attached.
 func (w *World) Elsewhere(pool string) {
 	v := &w.Registry.Vol
 	v.Attachments, v.Status, v.Host, v.Location.Pool = nil, api.VolumeAvailable, "elsewhere", pool
@@ -110,7 +110,7 @@ func (w *World) Elsewhere(pool string) {
 // ForeignPath is the image of a snapshot that somebody else has made.
 const ForeignPath = "/backup/snap.qcow2"
 
-// VolumeAt is another volume, at path.
+// VolumeAt returns another volume, at path.
 func VolumeAt(path string) api.Volume {
 	return api.Volume{ID: uuid.NewString(), Name: "free", Status: api.VolumeAvailable, Host: Host, Location: api.Location{Path: path, Format: api.FormatRaw, SizeBytes: Size}}
 }

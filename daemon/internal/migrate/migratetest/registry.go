@@ -11,8 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// FakeRegistry is the registry's side of one volume, with its rules as far as a
-// migration meets them.
+// FakeRegistry is the registry's side of one volume, with the rules that a migration meets.
 type FakeRegistry struct {
 	hosttest.Registry
 	Vol   api.Volume
@@ -20,11 +19,11 @@ type FakeRegistry struct {
 	Order []api.MigrationState
 	// before has the state of the rows that a fence has orphaned.
 	before map[string]api.MigrationState
-	// Last is what the last registration asked for.
+	// Last is the last registration.
 	Last api.MigrationRegister
-	// OnChange, where set, is called at every change of a row's state.
+	// OnChange, if set, is called at every change of a row's state.
 	OnChange func(to api.MigrationState)
-	// Others are the volumes besides vol.
+	// Others are further volumes.
 	Others []api.Volume
 }
 
@@ -66,7 +65,7 @@ func newRegistry() *FakeRegistry {
 	}
 }
 
-// Fence is an operator who says that the host is off.
+// Fence plays an operator who fences the host.
 func (r *FakeRegistry) Fence() {
 	r.Lock()
 	defer r.Unlock()
@@ -79,7 +78,7 @@ func (r *FakeRegistry) Fence() {
 	}
 }
 
-// Rejoin is the host that has come back, and knows its epoch.
+// Rejoin plays the host when it has come back and knows its epoch.
 func (r *FakeRegistry) Rejoin() {
 	r.Registry.Rejoin(Host)
 	r.Lock()
@@ -92,7 +91,7 @@ func (r *FakeRegistry) Rejoin() {
 	}
 }
 
-// Abandon is an operator who gives an orphaned migration up and keeps src.
+// Abandon plays an operator who gives an orphaned migration up and keeps src.
 func (r *FakeRegistry) Abandon(id string) {
 	r.Lock()
 	defer r.Unlock()
@@ -102,7 +101,7 @@ func (r *FakeRegistry) Abandon(id string) {
 	r.Vol.MigrationID = ""
 }
 
-// Take is an operator who then takes the volume from the host.
+// Take plays an operator who then takes the volume from the host.
 func (r *FakeRegistry) Take() {
 	r.Lock()
 	defer r.Unlock()
@@ -225,14 +224,14 @@ func (r *FakeRegistry) WatchChanges(onChange func(to api.MigrationState)) {
 	r.OnChange = onChange
 }
 
-// CurrentVolume is the registry's row of the volume.
+// CurrentVolume returns the registry's row of the volume.
 func (r *FakeRegistry) CurrentVolume() api.Volume {
 	r.Lock()
 	defer r.Unlock()
 	return r.Vol
 }
 
-// SavedRow is the registry's row of the move with all guests paused.
+// SavedRow returns the registry's row of the move with all guests paused.
 func (r *FakeRegistry) SavedRow(state api.MigrationState) {
 	r.Lock()
 	defer r.Unlock()
@@ -240,7 +239,7 @@ func (r *FakeRegistry) SavedRow(state api.MigrationState) {
 	r.Vol.MigrationID = Migration
 }
 
-// Flip is the registry that puts the volume at dst.
+// Flip puts the volume at dst in the registry.
 func (r *FakeRegistry) Flip() {
 	r.SavedRow(api.MigrationCompleting)
 	r.Lock()

@@ -40,7 +40,7 @@ func (w *World) NothingMade() error {
 	return err
 }
 
-// NewSavedSpec is the spec of the copy of the world's volume with all guests paused.
+// NewSavedSpec returns the spec of the copy of the world's volume with all guests paused.
 func NewSavedSpec() steps.Spec {
 	s := NewSpec(steps.MethodSave)
 	s.InstanceID, s.InstanceName, s.Target, s.SrcAttachmentID, s.DstAttachmentID = "", "", "", "", ""

@@ -29,14 +29,14 @@ type World struct {
 	Images   *hosttest.Images
 	Copier   *FakeCopier
 
-	// MayMove is asked of the world's attachments.
+	// MayMove is the answer of the world's attachments.
 	MayMove func() error
 	// audited has what the audit trail was told.
 	audited []string
 
 	Mu    sync.Mutex
 	Quiet bool
-	// Seen is shown, and may change, the next look.
+	// Seen, if set, is called at the next look, and may change what is seen.
 	Seen func(*hv.Domain)
 	next uint64
 	// ahead is by how much the host's clock is ahead.
@@ -120,7 +120,7 @@ func (w *World) GuestWrites() {
 	_ = w.GuestWrite(Instance, "vda", int64(w.next*7%Blocks), w.next)
 }
 
-// Ports are the ports of the world.
+// Ports returns the ports of the world.
 func (w *World) Ports() steps.Ports {
 	mayMove := func(context.Context, string) error {
 		if w.MayMove == nil {
@@ -142,7 +142,7 @@ func (w *World) audit(e api.EventPost) {
 	w.audited = append(w.audited, e.What+" "+e.Object)
 }
 
-// Audits is what the audit trail was told.
+// Audits returns the events that were added to the audit trail.
 func (w *World) Audits() []string {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
@@ -153,7 +153,7 @@ func (w *World) claims() *location.Claims {
 	return &location.Claims{Site: w.Registry, Pools: w.Pools, HostID: Host}
 }
 
-// NewSpec is the spec of the migration of the world's volume to the pool.
+// NewSpec returns the spec of the migration of the world's volume to the pool.
 func NewSpec(method string) steps.Spec {
 	s := steps.Spec{
 		MigrationID: Migration, VolumeID: Volume, VolumeName: "vol", InstanceID: Instance, InstanceName: "web",
@@ -168,9 +168,9 @@ func NewSpec(method string) steps.Spec {
 	return s
 }
 
-// Settled says what is wrong with a world in which no migration is in progress:
-// the instance Must be on the given image alone, nothing may be left, and
-// nothing that the guest was told may be missing.
+// Settled says what is wrong with a world in which no migration is in progress: the
+// instance must be on the given image alone, nothing may be left behind, and no
+// acknowledged write may be missing.
 func (w *World) Settled(at string) error {
 	return w.SettledOn(hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: at})
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // ChainProblem says what is wrong with the chain of the instance, "" if nothing is. InUse
-// says whether the newest writes of the guest are in the overlay, by the journal's word.
-// Known is false if nobody can tell now.
+// says whether the newest writes of the guest are in the overlay, as the journal has it.
+// Known is false if the chain cannot be read now.
 func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse bool) (problem string, known bool) {
 	disk, err := e.confirmDisk(ctx, s)
 	var disagreed *errWitnessesDisagree
@@ -37,8 +37,8 @@ func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse bool) (problem st
 		s.InstanceName, s.Target, disk.config, s.VolumeName, s.MigrationID, s.Overlay, s.Src.Path), true
 }
 
-// Watched says whether the instance has a chain of the migration's making, or a job.
+// Watched says whether the instance has a chain that the migration has made, or a job.
 func (s *Spec) Watched() bool { return s.Method == MethodOverlay || s.Method == MethodMirror }
 
-// ChainOwner is the owner of the guard that the watch sets.
+// ChainOwner returns the owner of the guard that the watch sets.
 func (s *Spec) ChainOwner() string { return "chain " + s.MigrationID }

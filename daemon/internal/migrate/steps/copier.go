@@ -124,8 +124,8 @@ func (c *CopyEngine) count(paced time.Duration, moved int64) {
 	c.moved += moved
 }
 
-// Totals returns for how long copies were held back for guests, and how many bytes were
-// copied, since the daemon began.
+// Totals returns how long copies were held back for guests, and how many bytes were copied,
+// since the daemon began.
 func (c *CopyEngine) Totals() (paced time.Duration, copiedBytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

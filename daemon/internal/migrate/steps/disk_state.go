@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// PositionOf reads the position from a disk's chain. It compares whole chains, not
-// tops: an overlay over something else is foreign.
+// PositionOf reads the position from a disk's chain. It compares whole chains, not only
+// their tops: an overlay over another image is foreign.
 func PositionOf(s *Spec, d *hv.Disk) Position {
 	if d == nil {
 		return Foreign

@@ -39,7 +39,7 @@ type Env struct {
 	fence fence
 }
 
-// NewEnv makes an Env on these ports. Change is told the id of each migration whose
+// NewEnv makes an Env on these ports. Change is called with the id of each migration whose
 // progress changes.
 func NewEnv(ports Ports, history History, host func(context.Context) (Host, error), change func(migrationID string), log *slog.Logger) *Env {
 	e := &Env{
@@ -53,8 +53,8 @@ func NewEnv(ports Ports, history History, host func(context.Context) (Host, erro
 	return e
 }
 
-// CopyOptions are how a migration is copied now: as it was started, with what the operator
-// has changed last, even before a restart.
+// CopyOptions returns how a migration is copied now: as it was started, with the operator's
+// last changes, even those from before a restart.
 func (e *Env) CopyOptions(s *Spec) api.CopyOptions {
 	update := e.progress.update(s.MigrationID, func() api.MigrationUpdate {
 		stored, err := e.copier.Update(s.CopyKey())
@@ -76,7 +76,7 @@ func (e *Env) Update(s *Spec, in api.MigrationUpdate) error {
 	return nil
 }
 
-// Progress is how far the op of a migration is; ok is false if none moves bytes.
+// Progress returns how far the op of a migration is; ok is false if no op moves bytes.
 func (e *Env) Progress(migrationID string) (p Progress, ok bool) {
 	return e.progress.get(migrationID)
 }
@@ -85,7 +85,7 @@ func (e *Env) Progress(migrationID string) (p Progress, ok bool) {
 // next start of the daemon.
 const waitShutdown = "shutdown"
 
-// StopPausing is called when the daemon is told to stop: no guest is paused any more.
+// StopPausing is called when the daemon is told to stop: from then on no guest is paused.
 func (e *Env) StopPausing() { e.stop() }
 
 // mayPause holds back a switch that would begin while the daemon stops.
@@ -103,11 +103,11 @@ const (
 	// drainPoll is how often it is looked at while the guest is paused, where every
 	// millisecond is a stall.
 	drainPoll = 2 * time.Millisecond
-	// DrainBound ends a pause whose job does not get clean; then the guest
-	// runs on and the op is undone.
+	// DrainBound ends a pause if the job has not caught up by then: the guest runs on and
+	// the op is undone.
 	DrainBound = 5 * time.Second
-	// CommitBound is how long an active commit may get nowhere before the guest
-	// is slowed down, and then how long before it is paused.
+	// CommitBound is how long an active commit may make no progress before the guest is
+	// slowed down, and then how long before the guest is paused.
 	CommitBound = 10 * time.Second
 )
 

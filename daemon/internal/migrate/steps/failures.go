@@ -18,7 +18,7 @@ type errWorldChanged struct{ what string }
 
 func (e *errWorldChanged) Error() string { return e.what }
 
-// Failure is what the journal keeps of it.
+// Failure returns the error as the journal keeps it.
 func (e *errWorldChanged) Failure() op.Failure {
 	return op.Failure{Code: string(CodeWorldChanged), Message: e.what}
 }
@@ -100,12 +100,12 @@ func APIError(f *op.Failure) *api.Error {
 	return out
 }
 
-// Overtaken says whether an op was undone because the world had changed under it, so that
-// it is to be planned anew.
+// Overtaken says whether an op was undone because the world had changed meanwhile, so that
+// it has to be planned again.
 func Overtaken(f *op.Failure) bool { return f != nil && f.Code == string(CodeWorldChanged) }
 
 // Abandoned says whether an op was undone because the registry had ended its migration, and
-// kept whether src was still the instance's then.
+// kept whether src then still belonged to the instance.
 func Abandoned(f *op.Failure) (is, kept bool) {
 	if f == nil {
 		return false, false
@@ -114,12 +114,13 @@ func Abandoned(f *op.Failure) (is, kept bool) {
 	return kept || f.Code == string(codeAbandoned), kept
 }
 
-// CannotLookAt is the refusal where the hypervisor does not tell how the instance is.
+// CannotLookAt returns the refusal if the hypervisor does not say how the instance is.
 func CannotLookAt(s *Spec, err error) *api.Error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v; nothing was changed", s.InstanceName, err)
 }
 
-// NoHypervisor is the refusal of whatever needs libvirt while it does not answer.
+// NoHypervisor returns the refusal of a request that needs libvirt while libvirt does not
+// answer.
 func NoHypervisor() *api.Error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer; nothing was changed")
 }

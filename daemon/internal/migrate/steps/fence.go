@@ -12,8 +12,8 @@ import (
 )
 
 // StillOurs is called before anything is begun that touches the images of a migration. If
-// the host was fenced meanwhile it asks the registry whether the migration is still this
-// host's, and the op waits until the registry says so.
+// the host was fenced meanwhile, it asks the registry whether the migration still belongs
+// to this host; the op waits until the registry says so.
 func (e *Env) StillOurs(ctx context.Context, s *Spec) error {
 	epoch, behind, _ := e.fence.behind(s)
 	if !behind {
@@ -99,11 +99,11 @@ func (e *Env) whileOurs(ctx context.Context, s *Spec) (context.Context, context.
 	return ctx, func() { cancel(nil) }
 }
 
-// RaiseEpoch keeps the epoch in which this host is by the registry's newest word.
+// RaiseEpoch keeps the newest epoch of this host that the registry has named.
 func (e *Env) RaiseEpoch(epoch int64) { e.fence.raise(epoch) }
 
 // Behind says whether the host was fenced since the registry last said that the migration
-// is this host's.
+// belongs to this host.
 func (e *Env) Behind(s *Spec) bool {
 	_, behind, _ := e.fence.behind(s)
 	return behind

@@ -93,13 +93,13 @@ func guestIsOn(s *Spec) error {
 }
 
 // How long libvirt may take to notice that a guest is gone. A call that fails for another
-// reason is believed so much later.
+// reason counts as failed only after this time.
 const (
 	// DeathNotice is for a process that died.
 	DeathNotice = time.Second
 	deathPoll   = 20 * time.Millisecond
 	// DestroyNotice is for a process that is told to end: it ends its jobs first, and
-	// libvirt kills it if it takes too long (some 15 s).
+	// libvirt kills it if that takes too long (some 15 s).
 	DestroyNotice = 30 * time.Second
 )
 

@@ -40,13 +40,13 @@ func (e *Env) userOf(ctx context.Context, path string, except ...string) (string
 	return "", nil
 }
 
-// CannotTellUser is the refusal of a path if nobody can tell who uses it.
+// CannotTellUser returns the refusal of a path if it is unknown who uses it.
 func CannotTellUser(path string, why error) *api.Error {
 	return api.Errorf(api.CodeStateForbidden, "cannot tell whether %s is in use: %v; mend that filesystem, or take the disk from that instance", path, why)
 }
 
-// HVRefusal turns an error of the hypervisor into what a caller of the API is told, nil for
-// nil.
+// HVRefusal turns an error of the hypervisor into a refusal for a caller of the API, nil
+// for nil.
 func HVRefusal(err error) error {
 	var unreadable *hv.Unreadable
 	if errors.As(err, &unreadable) {
@@ -86,8 +86,8 @@ func srcInUse(s *Spec, user string) error {
 		s.VolumeName, by, s.Src.Path, user)
 }
 
-// CheckFree refuses an image that is in use on this host, that is a volume, by whatever
-// name, or that belongs to a migration.
+// CheckFree refuses an image that is in use on this host, that is a volume (by whatever
+// path), or that belongs to a migration.
 func (e *Env) CheckFree(ctx context.Context, path string, self location.Self) error {
 	user, err := e.userOf(ctx, path, "")
 	if err != nil {
@@ -110,8 +110,8 @@ func (e *Env) CheckFree(ctx context.Context, path string, self location.Self) er
 	return api.Errorf(api.CodeDstInUse, "%s %s", path, user)
 }
 
-// CheckSrcNotInUse is srcNotInUse with errors for a caller of the API. Except are the ids of
-// the instances that may have src.
+// CheckSrcNotInUse is srcNotInUse with errors for a caller of the API. Except are the ids
+// of the instances that may have src.
 func (e *Env) CheckSrcNotInUse(ctx context.Context, s *Spec, except ...string) error {
 	user, err := e.userOf(ctx, s.Src.Path, except...)
 	if err != nil {

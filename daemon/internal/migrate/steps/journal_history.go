@@ -20,7 +20,7 @@ type journalHistory struct {
 	status  func(ctx context.Context, opID string) (op.Status, error)
 }
 
-// NewHistory returns the History of a journal. Status is the runner's.
+// NewHistory returns the History of a journal. Status is Runner.Status.
 func NewHistory(journal op.Journal, status func(ctx context.Context, opID string) (op.Status, error)) History {
 	return &journalHistory{journal, status}
 }
@@ -47,9 +47,9 @@ func (h *journalHistory) Completed(ctx context.Context, s *Spec) (bool, error) {
 }
 
 // Copied implements History: the built-in copier has made the copy, and read it back if
-// that was asked for, or an earlier complete has compared it. Where other tools write to
-// dst, what the copier saw there does not count; what a complete saw does, since its fold
-// may have begun after it.
+// that was asked for, or an earlier complete has compared it. If other tools write to dst,
+// what the copier saw there does not count. What a complete saw does, since its fold may
+// have begun after that.
 func (h *journalHistory) Copied(ctx context.Context, s *Spec) (bool, error) {
 	ops, err := h.ops(ctx, s)
 	return slices.ContainsFunc(ops, func(o op.Status) bool {
@@ -138,7 +138,7 @@ func decodeOutput(st *op.Status, step string, v any) bool {
 	return ok && json.Unmarshal(data, v) == nil
 }
 
-// Granted says whether the registry has granted a start its lock.
+// Granted says whether the registry has granted the lock to a start.
 func Granted(st *op.Status) bool {
 	_, ok := st.Outputs[registerStep]
 	return ok
@@ -150,23 +150,23 @@ func CancelAdmitted(st *op.Status) bool {
 	return decodeOutput(st, admitStep, &out)
 }
 
-// FrozenAt is when a start has seen src frozen; ok is false if it has not come so far.
+// FrozenAt returns when a start has seen src frozen; ok is false if it has not come so far.
 func FrozenAt(st *op.Status) (at time.Time, ok bool) {
 	var out frozenOutput
 	ok = decodeOutput(st, frozenStep, &out)
 	return out.At, ok
 }
 
-// NotFrozen says why a start came to nothing because QEMU kept src open for writing, "" if
-// it did not.
+// NotFrozen says why a start failed because QEMU kept src open for writing, "" if it did
+// not.
 func NotFrozen(st *op.Status) string {
 	var out frozenOutput
 	decodeOutput(st, frozenStep, &out)
 	return out.NotFrozen
 }
 
-// StartStall is for how many milliseconds the guest could not write when it was put onto
-// the overlay, nil if that is not known; ok is false for an op that did no such thing.
+// StartStall returns for how many milliseconds the guest could not write when it was put
+// onto the overlay, nil if that is unknown. ok is false for an op that did not do that.
 func StartStall(st *op.Status) (ms *float64, ok bool) {
 	var out switchOutput
 	ok = decodeOutput(st, switchStep, &out)

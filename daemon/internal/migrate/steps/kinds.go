@@ -4,8 +4,8 @@ package steps
 
 import "slices"
 
-// The op kinds of a migration. Live and cold are two ways to the same end; the
-// manager picks by whether the guest runs, and picks again if that changes.
+// The op kinds of a migration. Live and cold are two ways to the same end; the manager
+// chooses by whether the guest runs, and chooses again if that changes.
 const (
 	KindStart           = "migration_start"
 	KindStartOffline    = "migration_start_offline"
@@ -27,8 +27,9 @@ const (
 	KindCompleteLiveHeld = "migration_complete_live_held"
 	KindCancelLiveHeld   = "migration_cancel_live_held"
 	KindRollbackLiveHeld = "migration_take_back_live_held"
-	// KindRelease is the cancel of a migration that the registry has ended, and the rollback
-	// kinds are the cancel if src is still the instance's. In journals they have older names.
+	// KindRelease is the cancel of a migration that the registry has ended. The rollback
+	// kinds are that cancel if src still belongs to the instance. In journals they have
+	// older names.
 	KindRelease      = "migration_let_go"
 	KindRollbackLive = "migration_take_back_live"
 	KindRollbackCold = "migration_take_back_cold"
@@ -41,10 +42,10 @@ const (
 	KindDropSrc   = "migration_drop_src"
 )
 
-// Goal is what an op kind is for.
+// Goal is what ops of a kind are for.
 type Goal string
 
-// The goals: the calls on a migration.
+// The goals, which are the calls on a migration.
 const (
 	GoalStart    Goal = "start"
 	GoalCopy     Goal = "copy"
@@ -74,5 +75,5 @@ func KindsFor(g Goal) []string {
 	return kinds
 }
 
-// GoalOf returns what an op of this kind is for, "" if it is no op of a migration.
+// GoalOf returns the goal of an op of this kind, "" if it is no op of a migration.
 func GoalOf(kind string) Goal { return goals[kind] }

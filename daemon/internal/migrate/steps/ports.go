@@ -12,9 +12,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Registry is what a migration needs of the registry. Every mutation carries
-// an op id and may be repeated. Errors are *api.Error; the code
-// registry_unavailable means that the outcome is unknown.
+// Registry is the part of the registry that a migration needs. Every change has an op id
+// and may be repeated. Errors are *api.Error; the code registry_unavailable means that the
+// outcome is unknown.
 type Registry interface {
 	Volume(ctx context.Context, id string) (api.Volume, error)
 	Attachment(ctx context.Context, id string) (api.Attachment, error)
@@ -28,93 +28,93 @@ type Registry interface {
 // Images are the image files and devices of this host, by path
 // (image.Storage).
 type Images interface {
-	// CreateOverlay makes an empty qcow2 overlay over backing, with these rights if
-	// there are any, and returns when file and directory are on stable storage. An
-	// empty overlay of the same backing image that exists already is no error.
+	// CreateOverlay makes an empty qcow2 overlay over backing, with these rights if they
+	// are not nil, and returns when file and directory are on stable storage. An existing
+	// empty overlay of the same backing image is no error.
 	CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64, rights *image.Rights) error
-	// CheckOverlay says whether path is an overlay over backing of this size,
-	// and whether it holds no data of its own: image.ErrAbsent if there is no file,
-	// another error if it is something else.
+	// CheckOverlay says whether the overlay at path, over this backing and of this size,
+	// holds no data of its own. It returns image.ErrAbsent if there is no file, and another
+	// error if the file is not such an overlay.
 	CheckOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64) (empty bool, err error)
 	// Fold merges the overlay into the top of a chain that equals its backing image, and
-	// returns when that is on stable storage. The overlay is left as it is, so
-	// that a fold that was cut off can be made again.
+	// returns when that is on stable storage. It does not change the overlay, so that a
+	// fold that was cut off can be repeated.
 	Fold(ctx context.Context, overlay string, into []hv.Image) error
-	// Create makes a new image. fs.ErrExist if there is anything at its path.
+	// Create makes a new image. It returns fs.ErrExist if there is anything at its path.
 	Create(ctx context.Context, img hv.Image, sizeBytes int64, about image.NewFile) error
-	// Rights returns who may use the image at path when no guest has it, nil for a device.
-	// GiveRights gives these rights to another image file, and GiveBack restores those that
-	// libvirt changes. Both return in words what the filesystem of the file refused.
+	// Rights returns who may use the image at path while no guest has it, nil for a device.
+	// GiveRights gives these rights to another image file. GiveBack gives back those that
+	// libvirt changes. Both return in words what the filesystem has refused.
 	Rights(ctx context.Context, path string) (*image.Rights, error)
 	GiveRights(ctx context.Context, path string, rights *image.Rights) (left []string, err error)
 	GiveBack(ctx context.Context, path string, rights *image.Rights) (left []string, err error)
-	// Inspect reads size and kind of the image at a location. image.ErrAbsent if there is
-	// nothing at its path; an *api.Error if what is there is no such image, or is over others
-	// than the location says.
+	// Inspect reads size and kind of the image at a location. It returns image.ErrAbsent if
+	// there is nothing at its path, and an *api.Error if the image is not as the location
+	// says, or has other base images.
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
-	// Stamp tells whether an image was written since, without reading it.
+	// Stamp tells whether an image was written to, without reading it. It returns
 	// image.ErrAbsent if there is nothing at its path.
 	Stamp(ctx context.Context, path string) (image.Stamp, error)
-	// Fingerprint tells an image from another one that is at its path later, also
-	// after a reboot. image.ErrAbsent if there is nothing.
+	// Fingerprint tells an image from a later image at the same path, also after a reboot.
+	// It returns image.ErrAbsent if there is nothing.
 	Fingerprint(ctx context.Context, path string) (string, error)
 	// Connect drops what this host has cached of the image: another host may have written
 	// to it.
 	Connect(ctx context.Context, path string) error
 	// Flush writes what this host has cached of an image to stable storage.
 	Flush(ctx context.Context, path string) error
-	// InUse says who holds the image, in words, or "" if nobody that can be
-	// seen on this host does: a mount, a device mapper or loop device, swap.
+	// InUse says in words who holds the image: a mount, a device mapper or loop device,
+	// swap. It returns "" if nobody does as far as this host can see.
 	InUse(ctx context.Context, path string) (string, error)
-	// Remove unlinks a file, durably. Absent is no error. A block device is
+	// Remove unlinks a file, durably. It is no error if there is none. A block device is
 	// never removed.
 	Remove(ctx context.Context, path string) error
-	// AllocatedBytes is how much of the disk a file takes.
+	// AllocatedBytes returns how much of the disk a file takes.
 	AllocatedBytes(path string) (int64, error)
-	// FreeBytes is how much a file in dir may still grow.
+	// FreeBytes returns how much a file in dir may still grow.
 	FreeBytes(dir string) (int64, error)
-	// Reach returns nil if a process of this user gets to what is in a directory, and
+	// Reach returns nil if a process of this user can get to the files in a directory, and
 	// an *image.ReachError if not.
 	Reach(user hv.ProcessUser, dir string) error
-	// MayOpen returns nil if a process of this user can open an image that nobody has,
+	// MayOpen returns nil if a process of this user can open an image that nobody has open,
 	// for reading and writing, and an *image.OpenError if not.
 	MayOpen(user hv.ProcessUser, path string) error
-	// MayWrite refuses an image in whose directory this program can write nothing.
+	// MayWrite refuses an image in a directory where this program cannot write.
 	MayWrite(path string) error
 }
 
 // Copier copies and compares images.
 type Copier interface {
-	// Copy makes dst equal to src, durably, and, if asked, reads dst back. It
-	// goes on from the cursor of the same key if there is one.
+	// Copy makes dst equal to src, durably, and reads dst back if asked to. It continues
+	// from the cursor of the same key if there is one.
 	Copy(ctx context.Context, req CopyRequest) (CopyResult, error)
-	// Compare returns nil if the two have the same content, and an *api.Error
-	// with copy_mismatch and the first offset if not.
+	// Compare returns nil if the two have the same content. Otherwise it returns an
+	// *api.Error with copy_mismatch and the first offset that differs.
 	Compare(ctx context.Context, src []hv.Image, dst hv.Image, sizeBytes int64, progress func(Progress)) error
-	// SetUpdate stores, durably, what the operator changes of the copy of a key after it
-	// was begun; Update returns it, a zero value if nothing was changed.
+	// SetUpdate stores, durably, the operator's changes to a copy that was begun, by its
+	// key. Update returns them, a zero value if there are none.
 	SetUpdate(key string, in api.MigrationUpdate) error
 	Update(key string) (api.MigrationUpdate, error)
-	// Forget drops the cursor of a key, and what was changed of its copy.
+	// Forget removes the cursor of a key, and the changes to its copy.
 	Forget(ctx context.Context, key string) error
 }
 
-// CopyRequest is one copy of what a chain holds, which is one image unless it is a linked
-// clone's. Key names its cursor.
+// CopyRequest asks for a copy of the content of a chain, which is one image unless it is a
+// linked clone's. Key names its cursor.
 type CopyRequest struct {
 	Key       string
 	Src       []hv.Image
 	Dst       hv.Image
 	SizeBytes int64
 	// DstPrint is the fingerprint that dst must have before anything is written to it,
-	// empty if it is not known.
+	// empty if it is unknown.
 	DstPrint string
-	// DstIsZero: dst was made by us and nobody wrote to it.
+	// DstIsZero: we have made dst, and nobody has written to it.
 	DstIsZero bool
-	// Options is called again and again: the operator may change them.
+	// Options is called again and again, because the operator may change the options.
 	Options func() api.CopyOptions
-	// GuestStats samples the guest's own requests, so that the copy can give
-	// way. Nil where no guest runs.
+	// GuestStats samples the guest's own requests, so that the copy can give way. It is nil
+	// if no guest runs.
 	GuestStats func(ctx context.Context) (*hv.DiskStats, error)
 	Progress   func(Progress)
 }
@@ -144,8 +144,8 @@ type Guards interface {
 	Set(domainID, owner, reason string) error
 	Clear(domainID, owner string) error
 	Has(domainID, owner string) (bool, error)
-	// Enforced returns nil if libvirt asks the guard hook before it starts a
-	// domain, and else says why not.
+	// Enforced returns nil if libvirt calls the guard hook before it starts a domain, and
+	// an error that says why not.
 	Enforced() error
 }
 
@@ -163,21 +163,21 @@ type Ports struct {
 	Copier   Copier
 	Registry Registry
 	Guards   Guards
-	// Claims knows which images are spoken for.
+	// Claims knows which images belong to somebody.
 	Claims *location.Claims
 	// MayMove refuses to move a volume that a guest may let go of at any time
-	// (attach.Manager). Nil: no volume is ever detached.
+	// (attach.Manager). Nil: volumes are never detached.
 	MayMove func(ctx context.Context, volumeID string) error
-	// Audit adds an event to the audit trail. Nil: nobody keeps it.
+	// Audit adds an event to the audit trail. Nil: events are dropped.
 	Audit func(e api.EventPost)
 	// MustHold says whether a guest with this version of QEMU, zero if it is not known, has to
 	// be suspended while a block job begins. Nil: hv.JobStartLosesWrites.
 	MustHold func(qemu hv.Version) bool
-	// Clock tells the time. Nil: time.Now.
+	// Clock returns the time. Nil: time.Now.
 	Clock func() time.Time
 }
 
-// Now is the time by the Clock.
+// Now returns the time of the Clock.
 func (p *Ports) Now() time.Time {
 	if p.Clock == nil {
 		return time.Now()

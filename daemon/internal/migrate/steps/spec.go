@@ -13,36 +13,35 @@ import (
 
 // The methods of a migration.
 const (
-	// MethodOverlay freezes src under a local overlay; the guest goes on.
+	// MethodOverlay freezes src under a local overlay, and the guest runs on.
 	MethodOverlay = api.MethodOverlay
-	// MethodOffline keeps the instance, if there is one, from starting until
-	// the end: for volumes that are not
-	// attached and for disks that libvirt will not overlay.
+	// MethodOffline keeps the instance, if there is one, from starting until the end. It is
+	// for volumes that are not attached and for disks that libvirt will not overlay.
 	MethodOffline = "offline"
-	// MethodMirror has QEMU copy the disk while the guest goes on with src, and
-	// write every write of the guest to both: no overlay, and no frozen src that
-	// somebody else could copy. For disks that libvirt will not overlay, and for
-	// those who want no overlay.
+	// MethodMirror has QEMU copy the disk while the guest runs on src, and write every
+	// write of the guest to both: there is no overlay, and no frozen src that somebody else
+	// could copy. It is for disks that libvirt will not overlay, and for users who want no
+	// overlay.
 	MethodMirror = api.MethodMirror
 	// MethodSave moves a volume with all its guests paused. The registry leads it: a host
-	// that copies for it has a part of it only, and changes nothing of its row.
+	// that copies for it only does that part, and does not change the registry's row of the
+	// migration.
 	MethodSave = api.MethodSave
 )
 
-// The words for --verify.
+// The values of --verify.
 const (
 	VerifyFull = api.VerifyFull
 	VerifyNone = api.VerifyNone
 )
 
-// Spec is what was decided about a migration before anything was touched. It
+// Spec has the decisions about a migration that were made before anything was touched. It
 // is the input of all its ops and never changes.
 type Spec struct {
 	MigrationID string `json:"migration_id"`
 	VolumeID    string `json:"volume_id"`
 	VolumeName  string `json:"volume_name"`
-	// InstanceID and Target (vda) are empty for a volume that no host has at an
-	// instance.
+	// InstanceID and Target (vda) are empty for a volume that no host has at an instance.
 	InstanceID      string `json:"instance_id,omitempty"`
 	InstanceName    string `json:"instance_name,omitempty"`
 	Target          string `json:"target,omitempty"`
@@ -59,8 +58,9 @@ type Spec struct {
 	// SrcPrint is the fingerprint of src, empty for a migration that a former version
 	// began.
 	SrcPrint string `json:"src_print,omitempty"`
-	// SrcRights are the rights of src when no guest has it. Dst gets them if the migration
-	// makes it. Nil for a device, and for a migration that a former version began.
+	// SrcRights are the rights of src while no guest has it. Dst gets them if the migration
+	// makes dst. They are nil for a device, and for a migration that an older version
+	// began.
 	SrcRights *image.Rights `json:"src_rights,omitempty"`
 	Dst       api.Location  `json:"dst"`
 	DstBlock  bool          `json:"dst_block"`
@@ -79,39 +79,37 @@ type Spec struct {
 	// CopyOptions are those that the migration was started with; Env.CopyOptions has what
 	// was changed since.
 	api.CopyOptions
-	// ToType is the type that the volume gets when it is at dst, "" to keep its
-	// own.
+	// ToType is the type that the volume gets once it is at dst, "" to keep its own.
 	ToType string `json:"to_type,omitempty"`
 }
 
 // Input is the Input of every op of a migration.
 type Input struct {
 	Spec Spec `json:"spec"`
-	// RequestID is the id of the op that the caller knows: an op that the manager
-	// submits by itself, to go on with what was asked for, carries the id of
-	// the first one.
+	// RequestID is the id of the op that the caller knows: an op that the manager submits
+	// by itself to continue a request has the id of the request's first op.
 	RequestID string `json:"request"`
 	request.Body
-	// Why tells what made the manager give the migration up, in a cancel that nobody asked
-	// for.
+	// Why is the reason for which the manager gave the migration up, in a cancel that
+	// nobody asked for.
 	Why *api.Error `json:"why,omitempty"`
 }
 
 // SizeBytes is the exact virtual size that src, overlay and dst share.
 func (s *Spec) SizeBytes() int64 { return s.Src.SizeBytes }
 
-// SrcImage is src as the hypervisor names it.
+// SrcImage returns src as the hypervisor names it.
 func (s *Spec) SrcImage() hv.Image { return location.Image(s.Src, s.SrcBlock) }
 
-// DstImage is dst as the hypervisor names it.
+// DstImage returns dst as the hypervisor names it.
 func (s *Spec) DstImage() hv.Image { return location.Image(s.Dst, s.DstBlock) }
 
-// OverlayImage is the overlay as the hypervisor names it.
+// OverlayImage returns the overlay as the hypervisor names it.
 func (s *Spec) OverlayImage() hv.Image {
 	return hv.Image{Type: hv.SourceFile, Format: string(api.FormatQcow2), Path: s.Overlay}
 }
 
-// OverlayChain is the chain between start and the end: the overlay over src.
+// OverlayChain returns the chain between start and the end: the overlay over src.
 func (s *Spec) OverlayChain() []hv.Image {
 	return append([]hv.Image{s.OverlayImage()}, s.SrcChain()...)
 }
@@ -119,7 +117,7 @@ func (s *Spec) OverlayChain() []hv.Image {
 // Position says which of a migration's chains a disk is on.
 type Position string
 
-// The positions. Foreign is any other chain: somebody changed the disk behind our back, and
+// The positions. Foreign is any other chain: somebody else has changed the disk, and
 // nothing is done to it.
 const (
 	OnSrc     Position = "src"
@@ -128,7 +126,7 @@ const (
 	Foreign   Position = "another chain"
 )
 
-// Before is the position of the disk until the switch to dst, and beforeChain its chain
+// Before returns the position of the disk until the switch to dst; beforeChain is its chain
 // then.
 func (s *Spec) Before() Position {
 	if s.Method == MethodOverlay {
@@ -144,18 +142,19 @@ func (s *Spec) beforeChain() []hv.Image {
 	return s.SrcChain()
 }
 
-// SrcChain is the chain before start: src, and what it is over if it is a linked clone.
+// SrcChain returns the chain before start: src, with its base images if it is a linked
+// clone.
 func (s *Spec) SrcChain() []hv.Image { return location.Chain(s.Src, s.SrcBlock) }
 
-// DstChain is the chain after complete.
+// DstChain returns the chain after complete.
 func (s *Spec) DstChain() []hv.Image { return []hv.Image{s.DstImage()} }
 
 // Attached says whether the volume is a disk of an instance of this host.
 func (s *Spec) Attached() bool { return s.InstanceID != "" }
 
-// Key is the key by which ops that change the disk's chain exclude each other. Finishing
-// is serialised per instance, because libvirt's security drivers mix up two
-// block jobs that end at once on one domain.
+// Key returns the key of ops that change the disk's chain. The ends of migrations exclude
+// each other per instance, because libvirt's security drivers mix up two block jobs that
+// end at once on one domain.
 func (s *Spec) Key() string {
 	if s.Attached() {
 		return request.InstanceKey(s.InstanceID)
@@ -163,11 +162,10 @@ func (s *Spec) Key() string {
 	return request.VolumeKey(s.VolumeID)
 }
 
-// Owner is the owner of the guards that the migration sets.
+// Owner returns the owner of the guards that the migration sets.
 func (s *Spec) Owner() string { return "migration " + s.MigrationID }
 
-// CopyKey is the key by which the copy and the ops that have to wait for it exclude each
-// other.
+// CopyKey returns the key of the copy and of the ops that have to wait for it.
 func (s *Spec) CopyKey() string { return "copy/" + s.MigrationID }
 
 // specOf reads the spec from an op's input.

@@ -71,7 +71,7 @@ func (e *Env) mayBringBack(ctx context.Context, s *Spec, opID string) error {
 	return e.sealedUnlessCommitted(ctx, s, disk, opID)
 }
 
-// PastPointOfNoReturn is the refusal of a cancel after the commit point of a complete.
+// PastPointOfNoReturn returns the refusal of a cancel after the commit point of a complete.
 func PastPointOfNoReturn(s *Spec) *api.Error {
 	return api.Errorf(api.CodePastPointOfNoReturn,
 		"cannot cancel migration %s of volume %s: it is completed, the volume is at %s", s.MigrationID, s.VolumeName, s.Dst.Path)

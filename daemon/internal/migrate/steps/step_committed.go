@@ -53,7 +53,7 @@ func (e *Env) wasCommitted(ctx context.Context, s *Spec, opID string) error {
 	return nil
 }
 
-// CommittedByOthers says whether the guest is on src, by both witnesses, though no cancel
+// CommittedByOthers says whether both witnesses have the guest on src although no cancel
 // has begun to bring it there.
 func (e *Env) CommittedByOthers(ctx context.Context, s *Spec) (bool, error) {
 	p, err := e.history.Facts(ctx, s, "")

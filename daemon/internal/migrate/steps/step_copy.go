@@ -104,7 +104,7 @@ func (e *Env) checkSizes(ctx context.Context, s *Spec) error {
 	return nil
 }
 
-// SizeMismatch is the refusal of a dst whose size is not the size of src.
+// SizeMismatch returns the refusal of a dst whose size is not the size of src.
 func SizeMismatch(src string, srcBytes int64, dst string, dstBytes int64) *api.Error {
 	word, by := "larger", dstBytes-srcBytes
 	if by < 0 {
@@ -159,7 +159,7 @@ func (e *Env) stepVerifyCopy() op.Step {
 	return identified(step(verifyStep, do, nil, nil), e.srcUnchanged, e.dstUnchanged)
 }
 
-// EmptyImageBytes is what an image that nobody wrote to may take: the tables of
+// EmptyImageBytes is how much an image may take that nobody has written to: the tables of
 // an empty qcow2.
 const EmptyImageBytes = 1 << 20
 

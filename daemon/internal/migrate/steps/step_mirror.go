@@ -37,9 +37,9 @@ func (e *Env) stepMirror() op.Step {
 	return identified(step("mirror", do, nil, e.observeJob(toDst)), e.srcUnchanged, e.dstUnchanged)
 }
 
-// How a mirror waits for a guest that went off. If the guest is started again, it is
-// mirrored from the beginning. Meanwhile no lock is held that other ops of the instance
-// need.
+// How a mirror waits for a guest that was stopped. If the guest is started again, it is
+// mirrored from the beginning. Meanwhile the mirror holds no lock that other ops of the
+// instance need.
 const (
 	// OffBound is how long it waits.
 	OffBound = time.Minute
@@ -100,7 +100,7 @@ type slowNote struct {
 }
 
 // ThrottleBytesPerSecond is what a guest may still write to a disk whose commit does not
-// catch up. Any commit to a disk worth the name is faster.
+// catch up. A commit to any usable disk is faster.
 const ThrottleBytesPerSecond = 1 << 20
 
 // stepCommit folds the overlay back into src while the guest runs. QEMU has no
