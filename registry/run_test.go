@@ -18,6 +18,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/client"
+	"github.com/volferry/volferry/internal/retry"
 	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
@@ -91,11 +92,17 @@ func start(t *testing.T, dir string, args ...string) *program {
 		cancel()
 		return <-done
 	}}
-	var status api.Status
-	if err := registry.Do(t.Context(), "GET", "/v1/status", nil, &status, client.RetryRefused(20*time.Second)); err != nil {
+	if err := untilAnswered(t, func() error { _, err := registry.Status(t.Context()); return err }); err != nil {
 		t.Fatalf("the registry did not start: %v; %v", err, p.stop())
 	}
 	return p
+}
+
+// untilAnswered repeats a request to a registry that may not listen yet.
+func untilAnswered(t *testing.T, ask func() error) error {
+	t.Helper()
+	away := func(err error) bool { return api.CodeOf(err) == api.CodeRegistryUnavailable }
+	return retry.Do(t.Context(), retry.Backoff{First: 20 * time.Millisecond, Max: time.Second}, 20*time.Second, ask, away)
 }
 
 func (p *program) end(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/client"
@@ -47,8 +46,7 @@ func as(t *testing.T, dir, target string, issue ...string) (_ *client.Registry, 
 	base := filepath.Join(out, issue[0])
 	r := must(client.NewRegistry(target, client.TLS(filepath.Join(out, "ca.crt"), base+".crt", base+".key")))(t)
 	t.Cleanup(r.Close)
-	var v string
-	if err := r.Do(t.Context(), "GET", "/v1/version", nil, &v, client.RetryRefused(20*time.Second)); err != nil {
+	if err := untilAnswered(t, func() error { _, err := r.Version(t.Context()); return err }); err != nil {
 		t.Fatal(err)
 	}
 	return r, base + ".crt"

@@ -22,7 +22,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/internal/protocol"
-	"github.com/volferry/volferry/internal/retry"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -113,13 +112,12 @@ func (c *Client) Close() { c.transport.CloseIdleConnections() }
 type Option func(*call)
 
 type call struct {
-	key         string
-	retryWithin time.Duration
-	extraWait   time.Duration
-	within      time.Duration
-	whole       bool
-	noun        string
-	needs       []string
+	key       string
+	extraWait time.Duration
+	within    time.Duration
+	whole     bool
+	noun      string
+	needs     []string
 }
 
 func newCall(opts []Option) (c call) {
@@ -148,10 +146,6 @@ func Whole() Option { return func(c *call) { c.whole = true } }
 // noun has Do fill out with that member of the answer, whatever other members a newer
 // program has put beside it.
 func noun(name string) Option { return func(c *call) { c.noun = name } }
-
-// RetryRefused repeats a GET for up to within while nobody listens there, as while a daemon
-// restarts. Other methods are sent once.
-func RetryRefused(within time.Duration) Option { return func(c *call) { c.retryWithin = within } }
 
 // Do sends in (nil for no body) and decodes the value under the answer's noun into out (nil
 // ignores the answer). If the answer has several nouns, out gets the whole document. Path
@@ -225,31 +219,27 @@ func (c *Client) send(ctx context.Context, method, path string, in any, options 
 	return resp, nil
 }
 
-// roundTrip sends the request, and again while that is asked for and sensible.
-func (c *Client) roundTrip(ctx context.Context, method, path string, body []byte, options call) (resp *http.Response, err error) {
+// roundTrip sends the request.
+func (c *Client) roundTrip(ctx context.Context, method, path string, body []byte, options call) (*http.Response, error) {
 	var written atomic.Int32
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { written.Add(1) }})
-	try := func() error {
-		r, err := http.NewRequestWithContext(ctx, method, c.base.String()+path, bytes.NewReader(body))
-		if err != nil {
-			return fmt.Errorf("make request: %w", err)
-		}
-		if body != nil {
-			r.Header.Set("Content-Type", "application/json")
-		}
-		if options.key != "" {
-			r.Header.Set(api.IdempotencyKeyHeader, options.key)
-		}
-		protocol.Announce(r.Header)
-		protocol.Require(r.Header, options.needs)
-		sent := time.Now()
-		if resp, err = c.http.Do(r); err == nil {
-			c.clock.note(resp.Header, sent, time.Now())
-		}
-		return err
+	r, err := http.NewRequestWithContext(ctx, method, c.base.String()+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("make request: %w", err)
 	}
-	again := func(err error) bool { return method == http.MethodGet && refused(err) }
-	err = retry.Do(ctx, retry.Backoff{First: 20 * time.Millisecond, Max: time.Second}, options.retryWithin, try, again)
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if options.key != "" {
+		r.Header.Set(api.IdempotencyKeyHeader, options.key)
+	}
+	protocol.Announce(r.Header)
+	protocol.Require(r.Header, options.needs)
+	sent := time.Now()
+	resp, err := c.http.Do(r)
+	if err == nil {
+		c.clock.note(resp.Header, sent, time.Now())
+	}
 	return resp, wasSent(err, int(written.Load()))
 }
 

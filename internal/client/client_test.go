@@ -188,29 +188,6 @@ func TestEndedContextComesBackAsItself(t *testing.T) {
 	}
 }
 
-func TestRetriedGetOutlivesARestart(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
-	c := newClient(t, path)
-	started := make(chan struct{})
-	go func() {
-		defer close(started)
-		// Until the client was refused once: its first attempt is at once.
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-t.Context().Done():
-		}
-		serve(t, path, answering(200, `{"schema_version":1,"ok":true}`))
-	}()
-	var ok bool
-	if err := c.Do(t.Context(), "GET", "/", nil, &ok, client.RetryRefused(20*time.Second)); err != nil || !ok {
-		t.Errorf("ok = %t, error = %v", ok, err)
-	}
-	<-started
-	if err := newClient(t, path+"x").Do(t.Context(), "POST", "/", nil, nil, client.RetryRefused(time.Hour)); api.CodeOf(err) != api.CodeHypervisorUnavailable {
-		t.Errorf("a POST was retried or lost its error: %v", err)
-	}
-}
-
 func TestStreamYieldsEventsThenHowItEnded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	serve(t, path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

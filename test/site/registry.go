@@ -117,11 +117,6 @@ func (r *Registry) Stop() {
 	}
 }
 
-// Ctl runs volferryctl at the registry's socket, as Host.Ctl does at a host's.
-func (r *Registry) Ctl(ctx context.Context, args ...string) (string, error) {
-	return r.Caller().Ctl(ctx, args...)
-}
-
 // Caller is a user of volferryctl at the registry's socket.
 func (r *Registry) Caller() Caller { return Caller{bin: r.bin, Socket: r.Socket()} }
 

@@ -29,6 +29,3 @@ func (m *Manager) BeginUnshelve(ctx context.Context, opID, instanceRef string) (
 		},
 	}, steps.StepNameClaim)
 }
-
-// StartOf is the id of the op that starts the instance that an unshelve brought back.
-func StartOf(unshelveOpID string) string { return api.StartOp(unshelveOpID) }
