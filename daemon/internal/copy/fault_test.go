@@ -37,7 +37,7 @@ func TestReadErrorNamesTheBlock(t *testing.T) {
 
 func TestAReadErrorThatPassesIsSurvived(t *testing.T) {
 	spec := faulty(t, "/src", func(e copy.End) copy.End {
-		return &copytest.FailNthRead{End: e, N: 3, Err: unix.EIO}
+		return &copytest.FailNthRead{End: e, Nth: copytest.Nth{N: 3, Err: unix.EIO}}
 	})
 	mustCopy(t, spec)
 	assertEqual(t, spec.Src, spec.Dst)
@@ -57,7 +57,7 @@ func TestAShortReadIsAnError(t *testing.T) {
 
 func TestWriteErrorNamesTheOffsetAndTheReason(t *testing.T) {
 	spec := faulty(t, "/dst", func(e copy.End) copy.End {
-		return &copytest.FailNthWrite{End: e, N: 4, Err: unix.ENOSPC}
+		return &copytest.FailNthWrite{End: e, Nth: copytest.Nth{N: 4, Err: unix.ENOSPC}}
 	})
 	spec.Workers = 1
 	_, err := copy.Copy(t.Context(), spec)
@@ -79,7 +79,7 @@ func TestAFailureToZeroIsAnErrorBecauseDstMayHoldOldData(t *testing.T) {
 
 func TestAFailedFlushIsAFailedCopyAndNothingIsRecorded(t *testing.T) {
 	spec := faulty(t, "/dst", func(e copy.End) copy.End {
-		return &copytest.FailNthFlush{End: e, N: 1, Err: unix.EIO}
+		return &copytest.FailNthFlush{End: e, Nth: copytest.Nth{N: 1, Err: unix.EIO}}
 	})
 	cursor := copy.NewFileCursor(filepath.Join(t.TempDir(), "cursor"))
 	defer cursor.Close()

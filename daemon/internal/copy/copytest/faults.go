@@ -39,19 +39,31 @@ func (e *BadSector) ReadAt(p []byte, off int64) (int, error) {
 	return e.End.ReadAt(p, off)
 }
 
-// FailNthRead fails one read, the Nth from 1 on.
+// Nth fails the Nth call, counted from 1, with Err.
+type Nth struct {
+	N   int64
+	Err error
+
+	count atomic.Int64
+}
+
+func (n *Nth) next() error {
+	if n.count.Add(1) == n.N {
+		return n.Err
+	}
+	return nil
+}
+
+// FailNthRead fails the Nth read.
 type FailNthRead struct {
 	copy.End
-
-	N     int64
-	Err   error
-	count atomic.Int64
+	Nth
 }
 
 // ReadAt overrides End.
 func (e *FailNthRead) ReadAt(p []byte, off int64) (int, error) {
-	if e.count.Add(1) == e.N {
-		return 0, e.Err
+	if err := e.next(); err != nil {
+		return 0, err
 	}
 	return e.End.ReadAt(p, off)
 }
@@ -75,19 +87,16 @@ func (e *ShortRead) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// FailNthWrite fails one write, the Nth from 1 on.
+// FailNthWrite fails the Nth write.
 type FailNthWrite struct {
 	copy.End
-
-	N     int64
-	Err   error
-	count atomic.Int64
+	Nth
 }
 
 // WriteAt overrides End.
 func (e *FailNthWrite) WriteAt(p []byte, off int64) (int, error) {
-	if e.count.Add(1) == e.N {
-		return 0, e.Err
+	if err := e.next(); err != nil {
+		return 0, err
 	}
 	return e.End.WriteAt(p, off)
 }
@@ -102,19 +111,16 @@ type FailZero struct {
 // Zero overrides End.
 func (e *FailZero) Zero(_, _ int64) error { return e.Err }
 
-// FailNthFlush fails one flush, the Nth from 1 on.
+// FailNthFlush fails the Nth flush.
 type FailNthFlush struct {
 	copy.End
-
-	N     int64
-	Err   error
-	count atomic.Int64
+	Nth
 }
 
 // Flush overrides End.
 func (e *FailNthFlush) Flush() error {
-	if e.count.Add(1) == e.N {
-		return e.Err
+	if err := e.next(); err != nil {
+		return err
 	}
 	return e.End.Flush()
 }
