@@ -24,9 +24,9 @@ that exists already under Volferry's care, and to move one of them while it runs
 Things are named by name, by id, or by the unique beginning of an id. Flags may stand
 before or after the names. Results go to stdout, talk to stderr.
 
-Work that lasts is waited for. Ctrl-C stops the waiting, never the work, and prints how
-to follow it and how to cancel it; the exit status is 130 then. A second Ctrl-C ends
-volferryctl at once.
+Commands wait for work that takes long. Ctrl-C ends the waiting, never the work, and prints
+how to follow the work and how to cancel it; the exit status is 130 then. A second Ctrl-C
+ends volferryctl at once.
 
 With -o json stdout gets one object, {"schema_version":1,"<noun>":{...}}, and an error is
 one line on stderr, {"error":{"code":...,"message":...}}.
@@ -94,16 +94,16 @@ func globalFlags() []cli.Flag {
 			Name: "socket", EnvVars: []string{"VOLFERRY_SOCKET"}, DefaultText: "the daemon's, else the registry's, in /run/volferry",
 			Usage: "talk to the daemon or registry at Unix socket `PATH`, or to a registry at https://HOST[:PORT]",
 		},
-		&cli.StringFlag{Name: "ca", EnvVars: []string{"VOLFERRY_CA"}, Usage: "for https: the registry's authority is in `FILE`"},
-		&cli.StringFlag{Name: "cert", EnvVars: []string{"VOLFERRY_CERT"}, Usage: "for https: your certificate, of an operator, is in `FILE`"},
-		&cli.StringFlag{Name: "key", EnvVars: []string{"VOLFERRY_KEY"}, Usage: "for https: its key is in `FILE`"},
+		&cli.StringFlag{Name: "ca", EnvVars: []string{"VOLFERRY_CA"}, Usage: "for https: `FILE` has the certificate of the registry's authority"},
+		&cli.StringFlag{Name: "cert", EnvVars: []string{"VOLFERRY_CERT"}, Usage: "for https: `FILE` has your operator certificate"},
+		&cli.StringFlag{Name: "key", EnvVars: []string{"VOLFERRY_KEY"}, Usage: "for https: `FILE` has the key of that certificate"},
 		&cli.StringFlag{
 			Name: "output", Aliases: []string{"o"}, Value: "table", DefaultText: "table",
 			Usage:  "print results as `FORMAT`: table or json",
 			Action: checkWord("output"),
 		},
 		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, DisableDefaultText: true, Usage: "print ids only, and no progress"},
-		&cli.BoolFlag{Name: "no-wait", DisableDefaultText: true, Usage: "do not wait for work that lasts: print its id and return"},
+		&cli.BoolFlag{Name: "no-wait", DisableDefaultText: true, Usage: "do not wait for work that takes long: print its id and return"},
 		&cli.StringFlag{
 			Name: "progress", Value: session.ProgressAuto, DefaultText: session.ProgressAuto,
 			Usage:  "`KIND`: auto (a bar on a terminal, else lines), plain, json (NDJSON on stdout) or none",

@@ -26,7 +26,7 @@ func attachmentCommand() *cli.Command {
 			{Name: "show", Usage: "show one attachment", ArgsUsage: "ATTACHMENT", Action: withSession(attachmentShow)},
 			{
 				Name: "delete", Usage: "end one attachment: detach it, or drop what is left of it", ArgsUsage: "ATTACHMENT", Action: withSession(attachmentDelete),
-				Description: "--force overlooks the state of the attachment and touches this one alone. It is refused while\n" +
+				Description: "--force overlooks the state of the attachment, and changes no other. It is refused while\n" +
 					"the guest has the disk, unless its host is fenced (see '" + session.Program + " host fence').",
 				Flags: []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "whatever state it is in"}},
 			},

@@ -23,7 +23,7 @@ func completionCommand() *cli.Command {
 		Description: "bash:  source <(" + session.Program + " completion bash)\n" +
 			"zsh:   " + session.Program + " completion zsh > \"${fpath[1]}/_" + session.Program + "\"\n" +
 			"fish:  " + session.Program + " completion fish > ~/.config/fish/completions/" + session.Program + ".fish\n\n" +
-			"Names of volumes, pools and the like are completed, too, while the daemon runs.",
+			"Names of volumes, pools and the like are completed too while the daemon runs.",
 		Action: func(c *cli.Context) error {
 			shell := c.Args().First()
 			if err := checkOneOf(flagWords["shell"], shell); err != nil {

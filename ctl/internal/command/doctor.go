@@ -25,8 +25,8 @@ func doctorCommand() *cli.Command {
 			"\n" +
 			"With --fix it first mends what can be mended without touching a guest: directories of\n" +
 			"volferryd that are missing or have a wrong mode, the hook where it is missing or older, and\n" +
-			"a libvirt that has not seen the hook (it is reloaded, and the hook is tried). Each is printed\n" +
-			"as it was and as it is.",
+			"a libvirt that has not seen the hook (it is reloaded, and the hook is tried). It prints each\n" +
+			"of them as it was and as it is now.",
 		Flags:  []cli.Flag{&cli.BoolFlag{Name: "fix", Usage: "mend what is safe to mend, then check"}},
 		Action: withSession(doctor),
 	}

@@ -20,14 +20,15 @@ func poolDrainCommand() *cli.Command {
 	return &cli.Command{
 		Name: "drain", Usage: "move every volume of a pool to another pool", ArgsUsage: "POOL", Action: withSession(poolDrain),
 		UsageText: session.Program + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE] [--delete-source]",
-		Description: "On every host, whether instances run, are stopped, or there is none. What cannot be moved is\n" +
-			"skipped, and listed with the reason. The drain is the registry's: it goes on without this\n" +
-			"command, and after a restart. 'volferryctl drain' follows, pauses and stops it.",
+		Description: "On every host, and whether instances run, are stopped, or do not have the volume. A volume\n" +
+			"that cannot be moved is skipped, and listed with the reason. The registry does the work: it\n" +
+			"goes on without this command, and after a restart. 'volferryctl drain' follows, pauses and\n" +
+			"stops it.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "to", Usage: "move them into `POOL`"},
 			&cli.IntFlag{Name: "parallel", Value: 1, DefaultText: "1", Usage: "move `N` volumes at once"},
 			&cli.StringFlag{Name: "bandwidth", Usage: "copy each no faster than `RATE`, for example 100MiB/s"},
-			&cli.BoolFlag{Name: "delete-source", Usage: "delete what a volume was moved from, once the copy is verified"},
+			&cli.BoolFlag{Name: "delete-source", Usage: "delete the source of each move, once the copy is verified"},
 		},
 	}
 }
@@ -47,9 +48,9 @@ func drainCommand() *cli.Command {
 				Description: "Ctrl-C stops the watching, not the drain. The exit status is 6 if a drain that ran to its end\n" +
 					"left a volume behind.",
 			},
-			drainVerb("pause", routes.PauseDrain, "begin no more moves; those that run go on", "Paused drain %s: the moves that run go on to their end."),
-			drainVerb("resume", routes.ResumeDrain, "go on with a drain that was paused", "Drain %s goes on."),
-			drainVerb("stop", routes.StopDrain, "end a drain; moves that run go on to their end", "Stopped drain %s: the moves that run go on to their end."),
+			drainVerb("pause", routes.PauseDrain, "begin no more moves; moves under way go on", "Paused drain %s: the moves that run go on to their end."),
+			drainVerb("resume", routes.ResumeDrain, "resume a paused drain", "Drain %s goes on."),
+			drainVerb("stop", routes.StopDrain, "end a drain; moves under way go on to their end", "Stopped drain %s: the moves that run go on to their end."),
 		},
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // hostFlag is --host, of commands that the registry forwards to a host.
 func hostFlag(usage string) cli.Flag {
-	return &cli.StringFlag{Name: "host", Usage: usage + ", where the registry is asked and knows several"}
+	return &cli.StringFlag{Name: "host", Usage: usage + ", if the registry is asked and knows several"}
 }
 
 // requestedHost is the host that --host names, to which the registry forwards the request;

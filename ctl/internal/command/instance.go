@@ -24,18 +24,18 @@ func instanceCommand() *cli.Command {
 			{
 				Name: "adopt", Usage: "take over the disks of a libvirt domain", ArgsUsage: "[DOMAIN]", Action: withSession(instanceAdopt),
 				UsageText: session.Program + " instance adopt (DOMAIN | --all) [--type TYPE] [--host HOST]",
-				Description: "Every disk that Volferry can look after becomes a volume with one attachment. Neither the\n" +
-					"domain nor its disks are touched; it may be running. To adopt again is no error. Disks that\n" +
-					"are left out are named. For domains that share a disk (<shareable/> in each), give a\n" +
+				Description: "Every disk that Volferry can manage becomes a volume with one attachment. Neither the domain\n" +
+					"nor its disks are changed; the domain may run. To adopt it again is no error. Disks that are\n" +
+					"left out are named. For domains that share a disk (<shareable/> in each), give a\n" +
 					"multiattach --type: the first one makes the volume, the others are attached to it.",
 				Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "adopt every domain of the host"}, adoptTypeFlag(), hostFlag("take it over on `HOST`")},
 			},
 			{
-				Name: "forget", Usage: "let go of an instance", ArgsUsage: "INSTANCE", Action: withSession(instanceForget),
+				Name: "forget", Usage: "stop managing an instance; its domain and volumes stay", ArgsUsage: "INSTANCE", Action: withSession(instanceForget),
 				Description: "Volferry forgets the instance and its attachments. Its volumes stay, and so do the domain and\n" +
-					"its images, untouched; it can be adopted again. Of one that is shelved_offloaded there is no\n" +
-					"domain anywhere: what the registry has of it is all there is, and it is lost with it.",
-				Flags: []cli.Flag{&cli.BoolFlag{Name: "with-definition", Usage: "also one that is shelved_offloaded, for good"}},
+					"its images, unchanged; it can be adopted again. An instance that is shelved_offloaded has no\n" +
+					"domain anywhere: the registry has the only copy of its definition, which is lost then.",
+				Flags: []cli.Flag{&cli.BoolFlag{Name: "with-definition", Usage: "also forget an instance that is shelved_offloaded, with its definition"}},
 			},
 		}, lifecycleCommands()...),
 	}
@@ -186,7 +186,7 @@ func whySlotEmpty(i *api.Instance, slot api.BlockDeviceMapping) string {
 }
 
 func adoptTypeFlag() cli.Flag {
-	return &cli.StringFlag{Name: "type", DefaultText: "the type called default", Usage: "the name or id of their `TYPE`; a multiattach one for its <shareable/> disks, which others may have too"}
+	return &cli.StringFlag{Name: "type", DefaultText: "the type called default", Usage: "the name or id of their `TYPE`; a multiattach type for <shareable/> disks, which other domains may have too"}
 }
 
 func instanceAdopt(c *cli.Context, s *session.Session) error {

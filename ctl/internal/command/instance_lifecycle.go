@@ -24,21 +24,22 @@ func lifecycleCommands() []*cli.Command {
 		{
 			Name: "start", Usage: "power an instance on", ArgsUsage: "INSTANCE", Action: withSession(instanceStart),
 			Description: "Refused while its root volume is missing: give it one with '" + session.Program + " volume attach\n" +
-				"VOLUME INSTANCE --root'. One that is shelved comes back with 'instance unshelve'.",
+				"VOLUME INSTANCE --root'. To bring back a shelved instance, use 'instance unshelve'.",
 		},
 		{
 			Name: "stop", Usage: "shut an instance down", ArgsUsage: "INSTANCE", Action: withSession(instanceStop),
 			Description: "The guest is asked, as by its power button, and its answer is awaited. If it does not obey in\n" +
-				"time it runs on and the exit status is 6. --force does not ask: it is a power cut, at once also\n" +
-				"while another stop or a shelve still asks, and the only way for a guest that is paused.\n\n" +
+				"time it runs on and the exit status is 6. --force does not ask: it is a power cut. It works at\n" +
+				"once, even while another stop or a shelve is waiting for the guest, and is the only way to stop\n" +
+				"a paused guest.\n\n" +
 				"For example: " + session.Program + " instance stop web1 --timeout 5m",
 			Flags: stopFlags(),
 		},
-		simpleVerb("reboot", routes.RebootInstance, "ask an instance to boot again", "The guest is asked, as by its power button, and not waited for.", "Asked instance %s to reboot."),
-		simpleVerb("pause", routes.PauseInstance, "hold an instance's processors", "Its memory stays where it is: a paused guest does not survive a reboot of its host.", "Paused instance %s."),
-		simpleVerb("unpause", routes.UnpauseInstance, "let a paused instance go on", "Also one that was paused by an error of its disk: it tries again.", "Instance %s goes on."),
+		simpleVerb("reboot", routes.RebootInstance, "ask an instance to reboot", "The guest is asked, as by its power button; the command does not wait for it.", "Asked instance %s to reboot."),
+		simpleVerb("pause", routes.PauseInstance, "pause a running instance", "Its memory stays where it is: a paused guest does not survive a reboot of its host.", "Paused instance %s."),
+		simpleVerb("unpause", routes.UnpauseInstance, "resume a paused instance", "Also an instance that an error of its disk has paused: it tries the access again.", "Instance %s goes on."),
 		{
-			Name: "shelve", Usage: "put an instance away, with nothing of it left on its host", ArgsUsage: "INSTANCE", Action: withSession(instanceShelve),
+			Name: "shelve", Usage: "stop an instance and keep only its definition, at the registry", ArgsUsage: "INSTANCE", Action: withSession(instanceShelve),
 			Description: "Stops it as 'instance stop' does, keeps its definition at the registry and takes its domain off\n" +
 				"the host. Its volumes stay attached to it and nothing is deleted; they can be detached and\n" +
 				"others attached in their place. With --offload=false its domain stays, and cannot be started.\n\n" +
@@ -60,9 +61,9 @@ func lifecycleCommands() []*cli.Command {
 			Description: "Until 'instance unlock' it is not started, stopped, shelved or given other volumes. Moves of its\n" +
 				"volumes go on: the guest does not notice them.\n\n" +
 				"For example: " + session.Program + " instance lock web1 --reason 'audit until Friday, ask Ann'",
-			Flags: []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "`TEXT` for those who are refused to read"}},
+			Flags: []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "`TEXT` that refusals quote"}},
 		},
-		simpleVerb("unlock", routes.UnlockInstance, "lift the lock of an instance", "The lock of a move with all guests paused is lifted by its end alone.", "Unlocked instance %s."),
+		simpleVerb("unlock", routes.UnlockInstance, "remove the lock of an instance", "The lock of a move with all guests paused cannot be removed; it ends with the move.", "Unlocked instance %s."),
 	}
 }
 

@@ -22,15 +22,15 @@ func migrationCommand() *cli.Command {
 		Usage: "moves of volumes: follow them, or make them step by step",
 		Description: "'volume migrate' makes a whole move at once. Its steps are here: 'start' freezes the source,\n" +
 			"'copy' copies it (or any other tool does), 'complete' switches over to the destination.\n" +
-			"'cancel' gives the source back at any time before the switch. They take the attachment that\n" +
-			"is moved; for a volume that is not attached, or whose instance is shelved, 'copy', 'complete'\n" +
-			"and 'cancel' take the migration.",
+			"'cancel' gives the source back at any time before the switch. Name the attachment that is\n" +
+			"moved; for a volume that is not attached, or whose instance is shelved, name the migration for\n" +
+			"'copy', 'complete' and 'cancel'.",
 		Subcommands: []*cli.Command{
 			{
 				Name: "start", Usage: "freeze an attachment's source and prepare its destination", ArgsUsage: "ATTACHMENT",
 				UsageText: session.Program + " migration start ATTACHMENT (--to-pool POOL | --to-path PATH) [FLAGS]",
 				Description: "Returns when nothing writes to the source any more; new writes of the guest go to a local\n" +
-					"overlay. Prints the destination's attachment, which 'migration complete' wants.",
+					"overlay. Prints the destination's attachment, which 'migration complete' needs.",
 				Flags: targetFlags(), Action: withSession(migrationStart),
 			},
 			{
@@ -55,7 +55,7 @@ func migrationCommand() *cli.Command {
 			},
 			{
 				Name: "list", Usage: "list migrations that are not over", Action: withSession(migrationList),
-				Description: "--status goes by the column STATE.\n\n" +
+				Description: "--status compares with the column STATE.\n\n" +
 					"For example: " + session.Program + " migration list --pool old --status completed",
 				Flags: append(filterFlags("volume", "instance", "host"),
 					&cli.BoolFlag{Name: "all", Usage: "finished ones too (a finished --status implies it)"},
@@ -82,7 +82,7 @@ func migrationCommand() *cli.Command {
 					"was completing, dst may be a corrupt filesystem: --even-if-corrupt takes it nevertheless.",
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "keep", Usage: "`COPY` that is the volume: src or dst", Action: checkWord("keep")},
-					&cli.BoolFlag{Name: "even-if-corrupt", Usage: "keep a dst that nobody knows to be whole: the switch was made, or you have looked"},
+					&cli.BoolFlag{Name: "even-if-corrupt", Usage: "keep a dst of which Volferry does not know that it is complete: you have checked it, or know that the switch was made"},
 					&cli.StringFlag{Name: "reason", Usage: "how you know: `TEXT` for the audit trail"},
 				},
 			},

@@ -20,8 +20,8 @@ import (
 // pauseFlags are the flags of a move with all guests paused.
 func pauseFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "pause-all", Usage: "save its guests to disk, move it, and wake them: for several attachments"},
-		&cli.BoolFlag{Name: "yes", Usage: "with --pause-all: do not ask whether that may be"},
+		&cli.BoolFlag{Name: "pause-all", Usage: "save its guests to disk, move it, and restore them: for several attachments"},
+		&cli.BoolFlag{Name: "yes", Usage: "with --pause-all: do not ask first"},
 	}
 }
 
@@ -89,7 +89,7 @@ const flagDiscard = "discard-memory"
 
 func discardFlags() []cli.Flag {
 	return []cli.Flag{&cli.BoolFlag{
-		Name: flagDiscard, Usage: "of a move with --pause-all: give up the memory of the guests that could not be restored; they are then stopped, as after a power cut",
+		Name: flagDiscard, Usage: "for a move with --pause-all: give up the memory of guests that could not be restored; they are then stopped, as after a power cut",
 	}}
 }
 

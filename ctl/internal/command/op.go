@@ -16,9 +16,9 @@ import (
 func opCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "op",
-		Usage: "operations that last: how one is, and its end",
-		Description: "--no-wait prints the id of the operation that it began. At the registry's socket an operation\n" +
-			"is known that was asked for there; at a daemon's every one of its host.",
+		Usage: "operations that take long: look at them, follow them to their end",
+		Description: "--no-wait prints the id of the operation that a command began. At a daemon's socket you see all\n" +
+			"operations of its host; at the registry's, the operations that were asked for there.",
 		Subcommands: []*cli.Command{
 			{
 				Name: "list", Usage: "list the operations of a host that are not finished", Action: withSession(opList),
@@ -27,7 +27,7 @@ func opCommand() *cli.Command {
 			{Name: "show", Usage: "show one operation", ArgsUsage: "OP", Action: withSession(opShow)},
 			{
 				Name: "watch", Usage: "follow one operation to its end", ArgsUsage: "OP", Action: withSession(opWatch),
-				Description: "The exit status is that of the operation. Ctrl-C ends the watching and not the operation.",
+				Description: "The exit status is that of the operation. Ctrl-C ends the watching, not the operation.",
 			},
 		},
 	}

@@ -18,7 +18,7 @@ func policyCommand() *cli.Command {
 		Name:  "policy",
 		Usage: "rules of the whole site that are on or off",
 		Description: "multiattach: a volume whose type allows it may be attached more than once. multiattach_bootable:\n" +
-			"so may one that instances boot from. What is attached already stays attached.",
+			"that holds for volumes that instances boot from as well. What is attached already stays attached.",
 		Subcommands: []*cli.Command{
 			{Name: "list", Usage: "list the policies", Action: withSession(policyList)},
 			{

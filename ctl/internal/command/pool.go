@@ -19,7 +19,7 @@ func poolCommand() *cli.Command {
 			{Name: "list", Usage: "list pools with their free space", Action: withSession(poolList), Flags: filterFlags("host")},
 			{
 				Name: "show", Usage: "show one pool", ArgsUsage: "POOL", Action: withSession(poolShow),
-				Flags: []cli.Flag{hostFlag("the pool of that name on `HOST`")},
+				Flags: []cli.Flag{hostFlag("the pool with this name on `HOST`")},
 			},
 			poolDrainCommand(),
 		},

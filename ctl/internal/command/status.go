@@ -18,8 +18,9 @@ func statusCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "status",
 		Usage: "show daemon, registry and libvirt on one screen",
-		Description: "What answers at the socket, what it leans on, and how much it looks after. The exit\n" +
-			"status is 0 whenever there is an answer; -o json has it in \"degraded\".",
+		Description: "Which program answers at the socket, whether the programs that it needs work, and how much\n" +
+			"it looks after. The exit status is 0 whenever there is an answer; with -o json \"degraded\"\n" +
+			"says whether something is wrong.",
 		Action: withSession(status),
 	}
 }

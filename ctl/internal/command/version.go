@@ -22,7 +22,7 @@ func versionCommand() *cli.Command {
 	return &cli.Command{
 		Name:        "version",
 		Usage:       "show the versions of volferryctl and of the other side",
-		Description: "That nobody answers at the socket is no error here.",
+		Description: "It is no error here if nobody answers at the socket.",
 		Action:      withSession(showVersion),
 	}
 }

@@ -31,11 +31,11 @@ func volumeCommand() *cli.Command {
 				},
 			},
 			{
-				Name: "adopt", Usage: "take an image that exists under Volferry's care", ArgsUsage: "NAME", Action: withSession(volumeAdopt),
+				Name: "adopt", Usage: "make a volume of an existing image", ArgsUsage: "NAME", Action: withSession(volumeAdopt),
 				UsageText: session.Program + " volume adopt NAME (--path PATH | --pool POOL [--volume-name V]) --format FORMAT [FLAGS]",
-				Description: "The image stays where it is and as it is. Say its format: a guest can write whatever it likes\n" +
-					"into a raw image, so looking at the bytes does not tell. To take over the disks of a guest\n" +
-					"that exists, use '" + session.Program + " instance adopt'.",
+				Description: "The image is neither moved nor changed. Say its format: a guest can write whatever it likes\n" +
+					"into a raw image, so its bytes do not tell. To take over the disks of an existing guest, use\n" +
+					"'" + session.Program + " instance adopt'.",
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "path", Usage: "the image is the file or block device at `PATH`"},
 					&cli.StringFlag{Name: "pool", Usage: "the image is in `POOL`"},
@@ -59,15 +59,15 @@ func volumeCommand() *cli.Command {
 			volumeResizeCommand(),
 			{
 				Name: "delete", Usage: "delete a volume that is not attached, and its bytes", ArgsUsage: "VOLUME", Action: withSession(volumeDelete),
-				Description: "The image of a volume that was adopted is not Volferry's own work: before it is deleted you are\n" +
-					"asked, or give --yes. 'volume forget' lets go of a volume and leaves its image.",
+				Description: "Volferry did not make the image of an adopted volume, so it asks before it deletes that image,\n" +
+					"unless you give --yes. 'volume forget' removes a volume from Volferry and keeps its image.",
 				Flags: []cli.Flag{
-					&cli.BoolFlag{Name: "force", Usage: "also one whose making or deletion was cut off (creating, deleting, error)"},
+					&cli.BoolFlag{Name: "force", Usage: "also a volume whose creation or deletion was interrupted (creating, deleting, error)"},
 					&cli.BoolFlag{Name: "yes", Usage: "do not ask whether an adopted image may be deleted"},
 				},
 			},
 			{
-				Name: "forget", Usage: "let go of a volume that is not attached; its image stays", ArgsUsage: "VOLUME", Action: withSession(volumeForget),
+				Name: "forget", Usage: "stop managing a volume that is not attached; its image stays", ArgsUsage: "VOLUME", Action: withSession(volumeForget),
 				Description: "The reverse of adopt: nothing is deleted, and the image can be adopted again.",
 			},
 			volumeAttachCommand(),
@@ -96,7 +96,7 @@ func volumeMigrateCommand() *cli.Command {
 			"over; the guest writes all the time and keeps its device, serial and volume id. The volume\n" +
 			"may belong to a running, paused or stopped instance, or to none. 'migration start', 'copy'\n" +
 			"and 'complete' are the same in single steps. A volume with several attachments needs\n" +
-			"--pause-all, which says first for how long its guests will stand still, and asks.\n\n" +
+			"--pause-all, which first says how long its guests will stand still, and asks you.\n\n" +
 			"For example: " + session.Program + " volume migrate db-data --to-pool fast --bandwidth 100MiB/s",
 		Flags: append(append(targetFlags(), pauseFlags()...), dryRunFlag()),
 	}

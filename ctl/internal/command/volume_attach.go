@@ -20,8 +20,8 @@ func volumeAttachCommand() *cli.Command {
 		UsageText: session.Program + " volume attach VOLUME INSTANCE [--device vdb] [--mode rw|ro]\n       " + session.Program + " volume attach VOLUME INSTANCE --root",
 		Description: "A volume has one attachment, unless its type is multiattach: then instances, also on several\n" +
 			"hosts, share it, and it is up to them not to destroy each other's data.\n\n" +
-			"With --root the instance boots from it, in the place of the root volume that was detached from\n" +
-			"it. The instance is stopped or shelved_offloaded then, and does not start before.\n\n" +
+			"With --root the instance boots from the volume, which replaces the root volume that was detached.\n" +
+			"The instance has to be stopped or shelved_offloaded; it cannot start without a root volume.\n\n" +
 			"A volume that was at the instance before comes back as the disk that it was: device, limits, cache,\n" +
 			"queues, serial and whatever else its definition had. --default-settings makes it a new disk.",
 		Flags: []cli.Flag{
@@ -40,7 +40,7 @@ func volumeDetachCommand() *cli.Command {
 			"answer, everything is as before: unmount the disk in the guest, or stop the instance, and try\n" +
 			"again. A root volume is taken from an instance that is stopped or shelved_offloaded; it does not\n" +
 			"start until it has another one.",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "whatever the state of the attachment; still only if the guest does not have the disk"}},
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "overlook the state of the attachment; refused all the same if the guest has the disk"}},
 	}
 }
 
@@ -48,9 +48,9 @@ func volumeRetypeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "retype", Usage: "give a volume another type", ArgsUsage: "VOLUME", Action: withSession(volumeRetype),
 		UsageText: session.Program + " volume retype VOLUME --type TYPE [--migration-policy never|on-demand]",
-		Description: "If the new type may not live where the volume is, --migration-policy on-demand moves it; without\n" +
-			"that the retype is refused. Whether a volume may be attached more than once does not change\n" +
-			"while it is attached.",
+		Description: "If the new type does not allow the volume's pool, --migration-policy on-demand moves the volume;\n" +
+			"without it the retype is refused. Whether a volume may be attached more than once cannot be\n" +
+			"changed while it is attached.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "type", Usage: "the name or id of its new `TYPE`"},
 			&cli.StringFlag{

@@ -38,7 +38,7 @@ func typeCommand() *cli.Command {
 					&cli.BoolFlag{Name: "every-pool", Usage: "let volumes live in every pool"},
 				},
 			},
-			{Name: "delete", Usage: "delete a volume type that no volume has", ArgsUsage: "TYPE", Action: withSession(typeDelete)},
+			{Name: "delete", Usage: "delete a volume type without volumes", ArgsUsage: "TYPE", Action: withSession(typeDelete)},
 		},
 	}
 }

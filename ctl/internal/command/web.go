@@ -29,7 +29,7 @@ func webCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{
 				Name: "listen", Value: web.DefaultAddress, DefaultText: web.DefaultAddress,
-				Usage: "serve the page at `ADDR`, of 127.0.0.1 or ::1; port 0 is one that is free",
+				Usage: "serve the page at `ADDR` on 127.0.0.1 or ::1; port 0 takes a free port",
 			},
 		},
 		Action: withSession(serveWeb),
