@@ -123,15 +123,21 @@ func TestMirrorIsRefusedWhereItCannotBeMade(t *testing.T) {
 	h, a, b := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	slots := g.persistentSlots(t)
-	for _, bytes := range []int64{volumeBytes - 512, volumeBytes + 512} {
-		file := filepath.Join(b, fmt.Sprintf("%d.raw", bytes))
-		if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, bytes)); err != nil {
+	file := func(bytes int64) string {
+		t.Helper()
+		path := filepath.Join(b, fmt.Sprintf("%d.raw", bytes))
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, bytes)); err != nil {
 			t.Fatal(err)
 		}
-		for _, path := range []string{file, h.device(t, b, bytes).Path} {
-			e := h.refuses(t, api.CodeSizeMismatch, "volume", "migrate", g.volumeName("vda"), "--method", "mirror", "--to-path", path)
-			mustContain(t, e.Message, path, "512 bytes")
-		}
+		return path
+	}
+	for path, says := range map[string]string{
+		file(volumeBytes - 512):              "512 bytes smaller",
+		h.device(t, b, volumeBytes-512).Path: "512 bytes smaller",
+		file(volumeBytes + 512):              "no multiple of 4096",
+	} {
+		e := h.refuses(t, api.CodeSizeMismatch, "volume", "migrate", g.volumeName("vda"), "--method", "mirror", "--to-path", path)
+		mustContain(t, e.Message, path, says)
 	}
 	for _, args := range [][]string{
 		{"--to-pool", "b", "--external-copy"},

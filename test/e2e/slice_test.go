@@ -11,9 +11,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// largerBytes is the size of what a volume is the beginning of: as a LUN or a logical volume
-// that comes in extents.
-const largerBytes = volumeBytes + 4<<20 + 512
+// The sizes of what a volume is the beginning of: a LUN, or a logical volume that comes in
+// extents, and a file, to which QEMU writes at a size like that.
+const (
+	largerDeviceBytes = volumeBytes + 4<<20 + 512
+	largerFileBytes   = volumeBytes + 4<<20 + 4096
+)
 
 // end is what somebody else has behind the volume.
 const end = "behind the volume"
@@ -26,8 +29,8 @@ func (h *host) larger(t *testing.T, dir string) (file, device string) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tool(t, "truncate", "--size", fmt.Sprint(int64(largerBytes)), file)
-	device = h.device(t, dir, largerBytes).Path
+	tool(t, "truncate", "--size", fmt.Sprint(int64(largerFileBytes)), file)
+	device = h.device(t, dir, largerDeviceBytes).Path
 	for _, path := range []string{file, device} {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
@@ -58,9 +61,9 @@ func endIsLeft(t *testing.T, path string) {
 }
 
 // isBeginningOf claims that a move went to the beginning of a larger image.
-func isBeginningOf(t *testing.T, m api.Migration, path string) {
+func isBeginningOf(t *testing.T, m api.Migration, path string, imageBytes int64) {
 	t.Helper()
-	if m.Dst.Path != path || m.Dst.SizeBytes != volumeBytes || m.Dst.ImageBytes != largerBytes {
+	if m.Dst.Path != path || m.Dst.SizeBytes != volumeBytes || m.Dst.ImageBytes != imageBytes {
 		t.Errorf("the volume went to %+v", m.Dst)
 	}
 	endIsLeft(t, path)
@@ -70,8 +73,8 @@ func TestAGuestIsMovedToTheBeginningOfALargerImageAndOnFromThere(t *testing.T) {
 	h, a, b := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	file, device := h.larger(t, b)
-	isBeginningOf(t, g.migrate(t, "vda", "--to-path", device), device)
-	isBeginningOf(t, g.migrate(t, "vda", "--to-path", file), file)
+	isBeginningOf(t, g.migrate(t, "vda", "--to-path", device), device, largerDeviceBytes)
+	isBeginningOf(t, g.migrate(t, "vda", "--to-path", file), file, largerFileBytes)
 	v := g.start(t, "vda", "--to-path", device)
 	v.copy(t)
 	v.cancel(t)
@@ -89,18 +92,18 @@ func TestAStoppedGuestIsMovedToTheBeginningOfALargerImageAndGetsMoreOfIt(t *test
 	h, a, b := sharedPools(t)
 	g := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw))
 	file, device := h.larger(t, b)
-	isBeginningOf(t, g.migrate(t, "vda", "--to-path", device), device)
+	isBeginningOf(t, g.migrate(t, "vda", "--to-path", device), device, largerDeviceBytes)
 	g.assertSettled(t)
-	isBeginningOf(t, g.migrate(t, "vda", "--to-path", file), file)
+	isBeginningOf(t, g.migrate(t, "vda", "--to-path", file), file, largerFileBytes)
 	g.boot(t)
 	e := h.refuses(t, api.CodeUnsupportedDisk, "volume", "resize", g.volumeName("vda"), "--size", fmt.Sprint(volumeBytes+1<<20))
 	mustContain(t, e.Message, "shut instance "+g.Name+" down")
 	g.powerOff(t)
-	h.refuses(t, api.CodeUnsupportedDisk, "volume", "resize", g.volumeName("vda"), "--size", fmt.Sprint(largerBytes+512))
-	for _, size := range []int64{volumeBytes + 1<<20, largerBytes} {
+	h.refuses(t, api.CodeUnsupportedDisk, "volume", "resize", g.volumeName("vda"), "--size", fmt.Sprint(largerFileBytes+512))
+	for _, size := range []int64{volumeBytes + 1<<20, largerFileBytes} {
 		h.ctl(t, "volume", "resize", g.volumeName("vda"), "--size", fmt.Sprint(size))
 		v := g.volume(t, "vda")
-		if v.SizeBytes != size || v.Location.IsSlice() != (size < largerBytes) {
+		if v.SizeBytes != size || v.Location.IsSlice() != (size < largerFileBytes) {
 			t.Errorf("the volume is %+v", v.Location)
 		}
 	}

@@ -157,6 +157,9 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, path str
 	switch {
 	case info.SizeBytes == s.SizeBytes():
 	case info.SizeBytes > s.SizeBytes() && s.Dst.Format == api.FormatRaw && s.Method != steps.MethodSave:
+		if err := checkAligned(path, info); err != nil {
+			return err
+		}
 		s.Dst.ImageBytes = info.SizeBytes // the volume is its beginning
 	default:
 		return steps.SizeMismatch(s.Src.Path, s.SizeBytes(), path, info.SizeBytes)
@@ -169,6 +172,20 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, path str
 		return err
 	}
 	return m.checkDestinationSpace(s, free+info.AllocatedBytes, true)
+}
+
+// qemuAlignBytes is the most that the size of a raw file has to be a multiple of, or QEMU does
+// not write to it past the page cache. It takes less where it can find out that less will do,
+// which it cannot of a file that begins with a hole.
+const qemuAlignBytes = 4096
+
+// checkAligned refuses a larger file to which QEMU may not write.
+func checkAligned(path string, info image.Info) error {
+	if info.Block || info.SizeBytes%qemuAlignBytes == 0 {
+		return nil
+	}
+	return api.Errorf(api.CodeSizeMismatch, "destination %s has %d bytes, which is no multiple of %d, and QEMU may refuse to write to it; make it larger or smaller with truncate, or name another destination",
+		path, info.SizeBytes, qemuAlignBytes).With("dst_size_bytes", info.SizeBytes)
 }
 
 func (m *Manager) destinationToCreate(s *steps.Spec) error {

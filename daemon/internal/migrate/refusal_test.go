@@ -152,14 +152,19 @@ func TestADestinationOfAnotherSizeIsRefusedToTheByte(t *testing.T) {
 	for name, c := range map[string]struct {
 		size   int64
 		format api.Format
-	}{"smaller": {testSize - 512, api.FormatRaw}, "larger": {testSize + 512, api.FormatQcow2}} {
+		says   string
+	}{
+		"smaller": {testSize - 512, api.FormatRaw, "512 bytes smaller"},
+		"larger":  {testSize + 512, api.FormatQcow2, "512 bytes larger"},
+		"larger, and of a size that QEMU does not write to": {testSize + 512, api.FormatRaw, "no multiple of 4096"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				path := t.TempDir() + "/dst.raw"
 				must(t, d.world.CreateImage(path, string(c.format), c.size))
 				_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: api.MigrationTarget{ToPath: path, ToFormat: c.format}})
-				if api.CodeOf(err) != api.CodeSizeMismatch || !strings.Contains(err.Error(), "512 bytes "+name) {
-					t.Errorf("got %v, want size_mismatch by 512 bytes %s", err, name)
+				if api.CodeOf(err) != api.CodeSizeMismatch || !strings.Contains(err.Error(), c.says) {
+					t.Errorf("got %v, want size_mismatch: %s", err, c.says)
 				}
 			})
 		})
