@@ -32,17 +32,6 @@ func NewCredentials(caFile, certFile, keyFile string, log *slog.Logger) (*Creden
 	return c, nil
 }
 
-// ClientConfig returns the configuration of one connection to the registry: TLS 1.3, the
-// authority of caFile and no other, and the certificate of the other two files. A program
-// that connects more than once uses Credentials.
-func ClientConfig(caFile, certFile, keyFile, serverName string) (*tls.Config, error) {
-	c, err := NewCredentials(caFile, certFile, keyFile, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return nil, err
-	}
-	return c.Config(serverName), nil
-}
-
 // Config returns the configuration of one connection to the registry at serverName, with
 // the files as they are now.
 func (c *Credentials) Config(serverName string) *tls.Config {

@@ -111,7 +111,7 @@ func TestHandshakesThatAreRefused(t *testing.T) {
 	pairConfig := func(p mtls.Pair) *tls.Config {
 		cert := must(tls.X509KeyPair(p.Cert, p.Key))
 		c := s.caller(s.host())
-		config := must(mtls.ClientConfig(filepath.Join(c.dir, "ca.crt"), filepath.Join(c.dir, "c.crt"), filepath.Join(c.dir, "c.key"), "localhost"))
+		config := c.config()
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
 		return config
 	}
@@ -297,7 +297,7 @@ func TestServerCertificateThatEndsSoonIsTold(t *testing.T) {
 func TestNoSessionIsResumed(t *testing.T) {
 	s := newSite(t)
 	c := s.caller(s.host())
-	config := must(mtls.ClientConfig(filepath.Join(c.dir, "ca.crt"), filepath.Join(c.dir, "c.crt"), filepath.Join(c.dir, "c.key"), "localhost"))
+	config := c.config()
 	config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
 	for range 2 {
 		c.http = c.with(config)

@@ -175,8 +175,13 @@ func (s *site) caller(p mtls.Pair) *caller {
 	s.t.Helper()
 	c := &caller{s: s, dir: s.t.TempDir()}
 	s.write(p, c.dir, "c")
-	c.http = c.with(must(mtls.ClientConfig(filepath.Join(c.dir, "ca.crt"), filepath.Join(c.dir, "c.crt"), filepath.Join(c.dir, "c.key"), "localhost")))
+	c.http = c.with(c.config())
 	return c
+}
+
+// config is what a client with the caller's certificate connects with.
+func (c *caller) config() *tls.Config {
+	return must(mtls.NewCredentials(filepath.Join(c.dir, "ca.crt"), filepath.Join(c.dir, "c.crt"), filepath.Join(c.dir, "c.key"), slog.New(slog.DiscardHandler))).Config("localhost")
 }
 
 func (c *caller) with(config *tls.Config) *http.Client {
