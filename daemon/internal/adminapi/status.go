@@ -17,7 +17,7 @@ import (
 func (s *Server) status(r *http.Request, _ routes.None) (api.Status, error) {
 	st := api.Status{
 		Program: program, Version: s.Version, Host: s.HostName, HostID: s.HostID, Since: s.Since,
-		Parts: []api.Check{s.libvirtPart(), s.registryPart(), s.epochPart(), s.tasksPart(), s.releasesPart(), s.instancesPart(), s.chainsPart()},
+		Parts: []api.Check{s.libvirtPart(), s.registryPart(r.Context()), s.epochPart(), s.tasksPart(), s.releasesPart(), s.instancesPart(), s.chainsPart()},
 	}
 	s.count(r.Context(), &st)
 	for _, p := range st.Parts {
@@ -49,10 +49,20 @@ func (s *Server) libvirtPart() api.Check {
 	}
 }
 
+// refreshTimeout bounds how long a status waits for a registry that was away.
+const refreshTimeout = time.Second
+
 // registryPart says whether the registry answers, in its own words if it takes no
-// changes, and how old what is remembered of it is.
-func (s *Server) registryPart() api.Check {
+// changes, and how old what is remembered of it is. One that was away is asked: it may
+// have been started a moment ago.
+func (s *Server) registryPart(ctx context.Context) api.Check {
 	err := s.Uplink.Err()
+	if err != nil && away(err) {
+		bounded, cancel := context.WithTimeout(ctx, refreshTimeout)
+		defer cancel()
+		_ = s.Uplink.Refresh(bounded) // Err has it
+		err = s.Uplink.Err()
+	}
 	if err == nil {
 		return api.Check{Name: "registry", Status: "ok", Message: "connected"}
 	}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adminapi
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+)
+
+// Packages are installed one after the other: who asks right after that is not told that
+// there is no registry.
+func TestStatusSeesARegistryThatWasStartedAMomentAgo(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "registry.sock")
+	s := newServer(t, socket, nil)
+	if err := s.Uplink.Refresh(t.Context()); err == nil {
+		t.Fatal("a registry answers that was not started")
+	}
+	if p := s.registryPart(t.Context()); p.Status != "fail" {
+		t.Errorf("without a registry: %+v", p)
+	}
+
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"schema_version": 1, "host": {"id": "h", "name": "alpha", "epoch": 1}}`)
+	}))
+	registry.Listener = l
+	registry.Start()
+	t.Cleanup(registry.Close)
+	if p := s.registryPart(t.Context()); p.Status != "ok" {
+		t.Errorf("with a registry: %+v", p)
+	}
+}
