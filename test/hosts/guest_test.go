@@ -78,16 +78,37 @@ func (c *cluster) define(t *testing.T, h *site.Host, cfg lab.GuestConfig) *guest
 			t.Fatal(err)
 		}
 	}
-	g, err := h.Libvirtd.DefineGuest(t.Context(), cfg)
+	g := newGuest(t, t, h.Libvirtd.Connection, cfg)
+	g.host = h
+	return g
+}
+
+// newGuest defines a guest at a libvirtd, which is removed when the test until, t or one
+// that it is part of, ends.
+func newGuest(t, until *testing.T, at *lab.Connection, cfg lab.GuestConfig) *guest {
+	t.Helper()
+	g, err := at.DefineGuest(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	until.Cleanup(func() {
 		if err := g.Close(); err != nil {
-			t.Error(err)
+			until.Error(err)
 		}
 	})
-	return &guest{Guest: g, host: h, disks: cfg.Disks}
+	return &guest{Guest: g, disks: cfg.Disks}
+}
+
+// startGuest defines a guest, which is removed when the test ends, starts it, and has it
+// write to its vda.
+func startGuest(t *testing.T, at *lab.Connection, cfg lab.GuestConfig) *guest {
+	t.Helper()
+	g := newGuest(t, t, at, cfg)
+	if err := g.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g.write(t, "vda")
+	return g
 }
 
 // disk is a volume as the writers of guests know it.

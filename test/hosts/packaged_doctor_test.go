@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/volferry/volferry/test/lab"
-	"github.com/volferry/volferry/test/machine"
 	"github.com/volferry/volferry/test/site"
 )
 
@@ -27,11 +25,7 @@ func saysAll(t *testing.T, text string, want ...string) {
 func TestDoctorAndPurgeOnAHostWithThePackages(t *testing.T) {
 	leftToTestHosts(t)
 	t.Parallel()
-	lab.Require(t)
-	m := machine.Start(t, machine.Config{Name: "hv1"})
-	if err := m.InstallDebs(t.Context(), packages(t, "volferryd", "volferry-registry", "volferryctl")...); err != nil {
-		t.Fatal(err)
-	}
+	m := installedHost(t)
 	at := site.In(m, daemonSocket)
 	saysAll(t, ctl(t, at, "doctor"), "ok    hook: libvirt asks ", "ok    directories: ", "ok    qemu: an image was made and opened", "ok    clock: ")
 

@@ -142,17 +142,9 @@ func (h *siteHost) adopt(t *testing.T, pool string, cfg lab.GuestConfig) *guest 
 	if _, err := h.libvirt.Virsh(t.Context(), "pool-refresh", pool); err != nil {
 		t.Fatal(err)
 	}
-	g, err := h.libvirt.DefineGuest(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.test.Cleanup(func() { // it stays an instance, of which others take note, until then
-		if err := g.Close(); err != nil {
-			h.test.Error(err)
-		}
-	})
+	g := newGuest(t, h.test, h.libvirt, cfg) // it stays an instance, of which others take note, until the site ends
 	ctl(t, h.at, "instance", "adopt", cfg.Name)
-	return &guest{Guest: g, disks: cfg.Disks}
+	return g
 }
 
 // start starts an instance that writes to its vda from then on.

@@ -73,6 +73,17 @@ func newOneHost(t *testing.T, pattern string) *siteHost {
 	return &siteHost{Machine: m, test: t, at: site.In(m, daemonSocket), libvirt: m.Libvirt()}
 }
 
+// installedHost is a machine with all packages installed.
+func installedHost(t *testing.T) *machine.Machine {
+	t.Helper()
+	lab.Require(t)
+	m := machine.Start(t, machine.Config{Name: "hv1"})
+	if err := m.InstallDebs(t.Context(), packages(t, "volferryd", "volferry-registry", "volferryctl")...); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 // assertActive claims that the units of both daemons are active.
 func assertActive(t *testing.T, m *machine.Machine) {
 	t.Helper()
@@ -112,20 +123,7 @@ func TestReadmeOnOneHost(t *testing.T) {
 	if _, err := h.libvirt.Virsh(t.Context(), "pool-refresh", "slow"); err != nil {
 		t.Fatal(err)
 	}
-	g, err := h.libvirt.DefineGuest(t.Context(), lab.GuestConfig{Name: "web1", Disks: []lab.Disk{d}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := g.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	writer := &guest{Guest: g}
-	writer.write(t, "vda")
+	writer := startGuest(t, h.libvirt, lab.GuestConfig{Name: "web1", Disks: []lab.Disk{d}})
 	for _, b := range p.section(t, "Use") {
 		for _, line := range b.Commands {
 			t.Logf("%s\n%s", line, sh(t, h.Machine, line))

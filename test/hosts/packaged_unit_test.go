@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/machine"
 	"github.com/volferry/volferry/test/site"
 )
@@ -21,11 +20,7 @@ const restartBound = 30 * time.Second
 func TestTheUnitOfThePackages(t *testing.T) {
 	leftToTestHosts(t)
 	t.Parallel()
-	lab.Require(t)
-	m := machine.Start(t, machine.Config{Name: "hv1"})
-	if err := m.InstallDebs(t.Context(), packages(t, "volferryd", "volferry-registry", "volferryctl")...); err != nil {
-		t.Fatal(err)
-	}
+	m := installedHost(t)
 	at, libvirt := site.In(m, daemonSocket), m.Libvirt()
 	for pool, dir := range map[string]string{"old": "/var/lib/libvirt/old", "new": "/var/lib/libvirt/new", "far": "/data/images"} {
 		if err := libvirt.DirPool(t.Context(), pool, dir); err != nil {

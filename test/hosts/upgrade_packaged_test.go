@@ -118,20 +118,7 @@ func newPackagedHost(t *testing.T, m *machine.Machine) *packagedHost {
 	if err := lab.MakeVolume(t.Context(), here, volumeBytes, data.Fill); err != nil {
 		t.Fatal(err)
 	}
-	g, err := libvirt.DefineGuest(t.Context(), lab.GuestConfig{Name: "g1", Disks: []lab.Disk{data}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := g.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	p.guest = &guest{Guest: g}
-	p.write(t, "vda")
+	p.guest = startGuest(t, libvirt, lab.GuestConfig{Name: "g1", Disks: []lab.Disk{data}})
 	ctl(t, p.at, "pool", "list")
 	ctl(t, p.at, "instance", "adopt", "g1")
 	return p
