@@ -39,7 +39,7 @@ IN_TURN   := Matrix|Every|ForEver|LandsLate|HalfDone|Scripts|NoFileNames|Nothing
 SQLITE    := $(STORE) ./registry/internal/workflow ./registry/internal/server ./registry/internal/pauseall ./registry/internal/drain
 AT_ONCE   := AtOnce|Concurrent|OneWins|Kill|Live|Rename
 
-SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/lab/install.sh test/machine/install.sh test/vm/install.sh test/storage/devices.sh packaging/libvirt-hook/volferry-guard \
+SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/lab/install.sh test/machine/install.sh test/machine/docs.sh test/vm/install.sh test/storage/devices.sh packaging/libvirt-hook/volferry-guard \
 	packaging/build.sh packaging/scripts/postinst.sh packaging/scripts/prerm.sh packaging/scripts/postrm.sh
 
 .DEFAULT_GOAL := help
@@ -105,7 +105,7 @@ test-units: build lab packages machine ## The same with each volferryd under the
 
 # The tests on machines with the packages are left out of make test.
 test-hosts: build lab promtool ## Several hosts and a registry over TLS, with real guests, and the packages on machines with systemd (root)
-	@[ -n '$(SHORT)' ] || $(MAKE) packages machine
+	@[ -n '$(SHORT)' ] || { $(MAKE) packages machine && test/machine/docs.sh; }
 	$(GO) test -v $(SHORT) -count=1 -timeout 45m -p 1 ./test/machine ./test/hosts
 
 test-storage: build lab vm ## Moves between logical volumes, thin ones, iSCSI multipath and NVMe/TCP, in a virtual machine (root)

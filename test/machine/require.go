@@ -56,9 +56,18 @@ func Missing() []string {
 // Require skips the test, or fails it as lab.SkipOrFail does, where machines cannot run.
 func Require(tb testing.TB) {
 	tb.Helper()
-	missing := Missing()
-	if len(missing) == 0 {
-		return
+	if missing := Missing(); len(missing) > 0 {
+		lab.SkipOrFail(tb, "machines need "+strings.Join(missing, ", ")+"; run test/machine/install.sh as root")
 	}
-	lab.SkipOrFail(tb, "machines need "+strings.Join(missing, ", ")+"; run test/machine/install.sh as root")
+}
+
+// DocsDir is the directory of what docs.sh makes, for machines on which pages of the
+// documentation are followed. Without it the test ends as by Require.
+func DocsDir(tb testing.TB) string {
+	tb.Helper()
+	dir := cacheDir()
+	if _, err := os.Stat(filepath.Join(dir, "docs.stamp")); err != nil {
+		lab.SkipOrFail(tb, "the pages need an image of Debian and tools; run test/machine/docs.sh as root")
+	}
+	return dir
 }
