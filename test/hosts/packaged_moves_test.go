@@ -107,7 +107,7 @@ func (s *packagedSite) testShelve(t *testing.T) {
 		Volume: lab.Volume{Path: filepath.Join(dir, "web-vdb"), Format: "raw"}, Serial: "data",
 		Seed: 50, Fill: lab.Fill{Seed: 4711, Percent: 30},
 	}
-	h1.image(t, data, volumeBytes)
+	h1.image(t, data)
 	g := h1.adopt(t, sharedPool, lab.GuestConfig{Name: "web", UEFI: true, Disks: []lab.Disk{boot, data}})
 	ctl(t, s.admin, "instance", "start", "web")
 	assertBooted(t, g, "web")

@@ -42,23 +42,7 @@ type siteHost struct {
 // say. Each host has the pools.
 func startPackagedSite(t *testing.T, names ...string) *packagedSite {
 	t.Helper()
-	lab.Require(t)
-	machine.Require(t)
-	storage := filepath.Join(lab.TempDir(t), "storage")
-	if err := os.Mkdir(storage, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	s := &packagedSite{registry: machine.Start(t, machine.Config{Name: "registry"})}
-	s.admin = site.In(s.registry, registrySocket)
-	addresses := map[*machine.Machine]string{s.registry: registryAddress + "/24"}
-	for i, name := range names {
-		m := machine.Start(t, machine.Config{
-			Name: name, Binds: map[string]string{"/srv/storage": storage}, Hosts: map[string]string{registryName: registryAddress},
-		})
-		addresses[m] = fmt.Sprintf("192.0.2.%d/24", 1+i)
-		s.hosts = append(s.hosts, &siteHost{Machine: m, test: t, at: site.In(m, daemonSocket), libvirt: m.Libvirt()})
-	}
-	machine.Connect(t, addresses)
+	s := newPackagedSite(t, []string{"/srv/storage"}, names...)
 	s.installRegistry(t)
 	for _, h := range s.hosts {
 		s.installHost(t, h)
@@ -66,6 +50,34 @@ func startPackagedSite(t *testing.T, names ...string) *packagedSite {
 	eventually(t, "the registry has all hosts", func() bool {
 		return len(get[[]api.Host](t, s.admin, "hosts", "host", "list")) == len(names)
 	})
+	return s
+}
+
+// newPackagedSite makes the machines of a site, with nothing installed. The directories are
+// the same on all hosts.
+func newPackagedSite(t *testing.T, shared []string, names ...string) *packagedSite {
+	t.Helper()
+	lab.Require(t)
+	machine.Require(t)
+	storage, binds := lab.TempDir(t), map[string]string{}
+	for _, dir := range shared {
+		binds[dir] = filepath.Join(storage, filepath.Base(dir))
+		if err := os.Mkdir(binds[dir], 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	known := map[string]string{registryName: registryAddress}
+	s := &packagedSite{registry: machine.Start(t, machine.Config{Name: "registry", Hosts: known})}
+	s.admin = site.In(s.registry, registrySocket)
+	addresses := map[*machine.Machine]string{s.registry: registryAddress + "/24"}
+	for i, name := range names {
+		m := machine.Start(t, machine.Config{
+			Name: name, Binds: binds, Hosts: known,
+		})
+		addresses[m] = fmt.Sprintf("192.0.2.%d/24", 1+i)
+		s.hosts = append(s.hosts, &siteHost{Machine: m, test: t, at: site.In(m, daemonSocket), libvirt: m.Libvirt()})
+	}
+	machine.Connect(t, addresses)
 	return s
 }
 
@@ -85,19 +97,8 @@ func (s *packagedSite) installHost(t *testing.T, h *siteHost) {
 	if err := h.InstallDebs(t.Context(), packages(t, "volferryd", "volferryctl")...); err != nil {
 		t.Fatal(err)
 	}
-	const issued, installed = "/srv/certificates", "/etc/volferry/tls"
-	sh(t, s.registry, "mkdir -p "+issued+" && cd "+issued+" && volferry-registry issue-cert host "+h.Name)
-	if err := h.CopyIn(t.Context(), filepath.Dir(installed), s.registry.Path(filepath.Join(issued, h.Name))); err != nil {
-		t.Fatal(err)
-	}
-	sh(t, h.Machine, fmt.Sprintf(`
-		mv /etc/volferry/%s %s
-		cat >>/etc/volferry/volferryd.toml <<-END
-			registry = "https://%s:7643"
-			shared_pools = ["%s", "%s"]
-		END
-		volferryd check-config
-		systemctl restart volferryd`, h.Name, installed, registryName, sharedPool, newSharedPool))
+	sh(t, s.registry, "mkdir -p "+certificates+" && cd "+certificates+" && volferry-registry issue-cert host "+h.Name)
+	s.configure(t, h, fmt.Sprintf("registry = \"https://%s:7643\"\nshared_pools = [\"%s\", \"%s\"]\n", registryName, sharedPool, newSharedPool))
 	for _, pool := range []string{sharedPool, newSharedPool} {
 		h.pool(t, pool, "/srv/storage/"+pool)
 	}
@@ -105,6 +106,24 @@ func (s *packagedSite) installHost(t *testing.T, h *siteHost) {
 		h.pool(t, pool, "/var/lib/libvirt/"+pool)
 	}
 	ctl(t, h.at, "pool", "list") // so that the registry knows of them
+}
+
+// certificates is where the machine of the registry issues them.
+const certificates = "/srv/certificates"
+
+// configure brings a host its certificate, and these lines to its configuration.
+func (s *packagedSite) configure(t *testing.T, h *siteHost, lines string) {
+	t.Helper()
+	if err := h.CopyIn(t.Context(), "/etc/volferry", s.registry.Path(filepath.Join(certificates, h.Name))); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, h.Machine, fmt.Sprintf(`
+		rm -rf /etc/volferry/tls
+		mv /etc/volferry/%s /etc/volferry/tls
+		cat >>/etc/volferry/volferryd.toml <<'END'
+%sEND
+		volferryd check-config
+		systemctl restart volferryd`, h.Name, lines))
 }
 
 func (h *siteHost) pool(t *testing.T, name, dir string) {
@@ -122,16 +141,16 @@ func (h *siteHost) pool(t *testing.T, name, dir string) {
 func (h *siteHost) define(t *testing.T, name string) *guest {
 	t.Helper()
 	d := lab.Disk{Volume: lab.Volume{Path: filepath.Join("/var/lib/libvirt", localPool, name+"-vda"), Format: "raw"}, Seed: 7, Fill: lab.Fill{Seed: 4711, Percent: 30}}
-	h.image(t, d, volumeBytes)
+	h.image(t, d)
 	return h.adopt(t, localPool, lab.GuestConfig{Name: name, Disks: []lab.Disk{d}})
 }
 
 // image makes the image of a disk, whose path is one of the host.
-func (h *siteHost) image(t *testing.T, d lab.Disk, sizeBytes int64) {
+func (h *siteHost) image(t *testing.T, d lab.Disk) {
 	t.Helper()
 	v := d.Volume
 	v.Path = h.Path(v.Path)
-	if err := lab.MakeVolume(t.Context(), v, sizeBytes, d.Fill); err != nil {
+	if err := lab.MakeVolume(t.Context(), v, volumeBytes, d.Fill); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -119,7 +119,7 @@ func TestReadmeOnOneHost(t *testing.T) {
 	assertActive(t, h.Machine)
 
 	d := lab.Disk{Volume: lab.Volume{Path: "/srv/slow/web1.raw", Format: "raw"}, Seed: 1, Fill: lab.Fill{Seed: 4711, Percent: 30}}
-	h.image(t, d, volumeBytes)
+	h.image(t, d)
 	if _, err := h.libvirt.Virsh(t.Context(), "pool-refresh", "slow"); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -94,59 +93,6 @@ func assertBooted(t *testing.T, g *guest, root string) {
 	t.Helper()
 	if got, err := g.Root(t.Context()); err != nil || got != root {
 		t.Fatalf("guest %s booted from %q (%v), want %q", g.Name, got, err, root)
-	}
-}
-
-// page is a page of the documentation that a test follows.
-type page struct {
-	*site.Reader
-
-	blocks []site.Block
-	done   []string // headings
-}
-
-func openPage(t *testing.T, path string, r *site.Reader) *page {
-	t.Helper()
-	blocks, err := site.ReadPage(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &page{Reader: r, blocks: blocks}
-}
-
-// section is the blocks of a section, which the page must have.
-func (p *page) section(t *testing.T, heading string) []site.Block {
-	t.Helper()
-	var blocks []site.Block
-	for _, b := range p.blocks {
-		if b.Heading == heading {
-			blocks = append(blocks, b)
-		}
-	}
-	if len(blocks) == 0 {
-		t.Fatalf("the page has no section %q with commands", heading)
-	}
-	return blocks
-}
-
-// follow does what a section says.
-func (p *page) follow(t *testing.T, heading string) {
-	t.Helper()
-	for _, b := range p.section(t, heading) {
-		if err := p.Do(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p.done = append(p.done, heading)
-}
-
-// assertAllDone claims that there is no command on the page that was not followed.
-func (p *page) assertAllDone(t *testing.T) {
-	t.Helper()
-	for _, b := range p.blocks {
-		if !slices.Contains(p.done, b.Heading) {
-			t.Errorf("section %q was not followed: %v", b.Heading, b.Commands)
-		}
 	}
 }
 
