@@ -104,7 +104,7 @@ test-units: build lab packages machine ## The same with each volferryd under the
 	$(GO) test -v -count=1 -timeout 60m ./test/units
 
 # The tests on machines with the packages are left out of make test.
-test-hosts: build lab promtool ## Several hosts and a registry over TLS, with real guests, and the packages on machines with systemd (root)
+test-hosts: build lab promtool ## Several hosts and a registry over TLS, with real guests, the packages on machines with systemd, and the pages of docs/ word for word (root)
 	@[ -n '$(SHORT)' ] || { $(MAKE) packages machine && test/machine/docs.sh; }
 	$(GO) test -v $(SHORT) -count=1 -timeout 45m -p 1 ./test/machine ./test/hosts
 
