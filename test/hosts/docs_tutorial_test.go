@@ -186,6 +186,7 @@ func (o *tour) assertHolds(t *testing.T, disk string, bytes int64, sum string) {
 	}
 	if got := hex.EncodeToString(hash.Sum(nil)); got != sum {
 		t.Errorf("of what the guest had on stable storage the first %d bytes are others: %s, want %s", bytes, got, sum)
+		return
 	}
 	t.Logf("all %d bytes that the guest had on stable storage are there, of %d in its log", bytes, len(log))
 }
