@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -297,4 +298,29 @@ func TestAJobThatADeadDaemonHasLeftIsBegunAnew(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What a complete that failed has begun with the guest suspended misses nothing: it is taken up,
+// and the guest is suspended for the switch alone.
+func TestAJobThatWasBegunWithTheGuestSuspendedIsTakenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, losing(t, hv.StateRunning))
+		mig := d.copied()
+		d.world.Inject(hvtest.Fault{Call: "Pivot", Err: errors.New("libvirt will not")})
+		complete := func() {
+			_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+			must(t, err)
+		}
+		complete()
+		mig = d.until(mig.ID, api.MigrationCopied)
+		complete()
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
+		counts := map[string]int{}
+		for _, call := range d.world.Calls() {
+			counts[call]++
+		}
+		if counts["BlockCopy"] != 1 || counts["Suspend"] != 3 {
+			t.Errorf("%d jobs were begun, and the guest was suspended %d times, want 1 and 3", counts["BlockCopy"], counts["Suspend"])
+		}
+	})
 }
