@@ -45,7 +45,7 @@ SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/lab/install.sh te
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
 .PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-registry-short test-registry test-conformance test-e2e test-units test-hosts test-storage test-upgrade test-crash test-web bench \
-	packages install clean lab machine vm compiler chromium
+	packages lint-packages install clean lab machine vm compiler chromium
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -128,6 +128,10 @@ bench: build ## Benchmarks of the engine and the registry, and the load of a who
 packages: build ## deb and rpm of the three programs into dist/
 	@[ -x bin/nfpm ] || GOBIN='$(CURDIR)/bin' $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@v$(NFPM_VERSION)
 	packaging/build.sh bin/nfpm '$(VERSION)' "$$(git log -1 --format=%ct)" dist
+
+lint-packages: packages ## What lintian and rpmlint say of the packages, where they are installed
+	@if command -v lintian >/dev/null; then lintian --fail-on error,warning dist/*.deb; else echo 'lintian is not installed: the debs were not checked'; fi
+	@if command -v rpmlint >/dev/null; then rpmlint --strict --config packaging/rpmlint.toml dist/*.rpm; else echo 'rpmlint is not installed: the rpms were not checked'; fi
 
 install: build ## Install programs and libvirt hook under DESTDIR and PREFIX
 	install -d '$(DESTDIR)$(PREFIX)/sbin' '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(HOOKS)'

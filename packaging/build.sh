@@ -41,7 +41,9 @@ script volferryd /var/lib/volferry volferryd.socket volferryd-metrics.socket vol
 script volferry-registry /var/lib/volferry-registry volferry-registry.socket volferry-registry-metrics.socket
 
 for package in volferryd volferry-registry volferryctl; do
-	for kind in deb rpm; do
-		"$NFPM" package --config "packaging/nfpm/$package.yaml" --packager "$kind" --target "$OUT/"
-	done
+	config=packaging/nfpm/$package.yaml
+	"$NFPM" package --config "$config" --packager deb --target "$OUT/"
+	# An rpm marks its documentation; nfpm leaves what is marked out of a deb.
+	sed -E '/dst: \/usr\/share\/(man|doc)\//s/, file_info/, type: doc, file_info/' "$config" >"build/$package.rpm.yaml"
+	"$NFPM" package --config "build/$package.rpm.yaml" --packager rpm --target "$OUT/"
 done
