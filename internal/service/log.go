@@ -8,11 +8,18 @@ import (
 	"log/slog"
 	"os"
 	"syscall"
+
+	"github.com/coreos/go-systemd/v22/journal"
 )
 
 // NewLogger returns a logger that writes to w from level (debug, info, warn or error) on.
-// It writes no time if w is the journal, which adds its own.
+// If w is the journal it writes no time, for the journal has its own, and the attributes of a
+// record are fields of the journal, too.
 func NewLogger(w io.Writer, level string) (*slog.Logger, error) {
+	return newLogger(w, level, journal.Send)
+}
+
+func newLogger(w io.Writer, level string, send sendRecord) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, fmt.Errorf("the log level %q is none of debug, info, warn and error", level)
@@ -25,6 +32,7 @@ func NewLogger(w io.Writer, level string) (*slog.Logger, error) {
 			}
 			return a
 		}
+		return slog.New(newJournalHandler(w, options, send)), nil
 	}
 	return slog.New(slog.NewTextHandler(w, options)), nil
 }

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -300,7 +299,7 @@ func TestMetricsServerServesNothingElse(t *testing.T) {
 	}
 }
 
-func TestLogHasATimeUnlessItGoesToTheJournal(t *testing.T) {
+func TestLogHasATime(t *testing.T) {
 	var b bytes.Buffer
 	log, err := service.NewLogger(&b, "info")
 	if err != nil {
@@ -312,35 +311,7 @@ func TestLogHasATimeUnlessItGoesToTheJournal(t *testing.T) {
 		t.Errorf("log = %q", s)
 	}
 
-	f, err := os.Create(filepath.Join(t.TempDir(), "journal"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("JOURNAL_STREAM", journalStream(t, info))
-	if log, err = service.NewLogger(f, "info"); err != nil {
-		t.Fatal(err)
-	}
-	log.Info("shown")
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if s, err := os.ReadFile(f.Name()); err != nil || !strings.HasPrefix(string(s), "level=") {
-		t.Errorf("log = %q (%v), want no time", s, err)
-	}
 	if _, err := service.NewLogger(&b, "loud"); err == nil {
 		t.Error("the level \"loud\" was taken")
 	}
-}
-
-func journalStream(t *testing.T, info os.FileInfo) string {
-	t.Helper()
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		t.Fatalf("%T is no stat", info.Sys())
-	}
-	return fmt.Sprintf("%d:%d", st.Dev, st.Ino)
 }

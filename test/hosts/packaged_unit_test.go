@@ -60,6 +60,9 @@ func restarts(t *testing.T, m *machine.Machine, at site.Caller) {
 			t.Errorf("a restart took %s", took)
 		}
 	}
+	if lines, err := m.Journal(t.Context(), "_SYSTEMD_UNIT=volferryd.service", "VOLFERRY_MIGRATION="+move.ID, "--output=cat"); err != nil || !strings.Contains(lines, "migration begins") {
+		t.Errorf("the journal has no record with the move as a field: %q, %v", lines, err)
+	}
 	sh(t, m, "touch /run/enough")
 	if err := <-asked; err != nil {
 		t.Errorf("who asked while the daemon was restarted: %v", err)

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/coreos/go-systemd/v22/journal"
+)
+
+// fieldPrefix begins the fields of our records in the journal, so that they are nobody else's:
+// VOLFERRY_MIGRATION, VOLFERRY_OP.
+const fieldPrefix = "VOLFERRY_"
+
+// journalHandler hands each record to the journal as a message, the line that a text handler
+// writes, with its attributes as fields beside it, by which the journal can be searched. What
+// the journal does not take goes to its stream, where it has no fields.
+type journalHandler struct {
+	text   slog.Handler // writes to line
+	prefix string       // of the groups that are open
+	fields []field
+
+	shared *journalLine
+}
+
+// journalLine is what the handlers of a logger share.
+type journalLine struct {
+	mu     sync.Mutex
+	line   bytes.Buffer
+	stream io.Writer
+	send   sendRecord
+}
+
+// sendRecord is journal.Send.
+type sendRecord func(message string, priority journal.Priority, fields map[string]string) error
+
+type field struct{ name, value string }
+
+// newJournalHandler returns a handler for the journal, whose stream is given.
+func newJournalHandler(stream io.Writer, options *slog.HandlerOptions, send sendRecord) slog.Handler {
+	shared := &journalLine{stream: stream, send: send}
+	return &journalHandler{text: slog.NewTextHandler(&shared.line, options), shared: shared}
+}
+
+func (h *journalHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.text.Enabled(ctx, level)
+}
+
+func (h *journalHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	with := *h
+	with.text = h.text.WithAttrs(attrs)
+	with.fields = slices.Clip(h.fields)
+	for _, a := range attrs {
+		with.fields = appendField(with.fields, h.prefix, a)
+	}
+	return &with
+}
+
+func (h *journalHandler) WithGroup(name string) slog.Handler {
+	with := *h
+	with.text = h.text.WithGroup(name)
+	with.prefix = h.prefix + name + "_"
+	return &with
+}
+
+func (h *journalHandler) Handle(ctx context.Context, r slog.Record) error {
+	fields := make(map[string]string)
+	for _, f := range h.fields {
+		fields[f.name] = f.value
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		for _, f := range appendField(nil, h.prefix, a) {
+			fields[f.name] = f.value
+		}
+		return true
+	})
+	s := h.shared
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.line.Reset()
+	if err := h.text.Handle(ctx, r); err != nil {
+		return err
+	}
+	if s.send(strings.TrimSuffix(s.line.String(), "\n"), priorityOf(r.Level), fields) == nil {
+		return nil
+	}
+	_, err := s.stream.Write(s.line.Bytes())
+	return err
+}
+
+// appendField appends the fields of an attribute: those of a group have its name before theirs.
+func appendField(fields []field, prefix string, a slog.Attr) []field {
+	value := a.Value.Resolve()
+	if value.Kind() != slog.KindGroup {
+		return append(fields, field{fieldName(prefix + a.Key), value.String()})
+	}
+	if a.Key != "" {
+		prefix += a.Key + "_"
+	}
+	for _, member := range value.Group() {
+		fields = appendField(fields, prefix, member)
+	}
+	return fields
+}
+
+// maxFieldName is the longest name of a field that the journal takes.
+const maxFieldName = 64
+
+// fieldName makes a name of a field: upper case letters, digits and underscores
+// (systemd.journal-fields(7)).
+func fieldName(key string) string {
+	name := fieldPrefix + strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return r - 'a' + 'A'
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, key)
+	return name[:min(len(name), maxFieldName)]
+}
+
+func priorityOf(level slog.Level) journal.Priority {
+	switch {
+	case level >= slog.LevelError:
+		return journal.PriErr
+	case level >= slog.LevelWarn:
+		return journal.PriWarning
+	case level >= slog.LevelInfo:
+		return journal.PriInfo
+	}
+	return journal.PriDebug
+}
