@@ -44,6 +44,6 @@ for package in volferryd volferry-registry volferryctl; do
 	config=packaging/nfpm/$package.yaml
 	"$NFPM" package --config "$config" --packager deb --target "$OUT/"
 	# An rpm marks its documentation; nfpm leaves what is marked out of a deb.
-	sed -E '/dst: \/usr\/share\/(man|doc)\//s/, file_info/, type: doc, file_info/' "$config" >"build/$package.rpm.yaml"
+	sed -E '/\/\*,/!{/dst: \/usr\/share\/(man|doc)\//s/, file_info/, type: doc, file_info/}' "$config" >"build/$package.rpm.yaml"
 	"$NFPM" package --config "build/$package.rpm.yaml" --packager rpm --target "$OUT/"
 done
