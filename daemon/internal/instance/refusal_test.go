@@ -51,6 +51,12 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			},
 			api.CodeChainChanged, "cannot start instance web: its newest writes are in an overlay",
 		},
+		"start from a definition that was put back after a move": {
+			api.InstanceStopped, "start", func(t *testing.T, w *world) {
+				must(t, w.nodes[0].Fake.SetConfigChain(t.Context(), web, "vda", []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/released.raw"}}))
+			},
+			api.CodeChainChanged, "its disk vda is at /released.raw, and volume",
+		},
 		"reboot of one whose disks nobody can vouch for": {
 			api.InstanceRunning, "reboot", func(_ *testing.T, w *world) {
 				w.nodes[0].mayStart = api.Errorf(api.CodeChainChanged, "libvirt and the kernel disagree")

@@ -4,6 +4,8 @@ package steps
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/guard"
@@ -49,7 +51,35 @@ func (e *Env) CheckPower(ctx context.Context, kind string, in *PowerInput, inst 
 	if inst.LacksRoot() {
 		return NoRoot(verb, inst.Name)
 	}
+	if err := e.onItsVolumes(ctx, verb, inst, dom); err != nil {
+		return err
+	}
 	return e.notGuarded(ctx, &in.Subject)
+}
+
+// onItsVolumes refuses to start a guest on other disks than its volumes, as with a definition
+// that was put back after a move: what the guest has written since is not there. Volumes that
+// move are looked at by MayStart. Where the registry is away nobody can tell, and the guest may
+// start, as it does without a daemon.
+func (e *Env) onItsVolumes(ctx context.Context, verb string, inst api.Instance, dom *hv.Domain) error {
+	atts, err := e.Registry.Attachments(ctx, "", inst.ID)
+	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	open, err := e.Migrations.List(ctx, false)
+	if err != nil {
+		return err
+	}
+	atts = slices.DeleteFunc(atts, func(a api.Attachment) bool {
+		return slices.ContainsFunc(open, func(m api.Migration) bool { return m.VolumeID == a.VolumeID })
+	})
+	if what := Differs(dom, atts); what != "" {
+		return api.Errorf(api.CodeChainChanged, "cannot %s instance %s: %s. A guest that starts there lacks what it has written to its volume since. Put the volume's path back into the definition (virsh edit %[2]s); volferryctl volume which says what is known of a volume", verb, inst.Name, what)
+	}
+	return nil
 }
 
 // inState refuses an op for which the domain is not in the right state.
