@@ -375,3 +375,11 @@ type Token struct {
 
 // IsLinkedClone says whether the image at a location is over base images.
 func (l Location) IsLinkedClone() bool { return l.Backing != "" }
+
+// NotMoving returns the attachments whose volumes none of these migrations moves.
+func NotMoving(atts []Attachment, open []Migration) []Attachment {
+	moving := func(a Attachment) bool {
+		return slices.ContainsFunc(open, func(m Migration) bool { return m.VolumeID == a.VolumeID })
+	}
+	return slices.DeleteFunc(slices.Clone(atts), moving)
+}

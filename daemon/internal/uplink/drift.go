@@ -33,9 +33,7 @@ func (u *Uplink) Notes() []Note {
 // judge adds to a report what is not as it was left with the instances of this host,
 // and guards those that have lost their root without a guard.
 func (u *Uplink) findDrift(ctx context.Context, reports []api.InstanceReport, doms []hv.Domain, unreadable []hv.UnreadableDomain, open []api.Migration) []api.InstanceReport {
-	granted := slices.DeleteFunc(u.granted(), func(a api.Attachment) bool {
-		return slices.ContainsFunc(open, func(m api.Migration) bool { return m.VolumeID == a.VolumeID })
-	})
+	granted := api.NotMoving(u.granted(), open)
 	v, _, known := u.View()
 	if known {
 		u.clearForgotten(ctx, v.Instances)

@@ -5,7 +5,6 @@ package steps
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/guard"
@@ -73,10 +72,7 @@ func (e *Env) onItsVolumes(ctx context.Context, verb string, inst api.Instance, 
 	if err != nil {
 		return err
 	}
-	atts = slices.DeleteFunc(atts, func(a api.Attachment) bool {
-		return slices.ContainsFunc(open, func(m api.Migration) bool { return m.VolumeID == a.VolumeID })
-	})
-	if what := Differs(dom, atts); what != "" {
+	if what := Differs(dom, api.NotMoving(atts, open)); what != "" {
 		return api.Errorf(api.CodeChainChanged, "cannot %s instance %s: %s. A guest that starts there lacks what it has written to its volume since. Put the volume's path back into the definition (virsh edit %[2]s); volferryctl volume which says what is known of a volume", verb, inst.Name, what)
 	}
 	return nil
