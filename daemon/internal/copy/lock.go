@@ -62,11 +62,8 @@ func (s *Spec) lockDst() (*os.File, error) {
 // sameFile makes sure that an end writes to the file that is locked: it was opened again
 // by its path.
 func sameFile(lock *os.File, dst End) error {
-	if part, is := dst.(slice); is {
-		dst = part.End
-	}
-	f, is := dst.(*fileEnd)
-	if !is {
+	f := fileOf(dst)
+	if f == nil {
 		return nil // an end of another kind has no file of its own
 	}
 	want, err := lock.Stat()

@@ -23,6 +23,16 @@ func newSlice(end End, i Image) (End, error) {
 	return slice{end, i.Path, i.SizeBytes}, nil
 }
 
+// fileOf is the file or device that an end, or the end of which it is the beginning, reads and
+// writes; nil if it is of another kind.
+func fileOf(end End) *fileEnd {
+	if part, is := end.(slice); is {
+		end = part.End
+	}
+	f, _ := end.(*fileEnd)
+	return f
+}
+
 func (s slice) within(off, n int64) error {
 	if off < 0 || n > s.bytes-off {
 		return fmt.Errorf("%s: %d bytes from %d on are not all in its first %d bytes", s.path, n, off, s.bytes)

@@ -64,10 +64,7 @@ func (s *Spec) open(i Image, writable bool) (End, error) {
 
 // askThin finds out how dst, whose open file is given, gives space back.
 func (s *Spec) askThin(file *os.File, dst End) {
-	if part, is := dst.(slice); is {
-		dst = part.End
-	}
-	if f, is := dst.(*fileEnd); is && !f.regular && s.ThinBlockBytes != nil {
+	if f := fileOf(dst); f != nil && !f.regular && s.ThinBlockBytes != nil {
 		f.thinBlockBytes.Store(s.ThinBlockBytes(file))
 	}
 }
