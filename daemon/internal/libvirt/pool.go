@@ -133,7 +133,7 @@ func (c *Conn) RoundedBytes(ctx context.Context, poolName string, sizeBytes int6
 		if err != nil || info.Type != "logical" {
 			return err
 		}
-		extent, err := c.extentBytes(ctx, s, pool, info.Type)
+		extent, err := c.extentBytes(ctx, s, pool)
 		if err == nil && extent <= 0 {
 			err = fmt.Errorf("%w: the pool makes volumes of %d bytes", hv.ErrUnsupported, extent)
 		}
@@ -149,9 +149,9 @@ func (c *Conn) RoundedBytes(ctx context.Context, poolName string, sizeBytes int6
 	return rounded, nil
 }
 
-// extentBytes is the size of the smallest volume of a pool.
-func (c *Conn) extentBytes(ctx context.Context, s *session, pool golibvirt.StoragePool, poolType string) (int64, error) {
-	doc, err := volumeXML(poolType, extentProbe, "raw", 1)
+// extentBytes is the size of the smallest volume of a pool of logical volumes.
+func (c *Conn) extentBytes(ctx context.Context, s *session, pool golibvirt.StoragePool) (int64, error) {
+	doc, err := volumeXML("logical", extentProbe, "raw", 1)
 	if err != nil {
 		return 0, err
 	}
