@@ -34,15 +34,11 @@ func confirmPause(c *cli.Context, s *session.Session, target api.MigrationTarget
 	case target.Method != "" && target.Method != "auto":
 		return usagef("%s--pause-all has a method of its own: leave --method out", commandPrefix(c))
 	}
-	resp, err := s.Call(c.Context, routes.EstimateMigration.Method, routes.EstimateMigration.PathOf(c.Args().First()), routes.EstimateMigration.Noun, target)
+	e, _, err := session.Ask(c.Context, s, routes.EstimateMigration, target, c.Args().First())
 	if err != nil {
 		return err
 	}
-	var e api.PauseEstimate
-	if err := resp.Decode("estimate", &e); err != nil {
-		return err
-	}
-	showEstimate(s, e)
+	showEstimate(s, *e)
 	if c.Bool("yes") {
 		return nil
 	}

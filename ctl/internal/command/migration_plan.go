@@ -22,12 +22,8 @@ func showPlan(c *cli.Context, s *session.Session, target api.MigrationTarget) er
 	if target.PauseAll {
 		return usagef("%s--dry-run and --pause-all exclude each other: --pause-all says what it costs, and asks, before anything is done", commandPrefix(c))
 	}
-	resp, err := s.Call(c.Context, routes.PlanMigration.Method, routes.PlanMigration.PathOf(c.Args().First()), routes.PlanMigration.Noun, target)
+	p, resp, err := session.Ask(c.Context, s, routes.PlanMigration, target, c.Args().First())
 	if err != nil {
-		return err
-	}
-	var p api.MigrationPlan
-	if err := resp.Decode(routes.PlanMigration.Noun, &p); err != nil {
 		return err
 	}
 	var r render.Record
@@ -47,7 +43,7 @@ func showPlan(c *cli.Context, s *session.Session, target api.MigrationTarget) er
 
 func placeText(l api.Location) string { return render.Location(l) + " (" + string(l.Format) + ")" }
 
-func instanceOf(p api.MigrationPlan) string {
+func instanceOf(p *api.MigrationPlan) string {
 	if p.InstanceID == "" {
 		return "none"
 	}
@@ -55,7 +51,7 @@ func instanceOf(p api.MigrationPlan) string {
 }
 
 // destinationText says what becomes of the place that the volume goes to.
-func destinationText(p api.MigrationPlan) string {
+func destinationText(p *api.MigrationPlan) string {
 	text := "which is there and is overwritten"
 	if p.CreatesDestination {
 		text = "which is made"
@@ -69,14 +65,14 @@ func destinationText(p api.MigrationPlan) string {
 	return text
 }
 
-func methodText(p api.MigrationPlan) string {
+func methodText(p *api.MigrationPlan) string {
 	if p.OverlayFreeBytes == nil {
 		return p.Method
 	}
 	return fmt.Sprintf("%s: what the guest writes meanwhile goes to %s, where %s are free", p.Method, p.OverlayDir, api.Bytes(*p.OverlayFreeBytes))
 }
 
-func sourceText(p api.MigrationPlan) string {
+func sourceText(p *api.MigrationPlan) string {
 	if p.DeleteSource {
 		return "deleted after the move"
 	}

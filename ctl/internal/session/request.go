@@ -44,6 +44,17 @@ func Send[In, Out any](ctx context.Context, s *Session, route routes.Route[In, O
 	return s.change(ctx, route.Method, route.PathOf(refs...), route.Noun, route.Body(in))
 }
 
+// Ask sends the request of a route that takes a document and changes nothing. It returns what it
+// is told, and the answer.
+func Ask[In, Out any](ctx context.Context, s *Session, route routes.Route[In, Out], in In, refs ...string) (*Out, Response, error) {
+	resp, err := s.Call(ctx, route.Method, route.PathOf(refs...), route.Noun, in)
+	if err != nil {
+		return nil, Response{}, err
+	}
+	out := new(Out)
+	return out, resp, resp.Decode(route.Noun, out)
+}
+
 // List reads a collection. It returns the things and the answer.
 func List[T any](ctx context.Context, s *Session, route routes.Route[routes.None, []T]) ([]T, Response, error) {
 	resp, err := Get(ctx, s, route)
