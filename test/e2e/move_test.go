@@ -147,8 +147,14 @@ func sumOf(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	defer f.Close()
+	return sumOfAll(t, f)
+}
+
+// sumOfAll is the SHA-256 of what is left to read.
+func sumOfAll(t *testing.T, r io.Reader) string {
+	t.Helper()
 	hash := sha256.New()
-	if _, err := io.Copy(hash, f); err != nil {
+	if _, err := io.Copy(hash, r); err != nil {
 		t.Fatal(err)
 	}
 	return hex.EncodeToString(hash.Sum(nil))
