@@ -131,8 +131,14 @@ var stride = hosttest.Stride(13)
 // something happen at its first call, then at its second, and so on.
 func atEveryCall(t *testing.T, state hv.State, trial func(t *testing.T, d *daemon, n int) (happened bool)) {
 	t.Helper()
+	atEveryCallOn(t, migratetest.NewWorld, state, trial)
+}
+
+// atEveryCallOn is atEveryCall on worlds of another kind.
+func atEveryCallOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World, state hv.State, trial func(t *testing.T, d *daemon, n int) (happened bool)) {
+	t.Helper()
 	hosttest.EveryCall(t, stride, func(t *testing.T, n int) bool {
-		return trial(t, newDaemon(t, migratetest.NewWorld(t, state)), n)
+		return trial(t, newDaemon(t, world(t, state)), n)
 	})
 }
 

@@ -13,37 +13,16 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // losing are worlds whose instance runs in a QEMU that loses what it writes while a block job
 // begins.
 var losing = migratetest.WithLosingQEMU(migratetest.NewWorld)
-
-// everyCallOn is everyCall on a world of another kind. A guest that a person has paused is
-// paused at the end, and any other one is not.
-func everyCallOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World, state hv.State, simulate simulation, happen func(d *daemon) hvtest.Fault) {
-	t.Helper()
-	hosttest.EveryCall(t, stride, func(t *testing.T, n int) (reached bool) {
-		d := newDaemon(t, world(t, state))
-		fault := happen(d)
-		do := fault.Do
-		fault.Nth, fault.Do = n, func() {
-			reached = true
-			if do != nil {
-				do()
-			}
-		}
-		simulate(t, d, fault)
-		return reached
-	})
-}
 
 // keepsState makes a simulation of one that nobody but the daemon pauses, resumes, starts or
 // stops a guest in.
@@ -251,19 +230,7 @@ func TestADaemonThatStopsWhileAJobBeginsLeavesNoGuestPaused(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newDaemon(t, losing(t, hv.StateRunning))
 				mig := d.copied()
-				stopped := make(chan struct{})
-				d.journal.AfterAppend(func(r op.Record) {
-					if r.Step != at || r.Kind != op.EventStarted {
-						return
-					}
-					d.journal.AfterAppend(nil)
-					go func() {
-						defer close(stopped)
-						d.manager().Quiesce(context.Background())
-						d.Halt()
-					}()
-					pass(time.Millisecond) // so that the stop is under way
-				})
+				stopped := d.stopAt(at)
 				_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 				must(t, err)
 				<-stopped

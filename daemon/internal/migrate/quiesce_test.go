@@ -19,6 +19,25 @@ import (
 	"github.com/volferry/volferry/internal/op/optest"
 )
 
+// stopAt has the daemon told to stop as soon as it is on record that a step has begun. The
+// channel is closed when it has stopped.
+func (d *daemon) stopAt(step string) <-chan struct{} {
+	stopped := make(chan struct{})
+	d.journal.AfterAppend(func(r op.Record) {
+		if r.Step != step || r.Kind != op.EventStarted {
+			return
+		}
+		d.journal.AfterAppend(nil)
+		go func() {
+			defer close(stopped)
+			d.manager().Quiesce(context.Background())
+			d.Halt()
+		}()
+		pass(time.Millisecond) // so that the stop is under way
+	})
+	return stopped
+}
+
 // A daemon is told to stop as soon as a record of the switch is stored, whichever
 // it is. It leaves the guest running, and the next one ends the migration.
 func TestADaemonThatStopsLeavesNoGuestPaused(t *testing.T) {
@@ -29,19 +48,7 @@ func TestADaemonThatStopsLeavesNoGuestPaused(t *testing.T) {
 				_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
 				must(t, err)
 				d.until(mig.ID, api.MigrationCopied)
-				stopped := make(chan struct{})
-				d.journal.AfterAppend(func(r op.Record) {
-					if r.Step != at || r.Kind != op.EventStarted {
-						return
-					}
-					d.journal.AfterAppend(nil)
-					go func() {
-						defer close(stopped)
-						d.manager().Quiesce(context.Background())
-						d.Halt()
-					}()
-					pass(time.Millisecond) // so that the stop is under way
-				})
+				stopped := d.stopAt(at)
 				_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 				must(t, err)
 				<-stopped

@@ -24,7 +24,13 @@ type simulation func(t *testing.T, d *daemon, fault hvtest.Fault)
 // ran to its end before it happened.
 func everyCall(t *testing.T, state hv.State, simulate simulation, happen func(d *daemon) hvtest.Fault) {
 	t.Helper()
-	atEveryCall(t, state, func(t *testing.T, d *daemon, n int) (reached bool) {
+	everyCallOn(t, migratetest.NewWorld, state, simulate, happen)
+}
+
+// everyCallOn is everyCall on worlds of another kind.
+func everyCallOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World, state hv.State, simulate simulation, happen func(d *daemon) hvtest.Fault) {
+	t.Helper()
+	atEveryCallOn(t, world, state, func(t *testing.T, d *daemon, n int) (reached bool) {
 		fault := happen(d)
 		do := fault.Do
 		fault.Nth, fault.Do = n, func() {
