@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -80,14 +79,8 @@ func buildInitrd(ctx context.Context) ([]byte, error) {
 	}
 	var archive initrd.Archive
 	archive.Dir("dev")
-	archive.Dir("modules")
-	for i, path := range files {
-		content, err := readModule(ctx, path)
-		if err != nil {
-			return nil, err
-		}
-		name, _, _ := strings.Cut(filepath.Base(path), ".")
-		archive.File(fmt.Sprintf("modules/%02d-%s", i, name), 0o644, content)
+	if err := archive.Modules(ctx, "/modules", files); err != nil {
+		return nil, err
 	}
 	archive.File("init", 0o755, init)
 	return archive.Bytes(), nil
@@ -102,19 +95,7 @@ func buildInit(ctx context.Context) ([]byte, error) {
 	if path := os.Getenv(guestProgram); path != "" {
 		return os.ReadFile(path)
 	}
-	out, err := os.MkdirTemp("", "vflab-init-")
-	if err != nil {
-		return nil, fmt.Errorf("make build directory: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(out) }()
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w",
-		"-o", filepath.Join(out, "init"), "./guest")
-	cmd.Dir = sourceDir()
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
-	if msg, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("compile the guest's program: %w: %s", err, msg)
-	}
-	return os.ReadFile(filepath.Join(out, "init"))
+	return initrd.Build(ctx, filepath.Join(sourceDir(), "guest"))
 }
 
 // moduleFiles finds the files of guestModules, in their order.
@@ -136,18 +117,4 @@ func moduleFiles() ([]string, error) {
 		}
 	}
 	return files, nil
-}
-
-// readModule returns a module as the kernel loads it. Debian 13 compresses the
-// files, and not every kernel can undo that.
-func readModule(ctx context.Context, path string) ([]byte, error) {
-	if filepath.Ext(path) == ".xz" {
-		out, err := run(ctx, "xz", "--decompress", "--stdout", path)
-		return []byte(out), err
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read module: %w", err)
-	}
-	return data, nil
 }

@@ -3,13 +3,10 @@
 package vm
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 )
@@ -56,21 +53,4 @@ func moduleFiles(dir string) ([]string, error) {
 		}
 	}
 	return files, nil
-}
-
-// buildInit compiles the first program.
-func buildInit(ctx context.Context) ([]byte, error) {
-	dir, err := os.MkdirTemp("", "vf-vm-init-")
-	if err != nil {
-		return nil, fmt.Errorf("make build directory: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	_, here, _, _ := runtime.Caller(0)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(dir, "init"), "./init")
-	cmd.Dir = filepath.Dir(here)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("compile the first program: %w: %s", err, text)
-	}
-	return os.ReadFile(filepath.Join(dir, "init"))
 }

@@ -35,8 +35,13 @@ func cacheDir() string {
 	if dir := os.Getenv("VOLFERRY_VM_CACHE"); dir != "" {
 		return dir
 	}
+	return filepath.Join(sourceDir(), "..", "..", ".cache", "vm")
+}
+
+// sourceDir is the directory of this package's sources.
+func sourceDir() string {
 	_, here, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(here), "..", "..", ".cache", "vm")
+	return filepath.Dir(here)
 }
 
 // Root is the root that install.sh has made. It skips the test, and says why, where there is
@@ -152,7 +157,7 @@ func escape(path string) string { return strings.ReplaceAll(path, ",", ",,") }
 // firstFiles is the first file system: the first program, its plan, and the modules that it
 // needs to reach the root.
 func firstFiles(ctx context.Context, cfg Config, modules string) ([]byte, error) {
-	program, err := buildInit(ctx)
+	program, err := initrd.Build(ctx, filepath.Join(sourceDir(), "init"))
 	if err != nil {
 		return nil, err
 	}
@@ -170,13 +175,8 @@ func firstFiles(ctx context.Context, cfg Config, modules string) ([]byte, error)
 	}
 	var a initrd.Archive
 	a.Dir("dev")
-	a.Dir("modules")
-	for i, path := range files {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("read module: %w", err)
-		}
-		a.File(fmt.Sprintf("%s/%02d-%s", strings.TrimPrefix(boot.ModulesDir, "/"), i, filepath.Base(path)), 0o644, content)
+	if err := a.Modules(ctx, boot.ModulesDir, files); err != nil {
+		return nil, err
 	}
 	a.File(strings.TrimPrefix(boot.PlanFile, "/"), 0o644, text)
 	a.File("init", 0o755, program)
