@@ -15,48 +15,31 @@
 set -eu
 umask 022
 
+name=docs
 top=$(cd "$(dirname "$0")/../.." && pwd)
 cache=${VOLFERRY_MACHINE_CACHE:-$top/.cache/machine}
-mirror=${VOLFERRY_MACHINE_MIRROR:-} # empty: Debian's own
-packages="mmdebstrap syslinux syslinux-common mtools fdisk e2fsprogs qemu-utils"
+# shellcheck source=test/debian.sh
+. "$top/test/debian.sh"
 image=$cache/image/debian-12-nocloud-amd64.qcow2
 tools="curl psmisc"
-
-say() { echo "docs: $*" >&2; }
-
-missing_packages() {
-	for package in $packages; do
-		status=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)
-		[ "$status" = "install ok installed" ] || echo "$package"
-	done
-}
 
 # stamp is another one when this file or the root is: the packages fit one root.
 stamp() { echo "$(sha256sum <"$top/test/machine/docs.sh") $(cat "$cache/stamp")"; }
 
 mkdir -p "$cache/image"
-exec 9>"$cache/docs.lock"
-flock 9 # two test runs may start together
+lock "$cache/docs.lock"
 if [ -f "$image" ] && [ "$(cat "$cache/docs.stamp" 2>/dev/null)" = "$(stamp)" ]; then
 	say "ready"
 	exit 0
 fi
 
-missing=$(missing_packages)
-if [ -n "$missing" ]; then
-	# shellcheck disable=SC2086 # one word each
-	say "installing" $missing
-	apt-get update -q
-	# shellcheck disable=SC2086
-	DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
-fi
+install_missing mmdebstrap syslinux syslinux-common mtools fdisk e2fsprogs qemu-utils
 
 say "making an image of Debian 12"
 rm -rf "$cache/docs.stamp" "$image" "$cache/tools"
 work=$(mktemp -d "$cache/docs.XXXXXX")
 trap 'rm -rf "$work"' EXIT INT TERM
-mmdebstrap --quiet --variant=minbase --include=systemd-sysv,udev,dbus,initramfs-tools,linux-image-cloud-amd64 \
-	bookworm "$work/system" ${mirror:+"$mirror"}
+debian systemd-sysv,udev,dbus,initramfs-tools,linux-image-cloud-amd64 "$work/system"
 chroot "$work/system" passwd --delete --quiet root
 echo '/dev/vda2 / ext4 defaults 0 1' >"$work/system/etc/fstab"
 echo tour >"$work/system/etc/hostname"
