@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/internal/mtls/mtlstest"
 	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/internal/version"
 )
@@ -76,7 +77,7 @@ func TestDoctorNamesACertificateOfAnotherAuthority(t *testing.T) {
 		t.Errorf("with another key: %+v", c)
 	}
 	// That it is not good now is said elsewhere.
-	d.cfg = s.config(s.ca.At(time.Now().Add(40*mtls.Day)).IssueHost(alphaID, "alpha", mtls.Day))
+	d.cfg = s.config(mtlstest.At(s.ca, time.Now().Add(40*mtls.Day)).IssueHost(alphaID, "alpha", mtls.Day))
 	if c := d.chain(); len(c) != 1 || c[0].Status != "ok" {
 		t.Errorf("one that begins later: %+v", c)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/internal/mtls/mtlstest"
 )
 
 const (
@@ -130,7 +131,7 @@ func TestACertificateThatEndsIsTold(t *testing.T) {
 	const day = 24 * time.Hour
 	for status, since := range map[string]time.Duration{"ok": 0, "warn": 25 * day, "fail": 31 * day} {
 		s := newSite(t)
-		cfg := s.config(s.ca.At(time.Now().Add(-since)).IssueHost(alphaID, "alpha", 30*day))
+		cfg := s.config(mtlstest.At(s.ca, time.Now().Add(-since)).IssueHost(alphaID, "alpha", 30*day))
 		checks := cfg.certificates()
 		if len(checks) != 2 || checks[0].Status != status || (status == "ok") != (checks[0].Advice == "") {
 			t.Errorf("a certificate for 30 days that was made %s ago: %+v, want %s", since, checks, status)

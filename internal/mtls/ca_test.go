@@ -20,6 +20,7 @@ import (
 
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/internal/mtls/mtlstest"
 )
 
 func newCA(t *testing.T) (*mtls.CA, string) {
@@ -68,7 +69,7 @@ func TestCertificateAndKeyThatDoNotBelongTogetherAreNoAuthority(t *testing.T) {
 func TestWhatIsIssued(t *testing.T) {
 	ca, _ := newCA(t)
 	now := time.Now().Truncate(time.Second)
-	ca = ca.At(now)
+	ca = mtlstest.At(ca, now)
 	client, server := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	serials := map[string]bool{}
 	for name, tc := range map[string]struct {
@@ -116,7 +117,7 @@ func TestWhatIsNotIssued(t *testing.T) {
 		_, err := ca.IssueOperator(role, name, ok)
 		return err
 	}
-	_, late := ca.At(time.Now().Add(3600*mtls.Day)).IssueHost(hostID, "alpha", 90*mtls.Day)
+	_, late := mtlstest.At(ca, time.Now().Add(3600*mtls.Day)).IssueHost(hostID, "alpha", 90*mtls.Day)
 	for name, err := range map[string]error{
 		"host id":                   host("alpha", "alpha", ok),
 		"host id in capitals":       host("1000000A-0000-4000-8000-000000000001", "alpha", ok),

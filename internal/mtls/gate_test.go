@@ -18,6 +18,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/internal/mtls/mtlstest"
 )
 
 func TestCallerIsWhoItsCertificateSays(t *testing.T) {
@@ -127,8 +128,8 @@ func TestHandshakesThatAreRefused(t *testing.T) {
 	}{
 		"no certificate":    {none, "didn't provide a certificate"},
 		"another authority": {pairConfig(other.host()), "unknown authority"},
-		"expired":           {pairConfig(must(s.ca.At(time.Now().Add(-2*mtls.Day)).IssueHost(hostID, "alpha", mtls.Day))), "expired"},
-		"not yet good":      {pairConfig(must(s.ca.At(time.Now().Add(mtls.Day)).IssueHost(hostID, "alpha", mtls.Day))), "not yet valid"},
+		"expired":           {pairConfig(must(mtlstest.At(s.ca, time.Now().Add(-2*mtls.Day)).IssueHost(hostID, "alpha", mtls.Day))), "expired"},
+		"not yet good":      {pairConfig(must(mtlstest.At(s.ca, time.Now().Add(mtls.Day)).IssueHost(hostID, "alpha", mtls.Day))), "not yet valid"},
 		"a server's":        {pairConfig(must(s.ca.IssueServer([]string{"localhost"}, mtls.Day))), "key usage"},
 		"revoked":           {pairConfig(denied), "was revoked"},
 		"TLS 1.2":           {old, "unsupported version"},

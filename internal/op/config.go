@@ -16,8 +16,8 @@ type Config struct {
 	// Log gets one line for each record and each try that went wrong. Default:
 	// nothing is logged.
 	Log *slog.Logger
-	// FaultPoint is called with the names of FaultPoints as an op passes them, so that a
-	// test can end the process there. It need not return.
+	// FaultPoint is called with KIND.STEP.MOMENT at each moment of a step, and with
+	// KIND.finished, so that a test can end the process there. It need not return.
 	FaultPoint func(name string)
 	// MakeDurable is called before every record that says that a step has happened or is
 	// undone. It puts on stable storage what the step has left to others: a program that

@@ -22,6 +22,7 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/internal/mtls/mtlstest"
 )
 
 const otherID = "10000000-0000-4000-8000-000000000002"
@@ -50,7 +51,7 @@ func newAuthority(t *testing.T) *authority {
 		a.add(t, "operator "+role.String(), expect.Value(a.ca.IssueOperator(role, "ann", mtls.Day))(t))
 	}
 	a.add(t, "revoked", expect.Value(a.ca.IssueHost(hostID, "a", mtls.Day))(t))
-	a.add(t, "expired", expect.Value(a.ca.At(time.Now().Add(-2*mtls.Day)).IssueHost(hostID, "a", mtls.Day))(t))
+	a.add(t, "expired", expect.Value(mtlstest.At(a.ca, time.Now().Add(-2*mtls.Day)).IssueHost(hostID, "a", mtls.Day))(t))
 	a.clients["no certificate"] = a.trusting(t)
 	a.deny(t, "revoked")
 	return a

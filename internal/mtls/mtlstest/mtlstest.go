@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mtlstest issues certificates of another time for tests: expired ones, and some
+// that are not valid yet. It must not know who reads them.
+package mtlstest
+
+import (
+	"time"
+
+	"github.com/volferry/volferry/internal/mtls"
+)
+
+// At returns the same authority with its clock standing still at now.
+func At(ca *mtls.CA, now time.Time) *mtls.CA {
+	other := *ca
+	other.Now = func() time.Time { return now }
+	return &other
+}
