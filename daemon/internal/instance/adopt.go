@@ -157,7 +157,7 @@ func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain, vol
 		disk, why := a.disk(ctx, dom, d)
 		if why == "" {
 			disk.BootIndex, disk.Type = boot[d.Target], volumeType
-			inPool(&disk.Location, pools)
+			disk.Location = location.InPool(disk.Location, pools)
 			if why, err = a.place(ctx, &disk, dom, d, look, volumes); err != nil {
 				return api.Instance{}, err
 			}
@@ -312,16 +312,6 @@ func identify(disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.
 
 func hasVolume(volumes []api.Volume, id string) bool {
 	return slices.ContainsFunc(volumes, func(v api.Volume) bool { return v.ID == id })
-}
-
-// inPool names the pool that an image is in, if one has its directory.
-func inPool(l *api.Location, pools []hv.PoolInfo) {
-	for _, p := range pools {
-		if name, ok := strings.CutPrefix(l.Path, strings.TrimSuffix(p.Path, "/")+"/"); ok && p.Path != "" && !strings.Contains(name, "/") {
-			l.Pool, l.Name = p.Name, name
-			return
-		}
-	}
 }
 
 // BootIndexes numbers the boot order of a definition's disks from 0, by target. If there is

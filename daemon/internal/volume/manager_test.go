@@ -159,13 +159,25 @@ func TestCreateIsDoneEvenIfTheVolumeIsAttachedAtOnce(t *testing.T) {
 func TestAdoptTakesTheImageAsItIs(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
+	outside, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	must(t, os.WriteFile(dir+"/old.img", nil, 0o600)) // a link to nothing leads nowhere
+	must(t, os.Symlink(dir, outside+"/link"))
 	for name, c := range map[string]struct {
 		in   api.VolumeAdopt
 		want api.Location
 	}{
 		"by path": {
+			api.VolumeAdopt{Name: "db", Path: outside + "/old.img", Format: api.FormatRaw},
+			api.Location{Path: outside + "/old.img", Format: api.FormatRaw, SizeBytes: testSize},
+		},
+		"by the path of a pool": { // a drain of the pool moves what is in it, however it was named
 			api.VolumeAdopt{Name: "db", Path: dir + "/old.img", Format: api.FormatRaw},
-			api.Location{Path: dir + "/old.img", Format: api.FormatRaw, SizeBytes: testSize},
+			api.Location{Pool: "real", Name: "old.img", Path: dir + "/old.img", Format: api.FormatRaw, SizeBytes: testSize},
+		},
+		"by a link to a pool": {
+			api.VolumeAdopt{Name: "db", Path: outside + "/link/old.img", Format: api.FormatRaw},
+			api.Location{Pool: "real", Name: "old.img", Path: outside + "/link/old.img", Format: api.FormatRaw, SizeBytes: testSize},
 		},
 		"in a pool": {
 			api.VolumeAdopt{Name: "db", Pool: "real", VolumeName: "old.img", Format: api.FormatRaw},

@@ -98,6 +98,20 @@ func TestAPoolOfOnesOwnIsNotTheSharedOne(t *testing.T) {
 	}
 }
 
+// TestADeviceBesideThoseOfAPoolOfDisksIsInNoPool: the pool of the partitions of one disk has
+// the directory /dev, where all devices of the host are.
+func TestADeviceBesideThoseOfAPoolOfDisksIsInNoPool(t *testing.T) {
+	s := newCluster(t)
+	before := must(registerAt(t, s, 1, "b", api.Location{Path: "/dev/sdx"}))(t)
+	mounted(t, s, append(clusterPools(), api.Pool{Name: "partitions", Type: "disk", Path: "/dev"})...)
+	after := must(registerAt(t, s, 2, "b", api.Location{Path: "/dev/sdy"}))(t)
+	for _, v := range []api.Volume{before, after} {
+		if v = must(s.Volume(t.Context(), v.ID, Viewer{}))(t); v.Location.Pool != "" {
+			t.Errorf("it is at %+v, want it in no pool", v.Location)
+		}
+	}
+}
+
 // TestAVolumeThatIsOlderThanItsPoolIsInIt: a drain looks for what is in the pool.
 func TestAVolumeThatIsOlderThanItsPoolIsInIt(t *testing.T) {
 	s := newCluster(t)

@@ -124,7 +124,7 @@ func (tx *Tx) shareLocations(ctx context.Context, hostID string, pools []api.Poo
 func (tx *Tx) nameLocations(ctx context.Context, hostID string, pools []api.Pool) error {
 	for _, p := range pools {
 		dir := strings.TrimRight(p.Path, "/")
-		if !p.Active || dir == "" {
+		if !p.Active || dir == "" || !hasItsDirectory(p) {
 			continue
 		}
 		if err := tx.Exec(ctx, `UPDATE OR IGNORE locations SET pool = ?2, name = substr(path, length(?3) + 2)
@@ -134,6 +134,13 @@ func (tx *Tx) nameLocations(ctx context.Context, hostID string, pools []api.Pool
 		}
 	}
 	return nil
+}
+
+// hasItsDirectory says whether what is in the directory of a pool is in the pool, by the name
+// that it has there. Pools of disks and of LUNs have directories of the whole host, as /dev
+// and /dev/disk/by-path.
+func hasItsDirectory(p api.Pool) bool {
+	return !slices.Contains([]string{"disk", "iscsi", "iscsi-direct", "mpath", "scsi"}, p.Type)
 }
 
 // sharedBefore are the pools that a host had and that were shared.
