@@ -5,8 +5,6 @@ package location
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -45,66 +43,6 @@ func FreeBytes(pool hv.PoolInfo, ofDir func(dir string) (int64, error)) (int64, 
 		return pool.FreeBytes, nil
 	}
 	return ofDir(pool.Path)
-}
-
-// InPool names the pool of a location that is known by its path alone, if an active pool of
-// this host has the image, by whatever link its path leads there. Path stays as it is. A
-// directory that does not answer is compared as text.
-func InPool(l api.Location, pools []hv.PoolInfo) api.Location {
-	if l.Pool != "" || l.Path == "" {
-		return l
-	}
-	for _, p := range pools {
-		if !p.Active || p.Path == "" || !hasItsDirectory(p) {
-			continue
-		}
-		if name := nameIn(p, l.Path); name != "" {
-			l.Pool, l.Name = p.Name, name
-			return l
-		}
-	}
-	return l
-}
-
-// hasItsDirectory says whether all that is in the directory of a pool is in the pool, by the
-// name that it has there. Pools of disks and of LUNs have directories of the whole host, as
-// /dev and /dev/disk/by-path.
-func hasItsDirectory(pool hv.PoolInfo) bool {
-	return HoldsFiles(pool) || slices.Contains([]string{"logical", "zfs"}, pool.Type)
-}
-
-// nameIn returns the name that an image has in a pool, "" if it is not in the directory of
-// the pool.
-func nameIn(pool hv.PoolInfo, path string) string {
-	if filepath.Dir(path) == filepath.Clean(pool.Path) {
-		return filepath.Base(path)
-	}
-	if !HoldsFiles(pool) {
-		return deviceIn(pool.Path, path)
-	}
-	at, err := resolve(path)
-	if err != nil {
-		return ""
-	}
-	if same, err := SameImage(filepath.Dir(at), pool.Path); err != nil || !same {
-		return ""
-	}
-	return filepath.Base(at)
-}
-
-// deviceIn returns the name of the link in a directory of devices that leads to the device
-// at path, "" if none does: a logical volume is below /dev/mapper too.
-func deviceIn(dir, path string) string {
-	links, err := os.ReadDir(dir)
-	if err != nil || !IsOfDevices(path) {
-		return ""
-	}
-	for _, link := range links {
-		if same, err := SameImage(filepath.Join(dir, link.Name()), path); err == nil && same {
-			return link.Name()
-		}
-	}
-	return ""
 }
 
 // Shared says whether pools of this type are always on several hosts, so that a pool of the
