@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
@@ -85,5 +86,110 @@ func TestWhichNamesTheHostOfAnInstanceThatIsElsewhere(t *testing.T) {
 		if w.Agree || w.Authoritative != nil || !strings.Contains(w.Explanation, "is on host elsewhere") {
 			t.Errorf("agree %v, authoritative %v (%s), want the host that can say", w.Agree, w.Authoritative, w.Explanation)
 		}
+	})
+}
+
+// which asks about the world's volume as the registry has it.
+func (d *daemon) which() api.Which {
+	d.t.Helper()
+	w, err := d.manager().Which(context.Background(), d.world.Registry.CurrentVolume())
+	must(d.t, err)
+	return w
+}
+
+// startOn is what somebody does by hand: virsh destroy, virsh define old.xml, virsh start.
+func (d *daemon) startOn(chain ...hv.Image) {
+	d.t.Helper()
+	must(d.t, d.world.Destroy(testInstance))
+	must(d.t, d.world.SetConfigChain(context.Background(), testInstance, "vda", chain))
+	must(d.t, d.world.Start(testInstance))
+}
+
+// namesNothing checks that an answer names no chain as the good one, and says these words.
+func namesNothing(t *testing.T, w api.Which, words ...string) {
+	t.Helper()
+	if w.Agree || w.Authoritative != nil {
+		t.Errorf("agree %v, authoritative %v (%s), want neither", w.Agree, w.Authoritative, w.Explanation)
+	}
+	for _, word := range words {
+		if !strings.Contains(w.Explanation, word) {
+			t.Errorf("the explanation does not say %q: %s", word, w.Explanation)
+		}
+	}
+}
+
+// The guest writes to an image that lacks what it wrote since the move, and the image of the
+// volume lacks what it writes now.
+func TestWhichNamesNothingForAGuestOnTheReleasedSource(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := d.until(d.migrate(), api.MigrationCompleted)
+		d.startOn(rawImage(srcPath))
+		namesNothing(t, d.which(), srcPath, mig.Dst.Path, "recover.md")
+		must(t, d.world.SetConfigChain(context.Background(), testInstance, "vda", []hv.Image{rawImage(mig.Dst.Path)}))
+		namesNothing(t, d.which(), srcPath, mig.Dst.Path)
+	})
+}
+
+func TestWhichNamesNothingForAGuestThatLeftTheOverlayOfItsMigration(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := d.begin(toNewPool)
+		if w := d.which(); !w.Agree || w.Authoritative[0].Path != overlayOf(mig) {
+			t.Fatalf("before: agree %v on %v", w.Agree, w.Authoritative)
+		}
+		d.startOn(rawImage(srcPath))
+		namesNothing(t, d.which(), srcPath, overlayOf(mig))
+	})
+}
+
+// A snapshot of somebody else is over the volume: all that was written is in that chain.
+func TestWhichNamesTheChainOfASnapshotOverTheVolume(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.SnapshotByUser(t)
+		if w := d.which(); w.Agree || len(w.Authoritative) != 2 || w.Authoritative[1].Path != srcPath {
+			t.Errorf("agree %v, authoritative %v (%s), want the snapshot over the volume", w.Agree, w.Authoritative, w.Explanation)
+		}
+	})
+}
+
+func TestWhichSaysWhereAGuestWouldStartTheNextTime(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := d.until(d.migrate(), api.MigrationCompleted)
+		must(t, d.world.SetConfigChain(context.Background(), testInstance, "vda", []hv.Image{rawImage(srcPath)}))
+		w := d.which()
+		if w.Agree || len(w.Authoritative) != 1 || w.Authoritative[0].Path != mig.Dst.Path || !strings.Contains(w.Explanation, "definition names "+srcPath) {
+			t.Errorf("agree %v, authoritative %v (%s)", w.Agree, w.Authoritative, w.Explanation)
+		}
+	})
+}
+
+func TestWhichNamesNothingForAGuestThatRunsWithoutItsDisk(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		must(t, d.world.DetachDisk(context.Background(), testInstance, hv.Live, "vda"))
+		namesNothing(t, d.which(), "runs without disk vda")
+	})
+}
+
+// The volume went on from here by another host, and back to where it was.
+func TestWhichKnowsThatAnotherHostHasMovedTheVolumeBack(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.until(d.migrate(), api.MigrationCompleted)
+		d.startOn(rawImage(srcPath))
+		vol := d.world.Registry.CurrentVolume()
+		vol.Location.Path = srcPath
+		vol.Generation++
+		w, err := d.manager().Which(context.Background(), vol)
+		must(t, err)
+		if !w.Agree || len(w.Authoritative) != 1 || w.Authoritative[0].Path != srcPath {
+			t.Errorf("agree %v, authoritative %v (%s), want the volume where the registry has it", w.Agree, w.Authoritative, w.Explanation)
+		}
+	})
+}
+
+// libvirtd died as QEMU put the guest onto the overlay, and shows the disk on src.
+func TestWhichNamesNothingWhereTheKernelSeesAnotherChain(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.DieInside(testInstance, "Snapshot", 1, func() { awayFor(d, time.Second) })
+		d.untilItStands(d.migrate())
+		namesNothing(t, d.which())
 	})
 }

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// holding says, by the attachments of a volume, who has its disk; a greater holding outweighs
+// a smaller one.
+type holding int
+
+const (
+	// holdNobody: no instance is to have a disk of the volume.
+	holdNobody holding = iota
+	// holdShelved: the instances that are to have the disk are on no host.
+	holdShelved
+	// holdElsewhere: an instance that is to have the disk is on another host.
+	holdElsewhere
+	// holdHere: an instance that is to have the disk is on this host.
+	holdHere
+)
+
+// holder is who has the disk of a volume, and what is recorded of the volume.
+type holder struct {
+	vol api.Volume
+	// newest is the newest migration of the volume on this host, nil if none.
+	newest *history
+	hold   holding
+	of     *api.Attachment
+	dom    *hv.Domain // nil if it is not on this host
+}
+
+func (f *holder) instance() string {
+	if f.dom != nil {
+		return f.dom.Name
+	}
+	return cmp.Or(f.of.InstanceName, f.of.InstanceID)
+}
+
+// compare says which chain is right. A chain that a running guest is on is right only if
+// registry or journal lead to it: a guest may have been put back on an image that the volume
+// has left, and then neither has every write.
+func (f *holder) compare(w *api.Which) {
+	switch f.hold {
+	case holdNobody:
+		f.compareRecords(w, "nothing is attached to the volume")
+	case holdShelved:
+		f.compareRecords(w, fmt.Sprintf("instance %s, which has the volume, is shelved_offloaded: no host has it, and nothing writes", f.instance()))
+	case holdElsewhere:
+		w.Explanation = fmt.Sprintf("instance %s, which has the volume, is on host %s, and only that host can look at it; ask there", f.instance(), f.of.Host)
+	case holdHere:
+		switch {
+		case w.Live != nil:
+			f.compareRunning(w)
+		case f.dom != nil && f.dom.State.Active():
+			w.Explanation = fmt.Sprintf("instance %s runs without disk %s, which is the volume by the registry: it was taken from the guest by somebody else", f.instance(), f.of.Device)
+		default:
+			f.compareStopped(w)
+		}
+	}
+	if w.Agree && !slices.ContainsFunc(w.Journal, func(l api.Location) bool { return l.Path == f.vol.Location.Path }) {
+		w.Agree = false
+		w.Explanation = "the host has finished a move that the registry does not know of yet; it catches up by itself once it is reachable"
+	}
+}
+
+// compareRecords decides where no guest has the volume: by registry and journal.
+func (f *holder) compareRecords(w *api.Which, who string) {
+	if sameChain(w.Journal, withBases(f.vol.Location)) {
+		w.Authoritative, w.Agree = w.Journal, true
+		w.Explanation = who + "; registry and journal agree"
+		return
+	}
+	w.Explanation = who + ", and registry and journal name different places: " +
+		"a move on this host that the registry does not know of yet, or one on another host since"
+}
+
+func (f *holder) compareStopped(w *api.Which) {
+	switch {
+	case w.Persistent == nil:
+		w.Explanation = "the instance or its disk is not on this host any more; by the journal the data is in the chain shown there"
+	case sameChain(w.Persistent, w.Journal):
+		w.Authoritative, w.Agree = w.Journal, true
+		w.Explanation = "the instance is stopped; journal and persistent definition agree"
+	default:
+		w.Explanation = "the instance is stopped, and the journal and the persistent definition name different chains; do not start it before you know which is right"
+	}
+}
+
+func (f *holder) compareRunning(w *api.Which) {
+	switch {
+	case sameChain(w.Live, w.Journal) && (!f.dom.Persistent || sameChain(w.Live, w.Persistent)):
+		w.Authoritative, w.Agree = w.Live, true
+		w.Explanation = "the instance runs on this chain; journal and persistent definition agree"
+	case sameChain(w.Live, w.Journal) && w.Persistent != nil && !f.moving():
+		w.Authoritative = w.Live
+		w.Explanation = fmt.Sprintf("instance %s runs on the chain shown as authoritative, and its persistent definition names %s: it would start from there the next time; put %s back into it (virsh edit)", f.instance(), w.Persistent[0].Path, w.Live[0].Path)
+	case f.leadsTo(w):
+		w.Authoritative = w.Live
+		w.Explanation = fmt.Sprintf("the witnesses disagree; the chain shown as authoritative is what is in use now (%s)", w.Live[0].Path)
+	default:
+		w.Explanation = fmt.Sprintf("instance %s runs on %s and writes there, and by the record the volume is at %s, where nothing writes: each may hold what the other lacks; "+
+			"delete neither, and do not detach, move or delete the volume; docs/how-to/recover.md (A guest on another image than its volume) says what can be done",
+			f.instance(), w.Live[0].Path, w.Journal[0].Path)
+	}
+}
+
+// leadsTo says whether what is recorded of the volume leads to the chain that its guest is
+// on: it is that chain, or is under it, or a migration that is at work is changing it now.
+func (f *holder) leadsTo(w *api.Which) bool {
+	n := len(w.Live) - len(w.Journal)
+	if n >= 0 && sameChain(w.Live[n:], w.Journal) {
+		return true
+	}
+	return f.atWork() && steps.PositionOf(&f.newest.spec, f.dom.LiveDisk(f.of.Device)) != steps.Foreign
+}
+
+// atWork says whether an op of the newest migration is at work, and may change the chain at
+// any moment.
+func (f *holder) atWork() bool {
+	if f.newest == nil {
+		return false
+	}
+	o := f.newest.running()
+	return o != nil && o.State != op.StateNeedsOperator
+}
+
+// moving says whether a migration of this host is open, whose own changes may be under way.
+func (f *holder) moving() bool {
+	if f.newest == nil {
+		return false
+	}
+	state, _ := f.newest.state()
+	return !state.Final()
+}
+
+// overtaken says whether the volume was moved again, by another host, since its newest
+// migration on this one: then what this journal says of the volume is old.
+func (f *holder) overtaken() bool {
+	h := f.newest
+	if state, _ := h.state(); !state.Final() {
+		return false
+	}
+	moved := h.spec.Generation
+	if h.position() == steps.OnDst {
+		moved++ // by this migration itself, once the registry knows
+	}
+	return f.vol.Generation > moved
+}
+
+func sameChain(a, b []api.Location) bool {
+	return slices.EqualFunc(a, b, func(x, y api.Location) bool { return sameImage(x.Path, y.Path) })
+}
+
+// sameImage says whether two paths are known to lead to one image.
+func sameImage(a, b string) bool {
+	if filepath.Clean(a) == filepath.Clean(b) {
+		return true // which no filesystem has to be asked for
+	}
+	same, err := location.SameImage(a, b)
+	return same && err == nil
+}
