@@ -30,6 +30,8 @@ type doctor struct {
 	uplink  *uplink.Uplink
 	client  registryClient
 	storage image.Storage
+	// open returns the migrations of this host that are not over.
+	open func(ctx context.Context) ([]api.Migration, error)
 
 	fixing sync.Mutex
 }
@@ -156,6 +158,15 @@ func (d *doctor) lost() []api.Check {
 		})
 	}
 	return out
+}
+
+// moves checks that no migration of this host has stopped.
+func (d *doctor) moves(ctx context.Context) api.Check {
+	open, err := d.open(ctx)
+	if err != nil {
+		return api.Check{Name: "moves", Status: "fail", Message: err.Error(), Advice: "look at the disk of the state directory"}
+	}
+	return api.CheckMoves(open)
 }
 
 // notes are the instances that are not as they were left.

@@ -155,6 +155,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	scraped := service.MetricsServer(cfg.MetricsListen, promhttp.HandlerFor(numbers.Registry, promhttp.HandlerOpts{}), health, log)
 	look := &doctor{
 		cfg: cfg, rules: rules, hv: virt, guards: guards, proof: newHookProof(cfg.StateDir, guards), uplink: up, client: registry, storage: storage,
+		open: func(ctx context.Context) ([]api.Migration, error) { return migrations.List(ctx, false) },
 	}
 	admin := adminapi.New(adminapi.Deps{
 		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Instances: instances, Registry: site, Uplink: up, Audit: asked,

@@ -324,6 +324,10 @@ type Migration struct {
 	DeleteSource   bool       `json:"delete_source"`
 	StartedAt      *time.Time `json:"started_at"`
 	FinishedAt     *time.Time `json:"finished_at"`
+	// StoppedAt is since when nothing more is done until somebody asks for it, because the
+	// last operation failed or needs an operator; Error says why. It is nil while the
+	// migration goes on by itself, or waits for the next call of whoever makes it.
+	StoppedAt *time.Time `json:"stopped_at,omitempty" needs:"-"`
 	// Remark says how the result of a finished migration differs from what the caller may
 	// expect.
 	Remark string `json:"remark,omitempty"`

@@ -30,6 +30,8 @@ type Status struct {
 	Failure *Failure
 	// FinishedAt is zero until the op is done or undone.
 	FinishedAt time.Time
+	// ParkedAt is since when the op waits for the operator, zero while it does not.
+	ParkedAt time.Time
 	// Outputs are the outputs of the steps that succeeded, by step name.
 	Outputs map[string]json.RawMessage
 }
@@ -37,7 +39,7 @@ type Status struct {
 func statusOf(o Op, plan *Plan, p Progress) Status {
 	st := Status{
 		Op: o, State: p.State, Committed: p.Committed, Failure: p.Failure,
-		FinishedAt: p.FinishedAt, Outputs: maps.Clone(p.Outputs),
+		FinishedAt: p.FinishedAt, ParkedAt: p.ParkedAt, Outputs: maps.Clone(p.Outputs),
 	}
 	if plan != nil && !p.State.Final() && p.Current >= 0 {
 		st.Step = plan.Steps[p.Current].Name

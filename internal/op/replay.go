@@ -28,6 +28,8 @@ type Progress struct {
 	Failure *Failure
 	// FinishedAt is zero until the op is done or undone.
 	FinishedAt time.Time
+	// ParkedAt is since when the op waits for the operator, zero while it does not.
+	ParkedAt time.Time
 	// Seq is the number of the last record, 0 without records.
 	Seq int64
 
@@ -114,10 +116,10 @@ func (p *Progress) applyToOp(r Record) error {
 	}
 	switch r.Kind {
 	case EventNeedsOperator:
-		p.State = StateNeedsOperator
+		p.State, p.ParkedAt = StateNeedsOperator, r.At
 		return decodeFailure(r, &p.Failure)
 	case EventResumed:
-		p.State, p.Failure = p.direction(), p.cause
+		p.State, p.Failure, p.ParkedAt = p.direction(), p.cause, time.Time{}
 		return nil
 	default:
 		return p.finish(r)

@@ -206,9 +206,12 @@ func eventLine(e api.Event) string {
 			line += "  " + part
 		}
 	}
-	for _, why := range []string{"reason", "evidence"} {
-		if text, ok := e.Details[why].(string); ok && text != "" {
-			line += fmt.Sprintf("  (%s)", text)
+	posted, _ := e.Details["posted"].(map[string]any)
+	for _, details := range []map[string]any{e.Details, posted} {
+		for _, why := range []string{"reason", "evidence"} {
+			if text, ok := details[why].(string); ok && text != "" {
+				line += fmt.Sprintf("  (%s)", text)
+			}
 		}
 	}
 	return strings.TrimRight(line+postedBy(e), " ")

@@ -48,7 +48,7 @@ func followPaused(ctx context.Context, s *session.Session, resp session.Response
 		return err
 	}
 	switch {
-	case m.Method != session.MethodSave:
+	case m.Method != api.MethodSave:
 		return printMigration(s, resp)
 	case s.NoWait && s.JSON:
 		return render.JSON(s.Stdout, resp.Members)
@@ -87,9 +87,10 @@ func watchMigration(ctx context.Context, s *session.Session, m *api.Migration) (
 // migrationSettled says whether a migration does not change until somebody asks for it: it
 // is over, or its last operation failed.
 func migrationSettled(m *api.Migration) bool {
-	switch m.State {
-	case api.MigrationNeedsOperator, api.MigrationOrphaned:
+	if m.Stopped() {
 		return true
+	}
+	switch m.State {
 	case api.MigrationStarted, api.MigrationCopied:
 		return m.Error != nil
 	default:

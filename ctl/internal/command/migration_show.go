@@ -39,14 +39,39 @@ func migrationList(c *cli.Context, s *session.Session) error {
 		m := &migrations[i]
 		ids = append(ids, m.ID)
 		phase, rate := m.Phase, ""
-		if m.State.Final() {
+		if m.Stopped() {
+			phase = "STOPPED"
+		} else if m.State.Final() {
 			phase = ""
 		} else if m.RateBytesPerSecond > 0 {
 			rate = render.Rate(m.RateBytesPerSecond)
 		}
 		t.Add(m.ID, render.VolumeName(m), string(m.State), phase, render.Percent(m), rate, render.Location(m.Src), render.Location(m.Dst), agoOrDash(m.StartedAt, s.Now))
 	}
-	return s.PrintList(resp, ids, &t, emptyText(c, "migration", empty, "volume", "instance", "host", "pool", "status"))
+	if err := s.PrintList(resp, ids, &t, emptyText(c, "migration", empty, "volume", "instance", "host", "pool", "status")); err != nil || s.JSON || s.Quiet {
+		return err
+	}
+	return printStopped(s, migrations)
+}
+
+// printStopped prints under a list, for each migration that has stopped, why, and the commands
+// that end the standstill.
+func printStopped(s *session.Session, migrations []api.Migration) error {
+	for i := range migrations {
+		m := &migrations[i]
+		if !m.Stopped() {
+			continue
+		}
+		again, back := m.Cures()
+		lines := []string{"", m.StoppedLine(), "  Next:         " + again}
+		if back != "" {
+			lines = append(lines, "  Take it back: "+back)
+		}
+		if err := s.PrintLines(lines...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func migrationShow(c *cli.Context, s *session.Session) error {
@@ -67,6 +92,12 @@ func migrationRecord(m *api.Migration, instances map[string]string) *render.Reco
 	r.Add("phase", m.Phase)
 	if m.Error != nil {
 		r.Add("error", fmt.Sprintf("%s (%s)", m.Error.Message, m.Error.Code))
+	}
+	if m.Stopped() {
+		r.AddIf("STOPPED", timeOrDash(m.StoppedAt))
+		again, back := m.Cures()
+		r.Add("next", again)
+		r.AddIf("take it back", back)
 	}
 	r.AddIf("note", m.Remark)
 	r.Add("method", m.Method)

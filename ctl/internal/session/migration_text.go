@@ -27,13 +27,13 @@ func OutcomeText(m *api.Migration) []string {
 		return []string{
 			fmt.Sprintf("Started migration %s of volume %s: nothing writes to %s any more.", m.ID, name, m.Src.Path),
 			fmt.Sprintf("Destination attachment: %s at %s", render.OrDash(m.DstAttachmentID), m.Dst.Path),
-			fmt.Sprintf("Next: copy the data with '%s migration copy %s', or with any other tool,", Program, migrationRef(m)),
-			fmt.Sprintf("then '%s'.", completeCommandLine(m)),
+			fmt.Sprintf("Next: copy the data with '%s migration copy %s', or with any other tool,", Program, m.Ref()),
+			fmt.Sprintf("then '%s'.", m.CompleteCommand()),
 		}
 	case api.MigrationCopied:
 		return []string{
 			fmt.Sprintf("Copied %s from %s to %s.", api.Bytes(m.BytesTotal), src, dst),
-			fmt.Sprintf("Next: '%s'.", completeCommandLine(m)),
+			fmt.Sprintf("Next: '%s'.", m.CompleteCommand()),
 		}
 	default:
 		return []string{fmt.Sprintf("Migration %s of volume %s is in state %s.", m.ID, name, m.State)}
@@ -78,7 +78,7 @@ func StandingText(m *api.Migration) string {
 	again := ""
 	switch m.State {
 	case api.MigrationNeedsOperator, api.MigrationOrphaned:
-		if m.Method == MethodSave {
+		if m.Method == api.MethodSave {
 			return pausedAdvice(m)
 		}
 		return fmt.Sprintf("Migration %[1]s of volume %[3]s needs an operator; nothing more will be done unasked.\nSee which copy is authoritative: %[2]s volume which %[3]s",
@@ -91,31 +91,28 @@ func StandingText(m *api.Migration) string {
 		return cancellingAdvice(m)
 	case api.MigrationStarted:
 		if m.ExternalCopy {
-			again = "\nTry again:    mend the copy, then " + completeCommandLine(m)
+			again = "\nTry again:    mend the copy, then " + m.CompleteCommand()
 			break
 		}
-		again = fmt.Sprintf("\nTry again:    %s migration copy %s", Program, migrationRef(m))
+		again = fmt.Sprintf("\nTry again:    %s migration copy %s", Program, m.Ref())
 	case api.MigrationCopied:
-		again = "\nTry again:    " + completeCommandLine(m)
+		again = "\nTry again:    " + m.CompleteCommand()
 	default:
 	}
 	return fmt.Sprintf("Migration %[2]s of volume %[6]s is in state %[3]s.%[5]s\nTake it back: %[1]s migration cancel %[4]s",
-		Program, m.ID, m.State, migrationRef(m), again, render.VolumeName(m))
+		Program, m.ID, m.State, m.Ref(), again, render.VolumeName(m))
 }
 
 // cancellingAdvice is StandingText for a migration that somebody is cancelling: it can
-// only be watched.
+// only be watched, or cancelled once more if the cancel failed.
 func cancellingAdvice(m *api.Migration) string {
+	if m.Stopped() {
+		again, _ := m.Cures()
+		return fmt.Sprintf("The cancel of migration %s of volume %s has stopped; the volume will be at %s as before.\nTry again: %s",
+			m.ID, render.VolumeName(m), render.Location(m.Src), again)
+	}
 	return fmt.Sprintf("Migration %[2]s of volume %[3]s is being cancelled: the volume will be at %[4]s as before.\nFollow it: %[1]s migration watch %[2]s",
 		Program, m.ID, render.VolumeName(m), render.Location(m.Src))
-}
-
-func completeCommandLine(m *api.Migration) string {
-	line := fmt.Sprintf("%s migration complete %s", Program, migrationRef(m))
-	if m.DstAttachmentID != "" {
-		line += " " + m.DstAttachmentID
-	}
-	return line
 }
 
 // duration is how long a migration took, 0 if it is not over.
@@ -126,24 +123,9 @@ func duration(m *api.Migration) time.Duration {
 	return m.FinishedAt.Sub(*m.StartedAt)
 }
 
-// MethodSave is the method of a move with all guests paused, which is the registry's.
-const MethodSave = "save"
-
 // pausedAdvice is StandingText for a move with all guests paused that needs an operator.
 func pausedAdvice(m *api.Migration) string {
-	verb, at := "complete", m.Dst
-	if m.Phase == "cancelling" {
-		verb, at = "cancel", m.Src
-	}
+	verb, at := m.PausedGoal()
 	return fmt.Sprintf("Volume %s is at %s, and nothing was lost. Mend what the message says, then try again: %s migration %s %s",
 		render.VolumeName(m), render.Location(at), Program, verb, m.ID)
-}
-
-// migrationRef is the argument of the migration verbs for m: the source's attachment, or
-// the id of m if the volume is not attached.
-func migrationRef(m *api.Migration) string {
-	if m.SrcAttachmentID != "" {
-		return m.SrcAttachmentID
-	}
-	return m.ID
 }

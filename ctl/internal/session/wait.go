@@ -125,7 +125,7 @@ func (w Work) Advice() string {
 		return fmt.Sprintf("Follow it: %s migration watch %s", Program, w.Migration.ID)
 	}
 	return fmt.Sprintf("Follow it: %[1]s migration watch %[2]s\nCancel it: %[1]s migration cancel %[3]s",
-		Program, w.Migration.ID, migrationRef(w.Migration))
+		Program, w.Migration.ID, w.Migration.Ref())
 }
 
 // readEnd reads into w how the op and its migration ended.

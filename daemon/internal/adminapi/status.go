@@ -183,7 +183,7 @@ func (s *Server) count(ctx context.Context, st *api.Status) {
 			st.NeedsOperator++
 		}
 	}
-	st.Parts = append(st.Parts, overlaysPart(paused))
+	st.Parts = append(st.Parts, api.CheckMoves(open), overlaysPart(paused))
 }
 
 // overlaysPart tells of guests that stand still while their writes go to an overlay.

@@ -49,6 +49,7 @@ const scrapeTimeout = 5 * time.Second
 
 var (
 	activeDesc      = newDesc("volferry_migrations_active", "Migrations that are not over.")
+	stoppedDesc     = newDesc("volferry_migrations_stopped", "Migrations whose last operation failed, and that go on only when somebody asks for it.")
 	copyBytesDesc   = newDesc("volferry_copy_bytes_total", "Bytes that copies wrote to destinations, counted when a copy ends or is stopped.")
 	copyRateDesc    = newDesc("volferry_copy_rate_bytes_per_second", "Rate of all copies together, now.")
 	copyPacedDesc   = newDesc("volferry_copy_paced_seconds_total", "Time that copies were held back for guests, counted when a copy ends or is stopped.")
@@ -89,7 +90,7 @@ func (m *Metrics) Watch(s Sources, log *slog.Logger) {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		activeDesc, copyBytesDesc, copyRateDesc, copyPacedDesc, overlayDesc, exposedDesc, overlayFreeDesc, pausedDesc,
+		activeDesc, stoppedDesc, copyBytesDesc, copyRateDesc, copyPacedDesc, overlayDesc, exposedDesc, overlayFreeDesc, pausedDesc,
 		guestWriteDesc, parkedDesc, libvirtDesc, registryDesc, journalDesc, fencedDesc, tasksDesc, certificateDesc, reconcileDesc,
 	} {
 		descs <- d
@@ -139,8 +140,11 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 	}
 	gauge(activeDesc, float64(len(open)))
 	var rate int64
-	paused := 0
+	paused, stopped := 0, 0
 	for i := range open {
+		if open[i].StoppedAt != nil && open[i].State != api.MigrationNeedsOperator { // which has a number of its own
+			stopped++
+		}
 		if open[i].GuestPaused != "" {
 			paused++
 		}
@@ -155,6 +159,7 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 			gauge(exposedDesc, open[i].ExposedSeconds, open[i].VolumeID)
 		}
 	}
+	gauge(stoppedDesc, float64(stopped))
 	gauge(copyRateDesc, float64(rate))
 	gauge(pausedDesc, float64(paused))
 }

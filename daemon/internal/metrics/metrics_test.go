@@ -35,6 +35,8 @@ func sources() Sources {
 			return []api.Migration{
 				{VolumeID: "a", Phase: "copy", RateBytesPerSecond: 1000, OverlayBytes: 4096, ExposedSeconds: 90.5},
 				{VolumeID: "b", Phase: "copy", RateBytesPerSecond: 500, GuestPaused: "no room"},
+				{VolumeID: "d", State: api.MigrationStarted, StoppedAt: new(time.Time)},
+				{VolumeID: "e", State: api.MigrationNeedsOperator, StoppedAt: new(time.Time)},
 				{VolumeID: "c", Phase: "verify", RateBytesPerSecond: 7000, OverlayBytes: 8192},
 			}, nil
 		},
@@ -113,7 +115,8 @@ volferry_guests_paused_by_io_error 1
 volferry_host_fenced 1
 volferry_journal_up 1
 volferry_libvirt_up 1
-volferry_migrations_active 3
+volferry_migrations_active 5
+volferry_migrations_stopped 1
 volferry_needs_operator 2
 volferry_overlay_bytes{volume="a"} 4096
 volferry_overlay_bytes{volume="c"} 8192
@@ -122,7 +125,7 @@ volferry_overlay_free_bytes 1.073741824e+09
 volferry_registry_up 0
 volferry_tasks_running 3`,
 		"volferry_build_info", "volferry_copy_bytes_total", "volferry_copy_paced_seconds_total", "volferry_copy_rate_bytes_per_second",
-		"volferry_guest_write_seconds", "volferry_guests_paused_by_io_error", "volferry_host_fenced", "volferry_tasks_running", "volferry_journal_up", "volferry_libvirt_up", "volferry_migrations_active", "volferry_needs_operator",
+		"volferry_guest_write_seconds", "volferry_guests_paused_by_io_error", "volferry_host_fenced", "volferry_tasks_running", "volferry_journal_up", "volferry_libvirt_up", "volferry_migrations_active", "volferry_migrations_stopped", "volferry_needs_operator",
 		"volferry_overlay_bytes", "volferry_overlay_exposed_seconds", "volferry_overlay_free_bytes", "volferry_registry_up", "volferry_reconcile_seconds")
 }
 

@@ -26,10 +26,12 @@ func (m *Manager) Run(ctx context.Context, caughtUp func()) error {
 	}
 	for i := range open {
 		m.advance(ctx, open[i].ID)
+		m.auditStop(ctx, open[i].ID, true)
 	}
 	caughtUp()
 	for id := range changes {
 		m.advance(ctx, id)
+		m.auditStop(ctx, id, false)
 	}
 	return nil
 }

@@ -52,6 +52,7 @@ type Manager struct {
 
 	chains  chainProblems
 	ioStops ioStops
+	stops   stops
 
 	// admission is locked from the look at a migration to the submission of its next op.
 	// Migrations last, so that no request waits behind one.

@@ -33,6 +33,10 @@ func (m *Manager) render(h *history) api.Migration {
 	if !frozen.IsZero() && s.Method == steps.MethodOverlay {
 		mig.ExposedSeconds = m.exposure(frozen, ended).Seconds()
 	}
+	if at := h.stopped(); at != nil && !at.at.IsZero() {
+		utc := at.at.UTC()
+		mig.StoppedAt = &utc
+	}
 	mig.GuestPaused = m.guestPaused(h)
 	if state.Final() {
 		mig.Remark = request.Remark(&h.ops[len(h.ops)-1].Status)

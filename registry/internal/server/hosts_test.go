@@ -4,6 +4,7 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -194,7 +195,7 @@ func TestStatusSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		}
 		return lines, st.Degraded
 	}
-	want := []string{"database ok", "hosts ok", "locks ok", "audit trail ok", "shared pools ok", "versions warn", "tls fail"}
+	want := []string{"database ok", "hosts ok", "locks ok", "moves ok", "audit trail ok", "shared pools ok", "versions warn", "tls fail"}
 	if got, degraded := parts(); cmp.Diff(want, got) != "" || degraded {
 		t.Errorf("parts = %v, degraded %t", got, degraded)
 	}
@@ -218,12 +219,12 @@ func TestStatusSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	if err := s.store.ObserveMark(t.Context(), hostID, "a", forged); api.CodeOf(err) != api.CodeRegistryUnavailable {
 		t.Errorf("a mark that was made up: %v", err)
 	}
-	want = []string{"database ok", "hosts fail", "locks ok", "audit trail ok", "shared pools ok", "versions ok", "tls ok"}
+	want = []string{"database ok", "hosts fail", "locks ok", "moves ok", "audit trail ok", "shared pools ok", "versions ok", "tls ok"}
 	if got, degraded := parts(); cmp.Diff(want, got) != "" || degraded {
 		t.Errorf("with a mark that was made up parts = %v, degraded %t", got, degraded)
 	}
 	expect.OK(t, s.store.ObserveMark(t.Context(), hostID, "a", mark))
-	want = []string{"database fail", "hosts ok", "locks ok", "audit trail ok", "shared pools ok", "versions ok", "tls ok"}
+	want = []string{"database fail", "hosts ok", "locks ok", "moves ok", "audit trail ok", "shared pools ok", "versions ok", "tls ok"}
 	if got, degraded := parts(); cmp.Diff(want, got) != "" || !degraded {
 		t.Errorf("parts = %v, degraded %t", got, degraded)
 	}
@@ -234,6 +235,25 @@ func TestStatusSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		}
 	}
 	wantError(t, s.do(t, "POST", "/v1/types", `{"name":"silver"}`), api.CodeRegistryUnavailable)
+}
+
+func TestAMoveThatHasStoppedOnItsHostIsInTheStatusOfTheSite(t *testing.T) {
+	s := newSite(t)
+	s.fill(t)
+	var moves []api.Migration
+	decode(t, s.ok(t, "GET", "/v1/migrations", ""), &moves)
+	m := moves[0]
+	at := time.Date(2026, 1, 12, 10, 0, 0, 0, time.UTC)
+	m.StoppedAt, m.Error = &at, api.Errorf(api.CodeNoSpace, "no room")
+	report := api.HostReport{ID: hostID, Name: "a", Version: "1", BootID: "b", Epoch: 1, Instances: []api.InstanceReport{}, Migrations: []api.Migration{m}}
+	s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", string(expect.Value(json.Marshal(report))(t)))
+	var st api.Status
+	decode(t, s.ok(t, "GET", "/v1/status", ""), &st)
+	i := slices.IndexFunc(st.Parts, func(c api.Check) bool { return c.Name == "moves" })
+	again, _ := m.Cures()
+	if c := st.Parts[i]; c.Status != "fail" || !strings.Contains(c.Message, "2026-01-12T10:00:00Z") || !strings.Contains(c.Message, "no room") || !strings.Contains(c.Advice, again) {
+		t.Errorf("the status has %+v, want when, why and %q", c, again)
+	}
 }
 
 // An open long poll of a caller that goes away ends with it.

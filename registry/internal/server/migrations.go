@@ -30,6 +30,15 @@ func (s *Server) migrations(r *http.Request, query url.Values) ([]api.Migration,
 	return found, nil
 }
 
+// openMigrations are the migrations of all hosts that are not over.
+func (s *Server) openMigrations(ctx context.Context) ([]api.Migration, error) {
+	open, err := s.Store.Migrations(ctx, "", false, store.Viewer{})
+	for i := range open {
+		open[i] = s.withProgress(ctx, open[i])
+	}
+	return open, err
+}
+
 // migrationNow is a migration with what its host last said of its progress.
 func (s *Server) migrationNow(ctx context.Context, ref string, as store.Viewer) (api.Migration, error) {
 	m, err := s.Store.Migration(ctx, ref, as)
@@ -98,6 +107,9 @@ func withCost(m, host api.Migration) api.Migration {
 	m.ExternalCopy, m.DeleteSource = host.ExternalCopy, host.DeleteSource
 	if m.Error == nil {
 		m.Error = host.Error
+	}
+	if !m.State.Final() {
+		m.StoppedAt = host.StoppedAt
 	}
 	return m
 }

@@ -24,8 +24,12 @@ func (s *Server) currentStatus(ctx context.Context) (api.Status, error) {
 	if err != nil {
 		return api.Status{}, err
 	}
+	open, err := s.openMigrations(ctx)
+	if err != nil {
+		return api.Status{}, err
+	}
 	database := s.databaseCheck()
-	parts := []api.Check{database, hostsCheck(counts, s.Store.Doubted()), locksCheck(counts), s.auditCheck(), sharedCheck(s.Store.SharedPools()), versions}
+	parts := []api.Check{database, hostsCheck(counts, s.Store.Doubted()), locksCheck(counts), api.CheckMoves(open), s.auditCheck(), sharedCheck(s.Store.SharedPools()), versions}
 	parts = append(parts, s.duplicateChecks(ctx)...)
 	if s.TLSTrouble != nil {
 		parts = append(parts, tlsCheck(s.TLSTrouble()))

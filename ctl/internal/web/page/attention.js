@@ -2,10 +2,10 @@
 
 // What needs an operator, and which command cures it.
 
-import { bytes, count, isFinal, location, needsOperator, volumeOf, ago } from './words.js';
+import { bytes, clock, count, isFinal, location, needsOperator, volumeOf, ago } from './words.js';
 
 // Parts of the status that say in one number what is found here one by one.
-const counted = ['hosts', 'locks', 'overlays', 'domains'];
+const counted = ['hosts', 'locks', 'moves', 'overlays', 'domains'];
 
 const plain = /^[A-Za-z0-9_][\w.-]*$/;
 
@@ -69,7 +69,8 @@ function ofMove(m, add, command) {
     add('act', key, `The guest of volume ${volume} stands still`, `${m.guest_paused} Make room where the overlay is (${bytes(m.overlay_bytes)}), or end the move.`, complete, cancel);
   } else if (m.error && !isFinal(m)) {
     const again = { started: m.external_copy ? complete : command('migration', 'copy', ref), copied: complete }[m.state];
-    add('act', key, `The move of volume ${volume} is ${m.state} and does not go on`, why, again, cancel);
+    add('act', key, `The move of volume ${volume} is ${m.state} and does not go on`,
+      `${m.stopped_at ? `Since ${clock(m.stopped_at)} UTC. ` : ''}${why}`, again, cancel);
   }
 }
 

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Stopped says whether nothing more is done for the migration until somebody asks for it,
+// because its last operation failed or needs an operator. A migration that waits for the next
+// call of whoever makes it step by step has not stopped.
+func (m *Migration) Stopped() bool {
+	return m.StoppedAt != nil || m.State == MigrationNeedsOperator || m.State == MigrationOrphaned
+}
+
+// Ref is the argument of the commands that move a volume step by step: the source's
+// attachment, or the id of the migration if the volume is not attached.
+func (m *Migration) Ref() string {
+	if m.SrcAttachmentID != "" {
+		return m.SrcAttachmentID
+	}
+	return m.ID
+}
+
+// CompleteCommand is the command that completes the migration.
+func (m *Migration) CompleteCommand() string {
+	line := "volferryctl migration complete " + m.Ref()
+	if m.DstAttachmentID != "" {
+		line += " " + m.DstAttachmentID
+	}
+	return line
+}
+
+// Cures returns the commands that end the standstill of a migration that has stopped: again
+// tries once more what failed, or shows what has to be known before that, and back takes the
+// move back. Back is empty where that is not the operator's first choice.
+func (m *Migration) Cures() (again, back string) {
+	back = "volferryctl migration cancel " + m.Ref()
+	switch m.State {
+	case MigrationNeedsOperator:
+		if m.Method != MethodSave {
+			return "volferryctl volume which " + m.volume(), ""
+		}
+		verb, _ := m.PausedGoal()
+		return "volferryctl migration " + verb + " " + m.ID, ""
+	case MigrationOrphaned:
+		return "volferryctl volume which " + m.volume() + ", then volferryctl migration abandon --help", ""
+	case MigrationStarted:
+		if m.ExternalCopy {
+			return m.CompleteCommand(), back
+		}
+		return "volferryctl migration copy " + m.Ref(), back
+	case MigrationCopied:
+		return m.CompleteCommand(), back
+	case MigrationCancelling:
+		return back, ""
+	default:
+		return "volferryctl migration show " + m.ID, ""
+	}
+}
+
+// PausedGoal returns, of a move with all guests paused that needs an operator, the verb that
+// goes on with it and where its volume is.
+func (m *Migration) PausedGoal() (verb string, at Location) {
+	if m.Phase == string(MigrationCancelling) {
+		return "cancel", m.Src
+	}
+	return "complete", m.Dst
+}
+
+// StoppedLine says of a migration that has stopped which volume it moves, since when it
+// stands, and why, in one line.
+func (m *Migration) StoppedLine() string {
+	line := "volume " + m.volume() + ": its move stands"
+	if m.StoppedAt != nil {
+		line += " since " + m.StoppedAt.UTC().Format(time.RFC3339)
+	}
+	line += fmt.Sprintf(" (%s)", m.State)
+	if m.Error != nil {
+		line += ": " + strings.Join(strings.Fields(m.Error.Message), " ")
+	}
+	return line
+}
+
+func (m *Migration) volume() string {
+	if m.VolumeName != "" {
+		return m.VolumeName
+	}
+	return m.VolumeID
+}
+
+// CheckMoves checks that no migration has stopped; those that have are listed with the commands
+// that end the standstill.
+func CheckMoves(open []Migration) Check {
+	check := Check{Name: "moves", Status: "ok", Message: "none has stopped"}
+	var lines, advice []string
+	for i := range open {
+		m := &open[i]
+		if !m.Stopped() {
+			continue
+		}
+		again, back := m.Cures()
+		lines = append(lines, m.StoppedLine())
+		text := m.volume() + ": " + again
+		if back != "" {
+			text += "  (or take the move back: " + back + ")"
+		}
+		advice = append(advice, text)
+	}
+	if len(lines) > 0 {
+		check.Status, check.Message, check.Advice = "fail", strings.Join(lines, "; "), strings.Join(advice, "\n")
+	}
+	return check
+}
