@@ -191,13 +191,20 @@ func (m *Manager) decideDetach(ctx context.Context, f found, force bool) (input,
 	if err := m.env.notMoving(ctx, &in); err != nil {
 		return in, err
 	}
+	v, err := m.env.look(ctx, &in)
+	if err != nil {
+		return in, err
+	}
+	if err := in.onItsImage(in.cannotDetach(), v); err != nil {
+		return in, err
+	}
 	if err := in.comesBack(dom); err != nil {
 		return in, err
 	}
 	if dom == nil || !dom.Persistent {
 		return in, nil // there is no definition that could bring it back
 	}
-	return in, checkDomain("cannot detach volume "+in.VolumeName, dom)
+	return in, checkDomain(in.cannotDetach(), dom)
 }
 
 func (m *Manager) decideDelete(ctx context.Context, ref string) (input, error) {
@@ -217,7 +224,7 @@ func (m *Manager) decideDelete(ctx context.Context, ref string) (input, error) {
 		return in, err
 	}
 	v, err := m.env.look(ctx, &in)
-	if err != nil || v.gone() {
+	if err != nil {
 		return in, err
 	}
 	return in, in.stillThere(v)
@@ -235,7 +242,7 @@ func (m *Manager) describe(ctx context.Context, f found) (input, *hv.Domain, err
 	}
 	in := input{
 		AttachmentID: f.ID, VolumeID: f.VolumeID, VolumeName: f.volume, InstanceID: f.InstanceID, InstanceName: cmp.Or(f.InstanceName, f.InstanceID),
-		DiskAttachment: f.DiskAttachment, Location: f.Location,
+		DiskAttachment: f.DiskAttachment, Location: f.Location, From: f.State,
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch,
 	}
 	dom, err := m.env.HV.Domain(ctx, f.InstanceID)

@@ -87,6 +87,9 @@ type input struct {
 	Epoch      int64  `json:"epoch"`
 	Generation int64  `json:"generation"`
 
+	// From is the state of an attachment that is to end, as the registry had it. It is empty
+	// in ops of older versions.
+	From api.AttachmentState `json:"from,omitempty"`
 	// Force overlooks the state of the attachment.
 	Force bool `json:"force,omitempty"`
 	// Request is the op that the caller knows, for one that follows it.
@@ -122,6 +125,9 @@ func (in *input) attachment(state api.AttachmentState) api.Attachment {
 		Host: in.HostName, DiskAttachment: in.DiskAttachment, State: state, Location: in.Location,
 	}
 }
+
+// cannotDetach is the beginning of a refusal.
+func (in *input) cannotDetach() string { return "cannot detach volume " + in.VolumeName }
 
 // step makes an op.Step of functions that take the input. Undo and observe may be
 // nil.

@@ -3,10 +3,14 @@
 package attach
 
 import (
+	"encoding/json"
+	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
@@ -96,6 +100,12 @@ func TestDetachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 				{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: "/overlays/x.qcow2"}, {Type: hv.SourceFile, Format: hvtest.Raw, Path: volPath},
 			}))
 		}, want: api.CodeChainChanged},
+		"on another image by its definition": {state: hv.StateStopped, change: func(t *testing.T, w *world) { w.putOn(t, hv.Config, oldPath) }, want: api.CodeChainChanged},
+		"on another image in the running guest and its definition": {state: hv.StateRunning, change: func(t *testing.T, w *world) {
+			w.putOn(t, hv.Config, oldPath)
+			w.putOn(t, hv.Live, oldPath)
+		}, want: api.CodeChainChanged},
+		"on another image in the running guest alone": {state: hv.StateRunning, change: func(t *testing.T, w *world) { w.putOn(t, hv.Live, oldPath) }, want: api.CodeChainChanged},
 		"encrypted since, when it is off": {state: hv.StateStopped, change: func(t *testing.T, w *world) {
 			w.editDisk(t, hv.Config, func(d *hv.Disk) { d.Uncarried = "<encryption> in its <source>" })
 		}, want: api.CodeUnsupportedDisk},
@@ -155,4 +165,92 @@ func TestAVolumeWhoseImageIsAnotherVolumeByAnotherNameIsNotAttached(t *testing.T
 	if api.CodeOf(err) != api.CodeVolumeInUse || !strings.Contains(err.Error(), "is volume other already") {
 		t.Errorf("got %v, want volume_in_use by volume other", err)
 	}
+}
+
+// oldPath is where the volume was before it was moved.
+const oldPath = "/old/vol.raw"
+
+// putOn puts the volume's disk of instance web on another image, as an old definition does.
+func (w *world) putOn(t *testing.T, where hv.Where, path string) {
+	t.Helper()
+	if !w.Exists(path) {
+		must(t, w.CreateImage(path, hvtest.Raw, testSize))
+	}
+	w.editDisk(t, where, func(d *hv.Disk) { d.Chain = []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: path}} })
+}
+
+func TestAnAttachmentIsNotDeletedWhileItsGuestHasAnotherImageOfIt(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		w.attached(t, testAtt, web)
+		w.putOn(t, hv.Config, oldPath)
+		w.putOn(t, hv.Live, oldPath)
+		g, _ := d.Now()
+		_, err := g.Delete(t.Context(), "displaced", testAtt, true)
+		wantCode(t, err, api.CodeChainChanged)
+		if got := w.registry.state(); got != api.AttachmentAttached {
+			t.Errorf("the attachment is %q", got)
+		}
+	}, hv.StateRunning)
+}
+
+// Its device is another one in the old definition; what tells it is its serial.
+func TestADiskThatIsTheVolumesByItsSerialIsNotDetachedUnseen(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		w.attached(t, testAtt, web)
+		must(t, w.CreateImage(oldPath, hvtest.Raw, testSize))
+		must(t, w.Fake.DetachDisk(t.Context(), web, hv.Config, "vdb"))
+		must(t, w.Fake.AttachDisk(t.Context(), web, hv.Config, hv.DiskSpec{Target: "vdx", Bus: "virtio", Serial: testVolume, Image: hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: oldPath}}))
+		wantCode(t, failed(d.detach("d", web)), api.CodeChainChanged)
+	}, hv.StateStopped)
+}
+
+// Somebody puts the old definition back in the middle of a detach.
+func TestADetachIsNotDoneWhereTheDiskComesBackOnAnotherImage(t *testing.T) {
+	var calls []string
+	inBubble(t, func(t *testing.T, d *daemon) {
+		d.world.attached(t, testAtt, web)
+		d.world.Moments.Arrange(math.MaxInt, hosttest.Happening{})
+		must(t, failed(d.detach("d", web)))
+		calls = d.world.Moments.Calls()
+	}, hv.StateStopped)
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		w.attached(t, testAtt, web)
+		dom, err := w.Fake.Domain(t.Context(), web)
+		must(t, err)
+		old := *dom.ConfigDisk("vdb")
+		must(t, w.CreateImage(oldPath, hvtest.Raw, testSize))
+		old.Chain = []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: oldPath}}
+		def, err := json.Marshal(old)
+		must(t, err)
+		w.Moments.Arrange(slices.Index(calls, "DetachDisk")+1, hosttest.Happening{After: true, Do: func() {
+			must(t, w.Fake.AttachDisk(t.Context(), web, hv.Config, hv.DiskSpec{Target: "vdb", Definition: string(def)}))
+		}})
+		if err := failed(d.detach("d", web)); err == nil {
+			t.Error("the detach is done")
+		}
+		if !w.Moments.Happened() || w.registry.state() == "" {
+			t.Error("the volume was given back")
+		}
+	}, hv.StateStopped)
+}
+
+// The attach came to no disk: what is at its device now has nothing to do with it.
+func TestWhatAnAttachLeftIsReleasedThoughItsDeviceIsTaken(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		w.attached(t, testAtt, web)
+		w.putOn(t, hv.Config, "/other.raw")
+		w.editDisk(t, hv.Config, func(d *hv.Disk) { d.Serial = "" })
+		in := w.input(testAtt, web)
+		w.registry.rows[testAtt] = in.attachment(api.AttachmentReserved)
+		g, _ := d.Now()
+		_, err := g.Delete(t.Context(), "d", testAtt, true)
+		must(t, err)
+		if got := w.registry.state(); got != "" {
+			t.Errorf("the attachment is %q", got)
+		}
+	}, hv.StateStopped)
 }

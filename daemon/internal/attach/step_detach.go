@@ -140,6 +140,9 @@ func (e *env) stepRemember() op.Step {
 		case v.config == odd || v.live == odd:
 			return in.changed(v)
 		}
+		if err := in.onItsImage(in.cannotDetach(), v); err != nil {
+			return err
+		}
 		if err := in.comesBack(v.dom); err != nil {
 			return err
 		}
@@ -289,6 +292,9 @@ func (e *env) stepDetachLive() op.Step {
 		case v.saved:
 			return in.notSaved(v)
 		}
+		if err := in.onItsImage(in.cannotDetach(), v); err != nil {
+			return err
+		}
 		return r.Note(ctx, unplugNote{Gone: true})
 	}
 	undo := func(ctx context.Context, r *op.Run, in *input) error {
@@ -304,7 +310,7 @@ func (e *env) stepDetachLive() op.Step {
 		if err != nil {
 			return op.Unknown, err
 		}
-		return op.DoneIf(v.live == absent && v.config == absent && (!v.saved || gone)), nil
+		return op.DoneIf(v.gone() || gone && v.live == absent && v.config == absent), nil
 	}
 	return step(stepNameDetachLive, do, undo, observe)
 }

@@ -35,6 +35,9 @@ func (e *env) stepRelease() op.Step {
 		if v.live != absent || v.config != absent || (v.saved && !wasGone) {
 			return op.UnknownOutcome(in.changed(v))
 		}
+		if err := in.onItsImage("cannot release volume "+in.VolumeName, v); err != nil && !wasGone {
+			return op.UnknownOutcome(err)
+		}
 		force, err := overlooks(r, in)
 		if err != nil {
 			return err
@@ -138,12 +141,12 @@ func (e *env) stepReleaseLate() op.Step {
 	return step("release_late", do, nil, observe)
 }
 
-// stepAbsent refuses to end an attachment whose disk a domain has, or would have
-// when it is restored.
+// stepAbsent refuses to end an attachment whose disk a domain has, on whatever image, or
+// would have when it is restored.
 func (e *env) stepAbsent() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
 		v, err := e.sure(ctx, in)
-		if err != nil || v.gone() {
+		if err != nil {
 			return err
 		}
 		return in.stillThere(v)
@@ -151,8 +154,12 @@ func (e *env) stepAbsent() op.Step {
 	return step(stepNameAbsent, do, nil, nil)
 }
 
+// stillThere refuses to end an attachment whose disk the instance has, or may have.
 func (in *input) stillThere(v *view) error {
 	if v.live == absent && v.config == absent {
+		if err := in.onItsImage("cannot delete attachment "+in.AttachmentID, v); err != nil {
+			return err
+		}
 		return in.notSaved(v)
 	}
 	return api.Errorf(api.CodeStateForbidden, "cannot delete attachment %s: instance %s has volume %s as a disk; detach it (volferryctl volume detach)",

@@ -69,6 +69,9 @@ func (e *env) stepStayOff() op.Step {
 		case v.saved:
 			return in.notSaved(v)
 		}
+		if err := in.onItsImage(in.cannotDetach(), v); err != nil {
+			return err
+		}
 		return r.Note(ctx, unplugNote{Gone: true})
 	}
 	return step(stepNameStayOff, do, nil, nil)

@@ -37,6 +37,9 @@ type view struct {
 	live, config place // live only if active
 	liveDisk     *hv.Disk
 	configDisk   *hv.Disk
+	// displaced is a disk that is the attachment's but for its image, nil if there is none:
+	// the instance has the volume's disk on another image (see displacedIn).
+	displaced *hv.Disk
 }
 
 func look(ctx context.Context, h hv.Hypervisor, in *input) (*view, error) {
@@ -49,6 +52,13 @@ func look(ctx context.Context, h hv.Hypervisor, in *input) (*view, error) {
 	}
 	v := &view{dom: dom, active: dom.State.Active(), live: absent}
 	v.saved = !v.active && dom.ManagedSave
+	disks := dom.Config
+	if v.active {
+		disks = slices.Concat(dom.Live, dom.Config)
+	}
+	if v.displaced, err = in.displacedIn(disks); err != nil {
+		return v, err
+	}
 	if v.config, v.configDisk, err = placeIn(in, dom.Config); err != nil || !v.active {
 		return v, err
 	}
@@ -69,7 +79,7 @@ func placeIn(in *input, disks []hv.Disk) (place, *hv.Disk, error) {
 		}
 		has, err := image.NamedBy(d)
 		if err != nil {
-			return odd, at, fmt.Errorf("see whether disk %s of instance %s is %s: %w", d.Target, in.InstanceName, in.Location.Path, err)
+			return odd, at, in.cannotSee(d, err)
 		}
 		if !has {
 			continue
@@ -77,7 +87,7 @@ func placeIn(in *input, disks []hv.Disk) (place, *hv.Disk, error) {
 		named++
 		top, err := image.Is(d.Top().Path)
 		if err != nil {
-			return odd, at, fmt.Errorf("see whether disk %s of instance %s is %s: %w", d.Target, in.InstanceName, in.Location.Path, err)
+			return odd, at, in.cannotSee(d, err)
 		}
 		whole = whole || (d.Target == in.Device && top && in.overItsBases(d) && d.Mirror == nil)
 	}
@@ -88,6 +98,44 @@ func placeIn(in *input, disks []hv.Disk) (place, *hv.Disk, error) {
 		return attached, at, nil
 	}
 	return odd, at, nil
+}
+
+// displacedIn finds the disk of the attachment on another image than the volume's: it is at
+// the attachment's device, or has the volume's id as its serial. So it is with a definition
+// from before a move: then the absence of the volume's image says nothing of the guest, which
+// may have the volume by its old image.
+func (in *input) displacedIn(disks []hv.Disk) (*hv.Disk, error) {
+	image := location.PlaceOf(in.Location.Path)
+	for i := range disks {
+		d := &disks[i]
+		atDevice := d.Target == in.Device && in.From != api.AttachmentReserved && in.From != api.AttachmentAttaching
+		if !atDevice && d.Serial != in.VolumeID {
+			continue
+		}
+		has, err := image.NamedBy(d)
+		if err != nil {
+			return nil, in.cannotSee(d, err)
+		}
+		if !has {
+			return d, nil
+		}
+	}
+	return nil, nil
+}
+
+// onItsImage refuses to end an attachment whose disk the instance has on another image. What
+// is begun with "cannot detach volume x" goes on with why.
+func (in *input) onItsImage(verdict string, v *view) error {
+	if v.displaced == nil {
+		return nil
+	}
+	return api.Errorf(api.CodeChainChanged, "%s: disk %s of instance %s is at %s, and the volume is at %s, so the guest has, or will start with, another image than the volume's; nothing was changed. "+
+		"`volferryctl volume which %s` shows what is known; docs/how-to/recover.md (A guest on another image than its volume) says what can be done; a disk that has nothing to do with the volume can be taken out (virsh detach-disk %[3]s %[2]s)",
+		verdict, v.displaced.Target, in.InstanceName, v.displaced.Top().Path, in.Location.Path, in.VolumeName)
+}
+
+func (in *input) cannotSee(d *hv.Disk, err error) error {
+	return fmt.Errorf("see whether disk %s of instance %s is %s: %w", d.Target, in.InstanceName, in.Location.Path, err)
 }
 
 // overItsBases says whether a disk has nothing below its top but the base images of the
@@ -105,9 +153,11 @@ func (in *input) overItsBases(d *hv.Disk) bool {
 	return true
 }
 
-// gone says whether no process has the disk and none that is started will have
-// it.
-func (v *view) gone() bool { return v.live == absent && v.config == absent && !v.saved }
+// gone says whether no process has the disk and none that is started will have it, on
+// whatever image.
+func (v *view) gone() bool {
+	return v.live == absent && v.config == absent && !v.saved && v.displaced == nil
+}
 
 // isWanted refuses a disk that an attach has made and that is not as it was asked
 // for.

@@ -130,6 +130,20 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			api.InstanceRunning, "shelve", func(_ *testing.T, w *world) { w.registry.atts[1].Location.Path = "/shared/other.raw" },
 			api.CodeChainChanged, "disk vdb",
 		},
+		"shelve of a guest that runs on another image than its definition": {
+			api.InstanceRunning, "shelve", func(t *testing.T, w *world) {
+				f := w.nodes[0].Fake
+				dom, err := f.Domain(t.Context(), web)
+				must(t, err)
+				right := dom.ConfigDisk("vda").Chain
+				must(t, f.CreateImage("/released.raw", hvtest.Raw, 16*hvtest.BlockSize))
+				must(t, f.Destroy(web))
+				must(t, f.SetConfigChain(t.Context(), web, "vda", []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/released.raw"}}))
+				must(t, f.Start(web))
+				must(t, f.SetConfigChain(t.Context(), web, "vda", right))
+			},
+			api.CodeChainChanged, "the running guest's disk vda is at /released.raw",
+		},
 		"shelve in an attach": {
 			api.InstanceRunning, "shelve", func(_ *testing.T, w *world) { w.registry.atts[1].State = api.AttachmentAttaching },
 			api.CodeConflict, "attaching",

@@ -75,13 +75,30 @@ func TestAnotherDiskThanTheAttachmentsIsNoted(t *testing.T) {
 	})
 }
 
+// Its definition is right again, and it still writes where it was started.
+func TestAGuestThatRunsOnAnotherImageThanItsDefinitionIsNoted(t *testing.T) {
+	running(t, func(w *world) {
+		w.must(w.fake.CreateImage("/nfs/old.raw", "raw", 4096))
+		w.must(w.fake.Destroy(web))
+		w.must(w.fake.SetConfigChain(t.Context(), web, "vda", []hv.Image{{Type: hv.SourceFile, Format: "raw", Path: "/nfs/old.raw"}}))
+		w.must(w.fake.Start(web))
+		w.must(w.fake.SetConfigChain(t.Context(), web, "vda", []hv.Image{{Type: hv.SourceFile, Format: "raw", Path: "/nfs/web.raw"}}))
+		pass(time.Minute)
+		if r := w.reported(web); !strings.Contains(r.Note, "the running guest's disk vda is at /nfs/old.raw") {
+			t.Errorf("the report is %+v", r)
+		}
+	})
+}
+
 // The definition is on its way from src to dst, and then the registry has it there
 // and this host has not heard of that.
 func TestAMoveIsNotNoted(t *testing.T) {
 	running(t, func(w *world) {
 		w.moving(api.Migration{ID: "m", VolumeID: "volume-web"})
 		w.must(w.fake.CreateImage("/nfs/dst.raw", "raw", 4096))
+		w.must(w.fake.Destroy(web))
 		w.must(w.fake.SetConfigChain(t.Context(), web, "vda", []hv.Image{{Type: hv.SourceFile, Format: "raw", Path: "/nfs/dst.raw"}}))
+		w.must(w.fake.Start(web))
 		noted := func() {
 			t.Helper()
 			w.registry.Lock()

@@ -10,27 +10,46 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Differs says how the persistent disks of a domain differ from its attachments, "" if they
-// match: each disk is at its location, or at an overlay over it.
+// Differs says how the disks of a domain differ from its attachments, "" if they match: in the
+// persistent definition and in the running guest each disk is at its location, or at an
+// overlay over it.
 func Differs(dom *hv.Domain, atts []api.Attachment) string {
-	for _, a := range atts {
+	for i := range atts {
+		a := &atts[i]
 		if a.State != api.AttachmentAttached {
 			continue // an op is at it
 		}
-		d := dom.ConfigDisk(a.Device)
-		var named bool
-		var unknown error
-		if d != nil {
-			named, unknown = location.Names(d, a.Location.Path)
+		config := side{"its definition", "its disk", "virsh dumpxml --inactive " + dom.Name, dom.ConfigDisk(a.Device)}
+		if what := config.differs(a); what != "" {
+			return what
 		}
-		switch {
-		case d == nil:
-			return fmt.Sprintf("its definition has no disk %s, which is volume %s at %s; `virsh dumpxml --inactive %s` shows what is there", a.Device, a.VolumeID, a.Location.Path, dom.Name)
-		case unknown != nil:
-			return fmt.Sprintf("nobody can tell whether its disk %s is volume %s at %s: %v", a.Device, a.VolumeID, a.Location.Path, unknown)
-		case !named:
-			return fmt.Sprintf("its disk %s is at %s, and volume %s is at %s; `virsh dumpxml --inactive %s` shows what is there", a.Device, d.Top().Path, a.VolumeID, a.Location.Path, dom.Name)
+		if !dom.State.Active() {
+			continue
+		}
+		live := side{"the running guest", "the running guest's disk", "virsh dumpxml " + dom.Name, dom.LiveDisk(a.Device)}
+		if what := live.differs(a); what != "" {
+			return what + ". What the guest writes there, its volume does not get; volferryctl volume which and docs/how-to/recover.md (A guest on another image than its volume) say more"
 		}
 	}
 	return ""
+}
+
+// side is a disk in the persistent definition or in the running guest, nil if it is not there.
+type side struct {
+	where, disk, shown string
+	is                 *hv.Disk
+}
+
+func (s *side) differs(a *api.Attachment) string {
+	if s.is == nil {
+		return fmt.Sprintf("%s has no disk %s, which is volume %s at %s; `%s` shows what is there", s.where, a.Device, a.VolumeID, a.Location.Path, s.shown)
+	}
+	named, err := location.Names(s.is, a.Location.Path)
+	switch {
+	case named:
+		return ""
+	case err != nil:
+		return fmt.Sprintf("nobody can tell whether %s %s is volume %s at %s: %v", s.disk, a.Device, a.VolumeID, a.Location.Path, err)
+	}
+	return fmt.Sprintf("%s %s is at %s, and volume %s is at %s; `%s` shows what is there", s.disk, a.Device, s.is.Top().Path, a.VolumeID, a.Location.Path, s.shown)
 }
