@@ -182,8 +182,10 @@ type Volume struct {
 	MigrationID string       `json:"migration_id,omitempty"`
 	// ResizeOpID is the op that makes the volume larger, empty if there is none.
 	ResizeOpID string `json:"resize_op_id,omitempty"`
-	// Adopted says that the image was there before it became a volume, and that it has not
-	// been moved since.
+	// Adopted says that what the volume holds was there before it became a volume: it was
+	// given into care, and is not deleted unasked. It stays true when the volume moves, as
+	// the copy is the data that was given, and may be the only one; a source that a move
+	// has left belongs to no volume, and is nobody's to delete by way of the volume.
 	Adopted bool `json:"adopted"`
 	// SizeChangedAt is when the size was last seen to have changed, nil if it never has.
 	SizeChangedAt *time.Time `json:"size_changed_at,omitempty"`

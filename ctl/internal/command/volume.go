@@ -59,11 +59,11 @@ func volumeCommand() *cli.Command {
 			volumeResizeCommand(),
 			{
 				Name: "delete", Usage: "delete a volume that is not attached, and its bytes", ArgsUsage: "VOLUME", Action: withSession(volumeDelete),
-				Description: "Volferry did not make the image of an adopted volume, so it asks before it deletes that image,\n" +
+				Description: "The data of an adopted volume was there before Volferry, so delete asks first, also after a move,\n" +
 					"unless you give --yes. 'volume forget' removes a volume from Volferry and keeps its image.",
 				Flags: []cli.Flag{
 					&cli.BoolFlag{Name: "force", Usage: "also a volume whose creation or deletion was interrupted (creating, deleting, error)"},
-					&cli.BoolFlag{Name: "yes", Usage: "do not ask whether an adopted image may be deleted"},
+					&cli.BoolFlag{Name: "yes", Usage: "do not ask whether the data of an adopted volume may be deleted"},
 				},
 			},
 			{
@@ -132,7 +132,8 @@ func volumeDelete(c *cli.Context, s *session.Session) error {
 	return s.PrintResult(resp, name, fmt.Sprintf("Deleted volume %s.", resp.NameIn("volume", name)))
 }
 
-// confirmDelete asks before an image is deleted that existed before its volume.
+// confirmDelete asks before data is deleted that existed before its volume, wherever the
+// volume has been moved since.
 func confirmDelete(c *cli.Context, s *session.Session, name string) error {
 	if c.Bool("yes") || c.Bool("force") {
 		return nil
@@ -141,7 +142,7 @@ func confirmDelete(c *cli.Context, s *session.Session, name string) error {
 	if err != nil || !v.Adopted {
 		return err
 	}
-	return confirm(c, s, fmt.Sprintf("Volume %s was adopted, and %s was there before it. Delete it?", v.Name, v.Location.Path),
+	return confirm(c, s, fmt.Sprintf("Volume %s was adopted: its data was there before it. Delete it, with its image %s?", v.Name, v.Location.Path),
 		fmt.Sprintf("volume %s was adopted, and its image %s would be deleted: give --yes where nobody can be asked, or use 'volume forget', which leaves it", v.Name, v.Location.Path))
 }
 

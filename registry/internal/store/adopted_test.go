@@ -9,8 +9,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
-// Whether an image was there before its volume is asked before it is deleted.
-func TestAVolumeIsAdoptedUntilItsBytesMove(t *testing.T) {
+// Whoever deletes a volume is asked if its data was there before it. After a move the copy is
+// that data.
+func TestAVolumeStaysAdoptedWhenItMoves(t *testing.T) {
 	s := newSite(t)
 	made := storetest.DataRegister()
 	made.ID, made.Name, made.Status, made.Location = id(volumeKind, 9), "made", api.VolumeCreating, at("/fast/made")
@@ -24,7 +25,7 @@ func TestAVolumeIsAdoptedUntilItsBytesMove(t *testing.T) {
 	m := dataMigration().ID
 	must(s.TransitionMigration(t.Context(), nobody, m, step(api.MigrationCompleting, api.MigrationStarting)))(t)
 	must(s.TransitionMigration(t.Context(), nobody, m, step(api.MigrationCompleted, api.MigrationCompleting)))(t)
-	if v := must(s.Volume(t.Context(), "data", everyone))(t); v.Adopted {
-		t.Errorf("volume data has moved to %s and is still adopted", v.Location.Path)
+	if v := must(s.Volume(t.Context(), "data", everyone))(t); !v.Adopted || v.Location.Path == storetest.DataRegister().Location.Path {
+		t.Errorf("volume data has moved to %s and is adopted: %t", v.Location.Path, v.Adopted)
 	}
 }

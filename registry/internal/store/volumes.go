@@ -101,7 +101,7 @@ func (tx *Tx) volumeInCare(ctx context.Context, ref, verb string) (api.Volume, e
 }
 
 const volumeQuery = `SELECT v.id, v.name, v.status, t.name, t.multiattach, v.bootable, v.generation, h.name, COALESCE(m.id, ''),
-		v.created_us, v.updated_us, v.size_changed_us, v.resize_op, v.adopted_path <> '' AND v.adopted_path = l.path, ` + LocationColumns + `
+		v.created_us, v.updated_us, v.size_changed_us, v.resize_op, v.adopted_path <> '', ` + LocationColumns + `
 	FROM volumes v
 	JOIN volume_types t ON t.id = v.type_id
 	JOIN hosts h ON h.id = v.host_id
