@@ -37,6 +37,7 @@ func instanceCommand() *cli.Command {
 					"domain anywhere: the registry has the only copy of its definition, which is lost then.",
 				Flags: []cli.Flag{&cli.BoolFlag{Name: "with-definition", Usage: "also forget an instance that is shelved_offloaded, with its definition"}},
 			},
+			instanceMigrateCommand(),
 		}, lifecycleCommands()...),
 	}
 }

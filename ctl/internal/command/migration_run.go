@@ -60,9 +60,20 @@ func followPaused(ctx context.Context, s *session.Session, resp session.Response
 }
 
 // watchMigration follows a migration until it is settled, and prints how it stands.
-func watchMigration(ctx context.Context, s *session.Session, m *api.Migration) (err error) {
+func watchMigration(ctx context.Context, s *session.Session, m *api.Migration) error {
+	m, resp, err := awaitMigration(ctx, s, m)
+	if err != nil || s.Progress == session.ProgressJSON {
+		return err
+	}
+	return s.PrintResult(resp, m.ID, session.OutcomeText(m)...)
+}
+
+// awaitMigration follows a migration until it is settled, and returns it as it is then. It is
+// an error if the migration needs somebody.
+func awaitMigration(ctx context.Context, s *session.Session, m *api.Migration) (*api.Migration, session.Response, error) {
 	display := s.NewDisplay()
 	display.ShowMigration(m)
+	var err error
 	if !migrationSettled(m) {
 		f := session.Follower{
 			Open: session.Events(s, routes.FollowMigration, m.ID),
@@ -79,7 +90,7 @@ func watchMigration(ctx context.Context, s *session.Session, m *api.Migration) (
 	}
 	display.Close()
 	if err != nil {
-		return s.FollowError(err, session.Work{Migration: m}.Advice())
+		return m, session.Response{}, s.FollowError(err, session.Work{Migration: m}.Advice())
 	}
 	return endWatch(ctx, s, display, m.ID)
 }
@@ -98,11 +109,11 @@ func migrationSettled(m *api.Migration) bool {
 	}
 }
 
-// endWatch prints how a migration stands after it was watched.
-func endWatch(ctx context.Context, s *session.Session, d *session.Display, id string) error {
+// endWatch reads how a migration stands after it was watched.
+func endWatch(ctx context.Context, s *session.Session, d *session.Display, id string) (*api.Migration, session.Response, error) {
 	m, resp, err := session.ShowRetrying(ctx, s, routes.ShowMigration, id)
 	if err != nil {
-		return err
+		return nil, resp, err
 	}
 	d.Finish(m)
 	failed := &session.AdvisedError{Err: m.Error, Exit: api.ExitOpFailed, Advice: session.StandingText(m)}
@@ -111,12 +122,9 @@ func endWatch(ctx context.Context, s *session.Session, d *session.Display, id st
 	}
 	switch {
 	case m.State == api.MigrationCompleted, m.State == api.MigrationCancelled && m.Error == nil:
-		if s.Progress == session.ProgressJSON {
-			return nil
-		}
-		return s.PrintResult(resp, m.ID, session.OutcomeText(m)...)
+		return m, resp, nil
 	case m.State == api.MigrationNeedsOperator, m.State == api.MigrationOrphaned:
 		failed.Exit = api.ExitNeedsOperator
 	}
-	return failed
+	return m, resp, failed
 }

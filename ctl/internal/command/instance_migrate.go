@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+func instanceMigrateCommand() *cli.Command {
+	all := targetFlags()
+	return &cli.Command{
+		Name: "migrate", Usage: "move all volumes of an instance to another pool, one after the other", ArgsUsage: "INSTANCE", Action: withSession(instanceMigrate),
+		UsageText: session.Program + " instance migrate INSTANCE --to-pool POOL [FLAGS]",
+		Description: "The instance stays on its host, and may run. Each volume is moved as by 'volume migrate', in the\n" +
+			"order of 'instance show'. If one of them cannot be moved, that is said before anything is done.\n" +
+			"It stops at the first move that fails; run again, it goes on with the volumes that are left.\n" +
+			"With --no-wait all moves begin at once.\n\n" +
+			"For example: " + session.Program + " instance migrate web1 --to-pool fast --dry-run",
+		Flags: []cli.Flag{findFlag(all, "to-pool"), findFlag(all, "bandwidth"), findFlag(all, "delete-source"), dryRunFlag()},
+	}
+}
+
+func instanceMigrate(c *cli.Context, s *session.Session) error {
+	if c.String("to-pool") == "" {
+		return usagef("instance migrate: say where to: --to-pool POOL")
+	}
+	target, err := readTarget(c)
+	if err != nil {
+		return err
+	}
+	p, err := planInstance(c.Context, s, c.Args().First(), target)
+	switch {
+	case err != nil:
+		return err
+	case c.Bool("dry-run"):
+		return showInstancePlan(s, p)
+	}
+	if err := p.refusal(); err != nil {
+		return err
+	}
+	run := instanceMove{s: s, plan: p, target: target, again: againText(c, p)}
+	if s.NoWait {
+		return run.begin(c.Context)
+	}
+	return run.perform(c.Context)
+}
+
+// againText is the command that goes on with what is left.
+func againText(c *cli.Context, p *instancePlan) string {
+	line := fmt.Sprintf("%s instance migrate %s --to-pool %s", session.Program, p.InstanceName, p.ToPool)
+	if c.IsSet("bandwidth") {
+		line += " --bandwidth " + c.String("bandwidth")
+	}
+	if c.Bool("delete-source") {
+		line += " --delete-source"
+	}
+	return line
+}
+
+// instanceMove moves the volumes of an instance. Each move is an operation of its own, which
+// its host remembers: nothing is lost with this program but the order.
+type instanceMove struct {
+	s      *session.Session
+	plan   *instancePlan
+	target api.MigrationTarget
+	again  string
+	// done are the documents of the moves that are over, or with --no-wait have begun.
+	done []json.RawMessage
+	// ids are those of their migrations, names those of their volumes.
+	ids, names []string
+}
+
+// perform makes the moves, one after the other.
+func (r *instanceMove) perform(ctx context.Context) error {
+	for i := range r.plan.Volumes {
+		v := &r.plan.Volumes[i]
+		if v.State == planThere {
+			continue
+		}
+		m, resp, err := r.move(ctx, v)
+		if err != nil {
+			return r.stoppedAt(i, err)
+		}
+		r.add(m, resp)
+		if r.s.Progress != session.ProgressJSON && !r.s.JSON && !r.s.Quiet {
+			if err := r.s.PrintLines(session.OutcomeText(m)...); err != nil {
+				return err
+			}
+		}
+	}
+	if r.s.Progress == session.ProgressJSON {
+		return nil
+	}
+	return r.print(fmt.Sprintf("All volumes of instance %s are in pool %s: %s moved.", r.plan.InstanceName, r.plan.ToPool, api.Count(len(r.ids), "volume")))
+}
+
+// move brings one volume to the pool, or awaits the move that does.
+func (r *instanceMove) move(ctx context.Context, v *volumePlan) (*api.Migration, session.Response, error) {
+	var resp session.Response
+	var err error
+	m := v.Migration
+	if m != nil {
+		m, resp, err = awaitMigration(ctx, r.s, m)
+	} else if resp, _, err = session.Perform(ctx, r.s, routes.MigrateVolume, r.target, v.VolumeID); err == nil {
+		m = new(api.Migration)
+		err = resp.Decode("migration", m)
+	}
+	if err == nil && m.State != api.MigrationCompleted {
+		err = api.Errorf(api.CodeConflict, "volume %s was not moved: migration %s is %s", v.VolumeName, m.ID, m.State)
+	}
+	return m, resp, err
+}
+
+// begin begins all moves, and awaits none.
+func (r *instanceMove) begin(ctx context.Context) error {
+	for i := range r.plan.Volumes {
+		v := &r.plan.Volumes[i]
+		if v.State != planPending {
+			continue
+		}
+		m, resp, err := session.Change(ctx, r.s, routes.MigrateVolume, r.target, v.VolumeID)
+		if err != nil {
+			return r.stoppedAt(i, err)
+		}
+		r.add(m, resp)
+	}
+	r.s.Say("Began %s. Follow one: %s migration watch MIGRATION", api.Count(len(r.ids), "move"), session.Program)
+	return r.print(r.ids...)
+}
+
+func (r *instanceMove) add(m *api.Migration, resp session.Response) {
+	r.done = append(r.done, resp.Members["migration"])
+	r.ids = append(r.ids, m.ID)
+	r.names = append(r.names, render.VolumeName(m))
+}
+
+// print prints what was done: the documents of the migrations, their ids, or lines.
+func (r *instanceMove) print(lines ...string) error {
+	if r.done == nil {
+		r.done = []json.RawMessage{}
+	}
+	all, err := json.Marshal(r.done)
+	if err != nil {
+		return fmt.Errorf("write the migrations: %w", err)
+	}
+	resp := session.Response{}.With("migrations", all)
+	switch {
+	case r.s.JSON:
+		return render.JSON(r.s.Stdout, resp.Members)
+	case r.s.Quiet:
+		return r.s.PrintLines(r.ids...)
+	}
+	return r.s.PrintLines(lines...)
+}
+
+// stoppedAt adds to the error of the volume at i what was done before, what is left, and how
+// to go on.
+func (r *instanceMove) stoppedAt(i int, err error) error {
+	var left []string
+	for _, v := range r.plan.Volumes[i:] {
+		if v.State != planThere {
+			left = append(left, v.VolumeName)
+		}
+	}
+	rest := fmt.Sprintf("Not in pool %s yet: %s.\nGo on with what is left: %s", r.plan.ToPool, strings.Join(left, ", "), r.again)
+	if len(r.names) > 0 {
+		done := "Moved before: "
+		if r.s.NoWait {
+			done = "Begun before, and going on: "
+		}
+		rest = done + strings.Join(r.names, ", ") + ".\n" + rest
+	}
+	var (
+		detached *session.DetachedError
+		advised  *session.AdvisedError
+		answer   *api.Error
+	)
+	switch {
+	case errors.As(err, &detached):
+		return &session.DetachedError{Advice: detached.Advice + "\n" + rest}
+	case errors.As(err, &advised):
+		rest = strings.TrimPrefix(advised.Advice+"\n"+rest, "\n")
+		return &session.AdvisedError{Err: r.detail(advised.Err, left), Exit: advised.Exit, Advice: rest}
+	case errors.As(err, &answer):
+		return &session.AdvisedError{Err: r.detail(answer, left), Exit: answer.Code.ExitStatus(), Advice: rest}
+	}
+	return err
+}
+
+// detail says to scripts what advice says to people.
+func (r *instanceMove) detail(e *api.Error, left []string) *api.Error {
+	with := *e
+	with.Details = maps.Clone(e.Details)
+	return with.With("migrations", r.ids).With("volumes_left", left)
+}

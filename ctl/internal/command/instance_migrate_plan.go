@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+// The states of a volume in the plan of an instance.
+const (
+	planThere   = "there"   // it is in the pool
+	planMoving  = "moving"  // a migration brings it there
+	planPending = "pending" // it can be moved
+	planRefused = "refused" // it cannot
+)
+
+// instancePlan says what a move of all volumes of an instance would do, or what stops it.
+type instancePlan struct {
+	InstanceID   string       `json:"instance_id"`
+	InstanceName string       `json:"instance_name"`
+	ToPool       string       `json:"to_pool"`
+	Volumes      []volumePlan `json:"volumes"`
+	// NeededBytes is what the pool has to take at most, FreeBytes what is free there; FreeBytes
+	// is left out if no volume can be moved.
+	NeededBytes int64  `json:"needed_bytes"`
+	FreeBytes   *int64 `json:"free_bytes,omitempty"`
+}
+
+// volumePlan is a volume of the instance, and what becomes of it.
+type volumePlan struct {
+	Device     string `json:"device"`
+	VolumeID   string `json:"volume_id"`
+	VolumeName string `json:"volume_name"`
+	SizeBytes  int64  `json:"size_bytes"`
+	State      string `json:"state"`
+	// Plan is of a volume that is pending, Migration of one that is moving, Error says why
+	// a volume is refused.
+	Plan      *api.MigrationPlan `json:"plan,omitempty"`
+	Migration *api.Migration     `json:"migration,omitempty"`
+	Error     *api.Error         `json:"error,omitempty"`
+}
+
+// planInstance asks for each volume of an instance what its move would do.
+func planInstance(ctx context.Context, s *session.Session, ref string, target api.MigrationTarget) (*instancePlan, error) {
+	i, _, err := session.Show(ctx, s, routes.ShowInstance, ref)
+	if err != nil {
+		return nil, err
+	}
+	p := &instancePlan{InstanceID: i.ID, InstanceName: i.Name, ToPool: target.ToPool, Volumes: []volumePlan{}}
+	for _, slot := range i.BlockDeviceMappings {
+		if slot.VolumeID == nil {
+			continue
+		}
+		v, err := planVolume(ctx, s, *slot.VolumeID, target)
+		if err != nil {
+			return nil, err
+		}
+		v.Device = slot.Device
+		p.Volumes = append(p.Volumes, v)
+		if v.Plan != nil && v.Plan.NeededBytes != nil && v.Plan.FreeBytes != nil {
+			p.NeededBytes += *v.Plan.NeededBytes
+			p.FreeBytes = v.Plan.FreeBytes
+		}
+	}
+	return p, nil
+}
+
+func planVolume(ctx context.Context, s *session.Session, id string, target api.MigrationTarget) (volumePlan, error) {
+	vol, _, err := session.Show(ctx, s, routes.ShowVolume, id)
+	if err != nil {
+		return volumePlan{}, err
+	}
+	v := volumePlan{VolumeID: vol.ID, VolumeName: vol.Name, SizeBytes: vol.SizeBytes}
+	if vol.MigrationID != "" {
+		v.Migration, _, err = session.Show(ctx, s, routes.ShowMigration, vol.MigrationID)
+		if err != nil {
+			return v, err
+		}
+		if goesBySelf(v.Migration) && v.Migration.Dst.Pool == target.ToPool {
+			v.State = planMoving
+			return v, nil
+		}
+		v.Migration = nil // it is in the way: the plan is refused, and says so
+	} else if vol.Location.Pool == target.ToPool {
+		v.State = planThere
+		return v, nil
+	}
+	v.Plan, _, err = session.Ask(ctx, s, routes.PlanMigration, target, id)
+	switch {
+	case err == nil:
+		v.State = planPending
+	case !errors.As(err, &v.Error), v.Error.Code.ExitStatus() == api.ExitUnavailable, v.Error.Code == api.CodeInternal:
+		return v, err // which says nothing about the volume
+	default:
+		v.State = planRefused
+	}
+	return v, nil
+}
+
+// goesBySelf says whether a migration that is open goes on to its end without being asked.
+func goesBySelf(m *api.Migration) bool {
+	switch m.State { //nolint:exhaustive // all others wait for somebody, or go back
+	case api.MigrationStarting, api.MigrationCopying, api.MigrationCompleting:
+		return !m.ExternalCopy
+	}
+	return false
+}
+
+// refusal is why the moves do not begin, nil if they may.
+func (p *instancePlan) refusal() error {
+	var why []string
+	var first *api.Error
+	for _, v := range p.Volumes {
+		if v.Error == nil {
+			continue
+		}
+		if first == nil {
+			first = v.Error
+		}
+		why = append(why, fmt.Sprintf("%s (%s): %s", v.VolumeName, v.Device, v.Error.Message))
+	}
+	switch {
+	case first != nil:
+		e := api.Errorf(first.Code, "cannot move all volumes of instance %s, and nothing was done: %s", p.InstanceName, strings.Join(why, "; "))
+		return &session.AdvisedError{Err: e, Exit: e.Code.ExitStatus(), Advice: "To move the others: " + session.Program + " volume migrate VOLUME --to-pool " + p.ToPool}
+	case p.FreeBytes != nil && p.NeededBytes > *p.FreeBytes:
+		return api.Errorf(api.CodeNoSpace, "cannot move all volumes of instance %s, and nothing was done: pool %s has %s free and they may take %s",
+			p.InstanceName, p.ToPool, api.ExactBytes(*p.FreeBytes), api.ExactBytes(p.NeededBytes)).
+			With("free_bytes", *p.FreeBytes).With("needed_bytes", p.NeededBytes)
+	}
+	return nil
+}
+
+// showInstancePlan prints a plan. It is an error if the moves would not begin.
+func showInstancePlan(s *session.Session, p *instancePlan) error {
+	doc, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("write the plan: %w", err)
+	}
+	ids := make([]string, 0, len(p.Volumes))
+	t := render.Table{Header: []string{"DEVICE", "VOLUME", "SIZE", "STATE", "METHOD", "SOURCE", "TAKES"}}
+	for _, v := range p.Volumes {
+		ids = append(ids, v.VolumeID)
+		method, source, takes := "", "", ""
+		if v.Plan != nil {
+			method, source = v.Plan.Method, sourceText(v.Plan)
+			if v.Plan.NeededBytes != nil {
+				takes = api.Bytes(*v.Plan.NeededBytes)
+			}
+		}
+		t.Add(v.Device, v.VolumeName, api.Bytes(v.SizeBytes), v.State, method, source, takes)
+	}
+	if err := s.PrintList(session.Response{}.With("instance_plan", doc), ids, &t, "Instance "+p.InstanceName+" has no volumes."); err != nil {
+		return err
+	}
+	if err := p.refusal(); err != nil {
+		return err
+	}
+	if p.FreeBytes != nil {
+		s.Say("Pool %s has %s free, and the volumes take up to %s.", p.ToPool, api.Bytes(*p.FreeBytes), api.Bytes(p.NeededBytes))
+	}
+	s.Say("Nothing was done. Without --dry-run the volumes that are pending are moved, one after the other.")
+	return nil
+}
