@@ -75,16 +75,25 @@ func TestAMirrorNeedsNoOverlayAndNoCopier(t *testing.T) {
 	}
 }
 
-func TestAShareableDiskOfARunningGuestIsMirrored(t *testing.T) {
-	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
-		d.world.Redefine(t, func(dom *hv.Domain) { dom.Config[0].Shareable = true })
-		must(t, d.world.Start(testInstance))
-		mig := d.until(d.migrate(), api.MigrationCompleted)
-		d.moved(mig)
-		if mig.Method != steps.MethodMirror {
-			t.Errorf("the method is %s, want mirror", mig.Method)
-		}
-	})
+// TestADiskOfARunningGuestThatCannotHaveAnOverlayIsMirrored, if libvirt does that.
+func TestADiskOfARunningGuestThatCannotHaveAnOverlayIsMirrored(t *testing.T) {
+	for name, set := range map[string]func(*hv.Disk){
+		"shareable":               func(d *hv.Disk) { d.Shareable = true },
+		"read-only":               func(d *hv.Disk) { d.ReadOnly = true },
+		"read-only and shareable": func(d *hv.Disk) { d.ReadOnly, d.Shareable = true, true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+				d.world.Redefine(t, func(dom *hv.Domain) { set(&dom.Config[0]) })
+				must(t, d.world.Start(testInstance))
+				mig := d.until(d.migrate(), api.MigrationCompleted)
+				d.moved(mig)
+				if mig.Method != steps.MethodMirror {
+					t.Errorf("the method is %s, want mirror", mig.Method)
+				}
+			})
+		})
+	}
 }
 
 func TestAMirrorOfWhatDoesNotRunIsMadeOffline(t *testing.T) {

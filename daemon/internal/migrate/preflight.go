@@ -249,7 +249,7 @@ func (m *Manager) chooseMethod(s *steps.Spec, dom *hv.Domain, disk *hv.Disk, ask
 	}
 	reason := notOverlayable(disk)
 	switch {
-	case dom.State.Active() && reason == notShareable, dom.State.Active() && reason == "" && asked == steps.MethodMirror:
+	case dom.State.Active() && (mirrorable(reason) || reason == "" && asked == steps.MethodMirror):
 		s.Method = steps.MethodMirror
 		return nil
 	case reason == "" && asked != steps.MethodMirror:
@@ -285,22 +285,32 @@ func immovable(d *hv.Disk) string {
 	return ""
 }
 
-// notShareable is why libvirt refuses an overlay on a disk that another guest may have open
-// as well. libvirt does mirror such a disk.
-const notShareable = "is <shareable/>"
+// Why libvirt refuses an overlay on a disk that it does mirror: another guest may have it
+// open as well, or the guest does not write to it.
+const (
+	notShareable = "is <shareable/>"
+	notReadOnly  = "is <readonly/>"
+)
+
+// mirrorable says whether a disk that cannot have an overlay for this reason can be mirrored.
+func mirrorable(reason string) bool { return reason == notShareable || reason == notReadOnly }
+
+// onlyMirrored is why a disk that is mirrored without having been asked to cannot be moved
+// otherwise.
+const onlyMirrored = notShareable + " or <readonly/>, so it can only be mirrored while the instance runs"
 
 // notOverlayable says why libvirt will not put an overlay on a disk that could
 // be moved otherwise, "" if it will.
 func notOverlayable(d *hv.Disk) string {
 	switch {
-	case d.ReadOnly:
-		return "is <readonly/>"
 	case d.CopyOnRead:
 		return "uses copy_on_read"
 	case d.Bus == "sd":
 		return "is on the sd bus"
 	case d.Shareable:
 		return notShareable
+	case d.ReadOnly:
+		return notReadOnly
 	}
 	return ""
 }
@@ -315,8 +325,8 @@ func checkMethod(s *steps.Spec, t *api.MigrationTarget) error {
 	case s.Method == steps.MethodMirror && t.ExternalCopy && t.Method == steps.MethodMirror:
 		return api.Errorf(api.CodeInvalidArgument, "an external copy needs a frozen source, which method mirror does not make; leave out one of the two")
 	case s.Method == steps.MethodMirror && t.ExternalCopy:
-		return unsupported(s, "disk %s of instance %s %s, so it can only be mirrored while the instance runs, which makes no frozen source for an external copy; stop the instance and run this again",
-			s.Target, s.InstanceName, notShareable)
+		return unsupported(s, "disk %s of instance %s %s, which makes no frozen source for an external copy; stop the instance and run this again",
+			s.Target, s.InstanceName, onlyMirrored)
 	}
 	return nil
 }

@@ -62,7 +62,11 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 		{"a slice", toNewPool, disk(func(d *hv.Disk) { d.Slices = true }), api.CodeUnsupportedDisk, "slice"},
 		{"reservations", toNewPool, disk(func(d *hv.Disk) { d.Uncarried = "<reservations> in its <source>" }), api.CodeUnsupportedDisk, "has <reservations>"},
 		{"a metadata cache", toNewPool, disk(func(d *hv.Disk) { d.ImageSetting = "<metadata_cache>" }), api.CodeUnsupportedDisk, "has <metadata_cache>"},
-		{"a running read-only disk", toNewPool, func(t *testing.T, w *migratetest.World) {
+		{"a running disk with copy_on_read", toNewPool, func(t *testing.T, w *migratetest.World) {
+			disk(func(d *hv.Disk) { d.CopyOnRead, d.ReadOnly = true, true })(t, w)
+			must(t, w.Start(testInstance))
+		}, api.CodeUnsupportedDisk, "stop the instance and run this again"},
+		{"an external copy of a running read-only disk", api.MigrationTarget{ToPool: "new", ExternalCopy: true}, func(t *testing.T, w *migratetest.World) {
 			disk(func(d *hv.Disk) { d.ReadOnly = true })(t, w)
 			must(t, w.Start(testInstance))
 		}, api.CodeUnsupportedDisk, "stop the instance and run this again"},
