@@ -16,6 +16,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
 // moveTakes is how long a host needs for a volume.
@@ -29,7 +30,7 @@ type daemon struct {
 	site *site
 
 	mu      sync.Mutex
-	journal map[string]api.TaskAnswer
+	journal relaytest.Journal
 	ops     map[string]api.Op
 	moving  int
 	most    int
@@ -42,20 +43,14 @@ type daemon struct {
 	// vanish are the volumes whose ops are undone before the registry has heard
 	// of them.
 	vanish map[string]bool
-	// mute has the daemon keep its next answers to itself.
-	mute int
 }
 
-func newDaemon(s *site, id, name string) *daemon {
+func newDaemon(s *site, name string) *daemon {
 	d := &daemon{
-		site: s, journal: map[string]api.TaskAnswer{}, ops: map[string]api.Op{},
+		site: s, ops: map[string]api.Op{},
 		refuse: map[string][]api.TaskAnswer{}, end: map[string]api.MigrationState{}, vanish: map[string]bool{},
 	}
-	pools := []api.Pool{}
-	for _, pool := range []string{"fast", "slow"} {
-		pools = append(pools, api.Pool{Name: pool, Type: "dir", Path: "/" + pool, Active: true})
-	}
-	d.Host = s.Host(id, name, pools, d.perform)
+	d.Host = s.Host(name, []api.Pool{storetest.Dir("fast"), storetest.Dir("slow")}, d.perform)
 	return d
 }
 
@@ -63,19 +58,10 @@ func newDaemon(s *site, id, name string) *daemon {
 func (d *daemon) perform(task api.Task) (api.TaskAnswer, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if id, ok := strings.CutPrefix(task.Path, "/v1/ops/"); ok {
-		return api.TaskAnswer{Status: http.StatusOK, Body: relaytest.Document(map[string]any{"op": d.ops[id]})}, true
+	if id, ok := relaytest.AsksForOp(task); ok {
+		return relaytest.OpIs(d.ops[id]), true
 	}
-	answer, known := d.journal[task.ID]
-	if !known {
-		answer = d.migrate(task)
-		d.journal[task.ID] = answer
-	}
-	if d.mute > 0 {
-		d.mute--
-		return answer, false
-	}
-	return answer, true
+	return d.journal.Answer(task, d.migrate)
 }
 
 // migrate is for callers that hold mu.
@@ -97,7 +83,7 @@ func (d *daemon) migrate(task api.Task) api.TaskAnswer {
 	}
 	m := api.MigrationRegister{
 		ID: uuid.NewString(), VolumeID: v.ID, Host: d.Name, Epoch: 1, Generation: v.Generation,
-		Dst: relaytest.Place(target.ToPool, v.Name), Method: "offline", OpID: task.ID,
+		Dst: storetest.At("/" + target.ToPool + "/" + v.Name), Method: "offline", OpID: task.ID,
 	}
 	d.ops[task.ID] = api.Op{ID: task.ID, State: "running", MigrationID: m.ID}
 	if d.vanish[v.Name] {

@@ -14,6 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
 func TestEveryVolumeOfEveryHostIsMovedAndNeverMoreAtOnceThanAskedFor(t *testing.T) {
@@ -76,7 +77,7 @@ func TestDaemonThatDiesWithATaskIsAskedForTheSame(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(2, "a")
 		a := s.hosts["a"]
-		a.mute = 1
+		a.journal.Mute = 1
 		id := s.drain(1)
 		relaytest.Pass(15 * time.Second) // it moved the volume and told nobody
 		s.want(id, "running: v0 moving, v1 pending")
@@ -150,9 +151,7 @@ func TestHostThatGoesAwayUnseenIsTriedAgain(t *testing.T) {
 func TestFencedHostIsWaitedFor(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(2, "a", "b")
-		if _, err := s.Store.FenceHost(s.T.Context(), store.Call{}, "b", api.HostFence{Evidence: "its power is off", EvenIfUp: true}); err != nil {
-			s.T.Fatal(err)
-		}
+		expect.Value(s.Store.FenceHost(s.T.Context(), store.Call{}, "b", api.HostFence{Evidence: "its power is off", EvenIfUp: true}))(s.T)
 		id := s.drain(2)
 		relaytest.Pass(2 * time.Minute)
 		s.want(id, "running: v0 moved, v1 pending")
@@ -241,11 +240,9 @@ func TestVolumeThatComesBackIsMovedAgain(t *testing.T) {
 		s.want(id, "running: v0 moved, v1 moving")
 		v := expect.Value(s.Store.Volume(s.T.Context(), "v0", store.Viewer{}))(s.T)
 		back := api.MigrationRegister{
-			ID: "50000000-0000-4000-8000-000000000001", VolumeID: v.ID, Host: "a", Epoch: 1, Generation: v.Generation, Dst: relaytest.Place("fast", "back"), Method: "offline", OpID: "x",
+			ID: storetest.Move, VolumeID: v.ID, Host: "a", Epoch: 1, Generation: v.Generation, Dst: storetest.At("/fast/back"), Method: "offline", OpID: "x",
 		}
-		if _, err := s.Store.RegisterMigration(s.T.Context(), store.Call{}, back); err != nil {
-			s.T.Fatal(err)
-		}
+		expect.Value(s.Store.RegisterMigration(s.T.Context(), store.Call{}, back))(s.T)
 		s.hosts["a"].finish(back.ID, "v0")
 		s.until(id)
 		s.want(id, "done: v0 moved, v1 moved")

@@ -17,6 +17,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
 func TestMain(m *testing.M) { relaytest.Main(m) }
@@ -34,8 +35,8 @@ func bubble(t *testing.T, f func(s *site)) {
 	path := filepath.Join(t.TempDir(), "registry.db")
 	synctest.Test(t, func(t *testing.T) {
 		s := &site{relaytest.New(t, path), map[string]*daemon{}}
-		for i, name := range []string{"a", "b"} {
-			s.hosts[name] = newDaemon(s, fmt.Sprintf("10000000-0000-4000-8000-%012d", i+1), name)
+		for _, name := range []string{"a", "b"} {
+			s.hosts[name] = newDaemon(s, name)
 			s.hosts[name].Start()
 		}
 		synctest.Wait()
@@ -59,11 +60,7 @@ func (s *site) restart() {
 // volume makes an unattached volume on a host, in pool fast.
 func (s *site) volume(host, name string) {
 	s.T.Helper()
-	id := fmt.Sprintf("30000000-0000-4000-8000-%012x", name)
-	_, err := s.Store.RegisterVolume(s.T.Context(), store.Call{}, api.VolumeRegister{
-		ID: id, Name: name, Status: api.VolumeAvailable, Host: host, Location: relaytest.Place("fast", name),
-	})
-	expect.OK(s.T, err)
+	relaytest.Kit.Available(s.T, s.Store, host, name, "", storetest.At("/fast/"+name))
 }
 
 // volumes makes n of them, called v0 and so on, on the hosts in turn.
@@ -82,9 +79,7 @@ func (s *site) drain(parallel int) string {
 
 func (s *site) set(id, to string) {
 	s.T.Helper()
-	if _, err := s.Store.SetDrainState(s.T.Context(), store.Call{}, id, to); err != nil {
-		s.T.Fatal(err)
-	}
+	expect.Value(s.Store.SetDrainState(s.T.Context(), store.Call{}, id, to))(s.T)
 }
 
 // states is a drain as "running: v0 moved, v1 skipped multiattached".

@@ -11,6 +11,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/relay/relaytest"
+	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
 // opTakes is how long a host needs for an op.
@@ -36,17 +37,15 @@ type daemon struct {
 
 	// guarded by the site's mu
 	guests  map[string]*guest
-	journal map[string]api.TaskAnswer
+	journal relaytest.Journal
 	ops     map[string]*op
 	asked   []string
 	// rests is what it was asked to do with its guests, by migration and guest.
 	rests map[string]map[string]api.SavedInstance
 	// fail has how the next calls of a verb end, see act.
 	fail map[string][]string
-	// mute has the daemon keep its next answers to itself; lost is the verb
-	// with which it dies once before it does it; and late are the verbs that it does after all
-	// that it is given at the same time.
-	mute int
+	// lost is the verb with which it dies once before it does it; and late are the verbs that
+	// it does after all that it is given at the same time.
 	lost string
 	// fenced: it was, once.
 	fenced bool
@@ -72,15 +71,11 @@ const (
 	resumed = "resumed" // refused, for somebody has let the guest run on by hand
 )
 
-func newDaemon(s *site, id, name string) *daemon {
+func newDaemon(s *site, name string) *daemon {
 	d := &daemon{
-		site: s, guests: map[string]*guest{}, journal: map[string]api.TaskAnswer{}, ops: map[string]*op{}, fail: map[string][]string{}, rests: map[string]map[string]api.SavedInstance{},
+		site: s, guests: map[string]*guest{}, ops: map[string]*op{}, fail: map[string][]string{}, rests: map[string]map[string]api.SavedInstance{},
 	}
-	pools := []api.Pool{}
-	for _, pool := range []string{"old", "new"} {
-		pools = append(pools, api.Pool{Name: pool, Type: "netfs", Path: "/" + pool, Active: true, Shared: true, Multiattach: true})
-	}
-	d.Host = s.Host(id, name, pools, d.perform)
+	d.Host = s.Host(name, []api.Pool{storetest.NFS("old"), storetest.NFS("new")}, d.perform)
 	return d
 }
 
@@ -91,28 +86,19 @@ func (d *daemon) perform(task api.Task) (api.TaskAnswer, bool) {
 	}
 	d.site.mu.Lock()
 	defer d.site.mu.Unlock()
-	if id, ok := strings.CutPrefix(task.Path, "/v1/ops/"); ok {
+	if id, ok := relaytest.AsksForOp(task); ok {
 		o := d.ops[id]
 		if o == nil {
 			return relaytest.Refuse(api.CodeNotFound), true
 		}
 		d.goOn()
-		return api.TaskAnswer{Status: http.StatusOK, Body: relaytest.Document(map[string]any{"op": o.Op})}, true
+		return relaytest.OpIs(o.Op), true
 	}
 	if d.lost != "" && strings.HasSuffix(task.Path, "/"+d.lost) {
 		d.lost = ""
 		return api.TaskAnswer{}, false
 	}
-	answer, known := d.journal[task.ID]
-	if !known {
-		answer = d.take(task)
-		d.journal[task.ID] = answer
-	}
-	if d.mute > 0 {
-		d.mute--
-		return answer, false
-	}
-	return answer, true
+	return d.journal.Answer(task, d.take)
 }
 
 // goOn ends the ops whose time has come, in their order.
@@ -202,7 +188,7 @@ func (d *daemon) act(verb, id string, body []byte, o *op) func() *api.Error {
 	case "save":
 		var in api.InstanceSave
 		d.read(body, &in)
-		d.rest(in.MigrationID, id, in.VolumeID, relaytest.Place("old", "v"))
+		d.rest(in.MigrationID, id, in.VolumeID, storetest.At("/old/v"))
 		return func() *api.Error { return d.save(id) }
 	case "restore":
 		var in api.InstanceRestore

@@ -201,7 +201,7 @@ func TestDeathOfTheRegistryAtAnyMomentChangesNothing(t *testing.T) {
 func (d *daemon) diesWithATask() {
 	d.Away()
 	d.site.mu.Lock()
-	d.mute = 1
+	d.journal.Mute = 1
 	d.site.mu.Unlock()
 	d.Start()
 }
@@ -346,7 +346,7 @@ func TestAFencedHostAfterTheFlipIsNotWaitedFor(t *testing.T) {
 					s.wantLostUntilTheWord("b", id)
 					return
 				}
-				expect.Value(s.Store.ForceDeleteAttachment(s.T.Context(), store.Call{}, fmt.Sprintf("40000000-0000-4000-8000-%012x", "g3")))(t)
+				expect.Value(s.Store.ForceDeleteAttachment(s.T.Context(), store.Call{}, attachmentID("g3")))(t)
 				relaytest.Pass(5 * time.Second)
 				if i := expect.Value(s.Store.Instance(s.T.Context(), "g3", store.Viewer{}))(t); i.Locked {
 					t.Errorf("instance = %+v", i)

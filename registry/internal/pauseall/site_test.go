@@ -17,6 +17,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/pauseall"
 	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
 func TestMain(m *testing.M) { relaytest.Main(m) }
@@ -49,8 +50,8 @@ func bubble(t *testing.T, f func(s *site)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &site{Site: relaytest.New(t, path), hosts: map[string]*daemon{}, images: map[string]bool{"/old/v": true}}
 		defer s.end()
-		for i, name := range []string{"a", "b"} {
-			s.hosts[name] = newDaemon(s, fmt.Sprintf("10000000-0000-4000-8000-%012d", i+1), name)
+		for _, name := range []string{"a", "b"} {
+			s.hosts[name] = newDaemon(s, name)
 			s.hosts[name].Start()
 		}
 		s.found()
@@ -67,32 +68,22 @@ func (s *site) end() {
 	}
 }
 
-func guestID(name string) string { return fmt.Sprintf("20000000-0000-4000-8000-%012x", name) }
+func guestID(name string) string { return storetest.NamedID(storetest.InstanceKind, name) }
 
-const volumeID = "30000000-0000-4000-8000-000000000001"
+func attachmentID(guest string) string { return storetest.NamedID(storetest.AttachmentKind, guest) }
 
 // found makes the volume and its attachments.
 func (s *site) found() {
 	s.T.Helper()
-	ctx := s.T.Context()
-	expect.Value(s.Store.CreateType(ctx, store.Call{}, api.VolumeTypeCreate{Name: "gold", Multiattach: true}))(s.T)
-	expect.Value(s.Store.RegisterVolume(ctx, store.Call{}, api.VolumeRegister{
-		ID: volumeID, Name: "v", Status: api.VolumeAvailable, Type: "gold", Host: "a", Location: relaytest.Place("old", "v"),
-	}))(s.T)
+	kit := relaytest.Kit
+	expect.Value(s.Store.CreateType(s.T.Context(), store.Call{}, api.VolumeTypeCreate{Name: "gold", Multiattach: true}))(s.T)
+	volumeID := kit.Available(s.T, s.Store, "a", "v", "gold", storetest.At("/old/v"))
 	for host, names := range guests {
 		for _, name := range names {
-			expect.Value(s.Store.RegisterInstance(ctx, store.Call{}, api.InstanceRegister{ID: guestID(name), Name: name, Host: host, State: api.InstanceRunning}))(s.T)
-			a := expect.Value(s.Store.ReserveAttachment(ctx, store.Call{}, api.AttachmentReserve{
-				ID: fmt.Sprintf("40000000-0000-4000-8000-%012x", name), VolumeID: volumeID, InstanceID: guestID(name), Device: "vdb",
+			kit.Attach(s.T, s.Store, api.AttachmentReserve{
+				ID: attachmentID(name), VolumeID: volumeID, InstanceID: kit.Running(s.T, s.Store, host, name), Device: "vdb",
 				Mode: api.ModeRW, Host: host, Epoch: 1, Generation: 1, OpID: "o",
-			}))(s.T)
-			from := api.AttachmentReserved
-			for _, to := range []api.AttachmentState{api.AttachmentAttaching, api.AttachmentAttached} {
-				expect.Value(s.Store.TransitionAttachment(ctx, store.Call{}, a.ID, api.AttachmentTransition{
-					From: []api.AttachmentState{from}, To: to, Host: host, Epoch: 1, OpID: string(to),
-				}))(s.T)
-				from = to
-			}
+			})
 			s.hosts[host].guests[guestID(name)] = &guest{process: true, running: true, at: "/old/v"}
 		}
 	}

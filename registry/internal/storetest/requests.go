@@ -12,6 +12,9 @@ import (
 // ID returns a UUID whose first group says the kind of thing that it names.
 func ID(kind string, n int) string { return fmt.Sprintf("%s-0000-4000-8000-%012d", kind, n) }
 
+// NamedID returns the ID of the thing of a kind that has this name, of up to six bytes.
+func NamedID(kind, name string) string { return fmt.Sprintf("%s-0000-4000-8000-%012x", kind, name) }
+
 // The kinds of ids.
 const (
 	HostKind       = "10000000"
@@ -71,6 +74,16 @@ func WebRegister() api.InstanceRegister {
 // DataRegister returns the request that registers volume data.
 func DataRegister() api.VolumeRegister {
 	return api.VolumeRegister{ID: Data, Name: "data", Status: api.VolumeAvailable, Host: HostA, Location: At("/fast/data")}
+}
+
+// Dir returns an active pool of files whose directory has its name.
+func Dir(name string) api.Pool {
+	return api.Pool{Name: name, Type: "dir", Path: "/" + name, Active: true}
+}
+
+// NFS returns an active pool that its hosts share.
+func NFS(name string) api.Pool {
+	return api.Pool{Name: name, Type: "netfs", Path: "/" + name, Active: true, Shared: true, Multiattach: true}
 }
 
 // ClusterPools returns the pools that a host of NewCluster reports.

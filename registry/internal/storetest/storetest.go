@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storetest fills a registry's database for the tests of packages store and
-// workflow: two hosts that share a pool, their instances and volumes, and the requests that
-// most tests make. It knows a store by its methods alone, so that both can use it from the
+// Package storetest fills a registry's database for the tests of package store and of what
+// is above it: two hosts that share a pool, their instances and volumes, and the requests
+// that most tests make. It knows a store by its methods alone, so that both can use it from the
 // inside.
 package storetest
 
@@ -113,6 +113,32 @@ func (k Site[S, C, V]) NewCluster(t *testing.T) S {
 	return s
 }
 
+// Available registers an available volume of a host, of this type, and returns its id.
+func (k Site[S, C, V]) Available(t *testing.T, s S, host, name, volumeType string, at api.Location) string {
+	t.Helper()
+	v := api.VolumeRegister{ID: NamedID(VolumeKind, name), Name: name, Status: api.VolumeAvailable, Type: volumeType, Host: host, Location: at}
+	return expect.Value(s.RegisterVolume(t.Context(), k.Nobody, v))(t).ID
+}
+
+// Running registers an instance that runs on a host, without disks, and returns its id.
+func (k Site[S, C, V]) Running(t *testing.T, s S, host, name string) string {
+	t.Helper()
+	i := api.InstanceRegister{ID: NamedID(InstanceKind, name), Name: name, Host: host, State: api.InstanceRunning}
+	return expect.Value(s.RegisterInstance(t.Context(), k.Nobody, i))(t).ID
+}
+
+// Attach takes an attachment from its reservation to attached.
+func (k Site[S, C, V]) Attach(t *testing.T, s S, in api.AttachmentReserve) {
+	t.Helper()
+	expect.Value(s.ReserveAttachment(t.Context(), k.Nobody, in))(t)
+	for _, step := range []api.AttachmentTransition{
+		AttachmentStep(api.AttachmentAttaching, api.AttachmentReserved), AttachmentStep(api.AttachmentAttached, api.AttachmentAttaching),
+	} {
+		step.Host = in.Host
+		expect.Value(s.TransitionAttachment(t.Context(), k.Nobody, in.ID, step))(t)
+	}
+}
+
 // InTurn runs setup functions one after the other.
 func (k Site[S, C, V]) InTurn(steps ...func(*testing.T, S)) func(*testing.T, S) {
 	return func(t *testing.T, s S) {
@@ -135,14 +161,7 @@ func (k Site[S, C, V]) Reserved(edit func(*api.AttachmentReserve)) func(*testing
 func (k Site[S, C, V]) Attached(edit func(*api.AttachmentReserve)) func(*testing.T, S) {
 	return func(t *testing.T, s S) {
 		t.Helper()
-		in := Reserve(edit)
-		k.Reserved(edit)(t, s)
-		for _, step := range []api.AttachmentTransition{
-			AttachmentStep(api.AttachmentAttaching, api.AttachmentReserved), AttachmentStep(api.AttachmentAttached, api.AttachmentAttaching),
-		} {
-			step.Host = in.Host
-			expect.Value(s.TransitionAttachment(t.Context(), k.Nobody, in.ID, step))(t)
-		}
+		k.Attach(t, s, Reserve(edit))
 	}
 }
 

@@ -9,38 +9,15 @@ import (
 	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
-func webDefinition() *api.InstanceDefinition {
-	return &api.InstanceDefinition{Domain: "<domain/>", NVRAM: []byte{0, 1, 2}, Disks: map[string]api.SlotDefinition{"vda": storetest.RootSlot}, Autostart: true}
-}
+// What storetest has, under the names that the tests of this package read best with.
+var (
+	webDefinition    = storetest.WebDefinition
+	toShelf, offload = storetest.ToShelf, storetest.Offload
+	claim, undoClaim = storetest.Claim, storetest.UndoClaim
+	complete, ofB    = storetest.Complete, storetest.OfB
+)
 
-// The transitions of host a. The op is that of a shelve, or of an unshelve.
-func toShelf() api.InstanceTransition {
-	return api.InstanceTransition{From: api.InstanceStopped, To: api.InstanceShelved, Host: hostA, Epoch: 1, OpID: "op-shelve", Definition: webDefinition()}
-}
-
-func offload() api.InstanceTransition {
-	return api.InstanceTransition{From: api.InstanceShelved, To: api.InstanceShelvedOffloaded, Host: hostA, Epoch: 1, OpID: "op-shelve"}
-}
-
-func claim() api.InstanceTransition {
-	return api.InstanceTransition{From: api.InstanceShelvedOffloaded, To: api.InstanceShelved, Host: hostA, Epoch: 1, OpID: "op-unshelve"}
-}
-
-func undoClaim() api.InstanceTransition {
-	return api.InstanceTransition{From: api.InstanceShelved, To: api.InstanceShelvedOffloaded, Host: hostA, Epoch: 1, OpID: "op-unshelve"}
-}
-
-func complete() api.InstanceTransition {
-	return api.InstanceTransition{From: api.InstanceShelved, To: api.InstanceStopped, Host: hostA, Epoch: 1, OpID: "op-unshelve"}
-}
-
-// ofB makes a transition one of host b.
-func ofB(in api.InstanceTransition) api.InstanceTransition {
-	in.Host, in.OpID = hostB, in.OpID+"-b"
-	return in
-}
-
-// moved makes transitions of an instance.
+// movedTo makes transitions of an instance.
 func movedTo(instance string, steps ...api.InstanceTransition) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		t.Helper()

@@ -8,12 +8,6 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Place returns the location of a raw image of 1 MiB in a pool whose name is that of its
-// directory.
-func Place(pool, name string) api.Location {
-	return api.Location{Pool: pool, Name: name, Path: "/" + pool + "/" + name, Format: api.FormatRaw, SizeBytes: 1 << 20}
-}
-
 // Document returns an answer of a host's API, with these nouns.
 func Document(nouns map[string]any) json.RawMessage {
 	nouns["schema_version"] = api.SchemaVersion

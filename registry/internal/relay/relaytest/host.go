@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -29,6 +30,13 @@ type Host struct {
 
 	mu    sync.Mutex
 	polls context.CancelFunc // nil while it is away
+}
+
+// Report has the host report these pools.
+func (h *Host) Report(pools ...api.Pool) {
+	h.registry.T.Helper()
+	in := api.HostReport{ID: h.ID, Name: h.Name, Epoch: 1, Pools: pools}
+	expect.Value(h.registry.Store.Report(context.Background(), store.Call{}, in))(h.registry.T)
 }
 
 // Polling says whether the host has a poll open.

@@ -8,10 +8,19 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/storetest"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
+
+// Kit fills the stores of registries.
+var Kit = storetest.Site[*workflow.Store, store.Call, store.Viewer]{
+	Open: func(ctx context.Context, path string) (*workflow.Store, error) {
+		return workflow.Open(ctx, path, store.Options{})
+	},
+}
 
 // Registry is a store with its relay. It can be closed and opened again.
 type Registry struct {
@@ -27,11 +36,8 @@ type Registry struct {
 // Open opens the registry.
 func (r *Registry) Open() {
 	r.T.Helper()
-	db, err := workflow.Open(context.Background(), r.Path, store.Options{})
-	if err != nil {
-		r.T.Fatal(err)
-	}
-	r.Store, r.Relay = db, relay.New(relay.Config{Store: db, Log: slog.New(slog.DiscardHandler)})
+	r.Store = expect.Value(Kit.Open(context.Background(), r.Path))(r.T)
+	r.Relay = relay.New(relay.Config{Store: r.Store, Log: slog.New(slog.DiscardHandler)})
 }
 
 // Close closes it. The loop must have ended.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/memtest"
-	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
 // Main runs the tests of a package, with their databases in memory.
@@ -47,14 +47,13 @@ func New(t *testing.T, path string) *Site {
 	return s
 }
 
-// Host adds a host that reports pools, and is away until Start.
-func (s *Site) Host(id, name string, pools []api.Pool, perform Perform) *Host {
+// Host adds host a or b, which reports pools and is away until Start.
+func (s *Site) Host(name string, pools []api.Pool, perform Perform) *Host {
 	s.T.Helper()
+	id := map[string]string{"a": storetest.HostA, "b": storetest.HostB}[name]
 	h := &Host{ID: id, Name: name, registry: &s.Registry, perform: perform}
 	s.hosts = append(s.hosts, h)
-	if _, err := s.Store.Report(context.Background(), store.Call{}, api.HostReport{ID: id, Name: name, Epoch: 1, Pools: pools}); err != nil {
-		s.T.Fatal(err)
-	}
+	h.Report(pools...)
 	return h
 }
 
