@@ -5,6 +5,7 @@
 package expect
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -27,6 +28,13 @@ func Value[T any](v T, err error) func(testing.TB) T {
 		OK(t, err)
 		return v
 	}
+}
+
+// Refusal returns the error that the body of an answer of the API is, nil if it is none.
+func Refusal(body []byte) *api.Error {
+	var e api.ErrorBody
+	_ = json.Unmarshal(body, &e) // what is no JSON is no error of the API
+	return e.Error
 }
 
 // Code ends the test unless err has this code, "" for nil, and says each of these texts.

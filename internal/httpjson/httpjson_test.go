@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
@@ -44,12 +45,12 @@ func call(t *testing.T, h http.Handler, method, path, body string) (int, string,
 
 func wantError(t *testing.T, status int, body string, wantStatus int, wantCode api.Code, wantText string) {
 	t.Helper()
-	var e api.ErrorBody
-	if err := json.Unmarshal([]byte(body), &e); err != nil || e.Error == nil {
-		t.Fatalf("answer %d %q is no ErrorBody: %v", status, body, err)
+	e := expect.Refusal([]byte(body))
+	if e == nil {
+		t.Fatalf("answer %d %q is no ErrorBody", status, body)
 	}
-	if status != wantStatus || e.Error.Code != wantCode || !strings.Contains(e.Error.Message, wantText) {
-		t.Errorf("answer = %d %s %q, want %d %s with %q", status, e.Error.Code, e.Error.Message, wantStatus, wantCode, wantText)
+	if status != wantStatus || e.Code != wantCode || !strings.Contains(e.Message, wantText) {
+		t.Errorf("answer = %d %s %q, want %d %s with %q", status, e.Code, e.Message, wantStatus, wantCode, wantText)
 	}
 }
 

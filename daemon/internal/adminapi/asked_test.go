@@ -54,10 +54,3 @@ func TestPowerThatIsAskedForHereIsInTheAuditTrailWithWhoAsked(t *testing.T) {
 		t.Errorf("one event more: %+v", <-posted)
 	}
 }
-
-func waitForOp(t *testing.T, s *Server, id string) {
-	t.Helper()
-	if _, err := s.Runner.Wait(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
-}

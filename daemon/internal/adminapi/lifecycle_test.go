@@ -5,14 +5,12 @@ package adminapi
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
 
-	"github.com/volferry/volferry/daemon/internal/guard"
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/instance"
@@ -69,26 +67,26 @@ func (noMigrations) CheckPaused(context.Context, api.Volume, api.Attachment, []s
 // is passed on, its registry answers with a teapot.
 func newLifecycle(t *testing.T, inst api.Instance) (*Server, *hvtest.Fake) {
 	t.Helper()
-	s := newServer(t, serveRegistry(t, func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		w.WriteHeader(http.StatusTeapot)
-		_, _ = fmt.Fprint(w, r.Method, " ", r.URL.RequestURI(), " ", r.Header.Get(api.IdempotencyKeyHeader), " ", string(body))
-	}), nil)
+	s := newServer(t, serveRegistry(t, passedOn), nil)
 	inst.ID, inst.Name = web, "web"
 	fake, records, quiet := hvtest.New(), optest.NewJournal(), slog.New(slog.DiscardHandler)
 	expect.OK(t, fake.Define(hv.Domain{ID: web, Name: "web"}))
 	registry := &shelfRegistry{inst: inst}
-	runner := expect.Value(op.New(op.Config{Journal: records, Describe: request.Describe}))(t)
-	t.Cleanup(runner.Stop)
+	d := hosttest.Start(t, hosttest.Program[*instance.Manager]{
+		Runner: op.Config{Journal: records, Describe: request.Describe},
+		New: func(runner *op.Runner) *instance.Manager {
+			host := func(context.Context) (instance.Host, error) {
+				return instance.Host{ID: "h", Name: "alpha", Epoch: 1}, nil
+			}
+			return instance.New(instance.Config{}, instance.Ports{
+				HV: fake, Registry: volumeless{registry}, Guards: hosttest.NewGuards(nil), Migrations: noMigrations{}, Report: func(context.Context) error { return nil },
+			}, runner, records, host, quiet)
+		},
+	})
 	s.HostID, s.HostName = "h", "alpha"
 	s.HV, s.Registry = fake, registry
-	s.Instances = instance.New(instance.Config{}, instance.Ports{
-		HV: fake, Registry: volumeless{registry}, Guards: guard.New(t.TempDir(), ""), Migrations: noMigrations{}, Report: func(context.Context) error { return nil },
-	}, runner, records, func(context.Context) (instance.Host, error) {
-		return instance.Host{ID: "h", Name: "alpha", Epoch: 1}, nil
-	}, quiet)
-	s.Migrations = migrate.New(migrate.Config{}, steps.Ports{}, runner, records, nil, quiet)
-	s.Runner = runner
+	s.Instances, s.Runner = d.Now()
+	s.Migrations = migrate.New(migrate.Config{}, steps.Ports{}, s.Runner, records, nil, quiet)
 	return s, fake
 }
 
@@ -97,6 +95,13 @@ type volumeless struct{ *shelfRegistry }
 
 func (volumeless) Migration(context.Context, string) (api.Migration, error) {
 	return api.Migration{}, api.Errorf(api.CodeNotFound, "not in this test")
+}
+
+func waitForOp(t *testing.T, s *Server, id string) {
+	t.Helper()
+	if _, err := s.Runner.Wait(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestPowerIsAnsweredWithTheOpAndTheInstance(t *testing.T) {

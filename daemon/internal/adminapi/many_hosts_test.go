@@ -26,23 +26,6 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-const nowhere = "/nonexistent/registry.sock"
-
-// fenced is the memory of a host that knows that it was fenced.
-var fenced = memory{"uplink.json": `{"epoch":1,"fence":{"epoch":2}}`}
-
-// remembers is the memory of a host to which the registry spoke an hour ago.
-func remembers() memory {
-	at := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
-	return memory{"registry-view.json": `{"read_at":"` + at + `",
-		"hosts":[{"id":"h","name":"alpha"},{"id":"i","name":"beta"}],
-		"pools":[{"name":"fast","host":"alpha"},{"name":"fast","host":"beta"},{"name":"slow","host":"beta"}],
-		"types":[{"id":"t","name":"default"}], "policies":[{"name":"multiattach"}],
-		"volumes":[{"id":"11112222","name":"data"},{"id":"11113333","name":"logs"}],
-		"instances":[{"id":"aaaabbbb","name":"web"}],
-		"attachments":[{"id":"a1","volume_id":"11112222","instance_id":"aaaabbbb"},{"id":"a2","volume_id":"11113333","instance_id":"other"}]}`}
-}
-
 // probe is a path of the route that can be asked.
 func probe(d *routes.Declaration) string {
 	return strings.NewReplacer("{", "", "}", "").Replace(d.Path)
@@ -79,16 +62,6 @@ func TestWhatIsNotRememberedIsSaidToBe(t *testing.T) {
 	} {
 		wantError(t, newServer(t, nowhere, remembers()), "GET", path, code)
 	}
-}
-
-func wantError(t *testing.T, s *Server, method, path string, code api.Code) api.Error {
-	t.Helper()
-	status, body := askOf(t, s, method, path, "{}")
-	var e api.ErrorBody
-	if err := json.Unmarshal([]byte(body), &e); err != nil || e.Error == nil || e.Error.Code != code || status != code.HTTPStatus() {
-		t.Fatalf("%s %s = %d %.200s, want %s", method, path, status, body, code)
-	}
-	return *e.Error
 }
 
 // Whatever the memory is, a change is the registry's alone.
@@ -204,8 +177,7 @@ func TestATaskMayCallWhatTheDaemonAnswersAndNothingElse(t *testing.T) {
 		if d.Daemon.Part == routes.Answers {
 			want = api.CodeStaleEpoch
 		}
-		var e api.ErrorBody
-		if err := json.Unmarshal(a.Body, &e); err != nil || e.Error == nil || e.Error.Code != want || a.Status != want.HTTPStatus() {
+		if e := expect.Refusal(a.Body); e == nil || e.Code != want || a.Status != want.HTTPStatus() {
 			t.Errorf("%s: %d %.200s, want %s", d, a.Status, a.Body, want)
 		}
 	}

@@ -4,9 +4,7 @@ package adminapi
 
 import (
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"testing"
 )
@@ -23,17 +21,10 @@ func TestStatusSeesARegistryThatWasStartedAMomentAgo(t *testing.T) {
 		t.Errorf("without a registry: %+v", p)
 	}
 
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	registry := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	serveRegistryAt(t, socket, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"schema_version": 1, "host": {"id": "h", "name": "alpha", "epoch": 1}}`)
-	}))
-	registry.Listener = l
-	registry.Start()
-	t.Cleanup(registry.Close)
+	})
 	if p := s.registryPart(t.Context()); p.Status != "ok" {
 		t.Errorf("with a registry: %+v", p)
 	}

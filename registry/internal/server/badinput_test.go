@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -93,13 +92,12 @@ func TestBadInputInAnyPlaceOfAnyRequestIsRefusedAndChangesNothing(t *testing.T) 
 		refused := func(what, body string) {
 			tried++
 			w := s.do(t, method, req.path, body)
-			var e api.ErrorBody
-			if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || e.Error == nil || w.Code < 400 ||
-				w.Code >= 500 && e.Error.Code != api.CodeHypervisorUnavailable {
+			e := expect.Refusal(w.Body.Bytes())
+			if e == nil || w.Code < 400 || w.Code >= 500 && e.Code != api.CodeHypervisorUnavailable {
 				t.Errorf("%s with %s: %d %.300s", name, what, w.Code, w.Body)
 			}
-			if malformed(what) && e.Error != nil && e.Error.Code != api.CodeInvalidArgument {
-				t.Errorf("%s with %s: code = %s %s", name, what, e.Error.Code, e.Error.Message)
+			if malformed(what) && e != nil && e.Code != api.CodeInvalidArgument {
+				t.Errorf("%s with %s: code = %s %s", name, what, e.Code, e.Message)
 			}
 		}
 		if method != http.MethodDelete {
@@ -144,21 +142,16 @@ func malformed(what string) bool {
 func TestBadHeadersAreRefused(t *testing.T) {
 	s := newSite(t)
 	s.fill(t)
-	for name, header := range map[string][2]string{
-		"long key":     {api.IdempotencyKeyHeader, strings.Repeat("k", 193)},
-		"odd key":      {api.IdempotencyKeyHeader, "a b"},
-		"epoch text":   {api.EpochHeader, "first"},
-		"epoch -1":     {api.EpochHeader, "-1"},
-		"epoch 2^64":   {api.EpochHeader, "18446744073709551616"},
-		"host unknown": {api.HostHeader, otherID[:35] + "9"},
-		"host odd":     {api.HostHeader, strings.Repeat("x", 10_000)},
+	for name, as := range map[string]speaker{
+		"long key":     {host: hostID, epoch: "1", key: strings.Repeat("k", 193)},
+		"odd key":      {host: hostID, epoch: "1", key: "a b"},
+		"epoch text":   {host: hostID, epoch: "first"},
+		"epoch -1":     {host: hostID, epoch: "-1"},
+		"epoch 2^64":   {host: hostID, epoch: "18446744073709551616"},
+		"host unknown": {host: otherID[:35] + "9", epoch: "1"},
+		"host odd":     {host: strings.Repeat("x", 10_000), epoch: "1"},
 	} {
-		r := httptest.NewRequestWithContext(httpjson.WithPeer(t.Context(), httpjson.Peer{}), "PATCH", "/v1/volumes/data", strings.NewReader(`{"name":"other"}`))
-		r.Header.Set(api.HostHeader, hostID)
-		r.Header.Set(api.EpochHeader, "1")
-		r.Header.Set(header[0], header[1])
-		w := httptest.NewRecorder()
-		s.handler.ServeHTTP(w, r)
+		w := s.speak(t, as, "PATCH", "/v1/volumes/data", `{"name":"other"}`)
 		if w.Code < 400 || w.Code > 499 {
 			t.Errorf("%s: %d %.200s", name, w.Code, w.Body)
 		}
@@ -199,22 +192,19 @@ func FuzzBodies(f *testing.F) {
 		name := names[int(route)%len(names)]
 		method, _, _ := strings.Cut(name, " ")
 		before := s.dump(t)
-		r := httptest.NewRequestWithContext(httpjson.WithPeer(t.Context(), httpjson.Peer{}), method, all[name].path, strings.NewReader(string(body)))
-		r.Header.Set(api.IdempotencyKeyHeader, key)
-		w := httptest.NewRecorder()
-		s.handler.ServeHTTP(w, r)
+		w := s.speak(t, speaker{key: key}, method, all[name].path, string(body))
 		if w.Code < 400 {
 			return
 		}
-		var e api.ErrorBody
-		if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || e.Error == nil {
+		e := expect.Refusal(w.Body.Bytes())
+		if e == nil {
 			t.Fatalf("%s = %d %.300s, which is no error of the API", name, w.Code, w.Body)
 		}
-		if w.Code >= 500 && e.Error.Code != api.CodeHypervisorUnavailable {
+		if w.Code >= 500 && e.Code != api.CodeHypervisorUnavailable {
 			t.Errorf("%s = %d %.300s", name, w.Code, w.Body)
 		}
 		if diff := cmp.Diff(before, s.dump(t)); diff != "" {
-			t.Errorf("%s was refused (%s) and changed something (-before +after):\n%s", name, e.Error.Message, diff)
+			t.Errorf("%s was refused (%s) and changed something (-before +after):\n%s", name, e.Message, diff)
 		}
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
-	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -69,11 +67,8 @@ type pending struct {
 // something, or is done.
 func (s *site) begin(t *testing.T, method, path, key, body string) *pending {
 	t.Helper()
-	ctx, cancel := context.WithCancel(httpjson.WithPeer(t.Context(), httpjson.Peer{}))
-	r := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
-	if key != "" {
-		r.Header.Set(api.IdempotencyKeyHeader, key)
-	}
+	ctx, cancel := context.WithCancel(t.Context())
+	r := speaker{key: key}.request(ctx, method, path, body)
 	p := &pending{w: &recorder{header: http.Header{}}, done: make(chan struct{}), end: cancel}
 	go func() {
 		defer close(p.done)
@@ -92,11 +87,10 @@ func (p *pending) answer() (status int, body string) {
 // code is the error that a request was answered with.
 func (p *pending) code() api.Code {
 	_, body := p.answer()
-	var e api.ErrorBody
-	if err := json.Unmarshal([]byte(body), &e); err != nil || e.Error == nil {
-		return api.Code("none: " + body)
+	if e := expect.Refusal([]byte(body)); e != nil {
+		return e.Code
 	}
-	return e.Error.Code
+	return api.Code("none: " + body)
 }
 
 // events are the lines of a stream so far.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"io"
 	"log/slog"
 	"net"
@@ -24,8 +23,6 @@ import (
 	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/internal/mtls/mtlstest"
 )
-
-const otherID = "10000000-0000-4000-8000-000000000002"
 
 // authority is a TLS directory with a client of every sort.
 type authority struct {
@@ -165,11 +162,11 @@ func (c caller) ask(t *testing.T, method, path, body string) (answer, error) {
 	}
 	a.body = string(b)
 	if a.status > 299 {
-		var e api.ErrorBody
-		if err := json.Unmarshal(b, &e); err != nil || e.Error == nil {
+		e := expect.Refusal(b)
+		if e == nil {
 			t.Fatalf("%s %s = %d %.200s, which is no error of the API", method, path, a.status, b)
 		}
-		a.code = e.Error.Code
+		a.code = e.Code
 	}
 	return a, nil
 }

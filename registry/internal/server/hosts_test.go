@@ -3,12 +3,10 @@
 package server_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,35 +23,6 @@ import (
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/relay"
 )
-
-// speaker is who sends a request: a daemon by its certificate, or a local process
-// that may speak for a host.
-type speaker struct {
-	cert        *mtls.Identity
-	uid         uint32
-	host, epoch string
-}
-
-func (s *site) speak(t *testing.T, as speaker, method, path, body string) *httptest.ResponseRecorder {
-	t.Helper()
-	ctx := httpjson.WithPeer(t.Context(), httpjson.Peer{UID: as.uid})
-	if as.cert != nil {
-		ctx = mtls.WithIdentity(t.Context(), *as.cert)
-	}
-	r := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
-	for name, value := range map[string]string{api.HostHeader: as.host, api.EpochHeader: as.epoch} {
-		if value != "" {
-			r.Header.Set(name, value)
-		}
-	}
-	w := httptest.NewRecorder()
-	s.handler.ServeHTTP(w, r)
-	return w
-}
-
-func certificate(id, name string) *mtls.Identity {
-	return &mtls.Identity{Kind: mtls.KindHost, ID: id, Name: name}
-}
 
 func TestHostTakesAndAnswersItsTasksOverTheAPI(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
@@ -279,23 +248,17 @@ func TestLongPollEndsWithItsConnection(t *testing.T) {
 // A daemon makes the keys of its requests from the one that it was asked under.
 func TestTheKeysOfDaemonsMayBeLongerThanThoseOfClients(t *testing.T) {
 	s := newSite(t)
-	daemon := mtls.WithIdentity(t.Context(), *certificate(hostID, "a"))
-	people := httpjson.WithPeer(t.Context(), httpjson.Peer{UID: 0})
+	people, daemon := speaker{}, speaker{cert: certificate(hostID, "a"), epoch: "1"}
 	for name, tc := range map[string]struct {
-		ctx   context.Context
+		as    speaker
 		chars int
 		want  bool
 	}{
 		"people's longest": {people, 96, true}, "too long for people": {people, 97, false},
 		"a daemon's, made of the longest": {daemon, 96 + len(".") + len(hostID), true}, "too long for a daemon": {daemon, 193, false},
 	} {
-		r := httptest.NewRequestWithContext(tc.ctx, "POST", "/v1/events", strings.NewReader(`{"at":"2026-01-01T00:00:00Z","what":"guard.set","object":"host/`+hostID+`"}`))
-		r.Header.Set(api.IdempotencyKeyHeader, strings.Repeat("k", tc.chars))
-		if tc.ctx == daemon {
-			r.Header.Set(api.EpochHeader, "1")
-		}
-		w := httptest.NewRecorder()
-		s.handler.ServeHTTP(w, r)
+		tc.as.key = strings.Repeat("k", tc.chars)
+		w := s.speak(t, tc.as, "POST", "/v1/events", `{"at":"2026-01-01T00:00:00Z","what":"guard.set","object":"host/`+hostID+`"}`)
 		if refused := strings.Contains(w.Body.String(), "invalid_argument"); refused == tc.want {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/httpjson"
 )
 
 const (
@@ -38,17 +37,6 @@ func (s *site) shelve(t *testing.T) {
 			t.Fatalf("%s = %d %s", step, w.Code, w.Body)
 		}
 	}
-}
-
-// asHost sends a request as the daemon of a host on the registry's own machine.
-func (s *site) asHost(t *testing.T, hostID, method, path, body string) *httptest.ResponseRecorder {
-	t.Helper()
-	r := httptest.NewRequestWithContext(httpjson.WithPeer(t.Context(), httpjson.Peer{}), method, path, strings.NewReader(body))
-	r.Header.Set(api.HostHeader, hostID)
-	r.Header.Set(api.EpochHeader, "1")
-	w := httptest.NewRecorder()
-	s.handler.ServeHTTP(w, r)
-	return w
 }
 
 func TestTheAnswerToATransitionIsAShelvedInstance(t *testing.T) {
@@ -79,7 +67,7 @@ func TestVolumesOfAnInstanceThatNoHostHasAreTheRegistrys(t *testing.T) {
 			return s.do(t, method, path, body)
 		},
 		"last host": func(t *testing.T, s *site, method, path, body string) *httptest.ResponseRecorder {
-			return s.asHost(t, hostID, method, path, body)
+			return s.speak(t, local(hostID), method, path, body)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +118,7 @@ func TestAHostMayNotHaveTheRegistryTouchWhatAHostHas(t *testing.T) {
 			"delete of another's shelf": {otherID, "DELETE", "/v1/attachments/" + rootAtID, "", api.CodeNotYourHost},
 			"delete of none":            {hostID, "DELETE", "/v1/attachments/" + newID, "", api.CodeNotFound},
 		} {
-			wantError(t, s.asHost(t, tc.host, tc.method, tc.path, tc.body), tc.code)
+			wantError(t, s.speak(t, local(tc.host), tc.method, tc.path, tc.body), tc.code)
 			if t.Failed() {
 				t.Fatal(name)
 			}
@@ -275,7 +263,7 @@ func TestAnInstanceIsUnshelvedWhereItWasAskedForOrCanBe(t *testing.T) {
 				}
 				// Now that host may take it, whoever had it last.
 				claim := `{"from":"shelved_offloaded","to":"shelved","host":"` + tc.host + `","epoch":1,"op_id":"k"}`
-				if w := s.asHost(t, id, "POST", "/v1/instances/bare/transition", claim); w.Code != 200 {
+				if w := s.speak(t, local(id), "POST", "/v1/instances/bare/transition", claim); w.Code != 200 {
 					t.Errorf("claim = %d %s", w.Code, w.Body)
 				}
 				s.reply(t, id, "k", 202, `{"schema_version":1}`)
@@ -297,7 +285,7 @@ func TestWhoLosesAnUnshelveIsToldWhoHasWon(t *testing.T) {
 		}
 		claim := func(host string) *httptest.ResponseRecorder {
 			id := map[string]string{"a": hostID, "b": otherID}[host]
-			return s.asHost(t, id, "POST", "/v1/instances/bare/transition", `{"from":"shelved_offloaded","to":"shelved","host":"`+host+`","epoch":1,"op_id":"claim `+host+`"}`)
+			return s.speak(t, local(id), "POST", "/v1/instances/bare/transition", `{"from":"shelved_offloaded","to":"shelved","host":"`+host+`","epoch":1,"op_id":"claim `+host+`"}`)
 		}
 		p := s.begin(t, "POST", "/v1/instances/bare/unshelve", "k", `{"host":"a"}`)
 		s.fetch(t, hostID)

@@ -10,17 +10,24 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
 )
+
+const followed = "/v1/events?follow=1&since=100000"
+
+func reader(name string) speaker {
+	return speaker{cert: &mtls.Identity{Kind: mtls.KindOperator, Role: httpjson.Read, Name: name}}
+}
 
 // follow begins to follow the trail as an operator, until end is called.
 func (s *site) follow(t *testing.T, name string) (end func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(mtls.WithIdentity(t.Context(), mtls.Identity{Kind: mtls.KindOperator, Role: 1, Name: name}))
+	ctx, cancel := context.WithCancel(t.Context())
 	w, done := httptest.NewRecorder(), make(chan struct{})
 	go func() {
 		defer close(done)
-		s.handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/v1/events?follow=1&since=100000", nil))
+		s.handler.ServeHTTP(w, reader(name).request(ctx, "GET", followed, ""))
 	}()
 	return func() { cancel(); <-done }
 }
@@ -33,10 +40,10 @@ func TestOneCallerFollowsAFewThingsAtATimeAndAnotherIsNotKeptFromIt(t *testing.T
 		}
 		pass(time.Second)
 		ask := func(name string) *httptest.ResponseRecorder {
-			ctx, cancel := context.WithTimeout(mtls.WithIdentity(t.Context(), mtls.Identity{Kind: mtls.KindOperator, Role: 1, Name: name}), time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			w := httptest.NewRecorder()
-			s.handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/v1/events?follow=1&since=100000", nil))
+			s.handler.ServeHTTP(w, reader(name).request(ctx, "GET", followed, ""))
 			return w
 		}
 		wantError(t, ask("ann"), api.CodeRegistryUnavailable)

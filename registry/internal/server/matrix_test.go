@@ -5,7 +5,6 @@ package server_test
 import (
 	"fmt"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,54 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/httpjson"
-	"github.com/volferry/volferry/registry/internal/store"
-	"github.com/volferry/volferry/registry/internal/workflow"
 )
-
-// What host a has, of every kind.
-const (
-	instanceID = "20000000-0000-4000-8000-000000000001"
-	freeID     = "30000000-0000-4000-8000-000000000002"
-	movingID   = "30000000-0000-4000-8000-000000000003"
-	attachedID = "40000000-0000-4000-8000-000000000001"
-	movedID    = "40000000-0000-4000-8000-000000000003"
-	dstID      = "40000000-0000-4000-8000-000000000004"
-	moveID     = "50000000-0000-4000-8000-000000000001"
-	newID      = "60000000-0000-4000-8000-000000000001"
-	taskOfA    = "task-of-a"
-
-	reportOfA = `{"id":"` + hostID + `","name":"a","version":"1","boot_id":"b","epoch":1,"instances":[],
-		"pools":[{"name":"fast","type":"dir","path":"/fast","shared":false,"multiattach":false,"active":true,"capacity_bytes":0,"free_bytes":0},{"name":"slow","type":"dir","path":"/slow","shared":false,"multiattach":false,"active":true,"capacity_bytes":0,"free_bytes":0}]}`
-	reportOfB = `{"id":"` + otherID + `","name":"b","version":"1","boot_id":"b","epoch":0,"pools":[],"instances":[]}`
-	theirs    = `"host":"a","epoch":1`
-)
-
-func location(name string) string {
-	return `{"pool":"fast","name":"` + name + `","path":"/fast/` + name + `","format":"raw","size_bytes":1048576}`
-}
-
-// fill gives host a one of everything, and returns the id of its drain.
-func (s *site) fill(t testing.TB) (drainID string) {
-	t.Helper()
-	s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", reportOfA)
-	s.ok(t, "POST", "/v1/hosts/"+otherID+"/report", reportOfB)
-	disk := func(volume, name, attachment, device string) string {
-		return `{"volume_id":"` + volume + `","volume_name":"` + name + `","attachment_id":"` + attachment + `","device":"` + device + `","mode":"rw","location":` + location(name) + `}`
-	}
-	s.ok(t, "POST", "/v1/instances:register", `{"id":"`+instanceID+`","name":"web","host":"a","state":"running","slots":[],"disks":[`+
-		disk(volumeID, "data", attachedID, "vda")+`,`+disk(movingID, "moving", movedID, "vdb")+`]}`)
-	s.ok(t, "POST", "/v1/volumes:register", `{"id":"`+freeID+`","name":"free","status":"available","type":"","bootable":false,"host":"a","location":`+location("free")+`}`)
-	s.ok(t, "POST", "/v1/migrations:register", `{"id":"`+moveID+`","volume_id":"`+movingID+`","src_attachment_id":"`+movedID+`","dst_attachment_id":"`+dstID+`",`+theirs+`,
-		"generation":1,"method":"overlay","op_id":"o","dst":{"path":"/slow/moving","format":"raw","size_bytes":1048576}}`)
-	s.ok(t, "POST", "/v1/types", `{"name":"gold"}`)
-	if _, _, err := s.store.CreateTask(t.Context(), store.Call{}, api.Task{ID: taskOfA, Host: "a", Who: "x", Method: "POST", Path: "/v1/x"}, workflow.TaskRequest{}); err != nil {
-		t.Fatal(err)
-	}
-	d := expect.Value(s.store.CreateDrain(t.Context(), store.Call{}, "fast", api.PoolDrain{ToPool: "slow"}))(t)
-	return d.ID
-}
 
 // request is a request of a route that is about what host a has. Nobodys says why
 // the request of a route for hosts' own is about no host's.
@@ -280,23 +233,4 @@ func TestEveryRouteLetsInWhomItsTableSays(t *testing.T) {
 			t.Errorf("there is a case for %s, which is no route", name)
 		}
 	}
-}
-
-// seenAt is when a thing was last heard of, which is no change of it.
-var seenAt = regexp.MustCompile(`"updated_at":"[^"]*"`)
-
-// dump is all that the registry would tell, but for the refusals that it audits.
-func (s *site) dump(t testing.TB) []string {
-	t.Helper()
-	var lines []string
-	events := expect.Value(s.store.Events(t.Context(), 0))(t)
-	for _, e := range events {
-		if e.Result == "" {
-			lines = append(lines, fmt.Sprint(e.What, e.Object, e.From, e.To))
-		}
-	}
-	for _, path := range []string{"/v1/volumes", "/v1/attachments", "/v1/instances", "/v1/migrations?all=1", "/v1/types", "/v1/pools", "/v1/drains", "/v1/policies"} {
-		lines = append(lines, seenAt.ReplaceAllString(string(s.ok(t, "GET", path, "")), ""))
-	}
-	return lines
 }

@@ -3,13 +3,9 @@
 package server_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -18,113 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/expect"
-	"github.com/volferry/volferry/internal/httpjson"
-	"github.com/volferry/volferry/internal/mtls"
-	"github.com/volferry/volferry/registry/internal/relay"
-	"github.com/volferry/volferry/registry/internal/relay/relaytest"
-	"github.com/volferry/volferry/registry/internal/server"
-	"github.com/volferry/volferry/registry/internal/store"
-	"github.com/volferry/volferry/registry/internal/workflow"
 )
-
-func TestMain(m *testing.M) { relaytest.Main(m) }
-
-const (
-	hostID   = "10000000-0000-4000-8000-000000000001"
-	volumeID = "30000000-0000-4000-8000-000000000001"
-	report   = `{"id":"` + hostID + `","name":"a","version":"1","boot_id":"b","epoch":0,"pools":[],"instances":[]}`
-	volume   = `{"id":"` + volumeID + `","name":"data","status":"available","type":"","bootable":false,"host":"a",
-		"location":{"path":"/fast/data","format":"raw","size_bytes":1048576}}`
-)
-
-// site is a registry with a host, as its HTTP handler. Callers are root unless
-// the test says otherwise.
-type site struct {
-	server  *server.Server
-	handler http.Handler
-	metrics *server.Metrics
-	store   *workflow.Store
-	relay   *relay.Relay
-	path    string
-}
-
-func newSite(t testing.TB) *site {
-	t.Helper()
-	s := newSiteAt(t, filepath.Join(t.TempDir(), "registry.db"))
-	s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", report)
-	return s
-}
-
-// newSiteAt is a registry over the database at path, which may know something.
-func newSiteAt(t testing.TB, path string) *site {
-	t.Helper()
-	s := expect.Value(openSite(path))(t)
-	t.Cleanup(func() {
-		if err := s.close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
-// openSite opens a registry that knows nothing yet.
-func openSite(path string) (*site, error) {
-	log := slog.New(slog.DiscardHandler)
-	m := server.NewMetrics("1.2.3")
-	db, err := workflow.Open(context.Background(), path, store.Options{OnCommit: m.Commit})
-	if err != nil {
-		return nil, err
-	}
-	m.Watch(db, log)
-	hosts := relay.New(relay.Config{Store: db, Log: log})
-	srv := server.New(server.Config{
-		Store: db, Relay: hosts, Metrics: m, Authorize: mtls.Authorizer(httpjson.SocketAuthorizer(-1)), Version: "1.2.3", Log: log,
-	})
-	return &site{server: srv, handler: srv.Handler(), metrics: m, store: db, relay: hosts, path: path}, nil
-}
-
-func (s *site) close() error {
-	s.relay.Close()
-	return s.store.Close()
-}
-
-func (s *site) do(t testing.TB, method, path, body string) *httptest.ResponseRecorder {
-	t.Helper()
-	ctx := httpjson.WithPeer(t.Context(), httpjson.Peer{})
-	w := httptest.NewRecorder()
-	s.handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body)))
-	return w
-}
-
-// ok expects success and returns what is under the answer's noun.
-func (s *site) ok(t testing.TB, method, path, body string) json.RawMessage {
-	t.Helper()
-	w := s.do(t, method, path, body)
-	var answer map[string]json.RawMessage
-	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code > 299 || string(answer["schema_version"]) != "1" || len(answer) != 2 {
-		t.Fatalf("%s %s = %d %s", method, path, w.Code, w.Body)
-	}
-	delete(answer, "schema_version")
-	for _, v := range answer {
-		return v
-	}
-	return nil
-}
-
-func wantError(t *testing.T, w *httptest.ResponseRecorder, code api.Code) {
-	t.Helper()
-	var body api.ErrorBody
-	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || body.Error == nil || body.Error.Code != code || w.Code != code.HTTPStatus() {
-		t.Errorf("answer = %d %.200s, want %s", w.Code, w.Body, code)
-	}
-}
-
-// trail is the whole audit trail: it changes whenever anything does.
-func (s *site) trail(t *testing.T) string {
-	t.Helper()
-	return string(s.ok(t, "GET", "/v1/events", "")) + string(s.ok(t, "GET", "/v1/volumes", ""))
-}
 
 func TestMalformedRequestsChangeNothing(t *testing.T) {
 	s := newSite(t)
