@@ -152,6 +152,8 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	transport, base := proxy.Transport()
+	address := registryAddress(cfg.Registry)
 	scraped := service.MetricsServer(cfg.MetricsListen, promhttp.HandlerFor(numbers.Registry, promhttp.HandlerOpts{}), health, log)
 	look := &doctor{
 		cfg: cfg, rules: rules, hv: virt, guards: guards, proof: newHookProof(cfg.StateDir, guards), uplink: up, client: registry, storage: storage,
@@ -160,7 +162,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	admin := adminapi.New(adminapi.Deps{
 		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Instances: instances, Registry: site, Uplink: up, Audit: asked,
 		Adopter:       &instance.Adopter{HV: virt, Registry: site, Inspect: inspectWith(storage), HostID: who.id, HostName: who.name, Claims: claims, Rules: rules},
-		RegistryProxy: adminapi.NewRegistryProxy(proxy.Transport()),
+		RegistryProxy: adminapi.NewRegistryProxy(transport, base, address), RegistryAddress: address,
 		CheckRegistry: registry.CheckPeer,
 		Peer:          registry.Peer,
 		Doctor:        look.checks,
@@ -249,6 +251,9 @@ func wakeOnConnect(ctx context.Context, h hv.Hypervisor, m *migrate.Manager) err
 	}
 	return nil
 }
+
+// registryAddress is where the registry is, as --socket of volferryctl takes it.
+func registryAddress(target string) string { return strings.TrimPrefix(target, "unix://") }
 
 // proxied is the way on which requests are passed on that are the registry's to
 // answer. Over TLS they are this host's, and the registry lets it do what a host

@@ -137,6 +137,10 @@ func (c Code) ExitStatus() int {
 	return ExitInternal
 }
 
+// DetailRegistry is a detail of the refusal of what the registry does and the host that was
+// asked does not. It is where the registry is, as --socket takes it.
+const DetailRegistry = "registry"
+
 // Error is the one error that crosses a socket. Its JSON form is the value of
 // "error" in an ErrorBody. Message is a whole sentence for a person: it names
 // the thing that is wrong and, where there is something to do, says what.

@@ -109,7 +109,9 @@ type Authorizer func(r *http.Request, route Route) error
 
 // Config is what a Handler needs.
 type Config struct {
-	Routes    []Route
+	Routes []Route
+	// Elsewhere are the calls that the other program of Volferry answers, and not this one.
+	Elsewhere []Elsewhere
 	Authorize Authorizer
 	// Program is the name of this program, for the refusal of a request that needs a newer
 	// version.
@@ -122,6 +124,13 @@ type Config struct {
 	Observe func(route Route, status int, took time.Duration)
 }
 
+// Elsewhere is a call that another program answers. Err says which, and is the answer to
+// whoever makes the call here.
+type Elsewhere struct {
+	Method, Path string
+	Err          error
+}
+
 // NewHandler serves the routes of c. A path without a route is answered with not_found, a
 // wrong method with 405, and a handler that panics with internal: always with an ErrorBody.
 // It panics if two routes clash, as http.ServeMux does.
@@ -131,6 +140,9 @@ func NewHandler(c Config) http.Handler {
 		mux.HandleFunc(route.Method+" "+route.Path, func(w http.ResponseWriter, r *http.Request) {
 			c.serve(route, w, r)
 		})
+	}
+	for _, e := range c.Elsewhere {
+		mux.HandleFunc(e.Method+" "+e.Path, func(w http.ResponseWriter, _ *http.Request) { WriteError(w, e.Err) })
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noRoute(mux, w, r) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -19,7 +19,7 @@ var (
 		"Take an operator's word that a host cannot touch any volume any more", registry(never), daemon(PassesOn), needs(httpjson.Fence))
 	ForgetHost = remove[api.Host]("/v1/hosts/{host}",
 		"Forget a fenced host that is gone for good and has nothing left; with volumes=1 also the volumes in pools of its own",
-		registry(never), needs(httpjson.Fence), query("volumes"))
+		registry(never), daemon(PassesOn), needs(httpjson.Fence), query("volumes"))
 	RejoinHost = report[api.HostRejoin, api.Host]("/v1/hosts/{host}/rejoin",
 		"Let a fenced host back that has let go of what it lost")
 

@@ -23,5 +23,6 @@ func Main() int {
 	app := newApp(os.Stdout, os.Stderr)
 	args := arrange(app, os.Args)
 	err := app.RunContext(ctx, args)
+	err = adviseRegistry(app, os.Args, err)
 	return report(os.Stderr, err, typedCommand(app, os.Args[1:]), wantsJSON(args))
 }

@@ -3,10 +3,7 @@
 package command
 
 import (
-	"fmt"
 	"net"
-	"regexp"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -73,17 +70,10 @@ func printWebURL(s *session.Session, url string) error {
 	return s.PrintLines(url)
 }
 
-// plainWord is what a shell takes as it is.
-var plainWord = regexp.MustCompile(`^[\w./:@%+-]+$`)
-
 // commandFor begins the command lines that another terminal needs for the target of s.
 func commandFor(c *cli.Context, s *session.Session) string {
-	target := s.Client.Target()
-	switch {
-	case !c.IsSet("socket"):
+	if !c.IsSet("socket") {
 		return session.Program
-	case !plainWord.MatchString(target):
-		target = "'" + strings.ReplaceAll(target, "'", `'\''`) + "'"
 	}
-	return fmt.Sprintf("%s --socket %s", session.Program, target)
+	return shellLine(session.Program, "--socket", s.Client.Target())
 }

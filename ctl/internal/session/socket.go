@@ -13,7 +13,7 @@ import (
 // Where the daemon and the registry listen unless told otherwise.
 const (
 	DaemonSocket   = "/run/volferry/volferryd.sock"
-	registrySocket = "/run/volferry/registry.sock"
+	RegistrySocket = "/run/volferry/registry.sock"
 )
 
 // DaemonProgram is what the daemon calls itself in its status.
@@ -30,7 +30,7 @@ func ChooseSocket(asked string) string {
 	if asked != "" {
 		return asked
 	}
-	for _, path := range []string{DaemonSocket, registrySocket} {
+	for _, path := range []string{DaemonSocket, RegistrySocket} {
 		if _, err := os.Stat(path); err == nil {
 			return path
 		}
@@ -51,7 +51,7 @@ func (s *Session) explainUnreachable(err error) error {
 	said, program := *e, DaemonProgram
 	said.Code = api.CodeHypervisorUnavailable
 	target := s.Client.Target()
-	if target == registrySocket || IsRemote(target) {
+	if target == RegistrySocket || IsRemote(target) {
 		said.Code, program = api.CodeRegistryUnavailable, "volferry-registry"
 	}
 	advice := "Start " + program + ", or name another socket with --socket or VOLFERRY_SOCKET; 'systemctl status " + program + "' says why it is not up."

@@ -64,8 +64,9 @@ func newServer(t *testing.T, socket string, m memory) *Server {
 		Guards: hosttest.NewGuards(nil),
 	})
 	expect.OK(t, err)
+	transport, base := registry.Transport()
 	return New(Deps{
-		Log: slog.New(slog.DiscardHandler), RegistryProxy: NewRegistryProxy(registry.Transport()), Uplink: up,
+		Log: slog.New(slog.DiscardHandler), RegistryProxy: NewRegistryProxy(transport, base, socket), RegistryAddress: socket, Uplink: up,
 		Audit:       audit.NewOutbox(t.TempDir(), registry.PostEvent, slog.New(slog.DiscardHandler)),
 		Attachments: newAttachments(t), HV: hvtest.New(), Version: "1",
 	})

@@ -97,14 +97,18 @@ type held struct {
 func (h *held) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
 // NewRegistryProxy returns a handler that passes requests on to the registry at base by
-// transport. The daemon has checked the caller; to the registry the daemon is the caller.
-func NewRegistryProxy(transport http.RoundTripper, base *url.URL) http.Handler {
+// transport. The daemon has checked the caller; to the registry the daemon is the caller. A
+// refusal that is about who asks gets the address of the registry, where an operator asks.
+func NewRegistryProxy(transport http.RoundTripper, base *url.URL, address string) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(base) },
 		Transport: transport,
 		// Who asked is answered by this program, and shown what this one is.
 		ModifyResponse: func(resp *http.Response) error {
 			protocol.Remove(resp.Header)
+			if resp.StatusCode == http.StatusForbidden {
+				return addAddress(resp, address)
+			}
 			return nil
 		},
 		FlushInterval: -1, // streams of events

@@ -26,6 +26,7 @@ func (s *Server) Routes() []httpjson.Route {
 		if r.Access != httpjson.Read && !parts[r.Method+" "+r.Path].ByRegistry() {
 			served[i].Handler = s.admitted(r.Handler)
 		}
+		served[i].Handler = s.addressed(served[i].Handler)
 	}
 	return served
 }
@@ -186,7 +187,7 @@ func (s *Server) Handler(authorize httpjson.Authorizer) http.Handler {
 		}
 		return err
 	}
-	return httpjson.NewHandler(httpjson.Config{Routes: s.Routes(), Authorize: logged, Program: program + " of host " + s.HostName, Log: s.Log})
+	return httpjson.NewHandler(httpjson.Config{Routes: s.Routes(), Elsewhere: s.elsewhere(), Authorize: logged, Program: program + " of host " + s.HostName, Log: s.Log})
 }
 
 // openAPI answers with this API as an OpenAPI document.

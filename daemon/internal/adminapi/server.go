@@ -50,6 +50,8 @@ type Deps struct {
 	Registry    Registry
 	// RegistryProxy passes requests on to the registry.
 	RegistryProxy http.Handler
+	// RegistryAddress is where the registry is, as an operator gives it to --socket.
+	RegistryAddress string
 	// CheckRegistry, if not nil, refuses requests that need features which the registry
 	// does not have. Peer, if not nil, returns what the registry announced.
 	CheckRegistry func(needs []string) error

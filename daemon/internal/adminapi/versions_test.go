@@ -48,7 +48,7 @@ func TestWhatIsPassedOnIsAnnouncedByThoseWhoSpeak(t *testing.T) {
 	defer registry.Close()
 	base := expect.Value(url.Parse(registry.URL))(t)
 	s := newServer(t, nowhere, nil)
-	s.RegistryProxy = NewRegistryProxy(http.DefaultTransport, base)
+	s.RegistryProxy = NewRegistryProxy(http.DefaultTransport, base, "")
 	s.CheckRegistry = func(needs []string) error { return protocol.Announcement{Protocol: 1}.Check("the registry", needs) }
 	h := s.Handler(everybody)
 	ask := func(header map[string]string) *httptest.ResponseRecorder {

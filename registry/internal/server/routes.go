@@ -165,12 +165,19 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 func (s *Server) Handler() http.Handler {
 	return httpjson.NewHandler(httpjson.Config{
 		Routes:    s.guarded(s.Routes()),
+		Elsewhere: elsewhere(),
 		Authorize: s.Authorize,
 		Program:   Program,
 		Refused:   s.auditRefusal,
 		Log:       s.Log,
 		Observe:   s.Metrics.request,
 	})
+}
+
+// elsewhere are the calls that only the daemon of a host answers.
+func elsewhere() []httpjson.Elsewhere {
+	refused := api.Errorf(api.CodeNotFound, "only a host does this, and here the registry answers: ask volferryd on that host, at its socket")
+	return routes.Elsewhere(func(d *routes.Declaration) bool { return d.Registry != nil }, refused)
 }
 
 // openAPI answers with this API as an OpenAPI document.

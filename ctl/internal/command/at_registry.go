@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// adviseRegistry adds to the refusal of what only the registry does, or lets operators do, the
+// command that asks the registry. Other errors are returned unchanged.
+func adviseRegistry(app *cli.App, argv []string, err error) error {
+	var (
+		advised *session.AdvisedError
+		e       *api.Error
+	)
+	if errors.As(err, &advised) || !errors.As(err, &e) {
+		return err
+	}
+	address, ok := e.Details[api.DetailRegistry].(string)
+	if !ok || address == "" {
+		return err
+	}
+	words := withoutConnection(app, argv[1:])
+	ask := func(connection ...string) string {
+		return "  " + shellLine(slices.Concat([]string{session.Program}, connection, words)...)
+	}
+	advice := "Ask the registry:\n" + ask("--socket", address)
+	if session.IsRemote(address) {
+		advice = "Ask the registry as an operator:\n" + ask("--socket", address, "--ca", "CA", "--cert", "CERT", "--key", "KEY") +
+			"\nor on its machine:\n" + ask("--socket", session.RegistrySocket)
+	}
+	return &session.AdvisedError{Err: e, Exit: e.Code.ExitStatus(), Advice: advice}
+}
+
+// withoutConnection is a command line without the flags that say where it goes.
+func withoutConnection(app *cli.App, words []string) []string {
+	connection := []string{"socket", "ca", "cert", "key"}
+	var out []string
+	for i := 0; i < len(words); i++ {
+		if words[i] == "--" {
+			return append(out, words[i:]...)
+		}
+		name, _, hasValue := strings.Cut(strings.TrimLeft(words[i], "-"), "=")
+		if !isFlag(words[i]) || findFlag(app.Flags, name) == nil || !slices.Contains(connection, name) {
+			out = append(out, words[i])
+		} else if !hasValue {
+			i++
+		}
+	}
+	return out
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"regexp"
+	"strings"
+)
+
+// plainWord is what a shell takes as it is.
+var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+// shellLine writes words as a shell reads them.
+func shellLine(words ...string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = w
+		if !plainWord.MatchString(w) {
+			quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package routes
+
+import "github.com/volferry/volferry/internal/httpjson"
+
+// Elsewhere returns the calls that are declared and that the program which serves the routes
+// for which here is true does not have, with the refusal of whoever makes them there.
+func Elsewhere(here func(*Declaration) bool, refusal error) []httpjson.Elsewhere {
+	served := map[string]bool{}
+	for _, d := range all {
+		served[d.String()] = served[d.String()] || here(d)
+	}
+	var out []httpjson.Elsewhere
+	for _, d := range all {
+		if !served[d.String()] {
+			out = append(out, httpjson.Elsewhere{Method: d.Method, Path: d.Path, Err: refusal})
+		}
+	}
+	return out
+}
