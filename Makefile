@@ -21,8 +21,8 @@ LINT_VERSION := 2.15.0
 
 # Packages whose tests start a real libvirtd. Everything else but the
 # end-to-end tests is a unit test.
-REAL_LIBVIRT := ./daemon/internal/libvirt/... ./test/lab/...
-NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt|test/lab|test/machine|test/e2e|test/hosts|test/storage|test/units|test/registry|test/web|test/demo)(/|$$)
+REAL_LIBVIRT := ./daemon/internal/libvirt ./test/lab/...
+NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt$$|(test/lab|test/machine|test/e2e|test/hosts|test/storage|test/units|test/registry|test/web|test/demo)(/|$$))
 
 # Packages with simulations. make test runs some of their trials (-short); make
 # test-simulation runs all of them.

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
 // About implements hv.Hypervisor.
@@ -72,7 +73,7 @@ func modelsInCapabilities(caps string) ([]string, error) {
 	}
 	var models []string
 	for _, model := range doc.FindElements("/capabilities/host/secmodel") {
-		if name := textIn(model, "model"); name != "none" {
+		if name := domainxml.TextIn(model, "model"); name != "none" {
 			models = append(models, name)
 		}
 	}

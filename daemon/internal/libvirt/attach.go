@@ -11,6 +11,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
 // alreadyAsked is what QEMU says of a device whose guest has been asked to let
@@ -30,7 +31,7 @@ func (c *Conn) attachDisk(ctx context.Context, id string, where hv.Where, disk h
 	if err != nil {
 		return err
 	}
-	doc, err := diskDoc(disk)
+	doc, err := domainxml.DiskXML(disk)
 	if err == nil && len(disk.Reserved) > 0 {
 		doc, err = c.addressBesideReserved(ctx, id, where, doc, disk.Reserved)
 	}
@@ -104,7 +105,7 @@ func (c *Conn) detachDisk(ctx context.Context, id string, where hv.Where, target
 		return err
 	}
 	if where == hv.Config {
-		doc, err := textOf(disk)
+		doc, err := domainxml.TextOf(disk)
 		if err != nil {
 			return err
 		}
@@ -133,7 +134,7 @@ func (c *Conn) DiskDefinition(ctx context.Context, id string, where hv.Where, ta
 	disk, err := c.diskElement(ctx, id, where, target)
 	doc := ""
 	if err == nil {
-		doc, err = textOf(disk)
+		doc, err = domainxml.TextOf(disk)
 	}
 	if err != nil {
 		return "", fmt.Errorf("read %s %s: %w", where, nameOf(id, target), err)
@@ -151,9 +152,22 @@ func (c *Conn) diskElement(ctx context.Context, id string, where hv.Where, targe
 	if err := doc.ReadFromString(text); err != nil {
 		return nil, fmt.Errorf("parse domain XML: %w", err)
 	}
-	disk := findDiskElement(doc, target)
+	disk := domainxml.FindDisk(doc, target)
 	if disk == nil {
 		return nil, fmt.Errorf("%w: no such disk", hv.ErrNotFound)
 	}
 	return disk, nil
 }
+
+// addressBesideReserved returns the new <disk> with an address that none of the reserved
+// disks has.
+func (c *Conn) addressBesideReserved(ctx context.Context, id string, where hv.Where, disk string, reserved []string) (string, error) {
+	domain, err := c.describedXML(ctx, id, where)
+	if err != nil {
+		return "", err
+	}
+	return domainxml.AllocAddress(domain, disk, reserved, where == hv.Config)
+}
+
+// ParseDisk implements hv.Hypervisor.
+func (*Conn) ParseDisk(definition string) (hv.Disk, error) { return domainxml.ParseDisk(definition) }

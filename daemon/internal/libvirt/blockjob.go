@@ -8,14 +8,14 @@ import (
 	"fmt"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
-	"libvirt.org/go/libvirtxml"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
 // BlockCopy starts mirroring the live disk into dst.
 func (c *Conn) BlockCopy(ctx context.Context, id, target string, dst hv.Image, opts hv.BlockCopyOptions) error {
-	doc, err := copyXML(dst)
+	doc, err := domainxml.CopyXML(dst)
 	if err != nil {
 		return fmt.Errorf("copy disk %s of domain %s: %w", target, id, err)
 	}
@@ -46,26 +46,6 @@ func (c *Conn) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 	})
 }
 
-// copyXML describes the destination of a copy. The format and the end of the
-// chain are stated because libvirt would probe for them, in content that a
-// guest wrote.
-func copyXML(dst hv.Image) (string, error) {
-	source, err := sourceOf(dst)
-	if err != nil {
-		return "", err
-	}
-	disk := libvirtxml.DomainDisk{
-		Driver:       &libvirtxml.DomainDiskDriver{Name: "qemu", Type: dst.Format},
-		Source:       source,
-		BackingStore: &libvirtxml.DomainDiskBackingStore{},
-	}
-	doc, err := disk.Marshal()
-	if err != nil {
-		return "", fmt.Errorf("write disk XML: %w", err)
-	}
-	return doc, nil
-}
-
 // CommitActive starts committing the top image into its direct backing image.
 func (c *Conn) CommitActive(ctx context.Context, id, target string, bytesPerSecond int64) error {
 	// SHALLOW with an explicit base: libvirt checks that the two agree. Without
@@ -93,27 +73,7 @@ func (c *Conn) directBacking(ctx context.Context, id, target string) (string, er
 	if err != nil {
 		return "", err
 	}
-	return backingName(doc, target)
-}
-
-func backingName(domainXML, target string) (string, error) {
-	var dom libvirtxml.Domain
-	if err := dom.Unmarshal(domainXML); err != nil {
-		return "", fmt.Errorf("parse domain XML: %w", err)
-	}
-	if dom.ID == nil {
-		return "", hv.ErrNotActive
-	}
-	for _, d := range dom.Devices.Disks {
-		if d.Target == nil || d.Target.Dev != target {
-			continue
-		}
-		if d.BackingStore == nil || d.BackingStore.Index == 0 {
-			return "", fmt.Errorf("%w: the disk has no backing image to commit into", hv.ErrUnsupported)
-		}
-		return fmt.Sprintf("%s[%d]", target, d.BackingStore.Index), nil
-	}
-	return "", fmt.Errorf("%w: no such disk", hv.ErrNotFound)
+	return domainxml.BackingName(doc, target)
 }
 
 // Job reports the block job on the live disk, nil if there is none.

@@ -10,6 +10,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
 // DomainDefinition implements hv.Hypervisor.
@@ -34,11 +35,11 @@ func (c *Conn) domainDefinition(ctx context.Context, id string) (def hv.DomainDe
 	if def.Domain, err = c.definitionXML(ctx, s, dom, golibvirt.DomainXMLSecure); err != nil {
 		return def, err
 	}
-	doc, err := parseDoc(def.Domain)
+	doc, err := domainxml.ParseDoc(def.Domain)
 	if err != nil {
 		return def, err
 	}
-	if err := checkPortable(doc.Root()); err != nil {
+	if err := domainxml.CheckPortable(doc.Root()); err != nil {
 		return def, err
 	}
 	if def.NVRAM, err = c.readNVRAM(doc.Root()); err != nil {
@@ -60,7 +61,7 @@ func (c *Conn) DefineDomain(ctx context.Context, id string, def hv.DomainDefinit
 }
 
 func (c *Conn) defineDomain(ctx context.Context, id string, def hv.DomainDefinition, disks []hv.DiskSpec) error {
-	n, err := newDefinition(id, def, disks)
+	n, err := domainxml.Localize(id, def, disks)
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func (c *Conn) defineDomain(ctx context.Context, id string, def hv.DomainDefinit
 		return err
 	}
 	// libvirt would replace the definition of a domain that is there.
-	if err := c.wantNoDomain(ctx, s, id, n.name); err != nil {
+	if err := c.wantNoDomain(ctx, s, id, n.Name); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -77,14 +78,14 @@ func (c *Conn) defineDomain(ctx context.Context, id string, def hv.DomainDefinit
 	}
 	ctx = context.WithoutCancel(ctx) // see modify
 	if def.NVRAM != nil {
-		if err := c.writeNVRAM(n.nvram, def.NVRAM); err != nil {
+		if err := c.writeNVRAM(n.NVRAM, def.NVRAM); err != nil {
 			return err
 		}
 	}
 	// Validated, because libvirt would leave out without a word what a newer one
 	// has written and it does not know.
 	dom, err := changing(ctx, c, s, c.callTimeout, keptDefinitions, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
-		return lv.DomainDefineXMLFlags(n.doc, golibvirt.DomainDefineValidate)
+		return lv.DomainDefineXMLFlags(n.Doc, golibvirt.DomainDefineValidate)
 	})
 	if err != nil {
 		return err
@@ -92,7 +93,7 @@ func (c *Conn) defineDomain(ctx context.Context, id string, def hv.DomainDefinit
 	// What was checked is what was read here. What counts is what libvirt read.
 	dump, err := c.definitionXML(ctx, s, dom, golibvirt.DomainXMLSecure)
 	if err == nil {
-		err = n.checkDefined(dump)
+		err = n.CheckDefined(dump)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("check what libvirt has defined: %w", err), c.UndefineDomain(ctx, id))

@@ -9,6 +9,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
 // modifyFlag is libvirt's word for one of the descriptions. Without any libvirt
@@ -49,8 +50,8 @@ func (c *Conn) liveXML(ctx context.Context, s *session, dom golibvirt.Domain) (s
 	if err != nil {
 		return "", err
 	}
-	p, err := parseDomain(doc, nil)
-	if err == nil && !p.active {
+	p, err := domainxml.ParseDomain(doc, nil)
+	if err == nil && !p.Active {
 		err = hv.ErrNotActive
 	}
 	return doc, err

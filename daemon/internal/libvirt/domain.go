@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
 // maxReads is how often a domain is read that changes its state meanwhile.
@@ -215,8 +216,8 @@ func (f *domainFacts) gatherSnapshots(lv *golibvirt.Libvirt) error {
 
 // domain translates the facts. consistent is false if the domain started or
 // stopped while they were gathered.
-func (f *domainFacts) domain(known poolSources) (d *hv.Domain, consistent bool, err error) {
-	current, err := parseDomain(f.xml, known)
+func (f *domainFacts) domain(known domainxml.PoolSources) (d *hv.Domain, consistent bool, err error) {
+	current, err := domainxml.ParseDomain(f.xml, known)
 	if err != nil {
 		return nil, false, err
 	}
@@ -228,23 +229,23 @@ func (f *domainFacts) domain(known poolSources) (d *hv.Domain, consistent bool, 
 		ManagedSave: f.managedSave,
 		Snapshots:   f.snapshots,
 		Checkpoints: f.checkpoints,
-		MemoryBytes: current.memory,
+		MemoryBytes: current.Memory,
 	}
 	d.State, d.PauseReason = stateOf(f.state, f.reason)
 	d.Moved = movedAway(f.state, f.reason)
 	// Only the XML of a running process carries an id.
-	if current.active != d.State.Active() {
+	if current.Active != d.State.Active() {
 		return nil, false, nil
 	}
-	if current.active {
-		d.Live, d.Run, d.Occupied = current.disks, current.run, f.occupied
+	if current.Active {
+		d.Live, d.Run, d.Occupied = current.Disks, current.Run, f.occupied
 	}
 	if f.persistent {
-		config, err := parseDomain(f.configXML, known)
+		config, err := domainxml.ParseDomain(f.configXML, known)
 		if err != nil {
 			return nil, false, err
 		}
-		d.Config = config.disks
+		d.Config = config.Disks
 	}
 	return d, true, nil
 }

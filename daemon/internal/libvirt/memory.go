@@ -16,6 +16,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
 // memoryCallTimeout bounds the calls that write or read a guest's RAM, which may be
@@ -73,11 +74,11 @@ func (c *Conn) SavedDisks(ctx context.Context, id, path string) ([]hv.Disk, erro
 	if err != nil {
 		return nil, fmt.Errorf("read saved memory of domain %s: %w", id, err)
 	}
-	dom, err := parseDomain(text, known)
+	dom, err := domainxml.ParseDomain(text, known)
 	if err != nil {
 		return nil, fmt.Errorf("read saved memory of domain %s: %w", id, err)
 	}
-	return dom.disks, nil
+	return dom.Disks, nil
 }
 
 // savedXML is the definition in a file of SaveMemory. libvirt refuses a file that
@@ -96,11 +97,11 @@ func (c *Conn) savedXML(ctx context.Context, id, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	doc, err := parseDoc(text)
+	doc, err := domainxml.ParseDoc(text)
 	if err != nil {
 		return "", err
 	}
-	if got := textIn(doc.Root(), "uuid"); got != id {
+	if got := domainxml.TextIn(doc.Root(), "uuid"); got != id {
 		return "", fmt.Errorf("%s holds the memory of domain %s", path, got)
 	}
 	return text, nil
@@ -152,16 +153,16 @@ func (c *Conn) restoreMemory(ctx context.Context, id, path string, opts hv.Resto
 
 // restoredXML is the definition that a saved domain is restored with.
 func restoredXML(saved string, opts hv.RestoreOptions) (string, error) {
-	doc, err := parseDoc(saved)
+	doc, err := domainxml.ParseDoc(saved)
 	if err != nil {
 		return "", err
 	}
 	for target, chain := range opts.Chains {
-		disk := findDiskElement(doc, target)
+		disk := domainxml.FindDisk(doc, target)
 		if disk == nil {
 			return "", fmt.Errorf("%w: disk %s in the saved domain", hv.ErrNotFound, target)
 		}
-		if err := setChain(disk, chain); err != nil {
+		if err := domainxml.SetChain(disk, chain); err != nil {
 			return "", err
 		}
 	}

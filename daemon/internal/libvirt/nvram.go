@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
 const (
@@ -24,33 +25,16 @@ const (
 	nvramMode = 0o600
 )
 
-// nvramElement returns the element and its path, which is empty for a guest that
-// has no variables, or has never been started.
-func nvramElement(domain *etree.Element) (el *etree.Element, file string, err error) {
-	el = domain.FindElement("os/nvram")
-	if el == nil {
-		return nil, "", nil
-	}
-	source := el.SelectElement("source")
-	if source == nil {
-		return el, strings.TrimSpace(el.Text()), nil
-	}
-	if el.SelectAttrValue("type", "file") != "file" {
-		return nil, "", leansOn("its NVRAM on other storage than a file")
-	}
-	return el, source.SelectAttrValue("file", ""), nil
-}
-
 // readNVRAM returns the variables of a UEFI guest, nil if it has none. The file is
 // looked up in a directory to which QEMU may write: a link there is not followed.
 func (c *Conn) readNVRAM(domain *etree.Element) ([]byte, error) {
-	_, file, err := nvramElement(domain)
+	_, file, err := domainxml.NVRAMElement(domain)
 	if err != nil || file == "" {
 		return nil, err
 	}
-	name := strings.TrimPrefix(file, nvramHome)
+	name := strings.TrimPrefix(file, domainxml.NVRAMHome)
 	if path.Base(file) != name {
-		return nil, leansOn("%s as its NVRAM, which is in no %s", file, nvramHome)
+		return nil, domainxml.LeansOn("%s as its NVRAM, which is in no %s", file, domainxml.NVRAMHome)
 	}
 	dir, err := os.OpenRoot(c.library.nvram())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,22 +68,6 @@ func readVariables(f *os.File) ([]byte, error) {
 		return nil, fmt.Errorf("read NVRAM: %w", err)
 	}
 	return variables, nil
-}
-
-// setNVRAM gives the domain an NVRAM file of its own, named by its id: the name in
-// a definition from elsewhere may be that of another domain's file here.
-func setNVRAM(domain *etree.Element, id string) (name string, err error) {
-	el, _, err := nvramElement(domain)
-	if err != nil || el == nil {
-		return "", err
-	}
-	name = id + "_VARS.fd"
-	if source := el.SelectElement("source"); source != nil {
-		source.CreateAttr("file", nvramHome+name)
-	} else {
-		el.SetText(nvramHome + name)
-	}
-	return name, nil
 }
 
 // writeNVRAM replaces an NVRAM file in one step, durably. It belongs to whom the

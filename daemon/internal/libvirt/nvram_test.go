@@ -6,12 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
 func TestNVRAMIsReadAndReplacedInItsDirectoryOnly(t *testing.T) {
 	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "outside")
 	c := New(Config{StateDir: dir})
-	doc, err := parseDoc(portable("", ""))
+	doc, err := domainxml.ParseDoc("<domain><os><nvram>" + domainxml.NVRAMHome + "web_VARS.fd</nvram></os></domain>")
 	must(t, err)
 	read := func() []byte {
 		t.Helper()

@@ -13,6 +13,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
 // dac is libvirt's name for confinement by user and group.
@@ -94,8 +95,8 @@ func userInCapabilities(caps string) (hv.ProcessUser, error) {
 		return hv.ProcessUser{}, fmt.Errorf("parse capabilities: %w", err)
 	}
 	for _, model := range doc.FindElements("/capabilities/host/secmodel") {
-		if textIn(model, "model") == dac {
-			return parseDACLabel(textIn(model, "baselabel"))
+		if domainxml.TextIn(model, "model") == dac {
+			return parseDACLabel(domainxml.TextIn(model, "baselabel"))
 		}
 	}
 	// Without the driver libvirtd, which is no root then, runs QEMU as itself.
@@ -105,7 +106,7 @@ func userInCapabilities(caps string) (hv.ProcessUser, error) {
 // ownUser reads the user that a domain itself names, and whether it lets libvirt give that
 // user its images.
 func ownUser(domain string) (user hv.ProcessUser, own, relabels bool, err error) {
-	doc, err := parseDoc(domain)
+	doc, err := domainxml.ParseDoc(domain)
 	if err != nil {
 		return user, false, false, err
 	}
@@ -115,7 +116,7 @@ func ownUser(domain string) (user hv.ProcessUser, own, relabels bool, err error)
 			continue
 		}
 		relabels = label.SelectAttrValue("relabel", "yes") != "no"
-		if text := textIn(label, "label"); text != "" {
+		if text := domainxml.TextIn(label, "label"); text != "" {
 			user, err = parseDACLabel(text)
 			return user, true, relabels, err
 		}

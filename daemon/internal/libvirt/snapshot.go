@@ -7,9 +7,9 @@ import (
 	"fmt"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
-	"libvirt.org/go/libvirtxml"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 )
 
 // snapshotFlags: disks only, prepared files, all or nothing, and no snapshot
@@ -31,7 +31,7 @@ func (c *Conn) Snapshot(ctx context.Context, id, target string, overlay hv.Image
 	if dom.LiveDisk(target) == nil {
 		return fmt.Errorf("snapshot disk %s of domain %s: %w: no such disk", target, id, hv.ErrNotFound)
 	}
-	doc, err := snapshotXML(dom.Live, target, overlay)
+	doc, err := domainxml.SnapshotXML(dom.Live, target, overlay)
 	if err != nil {
 		return fmt.Errorf("snapshot disk %s of domain %s: %w", target, id, err)
 	}
@@ -42,41 +42,4 @@ func (c *Conn) Snapshot(ctx context.Context, id, target string, overlay hv.Image
 		return err
 	})
 	return c.changed(ctx, "snapshot", id, target, err)
-}
-
-// snapshotXML names every disk: one that is left out would get an overlay too.
-func snapshotXML(disks []hv.Disk, target string, overlay hv.Image) (string, error) {
-	source, err := sourceOf(overlay)
-	if err != nil {
-		return "", err
-	}
-	snap := libvirtxml.DomainSnapshot{Disks: &libvirtxml.DomainSnapshotDisks{}}
-	for _, d := range disks {
-		x := libvirtxml.DomainSnapshotDisk{Name: d.Target, Snapshot: "no"}
-		if d.Target == target {
-			x.Snapshot = "external"
-			x.Driver = &libvirtxml.DomainDiskDriver{Type: overlay.Format}
-			x.Source = source
-		}
-		snap.Disks.Disks = append(snap.Disks.Disks, x)
-	}
-	doc, err := snap.Marshal()
-	if err != nil {
-		return "", fmt.Errorf("write snapshot XML: %w", err)
-	}
-	return doc, nil
-}
-
-// sourceOf is the <source> of an image that is given to libvirt.
-func sourceOf(img hv.Image) (*libvirtxml.DomainDiskSource, error) {
-	if _, err := sourceAttr(img); err != nil {
-		return nil, err
-	}
-	source := &libvirtxml.DomainDiskSource{Slices: slicesOf(img)}
-	if img.Type == hv.SourceBlock {
-		source.Block = &libvirtxml.DomainDiskSourceBlock{Dev: img.Path}
-	} else {
-		source.File = &libvirtxml.DomainDiskSourceFile{File: img.Path}
-	}
-	return source, nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package libvirt
+package domainxml
 
 import (
 	"strings"
@@ -24,7 +24,7 @@ func checkPlain(doc *etree.Document) error {
 			}
 		case *etree.CharData:
 		default:
-			return leansOn("%s beside its root", tokenName(token))
+			return LeansOn("%s beside its root", tokenName(token))
 		}
 	}
 	return nil
@@ -44,11 +44,11 @@ func checkPlainElement(el *etree.Element) error {
 		case *etree.CharData:
 			text = text || strings.TrimSpace(token.Data) != ""
 		default:
-			return leansOn("%s in <%s>", tokenName(token), el.FullTag())
+			return LeansOn("%s in <%s>", tokenName(token), el.FullTag())
 		}
 	}
 	if text && len(el.ChildElements()) > 0 {
-		return leansOn("text between the elements of <%s>", el.FullTag())
+		return LeansOn("text between the elements of <%s>", el.FullTag())
 	}
 	return nil
 }

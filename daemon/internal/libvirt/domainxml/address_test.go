@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package libvirt
+package domainxml
 
 import (
 	"errors"
@@ -76,14 +76,14 @@ func TestANewDiskIsPlacedBesideThoseThatAreAway(t *testing.T) {
 		"same target":                     {devices: plain, new: "vda", away: []string{vda(0, 3)}, wantError: hv.ErrExists},
 	} {
 		bus := map[string]string{"vd": "virtio", "sd": "scsi"}[c.new[:2]]
-		got, err := allocAddress("<domain><devices>"+c.devices+"</devices></domain>", diskAt(c.new, bus, ""), c.away, !c.live)
+		got, err := AllocAddress("<domain><devices>"+c.devices+"</devices></domain>", diskAt(c.new, bus, ""), c.away, !c.live)
 		if !errors.Is(err, c.wantError) {
 			t.Errorf("%s: %v, want %v", name, err, c.wantError)
 		}
 		if err != nil {
 			continue
 		}
-		d, err := parseDisk(got)
+		d, err := ParseDisk(got)
 		if err != nil || d.Address != c.want || strings.Count(got, "<address") > 1 {
 			t.Errorf("%s: address %q, want %q (%v): %s", name, d.Address, c.want, err, got)
 		}
@@ -93,14 +93,14 @@ func TestANewDiskIsPlacedBesideThoseThatAreAway(t *testing.T) {
 func TestADiskWithAnAddressOfItsOwnIsNotGivenOneThatIsReserved(t *testing.T) {
 	away := []string{diskAt("vda", "virtio", pciAt(0, 3, 0))}
 	domain := "<domain><devices>" + pciController(0, "pci-root", "") + "</devices></domain>"
-	if _, err := allocAddress(domain, diskAt("vdb", "virtio", pciAt(0, 3, 0)), away, true); !errors.Is(err, hv.ErrExists) {
+	if _, err := AllocAddress(domain, diskAt("vdb", "virtio", pciAt(0, 3, 0)), away, true); !errors.Is(err, hv.ErrExists) {
 		t.Errorf("at the reserved address: %v", err)
 	}
 	want := diskAt("vdb", "virtio", pciAt(0, 4, 0))
-	if got, err := allocAddress(domain, want, away, true); err != nil || got != want {
+	if got, err := AllocAddress(domain, want, away, true); err != nil || got != want {
 		t.Errorf("at its own: %s, %v", got, err)
 	}
-	if _, err := allocAddress(domain, want, []string{"<disk"}, true); err == nil {
+	if _, err := AllocAddress(domain, want, []string{"<disk"}, true); err == nil {
 		t.Error("a reserved disk that cannot be read was overlooked")
 	}
 }

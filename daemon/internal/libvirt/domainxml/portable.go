@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package libvirt
+package domainxml
 
 import (
 	"fmt"
@@ -71,15 +71,15 @@ type pathRule struct {
 	exact []string
 }
 
-// nvramHome is the directory in which libvirt keeps the variables of UEFI guests.
-const nvramHome = stateHome + "/nvram/"
+// NVRAMHome is the directory in which libvirt keeps the variables of UEFI guests.
+const NVRAMHome = "/var/lib/libvirt/qemu/nvram/"
 
 var pathRules = []pathRule{
 	{place: "devices/emulator", below: []string{"/usr/bin/", "/usr/libexec/", "/usr/lib/"}},
 	{place: "os/loader", below: []string{"/usr/share/"}},
 	{place: "os/nvram@template", below: []string{"/usr/share/"}},
-	{place: "os/nvram", below: []string{nvramHome}},
-	{place: "os/nvram/source@file", below: []string{nvramHome}},
+	{place: "os/nvram", below: []string{NVRAMHome}},
+	{place: "os/nvram/source@file", below: []string{NVRAMHome}},
 	{place: "devices/rng/backend", exact: []string{"/dev/urandom", "/dev/random", "/dev/hwrng"}},
 	{place: "resource/partition", exact: []string{"/machine"}},
 }
@@ -99,17 +99,17 @@ func (r pathRule) allows(place, value string) bool {
 		slices.ContainsFunc(r.below, func(dir string) bool { return strings.HasPrefix(value, dir) }))
 }
 
-// checkPortable refuses a definition that leans on more of its host than images,
+// CheckPortable refuses a definition that leans on more of its host than images,
 // pools and NVRAM.
-func checkPortable(domain *etree.Element) error {
+func CheckPortable(domain *etree.Element) error {
 	for _, once := range []string{"os", "devices"} { // what is edited here is the only one
 		if len(domain.SelectElements(once)) > 1 {
-			return leansOn("<%s> twice", once)
+			return LeansOn("<%s> twice", once)
 		}
 	}
 	for _, part := range domain.ChildElements() {
 		if part.Space != "" || !slices.Contains(domainParts, part.Tag) {
-			return leansOn("<%s>", part.FullTag())
+			return LeansOn("<%s>", part.FullTag())
 		}
 		switch part.Tag {
 		case "metadata", "title", "description":
@@ -137,9 +137,9 @@ func checkDevices(devices *etree.Element) error {
 		allowed, known := deviceTypes[device.Tag]
 		switch {
 		case device.Space != "" || !known:
-			return leansOn("a device <%s>", device.FullTag())
+			return LeansOn("a device <%s>", device.FullTag())
 		case allowed != nil && !slices.Contains(allowed, kind):
-			return leansOn("a device <%s type='%s'>", device.Tag, kind)
+			return LeansOn("a device <%s type='%s'>", device.Tag, kind)
 		}
 		check := func(el *etree.Element) error { return checkElement(el, "devices/"+el.Tag) }
 		switch device.Tag {
@@ -162,11 +162,11 @@ func checkDisk(disk *etree.Element) error {
 		return checkDrive(disk)
 	}
 	if device := disk.SelectAttrValue("device", "disk"); device != "disk" {
-		return leansOn("a disk that is a %s", device) // a lun hands the guest's own commands to the device
+		return LeansOn("a disk that is a %s", device) // a lun hands the guest's own commands to the device
 	}
 	for _, attr := range []string{"rawio", "sgio"} {
 		if disk.SelectAttr(attr) != nil {
-			return leansOn("%s= at disk %s", attr, targetIn(disk))
+			return LeansOn("%s= at disk %s", attr, targetIn(disk))
 		}
 	}
 	rest := disk.Copy()
@@ -184,7 +184,7 @@ func checkDrive(drive *etree.Element) error {
 			}
 		}
 		if len(source.ChildElements()) > 0 {
-			return leansOn("a source of its own in drive %s", targetIn(drive))
+			return LeansOn("a source of its own in drive %s", targetIn(drive))
 		}
 	}
 	return checkElement(drive, "devices/disk")
@@ -207,7 +207,7 @@ func isDrive(disk *etree.Element) bool {
 func checkRNG(rng *etree.Element) error {
 	for _, backend := range rng.SelectElements("backend") {
 		if model := backend.SelectAttrValue("model", ""); model != "random" && model != "builtin" {
-			return leansOn("randomness from %q", model)
+			return LeansOn("randomness from %q", model)
 		}
 	}
 	return checkElement(rng, "devices/rng")
@@ -217,7 +217,7 @@ func checkRNG(rng *etree.Element) error {
 func checkSecLabel(label *etree.Element) error {
 	if label.SelectAttrValue("type", "dynamic") != "dynamic" || label.SelectAttrValue("relabel", "yes") != "yes" ||
 		len(label.ChildElements()) > 0 {
-		return leansOn("a <seclabel> of its own")
+		return LeansOn("a <seclabel> of its own")
 	}
 	return nil
 }
@@ -226,7 +226,7 @@ func checkSecLabel(label *etree.Element) error {
 // and all that is in it.
 func checkElement(el *etree.Element, place string) error {
 	if el.Space != "" || slices.Contains(privateElements, el.Tag) {
-		return leansOn("<%s> in <%s>", el.FullTag(), place)
+		return LeansOn("<%s> in <%s>", el.FullTag(), place)
 	}
 	if err := checkPath(place, strings.TrimSpace(el.Text())); err != nil {
 		return err
@@ -249,9 +249,10 @@ func checkPath(place, value string) error {
 		slices.ContainsFunc(pathRules, func(r pathRule) bool { return r.allows(place, value) }) {
 		return nil
 	}
-	return leansOn("%s, in %s", value, place)
+	return LeansOn("%s, in %s", value, place)
 }
 
-func leansOn(format string, args ...any) error {
+// LeansOn returns the refusal of a definition that has something of its host.
+func LeansOn(format string, args ...any) error {
 	return fmt.Errorf("%w: the domain leans on its host: its definition has %s", hv.ErrUnsupported, fmt.Sprintf(format, args...))
 }

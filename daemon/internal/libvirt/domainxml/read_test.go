@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package libvirt
+package domainxml
 
 import (
 	"errors"
@@ -29,11 +29,11 @@ func file(format, path string) hv.Image {
 }
 
 func TestParseLiveDomainWithACopy(t *testing.T) {
-	got, err := parseDomain(sample(t, "live-copy.xml"), nil)
+	got, err := ParseDomain(sample(t, "live-copy.xml"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !got.active {
+	if !got.Active {
 		t.Error("the XML of a process is not seen as one")
 	}
 	want := []hv.Disk{
@@ -54,35 +54,35 @@ func TestParseLiveDomainWithACopy(t *testing.T) {
 		},
 		{Target: "hda", Bus: "ide", Device: "cdrom", Address: "drive:0:0:0:0", ReadOnly: true},
 	}
-	if diff := cmp.Diff(want, got.disks); diff != "" {
+	if diff := cmp.Diff(want, got.Disks); diff != "" {
 		t.Errorf("disks (-want +got):\n%s", diff)
 	}
 }
 
 func TestParseActiveCommit(t *testing.T) {
-	got, err := parseDomain(sample(t, "live-commit-ready.xml"), nil)
+	got, err := ParseDomain(sample(t, "live-commit-ready.xml"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &hv.Mirror{Job: hv.JobActiveCommit, Image: file("raw", "/srv/images/b.raw"), Ready: true}
-	if diff := cmp.Diff(want, got.disks[1].Mirror); diff != "" {
+	if diff := cmp.Diff(want, got.Disks[1].Mirror); diff != "" {
 		t.Errorf("mirror (-want +got):\n%s", diff)
 	}
-	base, err := backingName(sample(t, "live-commit-ready.xml"), "vdb")
+	base, err := BackingName(sample(t, "live-commit-ready.xml"), "vdb")
 	if err != nil || base != "vdb[3]" {
 		t.Errorf("backingName = %q, %v, want vdb[3]", base, err)
 	}
 }
 
 func TestSnapshotLeavesADefinitionWithoutStatedEnd(t *testing.T) {
-	got, err := parseDomain(sample(t, "inactive-after-snapshot.xml"), nil)
+	got, err := ParseDomain(sample(t, "inactive-after-snapshot.xml"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	vdb := got.disks[1]
+	vdb := got.Disks[1]
 	want := []hv.Image{file("qcow2", "/srv/images/ob.qcow2"), file("raw", "/srv/images/b.raw")}
-	if diff := cmp.Diff(want, vdb.Chain); diff != "" || vdb.Terminated || got.active {
-		t.Errorf("terminated %v, active %v, chain (-want +got):\n%s", vdb.Terminated, got.active, diff)
+	if diff := cmp.Diff(want, vdb.Chain); diff != "" || vdb.Terminated || got.Active {
+		t.Errorf("terminated %v, active %v, chain (-want +got):\n%s", vdb.Terminated, got.Active, diff)
 	}
 }
 
@@ -130,12 +130,12 @@ func TestParseEveryReasonToRefuseADisk(t *testing.T) {
 			Device: "disk", Chain: []hv.Image{file("", "/a")}, Mirror: &hv.Mirror{Job: hv.JobCopy, Image: file("", "/b"), Ending: true},
 		},
 	} {
-		got, err := parseDomain("<domain><devices>"+doc+"</devices></domain>", nil)
+		got, err := ParseDomain("<domain><devices>"+doc+"</devices></domain>", nil)
 		if err != nil {
 			t.Errorf("%s: %v", doc, err)
 			continue
 		}
-		if diff := cmp.Diff([]hv.Disk{want}, got.disks); diff != "" {
+		if diff := cmp.Diff([]hv.Disk{want}, got.Disks); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", doc, diff)
 		}
 	}
@@ -147,7 +147,7 @@ func TestRechainKeepsWhatItDoesNotKnow(t *testing.T) {
 		"<target dev='vda' bus='virtio' of_tomorrow='yes'/><element_of_tomorrow><x/></element_of_tomorrow>", 1)
 	doc = strings.Replace(doc, "<driver name='qemu' type='qcow2' cache='none'",
 		"<driver name='qemu' type='qcow2' of_tomorrow='1' cache='none'", 1)
-	got, err := rechain(doc, "vda", []hv.Image{
+	got, err := Rechain(doc, "vda", []hv.Image{
 		file("qcow2", "/o & p"), {Type: hv.SourceBlock, Format: "raw", Path: "/dev/b"},
 	})
 	if err != nil {
@@ -169,15 +169,15 @@ func TestRechainKeepsWhatItDoesNotKnow(t *testing.T) {
 func TestRechainFromBlockToFileLeavesNoOldSource(t *testing.T) {
 	doc := `<domain><devices><disk type='block'><source dev='/dev/a' index='3' startupPolicy='optional'>
 		<seclabel model='dac' relabel='no'/></source><target dev='vda'/></disk></devices></domain>`
-	got, err := rechain(doc, "vda", []hv.Image{file("raw", "/a")})
+	got, err := Rechain(doc, "vda", []hv.Image{file("raw", "/a")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := parseDomain("<domain><devices>"+got+"</devices></domain>", nil)
+	p, err := ParseDomain("<domain><devices>"+got+"</devices></domain>", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := p.disks[0]; len(d.Chain) != 1 || d.Top() != file("raw", "/a") || !d.Terminated {
+	if d := p.Disks[0]; len(d.Chain) != 1 || d.Top() != file("raw", "/a") || !d.Terminated {
 		t.Errorf("disk = %+v", d)
 	}
 	for _, gone := range []string{"/dev/a", "index"} {
@@ -193,11 +193,11 @@ func TestRechainFromBlockToFileLeavesNoOldSource(t *testing.T) {
 }
 
 func TestSnapshotXMLNamesEveryDisk(t *testing.T) {
-	p, err := parseDomain(sample(t, "live-commit-ready.xml"), nil)
+	p, err := ParseDomain(sample(t, "live-commit-ready.xml"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	doc, err := snapshotXML(p.disks, "vda", file("qcow2", "/overlay"))
+	doc, err := SnapshotXML(p.Disks, "vda", file("qcow2", "/overlay"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestSnapshotXMLNamesEveryDisk(t *testing.T) {
 }
 
 func TestCopyXMLStatesFormatAndEndOfChain(t *testing.T) {
-	doc, err := copyXML(hv.Image{Type: hv.SourceBlock, Format: "raw", Path: "/dev/dst"})
+	doc, err := CopyXML(hv.Image{Type: hv.SourceBlock, Format: "raw", Path: "/dev/dst"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestCopyXMLStatesFormatAndEndOfChain(t *testing.T) {
 			t.Errorf("%s is missing in %s", want, doc)
 		}
 	}
-	if _, err := copyXML(hv.Image{Type: hv.SourceFile, Path: "/dst"}); !errors.Is(err, hv.ErrUnsupported) {
+	if _, err := CopyXML(hv.Image{Type: hv.SourceFile, Path: "/dst"}); !errors.Is(err, hv.ErrUnsupported) {
 		t.Errorf("copyXML without a format = %v, want ErrUnsupported: libvirt would probe", err)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package libvirt
+package domainxml
 
 import (
 	"fmt"
@@ -11,15 +11,15 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// diskDoc is the <disk> that a spec asks for.
-func diskDoc(spec hv.DiskSpec) (string, error) {
+// DiskXML is the <disk> that a spec asks for.
+func DiskXML(spec hv.DiskSpec) (string, error) {
 	doc, err := spec.Definition, error(nil)
 	switch {
 	case doc != "":
 	case spec.Slot != "":
 		doc, err = slotXML(spec)
 	default:
-		doc, err = diskXML(spec)
+		doc, err = newDiskXML(spec)
 	}
 	if err != nil {
 		return "", err
@@ -63,7 +63,7 @@ func slotXML(spec hv.DiskSpec) (string, error) {
 	if spec.NoBootOrder {
 		removeAll(disk, "boot")
 	}
-	if err := setChain(disk, spec.Chain()); err != nil {
+	if err := SetChain(disk, spec.Chain()); err != nil {
 		return "", err
 	}
 	if spec.Image.Format != "qcow2" {
@@ -81,12 +81,12 @@ func slotXML(spec hv.DiskSpec) (string, error) {
 	if err := checkDisk(disk); err != nil {
 		return "", err
 	}
-	return textOf(disk)
+	return TextOf(disk)
 }
 
-// diskXML describes a new disk. Format and end of the chain are stated because
+// newDiskXML describes a new disk. Format and end of the chain are stated because
 // libvirt would probe for them, in content that a guest wrote.
-func diskXML(spec hv.DiskSpec) (string, error) {
+func newDiskXML(spec hv.DiskSpec) (string, error) {
 	source, err := sourceOf(spec.Image)
 	if err == nil {
 		err = checkShared(spec)
@@ -124,10 +124,10 @@ func diskXML(spec hv.DiskSpec) (string, error) {
 	if err := doc.ReadFromString(text); err != nil {
 		return "", fmt.Errorf("parse disk XML: %w", err)
 	}
-	if err := setChain(doc.Root(), spec.Chain()); err != nil {
+	if err := SetChain(doc.Root(), spec.Chain()); err != nil {
 		return "", err
 	}
-	return textOf(doc.Root())
+	return TextOf(doc.Root())
 }
 
 // checkShared finds out what libvirt would when it starts the domain.

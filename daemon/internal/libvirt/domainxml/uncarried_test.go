@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package libvirt
+package domainxml
 
 import (
 	"errors"
@@ -66,7 +66,7 @@ func TestASlotWithWhatCannotBeCarriedIsRefusedByName(t *testing.T) {
 		if !errors.Is(err, hv.ErrUnsupported) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v, want ErrUnsupported that names %s", rest, err, name)
 		}
-		if d, err := parseDisk(disk); err != nil || d.Uncarried != name {
+		if d, err := ParseDisk(disk); err != nil || d.Uncarried != name {
 			t.Errorf("%s: ParseDisk says %q, %v, want %s", rest, d.Uncarried, err, name)
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package libvirt
+package domainxml
 
 import (
 	"encoding/xml"
@@ -22,11 +22,11 @@ func rootSlot() []hv.DiskSpec {
 
 // libvirt's own word of what it has defined is what counts, whatever was read here.
 func TestWhatLibvirtMadeOfADefinitionIsComparedWithWhatWasMeant(t *testing.T) {
-	n, err := newDefinition(webID, hv.DomainDefinition{Domain: portable("", "")}, rootSlot())
+	n, err := Localize(webID, hv.DomainDefinition{Domain: portable("", "")}, rootSlot())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := n.checkDefined(n.doc); err != nil {
+	if err := n.CheckDefined(n.Doc); err != nil {
 		t.Errorf("the same: %v", err)
 	}
 	for name, change := range map[string][2]string{
@@ -39,11 +39,11 @@ func TestWhatLibvirtMadeOfADefinitionIsComparedWithWhatWasMeant(t *testing.T) {
 		"device of the host":    {`</devices>`, `<hostdev mode="subsystem" type="pci"/></devices>`},
 		"no image where one is": {`file="/srv/pool/root.raw"`, ``},
 	} {
-		dump := strings.Replace(n.doc, change[0], change[1], 1)
-		if dump == n.doc {
-			t.Fatalf("%s: %s is not in %s", name, change[0], n.doc)
+		dump := strings.Replace(n.Doc, change[0], change[1], 1)
+		if dump == n.Doc {
+			t.Fatalf("%s: %s is not in %s", name, change[0], n.Doc)
 		}
-		if err := n.checkDefined(dump); !errors.Is(err, hv.ErrUnsupported) {
+		if err := n.CheckDefined(dump); !errors.Is(err, hv.ErrUnsupported) {
 			t.Errorf("%s: %v, want ErrUnsupported", name, err)
 		}
 	}
@@ -60,7 +60,7 @@ func TestASlotFromElsewhereIsPlainAndHandsNoCommandsToTheDevice(t *testing.T) {
 	} {
 		specs := rootSlot()
 		specs[0].Slot = slot
-		if doc, err := diskDoc(specs[0]); !errors.Is(err, hv.ErrUnsupported) {
+		if doc, err := DiskXML(specs[0]); !errors.Is(err, hv.ErrUnsupported) {
 			t.Errorf("%s: %s, %v; want ErrUnsupported", name, doc, err)
 		}
 	}
@@ -75,11 +75,11 @@ func FuzzPortable(f *testing.F) {
 	f.Add(portable("<!--a-->", "<![CDATA[/a]]>"))
 	f.Add("<!DOCTYPE domain [<!ATTLIST source file CDATA '/etc/shadow'>]>" + portable("", ""))
 	f.Fuzz(func(t *testing.T, text string) {
-		n, err := newDefinition(webID, hv.DomainDefinition{Domain: text}, nil)
+		n, err := Localize(webID, hv.DomainDefinition{Domain: text}, nil)
 		if err != nil {
 			return
 		}
-		mustReachNothing(t, n.doc)
+		mustReachNothing(t, n.Doc)
 	})
 }
 
@@ -95,7 +95,7 @@ func mustReachNothing(t *testing.T, doc string) {
 		if free() || !strings.HasPrefix(strings.TrimSpace(value), "/") {
 			return
 		}
-		for _, allowed := range []string{"/usr/share/", nvramHome, "/dev/urandom", "/dev/random", "/dev/hwrng", "/machine"} {
+		for _, allowed := range []string{"/usr/share/", NVRAMHome, "/dev/urandom", "/dev/random", "/dev/hwrng", "/machine"} {
 			if strings.HasPrefix(strings.TrimSpace(value), allowed) {
 				return
 			}

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package libvirt
+package domainxml
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/beevik/etree"
@@ -15,26 +14,16 @@ import (
 // a disk which is only away for a while is free there. So where there are such disks
 // the address is chosen here, and stated.
 
-// addressBesideReserved returns the new <disk> with an address that none of the reserved
-// disks has.
-func (c *Conn) addressBesideReserved(ctx context.Context, id string, where hv.Where, disk string, reserved []string) (string, error) {
-	domain, err := c.describedXML(ctx, id, where)
-	if err != nil {
-		return "", err
-	}
-	return allocAddress(domain, disk, reserved, where == hv.Config)
-}
-
-// allocAddress is addressBesideReserved for a domain with this XML. MayGrow says that libvirt
-// can give it another port for the disk.
-func allocAddress(domain, disk string, reserved []string, mayGrow bool) (string, error) {
-	d, err := parseDisk(disk)
+// AllocAddress returns the new <disk> of the domain with an address that none of the reserved
+// disks has. MayGrow says that libvirt can give the domain another port for the disk.
+func AllocAddress(domain, disk string, reserved []string, mayGrow bool) (string, error) {
+	d, err := ParseDisk(disk)
 	if err != nil {
 		return "", err
 	}
 	away := make([]hv.Disk, 0, len(reserved))
 	for _, text := range reserved {
-		other, err := parseDisk(text)
+		other, err := ParseDisk(text)
 		if err == nil {
 			err = checkBeside(&d, &other)
 		}
@@ -61,7 +50,7 @@ func allocAddress(domain, disk string, reserved []string, mayGrow bool) (string,
 		return "", fmt.Errorf("parse disk XML: %w", err)
 	}
 	doc.Root().AddChild(address)
-	return textOf(doc.Root())
+	return TextOf(doc.Root())
 }
 
 // checkBeside refuses a disk that wants what a reserved one had.

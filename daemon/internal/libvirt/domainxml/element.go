@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package libvirt
+// Package domainxml reads and writes the XML of domains: their disks in the words of package
+// hv, other images and addresses for a disk, and what of a definition may go to another host.
+// It must not know how libvirt is reached.
+package domainxml
 
 import (
 	"errors"
@@ -9,7 +12,8 @@ import (
 	"github.com/beevik/etree"
 )
 
-func parseDoc(text string) (*etree.Document, error) {
+// ParseDoc reads the XML of a domain.
+func ParseDoc(text string) (*etree.Document, error) {
 	doc := etree.NewDocument()
 	if err := doc.ReadFromString(text); err != nil {
 		return nil, fmt.Errorf("parse domain XML: %w", err)
@@ -20,8 +24,8 @@ func parseDoc(text string) (*etree.Document, error) {
 	return doc, nil
 }
 
-// textOf writes an element as a document of its own.
-func textOf(el *etree.Element) (string, error) {
+// TextOf writes an element as a document of its own.
+func TextOf(el *etree.Element) (string, error) {
 	out := etree.NewDocument()
 	out.SetRoot(el.Copy())
 	text, err := out.WriteToString()
@@ -31,7 +35,8 @@ func textOf(el *etree.Element) (string, error) {
 	return text, nil
 }
 
-func findDiskElement(doc *etree.Document, target string) *etree.Element {
+// FindDisk returns the <disk> with this target, nil if there is none.
+func FindDisk(doc *etree.Document, target string) *etree.Element {
 	for _, disk := range doc.FindElements("/domain/devices/disk") {
 		if t := disk.SelectElement("target"); t != nil && t.SelectAttrValue("dev", "") == target {
 			return disk
@@ -40,7 +45,8 @@ func findDiskElement(doc *etree.Document, target string) *etree.Element {
 	return nil
 }
 
-func textIn(el *etree.Element, tag string) string {
+// TextIn returns the text of the first child with this tag, "" if there is none.
+func TextIn(el *etree.Element, tag string) string {
 	if child := el.SelectElement(tag); child != nil {
 		return child.Text()
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package libvirt
+package domainxml
 
 import (
 	"errors"
@@ -12,15 +12,17 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// localDefinition is what a definition from anywhere becomes on this host.
-type localDefinition struct {
-	doc   string
-	name  string
-	nvram string // name of its file, empty if it has none
+// LocalDefinition is what a definition from anywhere becomes on this host.
+type LocalDefinition struct {
+	Doc   string
+	Name  string
+	NVRAM string // name of its file, empty if it has none
 }
 
-func newDefinition(id string, def hv.DomainDefinition, disks []hv.DiskSpec) (*localDefinition, error) {
-	doc, err := parseDoc(def.Domain)
+// Localize makes a definition from another host one of this host, with these disks and id. It
+// refuses what leans on the other host.
+func Localize(id string, def hv.DomainDefinition, disks []hv.DiskSpec) (*LocalDefinition, error) {
+	doc, err := ParseDoc(def.Domain)
 	if err != nil {
 		return nil, err
 	}
@@ -28,51 +30,51 @@ func newDefinition(id string, def hv.DomainDefinition, disks []hv.DiskSpec) (*lo
 		return nil, err
 	}
 	domain := doc.Root()
-	if got := textIn(domain, "uuid"); got != id {
+	if got := TextIn(domain, "uuid"); got != id {
 		return nil, fmt.Errorf("the definition is of domain %q", got)
 	}
 	if err := setDisks(domain, disks); err != nil {
 		return nil, err
 	}
-	if err := checkPortable(domain); err != nil {
+	if err := CheckPortable(domain); err != nil {
 		return nil, err
 	}
 	// Which program runs here is not another host's to say, and where it lies
 	// differs between distributions: libvirt chooses.
 	removeAll(domain.FindElement("devices"), "emulator")
-	n := &localDefinition{name: textIn(domain, "name")}
-	if n.nvram, err = setNVRAM(domain, id); err != nil {
+	n := &LocalDefinition{Name: TextIn(domain, "name")}
+	if n.NVRAM, err = setNVRAM(domain, id); err != nil {
 		return nil, err
 	}
-	if n.nvram == "" && def.NVRAM != nil {
+	if n.NVRAM == "" && def.NVRAM != nil {
 		return nil, fmt.Errorf("%w: there is NVRAM, and the definition has no place for it", hv.ErrUnsupported)
 	}
-	if n.doc, err = doc.WriteToString(); err != nil {
+	if n.Doc, err = doc.WriteToString(); err != nil {
 		return nil, fmt.Errorf("write domain XML: %w", err)
 	}
 	return n, nil
 }
 
-// checkDefined compares what libvirt made of the definition, by its own word, with what
+// CheckDefined compares what libvirt made of the definition, by its own word, with what
 // was checked here and given to it: it leans on nothing of this host, and names the
 // same images.
-func (n *localDefinition) checkDefined(dump string) error {
-	got, err := parseDoc(dump)
+func (n *LocalDefinition) CheckDefined(dump string) error {
+	got, err := ParseDoc(dump)
 	if err != nil {
 		return err
 	}
-	if err := checkPortable(got.Root()); err != nil {
+	if err := CheckPortable(got.Root()); err != nil {
 		return err
 	}
-	meant, err := parseDoc(n.doc)
+	meant, err := ParseDoc(n.Doc)
 	if err != nil {
 		return err
 	}
 	if want, is := imagesIn(meant.Root()), imagesIn(got.Root()); !slices.Equal(want, is) {
-		return leansOn("the images %q, and %q were meant", is, want)
+		return LeansOn("the images %q, and %q were meant", is, want)
 	}
-	if _, file, err := nvramElement(got.Root()); err != nil || n.nvram != "" && file != nvramHome+n.nvram {
-		return errors.Join(leansOn("the NVRAM %q", file), err)
+	if _, file, err := NVRAMElement(got.Root()); err != nil || n.NVRAM != "" && file != NVRAMHome+n.NVRAM {
+		return errors.Join(LeansOn("the NVRAM %q", file), err)
 	}
 	return nil
 }
@@ -116,7 +118,7 @@ func setDisks(domain *etree.Element, specs []hv.DiskSpec) error {
 	}
 	taken := map[string]bool{}
 	for n, spec := range specs {
-		text, err := diskDoc(spec)
+		text, err := DiskXML(spec)
 		if err != nil {
 			return fmt.Errorf("disk %s: %w", spec.Target, err)
 		}
@@ -145,7 +147,7 @@ func leaveTaken(disk *etree.Element, taken map[string]bool) error {
 	if address == nil {
 		return nil
 	}
-	place, err := textOf(address)
+	place, err := TextOf(address)
 	if err != nil {
 		return err
 	}

@@ -1,45 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package libvirt
+package domainxml
 
 import (
 	"fmt"
 
+	"github.com/beevik/etree"
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// parsedDomain is what is read from a domain's XML.
-type parsedDomain struct {
-	active bool // it is the XML of a process
-	run    int  // of that process
-	memory int64
-	disks  []hv.Disk
+// Domain is what is read from a domain's XML.
+type Domain struct {
+	Active bool  // it is the XML of a process
+	Run    int   // of that process
+	Memory int64 // in bytes
+	Disks  []hv.Disk
 }
 
-// parseDomain reads the XML of a domain. Where known is nil a disk of a pool's volume is of
+// ParseDomain reads the XML of a domain. Where known is nil a disk of a pool's volume is of
 // type volume.
-func parseDomain(doc string, known poolSources) (*parsedDomain, error) {
+func ParseDomain(doc string, known PoolSources) (*Domain, error) {
 	var dom libvirtxml.Domain
 	if err := dom.Unmarshal(doc); err != nil {
 		return nil, fmt.Errorf("parse domain XML: %w", err)
 	}
 	known.resolve(&dom)
-	p := &parsedDomain{active: dom.ID != nil, disks: []hv.Disk{}}
+	p := &Domain{Active: dom.ID != nil, Disks: []hv.Disk{}}
 	if dom.ID != nil {
-		p.run = *dom.ID
+		p.Run = *dom.ID
 	}
 	if dom.Memory != nil {
-		p.memory = int64(dom.Memory.Value) << 10 // libvirt writes KiB, whatever it read
+		p.Memory = int64(dom.Memory.Value) << 10 // libvirt writes KiB, whatever it read
 	}
 	if dom.Devices == nil {
 		return p, nil
 	}
 	for i := range dom.Devices.Disks {
-		p.disks = append(p.disks, diskOf(&dom.Devices.Disks[i]))
+		p.Disks = append(p.Disks, diskOf(&dom.Devices.Disks[i]))
 	}
 	return p, nil
+}
+
+// ParseDisk reads the <disk> of a definition.
+func ParseDisk(definition string) (hv.Disk, error) {
+	var x libvirtxml.DomainDisk
+	if err := x.Unmarshal(definition); err != nil {
+		return hv.Disk{}, fmt.Errorf("parse disk XML: %w", err)
+	}
+	doc := etree.NewDocument()
+	if err := doc.ReadFromString(definition); err != nil || doc.Root() == nil {
+		return hv.Disk{}, fmt.Errorf("parse disk XML: %w", err)
+	}
+	d := diskOf(&x)
+	d.Uncarried = uncarried(doc.Root()) // of the text, which has more than x
+	return d, nil
 }
 
 func diskOf(x *libvirtxml.DomainDisk) hv.Disk {

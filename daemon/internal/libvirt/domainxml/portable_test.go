@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package libvirt
+package domainxml
 
 import (
 	gocmp "cmp"
@@ -59,9 +59,9 @@ func portable(extra, device string) string {
 }
 
 func TestWhatReachesIntoAHostIsNotPortable(t *testing.T) {
-	doc, err := parseDoc(portable("", ""))
+	doc, err := ParseDoc(portable("", ""))
 	if err == nil {
-		err = checkPortable(doc.Root())
+		err = CheckPortable(doc.Root())
 	}
 	if err != nil {
 		t.Fatalf("an ordinary guest: %v", err)
@@ -133,14 +133,14 @@ func TestWhatReachesIntoAHostIsNotPortable(t *testing.T) {
 		"shared memory": portable("",
 			`<shmem name='x'><model type='ivshmem-plain'/></shmem>`),
 	} {
-		doc, err := parseDoc(text)
+		doc, err := ParseDoc(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := gocmp.Or(checkPlain(doc), checkPortable(doc.Root())); !errors.Is(err, hv.ErrUnsupported) {
+		if err := gocmp.Or(checkPlain(doc), CheckPortable(doc.Root())); !errors.Is(err, hv.ErrUnsupported) {
 			t.Errorf("%s: %v, want ErrUnsupported", name, err)
 		}
-		if _, err := newDefinition(webID, hv.DomainDefinition{Domain: text}, nil); !errors.Is(err, hv.ErrUnsupported) {
+		if _, err := Localize(webID, hv.DomainDefinition{Domain: text}, nil); !errors.Is(err, hv.ErrUnsupported) {
 			t.Errorf("%s: may be defined: %v", name, err)
 		}
 	}
@@ -148,7 +148,7 @@ func TestWhatReachesIntoAHostIsNotPortable(t *testing.T) {
 
 func TestADefinitionFromElsewhereIsMadeThisHosts(t *testing.T) {
 	def := hv.DomainDefinition{Domain: portable("", ""), NVRAM: []byte("entries")}
-	n, err := newDefinition(webID, def, []hv.DiskSpec{{
+	n, err := Localize(webID, def, []hv.DiskSpec{{
 		Target: "vda", Image: hv.Image{Type: hv.SourceBlock, Format: "raw", Path: "/dev/vg/root"},
 		Slot: `<disk type='file' device='disk'><driver name='qemu' type='qcow2' io='native'/>` +
 			`<source file='/a' startupPolicy='optional'><seclabel model='dac' relabel='no'/></source>` +
@@ -157,14 +157,14 @@ func TestADefinitionFromElsewhereIsMadeThisHosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	doc, err := parseDoc(n.doc)
+	doc, err := ParseDoc(n.Doc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n.name != "web" || n.nvram != webID+"_VARS.fd" {
-		t.Errorf("name %q, NVRAM %q", n.name, n.nvram)
+	if n.Name != "web" || n.NVRAM != webID+"_VARS.fd" {
+		t.Errorf("name %q, NVRAM %q", n.Name, n.NVRAM)
 	}
-	if _, file, _ := nvramElement(doc.Root()); file != nvramHome+n.nvram {
+	if _, file, _ := NVRAMElement(doc.Root()); file != NVRAMHome+n.NVRAM {
 		t.Errorf("the definition has its NVRAM in %s: it may be another domain's", file)
 	}
 	for _, gone := range []string{"os/boot", "devices/emulator"} {
@@ -172,7 +172,7 @@ func TestADefinitionFromElsewhereIsMadeThisHosts(t *testing.T) {
 			t.Errorf("<%s> is still there", gone)
 		}
 	}
-	got, err := textOf(findDiskElement(doc, "vda"))
+	got, err := TextOf(FindDisk(doc, "vda"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,16 +193,16 @@ func TestOfTwoDisksWithOneAddressTheFirstKeepsIt(t *testing.T) {
 				`<address type='pci' domain='0x0000' bus='0x04' slot='0x00' function='0x0'/></disk>`,
 		}
 	}
-	n, err := newDefinition(webID, hv.DomainDefinition{Domain: portable("", "")}, []hv.DiskSpec{slot("vda"), slot("vdb")})
+	n, err := Localize(webID, hv.DomainDefinition{Domain: portable("", "")}, []hv.DiskSpec{slot("vda"), slot("vdb")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	doc, err := parseDoc(n.doc)
+	doc, err := ParseDoc(n.Doc)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for target, want := range map[string]bool{"vda": true, "vdb": false} {
-		if got := findDiskElement(doc, target).SelectElement("address") != nil; got != want {
+		if got := FindDisk(doc, target).SelectElement("address") != nil; got != want {
 			t.Errorf("disk %s has an address: %t, want %t", target, got, want)
 		}
 	}
@@ -212,21 +212,8 @@ func TestTheBootDevicesOfTheOwnerStay(t *testing.T) {
 	text := strings.Replace(portable("", ""), "<boot dev='hd'/>", "<boot dev='network'/><boot dev='hd'/>", 1)
 	slot := `<disk device='disk'><target dev='vda' bus='virtio'/><boot order='1'/></disk>`
 	image := hv.Image{Type: hv.SourceFile, Format: "raw", Path: "/a"}
-	_, err := newDefinition(webID, hv.DomainDefinition{Domain: text}, []hv.DiskSpec{{Target: "vda", Image: image, Slot: slot}})
+	_, err := Localize(webID, hv.DomainDefinition{Domain: text}, []hv.DiskSpec{{Target: "vda", Image: image, Slot: slot}})
 	if !errors.Is(err, hv.ErrUnsupported) {
 		t.Errorf("newDefinition = %v, want ErrUnsupported", err)
-	}
-}
-
-func TestTheHooksOwnWordsAreHanded(t *testing.T) {
-	const message = "Hook script execution failed: internal error: Child process (LC_ALL=C PATH=/bin: " +
-		"/etc/libvirt/hooks/qemu web prepare begin -) unexpected exit status 1: cannot start: it is shelved\n"
-	if got := hookWords(message); got != "cannot start: it is shelved" {
-		t.Errorf("hookWords = %q", got)
-	}
-	for _, other := range []string{"something else", "unexpected exit status 1"} {
-		if got := hookWords(other); got != other {
-			t.Errorf("hookWords(%q) = %q", other, got)
-		}
 	}
 }

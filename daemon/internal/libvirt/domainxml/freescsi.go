@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package libvirt
+package domainxml
 
 import (
 	"fmt"
@@ -28,11 +28,11 @@ func freeSCSI(domain string, away []hv.Disk, target string) (*etree.Element, err
 		place := hv.Disk{Bus: "scsi", Address: fmt.Sprintf("drive:%d:0:0:%d", controller, unit)}
 		return func(d hv.Disk) bool { return d.SamePlace(&place) }
 	}
-	p, err := parseDomain(domain, nil)
+	p, err := ParseDomain(domain, nil)
 	if err != nil {
 		return nil, err
 	}
-	all := slices.Concat(p.disks, away)
+	all := slices.Concat(p.Disks, away)
 	if !slices.ContainsFunc(all, at(n%scsiUnits)) {
 		return nil, nil //nolint:nilnil // there is nothing to choose
 	}

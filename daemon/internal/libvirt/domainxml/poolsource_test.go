@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package libvirt
+package domainxml
 
 import (
 	"strings"
@@ -17,7 +17,7 @@ const poolDisk = `<domain><devices><disk type='volume' device='disk'><driver nam
 	<target dev='vda'/></disk></devices></domain>`
 
 func TestAPoolsVolumeIsTheImageThatThePoolHas(t *testing.T) {
-	p, err := parseDomain(poolDisk, poolSources{
+	p, err := ParseDomain(poolDisk, PoolSources{
 		{"images", "top"}: {Type: hv.SourceFile, Path: "/pool/top"},
 		{"lvm", "base"}:   {Type: hv.SourceBlock, Path: "/dev/vg/base"},
 	})
@@ -27,34 +27,34 @@ func TestAPoolsVolumeIsTheImageThatThePoolHas(t *testing.T) {
 	want := hv.Disk{Target: "vda", Device: "disk", Terminated: true, Chain: []hv.Image{
 		file("qcow2", "/pool/top"), {Type: hv.SourceBlock, Format: "raw", Path: "/dev/vg/base"},
 	}}
-	if diff := cmp.Diff([]hv.Disk{want}, p.disks); diff != "" {
+	if diff := cmp.Diff([]hv.Disk{want}, p.Disks); diff != "" {
 		t.Errorf("disk (-want +got):\n%s", diff)
 	}
 }
 
 func TestAPoolsVolumeThatIsNotKnownHasNoPath(t *testing.T) {
-	p, err := parseDomain(poolDisk, nil)
+	p, err := ParseDomain(poolDisk, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if top := p.disks[0].Top(); top.Type != "volume" || top.Path != "" {
+	if top := p.Disks[0].Top(); top.Type != "volume" || top.Path != "" {
 		t.Errorf("top = %+v", top)
 	}
 }
 
 func TestAPoolsVolumeThatOnlyQEMUReachesIsNotCarried(t *testing.T) {
 	doc := strings.Replace(poolDisk, "volume='top'", "volume='top' mode='direct'", 1)
-	p, err := parseDomain(doc, poolSources{{"images", "top"}: {Type: hv.SourceFile, Path: "/pool/top"}})
+	p, err := ParseDomain(doc, PoolSources{{"images", "top"}: {Type: hv.SourceFile, Path: "/pool/top"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := p.disks[0]; d.Top().Path != "" || d.Uncarried != "mode= in its <source>" {
+	if d := p.Disks[0]; d.Top().Path != "" || d.Uncarried != "mode= in its <source>" {
 		t.Errorf("disk = %+v", d)
 	}
 }
 
 func TestRechainLeavesNoPoolInTheSource(t *testing.T) {
-	got, err := rechain(poolDisk, "vda", []hv.Image{file("raw", "/a")})
+	got, err := Rechain(poolDisk, "vda", []hv.Image{file("raw", "/a")})
 	if err != nil {
 		t.Fatal(err)
 	}

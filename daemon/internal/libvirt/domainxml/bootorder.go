@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domainxml
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/beevik/etree"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// WithBootDisk returns a domain's XML with the disk in it, and without the boot
+// device that libvirt has added.
+func WithBootDisk(domainXML, diskXML string) (string, error) {
+	doc, disk := etree.NewDocument(), etree.NewDocument()
+	if err := doc.ReadFromString(domainXML); err != nil {
+		return "", fmt.Errorf("parse domain XML: %w", err)
+	}
+	if err := disk.ReadFromString(diskXML); err != nil {
+		return "", fmt.Errorf("parse disk XML: %w", err)
+	}
+	devices := doc.FindElement("/domain/devices")
+	if devices == nil {
+		return "", errors.New("the definition has no devices")
+	}
+	if err := dropOwnBoot(doc.Root()); err != nil {
+		return "", err
+	}
+	devices.AddChild(disk.Root().Copy())
+	text, err := doc.WriteToString()
+	if err != nil {
+		return "", fmt.Errorf("write domain XML: %w", err)
+	}
+	return text, nil
+}
+
+// dropOwnBoot takes out the boot device that libvirt has added to a definition, and
+// that keeps devices with an order of their own from it. One that the owner chose
+// is not ours to take, and where there is none something else is in the way.
+func dropOwnBoot(domain *etree.Element) error {
+	boots := domain.FindElements("os/boot")
+	if len(boots) != 1 || boots[0].SelectAttrValue("dev", "") != "hd" {
+		return fmt.Errorf("%w: the definition says itself what the domain boots from (<os><boot dev=.../></os>)", hv.ErrUnsupported)
+	}
+	boots[0].Parent().RemoveChild(boots[0])
+	return nil
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domainxml
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/beevik/etree"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// HasConfigChain says whether the disk in a definition has exactly this chain,
+// with its end stated.
+func HasConfigChain(doc, target string, chain []hv.Image) (bool, error) {
+	p, err := ParseDomain(doc, nil)
+	if err != nil {
+		return false, err
+	}
+	d := (&hv.Domain{Config: p.Disks}).ConfigDisk(target)
+	if d == nil {
+		return false, fmt.Errorf("%w: no such disk", hv.ErrNotFound)
+	}
+	return d.Terminated && slices.Equal(d.Chain, chain), nil
+}
+
+// Rechain returns the <disk> of a domain's XML with its images replaced.
+func Rechain(domainXML, target string, chain []hv.Image) (string, error) {
+	doc := etree.NewDocument()
+	if err := doc.ReadFromString(domainXML); err != nil {
+		return "", fmt.Errorf("parse domain XML: %w", err)
+	}
+	disk := FindDisk(doc, target)
+	if disk == nil {
+		return "", fmt.Errorf("%w: no such disk", hv.ErrNotFound)
+	}
+	if err := SetChain(disk, chain); err != nil {
+		return "", err
+	}
+	return TextOf(disk)
+}
+
+// SetChain replaces the images of a <disk>.
+func SetChain(disk *etree.Element, chain []hv.Image) error {
+	if len(chain) == 0 {
+		return errors.New("the chain is empty")
+	}
+	for _, img := range chain {
+		if _, err := sourceAttr(img); err != nil {
+			return err
+		}
+	}
+	top := chain[0]
+	disk.CreateAttr("type", top.Type)
+	driver := disk.SelectElement("driver")
+	if driver == nil {
+		driver = disk.CreateElement("driver")
+		driver.CreateAttr("name", "qemu")
+	}
+	driver.CreateAttr("type", top.Format)
+
+	source := disk.SelectElement("source")
+	if source == nil {
+		source = disk.CreateElement("source")
+	}
+	setSource(source, top)
+	removeAll(disk, "backingStore")
+	disk.InsertChildAt(source.Index()+1, backingElement(chain[1:]))
+	return nil
+}
+
+// backingElement writes the layers below the top, down to the empty element
+// that says that there are no more.
+func backingElement(layers []hv.Image) *etree.Element {
+	el := etree.NewElement("backingStore")
+	if len(layers) == 0 {
+		return el
+	}
+	el.CreateAttr("type", layers[0].Type)
+	el.CreateElement("format").CreateAttr("type", layers[0].Format)
+	setSource(el.CreateElement("source"), layers[0])
+	el.AddChild(backingElement(layers[1:]))
+	return el
+}
+
+// setSource points a <source> at img. Other attributes and children of it,
+// such as startupPolicy and <seclabel>, say how to open a source rather than
+// which, and stay; index numbers the old image.
+func setSource(source *etree.Element, img hv.Image) {
+	for _, attr := range []string{"file", "dev", "pool", "volume", "index"} {
+		source.RemoveAttr(attr)
+	}
+	attr, _ := sourceAttr(img) // checked by SetChain
+	source.CreateAttr(attr, img.Path)
+	removeAll(source, "slices")
+	if img.SliceBytes != 0 {
+		slice := source.CreateElement("slices").CreateElement("slice")
+		slice.CreateAttr("type", storageSlice)
+		slice.CreateAttr("offset", "0")
+		slice.CreateAttr("size", strconv.FormatInt(img.SliceBytes, 10))
+	}
+}
+
+// sourceAttr names the attribute of <source> that holds the path of img.
+func sourceAttr(img hv.Image) (string, error) {
+	if img.Path == "" || img.Format == "" {
+		return "", fmt.Errorf("%w: image needs a path and a format: %+v", hv.ErrUnsupported, img)
+	}
+	if img.SliceBytes != 0 && img.Format != "raw" {
+		return "", fmt.Errorf("%w: a slice of a %s image", hv.ErrUnsupported, img.Format)
+	}
+	switch img.Type {
+	case hv.SourceFile:
+		return "file", nil
+	case hv.SourceBlock:
+		return "dev", nil
+	}
+	return "", fmt.Errorf("%w: image of type %q", hv.ErrUnsupported, img.Type)
+}

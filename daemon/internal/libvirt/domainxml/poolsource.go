@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domainxml
+
+import (
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// A disk of type volume names its image by a pool and a name in it. libvirt looks up the
+// path when the domain starts, and so is it done here: everybody else sees the image. A
+// definition that is written here names the path.
+
+// PoolSource is the pool and the name in it that a <source> has.
+type PoolSource struct{ Pool, Volume string }
+
+// PoolSources are the images of pool sources. One that is not in it is not known: its pool
+// is not active, or has no such volume, or none that is a file or device of this host.
+type PoolSources map[PoolSource]hv.Image
+
+// OfPool returns what a source says of a pool; false if it names no volume of one. With
+// a mode the volume is reached by QEMU alone, without a path.
+func OfPool(src *libvirtxml.DomainDiskSource) (PoolSource, bool) {
+	if src == nil || src.Volume == nil || src.Volume.Mode != "" {
+		return PoolSource{}, false
+	}
+	return PoolSource{src.Volume.Pool, src.Volume.Volume}, true
+}
+
+// EachSource calls do with every source of the disks of a domain.
+func EachSource(dom *libvirtxml.Domain, do func(*libvirtxml.DomainDiskSource)) {
+	if dom.Devices == nil {
+		return
+	}
+	for i := range dom.Devices.Disks {
+		disk := &dom.Devices.Disks[i]
+		do(disk.Source)
+		for b := disk.BackingStore; b != nil; b = b.BackingStore {
+			do(b.Source)
+		}
+		if disk.Mirror != nil {
+			do(disk.Mirror.Source)
+		}
+	}
+}
+
+// resolve puts the images in the place of pool sources.
+func (known PoolSources) resolve(dom *libvirtxml.Domain) {
+	EachSource(dom, func(src *libvirtxml.DomainDiskSource) {
+		name, is := OfPool(src)
+		img, found := known[name]
+		if !is || !found {
+			return
+		}
+		labels := src.Volume.SecLabel
+		src.Volume = nil
+		if img.Type == hv.SourceBlock {
+			src.Block = &libvirtxml.DomainDiskSourceBlock{Dev: img.Path, SecLabel: labels}
+			return
+		}
+		src.File = &libvirtxml.DomainDiskSourceFile{File: img.Path, SecLabel: labels}
+	})
+}
