@@ -193,6 +193,21 @@ type Volume struct {
 	UpdatedAt     time.Time  `json:"updated_at"`
 }
 
+// ReleasedSource is an image that a volume has left by a move and that was kept. It belongs to
+// no volume.
+type ReleasedSource struct {
+	MigrationID string   `json:"migration_id"`
+	VolumeID    string   `json:"volume_id"`
+	VolumeName  string   `json:"volume_name"`
+	Host        string   `json:"host"`
+	Location    Location `json:"location"`
+	// AllocatedBytes is how much of the disk a file takes; 0 for a device.
+	AllocatedBytes int64     `json:"allocated_bytes"`
+	ReleasedAt     time.Time `json:"released_at"`
+	// Blocked says why it is not deleted if that is asked for now; empty if it would be.
+	Blocked string `json:"blocked,omitempty"`
+}
+
 // Unheld says whether no host has an instance with the volume: it is attached to no
 // instance, or only to instances that are shelved_offloaded. No guest can have it open
 // then.

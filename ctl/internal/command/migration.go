@@ -25,7 +25,7 @@ func migrationCommand() *cli.Command {
 			"'cancel' gives the source back at any time before the switch. Name the attachment that is\n" +
 			"moved; for a volume that is not attached, or whose instance is shelved, name the migration for\n" +
 			"'copy', 'complete' and 'cancel'.",
-		Subcommands: []*cli.Command{
+		Subcommands: append([]*cli.Command{
 			{
 				Name: "start", Usage: "freeze an attachment's source and prepare its destination", ArgsUsage: "ATTACHMENT",
 				UsageText: session.Program + " migration start ATTACHMENT (--to-pool POOL | --to-path PATH) [FLAGS]",
@@ -86,7 +86,7 @@ func migrationCommand() *cli.Command {
 					&cli.StringFlag{Name: "reason", Usage: "how you know: `TEXT` for the audit trail"},
 				},
 			},
-		},
+		}, releasedCommands()...),
 	}
 }
 

@@ -115,6 +115,10 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 		move(s, routes.CancelByAttachment, s.byAttachment, m.Cancel),
 
 		routes.ListMigrations.ServedByDaemon(s.listMigrations),
+		answer(routes.ListReleased, func(r *http.Request, _ routes.None) ([]api.ReleasedSource, error) { return m.Released(r.Context()) }),
+		do(routes.DeleteSource, http.StatusOK, func(ctx context.Context, opID, ref string, _ routes.None) (api.ReleasedSource, error) {
+			return m.DeleteSource(ctx, opID, ref)
+		}),
 		s.led(answer(routes.ShowMigration, s.showMigration)),
 		answer(routes.UpdateMigration, s.updateMigration),
 		s.led(routes.FollowMigration.ServedByDaemon(s.watchMigration)),

@@ -76,6 +76,34 @@ func (e *env) checkNamed(ctx context.Context, path, may, verdict string) error {
 	return nil
 }
 
+// checkLeft refuses to delete a volume while a domain of this host names an image that the
+// volume has left by a move: its guest was put back there, perhaps, and what it wrote between
+// the move and that is in the volume alone.
+func (e *env) checkLeft(ctx context.Context, volumeID, verdict string) error {
+	if e.Left == nil {
+		return nil
+	}
+	left, err := e.Left(ctx, volumeID)
+	if err != nil || len(left) == 0 {
+		return request.HV(request.Registry(err))
+	}
+	doms, err := e.HV.Domains(ctx)
+	if err != nil {
+		return request.HV(err)
+	}
+	for _, path := range left {
+		domain, target, err := location.DiskOf(doms, path)
+		switch {
+		case err != nil:
+			return api.Errorf(api.CodeStateForbidden, "%s: nobody can tell whether %s, which it has left by a move, is in use: %v; mend that filesystem, or take the disk from that instance", verdict, path, err)
+		case domain != "":
+			return api.Errorf(api.CodeVolumeInUse, "%s: disk %s of instance %s is at %s, which the volume has left by a move, so each may have what the other lacks; docs/how-to/recover.md (A guest on another image than its volume) says what can be done; if that image is to stand for itself, adopt it (volferryctl instance adopt %[3]s)",
+				verdict, target, domain, path).With("instance", domain)
+		}
+	}
+	return nil
+}
+
 // checkHeld refuses an image that the kernel says is in use.
 func (e *env) checkHeld(ctx context.Context, path, verdict string) error {
 	user, err := e.Images.InUse(ctx, path)

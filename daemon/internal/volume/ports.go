@@ -18,6 +18,9 @@ type Ports struct {
 	Images   Images
 	// Claims knows which images belong to somebody.
 	Claims *location.Claims
+	// Left returns the paths of the images that a volume has left by moves of this host, and
+	// that are there and no volume's (migrate.Manager). Nil: no volume was ever moved.
+	Left func(ctx context.Context, volumeID string) ([]string, error)
 }
 
 // Registry is the part of the registry that volumes need. Every change has an op id and may

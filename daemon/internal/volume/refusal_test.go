@@ -179,6 +179,13 @@ func TestDeleteIsRefused(t *testing.T) {
 			"a disk of a domain, behind the registry's back", func(t *testing.T, w *world) { w.define(t, "web", "/files/db.raw") },
 			nil, api.CodeVolumeInUse, "web",
 		},
+		{
+			"a domain has the image that it has left by a move", func(t *testing.T, w *world) {
+				must(t, w.CreateImage("/old/db.raw", hvtest.Raw, testSize))
+				w.left = []string{"/old/db.raw"}
+				w.define(t, "web", "/old/db.raw")
+			}, nil, api.CodeVolumeInUse, "/old/db.raw, which the volume has left by a move",
+		},
 		{"mounted", func(_ *testing.T, w *world) { w.images.Users["/files/db.raw"] = "it is mounted" }, nil, api.CodeVolumeInUse, "mounted"},
 		{
 			"in a pool that is off", func(_ *testing.T, w *world) { w.AddPool(hv.PoolInfo{Name: "files", Type: "dir", Path: "/files"}) },

@@ -22,6 +22,9 @@ func (e *env) stepRemoveImage() op.Step {
 		if err := e.checkUnused(ctx, l.Path, "cannot delete volume "+in.Volume.Name); err != nil {
 			return err
 		}
+		if err := e.checkLeft(ctx, in.Volume.ID, "cannot delete volume "+in.Volume.Name); err != nil {
+			return err
+		}
 		if mine, err := e.hasPlace(ctx, in, api.VolumeDeleting); err != nil {
 			return err
 		} else if !mine {

@@ -35,6 +35,8 @@ type world struct {
 	images   *hosttest.Images
 	journal  *optest.Journal
 	runner   *op.Runner
+	// left are the images that every volume has left by moves.
+	left []string
 	// faultPoint, if set, is told the points that the ops pass.
 	faultPoint func(name string)
 }
@@ -58,6 +60,7 @@ func (w *world) addRealPool(dir string) {
 func (w *world) newManager(runner *op.Runner) *Manager {
 	host := func(context.Context) (string, error) { return testHost, nil }
 	ports := Ports{HV: w.Fake, Registry: w.registry, Images: w.images, Claims: &location.Claims{Site: w.registry, Pools: w.Fake.Pools, HostID: testHost, HostName: hostName}}
+	ports.Left = func(context.Context, string) ([]string, error) { return w.left, nil }
 	rules := location.Rules{AllowedPaths: []string{os.TempDir()}, Storage: w.Fake}
 	return New(Config{Rules: rules}, ports, runner, w.journal, host, slog.New(slog.DiscardHandler))
 }

@@ -147,6 +147,8 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 	db := s.Store
 	return []httpjson.Route{
 		read(routes.ListMigrations, s.migrations),
+		relayed(s, routes.ListReleased, s.opsOfHost),
+		relayed(s, routes.DeleteSource, ofMigration[routes.None](s)),
 		show(routes.ShowMigration, s.migration),
 		routes.FollowMigration.ServedByRegistry(s.watchMigration),
 		s.notPaused(relayed(s, routes.UpdateMigration, ofMigration[api.MigrationUpdate](s)), "change"),

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// Released returns the sources that moves of this host have left and that are still there,
+// the newest first (DESIGN.md, section 11). It changes nothing.
+func (m *Manager) Released(ctx context.Context) ([]api.ReleasedSource, error) {
+	look, err := m.ports.Claims.Look(ctx)
+	if err != nil {
+		return nil, steps.HVRefusal(request.Refused(err))
+	}
+	ids, err := m.ids(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := []api.ReleasedSource{}
+	for _, id := range slices.Backward(ids) {
+		h, err := m.loadHistory(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		left, err := m.leftSource(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		src := h.spec.Src
+		listed := slices.ContainsFunc(out, func(r api.ReleasedSource) bool { return sameImage(r.Location.Path, src.Path) })
+		if !left || listed {
+			continue
+		}
+		holder, err := look.Holder(src.Path, location.Self{})
+		if err == nil && holder.Volume != nil {
+			continue // it is a volume again
+		}
+		released, there := m.describeReleased(ctx, h)
+		if there {
+			out = append(out, released)
+		}
+	}
+	return out, nil
+}
+
+// Left returns the paths of the images that a volume has left by moves of this host, but for
+// those that are a volume's now, and for those that are seen to be gone. Its errors are those
+// of registry and hypervisor.
+func (m *Manager) Left(ctx context.Context, volumeID string) ([]string, error) {
+	look, err := m.ports.Claims.Look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := m.ids(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, id := range ids {
+		h, err := m.loadHistory(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if h.spec.VolumeID != volumeID {
+			continue
+		}
+		left, err := m.leftSource(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		src := h.spec.Src.Path
+		holder, unknown := look.Holder(src, location.Self{})
+		if left && (unknown != nil || holder.Volume == nil) && !m.isGone(ctx, h) {
+			paths = append(paths, src)
+		}
+	}
+	return paths, nil
+}
+
+// isGone says whether the src of a migration is seen to be gone: nothing is at its path, or
+// another image.
+func (m *Manager) isGone(ctx context.Context, h *history) bool {
+	now, err := m.ports.Images.Fingerprint(ctx, h.spec.Src.Path)
+	if err != nil {
+		return errors.Is(err, image.ErrAbsent)
+	}
+	return h.spec.SrcPrint != "" && !location.SameImagePrint(h.spec.SrcPrint, now)
+}
+
+// leftSource says whether a migration has left its src to nobody.
+func (m *Manager) leftSource(ctx context.Context, h *history) (bool, error) {
+	if h.spec.Method != steps.MethodSave {
+		state, _ := h.state()
+		return state.Final() && h.position() == steps.OnDst, nil
+	}
+	// Where it ended is the registry's word.
+	mig, err := m.ports.Registry.Migration(ctx, h.spec.MigrationID)
+	if api.CodeOf(err) == api.CodeNotFound {
+		return false, nil
+	}
+	return mig.State == api.MigrationCompleted, err
+}
+
+// describeReleased describes the src that a migration has left, and says whether it is there.
+// What cannot be looked at is listed, with the reason.
+func (m *Manager) describeReleased(ctx context.Context, h *history) (r api.ReleasedSource, there bool) {
+	s := &h.spec
+	_, ended := h.times()
+	r = api.ReleasedSource{MigrationID: s.MigrationID, VolumeID: s.VolumeID, VolumeName: s.VolumeName, Host: s.HostName, Location: s.Src, ReleasedAt: ended}
+	if m.isGone(ctx, h) {
+		return r, false
+	}
+	if bytes, err := m.ports.Images.AllocatedBytes(s.Src.Path); err == nil && !s.SrcBlock {
+		r.AllocatedBytes = bytes
+	}
+	if _, err := m.checkReleased(ctx, h); err != nil {
+		r.Blocked = err.Error()
+	}
+	return r, true
+}
+
+// checkReleased makes every check of a deletion, and returns its input.
+func (m *Manager) checkReleased(ctx context.Context, h *history) (*steps.ReleasedInput, error) {
+	_, ended := h.times()
+	in := &steps.ReleasedInput{Spec: h.spec, EndedAt: ended}
+	facts, err := steps.NewHistory(m.journal, m.runner.Status).Facts(ctx, &h.spec, "")
+	if err != nil {
+		return nil, request.Refused(err)
+	}
+	in.Seal = facts.Seal
+	if err := m.env.CheckReleased(ctx, in); err != nil {
+		return nil, steps.HVRefusal(request.Refused(err))
+	}
+	return in, m.checkVolumeOfReleased(ctx, h)
+}
+
+// checkVolumeOfReleased refuses the src of a volume whose guest is here and is not where the
+// volume is by the record: src may be the copy that the guest needs. Of a volume that is gone
+// nothing is to be asked.
+func (m *Manager) checkVolumeOfReleased(ctx context.Context, h *history) error {
+	vol, err := m.ports.Registry.Volume(ctx, h.spec.VolumeID)
+	if api.CodeOf(err) == api.CodeNotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	w, err := m.Which(ctx, vol)
+	if err != nil {
+		return err
+	}
+	if w.Authoritative == nil && (w.Live != nil || w.Persistent != nil) {
+		return api.Errorf(api.CodeChainChanged, "cannot delete %s, which migration %s has left: nobody can tell which copy of volume %s is the good one: %s",
+			h.spec.Src.Path, h.spec.MigrationID, vol.Name, w.Explanation)
+	}
+	return nil
+}
+
+// DeleteSource deletes the src that a migration of this host has left, and returns what it
+// was. It refuses a src that anything uses, that was written since, or that is not the image
+// any more that was moved. Ref is the migration's id or the beginning of its id. A repeated
+// request gets the same answer.
+func (m *Manager) DeleteSource(ctx context.Context, opID, ref string) (api.ReleasedSource, error) {
+	_, err := m.admission.Submit(ctx, request.Request{
+		OpID: opID, Kind: steps.KindDeleteSource, Body: ref,
+		Decide: func(ctx context.Context) (request.Input, error) { return m.decideDeleteSource(ctx, ref) },
+	})
+	if err != nil {
+		return api.ReleasedSource{}, err
+	}
+	st, err := m.admission.End(ctx, opID, fmt.Sprintf("the source of migration %.64s is being deleted", ref))
+	if err != nil {
+		return api.ReleasedSource{}, err
+	}
+	return releasedBy(st.Op)
+}
+
+func (m *Manager) decideDeleteSource(ctx context.Context, ref string) (request.Input, error) {
+	mig, err := m.Resolve(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	h, err := m.loadHistory(ctx, mig.ID)
+	if err != nil {
+		return nil, err
+	}
+	left, err := m.leftSource(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	if !left {
+		return nil, api.Errorf(api.CodeStateForbidden, "cannot delete the source of migration %s of volume %s: it is %s, and only a completed migration has left its source", mig.ID, mig.VolumeName, mig.State).With("state", mig.State)
+	}
+	return decidedReleased(m.checkReleased(ctx, h))
+}
+
+// decidedReleased is a decision as an interface that is nil where there is none.
+func decidedReleased(in *steps.ReleasedInput, err error) (request.Input, error) {
+	if err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+// releasedBy is the src that an op has deleted.
+func releasedBy(o op.Op) (api.ReleasedSource, error) {
+	var in steps.ReleasedInput
+	if err := json.Unmarshal(o.Input, &in); err != nil {
+		return api.ReleasedSource{}, fmt.Errorf("read the input of op %s: %w", o.ID, err)
+	}
+	s := &in.Spec
+	return api.ReleasedSource{MigrationID: s.MigrationID, VolumeID: s.VolumeID, VolumeName: s.VolumeName, Host: s.HostName, Location: s.Src, ReleasedAt: in.EndedAt}, nil
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/daemon/internal/witness"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// KindDeleteSource deletes the src that a migration has left. It is no op of the migration,
+// which is over.
+const KindDeleteSource = "migration_delete_source"
+
+// ReleasedInput is the Input of an op that deletes a released src.
+type ReleasedInput struct {
+	Spec Spec `json:"spec"`
+	// Seal is the stamp of src when it was frozen, nil if it was not. EndedAt is when the
+	// migration ended.
+	Seal    *image.Stamp `json:"seal,omitempty"`
+	EndedAt time.Time    `json:"ended_at"`
+	request.Body
+}
+
+// Keys implements request.Input.
+func (in *ReleasedInput) Keys() []string { return []string{request.VolumeKey(in.Spec.VolumeID)} }
+
+// Group implements request.Input: the op belongs to no other.
+func (in *ReleasedInput) Group() string { return "" }
+
+func (in *ReleasedInput) cannot(code api.Code, format string, args ...any) *api.Error {
+	return api.Errorf(code, "cannot delete %s, which migration %s has left: "+format, append([]any{in.Spec.Src.Path, in.Spec.MigrationID}, args...)...)
+}
+
+// releasedPlan is the plan of KindDeleteSource.
+func (e *Env) releasedPlan() op.Plan {
+	do := func(ctx context.Context, _ *op.Run, in *ReleasedInput) error {
+		// As it belongs to nobody, anybody may take it until it is gone.
+		return e.claims.Exclusive(func() error {
+			if err := e.CheckReleased(ctx, in); err != nil {
+				return err
+			}
+			return e.hvError(e.removeReleased(ctx, in))
+		})
+	}
+	observe := func(ctx context.Context, _ *op.Run, in *ReleasedInput) (op.Observation, error) {
+		_, err := e.images.Fingerprint(ctx, in.Spec.Src.Path)
+		if errors.Is(err, image.ErrAbsent) {
+			return op.Done, nil
+		}
+		return op.NotDone, err
+	}
+	return op.Plan{Kind: KindDeleteSource, Steps: []op.Step{
+		op.StepOf(op.InputOf[ReleasedInput], "delete_source", do, nil, observe),
+	}}
+}
+
+func (e *Env) removeReleased(ctx context.Context, in *ReleasedInput) error {
+	src := in.Spec.Src
+	if src.Pool != "" {
+		return e.hv.DeleteVolume(ctx, src.Pool, src.Name)
+	}
+	// The bytes are to go, not a link to them.
+	if real, err := filepath.EvalSymlinks(src.Path); err == nil {
+		src.Path = real
+	}
+	return e.images.Remove(ctx, src.Path)
+}
+
+// CheckReleased refuses a src that is not the released src of its migration any more, or that
+// somebody uses, or that was written since. It changes nothing, and its errors are typed for
+// the runner.
+func (e *Env) CheckReleased(ctx context.Context, in *ReleasedInput) error {
+	if err := e.checkReleasedIdentity(ctx, in); err != nil {
+		return err
+	}
+	if err := e.checkReleasedContent(ctx, in); err != nil {
+		return err
+	}
+	look, err := e.claims.Look(ctx)
+	if err != nil {
+		return e.hvError(e.registryError(err))
+	}
+	path := in.Spec.Src.Path
+	holder, err := look.Holder(path, location.Self{})
+	switch {
+	case err != nil:
+		return in.cannot(api.CodeStateForbidden, "%v", err)
+	case holder.Words != "":
+		return in.cannot(api.CodeVolumeInUse, "it %s", holder.Words)
+	}
+	user, err := e.userOf(ctx, path)
+	switch {
+	case err != nil:
+		return e.hvError(err)
+	case user != "":
+		return in.cannot(api.CodeVolumeInUse, "it %s", user)
+	}
+	return e.checkNotOpen(ctx, in)
+}
+
+// checkReleasedIdentity refuses another image than the one that was moved.
+func (e *Env) checkReleasedIdentity(ctx context.Context, in *ReleasedInput) error {
+	s := &in.Spec
+	if s.SrcPrint == "" {
+		return in.cannot(api.CodeStateForbidden, "an older version has moved the volume, and nobody can tell whether this is still the image that it has left; look, and remove it yourself")
+	}
+	now, err := e.images.Fingerprint(ctx, s.Src.Path)
+	switch {
+	case errors.Is(err, image.ErrAbsent):
+		return in.cannot(api.CodeNotFound, "there is nothing any more")
+	case err != nil:
+		return err
+	}
+	same, err := e.isSource(ctx, s)
+	switch {
+	case err != nil:
+		return e.hvError(err)
+	case !same:
+		return in.cannot(api.CodeChainChanged, "something else is at its place by now (%s), which is not touched", now)
+	case s.SrcBlock && s.Src.Pool == "":
+		return in.cannot(api.CodeUnsupportedDisk, "it is a block device in no pool, which is removed where it was made")
+	case s.Src.Pool == "":
+		return e.images.MayWrite(s.Src.Path)
+	}
+	return nil
+}
+
+// checkReleasedContent refuses a src that was written since the volume left it: a guest that
+// was started on it may have put there what the volume lacks. Where no stamp was taken when
+// it was frozen, the end of the migration is later than the last write that was copied.
+func (e *Env) checkReleasedContent(ctx context.Context, in *ReleasedInput) error {
+	now, err := e.images.Stamp(ctx, in.Spec.Src.Path)
+	if err != nil {
+		return err
+	}
+	written := now.ModifiedNS > in.EndedAt.UnixNano()
+	if in.Seal != nil {
+		written = now.WrittenSince(*in.Seal)
+	}
+	if written {
+		return in.cannot(api.CodeChainChanged, "it was written since volume %s has left it, by a guest that was started on it perhaps, and may have what the volume lacks; look, and remove it yourself", in.Spec.VolumeName)
+	}
+	return nil
+}
+
+// checkNotOpen refuses a src that the process of a domain has open, whatever libvirt says.
+func (e *Env) checkNotOpen(ctx context.Context, in *ReleasedInput) error {
+	doms, err := e.hv.Domains(ctx)
+	if err != nil {
+		return e.hvError(err)
+	}
+	for i := range doms {
+		held, err := witness.Look(ctx, e.hv, doms[i].ID, doms[i].Name, in.Spec.Src.Path)
+		if err != nil {
+			return err
+		}
+		if held.Open {
+			return in.cannot(api.CodeVolumeInUse, "the process of instance %s has it open", doms[i].Name)
+		}
+	}
+	return nil
+}
