@@ -16,6 +16,7 @@ func (d *doctor) checks(ctx context.Context) []api.Check {
 	out = append(out, d.cfg.certificates()...)
 	out = append(out, d.chain()...)
 	out = append(out, d.pools(ctx)...)
+	out = append(out, d.thinPools(ctx)...)
 	out = append(out, d.reach(ctx)...)
 	out = append(out, d.outside(ctx, d.uplink.AttachedHere())...)
 	out = append(out, d.moves(ctx))

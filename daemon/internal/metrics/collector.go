@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/thin"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -32,6 +33,8 @@ type Sources struct {
 	OpenMigrations func(ctx context.Context) ([]api.Migration, error)
 	// OverlayFreeBytes returns the room that is left for overlays.
 	OverlayFreeBytes func() (int64, error)
+	// ThinPools returns LVM's thin pools. Those that cannot be read are in the error.
+	ThinPools func(ctx context.Context) ([]thin.Pool, error)
 	// CopyTotals returns how long copies gave way to guests, and how many bytes they wrote,
 	// since the daemon began.
 	CopyTotals func() (paced time.Duration, copiedBytes int64)
@@ -56,6 +59,9 @@ var (
 	overlayDesc     = newDesc("volferry_overlay_bytes", "Local disk that the overlay of a volume takes, by the id of the volume.", "volume")
 	exposedDesc     = newDesc("volferry_overlay_exposed_seconds", "Time for which what a guest has written since a volume was frozen is in its overlay alone, by the id of the volume.", "volume")
 	overlayFreeDesc = newDesc("volferry_overlay_free_bytes", "Room that is left for overlays.")
+	thinDataDesc    = newDesc("volferry_thin_pool_data_used_ratio", "Used part of the room for data of a thin pool of LVM.", "pool")
+	thinMetaDesc    = newDesc("volferry_thin_pool_metadata_used_ratio", "Used part of the room for metadata of a thin pool of LVM.", "pool")
+	thinUpDesc      = newDesc("volferry_thin_pool_writable", "1 if a thin pool of LVM takes new data, else 0.", "pool")
 	pausedDesc      = newDesc("volferry_guests_paused_by_io_error", "Guests that an I/O error has paused while their writes go to an overlay.")
 	guestWriteDesc  = newDesc("volferry_guest_write_seconds", "Time that writes of guests took while an operation moved their volume.")
 	parkedDesc      = newDesc("volferry_needs_operator", "Operations that wait for a person.")
@@ -90,7 +96,8 @@ func (m *Metrics) Watch(s Sources, log *slog.Logger) {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		activeDesc, stoppedDesc, copyBytesDesc, copyRateDesc, copyPacedDesc, overlayDesc, exposedDesc, overlayFreeDesc, pausedDesc,
+		activeDesc, stoppedDesc, copyBytesDesc, copyRateDesc, copyPacedDesc, overlayDesc, exposedDesc, overlayFreeDesc,
+		thinDataDesc, thinMetaDesc, thinUpDesc, pausedDesc,
 		guestWriteDesc, parkedDesc, libvirtDesc, registryDesc, journalDesc, fencedDesc, tasksDesc, certificateDesc, reconcileDesc,
 	} {
 		descs <- d
@@ -122,12 +129,29 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	} else {
 		gauge(overlayFreeDesc, float64(free))
 	}
+	c.collectThinPools(gauge)
 	if took := c.reconciled.Load(); took > 0 {
 		gauge(reconcileDesc, time.Duration(took).Seconds())
 	}
 	writes, total := c.guests.totals()
 	metrics <- prometheus.MustNewConstSummary(guestWriteDesc, writes, total.Seconds(), nil)
 	c.collectMigrations(gauge)
+}
+
+func (c *collector) collectThinPools(gauge func(d *prometheus.Desc, v float64, labels ...string)) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	pools, err := c.ThinPools(ctx)
+	if err != nil {
+		c.log.Warn("thin pools could not be read for a scrape", "err", err)
+	}
+	for _, p := range pools {
+		gauge(thinUpDesc, oneIf(p.Trouble == ""), p.Name)
+		if p.Data > 0 || p.Metadata > 0 { // of a pool that has failed nothing is known
+			gauge(thinDataDesc, p.Data, p.Name)
+			gauge(thinMetaDesc, p.Metadata, p.Name)
+		}
+	}
 }
 
 func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, labels ...string)) {

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/thin"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/monitoring/monitoringtest"
@@ -41,9 +42,16 @@ func sources() Sources {
 			}, nil
 		},
 		OverlayFreeBytes: func() (int64, error) { return 1 << 30, nil },
-		CopyTotals:       func() (time.Duration, int64) { return 1500 * time.Millisecond, 1 << 20 },
-		GuestDisks:       func() []GuestDisk { return nil },
-		DiskStats:        func(context.Context, string, string) (*hv.DiskStats, error) { return nil, hv.ErrUnavailable },
+		ThinPools: func(context.Context) ([]thin.Pool, error) {
+			return []thin.Pool{
+				{Name: "vg/pool", Usage: thin.Usage{Data: 0.5, Metadata: 0.25}},
+				{Name: "vg/full", Usage: thin.Usage{Data: 1, Metadata: 0.5, Trouble: "it has no room for data"}},
+				{Name: "vg/lost", Usage: thin.Usage{Trouble: "it has failed"}},
+			}, errors.New("one could not be read")
+		},
+		CopyTotals: func() (time.Duration, int64) { return 1500 * time.Millisecond, 1 << 20 },
+		GuestDisks: func() []GuestDisk { return nil },
+		DiskStats:  func(context.Context, string, string) (*hv.DiskStats, error) { return nil, hv.ErrUnavailable },
 	}
 }
 
@@ -174,4 +182,15 @@ func everything() *Metrics {
 	m.GuestStalled("start", time.Second)
 	m.Reconciled(time.Second)
 	return m
+}
+
+// TestAThinPoolIsSeenToFill, and one that has failed says nothing but that.
+func TestAThinPoolIsSeenToFill(t *testing.T) {
+	wantLines(t, newMetrics(sources()), `volferry_thin_pool_data_used_ratio{pool="vg/full"} 1
+volferry_thin_pool_data_used_ratio{pool="vg/pool"} 0.5
+volferry_thin_pool_metadata_used_ratio{pool="vg/full"} 0.5
+volferry_thin_pool_metadata_used_ratio{pool="vg/pool"} 0.25
+volferry_thin_pool_writable{pool="vg/full"} 0
+volferry_thin_pool_writable{pool="vg/lost"} 0
+volferry_thin_pool_writable{pool="vg/pool"} 1`, "volferry_thin_pool_")
 }

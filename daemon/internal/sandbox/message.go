@@ -22,6 +22,7 @@ const (
 	callFlush     = "flush"
 	callAttribute = "attribute"
 	callThin      = "thin"
+	callThinPool  = "thin_pool"
 	callConnect   = "connect"
 )
 

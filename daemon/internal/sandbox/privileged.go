@@ -82,6 +82,43 @@ func (p Privileged) ThinBlockBytes(ctx context.Context, device *os.File) (int64,
 	return out.Bytes, nil
 }
 
+// ThinPools returns the active thin pools of LVM on this host. The device mapper is only asked
+// where there are some. One that cannot be read is left out, and is in the error.
+func (p Privileged) ThinPools(ctx context.Context) ([]thin.Pool, error) {
+	devices, err := thin.Devices("/sys")
+	if err != nil || len(devices) == 0 {
+		return nil, err
+	}
+	control, err := os.OpenFile(thin.Control, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = control.Close() }()
+	pools := make([]thin.Pool, 0, len(devices))
+	var unread error
+	for _, device := range devices {
+		status, err := p.thinStatus(ctx, control, device.Number)
+		var usage thin.Usage
+		if err == nil {
+			usage, err = thin.ParseStatus(status)
+		}
+		if err != nil {
+			unread = errors.Join(unread, fmt.Errorf("read thin pool %s: %w", device.Name, err))
+			continue
+		}
+		pools = append(pools, thin.Pool{Name: device.Name, Usage: usage})
+	}
+	return pools, unread
+}
+
+func (p Privileged) thinStatus(ctx context.Context, control *os.File, device uint64) (string, error) {
+	if p.Socket == "" {
+		return thin.Status(control, device)
+	}
+	out, _, err := ask(ctx, p.Socket, request{Call: callThinPool, Device: device}, control)
+	return string(out.Value), err
+}
+
 // ServePrivileged answers Privileged at a socket until ctx ends, and closes the socket.
 func ServePrivileged(ctx context.Context, listener *net.UnixListener, log *slog.Logger) error {
 	return serve(ctx, listener, answerPrivileged, log)
@@ -99,6 +136,10 @@ func answerPrivileged(_ context.Context, in request, file *os.File) (out answer,
 		out.Value, err = attribute(file, in.Name)
 	case callThin:
 		out.Bytes, err = thin.BlockBytes(file, in.Device)
+	case callThinPool:
+		var status string
+		status, err = thin.Status(file, in.Device)
+		out.Value = []byte(status)
 	default:
 		err = fmt.Errorf("there is no call %q here", in.Call)
 	}

@@ -90,8 +90,10 @@ func TestAThinDeviceIsAskedForAtTheDeviceMapperAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	if _, _, err := ask(t.Context(), socket, request{Call: callThin, Device: unix.Mkdev(253, 0)}, null); err == nil || !strings.Contains(err.Error(), "not the control") {
-		t.Errorf("another device is asked: %v", err)
+	for _, call := range []string{callThin, callThinPool} {
+		if _, _, err := ask(t.Context(), socket, request{Call: call, Device: unix.Mkdev(253, 0)}, null); err == nil || !strings.Contains(err.Error(), "not the control") {
+			t.Errorf("%s: another device is asked: %v", call, err)
+		}
 	}
 }
 

@@ -10,23 +10,14 @@
 package thin
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
-
-// Control is the device by which the device mapper is asked.
-const Control = "/dev/mapper/control"
-
-// controlDevice is its number (MAPPER_CTRL_MINOR of linux/miscdevice.h).
-var controlDevice = unix.Mkdev(10, 236)
 
 const sectorBytes = 512
 
@@ -35,14 +26,7 @@ const sectorBytes = 512
 // thin volume, or its pool promises no such thing. Control is Control, open for writing; it
 // takes CAP_SYS_ADMIN.
 func BlockBytes(control *os.File, device uint64) (int64, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(control.Fd()), &st); err != nil {
-		return 0, fmt.Errorf("inspect %s: %w", control.Name(), err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != controlDevice {
-		return 0, fmt.Errorf("%s is not the control of the device mapper", control.Name())
-	}
-	kind, params, err := table(control, device)
+	kind, params, err := query(control, device, unix.DM_STATUS_TABLE_FLAG)
 	if err != nil || kind != "thin" {
 		return 0, err
 	}
@@ -50,7 +34,7 @@ func BlockBytes(control *os.File, device uint64) (int64, error) {
 	if !ok {
 		return 0, nil
 	}
-	kind, params, err = table(control, pool)
+	kind, params, err = query(control, pool, unix.DM_STATUS_TABLE_FLAG)
 	if err != nil || kind != "thin-pool" {
 		return 0, err
 	}
@@ -64,7 +48,12 @@ func poolOf(params string) (device uint64, ok bool) {
 	if len(words) != 2 {
 		return 0, false
 	}
-	majorText, minorText, _ := strings.Cut(words[0], ":")
+	return parseDevice(words[0])
+}
+
+// parseDevice reads "MAJOR:MINOR".
+func parseDevice(text string) (device uint64, ok bool) {
+	majorText, minorText, _ := strings.Cut(text, ":")
 	major, err1 := strconv.ParseUint(majorText, 10, 32)
 	minor, err2 := strconv.ParseUint(minorText, 10, 32)
 	return unix.Mkdev(uint32(major), uint32(minor)), err1 == nil && err2 == nil
@@ -84,51 +73,4 @@ func blockBytes(params string) (int64, error) {
 		return 0, nil
 	}
 	return sectors * sectorBytes, nil
-}
-
-// tableRoom is more than the table of one target takes.
-const tableRoom = 4 << 10
-
-// table returns kind and parameters of a device's only target, and nothing if the device has
-// several, or is none of the device mapper's.
-func table(control *os.File, device uint64) (kind, params string, err error) {
-	// The kernel wants the header in front of the room for its answer (linux/dm-ioctl.h).
-	var q struct {
-		unix.DmIoctl
-		room [tableRoom]byte
-	}
-	q.Version = [3]uint32{4, 0, 0}
-	q.Data_size = uint32(unsafe.Sizeof(q))
-	q.Data_start = uint32(unsafe.Offsetof(q.room))
-	q.Flags = unix.DM_STATUS_TABLE_FLAG
-	q.Dev = encode(device)
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, control.Fd(), unix.DM_TABLE_STATUS, uintptr(unsafe.Pointer(&q)))
-	switch {
-	case errors.Is(errno, unix.ENXIO):
-		return "", "", nil
-	case errno != 0:
-		return "", "", fmt.Errorf("ask for the table of device %d:%d: %w", unix.Major(device), unix.Minor(device), errno)
-	case q.Target_count != 1 || q.Flags&unix.DM_BUFFER_FULL_FLAG != 0:
-		return "", "", nil
-	}
-	// The answer may begin later than was asked for.
-	answer := unsafe.Slice((*byte)(unsafe.Pointer(&q)), unsafe.Sizeof(q))
-	if int64(q.Data_start)+unix.SizeofDmTargetSpec > int64(len(answer)) {
-		return "", "", errors.New("the device mapper's answer begins behind its end")
-	}
-	answer = answer[q.Data_start:]
-	target := (*unix.DmTargetSpec)(unsafe.Pointer(unsafe.SliceData(answer)))
-	return text(target.Target_type[:]), text(answer[unix.SizeofDmTargetSpec:]), nil
-}
-
-// encode is a device's number as the device mapper has it (huge_encode_dev of the kernel).
-func encode(device uint64) uint64 {
-	major, minor := uint64(unix.Major(device)), uint64(unix.Minor(device))
-	return minor&0xff | major<<8 | (minor&^0xff)<<12
-}
-
-// text is what stands before the first zero.
-func text(b []byte) string {
-	before, _, _ := bytes.Cut(b, []byte{0})
-	return string(before)
 }
