@@ -166,7 +166,10 @@ func (in VolumeRetype) Check() error {
 	default:
 		return invalid("migration_policy is %.20q; it must be never or on-demand", in.MigrationPolicy)
 	}
-	return checkGiven("type", in.Type)
+	if in.MigrationPolicy != RetypeOnDemand && (in.BandwidthBytesPerSecond != 0 || in.DeleteSource) {
+		return invalid("bandwidth_bytes_per_second and delete_source are of a move, which needs migration_policy on-demand")
+	}
+	return first(checkGiven("type", in.Type), in.CopyOptions().Check())
 }
 
 // Check refuses what makes no sense by itself.

@@ -35,9 +35,13 @@ const BaseImages = "base_images"
 // Slices is the feature to know volumes that are only the beginning of what is at their path.
 const Slices = "slices"
 
+// RetypeOptions is the feature to move a volume for a retype with the bandwidth that is asked for,
+// and to delete its source.
+const RetypeOptions = "retype_options"
+
 // features are those of this program, oldest first. A name is never reused, and never taken out
 // while a program of a neighbouring version may ask for it.
-var features = []string{OptionalFields, BaseImages, Slices}
+var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions}
 
 // The headers of every request and answer between programs.
 const (

@@ -20,15 +20,18 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/protocol"
 )
 
 // fake is a daemon that answers from a list of routes. Each route is a line
 // "METHOD PATH STATUS BODY", or "METHOD PATH" with the lines of a stream under
 // it, indented: events, and the words break (cut the connection, once), crash
 // (the whole server is gone, once) and wait (say no more, once). Several
-// routes of one method and path are used up in order; the last one stays.
+// routes of one method and path are used up in order; the last one stays. The line
+// "announces" has it announce itself as a program of this version.
 type fake struct {
-	socket string
+	socket    string
+	announces bool
 
 	mu     sync.Mutex
 	routes map[string][]*route
@@ -53,6 +56,10 @@ func (f *fake) script(text string) error {
 		line = strings.TrimRight(line, "\n")
 		if stream, ok := strings.CutPrefix(line, "\t"); ok && last != nil {
 			last.lines = append(last.lines, stream)
+			continue
+		}
+		if line == "announces" {
+			f.announces = true
 			continue
 		}
 		parts := strings.SplitN(line, " ", 4)
@@ -116,6 +123,9 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if uuid.Validate(k) == nil {
 			key = "key"
 		}
+	}
+	if f.announces {
+		protocol.Announce(w.Header())
 	}
 	found := f.take(fmt.Sprintf("%s %s %s %s", r.Method, r.URL.RequestURI(), key, body), r)
 	switch {

@@ -3,6 +3,7 @@
 package server_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -195,9 +196,18 @@ func TestRetypeInPlaceAsksNobodyAndAMovedOneGoesWhereItWent(t *testing.T) {
 			t.Errorf("volume = %+v", v)
 		}
 		s.ok(t, "POST", "/v1/types", `{"name":"slow-only","pools":["slow"]}`)
-		const body = `{"type":"slow-only","migration_policy":"on-demand"}`
+		const body = `{"type":"slow-only","migration_policy":"on-demand","bandwidth_bytes_per_second":1048576,"delete_source":true}`
 		p := s.begin(t, "POST", "/v1/volumes/free/retype", "k", body)
-		s.fetch(t, hostID)
+		var slowOnly api.VolumeType
+		decode(t, s.ok(t, "GET", "/v1/types/slow-only", ""), &slowOnly)
+		var target api.MigrationTarget
+		if err := json.Unmarshal(s.fetch(t, hostID)[0].Body, &target); err != nil {
+			t.Fatal(err)
+		}
+		want := api.MigrationTarget{ToPool: "slow", ToType: slowOnly.ID, CopyOptions: api.CopyOptions{BandwidthBytesPerSecond: 1 << 20}, DeleteSource: true}
+		if diff := cmp.Diff(want, target); diff != "" {
+			t.Errorf("the move that the host is asked for (-want +got):\n%s", diff)
+		}
 		s.reply(t, hostID, "k", 202, `{"schema_version":1}`)
 		first := fmt.Sprint(p.answer())
 		// Now it would not be moved at all.

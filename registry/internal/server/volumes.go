@@ -49,7 +49,7 @@ func (s *Server) retype(w http.ResponseWriter, r *http.Request) error {
 	if err != nil || plan.InPlace {
 		return cmp.Or(err, refusal)
 	}
-	return s.pass(w, r, asked, call.Key, func(ctx context.Context) (relay.Request, error) { return s.retypeMove(ctx, plan, in.Type) })
+	return s.pass(w, r, asked, call.Key, func(ctx context.Context) (relay.Request, error) { return s.retypeMove(ctx, plan, in) })
 }
 
 // withdrawnMeanwhile is for a request that was passed on before, and cannot be found
@@ -59,7 +59,8 @@ func withdrawnMeanwhile(context.Context) (relay.Request, error) {
 }
 
 // retypeMove is the move at the end of which a volume has its new type.
-func (s *Server) retypeMove(ctx context.Context, plan store.RetypePlan, typeRef string) (req relay.Request, err error) {
+func (s *Server) retypeMove(ctx context.Context, plan store.RetypePlan, in api.VolumeRetype) (req relay.Request, err error) {
+	typeRef := in.Type
 	if err := s.resolveType(ctx, &typeRef); err != nil {
 		return req, err
 	}
@@ -68,7 +69,7 @@ func (s *Server) retypeMove(ctx context.Context, plan store.RetypePlan, typeRef 
 		return req, err
 	}
 	req = relay.Request{HostID: host.ID, HostName: host.Name, Method: routes.MigrateVolume.Method, Path: routes.MigrateVolume.PathOf(plan.Volume.ID)}
-	return req.With(api.MigrationTarget{ToPool: plan.ToPool, ToType: typeRef})
+	return req.With(api.MigrationTarget{ToPool: plan.ToPool, ToType: typeRef, CopyOptions: in.CopyOptions(), DeleteSource: in.DeleteSource})
 }
 
 // deleteAttachment has the attachment's host delete it, which looks whether the
