@@ -138,6 +138,7 @@ var followers = map[string]string{
 	"docs/how-to/move-a-running-guest.md": "TestHowTosWordForWord",
 	"docs/how-to/move-a-shared-volume.md": "TestHowTosWordForWord",
 	"docs/how-to/recover.md":              "TestHowTosWordForWord",
+	"docs/how-to/reinstall-a-host.md":     "TestHostThatWasInstalledAgainComesBackAsThePageSays",
 	"docs/how-to/replace-an-array.md":     "TestHowTosWordForWord",
 	"docs/how-to/resize-a-volume.md":      "TestHowTosWordForWord",
 	"docs/how-to/several-hosts.md":        "TestHowTosWordForWord",

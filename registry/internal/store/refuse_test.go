@@ -300,7 +300,7 @@ func TestInstanceAndTypeChangesThatAreRefused(t *testing.T) {
 		"host name taken": {nil, func(t *testing.T, s *Store) error {
 			_, err := s.Report(t.Context(), nobody, api.HostReport{ID: id(hostKind, 9), Name: "a"})
 			return err
-		}, api.CodeConflict, "belongs to another host"},
+		}, api.CodeConflict, "reports right now; give one of the two another name"},
 	})
 }
 

@@ -151,7 +151,7 @@ func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, d
 				return was, err
 			}
 		}
-		now, err := tx.storeHost(ctx, in)
+		now, err := s.storeHost(ctx, tx, in)
 		if err != nil {
 			return now, err
 		}
@@ -171,19 +171,40 @@ func (s *Store) storeReport(ctx context.Context, call Call, in api.HostReport, d
 }
 
 // storeHost makes or changes the row of a host and returns it.
-func (tx *Tx) storeHost(ctx context.Context, in api.HostReport) (hostcache.Row, error) {
+func (s *Store) storeHost(ctx context.Context, tx *Tx, in api.HostReport) (hostcache.Row, error) {
 	tx.cache.hosts.invalidate()
 	_, err := tx.ExecContext(ctx, `INSERT INTO hosts (id, name, version, boot_id, epoch, last_seen_us, created_us)
 		VALUES (?1, ?2, ?3, ?4, 1, ?5, ?5)
 		ON CONFLICT (id) DO UPDATE SET name = ?2, version = ?3, boot_id = ?4, last_seen_us = ?5`,
 		in.ID, in.Name, in.Version, in.BootID, tx.At.UnixMicro())
 	if sqlitedb.Violates(err, "hosts.name") {
-		return hostcache.Row{}, api.Errorf(api.CodeConflict, "the name %s belongs to another host; give one of them another name", in.Name)
+		return hostcache.Row{}, s.nameTaken(ctx, tx, in.Name)
 	}
 	if err != nil {
 		return hostcache.Row{}, fmt.Errorf("store host: %w", err)
 	}
 	return tx.hostRow(ctx, in.ID)
+}
+
+// nameTaken is the refusal of a host whose name another id has: another machine, or the same
+// one before it was installed again. One that reports right now is another machine.
+func (s *Store) nameTaken(ctx context.Context, tx *Tx, name string) error {
+	h, err := scanHostRow(tx.QueryRowContext(ctx, hostQuery+" WHERE name = ?", name))
+	if err != nil {
+		return fmt.Errorf("look up the host of the name %s: %w", name, err)
+	}
+	last := h.LastSeen
+	if at, ok := s.hosts.LastSeen(h.ID); ok {
+		last = at
+	}
+	refused := fmt.Sprintf("the name %s belongs to another host (id %s, last report %s)", name, h.ID, last.UTC().Format(time.RFC3339))
+	if !h.Fenced && s.now().Sub(last) <= upWithin {
+		return api.Errorf(api.CodeConflict, "%s, which reports right now; give one of the two another name (host_name in volferryd.toml)", refused)
+	}
+	return api.Errorf(api.CodeConflict, "%s; if that is another machine, give one of the two another name (host_name in volferryd.toml); "+
+		"if it is this machine, which was installed again, give it back that id, and what it had is its own again: "+
+		"without TLS by `echo %s > /var/lib/volferry/host-id` while volferryd is stopped, with TLS by a certificate from `volferry-registry issue-cert host %s --id %s --out %s-again`; "+
+		"docs/how-to/reinstall-a-host.md has all of it", refused, h.ID, name, h.ID, name)
 }
 
 // auditReport tells of what is news in a report: that a host is new, has another
