@@ -61,8 +61,9 @@ func (d *doctor) sharedDisk() api.Check {
 	}
 	return api.Check{
 		Name: journalDisk, Status: "warn",
-		Message: fmt.Sprintf("%s (%s) is on the filesystem of the journal (%s): a guest that fills it leaves the journal what was kept for it, %d MiB", key, dir, d.cfg.StateDir, reserveBytes>>20),
-		Advice:  "set " + key + " to a filesystem of its own",
+		Message: fmt.Sprintf("%s (%s) is on the filesystem of the journal (%s), as after every installation: moves work, and what guests write while their volumes move may fill it; "+
+			"then these guests stand still, and Volferry has %d MiB that it keeps for its journal, enough to end the moves", key, dir, d.cfg.StateDir, reserveBytes>>20),
+		Advice: fmt.Sprintf("it may stay so for a try; for guests that write much mount a filesystem of its own at %s, or set %s to a directory on another one and restart volferryd", dir, key),
 	}
 }
 

@@ -61,7 +61,8 @@ if [ -n "$kept" ]; then
 	volferryd)
 		cat >&2 <<-END
 			which is what guests wrote while a volume moved, a guard, or not over yet. Install
-			$PACKAGE again, end what is open (volferryctl op list), and purge it then.
+			$PACKAGE again, end what is open (volferryctl migration list, and volferryctl op list),
+			and purge it then.
 		END
 		exit 1
 		;;

@@ -19,7 +19,7 @@ import (
 func poolDrainCommand() *cli.Command {
 	return &cli.Command{
 		Name: "drain", Usage: "move every volume of a pool to another pool", ArgsUsage: "POOL", Action: withSession(poolDrain),
-		UsageText: session.Program + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE] [--delete-source]",
+		UsageText: session.Program + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE] [--delete-source] [--dry-run]",
 		Description: "On every host, and whether instances run, are stopped, or do not have the volume. A volume\n" +
 			"that cannot be moved is skipped, and listed with the reason. The registry does the work: it\n" +
 			"goes on without this command, and after a restart. 'volferryctl drain' follows, pauses and\n" +
@@ -27,8 +27,9 @@ func poolDrainCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "to", Usage: "move them into `POOL`"},
 			&cli.IntFlag{Name: "parallel", Value: 1, DefaultText: "1", Usage: "move `N` volumes at once"},
-			&cli.StringFlag{Name: "bandwidth", Usage: "copy each no faster than `RATE`, for example 100MiB/s"},
+			&cli.StringFlag{Name: "bandwidth", Usage: "copy each, and read it back to verify, no faster than `RATE`, for example 100MiB/s"},
 			&cli.BoolFlag{Name: "delete-source", Usage: "delete the source of each move, once the copy is verified"},
+			dryRunFlag(),
 		},
 	}
 }
@@ -83,6 +84,9 @@ func poolDrain(c *cli.Context, s *session.Session) error {
 		if in.BandwidthBytesPerSecond, err = parseRate(c.String("bandwidth")); err != nil {
 			return err
 		}
+	}
+	if c.Bool("dry-run") {
+		return showDrainPlan(c.Context, s, c.Args().First(), in)
 	}
 	d, resp, err := session.Change(c.Context, s, routes.DrainPool, in, c.Args().First())
 	if err != nil {

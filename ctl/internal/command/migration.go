@@ -71,7 +71,7 @@ func migrationCommand() *cli.Command {
 			{
 				Name: "set", Usage: "change a migration while it runs", ArgsUsage: "MIGRATION", Action: withSession(migrationSet),
 				UsageText: session.Program + " migration set MIGRATION --bandwidth RATE",
-				Flags:     []cli.Flag{&cli.StringFlag{Name: "bandwidth", Usage: "copy no faster than `RATE`, for example 100MiB/s; 0 for no limit"}},
+				Flags:     []cli.Flag{&cli.StringFlag{Name: "bandwidth", Usage: "copy, and read back to verify, no faster than `RATE` each, for example 100MiB/s; 0 for no limit"}},
 			},
 			{
 				Name: "abandon", Usage: "end a migration whose host is fenced, at the registry alone", ArgsUsage: "MIGRATION", Action: withSession(migrationAbandon),

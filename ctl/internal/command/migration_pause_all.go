@@ -38,7 +38,9 @@ func confirmPause(c *cli.Context, s *session.Session, target api.MigrationTarget
 	if err != nil {
 		return err
 	}
-	showEstimate(s, *e)
+	for _, line := range estimateLines(*e) {
+		s.Say("%s", line)
+	}
 	if c.Bool("yes") {
 		return nil
 	}
@@ -60,24 +62,25 @@ func confirm(c *cli.Context, s *session.Session, question, noTerminal string) er
 	return nil
 }
 
-// showEstimate says which guests stand still, for how long, and which hosts lack disk space
+// estimateLines say which guests stand still, for how long, and which hosts lack disk space
 // for their memory.
-func showEstimate(s *session.Session, e api.PauseEstimate) {
-	s.Say("%s will stand still for about %s, while %s are copied:", api.Count(len(e.Instances), "guest"), render.Seconds(e.DowntimeSeconds), api.Bytes(e.CopyBytes))
+func estimateLines(e api.PauseEstimate) []string {
+	lines := []string{fmt.Sprintf("%s will stand still for about %s, while %s are copied:", api.Count(len(e.Instances), "guest"), render.Seconds(e.DowntimeSeconds), api.Bytes(e.CopyBytes))}
 	room := map[string]int64{}
 	for _, g := range e.Instances {
 		if _, seen := room[g.Host]; !seen {
 			room[g.Host] = g.FreeBytes
 		}
 		room[g.Host] -= g.MemoryBytes
-		s.Say("  %s on %s (%s): %s of RAM", g.InstanceName, g.Host, g.State, api.Bytes(g.MemoryBytes))
+		lines = append(lines, fmt.Sprintf("  %s on %s (%s): %s of RAM", g.InstanceName, g.Host, g.State, api.Bytes(g.MemoryBytes)))
 	}
 	for _, g := range e.Instances {
 		if left, unsaid := room[g.Host]; unsaid && left < 0 {
-			s.Say("Host %s may lack %s of disk for the RAM of its guests.", g.Host, api.Bytes(-left))
+			lines = append(lines, fmt.Sprintf("Host %s may lack %s of disk for the RAM of its guests.", g.Host, api.Bytes(-left)))
 		}
 		delete(room, g.Host)
 	}
+	return lines
 }
 
 // flagDiscard is the flag that gives up the saved memory of guests.

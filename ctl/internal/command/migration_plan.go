@@ -4,6 +4,7 @@ package command
 
 import (
 	"fmt"
+	"regexp"
 
 	"github.com/urfave/cli/v2"
 
@@ -20,7 +21,7 @@ func dryRunFlag() cli.Flag {
 // showPlan prints what a move would do.
 func showPlan(c *cli.Context, s *session.Session, target api.MigrationTarget) error {
 	if target.PauseAll {
-		return usagef("%s--dry-run and --pause-all exclude each other: --pause-all says what it costs, and asks, before anything is done", commandPrefix(c))
+		return showPausePlan(c, s, target)
 	}
 	p, resp, err := session.Ask(c.Context, s, routes.PlanMigration, target, c.Args().First())
 	if err != nil {
@@ -30,7 +31,7 @@ func showPlan(c *cli.Context, s *session.Session, target api.MigrationTarget) er
 	r.Add("volume", p.VolumeName+", "+volumeSize(p.Src.SizeBytes, p.Src, api.Bytes))
 	r.Add("instance", instanceOf(p))
 	r.Add("from", placeText(p.Src))
-	r.Add("to", placeText(p.Dst)+", "+destinationText(p))
+	r.Add("to", destinationPlace(p)+", "+destinationText(p))
 	r.Add("method", methodText(p))
 	r.Add("verify", p.Verify)
 	r.Add("source", sourceText(p))
@@ -39,6 +40,40 @@ func showPlan(c *cli.Context, s *session.Session, target api.MigrationTarget) er
 	}
 	s.Say("Nothing was done. Without --dry-run the volume is moved.")
 	return nil
+}
+
+// showPausePlan prints what a move with all guests paused would cost.
+func showPausePlan(c *cli.Context, s *session.Session, target api.MigrationTarget) error {
+	e, resp, err := session.Ask(c.Context, s, routes.EstimateMigration, target, c.Args().First())
+	if err != nil {
+		return err
+	}
+	if s.JSON {
+		return render.JSON(s.Stdout, resp.Members)
+	}
+	if err := s.PrintLines(estimateLines(*e)...); err != nil {
+		return err
+	}
+	s.Say("Nothing was done. Without --dry-run the guests are saved and the volume is moved.")
+	return nil
+}
+
+// made is the end of a name that a move gives to what it makes: the beginning of the
+// migration's id, which every call makes anew.
+var made = regexp.MustCompile(`-[0-9a-f]{8}(\.\w+)?$`)
+
+// destinationPlace is the place that the volume goes to, with <id> for what is not known before
+// the move.
+func destinationPlace(p *api.MigrationPlan) string {
+	dst := p.Dst
+	if p.CreatesDestination && dst.Pool != "" {
+		dst.Name = made.ReplaceAllString(dst.Name, "-<id>$1")
+	}
+	text := placeText(dst)
+	if dst.Name != p.Dst.Name {
+		text += ", where <id> begins the id of the migration"
+	}
+	return text
 }
 
 func placeText(l api.Location) string { return render.Location(l) + " (" + string(l.Format) + ")" }

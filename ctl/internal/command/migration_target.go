@@ -21,7 +21,7 @@ func targetFlags() []cli.Flag {
 			Name: "method", Value: "auto", DefaultText: "auto", Action: checkWord("method"),
 			Usage: "`METHOD`: overlay, mirror (QEMU copies it whole, without an overlay) or auto",
 		},
-		&cli.StringFlag{Name: "bandwidth", Usage: "copy no faster than `RATE`, for example 100MiB/s"},
+		&cli.StringFlag{Name: "bandwidth", Usage: "copy, and read back to verify, no faster than `RATE` each, for example 100MiB/s"},
 		&cli.StringFlag{Name: "verify", DefaultText: "full; none for a mirror", Usage: "`HOW` to check the copy: full reads all of it back, none trusts it", Action: checkWord("verify")},
 		&cli.BoolFlag{Name: "delete-source", Usage: "delete the source after the move; without this it is kept"},
 		&cli.BoolFlag{Name: "external-copy", Usage: "leave the copying to another tool, until 'migration complete'"},

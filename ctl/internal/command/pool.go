@@ -3,6 +3,9 @@
 package command
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/volferry/volferry/ctl/internal/render"
@@ -41,7 +44,42 @@ func poolList(c *cli.Context, s *session.Session) error {
 		t.Add(p.Name, p.Host, p.Type, render.YesNo(p.Active), render.YesNo(p.Shared),
 			api.Bytes(p.FreeBytes), api.Bytes(p.CapacityBytes), p.Path)
 	}
-	return s.PrintList(resp, pooled, &t, "No pool: make one with 'virsh pool-define-as' and 'virsh pool-start'.")
+	if err := s.PrintList(resp, pooled, &t, "No pool: make one with 'virsh pool-define-as' and 'virsh pool-start'."); err != nil || s.JSON {
+		return err
+	}
+	for _, same := range equalRooms(pools) {
+		s.Say("%s", same)
+	}
+	return nil
+}
+
+// equalRooms says which pools of a host seem to be on one filesystem, whose room each of them
+// shows as its own.
+func equalRooms(pools []api.Pool) []string {
+	type room struct {
+		host           string
+		free, capacity int64
+	}
+	named := map[room][]string{}
+	var rooms []room
+	for _, p := range pools {
+		r := room{p.Host, p.FreeBytes, p.CapacityBytes}
+		if !p.Active || p.CapacityBytes == 0 {
+			continue
+		}
+		if named[r] == nil {
+			rooms = append(rooms, r)
+		}
+		named[r] = append(named[r], p.Name)
+	}
+	var lines []string
+	for _, r := range rooms {
+		if names := named[r]; len(names) > 1 {
+			last := len(names) - 1
+			lines = append(lines, fmt.Sprintf("Pools %s and %s of host %s have the same room: each shows all of one filesystem, it seems.", strings.Join(names[:last], ", "), names[last], r.host))
+		}
+	}
+	return lines
 }
 
 func poolShow(c *cli.Context, s *session.Session) error {

@@ -31,6 +31,10 @@ type Progress struct {
 	// lines.
 	width func() int
 
+	// lastLine is the plain line that was written last.
+	lastLine string
+	measured measured
+
 	drawn       bool
 	lastPhase   string
 	lastPercent int
@@ -51,8 +55,9 @@ func NewPlain(w io.Writer) *Progress {
 // Update shows where m is now. Errors of the writer are ignored: the migration does not
 // depend on them.
 func (p *Progress) Update(m *api.Migration) {
+	left := p.measured.left(m, time.Now())
 	if p.width != nil {
-		_, _ = io.WriteString(p.w, clearLine+Cell(barLine(m, p.width())))
+		_, _ = io.WriteString(p.w, clearLine+Cell(barLine(m, left, p.width())))
 		p.drawn = true
 		return
 	}
@@ -64,7 +69,11 @@ func (p *Progress) Update(m *api.Migration) {
 		return // between two phases, which have said it
 	}
 	p.lastPhase, p.lastPercent, p.lastState = phase, percent-percent%plainStepPercent, m.State
-	Line(p.w, "%s: %s", Cell(nameOf(m)), strings.Join(append([]string{phase}, amounts(m)...), "  "))
+	line := Cell(nameOf(m)) + ": " + strings.Join(append([]string{phase}, amounts(m, left)...), "  ")
+	if line != p.lastLine {
+		Line(p.w, "%s", line)
+	}
+	p.lastLine = line
 }
 
 // Clear removes the redrawn line, so that something else can be written.
@@ -78,8 +87,8 @@ func (p *Progress) Clear() {
 // barLine is name, phase, bar and amounts in at most width-1 cells: a terminal
 // wraps when its last one is written. What does not fit is left out from the
 // bar outwards.
-func barLine(m *api.Migration, width int) string {
-	parts := append([]string{nameOf(m) + ": " + phaseOf(m)}, amounts(m)...)
+func barLine(m *api.Migration, left time.Duration, width int) string {
+	parts := append([]string{nameOf(m) + ": " + phaseOf(m)}, amounts(m, left)...)
 	line := strings.Join(parts, "  ")
 	room := width - 1
 	if bar := room - utf8.RuneCountInString(line) - columnGap; bar >= minBarCells && len(parts) > 1 {
@@ -99,7 +108,7 @@ func drawBar(percent, cells int) string {
 }
 
 // amounts are percentage, bytes, rate and time left, as far as they are known.
-func amounts(m *api.Migration) []string {
+func amounts(m *api.Migration, left time.Duration) []string {
 	if m.BytesTotal <= 0 || !movesBytes(m) {
 		return nil
 	}
@@ -109,7 +118,6 @@ func amounts(m *api.Migration) []string {
 	}
 	out = append(out, api.Bytes(m.BytesDone)+" of "+api.Bytes(m.BytesTotal))
 	if m.RateBytesPerSecond > 0 && m.BytesDone < m.BytesTotal {
-		left := time.Duration(float64(m.BytesTotal-m.BytesDone) / float64(m.RateBytesPerSecond) * float64(time.Second))
 		out = append(out, Rate(m.RateBytesPerSecond))
 		if left >= time.Second {
 			out = append(out, "ETA "+Duration(left.Round(time.Second)))

@@ -5,6 +5,7 @@ package render
 import (
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,7 +31,7 @@ func TestBarFitsEveryWidth(t *testing.T) {
 		20:  "db-data: copy   50%",
 		10:  "db-data:…",
 	} {
-		got := barLine(copying(gib), width)
+		got := barLine(copying(gib), 10*time.Second, width)
 		if utf8.RuneCountInString(got) >= width {
 			t.Errorf("width %d: %d cells: %q", width, utf8.RuneCountInString(got), got)
 		}
@@ -64,13 +65,61 @@ func TestPlainLinesComeAtPhasesAndEveryTenPercent(t *testing.T) {
 	done.State = api.MigrationCompleted
 	p.Update(done)
 	want := `db-data: starting
-db-data: copy    0%  0B of 2GiB  100MiB/s  ETA 20s
-db-data: copy   10%  204.8MiB of 2GiB  100MiB/s  ETA 18s
-db-data: copy   20%  409.6MiB of 2GiB  100MiB/s  ETA 16s
+db-data: copy    0%  0B of 2GiB  100MiB/s
+db-data: copy   10%  204.8MiB of 2GiB  100MiB/s
+db-data: copy   20%  409.6MiB of 2GiB  100MiB/s
 db-data: completed
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+}
+
+// A log has each line once, whatever comes between two of a kind.
+func TestPlainLinesAreNotRepeated(t *testing.T) {
+	var b strings.Builder
+	p := NewPlain(&b)
+	for range 3 {
+		p.Update(&api.Migration{VolumeName: "db-data", State: api.MigrationCompleting, Phase: "waiting for registry"})
+		p.Update(&api.Migration{VolumeName: "db-data", State: api.MigrationCompleting, Phase: "fold", BytesTotal: gib})
+		p.Update(&api.Migration{VolumeName: "db-data", State: api.MigrationCompleting, Phase: "fold", BytesTotal: gib})
+		p.lastPercent = -plainStepPercent
+	}
+	for i, lines := 1, strings.Split(b.String(), "\n"); i < len(lines); i++ {
+		if lines[i] == lines[i-1] {
+			t.Errorf("line %d is the one before it: %s", i+1, lines[i])
+		}
+	}
+}
+
+func TestTimeLeftIsSaidOnceAPhaseWasMeasuredForLongEnough(t *testing.T) {
+	var p measured
+	begin := time.Unix(1800000000, 0)
+	at := func(seconds, done int64) time.Duration {
+		m := copying(done)
+		m.RateBytesPerSecond = 1 // what the other side says of it does not matter
+		return p.left(m, begin.Add(time.Duration(seconds)*time.Second)).Round(time.Second)
+	}
+	// A gigabyte goes into memory in a second, and then the storage takes 10 MiB a second.
+	const mib = 1 << 20
+	if left := at(0, 0); left != 0 {
+		t.Errorf("at once %s are left", left)
+	}
+	for s := int64(1); s < int64(measureFor/time.Second); s++ {
+		if left := at(s, 1000*mib+s*10*mib); left != 0 {
+			t.Errorf("after %d s %s are left, want nothing said", s, left)
+		}
+	}
+	for s := int64(10); s < 40; s++ {
+		at(s, 1000*mib+s*10*mib)
+	}
+	if left, want := at(40, 1400*mib), 64800*time.Millisecond; left != want.Round(time.Second) {
+		t.Errorf("%s are left, want %s by the last half minute", left, want)
+	}
+	m := copying(0)
+	m.Phase = "verify"
+	if left := p.left(m, begin.Add(41*time.Second)); left != 0 {
+		t.Errorf("of the next phase %s are left at once", left)
 	}
 }
 

@@ -31,8 +31,9 @@ type Progress struct {
 // and its end always are.
 const reportInterval = 200 * time.Millisecond
 
-// rateWindow smooths the rate.
-const rateWindow = 3 * time.Second
+// rateWindow smooths the rate. Until a phase has lasted so long, the rate is the mean since it
+// began: what goes into memory first is no measure of the storage.
+const rateWindow = 10 * time.Second
 
 // meter counts and reports. Reports never overlap.
 type meter struct {
@@ -43,6 +44,7 @@ type meter struct {
 	moved    int64 // bytes since the last report
 	rate     float64
 	reported time.Time
+	began    time.Time // of the phase
 }
 
 func newMeter(report func(Progress), totalBytes int64) *meter {
@@ -58,6 +60,7 @@ func (m *meter) begin(phase Phase, doneBytes int64) {
 	defer m.mu.Unlock()
 	m.now = Progress{Phase: phase, BytesTotal: m.now.BytesTotal, BytesDone: doneBytes}
 	m.moved, m.rate, m.reported = 0, 0, time.Now()
+	m.began = m.reported
 	m.report(m.now)
 }
 
@@ -72,10 +75,7 @@ func (m *meter) add(doneBytes, movedBytes int64) {
 		return
 	}
 	if elapsed > 0 {
-		weight := min(1, float64(elapsed)/float64(rateWindow))
-		if m.rate == 0 {
-			weight = 1
-		}
+		weight := min(1, float64(elapsed)/float64(min(rateWindow, time.Since(m.began))))
 		m.rate += weight * (float64(m.moved)/elapsed.Seconds() - m.rate)
 	}
 	m.now.RateBytesPerSecond = int64(m.rate)

@@ -63,7 +63,7 @@ func (r Rules) CheckPath(ctx context.Context, path string) error {
 	}
 	real, err := resolve(path)
 	if err != nil {
-		return bad("is in a directory that does not exist")
+		return bad("is in a directory that does not exist" + hiddenByUnit(path))
 	}
 	for _, dir := range r.Own {
 		if within(real, dir) {
@@ -80,7 +80,7 @@ func (r Rules) CheckPath(ctx context.Context, path string) error {
 func (r Rules) CheckPlace(ctx context.Context, path string) error {
 	real, err := resolve(path)
 	if err != nil {
-		return api.Errorf(api.CodeInvalidArgument, "path %.120q is in a directory that does not exist", path)
+		return api.Errorf(api.CodeInvalidArgument, "path %.120q is in a directory that does not exist%s", path, hiddenByUnit(path))
 	}
 	device, err := isDevice(real)
 	if err != nil {

@@ -39,6 +39,9 @@ func CheckWritableDir(dir string) error {
 	if table, err := os.ReadFile(mountInfo); err == nil && readOnlyFilesystem(string(table), dir) {
 		return api.Errorf(api.CodePermissionDenied, "volferryd can write nothing in %s: its filesystem is mounted read-only; `mount -o remount,rw` it", dir).With("path", dir)
 	}
+	if hidden := hiddenByUnit(dir); hidden != "" && !inAny(temporaryDirs, dir) {
+		return api.Errorf(api.CodePermissionDenied, "volferryd can write nothing in %s%s", dir, hidden).With("path", dir)
+	}
 	return api.Errorf(api.CodePermissionDenied,
 		"volferryd can write nothing in %s: its unit has all read-only that it does not name; `systemctl edit volferryd.service` with the lines [Service] and ReadWritePaths=%[1]s, and restart it", dir).
 		With("path", dir)

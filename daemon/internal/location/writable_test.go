@@ -57,6 +57,30 @@ func TestAPlaceThatTheUnitDoesNotNameIsRefusedWithTheDropIn(t *testing.T) {
 	}
 }
 
+func TestAPathThatTheUnitHidesIsRefusedWithTheReason(t *testing.T) {
+	for _, c := range []struct {
+		unit, path string
+		hidden     bool
+	}{
+		{"1", filepath.Join("/root", "not-there", "new.raw"), true},
+		{"1", filepath.Join("/home", "ann", "not-there", "new.raw"), true},
+		{"1", "/tmp/not-there-of-volferry/new.raw", true},
+		{"1", "/srv/not-there-of-volferry/new.raw", false},
+		{"", filepath.Join("/root", "not-there", "new.raw"), false}, // by hand
+	} {
+		t.Setenv("INVOCATION_ID", c.unit)
+		err := (Rules{}).CheckPath(t.Context(), c.path)
+		if api.CodeOf(err) != api.CodeInvalidArgument || strings.Contains(err.Error(), "ProtectHome") != c.hidden {
+			t.Errorf("%s, with INVOCATION_ID=%s: %v", c.path, c.unit, err)
+		}
+	}
+	t.Setenv("INVOCATION_ID", "1")
+	mounted(t, "/root", "30 20 8:1 / DIR ro,relatime - ext4 /dev/sda1 rw,discard")
+	if err := CheckWritableDir("/root"); err == nil || !strings.Contains(err.Error(), "ProtectHome") {
+		t.Errorf("a home that can be seen and not written to: %v", err)
+	}
+}
+
 func TestADeviceIsWrittenWhereverItsNodeIs(t *testing.T) {
 	mounted(t, "/dev", "30 20 0:5 / /dev ro,nosuid - devtmpfs devtmpfs rw")
 	if err := CheckWritable("/dev/no-such-device"); err != nil {

@@ -192,7 +192,7 @@ func (m *Manager) destinationToCreate(s *steps.Spec) error {
 	dir := filepath.Dir(s.Dst.Path)
 	free, err := m.ports.Images.FreeBytes(dir)
 	if err != nil {
-		return api.Errorf(api.CodeInvalidArgument, "cannot create %s: the directory %s does not exist", s.Dst.Path, dir)
+		return api.Errorf(api.CodeInvalidArgument, "cannot create %s: the directory %s does not exist, or volferryd cannot see it", s.Dst.Path, dir)
 	}
 	s.CreateDst = true
 	return m.checkDestinationSpace(s, free, true)

@@ -84,7 +84,7 @@ func volumeTaken(err error, id, name string) error {
 	case sqlitedb.Violates(err, "volumes.id"):
 		return api.Errorf(api.CodeConflict, "there is a volume with the id %s already", id)
 	case sqlitedb.Violates(err, "volumes.name"):
-		return api.Errorf(api.CodeConflict, "there is a volume %s already; choose another name, or give that one another with `volferryctl volume set`", name)
+		return api.Errorf(api.CodeConflict, "there is a volume %[1]s already (`volferryctl volume show %[1]s`); choose another name, or give that one another: `volferryctl volume set %[1]s --name NAME`", name)
 	}
 	return fmt.Errorf("store volume: %w", err)
 }

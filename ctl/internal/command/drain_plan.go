@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+// drainPlan is what a drain would do to a volume: a plan, or why it is refused.
+type drainPlan struct {
+	VolumeID   string             `json:"volume_id"`
+	VolumeName string             `json:"volume_name"`
+	Host       string             `json:"host,omitempty"`
+	SizeBytes  int64              `json:"size_bytes"`
+	Plan       *api.MigrationPlan `json:"plan,omitempty"`
+	Error      *api.Error         `json:"error,omitempty"`
+}
+
+// showDrainPlan prints what a drain would do to each volume of the pool, and does nothing.
+func showDrainPlan(ctx context.Context, s *session.Session, pool string, in api.PoolDrain) error {
+	plans, err := planDrain(ctx, s, pool, in)
+	if err != nil {
+		return err
+	}
+	if s.JSON {
+		doc, err := json.Marshal(plans)
+		if err != nil {
+			return fmt.Errorf("encode plans: %w", err)
+		}
+		return render.JSON(s.Stdout, session.Response{}.With("plans", doc).Members)
+	}
+	t := render.Table{Header: []string{"VOLUME", "HOST", "SIZE", "TAKES", "METHOD"}}
+	ids := make([]string, 0, len(plans))
+	var reasons []string
+	for _, p := range plans {
+		ids = append(ids, p.VolumeID)
+		takes, method := "-", "STAYS"
+		if p.Plan != nil {
+			method = p.Plan.Method
+			if p.Plan.NeededBytes != nil {
+				takes = api.Bytes(*p.Plan.NeededBytes)
+			}
+		} else {
+			reasons = append(reasons, p.VolumeName+" stays: "+p.Error.Message)
+		}
+		t.Add(p.VolumeName, p.Host, api.Bytes(p.SizeBytes), takes, method)
+	}
+	if err := s.PrintList(session.Response{}, ids, &t, fmt.Sprintf("Pool %s has no volume.", pool)); err != nil || s.Quiet || len(plans) == 0 {
+		return err
+	}
+	if len(reasons) > 0 {
+		reasons = append([]string{""}, reasons...)
+	}
+	if err := s.PrintLines(append(reasons, roomLines(plans, in.ToPool)...)...); err != nil {
+		return err
+	}
+	s.Say("Nothing was done. Without --dry-run the volumes are moved.")
+	return nil
+}
+
+// planDrain asks for the plan of each volume of a pool, by name.
+func planDrain(ctx context.Context, s *session.Session, pool string, in api.PoolDrain) ([]drainPlan, error) {
+	volumes, _, err := session.List(ctx, s, routes.ListVolumes)
+	if err != nil {
+		return nil, err
+	}
+	target := api.MigrationTarget{ToPool: in.ToPool, DeleteSource: in.DeleteSource, CopyOptions: api.CopyOptions{BandwidthBytesPerSecond: in.BandwidthBytesPerSecond}}
+	plans := []drainPlan{}
+	for i := range volumes {
+		v := &volumes[i]
+		if v.Location.Pool != pool {
+			continue
+		}
+		p := drainPlan{VolumeID: v.ID, VolumeName: v.Name, Host: v.Host, SizeBytes: v.SizeBytes}
+		plan, _, err := session.Ask(ctx, s, routes.PlanMigration, target, v.ID)
+		var refused *api.Error
+		switch {
+		case err == nil:
+			p.Plan = plan
+		case errors.As(err, &refused):
+			p.Error = refused
+		default:
+			return nil, err
+		}
+		plans = append(plans, p)
+	}
+	return plans, nil
+}
+
+// roomLines say, for each host, what its volumes take together and what is free for them.
+func roomLines(plans []drainPlan, to string) []string {
+	type room struct{ takes, free int64 }
+	rooms := map[string]*room{}
+	var hosts []string
+	for _, p := range plans {
+		if p.Plan == nil || p.Plan.NeededBytes == nil || p.Plan.FreeBytes == nil {
+			continue
+		}
+		if rooms[p.Host] == nil {
+			rooms[p.Host] = &room{}
+			hosts = append(hosts, p.Host)
+		}
+		rooms[p.Host].takes += *p.Plan.NeededBytes
+		rooms[p.Host].free = *p.Plan.FreeBytes
+	}
+	slices.Sort(hosts)
+	lines := []string{""}
+	for _, host := range hosts {
+		line := fmt.Sprintf("Those of %s take up to %s together; pool %s has %s free there.", hostOrNone(host), api.Bytes(rooms[host].takes), to, api.Bytes(rooms[host].free))
+		if rooms[host].takes > rooms[host].free {
+			line += " NOT ALL OF THEM MAY FIT."
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}

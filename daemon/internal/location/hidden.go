@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package location
+
+import (
+	"os"
+	"slices"
+	"strings"
+)
+
+// The packaged unit hides homes by ProtectHome, and has temporary directories of its own by
+// PrivateTmp.
+var (
+	homeDirs      = []string{"/root", "/home", "/run/user"}
+	temporaryDirs = []string{"/tmp", "/var/tmp"}
+)
+
+// hiddenByUnit continues the refusal of a path that the packaged unit hides, where no
+// ReadWritePaths brings it back; it is empty for other paths, and where no unit of systemd runs
+// this process.
+func hiddenByUnit(path string) string {
+	if os.Getenv("INVOCATION_ID") == "" || !inAny(slices.Concat(homeDirs, temporaryDirs), path) {
+		return ""
+	}
+	return ": the unit of volferryd hides /root, /home, /run/user, /tmp and /var/tmp from it (ProtectHome, PrivateTmp), and ReadWritePaths does not bring them back; " +
+		"choose a directory elsewhere, such as in /srv or /var/lib/libvirt"
+}
+
+// inAny says whether a path is one of the directories or below one.
+func inAny(dirs []string, path string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(path+"/", dir+"/") })
+}
