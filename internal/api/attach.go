@@ -2,6 +2,8 @@
 
 package api
 
+import "cmp"
+
 // VolumeAttach asks to attach a volume to an instance: the body of POST
 // /v1/volumes/{volume}/attach. If Device is empty, Volferry takes the next free device; if
 // Mode is empty, it is rw. Root attaches the volume to the slot with boot index 0, which
@@ -14,6 +16,18 @@ type VolumeAttach struct {
 	Mode            Mode   `json:"mode,omitempty"`
 	Root            bool   `json:"root,omitempty"`
 	DefaultSettings bool   `json:"default_settings,omitempty"`
+}
+
+// WithDefaults returns the request with the mode that it means, if it says none.
+func (in VolumeAttach) WithDefaults() VolumeAttach {
+	in.Mode = cmp.Or(in.Mode, ModeRW)
+	return in
+}
+
+// DiskAttachment returns how the volume is to be attached. Device is empty if Volferry
+// chooses it.
+func (in VolumeAttach) DiskAttachment() DiskAttachment {
+	return DiskAttachment{Mode: in.WithDefaults().Mode, Device: in.Device}
 }
 
 // VolumeDetach asks to detach a volume from an instance: the body of POST
@@ -41,6 +55,17 @@ type AttachmentReserve struct {
 	// Root says that the caller means to take the root slot, if Device is that slot: nobody
 	// else is given it.
 	Root bool `json:"root,omitempty"`
+}
+
+// DiskAttachment returns what is reserved. The slot has the boot index.
+func (in AttachmentReserve) DiskAttachment() DiskAttachment {
+	return DiskAttachment{Mode: in.Mode, Device: in.Device}
+}
+
+// Reserve returns in for an attachment as d.
+func (d DiskAttachment) Reserve(in AttachmentReserve) AttachmentReserve {
+	in.Mode, in.Device = d.Mode, d.Device
+	return in
 }
 
 // AttachmentTransition moves an attachment to another state if it is in one of

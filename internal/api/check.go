@@ -150,10 +150,15 @@ func (in MigrationComplete) Check() error {
 
 // Check refuses what makes no sense by itself.
 func (in VolumeAttach) Check() error {
-	if in.Mode != "" && !in.Mode.Valid() {
-		return invalid("mode is %.20q; it must be rw or ro", string(in.Mode))
+	return first(checkMode(in.Mode), checkGiven("instance", in.Instance), CheckDevice(in.Device))
+}
+
+// checkMode refuses a mode that is neither empty nor one of the modes above.
+func checkMode(m Mode) error {
+	if m != "" && !m.Valid() {
+		return invalid("mode is %.20q; it must be rw or ro", string(m))
 	}
-	return first(checkGiven("instance", in.Instance), CheckDevice(in.Device))
+	return nil
 }
 
 // Check refuses what makes no sense by itself.

@@ -157,12 +157,16 @@ type AdoptedDisk struct {
 	Type string `json:"type,omitempty"`
 }
 
+// DiskAttachment returns how the volume of the disk is attached.
+func (d *AdoptedDisk) DiskAttachment() DiskAttachment {
+	return DiskAttachment{Mode: d.Mode, Device: d.Device, BootIndex: d.BootIndex}
+}
+
 // Attachment returns the attachment that registering disk d of in makes.
 func (d *AdoptedDisk) Attachment(in *InstanceRegister) Attachment {
 	return Attachment{
 		ID: d.AttachmentID, VolumeID: d.VolumeID, InstanceID: in.ID, Host: in.Host,
-		DiskAttachment: DiskAttachment{Mode: d.Mode, Device: d.Device, BootIndex: d.BootIndex},
-		State:          AttachmentAttached, Location: d.Location,
+		DiskAttachment: d.DiskAttachment(), State: AttachmentAttached, Location: d.Location,
 	}
 }
 

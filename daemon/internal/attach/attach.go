@@ -56,14 +56,7 @@ func (m *Manager) attachRequest(opID, volumeRef string, in api.VolumeAttach) req
 }
 
 func (m *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.VolumeAttach) (input, error) {
-	asked.Mode = cmp.Or(asked.Mode, api.ModeRW)
-	switch {
-	case asked.Instance == "":
-		return input{}, api.Errorf(api.CodeInvalidArgument, "instance is missing; `volferryctl instance list` shows those of this host")
-	case !asked.Mode.Valid():
-		return input{}, api.Errorf(api.CodeInvalidArgument, "mode is %.20q; it must be rw or ro", string(asked.Mode))
-	}
-	if err := api.CheckDevice(asked.Device); err != nil {
+	if err := asked.Check(); err != nil {
 		return input{}, err
 	}
 	host, err := m.host(ctx)
@@ -95,7 +88,7 @@ func (m *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.
 	}
 	in := input{
 		AttachmentID: uuid.NewString(), VolumeID: vol.ID, VolumeName: vol.Name, InstanceID: inst.ID, InstanceName: inst.Name,
-		DiskAttachment: api.DiskAttachment{Mode: asked.Mode}, Shareable: vol.Multiattach, Location: vol.Location,
+		DiskAttachment: asked.DiskAttachment(), Shareable: vol.Multiattach, Location: vol.Location,
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Generation: vol.Generation,
 	}
 	err = m.decideDisk(ctx, &in, asked, inst)

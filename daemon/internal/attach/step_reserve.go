@@ -16,11 +16,11 @@ import (
 func (e *env) stepReserve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
 		e.freshen(ctx, in)
-		_, err := e.Registry.ReserveAttachment(ctx, r.OpID()+".reserve", api.AttachmentReserve{
-			ID: in.AttachmentID, VolumeID: in.VolumeID, InstanceID: in.InstanceID, Device: in.Device, Mode: in.Mode,
+		_, err := e.Registry.ReserveAttachment(ctx, r.OpID()+".reserve", in.Reserve(api.AttachmentReserve{
+			ID: in.AttachmentID, VolumeID: in.VolumeID, InstanceID: in.InstanceID,
 			Host: in.Host, Epoch: in.Epoch, Generation: in.Generation, OpID: r.OpID(),
 			Root: in.Root,
-		})
+		}))
 		return request.Registry(err)
 	}
 	undo := func(ctx context.Context, r *op.Run, in *input) error {

@@ -58,7 +58,7 @@ func checkReserve(in api.AttachmentReserve) error {
 		validate.Device(in.Device), validate.Text("op id", in.OpID)); err != nil {
 		return err
 	}
-	return validate.Mode(in.Mode, in.Device)
+	return validate.Disk(in.DiskAttachment())
 }
 
 // volumeForReserve is a volume as the rules of a reserve need it.
@@ -108,7 +108,7 @@ func (tx *Tx) sameAttachment(ctx context.Context, v volumeForReserve, in api.Att
 			continue
 		}
 		a, err = AttachmentByID(ctx, tx, in.ID)
-		if err == nil && (a.InstanceID != in.InstanceID || a.Device != in.Device || a.Mode != in.Mode) {
+		if err == nil && (a.InstanceID != in.InstanceID || !sameDisk(a.DiskAttachment, in.DiskAttachment())) {
 			err = idTaken(in.ID)
 		}
 		return a, true, err
@@ -255,17 +255,17 @@ func (tx *Tx) reserve(ctx context.Context, v volumeForReserve, slot slotForReser
 	h := attachmentRow{
 		Attachment: api.Attachment{
 			ID: in.ID, VolumeID: v.id, VolumeName: v.name, InstanceID: in.InstanceID, InstanceName: slot.instanceName, Host: host.Name,
-			DiskAttachment: api.DiskAttachment{Mode: in.Mode, Device: in.Device, BootIndex: slot.bootIndex},
-			State:          api.AttachmentReserved, Location: v.location, CreatedAt: tx.At, UpdatedAt: tx.At,
+			DiskAttachment: in.DiskAttachment(), State: api.AttachmentReserved, Location: v.location, CreatedAt: tx.At, UpdatedAt: tx.At,
 		},
 		opID: in.OpID, hostID: host.ID, instanceState: slot.instanceState, generation: v.generation,
 	}
+	h.BootIndex = slot.bootIndex
 	if err := tx.storeAttachment(ctx, v, slot, h); err != nil {
 		return api.Attachment{}, err
 	}
 	tx.cache.attachments.put(h)
 	return h.Attachment, tx.auditAttachment(ctx, h, api.Event{What: "attachment.reserve", To: string(h.State), OpID: in.OpID},
-		map[string]any{"device": in.Device, "mode": in.Mode})
+		diskDetails(h.DiskAttachment))
 }
 
 // storeAttachment makes the rows of an attachment. A volume that becomes a root volume is
@@ -326,7 +326,7 @@ func (tx *Tx) AttachUnheld(ctx context.Context, in api.AttachmentReserve) (none 
 	h := attachmentRow{
 		Attachment: api.Attachment{
 			ID: in.ID, VolumeID: v.id, VolumeName: v.name, InstanceID: in.InstanceID, InstanceName: slot.instanceName,
-			DiskAttachment: api.DiskAttachment{Mode: in.Mode, Device: in.Device}, State: api.AttachmentAttached,
+			DiskAttachment: in.DiskAttachment(), State: api.AttachmentAttached,
 		},
 		opID: in.OpID, generation: v.generation,
 	}
@@ -334,7 +334,7 @@ func (tx *Tx) AttachUnheld(ctx context.Context, in api.AttachmentReserve) (none 
 		return none, err
 	}
 	if err := tx.auditAttachment(ctx, h, api.Event{What: "attachment.attach", To: string(h.State), OpID: in.OpID},
-		map[string]any{"device": in.Device, "mode": in.Mode}); err != nil {
+		diskDetails(h.DiskAttachment)); err != nil {
 		return none, err
 	}
 	return AttachmentByID(ctx, tx, in.ID)

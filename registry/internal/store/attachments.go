@@ -89,6 +89,14 @@ type attachment struct {
 	exclusive   bool
 }
 
+// sameDisk says whether two attachments are one device in one mode.
+func sameDisk(a, b api.DiskAttachment) bool { return a.Device == b.Device && a.Mode == b.Mode }
+
+// diskDetails is what the audit trail says of a new attachment.
+func diskDetails(d api.DiskAttachment) map[string]any {
+	return map[string]any{"device": d.Device, "mode": d.Mode}
+}
+
 func (tx *Tx) insertAttachment(ctx context.Context, a attachment) error {
 	_, err := tx.ExecContext(ctx, addAttachmentAt,
 		a.ID, a.VolumeID, a.InstanceID, a.Device, a.Mode, a.State, a.exclusive, a.migrationID, a.opID, tx.At.UnixMicro())

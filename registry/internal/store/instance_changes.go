@@ -59,7 +59,7 @@ func checkInstance(in api.InstanceRegister) error {
 			checkSlot(d.Device, d.BootIndex), validate.Location("disk "+d.Device, d.Location)); err != nil {
 			return err
 		}
-		if err := validate.Mode(d.Mode, d.Device); err != nil {
+		if err := validate.Disk(d.DiskAttachment()); err != nil {
 			return err
 		}
 	}

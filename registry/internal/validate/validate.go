@@ -91,10 +91,10 @@ func Device(device string) error {
 	return nil
 }
 
-// Mode checks the mode of a disk; what names it in the refusal.
-func Mode(m api.Mode, device string) error {
-	if !m.Valid() {
-		return Invalid("the mode %s of disk %s is not one of rw and ro", Quote(string(m)), device)
+// Disk checks the mode of a disk. Its device may be chosen later.
+func Disk(d api.DiskAttachment) error {
+	if !d.Mode.Valid() {
+		return Invalid("the mode %s of disk %s is not one of rw and ro", Quote(string(d.Mode)), d.Device)
 	}
 	return nil
 }

@@ -23,12 +23,13 @@ var ErrOnHost = errors.New("the instance is on a host")
 // be given the disk, so the attachment is attached at once. For any other instance the
 // error is ErrOnHost.
 func (s *Store) AttachShelved(ctx context.Context, call store.Call, volumeRef string, in api.VolumeAttach) (api.Attachment, error) {
-	in.Mode = cmp.Or(in.Mode, api.ModeRW)
-	if err := validate.Mode(in.Mode, in.Device); err != nil {
+	in = in.WithDefaults() // also for the comparison with a later request
+	disk := in.DiskAttachment()
+	if err := validate.Disk(disk); err != nil {
 		return api.Attachment{}, err
 	}
-	if in.Device != "" {
-		if err := validate.Device(in.Device); err != nil {
+	if disk.Device != "" {
+		if err := validate.Device(disk.Device); err != nil {
 			return api.Attachment{}, err
 		}
 	}
@@ -41,15 +42,15 @@ func (s *Store) AttachShelved(ctx context.Context, call store.Call, volumeRef st
 		if err != nil {
 			return none, err
 		}
-		device := in.Device
-		if device == "" {
-			if device, err = freeDevice(i, in.Root); err != nil {
+		disk := disk // another try chooses anew
+		if disk.Device == "" {
+			if disk.Device, err = freeDevice(i, in.Root); err != nil {
 				return none, err
 			}
 		}
-		return tx.AttachUnheld(ctx, api.AttachmentReserve{
-			ID: uuid.NewString(), VolumeID: v.ID, InstanceID: i.ID, Device: device, Mode: in.Mode, Generation: v.Generation, OpID: call.Key, Root: in.Root,
-		})
+		return tx.AttachUnheld(ctx, disk.Reserve(api.AttachmentReserve{
+			ID: uuid.NewString(), VolumeID: v.ID, InstanceID: i.ID, Generation: v.Generation, OpID: call.Key, Root: in.Root,
+		}))
 	})
 }
 
