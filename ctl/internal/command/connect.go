@@ -63,6 +63,6 @@ func withSession(f func(*cli.Context, *session.Session) error) cli.ActionFunc {
 			return err
 		}
 		defer s.Client.Close()
-		return f(c, s)
+		return hintInstance(c, s, f(c, s))
 	}
 }

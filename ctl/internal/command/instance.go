@@ -5,6 +5,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -210,8 +211,13 @@ func instanceAdopt(c *cli.Context, s *session.Session) error {
 	if s.JSON {
 		return render.JSON(s.Stdout, resp.Members)
 	}
+	already := alreadyAdopted(resp)
 	for _, i := range adopted {
-		if err := s.PrintResult(resp, i.ID, fmt.Sprintf("Adopted instance %s (%s) with %s.", i.Name, i.ID, api.Count(volumesOf(i), "volume"))); err != nil {
+		done := fmt.Sprintf("Adopted instance %s (%s) with %s.", i.Name, i.ID, api.Count(volumesOf(i), "volume"))
+		if slices.Contains(already, i.Name) {
+			done = fmt.Sprintf("Instance %s (%s) is adopted already, with %s; nothing was changed.", i.Name, i.ID, api.Count(volumesOf(i), "volume"))
+		}
+		if err := s.PrintResult(resp, i.ID, done); err != nil {
 			return err
 		}
 		printLeftOut(s, i)
@@ -245,6 +251,15 @@ func adoptedInstances(resp session.Response) ([]api.Instance, error) {
 	}
 	one := make([]api.Instance, 1)
 	return one, resp.Decode("instance", &one[0])
+}
+
+// alreadyAdopted reads the names of the instances that were adopted before. Who answers may
+// not say it.
+func alreadyAdopted(resp session.Response) (names []string) {
+	if resp.Has("already_adopted") && resp.Decode("already_adopted", &names) != nil {
+		return nil
+	}
+	return names
 }
 
 func instanceForget(c *cli.Context, s *session.Session) error {

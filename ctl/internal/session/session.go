@@ -46,7 +46,7 @@ func (s *Session) noteStale(resp Response) {
 		return
 	}
 	s.staleNoted = true
-	s.Say("The registry is away: this is what it said %s ago.", render.Seconds(age))
+	s.Say("The registry is away: this is what it said %s ago; what was done since may be missing.", render.Seconds(age))
 }
 
 // Say writes a line for the user on stderr, unless --quiet was given.

@@ -128,6 +128,23 @@ func (e *env) users(ctx context.Context, path string) ([]user, error) {
 	return all, nil
 }
 
+// notUnderAnotherID refuses to end the attachment of an instance whose domain is gone while
+// a domain with its name has the volume: somebody has defined it with another UUID, and its
+// guest has the disk.
+func (e *env) notUnderAnotherID(ctx context.Context, in *input, verdict string) error {
+	users, err := e.users(ctx, in.Location.Path)
+	if err != nil {
+		return err
+	}
+	for _, u := range users {
+		if u.instance == in.InstanceName && u.instanceID != in.InstanceID {
+			return api.Errorf(api.CodeChainChanged, "%s: instance %s is not defined on this host any more, and a domain of its name with another UUID, %s, has the volume as disk %s; give that domain its UUID back (volferryctl instance show %[2]s says how), or take the disk from it (virsh detach-disk %[2]s %[4]s)",
+				verdict, u.instance, u.instanceID, u.disk.Target)
+		}
+	}
+	return nil
+}
+
 // checkUsers refuses an image that somebody on this host has, but for other
 // attachments of the same multiattach volume.
 func (e *env) checkUsers(ctx context.Context, in *input) error {

@@ -191,6 +191,11 @@ func (m *Manager) decideDetach(ctx context.Context, f found, force bool) (input,
 	if err := m.env.notMoving(ctx, &in); err != nil {
 		return in, err
 	}
+	if dom == nil {
+		if err := m.env.notUnderAnotherID(ctx, &in, in.cannotDetach()); err != nil {
+			return in, err
+		}
+	}
 	v, err := m.env.look(ctx, &in)
 	if err != nil {
 		return in, err
@@ -226,6 +231,11 @@ func (m *Manager) decideDelete(ctx context.Context, ref string) (input, error) {
 	v, err := m.env.look(ctx, &in)
 	if err != nil {
 		return in, err
+	}
+	if v.dom == nil {
+		if err := m.env.notUnderAnotherID(ctx, &in, "cannot delete attachment "+in.AttachmentID); err != nil {
+			return in, err
+		}
 	}
 	return in, in.stillThere(v)
 }

@@ -254,3 +254,25 @@ func TestWhatAnAttachLeftIsReleasedThoughItsDeviceIsTaken(t *testing.T) {
 		}
 	}, hv.StateStopped)
 }
+
+// virsh undefine, and virsh define of a definition without a UUID.
+func TestADomainThatHasAnotherUUIDKeepsItsVolumes(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		w.attached(t, testAtt, web)
+		row := w.registry.rows[testAtt]
+		row.InstanceName = "web"
+		w.registry.rows[testAtt] = row
+		dom, err := w.Fake.Domain(t.Context(), web)
+		must(t, err)
+		must(t, w.Fake.Undefine(web))
+		must(t, w.Define(hv.Domain{ID: testOp, Name: "web", Config: dom.Config}))
+		wantCode(t, failed(d.detach("d", web)), api.CodeChainChanged)
+		g, _ := d.Now()
+		_, err = g.Delete(t.Context(), "f", testAtt, true)
+		wantCode(t, err, api.CodeChainChanged)
+		if got := w.registry.state(); got != api.AttachmentAttached {
+			t.Errorf("the attachment is %q", got)
+		}
+	}, hv.StateStopped)
+}

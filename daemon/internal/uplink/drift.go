@@ -50,6 +50,9 @@ func (u *Uplink) findDrift(ctx context.Context, reports []api.InstanceReport, do
 		}
 		atts := slices.DeleteFunc(slices.Clone(granted), func(a api.Attachment) bool { return a.InstanceID != inst.ID })
 		what := driftOf(inst, dom, unreadable, atts)
+		if i := slices.IndexFunc(doms, func(d hv.Domain) bool { return d.Name == inst.Name && d.ID != inst.ID }); what.Gone && i >= 0 {
+			what.Note = instance.UnderAnotherID(inst, &doms[i])
+		}
 		if what.NoRoot {
 			u.guardRoot(ctx, inst)
 		}

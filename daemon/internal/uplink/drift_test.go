@@ -48,6 +48,21 @@ func TestADomainThatIsGoneIsAnError(t *testing.T) {
 	})
 }
 
+// virsh undefine, and virsh define of a definition without a UUID.
+func TestADomainThatHasAnotherUUIDSaysHowItGetsItsOwnBack(t *testing.T) {
+	running(t, func(w *world) {
+		const other = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0bbb"
+		w.must(w.fake.Destroy(web))
+		w.must(w.fake.Undefine(web))
+		w.define("web", other, "/nfs/web.raw")
+		pass(time.Minute)
+		r := w.reported(web)
+		if r.State != api.InstanceError || !strings.Contains(r.Note, "with UUID "+other) || !strings.Contains(r.Note, "<uuid>"+web+"</uuid>") || strings.Contains(r.Note, "forget") {
+			t.Errorf("the report is %+v", r)
+		}
+	})
+}
+
 func TestAGuestThatWasMovedToAnotherHostIsNotStopped(t *testing.T) {
 	running(t, func(w *world) {
 		w.must(w.fake.MoveAway(web))

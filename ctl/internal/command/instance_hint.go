@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+// hintInstance adds a hint to the error of a command about a volume that is not there, if an
+// instance has the name that was given: who has adopted web1 has volumes called web1-vda.
+func hintInstance(c *cli.Context, s *session.Session, err error) error {
+	var e *api.Error
+	ref := c.Args().First()
+	if !isNotFound(err) || !errors.As(err, &e) || ref == "" || !strings.HasPrefix(commandPrefix(c), "volume ") {
+		return err
+	}
+	instances, _, listErr := session.List(c.Context, s, routes.ListInstances)
+	i := slices.IndexFunc(instances, func(i api.Instance) bool { return i.Name == ref })
+	if listErr != nil || i < 0 {
+		return err
+	}
+	names := session.LoadNames(c.Context, s, "volumes")
+	for _, name := range names {
+		if name == ref {
+			return err // something else is not there
+		}
+	}
+	var volumes []string
+	for _, slot := range instances[i].BlockDeviceMappings {
+		if slot.VolumeID != nil {
+			volumes = append(volumes, fmt.Sprintf("%s (%s)", session.NameOr(names, *slot.VolumeID), slot.Device))
+		}
+	}
+	advice := fmt.Sprintf("%s is an instance; its volumes: %s.", ref, strings.Join(volumes, ", "))
+	if len(volumes) == 0 {
+		advice = ref + " is an instance, and has no volume."
+	}
+	return &session.AdvisedError{Err: e, Exit: api.ExitNotFound, Advice: advice}
+}
