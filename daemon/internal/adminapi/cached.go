@@ -34,6 +34,13 @@ func stale[Out any](s *Server, w http.ResponseWriter, r *http.Request, route rou
 		return false, nil
 	}
 	view = s.asSeen(r.Context(), letGo(view, s.Attachments.Queued()))
+	if s.Migrations != nil {
+		moved, err := s.Migrations.Moved(r.Context(), view.Volumes)
+		if err != nil {
+			return true, err
+		}
+		view = asMoved(view, moved)
+	}
 	out, err := lookup(&view, question{noun: route.Noun, ref: httpjson.Reference(r), query: r.URL.Query()})
 	if err != nil {
 		return true, err
@@ -57,6 +64,32 @@ func (s *Server) asSeen(ctx context.Context, v uplink.View) uplink.View {
 		if here && at >= 0 && inst.State != api.InstanceShelved {
 			inst.State = instance.StateOf(doms[at].State)
 		}
+	}
+	return v
+}
+
+// asMoved is the view with the volumes that this host has moved since, and their attachments,
+// where they are now.
+func asMoved(v uplink.View, moved map[string]api.Location) uplink.View {
+	if len(moved) == 0 {
+		return v
+	}
+	attached := func(known []api.Attachment) []api.Attachment {
+		out := slices.Clone(known)
+		for i := range out {
+			if at, ok := moved[out[i].VolumeID]; ok {
+				out[i].Location = at
+			}
+		}
+		return out
+	}
+	v.Attachments, v.Volumes = attached(v.Attachments), slices.Clone(v.Volumes)
+	for i := range v.Volumes {
+		vol := &v.Volumes[i]
+		if at, ok := moved[vol.ID]; ok {
+			vol.Location = at
+		}
+		vol.Attachments = attached(vol.Attachments)
 	}
 	return v
 }

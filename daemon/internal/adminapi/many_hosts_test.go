@@ -231,6 +231,23 @@ func TestAQueuedReleaseIsShownAsDetaching(t *testing.T) {
 	}
 }
 
+// The registry stops right after a move, and what it said before is all that is remembered.
+func TestAVolumeThatWasMovedSinceIsShownWhereItIs(t *testing.T) {
+	before, now := api.Location{Path: "/old/v.raw"}, api.Location{Path: "/new/v.raw"}
+	known := []api.Attachment{{ID: "a1", VolumeID: "v", Location: before}, {ID: "a2", VolumeID: "w", Location: before}}
+	v := uplink.View{Attachments: known, Volumes: []api.Volume{{ID: "v", Location: before, Attachments: known[:1]}, {ID: "w", Location: before}}}
+	shown := asMoved(v, map[string]api.Location{"v": now})
+	if shown.Volumes[0].Location != now || shown.Volumes[0].Attachments[0].Location != now || shown.Attachments[0].Location != now {
+		t.Errorf("the volume is shown as %+v, %+v", shown.Volumes[0], shown.Attachments[0])
+	}
+	if shown.Volumes[1].Location != before || shown.Attachments[1].Location != before {
+		t.Errorf("another volume is shown as %+v, %+v", shown.Volumes[1], shown.Attachments[1])
+	}
+	if v.Volumes[0].Location != before || known[0].Location != before {
+		t.Error("what is remembered was changed")
+	}
+}
+
 func TestAListThatIsEmptyInMemoryIsAList(t *testing.T) {
 	empty := memory{"registry-view.json": `{"read_at":"2026-01-01T00:00:00Z"}`}
 	if _, body := askOf(t, newServer(t, nowhere, empty), "GET", "/v1/volumes", ""); !strings.Contains(body, `"volumes":[]`) {

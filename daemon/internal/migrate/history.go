@@ -139,6 +139,19 @@ func (h *history) op(id string) *opView {
 
 // ids returns the ids of all migrations, oldest first.
 func (m *Manager) ids(ctx context.Context) ([]string, error) {
+	ops, err := m.starts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(ops))
+	for i, o := range ops {
+		ids[i] = o.Group
+	}
+	return ids, nil
+}
+
+// starts returns the first op of every migration, oldest first.
+func (m *Manager) starts(ctx context.Context) ([]op.Op, error) {
 	var ops []op.Op
 	for _, kind := range []string{steps.KindStart, steps.KindStartOffline, steps.KindStartMirror, steps.KindCopySaved} {
 		more, err := m.journal.Ops(ctx, kind, false)
@@ -148,11 +161,7 @@ func (m *Manager) ids(ctx context.Context) ([]string, error) {
 		ops = append(ops, more...)
 	}
 	sortByAge(ops)
-	ids := make([]string, len(ops))
-	for i, o := range ops {
-		ids[i] = o.Group
-	}
-	return ids, nil
+	return ops, nil
 }
 
 func sortByAge(ops []op.Op) {

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Moved returns where this host has moved volumes since they were as the caller knows them,
+// by the id of the volume: what a registry said before a move has the volume at src, and the
+// generation of before.
+func (m *Manager) Moved(ctx context.Context, known []api.Volume) (map[string]api.Location, error) {
+	generations := make(map[string]int64, len(known))
+	for i := range known {
+		generations[known[i].ID] = known[i].Generation
+	}
+	starts, err := m.starts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	moved := map[string]api.Location{}
+	for _, o := range slices.Backward(starts) {
+		var in steps.Input
+		if err := json.Unmarshal(o.Input, &in); err != nil {
+			return nil, fmt.Errorf("decode the input of op %s: %w", o.ID, err)
+		}
+		s := &in.Spec
+		generation, asked := generations[s.VolumeID]
+		if !asked || s.Generation < generation || s.Method == steps.MethodSave {
+			continue
+		}
+		h, err := m.loadHistory(ctx, o.Group)
+		if err != nil {
+			return nil, err
+		}
+		if _, newer := moved[s.VolumeID]; !newer && h.position() == steps.OnDst {
+			moved[s.VolumeID] = s.Dst
+		}
+	}
+	return moved, nil
+}
