@@ -3,6 +3,7 @@
 package hosttest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,10 @@ type Images struct {
 	// Closed is a directory that QEMU cannot pass through. Shut is an image that QEMU
 	// cannot open, or a directory of such images.
 	Closed, Shut string
+	// AlignBytes is what the size of each raw file that begins with data has to be a multiple
+	// of for QEMU, 0 for 512. Filled are the files that were given a first block.
+	AlignBytes int64
+	Filled     []string
 	// ReadOnly is a directory in which the daemon cannot write.
 	ReadOnly string
 	// OnCreate, if set, is called with how far a new image is. Temporary is the temporary
@@ -320,6 +325,22 @@ func (i *Images) MayWrite(path string) error {
 	if filepath.Dir(path) == i.ReadOnly {
 		return api.Errorf(api.CodePermissionDenied, "ReadWritePaths=%s", i.ReadOnly)
 	}
+	return nil
+}
+
+// DirectAlignBytes is AlignBytes, and the most that there is for a file that begins with a hole.
+func (i *Images) DirectAlignBytes(_ string, hole bool) (int64, error) {
+	if hole {
+		return image.MaxAlignBytes, nil
+	}
+	return cmp.Or(i.AlignBytes, 512), nil
+}
+
+// FillFirstBlock notes the file.
+func (i *Images) FillFirstBlock(_ context.Context, path string) error {
+	i.Mu.Lock()
+	defer i.Mu.Unlock()
+	i.Filled = append(i.Filled, path)
 	return nil
 }
 

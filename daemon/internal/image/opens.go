@@ -112,18 +112,11 @@ func (s Storage) TryDirectory(who hv.ProcessUser, dir string) error {
 }
 
 func (s Storage) tryDirectory(who hv.ProcessUser, dir string) error {
-	f, err := os.OpenFile(dir, unix.O_TMPFILE|os.O_RDWR, 0o600)
-	path := ""
-	if err != nil { // the filesystem has no files without a name
-		if f, err = os.CreateTemp(dir, ".volferry-doctor-"); err != nil {
-			return err
-		}
-		path = f.Name()
-		defer func() { _ = os.Remove(path) }()
-	} else {
-		path = fmt.Sprintf("/proc/self/fd/%d", f.Fd())
+	_, path, remove, err := trialFile(dir)
+	if err != nil {
+		return err
 	}
-	defer func() { _ = f.Close() }()
+	defer remove()
 	if !who.Given {
 		return nil
 	}
@@ -133,6 +126,22 @@ func (s Storage) tryDirectory(who hv.ProcessUser, dir string) error {
 		cannot.Path = "what is made in " + dir
 	}
 	return err
+}
+
+// trialFile makes a file in a directory. It can be opened again at path until remove is called.
+func trialFile(dir string) (f *os.File, path string, remove func(), err error) {
+	f, err = os.OpenFile(dir, unix.O_TMPFILE|os.O_RDWR, 0o600)
+	if err == nil {
+		return f, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), func() { _ = f.Close() }, nil
+	}
+	// The filesystem has no files without a name.
+	if f, err = os.CreateTemp(dir, ".volferry-doctor-"); err != nil {
+		return nil, "", nil, err
+	}
+	return f, f.Name(), func() {
+		_ = os.Remove(f.Name())
+		_ = f.Close()
+	}, nil
 }
 
 // Refused returns the refusal of an action (what) if err says that QEMU's user cannot get

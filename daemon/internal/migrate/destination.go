@@ -174,18 +174,34 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, path str
 	return m.checkDestinationSpace(s, free+info.AllocatedBytes, true)
 }
 
-// qemuAlignBytes is the most that the size of a raw file has to be a multiple of, or QEMU does
-// not write to it past the page cache. It takes less where it can find out that less will do,
-// which it cannot of a file that begins with a hole.
-const qemuAlignBytes = 4096
-
 // checkAligned refuses a larger file to which QEMU may not write.
 func checkAligned(path string, info image.Info) error {
-	if info.Block || info.SizeBytes%qemuAlignBytes == 0 {
+	if info.Block || info.SizeBytes%image.MaxAlignBytes == 0 {
 		return nil
 	}
 	return api.Errorf(api.CodeSizeMismatch, "destination %s has %d bytes, which is no multiple of %d, and QEMU may refuse to write to it; make it larger or smaller with truncate, or name another destination",
-		path, info.SizeBytes, qemuAlignBytes).With("dst_size_bytes", info.SizeBytes)
+		path, info.SizeBytes, image.MaxAlignBytes).With("dst_size_bytes", info.SizeBytes)
+}
+
+// checkUneven refuses a dst to which QEMU would not write past the page cache, for its size is
+// no multiple of what its filesystem wants. Disk is the disk that moves, nil if there is none
+// or there are several.
+func (m *Manager) checkUneven(s *steps.Spec, disk *hv.Disk) error {
+	if !s.DstIsUneven() || disk != nil && disk.Cache != "none" && disk.Cache != "directsync" {
+		return nil
+	}
+	// QEMU opens what it mirrors to while that is empty. A copy fills the first block.
+	hole := s.Method == steps.MethodMirror
+	align, err := m.ports.Images.DirectAlignBytes(filepath.Dir(s.Dst.Path), hole)
+	if err != nil {
+		return fmt.Errorf("look how files are read in %s: %w", filepath.Dir(s.Dst.Path), err)
+	}
+	if s.Dst.WholeBytes()%align == 0 {
+		return nil
+	}
+	whole := (s.SizeBytes() + align - 1) / align * align
+	return api.Errorf(api.CodeSizeMismatch, "cannot migrate volume %s: it has %d bytes, and QEMU does not write past the page cache to a file in %s whose size is no multiple of %d; make it larger first: volferryctl volume resize %s --size %d",
+		s.VolumeName, s.SizeBytes(), filepath.Dir(s.Dst.Path), align, s.VolumeName, whole).With("src_size_bytes", s.SizeBytes()).With("align_bytes", align)
 }
 
 func (m *Manager) destinationToCreate(s *steps.Spec) error {

@@ -43,8 +43,9 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	if err := m.checkSource(ctx, s); err != nil {
 		return nil, err
 	}
+	var disk *hv.Disk
 	if !vol.Unheld() {
-		if err := m.checkInstance(ctx, s, vol.Attachments[0], target.Method); err != nil {
+		if disk, err = m.checkInstance(ctx, s, vol.Attachments[0], target.Method); err != nil {
 			return nil, err
 		}
 	}
@@ -55,6 +56,9 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 		return nil, err
 	}
 	if err := m.resolveDestination(ctx, s, target); err != nil {
+		return nil, err
+	}
+	if err := m.checkUneven(s, disk); err != nil {
 		return nil, err
 	}
 	if err := chooseVerify(s); err != nil {
@@ -157,12 +161,12 @@ func (m *Manager) checkSource(ctx context.Context, s *steps.Spec) error {
 }
 
 // checkInstance looks at the disk that the volume is, and chooses the method.
-func (m *Manager) checkInstance(ctx context.Context, s *steps.Spec, att api.Attachment, asked string) error {
+func (m *Manager) checkInstance(ctx context.Context, s *steps.Spec, att api.Attachment, asked string) (*hv.Disk, error) {
 	dom, disk, err := m.checkDisk(ctx, s, att)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return m.chooseMethod(s, dom, disk, asked)
+	return disk, m.chooseMethod(s, dom, disk, asked)
 }
 
 // checkDisk checks an instance and the disk that the volume is in it, for every method.

@@ -107,6 +107,9 @@ func (m *Manager) preflightSaved(ctx context.Context, in api.CopySaved) (*steps.
 	if err := nameDestination(s, in.Dst.Name); err != nil {
 		return nil, err
 	}
+	if err := m.checkUneven(s, nil); err != nil {
+		return nil, err
+	}
 	if err := chooseVerify(s); err != nil {
 		return nil, err
 	}

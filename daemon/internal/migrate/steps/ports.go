@@ -81,6 +81,12 @@ type Images interface {
 	MayOpen(user hv.ProcessUser, path string) error
 	// MayWrite refuses an image in a directory where this program cannot write.
 	MayWrite(path string) error
+	// DirectAlignBytes returns what the size of a raw file in dir has to be a multiple of, so
+	// that QEMU writes to it past the page cache; hole says that it begins with a hole.
+	DirectAlignBytes(dir string, hole bool) (int64, error)
+	// FillFirstBlock makes sure, durably, that a raw file which nobody writes to does not begin
+	// with a hole. It does not change what the file reads as.
+	FillFirstBlock(ctx context.Context, path string) error
 }
 
 // Copier copies and compares images.

@@ -42,6 +42,9 @@ func (e *Env) stepCopy() op.Step {
 		if err == nil {
 			err = e.sealed(ctx, s, r.OpID()) // or it is of a src that changed under it
 		}
+		if err == nil && s.DstIsUneven() {
+			err = e.images.FillFirstBlock(ctx, s.Dst.Path)
+		}
 		if err != nil {
 			return err
 		}
@@ -51,6 +54,13 @@ func (e *Env) stepCopy() op.Step {
 }
 
 const copyStep = "copy"
+
+// DstIsUneven says whether dst is a raw file whose size is no multiple of what QEMU takes its
+// filesystem to want if it begins with a hole: then QEMU would not write to it past the page
+// cache.
+func (s *Spec) DstIsUneven() bool {
+	return s.Dst.Format == api.FormatRaw && !s.DstBlock && s.Dst.WholeBytes()%image.MaxAlignBytes != 0
+}
 
 // copyNote is what dst was before the first byte was copied.
 type copyNote struct {
