@@ -20,7 +20,7 @@ func poolDrainCommand() *cli.Command {
 	return &cli.Command{
 		Name: "drain", Usage: "move every volume of a pool to another pool", ArgsUsage: "POOL", Action: withSession(poolDrain),
 		UsageText: session.Program + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE] [--delete-source] [--dry-run]",
-		Description: "On every host, and whether instances run, are stopped, or do not have the volume. A volume\n" +
+		Description: "It moves the volumes on every host, those of running and of stopped instances too. A volume\n" +
 			"that cannot be moved is skipped, and listed with the reason. The registry does the work: it\n" +
 			"goes on without this command, and after a restart. 'volferryctl drain' follows, pauses and\n" +
 			"stops it.",

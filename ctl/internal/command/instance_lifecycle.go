@@ -23,8 +23,8 @@ func lifecycleCommands() []*cli.Command {
 	return []*cli.Command{
 		{
 			Name: "start", Usage: "power an instance on", ArgsUsage: "INSTANCE", Action: withSession(instanceStart),
-			Description: "Refused while its root volume is missing: give it one with '" + session.Program + " volume attach\n" +
-				"VOLUME INSTANCE --root'. To bring back a shelved instance, use 'instance unshelve'.",
+			Description: "It is refused while its root volume is missing: give it one with '" + session.Program + "\n" +
+				"volume attach VOLUME INSTANCE --root'. To bring back a shelved instance, use 'instance unshelve'.",
 		},
 		{
 			Name: "stop", Usage: "shut an instance down", ArgsUsage: "INSTANCE", Action: withSession(instanceStop),
@@ -37,7 +37,7 @@ func lifecycleCommands() []*cli.Command {
 		},
 		simpleVerb("reboot", routes.RebootInstance, "ask an instance to reboot", "The guest is asked, as by its power button; the command does not wait for it.", "Asked instance %s to reboot."),
 		simpleVerb("pause", routes.PauseInstance, "pause a running instance", "Its memory stays where it is: a paused guest does not survive a reboot of its host.", "Paused instance %s."),
-		simpleVerb("unpause", routes.UnpauseInstance, "resume a paused instance", "Also an instance that an error of its disk has paused: it tries the access again.", "Instance %s goes on."),
+		simpleVerb("unpause", routes.UnpauseInstance, "resume a paused instance", "An instance that an error of its disk has paused is resumed too, and tries the access again.", "Instance %s goes on."),
 		{
 			Name: "shelve", Usage: "stop an instance and keep only its definition, at the registry", ArgsUsage: "INSTANCE", Action: withSession(instanceShelve),
 			Description: "Stops it as 'instance stop' does, keeps its definition at the registry and takes its domain off\n" +
@@ -50,8 +50,8 @@ func lifecycleCommands() []*cli.Command {
 		},
 		{
 			Name: "unshelve", Usage: "bring a shelved instance back, and start it", ArgsUsage: "INSTANCE", Action: withSession(instanceUnshelve),
-			Description: "On the host that had it last, or on any that reaches the pools of its volumes. Refused while its\n" +
-				"root volume is missing.\n\n" +
+			Description: "It comes back on the host that had it last, or on any host that reaches the pools of its volumes.\n" +
+				"This is refused while its root volume is missing.\n\n" +
 				"For example: " + session.Program + " instance unshelve web1 --host hv2",
 			Flags: []cli.Flag{hostFlag("bring it back on `HOST`")},
 		},

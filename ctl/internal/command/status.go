@@ -18,8 +18,8 @@ func statusCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "status",
 		Usage: "show daemon, registry and libvirt on one screen",
-		Description: "Which program answers at the socket, whether the programs that it needs work, and how much\n" +
-			"it looks after. The exit status is 0 whenever there is an answer; with -o json \"degraded\"\n" +
+		Description: "Shows which program answers at the socket, whether the programs that it needs work, and how\n" +
+			"much it looks after. The exit status is 0 whenever there is an answer; with -o json \"degraded\"\n" +
 			"says whether something is wrong.",
 		Action: withSession(status),
 	}
