@@ -3,8 +3,11 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -46,6 +49,10 @@ func attachmentList(c *cli.Context, s *session.Session) error {
 		return err
 	}
 	volumes, instances := session.Names(c.Context, s, "volumes"), session.Names(c.Context, s, "instances")
+	slices.SortStableFunc(attachments, func(a, b api.Attachment) int {
+		return cmp.Or(strings.Compare(session.NameOr(volumes, a.VolumeID), session.NameOr(volumes, b.VolumeID)),
+			strings.Compare(session.NameOr(instances, a.InstanceID), session.NameOr(instances, b.InstanceID)))
+	})
 	t := render.Table{Header: []string{"ID", "VOLUME", "INSTANCE", "DEVICE", "BOOT", "MODE", "STATE", "HOST", "LOCATION"}}
 	ids := make([]string, 0, len(attachments))
 	for _, at := range attachments {

@@ -25,7 +25,7 @@ var flagCollections = map[string]string{
 // argumentCollections are the collections in which arguments are names.
 var argumentCollections = map[string]string{
 	"HOST": "hosts", "POOL": "pools", "TYPE": "types", "VOLUME": "volumes", "INSTANCE": "instances",
-	"ATTACHMENT": "attachments", "DST_ATTACHMENT": "attachments", "MIGRATION": "migrations",
+	"ATTACHMENT": "attachments", "DST_ATTACHMENT": "attachments", "MIGRATION": "migrations", "MOVE": "migrations",
 	"DRAIN": "drains", "POLICY": "policies", "OP": "ops",
 }
 

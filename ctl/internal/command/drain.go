@@ -3,10 +3,13 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -218,12 +221,15 @@ func drainList(c *cli.Context, s *session.Session) error {
 	if err != nil {
 		return err
 	}
+	slices.SortStableFunc(drains, func(a, b api.Drain) int {
+		return cmp.Or(strings.Compare(a.Pool, b.Pool), b.StartedAt.Compare(a.StartedAt))
+	})
 	t := render.Table{Header: []string{"ID", "POOL", "TO", "STATE", "VOLUMES", "DONE", "STARTED", "LEFT BEHIND"}}
 	ids := make([]string, 0, len(drains))
 	for _, d := range drains {
 		ids = append(ids, d.ID)
 		t.Add(d.ID, d.Pool, d.ToPool, d.State, strconv.Itoa(len(d.Volumes)),
-			api.Bytes(d.BytesDone)+" of "+api.Bytes(d.BytesTotal), render.Time(d.StartedAt), leftBehind(d))
+			api.Bytes(d.BytesDone)+" of "+api.Bytes(d.BytesTotal), render.Ago(d.StartedAt, s.Now), leftBehind(d))
 	}
 	empty := "No pool is being drained: '" + session.Program + " pool drain POOL --to POOL' begins."
 	return s.PrintList(resp, ids, &t, emptyText(c, "drain", empty, "pool", "status"))

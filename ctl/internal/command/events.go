@@ -63,6 +63,11 @@ func events(c *cli.Context, s *session.Session) error {
 		return render.JSON(s.Stdout, session.Response{}.With("events", doc).Members)
 	}
 	known := newEventNames(c.Context, s)
+	if len(all) > 0 && !s.Quiet {
+		if err := s.PrintLines(eventHeader); err != nil {
+			return err
+		}
+	}
 	for _, e := range all {
 		if err := printEvent(s, e, known); err != nil {
 			return err
@@ -158,9 +163,13 @@ func (n *eventNames) attachment(id string) string {
 	return n.loaded[nouns][id]
 }
 
-// object is an event's object, "volume/ID", followed by its name if it has one.
-func (n *eventNames) object(object string) string {
+// object is an event's object, "volume/ID", followed by its name. The name is the one that the
+// event itself has, which the thing had then, or the one that the thing has now.
+func (n *eventNames) object(object string, details map[string]any) string {
 	kind, id, _ := strings.Cut(object, "/")
+	if name := nameIn(kind, details); name != "" {
+		return object + " (" + name + ")"
+	}
 	if kind == "attachment" {
 		if name := n.attachment(id); name != "" {
 			return object + " (" + name + ")"
@@ -180,6 +189,37 @@ func (n *eventNames) object(object string) string {
 	return object
 }
 
+// nameIn is the name that the details of an event, or those that a host posted, have for an
+// object of this kind.
+func nameIn(kind string, details map[string]any) string {
+	posted, _ := details["posted"].(map[string]any)
+	text := func(key string) string {
+		for _, from := range []map[string]any{details, posted} {
+			if s, ok := from[key].(string); ok && s != "" {
+				return s
+			}
+		}
+		return ""
+	}
+	volume, instance := text("volume_name"), text("instance_name")
+	switch {
+	case kind == "migration" && volume != "":
+		return "of " + volume
+	case kind == "attachment" && volume != "" && instance != "":
+		return volume + " at " + instance
+	case kind == "drain":
+		if pool := text("pool"); pool != "" {
+			return "of pool " + pool
+		}
+	case kind == "volume", kind == "instance", kind == "type":
+		return text("name")
+	}
+	return ""
+}
+
+// eventHeader is the line above events, in the order of eventLine.
+const eventHeader = "   SEQ  TIME                  WHAT                      OBJECT  FROM -> TO  RESULT  WHO  HOST  (REASON)"
+
 func printEvent(s *session.Session, e api.Event, known *eventNames) error {
 	switch {
 	case s.JSON:
@@ -190,7 +230,7 @@ func printEvent(s *session.Session, e api.Event, known *eventNames) error {
 	case s.Quiet:
 		return s.PrintLines(strconv.FormatInt(e.Seq, 10))
 	}
-	e.Object = known.object(e.Object)
+	e.Object = known.object(e.Object, e.Details)
 	return s.PrintLines(render.Cell(eventLine(e)))
 }
 

@@ -5,6 +5,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -22,9 +23,9 @@ func migrationCommand() *cli.Command {
 		Usage: "moves of volumes: follow them, or make them step by step",
 		Description: "'volume migrate' makes a whole move at once. Its steps are here: 'start' freezes the source,\n" +
 			"'copy' copies it (or any other tool does), 'complete' switches over to the destination.\n" +
-			"'cancel' gives the source back at any time before the switch. Name the attachment that is\n" +
-			"moved; for a volume that is not attached, or whose instance is shelved, name the migration for\n" +
-			"'copy', 'complete' and 'cancel'.",
+			"'cancel' gives the source back at any time before the switch. 'start' takes the\n" +
+			"attachment that is moved; the others take the name of its volume, the id of the migration, or\n" +
+			"the id of the attachment that it was started on.",
 		Subcommands: append([]*cli.Command{
 			{
 				Name: "start", Usage: "freeze an attachment's source and prepare its destination", ArgsUsage: "ATTACHMENT",
@@ -34,24 +35,21 @@ func migrationCommand() *cli.Command {
 				Flags: targetFlags(), Action: withSession(migrationStart),
 			},
 			{
-				Name: "copy", Usage: "copy source to destination and check the copy", ArgsUsage: "ATTACHMENT",
-				Description: "ATTACHMENT is the source's, or the migration's id for a volume that is not attached.",
-				Action:      withSession(migrationCopy),
+				Name: "copy", Usage: "copy source to destination and check the copy", ArgsUsage: "MOVE", Action: withSession(migrationCopy),
 			},
 			{
-				Name: "complete", Usage: "switch over to the destination and let go of the source", ArgsUsage: "ATTACHMENT [DST_ATTACHMENT]",
-				UsageText: session.Program + " migration complete ATTACHMENT DST_ATTACHMENT\n       " + session.Program + " migration complete MIGRATION",
-				Description: "The first form is for an attached volume, the second for one that is not. After it, the\n" +
-					"guest runs on the destination and the source is free.",
+				Name: "complete", Usage: "switch over to the destination and let go of the source", ArgsUsage: "MOVE [DST_ATTACHMENT]",
+				UsageText: session.Program + " migration complete MOVE\n       " + session.Program + " migration complete ATTACHMENT DST_ATTACHMENT",
+				Description: "The second form makes sure that it is the destination that you think of. After it, the guest\n" +
+					"runs on the destination and the source is free.",
 				Flags:  discardFlags(),
 				Action: withSession(migrationComplete),
 			},
 			{
-				Name: "cancel", Usage: "give the source back and drop the destination", ArgsUsage: "ATTACHMENT",
-				Description: "ATTACHMENT is the source's, or the migration's id for a volume that is not attached. What\n" +
-					"the guest wrote meanwhile is put into the source. Refused once the switch has been made.",
-				Flags:  discardFlags(),
-				Action: withSession(migrationCancel),
+				Name: "cancel", Usage: "give the source back and drop the destination", ArgsUsage: "MOVE",
+				Description: "What the guest wrote meanwhile is put into the source. Refused once the switch has been made.",
+				Flags:       discardFlags(),
+				Action:      withSession(migrationCancel),
 			},
 			{
 				Name: "list", Usage: "list migrations that are not over", Action: withSession(migrationList),
@@ -117,19 +115,13 @@ func migrationComplete(c *cli.Context, s *session.Session) error {
 		in := api.MigrationComplete{DstAttachmentID: attachmentID(c.Context, s, dst)}
 		return runStep(c.Context, s, routes.CompleteByAttachment, in, routes.CompleteMigration.WithoutBody(), c.Args().First())
 	}
-	err := runMigration(c.Context, s, routes.CompleteMigration.WithoutBody(), routes.None{}, c.Args().First())
-	if isNotFound(err) {
-		return &session.AdvisedError{
-			Err: api.AsError(err), Exit: api.ExitNotFound,
-			Advice: fmt.Sprintf("If it is an attachment, name the destination's too: %s migration complete ATTACHMENT DST_ATTACHMENT", session.Program),
-		}
-	}
-	return err
+	route := routes.CompleteMigration.WithoutBody()
+	return orOfMove(c.Context, s, route, c.Args().First(), runMigration(c.Context, s, route, routes.None{}, c.Args().First()))
 }
 
 // runStep works on the migration of the attachment id. If there is no such attachment, id
-// may be the migration of a volume that is not attached. If it is neither, the first error
-// is returned.
+// may be the migration itself, or the name of its volume. If it is none of them, the first
+// error is returned.
 func runStep[In any](ctx context.Context, s *session.Session, ofAttachment routes.Route[In, api.Migration], in In, ofMigration routes.Route[routes.None, api.Migration], id string) error {
 	id = attachmentID(ctx, s, id)
 	err := runMigration(ctx, s, ofAttachment, in, id)
@@ -139,7 +131,31 @@ func runStep[In any](ctx context.Context, s *session.Session, ofAttachment route
 	if second := runMigration(ctx, s, ofMigration, routes.None{}, id); !isNotFound(second) {
 		return second
 	}
-	return err
+	return orOfMove(ctx, s, ofMigration, id, err)
+}
+
+// orOfMove works on the migration whose volume, or whose attachment, ref names, if err says
+// that there is no migration ref. Otherwise it returns err.
+func orOfMove(ctx context.Context, s *session.Session, route routes.Route[routes.None, api.Migration], ref string, err error) error {
+	if !isNotFound(err) {
+		return err
+	}
+	for _, list := range []routes.Route[routes.None, []api.Migration]{routes.ListMigrations, routes.ListMigrations.With("all", "1")} {
+		moves, _, listErr := session.List(ctx, s, list)
+		if listErr != nil {
+			return err
+		}
+		slices.SortStableFunc(moves, func(a, b api.Migration) int { return startedOf(&b).Compare(startedOf(&a)) })
+		byVolume := api.Lookup(moves, ref, func(m *api.Migration) (string, string) { return m.VolumeID, m.VolumeName })
+		found := append(byVolume, api.Lookup(moves, ref, func(m *api.Migration) (string, string) { return m.SrcAttachmentID, "" })...)
+		if len(found) > 0 && !slices.ContainsFunc(found, func(m api.Migration) bool { return m.VolumeID != found[0].VolumeID }) {
+			return runMigration(ctx, s, route, routes.None{}, found[0].ID)
+		}
+	}
+	return &session.AdvisedError{
+		Err: api.AsError(err), Exit: api.ExitNotFound,
+		Advice: fmt.Sprintf("No volume of this name moves, nor is there a migration or an attachment with this id: '%s migration list --all' shows what there is.", session.Program),
+	}
 }
 
 // attachmentID is the id of the attachment that ref is a prefix of. If there is none it is

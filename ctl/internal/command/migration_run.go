@@ -5,6 +5,7 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
@@ -31,7 +32,11 @@ func printMigration(s *session.Session, resp session.Response) error {
 	if err := resp.Decode("migration", &m); err != nil {
 		return err
 	}
-	return s.PrintResult(resp, m.ID, session.OutcomeText(&m)...)
+	lines := session.OutcomeText(&m)
+	if m.State == api.MigrationCancelled && m.FinishedAt != nil && m.FinishedAt.Before(s.Now) {
+		lines = []string{fmt.Sprintf("The move of volume %s was cancelled already, at %s: the volume is at %s.", render.VolumeName(&m), render.Time(*m.FinishedAt), render.Location(m.Src))}
+	}
+	return s.PrintResult(resp, m.ID, lines...)
 }
 
 // isNotFound says whether the answer to a request was not_found. An operation that began and

@@ -3,7 +3,10 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -33,6 +36,9 @@ func migrationList(c *cli.Context, s *session.Session) error {
 	if err != nil {
 		return err
 	}
+	slices.SortStableFunc(migrations, func(a, b api.Migration) int {
+		return cmp.Or(strings.Compare(render.VolumeName(&a), render.VolumeName(&b)), startedOf(&b).Compare(startedOf(&a)))
+	})
 	t := render.Table{Header: []string{"ID", "VOLUME", "STATE", "PHASE", "DONE", "RATE", "FROM", "TO", "STARTED"}}
 	ids := make([]string, 0, len(migrations))
 	for i := range migrations {

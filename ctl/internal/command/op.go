@@ -3,7 +3,10 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -46,12 +49,15 @@ func opList(c *cli.Context, s *session.Session) error {
 	if err != nil {
 		return err
 	}
+	slices.SortStableFunc(ops, func(a, b api.Op) int {
+		return cmp.Or(strings.Compare(a.Subject, b.Subject), a.CreatedAt.Compare(b.CreatedAt))
+	})
 	t := render.Table{Header: []string{"ID", "KIND", "SUBJECT", "STATE", "SINCE"}}
 	ids := make([]string, 0, len(ops))
 	for i := range ops {
 		o := &ops[i]
 		ids = append(ids, o.ID)
-		t.Add(o.ID, o.Kind, render.OrDash(o.Subject), opState(o), render.Time(o.CreatedAt))
+		t.Add(o.ID, o.Kind, render.OrDash(o.Subject), opState(o), render.Ago(o.CreatedAt, s.Now))
 	}
 	return s.PrintList(resp, ids, &t, emptyText(c, "operation", "No operation runs, waits or needs an operator.", "status"))
 }

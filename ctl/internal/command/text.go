@@ -74,3 +74,11 @@ func atMost(rate int64) string {
 	}
 	return "at most " + render.Rate(rate)
 }
+
+// startedOf is when a migration was started, zero if that is not known.
+func startedOf(m *api.Migration) time.Time {
+	if m.StartedAt == nil {
+		return time.Time{}
+	}
+	return *m.StartedAt
+}

@@ -32,6 +32,7 @@ var placeholderHelp = map[string]string{
 	"ATTACHMENT":     "the id of an attachment",
 	"DST_ATTACHMENT": "the id of the attachment that 'migration start' made",
 	"MIGRATION":      "the id of a migration",
+	"MOVE":           "the name of a volume that moves, the id of its migration, or of the attachment that it was started on",
 	"OP":             "the id of an operation, as --no-wait prints it",
 	"DRAIN":          "the id of a drain, from 'pool drain' or 'drain list'",
 	"ON_OR_OFF":      "on or off",
