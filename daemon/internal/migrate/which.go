@@ -32,7 +32,49 @@ func (m *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) 
 		w.Journal = h.chain()
 	}
 	found.compare(&w)
-	return w, m.confirmLive(ctx, &w, &found)
+	if err := m.confirmLive(ctx, &w, &found); err != nil {
+		return w, err
+	}
+	return w, m.compareOthers(ctx, &w, &found)
+}
+
+// compareOthers compares what the other instances of this host have that share the volume.
+// One that is amiss is what the answer is about.
+func (m *Manager) compareOthers(ctx context.Context, w *api.Which, found *holder) error {
+	if found.hold != holdHere {
+		return nil
+	}
+	for i := range found.vol.Attachments {
+		att := &found.vol.Attachments[i]
+		if att.ID == found.of.ID || att.State != api.AttachmentAttached {
+			continue
+		}
+		dom, err := m.ports.HV.Domain(ctx, att.InstanceID)
+		if errors.Is(err, hv.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return cannotLook(att, err)
+		}
+		other := *found
+		other.of, other.dom = att, dom
+		seen := api.Which{
+			VolumeID: w.VolumeID, Registry: w.Registry, Journal: w.Journal,
+			Live: locations(dom.LiveDisk(att.Device), found.vol.Location), Persistent: locations(dom.ConfigDisk(att.Device), found.vol.Location),
+		}
+		other.compare(&seen)
+		if err := m.confirmLive(ctx, &seen, &other); err != nil {
+			return err
+		}
+		if !seen.Agree && (seen.Authoritative == nil || w.Agree) {
+			*w = seen
+		}
+	}
+	return nil
+}
+
+func cannotLook(att *api.Attachment, err error) error {
+	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", att.InstanceID, err)
 }
 
 // confirmLive asks the kernel whether the process of the guest has the image open that the
@@ -67,7 +109,7 @@ func (m *Manager) holder(ctx context.Context, vol *api.Volume, w *api.Which) (fo
 		}
 		dom, err := m.ports.HV.Domain(ctx, att.InstanceID)
 		if err != nil && !errors.Is(err, hv.ErrNotFound) {
-			return holder{}, api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", att.InstanceID, err)
+			return holder{}, cannotLook(att, err)
 		}
 		if dom != nil {
 			w.Live = locations(dom.LiveDisk(att.Device), vol.Location)

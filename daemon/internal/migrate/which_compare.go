@@ -93,7 +93,7 @@ func (f *holder) compareStopped(w *api.Which) {
 		w.Authoritative, w.Agree = w.Journal, true
 		w.Explanation = "the instance is stopped; journal and persistent definition agree"
 	default:
-		w.Explanation = "the instance is stopped, and the journal and the persistent definition name different chains; do not start it before you know which is right"
+		w.Explanation = fmt.Sprintf("instance %s is stopped, and the journal and its persistent definition name different chains; do not start it before you know which is right; docs/how-to/recover.md (A definition that was put back) says what can be done", f.instance())
 	}
 }
 

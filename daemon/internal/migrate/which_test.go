@@ -193,3 +193,29 @@ func TestWhichNamesNothingWhereTheKernelSeesAnotherChain(t *testing.T) {
 		namesNothing(t, d.which())
 	})
 }
+
+// The second of two guests that share a volume was put back on the image of before.
+func TestWhichLooksAtEveryGuestThatSharesTheVolume(t *testing.T) {
+	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+		mig := d.until(d.migrate(), api.MigrationCompleted)
+		which := func() api.Which {
+			t.Helper()
+			vol := d.world.Registry.CurrentVolume()
+			other := vol.Attachments[0]
+			other.ID, other.InstanceID, other.InstanceName = "second", testSrcAtt, "other" // as DefineOn has it
+			vol.Attachments = append(slices.Clone(vol.Attachments), other)
+			w, err := d.manager().Which(context.Background(), vol)
+			must(t, err)
+			return w
+		}
+		d.world.DefineOn(t, mig.Dst.Path)
+		if w := which(); !w.Agree {
+			t.Errorf("both on the volume: %s", w.Explanation)
+		}
+		must(t, d.world.Undefine(testSrcAtt))
+		d.world.DefineOn(t, srcPath)
+		namesNothing(t, which(), "instance other is stopped")
+		must(t, d.world.Start(testSrcAtt))
+		namesNothing(t, which(), "instance other runs on "+srcPath, mig.Dst.Path)
+	})
+}
