@@ -49,6 +49,7 @@ func TestNoPackageIsADrawer(t *testing.T) {
 var layers = [][]string{
 	{"daemon", "registry", "ctl"},
 	{"daemon/internal/adminapi", "ctl/internal/command"},
+	{"ctl/internal/cmdline"},
 	{"daemon/internal/volume", "daemon/internal/attach", "daemon/internal/uplink", "daemon/internal/metrics", "ctl/internal/session", "ctl/internal/web"},
 	{"daemon/internal/migrate", "registry/internal/server", "registry/internal/drain", "registry/internal/pauseall"},
 	{"registry/internal/relay", "registry/internal/reconcile", "daemon/internal/instance", "daemon/internal/migrate/steps"},

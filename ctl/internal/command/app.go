@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/version"
 )
@@ -50,7 +51,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 		ErrWriter:       stderr,
 		// Errors are reported once, by main.
 		ExitErrHandler:            func(*cli.Context, error) {},
-		CustomAppHelpTemplate:     appHelpTemplate,
+		CustomAppHelpTemplate:     cmdline.AppHelp,
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			statusCommand(), doctorCommand(),
@@ -77,11 +78,11 @@ func finish(c *cli.Command) {
 		}
 	}
 	if len(c.Subcommands) == 0 {
-		c.CustomHelpTemplate = commandHelpTemplate
-		c.Before = checkArguments
+		c.CustomHelpTemplate = cmdline.CommandHelp
+		c.Before = cmdline.CheckArguments
 		return
 	}
-	c.CustomHelpTemplate = nounHelpTemplate
+	c.CustomHelpTemplate = cmdline.NounHelp
 	c.Action = missingVerb
 	for _, sub := range c.Subcommands {
 		finish(sub)
@@ -100,14 +101,14 @@ func globalFlags() []cli.Flag {
 		&cli.StringFlag{
 			Name: "output", Aliases: []string{"o"}, Value: "table", DefaultText: "table",
 			Usage:  "print results as `FORMAT`: table or json",
-			Action: checkWord("output"),
+			Action: cmdline.CheckWord("output"),
 		},
 		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, DisableDefaultText: true, Usage: "print ids only, and no progress"},
 		&cli.BoolFlag{Name: "no-wait", DisableDefaultText: true, Usage: "do not wait for work that takes long: print its id and return"},
 		&cli.StringFlag{
 			Name: "progress", Value: session.ProgressAuto, DefaultText: session.ProgressAuto,
 			Usage:  "`KIND`: auto (a bar on a terminal, else lines), plain, json (NDJSON on stdout) or none",
-			Action: checkWord("progress"),
+			Action: cmdline.CheckWord("progress"),
 		},
 	}
 }
@@ -121,31 +122,31 @@ func missingVerb(c *cli.Context) error {
 		if err := cli.ShowSubcommandHelp(c); err != nil {
 			return fmt.Errorf("show help: %w", err)
 		}
-		return usagef("%sa command is missing: give one of those above", commandPrefix(c))
+		return cmdline.Usagef("%sa command is missing: give one of those above", cmdline.Prefix(c))
 	}
 	if word == "help" {
-		return usagef("%sunknown command %q: it stands first, as in '%s help volume migrate', or give --help", commandPrefix(c), word, session.Program)
+		return cmdline.Usagef("%sunknown command %q: it stands first, as in '%s help volume migrate', or give --help", cmdline.Prefix(c), word, session.Program)
 	}
-	unknown := fmt.Sprintf("%sunknown command %q", commandPrefix(c), word)
-	if near := nearest(c.Command.Subcommands, word); near != "" {
+	unknown := fmt.Sprintf("%sunknown command %q", cmdline.Prefix(c), word)
+	if near := cmdline.Nearest(c.Command.Subcommands, word); near != "" {
 		unknown += fmt.Sprintf(". Did you mean %q?", near)
 	}
-	return usagef("%s", unknown) // where the list of them is comes under it
+	return cmdline.Usagef("%s", unknown) // where the list of them is comes under it
 }
 
 // wrongFlag puts the parser's error about a flag in our words.
 func wrongFlag(c *cli.Context, err error, _ bool) error {
 	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
-		return usagef("%sunknown flag %s", commandPrefix(c), flagSpelling(name))
+		return cmdline.Usagef("%sunknown flag %s", cmdline.Prefix(c), flagSpelling(name))
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "flag needs an argument: -"); ok {
-		return usagef("%s%s needs a value", commandPrefix(c), flagSpelling(name))
+		return cmdline.Usagef("%s%s needs a value", cmdline.Prefix(c), flagSpelling(name))
 	}
 	if value, name, ok := strings.Cut(err.Error(), " for flag -"); ok && strings.HasPrefix(value, "invalid value ") {
 		name, _, _ = strings.Cut(name, ": ")
-		return usagef("%s%s: %s is not a value for it", commandPrefix(c), flagSpelling(name), strings.TrimPrefix(value, "invalid value "))
+		return cmdline.Usagef("%s%s: %s is not a value for it", cmdline.Prefix(c), flagSpelling(name), strings.TrimPrefix(value, "invalid value "))
 	}
-	return usagef("%s%w", commandPrefix(c), err)
+	return cmdline.Usagef("%s%w", cmdline.Prefix(c), err)
 }
 
 // flagSpelling is a flag's name as the user writes it: -o, --output.

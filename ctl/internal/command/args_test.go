@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 )
 
@@ -37,7 +38,7 @@ func TestFlagsMayStandAnywhere(t *testing.T) {
 		"type create T --pool a --pool b --socket": "--socket",
 	} {
 		app := newApp(nil, nil)
-		got := arrange(app, append([]string{session.Program}, strings.Fields(typed)...))
+		got := cmdline.Arrange(app, append([]string{session.Program}, strings.Fields(typed)...))
 		if line := strings.Join(got[1:], " "); line != want {
 			t.Errorf("arrange(%s)\n got %s\nwant %s", typed, line, want)
 		}
@@ -55,7 +56,7 @@ func TestErrorsAreJSONWhereTheLineAsksForIt(t *testing.T) {
 		"-o":                            false,
 		"--socket /s -o json --unknown": true,
 	} {
-		if got := wantsJSON(strings.Fields(session.Program + " " + line)); got != want {
+		if got := cmdline.WantsJSON(strings.Fields(session.Program + " " + line)); got != want {
 			t.Errorf("wantsJSON(%s) = %v, want %v", line, got, want)
 		}
 	}

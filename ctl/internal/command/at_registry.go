@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -29,7 +30,7 @@ func adviseRegistry(app *cli.App, argv []string, err error) error {
 	}
 	words := withoutConnection(app, argv[1:])
 	ask := func(connection ...string) string {
-		return "  " + shellLine(slices.Concat([]string{session.Program}, connection, words)...)
+		return "  " + cmdline.ShellLine(slices.Concat([]string{session.Program}, connection, words)...)
 	}
 	advice := "Ask the registry:\n" + ask("--socket", address)
 	if session.IsRemote(address) {
@@ -48,7 +49,7 @@ func withoutConnection(app *cli.App, words []string) []string {
 			return append(out, words[i:]...)
 		}
 		name, _, hasValue := strings.Cut(strings.TrimLeft(words[i], "-"), "=")
-		if !isFlag(words[i]) || findFlag(app.Flags, name) == nil || !slices.Contains(connection, name) {
+		if !cmdline.IsFlag(words[i]) || cmdline.FindFlag(app.Flags, name) == nil || !slices.Contains(connection, name) {
 			out = append(out, words[i])
 		} else if !hasValue {
 			i++

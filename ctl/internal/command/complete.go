@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 )
 
@@ -36,16 +37,16 @@ func completions(ctx context.Context, s *session.Session, app *cli.App, words []
 	}
 	partial := words[len(words)-1]
 	var possible []string
-	switch command, at := locate(app, words[:len(words)-1]); {
-	case at.flag != "":
-		possible = append(possible, flagWords[at.flag]...)
+	switch command, at := cmdline.Locate(app, words[:len(words)-1]); {
+	case at.Flag != "":
+		possible = append(possible, cmdline.FlagWords[at.Flag]...)
 		if command != nil {
-			if f, ok := findFlag(command.Flags, at.flag).(statusFlag); ok {
+			if f, ok := cmdline.FindFlag(command.Flags, at.Flag).(statusFlag); ok {
 				possible = append(possible, f.words...)
 			}
 		}
-		possible = append(possible, collectionNames(ctx, s, flagCollections[at.flag])...)
-	case isFlag(partial) || partial == "-":
+		possible = append(possible, collectionNames(ctx, s, flagCollections[at.Flag])...)
+	case cmdline.IsFlag(partial) || partial == "-":
 		possible = flagNames(app.Flags)
 		if command != nil {
 			possible = append(possible, flagNames(command.Flags)...)
@@ -55,7 +56,7 @@ func completions(ctx context.Context, s *session.Session, app *cli.App, words []
 	case len(command.Subcommands) > 0:
 		possible = commandNames(command.Subcommands)
 	default:
-		possible = argumentWords(ctx, s, command, at.argument)
+		possible = argumentWords(ctx, s, command, at.Argument)
 	}
 	slices.Sort(possible)
 	return slices.DeleteFunc(slices.Compact(possible), func(word string) bool { return !strings.HasPrefix(word, partial) })
@@ -69,9 +70,9 @@ func argumentWords(ctx context.Context, s *session.Session, command *cli.Command
 	place := strings.Trim(places[number], "[]")
 	switch place {
 	case "SHELL":
-		return slices.Clone(flagWords["shell"])
+		return slices.Clone(cmdline.FlagWords["shell"])
 	case "ON_OR_OFF":
-		return slices.Clone(switchWords)
+		return slices.Clone(cmdline.SwitchWords)
 	}
 	return collectionNames(ctx, s, argumentCollections[place])
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 )
 
@@ -26,8 +27,8 @@ func completionCommand() *cli.Command {
 			"Names of volumes, pools and the like are completed too while the daemon runs.",
 		Action: func(c *cli.Context) error {
 			shell := c.Args().First()
-			if err := checkOneOf(flagWords["shell"], shell); err != nil {
-				return usagef("completion: %w", err)
+			if err := cmdline.CheckOneOf(cmdline.FlagWords["shell"], shell); err != nil {
+				return cmdline.Usagef("completion: %w", err)
 			}
 			script, err := completionScripts.ReadFile("completion/" + session.Program + "." + shell)
 			if err != nil {

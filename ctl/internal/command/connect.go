@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/client"
 )
@@ -19,21 +20,21 @@ func connect(c *cli.Context) (*client.Client, error) {
 	// is not set.
 	variable, there := os.LookupEnv("VOLFERRY_SOCKET")
 	if c.IsSet("socket") && c.String("socket") == "" && (variable != "" || !there) {
-		return nil, usagef("--socket is empty: name a socket, or leave it out for the daemon of this host")
+		return nil, cmdline.Usagef("--socket is empty: name a socket, or leave it out for the daemon of this host")
 	}
 	target := session.ChooseSocket(c.String("socket"))
 	settings := []client.Setting{client.UnavailableAs(session.CodeUnreachable)}
 	if session.IsRemote(target) {
 		for _, file := range []string{"ca", "cert", "key"} {
 			if c.String(file) == "" {
-				return nil, usagef("--socket %s: --%s is missing: give --ca, --cert and --key, or VOLFERRY_CA, VOLFERRY_CERT and VOLFERRY_KEY; 'volferry-registry issue-cert operator NAME' makes the files", target, file)
+				return nil, cmdline.Usagef("--socket %s: --%s is missing: give --ca, --cert and --key, or VOLFERRY_CA, VOLFERRY_CERT and VOLFERRY_KEY; 'volferry-registry issue-cert operator NAME' makes the files", target, file)
 			}
 		}
 		settings = append(settings, client.TLS(c.String("ca"), c.String("cert"), c.String("key")))
 	}
 	cl, err := client.New(target, settings...)
 	if err != nil {
-		return nil, usagef("--socket: %w", err)
+		return nil, cmdline.Usagef("--socket: %w", err)
 	}
 	return cl, nil
 }

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -71,7 +72,7 @@ func TestRegistryOnAnotherMachineIsShownTheOperatorsCertificate(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	app := newApp(&stdout, &stderr)
 	line := []string{session.Program, "--socket", socket, "--ca", cert, "--cert", cert, "policy", "list"}
-	if err := app.RunContext(t.Context(), arrange(app, line)); err != nil {
+	if err := app.RunContext(t.Context(), cmdline.Arrange(app, line)); err != nil {
 		t.Fatal(err)
 	}
 	if shown != 1 || !strings.Contains(stdout.String(), "multiattach") {
@@ -79,7 +80,7 @@ func TestRegistryOnAnotherMachineIsShownTheOperatorsCertificate(t *testing.T) {
 	}
 
 	server.Close()
-	err := app.RunContext(t.Context(), arrange(app, line))
+	err := app.RunContext(t.Context(), cmdline.Arrange(app, line))
 	if body, exit := classify(err); exit != api.ExitUnavailable || body.Code != api.CodeRegistryUnavailable || !strings.Contains(body.Message, socket) {
 		t.Errorf("nobody there: %v, exit status %d; want registry_unavailable that names %s", err, exit, socket)
 	}

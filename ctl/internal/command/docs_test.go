@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -47,7 +48,7 @@ func TestCommandsOfTheDocumentationAreUnderstood(t *testing.T) {
 				args, want = append(args, "--help"), api.ExitDone
 			}
 			app := newApp(io.Discard, io.Discard)
-			err := app.RunContext(t.Context(), arrange(app, args))
+			err := app.RunContext(t.Context(), cmdline.Arrange(app, args))
 			if message, exit := outcome(err); exit != want {
 				t.Errorf("%s: %s: exit status %d, %s", page, line, exit, message)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
@@ -76,11 +77,11 @@ func poolDrain(c *cli.Context, s *session.Session) error {
 	in := api.PoolDrain{ToPool: c.String("to"), Parallel: c.Int("parallel"), DeleteSource: c.Bool("delete-source")}
 	switch {
 	case in.ToPool == "":
-		return usagef("pool drain: say where to: --to POOL")
+		return cmdline.Usagef("pool drain: say where to: --to POOL")
 	case in.ToPool == c.Args().First():
-		return usagef("pool drain: --to names the pool that shall be emptied: give another one")
+		return cmdline.Usagef("pool drain: --to names the pool that shall be emptied: give another one")
 	case in.Parallel < 1:
-		return usagef("pool drain: --parallel %d is below 1", in.Parallel)
+		return cmdline.Usagef("pool drain: --parallel %d is below 1", in.Parallel)
 	}
 	if c.IsSet("bandwidth") {
 		var err error

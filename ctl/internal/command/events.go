@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
@@ -38,11 +39,11 @@ func eventsCommand() *cli.Command {
 func events(c *cli.Context, s *session.Session) error {
 	since := c.Int64("since")
 	if since < 0 {
-		return usagef("events: --since %d is below zero: give the number of an event, or 0 for all", since)
+		return cmdline.Usagef("events: --since %d is below zero: give the number of an event, or 0 for all", since)
 	}
 	last := c.Int("last")
 	if c.IsSet("last") && (last < 1 || c.Bool("follow")) {
-		return usagef("events: --last is a number from 1, and does not go with --follow")
+		return cmdline.Usagef("events: --last is a number from 1, and does not go with --follow")
 	}
 	if c.Bool("follow") {
 		return followEvents(c.Context, s, since, func(e api.Event) bool { return matches(c, "host", e.Host) })

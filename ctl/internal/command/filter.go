@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -37,10 +38,10 @@ type statusFlag struct {
 // filterStatus filters a list by its column STATE or STATUS.
 func filterStatus(words []string) cli.Flag {
 	return statusFlag{words: words, StringFlag: &cli.StringFlag{
-		Name: "status", Usage: "only what is `STATUS`: " + orList(words),
+		Name: "status", Usage: "only what is `STATUS`: " + cmdline.OrList(words),
 		Action: func(_ *cli.Context, got string) error {
-			if err := checkOneOf(words, got); err != nil {
-				return usagef("--status: %w", err)
+			if err := cmdline.CheckOneOf(words, got); err != nil {
+				return cmdline.Usagef("--status: %w", err)
 			}
 			return nil
 		},
@@ -96,4 +97,12 @@ func volumeHosts(v api.Volume) []string {
 		hosts = []string{v.Host}
 	}
 	return hosts
+}
+
+// boolParam is the value of a query parameter that is either given or not.
+func boolParam(given bool) string {
+	if given {
+		return "1"
+	}
+	return ""
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 )
 
@@ -47,7 +48,7 @@ func TestEveryPlaceholderIsExplained(t *testing.T) {
 	check = func(commands []*cli.Command) {
 		for _, c := range commands {
 			for _, place := range word.FindAllString(c.ArgsUsage, -1) {
-				if placeholderHelp[place] == "" && !c.Hidden {
+				if cmdline.PlaceholderHelp[place] == "" && !c.Hidden {
 					t.Errorf("%s: nothing says what %s is", c.Name, place)
 				}
 			}
@@ -80,7 +81,7 @@ func runHelp(t *testing.T, path []string) string {
 	var stdout, stderr bytes.Buffer
 	app := newApp(&stdout, &stderr)
 	app.Version = "1.2.3"
-	if err := app.RunContext(t.Context(), arrange(app, append(path, "--help"))); err != nil {
+	if err := app.RunContext(t.Context(), cmdline.Arrange(app, append(path, "--help"))); err != nil {
 		t.Errorf("%s --help: %v", strings.Join(path, " "), err)
 	}
 	if stderr.Len() > 0 {

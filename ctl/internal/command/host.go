@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
@@ -94,7 +95,7 @@ func hostForget(c *cli.Context, s *session.Session) error {
 func hostFence(c *cli.Context, s *session.Session) error {
 	evidence := strings.TrimSpace(c.String("evidence"))
 	if evidence == "" {
-		return usagef("host fence: --evidence is missing: say how you know that the host cannot write, for example --evidence 'powered off at the PDU'")
+		return cmdline.Usagef("host fence: --evidence is missing: say how you know that the host cannot write, for example --evidence 'powered off at the PDU'")
 	}
 	h, resp, err := session.Change(c.Context, s, routes.FenceHost, api.HostFence{Evidence: evidence, EvenIfUp: c.Bool("even-if-up")}, c.Args().First())
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
@@ -36,7 +37,7 @@ func requestedHost(c *cli.Context, s *session.Session) (string, error) {
 	case host == st.Host, host == st.HostID:
 		return "", nil
 	}
-	return "", usagef("%s--host %s: at %s the daemon of host %s answers, which does nothing on others: ask the registry, with --socket", commandPrefix(c), host, s.Client.Target(), st.Host)
+	return "", cmdline.Usagef("%s--host %s: at %s the daemon of host %s answers, which does nothing on others: ask the registry, with --socket", cmdline.Prefix(c), host, s.Client.Target(), st.Host)
 }
 
 // explainHostChoice adds advice to an error that names several hosts: how to choose one.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
@@ -194,7 +195,7 @@ func adoptTypeFlag() cli.Flag {
 func instanceAdopt(c *cli.Context, s *session.Session) error {
 	in := api.InstanceAdopt{Domain: c.Args().First(), All: c.Bool("all"), Type: c.String("type")}
 	if (in.Domain == "") != in.All {
-		return usagef("instance adopt: give the name of one domain, or --all for every domain of the host")
+		return cmdline.Usagef("instance adopt: give the name of one domain, or --all for every domain of the host")
 	}
 	host, err := requestedHost(c, s)
 	if err != nil {

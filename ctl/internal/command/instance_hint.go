@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
@@ -20,7 +21,7 @@ import (
 func hintInstance(c *cli.Context, s *session.Session, err error) error {
 	var e *api.Error
 	ref := c.Args().First()
-	if !isNotFound(err) || !errors.As(err, &e) || ref == "" || !strings.HasPrefix(commandPrefix(c), "volume ") {
+	if !isNotFound(err) || !errors.As(err, &e) || ref == "" || !strings.HasPrefix(cmdline.Prefix(c), "volume ") {
 		return err
 	}
 	instances, _, listErr := session.List(c.Context, s, routes.ListInstances)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
@@ -189,7 +190,7 @@ func awaitStart(ctx context.Context, s *session.Session, resp session.Response, 
 func instanceLock(c *cli.Context, s *session.Session) error {
 	in := api.InstanceLock{Reason: strings.TrimSpace(c.String("reason"))}
 	if in.Reason == "" {
-		return usagef("instance lock: --reason is missing: say what others shall read, for example --reason 'audit until Friday, ask Ann'")
+		return cmdline.Usagef("instance lock: --reason is missing: say what others shall read, for example --reason 'audit until Friday, ask Ann'")
 	}
 	return actOnInstance(c, s, routes.LockInstance, in, func(i *api.Instance) string {
 		return fmt.Sprintf("Locked instance %s: %s", i.Name, in.Reason)
@@ -203,7 +204,7 @@ func stopTimeout(c *cli.Context) (int, error) {
 		return 0, nil
 	}
 	if c.Bool("force") {
-		return 0, usagef("%s--force does not wait for the guest: leave --timeout out", commandPrefix(c))
+		return 0, cmdline.Usagef("%s--force does not wait for the guest: leave --timeout out", cmdline.Prefix(c))
 	}
 	text := c.String("timeout")
 	if seconds, err := strconv.Atoi(text); err == nil && seconds > 0 {
@@ -211,7 +212,7 @@ func stopTimeout(c *cli.Context) (int, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < time.Second {
-		return 0, usagef("%s--timeout %q is not a time: write for example 300 (seconds), 300s or 5m", commandPrefix(c), text)
+		return 0, cmdline.Usagef("%s--timeout %q is not a time: write for example 300 (seconds), 300s or 5m", cmdline.Prefix(c), text)
 	}
 	return int(d / time.Second), nil
 }

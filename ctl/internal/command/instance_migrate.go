@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
@@ -28,13 +29,13 @@ func instanceMigrateCommand() *cli.Command {
 			"It stops at the first move that fails; run again, it goes on with the volumes that are left.\n" +
 			"With --no-wait all moves begin at once.\n\n" +
 			"For example: " + session.Program + " instance migrate web1 --to-pool fast --dry-run",
-		Flags: []cli.Flag{findFlag(all, "to-pool"), findFlag(all, "bandwidth"), findFlag(all, "delete-source"), dryRunFlag()},
+		Flags: []cli.Flag{cmdline.FindFlag(all, "to-pool"), cmdline.FindFlag(all, "bandwidth"), cmdline.FindFlag(all, "delete-source"), dryRunFlag()},
 	}
 }
 
 func instanceMigrate(c *cli.Context, s *session.Session) error {
 	if c.String("to-pool") == "" {
-		return usagef("instance migrate: say where to: --to-pool POOL")
+		return cmdline.Usagef("instance migrate: say where to: --to-pool POOL")
 	}
 	target, err := readTarget(c)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 )
 
 // Main runs the command line of the process and returns its exit status. The first
@@ -21,8 +23,8 @@ func Main() int {
 	context.AfterFunc(ctx, stop)
 
 	app := newApp(os.Stdout, os.Stderr)
-	args := arrange(app, os.Args)
+	args := cmdline.Arrange(app, os.Args)
 	err := app.RunContext(ctx, args)
 	err = adviseRegistry(app, os.Args, err)
-	return report(os.Stderr, err, typedCommand(app, os.Args[1:]), wantsJSON(args))
+	return report(os.Stderr, err, cmdline.TypedCommand(app, os.Args[1:]), cmdline.WantsJSON(args))
 }

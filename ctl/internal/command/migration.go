@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
@@ -79,7 +80,7 @@ func migrationCommand() *cli.Command {
 					"on the host. dst is the volume only if the switch had been made. If it had not, and the migration\n" +
 					"was completing, dst may be a corrupt filesystem: --even-if-corrupt takes it nevertheless.",
 				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "keep", Usage: "`COPY` that is the volume: src or dst", Action: checkWord("keep")},
+					&cli.StringFlag{Name: "keep", Usage: "`COPY` that is the volume: src or dst", Action: cmdline.CheckWord("keep")},
 					&cli.BoolFlag{Name: "even-if-corrupt", Usage: "keep a dst of which Volferry does not know that it is complete: you have checked it, or know that the switch was made"},
 					&cli.StringFlag{Name: "reason", Usage: "how you know: `TEXT` for the audit trail"},
 				},
@@ -173,7 +174,7 @@ func attachmentID(ctx context.Context, s *session.Session, ref string) string {
 
 func migrationSet(c *cli.Context, s *session.Session) error {
 	if !c.IsSet("bandwidth") {
-		return usagef("migration set: nothing to change: give --bandwidth, for example --bandwidth 100MiB/s")
+		return cmdline.Usagef("migration set: nothing to change: give --bandwidth, for example --bandwidth 100MiB/s")
 	}
 	rate, err := parseRate(c.String("bandwidth"))
 	if err != nil {
@@ -190,7 +191,7 @@ func migrationSet(c *cli.Context, s *session.Session) error {
 func migrationAbandon(c *cli.Context, s *session.Session) error {
 	in := api.MigrationAbandon{Keep: c.String("keep"), Reason: strings.TrimSpace(c.String("reason")), EvenIfCorrupt: c.Bool("even-if-corrupt")}
 	if in.Keep == "" || in.Reason == "" {
-		return usagef("migration abandon: give both --keep src|dst and --reason TEXT")
+		return cmdline.Usagef("migration abandon: give both --keep src|dst and --reason TEXT")
 	}
 	m, resp, err := session.Change(c.Context, s, routes.AbandonMigration, in, c.Args().First())
 	if err != nil {

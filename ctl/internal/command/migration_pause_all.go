@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
@@ -30,9 +31,9 @@ func pauseFlags() []cli.Flag {
 func confirmPause(c *cli.Context, s *session.Session, target api.MigrationTarget) error {
 	switch {
 	case target.ExternalCopy:
-		return usagef("%s--pause-all and --external-copy exclude each other: the guests would stand still until somebody has made the copy", commandPrefix(c))
+		return cmdline.Usagef("%s--pause-all and --external-copy exclude each other: the guests would stand still until somebody has made the copy", cmdline.Prefix(c))
 	case target.Method != "" && target.Method != "auto":
-		return usagef("%s--pause-all has a method of its own: leave --method out", commandPrefix(c))
+		return cmdline.Usagef("%s--pause-all has a method of its own: leave --method out", cmdline.Prefix(c))
 	}
 	e, _, err := session.Ask(c.Context, s, routes.EstimateMigration, target, c.Args().First())
 	if err != nil {
@@ -52,7 +53,7 @@ func confirmPause(c *cli.Context, s *session.Session, target api.MigrationTarget
 func confirm(c *cli.Context, s *session.Session, question, noTerminal string) error {
 	in, ok := c.App.Reader.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return usagef("%s%s; nothing was done", commandPrefix(c), noTerminal)
+		return cmdline.Usagef("%s%s; nothing was done", cmdline.Prefix(c), noTerminal)
 	}
 	fmt.Fprint(s.Stderr, question+" [y/N] ")
 	line, err := bufio.NewReader(in).ReadString('\n')

@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -16,13 +17,13 @@ func targetFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "to-pool", Usage: "move it into `POOL`"},
 		&cli.StringFlag{Name: "to-path", Usage: "move it to the file or block device at `PATH`"},
-		&cli.StringFlag{Name: "to-format", DefaultText: "the format that it has", Usage: "write the destination as `FORMAT`, raw or qcow2", Action: checkWord("to-format")},
+		&cli.StringFlag{Name: "to-format", DefaultText: "the format that it has", Usage: "write the destination as `FORMAT`, raw or qcow2", Action: cmdline.CheckWord("to-format")},
 		&cli.StringFlag{
-			Name: "method", Value: "auto", DefaultText: "auto", Action: checkWord("method"),
+			Name: "method", Value: "auto", DefaultText: "auto", Action: cmdline.CheckWord("method"),
 			Usage: "`METHOD`: overlay, mirror (QEMU copies it whole, without an overlay) or auto",
 		},
 		&cli.StringFlag{Name: "bandwidth", Usage: "copy, and read back to verify, no faster than `RATE` each, for example 100MiB/s"},
-		&cli.StringFlag{Name: "verify", DefaultText: "full; none for a mirror", Usage: "`HOW` to check the copy: full reads all of it back, none trusts it", Action: checkWord("verify")},
+		&cli.StringFlag{Name: "verify", DefaultText: "full; none for a mirror", Usage: "`HOW` to check the copy: full reads all of it back, none trusts it", Action: cmdline.CheckWord("verify")},
 		&cli.BoolFlag{Name: "delete-source", Usage: "delete the source after the move; without this it is kept"},
 		&cli.BoolFlag{Name: "external-copy", Usage: "leave the copying to another tool, until 'migration complete'"},
 	}
@@ -44,11 +45,11 @@ func readTarget(c *cli.Context) (api.MigrationTarget, error) {
 	}
 	switch {
 	case t.ToPool == "" && t.ToPath == "":
-		return t, usagef("%ssay where to: --to-pool POOL or --to-path PATH", commandPrefix(c))
+		return t, cmdline.Usagef("%ssay where to: --to-pool POOL or --to-path PATH", cmdline.Prefix(c))
 	case t.ToPool != "" && t.ToPath != "":
-		return t, usagef("%s--to-pool and --to-path exclude each other: give one", commandPrefix(c))
+		return t, cmdline.Usagef("%s--to-pool and --to-path exclude each other: give one", cmdline.Prefix(c))
 	case t.DeleteSource && t.Verify == "none":
-		return t, usagef("%s--delete-source needs a verified copy: leave --verify none out", commandPrefix(c))
+		return t, cmdline.Usagef("%s--delete-source needs a verified copy: leave --verify none out", cmdline.Prefix(c))
 	}
 	if text := c.String("bandwidth"); c.IsSet("bandwidth") {
 		t.BandwidthBytesPerSecond, err = parseRate(text)
@@ -63,12 +64,12 @@ const minBareRate = 64 << 10
 // parseRate reads --bandwidth, bytes per second: 100MiB/s or 100MiB. Zero is no limit.
 func parseRate(text string) (int64, error) {
 	number := strings.TrimSuffix(text, "/s")
-	n, ok := parseQuantity(number)
+	n, ok := cmdline.ParseQuantity(number)
 	if !ok {
-		return 0, usagef("--bandwidth %q is not a rate: write for example 100MiB/s or 1.5GiB/s, or 0 for no limit", text)
+		return 0, cmdline.Usagef("--bandwidth %q is not a rate: write for example 100MiB/s or 1.5GiB/s, or 0 for no limit", text)
 	}
 	if bare := strings.Trim(number, "0123456789.") == ""; bare && n > 0 && n < minBareRate {
-		return 0, usagef("--bandwidth %[1]q would be %[2]s bytes per second: write for example %[2]sMiB/s, or %[2]sB/s if that is meant", text, number)
+		return 0, cmdline.Usagef("--bandwidth %[1]q would be %[2]s bytes per second: write for example %[2]sMiB/s, or %[2]sB/s if that is meant", text, number)
 	}
 	return n, nil
 }
@@ -83,5 +84,5 @@ func absolute(flag, path string) (string, error) {
 	if err != nil {
 		full = "/" + path
 	}
-	return "", usagef("--%s %q is relative: give the whole path, for example %s", flag, path, full)
+	return "", cmdline.Usagef("--%s %q is relative: give the whole path, for example %s", flag, path, full)
 }

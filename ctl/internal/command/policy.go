@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
@@ -38,17 +39,17 @@ func policyList(c *cli.Context, s *session.Session) error {
 	named := make([]string, 0, len(policies))
 	for _, p := range policies {
 		named = append(named, p.Name)
-		t.Add(p.Name, onOff(p.Enabled), p.Description)
+		t.Add(p.Name, cmdline.OnOff(p.Enabled), p.Description)
 	}
 	return s.PrintList(resp, named, &t, "No policy.")
 }
 
 func policySet(c *cli.Context, s *session.Session) error {
 	name, word := c.Args().Get(0), c.Args().Get(1)
-	if err := checkOneOf(switchWords, word); err != nil {
-		return usagef("policy set: %w", err)
+	if err := cmdline.CheckOneOf(cmdline.SwitchWords, word); err != nil {
+		return cmdline.Usagef("policy set: %w", err)
 	}
-	resp, err := session.Send(c.Context, s, routes.SetPolicy, api.PolicyUpdate{Enabled: word == onOff(true)}, name)
+	resp, err := session.Send(c.Context, s, routes.SetPolicy, api.PolicyUpdate{Enabled: word == cmdline.OnOff(true)}, name)
 	if err != nil {
 		return err
 	}

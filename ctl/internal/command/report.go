@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
@@ -46,7 +47,7 @@ func report(stderr io.Writer, err error, command string, asJSON bool) int {
 	if errors.As(err, &advised) && advised.Advice != "" {
 		render.Line(stderr, "%s", advised.Advice)
 	}
-	var usage *usageError
+	var usage *cmdline.UsageError
 	if errors.As(err, &usage) {
 		render.Line(stderr, "See '%s --help'", command)
 	}
@@ -57,7 +58,7 @@ func report(stderr io.Writer, err error, command string, asJSON bool) int {
 // status.
 func classify(err error) (*api.Error, int) {
 	var (
-		usage   *usageError
+		usage   *cmdline.UsageError
 		advised *session.AdvisedError
 		checks  *failedChecksError
 		answer  *api.Error

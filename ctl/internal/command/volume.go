@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
@@ -85,7 +86,7 @@ func volumeCommand() *cli.Command {
 }
 
 func formatFlag(standard string) cli.Flag {
-	return &cli.StringFlag{Name: "format", DefaultText: standard, Usage: "`FORMAT` of the image, raw or qcow2", Action: checkWord("format")}
+	return &cli.StringFlag{Name: "format", DefaultText: standard, Usage: "`FORMAT` of the image, raw or qcow2", Action: cmdline.CheckWord("format")}
 }
 
 func volumeMigrateCommand() *cli.Command {
@@ -111,7 +112,7 @@ func volumeSet(c *cli.Context, s *session.Session) error {
 		in.Bootable = new(c.Bool("bootable"))
 	}
 	if in == (api.VolumeUpdate{}) {
-		return usagef("volume set: nothing to change: give --name or --bootable")
+		return cmdline.Usagef("volume set: nothing to change: give --name or --bootable")
 	}
 	v, resp, err := session.Change(c.Context, s, routes.UpdateVolume, in, c.Args().First())
 	if err != nil {
@@ -169,7 +170,7 @@ func volumeMigrate(c *cli.Context, s *session.Session) error {
 			return err
 		}
 	case c.Bool("yes"):
-		return usagef("%s--yes goes with --pause-all, and there is nothing else to agree to", commandPrefix(c))
+		return cmdline.Usagef("%s--yes goes with --pause-all, and there is nothing else to agree to", cmdline.Prefix(c))
 	}
 	return runMigration(c.Context, s, routes.MigrateVolume, target, c.Args().First())
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
@@ -28,7 +29,7 @@ func volumeAttachCommand() *cli.Command {
 			&cli.StringFlag{Name: "device", DefaultText: "the next free one", Usage: "as `DEVICE` of the instance, for example vdb"},
 			&cli.BoolFlag{Name: "root", Usage: "as its root volume, in the slot that is empty"},
 			&cli.BoolFlag{Name: "default-settings", Usage: "as a new disk, without the settings that it had at the instance before"},
-			&cli.StringFlag{Name: "mode", Value: string(api.ModeRW), DefaultText: "rw", Usage: "`MODE`: rw, or ro for a guest that may only read", Action: checkWord("mode")},
+			&cli.StringFlag{Name: "mode", Value: string(api.ModeRW), DefaultText: "rw", Usage: "`MODE`: rw, or ro for a guest that may only read", Action: cmdline.CheckWord("mode")},
 		},
 	}
 }
@@ -55,10 +56,10 @@ func volumeRetypeCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "type", Usage: "the name or id of its new `TYPE`"},
 			&cli.StringFlag{
-				Name: "migration-policy", Value: api.RetypeNever, DefaultText: api.RetypeNever, Action: checkWord("migration-policy"),
+				Name: "migration-policy", Value: api.RetypeNever, DefaultText: api.RetypeNever, Action: cmdline.CheckWord("migration-policy"),
 				Usage: "`WHEN` to move the volume: never, or on-demand if its new type needs another pool",
 			},
-			findFlag(move, "bandwidth"), findFlag(move, "delete-source"),
+			cmdline.FindFlag(move, "bandwidth"), cmdline.FindFlag(move, "delete-source"),
 		},
 	}
 }
@@ -67,7 +68,7 @@ func volumeAttach(c *cli.Context, s *session.Session) error {
 	volume, instance := c.Args().Get(0), c.Args().Get(1)
 	in := api.VolumeAttach{Instance: instance, Device: c.String("device"), Mode: api.Mode(c.String("mode")), Root: c.Bool("root"), DefaultSettings: c.Bool("default-settings")}
 	if in.Root && in.Device != "" {
-		return usagef("volume attach: --root and --device exclude each other: the root slot has its device")
+		return cmdline.Usagef("volume attach: --root and --device exclude each other: the root slot has its device")
 	}
 	resp, finished, err := session.Perform(c.Context, s, routes.AttachVolume, in, volume)
 	if err != nil || !finished {
@@ -115,7 +116,7 @@ func volumeDetach(c *cli.Context, s *session.Session) error {
 
 func volumeRetype(c *cli.Context, s *session.Session) error {
 	if c.String("type") == "" {
-		return usagef("volume retype: --type is missing: give the new type, for example --type fast")
+		return cmdline.Usagef("volume retype: --type is missing: give the new type, for example --type fast")
 	}
 	in := api.VolumeRetype{Type: c.String("type"), MigrationPolicy: c.String("migration-policy"), DeleteSource: c.Bool("delete-source")}
 	if c.IsSet("bandwidth") {
@@ -125,7 +126,7 @@ func volumeRetype(c *cli.Context, s *session.Session) error {
 		}
 	}
 	if in.MigrationPolicy != api.RetypeOnDemand && (in.DeleteSource || in.BandwidthBytesPerSecond != 0) {
-		return usagef("volume retype: --bandwidth and --delete-source are of a move: give --migration-policy on-demand too")
+		return cmdline.Usagef("volume retype: --bandwidth and --delete-source are of a move: give --migration-policy on-demand too")
 	}
 	resp, finished, err := session.Perform(c.Context, s, routes.RetypeVolume, in, c.Args().First())
 	if err != nil || !finished {

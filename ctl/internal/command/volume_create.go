@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
@@ -16,9 +17,9 @@ import (
 
 func volumeCreate(c *cli.Context, s *session.Session) error {
 	if c.String("size") == "" {
-		return usagef("volume create: --size is missing: give for example --size 20GiB")
+		return cmdline.Usagef("volume create: --size is missing: give for example --size 20GiB")
 	}
-	size, err := parseDiskSize(c.String("size"))
+	size, err := cmdline.ParseDiskSize(c.String("size"))
 	if err != nil {
 		return err
 	}
@@ -47,11 +48,11 @@ func volumeAdopt(c *cli.Context, s *session.Session) error {
 	}
 	switch {
 	case in.Path == "" && in.Pool == "":
-		return usagef("volume adopt: say where the image is: --path PATH or --pool POOL")
+		return cmdline.Usagef("volume adopt: say where the image is: --path PATH or --pool POOL")
 	case in.Path != "" && in.Pool != "":
-		return usagef("volume adopt: --path and --pool exclude each other: give one")
+		return cmdline.Usagef("volume adopt: --path and --pool exclude each other: give one")
 	case in.Format == "":
-		return usagef("volume adopt: --format is missing: give --format raw or --format qcow2, whichever the image is")
+		return cmdline.Usagef("volume adopt: --format is missing: give --format raw or --format qcow2, whichever the image is")
 	case in.Pool != "":
 		in.VolumeName = in.Name
 		if name := c.String("volume-name"); name != "" {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
@@ -28,9 +29,9 @@ func volumeResizeCommand() *cli.Command {
 
 func volumeResize(c *cli.Context, s *session.Session) error {
 	if c.String("size") == "" {
-		return usagef("volume resize: --size is missing: give for example --size 40GiB")
+		return cmdline.Usagef("volume resize: --size is missing: give for example --size 40GiB")
 	}
-	size, err := parseDiskSize(c.String("size"))
+	size, err := cmdline.ParseDiskSize(c.String("size"))
 	if err != nil {
 		return err
 	}

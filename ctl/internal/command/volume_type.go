@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
@@ -94,14 +95,14 @@ func typeSet(c *cli.Context, s *session.Session) error {
 	}
 	switch {
 	case c.IsSet("pool") && c.Bool("every-pool"):
-		return usagef("type set: --pool and --every-pool exclude each other: give one")
+		return cmdline.Usagef("type set: --pool and --every-pool exclude each other: give one")
 	case c.IsSet("pool"):
 		in.Pools = new(c.StringSlice("pool"))
 	case c.Bool("every-pool"):
 		in.Pools = &[]string{}
 	}
 	if in == (api.VolumeTypeUpdate{}) {
-		return usagef("type set: nothing to change: give --name, --multiattach, --pool or --every-pool")
+		return cmdline.Usagef("type set: nothing to change: give --name, --multiattach, --pool or --every-pool")
 	}
 	resp, err := session.Send(c.Context, s, routes.UpdateType, in, c.Args().First())
 	if err != nil {

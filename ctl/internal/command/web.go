@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/ctl/internal/web"
@@ -36,7 +37,7 @@ func webCommand() *cli.Command {
 func serveWeb(c *cli.Context, s *session.Session) error {
 	address, err := web.CheckAddress(c.String("listen"))
 	if err != nil {
-		return usagef("web: --listen: %w", err)
+		return cmdline.Usagef("web: --listen: %w", err)
 	}
 	// A wrong socket is told here and not in the browser.
 	if _, _, err := session.Show(c.Context, s, routes.ShowStatus); err != nil {
@@ -75,5 +76,5 @@ func commandFor(c *cli.Context, s *session.Session) string {
 	if !c.IsSet("socket") {
 		return session.Program
 	}
-	return shellLine(session.Program, "--socket", s.Client.Target())
+	return cmdline.ShellLine(session.Program, "--socket", s.Client.Target())
 }

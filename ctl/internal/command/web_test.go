@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 )
 
 func TestWebPrintsALinkToAPageOfTheOtherSideUntilItIsEnded(t *testing.T) {
@@ -31,7 +33,7 @@ func TestWebPrintsALinkToAPageOfTheOtherSideUntilItIsEnded(t *testing.T) {
 	app := newApp(stdout, &stderr)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- app.RunContext(ctx, arrange(app, []string{"volferryctl", "web", "--socket", f.socket, "--listen", "127.0.0.1:0"}))
+		ended <- app.RunContext(ctx, cmdline.Arrange(app, []string{"volferryctl", "web", "--socket", f.socket, "--listen", "127.0.0.1:0"}))
 	}()
 	link, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package cmdline
 
 import (
 	"strings"
@@ -8,10 +8,10 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// nearest is the name of the command that word was probably meant to be: word is its
+// Nearest is the name of the command that word was probably meant to be: word is its
 // beginning, or differs by at most two letters and by less than half of them; "" if there is
 // none.
-func nearest(commands []*cli.Command, word string) string {
+func Nearest(commands []*cli.Command, word string) string {
 	best, near := "", 3
 	for _, c := range commands {
 		if c.Hidden {

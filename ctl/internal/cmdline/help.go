@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package cmdline
 
-const appHelpTemplate = `{{.Name}}: {{.Usage}}
+// AppHelp is the template of the help of the program.
+const AppHelp = `{{.Name}}: {{.Usage}}
 
 Usage: {{.UsageText}}
 
@@ -15,7 +16,8 @@ Global flags:
 {{range .VisibleFlags}}   {{.}}
 {{end}}`
 
-const nounHelpTemplate = `{{.HelpName}}: {{.Usage}}
+// NounHelp is the template of the help of a noun.
+const NounHelp = `{{.HelpName}}: {{.Usage}}
 
 Usage: {{.HelpName}} VERB
 {{if .Description}}
@@ -25,7 +27,8 @@ Verbs ('{{.HelpName}} VERB --help' says more):
 {{range .VisibleCommands}}   {{join .Names ", "}}{{if .ArgsUsage}} {{.ArgsUsage}}{{end}}{{"\t"}}{{.Usage}}
 {{end}}`
 
-const commandHelpTemplate = `{{.HelpName}}: {{.Usage}}
+// CommandHelp is the template of the help of a command.
+const CommandHelp = `{{.HelpName}}: {{.Usage}}
 
 Usage: {{if .UsageText}}{{.UsageText}}{{else}}{{.HelpName}}{{if .ArgsUsage}} {{.ArgsUsage}}{{end}}{{if gt (len .VisibleFlags) 1}} [FLAGS]{{end}}{{end}}
 {{if .Description}}

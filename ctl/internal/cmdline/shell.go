@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package cmdline
 
 import (
 	"regexp"
@@ -10,8 +10,8 @@ import (
 // plainWord is what a shell takes as it is.
 var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 
-// shellLine writes words as a shell reads them.
-func shellLine(words ...string) string {
+// ShellLine writes words as a shell reads them.
+func ShellLine(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
 		quoted[i] = w

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package cmdline
 
 import (
 	"math/big"
@@ -24,9 +24,9 @@ var sizeUnits = map[string]int64{
 // parseSize reads --size, a number of bytes: 20GiB, 1.5GiB, 512MiB or plain bytes. It
 // must be above zero and come out as whole bytes.
 func parseSize(text string) (int64, error) {
-	n, ok := parseQuantity(text)
+	n, ok := ParseQuantity(text)
 	if !ok || n <= 0 {
-		return 0, usagef("--size %q is not a size: write for example 20GiB, 512MiB or 1073741824 (bytes)", text)
+		return 0, Usagef("--size %q is not a size: write for example 20GiB, 512MiB or 1073741824 (bytes)", text)
 	}
 	return n, nil
 }
@@ -35,8 +35,8 @@ func parseSize(text string) (int64, error) {
 // left out the unit.
 const minPlausibleSize = 1 << 20
 
-// parseDiskSize reads --size of a disk, which must be whole sectors.
-func parseDiskSize(text string) (int64, error) {
+// ParseDiskSize reads --size of a disk, which must be whole sectors.
+func ParseDiskSize(text string) (int64, error) {
 	n, err := parseSize(text)
 	if err != nil || n%api.SectorBytes == 0 {
 		return n, err
@@ -45,11 +45,11 @@ func parseDiskSize(text string) (int64, error) {
 	if number := strings.TrimSuffix(text, "B"); n < minPlausibleSize && strings.Trim(number, "0123456789") == "" {
 		hint = "; did you mean --size " + number + "GiB?"
 	}
-	return 0, usagef("size %d bytes: it must be a multiple of %d bytes%s", n, api.SectorBytes, hint)
+	return 0, Usagef("size %d bytes: it must be a multiple of %d bytes%s", n, api.SectorBytes, hint)
 }
 
-// parseQuantity reads a decimal number with a unit exactly, without floating point.
-func parseQuantity(text string) (int64, bool) {
+// ParseQuantity reads a decimal number with a unit exactly, without floating point.
+func ParseQuantity(text string) (int64, bool) {
 	digits := strings.TrimRight(text, "BKMGTPi")
 	unit, known := sizeUnits[text[len(digits):]]
 	if !known || digits == "" || strings.Trim(digits, "0123456789.") != "" || len(digits) > 30 {

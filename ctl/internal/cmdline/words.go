@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package cmdline
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"github.com/volferry/volferry/ctl/internal/session"
 )
 
-// flagWords are the values of those flags that have a few words as values, and the shells.
-var flagWords = map[string][]string{
+// FlagWords are the values of those flags that have a few words as values, and the shells.
+var FlagWords = map[string][]string{
 	"output":           {"table", "json"},
 	"progress":         {session.ProgressAuto, session.ProgressPlain, session.ProgressJSON, session.ProgressNone},
 	"format":           {"raw", "qcow2"},
@@ -25,30 +25,31 @@ var flagWords = map[string][]string{
 	"migration-policy": {"never", "on-demand"},
 }
 
-// switchWords are the two values of a policy.
-var switchWords = []string{onOff(true), onOff(false)}
+// SwitchWords are the two values of a policy.
+var SwitchWords = []string{OnOff(true), OnOff(false)}
 
-func onOff(on bool) string {
+// OnOff returns the value of a policy as a word.
+func OnOff(on bool) string {
 	if on {
 		return "on"
 	}
 	return "off"
 }
 
-// checkWord is the action of a flag whose value is one of a few words.
-func checkWord(flag string) func(*cli.Context, string) error {
+// CheckWord is the action of a flag whose value is one of a few words.
+func CheckWord(flag string) func(*cli.Context, string) error {
 	return func(_ *cli.Context, got string) error {
-		if err := checkOneOf(flagWords[flag], got); err != nil {
-			return usagef("--%s: %w", flag, err)
+		if err := CheckOneOf(FlagWords[flag], got); err != nil {
+			return Usagef("--%s: %w", flag, err)
 		}
 		return nil
 	}
 }
 
-// checkOneOf returns an error if got is none of the words.
-func checkOneOf(words []string, got string) error {
+// CheckOneOf returns an error if got is none of the words.
+func CheckOneOf(words []string, got string) error {
 	if slices.Contains(words, got) {
 		return nil
 	}
-	return fmt.Errorf("%q is unknown: give %s", got, orList(words))
+	return fmt.Errorf("%q is unknown: give %s", got, OrList(words))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package cmdline
 
 import (
 	"testing"
@@ -18,7 +18,7 @@ func TestOnlyASlipOfACommandIsTakenForIt(t *testing.T) {
 		"frob": "", "x": "", "ab": "", "__complet": "",
 		"hots": "host", "hst": "host", "volumes": "volume", "voluem": "volume", "mig": "migration", "migratoin": "migration", "lst": "list", "shw": "show", "evnets": "events",
 	} {
-		if got := nearest(commands, word); got != want {
+		if got := Nearest(commands, word); got != want {
 			t.Errorf("%q is taken for %q, want %q", word, got, want)
 		}
 	}

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+// Package cmdline reads command lines: flags anywhere, arguments against their placeholders,
+// words that are misspelt, sizes; and it has the templates of help. It must not know what a
+// command does.
+package cmdline
 
 import (
 	"fmt"
@@ -11,18 +14,19 @@ import (
 	"github.com/volferry/volferry/ctl/internal/session"
 )
 
-// usageError says that the command line is wrong. Nothing was sent.
-type usageError struct{ err error }
+// UsageError says that the command line is wrong. Nothing was sent.
+type UsageError struct{ err error }
 
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
+func (e *UsageError) Error() string { return e.err.Error() }
+func (e *UsageError) Unwrap() error { return e.err }
 
-func usagef(format string, args ...any) error {
-	return &usageError{err: fmt.Errorf(format, args...)}
+// Usagef returns a UsageError.
+func Usagef(format string, args ...any) error {
+	return &UsageError{err: fmt.Errorf(format, args...)}
 }
 
-// placeholderHelp says what the placeholders in a command's ArgsUsage stand for.
-var placeholderHelp = map[string]string{
+// PlaceholderHelp says what the placeholders in a command's ArgsUsage stand for.
+var PlaceholderHelp = map[string]string{
 	"HOST":           "the name or id of a host",
 	"POOL":           "the name of a pool",
 	"TYPE":           "the name or id of a volume type",
@@ -41,9 +45,9 @@ var placeholderHelp = map[string]string{
 	"SHELL":          "bash, zsh or fish",
 }
 
-// checkArguments compares the arguments with the placeholders in the command's ArgsUsage.
+// CheckArguments compares the arguments with the placeholders in the command's ArgsUsage.
 // Placeholders in brackets are optional, and dots take any number of arguments.
-func checkArguments(c *cli.Context) error {
+func CheckArguments(c *cli.Context) error {
 	places := strings.Fields(c.Command.ArgsUsage)
 	given := c.Args().Slice()
 	if strings.HasSuffix(c.Command.ArgsUsage, "...]") {
@@ -53,9 +57,9 @@ func checkArguments(c *cli.Context) error {
 		name := strings.Trim(place, "[]")
 		switch {
 		case i < len(given) && given[i] == "":
-			return usagef("%s%s is empty: give %s", commandPrefix(c), name, placeholderHelp[name])
+			return Usagef("%s%s is empty: give %s", Prefix(c), name, PlaceholderHelp[name])
 		case i >= len(given) && name == place:
-			return usagef("%s%s is missing: give %s", commandPrefix(c), name, placeholderHelp[name])
+			return Usagef("%s%s is missing: give %s", Prefix(c), name, PlaceholderHelp[name])
 		}
 	}
 	if len(given) > len(places) {
@@ -68,13 +72,13 @@ func checkArguments(c *cli.Context) error {
 // written as "--bootable false".
 func tooManyArguments(c *cli.Context, extra string) error {
 	if extra == "true" || extra == "false" {
-		return usagef("%sone argument too many: %q; a flag and its truth are one word, as in --bootable=%s", commandPrefix(c), extra, extra)
+		return Usagef("%sone argument too many: %q; a flag and its truth are one word, as in --bootable=%s", Prefix(c), extra, extra)
 	}
-	return usagef("%sone argument too many: %q", commandPrefix(c), extra)
+	return Usagef("%sone argument too many: %q", Prefix(c), extra)
 }
 
-// orList is "a, b or c".
-func orList(words []string) string {
+// OrList is "a, b or c".
+func OrList(words []string) string {
 	if len(words) == 1 {
 		return words[0]
 	}
@@ -82,9 +86,9 @@ func orList(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// commandPrefix is the command as the user types it, without the program, to begin an error
+// Prefix is the command as the user types it, without the program, to begin an error
 // with: "volume show: ". It is empty if no command was given.
-func commandPrefix(c *cli.Context) string {
+func Prefix(c *cli.Context) string {
 	if name := c.Command.HelpName; len(name) > len(session.Program) {
 		return name[len(session.Program)+1:] + ": "
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package cmdline
 
 import (
 	"errors"
@@ -36,7 +36,7 @@ func TestNonsenseSizesAreUsageErrorsWithAnExample(t *testing.T) {
 		"9223372036854775808", "9000000TiB", "20GiB/s", "infGiB", "1_000", "٣GiB", strings.Repeat("9", 5000),
 	} {
 		_, err := parseSize(text)
-		var usage *usageError
+		var usage *UsageError
 		if !errors.As(err, &usage) || !strings.Contains(err.Error(), "20GiB") || !strings.Contains(err.Error(), "--size") {
 			t.Errorf("parseSize(%q) error = %v, want a usage error that names the flag and shows 20GiB", text, err)
 		}
@@ -50,34 +50,14 @@ func TestDiskHasWholeSectors(t *testing.T) {
 		"1.25KiB": "size 1280 bytes: it must be a multiple of 512 bytes",
 		"1048577": "size 1048577 bytes: it must be a multiple of 512 bytes",
 	} {
-		_, err := parseDiskSize(text)
-		var usage *usageError
+		_, err := ParseDiskSize(text)
+		var usage *UsageError
 		if !errors.As(err, &usage) || err.Error() != want {
-			t.Errorf("diskSize(%q) error = %v, want the usage error %q", text, err, want)
+			t.Errorf("ParseDiskSize(%q) error = %v, want the usage error %q", text, err, want)
 		}
 	}
-	if got, err := parseDiskSize("1.5KiB"); err != nil || got != 1536 {
-		t.Errorf("diskSize(1.5KiB) = %d, %v", got, err)
-	}
-}
-
-func TestRates(t *testing.T) {
-	for text, want := range map[string]int64{"100MiB": 100 << 20, "100MiB/s": 100 << 20, "0": 0, "1048576": 1 << 20} {
-		got, err := parseRate(text)
-		if err != nil || got != want {
-			t.Errorf("parseRate(%q) = %d, %v; want %d", text, got, err, want)
-		}
-	}
-	for text, want := range map[string]int64{"100B/s": 100, "10KiB": 10 << 10, "65536": 64 << 10, "0/s": 0} {
-		if got, err := parseRate(text); err != nil || got != want {
-			t.Errorf("parseRate(%q) = %d, %v; want %d, which is meant", text, got, err, want)
-		}
-	}
-	// "100" with another unit in mind would have a copy last for years.
-	for _, text := range []string{"", "fast", "100Mbit/s", "-1MiB", "100MiB/m", "/s", "100", "100/s", "65535"} {
-		if _, err := parseRate(text); err == nil || !strings.Contains(err.Error(), "MiB/s") {
-			t.Errorf("parseRate(%q) error = %v, want one that shows a rate in MiB/s", text, err)
-		}
+	if got, err := ParseDiskSize("1.5KiB"); err != nil || got != 1536 {
+		t.Errorf("ParseDiskSize(1.5KiB) = %d, %v", got, err)
 	}
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package cmdline
 
 import (
 	"cmp"
@@ -12,11 +12,11 @@ import (
 	"github.com/volferry/volferry/ctl/internal/session"
 )
 
-// arrange puts a command line into the one order that the parser understands: global flags,
+// Arrange puts a command line into the one order that the parser understands: global flags,
 // noun and verb, the verb's flags, "--", arguments. So users may write flags anywhere. It
 // checks nothing: an unknown flag or word stays where the parser complains of it. "help NOUN
 // VERB" becomes "NOUN VERB --help".
-func arrange(app *cli.App, argv []string) []string {
+func Arrange(app *cli.App, argv []string) []string {
 	var a arrangement
 	level := app.Commands
 	rest := argv[1:]
@@ -29,7 +29,7 @@ func arrange(app *cli.App, argv []string) []string {
 			rest = nil
 		case isHelp(word):
 			a.help = true
-		case isFlag(word):
+		case IsFlag(word):
 			rest = a.takeFlag(app, word, rest)
 		case word == "help" && len(a.path) == 0 && !a.help:
 			a.help = true
@@ -44,10 +44,10 @@ func arrange(app *cli.App, argv []string) []string {
 	return a.line(argv[0])
 }
 
-// typedCommand is the command that a line names, with the program before it, or the program
+// TypedCommand is the command that a line names, with the program before it, or the program
 // alone if the line names no command.
-func typedCommand(app *cli.App, words []string) string {
-	command, _ := locate(app, words)
+func TypedCommand(app *cli.App, words []string) string {
+	command, _ := Locate(app, words)
 	if command == nil {
 		return session.Program
 	}
@@ -70,11 +70,11 @@ type arrangement struct {
 // returns the words after it.
 func (a *arrangement) takeFlag(app *cli.App, word string, rest []string) []string {
 	name, _, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
-	flag, to := findFlag(app.Flags, name), &a.global
+	flag, to := FindFlag(app.Flags, name), &a.global
 	if flag == nil {
 		to = &a.local
 		if a.command != nil {
-			flag = findFlag(a.command.Flags, name)
+			flag = FindFlag(a.command.Flags, name)
 		}
 	}
 	*to = append(*to, word)
@@ -113,8 +113,8 @@ func (a *arrangement) line(program string) []string {
 
 func isHelp(word string) bool { return word == "--help" || word == "-h" || word == "-help" }
 
-// isFlag says whether a word is written as a flag; "-" alone is not.
-func isFlag(word string) bool { return len(word) > 1 && word[0] == '-' }
+// IsFlag says whether a word is written as a flag; "-" alone is not.
+func IsFlag(word string) bool { return len(word) > 1 && word[0] == '-' }
 
 func findCommand(commands []*cli.Command, name string) *cli.Command {
 	for _, c := range commands {
@@ -125,7 +125,8 @@ func findCommand(commands []*cli.Command, name string) *cli.Command {
 	return nil
 }
 
-func findFlag(flags []cli.Flag, name string) cli.Flag {
+// FindFlag returns the flag with this name, nil if there is none.
+func FindFlag(flags []cli.Flag, name string) cli.Flag {
 	for _, f := range flags {
 		if slices.Contains(f.Names(), name) {
 			return f
@@ -134,9 +135,9 @@ func findFlag(flags []cli.Flag, name string) cli.Flag {
 	return nil
 }
 
-// wantsJSON finds out from an arranged command line whether errors are to be JSON. The line
+// WantsJSON finds out from an arranged command line whether errors are to be JSON. The line
 // need not be one that the parser accepts.
-func wantsJSON(arranged []string) bool {
+func WantsJSON(arranged []string) bool {
 	for i, word := range arranged {
 		switch word {
 		case "--":
@@ -150,30 +151,30 @@ func wantsJSON(arranged []string) bool {
 	return false
 }
 
-// position is where in a command line the next word stands: it is the value of flag if that
-// is set, and otherwise the argument with that number.
-type position struct {
-	flag     string
-	argument int
+// Position is where in a command line the next word stands: it is the value of Flag if that
+// is set, and otherwise the argument with the number Argument.
+type Position struct {
+	Flag     string
+	Argument int
 }
 
-// locate reads the words before the one that is completed.
-func locate(app *cli.App, words []string) (*cli.Command, position) {
+// Locate reads the words before the one that is completed.
+func Locate(app *cli.App, words []string) (*cli.Command, Position) {
 	var (
 		command *cli.Command
-		at      position
+		at      Position
 	)
 	level := app.Commands
 	for _, word := range words {
 		switch sub := findCommand(level, word); {
-		case at.flag != "":
-			at.flag = ""
-		case isFlag(word):
-			at.flag = flagAwaitingValue(app, command, word)
+		case at.Flag != "":
+			at.Flag = ""
+		case IsFlag(word):
+			at.Flag = flagAwaitingValue(app, command, word)
 		case sub != nil:
 			command, level = sub, sub.Subcommands
 		default:
-			at.argument++
+			at.Argument++
 		}
 	}
 	return command, at
@@ -182,9 +183,9 @@ func locate(app *cli.App, words []string) (*cli.Command, position) {
 // flagAwaitingValue is the long name of the flag that word is, if the next word is its value.
 func flagAwaitingValue(app *cli.App, command *cli.Command, word string) string {
 	name, _, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
-	flag := findFlag(app.Flags, name)
+	flag := FindFlag(app.Flags, name)
 	if flag == nil && command != nil {
-		flag = findFlag(command.Flags, name)
+		flag = FindFlag(command.Flags, name)
 	}
 	if doc, ok := flag.(cli.DocGenerationFlag); ok && doc.TakesValue() && !hasValue {
 		return flag.Names()[0]
