@@ -148,10 +148,11 @@ func (l *Loop) attempt(ctx context.Context, d api.Drain, v api.DrainVolume) (str
 }
 
 // again says whether an answer is of an attempt that another one may follow: it
-// was refused for the moment, or it moved the volume, which came back since.
+// was refused for the moment or for another migration, or it moved the volume, which came back
+// since.
 func (l *Loop) again(ctx context.Context, d api.Drain, v api.DrainVolume, a api.TaskAnswer) (bool, error) {
 	if refused := relay.Refusal(a.Status, a.Body); refused != nil {
-		return relay.Passes(refused), nil
+		return relay.Passes(refused) || refused.Code == api.CodeMigrationActive, nil
 	}
 	begun, err := begun(a.Body)
 	if err != nil {
@@ -207,7 +208,39 @@ func (l *Loop) heard(ctx context.Context, d api.Drain, v api.DrainVolume, status
 		l.queue.PutOff(keyOf(d, v))
 		return l.settle(ctx, d, v, api.DrainVolumePending, refused)
 	}
+	leaves, ended, err := l.leaving(ctx, d, v, refused)
+	switch {
+	case err != nil:
+		return err
+	case ended: // since the host looked
+		l.queue.PutOff(keyOf(d, v))
+		return l.settle(ctx, d, v, api.DrainVolumePending, refused)
+	case leaves != "":
+		v.MigrationID = leaves
+		return l.settle(ctx, d, v, api.DrainVolumeMoving, nil)
+	}
 	return l.settle(ctx, d, v, api.DrainVolumeSkipped, refused)
+}
+
+// leaving returns the migration that somebody else has begun and that takes the volume out of
+// the pool, if a refusal is about that; ended says that it is over by now.
+func (l *Loop) leaving(ctx context.Context, d api.Drain, v api.DrainVolume, refused *api.Error) (id string, ended bool, err error) {
+	named, _ := refused.Details["migration_id"].(string)
+	if refused.Code != api.CodeMigrationActive || named == "" {
+		return "", false, nil
+	}
+	m, err := l.cfg.Store.Migration(ctx, named, store.Viewer{})
+	switch {
+	case api.CodeOf(err) == api.CodeNotFound:
+		return "", false, nil
+	case err != nil:
+		return "", false, err
+	case m.VolumeID != v.VolumeID || m.Dst.Pool == d.Pool:
+		return "", false, nil
+	case m.State.Final():
+		return "", true, nil
+	}
+	return m.ID, false, nil
 }
 
 // notAsked is for a call that no host answered. Only where it is certain that

@@ -89,7 +89,7 @@ func (d *daemon) migrate(task api.Task) api.TaskAnswer {
 	if d.vanish[v.Name] {
 		d.ops[task.ID] = api.Op{ID: task.ID, State: "undone", MigrationID: m.ID, Error: api.Errorf(api.CodeNoSpace, "no space")}
 	} else if _, err := d.site.Store.RegisterMigration(context.Background(), store.Call{}, m); err != nil {
-		return relaytest.Refuse(api.CodeOf(err))
+		return refusal(api.AsError(err))
 	} else {
 		d.moving++
 		d.most = max(d.most, d.moving)
@@ -98,6 +98,12 @@ func (d *daemon) migrate(task api.Task) api.TaskAnswer {
 	return api.TaskAnswer{Status: http.StatusAccepted, Body: relaytest.Document(map[string]any{
 		"op": d.ops[task.ID], "migration": api.Migration{ID: m.ID},
 	})}
+}
+
+// refusal is an answer with all that an error says.
+func refusal(e *api.Error) api.TaskAnswer {
+	body, _ := json.Marshal(api.ErrorBody{Error: e}) // it is a document of the API
+	return api.TaskAnswer{Status: e.Code.HTTPStatus(), Body: body}
 }
 
 // move brings a migration to its end, in the registry that is there then.

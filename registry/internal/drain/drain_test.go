@@ -232,6 +232,44 @@ func TestFailedVolumeShowsTheReasonOfItsHost(t *testing.T) {
 	})
 }
 
+func TestVolumeThatSomebodyElseMovesOutIsInProgressUntilItIsOut(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.volumes(2, "a")
+		v := expect.Value(s.Store.Volume(s.T.Context(), "v0", store.Viewer{}))(s.T)
+		out := api.MigrationRegister{
+			ID: storetest.Move, VolumeID: v.ID, Host: "a", Epoch: 1, Generation: v.Generation, Dst: storetest.At("/slow/out"), Method: "offline", OpID: "x",
+		}
+		expect.Value(s.Store.RegisterMigration(s.T.Context(), store.Call{}, out))(s.T)
+		id := s.drain(2)
+		relaytest.Pass(time.Minute)
+		s.want(id, "running: v0 moving, v1 moved")
+		s.hosts["a"].finish(out.ID, "v0")
+		s.until(id)
+		s.want(id, "done: v0 moved, v1 moved")
+		s.movedOnce(2)
+	})
+}
+
+// A volume whose move failed or was cancelled is tried again by another drain of the pool, also
+// while the first still moves others.
+func TestWhatADrainGaveUpIsTriedAgainByTheNext(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.volumes(3, "a")
+		s.hosts["a"].end["v0"] = api.MigrationError
+		first := s.drain(1)
+		relaytest.Pass(14 * time.Second)
+		s.want(first, "running: v0 failed copy_mismatch, v1 moving, v2 pending")
+		delete(s.hosts["a"].end, "v0")
+		second := s.drain(1)
+		s.until(second)
+		s.want(first, "stopped: v0 failed copy_mismatch, v1 moved, v2 pending")
+		s.want(second, "done: v0 moved, v1 moved, v2 moved")
+		if diff := cmp.Diff(map[string]int{"v0": 2, "v1": 1, "v2": 1}, s.moves()); diff != "" {
+			s.T.Errorf("migrations (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestVolumeThatComesBackIsMovedAgain(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(2, "a")

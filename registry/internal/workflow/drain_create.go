@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workflow
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/sqlitedb"
+	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/validate"
+)
+
+// maxParallel bounds how many volumes a drain moves at once.
+const maxParallel = 64
+
+// CreateDrain begins to empty a pool, and adds every volume that is in it now. A drain of the
+// pool that is open and has given up volumes is stopped, and these are tried again.
+func (s *Store) CreateDrain(ctx context.Context, call store.Call, pool string, in api.PoolDrain) (api.Drain, error) {
+	in.Parallel = cmp.Or(in.Parallel, 1)
+	if err := checkDrain(pool, in); err != nil {
+		return api.Drain{}, err
+	}
+	return mutate(ctx, s, call, "drain.create", []any{pool, in}, func(ctx context.Context, tx *changeTx) (api.Drain, error) {
+		if err := cmp.Or(store.CheckPoolKnown(ctx, tx, pool), store.CheckPoolKnown(ctx, tx, in.ToPool)); err != nil {
+			return api.Drain{}, err
+		}
+		if err := s.supersede(ctx, tx, pool); err != nil {
+			return api.Drain{}, err
+		}
+		id := uuid.NewString()
+		_, err := tx.ExecContext(ctx, `INSERT INTO drains (id, pool, to_pool, parallel, bandwidth_bytes_per_second, delete_source, state, started_us)
+			VALUES (?, ?, ?, ?, ?, ?, 'running', ?)`, id, pool, in.ToPool, in.Parallel, in.BandwidthBytesPerSecond, in.DeleteSource, tx.At.UnixMicro())
+		if sqlitedb.Violates(err, "drains.pool") {
+			return api.Drain{}, tx.drainConflict(ctx, pool)
+		}
+		if err != nil {
+			return api.Drain{}, fmt.Errorf("store drain: %w", err)
+		}
+		if _, err := tx.addArrived(ctx, id, pool); err != nil {
+			return api.Drain{}, err
+		}
+		d, err := s.drainByID(ctx, tx, id)
+		if err != nil {
+			return d, err
+		}
+		return d, tx.auditDrain(ctx, d, "drain.create", "", d.State, map[string]any{
+			"to_pool": d.ToPool, "parallel": d.Parallel, "bandwidth_bytes_per_second": d.BandwidthBytesPerSecond,
+			"delete_source": d.DeleteSource, "volumes": len(d.Volumes),
+		})
+	})
+}
+
+// supersede stops an open drain of the pool that has given up volumes, so that another one may
+// try them again. What moves goes on. A drain that has given up none stays as it is.
+func (s *Store) supersede(ctx context.Context, tx *changeTx, pool string) error {
+	var id string
+	err := tx.QueryRowContext(ctx, "SELECT id FROM drains WHERE pool = ? AND state IN ('running', 'paused')", pool).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read drain of pool: %w", err)
+	}
+	d, err := s.drainByID(ctx, tx, id)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(d.Volumes, func(v api.DrainVolume) bool {
+		return v.State == api.DrainVolumeFailed || v.State == api.DrainVolumeSkipped
+	}) {
+		return nil
+	}
+	_, err = s.setDrainState(ctx, tx, d, api.DrainStopped)
+	return err
+}
+
+func checkDrain(pool string, in api.PoolDrain) error {
+	if err := cmp.Or(validate.Required("pool", pool), validate.Required("pool to drain to", in.ToPool)); err != nil {
+		return err
+	}
+	switch {
+	case pool == in.ToPool:
+		return validate.Invalid("a pool cannot be drained to itself")
+	case in.Parallel < 1 || in.Parallel > maxParallel:
+		return validate.Invalid("%d volumes cannot be moved at once; say a number from 1 to %d", in.Parallel, maxParallel)
+	}
+	return in.CopyOptions().Check()
+}
+
+func (tx *changeTx) drainConflict(ctx context.Context, pool string) error {
+	var id, state string
+	if err := tx.QueryRowContext(ctx, "SELECT id, state FROM drains WHERE pool = ? AND state IN ('running', 'paused')", pool).Scan(&id, &state); err != nil {
+		return fmt.Errorf("read drain of pool: %w", err)
+	}
+	return api.Errorf(api.CodeConflict, "the pool %s is being drained already: drain %s is %s; let it run on, or stop it first", pool, id, state).
+		With("drain_id", id)
+}
