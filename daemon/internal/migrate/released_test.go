@@ -90,6 +90,7 @@ func TestAReleasedSourceIsKeptIfAnythingSpeaksAgainstIt(t *testing.T) {
 			d.world.Registry.Others = []api.Volume{{ID: uuid.NewString(), Name: "another", Host: testHost, Location: api.Location{Path: srcPath, Format: api.FormatRaw}}}
 		}, api.CodeVolumeInUse, "is volume"},
 		"somebody has mounted it":                  {func(_ *testing.T, d *daemon) { d.world.Images.Users = map[string]string{srcPath: "mounted at /mnt"} }, api.CodeVolumeInUse, "mounted at /mnt"},
+		"a process writes to it":                   {func(_ *testing.T, d *daemon) { d.world.Images.Writing = map[string]bool{srcPath: true} }, api.CodeVolumeInUse, "open for writing"},
 		"a guest has written to it since":          {func(t *testing.T, d *daemon) { d.ranOn(t, rawImage(srcPath)) }, api.CodeChainChanged, "was written since"},
 		"it is another file":                       {func(t *testing.T, d *daemon) { d.replaceSrc(t) }, api.CodeChainChanged, "something else"},
 		"its guest is on a third image":            {func(t *testing.T, d *daemon) { d.startElsewhere(t) }, api.CodeChainChanged, "nobody can tell which copy"},

@@ -66,6 +66,9 @@ type Images interface {
 	// InUse says in words who holds the image: a mount, a device mapper or loop device,
 	// swap. It returns "" if nobody does as far as this host can see.
 	InUse(ctx context.Context, path string) (string, error)
+	// Written says whether some process of this host is seen to have the file open for
+	// writing.
+	Written(ctx context.Context, path string) (bool, error)
 	// Remove unlinks a file, durably. It is no error if there is none. A block device is
 	// never removed.
 	Remove(ctx context.Context, path string) error

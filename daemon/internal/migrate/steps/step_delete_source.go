@@ -5,6 +5,7 @@ package steps
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -103,6 +104,13 @@ func (e *Env) CheckReleased(ctx context.Context, in *ReleasedInput) error {
 		return e.hvError(err)
 	case user != "":
 		return in.cannot(api.CodeVolumeInUse, "it %s", user)
+	}
+	written, err := e.images.Written(ctx, path)
+	switch {
+	case err != nil:
+		return fmt.Errorf("see who writes to %s: %w", path, err)
+	case written:
+		return in.cannot(api.CodeVolumeInUse, "some process of this host has it open for writing; `fuser -v %s` says which", path)
 	}
 	return e.checkNotOpen(ctx, in)
 }
