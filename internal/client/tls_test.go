@@ -21,6 +21,7 @@ import (
 	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/internal/mtls/mtlstest"
 )
 
 const hostID = "10000000-0000-4000-8000-000000000001"
@@ -184,7 +185,7 @@ func TestServerThatIsNotTrustedOrDoesNotTrustUsIsUnavailableAndSaysWhy(t *testin
 	other := newSite(t, http.HandlerFunc(whoami), localhost)
 	named := newSite(t, http.HandlerFunc(whoami), func(ca *mtls.CA) (mtls.Pair, error) { return ca.IssueServer([]string{"reg.example"}, mtls.Day) })
 	expired := newSite(t, http.HandlerFunc(whoami), func(ca *mtls.CA) (mtls.Pair, error) {
-		return ca.At(time.Now().Add(-2*mtls.Day)).IssueServer([]string{"localhost"}, mtls.Day)
+		return mtlstest.At(ca, time.Now().Add(-2*mtls.Day)).IssueServer([]string{"localhost"}, mtls.Day)
 	})
 	denied := good.host()
 	ca, cert, key := good.files(denied)
@@ -193,7 +194,7 @@ func TestServerThatIsNotTrustedOrDoesNotTrustUsIsUnavailableAndSaysWhy(t *testin
 	}
 	otherCA, _, _ := other.files(other.host())
 	_, otherCert, otherKey := other.files(other.host())
-	oldCA, oldCert, oldKey := good.files(must(good.ca.At(time.Now().Add(-2*mtls.Day)).IssueHost(hostID, "alpha", mtls.Day)))
+	oldCA, oldCert, oldKey := good.files(must(mtlstest.At(good.ca, time.Now().Add(-2*mtls.Day)).IssueHost(hostID, "alpha", mtls.Day)))
 	namedCA, namedCert, namedKey := named.files(named.host())
 	expiredCA, expiredCert, expiredKey := expired.files(expired.host())
 	for name, tc := range map[string]struct {
