@@ -83,7 +83,8 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	registry, err := client.NewRegistry(cfg.Registry, client.TLS(cfg.TLSCA, cfg.TLSCert, cfg.TLSKey), dialing(),
+	var callers audit.Callers
+	registry, err := client.NewRegistry(cfg.Registry, client.TLS(cfg.TLSCA, cfg.TLSCert, cfg.TLSKey), dialing(), client.ForCaller(callers.Of),
 		client.As(func() (string, int64) { return who.id, state.Epoch() }))
 	if err != nil {
 		return err
@@ -160,7 +161,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		open: func(ctx context.Context) ([]api.Migration, error) { return migrations.List(ctx, false) },
 	}
 	admin := adminapi.New(adminapi.Deps{
-		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Instances: instances, Registry: site, Uplink: up, Audit: asked,
+		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Instances: instances, Registry: site, Uplink: up, Audit: asked, Callers: &callers,
 		Adopter:       &instance.Adopter{HV: virt, Registry: site, Inspect: inspectWith(storage), HostID: who.id, HostName: who.name, Claims: claims, Rules: rules},
 		RegistryProxy: adminapi.NewRegistryProxy(transport, base, address), RegistryAddress: address,
 		CheckRegistry: registry.CheckPeer,

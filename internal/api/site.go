@@ -7,6 +7,14 @@ import (
 	"time"
 )
 
+// CallerHeader is the header by which a daemon tells the registry who asked its host for what it
+// asks the registry for: a user of its socket, or whoever the registry has told it of. It is for
+// the audit trail, and decides nothing.
+const CallerHeader = "Volferry-Caller"
+
+// AskedBy is between a daemon and who asked it, in Event.Who.
+const AskedBy = ", asked by "
+
 // The headers of a daemon's request to the registry: the id of its host, and the epoch that
 // it believes its host to be in. Over TLS the certificate has the id, and the header may
 // only repeat it.

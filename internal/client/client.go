@@ -64,6 +64,12 @@ func As(host func() (hostID string, epoch int64)) Setting {
 	return func(c *Client) { c.as = host }
 }
 
+// ForCaller has every request that has a key say who it is made for, as caller tells by the
+// key. Requests say nothing of it where that is empty.
+func ForCaller(caller func(key string) string) Setting {
+	return func(c *Client) { c.caller = caller }
+}
+
 // DialedBy connects to an https:// target with dial, for a process that may not use the
 // network. The client still does the TLS itself. Errors are those of net.Dialer.
 func DialedBy(dial func(context.Context) (net.Conn, error)) Setting {

@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -149,6 +151,26 @@ func TestNobodyListeningIsUnavailableAndNamesTheSocket(t *testing.T) {
 				t.Errorf("error = %v, want registry_unavailable that names %s", err, target)
 			}
 		})
+	}
+}
+
+func TestRequestsWithAKeySayForWhomTheyAreMade(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	var said []string
+	serve(t, path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		said = append(said, r.Header.Get(api.CallerHeader))
+		_, _ = io.WriteString(w, `{"schema_version":1}`)
+	}))
+	c := newClient(t, path, client.As(func() (string, int64) { return "h", 1 }), client.ForCaller(func(key string) string {
+		return map[string]string{"op-1.register": "ann"}[key]
+	}))
+	for _, key := range []string{"op-1.register", "op-2", ""} {
+		if err := c.Do(t.Context(), "POST", "/", nil, nil, client.IdempotencyKey(key)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"ann", "", ""}; !slices.Equal(said, want) {
+		t.Errorf("requests said %q, want %q", said, want)
 	}
 }
 

@@ -62,6 +62,7 @@ type connection struct {
 	tlsFiles    *tlsFiles
 	credentials *mtls.Credentials // nil over a Unix socket
 	as          func() (hostID string, epoch int64)
+	caller      func(key string) string
 	dial        func(context.Context) (net.Conn, error) // nil for the network's own
 	// peer is what the other side announced last; nil before its first answer.
 	peer atomic.Pointer[protocol.Announcement]
@@ -215,14 +216,15 @@ func (e *handshakeError) Unwrap() error { return e.err }
 // speaking sends requests that say for which host they are made.
 type speaking struct {
 	transport
-	as func() (hostID string, epoch int64)
+	as     func() (hostID string, epoch int64)
+	caller func(key string) string // nil says nothing
 }
 
 func (c *connection) speakingAs(t transport) transport {
 	if c.as == nil {
 		return t
 	}
-	return speaking{transport: t, as: c.as}
+	return speaking{transport: t, as: c.as, caller: c.caller}
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -234,6 +236,11 @@ func (s speaking) RoundTrip(r *http.Request) (*http.Response, error) {
 	if id, epoch := s.as(); id != "" {
 		r.Header.Set(api.HostHeader, id)
 		r.Header.Set(api.EpochHeader, strconv.FormatInt(epoch, 10))
+	}
+	if key := r.Header.Get(api.IdempotencyKeyHeader); s.caller != nil && key != "" {
+		if who := s.caller(key); who != "" {
+			r.Header.Set(api.CallerHeader, who)
+		}
 	}
 	return s.transport.RoundTrip(r)
 }

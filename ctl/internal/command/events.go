@@ -242,7 +242,11 @@ func eventLine(e api.Event) string {
 	if e.From != "" || e.To != "" {
 		line += fmt.Sprintf("  %s -> %s", render.OrDash(e.From), render.OrDash(e.To))
 	}
-	for _, part := range []string{e.Result, e.Who, e.Host} {
+	who := e.Who
+	if _, person, ok := strings.Cut(who, api.AskedBy); ok {
+		who = person // of whom the daemon is the messenger
+	}
+	for _, part := range []string{e.Result, who, e.Host} {
 		if part != "" {
 			line += "  " + part
 		}

@@ -4,6 +4,7 @@ package adminapi
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -40,6 +41,21 @@ func TestEveryCallOfOperatorsIsAnsweredOrPassedOnByTheDaemon(t *testing.T) {
 		if d.Registry != nil && d.Access != httpjson.Local && d.Daemon == nil && d.Path != routes.ShowDaemonVersion.Path {
 			t.Errorf("%s is no call of the daemon", d)
 		}
+	}
+}
+
+func TestTheRegistryIsToldWhoAskedAndNotWhatTheCallerSaysOfItself(t *testing.T) {
+	heard := ""
+	socket := serveRegistry(t, func(w http.ResponseWriter, r *http.Request) {
+		heard = strings.Join(r.Header.Values(api.CallerHeader), " and ")
+		httpjson.WriteError(w, api.Errorf(api.CodeConflict, "no"))
+	})
+	s := newServer(t, socket, nil)
+	r := httptest.NewRequestWithContext(httpjson.WithPeer(t.Context(), httpjson.Peer{UID: 4242, GID: 7, PID: 99}), http.MethodPost, "/v1/types", strings.NewReader(`{"name":"gold"}`))
+	r.Header.Set(api.CallerHeader, "somebody else")
+	s.Handler(everybody).ServeHTTP(httptest.NewRecorder(), r)
+	if heard != "uid=4242 gid=7 pid=99" {
+		t.Errorf("the registry was told of %q", heard)
 	}
 }
 

@@ -101,7 +101,10 @@ func (h *held) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 // refusal that is about who asks gets the address of the registry, where an operator asks.
 func NewRegistryProxy(transport http.RoundTripper, base *url.URL, address string) http.Handler {
 	return &httputil.ReverseProxy{
-		Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(base) },
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(base)
+			p.Out.Header.Set(api.CallerHeader, whoAsks(p.In.Context())) // whatever the caller says of itself
+		},
 		Transport: transport,
 		// Who asked is answered by this program, and shown what this one is.
 		ModifyResponse: func(resp *http.Response) error {

@@ -59,8 +59,10 @@ type Deps struct {
 	Uplink        *uplink.Uplink
 	// Audit adds to the registry's trail what is asked for here and done by this host
 	// alone.
-	Audit  *audit.Outbox
-	Doctor func(ctx context.Context) []api.Check
+	Audit *audit.Outbox
+	// Callers, if not nil, remembers who asked for the ops of this host.
+	Callers *audit.Callers
+	Doctor  func(ctx context.Context) []api.Check
 	// FixDoctor mends what it can of the faults that Doctor finds.
 	FixDoctor func(ctx context.Context) []api.Fix
 	// Certificates checks until when the certificates of this host are good; it is nil if
@@ -96,6 +98,9 @@ func (s *Server) logCaller(r *http.Request, refused error) {
 	if refused != nil {
 		s.Log.Warn("a change was asked for and refused", "method", r.Method, "path", r.URL.Path, "who", who, "err", refused)
 		return
+	}
+	if key := r.Header.Get(api.IdempotencyKeyHeader); s.Callers != nil && key != "" {
+		s.Callers.Note(key, who)
 	}
 	s.Log.Info("a change was asked for", "method", r.Method, "path", r.URL.Path, "who", who, "op", r.Header.Get(api.IdempotencyKeyHeader))
 }

@@ -31,6 +31,9 @@ func (s *Server) Perform(ctx context.Context, t api.Task) api.TaskAnswer {
 		return a.answer()
 	}
 	r.Header.Set(api.IdempotencyKeyHeader, t.ID)
+	if s.Callers != nil {
+		s.Callers.Note(t.ID, t.Who)
+	}
 	protocol.AnnounceFor(r.Header, t.Protocol)
 	protocol.Require(r.Header, t.Needs)
 	s.tasks().ServeHTTP(&a, r)

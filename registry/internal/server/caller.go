@@ -10,6 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // readCall says who asks for a change: over TLS by the certificate, whose host
@@ -41,8 +42,24 @@ func readCall(r *http.Request) (store.Call, error) {
 	return call, nil
 }
 
-// whoIs is the caller in the words of the audit trail.
+// whoIs is the caller in the words of the audit trail, and behind it, where a daemon calls, who
+// asked that. Of others that is not believed: any member of a socket's group could name another.
 func whoIs(r *http.Request) string {
+	who, said := identityOf(r), r.Header.Get(api.CallerHeader)
+	if id, ok := mtls.IdentityOf(r.Context()); ok && id.Kind != mtls.KindHost {
+		return who
+	}
+	if p, ok := httpjson.PeerOf(r.Context()); ok && p.UID != 0 {
+		return who
+	}
+	if said == "" || api.Printable(said) != said || len(who+api.AskedBy+said) > validate.MaxText {
+		return who
+	}
+	return who + api.AskedBy + said
+}
+
+// identityOf is the caller by its certificate, or by the socket.
+func identityOf(r *http.Request) string {
 	if id, ok := mtls.IdentityOf(r.Context()); ok {
 		return id.String()
 	}
@@ -58,7 +75,7 @@ func callerOf(r *http.Request) string {
 	if p, ok := httpjson.PeerOf(r.Context()); ok {
 		return "uid=" + strconv.FormatUint(uint64(p.UID), 10)
 	}
-	return whoIs(r)
+	return identityOf(r)
 }
 
 // viewerOf says whose view a request has: a host sees its own.
