@@ -24,11 +24,7 @@ func checkRefusals(t *testing.T, cases map[string]refusal) {
 	t.Helper()
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t)
-			if tc.before != nil {
-				tc.before(t, s)
-			}
-			wantCode(t, unchanged(t, s, func() error { return tc.do(t, s) }), tc.code, tc.text)
+			kit.WantRefused(t, newSite(t), tc.before, tc.do, tc.code, tc.text)
 		})
 	}
 }

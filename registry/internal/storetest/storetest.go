@@ -234,6 +234,16 @@ func (k Site[S, C, V]) StoppedWithoutRoot(t *testing.T, s S) {
 	expect.Value(s.ReleaseAttachment(t.Context(), k.Nobody, RootAt, in))(t)
 }
 
+// WantRefused expects that do is refused with this code and text in the state that before,
+// if not nil, has brought the store into, and that it changes nothing.
+func (k Site[S, C, V]) WantRefused(t *testing.T, s S, before func(*testing.T, S), do func(*testing.T, S) error, code api.Code, text string) {
+	t.Helper()
+	if before != nil {
+		before(t, s)
+	}
+	expect.Code(t, Unchanged(t, s, func() error { return do(t, s) }), code, text)
+}
+
 // WantFree expects that nobody holds the location.
 func (k Site[S, C, V]) WantFree(t *testing.T, s S, l api.Location) {
 	t.Helper()

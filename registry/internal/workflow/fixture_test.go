@@ -128,11 +128,7 @@ func checkClusterRefusals(t *testing.T, cases map[string]refusal) {
 	t.Helper()
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := newCluster(t)
-			if tc.before != nil {
-				tc.before(t, s)
-			}
-			wantCode(t, unchanged(t, s, func() error { return tc.do(t, s) }), tc.code, tc.text)
+			kit.WantRefused(t, newCluster(t), tc.before, tc.do, tc.code, tc.text)
 		})
 	}
 }
