@@ -50,5 +50,10 @@ func TestAVolumeOfAnUnevenSizeIsOpenedByQEMUWhereItWent(t *testing.T) {
 	h.ctl(t, "volume", "attach", v.name, g.Name, "--device", "vdf")
 	h.ctl(t, "volume", "detach", v.name, g.Name)
 	h.ctl(t, "volume", "migrate", v.name, "--to-pool", "b")
+
+	h.ctl(t, "volume", "create", "made", "--size", "8389120", "--pool", "small-blocks") // 8 MiB and 512 bytes
+	h.ctl(t, "volume", "attach", "made", g.Name, "--device", "vdf")
+	h.ctl(t, "volume", "detach", "made", g.Name)
+	h.ctl(t, "volume", "delete", "made")
 	g.assertSettled(t)
 }

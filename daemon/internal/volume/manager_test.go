@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -115,6 +116,26 @@ func TestAVolumeInAPoolThatRoundsIsTheBeginningOfWhatThePoolMakes(t *testing.T) 
 	must(t, err)
 	if l := vol.Location; l.SizeBytes != testSize || l.ImageBytes != 2*(testSize-hvtest.BlockSize) || vol.Status != api.VolumeAvailable {
 		t.Errorf("the volume is %s at %+v", vol.Status, l)
+	}
+}
+
+// TestANewVolumeOfAnUnevenSizeDoesNotBeginWithAHole, or QEMU would not open it with cache none.
+func TestANewVolumeOfAnUnevenSizeDoesNotBeginWithAHole(t *testing.T) {
+	for name, c := range map[string]struct {
+		in     api.VolumeCreate
+		filled bool
+	}{
+		"uneven file":   {api.VolumeCreate{Name: "db", Pool: "files", SizeBytes: testSize + 512}, true},
+		"even file":     {api.VolumeCreate{Name: "db", Pool: "files", SizeBytes: testSize}, false},
+		"uneven qcow2":  {api.VolumeCreate{Name: "db", Pool: "files", SizeBytes: testSize + 512, Format: api.FormatQcow2}, false},
+		"uneven device": {api.VolumeCreate{Name: "db", Pool: "lvm", SizeBytes: testSize + 512}, false},
+	} {
+		w := newWorld(t)
+		vol, err := w.start(t).Create(t.Context(), testOp, c.in)
+		must(t, err)
+		if filled := slices.Equal(w.images.Filled, []string{vol.Location.Path}); filled != c.filled {
+			t.Errorf("%s: a first block was given to %q, want it for %s: %t", name, w.images.Filled, vol.Location.Path, c.filled)
+		}
 	}
 }
 

@@ -71,6 +71,10 @@ type Images interface {
 	FreeBytes(dir string) (int64, error)
 	// MayWrite refuses an image in a directory where this program cannot write.
 	MayWrite(path string) error
+	// FillFirstBlock makes sure, durably, that a raw file which nobody writes to does not begin
+	// with a hole: QEMU opens such a file for cache none only if its size is a multiple of
+	// image.MaxAlignBytes.
+	FillFirstBlock(ctx context.Context, path string) error
 	// Remove unlinks a file, durably. It is no error if there is none. A block device is
 	// never removed.
 	Remove(ctx context.Context, path string) error

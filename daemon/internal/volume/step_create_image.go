@@ -47,7 +47,7 @@ func (e *env) stepCreateImage() op.Step {
 		if err != nil {
 			return request.HV(err)
 		}
-		return e.noteMade(ctx, r, l, made.Path)
+		return e.noteMade(ctx, r, l, made)
 	}
 	undo := func(ctx context.Context, r *op.Run, in *input) error {
 		var note claimNote
@@ -75,10 +75,17 @@ func (e *env) stepCreateImage() op.Step {
 	return step(stepNameCreateImage, do, undo, observe)
 }
 
-// noteMade notes which image the pool has just made. What cannot be noted is deleted:
-// afterwards nobody could tell whose it is.
-func (e *env) noteMade(ctx context.Context, r *op.Run, l api.Location, path string) error {
-	fingerprint, err := e.Images.Fingerprint(ctx, path)
+// noteMade notes which image the pool has just made, once QEMU can open it. What cannot be
+// noted is deleted: afterwards nobody could tell whose it is.
+func (e *env) noteMade(ctx context.Context, r *op.Run, l api.Location, made *hv.PoolVolume) error {
+	var err error
+	if l.Format == api.FormatRaw && !made.Block && l.WholeBytes()%image.MaxAlignBytes != 0 {
+		err = e.Images.FillFirstBlock(ctx, made.Path)
+	}
+	var fingerprint string
+	if err == nil {
+		fingerprint, err = e.Images.Fingerprint(ctx, made.Path)
+	}
 	if err == nil {
 		err = r.Note(ctx, claimNote{Ours: true, Print: fingerprint})
 	}

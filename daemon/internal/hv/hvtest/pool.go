@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
@@ -144,7 +145,8 @@ func (f *Fake) volumePath(pool, name string) (string, error) {
 	return path.Join(p.Path, name), nil
 }
 
+// volume is a volume of a pool; those below /dev are block devices.
 func (f *Fake) volume(at string) *hv.PoolVolume {
 	img := f.files[at]
-	return &hv.PoolVolume{Name: path.Base(at), Path: at, Format: img.format, CapacityBytes: img.size}
+	return &hv.PoolVolume{Name: path.Base(at), Path: at, Format: img.format, CapacityBytes: img.size, Block: strings.HasPrefix(at, "/dev/")}
 }
