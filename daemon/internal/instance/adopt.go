@@ -146,10 +146,6 @@ func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain, vol
 	if err != nil {
 		return api.Instance{}, err
 	}
-	pools, err := a.HV.Pools(ctx)
-	if err != nil {
-		return api.Instance{}, fmt.Errorf("list pools: %w", err)
-	}
 	reg := api.InstanceRegister{ID: dom.ID, Name: dom.Name, Host: a.HostID, State: StateOf(dom.State)}
 	boot := BootIndexes(dom.Config)
 	for i := range dom.Config {
@@ -157,7 +153,9 @@ func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain, vol
 		disk, why := a.disk(ctx, dom, d)
 		if why == "" {
 			disk.BootIndex, disk.Type = boot[d.Target], volumeType
-			disk.Location = location.InPool(disk.Location, pools)
+			if disk.Location, err = location.InPool(ctx, a.HV, disk.Location); err != nil {
+				return api.Instance{}, fmt.Errorf("find the pool of disk %s: %w", d.Target, err)
+			}
 			if why, err = a.place(ctx, &disk, dom, d, look, volumes); err != nil {
 				return api.Instance{}, err
 			}

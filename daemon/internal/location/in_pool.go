@@ -3,6 +3,8 @@
 package location
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,25 +15,41 @@ import (
 
 // InPool names the pool of a location that is known by its path alone, if an active pool of
 // this host has the image, by whatever link its path leads there. Path stays as it is. A
-// directory that does not answer is compared as text.
-func InPool(l api.Location, pools []hv.PoolInfo) api.Location {
+// directory that does not answer is compared as text. Libvirt is asked whether it has a device:
+// it knows no thin volumes in the directory of a volume group. Errors are the hypervisor's.
+func InPool(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, error) {
 	if l.Pool != "" || l.Path == "" {
-		return l
+		return l, nil
+	}
+	pools, err := h.Pools(ctx)
+	if err != nil {
+		return l, err
 	}
 	for _, p := range pools {
 		if !p.Active || p.Path == "" || !hasItsDirectory(p) {
 			continue
 		}
-		if name := nameIn(p, l.Path); name != "" {
-			l.Pool, l.Name = p.Name, name
-			return l
+		name := nameIn(p, l.Path)
+		if name == "" {
+			continue
 		}
+		if !HoldsFiles(p) {
+			_, err := h.LookupVolume(ctx, p.Name, name)
+			if errors.Is(err, hv.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return l, err
+			}
+		}
+		l.Pool, l.Name = p.Name, name
+		return l, nil
 	}
-	return l
+	return l, nil
 }
 
-// hasItsDirectory says whether all that is in the directory of a pool is in the pool, by the
-// name that it has there. Pools of disks and of LUNs have directories of the whole host, as
+// hasItsDirectory says whether the volumes of a pool are in its directory, by their names, and
+// nothing else is. Pools of disks and of LUNs have directories of the whole host, as
 // /dev and /dev/disk/by-path.
 func hasItsDirectory(pool hv.PoolInfo) bool {
 	return HoldsFiles(pool) || slices.Contains([]string{"logical", "zfs"}, pool.Type)

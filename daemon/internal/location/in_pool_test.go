@@ -3,6 +3,7 @@
 package location_test
 
 import (
+	"context"
 	"os"
 	"testing"
 
@@ -42,11 +43,24 @@ func TestAnImageIsInThePoolWhoseDirectoryHasIt(t *testing.T) {
 		"in a pool that is not active":   {dir + "/pool/a.raw", off, " "},
 		"a device by its other name":     {"/dev/null", volumes, "lvm lv"},
 		"a device that the pool has not": {"/dev/zero", volumes, " "},
+		"a thin volume of the group":     {dir + "/devices/thin", volumes, " "},
 		"a device in the pool of disks":  {"/dev/null", disks, " "},
 	} {
-		l := location.InPool(api.Location{Path: c.path}, []hv.PoolInfo{c.pool})
-		if got := l.Pool + " " + l.Name; got != c.want || l.Path != c.path {
+		l, err := location.InPool(t.Context(), listed{c.pool}, api.Location{Path: c.path})
+		if got := l.Pool + " " + l.Name; got != c.want || l.Path != c.path || err != nil {
 			t.Errorf("%s: %q at %s, want %q at %s", name, got, l.Path, c.want, c.path)
 		}
 	}
+}
+
+// listed is a hypervisor with one pool, of which libvirt lists all but what is thin.
+type listed struct{ pool hv.PoolInfo }
+
+func (l listed) Pools(context.Context) ([]hv.PoolInfo, error) { return []hv.PoolInfo{l.pool}, nil }
+
+func (l listed) LookupVolume(_ context.Context, _, name string) (*hv.PoolVolume, error) {
+	if name == "thin" {
+		return nil, hv.ErrNotFound
+	}
+	return &hv.PoolVolume{Name: name}, nil
 }

@@ -41,11 +41,9 @@ func (m *Manager) decideAdopt(ctx context.Context, in api.VolumeAdopt) (*input, 
 	if err != nil {
 		return nil, err
 	}
-	pools, err := m.env.HV.Pools(ctx)
-	if err != nil {
+	if l, err = location.InPool(ctx, m.env.HV, l); err != nil { // a drain of the pool finds it
 		return nil, request.HV(err)
 	}
-	l = location.InPool(l, pools) // a drain of the pool finds it
 	if err := m.checkFree(ctx, l); err != nil {
 		return nil, err
 	}

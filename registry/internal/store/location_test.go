@@ -98,14 +98,15 @@ func TestAPoolOfOnesOwnIsNotTheSharedOne(t *testing.T) {
 	}
 }
 
-// TestADeviceBesideThoseOfAPoolOfDisksIsInNoPool: the pool of the partitions of one disk has
-// the directory /dev, where all devices of the host are.
-func TestADeviceBesideThoseOfAPoolOfDisksIsInNoPool(t *testing.T) {
+// TestADeviceBesideThoseOfAPoolIsInNoPool: the pool of the partitions of one disk has the
+// directory /dev, where all devices of the host are, and libvirt knows no thin volumes.
+func TestADeviceBesideThoseOfAPoolIsInNoPool(t *testing.T) {
 	s := newCluster(t)
 	before := must(registerAt(t, s, 1, "b", api.Location{Path: "/dev/sdx"}))(t)
-	mounted(t, s, append(clusterPools(), api.Pool{Name: "partitions", Type: "disk", Path: "/dev"})...)
+	mounted(t, s, append(clusterPools(), api.Pool{Name: "partitions", Type: "disk", Path: "/dev"}, api.Pool{Name: "lvm", Type: "logical", Path: "/dev/vg"})...)
 	after := must(registerAt(t, s, 2, "b", api.Location{Path: "/dev/sdy"}))(t)
-	for _, v := range []api.Volume{before, after} {
+	thin := must(registerAt(t, s, 3, "b", api.Location{Path: "/dev/vg/thin"}))(t)
+	for _, v := range []api.Volume{before, after, thin} {
 		if v = must(s.Volume(t.Context(), v.ID, Viewer{}))(t); v.Location.Pool != "" {
 			t.Errorf("it is at %+v, want it in no pool", v.Location)
 		}

@@ -101,7 +101,7 @@ func (tx *Tx) checkPoolReported(ctx context.Context, hostID string, l api.Locati
 }
 
 // inItsPool names the pool of a location that is given by its path, if one of the host
-// has its directory (see hasItsDirectory). Two hosts that have mounted one export at two places then mean
+// of files has its directory (see isOfFiles). Two hosts that have mounted one export at two places then mean
 // one image, and a drain of the pool finds it.
 func inItsPool(ctx context.Context, q ledger.Querier, hostID string, l api.Location) (api.Location, error) {
 	if l.Pool != "" || l.Path == "" {
@@ -109,7 +109,7 @@ func inItsPool(ctx context.Context, q ledger.Querier, hostID string, l api.Locat
 	}
 	var pool string
 	err := q.QueryRowContext(ctx, `SELECT name FROM pools WHERE host_id = ? AND active = 1 AND path <> '' AND rtrim(path, '/') = ?
-		AND type NOT IN ('disk', 'iscsi', 'iscsi-direct', 'mpath', 'scsi')
+		AND type IN ('dir', 'fs', 'netfs', 'vstorage')
 		ORDER BY shared DESC, name LIMIT 1`, hostID, path.Dir(l.Path)).Scan(&pool)
 	if errors.Is(err, sql.ErrNoRows) {
 		return l, nil

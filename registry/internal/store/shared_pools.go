@@ -124,7 +124,7 @@ func (tx *Tx) shareLocations(ctx context.Context, hostID string, pools []api.Poo
 func (tx *Tx) nameLocations(ctx context.Context, hostID string, pools []api.Pool) error {
 	for _, p := range pools {
 		dir := strings.TrimRight(p.Path, "/")
-		if !p.Active || dir == "" || !hasItsDirectory(p) {
+		if !p.Active || dir == "" || !isOfFiles(p) {
 			continue
 		}
 		if err := tx.Exec(ctx, `UPDATE OR IGNORE locations SET pool = ?2, name = substr(path, length(?3) + 2)
@@ -136,11 +136,12 @@ func (tx *Tx) nameLocations(ctx context.Context, hostID string, pools []api.Pool
 	return nil
 }
 
-// hasItsDirectory says whether what is in the directory of a pool is in the pool, by the name
-// that it has there. Pools of disks and of LUNs have directories of the whole host, as /dev
-// and /dev/disk/by-path.
-func hasItsDirectory(p api.Pool) bool {
-	return !slices.Contains([]string{"disk", "iscsi", "iscsi-direct", "mpath", "scsi"}, p.Type)
+// isOfFiles says whether all that is in the directory of a pool is in the pool, by the name
+// that it has there. What is beside the devices of a pool need not be libvirt's: pools of disks and
+// of LUNs have directories of the whole host, as /dev, and libvirt knows no thin volumes of a
+// volume group. Hosts find out which pool has a device.
+func isOfFiles(p api.Pool) bool {
+	return slices.Contains([]string{"dir", "fs", "netfs", "vstorage"}, p.Type)
 }
 
 // sharedBefore are the pools that a host had and that were shared.
