@@ -44,7 +44,7 @@ SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/la
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-registry-short test-registry test-conformance test-e2e test-units test-hosts test-storage test-upgrade test-crash test-web bench \
+.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-upgrade test-crash test-web bench \
 	packages lint-packages install clean lab machine vm compiler chromium
 
 help: ## Show this list
@@ -60,7 +60,7 @@ test: SHORT := -short
 test: build lint test-unit test-registry-short test-conformance test-e2e test-hosts ## What CI runs: all kinds of tests, the long ones left to their own targets
 
 # Side by side they would slow each other down past their limits.
-test-all: build lint test-unit test-simulation test-registry test-conformance test-e2e test-units test-hosts test-storage test-upgrade test-crash test-web ## Everything, with nothing left out; about three and a half hours on two idle cores (root)
+test-all: build lint test-unit test-simulation test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-upgrade test-crash test-web ## Everything, with nothing left out; about four hours on two idle cores (root)
 
 build: ## Build the three programs into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/volferryd ./daemon
@@ -102,6 +102,11 @@ test-e2e: build lab ## Real guests through volferryctl (root)
 # VOLFERRY_UNITS_RUN is a pattern for the names of some of them.
 test-units: build lab packages machine ## The same with each volferryd under the unit of its package, on a machine with systemd (root)
 	$(GO) test -v -count=1 -timeout 60m ./test/units
+
+# The QEMU of the backports is one that loses writes of a guest which runs while a job begins.
+test-releases: ## The same on Debian 13, and on Debian 12 with its backports: libvirt 11, QEMU 10 (root)
+	VOLFERRY_MACHINE_SUITE=trixie $(MAKE) test-units
+	VOLFERRY_MACHINE_SUITE=bookworm-backports $(MAKE) test-units
 
 # The tests on machines with the packages are left out of make test.
 test-hosts: build lab promtool ## Several hosts and a registry over TLS, with real guests, the packages on machines with systemd, and the pages of docs/ word for word (root)

@@ -1,8 +1,9 @@
-# shellcheck shell=sh disable=SC2154 # name, top and cache are set by the script that sources it
+# shellcheck shell=sh disable=SC2154 # name, top, cache and suite are set by the script that sources it
 # SPDX-License-Identifier: Apache-2.0
 #
 # What the scripts share that make Debian roots for tests, which source it. They set name, top,
-# and cache, the directory of what they make.
+# cache, the directory of what they make, and suite, the release of Debian; NAME-backports is NAME
+# with what its backports have newer.
 
 mirror=${VOLFERRY_MACHINE_MIRROR:-} # empty: Debian's own
 
@@ -33,12 +34,19 @@ lock() {
 	flock 9
 }
 
-# debian INCLUDE DIR makes a root of Debian 12 with these packages.
-debian() { mmdebstrap --quiet --variant=minbase --include="$1" bookworm "$2" ${mirror:+"$mirror"}; }
+# debian INCLUDE DIR makes a root of Debian with these packages.
+debian() {
+	include=$1 dir=$2 release=${suite%-backports}
+	set --
+	# The backports come from the mirror of the release.
+	[ "$suite" = "$release" ] || set -- --aptopt="APT::Default-Release \"$suite\"" \
+		--setup-hook="sed -n 's/ $release main/ $suite main/p' \"\$1/etc/apt/sources.list\" >\"\$1/etc/apt/sources.list.d/backports.list\""
+	mmdebstrap --quiet --variant=minbase --include="$include" "$@" "$release" "$dir" ${mirror:+"$mirror"}
+}
 
-# root_stamp SCRIPT is another one when the script, this file or the directory is: a copy of a
-# root has lost who owns what.
-root_stamp() { echo "$(cat "$1" "$top/test/debian.sh" | sha256sum) $(stat -c %i "$cache/root")"; }
+# root_stamp SCRIPT is another one when the script, this file, the release or the directory is: a
+# copy of a root has lost who owns what.
+root_stamp() { echo "$(cat "$1" "$top/test/debian.sh" | sha256sum) $suite $(stat -c %i "$cache/root")"; }
 
 # make_root SCRIPT INCLUDE makes $cache/root, unless the script has made it before. finish ROOT
 # is the script's own, for what the root needs besides.
@@ -48,7 +56,7 @@ make_root() {
 		say "ready"
 		return 0
 	fi
-	say "making a root of Debian 12"
+	say "making a root of Debian $suite"
 	rm -rf "$cache/stamp" "$cache/root" "$cache/root.new"
 	trap 'rm -rf "$cache/root.new"' EXIT INT TERM
 	debian "$2" "$cache/root.new"

@@ -18,6 +18,7 @@ umask 022
 name=docs
 top=$(cd "$(dirname "$0")/../.." && pwd)
 cache=${VOLFERRY_MACHINE_CACHE:-$top/.cache/machine}
+suite=bookworm
 # shellcheck source=test/debian.sh
 . "$top/test/debian.sh"
 image=$cache/image/debian-12-nocloud-amd64.qcow2

@@ -1,17 +1,22 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs what machines need on Debian, and makes the root that they all begin with,
-# Debian 12 with libvirt, QEMU and what package lab needs in it, in $VOLFERRY_MACHINE_CACHE (default: .cache/machine at
-# the top of the repository). Nothing is started or enabled on the host. Where everything
-# is there already it does nothing and needs no network. It needs root.
+# Installs what machines need on Debian, and makes the root that they all begin with, Debian
+# with libvirt, QEMU and what package lab needs in it, in $VOLFERRY_MACHINE_CACHE (default:
+# .cache/machine at the top of the repository; machine-NAME for a release that is not bookworm).
+# $VOLFERRY_MACHINE_SUITE is the release: bookworm, which is the default, trixie, or
+# bookworm-backports. Nothing is started or enabled on the host. Where everything is there
+# already it does nothing and needs no network. It needs root.
 
 set -eu
 umask 022
 
 name=machine
 top=$(cd "$(dirname "$0")/../.." && pwd)
-cache=${VOLFERRY_MACHINE_CACHE:-$top/.cache/machine}
+suite=${VOLFERRY_MACHINE_SUITE:-bookworm}
+cache=.cache/machine
+[ "$suite" = bookworm ] || cache=$cache-$suite
+cache=${VOLFERRY_MACHINE_CACHE:-$top/$cache}
 # shellcheck source=test/debian.sh
 . "$top/test/debian.sh"
 

@@ -23,13 +23,17 @@ var tools = []struct{ name, pkg string }{
 	{"journalctl", "systemd"},
 }
 
-// cacheDir holds the root of all machines. install.sh has the same default.
+// cacheDir holds the root of all machines. install.sh has the same default, by release.
 func cacheDir() string {
 	if dir := os.Getenv("VOLFERRY_MACHINE_CACHE"); dir != "" {
 		return dir
 	}
+	name := "machine"
+	if suite := os.Getenv("VOLFERRY_MACHINE_SUITE"); suite != "" && suite != "bookworm" {
+		name += "-" + suite
+	}
 	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", ".cache", "machine")
+	return filepath.Join(filepath.Dir(file), "..", "..", ".cache", name)
 }
 
 // Missing returns what machines need and this host lacks, in words for a person. It is

@@ -12,6 +12,7 @@ umask 022
 name=vm
 top=$(cd "$(dirname "$0")/../.." && pwd)
 cache=${VOLFERRY_VM_CACHE:-$top/.cache/vm}
+suite=bookworm
 # shellcheck source=test/debian.sh
 . "$top/test/debian.sh"
 
