@@ -18,7 +18,7 @@ type Connection struct {
 	// a path means the same to both.
 	Root string
 
-	channels string // where libvirt makes the sockets of guests, as the test sees it
+	channels []string // patterns of where libvirt makes the directory of a guest's sockets, before its name, as the test sees it
 	virsh    func(ctx context.Context, args ...string) (string, error)
 }
 
@@ -28,8 +28,14 @@ type Connection struct {
 func Connect(root, dir string, virsh func(ctx context.Context, args ...string) (string, error)) *Connection {
 	return &Connection{
 		Dir: dir, Root: root, virsh: virsh,
-		channels: filepath.Join(root, "/var/lib/libvirt/qemu/channel/target"),
+		channels: channelsIn(filepath.Join(root, "/var/lib/libvirt"), filepath.Join(root, "/run/libvirt")),
 	}
+}
+
+// channelsIn are the patterns for libvirt's directories for state that stays, and for state
+// that a reboot ends, where libvirt has the sockets since version 10.
+func channelsIn(lib, run string) []string {
+	return []string{filepath.Join(lib, "qemu/channel/target/domain-*-"), filepath.Join(run, "qemu/channel/*-")}
 }
 
 // Virsh runs virsh against this libvirtd and returns its standard output. The

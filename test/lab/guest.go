@@ -35,12 +35,14 @@ func (c *Connection) DefineGuest(ctx context.Context, cfg GuestConfig) (*Guest, 
 	if err := os.MkdirAll(filepath.Dir(c.here(base)), 0o711); err != nil {
 		return nil, fmt.Errorf("define guest %s: %w", cfg.Name, err)
 	}
-	socket := c.here(base) + ".sock"
+	sockets := []string{c.here(base) + ".sock"}
 	if cfg.UEFI {
-		socket = c.channel(cfg.Name)
+		sockets = c.sockets(cfg.Name)
 	}
-	if len(socket) >= maxSocketPath {
-		return nil, fmt.Errorf("define guest %s: %s is too long for a unix socket", cfg.Name, socket)
+	for _, socket := range sockets {
+		if len(socket) >= maxSocketPath {
+			return nil, fmt.Errorf("define guest %s: %s is too long for a unix socket", cfg.Name, socket)
+		}
 	}
 	xml, err := c.domainXML(cfg, boot, base)
 	if err != nil {
@@ -58,16 +60,20 @@ func (c *Connection) DefineGuest(ctx context.Context, cfg GuestConfig) (*Guest, 
 		return nil, errors.Join(err, g.undefine())
 	}
 	g.UUID = strings.TrimSpace(out)
-	if g.link, err = openLink(ctx, c.disksHere(cfg.Disks), socket, c.here(base)+".log"); err != nil {
+	if g.link, err = openLink(ctx, c.disksHere(cfg.Disks), sockets, c.here(base)+".log"); err != nil {
 		return nil, fmt.Errorf("define guest %s: %w", cfg.Name, errors.Join(err, g.undefine()))
 	}
 	return g, nil
 }
 
-// channel is a pattern of where libvirt puts the socket of a guest's port, with the
+// sockets are patterns of where libvirt puts the socket of a guest's port, with the
 // number of the domain in it.
-func (c *Connection) channel(name string) string {
-	return filepath.Join(c.channels, "domain-*-"+name, workload.Port)
+func (c *Connection) sockets(name string) []string {
+	var patterns []string
+	for _, before := range c.channels {
+		patterns = append(patterns, filepath.Join(before+name, workload.Port))
+	}
+	return patterns
 }
 
 // disksHere are disks with the paths by which the test sees them.
@@ -83,7 +89,7 @@ func (c *Connection) disksHere(disks []Disk) []Disk {
 // All that is known of it stays known. It is g that is to be closed, and the other
 // libvirtd's end that ends the domain.
 func (g *Guest) At(c *Connection) *Guest {
-	g.link.update(func() { g.link.socket = c.channel(g.Name) })
+	g.link.update(func() { g.link.sockets = c.sockets(g.Name) })
 	return &Guest{Name: g.Name, UUID: g.UUID, at: c, link: g.link}
 }
 

@@ -70,7 +70,7 @@ func StartLibvirtd(ctx context.Context, dir string) (*Libvirtd, error) {
 		EtcDir:   filepath.Join(dir, "etc"),
 	}
 	l.Connection = &Connection{
-		Dir: dir, channels: filepath.Join(dir, "lib", "qemu", "channel", "target"),
+		Dir: dir, channels: channelsIn(filepath.Join(dir, "lib"), filepath.Join(dir, "run")),
 		virsh: func(ctx context.Context, args ...string) (string, error) {
 			return run(ctx, "virsh", append([]string{"-q", "-c", l.URI()}, args...)...)
 		},

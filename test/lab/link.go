@@ -28,7 +28,7 @@ type link struct {
 
 	mu      sync.Mutex
 	changed chan struct{} // closed, and replaced, when anything below changes
-	socket  string        // a pattern: one that libvirt chose has the domain's number in it
+	sockets []string      // patterns: a socket that libvirt chose has the domain's number in it
 	conn    net.Conn      // nil while there is no connection
 	root    string        // what it said it booted from
 	boot    string        // of the guest that said hello on conn; empty before
@@ -48,7 +48,7 @@ type hostWriter struct {
 }
 
 // openLink connects to the guest, now and whenever it is started, until close.
-func openLink(ctx context.Context, disks []Disk, socket, logPath string) (*link, error) {
+func openLink(ctx context.Context, disks []Disk, sockets []string, logPath string) (*link, error) {
 	writers := make(map[string]*hostWriter)
 	for i, d := range disks {
 		w, err := newHostWriter(ctx, d)
@@ -63,7 +63,7 @@ func openLink(ctx context.Context, disks []Disk, socket, logPath string) (*link,
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l := &link{
-		socket: socket, log: log, cancel: cancel, ended: make(chan struct{}),
+		sockets: sockets, log: log, cancel: cancel, ended: make(chan struct{}),
 		changed: make(chan struct{}), writers: writers,
 	}
 	go l.run(ctx)
@@ -111,12 +111,17 @@ func (l *link) run(ctx context.Context) {
 
 func (l *link) dial(ctx context.Context) (net.Conn, error) {
 	l.mu.Lock()
-	socket := l.socket
+	sockets := l.sockets
 	l.mu.Unlock()
-	paths, err := filepath.Glob(socket)
-	if err == nil && len(paths) == 0 {
-		err = os.ErrNotExist
+	var paths []string
+	for _, pattern := range sockets {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, found...)
 	}
+	err := os.ErrNotExist
 	for _, path := range paths {
 		var conn net.Conn
 		var dialer net.Dialer
