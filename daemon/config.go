@@ -73,7 +73,8 @@ type config struct {
 	SharedPools []string `toml:"shared_pools"`
 }
 
-// The values of suspend_at_job_start. Auto: where the guest's QEMU may lose a write otherwise.
+// The values of suspend_at_job_start. Auto: where the guest's QEMU may
+// lose a write, or die of it, otherwise.
 const (
 	suspendAuto   = "auto"
 	suspendAlways = "always"
@@ -187,15 +188,15 @@ func (c *config) check() error {
 	return cmp.Or(c.checkOverlayDir(), c.checkSaveDir())
 }
 
-// mustHold says for which versions of QEMU a guest is suspended while a block job begins.
-func (c *config) mustHold(qemu hv.Version) bool {
+// jobStart says against what of a version of QEMU a guest is suspended while a block job begins.
+func (c *config) jobStart(qemu hv.Version) hv.JobStart {
 	switch c.SuspendAtJobStart {
 	case suspendAlways:
-		return true
+		return hv.JobStart{LosesWrites: true, KillsGuest: true}
 	case suspendNever:
-		return false
+		return hv.JobStart{}
 	}
-	return hv.JobStartLosesWrites(qemu)
+	return hv.JobStartOf(qemu)
 }
 
 // warnings are what is allowed by the operator's word, and may not be what was meant.

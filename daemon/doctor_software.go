@@ -32,9 +32,16 @@ var testedLibvirt, testedQEMU = hv.Version{Major: 9}, hv.Version{Major: 7, Minor
 
 const missedWrites = "QEMU 8.0 to 10.2 may miss a write that is under way when a block copy begins (fixed by commit 0f51f9c342, mirror: Fix missed dirty bitmap writes during startup, in 10.0.9, 10.2.2 and 11.0)"
 
-// missesWrites says whether the next guest would be started with a QEMU with that bug.
+const diesOfWrite = "QEMU before 8.0 may die of a write of an I/O thread that is under way when a synchronous block copy begins (mended by its commit 32125b1460)"
+
+// missesWrites and diesOfWrites say whether the next guest would be started with a QEMU with that
+// bug.
 func missesWrites(a hv.About) bool {
-	return a.QEMU != hv.Version{} && hv.JobStartLosesWrites(a.QEMU)
+	return a.QEMU != hv.Version{} && hv.JobStartOf(a.QEMU).LosesWrites
+}
+
+func diesOfWrites(a hv.About) bool {
+	return a.QEMU != hv.Version{} && hv.JobStartOf(a.QEMU).KillsGuest
 }
 
 var knownBugs = []knownBug{
@@ -57,16 +64,30 @@ var knownBugs = []knownBug{
 		status: "warn",
 	},
 	{
-		on:     func(a hv.About, c *config) bool { return missesWrites(a) && c.mustHold(a.QEMU) },
+		on:     func(a hv.About, c *config) bool { return missesWrites(a) && c.jobStart(a.QEMU).LosesWrites },
 		name:   missedWrites,
 		means:  "a guest with this QEMU is suspended while the copy of a fold or of a mirror begins, mostly for some milliseconds, and loses nothing",
 		advice: "nothing has to be done; a QEMU whose changelog has that commit spares the guests that pause",
 		status: "ok",
 	},
 	{
-		on:     func(a hv.About, c *config) bool { return missesWrites(a) && !c.mustHold(a.QEMU) },
+		on:     func(a hv.About, c *config) bool { return missesWrites(a) && !c.jobStart(a.QEMU).LosesWrites },
 		name:   missedWrites,
 		means:  "suspend_at_job_start is never, so what a busy guest writes in the moment in which a fold or a mirror begins may be missing in the destination",
+		advice: "unless the package of QEMU has that commit, set suspend_at_job_start to auto",
+		status: "warn",
+	},
+	{
+		on:     func(a hv.About, c *config) bool { return diesOfWrites(a) && c.jobStart(a.QEMU).KillsGuest },
+		name:   diesOfWrite,
+		means:  "a guest with this QEMU and with I/O threads is suspended while the copy of a fold or of a mirror begins, mostly for some milliseconds, and lives",
+		advice: "nothing has to be done; QEMU 8.0 or later spares the guests that pause, but see which of them lose writes instead",
+		status: "ok",
+	},
+	{
+		on:     func(a hv.About, c *config) bool { return diesOfWrites(a) && !c.jobStart(a.QEMU).KillsGuest },
+		name:   diesOfWrite,
+		means:  "suspend_at_job_start is never, so the QEMU of a busy guest with I/O threads may die in the moment in which a fold or a mirror begins",
 		advice: "unless the package of QEMU has that commit, set suspend_at_job_start to auto",
 		status: "warn",
 	},

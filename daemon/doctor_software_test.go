@@ -26,21 +26,21 @@ func TestDoctorNamesTheBugsOfAVersion(t *testing.T) {
 		edit(&about)
 		return about
 	}
-	const aborted, missed, older, none = "issue 806", "0f51f9c342", "the oldest that Volferry is tested with", "runs no hook in qemu.d"
+	const aborted, missed, dies, older, none = "issue 806", "0f51f9c342", "32125b1460", "the oldest that Volferry is tested with", "runs no hook in qemu.d"
 	for name, tc := range map[string]struct {
 		about hv.About
 		bugs  []string
 	}{
-		"Debian 12":                         {bookworm, []string{aborted}},
-		"without AppArmor":                  {with(func(a *hv.About) { a.SecurityModels = []string{"dac"} }), nil},
+		"Debian 12":                         {bookworm, []string{aborted, dies}},
+		"without AppArmor":                  {with(func(a *hv.About) { a.SecurityModels = []string{"dac"} }), []string{dies}},
 		"Debian 13":                         {with(func(a *hv.About) { a.Libvirt, a.QEMU = hv.VersionOf(11_003_000), hv.VersionOf(10_000_013) }), []string{aborted}},
 		"Debian 13 as it came out":          {with(func(a *hv.About) { a.Libvirt, a.QEMU = hv.VersionOf(11_003_000), hv.VersionOf(10_000_002) }), []string{aborted, missed}},
 		"newer than all of them":            {with(func(a *hv.About) { a.Libvirt, a.QEMU = hv.VersionOf(12_001_000), hv.VersionOf(11_000_000) }), nil},
 		"the last QEMU before, the first":   {with(func(a *hv.About) { a.QEMU = hv.VersionOf(8_000_000) }), []string{aborted, missed}},
-		"the first libvirt with qemu.d":     {with(func(a *hv.About) { a.Libvirt = hv.VersionOf(6_005_000) }), []string{aborted, older}},
-		"older than hooks in a directory":   {with(func(a *hv.About) { a.Libvirt = hv.VersionOf(6_004_000) }), []string{none, aborted, older}},
+		"the first libvirt with qemu.d":     {with(func(a *hv.About) { a.Libvirt = hv.VersionOf(6_005_000) }), []string{aborted, dies, older}},
+		"older than hooks in a directory":   {with(func(a *hv.About) { a.Libvirt = hv.VersionOf(6_004_000) }), []string{none, aborted, dies, older}},
 		"no QEMU at all, which is no bug":   {with(func(a *hv.About) { a.QEMU = hv.Version{} }), []string{aborted}},
-		"an old QEMU that nobody has tried": {with(func(a *hv.About) { a.QEMU = hv.VersionOf(6_002_000) }), []string{aborted, older}},
+		"an old QEMU that nobody has tried": {with(func(a *hv.About) { a.QEMU = hv.VersionOf(6_002_000) }), []string{aborted, dies, older}},
 	} {
 		fake := hvtest.New()
 		fake.SetAbout(tc.about)
@@ -62,14 +62,16 @@ func TestDoctorNamesTheBugsOfAVersion(t *testing.T) {
 }
 
 // A bug that Volferry works around is no reason for a warning.
-func TestDoctorSaysWhetherWritesCanBeLostWhenACopyBegins(t *testing.T) {
-	for setting, want := range map[string]string{suspendAuto: "ok", suspendAlways: "ok", suspendNever: "warn"} {
-		fake := hvtest.New()
-		fake.SetAbout(hv.About{QEMU: hv.VersionOf(10_000_002)})
-		cfg := defaultConfig()
-		cfg.SuspendAtJobStart = setting
-		if checks := (&doctor{cfg: cfg, hv: fake}).libvirt(t.Context()); !found(checks, "known bug", want, "0f51f9c342") {
-			t.Errorf("suspend_at_job_start %s: %+v, want %s", setting, checks, want)
+func TestDoctorSaysWhatCanHappenToAGuestWhenACopyBegins(t *testing.T) {
+	for qemu, bug := range map[uint64]string{10_000_002: "0f51f9c342", 7_002_022: "32125b1460"} {
+		for setting, want := range map[string]string{suspendAuto: "ok", suspendAlways: "ok", suspendNever: "warn"} {
+			fake := hvtest.New()
+			fake.SetAbout(hv.About{QEMU: hv.VersionOf(qemu)})
+			cfg := defaultConfig()
+			cfg.SuspendAtJobStart = setting
+			if checks := (&doctor{cfg: cfg, hv: fake}).libvirt(t.Context()); !found(checks, "known bug", want, bug) {
+				t.Errorf("QEMU %d, suspend_at_job_start %s: %+v, want %s", qemu, setting, checks, want)
+			}
 		}
 	}
 }

@@ -45,6 +45,8 @@ type Domain struct {
 	Moved       bool
 	Snapshots   int
 	Checkpoints int
+	// IOThreads: QEMU has, or gets, I/O threads, which may serve disks.
+	IOThreads bool
 	// MemoryBytes is how much RAM the domain may have.
 	MemoryBytes int64
 	// Occupied: a call on the domain's process is under way, perhaps one whose caller has

@@ -20,7 +20,7 @@ type Job struct {
 	End                     int64
 	BandwidthBytesPerSecond int64
 	// Tracking: the job has looked through the disk, and no write of the guest escapes it
-	// any more; see JobStartLosesWrites.
+	// any more; see JobStart.
 	Tracking bool
 }
 

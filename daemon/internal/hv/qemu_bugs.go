@@ -9,13 +9,30 @@ var fixedJobStart = []Version{{Major: 10, Patch: 9}, {Major: 10, Minor: 2, Patch
 // devRelease is the first patch number that QEMU gives to what is on the way to a release.
 const devRelease = 50
 
-// JobStartLosesWrites says whether a QEMU of this version, or an unknown one if it is zero,
-// may lose a write of the guest that is under way when a copy or an active commit begins.
-//
-// From the beginning of such a job until it has looked through the disk for what is allocated,
-// these versions notice no write: what was not allocated when the job came past it, and is a
-// moment later, is copied by nobody. It began with the commit 32125b1460 in QEMU 8.0.
-func JobStartLosesWrites(qemu Version) bool {
+// JobStart says what a version of QEMU may do wrong to a guest that runs while a copy or an
+// active commit begins on one of its disks.
+type JobStart struct {
+	// LosesWrites: it may lose a write of the guest that is under way.
+	LosesWrites bool
+	// KillsGuest: it may die of a write that comes from an I/O thread, if the copy is synchronous.
+	KillsGuest bool
+}
+
+// JobStartOf says what a QEMU of this version, or an unknown one if it is zero, may do.
+func JobStartOf(qemu Version) JobStart {
+	return JobStart{LosesWrites: jobStartLosesWrites(qemu), KillsGuest: jobStartKillsGuest(qemu)}
+}
+
+// jobStartKillsGuest: before QEMU 8.0 the filter of a copy knows its job before mirror_run has made
+// the job's bitmap of what is in flight, and a synchronous copy looks into that bitmap at each
+// write. An I/O thread writes in between; where the disk has none, nothing comes in between. The
+// commit 32125b1460, which is in 8.0, puts the job behind the bitmap.
+func jobStartKillsGuest(qemu Version) bool { return qemu.Before(Version{Major: 8}) }
+
+// jobStartLosesWrites: from the beginning of such a job until it has looked through the disk for
+// what is allocated, these versions notice no write: what was not allocated when the job came past
+// it, and is a moment later, is copied by nobody. It began with the commit 32125b1460 in QEMU 8.0.
+func jobStartLosesWrites(qemu Version) bool {
 	if qemu == (Version{}) {
 		return true
 	}

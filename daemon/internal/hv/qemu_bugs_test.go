@@ -24,7 +24,21 @@ func TestWhichVersionsOfQEMULoseWritesWhenAJobBegins(t *testing.T) {
 		{Major: 11}:                      false,
 		{Major: 11, Minor: 1, Patch: 3}:  false,
 	} {
-		if got := JobStartLosesWrites(v); got != want {
+		if got := JobStartOf(v).LosesWrites; got != want {
+			t.Errorf("QEMU %s: %v, want %v", v, got, want)
+		}
+	}
+}
+
+func TestWhichVersionsOfQEMUMayKillAGuestWhenAJobBegins(t *testing.T) {
+	for v, want := range map[Version]bool{
+		{}:                              true, // unknown
+		{Major: 6, Minor: 2}:            true,
+		{Major: 7, Minor: 2, Patch: 22}: true,
+		{Major: 8}:                      false,
+		{Major: 10, Patch: 2}:           false,
+	} {
+		if got := JobStartOf(v).KillsGuest; got != want {
 			t.Errorf("QEMU %s: %v, want %v", v, got, want)
 		}
 	}

@@ -229,7 +229,7 @@ func (f *domainFacts) domain(known domainxml.PoolSources) (d *hv.Domain, consist
 		ManagedSave: f.managedSave,
 		Snapshots:   f.snapshots,
 		Checkpoints: f.checkpoints,
-		MemoryBytes: current.Memory,
+		MemoryBytes: current.Memory, IOThreads: current.IOThreads,
 	}
 	d.State, d.PauseReason = stateOf(f.state, f.reason)
 	d.Moved = movedAway(f.state, f.reason)

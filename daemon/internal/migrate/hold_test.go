@@ -5,6 +5,7 @@ package migrate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -65,7 +66,7 @@ func mirrorOfAClone(mayGiveUp bool) simulation {
 	}
 }
 
-func TestNoWriteIsLostByAQEMUThatMissesWritesWhenAJobBegins(t *testing.T) {
+func TestNoWriteIsLostByAQEMUThatMissesWritesOrDiesOfThemWhenAJobBegins(t *testing.T) {
 	type kind struct {
 		name     string
 		world    func(*testing.T, hv.State) *migratetest.World
@@ -76,6 +77,8 @@ func TestNoWriteIsLostByAQEMUThatMissesWritesWhenAJobBegins(t *testing.T) {
 			{"complete", losing, simulateComplete},
 			{"cancel", losing, simulateCancel},
 			{"mirror", migratetest.WithLosingQEMU(migratetest.CloneWorld), mirrorOfAClone(mayGiveUp)},
+			{"complete with I/O threads", migratetest.WithIOThreads(migratetest.NewWorld), simulateComplete},
+			{"mirror with I/O threads", migratetest.WithIOThreads(migratetest.CloneWorld), mirrorOfAClone(mayGiveUp)},
 		}
 	}
 	for _, c := range []struct {
@@ -170,14 +173,23 @@ func TestAnUpgradeOfQEMUDoesNotCountForAGuestThatRuns(t *testing.T) {
 	})
 }
 
-func TestAGuestIsHeldForAJobOnlyWhereItsQEMULosesWrites(t *testing.T) {
-	for v, want := range map[hv.Version]bool{
-		migratetest.LosingQEMU: true, {}: true, {Major: 7, Minor: 2}: false, {Major: 10, Patch: 9}: false,
+func TestAGuestIsHeldForAJobOnlyWhereItsQEMULosesWritesOrDiesOfThem(t *testing.T) {
+	type guest struct {
+		qemu      hv.Version
+		ioThreads bool
+	}
+	for g, want := range map[guest]bool{
+		{migratetest.LosingQEMU, false}: true, {hv.Version{}, false}: true,
+		{migratetest.DyingQEMU, false}: false, {migratetest.DyingQEMU, true}: true,
+		{hv.Version{Major: 10, Patch: 9}, true}: false,
 	} {
-		t.Run(v.String(), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s, I/O threads %t", g.qemu, g.ioThreads), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := migratetest.NewWorld(t, hv.StateStopped)
-				w.SetAbout(hv.About{QEMU: v})
+				w.SetAbout(hv.About{QEMU: g.qemu})
+				if g.ioThreads {
+					must(t, w.SetIOThreads(testInstance))
+				}
 				must(t, w.Start(testInstance))
 				d := newDaemon(t, w)
 				mig := d.until(d.migrate(), api.MigrationCompleted)

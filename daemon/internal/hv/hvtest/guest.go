@@ -179,6 +179,17 @@ func (f *Fake) GuestWrite(id, target string, block int64, value uint64) error {
 	return nil
 }
 
+// SetIOThreads gives a domain I/O threads from now on.
+func (f *Fake) SetIOThreads(id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, err := f.find(id)
+	if err == nil {
+		dom.IOThreads = true
+	}
+	return err
+}
+
 // mirrorWrite tells a running job about a write that has been made. A mirror
 // whose target fails ends; the guest never hears of it. What a job is not told that is still
 // looking through the disk, and is blind then, it never copies.

@@ -20,7 +20,7 @@ type job struct {
 	ready       bool
 	// scan is how many looks from now the job has looked through the disk.
 	scan int
-	// blind: while it does so it misses what the guest writes (hv.JobStartLosesWrites).
+	// blind: while it does so it misses what the guest writes (hv.JobStart.LosesWrites).
 	blind bool
 }
 

@@ -40,11 +40,14 @@ func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 			f.jobEvent(dom, disk, "failed") // the job was there for a moment
 			return nil
 		}
+		if opts.Synchronous && dom.IOThreads && dom.State == hv.StateRunning && hv.JobStartOf(dom.qemu).KillsGuest {
+			f.violate("a synchronous job began on %s of domain %s, which has I/O threads, with the guest running and writing, of which its QEMU may die", target, dom.Name)
+		}
 		j := &job{
 			kind: hv.JobCopy, dst: dst, synchronous: opts.Synchronous, bandwidth: opts.BandwidthBytesPerSecond,
 			dirty: make(map[int64]bool), scan: scanLooks,
 			// A full copy copies all of a raw image, whatever is allocated there.
-			blind: hv.JobStartLosesWrites(dom.qemu) && (len(disk.Chain) > 1 || disk.Top().Format != Raw),
+			blind: hv.JobStartOf(dom.qemu).LosesWrites && (len(disk.Chain) > 1 || disk.Top().Format != Raw),
 		}
 		if opts.Shallow && len(disk.Chain) > 1 {
 			j.mark(top.blocks)
@@ -81,7 +84,7 @@ func (f *Fake) CommitActive(ctx context.Context, id, target string, bytesPerSeco
 		}
 		j := &job{
 			kind: hv.JobActiveCommit, dst: disk.Chain[1], bandwidth: bytesPerSecond, dirty: make(map[int64]bool),
-			scan: scanLooks, blind: hv.JobStartLosesWrites(dom.qemu),
+			scan: scanLooks, blind: hv.JobStartOf(dom.qemu).LosesWrites,
 		}
 		j.mark(f.files[disk.Top().Path].blocks)
 		dom.jobs[target] = j

@@ -16,7 +16,9 @@ type Domain struct {
 	Active bool  // it is the XML of a process
 	Run    int   // of that process
 	Memory int64 // in bytes
-	Disks  []hv.Disk
+	// IOThreads: it has some.
+	IOThreads bool
+	Disks     []hv.Disk
 }
 
 // ParseDomain reads the XML of a domain. Where known is nil a disk of a pool's volume is of
@@ -34,6 +36,7 @@ func ParseDomain(doc string, known PoolSources) (*Domain, error) {
 	if dom.Memory != nil {
 		p.Memory = int64(dom.Memory.Value) << 10 // libvirt writes KiB, whatever it read
 	}
+	p.IOThreads = dom.IOThreads > 0 || dom.IOThreadIDs != nil && len(dom.IOThreadIDs.IOThreads) > 0
 	if dom.Devices == nil {
 		return p, nil
 	}

@@ -222,3 +222,20 @@ func TestCopyXMLStatesFormatAndEndOfChain(t *testing.T) {
 		t.Errorf("copyXML without a format = %v, want ErrUnsupported: libvirt would probe", err)
 	}
 }
+
+func TestADomainHasIOThreadsHoweverTheyAreWritten(t *testing.T) {
+	for xml, want := range map[string]bool{
+		`<domain/>`: false,
+		`<domain><iothreads>0</iothreads></domain>`:                                false,
+		`<domain><iothreads>1</iothreads><devices/></domain>`:                      true,
+		`<domain><iothreadids><iothread id='7'/></iothreadids><devices/></domain>`: true,
+	} {
+		got, err := ParseDomain(xml, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.IOThreads != want {
+			t.Errorf("%s: %v, want %v", xml, got.IOThreads, want)
+		}
+	}
+}

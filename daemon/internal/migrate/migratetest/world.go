@@ -72,12 +72,30 @@ func NewWorld(t *testing.T, state hv.State) *World {
 // LosingQEMU is a version of QEMU that loses what a guest writes while a block job begins.
 var LosingQEMU = hv.Version{Major: 10, Patch: 2}
 
+// DyingQEMU is a version of QEMU that may die of what an I/O thread writes while a block job
+// begins.
+var DyingQEMU = hv.Version{Major: 7, Minor: 2}
+
 // WithLosingQEMU makes worlds of a kind whose instance runs in LosingQEMU.
 func WithLosingQEMU(kind func(*testing.T, hv.State) *World) func(*testing.T, hv.State) *World {
+	return with(kind, func(_ *testing.T, w *World) { w.SetAbout(hv.About{QEMU: LosingQEMU}) })
+}
+
+// WithIOThreads makes worlds of a kind whose instance has I/O threads and runs in DyingQEMU.
+func WithIOThreads(kind func(*testing.T, hv.State) *World) func(*testing.T, hv.State) *World {
+	return with(kind, func(t *testing.T, w *World) {
+		t.Helper()
+		w.SetAbout(hv.About{QEMU: DyingQEMU})
+		expect.OK(t, w.SetIOThreads(Instance))
+	})
+}
+
+// with makes worlds of a kind that are prepared before the instance starts.
+func with(kind func(*testing.T, hv.State) *World, prepare func(*testing.T, *World)) func(*testing.T, hv.State) *World {
 	return func(t *testing.T, state hv.State) *World {
 		t.Helper()
 		w := kind(t, hv.StateStopped)
-		w.SetAbout(hv.About{QEMU: LosingQEMU})
+		prepare(t, w)
 		if state.Active() {
 			expect.OK(t, w.Start(Instance))
 		}

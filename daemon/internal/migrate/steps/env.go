@@ -26,8 +26,8 @@ type Env struct {
 	audit    func(e api.EventPost)
 	history  History
 	progress *progressTracker
-	// mustHold says which versions of QEMU lose writes when a block job begins.
-	mustHold func(hv.Version) bool
+	// jobStart says what a version of QEMU may do to a guest when a block job begins.
+	jobStart func(hv.Version) hv.JobStart
 	log      *slog.Logger
 	now      func() time.Time
 	// stopping is cancelled, by stop, when the daemon is told to stop: from then on no
@@ -44,10 +44,10 @@ type Env struct {
 func NewEnv(ports Ports, history History, host func(context.Context) (Host, error), change func(migrationID string), log *slog.Logger) *Env {
 	e := &Env{
 		hv: ports.HV, images: ports.Images, copier: ports.Copier, registry: ports.Registry, guards: ports.Guards, claims: ports.Claims, mayMove: ports.MayMove, audit: ports.Audit,
-		mustHold: ports.MustHold, history: history, progress: newProgressTracker(change), log: log, now: ports.Now, host: host,
+		jobStart: ports.JobStart, history: history, progress: newProgressTracker(change), log: log, now: ports.Now, host: host,
 	}
-	if e.mustHold == nil {
-		e.mustHold = hv.JobStartLosesWrites
+	if e.jobStart == nil {
+		e.jobStart = hv.JobStartOf
 	}
 	e.stopping, e.stop = context.WithCancel(context.Background())
 	return e

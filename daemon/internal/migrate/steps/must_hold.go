@@ -12,7 +12,7 @@ import (
 )
 
 // MustHold says whether the guest has to be suspended while a job of the migration begins. Some
-// versions of QEMU miss what a guest writes in that time (hv.JobStartLosesWrites):
+// versions of QEMU miss what a guest writes in that time (hv.JobStart.LosesWrites):
 //
 //   - From the moment in which QEMU puts its filter over the disk, with all requests drained, until
 //     mirror_run has looked through the disk, the filter knows of no job: a write goes through it
@@ -27,10 +27,10 @@ import (
 // So a job misses nothing if the guest is suspended before it is begun, and is suspended still
 // after the job was seen to track. A full copy of one raw image copies every block of it, so there
 // nothing depends on what is missed.
+//
+// Other versions may die of what an I/O thread writes before the job looks (hv.JobStart.KillsGuest).
+// They, too, are safe from the moment in which the job is seen to track.
 func (e *Env) MustHold(ctx context.Context, s *Spec) (bool, error) {
-	if s.Method == MethodMirror && len(s.SrcChain()) == 1 && s.Src.Format == api.FormatRaw {
-		return false, nil
-	}
 	v, err := e.hv.QEMUVersion(ctx, s.InstanceID)
 	switch {
 	case errors.Is(err, hv.ErrNotActive):
@@ -39,9 +39,18 @@ func (e *Env) MustHold(ctx context.Context, s *Spec) (bool, error) {
 		return false, err
 	case err != nil:
 		e.log.Warn("the version of a guest's QEMU is not known", "instance", s.InstanceName, "err", err)
-		return true, nil
+		v = hv.Version{}
 	}
-	return e.mustHold(v), nil
+	harm := e.jobStart(v)
+	wholeImage := s.Method == MethodMirror && len(s.SrcChain()) == 1 && s.Src.Format == api.FormatRaw
+	if harm.LosesWrites && !wholeImage || !harm.KillsGuest {
+		return harm.LosesWrites && !wholeImage, nil
+	}
+	dom, err := e.hv.Domain(ctx, s.InstanceID)
+	if err != nil {
+		return false, err
+	}
+	return dom.IOThreads, nil
 }
 
 // mayBeginUnheld refuses the beginning of a job with the guest running where it has to be
@@ -51,7 +60,7 @@ func (e *Env) mayBeginUnheld(ctx context.Context, s *Spec) error {
 	if err != nil || !hold {
 		return e.hvError(err)
 	}
-	return &errWorldChanged{fmt.Sprintf("a block job on disk %s of instance %s has to begin with the guest suspended, since its QEMU may lose a write otherwise", s.Target, s.InstanceName)}
+	return &errWorldChanged{fmt.Sprintf("a block job on disk %s of instance %s has to begin with the guest suspended, since its QEMU may lose a write, or die of it, otherwise", s.Target, s.InstanceName)}
 }
 
 // BegunHeld says whether the job of a migration that is at work on the disk of a guest was

@@ -179,9 +179,9 @@ type Ports struct {
 	MayMove func(ctx context.Context, volumeID string) error
 	// Audit adds an event to the audit trail. Nil: events are dropped.
 	Audit func(e api.EventPost)
-	// MustHold says whether a guest with this version of QEMU, zero if it is not known, has to
-	// be suspended while a block job begins. Nil: hv.JobStartLosesWrites.
-	MustHold func(qemu hv.Version) bool
+	// JobStart says what a QEMU of this version, zero if it is not known, may do to a guest that
+	// is not suspended while a block job begins. Nil: hv.JobStartOf.
+	JobStart func(qemu hv.Version) hv.JobStart
 	// Clock returns the time. Nil: time.Now.
 	Clock func() time.Time
 }

@@ -164,7 +164,7 @@ func (e *Env) stepBegin(to direction) op.Step {
 		if err := e.awaitTracking(ctx, s, to, disk.dom.Run); err != nil {
 			return err
 		}
-		e.log.Info("a block job has begun with its guest suspended, since its QEMU may lose a write otherwise", "migration", s.MigrationID, "instance", s.InstanceName,
+		e.log.Info("a block job has begun with its guest suspended, since its QEMU may lose a write, or die of it, otherwise", "migration", s.MigrationID, "instance", s.InstanceName,
 			"target", s.Target, "ms", e.now().Sub(began).Milliseconds())
 		process, err := e.hv.Process(ctx, s.InstanceID, s.Target)
 		if err != nil {
@@ -227,7 +227,7 @@ func (e *Env) awaitTracking(ctx context.Context, s *Spec, to direction, run int)
 		}
 		waited := e.now().Sub(began)
 		if waited > HoldBound {
-			return api.Errorf(api.CodeInternal, "the QEMU of instance %s may lose a write while a block job begins, so its guest was suspended for that; it took longer than %s, and the guest goes on as before; stop the instance and call again, or upgrade QEMU",
+			return api.Errorf(api.CodeInternal, "the QEMU of instance %s may lose a write, or die of it, while a block job begins, so its guest was suspended for that; it took longer than %s, and the guest goes on as before; stop the instance and call again, or upgrade QEMU",
 				s.InstanceName, HoldBound)
 		}
 		if err := retry.Sleep(ctx, drainPollFor(waited)); err != nil {
