@@ -303,3 +303,38 @@ func TestAJobThatWasBegunWithTheGuestSuspendedIsTakenUp(t *testing.T) {
 		}
 	})
 }
+
+// It stands still when the job begins, and would at once do so again if it was resumed then.
+func TestAGuestThatAFullOverlayHasStoppedGoesOnOnlyWhenItIsOffTheOverlay(t *testing.T) {
+	for name, end := range map[string]func(d *daemon, mig api.Migration) error{
+		"complete": func(d *daemon, mig api.Migration) error {
+			_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+			return err
+		},
+		"cancel": func(d *daemon, mig api.Migration) error {
+			_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDaemon(t, losing(t, hv.StateRunning))
+				mig := d.copied()
+				d.fill(mig)
+				before := len(d.world.Calls())
+				must(t, end(d, mig))
+				d.until(mig.ID, api.MigrationCompleted, api.MigrationCancelled)
+				d.stillRunning()
+				resumed := 0
+				for _, call := range d.world.Calls()[before:] {
+					if call == "Resume" {
+						resumed++
+					}
+				}
+				if resumed != 1 {
+					t.Errorf("the guest was resumed %d times, want once, off its overlay", resumed)
+				}
+			})
+		})
+	}
+}

@@ -14,7 +14,7 @@ import (
 )
 
 // toBegin is the pause in which a job begins, see MustHold.
-var toBegin = pauseWindow{"pause_to_begin", "resume_after_begin"}
+var toBegin = pauseWindow{"pause_to_begin", "resume_after_begin", false}
 
 const (
 	mayBeginStep = "may_begin"

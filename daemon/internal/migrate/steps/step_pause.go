@@ -18,22 +18,27 @@ import (
 // pauseNote is written before the guest is paused: afterwards nobody could tell who paused
 // it.
 type pauseNote struct {
-	// Resume: the guest ran, or an I/O error (a full overlay) had stopped it,
-	// which the switch cures. A guest that a person had paused stays paused.
+	// Resume: the guest ran, or an I/O error (a full overlay) had stopped it, and what is
+	// done in the pause cures that. A guest that a person had paused stays paused.
 	Resume bool `json:"resume"`
 }
 
 // pauseWindow is a time in which the guest is paused. It has the names of the steps that
 // begin and end it.
-type pauseWindow struct{ begin, end string }
+type pauseWindow struct {
+	begin, end string
+	// cures: what is done in the pause takes the guest off its overlay, and so cures an I/O error
+	// that had stopped it.
+	cures bool
+}
 
 var (
 	// toSwitch is the pause of a switch: once the job is drained both of its ends are
 	// equal, and a crash loses nothing.
-	toSwitch = pauseWindow{"pause", "resume"}
+	toSwitch = pauseWindow{"pause", "resume", true}
 	// toAbort is the pause in which a job is ended: QEMU may die if a job ends during a
 	// write of the guest.
-	toAbort = pauseWindow{"pause_to_abort", "resume_after_abort"}
+	toAbort = pauseWindow{"pause_to_abort", "resume_after_abort", true}
 )
 
 // stepPause pauses the guest.
@@ -58,7 +63,7 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 		// the first; one that runs was resumed or started since.
 		running := disk.dom.State == hv.StateRunning
 		if !again || (running && !note.Resume) {
-			note.Resume = running || disk.dom.PauseReason == hv.PauseIOError
+			note.Resume = running || w.cures && disk.dom.PauseReason == hv.PauseIOError
 			if err := r.Note(ctx, note); err != nil {
 				return err
 			}
