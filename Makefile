@@ -22,7 +22,7 @@ LINT_VERSION := 2.15.0
 # Packages whose tests start a real libvirtd. Everything else but the
 # end-to-end tests is a unit test.
 REAL_LIBVIRT := ./daemon/internal/libvirt ./test/lab/...
-NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt$$|(test/lab|test/machine|test/e2e|test/hosts|test/storage|test/units|test/registry|test/web|test/demo)(/|$$))
+NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt$$|(test/lab|test/machine|test/e2e|test/hosts|test/storage|test/units|test/registry|test/web|test/demo|test/bench/data)(/|$$))
 
 # Packages with simulations. make test runs some of their trials (-short); make
 # test-simulation runs all of them.
@@ -44,7 +44,7 @@ SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/la
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-upgrade test-crash test-web bench \
+.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-upgrade test-crash test-web bench bench-data \
 	packages lint-packages install clean lab machine vm compiler chromium
 
 help: ## Show this list
@@ -96,8 +96,8 @@ test-registry: build ## The same for longer: more than a minute of history, hund
 test-conformance: compiler lab ## The hypervisor's conformance suite and the lab, on a real libvirtd (root)
 	CGO_ENABLED=1 $(GO) test -race $(SHORT) -count=1 -timeout 20m $(REAL_LIBVIRT)
 
-test-e2e: build lab ## Real guests through volferryctl (root)
-	$(GO) test -v $(SHORT) -count=1 -timeout 40m ./test/e2e
+test-e2e: build lab ## Real guests through volferryctl, and the benchmark of moves in small (root)
+	$(GO) test -v $(SHORT) -count=1 -timeout 40m -p 1 ./test/e2e ./test/bench/data
 
 # VOLFERRY_UNITS_RUN is a pattern for the names of some of them.
 test-units: build lab packages machine ## The same with each volferryd under the unit of its package, on a machine with systemd (root)
@@ -126,9 +126,13 @@ test-crash: build lab ## Kill everything at every step of a move, race root volu
 test-web: build chromium ## The page of volferryctl web in a headless Chromium
 	$(GO) test -v -count=1 -timeout 15m ./test/web
 
-bench: build ## Benchmarks of the engine and the registry, and the load of a whole site on a registry
+bench: build bench-data ## Benchmarks of the engine and the registry, of moves, and the load of a whole site on a registry (root)
 	$(GO) test -run '^$$' -bench . -benchmem ./daemon/... ./registry/... ./internal/...
-	$(GO) run ./test/bench
+	$(GO) run ./test/bench/registry
+
+# The flags are in BENCH, --full among them: go run ./test/bench/data --help.
+bench-data: build lab ## Moves by Volferry and by other tools, side by side, with tables and plots in build/bench-data (root)
+	$(GO) run ./test/bench/data $(BENCH)
 
 packages: build ## deb and rpm of the three programs into dist/
 	@[ -x bin/nfpm ] || GOBIN='$(CURDIR)/bin' $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@v$(NFPM_VERSION)

@@ -44,6 +44,8 @@ type daemon interface {
 	stop()
 	// wait returns when it is gone.
 	wait(ctx context.Context) error
+	// pid is its process.
+	pid() int
 }
 
 // NewHost prepares a host with its state in dir, whose path must be short
@@ -125,6 +127,9 @@ func (h *Host) KillDaemon() { h.daemon.kill() }
 
 // StopDaemon asks the daemon to end, and returns when it has.
 func (h *Host) StopDaemon() { h.daemon.stop() }
+
+// DaemonPID is the process id of the daemon, once it was started.
+func (h *Host) DaemonPID() int { return h.daemon.pid() }
 
 // Use has the programs in the directory bin be those of the host, from their next start
 // on.

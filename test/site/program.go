@@ -131,6 +131,9 @@ func (p *program) wait(ctx context.Context) error {
 	}
 }
 
+// pid is the program's process.
+func (p *program) pid() int { return p.cmd.Process.Pid }
+
 // tail is the end of a log, as much as there is.
 func tail(path string) []byte {
 	const end = 8 << 10

@@ -105,7 +105,7 @@ func (r *Registry) Use(bin string) { r.bin = bin }
 func (r *Registry) Kill() { r.program.kill() }
 
 // PID is the process id of the registry, once it was started.
-func (r *Registry) PID() int { return r.program.cmd.Process.Pid }
+func (r *Registry) PID() int { return r.program.pid() }
 
 // Signal sends a signal to the registry, SIGSTOP and SIGCONT for example.
 func (r *Registry) Signal(s syscall.Signal) error { return r.program.cmd.Process.Signal(s) }

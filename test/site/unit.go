@@ -171,6 +171,9 @@ func (s *service) wait(ctx context.Context) error {
 	}
 }
 
+// pid is the daemon's process.
+func (s *service) pid() int { return s.process.Pid }
+
 // settle has systemd stop what there is of the unit. What it cannot stop, it does not start
 // either.
 func (s *service) settle() {

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/volferry/volferry/test/bench/meter"
 )
 
 // The aims, of a machine with two cores.
@@ -109,15 +111,15 @@ func (b *bench) memory(ctx context.Context, r *report) error {
 }
 
 func (b *bench) memoryNow(r *report, connections int) error {
-	resident, own, err := memory(b.registry.PID())
+	of, err := meter.MemoryOf(b.registry.PID())
 	if err != nil {
 		return err
 	}
 	m := r.add("memory", fmt.Sprintf("memory at %d attachments, after the load of %d connections", b.attachments, connections))
-	m.value("rss_mib", float64(resident)/(1<<20), "RSS %.0f MiB")
-	m.value("anonymous_mib", float64(own)/(1<<20), "anonymous %.0f MiB")
+	m.value("rss_mib", float64(of.Resident)/(1<<20), "RSS %.0f MiB")
+	m.value("anonymous_mib", float64(of.Own)/(1<<20), "anonymous %.0f MiB")
 	if connections <= len(b.clients) { // the aim is of the attachments
-		m.aim("RSS ≤ 100 MiB", resident <= aimResident)
+		m.aim("RSS ≤ 100 MiB", of.Resident <= aimResident)
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/volferry/volferry/test/bench/meter"
 )
 
 // report is all measurements of a run.
@@ -35,7 +37,7 @@ type aim struct {
 
 // newReport describes the machine and the run.
 func newReport(b *bench, out io.Writer) (*report, error) {
-	r := &report{out: out, about: machine()}
+	r := &report{out: out, about: meter.Machine()}
 	p50, p99, err := syncTimes(b.dir)
 	if err != nil {
 		return nil, err

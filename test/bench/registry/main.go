@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Program bench puts load on a real volferry-registry over mutual TLS and says how
+// Program registry puts load on a real volferry-registry over mutual TLS and says how
 // it held: durable changes per second, what they took, and what they cost in CPU
 // time and memory. It owns how load is made and measured, speaks HTTP as hosts do,
 // and knows nothing of the registry's inside.
@@ -49,7 +49,7 @@ func run(ctx context.Context) error {
 	flag.Uint64Var(&o.seed, "seed", 1, "of the ids")
 	flag.StringVar(&o.bin, "bin", o.bin, "`directory` of the built programs")
 	flag.StringVar(&o.only, "only", "", "comma-separated `names` of what is measured: "+strings.Join(names(), ", ")+"; empty for all")
-	flag.StringVar(&o.results, "results", "", "`file` to which the raw numbers are added, as JSON lines, for example test/bench/results/NAME.jsonl")
+	flag.StringVar(&o.results, "results", "", "`file` to which the raw numbers are added, as JSON lines, for example test/bench/registry/results/NAME.jsonl")
 	flag.Parse()
 	if o.clients < 1 || o.rate < 1 || o.hosts < 1 || o.attachments < o.clients {
 		return fmt.Errorf("there has to be something of everything, and as many attachments as clients")

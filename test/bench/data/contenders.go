@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/volferry/volferry/test/lab"
+	"github.com/volferry/volferry/test/lab/workload"
+)
+
+// contender is a way to move a volume from pool src to pool dst.
+type contender struct {
+	name string
+	// program is what has to be installed for it, "" if it is always there.
+	program string
+	// running: it moves the volume of a running guest; otherwise one that no guest has.
+	running bool
+	// managed: the volume has to be one of Volferry's.
+	managed bool
+	// moves returns when dst is the volume and is durable.
+	moves func(ctx context.Context, s *stage, v volume) error
+}
+
+// contenders are all of them.
+var contenders = []contender{
+	{name: "volferry", running: true, managed: true, moves: migrate()},
+	{name: "volferry-noverify", running: true, managed: true, moves: migrate("--verify", "none")},
+	{name: "volferry-mirror", running: true, managed: true, moves: migrate("--method", "mirror")},
+	{name: "blockcopy", running: true, moves: blockcopy()},
+	{name: "blockcopy-sync", running: true, moves: blockcopy("--synchronous-writes")},
+
+	{name: "volferry-stopped", managed: true, moves: migrate()},
+	{name: "volferry-stopped-noverify", managed: true, moves: migrate("--verify", "none")},
+	// With these caches qemu-img flushes when it closes the destination.
+	{name: "qemu-img", program: "qemu-img", moves: tool("qemu-img convert -n -W -m 16 -t none -T none -f raw -O raw SRC DST")},
+	{name: "nbdcopy", program: "nbdcopy", moves: tool("nbdcopy --flush SRC DST")},
+	{name: "dd", program: "dd", moves: tool("dd if=SRC of=DST bs=1M iflag=direct oflag=direct conv=fsync,notrunc status=none")},
+}
+
+func contenderNames() (names []string) {
+	for _, c := range contenders {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// missing says why the contender cannot run on this machine, "" if it can.
+func (c contender) missing() string {
+	if c.program == "" {
+		return ""
+	}
+	if _, err := exec.LookPath(c.program); err != nil {
+		return c.program + " is not installed"
+	}
+	return ""
+}
+
+func migrate(flags ...string) func(context.Context, *stage, volume) error {
+	return func(ctx context.Context, s *stage, v volume) error {
+		_, err := s.site.Ctl(ctx, append([]string{"volume", "migrate", v.managed, "--to-pool", dstPool}, flags...)...)
+		return err
+	}
+}
+
+func blockcopy(flags ...string) func(context.Context, *stage, volume) error {
+	return func(ctx context.Context, s *stage, v volume) error {
+		args := []string{"blockcopy", v.name, disk, "--dest", v.dst, "--format", "raw", "--transient-job", "--wait", "--pivot"}
+		_, err := s.site.Libvirtd.Virsh(ctx, append(args, flags...)...)
+		return err
+	}
+}
+
+// tool is a command with SRC and DST in the places of the images. The destination is there, of
+// its size and without data.
+func tool(command string) func(context.Context, *stage, volume) error {
+	return func(ctx context.Context, _ *stage, v volume) error {
+		args := strings.Fields(command)
+		for i := range args {
+			args[i] = strings.NewReplacer("SRC", v.src, "DST", v.dst).Replace(args[i])
+		}
+		if err := makeSparse(v.dst, v.bytes); err != nil {
+			return err
+		}
+		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", command, err, strings.TrimSpace(string(out)))
+		}
+		return nil
+	}
+}
+
+// writer is what a running guest does.
+type writer struct {
+	name string
+	load *lab.Load // nil: nothing
+	mix  workload.Mix
+}
+
+var writers = []writer{
+	{name: "none"},
+	// Every write is durable before the next one, as in the log of a database.
+	{name: "depth1", load: &lab.Load{Depth: 1}, mix: workload.Mix{Flush: 100}},
+	{name: "depth32", load: &lab.Load{Depth: 32}, mix: workload.Mix{Flush: 2}},
+}
+
+func writerNames() (names []string) {
+	for _, w := range writers {
+		names = append(names, w.name)
+	}
+	return names
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/volferry/volferry/test/bench/meter"
+)
+
+// counters are what the kernel has counted up to a moment.
+type counters struct {
+	at       time.Time
+	mover    time.Duration
+	qemu     time.Duration
+	src, dst meter.DiskBytes
+}
+
+// count reads them. qemu is the process of the guest, 0 if there is none.
+func (s *stage) count(qemu int) (c counters, err error) {
+	var errs [5]error
+	c.at = time.Now()
+	var daemon time.Duration
+	daemon, errs[0] = meter.FamilyTime(s.site.DaemonPID())
+	c.mover, errs[1] = meter.ChildrenTime() // the commands
+	c.mover += daemon
+	if qemu != 0 {
+		c.qemu, errs[2] = meter.ProcessTime(qemu)
+	}
+	c.src, errs[3] = meter.DiskUnder(s.src.Dir)
+	c.dst, errs[4] = meter.DiskUnder(s.dst.Dir)
+	return c, errors.Join(errs[:]...)
+}
+
+// costOf is what was used since an earlier count.
+func (s *stage) costOf(before, after counters) (*cost, error) {
+	m, err := meter.MemoryOf(s.site.DaemonPID())
+	return &cost{
+		MoverCPUSeconds: (after.mover - before.mover).Seconds(), QEMUCPUSeconds: (after.qemu - before.qemu).Seconds(),
+		DaemonPeakBytes: m.Peak, Src: after.src.Since(before.src), Dst: after.dst.Since(before.dst),
+	}, err
+}
+
+// qemuOf is the process of a running guest.
+func (s *stage) qemuOf(guest string) (int, error) {
+	text, err := os.ReadFile(filepath.Join(s.site.Libvirtd.RunDir, "qemu", guest+".pid"))
+	if err != nil {
+		return 0, fmt.Errorf("find QEMU of %s: %w", guest, err)
+	}
+	return strconv.Atoi(strings.TrimSpace(string(text)))
+}

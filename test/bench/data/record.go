@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/bench/meter"
+)
+
+// stopped is the group of the moves of volumes that no guest has.
+const stopped = "stopped"
+
+// record is one move, as it is in the raw results.
+type record struct {
+	Name      string `json:"name"` // always move
+	Round     int    `json:"round"`
+	Contender string `json:"contender"`
+	// Group is what the guest does, the name of a writer; or stopped.
+	Group     string `json:"group"`
+	SizeBytes int64  `json:"size_bytes"`
+	// Error says why there is no measurement; the contender did not do its work.
+	Error string `json:"error,omitempty"`
+
+	TotalSeconds float64 `json:"total_s,omitempty"`
+	// PhaseSeconds are those of copy, verify and fold; of Volferry alone.
+	PhaseSeconds   map[string]float64 `json:"phase_s,omitempty"`
+	ExposedSeconds float64            `json:"exposed_s,omitempty"`
+	StallMS        *api.StallMS       `json:"stall_ms,omitempty"`
+	// GapMS are the longest times without an acknowledgement, as the host saw them: at
+	// start and switch, where these are known.
+	GapMS map[string]float64 `json:"gap_ms,omitempty"`
+	// Guest are the guest's writes: idle, move, after; of Volferry also copy, verify, fold.
+	Guest map[string]window `json:"guest,omitempty"`
+
+	Cost *cost `json:"cost,omitempty"`
+	// CheckedBlocks of 4 KiB were read back and were right.
+	CheckedBlocks int `json:"checked_blocks,omitempty"`
+}
+
+// cost is what a move took of the machine.
+type cost struct {
+	// MoverCPUSeconds are of the command, and of the daemon with its children.
+	MoverCPUSeconds float64 `json:"mover_cpu_s"`
+	// QEMUCPUSeconds are of the guest's QEMU, which also emulates the guest.
+	QEMUCPUSeconds float64 `json:"qemu_cpu_s"`
+	// QEMUIdleCores is how many cores QEMU uses before the move.
+	QEMUIdleCores   float64 `json:"qemu_idle_cores"`
+	DaemonPeakBytes int64   `json:"daemon_peak_bytes"`
+	// The bytes are everybody's, the guest's own writes among them.
+	Src meter.DiskBytes `json:"src_disk"`
+	Dst meter.DiskBytes `json:"dst_disk"`
+}

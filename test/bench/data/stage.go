@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/internal/client"
+	"github.com/volferry/volferry/test/bench/meter"
+	"github.com/volferry/volferry/test/lab"
+	"github.com/volferry/volferry/test/site"
+)
+
+// options are what can be asked for.
+type options struct {
+	sizeMiB int64
+	fill    uint64
+	rounds  int
+	seconds time.Duration
+	writers string
+	only    string
+	fs      string
+	seed    uint64
+	out     string
+	bin     string
+}
+
+func (o options) bytes() int64 { return o.sizeMiB << 20 }
+
+// The names of the pools, and the guest's name of its disk.
+const (
+	srcPool, dstPool = "src", "dst"
+	disk             = "vda"
+)
+
+// volume is one that is to be moved.
+type volume struct {
+	name     string // of its guest, too
+	managed  string // its name in Volferry, "" if that does not have it
+	src, dst string
+	bytes    int64
+}
+
+// stage is the host on which everything runs.
+type stage struct {
+	options
+
+	dir      string
+	site     *site.Site
+	daemon   *client.Client
+	src, dst *lab.FS
+	volumes  int // made so far
+}
+
+// setUp makes the stage. It is to be closed even where there is an error.
+func setUp(ctx context.Context, o options) (*stage, error) {
+	s := &stage{options: o}
+	var err error
+	if s.dir, err = os.MkdirTemp(os.Getenv("TMPDIR"), "vfbench-"); err != nil {
+		return s, fmt.Errorf("make directory: %w", err)
+	}
+	if s.site, err = site.Start(ctx, s.dir, o.bin); err != nil {
+		return s, err
+	}
+	if s.daemon, err = client.New("unix://" + s.site.Socket); err != nil {
+		return s, err
+	}
+	if s.src, err = s.pool(ctx, srcPool); err != nil {
+		return s, err
+	}
+	s.dst, err = s.pool(ctx, dstPool)
+	return s, err
+}
+
+// pool makes a pool with a file system of its own, which has room for two volumes.
+func (s *stage) pool(ctx context.Context, name string) (*lab.FS, error) {
+	fs, err := lab.LoopFS(ctx, filepath.Join(s.site.Libvirtd.Dir, name), s.fs, 2*s.sizeMiB+512)
+	if err != nil {
+		return nil, err
+	}
+	if err := writeEveryBlock(ctx, filepath.Join(fs.Dir, "zeroes")); err != nil {
+		return fs, err
+	}
+	return fs, s.site.Libvirtd.DirPool(ctx, name, fs.Dir)
+}
+
+// writeEveryBlock fills a file system once and empties it again. Below it is a sparse file, whose
+// blocks cost more the first time that they are written.
+func writeEveryBlock(ctx context.Context, path string) error {
+	cmd := exec.CommandContext(ctx, "dd", "if=/dev/zero", "of="+path, "bs=1M", "oflag=direct")
+	if out, err := cmd.CombinedOutput(); err != nil && !strings.Contains(string(out), "No space left") {
+		return fmt.Errorf("write every block: %w: %s", err, out)
+	}
+	return os.Remove(path)
+}
+
+// makeVolume makes the next volume in pool src, with nothing of it in memory.
+func (s *stage) makeVolume(ctx context.Context) (volume, error) {
+	s.volumes++
+	name := fmt.Sprintf("v%d", s.volumes)
+	v := volume{
+		name: name, bytes: s.bytes(),
+		src: filepath.Join(s.src.Dir, name+".raw"), dst: filepath.Join(s.dst.Dir, name+"-dst.raw"),
+	}
+	if err := lab.MakeVolume(ctx, lab.Volume{Path: v.src, Format: "raw"}, v.bytes, s.filling()); err != nil {
+		return v, err
+	}
+	if err := evict(v.src); err != nil {
+		return v, err
+	}
+	_, err := s.site.Libvirtd.Virsh(ctx, "pool-refresh", srcPool)
+	return v, err
+}
+
+func (s *stage) filling() lab.Fill { return lab.Fill{Seed: s.seed, Percent: s.fill} }
+
+// evict has the kernel forget the content of a file that is on disk.
+func evict(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("evict: %w", err)
+	}
+	if err := errors.Join(unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED), f.Close()); err != nil {
+		return fmt.Errorf("evict %s: %w", path, err)
+	}
+	return nil
+}
+
+func makeSparse(path string, bytes int64) error {
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, bytes)); err != nil {
+		return fmt.Errorf("make destination: %w", err)
+	}
+	return nil
+}
+
+// empty removes what is in both pools.
+func (s *stage) empty() error {
+	var errs []error
+	for _, fs := range []*lab.FS{s.src, s.dst} {
+		files, err := filepath.Glob(filepath.Join(fs.Dir, "*.raw"))
+		errs = append(errs, err)
+		for _, f := range files {
+			errs = append(errs, os.Remove(f))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// about describes machine and run.
+func (s *stage) about(ctx context.Context) map[string]any {
+	m := meter.Machine()
+	m["name"], m["at"] = "run", time.Now().UTC().Format(time.RFC3339)
+	m["size_bytes"], m["fill_percent"], m["seed"], m["rounds"], m["file_system"] = s.bytes(), s.fill, s.seed, s.rounds, s.fs
+	for name, command := range map[string][]string{
+		"qemu": {"qemu-system-x86_64", "--version"}, "libvirt": {"libvirtd", "--version"},
+		"version": {filepath.Join(s.bin, "volferryd"), "--version"},
+	} {
+		out, _ := exec.CommandContext(ctx, command[0], command[1:]...).Output() // what is not known is left empty
+		m[name], _, _ = strings.Cut(string(out), "\n")
+	}
+	return m
+}
+
+// close removes everything. It works on a stage that is not complete, too.
+func (s *stage) close() error {
+	var errs []error
+	if s.daemon != nil {
+		s.daemon.Close()
+	}
+	if s.site != nil {
+		errs = append(errs, s.site.Close())
+	}
+	for _, fs := range []*lab.FS{s.src, s.dst} {
+		if fs != nil {
+			errs = append(errs, fs.Close())
+		}
+	}
+	if s.dir != "" {
+		errs = append(errs, os.RemoveAll(s.dir))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meter
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// DiskBytes are those that everybody together has read from a disk and written to it.
+type DiskBytes struct{ Read, Written int64 }
+
+// Since are the bytes since an earlier reading.
+func (b DiskBytes) Since(earlier DiskBytes) DiskBytes {
+	return DiskBytes{Read: b.Read - earlier.Read, Written: b.Written - earlier.Written}
+}
+
+// DiskUnder reads the counters of the disk that the file system of dir is on.
+func DiskUnder(dir string) (DiskBytes, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return DiskBytes{}, fmt.Errorf("find disk of %s: %w", dir, err)
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/sys/dev/block/%d:%d/stat", unix.Major(st.Dev), unix.Minor(st.Dev)))
+	if err != nil {
+		return DiskBytes{}, fmt.Errorf("read counters of a disk: %w", err)
+	}
+	// reads, merged, sectors, ms, writes, merged, sectors, ms, ...
+	const read, written, sectorBytes = 2, 6, 512
+	fields := strings.Fields(string(text))
+	var sectors [2]int64
+	for i, at := range []int{read, written} {
+		if at >= len(fields) {
+			return DiskBytes{}, fmt.Errorf("read counters of a disk: %q", text)
+		}
+		if sectors[i], err = strconv.ParseInt(fields[at], 10, 64); err != nil {
+			return DiskBytes{}, fmt.Errorf("read counters of a disk: %w", err)
+		}
+	}
+	return DiskBytes{Read: sectors[0] * sectorBytes, Written: sectors[1] * sectorBytes}, nil
+}
