@@ -6,11 +6,15 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
 )
 
 // QEMU 7.2 died in about one of 30 moves of a guest whose disk an I/O thread serves.
 func TestABusyGuestWithAnIOThreadLivesThroughManyMoves(t *testing.T) {
 	leftToTestE2E(t)
+	if !lab.IOThreads(t) {
+		t.Skip("SKIPPED: there are no I/O threads")
+	}
 	h, a, _ := sharedPools(t)
 	d := h.diskIn(t, a, api.FormatRaw)
 	d.IOThread = true

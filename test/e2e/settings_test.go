@@ -13,13 +13,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
 )
 
 // allSettings is what the owner of a disk may have set, of a virtio disk that the guest
 // writes to. A guest that writes as fast as it can stays below the limits.
 const allSettings = `<disk>
 	<driver cache='none' io='native' discard='unmap' detect_zeroes='unmap' error_policy='stop' rerror_policy='report'
-		ioeventfd='on' event_idx='on' queues='2' queue_size='128' iothread='1'/>
+		ioeventfd='on' event_idx='on' queues='2' queue_size='128'/>
 	<blockio logical_block_size='512' physical_block_size='4096'/>
 	<iotune>
 		<read_bytes_sec>400000000</read_bytes_sec><write_bytes_sec>300000000</write_bytes_sec>
@@ -41,7 +42,7 @@ func TestADiskKeepsEverySettingThroughMovesAndThroughDetachAndAttach(t *testing.
 	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	d := h.diskIn(t, a, api.FormatRaw)
-	d.IOThread = true
+	d.IOThread = lab.IOThreads(t)
 	g := h.defineGuest(t, h.diskIn(t, a, api.FormatRaw), d)
 	scsi := h.diskIn(t, a, api.FormatRaw)
 	g.setAll(t, "vdb", strings.ReplaceAll(scsiDisk, "PATH", scsi.Path))

@@ -150,19 +150,6 @@ func (d *disk) write(buf []byte, offset int64) error {
 	return nil
 }
 
-// nudge reads a block, for the interrupt that the disk then raises. QEMU 8 and later, when it
-// emulates the processor and an I/O thread serves the disk, may lose the interrupt of requests
-// that end while the guest is suspended or goes on: they are done, and nobody hears of it. A
-// guest with more to do has the next interrupt soon.
-func (d *disk) nudge() {
-	buf, err := newBuffer()
-	if err != nil {
-		return
-	}
-	_, _ = unix.Pread(d.fd, buf[:workload.BlockSize], 0) // whatever it reads
-	_ = unix.Munmap(buf)
-}
-
 // ioctlRange issues an ioctl whose argument is {start, length} in bytes.
 func (d *disk) ioctlRange(request uint, start, length uint64) error {
 	arg := [2]uint64{start, length}

@@ -26,15 +26,11 @@ type writer struct {
 	stopping   bool
 
 	inFlight map[uint64]workload.Op
-	reported time.Time // when the last operation came to its end
-	buffers  [][]byte  // of those that are not in flight
+	buffers  [][]byte // of those that are not in flight
 	commands chan workload.Command
 	results  chan result
 	ended    chan struct{}
 }
-
-// nudgeInterval is how long nothing may come to its end before the disk is nudged.
-const nudgeInterval = time.Second
 
 // result is how one operation ended.
 type result struct {
@@ -89,8 +85,6 @@ func (w *writer) run() {
 	defer close(w.ended)
 	defer w.disk.close()
 	timer := time.NewTimer(0)
-	nudge := time.NewTicker(nudgeInterval)
-	defer nudge.Stop()
 	due := time.Now()
 	for !w.stopping || len(w.inFlight) > 0 {
 		var ready <-chan time.Time
@@ -114,10 +108,6 @@ func (w *writer) run() {
 			w.obey(c)
 		case r := <-w.results:
 			w.report(r)
-		case now := <-nudge.C:
-			if len(w.inFlight) > 0 && now.Sub(w.reported) > nudgeInterval {
-				go w.disk.nudge()
-			}
 		}
 	}
 	w.port.send(workload.Report{Type: workload.ReportStopped, Disk: w.name})
@@ -173,7 +163,6 @@ func (w *writer) issue(op workload.Op) {
 
 func (w *writer) report(r result) {
 	delete(w.inFlight, r.op.Seq)
-	w.reported = time.Now()
 	w.buffers = append(w.buffers, r.buf)
 	report := workload.Report{
 		Type: workload.ReportAck, Disk: w.name, Op: &r.op,
