@@ -18,8 +18,9 @@ type Spec struct {
 	// IsDst, if set, checks the open dst before anything is written to it: an error ends
 	// the copy.
 	IsDst func(dst *os.File) error
-	// ThinBlockBytes, where set, is asked of the open dst: the size of the blocks that read as
-	// zeros once they are discarded, and go on to (package thin); 0 if it promises no such thing.
+	// ThinBlockBytes, if set, is called with the open dst where that is a block device. It
+	// returns the size of the blocks that read as zeros after they were discarded, until
+	// somebody writes to them (package thin), or 0 if dst does not promise that.
 	ThinBlockBytes func(dst *os.File) int64
 	// Verify reads dst back after the copy.
 	Verify bool

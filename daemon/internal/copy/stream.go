@@ -181,8 +181,9 @@ func (s *stream) zero(off, n int64) error {
 	return nil
 }
 
-// childThrottle paces a child that moves bytes by itself, and tells so when it has. It
-// works only for the share of the time that the pacer allows of all that could be in flight.
+// childThrottle paces a child process (qemu-img), which moves bytes by itself and reports them
+// afterwards. The child works only for a part of the time: the part of the largest amount in
+// flight that the pacer allows.
 func (s *Spec) childThrottle() qemuimg.Throttle {
 	worked := time.Now()
 	return func(ctx context.Context, bytes int64) error {

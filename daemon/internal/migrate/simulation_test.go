@@ -84,7 +84,7 @@ func calm(d *daemon) {
 	synctest.Wait()
 }
 
-// during runs simulations of complete and of cancel in every state.
+// duringEverything runs simulations of complete and of cancel in every state.
 func duringEverything(t *testing.T, states []hv.State, happen func(d *daemon) hvtest.Fault) {
 	t.Helper()
 	for _, state := range states {

@@ -30,7 +30,7 @@ func (u *Uplink) Notes() []Note {
 	return out
 }
 
-// judge adds to a report what is not as it was left with the instances of this host,
+// findDrift adds to a report what is not as it was left with the instances of this host,
 // and guards those that have lost their root without a guard.
 func (u *Uplink) findDrift(ctx context.Context, reports []api.InstanceReport, doms []hv.Domain, unreadable []hv.UnreadableDomain, open []api.Migration) []api.InstanceReport {
 	granted := api.NotMoving(u.granted(), open)
@@ -74,7 +74,8 @@ func (u *Uplink) findDrift(ctx context.Context, reports []api.InstanceReport, do
 	return reports
 }
 
-// judged is instance.DriftOf, but for a domain that cannot be read: it is not gone.
+// driftOf returns what instance.DriftOf returns, except for a domain that cannot be read: that
+// domain is there, so the drift only says that it cannot be read.
 func driftOf(inst api.Instance, dom *hv.Domain, unreadable []hv.UnreadableDomain, atts []api.Attachment) instance.Drift {
 	if i := slices.IndexFunc(unreadable, func(d hv.UnreadableDomain) bool { return d.ID == inst.ID }); i >= 0 {
 		return instance.Drift{Note: instance.Unreadable(unreadable[i])}

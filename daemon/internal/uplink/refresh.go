@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// look takes on the view that was read after the report before, and reads a new
+// refreshView takes on the view that was read after the report before, and reads a new
 // one if the registry has moved on. The caller holds reporting and has just been
 // told by the registry that its epoch is right.
 func (u *Uplink) refreshView(ctx context.Context) {

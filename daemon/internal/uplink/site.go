@@ -18,14 +18,15 @@ type Site struct {
 	up *Uplink
 }
 
-// Site returns the registry for the operations of this host. Methods that are not defined
-// below only go through through.
+// Site returns the registry for the operations of this host. A change whose method is not
+// defined below is sent by sendFenced, and nothing else is done about it.
 func (u *Uplink) Site(r *client.Registry) *Site {
 	return &Site{Registry: r.ChangesThrough(u.sendFenced), up: u}
 }
 
-// through sends a change, and looks at its refusal. A registry that was just started
-// wants to hear of this host first.
+// sendFenced calls send, which sends a change to the registry, unless this host is fenced. A
+// registry that was just started wants a report of this host first: then the report is sent,
+// and the change once more.
 func (u *Uplink) sendFenced(ctx context.Context, send func() error) error {
 	if err := u.Admit(); err != nil {
 		return waiting(err)

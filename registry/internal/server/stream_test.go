@@ -37,7 +37,7 @@ func (s *site) move(t *testing.T, states ...api.MigrationState) {
 	synctest.Wait()
 }
 
-// told are events as "seq state bytes result".
+// summaries are events as "seq state bytes result".
 func summaries(events []api.Event) []string {
 	lines := []string{}
 	for _, e := range events {

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// where finds the hosts of things.
+// placement finds the hosts of things.
 func (s *Server) placement() relay.Placement {
 	return relay.Placement{Store: s.Store, Present: s.Relay.Present}
 }

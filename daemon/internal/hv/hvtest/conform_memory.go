@@ -22,7 +22,8 @@ var memoryTests = map[string]func(*testing.T, *bench){
 	"RestoreSaysWhyNotAndTheDomainStaysOff": testRestoreRefuses,
 }
 
-// saved is a domain that was running, or paused, and is in file now.
+// save saves the domain, which was running or paused, and returns the file that its memory is
+// in.
 func (g *guest) save(t *testing.T) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "memory")
