@@ -5,16 +5,8 @@ package main
 import (
 	"time"
 
-	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/mtls"
 )
-
-// renewals say how to renew the certificates that this host lives on, by the names of
-// their lifetimes.
-var renewals = map[string]string{
-	"host":      "make a new one at the registry (volferry-registry issue-cert host NAME --replace) and put it in place; nothing needs to be restarted",
-	"authority": "the registry gets a new authority in time: copy its ca.crt, and have this host's certificate issued anew",
-}
 
 // lifetimes are those of the certificates that this host lives on; none without TLS.
 func (c *config) lifetimes() []mtls.Lifetime {
@@ -26,16 +18,6 @@ func (c *config) lifetimes() []mtls.Lifetime {
 		host.Err = err
 	}
 	return []mtls.Lifetime{host, mtls.LifetimeOf("authority", c.TLSCA)}
-}
-
-// certificates say until when they are good: without them this host is nobody to the
-// registry.
-func (c *config) certificates() []api.Check {
-	var checks []api.Check
-	for _, l := range c.lifetimes() {
-		checks = append(checks, l.Check(time.Now(), renewals[l.Name]))
-	}
-	return checks
 }
 
 // certificateEnds is when they end, by name.

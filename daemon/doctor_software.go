@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -175,4 +176,12 @@ func (d *doctor) labelOf(key, dir string) []api.Check {
 		Name: "security", Status: "warn", Message: fmt.Sprintf("%s (%s) has the label %s, by which SELinux keeps QEMU out", dir, key, label),
 		Advice: fmt.Sprintf("semanage fcontext -a -t virt_var_lib_t '%s(/.*)?' && restorecon -R %[1]s", dir),
 	}}
+}
+
+func (d *doctor) qemuImg() api.Check {
+	path, err := qemuimg.Find()
+	if err != nil {
+		return api.Check{Name: "qemu-img", Status: "fail", Message: "qemu-img is not installed", Advice: "apt-get install qemu-utils"}
+	}
+	return ok("qemu-img", path)
 }

@@ -64,8 +64,8 @@ func changes[In, Out any](route routes.Route[In, Out], c change[In, Out], write 
 	})
 }
 
-// opID is the id of the op that a request asks for: the caller's key, so that a
-// repeated request is told, or a new one.
+// opID returns the id of the op that a request asks for. It is the caller's key if there is
+// one, so that a repeated request finds the op of the first; otherwise it is a new id.
 func opID(r *http.Request) (string, error) {
 	key, err := httpjson.IdempotencyKey(r)
 	if err != nil {

@@ -130,9 +130,9 @@ func (s *Server) listMigrations(w http.ResponseWriter, r *http.Request) error {
 	return routes.ListMigrations.Write(w, http.StatusOK, list)
 }
 
-// allMigrations are the migrations of this host: those that are open, or all. Of a move
-// with all guests paused, which the registry leads, the journal of this host has a part
-// at the most, while it stands still: it is the registry's row, where that answers.
+// allMigrations are the migrations of this host: those that are open, or all. A move with all
+// guests paused is made by the registry. The journal of this host has at most a part of it,
+// and does not see it advance. So it is shown as the registry has it, if the registry answers.
 func (s *Server) allMigrations(ctx context.Context, all bool) ([]api.Migration, error) {
 	list, err := s.Migrations.List(ctx, all)
 	if err != nil || !s.Uplink.Up() {

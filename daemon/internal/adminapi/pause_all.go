@@ -51,10 +51,11 @@ func checkNamed(named, migration string) error {
 	return nil
 }
 
-// led has the registry answer for a migration that it leads itself, which this host
-// knows a part of at the most. What is not known here may be such a one as long as the
-// registry cannot be asked.
-func (s *Server) led(route httpjson.Route) httpjson.Route {
+// unlessRegistryLeads passes a call on to the registry if it is about a migration that the
+// registry makes itself (a move with all guests paused): this host knows at most a part of it.
+// A migration that this host does not know may be one of these, so the call fails while the
+// registry does not answer.
+func (s *Server) unlessRegistryLeads(route httpjson.Route) httpjson.Route {
 	next := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
 		ref := r.PathValue("migration")

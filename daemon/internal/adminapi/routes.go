@@ -119,19 +119,19 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 		do(routes.DeleteSource, http.StatusOK, func(ctx context.Context, opID, ref string, _ routes.None) (api.ReleasedSource, error) {
 			return m.DeleteSource(ctx, opID, ref)
 		}),
-		s.led(answer(routes.ShowMigration, s.showMigration)),
+		s.unlessRegistryLeads(answer(routes.ShowMigration, s.showMigration)),
 		answer(routes.UpdateMigration, s.updateMigration),
-		s.led(routes.FollowMigration.ServedByDaemon(s.watchMigration)),
+		s.unlessRegistryLeads(routes.FollowMigration.ServedByDaemon(s.watchMigration)),
 		move(s, routes.CopyMigration, s.byMigration, m.Copy),
-		s.led(move(s, routes.CompleteMigration.WithoutBody(), s.byMigration, m.Complete)),
-		s.led(move(s, routes.CancelMigration.WithoutBody(), s.byMigration, m.Cancel)),
+		s.unlessRegistryLeads(move(s, routes.CompleteMigration.WithoutBody(), s.byMigration, m.Complete)),
+		s.unlessRegistryLeads(move(s, routes.CancelMigration.WithoutBody(), s.byMigration, m.Cancel)),
 	}
 }
 
-// pauseAllRoutes are this host's part of a move with all guests paused. The registry
-// asks for it by tasks. Whoever else does is refused, as an instance is saved and
-// restored only for the migration that has locked it, and copied and dropped is only
-// what the registry's row of the migration says.
+// pauseAllRoutes are this host's part of a move with all guests paused. The registry asks for
+// it by tasks. Nobody else gets anything done by these routes: an instance is saved and
+// restored only for the migration that has locked it, and an image is copied or dropped only
+// if the registry's row of the migration says so.
 func (s *Server) pauseAllRoutes() []httpjson.Route {
 	return []httpjson.Route{
 		answer(routes.ShowMemory, s.memory),

@@ -66,7 +66,8 @@ func (m *Manager) advance(ctx context.Context, id string) {
 	}
 	last := h.ops[len(h.ops)-1]
 	delay := time.Duration(h.replans()) * replanDelay
-	// More than the delay is a clock that was set back, which decides nothing.
+	// A wait that is longer than the delay comes from a clock that was set back: then there is
+	// no wait.
 	if wait := last.FinishedAt.Add(delay).Sub(m.ports.Now()); wait > 0 && wait <= delay {
 		time.AfterFunc(wait, func() { m.watch.notify(id) })
 		return

@@ -100,8 +100,9 @@ func checkTarget(t api.MigrationTarget) error {
 	return nil
 }
 
-// checkVolume checks what the registry says of the volume. The registry checks
-// the same again, in one transaction with the lock.
+// checkVolume checks what the registry says of the volume. It decides nothing: the registry
+// checks the same again in the transaction that takes the lock (checkMigratable of its package
+// store). A rule that is added here belongs there too.
 func checkVolume(vol api.Volume) error {
 	if n := len(vol.Attachments); n > 1 && !vol.Unheld() {
 		return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s: it has %d attachments; detach all but one, or move it with --pause-all", vol.Name, n)
@@ -299,8 +300,8 @@ const (
 // mirrorable says whether a disk that cannot have an overlay for this reason can be mirrored.
 func mirrorable(reason string) bool { return reason == notShareable || reason == notReadOnly }
 
-// onlyMirrored is why a disk that is mirrored without having been asked to cannot be moved
-// otherwise.
+// onlyMirrored says why method auto has chosen a mirror for a disk: nothing else moves it while
+// its instance runs.
 const onlyMirrored = notShareable + " or <readonly/>, so it can only be mirrored while the instance runs"
 
 // notOverlayable says why libvirt will not put an overlay on a disk that could

@@ -90,8 +90,8 @@ type Admission struct {
 	// Now stamps ops. Nil: time.Now.
 	Now func() time.Time
 
-	// admitting makes the look at what was asked before and the submission of an op
-	// one.
+	// admitting is held from the look at earlier requests to the submission of an op, so
+	// that nothing else is admitted in between.
 	admitting sync.Mutex
 }
 
@@ -143,7 +143,7 @@ func (a *Admission) Begin(ctx context.Context, opID, kind string, in Input) (op.
 	if err != nil {
 		return op.Op{}, fmt.Errorf("encode input of op %s: %w", opID, err)
 	}
-	a.goOn(ctx, in.Keys())
+	a.continueParked(ctx, in.Keys())
 	o := op.Op{ID: opID, Kind: kind, Group: in.Group(), Keys: in.Keys(), Input: data, CreatedAt: a.now().UTC()}
 	err = a.Runner.Submit(ctx, o)
 	if errors.Is(err, op.ErrMismatch) { // another manager was faster
@@ -202,9 +202,9 @@ func Known(ctx context.Context, r *op.Runner, opID string) (bool, error) {
 	return true, nil
 }
 
-// goOn is the operator's word to those ops of the manager that wait for him and
-// are in the way of a new one: he has looked, and asks again.
-func (a *Admission) goOn(ctx context.Context, keys []string) {
+// continueParked lets those ops of the manager go on that wait for the operator and are in the
+// way of a new op: the operator has looked at them, and asks for something else now.
+func (a *Admission) continueParked(ctx context.Context, keys []string) {
 	for _, st := range a.Runner.Active() {
 		if st.State != op.StateNeedsOperator || !a.ours(st.Op.Kind) || !share(st.Op.Keys, keys) {
 			continue

@@ -26,7 +26,7 @@ func (m *Manager) Delete(ctx context.Context, opID, ref string, force bool) (api
 	body := any(ref)
 	if force {
 		body = forcedDeleteBody{Volume: ref, Force: true}
-		vol, gone, err := m.goOn(ctx, opID, ref)
+		vol, gone, err := m.endParkedOps(ctx, opID, ref)
 		if gone || err != nil {
 			return vol, request.Refused(err)
 		}
@@ -47,10 +47,10 @@ type forcedDeleteBody struct {
 	Force  bool   `json:"force"`
 }
 
-// goOn is the operator's word for an op on the volume that waits for it: nothing
-// else gets past it. What it cannot make sense of it will say again. Gone is true
-// if that op was the deletion itself.
-func (m *Manager) goOn(ctx context.Context, opID, ref string) (was api.VolumeRegister, gone bool, err error) {
+// endParkedOps lets each op on the volume go on that waits for the operator, and waits for its
+// end, since the deletion does not begin before. It fails if one of them still cannot end. Gone
+// is true if one of them was a deletion, and the volume is deleted now.
+func (m *Manager) endParkedOps(ctx context.Context, opID, ref string) (was api.VolumeRegister, gone bool, err error) {
 	known, err := request.Known(ctx, m.admission.Runner, opID)
 	if known || err != nil {
 		return was, false, err // a repeated request

@@ -61,18 +61,18 @@ func (s *Server) migration(ctx context.Context, ref string, as store.Viewer) (ap
 	}
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
-	end, err := askHost(ctx, s, server, host, routes.ShowMigration, m.ID)
+	end, err := askHost(ctx, s, registryCaller, host, routes.ShowMigration, m.ID)
 	if err != nil || end.ID != m.ID {
 		return m, nil //nolint:nilerr // the registry knows how it ended; the rest is a courtesy
 	}
-	return withCost(m, end), nil
+	return withHostView(m, end), nil
 }
 
 const (
 	// endTimeout bounds how long the answer waits for what a migration cost.
 	endTimeout = 2 * time.Second
-	// server is who asks hosts for what nobody asked for by name.
-	server = "the registry"
+	// registryCaller is the name of the caller where the registry asks a host for its own sake.
+	registryCaller = "the registry"
 )
 
 // followed are the states that a host moves on by itself before it tells the
@@ -95,11 +95,12 @@ func (s *Server) withProgress(ctx context.Context, m api.Migration) api.Migratio
 	if live.State == m.State {
 		m.Phase = live.Phase
 	}
-	return withCost(m, live)
+	return withHostView(m, live)
 }
 
-// withCost adds what only the host of a migration knows of it.
-func withCost(m, host api.Migration) api.Migration {
+// withHostView adds to the registry's row of a migration what its host says of it and the
+// registry does not store: progress, stalls, how the copy is made.
+func withHostView(m, host api.Migration) api.Migration {
 	m.BytesDone, m.BytesTotal, m.RateBytesPerSecond = host.BytesDone, host.BytesTotal, host.RateBytesPerSecond
 	m.OverlayBytes = host.OverlayBytes
 	m.StallMS, m.ExposedSeconds = host.StallMS, host.ExposedSeconds

@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // userOf says who uses the image at path, in words that follow its name in a sentence: a
@@ -118,4 +119,21 @@ func (e *Env) CheckSrcNotInUse(ctx context.Context, s *Spec, except ...string) e
 		return HVRefusal(err)
 	}
 	return srcInUse(s, user)
+}
+
+// notNamed makes sure, before an image is deleted, that no domain of this host has it in a
+// chain, and no process of a domain has it open.
+func (e *Env) notNamed(ctx context.Context, path string) error {
+	doms, err := e.hv.Domains(ctx)
+	if err != nil {
+		return e.hvError(err)
+	}
+	domain, target, err := location.DiskOf(doms, path)
+	switch {
+	case err != nil:
+		return op.UnknownOutcome(CannotTellUser(path, err))
+	case domain != "":
+		return op.UnknownOutcome(api.Errorf(api.CodeDstInUse, "%s was to be deleted, but disk %s of instance %s uses it", path, target, domain))
+	}
+	return e.notOpen(ctx, doms, path)
 }

@@ -78,7 +78,7 @@ func (h *journalHistory) Facts(ctx context.Context, s *Spec, exceptOp string) (F
 			f.Process = began.Process
 		}
 		switch {
-		case goal == GoalStart && (decodeOutput(o, frozenStep, &out) || decodeOutput(o, holdStep, &out)):
+		case goal == GoalStart && (decodeOutput(o, frozenStep, &out) || decodeOutput(o, keepOffStep, &out)):
 			f.Seal = out.Src
 		case goal == GoalComplete && o.Op.ID != exceptOp:
 			f.Completing = true

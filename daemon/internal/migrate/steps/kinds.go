@@ -27,9 +27,10 @@ const (
 	KindCompleteLiveHeld = "migration_complete_live_held"
 	KindCancelLiveHeld   = "migration_cancel_live_held"
 	KindRollbackLiveHeld = "migration_take_back_live_held"
-	// KindRelease is the cancel of a migration that the registry has ended. The rollback
-	// kinds are that cancel if src still belongs to the instance. In journals they have
-	// older names.
+	// A migration that the registry has ended (the host was fenced meanwhile) is cancelled by
+	// ops of these kinds. If src still belongs to the instance and is under an overlay, a
+	// rollback kind folds the overlay back into src; otherwise KindRelease ends what is left on this host. Their names
+	// in journals are older than the names here.
 	KindRelease      = "migration_let_go"
 	KindRollbackLive = "migration_take_back_live"
 	KindRollbackCold = "migration_take_back_cold"

@@ -11,10 +11,10 @@ import (
 
 // Plans returns the plans of all op kinds of a migration, for the runner.
 //
-// An image that the registry has freed may belong to somebody else the next moment, so a
-// cancel removes dst before the registry frees it. A complete has src freed before it
-// deletes src all the same, since the registry must not name a src that is gone; so it looks
-// who has src before it deletes it.
+// An image that the registry has freed may belong to somebody else the next moment. So a
+// cancel removes dst first, and the registry frees it then. A complete has to do it the other
+// way round: the registry frees src first, because it must not name a src that is gone. So
+// the step that deletes src asks first who has src now (deleteSource).
 func (e *Env) Plans() []op.Plan {
 	all := slices.Concat(e.overlayPlans(), e.offlinePlans(), e.mirrorPlans(), e.savedPlans())
 	for i := range all {
@@ -149,7 +149,7 @@ func (e *Env) offlinePlans() []op.Plan {
 	return []op.Plan{
 		{Kind: KindStartOffline, Commit: "publish_started", Steps: []op.Step{
 			e.stepRegister(),
-			e.stepHold(),
+			e.stepKeepOff(),
 			e.stepCreateDestination(),
 			e.stepPublish("publish_started", api.MigrationStarted, ""),
 		}},
@@ -158,14 +158,14 @@ func (e *Env) offlinePlans() []op.Plan {
 			e.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
 			e.stepNameDestination(),
 			e.stepPublish("publish_completed", api.MigrationCompleted, ""),
-			e.stepReleaseHold(),
+			e.stepEndKeepOff(),
 			e.stepReleaseSource(),
 		}},
 		{Kind: KindCancelOffline, Commit: "publish_cancelled", Steps: []op.Step{
 			e.stepAdmitCancel(),
 			e.stepRemoveDestination(),
 			e.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
-			e.stepReleaseHold(),
+			e.stepEndKeepOff(),
 		}},
 	}
 }
@@ -245,8 +245,9 @@ func (e *Env) releasePlan() op.Plan {
 }
 
 // savedPlans are the plans of method save: src is frozen because all guests that could write
-// are saved. The registry leads, so each step asks it first, and tells it nothing but the
-// end.
+// are saved. The registry makes such a move and this host only has a part in it: before a
+// step touches an image it asks the registry whether that part is still wanted (wanted), and no
+// step changes the state of the migration there.
 func (e *Env) savedPlans() []op.Plan {
 	return []op.Plan{
 		{Kind: KindCopySaved, Steps: []op.Step{

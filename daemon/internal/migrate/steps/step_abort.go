@@ -92,3 +92,22 @@ func (e *Env) endMirror(ctx context.Context, s *Spec, disk *diskState) error {
 	}
 	return notEnded(s)
 }
+
+// stepEndMirror ends our copy job. Whatever else is on the disk does not matter.
+func (e *Env) stepEndMirror() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return err
+		}
+		return e.endMirror(ctx, s, disk)
+	}
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		return op.DoneIf(disk.ours(toDst, s) == nil), nil
+	}
+	return step(abortStep, do, nil, observe)
+}

@@ -4,10 +4,8 @@ package steps
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/retry"
@@ -87,99 +85,4 @@ func (e *Env) stepReady() op.Step {
 		return disk.mayName(s, toDst)
 	}
 	return step("ready", do, nil, nil)
-}
-
-// slowNote is what was done about a guest that writes faster than the commit.
-type slowNote struct {
-	// Throttled: the guest's writes are limited, until the step has ended.
-	Throttled bool `json:"throttled"`
-	// Pause: not even that was enough, so only the pause that follows lets the job catch
-	// up.
-	Pause bool `json:"pause"`
-	foldingNote
-}
-
-// ThrottleBytesPerSecond is what a guest may still write to a disk whose commit does not
-// catch up. A commit to any usable disk is faster.
-const ThrottleBytesPerSecond = 1 << 20
-
-// stepCommit folds the overlay back into src while the guest runs. QEMU has no
-// synchronous mode for that, so a guest that writes faster than the job is
-// first slowed down and then, by the next step, paused: it always ends. As long
-// as the job gets on, however much is left to do, the guest is left alone.
-func (e *Env) stepCommit() op.Step {
-	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		var note slowNote
-		if _, err := r.Noted(commitStep, &note); err != nil {
-			return err
-		}
-		if !note.Folding {
-			disk, err := e.readDisk(ctx, s)
-			if err != nil {
-				return err
-			}
-			if err := e.sealedUnlessCommitted(ctx, s, disk, r.OpID()); err != nil {
-				return err
-			}
-		}
-		folding := foldingNote{Folding: true}
-		if note.Pause || !note.Folding { // a pause was said of a job that is gone
-			if err := r.Note(ctx, slowNote{Throttled: note.Throttled, foldingNote: folding}); err != nil {
-				return err
-			}
-		}
-		if !note.Throttled {
-			ready, err := e.runJob(ctx, s, toSrc, CommitBound)
-			if err != nil || ready {
-				return err
-			}
-			if err := r.Note(ctx, slowNote{Throttled: true, foldingNote: folding}); err != nil {
-				return err
-			}
-		}
-		err := e.hv.SetWriteLimit(ctx, s.InstanceID, s.Target, ThrottleBytesPerSecond)
-		if err != nil && !errors.Is(err, hv.ErrUnsupported) {
-			return e.hvError(err)
-		}
-		ready, err := e.runJob(ctx, s, toSrc, CommitBound)
-		if err != nil || ready {
-			return err
-		}
-		return r.Note(ctx, slowNote{Throttled: true, Pause: true, foldingNote: folding})
-	}
-	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
-		if err := e.liftThrottle(ctx, r, s); err != nil {
-			return err
-		}
-		return e.abortCommit(ctx, s)
-	}
-	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
-		var note slowNote
-		if _, err := r.Noted(commitStep, &note); err != nil {
-			return op.Unknown, err
-		}
-		disk, err := e.confirmDisk(ctx, s)
-		if err != nil {
-			return op.Unknown, err
-		}
-		mirror := disk.ours(toSrc, s)
-		return op.DoneIf(mirror != nil && (mirror.Ready || note.Pause) && disk.mayName(s, toSrc) == nil), nil
-	}
-	return identified(step(commitStep, do, undo, observe), e.srcUnchanged)
-}
-
-const commitStep = "commit"
-
-// liftThrottle lets the guest write at full speed again if stepCommit slowed
-// it down.
-func (e *Env) liftThrottle(ctx context.Context, r *op.Run, s *Spec) error {
-	var note slowNote
-	if _, err := r.Noted(commitStep, &note); err != nil || !note.Throttled {
-		return err
-	}
-	disk, err := e.readDisk(ctx, s)
-	if err != nil || !disk.active {
-		return err
-	}
-	return e.hvError(e.hv.SetWriteLimit(ctx, s.InstanceID, s.Target, 0))
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepHold keeps the instance of an offline migration, if it has one, stopped
-// until the migration ends: src is frozen because nothing may open it.
-func (e *Env) stepHold() op.Step {
+// stepKeepOff keeps the instance of an offline migration, if it has one, stopped until the
+// migration ends: src is frozen because nothing may open it.
+func (e *Env) stepKeepOff() op.Step {
 	hold := func(ctx context.Context, s *Spec) error {
 		if !s.Attached() {
 			return nil
@@ -45,19 +45,20 @@ func (e *Env) stepHold() op.Step {
 		}
 		return r.SetOutput(frozenOutput{At: e.now().UTC(), Src: seal})
 	}
-	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return e.releaseHold(s) }
-	return identified(step(holdStep, do, undo, nil), e.srcUnchanged)
+	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return e.endKeepOff(s) }
+	return identified(step(keepOffStep, do, undo, nil), e.srcUnchanged)
 }
 
-const holdStep = "hold"
+// keepOffStep is its name in journals, which is older than the holds of step_hold.go.
+const keepOffStep = "hold"
 
-// stepReleaseHold ends stepHold.
-func (e *Env) stepReleaseHold() op.Step {
-	do := func(_ context.Context, _ *op.Run, s *Spec) error { return e.releaseHold(s) }
+// stepEndKeepOff ends stepKeepOff.
+func (e *Env) stepEndKeepOff() op.Step {
+	do := func(_ context.Context, _ *op.Run, s *Spec) error { return e.endKeepOff(s) }
 	return step("let_go", do, nil, nil)
 }
 
-func (e *Env) releaseHold(s *Spec) error {
+func (e *Env) endKeepOff(s *Spec) error {
 	if !s.Attached() {
 		return nil
 	}

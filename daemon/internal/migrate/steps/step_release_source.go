@@ -10,33 +10,6 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepRemoveDestination ends a cancelled migration: a dst that it made is of no
-// use any more.
-func (e *Env) stepRemoveDestination() op.Step {
-	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		if !s.CreateDst {
-			return nil
-		}
-		note, err := e.history.Dst(ctx, s)
-		if err != nil {
-			return err
-		}
-		return e.removeDestination(ctx, s, note)
-	}
-	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		if !s.CreateDst {
-			return op.Done, nil
-		}
-		note, err := e.history.Dst(ctx, s)
-		if err != nil {
-			return op.Unknown, err
-		}
-		whose, err := e.dstOwner(ctx, s, note)
-		return op.DoneIf(whose != ownedByUs), err
-	}
-	return step("remove_destination", do, nil, observe)
-}
-
 // stepReleaseSource ends a completed migration: src is the operator's again, or
 // is deleted if that was asked for and the copy was read back.
 func (e *Env) stepReleaseSource() op.Step {

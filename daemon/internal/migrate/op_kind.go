@@ -76,13 +76,16 @@ func (m *Manager) nextKind(ctx context.Context, h *history, what steps.Goal) (st
 	return kind, err
 }
 
-// rollbackKinds are the kinds of a cancel for a migration that the registry has ended.
+// rollbackKinds has, for each kind of cancel, the kind that takes its place if the registry has
+// ended the migration.
 var rollbackKinds = map[string]string{
 	steps.KindCancelLive: steps.KindRollbackLive, steps.KindCancelLiveHeld: steps.KindRollbackLiveHeld, steps.KindCancelCold: steps.KindRollbackCold,
 }
 
-// mirrorKind says whether a mirror goes on, or has to begin with its guest suspended first. One
-// that has just begun so goes on in any case: if it is gone by now, it is overtaken.
+// mirrorKind says whether a mirror goes on, or has to begin with its guest suspended first. If
+// the last op has begun the mirror with the guest suspended, the next op is the mirror, without
+// another look at the job: if the job is gone by now, that op finds out, and the manager plans
+// again.
 func (m *Manager) mirrorKind(ctx context.Context, h *history) (string, error) {
 	if last := &h.ops[len(h.ops)-1]; last.Op.Kind == steps.KindBeginMirror && last.State == op.StateDone {
 		return steps.KindMirror, nil

@@ -9,25 +9,6 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepEndMirror ends our copy job. Whatever else is on the disk does not matter.
-func (e *Env) stepEndMirror() op.Step {
-	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		disk, err := e.readDisk(ctx, s)
-		if err != nil {
-			return err
-		}
-		return e.endMirror(ctx, s, disk)
-	}
-	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		disk, err := e.readDisk(ctx, s)
-		if err != nil {
-			return op.Unknown, err
-		}
-		return op.DoneIf(disk.ours(toDst, s) == nil), nil
-	}
-	return step(abortStep, do, nil, observe)
-}
-
 // stepHandOver ends the migration if the guest is off, or runs on a src that is still the
 // instance's. If it runs on anything else, only a person can tell whether it may.
 func (e *Env) stepHandOver() op.Step {

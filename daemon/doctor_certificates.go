@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// renewals say how to renew the certificates that this host lives on, by the names of
+// their lifetimes.
+var renewals = map[string]string{
+	"host":      "make a new one at the registry (volferry-registry issue-cert host NAME --replace) and put it in place; nothing needs to be restarted",
+	"authority": "the registry gets a new authority in time: copy its ca.crt, and have this host's certificate issued anew",
+}
+
+// certificates say until when they are good: without them this host is nobody to the
+// registry.
+func (c *config) certificates() []api.Check {
+	var checks []api.Check
+	for _, l := range c.lifetimes() {
+		checks = append(checks, l.Check(time.Now(), renewals[l.Name]))
+	}
+	return checks
+}

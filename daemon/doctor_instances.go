@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// lost are the disks that a fence took and that domains still name: they are
+// guarded as long as they do.
+func (d *doctor) lost() []api.Check {
+	out := []api.Check{}
+	for _, l := range d.uplink.Lost() {
+		out = append(out, api.Check{
+			Name: "instance " + l.InstanceName, Status: "warn",
+			Message: fmt.Sprintf("it is kept off: disk %s is volume %s at %s, which this host lost when it was fenced", l.Target, l.VolumeName, l.Path),
+			Advice: fmt.Sprintf("virsh detach-disk %s %s --config; it may be started then, and the volume attached here again once it is free",
+				l.InstanceName, l.Target),
+		})
+	}
+	return out
+}
+
+// moves checks that no migration of this host has stopped.
+func (d *doctor) moves(ctx context.Context) api.Check {
+	open, err := d.open(ctx)
+	if err != nil {
+		return api.Check{Name: "moves", Status: "fail", Message: err.Error(), Advice: "look at the disk of the state directory"}
+	}
+	return api.CheckMoves(open)
+}
+
+// notes are the instances that are not as they were left.
+func (d *doctor) notes() []api.Check {
+	out := []api.Check{}
+	for _, n := range d.uplink.Notes() {
+		out = append(out, api.Check{Name: "instance " + n.InstanceName, Status: "warn", Message: n.Text}) // which says what to do
+	}
+	return out
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// sharedDisk warns of a filesystem that guests can fill and the journal needs.
+func (d *doctor) sharedDisk() api.Check {
+	key, dir, err := d.cfg.sharesJournalDisk()
+	switch {
+	case err != nil:
+		return api.Check{Name: journalDisk, Status: "fail", Message: err.Error(), Advice: "make the directory, or set state_dir"}
+	case key == "":
+		return ok(journalDisk, "guests cannot fill the filesystem of the journal")
+	}
+	return api.Check{
+		Name: journalDisk, Status: "warn",
+		Message: fmt.Sprintf("%s (%s) is on the filesystem of the journal (%s), as after every installation: moves work, and what guests write while their volumes move may fill it; "+
+			"then these guests stand still, and Volferry has %d MiB that it keeps for its journal, enough to end the moves", key, dir, d.cfg.StateDir, reserveBytes>>20),
+		Advice: fmt.Sprintf("it may stay so for a try; for guests that write much mount a filesystem of its own at %s, or set %s to a directory on another one and restart volferryd", dir, key),
+	}
+}
+
+// shortOfRoom says, for the status, that guests are about to fill the filesystem of the
+// journal; nothing if they are not, or cannot.
+func (d *doctor) shortOfRoom() []api.Check {
+	key, dir, err := d.cfg.sharesJournalDisk()
+	if err != nil || key == "" {
+		return nil // doctor has its own line for the first
+	}
+	free, err := d.storage.FreeBytes(dir)
+	if err != nil || free >= d.cfg.OverlayMinFreeBytes {
+		return nil
+	}
+	return []api.Check{{
+		Name: journalDisk, Status: "warn",
+		Message: fmt.Sprintf("%s has %s free, and guests write to it (%s) as the journal does", dir, api.Bytes(free), key),
+		Advice:  "make room, or set " + key + " to a filesystem of its own",
+	}}
+}
+
+// journalDisk is the name of what is said of the filesystem of the journal.
+const journalDisk = "journal disk"
+
+// sharesJournalDisk returns the setting, and its directory, that has guests fill the
+// filesystem of the journal; empty if none does.
+func (c *config) sharesJournalDisk() (key, dir string, err error) {
+	state, err := filesystemOf(c.StateDir)
+	if err != nil {
+		return "", "", err
+	}
+	for _, is := range [][2]string{{"overlay_dir", c.OverlayDir}, {"save_dir", c.SaveDir}} {
+		if other, err := filesystemOf(is[1]); err == nil && other == state {
+			return is[0], is[1], nil
+		}
+	}
+	return "", "", nil
+}
+
+func filesystemOf(dir string) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return 0, fmt.Errorf("look at %s: %w", dir, err)
+	}
+	return st.Dev, nil
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// poolLow is when there is room for hardly a volume.
+const poolLow = 1 << 30
+
+func (d *doctor) pools(ctx context.Context) []api.Check {
+	pools, err := d.hv.Pools(ctx)
+	if err != nil {
+		return nil // libvirt has its own line
+	}
+	if len(pools) == 0 {
+		return []api.Check{{
+			Name: "pools", Status: "warn", Message: "this host has no storage pool", Advice: "virsh pool-define-as, pool-start; or list directories in allowed_paths",
+		}}
+	}
+	out := d.sharedPools(pools)
+	for _, p := range pools {
+		if !p.Active {
+			out = append(out, api.Check{
+				Name: "pool " + p.Name, Status: "warn", Message: "it is not active", Advice: "virsh pool-start " + p.Name,
+			})
+			continue
+		}
+		free, err := location.FreeBytes(p, d.storage.FreeBytes)
+		if err != nil {
+			out = append(out, api.Check{Name: "pool " + p.Name, Status: "warn", Message: err.Error(), Advice: "look at the filesystem of " + p.Path})
+			continue
+		}
+		has := ok("pool "+p.Name, fmt.Sprintf("%s, %s free", p.Type, api.Bytes(free)))
+		if free < poolLow {
+			has.Status, has.Advice = "warn", "hardly a volume has room there; make room, or move some out of it (volferryctl pool drain "+p.Name+")"
+		}
+		out = append(out, has)
+	}
+	return out
+}
+
+// sharedPools looks for names of shared_pools that libvirt does not have: a
+// mistyped one would not be shared.
+func (d *doctor) sharedPools(pools []hv.PoolInfo) []api.Check {
+	out := []api.Check{}
+	for _, name := range d.cfg.SharedPools {
+		if !slices.ContainsFunc(pools, func(p hv.PoolInfo) bool { return p.Name == name }) {
+			out = append(out, api.Check{
+				Name: "pool " + name, Status: "warn", Message: "shared_pools names it, and libvirt has no such pool",
+				Advice: "virsh pool-define it, or take it out of shared_pools",
+			})
+		}
+	}
+	return out
+}

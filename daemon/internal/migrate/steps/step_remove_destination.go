@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/volferry/volferry/internal/op"
+)
+
+// stepRemoveDestination ends a cancelled migration: a dst that it made is of no
+// use any more.
+func (e *Env) stepRemoveDestination() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		if !s.CreateDst {
+			return nil
+		}
+		note, err := e.history.Dst(ctx, s)
+		if err != nil {
+			return err
+		}
+		return e.removeDestination(ctx, s, note)
+	}
+	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+		if !s.CreateDst {
+			return op.Done, nil
+		}
+		note, err := e.history.Dst(ctx, s)
+		if err != nil {
+			return op.Unknown, err
+		}
+		whose, err := e.dstOwner(ctx, s, note)
+		return op.DoneIf(whose != ownedByUs), err
+	}
+	return step("remove_destination", do, nil, observe)
+}
+
+// removeTemporary removes the file that an attempt which was cut off has left under its
+// temporary name. Nobody else knows that name.
+func (e *Env) removeTemporary(ctx context.Context, s *Spec, note DstNote) error {
+	if note.Temporary == "" {
+		return nil
+	}
+	return e.images.Remove(ctx, temporaryPath(s, note))
+}
+
+func temporaryPath(s *Spec, note DstNote) string {
+	return filepath.Join(filepath.Dir(s.Dst.Path), note.Temporary)
+}
+
+// removeDestination deletes a dst that the migration made, and no other image that is at
+// its path by now. It refuses while the disk of the instance is on dst.
+func (e *Env) removeDestination(ctx context.Context, s *Spec, note DstNote) error {
+	if err := e.removeTemporary(ctx, s, note); err != nil {
+		return err
+	}
+	whose, err := e.dstOwner(ctx, s, note)
+	if err != nil || whose == ownedByNobody {
+		return err
+	}
+	if whose == ownedByOthers {
+		e.log.Warn("dst is not deleted: what is there is not known to be what the migration made", "migration", s.MigrationID, "path", s.Dst.Path)
+		return nil
+	}
+	if s.Attached() {
+		disk, err := e.confirmDisk(ctx, s)
+		if err != nil {
+			return err
+		}
+		if disk.config == OnDst || disk.live == OnDst || disk.mirror != nil {
+			return op.UnknownOutcome(chainChanged(s, disk))
+		}
+	}
+	if err := e.notNamed(ctx, s.Dst.Path); err != nil {
+		return err
+	}
+	if s.Dst.Pool != "" {
+		return e.hvError(e.hv.DeleteVolume(ctx, s.Dst.Pool, s.Dst.Name))
+	}
+	return e.images.Remove(ctx, s.Dst.Path)
+}
