@@ -34,32 +34,63 @@ func (m *Migration) CompleteCommand() string {
 }
 
 // Cures returns the commands that end the standstill of a migration that has stopped: again
-// tries once more what failed, or shows what has to be known before that, and back takes the
-// move back. Back is empty where that is not the operator's first choice.
+// goes on with the move to its end, or shows what has to be known before that, and back takes
+// the move back. Back is empty where that is not the operator's first choice.
 func (m *Migration) Cures() (again, back string) {
-	back = "volferryctl migration cancel " + m.Ref()
+	again, back = m.goOn(), m.cancelCommand()
+	switch m.State {
+	case MigrationStarted, MigrationCopied:
+		return m.lookFirst() + again, back
+	case MigrationCancelling:
+		return m.lookFirst() + back, ""
+	default:
+		return again, ""
+	}
+}
+
+// CancelAgain returns the commands that go on with a cancel that failed.
+func (m *Migration) CancelAgain() string { return m.lookFirst() + m.cancelCommand() }
+
+// goOn returns the commands that bring a migration that has stopped to its end, in their order.
+func (m *Migration) goOn() string {
 	switch m.State {
 	case MigrationNeedsOperator:
 		if m.Method != MethodSave {
-			return "volferryctl volume which " + m.volume(), ""
+			return m.whichCommand()
 		}
 		verb, _ := m.PausedGoal()
-		return "volferryctl migration " + verb + " " + m.ID, ""
+		return "volferryctl migration " + verb + " " + m.ID
 	case MigrationOrphaned:
-		return "volferryctl volume which " + m.volume() + ", then volferryctl migration abandon --help", ""
+		return m.whichCommand() + ", then volferryctl migration abandon --help"
 	case MigrationStarted:
 		if m.ExternalCopy {
-			return m.CompleteCommand(), back
+			return m.CompleteCommand()
 		}
-		return "volferryctl migration copy " + m.Ref(), back
+		return "volferryctl migration copy " + m.Ref() + ", and when it is copied " + m.CompleteCommand()
 	case MigrationCopied:
-		return m.CompleteCommand(), back
-	case MigrationCancelling:
-		return back, ""
+		return m.CompleteCommand()
 	default:
-		return "volferryctl migration show " + m.ID, ""
+		return "volferryctl migration show " + m.ID
 	}
 }
+
+// ChainChanged says whether the last operation of the migration was refused because somebody
+// else has changed the disk: none succeeds before the change is taken back.
+func (m *Migration) ChainChanged() bool {
+	return m.Error != nil && m.Error.Code == CodeChainChanged
+}
+
+// lookFirst is what comes before any other command if the chain was changed, else empty.
+func (m *Migration) lookFirst() string {
+	if !m.ChainChanged() {
+		return ""
+	}
+	return m.whichCommand() + `, mend what it shows (the page Recover, "A definition that was put back" or "A source that was written"), then `
+}
+
+func (m *Migration) whichCommand() string { return "volferryctl volume which " + m.volume() }
+
+func (m *Migration) cancelCommand() string { return "volferryctl migration cancel " + m.Ref() }
 
 // PausedGoal returns, of a move with all guests paused that needs an operator, the verb that
 // goes on with it and where its volume is.

@@ -75,7 +75,6 @@ func completedText(m *api.Migration) []string {
 
 // StandingText says after an op that failed where the data is and what can be done.
 func StandingText(m *api.Migration) string {
-	again := ""
 	switch m.State {
 	case api.MigrationNeedsOperator, api.MigrationOrphaned:
 		if m.Method == api.MethodSave {
@@ -89,18 +88,21 @@ func StandingText(m *api.Migration) string {
 		return fmt.Sprintf("Everything was taken back: volume %s is at %s as before.", render.VolumeName(m), render.Location(m.Src))
 	case api.MigrationCancelling:
 		return cancellingAdvice(m)
-	case api.MigrationStarted:
-		if m.ExternalCopy {
-			again = "\nTry again:    mend the copy, then " + m.CompleteCommand()
-			break
+	case api.MigrationStarted, api.MigrationCopied:
+		goOn, back := m.Cures()
+		if m.State == api.MigrationStarted && m.ExternalCopy && !m.ChainChanged() {
+			goOn = "mend the copy, then " + goOn
 		}
-		again = fmt.Sprintf("\nTry again:    %s migration copy %s", Program, m.Ref())
-	case api.MigrationCopied:
-		again = "\nTry again:    " + m.CompleteCommand()
+		return fmt.Sprintf("Migration %s of volume %s is in state %s.\nTry again:    %s\nTake it back: %s", m.ID, render.VolumeName(m), m.State, goOn, back)
 	default:
 	}
-	return fmt.Sprintf("Migration %[2]s of volume %[6]s is in state %[3]s.%[5]s\nTake it back: %[1]s migration cancel %[4]s",
-		Program, m.ID, m.State, m.Ref(), again, render.VolumeName(m))
+	return fmt.Sprintf("Migration %[2]s of volume %[5]s is in state %[3]s.\nTake it back: %[1]s migration cancel %[4]s",
+		Program, m.ID, m.State, m.Ref(), render.VolumeName(m))
+}
+
+// cancelStandingText is StandingText after a cancel that failed and changed nothing.
+func cancelStandingText(m *api.Migration) string {
+	return fmt.Sprintf("Migration %s of volume %s is in state %s as before: nothing was cancelled.\nTry again: %s", m.ID, render.VolumeName(m), m.State, m.CancelAgain())
 }
 
 // cancellingAdvice is StandingText for a migration that somebody is cancelling: it can

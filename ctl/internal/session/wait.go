@@ -156,6 +156,11 @@ func (w Work) beingCancelled() bool {
 	return w.Op.Error != nil && w.Op.Error.Details["state"] == string(api.MigrationCancelling) && !w.Migration.State.Final()
 }
 
+// cancelRefused says whether the op was a cancel that failed before it changed anything.
+func (w Work) cancelRefused() bool {
+	return strings.HasPrefix(w.Op.Kind, "migration_cancel") && (w.Migration.State == api.MigrationStarted || w.Migration.State == api.MigrationCopied)
+}
+
 // failure is nil for an op that is done.
 func (w Work) failure() error {
 	if w.Op.State == api.OpDone {
@@ -167,8 +172,11 @@ func (w Work) failure() error {
 	}
 	if w.Migration != nil {
 		failed.Advice = StandingText(w.Migration)
-		if w.beingCancelled() {
+		switch {
+		case w.beingCancelled():
 			failed.Advice = cancellingAdvice(w.Migration)
+		case w.cancelRefused():
+			failed.Advice = cancelStandingText(w.Migration)
 		}
 		if failed.Err == nil {
 			failed.Err = w.Migration.Error
