@@ -16,6 +16,8 @@ type MigrationPlan struct {
 	Dst          Location `json:"dst"`
 	// CreatesDestination: dst is not there yet.
 	CreatesDestination bool `json:"creates_destination"`
+	// DstLeftBy is the migration that has left the image that is overwritten, empty if none has.
+	DstLeftBy string `json:"dst_left_by,omitempty"`
 	// Method is overlay, mirror, or offline: no instance has the volume.
 	Method       string `json:"method"`
 	Verify       string `json:"verify"`

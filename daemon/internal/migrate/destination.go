@@ -153,6 +153,9 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, path str
 	if s.DstPrint, err = m.ports.Images.Fingerprint(ctx, path); err != nil {
 		return err
 	}
+	if err := m.checkNotWritten(ctx, path); err != nil {
+		return err
+	}
 	s.DstBlock = info.Block
 	switch {
 	case info.SizeBytes == s.SizeBytes():

@@ -24,6 +24,15 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 		Src: s.Src, Dst: s.Dst, CreatesDestination: s.CreateDst,
 		Method: s.Method, Verify: s.Verify, DeleteSource: s.DeleteSource,
 	}
+	if !s.CreateDst {
+		h, err := m.leaverOf(ctx, s.Dst.Path)
+		if err != nil {
+			return api.MigrationPlan{}, err
+		}
+		if h != nil {
+			plan.DstLeftBy = h.spec.MigrationID
+		}
+	}
 	if s.CreateDst || !s.DstBlock {
 		needed := m.neededBytes(s, !s.DstBlock)
 		free, err := m.destinationFreeBytes(ctx, s)

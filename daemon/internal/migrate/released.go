@@ -5,11 +5,9 @@ package migrate
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
-	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -55,64 +53,6 @@ func (m *Manager) Released(ctx context.Context) ([]api.ReleasedSource, error) {
 	return out, nil
 }
 
-// Left returns the paths of the images that a volume has left by moves of this host, but for
-// those that are a volume's now, and for those that are seen to be gone. Its errors are those
-// of registry and hypervisor.
-func (m *Manager) Left(ctx context.Context, volumeID string) ([]string, error) {
-	look, err := m.ports.Claims.Look(ctx)
-	if err != nil {
-		return nil, err
-	}
-	ids, err := m.ids(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var paths []string
-	for _, id := range ids {
-		h, err := m.loadHistory(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if h.spec.VolumeID != volumeID {
-			continue
-		}
-		left, err := m.leftSource(ctx, h)
-		if err != nil {
-			return nil, err
-		}
-		src := h.spec.Src.Path
-		holder, unknown := look.Holder(src, location.Self{})
-		if left && (unknown != nil || holder.Volume == nil) && !m.isGone(ctx, h) {
-			paths = append(paths, src)
-		}
-	}
-	return paths, nil
-}
-
-// isGone says whether the src of a migration is seen to be gone: nothing is at its path, or
-// another image.
-func (m *Manager) isGone(ctx context.Context, h *history) bool {
-	now, err := m.ports.Images.Fingerprint(ctx, h.spec.Src.Path)
-	if err != nil {
-		return errors.Is(err, image.ErrAbsent)
-	}
-	return h.spec.SrcPrint != "" && !location.SameImagePrint(h.spec.SrcPrint, now)
-}
-
-// leftSource says whether a migration has left its src to nobody.
-func (m *Manager) leftSource(ctx context.Context, h *history) (bool, error) {
-	if h.spec.Method != steps.MethodSave {
-		state, _ := h.state()
-		return state.Final() && h.position() == steps.OnDst, nil
-	}
-	// Where it ended is the registry's word.
-	mig, err := m.ports.Registry.Migration(ctx, h.spec.MigrationID)
-	if api.CodeOf(err) == api.CodeNotFound {
-		return false, nil
-	}
-	return mig.State == api.MigrationCompleted, err
-}
-
 // describeReleased describes the src that a migration has left, and says whether it is there.
 // What cannot be looked at is listed, with the reason.
 func (m *Manager) describeReleased(ctx context.Context, h *history) (r api.ReleasedSource, there bool) {
@@ -133,13 +73,10 @@ func (m *Manager) describeReleased(ctx context.Context, h *history) (r api.Relea
 
 // checkReleased makes every check of a deletion, and returns its input.
 func (m *Manager) checkReleased(ctx context.Context, h *history) (*steps.ReleasedInput, error) {
-	_, ended := h.times()
-	in := &steps.ReleasedInput{Spec: h.spec, EndedAt: ended}
-	facts, err := steps.NewHistory(m.journal, m.runner.Status).Facts(ctx, &h.spec, "")
+	in, err := m.releasedInput(ctx, h)
 	if err != nil {
-		return nil, request.Refused(err)
+		return nil, err
 	}
-	in.Seal = facts.Seal
 	if err := m.env.CheckReleased(ctx, in); err != nil {
 		return nil, steps.HVRefusal(request.Refused(err))
 	}

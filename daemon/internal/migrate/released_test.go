@@ -4,6 +4,8 @@ package migrate
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -192,4 +194,48 @@ func TestWhatAVolumeHasLeftIsKnownUntilItIsGoneOrAVolume(t *testing.T) {
 			})
 		})
 	}
+}
+
+// leaveFile moves the volume to a file and on into the pool, and returns that file and the
+// move that has left it.
+func (d *daemon) leaveFile(t *testing.T) (path, id string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "left.raw")
+	d.until(d.migrateTo(api.MigrationTarget{ToPath: path}), api.MigrationCompleted)
+	return path, d.until(d.migrateTo(toNewPool), api.MigrationCompleted).ID
+}
+
+// The guest ran on the image that the volume has left, and what it wrote is there alone.
+func TestAReleasedSourceThatWasWrittenIsNotOverwritten(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		path, id := d.leaveFile(t)
+		d.ranOn(t, rawImage(path))
+		must(t, os.WriteFile(path, nil, 0o600))
+		link := path + ".link"
+		must(t, os.Link(path, link))
+		must(t, d.world.CreateImage(link, hvtest.Raw, testSize))
+		for name, at := range map[string]string{"its path": path, "another name": link} {
+			target := api.MigrationTarget{ToPath: at}
+			if _, err := d.manager().Plan(context.Background(), testVolume, target); api.CodeOf(err) != api.CodeDstInUse || !strings.Contains(err.Error(), "written since") || !strings.Contains(err.Error(), id) {
+				t.Errorf("%s: a plan: %v, want dst_in_use that names %s", name, err, id)
+			}
+			if _, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true}); api.CodeOf(err) != api.CodeDstInUse {
+				t.Errorf("%s: a move: %v, want dst_in_use", name, err)
+			}
+		}
+	})
+}
+
+func TestAReleasedSourceThatNobodyHasWrittenIsOverwritten(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		path, id := d.leaveFile(t)
+		target := api.MigrationTarget{ToPath: path}
+		plan, err := d.manager().Plan(context.Background(), testVolume, target)
+		if err != nil || plan.DstLeftBy != id {
+			t.Errorf("left by %q, %v, want %s", plan.DstLeftBy, err, id)
+		}
+		if mig := d.until(d.migrateTo(target), api.MigrationCompleted); mig.Dst.Path != path {
+			t.Errorf("the volume is at %s, want %s", mig.Dst.Path, path)
+		}
+	})
 }

@@ -143,21 +143,27 @@ func (e *Env) checkReleasedIdentity(ctx context.Context, in *ReleasedInput) erro
 }
 
 // checkReleasedContent refuses a src that was written since the volume left it: a guest that
-// was started on it may have put there what the volume lacks. Where no stamp was taken when
-// it was frozen, the end of the migration is later than the last write that was copied.
+// was started on it may have put there what the volume lacks.
 func (e *Env) checkReleasedContent(ctx context.Context, in *ReleasedInput) error {
+	written, err := e.ReleasedWasWritten(ctx, in)
+	if err == nil && written {
+		err = in.cannot(api.CodeChainChanged, "it was written since volume %s has left it, by a guest that was started on it perhaps, and may have what the volume lacks; look, and remove it yourself", in.Spec.VolumeName)
+	}
+	return err
+}
+
+// ReleasedWasWritten says whether a released src was written since the volume left it. Where
+// no stamp was taken when it was frozen, the end of the migration is later than the last
+// write that was copied.
+func (e *Env) ReleasedWasWritten(ctx context.Context, in *ReleasedInput) (bool, error) {
 	now, err := e.images.Stamp(ctx, in.Spec.Src.Path)
 	if err != nil {
-		return err
+		return false, err
 	}
-	written := now.ModifiedNS > in.EndedAt.UnixNano()
 	if in.Seal != nil {
-		written = now.WrittenSince(*in.Seal)
+		return now.WrittenSince(*in.Seal), nil
 	}
-	if written {
-		return in.cannot(api.CodeChainChanged, "it was written since volume %s has left it, by a guest that was started on it perhaps, and may have what the volume lacks; look, and remove it yourself", in.Spec.VolumeName)
-	}
-	return nil
+	return now.ModifiedNS > in.EndedAt.UnixNano(), nil
 }
 
 // checkNotOpen refuses a src that the process of a domain has open, whatever libvirt says.

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Left returns the paths of the images that a volume has left by moves of this host, but for
+// those that are a volume's now, and for those that are seen to be gone. Its errors are those
+// of registry and hypervisor.
+func (m *Manager) Left(ctx context.Context, volumeID string) ([]string, error) {
+	look, err := m.ports.Claims.Look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := m.ids(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, id := range ids {
+		h, err := m.loadHistory(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if h.spec.VolumeID != volumeID {
+			continue
+		}
+		left, err := m.leftSource(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		src := h.spec.Src.Path
+		holder, unknown := look.Holder(src, location.Self{})
+		if left && (unknown != nil || holder.Volume == nil) && !m.isGone(ctx, h) {
+			paths = append(paths, src)
+		}
+	}
+	return paths, nil
+}
+
+// isGone says whether the src of a migration is seen to be gone: nothing is at its path, or
+// another image.
+func (m *Manager) isGone(ctx context.Context, h *history) bool {
+	now, err := m.ports.Images.Fingerprint(ctx, h.spec.Src.Path)
+	if err != nil {
+		return errors.Is(err, image.ErrAbsent)
+	}
+	return h.spec.SrcPrint != "" && !location.SameImagePrint(h.spec.SrcPrint, now)
+}
+
+// leftSource says whether a migration has left its src to nobody.
+func (m *Manager) leftSource(ctx context.Context, h *history) (bool, error) {
+	if h.spec.Method != steps.MethodSave {
+		state, _ := h.state()
+		return state.Final() && h.position() == steps.OnDst, nil
+	}
+	// Where it ended is the registry's word.
+	mig, err := m.ports.Registry.Migration(ctx, h.spec.MigrationID)
+	if api.CodeOf(err) == api.CodeNotFound {
+		return false, nil
+	}
+	return mig.State == api.MigrationCompleted, err
+}
+
+// releasedInput describes the src that a migration has left, without any check.
+func (m *Manager) releasedInput(ctx context.Context, h *history) (*steps.ReleasedInput, error) {
+	_, ended := h.times()
+	facts, err := steps.NewHistory(m.journal, m.runner.Status).Facts(ctx, &h.spec, "")
+	if err != nil {
+		return nil, request.Refused(err)
+	}
+	return &steps.ReleasedInput{Spec: h.spec, Seal: facts.Seal, EndedAt: ended}, nil
+}
+
+// leaverOf returns the newest migration of this host that has left the image at a path, nil
+// if none has.
+func (m *Manager) leaverOf(ctx context.Context, path string) (*history, error) {
+	starts, err := m.starts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range slices.Backward(starts) {
+		var in steps.Input
+		if err := json.Unmarshal(o.Input, &in); err != nil {
+			return nil, fmt.Errorf("decode the input of op %s: %w", o.ID, err)
+		}
+		if !sameImage(in.Spec.Src.Path, path) {
+			continue
+		}
+		h, err := m.loadHistory(ctx, o.Group)
+		if err != nil {
+			return nil, err
+		}
+		left, err := m.leftSource(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		if left && !m.isGone(ctx, h) {
+			return h, nil
+		}
+	}
+	return nil, nil
+}
+
+// wasWritten says whether the src that a migration has left was written since.
+func (m *Manager) wasWritten(ctx context.Context, h *history) (bool, error) {
+	in, err := m.releasedInput(ctx, h)
+	if err != nil {
+		return false, err
+	}
+	return m.env.ReleasedWasWritten(ctx, in)
+}
+
+// checkNotWritten refuses to overwrite an image that a volume of this host has left and that
+// was written since: it may be the only one that has what a guest wrote there.
+func (m *Manager) checkNotWritten(ctx context.Context, path string) error {
+	h, err := m.leaverOf(ctx, path)
+	if err != nil || h == nil {
+		return err
+	}
+	written, err := m.wasWritten(ctx, h)
+	if err != nil || !written {
+		return err
+	}
+	return api.Errorf(api.CodeDstInUse, "%s is the source that migration %s has left, and it was written since volume %s has left it, by a guest that was started on it perhaps, or by a copy that was cancelled: "+
+		"it may have what the volume lacks, and is not overwritten; compare it with the volume, and then remove it yourself or choose another path", path, h.spec.MigrationID, h.spec.VolumeName).
+		With("migration_id", h.spec.MigrationID)
+}
