@@ -113,7 +113,7 @@ func drainWatch(c *cli.Context, s *session.Session) error {
 
 // followDrain reports what becomes of each volume, and the result at the end.
 func followDrain(ctx context.Context, s *session.Session, id string) error {
-	view := drainView{s: s, display: s.NewDisplay(), states: map[string]string{}}
+	view := drainView{s: s, display: s.NewDisplay(), shown: map[string]string{}}
 	f := session.Follower{
 		Open: session.Events(s, routes.FollowDrain, id),
 		Ended: func(ctx context.Context) (bool, error) {
@@ -175,11 +175,12 @@ func endDrain(ctx context.Context, s *session.Session, id string, view *drainVie
 	}
 }
 
-// drainView prints a line whenever a volume's state changes.
+// drainView prints a line whenever a volume's state changes, or a move stops or goes on.
 type drainView struct {
 	s       *session.Session
 	display *session.Display
-	states  map[string]string
+	// shown is what was last said of a volume, by its id.
+	shown map[string]string
 }
 
 func (v *drainView) update(d *api.Drain) {
@@ -193,14 +194,14 @@ func (v *drainView) update(d *api.Drain) {
 		}
 	}
 	for _, vol := range d.Volumes {
-		if v.states[vol.VolumeID] == vol.State || vol.State == api.DrainVolumePending {
-			continue
-		}
-		v.states[vol.VolumeID] = vol.State
 		line := fmt.Sprintf("%s: %s", vol.VolumeName, vol.State)
 		if vol.Error != nil {
 			line += ": " + vol.Error.Message
 		}
+		if v.shown[vol.VolumeID] == line || vol.State == api.DrainVolumePending {
+			continue
+		}
+		v.shown[vol.VolumeID] = line
 		v.s.Say("%s  (%d of %s, %s of %s)", line, over, api.Count(len(d.Volumes), "volume"), api.Bytes(d.BytesDone), api.Bytes(d.BytesTotal))
 	}
 }
@@ -233,7 +234,26 @@ func drainList(c *cli.Context, s *session.Session) error {
 			api.Bytes(d.BytesDone)+" of "+api.Bytes(d.BytesTotal), render.Ago(d.StartedAt, s.Now), leftBehind(d))
 	}
 	empty := "No pool is being drained: '" + session.Program + " pool drain POOL --to POOL' begins."
-	return s.PrintList(resp, ids, &t, emptyText(c, "drain", empty, "pool", "status"))
+	if err := s.PrintList(resp, ids, &t, emptyText(c, "drain", empty, "pool", "status")); err != nil || s.JSON || s.Quiet {
+		return err
+	}
+	return printStoppedInDrains(s, drains)
+}
+
+// printStoppedInDrains prints under a list, for each volume whose move has stopped, why, and
+// the commands that end the standstill.
+func printStoppedInDrains(s *session.Session, drains []api.Drain) error {
+	for _, d := range drains {
+		for _, v := range d.Volumes {
+			if v.State != api.DrainVolumeMoving || v.Error == nil {
+				continue
+			}
+			if err := s.PrintLines("", "drain "+d.ID+": "+v.Error.Message); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func drainShow(c *cli.Context, s *session.Session) error {
@@ -287,7 +307,7 @@ func leftBehind(d api.Drain) string {
 	line, more := "", 0
 	for _, v := range d.Volumes {
 		switch {
-		case v.Error == nil:
+		case v.Error == nil, v.State == api.DrainVolumeMoving: // which is said under the list
 		case line == "":
 			line = v.VolumeName + ": " + v.Error.Message
 		default:

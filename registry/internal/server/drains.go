@@ -18,7 +18,7 @@ func (s *Server) drains(ctx context.Context) ([]api.Drain, error) {
 		return nil, err
 	}
 	for i := range found {
-		s.sayWhoIsAway(ctx, found[i])
+		s.sayWhyVolumesWait(ctx, found[i])
 	}
 	return found, nil
 }
@@ -26,9 +26,50 @@ func (s *Server) drains(ctx context.Context) ([]api.Drain, error) {
 func (s *Server) drain(ctx context.Context, ref string) (api.Drain, error) {
 	d, err := s.Store.Drain(ctx, ref)
 	if err == nil {
-		s.sayWhoIsAway(ctx, d)
+		s.sayWhyVolumesWait(ctx, d)
 	}
 	return d, err
+}
+
+// sayWhyVolumesWait gives the reason to the volumes that do not get on.
+func (s *Server) sayWhyVolumesWait(ctx context.Context, d api.Drain) {
+	s.sayWhoIsAway(ctx, d)
+	s.sayWhatStands(ctx, d)
+}
+
+// sayWhatStands gives, to the volumes whose move has stopped, the reason, the commands that end
+// the standstill, and how many volumes wait for that.
+func (s *Server) sayWhatStands(ctx context.Context, d api.Drain) {
+	stopped := map[int]*api.Migration{}
+	pending := 0
+	for i := range d.Volumes {
+		v := &d.Volumes[i]
+		if v.State == api.DrainVolumePending {
+			pending++
+		}
+		if v.State != api.DrainVolumeMoving || v.MigrationID == "" {
+			continue
+		}
+		// What cannot be read now is not said: a view does not fail for what it only adds.
+		if m, err := s.migrationNow(ctx, v.MigrationID, store.Viewer{}); err == nil && m.Stopped() {
+			stopped[i] = &m
+		}
+	}
+	waits := ""
+	if d.State == api.DrainRunning && pending > 0 && len(stopped) >= d.Parallel {
+		waits = "; until then nothing else begins: " + api.Count(pending, "pending volume")
+	}
+	for i, m := range stopped {
+		again, back := m.Cures()
+		if back != "" {
+			again += " (or take the move back: " + back + ")"
+		}
+		code := api.CodeNeedsOperator
+		if m.Error != nil {
+			code = m.Error.Code
+		}
+		d.Volumes[i].Error = api.Errorf(code, "%s. Next: %s%s", m.StoppedLine(), again, waits).With("migration_id", m.ID)
+	}
 }
 
 // sayWhoIsAway gives the reason to the volumes that wait for their host.

@@ -22,6 +22,7 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/relay"
+	"github.com/volferry/volferry/registry/internal/store"
 )
 
 func TestHostTakesAndAnswersItsTasksOverTheAPI(t *testing.T) {
@@ -222,6 +223,37 @@ func TestAMoveThatHasStoppedOnItsHostIsInTheStatusOfTheSite(t *testing.T) {
 	again, _ := m.Cures()
 	if c := st.Parts[i]; c.Status != "fail" || !strings.Contains(c.Message, "2026-01-12T10:00:00Z") || !strings.Contains(c.Message, "no room") || !strings.Contains(c.Advice, again) {
 		t.Errorf("the status has %+v, want when, why and %q", c, again)
+	}
+}
+
+func TestADrainSaysWhichOfItsMovesHasStoppedHowThatIsMendedAndHowManyWait(t *testing.T) {
+	s := newSite(t)
+	id := s.fill(t)
+	expect.OK(t, s.store.SetDrainVolume(t.Context(), store.Call{}, id, api.DrainVolume{VolumeID: movingID, State: api.DrainVolumeMoving, MigrationID: moveID, Host: "a"}))
+	moving := func() api.DrainVolume {
+		t.Helper()
+		var d api.Drain
+		decode(t, s.ok(t, "GET", "/v1/drains/"+id, ""), &d)
+		return d.Volumes[slices.IndexFunc(d.Volumes, func(v api.DrainVolume) bool { return v.VolumeID == movingID })]
+	}
+	if v := moving(); v.Error != nil {
+		t.Errorf("a move that goes on has the error %v", v.Error)
+	}
+	var m api.Migration
+	decode(t, s.ok(t, "GET", "/v1/migrations/"+moveID, ""), &m)
+	at := time.Date(2026, 1, 12, 10, 0, 0, 0, time.UTC)
+	m.StoppedAt, m.Error = &at, api.Errorf(api.CodeNoSpace, "no room")
+	again, _ := m.Cures()
+	report := api.HostReport{ID: hostID, Name: "a", Version: "1", BootID: "b", Epoch: 1, Instances: []api.InstanceReport{}, Migrations: []api.Migration{m}}
+	s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", string(expect.Value(json.Marshal(report))(t)))
+	v := moving()
+	if v.Error == nil || v.Error.Code != api.CodeNoSpace {
+		t.Fatalf("the error is %v, want no_space", v.Error)
+	}
+	for _, words := range []string{"2026-01-12T10:00:00Z", "no room", again, "2 pending volumes"} {
+		if !strings.Contains(v.Error.Message, words) {
+			t.Errorf("%q is not in %q", words, v.Error.Message)
+		}
 	}
 }
 
