@@ -84,7 +84,10 @@ func TestAReleasedSourceIsKeptIfAnythingSpeaksAgainstIt(t *testing.T) {
 		want  api.Code
 		says  string
 	}{
-		"its guest runs on it":             {func(_ *testing.T, d *daemon) { d.startOn(rawImage(srcPath)) }, "", "vda"},
+		"its guest runs on it": {func(t *testing.T, d *daemon) {
+			d.startOn(rawImage(srcPath))
+			must(t, d.world.GuestWrite(testInstance, "vda", 0, 1<<40))
+		}, api.CodeVolumeInUse, "disk vda of instance web"},
 		"its guest would start on it":      {func(t *testing.T, d *daemon) { d.defineOn(t, rawImage(srcPath)) }, api.CodeVolumeInUse, "disk vda of instance web"},
 		"another domain has it":            {func(t *testing.T, d *daemon) { d.world.DefineOn(t, srcPath) }, api.CodeVolumeInUse, "disk vda of instance other"},
 		"another domain's disk is over it": {func(t *testing.T, d *daemon) { d.defineOver(t) }, api.CodeVolumeInUse, "disk vda of instance other"},
@@ -93,7 +96,7 @@ func TestAReleasedSourceIsKeptIfAnythingSpeaksAgainstIt(t *testing.T) {
 		}, api.CodeVolumeInUse, "is volume"},
 		"somebody has mounted it":                  {func(_ *testing.T, d *daemon) { d.world.Images.Users = map[string]string{srcPath: "mounted at /mnt"} }, api.CodeVolumeInUse, "mounted at /mnt"},
 		"a process writes to it":                   {func(_ *testing.T, d *daemon) { d.world.Images.Writing = map[string]bool{srcPath: true} }, api.CodeVolumeInUse, "open for writing"},
-		"a guest has written to it since":          {func(t *testing.T, d *daemon) { d.ranOn(t, rawImage(srcPath)) }, api.CodeChainChanged, "was written since"},
+		"a guest has written to it since":          {func(t *testing.T, d *daemon) { d.ranOn(t, rawImage(srcPath)) }, api.CodeChainChanged, "after you have compared it with the volume"},
 		"it is another file":                       {func(t *testing.T, d *daemon) { d.replaceSrc(t) }, api.CodeChainChanged, "something else"},
 		"its guest is on a third image":            {func(t *testing.T, d *daemon) { d.startElsewhere(t) }, api.CodeChainChanged, "nobody can tell which copy"},
 		"the registry is away":                     {func(_ *testing.T, d *daemon) { d.world.Registry.Down = true }, api.CodeRegistryUnavailable, ""},

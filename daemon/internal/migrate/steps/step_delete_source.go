@@ -83,9 +83,6 @@ func (e *Env) CheckReleased(ctx context.Context, in *ReleasedInput) error {
 	if err := e.checkReleasedIdentity(ctx, in); err != nil {
 		return err
 	}
-	if err := e.checkReleasedContent(ctx, in); err != nil {
-		return err
-	}
 	look, err := e.claims.Look(ctx)
 	if err != nil {
 		return e.hvError(e.registryError(err))
@@ -112,7 +109,11 @@ func (e *Env) CheckReleased(ctx context.Context, in *ReleasedInput) error {
 	case written:
 		return in.cannot(api.CodeVolumeInUse, "some process of this host has it open for writing; `fuser -v %s` says which", path)
 	}
-	return e.checkNotOpen(ctx, in)
+	if err := e.checkNotOpen(ctx, in); err != nil {
+		return err
+	}
+	// Last, since who has it now is to be sent away before anybody compares.
+	return e.checkReleasedContent(ctx, in)
 }
 
 // checkReleasedIdentity refuses another image than the one that was moved.
@@ -147,7 +148,7 @@ func (e *Env) checkReleasedIdentity(ctx context.Context, in *ReleasedInput) erro
 func (e *Env) checkReleasedContent(ctx context.Context, in *ReleasedInput) error {
 	written, err := e.ReleasedWasWritten(ctx, in)
 	if err == nil && written {
-		err = in.cannot(api.CodeChainChanged, "it was written since volume %s has left it, by a guest that was started on it perhaps, and may have what the volume lacks; look, and remove it yourself", in.Spec.VolumeName)
+		err = in.cannot(api.CodeChainChanged, "it was written since volume %s has left it, by a guest that was started on it perhaps, and may have what the volume lacks; remove it yourself, but only after you have compared it with the volume", in.Spec.VolumeName)
 	}
 	return err
 }
