@@ -58,7 +58,7 @@ func migrationReleased(c *cli.Context, s *session.Session) error {
 		}
 		t.Add(r.MigrationID, r.VolumeName, api.Bytes(r.Location.SizeBytes), onDisk, r.Host, render.Location(r.Location), render.Time(r.ReleasedAt), render.OrDash(r.Blocked))
 	}
-	return s.PrintList(resp, ids, &t, emptyText(c, "released source", "No move has left a source that is still there.", "volume", "pool"))
+	return s.PrintList(resp, ids, &t, emptyText(c, "released source", "No move that this host's journal knows has left a source that is still there.", "volume", "pool"))
 }
 
 func migrationDeleteSource(c *cli.Context, s *session.Session) error {
