@@ -107,6 +107,7 @@ var writers = []writer{
 	// Every write is durable before the next one, as in the log of a database.
 	{name: "depth1", load: &lab.Load{Depth: 1}, mix: workload.Mix{Flush: 100}},
 	{name: "depth32", load: &lab.Load{Depth: 32}, mix: workload.Mix{Flush: 2}},
+	{name: "sequential", load: &lab.Load{Depth: 1}, mix: workload.Mix{Sequential: 1 << 20 / workload.BlockSize}},
 }
 
 func writerNames() (names []string) {

@@ -2,7 +2,11 @@
 
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/volferry/volferry/test/lab/workload"
+)
 
 // group is the contenders that are measured against each other.
 type group struct {
@@ -18,6 +22,8 @@ func (g group) title() string {
 		return "A volume that no guest has"
 	case g.writer.load == nil:
 		return "A running guest that does not write"
+	case g.writer.mix.Sequential > 0:
+		return fmt.Sprintf("A guest that writes %d KiB at a time, one after the other, without flushes", g.writer.mix.Sequential*workload.BlockSize>>10)
 	case g.writer.mix.Flush == 100:
 		return fmt.Sprintf("A guest that writes 4 KiB at random, a flush after each, depth %d", g.writer.load.Depth)
 	}

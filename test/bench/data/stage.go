@@ -74,6 +74,11 @@ func setUp(ctx context.Context, o options) (*stage, error) {
 	if s.daemon, err = client.New("unix://" + s.site.Socket); err != nil {
 		return s, err
 	}
+	// A libvirtd that was just started finds out what QEMU can do when it is first asked, which
+	// would count for whoever comes first.
+	if _, err := s.site.Libvirtd.Virsh(ctx, "domcapabilities"); err != nil {
+		return s, err
+	}
 	if s.src, err = s.pool(ctx, srcPool); err != nil {
 		return s, err
 	}

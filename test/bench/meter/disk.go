@@ -12,7 +12,10 @@ import (
 )
 
 // DiskBytes are those that everybody together has read from a disk and written to it.
-type DiskBytes struct{ Read, Written int64 }
+type DiskBytes struct {
+	Read    int64 `json:"read"`
+	Written int64 `json:"written"`
+}
 
 // Since are the bytes since an earlier reading.
 func (b DiskBytes) Since(earlier DiskBytes) DiskBytes {

@@ -160,10 +160,10 @@ func (d *disk) ioctlRange(request uint, start, length uint64) error {
 	return nil
 }
 
-// newBuffer returns memory that is aligned for O_DIRECT, with room for the
-// largest write.
-func newBuffer() ([]byte, error) {
-	buf, err := unix.Mmap(-1, 0, workload.MaxCount*workload.BlockSize, unix.PROT_READ|unix.PROT_WRITE,
+// newBuffer returns memory that is aligned for O_DIRECT, with room for so many
+// blocks.
+func newBuffer(blocks uint64) ([]byte, error) {
+	buf, err := unix.Mmap(-1, 0, int(blocks)*workload.BlockSize, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return nil, fmt.Errorf("map buffer: %w", err)

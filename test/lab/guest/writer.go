@@ -57,7 +57,7 @@ func newWriter(p *port, c workload.Command) (*writer, error) {
 		commands: make(chan workload.Command), results: make(chan result, depth), ended: make(chan struct{}),
 	}
 	for range depth {
-		buf, err := newBuffer()
+		buf, err := newBuffer(c.Stream.Largest())
 		if err != nil {
 			return nil, err
 		}

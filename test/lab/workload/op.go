@@ -14,7 +14,8 @@ import (
 // BlockSize is the unit of every operation, in bytes.
 const BlockSize = 4096
 
-// MaxCount is the largest number of blocks that one operation touches: 256 KiB.
+// MaxCount is the largest number of blocks that one operation touches, if it is not a
+// sequential one: 256 KiB.
 const MaxCount = 64
 
 // Window is how many operations a writer may have issued beyond the ones whose
@@ -55,6 +56,9 @@ type Mix struct {
 	Zero    uint64 `json:"zero"`    // of operations
 	Discard uint64 `json:"discard"` // of operations
 	Flush   uint64 `json:"flush"`   // of operations
+	// Sequential, where it is not 0, makes every operation a write of so many blocks, one
+	// behind the other from the first block to the last and again.
+	Sequential uint64 `json:"sequential,omitempty"`
 }
 
 // DefaultMix has some of everything, and mostly small writes.
@@ -86,6 +90,10 @@ func (s Stream) At(seq uint64) Op {
 		op.Count = 2 + r.Uint64N(MaxCount-1)
 	}
 	op.Flush = r.Uint64N(100) < s.Mix.Flush
+	if n := s.Mix.Sequential; n > 0 {
+		op.Kind, op.Count, op.Block = Write, n, s.First+seq%(s.Blocks/n)*n
+		return op
+	}
 	span := s.Blocks
 	if hot := s.Blocks / 16; r.Uint64N(2) == 0 && hot > MaxCount {
 		span = hot
@@ -96,11 +104,14 @@ func (s Stream) At(seq uint64) Op {
 
 // Check reports why no writer can follow the stream.
 func (s Stream) Check() error {
-	if s.Blocks <= MaxCount {
-		return fmt.Errorf("a part of %d blocks is too small: more than %d are needed", s.Blocks, MaxCount)
+	if s.Blocks <= s.Largest() {
+		return fmt.Errorf("a part of %d blocks is too small: more than %d are needed", s.Blocks, s.Largest())
 	}
 	return nil
 }
+
+// Largest is the number of blocks that an operation touches at most.
+func (s Stream) Largest() uint64 { return max(MaxCount, s.Mix.Sequential) }
 
 // mix spreads the bits of x (the finalizer of SplitMix64).
 func mix(x uint64) uint64 {

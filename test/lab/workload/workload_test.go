@@ -45,6 +45,19 @@ func TestAStreamHasEveryKindOfOperation(t *testing.T) {
 	}
 }
 
+func TestASequentialStreamWritesTheVolumeFromEndToEnd(t *testing.T) {
+	s := Stream{Seed: 1, First: 10, Blocks: 1030, Mix: Mix{Zero: 50, Sequential: 256}}
+	for seq, want := range []uint64{10, 266, 522, 778, 10, 266} {
+		if op := s.At(uint64(seq)); op.Kind != Write || op.Block != want || op.Count != 256 {
+			t.Errorf("operation %d is %+v, want 256 blocks written from %d on", seq, op, want)
+		}
+	}
+	s.Blocks = 256
+	if s.Check() == nil {
+		t.Error("a part that a single operation fills is taken")
+	}
+}
+
 func TestEveryByteOfARecordCounts(t *testing.T) {
 	block := make([]byte, BlockSize)
 	PutRecord(block, 1, 2, 3)
