@@ -14,19 +14,24 @@ import (
 	"github.com/volferry/volferry/test/site"
 )
 
-func TestContendersWithoutAGuestAreMeasured(t *testing.T) {
+// small are options for a run of seconds.
+func small(t *testing.T) options {
+	t.Helper()
 	lab.Require(t)
 	root, err := site.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := options{
-		sizeMiB: 16, fill: 50, rounds: 1, seconds: time.Second, fs: "xfs", seed: 1, out: t.TempDir(),
-		only: "volferry-stopped-noverify,qemu-img,dd", bin: filepath.Join(root, "bin"),
-	}
+	o := options{sizeMiB: 16, fill: 50, rounds: 1, seconds: time.Second, fs: "xfs", seed: 1, out: t.TempDir(), bin: filepath.Join(root, "bin")}
 	if _, err := os.Stat(filepath.Join(o.bin, "volferryd")); err != nil {
 		lab.SkipOrFail(t, "run 'make build' first: "+err.Error())
 	}
+	return o
+}
+
+func TestContendersWithoutAGuestAreMeasured(t *testing.T) {
+	o := small(t)
+	o.only = "volferry-stopped-noverify,qemu-img,dd"
 	var out bytes.Buffer
 	if err := run(t.Context(), o, &out); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
@@ -43,6 +48,26 @@ func TestContendersWithoutAGuestAreMeasured(t *testing.T) {
 	}
 	if got := strings.Count(string(raw), `"checked_blocks":4096`); got != 3 {
 		t.Errorf("%d of 3 destinations were read whole:\n%s", got, raw)
+	}
+}
+
+func TestAContenderThatLeavesBytesOutFails(t *testing.T) {
+	s, err := setUp(t.Context(), small(t))
+	defer func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := contender{name: "half", moves: tool("dd if=SRC of=DST bs=1M count=8 conv=fsync,notrunc status=none")}
+	r, err := s.measure(t.Context(), half, writer{})
+	if err == nil || !strings.Contains(err.Error(), "blocks are wrong") {
+		t.Errorf("half a copy was taken for a whole one: %v", err)
+	}
+	if r.TotalSeconds != 0 {
+		t.Errorf("a copy that failed took %v s", r.TotalSeconds)
 	}
 }
 
