@@ -65,7 +65,7 @@ func parse() (options, error) {
 	flag.Int64Var(&o.sizeMiB, "size", size, "size of the volume in `MiB`")
 	flag.Uint64Var(&o.fill, "fill", 100, "`percent` of the volume's blocks that hold data")
 	flag.IntVar(&o.rounds, "rounds", rounds, "how often each contender runs")
-	flag.DurationVar(&o.seconds, "seconds", 4*time.Second, "how long a guest is watched before and after a move")
+	flag.DurationVar(&o.seconds, "seconds", 3*time.Second, "how long a guest is watched before and after a move")
 	flag.StringVar(&o.writers, "writers", loads, "comma-separated `names` of what running guests do: "+strings.Join(writerNames(), ", "))
 	flag.StringVar(&o.only, "only", "", "comma-separated `names` of contenders, empty for all: "+strings.Join(contenderNames(), ", "))
 	flag.StringVar(&o.fs, "fs", "xfs", "`type` of the file systems of both pools, xfs or ext4")
