@@ -224,7 +224,7 @@ func drainList(c *cli.Context, s *session.Session) error {
 		return err
 	}
 	slices.SortStableFunc(drains, func(a, b api.Drain) int {
-		return cmp.Or(strings.Compare(a.Pool, b.Pool), b.StartedAt.Compare(a.StartedAt))
+		return cmp.Or(b.StartedAt.Compare(a.StartedAt), strings.Compare(a.Pool, b.Pool))
 	})
 	t := render.Table{Header: []string{"ID", "POOL", "TO", "STATE", "VOLUMES", "DONE", "STARTED", "LEFT BEHIND"}}
 	ids := make([]string, 0, len(drains))

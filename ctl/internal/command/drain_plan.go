@@ -3,6 +3,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,7 +37,7 @@ func showDrainPlan(ctx context.Context, s *session.Session, pool string, in api.
 		if err != nil {
 			return fmt.Errorf("encode plans: %w", err)
 		}
-		return render.JSON(s.Stdout, session.Response{}.With("plans", doc).Members)
+		return cmp.Or(render.JSON(s.Stdout, session.Response{}.With("plans", doc).Members), refuseDrain(plans, pool, in.ToPool))
 	}
 	t := render.Table{Header: []string{"VOLUME", "HOST", "SIZE", "TAKES", "METHOD"}}
 	ids := make([]string, 0, len(plans))
@@ -55,7 +56,7 @@ func showDrainPlan(ctx context.Context, s *session.Session, pool string, in api.
 		t.Add(p.VolumeName, p.Host, api.Bytes(p.SizeBytes), takes, method)
 	}
 	if err := s.PrintList(session.Response{}, ids, &t, fmt.Sprintf("Pool %s has no volume.", pool)); err != nil || s.Quiet || len(plans) == 0 {
-		return err
+		return cmp.Or(err, refuseDrain(plans, pool, in.ToPool))
 	}
 	if len(reasons) > 0 {
 		reasons = append([]string{""}, reasons...)
@@ -63,8 +64,19 @@ func showDrainPlan(ctx context.Context, s *session.Session, pool string, in api.
 	if err := s.PrintLines(append(reasons, roomLines(plans, in.ToPool)...)...); err != nil {
 		return err
 	}
-	s.Say("Nothing was done. Without --dry-run the volumes are moved.")
+	if refused := refuseDrain(plans, pool, in.ToPool); refused != nil {
+		return refused
+	}
+	s.Say("Nothing was done. Without --dry-run the volumes that do not stay are moved.")
 	return nil
+}
+
+// refuseDrain is an error if the pool has volumes and none of them would be moved.
+func refuseDrain(plans []drainPlan, pool, to string) error {
+	if len(plans) == 0 || slices.ContainsFunc(plans, func(p drainPlan) bool { return p.Plan != nil }) {
+		return nil
+	}
+	return api.Errorf(api.CodeConflict, "no volume of pool %s can be moved to pool %s, and nothing was done", pool, to)
 }
 
 // planDrain asks for the plan of each volume of a pool, by name.
