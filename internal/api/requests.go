@@ -298,6 +298,9 @@ type Which struct {
 	Persistent    []Location `json:"persistent" schema:"nullable"`
 	Agree         bool       `json:"agree"`
 	Explanation   string     `json:"explanation"`
+	// Written are the images that the volume has left by moves of this host and that were
+	// written since: they may have what the volume lacks.
+	Written []Location `json:"written,omitempty"`
 }
 
 // WithoutRegistry removes the registry's chain, and with it the verdict: the answer of a

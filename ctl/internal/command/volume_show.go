@@ -99,6 +99,9 @@ func volumeWhich(c *cli.Context, s *session.Session) error {
 	r.Add("QEMU, live", chainLines(w.Live)...)
 	r.Add("libvirt, at rest", chainLines(w.Persistent)...)
 	r.AddIf("explanation", w.Explanation)
+	for _, l := range w.Written {
+		r.Add("written since", l.Path+", which the volume has left by a move, was written since, and may have what the volume lacks; compare the two before you remove it")
+	}
 	if err := s.PrintRecord(resp, w.VolumeID, &r); err != nil {
 		return err
 	}

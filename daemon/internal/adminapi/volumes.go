@@ -3,6 +3,7 @@
 package adminapi
 
 import (
+	"fmt"
 	"net/http"
 
 	"github.com/volferry/volferry/internal/api"
@@ -42,6 +43,10 @@ func (s *Server) which(r *http.Request, _ routes.None) (api.Which, error) {
 	}
 	if remembered {
 		answer.WithoutRegistry()
+		return answer, nil // whose an image is, the registry says
+	}
+	if answer.Written, err = s.Migrations.LeftAndWritten(r.Context(), vol.ID); err != nil {
+		answer.Explanation += fmt.Sprintf("; nobody can tell whether an image that the volume has left by a move was written since: %v", err)
 	}
 	return answer, nil
 }

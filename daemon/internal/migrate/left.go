@@ -20,6 +20,41 @@ import (
 // those that are a volume's now, and for those that are seen to be gone. Its errors are those
 // of registry and hypervisor.
 func (m *Manager) Left(ctx context.Context, volumeID string) ([]string, error) {
+	all, err := m.leftBy(ctx, volumeID)
+	var paths []string
+	for _, h := range all {
+		paths = append(paths, h.spec.Src.Path)
+	}
+	return paths, err
+}
+
+// LeftAndWritten returns the images of Left that were written since the newest move that has
+// left them, each once.
+func (m *Manager) LeftAndWritten(ctx context.Context, volumeID string) ([]api.Location, error) {
+	all, err := m.leftBy(ctx, volumeID)
+	if err != nil {
+		return nil, err
+	}
+	var seen, out []api.Location
+	for _, h := range slices.Backward(all) {
+		src := h.spec.Src
+		if slices.ContainsFunc(seen, func(l api.Location) bool { return sameImage(l.Path, src.Path) }) {
+			continue
+		}
+		seen = append(seen, src)
+		written, err := m.wasWritten(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		if written {
+			out = append(out, src)
+		}
+	}
+	return out, nil
+}
+
+// leftBy returns the migrations of Left, oldest first.
+func (m *Manager) leftBy(ctx context.Context, volumeID string) ([]*history, error) {
 	look, err := m.ports.Claims.Look(ctx)
 	if err != nil {
 		return nil, err
@@ -28,7 +63,7 @@ func (m *Manager) Left(ctx context.Context, volumeID string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var paths []string
+	var out []*history
 	for _, id := range ids {
 		h, err := m.loadHistory(ctx, id)
 		if err != nil {
@@ -44,10 +79,10 @@ func (m *Manager) Left(ctx context.Context, volumeID string) ([]string, error) {
 		src := h.spec.Src.Path
 		holder, unknown := look.Holder(src, location.Self{})
 		if left && (unknown != nil || holder.Volume == nil) && !m.isGone(ctx, h) {
-			paths = append(paths, src)
+			out = append(out, h)
 		}
 	}
-	return paths, nil
+	return out, nil
 }
 
 // isGone says whether the src of a migration is seen to be gone: nothing is at its path, or

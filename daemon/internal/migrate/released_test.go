@@ -242,3 +242,27 @@ func TestAReleasedSourceThatNobodyHasWrittenIsOverwritten(t *testing.T) {
 		}
 	})
 }
+
+// The guest is put back on the volume, and what it wrote meanwhile is on the image that the
+// volume has left.
+func TestAVolumeTellsOfTheSourceThatItHasLeftAndThatWasWritten(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		written := func() []api.Location {
+			t.Helper()
+			all, err := d.manager().LeftAndWritten(context.Background(), testVolume)
+			must(t, err)
+			return all
+		}
+		d.until(d.migrate(), api.MigrationCompleted)
+		if got := written(); len(got) != 0 {
+			t.Errorf("untouched: %v", got)
+		}
+		d.ranOn(t, rawImage(srcPath))
+		if w := d.which(); !w.Agree {
+			t.Fatalf("the guest is not on its volume: %s", w.Explanation)
+		}
+		if got := written(); len(got) != 1 || got[0].Path != srcPath {
+			t.Errorf("%v, want src", got)
+		}
+	})
+}
