@@ -120,7 +120,7 @@ func (m *Manager) releasedInput(ctx context.Context, h *history) (*steps.Release
 }
 
 // leaverOf returns the newest migration of this host that has left the image at a path, nil
-// if none has.
+// if none has, or if a later one has begun to copy over it: what was there is gone then.
 func (m *Manager) leaverOf(ctx context.Context, path string) (*history, error) {
 	starts, err := m.starts(ctx)
 	if err != nil {
@@ -131,12 +131,19 @@ func (m *Manager) leaverOf(ctx context.Context, path string) (*history, error) {
 		if err := json.Unmarshal(o.Input, &in); err != nil {
 			return nil, fmt.Errorf("decode the input of op %s: %w", o.ID, err)
 		}
-		if !sameImage(in.Spec.Src.Path, path) {
+		isSrc, isDst := sameImage(in.Spec.Src.Path, path), sameImage(in.Spec.Dst.Path, path)
+		if !isSrc && !isDst {
 			continue
 		}
 		h, err := m.loadHistory(ctx, o.Group)
 		if err != nil {
 			return nil, err
+		}
+		if isDst && h.copyBegan() {
+			return nil, nil
+		}
+		if !isSrc {
+			continue
 		}
 		left, err := m.leftSource(ctx, h)
 		if err != nil {
@@ -147,6 +154,11 @@ func (m *Manager) leaverOf(ctx context.Context, path string) (*history, error) {
 		}
 	}
 	return nil, nil
+}
+
+// copyBegan says whether this host has begun to copy onto dst.
+func (h *history) copyBegan() bool {
+	return slices.ContainsFunc(h.ops, func(o opView) bool { return o.goal == steps.GoalCopy })
 }
 
 // wasWritten says whether the src that a migration has left was written since.
@@ -169,7 +181,7 @@ func (m *Manager) checkNotWritten(ctx context.Context, path string) error {
 	if err != nil || !written {
 		return err
 	}
-	return api.Errorf(api.CodeDstInUse, "%s is the source that migration %s has left, and it was written since volume %s has left it, by a guest that was started on it perhaps, or by a copy that was cancelled: "+
+	return api.Errorf(api.CodeDstInUse, "%s is the source that migration %s has left, and it was written since volume %s has left it, by a guest that was started on it perhaps: "+
 		"it may have what the volume lacks, and is not overwritten; compare it with the volume, and then remove it yourself or choose another path", path, h.spec.MigrationID, h.spec.VolumeName).
 		With("migration_id", h.spec.MigrationID)
 }

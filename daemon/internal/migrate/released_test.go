@@ -243,6 +243,26 @@ func TestAReleasedSourceThatNobodyHasWrittenIsOverwritten(t *testing.T) {
 	})
 }
 
+// What was there a move has begun to copy over, so there is nothing left to keep.
+func TestAReleasedSourceThatACancelledMoveHasCopiedOverIsOverwritten(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		path, id := d.leaveFile(t)
+		target := api.MigrationTarget{ToPath: path}
+		mig := d.begin(target)
+		_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
+		must(t, err)
+		d.until(mig.ID, api.MigrationCopied)
+		_, _, err = d.manager().Cancel(context.Background(), d.call(mig.ID))
+		must(t, err)
+		d.until(mig.ID, api.MigrationCancelled)
+		d.ranOn(t, rawImage(path)) // its bytes are others than those that were left
+		plan, err := d.manager().Plan(context.Background(), testVolume, target)
+		if err != nil || plan.DstLeftBy == id {
+			t.Errorf("left by %q, %v, want a plan that overwrites what nobody has left", plan.DstLeftBy, err)
+		}
+	})
+}
+
 // The guest is put back on the volume, and what it wrote meanwhile is on the image that the
 // volume has left.
 func TestAVolumeTellsOfTheSourceThatItHasLeftAndThatWasWritten(t *testing.T) {
