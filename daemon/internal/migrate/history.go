@@ -164,6 +164,15 @@ func (m *Manager) starts(ctx context.Context) ([]op.Op, error) {
 	return ops, nil
 }
 
+// specOf decodes the spec of a migration from its first op.
+func specOf(start op.Op) (steps.Spec, error) {
+	var in steps.Input
+	if err := json.Unmarshal(start.Input, &in); err != nil {
+		return steps.Spec{}, fmt.Errorf("decode the input of op %s: %w", start.ID, err)
+	}
+	return in.Spec, nil
+}
+
 func sortByAge(ops []op.Op) {
 	slices.SortStableFunc(ops, func(a, b op.Op) int { return a.CreatedAt.Compare(b.CreatedAt) })
 }

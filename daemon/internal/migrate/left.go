@@ -4,9 +4,7 @@ package migrate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/image"
@@ -20,7 +18,11 @@ import (
 // those that are a volume's now, and for those that are seen to be gone. Its errors are those
 // of registry and hypervisor.
 func (m *Manager) Left(ctx context.Context, volumeID string) ([]string, error) {
-	all, err := m.leftBy(ctx, volumeID)
+	look, err := m.ports.Claims.Look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := m.leavers(ctx, look, ofVolume(volumeID))
 	var paths []string
 	for _, h := range all {
 		paths = append(paths, h.spec.Src.Path)
@@ -31,46 +33,62 @@ func (m *Manager) Left(ctx context.Context, volumeID string) ([]string, error) {
 // LeftAndWritten returns the images of Left that were written since the newest move that has
 // left them, each once.
 func (m *Manager) LeftAndWritten(ctx context.Context, volumeID string) ([]api.Location, error) {
-	all, err := m.leftBy(ctx, volumeID)
+	look, err := m.ports.Claims.Look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var seen, out []api.Location
-	for _, h := range slices.Backward(all) {
-		src := h.spec.Src
-		if slices.ContainsFunc(seen, func(l api.Location) bool { return sameImage(l.Path, src.Path) }) {
-			continue
-		}
-		seen = append(seen, src)
+	all, err := m.leavers(ctx, look, ofVolume(volumeID))
+	if err != nil {
+		return nil, err
+	}
+	var out []api.Location
+	for _, h := range newestOfEach(all) {
 		written, err := m.wasWritten(ctx, h)
 		if err != nil {
 			return nil, err
 		}
 		if written {
-			out = append(out, src)
+			out = append(out, h.spec.Src)
 		}
 	}
 	return out, nil
 }
 
-// leftBy returns the migrations of Left, oldest first.
-func (m *Manager) leftBy(ctx context.Context, volumeID string) ([]*history, error) {
-	look, err := m.ports.Claims.Look(ctx)
-	if err != nil {
-		return nil, err
+func ofVolume(volumeID string) func(*steps.Spec) bool {
+	return func(s *steps.Spec) bool { return s.VolumeID == volumeID }
+}
+
+// newestOfEach returns the newest of the migrations that have left each image, newest first.
+func newestOfEach(all []*history) []*history {
+	var out []*history
+	for _, h := range slices.Backward(all) {
+		same := func(o *history) bool { return sameImage(o.spec.Src.Path, h.spec.Src.Path) }
+		if !slices.ContainsFunc(out, same) {
+			out = append(out, h)
+		}
 	}
-	ids, err := m.ids(ctx)
+	return out
+}
+
+// leavers returns those of the wanted migrations whose src is there and is no volume's now,
+// oldest first. Only of the wanted ones the whole history is read.
+func (m *Manager) leavers(ctx context.Context, look *location.Look, wanted func(*steps.Spec) bool) ([]*history, error) {
+	starts, err := m.starts(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var out []*history
-	for _, id := range ids {
-		h, err := m.loadHistory(ctx, id)
+	for _, o := range starts {
+		s, err := specOf(o)
 		if err != nil {
 			return nil, err
 		}
-		if h.spec.VolumeID != volumeID {
+		if !wanted(&s) {
 			continue
+		}
+		h, err := m.loadHistory(ctx, o.Group)
+		if err != nil {
+			return nil, err
 		}
 		left, err := m.leftSource(ctx, h)
 		if err != nil {
@@ -127,11 +145,11 @@ func (m *Manager) leaverOf(ctx context.Context, path string) (*history, error) {
 		return nil, err
 	}
 	for _, o := range slices.Backward(starts) {
-		var in steps.Input
-		if err := json.Unmarshal(o.Input, &in); err != nil {
-			return nil, fmt.Errorf("decode the input of op %s: %w", o.ID, err)
+		s, err := specOf(o)
+		if err != nil {
+			return nil, err
 		}
-		isSrc, isDst := sameImage(in.Spec.Src.Path, path), sameImage(in.Spec.Dst.Path, path)
+		isSrc, isDst := sameImage(s.Src.Path, path), sameImage(s.Dst.Path, path)
 		if !isSrc && !isDst {
 			continue
 		}
@@ -139,7 +157,7 @@ func (m *Manager) leaverOf(ctx context.Context, path string) (*history, error) {
 		if err != nil {
 			return nil, err
 		}
-		if isDst && h.copyBegan() {
+		if isDst && h.find(steps.GoalCopy) != nil {
 			return nil, nil
 		}
 		if !isSrc {
@@ -154,11 +172,6 @@ func (m *Manager) leaverOf(ctx context.Context, path string) (*history, error) {
 		}
 	}
 	return nil, nil
-}
-
-// copyBegan says whether this host has begun to copy onto dst.
-func (h *history) copyBegan() bool {
-	return slices.ContainsFunc(h.ops, func(o opView) bool { return o.goal == steps.GoalCopy })
 }
 
 // wasWritten says whether the src that a migration has left was written since.

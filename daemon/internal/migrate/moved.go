@@ -4,8 +4,6 @@ package migrate
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
@@ -26,11 +24,10 @@ func (m *Manager) Moved(ctx context.Context, known []api.Volume) (map[string]api
 	}
 	moved := map[string]api.Location{}
 	for _, o := range slices.Backward(starts) {
-		var in steps.Input
-		if err := json.Unmarshal(o.Input, &in); err != nil {
-			return nil, fmt.Errorf("decode the input of op %s: %w", o.ID, err)
+		s, err := specOf(o)
+		if err != nil {
+			return nil, err
 		}
-		s := &in.Spec
 		generation, asked := generations[s.VolumeID]
 		if !asked || s.Generation < generation || s.Method == steps.MethodSave {
 			continue

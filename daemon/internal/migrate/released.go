@@ -6,9 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 
-	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -22,53 +20,30 @@ func (m *Manager) Released(ctx context.Context) ([]api.ReleasedSource, error) {
 	if err != nil {
 		return nil, steps.HVRefusal(request.Refused(err))
 	}
-	ids, err := m.ids(ctx)
+	all, err := m.leavers(ctx, look, func(*steps.Spec) bool { return true })
 	if err != nil {
 		return nil, err
 	}
 	out := []api.ReleasedSource{}
-	for _, id := range slices.Backward(ids) {
-		h, err := m.loadHistory(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		left, err := m.leftSource(ctx, h)
-		if err != nil {
-			return nil, err
-		}
-		src := h.spec.Src
-		listed := slices.ContainsFunc(out, func(r api.ReleasedSource) bool { return sameImage(r.Location.Path, src.Path) })
-		if !left || listed {
-			continue
-		}
-		holder, err := look.Holder(src.Path, location.Self{})
-		if err == nil && holder.Volume != nil {
-			continue // it is a volume again
-		}
-		released, there := m.describeReleased(ctx, h)
-		if there {
-			out = append(out, released)
-		}
+	for _, h := range newestOfEach(all) {
+		out = append(out, m.describeReleased(ctx, h))
 	}
 	return out, nil
 }
 
-// describeReleased describes the src that a migration has left, and says whether it is there.
-// What cannot be looked at is listed, with the reason.
-func (m *Manager) describeReleased(ctx context.Context, h *history) (r api.ReleasedSource, there bool) {
+// describeReleased describes the src that a migration has left. What cannot be looked at is
+// described too, with the reason.
+func (m *Manager) describeReleased(ctx context.Context, h *history) api.ReleasedSource {
 	s := &h.spec
 	_, ended := h.times()
-	r = api.ReleasedSource{MigrationID: s.MigrationID, VolumeID: s.VolumeID, VolumeName: s.VolumeName, Host: s.HostName, Location: s.Src, ReleasedAt: ended}
-	if m.isGone(ctx, h) {
-		return r, false
-	}
+	r := api.ReleasedSource{MigrationID: s.MigrationID, VolumeID: s.VolumeID, VolumeName: s.VolumeName, Host: s.HostName, Location: s.Src, ReleasedAt: ended}
 	if bytes, err := m.ports.Images.AllocatedBytes(s.Src.Path); err == nil && !s.SrcBlock {
 		r.AllocatedBytes = bytes
 	}
 	if _, err := m.checkReleased(ctx, h); err != nil {
 		r.Blocked = err.Error()
 	}
-	return r, true
+	return r
 }
 
 // checkReleased makes every check of a deletion, and returns its input.
