@@ -43,8 +43,11 @@ func (e *Env) MustHold(ctx context.Context, s *Spec) (bool, error) {
 	}
 	harm := e.jobStart(v)
 	wholeImage := s.Method == MethodMirror && len(s.SrcChain()) == 1 && s.Src.Format == api.FormatRaw
-	if harm.LosesWrites && !wholeImage || !harm.KillsGuest {
-		return harm.LosesWrites && !wholeImage, nil
+	switch {
+	case harm.LosesWrites && !wholeImage:
+		return true, nil
+	case !harm.KillsGuest:
+		return false, nil
 	}
 	dom, err := e.hv.Domain(ctx, s.InstanceID)
 	if err != nil {
