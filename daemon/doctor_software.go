@@ -31,21 +31,24 @@ var hooksDirSince = hv.Version{Major: 6, Minor: 5}
 // The oldest versions that the tests run with.
 var testedLibvirt, testedQEMU = hv.Version{Major: 9}, hv.Version{Major: 7, Minor: 2}
 
-const missedWrites = "QEMU 8.0 to 10.2 may miss a write that is under way when a block copy begins (fixed by commit 0f51f9c342, mirror: Fix missed dirty bitmap writes during startup, in 10.0.9, 10.2.2 and 11.0)"
-
-const diesOfWrite = "QEMU before 8.0 may die of a write of an I/O thread that is under way when a synchronous block copy begins (mended by its commit 32125b1460)"
-
-// missesWrites and diesOfWrites say whether the next guest would be started with a QEMU with that
-// bug.
-func missesWrites(a hv.About) bool {
-	return a.QEMU != hv.Version{} && hv.JobStartOf(a.QEMU).LosesWrites
+// jobStartBug is a fault of QEMU against which a guest is suspended while a job begins: one entry
+// where it is, and one where suspend_at_job_start is never. Has says whether a QEMU has the fault.
+func jobStartBug(name string, has func(hv.JobStart) bool, held, advice, unheld string) []knownBug {
+	on := func(suspended bool) func(hv.About, *config) bool {
+		return func(a hv.About, c *config) bool {
+			return a.QEMU != hv.Version{} && has(hv.JobStartOf(a.QEMU)) && has(c.jobStart(a.QEMU)) == suspended
+		}
+	}
+	return []knownBug{
+		{on: on(true), name: name, means: held, advice: advice, status: "ok"},
+		{
+			on: on(false), name: name, means: "suspend_at_job_start is never, so " + unheld,
+			advice: "unless the package of QEMU has that commit, set suspend_at_job_start to auto", status: "warn",
+		},
+	}
 }
 
-func diesOfWrites(a hv.About) bool {
-	return a.QEMU != hv.Version{} && hv.JobStartOf(a.QEMU).KillsGuest
-}
-
-var knownBugs = []knownBug{
+var knownBugs = slices.Concat([]knownBug{
 	{
 		on: func(a hv.About, c *config) bool {
 			return a.Libvirt.Before(hooksDirSince) && filepath.Base(filepath.Dir(c.LibvirtHook)) == "qemu.d"
@@ -64,34 +67,19 @@ var knownBugs = []knownBug{
 		advice: "upgrade libvirt; or stop the instance before such a cancel; or set security_driver to none in qemu.conf",
 		status: "warn",
 	},
-	{
-		on:     func(a hv.About, c *config) bool { return missesWrites(a) && c.jobStart(a.QEMU).LosesWrites },
-		name:   missedWrites,
-		means:  "a guest with this QEMU is suspended while the copy of a fold or of a mirror begins, mostly for some milliseconds, and loses nothing",
-		advice: "nothing has to be done; a QEMU whose changelog has that commit spares the guests that pause",
-		status: "ok",
-	},
-	{
-		on:     func(a hv.About, c *config) bool { return missesWrites(a) && !c.jobStart(a.QEMU).LosesWrites },
-		name:   missedWrites,
-		means:  "suspend_at_job_start is never, so what a busy guest writes in the moment in which a fold or a mirror begins may be missing in the destination",
-		advice: "unless the package of QEMU has that commit, set suspend_at_job_start to auto",
-		status: "warn",
-	},
-	{
-		on:     func(a hv.About, c *config) bool { return diesOfWrites(a) && c.jobStart(a.QEMU).KillsGuest },
-		name:   diesOfWrite,
-		means:  "a guest with this QEMU and with I/O threads is suspended while the copy of a fold or of a mirror begins, mostly for some milliseconds, and lives",
-		advice: "nothing has to be done; QEMU 8.0 or later spares the guests that pause, but see which of them lose writes instead",
-		status: "ok",
-	},
-	{
-		on:     func(a hv.About, c *config) bool { return diesOfWrites(a) && !c.jobStart(a.QEMU).KillsGuest },
-		name:   diesOfWrite,
-		means:  "suspend_at_job_start is never, so the QEMU of a busy guest with I/O threads may die in the moment in which a fold or a mirror begins",
-		advice: "unless the package of QEMU has that commit, set suspend_at_job_start to auto",
-		status: "warn",
-	},
+}, jobStartBug(
+	"QEMU 8.0 to 10.2 may miss a write that is under way when a block copy begins (fixed by commit 0f51f9c342, mirror: Fix missed dirty bitmap writes during startup, in 10.0.9, 10.2.2 and 11.0)",
+	func(s hv.JobStart) bool { return s.LosesWrites },
+	"a guest with this QEMU is suspended while the copy of a fold or of a mirror begins, mostly for some milliseconds, and loses nothing",
+	"nothing has to be done; a QEMU whose changelog has that commit spares the guests that pause",
+	"what a busy guest writes in the moment in which a fold or a mirror begins may be missing in the destination",
+), jobStartBug(
+	"QEMU before 8.0 may die of a write of an I/O thread that is under way when a synchronous block copy begins (mended by its commit 32125b1460)",
+	func(s hv.JobStart) bool { return s.KillsGuest },
+	"a guest with this QEMU and with I/O threads is suspended while the copy of a fold or of a mirror begins, mostly for some milliseconds, and lives",
+	"nothing has to be done; QEMU 8.0 or later spares the guests that pause, but see which of them lose writes instead",
+	"the QEMU of a busy guest with I/O threads may die in the moment in which a fold or a mirror begins",
+), []knownBug{
 	{
 		on:     func(a hv.About, _ *config) bool { return a.Libvirt.Before(testedLibvirt) },
 		name:   "libvirt is older than " + testedLibvirt.String() + ", the oldest that Volferry is tested with",
@@ -106,7 +94,7 @@ var knownBugs = []knownBug{
 		advice: "upgrade it, or try a move of a guest that does not matter",
 		status: "warn",
 	},
-}
+})
 
 // libvirt says whether it answers, in which version, and what of its versions and
 // settings a move meets.
