@@ -29,6 +29,8 @@ type doctor struct {
 	storage image.Storage
 	// open returns the migrations of this host that are not over.
 	open func(ctx context.Context) ([]api.Migration, error)
+	// written returns the released sources of this host that may have what their volumes lack.
+	written func(ctx context.Context) ([]api.ReleasedSource, error)
 
 	fixing sync.Mutex
 }

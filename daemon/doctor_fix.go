@@ -28,6 +28,7 @@ import (
 func (d *doctor) fixes(ctx context.Context) []api.Fix {
 	d.fixing.Lock()
 	defer d.fixing.Unlock()
+	d.awaitLibvirt(ctx) // what is not there is not fixed, and the checks say so
 	out := []api.Fix{}
 	for _, dir := range d.cfg.ownDirs() {
 		out = append(out, fixMissing(dir)...)

@@ -40,7 +40,7 @@ func (d *doctor) pools(ctx context.Context) []api.Check {
 		}
 		has := ok("pool "+p.Name, fmt.Sprintf("%s, %s free", p.Type, api.Bytes(free)))
 		if free < poolLow {
-			has.Status, has.Advice = "warn", "hardly a volume has room there; make room, or move some out of it (volferryctl pool drain "+p.Name+")"
+			has.Status, has.Advice = "warn", "hardly a volume has room there; make room, or move some out of it (volferryctl pool drain "+p.Name+" --to POOL)"
 		}
 		out = append(out, has)
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -17,13 +18,33 @@ import (
 func (d *doctor) registry(ctx context.Context) []api.Check {
 	const name = "registry"
 	if err := d.uplink.Refresh(ctx); err != nil {
-		return []api.Check{{Name: name, Status: "fail", Message: err.Error(), Advice: "start volferry-registry, or set registry"}}
+		return []api.Check{{Name: name, Status: "fail", Message: err.Error(), Advice: registryAdvice(err)}}
 	}
 	theirs, err := d.client.Version(ctx)
 	if err != nil {
-		return []api.Check{{Name: name, Status: "fail", Message: err.Error(), Advice: "look at volferry-registry"}}
+		return []api.Check{{Name: name, Status: "fail", Message: err.Error(), Advice: registryAdvice(err)}}
 	}
 	return []api.Check{d.versions(theirs), d.clock()}
+}
+
+// registryAdvice says what to do about an error of the registry. One that answers need not be
+// started.
+func registryAdvice(err error) string {
+	const refused = ` (docs/how-to/several-hosts.md, "When a host is refused")`
+	var e *api.Error
+	switch {
+	case !errors.As(err, &e):
+		return "look at the log of volferry-registry"
+	case e.Details[api.DetailDistrust] == api.DistrustsCaller:
+		return "the registry runs, and does not let this host in: look at its log, and give this host a certificate that it takes, with volferry-registry issue-cert host NAME --replace" + refused
+	case e.Details[api.DetailDistrust] == api.DistrustsServer:
+		return "what answers there is not trusted: put the registry's certificate right, or tls_ca, or registry" + refused
+	case e.Code == api.CodeStaleEpoch:
+		return "it comes back by itself once libvirt and the registry answer"
+	case e.Code == api.CodeRegistryUnavailable && e.Details[api.DetailReportFirst] != true:
+		return "start volferry-registry, or set registry"
+	}
+	return "the registry answers, and refuses this host; its log has more" + refused
 }
 
 func (d *doctor) versions(registry string) api.Check {

@@ -4,10 +4,13 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/internal/mtls/mtlstest"
 	"github.com/volferry/volferry/internal/protocol"
@@ -83,5 +86,26 @@ func TestDoctorNamesACertificateOfAnotherAuthority(t *testing.T) {
 	}
 	if c := (&doctor{cfg: &config{Registry: "unix:///r"}}).chain(); len(c) != 0 {
 		t.Errorf("without TLS: %+v", c)
+	}
+}
+
+// TestDoctorAdvisesToStartTheRegistryOnlyWhereNobodyAnswers: who runs and refuses is not mended
+// by a start.
+func TestDoctorAdvisesToStartTheRegistryOnlyWhereNobodyAnswers(t *testing.T) {
+	away := func() *api.Error { return api.Errorf(api.CodeRegistryUnavailable, "x") }
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"away":            {away(), "start volferry-registry"},
+		"no certificate":  {away().With(api.DetailDistrust, api.DistrustsCaller), "issue-cert host"},
+		"another site":    {away().With(api.DetailDistrust, api.DistrustsServer), "tls_ca"},
+		"fenced":          {api.Errorf(api.CodeStaleEpoch, "x"), "comes back by itself"},
+		"another's name":  {fmt.Errorf("report: %w", api.Errorf(api.CodeNotYourHost, "x")), "refuses this host"},
+		"not even an api": {errors.New("x"), "log of volferry-registry"},
+	} {
+		if got := registryAdvice(c.err); !strings.Contains(got, c.want) || name != "away" && strings.Contains(got, "start volferry-registry") {
+			t.Errorf("%s: the advice is %q, want %q", name, got, c.want)
+		}
 	}
 }

@@ -8,12 +8,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/retry"
 )
 
 // knownBug is a fault of a version of libvirt or QEMU that a move meets.
@@ -63,8 +65,8 @@ var knownBugs = slices.Concat([]knownBug{
 			return slices.Contains(a.SecurityModels, "apparmor") && a.Libvirt.Before(hv.Version{Major: 12, Minor: 1})
 		},
 		name:   "libvirt before 12.1.0 with AppArmor denies a guest to write to the image below its overlay (gitlab.com/libvirt/libvirt issue 806)",
-		means:  "migration cancel under a guest that was started while its volume moved cannot fold the overlay back; migration complete is not concerned",
-		advice: "upgrade libvirt; or stop the instance before such a cancel; or set security_driver to none in qemu.conf",
+		means:  "migration cancel cannot fold the overlay back under a guest that was started, or lost a disk, while its volume moved: it is refused, with the rule that has to go; so is a later move of the running guest back to that image",
+		advice: "upgrade libvirt; or stop the instance before such a cancel; or do as the refusal says",
 		status: "warn",
 	},
 }, jobStartBug(
@@ -96,12 +98,25 @@ var knownBugs = slices.Concat([]knownBug{
 	},
 })
 
+// libvirtStartTimeout is how long a libvirt that is being restarted, as by the installation of a
+// package, may take to answer.
+const libvirtStartTimeout = 10 * time.Second
+
+// awaitLibvirt waits a little for libvirt to answer, and says whether it does.
+func (d *doctor) awaitLibvirt(ctx context.Context) bool {
+	up, _ := retry.Poll(ctx, 100*time.Millisecond, libvirtStartTimeout, func() (bool, error) { return d.hv.Up(), nil })
+	return up
+}
+
 // libvirt says whether it answers, in which version, and what of its versions and
 // settings a move meets.
 func (d *doctor) libvirt(ctx context.Context) []api.Check {
 	const name = "libvirt"
-	if !d.hv.Up() {
-		return []api.Check{{Name: name, Status: "fail", Message: "libvirt does not answer", Advice: "systemctl start libvirtd, or set libvirt_socket"}}
+	if !d.awaitLibvirt(ctx) {
+		return []api.Check{{
+			Name: name, Status: "fail", Message: "libvirt does not answer, also after " + libvirtStartTimeout.String() + " of waiting for it to start",
+			Advice: "systemctl status libvirtd (or virtqemud): if it is activating, wait, and run doctor again; if it is not active, start it; or set libvirt_socket",
+		}}
 	}
 	about, err := d.hv.About(ctx)
 	if err != nil {
@@ -117,11 +132,11 @@ func (d *doctor) libvirt(ctx context.Context) []api.Check {
 			out = append(out, api.Check{Name: "known bug", Status: bug.status, Message: bug.name + ": " + bug.means, Advice: bug.advice})
 		}
 	}
-	return append(out, d.security(about)...)
+	return append(out, d.security(ctx, about)...)
 }
 
 // security says what confines QEMU, and what of that a move has to get along with.
-func (d *doctor) security(about hv.About) []api.Check {
+func (d *doctor) security(ctx context.Context, about hv.About) []api.Check {
 	const name = "security"
 	out := []api.Check{}
 	if len(about.SecurityModels) == 0 {
@@ -139,6 +154,9 @@ func (d *doctor) security(about hv.About) []api.Check {
 			Name: name, Status: "warn", Message: "remember_owner is 0 in qemu.conf: an image that a guest has let go of stays as libvirt leaves it, mostly root's",
 			Advice: "give a source that others use back to its owner after a move, or set it to 1",
 		})
+	}
+	if slices.Contains(about.SecurityModels, "apparmor") {
+		out = append(out, d.profiles(ctx)...)
 	}
 	if slices.Contains(about.SecurityModels, "selinux") {
 		out = append(out, d.labelOf("overlay_dir", d.cfg.OverlayDir)...)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
@@ -77,7 +79,7 @@ func TestDoctorSaysWhatCanHappenToAGuestWhenACopyBegins(t *testing.T) {
 }
 
 func TestDoctorSaysWhatQemuConfKeepsFromAMove(t *testing.T) {
-	d := &doctor{cfg: &config{OverlayDir: t.TempDir()}}
+	d := &doctor{cfg: &config{OverlayDir: t.TempDir()}, hv: hvtest.New()}
 	for name, tc := range map[string]struct {
 		about        hv.About
 		status, text string
@@ -86,7 +88,7 @@ func TestDoctorSaysWhatQemuConfKeepsFromAMove(t *testing.T) {
 		"dynamic_ownership 0": {hv.About{SecurityModels: []string{"dac"}, RemembersOwners: true}, "warn", "dynamic_ownership is 0"},
 		"remember_owner 0":    {hv.About{SecurityModels: []string{"dac"}, GivesImages: true}, "warn", "remember_owner is 0"},
 	} {
-		if checks := d.security(tc.about); !found(checks, "security", tc.status, tc.text) {
+		if checks := d.security(t.Context(), tc.about); !found(checks, "security", tc.status, tc.text) {
 			t.Errorf("%s: %+v, want %s with %q", name, checks, tc.status, tc.text)
 		}
 	}
@@ -99,8 +101,24 @@ func TestDoctorMissesQEMUAndLibvirt(t *testing.T) {
 	if checks := d.libvirt(t.Context()); !found(checks, "QEMU", "fail", "finds no QEMU") {
 		t.Errorf("libvirt has no emulator: %+v", checks)
 	}
-	fake.Disconnect()
-	if checks := d.libvirt(t.Context()); len(checks) != 1 || checks[0].Status != "fail" {
-		t.Errorf("libvirt is away: %+v", checks)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		fake := hvtest.New()
+		fake.Disconnect()
+		d := &doctor{cfg: defaultConfig(), hv: fake}
+		if checks := d.libvirt(t.Context()); len(checks) != 1 || checks[0].Status != "fail" || !strings.Contains(checks[0].Message, "10s of waiting") {
+			t.Errorf("libvirt is away: %+v", checks)
+		}
+	})
+}
+
+// TestDoctorWaitsForALibvirtThatIsRestarted, as right after the installation of the packages.
+func TestDoctorWaitsForALibvirtThatIsRestarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := hvtest.New()
+		fake.Disconnect()
+		time.AfterFunc(3*time.Second, fake.Reconnect)
+		if checks := (&doctor{cfg: defaultConfig(), hv: fake}).libvirt(t.Context()); !found(checks, "libvirt", "ok", "connected") {
+			t.Errorf("libvirt is restarted: %+v", checks)
+		}
+	})
 }

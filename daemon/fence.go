@@ -26,6 +26,7 @@ func (o hostOps) Halt(context.Context) error {
 // registry hear of the migrations.
 func connectMigrations(up *uplink.Uplink, m *migrate.Manager) {
 	up.Listen(migrationListener{m})
+	up.RemarkInstances(m.WrittenSourceNote)
 	up.ReportMigrations(func(ctx context.Context) ([]api.Migration, error) { return m.List(ctx, false) })
 }
 

@@ -125,7 +125,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		return attach.Host{ID: h.ID, Name: h.Name, Epoch: h.Epoch}, err
 	}, log)
 	volumes := volume.New(volume.Config{Rules: rules, SharedPools: cfg.SharedPools},
-		volume.Ports{HV: virt, Registry: site, Images: storage, Claims: claims, Left: migrations.Left}, runner, records,
+		volume.Ports{HV: virt, Registry: site, Images: storage, Claims: claims, Left: migrations.Left, Adoptable: migrations.CheckAdoptable}, runner, records,
 		func(ctx context.Context) (string, error) { h, err := up.Host(ctx); return h.ID, err }, log)
 
 	instances := instance.New(instance.Config{SaveDir: cfg.SaveDir, BootID: bootID()}, instance.Ports{
@@ -158,11 +158,12 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	scraped := service.MetricsServer(cfg.MetricsListen, promhttp.HandlerFor(numbers.Registry, promhttp.HandlerOpts{}), health, log)
 	look := &doctor{
 		cfg: cfg, rules: rules, hv: virt, guards: guards, proof: newHookProof(cfg.StateDir, guards), uplink: up, client: registry, storage: storage,
-		open: func(ctx context.Context) ([]api.Migration, error) { return migrations.List(ctx, false) },
+		open:    func(ctx context.Context) ([]api.Migration, error) { return migrations.List(ctx, false) },
+		written: func(ctx context.Context) ([]api.ReleasedSource, error) { return migrations.WrittenSources(ctx) },
 	}
 	admin := adminapi.New(adminapi.Deps{
 		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Instances: instances, Registry: site, Uplink: up, Audit: asked, Callers: &callers,
-		Adopter:       &instance.Adopter{HV: virt, Registry: site, Inspect: inspectWith(storage), HostID: who.id, HostName: who.name, Claims: claims, Rules: rules},
+		Adopter:       &instance.Adopter{HV: virt, Registry: site, Inspect: inspectWith(storage), HostID: who.id, HostName: who.name, Claims: claims, Rules: rules, Adoptable: migrations.CheckAdoptable},
 		RegistryProxy: adminapi.NewRegistryProxy(transport, base, address), RegistryAddress: address,
 		CheckRegistry: registry.CheckPeer,
 		Peer:          registry.Peer,
@@ -186,6 +187,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		}),
 		newTask("chains", migrations.WatchChains),
 		newTask("overlays", migrations.WatchOverlays),
+		newTask("released sources", migrations.WatchSources),
 		newTask("guest metrics", numbers.Run),
 		newTask("hook", look.watchHook),
 		newTask("reserve", func(ctx context.Context) error { return keepReserve(ctx, reserve, log) }),

@@ -21,6 +21,7 @@ import (
 	"github.com/volferry/volferry/internal/settings"
 	"github.com/volferry/volferry/internal/version"
 	"github.com/volferry/volferry/registry/internal/drain"
+	"github.com/volferry/volferry/registry/internal/liveshared"
 	"github.com/volferry/volferry/registry/internal/pauseall"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/server"
@@ -97,6 +98,7 @@ func (c *config) tasks(db *workflow.Store, hosts *relay.Relay, metrics *server.M
 		&auditor{store: db, log: log, ready: make(chan struct{})},
 		drain.New(drain.Config{Store: db, Relay: hosts, Placement: relay.Placement{Store: db, Present: hosts.Present}, Log: log}),
 		pauseall.New(pauseall.Config{Store: db, Relay: hosts, Log: log}),
+		liveshared.New(liveshared.Config{Store: db, Relay: hosts, Log: log}),
 		service.SocketServer(c.Socket, gid, api, log),
 	}
 	if gate != nil {

@@ -112,15 +112,16 @@ const (
 type VolumeRetype struct {
 	Type            string `json:"type"`
 	MigrationPolicy string `json:"migration_policy,omitempty" enum:"never,on-demand"`
-	// BandwidthBytesPerSecond and DeleteSource are of the move, as in MigrationTarget; they go
+	// BandwidthBytesPerSecond, DeleteSource and Pace are of the move, as in MigrationTarget; they go
 	// with the policy on-demand, and mean nothing where nothing has to move.
-	BandwidthBytesPerSecond int64 `json:"bandwidth_bytes_per_second,omitempty" needs:"retype_options"`
-	DeleteSource            bool  `json:"delete_source,omitempty" needs:"retype_options"`
+	BandwidthBytesPerSecond int64  `json:"bandwidth_bytes_per_second,omitempty" needs:"retype_options"`
+	DeleteSource            bool   `json:"delete_source,omitempty" needs:"retype_options"`
+	Pace                    string `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
 }
 
 // CopyOptions returns how the volume is copied if it has to move.
 func (in VolumeRetype) CopyOptions() CopyOptions {
-	return CopyOptions{BandwidthBytesPerSecond: in.BandwidthBytesPerSecond}
+	return CopyOptions{BandwidthBytesPerSecond: in.BandwidthBytesPerSecond, Pace: in.Pace}
 }
 
 // The names of the policies.

@@ -26,7 +26,13 @@ const (
 	MethodMirror  = "mirror"
 	// MethodSave is the method of a move with all guests paused.
 	MethodSave = "save"
+	// MethodLive is the method of a move while all guests write.
+	MethodLive = "live"
 )
+
+// LedByRegistry says whether the registry makes the migration, by asking the hosts of all
+// guests, and not one host.
+func (m *Migration) LedByRegistry() bool { return m.Method == MethodSave || m.Method == MethodLive }
 
 var (
 	// volumeNameRule is what a volume may be called: its name becomes the name of a
@@ -120,6 +126,9 @@ func (in MigrationTarget) Check() error {
 	if in.PauseAll && in.ExternalCopy {
 		return invalid("a move with all guests paused has no external copy: the guests would stand still until somebody has made it")
 	}
+	if in.Method == MethodLive && in.ExternalCopy {
+		return invalid("a move while all guests write has no external copy: nobody else knows what they write")
+	}
 	return nil
 }
 
@@ -130,7 +139,7 @@ func (in MigrationTarget) checkMethod() error {
 		if !in.PauseAll {
 			return invalid("method save saves all guests: say pause_all")
 		}
-	case MethodOverlay, MethodMirror:
+	case MethodOverlay, MethodMirror, MethodLive:
 		if in.PauseAll {
 			return invalid("a move with all guests paused has no method %s: its method is %s", in.Method, MethodSave)
 		}
@@ -171,8 +180,8 @@ func (in VolumeRetype) Check() error {
 	default:
 		return invalid("migration_policy is %.20q; it must be never or on-demand", in.MigrationPolicy)
 	}
-	if in.MigrationPolicy != RetypeOnDemand && (in.BandwidthBytesPerSecond != 0 || in.DeleteSource) {
-		return invalid("bandwidth_bytes_per_second and delete_source are of a move, which needs migration_policy on-demand")
+	if in.MigrationPolicy != RetypeOnDemand && (in.BandwidthBytesPerSecond != 0 || in.DeleteSource || in.Pace != "") {
+		return invalid("bandwidth_bytes_per_second, delete_source and pace are of a move, which needs migration_policy on-demand")
 	}
 	return first(checkGiven("type", in.Type), in.CopyOptions().Check())
 }

@@ -42,6 +42,8 @@ const (
 	CodeUnsupportedDisk       Code = "unsupported_disk"
 	CodeSizeMismatch          Code = "size_mismatch"
 	CodeCopyMismatch          Code = "copy_mismatch"
+	CodeBitmapLost            Code = "bitmap_lost"
+	CodePauseTooLong          Code = "pause_too_long"
 	CodeIdempotencyMismatch   Code = "idempotency_mismatch"
 	CodeNoCapablePool         Code = "no_capable_pool"
 	CodeNoSpace               Code = "no_space"
@@ -100,6 +102,8 @@ var codes = map[Code]codeInfo{
 	CodeUnsupportedDisk:       {http.StatusUnprocessableEntity, ExitRefused},
 	CodeSizeMismatch:          {http.StatusUnprocessableEntity, ExitRefused},
 	CodeCopyMismatch:          {http.StatusUnprocessableEntity, ExitRefused},
+	CodeBitmapLost:            {http.StatusConflict, ExitRefused},
+	CodePauseTooLong:          {http.StatusUnprocessableEntity, ExitRefused},
 	CodeIdempotencyMismatch:   {http.StatusUnprocessableEntity, ExitRefused},
 	CodeNoCapablePool:         {http.StatusUnprocessableEntity, ExitRefused},
 	CodeNoSpace:               {http.StatusInsufficientStorage, ExitRefused},

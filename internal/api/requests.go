@@ -31,6 +31,8 @@ type VolumeAdopt struct {
 	Format     Format `json:"format"`
 	Type       string `json:"type,omitempty"`
 	Bootable   bool   `json:"bootable,omitempty"`
+	// Force also registers an image that another volume has left by a move.
+	Force bool `json:"force,omitempty" needs:"-"`
 }
 
 // VolumeUpdate changes what is not nil.
@@ -47,6 +49,9 @@ type InstanceAdopt struct {
 	Domain string `json:"domain,omitempty"`
 	All    bool   `json:"all,omitempty"`
 	Type   string `json:"type,omitempty"`
+	// Force also takes over a disk on an image that another volume has left by a move: it
+	// becomes a volume of its own.
+	Force bool `json:"force,omitempty" needs:"-"`
 }
 
 // VolumeTypeCreate asks for a new volume type.
@@ -124,6 +129,14 @@ type HostReport struct {
 // names. The host has to report and may then repeat the request.
 const DetailReportFirst = "report_first"
 
+// DetailDistrust is a detail of an error of a TLS connection that was not made, if something
+// answers there: who does not trust whom.
+const (
+	DetailDistrust  = "distrust"
+	DistrustsCaller = "of_caller" // the server refused the caller's certificate
+	DistrustsServer = "of_server" // the caller refused the server's certificate
+)
+
 // DetailReportWhole is a detail of the conflict that answers a report with an unknown
 // digest: the host has to send a whole report.
 const DetailReportWhole = "report_whole"
@@ -138,6 +151,9 @@ type InstanceReport struct {
 	State InstanceState `json:"state"`
 	// Note is stored as Instance.Note.
 	Note string `json:"note,omitempty"`
+	// Differs says that the disks of its domain are not where its volumes are. The registry
+	// forgets such an instance only if that is insisted on.
+	Differs bool `json:"differs,omitempty" needs:"-"`
 }
 
 // AdoptedDisk is one disk of a domain that an instance adoption registers as a volume with

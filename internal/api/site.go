@@ -112,13 +112,15 @@ type PoolDrain struct {
 	ToPool                  string `json:"to_pool"`
 	Parallel                int    `json:"parallel,omitempty"`
 	BandwidthBytesPerSecond int64  `json:"bandwidth_bytes_per_second,omitempty"`
+	// Pace is as in CopyOptions.
+	Pace string `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
 	// DeleteSource deletes each source once its copy is verified, as in MigrationTarget.
 	DeleteSource bool `json:"delete_source,omitempty"`
 }
 
 // CopyOptions returns how each volume is copied.
 func (in PoolDrain) CopyOptions() CopyOptions {
-	return CopyOptions{BandwidthBytesPerSecond: in.BandwidthBytesPerSecond}
+	return CopyOptions{BandwidthBytesPerSecond: in.BandwidthBytesPerSecond, Pace: in.Pace}
 }
 
 // The states of a drain. Done: every volume was moved, or says why it cannot be. Moves that
@@ -147,6 +149,7 @@ type Drain struct {
 	ToPool                  string        `json:"to_pool"`
 	Parallel                int           `json:"parallel"`
 	BandwidthBytesPerSecond int64         `json:"bandwidth_bytes_per_second"`
+	Pace                    string        `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
 	DeleteSource            bool          `json:"delete_source"`
 	State                   string        `json:"state" enum:"running,paused,stopped,done"`
 	BytesTotal              int64         `json:"bytes_total"`
@@ -159,7 +162,7 @@ type Drain struct {
 // Target says where and how the volumes of a drain are migrated.
 func (d *Drain) Target() MigrationTarget {
 	return MigrationTarget{
-		ToPool: d.ToPool, CopyOptions: CopyOptions{BandwidthBytesPerSecond: d.BandwidthBytesPerSecond}, DeleteSource: d.DeleteSource,
+		ToPool: d.ToPool, CopyOptions: CopyOptions{BandwidthBytesPerSecond: d.BandwidthBytesPerSecond, Pace: d.Pace}, DeleteSource: d.DeleteSource,
 	}
 }
 

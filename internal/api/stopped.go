@@ -9,8 +9,8 @@ import (
 )
 
 // Stopped says whether nothing more is done for the migration until somebody asks for it,
-// because its last operation failed or needs an operator. A migration that waits for the next
-// call of whoever makes it step by step has not stopped.
+// because its last operation failed or needs an operator, or whether it cannot go on by itself for
+// long. A migration that waits for the next call of whoever makes it step by step has not stopped.
 func (m *Migration) Stopped() bool {
 	return m.StoppedAt != nil || m.State == MigrationNeedsOperator || m.State == MigrationOrphaned
 }
@@ -23,6 +23,10 @@ func (m *Migration) Ref() string {
 	}
 	return m.ID
 }
+
+// CopyCommand is the command that copies, and that goes on with the copy of a migration whose copy
+// has failed. A Composite migration goes on from there to its end.
+func (m *Migration) CopyCommand() string { return "volferryctl migration copy " + m.Ref() }
 
 // CompleteCommand is the command that completes the migration.
 func (m *Migration) CompleteCommand() string {
@@ -55,7 +59,7 @@ func (m *Migration) CancelAgain() string { return m.lookFirst() + m.cancelComman
 func (m *Migration) goOn() string {
 	switch m.State {
 	case MigrationNeedsOperator:
-		if m.Method != MethodSave {
+		if !m.LedByRegistry() {
 			return m.whichCommand()
 		}
 		verb, _ := m.PausedGoal()
@@ -63,10 +67,13 @@ func (m *Migration) goOn() string {
 	case MigrationOrphaned:
 		return m.whichCommand() + ", then volferryctl migration abandon --help"
 	case MigrationStarted:
-		if m.ExternalCopy {
+		switch {
+		case m.ExternalCopy:
 			return m.CompleteCommand()
+		case m.Composite:
+			return m.CopyCommand()
 		}
-		return "volferryctl migration copy " + m.Ref() + ", and when it is copied " + m.CompleteCommand()
+		return m.CopyCommand() + ", and when it is copied " + m.CompleteCommand()
 	case MigrationCopied:
 		return m.CompleteCommand()
 	default:

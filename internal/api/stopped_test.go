@@ -18,6 +18,17 @@ func TestTheCuresOfAMoveWhoseCopyFailedNameTheCopyAndThenTheComplete(t *testing.
 	}
 }
 
+func TestTheCureOfAWholeMoveWhoseCopyFailedIsTheCopyAlone(t *testing.T) {
+	m := Migration{ID: "m1", VolumeName: "db", State: MigrationStarted, SrcAttachmentID: "a1", DstAttachmentID: "a2", Composite: true}
+	if again, _ := m.Cures(); again != "volferryctl migration copy a1" {
+		t.Errorf("again is %q", again)
+	}
+	m.ExternalCopy = true
+	if again, _ := m.Cures(); again != "volferryctl migration complete a1 a2" {
+		t.Errorf("with an external copy again is %q", again)
+	}
+}
+
 func TestTheCuresAfterAChangeFromOutsideBeginWithALookAtTheVolume(t *testing.T) {
 	for _, state := range []MigrationState{MigrationStarted, MigrationCopied, MigrationCancelling} {
 		m := Migration{ID: "m1", VolumeName: "db", State: state}

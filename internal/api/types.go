@@ -204,6 +204,13 @@ type ReleasedSource struct {
 	// AllocatedBytes is how much of the disk a file takes; 0 for a device.
 	AllocatedBytes int64     `json:"allocated_bytes"`
 	ReleasedAt     time.Time `json:"released_at"`
+	// Written says that something has written to it since the volume left it.
+	Written bool `json:"written,omitempty"`
+	// RunBy is the name of a domain of its host whose running guest has it as a disk, empty
+	// if there is none.
+	RunBy string `json:"run_by,omitempty"`
+	// VolumePath is where the volume is now, empty if it is not known.
+	VolumePath string `json:"volume_path,omitempty"`
 	// Blocked says why it is not deleted if that is asked for now; empty if it would be.
 	Blocked string `json:"blocked,omitempty"`
 }
@@ -330,20 +337,28 @@ type Migration struct {
 	RateBytesPerSecond int64          `json:"rate_bytes_per_second"`
 	// BandwidthBytesPerSecond is the operator's cap on the copy; 0 is none.
 	BandwidthBytesPerSecond int64 `json:"bandwidth_bytes_per_second"`
-	OverlayBytes            int64 `json:"overlay_bytes"`
+	// Pace is as in CopyOptions. Pacing says in words what is done for the guest now, and why;
+	// it is empty where the copy is not held back.
+	Pace         string `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
+	Pacing       string `json:"pacing,omitempty" needs:"-"`
+	OverlayBytes int64  `json:"overlay_bytes"`
 	// GuestPaused says why the guest stands still, if an I/O error has paused it while its
 	// writes go to the overlay. Mostly the overlay has no room left.
-	GuestPaused    string     `json:"guest_paused,omitempty"`
-	StallMS        StallMS    `json:"stall_ms"`
-	ExposedSeconds float64    `json:"exposed_seconds"`
-	Verify         string     `json:"verify"`
-	ExternalCopy   bool       `json:"external_copy"`
-	DeleteSource   bool       `json:"delete_source"`
-	StartedAt      *time.Time `json:"started_at"`
-	FinishedAt     *time.Time `json:"finished_at"`
+	GuestPaused    string  `json:"guest_paused,omitempty"`
+	StallMS        StallMS `json:"stall_ms"`
+	ExposedSeconds float64 `json:"exposed_seconds"`
+	Verify         string  `json:"verify"`
+	ExternalCopy   bool    `json:"external_copy"`
+	DeleteSource   bool    `json:"delete_source"`
+	// Composite says that the migration goes on by itself from one call to the next, as that of
+	// a `volume migrate` does. With an external copy it waits for that.
+	Composite  bool       `json:"composite,omitempty" needs:"-"`
+	StartedAt  *time.Time `json:"started_at"`
+	FinishedAt *time.Time `json:"finished_at"`
 	// StoppedAt is since when nothing more is done until somebody asks for it, because the
-	// last operation failed or needs an operator; Error says why. It is nil while the
-	// migration goes on by itself, or waits for the next call of whoever makes it.
+	// last operation failed or needs an operator, or since when a migration that would go on by
+	// itself cannot; Error says why. It is nil while the migration goes on, or waits for the next
+	// call of whoever makes it.
 	StoppedAt *time.Time `json:"stopped_at,omitempty" needs:"-"`
 	// Remark says how the result of a finished migration differs from what the caller may
 	// expect.
@@ -371,12 +386,14 @@ type Op struct {
 	WaitingSince *time.Time `json:"waiting_since,omitempty"`
 	Behind       string     `json:"behind,omitempty"`
 
-	MigrationID string     `json:"migration_id,omitempty"`
-	Location    *Location  `json:"location,omitempty"`
-	Remark      string     `json:"remark,omitempty"`
-	CreatedAt   time.Time  `json:"created_at"`
-	FinishedAt  *time.Time `json:"finished_at"`
-	Error       *Error     `json:"error"`
+	MigrationID string    `json:"migration_id,omitempty"`
+	Location    *Location `json:"location,omitempty"`
+	// Live is what an op of a move while all guests write has found, once it is done.
+	Live       *LiveOutcome `json:"live,omitempty"`
+	Remark     string       `json:"remark,omitempty"`
+	CreatedAt  time.Time    `json:"created_at"`
+	FinishedAt *time.Time   `json:"finished_at"`
+	Error      *Error       `json:"error"`
 }
 
 // The states of an op that has ended or waits for the operator. The last line of its stream

@@ -65,7 +65,7 @@ func (c *connection) transportError(ctx context.Context, err error) error {
 	case errors.As(err, &op) && op.Op == "remote error" && ofHandshake(op.Err):
 		// The server looks at our certificate after the handshake is over for us.
 		// Nothing that we sent meanwhile was read.
-		return api.Errorf(c.unavailable, "%s refused us (%v): %s; it may be missing, revoked, expired or of another authority there, and the log of the registry says which", c.target, op.Err, c.credentials)
+		return api.Errorf(c.unavailable, "%s refused us (%v): %s; it may be missing, revoked, expired or of another authority there, and the log of the registry says which", c.target, op.Err, c.credentials).With(api.DetailDistrust, api.DistrustsCaller)
 	case errors.As(err, &handshake):
 		return c.handshakeError(handshake.err)
 	}
@@ -98,12 +98,12 @@ func (c *connection) handshakeError(err error) error {
 	)
 	switch {
 	case errors.As(err, &name):
-		return api.Errorf(c.unavailable, "cannot trust %s: its certificate is of another name (%v); use a name that it has, or make one with volferry-registry issue-cert server %s", c.target, name, c.base.Hostname())
+		return api.Errorf(c.unavailable, "cannot trust %s: its certificate is of another name (%v); use a name that it has, or make one with volferry-registry issue-cert server %s", c.target, name, c.base.Hostname()).With(api.DetailDistrust, api.DistrustsServer)
 	case errors.As(err, &unknown):
-		return api.Errorf(c.unavailable, "cannot trust %s: its certificate is not of the authority in %s; copy the registry's ca.crt there if this is the right registry", c.target, c.tlsFiles.ca)
+		return api.Errorf(c.unavailable, "cannot trust %s: its certificate is not of the authority in %s; copy the registry's ca.crt there if this is the right registry", c.target, c.tlsFiles.ca).With(api.DetailDistrust, api.DistrustsServer)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return api.Errorf(c.unavailable, "cannot trust %s: its certificate is good from %s to %s, and here it is %s; make a new one with volferry-registry issue-cert server, or set the clock",
-			c.target, invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339), time.Now().UTC().Format(time.RFC3339))
+			c.target, invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339), time.Now().UTC().Format(time.RFC3339)).With(api.DetailDistrust, api.DistrustsServer)
 	case errors.As(err, &record):
 		return api.Errorf(c.unavailable, "cannot connect to %s: what answers there does not speak TLS; is it the registry's port?", c.target)
 	case errors.Is(err, context.DeadlineExceeded):

@@ -221,6 +221,16 @@ func TestServerThatIsNotTrustedOrDoesNotTrustUsIsUnavailableAndSaysWhy(t *testin
 			if api.CodeOf(err) != api.CodeRegistryUnavailable || api.AsError(err).Details["maybe_done"] != nil {
 				t.Errorf("error = %#v, want registry_unavailable, and certainly not done", err)
 			}
+			var distrust any
+			switch who, _, _ := strings.Cut(name, " "); who {
+			case "server":
+				distrust = api.DistrustsServer
+			case "we":
+				distrust = api.DistrustsCaller
+			}
+			if got := api.AsError(err).Details[api.DetailDistrust]; got != distrust {
+				t.Errorf("the detail is %v, want %v", got, distrust)
+			}
 			transport, base := r.Transport()
 			resp, proxied := transport.RoundTrip(must(http.NewRequestWithContext(t.Context(), "GET", base.String(), http.NoBody)))
 			if proxied == nil {

@@ -14,14 +14,15 @@ var (
 		"Take over the disks of domains that exist", registry(never, "host"), daemon(Answers),
 		also[[]api.Instance]("instances"), also[[]string]("already_adopted"))
 	ForgetInstance = remove[api.Instance]("/v1/instances/{instance}",
-		"Forget an instance; its domain and its volumes stay; with_definition=1 also one that no host has",
-		registry(own), daemon(Answers), query("with_definition"))
+		"Forget an instance; its domain and its volumes stay; with_definition=1 also one that no host has, force=1 also one whose disks are not where its volumes are",
+		registry(own), daemon(Answers), query("with_definition", "force"))
 	LockInstance = post[api.InstanceLock, api.Instance]("/v1/instances/{instance}/lock",
 		"Keep everybody from changing an instance", registry(own), daemon(PassesOn))
 	UnlockInstance = post[None, api.Instance]("/v1/instances/{instance}/unlock",
 		"Let an instance be changed again", registry(own), daemon(PassesOn))
 	StartInstance = post[None, api.Instance]("/v1/instances/{instance}/start",
-		"Start an instance", registry(never), daemon(Answers), begins)
+		"Start an instance; the answer says which sources that its volumes have left may have what they lack",
+		registry(never), daemon(Answers), begins, also[[]api.ReleasedSource]("written_sources"))
 	StopInstance = post[api.InstanceStop, api.Instance]("/v1/instances/{instance}/stop",
 		"Ask the guest to shut down, or with force cut its power", registry(never), daemon(Answers), begins)
 	RebootInstance = post[None, api.Instance]("/v1/instances/{instance}/reboot",

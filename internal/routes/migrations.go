@@ -12,7 +12,7 @@ var (
 	ListMigrations = get[[]api.Migration]("/v1/migrations",
 		"List the open migrations, with all=1 also those that are over", registry(own, "volume"), daemon(Answers), query("all"))
 	ListReleased = get[[]api.ReleasedSource]("/v1/migrations:released",
-		"List the sources that the moves of a host have left and that are still there", registry(never, "host"), daemon(Answers))
+		"List the sources that the moves of a host have left and that are still there", registry(never, "host"), daemon(Answers), query("volume"))
 	DeleteSource = post[None, api.ReleasedSource]("/v1/migrations/{migration}/delete-source",
 		"Delete the source that a completed migration has left, if nothing uses it and nothing has written to it since", registry(never), daemon(Answers))
 	ShowMigration = get[api.Migration]("/v1/migrations/{migration}",

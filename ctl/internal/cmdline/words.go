@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
 )
 
 // FlagWords are the values of those flags that have a few words as values, and the shells.
@@ -19,6 +20,7 @@ var FlagWords = map[string][]string{
 	"to-format":        {"raw", "qcow2"},
 	"method":           {"auto", "overlay", "mirror"},
 	"verify":           {"full", "none"},
+	"pace":             {api.PaceOff, api.PaceGentle, api.PaceFull},
 	"shell":            {"bash", "zsh", "fish"},
 	"mode":             {"rw", "ro"},
 	"keep":             {"src", "dst"},

@@ -30,7 +30,7 @@ func adviseRegistry(app *cli.App, argv []string, err error) error {
 	}
 	words := withoutConnection(app, argv[1:])
 	ask := func(connection ...string) string {
-		return "  " + cmdline.ShellLine(slices.Concat([]string{session.Program}, connection, words)...)
+		return "  " + api.ShellLine(slices.Concat([]string{session.Program}, connection, words)...)
 	}
 	advice := "Ask the registry:\n" + ask("--socket", address)
 	if session.IsRemote(address) {

@@ -74,7 +74,21 @@ func argumentWords(ctx context.Context, s *session.Session, command *cli.Command
 	case "ON_OR_OFF":
 		return slices.Clone(cmdline.SwitchWords)
 	}
+	if command.Name == deleteSourceName {
+		return completedReleased(ctx, s)
+	}
 	return collectionNames(ctx, s, argumentCollections[place])
+}
+
+// completedReleased are the migrations whose sources may be deleted.
+func completedReleased(ctx context.Context, s *session.Session) []string {
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	var ids []string
+	for _, r := range listLeft(ctx, s, collectionNames(ctx, s, "hosts"), "").known {
+		ids = append(ids, r.MigrationID)
+	}
+	return ids
 }
 
 // collectionNames are the names of the things in a collection; of a thing without a name,

@@ -23,7 +23,7 @@ import (
 func poolDrainCommand() *cli.Command {
 	return &cli.Command{
 		Name: "drain", Usage: "move every volume of a pool to another pool", ArgsUsage: "POOL", Action: withSession(poolDrain),
-		UsageText: session.Program + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE] [--delete-source] [--dry-run]",
+		UsageText: session.Program + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE] [--pace HOW] [--delete-source] [--dry-run]",
 		Description: "It moves the volumes on every host, those of running and of stopped instances too. A volume\n" +
 			"that cannot be moved is skipped, and listed with the reason. The registry does the work: it\n" +
 			"goes on without this command, and after a restart. 'volferryctl drain' follows, pauses and\n" +
@@ -32,6 +32,7 @@ func poolDrainCommand() *cli.Command {
 			&cli.StringFlag{Name: "to", Usage: "move them into `POOL`"},
 			&cli.IntFlag{Name: "parallel", Value: 1, DefaultText: "1", Usage: "move `N` volumes at once"},
 			&cli.StringFlag{Name: "bandwidth", Usage: "copy each, and read it back to verify, no faster than `RATE`, for example 100MiB/s"},
+			paceFlag(),
 			&cli.BoolFlag{Name: "delete-source", Usage: "delete the source of each move, once the copy is verified"},
 			dryRunFlag(),
 		},
@@ -74,7 +75,7 @@ func drainVerb(verb string, route routes.Route[routes.None, api.Drain], usage, d
 }
 
 func poolDrain(c *cli.Context, s *session.Session) error {
-	in := api.PoolDrain{ToPool: c.String("to"), Parallel: c.Int("parallel"), DeleteSource: c.Bool("delete-source")}
+	in := api.PoolDrain{ToPool: c.String("to"), Parallel: c.Int("parallel"), Pace: c.String("pace"), DeleteSource: c.Bool("delete-source")}
 	switch {
 	case in.ToPool == "":
 		return cmdline.Usagef("pool drain: say where to: --to POOL")
@@ -162,7 +163,7 @@ func endDrain(ctx context.Context, s *session.Session, id string, view *drainVie
 		line = fmt.Sprintf("The drain of pool %s was stopped: %s moved, %d left.", d.Pool, api.Count(moved, "volume"), left)
 	}
 	if s.Progress != session.ProgressJSON {
-		if err := s.PrintResult(resp, d.ID, line); err != nil {
+		if err := s.PrintResult(resp, d.ID, append([]string{line}, leftInPool(ctx, s, d)...)...); err != nil {
 			return err
 		}
 	}
@@ -268,6 +269,7 @@ func drainShow(c *cli.Context, s *session.Session) error {
 	r.Add("state", d.State)
 	r.Add("parallel", strconv.Itoa(d.Parallel))
 	r.Add("bandwidth", atMost(d.BandwidthBytesPerSecond)+" each")
+	r.AddIf("pace", d.Pace)
 	r.Add("delete source", render.YesNo(d.DeleteSource))
 	r.Add("moved", api.Bytes(d.BytesDone)+" of "+api.Bytes(d.BytesTotal))
 	r.Add("started", render.Time(d.StartedAt))
@@ -275,7 +277,43 @@ func drainShow(c *cli.Context, s *session.Session) error {
 	if err := s.PrintRecord(resp, d.ID, &r); err != nil || s.JSON || s.Quiet {
 		return err
 	}
-	return printDrainVolumes(s, d)
+	if err := printDrainVolumes(s, d); err != nil {
+		return err
+	}
+	if lines := leftInPool(c.Context, s, d); len(lines) > 0 {
+		return s.PrintLines(append([]string{""}, lines...)...)
+	}
+	return nil
+}
+
+// leftInPool says, for people, which sources of the moves of a drain are still in its pool, and
+// how they are listed and deleted.
+func leftInPool(ctx context.Context, s *session.Session, d *api.Drain) []string {
+	var hosts []string
+	for _, v := range d.Volumes {
+		if v.State == api.DrainVolumeMoved && v.Host != "" && !slices.Contains(hosts, v.Host) {
+			hosts = append(hosts, v.Host)
+		}
+	}
+	if len(hosts) == 0 || s.JSON || s.Quiet {
+		return nil
+	}
+	left := listLeft(ctx, s, hosts, "")
+	left.known = slices.DeleteFunc(left.known, func(r api.ReleasedSource) bool { return r.Location.Pool != d.Pool })
+	var lines []string
+	if n := len(left.known); n > 0 {
+		var bytes int64
+		for i := range left.known {
+			bytes += left.known[i].Location.SizeBytes
+		}
+		lines = append(lines, fmt.Sprintf("Still in pool %s: %s, %s.", d.Pool, api.Count(n, "released source"), api.Bytes(bytes)),
+			"List them:  "+api.ShellLine(session.Program, "migration", "released", "--pool", d.Pool),
+			"Delete one: "+session.Program+" migration delete-source MIGRATION")
+	}
+	for _, why := range left.unknown {
+		lines = append(lines, fmt.Sprintf("Released sources in pool %s are not known: %s.", d.Pool, why))
+	}
+	return lines
 }
 
 // printDrainVolumes prints the table of a drain's volumes, and under it why some of them

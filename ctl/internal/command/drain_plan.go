@@ -85,7 +85,7 @@ func planDrain(ctx context.Context, s *session.Session, pool string, in api.Pool
 	if err != nil {
 		return nil, err
 	}
-	target := api.MigrationTarget{ToPool: in.ToPool, DeleteSource: in.DeleteSource, CopyOptions: api.CopyOptions{BandwidthBytesPerSecond: in.BandwidthBytesPerSecond}}
+	target := api.MigrationTarget{ToPool: in.ToPool, DeleteSource: in.DeleteSource, CopyOptions: in.CopyOptions()}
 	plans := []drainPlan{}
 	for i := range volumes {
 		v := &volumes[i]

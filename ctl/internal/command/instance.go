@@ -3,6 +3,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -25,19 +26,29 @@ func instanceCommand() *cli.Command {
 			{Name: "show", Usage: "show one instance with its disks", ArgsUsage: "INSTANCE", Action: withSession(instanceShow)},
 			{
 				Name: "adopt", Usage: "take over the disks of a libvirt domain", ArgsUsage: "[DOMAIN]", Action: withSession(instanceAdopt),
-				UsageText: session.Program + " instance adopt (DOMAIN | --all) [--type TYPE] [--host HOST]",
+				UsageText: session.Program + " instance adopt (DOMAIN | --all) [--type TYPE] [--force] [--host HOST]",
 				Description: "Every disk that Volferry can manage becomes a volume with one attachment. Neither the domain\n" +
 					"nor its disks are changed; the domain may run. To adopt it again is no error. Disks that are\n" +
 					"left out are named. For domains that share a disk (<shareable/> in each), give a\n" +
-					"multiattach --type: the first one makes the volume, the others are attached to it.",
-				Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "adopt every domain of the host"}, adoptTypeFlag(), hostFlag("take it over on `HOST`")},
+					"multiattach --type: the first one makes the volume, the others are attached to it.\n\n" +
+					"A disk on an image that a volume has left by a move is refused: it is the older copy of that\n" +
+					"volume. With --force it becomes a volume of its own.",
+				Flags: []cli.Flag{
+					&cli.BoolFlag{Name: "all", Usage: "adopt every domain of the host"}, adoptTypeFlag(),
+					&cli.BoolFlag{Name: "force", Usage: "also take over an image that a volume has left by a move"}, hostFlag("take it over on `HOST`"),
+				},
 			},
 			{
 				Name: "forget", Usage: "stop managing an instance; its domain and volumes stay", ArgsUsage: "INSTANCE", Action: withSession(instanceForget),
 				Description: "Volferry forgets the instance and its attachments. Its volumes stay, and so do the domain and\n" +
 					"its images, unchanged; it can be adopted again. An instance that is shelved_offloaded has no\n" +
-					"domain anywhere: the registry has the only copy of its definition, which is lost then.",
-				Flags: []cli.Flag{&cli.BoolFlag{Name: "with-definition", Usage: "also forget an instance that is shelved_offloaded, with its definition"}},
+					"domain anywhere: the registry has the only copy of its definition, which is lost then.\n\n" +
+					"It is refused while the disks of the domain are not where its volumes are, as with a definition\n" +
+					"that was put back after a move: nothing would say any more which image is the right one.",
+				Flags: []cli.Flag{
+					&cli.BoolFlag{Name: "with-definition", Usage: "also forget an instance that is shelved_offloaded, with its definition"},
+					&cli.BoolFlag{Name: "force", Usage: "also forget an instance whose disks are not where its volumes are"},
+				},
 			},
 			instanceMigrateCommand(),
 		}, lifecycleCommands()...),
@@ -55,20 +66,20 @@ func instanceList(c *cli.Context, s *session.Session) error {
 	if err != nil {
 		return err
 	}
-	fenced := fencedHosts(c.Context, s)
+	silent := silentHosts(c.Context, s)
 	t := render.Table{Header: []string{"NAME", "ID", "STATE", "HOST", "VOLUMES"}}
 	ids := make([]string, 0, len(instances))
 	for _, i := range instances {
 		ids = append(ids, i.ID)
-		t.Add(i.Name, i.ID, stateLine(&i)+staleStateText(fenced, i.Host), i.Host, fmt.Sprint(volumesOf(i)))
+		t.Add(i.Name, i.ID, stateLine(&i)+silent[i.Host], i.Host, fmt.Sprint(volumesOf(i)))
 	}
 	empty := emptyText(c, "instance", "No instance yet: '"+session.Program+" instance adopt DOMAIN' takes one over, or --all for every domain of this host.", "host", "status")
 	return s.PrintList(resp, ids, &t, empty)
 }
 
-// fencedHosts says by name which hosts are fenced, for output to people. It is nil if the
-// hosts cannot be read.
-func fencedHosts(ctx context.Context, s *session.Session) map[string]bool {
+// silentHosts says by name, of the hosts that do not report, how old the states of their
+// instances are, for output to people. It is nil if the hosts cannot be read.
+func silentHosts(ctx context.Context, s *session.Session) map[string]string {
 	if s.JSON || s.Quiet {
 		return nil
 	}
@@ -76,19 +87,16 @@ func fencedHosts(ctx context.Context, s *session.Session) map[string]bool {
 	if err != nil {
 		return nil
 	}
-	fenced := map[string]bool{}
+	silent := map[string]string{}
 	for _, h := range hosts {
-		fenced[h.Name] = h.Status == api.HostFenced
+		switch h.Status {
+		case api.HostFenced:
+			silent[h.Name] = " when last heard of (host is fenced)"
+		case api.HostSuspect:
+			silent[h.Name] = " " + cmp.Or(agoOrDash(h.LastSeenAt, s.Now), "when last heard of") + " (host is silent)"
+		}
 	}
-	return fenced
-}
-
-// staleStateText says of an instance on a fenced host that its state is the last one known.
-func staleStateText(fenced map[string]bool, host string) string {
-	if !fenced[host] {
-		return ""
-	}
-	return " when last heard of (host is fenced)"
+	return silent
 }
 
 // stateLine is the state of an instance, and whether it is locked or held by a migration.
@@ -122,7 +130,7 @@ func instanceShow(c *cli.Context, s *session.Session) error {
 	r.Add("id", i.ID)
 	r.Add("name", i.Name)
 	r.Add("host", i.Host)
-	r.Add("state", string(i.State)+staleStateText(fencedHosts(c.Context, s), i.Host))
+	r.Add("state", string(i.State)+silentHosts(c.Context, s)[i.Host])
 	r.Add("locked", lockLine(i))
 	r.AddIf("kept off", whyKeptOff(i))
 	r.AddIf("note", i.Note)
@@ -193,7 +201,7 @@ func adoptTypeFlag() cli.Flag {
 }
 
 func instanceAdopt(c *cli.Context, s *session.Session) error {
-	in := api.InstanceAdopt{Domain: c.Args().First(), All: c.Bool("all"), Type: c.String("type")}
+	in := api.InstanceAdopt{Domain: c.Args().First(), All: c.Bool("all"), Type: c.String("type"), Force: c.Bool("force")}
 	if (in.Domain == "") != in.All {
 		return cmdline.Usagef("instance adopt: give the name of one domain, or --all for every domain of the host")
 	}
@@ -274,7 +282,8 @@ func instanceForget(c *cli.Context, s *session.Session) error {
 		return api.Errorf(api.CodeStateForbidden, "cannot forget instance %s: no host has it, and its definition would be lost for good; unshelve it first, or give --with-definition",
 			inst.Name)
 	}
-	resp, finished, err := session.Perform(c.Context, s, routes.ForgetInstance.With("with_definition", boolParam(offloaded)), routes.None{}, name)
+	route := routes.ForgetInstance.With("with_definition", boolParam(offloaded)).With("force", boolParam(c.Bool("force")))
+	resp, finished, err := session.Perform(c.Context, s, route, routes.None{}, name)
 	if err != nil || !finished {
 		return err
 	}

@@ -114,7 +114,27 @@ func instanceAfter(ctx context.Context, s *session.Session, resp session.Respons
 }
 
 func instanceStart(c *cli.Context, s *session.Session) error {
-	return actOnInstance(c, s, routes.StartInstance, routes.None{}, func(i *api.Instance) string { return "Started instance " + i.Name + "." })
+	resp, finished, err := session.Perform(c.Context, s, routes.StartInstance, routes.None{}, c.Args().First())
+	if err != nil || !finished {
+		return err
+	}
+	var left []api.ReleasedSource
+	if resp.Has("written_sources") {
+		if err := resp.Decode("written_sources", &left); err != nil {
+			return err
+		}
+	}
+	i, resp, err := instanceAfter(c.Context, s, resp)
+	if err != nil {
+		return err
+	}
+	if err := s.PrintResult(resp, i.ID, "Started instance "+i.Name+"."); err != nil || s.JSON {
+		return err
+	}
+	for j := range left {
+		s.Say("It runs on its own volume, without what is elsewhere: %s.\n%s", left[j].Difference(), left[j].WayOut())
+	}
+	return nil
 }
 
 func instanceStop(c *cli.Context, s *session.Session) error {

@@ -29,7 +29,7 @@ func instanceMigrateCommand() *cli.Command {
 			"It stops at the first move that fails; run again, it goes on with the volumes that are left.\n" +
 			"With --no-wait all moves begin at once.\n\n" +
 			"For example: " + session.Program + " instance migrate web1 --to-pool fast --dry-run",
-		Flags: []cli.Flag{cmdline.FindFlag(all, "to-pool"), cmdline.FindFlag(all, "bandwidth"), cmdline.FindFlag(all, "delete-source"), dryRunFlag()},
+		Flags: []cli.Flag{cmdline.FindFlag(all, "to-pool"), cmdline.FindFlag(all, "bandwidth"), paceFlag(), cmdline.FindFlag(all, "delete-source"), dryRunFlag()},
 	}
 }
 
@@ -63,6 +63,9 @@ func againText(c *cli.Context, p *instancePlan) string {
 	line := fmt.Sprintf("%s instance migrate %s --to-pool %s", session.Program, p.InstanceName, p.ToPool)
 	if c.IsSet("bandwidth") {
 		line += " --bandwidth " + c.String("bandwidth")
+	}
+	if c.IsSet("pace") {
+		line += " --pace " + c.String("pace")
 	}
 	if c.Bool("delete-source") {
 		line += " --delete-source"

@@ -5,7 +5,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -25,8 +24,9 @@ func migrationCommand() *cli.Command {
 		Description: "'volume migrate' makes a whole move at once. Its steps are here: 'start' freezes the source,\n" +
 			"'copy' copies it (or any other tool does), 'complete' switches over to the destination.\n" +
 			"'cancel' gives the source back at any time before the switch. 'start' takes the\n" +
-			"attachment that is moved; the others take the name of its volume, the id of the migration, or\n" +
-			"the id of the attachment that it was started on.",
+			"attachment that is moved. A MOVE is the name of its volume, the id of the migration, or the\n" +
+			"id of the attachment that it was started on; of several moves of a volume it is the one under\n" +
+			"way, or the last one.",
 		Subcommands: append([]*cli.Command{
 			{
 				Name: "start", Usage: "freeze an attachment's source and prepare its destination", ArgsUsage: "ATTACHMENT",
@@ -37,6 +37,9 @@ func migrationCommand() *cli.Command {
 			},
 			{
 				Name: "copy", Usage: "copy source to destination and check the copy", ArgsUsage: "MOVE", Action: withSession(migrationCopy),
+				Description: "It goes on where a copy that failed has stopped. A move that was asked for as a whole, by\n" +
+					"'volume migrate' for example, goes on from there to its end.",
+				Flags: []cli.Flag{paceFlagOr("as it is")},
 			},
 			{
 				Name: "complete", Usage: "switch over to the destination and let go of the source", ArgsUsage: "MOVE [DST_ATTACHMENT]",
@@ -61,16 +64,16 @@ func migrationCommand() *cli.Command {
 					&cli.StringFlag{Name: "pool", Usage: "from or to `POOL`"},
 					filterStatus(api.MigrationState("").Values())),
 			},
-			{Name: "show", Usage: "show one migration", ArgsUsage: "MIGRATION", Action: withSession(migrationShow)},
+			{Name: "show", Usage: "show one migration; of a volume the one under way, or the last one", ArgsUsage: "MOVE", Action: withSession(migrationShow)},
 			{
-				Name: "watch", Usage: "follow a migration until it is over", ArgsUsage: "MIGRATION", Action: withSession(migrationWatch),
+				Name: "watch", Usage: "follow a migration until it is over", ArgsUsage: "MOVE", Action: withSession(migrationWatch),
 				Description: "Ctrl-C stops the watching, not the migration. The exit status is that of the migration: 0, or\n" +
 					"6 if it ended in error, or 7 if it needs an operator.",
 			},
 			{
-				Name: "set", Usage: "change a migration while it runs", ArgsUsage: "MIGRATION", Action: withSession(migrationSet),
-				UsageText: session.Program + " migration set MIGRATION --bandwidth RATE",
-				Flags:     []cli.Flag{&cli.StringFlag{Name: "bandwidth", Usage: "copy, and read back to verify, no faster than `RATE` each, for example 100MiB/s; 0 for no limit"}},
+				Name: "set", Usage: "change a migration while it runs", ArgsUsage: "MOVE", Action: withSession(migrationSet),
+				UsageText: session.Program + " migration set MOVE [--bandwidth RATE] [--pace HOW]",
+				Flags:     []cli.Flag{&cli.StringFlag{Name: "bandwidth", Usage: "copy, and read back to verify, no faster than `RATE` each, for example 100MiB/s; 0 for no limit"}, paceFlagOr("as it is")},
 			},
 			{
 				Name: "abandon", Usage: "end a migration whose host is fenced, at the registry alone", ArgsUsage: "MIGRATION", Action: withSession(migrationAbandon),
@@ -98,7 +101,19 @@ func migrationStart(c *cli.Context, s *session.Session) error {
 }
 
 func migrationCopy(c *cli.Context, s *session.Session) error {
+	if pace := c.String("pace"); pace != "" {
+		if err := setPace(c.Context, s, c.Args().First(), pace); err != nil {
+			return err
+		}
+	}
 	return runStep(c.Context, s, routes.CopyByAttachment, routes.None{}, routes.CopyMigration, c.Args().First())
+}
+
+func setPace(ctx context.Context, s *session.Session, ref, pace string) error {
+	return ofMove(ctx, s, ref, func(ref string) error {
+		_, _, err := session.Change(ctx, s, routes.UpdateMigration, api.MigrationUpdate{Pace: pace}, ref)
+		return err
+	})
 }
 
 func migrationCancel(c *cli.Context, s *session.Session) error {
@@ -116,8 +131,9 @@ func migrationComplete(c *cli.Context, s *session.Session) error {
 		in := api.MigrationComplete{DstAttachmentID: attachmentID(c.Context, s, dst)}
 		return runStep(c.Context, s, routes.CompleteByAttachment, in, routes.CompleteMigration.WithoutBody(), c.Args().First())
 	}
-	route := routes.CompleteMigration.WithoutBody()
-	return orOfMove(c.Context, s, route, c.Args().First(), runMigration(c.Context, s, route, routes.None{}, c.Args().First()))
+	return ofMove(c.Context, s, c.Args().First(), func(ref string) error {
+		return runMigration(c.Context, s, routes.CompleteMigration.WithoutBody(), routes.None{}, ref)
+	})
 }
 
 // runStep works on the migration of the attachment id. If there is no such attachment, id
@@ -129,34 +145,11 @@ func runStep[In any](ctx context.Context, s *session.Session, ofAttachment route
 	if !isNotFound(err) {
 		return err
 	}
-	if second := runMigration(ctx, s, ofMigration, routes.None{}, id); !isNotFound(second) {
+	run := func(ref string) error { return runMigration(ctx, s, ofMigration, routes.None{}, ref) }
+	if second := run(id); !isNotFound(second) {
 		return second
 	}
-	return orOfMove(ctx, s, ofMigration, id, err)
-}
-
-// orOfMove works on the migration whose volume, or whose attachment, ref names, if err says
-// that there is no migration ref. Otherwise it returns err.
-func orOfMove(ctx context.Context, s *session.Session, route routes.Route[routes.None, api.Migration], ref string, err error) error {
-	if !isNotFound(err) {
-		return err
-	}
-	for _, list := range []routes.Route[routes.None, []api.Migration]{routes.ListMigrations, routes.ListMigrations.With("all", "1")} {
-		moves, _, listErr := session.List(ctx, s, list)
-		if listErr != nil {
-			return err
-		}
-		slices.SortStableFunc(moves, func(a, b api.Migration) int { return startedOf(&b).Compare(startedOf(&a)) })
-		byVolume := api.Lookup(moves, ref, func(m *api.Migration) (string, string) { return m.VolumeID, m.VolumeName })
-		found := append(byVolume, api.Lookup(moves, ref, func(m *api.Migration) (string, string) { return m.SrcAttachmentID, "" })...)
-		if len(found) > 0 && !slices.ContainsFunc(found, func(m api.Migration) bool { return m.VolumeID != found[0].VolumeID }) {
-			return runMigration(ctx, s, route, routes.None{}, found[0].ID)
-		}
-	}
-	return &session.AdvisedError{
-		Err: api.AsError(err), Exit: api.ExitNotFound,
-		Advice: fmt.Sprintf("No volume of this name moves, nor is there a migration or an attachment with this id: '%s migration list --all' shows what there is.", session.Program),
-	}
+	return orOfMove(ctx, s, id, err, run)
 }
 
 // attachmentID is the id of the attachment that ref is a prefix of. If there is none it is
@@ -173,19 +166,29 @@ func attachmentID(ctx context.Context, s *session.Session, ref string) string {
 }
 
 func migrationSet(c *cli.Context, s *session.Session) error {
-	if !c.IsSet("bandwidth") {
-		return cmdline.Usagef("migration set: nothing to change: give --bandwidth, for example --bandwidth 100MiB/s")
+	in := api.MigrationUpdate{Pace: c.String("pace")}
+	var now []string
+	switch {
+	case c.IsSet("bandwidth"):
+		rate, err := parseRate(c.String("bandwidth"))
+		if err != nil {
+			return err
+		}
+		in.BandwidthBytesPerSecond = &rate
+		now = append(now, "at "+atMost(rate))
+	case in.Pace == "":
+		return cmdline.Usagef("migration set: nothing to change: give --bandwidth, for example --bandwidth 100MiB/s, or --pace")
 	}
-	rate, err := parseRate(c.String("bandwidth"))
-	if err != nil {
-		return err
+	if in.Pace != "" {
+		now = append(now, "with pace "+in.Pace)
 	}
-	in := api.MigrationUpdate{BandwidthBytesPerSecond: &rate}
-	m, resp, err := session.Change(c.Context, s, routes.UpdateMigration, in, c.Args().First())
-	if err != nil {
-		return err
-	}
-	return s.PrintResult(resp, m.ID, fmt.Sprintf("Migration %s of volume %s copies at %s.", m.ID, render.VolumeName(m), atMost(rate)))
+	return ofMove(c.Context, s, c.Args().First(), func(ref string) error {
+		m, resp, err := session.Change(c.Context, s, routes.UpdateMigration, in, ref)
+		if err != nil {
+			return err
+		}
+		return s.PrintResult(resp, m.ID, fmt.Sprintf("Migration %s of volume %s copies %s.", m.ID, render.VolumeName(m), strings.Join(now, ", ")))
+	})
 }
 
 func migrationAbandon(c *cli.Context, s *session.Session) error {

@@ -33,10 +33,27 @@ func printMigration(s *session.Session, resp session.Response) error {
 		return err
 	}
 	lines := session.OutcomeText(&m)
-	if m.State == api.MigrationCancelled && m.FinishedAt != nil && m.FinishedAt.Before(s.Now) {
-		lines = []string{fmt.Sprintf("The move of volume %s was cancelled already, at %s: the volume is at %s.", render.VolumeName(&m), render.Time(*m.FinishedAt), render.Location(m.Src))}
+	if was := overBefore(s, resp, &m); was != "" {
+		lines = []string{was}
 	}
 	return s.PrintResult(resp, m.ID, lines...)
+}
+
+// overBefore says of a migration that was over before this command how it has ended, "" for
+// others.
+func overBefore(s *session.Session, resp session.Response, m *api.Migration) string {
+	if m.FinishedAt == nil || !m.FinishedAt.Before(s.Now) || resp.Has("op") && !resp.Earlier {
+		return ""
+	}
+	name, at := render.VolumeName(m), render.Time(*m.FinishedAt)
+	switch m.State {
+	case api.MigrationCancelled:
+		return fmt.Sprintf("The move of volume %s was cancelled already, at %s: the volume stayed at %s.", name, at, render.Location(m.Src))
+	case api.MigrationCompleted:
+		return fmt.Sprintf("The move of volume %s was completed already, at %s: the volume went from %s to %s.", name, at, render.Location(m.Src), render.Location(m.Dst))
+	default:
+		return ""
+	}
 }
 
 // isNotFound says whether the answer to a request was not_found. An operation that began and
@@ -53,7 +70,7 @@ func followPaused(ctx context.Context, s *session.Session, resp session.Response
 		return err
 	}
 	switch {
-	case m.Method != api.MethodSave:
+	case !m.LedByRegistry():
 		return printMigration(s, resp)
 	case s.NoWait && s.JSON:
 		return render.JSON(s.Stdout, resp.Members)

@@ -81,11 +81,13 @@ func printStopped(s *session.Session, migrations []api.Migration) error {
 }
 
 func migrationShow(c *cli.Context, s *session.Session) error {
-	m, resp, err := session.Show(c.Context, s, routes.ShowMigration, c.Args().First())
-	if err != nil {
-		return err
-	}
-	return s.PrintRecord(resp, m.ID, migrationRecord(m, session.Names(c.Context, s, "instances")))
+	return ofMove(c.Context, s, c.Args().First(), func(ref string) error {
+		m, resp, err := session.Show(c.Context, s, routes.ShowMigration, ref)
+		if err != nil {
+			return err
+		}
+		return s.PrintRecord(resp, m.ID, migrationRecord(m, session.Names(c.Context, s, "instances")))
+	})
 }
 
 func migrationRecord(m *api.Migration, instances map[string]string) *render.Record {
@@ -113,6 +115,8 @@ func migrationRecord(m *api.Migration, instances map[string]string) *render.Reco
 	addLocation(&r, "destination ", m.Dst)
 	r.Add("copied", fmt.Sprintf("%s of %s, %s", render.Percent(m), api.Bytes(m.BytesTotal), render.Rate(m.RateBytesPerSecond)))
 	r.Add("bandwidth", atMost(m.BandwidthBytesPerSecond))
+	r.AddIf("pace", m.Pace)
+	r.AddIf("pacing", m.Pacing)
 	r.Add("overlay", api.ExactBytes(m.OverlayBytes))
 	r.AddIf("GUEST PAUSED", m.GuestPaused)
 	r.Add("verify", m.Verify)
@@ -136,7 +140,11 @@ func stallOrDash(ms *float64) string {
 
 // migrationWatch follows a migration that anybody may have started.
 func migrationWatch(c *cli.Context, s *session.Session) error {
-	m, _, err := session.Show(c.Context, s, routes.ShowMigration, c.Args().First())
+	var m *api.Migration
+	err := ofMove(c.Context, s, c.Args().First(), func(ref string) (err error) {
+		m, _, err = session.Show(c.Context, s, routes.ShowMigration, ref)
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -23,9 +23,21 @@ func targetFlags() []cli.Flag {
 			Usage: "`METHOD`: overlay, mirror (QEMU copies it whole, without an overlay) or auto",
 		},
 		&cli.StringFlag{Name: "bandwidth", Usage: "copy, and read back to verify, no faster than `RATE` each, for example 100MiB/s"},
+		paceFlag(),
 		&cli.StringFlag{Name: "verify", DefaultText: "full; none for a mirror", Usage: "`HOW` to check the copy: full reads all of it back, none trusts it", Action: cmdline.CheckWord("verify")},
 		&cli.BoolFlag{Name: "delete-source", Usage: "delete the source after the move; without this it is kept"},
 		&cli.BoolFlag{Name: "external-copy", Usage: "leave the copying to another tool, until 'migration complete'"},
+	}
+}
+
+// paceFlag says how far a copy gives way to its guest.
+func paceFlag() cli.Flag { return paceFlagOr(api.PaceGentle) }
+
+// paceFlagOr is the flag where unset is what holds without it.
+func paceFlagOr(unset string) cli.Flag {
+	return &cli.StringFlag{
+		Name: "pace", DefaultText: unset, Action: cmdline.CheckWord("pace"),
+		Usage: "`HOW` far the copy gives way to the guest: off, gentle (it keeps half of its speed) or full (as far as need be)",
 	}
 }
 
@@ -35,7 +47,7 @@ func readTarget(c *cli.Context) (api.MigrationTarget, error) {
 		ToPool:       c.String("to-pool"),
 		ToFormat:     api.Format(c.String("to-format")),
 		Method:       c.String("method"),
-		CopyOptions:  api.CopyOptions{Verify: c.String("verify")},
+		CopyOptions:  api.CopyOptions{Verify: c.String("verify"), Pace: c.String("pace")},
 		DeleteSource: c.Bool("delete-source"),
 		ExternalCopy: c.Bool("external-copy"),
 	}

@@ -3,7 +3,10 @@
 package command
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -13,17 +16,19 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
+const deleteSourceName = "delete-source"
+
 // releasedCommands are about the sources that moves have left.
 func releasedCommands() []*cli.Command {
 	return []*cli.Command{
 		{
 			Name: "released", Usage: "list the sources that moves of a host have left and that are still there", Action: withSession(migrationReleased),
 			Description: "A source that a move has left belongs to no volume, and nothing deletes it by itself. The column\n" +
-				"NOT NOW says why 'migration delete-source' would refuse it.",
+				"DELETE says whether 'migration delete-source' would refuse it, and the lines below the table why.",
 			Flags: append(filterFlags("volume", "pool"), hostFlag("the sources of `HOST`")),
 		},
 		{
-			Name: "delete-source", Usage: "delete the source that a completed migration has left", ArgsUsage: "MIGRATION", Action: withSession(migrationDeleteSource),
+			Name: deleteSourceName, Usage: "delete the source that a completed migration has left", ArgsUsage: "MIGRATION", Action: withSession(migrationDeleteSource),
 			UsageText: session.Program + " migration delete-source MIGRATION [--yes]",
 			Description: "It is refused if anything uses the image, or is over it; if something has written to it since, as a\n" +
 				"guest does that was started on it; and if another image is at its place by now.",
@@ -47,8 +52,9 @@ func migrationReleased(c *cli.Context, s *session.Session) error {
 	if err != nil {
 		return err
 	}
-	t := render.Table{Header: []string{"MIGRATION", "VOLUME", "SIZE", "ON DISK", "HOST", "LOCATION", "SINCE", "NOT NOW"}}
+	t := render.Table{Header: []string{"MIGRATION", "VOLUME", "SIZE", "ON DISK", "HOST", "LOCATION", "SINCE", "DELETE"}}
 	ids := make([]string, 0, len(left))
+	var why []string
 	for i := range left {
 		r := &left[i]
 		ids = append(ids, r.MigrationID)
@@ -56,9 +62,18 @@ func migrationReleased(c *cli.Context, s *session.Session) error {
 		if r.AllocatedBytes > 0 {
 			onDisk = api.Bytes(r.AllocatedBytes)
 		}
-		t.Add(r.MigrationID, r.VolumeName, api.Bytes(r.Location.SizeBytes), onDisk, r.Host, render.Location(r.Location), render.Time(r.ReleasedAt), render.OrDash(r.Blocked))
+		del := "allowed"
+		if r.Blocked != "" {
+			del = "refused"
+			why = append(why, "", fmt.Sprintf("%s (migration %s): %s", r.VolumeName, r.MigrationID, r.Blocked))
+		}
+		t.Add(r.MigrationID, r.VolumeName, api.Bytes(r.Location.SizeBytes), onDisk, r.Host, render.Location(r.Location), render.Time(r.ReleasedAt), del)
 	}
-	return s.PrintList(resp, ids, &t, emptyText(c, "released source", "No move that this host's journal knows has left a source that is still there.", "volume", "pool"))
+	err = s.PrintList(resp, ids, &t, emptyText(c, "released source", "No move that this host's journal knows has left a source that is still there.", "volume", "pool"))
+	if err != nil || s.JSON || s.Quiet {
+		return err
+	}
+	return s.PrintLines(why...)
 }
 
 func migrationDeleteSource(c *cli.Context, s *session.Session) error {
@@ -84,4 +99,67 @@ func confirmDeleteSource(c *cli.Context, s *session.Session, ref string) error {
 	}
 	return confirm(c, s, fmt.Sprintf("Delete %s, where volume %s was before migration %s?", m.Src.Path, render.VolumeName(m), m.ID),
 		fmt.Sprintf("%s would be deleted: give --yes where nobody can be asked", m.Src.Path))
+}
+
+// leftSources are the released sources that hosts know of, and why those of some hosts are not
+// known.
+type leftSources struct {
+	known   []api.ReleasedSource
+	unknown []string
+}
+
+// leftTimeout bounds how long a command that shows something else waits for released sources.
+const leftTimeout = 10 * time.Second
+
+// listLeft asks for the released sources of these hosts, of one volume if volume is not empty: the
+// registry asks each host, and a daemon answers for its own.
+func listLeft(ctx context.Context, s *session.Session, hosts []string, volume string) leftSources {
+	ctx, cancel := context.WithTimeout(ctx, leftTimeout) // an old image may be on a filesystem that does not answer
+	defer cancel()
+	var out leftSources
+	st, _, err := session.Show(ctx, s, routes.ShowStatus)
+	if err != nil {
+		return leftSources{unknown: []string{err.Error()}}
+	}
+	if st.Program == session.DaemonProgram {
+		own := slices.Contains(hosts, st.Host) || slices.Contains(hosts, st.HostID)
+		for _, h := range hosts {
+			if h != st.Host && h != st.HostID {
+				out.unknown = append(out.unknown, fmt.Sprintf("host %s has to be asked itself, or by the registry", h))
+			}
+		}
+		if hosts = nil; own {
+			hosts = []string{""}
+		}
+	}
+	for _, h := range hosts {
+		left, _, err := session.List(ctx, s, routes.ListReleased.With("host", h).With("volume", volume))
+		if err != nil {
+			out.unknown = append(out.unknown, err.Error())
+			continue
+		}
+		out.known = append(out.known, left...)
+	}
+	return out
+}
+
+// releasedLines has a line for each released source of a volume, and for each host whose sources
+// are not known.
+func releasedLines(left leftSources) []string {
+	var lines []string
+	for i := range left.known {
+		r := &left.known[i]
+		line := fmt.Sprintf("%s, left by migration %s", r.Location.Path, r.MigrationID)
+		switch {
+		case r.RunBy != "":
+			line += fmt.Sprintf("; the guest of instance %s runs on it, and what it writes there is not in the volume", r.RunBy)
+		case r.Written:
+			line += fmt.Sprintf("; written since, so it may have what the volume lacks ('%s volume which')", session.Program)
+		}
+		lines = append(lines, line)
+	}
+	for _, why := range left.unknown {
+		lines = append(lines, "not known: "+why)
+	}
+	return lines
 }

@@ -36,7 +36,8 @@ func volumeCommand() *cli.Command {
 				UsageText: session.Program + " volume adopt NAME (--path PATH | --pool POOL [--volume-name V]) --format FORMAT [FLAGS]",
 				Description: "The image is neither moved nor changed. Say its format: a guest can write whatever it likes\n" +
 					"into a raw image, so its bytes do not tell. To take over the disks of an existing guest, use\n" +
-					"'" + session.Program + " instance adopt'.",
+					"'" + session.Program + " instance adopt'. The source that a volume has left by a move is refused\n" +
+					"without --force: it is the older copy of that volume.",
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "path", Usage: "the image is the file or block device at `PATH`"},
 					&cli.StringFlag{Name: "pool", Usage: "the image is in `POOL`"},
@@ -44,6 +45,7 @@ func volumeCommand() *cli.Command {
 					formatFlag(""),
 					&cli.StringFlag{Name: "type", DefaultText: "the type called default", Usage: "the name or id of its `TYPE`"},
 					&cli.BoolFlag{Name: "bootable", Usage: "an instance may boot from it"},
+					&cli.BoolFlag{Name: "force", Usage: "also an image that another volume has left by a move, and that is its older copy"},
 					hostFlag("the image is on `HOST`"),
 				},
 			},

@@ -49,7 +49,7 @@ func volumeRetypeCommand() *cli.Command {
 	move := targetFlags()
 	return &cli.Command{
 		Name: "retype", Usage: "give a volume another type", ArgsUsage: "VOLUME", Action: withSession(volumeRetype),
-		UsageText: session.Program + " volume retype VOLUME --type TYPE [--migration-policy on-demand [--bandwidth RATE] [--delete-source]]",
+		UsageText: session.Program + " volume retype VOLUME --type TYPE [--migration-policy on-demand [--bandwidth RATE] [--pace HOW] [--delete-source]]",
 		Description: "If the new type does not allow the volume's pool, --migration-policy on-demand moves the volume;\n" +
 			"without it the retype is refused. Whether a volume may be attached more than once cannot be\n" +
 			"changed while it is attached.",
@@ -59,7 +59,7 @@ func volumeRetypeCommand() *cli.Command {
 				Name: "migration-policy", Value: api.RetypeNever, DefaultText: api.RetypeNever, Action: cmdline.CheckWord("migration-policy"),
 				Usage: "`WHEN` to move the volume: never, or on-demand if its new type needs another pool",
 			},
-			cmdline.FindFlag(move, "bandwidth"), cmdline.FindFlag(move, "delete-source"),
+			cmdline.FindFlag(move, "bandwidth"), paceFlag(), cmdline.FindFlag(move, "delete-source"),
 		},
 	}
 }
@@ -118,15 +118,15 @@ func volumeRetype(c *cli.Context, s *session.Session) error {
 	if c.String("type") == "" {
 		return cmdline.Usagef("volume retype: --type is missing: give the new type, for example --type fast")
 	}
-	in := api.VolumeRetype{Type: c.String("type"), MigrationPolicy: c.String("migration-policy"), DeleteSource: c.Bool("delete-source")}
+	in := api.VolumeRetype{Type: c.String("type"), MigrationPolicy: c.String("migration-policy"), Pace: c.String("pace"), DeleteSource: c.Bool("delete-source")}
 	if c.IsSet("bandwidth") {
 		var err error
 		if in.BandwidthBytesPerSecond, err = parseRate(c.String("bandwidth")); err != nil {
 			return err
 		}
 	}
-	if in.MigrationPolicy != api.RetypeOnDemand && (in.DeleteSource || in.BandwidthBytesPerSecond != 0) {
-		return cmdline.Usagef("volume retype: --bandwidth and --delete-source are of a move: give --migration-policy on-demand too")
+	if in.MigrationPolicy != api.RetypeOnDemand && (in.DeleteSource || in.BandwidthBytesPerSecond != 0 || in.Pace != "") {
+		return cmdline.Usagef("volume retype: --bandwidth, --pace and --delete-source are of a move: give --migration-policy on-demand too")
 	}
 	resp, finished, err := session.Perform(c.Context, s, routes.RetypeVolume, in, c.Args().First())
 	if err != nil || !finished {

@@ -41,6 +41,7 @@ func volumeAdopt(c *cli.Context, s *session.Session) error {
 		Format:   api.Format(c.String("format")),
 		Type:     c.String("type"),
 		Bootable: c.Bool("bootable"),
+		Force:    c.Bool("force"),
 	}
 	var err error
 	if in.Path, err = absolute("path", c.String("path")); err != nil {

@@ -75,6 +75,9 @@ func volumeShow(c *cli.Context, s *session.Session) error {
 	}
 	r.Add("attachments", lines...)
 	r.Add("migration", v.MigrationID)
+	if hosts := volumeHosts(*v); len(hosts) > 0 && !s.Quiet && !s.JSON {
+		r.Add("released", releasedLines(listLeft(c.Context, s, hosts, v.ID))...)
+	}
 	r.Add("generation", strconv.FormatInt(v.Generation, 10))
 	r.Add("created", render.Time(v.CreatedAt))
 	r.Add("updated", render.Time(v.UpdatedAt))

@@ -76,5 +76,5 @@ func commandFor(c *cli.Context, s *session.Session) string {
 	if !c.IsSet("socket") {
 		return session.Program
 	}
-	return cmdline.ShellLine(session.Program, "--socket", s.Client.Target())
+	return api.ShellLine(session.Program, "--socket", s.Client.Target())
 }

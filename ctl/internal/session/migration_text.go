@@ -77,7 +77,7 @@ func completedText(m *api.Migration) []string {
 func StandingText(m *api.Migration) string {
 	switch m.State {
 	case api.MigrationNeedsOperator, api.MigrationOrphaned:
-		if m.Method == api.MethodSave {
+		if m.LedByRegistry() {
 			return pausedAdvice(m)
 		}
 		return fmt.Sprintf("Migration %[1]s of volume %[3]s needs an operator; nothing more will be done unasked.\nSee which copy is authoritative: %[2]s volume which %[3]s",

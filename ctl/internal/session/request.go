@@ -120,6 +120,7 @@ func (s *Session) change(ctx context.Context, method, path, field string, in any
 		}
 		return true
 	})
+	resp.Earlier = err == nil && resp.doneBefore(key)
 	return resp, err
 }
 

@@ -13,7 +13,11 @@ import (
 
 // Response is the JSON document of an answer, {"schema_version":1,"<field>":…}. The
 // values stay as they came, so that -o json prints what this version does not know.
-type Response struct{ Members map[string]json.RawMessage }
+type Response struct {
+	Members map[string]json.RawMessage
+	// Earlier says that what was asked for had been done before, by the op of another request.
+	Earlier bool
+}
 
 // newResponse reads what the client returns: the whole document if it has several
 // fields, the bare value if it has one. A bare value is the value of field, unless it is
@@ -41,7 +45,14 @@ func (r Response) With(field string, member json.RawMessage) Response {
 		members = map[string]json.RawMessage{"schema_version": json.RawMessage(strconv.Itoa(api.SchemaVersion))}
 	}
 	members[field] = member
-	return Response{Members: members}
+	r.Members = members
+	return r
+}
+
+// doneBefore says whether the op of the answer is over, and not that of the request with this key.
+func (r Response) doneBefore(key string) bool {
+	var op api.Op
+	return r.Decode("op", &op) == nil && op.ID != key && op.State == api.OpDone
 }
 
 // Has says whether the answer has field, and that is not null.

@@ -36,10 +36,16 @@ func Perform[In, Out any](ctx context.Context, s *Session, route routes.Route[In
 		return resp, false, s.printStarted(resp, w)
 	}
 	last, err := s.Await(ctx, w)
-	if err == nil && resp.Has(route.Noun) && !last.Has(route.Noun) {
-		last = last.With(route.Noun, resp.Members[route.Noun])
+	if err != nil {
+		return last, false, err
 	}
-	return last, err == nil, err
+	for name, member := range resp.Members { // what else was said when it began
+		if resp.Has(name) && !last.Has(name) {
+			last = last.With(name, member)
+		}
+	}
+	last.Earlier = resp.Earlier
+	return last, true, nil
 }
 
 func readWork(resp Response) (Work, error) {

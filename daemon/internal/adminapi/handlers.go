@@ -77,11 +77,13 @@ func opID(r *http.Request) (string, error) {
 	return key, nil
 }
 
-// begun answers with the op that does what was asked for, and what it does it to.
-func begun[In, Out any](s *Server, route routes.Route[In, Out], w http.ResponseWriter, r *http.Request, opID string, out Out) error {
+// begun answers with the op that does what was asked for, what it does it to, and what else there
+// is to say.
+func begun[In, Out any](s *Server, route routes.Route[In, Out], w http.ResponseWriter, r *http.Request, opID string, out Out, more ...httpjson.Noun) error {
 	o, err := s.requested(r.Context(), opID)
 	if err != nil {
 		return err
 	}
-	return httpjson.WriteAll(w, http.StatusAccepted, httpjson.Noun{Name: "op", Value: o}, httpjson.Noun{Name: route.Noun, Value: out})
+	nouns := append([]httpjson.Noun{{Name: "op", Value: o}, {Name: route.Noun, Value: out}}, more...)
+	return httpjson.WriteAll(w, http.StatusAccepted, nouns...)
 }

@@ -3,7 +3,10 @@
 package adminapi
 
 import (
+	"context"
 	"net/http"
+	"slices"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
@@ -26,13 +29,13 @@ func (s *Server) adoptInstance(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if in.All {
-		instances, already, err := s.Adopter.AdoptAll(r.Context(), id, in.Type)
+		instances, already, err := s.Adopter.AdoptAll(r.Context(), id, in)
 		if err != nil {
 			return err
 		}
 		return adopted(w, httpjson.Noun{Name: "instances", Value: instances}, already)
 	}
-	inst, before, err := s.Adopter.Adopt(r.Context(), id, in.Domain, in.Type)
+	inst, before, err := s.Adopter.Adopt(r.Context(), id, in)
 	if err != nil {
 		return err
 	}
@@ -55,6 +58,10 @@ func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Query().Has("with_definition") {
 		return s.proxied(w, r) // of an instance that no host has there is nothing here
 	}
+	force, err := forced(r)
+	if err != nil {
+		return err
+	}
 	id, err := opID(r)
 	if err != nil {
 		return err
@@ -64,10 +71,72 @@ func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
 	inst, lookErr := s.Registry.Instance(r.Context(), ref)
 	if lookErr != nil {
 		inst = api.Instance{ID: ref}
+	} else if !force {
+		if err := s.Instances.CheckForget(r.Context(), inst); err != nil {
+			return err
+		}
 	}
 	if err := s.Registry.ForgetInstance(r.Context(), id, ref); err != nil {
 		return err
 	}
 	s.Uplink.Forgotten(r.Context(), inst.ID) // what fails here is done by a report
 	return routes.ForgetInstance.Write(w, http.StatusOK, inst)
+}
+
+// startTimeout bounds how long the answer to a start waits for a look at what the instance's
+// volumes have left.
+const startTimeout = 5 * time.Second
+
+// startInstance also says which sources, that the instance's volumes have left by moves, may
+// have what the guest does not see.
+func (s *Server) startInstance(w http.ResponseWriter, r *http.Request) error {
+	id, err := opID(r)
+	if err != nil {
+		return err
+	}
+	inst, err := s.power("start", s.Instances.BeginStart)(r.Context(), id, httpjson.Reference(r), routes.None{})
+	if err != nil {
+		return err
+	}
+	var volumes []string
+	for _, slot := range inst.BlockDeviceMappings {
+		if slot.VolumeID != nil {
+			volumes = append(volumes, *slot.VolumeID)
+		}
+	}
+	if len(volumes) == 0 {
+		return begun(s, routes.StartInstance, w, r, id, inst)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), startTimeout)
+	defer cancel()
+	left := s.writtenSources(ctx, volumes)
+	if len(left) == 0 {
+		return begun(s, routes.StartInstance, w, r, id, inst)
+	}
+	return begun(s, routes.StartInstance, w, r, id, inst, httpjson.Noun{Name: "written_sources", Value: left})
+}
+
+// writtenSources are the sources that volumes have left and that may have what the volumes lack,
+// those that are known already if nobody can tell until ctx ends: an old image may be on a
+// filesystem that does not answer.
+func (s *Server) writtenSources(ctx context.Context, volumes []string) []api.ReleasedSource {
+	type answer struct {
+		left []api.ReleasedSource
+		err  error
+	}
+	looked := make(chan answer, 1)
+	go func() {
+		left, err := s.Migrations.WrittenSources(ctx, volumes...)
+		looked <- answer{left, err}
+	}()
+	a := answer{err: context.DeadlineExceeded}
+	select {
+	case a = <-looked:
+	case <-ctx.Done():
+	}
+	if a.err == nil {
+		return a.left
+	}
+	s.Log.Warn("cannot see whether what volumes have left was written", "volumes", volumes, "err", a.err)
+	return slices.DeleteFunc(s.Migrations.KnownWrittenSources(), func(l api.ReleasedSource) bool { return !slices.Contains(volumes, l.VolumeID) })
 }

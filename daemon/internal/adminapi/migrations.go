@@ -21,8 +21,8 @@ func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if target.PauseAll {
-		return s.passOn(w, r, "a move with all guests paused is the registry's")
+	if target.PauseAll || target.Method == api.MethodLive {
+		return s.passOn(w, r, "a move of all guests of a volume is the registry's")
 	}
 	return s.start(w, r, r.PathValue("volume"), true)
 }
@@ -142,7 +142,7 @@ func (s *Server) allMigrations(ctx context.Context, all bool) ([]api.Migration, 
 	if err != nil {
 		return list, nil //nolint:nilerr // what this host knows is told whoever is away
 	}
-	ofRegistry = slices.DeleteFunc(ofRegistry, func(m api.Migration) bool { return m.Method != api.MethodSave })
+	ofRegistry = slices.DeleteFunc(ofRegistry, func(m api.Migration) bool { return !m.LedByRegistry() })
 	list = slices.DeleteFunc(list, func(m api.Migration) bool {
 		return slices.ContainsFunc(ofRegistry, func(led api.Migration) bool { return led.ID == m.ID })
 	})

@@ -31,7 +31,9 @@ func (s *Server) requested(ctx context.Context, opID string) (api.Op, error) {
 	if migrate.Owns(st.Op.Kind) {
 		return s.Migrations.Request(ctx, opID)
 	}
-	return request.Render(&st, st.State, request.APIError(st.Failure)), nil
+	out := request.Render(&st, st.State, request.APIError(st.Failure))
+	out.Live = migrate.LiveOutcome(&st)
+	return out, nil
 }
 
 // listOps lists the ops of this host that are not finished, of every kind, the oldest

@@ -78,5 +78,5 @@ func (s *Server) registryLeads(ctx context.Context, ref string) (bool, error) {
 	if err != nil && away(err) {
 		return false, err
 	}
-	return err == nil && m.Method == api.MethodSave, nil
+	return err == nil && m.LedByRegistry(), nil
 }

@@ -18,7 +18,7 @@ import (
 // Routes returns the daemon's routes with their handlers.
 func (s *Server) Routes() []httpjson.Route {
 	served := slices.Concat(
-		s.aboutRoutes(), s.volumeRoutes(), s.instanceRoutes(), s.migrationRoutes(), s.pauseAllRoutes(),
+		s.aboutRoutes(), s.volumeRoutes(), s.instanceRoutes(), s.migrationRoutes(), s.pauseAllRoutes(), s.liveRoutes(),
 		s.rememberedRoutes(), s.passedOnRoutes(),
 	)
 	parts := parts()
@@ -96,7 +96,7 @@ func (s *Server) instanceRoutes() []httpjson.Route {
 	return []httpjson.Route{
 		routes.AdoptInstance.ServedByDaemon(s.adoptInstance),
 		routes.ForgetInstance.ServedByDaemon(s.forgetInstance),
-		begin(s, routes.StartInstance, s.power("start", s.Instances.BeginStart)),
+		routes.StartInstance.ServedByDaemon(s.startInstance),
 		begin(s, routes.StopInstance, s.stopInstance),
 		begin(s, routes.RebootInstance, s.power("reboot", s.Instances.BeginReboot)),
 		begin(s, routes.PauseInstance, s.power("pause", s.Instances.BeginPause)),
@@ -115,7 +115,9 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 		move(s, routes.CancelByAttachment, s.byAttachment, m.Cancel),
 
 		routes.ListMigrations.ServedByDaemon(s.listMigrations),
-		answer(routes.ListReleased, func(r *http.Request, _ routes.None) ([]api.ReleasedSource, error) { return m.Released(r.Context()) }),
+		answer(routes.ListReleased, func(r *http.Request, _ routes.None) ([]api.ReleasedSource, error) {
+			return m.Released(r.Context(), r.URL.Query().Get("volume"))
+		}),
 		do(routes.DeleteSource, http.StatusOK, func(ctx context.Context, opID, ref string, _ routes.None) (api.ReleasedSource, error) {
 			return m.DeleteSource(ctx, opID, ref)
 		}),

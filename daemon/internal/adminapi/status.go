@@ -29,6 +29,7 @@ func (s *Server) status(r *http.Request, _ routes.None) (api.Status, error) {
 			st.Parts = append(st.Parts, c)
 		}
 	}
+	st.Parts = append(st.Parts, s.sourcesPart())           // one that was written keeps nothing from being done
 	st.Parts = append(st.Parts, VersionsChecks(s.Peer)...) // what needs more is refused, and nothing else waits
 	if s.ShortOfRoom != nil {                              // nothing is kept from being done yet
 		st.Parts = append(st.Parts, s.ShortOfRoom()...)
@@ -151,6 +152,24 @@ func (s *Server) chainsPart() api.Check {
 	return api.Check{
 		Name: name, Status: "fail", Message: fmt.Sprintf("%s, kept from starting: %s", api.Count(len(problems), "instance"), strings.Join(texts, "; ")),
 		Advice: "volferryctl volume which says what is known of the volume; docs/how-to/recover.md",
+	}
+}
+
+// sourcesPart tells of images that volumes have left by moves and that may have what the volumes
+// lack.
+func (s *Server) sourcesPart() api.Check {
+	const name = "released"
+	left := s.Migrations.KnownWrittenSources()
+	if len(left) == 0 {
+		return api.Check{Name: name, Status: "ok", Message: "no source was seen to be written since its volume left it"}
+	}
+	which := make([]string, len(left))
+	for i := range left {
+		which[i] = fmt.Sprintf("%s of volume %s", left[i].Location.Path, left[i].VolumeName)
+	}
+	return api.Check{
+		Name: name, Status: "warn", Message: fmt.Sprintf("%s, written since the volume left it: %s", api.Count(len(left), "source"), strings.Join(which, ", ")),
+		Advice: "volferryctl doctor says what can be done",
 	}
 }
 

@@ -45,8 +45,14 @@ func (s *Server) which(r *http.Request, _ routes.None) (api.Which, error) {
 		answer.WithoutRegistry()
 		return answer, nil // whose an image is, the registry says
 	}
-	if answer.Written, err = s.Migrations.LeftAndWritten(r.Context(), vol.ID); err != nil {
+	left, err := s.Migrations.WrittenSources(r.Context(), vol.ID)
+	if err != nil {
 		answer.Explanation += fmt.Sprintf("; nobody can tell whether an image that the volume has left by a move was written since: %v", err)
+	}
+	for i := range left {
+		if left[i].Written {
+			answer.Written = append(answer.Written, left[i].Location)
+		}
 	}
 	return answer, nil
 }

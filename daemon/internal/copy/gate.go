@@ -30,8 +30,11 @@ func newGate(pace Pacer) *gate {
 func (g *gate) enter(n int64) {
 	g.turn <- struct{}{}
 	defer func() { <-g.turn }()
-	if _, rest := g.pace.Allow(); rest > 0 {
-		<-time.After(rest)
+	for _, rest := g.pace.Allow(); rest > 0; _, rest = g.pace.Allow() {
+		<-time.After(min(rest, maxRest))
+		if rest <= maxRest {
+			break
+		}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -91,6 +94,7 @@ func (e *pacedEnd) transfer(move func([]byte, int64) (int, error), p []byte, off
 		var n int
 		n, err = move(piece, off+int64(moved))
 		e.gate.leave(int64(len(piece)))
+		e.gate.pace.Moved(int64(n))
 		moved += n
 	}
 	return moved, err

@@ -13,6 +13,9 @@ import (
 // allows is a Pacer.
 type allows struct{ inFlight atomic.Int64 }
 
+func (*allows) Moved(int64)   {}
+func (*allows) Duty() float64 { return 1 }
+
 func (a *allows) Allow() (int64, time.Duration) { return a.inFlight.Load(), 0 }
 
 // slowMemory takes a millisecond for each transfer, and notes what is in flight.

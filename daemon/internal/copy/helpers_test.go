@@ -143,3 +143,6 @@ func (f pacerFunc) Allow() (int64, time.Duration) {
 	f()
 	return 16 * miB, 0
 }
+
+func (pacerFunc) Moved(int64)   {}
+func (pacerFunc) Duty() float64 { return 1 }

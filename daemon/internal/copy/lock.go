@@ -27,7 +27,11 @@ const (
 // qemu-img does the copy, which takes its own locks against them; a block device
 // is claimed exclusively, which mounts and volume managers respect. ErrInUse if
 // somebody was first. The locks go with the returned file, whatever kills us.
-func (s *Spec) lockDst() (*os.File, error) {
+func (s *Spec) lockDst() (*os.File, error) { return s.lockDstAs(unix.F_WRLCK) }
+
+// lockDstAs is lockDst with a kind of lock: copies with F_RDLCK share dst with each other,
+// and with nobody else.
+func (s *Spec) lockDstAs(kind int16) (*os.File, error) {
 	path := s.Dst.Path
 	st, err := os.Stat(path)
 	if err != nil {
@@ -48,10 +52,10 @@ func (s *Spec) lockDst() (*os.File, error) {
 		err = s.IsDst(f)
 	}
 	if err == nil {
-		err = lockBytes(f, copyLockOffset, 1)
+		err = lockBytes(f, kind, copyLockOffset, 1)
 	}
 	if err == nil && s.bothRaw() {
-		err = lockBytes(f, qemuLockOffset, qemuLockBytes)
+		err = lockBytes(f, kind, qemuLockOffset, qemuLockBytes)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -101,8 +105,8 @@ func stillNamed(f *os.File) error {
 
 // lockBytes takes a lock of the open file, not of the process, so that copies
 // in one process exclude each other as well.
-func lockBytes(f *os.File, off, n int64) error {
-	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: off, Len: n}
+func lockBytes(f *os.File, kind int16, off, n int64) error {
+	lock := unix.Flock_t{Type: kind, Whence: io.SeekStart, Start: off, Len: n}
 	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
 		return fmt.Errorf("%w: %s", ErrInUse, f.Name())

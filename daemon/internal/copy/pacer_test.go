@@ -4,6 +4,7 @@ package copy_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -20,15 +21,19 @@ type plant struct {
 	bytesPerSecond int64         // what the disk moves
 	noise          float64       // a write takes up to this part longer, by chance
 	thinks         time.Duration // between two writes
+	perRequest     time.Duration // what a request of the copy takes whatever its size
+	contention     float64       // a write takes this part longer while there is a copy, whatever is in flight
+	keepShare      float64
 
 	mu     sync.Mutex
 	pacer  *copy.GuestPacer
 	random *rand.Rand
 	writes copy.Latency
+	copied int64
 }
 
 func newPlant(idle time.Duration, bytesPerSecond int64) *plant {
-	return &plant{idle: idle, bytesPerSecond: bytesPerSecond, random: rand.New(rand.NewPCG(1, 2))}
+	return &plant{idle: idle, bytesPerSecond: bytesPerSecond, keepShare: 0.5, random: rand.New(rand.NewPCG(1, 2))}
 }
 
 // latency is what a write takes now. The lock is held.
@@ -38,9 +43,26 @@ func (p *plant) latency() time.Duration {
 		return p.idle // the copy stands still
 	}
 	// A request rests and is then served: the guest meets it for that part of the time.
-	served := time.Duration(float64(inFlight) / float64(p.bytesPerSecond) * float64(time.Second))
-	met := float64(served) / float64(served+rest)
-	return p.idle + time.Duration(met*float64(served))
+	served := p.served(inFlight)
+	met := float64(served) / float64(served+p.perRequest+rest)
+	return p.idle + time.Duration(p.contention*float64(p.idle)) + time.Duration(met*float64(served))
+}
+
+// served is how long the disk works for what is in flight.
+func (p *plant) served(inFlight int64) time.Duration {
+	return time.Duration(float64(inFlight) / float64(p.bytesPerSecond) * float64(time.Second))
+}
+
+// copies has the copy run for a while. The lock is held.
+func (p *plant) copies(elapsed time.Duration) {
+	inFlight, rest := p.pacer.Allow()
+	if rest > time.Millisecond {
+		return
+	}
+	took := p.served(inFlight) + p.perRequest + rest
+	n := int64(float64(inFlight) * float64(elapsed) / float64(took))
+	p.copied += n
+	p.pacer.Moved(n)
 }
 
 func (p *plant) sample() (copy.GuestLatency, bool) {
@@ -49,9 +71,9 @@ func (p *plant) sample() (copy.GuestLatency, bool) {
 	return copy.GuestLatency{Writes: p.writes}, true
 }
 
-// write has the guest write until ctx ends, ten milliseconds at a time.
+// write has the guest write until ctx ends, two milliseconds at a time.
 func (p *plant) write(ctx context.Context) {
-	const step = 10 * time.Millisecond
+	const step = 2 * time.Millisecond
 	var spent time.Duration
 	for {
 		select {
@@ -60,6 +82,7 @@ func (p *plant) write(ctx context.Context) {
 		case <-time.After(step):
 		}
 		p.mu.Lock()
+		p.copies(step)
 		took := time.Duration(float64(p.latency()) * (1 + p.noise*p.random.Float64()))
 		spent += step
 		n := spent / (took + p.thinks)
@@ -75,7 +98,7 @@ func (p *plant) run(t *testing.T, watch func()) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		p.pacer = copy.NewGuestPacer(p.sample)
+		p.pacer = copy.NewGuestPacer(p.sample, p.keepShare)
 		go p.write(ctx)
 		go p.pacer.Run(ctx)
 		watch()
@@ -140,8 +163,8 @@ func TestThePacerTakesAllThatTheGuestDoesNotMind(t *testing.T) {
 	for name, p := range map[string]*plant{
 		"a disk that is fast":           newPlant(time.Millisecond, 256<<30),
 		"a guest that is always slow":   newPlant(50*time.Millisecond, 1<<30),
-		"a guest that does not write":   {thinks: 1000 * time.Hour, bytesPerSecond: 1 << 30, random: rand.New(rand.NewPCG(1, 2))},
-		"a guest that writes every 2 s": {idle: time.Millisecond, thinks: 2 * time.Second, bytesPerSecond: 1 << 30, random: rand.New(rand.NewPCG(1, 2))},
+		"a guest that does not write":   {keepShare: 0.5, thinks: 1000 * time.Hour, bytesPerSecond: 1 << 30, random: rand.New(rand.NewPCG(1, 2))},
+		"a guest that writes every 2 s": {idle: time.Millisecond, keepShare: 0.5, thinks: 2 * time.Second, bytesPerSecond: 1 << 30, random: rand.New(rand.NewPCG(1, 2))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p.run(t, func() {
@@ -174,8 +197,59 @@ func TestThePacerGivesWayWithinASecondAndComesBack(t *testing.T) {
 	})
 }
 
+// share is how fast the copy is in the next ten seconds, as a part of its speed if it were not held
+// back.
+func (p *plant) share() float64 {
+	p.mu.Lock()
+	before := p.copied
+	p.mu.Unlock()
+	<-time.After(10 * time.Second)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	full := 16 * miB / (p.served(16*miB) + p.perRequest).Seconds()
+	return float64(p.copied-before) / 10 / full
+}
+
+// The guest waits for a processor that the copy needs, too, and not for the disk: its writes take
+// twice as long, however little is in flight.
+func TestThePacerKeepsItsShareOfTheSpeedWhereGivingWayDoesNotHelp(t *testing.T) {
+	for keep, want := range map[float64][2]float64{0.5: {0.45, 0.7}, 0: {0.01, 0.12}} {
+		for name, noise := range map[string]float64{"without noise": 0, "with noise": 0.3} {
+			t.Run(fmt.Sprintf("%v of it, %s", keep, name), func(t *testing.T) {
+				p := newPlant(time.Millisecond, 1<<30)
+				p.contention, p.perRequest, p.keepShare, p.noise = 1, 500*time.Microsecond, keep, noise
+				p.run(t, func() {
+					<-time.After(4 * time.Second)
+					_, _, least, most := p.means()
+					if keep > 0 && most > 3*least && most < 16*miB {
+						t.Errorf("from %d to %d bytes are in flight", least, most)
+					}
+					if share := p.share(); share < want[0] || share > want[1] {
+						t.Errorf("the copy has %.2f of its speed, want %.2f to %.2f", share, want[0], want[1])
+					}
+					if s := p.pacer.State(); keep > 0 && s.Doing != copy.PaceKeepsShare && s.Doing != copy.PaceMeasures {
+						t.Errorf("it says %q", s)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestACopyBesideAGuestThatDoesNothingIsFastAtOnce(t *testing.T) {
+	p := newPlant(time.Millisecond, 1<<30)
+	p.thinks = 1000 * time.Hour
+	p.run(t, func() {
+		<-time.After(150 * time.Millisecond)
+		if inFlight, rest := p.pacer.Allow(); inFlight != 16*miB || rest > 0 {
+			t.Errorf("%d bytes are in flight, after a rest of %v", inFlight, rest)
+		}
+	})
+}
+
 func TestThePacerNeverStarvesTheCopy(t *testing.T) {
 	p := newPlant(time.Millisecond, 1<<20) // whatever is in flight is too much
+	p.keepShare = 0
 	p.run(t, func() {
 		<-time.After(5 * time.Second)
 		stood := 0
@@ -212,7 +286,7 @@ func TestAPacerWhoseSampleHangsHoldsUpNobody(t *testing.T) {
 		p := copy.NewGuestPacer(func() (copy.GuestLatency, bool) {
 			<-ctx.Done()
 			return copy.GuestLatency{}, false
-		})
+		}, 0.5)
 		go p.Run(ctx)
 		<-time.After(time.Second)
 		if _, rest := p.Allow(); rest > 0 {

@@ -14,10 +14,6 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// zeroGrainBytes is the smallest run of zeros inside a chunk that is
-// deallocated instead of written: 16 operations for a chunk at the worst.
-const zeroGrainBytes = 64 << 10
-
 // maxChildRest is the longest rest of a child, however little it may do: it works in
 // bursts between two looks at its progress, and is to come to its end.
 const maxChildRest = 250 * time.Millisecond
@@ -141,49 +137,8 @@ func (s *stream) copyHole(ctx context.Context, sp span) error {
 	return s.saver.done(run{first: sp.firstChunk(), count: sp.chunks(), zero: true}, 0)
 }
 
-// write writes the data in p and deallocates its zeros.
-func (s *stream) write(p []byte, off int64) (written int64, err error) {
-	for start := 0; start < len(p); {
-		end, zero := zeroRun(p, start)
-		part, at := p[start:end], off+int64(start)
-		if zero {
-			err = s.zero(at, int64(len(part)))
-		} else if _, err = s.dst.WriteAt(part, at); err != nil {
-			err = &WriteError{s.spec.Dst.Path, at, err}
-		} else {
-			written += int64(len(part))
-		}
-		if err != nil {
-			return written, err
-		}
-		start = end
-	}
-	return written, nil
-}
-
-// zeroRun finds how far p from start on is all zeros, or all not, by grains.
-func zeroRun(p []byte, start int) (end int, zero bool) {
-	grain := func(at int) []byte { return p[at:min(at+zeroGrainBytes, len(p))] }
-	zero = isZero(grain(start))
-	for end = start + zeroGrainBytes; end < len(p) && isZero(grain(end)) == zero; end += zeroGrainBytes {
-	}
-	return min(end, len(p)), zero
-}
-
-// zero makes dst read as zeros there, unless its creator said that it does.
-func (s *stream) zero(off, n int64) error {
-	if s.spec.DstIsZero {
-		return nil
-	}
-	if err := s.dst.Zero(off, n); err != nil {
-		return &WriteError{s.spec.Dst.Path, off, err}
-	}
-	return nil
-}
-
 // childThrottle paces a child process (qemu-img), which moves bytes by itself and reports them
-// afterwards. The child works only for a part of the time: the part of the largest amount in
-// flight that the pacer allows.
+// afterwards. The child works only for the part of the time that the pacer allows.
 func (s *Spec) childThrottle() qemuimg.Throttle {
 	worked := time.Now()
 	return func(ctx context.Context, bytes int64) error {
@@ -194,9 +149,8 @@ func (s *Spec) childThrottle() qemuimg.Throttle {
 		}
 		var rest time.Duration
 		if s.Pace != nil {
-			allowed, atLeast := s.Pace.Allow()
-			share := float64(min(allowed, maxInFlight)) / maxInFlight
-			rest = max(atLeast, min(maxChildRest, time.Duration(float64(time.Since(worked))*(1/share-1))))
+			_, atLeast := s.Pace.Allow()
+			rest = max(atLeast, min(maxChildRest, time.Duration(float64(time.Since(worked))*(1/s.Pace.Duty()-1))))
 		}
 		err := retry.Sleep(ctx, rest)
 		worked = time.Now()

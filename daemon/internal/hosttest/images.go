@@ -30,6 +30,8 @@ type Images struct {
 	// of for QEMU, 0 for 512. Filled are the files that were given a first block.
 	AlignBytes int64
 	Filled     []string
+	// Unreadable is the path of an image that cannot be looked at.
+	Unreadable string
 	// ReadOnly is a directory in which the daemon cannot write.
 	ReadOnly string
 	// OnCreate, if set, is called with how far a new image is. Temporary is the temporary
@@ -259,6 +261,9 @@ func (i *Images) ReadBacking(_ context.Context, path string, format api.Format) 
 
 // Stamp tells whether an image was written to.
 func (i *Images) Stamp(_ context.Context, path string) (image.Stamp, error) {
+	if path == i.Unreadable && path != "" {
+		return image.Stamp{}, fs.ErrPermission
+	}
 	info, err := i.info(path)
 	return image.Stamp{SizeBytes: info.SizeBytes, ModifiedNS: info.Written, Boot: i.Fake.BootID()}, err
 }

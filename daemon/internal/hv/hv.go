@@ -174,6 +174,7 @@ type Hypervisor interface {
 	SetWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error
 	// DiskStats reads the counters of the live disk.
 	DiskStats(ctx context.Context, id, target string) (*DiskStats, error)
+	DirtyTracker
 	// OpenFiles lists what the domain's process has open on the image at path, by device
 	// and inode (or device number), as the kernel says (/proc). ErrNotActive if the domain
 	// is off. If an active domain's process cannot be found, the error is ErrNoProcess and
@@ -187,6 +188,10 @@ type Hypervisor interface {
 	// another one than About's: a process keeps the program that it was started with. Zero
 	// if nobody can tell. ErrNotActive if the domain is off.
 	QEMUVersion(ctx context.Context, id string) (Version, error)
+	// WriteDeniedBy returns the rule that denies the process of an active domain to write to
+	// the image at path, whatever else allows it: no job can write there. It is nil if there
+	// is none. ErrNotActive if the domain is off, ErrNoProcess as OpenFiles.
+	WriteDeniedBy(ctx context.Context, id, path string) (*Rule, error)
 	// QEMUUser returns the user as which the process of a domain runs, or would run; with
 	// an empty id, the user of domains that name none. ErrUnsupported if QEMU has no user
 	// of its own.

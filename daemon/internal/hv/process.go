@@ -8,6 +8,12 @@ type OpenFile struct {
 	Writable bool
 }
 
+// Rule is one by which a security module denies a process something.
+type Rule struct {
+	// File has the rule, and Path is the image that it names, without links.
+	File, Path string
+}
+
 // Process tells the process of an active domain from every other process that ran on this
 // host.
 type Process struct {

@@ -44,27 +44,29 @@ type Adopter struct {
 	Claims *location.Claims
 	// Rules say where an image may be that becomes a volume.
 	Rules location.Rules
+	// Adoptable refuses an image that a volume has left by a move of this host
+	// (migrate.Manager); verdict begins the refusal. Nil: no volume was ever moved.
+	Adoptable func(ctx context.Context, path, verdict string) error
 }
 
-// Adopt registers one domain, named by name or UUID, with volumes of this type (see
-// api.InstanceAdopt). If this host has registered the domain already, Adopt returns the
+// Adopt registers the domain that in names, as in says. If this host has registered the domain already, Adopt returns the
 // instance as it is, and already is true.
-func (a *Adopter) Adopt(ctx context.Context, opID, domain, volumeType string) (inst api.Instance, already bool, err error) {
+func (a *Adopter) Adopt(ctx context.Context, opID string, in api.InstanceAdopt) (inst api.Instance, already bool, err error) {
 	doms, err := a.domains(ctx)
 	if err != nil {
 		return api.Instance{}, false, err
 	}
-	i := slices.IndexFunc(doms, func(d hv.Domain) bool { return d.Name == domain || d.ID == strings.ToLower(domain) })
+	i := slices.IndexFunc(doms, func(d hv.Domain) bool { return d.Name == in.Domain || d.ID == strings.ToLower(in.Domain) })
 	if i < 0 {
-		return api.Instance{}, false, api.Errorf(api.CodeNotFound, "libvirt has no domain %s; `virsh list --all` shows them", domain)
+		return api.Instance{}, false, api.Errorf(api.CodeNotFound, "libvirt has no domain %s; `virsh list --all` shows them", in.Domain)
 	}
-	return a.adopt(ctx, opID, &doms[i], volumeType)
+	return a.adopt(ctx, opID, &doms[i], in)
 }
 
 // AdoptAll registers every domain of the host that is not registered yet, and returns all
 // instances, with the names of those that were registered before. It stops at the first
 // domain that cannot be registered.
-func (a *Adopter) AdoptAll(ctx context.Context, opID, volumeType string) (out []api.Instance, already []string, err error) {
+func (a *Adopter) AdoptAll(ctx context.Context, opID string, in api.InstanceAdopt) (out []api.Instance, already []string, err error) {
 	doms, err := a.domains(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -74,7 +76,7 @@ func (a *Adopter) AdoptAll(ctx context.Context, opID, volumeType string) (out []
 		if !doms[i].Persistent {
 			continue
 		}
-		inst, before, err := a.adopt(ctx, opID+"."+doms[i].ID, &doms[i], volumeType)
+		inst, before, err := a.adopt(ctx, opID+"."+doms[i].ID, &doms[i], in)
 		if err != nil {
 			return nil, nil, stoppedAt(doms[i].Name, len(out), err)
 		}
@@ -114,12 +116,12 @@ func (a *Adopter) domains(ctx context.Context) ([]hv.Domain, error) {
 	return doms, nil
 }
 
-func (a *Adopter) adopt(ctx context.Context, opID string, dom *hv.Domain, volumeType string) (inst api.Instance, already bool, err error) {
+func (a *Adopter) adopt(ctx context.Context, opID string, dom *hv.Domain, in api.InstanceAdopt) (inst api.Instance, already bool, err error) {
 	known, err := a.Registry.Instances(ctx)
 	if err != nil {
 		return api.Instance{}, false, err
 	}
-	if i := slices.IndexFunc(known, func(in api.Instance) bool { return in.ID == dom.ID }); i >= 0 {
+	if i := slices.IndexFunc(known, func(k api.Instance) bool { return k.ID == dom.ID }); i >= 0 {
 		if h := known[i].Host; h != a.HostID && h != a.HostName {
 			return api.Instance{}, false, api.Errorf(api.CodeConflict, "cannot adopt domain %s: the registry has it as instance %s of host %s; forget it there first, if it is not there any more",
 				dom.Name, known[i].Name, h)
@@ -130,14 +132,14 @@ func (a *Adopter) adopt(ctx context.Context, opID string, dom *hv.Domain, volume
 		return api.Instance{}, false, api.Errorf(api.CodeStateForbidden, "cannot adopt domain %s: it is transient; define it first (virsh dumpxml, virsh define)", dom.Name)
 	}
 	err = a.Claims.Exclusive(func() error {
-		inst, err = a.register(ctx, opID, dom, volumeType)
+		inst, err = a.register(ctx, opID, dom, in)
 		return err
 	})
 	return inst, false, err
 }
 
 // register registers a domain with its disks. Nobody else takes an image meanwhile.
-func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain, volumeType string) (api.Instance, error) {
+func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain, in api.InstanceAdopt) (api.Instance, error) {
 	volumes, err := a.Registry.Volumes(ctx)
 	if err != nil {
 		return api.Instance{}, err
@@ -152,11 +154,11 @@ func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain, vol
 		d := &dom.Config[i]
 		disk, why := a.disk(ctx, dom, d)
 		if why == "" {
-			disk.BootIndex, disk.Type = boot[d.Target], volumeType
+			disk.BootIndex, disk.Type = boot[d.Target], in.Type
 			if disk.Location, err = location.InPool(ctx, a.HV, disk.Location); err != nil {
 				return api.Instance{}, fmt.Errorf("find the pool of disk %s: %w", d.Target, err)
 			}
-			if why, err = a.place(ctx, &disk, dom, d, look, volumes); err != nil {
+			if why, err = a.place(ctx, &disk, dom, d, look, volumes, in.Force); err != nil {
 				return api.Instance{}, err
 			}
 		}
@@ -230,11 +232,14 @@ func otherChain(d *hv.Disk, l api.Location) string {
 
 // place gives the disk its volume (identify), or says why where it is keeps it from being
 // one.
-func (a *Adopter) place(ctx context.Context, disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.Look, volumes []api.Volume) (why string, err error) {
+func (a *Adopter) place(ctx context.Context, disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.Look, volumes []api.Volume, force bool) (why string, err error) {
 	if why, err = bases(look, disk.Location); why != "" || err != nil {
 		return why, err
 	}
 	known, err := identify(disk, dom, d, look, volumes)
+	if err == nil && !known && !force && a.Adoptable != nil {
+		err = a.Adoptable(ctx, disk.Location.Path, fmt.Sprintf("cannot adopt domain %s with its disk %s", dom.Name, d.Target))
+	}
 	if err != nil {
 		return "", err
 	}

@@ -74,12 +74,12 @@ func TestAdoptingAgainSaysSo(t *testing.T) {
 	s := &site{}
 	a := newAdopter(t, s)
 	for n, want := range []bool{false, true} {
-		inst, already, err := a.Adopt(t.Context(), "op", "web", "")
+		inst, already, err := a.Adopt(t.Context(), "op", api.InstanceAdopt{Domain: "web"})
 		if err != nil || already != want || inst.ID != domainA {
 			t.Errorf("time %d: %+v, already %t (%v)", n+1, inst, already, err)
 		}
 	}
-	all, already, err := a.AdoptAll(t.Context(), "op", "")
+	all, already, err := a.AdoptAll(t.Context(), "op", api.InstanceAdopt{All: true})
 	if err != nil || len(all) != 2 || !slices.Equal(already, []string{"web"}) {
 		t.Errorf("all: %d instances, already %v (%v)", len(all), already, err)
 	}
@@ -90,7 +90,7 @@ func TestAdoptingAgainSaysSo(t *testing.T) {
 
 func TestAnInstanceOfAnotherHostIsNotTaken(t *testing.T) {
 	a := newAdopter(t, &site{instances: []api.Instance{{ID: domainA, Name: "web", Host: "beta"}}})
-	_, _, err := a.Adopt(t.Context(), "op", "web", "")
+	_, _, err := a.Adopt(t.Context(), "op", api.InstanceAdopt{Domain: "web"})
 	if api.CodeOf(err) != api.CodeConflict || !strings.Contains(err.Error(), "beta") {
 		t.Errorf("got %v, want a conflict that names the other host", err)
 	}
@@ -98,7 +98,7 @@ func TestAnInstanceOfAnotherHostIsNotTaken(t *testing.T) {
 
 func TestAdoptionOfAllSaysWhereItStopped(t *testing.T) {
 	s := &site{instances: []api.Instance{{ID: domainA, Name: "web", Host: "beta"}}}
-	_, _, err := newAdopter(t, s).AdoptAll(t.Context(), "op", "")
+	_, _, err := newAdopter(t, s).AdoptAll(t.Context(), "op", api.InstanceAdopt{All: true})
 	if api.CodeOf(err) != api.CodeConflict || !strings.Contains(err.Error(), "stopped at domain web") || !strings.Contains(err.Error(), fmt.Sprintf("the %d before it", len(s.registered))) {
 		t.Errorf("got %v with %d registered", err, len(s.registered))
 	}
@@ -128,7 +128,7 @@ func TestADiskThatCannotBeCarriedIsNoVolumeAndSaysWhy(t *testing.T) {
 		if err := f.Define(hv.Domain{ID: domainA, Name: "web", Config: dom.Config}); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := a.Adopt(t.Context(), "op", "web", ""); err != nil {
+		if _, _, err := a.Adopt(t.Context(), "op", api.InstanceAdopt{Domain: "web"}); err != nil {
 			t.Fatal(err)
 		}
 		reg := s.registered[0]
@@ -162,7 +162,7 @@ func TestADiskOutsideTheAllowedPlacesBecomesASlot(t *testing.T) {
 		s := &site{}
 		a := newAdopter(t, s)
 		elsewhere(a)
-		if _, _, err := a.Adopt(t.Context(), "op", "web", ""); err != nil {
+		if _, _, err := a.Adopt(t.Context(), "op", api.InstanceAdopt{Domain: "web"}); err != nil {
 			t.Fatal(err)
 		}
 		reg := s.registered[0]
@@ -179,7 +179,7 @@ func TestADiskOutsideTheAllowedPlacesBecomesASlot(t *testing.T) {
 		s := &site{volumes: []api.Volume{{ID: "30000000-0000-4000-8000-000000000001", Name: "old", Host: "alpha", Location: api.Location{Path: path}}}}
 		a := newAdopter(t, s)
 		elsewhere(a)
-		if _, _, err := a.Adopt(t.Context(), "op", "web", ""); err != nil {
+		if _, _, err := a.Adopt(t.Context(), "op", api.InstanceAdopt{Domain: "web"}); err != nil {
 			t.Fatal(err)
 		}
 		if reg := s.registered[0]; len(reg.Disks) != 1 || reg.Disks[0].VolumeName != "old" {
@@ -190,7 +190,7 @@ func TestADiskOutsideTheAllowedPlacesBecomesASlot(t *testing.T) {
 		s := &site{}
 		a := newAdopter(t, s)
 		a.Rules.Storage = away{}
-		if _, _, err := a.Adopt(t.Context(), "op", "web", ""); api.CodeOf(err) != api.CodeHypervisorUnavailable || len(s.registered) != 0 {
+		if _, _, err := a.Adopt(t.Context(), "op", api.InstanceAdopt{Domain: "web"}); api.CodeOf(err) != api.CodeHypervisorUnavailable || len(s.registered) != 0 {
 			t.Errorf("got %v and %d registered, want hypervisor_unavailable and nothing", err, len(s.registered))
 		}
 	})
@@ -212,7 +212,7 @@ func TestADiskIsSharedOnlyIfDefinitionAndProcessSaySo(t *testing.T) {
 		}
 	}
 	s := &site{}
-	if _, _, err := newAdopter(t, s).Adopt(t.Context(), "op", "web", "clustered"); err != nil {
+	if _, _, err := newAdopter(t, s).Adopt(t.Context(), "op", api.InstanceAdopt{Domain: "web", Type: "clustered"}); err != nil {
 		t.Fatal(err)
 	}
 	if d := s.registered[0].Disks[0]; d.Type != "clustered" || d.Shareable {
@@ -234,7 +234,7 @@ func TestAPathMeansItsVolumeOnItsOwnHostOrInASharedPool(t *testing.T) {
 			s := &site{volumes: []api.Volume{{ID: id, Name: "old", Host: c.host, Location: api.Location{Pool: "images", Name: "web.raw", Path: filepath.Join(images(), "web.raw")}}}}
 			a := newAdopter(t, s)
 			a.Claims.SharedPools = c.shared
-			if _, _, err := a.Adopt(t.Context(), "op", "web", ""); err != nil {
+			if _, _, err := a.Adopt(t.Context(), "op", api.InstanceAdopt{Domain: "web"}); err != nil {
 				t.Fatal(err)
 			}
 			if got := s.registered[0].Disks[0].VolumeID; (got == id) != c.found {
@@ -280,7 +280,7 @@ func TestADiskThatIsAVolumeByAnotherNameIsThatVolume(t *testing.T) {
 			}}}); err != nil {
 				t.Fatal(err)
 			}
-			_, _, err := a.Adopt(t.Context(), "op", "copy", "")
+			_, _, err := a.Adopt(t.Context(), "op", api.InstanceAdopt{Domain: "copy"})
 			if api.CodeOf(err) != c.code || (err != nil && !strings.Contains(err.Error(), c.words)) {
 				t.Fatalf("got %v, want code %q and %q", err, c.code, c.words)
 			}
@@ -291,5 +291,32 @@ func TestADiskThatIsAVolumeByAnotherNameIsThatVolume(t *testing.T) {
 				t.Errorf("the disk is volume %s, want %q", got, c.is)
 			}
 		})
+	}
+}
+
+func TestAnImageThatAVolumeHasLeftIsAdoptedOnlyByForce(t *testing.T) {
+	s := &site{}
+	a := newAdopter(t, s)
+	a.Adoptable = func(_ context.Context, path, verdict string) error {
+		return api.Errorf(api.CodeConflict, "%s: %s is the source that volume db has left", verdict, path)
+	}
+	_, _, err := a.Adopt(t.Context(), "op", api.InstanceAdopt{Domain: "web"})
+	for _, want := range []string{"cannot adopt domain web with its disk vda", "/web.raw is the source"} {
+		if api.CodeOf(err) != api.CodeConflict || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want conflict that says %q", err, want)
+		}
+	}
+	if len(s.registered) > 0 {
+		t.Errorf("registered %+v", s.registered)
+	}
+	if _, _, err := a.Adopt(t.Context(), "op", api.InstanceAdopt{Domain: "web", Force: true}); err != nil || len(s.registered) != 1 {
+		t.Errorf("by force: %v, registered %+v", err, s.registered)
+	}
+	// What a volume has now belongs to it, whatever it has left before.
+	s = &site{volumes: []api.Volume{{ID: "11111111-1111-4111-8111-111111111111", Name: "known", Host: here, Location: api.Location{Path: filepath.Join(images(), "web.raw"), Format: api.FormatRaw}}}}
+	a = newAdopter(t, s)
+	a.Adoptable = func(context.Context, string, string) error { return api.Errorf(api.CodeConflict, "asked") }
+	if _, _, err := a.Adopt(t.Context(), "op", api.InstanceAdopt{Domain: "web"}); err != nil {
+		t.Errorf("the image of a volume: %v", err)
 	}
 }

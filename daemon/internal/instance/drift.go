@@ -17,6 +17,8 @@ import (
 type Drift struct {
 	// Note tells a person the difference and what to do about it; empty if there is none.
 	Note string
+	// Differs: its disks are not where its volumes are.
+	Differs bool
 	// Gone: there is no domain.
 	Gone bool
 	// Elsewhere: the guest was moved to another host, so it is not stopped although its
@@ -40,8 +42,12 @@ func DriftOf(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Drift {
 	if err := request.AtHome("nothing is done here", dom); err != nil {
 		return Drift{Elsewhere: true, Note: printable(err.Error())}
 	}
-	return Drift{Note: printable(steps.Differs(dom, atts)), NoRoot: noRootIn(inst, dom)}
+	what := steps.Differs(dom, atts)
+	return Drift{Note: printable(what), Differs: what != "", NoRoot: noRootIn(inst, dom)}
 }
+
+// Remark is a note about an instance whose domain is as it was left.
+func Remark(text string) Drift { return Drift{Note: printable(text)} }
 
 // UnderAnotherID returns the note about an instance that is gone while a domain with its name
 // is there under another UUID, as after `virsh define` of a definition without one.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/instance/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
@@ -51,3 +52,9 @@ func New(cfg Config, ports Ports, runner *op.Runner, journal op.Journal, host fu
 
 // Plans returns the plans of all op kinds of instances.
 func (m *Manager) Plans() []op.Plan { return m.env.Plans() }
+
+// CheckForget refuses to forget an instance whose disks are not where its volumes are: nothing
+// else says that its guest is on the wrong image. It changes nothing.
+func (m *Manager) CheckForget(ctx context.Context, inst api.Instance) error {
+	return m.env.CheckForget(ctx, inst)
+}

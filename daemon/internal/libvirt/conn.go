@@ -77,6 +77,8 @@ type Conn struct {
 	ready         chan struct{}
 	tried         sync.Once
 	pools         gate
+	// dirtyReads lets one read of a bitmap at a time through for each domain.
+	dirtyReads gate
 	// qemuDefault is as which user QEMU runs, nil as long as libvirt has not said.
 	qemuDefault atomic.Pointer[hv.ProcessUser]
 

@@ -57,10 +57,10 @@ const (
 	nobody  = 65534
 )
 
-// connOfUser is a Conn that is not connected, and knows as which user QEMU runs.
-func connOfUser(uid uint32) *Conn {
+// connOfQEMU is a Conn that is not connected, and knows as which user QEMU runs.
+func connOfQEMU() *Conn {
 	c := New(Config{Socket: "/nonexistent"})
-	c.qemuDefault.Store(&hv.ProcessUser{UID: uid, GID: 107})
+	c.qemuDefault.Store(&hv.ProcessUser{UID: qemuUID, GID: 107})
 	return c
 }
 
@@ -79,7 +79,7 @@ func TestOpenFilesComparesInodesAndNotPaths(t *testing.T) {
 	if err := os.Link(src, alias); err != nil {
 		t.Fatal(err)
 	}
-	c := connOfUser(qemuUID)
+	c := connOfQEMU()
 	for flags, writable := range map[string]bool{"02140000": false, "02140001": true, "02140002": true} {
 		fakeProc(t)
 		fakeProcess(t, 42, qemuUID, qemuExe, map[string]string{alias: flags, other: "02"})
@@ -93,7 +93,7 @@ func TestOpenFilesComparesInodesAndNotPaths(t *testing.T) {
 // Any user may start a QEMU with the UUID of another's guest.
 func TestAnotherUsersQEMUWithTheUUIDHidesNothing(t *testing.T) {
 	src := emptyFile(t, "src")
-	c := connOfUser(qemuUID)
+	c := connOfQEMU()
 	for _, pid := range []int{41, 43} { // before and after the true one
 		fakeProc(t)
 		fakeProcess(t, 42, qemuUID, qemuExe, map[string]string{src: "02"})
@@ -108,7 +108,7 @@ func TestAnotherUsersQEMUWithTheUUIDHidesNothing(t *testing.T) {
 // Nothing open is the answer only where the domain's own process was looked at.
 func TestWithoutTheDomainsProcessWhatIsOpenIsUnknown(t *testing.T) {
 	src := emptyFile(t, "src")
-	c := connOfUser(qemuUID)
+	c := connOfQEMU()
 	for name, add := range map[string]func(){
 		"no process":             func() {},
 		"another user's process": func() { fakeProcess(t, 43, nobody, qemuExe, nil) },

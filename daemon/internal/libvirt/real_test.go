@@ -34,6 +34,7 @@ func TestConformanceOnRealLibvirt(t *testing.T) {
 	t.Run("WhatACallChangesOfWhatLibvirtKeepsIsSynced", func(t *testing.T) { testKept(t, env) })
 	t.Run("ADiskOfAPoolsVolumeIsTheImage", func(t *testing.T) { testPooled(t, env) })
 	t.Run("ADiskOfAPoolThatIsNotActiveHasNoPath", func(t *testing.T) { testPoolGone(t, env) })
+	t.Run("AReadOfABitmapThatWasCutOffIsInNobodysWay", func(t *testing.T) { testDirtyLeftBehind(t, env) })
 	t.Run("HungLibvirtdIsNoticedAndGotOver", func(t *testing.T) { testHung(t, env) })
 	t.Run("KilledLibvirtdIsNoticedAndGotOver", func(t *testing.T) { testKilled(t, env) })
 }

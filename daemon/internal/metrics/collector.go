@@ -55,6 +55,7 @@ var (
 	stoppedDesc     = newDesc("volferry_migrations_stopped", "Migrations whose last operation failed, and that go on only when somebody asks for it.")
 	copyBytesDesc   = newDesc("volferry_copy_bytes_total", "Bytes that copies wrote to destinations, counted when a copy ends or is stopped.")
 	copyRateDesc    = newDesc("volferry_copy_rate_bytes_per_second", "Rate of all copies together, now.")
+	pacedNowDesc    = newDesc("volferry_copies_paced", "Copies that are held back for their guests, now.")
 	copyPacedDesc   = newDesc("volferry_copy_paced_seconds_total", "Time that copies were held back for guests, counted when a copy ends or is stopped.")
 	overlayDesc     = newDesc("volferry_overlay_bytes", "Local disk that the overlay of a volume takes, by the id of the volume.", "volume")
 	exposedDesc     = newDesc("volferry_overlay_exposed_seconds", "Time for which what a guest has written since a volume was frozen is in its overlay alone, by the id of the volume.", "volume")
@@ -96,7 +97,7 @@ func (m *Metrics) Watch(s Sources, log *slog.Logger) {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		activeDesc, stoppedDesc, copyBytesDesc, copyRateDesc, copyPacedDesc, overlayDesc, exposedDesc, overlayFreeDesc,
+		activeDesc, stoppedDesc, copyBytesDesc, copyRateDesc, pacedNowDesc, copyPacedDesc, overlayDesc, exposedDesc, overlayFreeDesc,
 		thinDataDesc, thinMetaDesc, thinUpDesc, pausedDesc,
 		guestWriteDesc, parkedDesc, libvirtDesc, registryDesc, journalDesc, fencedDesc, tasksDesc, certificateDesc, reconcileDesc,
 	} {
@@ -164,13 +165,16 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 	}
 	gauge(activeDesc, float64(len(open)))
 	var rate int64
-	paused, stopped := 0, 0
+	paused, stopped, paced := 0, 0, 0
 	for i := range open {
 		if open[i].StoppedAt != nil && open[i].State != api.MigrationNeedsOperator { // which has a number of its own
 			stopped++
 		}
 		if open[i].GuestPaused != "" {
 			paused++
+		}
+		if open[i].Pacing != "" {
+			paced++
 		}
 		if open[i].Phase == string(copy.PhaseCopy) {
 			rate += open[i].RateBytesPerSecond
@@ -184,6 +188,7 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 		}
 	}
 	gauge(stoppedDesc, float64(stopped))
+	gauge(pacedNowDesc, float64(paced))
 	gauge(copyRateDesc, float64(rate))
 	gauge(pausedDesc, float64(paused))
 }

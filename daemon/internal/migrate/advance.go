@@ -134,7 +134,7 @@ func (m *Manager) Epoch(epoch int64) { m.env.RaiseEpoch(epoch) }
 // retryLater has advance called again, after a longer while each time. Only the first
 // failure is logged as a warning: a fence may last for hours.
 func (m *Manager) retryLater(id string, why error) {
-	n := m.retries.schedule(id, func() { m.watch.notify(id) })
+	n := m.retries.schedule(id, why, func() { m.watch.notify(id) })
 	level := slog.LevelDebug
 	if n == 1 {
 		level = slog.LevelWarn

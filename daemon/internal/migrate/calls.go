@@ -144,13 +144,21 @@ func (m *Manager) copyMayBeThere(ctx context.Context, h *history) error {
 
 // Cancel brings the instance back to src. Before the pivot it always wins.
 func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, error) {
+	id, err := m.Find(ctx, c.Subject)
+	if err != nil {
+		return api.Migration{}, "", err
+	}
+	defer m.watch.notify(id) // it stands if the cancel has not begun
+	defer m.cancels.begin(id)()
+	// What is stopped for a cancel is taken back, also if the caller goes away meanwhile.
+	ctx = context.WithoutCancel(ctx)
 	for {
-		if err := m.stopUncommitted(ctx, c.Subject); err != nil {
+		if err := m.stopUncommitted(ctx, id); err != nil {
 			return api.Migration{}, "", err
 		}
-		mig, id, err := m.cancel(ctx, c)
+		mig, opID, err := m.cancel(ctx, c)
 		if !errors.Is(err, errOtherOpBegan) {
-			return mig, id, err
+			return mig, opID, err
 		}
 	}
 }
@@ -178,11 +186,7 @@ func (m *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, er
 // stopUncommitted stops a copy, or a complete before its commit point, for a cancel. It waits
 // for the end of a start, which takes a second; a start that waits for the operator is
 // undone, or goes on as far as it can if it is past its switch.
-func (m *Manager) stopUncommitted(ctx context.Context, subject string) error {
-	id, err := m.Find(ctx, subject)
-	if err != nil {
-		return err
-	}
+func (m *Manager) stopUncommitted(ctx context.Context, id string) error {
 	h, err := m.loadHistory(ctx, id)
 	if err != nil {
 		return err

@@ -159,5 +159,5 @@ func (m *Manager) chainProblem(ctx context.Context, h *history) (problem string,
 	if !parked && !h.onOverlay() {
 		return "", true
 	}
-	return m.env.ChainProblem(ctx, &h.spec, h.onOverlay())
+	return m.env.ChainProblem(ctx, &h.spec, h.onOverlay() && !h.inPivotToDst())
 }

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
@@ -100,6 +102,28 @@ func TestAGuestWhoseWitnessesDisagreeIsNotRestoredFromASave(t *testing.T) {
 		if err := d.world.Start(testInstance); err == nil {
 			t.Error("the guest was restored from a save with libvirt's chain")
 		}
+	})
+}
+
+// libvirtd has died in the pivot, and the guest is shut down and started again, as the message
+// says: from dst, which its definition names.
+func TestAGuestWhoseLibvirtdDiedInThePivotIsStartedFromDst(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.watched()
+		d.world.DieInside(testInstance, "Pivot", 1, func() { awayFor(d, time.Second) })
+		mig := d.untilItStands(d.migrate())
+		if mig.State != api.MigrationNeedsOperator || len(d.manager().ChainProblems()) != 1 {
+			t.Fatalf("the migration is %s, and the watch has found %v", mig.State, d.manager().ChainProblems())
+		}
+		for range 20 {
+			d.world.GuestWrites()
+		}
+		must(t, d.world.Destroy(testInstance))
+		pass(2 * chainWatchEvery)
+		must(t, d.world.Start(testInstance))
+		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+		must(t, err)
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
 	})
 }
 

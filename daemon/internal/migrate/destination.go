@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
@@ -120,6 +122,10 @@ func (m *Manager) allocatedBytes(s *steps.Spec) (total int64, known bool) {
 }
 
 func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, path string) error {
+	if st, err := location.Stat(path); err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return api.Errorf(api.CodeInvalidArgument, "%s is a directory; name the file that is to be made in it, for example --to-path %s",
+			path, filepath.Join(path, s.VolumeName+"."+string(s.Dst.Format)))
+	}
 	same, err := location.SameImage(path, s.Src.Path)
 	switch {
 	case err != nil:

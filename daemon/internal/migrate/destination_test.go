@@ -74,3 +74,43 @@ func TestADestinationAtAPathIsInAPoolOrInAnAllowedPlace(t *testing.T) {
 		})
 	}
 }
+
+// TestADirectoryAsDestinationIsRefusedWithTheNameOfAFileInIt, also where volumes may not be.
+func TestADirectoryAsDestinationIsRefusedWithTheNameOfAFileInIt(t *testing.T) {
+	for _, dir := range []string{t.TempDir(), "/usr"} {
+		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+			_, err := d.manager().Start(context.Background(), StartRequest{
+				OpID: uuid.NewString(), VolumeID: testVolume, Target: api.MigrationTarget{ToPath: dir, ToFormat: api.FormatQcow2}, Composite: true,
+			})
+			if api.CodeOf(err) != api.CodeInvalidArgument || !strings.Contains(err.Error(), dir+" is a directory") || !strings.Contains(err.Error(), "--to-path "+dir+"/vol.qcow2") {
+				t.Errorf("got %v, want that %s is a directory, with a file in it", err, dir)
+			}
+			d.stayed()
+		})
+	}
+}
+
+func TestACancelThatLeavesWhatIsAtItsDestinationSaysSo(t *testing.T) {
+	for name, c := range map[string]struct {
+		replaced bool
+		want     string
+	}{
+		"ours":                 {false, ""},
+		"another file by then": {true, "is left as it is"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				mig := d.begin(toNewPool)
+				if c.replaced {
+					d.world.Replace(t, mig.Dst.Path)
+				}
+				_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
+				must(t, err)
+				got := d.until(mig.ID, api.MigrationCancelled)
+				if d.world.Exists(mig.Dst.Path) != c.replaced || (got.Remark == "") != (c.want == "") || !strings.Contains(got.Remark, c.want) {
+					t.Errorf("the remark is %q, dst is there: %v", got.Remark, d.world.Exists(mig.Dst.Path))
+				}
+			})
+		})
+	}
+}

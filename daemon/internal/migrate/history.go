@@ -111,6 +111,19 @@ func (h *history) copiedBefore(i int) bool {
 	})
 }
 
+// copiedBytes is how much the built-in copier has copied, while it is not at work.
+func (h *history) copiedBytes() int64 {
+	if h.copiedBefore(len(h.ops)) {
+		return h.spec.SizeBytes()
+	}
+	for _, o := range slices.Backward(h.ops) {
+		if n, known := steps.CopiedBytes(&o.Status); known {
+			return n
+		}
+	}
+	return 0
+}
+
 // running returns the op that is not final yet, the newest if there are
 // several; nil if none.
 func (h *history) running() *opView {

@@ -30,30 +30,6 @@ func (m *Manager) Left(ctx context.Context, volumeID string) ([]string, error) {
 	return paths, err
 }
 
-// LeftAndWritten returns the images of Left that were written since the newest move that has
-// left them, each once.
-func (m *Manager) LeftAndWritten(ctx context.Context, volumeID string) ([]api.Location, error) {
-	look, err := m.ports.Claims.Look(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all, err := m.leavers(ctx, look, ofVolume(volumeID))
-	if err != nil {
-		return nil, err
-	}
-	var out []api.Location
-	for _, h := range newestOfEach(all) {
-		written, err := m.wasWritten(ctx, h)
-		if err != nil {
-			return nil, err
-		}
-		if written {
-			out = append(out, h.spec.Src)
-		}
-	}
-	return out, nil
-}
-
 func ofVolume(volumeID string) func(*steps.Spec) bool {
 	return func(s *steps.Spec) bool { return s.VolumeID == volumeID }
 }
@@ -71,8 +47,19 @@ func newestOfEach(all []*history) []*history {
 }
 
 // leavers returns those of the wanted migrations whose src is there and is no volume's now,
-// oldest first. Only of the wanted ones the whole history is read.
+// oldest first.
 func (m *Manager) leavers(ctx context.Context, look *location.Look, wanted func(*steps.Spec) bool) ([]*history, error) {
+	all, err := m.kept(ctx, wanted)
+	return slices.DeleteFunc(all, func(h *history) bool {
+		holder, unknown := look.Holder(h.spec.Src.Path, location.Self{})
+		return unknown == nil && holder.Volume != nil
+	}), err
+}
+
+// kept returns those of the wanted migrations that have left their src and whose src is there,
+// whoever has it now, oldest first. Only of migrations whose src is there the whole history is
+// read.
+func (m *Manager) kept(ctx context.Context, wanted func(*steps.Spec) bool) ([]*history, error) {
 	starts, err := m.starts(ctx)
 	if err != nil {
 		return nil, err
@@ -83,7 +70,7 @@ func (m *Manager) leavers(ctx context.Context, look *location.Look, wanted func(
 		if err != nil {
 			return nil, err
 		}
-		if !wanted(&s) {
+		if !wanted(&s) || m.isGone(ctx, &s) {
 			continue
 		}
 		h, err := m.loadHistory(ctx, o.Group)
@@ -94,9 +81,7 @@ func (m *Manager) leavers(ctx context.Context, look *location.Look, wanted func(
 		if err != nil {
 			return nil, err
 		}
-		src := h.spec.Src.Path
-		holder, unknown := look.Holder(src, location.Self{})
-		if left && (unknown != nil || holder.Volume == nil) && !m.isGone(ctx, h) {
+		if left {
 			out = append(out, h)
 		}
 	}
@@ -105,12 +90,12 @@ func (m *Manager) leavers(ctx context.Context, look *location.Look, wanted func(
 
 // isGone says whether the src of a migration is seen to be gone: nothing is at its path, or
 // another image.
-func (m *Manager) isGone(ctx context.Context, h *history) bool {
-	now, err := m.ports.Images.Fingerprint(ctx, h.spec.Src.Path)
+func (m *Manager) isGone(ctx context.Context, s *steps.Spec) bool {
+	now, err := m.ports.Images.Fingerprint(ctx, s.Src.Path)
 	if err != nil {
 		return errors.Is(err, image.ErrAbsent)
 	}
-	return h.spec.SrcPrint != "" && !location.SameImagePrint(h.spec.SrcPrint, now)
+	return s.SrcPrint != "" && !location.SameImagePrint(s.SrcPrint, now)
 }
 
 // leftSource says whether a migration has left its src to nobody.
@@ -167,7 +152,7 @@ func (m *Manager) leaverOf(ctx context.Context, path string) (*history, error) {
 		if err != nil {
 			return nil, err
 		}
-		if left && !m.isGone(ctx, h) {
+		if left && !m.isGone(ctx, &h.spec) {
 			return h, nil
 		}
 	}
@@ -197,4 +182,33 @@ func (m *Manager) checkNotWritten(ctx context.Context, path string) error {
 	return api.Errorf(api.CodeDstInUse, "%s is the source that migration %s has left, and it was written since volume %s has left it, by a guest that was started on it perhaps: "+
 		"it may have what the volume lacks, and is not overwritten; compare it with the volume, and then remove it yourself or choose another path", path, h.spec.MigrationID, h.spec.VolumeName).
 		With("migration_id", h.spec.MigrationID)
+}
+
+// CheckAdoptable refuses an image that a volume has left by a move of this host, while there is
+// that volume: it is the older copy, and whoever wants it as a volume of its own says so. Verdict
+// begins the refusal.
+func (m *Manager) CheckAdoptable(ctx context.Context, path, verdict string) error {
+	h, err := m.leaverOf(ctx, path)
+	if err != nil || h == nil {
+		return err
+	}
+	vol, err := m.ports.Registry.Volume(ctx, h.spec.VolumeID)
+	if api.CodeOf(err) == api.CodeNotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	written, err := m.wasWritten(ctx, h)
+	if err != nil {
+		return err
+	}
+	state := "Nothing was written to it since, so the volume has all that it has"
+	if written {
+		state = "It was written since, so each may have what the other lacks"
+	}
+	_, ended := h.times()
+	return api.Errorf(api.CodeConflict, "%s: %s is the source that volume %s has left by migration %s on %s; the volume is at %s now. %s. To have the older copy as a volume of its own, give --force",
+		verdict, path, vol.Name, h.spec.MigrationID, ended.UTC().Format("2006-01-02 15:04:05 MST"), vol.Location.Path, state).
+		With("migration_id", h.spec.MigrationID).With("volume_id", vol.ID)
 }

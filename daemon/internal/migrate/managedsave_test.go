@@ -77,12 +77,29 @@ func TestAMoveWhoseGuestIsSavedInTheCopyGoesOnWhenItIsRestored(t *testing.T) {
 		must(t, d.world.Save(testInstance))
 		close(d.world.Copier.Gate)
 		d.until(id, api.MigrationCopied)
+		pass(time.Minute)
+		if mig := d.get(id); mig.State != api.MigrationCopied || mig.Error != nil || mig.Stopped() {
+			t.Errorf("the migration is %s (%v), stopped since %v, want copied, waiting for the guest", mig.State, mig.Error, mig.StoppedAt)
+		}
+		pass(heldUpAfter)
+		d.Restart()
 		pass(time.Hour)
-		if mig := d.get(id); mig.State != api.MigrationCopied || mig.Error != nil {
-			t.Errorf("the migration is %s (%v), want copied, waiting for the guest", mig.State, mig.Error)
+		mig := d.get(id)
+		if mig.State != api.MigrationCopied || mig.StoppedAt == nil || mig.Error == nil || !strings.Contains(mig.Error.Message, "managed save image") {
+			t.Errorf("after ten minutes the migration is %s (%v), stopped since %v, want that the saved guest holds it up", mig.State, mig.Error, mig.StoppedAt)
+		}
+		if c := api.CheckMoves([]api.Migration{mig}); c.Status != "fail" || !strings.Contains(c.Advice, mig.CompleteCommand()) || !strings.Contains(c.Advice, "migration cancel") {
+			t.Errorf("the check of the moves is %+v", c)
+		}
+		if got := d.world.Audits(); len(got) != 1 {
+			t.Errorf("the audit trail was told %q, want it told once", got)
 		}
 		must(t, d.world.Start(testInstance))
-		d.moved(d.until(id, api.MigrationCompleted))
+		done := d.until(id, api.MigrationCompleted)
+		if done.StoppedAt != nil || done.Error != nil {
+			t.Errorf("a move that went on has stopped since %v (%v)", done.StoppedAt, done.Error)
+		}
+		d.moved(done)
 	})
 }
 

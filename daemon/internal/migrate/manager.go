@@ -49,10 +49,12 @@ type Manager struct {
 	groups sync.Map
 
 	retries retries
+	cancels cancels
 
 	chains  chainProblems
 	ioStops ioStops
 	stops   stops
+	sources writtenSources
 
 	// admission is locked from the look at a migration to the submission of its next op.
 	// Migrations last, so that no request waits behind one.

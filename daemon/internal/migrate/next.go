@@ -15,8 +15,9 @@ import (
 var errCancelled = api.Errorf(api.CodeConflict, "the migration is being cancelled").With("state", api.MigrationCancelling)
 
 // next is what the manager does by itself now: it plans anew an op that the world has
-// overtaken, and brings a `volume migrate` from one call to the next. It returns the goal and
-// the id of the request that it serves; ok is false if there is nothing to do.
+// overtaken, and brings a `volume migrate` from one call to the next, also after a copy that had
+// failed and that somebody has asked for again. It returns the goal and the id of the request
+// that it serves; ok is false if there is nothing to do.
 func (h *history) next() (todo steps.Goal, requestID string, ok bool) {
 	if h.running() != nil || h.spec.Method == steps.MethodSave {
 		return "", "", false
@@ -34,7 +35,7 @@ func (h *history) next() (todo steps.Goal, requestID string, ok bool) {
 		return last.goal, last.requestID, h.replans() < maxReplans
 	case last.goal == steps.GoalStart && last.State == op.StateDone && h.notFrozen() != nil:
 		return steps.GoalCancel, last.requestID, true
-	case !h.spec.Composite || h.spec.ExternalCopy || last.State != op.StateDone || last.requestID != h.ops[0].requestID:
+	case !h.spec.Composite || h.spec.ExternalCopy || last.State != op.StateDone:
 		return "", "", false
 	case last.goal == steps.GoalStart:
 		return steps.GoalCopy, last.requestID, true

@@ -73,6 +73,9 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	if err := m.checkWritable(s); err != nil {
 		return nil, err
 	}
+	if err := m.env.CheckNotDenied(ctx, s); err != nil {
+		return nil, err
+	}
 	return s, m.env.CheckReachable(ctx, s)
 }
 
@@ -96,6 +99,9 @@ func checkTarget(t api.MigrationTarget) error {
 	}
 	if t.PauseAll {
 		return api.Errorf(api.CodeInvalidArgument, "pause_all is no way to move one attachment; say it of the volume: volferryctl volume migrate VOLUME --pause-all")
+	}
+	if t.Method == api.MethodLive {
+		return api.Errorf(api.CodeInvalidArgument, "method live is no way to move one attachment; say it of the volume")
 	}
 	return nil
 }

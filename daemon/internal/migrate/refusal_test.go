@@ -35,6 +35,7 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 		{"unknown format", api.MigrationTarget{ToPool: "new", ToFormat: "vmdk"}, nil, api.CodeInvalidArgument, "vmdk"},
 		{"unknown verify", api.MigrationTarget{ToPool: "new", CopyOptions: api.CopyOptions{Verify: "some"}}, nil, api.CodeInvalidArgument, "some"},
 		{"unknown method", api.MigrationTarget{ToPool: "new", Method: "magic"}, nil, api.CodeInvalidArgument, "magic"},
+		{"method of the registry", api.MigrationTarget{ToPool: "new", Method: api.MethodLive}, nil, api.CodeInvalidArgument, "say it of the volume"},
 		{"negative bandwidth", api.MigrationTarget{ToPool: "new", CopyOptions: api.CopyOptions{BandwidthBytesPerSecond: -1}}, nil, api.CodeInvalidArgument, "-1"},
 		{"delete without verification", api.MigrationTarget{ToPool: "new", CopyOptions: api.CopyOptions{Verify: steps.VerifyNone}, DeleteSource: true}, nil, api.CodeInvalidArgument, "verify full"},
 		{"unknown pool", api.MigrationTarget{ToPool: "old"}, nil, api.CodeNotFound, "old"},

@@ -5,8 +5,11 @@ package migrate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"time"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -14,32 +17,45 @@ import (
 )
 
 // Released returns the sources that moves of this host have left and that are still there,
-// the newest first (DESIGN.md, section 11). It changes nothing.
-func (m *Manager) Released(ctx context.Context) ([]api.ReleasedSource, error) {
+// the newest first (DESIGN.md, section 11): those of one volume, by id or name, or all if volume
+// is empty. It changes nothing.
+func (m *Manager) Released(ctx context.Context, volume string) ([]api.ReleasedSource, error) {
 	look, err := m.ports.Claims.Look(ctx)
 	if err != nil {
 		return nil, steps.HVRefusal(request.Refused(err))
 	}
-	all, err := m.leavers(ctx, look, func(*steps.Spec) bool { return true })
+	all, err := m.leavers(ctx, look, func(s *steps.Spec) bool { return volume == "" || s.VolumeID == volume || s.VolumeName == volume })
 	if err != nil {
 		return nil, err
 	}
+	doms, err := m.ports.HV.Domains(ctx)
+	var unreadable *hv.Unreadable
+	if err != nil && !errors.As(err, &unreadable) {
+		return nil, steps.HVRefusal(request.Refused(err))
+	}
 	out := []api.ReleasedSource{}
 	for _, h := range newestOfEach(all) {
-		out = append(out, m.describeReleased(ctx, h))
+		out = append(out, m.describeReleased(ctx, h, doms))
 	}
 	return out, nil
 }
 
 // describeReleased describes the src that a migration has left. What cannot be looked at is
 // described too, with the reason.
-func (m *Manager) describeReleased(ctx context.Context, h *history) api.ReleasedSource {
+func (m *Manager) describeReleased(ctx context.Context, h *history, doms []hv.Domain) api.ReleasedSource {
 	s := &h.spec
 	_, ended := h.times()
 	r := api.ReleasedSource{MigrationID: s.MigrationID, VolumeID: s.VolumeID, VolumeName: s.VolumeName, Host: s.HostName, Location: s.Src, ReleasedAt: ended}
 	if bytes, err := m.ports.Images.AllocatedBytes(s.Src.Path); err == nil && !s.SrcBlock {
 		r.AllocatedBytes = bytes
 	}
+	if written, err := m.wasWritten(ctx, h); err == nil {
+		r.Written = written
+	}
+	if vol, err := m.ports.Registry.Volume(ctx, s.VolumeID); err == nil {
+		r.VolumePath = vol.Location.Path
+	}
+	r.RunBy = runsOn(doms, s.Src.Path)
 	if _, err := m.checkReleased(ctx, h); err != nil {
 		r.Blocked = err.Error()
 	}
@@ -112,10 +128,36 @@ func (m *Manager) decideDeleteSource(ctx context.Context, ref string) (request.I
 	if err != nil {
 		return nil, err
 	}
+	if err := m.deletedBefore(ctx, h); err != nil {
+		return nil, err
+	}
 	if !left {
 		return nil, api.Errorf(api.CodeStateForbidden, "cannot delete the source of migration %s of volume %s: it is %s, and only a completed migration has left its source", mig.ID, mig.VolumeName, mig.State).With("state", mig.State)
 	}
 	return decidedReleased(m.checkReleased(ctx, h))
+}
+
+// deletedBefore refuses to delete the src of a migration that DeleteSource has deleted.
+func (m *Manager) deletedBefore(ctx context.Context, h *history) error {
+	deletions, err := m.journal.Ops(ctx, steps.KindDeleteSource, false)
+	if err != nil {
+		return request.JournalError(err)
+	}
+	for _, o := range deletions {
+		was, err := releasedBy(o)
+		if err != nil || was.MigrationID != h.spec.MigrationID {
+			continue
+		}
+		st, err := m.runner.Status(ctx, o.ID)
+		if err != nil {
+			return request.JournalError(err)
+		}
+		if st.State == op.StateDone {
+			return api.Errorf(api.CodeNotFound, "the source of migration %s of volume %s, %s, was deleted already, at %s",
+				was.MigrationID, was.VolumeName, was.Location.Path, st.FinishedAt.UTC().Format(time.RFC3339))
+		}
+	}
+	return nil
 }
 
 // decidedReleased is a decision as an interface that is nil where there is none.

@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -20,9 +21,10 @@ func (m *Manager) render(h *history) api.Migration {
 		ID: s.MigrationID, VolumeID: s.VolumeID, VolumeName: s.VolumeName, InstanceID: s.InstanceID, Host: s.HostName,
 		SrcAttachmentID: s.SrcAttachmentID, DstAttachmentID: s.DstAttachmentID,
 		Src: s.Src, Dst: s.Dst, Method: s.Method, State: state, Phase: phaseOf(h, state),
-		BytesTotal: s.SizeBytes(), ExternalCopy: s.ExternalCopy, DeleteSource: s.DeleteSource, Error: failure,
+		BytesTotal: s.SizeBytes(), ExternalCopy: s.ExternalCopy, DeleteSource: s.DeleteSource, Composite: s.Composite, Error: failure,
 	}
 	mig.SetCopyOptions(m.env.CopyOptions(s))
+	mig.Pace = cmp.Or(mig.Pace, api.PaceGentle)
 	started := h.ops[0].Op.CreatedAt.UTC()
 	mig.StartedAt = &started
 	frozen, ended := h.times()
@@ -33,9 +35,9 @@ func (m *Manager) render(h *history) api.Migration {
 	if !frozen.IsZero() && s.Method == steps.MethodOverlay {
 		mig.ExposedSeconds = m.exposure(frozen, ended).Seconds()
 	}
-	if at := h.stopped(); at != nil && !at.at.IsZero() {
+	if at := m.stopped(h); at != nil && !at.at.IsZero() {
 		utc := at.at.UTC()
-		mig.StoppedAt = &utc
+		mig.StoppedAt, mig.Error = &utc, at.failure
 	}
 	mig.GuestPaused = m.guestPaused(h)
 	if state.Final() {
@@ -84,7 +86,8 @@ func fillStalls(h *history, mig *api.Migration) {
 
 func (m *Manager) fillProgress(h *history, mig *api.Migration) {
 	s := &h.spec
-	if h.copiedBefore(len(h.ops)) || mig.State == api.MigrationCompleted {
+	mig.BytesDone = h.copiedBytes()
+	if mig.State == api.MigrationCompleted {
 		mig.BytesDone = s.SizeBytes()
 	}
 	if p, ok := m.env.Progress(s.MigrationID); ok && movesBytes(h.running()) {
@@ -94,6 +97,7 @@ func (m *Manager) fillProgress(h *history, mig *api.Migration) {
 		if p.BytesTotal > 0 {
 			mig.BytesTotal = p.BytesTotal
 		}
+		mig.Pacing = p.Pacing
 		mig.BytesDone, mig.RateBytesPerSecond = p.BytesDone, p.RateBytesPerSecond
 	}
 	if s.Overlay != "" && !mig.State.Final() {

@@ -19,15 +19,27 @@ type retries struct {
 	byID map[string]*attempts
 }
 
+// why returns why the next op of a migration could not be begun when that was last tried, nil if
+// it was begun.
+func (s *retries) why(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.byID[id]; t != nil {
+		return t.why
+	}
+	return nil
+}
+
 // attempts are the attempts of one migration since expedite was called last.
 type attempts struct {
 	n       int
+	why     error // of the last one
 	backoff retry.Backoff
 	next    *time.Timer
 }
 
 // schedule counts an attempt that failed, and has f called when the next one is due.
-func (s *retries) schedule(id string, f func()) (n int) {
+func (s *retries) schedule(id string, why error, f func()) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.byID[id]
@@ -41,6 +53,7 @@ func (s *retries) schedule(id string, f func()) (n int) {
 		t.next.Stop()
 	}
 	t.next = time.AfterFunc(t.backoff.Next(), f)
+	t.why = why
 	t.n++
 	return t.n
 }

@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,7 +22,7 @@ func TestWhatCannotBeBegunIsTriedLessAndLessOftenUntilThereIsNews(t *testing.T) 
 		var try func()
 		try = func() {
 			n.Add(1)
-			s.schedule("m", try)
+			s.schedule("m", errors.New("not yet"), try)
 		}
 		more := func(d time.Duration) int64 {
 			before := n.Load()

@@ -113,6 +113,13 @@ func (h *history) onOverlay() bool {
 	return !state.Final() && h.position() == steps.OnOverlay
 }
 
+// inPivotToDst: a complete stands in its pivot. The definition names dst since the step before,
+// rightly, whether QEMU has gone over to it or not.
+func (h *history) inPivotToDst() bool {
+	o := h.running()
+	return o != nil && o.goal == steps.GoalComplete && o.Step == "pivot"
+}
+
 // times returns when src was frozen and when the migration ended; zero if not.
 func (h *history) times() (frozen, ended time.Time) {
 	for i := range h.ops {

@@ -37,6 +37,9 @@ func TestAMoveWhoseDestinationIsFullSaysThatItHasStoppedUntilItGoesOn(t *testing
 		}
 		d.Restart()
 		pass(time.Minute)
+		if again := d.get(mig.ID); again.BytesDone != testSize/2 {
+			t.Errorf("%d bytes are said to be copied, want the %d that were when it stopped", again.BytesDone, testSize/2)
+		}
 		if again := d.get(mig.ID); again.StoppedAt == nil || !again.StoppedAt.Equal(*mig.StoppedAt) {
 			t.Errorf("after a restart it has stopped since %v, want %v", again.StoppedAt, mig.StoppedAt)
 		}
@@ -55,9 +58,76 @@ func TestAMoveWhoseDestinationIsFullSaysThatItHasStoppedUntilItGoesOn(t *testing
 		must(t, d.world.SetFull(mig.Dst.Path, false))
 		_, _, err = d.manager().Copy(context.Background(), d.call(mig.ID))
 		must(t, err)
-		if got := d.until(mig.ID, api.MigrationCopied); got.StoppedAt != nil || got.Stopped() {
-			t.Errorf("a move that was copied in a second try has stopped since %v", got.StoppedAt)
+		got := d.until(mig.ID, api.MigrationCopied, api.MigrationCompleting, api.MigrationCompleted)
+		if got.StoppedAt != nil || got.Stopped() {
+			t.Errorf("a move that was copied in a third try has stopped since %v", got.StoppedAt)
 		}
+	})
+}
+
+// It was asked for as a whole, so that nobody waits with its switch.
+func TestAWholeMoveWhoseCopyIsAskedForAgainGoesOnToItsEnd(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := stuck(t, d)
+		if again, _ := mig.Cures(); again != mig.CopyCommand() {
+			t.Errorf("the advice is %q, want the copy alone", again)
+		}
+		must(t, d.world.SetFull(mig.Dst.Path, false))
+		_, opID, err := d.manager().Copy(context.Background(), d.call(mig.ID))
+		must(t, err)
+		o, err := d.manager().Await(context.Background(), opID)
+		must(t, err)
+		if got := d.get(mig.ID); o.State != api.OpDone || got.State != api.MigrationCompleted {
+			t.Errorf("the request to copy is %s (%v) when the move is %s, want it to be done with the move", o.State, o.Error, got.State)
+		}
+		d.moved(d.get(mig.ID))
+	})
+}
+
+// With an external copy the operator makes the steps: a copy by Volferry is one of them.
+func TestAMoveWithAnExternalCopyWaitsAfterACopyByVolferry(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		id := d.migrateTo(api.MigrationTarget{ToPool: "new", ExternalCopy: true})
+		d.until(id, api.MigrationStarted)
+		_, _, err := d.manager().Copy(context.Background(), d.call(id))
+		must(t, err)
+		d.until(id, api.MigrationCopied)
+		pass(time.Hour)
+		if mig := d.get(id); mig.State != api.MigrationCopied || mig.Stopped() {
+			t.Errorf("the move is %s, stopped since %v, want it copied and waiting for its complete", mig.State, mig.StoppedAt)
+		}
+	})
+}
+
+// As after a death of the daemon in the middle of a cancel.
+func TestAMoveThatWasStoppedForACancelThatDidNotBeginSaysThatItStands(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.Copier.Gate = make(chan struct{})
+		id := d.migrate()
+		d.until(id, api.MigrationCopying)
+		must(t, d.runner().Interrupt(d.runner().Active()[0].Op.ID, errCancelled))
+		mig := d.until(id, api.MigrationStarted)
+		if mig.StoppedAt == nil || mig.Error == nil || mig.Error.Message != errCancelNotBegun.Message {
+			t.Fatalf("it has stopped since %v (%v), want that its cancel has not begun", mig.StoppedAt, mig.Error)
+		}
+		_, _, err := d.manager().Cancel(context.Background(), d.call(id))
+		must(t, err)
+		d.until(id, api.MigrationCancelled)
+		d.stayed()
+	})
+}
+
+func TestACancelIsMadeAlsoIfItsCallerGoesAway(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.Copier.Gate = make(chan struct{})
+		id := d.migrate()
+		d.until(id, api.MigrationCopying)
+		ctx, goAway := context.WithCancel(context.Background())
+		goAway()
+		_, _, err := d.manager().Cancel(ctx, d.call(id))
+		must(t, err)
+		d.until(id, api.MigrationCancelled)
+		d.stayed()
 	})
 }
 

@@ -52,10 +52,10 @@ func simulateStaleLibvirt(t *testing.T, d *daemon, method, call string, what ste
 		if mig.State.Final() {
 			break
 		}
-		staysWhole(t, d)
+		staysWhole(t, d, mig)
 		_ = d.world.Destroy(testInstance)
 		must(t, d.world.Start(testInstance))
-		staysWhole(t, d)
+		staysWhole(t, d, mig)
 		askAgain(d, &mig, what)
 	}
 	calm(d)
@@ -96,8 +96,9 @@ func askAgain(d *daemon, mig *api.Migration, what steps.Goal) {
 }
 
 // staysWhole fails the test if anything that the guest was told is missing, in its
-// process or in what it would start with, or if the registry's lock is gone.
-func staysWhole(t *testing.T, d *daemon) {
+// process or in what it would start with, or if the registry's lock is gone. A guest that may
+// be on src or on the overlay is left paused, and nobody else.
+func staysWhole(t *testing.T, d *daemon, mig api.Migration) {
 	t.Helper()
 	r := &hosttest.Recorder{}
 	d.world.AssertNoWriteLost(r)
@@ -109,7 +110,8 @@ func staysWhole(t *testing.T, d *daemon) {
 	}
 	dom, err := d.world.Fake.Domain(context.Background(), testInstance)
 	must(t, err)
-	if dom.State == hv.StatePaused && dom.PauseReason == hv.PauseUser && !d.world.PausedByUser(testInstance) {
+	unsure := mig.Error != nil && strings.Contains(mig.Error.Message, "must not be resumed")
+	if dom.State == hv.StatePaused && dom.PauseReason == hv.PauseUser && !d.world.PausedByUser(testInstance) && !unsure {
 		t.Error("the guest is left paused")
 	}
 }
@@ -133,7 +135,7 @@ func TestAJobThatLibvirtDoesNotKnowOfIsNamedWithTheWayOut(t *testing.T) {
 					askAgain(d, &mig, what)
 					mig = d.untilItStands(mig.ID)
 				}
-				staysWhole(t, d)
+				staysWhole(t, d, mig)
 			})
 		})
 	}

@@ -92,7 +92,8 @@ type Admission struct {
 
 	// admitting is held from the look at earlier requests to the submission of an op, so
 	// that nothing else is admitted in between.
-	admitting sync.Mutex
+	admitting chan struct{}
+	once      sync.Once // makes admitting
 }
 
 func (a *Admission) timeout() time.Duration {
@@ -110,11 +111,15 @@ func (a *Admission) now() time.Time {
 }
 
 // Lock keeps requests from being admitted until Unlock, for a manager that looks at its ops
-// and begins another one by itself.
-func (a *Admission) Lock() { a.admitting.Lock() }
+// and begins another one by itself. It is a channel and no sync.Mutex: in a bubble of
+// testing/synctest, time goes on while somebody waits for it.
+func (a *Admission) Lock() {
+	a.once.Do(func() { a.admitting = make(chan struct{}, 1) })
+	a.admitting <- struct{}{}
+}
 
 // Unlock ends what Lock began.
-func (a *Admission) Unlock() { a.admitting.Unlock() }
+func (a *Admission) Unlock() { <-a.admitting }
 
 // Submit stores and starts the op of a request, and returns it. For a repeated request it
 // returns the op that is there.

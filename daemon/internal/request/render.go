@@ -5,6 +5,9 @@ package request
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -30,17 +33,18 @@ func Render(st *op.Status, state op.State, failure *api.Error) api.Op {
 }
 
 // Remark returns what an op tells its caller besides its state: the "remark" in the output
-// of a step.
+// of each step that has one.
 func Remark(st *op.Status) string {
-	for _, data := range st.Outputs {
+	var remarks []string
+	for _, step := range slices.Sorted(maps.Keys(st.Outputs)) {
 		var out struct {
 			Remark string `json:"remark"`
 		}
-		if json.Unmarshal(data, &out) == nil && out.Remark != "" {
-			return out.Remark
+		if json.Unmarshal(st.Outputs[step], &out) == nil && out.Remark != "" {
+			remarks = append(remarks, out.Remark)
 		}
 	}
-	return ""
+	return strings.Join(remarks, "; ")
 }
 
 // subjectOf tells people what an op is about. Every kind has its own input, but volume and

@@ -64,8 +64,11 @@ func (u *Uplink) findDrift(ctx context.Context, reports []api.InstanceReport, do
 		if what.Note != "" {
 			found[inst.ID] = f
 		}
-		if f.sure {
+		switch {
+		case f.sure:
 			reports = noted(reports, inst.ID, what)
+		case what.Note == "" && !inst.State.OnShelf():
+			reports = noted(reports, inst.ID, instance.Remark(u.remark(inst.ID)))
 		}
 	}
 	u.mu.Lock()
@@ -107,7 +110,7 @@ func noted(reports []api.InstanceReport, id string, what instance.Drift) []api.I
 	}
 	for i := range reports {
 		if reports[i].ID == id {
-			reports[i].Note = what.Note
+			reports[i].Note, reports[i].Differs = what.Note, what.Differs
 			if what.Elsewhere {
 				reports[i].State = api.InstanceError
 			}

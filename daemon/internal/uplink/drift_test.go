@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -244,5 +245,35 @@ func TestAnInstanceThatIsSavedForAMoveWhichTheRegistryDoesNotKnowIsNoted(t *test
 			t.Errorf("notes %+v", notes)
 		}
 		w.kill()
+	})
+}
+
+func TestADiskThatIsNotWhereItsVolumeIsIsReportedAsThatAndARemarkIsNot(t *testing.T) {
+	running(t, func(w *world) {
+		written := "/old/db.raw was written since"
+		var remark atomic.Pointer[string] // which the daemon reads meanwhile
+		remark.Store(&written)
+		w.up.RemarkInstances(func(instanceID string) string {
+			if instanceID == db {
+				return *remark.Load()
+			}
+			return ""
+		})
+		w.must(w.fake.SetConfigChain(t.Context(), web, "vda", []hv.Image{{Type: hv.SourceFile, Format: "raw", Path: "/released.raw"}}))
+		pass(time.Minute)
+		if r := w.reported(web); !r.Differs || !strings.Contains(r.Note, "/released.raw") {
+			t.Errorf("the report is %+v", r)
+		}
+		if r := w.reported(db); r.Differs || r.Note != written {
+			t.Errorf("the report of the other is %+v, want the remark", r)
+		}
+		if notes := w.up.Notes(); len(notes) != 1 || notes[0].InstanceID != web {
+			t.Errorf("notes %+v, want none of an instance that is as it was left", notes)
+		}
+		remark.Store(new(string))
+		pass(time.Minute)
+		if r := w.reported(db); r.Note != "" {
+			t.Errorf("the report of the other is %+v, want no note any more", r)
+		}
 	})
 }

@@ -57,6 +57,24 @@ func (u *Uplink) ReportMigrations(open func(ctx context.Context) ([]api.Migratio
 	u.migrations = open
 }
 
+// RemarkInstances makes reports include what of says of an instance whose domain is as it was
+// left; "" is nothing.
+func (u *Uplink) RemarkInstances(of func(instanceID string) string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.remarks = of
+}
+
+func (u *Uplink) remark(instanceID string) string {
+	u.mu.Lock()
+	of := u.remarks
+	u.mu.Unlock()
+	if of == nil {
+		return ""
+	}
+	return of(instanceID)
+}
+
 var errNoMigrations = errors.New("nobody has said yet which migrations are open")
 
 func (u *Uplink) openMigrations(ctx context.Context) ([]api.Migration, error) {

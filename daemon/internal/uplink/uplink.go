@@ -127,9 +127,10 @@ type Uplink struct {
 	tasks map[string]bool
 	// found is what is not as it was left, by instance.
 	found map[string]finding
-	// listeners and migrations were registered (listen.go).
+	// listeners, migrations and remarks were registered (listen.go).
 	listeners  []Listener
 	migrations func(ctx context.Context) ([]api.Migration, error)
+	remarks    func(instanceID string) string
 	// passing are the domains that were in the middle of something when the last
 	// report was made.
 	passing map[string]bool

@@ -50,6 +50,11 @@ func (m *Manager) decideAdopt(ctx context.Context, in api.VolumeAdopt) (*input, 
 	if err := m.checkAdoptable(ctx, in.Name, l.Path); err != nil {
 		return nil, err
 	}
+	if !in.Force && m.env.Adoptable != nil {
+		if err := m.env.Adoptable(ctx, l.Path, "cannot adopt volume "+in.Name); err != nil {
+			return nil, request.HV(request.Registry(err))
+		}
+	}
 	return &input{Volume: api.VolumeRegister{
 		ID: uuid.NewString(), Name: in.Name, Status: api.VolumeAvailable, Type: cmp.Or(in.Type, defaultType),
 		Bootable: in.Bootable, Host: id, Location: l,

@@ -97,9 +97,32 @@ func (e *env) checkLeft(ctx context.Context, volumeID, verdict string) error {
 		case err != nil:
 			return api.Errorf(api.CodeStateForbidden, "%s: nobody can tell whether %s, which it has left by a move, is in use: %v; mend that filesystem, or take the disk from that instance", verdict, path, err)
 		case domain != "":
-			return api.Errorf(api.CodeVolumeInUse, "%s: disk %s of instance %s is at %s, which the volume has left by a move, so each may have what the other lacks; docs/how-to/recover.md (A guest on another image than its volume) says what can be done; if that image is to stand for itself, adopt it (volferryctl instance adopt %[3]s)",
+			return api.Errorf(api.CodeVolumeInUse, "%s: disk %s of instance %s is at %s, which the volume has left by a move, so each may have what the other lacks; docs/how-to/recover.md (A guest on another image than its volume) says what can be done; if that image is to stand for itself, adopt it (volferryctl instance adopt %[3]s --force)",
 				verdict, target, domain, path).With("instance", domain)
 		}
+	}
+	return nil
+}
+
+// checkNoClone refuses to delete an image that a linked clone is over, as far as this host can see:
+// no volume need be the clone, and no guest have it.
+func (e *env) checkNoClone(ctx context.Context, path, verdict string) error {
+	pools, err := e.HV.Pools(ctx)
+	if err != nil {
+		return request.HV(err)
+	}
+	volumes, err := e.Registry.Volumes(ctx)
+	if err != nil {
+		return request.Registry(err)
+	}
+	isRaw := func(file string) bool {
+		return slices.ContainsFunc(volumes, func(v api.Volume) bool {
+			return v.Location.Path == file && v.Location.Format == api.FormatRaw
+		})
+	}
+	if clone := location.CloneOf(pools, path, isRaw); clone != "" {
+		return api.Errorf(api.CodeVolumeInUse, "%s: %s is the base image of %s, a linked clone that would be worth nothing without it; delete that first, or make it stand alone (qemu-img rebase -f qcow2 -b '' %[3]s, while no guest has it); `volferryctl volume forget` leaves the image where it is",
+			verdict, path, clone).With("clone", clone)
 	}
 	return nil
 }

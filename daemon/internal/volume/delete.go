@@ -121,6 +121,9 @@ func (m *Manager) decideDelete(ctx context.Context, ref string, force bool) (*in
 	if err := m.env.checkUnused(ctx, vol.Location.Path, "cannot delete volume "+vol.Name); err != nil {
 		return in, err
 	}
+	if err := m.env.checkNoClone(ctx, vol.Location.Path, "cannot delete volume "+vol.Name); err != nil {
+		return in, err
+	}
 	if err := m.env.checkLeft(ctx, vol.ID, "cannot delete volume "+vol.Name); err != nil {
 		return in, err
 	}

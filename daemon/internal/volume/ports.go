@@ -21,6 +21,9 @@ type Ports struct {
 	// Left returns the paths of the images that a volume has left by moves of this host, and
 	// that are there and no volume's (migrate.Manager). Nil: no volume was ever moved.
 	Left func(ctx context.Context, volumeID string) ([]string, error)
+	// Adoptable refuses an image that a volume has left by a move of this host
+	// (migrate.Manager); verdict begins the refusal. Nil: no volume was ever moved.
+	Adoptable func(ctx context.Context, path, verdict string) error
 }
 
 // Registry is the part of the registry that volumes need. Every change has an op id and may

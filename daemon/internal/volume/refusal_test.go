@@ -3,6 +3,7 @@
 package volume
 
 import (
+	"context"
 	"maps"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
@@ -186,6 +188,13 @@ func TestDeleteIsRefused(t *testing.T) {
 				w.define(t, "web", "/old/db.raw")
 			}, nil, api.CodeVolumeInUse, "/old/db.raw, which the volume has left by a move",
 		},
+		{
+			"the base image of a clone that nobody knows", func(t *testing.T, w *world) {
+				dir := t.TempDir()
+				w.addRealPool(dir)
+				must(t, hosttest.WriteClone(filepath.Join(dir, "web.qcow2"), "/files/db.raw"))
+			}, nil, api.CodeVolumeInUse, "web.qcow2, a linked clone",
+		},
 		{"mounted", func(_ *testing.T, w *world) { w.images.Users["/files/db.raw"] = "it is mounted" }, nil, api.CodeVolumeInUse, "mounted"},
 		{
 			"in a pool that is off", func(_ *testing.T, w *world) { w.AddPool(hv.PoolInfo{Name: "files", Type: "dir", Path: "/files"}) },
@@ -271,4 +280,26 @@ func TestOfTwoNamesOfOneImageOneIsAdopted(t *testing.T) {
 	if len(w.registry.volumes) != 1 {
 		t.Errorf("there are %d volumes, want one", len(w.registry.volumes))
 	}
+}
+
+func TestAnImageThatAVolumeHasLeftIsAdoptedOnlyByForce(t *testing.T) {
+	w := newWorld(t)
+	w.adoptable = func(_ context.Context, path, verdict string) error {
+		return api.Errorf(api.CodeConflict, "%s: %s is the source that volume db has left", verdict, path)
+	}
+	path := filepath.Join(t.TempDir(), "a.raw")
+	must(t, os.WriteFile(path, nil, 0o600))
+	must(t, w.CreateImage(path, hvtest.Raw, testSize))
+	g, in := w.start(t), api.VolumeAdopt{Name: "old", Path: path, Format: api.FormatRaw}
+	_, err := g.Adopt(t.Context(), testOp, in)
+	wantCode(t, err, api.CodeConflict)
+	if want := "cannot adopt volume old: " + path + " is the source"; !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+	if len(w.registry.volumes) > 0 {
+		t.Errorf("registered %+v", w.registry.volumes)
+	}
+	in.Force = true
+	_, err = g.Adopt(t.Context(), testOp, in)
+	must(t, err)
 }

@@ -22,6 +22,9 @@ func (e *env) stepRemoveImage() op.Step {
 		if err := e.checkUnused(ctx, l.Path, "cannot delete volume "+in.Volume.Name); err != nil {
 			return err
 		}
+		if err := e.checkNoClone(ctx, l.Path, "cannot delete volume "+in.Volume.Name); err != nil {
+			return err
+		}
 		if err := e.checkLeft(ctx, in.Volume.ID, "cannot delete volume "+in.Volume.Name); err != nil {
 			return err
 		}

@@ -37,6 +37,8 @@ type world struct {
 	runner   *op.Runner
 	// left are the images that every volume has left by moves.
 	left []string
+	// adoptable, if set, refuses images that volumes have left.
+	adoptable func(ctx context.Context, path, verdict string) error
 	// faultPoint, if set, is told the points that the ops pass.
 	faultPoint func(name string)
 }
@@ -60,6 +62,7 @@ func (w *world) addRealPool(dir string) {
 func (w *world) newManager(runner *op.Runner) *Manager {
 	host := func(context.Context) (string, error) { return testHost, nil }
 	ports := Ports{HV: w.Fake, Registry: w.registry, Images: w.images, Claims: &location.Claims{Site: w.registry, Pools: w.Fake.Pools, HostID: testHost, HostName: hostName}}
+	ports.Adoptable = w.adoptable
 	ports.Left = func(context.Context, string) ([]string, error) { return w.left, nil }
 	rules := location.Rules{AllowedPaths: []string{os.TempDir()}, Storage: w.Fake}
 	return New(Config{Rules: rules}, ports, runner, w.journal, host, slog.New(slog.DiscardHandler))

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package liveshared is the move of a volume that several guests write, on one host or on
-// several, with a pause that does not grow with the volume. DESIGN.md says how it is
-// done. So far the package has models alone: its tests search all interleavings of the
-// copy and of the pause for a lost write. It must not know how a host copies blocks.
+// Package liveshared moves volumes while all their guests write. The loop has the hosts
+// follow what their guests write and copy it in rounds, and read and copy what is left when
+// all of them stand still; the pause itself is of package pauseall. The store has all that
+// the loop must remember, and the ids of its requests follow from the migration, so it may be
+// ended at any moment and the next loop goes on. It does not know how writes are followed or
+// copied. The models in its tests prove the rules of DESIGN.md.
 package liveshared

@@ -6,48 +6,58 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/hostop"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// advance does the next things of a move.
+// advance does the next things of a move. Where the guests write while the volume is copied,
+// all that is no pause is for package liveshared.
 func (l *Loop) advance(ctx context.Context, p *workflow.Pause) error {
 	switch p.Phase {
 	case workflow.PauseChecking:
-		return l.check(ctx, p)
+		if p.Live == nil {
+			return l.check(ctx, p)
+		}
 	case workflow.PauseSuspending:
 		return l.suspend(ctx, p)
 	case workflow.PauseSaving:
 		return l.save(ctx, p)
 	case workflow.PauseCopying:
-		return l.copy(ctx, p)
+		if p.Live == nil {
+			return l.copy(ctx, p)
+		}
+	case workflow.PauseAgain:
+		_, err := l.resume(ctx, p)
+		return err
 	case workflow.PauseRestoring, workflow.PauseCancelling:
 		return l.end(ctx, p)
 	case workflow.PauseDone:
 		return l.wakeAll(ctx, p)
+	case workflow.PauseMaking, workflow.PauseTracking, workflow.PauseSwapping, workflow.PauseLast:
 	}
 	return nil
 }
 
 // copy has the copy host make dst, and is the commit point when it has.
 func (l *Loop) copy(ctx context.Context, p *workflow.Pause) error {
-	if gone := fenced(p); gone != nil {
+	if gone := Fenced(p); gone != nil {
 		return l.cancel(ctx, p, gone)
 	}
-	l.background(ctx, workKey{p.Migration.ID, workCopy}, func(ctx context.Context) error {
-		v, err := l.ask(ctx, copyRequest(p))
+	l.background.Go(ctx, hostop.Subject{Migration: p.Migration.ID, What: workCopy}, func(ctx context.Context) error {
+		v, err := l.hosts.Ask(ctx, copyRequest(p))
 		if err != nil {
 			return err
 		}
 		switch {
-		case v.failed == nil:
-			return l.flip(ctx, p, v.op.Location)
-		case v.again && p.Attempt+1 < mostAttempts:
+		case v.Failed == nil:
+			return l.flip(ctx, p, v.Op.Location)
+		case v.Again && p.Attempt+1 < mostAttempts:
 			if _, err := l.cfg.Store.SetPauseCopy(ctx, call, p.Migration.ID, p.Phase, p.Attempt+1, p.DropEnd, nil); err != nil {
 				return err
 			}
-			return v.failed
+			return v.Failed
 		}
-		return l.cancel(ctx, p, about(v.failed, "cannot copy volume %s on host %s", p.Migration.VolumeName, p.CopyHost.Name))
+		return l.cancel(ctx, p, hostop.About(v.Failed, "cannot copy volume %s on host %s", p.Migration.VolumeName, p.CopyHost.Name))
 	})
 	return nil
 }
@@ -66,17 +76,25 @@ func (l *Loop) flip(ctx context.Context, p *workflow.Pause, dst *api.Location) e
 	case api.CodeConflict, api.CodeRegistryUnavailable, api.CodeInternal:
 		return err
 	}
-	return l.cancel(ctx, p, about(api.AsError(err), "volume %s cannot be at its destination", p.Migration.VolumeName))
+	return l.cancel(ctx, p, hostop.About(api.AsError(err), "volume %s cannot be at its destination", p.Migration.VolumeName))
+}
+
+// resume wakes the instances, and says whether it let them run on just now.
+func (l *Loop) resume(ctx context.Context, p *workflow.Pause) (bool, error) {
+	if err := l.wakeAll(ctx, p); err != nil {
+		return false, err
+	}
+	if !p.CanResume() {
+		return false, nil
+	}
+	_, err := l.cfg.Store.ResumePause(ctx, call, p.Migration.ID)
+	return true, err
 }
 
 // end wakes the instances, has the copy host remove what the volume is not at, and
 // ends the move when nothing is left.
 func (l *Loop) end(ctx context.Context, p *workflow.Pause) error {
-	if err := l.wakeAll(ctx, p); err != nil {
-		return err
-	}
-	if p.CanResume() {
-		_, err := l.cfg.Store.ResumePause(ctx, call, p.Migration.ID)
+	if resumed, err := l.resume(ctx, p); resumed || err != nil {
 		return err
 	}
 	awake := p.Resuming

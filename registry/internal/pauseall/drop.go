@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/hostop"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
@@ -17,7 +18,9 @@ func (l *Loop) drop(ctx context.Context, p *workflow.Pause) error {
 		switch {
 		case err != nil:
 			return err
-		case !made && l.queue.Busy(workKey{p.Migration.ID, workCopy}):
+		case p.Live != nil && !p.LiveReady():
+			return nil // a host may still write there
+		case !made && l.background.Busy(hostop.Subject{Migration: p.Migration.ID, What: workCopy}):
 			return nil // the copy may be just about to be asked for
 		case !made:
 			return l.dropped(ctx, p, nil)
@@ -26,24 +29,24 @@ func (l *Loop) drop(ctx context.Context, p *workflow.Pause) error {
 	if p.CopyHost.Fenced {
 		return l.dropped(ctx, p, api.Errorf(api.CodeHypervisorUnavailable, "what is left of the copy of volume %s was not removed: host %s is fenced", p.Migration.VolumeName, p.CopyHost.Name))
 	}
-	l.background(ctx, workKey{p.Migration.ID, workDrop}, func(ctx context.Context) error {
-		v, err := l.ask(ctx, dropRequest(p))
+	l.background.Go(ctx, hostop.Subject{Migration: p.Migration.ID, What: workDrop}, func(ctx context.Context) error {
+		v, err := l.hosts.Ask(ctx, dropRequest(p))
 		switch {
 		case err != nil:
 			return err
-		case v.failed == nil:
+		case v.Failed == nil:
 			return l.dropped(ctx, p, nil)
-		case v.again:
+		case v.Again:
 			if _, err := l.cfg.Store.SetPauseCopy(ctx, call, p.Migration.ID, p.Phase, p.Attempt+1, p.DropEnd, nil); err != nil {
 				return err
 			}
-			return v.failed // in its turn
+			return v.Failed // in its turn
 		case p.DropEnd == api.DropSrc:
-			return l.dropped(ctx, p, about(v.failed, "volume %s was moved, and its source not deleted on host %s", p.Migration.VolumeName, p.CopyHost.Name))
+			return l.dropped(ctx, p, hostop.About(v.Failed, "volume %s was moved, and its source not deleted on host %s", p.Migration.VolumeName, p.CopyHost.Name))
 		}
 		// Somebody may still write there: it stays reserved until an operator has looked.
 		_, err = l.cfg.Store.SetPauseCopy(ctx, call, p.Migration.ID, p.Phase, p.Attempt, p.DropEnd,
-			about(v.failed, "cannot remove the copy of volume %s on host %s", p.Migration.VolumeName, p.CopyHost.Name))
+			hostop.About(v.Failed, "cannot remove the copy of volume %s on host %s", p.Migration.VolumeName, p.CopyHost.Name))
 		return err
 	})
 	return nil
@@ -57,10 +60,12 @@ func (l *Loop) dropped(ctx context.Context, p *workflow.Pause, why *api.Error) e
 
 // mayBeMade says whether the copy host may have begun to make dst.
 func (l *Loop) mayBeMade(ctx context.Context, p *workflow.Pause) (bool, error) {
+	verb := verbCopy
+	if p.Live != nil {
+		verb = VerbMake
+	}
 	for attempt := range mostAttempts {
-		asked := *p
-		asked.Attempt = attempt
-		if begun, err := l.begun(ctx, copyRequest(&asked).key); begun || err != nil {
+		if begun, err := l.hosts.Begun(ctx, hostop.Key(p.Migration.ID, verb, attempt)); begun || err != nil {
 			return begun, err
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/hostop"
 	"github.com/volferry/volferry/registry/internal/reconcile"
-	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
@@ -37,21 +37,16 @@ type Store interface {
 	CopyPause(ctx context.Context, call store.Call, id string) (workflow.Pause, error)
 	ResumePause(ctx context.Context, call store.Call, id string) (workflow.Pause, error)
 	FlipPause(ctx context.Context, call store.Call, id string, dst api.Location) (workflow.Pause, error)
-	CancelPause(ctx context.Context, call store.Call, ref string, why *api.Error) (workflow.Pause, error)
+	AgainLive(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, why *api.Error) (workflow.Pause, error)
+	Canceller
 	FinishPause(ctx context.Context, call store.Call, id string) (workflow.Pause, error)
-	Task(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error)
-	WithdrawTask(ctx context.Context, call store.Call, id string) (bool, error)
-}
-
-// Relay sends requests to hosts.
-type Relay interface {
-	Do(ctx context.Context, req relay.Request) (status int, body []byte, err error)
+	hostop.Store
 }
 
 // Config is what a Loop needs.
 type Config struct {
 	Store Store
-	Relay Relay
+	Relay hostop.Relay
 	Log   *slog.Logger
 	// Every is how often the loop looks, and how often it asks a host how far an op is; 0
 	// is reconcile.DefaultEvery.
@@ -61,15 +56,12 @@ type Config struct {
 // Loop advances every move with all guests paused. There is one Loop per registry.
 type Loop struct {
 	*reconcile.Loop
-	cfg   Config
-	queue reconcile.WorkQueue[workKey]
+	cfg        Config
+	hosts      *hostop.Client
+	background *hostop.Background
 }
 
-// workKey is what is asked about one call after the other: an instance of a migration,
-// or one of the copies.
-type workKey struct{ migration, what string }
-
-// The keys of what the copy host does, beside those of the instances.
+// What the copy host is asked about, beside the instances (hostop.Subject).
 const (
 	workCopy  = "copy"
 	workCheck = "check"
@@ -78,19 +70,3 @@ const (
 
 // call is who changes the moves, for the audit trail.
 var call = store.Call{Who: "pause-all"}
-
-// background runs one call about a key, if none is on its way and its turn has come.
-// Its trouble is looked at again with a later round.
-func (l *Loop) background(ctx context.Context, key workKey, do func(context.Context) error) {
-	l.queue.Go(key, func() error {
-		err := do(ctx)
-		switch {
-		case err == nil, api.CodeOf(err) == api.CodeConflict: // the move went on meanwhile
-			l.queue.Settled(key)
-			return nil
-		case ctx.Err() == nil:
-			l.cfg.Log.Warn("a call of a move with all guests paused is made again", "migration", key.migration, "about", key.what, "err", err)
-		}
-		return err
-	})
-}

@@ -178,15 +178,15 @@ func TestDeathOfTheRegistryAtAnyMomentChangesNothing(t *testing.T) {
 				for _, after := range []bool{false, true} {
 					bubble(t, func(s *site) {
 						s.Stop()
-						m := &mortal{n: n, after: after}
+						m := &relaytest.Mortal{N: n, After: after}
 						s.mortal = m
 						s.begin()
 						play(s, plot, func() {
-							if s.mortal != nil && m.isDead() {
+							if s.mortal != nil && m.IsDead() {
 								s.restart()
 							}
 						})
-						died = m.isDead()
+						died = m.IsDead()
 					})
 					if t.Failed() {
 						t.Fatalf("killed at %d, after: %v", n, after)

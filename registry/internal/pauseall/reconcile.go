@@ -6,13 +6,15 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/hostop"
 	"github.com/volferry/volferry/registry/internal/reconcile"
 )
 
 // New returns a loop that does nothing before it runs.
 func New(c Config) *Loop {
-	l := &Loop{cfg: c}
-	l.Loop = reconcile.NewLoop("moves with all guests paused", c.Every, c.Log, l.reconcile, l.queue.Wait)
+	l := &Loop{cfg: c, background: &hostop.Background{Moves: "a move with all guests paused", Log: c.Log}}
+	l.Loop = reconcile.NewLoop("moves with all guests paused", c.Every, c.Log, l.reconcile, l.background.Wait)
+	l.hosts = &hostop.Client{Store: c.Store, Relay: c.Relay, Call: call, Every: l.Every()}
 	return l
 }
 

@@ -5,59 +5,67 @@ package pauseall
 import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
+	"github.com/volferry/volferry/registry/internal/hostop"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-func copyRequest(p *workflow.Pause) request {
+// The calls of a copy host that may have made dst, as in their ids. VerbMake is of a move
+// whose guests write meanwhile.
+const (
+	verbCopy = "copy"
+	VerbMake = "make"
+)
+
+func copyRequest(p *workflow.Pause) hostop.Request {
 	m := p.Migration
-	return request{
-		host: p.CopyHost, key: key(m.ID, "copy", "", p.Attempt), path: routes.CopySaved.PathOf(m.ID),
-		body: api.CopySaved{
+	return hostop.Request{
+		HostID: p.CopyHost.ID, HostName: p.CopyHost.Name, Key: hostop.Key(m.ID, verbCopy, p.Attempt), Path: routes.CopySaved.PathOf(m.ID),
+		Body: api.CopySaved{
 			MigrationID: m.ID, VolumeID: m.VolumeID, VolumeName: m.VolumeName, Src: m.Src, Dst: m.Dst,
 			CopyOptions: p.Request.CopyOptions,
 		},
 	}
 }
 
-func dropRequest(p *workflow.Pause) request {
+func dropRequest(p *workflow.Pause) hostop.Request {
 	m := p.Migration
 	verb, end := "drop", m.Dst
 	if p.DropEnd == api.DropSrc {
 		verb, end = "delete", m.Src
 	}
-	return request{
-		host: p.CopyHost, key: key(m.ID, verb, "", p.Attempt), path: routes.DropSaved.PathOf(m.ID),
-		body: api.DropSaved{MigrationID: m.ID, VolumeID: m.VolumeID, Drop: p.DropEnd, Location: end},
+	return hostop.Request{
+		HostID: p.CopyHost.ID, HostName: p.CopyHost.Name, Key: hostop.Key(m.ID, verb, p.Attempt), Path: routes.DropSaved.PathOf(m.ID),
+		Body: api.DropSaved{MigrationID: m.ID, VolumeID: m.VolumeID, Drop: p.DropEnd, Location: end},
 	}
 }
 
-func checkRequest(p *workflow.Pause, g workflow.PauseInstance) request {
+func checkRequest(p *workflow.Pause, g workflow.PauseInstance) hostop.Request {
 	m := p.Migration
-	return request{
-		host: g.Host, key: key(m.ID, "check", g.ID, g.SaveAttempt), path: routes.CheckSave.PathOf(g.ID),
-		body: api.InstanceSuspend{MigrationID: m.ID, VolumeID: m.VolumeID},
+	return hostop.Request{
+		HostID: g.Host.ID, HostName: g.Host.Name, Key: hostop.Key(m.ID, "check", g.SaveAttempt, g.ID), Path: routes.CheckSave.PathOf(g.ID),
+		Body: api.InstanceSuspend{MigrationID: m.ID, VolumeID: m.VolumeID},
 	}
 }
 
-func suspendRequest(p *workflow.Pause, g workflow.PauseInstance) request {
+func suspendRequest(p *workflow.Pause, g workflow.PauseInstance) hostop.Request {
 	m := p.Migration
-	return request{
-		host: g.Host, key: key(m.ID, "suspend", g.ID, g.SaveAttempt), path: routes.SuspendInstance.PathOf(g.ID),
-		body: api.InstanceSuspend{MigrationID: m.ID, VolumeID: m.VolumeID},
+	return hostop.Request{
+		HostID: g.Host.ID, HostName: g.Host.Name, Key: hostop.Key(m.ID, "suspend", g.SaveAttempt, g.ID), Path: routes.SuspendInstance.PathOf(g.ID),
+		Body: api.InstanceSuspend{MigrationID: m.ID, VolumeID: m.VolumeID},
 	}
 }
 
-func saveRequest(p *workflow.Pause, g workflow.PauseInstance) request {
+func saveRequest(p *workflow.Pause, g workflow.PauseInstance) hostop.Request {
 	m := p.Migration
-	return request{
-		host: g.Host, key: key(m.ID, "save", g.ID, g.SaveAttempt), path: routes.SaveInstance.PathOf(g.ID),
-		body: api.InstanceSave{MigrationID: m.ID, VolumeID: m.VolumeID},
+	return hostop.Request{
+		HostID: g.Host.ID, HostName: g.Host.Name, Key: hostop.Key(m.ID, "save", g.SaveAttempt, g.ID), Path: routes.SaveInstance.PathOf(g.ID),
+		Body: api.InstanceSave{MigrationID: m.ID, VolumeID: m.VolumeID},
 	}
 }
 
-func checkCopyRequest(p *workflow.Pause) request {
+func checkCopyRequest(p *workflow.Pause) hostop.Request {
 	r := copyRequest(p)
-	r.key, r.path = key(p.Migration.ID, "check-copy", "", p.Attempt), routes.CheckCopy.PathOf(p.Migration.ID)
+	r.Key, r.Path = hostop.Key(p.Migration.ID, "check-copy", p.Attempt), routes.CheckCopy.PathOf(p.Migration.ID)
 	return r
 }
 
@@ -69,23 +77,23 @@ func placeOf(p *workflow.Pause) (verb string, at api.Location) {
 	return "back", p.Migration.Src
 }
 
-func restoreRequest(p *workflow.Pause, g workflow.PauseInstance) request {
+func restoreRequest(p *workflow.Pause, g workflow.PauseInstance) hostop.Request {
 	m := p.Migration
 	verb, at := placeOf(p)
 	if g.Discard {
 		verb = "discard"
 	}
-	return request{
-		host: g.Host, key: key(m.ID, verb, g.ID, g.Attempt), path: routes.RestoreInstance.PathOf(g.ID),
-		body: api.InstanceRestore{MigrationID: m.ID, VolumeID: m.VolumeID, Location: at, Paused: true, DiscardMemory: g.Discard},
+	return hostop.Request{
+		HostID: g.Host.ID, HostName: g.Host.Name, Key: hostop.Key(m.ID, verb, g.Attempt, g.ID), Path: routes.RestoreInstance.PathOf(g.ID),
+		Body: api.InstanceRestore{MigrationID: m.ID, VolumeID: m.VolumeID, Location: at, Paused: true, DiscardMemory: g.Discard},
 	}
 }
 
-func resumeRequest(p *workflow.Pause, g workflow.PauseInstance) request {
+func resumeRequest(p *workflow.Pause, g workflow.PauseInstance) hostop.Request {
 	m := p.Migration
 	_, at := placeOf(p)
-	return request{
-		host: g.Host, key: key(m.ID, "resume", g.ID, g.Attempt), path: routes.ResumeInstance.PathOf(g.ID),
-		body: api.InstanceResume{MigrationID: m.ID, VolumeID: m.VolumeID, Location: at},
+	return hostop.Request{
+		HostID: g.Host.ID, HostName: g.Host.Name, Key: hostop.Key(m.ID, "resume", g.Attempt, g.ID), Path: routes.ResumeInstance.PathOf(g.ID),
+		Body: api.InstanceResume{MigrationID: m.ID, VolumeID: m.VolumeID, Location: at},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/hostop"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
@@ -16,8 +17,8 @@ type part struct {
 	from, to string
 	// verb is what is said of an instance that does not get there.
 	verb    string
-	request func(*workflow.Pause, workflow.PauseInstance) request
-	ask     func(context.Context, request) (outcome, error)
+	request func(*workflow.Pause, workflow.PauseInstance) hostop.Request
+	ask     func(context.Context, hostop.Request) (hostop.Outcome, error)
 	// oneByOne: the instances of a host come one after the other.
 	oneByOne bool
 }
@@ -25,17 +26,17 @@ type part struct {
 // check has every host look whether its instances can be suspended and saved, and the
 // copy host whether it can copy, before anything is touched.
 func (l *Loop) check(ctx context.Context, p *workflow.Pause) error {
-	left, err := l.bring(ctx, p, part{from: workflow.PausePending, to: workflow.PauseChecked, verb: "save", request: checkRequest, ask: l.askNow})
+	left, err := l.bring(ctx, p, part{from: workflow.PausePending, to: workflow.PauseChecked, verb: "save", request: checkRequest, ask: l.hosts.AskNow})
 	if left || err != nil {
 		return err
 	}
-	l.background(ctx, workKey{p.Migration.ID, workCheck}, func(ctx context.Context) error {
-		v, err := l.askNow(ctx, checkCopyRequest(p))
+	l.background.Go(ctx, hostop.Subject{Migration: p.Migration.ID, What: workCheck}, func(ctx context.Context) error {
+		v, err := l.hosts.AskNow(ctx, checkCopyRequest(p))
 		switch {
 		case err != nil:
 			return err
-		case v.failed != nil:
-			return l.cancel(ctx, p, about(v.failed, "cannot copy volume %s on host %s", p.Migration.VolumeName, p.CopyHost.Name))
+		case v.Failed != nil:
+			return l.cancel(ctx, p, hostop.About(v.Failed, "cannot copy volume %s on host %s", p.Migration.VolumeName, p.CopyHost.Name))
 		}
 		_, err = l.cfg.Store.SuspendPause(ctx, call, p.Migration.ID)
 		return err
@@ -46,7 +47,7 @@ func (l *Loop) check(ctx context.Context, p *workflow.Pause) error {
 // suspend has every host suspend all its instances at once. If one of them is late, all
 // go on at src.
 func (l *Loop) suspend(ctx context.Context, p *workflow.Pause) error {
-	left, err := l.bring(ctx, p, part{from: workflow.PauseChecked, to: workflow.PauseSuspended, verb: "suspend", request: suspendRequest, ask: l.ask})
+	left, err := l.bring(ctx, p, part{from: workflow.PauseChecked, to: workflow.PauseSuspended, verb: "suspend", request: suspendRequest, ask: l.hosts.Ask})
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,12 @@ func (l *Loop) suspend(ctx context.Context, p *workflow.Pause) error {
 		if time.Since(p.StoppedAt) < suspendWithin {
 			return nil
 		}
-		return l.cancel(ctx, p, api.Errorf(api.CodeInstanceBusy, "not all guests of volume %s stood still within %s; the others were let go on", p.Migration.VolumeName, suspendWithin))
+		why := api.Errorf(api.CodeInstanceBusy, "not all guests of volume %s stood still within %s; the others were let go on", p.Migration.VolumeName, suspendWithin)
+		if p.Live != nil {
+			_, err := l.cfg.Store.AgainLive(ctx, call, p.Migration.ID, p.Phase, why)
+			return err
+		}
+		return l.cancel(ctx, p, why)
 	}
 	_, err = l.cfg.Store.SavePause(ctx, call, p.Migration.ID)
 	return err
@@ -67,8 +73,8 @@ func (l *Loop) save(ctx context.Context, p *workflow.Pause) error {
 			return l.cancel(ctx, p, api.Errorf(api.CodeConflict, "it was begun by an older version, which saved guests while others still ran; begin it anew"))
 		}
 	}
-	left, err := l.bring(ctx, p, part{from: workflow.PauseSuspended, to: workflow.PauseSaved, verb: "save", request: saveRequest, ask: l.ask, oneByOne: true})
-	if left || err != nil {
+	left, err := l.bring(ctx, p, part{from: workflow.PauseSuspended, to: workflow.PauseSaved, verb: "save", request: saveRequest, ask: l.hosts.Ask, oneByOne: true})
+	if left || err != nil || p.Live != nil {
 		return err
 	}
 	_, err = l.cfg.Store.CopyPause(ctx, call, p.Migration.ID)
@@ -78,7 +84,7 @@ func (l *Loop) save(ctx context.Context, p *workflow.Pause) error {
 // bring has the hosts do one part, and says whether it is left to be done for an
 // instance. A host that was fenced leads back to src.
 func (l *Loop) bring(ctx context.Context, p *workflow.Pause, d part) (left bool, err error) {
-	if gone := fenced(p); gone != nil {
+	if gone := Fenced(p); gone != nil {
 		return true, l.cancel(ctx, p, gone)
 	}
 	begun := map[string]bool{} // by host
@@ -89,7 +95,7 @@ func (l *Loop) bring(ctx context.Context, p *workflow.Pause, d part) (left bool,
 		left = true
 		if !begun[g.Host.ID] {
 			begun[g.Host.ID] = d.oneByOne
-			l.background(ctx, workKey{p.Migration.ID, g.ID}, func(ctx context.Context) error { return l.bringOne(ctx, p, g, d) })
+			l.background.Go(ctx, hostop.Subject{Migration: p.Migration.ID, What: g.ID}, func(ctx context.Context) error { return l.bringOne(ctx, p, g, d) })
 		}
 	}
 	return left, nil
@@ -101,22 +107,22 @@ func (l *Loop) bringOne(ctx context.Context, p *workflow.Pause, g workflow.Pause
 		return err
 	}
 	switch {
-	case v.failed == nil:
+	case v.Failed == nil:
 		g.State = d.to
-	case v.again && g.SaveAttempt+1 < mostAttempts:
+	case v.Again && g.SaveAttempt+1 < mostAttempts:
 		g.SaveAttempt++
 		if err := l.set(ctx, p, g); err != nil {
 			return err
 		}
-		return v.failed // in its turn
+		return v.Failed // in its turn
 	default:
-		if v.failed.Details["ran_on"] == true { // by somebody's hand, beside others that may be saved
+		if v.Failed.Details["ran_on"] == true { // by somebody's hand, beside others that may be saved
 			g.RanAt = time.Now()
 			if err := l.set(ctx, p, g); err != nil {
 				return err
 			}
 		}
-		return l.cancel(ctx, p, about(v.failed, "cannot %s instance %s on host %s", d.verb, g.Name, g.Host.Name))
+		return l.cancel(ctx, p, hostop.About(v.Failed, "cannot %s instance %s on host %s", d.verb, g.Name, g.Host.Name))
 	}
 	return l.set(ctx, p, g)
 }

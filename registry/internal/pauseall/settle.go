@@ -4,9 +4,9 @@ package pauseall
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/hostop"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
@@ -33,7 +33,7 @@ func settled(state string) string {
 
 // restCall is the last call that may have put an instance to rest since it got to its
 // state.
-func restCall(p *workflow.Pause, g workflow.PauseInstance) request {
+func restCall(p *workflow.Pause, g workflow.PauseInstance) hostop.Request {
 	if g.State == workflow.PauseChecked {
 		return suspendRequest(p, g)
 	}
@@ -44,43 +44,25 @@ func restCall(p *workflow.Pause, g workflow.PauseInstance) request {
 // asked to for one of so many times after the first: a call that fails for the moment
 // may have been begun all the same, whatever the next one is answered.
 func (l *Loop) restBegun(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance, attempts int) (bool, error) {
-	for g.SaveAttempt = 0; g.SaveAttempt <= attempts; g.SaveAttempt++ {
-		if begun, err := l.begun(ctx, restCall(p, g).key); begun || err != nil {
+	for g.SaveAttempt = g.SaveFrom; g.SaveAttempt <= attempts; g.SaveAttempt++ {
+		if begun, err := l.hosts.Begun(ctx, restCall(p, g).Key); begun || err != nil {
 			return begun, err
 		}
 	}
 	return false, nil
 }
 
-// begun says whether a host may have begun what a call asked for. One that it did not
-// fetch is withdrawn.
-func (l *Loop) begun(ctx context.Context, key string) (bool, error) {
-	task, answer, err := l.cfg.Store.Task(ctx, key)
-	switch {
-	case api.CodeOf(err) == api.CodeNotFound:
-		return false, nil
-	case err != nil:
-		return false, err
-	case answer != nil:
-		return answer.Status < http.StatusBadRequest || answer.Status >= http.StatusInternalServerError, nil
-	case task.State == api.TaskTaken:
-		return true, nil
-	}
-	withdrawn, err := l.cfg.Store.WithdrawTask(ctx, call, key)
-	return !withdrawn, err
-}
-
 // awaitRest waits until it is known whether an instance was put to rest: only then is
 // it woken, so that the call cannot have its effect after that.
 func (l *Loop) awaitRest(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) error {
-	v, err := l.ask(ctx, restCall(p, g))
+	v, err := l.hosts.Ask(ctx, restCall(p, g))
 	if err != nil {
 		return err
 	}
 	// A suspend that was undone has let its guest run. A save that was undone may have
 	// left it in its file: that is looked at when it is restored.
-	untouched := v.untouched || g.State == workflow.PauseChecked && v.op.State == api.OpUndone
-	if v.failed != nil && untouched {
+	untouched := v.Untouched || g.State == workflow.PauseChecked && v.Op.State == api.OpUndone
+	if v.Failed != nil && untouched {
 		before, err := l.restBegun(ctx, p, g, g.SaveAttempt-1)
 		if err != nil {
 			return err
@@ -88,7 +70,7 @@ func (l *Loop) awaitRest(ctx context.Context, p *workflow.Pause, g workflow.Paus
 		untouched = !before
 	}
 	switch {
-	case v.failed != nil && untouched:
+	case v.Failed != nil && untouched:
 		g.State = settled(g.State)
 	case g.State == workflow.PauseChecked:
 		g.State = workflow.PauseSuspended

@@ -3,7 +3,6 @@
 package pauseall_test
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -31,7 +30,7 @@ type site struct {
 	*relaytest.Site
 	hosts map[string]*daemon
 	// mortal ends the loop at a moment of the test's choice; nil never.
-	mortal *mortal
+	mortal *relaytest.Mortal
 
 	// mu guards the world that the hosts share.
 	mu sync.Mutex
@@ -75,15 +74,9 @@ func attachmentID(guest string) string { return storetest.NamedID(storetest.Atta
 // found makes the volume and its attachments.
 func (s *site) found() {
 	s.T.Helper()
-	kit := relaytest.Kit
-	expect.Value(s.Store.CreateType(s.T.Context(), store.Call{}, api.VolumeTypeCreate{Name: "gold", Multiattach: true}))(s.T)
-	volumeID := kit.Available(s.T, s.Store, "a", "v", "gold", storetest.At("/old/v"))
+	s.ShareVolume("v", storetest.At("/old/v"), guests)
 	for host, names := range guests {
 		for _, name := range names {
-			kit.Attach(s.T, s.Store, api.AttachmentReserve{
-				ID: attachmentID(name), VolumeID: volumeID, InstanceID: kit.Running(s.T, s.Store, host, name), Device: "vdb",
-				Mode: api.ModeRW, Host: host, Epoch: 1, Generation: 1, OpID: "o",
-			})
 			s.hosts[host].guests[guestID(name)] = &guest{process: true, running: true, at: "/old/v"}
 		}
 	}
@@ -96,22 +89,8 @@ func (s *site) begin() {
 		s.Run(pauseall.New(cfg))
 		return
 	}
-	cfg.Store, cfg.Relay = mortalStore{s.Store, s.mortal}, mortalRelay{s.Relay, s.mortal}
-	loop := pauseall.New(cfg)
-	s.Run(loopOf{loop, s.mortal})
-}
-
-// loopOf is a loop that a mortal ends.
-type loopOf struct {
-	*pauseall.Loop
-	mortal *mortal
-}
-
-// Run implements relaytest.Loop.
-func (l loopOf) Run(ctx context.Context) error {
-	ctx, l.mortal.kill = context.WithCancel(ctx)
-	defer l.mortal.kill()
-	return l.Loop.Run(ctx)
+	cfg.Store, cfg.Relay = relaytest.MortalStore{Store: s.Store, Mortal: s.mortal}, relaytest.MortalRelay{Relay: s.Relay, Mortal: s.mortal}
+	s.Run(relaytest.MortalLoop{Loop: pauseall.New(cfg), Mortal: s.mortal})
 }
 
 // restart is the registry's.

@@ -5,6 +5,7 @@ package pauseall
 import (
 	"context"
 
+	"github.com/volferry/volferry/registry/internal/hostop"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
@@ -18,6 +19,8 @@ func (l *Loop) wakeAll(ctx context.Context, p *workflow.Pause) error {
 		switch {
 		case g.State == workflow.PauseRestored, g.Error != nil, g.State == workflow.PauseReady && !p.Resuming && !g.Host.Fenced:
 			continue
+		case !p.MayWake(g.Host.ID):
+			continue // what was put into the guest's process is taken out first
 		case g.State == workflow.PauseSaved && begun[g.Host.ID]:
 			continue
 		}
@@ -31,7 +34,7 @@ func (l *Loop) wakeAll(ctx context.Context, p *workflow.Pause) error {
 
 // wake brings one instance a step on.
 func (l *Loop) wake(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) error {
-	if l.queue.Busy(workKey{p.Migration.ID, g.ID}) {
+	if l.background.Busy(hostop.Subject{Migration: p.Migration.ID, What: g.ID}) {
 		return nil // it may be just about to be saved
 	}
 	switch {
@@ -64,14 +67,14 @@ func (l *Loop) wake(ctx context.Context, p *workflow.Pause, g workflow.PauseInst
 }
 
 func (l *Loop) inBackground(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance, do func(context.Context, *workflow.Pause, workflow.PauseInstance) error) error {
-	l.background(ctx, workKey{p.Migration.ID, g.ID}, func(ctx context.Context) error { return do(ctx, p, g) })
+	l.background.Go(ctx, hostop.Subject{Migration: p.Migration.ID, What: g.ID}, func(ctx context.Context) error { return do(ctx, p, g) })
 	return nil
 }
 
 // restoreOne has an instance restored, to stand still until all others are, or its
 // memory given up.
 func (l *Loop) restoreOne(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) error {
-	v, err := l.ask(ctx, restoreRequest(p, g))
+	v, err := l.hosts.Ask(ctx, restoreRequest(p, g))
 	if err != nil {
 		return err
 	}
@@ -80,7 +83,7 @@ func (l *Loop) restoreOne(ctx context.Context, p *workflow.Pause, g workflow.Pau
 
 // resumeOne has an instance go on.
 func (l *Loop) resumeOne(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance) error {
-	v, err := l.ask(ctx, resumeRequest(p, g))
+	v, err := l.hosts.Ask(ctx, resumeRequest(p, g))
 	if err != nil {
 		return err
 	}
@@ -88,18 +91,18 @@ func (l *Loop) resumeOne(ctx context.Context, p *workflow.Pause, g workflow.Paus
 }
 
 // woken records how a call to wake an instance ended.
-func (l *Loop) woken(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance, v outcome, to, verb string) error {
+func (l *Loop) woken(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance, v hostop.Outcome, to, verb string) error {
 	switch {
-	case v.failed == nil:
+	case v.Failed == nil:
 		g.State = to
 		return l.set(ctx, p, g)
-	case v.again:
+	case v.Again:
 		g.Attempt++
 		if err := l.set(ctx, p, g); err != nil {
 			return err
 		}
-		return v.failed // in its turn
+		return v.Failed // in its turn
 	}
-	g.Error = about(v.failed, "cannot %s instance %s on host %s", verb, g.Name, g.Host.Name)
+	g.Error = hostop.About(v.Failed, "cannot %s instance %s on host %s", verb, g.Name, g.Host.Name)
 	return l.set(ctx, p, g)
 }

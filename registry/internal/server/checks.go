@@ -30,12 +30,26 @@ func (s *Server) databaseCheck() api.Check {
 	}
 }
 
-func hostsCheck(c store.Counts, doubted []string) api.Check {
+// silentHosts names the hosts that do not report, and since when.
+func silentHosts(hosts []api.Host, now time.Time) []string {
+	var out []string
+	for _, h := range hosts {
+		if h.Status == api.HostSuspect && h.LastSeenAt != nil {
+			out = append(out, fmt.Sprintf("%s (for %s)", h.Name, now.Sub(*h.LastSeenAt).Round(time.Second)))
+		}
+	}
+	return out
+}
+
+func hostsCheck(c store.Counts, silent, doubted []string) api.Check {
 	up, suspect, fenced := c.Hosts[api.HostUp], c.Hosts[api.HostSuspect], c.Hosts[api.HostFenced]
 	check := api.Check{Name: "hosts", Status: checkOK, Message: fmt.Sprintf("%d up, %d suspect, %d fenced", up, suspect, fenced)}
 	if suspect > 0 {
 		check.Status = checkWarn
-		check.Advice = "look at volferryd on the suspect hosts; what they hold stays held"
+		check.Advice = "look at volferryd on the suspect hosts; what they hold stays held, and what is shown of them is as old as their last report"
+		if len(silent) > 0 {
+			check.Message += "; no report from " + strings.Join(silent, ", ")
+		}
 	}
 	if c.Behind > 0 {
 		check.Status = checkWarn

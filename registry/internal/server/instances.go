@@ -39,9 +39,14 @@ func shelvedInstance(v api.ShelvedInstance) []httpjson.Noun {
 	return nouns
 }
 
-// forgetInstance ends the care of an instance, with_definition=1 also of one that no host has.
+// forgetInstance ends the care of an instance, with_definition=1 also of one that no host has,
+// and force=1 also of one whose disks are not where its volumes are.
 func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
 	withDefinition, err := boolean(r.URL.Query(), "with_definition")
+	if err != nil {
+		return err
+	}
+	force, err := boolean(r.URL.Query(), "force")
 	if err != nil {
 		return err
 	}
@@ -49,11 +54,7 @@ func (s *Server) forgetInstance(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	forget := s.Store.ForgetInstance
-	if withDefinition {
-		forget = s.Store.ForgetInstanceWithDefinition
-	}
-	inst, err := forget(r.Context(), call, httpjson.Reference(r))
+	inst, err := s.Store.ForgetInstance(r.Context(), call, httpjson.Reference(r), store.Forget{WithDefinition: withDefinition, Force: force})
 	if err != nil {
 		return err
 	}

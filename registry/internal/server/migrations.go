@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -52,7 +53,7 @@ func (s *Server) migrationNow(ctx context.Context, ref string, as store.Viewer) 
 // asked too: what a migration cost stands in its host's journal alone.
 func (s *Server) migration(ctx context.Context, ref string, as store.Viewer) (api.Migration, error) {
 	m, err := s.migrationNow(ctx, ref, as)
-	if err != nil || as.HostID != "" || !m.State.Final() || m.Method == api.MethodSave {
+	if err != nil || as.HostID != "" || !m.State.Final() || m.LedByRegistry() {
 		return m, err
 	}
 	host, err := s.Store.Host(ctx, m.Host)
@@ -82,7 +83,7 @@ var followed = []api.MigrationState{api.MigrationStarting, api.MigrationStarted,
 // withProgress adds what the host of an open migration last said of it. Places
 // and owner are the registry's; so is the state, but where the host may be ahead.
 func (s *Server) withProgress(ctx context.Context, m api.Migration) api.Migration {
-	if m.Method == api.MethodSave {
+	if m.LedByRegistry() {
 		return s.pausedNow(ctx, m)
 	}
 	live, ok := s.Store.MigrationProgress(m.ID)
@@ -105,7 +106,9 @@ func withHostView(m, host api.Migration) api.Migration {
 	m.OverlayBytes = host.OverlayBytes
 	m.StallMS, m.ExposedSeconds = host.StallMS, host.ExposedSeconds
 	m.SetCopyOptions(host.CopyOptions())
-	m.ExternalCopy, m.DeleteSource = host.ExternalCopy, host.DeleteSource
+	m.Pacing = host.Pacing
+	m.ExternalCopy, m.DeleteSource, m.Composite = host.ExternalCopy, host.DeleteSource, host.Composite
+	m.Remark = cmp.Or(m.Remark, host.Remark)
 	if m.Error == nil {
 		m.Error = host.Error
 	}

@@ -10,13 +10,14 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// migrateVolume has a host move a volume; with pause_all the registry moves it, and
-// the answer is its migration alone.
+// migrateVolume has a host move a volume; with all its guests paused, or while all write, the
+// registry moves it, and the answer is its migration alone.
 func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 	call, err := readCall(r)
 	if err != nil {
@@ -26,8 +27,9 @@ func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	live := in.Method == api.MethodLive
 	switch {
-	case in.PauseAll:
+	case in.PauseAll, live:
 	case !call.Administers():
 		_, err := s.Store.Volume(r.Context(), httpjson.Reference(r), actingViewer(r, call))
 		return cmp.Or(err, errHostMoves)
@@ -38,11 +40,22 @@ func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	m, err := s.Store.RegisterPause(r.Context(), call, httpjson.Reference(r), in, present)
+	var m api.Migration
+	if live {
+		m, err = s.Store.RegisterLive(r.Context(), call, httpjson.Reference(r), in, present, s.lacksLive)
+	} else {
+		m, err = s.Store.RegisterPause(r.Context(), call, httpjson.Reference(r), in, present)
+	}
 	if err != nil {
 		return err
 	}
 	return routes.MigrateVolume.Write(w, http.StatusAccepted, m)
+}
+
+// lacksLive refuses a host whose daemon cannot follow what its guests write.
+func (s *Server) lacksLive(host workflow.PauseHost) error {
+	has, _ := s.Relay.Announcement(host.ID)
+	return has.Check("the daemon of host "+host.Name, []string{protocol.LiveShared})
 }
 
 // actingViewer says whose view bounds what a caller may ask for: a host asks for what it
@@ -73,8 +86,7 @@ func (s *Server) present(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// orPaused answers for a migration with all guests paused, which is the registry's,
-// and leaves all others to the route.
+// orPaused answers for a migration that the registry leads, and leaves all others to the route.
 func (s *Server) orPaused(route httpjson.Route, do func(context.Context, store.Call, string) (workflow.Pause, error)) httpjson.Route {
 	byHost := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
@@ -84,7 +96,7 @@ func (s *Server) orPaused(route httpjson.Route, do func(context.Context, store.C
 		}
 		m, err := s.Store.Migration(r.Context(), httpjson.Reference(r), actingViewer(r, call))
 		switch {
-		case err == nil && m.Method == api.MethodSave:
+		case err == nil && m.LedByRegistry():
 		case !call.Administers():
 			return cmp.Or(err, errHostMoves)
 		default:
@@ -110,21 +122,21 @@ func (s *Server) cancelPaused(ctx context.Context, call store.Call, ref string) 
 	return s.Store.CancelPause(ctx, call, ref, nil)
 }
 
-// notPaused refuses what a move with all guests paused does not know.
+// notPaused refuses what a move that the registry leads does not know.
 func (s *Server) notPaused(route httpjson.Route, verb string) httpjson.Route {
 	byHost := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
 		m, err := s.Store.Migration(r.Context(), httpjson.Reference(r), store.Viewer{})
-		if err != nil || m.Method != api.MethodSave {
+		if err != nil || !m.LedByRegistry() {
 			return byHost(w, r)
 		}
-		return api.Errorf(api.CodeStateForbidden, "cannot %s migration %s of volume %s: it moves with all guests paused and goes on by itself; it can be cancelled while it is saving or copying",
+		return api.Errorf(api.CodeStateForbidden, "cannot %s migration %s of volume %s: the registry leads it, and it goes on by itself; it can be cancelled until the volume has moved",
 			verb, m.ID, m.VolumeName)
 	}
 	return route
 }
 
-// pausedNow is what is to be told of a move with all guests paused: its state is the
+// pausedNow is what is to be told of a move that the registry leads: its state is the
 // registry's, how far the copy is its copy host's word, and whom it waits for is
 // looked up now.
 func (s *Server) pausedNow(ctx context.Context, m api.Migration) api.Migration {
@@ -132,7 +144,7 @@ func (s *Server) pausedNow(ctx context.Context, m api.Migration) api.Migration {
 	switch {
 	case m.State == api.MigrationCompleted || m.State == api.MigrationCompleting:
 		m.BytesDone = m.BytesTotal
-	case ok && m.Phase == string(workflow.PauseCopying):
+	case ok && m.Phase == string(workflow.PauseCopying) && m.Method == api.MethodSave:
 		m.BytesDone, m.RateBytesPerSecond = live.BytesDone, live.RateBytesPerSecond
 	}
 	if m.Error == nil && !m.State.Final() {
@@ -149,19 +161,24 @@ func waitedFor(p workflow.Pause, g workflow.PauseInstance) bool {
 	}
 	switch p.Phase {
 	case workflow.PauseChecking:
-		return g.State == workflow.PausePending
+		return g.State == workflow.PausePending && p.Live == nil
 	case workflow.PauseSuspending:
 		return g.State == workflow.PauseChecked
 	case workflow.PauseSaving:
 		return g.State == workflow.PauseSuspended
-	case workflow.PauseRestoring, workflow.PauseCancelling:
+	case workflow.PauseRestoring, workflow.PauseCancelling, workflow.PauseAgain:
 		return g.State != workflow.PauseRestored && (g.State != workflow.PauseReady || p.Resuming)
-	case workflow.PauseCopying, workflow.PauseDone:
+	case workflow.PauseCopying, workflow.PauseMaking, workflow.PauseTracking, workflow.PauseSwapping, workflow.PauseLast, workflow.PauseDone:
 	}
 	return false
 }
 
-// waitsFor names the hosts that a move with all guests paused cannot go on without,
+// ends says whether what a move leaves over is removed now.
+func ends(phase workflow.PausePhase) bool {
+	return phase == workflow.PauseCancelling || phase == workflow.PauseRestoring
+}
+
+// waitsFor names the hosts that a move which the registry leads cannot go on without,
 // nil if they are there. A view does not fail for what it only adds.
 func (s *Server) waitsFor(ctx context.Context, id string) *api.Error {
 	p, err := s.Store.Pause(ctx, id)
@@ -174,7 +191,14 @@ func (s *Server) waitsFor(ctx context.Context, id string) *api.Error {
 			away = append(away, g.Host.Name+" (instance "+g.Name+")")
 		}
 	}
-	if (p.Phase == workflow.PauseCopying || p.DropEnd != "") && !s.Relay.Present(p.CopyHost.ID) {
+	if p.Live != nil {
+		for _, h := range p.Live.Hosts {
+			if _, left := p.LiveNext(h); left && !s.Relay.Present(h.ID) {
+				away = append(away, h.Name+" (what its guests write)")
+			}
+		}
+	}
+	if (p.Phase == workflow.PauseCopying && p.Live == nil || p.DropEnd != "" && ends(p.Phase)) && !s.Relay.Present(p.CopyHost.ID) {
 		away = append(away, p.CopyHost.Name+" (the copy)")
 	}
 	if len(away) == 0 {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
@@ -28,8 +29,12 @@ func (s *Server) currentStatus(ctx context.Context) (api.Status, error) {
 	if err != nil {
 		return api.Status{}, err
 	}
+	hosts, err := s.Store.Hosts(ctx)
+	if err != nil {
+		return api.Status{}, err
+	}
 	database := s.databaseCheck()
-	parts := []api.Check{database, hostsCheck(counts, s.Store.Doubted()), locksCheck(counts), api.CheckMoves(open), s.auditCheck(), sharedCheck(s.Store.SharedPools()), versions}
+	parts := []api.Check{database, hostsCheck(counts, silentHosts(hosts, time.Now()), s.Store.Doubted()), locksCheck(counts), api.CheckMoves(open), s.auditCheck(), sharedCheck(s.Store.SharedPools()), versions}
 	parts = append(parts, s.duplicateChecks(ctx)...)
 	if s.TLSTrouble != nil {
 		parts = append(parts, tlsCheck(s.TLSTrouble()))

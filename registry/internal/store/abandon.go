@@ -12,10 +12,10 @@ import (
 )
 
 // orphanMigrations leaves the open migrations of a host that was fenced without
-// it. They hold what they held, and remember the state that they had. Those with all
-// guests paused are the registry's, which goes on with them.
+// it. They hold what they held, and remember the state that they had. Those that
+// the registry leads go on.
 func (tx *Tx) orphanMigrations(ctx context.Context, hostID string) error {
-	return tx.eachMigration(ctx, hostID, " AND m.state <> 'orphaned' AND m.method <> '"+api.MethodSave+"'", func(m api.Migration) error {
+	return tx.eachMigration(ctx, hostID, " AND m.state <> 'orphaned' AND m.method NOT IN ('"+api.MethodSave+"', '"+api.MethodLive+"')", func(m api.Migration) error {
 		if err := tx.Exec(ctx, "UPDATE migrations SET orphaned_from = state, state = 'orphaned' WHERE id = ?", m.ID); err != nil {
 			return err
 		}

@@ -94,7 +94,7 @@ func TestTheWayOutOfASharedDiskOfTheWrongTypeWorks(t *testing.T) {
 		plain(in)
 		in.Disks[0].Location = at("/fast/quorum")
 	})))(t)
-	must(s.ForgetInstance(t.Context(), nobody, "node1"))(t)
+	must(s.ForgetInstance(t.Context(), nobody, "node1", Forget{}))(t)
 	must(s.RetypeVolume(t.Context(), nobody, "quorum", api.VolumeRetype{Type: "gold"}))(t)
 	for n := range 2 {
 		must(s.RegisterInstance(t.Context(), nobody, sharing(n+1, func(in *api.InstanceRegister) {

@@ -35,6 +35,7 @@ func (s *Store) ForgetHost(ctx context.Context, call Call, ref string, volumes b
 		}
 		tx.cache.hosts.invalidate()
 		if err := tx.ExecAll(ctx,
+			ledger.SQL("DELETE FROM live_hosts WHERE host_id = ?", host.ID),
 			ledger.SQL("DELETE FROM pause_instances WHERE host_id = ?", host.ID),
 			ledger.SQL("DELETE FROM pauses WHERE migration_id IN (SELECT id FROM migrations WHERE host_id = ?)", host.ID),
 			ledger.SQL("DELETE FROM migrations WHERE host_id = ?", host.ID),

@@ -19,7 +19,7 @@ func goneSite(t *testing.T) *Store {
 	must(s.RegisterMigration(t.Context(), nobody, dataMigration()))(t)
 	must(s.TransitionMigration(t.Context(), nobody, dataMigration().ID, step(api.MigrationCancelled, api.MigrationStarting)))(t)
 	must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
-	must(s.ForgetInstance(t.Context(), nobody, web))(t)
+	must(s.ForgetInstance(t.Context(), nobody, web, Forget{}))(t)
 	return s
 }
 
@@ -56,7 +56,7 @@ func TestAHostThatHasSomethingLeftIsNotForgotten(t *testing.T) {
 			must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
 		}, api.CodeConflict, "instance unshelve"},
 		"migration": {func(t *testing.T, s *Store) {
-			must(s.ForgetInstance(t.Context(), nobody, web))(t)
+			must(s.ForgetInstance(t.Context(), nobody, web, Forget{}))(t)
 			must(s.RegisterMigration(t.Context(), nobody, dataMigration()))(t)
 			must(s.FenceHost(t.Context(), nobody, "a", cut))(t)
 		}, api.CodeConflict, "abandon"},

@@ -13,10 +13,10 @@ import (
 func TestAnInstanceIsNotForgottenWhoseVolumeAnotherHostCouldBeGiven(t *testing.T) {
 	s := newCluster(t)
 	attached(nil)(t, s)
-	err := unchanged(t, s, func() error { return second(s.ForgetInstance(t.Context(), nobody, app)) })
+	err := unchanged(t, s, func() error { return second(s.ForgetInstance(t.Context(), nobody, app, Forget{})) })
 	wantCode(t, err, api.CodeVolumeInUse, "its volume disk")
 	must(s.ReleaseAttachment(t.Context(), nobody, first, release(true)))(t)
-	must(s.ForgetInstance(t.Context(), nobody, app))(t)
+	must(s.ForgetInstance(t.Context(), nobody, app, Forget{}))(t)
 }
 
 func TestAnInstanceIsForgottenWhoseVolumesNoOtherHostReaches(t *testing.T) {
@@ -30,7 +30,43 @@ func TestAnInstanceIsForgottenWhoseVolumesNoOtherHostReaches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newCluster(t)
 			before(t, s)
-			must(s.ForgetInstance(t.Context(), nobody, app))(t)
+			must(s.ForgetInstance(t.Context(), nobody, app, Forget{}))(t)
+		})
+	}
+}
+
+// The host says that the disks of an instance are not where its volumes are, as after a definition
+// was put back.
+func TestAnInstanceThatDiffersIsForgottenByForceOrByItsHost(t *testing.T) {
+	differs := func(t *testing.T, s *Store, what bool) {
+		t.Helper()
+		report := api.InstanceReport{ID: web, State: api.InstanceStopped, Differs: what}
+		if what {
+			report.Note = "its disk vda is at /released.raw"
+		}
+		must(s.Report(t.Context(), nobody, api.HostReport{ID: hostA, Name: "a", BootID: "first", Pools: clusterPools(), Instances: []api.InstanceReport{report}}))(t)
+	}
+	for name, forget := range map[string]func(t *testing.T, s *Store){
+		"by force": func(t *testing.T, s *Store) {
+			t.Helper()
+			must(s.ForgetInstance(t.Context(), nobody, web, Forget{Force: true}))(t)
+		},
+		"by its host": func(t *testing.T, s *Store) {
+			t.Helper()
+			must(s.ForgetInstance(t.Context(), as(hostA, 1), web, Forget{}))(t)
+		},
+		"once it is as it was left": func(t *testing.T, s *Store) {
+			t.Helper()
+			differs(t, s, false)
+			must(s.ForgetInstance(t.Context(), nobody, web, Forget{}))(t)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newCluster(t)
+			differs(t, s, true)
+			err := unchanged(t, s, func() error { return second(s.ForgetInstance(t.Context(), nobody, web, Forget{})) })
+			wantCode(t, err, api.CodeChainChanged, "cannot forget instance web: its disk vda is at /released.raw")
+			forget(t, s)
 		})
 	}
 }

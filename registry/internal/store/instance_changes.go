@@ -132,20 +132,21 @@ func (tx *Tx) insertSlot(ctx context.Context, in api.InstanceRegister, slot api.
 	return nil
 }
 
+// Forget says what else an instance may be that is forgotten.
+type Forget struct {
+	// WithDefinition also removes one that is on no host, together with its stored definition,
+	// of which there is no other copy.
+	WithDefinition bool
+	// Force also removes one whose disks are not where its volumes are, by its host's last
+	// report.
+	Force bool
+}
+
 // ForgetInstance removes an instance from Volferry's care and returns it as it was. Its
-// volumes stay, and become available once they are attached nowhere else.
-func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string) (api.Instance, error) {
-	return s.forgetInstance(ctx, call, ref, false)
-}
-
-// ForgetInstanceWithDefinition is ForgetInstance, and also removes an instance that is on
-// no host, together with its stored definition, of which there is no other copy.
-func (s *Store) ForgetInstanceWithDefinition(ctx context.Context, call Call, ref string) (api.Instance, error) {
-	return s.forgetInstance(ctx, call, ref, true)
-}
-
-func (s *Store) forgetInstance(ctx context.Context, call Call, ref string, withDefinition bool) (api.Instance, error) {
-	return Mutate(ctx, s, call, "instance.forget", []any{ref, withDefinition}, func(ctx context.Context, tx *Tx) (api.Instance, error) {
+// volumes stay, and become available once they are attached nowhere else. Of an instance whose
+// host forgets it, that host has looked at the disks itself.
+func (s *Store) ForgetInstance(ctx context.Context, call Call, ref string, how Forget) (api.Instance, error) {
+	return Mutate(ctx, s, call, "instance.forget", []any{ref, how.WithDefinition}, func(ctx context.Context, tx *Tx) (api.Instance, error) {
 		i, err := tx.OwnInstance(ctx, ref, "forget")
 		if err != nil {
 			return i, err
@@ -153,7 +154,7 @@ func (s *Store) forgetInstance(ctx context.Context, call Call, ref string, withD
 		if err := lockOf(i).check("forget", i.Name); err != nil {
 			return i, err
 		}
-		if i.State == api.InstanceShelvedOffloaded && !withDefinition {
+		if i.State == api.InstanceShelvedOffloaded && !how.WithDefinition {
 			return i, api.Errorf(api.CodeStateForbidden, "cannot forget instance %s: no host has it, and its definition would be lost for good; unshelve it first, or forget it with its definition",
 				i.Name).With("state", i.State)
 		}
@@ -169,6 +170,11 @@ func (s *Store) forgetInstance(ctx context.Context, call Call, ref string, withD
 		}
 		if err := tx.checkForgettable(ctx, i); err != nil {
 			return i, err
+		}
+		if call.Host == nil && !how.Force {
+			if err := tx.checkOnItsVolumes(ctx, i); err != nil {
+				return i, err
+			}
 		}
 		// Slots, attachments and what is on the shelf go with it.
 		var hostID string
@@ -202,6 +208,22 @@ func (tx *Tx) checkForgettable(ctx context.Context, i api.Instance) error {
 	}
 	return api.Errorf(api.CodeVolumeInUse, "cannot forget instance %s: another host could be given its volume %s, which its domain would still have; detach that, or where the domain is without it, `volferryctl attachment delete --force`",
 		i.Name, volumes[0])
+}
+
+// checkOnItsVolumes refuses to forget an instance whose host has last reported that its disks are
+// not where its volumes are.
+func (tx *Tx) checkOnItsVolumes(ctx context.Context, i api.Instance) error {
+	if i.State == api.InstanceShelvedOffloaded {
+		return nil
+	}
+	var differs bool
+	if err := tx.QueryRowContext(ctx, "SELECT differs FROM instances WHERE id = ?", i.ID).Scan(&differs); err != nil {
+		return fmt.Errorf("read whether an instance differs: %w", err)
+	}
+	if !differs {
+		return nil
+	}
+	return api.ForgetRefusal(i.Name, i.Note)
 }
 
 // adoptDisk makes a disk that an instance has a volume with one attachment, or a

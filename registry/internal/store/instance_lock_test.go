@@ -68,7 +68,9 @@ func TestWhatALockedInstanceRefuses(t *testing.T) {
 	detaching := func(t *testing.T, s *Store) error {
 		return second(s.TransitionAttachment(t.Context(), nobody, rootAt, attachmentStep(api.AttachmentDetaching, api.AttachmentAttached)))
 	}
-	forgetting := func(t *testing.T, s *Store) error { return second(s.ForgetInstance(t.Context(), nobody, "web")) }
+	forgetting := func(t *testing.T, s *Store) error {
+		return second(s.ForgetInstance(t.Context(), nobody, "web", Forget{}))
+	}
 	migrating := func(t *testing.T, s *Store) error {
 		return second(s.RegisterMigration(t.Context(), nobody, rootMigration()))
 	}

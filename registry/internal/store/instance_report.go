@@ -14,6 +14,8 @@ import (
 type reported struct {
 	id, note string
 	state    api.InstanceState
+	// differs says that its disks are not where its volumes are.
+	differs bool
 	// own says that the host has it now; shelved_offloaded it only had it.
 	own bool
 }
@@ -22,8 +24,8 @@ type reported struct {
 // active there without being its own. It writes what is news alone: a report costs
 // the writer one look, however long it is.
 func (tx *Tx) storeInstances(ctx context.Context, in api.HostReport) (foreign []string, err error) {
-	scan := ledger.ScanInto(func(r *reported) []any { return []any{&r.id, &r.note, &r.state, &r.own} })
-	rows, err := ledger.QueryAll(ctx, tx, scan, "SELECT i.id, i.note, i.state, "+instanceHostID+" = ?1 FROM instances i WHERE i.host_id = ?1", in.ID)
+	scan := ledger.ScanInto(func(r *reported) []any { return []any{&r.id, &r.note, &r.state, &r.differs, &r.own} })
+	rows, err := ledger.QueryAll(ctx, tx, scan, "SELECT i.id, i.note, i.state, i.differs, "+instanceHostID+" = ?1 FROM instances i WHERE i.host_id = ?1", in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +57,7 @@ func (tx *Tx) storeInstanceReport(ctx context.Context, was reported, i api.Insta
 	if was.state.OnShelf() || state.OnShelf() {
 		state = was.state
 	}
-	if state == was.state && i.Note == was.note {
+	if state == was.state && i.Note == was.note && i.Differs == was.differs {
 		return nil
 	}
 	if state == api.InstanceRunning && was.state != state {
@@ -63,7 +65,7 @@ func (tx *Tx) storeInstanceReport(ctx context.Context, was reported, i api.Insta
 			return err
 		}
 	}
-	return tx.Exec(ctx, "UPDATE instances SET state = ?, note = ?, updated_us = ? WHERE id = ?", state, i.Note, tx.At.UnixMicro(), i.ID)
+	return tx.Exec(ctx, "UPDATE instances SET state = ?, note = ?, differs = ?, updated_us = ? WHERE id = ?", state, i.Note, i.Differs, tx.At.UnixMicro(), i.ID)
 }
 
 // noteRanOn takes the word of a host that an instance runs, which did not when the host

@@ -36,7 +36,7 @@ func (s *Store) TransitionMigration(ctx context.Context, call Call, ref string, 
 		if err := tx.checkOwner(ctx, m, in); err != nil {
 			return m, err
 		}
-		if m.Method == api.MethodSave {
+		if m.LedByRegistry() {
 			return m, api.Errorf(api.CodeStateForbidden, "migration %s of volume %s is the registry's: no host moves it", m.ID, m.VolumeName)
 		}
 		if done, err := tx.checkState(ctx, m, in); done || err != nil {

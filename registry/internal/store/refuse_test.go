@@ -91,7 +91,7 @@ func TestMigrationsThatAreRefused(t *testing.T) {
 			do: migrate(func(m *api.MigrationRegister) { m.SrcAttachmentID = id(attachmentKind, 9) }),
 		},
 		"detached meanwhile": {
-			before: func(t *testing.T, s *Store) { must(s.ForgetInstance(t.Context(), nobody, web))(t) },
+			before: func(t *testing.T, s *Store) { must(s.ForgetInstance(t.Context(), nobody, web, Forget{}))(t) },
 			code:   api.CodeConflict, text: "no host has it at an instance any more",
 			do: migrate(func(*api.MigrationRegister) {}),
 		},
@@ -282,7 +282,7 @@ func TestInstanceAndTypeChangesThatAreRefused(t *testing.T) {
 		"unknown mode":       {nil, register(func(i *api.InstanceRegister) { i.Disks[0].Mode = "x" }), api.CodeInvalidArgument, "rw and ro"},
 		"unknown state":      {nil, register(func(i *api.InstanceRegister) { i.State = "dancing" }), api.CodeInvalidArgument, "dancing"},
 		"forget while migrating": {migrating, func(t *testing.T, s *Store) error {
-			_, err := s.ForgetInstance(t.Context(), nobody, "web")
+			_, err := s.ForgetInstance(t.Context(), nobody, "web", Forget{})
 			return err
 		}, api.CodeMigrationActive, "cannot forget instance web: migration " + move},
 		"multiattach under an attached volume": {nil, updateType(DefaultType, api.VolumeTypeUpdate{Multiattach: &yes}), api.CodeInUseRetype, "volume root is attached"},

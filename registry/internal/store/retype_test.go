@@ -133,14 +133,17 @@ func TestTypesAndPoliciesThatAreRefused(t *testing.T) {
 		}, api.CodeNotFound, `no pool "fsat" on any host; there are fast, nfs, slow, thin`},
 		"type: mistyped pool later":           {nil, updatingType("gold", api.VolumeTypeUpdate{Pools: &[]string{"fsat"}}), api.CodeNotFound, "fsat"},
 		"type: multiattach of what is in use": {inTurn(plain, reserved(nil)), updatingType("gold", api.VolumeTypeUpdate{Multiattach: &no}), api.CodeInUseRetype, "volume disk is attached"},
-		"type: default is never multiattach":  {func(t *testing.T, s *Store) { t.Helper(); must(s.ForgetInstance(t.Context(), nobody, web))(t) }, updatingType(DefaultType, become), api.CodeStateForbidden, "default"},
-		"type: a volume moves":                {moving(diskMigration()), updatingType("gold", api.VolumeTypeUpdate{Multiattach: &no}), api.CodeMigrationActive, "volume disk"},
-		"type: a volume moves to it":          {inTurn(plain, movingTo("plain")), updatingType("plain", become), api.CodeMigrationActive, "gives it to volume disk"},
-		"type: delete while one moves to it":  {inTurn(plain, movingTo("plain")), func(t *testing.T, s *Store) error { return second(s.DeleteType(t.Context(), nobody, "plain")) }, api.CodeMigrationActive, "gives it to volume disk"},
-		"type: of a qcow2":                    {plainVolume(func(v *api.VolumeRegister) { v.Location.Format = api.FormatQcow2 }), updatingType("plain", become), api.CodeUnsupportedDisk, "qcow2"},
-		"type: of a bootable":                 {plainVolume(func(v *api.VolumeRegister) { v.Bootable = true }), updatingType("plain", become), api.CodePolicyDenied, "multiattach_bootable"},
-		"type: of one in a pool that cannot":  {plainVolume(func(v *api.VolumeRegister) { v.Location = at("/thin/new") }), updatingType("plain", become), api.CodeNoCapablePool, "thin"},
-		"type: policy off":                    {inTurn(plainVolume(asIs), policy(api.PolicyMultiattach, false)), updatingType("plain", become), api.CodePolicyDenied, "policy multiattach"},
+		"type: default is never multiattach": {func(t *testing.T, s *Store) {
+			t.Helper()
+			must(s.ForgetInstance(t.Context(), nobody, web, Forget{}))(t)
+		}, updatingType(DefaultType, become), api.CodeStateForbidden, "default"},
+		"type: a volume moves":               {moving(diskMigration()), updatingType("gold", api.VolumeTypeUpdate{Multiattach: &no}), api.CodeMigrationActive, "volume disk"},
+		"type: a volume moves to it":         {inTurn(plain, movingTo("plain")), updatingType("plain", become), api.CodeMigrationActive, "gives it to volume disk"},
+		"type: delete while one moves to it": {inTurn(plain, movingTo("plain")), func(t *testing.T, s *Store) error { return second(s.DeleteType(t.Context(), nobody, "plain")) }, api.CodeMigrationActive, "gives it to volume disk"},
+		"type: of a qcow2":                   {plainVolume(func(v *api.VolumeRegister) { v.Location.Format = api.FormatQcow2 }), updatingType("plain", become), api.CodeUnsupportedDisk, "qcow2"},
+		"type: of a bootable":                {plainVolume(func(v *api.VolumeRegister) { v.Bootable = true }), updatingType("plain", become), api.CodePolicyDenied, "multiattach_bootable"},
+		"type: of one in a pool that cannot": {plainVolume(func(v *api.VolumeRegister) { v.Location = at("/thin/new") }), updatingType("plain", become), api.CodeNoCapablePool, "thin"},
+		"type: policy off":                   {inTurn(plainVolume(asIs), policy(api.PolicyMultiattach, false)), updatingType("plain", become), api.CodePolicyDenied, "policy multiattach"},
 		"type: by a host": {nil, func(t *testing.T, s *Store) error {
 			return second(s.UpdateType(t.Context(), as(hostA, 1), "gold", become))
 		}, api.CodePermissionDenied, "only an operator"},

@@ -65,7 +65,7 @@ func TestRenameAndReadWorkDuringAMigration(t *testing.T) {
 
 func TestForgottenInstanceLeavesItsVolumesAvailable(t *testing.T) {
 	s := newSite(t)
-	must(s.ForgetInstance(t.Context(), nobody, "web"))(t)
+	must(s.ForgetInstance(t.Context(), nobody, "web", Forget{}))(t)
 	v := must(s.Volume(t.Context(), root, everyone))(t)
 	if v.Status != api.VolumeAvailable || len(v.Attachments) != 0 {
 		t.Errorf("volume = %+v", v)
@@ -133,7 +133,7 @@ func TestRepeatedRequestIsAnsweredAndNotRepeated(t *testing.T) {
 
 func TestForgottenInstanceComesBackToItsVolumes(t *testing.T) {
 	s := newSite(t)
-	must(s.ForgetInstance(t.Context(), nobody, "web"))(t)
+	must(s.ForgetInstance(t.Context(), nobody, "web", Forget{}))(t)
 	again := storetest.WebRegister()
 	again.Disks[0].AttachmentID = id(attachmentKind, 7)
 	must(s.RegisterInstance(t.Context(), nobody, again))(t)
@@ -145,7 +145,7 @@ func TestForgottenInstanceComesBackToItsVolumes(t *testing.T) {
 
 func TestDiskElsewhereIsNotTheVolumeThatItWas(t *testing.T) {
 	s := newSite(t)
-	must(s.ForgetInstance(t.Context(), nobody, "web"))(t)
+	must(s.ForgetInstance(t.Context(), nobody, "web", Forget{}))(t)
 	again := storetest.WebRegister()
 	again.Disks[0].Location.Pool, again.Disks[0].Location.Name, again.Disks[0].Location.Path = "", "", "/elsewhere/root.raw"
 	wantCode(t, second(s.RegisterInstance(t.Context(), nobody, again)), api.CodeConflict, "/elsewhere/root.raw")
@@ -155,7 +155,7 @@ func TestRefusedRequestMayBeTriedAgainUnderItsKey(t *testing.T) {
 	s := newSite(t)
 	call := Call{Key: "key-1"}
 	wantCode(t, second(s.ForgetVolume(t.Context(), call, root)), api.CodeVolumeInUse, "root")
-	must(s.ForgetInstance(t.Context(), nobody, web))(t)
+	must(s.ForgetInstance(t.Context(), nobody, web, Forget{}))(t)
 	must(s.ForgetVolume(t.Context(), call, root))(t)
 }
 

@@ -106,7 +106,7 @@ func TestAnothersIsNotYourHosts(t *testing.T) {
 			in.ID = id(instanceKind, 9)
 			return second(s.RegisterInstance(t.Context(), b, in))
 		},
-		"forget an instance": func(t *testing.T, s *Store) error { return second(s.ForgetInstance(t.Context(), b, app)) },
+		"forget an instance": func(t *testing.T, s *Store) error { return second(s.ForgetInstance(t.Context(), b, app, Forget{})) },
 		"take back a volume": func(t *testing.T, s *Store) error {
 			return second(s.RegisterInstance(t.Context(), b, api.InstanceRegister{
 				ID: id(instanceKind, 9), Name: "new", Host: "b", State: api.InstanceRunning,
@@ -153,7 +153,7 @@ func TestAHostChangesWhatIsItsOwn(t *testing.T) {
 	must(s.ForgetVolume(t.Context(), a, data))(t)
 	must(s.TransitionMigration(t.Context(), a, move, step(api.MigrationCancelled, api.MigrationStarting)))(t)
 	must(s.ReleaseAttachment(t.Context(), a, first, release(true)))(t)
-	must(s.ForgetInstance(t.Context(), a, web))(t)
+	must(s.ForgetInstance(t.Context(), a, web, Forget{}))(t)
 	// B reaches disk, so it may move it when nobody has it.
 	must(s.ReleaseAttachment(t.Context(), as(hostB, 1), next, api.AttachmentRelease{Host: hostB, Epoch: 1, Force: true}))(t)
 	in := diskMigration()

@@ -107,7 +107,7 @@ func checkReportMigrations(migrations []api.Migration) error {
 
 // checkReportMigration checks what people are shown of a migration while it runs.
 func checkReportMigration(m api.Migration) error {
-	if err := cmp.Or(ID("migration id", m.ID), checkPhase(m), Text("verify of a migration", m.Verify), Text("method of a migration", m.Method)); err != nil {
+	if err := cmp.Or(ID("migration id", m.ID), checkPhase(m), Text("verify of a migration", m.Verify), Text("pace of a migration", m.Pace), Text("pacing of a migration", m.Pacing), Text("method of a migration", m.Method)); err != nil {
 		return err
 	}
 	for _, f := range []struct {

@@ -21,8 +21,9 @@ import (
 // maxParallel bounds how many volumes a drain moves at once.
 const maxParallel = 64
 
-// CreateDrain begins to empty a pool, and adds every volume that is in it now. A drain of the
-// pool that is open and has given up volumes is stopped, and these are tried again.
+// CreateDrain begins to empty a pool, and adds every volume that is in it now. A drain from the
+// pool to the same one that is open and has given up volumes is stopped, and these are tried
+// again.
 func (s *Store) CreateDrain(ctx context.Context, call store.Call, pool string, in api.PoolDrain) (api.Drain, error) {
 	in.Parallel = cmp.Or(in.Parallel, 1)
 	if err := checkDrain(pool, in); err != nil {
@@ -32,12 +33,12 @@ func (s *Store) CreateDrain(ctx context.Context, call store.Call, pool string, i
 		if err := cmp.Or(store.CheckPoolKnown(ctx, tx, pool), store.CheckPoolKnown(ctx, tx, in.ToPool)); err != nil {
 			return api.Drain{}, err
 		}
-		if err := s.supersede(ctx, tx, pool); err != nil {
+		if err := s.supersede(ctx, tx, pool, in.ToPool); err != nil {
 			return api.Drain{}, err
 		}
 		id := uuid.NewString()
-		_, err := tx.ExecContext(ctx, `INSERT INTO drains (id, pool, to_pool, parallel, bandwidth_bytes_per_second, delete_source, state, started_us)
-			VALUES (?, ?, ?, ?, ?, ?, 'running', ?)`, id, pool, in.ToPool, in.Parallel, in.BandwidthBytesPerSecond, in.DeleteSource, tx.At.UnixMicro())
+		_, err := tx.ExecContext(ctx, `INSERT INTO drains (id, pool, to_pool, parallel, bandwidth_bytes_per_second, pace, delete_source, state, started_us)
+			VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?)`, id, pool, in.ToPool, in.Parallel, in.BandwidthBytesPerSecond, in.Pace, in.DeleteSource, tx.At.UnixMicro())
 		if sqlitedb.Violates(err, "drains.pool") {
 			return api.Drain{}, tx.drainConflict(ctx, pool)
 		}
@@ -52,17 +53,18 @@ func (s *Store) CreateDrain(ctx context.Context, call store.Call, pool string, i
 			return d, err
 		}
 		return d, tx.auditDrain(ctx, d, "drain.create", "", d.State, map[string]any{
-			"to_pool": d.ToPool, "parallel": d.Parallel, "bandwidth_bytes_per_second": d.BandwidthBytesPerSecond,
+			"to_pool": d.ToPool, "parallel": d.Parallel, "bandwidth_bytes_per_second": d.BandwidthBytesPerSecond, "pace": d.Pace,
 			"delete_source": d.DeleteSource, "volumes": len(d.Volumes),
 		})
 	})
 }
 
-// supersede stops an open drain of the pool that has given up volumes, so that another one may
-// try them again. What moves goes on. A drain that has given up none stays as it is.
-func (s *Store) supersede(ctx context.Context, tx *changeTx, pool string) error {
+// supersede stops an open drain from pool to toPool that has given up volumes, so that another
+// one may try them again. What moves goes on. A drain that has given up none stays as it is, and
+// so does one to another pool: whoever wants its volumes elsewhere stops it first.
+func (s *Store) supersede(ctx context.Context, tx *changeTx, pool, toPool string) error {
 	var id string
-	err := tx.QueryRowContext(ctx, "SELECT id FROM drains WHERE pool = ? AND state IN ('running', 'paused')", pool).Scan(&id)
+	err := tx.QueryRowContext(ctx, "SELECT id FROM drains WHERE pool = ? AND to_pool = ? AND state IN ('running', 'paused')", pool, toPool).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}

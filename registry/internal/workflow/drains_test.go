@@ -367,3 +367,19 @@ func TestADrainGoesOnAfterARestart(t *testing.T) {
 		t.Errorf("drain (-before +after):\n%s", diff)
 	}
 }
+
+func TestADrainThatGaveUpVolumesIsReplacedByOneToItsPoolAlone(t *testing.T) {
+	s, d := drainSite(t)
+	in := reportOf(hostA, "a")
+	in.Pools = []api.Pool{{Name: "fast"}, {Name: "nfs"}, {Name: "third"}}
+	must(s.Report(t.Context(), nobody, in))(t)
+	mustSet(t, s, d.ID, root, api.DrainVolumeSkipped)
+	elsewhere := func() error {
+		return second(s.CreateDrain(t.Context(), nobody, "fast", api.PoolDrain{ToPool: "third"}))
+	}
+	wantCode(t, unchanged(t, s, elsewhere), api.CodeConflict, d.ID)
+	must(s.CreateDrain(t.Context(), nobody, "fast", toNFS))(t)
+	if got := must(s.Drain(t.Context(), d.ID))(t); got.State != api.DrainStopped {
+		t.Errorf("the drain before is %s, want it stopped", got.State)
+	}
+}

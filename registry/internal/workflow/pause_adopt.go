@@ -33,7 +33,7 @@ func (s *Store) AdoptPause(ctx context.Context, call store.Call, id string, save
 		if err != nil {
 			return Pause{}, err
 		}
-		guests, err := tx.guestsToPause(ctx, v, present)
+		guests, err := tx.guestsToPause(ctx, v, present, allPaused)
 		if err != nil {
 			return Pause{}, err
 		}
@@ -47,7 +47,7 @@ func (s *Store) AdoptPause(ctx context.Context, call store.Call, id string, save
 		if err != nil {
 			return Pause{}, err
 		}
-		if err := tx.insertPause(ctx, v, t, guests[0].Host.ID, id, in, dst, guests); err != nil {
+		if err := tx.insertPause(ctx, v, t, id, in, dst, guests, allPaused); err != nil {
 			return Pause{}, err
 		}
 		// All of them are woken: one that was not saved is only looked at by that, and

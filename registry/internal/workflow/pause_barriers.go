@@ -16,7 +16,8 @@ func (s *Store) SuspendPause(ctx context.Context, call store.Call, id string) (P
 }
 
 // SavePause is the second barrier: every instance is suspended, and from here on they may
-// be saved. So every guest's memory is from a time at which none of them ran.
+// be saved. So every guest's memory is from a time at which none of them ran. Where the
+// volume was copied meanwhile, the hosts read their last bitmaps first (PauseLast).
 func (s *Store) SavePause(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.passBarrier(ctx, call, id, PauseSuspending, PauseSuspended, PauseSaving, "")
 }
@@ -39,6 +40,12 @@ func (s *Store) passBarrier(ctx context.Context, call store.Call, id string, fro
 				return api.Errorf(api.CodeConflict, "instance %s is %s, not %s", g.Name, g.State, all)
 			}
 		}
+		if p.Live != nil {
+			if to != PauseSaving {
+				return p.checkPhase(to) // it has other barriers
+			}
+			return tx.setPhase(ctx, p, PauseLast, p.DropEnd, nil)
+		}
 		if to == PauseSuspending {
 			if err := tx.Exec(ctx, "UPDATE pauses SET stopped_us = ? WHERE migration_id = ?", tx.At.UnixMicro(), p.Migration.ID); err != nil {
 				return err
@@ -53,7 +60,7 @@ func (s *Store) passBarrier(ctx context.Context, call store.Call, id string, fro
 // guest with which it shares its volumes writes to them (PermitPause).
 func (s *Store) ResumePause(ctx context.Context, call store.Call, id string) (Pause, error) {
 	return s.changePause(ctx, call, id, "migration.pause_resuming", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
-		if p.Phase != PauseRestoring && p.Phase != PauseCancelling {
+		if !p.wakes() {
 			return p.checkPhase(PauseRestoring)
 		}
 		for _, g := range p.Instances {
@@ -91,5 +98,10 @@ func (p Pause) CanResume() bool {
 			return false
 		}
 	}
-	return !p.Resuming && (p.Phase == PauseRestoring || p.Phase == PauseCancelling)
+	return !p.Resuming && p.wakes()
+}
+
+// wakes says whether the guests are being woken.
+func (p Pause) wakes() bool {
+	return p.Phase == PauseRestoring || p.Phase == PauseCancelling || p.Phase == PauseAgain
 }

@@ -44,9 +44,15 @@ func (tx *changeTx) setPhase(ctx context.Context, p Pause, to PausePhase, dropEn
 	if err != nil {
 		return err
 	}
+	// A call that wakes a guest has another id in each pause of a move: the last pause may
+	// have been called off.
+	attempt := "0"
+	if p.Live != nil {
+		attempt = "attempt + 1"
+	}
 	if err := tx.ExecAll(ctx,
 		ledger.SQL("UPDATE pauses SET phase = ?, attempt = 0, drop_end = ?, why = ?, error = NULL WHERE migration_id = ?", to, dropEnd, reason, p.Migration.ID),
-		ledger.SQL("UPDATE pause_instances SET attempt = 0, error = NULL WHERE migration_id = ?", p.Migration.ID),
+		ledger.SQL("UPDATE pause_instances SET attempt = "+attempt+", error = NULL WHERE migration_id = ?", p.Migration.ID),
 	); err != nil {
 		return err
 	}
@@ -63,7 +69,7 @@ func (tx *changeTx) settlePauseState(ctx context.Context, id string) error {
 	if err != nil || p.Phase == PauseDone {
 		return err
 	}
-	state, why := p.Phase.state(), p.Why
+	state, why := p.state(), p.Why
 	if stops := p.blocker(); stops != nil {
 		state, why = api.MigrationNeedsOperator, stops
 	}
@@ -85,6 +91,13 @@ func (p Pause) blocker() *api.Error {
 	for _, g := range p.Instances {
 		if g.Error != nil && !g.Lost {
 			return g.Error
+		}
+	}
+	if p.Live != nil {
+		for _, h := range p.Live.Hosts {
+			if h.Error != nil && !h.Fenced {
+				return h.Error
+			}
 		}
 	}
 	if p.DropEnd == "" {

@@ -24,6 +24,9 @@ func (s *Store) SetPauseCopy(ctx context.Context, call store.Call, id string, ph
 		if attempt < p.Attempt || dropEnd != "" && dropEnd != p.DropEnd {
 			return api.Errorf(api.CodeConflict, "the copy host of migration %s was asked anew meanwhile", p.Migration.ID)
 		}
+		if p.DropEnd == api.DropDst && dropEnd == "" && p.Live != nil && !p.LiveReady() {
+			return p.notReady()
+		}
 		fail, err := encodeError(why)
 		if err != nil {
 			return err
@@ -46,7 +49,7 @@ func (s *Store) FlipPause(ctx context.Context, call store.Call, id string, dst a
 		return Pause{}, err
 	}
 	return s.changePause(ctx, call, id, "migration.pause_flip", dst, func(ctx context.Context, tx *changeTx, p Pause) error {
-		if err := p.checkPhase(PauseCopying); err != nil {
+		if err := p.mayFlip(); err != nil {
 			return err
 		}
 		if err := tx.checkReservedDst(ctx, p, dst); err != nil {
@@ -76,6 +79,25 @@ func (s *Store) FlipPause(ctx context.Context, call store.Call, id string, dst a
 		}
 		return tx.setPhase(ctx, p, PauseRestoring, drop, nil)
 	})
+}
+
+// mayFlip refuses to move a volume that is not copied while none of its guests runs.
+func (p Pause) mayFlip() error {
+	if p.Live == nil {
+		return p.checkPhase(PauseCopying)
+	}
+	if err := p.checkPhase(PauseSaving); err != nil {
+		return err
+	}
+	if !p.LiveReady() {
+		return p.notReady()
+	}
+	for _, g := range p.Instances {
+		if g.State != PauseSaved {
+			return api.Errorf(api.CodeConflict, "instance %s is %s, not %s", g.Name, g.State, PauseSaved)
+		}
+	}
+	return nil
 }
 
 // checkReservedDst refuses a dst other than the reserved one, whatever the copy host says:

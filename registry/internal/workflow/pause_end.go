@@ -30,7 +30,12 @@ func (s *Store) CancelPause(ctx context.Context, call store.Call, ref string, wh
 			return err
 		}
 		switch p.Phase {
-		case PauseChecking, PauseSuspending, PauseSaving, PauseCopying:
+		case PauseAgain:
+			if err := tx.unlockRestored(ctx, p); err != nil {
+				return err
+			}
+			return tx.setPhase(ctx, p, PauseCancelling, p.DropEnd, why)
+		case PauseChecking, PauseSuspending, PauseSaving, PauseCopying, PauseMaking, PauseTracking, PauseSwapping, PauseLast:
 			return tx.setPhase(ctx, p, PauseCancelling, p.DropEnd, why)
 		case PauseCancelling:
 			if why != nil {
@@ -46,6 +51,20 @@ func (s *Store) CancelPause(ctx context.Context, call store.Call, ref string, wh
 	})
 }
 
+// unlockRestored unlocks the instances that are as they were already, for a move that was
+// about to begin again and needed them locked until now.
+func (tx *changeTx) unlockRestored(ctx context.Context, p Pause) error {
+	for _, g := range p.Instances {
+		if g.State != PauseRestored {
+			continue
+		}
+		if err := tx.unlockGuest(ctx, g.ID, p.Migration.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // CompletePause tries again to restore the guests of a move that needs an operator after
 // the volume was moved. Before that it is refused, because the move goes on by itself.
 func (s *Store) CompletePause(ctx context.Context, call store.Call, ref string) (Pause, error) {
@@ -56,7 +75,7 @@ func (s *Store) CompletePause(ctx context.Context, call store.Call, ref string) 
 		switch p.Phase {
 		case PauseRestoring:
 			return tx.retryPause(ctx, p)
-		case PauseChecking, PauseSuspending, PauseSaving, PauseCopying:
+		case PauseChecking, PauseSuspending, PauseSaving, PauseCopying, PauseMaking, PauseTracking, PauseSwapping, PauseAgain, PauseLast:
 			return api.Errorf(api.CodeStateForbidden, "cannot complete migration %s of volume %s: it is %s and goes on by itself", p.Migration.ID, p.Migration.VolumeName, p.Phase)
 		case PauseCancelling:
 			return api.Errorf(api.CodeStateForbidden, "cannot complete migration %s of volume %s: it is being cancelled; cancel it once more if it needs that", p.Migration.ID, p.Migration.VolumeName)
@@ -93,6 +112,7 @@ func (tx *changeTx) retryPause(ctx context.Context, p Pause) error {
 	if err := tx.ExecAll(ctx,
 		ledger.SQL("UPDATE pauses SET attempt = attempt + 1, error = NULL WHERE migration_id = ? AND error IS NOT NULL", p.Migration.ID),
 		ledger.SQL("UPDATE pause_instances SET attempt = attempt + 1, error = NULL WHERE migration_id = ? AND error IS NOT NULL", p.Migration.ID),
+		ledger.SQL("UPDATE live_hosts SET error = NULL WHERE migration_id = ? AND error IS NOT NULL", p.Migration.ID),
 	); err != nil {
 		return err
 	}
@@ -100,7 +120,7 @@ func (tx *changeTx) retryPause(ctx context.Context, p Pause) error {
 }
 
 func (tx *changeTx) auditRetry(ctx context.Context, p Pause, details map[string]any) error {
-	if err := tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.retry", From: string(p.Migration.State), To: string(p.Phase.state())}, details); err != nil {
+	if err := tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.retry", From: string(p.Migration.State), To: string(p.state())}, details); err != nil {
 		return err
 	}
 	return tx.settlePauseState(ctx, p.Migration.ID)
@@ -141,6 +161,9 @@ func (s *Store) FinishPause(ctx context.Context, call store.Call, id string) (Pa
 		}
 		if p.DropEnd != "" {
 			return api.Errorf(api.CodeConflict, "the %s of migration %s is not removed yet", p.DropEnd, p.Migration.ID)
+		}
+		if p.Live != nil && !p.LiveReady() {
+			return p.notReady()
 		}
 		if !p.Resuming {
 			return api.Errorf(api.CodeConflict, "the guests of migration %s were not let run on yet", p.Migration.ID)

@@ -22,6 +22,7 @@ var pauseInstanceNext = map[PausePhase]map[string][]string{
 	PauseRestoring:  {PauseSaved: {PauseReady}, PauseReady: {PauseRestored}},
 	PauseCancelling: cancellingNext,
 	PauseDone:       cancellingNext,
+	PauseAgain:      cancellingNext,
 }
 
 // cancellingNext: what became of the calls to suspend and to save is found out on the way.
@@ -93,7 +94,7 @@ func (s *Store) SetPauseInstance(ctx context.Context, call store.Call, id string
 				return err
 			}
 		}
-		if g.State == PauseRestored {
+		if g.State == PauseRestored && p.Phase != PauseAgain {
 			if err := tx.unlockGuest(ctx, g.ID, p.Migration.ID); err != nil {
 				return err
 			}

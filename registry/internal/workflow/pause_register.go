@@ -25,10 +25,29 @@ import (
 // one of them that reaches src and dst copies. A host may ask for it if all the instances
 // are its own (CheckGuest).
 func (s *Store) RegisterPause(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string) (api.Migration, error) {
+	in.PauseAll = true // whatever the caller said: that is what it is
+	return s.register(ctx, call, ref, in, present, allPaused)
+}
+
+// kind is a way to move a volume with its guests that the registry leads.
+type kind struct {
+	method string
+	// what is its name in the trail; manner and request are for messages.
+	what, manner, request string
+	// admits refuses what else a volume and the host of a guest must be like.
+	admits func(v api.Volume, host PauseHost) error
+}
+
+var allPaused = kind{
+	method: api.MethodSave, what: "migration.pause_all", manner: "with all guests paused", request: "pause_all",
+	admits: func(api.Volume, PauseHost) error { return nil },
+}
+
+func (s *Store) register(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string, k kind) (api.Migration, error) {
 	if err := checkPauseTarget(in); err != nil {
 		return api.Migration{}, err
 	}
-	return mutate(ctx, s, call, "migration.pause_all", []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Migration, error) {
+	return mutate(ctx, s, call, k.what, []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Migration, error) {
 		v, err := tx.Volume(ctx, ref)
 		if err != nil {
 			return api.Migration{}, err
@@ -46,7 +65,7 @@ func (s *Store) RegisterPause(ctx context.Context, call store.Call, ref string, 
 				return api.Migration{}, err
 			}
 		}
-		guests, err := tx.guestsToPause(ctx, v, present)
+		guests, err := tx.guestsToPause(ctx, v, present, k)
 		if err != nil {
 			return api.Migration{}, err
 		}
@@ -57,12 +76,11 @@ func (s *Store) RegisterPause(ctx context.Context, call store.Call, ref string, 
 			return api.Migration{}, err
 		}
 		for _, g := range guests {
-			if err := tx.checkGuestReaches(ctx, v, t, g, dst); err != nil {
+			if err := cmp.Or(tx.checkGuestReaches(ctx, v, t, g, dst), k.admits(v, g.Host)); err != nil {
 				return api.Migration{}, err
 			}
 		}
-		copyHost := guests[0].Host
-		if err := tx.insertPause(ctx, v, t, copyHost.ID, id, in, dst, guests); err != nil {
+		if err := tx.insertPause(ctx, v, t, id, in, dst, guests, k); err != nil {
 			return api.Migration{}, err
 		}
 		m, err := store.MigrationByID(ctx, tx, id)
@@ -70,7 +88,7 @@ func (s *Store) RegisterPause(ctx context.Context, call store.Call, ref string, 
 			return m, err
 		}
 		return m, tx.AuditMigration(ctx, m, api.Event{What: "migration.register", To: string(m.State), OpID: id, Token: &api.Token{Generation: v.Generation}},
-			map[string]any{"src": m.Src, "dst": m.Dst, "to_type": in.ToType, "pause_all": true, "instances": len(guests)})
+			map[string]any{"src": m.Src, "dst": m.Dst, "to_type": in.ToType, "pause_all": in.PauseAll, "method": k.method, "instances": len(guests)})
 	})
 }
 
@@ -89,7 +107,6 @@ func checkPauseTarget(in api.MigrationTarget) error {
 	if err := cmp.Or(validate.Text("pool", in.ToPool), validate.Text("type", in.ToType), validate.Text("path", in.ToPath)); err != nil {
 		return err
 	}
-	in.PauseAll = true // whatever the caller said: that is what it is
 	return in.Check()
 }
 
@@ -114,36 +131,36 @@ func pauseDst(v api.Volume, migrationID string, in api.MigrationTarget) api.Loca
 
 // guestsToPause returns the instances that have the volume, if they can be saved for
 // it now.
-func (tx *changeTx) guestsToPause(ctx context.Context, v api.Volume, present []string) ([]PauseInstance, error) {
+func (tx *changeTx) guestsToPause(ctx context.Context, v api.Volume, present []string, k kind) ([]PauseInstance, error) {
 	switch {
 	case v.MigrationID != "":
 		return nil, store.MigrationActive(v, "migrate")
 	case v.Status == api.VolumeResizing:
 		return nil, store.NotAvailable(v, "migrate")
 	case v.Location.IsLinkedClone():
-		return nil, api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s with all guests paused: it is a linked clone, which one guest has; migrate it without pause_all", v.Name)
+		return nil, api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s %s: it is a linked clone, which one guest has; migrate it without %s", v.Name, k.manner, k.request)
 	case v.Unheld():
-		return nil, api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s with all guests paused: no guest has it; migrate it without pause_all", v.Name)
+		return nil, api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s %s: no guest has it; migrate it without %s", v.Name, k.manner, k.request)
 	}
 	var guests []PauseInstance
 	for _, a := range v.Attachments {
 		if a.State != api.AttachmentAttached {
 			return nil, api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: its attachment %s is %s", v.Name, a.ID, a.State)
 		}
-		g, err := tx.guestToPause(ctx, v, a.InstanceID, present)
+		g, err := tx.guestToPause(ctx, v, a.InstanceID, present, k)
 		if err != nil {
 			return nil, err
 		}
 		guests = append(guests, g)
 	}
 	slices.SortFunc(guests, func(a, b PauseInstance) int { return cmp.Compare(a.ID, b.ID) })
-	return guests, tx.checkOnlyTheyShare(ctx, v, guests)
+	return guests, tx.checkOnlyTheyShare(ctx, v, guests, k)
 }
 
 // checkOnlyTheyShare refuses a guest that shares another volume with an instance which
 // would run on meanwhile, if either of them may write to it: the guest would wake with
 // a memory that is older than that volume.
-func (tx *changeTx) checkOnlyTheyShare(ctx context.Context, v api.Volume, guests []PauseInstance) error {
+func (tx *changeTx) checkOnlyTheyShare(ctx context.Context, v api.Volume, guests []PauseInstance, k kind) error {
 	paused := map[string]string{}
 	for _, g := range guests {
 		paused[g.ID] = g.Name
@@ -161,15 +178,15 @@ func (tx *changeTx) checkOnlyTheyShare(ctx context.Context, v api.Volume, guests
 		}
 		for _, o := range shared {
 			if _, too := paused[o.id]; !too {
-				return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s with all guests paused: instance %s shares volume %s with instance %s as well, which would run on; "+
-					"detach volume %s from one of them", v.Name, g.Name, o.volume, o.name, o.volume).With("instance_id", o.id)
+				return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s %s: instance %s shares volume %s with instance %s as well, which would run on; "+
+					"detach volume %s from one of them", v.Name, k.manner, g.Name, o.volume, o.name, o.volume).With("instance_id", o.id)
 			}
 		}
 	}
 	return nil
 }
 
-func (tx *changeTx) guestToPause(ctx context.Context, v api.Volume, instanceID string, present []string) (PauseInstance, error) {
+func (tx *changeTx) guestToPause(ctx context.Context, v api.Volume, instanceID string, present []string, k kind) (PauseInstance, error) {
 	g := PauseInstance{ID: instanceID, State: PausePending}
 	var (
 		state         api.InstanceState
@@ -185,11 +202,11 @@ func (tx *changeTx) guestToPause(ctx context.Context, v api.Volume, instanceID s
 		Scan(&g.Name, &state, &reason, &g.Host.ID, &g.Host.Name, &g.Host.Fenced, &busy, &moved, &g.Writes); err != nil {
 		return g, fmt.Errorf("read instance: %w", err)
 	}
-	if err := CheckGuest(tx.Call, "migrate volume "+v.Name+" with all guests paused", g); err != nil {
+	if err := CheckGuest(tx.Call, "migrate volume "+v.Name+" "+k.manner, g); err != nil {
 		return g, err
 	}
 	refuse := func(code api.Code, format string, args ...any) error {
-		return api.Errorf(code, "cannot migrate volume %s with all guests paused: instance %s on host %s %s", v.Name, g.Name, g.Host.Name, fmt.Sprintf(format, args...)).
+		return api.Errorf(code, "cannot migrate volume %s %s: instance %s on host %s %s", v.Name, k.manner, g.Name, g.Host.Name, fmt.Sprintf(format, args...)).
 			With("instance_id", g.ID)
 	}
 	switch state {
@@ -237,11 +254,11 @@ func (tx *changeTx) checkGuestReaches(ctx context.Context, v api.Volume, t api.V
 	return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: its guests are on several hosts, and %s is in no pool that host %s reports as shared", v.Name, store.Place(dst), g.Host.Name)
 }
 
-// insertPause takes the locks and makes the reservation.
-func (tx *changeTx) insertPause(ctx context.Context, v api.Volume, t api.VolumeType, copyHostID, id string, in api.MigrationTarget, dst api.Location, guests []PauseInstance) error {
+// insertPause takes the locks and makes the reservation. The host of the first guest copies.
+func (tx *changeTx) insertPause(ctx context.Context, v api.Volume, t api.VolumeType, id string, in api.MigrationTarget, dst api.Location, guests []PauseInstance, k kind) error {
 	none := v
 	none.Attachments = nil // it has no attachments of its own: all go over at once
-	if err := tx.InsertMigration(ctx, none, t, copyHostID, api.MigrationRegister{ID: id, VolumeID: v.ID, Dst: dst, Method: api.MethodSave, ToType: in.ToType, OpID: id}); err != nil {
+	if err := tx.InsertMigration(ctx, none, t, guests[0].Host.ID, api.MigrationRegister{ID: id, VolumeID: v.ID, Dst: dst, Method: k.method, ToType: in.ToType, OpID: id}); err != nil {
 		return err
 	}
 	request, err := json.Marshal(in)
@@ -255,9 +272,12 @@ func (tx *changeTx) insertPause(ctx context.Context, v api.Volume, t api.VolumeT
 		if err := tx.Exec(ctx, "INSERT INTO pause_instances (migration_id, instance_id, host_id, state, writes) VALUES (?, ?, ?, 'pending', ?)", id, g.ID, g.Host.ID, g.Writes); err != nil {
 			return err
 		}
-		if err := tx.LockInstance(ctx, g.ID, "its volume "+v.Name+" is moved with all guests paused", id); err != nil {
+		if err := tx.LockInstance(ctx, g.ID, "its volume "+v.Name+" is moved "+k.manner, id); err != nil {
 			return err
 		}
+	}
+	if k.method == api.MethodLive {
+		return tx.insertLive(ctx, v, id, guests)
 	}
 	return nil
 }

@@ -13,34 +13,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// PausePhase says how far a move with all guests paused is.
-type PausePhase string
-
-// The phases of such a move. From restoring on it only goes forward.
-const (
-	PauseChecking   PausePhase = "checking"
-	PauseSuspending PausePhase = "suspending"
-	PauseSaving     PausePhase = "saving"
-	PauseCopying    PausePhase = "copying"
-	PauseRestoring  PausePhase = "restoring"
-	PauseCancelling PausePhase = "cancelling"
-	PauseDone       PausePhase = "done"
-)
-
-// state is how a move in this phase shows as a migration.
-func (p PausePhase) state() api.MigrationState {
-	switch p {
-	case PauseChecking, PauseSuspending, PauseSaving:
-		return api.MigrationStarting
-	case PauseCopying:
-		return api.MigrationCopying
-	case PauseRestoring:
-		return api.MigrationCompleting
-	case PauseCancelling, PauseDone:
-	}
-	return api.MigrationCancelling
-}
-
 // Pause is a move with all guests paused, as its loop has to remember it.
 type Pause struct {
 	Migration api.Migration
@@ -60,12 +32,28 @@ type Pause struct {
 	// Resuming: all guests that can be restored are, and they run on from now.
 	Resuming  bool
 	Instances []PauseInstance
+	// Live is how the volume is copied while its guests write, nil if they are paused for
+	// all of the copy.
+	Live *Live
 }
 
-// PauseHost is a host of such a move.
-type PauseHost struct {
-	ID, Name string
-	Fenced   bool
+// state is how a move in its phase shows as a migration.
+func (p Pause) state() api.MigrationState {
+	switch p.Phase {
+	case PauseChecking, PauseMaking:
+		return api.MigrationStarting
+	case PauseSuspending, PauseSaving:
+		if p.Live == nil {
+			return api.MigrationStarting
+		}
+		return api.MigrationCompleting
+	case PauseTracking, PauseCopying, PauseSwapping, PauseAgain:
+		return api.MigrationCopying
+	case PauseLast, PauseRestoring:
+		return api.MigrationCompleting
+	case PauseCancelling, PauseDone:
+	}
+	return api.MigrationCancelling
 }
 
 // The states of an instance in such a move, in their order. Pending and checked: nothing
@@ -90,9 +78,10 @@ type PauseInstance struct {
 	// Attached says that the instance still has the volume.
 	Attached bool
 	// SaveAttempt and Attempt count how often the calls to save the guest, and to restore
-	// it, were made anew. Error is what stops it.
-	SaveAttempt, Attempt int
-	Error                *api.Error
+	// it, were made anew. SaveFrom is the SaveAttempt with which this pause began: the calls
+	// before it are of pauses that were called off, and are over. Error is what stops it.
+	SaveAttempt, SaveFrom, Attempt int
+	Error                          *api.Error
 	// Writes says that the guest writes to a volume that it shares. RanAt is when it was
 	// let run on, zero if it was not.
 	Writes bool
@@ -133,7 +122,7 @@ func pauseByID(ctx context.Context, q ledger.Querier, id string) (Pause, error) 
 	if err != nil {
 		return Pause{}, err
 	}
-	if m.Method != api.MethodSave {
+	if !m.LedByRegistry() {
 		return Pause{}, api.Errorf(api.CodeNotFound, "migration %s of volume %s does not pause its guests", m.ID, m.VolumeName)
 	}
 	p := Pause{Migration: m}
@@ -157,12 +146,16 @@ func pauseByID(ctx context.Context, q ledger.Querier, id string) (Pause, error) 
 		return p, err
 	}
 	p.Instances, err = ledger.QueryAll(ctx, q, scanPauseInstance, pauseInstanceQuery+" WHERE g.migration_id = ? ORDER BY h.name, g.instance_id", id)
+	if err != nil || m.Method != api.MethodLive {
+		return p, err
+	}
+	p.Live, err = readLive(ctx, q, id)
 	return p, err
 }
 
 const pauseInstanceQuery = `SELECT g.instance_id, COALESCE(i.name, g.instance_id), h.id, h.name, h.fenced, g.state, g.lost,
 		EXISTS (SELECT 1 FROM attachments a JOIN migrations m ON m.id = g.migration_id WHERE a.volume_id = m.volume_id AND a.instance_id = g.instance_id),
-		g.save_attempt, g.attempt, g.error, g.writes, g.ran_us, g.discard
+		g.save_attempt, g.save_from, g.attempt, g.error, g.writes, g.ran_us, g.discard
 	FROM pause_instances g
 	JOIN hosts h ON h.id = g.host_id
 	LEFT JOIN instances i ON i.id = g.instance_id`
@@ -173,50 +166,11 @@ func scanPauseInstance(row ledger.Scanner) (PauseInstance, error) {
 		fail []byte
 		ran  int64
 	)
-	if err := row.Scan(&g.ID, &g.Name, &g.Host.ID, &g.Host.Name, &g.Host.Fenced, &g.State, &g.Lost, &g.Attached, &g.SaveAttempt, &g.Attempt, &fail, &g.Writes, &ran, &g.Discard); err != nil {
+	if err := row.Scan(&g.ID, &g.Name, &g.Host.ID, &g.Host.Name, &g.Host.Fenced, &g.State, &g.Lost, &g.Attached, &g.SaveAttempt, &g.SaveFrom, &g.Attempt, &fail, &g.Writes, &ran, &g.Discard); err != nil {
 		return g, err
 	}
 	g.RanAt = timeOrZero(ran)
 	var err error
 	g.Error, err = decodeError(fail)
 	return g, err
-}
-
-// timeOrZero is the time of a column in which 0 says that there was none yet.
-func timeOrZero(us int64) time.Time {
-	if us == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(us).UTC()
-}
-
-func decodeError(text []byte) (*api.Error, error) {
-	if text == nil {
-		return nil, nil
-	}
-	e := &api.Error{}
-	if err := json.Unmarshal(text, e); err != nil {
-		return nil, fmt.Errorf("decode error: %w", err)
-	}
-	return e, nil
-}
-
-// encodeError is an error as the database has it, NULL if there is none.
-func encodeError(e *api.Error) (any, error) {
-	if e == nil {
-		return nil, nil
-	}
-	b, err := json.Marshal(e)
-	if err != nil {
-		return nil, fmt.Errorf("encode error: %w", err)
-	}
-	return string(b), nil
-}
-
-// microsOrZero is timeOrZero the other way round.
-func microsOrZero(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMicro()
 }

@@ -742,9 +742,9 @@ func TestAHostIsNotForgottenWhileAGuestOfItsMoveMayComeBack(t *testing.T) {
 			continue
 		}
 		letGo(g)
-		must(s.ForgetInstance(t.Context(), nobody, g.ID))(t)
+		must(s.ForgetInstance(t.Context(), nobody, g.ID, store.Forget{}))(t)
 	}
-	must(s.ForgetInstance(t.Context(), nobody, web))(t)
+	must(s.ForgetInstance(t.Context(), nobody, web, store.Forget{}))(t)
 	wantCode(t, second(s.ForgetHost(t.Context(), nobody, copier, true)), api.CodeConflict, p.Migration.ID)
 	wantLocks(t, s, map[string]string{other.ID: p.Migration.ID})
 	letGo(other)

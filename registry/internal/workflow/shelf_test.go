@@ -362,12 +362,12 @@ func TestAnInstanceThatNoHostHasIsSeenByWhoHadItLastAndWhoWasAsked(t *testing.T)
 func TestAnInstanceThatNoHostHasIsForgottenUnlessItIsLocked(t *testing.T) {
 	s := newCluster(t)
 	inTurn(attached(nil), offloaded(app), lockedInstance(app))(t, s)
-	err := unchanged(t, s, func() error { return second(s.ForgetInstance(t.Context(), nobody, app)) })
+	err := unchanged(t, s, func() error { return second(s.ForgetInstance(t.Context(), nobody, app, store.Forget{})) })
 	wantCode(t, err, api.CodeInstanceLocked, "cannot forget instance app")
 	must(s.UnlockInstance(t.Context(), nobody, app))(t)
-	err = unchanged(t, s, func() error { return second(s.ForgetInstance(t.Context(), nobody, app)) })
+	err = unchanged(t, s, func() error { return second(s.ForgetInstance(t.Context(), nobody, app, store.Forget{})) })
 	wantCode(t, err, api.CodeStateForbidden, "its definition would be lost for good")
-	must(s.ForgetInstanceWithDefinition(t.Context(), nobody, app))(t)
+	must(s.ForgetInstance(t.Context(), nobody, app, store.Forget{WithDefinition: true}))(t)
 	wantVolume(t, s, disk, api.VolumeAvailable, 0)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
 )
 
 // unheldMigration moves root, which no host has at an instance, to pool slow of host a.
@@ -148,7 +149,7 @@ func TestWhatIsRefusedWhileAVolumeOfAShelvedInstanceMoves(t *testing.T) {
 			inTurn(shelvedDisk, movingUnheld(sharedMigration()), offloaded(web)), attaching(nobody, "disk", api.VolumeAttach{Instance: "web"}), api.CodeMigrationActive, "cannot attach volume disk",
 		},
 		"forget of the instance": {moving, func(t *testing.T, s *Store) error {
-			return second(s.ForgetInstanceWithDefinition(t.Context(), nobody, web))
+			return second(s.ForgetInstance(t.Context(), nobody, web, store.Forget{WithDefinition: true}))
 		}, api.CodeMigrationActive, "moving its volume root"},
 		"forget of the volume": {moving, func(t *testing.T, s *Store) error { return second(s.ForgetVolume(t.Context(), nobody, "root")) }, api.CodeMigrationActive, "cannot delete volume root"},
 		"a second move":        {inTurn(shelvedDisk, movingUnheld(sharedMigration())), migrating(func(in *api.MigrationRegister) { in.ID = id(migrationKind, 9) }), api.CodeMigrationActive, "migrate volume disk"},

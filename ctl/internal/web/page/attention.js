@@ -68,7 +68,9 @@ function ofMove(m, add, command) {
   } else if (m.guest_paused) {
     add('act', key, `The guest of volume ${volume} stands still`, `${m.guest_paused} Make room where the overlay is (${bytes(m.overlay_bytes)}), or end the move.`, complete, cancel);
   } else if (m.error && !isFinal(m)) {
-    const again = { started: m.external_copy ? [complete] : [command('migration', 'copy', ref), complete], copied: [complete] }[m.state] ?? [];
+    const copy = command('migration', 'copy', ref); // of a whole move, that goes on to its end
+    const started = m.external_copy ? [complete] : m.composite ? [copy] : [copy, complete];
+    const again = { started, copied: [complete] }[m.state] ?? [];
     const first = m.error.code === 'chain_changed' ? [which] : [];
     add('act', key, `The move of volume ${volume} is ${m.state} and does not go on`,
       `${m.stopped_at ? `Since ${clock(m.stopped_at)} UTC. ` : ''}${why}`, ...first, ...again, cancel);

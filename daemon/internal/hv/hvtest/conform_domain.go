@@ -123,6 +123,7 @@ func testNotActive(t *testing.T, b *bench) {
 	_, noProcess := b.hv.Process(ctx, id, "vda")
 	_, noFiles := b.hv.OpenFiles(ctx, id, src.Path)
 	_, noVersion := b.hv.QEMUVersion(ctx, id)
+	_, noRule := b.hv.WriteDeniedBy(ctx, id, src.Path)
 	for call, err := range map[string]error{
 		"Suspend":         b.hv.Suspend(ctx, id),
 		"Resume":          b.hv.Resume(ctx, id),
@@ -138,6 +139,7 @@ func testNotActive(t *testing.T, b *bench) {
 		"OpenFiles":       noFiles,
 		"Process":         noProcess,
 		"QEMUVersion":     noVersion,
+		"WriteDeniedBy":   noRule,
 	} {
 		if !errors.Is(err, hv.ErrNotActive) {
 			t.Errorf("%s = %v, want ErrNotActive", call, err)

@@ -23,6 +23,7 @@ func New() *Fake {
 		pools:   make(map[string]*hv.PoolInfo),
 		extents: make(map[string]int64),
 		nvram:   make(map[string][]byte),
+		denied:  make(map[string]string),
 		perLook: defaultPerLook,
 		about:   hv.About{QEMU: hv.Version{Major: 7, Minor: 2}},
 	}
@@ -66,6 +67,7 @@ func newDomain(d hv.Domain) *domain {
 		jobs:    make(map[string]*job),
 		acked:   make(map[string]map[int64]uint64),
 		leaving: make(map[string]bool),
+		bitmaps: make(map[string][]*bitmap),
 	}
 }
 

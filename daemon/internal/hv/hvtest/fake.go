@@ -45,6 +45,7 @@ type Fake struct {
 	boots   int // of the host
 	about   hv.About
 	nvram   map[string][]byte // files, which outlive their domains
+	denied  map[string]string // files with the rules that deny to write to the images at these paths
 	// unreadable are the errors of domains that cannot be read.
 	unreadable map[string]error
 }
@@ -59,6 +60,8 @@ type domain struct {
 	// was given since.
 	beganOn []string
 	plugged map[string]bool
+	// bitmaps are the dirty bitmaps of its live disks, by target.
+	bitmaps map[string][]*bitmap
 	// qemu is the version of its process.
 	qemu   hv.Version
 	stats  map[string]*hv.DiskStats

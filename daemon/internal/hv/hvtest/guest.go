@@ -171,6 +171,7 @@ func (f *Fake) GuestWrite(id, target string, block int64, value uint64) error {
 		return fmt.Errorf("%w: %w", ErrPaused, err)
 	}
 	f.mirrorWrite(dom, disk, block, value)
+	dom.noteDirty(target, block)
 	dom.acked[target][block] = value
 	st := dom.statsOf(target)
 	st.WriteRequests++

@@ -3,6 +3,7 @@
 package hvtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 		if err != nil {
 			return err
 		}
-		if err := dom.mayBeginJob(target); err != nil {
+		if err := cmp.Or(dom.mayBeginJob(target), f.mayWrite(dst.Path)); err != nil {
 			return err
 		}
 		if to.format != dst.Format {
@@ -80,6 +81,9 @@ func (f *Fake) CommitActive(ctx context.Context, id, target string, bytesPerSeco
 			return fmt.Errorf("%w: the disk has no backing image to commit into", hv.ErrUnsupported)
 		}
 		if _, err := f.open(disk.Chain[1].Path); err != nil {
+			return err
+		}
+		if err := f.mayWrite(disk.Chain[1].Path); err != nil {
 			return err
 		}
 		j := &job{

@@ -67,6 +67,36 @@ func (f *Fake) QEMUVersion(ctx context.Context, id string) (v hv.Version, err er
 	return v, err
 }
 
+// WriteDeniedBy implements hv.Hypervisor: DenyWrite has made the rules.
+func (f *Fake) WriteDeniedBy(ctx context.Context, id, path string) (rule *hv.Rule, err error) {
+	err = f.call(ctx, "WriteDeniedBy", func() error {
+		if dom := f.domains[id]; dom == nil || !dom.State.Active() {
+			return hv.ErrNotActive
+		}
+		if file := f.denied[path]; file != "" {
+			rule = &hv.Rule{File: file, Path: path}
+		}
+		return nil
+	})
+	return rule, err
+}
+
+// DenyWrite has a rule in a file deny every domain's jobs to write to the image at path, from
+// their next beginning on. No file lifts that.
+func (f *Fake) DenyWrite(path, file string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.denied[path] = file
+}
+
+// mayWrite is what a job finds out when it opens its target.
+func (f *Fake) mayWrite(path string) error {
+	if f.denied[path] != "" {
+		return fmt.Errorf("could not reopen file %s: Permission denied", path)
+	}
+	return nil
+}
+
 // QEMUUser implements hv.Hypervisor: the fake runs as root.
 func (f *Fake) QEMUUser(ctx context.Context, id string) (hv.ProcessUser, error) {
 	return hv.ProcessUser{}, f.call(ctx, "QEMUUser", func() error {
@@ -98,7 +128,27 @@ func (d *domain) opens() []hold {
 			opens = append(opens, hold{path: j.dst.Path, writable: true})
 		}
 	}
-	return opens
+	return append(opens, d.notClosed()...)
+}
+
+// notClosed are the images that the process has left in a pivot, and that nobody has told it
+// to close: the hypervisor does that next, and died. They are open as they were.
+func (d *domain) notClosed() []hold {
+	if d.stale == nil {
+		return nil
+	}
+	var left []hold
+	for i := range d.stale.live {
+		was := &d.stale.live[i]
+		now := d.LiveDisk(was.Target)
+		if now == nil {
+			continue
+		}
+		left = append(left, slices.DeleteFunc(opensOf(was), func(h hold) bool {
+			return slices.ContainsFunc(now.Chain, func(img hv.Image) bool { return img.Path == h.path })
+		})...)
+	}
+	return left
 }
 
 func opensOf(disk *hv.Disk) []hold {

@@ -69,6 +69,7 @@ func (f *Fake) kill(dom *domain) {
 	dom.Live, dom.Run, dom.State, dom.PauseReason, dom.byUser = nil, 0, hv.StateStopped, "", false
 	clear(dom.jobs)
 	clear(dom.leaving)
+	clear(dom.bitmaps)
 	dom.asked, dom.reboots = 0, 0
 	dom.stale, dom.occupied = nil, false
 	dom.forget()

@@ -80,6 +80,7 @@ func (f *Fake) release(dom *domain, target string) {
 	dom.Live = slices.DeleteFunc(dom.Live, func(d hv.Disk) bool { return d.Target == target })
 	delete(dom.leaving, target)
 	delete(dom.jobs, target)
+	delete(dom.bitmaps, target)
 	delete(dom.stats, target)
 	delete(dom.limits, target)
 	dom.forget()

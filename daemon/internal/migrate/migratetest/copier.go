@@ -4,8 +4,14 @@ package migratetest
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 
+	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
@@ -27,6 +33,8 @@ type FakeCopier struct {
 	Done    map[string]bool
 	Updates map[string]api.MigrationUpdate
 	Last    steps.CopyRequest
+	// Kept is what KeepUnits stored, by key.
+	Kept map[string]steps.KeptUnits
 }
 
 // Copy implements steps.Copier.
@@ -39,7 +47,12 @@ func (c *FakeCopier) Copy(ctx context.Context, req steps.CopyRequest) (steps.Cop
 			return steps.CopyResult{}, context.Cause(ctx)
 		}
 	}
-	if err := c.fake.CopyImage(req.Src[0], req.Dst); err != nil {
+	req.Progress(steps.Progress{Phase: "copy", BytesTotal: req.SizeBytes, BytesDone: req.SizeBytes / 2})
+	var full *fs.PathError
+	switch err := c.fake.CopyImage(req.Src[0], req.Dst); {
+	case errors.As(err, &full) && full.Op == "write":
+		return steps.CopyResult{}, api.Errorf(api.CodeNoSpace, "%v", err) // as the engine does
+	case err != nil:
 		return steps.CopyResult{}, err
 	}
 	verified := req.Options().Verify == steps.VerifyFull
@@ -102,4 +115,47 @@ func (c *FakeCopier) Update(key string) (api.MigrationUpdate, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 	return c.Updates[key], nil
+}
+
+// CopyUnits implements steps.Copier.
+func (c *FakeCopier) CopyUnits(_ context.Context, req steps.UnitsRequest) (copy.UnitsResult, error) {
+	var res copy.UnitsResult
+	ranges := slices.Clone(req.Ranges)
+	for _, d := range req.Again {
+		ranges = append(ranges, d.Range)
+	}
+	for _, r := range ranges {
+		if err := c.fake.CopyBlocks(req.Src.Path, req.Dst.Path, r.Offset/hvtest.BlockSize, r.Bytes/hvtest.BlockSize); err != nil {
+			return res, err
+		}
+		res.CopiedBytes += r.Bytes
+	}
+	return res, nil
+}
+
+// KeepUnits implements steps.Copier.
+func (c *FakeCopier) KeepUnits(key string, kept steps.KeptUnits) error {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	c.Kept[key] = kept
+	return nil
+}
+
+// KeptUnits implements steps.Copier.
+func (c *FakeCopier) KeptUnits(key string) (steps.KeptUnits, error) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	kept, ok := c.Kept[key]
+	if !ok {
+		return kept, fs.ErrNotExist
+	}
+	return kept, nil
+}
+
+// ForgetUnits implements steps.Copier.
+func (c *FakeCopier) ForgetUnits(prefix string) error {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	maps.DeleteFunc(c.Kept, func(key string, _ steps.KeptUnits) bool { return strings.HasPrefix(key, prefix) })
+	return nil
 }

@@ -10,7 +10,16 @@ import (
 )
 
 // FakeHistory is a migration whose copy is made and which is not completed.
-type FakeHistory struct{ Note steps.DstNote }
+type FakeHistory struct {
+	Note steps.DstNote
+	// LiveState is the answer of Live.
+	LiveState steps.LiveHistory
+}
+
+// Live implements steps.History.
+func (h FakeHistory) Live(context.Context, *steps.LiveInput, string) (steps.LiveHistory, error) {
+	return h.LiveState, nil
+}
 
 // Completed implements steps.History.
 func (FakeHistory) Completed(context.Context, *steps.Spec) (bool, error) { return false, nil }

@@ -246,3 +246,11 @@ func (r *FakeRegistry) Flip() {
 	defer r.Unlock()
 	r.Vol.Location.Path = DstPath
 }
+
+// LiveRow returns the registry's row of the move while all guests write.
+func (r *FakeRegistry) LiveRow(state api.MigrationState) {
+	r.Lock()
+	defer r.Unlock()
+	r.Rows[Migration] = api.Migration{ID: Migration, VolumeID: Volume, Method: api.MethodLive, State: state}
+	r.Vol.MigrationID = Migration
+}

@@ -32,7 +32,8 @@ type World struct {
 	// MayMove is the answer of the world's attachments.
 	MayMove func() error
 	// audited has what the audit trail was told.
-	audited []string
+	audited    []string
+	auditedOps map[string]bool
 
 	Mu    sync.Mutex
 	Quiet bool
@@ -59,7 +60,7 @@ func NewWorld(t *testing.T, state hv.State) *World {
 	}}}))
 	w.Registry = newRegistry()
 	w.Images = &hosttest.Images{Fake: w.Fake}
-	w.Copier = &FakeCopier{fake: w.Fake, Done: map[string]bool{}, Updates: map[string]api.MigrationUpdate{}}
+	w.Copier = &FakeCopier{fake: w.Fake, Done: map[string]bool{}, Updates: map[string]api.MigrationUpdate{}, Kept: map[string]steps.KeptUnits{}}
 	if state.Active() {
 		expect.OK(t, w.Start(Instance))
 	}
@@ -157,6 +158,13 @@ func (w *World) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Lo
 func (w *World) audit(e api.EventPost) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
+	if w.auditedOps[e.OpID] {
+		return // as the registry does, of an event that is posted again
+	}
+	if w.auditedOps == nil {
+		w.auditedOps = map[string]bool{}
+	}
+	w.auditedOps[e.OpID] = true
 	w.audited = append(w.audited, e.What+" "+e.Object)
 }
 

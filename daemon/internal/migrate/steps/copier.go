@@ -4,6 +4,7 @@ package steps
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -58,10 +59,9 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 
 	opts := req.Options()
 	limit := copy.NewLimiter(opts.BandwidthBytesPerSecond)
-	helpers.Go(func() { followOptions(ctx, limit, req.Options) })
 	spec := copy.Spec{
 		Src: copyChain(req.Src, req.SizeBytes), Dst: copyImage(req.Dst, req.SizeBytes),
-		Verify: opts.Verify == VerifyFull, DstIsZero: req.DstIsZero, Limit: limit, Progress: forwardProgress(req.Progress),
+		Verify: opts.Verify == VerifyFull, DstIsZero: req.DstIsZero, Limit: limit, Progress: forwardProgress(req.Progress, noPacing),
 	}
 	spec.ThinBlockBytes = func(dst *os.File) int64 {
 		blockBytes, err := c.thin(ctx, dst)
@@ -79,22 +79,15 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 			return err
 		}
 	}
+	var pacer *copy.GuestPacer
 	if req.GuestStats != nil {
-		pacer := copy.NewGuestPacer(func() (copy.GuestLatency, bool) {
-			st, err := req.GuestStats(ctx)
-			if err != nil {
-				return copy.GuestLatency{}, false // no guest now, or libvirt is away: nothing to give way to
-			}
-			return copy.GuestLatency{
-				Reads:   copy.Latency{Requests: st.ReadRequests, Total: st.ReadTime},
-				Writes:  copy.Latency{Requests: st.WriteRequests, Total: st.WriteTime},
-				Flushes: copy.Latency{Requests: st.FlushRequests, Total: st.FlushTime},
-			}, true
-		})
+		pacer = copy.NewGuestPacer(guestLatency(ctx, req.GuestStats), keepShare(opts.Pace))
 		helpers.Go(func() { pacer.Run(ctx) })
 		spec.Pace = pacer
+		spec.Progress = forwardProgress(req.Progress, func() string { return pacer.State().String() })
 		defer func() { c.count(pacer.Paced(), 0) }()
 	}
+	helpers.Go(func() { followOptions(ctx, limit, pacer, req.Options) })
 	cursor := copy.NewFileCursor(c.cursorPath(req.Key))
 	defer func() {
 		if err := cursor.Close(); err != nil {
@@ -117,6 +110,21 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	}, nil
 }
 
+// guestLatency samples the counters of a guest for a pacer.
+func guestLatency(ctx context.Context, stats func(context.Context) (*hv.DiskStats, error)) func() (copy.GuestLatency, bool) {
+	return func() (copy.GuestLatency, bool) {
+		st, err := stats(ctx)
+		if err != nil {
+			return copy.GuestLatency{}, false // no guest now, or libvirt is away: nothing to give way to
+		}
+		return copy.GuestLatency{
+			Reads:   copy.Latency{Requests: st.ReadRequests, Total: st.ReadTime},
+			Writes:  copy.Latency{Requests: st.WriteRequests, Total: st.WriteTime},
+			Flushes: copy.Latency{Requests: st.FlushRequests, Total: st.FlushTime},
+		}, true
+	}
+}
+
 func (c *CopyEngine) count(paced time.Duration, moved int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,19 +143,39 @@ func (c *CopyEngine) Totals() (paced time.Duration, copiedBytes int64) {
 // optionsPoll is how often a copy looks whether its options were changed.
 const optionsPoll = 200 * time.Millisecond
 
-// followOptions keeps the limiter at what the operator said last.
-func followOptions(ctx context.Context, limit *copy.Limiter, options func() api.CopyOptions) {
+// keepShare is the share of its speed that a copy keeps beside a guest that suffers.
+func keepShare(pace string) float64 {
+	switch pace {
+	case api.PaceOff:
+		return 1
+	case api.PaceFull:
+		return 0
+	}
+	return gentleShare
+}
+
+// gentleShare is that of a gentle copy: it takes twice as long at the most.
+const gentleShare = 0.5
+
+// noPacing is what is done for the guest where there is none.
+func noPacing() string { return "" }
+
+// followOptions keeps limiter and pacer, which may be nil, at what the operator said last.
+func followOptions(ctx context.Context, limit *copy.Limiter, pacer *copy.GuestPacer, options func() api.CopyOptions) {
 	tick := time.NewTicker(optionsPoll)
 	defer tick.Stop()
-	now := options()
+	var now api.CopyOptions // which may have been changed since they were read
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 			if next := options(); next != now {
+				limit.SetBytesPerSecond(next.BandwidthBytesPerSecond)
+				if pacer != nil && next.Pace != now.Pace {
+					pacer.SetKeepShare(keepShare(next.Pace))
+				}
 				now = next
-				limit.SetBytesPerSecond(now.BandwidthBytesPerSecond)
 			}
 		}
 	}
@@ -166,24 +194,29 @@ func copyChain(chain []hv.Image, sizeBytes int64) copy.Image {
 	return top
 }
 
-func forwardProgress(to func(Progress)) func(copy.Progress) {
+func forwardProgress(to func(Progress), pacing func() string) func(copy.Progress) {
 	return func(p copy.Progress) {
-		to(Progress{Phase: string(p.Phase), BytesTotal: p.BytesTotal, BytesDone: p.BytesDone, RateBytesPerSecond: p.RateBytesPerSecond})
+		to(Progress{Phase: string(p.Phase), BytesTotal: p.BytesTotal, BytesDone: p.BytesDone, RateBytesPerSecond: p.RateBytesPerSecond, Pacing: pacing()})
 	}
 }
 
 // Compare implements Copier.
 func (c *CopyEngine) Compare(ctx context.Context, src []hv.Image, dst hv.Image, sizeBytes int64, progress func(Progress)) error {
-	err := copy.Compare(ctx, copyChain(src, sizeBytes), copyImage(dst, sizeBytes), forwardProgress(progress))
+	err := copy.Compare(ctx, copyChain(src, sizeBytes), copyImage(dst, sizeBytes), forwardProgress(progress, noPacing))
 	return copyError(ctx, err)
 }
 
-// updatePath is the file of what was changed of a copy: its bandwidth in decimal.
+// updatePath is the file of what was changed of a copy: JSON, or of older versions its bandwidth
+// in decimal.
 func (c *CopyEngine) updatePath(key string) string { return c.cursorPath(key) + ".cap" }
 
 // SetUpdate implements Copier.
 func (c *CopyEngine) SetUpdate(key string, in api.MigrationUpdate) error {
-	return atomicfile.Write(c.updatePath(key), strconv.AppendInt(nil, *in.BandwidthBytesPerSecond, 10), 0o600)
+	text, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("keep what was changed of a copy: %w", err)
+	}
+	return atomicfile.Write(c.updatePath(key), text, 0o600)
 }
 
 // Update implements Copier.
@@ -195,11 +228,14 @@ func (c *CopyEngine) Update(key string) (api.MigrationUpdate, error) {
 	if err != nil {
 		return api.MigrationUpdate{}, err
 	}
-	bytesPerSecond, err := strconv.ParseInt(string(text), 10, 64)
-	if err != nil {
+	if bytesPerSecond, err := strconv.ParseInt(string(text), 10, 64); err == nil {
+		return api.MigrationUpdate{BandwidthBytesPerSecond: &bytesPerSecond}, nil
+	}
+	var in api.MigrationUpdate
+	if err := json.Unmarshal(text, &in); err != nil {
 		return api.MigrationUpdate{}, fmt.Errorf("read what was changed of a copy: %w", err)
 	}
-	return api.MigrationUpdate{BandwidthBytesPerSecond: &bytesPerSecond}, nil
+	return in, nil
 }
 
 // Forget implements Copier.

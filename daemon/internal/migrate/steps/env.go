@@ -69,6 +69,11 @@ func (e *Env) CopyOptions(s *Spec) api.CopyOptions {
 
 // Update changes how a migration copies, durably.
 func (e *Env) Update(s *Spec, in api.MigrationUpdate) error {
+	before, err := e.copier.Update(s.CopyKey())
+	if err != nil {
+		return err
+	}
+	in = in.After(before)
 	if err := e.copier.SetUpdate(s.CopyKey(), in); err != nil {
 		return err
 	}

@@ -61,8 +61,10 @@ func (e *Env) mayMirrorToDst(ctx context.Context, s *Spec) error {
 	if err != nil || disk.mirror != nil {
 		return err
 	}
-	_, err = e.mayWriteDst(ctx, s)
-	return err
+	if _, err = e.mayWriteDst(ctx, s); err != nil {
+		return err
+	}
+	return e.hvError(e.notDenied(ctx, s, s.Dst.Path, "complete migration "+s.MigrationID))
 }
 
 // dstUnchanged refuses a dst that is not the image that the migration made, or that

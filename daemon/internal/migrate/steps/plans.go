@@ -20,7 +20,7 @@ func (e *Env) Plans() []op.Plan {
 	for i := range all {
 		all[i] = e.fenced(all[i])
 	}
-	all = append(append(all, e.rollbackPlans()...), e.releasePlan(), e.releasedPlan())
+	all = append(slices.Concat(all, e.rollbackPlans(), e.livePlans()), e.releasePlan(), e.releasedPlan())
 	for i := range all {
 		for j := range all[i].Steps {
 			all[i].Steps[j].Critical = pauseSteps[all[i].Steps[j].Name]

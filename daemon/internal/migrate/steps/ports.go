@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
@@ -106,6 +107,16 @@ type Copier interface {
 	Update(key string) (api.MigrationUpdate, error)
 	// Forget removes the cursor of a key, and the changes to its copy.
 	Forget(ctx context.Context, key string) error
+	// CopyUnits copies units that others write meanwhile, durably (copy.Units). It continues
+	// from the cursor of the same key if there is one.
+	CopyUnits(ctx context.Context, req UnitsRequest) (copy.UnitsResult, error)
+	// KeepUnits stores units under a key, durably. KeptUnits returns them; fs.ErrNotExist if
+	// there are none.
+	KeepUnits(key string, kept KeptUnits) error
+	KeptUnits(key string) (KeptUnits, error)
+	// ForgetUnits removes every cursor of CopyUnits, and what was kept, whose key begins with
+	// prefix.
+	ForgetUnits(prefix string) error
 }
 
 // CopyRequest asks for a copy of the content of a chain, which is one image unless it is a
@@ -128,12 +139,46 @@ type CopyRequest struct {
 	Progress   func(Progress)
 }
 
+// KeptUnits are units that are still to be copied.
+type KeptUnits struct {
+	Ranges []copy.Range     `json:"ranges,omitempty"`
+	Again  []copy.Differing `json:"again,omitempty"`
+}
+
+// bytes is an upper bound of what is copied: a unit may be in both.
+func (k *KeptUnits) bytes() (sum int64) {
+	for _, r := range k.Ranges {
+		sum += r.Bytes
+	}
+	for _, d := range k.Again {
+		sum += d.Bytes
+	}
+	return sum
+}
+
+// UnitsRequest asks for a copy of units that others write meanwhile (copy.Units).
+type UnitsRequest struct {
+	Key       string
+	Src, Dst  hv.Image
+	SizeBytes int64
+	UnitBytes int64
+	Ranges    []copy.Range
+	Again     []copy.Differing
+	Still     bool
+	Options   api.CopyOptions
+	// GuestStats samples the guests' own requests, so that the copy can give way.
+	GuestStats func(ctx context.Context) (*hv.DiskStats, error)
+	Progress   func(Progress)
+}
+
 // Progress is how far a copy is.
 type Progress struct {
 	Phase              string `json:"phase"`
 	BytesTotal         int64  `json:"bytes_total"`
 	BytesDone          int64  `json:"bytes_done"`
 	RateBytesPerSecond int64  `json:"rate_bytes_per_second"`
+	// Pacing is what is done for the guest now, and why.
+	Pacing string `json:"pacing,omitempty"`
 }
 
 // CopyResult is what a copy did.

@@ -43,6 +43,11 @@ func (e *Env) CheckReachable(ctx context.Context, s *Spec) error {
 	return e.mayOpen(s, user, s.Dst.Path)
 }
 
+// CheckNotDenied refuses a dst to which the guest's process could not write in the end.
+func (e *Env) CheckNotDenied(ctx context.Context, s *Spec) error {
+	return HVRefusal(e.notDenied(ctx, s, s.Dst.Path, "migrate volume "+s.VolumeName))
+}
+
 // checkOpens refuses an image that was just made, or is about to be used, if the guest's
 // QEMU could not open it. Nobody uses the image yet.
 func (e *Env) checkOpens(ctx context.Context, s *Spec, path string) error {
@@ -74,4 +79,27 @@ func (e *Env) doneIfOpens(ctx context.Context, s *Spec, path string, is op.Obser
 
 func (e *Env) mayOpen(s *Spec, user hv.ProcessUser, path string) error {
 	return image.Refused("migrate volume "+s.VolumeName, path, e.images.MayOpen(user, path))
+}
+
+// notDenied refuses what needs the guest's process to write to an image (doing) if a rule of the
+// security module denies that, whoever owns the image. Where nobody can tell, the job will: one
+// that is denied ends before it has written anything.
+func (e *Env) notDenied(ctx context.Context, s *Spec, path, doing string) error {
+	if !s.Attached() {
+		return nil
+	}
+	rule, err := e.hv.WriteDeniedBy(ctx, s.InstanceID, path)
+	switch {
+	case errors.Is(err, hv.ErrUnavailable):
+		return err
+	case err != nil && !errors.Is(err, hv.ErrNotActive):
+		e.log.Warn("it is not known what AppArmor denies to a guest", "instance", s.InstanceName, "err", err)
+	}
+	if rule == nil {
+		return nil
+	}
+	return api.Errorf(api.CodePermissionDenied,
+		"cannot %s: AppArmor denies instance %s to write to %s, by a rule that libvirt made while that was below the overlay of a migration; "+
+			"remove it (sed -i '\\|deny \"%[3]s\" w,|d' %[4]s) and try again, libvirt reads the rules anew for each job; or stop the instance first",
+		doing, s.InstanceName, rule.Path, rule.File).With("path", rule.Path).With("file", rule.File)
 }

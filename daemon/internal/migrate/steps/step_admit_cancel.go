@@ -48,8 +48,8 @@ func (e *Env) stepAdmit(check func(ctx context.Context, s *Spec, opID string) er
 }
 
 // mayBringBack refuses a cancel that cannot succeed, before it changes anything: the disk is
-// not on the overlay any more, or src was written, or another image is at its path. A cancel that has begun to write src has
-// to go on.
+// not on the overlay any more, or src was written, or another image is at its path, or the guest
+// runs and may not write to src. A cancel that has begun to write src has to go on.
 func (e *Env) mayBringBack(ctx context.Context, s *Spec, opID string) error {
 	if s.Method != MethodOverlay {
 		return nil
@@ -67,6 +67,9 @@ func (e *Env) mayBringBack(ctx context.Context, s *Spec, opID string) error {
 	}
 	if err := e.srcUnchanged(ctx, s); err != nil {
 		return err
+	}
+	if err := e.notDenied(ctx, s, s.Src.Path, "cancel migration "+s.MigrationID); err != nil {
+		return e.hvError(err)
 	}
 	return e.sealedUnlessCommitted(ctx, s, disk, opID)
 }

@@ -5,7 +5,9 @@ package steps
 import (
 	"context"
 	"errors"
+	"maps"
 
+	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/internal/api"
@@ -39,9 +41,10 @@ func (e *Env) stepCopy() op.Step {
 			GuestStats: e.guestStats(s),
 			Progress:   func(p Progress) { e.progress.set(s.MigrationID, p) },
 		})
-		if err == nil {
-			err = e.sealed(ctx, s, r.OpID()) // or it is of a src that changed under it
+		if err != nil {
+			return e.withCopied(s, err)
 		}
+		err = e.sealed(ctx, s, r.OpID()) // or it is of a src that changed under it
 		if err == nil && s.DstIsUneven() {
 			err = e.images.FillFirstBlock(ctx, s.Dst.Path)
 		}
@@ -54,6 +57,38 @@ func (e *Env) stepCopy() op.Step {
 }
 
 const copyStep = "copy"
+
+// copiedDetail is the detail of a copy that failed that says how far it got, in bytes.
+const copiedDetail = "copied_bytes"
+
+// withCopied adds to the error of a copy how far that got: another one goes on there.
+func (e *Env) withCopied(s *Spec, err error) error {
+	failed, plain := err.(*api.Error) //nolint:errorlint // one that is typed for the runner stays as it is
+	p, known := e.progress.get(s.MigrationID)
+	if !plain || !known || failed.Code == api.CodeCopyMismatch { // after which the copy begins anew
+		return err
+	}
+	done := p.BytesDone
+	if phase := copy.Phase(p.Phase); phase == copy.PhaseFlush || phase == copy.PhaseVerify {
+		done = p.BytesTotal
+	}
+	with := &api.Error{Code: failed.Code, Message: failed.Message, Details: maps.Clone(failed.Details)}
+	return with.With(copiedDetail, done)
+}
+
+// CopiedBytes returns how far a copy got that failed; ok is false if that is not known.
+func CopiedBytes(st *op.Status) (done int64, ok bool) {
+	if st.Failure == nil {
+		return 0, false
+	}
+	switch n := st.Failure.Details[copiedDetail].(type) {
+	case int64:
+		return n, true
+	case float64: // from the journal
+		return int64(n), true
+	}
+	return 0, false
+}
 
 // DstIsUneven says whether dst is a raw file whose size is no multiple of what QEMU takes its
 // filesystem to want if it begins with a hole: then QEMU would not write to it past the page

@@ -259,10 +259,13 @@ func (e *Env) stepCompare() op.Step {
 // endPauseOnDisagreement resumes the guest if err says that the witnesses disagree while the
 // op has the guest paused: nothing is undone, but the guest must not wait for a person. Both
 // chains are equal in the pause, so the definition is first made to name the chain that the
-// process has open. Other errors are returned as they are.
+// process has open. Where that cannot be told, with dst open, the definition stays: if it names
+// dst, dst has every write, since the job writes to both until its pivot, and the guest to dst
+// alone after it. A commit writes to src alone, so that neither name would be right once the
+// guest wrote: that guest stays paused. Other errors are returned as they are.
 func (e *Env) endPauseOnDisagreement(ctx context.Context, r *op.Run, s *Spec, w pauseWindow, err error) error {
 	var disagreed *errWitnessesDisagree
-	if !errors.As(err, &disagreed) {
+	if !errors.As(err, &disagreed) || disagreed.committed && w == toSwitch {
 		return err
 	}
 	chains := map[Position][]hv.Image{OnSrc: s.SrcChain(), OnDst: s.DstChain()}
@@ -280,11 +283,28 @@ func (e *Env) endPauseOnDisagreement(ctx context.Context, r *op.Run, s *Spec, w 
 	return err
 }
 
-// confirmDiskInPause is confirmDisk for a step in the pause of a switch.
+// confirmDiskInPause is confirmDisk for a step in the pause of a switch, at which a commit that
+// libvirt does not have any more may have been pivoted.
 func (e *Env) confirmDiskInPause(ctx context.Context, r *op.Run, s *Spec) (*diskState, error) {
 	disk, err := e.confirmDisk(ctx, s)
+	if err == nil && disk.mirror == nil {
+		err = e.commitIsOver(ctx, s)
+	}
 	if err != nil {
 		return nil, e.endPauseOnDisagreement(ctx, r, s, toSwitch, err)
 	}
 	return disk, nil
+}
+
+// commitIsOver waits until QEMU has src open for reading again, which takes a moment when a
+// commit has failed. Otherwise the guest may be on src by now.
+func (e *Env) commitIsOver(ctx context.Context, s *Spec) error {
+	var unknown error
+	if _, err := retry.Poll(ctx, agreement.Poll, agreement.Bound, func() (bool, error) {
+		unknown = e.unknownCommit(ctx, s)
+		return unknown == nil, nil
+	}); err != nil {
+		return err
+	}
+	return unknown
 }

@@ -12,15 +12,21 @@ import (
 // stepRemoveDestination ends a cancelled migration: a dst that it made is of no
 // use any more.
 func (e *Env) stepRemoveDestination() op.Step {
-	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if !s.CreateDst {
-			return nil
+			return r.SetOutput(remarkOutput{s.Dst.Path + " was there before the move, and is left; it may hold a part of the copy"})
 		}
 		note, err := e.history.Dst(ctx, s)
 		if err != nil {
 			return err
 		}
-		return e.removeDestination(ctx, s, note)
+		if err := e.removeDestination(ctx, s, note); err != nil {
+			return err
+		}
+		if whose, err := e.dstOwner(ctx, s, note); err != nil || whose != ownedByOthers {
+			return err
+		}
+		return r.SetOutput(remarkOutput{s.Dst.Path + " is left as it is: what is there now is not what this migration has made"})
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		if !s.CreateDst {
@@ -34,6 +40,11 @@ func (e *Env) stepRemoveDestination() op.Step {
 		return op.DoneIf(whose != ownedByUs), err
 	}
 	return step("remove_destination", do, nil, observe)
+}
+
+// remarkOutput is the output of a step that tells the caller something (request.Remark).
+type remarkOutput struct {
+	Remark string `json:"remark"`
 }
 
 // removeTemporary removes the file that an attempt which was cut off has left under its

@@ -47,9 +47,12 @@ func (e *Env) openImages(ctx context.Context, s *Spec) (*openImages, error) {
 }
 
 // position is where the process has the disk, foreign if that cannot be told from what it
-// has open. A job into dst has dst open too, and the guest is not on it.
+// has open. A job into dst has dst open too, with the guest not on it; and behind its pivot,
+// with the guest on it, QEMU has the images open that it left, until libvirt has it close them.
 func (o *openImages) position() Position {
 	switch {
+	case o.dst && (o.overlay || o.src):
+		return Foreign
 	case o.overlay:
 		return OnOverlay
 	case o.src:
@@ -59,6 +62,10 @@ func (o *openImages) position() Position {
 	}
 	return Foreign
 }
+
+// mayBeCommitted: a commit of the overlay into src is at work, or was pivoted and libvirt did
+// not have QEMU close the overlay.
+func (o *openImages) mayBeCommitted() bool { return o.overlay && o.srcWritable }
 
 func (o *openImages) String() string {
 	var open []string
@@ -79,14 +86,17 @@ func (o *openImages) String() string {
 	return "its process has " + strings.Join(open, " and ") + " open"
 }
 
-// agrees says whether libvirt and the kernel can both be right. About a foreign chain, and
-// about a job that is ending, nothing can be said.
+// agrees says whether libvirt and the kernel can both be right. About a foreign chain nothing
+// can be said. A job that is ending is one whose call is under way, or one of which a libvirtd
+// that died does not hear the end any more.
 func (o *openImages) agrees(s *Spec, disk *diskState) bool {
 	switch {
 	case !disk.active:
 		return !o.src && !o.overlay && !o.dst
-	case disk.live == Foreign, disk.mirror != nil && disk.mirror.Ending:
+	case disk.live == Foreign:
 		return true
+	case disk.mirror != nil && disk.mirror.Ending:
+		return false
 	case !o.process, o.overlay != (disk.live == OnOverlay && s.Overlay != ""):
 		return false
 	}
@@ -103,14 +113,18 @@ type errWitnessesDisagree struct {
 	// at is the position of the disk in the process, config its position at the next
 	// start.
 	at, config Position
+	// committed: the disk may be on src already, or on the overlay still.
+	committed bool
 }
 
 func (disagreed *errWitnessesDisagree) Error() string { return disagreed.why.Message }
 func (disagreed *errWitnessesDisagree) Unwrap() error { return disagreed.why }
 
+// agreement is how long the witnesses are asked until they agree.
+var agreement = witness.Retry{Poll: 20 * time.Millisecond, Bound: 10 * time.Second}
+
 // confirmDisk is readDisk, confirmed by the kernel. Its errors are typed for the runner.
 func (e *Env) confirmDisk(ctx context.Context, s *Spec) (*diskState, error) {
-	agreement := witness.Retry{Poll: 20 * time.Millisecond, Bound: 10 * time.Second}
 	return witness.Agreed(ctx, agreement, s.InstanceName, func(ctx context.Context) (heard witness.Heard[*diskState], err error) {
 		if heard.View, err = e.readDisk(ctx, s); err != nil {
 			return heard, err
@@ -121,22 +135,33 @@ func (e *Env) confirmDisk(ctx context.Context, s *Spec) (*diskState, error) {
 		}
 		heard.Occupied = heard.View.dom.Occupied
 		if !open.agrees(s, heard.View) {
-			heard.Disagree = &errWitnessesDisagree{disagree(s, heard.View, open), open.position(), heard.View.config}
+			heard.Disagree = disagreement(s, heard.View, open)
 		}
 		return heard, nil
 	})
 }
 
+func disagreement(s *Spec, disk *diskState, open *openImages) *errWitnessesDisagree {
+	return &errWitnessesDisagree{disagree(s, disk, open), open.position(), disk.config, open.mayBeCommitted()}
+}
+
 func disagree(s *Spec, disk *diskState, open *openImages) *api.Error {
 	is := "as stopped"
-	if disk.active {
+	switch {
+	case disk.active && disk.mirror != nil && disk.mirror.Ending:
+		is = "with the end of the job on disk " + s.Target + " under way"
+	case disk.active:
 		is = "with disk " + s.Target + " on " + string(disk.live)
+	}
+	paused := ""
+	if disk.dom.State == hv.StatePaused && open.mayBeCommitted() {
+		paused = ". It stands still and must not be resumed: it may be on src or on the overlay, which are equal only until it writes, so end it with 'virsh destroy'"
 	}
 	return api.Errorf(api.CodeChainChanged,
 		"libvirt has instance %s %s, and by the kernel's word %s: libvirtd has probably died inside a call, and does not look again. Nothing was undone, deleted or released. "+
 			"Do not save, suspend to disk or live-migrate the instance, which would go on with libvirt's chain: shut it down, start it again, "+
-			"and call complete or cancel of migration %s once more (docs/how-to/recover.md)",
-		s.InstanceName, is, open, s.MigrationID)
+			"and call complete or cancel of migration %s once more (docs/how-to/recover.md)%s",
+		s.InstanceName, is, open, s.MigrationID, paused)
 }
 
 // unknownCommit is the error where QEMU may be at work on a commit into src that libvirt does
@@ -150,7 +175,7 @@ func (e *Env) unknownCommit(ctx context.Context, s *Spec) error {
 	if err != nil || !disk.active || disk.live != OnOverlay || disk.mirror != nil || !open.srcWritable {
 		return err
 	}
-	return op.UnknownOutcome(&errWitnessesDisagree{disagree(s, disk, open), open.position(), disk.config})
+	return op.UnknownOutcome(disagreement(s, disk, open))
 }
 
 // notOpen makes sure, before an image is deleted, that no process of a domain of this host

@@ -14,7 +14,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/memtest"
+	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
@@ -55,6 +57,22 @@ func (s *Site) Host(name string, pools []api.Pool, perform Perform) *Host {
 	s.hosts = append(s.hosts, h)
 	h.Report(pools...)
 	return h
+}
+
+// ShareVolume makes a multiattach volume at a place, which the guests have for writing that
+// are named here by their hosts, and these run.
+func (s *Site) ShareVolume(name string, at api.Location, guests map[string][]string) {
+	s.T.Helper()
+	expect.Value(s.Store.CreateType(s.T.Context(), store.Call{}, api.VolumeTypeCreate{Name: "gold", Multiattach: true}))(s.T)
+	volumeID := Kit.Available(s.T, s.Store, "a", name, "gold", at)
+	for host, names := range guests {
+		for _, guest := range names {
+			Kit.Attach(s.T, s.Store, api.AttachmentReserve{
+				ID: storetest.NamedID(storetest.AttachmentKind, guest), VolumeID: volumeID, InstanceID: Kit.Running(s.T, s.Store, host, guest), Device: "vdb",
+				Mode: api.ModeRW, Host: host, Epoch: 1, Generation: 1, OpID: "o",
+			})
+		}
+	}
 }
 
 // Run has the loop work until Stop.

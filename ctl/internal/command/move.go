@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+// ofMove calls do with ref, which is a migration, or a volume or a source attachment with one.
+func ofMove(ctx context.Context, s *session.Session, ref string, do func(ref string) error) error {
+	return orOfMove(ctx, s, ref, do(ref), do)
+}
+
+// orOfMove calls do with the id of the migration whose volume, or whose source attachment, ref
+// names, and says which one that is, if err says that there is no migration ref. Otherwise it
+// returns err.
+func orOfMove(ctx context.Context, s *session.Session, ref string, err error, do func(ref string) error) error {
+	if !isNotFound(err) {
+		return err
+	}
+	m, findErr := findMove(ctx, s, ref)
+	if findErr != nil {
+		return findErr
+	}
+	if m == nil {
+		return &session.AdvisedError{
+			Err: api.AsError(err), Exit: api.ExitNotFound,
+			Advice: fmt.Sprintf("No volume of this name moves, nor is there a migration or an attachment with this id: '%s migration list --all' shows what there is.", session.Program),
+		}
+	}
+	which := "the last one of volume " + render.VolumeName(m)
+	if !m.State.Final() {
+		which = "the one of volume " + render.VolumeName(m) + " that is under way"
+	}
+	s.Say("Migration %s: %s.", m.ID, which)
+	return do(m.ID)
+}
+
+// findMove returns the migration whose volume, or whose source attachment, ref names: of several
+// the one under way, or else the newest. It returns nil if there is none, or if the migrations
+// cannot be read.
+func findMove(ctx context.Context, s *session.Session, ref string) (*api.Migration, error) {
+	for _, list := range []routes.Route[routes.None, []api.Migration]{routes.ListMigrations, routes.ListMigrations.With("all", "1")} {
+		moves, _, err := session.List(ctx, s, list)
+		if err != nil {
+			return nil, nil //nolint:nilerr // what was asked first has said what is wrong
+		}
+		slices.SortStableFunc(moves, func(a, b api.Migration) int { return startedOf(&b).Compare(startedOf(&a)) })
+		found := movesNamed(moves, ref)
+		var volumes []string
+		for i := range found {
+			if !slices.Contains(volumes, found[i].VolumeID) {
+				volumes = append(volumes, found[i].VolumeID)
+			}
+		}
+		switch {
+		case len(volumes) > 1:
+			return nil, api.Errorf(api.CodeInvalidArgument, "%s could be any of the volumes %s; give an id", ref, strings.Join(volumes, ", "))
+		case len(found) > 0:
+			return &found[0], nil
+		}
+	}
+	return nil, nil
+}
+
+// movesNamed are the moves whose volume or source attachment ref names, or else those with an id
+// that begins with ref.
+func movesNamed(moves []api.Migration, ref string) (named []api.Migration) {
+	for _, names := range []func(m *api.Migration) bool{
+		func(m *api.Migration) bool {
+			return ref == m.VolumeID || ref == m.VolumeName || ref == m.SrcAttachmentID
+		},
+		func(m *api.Migration) bool {
+			return len(ref) >= api.MinIDPrefix && (strings.HasPrefix(m.VolumeID, ref) || strings.HasPrefix(m.SrcAttachmentID, ref))
+		},
+	} {
+		for i := range moves {
+			if names(&moves[i]) {
+				named = append(named, moves[i])
+			}
+		}
+		if len(named) > 0 {
+			return named
+		}
+	}
+	return nil
+}

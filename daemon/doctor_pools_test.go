@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+)
+
+func TestDoctorAdvisesAWholeCommandForAPoolThatIsFull(t *testing.T) {
+	fake := hvtest.New()
+	fake.AddPool(hv.PoolInfo{Name: "tiny", Type: "logical", Path: "/dev/tiny", Active: true, FreeBytes: poolLow - 1})
+	checks := (&doctor{cfg: &config{}, hv: fake}).pools(t.Context())
+	if len(checks) != 1 || checks[0].Status != "warn" || !strings.Contains(checks[0].Advice, "(volferryctl pool drain tiny --to POOL)") {
+		t.Errorf("got %+v", checks)
+	}
+}

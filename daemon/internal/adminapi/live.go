@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adminapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+// liveRoutes are this host's part of a move while all guests write. The registry asks for it
+// by tasks, and nobody else gets anything done by these routes: each step asks the registry
+// whether its row of the migration still wants it.
+func (s *Server) liveRoutes() []httpjson.Route {
+	return []httpjson.Route{
+		routes.CheckLive.ServedByDaemon(notYet),
+		routes.MakeLive.ServedByDaemon(notYet),
+		live(s, routes.TrackLive, func(in api.LiveTrack) api.LiveVolume { return in.LiveVolume }),
+		live(s, routes.SwapLive, func(in api.LiveSwap) api.LiveVolume { return in.LiveVolume }),
+		live(s, routes.CopyRound, func(in api.LiveRound) api.LiveVolume { return in.LiveVolume }),
+		live(s, routes.EndRound, func(in api.LiveEndRound) api.LiveVolume { return in.LiveVolume }),
+		live(s, routes.LastRead, func(in api.LiveLastRead) api.LiveVolume { return in.LiveVolume }),
+		live(s, routes.LastCopy, func(in api.LiveLastCopy) api.LiveVolume { return in.LiveVolume }),
+		live(s, routes.UntrackLive, func(in api.LiveUntrack) api.LiveVolume { return in.LiveVolume }),
+	}
+}
+
+// live begins this host's next part of a move, and answers with its op.
+func live[In any](s *Server, route routes.Route[In, api.Op], volume func(In) api.LiveVolume) httpjson.Route {
+	return do(route, http.StatusAccepted, func(ctx context.Context, opID, migration string, in In) (api.Op, error) {
+		if err := checkNamed(volume(in).MigrationID, migration); err != nil {
+			return api.Op{}, err
+		}
+		if err := s.Migrations.Live(ctx, opID, in); err != nil {
+			return api.Op{}, err
+		}
+		return s.requested(ctx, opID)
+	})
+}
+
+// notYet refuses what this host does not announce as a feature.
+func notYet(http.ResponseWriter, *http.Request) error {
+	return api.Errorf(api.CodeStateForbidden, "this volferryd cannot move a volume while its guests write; nothing was done")
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+import (
+	"fmt"
+	"time"
+)
+
+// PaceDoing is what a pacer does.
+type PaceDoing string
+
+// What a pacer does. It keeps a share of the copy's speed where the guest still suffers.
+const (
+	PaceFree       PaceDoing = "free"
+	PaceMeasures   PaceDoing = "measures"
+	PaceGivesWay   PaceDoing = "gives_way"
+	PaceKeepsShare PaceDoing = "keeps_share"
+)
+
+// requestKinds are the kinds of GuestLatency, in its order.
+var requestKinds = [...]string{"reads", "writes", "flushes"}
+
+// PaceState is what a pacer does, and why: a mean latency of the guest's requests of one kind,
+// and the latency that is tolerated.
+type PaceState struct {
+	Doing           PaceDoing
+	Requests        string // reads, writes or flushes
+	Mean, Tolerated time.Duration
+}
+
+// String says it in words, "" where the copy is not held back.
+func (s PaceState) String() string {
+	why := fmt.Sprintf("the guest's %s take %.1f ms, and %.1f ms are tolerated", s.Requests, millis(s.Mean), millis(s.Tolerated))
+	switch s.Doing {
+	case PaceMeasures:
+		return "measures the guest's latency"
+	case PaceGivesWay:
+		return "gives way: " + why
+	case PaceKeepsShare:
+		return "gives way no further: " + why
+	case PaceFree:
+	}
+	return ""
+}
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+// zeroGrainBytes is the smallest run of zeros inside a chunk that is
+// deallocated instead of written: 16 operations for a chunk at the worst.
+const zeroGrainBytes = 64 << 10
+
+// write writes the data in p and deallocates its zeros.
+func (e *pair) write(p []byte, off int64) (written int64, err error) {
+	for start := 0; start < len(p); {
+		end, zero := zeroRun(p, start)
+		part, at := p[start:end], off+int64(start)
+		if zero {
+			err = e.zero(at, int64(len(part)))
+		} else if _, err = e.dst.WriteAt(part, at); err != nil {
+			err = &WriteError{e.spec.Dst.Path, at, err}
+		} else {
+			written += int64(len(part))
+		}
+		if err != nil {
+			return written, err
+		}
+		start = end
+	}
+	return written, nil
+}
+
+// zeroRun finds how far p from start on is all zeros, or all not, by grains.
+func zeroRun(p []byte, start int) (end int, zero bool) {
+	grain := func(at int) []byte { return p[at:min(at+zeroGrainBytes, len(p))] }
+	zero = isZero(grain(start))
+	for end = start + zeroGrainBytes; end < len(p) && isZero(grain(end)) == zero; end += zeroGrainBytes {
+	}
+	return min(end, len(p)), zero
+}
+
+// zero makes dst read as zeros there, unless its creator said that it does.
+func (e *pair) zero(off, n int64) error {
+	if e.spec.DstIsZero {
+		return nil
+	}
+	if err := e.dst.Zero(off, n); err != nil {
+		return &WriteError{e.spec.Dst.Path, off, err}
+	}
+	return nil
+}

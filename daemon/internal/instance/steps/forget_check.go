@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// CheckForget refuses to forget an instance whose disks are not where its volumes are: nothing
+// else says that its guest is on the wrong image. It changes nothing.
+func (e *Env) CheckForget(ctx context.Context, inst api.Instance) error {
+	if inst.State == api.InstanceShelvedOffloaded {
+		return nil // no host has a domain of it
+	}
+	dom, err := e.domain(ctx, inst.ID)
+	if err != nil {
+		return api.Errorf(api.CodeHypervisorUnavailable, "cannot forget instance %s: nobody can see whether its disks are where its volumes are: %v; try again once libvirt answers, or give --force", inst.Name, err)
+	}
+	if dom == nil {
+		return nil
+	}
+	atts, err := e.Registry.Attachments(ctx, "", inst.ID)
+	if err != nil {
+		return err
+	}
+	open, err := e.Migrations.List(ctx, false)
+	if err != nil {
+		return err
+	}
+	if what := Differs(dom, api.NotMoving(atts, open)); what != "" {
+		return api.ForgetRefusal(inst.Name, what)
+	}
+	return nil
+}

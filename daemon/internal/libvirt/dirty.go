@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// bitmapArgs are the arguments of the commands that are about one bitmap.
+type bitmapArgs struct {
+	Node        string `json:"node"`
+	Name        string `json:"name"`
+	Granularity int64  `json:"granularity,omitempty"`
+}
+
+// The commands that are about one bitmap.
+const (
+	addBitmap     = "block-dirty-bitmap-add"
+	disableBitmap = "block-dirty-bitmap-disable"
+	removeBitmap  = "block-dirty-bitmap-remove"
+)
+
+// StartTracking implements hv.DirtyTracker.
+func (c *Conn) StartTracking(ctx context.Context, id, target, name string, unitBytes int64) error {
+	const what = "track writes of"
+	disk, err := c.tracked(ctx, what, id, target)
+	if err != nil {
+		return err
+	}
+	if err := disk.lacks(name); err != nil {
+		return fmt.Errorf("%s %s: %w", what, nameOf(id, target), err)
+	}
+	return c.monitor(ctx, what, id, target, command{addBitmap, bitmapArgs{disk.node, name, unitBytes}}, nil)
+}
+
+// action is a part of a transaction of QEMU, which does all parts or none.
+type action struct {
+	Type string     `json:"type"`
+	Data bitmapArgs `json:"data"`
+}
+
+// SwapTracking implements hv.DirtyTracker. The order of the actions is that of their
+// effects.
+func (c *Conn) SwapTracking(ctx context.Context, id, target, oldName, newName string, unitBytes int64) error {
+	const what = "track writes anew of"
+	disk, err := c.tracked(ctx, what, id, target)
+	if err != nil {
+		return err
+	}
+	err = disk.has(oldName)
+	if err == nil {
+		err = disk.lacks(newName)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", what, nameOf(id, target), err)
+	}
+	return c.monitor(ctx, what, id, target, command{"transaction", map[string][]action{"actions": {
+		{addBitmap, bitmapArgs{disk.node, newName, unitBytes}},
+		{disableBitmap, bitmapArgs{Node: disk.node, Name: oldName}},
+	}}}, nil)
+}
+
+// Tracking implements hv.DirtyTracker.
+func (c *Conn) Tracking(ctx context.Context, id, target string) ([]hv.DirtyBitmap, error) {
+	disk, err := c.tracked(ctx, "list bitmaps of", id, target)
+	if err != nil {
+		return nil, err
+	}
+	var all []hv.DirtyBitmap
+	for _, b := range disk.bitmaps {
+		all = append(all, hv.DirtyBitmap{Name: b.Name, Recording: b.Recording, UnitBytes: b.Granularity, DirtyBytes: b.Count})
+	}
+	return all, nil
+}
+
+// StopTracking implements hv.DirtyTracker.
+func (c *Conn) StopTracking(ctx context.Context, id, target, prefix string) error {
+	const what = "stop tracking writes of"
+	leave, err := c.dirtyReads.enter(ctx, "the bitmaps of domain "+id)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	disk, err := c.tracked(ctx, what, id, target)
+	if err != nil {
+		return err
+	}
+	ours := slices.DeleteFunc(disk.bitmaps, func(b blockBitmap) bool { return !strings.HasPrefix(b.Name, prefix) })
+	if len(ours) == 0 {
+		return nil
+	}
+	// A bitmap that is exported is not removed. What others export is not in the way.
+	if err := c.endExports(ctx, what, id, target); err != nil && !errors.Is(err, hv.ErrBusy) {
+		return err
+	}
+	for _, b := range ours {
+		if err := c.monitor(ctx, what, id, target, command{removeBitmap, bitmapArgs{Node: disk.node, Name: b.Name}}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}

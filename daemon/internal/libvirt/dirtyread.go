@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/nbd"
+	"github.com/volferry/volferry/internal/retry"
+)
+
+// QEMU shows the content of a bitmap only to the clients of an export. A process has one
+// NBD server, which a backup may use as well.
+const (
+	// exportName is that of our export, and socketName is where its server listens.
+	exportName = "volferry-bitmap"
+	socketName = "volferry-nbd.sock"
+	// exportPoll is how often it is looked whether an export is gone.
+	exportPoll = 5 * time.Millisecond
+	// exportTimeout bounds the wait for that.
+	exportTimeout = 10 * time.Second
+)
+
+// export is one entry of the answer of query-block-exports.
+type export struct {
+	ID   string `json:"id"`
+	Node string `json:"node-name"`
+}
+
+// DirtyUnits implements hv.DirtyTracker.
+func (c *Conn) DirtyUnits(ctx context.Context, id, target, name string) ([]hv.DirtyRange, error) {
+	const what = "read a bitmap of"
+	leave, err := c.dirtyReads.enter(ctx, "the bitmaps of domain "+id)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	disk, err := c.tracked(ctx, what, id, target)
+	if err != nil {
+		return nil, err
+	}
+	err = disk.has(name)
+	if err == nil && disk.bitmap(name).Recording {
+		err = fmt.Errorf("bitmap %s still records", name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", what, nameOf(id, target), err)
+	}
+	dirty, err := c.readExported(ctx, what, id, target, disk, name)
+	// Whatever was read, nothing is left in the process.
+	return dirty, errors.Join(err, c.endExports(context.WithoutCancel(ctx), what, id, target))
+}
+
+// readExported exports a bitmap that records no more, and reads all of it.
+func (c *Conn) readExported(ctx context.Context, what, id, target string, disk *trackedDisk, name string) ([]hv.DirtyRange, error) {
+	if err := c.endExports(ctx, what, id, target); err != nil {
+		return nil, err
+	}
+	socket, err := c.exportSocket(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", what, nameOf(id, target), err)
+	}
+	err = c.monitor(ctx, what, id, target, command{"nbd-server-start", map[string]any{
+		"addr": map[string]any{"type": "unix", "data": map[string]string{"path": socket}},
+	}}, nil)
+	if refused := (*refusedByQEMU)(nil); errors.As(err, &refused) && strings.Contains(refused.Desc, "already running") {
+		return nil, fmt.Errorf("%w: %w", hv.ErrBusy, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = c.monitor(ctx, what, id, target, command{"block-export-add", map[string]any{
+		"type": "nbd", "id": exportName, "node-name": disk.node, "name": exportName, "bitmaps": []string{name}, "writable": false,
+	}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	ranges, sizeBytes, err := nbd.DirtyRanges(ctx, socket, exportName, name)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", what, nameOf(id, target), err)
+	}
+	var dirty []hv.DirtyRange
+	for _, r := range ranges {
+		dirty = append(dirty, hv.DirtyRange(r))
+	}
+	// A bitmap that records no more does not change: both ways to look at it have to agree.
+	unit := disk.bitmap(name).Granularity
+	if got, want := dirtyBytes(dirty, unit, sizeBytes), disk.bitmap(name).Count; got != want {
+		return nil, fmt.Errorf("%s %s: bitmap %s has %d dirty bytes, and %d were read", what, nameOf(id, target), name, want, got)
+	}
+	return dirty, nil
+}
+
+// dirtyBytes is how many bytes the units of these ranges have, where the last unit of a disk
+// counts whole.
+func dirtyBytes(dirty []hv.DirtyRange, unit, sizeBytes int64) (sum int64) {
+	for _, r := range dirty {
+		sum += r.Bytes
+		if r.Offset+r.Bytes == sizeBytes && sizeBytes%unit != 0 {
+			sum += unit - sizeBytes%unit
+		}
+	}
+	return sum
+}
+
+// endExports ends what an earlier read has left in the process: our exports, and our server.
+// ErrBusy if the server is somebody else's.
+func (c *Conn) endExports(ctx context.Context, what, id, target string) error {
+	socket, err := c.exportSocket(ctx, id)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", what, nameOf(id, target), err)
+	}
+	left, err := c.exports(ctx, what, id, target)
+	if err != nil {
+		return err
+	}
+	for _, e := range left {
+		if e.ID != exportName {
+			return fmt.Errorf("%s %s: %w: QEMU exports %s for somebody else, perhaps a backup", what, nameOf(id, target), hv.ErrBusy, e.ID)
+		}
+		err := c.monitor(ctx, what, id, target, command{"block-export-del", map[string]string{"id": e.ID, "mode": "hard"}}, nil)
+		if err != nil {
+			return err
+		}
+	}
+	if len(left) > 0 {
+		if err := c.awaitNoExport(ctx, what, id, target); err != nil {
+			return err
+		}
+	}
+	// The path of the socket is there for as long as our server is.
+	if _, err := os.Lstat(socket); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	err = c.monitor(ctx, what, id, target, command{Execute: "nbd-server-stop"}, nil)
+	var refused *refusedByQEMU
+	if errors.As(err, &refused) { // there is no server: what is there was left by an earlier process
+		return removeSocket(ctx, socket)
+	}
+	return err
+}
+
+// removeSocket removes a socket that nobody listens at.
+func removeSocket(ctx context.Context, path string) error {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", path)
+	if err == nil {
+		_ = conn.Close()
+		return fmt.Errorf("%w: somebody listens at %s", hv.ErrBusy, path)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// awaitNoExport waits until our exports are gone: QEMU ends them when their clients have
+// gone.
+func (c *Conn) awaitNoExport(ctx context.Context, what, id, target string) error {
+	gone, err := retry.Poll(ctx, exportPoll, exportTimeout, func() (bool, error) {
+		left, err := c.exports(ctx, what, id, target)
+		return len(left) == 0, err
+	})
+	if err == nil && !gone {
+		err = fmt.Errorf("%s %s: %w: an export does not end", what, nameOf(id, target), hv.ErrBusy)
+	}
+	return err
+}
+
+func (c *Conn) exports(ctx context.Context, what, id, target string) (all []export, err error) {
+	err = c.monitor(ctx, what, id, target, command{Execute: "query-block-exports"}, &all)
+	return all, err
+}
+
+// exportSocket is a path at which the process of a domain can listen: in the directory that
+// libvirt makes for each process, and removes with it.
+func (c *Conn) exportSocket(ctx context.Context, id string) (string, error) {
+	s, err := c.reads()
+	if err != nil {
+		return "", err
+	}
+	dom, err := c.lookup(ctx, s, id)
+	if err != nil {
+		return "", err
+	}
+	dirs, err := c.processDirs(dom)
+	if err != nil {
+		return "", err
+	}
+	if len(dirs) != 1 {
+		return "", fmt.Errorf("libvirt has %d directories of the domain in %s, and one was expected", len(dirs), c.library.state)
+	}
+	return filepath.Join(dirs[0], socketName), nil
+}
+
+// processDirs are the directories whose names begin as that of a process: libvirt shortens
+// the name of the domain behind its number.
+func (c *Conn) processDirs(dom golibvirt.Domain) ([]string, error) {
+	if dom.ID <= 0 {
+		return nil, hv.ErrNotActive
+	}
+	return filepath.Glob(filepath.Join(c.library.state, fmt.Sprintf("domain-%d-*", dom.ID)))
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// blockBitmap is a dirty bitmap in the answer of query-block.
+type blockBitmap struct {
+	Name        string `json:"name"`
+	Recording   bool   `json:"recording"`
+	Granularity int64  `json:"granularity"`
+	Count       int64  `json:"count"`
+}
+
+// blockDevice is one device in the answer of query-block.
+type blockDevice struct {
+	QDev     string `json:"qdev"`
+	Inserted *struct {
+		NodeName     string        `json:"node-name"`
+		DirtyBitmaps []blockBitmap `json:"dirty-bitmaps"`
+	} `json:"inserted"`
+}
+
+// trackedDisk is what the process says of one disk.
+type trackedDisk struct {
+	node    string
+	bitmaps []blockBitmap
+}
+
+func (d *trackedDisk) bitmap(name string) *blockBitmap {
+	for i := range d.bitmaps {
+		if d.bitmaps[i].Name == name {
+			return &d.bitmaps[i]
+		}
+	}
+	return nil
+}
+
+// lacks refuses a bitmap that is there, and wants one that is not.
+func (d *trackedDisk) lacks(name string) error {
+	if d.bitmap(name) != nil {
+		return fmt.Errorf("%w: bitmap %s", hv.ErrExists, name)
+	}
+	return nil
+}
+
+func (d *trackedDisk) has(name string) error {
+	if d.bitmap(name) == nil {
+		return fmt.Errorf("%w: bitmap %s", hv.ErrNotFound, name)
+	}
+	return nil
+}
+
+// tracked asks the process of a domain for a disk and its bitmaps. Bitmaps are on the node
+// that query-block names: what the guest's device writes to. Before libvirt 9.10 a raw image
+// has a node of its own for its format, later it has not.
+func (c *Conn) tracked(ctx context.Context, what, id, target string) (*trackedDisk, error) {
+	disk, err := c.diskElement(ctx, id, hv.Live, target)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", what, nameOf(id, target), err)
+	}
+	alias := ""
+	if e := disk.SelectElement("alias"); e != nil {
+		alias = e.SelectAttrValue("name", "")
+	}
+	var devices []blockDevice
+	if err := c.monitor(ctx, what, id, target, command{Execute: "query-block"}, &devices); err != nil {
+		return nil, err
+	}
+	for _, d := range devices {
+		if alias == "" || d.Inserted == nil || d.Inserted.NodeName == "" {
+			continue
+		}
+		if d.QDev == alias || strings.HasPrefix(d.QDev, "/machine/peripheral/"+alias+"/") {
+			return &trackedDisk{d.Inserted.NodeName, d.Inserted.DirtyBitmaps}, nil
+		}
+	}
+	return nil, fmt.Errorf("%s %s: QEMU has no device %q with an image", what, nameOf(id, target), alias)
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package location
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
+)
+
+// CloneOf returns a file in a pool of files that is a linked clone over the image at path, by its
+// own header, and "" if none is seen. Only the image directly below a clone is looked at. Neither
+// seen are clones outside of pools, on other hosts, and in a pool that does not answer. A file for
+// which skip returns true is not looked at: what is in a raw image is its guest's to write.
+func CloneOf(pools []hv.PoolInfo, path string, skip func(file string) bool) string {
+	place := PlaceOf(path)
+	for _, p := range pools {
+		if !p.Active || !HoldsFiles(p) || p.Path == "" {
+			continue
+		}
+		if _, err := Stat(p.Path); err != nil {
+			continue // ReadDir would hang with it
+		}
+		entries, err := os.ReadDir(p.Path)
+		if err != nil {
+			continue
+		}
+		for _, entry := range entries {
+			file := filepath.Join(p.Path, entry.Name())
+			if !entry.Type().IsRegular() || skip(file) {
+				continue
+			}
+			if place.isBelow(file) {
+				return file
+			}
+		}
+	}
+	return ""
+}
+
+// isBelow says whether the header of a file names the image of this place as its backing file.
+func (p Place) isBelow(file string) bool {
+	backing, _, err := qemuimg.ReadBacking(file)
+	if err != nil || backing == "" {
+		return false
+	}
+	for _, path := range backingPaths(file, backing) {
+		if same, err := p.Is(path); err == nil && same {
+			return true
+		}
+	}
+	return false
+}

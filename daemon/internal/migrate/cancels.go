@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import "sync"
+
+// cancels are the calls of cancel that are being served, counted by migration.
+type cancels struct {
+	mu      sync.Mutex
+	serving map[string]int
+}
+
+// begin counts a call until end is called.
+func (c *cancels) begin(id string) (end func()) {
+	c.add(id, 1)
+	return func() { c.add(id, -1) }
+}
+
+func (c *cancels) add(id string, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.serving == nil {
+		c.serving = map[string]int{}
+	}
+	if c.serving[id] += n; c.serving[id] == 0 {
+		delete(c.serving, id)
+	}
+}
+
+// has says whether a call is being served that cancels the migration.
+func (c *cancels) has(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.serving[id] > 0
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// Live begins this host's next part of a move while all guests write: in is the body of one
+// of the calls of package api whose names begin with Live. It returns as soon as the op has
+// begun. What ends something stops the copy that is under way first.
+func (m *Manager) Live(ctx context.Context, opID string, in any) error {
+	live, err := liveInput(in)
+	if err != nil {
+		return err
+	}
+	if live.Kind == steps.KindLiveEnd || live.Kind == steps.KindLiveUntrack {
+		if err := m.stopLiveCopies(ctx, live.MigrationID); err != nil {
+			return err
+		}
+	}
+	_, err = m.admission.Submit(ctx, request.Request{
+		OpID: opID, Kind: live.Kind, Body: in,
+		Decide: func(ctx context.Context) (request.Input, error) { return live, m.decideLive(ctx, live) },
+	})
+	return err
+}
+
+// liveInput is the input of the op that a body asks for.
+func liveInput(in any) (*steps.LiveInput, error) {
+	var live steps.LiveInput
+	switch in := in.(type) {
+	case api.LiveTrack:
+		live = steps.LiveInput{Kind: steps.KindLiveTrack, LiveVolume: in.LiveVolume, Generation: in.Generation}
+	case api.LiveSwap:
+		live = steps.LiveInput{Kind: steps.KindLiveSwap, LiveVolume: in.LiveVolume, Generation: in.Generation, Round: in.Round}
+	case api.LiveRound:
+		live = steps.LiveInput{
+			Kind: steps.KindLiveRound, LiveVolume: in.LiveVolume, CopyOptions: in.CopyOptions,
+			Generation: in.Generation, Round: in.Round, FromBytes: in.FromBytes, UntilBytes: in.UntilBytes,
+		}
+	case api.LiveEndRound:
+		live = steps.LiveInput{Kind: steps.KindLiveEnd, LiveVolume: in.LiveVolume, Generation: in.Generation}
+	case api.LiveLastRead:
+		live = steps.LiveInput{Kind: steps.KindLiveLastRead, LiveVolume: in.LiveVolume, Generation: in.Generation}
+	case api.LiveLastCopy:
+		live = steps.LiveInput{Kind: steps.KindLiveLast, LiveVolume: in.LiveVolume, CopyOptions: in.CopyOptions, Generation: in.Generation}
+	case api.LiveUntrack:
+		live = steps.LiveInput{Kind: steps.KindLiveUntrack, LiveVolume: in.LiveVolume, Generation: 1}
+	default:
+		return nil, fmt.Errorf("%T is no call of a move while all guests write", in)
+	}
+	return &live, checkLive(&live)
+}
+
+// checkLive refuses what makes no sense by itself.
+func checkLive(in *steps.LiveInput) error {
+	if _, err := uuid.Parse(in.MigrationID); err != nil {
+		return api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q, which is no id", in.MigrationID)
+	}
+	size := in.Src.SizeBytes
+	inside := func(off int64) bool {
+		return off >= 0 && off <= size && (off%in.UnitBytes == 0 || off == size)
+	}
+	switch {
+	case in.Src.Format != api.FormatRaw || in.Dst.Format != api.FormatRaw:
+		return api.Errorf(api.CodeUnsupportedDisk, "cannot move volume %s while its guests write: src and dst have to be raw", in.VolumeName)
+	case in.Src.Path == "" || in.Dst.Path == "" || size != in.Dst.SizeBytes:
+		return api.Errorf(api.CodeInvalidArgument, "src and dst have to be places of one size")
+	case in.UnitBytes != api.LiveUnitBytes(size):
+		return api.Errorf(api.CodeInvalidArgument, "unit_bytes is %d; it must be %d for a volume of %d bytes", in.UnitBytes, api.LiveUnitBytes(size), size)
+	case in.Generation < 1 || in.Round < 0 || in.Kind == steps.KindLiveSwap && in.Round < 1:
+		return api.Errorf(api.CodeInvalidArgument, "generation is %d and round is %d", in.Generation, in.Round)
+	case !inside(in.FromBytes) || !inside(in.UntilBytes) || in.FromBytes > in.UntilBytes, in.Round > 0 && in.UntilBytes > 0:
+		return api.Errorf(api.CodeInvalidArgument, "the share from %d to %d is not of whole units of a volume of %d bytes", in.FromBytes, in.UntilBytes, size)
+	}
+	return in.CopyOptions.Check()
+}
+
+// decideLive finds what the registry does not say in its calls: the disks of the guests, and
+// what src and dst are.
+func (m *Manager) decideLive(ctx context.Context, in *steps.LiveInput) (err error) {
+	if in.Guests, err = m.liveGuests(ctx, in); err != nil {
+		return err
+	}
+	if in.Kind != steps.KindLiveRound && in.Kind != steps.KindLiveLast {
+		return nil
+	}
+	src, err := m.ports.Images.Inspect(ctx, in.Src)
+	if err != nil {
+		return err
+	}
+	dst, err := m.ports.Images.Inspect(ctx, in.Dst)
+	if err != nil {
+		return err
+	}
+	in.SrcBlock, in.DstBlock = src.Block, dst.Block
+	return nil
+}
+
+// liveGuests are the guests that were there when the move began on this host, by the
+// journal: while it lasts no instance gets or loses the volume. For the first call they are
+// looked up.
+func (m *Manager) liveGuests(ctx context.Context, in *steps.LiveInput) ([]steps.LiveGuest, error) {
+	ops, err := m.journal.Group(ctx, in.Group())
+	if err != nil {
+		return nil, request.JournalError(err)
+	}
+	if len(ops) > 0 {
+		var first steps.LiveInput
+		if err := json.Unmarshal(ops[0].Input, &first); err != nil {
+			return nil, fmt.Errorf("decode the input of op %s: %w", ops[0].ID, err)
+		}
+		if !slices.Equal(first.Instances, in.Instances) {
+			return nil, api.Errorf(api.CodeConflict, "the instances of migration %s on this host were %q, and are %q now", in.MigrationID, first.Instances, in.Instances)
+		}
+		return first.Guests, nil
+	}
+	if in.Kind != steps.KindLiveTrack {
+		return nil, nil // nothing was begun here
+	}
+	vol, err := m.ports.Registry.Volume(ctx, in.VolumeID)
+	if err != nil {
+		return nil, err
+	}
+	var guests []steps.LiveGuest
+	for _, id := range in.Instances {
+		i := slices.IndexFunc(vol.Attachments, func(a api.Attachment) bool { return a.InstanceID == id })
+		if i < 0 {
+			return nil, api.Errorf(api.CodeConflict, "by the registry volume %s is not attached to instance %s", vol.Name, id)
+		}
+		dom, err := m.ports.HV.Domain(ctx, id)
+		if err != nil {
+			return nil, steps.HVRefusal(err)
+		}
+		guests = append(guests, steps.LiveGuest{ID: id, Name: dom.Name, Target: vol.Attachments[i].Device})
+	}
+	return guests, nil
+}
+
+// stopLiveCopies has the copies of a move end. What was asked for behind them gets its turn
+// when they are over.
+func (m *Manager) stopLiveCopies(ctx context.Context, migrationID string) error {
+	for _, st := range m.runner.Active() {
+		if st.Op.Group != steps.LiveGroup(migrationID) || st.Op.Kind != steps.KindLiveRound && st.Op.Kind != steps.KindLiveLast {
+			continue
+		}
+		if st.State == op.StateNeedsOperator {
+			if err := m.runner.Continue(ctx, st.Op.ID); err != nil && !errors.Is(err, op.ErrNotParked) && !errors.Is(err, op.ErrFinished) {
+				return fmt.Errorf("let the copy of op %s end: %w", st.Op.ID, err)
+			}
+		}
+		err := m.runner.Interrupt(st.Op.ID, errCancelled)
+		if err != nil && !errors.Is(err, op.ErrFinished) && !errors.Is(err, op.ErrCommitted) {
+			return fmt.Errorf("stop the copy of op %s: %w", st.Op.ID, err)
+		}
+	}
+	return nil
+}
+
+// LiveOutcome is what an op of a move while all guests write has found, nil of other ops and
+// before the end of the op.
+func LiveOutcome(st *op.Status) *api.LiveOutcome {
+	if st.State != op.StateDone {
+		return nil
+	}
+	return steps.LiveOutcome(st)
+}

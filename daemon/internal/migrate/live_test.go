@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// liveVolume is what every call of the move says.
+func liveVolume() api.LiveVolume {
+	s := savedSpec()
+	return api.LiveVolume{
+		MigrationID: testMigration, VolumeID: testVolume, VolumeName: "vol", Instances: []string{testInstance},
+		Src: s.Src, Dst: s.Dst, UnitBytes: api.LiveUnitBytes(s.Src.SizeBytes),
+	}
+}
+
+// liveDaemon is a daemon on a world whose guest writes, with dst made.
+func liveDaemon(t *testing.T, f func(t *testing.T, d *daemon)) {
+	t.Helper()
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		_, err := d.world.CreateVolume(t.Context(), "new", savedSpec().Dst.Name, "raw", savedSpec().Dst.SizeBytes)
+		must(t, err)
+		d.world.Registry.LiveRow(api.MigrationCopying)
+		f(t, d)
+	})
+}
+
+// live makes a call, twice, and waits for the end of its op.
+func (d *daemon) live(id string, in any) op.Status {
+	d.t.Helper()
+	for range 2 { // the same call again is the same op
+		must(d.t, d.manager().Live(context.Background(), id, in))
+	}
+	st, err := d.manager().runner.Wait(context.Background(), id)
+	must(d.t, err)
+	return st
+}
+
+// mustLive is live for an op that is done.
+func (d *daemon) mustLive(id string, in any) *api.LiveOutcome {
+	d.t.Helper()
+	st := d.live(id, in)
+	if st.State != op.StateDone {
+		d.t.Fatalf("op %s is %s: %+v", id, st.State, st.Failure)
+	}
+	return LiveOutcome(&st)
+}
+
+// same fails the test if dst is not equal to src.
+func (d *daemon) same() {
+	d.t.Helper()
+	src, err := d.world.ReadImage(savedSpec().Src.Path)
+	must(d.t, err)
+	dst, err := d.world.ReadImage(dstPath)
+	must(d.t, err)
+	if fmt.Sprint(src) != fmt.Sprint(dst) {
+		d.t.Errorf("dst is %v, and src is %v", dst, src)
+	}
+}
+
+func TestARoundAfterTheOtherMakesDstEqualToSrc(t *testing.T) {
+	liveDaemon(t, func(t *testing.T, d *daemon) {
+		v := liveVolume()
+		d.mustLive("M.track", api.LiveTrack{LiveVolume: v, Generation: 1})
+		whole := d.mustLive("M.round.0", api.LiveRound{LiveVolume: v, Generation: 1, UntilBytes: v.Src.SizeBytes})
+		if whole.CopiedBytes != v.Src.SizeBytes {
+			t.Errorf("round 0 has copied %d bytes", whole.CopiedBytes)
+		}
+		for round := 1; round < 4; round++ {
+			d.world.GuestWrites()
+			d.mustLive(fmt.Sprint("M.swap.", round), api.LiveSwap{LiveVolume: v, Generation: 1, Round: round})
+			out := d.mustLive(fmt.Sprint("M.round.", round), api.LiveRound{LiveVolume: v, Generation: 1, Round: round})
+			if out.CopiedBytes == 0 {
+				t.Errorf("round %d has copied nothing", round)
+			}
+		}
+		d.world.GuestWrites()
+		must(t, d.world.Suspend(t.Context(), testInstance))
+		d.world.Registry.LiveRow(api.MigrationCompleting)
+		read := d.mustLive("M.read", api.LiveLastRead{LiveVolume: v, Generation: 1})
+		last := d.mustLive("M.last", api.LiveLastCopy{LiveVolume: v, Generation: 1})
+		if read.DirtyBytes == 0 || last.CopiedBytes != read.DirtyBytes {
+			t.Errorf("%d bytes were read as written, and %d were copied", read.DirtyBytes, last.CopiedBytes)
+		}
+		d.same()
+		d.mustLive("M.untrack", api.LiveUntrack{LiveVolume: v})
+		left, err := d.world.Tracking(t.Context(), testInstance, "vda")
+		must(t, err)
+		if guards := d.world.Guards.Guarded(); len(left)+len(guards)+len(d.world.Copier.Kept) > 0 {
+			t.Errorf("left: bitmaps %v, guards %v, kept %v", left, guards, d.world.Copier.Kept)
+		}
+		if st := d.live("M.late", api.LiveTrack{LiveVolume: v, Generation: 2}); st.State != op.StateUndone {
+			t.Errorf("a call after untrack is %s", st.State)
+		}
+		must(t, d.world.Resume(t.Context(), testInstance))
+	})
+}
+
+func TestAGenerationThatEndsIsFollowedByAWholeCopy(t *testing.T) {
+	liveDaemon(t, func(t *testing.T, d *daemon) {
+		v := liveVolume()
+		d.mustLive("M.track.1", api.LiveTrack{LiveVolume: v, Generation: 1})
+		d.mustLive("M.round.1.0", api.LiveRound{LiveVolume: v, Generation: 1, UntilBytes: v.Src.SizeBytes})
+		must(t, d.world.Destroy(testInstance))
+		must(t, d.world.Start(testInstance))
+		if st := d.live("M.swap.1.1", api.LiveSwap{LiveVolume: v, Generation: 1, Round: 1}); st.Failure == nil || st.Failure.Code != string(api.CodeBitmapLost) {
+			t.Fatalf("the swap is %s: %+v, want bitmap_lost", st.State, st.Failure)
+		}
+		d.mustLive("M.end.1", api.LiveEndRound{LiveVolume: v, Generation: 1})
+		d.mustLive("M.track.2", api.LiveTrack{LiveVolume: v, Generation: 2})
+		out := d.mustLive("M.round.2.0", api.LiveRound{LiveVolume: v, Generation: 2, UntilBytes: v.Src.SizeBytes})
+		if out.CopiedBytes != v.Src.SizeBytes {
+			t.Errorf("the next generation has copied %d bytes", out.CopiedBytes)
+		}
+		if st := d.live("M.round.1.0.2", api.LiveRound{LiveVolume: v, Generation: 1}); st.State != op.StateUndone {
+			t.Errorf("a late round of the generation before is %s", st.State)
+		}
+		d.world.Registry.LiveRow(api.MigrationCancelling)
+		d.mustLive("M.untrack", api.LiveUntrack{LiveVolume: v})
+	})
+}
+
+func TestACallThatMakesNoSenseIsRefusedBeforeItBecomesAnOp(t *testing.T) {
+	liveDaemon(t, func(t *testing.T, d *daemon) {
+		good := liveVolume()
+		for name, tc := range map[string]struct {
+			edit func(*api.LiveVolume)
+			want api.Code
+		}{
+			"no id":           {func(v *api.LiveVolume) { v.MigrationID = "x" }, api.CodeInvalidArgument},
+			"qcow2":           {func(v *api.LiveVolume) { v.Src.Format = api.FormatQcow2 }, api.CodeUnsupportedDisk},
+			"another size":    {func(v *api.LiveVolume) { v.Dst.SizeBytes++ }, api.CodeInvalidArgument},
+			"another unit":    {func(v *api.LiveVolume) { v.UnitBytes *= 2 }, api.CodeInvalidArgument},
+			"not attached":    {func(v *api.LiveVolume) { v.Instances = []string{testVolume} }, api.CodeConflict},
+			"no place of dst": {func(v *api.LiveVolume) { v.Dst.Path = "" }, api.CodeInvalidArgument},
+		} {
+			v := good
+			tc.edit(&v)
+			if err := d.manager().Live(t.Context(), "M."+name, api.LiveTrack{LiveVolume: v, Generation: 1}); api.CodeOf(err) != tc.want {
+				t.Errorf("%s: %v, want %s", name, err, tc.want)
+			}
+		}
+		for name, in := range map[string]any{
+			"no generation":      api.LiveTrack{LiveVolume: good},
+			"swap for round 0":   api.LiveSwap{LiveVolume: good, Generation: 1},
+			"part of a unit":     api.LiveRound{LiveVolume: good, Generation: 1, UntilBytes: hvtest.BlockSize},
+			"share of a round":   api.LiveRound{LiveVolume: good, Generation: 1, Round: 1, UntilBytes: good.Src.SizeBytes},
+			"negative bandwidth": api.LiveRound{LiveVolume: good, Generation: 1, CopyOptions: api.CopyOptions{BandwidthBytesPerSecond: -1}},
+		} {
+			if err := d.manager().Live(t.Context(), "M."+name, in); api.CodeOf(err) != api.CodeInvalidArgument {
+				t.Errorf("%s: %v, want %s", name, err, api.CodeInvalidArgument)
+			}
+		}
+		if ops, err := d.manager().journal.Group(t.Context(), steps.LiveGroup(testMigration)); err != nil || len(ops) > 0 {
+			t.Errorf("there are %d ops (%v)", len(ops), err)
+		}
+	})
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// Live implements History.
+func (h *journalHistory) Live(ctx context.Context, in *LiveInput, exceptOp string) (LiveHistory, error) {
+	ops, err := h.journal.Group(ctx, in.Group())
+	if err != nil {
+		return LiveHistory{}, op.Retry(request.BusyDelay, request.JournalError(err))
+	}
+	var all LiveHistory
+	copied := map[int]bool{}
+	for _, o := range ops {
+		if o.ID == exceptOp {
+			continue
+		}
+		var of LiveInput
+		if err := json.Unmarshal(o.Input, &of); err != nil {
+			return LiveHistory{}, err
+		}
+		st, err := h.status(ctx, o.ID)
+		if err != nil {
+			return LiveHistory{}, op.Retry(request.BusyDelay, request.JournalError(err))
+		}
+		switch o.Kind {
+		case KindLiveUntrack:
+			all.Over = true
+		case KindLiveEnd:
+			all.Ended = max(all.Ended, of.Generation)
+		default:
+			if of.Generation == in.Generation {
+				addLive(&all, &st, &of, copied)
+			}
+		}
+	}
+	all.Copied, all.CopiedBefore = copied[all.Round], copied[all.Round-1]
+	return all, nil
+}
+
+// addLive takes an op of the generation into account.
+func addLive(a *LiveHistory, st *op.Status, of *LiveInput, copied map[int]bool) {
+	done := st.State == op.StateDone
+	switch st.Op.Kind {
+	case KindLiveTrack:
+		if done && decodeOutput(st, trackStep, &a.Tracked) {
+			a.Since = st.FinishedAt
+		}
+	case KindLiveSwap:
+		if done && of.Round >= a.Round {
+			a.Round, a.Since = of.Round, st.FinishedAt
+		}
+	case KindLiveRound:
+		copied[of.Round] = copied[of.Round] || done
+	case KindLiveLastRead:
+		a.Read, a.ReadDone = true, a.ReadDone || done
+	}
+}
+
+// LiveOutcome returns what an op has found, nil if it has found nothing.
+func LiveOutcome(st *op.Status) *api.LiveOutcome {
+	for _, step := range []string{copyRoundStep, readLastStep, copyLastStep} {
+		var out api.LiveOutcome
+		if decodeOutput(st, step, &out) {
+			return &out
+		}
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// The states of a migration by the registry in which a host may do its part.
+var (
+	whileCopying = []api.MigrationState{api.MigrationCopying}
+	whilePaused  = []api.MigrationState{api.MigrationCompleting}
+)
+
+// admitLive makes a step ask the registry whether it is still wanted, and the journal
+// whether it is its turn: the request of the registry may reach this host late.
+func (e *Env) admitLive(st op.Step, states []api.MigrationState, turn func(in *LiveInput, h *LiveHistory) error) op.Step {
+	do := st.Do
+	st.Do = func(ctx context.Context, r *op.Run) error {
+		in, err := op.InputOf[LiveInput](r)
+		if err != nil {
+			return err
+		}
+		if err := e.liveWanted(ctx, in, states); err != nil {
+			return err
+		}
+		h, err := e.history.Live(ctx, in, r.OpID())
+		if err != nil {
+			return err
+		}
+		if err := in.mayGoOn(&h); err != nil {
+			return err
+		}
+		if err := turn(in, &h); err != nil {
+			return err
+		}
+		return do(ctx, r)
+	}
+	return st
+}
+
+// liveWanted asks the registry whether its row of the migration wants this host's part.
+func (e *Env) liveWanted(ctx context.Context, in *LiveInput, states []api.MigrationState) error {
+	row, err := e.registry.Migration(ctx, in.MigrationID)
+	if err != nil {
+		return e.registryError(err)
+	}
+	vol, err := e.registry.Volume(ctx, in.VolumeID)
+	if err != nil {
+		return e.registryError(err)
+	}
+	if row.Method != api.MethodLive || row.VolumeID != in.VolumeID || !slices.Contains(states, row.State) || vol.Location.Path != in.Src.Path {
+		return in.refused(api.CodeStateForbidden, "by the registry migration %s is %s, and the volume is at %s", in.MigrationID, row.State, vol.Location.Path).
+			With("state", row.State)
+	}
+	return nil
+}
+
+// mayGoOn refuses what belongs to a generation, or to a move, that was ended here.
+func (in *LiveInput) mayGoOn(h *LiveHistory) error {
+	switch {
+	case h.Over:
+		return in.refused(api.CodeStateForbidden, "this host was asked to leave nothing of migration %s behind", in.MigrationID)
+	case h.Ended >= in.Generation:
+		return in.refused(api.CodeStateForbidden, "this host was asked to end generation %d", h.Ended)
+	}
+	return nil
+}
+
+// The turns of the ops. A host swaps only when it has ended its copying of the round before,
+// and copies a round only when it has swapped for it: of what the other hosts have done the
+// registry knows.
+
+func turnToTrack(in *LiveInput, h *LiveHistory) error {
+	if h.Round > 0 || h.Read {
+		return in.refused(api.CodeStateForbidden, "generation %d is past its beginning", in.Generation)
+	}
+	return nil
+}
+
+func turnToSwap(in *LiveInput, h *LiveHistory) error {
+	// The same swap once more, of a second request, finds it done.
+	again := h.Round == in.Round
+	switch {
+	case h.Tracked == nil, h.Read, !again && h.Round != in.Round-1, !again && !h.Copied, in.Round < 1:
+		return in.refused(api.CodeStateForbidden, "it is not the turn of round %d of generation %d: this host is at round %d", in.Round, in.Generation, h.Round)
+	}
+	return nil
+}
+
+func turnToCopy(in *LiveInput, h *LiveHistory) error {
+	if h.Tracked == nil || h.Read || h.Round != in.Round {
+		return in.refused(api.CodeStateForbidden, "it is not the turn of round %d of generation %d: this host is at round %d", in.Round, in.Generation, h.Round)
+	}
+	return nil
+}
+
+func turnToRead(in *LiveInput, h *LiveHistory) error {
+	if h.Tracked == nil || !h.Copied {
+		return in.refused(api.CodeStateForbidden, "round %d of generation %d was not copied", h.Round, in.Generation)
+	}
+	return nil
+}
+
+func turnToCopyLast(in *LiveInput, h *LiveHistory) error {
+	if !h.ReadDone {
+		return in.refused(api.CodeStateForbidden, "what the guests wrote last was not read in generation %d", in.Generation)
+	}
+	return nil
+}
+
+// allTracked refuses a domain that has src open and is none of the guests: nobody would
+// follow what it writes.
+func (e *Env) allTracked(ctx context.Context, in *LiveInput) error {
+	doms, err := e.hv.Domains(ctx)
+	if err != nil {
+		return e.hvError(err)
+	}
+	for i := range doms {
+		open, err := location.Opens(ctx, e.hv, &doms[i], in.Src.Path)
+		if err != nil {
+			return e.hvError(err)
+		}
+		if open && !slices.ContainsFunc(in.Guests, func(g LiveGuest) bool { return g.ID == doms[i].ID }) {
+			return in.refused(api.CodeVolumeInUse, "%s is in use by instance %s, which the registry does not know at it", in.Src.Path, doms[i].Name)
+		}
+	}
+	return nil
+}
+
+// process returns the process of a guest, "" if it is off.
+func (e *Env) process(ctx context.Context, in *LiveInput, g LiveGuest) (string, *hv.Domain, error) {
+	dom, err := e.hv.Domain(ctx, g.ID)
+	if err != nil {
+		return "", nil, e.hvError(err)
+	}
+	if !dom.State.Active() {
+		return "", dom, nil
+	}
+	disk := dom.LiveDisk(g.Target)
+	if disk == nil || disk.Top().Path != in.Src.Path {
+		return "", nil, in.refused(api.CodeChainChanged, "disk %s of instance %s is not on %s", g.Target, g.Name, in.Src.Path)
+	}
+	p, err := e.hv.Process(ctx, g.ID, g.Target)
+	if err != nil {
+		return "", nil, e.liveHVError(in, err)
+	}
+	return p.ID, dom, nil
+}
+
+// sameProcess returns the domain of a tracked guest, or bitmap_lost if it is in another
+// process than it was tracked in. It is nil of a guest that is off, as it was.
+func (e *Env) sameProcess(ctx context.Context, in *LiveInput, g LiveGuest, tracked []TrackedGuest) (*hv.Domain, error) {
+	i := slices.IndexFunc(tracked, func(t TrackedGuest) bool { return t.ID == g.ID })
+	if i < 0 {
+		return nil, in.bitmapLost(g, "was not followed from the beginning of generation %d", in.Generation)
+	}
+	now, dom, err := e.process(ctx, in, g)
+	switch {
+	case err != nil:
+		return nil, err
+	case now != tracked[i].Process:
+		return nil, in.bitmapLost(g, "was started or stopped since its writes are followed")
+	case now == "":
+		return nil, nil
+	}
+	return dom, nil
+}
+
+// bitmaps returns the bitmaps of a guest's disk by name.
+func (e *Env) bitmaps(ctx context.Context, in *LiveInput, g LiveGuest) (map[string]hv.DirtyBitmap, error) {
+	all, err := e.hv.Tracking(ctx, g.ID, g.Target)
+	if err != nil {
+		return nil, e.liveHVError(in, err)
+	}
+	byName := map[string]hv.DirtyBitmap{}
+	for _, b := range all {
+		byName[b.Name] = b
+	}
+	return byName, nil
+}
+
+// liveHVError is hvError for a guest that may go off at any time: what becomes of its
+// bitmaps is seen at the next look.
+func (e *Env) liveHVError(in *LiveInput, err error) error {
+	switch {
+	case errors.Is(err, hv.ErrNotActive):
+		return op.Retry(request.BusyDelay, err)
+	case errors.Is(err, hv.ErrNotFound), errors.Is(err, hv.ErrUnsupported):
+		return in.refused(api.CodeStateForbidden, "%v", err)
+	}
+	return e.hvError(err)
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import "time"
+
+// TrackedGuest is a guest whose writes are followed: Process is the process that has the
+// bitmap, "" of a guest that is off and guarded.
+type TrackedGuest struct {
+	ID      string `json:"id"`
+	Process string `json:"process"`
+}
+
+// LiveHistory is what this host has done so far in a move while all guests write.
+type LiveHistory struct {
+	// Over: it was asked to leave nothing behind. Ended is the newest generation that it was
+	// asked to end; 0 if none.
+	Over  bool
+	Ended int
+	// Tracked are the guests of the generation, nil if it was not begun here. Since is when
+	// the bitmap that records now began.
+	Tracked []TrackedGuest
+	Since   time.Time
+	// Round is the newest round that bitmaps were swapped for. Copied says whether this host
+	// has copied it, and CopiedBefore the same of the round before.
+	Round                int
+	Copied, CopiedBefore bool
+	// Read: the last bitmaps were read, or it was begun, and may have ended what records.
+	Read bool
+	// ReadDone: what was read is kept.
+	ReadDone bool
+}

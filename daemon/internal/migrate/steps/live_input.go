@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// The op kinds of this host's part in a move while all guests write. None has a commit
+// point: each can be done again, and what they leave is removed by the last one.
+const (
+	KindLiveTrack    = "live_track"
+	KindLiveSwap     = "live_swap"
+	KindLiveRound    = "live_round"
+	KindLiveLastRead = "live_last_read"
+	KindLiveLast     = "live_last"
+	KindLiveEnd      = "live_end"
+	KindLiveUntrack  = "live_untrack"
+)
+
+// LiveGuest is one guest of this host that has the volume.
+type LiveGuest struct {
+	ID     string `json:"id"`
+	Name   string `json:"name"`
+	Target string `json:"target"` // vda
+}
+
+// LiveInput is the input of every op of a move while all guests write.
+type LiveInput struct {
+	api.LiveVolume
+	api.CopyOptions
+	Kind       string      `json:"kind"`
+	Guests     []LiveGuest `json:"guests"`
+	Generation int         `json:"generation"`
+	Round      int         `json:"round"`
+	// FromBytes and UntilBytes are the share of round 0.
+	FromBytes  int64 `json:"from_bytes"`
+	UntilBytes int64 `json:"until_bytes"`
+	SrcBlock   bool  `json:"src_block"`
+	DstBlock   bool  `json:"dst_block"`
+	request.Body
+}
+
+// Keys implements request.Input. A round has no key of a guest, which may be stopped or
+// saved meanwhile.
+func (in *LiveInput) Keys() []string {
+	keys := []string{request.VolumeKey(in.VolumeID)}
+	if in.Kind == KindLiveRound || in.Kind == KindLiveLast {
+		return keys
+	}
+	for _, g := range in.Guests {
+		keys = append(keys, request.InstanceKey(g.ID))
+	}
+	return keys
+}
+
+// Group implements request.Input: the ops of one migration.
+func (in *LiveInput) Group() string { return LiveGroup(in.MigrationID) }
+
+// LiveGroup is the group of this host's ops of a move while all guests write.
+func LiveGroup(migrationID string) string { return "live/" + migrationID }
+
+// Owner is the owner of the guards of guests that are off.
+func (in *LiveInput) Owner() string { return "tracking " + in.MigrationID }
+
+// prefix begins the names of all bitmaps of the move, generationPrefix those of a
+// generation.
+func (in *LiveInput) prefix() string { return "volferry-" + in.MigrationID + "-" }
+
+func (in *LiveInput) generationPrefix() string {
+	return fmt.Sprintf("%sg%06d-", in.prefix(), in.Generation)
+}
+
+// bitmap is the name of the bitmap that records for a round. No name is the beginning of
+// another one.
+func (in *LiveInput) bitmap(round int) string {
+	return fmt.Sprintf("%sr%06d", in.generationPrefix(), round)
+}
+
+// lastBitmap records after the last read, when nobody may write any more.
+func (in *LiveInput) lastBitmap() string { return in.generationPrefix() + "last" }
+
+// copyKey names the cursor of a round of the generation, and lastKey that of the last copy.
+func (in *LiveInput) copyKey(round int) string {
+	return fmt.Sprintf("%sg%06d-r%06d", in.copyPrefix(), in.Generation, round)
+}
+
+func (in *LiveInput) lastKey() string {
+	return fmt.Sprintf("%sg%06d-last", in.copyPrefix(), in.Generation)
+}
+
+func (in *LiveInput) copyGeneration() string {
+	return fmt.Sprintf("%sg%06d-", in.copyPrefix(), in.Generation)
+}
+
+// copyPrefix begins the names of all cursors of the move.
+func (in *LiveInput) copyPrefix() string { return "live-" + in.MigrationID + "-" }
+
+func (in *LiveInput) srcImage() hv.Image { return location.Image(in.Src, in.SrcBlock) }
+
+func (in *LiveInput) dstImage() hv.Image { return location.Image(in.Dst, in.DstBlock) }
+
+// refused is a refusal of this host's part.
+func (in *LiveInput) refused(code api.Code, format string, args ...any) *api.Error {
+	return api.Errorf(code, "cannot move volume %s while its guests write: %s", in.VolumeName, fmt.Sprintf(format, args...)).
+		With("migration_id", in.MigrationID)
+}
+
+// bitmapLost ends the generation: what the guest wrote is not known without a gap.
+func (in *LiveInput) bitmapLost(g LiveGuest, format string, args ...any) *api.Error {
+	return in.refused(api.CodeBitmapLost, "instance %s %s; nothing is lost, and the whole volume has to be copied once more", g.Name, fmt.Sprintf(format, args...)).
+		With("instance_id", g.ID)
+}
+
+// liveStep makes an op.Step of functions that take the LiveInput. None has an Observe: each
+// looks at the world itself when it is done again.
+func liveStep(name string, do, undo op.DoFunc[LiveInput]) op.Step {
+	return op.StepOf(op.InputOf[LiveInput], name, do, undo, nil)
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/copy"
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+const (
+	copyRoundStep = "copy_round"
+	readLastStep  = "read_last"
+	copyLastStep  = "copy_last"
+)
+
+// keptSuffix is behind the key of a copy in the key of what is kept for the next one.
+const keptSuffix = "-kept"
+
+// stepCopyRound copies the share of round 0, or what the guests wrote until the swap for
+// this round. The old bitmaps are there until it is done, so it can be begun anew.
+func (e *Env) stepCopyRound() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *LiveInput) error {
+		h, err := e.history.Live(ctx, in, r.OpID())
+		if err != nil {
+			return err
+		}
+		kept, err := e.roundUnits(ctx, in, &h)
+		if err != nil {
+			return err
+		}
+		began := e.now()
+		res, err := e.copyUnits(ctx, in, in.copyKey(in.Round), kept, false)
+		if err != nil {
+			return err
+		}
+		if err := e.copier.KeepUnits(in.copyKey(in.Round)+keptSuffix, KeptUnits{Again: res.Differing}); err != nil {
+			return err
+		}
+		out := api.LiveOutcome{CopiedBytes: res.CopiedBytes, Seconds: e.now().Sub(began).Seconds(), DirtySeconds: max(0, e.now().Sub(h.Since).Seconds())}
+		for _, d := range res.Differing {
+			out.DirtyBytes += d.Bytes
+		}
+		dirty, err := e.dirtyBytes(ctx, in, in.bitmap(in.Round))
+		if err != nil {
+			return err
+		}
+		out.DirtyBytes += dirty
+		return r.SetOutput(out)
+	}
+	// Its cursor is good for another try: neither the share nor the old bitmaps change.
+	return liveStep(copyRoundStep, do, nil)
+}
+
+// roundUnits are the units that a round has to copy.
+func (e *Env) roundUnits(ctx context.Context, in *LiveInput, h *LiveHistory) (KeptUnits, error) {
+	if in.Round == 0 {
+		if in.UntilBytes <= in.FromBytes {
+			return KeptUnits{}, nil // others copy the volume
+		}
+		return KeptUnits{Ranges: []copy.Range{{Offset: in.FromBytes, Bytes: in.UntilBytes - in.FromBytes}}}, nil
+	}
+	kept, err := e.keptUnits(in.copyKey(in.Round - 1))
+	if err != nil {
+		return kept, err
+	}
+	kept.Ranges, err = e.readBitmaps(ctx, in, h.Tracked, in.bitmap(in.Round-1))
+	return kept, err
+}
+
+// keptUnits are the units that differed in an earlier copy.
+func (e *Env) keptUnits(key string) (KeptUnits, error) {
+	kept, err := e.copier.KeptUnits(key + keptSuffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // an earlier generation has them, or nothing differed
+	}
+	return kept, err
+}
+
+// readBitmaps reads what a bitmap has in all guests of this host.
+func (e *Env) readBitmaps(ctx context.Context, in *LiveInput, tracked []TrackedGuest, name string) ([]copy.Range, error) {
+	var all []copy.Range
+	for _, g := range in.Guests {
+		dom, err := e.sameProcess(ctx, in, g, tracked)
+		if err != nil {
+			return nil, err
+		}
+		if dom == nil {
+			continue
+		}
+		dirty, err := e.hv.DirtyUnits(ctx, g.ID, g.Target, name)
+		if errors.Is(err, hv.ErrNotFound) {
+			return nil, in.bitmapLost(g, "has no bitmap %s any more", name)
+		}
+		if err != nil {
+			return nil, e.liveHVError(in, err)
+		}
+		for _, d := range dirty {
+			all = append(all, copy.Range(d))
+		}
+	}
+	slices.SortFunc(all, func(a, b copy.Range) int { return cmp.Compare(a.Offset, b.Offset) })
+	return all, nil
+}
+
+// dirtyBytes is how much a bitmap has that still records. It is an estimate: a guest that has
+// gone off is left out.
+func (e *Env) dirtyBytes(ctx context.Context, in *LiveInput, name string) (sum int64, err error) {
+	for _, g := range in.Guests {
+		all, err := e.hv.Tracking(ctx, g.ID, g.Target)
+		if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return 0, e.hvError(err)
+		}
+		for _, b := range all {
+			if b.Name == name {
+				sum += b.DirtyBytes
+			}
+		}
+	}
+	return sum, nil
+}
+
+// copyUnits copies units from src to dst, which other hosts write as well.
+func (e *Env) copyUnits(ctx context.Context, in *LiveInput, key string, kept KeptUnits, still bool) (copy.UnitsResult, error) {
+	if err := e.mayWriteLiveDst(ctx, in); err != nil {
+		return copy.UnitsResult{}, err
+	}
+	return e.copier.CopyUnits(ctx, UnitsRequest{
+		Key: key, Src: in.srcImage(), Dst: in.dstImage(), SizeBytes: in.Src.SizeBytes, UnitBytes: in.UnitBytes,
+		Ranges: kept.Ranges, Again: kept.Again, Still: still, Options: in.CopyOptions,
+		GuestStats: e.liveGuestStats(in),
+		Progress:   func(p Progress) { e.progress.set(in.MigrationID, p) },
+	})
+}
+
+// mayWriteLiveDst refuses a dst that somebody else has on this host.
+func (e *Env) mayWriteLiveDst(ctx context.Context, in *LiveInput) error {
+	if err := e.CheckFree(ctx, in.Dst.Path, location.Self{MigrationID: in.MigrationID}); err != nil {
+		return e.hvError(e.registryError(err))
+	}
+	return nil
+}
+
+// liveGuestStats samples the requests of one guest of this host, for the pacer: all of them
+// wait for the same storage.
+func (e *Env) liveGuestStats(in *LiveInput) func(context.Context) (*hv.DiskStats, error) {
+	return func(ctx context.Context) (*hv.DiskStats, error) {
+		var sum *hv.DiskStats
+		var failure error
+		for _, g := range in.Guests {
+			st, err := e.hv.DiskStats(ctx, g.ID, g.Target)
+			if err != nil {
+				failure = err
+				continue
+			}
+			if sum == nil {
+				sum = &hv.DiskStats{}
+			}
+			sum.ReadRequests, sum.ReadTime = sum.ReadRequests+st.ReadRequests, sum.ReadTime+st.ReadTime
+			sum.WriteRequests, sum.WriteTime = sum.WriteRequests+st.WriteRequests, sum.WriteTime+st.WriteTime
+			sum.FlushRequests, sum.FlushTime = sum.FlushRequests+st.FlushRequests, sum.FlushTime+st.FlushTime
+		}
+		if sum == nil {
+			return nil, failure
+		}
+		return sum, nil
+	}
+}
+
+// stepForgetRound removes the bitmaps that the round has copied. They are not needed once
+// it is on stable storage.
+func (e *Env) stepForgetRound() op.Step {
+	do := func(ctx context.Context, _ *op.Run, in *LiveInput) error {
+		if in.Round == 0 {
+			return nil
+		}
+		return e.stopTracking(ctx, in, in.bitmap(in.Round-1))
+	}
+	return liveStep("forget_round", do, nil)
+}
+
+// ranOn is the refusal of a guest that has to stand still.
+func (in *LiveInput) ranOn(g LiveGuest) *api.Error {
+	return in.refused(api.CodeStateForbidden, "instance %s was suspended, and somebody has let it run on", g.Name).With("ran_on", true).With("instance_id", g.ID)
+}
+
+// stepReadLast reads what the guests wrote since the last swap, now that they stand still,
+// and keeps it: the processes may end then, and the bitmaps with them. A new bitmap records
+// from then on, and nothing may ever be in it.
+func (e *Env) stepReadLast() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *LiveInput) error {
+		h, err := e.history.Live(ctx, in, r.OpID())
+		if err != nil {
+			return err
+		}
+		for _, g := range in.Guests {
+			dom, err := e.sameProcess(ctx, in, g, h.Tracked)
+			if err != nil {
+				return err
+			}
+			if dom != nil && dom.State != hv.StatePaused {
+				return in.ranOn(g)
+			}
+			if err := e.swapGuest(ctx, in, g, h.Tracked, in.bitmap(h.Round), in.lastBitmap()); err != nil {
+				return err
+			}
+		}
+		kept, err := e.keptUnits(in.copyKey(h.Round))
+		if err != nil {
+			return err
+		}
+		if kept.Ranges, err = e.readBitmaps(ctx, in, h.Tracked, in.bitmap(h.Round)); err != nil {
+			return err
+		}
+		if err := e.copier.KeepUnits(in.lastKey()+keptSuffix, kept); err != nil {
+			return err
+		}
+		return r.SetOutput(api.LiveOutcome{DirtyBytes: kept.bytes(), DirtySeconds: max(0, e.now().Sub(h.Since).Seconds())})
+	}
+	return liveStep(readLastStep, do, nil)
+}
+
+// stepCopyLast copies what was read last. Src does not change any more, so that a unit that
+// differs is an error.
+func (e *Env) stepCopyLast() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *LiveInput) error {
+		if err := e.nothingWritten(ctx, in); err != nil {
+			return err
+		}
+		kept, err := e.copier.KeptUnits(in.lastKey() + keptSuffix)
+		if err != nil {
+			return op.UnknownOutcome(in.refused(api.CodeNeedsOperator, "what its guests wrote last is not there any more: %v", err))
+		}
+		began := e.now()
+		res, err := e.copyUnits(ctx, in, in.lastKey(), kept, true)
+		if err != nil {
+			return err
+		}
+		if err := e.nothingWritten(ctx, in); err != nil {
+			return err
+		}
+		return r.SetOutput(api.LiveOutcome{CopiedBytes: res.CopiedBytes, Seconds: e.now().Sub(began).Seconds()})
+	}
+	return liveStep(copyLastStep, do, nil)
+}
+
+// nothingWritten refuses to go on if a guest has written since the last read: somebody has
+// let it run on. A guest that was saved since has no process and no bitmap.
+func (e *Env) nothingWritten(ctx context.Context, in *LiveInput) error {
+	for _, g := range in.Guests {
+		all, err := e.hv.Tracking(ctx, g.ID, g.Target)
+		if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return e.hvError(err)
+		}
+		for _, b := range all {
+			if b.Name == in.lastBitmap() && b.DirtyBytes > 0 {
+				return in.ranOn(g)
+			}
+		}
+	}
+	return nil
+}
+
+// stepEndLive removes the bitmaps of the generation, and what was kept of its rounds. The op
+// has waited for the copy that was under way: its key is the volume's.
+func (e *Env) stepEndLive(prefix, copies func(*LiveInput) string) op.Step {
+	do := func(ctx context.Context, _ *op.Run, in *LiveInput) error {
+		if err := e.stopTracking(ctx, in, prefix(in)); err != nil {
+			return err
+		}
+		e.progress.clear(in.MigrationID)
+		return e.copier.ForgetUnits(copies(in))
+	}
+	return liveStep("end", do, nil)
+}
+
+// stepUnguardAll lets all guests be started again.
+func (e *Env) stepUnguardAll() op.Step {
+	return liveStep("unguard", func(_ context.Context, _ *op.Run, in *LiveInput) error { return e.clearLiveGuards(in) }, nil)
+}
+
+// stepAdmitUntrack refuses to leave guests alone that the registry still has followed. A
+// migration that it does not know, or does not move in this way, is nobody's.
+func (e *Env) stepAdmitUntrack() op.Step {
+	do := func(ctx context.Context, _ *op.Run, in *LiveInput) error {
+		row, err := e.registry.Migration(ctx, in.MigrationID)
+		switch {
+		case api.CodeOf(err) == api.CodeNotFound:
+			return nil
+		case err != nil:
+			return e.registryError(err)
+		case row.Method == api.MethodLive && row.State == api.MigrationCopying:
+			return in.refused(api.CodeStateForbidden, "by the registry migration %s is %s: `volferryctl migration cancel %[1]s` ends it", in.MigrationID, row.State)
+		}
+		return nil
+	}
+	return liveStep("admit", do, nil)
+}

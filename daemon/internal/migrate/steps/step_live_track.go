@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+const (
+	trackStep      = "track"
+	guardLiveStep  = "guard"
+	whyGuardedLive = "its volume moves while its guests write, and nobody would follow what this guest writes"
+)
+
+// stepGuardLive keeps every guest from being started, until it is known which of them are
+// off and which are tracked: one that runs is not touched by it.
+func (e *Env) stepGuardLive() op.Step {
+	do := func(_ context.Context, _ *op.Run, in *LiveInput) error {
+		if err := e.guards.Enforced(); err != nil {
+			return in.refused(api.CodeStateForbidden, "guests that are off would have to be kept off, and %v; `volferryctl doctor` says what to do", err)
+		}
+		for _, g := range in.Guests {
+			if err := e.guards.Set(g.ID, in.Owner(), whyGuardedLive); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	undo := func(_ context.Context, _ *op.Run, in *LiveInput) error { return e.clearLiveGuards(in) }
+	return liveStep(guardLiveStep, do, undo)
+}
+
+func (e *Env) clearLiveGuards(in *LiveInput) error {
+	for _, g := range in.Guests {
+		if err := e.guards.Clear(g.ID, in.Owner()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stepTrack makes a bitmap in the process of every guest that has one. Its output are the
+// guests with their processes. All of them are guarded, so that none is started meanwhile.
+func (e *Env) stepTrack() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *LiveInput) error {
+		if err := e.allTracked(ctx, in); err != nil {
+			return err
+		}
+		var tracked []TrackedGuest
+		for _, g := range in.Guests {
+			process, err := e.trackGuest(ctx, in, g)
+			if err != nil {
+				return err
+			}
+			tracked = append(tracked, TrackedGuest{g.ID, process})
+		}
+		return r.SetOutput(tracked)
+	}
+	undo := func(ctx context.Context, _ *op.Run, in *LiveInput) error {
+		return e.stopTracking(ctx, in, in.generationPrefix())
+	}
+	return liveStep(trackStep, do, undo)
+}
+
+// trackGuest makes sure that a guest has a bitmap that records, and returns its process; ""
+// of a guest that is off.
+func (e *Env) trackGuest(ctx context.Context, in *LiveInput, g LiveGuest) (string, error) {
+	before, _, err := e.process(ctx, in, g)
+	if err != nil || before == "" {
+		return "", err
+	}
+	name := in.bitmap(0)
+	err = e.hv.StartTracking(ctx, g.ID, g.Target, name, in.UnitBytes)
+	if err != nil && !errors.Is(err, hv.ErrExists) {
+		return "", e.liveHVError(in, err)
+	}
+	// What counts is what is there now, and that it is the same process still.
+	all, err := e.bitmaps(ctx, in, g)
+	if err != nil {
+		return "", err
+	}
+	after, _, err := e.process(ctx, in, g)
+	if err != nil {
+		return "", err
+	}
+	if b := all[name]; after != before || !b.Recording || b.UnitBytes != in.UnitBytes {
+		return "", op.Retry(request.BusyDelay, in.refused(api.CodeInstanceBusy, "instance %s was started or stopped just now", g.Name))
+	}
+	return before, nil
+}
+
+// stepUnguardTracked lets the guests be started again that are tracked. One that is off
+// stays guarded until the next generation.
+func (e *Env) stepUnguardTracked() op.Step {
+	do := func(_ context.Context, r *op.Run, in *LiveInput) error {
+		var tracked []TrackedGuest
+		if _, err := r.Output(trackStep, &tracked); err != nil {
+			return err
+		}
+		for _, t := range tracked {
+			if t.Process == "" {
+				continue
+			}
+			if err := e.guards.Clear(t.ID, in.Owner()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return liveStep("unguard_tracked", do, nil)
+}
+
+// stepSwapLive makes the bitmap of the round, and has the one of the round before record no
+// more, in every guest.
+func (e *Env) stepSwapLive() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *LiveInput) error {
+		h, err := e.history.Live(ctx, in, r.OpID())
+		if err != nil {
+			return err
+		}
+		for _, g := range in.Guests {
+			if err := e.swapGuest(ctx, in, g, h.Tracked, in.bitmap(in.Round-1), in.bitmap(in.Round)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return liveStep("swap", do, nil)
+}
+
+// swapGuest swaps the bitmaps of a guest, unless it was done before.
+func (e *Env) swapGuest(ctx context.Context, in *LiveInput, g LiveGuest, tracked []TrackedGuest, from, to string) error {
+	dom, err := e.sameProcess(ctx, in, g, tracked)
+	if err != nil || dom == nil {
+		return err
+	}
+	all, err := e.bitmaps(ctx, in, g)
+	if err != nil {
+		return err
+	}
+	before, had := all[from]
+	after, has := all[to]
+	switch {
+	case !had:
+		return in.bitmapLost(g, "has no bitmap %s any more", from)
+	case has && after.Recording && !before.Recording:
+		return nil
+	case has || !before.Recording:
+		return in.bitmapLost(g, "has a bitmap that somebody else has changed")
+	}
+	err = e.hv.SwapTracking(ctx, g.ID, g.Target, from, to, in.UnitBytes)
+	switch {
+	case errors.Is(err, hv.ErrNotFound), errors.Is(err, hv.ErrExists), errors.Is(err, hv.ErrNotActive):
+		return op.Retry(request.BusyDelay, err) // the next look says what has become of it
+	case err != nil:
+		return e.liveHVError(in, err)
+	}
+	return nil
+}
+
+// stopTracking removes the bitmaps with this prefix from all guests that are there.
+func (e *Env) stopTracking(ctx context.Context, in *LiveInput, prefix string) error {
+	for _, g := range in.Guests {
+		err := e.hv.StopTracking(ctx, g.ID, g.Target, prefix)
+		if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
+			continue // a process that is gone has none
+		}
+		if err != nil {
+			return e.hvError(err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/volferry/volferry/daemon/internal/copy"
+	"github.com/volferry/volferry/internal/atomicfile"
+)
+
+// CopyUnits implements Copier.
+func (c *CopyEngine) CopyUnits(ctx context.Context, req UnitsRequest) (copy.UnitsResult, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var helpers sync.WaitGroup
+	defer helpers.Wait()
+	defer cancel()
+
+	cursor := copy.NewFileCursor(c.cursorPath(req.Key))
+	defer func() {
+		if err := cursor.Close(); err != nil {
+			c.log.Warn("cannot close a copy's cursor", "err", err)
+		}
+	}()
+	spec := copy.UnitsSpec{
+		Spec: copy.Spec{
+			Src: copyImage(req.Src, req.SizeBytes), Dst: copyImage(req.Dst, req.SizeBytes), Verify: req.Options.Verify != VerifyNone,
+			Limit: copy.NewLimiter(req.Options.BandwidthBytesPerSecond), Progress: forwardProgress(req.Progress, noPacing), Cursor: cursor,
+		},
+		UnitBytes: req.UnitBytes, Ranges: req.Ranges, Again: req.Again, Still: req.Still,
+	}
+	if !req.Still { // guests that stand still wait for the copy, and not the copy for them
+		pacer := copy.NewGuestPacer(guestLatency(ctx, req.GuestStats), keepShare(req.Options.Pace))
+		helpers.Go(func() { pacer.Run(ctx) })
+		spec.Pace = pacer
+		defer func() { c.count(pacer.Paced(), 0) }()
+	}
+	res, err := copy.Units(ctx, spec)
+	c.count(0, res.CopiedBytes)
+	if err != nil {
+		return copy.UnitsResult{}, copyError(ctx, err)
+	}
+	return res, nil
+}
+
+// KeepUnits implements Copier.
+func (c *CopyEngine) KeepUnits(key string, kept KeptUnits) error {
+	text, err := json.Marshal(kept)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(c.cursorPath(key), text, 0o600)
+}
+
+// KeptUnits implements Copier.
+func (c *CopyEngine) KeptUnits(key string) (kept KeptUnits, err error) {
+	text, err := os.ReadFile(c.cursorPath(key))
+	if err != nil {
+		return kept, err
+	}
+	if err := json.Unmarshal(text, &kept); err != nil {
+		return kept, fmt.Errorf("read what is to be copied: %w", err)
+	}
+	return kept, nil
+}
+
+// ForgetUnits implements Copier.
+func (c *CopyEngine) ForgetUnits(prefix string) error {
+	entries, err := os.ReadDir(c.cursors)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), prefix) {
+			err = errors.Join(err, atomicfile.Remove(filepath.Join(c.cursors, e.Name())))
+		}
+	}
+	return err
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+)
+
+const (
+	// sourceWatchEvery is how often the watch looks without an event, and sourceWatchAfter how
+	// long it waits after one: the guests of a host that boots are started one after the other.
+	sourceWatchEvery = time.Minute
+	sourceWatchAfter = 2 * time.Second
+)
+
+// WrittenSources returns, newest first, the released sources that may have what their volumes
+// lack: they were written since, or a guest runs on them. It looks at those of the volumes with
+// these ids, or at all if none is given. A volume that is gone has none. Sources that cannot be
+// looked at are in the error, beside those that were found.
+func (m *Manager) WrittenSources(ctx context.Context, volumeIDs ...string) ([]api.ReleasedSource, error) {
+	found, _, err := m.findWritten(ctx, func(s *steps.Spec) bool { return len(volumeIDs) == 0 || slices.Contains(volumeIDs, s.VolumeID) })
+	return described(found), err
+}
+
+// KnownWrittenSources returns what WrittenSources did when the watch looked last.
+func (m *Manager) KnownWrittenSources() []api.ReleasedSource {
+	m.sources.mu.Lock()
+	defer m.sources.mu.Unlock()
+	return described(m.sources.found)
+}
+
+// WrittenSourceNote says of an instance that one of its volumes has left a source that may have
+// what the volume lacks, as the watch saw it last; "" if that is not so.
+func (m *Manager) WrittenSourceNote(instanceID string) string {
+	m.sources.mu.Lock()
+	defer m.sources.mu.Unlock()
+	i := slices.IndexFunc(m.sources.found, func(w writtenSource) bool { return slices.Contains(w.instances, instanceID) })
+	if i < 0 {
+		return ""
+	}
+	return m.sources.found[i].Difference() + "; volferryctl doctor says what can be done"
+}
+
+func described(found []writtenSource) []api.ReleasedSource {
+	out := make([]api.ReleasedSource, 0, len(found))
+	for i := range found {
+		out = append(out, found[i].ReleasedSource)
+	}
+	return out
+}
+
+// WatchSources looks for written sources until ctx ends: soon after a guest was started or
+// stopped, and now and then. The audit trail is told of each once.
+func (m *Manager) WatchSources(ctx context.Context) error {
+	events := m.ports.HV.Events(ctx)
+	tick := time.NewTicker(sourceWatchEvery)
+	defer tick.Stop()
+	soon := time.After(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-soon:
+		case e, open := <-events:
+			if !open {
+				return nil
+			}
+			if soon == nil && (e.Kind == hv.EventLifecycle || e.Kind == hv.EventConnected) {
+				soon = time.After(sourceWatchAfter)
+			}
+			continue
+		}
+		soon = nil
+		m.lookAtSources(ctx)
+	}
+}
+
+// lookAtSources keeps what it finds. While nobody can tell of a source, what was found before stays.
+func (m *Manager) lookAtSources(ctx context.Context) {
+	found, unknown, err := m.findWritten(ctx, func(*steps.Spec) bool { return true })
+	m.sources.mu.Lock()
+	if err != nil && m.sources.failed != err.Error() && ctx.Err() == nil {
+		m.sources.failed = err.Error()
+		m.log.Warn("cannot see whether each released source was written", "err", err)
+	}
+	if err == nil {
+		m.sources.failed = ""
+	}
+	for _, w := range m.sources.found {
+		if err != nil && (unknown == nil || slices.Contains(unknown, w.MigrationID)) {
+			found = append(found, w)
+		}
+	}
+	m.sources.found = found
+	m.sources.mu.Unlock()
+	for i := range found {
+		m.auditWritten(&found[i].ReleasedSource)
+	}
+}
+
+// auditWritten adds to the audit trail that a source was written. Its op id is the same after a
+// restart, so that the trail has the event once.
+func (m *Manager) auditWritten(r *api.ReleasedSource) {
+	m.sources.mu.Lock()
+	defer m.sources.mu.Unlock()
+	if m.ports.Audit == nil || m.sources.noted[r.MigrationID] {
+		return
+	}
+	if m.sources.noted == nil {
+		m.sources.noted = map[string]bool{}
+	}
+	m.sources.noted[r.MigrationID] = true
+	why := r.Difference()
+	m.log.Warn("a released source may have what its volume lacks", "volume", r.VolumeName, "migration", r.MigrationID, "why", why)
+	m.ports.Audit(api.EventPost{
+		At: m.ports.Now(), What: "volume.source_written", Object: "volume/" + r.VolumeID,
+		OpID: uuid.NewSHA1(uuid.NameSpaceOID, []byte("volume.source_written "+r.MigrationID)).String(),
+		Details: map[string]any{
+			"volume_name": r.VolumeName, "migration_id": r.MigrationID, "source": r.Location.Path, "path": r.VolumePath, "reason": shortened(why),
+		},
+	})
+}
+
+// findWritten returns the written sources of the wanted migrations. If it fails, unknown are the
+// migrations whose sources could not be looked at, nil for all.
+func (m *Manager) findWritten(ctx context.Context, wanted func(*steps.Spec) bool) (found []writtenSource, unknown []string, err error) {
+	all, err := m.kept(ctx, wanted)
+	if err != nil || len(all) == 0 {
+		return nil, nil, err
+	}
+	doms, err := m.ports.HV.Domains(ctx)
+	var unreadable *hv.Unreadable
+	if err != nil && !errors.As(err, &unreadable) { // what a domain that cannot be read has written is seen at the image
+		return nil, nil, steps.HVRefusal(err)
+	}
+	err = nil
+	for _, h := range newestOfEach(all) {
+		w, why := m.lookAtSource(ctx, h, doms)
+		switch {
+		case why != nil:
+			unknown = append(unknown, h.spec.MigrationID)
+			err = errors.Join(err, fmt.Errorf("%s, which volume %s has left: %w", h.spec.Src.Path, h.spec.VolumeName, why))
+		case w != nil:
+			found = append(found, *w)
+		}
+	}
+	return found, unknown, err
+}
+
+// lookAtSource describes the src that a migration has left, nil if it cannot have what the volume
+// lacks.
+func (m *Manager) lookAtSource(ctx context.Context, h *history, doms []hv.Domain) (*writtenSource, error) {
+	written, err := m.wasWritten(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	runBy := runsOn(doms, h.spec.Src.Path)
+	if !written && runBy == "" {
+		return nil, nil
+	}
+	w, err := m.describeWritten(ctx, h)
+	if w != nil {
+		w.Written, w.RunBy = written, runBy
+	}
+	return w, err
+}
+
+// runsOn returns the name of the domain whose running guest has the image at path as a disk, ""
+// if none is seen to.
+func runsOn(doms []hv.Domain, path string) string {
+	for i := range doms {
+		running := hv.Domain{Name: doms[i].Name, Live: doms[i].Live}
+		if !doms[i].State.Active() {
+			continue
+		}
+		if name, _, _ := location.DiskOf([]hv.Domain{running}, path); name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// describeWritten describes a src that was written after a migration has left it. It returns nil
+// if that says nothing of the volume: somebody has the image by now, a later move has written to
+// it, or the volume is gone.
+func (m *Manager) describeWritten(ctx context.Context, h *history) (*writtenSource, error) {
+	s := &h.spec
+	look, err := m.ports.Claims.Look(ctx)
+	if err != nil {
+		return nil, steps.HVRefusal(err)
+	}
+	if holder, unknown := look.Holder(s.Src.Path, location.Self{}); unknown == nil && (holder.Volume != nil || holder.MigrationID != "") {
+		return nil, nil
+	}
+	leaver, err := m.leaverOf(ctx, s.Src.Path)
+	if err != nil || leaver == nil || leaver.spec.MigrationID != s.MigrationID {
+		return nil, err
+	}
+	vol, err := m.ports.Registry.Volume(ctx, s.VolumeID)
+	if api.CodeOf(err) == api.CodeNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, ended := h.times()
+	w := &writtenSource{ReleasedSource: api.ReleasedSource{
+		MigrationID: s.MigrationID, VolumeID: s.VolumeID, VolumeName: vol.Name, Host: s.HostName, Location: s.Src, ReleasedAt: ended, VolumePath: vol.Location.Path,
+	}}
+	for i := range vol.Attachments {
+		w.instances = append(w.instances, vol.Attachments[i].InstanceID)
+	}
+	return w, nil
+}

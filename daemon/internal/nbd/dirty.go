@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nbd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+)
+
+// Range is a range of an export.
+type Range struct {
+	Offset int64
+	Bytes  int64
+}
+
+// stateDirty is the flag of a block that QEMU's dirty bitmap has; see docs/interop/nbd.txt
+// of QEMU.
+const stateDirty = 1
+
+// maxAskBytes is how much of an export is asked about at once; the length of a question has
+// 32 bits.
+const maxAskBytes = 1 << 30
+
+// DirtyRanges returns the dirty ranges of a bitmap that an export has, in order, and the
+// size of the export. Each range is as long as can be. The server is at a Unix socket. All
+// of the export was asked for when it returns nil: an answer that leaves something out is
+// an error.
+func DirtyRanges(ctx context.Context, socket, export, bitmap string) (dirty []Range, sizeBytes int64, err error) {
+	fail := func(err error) ([]Range, int64, error) {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, 0, fmt.Errorf("read bitmap %s of export %s: %w", bitmap, export, err)
+	}
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return fail(err)
+	}
+	defer func() { _ = conn.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	c := newClient(conn)
+	if err := c.negotiate(export, "qemu:dirty-bitmap:"+bitmap); err != nil {
+		return fail(err)
+	}
+	for off := int64(0); off < c.sizeBytes; {
+		extents, err := c.blockStatus(off, min(maxAskBytes, c.sizeBytes-off))
+		if err != nil {
+			return fail(err)
+		}
+		for _, e := range extents {
+			n := min(int64(e.bytes), c.sizeBytes-off) // the last may go past what was asked
+			if n <= 0 {
+				return fail(errors.New("the server answers with an extent of no length, or past the end"))
+			}
+			if e.flags&stateDirty != 0 {
+				dirty = appendRange(dirty, Range{off, n})
+			}
+			off += n
+		}
+	}
+	return dirty, c.sizeBytes, c.disconnect()
+}
+
+func appendRange(to []Range, r Range) []Range {
+	if last := len(to) - 1; last >= 0 && to[last].Offset+to[last].Bytes == r.Offset {
+		to[last].Bytes += r.Bytes
+		return to
+	}
+	return append(to, r)
+}

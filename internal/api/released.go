@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"fmt"
+	"strings"
+)
+
+// MayHaveMore says whether the source may have what its volume lacks.
+func (r *ReleasedSource) MayHaveMore() bool { return r.Written || r.RunBy != "" }
+
+// Difference says, of a source that may have what its volume lacks, which of the two images is
+// which, and why they differ.
+func (r *ReleasedSource) Difference() string {
+	left := fmt.Sprintf("%s, which volume %s has left by migration %s", r.Location.Path, r.VolumeName, r.MigrationID)
+	if r.RunBy != "" {
+		return fmt.Sprintf("the guest of instance %s runs on %s; what it writes there is not in the volume, which is at %s", r.RunBy, left, orUnknown(r.VolumePath))
+	}
+	return fmt.Sprintf("%s, was written since, by a guest that was started on it perhaps; the volume is at %s, and each of the two may have what the other lacks", left, orUnknown(r.VolumePath))
+}
+
+func orUnknown(path string) string {
+	if path == "" {
+		return "an unknown place"
+	}
+	return path
+}
+
+// WayOut says, in lines, what an operator does about a source that may have what its volume
+// lacks.
+func (r *ReleasedSource) WayOut() string {
+	const howTo = "docs/how-to/recover.md (A guest on another image than its volume)"
+	if r.RunBy != "" {
+		return fmt.Sprintf("shut that guest down before the two differ more (%s), and delete neither; %s says how the right one is kept", ShellLine("virsh", "shutdown", r.RunBy), howTo)
+	}
+	adopt := []string{"volferryctl", "volume", "adopt", r.VolumeName + "-old"}
+	remove := ShellLine("rm", r.Location.Path)
+	switch {
+	case r.Location.Pool != "":
+		adopt = append(adopt, "--pool", r.Location.Pool, "--volume-name", r.Location.Name)
+		remove = ShellLine("virsh", "vol-delete", "--pool", r.Location.Pool, r.Location.Name)
+	case strings.HasPrefix(r.Location.Path, "/dev/"):
+		adopt = append(adopt, "--path", r.Location.Path)
+		remove = "it is a device, which is removed where it was made"
+	default:
+		adopt = append(adopt, "--path", r.Location.Path)
+	}
+	return strings.Join([]string{
+		"compare the two: " + howTo,
+		"keep it, as a volume of its own: " + ShellLine(append(adopt, "--format", string(r.Location.Format), "--force")...),
+		"or remove it, once it has nothing that the volume lacks: " + remove,
+	}, "\n")
+}
+
+// ForgetRefusal refuses to forget an instance whose disks are not where its volumes are; what
+// says how they differ.
+func ForgetRefusal(name, what string) *Error {
+	return Errorf(CodeChainChanged, "cannot forget instance %s: %s. Once it is forgotten nothing says that its guest is on another image: its volume, with all that was written there since a move, is free to be deleted or given to another instance, and an adoption takes the image that the guest is on now. "+
+		"Put the volume's path back into the definition first (virsh edit %[1]s; docs/how-to/recover.md, A guest on another image than its volume), or give --force", name, what)
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostop_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"testing/synctest"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/hostop"
+	"github.com/volferry/volferry/registry/internal/relay"
+	"github.com/volferry/volferry/registry/internal/relay/relaytest"
+)
+
+// host answers every call but those for ops with one status, and has the ops that it has begun.
+type host struct {
+	status int
+	ops    map[string][]string // the states that are shown of each, one after the other
+}
+
+func (h host) Do(_ context.Context, req relay.Request) (int, []byte, error) {
+	a := api.TaskAnswer{Status: h.status, Body: []byte(`{}`)}
+	if id, asks := relaytest.AsksForOp(api.Task{Path: req.Path}); asks {
+		if a = relaytest.Refuse(api.CodeNotFound); len(h.ops[id]) > 0 {
+			a = relaytest.OpIs(api.Op{ID: id, State: h.ops[id][0]})
+			h.ops[id] = h.ops[id][1:]
+		}
+	}
+	return a.Status, a.Body, nil
+}
+
+// A host that answers with what nobody expects may have begun what it was asked for.
+func TestAnAnswerThatTellsNothingIsLookedUpByTheOp(t *testing.T) {
+	for name, tc := range map[string]struct {
+		status          int
+		states          []string
+		done, untouched bool
+	}{
+		"begun and done":          {http.StatusBadGateway, []string{"running", "running", api.OpDone}, true, false},
+		"begun and undone":        {http.StatusBadGateway, []string{"running", api.OpUndone}, false, false},
+		"never begun":             {http.StatusBadGateway, nil, false, true},
+		"refused, and never seen": {http.StatusConflict, []string{api.OpDone}, false, true},
+		"taken":                   {http.StatusAccepted, []string{"running", api.OpDone}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := &hostop.Client{Relay: host{tc.status, map[string][]string{"k": tc.states}}, Every: 1}
+				out, err := c.AskSurely(t.Context(), hostop.Request{Key: "k"})
+				if err != nil || (out.Failed == nil) != tc.done || out.Untouched != tc.untouched {
+					t.Errorf("outcome = %+v, %v", out, err)
+				}
+			})
+		})
+	}
+}
+
+func TestKeysFollowFromTheirMigration(t *testing.T) {
+	for want, got := range map[string]string{
+		"M.copy":           hostop.Key("M", "copy", 0),
+		"M.save.I.2":       hostop.Key("M", "save", 1, "I"),
+		"M.round.H.1.2":    hostop.Key("M", "round", 0, "H", "1", "2"),
+		"M.round.H.1.2.10": hostop.Key("M", "round", 9, "H", "1", "2"),
+	} {
+		if got != want {
+			t.Errorf("key = %s, want %s", got, want)
+		}
+	}
+}

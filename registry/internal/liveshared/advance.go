@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package liveshared
+
+import (
+	"context"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/hostop"
+	"github.com/volferry/volferry/registry/internal/pauseall"
+	"github.com/volferry/volferry/registry/internal/workflow"
+)
+
+// mostPauses is how many times as long as the operator allowed the guests may stand still
+// before all go on where they were.
+const mostPauses = 3
+
+// advance has each host do what the phase asks of it, and passes the barrier when all have.
+func (l *Loop) advance(ctx context.Context, p *workflow.Pause) error {
+	if why := hopeless(p); why != nil {
+		return l.cancel(ctx, p, why)
+	}
+	for _, h := range p.Live.Hosts {
+		c, left := p.LiveNext(h)
+		if !left || h.Error != nil {
+			continue
+		}
+		if h.State == workflow.LiveAsked && h.Call != c {
+			l.hasten(ctx, p, h)
+		}
+		l.background.Go(ctx, hostop.Subject{Migration: p.Migration.ID, What: h.ID}, func(ctx context.Context) error { return l.bring(ctx, p, h, c) })
+	}
+	if !p.LiveReady() {
+		return nil
+	}
+	return l.pass(ctx, p)
+}
+
+// hopeless is why a move goes back to src, nil if it does not.
+func hopeless(p *workflow.Pause) *api.Error {
+	switch p.Phase {
+	case workflow.PauseRestoring, workflow.PauseCancelling, workflow.PauseDone:
+		return nil
+	case workflow.PauseLast, workflow.PauseSaving:
+		if most := mostPauses * p.Live.MaxPause; time.Since(p.StoppedAt) > most {
+			return api.Errorf(api.CodePauseTooLong, "the guests of volume %s have stood still for more than %s before it was moved; all go on where they were", p.Migration.VolumeName, most)
+		}
+	case workflow.PauseAgain:
+		for _, g := range p.Instances {
+			if g.Error != nil {
+				return hostop.About(g.Error, "the pause of volume %s was called off, and instance %s does not go on", p.Migration.VolumeName, g.Name)
+			}
+		}
+	case workflow.PauseChecking, workflow.PauseMaking, workflow.PauseTracking, workflow.PauseCopying, workflow.PauseSwapping, workflow.PauseSuspending:
+	}
+	return pauseall.Fenced(p)
+}
+
+// pass passes the barrier of a phase that all hosts have reached.
+func (l *Loop) pass(ctx context.Context, p *workflow.Pause) error {
+	switch p.Phase {
+	case workflow.PauseChecking:
+		return l.enter(ctx, p, workflow.PauseMaking)
+	case workflow.PauseMaking:
+		l.background.Go(ctx, hostop.Subject{Migration: p.Migration.ID, What: p.CopyHost.ID}, func(ctx context.Context) error { return l.made(ctx, p) })
+		return nil
+	case workflow.PauseTracking, workflow.PauseSwapping:
+		return l.enter(ctx, p, workflow.PauseCopying)
+	case workflow.PauseCopying:
+		if mayPause(p.Live) {
+			return l.enter(ctx, p, workflow.PauseSuspending)
+		}
+		return l.enter(ctx, p, workflow.PauseSwapping)
+	case workflow.PauseAgain:
+		return l.enter(ctx, p, workflow.PauseTracking)
+	case workflow.PauseLast:
+		return l.enter(ctx, p, workflow.PauseSaving)
+	case workflow.PauseSaving:
+		return l.flip(ctx, p)
+	case workflow.PauseSuspending, workflow.PauseRestoring, workflow.PauseCancelling, workflow.PauseDone:
+	}
+	return nil
+}
+
+func (l *Loop) enter(ctx context.Context, p *workflow.Pause, to workflow.PausePhase) error {
+	_, err := l.cfg.Store.PassLive(ctx, call, p.Migration.ID, p.Phase, to)
+	return l.orCancel(ctx, p, err, "volume %s cannot be moved on", p.Migration.VolumeName)
+}
+
+// made has the guests be tracked once dst is there. The copy host says once more where.
+func (l *Loop) made(ctx context.Context, p *workflow.Pause) error {
+	for _, h := range p.Live.Hosts {
+		if h.ID != p.CopyHost.ID {
+			continue
+		}
+		v, err := l.hosts.Ask(ctx, request(p, h, h.Call))
+		switch {
+		case err != nil:
+			return err
+		case v.Failed != nil || v.Op.Location == nil:
+			return l.cancel(ctx, p, api.Errorf(api.CodeInternal, "host %s has made the destination of volume %s and does not say where", h.Name, p.Migration.VolumeName))
+		}
+		_, err = l.cfg.Store.MadeLive(ctx, call, p.Migration.ID, *v.Op.Location)
+		return l.orCancel(ctx, p, err, "volume %s cannot be at its destination", p.Migration.VolumeName)
+	}
+	return nil
+}
+
+// flip is the decision for dst, once all guests are saved as well.
+func (l *Loop) flip(ctx context.Context, p *workflow.Pause) error {
+	for _, g := range p.Instances {
+		if g.State != workflow.PauseSaved {
+			return nil
+		}
+	}
+	_, err := l.cfg.Store.FlipPause(ctx, call, p.Migration.ID, p.Migration.Dst)
+	return l.orCancel(ctx, p, err, "volume %s cannot be at its destination", p.Migration.VolumeName)
+}
+
+// orCancel leads a move back to src whose next step is refused for good.
+func (l *Loop) orCancel(ctx context.Context, p *workflow.Pause, err error, format string, args ...any) error {
+	switch api.CodeOf(err) { //nolint:exhaustive // what else is refused stays refused
+	case "":
+		return nil
+	case api.CodeConflict, api.CodeRegistryUnavailable, api.CodeInternal:
+		return err
+	}
+	return l.cancel(ctx, p, hostop.About(api.AsError(err), format, args...))
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package liveshared
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/hostop"
+	"github.com/volferry/volferry/registry/internal/workflow"
+)
+
+// mostAttempts is how often a call is made that can still be taken back.
+const mostAttempts = 5
+
+// bring has a host do what it is wanted for. Before that it is known what became of the last
+// thing that the host was asked for.
+func (l *Loop) bring(ctx context.Context, p *workflow.Pause, h workflow.LiveHost, c workflow.LiveCall) error {
+	if h.State == workflow.LiveAsked && h.Call != c {
+		return l.settle(ctx, p, h)
+	}
+	if _, err := l.cfg.Store.AskLive(ctx, call, p.Migration.ID, p.Phase, h.ID, c); err != nil {
+		return err
+	}
+	v, err := l.ask(ctx, p, h, c)
+	switch {
+	case err != nil:
+		return err
+	case v.Failed == nil:
+		return l.answer(ctx, p, h, c, v, nil)
+	}
+	return l.failed(ctx, p, h, c, v)
+}
+
+func (l *Loop) ask(ctx context.Context, p *workflow.Pause, h workflow.LiveHost, c workflow.LiveCall) (hostop.Outcome, error) {
+	if c.Verb == workflow.LiveCheck {
+		return l.hosts.AskNow(ctx, request(p, h, c))
+	}
+	return l.hosts.AskSurely(ctx, request(p, h, c))
+}
+
+// answer records how a call ended, with what stops the host for an operator.
+func (l *Loop) answer(ctx context.Context, p *workflow.Pause, h workflow.LiveHost, c workflow.LiveCall, v hostop.Outcome, stop *api.Error) error {
+	a := workflow.LiveAnswer{Done: v.Failed == nil, Error: stop}
+	if found := v.Op.Live; a.Done && found != nil {
+		a.Dirty, a.Copied, a.TookMS = found.DirtyBytes, found.CopiedBytes, int64(found.Seconds*1000) //nolint:mnd // milliseconds
+	}
+	_, err := l.cfg.Store.AnswerLive(ctx, call, p.Migration.ID, h.ID, c, a)
+	return err
+}
+
+// failed decides how a move goes on whose host has not done what it was asked for.
+func (l *Loop) failed(ctx context.Context, p *workflow.Pause, h workflow.LiveHost, c workflow.LiveCall, v hostop.Outcome) error {
+	why := hostop.About(v.Failed, "cannot %s for volume %s on host %s", doing[c.Verb], p.Migration.VolumeName, h.Name)
+	var stop *api.Error
+	ends := c.Verb == workflow.LiveEnd || c.Verb == workflow.LiveUntrack
+	again := v.Again && (ends || c.Attempt+1 < mostAttempts)
+	if c.Verb == workflow.LiveUntrack && !v.Again {
+		stop = why // nothing else can be done without it
+	}
+	if err := l.answer(ctx, p, h, c, v, stop); err != nil {
+		return err
+	}
+	switch {
+	case again:
+		return v.Failed // in its turn
+	case stop != nil:
+		return nil //nolint:nilerr // it waits for an operator
+	case v.Failed.Code == api.CodeBitmapLost:
+		_, err := l.cfg.Store.AgainLive(ctx, call, p.Migration.ID, p.Phase, why)
+		return err
+	case c.Verb == workflow.LiveRound && !v.Untouched && c.Attempt+1 < mostAttempts && !final(v.Failed):
+		return v.Failed // the storage may be back by then
+	}
+	return l.cancel(ctx, p, why)
+}
+
+// final says whether a copy that failed so would fail so again.
+func final(e *api.Error) bool {
+	return e.Code == api.CodeNoSpace || e.Code == api.CodeCopyMismatch || e.Code == api.CodeNeedsOperator
+}
+
+// doing is what a host could not do, for people.
+var doing = map[workflow.LiveVerb]string{
+	workflow.LiveCheck: "follow the writes", workflow.LiveMake: "make the destination", workflow.LiveTrack: "begin to follow the writes",
+	workflow.LiveRound: "copy what was written", workflow.LiveSwap: "begin the next round", workflow.LiveRead: "read what was written last",
+	workflow.LiveLast: "copy what was written last", workflow.LiveEnd: "end the copying", workflow.LiveUntrack: "end following the writes",
+}
+
+// settle finds out what became of the last thing that a host was asked for, which nobody
+// wants any more: a call that it did not fetch is withdrawn, any other one is followed to
+// its end.
+func (l *Loop) settle(ctx context.Context, p *workflow.Pause, h workflow.LiveHost) error {
+	v := hostop.Outcome{Failed: api.Errorf(api.CodeConflict, "withdrawn")}
+	if h.Call.Verb != workflow.LiveCheck {
+		r := request(p, h, h.Call)
+		begun, err := l.hosts.Begun(ctx, r.Key)
+		if begun && err == nil {
+			v, err = l.hosts.AskSurely(ctx, r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return l.answer(ctx, p, h, h.Call, v, nil)
+}
+
+// hasten has a host end what it copies for a generation that nobody wants any more; settle
+// sees how that ends. It is asked under an id of its own each time: it may be refused for
+// the moment.
+func (l *Loop) hasten(ctx context.Context, p *workflow.Pause, h workflow.LiveHost) {
+	if h.Call.Verb != workflow.LiveRound && h.Call.Verb != workflow.LiveLast {
+		return
+	}
+	l.background.Go(ctx, hostop.Subject{Migration: p.Migration.ID, What: "end of " + h.ID}, func(ctx context.Context) error {
+		end := h.Call
+		end.Verb = workflow.LiveEnd
+		r := request(p, h, end)
+		r.Key += "." + uuid.NewString()
+		v, err := l.hosts.Ask(ctx, r)
+		if err == nil && v.Failed != nil {
+			err = v.Failed
+		}
+		return err
+	})
+}

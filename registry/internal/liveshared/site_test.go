@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package liveshared_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
+	"github.com/volferry/volferry/registry/internal/hostop"
+	"github.com/volferry/volferry/registry/internal/liveshared"
+	"github.com/volferry/volferry/registry/internal/pauseall"
+	"github.com/volferry/volferry/registry/internal/relay/relaytest"
+	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/storetest"
+	"github.com/volferry/volferry/registry/internal/workflow"
+)
+
+func TestMain(m *testing.M) { relaytest.Main(m) }
+
+const (
+	srcPath = "/old/v"
+	hostsOf = "ab"
+)
+
+// guests are the instances that have the volume, by host.
+var guests = map[string][]string{"a": {"g1", "g2"}, "b": {"g3"}}
+
+// site is a registry with both loops, and hosts that do what they are asked step by step,
+// all in one bubble of its own time. What happens next in the world is random.
+type site struct {
+	*relaytest.Site
+	hosts map[string]*daemon
+	// mortal ends the loops at a moment of the test's choice; nil never.
+	mortal *relaytest.Mortal
+
+	// mu guards the world that the hosts share.
+	mu     sync.Mutex
+	random *rand.Rand
+	images map[string]*image
+	// acked is the last write of each block that a guest was answered for.
+	acked             image
+	writes, processes int
+	broken            []string
+}
+
+// bubble runs f with a site that has the hosts a and b, which share the pools old and new,
+// and volume v in old with all guests.
+func bubble(t *testing.T, seed uint64, f func(s *site)) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "registry.db")
+	synctest.Test(t, func(t *testing.T) {
+		s := &site{
+			Site: relaytest.New(t, path), hosts: map[string]*daemon{},
+			random: rand.New(rand.NewPCG(seed, 0)), images: map[string]*image{srcPath: {}},
+		}
+		defer s.end()
+		for _, host := range hostsOf {
+			d := newDaemon(s, string(host))
+			s.hosts[d.Name] = d
+			for _, name := range guests[d.Name] {
+				g := &guest{name: name, at: srcPath}
+				s.begin(g)
+				d.guests = append(d.guests, g)
+			}
+			d.Start()
+		}
+		at := storetest.At(srcPath)
+		at.SizeBytes = blocks * blockBytes
+		s.ShareVolume("v", at, guests)
+		synctest.Wait()
+		s.start()
+		f(s)
+	})
+}
+
+func (s *site) end() {
+	s.End()
+	for _, what := range s.broken {
+		s.T.Error(what)
+	}
+}
+
+// loops are both loops of a registry.
+type loops []relaytest.Loop
+
+// Run implements relaytest.Loop.
+func (l loops) Run(ctx context.Context) error {
+	ends := make(chan error, len(l))
+	for _, loop := range l {
+		go func() { ends <- loop.Run(ctx) }()
+	}
+	var err error
+	for range l {
+		if failed := <-ends; failed != nil {
+			err = failed
+		}
+	}
+	return err
+}
+
+// Ready implements relaytest.Loop.
+func (l loops) Ready() <-chan struct{} {
+	ready := make(chan struct{})
+	go func() {
+		for _, loop := range l {
+			<-loop.Ready()
+		}
+		close(ready)
+	}()
+	return ready
+}
+
+// changes is what both loops need of a store.
+type changes interface {
+	liveshared.Store
+	pauseall.Store
+}
+
+// start has the loops run.
+func (s *site) start() {
+	var (
+		changes changes      = s.Store
+		relay   hostop.Relay = s.Relay
+		log                  = slog.New(slog.DiscardHandler)
+	)
+	if s.mortal != nil {
+		changes, relay = relaytest.MortalStore{Store: s.Store, Mortal: s.mortal}, relaytest.MortalRelay{Relay: s.Relay, Mortal: s.mortal}
+	}
+	both := loops{
+		liveshared.New(liveshared.Config{Store: changes, Relay: relay, Log: log}),
+		pauseall.New(pauseall.Config{Store: changes, Relay: relay, Log: log}),
+	}
+	if s.mortal == nil {
+		s.Run(both)
+		return
+	}
+	s.Run(relaytest.MortalLoop{Loop: both, Mortal: s.mortal})
+}
+
+// restart is the registry's.
+func (s *site) restart() {
+	s.T.Helper()
+	s.Replace(func() { s.mortal = nil }, s.start)
+}
+
+// move begins to move v to pool new, and returns the migration's id.
+func (s *site) move() string {
+	s.T.Helper()
+	in := api.MigrationTarget{ToPool: "new", DeleteSource: true}
+	all := func(workflow.PauseHost) error { return nil }
+	return expect.Value(s.Store.RegisterLive(s.T.Context(), store.Call{}, "v", in, []string{s.hosts["a"].ID, s.hosts["b"].ID}, all))(s.T).ID
+}
+
+func (s *site) migration(id string) api.Migration {
+	s.T.Helper()
+	return expect.Value(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
+}
+
+// each calls yield with all guests, for callers that hold mu.
+func (s *site) each(yield func(*daemon, *guest)) {
+	for _, host := range hostsOf {
+		for _, g := range s.hosts[string(host)].guests {
+			yield(s.hosts[string(host)], g)
+		}
+	}
+}
+
+// wrong notes, for callers that hold mu, what must never be.
+func (s *site) wrong(format string, args ...any) {
+	s.broken = append(s.broken, fmt.Sprintf(format, args...))
+}
+
+// wantWhole says what must hold at the end of every move: no lock, every guest with the
+// volume where it is, every write that a guest was answered for, and nothing else left.
+func (s *site) wantWhole(id string) {
+	s.T.Helper()
+	m := s.migration(id)
+	v := expect.Value(s.Store.Volume(s.T.Context(), "v", store.Viewer{}))(s.T)
+	want := srcPath
+	if m.State == api.MigrationCompleted {
+		want = "/new/" + m.Dst.Name
+	}
+	if v.Location.Path != want || v.MigrationID != "" || len(v.Attachments) != 3 {
+		s.T.Errorf("after %s volume = %+v", m.State, v)
+	}
+	for _, i := range expect.Value(s.Store.Instances(s.T.Context(), store.Viewer{}))(s.T) {
+		if i.Locked {
+			s.T.Errorf("after %s instance %s is locked: %s", m.State, i.Name, i.LockReason)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.images) != 1 || s.images[want] == nil {
+		s.T.Fatalf("after %s images = %v, want %s", m.State, s.images, want)
+	}
+	for b, n := range s.acked {
+		if s.images[want][b] < n {
+			s.T.Errorf("after %s block %d is of write %d, and a guest was answered for %d", m.State, b, s.images[want][b], n)
+		}
+	}
+	s.each(func(d *daemon, g *guest) {
+		if g.still || g.memory || g.guarded() || g.at != want || len(g.maps) > 0 {
+			s.T.Errorf("after %s guest %s of host %s is %+v", m.State, g.name, d.Name, *g)
+		}
+	})
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package liveshared_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/relay/relaytest"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// troubles is what may still go wrong in a walk, and how often.
+type troubles struct{ daemon, qemu, registry, cancel int }
+
+// tick has the world go on by some steps in random order: writes of guests, halves of swaps,
+// steps of ops.
+func (s *site) tick(steps int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for range steps {
+		d := s.hosts[string(hostsOf[s.random.IntN(len(hostsOf))])]
+		g := d.guests[s.random.IntN(len(d.guests))]
+		ops := d.running()
+		switch n := s.random.IntN(10); {
+		case n < 3 && g.runs():
+			s.write(g)
+		case n < 4:
+			g.swapped()
+		case len(ops) > 0:
+			d.goOn(ops[s.random.IntN(len(ops))])
+		}
+	}
+}
+
+// goWrong has something go wrong, or nothing.
+func (s *site) goWrong(id string, left *troubles) {
+	d := s.hosts[string(hostsOf[s.random.IntN(len(hostsOf))])]
+	switch n := s.random.IntN(60); {
+	case n == 0 && left.daemon > 0:
+		left.daemon--
+		d.restart(s.random.IntN(2))
+	case n == 1 && left.qemu > 0:
+		left.qemu--
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if g := d.guests[s.random.IntN(len(d.guests))]; g.process != 0 {
+			g.dies()
+			if !g.guarded() {
+				s.begin(g)
+			}
+		}
+	case n == 2 && left.registry > 0:
+		left.registry--
+		s.restart()
+	case n == 3 && left.cancel > 0 && s.random.IntN(4) == 0:
+		left.cancel--
+		if _, err := s.Store.CancelPause(s.T.Context(), store.Call{}, id, nil); err != nil && api.CodeOf(err) != api.CodePastPointOfNoReturn {
+			s.T.Errorf("cancel: %v", err)
+		}
+	}
+}
+
+// giveUpMemory is the operator's word for a guest that was let run on too long after another
+// one; nothing else is to need an operator.
+func (s *site) giveUpMemory(m api.Migration) {
+	s.T.Helper()
+	if m.Error == nil || m.Error.Code != api.CodeStateForbidden || m.Phase != "resuming" {
+		s.T.Fatalf("it needs an operator in phase %s: %v", m.Phase, m.Error)
+	}
+	if _, err := s.Store.DiscardPaused(s.T.Context(), store.Call{}, m.ID); err != nil && api.CodeOf(err) != api.CodeStateForbidden {
+		s.T.Errorf("discard: %v", err)
+	}
+}
+
+// walk moves the volume in a random world to the end of the move, calls also at every step,
+// and returns how it ended and the phases that it went through.
+func (s *site) walk(left troubles, also func()) (api.Migration, map[string]bool) {
+	s.T.Helper()
+	id := s.move()
+	phases := map[string]bool{}
+	for range 20000 {
+		m := s.migration(id)
+		phases[m.Phase] = true
+		if m.State.Final() {
+			s.wantWhole(id)
+			return m, phases
+		}
+		if m.State == api.MigrationNeedsOperator {
+			s.giveUpMemory(m)
+		}
+		relaytest.Pass(time.Duration(1+s.random.IntN(900)) * time.Millisecond)
+		s.tick(s.random.IntN(12))
+		s.goWrong(id, &left)
+		also()
+		if len(s.broken) > 0 {
+			s.T.Fatalf("in phase %s: %s", m.Phase, s.broken[0])
+		}
+	}
+	s.T.Fatalf("not over: %+v", s.migration(id))
+	return api.Migration{}, nil
+}
+
+// Each walk is a random order of what guests, hosts and loops do. R1, R3, R4 and R6 are looked
+// for in what the hosts were asked for, R5 and all others in what is at dst at the end.
+func TestHoweverAMoveGoesEveryWriteIsThereAtItsEnd(t *testing.T) {
+	walks := 60
+	if testing.Short() {
+		walks = 6
+	}
+	ends, seen := map[api.MigrationState]int{}, map[string]int{}
+	for seed := range walks {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			bubble(t, uint64(seed), func(s *site) {
+				m, phases := s.walk(troubles{daemon: 3, qemu: 2, registry: 2, cancel: seed % 2}, func() {})
+				ends[m.State]++
+				for phase := range phases {
+					seen[phase]++
+				}
+			})
+		})
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	t.Logf("ends %v, phases %v", ends, seen)
+	if ends[api.MigrationCompleted] == 0 || !testing.Short() && (ends[api.MigrationCancelled] == 0 || seen["again"] == 0) {
+		t.Errorf("the walks end as %v, by %v: they do not show much", ends, seen)
+	}
+}
+
+// The registry is killed before and after each change and call of the loops.
+func TestDeathOfTheRegistryAtAnyMomentLosesNothing(t *testing.T) {
+	stride := 1
+	if testing.Short() {
+		stride = 29
+	}
+	for died, n := true, 1; died; n += stride {
+		for _, after := range []bool{false, true} {
+			bubble(t, 7, func(s *site) {
+				s.Stop()
+				m := &relaytest.Mortal{N: n, After: after}
+				s.mortal = m
+				s.start()
+				end, _ := s.walk(troubles{}, func() {
+					if s.mortal != nil && m.IsDead() {
+						s.restart()
+					}
+				})
+				if end.State != api.MigrationCompleted {
+					t.Errorf("it ended as %s: %v", end.State, end.Error)
+				}
+				died = m.IsDead()
+			})
+			if t.Failed() {
+				t.Fatalf("killed at %d, after: %v", n, after)
+			}
+		}
+	}
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workflow
+
+import (
+	"context"
+	"slices"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/validate"
+)
+
+// LiveAnswer is how a call of a host ended. If it is not Done, it was undone, refused or
+// withdrawn: nothing of it is done any more.
+type LiveAnswer struct {
+	Done bool
+	// Of a round that is done, as in LiveHost.
+	Dirty, Copied int64
+	TookMS        int64
+	// Error is what an operator has to see to before the call is made again.
+	Error *api.Error
+}
+
+// AskLive notes that a host is asked for something, before it is. It is refused with
+// conflict if the move does not want that of the host in this phase, or if it is not known
+// yet that what the host was asked for before is over.
+func (s *Store) AskLive(ctx context.Context, call store.Call, id string, phase PausePhase, hostID string, c LiveCall) (Pause, error) {
+	return s.changePause(ctx, call, id, "migration.live_ask", []any{phase, hostID, c}, func(ctx context.Context, tx *changeTx, p Pause) error {
+		if err := p.checkPhase(phase); err != nil {
+			return err
+		}
+		h, err := p.liveHost(hostID)
+		if err != nil {
+			return err
+		}
+		want, left := p.LiveNext(h)
+		switch {
+		case h.State == LiveAsked && h.Call == c && left:
+			return nil
+		case h.State == LiveAsked:
+			return api.Errorf(api.CodeConflict, "host %s may still be doing the last thing that migration %s asked of it", h.Name, p.Migration.ID)
+		case !left || want != c:
+			return api.Errorf(api.CodeConflict, "migration %s does not want that of host %s now", p.Migration.ID, h.Name).With("phase", p.Phase)
+		}
+		if err := tx.Exec(ctx, "UPDATE live_hosts SET verb = ?, generation = ?, round = ?, attempt = ?, state = 'asked', error = NULL WHERE migration_id = ? AND host_id = ?",
+			c.Verb, c.Generation, c.Round, c.Attempt, p.Migration.ID, h.ID); err != nil {
+			return err
+		}
+		return tx.settlePauseState(ctx, p.Migration.ID)
+	})
+}
+
+// AnswerLive notes how a call ended, in whatever phase the move is by now. It is refused
+// with conflict if that is known already.
+func (s *Store) AnswerLive(ctx context.Context, call store.Call, id, hostID string, c LiveCall, a LiveAnswer) (Pause, error) {
+	return s.changePause(ctx, call, id, "migration.live_answer", []any{hostID, c, a}, func(ctx context.Context, tx *changeTx, p Pause) error {
+		h, err := p.liveHost(hostID)
+		if err != nil {
+			return err
+		}
+		if h.State != LiveAsked || h.Call != c {
+			return api.Errorf(api.CodeConflict, "it is known how that call of host %s for migration %s ended", h.Name, p.Migration.ID)
+		}
+		state := LiveEnded
+		if a.Done {
+			state = LiveDone
+		}
+		fail, err := encodeError(a.Error)
+		if err != nil {
+			return err
+		}
+		set := ledger.SQL("UPDATE live_hosts SET state = ?, error = ? WHERE migration_id = ? AND host_id = ?", state, fail, p.Migration.ID, h.ID)
+		if a.Done && c.Verb == LiveRound {
+			set = ledger.SQL("UPDATE live_hosts SET state = ?, error = ?, dirty_bytes = ?, copied_bytes = ?, took_ms = ? WHERE migration_id = ? AND host_id = ?",
+				state, fail, a.Dirty, a.Copied, a.TookMS, p.Migration.ID, h.ID)
+		}
+		if err := tx.ExecAll(ctx, set); err != nil {
+			return err
+		}
+		return tx.settlePauseState(ctx, p.Migration.ID)
+	})
+}
+
+// liveHost returns a host of a move whose guests write meanwhile.
+func (p Pause) liveHost(id string) (LiveHost, error) {
+	if p.Live != nil {
+		if at := slices.IndexFunc(p.Live.Hosts, func(h LiveHost) bool { return h.ID == id }); at >= 0 {
+			return p.Live.Hosts[at], nil
+		}
+	}
+	return LiveHost{}, api.Errorf(api.CodeNotFound, "migration %s asks nothing of host %s", p.Migration.ID, validate.Quote(id))
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workflow
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// liveAlignment is what the size of a volume is a multiple of that several hosts copy: two
+// of them never change one block of that size by reading and writing it.
+const liveAlignment = 4096
+
+// RegisterLive begins a move of a volume while its guests write, with the same checks and
+// locks as RegisterPause. Lacks refuses a host whose daemon cannot do it, by name; nothing is
+// changed then.
+func (s *Store) RegisterLive(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string, lacks func(PauseHost) error) (api.Migration, error) {
+	in.Method = api.MethodLive // whatever the caller said: that is what it is
+	return s.register(ctx, call, ref, in, present, kind{
+		method: api.MethodLive, what: "migration.live", manner: "while its guests write", request: "method " + api.MethodLive,
+		admits: func(v api.Volume, host PauseHost) error {
+			switch src := v.Location; {
+			case src.Format != api.FormatRaw, in.ToFormat != "" && in.ToFormat != api.FormatRaw:
+				return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s while its guests write: only a raw image can be followed to another raw image; use pause_all", v.Name)
+			case src.SizeBytes%liveAlignment != 0:
+				return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s while its guests write: its size of %d bytes is no multiple of %d; use pause_all", v.Name, src.SizeBytes, liveAlignment)
+			}
+			return lacks(host)
+		},
+	})
+}

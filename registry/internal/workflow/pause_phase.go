@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workflow
+
+// PausePhase says how far a move is that the registry leads.
+type PausePhase string
+
+// The phases of a move with all guests paused. From restoring on it only goes forward.
+const (
+	PauseChecking   PausePhase = "checking"
+	PauseSuspending PausePhase = "suspending"
+	PauseSaving     PausePhase = "saving"
+	PauseCopying    PausePhase = "copying"
+	PauseRestoring  PausePhase = "restoring"
+	PauseCancelling PausePhase = "cancelling"
+	PauseDone       PausePhase = "done"
+)
+
+// The phases that a move has besides whose guests write while it is copied, which is checked
+// and copied before it suspends them: checking, making, tracking, then copying and swapping
+// in turn, suspending, last, saving, and from there as above. Again is before tracking, in a
+// new generation.
+const (
+	PauseMaking   PausePhase = "making"
+	PauseTracking PausePhase = "tracking"
+	PauseSwapping PausePhase = "swapping"
+	PauseAgain    PausePhase = "again"
+	PauseLast     PausePhase = "last"
+)
+
+// PauseHost is a host of such a move.
+type PauseHost struct {
+	ID, Name string
+	Fenced   bool
+}
