@@ -27,7 +27,7 @@ NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt$$|(test/lab|test/machine|test
 # Packages with simulations. make test runs some of their trials (-short); make
 # test-simulation runs all of them.
 STORE     := ./registry/internal/store
-SIMULATED := ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/migrate ./daemon/internal/migrate/steps ./registry/internal/pauseall $(STORE)
+SIMULATED := ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/migrate ./daemon/internal/migrate/steps ./registry/internal/pauseall ./registry/internal/liveshared $(STORE)
 
 # What the race detector makes several times slower: simulations, which interrupt an op
 # everywhere, one after the other; starts of a program in the scripts of ctl; searches
@@ -36,7 +36,7 @@ SIMULATED := ./daemon/internal/attach ./daemon/internal/instance ./daemon/intern
 # things at once (AT_ONCE); make test-simulation gives it all of them.
 SLOW_RACE := ./ctl/internal/command ./internal/treetest $(filter ./daemon/%,$(SIMULATED))
 IN_TURN   := Matrix|Every|ForEver|LandsLate|HalfDone|Scripts|NoFileNames|NothingIsLeft
-SQLITE    := $(STORE) ./registry/internal/workflow ./registry/internal/server ./registry/internal/pauseall ./registry/internal/drain
+SQLITE    := $(STORE) ./registry/internal/workflow ./registry/internal/server ./registry/internal/pauseall ./registry/internal/liveshared ./registry/internal/drain
 AT_ONCE   := AtOnce|Concurrent|OneWins|Kill|Live|Rename
 
 SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/lab/install.sh test/machine/install.sh test/machine/docs.sh test/vm/install.sh test/storage/devices.sh packaging/libvirt-hook/volferry-guard \
@@ -44,7 +44,7 @@ SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/la
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-upgrade test-crash test-web bench bench-data \
+.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-upgrade test-crash test-web matrix-report bench bench-data \
 	packages lint-packages install clean lab machine vm compiler chromium
 
 help: ## Show this list
@@ -78,30 +78,30 @@ shellcheck:
 	else echo 'shellcheck is not installed: the scripts were not checked'; fi
 
 test-unit: compiler lab promtool ## Unit tests, most with the race detector, some trials of each simulation, the tree itself
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $$($(GO) list ./... | grep -vE '^$(NOT_UNIT)' | grep -vxF "$$($(GO) list $(SLOW_RACE) $(SQLITE))")
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m -skip '$(IN_TURN)' $(SLOW_RACE)
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m -run '$(AT_ONCE)' $(SQLITE)
-	$(GO) test -short -timeout 20m $(SLOW_RACE) $(SQLITE)
+	CGO_ENABLED=1 $(GO) test $(JSON) -race -short -timeout 20m $$($(GO) list ./... | grep -vE '^$(NOT_UNIT)' | grep -vxF "$$($(GO) list $(SLOW_RACE) $(SQLITE))")
+	CGO_ENABLED=1 $(GO) test $(JSON) -race -short -timeout 20m -skip '$(IN_TURN)' $(SLOW_RACE)
+	CGO_ENABLED=1 $(GO) test $(JSON) -race -short -timeout 20m -run '$(AT_ONCE)' $(SQLITE)
+	$(GO) test $(JSON) -short -timeout 20m $(SLOW_RACE) $(SQLITE)
 
 test-simulation: compiler ## All trials of the simulations on the fakes: every call fails, dies and is interrupted
-	$(GO) test -timeout 40m $(SIMULATED)
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 40m $(SLOW_RACE) $(SQLITE)
+	$(GO) test $(JSON) -timeout 40m $(SIMULATED)
+	CGO_ENABLED=1 $(GO) test $(JSON) -race -short -timeout 40m $(SLOW_RACE) $(SQLITE)
 
 test-registry-short: build ## The registry program under SIGKILL, SIGSTOP, backups, full disks; a minute
-	$(GO) test -v -count=1 -timeout 10m ./test/registry
+	$(GO) test $(JSON) -v -count=1 -timeout 10m ./test/registry
 
 test-registry: build ## The same for longer: more than a minute of history, hundreds of deaths
-	VOLFERRY_REGISTRY=long $(GO) test -v -count=1 -timeout 20m ./test/registry
+	VOLFERRY_REGISTRY=long $(GO) test $(JSON) -v -count=1 -timeout 20m ./test/registry
 
 test-conformance: compiler lab ## The hypervisor's conformance suite and the lab, on a real libvirtd (root)
-	CGO_ENABLED=1 $(GO) test -race $(SHORT) -count=1 -timeout 20m $(REAL_LIBVIRT)
+	CGO_ENABLED=1 $(GO) test $(JSON) -race $(SHORT) -count=1 -timeout 20m $(REAL_LIBVIRT)
 
 test-e2e: build lab ## Real guests through volferryctl, and the benchmark of moves in small (root)
-	$(GO) test -v $(SHORT) -count=1 -timeout 40m -p 1 ./test/e2e ./test/bench/data
+	$(GO) test $(JSON) -v $(SHORT) -count=1 -timeout 40m -p 1 ./test/e2e ./test/bench/data
 
 # VOLFERRY_UNITS_RUN is a pattern for the names of some of them.
 test-units: build lab packages machine ## The same with each volferryd under the unit of its package, on a machine with systemd (root)
-	$(GO) test -v -count=1 -timeout 60m ./test/units
+	$(GO) test $(JSON) -v -count=1 -timeout 60m ./test/units
 
 # The QEMU of the backports is one that loses writes of a guest which runs while a job begins.
 test-releases: ## The same on Debian 13, and on Debian 12 with its backports: libvirt 11, QEMU 10 (root)
@@ -111,20 +111,24 @@ test-releases: ## The same on Debian 13, and on Debian 12 with its backports: li
 # The tests on machines with the packages are left out of make test.
 test-hosts: build lab promtool ## Several hosts and a registry over TLS, with real guests, the packages on machines with systemd, and the pages of docs/ word for word (root)
 	@[ -n '$(SHORT)' ] || { $(MAKE) packages machine && test/machine/docs.sh; }
-	$(GO) test -v $(SHORT) -count=1 -timeout 45m -p 1 ./test/machine ./test/hosts
+	$(GO) test $(JSON) -v $(SHORT) -count=1 -timeout 45m -p 1 ./test/machine ./test/hosts
 
 test-storage: build lab vm ## Moves between logical volumes, thin ones, iSCSI multipath and NVMe/TCP, in a virtual machine (root)
-	$(GO) test -v -count=1 -timeout 45m ./test/storage
+	$(GO) test $(JSON) -v -count=1 -timeout 45m ./test/storage
 
 # The programs of earlier commits are built of the clone's history.
 test-upgrade: build lab packages machine ## Programs and packages of earlier commits against those of now: upgrades in the middle of moves, both orders (root)
-	VOLFERRY_UPGRADE=all $(GO) test -v -count=1 -timeout 60m -run '^TestUpgrade' ./test/hosts
+	VOLFERRY_UPGRADE=all $(GO) test $(JSON) -v -count=1 -timeout 60m -run '^TestUpgrade' ./test/hosts
 
 test-crash: build lab ## Kill everything at every step of a move, race root volumes against starts; about two hours (root)
-	VOLFERRY_CRASH=all $(GO) test -v -count=1 -timeout 240m -run '^(TestKill|TestCancelsInTheMiddle|TestRootDetachAndVirshStart)' ./test/e2e
+	VOLFERRY_CRASH=all $(GO) test $(JSON) -v -count=1 -timeout 240m -run '^(TestKill|TestCancelsInTheMiddle|TestRootDetachAndVirshStart)' ./test/e2e
 
 test-web: build chromium ## The page of volferryctl web in a headless Chromium
-	$(GO) test -v -count=1 -timeout 15m ./test/web
+	$(GO) test -v $(JSON) -count=1 -timeout 15m ./test/web
+
+# JSON=-json has a test target print what this reads: make test-e2e JSON=-json >build/e2e.json
+matrix-report: ## What the tests said of each row of the failure matrix, from the files in RESULTS
+	@$(GO) run ./test/matrix/report $(RESULTS)
 
 bench: build bench-data ## Benchmarks of the engine and the registry, of moves, and the load of a whole site on a registry (root)
 	$(GO) test -run '^$$' -bench . -benchmem ./daemon/... ./registry/... ./internal/...

@@ -52,6 +52,8 @@ var contract = map[api.Code]spoken{
 	"unsupported_disk":        {422, 4},
 	"size_mismatch":           {422, 4},
 	"copy_mismatch":           {422, 4},
+	"bitmap_lost":             {409, 4},
+	"pause_too_long":          {422, 4},
 	"idempotency_mismatch":    {422, 4},
 	"no_capable_pool":         {422, 4},
 	"no_space":                {507, 4},

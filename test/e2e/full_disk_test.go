@@ -46,6 +46,51 @@ func TestAMigrationEndsOnAFullDiskWithEveryWrite(t *testing.T) {
 	}
 }
 
+// Room for the overlay is all that such a guest waits for.
+func TestAGuestWhoseOverlayWasFullGoesOnWhenThereIsRoom(t *testing.T) {
+	leftToTestE2E(t)
+	h, state := startHostWithState(t, 160)
+	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
+	v := g.start(t, "vda", "--to-pool", "b")
+	filler := filepath.Join(state, "filler")
+	for range 2 {
+		fill(t, filler)
+		if err := g.WaitState(t.Context(), "paused"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.WaitState(t.Context(), "running"); err != nil {
+			t.Fatal(err)
+		}
+		g.writes(t)
+	}
+	v.copy(t)
+	v.finish(t)
+	g.assertSettledAndGoOn(t)
+	g.assertSettled(t)
+}
+
+// A start leaves everything as it is where the guest's writes would not have room.
+func TestAStartWithoutRoomForTheOverlayIsRefused(t *testing.T) {
+	leftToTestE2E(t)
+	h, state := startHostWithState(t, 160)
+	running, stopped := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw)), h.stoppedGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
+	filler := filepath.Join(state, "filler")
+	fill(t, filler)
+	for _, g := range []*guest{running, stopped} {
+		g.refusesToMove(t, "vda", api.CodeNoSpace, "--to-pool", "b")
+	}
+	running.writes(t)
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	running.migrate(t, "vda", "--to-pool", "b")
+	running.assertSettled(t)
+	stopped.assertSettled(t)
+}
+
 // startHostWithState is startHost with a file system of this size for what the daemon
 // keeps: its journal, guards and overlays.
 func startHostWithState(t *testing.T, sizeMiB int64) (h *host, state string) {

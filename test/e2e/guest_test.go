@@ -77,7 +77,7 @@ func (g *guest) adopt(t *testing.T) {
 // forget takes the guest out of Volferry's care.
 func (g *guest) forget(t *testing.T) {
 	ctx := context.WithoutCancel(t.Context()) // the test has ended
-	if _, err := g.host.Ctl(ctx, "instance", "forget", g.Name, "--with-definition"); err != nil {
+	if _, err := g.host.Ctl(ctx, "instance", "forget", g.Name, "--with-definition", "--force"); err != nil {
 		t.Error(err)
 	}
 }

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,6 +55,78 @@ func TestAGuestOnTheSourceThatAMoveHasLeft(t *testing.T) {
 	if exists(t, put.Src.Path) || !exists(t, put.Dst.Path) {
 		t.Errorf("%s is not deleted, or %s is", put.Src.Path, put.Dst.Path)
 	}
+}
+
+// A guest runs on what its volume has left, something is written there, and the guest is put back:
+// that is said wherever an operator looks, until the old image is a volume of its own.
+func TestAWrittenSourceIsSaidUntilItIsAVolume(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
+	put := g.migrate(t, "vda", "--to-pool", "b")
+	volume, old, name := g.volumeName("vda"), put.Src.Path, g.Name+"-old"
+	if said := h.ctl(t, "volume", "show", volume); !strings.Contains(said, old+", left by migration "+put.ID+"\n") {
+		t.Errorf("volume show does not have %s:\n%s", old, said)
+	}
+	h.refuses(t, api.CodeConflict, "volume", "adopt", name, "--path", old, "--format", "raw")
+
+	g.quiesce(t)
+	g.destroy(t)
+	right := h.virsh(t, "dumpxml", "--inactive", "--security-info", g.Name)
+	g.define(t, strings.ReplaceAll(right, put.Dst.Path, old))
+	mustContain(t, h.refuses(t, api.CodeChainChanged, "instance", "forget", g.Name).Message, old, put.Dst.Path, "--force")
+	h.virsh(t, "start", g.Name)
+	mustContain(t, h.ctl(t, "doctor"), "the guest of instance "+g.Name+" runs on "+old, put.Dst.Path, "virsh shutdown "+g.Name)
+	eventually(t, "status warns of the source that a guest runs on", func() bool { return strings.Contains(h.ctl(t, "status"), old+" of volume "+volume) })
+
+	h.virsh(t, "destroy", g.Name)
+	f, err := os.OpenFile(old, os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteAt([]byte("written elsewhere"), 0)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.define(t, right)
+	left := get[[]api.ReleasedSource](t, h, "written_sources", "instance", "start", g.Name)
+	if len(left) != 1 || left[0].Location.Path != old || left[0].VolumePath != put.Dst.Path || !left[0].Written || left[0].RunBy != "" {
+		t.Errorf("the start says %+v, want %s", left, old)
+	}
+	g.seesItsDisks(t)
+	g.write(t)
+	mustContain(t, h.ctl(t, "doctor"), old+", which volume "+volume+" has left by migration "+put.ID+", was written since", "volferryctl volume adopt "+volume+"-old --pool ", "virsh vol-delete --pool ")
+	mustContain(t, h.ctl(t, "volume", "show", volume), old+", left by migration "+put.ID+"; written since")
+	eventually(t, "instance show names the source", func() bool {
+		return strings.Contains(h.ctl(t, "instance", "show", g.Name), old+", which volume "+volume)
+	})
+
+	h.KillDaemon()
+	if err := h.StartDaemon(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "status warns again after a restart", func() bool { return strings.Contains(h.ctl(t, "status"), old+" of volume "+volume) })
+	told := 0
+	for line := range strings.Lines(h.ctl(t, "events")) {
+		if strings.Contains(line, "posted.volume.source_written") && strings.Contains(line, put.VolumeID) {
+			told++
+		}
+	}
+	if told != 1 {
+		t.Errorf("the audit trail was told %d times", told)
+	}
+
+	refused := h.refuses(t, api.CodeConflict, "volume", "adopt", name, "--path", old, "--format", "raw")
+	mustContain(t, refused.Message, volume, put.ID, put.Dst.Path, "each may have what the other lacks", "--force")
+	h.ctl(t, "volume", "adopt", name, "--path", old, "--format", "raw", "--force")
+	if said := h.ctl(t, "doctor"); !strings.Contains(said, "ok    released: ") {
+		t.Errorf("the old image is a volume, and doctor says\n%s", said)
+	}
+	h.ctl(t, "volume", "forget", name)
+	if err := os.Remove(old); err != nil {
+		t.Fatal(err)
+	}
+	g.assertSettled(t)
 }
 
 // released is the source that a migration has left, nil if it is not listed.

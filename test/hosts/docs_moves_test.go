@@ -219,6 +219,7 @@ func (s *library) emptyAPool(t *testing.T, p *page) {
 	p.Words["D"] = s.lastDrain(t)
 	p.does(t, "volferryctl drain list")
 
+	p.leaves(t, "volferryctl migration copy V", "it takes a move that has stopped on a full pool; TestAMigrationEndsOnAFullDiskWithEveryWrite of test/e2e has one")
 	p.Words["D"] = s.slowDrain(t, "new", "old")
 	p.Others["volferryctl drain watch"] = interrupted(p)
 	p.does(t, "volferryctl drain watch D")

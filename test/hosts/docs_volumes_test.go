@@ -119,5 +119,6 @@ func (s *library) recover(t *testing.T, p *page) {
 	p.does(t, "volferryctl status")
 	p.leaves(t, "<disk type='file' device='disk'>", "it is a part of a definition, for one that was put back in the middle of a move")
 	p.leaves(t, "qemu-img convert -n -f raw -O raw OLD_IMAGE", "it is for a guest that was started on the image that a move has left, and that is to stay on it")
+	p.leaves(t, "volferryctl volume adopt web-vda-old", "it is for a source that was written since; TestAWrittenSourceIsSaidUntilItIsAVolume of test/e2e adopts one")
 	p.does(t, "virsh dumpxml G")
 }

@@ -17,7 +17,8 @@ func (h *siteHost) begin(t *testing.T, volume string) api.Migration {
 	m := get[api.Migration](t, h.at, "migration", "volume", "migrate", volume, "--to-pool", sharedPool, "--bandwidth", "4MiB/s", "--no-wait")
 	eventually(t, "the copy has begun", func() bool {
 		m = get[api.Migration](t, h.at, "migration", "migration", "show", m.ID)
-		return m.State == api.MigrationCopying
+		// With bytes of it: the step of the copy asks the registry before the first one.
+		return m.State == api.MigrationCopying && m.BytesDone > 0
 	})
 	return m
 }

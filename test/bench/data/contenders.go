@@ -30,6 +30,8 @@ type contender struct {
 var contenders = []contender{
 	{name: "volferry", running: true, managed: true, moves: migrate()},
 	{name: "volferry-noverify", running: true, managed: true, moves: migrate("--verify", "none")},
+	{name: "volferry-pace-off", running: true, managed: true, moves: migrate("--pace", "off")},
+	{name: "volferry-pace-full", running: true, managed: true, moves: migrate("--pace", "full")},
 	{name: "volferry-mirror", running: true, managed: true, moves: migrate("--method", "mirror")},
 	{name: "blockcopy", running: true, moves: blockcopy()},
 	{name: "blockcopy-sync", running: true, moves: blockcopy("--synchronous-writes")},

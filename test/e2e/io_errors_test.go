@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
+)
+
+// Disks that answer with I/O errors for a while: the kernel answers so to the system
+// calls of a process on one file.
+
+// The system calls that read a file, and those that write to it.
+const (
+	fileReads  = "pread64,preadv,preadv2"
+	fileWrites = "pwrite64,pwritev,pwritev2,fallocate,fdatasync,fsync"
+)
+
+// failing has these calls of a process on a file answered with EIO until what it returns
+// is called.
+func failing(t *testing.T, pid int, path, calls string) (mended func()) {
+	t.Helper()
+	return lab.Inject(t, pid, "-P", path, "-e", "trace="+calls, "-e", "inject="+calls+":error=EIO")
+}
+
+// mustFail claims that a command fails while a disk does.
+func (h *host) mustFail(t *testing.T, args ...string) {
+	t.Helper()
+	_, err := h.Ctl(t.Context(), append([]string{"-o", "json", "--progress", "none"}, args...)...)
+	if err == nil {
+		t.Fatalf("volferryctl %s: it did, and the disk answers with errors", strings.Join(args, " "))
+	}
+	t.Log(err)
+}
+
+func TestACopyThatMeetsAnIOErrorGoesOnWhenTheDiskIsMended(t *testing.T) {
+	leftToTestE2E(t)
+	for _, c := range []struct {
+		name  string
+		calls string
+		path  func(*move) string
+	}{
+		{"src", fileReads, func(v *move) string { return v.Src.Path }},
+		{"dst", fileWrites, func(v *move) string { return v.Dst.Path }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := startHost(t)
+			g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
+			v := g.start(t, "vda", "--to-pool", "b")
+			g.writes(t)
+			mended := failing(t, h.DaemonPID(), c.path(v), c.calls)
+			h.mustFail(t, v.copyArgs()...)
+			h.refuses(t, api.CodeCopyNotVerified, v.completeArgs()...)
+			if m := get[api.Migration](t, h, "migration", "migration", "show", v.ID); m.State != api.MigrationStarted || m.Error == nil {
+				t.Errorf("the migration is %s with error %v; it must be open, to be copied again or cancelled", m.State, m.Error)
+			}
+			g.writes(t)
+			v.assertFrozen(t)
+			mended()
+			v.copy(t)
+			v.complete(t)
+			g.assertSettled(t)
+		})
+	}
+}
+
+// untilUndone makes a call that does not wait, and returns when an op of it was undone for
+// an error. The migration tries again by itself.
+func (v *move) untilUndone(t *testing.T, args []string) {
+	t.Helper()
+	const undone = "step failed, the op is undone"
+	h := v.g.host
+	before := h.logged(t, undone)
+	h.ctl(t, append([]string{"--no-wait"}, args...)...)
+	eventually(t, "QEMU's job fails", func() bool { return h.logged(t, undone) > before })
+	v.g.writes(t)
+}
+
+// QEMU meets the errors in the job of a complete. The guest sees none of them, and its
+// overlay keeps what it writes.
+func TestACompleteWhoseDiskFailsCostsTheGuestNothing(t *testing.T) {
+	leftToTestE2E(t)
+	for _, want := range []api.MigrationState{api.MigrationCompleted, api.MigrationCancelled} {
+		t.Run(string(want), func(t *testing.T) {
+			h, a, _ := sharedPools(t)
+			g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
+			v := g.start(t, "vda", "--to-pool", "b")
+			g.writes(t)
+			v.copy(t)
+			mended := failing(t, g.pid(t), v.Dst.Path, fileWrites)
+			v.untilUndone(t, v.completeArgs())
+			if want == api.MigrationCancelled {
+				v.cancel(t) // with a disk that fails still
+			} else {
+				mended()
+				v.assertFrozen(t)
+			}
+			h.untilState(t, v.ID, want)
+			g.assertSettledAndGoOn(t)
+			g.assertSettled(t)
+		})
+	}
+}
+
+// QEMU meets the errors where a cancel brings back what the overlay has.
+func TestACancelWhoseDiskFailsKeepsTheOverlayUntilItIsMended(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
+	v := g.start(t, "vda", "--to-pool", "b")
+	g.writes(t)
+	mended := failing(t, g.pid(t), v.Src.Path, fileWrites)
+	v.untilUndone(t, v.cancelArgs())
+	mended()
+	v.cancel(t)
+	if at := g.volume(t, "vda").Location.Path; at != v.Src.Path {
+		t.Errorf("the volume is at %s, want %s", at, v.Src.Path)
+	}
+	g.assertSettledAndGoOn(t)
+	g.assertSettled(t)
+}
+
+// QEMU flushes src before it switches to the overlay, and cannot.
+func TestAStartWhoseSourceFailsIsUndone(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
+	before := g.volume(t, "vda")
+	g.writes(t)
+	g.quiesce(t) // it would see the errors of its own flushes
+	mended := failing(t, g.pid(t), before.Location.Path, "fdatasync,fsync")
+	h.mustFail(t, "migration", "start", g.attachment(t, "vda").ID, "--to-pool", "b")
+	mended()
+	g.assertNoLeftovers(t, "running")
+	if at := g.volume(t, "vda").Location; at != before.Location {
+		t.Errorf("the volume is at %+v, want %+v", at, before.Location)
+	}
+	g.write(t)
+	v := g.start(t, "vda", "--to-pool", "b")
+	g.writes(t)
+	v.copy(t)
+	v.complete(t)
+	g.assertSettled(t)
+}
