@@ -81,20 +81,12 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	}
 	var pacer *copy.GuestPacer
 	if req.GuestStats != nil {
-		pacer = copy.NewGuestPacer(guestLatency(ctx, req.GuestStats), keepShare(opts.Pace))
-		helpers.Go(func() { pacer.Run(ctx) })
-		spec.Pace = pacer
+		pacer = c.pace(ctx, &spec, &helpers, req.GuestStats, opts.Pace)
 		spec.Progress = forwardProgress(req.Progress, func() string { return pacer.State().String() })
 		defer func() { c.count(pacer.Paced(), 0) }()
 	}
 	helpers.Go(func() { followOptions(ctx, limit, pacer, req.Options) })
-	cursor := copy.NewFileCursor(c.cursorPath(req.Key))
-	defer func() {
-		if err := cursor.Close(); err != nil {
-			c.log.Warn("cannot close a copy's cursor", "err", err)
-		}
-	}()
-	spec.Cursor = cursor
+	defer c.openCursor(&spec, req.Key)()
 	res, err := copy.Copy(ctx, spec)
 	c.count(0, res.BytesCopied)
 	if mismatch := (*copy.MismatchError)(nil); errors.As(err, &mismatch) {
@@ -108,6 +100,26 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 		BytesTotal: res.BytesTotal, BytesCopied: res.BytesCopied, BytesZero: res.BytesZero,
 		Cloned: res.Cloned, Verified: res.Verified, Digest: res.Digest,
 	}, nil
+}
+
+// openCursor has a copy keep in the cursor with this key how far it is, until closeCursor is called.
+func (c *CopyEngine) openCursor(spec *copy.Spec, key string) (closeCursor func()) {
+	cursor := copy.NewFileCursor(c.cursorPath(key))
+	spec.Cursor = cursor
+	return func() {
+		if err := cursor.Close(); err != nil {
+			c.log.Warn("cannot close a copy's cursor", "err", err)
+		}
+	}
+}
+
+// pace has a copy give way to the guest with these counters, until ctx ends. The pacer runs as
+// one of the helpers.
+func (*CopyEngine) pace(ctx context.Context, spec *copy.Spec, helpers *sync.WaitGroup, stats func(context.Context) (*hv.DiskStats, error), pace string) *copy.GuestPacer {
+	pacer := copy.NewGuestPacer(guestLatency(ctx, stats), keepShare(pace))
+	helpers.Go(func() { pacer.Run(ctx) })
+	spec.Pace = pacer
+	return pacer
 }
 
 // guestLatency samples the counters of a guest for a pacer.
