@@ -55,12 +55,14 @@ type config struct {
 	LibvirtHook   string `toml:"libvirt_hook"`
 	// LibvirtConfigDir is where libvirt keeps the definitions of domains.
 	LibvirtConfigDir string `toml:"libvirt_config_dir"`
-	MetricsListen    string `toml:"metrics_listen"`
-	StateDir         string `toml:"state_dir"`
-	OverlayDir       string `toml:"overlay_dir"`
-	SaveDir          string `toml:"save_dir"`
-	HostName         string `toml:"host_name"`
-	LogLevel         string `toml:"log_level"`
+	// LibvirtStateDir is where libvirt keeps what it has of domains besides, and of their processes.
+	LibvirtStateDir string `toml:"libvirt_state_dir"`
+	MetricsListen   string `toml:"metrics_listen"`
+	StateDir        string `toml:"state_dir"`
+	OverlayDir      string `toml:"overlay_dir"`
+	SaveDir         string `toml:"save_dir"`
+	HostName        string `toml:"host_name"`
+	LogLevel        string `toml:"log_level"`
 	// OverlayMinFreeBytes must be free in OverlayDir before a migration starts.
 	OverlayMinFreeBytes int64 `toml:"overlay_min_free_bytes"`
 	// SuspendAtJobStart says whether a guest is suspended while a block job begins on one of
@@ -95,7 +97,8 @@ func defaultConfig() *config {
 	return &config{
 		Socket: "/run/volferry/volferryd.sock", Registry: "unix:///run/volferry/registry.sock",
 		TLSCA: "/etc/volferry/tls/ca.crt", TLSCert: "/etc/volferry/tls/host.crt", TLSKey: "/etc/volferry/tls/host.key",
-		LibvirtHook: guard.DefaultHook, LibvirtConfigDir: libvirt.DefaultDefinitionsDir, MetricsListen: "127.0.0.1:9643", StateDir: "/var/lib/volferry",
+		LibvirtHook: guard.DefaultHook, LibvirtConfigDir: libvirt.DefaultDefinitionsDir, LibvirtStateDir: libvirt.DefaultStateDir,
+		MetricsListen: "127.0.0.1:9643", StateDir: "/var/lib/volferry",
 		HostName: name, LogLevel: "info", OverlayMinFreeBytes: defaultOverlayMinFree,
 		SuspendAtJobStart: suspendAuto,
 	}
@@ -130,6 +133,7 @@ func (c *config) flags(set *flag.FlagSet) {
 	set.StringVar(&c.TLSKey, "tls-key", c.TLSKey, "`file` of the key of the certificate")
 	set.StringVar(&c.LibvirtSocket, "libvirt-socket", c.LibvirtSocket, "libvirt's socket (default libvirt-sock, else virtqemud-sock, in /run/libvirt)")
 	set.StringVar(&c.LibvirtHook, "libvirt-hook", c.LibvirtHook, "where the guard hook is installed")
+	set.StringVar(&c.LibvirtStateDir, "libvirt-state-dir", c.LibvirtStateDir, "`directory` in which libvirt keeps the NVRAM, snapshots and save images of domains, and the sockets of their processes")
 	set.StringVar(&c.LibvirtConfigDir, "libvirt-config-dir", c.LibvirtConfigDir, "`directory` in which libvirt keeps the definitions of domains")
 	set.StringVar(&c.MetricsListen, "metrics-listen", c.MetricsListen, "`address` of /metrics; empty or off for none")
 	set.StringVar(&c.StateDir, "state-dir", c.StateDir, "`directory` of the journal and the guards")
@@ -164,6 +168,7 @@ func (c *config) check() error {
 		settings.CheckPath("save_dir", c.SaveDir),
 		settings.CheckPath("libvirt_hook", c.LibvirtHook),
 		settings.CheckPath("libvirt_config_dir", c.LibvirtConfigDir),
+		settings.CheckPath("libvirt_state_dir", c.LibvirtStateDir),
 		settings.CheckListen("metrics_listen", c.MetricsListen),
 	); err != nil {
 		return err

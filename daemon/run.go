@@ -59,7 +59,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	}
 	reserve := newReserve(cfg, log)
 	defer reserve.Close()
-	virt := libvirt.New(libvirt.Config{Socket: cfg.LibvirtSocket, DefinitionsDir: cfg.LibvirtConfigDir, Log: log})
+	virt := libvirt.New(libvirt.Config{Socket: cfg.LibvirtSocket, DefinitionsDir: cfg.LibvirtConfigDir, StateDir: cfg.LibvirtStateDir, Log: log})
 	records, err := journal.Open(ctx, filepath.Join(cfg.StateDir, "journal.db"))
 	if err != nil {
 		return err
@@ -188,6 +188,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		newTask("chains", migrations.WatchChains),
 		newTask("overlays", migrations.WatchOverlays),
 		newTask("released sources", migrations.WatchSources),
+		newTask("followed guests", migrations.WatchLive),
 		newTask("guest metrics", numbers.Run),
 		newTask("hook", look.watchHook),
 		newTask("reserve", func(ctx context.Context) error { return keepReserve(ctx, reserve, log) }),

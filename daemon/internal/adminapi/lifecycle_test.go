@@ -59,6 +59,8 @@ type noMigrations struct{}
 func (noMigrations) List(context.Context, bool) ([]api.Migration, error) { return nil, nil }
 func (noMigrations) MayStart(context.Context, string) error              { return nil }
 func (noMigrations) Switching(string) bool                               { return false }
+func (noMigrations) StoodStill(context.Context, string, string) error    { return nil }
+
 func (noMigrations) CheckPaused(context.Context, api.Volume, api.Attachment, []string) error {
 	return nil
 }

@@ -16,8 +16,8 @@ import (
 // whether its row of the migration still wants it.
 func (s *Server) liveRoutes() []httpjson.Route {
 	return []httpjson.Route{
-		routes.CheckLive.ServedByDaemon(notYet),
-		routes.MakeLive.ServedByDaemon(notYet),
+		answer(routes.CheckLive, s.checkLive),
+		do(routes.MakeLive, http.StatusAccepted, s.makeLive),
 		live(s, routes.TrackLive, func(in api.LiveTrack) api.LiveVolume { return in.LiveVolume }),
 		live(s, routes.SwapLive, func(in api.LiveSwap) api.LiveVolume { return in.LiveVolume }),
 		live(s, routes.CopyRound, func(in api.LiveRound) api.LiveVolume { return in.LiveVolume }),
@@ -41,7 +41,32 @@ func live[In any](s *Server, route routes.Route[In, api.Op], volume func(In) api
 	})
 }
 
-// notYet refuses what this host does not announce as a feature.
-func notYet(http.ResponseWriter, *http.Request) error {
-	return api.Errorf(api.CodeStateForbidden, "this volferryd cannot move a volume while its guests write; nothing was done")
+// checkLive answers with the guests of this host, if each of them could be followed and saved.
+func (s *Server) checkLive(r *http.Request, in api.LiveCheck) (api.LiveHost, error) {
+	ctx := r.Context()
+	host := api.LiveHost{Instances: []api.PausedInstance{}}
+	if err := checkNamed(in.MigrationID, r.PathValue("migration")); err != nil {
+		return host, err
+	}
+	for _, id := range in.Instances {
+		if err := s.Instances.CheckSave(ctx, id, api.InstanceSuspend{MigrationID: in.MigrationID, VolumeID: in.VolumeID}); err != nil {
+			return host, err
+		}
+		of, err := s.Instances.Memory(ctx, id)
+		if err != nil {
+			return host, err
+		}
+		host.Instances = append(host.Instances, of)
+	}
+	return host, s.Migrations.CheckLive(ctx, in)
+}
+
+func (s *Server) makeLive(ctx context.Context, opID, migration string, in api.LiveMake) (api.Op, error) {
+	if err := checkNamed(in.MigrationID, migration); err != nil {
+		return api.Op{}, err
+	}
+	if err := s.Migrations.MakeLive(ctx, opID, in); err != nil {
+		return api.Op{}, err
+	}
+	return s.requested(ctx, opID)
 }

@@ -154,9 +154,6 @@ func (p *GuestPacer) Allow() (inFlightBytes int64, rest time.Duration) {
 func (p *GuestPacer) SetKeepShare(share float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if share == p.keepShare {
-		return
-	}
 	p.keepShare = share
 	p.standStill(quietTicks)
 }

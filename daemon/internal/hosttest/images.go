@@ -54,6 +54,8 @@ type Images struct {
 	Mu sync.Mutex
 	// Users holds, in words, who uses an image besides the domains.
 	Users map[string]string
+	// Marks are the texts that raw images were marked with.
+	Marks map[string]string
 	// Print, if set, returns the fingerprint of an image.
 	Print func(path string) string
 	// Durable lists, in order, the flushes and removals of images, and the rights that were
@@ -339,6 +341,30 @@ func (i *Images) DirectAlignBytes(_ string, hole bool) (int64, error) {
 		return image.MaxAlignBytes, nil
 	}
 	return cmp.Or(i.AlignBytes, 512), nil
+}
+
+// Mark notes the text.
+func (i *Images) Mark(_ context.Context, path, text string) error {
+	if _, err := i.info(path); err != nil {
+		return err
+	}
+	i.Mu.Lock()
+	defer i.Mu.Unlock()
+	if i.Marks == nil {
+		i.Marks = map[string]string{}
+	}
+	i.Marks[path] = text
+	return nil
+}
+
+// Marked says whether an image was marked so.
+func (i *Images) Marked(_ context.Context, path, text string) (bool, error) {
+	if _, err := i.info(path); err != nil {
+		return false, err
+	}
+	i.Mu.Lock()
+	defer i.Mu.Unlock()
+	return i.Marks[path] == text, nil
 }
 
 // FillFirstBlock notes the file.

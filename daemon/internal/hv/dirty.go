@@ -10,6 +10,10 @@ import "context"
 // before the guest was told that it is done. Every method returns ErrNotActive for a domain
 // that is off, and ErrNotFound for a disk that is not there.
 type DirtyTracker interface {
+	// CanTrack returns nil if bitmaps of the disk can be made and read, and says why not
+	// otherwise. It leaves the disk as it is. ErrBusy while the process serves its images to
+	// somebody else.
+	CanTrack(ctx context.Context, id, target string) error
 	// StartTracking makes an empty bitmap that records from now on. UnitBytes is a power of
 	// two. ErrExists if the disk has a bitmap of this name.
 	StartTracking(ctx context.Context, id, target, name string, unitBytes int64) error

@@ -4,8 +4,6 @@ package hv
 
 // OpenFile is one open file descriptor of a domain's process on an image.
 type OpenFile struct {
-	// Path is the image, as the caller names it.
-	Path     string
 	FD       int
 	Writable bool
 }

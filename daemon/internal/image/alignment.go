@@ -67,9 +67,7 @@ func probeAlign(direct *os.File) int64 {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, direct.Fd(), dioInfo, uintptr(unsafe.Pointer(&dio))); errno == 0 && dio.minIO > 0 {
 		return int64(dio.minIO)
 	}
-	memory := make([]byte, 2*MaxAlignBytes)
-	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(memory)))) & (MaxAlignBytes - 1)
-	block := memory[skip:][:MaxAlignBytes]
+	block := alignedBlock()
 	for _, align := range []int64{1, 512, 1024, 2048, MaxAlignBytes} {
 		_, err := unix.Pread(int(direct.Fd()), block[:align], 0)
 		if errors.Is(err, unix.EINVAL) {
@@ -108,4 +106,11 @@ func fillFirstBlock(f *os.File) error {
 		return noSpace(fmt.Errorf("fill the first block of %s: %w", f.Name(), err))
 	}
 	return f.Sync()
+}
+
+// alignedBlock is a block of memory that may be read into, or written from, past the page cache.
+func alignedBlock() []byte {
+	memory := make([]byte, 2*MaxAlignBytes)
+	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(memory)))) & (MaxAlignBytes - 1)
+	return memory[skip:][:MaxAlignBytes]
 }

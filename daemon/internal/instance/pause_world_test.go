@@ -53,6 +53,8 @@ type pauseWorld struct {
 	asked   []string
 	// unmovable is what a plain move of the volume would be refused for.
 	unmovable error
+	// wrote is the refusal of a guest that has written after the last of what it wrote was read.
+	wrote error
 }
 
 // newPauseWorld makes a host whose instances are in these states: web, and db if
@@ -164,6 +166,13 @@ type pauseMigrations struct{ w *pauseWorld }
 func (pauseMigrations) List(context.Context, bool) ([]api.Migration, error) { return nil, nil }
 func (pauseMigrations) Switching(string) bool                               { return false }
 func (pauseMigrations) MayStart(context.Context, string) error              { return nil }
+
+func (m pauseMigrations) StoodStill(context.Context, string, string) error {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	return m.w.wrote
+}
+
 func (m pauseMigrations) CheckPaused(context.Context, api.Volume, api.Attachment, []string) error {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()

@@ -279,6 +279,9 @@ func (n *node) MayStart(context.Context, string) error { return n.mayStart }
 // Switching implements Migrations.
 func (n *node) Switching(string) bool { return n.switching }
 
+// StoodStill implements Migrations.
+func (n *node) StoodStill(context.Context, string, string) error { return nil }
+
 // CheckPaused implements Migrations.
 func (n *node) CheckPaused(context.Context, api.Volume, api.Attachment, []string) error { return nil }
 

@@ -28,7 +28,7 @@ func (c *Conn) setConfigChain(ctx context.Context, id, target string, chain []hv
 	if err != nil {
 		return err
 	}
-	dom, err := handle(id)
+	dom, err := c.lookup(ctx, s, id)
 	if err != nil {
 		return err
 	}

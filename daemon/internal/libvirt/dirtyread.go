@@ -61,21 +61,46 @@ func (c *Conn) DirtyUnits(ctx context.Context, id, target, name string) ([]hv.Di
 	return dirty, errors.Join(err, c.endExports(context.WithoutCancel(ctx), what, id, target))
 }
 
-// readExported exports a bitmap that records no more, and reads all of it.
-func (c *Conn) readExported(ctx context.Context, what, id, target string, disk *trackedDisk, name string) ([]hv.DirtyRange, error) {
-	if err := c.endExports(ctx, what, id, target); err != nil {
-		return nil, err
-	}
-	socket, err := c.exportSocket(ctx, id)
+// CanTrack implements hv.DirtyTracker. What keeps QEMU from listening where we ask it to, such
+// as a security profile, is found by having it listen there.
+func (c *Conn) CanTrack(ctx context.Context, id, target string) error {
+	const what = "see whether to track writes of"
+	leave, err := c.dirtyReads.enter(ctx, "the bitmaps of domain "+id)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", what, nameOf(id, target), err)
+		return err
+	}
+	defer leave()
+	if _, err := c.tracked(ctx, what, id, target); err != nil {
+		return err
+	}
+	if err := c.endExports(ctx, what, id, target); err != nil {
+		return err
+	}
+	_, err = c.listen(ctx, what, id, target)
+	return errors.Join(err, c.endExports(context.WithoutCancel(ctx), what, id, target))
+}
+
+// listen has the process serve its exports, and returns where.
+func (c *Conn) listen(ctx context.Context, what, id, target string) (socket string, err error) {
+	socket, err = c.exportSocket(ctx, id)
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w", what, nameOf(id, target), err)
 	}
 	err = c.monitor(ctx, what, id, target, command{"nbd-server-start", map[string]any{
 		"addr": map[string]any{"type": "unix", "data": map[string]string{"path": socket}},
 	}}, nil)
 	if refused := (*refusedByQEMU)(nil); errors.As(err, &refused) && strings.Contains(refused.Desc, "already running") {
-		return nil, fmt.Errorf("%w: %w", hv.ErrBusy, err)
+		err = fmt.Errorf("%w: %w", hv.ErrBusy, err)
 	}
+	return socket, err
+}
+
+// readExported exports a bitmap that records no more, and reads all of it.
+func (c *Conn) readExported(ctx context.Context, what, id, target string, disk *trackedDisk, name string) ([]hv.DirtyRange, error) {
+	if err := c.endExports(ctx, what, id, target); err != nil {
+		return nil, err
+	}
+	socket, err := c.listen(ctx, what, id, target)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,8 @@ import (
 const (
 	// DefaultDefinitionsDir is the default of Config.DefinitionsDir.
 	DefaultDefinitionsDir = "/etc/libvirt/qemu"
-	stateHome             = "/var/lib/libvirt/qemu"
+	// DefaultStateDir is the default of Config.StateDir.
+	DefaultStateDir = "/var/lib/libvirt/qemu"
 )
 
 // kept is a set of the directories in which libvirt makes, renames and removes files
@@ -65,7 +66,7 @@ func newLibrary(definitions, state string) *library {
 		l.definitions = DefaultDefinitionsDir
 	}
 	if l.state == "" {
-		l.state = stateHome
+		l.state = DefaultStateDir
 	}
 	return l
 }

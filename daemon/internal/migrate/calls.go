@@ -192,7 +192,7 @@ func (m *Manager) stopUncommitted(ctx context.Context, id string) error {
 		return err
 	}
 	o := h.running()
-	if o == nil || o.goal == steps.GoalCancel || h.spec.Method == steps.MethodSave {
+	if o == nil || o.goal == steps.GoalCancel || h.spec.LedByRegistry() {
 		return nil
 	}
 	parked := o.State == op.StateNeedsOperator
@@ -293,8 +293,8 @@ func (m *Manager) decideCall(ctx context.Context, h *history, goal steps.Goal, c
 // notCalledByHand refuses calls on a migration that the registry leads, and on a mirror,
 // which goes on by itself. A mirror that waits for the operator may be called to go on.
 func notCalledByHand(h *history, what steps.Goal, state api.MigrationState) error {
-	if h.spec.Method == steps.MethodSave {
-		return api.Errorf(api.CodeStateForbidden, "cannot %s the migration of volume %s on this host: it moves with all guests paused, which the registry does", what, h.spec.VolumeName)
+	if h.spec.LedByRegistry() {
+		return api.Errorf(api.CodeStateForbidden, "cannot %s the migration of volume %s on this host: the registry leads it", what, h.spec.VolumeName)
 	}
 	if h.spec.Method != steps.MethodMirror || what == steps.GoalCancel || state == api.MigrationNeedsOperator {
 		return nil

@@ -31,14 +31,14 @@ func (m *Manager) CheckPaused(ctx context.Context, vol api.Volume, att api.Attac
 // CheckCopySaved makes every check of CopySaved, and returns where dst would be. It changes
 // nothing.
 func (m *Manager) CheckCopySaved(ctx context.Context, in api.CopySaved) (api.Location, error) {
-	h, err := m.savedHistory(ctx, in.MigrationID)
+	h, err := m.ledHistory(ctx, in.MigrationID)
 	if err != nil {
 		return api.Location{}, err
 	}
-	if err := h.mayCopySaved(); err != nil {
+	if err := h.mayCopyLed(); err != nil {
 		return api.Location{}, err
 	}
-	spec, err := m.preflightSaved(ctx, in)
+	spec, err := m.preflightLed(ctx, steps.MethodSave, in)
 	if err != nil {
 		return api.Location{}, err
 	}

@@ -70,8 +70,8 @@ func (m *Manager) roundUp(ctx context.Context, s *steps.Spec) error {
 		return request.HV(err)
 	case rounded == s.SizeBytes():
 		return nil
-	case s.Method == steps.MethodSave:
-		return api.Errorf(api.CodeSizeMismatch, "pool %s makes a volume of %s where volume %s has %s, and a move while all guests are paused needs a destination of its size to the byte; make the volume larger first with volferryctl volume resize, or choose another pool",
+	case s.LedByRegistry():
+		return api.Errorf(api.CodeSizeMismatch, "pool %s makes a volume of %s where volume %s has %s, and a move that the registry leads needs a destination of its size to the byte; make the volume larger first with volferryctl volume resize, or choose another pool",
 			s.Dst.Pool, api.ExactBytes(rounded), s.VolumeName, api.ExactBytes(s.SizeBytes())).With("src_size_bytes", s.SizeBytes()).With("dst_size_bytes", rounded)
 	}
 	s.Dst.ImageBytes = rounded
@@ -165,7 +165,7 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, path str
 	s.DstBlock = info.Block
 	switch {
 	case info.SizeBytes == s.SizeBytes():
-	case info.SizeBytes > s.SizeBytes() && s.Dst.Format == api.FormatRaw && s.Method != steps.MethodSave:
+	case info.SizeBytes > s.SizeBytes() && s.Dst.Format == api.FormatRaw && !s.LedByRegistry():
 		if err := checkAligned(path, info); err != nil {
 			return err
 		}

@@ -166,7 +166,7 @@ func (m *Manager) ids(ctx context.Context) ([]string, error) {
 // starts returns the first op of every migration, oldest first.
 func (m *Manager) starts(ctx context.Context) ([]op.Op, error) {
 	var ops []op.Op
-	for _, kind := range []string{steps.KindStart, steps.KindStartOffline, steps.KindStartMirror, steps.KindCopySaved} {
+	for _, kind := range []string{steps.KindStart, steps.KindStartOffline, steps.KindStartMirror, steps.KindCopySaved, steps.KindMakeLive} {
 		more, err := m.journal.Ops(ctx, kind, false)
 		if err != nil {
 			return nil, request.JournalError(err)

@@ -100,7 +100,7 @@ func (m *Manager) isGone(ctx context.Context, s *steps.Spec) bool {
 
 // leftSource says whether a migration has left its src to nobody.
 func (m *Manager) leftSource(ctx context.Context, h *history) (bool, error) {
-	if h.spec.Method != steps.MethodSave {
+	if !h.spec.LedByRegistry() {
 		state, _ := h.state()
 		return state.Final() && h.position() == steps.OnDst, nil
 	}

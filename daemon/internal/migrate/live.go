@@ -66,26 +66,39 @@ func liveInput(in any) (*steps.LiveInput, error) {
 
 // checkLive refuses what makes no sense by itself.
 func checkLive(in *steps.LiveInput) error {
-	if _, err := uuid.Parse(in.MigrationID); err != nil {
-		return api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q, which is no id", in.MigrationID)
+	if err := checkLiveVolume(&in.LiveVolume); err != nil {
+		return err
 	}
 	size := in.Src.SizeBytes
 	inside := func(off int64) bool {
 		return off >= 0 && off <= size && (off%in.UnitBytes == 0 || off == size)
 	}
 	switch {
-	case in.Src.Format != api.FormatRaw || in.Dst.Format != api.FormatRaw:
-		return api.Errorf(api.CodeUnsupportedDisk, "cannot move volume %s while its guests write: src and dst have to be raw", in.VolumeName)
-	case in.Src.Path == "" || in.Dst.Path == "" || size != in.Dst.SizeBytes:
-		return api.Errorf(api.CodeInvalidArgument, "src and dst have to be places of one size")
-	case in.UnitBytes != api.LiveUnitBytes(size):
-		return api.Errorf(api.CodeInvalidArgument, "unit_bytes is %d; it must be %d for a volume of %d bytes", in.UnitBytes, api.LiveUnitBytes(size), size)
+	case in.Dst.Path == "":
+		return api.Errorf(api.CodeInvalidArgument, "dst has to be a place")
 	case in.Generation < 1 || in.Round < 0 || in.Kind == steps.KindLiveSwap && in.Round < 1:
 		return api.Errorf(api.CodeInvalidArgument, "generation is %d and round is %d", in.Generation, in.Round)
 	case !inside(in.FromBytes) || !inside(in.UntilBytes) || in.FromBytes > in.UntilBytes, in.Round > 0 && in.UntilBytes > 0:
 		return api.Errorf(api.CodeInvalidArgument, "the share from %d to %d is not of whole units of a volume of %d bytes", in.FromBytes, in.UntilBytes, size)
 	}
 	return in.CopyOptions.Check()
+}
+
+// checkLiveVolume is checkLive for what every call says. Dst has no path before it is made.
+func checkLiveVolume(in *api.LiveVolume) error {
+	size := in.Src.SizeBytes
+	if _, err := uuid.Parse(in.MigrationID); err != nil {
+		return api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q, which is no id", in.MigrationID)
+	}
+	switch {
+	case in.Src.Format != api.FormatRaw || in.Dst.Format != api.FormatRaw:
+		return api.Errorf(api.CodeUnsupportedDisk, "cannot move volume %s while its guests write: src and dst have to be raw", in.VolumeName)
+	case in.Src.Path == "" || size <= 0 || size != in.Dst.SizeBytes:
+		return api.Errorf(api.CodeInvalidArgument, "src and dst have to be places of one size")
+	case in.UnitBytes != api.LiveUnitBytes(size):
+		return api.Errorf(api.CodeInvalidArgument, "unit_bytes is %d; it must be %d for a volume of %d bytes", in.UnitBytes, api.LiveUnitBytes(size), size)
+	}
+	return nil
 }
 
 // decideLive finds what the registry does not say in its calls: the disks of the guests, and
@@ -136,17 +149,26 @@ func (m *Manager) liveGuests(ctx context.Context, in *steps.LiveInput) ([]steps.
 	}
 	var guests []steps.LiveGuest
 	for _, id := range in.Instances {
-		i := slices.IndexFunc(vol.Attachments, func(a api.Attachment) bool { return a.InstanceID == id })
-		if i < 0 {
-			return nil, api.Errorf(api.CodeConflict, "by the registry volume %s is not attached to instance %s", vol.Name, id)
+		att, err := attachmentOf(&vol, id)
+		if err != nil {
+			return nil, err
 		}
 		dom, err := m.ports.HV.Domain(ctx, id)
 		if err != nil {
 			return nil, steps.HVRefusal(err)
 		}
-		guests = append(guests, steps.LiveGuest{ID: id, Name: dom.Name, Target: vol.Attachments[i].Device})
+		guests = append(guests, steps.LiveGuest{ID: id, Name: dom.Name, Target: att.Device})
 	}
 	return guests, nil
+}
+
+// attachmentOf returns the attachment of a volume to an instance.
+func attachmentOf(vol *api.Volume, instanceID string) (api.Attachment, error) {
+	i := slices.IndexFunc(vol.Attachments, func(a api.Attachment) bool { return a.InstanceID == instanceID })
+	if i < 0 {
+		return api.Attachment{}, api.Errorf(api.CodeConflict, "by the registry volume %s is not attached to instance %s", vol.Name, instanceID)
+	}
+	return vol.Attachments[i], nil
 }
 
 // stopLiveCopies has the copies of a move end. What was asked for behind them gets its turn

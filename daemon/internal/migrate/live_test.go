@@ -4,8 +4,10 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
@@ -29,6 +31,7 @@ func liveDaemon(t *testing.T, f func(t *testing.T, d *daemon)) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		_, err := d.world.CreateVolume(t.Context(), "new", savedSpec().Dst.Name, "raw", savedSpec().Dst.SizeBytes)
 		must(t, err)
+		must(t, d.world.Images.Mark(t.Context(), dstPath, steps.LiveMark(testMigration)))
 		d.world.Registry.LiveRow(api.MigrationCopying)
 		f(t, d)
 	})
@@ -164,4 +167,184 @@ func TestACallThatMakesNoSenseIsRefusedBeforeItBecomesAnOp(t *testing.T) {
 			t.Errorf("there are %d ops (%v)", len(ops), err)
 		}
 	})
+}
+
+// toMake is a daemon on a world whose guest writes, before dst is made.
+func toMake(t *testing.T, f func(t *testing.T, d *daemon, v api.LiveVolume)) {
+	t.Helper()
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		v := liveVolume()
+		v.Dst = api.Location{Pool: "new", Name: savedSpec().Dst.Name, Format: api.FormatRaw, SizeBytes: v.Src.SizeBytes}
+		d.world.Registry.LiveRow(api.MigrationStarting)
+		f(t, d, v)
+	})
+}
+
+// make makes dst, and returns where it was made.
+func (d *daemon) make(v api.LiveVolume) api.Location {
+	d.t.Helper()
+	for range 2 {
+		must(d.t, d.manager().MakeLive(context.Background(), "M.make", api.LiveMake{LiveVolume: v}))
+	}
+	st, err := d.manager().runner.Wait(context.Background(), "M.make")
+	must(d.t, err)
+	made := RenderOp(&st).Location
+	if st.State != op.StateDone || made == nil {
+		d.t.Fatalf("the op is %s: %+v, and dst at %v", st.State, st.Failure, made)
+	}
+	return *made
+}
+
+// drop removes src or dst, and returns how that ended.
+func (d *daemon) drop(id, what string, at api.Location) (op.Status, error) {
+	d.t.Helper()
+	err := d.manager().DropSaved(context.Background(), id, api.DropSaved{MigrationID: testMigration, VolumeID: testVolume, Drop: what, Location: at})
+	if err != nil {
+		return op.Status{}, err
+	}
+	st, err := d.manager().runner.Wait(context.Background(), id)
+	must(d.t, err)
+	return st, nil
+}
+
+func TestADestinationIsMadeEmptyAndDroppedOnceNobodyIsFollowed(t *testing.T) {
+	toMake(t, func(t *testing.T, d *daemon, v api.LiveVolume) {
+		made := d.make(v)
+		if made.Path != dstPath {
+			t.Fatalf("dst is at %+v", made)
+		}
+		v.Dst = made
+		d.world.Registry.LiveRow(api.MigrationCopying)
+		d.mustLive("M.track", api.LiveTrack{LiveVolume: v, Generation: 1})
+		d.world.Registry.LiveRow(api.MigrationCancelling)
+		if _, err := d.drop("M.drop", api.DropDst, made); api.CodeOf(err) != api.CodeStateForbidden {
+			t.Errorf("dst is dropped while guests are followed: %v", err)
+		}
+		d.mustLive("M.untrack", api.LiveUntrack{LiveVolume: v})
+		if st, err := d.drop("M.drop.2", api.DropDst, made); err != nil || st.State != op.StateDone {
+			t.Errorf("the drop is %s (%v): %+v", st.State, err, st.Failure)
+		}
+		if d.world.Exists(dstPath) || !d.world.Exists(srcPath) {
+			t.Error("dst is left, or src is gone")
+		}
+	})
+}
+
+func TestADropWithoutADestinationIsDone(t *testing.T) {
+	toMake(t, func(t *testing.T, d *daemon, v api.LiveVolume) {
+		d.world.Registry.LiveRow(api.MigrationCancelling)
+		if st, err := d.drop("M.drop", api.DropDst, v.Dst); err != nil || st.State != op.StateDone {
+			t.Errorf("the drop is %s (%v): %+v", st.State, err, st.Failure)
+		}
+		if err := d.manager().MakeLive(t.Context(), "M.make", api.LiveMake{LiveVolume: v}); api.CodeOf(err) != api.CodeStateForbidden {
+			t.Errorf("dst is made after it was dropped: %v", err)
+		}
+	})
+}
+
+func TestASourceIsDeletedOnlyAfterTheLastCopy(t *testing.T) {
+	toMake(t, func(t *testing.T, d *daemon, v api.LiveVolume) {
+		v.Dst = d.make(v)
+		d.world.Registry.LiveRow(api.MigrationCopying)
+		d.mustLive("M.track", api.LiveTrack{LiveVolume: v, Generation: 1})
+		d.mustLive("M.round.0", api.LiveRound{LiveVolume: v, Generation: 1, UntilBytes: v.Src.SizeBytes})
+		if _, err := d.drop("M.delete", api.DropSrc, v.Src); api.CodeOf(err) != api.CodeStateForbidden {
+			t.Errorf("src is deleted before the last copy: %v", err)
+		}
+		d.world.Registry.LiveRow(api.MigrationCancelling)
+		d.mustLive("M.untrack", api.LiveUntrack{LiveVolume: v})
+	})
+}
+
+// The registry has ended the move without this host, or has been restored from a backup.
+func TestGuestsOfAMoveThatTheRegistryHasEndedAreFollowedNoMore(t *testing.T) {
+	for name, gone := range map[string]func(*daemon){
+		"cancelled": func(d *daemon) { d.world.Registry.LiveRow(api.MigrationCancelled) },
+		"not known": func(d *daemon) { d.world.Registry.NoRow() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			liveDaemon(t, func(t *testing.T, d *daemon) {
+				v := liveVolume()
+				d.mustLive("M.track", api.LiveTrack{LiveVolume: v, Generation: 1})
+				must(t, d.manager().untrackUnwanted(t.Context()))
+				left, err := d.world.Tracking(t.Context(), testInstance, "vda")
+				must(t, err)
+				if len(left) != 1 {
+					t.Fatalf("the guest of a move that is open has bitmaps %v", left)
+				}
+				gone(d)
+				d.Restart()
+				for range 2 { // and once more, when it is over
+					must(t, d.manager().untrackUnwanted(t.Context()))
+					synctest.Wait()
+				}
+				left, err = d.world.Tracking(t.Context(), testInstance, "vda")
+				must(t, err)
+				if len(left) > 0 {
+					t.Errorf("bitmaps are left: %v", left)
+				}
+			})
+		})
+	}
+}
+
+// R7: a write after the suspend is in no copy, and the process that knows of it is about to end.
+func TestAGuestThatWroteAfterTheLastReadIsNotSaved(t *testing.T) {
+	liveDaemon(t, func(t *testing.T, d *daemon) {
+		v := liveVolume()
+		still := func() error { return d.manager().StoodStill(t.Context(), testMigration, testInstance) }
+		must(t, still()) // a move of another kind
+		d.mustLive("M.track", api.LiveTrack{LiveVolume: v, Generation: 1})
+		d.mustLive("M.round.0", api.LiveRound{LiveVolume: v, Generation: 1, UntilBytes: v.Src.SizeBytes})
+		must(t, d.world.Suspend(t.Context(), testInstance))
+		d.world.Registry.LiveRow(api.MigrationCompleting)
+		if err := still(); api.CodeOf(err) != api.CodeStateForbidden {
+			t.Errorf("before the last read: %v", err)
+		}
+		d.mustLive("M.read", api.LiveLastRead{LiveVolume: v, Generation: 1})
+		must(t, still())
+		must(t, d.world.Resume(t.Context(), testInstance))
+		d.world.GuestWrites()
+		must(t, d.world.Suspend(t.Context(), testInstance))
+		if err := still(); api.CodeOf(err) != api.CodeStateForbidden || api.AsError(err).Details["ran_on"] != true {
+			t.Errorf("after a write: %v", err)
+		}
+		d.world.Registry.LiveRow(api.MigrationCancelling)
+		d.mustLive("M.untrack", api.LiveUntrack{LiveVolume: v})
+		must(t, d.world.Resume(t.Context(), testInstance))
+	})
+}
+
+func TestAMoveThatCouldNotBeFollowedIsRefusedBeforeAnythingIsDone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit func(*testing.T, *daemon, *api.LiveVolume)
+		want api.Code
+	}{
+		"as it may be": {func(*testing.T, *daemon, *api.LiveVolume) {}, ""},
+		"off":          {func(t *testing.T, d *daemon, _ *api.LiveVolume) { must(t, d.world.Destroy(testInstance)) }, ""},
+		"qcow2":        {func(_ *testing.T, _ *daemon, v *api.LiveVolume) { v.Dst.Format = api.FormatQcow2 }, api.CodeUnsupportedDisk},
+		"an old QEMU": {func(t *testing.T, d *daemon, _ *api.LiveVolume) {
+			must(t, d.world.Destroy(testInstance))
+			d.world.SetAbout(hv.About{QEMU: hv.Version{Major: 5, Minor: 2}})
+			must(t, d.world.Start(testInstance))
+		}, api.CodeUnsupportedDisk},
+		"a page cache that another host does not see": {func(_ *testing.T, d *daemon, _ *api.LiveVolume) {
+			d.world.Registry.Vol.Attachments = append(d.world.Registry.Vol.Attachments, api.Attachment{ID: testVolume, InstanceID: testVolume, Host: "other"})
+		}, api.CodeUnsupportedDisk},
+		"no export": {func(_ *testing.T, d *daemon, _ *api.LiveVolume) {
+			d.world.Inject(hvtest.Fault{Call: "CanTrack", Err: hv.ErrBusy})
+		}, api.CodeInstanceBusy},
+		"refused by a profile": {func(_ *testing.T, d *daemon, _ *api.LiveVolume) {
+			d.world.Inject(hvtest.Fault{Call: "CanTrack", Err: errors.New("permission denied")})
+		}, api.CodeUnsupportedDisk},
+	} {
+		t.Run(name, func(t *testing.T) {
+			toMake(t, func(t *testing.T, d *daemon, v api.LiveVolume) {
+				tc.edit(t, d, &v)
+				if err := d.manager().CheckLive(t.Context(), api.LiveCheck{LiveVolume: v}); api.CodeOf(err) != tc.want {
+					t.Errorf("%v, want %q", err, tc.want)
+				}
+			})
+		})
+	}
 }

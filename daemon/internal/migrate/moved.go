@@ -29,7 +29,7 @@ func (m *Manager) Moved(ctx context.Context, known []api.Volume) (map[string]api
 			return nil, err
 		}
 		generation, asked := generations[s.VolumeID]
-		if !asked || s.Generation < generation || s.Method == steps.MethodSave {
+		if !asked || s.Generation < generation || s.LedByRegistry() {
 			continue
 		}
 		h, err := m.loadHistory(ctx, o.Group)

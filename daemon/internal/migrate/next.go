@@ -19,7 +19,7 @@ var errCancelled = api.Errorf(api.CodeConflict, "the migration is being cancelle
 // failed and that somebody has asked for again. It returns the goal and the id of the request
 // that it serves; ok is false if there is nothing to do.
 func (h *history) next() (todo steps.Goal, requestID string, ok bool) {
-	if h.running() != nil || h.spec.Method == steps.MethodSave {
+	if h.running() != nil || h.spec.LedByRegistry() {
 		return "", "", false
 	}
 	last := &h.ops[len(h.ops)-1]

@@ -63,10 +63,10 @@ func RenderOp(st *op.Status) api.Op {
 	return out
 }
 
-// madeLocation is the dst that an op of CopySaved has made, nil for other ops and before the
+// madeLocation is the dst that an op of CopySaved or MakeLive has made, nil for other ops and before the
 // end of the op.
 func madeLocation(st *op.Status) *api.Location {
-	if st.Op.Kind != steps.KindCopySaved || st.State != op.StateDone {
+	if st.Op.Kind != steps.KindCopySaved && st.Op.Kind != steps.KindMakeLive || st.State != op.StateDone {
 		return nil
 	}
 	var in steps.Input

@@ -23,7 +23,9 @@ import (
 func (m *Manager) CopySaved(ctx context.Context, opID string, in api.CopySaved) (api.Migration, error) {
 	o, err := m.admission.Submit(ctx, request.Request{
 		OpID: opID, Kind: steps.KindCopySaved, Body: in,
-		Decide: func(ctx context.Context) (request.Input, error) { return m.decideCopySaved(ctx, opID, in) },
+		Decide: func(ctx context.Context) (request.Input, error) {
+			return m.decideLed(ctx, opID, steps.KindCopySaved, steps.MethodSave, in)
+		},
 	})
 	if err != nil {
 		return api.Migration{}, err
@@ -31,25 +33,45 @@ func (m *Manager) CopySaved(ctx context.Context, opID string, in api.CopySaved) 
 	return m.Get(ctx, o.Group)
 }
 
-func (m *Manager) decideCopySaved(ctx context.Context, opID string, in api.CopySaved) (*opInput, error) {
-	h, err := m.savedHistory(ctx, in.MigrationID)
-	if err != nil {
-		return nil, err
-	}
-	if err := h.mayCopySaved(); err != nil {
-		return nil, err
-	}
-	spec, err := m.preflightSaved(ctx, in)
-	if err != nil {
-		return nil, err
-	}
-	m.log.Info("copy for a move with all guests paused begins", "migration", spec.MigrationID, "volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
-	return &opInput{steps.Input{Spec: *spec, RequestID: opID}, steps.KindCopySaved}, nil
+// MakeLive makes dst for a move while all guests write, empty and as large as src. It returns as
+// soon as the op has begun. The op has dst as its location, like that of CopySaved.
+func (m *Manager) MakeLive(ctx context.Context, opID string, in api.LiveMake) error {
+	v := in.LiveVolume
+	_, err := m.admission.Submit(ctx, request.Request{
+		OpID: opID, Kind: steps.KindMakeLive, Body: in,
+		Decide: func(ctx context.Context) (request.Input, error) {
+			if err := checkLiveVolume(&v); err != nil {
+				return nil, err
+			}
+			return m.decideLed(ctx, opID, steps.KindMakeLive, steps.MethodLive, api.CopySaved{
+				MigrationID: v.MigrationID, VolumeID: v.VolumeID, VolumeName: v.VolumeName, Src: v.Src, Dst: v.Dst, CopyOptions: in.CopyOptions,
+			})
+		},
+	})
+	return err
 }
 
-// savedHistory reads what this host has done for a move that the registry leads: an empty
+// decideLed decides about the op that makes dst in a move that the registry leads.
+func (m *Manager) decideLed(ctx context.Context, opID, kind, method string, in api.CopySaved) (*opInput, error) {
+	h, err := m.ledHistory(ctx, in.MigrationID)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.mayCopyLed(); err != nil {
+		return nil, err
+	}
+	spec, err := m.preflightLed(ctx, method, in)
+	if err != nil {
+		return nil, err
+	}
+	m.log.Info("this host makes the destination of a move that the registry leads", "migration", spec.MigrationID, "method", method,
+		"volume", spec.VolumeName, "from", spec.Src.Path, "to", spec.Dst.Path)
+	return &opInput{steps.Input{Spec: *spec, RequestID: opID}, kind}, nil
+}
+
+// ledHistory reads what this host has done for a move that the registry leads: an empty
 // history if it has done nothing yet.
-func (m *Manager) savedHistory(ctx context.Context, id string) (*history, error) {
+func (m *Manager) ledHistory(ctx context.Context, id string) (*history, error) {
 	if _, err := uuid.Parse(id); err != nil {
 		return nil, api.Errorf(api.CodeInvalidArgument, "migration_id is %.60q, which is no id", id)
 	}
@@ -57,15 +79,15 @@ func (m *Manager) savedHistory(ctx context.Context, id string) (*history, error)
 	switch {
 	case api.CodeOf(err) == api.CodeNotFound:
 		return &history{}, nil
-	case err == nil && h.spec.Method != steps.MethodSave:
-		return nil, api.Errorf(api.CodeConflict, "migration %s of volume %s is not one with all guests paused", id, h.spec.VolumeName)
+	case err == nil && !h.spec.LedByRegistry():
+		return nil, api.Errorf(api.CodeConflict, "migration %s of volume %s is not one that the registry leads", id, h.spec.VolumeName)
 	}
 	return h, err
 }
 
-// mayCopySaved refuses a copy while or after another copy is made, and after a request to
+// mayCopyLed refuses a copy while or after another copy is made, and after a request to
 // drop it.
-func (h *history) mayCopySaved() error {
+func (h *history) mayCopyLed() error {
 	if o := h.find(steps.GoalCancel); o != nil && !o.undone() {
 		return api.Errorf(api.CodeStateForbidden, "cannot copy volume %s: its migration %s is being cancelled", h.spec.VolumeName, h.spec.MigrationID)
 	}
@@ -76,8 +98,8 @@ func (h *history) mayCopySaved() error {
 	return nil
 }
 
-// preflightSaved makes every check that can be made before anything is touched.
-func (m *Manager) preflightSaved(ctx context.Context, in api.CopySaved) (*steps.Spec, error) {
+// preflightLed makes every check that can be made before anything is touched.
+func (m *Manager) preflightLed(ctx context.Context, method string, in api.CopySaved) (*steps.Spec, error) {
 	target := api.MigrationTarget{ToPool: in.Dst.Pool, ToFormat: in.Dst.Format, CopyOptions: in.CopyOptions}
 	if target.ToPool == "" {
 		target.ToPath = in.Dst.Path
@@ -92,7 +114,7 @@ func (m *Manager) preflightSaved(ctx context.Context, in api.CopySaved) (*steps.
 	s := &steps.Spec{
 		MigrationID: in.MigrationID, VolumeID: in.VolumeID, VolumeName: in.VolumeName,
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Src: in.Src,
-		CopyOptions: in.CopyOptions, Method: steps.MethodSave,
+		CopyOptions: in.CopyOptions, Method: method,
 	}
 	// The volume may be on another host, which has said where it is.
 	if err := location.CheckPool(ctx, m.ports.HV, s.Src, "cannot copy volume "+s.VolumeName); err != nil {
@@ -128,8 +150,8 @@ func nameDestination(s *steps.Spec, name string) error {
 	return nil
 }
 
-// DropSaved removes src or dst of the copy that this host made for a move with all guests
-// paused. It returns as soon as the op has begun. A copy that still runs is stopped first,
+// DropSaved removes src or dst of the copy that this host made for a move that the registry
+// leads. It returns as soon as the op has begun. A copy that still runs is stopped first,
 // and a copy that is asked for later is refused.
 func (m *Manager) DropSaved(ctx context.Context, opID string, in api.DropSaved) error {
 	kind := map[string]string{api.DropSrc: steps.KindDropSrc, api.DropDst: steps.KindDropDst}[in.Drop]
@@ -147,25 +169,40 @@ func (m *Manager) DropSaved(ctx context.Context, opID string, in api.DropSaved) 
 }
 
 func (m *Manager) decideDropSaved(ctx context.Context, opID, kind string, in api.DropSaved) (*opInput, error) {
-	h, err := m.savedHistory(ctx, in.MigrationID)
+	h, err := m.ledHistory(ctx, in.MigrationID)
 	if err != nil {
 		return nil, err
 	}
-	if kind == steps.KindDropSrc {
-		if err := h.mayDropSrc(in); err != nil {
+	spec := h.spec
+	if len(h.ops) == 0 { // the call that would have made dst was refused, or never came
+		row, err := m.ports.Registry.Migration(ctx, in.MigrationID)
+		if err != nil {
 			return nil, err
 		}
+		spec.Method = row.Method
 	}
-	spec := h.spec
-	spec.MigrationID, spec.VolumeID, spec.Method = in.MigrationID, in.VolumeID, steps.MethodSave
+	if err := m.mayDrop(ctx, h, kind, in); err != nil {
+		return nil, err
+	}
+	spec.MigrationID, spec.VolumeID = in.MigrationID, in.VolumeID
 	spec.DeleteSource = kind == steps.KindDropSrc
 	return &opInput{steps.Input{Spec: spec, RequestID: opID}, kind}, nil
 }
 
-// mayDropSrc refuses to delete a src that this host has not copied and verified.
-func (h *history) mayDropSrc(in api.DropSaved) error {
-	o := h.find(steps.GoalCopy)
-	if o == nil || o.State != op.StateDone || h.spec.Verify != steps.VerifyFull || in.Location.Path != h.spec.Src.Path {
+// mayDrop refuses to remove what somebody may still need, or still write to.
+func (m *Manager) mayDrop(ctx context.Context, h *history, kind string, in api.DropSaved) error {
+	done := h.copiedBefore(len(h.ops))
+	if h.spec.Method == steps.MethodLive {
+		live, err := m.liveDone(ctx, in.MigrationID)
+		if err != nil {
+			return err
+		}
+		if kind == steps.KindDropDst && live.tracked && !live.over {
+			return api.Errorf(api.CodeStateForbidden, "cannot remove %s: this host still follows what its guests write for migration %s", in.Location.Path, in.MigrationID)
+		}
+		done = done && live.lastCopied
+	}
+	if kind == steps.KindDropSrc && (!done || h.spec.Verify != steps.VerifyFull || in.Location.Path != h.spec.Src.Path) {
 		return api.Errorf(api.CodeStateForbidden, "cannot delete %s: this host has not copied and verified it for migration %s", in.Location.Path, in.MigrationID)
 	}
 	return nil
@@ -174,7 +211,7 @@ func (h *history) mayDropSrc(in api.DropSaved) error {
 // stopCopySaved stops a copy whose dst is to be dropped, and waits until it is
 // undone.
 func (m *Manager) stopCopySaved(ctx context.Context, in api.DropSaved) error {
-	h, err := m.savedHistory(ctx, in.MigrationID)
+	h, err := m.ledHistory(ctx, in.MigrationID)
 	if err != nil || in.Drop != api.DropDst {
 		return err
 	}

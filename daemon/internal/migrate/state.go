@@ -12,7 +12,7 @@ import (
 
 // state is the state of the migration and, if its last op failed, why.
 func (h *history) state() (api.MigrationState, *api.Error) {
-	if h.spec.Method == steps.MethodSave {
+	if h.spec.LedByRegistry() {
 		return h.stateOfSaved()
 	}
 	state, failure := api.MigrationStarting, (*api.Error)(nil)
@@ -104,7 +104,7 @@ func (h *history) refusedAtOnce(i int) bool {
 // isOver says whether this host has nothing more to do for a migration. A migration that the
 // registry leads is over here when it is copied.
 func isOver(mig *api.Migration) bool {
-	return mig.State.Final() || (mig.Method == steps.MethodSave && mig.State == api.MigrationCopied)
+	return mig.State.Final() || (mig.LedByRegistry() && mig.State == api.MigrationCopied)
 }
 
 // onOverlay says whether the newest writes of the guest are in the overlay, by the journal.

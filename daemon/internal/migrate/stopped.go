@@ -74,8 +74,8 @@ func (h *history) stopped() *stop {
 		}
 		return &stop{op: o.Op.ID, at: o.ParkedAt, failure: failure}
 	}
-	if _, _, more := h.next(); more || failure == nil || h.spec.Method == steps.MethodSave {
-		return nil // a move with all guests paused is led by the registry
+	if _, _, more := h.next(); more || failure == nil || h.spec.LedByRegistry() {
+		return nil // the registry leads it
 	}
 	last := &h.ops[len(h.ops)-1]
 	return &stop{op: last.Op.ID, at: last.FinishedAt, failure: failure}

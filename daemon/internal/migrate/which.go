@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -27,8 +26,8 @@ func (m *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) 
 		return w, err
 	}
 	found.vol, found.newest = vol, h
-	// Where a move with all guests paused ended is the registry's word.
-	if h != nil && h.spec.Method != steps.MethodSave && !found.overtaken() {
+	// Where a move ended that the registry leads is its word.
+	if h != nil && !h.spec.LedByRegistry() && !found.overtaken() {
 		w.Journal = h.chain()
 	}
 	found.compare(&w)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -19,7 +18,7 @@ import (
 
 // Kernel is the part of a hypervisor that the package needs.
 type Kernel interface {
-	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
+	OpenFiles(ctx context.Context, id, path string) ([]hv.OpenFile, error)
 }
 
 // Held says how the process of a domain has an image open, as the kernel says.
@@ -32,41 +31,20 @@ type Held struct {
 // there is nothing is not open. Name is the instance's name, for the error, which is typed
 // for the runner.
 func Look(ctx context.Context, k Kernel, id, name, path string) (Held, error) {
-	all, err := LookAt(ctx, k, id, name, path)
-	if err != nil {
-		return Held{}, err
-	}
-	return all[0], nil
-}
-
-// LookAt is Look for several images, in one look if there is something at each path.
-func LookAt(ctx context.Context, k Kernel, id, name string, paths ...string) ([]Held, error) {
-	all := make([]Held, len(paths))
-	files, err := k.OpenFiles(ctx, id, paths...)
+	files, err := k.OpenFiles(ctx, id, path)
 	switch {
 	case errors.Is(err, hv.ErrNotActive):
-		return all, nil
-	case errors.Is(err, fs.ErrNotExist) && len(paths) == 1:
-		return []Held{{Process: true}}, nil
+		return Held{}, nil
 	case errors.Is(err, fs.ErrNotExist):
-		for i, path := range paths {
-			if all[i], err = Look(ctx, k, id, name, path); err != nil {
-				return nil, err
-			}
-		}
-		return all, nil
+		return Held{Process: true}, nil
 	case err != nil:
-		return nil, op.WaitFor(request.WaitHypervisor, fmt.Errorf("see whether instance %s has %s open: %w", name, strings.Join(paths, ", "), err))
+		return Held{}, op.WaitFor(request.WaitHypervisor, fmt.Errorf("see whether instance %s has %s open: %w", name, path, err))
 	}
-	for i, path := range paths {
-		all[i].Process = true
-		for _, f := range files {
-			if f.Path == path {
-				all[i].Open, all[i].Writable = true, all[i].Writable || f.Writable
-			}
-		}
+	h := Held{Process: true, Open: len(files) > 0}
+	for _, f := range files {
+		h.Writable = h.Writable || f.Writable
 	}
-	return all, nil
+	return h, nil
 }
 
 // Retry bounds how long witnesses that disagree are asked again: libvirt needs a moment to

@@ -120,6 +120,7 @@ func testDirtySwap(t *testing.T, b *bench) {
 	g.write(t, 1, 2)
 	g.swap(t, "a-r1", "a-r2")
 	g.write(t, 5)
+	ok(t, g.hv.CanTrack(t.Context(), g.id, "vda")) // it changes nothing
 	g.wantDirty(t, "a-r0", units(1, 1))
 	g.wantDirty(t, "a-r1", units(1, 2))
 	g.wantBitmaps(t, bits("a-r0", false, 1), bits("a-r1", false, 2), bits("a-r2", true, 1))
@@ -204,6 +205,9 @@ func testDirtyRefuses(t *testing.T, b *bench) {
 		}
 		if _, err := b.hv.DirtyUnits(t.Context(), c.id, c.target, "a-r0"); !errors.Is(err, c.want) {
 			t.Errorf("%s: DirtyUnits = %v, want %v", name, err, c.want)
+		}
+		if err := b.hv.CanTrack(t.Context(), c.id, c.target); !errors.Is(err, c.want) {
+			t.Errorf("%s: CanTrack = %v, want %v", name, err, c.want)
 		}
 		if err := b.hv.StopTracking(t.Context(), c.id, c.target, "a-"); !errors.Is(err, c.want) {
 			t.Errorf("%s: StopTracking = %v, want %v", name, err, c.want)

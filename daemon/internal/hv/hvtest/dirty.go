@@ -41,6 +41,14 @@ func (d *domain) addBitmap(target, name string, unitBytes int64) error {
 	return nil
 }
 
+// CanTrack implements hv.DirtyTracker.
+func (f *Fake) CanTrack(ctx context.Context, id, target string) error {
+	return f.call(ctx, "CanTrack", func() error {
+		_, _, err := f.liveDisk(id, target)
+		return err
+	})
+}
+
 // StartTracking implements hv.DirtyTracker.
 func (f *Fake) StartTracking(ctx context.Context, id, target, name string, unitBytes int64) error {
 	return f.call(ctx, "StartTracking", func() error {

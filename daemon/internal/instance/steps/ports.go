@@ -102,6 +102,10 @@ type Migrations interface {
 	// other users on this host. Beside are the ids of the instances that have it by the
 	// registry. It changes nothing.
 	CheckPaused(ctx context.Context, vol api.Volume, att api.Attachment, beside []string) error
+	// StoodStill refuses to save an instance that has written to its volume since the last of
+	// that was read, in a move while all guests write. It is called right before its process
+	// ends.
+	StoodStill(ctx context.Context, migrationID, instanceID string) error
 }
 
 // Known is what this host remembers of the registry while the registry is away.

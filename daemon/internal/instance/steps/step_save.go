@@ -240,6 +240,9 @@ func (e *Env) saveMemory(ctx context.Context, in *PauseInput) error {
 	if err := removeSaveImage(in); err != nil {
 		return err
 	}
+	if err := e.Migrations.StoodStill(ctx, in.MigrationID, in.InstanceID); err != nil {
+		return err
+	}
 	err := e.HV.SaveMemory(ctx, in.InstanceID, e.partPath(in))
 	switch {
 	case err == nil:

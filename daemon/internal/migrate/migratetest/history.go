@@ -27,6 +27,9 @@ func (FakeHistory) Completed(context.Context, *steps.Spec) (bool, error) { retur
 // Copied implements steps.History.
 func (FakeHistory) Copied(context.Context, *steps.Spec) (bool, error) { return true, nil }
 
+// Made implements steps.History.
+func (FakeHistory) Made(context.Context, *steps.Spec) (bool, error) { return true, nil }
+
 // Facts implements steps.History.
 func (FakeHistory) Facts(context.Context, *steps.Spec, string) (steps.Facts, error) {
 	return steps.Facts{}, nil

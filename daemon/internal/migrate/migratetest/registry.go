@@ -254,3 +254,11 @@ func (r *FakeRegistry) LiveRow(state api.MigrationState) {
 	r.Rows[Migration] = api.Migration{ID: Migration, VolumeID: Volume, Method: api.MethodLive, State: state}
 	r.Vol.MigrationID = Migration
 }
+
+// NoRow has the registry forget the migration, as one does that was restored from a backup.
+func (r *FakeRegistry) NoRow() {
+	r.Lock()
+	defer r.Unlock()
+	delete(r.Rows, Migration)
+	r.Vol.MigrationID = ""
+}

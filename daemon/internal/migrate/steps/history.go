@@ -16,6 +16,9 @@ type History interface {
 	Completed(ctx context.Context, s *Spec) (bool, error)
 	// Copied says whether dst is known to be a copy of src.
 	Copied(ctx context.Context, s *Spec) (bool, error)
+	// Made says whether this host has made dst for a move while all guests write, and has not
+	// undone that.
+	Made(ctx context.Context, s *Spec) (bool, error)
 	// Facts returns what else the steps need to know. The complete with this op id does not
 	// count.
 	Facts(ctx context.Context, s *Spec, exceptOp string) (Facts, error)

@@ -78,8 +78,8 @@ func srcInUse(s *Spec, user string) error {
 	}
 	by := "no host has it at an instance"
 	switch {
-	case s.Method == MethodSave:
-		by = "all its guests are paused"
+	case s.LedByRegistry():
+		by = "only instances that move with it have it"
 	case s.Attached():
 		by = "it is attached to instance " + s.InstanceName + " alone"
 	}

@@ -62,6 +62,12 @@ func (h *journalHistory) Copied(ctx context.Context, s *Spec) (bool, error) {
 	}), err
 }
 
+// Made implements History.
+func (h *journalHistory) Made(ctx context.Context, s *Spec) (bool, error) {
+	ops, err := h.ops(ctx, s)
+	return slices.ContainsFunc(ops, func(o op.Status) bool { return o.Op.Kind == KindMakeLive && o.State == op.StateDone }), err
+}
+
 // Facts implements History.
 func (h *journalHistory) Facts(ctx context.Context, s *Spec, exceptOp string) (Facts, error) {
 	var f Facts

@@ -53,6 +53,9 @@ func addLive(a *LiveHistory, st *op.Status, of *LiveInput, copied map[int]bool) 
 	case KindLiveTrack:
 		if done && decodeOutput(st, trackStep, &a.Tracked) {
 			a.Since = st.FinishedAt
+			var dst identifyDstOutput
+			decodeOutput(st, identifyDstStep, &dst)
+			a.DstPrint = dst.Print
 		}
 	case KindLiveSwap:
 		if done && of.Round >= a.Round {

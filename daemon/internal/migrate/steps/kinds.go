@@ -43,6 +43,10 @@ const (
 	KindDropSrc   = "migration_drop_src"
 )
 
+// KindMakeLive makes dst for a move while all guests write. It counts as this host's copy: like
+// that it ends with a dst that is dropped if the move is cancelled.
+const KindMakeLive = "migration_make_live"
+
 // Goal is what ops of a kind are for.
 type Goal string
 
@@ -61,7 +65,7 @@ var goals = map[string]Goal{
 	KindCancelLive: GoalCancel, KindCancelCold: GoalCancel, KindCancelOffline: GoalCancel, KindCancelMirror: GoalCancel, KindCancelCommitted: GoalCancel, KindRelease: GoalCancel,
 	KindRollbackLive: GoalCancel, KindRollbackCold: GoalCancel,
 	KindBeginMirror: GoalCopy, KindCompleteLiveHeld: GoalComplete, KindCancelLiveHeld: GoalCancel, KindRollbackLiveHeld: GoalCancel,
-	KindCopySaved: GoalCopy, KindDropDst: GoalCancel, KindDropSrc: GoalComplete,
+	KindCopySaved: GoalCopy, KindMakeLive: GoalCopy, KindDropDst: GoalCancel, KindDropSrc: GoalComplete,
 }
 
 // KindsFor returns the kinds of the ops that reach a goal.

@@ -21,6 +21,8 @@ type LiveHistory struct {
 	// the bitmap that records now began.
 	Tracked []TrackedGuest
 	Since   time.Time
+	// DstPrint is the fingerprint of dst when the generation began.
+	DstPrint string
 	// Round is the newest round that bitmaps were swapped for. Copied says whether this host
 	// has copied it, and CopiedBefore the same of the round before.
 	Round                int

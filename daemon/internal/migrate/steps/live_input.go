@@ -83,8 +83,8 @@ func (in *LiveInput) bitmap(round int) string {
 	return fmt.Sprintf("%sr%06d", in.generationPrefix(), round)
 }
 
-// lastBitmap records after the last read, when nobody may write any more.
-func (in *LiveInput) lastBitmap() string { return in.generationPrefix() + "last" }
+// LastBitmap is the name of the bitmap that records after the last read, when nobody may write any more.
+func (in *LiveInput) LastBitmap() string { return in.generationPrefix() + "last" }
 
 // copyKey names the cursor of a round of the generation, and lastKey that of the last copy.
 func (in *LiveInput) copyKey(round int) string {

@@ -79,6 +79,7 @@ func live(t *testing.T, kind string, state hv.State, row api.MigrationState) *li
 	spec := testSpec(steps.MethodSave)
 	_, err := w.CreateVolume(ctx, "new", spec.Dst.Name, "raw", testSize)
 	must(t, err)
+	must(t, w.Images.Mark(ctx, dstPath, steps.LiveMark(testMigration)))
 	w.Registry.LiveRow(row)
 	p := &livePhase{World: w, in: steps.LiveInput{
 		LiveVolume: api.LiveVolume{
@@ -98,7 +99,9 @@ func (p *livePhase) tracked(t *testing.T) *livePhase {
 	must(t, err)
 	must(t, p.StartTracking(ctx, testInstance, "vda", roundZero, hvtest.BlockSize))
 	must(t, p.CopyBlocks(srcPath, dstPath, 0, testBlocks))
-	p.history = steps.LiveHistory{Tracked: []steps.TrackedGuest{{ID: testInstance, Process: process.ID}}, Copied: true}
+	fingerprint, err := p.Images.Fingerprint(ctx, dstPath)
+	must(t, err)
+	p.history = steps.LiveHistory{DstPrint: fingerprint, Tracked: []steps.TrackedGuest{{ID: testInstance, Process: process.ID}}, Copied: true}
 	for range 5 {
 		p.GuestWrites()
 	}
@@ -236,6 +239,75 @@ func TestMatrixOfTracking(t *testing.T) {
 	}
 }
 
+func TestMatrixOfTheMakingOfADestination(t *testing.T) {
+	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+		w := migratetest.NewWorld(t, hv.StateRunning)
+		w.Registry.LiveRow(api.MigrationStarting)
+		spec := savedSpec()
+		spec.Method = steps.MethodLive
+		return &phase{
+			World: w, kind: steps.KindMakeLive, spec: spec,
+			done: func(p *phase) error {
+				is, err := p.Images.Marked(context.Background(), dstPath, steps.LiveMark(testMigration))
+				if err == nil && !is {
+					err = errors.New("dst is not marked")
+				}
+				return err
+			},
+			undone: func(p *phase) error { return p.NothingMade() },
+		}
+	}})
+}
+
+func TestMatrixOfADroppedDestination(t *testing.T) {
+	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+		w := migratetest.NewWorld(t, hv.StateRunning)
+		spec := savedSpec()
+		spec.Method = steps.MethodLive
+		_, err := w.CreateVolume(context.Background(), "new", spec.Dst.Name, "raw", testSize)
+		must(t, err)
+		w.Registry.LiveRow(api.MigrationCancelling)
+		return &phase{
+			World: w, kind: steps.KindDropDst, spec: spec,
+			done:   func(p *phase) error { return p.NothingMade() },
+			undone: func(*phase) error { return nil },
+		}
+	}})
+}
+
+// A host that has another file at the path of dst would copy its share into that.
+func TestAHostThatHasAnotherImageAtTheDestinationIsFoundBeforeItsGuestsAreFollowed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit func(*testing.T, *livePhase)
+		want api.Code
+	}{
+		"another file": {func(t *testing.T, p *livePhase) { must(t, p.Images.Mark(t.Context(), dstPath, "somebody's")) }, api.CodeChainChanged},
+		"nothing":      {func(t *testing.T, p *livePhase) { must(t, p.Fake.Remove(dstPath)) }, api.CodeNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := live(t, steps.KindLiveTrack, hv.StateRunning, api.MigrationCopying)
+			tc.edit(t, p)
+			if st := p.run(t); st.State != op.StateUndone || st.Failure == nil || st.Failure.Code != string(tc.want) {
+				t.Errorf("the op is %s: %+v, want undone because of %s", st.State, st.Failure, tc.want)
+			}
+			must(t, p.nothingLeft())
+		})
+	}
+}
+
+// What was put at the path of dst in the middle of a move is not written to, and does not count as
+// the copy.
+func TestARoundIntoAnotherImageThanTheFirstIsRefused(t *testing.T) {
+	p := live(t, steps.KindLiveRound, hv.StateRunning, api.MigrationCopying).swapped(t)
+	must(t, p.Fake.Remove(dstPath))
+	_, err := p.CreateVolume(t.Context(), "new", p.in.Dst.Name, "raw", testSize)
+	must(t, err)
+	p.history.DstPrint = "another"
+	if st := p.run(t); st.State != op.StateUndone || st.Failure == nil || st.Failure.Code != string(api.CodeDstInUse) {
+		t.Errorf("the op is %s: %+v, want undone because of %s", st.State, st.Failure, api.CodeDstInUse)
+	}
+}
+
 func TestMatrixOfASwap(t *testing.T) {
 	matrix(t, func(t *testing.T) *livePhase {
 		p := live(t, steps.KindLiveSwap, hv.StateRunning, api.MigrationCopying).tracked(t)
@@ -253,6 +325,8 @@ func TestMatrixOfTheFirstRound(t *testing.T) {
 		p := live(t, steps.KindLiveRound, hv.StateRunning, api.MigrationCopying).tracked(t)
 		must(t, p.Fake.Remove(dstPath))
 		_, err := p.CreateVolume(context.Background(), "new", p.in.Dst.Name, "raw", testSize)
+		must(t, err)
+		p.history.DstPrint, err = p.Images.Fingerprint(context.Background(), dstPath)
 		must(t, err)
 		p.in.UntilBytes, p.history.Copied = testSize, false
 		p.done = func(p *livePhase) error {

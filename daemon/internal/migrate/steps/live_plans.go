@@ -12,6 +12,7 @@ func (e *Env) livePlans() []op.Plan {
 	all := func(in *LiveInput) string { return in.prefix() }
 	return []op.Plan{
 		{Kind: KindLiveTrack, Steps: []op.Step{
+			e.admitLive(e.stepIdentifyDst(), whileCopying, turnToTrack),
 			e.admitLive(e.stepGuardLive(), whileCopying, turnToTrack),
 			e.admitLive(e.stepTrack(), whileCopying, turnToTrack),
 			e.stepUnguardTracked(),

@@ -244,7 +244,7 @@ func (e *Env) releasePlan() op.Plan {
 	return op.Plan{Kind: KindRelease, Steps: append(e.abortSteps(e.stepEndMirror()), e.stepHandOver())}
 }
 
-// savedPlans are the plans of method save: src is frozen because all guests that could write
+// savedPlans are the plans of the methods that the registry leads. By method save src is frozen because all guests that could write
 // are saved. The registry makes such a move and this host only has a part in it: before a
 // step touches an image it asks the registry whether that part is still wanted (wanted), and no
 // step changes the state of the migration there.
@@ -256,9 +256,13 @@ func (e *Env) savedPlans() []op.Plan {
 			e.wanted(e.forgettingUndo(e.stepCopy()), toCopy),
 			e.wanted(e.stepClosed("still_closed"), toCopy),
 		}},
+		{Kind: KindMakeLive, Steps: []op.Step{
+			e.wanted(e.stepCreateDestination(), toMake),
+			e.wanted(e.stepMarkDestination(), toMake),
+		}},
 		{Kind: KindDropDst, Steps: []op.Step{
 			e.stepForget(),
-			e.wanted(onlyIf(e.history.Copied, e.stepRemoveDestination()), toCancel),
+			e.wanted(onlyIf(e.hasCopy, e.stepRemoveDestination()), toCancel),
 		}},
 		{Kind: KindDropSrc, Steps: []op.Step{
 			e.stepForget(),

@@ -88,6 +88,10 @@ type Images interface {
 	// DirectAlignBytes returns what the size of a raw file in dir has to be a multiple of, so
 	// that QEMU writes to it past the page cache; hole says that it begins with a hole.
 	DirectAlignBytes(dir string, hole bool) (int64, error)
+	// Mark writes a text to the beginning of a raw image, durably, so that another host can
+	// tell that it has the same image. Marked says whether this host reads the text there.
+	Mark(ctx context.Context, path, text string) error
+	Marked(ctx context.Context, path, text string) (bool, error)
 	// FillFirstBlock makes sure, durably, that a raw file which nobody writes to does not begin
 	// with a hole. It does not change what the file reads as.
 	FillFirstBlock(ctx context.Context, path string) error

@@ -27,6 +27,9 @@ const (
 	// that copies for it only does that part, and does not change the registry's row of the
 	// migration.
 	MethodSave = api.MethodSave
+	// MethodLive moves a volume while all its guests write. The registry leads it as well: the
+	// ops of the copying and of the guests' writes have inputs of their own (LiveInput).
+	MethodLive = api.MethodLive
 )
 
 // The values of --verify.
@@ -114,6 +117,18 @@ func (s *Spec) OverlayChain() []hv.Image {
 	return append([]hv.Image{s.OverlayImage()}, s.SrcChain()...)
 }
 
+// LedByRegistry says whether the registry makes the migration, and this host only has a part
+// in it.
+func (s *Spec) LedByRegistry() bool { return s.Method == MethodSave || s.Method == MethodLive }
+
+// manner is how the guests are while the registry moves their volume.
+func (s *Spec) manner() string {
+	if s.Method == MethodLive {
+		return "while its guests write"
+	}
+	return "with all its guests paused"
+}
+
 // Position says which of a migration's chains a disk is on.
 type Position string
 
@@ -175,12 +190,4 @@ func specOf(r *op.Run) (*Spec, error) {
 		return nil, err
 	}
 	return &in.Spec, nil
-}
-
-// top is the image that takes the guest's writes before the switch.
-func (s *Spec) top() string {
-	if s.Overlay != "" {
-		return s.Overlay
-	}
-	return s.Src.Path
 }

@@ -38,7 +38,7 @@ func (e *Env) stepCopyRound() op.Step {
 			return err
 		}
 		began := e.now()
-		res, err := e.copyUnits(ctx, in, in.copyKey(in.Round), kept, false)
+		res, err := e.copyUnits(ctx, in, &h, in.copyKey(in.Round), kept, false)
 		if err != nil {
 			return err
 		}
@@ -132,7 +132,10 @@ func (e *Env) dirtyBytes(ctx context.Context, in *LiveInput, name string) (sum i
 }
 
 // copyUnits copies units from src to dst, which other hosts write as well.
-func (e *Env) copyUnits(ctx context.Context, in *LiveInput, key string, kept KeptUnits, still bool) (copy.UnitsResult, error) {
+func (e *Env) copyUnits(ctx context.Context, in *LiveInput, h *LiveHistory, key string, kept KeptUnits, still bool) (copy.UnitsResult, error) {
+	if err := e.sameLiveDst(ctx, in, h); err != nil {
+		return copy.UnitsResult{}, err
+	}
 	if err := e.mayWriteLiveDst(ctx, in); err != nil {
 		return copy.UnitsResult{}, err
 	}
@@ -212,7 +215,7 @@ func (e *Env) stepReadLast() op.Step {
 			if dom != nil && dom.State != hv.StatePaused {
 				return in.ranOn(g)
 			}
-			if err := e.swapGuest(ctx, in, g, h.Tracked, in.bitmap(h.Round), in.lastBitmap()); err != nil {
+			if err := e.swapGuest(ctx, in, g, h.Tracked, in.bitmap(h.Round), in.LastBitmap()); err != nil {
 				return err
 			}
 		}
@@ -242,8 +245,12 @@ func (e *Env) stepCopyLast() op.Step {
 		if err != nil {
 			return op.UnknownOutcome(in.refused(api.CodeNeedsOperator, "what its guests wrote last is not there any more: %v", err))
 		}
+		h, err := e.history.Live(ctx, in, r.OpID())
+		if err != nil {
+			return err
+		}
 		began := e.now()
-		res, err := e.copyUnits(ctx, in, in.lastKey(), kept, true)
+		res, err := e.copyUnits(ctx, in, &h, in.lastKey(), kept, true)
 		if err != nil {
 			return err
 		}
@@ -256,10 +263,18 @@ func (e *Env) stepCopyLast() op.Step {
 }
 
 // nothingWritten refuses to go on if a guest has written since the last read: somebody has
-// let it run on. A guest that was saved since has no process and no bitmap.
+// let it run on. A guest that was saved since has no process and no bitmap; its save looks right
+// before the process ends (migrate.Manager.StoodStill).
 func (e *Env) nothingWritten(ctx context.Context, in *LiveInput) error {
 	for _, g := range in.Guests {
-		all, err := e.hv.Tracking(ctx, g.ID, g.Target)
+		dom, err := e.hv.Domain(ctx, g.ID)
+		if err == nil && dom.State == hv.StateOther {
+			continue // it is being saved, and that op has looked as well
+		}
+		var all []hv.DirtyBitmap
+		if err == nil {
+			all, err = e.hv.Tracking(ctx, g.ID, g.Target)
+		}
 		if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
 			continue
 		}
@@ -267,7 +282,7 @@ func (e *Env) nothingWritten(ctx context.Context, in *LiveInput) error {
 			return e.hvError(err)
 		}
 		for _, b := range all {
-			if b.Name == in.lastBitmap() && b.DirtyBytes > 0 {
+			if b.Name == in.LastBitmap() && b.DirtyBytes > 0 {
 				return in.ranOn(g)
 			}
 		}

@@ -23,6 +23,9 @@ var (
 	toCopy = purpose{"copy", func(s *Spec, row *api.Migration, vol *api.Volume) bool {
 		return openForCopy(row.State) && vol.Location.Path == s.Src.Path
 	}}
+	toMake = purpose{"make a destination for", func(s *Spec, row *api.Migration, vol *api.Volume) bool {
+		return row.State == api.MigrationStarting && vol.Location.Path == s.Src.Path
+	}}
 	toCancel = purpose{"remove the copy of", func(s *Spec, row *api.Migration, vol *api.Volume) bool {
 		// Before the flip it needs an operator only while it is being cancelled.
 		cancelled := row.State == api.MigrationCancelling || row.State == api.MigrationNeedsOperator
@@ -62,7 +65,7 @@ func (e *Env) wanted(st op.Step, p purpose) op.Step {
 		if err != nil {
 			return e.registryError(err)
 		}
-		if row.Method != MethodSave || row.VolumeID != s.VolumeID || !p.is(s, &row, &vol) {
+		if row.Method != s.Method || row.VolumeID != s.VolumeID || !p.is(s, &row, &vol) {
 			return api.Errorf(api.CodeStateForbidden, "cannot %s volume %s for migration %s: by the registry it is %s, and the volume is at %s",
 				p.verb, vol.Name, s.MigrationID, row.State, vol.Location.Path).With("state", row.State)
 		}
@@ -136,7 +139,15 @@ func inUseBy(s *Spec, yes bool, who string) error {
 	if !yes {
 		return nil
 	}
-	return api.Errorf(api.CodeVolumeInUse, "cannot move volume %s with all its guests paused: %s is still in use: %s", s.VolumeName, s.Src.Path, who)
+	return api.Errorf(api.CodeVolumeInUse, "cannot move volume %s %s: %s is still in use: %s", s.VolumeName, s.manner(), s.Src.Path, who)
+}
+
+// hasCopy says whether there is a dst that this host has made and, where it copies alone, filled.
+func (e *Env) hasCopy(ctx context.Context, s *Spec) (bool, error) {
+	if s.Method == MethodLive {
+		return e.history.Made(ctx, s)
+	}
+	return e.history.Copied(ctx, s)
 }
 
 // forgettingUndo makes the undo of a copy drop its cursor, before dst is removed: otherwise

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Mark writes a text to the beginning of a raw image, and zeros behind it up to the end of the
+// first block, durably and past the page cache: it is for others who have the image.
+func (Storage) Mark(_ context.Context, path, text string) error {
+	block, err := markBlock(text)
+	if err != nil {
+		return err
+	}
+	f, err := openDirect(path, os.O_RDWR)
+	if err != nil {
+		return noImage(err)
+	}
+	_, err = f.WriteAt(block, 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		err = noSpace(fmt.Errorf("mark %s: %w", path, err))
+	}
+	return errors.Join(err, f.Close())
+}
+
+// Marked says whether an image begins with a text that Mark has written, as the storage has it:
+// what this host has cached is not looked at. ErrAbsent if there is nothing at the path.
+func (Storage) Marked(_ context.Context, path, text string) (bool, error) {
+	want, err := markBlock(text)
+	if err != nil {
+		return false, err
+	}
+	f, err := openDirect(path, os.O_RDONLY)
+	if err != nil {
+		return false, noImage(err)
+	}
+	defer func() { _ = f.Close() }()
+	got := alignedBlock()
+	n, err := f.ReadAt(got, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, fmt.Errorf("read the beginning of %s: %w", path, err)
+	}
+	return bytes.Equal(got[:n], want), nil
+}
+
+func markBlock(text string) ([]byte, error) {
+	if len(text) > MaxAlignBytes {
+		return nil, fmt.Errorf("a mark of %d bytes is longer than a block", len(text))
+	}
+	block := alignedBlock()
+	copy(block, text)
+	return block, nil
+}
+
+// openDirect opens an image past the page cache, where its filesystem allows that.
+func openDirect(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, flags|unix.O_DIRECT, 0)
+	if errors.Is(err, unix.EINVAL) {
+		f, err = os.OpenFile(path, flags, 0)
+	}
+	return f, err
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// oldestTrackingQEMU is the oldest QEMU whose bitmaps are read as this program does it.
+var oldestTrackingQEMU = hv.Version{Major: 6}
+
+// CheckLive refuses a move while all guests write that this host could not do its part of: for
+// what its guests write could not be followed, or the storage would not have it. What a move
+// with all guests paused is refused for is found by CheckPaused. It changes nothing.
+func (m *Manager) CheckLive(ctx context.Context, in api.LiveCheck) error {
+	v := in.LiveVolume
+	if err := checkLiveVolume(&v); err != nil {
+		return err
+	}
+	if err := m.ports.Guards.Enforced(); err != nil {
+		return api.Errorf(api.CodeStateForbidden, "cannot move volume %s while its guests write: guests that are off would have to be kept off, and %v; `volferryctl doctor` says what to do", v.VolumeName, err)
+	}
+	vol, err := m.ports.Registry.Volume(ctx, v.VolumeID)
+	if err != nil {
+		return err
+	}
+	elsewhere := slices.ContainsFunc(vol.Attachments, func(a api.Attachment) bool { return !slices.Contains(v.Instances, a.InstanceID) })
+	for _, id := range v.Instances {
+		att, err := attachmentOf(&vol, id)
+		if err != nil {
+			return err
+		}
+		if err := m.checkLiveGuest(ctx, &v, att, elsewhere); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkLiveGuest is CheckLive for one guest. Elsewhere says that guests of other hosts have the
+// volume too.
+func (m *Manager) checkLiveGuest(ctx context.Context, v *api.LiveVolume, att api.Attachment, elsewhere bool) error {
+	s := &steps.Spec{VolumeID: v.VolumeID, VolumeName: v.VolumeName, Src: v.Src, Method: steps.MethodLive}
+	if err := m.checkSource(ctx, s); err != nil {
+		return err
+	}
+	dom, disk, err := m.checkDisk(ctx, s, att)
+	if err != nil {
+		return err
+	}
+	if disk.Top().Format != string(api.FormatRaw) {
+		return unsupported(s, "disk %s of instance %s is opened as %s, and only a raw one can be followed", s.Target, dom.Name, disk.Top().Format)
+	}
+	// What one host has in its page cache no other host would read, and none would copy.
+	if elsewhere && disk.Cache != "none" && disk.Cache != "directsync" {
+		return unsupported(s, "disk %s of instance %s has cache mode %q, and guests of other hosts have the volume too: they need cache='none' or 'directsync'", s.Target, dom.Name, disk.Cache)
+	}
+	if !dom.State.Active() {
+		return nil
+	}
+	version, err := m.ports.HV.QEMUVersion(ctx, dom.ID)
+	if err == nil && version != (hv.Version{}) && version.Before(oldestTrackingQEMU) {
+		return unsupported(s, "instance %s runs in QEMU %s, and its writes can be followed from %s on", dom.Name, version, oldestTrackingQEMU)
+	}
+	if err == nil {
+		err = m.ports.HV.CanTrack(ctx, dom.ID, att.Device)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, hv.ErrBusy):
+		return api.Errorf(api.CodeInstanceBusy, "cannot move volume %s while its guests write: %v; wait for its end", v.VolumeName, err).With("instance_id", dom.ID)
+	case errors.Is(err, hv.ErrNotActive):
+		return api.Errorf(api.CodeInstanceBusy, "cannot move volume %s: instance %s was stopped in this moment; try again", v.VolumeName, dom.Name).With("instance_id", dom.ID)
+	case errors.Is(err, hv.ErrUnavailable):
+		return steps.NoHypervisor()
+	}
+	return unsupported(s, "what instance %s writes cannot be followed: %v", dom.Name, err)
+}

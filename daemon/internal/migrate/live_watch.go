@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// liveWatchEvery is how often it is looked whether the registry still wants the guests followed.
+const liveWatchEvery = time.Minute
+
+// WatchLive ends what is left of a move while all guests write that the registry has ended
+// without this host, or that it does not know (a backup was restored), until ctx ends: bitmaps
+// cost the guests time, and guards keep them off. The registry asks for it itself, but it may
+// have been away, or this host fenced.
+func (m *Manager) WatchLive(ctx context.Context) error {
+	tick := time.NewTicker(liveWatchEvery)
+	defer tick.Stop()
+	for {
+		if err := m.untrackUnwanted(ctx); err != nil && ctx.Err() == nil {
+			m.log.Warn("cannot see whether guests are still to be followed; it is tried again", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// untrackUnwanted untracks the guests of every move that the registry does not lead any more.
+func (m *Manager) untrackUnwanted(ctx context.Context) error {
+	ops, err := m.journal.Ops(ctx, steps.KindLiveTrack, false)
+	if err != nil {
+		return request.JournalError(err)
+	}
+	var failures error
+	looked := map[string]bool{}
+	for _, o := range ops {
+		if _, ended := m.ended.Load(o.Group); ended || looked[o.Group] {
+			continue
+		}
+		looked[o.Group] = true
+		if err := m.untrackIfUnwanted(ctx, o); err != nil {
+			failures = errors.Join(failures, fmt.Errorf("%s: %w", o.Group, err))
+		}
+	}
+	return failures
+}
+
+// untrackIfUnwanted is untrackUnwanted for the move of one of its ops.
+func (m *Manager) untrackIfUnwanted(ctx context.Context, track op.Op) error {
+	var in steps.LiveInput
+	if err := json.Unmarshal(track.Input, &in); err != nil {
+		return fmt.Errorf("decode the input of op %s: %w", track.ID, err)
+	}
+	live, err := m.liveDone(ctx, in.MigrationID)
+	if err != nil {
+		return err
+	}
+	if live.over {
+		m.ended.Store(track.Group, true)
+		return nil
+	}
+	row, err := m.ports.Registry.Migration(ctx, in.MigrationID)
+	switch {
+	case api.CodeOf(err) == api.CodeNotFound:
+	case err != nil:
+		return err
+	case !row.State.Final():
+		return nil
+	}
+	m.log.Warn("the registry leads a move no more whose guests are still followed; that is ended", "migration", in.MigrationID, "volume", in.VolumeName)
+	// The same id after a crash, and another one if this op ends without having done it.
+	id := uuid.NewSHA1(uuid.MustParse(in.MigrationID), fmt.Appendf(nil, "untrack %d", live.ops)).String()
+	return m.Live(ctx, id, api.LiveUntrack{LiveVolume: in.LiveVolume})
+}
+
+// liveProgress is what this host has done in a move while all guests write.
+type liveProgress struct {
+	ops int
+	// tracked: guests were followed. over: that was ended, and nothing is left.
+	tracked, over bool
+	// lastCopied: what they wrote last was copied.
+	lastCopied bool
+	// read is the input of the newest op that has read what they wrote last, nil if none has.
+	read *steps.LiveInput
+}
+
+func (m *Manager) liveDone(ctx context.Context, migrationID string) (liveProgress, error) {
+	ops, err := m.journal.Group(ctx, steps.LiveGroup(migrationID))
+	if err != nil {
+		return liveProgress{}, request.JournalError(err)
+	}
+	p := liveProgress{ops: len(ops)}
+	for _, o := range ops {
+		st, err := m.runner.Status(ctx, o.ID)
+		if err != nil {
+			return p, request.JournalError(err)
+		}
+		done := st.State == op.StateDone
+		switch o.Kind {
+		case steps.KindLiveTrack:
+			p.tracked = true
+		case steps.KindLiveUntrack:
+			p.over = p.over || done
+		case steps.KindLiveLast:
+			p.lastCopied = p.lastCopied || done
+		case steps.KindLiveLastRead:
+			if done {
+				p.read = &steps.LiveInput{}
+				if err := json.Unmarshal(o.Input, p.read); err != nil {
+					return p, fmt.Errorf("decode the input of op %s: %w", o.ID, err)
+				}
+			}
+		}
+	}
+	return p, nil
+}
+
+// StoodStill refuses to go on with a guest that has written since the last of what its volume's
+// guests wrote was read, in a move while all of them write: its process still knows, and is about
+// to end. It is nil for every other move. Nobody may let the guest run meanwhile.
+func (m *Manager) StoodStill(ctx context.Context, migrationID, instanceID string) error {
+	live, err := m.liveDone(ctx, migrationID)
+	if err != nil || !live.tracked {
+		return err
+	}
+	refuse := func(format string, args ...any) *api.Error {
+		return api.Errorf(api.CodeStateForbidden, format, args...).With("migration_id", migrationID).With("instance_id", instanceID).With("ran_on", true)
+	}
+	if live.read == nil {
+		return refuse("cannot save instance %s: what it wrote last was not read for migration %s", instanceID, migrationID)
+	}
+	for _, g := range live.read.Guests {
+		if g.ID != instanceID {
+			continue
+		}
+		bitmaps, err := m.ports.HV.Tracking(ctx, g.ID, g.Target)
+		if errors.Is(err, hv.ErrNotActive) {
+			return nil
+		}
+		if err != nil {
+			return steps.HVRefusal(err)
+		}
+		for _, b := range bitmaps {
+			if b.Name == live.read.LastBitmap() && b.Recording && b.DirtyBytes == 0 {
+				return nil
+			}
+		}
+		return refuse("cannot save instance %s: it was suspended for migration %s, and somebody has let it run on, or has changed its bitmaps", g.Name, migrationID)
+	}
+	return refuse("cannot save instance %s: it was not followed for migration %s", instanceID, migrationID)
+}

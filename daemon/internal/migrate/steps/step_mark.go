@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// LiveMark is what the copy host writes to the beginning of dst, before anybody copies, so that
+// every other host can tell that it has the same bytes at that path, and not another file of
+// the name. The first round writes over it.
+func LiveMark(migrationID string) string {
+	return "Volferry: the destination of migration " + migrationID + ", to which nothing was copied yet.\n"
+}
+
+// stepMarkDestination marks dst for the other hosts.
+func (e *Env) stepMarkDestination() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		if err := e.checkSizes(ctx, s); err != nil {
+			return err
+		}
+		return e.images.Mark(ctx, s.Dst.Path, LiveMark(s.MigrationID))
+	}
+	return identified(step("mark_destination", do, nil, nil), e.dstUnchanged)
+}
+
+const identifyDstStep = "identify_destination"
+
+// identifyDstOutput is what dst was when this host began to follow its guests.
+type identifyDstOutput struct {
+	Print string `json:"print"`
+}
+
+// stepIdentifyDst makes sure that the path of dst is on this host what the copy host has made,
+// and notes which image that is: no round writes to another one.
+func (e *Env) stepIdentifyDst() op.Step {
+	do := func(ctx context.Context, r *op.Run, in *LiveInput) error {
+		if in.Generation == 1 { // later ones find what was copied
+			is, err := e.images.Marked(ctx, in.Dst.Path, LiveMark(in.MigrationID))
+			switch {
+			case errors.Is(err, image.ErrAbsent):
+				return in.refused(api.CodeNotFound, "this host has nothing at %s, which another host has made", in.Dst.Path)
+			case err != nil:
+				return err
+			case !is:
+				return in.refused(api.CodeChainChanged, "what this host has at %s is not what another host has made there; is it on storage that both of them have?", in.Dst.Path)
+			}
+		}
+		fingerprint, err := e.images.Fingerprint(ctx, in.Dst.Path)
+		if err != nil {
+			return err
+		}
+		return r.SetOutput(identifyDstOutput{fingerprint})
+	}
+	return liveStep(identifyDstStep, do, nil)
+}
+
+// sameLiveDst refuses a dst that is not the image which was there when this host began.
+func (e *Env) sameLiveDst(ctx context.Context, in *LiveInput, h *LiveHistory) error {
+	now, err := e.images.Fingerprint(ctx, in.Dst.Path)
+	if errors.Is(err, image.ErrAbsent) || err == nil && !location.SameImagePrint(h.DstPrint, now) {
+		return dstReplaced(in.Dst.Path, h.DstPrint, now)
+	}
+	return err
+}
