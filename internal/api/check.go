@@ -129,6 +129,19 @@ func (in MigrationTarget) Check() error {
 	if in.Method == MethodLive && in.ExternalCopy {
 		return invalid("a move while all guests write has no external copy: nobody else knows what they write")
 	}
+	return in.checkMaxPause()
+}
+
+// MaxLivePause is the longest pause that may be allowed to a move while all guests write.
+const MaxLivePause = time.Hour
+
+func (in MigrationTarget) checkMaxPause() error {
+	switch {
+	case in.MaxPauseSeconds != 0 && in.Method != MethodLive:
+		return invalid("max_pause_seconds goes with method %s only", MethodLive)
+	case in.MaxPauseSeconds < 0 || in.MaxPauseSeconds > int64(MaxLivePause/time.Second):
+		return invalid("max_pause_seconds is %d; it must be between 1 and %d", in.MaxPauseSeconds, int64(MaxLivePause/time.Second))
+	}
 	return nil
 }
 
@@ -144,7 +157,7 @@ func (in MigrationTarget) checkMethod() error {
 			return invalid("a move with all guests paused has no method %s: its method is %s", in.Method, MethodSave)
 		}
 	default:
-		return invalid("method is %.20q; it must be auto, overlay or mirror", in.Method)
+		return invalid("method is %.20q; it must be auto, overlay, mirror or live", in.Method)
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ type ShelvedInstance struct {
 	Attachments []Attachment        `json:"attachments"`
 }
 
-// PauseEstimate says what a move with all guests paused is expected to cost, so that an
+// PauseEstimate says what a move with all guests paused, or while they write, is expected to cost, so that an
 // operator can decide: the answer to POST /v1/volumes/{volume}/migrate:estimate.
 type PauseEstimate struct {
 	VolumeID string `json:"volume_id"`

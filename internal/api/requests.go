@@ -77,7 +77,8 @@ type VolumeResize struct {
 // MigrationTarget says where a volume is migrated to, and how: the body of migration:start
 // and of a volume's migrate. Exactly one of ToPool and ToPath is set. An empty ToFormat
 // keeps the format, an empty Method is "auto", and an empty Verify is "full" ("none" for a
-// mirror).
+// mirror). The method "live" is of a volume's migrate alone: all guests of the volume write
+// while the registry has their hosts move it.
 type MigrationTarget struct {
 	ToPool string `json:"to_pool,omitempty"`
 	ToPath string `json:"to_path,omitempty"`
@@ -85,7 +86,7 @@ type MigrationTarget struct {
 	// its type.
 	ToType   string `json:"to_type,omitempty"`
 	ToFormat Format `json:"to_format,omitempty"`
-	Method   string `json:"method,omitempty" enum:"auto,overlay,mirror"`
+	Method   string `json:"method,omitempty" enum:"auto,overlay,mirror,live"`
 	CopyOptions
 	DeleteSource bool `json:"delete_source,omitempty"`
 	ExternalCopy bool `json:"external_copy,omitempty"`
@@ -93,6 +94,10 @@ type MigrationTarget struct {
 	// restores the guests: for volumes with several attachments. The registry does it, even
 	// if a daemon is asked.
 	PauseAll bool `json:"pause_all,omitempty"`
+	// MaxPauseSeconds is, of a move with Method live, how long all guests may be expected to
+	// stand still at its end; 0 is 30. The move waits for a moment at which that will do, and
+	// is cancelled if it takes three times as long.
+	MaxPauseSeconds int64 `json:"max_pause_seconds,omitempty" needs:"live_shared"`
 }
 
 // MigrationComplete is the body of migration:complete.

@@ -107,12 +107,9 @@ type activeOp struct {
 	forward   context.Context
 	interrupt context.CancelCauseFunc
 
-	// inDoubt are records that the journal did not confirm. Whether they are there
+	// inDoubt is a record that the journal did not confirm. Whether it is there
 	// must be read before anything else is written.
-	inDoubt []Record
-	// announced is the step whose started record was stored with the end of the step before:
-	// nothing of it was done yet. It is empty for all other steps.
-	announced string
+	inDoubt *Record
 
 	mu       sync.Mutex
 	progress Progress

@@ -39,13 +39,13 @@ const Slices = "slices"
 // and to delete its source.
 const RetypeOptions = "retype_options"
 
-// LiveShared is the feature to follow what the guests of a host write while their volume is moved.
-// No program announces it yet: a host lacks it until all of it is there.
+// LiveShared is the feature to move a volume while its guests on several hosts write: a host with
+// it can follow what its guests write.
 const LiveShared = "live_shared"
 
 // features are those of this program, oldest first. A name is never reused, and never taken out
 // while a program of a neighbouring version may ask for it.
-var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions}
+var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared}
 
 // The headers of every request and answer between programs.
 const (

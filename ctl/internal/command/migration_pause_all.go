@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
@@ -18,18 +19,51 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// pauseFlags are the flags of a move with all guests paused.
+// pauseFlags are the flags of the moves that the registry makes: with all guests paused, and while
+// all of them write.
 func pauseFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "pause-all", Usage: "save its guests to disk, move it, and restore them: for several attachments"},
-		&cli.BoolFlag{Name: "yes", Usage: "with --pause-all: do not ask first"},
+		&cli.BoolFlag{Name: "live-shared", Usage: "move it while all its guests write, and have them stand still once at the end: for several attachments"},
+		&cli.StringFlag{Name: "max-pause", DefaultText: "30s", Usage: "with --live-shared: `TIME` that the guests may stand still, for example 30s"},
+		&cli.BoolFlag{Name: "yes", Usage: "with --pause-all and --live-shared: do not ask first"},
 	}
 }
 
-// confirmPause prints what a move with all guests paused is expected to cost, and asks the
-// user to agree unless --yes was given.
+// readLive puts the flags of a move while all guests write into its request.
+func readLive(c *cli.Context, target *api.MigrationTarget) error {
+	if !c.Bool("live-shared") {
+		if c.IsSet("max-pause") {
+			return cmdline.Usagef("%s--max-pause goes with --live-shared only", cmdline.Prefix(c))
+		}
+		return nil
+	}
+	switch {
+	case c.Bool("pause-all"):
+		return cmdline.Usagef("%s--live-shared and --pause-all exclude each other: give one", cmdline.Prefix(c))
+	case target.ExternalCopy:
+		return cmdline.Usagef("%s--live-shared and --external-copy exclude each other: nobody else knows what the guests write", cmdline.Prefix(c))
+	case target.Method != "" && target.Method != api.MethodAuto:
+		return cmdline.Usagef("%s--live-shared has a method of its own: leave --method out", cmdline.Prefix(c))
+	}
+	target.Method = api.MethodLive
+	if !c.IsSet("max-pause") {
+		return nil
+	}
+	text := c.String("max-pause")
+	d, err := time.ParseDuration(text)
+	if err != nil || d < time.Second || d > api.MaxLivePause || d%time.Second != 0 {
+		return cmdline.Usagef("%s--max-pause %q is no time: write whole seconds or minutes, for example 30s or 2m, at most 1h", cmdline.Prefix(c), text)
+	}
+	target.MaxPauseSeconds = int64(d / time.Second)
+	return nil
+}
+
+// confirmPause prints what a move with all guests paused, or while they write, is expected to cost,
+// and asks the user to agree unless --yes was given.
 func confirmPause(c *cli.Context, s *session.Session, target api.MigrationTarget) error {
 	switch {
+	case target.Method == api.MethodLive:
 	case target.ExternalCopy:
 		return cmdline.Usagef("%s--pause-all and --external-copy exclude each other: the guests would stand still until somebody has made the copy", cmdline.Prefix(c))
 	case target.Method != "" && target.Method != "auto":
@@ -39,11 +73,14 @@ func confirmPause(c *cli.Context, s *session.Session, target api.MigrationTarget
 	if err != nil {
 		return err
 	}
-	for _, line := range estimateLines(*e) {
+	for _, line := range estimateLines(*e, target) {
 		s.Say("%s", line)
 	}
 	if c.Bool("yes") {
 		return nil
+	}
+	if target.Method == api.MethodLive {
+		return confirm(c, s, "Move the volume, and save these guests at the end?", "--live-shared stops guests for a moment: give --yes where nobody can be asked")
 	}
 	return confirm(c, s, "Save these guests and move the volume?", "--pause-all stops guests: give --yes where nobody can be asked")
 }
@@ -65,8 +102,14 @@ func confirm(c *cli.Context, s *session.Session, question, noTerminal string) er
 
 // estimateLines say which guests stand still, for how long, and which hosts lack disk space
 // for their memory.
-func estimateLines(e api.PauseEstimate) []string {
-	lines := []string{fmt.Sprintf("%s will stand still for about %s, while %s are copied:", api.Count(len(e.Instances), "guest"), render.Seconds(e.DowntimeSeconds), api.Bytes(e.CopyBytes))}
+func estimateLines(e api.PauseEstimate, target api.MigrationTarget) []string {
+	guests := api.Count(len(e.Instances), "guest")
+	first := fmt.Sprintf("%s will stand still for about %s, while %s are copied:", guests, render.Seconds(e.DowntimeSeconds), api.Bytes(e.CopyBytes))
+	if target.Method == api.MethodLive {
+		first = fmt.Sprintf("%s will write while %s are copied, and then stand still for about %s, for as long as their RAM takes to be saved and restored:",
+			guests, api.Bytes(e.CopyBytes), render.Seconds(e.DowntimeSeconds))
+	}
+	lines := []string{first}
 	room := map[string]int64{}
 	for _, g := range e.Instances {
 		if _, seen := room[g.Host]; !seen {

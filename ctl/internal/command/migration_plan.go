@@ -20,7 +20,7 @@ func dryRunFlag() cli.Flag {
 
 // showPlan prints what a move would do.
 func showPlan(c *cli.Context, s *session.Session, target api.MigrationTarget) error {
-	if target.PauseAll {
+	if target.PauseAll || target.Method == api.MethodLive {
 		return showPausePlan(c, s, target)
 	}
 	p, resp, err := session.Ask(c.Context, s, routes.PlanMigration, target, c.Args().First())
@@ -42,7 +42,7 @@ func showPlan(c *cli.Context, s *session.Session, target api.MigrationTarget) er
 	return nil
 }
 
-// showPausePlan prints what a move with all guests paused would cost.
+// showPausePlan prints what a move with all guests paused, or while they write, would cost.
 func showPausePlan(c *cli.Context, s *session.Session, target api.MigrationTarget) error {
 	e, resp, err := session.Ask(c.Context, s, routes.EstimateMigration, target, c.Args().First())
 	if err != nil {
@@ -51,7 +51,7 @@ func showPausePlan(c *cli.Context, s *session.Session, target api.MigrationTarge
 	if s.JSON {
 		return render.JSON(s.Stdout, resp.Members)
 	}
-	if err := s.PrintLines(estimateLines(*e)...); err != nil {
+	if err := s.PrintLines(estimateLines(*e, target)...); err != nil {
 		return err
 	}
 	s.Say("Nothing was done. Without --dry-run the guests are saved and the volume is moved.")

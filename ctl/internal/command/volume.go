@@ -99,7 +99,8 @@ func volumeMigrateCommand() *cli.Command {
 			"over; the guest writes all the time and keeps its device, serial and volume id. The volume\n" +
 			"may belong to a running, paused or stopped instance, or to none. 'migration start', 'copy'\n" +
 			"and 'complete' are the same in single steps. A volume with several attachments needs\n" +
-			"--pause-all, which first says how long its guests will stand still, and asks you.\n\n" +
+			"--live-shared, or --pause-all where that cannot be: both first say how long its guests\n" +
+			"will stand still, and ask you.\n\n" +
 			"For example: " + session.Program + " volume migrate db-data --to-pool fast --bandwidth 100MiB/s",
 		Flags: append(append(targetFlags(), pauseFlags()...), dryRunFlag()),
 	}
@@ -164,15 +165,18 @@ func volumeMigrate(c *cli.Context, s *session.Session) error {
 		return err
 	}
 	target.PauseAll = c.Bool("pause-all")
+	if err := readLive(c, &target); err != nil {
+		return err
+	}
 	switch {
 	case c.Bool("dry-run"):
 		return showPlan(c, s, target)
-	case target.PauseAll:
+	case target.PauseAll, target.Method == api.MethodLive:
 		if err := confirmPause(c, s, target); err != nil {
 			return err
 		}
 	case c.Bool("yes"):
-		return cmdline.Usagef("%s--yes goes with --pause-all, and there is nothing else to agree to", cmdline.Prefix(c))
+		return cmdline.Usagef("%s--yes goes with --pause-all and --live-shared, and there is nothing else to agree to", cmdline.Prefix(c))
 	}
 	return runMigration(c.Context, s, routes.MigrateVolume, target, c.Args().First())
 }

@@ -20,8 +20,8 @@ import (
 // nothing is known of it.
 const usualRate = 100e6
 
-// estimateMove says what a move with all guests paused is expected to cost. It asks
-// every host that has such a guest.
+// estimateMove says what a move with all guests paused, or while they write, is expected to cost.
+// It asks every host that has such a guest.
 func (s *Server) estimateMove(r *http.Request, call store.Call, in api.MigrationTarget) (e api.PauseEstimate, err error) {
 	v, err := s.Store.Volume(r.Context(), httpjson.Reference(r), actingViewer(r, call))
 	if err != nil {
@@ -40,10 +40,11 @@ func (s *Server) estimateMove(r *http.Request, call store.Call, in api.Migration
 	if err != nil {
 		return e, err
 	}
-	return api.PauseEstimate{
-		VolumeID: v.ID, CopyBytes: v.SizeBytes, Instances: guests,
-		DowntimeSeconds: standstill(guests) + copying(v.SizeBytes, in.CopyOptions, measured),
-	}, nil
+	seconds := standstill(guests) + copying(v.SizeBytes, in.CopyOptions, measured)
+	if in.Method == api.MethodLive { // the rest was copied before
+		seconds = workflow.LivePauseBase.Seconds() + standstill(guests)
+	}
+	return api.PauseEstimate{VolumeID: v.ID, CopyBytes: v.SizeBytes, Instances: guests, DowntimeSeconds: seconds}, nil
 }
 
 // standstill is how long the slowest host needs to write the RAM of its guests and to

@@ -188,7 +188,7 @@ func TestTheEstimateIsMadeOfWhatTheHostsSay(t *testing.T) {
 	}
 }
 
-// No daemon can follow what its guests write yet, and none says so.
+// The hosts of the fixture are older than this kind of move.
 func TestAMoveWhileGuestsWriteIsRefusedByTheNameOfAHostThatLacksIt(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		s.settled(t)

@@ -3,6 +3,7 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -10,13 +11,19 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// defaultMaxPause is how long the guests may stand still where nobody says otherwise.
-const defaultMaxPause = 30 * time.Second
+const (
+	// defaultMaxPause is how long the guests may stand still where nobody says otherwise.
+	defaultMaxPause = 30 * time.Second
+	// LivePauseBase is what a pause takes besides the copying, and the saving and restoring of RAM.
+	LivePauseBase = 2 * time.Second
+)
 
-// insertLive adds to a move what it needs if the guests write meanwhile.
-func (tx *changeTx) insertLive(ctx context.Context, v api.Volume, id string, guests []PauseInstance) error {
+// insertLive adds to a move what it needs if the guests write meanwhile. Asked is how long they may
+// stand still, 0 if nobody said.
+func (tx *changeTx) insertLive(ctx context.Context, v api.Volume, id string, guests []PauseInstance, asked time.Duration) error {
 	unit := api.LiveUnitBytes(v.SizeBytes)
-	if err := tx.Exec(ctx, "INSERT INTO live_moves (migration_id, unit_bytes, max_pause_ms) VALUES (?, ?, ?)", id, unit, defaultMaxPause.Milliseconds()); err != nil {
+	maxPause := cmp.Or(asked, defaultMaxPause)
+	if err := tx.Exec(ctx, "INSERT INTO live_moves (migration_id, unit_bytes, max_pause_ms) VALUES (?, ?, ?)", id, unit, maxPause.Milliseconds()); err != nil {
 		return err
 	}
 	hosts := []string{}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -277,7 +278,7 @@ func (tx *changeTx) insertPause(ctx context.Context, v api.Volume, t api.VolumeT
 		}
 	}
 	if k.method == api.MethodLive {
-		return tx.insertLive(ctx, v, id, guests)
+		return tx.insertLive(ctx, v, id, guests, time.Duration(in.MaxPauseSeconds)*time.Second)
 	}
 	return nil
 }
