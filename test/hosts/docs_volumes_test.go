@@ -121,4 +121,7 @@ func (s *library) recover(t *testing.T, p *page) {
 	p.leaves(t, "qemu-img convert -n -f raw -O raw OLD_IMAGE", "it is for a guest that was started on the image that a move has left, and that is to stay on it")
 	p.leaves(t, "volferryctl volume adopt web-vda-old", "it is for a source that was written since; TestAWrittenSourceIsSaidUntilItIsAVolume of test/e2e adopts one")
 	p.does(t, "virsh dumpxml G")
+	const lost = "it is for a guest that a libvirtd has lost which died in a switch; TestLibvirtdThatDiesBesideAPivotCostsTheGuestNothing of test/e2e follows it"
+	p.leaves(t, "virsh domuuid G", lost)
+	p.leaves(t, "kill PID", lost)
 }

@@ -4,6 +4,7 @@ package hv
 
 // OpenFile is one open file descriptor of a domain's process on an image.
 type OpenFile struct {
+	PID      int // of the process
 	FD       int
 	Writable bool
 }

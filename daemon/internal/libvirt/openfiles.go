@@ -185,6 +185,10 @@ func uidOf(dir string) (uint32, error) {
 
 // openFiles lists the descriptors of the process on an image.
 func (p process) openFiles(want identity) ([]hv.OpenFile, error) {
+	pid, err := strconv.Atoi(filepath.Base(p.dir))
+	if err != nil {
+		return nil, fmt.Errorf("read process number: %w", err)
+	}
 	fds, err := os.ReadDir(filepath.Join(p.dir, "fd"))
 	if err != nil {
 		return nil, err
@@ -210,6 +214,7 @@ func (p process) openFiles(want identity) ([]hv.OpenFile, error) {
 		if err != nil {
 			return nil, err
 		}
+		file.PID = pid
 		found = append(found, file)
 	}
 	return found, nil

@@ -31,6 +31,9 @@ func (m *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) 
 		w.Journal = h.chain()
 	}
 	found.compare(&w)
+	if m.witnessesDisagree(ctx, &w, &found) {
+		return w, nil
+	}
 	if err := m.confirmLive(ctx, &w, &found); err != nil {
 		return w, err
 	}
@@ -74,6 +77,21 @@ func (m *Manager) compareOthers(ctx context.Context, w *api.Which, found *holder
 
 func cannotLook(att *api.Attachment, err error) error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", att.InstanceID, err)
+}
+
+// witnessesDisagree says whether libvirt and the kernel disagree where the guest of an open
+// migration is: whatever is recorded, it may write somewhere else. While an op is at work they
+// may for a moment, and the op looks itself.
+func (m *Manager) witnessesDisagree(ctx context.Context, w *api.Which, found *holder) bool {
+	h := found.newest
+	if found.dom == nil || !found.moving() || found.atWork() || !h.spec.Watched() || h.spec.InstanceID != found.dom.ID {
+		return false
+	}
+	why := m.env.WitnessesDisagree(ctx, &h.spec)
+	if why != "" {
+		w.Authoritative, w.Agree, w.Explanation = nil, false, why
+	}
+	return why != ""
 }
 
 // confirmLive asks the kernel whether the process of the guest has the image open that the

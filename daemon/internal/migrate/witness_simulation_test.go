@@ -13,6 +13,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
@@ -65,6 +66,63 @@ func simulateStaleLibvirt(t *testing.T, d *daemon, method, call string, what ste
 	case mig.State == api.MigrationCompleted:
 		d.moved(mig)
 	case mig.State.Final():
+		d.stayed()
+	default:
+		t.Errorf("the migration is %s in the end: %v", mig.State, mig.Error)
+	}
+}
+
+// A libvirtd that dies while it works off the end of a job comes back without the guest, whose
+// process goes on, paused for the switch. virsh does not reach it: a person has to end it, and
+// nothing is lost, whichever way the migration went.
+func TestAGuestThatLibvirtLosesInTheSwitchIsNamedByItsProcess(t *testing.T) {
+	for _, c := range []struct {
+		method string
+		what   steps.Goal
+	}{{steps.MethodOverlay, steps.GoalComplete}, {steps.MethodOverlay, steps.GoalCancel}, {steps.MethodMirror, steps.GoalComplete}} {
+		t.Run(c.method+" "+string(c.what), func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) { simulateLostGuest(t, d, c.method, c.what) })
+		})
+	}
+}
+
+func simulateLostGuest(t *testing.T, d *daemon, method string, what steps.Goal) {
+	t.Helper()
+	d.world.Copier.Gate = make(chan struct{})
+	d.world.Fake.Inject(hvtest.Fault{Call: "Pivot", Nth: 1, After: true, Err: hv.ErrUnavailable, Do: func() { _ = d.world.Fake.Lose(testInstance) }})
+	id := d.migrateTo(api.MigrationTarget{ToPool: "new", Method: method})
+	pass(time.Second)
+	if what == steps.GoalCancel {
+		_, _, err := d.manager().Cancel(context.Background(), d.call(id))
+		must(t, err)
+	}
+	close(d.world.Copier.Gate)
+	mig := d.untilItStands(id)
+	if mig.State != api.MigrationNeedsOperator || mig.Error == nil {
+		t.Fatalf("the migration is %s: %v", mig.State, mig.Error)
+	}
+	for _, part := range []string{"as stopped", "while process 1", "A guest that libvirt has lost", "complete or cancel of migration " + id} {
+		if !strings.Contains(mig.Error.Message, part) {
+			t.Errorf("the message lacks %q: %s", part, mig.Error.Message)
+		}
+	}
+	staysWhole(t, d, mig)
+	if err := d.manager().MayStart(context.Background(), testInstance); err == nil {
+		t.Error("the instance may be started beside its process")
+	}
+	w, err := d.manager().Which(context.Background(), d.world.Registry.CurrentVolume())
+	if err != nil || w.Authoritative != nil || w.Agree || !strings.Contains(w.Explanation, "A guest that libvirt has lost") {
+		t.Errorf("which is %+v, %v", w, err)
+	}
+	must(t, d.world.Fake.Crash(testInstance))
+	askAgain(d, &mig, what)
+	calm(d)
+	switch mig, err := d.manager().Get(context.Background(), id); {
+	case err != nil:
+		t.Fatal(err)
+	case what == steps.GoalComplete && mig.State == api.MigrationCompleted:
+		d.moved(mig)
+	case what == steps.GoalCancel && mig.State == api.MigrationCancelled:
 		d.stayed()
 	default:
 		t.Errorf("the migration is %s in the end: %v", mig.State, mig.Error)

@@ -25,6 +25,8 @@ type Kernel interface {
 type Held struct {
 	Process        bool // there is one
 	Open, Writable bool
+	// PID is the number of a process that has it open.
+	PID int
 }
 
 // Look asks the kernel how the process of a domain has the image at path open. A path where
@@ -43,6 +45,7 @@ func Look(ctx context.Context, k Kernel, id, name, path string) (Held, error) {
 	h := Held{Process: true, Open: len(files) > 0}
 	for _, f := range files {
 		h.Writable = h.Writable || f.Writable
+		h.PID = f.PID
 	}
 	return h, nil
 }

@@ -34,7 +34,7 @@ func TestTheKernelsWordIsReadAsItIs(t *testing.T) {
 		"no process":            {kernel{err: hv.ErrNotActive}, witness.Held{}},
 		"a path of nothing":     {kernel{err: fs.ErrNotExist}, witness.Held{Process: true}},
 		"not open":              {kernel{}, witness.Held{Process: true}},
-		"open for reading":      {kernel{files: []hv.OpenFile{{FD: 3}}}, witness.Held{Process: true, Open: true}},
+		"open for reading":      {kernel{files: []hv.OpenFile{{PID: 42, FD: 3}}}, witness.Held{Process: true, Open: true, PID: 42}},
 		"open for both":         {kernel{files: []hv.OpenFile{{FD: 3, Writable: true}, {FD: 4}}}, witness.Held{Process: true, Open: true, Writable: true}},
 		"who cannot be found":   {kernel{err: hv.ErrNoProcess}, witness.Held{}},
 		"who cannot be reached": {kernel{err: hv.ErrUnavailable}, witness.Held{}},

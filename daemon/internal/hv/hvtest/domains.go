@@ -147,6 +147,9 @@ func (d *domain) view() hv.Domain {
 	if d.stale != nil {
 		v.Live = copyDisks(d.stale.live)
 	}
+	if d.lost() {
+		v.Live, v.Run, v.State, v.PauseReason = nil, 0, hv.StateStopped, ""
+	}
 	for i := range v.Live {
 		if j := d.jobs[v.Live[i].Target]; j != nil && d.knowsJob(v.Live[i].Target) {
 			v.Live[i].Mirror = &hv.Mirror{Job: j.kind, Image: j.dst, Ready: j.ready}

@@ -96,7 +96,11 @@ type domain struct {
 type staleView struct {
 	live []hv.Disk
 	jobs map[string]bool // the disks whose job it has on record
+	lost bool            // it has no process on record
 }
+
+// lost says whether the hypervisor does not have the process of the domain any more.
+func (d *domain) lost() bool { return d.stale != nil && d.stale.lost }
 
 // Up implements hv.Hypervisor.
 func (f *Fake) Up() bool { return f.feed.Up() }
@@ -124,7 +128,7 @@ func (f *Fake) find(id string) (*domain, error) {
 // findActive finds a domain that has a process.
 func (f *Fake) findActive(id string) (*domain, error) {
 	dom, err := f.find(id)
-	if err == nil && !dom.State.Active() {
+	if err == nil && (!dom.State.Active() || dom.lost()) {
 		err = hv.ErrNotActive
 	}
 	if err != nil {
@@ -139,7 +143,7 @@ func (f *Fake) liveDisk(id, target string) (*domain, *hv.Disk, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if !dom.State.Active() {
+	if !dom.State.Active() || dom.lost() {
 		return nil, nil, fmt.Errorf("%w: %s", hv.ErrNotActive, id)
 	}
 	disk := dom.LiveDisk(target)

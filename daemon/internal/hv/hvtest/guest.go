@@ -28,7 +28,10 @@ func (f *Fake) Stop(id string) error { return f.end(id, "shutdown", "stopped") }
 func (f *Fake) Destroy(id string) error { return f.end(id, "stopped") }
 
 // Crash plays a hypervisor process that dies.
-func (f *Fake) Crash(id string) error { return f.end(id, "crashed", "stopped") }
+func (f *Fake) Crash(id string) error {
+	f.found(id)
+	return f.end(id, "crashed", "stopped")
+}
 
 // MoveAway plays a person who moves the guest to another host, live, and keeps the
 // definition here (virsh migrate --live --persistent).

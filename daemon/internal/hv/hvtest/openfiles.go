@@ -11,8 +11,12 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// firstFD is where the descriptors of images start.
-const firstFD = 10
+const (
+	// firstPID is below the numbers of processes.
+	firstPID = 1000
+	// firstFD is where the descriptors of images start.
+	firstFD = 10
+)
 
 // OpenFiles implements hv.Hypervisor.
 func (f *Fake) OpenFiles(ctx context.Context, id, path string) ([]hv.OpenFile, error) {
@@ -27,7 +31,7 @@ func (f *Fake) OpenFiles(ctx context.Context, id, path string) ([]hv.OpenFile, e
 		}
 		for i, h := range dom.holds() {
 			if h.path == path {
-				found = append(found, hv.OpenFile{FD: firstFD + i, Writable: h.writable})
+				found = append(found, hv.OpenFile{PID: firstPID + dom.Run, FD: firstFD + i, Writable: h.writable})
 			}
 		}
 		return nil

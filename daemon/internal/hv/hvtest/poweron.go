@@ -2,14 +2,23 @@
 
 package hvtest
 
-import "context"
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
 
 // PowerOn implements hv.Hypervisor.
 func (f *Fake) PowerOn(ctx context.Context, id string) error {
 	return f.call(ctx, "PowerOn", func() error {
 		dom, err := f.find(id)
-		if err != nil || dom.State.Active() {
+		switch {
+		case err != nil:
 			return err
+		case dom.lost():
+			return hv.ErrInUse // by the process that goes on
+		case dom.State.Active():
+			return nil
 		}
 		return f.start(id)
 	})
@@ -22,7 +31,7 @@ func (f *Fake) PowerOff(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		if dom.State.Active() {
+		if dom.State.Active() && !dom.lost() {
 			f.kill(dom)
 			f.lifecycle(dom, "stopped")
 		}

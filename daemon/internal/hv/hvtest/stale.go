@@ -35,6 +35,30 @@ func (f *Fake) GoStale(id string) error {
 	return nil
 }
 
+// Lose makes the hypervisor report a domain as stopped while its process goes on, and refuse
+// what needs a process, until that ends: by Crash, as a person ends it. A libvirtd that comes
+// back and does not understand its own status file does the same. OpenFiles still tells the
+// truth.
+func (f *Fake) Lose(id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, err := f.findActive(id)
+	if err != nil {
+		return err
+	}
+	dom.stale = &staleView{lost: true}
+	return nil
+}
+
+// found ends what Lose has begun.
+func (f *Fake) found(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if dom := f.domains[id]; dom != nil && dom.lost() {
+		dom.stale = nil
+	}
+}
+
 // DieInside makes the hypervisor die inside the nth next call of this name: the call takes
 // effect, its answer is lost, and from then on the hypervisor reports the domain as it was
 // before (GoStale). Then is called once it is dead; it may be nil.

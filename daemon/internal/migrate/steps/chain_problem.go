@@ -37,6 +37,17 @@ func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse bool) (problem st
 		s.InstanceName, s.Target, disk.config, s.VolumeName, s.MigrationID, s.Overlay, s.Src.Path), true
 }
 
+// WitnessesDisagree says what libvirt and the kernel each say of the disk of a migration, if
+// both cannot be right, and "" otherwise, also where nobody can tell now.
+func (e *Env) WitnessesDisagree(ctx context.Context, s *Spec) string {
+	_, err := e.confirmDisk(ctx, s)
+	var disagreed *errWitnessesDisagree
+	if errors.As(err, &disagreed) {
+		return disagreed.Error()
+	}
+	return ""
+}
+
 // Watched says whether the instance has a chain that the migration has made, or a job.
 func (s *Spec) Watched() bool { return s.Method == MethodOverlay || s.Method == MethodMirror }
 

@@ -20,6 +20,7 @@ type openImages struct {
 	process           bool // there is one
 	src, overlay, dst bool
 	srcWritable       bool
+	pid               int // of the process, where it has one of them open
 }
 
 // openImages asks the kernel what the guest's process has open. Its errors are typed for the
@@ -41,6 +42,7 @@ func (e *Env) openImages(ctx context.Context, s *Spec) (*openImages, error) {
 			return &openImages{}, nil
 		}
 		*image.open = is.Open
+		open.pid = max(open.pid, is.PID)
 		open.srcWritable = open.srcWritable || image.path == s.Src.Path && is.Writable
 	}
 	return open, nil
@@ -146,12 +148,12 @@ func disagreement(s *Spec, disk *diskState, open *openImages) *errWitnessesDisag
 }
 
 func disagree(s *Spec, disk *diskState, open *openImages) *api.Error {
-	is := "as stopped"
-	switch {
-	case disk.active && disk.mirror != nil && disk.mirror.Ending:
+	if !disk.active {
+		return lost(s, open)
+	}
+	is := "with disk " + s.Target + " on " + string(disk.live)
+	if disk.mirror != nil && disk.mirror.Ending {
 		is = "with the end of the job on disk " + s.Target + " under way"
-	case disk.active:
-		is = "with disk " + s.Target + " on " + string(disk.live)
 	}
 	paused := ""
 	if disk.dom.State == hv.StatePaused && open.mayBeCommitted() {
@@ -162,6 +164,17 @@ func disagree(s *Spec, disk *diskState, open *openImages) *api.Error {
 			"Do not save, suspend to disk or live-migrate the instance, which would go on with libvirt's chain: shut it down, start it again, "+
 			"and call complete or cancel of migration %s once more (docs/how-to/recover.md)%s",
 		s.InstanceName, is, open, s.MigrationID, paused)
+}
+
+// lost is the error where libvirt has a guest as stopped whose process goes on. A libvirtd
+// that dies while it works off the end of a job has noted that in a way that it does not
+// understand when it comes back.
+func lost(s *Spec, open *openImages) *api.Error {
+	return api.Errorf(api.CodeChainChanged,
+		"libvirt has instance %s as stopped, and by the kernel's word %s: libvirtd has probably died inside a call, and has lost the guest, which virsh can neither shut down nor destroy any more. "+
+			"Nothing was undone, deleted or released. Do not start the instance while process %d goes on: end that as docs/how-to/recover.md says (A guest that libvirt has lost), "+
+			"and call complete or cancel of migration %s once more",
+		s.InstanceName, open, open.pid, s.MigrationID)
 }
 
 // unknownCommit is the error where QEMU may be at work on a commit into src that libvirt does
