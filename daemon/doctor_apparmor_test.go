@@ -11,6 +11,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/test/lab"
 )
 
 func TestDoctorNamesWhatAppArmorKeepsGuestsFrom(t *testing.T) {
@@ -39,7 +40,7 @@ func TestDoctorNamesWhatAppArmorKeepsGuestsFrom(t *testing.T) {
 func TestLibvirtsHelperMakesNoRuleForWhatDoctorNames(t *testing.T) {
 	const helper = "/usr/lib/libvirt/virt-aa-helper"
 	if _, err := os.Stat(helper); err != nil {
-		t.Skip("SKIPPED: there is no "+helper+": ", err)
+		lab.SkipOrFail(t, "the test needs "+helper+" (package libvirt-daemon): "+err.Error())
 	}
 	const id = "5f6d9a53-0000-4000-8000-000000000001"
 	makes := func(file string) bool {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/test/lab"
 )
 
 const profileName = "libvirt-" + openFilesID
@@ -85,7 +86,7 @@ const helper = "/usr/lib/libvirt/virt-aa-helper"
 // A libvirt in which it does not has none of what a cancel is refused for.
 func TestTheRulesOfLibvirtsHelperAreUnderstood(t *testing.T) {
 	if _, err := os.Stat(helper); err != nil {
-		t.Skip("SKIPPED: there is no "+helper+": ", err)
+		lab.SkipOrFail(t, "the test needs "+helper+" (package libvirt-daemon): "+err.Error())
 	}
 	src, overlay := emptyFile(t, "src.raw"), emptyFile(t, "overlay.qcow2")
 	domain := fmt.Sprintf(`<domain type='qemu'><name>x</name><uuid>%s</uuid><memory>65536</memory><os><type arch='x86_64' machine='pc'>hvm</type></os>

@@ -100,6 +100,17 @@ func (d *daemon) begin(target api.MigrationTarget) api.Migration {
 	return d.until(mig.ID, api.MigrationStarted)
 }
 
+// copyAndCancel copies the volume of a migration that was begun, and cancels it then.
+func (d *daemon) copyAndCancel(id string) {
+	d.t.Helper()
+	_, _, err := d.manager().Copy(context.Background(), d.call(id))
+	must(d.t, err)
+	d.until(id, api.MigrationCopied)
+	_, _, err = d.manager().Cancel(context.Background(), d.call(id))
+	must(d.t, err)
+	d.until(id, api.MigrationCancelled)
+}
+
 // moveTimeout is longer than any migration in a world lasts, in fake time.
 const moveTimeout = time.Hour
 

@@ -6,12 +6,15 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // Left returns the paths of the images that a volume has left by moves of this host, but for
@@ -122,6 +125,20 @@ func (m *Manager) releasedInput(ctx context.Context, h *history) (*steps.Release
 	return &steps.ReleasedInput{Spec: h.spec, Seal: facts.Seal, EndedAt: ended}, nil
 }
 
+// releasedSource is the src that a migration has left, without what only a look tells.
+func releasedSource(s *steps.Spec, ended time.Time) api.ReleasedSource {
+	return api.ReleasedSource{
+		MigrationID: s.MigrationID, VolumeID: s.VolumeID, VolumeName: s.VolumeName, Host: s.HostName, Location: s.Src, ReleasedAt: ended,
+	}
+}
+
+// readableDomains returns the domains of this host but for those that cannot be read: what one of
+// these has written is seen at the image.
+func (m *Manager) readableDomains(ctx context.Context) ([]hv.Domain, error) {
+	doms, _, err := hv.Readable(m.ports.HV.Domains(ctx))
+	return doms, err
+}
+
 // leaverOf returns the newest migration of this host that has left the image at a path, nil
 // if none has, or if a later one has begun to copy over it: what was there is gone then.
 func (m *Manager) leaverOf(ctx context.Context, path string) (*history, error) {
@@ -129,6 +146,11 @@ func (m *Manager) leaverOf(ctx context.Context, path string) (*history, error) {
 	if err != nil {
 		return nil, err
 	}
+	return m.leaverAmong(ctx, starts, path)
+}
+
+// leaverAmong is leaverOf among the migrations that these ops have begun, oldest first.
+func (m *Manager) leaverAmong(ctx context.Context, starts []op.Op, path string) (*history, error) {
 	for _, o := range slices.Backward(starts) {
 		s, err := specOf(o)
 		if err != nil {

@@ -5,7 +5,6 @@ package migrate
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -28,9 +27,8 @@ func (m *Manager) Released(ctx context.Context, volume string) ([]api.ReleasedSo
 	if err != nil {
 		return nil, err
 	}
-	doms, err := m.ports.HV.Domains(ctx)
-	var unreadable *hv.Unreadable
-	if err != nil && !errors.As(err, &unreadable) {
+	doms, err := m.readableDomains(ctx)
+	if err != nil {
 		return nil, steps.HVRefusal(request.Refused(err))
 	}
 	out := []api.ReleasedSource{}
@@ -45,53 +43,53 @@ func (m *Manager) Released(ctx context.Context, volume string) ([]api.ReleasedSo
 func (m *Manager) describeReleased(ctx context.Context, h *history, doms []hv.Domain) api.ReleasedSource {
 	s := &h.spec
 	_, ended := h.times()
-	r := api.ReleasedSource{MigrationID: s.MigrationID, VolumeID: s.VolumeID, VolumeName: s.VolumeName, Host: s.HostName, Location: s.Src, ReleasedAt: ended}
+	r := releasedSource(s, ended)
 	if bytes, err := m.ports.Images.AllocatedBytes(s.Src.Path); err == nil && !s.SrcBlock {
 		r.AllocatedBytes = bytes
 	}
-	if written, err := m.wasWritten(ctx, h); err == nil {
-		r.Written = written
-	}
-	if vol, err := m.ports.Registry.Volume(ctx, s.VolumeID); err == nil {
+	vol, unknown := m.ports.Registry.Volume(ctx, s.VolumeID)
+	if unknown == nil {
 		r.VolumePath = vol.Location.Path
 	}
 	r.RunBy = runsOn(doms, s.Src.Path)
-	if _, err := m.checkReleased(ctx, h); err != nil {
+	in, err := m.releasedInput(ctx, h)
+	if err == nil {
+		if written, err := m.env.ReleasedWasWritten(ctx, in); err == nil {
+			r.Written = written
+		}
+		err = m.checkReleased(ctx, in, vol, unknown)
+	}
+	if err != nil {
 		r.Blocked = err.Error()
 	}
 	return r
 }
 
-// checkReleased makes every check of a deletion, and returns its input.
-func (m *Manager) checkReleased(ctx context.Context, h *history) (*steps.ReleasedInput, error) {
-	in, err := m.releasedInput(ctx, h)
-	if err != nil {
-		return nil, err
-	}
+// checkReleased makes every check of a deletion. Vol and unknown are what the registry answers of
+// the volume that has left the src.
+func (m *Manager) checkReleased(ctx context.Context, in *steps.ReleasedInput, vol api.Volume, unknown error) error {
 	if err := m.env.CheckReleased(ctx, in); err != nil {
-		return nil, steps.HVRefusal(request.Refused(err))
+		return steps.HVRefusal(request.Refused(err))
 	}
-	return in, m.checkVolumeOfReleased(ctx, h)
+	if api.CodeOf(unknown) == api.CodeNotFound {
+		return nil // of a volume that is gone nothing is to be asked
+	}
+	if unknown != nil {
+		return unknown
+	}
+	return m.checkVolumeOfReleased(ctx, &in.Spec, vol)
 }
 
 // checkVolumeOfReleased refuses the src of a volume whose guest is here and is not where the
-// volume is by the record: src may be the copy that the guest needs. Of a volume that is gone
-// nothing is to be asked.
-func (m *Manager) checkVolumeOfReleased(ctx context.Context, h *history) error {
-	vol, err := m.ports.Registry.Volume(ctx, h.spec.VolumeID)
-	if api.CodeOf(err) == api.CodeNotFound {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
+// volume is by the record: src may be the copy that the guest needs.
+func (m *Manager) checkVolumeOfReleased(ctx context.Context, s *steps.Spec, vol api.Volume) error {
 	w, err := m.Which(ctx, vol)
 	if err != nil {
 		return err
 	}
 	if w.Authoritative == nil && (w.Live != nil || w.Persistent != nil) {
 		return api.Errorf(api.CodeChainChanged, "cannot delete %s, which migration %s has left: nobody can tell which copy of volume %s is the good one: %s",
-			h.spec.Src.Path, h.spec.MigrationID, vol.Name, w.Explanation)
+			s.Src.Path, s.MigrationID, vol.Name, w.Explanation)
 	}
 	return nil
 }
@@ -134,7 +132,15 @@ func (m *Manager) decideDeleteSource(ctx context.Context, ref string) (request.I
 	if !left {
 		return nil, api.Errorf(api.CodeStateForbidden, "cannot delete the source of migration %s of volume %s: it is %s, and only a completed migration has left its source", mig.ID, mig.VolumeName, mig.State).With("state", mig.State)
 	}
-	return decidedReleased(m.checkReleased(ctx, h))
+	in, err := m.releasedInput(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	vol, unknown := m.ports.Registry.Volume(ctx, h.spec.VolumeID)
+	if err := m.checkReleased(ctx, in, vol, unknown); err != nil {
+		return nil, err
+	}
+	return in, nil
 }
 
 // deletedBefore refuses to delete the src of a migration that DeleteSource has deleted.
@@ -160,20 +166,11 @@ func (m *Manager) deletedBefore(ctx context.Context, h *history) error {
 	return nil
 }
 
-// decidedReleased is a decision as an interface that is nil where there is none.
-func decidedReleased(in *steps.ReleasedInput, err error) (request.Input, error) {
-	if err != nil {
-		return nil, err
-	}
-	return in, nil
-}
-
 // releasedBy is the src that an op has deleted.
 func releasedBy(o op.Op) (api.ReleasedSource, error) {
 	var in steps.ReleasedInput
 	if err := json.Unmarshal(o.Input, &in); err != nil {
 		return api.ReleasedSource{}, fmt.Errorf("read the input of op %s: %w", o.ID, err)
 	}
-	s := &in.Spec
-	return api.ReleasedSource{MigrationID: s.MigrationID, VolumeID: s.VolumeID, VolumeName: s.VolumeName, Host: s.HostName, Location: s.Src, ReleasedAt: in.EndedAt}, nil
+	return releasedSource(&in.Spec, in.EndedAt), nil
 }

@@ -249,12 +249,7 @@ func TestAReleasedSourceThatACancelledMoveHasCopiedOverIsOverwritten(t *testing.
 		path, id := d.leaveFile(t)
 		target := api.MigrationTarget{ToPath: path}
 		mig := d.begin(target)
-		_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
-		must(t, err)
-		d.until(mig.ID, api.MigrationCopied)
-		_, _, err = d.manager().Cancel(context.Background(), d.call(mig.ID))
-		must(t, err)
-		d.until(mig.ID, api.MigrationCancelled)
+		d.copyAndCancel(mig.ID)
 		d.ranOn(t, rawImage(path)) // its bytes are others than those that were left
 		plan, err := d.manager().Plan(context.Background(), testVolume, target)
 		if err != nil || plan.DstLeftBy == id {

@@ -93,12 +93,7 @@ func TestAMoveFromAndToALargerImageIsCancelled(t *testing.T) {
 			inBubble(t, state, func(t *testing.T, d *daemon) {
 				first := d.until(d.migrateTo(d.larger(t)), api.MigrationCompleted)
 				mig := d.begin(d.larger(t))
-				_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
-				must(t, err)
-				d.until(mig.ID, api.MigrationCopied)
-				_, _, err = d.manager().Cancel(context.Background(), d.call(mig.ID))
-				must(t, err)
-				d.until(mig.ID, api.MigrationCancelled)
+				d.copyAndCancel(mig.ID)
 				d.moved(first)
 				d.tailIsLeft(t, first.Dst.Path)
 				d.tailIsLeft(t, mig.Dst.Path)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,6 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 const (
@@ -140,14 +142,16 @@ func (m *Manager) findWritten(ctx context.Context, wanted func(*steps.Spec) bool
 	if err != nil || len(all) == 0 {
 		return nil, nil, err
 	}
-	doms, err := m.ports.HV.Domains(ctx)
-	var unreadable *hv.Unreadable
-	if err != nil && !errors.As(err, &unreadable) { // what a domain that cannot be read has written is seen at the image
+	doms, err := m.readableDomains(ctx)
+	if err != nil {
 		return nil, nil, steps.HVRefusal(err)
 	}
-	err = nil
+	now := whoHas{
+		claims: sync.OnceValues(func() (*location.Look, error) { return m.ports.Claims.Look(ctx) }),
+		starts: sync.OnceValues(func() ([]op.Op, error) { return m.starts(ctx) }),
+	}
 	for _, h := range newestOfEach(all) {
-		w, why := m.lookAtSource(ctx, h, doms)
+		w, why := m.lookAtSource(ctx, h, doms, &now)
 		switch {
 		case why != nil:
 			unknown = append(unknown, h.spec.MigrationID)
@@ -159,9 +163,16 @@ func (m *Manager) findWritten(ctx context.Context, wanted func(*steps.Spec) bool
 	return found, unknown, err
 }
 
+// whoHas is what has to be known of the images of a host before one of them counts as written:
+// who has them, and which migrations there are. It is looked at only if one was, and once.
+type whoHas struct {
+	claims func() (*location.Look, error)
+	starts func() ([]op.Op, error)
+}
+
 // lookAtSource describes the src that a migration has left, nil if it cannot have what the volume
 // lacks.
-func (m *Manager) lookAtSource(ctx context.Context, h *history, doms []hv.Domain) (*writtenSource, error) {
+func (m *Manager) lookAtSource(ctx context.Context, h *history, doms []hv.Domain, now *whoHas) (*writtenSource, error) {
 	written, err := m.wasWritten(ctx, h)
 	if err != nil {
 		return nil, err
@@ -170,7 +181,7 @@ func (m *Manager) lookAtSource(ctx context.Context, h *history, doms []hv.Domain
 	if !written && runBy == "" {
 		return nil, nil
 	}
-	w, err := m.describeWritten(ctx, h)
+	w, err := m.describeWritten(ctx, h, now)
 	if w != nil {
 		w.Written, w.RunBy = written, runBy
 	}
@@ -195,16 +206,20 @@ func runsOn(doms []hv.Domain, path string) string {
 // describeWritten describes a src that was written after a migration has left it. It returns nil
 // if that says nothing of the volume: somebody has the image by now, a later move has written to
 // it, or the volume is gone.
-func (m *Manager) describeWritten(ctx context.Context, h *history) (*writtenSource, error) {
+func (m *Manager) describeWritten(ctx context.Context, h *history, now *whoHas) (*writtenSource, error) {
 	s := &h.spec
-	look, err := m.ports.Claims.Look(ctx)
+	look, err := now.claims()
 	if err != nil {
 		return nil, steps.HVRefusal(err)
 	}
 	if holder, unknown := look.Holder(s.Src.Path, location.Self{}); unknown == nil && (holder.Volume != nil || holder.MigrationID != "") {
 		return nil, nil
 	}
-	leaver, err := m.leaverOf(ctx, s.Src.Path)
+	starts, err := now.starts()
+	if err != nil {
+		return nil, err
+	}
+	leaver, err := m.leaverAmong(ctx, starts, s.Src.Path)
 	if err != nil || leaver == nil || leaver.spec.MigrationID != s.MigrationID {
 		return nil, err
 	}
@@ -216,9 +231,8 @@ func (m *Manager) describeWritten(ctx context.Context, h *history) (*writtenSour
 		return nil, err
 	}
 	_, ended := h.times()
-	w := &writtenSource{ReleasedSource: api.ReleasedSource{
-		MigrationID: s.MigrationID, VolumeID: s.VolumeID, VolumeName: vol.Name, Host: s.HostName, Location: s.Src, ReleasedAt: ended, VolumePath: vol.Location.Path,
-	}}
+	w := &writtenSource{ReleasedSource: releasedSource(s, ended)}
+	w.VolumeName, w.VolumePath = vol.Name, vol.Location.Path
 	for i := range vol.Attachments {
 		w.instances = append(w.instances, vol.Attachments[i].InstanceID)
 	}

@@ -78,12 +78,7 @@ func TestAWrittenSourceSaysNothingOfAVolumeOnceItIsSettled(t *testing.T) {
 		"a later move has copied over it": func(t *testing.T, d *daemon, path string) {
 			must(t, os.WriteFile(path, nil, 0o600))
 			mig := d.begin(api.MigrationTarget{ToPath: path})
-			_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
-			must(t, err)
-			d.until(mig.ID, api.MigrationCopied)
-			_, _, err = d.manager().Cancel(context.Background(), d.call(mig.ID))
-			must(t, err)
-			d.until(mig.ID, api.MigrationCancelled)
+			d.copyAndCancel(mig.ID)
 			d.ranOn(t, rawImage(path))
 		},
 	} {

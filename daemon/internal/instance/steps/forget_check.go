@@ -5,6 +5,7 @@ package steps
 import (
 	"context"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -21,16 +22,23 @@ func (e *Env) CheckForget(ctx context.Context, inst api.Instance) error {
 	if dom == nil {
 		return nil
 	}
-	atts, err := e.Registry.Attachments(ctx, "", inst.ID)
+	what, err := e.differs(ctx, inst.ID, dom)
+	if err == nil && what != "" {
+		err = api.ForgetRefusal(inst.Name, what)
+	}
+	return err
+}
+
+// differs says how the disks of an instance differ from its volumes, but for those that move; ""
+// if they match.
+func (e *Env) differs(ctx context.Context, id string, dom *hv.Domain) (string, error) {
+	atts, err := e.Registry.Attachments(ctx, "", id)
 	if err != nil {
-		return err
+		return "", err
 	}
 	open, err := e.Migrations.List(ctx, false)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if what := Differs(dom, api.NotMoving(atts, open)); what != "" {
-		return api.ForgetRefusal(inst.Name, what)
-	}
-	return nil
+	return Differs(dom, api.NotMoving(atts, open)), nil
 }

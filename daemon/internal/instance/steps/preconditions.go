@@ -61,18 +61,14 @@ func (e *Env) CheckPower(ctx context.Context, kind string, in *PowerInput, inst 
 // move are looked at by MayStart. Where the registry is away nobody can tell, and the guest may
 // start, as it does without a daemon.
 func (e *Env) onItsVolumes(ctx context.Context, verb string, inst api.Instance, dom *hv.Domain) error {
-	atts, err := e.Registry.Attachments(ctx, "", inst.ID)
+	what, err := e.differs(ctx, inst.ID, dom)
 	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	open, err := e.Migrations.List(ctx, false)
-	if err != nil {
-		return err
-	}
-	if what := Differs(dom, api.NotMoving(atts, open)); what != "" {
+	if what != "" {
 		return api.Errorf(api.CodeChainChanged, "cannot %s instance %s: %s. A guest that starts there lacks what it has written to its volume since. Put the volume's path back into the definition (virsh edit %[2]s); volferryctl volume which says what is known of a volume", verb, inst.Name, what)
 	}
 	return nil
