@@ -4,6 +4,7 @@ package hosts
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,39 +22,78 @@ func TestVolumeSharedByTwoHostsMovesWhileAllItsGuestsWrite(t *testing.T) {
 func TestVolumeSharedOnOneHostMovesWhileItsGuestsWrite(t *testing.T) {
 	t.Parallel()
 	leftToTestHosts(t)
-	moveWhileAllWrite(t, "hv1", "hv1")
+	moveWhileAllWrite(t, "hv1")
 }
 
-func moveWhileAllWrite(t *testing.T, one, other string) {
+// sharedLive are two guests that write to one volume.
+type sharedLive struct {
+	*cluster
+	d            disk
+	g1, g2       *guest
+	disk1, disk2 string
+	before       api.Volume
+}
+
+// startSharedLive starts hosts with these names, with a guest on the first and on the last, which
+// write to a volume, each to its half.
+func startSharedLive(t *testing.T, names ...string) *sharedLive {
 	t.Helper()
-	names := []string{one}
-	if other != one {
-		names = append(names, other)
-	}
-	c := startCluster(t, names...)
-	admin := c.Registry.Caller()
-	ctl(t, admin, "type", "create", "clustered", "--multiattach")
-	h1, h2 := c.Hosts[0], c.Hosts[len(c.Hosts)-1]
-	for _, h := range c.Hosts { // which an older volferryd does not know
+	s := &sharedLive{cluster: startCluster(t, names...)}
+	ctl(t, s.Registry.Caller(), "type", "create", "clustered", "--multiattach")
+	for _, h := range s.Hosts { // the flag is none that an older volferryd knows
 		h.StopDaemon()
 		h.Flags = append(h.Flags, "--libvirt-state-dir", filepath.Join(h.Libvirtd.Dir, "lib", "qemu"))
 		if err := h.StartDaemon(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	g1, g2 := c.guest(t, h1), c.guest(t, h2)
-	d := c.volume(t, h1, "db", sharedPool, "clustered")
-	disk1, disk2 := g1.attach(t, h1.Caller, d, 0), g2.attach(t, h2.Caller, d, 1)
-	g1.write(t, disk1)
-	g2.write(t, disk2)
-	before := get[api.Volume](t, admin, "volume", "volume", "show", d.Name)
+	h1, h2 := s.Hosts[0], s.Hosts[len(s.Hosts)-1]
+	s.g1, s.g2 = s.guest(t, h1), s.guest(t, h2)
+	s.d = s.volume(t, h1, "db", sharedPool, "clustered")
+	s.disk1, s.disk2 = s.g1.attach(t, h1.Caller, s.d, 0), s.g2.attach(t, h2.Caller, s.d, 1)
+	s.g1.write(t, s.disk1)
+	s.g2.write(t, s.disk2)
+	s.before = s.now(t)
+	return s
+}
 
+func (s *sharedLive) now(t *testing.T) api.Volume {
+	t.Helper()
+	return get[api.Volume](t, s.Registry.Caller(), "volume", "volume", "show", s.d.Name)
+}
+
+// migrate begins the move.
+func (s *sharedLive) migrate(t *testing.T, flags ...string) string {
+	t.Helper()
+	return ctl(t, s.Registry.Caller(), append([]string{"volume", "migrate", s.d.Name, "--to-pool", newSharedPool, "--live-shared", "--max-pause", "30s", "--yes"}, flags...)...)
+}
+
+// assertOver claims that both guests go on writing, that nothing of the move is left in them or on
+// the hosts, and that the volume has all writes of both.
+func (s *sharedLive) assertOver(t *testing.T) {
+	t.Helper()
+	assertAwake(t, s.cluster, s.g1, s.disk1, s.g2, s.disk2)
+	for _, g := range []*guest{s.g1, s.g2} {
+		blocks, err := g.host.Libvirtd.Virsh(t.Context(), "qemu-monitor-command", g.Name, `{"execute":"query-block"}`)
+		if err != nil || strings.Contains(blocks, "volferry-") {
+			t.Errorf("guest %s has bitmaps left (%v): %s", g.Name, err, blocks)
+		}
+	}
+	s.g1.quiesce(t, s.disk1)
+	s.g2.quiesce(t, s.disk2)
+	at := s.now(t).Location
+	assertHolds(t, s.d, at, s.g1.History(s.disk1))
+	assertHolds(t, s.d, at, s.g2.History(s.disk2))
+}
+
+func moveWhileAllWrite(t *testing.T, names ...string) {
+	t.Helper()
+	s := startSharedLive(t, names...)
 	began := time.Now()
-	ctl(t, admin, "volume", "migrate", d.Name, "--to-pool", newSharedPool, "--live-shared", "--max-pause", "30s", "--yes")
+	s.migrate(t)
 	ended := time.Now()
-	assertAwake(t, c, g1, disk1, g2, disk2)
-	now := get[api.Volume](t, admin, "volume", "volume", "show", d.Name)
-	if now.Location.Pool != newSharedPool || now.Generation != before.Generation+1 {
+	now := s.now(t)
+	if now.Location.Pool != newSharedPool || now.Generation != s.before.Generation+1 {
 		t.Errorf("after the move the volume is %+v", now)
 	}
 	for _, a := range now.Attachments {
@@ -61,15 +101,41 @@ func moveWhileAllWrite(t *testing.T, one, other string) {
 			t.Errorf("attachment %s is at %+v", a.ID, a.Location)
 		}
 	}
-	g1.quiesce(t, disk1)
-	g2.quiesce(t, disk2)
-	for g, disk := range map[*guest]string{g1: disk1, g2: disk2} {
-		h := g.History(disk)
-		assertHolds(t, d, now.Location, h)
-		pace := h.Between(began, ended)
+	s.assertOver(t)
+	for g, disk := range map[*guest]string{s.g1: s.disk1, s.g2: s.disk2} {
+		pace := g.History(disk).Between(began, ended)
 		t.Logf("guest %s: %d writes in the %s of the move, and a silence of %s", g.Name, pace.Acked, ended.Sub(began).Round(time.Millisecond), pace.LongestGap.Round(time.Millisecond))
 		if pace.Acked < 50 {
 			t.Errorf("guest %s did not write while its volume was copied", g.Name)
 		}
 	}
+}
+
+// A daemon dies while its guests are followed, and the move is cancelled then: the guests write
+// on, at the place of before.
+func TestMoveWhileAllGuestsWriteIsCancelledAfterADaemonDied(t *testing.T) {
+	t.Parallel()
+	leftToTestHosts(t)
+	s := startSharedLive(t, "hv1", "hv2")
+	id := strings.TrimSpace(s.migrate(t, "--no-wait", "--bandwidth", "2MiB/s"))
+	admin := s.Registry.Caller()
+	show := func() api.Migration { return get[api.Migration](t, admin, "migration", "migration", "show", id) }
+	eventually(t, "the hosts copy", func() bool { return show().Phase == "copying" })
+	h2 := s.Hosts[1]
+	h2.KillDaemon()
+	if err := h2.StartDaemon(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctl(t, admin, "migration", "cancel", id)
+	if m := show(); m.State != api.MigrationCancelled {
+		t.Errorf("the migration is %s: %v", m.State, m.Error)
+	}
+	if now := s.now(t); now.Location != s.before.Location || now.Generation != s.before.Generation {
+		t.Errorf("after the cancel the volume is %+v, and was %+v", now, s.before)
+	}
+	left, err := filepath.Glob(filepath.Join(s.Shared, "pool-"+newSharedPool, "*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("in the pool of the destination there is %v (%v)", left, err)
+	}
+	s.assertOver(t)
 }
