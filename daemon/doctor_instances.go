@@ -24,13 +24,17 @@ func (d *doctor) lost() []api.Check {
 	return out
 }
 
-// moves checks that no migration of this host has stopped.
-func (d *doctor) moves(ctx context.Context) api.Check {
+// moves checks that no migration of this host has stopped, and that the guest of none stands still.
+func (d *doctor) moves(ctx context.Context) []api.Check {
 	open, err := d.open(ctx)
 	if err != nil {
-		return api.Check{Name: "moves", Status: "fail", Message: err.Error(), Advice: "look at the disk of the state directory"}
+		return []api.Check{{Name: "moves", Status: "fail", Message: err.Error(), Advice: "look at the disk of the state directory"}}
 	}
-	return api.CheckMoves(open)
+	out := []api.Check{api.CheckMoves(open)}
+	if paused := api.CheckOverlays(open); paused.Status != "ok" { // the room for overlays has its own line
+		out = append(out, paused)
+	}
+	return out
 }
 
 // notes are the instances that are not as they were left.

@@ -152,3 +152,37 @@ func CheckMoves(open []Migration) Check {
 	}
 	return check
 }
+
+// CheckOverlays checks that no guest stands still while its writes go to an overlay; those that
+// do are listed with what ends it.
+func CheckOverlays(open []Migration) Check {
+	check := Check{Name: "overlays", Status: "ok", Message: "no guest stands still"}
+	var paused, advice []string
+	for i := range open {
+		m := &open[i]
+		if m.GuestPaused == "" {
+			continue
+		}
+		paused = append(paused, m.GuestPaused)
+		advice = append(advice, m.volume()+": "+m.WakeAdvice())
+	}
+	if len(paused) > 0 {
+		check.Status = "fail"
+		check.Message = Count(len(paused), "guest") + ", standing still: " + strings.Join(paused, "; ")
+		check.Advice = strings.Join(append(advice, "docs/how-to/recover.md (The overlay's disk is full)"), "\n")
+	}
+	return check
+}
+
+// WakeAdvice says, of a migration whose guest an I/O error has paused, what ends that: what can
+// be done about the overlay's storage is in GuestPaused.
+func (m *Migration) WakeAdvice() string {
+	const see = "see to the overlay's disk"
+	switch m.State {
+	case MigrationStarted:
+		return see + ", or take the move back: " + m.cancelCommand()
+	case MigrationCopied:
+		return see + ", or " + m.CompleteCommand() + "  (or take the move back: " + m.cancelCommand() + ")"
+	}
+	return see // the overlay is being folded
+}

@@ -47,6 +47,8 @@ func migrationList(c *cli.Context, s *session.Session) error {
 		phase, rate := m.Phase, ""
 		if m.Stopped() {
 			phase = "STOPPED"
+		} else if m.GuestPaused != "" {
+			phase = "GUEST PAUSED"
 		} else if m.State.Final() {
 			phase = ""
 		} else if m.RateBytesPerSecond > 0 {
@@ -60,18 +62,24 @@ func migrationList(c *cli.Context, s *session.Session) error {
 	return printStopped(s, migrations)
 }
 
-// printStopped prints under a list, for each migration that has stopped, why, and the commands
-// that end the standstill.
+// printStopped prints under a list, for each migration that has stopped or whose guest stands
+// still, why, and the commands that end that.
 func printStopped(s *session.Session, migrations []api.Migration) error {
 	for i := range migrations {
 		m := &migrations[i]
-		if !m.Stopped() {
-			continue
+		var lines []string
+		if m.Stopped() {
+			again, back := m.Cures()
+			lines = append(lines, "", m.StoppedLine(), "  Next:         "+again)
+			if back != "" {
+				lines = append(lines, "  Take it back: "+back)
+			}
 		}
-		again, back := m.Cures()
-		lines := []string{"", m.StoppedLine(), "  Next:         " + again}
-		if back != "" {
-			lines = append(lines, "  Take it back: "+back)
+		if m.GuestPaused != "" {
+			lines = append(lines, "", "volume "+render.VolumeName(m)+": "+m.GuestPaused, "  Next:         "+m.WakeAdvice())
+		}
+		if len(lines) == 0 {
+			continue
 		}
 		if err := s.PrintLines(lines...); err != nil {
 			return err

@@ -47,6 +47,8 @@ func Send[In, Out any](ctx context.Context, s *Session, route routes.Route[In, O
 // Ask sends the request of a route that takes a document and changes nothing. It returns what it
 // is told, and the answer.
 func Ask[In, Out any](ctx context.Context, s *Session, route routes.Route[In, Out], in In, refs ...string) (*Out, Response, error) {
+	say := func(line string) { render.Line(s.Stderr, "%s", line) }
+	defer s.startWaitNotice(ctx, say, "", s.answer())()
 	resp, err := s.Call(ctx, route.Method, route.PathOf(refs...), route.Noun, in)
 	if err != nil {
 		return nil, Response{}, err

@@ -5,10 +5,13 @@ package session
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/routes"
 )
@@ -42,7 +45,24 @@ func TestAReadThatNobodyAnswersSaysWhatItWaitsFor(t *testing.T) {
 	if _, err := Get(ctx, &s, routes.ListVolumes); err == nil {
 		t.Error("no error without an answer")
 	}
-	if got, want := stderr.String(), "Waiting for an answer from "+path+" (3s).\n"; got != want {
+	if got, want := stderr.String(), "Waiting for an answer from "+path+" (3s); if it does not come, 'systemctl status volferryd' or 'volferryd check-config' says why.\n"; got != want {
 		t.Errorf("said %q, want %q", got, want)
+	}
+}
+
+func TestAnAnswerThatNeverComesNamesWhatSaysWhy(t *testing.T) {
+	for target, want := range map[string]string{
+		"/run/other.sock": "'systemctl status volferryd' says why it is not up, and 'volferryd check-config'",
+		RegistrySocket:    "'systemctl status volferry-registry' says why it is not up, and 'volferry-registry check-config'",
+	} {
+		c, err := client.New(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := Session{Client: c}
+		var advised *AdvisedError
+		if err := s.explainUnreachable(api.Errorf(CodeUnreachable, "no answer")); !errors.As(err, &advised) || !strings.Contains(advised.Advice, want) {
+			t.Errorf("%s: %v, want the advice %q", target, err, want)
+		}
 	}
 }

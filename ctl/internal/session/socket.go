@@ -48,15 +48,35 @@ func (s *Session) explainUnreachable(err error) error {
 	if !errors.As(err, &e) || e.Code != CodeUnreachable {
 		return err
 	}
-	said, program := *e, DaemonProgram
+	said, program := *e, s.program()
 	said.Code = api.CodeHypervisorUnavailable
-	target := s.Client.Target()
-	if target == RegistrySocket || IsRemote(target) {
-		said.Code, program = api.CodeRegistryUnavailable, "volferry-registry"
+	if program == registryProgram {
+		said.Code = api.CodeRegistryUnavailable
 	}
-	advice := "Start " + program + ", or name another socket with --socket or VOLFERRY_SOCKET; 'systemctl status " + program + "' says why it is not up."
-	if IsRemote(target) {
+	advice := "Start " + program + ", or name another socket with --socket or VOLFERRY_SOCKET; 'systemctl status " + program +
+		"' says why it is not up, and '" + program + " check-config' whether its configuration is right."
+	if IsRemote(s.Client.Target()) {
 		advice = ""
 	}
 	return &AdvisedError{Err: &said, Exit: api.ExitUnavailable, Advice: advice}
+}
+
+// registryProgram is what the registry calls itself.
+const registryProgram = "volferry-registry"
+
+// program is the program that should answer.
+func (s *Session) program() string {
+	if target := s.Client.Target(); target == RegistrySocket || IsRemote(target) {
+		return registryProgram
+	}
+	return DaemonProgram
+}
+
+// whyNoAnswer says, behind a line about an answer that does not come, what would say why: systemd
+// holds the socket also of a program that does not start. It is empty for another machine.
+func (s *Session) whyNoAnswer() string {
+	if IsRemote(s.Client.Target()) {
+		return ""
+	}
+	return "; if it does not come, 'systemctl status " + s.program() + "' or '" + s.program() + " check-config' says why"
 }

@@ -29,7 +29,9 @@ type waitNotice struct {
 	readOp func(context.Context) *api.Op
 	// before is what to wait for as long as the op is not known; "" says nothing.
 	before string
-	say    func(line string)
+	// otherwise is what comes after before: where to look.
+	otherwise string
+	say       func(line string)
 
 	// last is what was reported last, at lastAt.
 	last   string
@@ -52,7 +54,7 @@ func (n *waitNotice) run(ctx context.Context) {
 
 // update reports what the op waits for, if that is new or was reported a while ago.
 func (n *waitNotice) update(op *api.Op, now time.Time) {
-	what, since, rest := n.before, n.since, "."
+	what, since, rest := n.before, n.since, n.otherwise+"."
 	if op != nil {
 		rest = "; Ctrl-C leaves it running."
 		if op.Step != n.step {
@@ -120,8 +122,9 @@ func (s *Session) startWaitNotice(ctx context.Context, say func(line string), op
 			}
 			return op
 		},
-		before: before,
-		say:    say,
+		before:    before,
+		otherwise: s.whyNoAnswer(),
+		say:       say,
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

@@ -192,29 +192,13 @@ func (s *Server) count(ctx context.Context, st *api.Status) {
 		return
 	}
 	st.Parts = append(st.Parts, api.Check{Name: "journal", Status: "ok", Message: "writable"})
-	var paused []string
 	for i := range open {
 		st.MigrationsActive++
-		if open[i].GuestPaused != "" {
-			paused = append(paused, open[i].GuestPaused)
-		}
 		if open[i].State == api.MigrationNeedsOperator {
 			st.NeedsOperator++
 		}
 	}
-	st.Parts = append(st.Parts, api.CheckMoves(open), overlaysPart(paused))
-}
-
-// overlaysPart tells of guests that stand still while their writes go to an overlay.
-func overlaysPart(paused []string) api.Check {
-	const name = "overlays"
-	if len(paused) == 0 {
-		return api.Check{Name: name, Status: "ok", Message: "no guest stands still"}
-	}
-	return api.Check{
-		Name: name, Status: "fail", Message: fmt.Sprintf("%s, standing still: %s", api.Count(len(paused), "guest"), strings.Join(paused, "; ")),
-		Advice: "docs/how-to/recover.md (The overlay's disk is full)",
-	}
+	st.Parts = append(st.Parts, api.CheckMoves(open), api.CheckOverlays(open))
 }
 
 func (s *Server) version(*http.Request, routes.None) (map[string]string, error) {

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+func TestDoctorFailsForAGuestThatStandsStillOnItsOverlay(t *testing.T) {
+	var (
+		open []api.Migration
+		fail error
+	)
+	d := &doctor{open: func(context.Context) ([]api.Migration, error) { return open, fail }}
+	failed := func() (text string) {
+		for _, c := range d.moves(t.Context()) {
+			if c.Status == "fail" {
+				text += c.Name + ": " + c.Message + "\n" + c.Advice + "\n"
+			}
+		}
+		return text
+	}
+	open = []api.Migration{{ID: "m1", VolumeName: "db", State: api.MigrationStarted, SrcAttachmentID: "a1"}}
+	if got := failed(); got != "" {
+		t.Errorf("with a guest that runs: %s", got)
+	}
+	open[0].GuestPaused = "instance web1 is paused: there is no room"
+	for _, want := range []string{"overlays: ", "instance web1 is paused", "db: ", "volferryctl migration cancel a1"} {
+		if got := failed(); !strings.Contains(got, want) || strings.Contains(got, "migration complete") {
+			t.Errorf("before the copy: %q, want %q and no complete", got, want)
+		}
+	}
+	open[0].State = api.MigrationCopied
+	if got := failed(); !strings.Contains(got, "volferryctl migration complete a1") {
+		t.Errorf("copied: %q", got)
+	}
+	fail = errors.New("journal away")
+	if got := failed(); !strings.Contains(got, "journal away") {
+		t.Errorf("without the journal: %q", got)
+	}
+}
