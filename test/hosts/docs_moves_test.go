@@ -77,6 +77,8 @@ func (s *library) moveASharedVolume(t *testing.T, p *page) {
 	p.does(t, "volferryctl migration watch M")
 	s.assertIn(t, "nfs2", "quorum")
 	s.web1.write(t, "vdb")
+	p.leaves(t, "volferryctl volume migrate quorum --to-pool nfs2 --live-shared --max-pause 30s\n",
+		"it is there already, and TestVolumeSharedByTwoHostsMovesWhileAllItsGuestsWrite looks at what the guests wrote")
 	for _, instance := range []string{"web1", "web2"} {
 		ctl(t, s.hv1.at, "volume", "detach", "quorum", instance)
 	}
