@@ -86,6 +86,7 @@ func (g *guest) diesBesideAPivot(t *testing.T, args []string, note int, along fu
 		}
 		g.assertHolds(t, "vda", end) // by itself, before anything is folded again
 		h.ctl(t, args...)
+		eventually(t, "the instance may start again", func() bool { return h.chainPart(t).Status == "ok" })
 		m = g.newestMigration(t)
 	}
 	if !m.State.Final() {
