@@ -47,6 +47,7 @@ const (
 	CodeIdempotencyMismatch   Code = "idempotency_mismatch"
 	CodeNoCapablePool         Code = "no_capable_pool"
 	CodeNoSpace               Code = "no_space"
+	CodeIOError               Code = "io_error"
 	CodeRegistryUnavailable   Code = "registry_unavailable"
 	CodeHypervisorUnavailable Code = "hypervisor_unavailable"
 	CodeJournalUnavailable    Code = "journal_unavailable"
@@ -107,6 +108,7 @@ var codes = map[Code]codeInfo{
 	CodeIdempotencyMismatch:   {http.StatusUnprocessableEntity, ExitRefused},
 	CodeNoCapablePool:         {http.StatusUnprocessableEntity, ExitRefused},
 	CodeNoSpace:               {http.StatusInsufficientStorage, ExitRefused},
+	CodeIOError:               {http.StatusInternalServerError, ExitOpFailed},
 	CodeRegistryUnavailable:   {http.StatusServiceUnavailable, ExitUnavailable},
 	CodeHypervisorUnavailable: {http.StatusServiceUnavailable, ExitUnavailable},
 	CodeJournalUnavailable:    {http.StatusServiceUnavailable, ExitUnavailable},

@@ -103,7 +103,7 @@ func (a *activeOp) unpark(ctx context.Context) error {
 	if a.snapshot().State != StateNeedsOperator {
 		return nil
 	}
-	return a.append(EventResumed, "", nil)
+	return a.append(event{EventResumed, "", nil})
 }
 
 // Wake has the ops that wait for this (see WaitFor) try again at once.

@@ -77,6 +77,42 @@ func TestAHaltLetsAnOpBackOutOfACriticalSection(t *testing.T) {
 	})
 }
 
+// A guest that is paused waits for each commit of the journal. Before the section and behind it
+// nobody waits.
+func TestInACriticalSectionAStepEndsAndTheNextBeginsInOneCommit(t *testing.T) {
+	for name, failed := range map[string]struct {
+		record int
+		stored bool
+	}{"nothing fails": {}, "the commit is lost": {record: 2}, "its answer is lost": {record: 3, stored: true}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(s *stage) {
+				paused(s)
+				if failed.record > 0 {
+					s.journal.FailAppend(failed.record, failed.stored)
+				}
+				var afterFirst, afterCommit int
+				do := s.commit.Do
+				s.commit.Do = func(ctx context.Context, r *op.Run) error {
+					afterFirst = s.journal.Appends()
+					return do(ctx, r)
+				}
+				s.last.Do = func(context.Context, *op.Run) error { afterCommit = s.journal.Appends(); s.mark("last"); return nil }
+				s.start()
+				s.submit("a")
+				s.wait("a", op.StateDone)
+				s.wantTrace("pause", "switch, resume", "last")
+				want := 2 // first started; first succeeded with commit started
+				if failed.record > 0 && !failed.stored {
+					want++
+				}
+				if afterFirst != want || afterCommit != want+2 {
+					t.Errorf("%d commits before the second step and %d before the last, want %d and %d", afterFirst, afterCommit, want, want+2)
+				}
+			})
+		})
+	}
+}
+
 // An op that is about to enter one is stopped before it.
 func TestAHaltKeepsAnOpFromACriticalSection(t *testing.T) {
 	bubble(t, func(s *stage) {

@@ -21,7 +21,7 @@ func (a *activeOp) readBack(ctx context.Context) (over bool, err error) {
 	if n := len(records); n > 0 && records[n-1].Kind == EventFinished {
 		return true, nil
 	}
-	a.inDoubt = nil
+	a.inDoubt, a.announced = nil, ""
 	a.replay(records)
 	return false, nil
 }
@@ -109,9 +109,9 @@ func (a *activeOp) advance() bool {
 func (a *activeOp) finish(cause *Failure) bool {
 	var written bool
 	if cause == nil {
-		written = a.record(EventFinished, "", nil)
+		written = a.record(event{EventFinished, "", nil})
 	} else {
-		written = a.record(EventFinished, "", encodeFailure(*cause))
+		written = a.record(event{EventFinished, "", encodeFailure(*cause)})
 	}
 	if !written {
 		return false

@@ -3,7 +3,7 @@
 package op
 
 // The moments at which a test may end the process. Between two neighbours lies
-// either one record or one effect.
+// either one record or one effect; or nothing, where a commit has stored two records.
 const (
 	momentBeforeStarted     = "before_started"
 	momentAfterStarted      = "after_started"

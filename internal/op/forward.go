@@ -3,6 +3,7 @@
 package op
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -30,27 +31,46 @@ const contradictionDelay = 50 * time.Millisecond
 // the op cannot go on now.
 func (a *activeOp) do(step *Step, status StepStatus) bool {
 	a.fault(step, momentBeforeStarted)
-	if !a.record(EventStarted, step.Name, nil) {
+	repeat := status == StepStarted
+	if a.announced == step.Name {
+		a.announced, repeat = "", false
+	} else if !a.record(event{EventStarted, step.Name, nil}) {
 		return false
 	}
 	a.fault(step, momentAfterStarted)
 	run := a.newRun(step.Name)
-	v, err := a.bring(step, run, status == StepStarted)
+	v, err := a.bring(step, run, repeat)
 	switch v {
 	case verdictSucceeded:
-		if !a.record(EventSucceeded, step.Name, run.output) {
+		if !a.recordSuccess(step, run.output) {
 			return false
 		}
 		a.fault(step, momentAfterSucceeded)
 		return true
 	case verdictFailed:
 		a.r.cfg.Log.Warn("step failed, the op is undone", "op", a.op.ID, "step", step.Name, "err", err)
-		return a.record(EventFailed, step.Name, encodeFailure(a.r.cfg.Describe(err)))
+		return a.record(event{EventFailed, step.Name, encodeFailure(a.r.cfg.Describe(err))})
 	case verdictOperator:
 		return a.park(a.r.cfg.Describe(err))
 	case verdictLeave:
 	}
 	return false
+}
+
+// recordSuccess records that the current step has succeeded. Inside a critical section the same
+// commit says that the next step is started: the guest waits for each.
+func (a *activeOp) recordSuccess(step *Step, output json.RawMessage) bool {
+	events := []event{{EventSucceeded, step.Name, output}}
+	next := ""
+	if i := a.plan.index(step.Name) + 1; step.Critical && i < len(a.plan.Steps) && a.plan.Steps[i].Critical {
+		next = a.plan.Steps[i].Name
+		events = append(events, event{EventStarted, next, nil})
+	}
+	if !a.record(events...) {
+		return false
+	}
+	a.announced = next
+	return true
 }
 
 // bring tries a step until there is a verdict. The world decides: Do's error

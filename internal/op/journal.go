@@ -51,8 +51,9 @@ type Journal interface {
 	// Create stores a new op. It returns ErrMismatch if another op (with another kind,
 	// group or input) has the id, and nil if this op has been stored before.
 	Create(ctx context.Context, o Op) error
-	// Append stores the next record of an op. It refuses a record with another Seq.
-	Append(ctx context.Context, r Record) error
+	// Append stores the next records of one op, all of them or none. It refuses records with
+	// another Seq.
+	Append(ctx context.Context, records ...Record) error
 	// Unfinished returns the ops without a finished record, oldest first: in the order in
 	// which Create stored them, whatever their CreatedAt says.
 	Unfinished(ctx context.Context) ([]Op, error)

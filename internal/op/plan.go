@@ -41,6 +41,8 @@ type Step struct {
 	// the op from the beginning of the section's first step until the section ends or that
 	// step is undone: the world must not be left in between (a guest is paused), since a
 	// halt may last long. A crash and Stop can end an op anywhere.
+	// Where two of them meet, one commit of the journal has the end of the one and the
+	// beginning of the other.
 	Critical bool
 }
 

@@ -9,17 +9,30 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 )
 
-// record brings a record to stable storage, however long that takes: until it
-// is there nothing else of the op moves. It returns false when the runner is
+// event is a record without its place in the history.
+type event struct {
+	kind EventKind
+	step string
+	data json.RawMessage
+}
+
+// is says whether a record is this event.
+func (e event) is(r Record) bool {
+	return r.Kind == e.kind && r.Step == e.step && bytes.Equal(r.Data, e.data)
+}
+
+// record brings records to stable storage, all at once, however long that takes: until they
+// are there nothing else of the op moves. It returns false when the runner is
 // stopped or the history turns out to be broken.
-func (a *activeOp) record(kind EventKind, step string, data json.RawMessage) bool {
+func (a *activeOp) record(events ...event) bool {
 	for delay := (backoff{}); ; {
 		if a.stopping() {
 			return false
 		}
-		err := a.append(kind, step, data)
+		err := a.append(events...)
 		if err == nil {
 			a.setTrouble(nil)
 			return true
@@ -29,7 +42,7 @@ func (a *activeOp) record(kind EventKind, step string, data json.RawMessage) boo
 			a.r.changed(a.op.ID)
 			return false
 		}
-		a.r.cfg.Log.Warn("journal does not take a record", "op", a.op.ID, "step", step, "record", kind, "err", err)
+		a.r.cfg.Log.Warn("journal does not take a record", "op", a.op.ID, "step", events[0].step, "record", events[0].kind, "err", err)
 		a.setTrouble(err)
 		sleep(a.ctx, delay.next())
 	}
@@ -54,47 +67,54 @@ func (a *activeOp) noteFor(step string) func(context.Context, json.RawMessage) e
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		return a.append(EventNoted, step, data)
+		return a.append(event{EventNoted, step, data})
 	}
 }
 
-// append tries once to store a record. An error wraps ErrJournal, and the
-// record is then in doubt, or ErrHistory, and then it was not even tried.
-func (a *activeOp) append(kind EventKind, step string, data json.RawMessage) error {
+// append tries once to store records. An error wraps ErrJournal, and the
+// records are then in doubt, or ErrHistory, and then it was not even tried.
+func (a *activeOp) append(events ...event) error {
 	if a.inDoubt != nil {
 		landed, err := a.settle()
 		if err != nil {
 			return err
 		}
-		if landed != nil && sameEvent(*landed, kind, step, data) {
+		if slices.EqualFunc(events, landed, event.is) {
 			return nil
 		}
 	}
-	p := a.snapshot()
-	rec := Record{OpID: a.op.ID, Seq: p.Seq + 1, At: a.r.cfg.Now(), Step: step, Kind: kind, Data: data}
-	next, err := p.after(a.plan, rec)
-	if err != nil {
-		return err
+	next := a.snapshot()
+	records := make([]Record, len(events))
+	for i, e := range events {
+		records[i] = Record{OpID: a.op.ID, Seq: next.Seq + 1, At: a.r.cfg.Now(), Step: e.step, Kind: e.kind, Data: e.data}
+		var err error
+		if next, err = next.after(a.plan, records[i]); err != nil {
+			return err
+		}
 	}
-	if kind == EventSucceeded || kind == EventUndone {
-		if err := a.r.cfg.MakeDurable(); err != nil {
-			return fmt.Errorf("make step %s durable: %w", step, journalError(err))
+	for _, e := range events {
+		if e.kind == EventSucceeded || e.kind == EventUndone {
+			if err := a.r.cfg.MakeDurable(); err != nil {
+				return fmt.Errorf("make step %s durable: %w", e.step, journalError(err))
+			}
 		}
 	}
 	// Not the context of the step: an append that is cut off leaves a doubt.
-	if err := a.r.cfg.Journal.Append(context.WithoutCancel(a.ctx), rec); err != nil {
-		a.inDoubt = &rec
-		return fmt.Errorf("record %q: %w", kind, journalError(err))
+	if err := a.r.cfg.Journal.Append(context.WithoutCancel(a.ctx), records...); err != nil {
+		a.inDoubt = records
+		return fmt.Errorf("record %q: %w", events[0].kind, journalError(err))
 	}
 	a.setProgress(next)
-	a.r.cfg.Log.Debug("op moves", "op", a.op.ID, "step", step, "record", kind)
+	for _, e := range events {
+		a.r.cfg.Log.Debug("op moves", "op", a.op.ID, "step", e.step, "record", e.kind)
+	}
 	return nil
 }
 
-// settle reads whether the record in doubt reached the journal, and returns it
-// if so. A different one in its place means that somebody else writes for this
+// settle reads whether the records in doubt reached the journal, and returns them
+// if so. Different ones in their place mean that somebody else writes for this
 // op.
-func (a *activeOp) settle() (landed *Record, err error) {
+func (a *activeOp) settle() (landed []Record, err error) {
 	records, err := a.r.cfg.Journal.Records(context.WithoutCancel(a.ctx), a.op.ID)
 	if err != nil {
 		return nil, fmt.Errorf("read back the last record: %w", journalError(err))
@@ -108,7 +128,7 @@ func (a *activeOp) settle() (landed *Record, err error) {
 	case n == known:
 		a.inDoubt = nil
 		return nil, nil
-	case n == doubt.Seq && sameEvent(records[n-1], doubt.Kind, doubt.Step, doubt.Data):
+	case n == known+int64(len(doubt)) && slices.EqualFunc(doubt, records[known:], sameEvent):
 		a.inDoubt = nil
 		a.setProgress(p)
 		return doubt, nil
@@ -117,9 +137,7 @@ func (a *activeOp) settle() (landed *Record, err error) {
 	}
 }
 
-func sameEvent(r Record, kind EventKind, step string, data json.RawMessage) bool {
-	return r.Kind == kind && r.Step == step && bytes.Equal(r.Data, data)
-}
+func sameEvent(r, other Record) bool { return event{other.Kind, other.Step, other.Data}.is(r) }
 
 func (a *activeOp) setProgress(p Progress) {
 	a.keep(p)
@@ -168,7 +186,7 @@ func encodeFailure(f Failure) json.RawMessage {
 
 // park stops the op until Continue.
 func (a *activeOp) park(f Failure) bool {
-	if a.record(EventNeedsOperator, "", encodeFailure(f)) {
+	if a.record(event{EventNeedsOperator, "", encodeFailure(f)}) {
 		a.r.cfg.Log.Error("op waits for the operator", "op", a.op.ID, "err", f.Message)
 	}
 	return false

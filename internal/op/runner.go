@@ -107,9 +107,12 @@ type activeOp struct {
 	forward   context.Context
 	interrupt context.CancelCauseFunc
 
-	// inDoubt is a record that the journal did not confirm. Whether it is there
+	// inDoubt are records that the journal did not confirm. Whether they are there
 	// must be read before anything else is written.
-	inDoubt *Record
+	inDoubt []Record
+	// announced is the step whose started record was stored with the end of the step before:
+	// nothing of it was done yet. It is empty for all other steps.
+	announced string
 
 	mu       sync.Mutex
 	progress Progress

@@ -57,6 +57,7 @@ var contract = map[api.Code]spoken{
 	"idempotency_mismatch":    {422, 4},
 	"no_capable_pool":         {422, 4},
 	"no_space":                {507, 4},
+	"io_error":                {500, 6},
 	"registry_unavailable":    {503, 5},
 	"hypervisor_unavailable":  {503, 5},
 	"journal_unavailable":     {503, 5},

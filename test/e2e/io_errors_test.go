@@ -54,8 +54,8 @@ func TestACopyThatMeetsAnIOErrorGoesOnWhenTheDiskIsMended(t *testing.T) {
 			mended := failing(t, h.DaemonPID(), c.path(v), c.calls)
 			h.mustFail(t, v.copyArgs()...)
 			h.refuses(t, api.CodeCopyNotVerified, v.completeArgs()...)
-			if m := get[api.Migration](t, h, "migration", "migration", "show", v.ID); m.State != api.MigrationStarted || m.Error == nil {
-				t.Errorf("the migration is %s with error %v; it must be open, to be copied again or cancelled", m.State, m.Error)
+			if m := get[api.Migration](t, h, "migration", "migration", "show", v.ID); m.State != api.MigrationStarted || m.Error == nil || m.Error.Code != api.CodeIOError {
+				t.Errorf("the migration is %s with error %v; it must be open with %s, to be copied again or cancelled", m.State, m.Error, api.CodeIOError)
 			}
 			g.writes(t)
 			v.assertFrozen(t)

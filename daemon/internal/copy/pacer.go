@@ -154,6 +154,9 @@ func (p *GuestPacer) Allow() (inFlightBytes int64, rest time.Duration) {
 func (p *GuestPacer) SetKeepShare(share float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if share == p.keepShare {
+		return
+	}
 	p.keepShare = share
 	p.standStill(quietTicks)
 }

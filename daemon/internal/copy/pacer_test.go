@@ -247,6 +247,24 @@ func TestACopyBesideAGuestThatDoesNothingIsFastAtOnce(t *testing.T) {
 	})
 }
 
+// Whoever follows what the operator says may say the same once more.
+func TestTheSameShareOnceMoreDoesNotHoldTheCopyUp(t *testing.T) {
+	p := newPlant(time.Millisecond, 1<<30)
+	p.thinks = 1000 * time.Hour
+	p.keepShare = 0.25
+	p.run(t, func() {
+		<-time.After(time.Second)
+		p.pacer.SetKeepShare(0.25)
+		if _, rest := p.pacer.Allow(); rest > 0 {
+			t.Errorf("the copy rests for %v", rest)
+		}
+		p.pacer.SetKeepShare(0.5)
+		if _, rest := p.pacer.Allow(); rest == 0 {
+			t.Error("with another share nothing is measured anew")
+		}
+	})
+}
+
 func TestThePacerNeverStarvesTheCopy(t *testing.T) {
 	p := newPlant(time.Millisecond, 1<<20) // whatever is in flight is too much
 	p.keepShare = 0

@@ -47,6 +47,11 @@ func (h *Hypervisor) Domain(ctx context.Context, id string) (*hv.Domain, error) 
 	return read(h, "Domain", func() (*hv.Domain, error) { return h.Fake.Domain(ctx, id) })
 }
 
+// RunState implements hv.Hypervisor.
+func (h *Hypervisor) RunState(ctx context.Context, id string) (hv.RunState, error) {
+	return read(h, "RunState", func() (hv.RunState, error) { return h.Fake.RunState(ctx, id) })
+}
+
 // AttachDisk implements hv.Hypervisor.
 func (h *Hypervisor) AttachDisk(ctx context.Context, id string, where hv.Where, disk hv.DiskSpec) error {
 	return h.call("AttachDisk", func() error { return h.Fake.AttachDisk(ctx, id, where, disk) })

@@ -29,6 +29,13 @@ const (
 	PauseOther   PauseReason = "other"
 )
 
+// RunState says whether a domain runs, at one moment. It is a part of Domain.
+type RunState struct {
+	State       State
+	PauseReason PauseReason // only if paused
+	Occupied    bool
+}
+
 // Domain is one libvirt domain at one moment.
 type Domain struct {
 	ID          string // UUID, lower case, with dashes

@@ -80,6 +80,8 @@ type Hypervisor interface {
 	Domains(ctx context.Context) ([]Domain, error)
 	// Domain reads one domain by UUID. ErrNotFound if there is none.
 	Domain(ctx context.Context, id string) (*Domain, error)
+	// RunState is Domain for whom it is enough, and who is in a hurry: it reads no definition.
+	RunState(ctx context.Context, id string) (RunState, error)
 
 	// SetConfigChain makes the persistent definition's disk use this chain, top
 	// first, written out in full and terminated; everything else of the disk
@@ -175,11 +177,12 @@ type Hypervisor interface {
 	// DiskStats reads the counters of the live disk.
 	DiskStats(ctx context.Context, id, target string) (*DiskStats, error)
 	DirtyTracker
-	// OpenFiles lists what the domain's process has open on the image at path, by device
-	// and inode (or device number), as the kernel says (/proc). ErrNotActive if the domain
-	// is off. If an active domain's process cannot be found, the error is ErrNoProcess and
-	// not an empty list: nobody knows then.
-	OpenFiles(ctx context.Context, id, path string) ([]OpenFile, error)
+	// OpenFiles lists what the domain's process has open on the images at these paths, by
+	// device and inode (or device number), as the kernel says (/proc) in one look. A path where
+	// there is nothing is an error (fs.ErrNotExist). ErrNotActive if the domain is off. If an
+	// active domain's process cannot be found, the error is ErrNoProcess and not an empty list:
+	// nobody knows then.
+	OpenFiles(ctx context.Context, id string, paths ...string) ([]OpenFile, error)
 	// Process says which process an active domain has, and what it was started with, as
 	// the kernel says (/proc). ErrNotActive if the domain is off; ErrNoProcess if it
 	// cannot be found, or if several claim to be it.

@@ -4,6 +4,8 @@ package hv
 
 // OpenFile is one open file descriptor of a domain's process on an image.
 type OpenFile struct {
+	// Path is the image, as the caller names it.
+	Path     string
 	PID      int // of the process
 	FD       int
 	Writable bool

@@ -6,27 +6,44 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Append implements op.Journal. The record must be the next one of its op.
-func (j *Journal) Append(ctx context.Context, r op.Record) error {
-	const insert = `INSERT INTO records (op, seq, at, step, kind, data)
-		SELECT number, ?2, ?3, ?4, ?5, ?6 FROM ops WHERE id = ?1
-		AND ?2 = 1 + (SELECT coalesce(max(seq), 0) FROM records WHERE op = number)`
-	res, err := j.exec(ctx, insert, r.OpID, r.Seq, stamp(r.At), r.Step, string(r.Kind), text(r.Data))
+// Append implements op.Journal. The records must be the next ones of their op. Several are
+// one statement, so that none is there without the others.
+func (j *Journal) Append(ctx context.Context, records ...op.Record) error {
+	const (
+		insert = `INSERT INTO records (op, seq, at, step, kind, data) `
+		record = `SELECT number, ?, ?, ?, ?, ? FROM ops WHERE id = ?
+		AND ? = 1 + (SELECT coalesce(max(seq), 0) FROM records WHERE op = number)`
+	)
+	var args []any
+	first := records[0]
+	for i, r := range records {
+		if r.OpID != first.OpID || r.Seq != first.Seq+int64(i) {
+			return fmt.Errorf("append record %d of op %s: %w: it does not follow record %d of op %s", r.Seq, r.OpID, op.ErrJournal, first.Seq, first.OpID)
+		}
+		args = append(args, r.Seq, stamp(r.At), r.Step, string(r.Kind), text(r.Data), r.OpID, first.Seq)
+	}
+	query := insert + strings.Join(slices.Repeat([]string{record}, len(records)), ` UNION ALL `)
+	res, err := j.exec(ctx, query, args...)
 	if err != nil {
-		return fmt.Errorf("append record %d of op %s: %w", r.Seq, r.OpID, unavailable(err))
+		return fmt.Errorf("append record %d of op %s: %w", first.Seq, first.OpID, unavailable(err))
 	}
-	if n, err := res.RowsAffected(); err != nil || n == 1 {
+	switch n, err := res.RowsAffected(); {
+	case err != nil || n == int64(len(records)):
 		return err
+	case n != 0:
+		return fmt.Errorf("append record %d of op %s: %w: %d records were stored of %d", first.Seq, first.OpID, op.ErrJournal, n, len(records))
 	}
-	if _, err := j.Op(ctx, r.OpID); err != nil {
-		return fmt.Errorf("append record %d: %w", r.Seq, err)
+	if _, err := j.Op(ctx, first.OpID); err != nil {
+		return fmt.Errorf("append record %d: %w", first.Seq, err)
 	}
-	return fmt.Errorf("append record %d of op %s: %w: it is not the one that is due", r.Seq, r.OpID, op.ErrJournal)
+	return fmt.Errorf("append record %d of op %s: %w: it is not the one that is due", first.Seq, first.OpID, op.ErrJournal)
 }
 
 // Records implements op.Journal.

@@ -28,7 +28,7 @@ func (c *Conn) setConfigChain(ctx context.Context, id, target string, chain []hv
 	if err != nil {
 		return err
 	}
-	dom, err := c.lookup(ctx, s, id)
+	dom, err := handle(id)
 	if err != nil {
 		return err
 	}

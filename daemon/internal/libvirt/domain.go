@@ -76,19 +76,54 @@ func (c *Conn) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 	return c.readDomain(ctx, s, dom)
 }
 
-// lookup finds a domain by UUID.
-func (c *Conn) lookup(ctx context.Context, s *session, id string) (golibvirt.Domain, error) {
+// handle names a domain to libvirt, which finds it by its UUID alone: nobody is asked whether it
+// is there, since the call that it is for says so. The name is left out.
+func handle(id string) (golibvirt.Domain, error) {
 	u, err := uuid.Parse(id)
 	if err != nil {
 		return golibvirt.Domain{}, fmt.Errorf("look up domain %q: %w: %w", id, hv.ErrNotFound, err)
 	}
-	dom, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
-		return lv.DomainLookupByUUID(golibvirt.UUID(u))
+	return golibvirt.Domain{UUID: golibvirt.UUID(u), ID: -1}, nil
+}
+
+// lookup finds a domain by UUID.
+func (c *Conn) lookup(ctx context.Context, s *session, id string) (golibvirt.Domain, error) {
+	dom, err := handle(id)
+	if err != nil {
+		return dom, err
+	}
+	dom, err = call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (golibvirt.Domain, error) {
+		return lv.DomainLookupByUUID(dom.UUID)
 	})
 	if err != nil {
 		return dom, fmt.Errorf("look up domain %s: %w", id, err)
 	}
 	return dom, nil
+}
+
+// RunState implements hv.Hypervisor.
+func (c *Conn) RunState(ctx context.Context, id string) (hv.RunState, error) {
+	s, err := c.reads()
+	if err != nil {
+		return hv.RunState{}, fmt.Errorf("read the state of domain %s: %w", id, err)
+	}
+	dom, err := handle(id)
+	if err != nil {
+		return hv.RunState{}, err
+	}
+	facts, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (*domainFacts, error) {
+		f := &domainFacts{dom: dom}
+		if err := f.gatherOccupied(lv); err != nil {
+			return nil, err
+		}
+		return f, f.gatherState(lv)
+	})
+	if err != nil {
+		return hv.RunState{}, fmt.Errorf("read the state of domain %s: %w", id, err)
+	}
+	state := hv.RunState{Occupied: facts.occupied}
+	state.State, state.PauseReason = stateOf(facts.state, facts.reason)
+	return state, nil
 }
 
 func domainID(dom golibvirt.Domain) string { return uuid.UUID(dom.UUID).String() }
@@ -138,21 +173,14 @@ type domainFacts struct {
 func gather(lv *golibvirt.Libvirt, dom golibvirt.Domain) (*domainFacts, error) {
 	f := &domainFacts{dom: dom}
 	// Before what such a call may change.
-	control, _, _, err := lv.DomainGetControlInfo(dom, 0)
-	if err != nil && !said(err, golibvirt.ErrOperationInvalid) { // it is off
-		return nil, fmt.Errorf("get control state: %w", err)
+	err := f.gatherOccupied(lv)
+	if err != nil {
+		return nil, err
 	}
-	at := golibvirt.DomainControlState(control)
-	f.occupied = err == nil && (at == golibvirt.DomainControlJob || at == golibvirt.DomainControlOccupied)
 	if f.xml, err = lv.DomainGetXMLDesc(dom, 0); err != nil {
 		return nil, fmt.Errorf("get XML: %w", err)
 	}
-	state, reason, err := lv.DomainGetState(dom, 0)
-	if err != nil {
-		return nil, fmt.Errorf("get state: %w", err)
-	}
-	f.state, f.reason = golibvirt.DomainState(state), reason
-	if err := f.gatherRestored(lv); err != nil {
+	if err := f.gatherState(lv); err != nil {
 		return nil, err
 	}
 	persistent, err := lv.DomainIsPersistent(dom)
@@ -177,6 +205,25 @@ func gather(lv *golibvirt.Libvirt, dom golibvirt.Domain) (*domainFacts, error) {
 	}
 	f.autostart, f.managedSave = autostart != 0, saved != 0
 	return f, f.gatherSnapshots(lv)
+}
+
+func (f *domainFacts) gatherOccupied(lv *golibvirt.Libvirt) error {
+	control, _, _, err := lv.DomainGetControlInfo(f.dom, 0)
+	if err != nil && !said(err, golibvirt.ErrOperationInvalid) { // it is off
+		return fmt.Errorf("get control state: %w", err)
+	}
+	at := golibvirt.DomainControlState(control)
+	f.occupied = err == nil && (at == golibvirt.DomainControlJob || at == golibvirt.DomainControlOccupied)
+	return nil
+}
+
+func (f *domainFacts) gatherState(lv *golibvirt.Libvirt) error {
+	state, reason, err := lv.DomainGetState(f.dom, 0)
+	if err != nil {
+		return fmt.Errorf("get state: %w", err)
+	}
+	f.state, f.reason = golibvirt.DomainState(state), reason
+	return f.gatherRestored(lv)
 }
 
 // gatherRestored finds a domain that was restored paused, and stays so until

@@ -20,7 +20,7 @@ func onLive[T any](ctx context.Context, c *Conn, s *session, limit time.Duration
 ) (T, error) {
 	where := nameOf(id, target)
 	var zero T
-	dom, err := c.lookup(ctx, s, id)
+	dom, err := handle(id)
 	if err != nil {
 		return zero, fmt.Errorf("%s %s: %w", what, where, err)
 	}
@@ -52,7 +52,7 @@ func (c *Conn) modifyOn(ctx context.Context, s *session, limit time.Duration, id
 		return fmt.Errorf("%w: %w", hv.ErrUnavailable, context.Cause(ctx))
 	}
 	ctx = context.WithoutCancel(ctx)
-	dom, err := c.lookup(ctx, s, id)
+	dom, err := handle(id)
 	if err != nil {
 		return err
 	}

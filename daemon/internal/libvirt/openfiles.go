@@ -21,21 +21,25 @@ import (
 // procDir is a variable for the tests.
 var procDir = "/proc"
 
-// OpenFiles lists what the domain's process has open on the image at path. It asks the
-// kernel and not libvirt: the result is the proof against which libvirt's answers are
-// checked, and it works while libvirtd is away.
-func (c *Conn) OpenFiles(ctx context.Context, id, path string) ([]hv.OpenFile, error) {
-	files, err := c.openFiles(ctx, strings.ToLower(id), path)
+// OpenFiles lists what the domain's process has open on the images at these paths. It asks
+// the kernel and not libvirt: the result is the proof against which libvirt's answers are
+// checked, and it works while libvirtd is away. It looks for the process once, which takes long
+// where there are many, and guests stand still meanwhile.
+func (c *Conn) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error) {
+	files, err := c.openFiles(ctx, strings.ToLower(id), paths)
 	if err != nil {
-		return nil, fmt.Errorf("list what domain %s has open on %s: %w", id, path, err)
+		return nil, fmt.Errorf("list what domain %s has open on %s: %w", id, strings.Join(paths, ", "), err)
 	}
 	return files, nil
 }
 
-func (c *Conn) openFiles(ctx context.Context, id, path string) ([]hv.OpenFile, error) {
-	want, err := identify(path)
-	if err != nil {
-		return nil, err
+func (c *Conn) openFiles(ctx context.Context, id string, paths []string) ([]hv.OpenFile, error) {
+	wanted := make([]identity, len(paths))
+	for i, path := range paths {
+		var err error
+		if wanted[i], err = identify(path); err != nil {
+			return nil, err
+		}
 	}
 	processes, err := findProcesses(id)
 	if err != nil {
@@ -45,7 +49,7 @@ func (c *Conn) openFiles(ctx context.Context, id, path string) ([]hv.OpenFile, e
 	// open. A false one has no way to hide what the true one has.
 	var found []hv.OpenFile
 	for _, p := range processes {
-		files, err := p.openFiles(want)
+		files, err := p.openFiles(paths, wanted)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // ended since
 		}
@@ -137,20 +141,21 @@ type process struct {
 // line, which is each one's own claim: any user may start a QEMU with it. libvirt's pid
 // files are not used: libvirtd may live in another mount namespace.
 func findProcesses(id string) ([]process, error) {
-	cmdlines, err := filepath.Glob(filepath.Join(procDir, "[0-9]*", "cmdline"))
+	pids, err := listProcesses()
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
 	needle := []byte("\x00-uuid\x00" + id + "\x00")
 	var found []process
-	for _, cmdline := range cmdlines {
-		args, err := os.ReadFile(cmdline)
-		if err != nil || !bytes.Contains(args, needle) {
-			continue // gone, or not ours
-		}
-		dir := filepath.Dir(cmdline)
+	for _, pid := range pids {
+		dir := filepath.Join(procDir, pid)
+		// Before its arguments: a link is read faster, and a host has many other processes.
 		exe, err := os.Readlink(filepath.Join(dir, "exe"))
 		if err != nil || !strings.HasPrefix(filepath.Base(exe), "qemu") {
+			continue // gone, or none of QEMU
+		}
+		args, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if err != nil || !bytes.Contains(args, needle) {
 			continue
 		}
 		uid, err := uidOf(dir)
@@ -163,6 +168,19 @@ func findProcesses(id string) ([]process, error) {
 		found = append(found, process{dir, uid})
 	}
 	return found, nil
+}
+
+// listProcesses returns the numbers of all processes, in no order.
+func listProcesses() ([]string, error) {
+	dir, err := os.Open(procDir)
+	if err != nil {
+		return nil, err
+	}
+	names, err := dir.Readdirnames(-1)
+	if err := errors.Join(err, dir.Close()); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return name[0] < '0' || name[0] > '9' }), nil
 }
 
 // uidOf reads the effective user of a process. The owner of its directory is root's
@@ -183,8 +201,9 @@ func uidOf(dir string) (uint32, error) {
 	return 0, fmt.Errorf("no user in %s/status", dir)
 }
 
-// openFiles lists the descriptors of the process on an image.
-func (p process) openFiles(want identity) ([]hv.OpenFile, error) {
+// openFiles lists the descriptors of the process on the images at these paths, which have
+// these identities.
+func (p process) openFiles(paths []string, wanted []identity) ([]hv.OpenFile, error) {
 	pid, err := strconv.Atoi(filepath.Base(p.dir))
 	if err != nil {
 		return nil, fmt.Errorf("read process number: %w", err)
@@ -204,18 +223,20 @@ func (p process) openFiles(want identity) ([]hv.OpenFile, error) {
 		if err != nil {
 			return nil, err
 		}
-		if got != want {
-			continue
+		for i, want := range wanted {
+			if got != want {
+				continue
+			}
+			file, err := openFile(p.dir, entry.Name())
+			if errors.Is(err, os.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			file.Path, file.PID = paths[i], pid
+			found = append(found, file)
 		}
-		file, err := openFile(p.dir, entry.Name())
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		file.PID = pid
-		found = append(found, file)
 	}
 	return found, nil
 }

@@ -5,6 +5,7 @@ package libvirt
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -87,6 +88,23 @@ func TestOpenFilesComparesInodesAndNotPaths(t *testing.T) {
 		if err != nil || len(files) != 1 || files[0].Writable != writable {
 			t.Errorf("flags %s: OpenFiles = %+v, %v; want one, writable %v", flags, files, err, writable)
 		}
+	}
+}
+
+func TestOpenFilesOfSeveralImagesSayWhichIsWhich(t *testing.T) {
+	src, dst, other := emptyFile(t, "src"), emptyFile(t, "dst"), emptyFile(t, "other")
+	fakeProc(t)
+	fakeProcess(t, 42, qemuUID, qemuExe, map[string]string{src: "02140000", dst: "02140002", other: "02"})
+	files, err := connOfQEMU().OpenFiles(t.Context(), openFilesID, dst, src)
+	writable := map[string]bool{}
+	for _, f := range files {
+		writable[f.Path] = f.Writable
+	}
+	if err != nil || len(files) != 2 || !maps.Equal(writable, map[string]bool{src: false, dst: true}) {
+		t.Errorf("OpenFiles = %+v, %v; want dst for writing and src", files, err)
+	}
+	if _, err := connOfQEMU().OpenFiles(t.Context(), openFilesID, src, src+".gone"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("OpenFiles of a path of nothing: %v", err)
 	}
 }
 

@@ -110,7 +110,7 @@ func (p Place) NamedBy(d *hv.Disk) (bool, error) {
 
 // Processes is the part of a hypervisor that Opens needs.
 type Processes interface {
-	OpenFiles(ctx context.Context, id, path string) ([]hv.OpenFile, error)
+	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
 }
 
 // Opens says whether the process of a domain has the image at path, by its live definition

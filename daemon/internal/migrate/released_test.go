@@ -99,7 +99,7 @@ func TestAReleasedSourceIsKeptIfAnythingSpeaksAgainstIt(t *testing.T) {
 		"a guest has written to it since":          {func(t *testing.T, d *daemon) { d.ranOn(t, rawImage(srcPath)) }, api.CodeChainChanged, "after you have compared it with the volume"},
 		"it is another file":                       {func(t *testing.T, d *daemon) { d.replaceSrc(t) }, api.CodeChainChanged, "something else"},
 		"its guest is on a third image":            {func(t *testing.T, d *daemon) { d.startElsewhere(t) }, api.CodeChainChanged, "nobody can tell which copy"},
-		"the registry is away":                     {func(_ *testing.T, d *daemon) { d.world.Registry.Down = true }, api.CodeRegistryUnavailable, ""},
+		"the registry is away":                     {func(_ *testing.T, d *daemon) { d.world.Registry.SetDown(true) }, api.CodeRegistryUnavailable, ""},
 		"the daemon cannot write in its directory": {func(_ *testing.T, d *daemon) { d.world.Images.ReadOnly = "/old" }, "", "/old"},
 	} {
 		t.Run(name, func(t *testing.T) {

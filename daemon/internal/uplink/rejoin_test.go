@@ -95,3 +95,32 @@ func TestAnAttachmentThatHasMovedSinceTheLastViewIsLetGoAtEitherPlace(t *testing
 		})
 	}
 }
+
+// It compares what a report says the host was told before it lets that host change anything, and a
+// host that is fenced sends no other report.
+func TestAFencedHostReportsToARegistryThatWasJustStarted(t *testing.T) {
+	for name, learn := range map[string]func(w *world){
+		"and learns of the fence from a report": func(w *world) { pass(time.Minute) },
+		"and learns of the fence from another answer": func(w *world) {
+			_ = w.up.refused(1, true, api.Errorf(api.CodeStaleEpoch, "fenced").With("epoch", int64(2)))
+			pass(time.Minute)
+		},
+		"and knows of the fence since its own start": func(w *world) {
+			w.registry.SetDown(true)
+			_ = w.up.refused(1, true, api.Errorf(api.CodeStaleEpoch, "fenced").With("epoch", int64(2)))
+			w.kill()
+			w.registry.SetDown(false)
+			w.start()
+			pass(time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			running(t, func(w *world) {
+				w.registry.fence(attachment("web"))
+				w.registry.set(func() { w.registry.justStarted = true })
+				learn(w)
+				w.wantBack(2)
+			})
+		})
+	}
+}

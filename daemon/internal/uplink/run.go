@@ -48,6 +48,10 @@ func (u *Uplink) beat(ctx context.Context) time.Duration {
 		if u.note(err) {
 			u.cfg.Log.Warn("this host was fenced and cannot come back yet", "err", err)
 		}
+		if reportFirst(err) {
+			// The report is refused, for its epoch is over, but what this host was told is compared.
+			_, _ = u.report(ctx)
+		}
 		return retryEvery
 	}
 	out, err := u.report(ctx)

@@ -38,6 +38,7 @@ var errBoom = errors.New("boom")
 type registry struct {
 	hosttest.Registry
 	fenced      bool
+	justStarted bool // it lets no host come back that has not reported since
 	seq         int64
 	volumes     []api.Volume
 	instances   []api.Instance
@@ -84,6 +85,7 @@ func (r *registry) hostNow() api.Host {
 func (r *registry) Report(_ context.Context, in api.HostReport) (host api.Host, err error) {
 	err = r.do("Report", func() error {
 		r.reports = append(r.reports, in)
+		r.justStarted = false
 		if r.fenced {
 			return r.CheckEpoch(thisHost, 0)
 		}
@@ -109,6 +111,9 @@ func (r *registry) Report(_ context.Context, in api.HostReport) (host api.Host, 
 
 func (r *registry) RejoinHost(_ context.Context, _ string, in api.HostRejoin) (host api.Host, err error) {
 	err = r.do("RejoinHost", func() error {
+		if r.justStarted {
+			return api.Errorf(api.CodeRegistryUnavailable, "just started").With(api.DetailReportFirst, true)
+		}
 		if err := r.CheckEpoch(thisHost, in.Epoch); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -18,7 +19,7 @@ import (
 
 // Kernel is the part of a hypervisor that the package needs.
 type Kernel interface {
-	OpenFiles(ctx context.Context, id, path string) ([]hv.OpenFile, error)
+	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
 }
 
 // Held says how the process of a domain has an image open, as the kernel says.
@@ -33,21 +34,41 @@ type Held struct {
 // there is nothing is not open. Name is the instance's name, for the error, which is typed
 // for the runner.
 func Look(ctx context.Context, k Kernel, id, name, path string) (Held, error) {
-	files, err := k.OpenFiles(ctx, id, path)
+	all, err := LookAt(ctx, k, id, name, path)
+	if err != nil {
+		return Held{}, err
+	}
+	return all[0], nil
+}
+
+// LookAt is Look for several images, in one look if there is something at each path.
+func LookAt(ctx context.Context, k Kernel, id, name string, paths ...string) ([]Held, error) {
+	all := make([]Held, len(paths))
+	files, err := k.OpenFiles(ctx, id, paths...)
 	switch {
 	case errors.Is(err, hv.ErrNotActive):
-		return Held{}, nil
+		return all, nil
+	case errors.Is(err, fs.ErrNotExist) && len(paths) == 1:
+		return []Held{{Process: true}}, nil
 	case errors.Is(err, fs.ErrNotExist):
-		return Held{Process: true}, nil
+		for i, path := range paths {
+			if all[i], err = Look(ctx, k, id, name, path); err != nil {
+				return nil, err
+			}
+		}
+		return all, nil
 	case err != nil:
-		return Held{}, op.WaitFor(request.WaitHypervisor, fmt.Errorf("see whether instance %s has %s open: %w", name, path, err))
+		return nil, op.WaitFor(request.WaitHypervisor, fmt.Errorf("see whether instance %s has %s open: %w", name, strings.Join(paths, ", "), err))
 	}
-	h := Held{Process: true, Open: len(files) > 0}
-	for _, f := range files {
-		h.Writable = h.Writable || f.Writable
-		h.PID = f.PID
+	for i, path := range paths {
+		all[i].Process = true
+		for _, f := range files {
+			if f.Path == path {
+				all[i].Open, all[i].Writable, all[i].PID = true, all[i].Writable || f.Writable, f.PID
+			}
+		}
 	}
-	return h, nil
+	return all, nil
 }
 
 // Retry bounds how long witnesses that disagree are asked again: libvirt needs a moment to

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"reflect"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,10 +21,15 @@ import (
 type kernel struct {
 	files []hv.OpenFile
 	err   error
+	// absent is a path where there is nothing.
+	absent string
 }
 
-func (k kernel) OpenFiles(context.Context, string, string) ([]hv.OpenFile, error) {
-	return k.files, k.err
+func (k kernel) OpenFiles(_ context.Context, _ string, paths ...string) ([]hv.OpenFile, error) {
+	if slices.Contains(paths, k.absent) {
+		return nil, fs.ErrNotExist
+	}
+	return slices.DeleteFunc(slices.Clone(k.files), func(f hv.OpenFile) bool { return !slices.Contains(paths, f.Path) }), k.err
 }
 
 func TestTheKernelsWordIsReadAsItIs(t *testing.T) {
@@ -34,8 +40,8 @@ func TestTheKernelsWordIsReadAsItIs(t *testing.T) {
 		"no process":            {kernel{err: hv.ErrNotActive}, witness.Held{}},
 		"a path of nothing":     {kernel{err: fs.ErrNotExist}, witness.Held{Process: true}},
 		"not open":              {kernel{}, witness.Held{Process: true}},
-		"open for reading":      {kernel{files: []hv.OpenFile{{PID: 42, FD: 3}}}, witness.Held{Process: true, Open: true, PID: 42}},
-		"open for both":         {kernel{files: []hv.OpenFile{{FD: 3, Writable: true}, {FD: 4}}}, witness.Held{Process: true, Open: true, Writable: true}},
+		"open for reading":      {kernel{files: []hv.OpenFile{{Path: "/images/a", PID: 42, FD: 3}}}, witness.Held{Process: true, Open: true, PID: 42}},
+		"open for both":         {kernel{files: []hv.OpenFile{{Path: "/images/a", FD: 3, Writable: true}, {Path: "/images/a", FD: 4}}}, witness.Held{Process: true, Open: true, Writable: true}},
 		"who cannot be found":   {kernel{err: hv.ErrNoProcess}, witness.Held{}},
 		"who cannot be reached": {kernel{err: hv.ErrUnavailable}, witness.Held{}},
 	} {
@@ -45,6 +51,18 @@ func TestTheKernelsWordIsReadAsItIs(t *testing.T) {
 		}
 		if known := !errors.Is(c.kernel.err, hv.ErrNoProcess) && !errors.Is(c.kernel.err, hv.ErrUnavailable); known != (err == nil) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// One that is gone (an overlay behind the switch) hides nothing of the others.
+func TestSeveralImagesAreToldApartAlsoWithOneGone(t *testing.T) {
+	k := kernel{files: []hv.OpenFile{{Path: "/images/a", FD: 3}, {Path: "/images/b", FD: 4, Writable: true}}}
+	for _, k.absent = range []string{"", "/images/c"} {
+		got, err := witness.LookAt(t.Context(), k, "id", "web1", "/images/a", "/images/c", "/images/b")
+		want := []witness.Held{{Process: true, Open: true}, {Process: true}, {Process: true, Open: true, Writable: true}}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("with %q gone: %+v, %v; want %+v", k.absent, got, err, want)
 		}
 	}
 }

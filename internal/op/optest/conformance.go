@@ -27,6 +27,7 @@ func JournalConformance(t *testing.T, open func(t *testing.T) op.Journal) {
 		{"AnAbsentOpIsNotFound", absentOpIsNotFound},
 		{"RecordsComeBackInOrder", recordsComeBack},
 		{"ARecordThatIsNotDueIsRefused", recordOutOfTurnIsRefused},
+		{"RecordsAreStoredTogetherOrNotAtAll", recordsAreStoredTogether},
 		{"ARecordOfAnAbsentOpIsRefused", recordOfAbsentOpIsRefused},
 		{"UnfinishedIsInTheOrderOfCreationWhateverTheClock", unfinishedInOrder},
 		{"AGroupIsInTheOrderOfCreation", groupInOrder},
@@ -141,6 +142,33 @@ func recordOutOfTurnIsRefused(t *testing.T, j op.Journal) {
 		if err := j.Append(t.Context(), r); !errors.Is(err, op.ErrJournal) {
 			t.Errorf("record %d after record 1: got %v, want ErrJournal", seq, err)
 		}
+	}
+}
+
+func recordsAreStoredTogether(t *testing.T, j op.Journal) {
+	mustCreate(t, j, sampleOp("a"), sampleOp("b"))
+	want := []op.Record{
+		{OpID: "a", Seq: 1, At: noon, Step: "one", Kind: op.EventStarted},
+		{OpID: "a", Seq: 2, At: noon, Step: "one", Kind: op.EventSucceeded, Data: json.RawMessage(`{"n":1}`)},
+		{OpID: "a", Seq: 3, At: noon, Step: "two", Kind: op.EventStarted},
+	}
+	mustAppend(t, j, want[0])
+	otherOp, gap := want[2], want[2]
+	otherOp.OpID, gap.Seq = "b", 4
+	for name, second := range map[string]op.Record{"of another op": otherOp, "behind a gap": gap, "the same again": want[1]} {
+		if err := j.Append(t.Context(), want[1], second); !errors.Is(err, op.ErrJournal) {
+			t.Errorf("a record and one %s: got %v, want ErrJournal", name, err)
+		}
+	}
+	if err := j.Append(t.Context(), want[1:]...); err != nil {
+		t.Fatal(err)
+	}
+	got, err := j.Records(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 

@@ -21,8 +21,9 @@ type Journal struct {
 	mu      sync.Mutex
 	ops     []op.Op
 	records map[string][]op.Record
+	stored  int // records, and those that were refused
 	appends int
-	failAt  map[int]bool // by number of the append; true: it is stored all the same
+	failAt  map[int]bool // by number of the record; true: it is stored all the same
 	down    bool
 	after   func(op.Record)
 }
@@ -32,12 +33,19 @@ func NewJournal() *Journal {
 	return &Journal{records: map[string][]op.Record{}, failAt: map[int]bool{}}
 }
 
-// FailAppend makes the nth Append (from 1, over all ops) return an error. With stored, the
-// record is kept all the same, as if only the answer was lost.
+// FailAppend makes the Append of the nth record (from 1, over all ops) return an error. With
+// stored, what was appended is kept all the same, as if only the answer was lost.
 func (j *Journal) FailAppend(n int, stored bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.failAt[n] = stored
+}
+
+// Appends returns how often Append was called.
+func (j *Journal) Appends() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.appends
 }
 
 // SetDown makes every Create and Append fail until it is taken back.
@@ -80,32 +88,44 @@ func (j *Journal) Create(_ context.Context, o op.Op) error {
 }
 
 // Append implements op.Journal.
-func (j *Journal) Append(_ context.Context, r op.Record) error {
-	after, err := j.store(r)
+func (j *Journal) Append(_ context.Context, records ...op.Record) error {
+	after, err := j.store(records)
 	if err != nil {
 		return err
 	}
 	if after != nil {
-		after(r)
+		for _, r := range records {
+			after(r)
+		}
 	}
 	return nil
 }
 
-func (j *Journal) store(r op.Record) (after func(op.Record), err error) {
+func (j *Journal) store(records []op.Record) (after func(op.Record), err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.appends++
-	stored, fail := j.failAt[j.appends]
+	stored, fail := false, false
+	for range records {
+		j.stored++
+		if kept, due := j.failAt[j.stored]; due {
+			stored, fail = kept, true
+		}
+	}
 	if j.down || (fail && !stored) {
 		return nil, fmt.Errorf("%w: %w", op.ErrJournal, errInjected)
 	}
-	if _, ok := j.find(r.OpID); !ok {
-		return nil, fmt.Errorf("append to op %s: %w", r.OpID, op.ErrNotFound)
+	for i, r := range records {
+		if _, ok := j.find(r.OpID); !ok {
+			return nil, fmt.Errorf("append to op %s: %w", r.OpID, op.ErrNotFound)
+		}
+		if due := int64(len(j.records[r.OpID])+i) + 1; r.Seq != due || r.OpID != records[0].OpID {
+			return nil, fmt.Errorf("%w: record %d of op %s where %d is due", op.ErrJournal, r.Seq, r.OpID, due)
+		}
 	}
-	if due := int64(len(j.records[r.OpID])) + 1; r.Seq != due {
-		return nil, fmt.Errorf("%w: record %d of op %s where %d is due", op.ErrJournal, r.Seq, r.OpID, due)
+	for _, r := range records {
+		j.records[r.OpID] = append(j.records[r.OpID], r)
 	}
-	j.records[r.OpID] = append(j.records[r.OpID], r)
 	if fail {
 		return nil, fmt.Errorf("%w: %w", op.ErrJournal, errInjected)
 	}

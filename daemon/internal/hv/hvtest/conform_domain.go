@@ -44,12 +44,14 @@ func testStates(t *testing.T, b *bench) {
 		if d = b.read(t, id); d.State != hv.StatePaused || d.PauseReason != hv.PauseUser {
 			t.Errorf("after Suspend: %s, %q", d.State, d.PauseReason)
 		}
+		b.runStateIs(t, d)
 	}
 	for range 2 {
 		ok(t, b.hv.Resume(t.Context(), id))
 		if d = b.read(t, id); d.State != hv.StateRunning || d.PauseReason != "" {
 			t.Errorf("after Resume: %s, %q", d.State, d.PauseReason)
 		}
+		b.runStateIs(t, d)
 	}
 	run, first := d.Run, b.process(t, id, "vda")
 	if !slices.Contains(first.Images, d.Live[0].Top().Path) || !first.Kept || b.process(t, id, "vdx").Kept {
@@ -59,6 +61,7 @@ func testStates(t *testing.T, b *bench) {
 	if d = b.read(t, id); d.State != hv.StateStopped || d.Live != nil || d.Run != 0 {
 		t.Errorf("destroyed domain = %+v", d)
 	}
+	b.runStateIs(t, d)
 	b.Start(t, id)
 	if d = b.read(t, id); run == 0 || d.Run == 0 || d.Run == run {
 		t.Errorf("the process was %d, and after another start it is %d", run, d.Run)
@@ -77,15 +80,27 @@ func testStates(t *testing.T, b *bench) {
 	t.Errorf("Domains() lacks %s", id)
 }
 
+// runStateIs checks RunState against what Domain has said.
+func (b *bench) runStateIs(t *testing.T, d *hv.Domain) {
+	t.Helper()
+	got, err := b.hv.RunState(t.Context(), d.ID)
+	ok(t, err)
+	if want := (hv.RunState{State: d.State, PauseReason: d.PauseReason, Occupied: d.Occupied}); got != want {
+		t.Errorf("RunState = %+v, and Domain says %+v", got, want)
+	}
+}
+
 func testNotFound(t *testing.T, b *bench) {
 	ctx, g := t.Context(), b.start(t)
 	overlay := b.overlay(t, g.src)
 	nobody := uuid.NewString()
 	_, noDomain := b.hv.Domain(ctx, nobody)
+	_, noState := b.hv.RunState(ctx, nobody)
 	_, noJob := b.hv.Job(ctx, g.id, "vdz")
 	_, noStats := b.hv.DiskStats(ctx, g.id, "vdz")
 	for call, err := range map[string]error{
 		"Domain":              noDomain,
+		"RunState":            noState,
 		"Suspend":             b.hv.Suspend(ctx, nobody),
 		"PowerOff":            b.hv.PowerOff(ctx, nobody),
 		"Resume":              b.hv.Resume(ctx, nobody),

@@ -139,6 +139,20 @@ func (f *Fake) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 	return &view, nil
 }
 
+// RunState implements hv.Hypervisor.
+func (f *Fake) RunState(ctx context.Context, id string) (state hv.RunState, err error) {
+	err = f.call(ctx, "RunState", func() error {
+		dom, err := f.look(id)
+		if err != nil {
+			return err
+		}
+		v := dom.view()
+		state = hv.RunState{State: v.State, PauseReason: v.PauseReason, Occupied: v.Occupied}
+		return nil
+	})
+	return state, err
+}
+
 // view is a copy for a caller, with the mirrors as the jobs are.
 func (d *domain) view() hv.Domain {
 	v := d.Domain

@@ -19,19 +19,21 @@ const (
 )
 
 // OpenFiles implements hv.Hypervisor.
-func (f *Fake) OpenFiles(ctx context.Context, id, path string) ([]hv.OpenFile, error) {
+func (f *Fake) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error) {
 	var found []hv.OpenFile
 	err := f.call(ctx, "OpenFiles", func() error {
 		dom := f.domains[id]
 		if dom == nil || !dom.State.Active() {
 			return hv.ErrNotActive
 		}
-		if _, err := f.open(path); err != nil {
-			return err
+		for _, path := range paths {
+			if _, err := f.open(path); err != nil {
+				return err
+			}
 		}
 		for i, h := range dom.holds() {
-			if h.path == path {
-				found = append(found, hv.OpenFile{PID: firstPID + dom.Run, FD: firstFD + i, Writable: h.writable})
+			if slices.Contains(paths, h.path) {
+				found = append(found, hv.OpenFile{Path: h.path, PID: firstPID + dom.Run, FD: firstFD + i, Writable: h.writable})
 			}
 		}
 		return nil

@@ -81,20 +81,12 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	}
 	var pacer *copy.GuestPacer
 	if req.GuestStats != nil {
-		pacer = copy.NewGuestPacer(guestLatency(ctx, req.GuestStats), keepShare(opts.Pace))
-		helpers.Go(func() { pacer.Run(ctx) })
-		spec.Pace = pacer
+		pacer = c.pace(ctx, &spec, &helpers, req.GuestStats, opts.Pace)
 		spec.Progress = forwardProgress(req.Progress, func() string { return pacer.State().String() })
 		defer func() { c.count(pacer.Paced(), 0) }()
 	}
 	helpers.Go(func() { followOptions(ctx, limit, pacer, req.Options) })
-	cursor := copy.NewFileCursor(c.cursorPath(req.Key))
-	defer func() {
-		if err := cursor.Close(); err != nil {
-			c.log.Warn("cannot close a copy's cursor", "err", err)
-		}
-	}()
-	spec.Cursor = cursor
+	defer c.openCursor(&spec, req.Key)()
 	res, err := copy.Copy(ctx, spec)
 	c.count(0, res.BytesCopied)
 	if mismatch := (*copy.MismatchError)(nil); errors.As(err, &mismatch) {
@@ -108,6 +100,26 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 		BytesTotal: res.BytesTotal, BytesCopied: res.BytesCopied, BytesZero: res.BytesZero,
 		Cloned: res.Cloned, Verified: res.Verified, Digest: res.Digest,
 	}, nil
+}
+
+// openCursor has a copy keep in the cursor with this key how far it is, until closeCursor is called.
+func (c *CopyEngine) openCursor(spec *copy.Spec, key string) (closeCursor func()) {
+	cursor := copy.NewFileCursor(c.cursorPath(key))
+	spec.Cursor = cursor
+	return func() {
+		if err := cursor.Close(); err != nil {
+			c.log.Warn("cannot close a copy's cursor", "err", err)
+		}
+	}
+}
+
+// pace has a copy give way to the guest with these counters, until ctx ends. The pacer runs as
+// one of the helpers.
+func (*CopyEngine) pace(ctx context.Context, spec *copy.Spec, helpers *sync.WaitGroup, stats func(context.Context) (*hv.DiskStats, error), pace string) *copy.GuestPacer {
+	pacer := copy.NewGuestPacer(guestLatency(ctx, stats), keepShare(pace))
+	helpers.Go(func() { pacer.Run(ctx) })
+	spec.Pace = pacer
+	return pacer
 }
 
 // guestLatency samples the counters of a guest for a pacer.
@@ -270,6 +282,16 @@ func copyError(ctx context.Context, err error) error {
 		return api.Errorf(api.CodeDstInUse, "%v", err)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return api.Errorf(api.CodeNoSpace, "%v; make room and run the copy again, it goes on where it stopped", err)
+	case isIOError(err):
+		return api.Errorf(api.CodeIOError, "%v; mend the storage and run the copy again, it goes on where it stopped", err)
 	}
 	return api.Errorf(api.CodeInternal, "%v; the copy goes on where it stopped when it is run again", err)
+}
+
+// isIOError says whether storage failed: these are the errors that Linux makes of what a device or
+// a file server answers (blk_errors in block/blk-core.c, nfs_stat_to_errno).
+func isIOError(err error) bool {
+	return slices.ContainsFunc([]error{
+		syscall.EIO, syscall.EREMOTEIO, syscall.ENOLINK, syscall.ENODATA, syscall.EILSEQ, syscall.ETIMEDOUT, syscall.ESTALE,
+	}, func(e error) bool { return errors.Is(err, e) })
 }

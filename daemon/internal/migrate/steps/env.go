@@ -121,3 +121,11 @@ const (
 func step(name string, do, undo op.DoFunc[Spec], observe op.ObserveFunc[Spec]) op.Step {
 	return op.StepOf(specOf, name, do, undo, observe)
 }
+
+// flushEarly puts an image on stable storage before its guest is held up for that. Only time
+// depends on it.
+func (e *Env) flushEarly(ctx context.Context, s *Spec, path string) {
+	if err := e.images.Flush(ctx, path); err != nil {
+		e.log.Warn("an image was not flushed before its guest is held up, which may take longer now", "migration", s.MigrationID, "path", path, "err", err)
+	}
+}

@@ -15,13 +15,16 @@ type progressTracker struct {
 	mu      sync.Mutex
 	byID    map[string]Progress
 	updates map[string]api.MigrationUpdate
-	pauses  map[string]time.Time
+	pauses  map[string]pause
 	change  func(migrationID string)
 }
 
+// pause is a time in which a guest is paused. What is not known of it is zero.
+type pause struct{ began, ended time.Time }
+
 func newProgressTracker(change func(migrationID string)) *progressTracker {
 	return &progressTracker{
-		byID: map[string]Progress{}, updates: map[string]api.MigrationUpdate{}, pauses: map[string]time.Time{}, change: change,
+		byID: map[string]Progress{}, updates: map[string]api.MigrationUpdate{}, pauses: map[string]pause{}, change: change,
 	}
 }
 
@@ -64,16 +67,25 @@ func (t *progressTracker) setUpdate(id string, in api.MigrationUpdate) {
 func (t *progressTracker) pausedAt(id string, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.pauses[id].IsZero() {
-		t.pauses[id] = at
+	if t.pauses[id].began.IsZero() {
+		t.pauses[id] = pause{began: at}
 	}
 }
 
-// takePausedAt returns when the pause began and forgets it; zero if unknown.
-func (t *progressTracker) takePausedAt(id string) time.Time {
+// pauseEnded keeps when a pause ended of which it is known when it began.
+func (t *progressTracker) pauseEnded(id string, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at := t.pauses[id]
+	if p, known := t.pauses[id]; known {
+		t.pauses[id] = pause{p.began, at}
+	}
+}
+
+// takePause returns what is known of the pause and forgets it.
+func (t *progressTracker) takePause(id string) pause {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.pauses[id]
 	delete(t.pauses, id)
-	return at
+	return p
 }

@@ -191,3 +191,11 @@ func specOf(r *op.Run) (*Spec, error) {
 	}
 	return &in.Spec, nil
 }
+
+// top is the image that takes the guest's writes before the switch.
+func (s *Spec) top() string {
+	if s.Overlay != "" {
+		return s.Overlay
+	}
+	return s.Src.Path
+}

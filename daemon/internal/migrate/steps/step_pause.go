@@ -73,6 +73,9 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 			// would be wrong, and it would stay paused for good.
 			return nil
 		}
+		if w == toSwitch {
+			e.flushBeforeSwitch(ctx, s)
+		}
 		e.progress.pausedAt(s.MigrationID, e.now())
 		return e.guestError(ctx, s, e.hv.Suspend(ctx, s.InstanceID))
 	}
@@ -81,29 +84,29 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 		if noted, err := r.Noted(w.begin, &note); err != nil || !noted {
 			return op.NotDone, err
 		}
-		disk, err := e.readDisk(ctx, s)
+		now, err := e.runState(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
-		if err := mayStillPause(s, disk); err != nil {
+		if err := mayStillPause(s, now); err != nil {
 			return op.Unknown, err
 		}
-		return op.DoneIf(disk.dom.State == hv.StatePaused), nil
+		return op.DoneIf(now.State == hv.StatePaused), nil
 	}
 	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
 		var over resumeOutput
 		if ended, err := r.Output(w.end, &over); err != nil || ended {
 			return err // if it is paused again, that is a person's
 		}
-		if disk, err := e.readDisk(ctx, s); err != nil {
+		if now, err := e.runState(ctx, s); err != nil {
 			return err
-		} else if err := mayStillPause(s, disk); err != nil {
+		} else if err := mayStillPause(s, now); err != nil {
 			return err
 		}
 		if err := e.resume(ctx, r, s, w); err != nil {
 			return err
 		}
-		e.progress.takePausedAt(s.MigrationID) // the next pause is another one
+		e.progress.takePause(s.MigrationID) // the next one is another
 		return nil
 	}
 	return step(w.begin, do, undo, observe)
@@ -112,8 +115,8 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 // mayStillPause makes the op wait if the guest runs while a call on its process is under way:
 // the call may be our own suspend, whose answer was lost, and nobody would resume the guest
 // that it pauses.
-func mayStillPause(s *Spec, disk *diskState) error {
-	if disk.dom.State != hv.StateRunning || !disk.dom.Occupied {
+func mayStillPause(s *Spec, now hv.RunState) error {
+	if now.State != hv.StateRunning || !now.Occupied {
 		return nil
 	}
 	return op.WaitFor(request.WaitHypervisor, api.Errorf(api.CodeInstanceBusy, "a call of libvirt on instance %s is under way", s.InstanceName))
@@ -125,11 +128,29 @@ func (e *Env) resume(ctx context.Context, r *op.Run, s *Spec, w pauseWindow) err
 	if _, err := r.Noted(w.begin, &note); err != nil || !note.Resume {
 		return err
 	}
-	disk, err := e.readDisk(ctx, s)
-	if err != nil || disk.dom.State != hv.StatePaused {
+	now, err := e.runState(ctx, s)
+	if err != nil || now.State != hv.StatePaused {
 		return err
 	}
-	return e.hvError(e.hv.Resume(ctx, s.InstanceID))
+	if err := e.hv.Resume(ctx, s.InstanceID); err != nil {
+		return e.hvError(err)
+	}
+	e.progress.pauseEnded(s.MigrationID, e.now())
+	return nil
+}
+
+// runState says whether the guest runs. Its errors are already typed for the runner.
+func (e *Env) runState(ctx context.Context, s *Spec) (hv.RunState, error) {
+	now, err := e.hv.RunState(ctx, s.InstanceID)
+	return now, e.hvError(err)
+}
+
+// flushBeforeSwitch puts on stable storage what QEMU would flush with the guest suspended: it
+// flushes all disks when it suspends a guest, and dst when it pivots. Only time depends on it.
+func (e *Env) flushBeforeSwitch(ctx context.Context, s *Spec) {
+	for _, path := range []string{s.top(), s.Dst.Path} {
+		e.flushEarly(ctx, s, path)
+	}
 }
 
 // resumeOutput is what a pause cost the guest.
@@ -147,11 +168,11 @@ func (e *Env) stepResume(w pauseWindow) op.Step {
 		if _, err := r.Noted(w.begin, &note); err != nil {
 			return op.Unknown, err
 		}
-		disk, err := e.readDisk(ctx, s)
+		now, err := e.runState(ctx, s)
 		if err != nil {
 			return op.Unknown, err
 		}
-		if note.Resume && disk.dom.State == hv.StatePaused {
+		if note.Resume && now.State == hv.StatePaused {
 			return op.NotDone, nil
 		}
 		return op.Done, r.SetOutput(e.pauseOutput(s, note))
@@ -160,11 +181,14 @@ func (e *Env) stepResume(w pauseWindow) op.Step {
 }
 
 func (e *Env) pauseOutput(s *Spec, note pauseNote) resumeOutput {
-	began := e.progress.takePausedAt(s.MigrationID)
-	if !note.Resume || began.IsZero() {
+	p := e.progress.takePause(s.MigrationID)
+	if !note.Resume || p.began.IsZero() {
 		return resumeOutput{}
 	}
-	return resumeOutput{StallMS: milliseconds(e.now().Sub(began))}
+	if p.ended.IsZero() { // the answer to our resume was lost, or somebody else has resumed it
+		p.ended = e.now()
+	}
+	return resumeOutput{StallMS: milliseconds(p.ended.Sub(p.began))}
 }
 
 // stepDrain waits until the paused guest's job has nothing left to do.
@@ -287,7 +311,7 @@ func (e *Env) endPauseOnDisagreement(ctx context.Context, r *op.Run, s *Spec, w 
 // libvirt does not have any more may have been pivoted.
 func (e *Env) confirmDiskInPause(ctx context.Context, r *op.Run, s *Spec) (*diskState, error) {
 	disk, err := e.confirmDisk(ctx, s)
-	if err == nil && disk.mirror == nil {
+	if err == nil && disk.maybeUnderCommit() {
 		err = e.commitIsOver(ctx, s)
 	}
 	if err != nil {

@@ -207,14 +207,6 @@ type runNote struct {
 	Top image.Stamp `json:"top"`
 }
 
-// top is the image that takes the guest's writes before the switch.
-func (s *Spec) top() string {
-	if s.Overlay != "" {
-		return s.Overlay
-	}
-	return s.Src.Path
-}
-
 func (e *Env) noteRun(ctx context.Context, r *op.Run, s *Spec, disk *diskState) error {
 	stamp, err := e.images.Stamp(ctx, s.top())
 	if err != nil {

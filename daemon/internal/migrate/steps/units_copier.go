@@ -23,23 +23,16 @@ func (c *CopyEngine) CopyUnits(ctx context.Context, req UnitsRequest) (copy.Unit
 	defer helpers.Wait()
 	defer cancel()
 
-	cursor := copy.NewFileCursor(c.cursorPath(req.Key))
-	defer func() {
-		if err := cursor.Close(); err != nil {
-			c.log.Warn("cannot close a copy's cursor", "err", err)
-		}
-	}()
 	spec := copy.UnitsSpec{
 		Spec: copy.Spec{
 			Src: copyImage(req.Src, req.SizeBytes), Dst: copyImage(req.Dst, req.SizeBytes), Verify: req.Options.Verify != VerifyNone,
-			Limit: copy.NewLimiter(req.Options.BandwidthBytesPerSecond), Progress: forwardProgress(req.Progress, noPacing), Cursor: cursor,
+			Limit: copy.NewLimiter(req.Options.BandwidthBytesPerSecond), Progress: forwardProgress(req.Progress, noPacing),
 		},
 		UnitBytes: req.UnitBytes, Ranges: req.Ranges, Again: req.Again, Still: req.Still,
 	}
+	defer c.openCursor(&spec.Spec, req.Key)()
 	if !req.Still { // guests that stand still wait for the copy, and not the copy for them
-		pacer := copy.NewGuestPacer(guestLatency(ctx, req.GuestStats), keepShare(req.Options.Pace))
-		helpers.Go(func() { pacer.Run(ctx) })
-		spec.Pace = pacer
+		pacer := c.pace(ctx, &spec.Spec, &helpers, req.GuestStats, req.Options.Pace)
 		defer func() { c.count(pacer.Paced(), 0) }()
 	}
 	res, err := copy.Units(ctx, spec)

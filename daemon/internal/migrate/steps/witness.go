@@ -26,24 +26,25 @@ type openImages struct {
 // openImages asks the kernel what the guest's process has open. Its errors are typed for the
 // runner.
 func (e *Env) openImages(ctx context.Context, s *Spec) (*openImages, error) {
-	open := &openImages{process: true}
-	for _, image := range []struct {
-		path string
-		open *bool
-	}{{s.Src.Path, &open.src}, {s.Overlay, &open.overlay}, {s.Dst.Path, &open.dst}} {
-		if image.path == "" {
-			continue
-		}
-		is, err := witness.Look(ctx, e.hv, s.InstanceID, s.InstanceName, image.path)
-		if err != nil {
-			return nil, err
-		}
+	paths := []string{s.Src.Path, s.Dst.Path}
+	if s.Overlay != "" {
+		paths = append(paths, s.Overlay)
+	}
+	held, err := witness.LookAt(ctx, e.hv, s.InstanceID, s.InstanceName, paths...)
+	if err != nil {
+		return nil, err
+	}
+	for _, is := range held {
 		if !is.Process {
 			return &openImages{}, nil
 		}
-		*image.open = is.Open
+	}
+	open := &openImages{process: true, src: held[0].Open, srcWritable: held[0].Writable, dst: held[1].Open}
+	if s.Overlay != "" {
+		open.overlay = held[2].Open
+	}
+	for _, is := range held {
 		open.pid = max(open.pid, is.PID)
-		open.srcWritable = open.srcWritable || image.path == s.Src.Path && is.Writable
 	}
 	return open, nil
 }
@@ -181,14 +182,20 @@ func lost(s *Spec, open *openImages) *api.Error {
 // not know of: it refuses our commit, and has src open for writing.
 func (e *Env) unknownCommit(ctx context.Context, s *Spec) error {
 	disk, err := e.readDisk(ctx, s)
-	if err != nil {
+	if err != nil || !disk.maybeUnderCommit() {
 		return err
 	}
 	open, err := e.openImages(ctx, s)
-	if err != nil || !disk.active || disk.live != OnOverlay || disk.mirror != nil || !open.srcWritable {
+	if err != nil || !open.srcWritable {
 		return err
 	}
 	return op.UnknownOutcome(disagreement(s, disk, open))
+}
+
+// maybeUnderCommit: libvirt has the disk on the overlay without a job, where a commit may be at
+// work that it does not know of.
+func (d *diskState) maybeUnderCommit() bool {
+	return d.active && d.live == OnOverlay && d.mirror == nil
 }
 
 // notOpen makes sure, before an image is deleted, that no process of a domain of this host
