@@ -57,6 +57,32 @@ func TestAGuestOnTheSourceThatAMoveHasLeft(t *testing.T) {
 	}
 }
 
+// Somebody puts the definition of before a move back in the middle of the move.
+func TestADefinitionThatWasPutBackInAMoveIsRepaired(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
+	before := h.virsh(t, "dumpxml", "--inactive", "--security-info", g.Name)
+	v := g.start(t, "vda", "--to-pool", "b")
+	g.writes(t)
+	h.refuses(t, api.CodeStateForbidden, "instance", "repair", g.Name)
+	g.quiesce(t)
+	g.destroy(t)
+	g.define(t, before)
+	mustContain(t, h.refuses(t, api.CodeChainChanged, "instance", "start", g.Name).Message, "volferryctl instance repair "+g.Name)
+	h.ctl(t, "instance", "repair", g.Name)
+	h.ctl(t, "instance", "repair", g.Name) // which changes nothing
+	eventually(t, "the instance may be started", func() bool {
+		_, err := h.Ctl(t.Context(), "instance", "start", g.Name)
+		return err == nil
+	})
+	g.seesItsDisks(t)
+	g.write(t)
+	v.copy(t)
+	v.complete(t)
+	g.assertSettled(t)
+}
+
 // A guest runs on what its volume has left, something is written there, and the guest is put back:
 // that is said wherever an operator looks, until the old image is a volume of its own.
 func TestAWrittenSourceIsSaidUntilItIsAVolume(t *testing.T) {
@@ -88,7 +114,10 @@ func TestAWrittenSourceIsSaidUntilItIsAVolume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.define(t, right)
+	h.ctl(t, "instance", "repair", g.Name)
+	if now := h.virsh(t, "dumpxml", "--inactive", "--security-info", g.Name); !strings.Contains(now, "'"+put.Dst.Path+"'") || strings.Contains(now, "'"+old+"'") {
+		t.Fatalf("the definition is\n%s", now)
+	}
 	left := get[[]api.ReleasedSource](t, h, "written_sources", "instance", "start", g.Name)
 	if len(left) != 1 || left[0].Location.Path != old || left[0].VolumePath != put.Dst.Path || !left[0].Written || left[0].RunBy != "" {
 		t.Errorf("the start says %+v, want %s", left, old)

@@ -117,7 +117,7 @@ func (s *library) checkAHost(t *testing.T, p *page) {
 func (s *library) recover(t *testing.T, p *page) {
 	p.Words["V"], p.Words["G"] = "web1-vdb", "web1"
 	p.does(t, "volferryctl status")
-	p.leaves(t, "<disk type='file' device='disk'>", "it is a part of a definition, for one that was put back in the middle of a move")
+	p.leaves(t, "volferryctl instance repair", "it is for a definition that was put back; TestADefinitionThatWasPutBackInAMoveIsRepaired of test/e2e does it")
 	p.leaves(t, "qemu-img convert -n -f raw -O raw OLD_IMAGE", "it is for a guest that was started on the image that a move has left, and that is to stay on it")
 	p.leaves(t, "volferryctl volume adopt web-vda-old", "it is for a source that was written since; TestAWrittenSourceIsSaidUntilItIsAVolume of test/e2e adopts one")
 	p.does(t, "virsh dumpxml G")

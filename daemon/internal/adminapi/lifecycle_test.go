@@ -61,6 +61,10 @@ func (noMigrations) MayStart(context.Context, string) error              { retur
 func (noMigrations) Switching(string) bool                               { return false }
 func (noMigrations) StoodStill(context.Context, string, string) error    { return nil }
 
+func (noMigrations) Misnamed(context.Context, string) ([]hv.NamedChain, error) {
+	return nil, nil
+}
+
 func (noMigrations) CheckPaused(context.Context, api.Volume, api.Attachment, []string) error {
 	return nil
 }

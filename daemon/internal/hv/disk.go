@@ -26,6 +26,13 @@ type Image struct {
 	SliceBytes int64
 }
 
+// NamedChain is a disk of a domain with the chain that its persistent definition is to name, top
+// first.
+type NamedChain struct {
+	Target string
+	Chain  []Image
+}
+
 // Mirror is what the live XML says of a copy or an active commit on a disk. Before a pivot
 // only Ready counts: a job whose counters are equal may still not be ready.
 type Mirror struct {

@@ -173,6 +173,10 @@ func (m pauseMigrations) StoodStill(context.Context, string, string) error {
 	return m.w.wrote
 }
 
+func (pauseMigrations) Misnamed(context.Context, string) ([]hv.NamedChain, error) {
+	return nil, nil
+}
+
 func (m pauseMigrations) CheckPaused(context.Context, api.Volume, api.Attachment, []string) error {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()

@@ -57,6 +57,27 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			},
 			api.CodeChainChanged, "its disk vda is at /released.raw, and volume",
 		},
+		"repair of a running one": {api.InstanceRunning, "repair", nil, api.CodeStateForbidden, "cannot repair instance web: it is running; shut it down first"},
+		"repair of a shelved one": {api.InstanceShelved, "repair", nil, api.CodeStateForbidden, "its definition is at the registry"},
+		"repair of a locked one": {
+			api.InstanceStopped, "repair", func(_ *testing.T, w *world) { w.registry.inst.Locked, w.registry.inst.LockReason = true, "audit" },
+			api.CodeInstanceLocked, "audit",
+		},
+		"repair of one whose migration has stopped in the middle": {
+			api.InstanceStopped, "repair", func(_ *testing.T, w *world) {
+				w.nodes[0].mayStart = api.Errorf(api.CodeChainChanged, "src was written since")
+			},
+			api.CodeChainChanged, "src was written since",
+		},
+		"repair of one whose volume is not there": {
+			api.InstanceStopped, "repair", func(t *testing.T, w *world) {
+				must(t, w.nodes[0].Fake.SetConfigChain(t.Context(), web, "vda", []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/released.raw"}}))
+				for _, a := range w.registry.atts {
+					w.nodes[0].missing[a.Location.Path] = true
+				}
+			},
+			api.CodeNotFound, "there is nothing at",
+		},
 		"reboot of one whose disks nobody can vouch for": {
 			api.InstanceRunning, "reboot", func(_ *testing.T, w *world) {
 				w.nodes[0].mayStart = api.Errorf(api.CodeChainChanged, "libvirt and the kernel disagree")

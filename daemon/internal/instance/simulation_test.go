@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hosttest"
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -35,6 +36,9 @@ var begins = map[string]func(ctx context.Context, g *Manager, id string) (api.In
 	"pause": func(ctx context.Context, g *Manager, id string) (api.Instance, error) {
 		return g.BeginPause(ctx, id, "web")
 	},
+	"repair": func(ctx context.Context, g *Manager, id string) (api.Instance, error) {
+		return g.BeginRepair(ctx, id, "web")
+	},
 	"unpause": func(ctx context.Context, g *Manager, id string) (api.Instance, error) {
 		return g.BeginUnpause(ctx, id, "web")
 	},
@@ -56,14 +60,17 @@ var goals = map[string]struct {
 	what  string
 	spoil func(w *world)
 }{
-	"start":            {api.InstanceStopped, "start", nil},
-	"stop":             {api.InstanceRunning, "stop", nil},
-	"shelve":           {api.InstanceRunning, "shelve", nil},
-	"keep":             {api.InstanceStopped, "keep", nil},
-	"shelve, kept":     {api.InstanceShelved, "shelve", nil},
-	"shelve, undone":   {api.InstanceRunning, "shelve", func(w *world) { w.registry.refuses = api.InstanceShelved }},
-	"unshelve":         {api.InstanceShelvedOffloaded, "unshelve", nil},
-	"unshelve, kept":   {api.InstanceShelved, "unshelve", nil},
+	"start":          {api.InstanceStopped, "start", nil},
+	"stop":           {api.InstanceRunning, "stop", nil},
+	"shelve":         {api.InstanceRunning, "shelve", nil},
+	"keep":           {api.InstanceStopped, "keep", nil},
+	"shelve, kept":   {api.InstanceShelved, "shelve", nil},
+	"shelve, undone": {api.InstanceRunning, "shelve", func(w *world) { w.registry.refuses = api.InstanceShelved }},
+	"unshelve":       {api.InstanceShelvedOffloaded, "unshelve", nil},
+	"unshelve, kept": {api.InstanceShelved, "unshelve", nil},
+	"repair": {api.InstanceStopped, "repair", func(w *world) {
+		_ = w.nodes[0].Fake.SetConfigChain(context.Background(), web, "vda", []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/released.raw"}})
+	}},
 	"unshelve, undone": {api.InstanceShelvedOffloaded, "unshelve", func(w *world) { w.registry.refuses = api.InstanceStopped }},
 	// What libvirt made of the definition is not what was checked.
 	"unshelve, reaching into its host": {api.InstanceShelvedOffloaded, "unshelve", func(w *world) {
@@ -99,6 +106,10 @@ func simulate(t *testing.T, goal string, n int, what func(d *daemon) hosttest.Ha
 	w.moments.Arrange(n, h)
 	failed := askUntilEnd(t, d, goals[goal].what)
 	calm(t, d)
+	if failed != nil && goals[goal].what == "repair" { // it has left all as it was, and is asked for again
+		_ = w.nodes[0].Fake.Destroy(web)
+		failed = askUntilEnd(t, d, "repair")
+	}
 	if err := w.unheard(); err != nil && failed == nil && h.Lose {
 		t.Errorf("the op is done: %v", err)
 	}

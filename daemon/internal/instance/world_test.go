@@ -276,6 +276,9 @@ func (n *node) List(context.Context, bool) ([]api.Migration, error) { return n.o
 // MayStart implements Migrations.
 func (n *node) MayStart(context.Context, string) error { return n.mayStart }
 
+// Misnamed implements Migrations.
+func (n *node) Misnamed(context.Context, string) ([]hv.NamedChain, error) { return nil, n.mayStart }
+
 // Switching implements Migrations.
 func (n *node) Switching(string) bool { return n.switching }
 

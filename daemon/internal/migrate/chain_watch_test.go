@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -61,7 +62,15 @@ func TestADefinitionThatIsPutBackIsGuardedAtOnceUntilItIsRight(t *testing.T) {
 		if got := d.get(mig.ID).State; got != api.MigrationStarted {
 			t.Errorf("the migration is %s, want started: the cancel could not begin", got)
 		}
-		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", overlayChainOf(mig)))
+		misnamed, err := d.manager().Misnamed(ctx, testInstance)
+		must(t, err)
+		if diff := cmp.Diff([]hv.NamedChain{{Target: "vda", Chain: overlayChainOf(mig)}}, misnamed); diff != "" {
+			t.Fatalf("what the definition is to name (-want +got)\n%s", diff)
+		}
+		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", misnamed[0].Chain))
+		if misnamed, err = d.manager().Misnamed(ctx, testInstance); err != nil || len(misnamed) > 0 {
+			t.Errorf("once it does: %+v, %v", misnamed, err)
+		}
 		synctest.Wait()
 		must(t, d.manager().MayStart(ctx, testInstance))
 		must(t, d.world.Start(testInstance))
@@ -70,6 +79,18 @@ func TestADefinitionThatIsPutBackIsGuardedAtOnceUntilItIsRight(t *testing.T) {
 		d.until(mig.ID, api.MigrationCancelled)
 		pass(2 * chainWatchEvery)
 		d.stayed()
+	})
+}
+
+// The guest has run on src, so the overlay belongs to a src that is gone.
+func TestAnOverlayIsNotNamedAgainOverASrcThatWasWritten(t *testing.T) {
+	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+		d.begin(toNewPool)
+		must(t, d.world.SetConfigChain(context.Background(), testInstance, "vda", []hv.Image{rawImage(srcPath)}))
+		must(t, d.world.WriteBlock(srcPath, 5, 4711))
+		if _, err := d.manager().Misnamed(context.Background(), testInstance); api.CodeOf(err) != api.CodeChainChanged {
+			t.Errorf("got %v, want chain_changed", err)
+		}
 	})
 }
 

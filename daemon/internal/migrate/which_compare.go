@@ -104,7 +104,7 @@ func (f *holder) compareRunning(w *api.Which) {
 		w.Explanation = "the instance runs on this chain; journal and persistent definition agree"
 	case sameChain(w.Live, w.Journal) && w.Persistent != nil && !f.moving():
 		w.Authoritative = w.Live
-		w.Explanation = fmt.Sprintf("instance %s runs on the chain shown as authoritative, and its persistent definition names %s: it would start from there the next time; put %s back into it (virsh edit)", f.instance(), w.Persistent[0].Path, w.Live[0].Path)
+		w.Explanation = fmt.Sprintf("instance %s runs on the chain shown as authoritative, and its persistent definition names %s: it would start from there the next time; put %s back into it (`volferryctl instance repair` once it is off, or virsh edit)", f.instance(), w.Persistent[0].Path, w.Live[0].Path)
 	case f.leadsTo(w):
 		w.Authoritative = w.Live
 		w.Explanation = fmt.Sprintf("the witnesses disagree; the chain shown as authoritative is what is in use now (%s)", w.Live[0].Path)

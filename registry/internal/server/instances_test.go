@@ -168,7 +168,7 @@ func TestWhatNeedsAHostIsRefusedWhereNoneHasTheInstance(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		s.shelve(t)
 		before := s.dump(t)
-		for _, verb := range []string{"start", "stop", "reboot", "pause", "unpause", "shelve"} {
+		for _, verb := range []string{"start", "stop", "reboot", "pause", "unpause", "repair", "shelve"} {
 			body := map[string]string{"stop": "{}", "shelve": "{}"}[verb]
 			if got := s.begin(t, "POST", "/v1/instances/idle/"+verb, "", body).code(); got != api.CodeStateForbidden {
 				t.Errorf("%s: code = %s", verb, got)

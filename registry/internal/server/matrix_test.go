@@ -102,6 +102,7 @@ func requests(drainID string) map[string]request {
 		"POST /v1/instances/{instance}/start":      {path: instance + "/start"},
 		"POST /v1/instances/{instance}/stop":       {path: instance + "/stop", body: `{"force":true}`},
 		"POST /v1/instances/{instance}/reboot":     {path: instance + "/reboot"},
+		"POST /v1/instances/{instance}/repair":     {path: instance + "/repair"},
 		"POST /v1/instances/{instance}/pause":      {path: instance + "/pause"},
 		"POST /v1/instances/{instance}/unpause":    {path: instance + "/unpause"},
 		"POST /v1/instances/{instance}/shelve":     {path: instance + "/shelve", body: `{"keep_on_host":true}`},

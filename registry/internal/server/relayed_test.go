@@ -47,6 +47,7 @@ func TestCallIsPassedOnToTheHostThatHasToAnswer(t *testing.T) {
 		"cancel by migration":      {"POST", "/v1/migrations/" + moveID + "/cancel", "", "a", ""},
 		"start an instance":        {"POST", "/v1/instances/web/start", "", "a", "/v1/instances/" + instanceID + "/start"},
 		"stop an instance":         {"POST", "/v1/instances/web/stop", `{"force":true}`, "a", "/v1/instances/" + instanceID + "/stop"},
+		"repair an instance":       {"POST", "/v1/instances/web/repair", "", "a", "/v1/instances/" + instanceID + "/repair"},
 		"reboot an instance":       {"POST", "/v1/instances/web/reboot", "", "a", "/v1/instances/" + instanceID + "/reboot"},
 		"pause an instance":        {"POST", "/v1/instances/web/pause", "", "a", "/v1/instances/" + instanceID + "/pause"},
 		"unpause an instance":      {"POST", "/v1/instances/web/unpause", "", "a", "/v1/instances/" + instanceID + "/unpause"},
@@ -330,7 +331,7 @@ func TestWhatTheRegistryKnowsItRefusesWhileTheHostIsAway(t *testing.T) {
 		refused("the estimate for no pool", "POST", "/v1/volumes/data/migrate:estimate", `{"to_pool":"nope"}`, api.CodeNotFound)
 		refused("all guests paused to no pool", "POST", "/v1/volumes/data/migrate", `{"to_pool":"nope","pause_all":true}`, api.CodeNotFound)
 		s.ok(t, "POST", "/v1/instances/web/lock", `{"reason":"audit"}`)
-		for _, verb := range []string{"start", "stop", "reboot", "pause", "unpause", "shelve"} {
+		for _, verb := range []string{"start", "stop", "reboot", "pause", "unpause", "repair", "shelve"} {
 			refused("locked: "+verb, "POST", "/v1/instances/web/"+verb, "", api.CodeInstanceLocked)
 		}
 		refused("locked: attach", "POST", "/v1/volumes/free/attach", `{"instance":"web"}`, api.CodeInstanceLocked)

@@ -9,6 +9,7 @@ const (
 	KindReboot  = "instance_reboot"
 	KindPause   = "instance_pause"
 	KindUnpause = "instance_unpause"
+	KindRepair  = "instance_repair"
 
 	KindShelve   = "instance_shelve"
 	KindUnshelve = "instance_unshelve"
@@ -25,7 +26,7 @@ const (
 
 // Kinds are all op kinds of instances.
 var Kinds = []string{
-	KindStart, KindStop, KindReboot, KindPause, KindUnpause, KindShelve, KindUnshelve,
+	KindStart, KindStop, KindReboot, KindPause, KindUnpause, KindRepair, KindShelve, KindUnshelve,
 	KindSuspend, KindSave, KindRestore, KindRestorePaused, KindDiscard, KindResume,
 }
 

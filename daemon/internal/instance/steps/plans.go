@@ -10,7 +10,7 @@ import (
 
 // Plans returns the plans of all op kinds of instances, for the runner.
 func (e *Env) Plans() []op.Plan {
-	return slices.Concat(e.powerPlans(), []op.Plan{e.shelvePlan(), e.unshelvePlan()}, e.pausePlans())
+	return slices.Concat(e.powerPlans(), []op.Plan{e.repairPlan(), e.shelvePlan(), e.unshelvePlan()}, e.pausePlans())
 }
 
 func (e *Env) powerPlans() []op.Plan {
@@ -24,6 +24,11 @@ func (e *Env) powerPlans() []op.Plan {
 		plan(KindPause, e.stepPause()),
 		plan(KindUnpause, e.stepUnpause()),
 	}
+}
+
+func (e *Env) repairPlan() op.Plan {
+	names := e.stepNameVolumes()
+	return op.Plan{Kind: KindRepair, Commit: names.Name, Steps: []op.Step{e.stepAdmitRepair(), names, e.stepReport()}}
 }
 
 func (e *Env) shelvePlan() op.Plan {

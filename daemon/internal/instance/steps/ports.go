@@ -97,6 +97,9 @@ type Migrations interface {
 	// MayStart refuses the start of an instance if it is unknown whether its disks have the
 	// right chains. Its error says why, and what can be done.
 	MayStart(ctx context.Context, instanceID string) error
+	// Misnamed returns the disks of an instance that is off whose definition is to name the
+	// overlay of a migration, and does not. It is an error if that is not safe.
+	Misnamed(ctx context.Context, instanceID string) ([]hv.NamedChain, error)
 	// CheckPaused refuses a move with all guests paused for a volume that could not be
 	// moved in another way either: because of its image, its disk in this instance, or its
 	// other users on this host. Beside are the ids of the instances that have it by the

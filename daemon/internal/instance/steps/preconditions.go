@@ -69,7 +69,7 @@ func (e *Env) onItsVolumes(ctx context.Context, verb string, inst api.Instance, 
 		return err
 	}
 	if what != "" {
-		return api.Errorf(api.CodeChainChanged, "cannot %s instance %s: %s. A guest that starts there lacks what it has written to its volume since. Put the volume's path back into the definition (virsh edit %[2]s); volferryctl volume which says what is known of a volume", verb, inst.Name, what)
+		return api.Errorf(api.CodeChainChanged, "cannot %s instance %s: %s. A guest that starts there lacks what it has written to its volume since. `volferryctl instance repair %[2]s` puts the volume's path back into the definition; volferryctl volume which says what is known of a volume", verb, inst.Name, what)
 	}
 	return nil
 }

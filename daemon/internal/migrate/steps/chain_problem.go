@@ -25,15 +25,14 @@ func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse bool) (problem st
 	case err != nil:
 		return "", false
 	}
-	d := disk.dom.ConfigDisk(s.Target)
-	if !inUse || d != nil && slices.ContainsFunc(d.Chain, func(img hv.Image) bool { return img.Path == s.Overlay }) {
+	if !inUse || s.namedBy(disk.dom.ConfigDisk(s.Target)) {
 		// What is above it is somebody else's snapshot, which has newer writes. A guest that
 		// was saved where the witnesses disagreed would be restored to libvirt's chain.
 		guarded, err := e.guards.Has(s.InstanceID, s.ChainOwner())
 		return "", err == nil && (!guarded || !disk.dom.ManagedSave)
 	}
 	return fmt.Sprintf("the definition of instance %s was changed by somebody else: its disk %s is on %s in it, and what the guest of volume %s wrote since migration %s began is in %s over %s; "+
-		"do not start it from there; docs/how-to/recover.md (A definition that was put back) says what can be done",
+		"do not start it from there: with the instance shut off, `volferryctl instance repair %[1]s` names the overlay again; docs/how-to/recover.md (A definition that was put back) says more",
 		s.InstanceName, s.Target, disk.config, s.VolumeName, s.MigrationID, s.Overlay, s.Src.Path), true
 }
 
@@ -46,6 +45,22 @@ func (e *Env) WitnessesDisagree(ctx context.Context, s *Spec) string {
 		return disagreed.Error()
 	}
 	return ""
+}
+
+// namedBy says whether a disk, nil for none, has the overlay in its chain.
+func (s *Spec) namedBy(d *hv.Disk) bool {
+	return d != nil && slices.ContainsFunc(d.Chain, func(img hv.Image) bool { return img.Path == s.Overlay })
+}
+
+// Misnamed says whether the definition of an instance that is off lacks the overlay, which has the
+// newest writes. Its errors are typed for the runner; one is that src was written since, so that
+// the overlay does not belong to it any more.
+func (e *Env) Misnamed(ctx context.Context, s *Spec) (bool, error) {
+	disk, err := e.confirmDisk(ctx, s)
+	if err != nil || s.namedBy(disk.dom.ConfigDisk(s.Target)) {
+		return false, err
+	}
+	return true, e.sealed(ctx, s, "")
 }
 
 // Watched says whether the instance has a chain that the migration has made, or a job.

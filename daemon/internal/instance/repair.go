@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/instance/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// BeginRepair makes the definition of an instance that is off name the images where its volumes
+// are, or the overlay of a volume that moves. A definition that names them already is left as it
+// is. Where a move's source was written since, and where nobody can tell, it is refused. See
+// BeginStart.
+func (m *Manager) BeginRepair(ctx context.Context, opID, instanceRef string) (api.Instance, error) {
+	return m.submit(ctx, request.Request{
+		OpID: opID, Kind: steps.KindRepair, Body: instanceBody{Instance: instanceRef},
+		Decide: func(ctx context.Context) (request.Input, error) {
+			inst, err := m.env.FindInstance(ctx, instanceRef)
+			if err != nil {
+				return nil, err
+			}
+			in := &steps.RepairInput{}
+			if in.Subject, err = m.env.SubjectOf(ctx, inst); err != nil {
+				return nil, err
+			}
+			in.Whole = true
+			return in, m.env.CheckRepair(ctx, in)
+		},
+	})
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// RepairInput is the input of an op that makes the definition of an instance name the images
+// where its volumes are.
+type RepairInput struct {
+	Subject
+}
+
+// CheckRepair refuses a repair of an instance that runs, or of which nobody can tell what its
+// definition is to name. It changes nothing, and its errors are typed for the runner.
+func (e *Env) CheckRepair(ctx context.Context, in *RepairInput) error {
+	dom, err := e.toRepair(ctx, in)
+	if err == nil {
+		_, err = e.misnamed(ctx, &in.Subject, dom)
+	}
+	return err
+}
+
+func (e *Env) stepAdmitRepair() op.Step {
+	return step(StepNameAdmit, func(ctx context.Context, _ *op.Run, in *RepairInput) error { return e.CheckRepair(ctx, in) }, nil, nil)
+}
+
+// stepNameVolumes looks anew at what is wrong each time, so it may be repeated. It is not undone:
+// what it names is right, whatever follows.
+func (e *Env) stepNameVolumes() op.Step {
+	do := func(ctx context.Context, _ *op.Run, in *RepairInput) error {
+		dom, err := e.toRepair(ctx, in)
+		if err != nil {
+			return err
+		}
+		wrong, err := e.misnamed(ctx, &in.Subject, dom)
+		if err != nil {
+			return err
+		}
+		for _, d := range wrong {
+			if err := e.HV.SetConfigChain(ctx, in.InstanceID, d.Target, d.Chain); err != nil {
+				return in.refusal("repair", err)
+			}
+			e.log.Info("a definition names its volume again", "instance", in.InstanceName, "disk", d.Target, "path", d.Chain[0].Path)
+		}
+		return nil
+	}
+	observe := func(ctx context.Context, _ *op.Run, in *RepairInput) (op.Observation, error) {
+		dom, err := e.domain(ctx, in.InstanceID) // somebody may have started it since
+		if err != nil || dom == nil {
+			return op.NotDone, err
+		}
+		wrong, err := e.misnamed(ctx, &in.Subject, dom)
+		return op.DoneIf(len(wrong) == 0), err
+	}
+	return step("name_volumes", do, nil, observe)
+}
+
+// toRepair returns the domain of the instance, which is off.
+func (e *Env) toRepair(ctx context.Context, in *RepairInput) (*hv.Domain, error) {
+	inst, err := e.Registry.Instance(ctx, in.InstanceID)
+	if err != nil {
+		return nil, request.Registry(err)
+	}
+	dom, err := e.domain(ctx, in.InstanceID)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case inst.Locked:
+		return nil, locked("repair", inst)
+	case inst.State.OnShelf():
+		return nil, forbidden("repair", inst.Name, "it is %s, and its definition is at the registry", inst.State)
+	case dom == nil:
+		return nil, api.Errorf(api.CodeNotFound, "cannot repair instance %s: it is not defined on this host; define it again first (virsh define), then its disks can be put right", inst.Name)
+	case dom.State.Active():
+		return nil, forbidden("repair", inst.Name, "it is %s; shut it down first: the disks of a running guest are not changed", dom.State)
+	}
+	return dom, request.AtHome("cannot repair instance "+inst.Name, dom)
+}
+
+// misnamed returns the disks whose definition names another image than that of their volume, with
+// what it is to name. Of a volume that moves that is what the migration says.
+func (e *Env) misnamed(ctx context.Context, s *Subject, dom *hv.Domain) ([]hv.NamedChain, error) {
+	out, err := e.Migrations.Misnamed(ctx, s.InstanceID)
+	if err != nil {
+		return nil, err
+	}
+	atts, err := e.Registry.Attachments(ctx, "", s.InstanceID)
+	if err != nil {
+		return nil, request.Registry(err)
+	}
+	open, err := e.Migrations.List(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range api.NotMoving(atts, open) {
+		what := Differs(dom, []api.Attachment{a})
+		if what == "" {
+			continue
+		}
+		if dom.ConfigDisk(a.Device) == nil {
+			return nil, api.Errorf(api.CodeChainChanged, "cannot repair instance %s: %s. Give the definition a disk %s with the path of the volume (virsh edit %[1]s)", s.InstanceName, what, a.Device)
+		}
+		vol, err := e.Registry.Volume(ctx, a.VolumeID)
+		if err != nil {
+			return nil, request.Registry(err)
+		}
+		chain, err := e.Locations.Connect(ctx, vol, a)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, hv.NamedChain{a.Device, chain})
+	}
+	return slices.Clip(out), nil
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Misnamed returns the disks of an instance that is off whose newest writes are in the overlay of a
+// migration which their definition does not name, with the chain that it is to name. The caller
+// holds the key of the instance. It is an error if an operation of the migration has stopped at
+// it, and if src was written since: the overlay belongs to src as it was.
+func (m *Manager) Misnamed(ctx context.Context, instanceID string) (out []hv.NamedChain, err error) {
+	err = m.eachOpen(ctx, func(h *history) error {
+		s := &h.spec
+		if s.InstanceID != instanceID || !s.Watched() {
+			return nil
+		}
+		if o := h.running(); o != nil {
+			return api.Errorf(api.CodeInstanceBusy, "cannot repair instance %s: an operation of migration %s is at its disk %s; `volferryctl migration show %[2]s` says how it goes on",
+				s.InstanceName, s.MigrationID, s.Target)
+		}
+		if !h.onOverlay() {
+			return nil
+		}
+		misnamed, err := m.env.Misnamed(ctx, s)
+		if misnamed {
+			out = append(out, hv.NamedChain{Target: s.Target, Chain: s.OverlayChain()})
+		}
+		return err
+	})
+	return out, err
+}
