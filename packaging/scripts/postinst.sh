@@ -33,6 +33,15 @@ if [ "$PACKAGE" = volferryd ]; then
 	chmod 0755 /etc/libvirt/hooks/qemu.d/volferry-guard
 fi
 
+# A purge that was refused had lost its configuration to dpkg, which names the directories
+# with what guests need.
+if [ "$PACKAGE" = volferryd ]; then
+	if [ -f /var/lib/volferry/configuration-of-refused-purge ]; then
+		mv /var/lib/volferry/configuration-of-refused-purge /etc/volferry/volferryd.toml
+	fi
+	rm -f /var/lib/volferry/configuration
+fi
+
 booted=
 if [ -d /run/systemd/system ]; then
 	booted=yes

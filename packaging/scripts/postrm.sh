@@ -64,6 +64,12 @@ if [ -n "$kept" ]; then
 			$PACKAGE again, end what is open (volferryctl migration list, and volferryctl op list),
 			and purge it then.
 		END
+		if [ -f "$STATE/configuration" ]; then
+			mv "$STATE/configuration" "$STATE/configuration-of-refused-purge"
+		fi
+		if [ -f "$STATE/configuration-of-refused-purge" ]; then
+			echo "Its configuration is kept, and the installation puts it back." >&2
+		fi
 		exit 1
 		;;
 	volferry-registry)

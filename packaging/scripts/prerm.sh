@@ -16,6 +16,8 @@ remove | 0) ;;
 esac
 # A purge comes when program and configuration are gone, and has to know what guests need.
 if [ "$PACKAGE" = volferryd ] && [ -d /var/lib/volferry ]; then
+	# dpkg removes the configuration before it asks whether a purge may be.
+	cp -p /etc/volferry/volferryd.toml /var/lib/volferry/configuration || true
 	/usr/sbin/volferryd directories >/var/lib/volferry/directories || rm -f /var/lib/volferry/directories
 fi
 if [ -d /run/systemd/system ]; then

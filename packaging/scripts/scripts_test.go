@@ -49,6 +49,26 @@ func TestPurgeIsRefusedWhileAnOperationIsOpen(t *testing.T) {
 	}
 }
 
+// dpkg has removed the configuration by then.
+func TestAPurgeThatIsRefusedKeepsTheConfigurationForTheNextInstallation(t *testing.T) {
+	dir := t.TempDir()
+	state, hooks := filepath.Join(dir, "var"), filepath.Join(dir, "hooks")
+	const content = "state_dir = \"/srv/volferry\"\n"
+	for name, text := range map[string]string{"configuration": content, "open-ops": "operation 1\n"} {
+		if err := errors.Join(os.MkdirAll(state, 0o755), os.WriteFile(filepath.Join(state, name), []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if said, err := purge(t, state, hooks); err == nil || !strings.Contains(said, "configuration is kept") {
+			t.Errorf("the purge: %v, and it says\n%s", err, said)
+		}
+		if kept, err := os.ReadFile(filepath.Join(state, "configuration-of-refused-purge")); err != nil || string(kept) != content {
+			t.Errorf("kept is %q, %v", kept, err)
+		}
+	}
+}
+
 func TestPurgeAsksWhereTheConfigurationHasWhatGuestsNeed(t *testing.T) {
 	const id = "45f85f92-d48c-42b4-a4ca-1b7b46b3db68"
 	for _, left := range []string{

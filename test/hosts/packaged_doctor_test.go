@@ -50,6 +50,12 @@ chmod 0700 /var/lib/volferry`)
 	const overlay = "/srv/overlays/45f85f92-d48c-42b4-a4ca-1b7b46b3db68.qcow2"
 	sh(t, m, "touch "+overlay)
 	said := sh(t, m, "! dpkg --purge volferryd 2>&1")
-	saysAll(t, said, overlay)
+	saysAll(t, said, overlay, "Its configuration is kept")
+	sh(t, m, "! dpkg --purge volferryd 2>&1") // the refusal stays one
+	if err := m.InstallDebs(t.Context(), packages(t, "volferryd")...); err != nil {
+		t.Fatal(err)
+	}
+	saysAll(t, sh(t, m, "tail -n 1 /etc/volferry/volferryd.toml && volferryctl status"), `overlay_dir = "/srv/overlays"`, "ok")
+	sh(t, m, "test ! -e /var/lib/volferry/configuration-of-refused-purge")
 	sh(t, m, "rm "+overlay+" && dpkg --purge volferryd && test ! -e /var/lib/volferry && test ! -e /etc/libvirt/hooks/qemu.d/volferry-guard")
 }

@@ -81,6 +81,15 @@ func refuseDrain(plans []drainPlan, pool, to string) error {
 
 // planDrain asks for the plan of each volume of a pool, by name.
 func planDrain(ctx context.Context, s *session.Session, pool string, in api.PoolDrain) ([]drainPlan, error) {
+	pools, _, err := session.List(ctx, s, routes.ListPools)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{pool, in.ToPool} { // as the drain itself refuses it
+		if !slices.ContainsFunc(pools, func(p api.Pool) bool { return p.Name == name }) {
+			return nil, api.Errorf(api.CodeNotFound, "there is no pool %q on any host; 'pool list' shows them", name)
+		}
+	}
 	volumes, _, err := session.List(ctx, s, routes.ListVolumes)
 	if err != nil {
 		return nil, err
