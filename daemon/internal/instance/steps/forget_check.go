@@ -32,13 +32,22 @@ func (e *Env) CheckForget(ctx context.Context, inst api.Instance) error {
 // differs says how the disks of an instance differ from its volumes, but for those that move; ""
 // if they match.
 func (e *Env) differs(ctx context.Context, id string, dom *hv.Domain) (string, error) {
-	atts, err := e.Registry.Attachments(ctx, "", id)
+	atts, err := e.atRest(ctx, id)
 	if err != nil {
 		return "", err
+	}
+	return Differs(dom, atts), nil
+}
+
+// atRest returns the attachments of an instance whose volumes do not move.
+func (e *Env) atRest(ctx context.Context, id string) ([]api.Attachment, error) {
+	atts, err := e.Registry.Attachments(ctx, "", id)
+	if err != nil {
+		return nil, err
 	}
 	open, err := e.Migrations.List(ctx, false)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return Differs(dom, api.NotMoving(atts, open)), nil
+	return api.NotMoving(atts, open), nil
 }

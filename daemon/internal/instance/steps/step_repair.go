@@ -93,15 +93,11 @@ func (e *Env) misnamed(ctx context.Context, s *Subject, dom *hv.Domain) ([]hv.Na
 	if err != nil {
 		return nil, err
 	}
-	atts, err := e.Registry.Attachments(ctx, "", s.InstanceID)
+	atts, err := e.atRest(ctx, s.InstanceID)
 	if err != nil {
 		return nil, request.Registry(err)
 	}
-	open, err := e.Migrations.List(ctx, false)
-	if err != nil {
-		return nil, err
-	}
-	for _, a := range api.NotMoving(atts, open) {
+	for _, a := range atts {
 		what := Differs(dom, []api.Attachment{a})
 		if what == "" {
 			continue
@@ -117,7 +113,7 @@ func (e *Env) misnamed(ctx context.Context, s *Subject, dom *hv.Domain) ([]hv.Na
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, hv.NamedChain{a.Device, chain})
+		out = append(out, hv.NamedChain{Target: a.Device, Chain: chain})
 	}
 	return slices.Clip(out), nil
 }
