@@ -165,7 +165,7 @@ func (c *config) check() error {
 		settings.CheckPath("socket", c.Socket),
 		settings.CheckPath("state_dir", c.StateDir),
 		settings.CheckPath("overlay_dir", c.OverlayDir),
-		settings.CheckPath("save_dir", c.SaveDir),
+		settings.CheckPath(saveDir, c.SaveDir),
 		settings.CheckPath("libvirt_hook", c.LibvirtHook),
 		settings.CheckPath("libvirt_config_dir", c.LibvirtConfigDir),
 		settings.CheckPath("libvirt_state_dir", c.LibvirtStateDir),
@@ -268,7 +268,7 @@ func (c *config) checkOverlayDir() error {
 
 // checkSaveDir: a guest that is saved has its memory there alone.
 func (c *config) checkSaveDir() error {
-	return onDisk("save_dir", c.SaveDir, "saved guests would take the memory that their own is to leave free, and a reboot would lose them")
+	return onDisk(saveDir, c.SaveDir, "saved guests would take the memory that their own is to leave free, and a reboot would lose them")
 }
 
 // onDisk refuses a directory, there or not yet, that is in memory.

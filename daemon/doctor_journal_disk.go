@@ -19,11 +19,15 @@ func (d *doctor) sharedDisk() api.Check {
 	case key == "":
 		return ok(journalDisk, "guests cannot fill the filesystem of the journal")
 	}
+	what, who := "what guests write while their volumes move", "for guests that write much"
+	if key == saveDir {
+		what, who = "the memory of guests that are saved while a volume moves", "where guests are saved that have much memory"
+	}
 	return api.Check{
 		Name: journalDisk, Status: "warn",
-		Message: fmt.Sprintf("%s (%s) is on the filesystem of the journal (%s), as after every installation: moves work, and what guests write while their volumes move may fill it; "+
-			"then these guests stand still, and Volferry has %d MiB that it keeps for its journal, enough to end the moves", key, dir, d.cfg.StateDir, reserveBytes>>20),
-		Advice: fmt.Sprintf("it may stay so for a try; for guests that write much mount a filesystem of its own at %s, or set %s to a directory on another one and restart volferryd", dir, key),
+		Message: fmt.Sprintf("%s (%s) is on the filesystem of the journal (%s), as after every installation: moves work, and %s may fill it; "+
+			"then guests may stand still, and Volferry has %d MiB that it keeps for its journal, enough to end the moves", key, dir, d.cfg.StateDir, what, reserveBytes>>20),
+		Advice: fmt.Sprintf("it may stay so for a try; %s mount a filesystem of its own at %s, or set %s to a directory on another one and restart volferryd", who, dir, key),
 	}
 }
 
@@ -38,15 +42,22 @@ func (d *doctor) shortOfRoom() []api.Check {
 	if err != nil || free >= d.cfg.OverlayMinFreeBytes {
 		return nil
 	}
+	writer := "guests write"
+	if key == saveDir {
+		writer = "guests are saved"
+	}
 	return []api.Check{{
 		Name: journalDisk, Status: "warn",
-		Message: fmt.Sprintf("%s has %s free, and guests write to it (%s) as the journal does", dir, api.Bytes(free), key),
+		Message: fmt.Sprintf("%s has %s free, and %s there as the journal does (%s)", dir, api.Bytes(free), writer, key),
 		Advice:  "make room, or set " + key + " to a filesystem of its own",
 	}}
 }
 
 // journalDisk is the name of what is said of the filesystem of the journal.
 const journalDisk = "journal disk"
+
+// saveDir is the setting of the directory for the memory of saved guests.
+const saveDir = "save_dir"
 
 // sharesJournalDisk returns the setting, and its directory, that has guests fill the
 // filesystem of the journal; empty if none does.
@@ -55,7 +66,7 @@ func (c *config) sharesJournalDisk() (key, dir string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	for _, is := range [][2]string{{"overlay_dir", c.OverlayDir}, {"save_dir", c.SaveDir}} {
+	for _, is := range [][2]string{{"overlay_dir", c.OverlayDir}, {saveDir, c.SaveDir}} {
 		if other, err := filesystemOf(is[1]); err == nil && other == state {
 			return is[0], is[1], nil
 		}

@@ -22,3 +22,15 @@ func TestStatusNamesAJournalDiskThatGuestsAreAboutToFill(t *testing.T) {
 		t.Errorf("the journal has a filesystem of its own, and status has %+v", got)
 	}
 }
+
+func TestDoctorSaysOfASharedJournalDiskWhoseBytesFillIt(t *testing.T) {
+	dir := t.TempDir()
+	d := &doctor{cfg: &config{StateDir: dir, OverlayDir: dir, SaveDir: dir}}
+	if got := d.sharedDisk(); !strings.Contains(got.Message, "what guests write") {
+		t.Errorf("for overlays: %+v", got)
+	}
+	d.cfg.OverlayDir = "/proc"
+	if got := d.sharedDisk(); strings.Contains(got.Message+got.Advice, "write") || !strings.Contains(got.Message, "memory of guests that are saved") {
+		t.Errorf("for saves: %+v", got)
+	}
+}

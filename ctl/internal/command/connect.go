@@ -64,6 +64,6 @@ func withSession(f func(*cli.Context, *session.Session) error) cli.ActionFunc {
 			return err
 		}
 		defer s.Client.Close()
-		return hintInstance(c, s, f(c, s))
+		return hintVolume(c, s, hintInstance(c, s, f(c, s)))
 	}
 }

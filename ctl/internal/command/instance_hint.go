@@ -47,3 +47,22 @@ func hintInstance(c *cli.Context, s *session.Session, err error) error {
 	}
 	return &session.AdvisedError{Err: e, Exit: api.ExitNotFound, Advice: advice}
 }
+
+// hintVolume adds a hint to the error of a command about an attachment that is not there, if a
+// volume has the name that was given: attachments have ids only.
+func hintVolume(c *cli.Context, s *session.Session, err error) error {
+	var e *api.Error
+	ref := c.Args().First()
+	if !isNotFound(err) || !errors.As(err, &e) || ref == "" || !strings.HasPrefix(cmdline.Prefix(c), "attachment ") {
+		return err
+	}
+	for _, name := range session.LoadNames(c.Context, s, "volumes") {
+		if name == ref {
+			return &session.AdvisedError{
+				Err: e, Exit: api.ExitNotFound,
+				Advice: fmt.Sprintf("%s is a volume; '%s attachment list --volume %[1]s' shows the ids of its attachments.", ref, session.Program),
+			}
+		}
+	}
+	return err
+}

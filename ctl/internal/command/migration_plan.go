@@ -5,6 +5,7 @@ package command
 import (
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -58,8 +59,8 @@ func showPausePlan(c *cli.Context, s *session.Session, target api.MigrationTarge
 	return nil
 }
 
-// made is the end of a name that a move gives to what it makes: the beginning of the
-// migration's id, which every call makes anew.
+// made is the end of a name that a move gives to what it makes, as an older daemon plans it: the
+// beginning of the migration's id, which every call makes anew.
 var made = regexp.MustCompile(`-[0-9a-f]{8}(\.\w+)?$`)
 
 // destinationPlace is the place that the volume goes to, with <id> for what is not known before
@@ -70,7 +71,7 @@ func destinationPlace(p *api.MigrationPlan) string {
 		dst.Name = made.ReplaceAllString(dst.Name, "-<id>$1")
 	}
 	text := placeText(dst)
-	if dst.Name != p.Dst.Name {
+	if strings.Contains(dst.Name, "<id>") {
 		text += ", where <id> begins the id of the migration"
 	}
 	return text

@@ -70,8 +70,10 @@ func classify(err error) (*api.Error, int) {
 		return advised.Err, advised.Exit
 	case errors.As(err, &checks):
 		return api.Errorf(api.CodeStateForbidden, "%s", checks), api.ExitRefused
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, session.ErrMaybeDone):
 		return api.Errorf(api.CodeInternal, "interrupted before the answer came: what was asked for may have been done"), exitInterrupted
+	case errors.Is(err, context.Canceled):
+		return api.Errorf(api.CodeInternal, "interrupted before the answer came"), exitInterrupted
 	case errors.As(err, &answer):
 		return answer, answer.Code.ExitStatus()
 	}

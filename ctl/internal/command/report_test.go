@@ -3,6 +3,8 @@
 package command
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -16,5 +18,17 @@ func TestWaitThatWasLeftIsNoSuccess(t *testing.T) {
 	}
 	if got := stderr.String(); got != "Detached; follow it so\n" {
 		t.Errorf("stderr = %q", got)
+	}
+}
+
+func TestOnlyAChangeThatWasSentMayHaveBeenDone(t *testing.T) {
+	interrupted := fmt.Errorf("wait: %w", context.Canceled)
+	for err, want := range map[error]bool{
+		interrupted: false, fmt.Errorf("%w: %w", session.ErrMaybeDone, interrupted): true,
+	} {
+		var stderr strings.Builder
+		if exit := report(&stderr, err, session.Program, false); exit != exitInterrupted || strings.Contains(stderr.String(), "may have been done") != want {
+			t.Errorf("%v: exit status %d, %q", err, exit, stderr.String())
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"time"
 
@@ -123,8 +124,14 @@ func (s *Session) change(ctx context.Context, method, path, field string, in any
 		return true
 	})
 	resp.Earlier = err == nil && resp.doneBefore(key)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", ErrMaybeDone, err)
+	}
 	return resp, err
 }
+
+// ErrMaybeDone says that the user stopped waiting for the answer to a change that was sent.
+var ErrMaybeDone = errors.New("it may have been done")
 
 // answer is what a request waits for, in words for a person.
 func (s *Session) answer() string { return "an answer from " + s.Client.Target() }

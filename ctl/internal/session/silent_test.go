@@ -42,8 +42,11 @@ func TestAReadThatNobodyAnswersSaysWhatItWaitsFor(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	stderr := firstWrite{then: cancel}
 	s := Session{Client: c, Stderr: &stderr}
-	if _, err := Get(ctx, &s, routes.ListVolumes); err == nil {
-		t.Error("no error without an answer")
+	if _, err := Get(ctx, &s, routes.ListVolumes); err == nil || errors.Is(err, ErrMaybeDone) {
+		t.Errorf("a read without an answer: %v", err)
+	}
+	if _, err := Send(ctx, &s, routes.DeleteVolume, routes.None{}, "db"); !errors.Is(err, ErrMaybeDone) {
+		t.Errorf("a change without an answer: %v, want that it may have been done", err)
 	}
 	if got, want := stderr.String(), "Waiting for an answer from "+path+" (3s); if it does not come, 'systemctl status volferryd' or 'volferryd check-config' says why.\n"; got != want {
 		t.Errorf("said %q, want %q", got, want)

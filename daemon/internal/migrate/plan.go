@@ -5,6 +5,7 @@ package migrate
 import (
 	"context"
 	"path/filepath"
+	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
@@ -23,6 +24,9 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 		InstanceID: s.InstanceID, InstanceName: s.InstanceName, Device: s.Target,
 		Src: s.Src, Dst: s.Dst, CreatesDestination: s.CreateDst,
 		Method: s.Method, Verify: s.Verify, DeleteSource: s.DeleteSource,
+	}
+	if s.CreateDst && s.Dst.Pool != "" {
+		plan.Dst = withoutID(s.Dst, s.MigrationID)
 	}
 	if !s.CreateDst {
 		h, err := m.leaverOf(ctx, s.Dst.Path)
@@ -49,6 +53,14 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 		plan.OverlayDir, plan.OverlayFreeBytes = m.cfg.OverlayDir, &free
 	}
 	return plan, nil
+}
+
+// withoutID is a location with <id> in place of the beginning of a migration's id, which each
+// call makes anew: what is planned is never made under it.
+func withoutID(l api.Location, id string) api.Location {
+	name := strings.ReplaceAll(l.Name, id[:8], "<id>")
+	l.Path, l.Name = strings.TrimSuffix(l.Path, l.Name)+name, name
+	return l
 }
 
 // destinationFreeBytes is what is free where dst is.

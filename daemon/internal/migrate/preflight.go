@@ -370,8 +370,8 @@ func (m *Manager) checkOverlaySpace(s *steps.Spec) error {
 	// No overlay grows beyond the volume and its own tables.
 	need := min(m.cfg.OverlayMinFreeBytes, s.SizeBytes()+s.SizeBytes()/100+1<<20)
 	if free < need {
-		return api.Errorf(api.CodeNoSpace, "cannot start a migration of volume %s: %s has %d bytes free and the guest's writes may need %d; make room or set overlay_dir",
-			s.VolumeName, m.cfg.OverlayDir, free, need).With("free_bytes", free).With("needed_bytes", need)
+		return api.Errorf(api.CodeNoSpace, "cannot start a migration of volume %s: %s has %s free and the guest's writes may need %s; make room or set overlay_dir",
+			s.VolumeName, m.cfg.OverlayDir, api.ExactBytes(free), api.ExactBytes(need)).With("free_bytes", free).With("needed_bytes", need)
 	}
 	return nil
 }

@@ -71,6 +71,9 @@ func (f *holder) compare(w *api.Which) {
 	if w.Agree && !slices.ContainsFunc(w.Journal, func(l api.Location) bool { return l.Path == f.vol.Location.Path }) {
 		w.Agree = false
 		w.Explanation = "the host has finished a move that the registry does not know of yet; it catches up by itself once it is reachable"
+		if f.moving() {
+			w.Explanation = fmt.Sprintf("a move has begun at %s, and the registry's last word is %s, which is older than that; ask again once it is reachable", f.newest.spec.Src.Path, f.vol.Location.Path)
+		}
 	}
 }
 
@@ -99,7 +102,10 @@ func (f *holder) compareStopped(w *api.Which) {
 
 func (f *holder) compareRunning(w *api.Which) {
 	switch {
-	case sameChain(w.Live, w.Journal) && (!f.dom.Persistent || sameChain(w.Live, w.Persistent)):
+	case sameChain(w.Live, w.Journal) && !f.dom.Persistent:
+		w.Authoritative = w.Live
+		w.Explanation = fmt.Sprintf("instance %s runs on this chain, which is the journal's, and has no definition any more: somebody has undefined it, and it would be gone once it is off; define it again while it runs (virsh dumpxml %[1]s, virsh define)", f.instance())
+	case sameChain(w.Live, w.Journal) && sameChain(w.Live, w.Persistent):
 		w.Authoritative, w.Agree = w.Live, true
 		w.Explanation = "the instance runs on this chain; journal and persistent definition agree"
 	case sameChain(w.Live, w.Journal) && w.Persistent != nil && !f.moving():
@@ -109,9 +115,13 @@ func (f *holder) compareRunning(w *api.Which) {
 		w.Authoritative = w.Live
 		w.Explanation = fmt.Sprintf("the witnesses disagree; the chain shown as authoritative is what is in use now (%s)", w.Live[0].Path)
 	default:
+		section := "A guest on another image than its volume"
+		if f.moving() && f.newest.onOverlay() {
+			section = "A source that was written"
+		}
 		w.Explanation = fmt.Sprintf("instance %s runs on %s and writes there, and by the record the volume is at %s, where nothing writes: each may hold what the other lacks; "+
-			"delete neither, and do not detach, move or delete the volume; docs/how-to/recover.md (A guest on another image than its volume) says what can be done",
-			f.instance(), w.Live[0].Path, w.Journal[0].Path)
+			"delete neither, and do not detach, move or delete the volume; docs/how-to/recover.md (%s) says what can be done",
+			f.instance(), w.Live[0].Path, w.Journal[0].Path, section)
 	}
 }
 

@@ -137,7 +137,30 @@ func TestWhichNamesNothingForAGuestThatLeftTheOverlayOfItsMigration(t *testing.T
 			t.Fatalf("before: agree %v on %v", w.Agree, w.Authoritative)
 		}
 		d.startOn(rawImage(srcPath))
-		namesNothing(t, d.which(), srcPath, overlayOf(mig))
+		namesNothing(t, d.which(), srcPath, overlayOf(mig), "(A source that was written)")
+	})
+}
+
+func TestWhichSaysThatAGuestHasNoDefinitionAnyMore(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		must(t, d.world.Undefine(testInstance))
+		if w := d.which(); w.Agree || len(w.Authoritative) != 1 || w.Authoritative[0].Path != srcPath || !strings.Contains(w.Explanation, "has no definition any more") {
+			t.Errorf("agree %v, authoritative %v (%s), want what it runs on", w.Agree, w.Authoritative, w.Explanation)
+		}
+	})
+}
+
+// The registry was stopped before this host heard where the volume is since its last move.
+func TestWhichDoesNotCallAMoveFinishedThatHasOnlyBegun(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.begin(toNewPool)
+		vol := d.world.Registry.CurrentVolume()
+		vol.Location.Path = "/old/earlier.raw"
+		w, err := d.manager().Which(context.Background(), vol)
+		must(t, err)
+		if w.Agree || strings.Contains(w.Explanation, "finished") || !strings.Contains(w.Explanation, "has begun at "+srcPath) {
+			t.Errorf("agree %v: %s", w.Agree, w.Explanation)
+		}
 	})
 }
 

@@ -3,6 +3,7 @@
 package steps
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -18,6 +19,9 @@ func Differs(dom *hv.Domain, atts []api.Attachment) string {
 		a := &atts[i]
 		if a.State != api.AttachmentAttached {
 			continue // an op is at it
+		}
+		if !dom.Persistent {
+			return fmt.Sprintf("it has no definition any more: somebody has undefined it, and it is gone once it is off; define it again while it runs: `virsh dumpxml %s` prints what `virsh define` takes", dom.Name)
 		}
 		config := side{"its definition", "its disk", "virsh dumpxml --inactive " + dom.Name, dom.ConfigDisk(a.Device)}
 		if what := config.differs(a); what != "" {
@@ -42,14 +46,17 @@ type side struct {
 
 func (s *side) differs(a *api.Attachment) string {
 	if s.is == nil {
-		return fmt.Sprintf("%s has no disk %s, which is volume %s at %s; `%s` shows what is there", s.where, a.Device, a.VolumeID, a.Location.Path, s.shown)
+		return fmt.Sprintf("%s has no disk %s, which is volume %s at %s; `%s` shows what is there", s.where, a.Device, volumeOf(a), a.Location.Path, s.shown)
 	}
 	named, err := location.Names(s.is, a.Location.Path)
 	switch {
 	case named:
 		return ""
 	case err != nil:
-		return fmt.Sprintf("nobody can tell whether %s %s is volume %s at %s: %v", s.disk, a.Device, a.VolumeID, a.Location.Path, err)
+		return fmt.Sprintf("nobody can tell whether %s %s is volume %s at %s: %v", s.disk, a.Device, volumeOf(a), a.Location.Path, err)
 	}
-	return fmt.Sprintf("%s %s is at %s, and volume %s is at %s; `%s` shows what is there", s.disk, a.Device, s.is.Top().Path, a.VolumeID, a.Location.Path, s.shown)
+	return fmt.Sprintf("%s %s is at %s, and volume %s is at %s; `%s` shows what is there", s.disk, a.Device, s.is.Top().Path, volumeOf(a), a.Location.Path, s.shown)
 }
+
+// volumeOf is the name of an attachment's volume, or its id where the name is not known.
+func volumeOf(a *api.Attachment) string { return cmp.Or(a.VolumeName, a.VolumeID) }

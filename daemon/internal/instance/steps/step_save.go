@@ -75,8 +75,8 @@ func (e *Env) maySaveNow(ctx context.Context, in *PauseInput) error {
 		return err
 	}
 	if need := MemoryBytes(dom); free < need {
-		return api.Errorf(api.CodeNoSpace, "cannot save instance %s: its memory may take %d bytes and %s has %d free; make room or set save_dir",
-			in.InstanceName, need, e.cfg.SaveDir, free).With("free_bytes", free).With("needed_bytes", need)
+		return api.Errorf(api.CodeNoSpace, "cannot save instance %s: its memory may take %s and %s has %s free; make room or set save_dir",
+			in.InstanceName, api.ExactBytes(need), e.cfg.SaveDir, api.ExactBytes(free)).With("free_bytes", free).With("needed_bytes", need)
 	}
 	return nil
 }
