@@ -124,6 +124,9 @@ func loadConfig(args []string, stderr io.Writer) (*config, error) {
 	return cfg, nil
 }
 
+// saveDir is the setting of the directory for the memory of saved guests.
+const saveDir = "save_dir"
+
 func (c *config) flags(set *flag.FlagSet) {
 	set.StringVar(&c.Socket, "socket", c.Socket, "Unix socket for volferryctl")
 	set.StringVar(&c.SocketGroup, "socket-group", c.SocketGroup, "`group` that may use the socket; it is equal to root")

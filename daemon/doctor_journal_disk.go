@@ -56,9 +56,6 @@ func (d *doctor) shortOfRoom() []api.Check {
 // journalDisk is the name of what is said of the filesystem of the journal.
 const journalDisk = "journal disk"
 
-// saveDir is the setting of the directory for the memory of saved guests.
-const saveDir = "save_dir"
-
 // sharesJournalDisk returns the setting, and its directory, that has guests fill the
 // filesystem of the journal; empty if none does.
 func (c *config) sharesJournalDisk() (key, dir string, err error) {
