@@ -117,12 +117,32 @@ func (m *Manager) leftSource(ctx context.Context, h *history) (bool, error) {
 
 // releasedInput describes the src that a migration has left, without any check.
 func (m *Manager) releasedInput(ctx context.Context, h *history) (*steps.ReleasedInput, error) {
-	_, ended := h.times()
+	ended, err := m.endOf(ctx, h)
+	if err != nil {
+		return nil, err
+	}
 	facts, err := steps.NewHistory(m.journal, m.runner.Status).Facts(ctx, &h.spec, "")
 	if err != nil {
 		return nil, request.Refused(err)
 	}
 	return &steps.ReleasedInput{Spec: h.spec, Seal: facts.Seal, EndedAt: ended}, nil
+}
+
+// endOf returns when a migration that has left its src ended. Of one that the registry leads only
+// the registry knows.
+func (m *Manager) endOf(ctx context.Context, h *history) (time.Time, error) {
+	if !h.spec.LedByRegistry() {
+		_, ended := h.times()
+		return ended, nil
+	}
+	mig, err := m.ports.Registry.Migration(ctx, h.spec.MigrationID)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if mig.FinishedAt == nil {
+		return time.Time{}, api.Errorf(api.CodeStateForbidden, "migration %s of volume %s has not ended", h.spec.MigrationID, h.spec.VolumeName)
+	}
+	return *mig.FinishedAt, nil
 }
 
 // releasedSource is the src that a migration has left, without what only a look tells.

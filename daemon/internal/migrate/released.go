@@ -42,7 +42,11 @@ func (m *Manager) Released(ctx context.Context, volume string) ([]api.ReleasedSo
 // described too, with the reason.
 func (m *Manager) describeReleased(ctx context.Context, h *history, doms []hv.Domain) api.ReleasedSource {
 	s := &h.spec
-	_, ended := h.times()
+	in, err := m.releasedInput(ctx, h)
+	var ended time.Time
+	if err == nil {
+		ended = in.EndedAt
+	}
 	r := releasedSource(s, ended)
 	if bytes, err := m.ports.Images.AllocatedBytes(s.Src.Path); err == nil && !s.SrcBlock {
 		r.AllocatedBytes = bytes
@@ -52,7 +56,6 @@ func (m *Manager) describeReleased(ctx context.Context, h *history, doms []hv.Do
 		r.VolumePath = vol.Location.Path
 	}
 	r.RunBy = runsOn(doms, s.Src.Path)
-	in, err := m.releasedInput(ctx, h)
 	if err == nil {
 		if written, err := m.env.ReleasedWasWritten(ctx, in); err == nil {
 			r.Written = written

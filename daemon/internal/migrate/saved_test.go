@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
@@ -284,6 +285,39 @@ func TestSrcIsDeletedOnlyAfterTheVolumeHasMoved(t *testing.T) {
 		must(t, d.manager().DropSaved(ctx, "after", dropSaved(api.DropSrc, &spec)))
 		if o := d.untilOp("after"); o.State != string(op.StateDone) || d.world.Exists(srcPath) {
 			t.Errorf("after the flip: %+v", o)
+		}
+	})
+}
+
+// This host's journal does not have the end of such a move.
+func TestASourceThatAMoveOfTheRegistryHasLeftIsOnlyWrittenIfItIsWritten(t *testing.T) {
+	savedDaemon(t, func(t *testing.T, d *daemon) {
+		ctx, spec := context.Background(), savedSpec()
+		_, err := d.manager().CopySaved(ctx, savedCopy, copySaved())
+		must(t, err)
+		d.untilOp(savedCopy)
+		d.world.Registry.Flip()
+		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", spec.DstChain()))
+		d.world.Registry.SavedRow(api.MigrationCompleted)
+		stamp, err := d.world.Images.Stamp(ctx, srcPath) // the fake counts writes in the place of time
+		must(t, err)
+		ended := time.Unix(0, stamp.ModifiedNS)
+		d.world.Registry.With(func() {
+			row := d.world.Registry.Rows[testMigration]
+			row.FinishedAt = &ended
+			d.world.Registry.Rows[testMigration] = row
+		})
+		released, err := d.manager().Released(ctx, "")
+		must(t, err)
+		if len(released) != 1 || released[0].Written || !released[0].ReleasedAt.Equal(ended) {
+			t.Errorf("released is %+v, want src, which nobody has written", released)
+		}
+		if got := d.writtenSources(); len(got) != 0 {
+			t.Errorf("written are %q", got)
+		}
+		must(t, d.world.WriteBlock(srcPath, 5, 4711))
+		if got := d.writtenSources(); len(got) != 1 {
+			t.Errorf("written are %q, want src", got)
 		}
 	})
 }

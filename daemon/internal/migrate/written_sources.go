@@ -230,7 +230,10 @@ func (m *Manager) describeWritten(ctx context.Context, h *history, now *whoHas) 
 	if err != nil {
 		return nil, err
 	}
-	_, ended := h.times()
+	ended, err := m.endOf(ctx, h)
+	if err != nil {
+		return nil, err
+	}
 	w := &writtenSource{ReleasedSource: releasedSource(s, ended)}
 	w.VolumeName, w.VolumePath = vol.Name, vol.Location.Path
 	for i := range vol.Attachments {
