@@ -29,6 +29,31 @@ func TestLinksInDocumentsPointAtFiles(t *testing.T) {
 	})
 }
 
+// The package of volferryctl has the pages of docs/, and what they link to at the same place
+// beside them.
+func TestWhatPackagedPagesLinkToIsPackaged(t *testing.T) {
+	const config, shared = "packaging/nfpm/volferryctl.yaml", "/usr/share/doc/volferryctl/"
+	contents, err := os.ReadFile(filepath.Join(root, config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := regexp.MustCompile(`\]\(([^)\s#]+)`)
+	eachFile(t, func(name, text string) {
+		if path.Ext(name) != ".md" || !strings.HasPrefix(name, "docs/") {
+			return
+		}
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			to := path.Join(path.Dir(name), m[1])
+			if strings.Contains(m[1], "://") || strings.HasPrefix(to, "docs/") {
+				continue
+			}
+			if !strings.Contains(string(contents), "src: "+to+", dst: "+shared+to+",") {
+				t.Errorf("%s links to %s, which %s does not have", name, to, config)
+			}
+		}
+	})
+}
+
 func TestMakeTargetsInDocumentsExist(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {

@@ -67,6 +67,10 @@ var (
 	link = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 
+// leftAdjusted is the line of a page behind which its text is told not to be stretched: many words
+// here, as names of metrics, are too long to fill a line with.
+var leftAdjusted = regexp.MustCompile(`(?m)^\.TH .*$`)
+
 // roff is the page. A man page has its headings in capitals, and no links.
 func (p page) roff(text string) ([]byte, error) {
 	text = title.ReplaceAllString(text, "")
@@ -90,5 +94,5 @@ func (p page) roff(text string) ([]byte, error) {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "%% %s %s\n\n# NAME\n\n%s - %s\n\n# DESCRIPTION\n\n", strings.ToUpper(p.name), p.section, p.name, p.about)
 	out.WriteString(strings.Join(lines, "\n"))
-	return md2man.Render(out.Bytes()), nil
+	return leftAdjusted.ReplaceAll(md2man.Render(out.Bytes()), []byte("$0\n.ad l")), nil
 }

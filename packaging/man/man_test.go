@@ -34,6 +34,14 @@ after`
 	}
 }
 
+func TestARowOfManyCellsNamesTheColumnOfEach(t *testing.T) {
+	in := []string{"| state | attach | detach | start | stop | migrate |", "|---|---|---|---|---|---|", "| off | ok | no | | no | ok |"}
+	want := []string{"", "off", ":   attach: ok; detach: no; stop: no; migrate: ok", ""}
+	if diff := cmp.Diff(want, withoutTables(append([]string{""}, in...))); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func TestEveryPageHasItsNameAndNoMarkdown(t *testing.T) {
 	dir := t.TempDir()
 	for _, p := range pages {
@@ -45,10 +53,13 @@ func TestEveryPageHasItsNameAndNoMarkdown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, wrong := range []string{"\n#", "](", "\n|", "|---"} {
+		for _, wrong := range []string{"\n#", "](", "\n|", "|---", "\n-\n", "\n\\-\n"} {
 			if strings.Contains(string(text), wrong) {
 				t.Errorf("%s(%s) has %q", p.name, p.section, wrong)
 			}
+		}
+		if !strings.Contains(string(text), "\n.ad l\n") {
+			t.Errorf("%s(%s) is stretched to the width of the terminal", p.name, p.section)
 		}
 		if !strings.Contains(strings.ReplaceAll(string(text), `\-`, "-"), p.name+" - "+p.about) {
 			t.Errorf("%s(%s) does not say what it is about", p.name, p.section)

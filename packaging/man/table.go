@@ -12,6 +12,10 @@ import (
 // cellEnd is a bar between two cells. One with a backslash belongs to a cell.
 var cellEnd = regexp.MustCompile(`(?:^|[^\\])\|`)
 
+// manyColumns is how many columns a table has whose cells are of equal rank: the first cell is
+// defined by all others.
+const manyColumns = 6
+
 // withoutTables writes the tables of a page as lists of definitions, which a terminal
 // of 80 columns has room for: the first cell is defined by the last one, and what is
 // between them stands beside the first, after the word of its column.
@@ -36,6 +40,9 @@ func withoutTables(lines []string) []string {
 }
 
 func definition(header, row []string) []string {
+	if len(row) >= manyColumns {
+		return []string{row[0], ":   " + strings.Join(named(header[1:], row[1:]), "; "), ""}
+	}
 	var beside []string
 	for i := 1; i < len(row)-1; i++ {
 		if row[i] != "" {
@@ -68,3 +75,14 @@ func cells(line string) []string {
 }
 
 func clean(cell string) string { return strings.ReplaceAll(strings.TrimSpace(cell), `\|`, "|") }
+
+// named are the cells of a row, each after the word of its column.
+func named(header, row []string) []string {
+	var out []string
+	for i := range row {
+		if row[i] != "" {
+			out = append(out, header[i]+": "+row[i])
+		}
+	}
+	return out
+}
