@@ -178,10 +178,10 @@ func CheckOverlays(open []Migration) Check {
 // be done about the overlay's storage is in GuestPaused.
 func (m *Migration) WakeAdvice() string {
 	const see = "see to the overlay's disk"
-	switch m.State {
-	case MigrationStarted:
+	if m.State == MigrationStarted {
 		return see + ", or take the move back: " + m.cancelCommand()
-	case MigrationCopied:
+	}
+	if m.State == MigrationCopied {
 		return see + ", or " + m.CompleteCommand() + "  (or take the move back: " + m.cancelCommand() + ")"
 	}
 	return see // the overlay is being folded
