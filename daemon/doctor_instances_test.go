@@ -35,6 +35,10 @@ func TestDoctorFailsForAGuestThatStandsStillOnItsOverlay(t *testing.T) {
 			t.Errorf("before the copy: %q, want %q and no complete", got, want)
 		}
 	}
+	open[0].State = api.MigrationCopying
+	if got := failed(); !strings.Contains(got, "volferryctl migration cancel a1") {
+		t.Errorf("while it is copied: %q", got)
+	}
 	open[0].State = api.MigrationCopied
 	if got := failed(); !strings.Contains(got, "volferryctl migration complete a1") {
 		t.Errorf("copied: %q", got)

@@ -178,7 +178,7 @@ func CheckOverlays(open []Migration) Check {
 // be done about the overlay's storage is in GuestPaused.
 func (m *Migration) WakeAdvice() string {
 	const see = "see to the overlay's disk"
-	if m.State == MigrationStarted {
+	if m.State == MigrationStarted || m.State == MigrationCopying {
 		return see + ", or take the move back: " + m.cancelCommand()
 	}
 	if m.State == MigrationCopied {
