@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -51,6 +52,9 @@ func ask[Out any](ctx context.Context, r *Registry, route routes.Route[routes.No
 
 // change makes a request that changes what refs name.
 func change[In, Out any](ctx context.Context, r *Registry, route routes.Route[In, Out], opID string, in In, refs ...string) (out Out, err error) {
+	if peer, known := r.Peer(); known && peer.IsFirst() {
+		in = protocol.WithoutIgnorable(in)
+	}
 	send := func() error {
 		return r.Do(ctx, route.Method, route.PathOf(refs...), route.Body(in), &out, IdempotencyKey(opID), noun(route.Noun))
 	}
