@@ -131,6 +131,7 @@ func (f *Fake) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 			return err
 		}
 		view = dom.view()
+		dom.shown = view.State
 		return nil
 	})
 	if err != nil {
@@ -147,6 +148,7 @@ func (f *Fake) RunState(ctx context.Context, id string) (state hv.RunState, err 
 			return err
 		}
 		v := dom.view()
+		dom.shown = v.State
 		state = hv.RunState{State: v.State, PauseReason: v.PauseReason, Occupied: v.Occupied}
 		return nil
 	})

@@ -68,6 +68,8 @@ type domain struct {
 	limits map[string]int64
 	// sizes are those that the process gives its disks, if it has been told.
 	sizes map[string]int64
+	// shown is the state in which a caller has seen it last.
+	shown hv.State
 	// byUser: a person paused it, so that being paused is as it should be.
 	byUser bool
 	// unplug is how the guest answers a request to let go of a disk; leaving
