@@ -36,10 +36,10 @@ fi
 # A purge that was refused had lost its configuration to dpkg, which names the directories
 # with what guests need.
 if [ "$PACKAGE" = volferryd ]; then
-	if [ -f /var/lib/volferry/configuration-of-refused-purge ]; then
-		mv /var/lib/volferry/configuration-of-refused-purge /etc/volferry/volferryd.toml
+	if [ -f /var/lib/volferry/refused-purge ] && [ -f /var/lib/volferry/configuration ]; then
+		mv /var/lib/volferry/configuration /etc/volferry/volferryd.toml
 	fi
-	rm -f /var/lib/volferry/configuration
+	rm -f /var/lib/volferry/configuration /var/lib/volferry/refused-purge
 fi
 
 booted=

@@ -65,9 +65,7 @@ if [ -n "$kept" ]; then
 			and purge it then.
 		END
 		if [ -f "$STATE/configuration" ]; then
-			mv "$STATE/configuration" "$STATE/configuration-of-refused-purge"
-		fi
-		if [ -f "$STATE/configuration-of-refused-purge" ]; then
+			: >"$STATE/refused-purge"
 			echo "Its configuration is kept, and the installation puts it back." >&2
 		fi
 		exit 1

@@ -63,8 +63,11 @@ func TestAPurgeThatIsRefusedKeepsTheConfigurationForTheNextInstallation(t *testi
 		if said, err := purge(t, state, hooks); err == nil || !strings.Contains(said, "configuration is kept") {
 			t.Errorf("the purge: %v, and it says\n%s", err, said)
 		}
-		if kept, err := os.ReadFile(filepath.Join(state, "configuration-of-refused-purge")); err != nil || string(kept) != content {
+		if kept, err := os.ReadFile(filepath.Join(state, "configuration")); err != nil || string(kept) != content {
 			t.Errorf("kept is %q, %v", kept, err)
+		}
+		if _, err := os.Stat(filepath.Join(state, "refused-purge")); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -56,6 +56,6 @@ chmod 0700 /var/lib/volferry`)
 		t.Fatal(err)
 	}
 	saysAll(t, sh(t, m, "tail -n 1 /etc/volferry/volferryd.toml && volferryctl status"), `overlay_dir = "/srv/overlays"`, "ok")
-	sh(t, m, "test ! -e /var/lib/volferry/configuration-of-refused-purge")
+	sh(t, m, "test ! -e /var/lib/volferry/refused-purge")
 	sh(t, m, "rm "+overlay+" && dpkg --purge volferryd && test ! -e /var/lib/volferry && test ! -e /etc/libvirt/hooks/qemu.d/volferry-guard")
 }
