@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mutations
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	steps      = "daemon/internal/migrate/steps/"
+	simulation = "./daemon/internal/migrate"
+)
+
+// mutations are edits of the source, each with the mistake that it is.
+var mutations = []struct{ mistake, file, old, broken string }{
+	{"the pivot comes before the definition names dst", steps + "plans.go", "e.stepNameEnd(toDst),\n\t\te.stepPivot(toDst),\n\t\te.stepResume", "e.stepPivot(toDst),\n\t\te.stepNameEnd(toDst),\n\t\te.stepResume"},
+	{"the overlay goes before the registry knows", steps + "plans.go", "e.stepPublish(\"publish_completed\", api.MigrationCompleted, \"\"),\n\t\te.stepRemoveOverlay(),\n\t\te.stepReleaseSource(),\n\t})", "e.stepRemoveOverlay(),\n\t\te.stepPublish(\"publish_completed\", api.MigrationCompleted, \"\"),\n\t\te.stepReleaseSource(),\n\t})"},
+	{"the guest is resumed before the pivot", steps + "plans.go", "e.stepPivot(toDst),\n\t\te.stepResume(toSwitch),\n\t\te.stepSettle", "e.stepResume(toSwitch),\n\t\te.stepPivot(toDst),\n\t\te.stepSettle"},
+	{"the job is not waited for", steps + "step_pivot.go", "if !clean {", "if !clean && false {"},
+	{"libvirt's word is believed alone", steps + "witness.go", "	switch {\n	case !disk.active:\n		return !o.src && !o.overlay && !o.dst", "	if true {\n		return true\n	}\n	switch {\n	case !disk.active:\n		return !o.src && !o.overlay && !o.dst"},
+	{"the pivot is not observed", steps + "step_pivot.go", "return identified(step(\"pivot\"", "observe = nil\n\treturn identified(step(\"pivot\""},
+	{"a guest that may be on src or on the overlay is resumed", steps + "step_pause.go", "|| disagreed.committed && w == toSwitch", ""},
+	{"a guest that a person has paused is resumed", steps + "step_pause.go", "err != nil || !note.Resume {", "err != nil {"},
+	{"dst is not flushed at the end", steps + "step_pivot.go", "e.images.Flush(ctx, to.image(s).Path)", "error(nil)"},
+	{"an image is deleted that a process has open", steps + "witness.go", "if h.Open {", "if h.Open && false {"},
+}
+
+// TestEachMutationIsFoundBySimulation needs no machine of its own, and minutes.
+func TestEachMutationIsFoundBySimulation(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mutations {
+		t.Run(strings.ReplaceAll(m.mistake, " ", "_"), func(t *testing.T) {
+			path := filepath.Join(root, m.file)
+			source, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(source), m.old); n != 1 {
+				t.Fatalf("%s has the text %d times, want once: adapt the mutation", m.file, n)
+			}
+			broken, overlay := filepath.Join(t.TempDir(), "broken.go"), filepath.Join(t.TempDir(), "overlay.json")
+			replaced, err := json.Marshal(map[string]map[string]string{"Replace": {path: broken}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(
+				os.WriteFile(broken, []byte(strings.Replace(string(source), m.old, m.broken, 1)), 0o600),
+				os.WriteFile(overlay, replaced, 0o600),
+			); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.CommandContext(t.Context(), "go", "test", "-short", "-failfast", "-count=1", "-vet=off", "-overlay", overlay, simulation)
+			cmd.Dir = root
+			out, err := cmd.CombinedOutput()
+			switch {
+			case err == nil:
+				t.Error("no test finds it")
+			case !strings.Contains(string(out), "--- FAIL") && !strings.Contains(string(out), "panic:"):
+				t.Fatalf("the tests did not run: %v\n%s", err, out)
+			}
+			for line := range strings.Lines(string(out)) {
+				if strings.HasPrefix(line, "--- FAIL") {
+					t.Logf("found by %s", strings.TrimSpace(line))
+				}
+			}
+		})
+	}
+}
