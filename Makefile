@@ -44,7 +44,7 @@ SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/la
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-upgrade test-crash test-web matrix-report bench bench-data \
+.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-upgrade test-crash test-web matrix-report bench bench-data \
 	packages lint-packages install clean lab machine vm compiler chromium
 
 help: ## Show this list
@@ -86,6 +86,9 @@ test-unit: compiler lab promtool ## Unit tests, most with the race detector, som
 test-simulation: compiler ## All trials of the simulations on the fakes: every call fails, dies and is interrupted
 	$(GO) test $(JSON) -timeout 40m $(SIMULATED)
 	CGO_ENABLED=1 $(GO) test $(JSON) -race -short -timeout 40m $(SLOW_RACE) $(SQLITE)
+
+test-mutations: ## Ten mistakes in the code of a move, of a pause and of a fence: the simulations find each
+	$(GO) test $(JSON) -v -count=1 -timeout 60m ./test/mutations
 
 test-registry-short: build ## The registry program under SIGKILL, SIGSTOP, backups, full disks; a minute
 	$(GO) test $(JSON) -v -count=1 -timeout 10m ./test/registry

@@ -13,26 +13,32 @@ import (
 )
 
 const (
-	steps      = "daemon/internal/migrate/steps/"
-	simulation = "./daemon/internal/migrate"
+	steps    = "daemon/internal/migrate/steps/"
+	barriers = "registry/internal/workflow/pause_barriers.go"
+	moves    = "./daemon/internal/migrate"
+	pauses   = "./registry/internal/pauseall"
 )
 
-// mutations are edits of the source, each with the mistake that it is.
-var mutations = []struct{ mistake, file, old, broken string }{
-	{"the pivot comes before the definition names dst", steps + "plans.go", "e.stepNameEnd(toDst),\n\t\te.stepPivot(toDst),\n\t\te.stepResume", "e.stepPivot(toDst),\n\t\te.stepNameEnd(toDst),\n\t\te.stepResume"},
-	{"the overlay goes before the registry knows", steps + "plans.go", "e.stepPublish(\"publish_completed\", api.MigrationCompleted, \"\"),\n\t\te.stepRemoveOverlay(),\n\t\te.stepReleaseSource(),\n\t})", "e.stepRemoveOverlay(),\n\t\te.stepPublish(\"publish_completed\", api.MigrationCompleted, \"\"),\n\t\te.stepReleaseSource(),\n\t})"},
-	{"the guest is resumed before the pivot", steps + "plans.go", "e.stepPivot(toDst),\n\t\te.stepResume(toSwitch),\n\t\te.stepSettle", "e.stepResume(toSwitch),\n\t\te.stepPivot(toDst),\n\t\te.stepSettle"},
-	{"the job is not waited for", steps + "step_pivot.go", "if !clean {", "if !clean && false {"},
-	{"libvirt's word is believed alone", steps + "witness.go", "	switch {\n	case !disk.active:\n		return !o.src && !o.overlay && !o.dst", "	if true {\n		return true\n	}\n	switch {\n	case !disk.active:\n		return !o.src && !o.overlay && !o.dst"},
-	{"the pivot is not observed", steps + "step_pivot.go", "return identified(step(\"pivot\"", "observe = nil\n\treturn identified(step(\"pivot\""},
-	{"a guest that may be on src or on the overlay is resumed", steps + "step_pause.go", "|| disagreed.committed && w == toSwitch", ""},
-	{"a guest that a person has paused is resumed", steps + "step_pause.go", "err != nil || !note.Resume {", "err != nil {"},
-	{"dst is not flushed at the end", steps + "step_pivot.go", "e.images.Flush(ctx, to.image(s).Path)", "error(nil)"},
-	{"an image is deleted that a process has open", steps + "witness.go", "if h.Open {", "if h.Open && false {"},
+// mutations are edits of the source, each with the mistake that it is, and the package whose
+// simulations find it.
+var mutations = []struct{ mistake, file, old, broken, simulation string }{
+	{"the pivot comes before the definition names dst", steps + "plans.go", "e.stepNameEnd(toDst),\n\t\te.stepPivot(toDst),\n\t\te.stepResume", "e.stepPivot(toDst),\n\t\te.stepNameEnd(toDst),\n\t\te.stepResume", moves},
+	{"the guest is resumed before the pivot", steps + "plans.go", "e.stepPivot(toDst),\n\t\te.stepResume(toSwitch),\n\t\te.stepSettle", "e.stepResume(toSwitch),\n\t\te.stepPivot(toDst),\n\t\te.stepSettle", moves},
+	{"libvirt's word is believed alone", steps + "witness.go", "	switch {\n	case !disk.active:\n		return !o.src && !o.overlay && !o.dst", "	if true {\n		return true\n	}\n	switch {\n	case !disk.active:\n		return !o.src && !o.overlay && !o.dst", moves},
+	{"the pivot is not observed", steps + "step_pivot.go", "return identified(step(\"pivot\"", "observe = nil\n\treturn identified(step(\"pivot\"", moves},
+	{"a guest that may be on src or on the overlay is resumed", steps + "step_pause.go", "|| disagreed.committed && w == toSwitch", "", moves},
+	{"a guest that a person has paused is resumed", steps + "step_pause.go", "err != nil || !note.Resume {", "err != nil {", moves},
+	{"dst is not flushed at the end", steps + "step_pivot.go", "e.images.Flush(ctx, to.image(s).Path)", "error(nil)", moves},
+	{"an overlay is folded into a src that was written since", steps + "seal.go", "!now.WrittenSince(*p.Seal) {", "!now.WrittenSince(*p.Seal) || true {", moves},
+	{"guests run on before all are restored", barriers, "case PauseReady, PauseRestored:", "case PauseReady, PauseRestored, PauseSaved:", pauses},
+	{"a fenced host does not say what it was told", "daemon/internal/uplink/run.go", "if reportFirst(err) {", "if false {", "./daemon/internal/uplink"},
 }
 
 // TestEachMutationIsFoundBySimulation needs no machine of its own, and minutes.
 func TestEachMutationIsFoundBySimulation(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: left to make test-mutations")
+	}
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +64,7 @@ func TestEachMutationIsFoundBySimulation(t *testing.T) {
 			); err != nil {
 				t.Fatal(err)
 			}
-			cmd := exec.CommandContext(t.Context(), "go", "test", "-short", "-failfast", "-count=1", "-vet=off", "-overlay", overlay, simulation)
+			cmd := exec.CommandContext(t.Context(), "go", "test", "-short", "-failfast", "-count=1", "-vet=off", "-overlay", overlay, m.simulation)
 			cmd.Dir = root
 			out, err := cmd.CombinedOutput()
 			switch {

@@ -54,6 +54,7 @@ func simulateStaleLibvirt(t *testing.T, d *daemon, method, call string, what ste
 			break
 		}
 		staysWhole(t, d, mig)
+		standsStill(t, d, mig)
 		_ = d.world.Destroy(testInstance)
 		must(t, d.world.Start(testInstance))
 		staysWhole(t, d, mig)
@@ -171,6 +172,20 @@ func staysWhole(t *testing.T, d *daemon, mig api.Migration) {
 	unsure := mig.Error != nil && strings.Contains(mig.Error.Message, "must not be resumed")
 	if dom.State == hv.StatePaused && dom.PauseReason == hv.PauseUser && !d.world.PausedByUser(testInstance) && !unsure {
 		t.Error("the guest is left paused")
+	}
+}
+
+// standsStill fails the test if a guest runs that must not be resumed: neither the name of src nor
+// that of the overlay would have all of what it writes then.
+func standsStill(t *testing.T, d *daemon, mig api.Migration) {
+	t.Helper()
+	if mig.Error == nil || !strings.Contains(mig.Error.Message, "must not be resumed") {
+		return
+	}
+	dom, err := d.world.Fake.Domain(context.Background(), testInstance)
+	must(t, err)
+	if dom.State == hv.StateRunning {
+		t.Errorf("the guest runs, and the operator is told: %s", mig.Error.Message)
 	}
 }
 
