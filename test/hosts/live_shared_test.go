@@ -16,6 +16,7 @@ import (
 // the move on the hosts.
 func TestVolumeSharedByTwoHostsMovesWhileAllItsGuestsWrite(t *testing.T) {
 	t.Parallel()
+	leftToTestHosts(t)
 	moveWhileAllWrite(t, "hv1", "hv2")
 }
 
