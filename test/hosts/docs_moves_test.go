@@ -225,6 +225,7 @@ func (s *library) emptyAPool(t *testing.T, p *page) {
 	p.Words["D"] = s.slowDrain(t, "new", "old")
 	p.Others["volferryctl drain watch"] = interrupted(p)
 	p.does(t, "volferryctl drain watch D")
+	_, _ = s.admin.Ctl(t.Context(), "drain", "stop", p.Words["D"]) // the page may have stopped it
 	s.finishMoves(t)
 	ctl(t, s.admin, "type", "create", "fast", "--pool", "fast")
 	ctl(t, s.hv1.at, "volume", "create", "db-data", "--size", "16MiB", "--pool", "nfs")

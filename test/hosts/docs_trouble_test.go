@@ -101,8 +101,7 @@ func (s *library) loseAHost(t *testing.T, p *page) {
 	p.Names = []string{"hv3", "hv2"}
 	s.moveElsewhere(t)
 	ctl(t, s.hv2.at, "volume", "attach", "db-data", "db")
-	ctl(t, s.hv2.at, "volume", "migrate", "db-vda", "--to-pool", "nfs", "--bandwidth", "256KiB/s", "--no-wait")
-	p.Words["M"] = get[[]api.Migration](t, s.hv2.at, "migrations", "migration", "list")[0].ID
+	p.Words["M"] = strings.TrimSpace(ctl(t, s.hv2.at, "volume", "migrate", "db-vda", "--to-pool", "nfs", "--bandwidth", "256KiB/s", "--no-wait"))
 	if err := s.hv2.Kill(); err != nil {
 		t.Fatal(err)
 	}
