@@ -126,26 +126,34 @@ func volumeSet(c *cli.Context, s *session.Session) error {
 
 func volumeDelete(c *cli.Context, s *session.Session) error {
 	name := c.Args().First()
-	if err := confirmDelete(c, s, name); err != nil {
+	unasked := c.Bool("yes") || c.Bool("force")
+	v, _, err := session.Show(c.Context, s, routes.ShowVolume, name)
+	switch {
+	case err != nil && unasked:
+		v = &api.Volume{} // whether it can be deleted is for the deletion to say
+	case err != nil:
 		return err
+	case v.Adopted && !unasked:
+		if err := confirmDelete(c, s, v); err != nil {
+			return err
+		}
 	}
 	resp, finished, err := session.Perform(c.Context, s, routes.DeleteVolume.With("force", boolParam(c.Bool("force"))), routes.None{}, name)
 	if err != nil || !finished {
 		return err
 	}
-	return s.PrintResult(resp, name, fmt.Sprintf("Deleted volume %s.", resp.NameIn("volume", name)))
+	if err := s.PrintResult(resp, name, fmt.Sprintf("Deleted volume %s.", resp.NameIn("volume", name))); err != nil || s.JSON || s.Quiet {
+		return err
+	}
+	for _, line := range releasedLines(listLeft(c.Context, s, volumeHosts(*v), v.ID)) {
+		s.Say("Not deleted with it: %s.", line)
+	}
+	return nil
 }
 
 // confirmDelete asks before data is deleted that existed before its volume, wherever the
 // volume has been moved since.
-func confirmDelete(c *cli.Context, s *session.Session, name string) error {
-	if c.Bool("yes") || c.Bool("force") {
-		return nil
-	}
-	v, _, err := session.Show(c.Context, s, routes.ShowVolume, name)
-	if err != nil || !v.Adopted {
-		return err
-	}
+func confirmDelete(c *cli.Context, s *session.Session, v *api.Volume) error {
 	return confirm(c, s, fmt.Sprintf("Volume %s was adopted: its data was there before it. Delete it, with its image %s?", v.Name, v.Location.Path),
 		fmt.Sprintf("volume %s was adopted, and its image %s would be deleted: give --yes where nobody can be asked, or use 'volume forget', which leaves it", v.Name, v.Location.Path))
 }

@@ -17,16 +17,22 @@ import (
 // exist yet, after it has checked pool, image, size and users. It returns the chain, top
 // first. Its errors are typed for the runner. It may be repeated.
 func (m *Manager) Connect(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error) {
+	chain, err := m.Chain(ctx, vol, att)
+	if err != nil {
+		return nil, err
+	}
+	return chain, m.env.Images.Connect(ctx, att.Location.Path)
+}
+
+// Chain checks like Connect and returns the chain, and changes nothing.
+func (m *Manager) Chain(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error) {
 	in := onShelf(vol, att)
 	if in.Location.Pool == "" {
 		if err := m.rules.CheckPath(ctx, in.Location.Path); err != nil {
 			return nil, err
 		}
 	}
-	if err := m.env.checkLocation(ctx, in); err != nil {
-		return nil, err
-	}
-	return in.chain(), m.env.Images.Connect(ctx, in.Location.Path)
+	return in.chain(), m.env.checkLocation(ctx, in)
 }
 
 // Disconnect ends the use of the location on this host, unless a domain or another

@@ -260,7 +260,12 @@ func (n *node) report(ctx context.Context) error {
 }
 
 // Connect implements Locations.
-func (n *node) Connect(_ context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error) {
+func (n *node) Connect(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error) {
+	return n.Chain(ctx, vol, att)
+}
+
+// Chain implements Locations.
+func (n *node) Chain(_ context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error) {
 	if n.missing[att.Location.Path] {
 		return nil, api.Errorf(api.CodeNotFound, "cannot attach volume %s: there is nothing at %s on this host", vol.Name, att.Location.Path)
 	}

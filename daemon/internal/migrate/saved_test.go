@@ -206,6 +206,23 @@ func TestAFailedCopyCanBeMadeAgainUnderAnotherID(t *testing.T) {
 	})
 }
 
+// copiesSaved runs the copy of the saved guest's volume to its end.
+func (d *daemon) copiesSaved(t *testing.T) {
+	t.Helper()
+	_, err := d.manager().CopySaved(context.Background(), savedCopy, copySaved())
+	must(t, err)
+	d.untilOp(savedCopy)
+}
+
+// flipsSaved ends the move as the registry does: the volume, and the definition, are at dst.
+func (d *daemon) flipsSaved(t *testing.T) {
+	t.Helper()
+	spec := savedSpec()
+	d.world.Registry.Flip()
+	must(t, d.world.SetConfigChain(context.Background(), testInstance, "vda", spec.DstChain()))
+	d.world.Registry.SavedRow(api.MigrationCompleted)
+}
+
 func TestADropStopsTheCopyAndNoneFollows(t *testing.T) {
 	for _, copied := range []bool{false, true} {
 		t.Run(fmt.Sprintf("copied %t", copied), func(t *testing.T) {
@@ -249,9 +266,7 @@ func TestADropOfWhatWasNeverCopiedHereKeepsALateCopyOut(t *testing.T) {
 func TestDstIsNotDroppedOnceTheVolumeIsThere(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
 		ctx, spec := context.Background(), savedSpec()
-		_, err := d.manager().CopySaved(ctx, savedCopy, copySaved())
-		must(t, err)
-		d.untilOp(savedCopy)
+		d.copiesSaved(t)
 		d.world.Registry.Flip()
 		must(t, d.manager().DropSaved(ctx, savedDrop, dropSaved(api.DropDst, &spec)))
 		if o := d.untilOp(savedDrop); o.State != string(op.StateUndone) || o.Error.Code != api.CodeStateForbidden {
@@ -267,16 +282,12 @@ func TestSrcIsDeletedOnlyAfterTheVolumeHasMoved(t *testing.T) {
 		if err := d.manager().DropSaved(ctx, "early", dropSaved(api.DropSrc, &spec)); api.CodeOf(err) != api.CodeStateForbidden {
 			t.Errorf("before the copy: %v", err)
 		}
-		_, err := d.manager().CopySaved(ctx, savedCopy, copySaved())
-		must(t, err)
-		d.untilOp(savedCopy)
+		d.copiesSaved(t)
 		must(t, d.manager().DropSaved(ctx, "before", dropSaved(api.DropSrc, &spec)))
 		if o := d.untilOp("before"); o.State != string(op.StateUndone) || !d.world.Exists(srcPath) {
 			t.Errorf("before the flip: %+v", o)
 		}
-		d.world.Registry.Flip()
-		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", spec.DstChain()))
-		d.world.Registry.SavedRow(api.MigrationCompleted)
+		d.flipsSaved(t)
 		must(t, d.manager().DropSaved(ctx, "late", dropSaved(api.DropSrc, &spec)))
 		if o := d.untilOp("late"); o.State != string(op.StateUndone) || !d.world.Exists(srcPath) {
 			t.Errorf("when it is over, and src may be another volume's: %+v", o)
@@ -292,13 +303,9 @@ func TestSrcIsDeletedOnlyAfterTheVolumeHasMoved(t *testing.T) {
 // This host's journal does not have the end of such a move.
 func TestASourceThatAMoveOfTheRegistryHasLeftIsOnlyWrittenIfItIsWritten(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
-		ctx, spec := context.Background(), savedSpec()
-		_, err := d.manager().CopySaved(ctx, savedCopy, copySaved())
-		must(t, err)
-		d.untilOp(savedCopy)
-		d.world.Registry.Flip()
-		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", spec.DstChain()))
-		d.world.Registry.SavedRow(api.MigrationCompleted)
+		ctx := context.Background()
+		d.copiesSaved(t)
+		d.flipsSaved(t)
 		stamp, err := d.world.Images.Stamp(ctx, srcPath) // the fake counts writes in the place of time
 		must(t, err)
 		ended := time.Unix(0, stamp.ModifiedNS)

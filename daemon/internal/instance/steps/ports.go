@@ -64,6 +64,8 @@ type Locations interface {
 	// not exist yet: it checks pool, image, size and users as an attach does, and returns
 	// the chain. Its errors are typed for the runner. It may be repeated.
 	Connect(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error)
+	// Chain checks like Connect and returns the chain, and changes nothing.
+	Chain(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error)
 	// Disconnect ends the use of the location on this host, unless another domain
 	// or attachment needs it.
 	Disconnect(ctx context.Context, vol api.Volume, att api.Attachment) error

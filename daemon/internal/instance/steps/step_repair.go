@@ -4,7 +4,6 @@ package steps
 
 import (
 	"context"
-	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -14,17 +13,12 @@ import (
 
 // RepairInput is the input of an op that makes the definition of an instance name the images
 // where its volumes are.
-type RepairInput struct {
-	Subject
-}
+type RepairInput struct{ Subject }
 
 // CheckRepair refuses a repair of an instance that runs, or of which nobody can tell what its
 // definition is to name. It changes nothing, and its errors are typed for the runner.
 func (e *Env) CheckRepair(ctx context.Context, in *RepairInput) error {
-	dom, err := e.toRepair(ctx, in)
-	if err == nil {
-		_, err = e.misnamed(ctx, &in.Subject, dom)
-	}
+	_, err := e.toRepair(ctx, in)
 	return err
 }
 
@@ -36,11 +30,7 @@ func (e *Env) stepAdmitRepair() op.Step {
 // what it names is right, whatever follows.
 func (e *Env) stepNameVolumes() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *RepairInput) error {
-		dom, err := e.toRepair(ctx, in)
-		if err != nil {
-			return err
-		}
-		wrong, err := e.misnamed(ctx, &in.Subject, dom)
+		wrong, err := e.toRepair(ctx, in)
 		if err != nil {
 			return err
 		}
@@ -63,8 +53,8 @@ func (e *Env) stepNameVolumes() op.Step {
 	return step("name_volumes", do, nil, observe)
 }
 
-// toRepair returns the domain of the instance, which is off.
-func (e *Env) toRepair(ctx context.Context, in *RepairInput) (*hv.Domain, error) {
+// toRepair returns what the definition of an instance that is off has to name.
+func (e *Env) toRepair(ctx context.Context, in *RepairInput) ([]hv.NamedChain, error) {
 	inst, err := e.Registry.Instance(ctx, in.InstanceID)
 	if err != nil {
 		return nil, request.Registry(err)
@@ -83,7 +73,10 @@ func (e *Env) toRepair(ctx context.Context, in *RepairInput) (*hv.Domain, error)
 	case dom.State.Active():
 		return nil, forbidden("repair", inst.Name, "it is %s; shut it down first: the disks of a running guest are not changed", dom.State)
 	}
-	return dom, request.AtHome("cannot repair instance "+inst.Name, dom)
+	if err := request.AtHome("cannot repair instance "+inst.Name, dom); err != nil {
+		return nil, err
+	}
+	return e.misnamed(ctx, &in.Subject, dom)
 }
 
 // misnamed returns the disks whose definition names another image than that of their volume, with
@@ -109,11 +102,11 @@ func (e *Env) misnamed(ctx context.Context, s *Subject, dom *hv.Domain) ([]hv.Na
 		if err != nil {
 			return nil, request.Registry(err)
 		}
-		chain, err := e.Locations.Connect(ctx, vol, a)
+		chain, err := e.Locations.Chain(ctx, vol, a)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, hv.NamedChain{Target: a.Device, Chain: chain})
 	}
-	return slices.Clip(out), nil
+	return out, nil
 }
