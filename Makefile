@@ -124,7 +124,7 @@ test-upgrade: build lab packages machine ## Programs and packages of earlier com
 	VOLFERRY_UPGRADE=all $(GO) test $(JSON) -v -count=1 -timeout 60m -run '^TestUpgrade' ./test/hosts
 
 test-crash: build lab ## Kill everything at every step of a move, race root volumes against starts; about two hours (root)
-	VOLFERRY_CRASH=all $(GO) test $(JSON) -v -count=1 -timeout 240m -run '^(TestKill|TestCancelsInTheMiddle|TestRootDetachAndVirshStart)' ./test/e2e
+	VOLFERRY_CRASH=all $(GO) test $(JSON) -v -count=1 -timeout 240m -run '^(TestKill|TestPowerOff|TestCancelsInTheMiddle|TestRootDetachAndVirshStart)' ./test/e2e
 
 test-web: build chromium ## The page of volferryctl web in a headless Chromium
 	$(GO) test -v $(JSON) -count=1 -timeout 15m ./test/web

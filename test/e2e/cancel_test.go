@@ -54,8 +54,21 @@ func TestCancelLeavesADestinationThatWasThereBefore(t *testing.T) {
 
 func TestRepeatedAndLateCallsChangeNothing(t *testing.T) {
 	leftToTestE2E(t)
-	h, a, _ := sharedPools(t)
-	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
+	t.Run("running", func(t *testing.T) {
+		h, a, _ := sharedPools(t)
+		repeatedAndLateCalls(t, h.runningGuest(t, h.diskIn(t, a, api.FormatRaw)), (*guest).assertSettledAndGoOn)
+	})
+	t.Run("stopped", func(t *testing.T) {
+		h, a, _ := sharedPools(t)
+		repeatedAndLateCalls(t, h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw)), (*guest).assertSettled)
+	})
+}
+
+// repeatedAndLateCalls makes calls that come twice or too late. Settled claims that the guest has
+// all its writes and nothing is left behind.
+func repeatedAndLateCalls(t *testing.T, g *guest, settled func(*guest, *testing.T)) {
+	t.Helper()
+	h := g.host
 
 	t.Run("without a start", func(t *testing.T) {
 		id := g.attachment(t, "vda").ID
@@ -72,19 +85,19 @@ func TestRepeatedAndLateCallsChangeNothing(t *testing.T) {
 		h.refuses(t, api.CodeCopyNotVerified, v.completeArgs()...)
 		h.refuses(t, api.CodeNoMigration, "migration", "complete", v.SrcAttachmentID, v.SrcAttachmentID)
 		v.cancel(t)
-		g.assertSettledAndGoOn(t)
+		settled(g, t)
 
 		// The same again, and later.
 		v.cancel(t)
 		h.refuses(t, api.CodeNoMigration, v.completeArgs()...)
 		h.refuses(t, api.CodeNoMigration, v.copyArgs()...)
-		g.assertSettledAndGoOn(t)
+		settled(g, t)
 	})
 	t.Run("complete twice", func(t *testing.T) {
 		v := g.start(t, "vda", "--to-pool", "b")
 		v.copy(t)
 		v.copy(t)
-		v.complete(t)
+		v.finish(t)
 		at := g.volume(t, "vda")
 		again := get[api.Migration](t, h, "migration", v.completeArgs()...)
 		if again.State != api.MigrationCompleted || again.ID != v.ID {

@@ -40,17 +40,32 @@ func (h *host) others() map[string]func(*testing.T) {
 	}
 }
 
-func TestKillOfLibvirtdAtEveryStepOfTheSwitch(t *testing.T) {
+func TestKillOfLibvirtdAtEveryStepOfAMove(t *testing.T) {
 	leftToTestCrash(t)
 	g := crashGuest(t)
-	g.strikeInSwitches(t, "running", point.atStart, g.host.othersDie(g.host.others()["libvirtd"]))
+	g.strikeIn(t, []string{"start", "complete", "cancel"}, "running", point.atStart, g.host.othersDie(g.host.others()["libvirtd"]))
 	g.assertSettled(t)
 }
 
-func TestKillOfTheRegistryAtEveryStepOfTheSwitch(t *testing.T) {
+func TestKillOfTheRegistryAtEveryStepOfAMove(t *testing.T) {
 	leftToTestCrash(t)
 	g := crashGuest(t)
-	g.strikeInSwitches(t, "running", point.atStart, g.host.othersDie(g.host.others()["registry"]))
+	g.strikeIn(t, []string{"start", "complete", "cancel"}, "running", point.atStart, g.host.othersDie(g.host.others()["registry"]))
+	g.assertSettled(t)
+}
+
+func TestKillOfTheGuestAtEveryStepOfAMove(t *testing.T) {
+	leftToTestCrash(t)
+	g := crashGuest(t)
+	g.strikeIn(t, []string{"start", "complete", "cancel"}, "shut off", point.atStart, g.host.othersDie(g.killQEMU))
+	g.assertSettled(t)
+}
+
+// A guest that is paused powers itself off when it has been resumed.
+func TestPowerOffOfTheGuestAtEveryStepOfAMove(t *testing.T) {
+	leftToTestCrash(t)
+	g := crashGuest(t)
+	g.strikeIn(t, []string{"start", "complete", "cancel"}, "shut off", point.atStart, g.host.othersDie(g.powerOff))
 	g.assertSettled(t)
 }
 
@@ -59,33 +74,27 @@ func TestKillOfTheRegistryAtEveryStepOfTheSwitch(t *testing.T) {
 func TestKillOfTheGuestAndTheDaemonInTheSwitch(t *testing.T) {
 	leftToTestCrash(t)
 	g := crashGuest(t)
-	g.strikeInSwitches(t, "shut off", point.inPause, g.host.daemonDies(g.killQEMU))
+	g.strikeIn(t, []string{"complete", "cancel"}, "shut off", point.inPause, g.host.daemonDies(g.killQEMU))
 	g.assertSettled(t)
 }
 
-// strikeInSwitches makes moves and cancels under a guest that runs, and strikes
-// in them at some points of the last op. The guest is in the state afterwards,
-// and started again for the next one if that is off.
-func (g *guest) strikeInSwitches(t *testing.T, state string, where func(point) bool, b blow) {
+// strikeIn makes moves and cancels under a guest that runs, and strikes in them at some
+// points of these ops. The guest is in the state afterwards, and started again for the next
+// one if that is off.
+func (g *guest) strikeIn(t *testing.T, ops []string, state string, where func(point) bool, b blow) {
 	t.Helper()
-	for _, c := range []struct {
-		name  string
-		want  api.MigrationState
-		kind  string
-		begin func(*testing.T) []string
-	}{
-		{"complete", api.MigrationCompleted, "migration_complete", g.moveElsewhere},
-		{"cancel", api.MigrationCancelled, "migration_cancel", g.startThenCancel},
-	} {
-		t.Run(c.name, func(t *testing.T) {
+	for _, name := range ops {
+		want, request := api.MigrationCompleted, g.moveElsewhere
+		if name == "cancel" {
+			want, request = api.MigrationCancelled, g.startThenCancel
+		}
+		t.Run(name, func(t *testing.T) {
 			begin := func(t *testing.T) []string {
-				if g.state(t) == "shut off" {
-					g.boot(t)
-				}
-				return c.begin(t)
+				g.be(t, "running")
+				return request(t)
 			}
-			ps := g.trial(c.want, "running", begin).way(t).of(c.kind).where(where)
-			g.trial(c.want, state, begin).strikeAt(t, ps, b)
+			ps := g.trial(want, "running", begin).way(t).of("migration_" + name).where(where)
+			g.trial(want, state, begin).strikeAt(t, ps, b)
 		})
 	}
 }

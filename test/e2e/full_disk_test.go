@@ -46,6 +46,27 @@ func TestAMigrationEndsOnAFullDiskWithEveryWrite(t *testing.T) {
 	}
 }
 
+// What qemu-img folds goes to an image elsewhere.
+func TestAFoldOfAStoppedGuestNeedsNoRoomOnTheFullDisk(t *testing.T) {
+	leftToTestE2E(t)
+	h, state := startHostWithState(t, 160)
+	g := h.stoppedGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
+	filler := filepath.Join(state, "filler")
+	for name, end := range foldEnds {
+		t.Run(name, func(t *testing.T) {
+			f := end(g, t)
+			fill(t, filler)
+			h.ctl(t, f.args...)
+			if err := os.Remove(filler); err != nil {
+				t.Fatal(err)
+			}
+			f.ended(t)
+		})
+	}
+	g.boot(t)
+	g.assertSettled(t)
+}
+
 // Room for the overlay is all that such a guest waits for.
 func TestAGuestWhoseOverlayWasFullGoesOnWhenThereIsRoom(t *testing.T) {
 	leftToTestE2E(t)

@@ -111,9 +111,24 @@ func (h *host) libvirtBoots(t *testing.T) (log func() string) {
 	if err := h.Libvirtd.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// libvirt keeps here that it has started what is to be started at a boot.
-	if err := os.Remove(filepath.Join(h.Libvirtd.RunDir, "qemu", "autostarted")); err != nil {
-		t.Fatal(err)
+	return h.startsLibvirtd(t)
+}
+
+// startsLibvirtd is libvirtBoots when libvirtd is dead.
+func (h *host) startsLibvirtd(t *testing.T) (log func() string) {
+	t.Helper()
+	// libvirt keeps here that it has started what is to be started at a boot, and what runs. A
+	// boot begins with nothing there.
+	for _, name := range []string{"autostarted", "*.xml", "*.pid"} {
+		files, err := filepath.Glob(filepath.Join(h.Libvirtd.RunDir, "qemu", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			if err := os.Remove(f); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	path := filepath.Join(h.Libvirtd.Dir, "log", "libvirtd.log")
 	read := func() string {

@@ -123,6 +123,47 @@ func TestACancelWhoseDiskFailsKeepsTheOverlayUntilItIsMended(t *testing.T) {
 	g.assertSettled(t)
 }
 
+// qemu-img meets the errors in the fold of a stopped guest's overlay.
+func TestAFoldOfAStoppedGuestWhoseDiskFailsLosesNothing(t *testing.T) {
+	leftToTestE2E(t)
+	g := crashGuest(t)
+	h := g.host
+	g.powerOff(t)
+	startsOnItsOverlay := func(t *testing.T) {
+		t.Helper()
+		g.boot(t)
+		g.powerOff(t)
+	}
+	t.Run("complete, and src cannot be read", func(t *testing.T) {
+		f := foldEnds["complete"](g, t)
+		mended := failing(t, h.DaemonPID(), f.Src.Path, fileReads)
+		h.ctl(t, f.args...)
+		mended()
+		f.ended(t)
+	})
+	t.Run("complete, and dst cannot be written", func(t *testing.T) {
+		f := foldEnds["complete"](g, t)
+		mended := failing(t, h.DaemonPID(), f.into, fileWrites)
+		h.mustFail(t, f.args...)
+		startsOnItsOverlay(t)
+		v := f.move
+		v.cancel(t) // with a disk that fails still
+		mended()
+		g.endedRight(t, v.Migration, "shut off")
+	})
+	t.Run("cancel, and src cannot be written", func(t *testing.T) {
+		f := foldEnds["cancel"](g, t)
+		mended := failing(t, h.DaemonPID(), f.into, fileWrites)
+		h.mustFail(t, f.args...)
+		mended()
+		startsOnItsOverlay(t)
+		h.ctl(t, f.args...)
+		f.ended(t)
+	})
+	g.boot(t)
+	g.assertSettled(t)
+}
+
 // QEMU flushes src before it switches to the overlay, and cannot.
 func TestAStartWhoseSourceFailsIsUndone(t *testing.T) {
 	leftToTestE2E(t)

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// A host that goes down: daemon, registry, libvirtd and the guest die together, and libvirt starts
+// the guest at the boot, before the daemon is there. What the kernel had not put on the disk is
+// not lost by that; the simulations lose it.
+
+func TestKillOfTheWholeHostAtEveryStepOfAMove(t *testing.T) {
+	leftToTestCrash(t)
+	for _, c := range []struct {
+		name  string
+		state string // of the guest, when the request is made
+		want  api.MigrationState
+		begin func(*guest, *testing.T) []string
+		kind  string // of the ops in which the host goes down
+	}{
+		{"move", "running", api.MigrationCompleted, (*guest).moveElsewhere, "migration"},
+		{"cancel", "running", api.MigrationCancelled, (*guest).startThenCancel, "migration_cancel"},
+		{"move of a stopped guest", "stopped", api.MigrationCompleted, (*guest).moveElsewhere, "migration"},
+		{"fold of a stopped guest into dst", "stopped", api.MigrationCompleted, (*guest).runThenComplete, "migration_complete"},
+		{"fold of a stopped guest into src", "stopped", api.MigrationCancelled, (*guest).runThenCancel, "migration_cancel"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := crashGuest(t)
+			g.host.virsh(t, "autostart", g.Name)
+			x := &trial{
+				host: g.host, want: c.want,
+				begin: func(t *testing.T) []string {
+					g.be(t, c.state)
+					return c.begin(g, t)
+				},
+				settled: func(t *testing.T, m api.Migration) {
+					now := g.state(t)
+					if now == "running" { // by libvirt, at the boot
+						g.seesItsDisks(t)
+						g.write(t)
+					}
+					g.endedRight(t, m, now)
+				},
+			}
+			ps := x.way(t).of(c.kind).where(func(p point) bool { return p.isAfter("do") })
+			x.strikeAt(t, ps, g.host.daemonDies(g.hostGoesDown))
+			g.host.virsh(t, "autostart", "--disable", g.Name)
+			g.assertSettled(t)
+		})
+	}
+}
+
+// be starts the guest, or has it power off, unless that is how it is.
+func (g *guest) be(t *testing.T, state string) {
+	t.Helper()
+	switch off := g.state(t) == "shut off"; {
+	case state == "running" && off:
+		g.boot(t)
+	case state == "stopped" && !off:
+		g.powerOff(t)
+	}
+}
+
+// hostGoesDown is called when the daemon has died. Nothing that runs on the host outlives it.
+func (g *guest) hostGoesDown(t *testing.T) {
+	t.Helper()
+	h := g.host
+	h.KillRegistry()
+	pid := 0
+	if g.state(t) != "shut off" {
+		pid = g.pid(t)
+	}
+	if err := h.Libvirtd.Kill(); err != nil { // first, or it would note that the guest has crashed
+		t.Fatal(err)
+	}
+	if pid != 0 {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "QEMU is gone", func() bool { return unix.Kill(pid, 0) != nil })
+	}
+	log := h.startsLibvirtd(t)
+	eventually(t, "libvirt has started the guest, or was refused", func() bool {
+		return g.state(t) == "running" || strings.Contains(log(), "'"+g.Name+"'")
+	})
+	if err := h.StartRegistry(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
