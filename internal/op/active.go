@@ -6,7 +6,7 @@ import "context"
 
 func newActiveOp(r *Runner, o Op) *activeOp {
 	a := &activeOp{r: r, op: o, plan: r.plan(o.Kind), ticket: &ticket{o.ID, o.Keys}, changed: make(chan struct{})}
-	a.ctx, a.cancel = context.WithCancel(r.ctx)
+	a.ctx, a.cancel = context.WithCancel(r.cfg.Context(r.ctx, o.ID))
 	a.forward, a.interrupt = context.WithCancelCause(a.ctx)
 	return a
 }

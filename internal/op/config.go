@@ -3,6 +3,7 @@
 package op
 
 import (
+	"context"
 	"log/slog"
 	"time"
 )
@@ -24,6 +25,9 @@ type Config struct {
 	// renames a file does not sync the directory. If it fails, the record counts as refused
 	// by the journal. Default: nothing is done.
 	MakeDurable func() error
+	// Context makes the context that the steps of an op get, for what they call and what has to
+	// know which op it is for. Default: nothing is added.
+	Context func(ctx context.Context, opID string) context.Context
 	// MaxTries limits the tries of a step that asks for Retry, and of a step that must not
 	// fail. They are counted anew when the daemon starts and when the operator calls
 	// Continue. Default 20.
@@ -51,6 +55,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MakeDurable == nil {
 		c.MakeDurable = func() error { return nil }
+	}
+	if c.Context == nil {
+		c.Context = func(ctx context.Context, _ string) context.Context { return ctx }
 	}
 	if c.MaxTries <= 0 {
 		c.MaxTries = defaultMaxTries

@@ -247,6 +247,12 @@ type Hypervisor interface {
 	// DeleteVolume deletes a pool volume. Absent is no error.
 	DeleteVolume(ctx context.Context, pool, name string) error
 
+	// ExtendVolume makes a volume of a pool that Extends exactly sizeBytes large, a multiple of
+	// what RoundedBytes rounds to. The added bytes read as zeros. A volume that has this size
+	// already is no error, and none gets smaller. A guest that has it open does not see it before
+	// GrowDisk. ErrUnsupported in other pools.
+	ExtendVolume(ctx context.Context, pool, name string, sizeBytes int64) error
+
 	// About returns what the hypervisor says of itself. What it does not say is left out.
 	About(ctx context.Context) (About, error)
 	// HookRefuses starts a domain that is not defined, has this id and could not run, and

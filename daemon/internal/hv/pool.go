@@ -2,6 +2,12 @@
 
 package hv
 
+import "context"
+
+// ConnectorPool is the type of pools that are not libvirt's: a connector, a program of the
+// storage's, makes their volumes.
+const ConnectorPool = "connector"
+
 // PoolInfo is a storage pool of this host. Path is empty where pools of its type have none.
 type PoolInfo struct {
 	Name          string
@@ -10,6 +16,10 @@ type PoolInfo struct {
 	Active        bool
 	CapacityBytes int64
 	FreeBytes     int64
+	// Problem is why a pool of a connector is not active.
+	Problem string
+	// Extends: ExtendVolume makes volumes of the pool larger.
+	Extends bool
 }
 
 // PoolVolume is one volume of a pool.
@@ -19,4 +29,19 @@ type PoolVolume struct {
 	Format        string
 	CapacityBytes int64
 	Block         bool
+	// OpID is the op in whose context the volume was made (WithOp), if its pool keeps that.
+	OpID string
+}
+
+type opKey struct{}
+
+// WithOp returns the context of what is done for an op.
+func WithOp(ctx context.Context, opID string) context.Context {
+	return context.WithValue(ctx, opKey{}, opID)
+}
+
+// OpOf returns the op that something is done for, "" if it is for none.
+func OpOf(ctx context.Context) string {
+	id, _ := ctx.Value(opKey{}).(string)
+	return id
 }

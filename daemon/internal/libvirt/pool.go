@@ -285,6 +285,12 @@ func (c *Conn) DeleteVolume(ctx context.Context, pool, name string) error {
 	return nil
 }
 
+// ExtendVolume implements hv.Hypervisor: libvirt makes no volume of devices larger, and files
+// grow by QEMU or by ourselves.
+func (*Conn) ExtendVolume(_ context.Context, pool, name string, _ int64) error {
+	return fmt.Errorf("extend volume %s of pool %s: %w", name, pool, hv.ErrUnsupported)
+}
+
 // findVolume refreshes first: libvirt's list of a pool is as old as its last
 // look, and others make and delete volumes too.
 func (c *Conn) findVolume(ctx context.Context, s *session, poolName, name string) (golibvirt.StorageVol, error) {

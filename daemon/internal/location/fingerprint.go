@@ -125,6 +125,9 @@ func partitionOf(dir, number string) string {
 // numbered is the fingerprint of a device that says nothing of itself.
 var numbered = regexp.MustCompile(`^device \d+:\d+$`)
 
+// IsNumberPrint says whether a fingerprint is of a device that says nothing of itself.
+func IsNumberPrint(fingerprint string) bool { return numbered.MatchString(fingerprint) }
+
 // SameImagePrint says whether two fingerprints, an earlier and a present one, can belong to
 // one image. If a device had only a number in the earlier one and says more now, an older
 // version of this program took the earlier one: that they differ proves nothing then.

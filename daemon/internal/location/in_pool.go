@@ -52,7 +52,7 @@ func InPool(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, e
 // nothing else is. Pools of disks and of LUNs have directories of the whole host, as
 // /dev and /dev/disk/by-path.
 func hasItsDirectory(pool hv.PoolInfo) bool {
-	return HoldsFiles(pool) || slices.Contains([]string{"logical", "zfs"}, pool.Type)
+	return HoldsFiles(pool) || slices.Contains([]string{"logical", "zfs", hv.ConnectorPool}, pool.Type)
 }
 
 // nameIn returns the name that an image has in a pool, "" if it is not in the directory of

@@ -21,6 +21,8 @@ func Pool(pools []hv.PoolInfo, name string) (hv.PoolInfo, error) {
 	}
 	pool := pools[i]
 	switch {
+	case !pool.Active && pool.Type == hv.ConnectorPool:
+		return pool, api.Errorf(api.CodeStateForbidden, "pool %s cannot be used now: %s", name, pool.Problem)
 	case !pool.Active:
 		return pool, api.Errorf(api.CodeStateForbidden, "pool %s is not active; start it with `virsh pool-start %s`", name, name)
 	case pool.Path == "":
@@ -54,7 +56,7 @@ func Shared(poolType string) bool { return poolType == "netfs" }
 // OpenByMany says whether several QEMU processes can have a raw image in a pool of this
 // type open: files of a filesystem that the kernel has mounted, and block devices.
 func OpenByMany(poolType string) bool {
-	return slices.Contains([]string{"dir", "fs", "netfs", "logical", "disk", "iscsi", "mpath", "scsi"}, poolType)
+	return slices.Contains([]string{"dir", "fs", "netfs", "logical", "disk", "iscsi", "mpath", "scsi", hv.ConnectorPool}, poolType)
 }
 
 // PoolVolumes is the part of a hypervisor that CheckPool needs.

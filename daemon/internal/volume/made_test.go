@@ -101,7 +101,7 @@ func TestACreationIsUndoneWithoutTheImageOfSomebodyElse(t *testing.T) {
 				must(t, w.Remove(madePath))
 				must(t, w.CreateImage(madePath, hvtest.Raw, testSize))
 			}
-			must(t, w.newManager(optest.NewRunner(w.journal)).env.removeMade(t.Context(), in, claimNote{Ours: true, Print: fingerprint}))
+			must(t, w.newManager(optest.NewRunner(w.journal)).env.removeMade(t.Context(), "", in, claimNote{Ours: true, Print: fingerprint}))
 			if w.Exists(madePath) != replaced {
 				t.Errorf("an image is there: %t, want %t", !replaced, replaced)
 			}

@@ -65,7 +65,7 @@ func canHold(p hv.PoolInfo, format api.Format) bool {
 	if location.HoldsFiles(p) {
 		return true
 	}
-	return format == api.FormatRaw && slices.Contains([]string{"logical", "zfs"}, p.Type)
+	return format == api.FormatRaw && slices.Contains([]string{"logical", "zfs", hv.ConnectorPool}, p.Type)
 }
 
 func allows(typ api.VolumeType, p hv.PoolInfo) bool {

@@ -130,7 +130,7 @@ func (m *Manager) checkSize(ctx context.Context, in *resizeInput) error {
 		return in.cannot(api.CodeInvalidArgument, "its image %s has %s already, and %s is less; say that size, or a larger one", l.Path, api.ExactBytes(found), api.ExactBytes(in.SizeBytes)).
 			With("found_bytes", found)
 	case found < in.SizeBytes && in.Block:
-		return in.tooSmall(found)
+		return m.checkExtension(ctx, in, found)
 	case found < in.SizeBytes:
 		return m.env.checkGrowth(in, in.SizeBytes-found)
 	}
@@ -147,4 +147,35 @@ func (m *Manager) checkSlice(ctx context.Context, in *resizeInput, foundBytes in
 		return fmt.Errorf("read instance %s: %w", in.InstanceName, err)
 	}
 	return in.checkSliceSize(foundBytes, dom)
+}
+
+// checkExtension refuses a block device that its pool does not make as large, or has no room for.
+func (m *Manager) checkExtension(ctx context.Context, in *resizeInput, found int64) error {
+	if in.Location.Pool == "" {
+		return in.tooSmall(found)
+	}
+	pools, err := m.env.HV.Pools(ctx)
+	if err != nil {
+		return fmt.Errorf("look at the pools: %w", err)
+	}
+	pool, err := location.Pool(pools, in.Location.Pool)
+	if err != nil {
+		return err
+	}
+	if !pool.Extends {
+		return in.tooSmall(found)
+	}
+	rounded, err := m.env.HV.RoundedBytes(ctx, pool.Name, in.SizeBytes)
+	added := in.SizeBytes - found
+	switch {
+	case err != nil:
+		return request.HV(err)
+	case rounded != in.SizeBytes:
+		return in.cannot(api.CodeInvalidArgument, "pool %s would make it %s large; say that size", pool.Name, api.ExactBytes(rounded)).With("size_bytes", rounded)
+	case pool.FreeBytes < added:
+		return in.cannot(api.CodeNoSpace, "pool %s has %s free, and the volume may grow by %s", pool.Name, api.ExactBytes(pool.FreeBytes), api.ExactBytes(added)).
+			With("free_bytes", pool.FreeBytes).With("needed_bytes", added)
+	}
+	in.Extends = true
+	return nil
 }

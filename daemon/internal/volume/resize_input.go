@@ -24,6 +24,8 @@ type resizeInput struct {
 	VolumeName string       `json:"volume_name"`
 	Location   api.Location `json:"location"`
 	Block      bool         `json:"block,omitempty"`
+	// Extends: the pool of the device makes it larger.
+	Extends bool `json:"extends,omitempty"`
 	// SizeBytes is the size that the volume gets.
 	SizeBytes int64 `json:"size_bytes"`
 	// InstanceID is the instance that has the volume, as Device; empty if none has.

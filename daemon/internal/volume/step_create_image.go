@@ -35,7 +35,7 @@ func (e *env) stepCreateImage() op.Step {
 			return err
 		}
 		if found != nil {
-			return e.takeMade(ctx, r, l, found.Path, note)
+			return e.takeMade(ctx, r, l, found, note)
 		}
 		if err := r.Note(ctx, claimNote{Ours: true}); err != nil {
 			return err
@@ -54,7 +54,7 @@ func (e *env) stepCreateImage() op.Step {
 		if _, err := r.Noted(stepNameCreateImage, &note); err != nil || !note.Ours {
 			return err
 		}
-		return e.removeMade(ctx, in, note)
+		return e.removeMade(ctx, r.OpID(), in, note)
 	}
 	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
 		var note claimNote
@@ -66,7 +66,7 @@ func (e *env) stepCreateImage() op.Step {
 		if err != nil || found == nil || found.CapacityBytes != made.WholeBytes() {
 			return op.NotDone, err
 		}
-		if mine, err := e.isMade(ctx, found.Path, note); err != nil || !mine {
+		if mine, err := e.isMade(ctx, r.OpID(), found, note); err != nil || !mine {
 			return op.NotDone, err
 		}
 		made.Path = found.Path
@@ -95,12 +95,16 @@ func (e *env) noteMade(ctx context.Context, r *op.Run, l api.Location, made *hv.
 	return errors.Join(err, e.HV.DeleteVolume(context.WithoutCancel(ctx), l.Pool, l.Name))
 }
 
-// isMade says whether the image at a path is known to be the one that the op made.
-func (e *env) isMade(ctx context.Context, path string, note claimNote) (bool, error) {
-	if !note.Ours || note.Print == "" {
+// isMade says whether an image in the pool is known to be the one that the op made: by the
+// journal or, if that has nothing yet, by what the pool keeps of who has made it.
+func (e *env) isMade(ctx context.Context, opID string, found *hv.PoolVolume, note claimNote) (bool, error) {
+	if !note.Ours {
 		return false, nil
 	}
-	now, err := e.Images.Fingerprint(ctx, path)
+	if note.Print == "" {
+		return found.OpID != "" && found.OpID == opID, nil
+	}
+	now, err := e.Images.Fingerprint(ctx, found.Path)
 	if errors.Is(err, image.ErrAbsent) {
 		return false, nil
 	}
@@ -108,11 +112,15 @@ func (e *env) isMade(ctx context.Context, path string, note claimNote) (bool, er
 }
 
 // takeMade accepts what is at the place of the volume if a try that was cut off made it.
-func (e *env) takeMade(ctx context.Context, r *op.Run, l api.Location, path string, note claimNote) error {
-	mine, err := e.isMade(ctx, path, note)
+func (e *env) takeMade(ctx context.Context, r *op.Run, l api.Location, found *hv.PoolVolume, note claimNote) error {
+	mine, err := e.isMade(ctx, r.OpID(), found, note)
 	switch {
-	case err != nil || mine:
+	case err != nil:
 		return err
+	case mine && note.Print == "":
+		return e.noteMade(ctx, r, l, found)
+	case mine:
+		return nil
 	case note.Ours && note.Print == "":
 		return e.notOurs(ctx, r, api.Errorf(api.CodeConflict, "cannot create %s in pool %s: it is there, and whether the try that was cut off has made it cannot be told, so it is neither used nor deleted; look whose it is, delete it with `virsh vol-delete %s --pool %s` if it is nobody's, and try again",
 			l.Name, l.Pool, l.Name, l.Pool))
@@ -130,7 +138,7 @@ func (e *env) notOurs(ctx context.Context, r *op.Run, why *api.Error) error {
 }
 
 // removeMade deletes the image that the op made, and nothing else that is in its place.
-func (e *env) removeMade(ctx context.Context, in *input, note claimNote) error {
+func (e *env) removeMade(ctx context.Context, opID string, in *input, note claimNote) error {
 	l := in.Volume.Location
 	if mine, err := e.hasPlace(ctx, in, api.VolumeCreating); err != nil || !mine {
 		return err
@@ -139,7 +147,7 @@ func (e *env) removeMade(ctx context.Context, in *input, note claimNote) error {
 	if err != nil || found == nil {
 		return err
 	}
-	mine, err := e.isMade(ctx, found.Path, note)
+	mine, err := e.isMade(ctx, opID, found, note)
 	if err != nil {
 		return err
 	}

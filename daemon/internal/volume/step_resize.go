@@ -68,11 +68,20 @@ func (e *env) grow(ctx context.Context, in *resizeInput, now sizes) error {
 	} else if err := e.checkHolder(ctx, in, now.dom); err != nil {
 		return err
 	}
+	if in.Extends && now.image < in.SizeBytes {
+		// Before its guest is told: the process of the guest can only see what is there.
+		if err := e.extend(ctx, in); err != nil {
+			return err
+		}
+		now.image = in.SizeBytes
+	}
 	switch {
 	case in.Location.IsSlice():
 		return e.growSlice(ctx, in, now.dom)
 	case in.Block && now.image < in.SizeBytes:
 		return in.tooSmall(now.image)
+	case in.Block && (now.dom == nil || !now.dom.State.Active()):
+		return nil
 	case now.dom != nil && now.dom.State.Active():
 		return request.HV(e.HV.GrowDisk(ctx, in.InstanceID, in.Device, in.SizeBytes))
 	}
@@ -81,6 +90,21 @@ func (e *env) grow(ctx context.Context, in *resizeInput, now sizes) error {
 		return op.Retry(request.BusyDelay, err)
 	}
 	return err
+}
+
+// extend has the pool make a device larger. What the pool has answered is not what counts.
+func (e *env) extend(ctx context.Context, in *resizeInput) error {
+	why := e.HV.ExtendVolume(ctx, in.Location.Pool, in.Location.Name, in.SizeBytes)
+	info, err := e.inspect(ctx, in)
+	switch {
+	case err != nil:
+		return errors.Join(request.HV(why), err)
+	case info.SizeBytes == in.SizeBytes:
+		return nil
+	case why == nil:
+		return in.tooSmall(info.SizeBytes)
+	}
+	return request.HV(why)
 }
 
 // stepRecord says at the registry what size the volume has, and lets others at it again.

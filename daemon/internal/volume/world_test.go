@@ -72,7 +72,7 @@ func (w *world) newManager(runner *op.Runner) *Manager {
 func (w *world) start(t *testing.T) *Manager {
 	t.Helper()
 	var err error
-	w.runner, err = op.New(op.Config{Journal: w.journal, Describe: request.Describe, MaxTries: 3, FaultPoint: w.faultPoint})
+	w.runner, err = op.New(op.Config{Journal: w.journal, Describe: request.Describe, Context: hv.WithOp, MaxTries: 3, FaultPoint: w.faultPoint})
 	must(t, err)
 	t.Cleanup(w.runner.Stop)
 	return w.newManager(w.runner)

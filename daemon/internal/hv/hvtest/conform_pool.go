@@ -40,6 +40,9 @@ func testPoolVolumes(t *testing.T, b *bench) {
 		if at, err := b.hv.VolumeAt(ctx, made.Path); at != pool || err != nil {
 			t.Errorf("VolumeAt(%s) = %s, %v, want %s", made.Path, at, err, pool)
 		}
+		if err := b.hv.ExtendVolume(ctx, pool, name, 2*diskBytes); !errors.Is(err, hv.ErrUnsupported) {
+			t.Errorf("ExtendVolume in a pool of files = %v, want ErrUnsupported", err)
+		}
 		if _, err := b.hv.CreateVolume(ctx, pool, name, format, diskBytes); !errors.Is(err, hv.ErrExists) {
 			t.Errorf("CreateVolume of an existing name = %v, want ErrExists", err)
 		}

@@ -40,6 +40,7 @@ type image struct {
 	full    bool // no space left
 	written int64
 	born    int64
+	opID    string // that has made it, in a pool that keeps that
 }
 
 // ImageInfo has what the header and the allocation of an image say.

@@ -75,7 +75,11 @@ func (f *Fake) CreateVolume(ctx context.Context, pool, name, format string, size
 		if rounded := f.rounded(pool, sizeBytes); rounded != sizeBytes {
 			return fmt.Errorf("%w: the pool makes it %d bytes instead of %d", hv.ErrUnsupported, rounded, sizeBytes)
 		}
-		if err := f.create(at, &image{format: format, size: sizeBytes}); err != nil {
+		img := &image{format: format, size: sizeBytes}
+		if f.pools[pool].Type == hv.ConnectorPool {
+			img.opID = hv.OpOf(ctx)
+		}
+		if err := f.create(at, img); err != nil {
 			return err
 		}
 		vol = f.volume(at)
@@ -137,6 +141,25 @@ func (f *Fake) DeleteVolume(ctx context.Context, pool, name string) error {
 	})
 }
 
+// ExtendVolume implements hv.Hypervisor.
+func (f *Fake) ExtendVolume(ctx context.Context, pool, name string, sizeBytes int64) error {
+	return f.call(ctx, "ExtendVolume", func() error {
+		at, err := f.volumePath(pool, name)
+		switch {
+		case err != nil:
+			return err
+		case !f.pools[pool].Extends:
+			return fmt.Errorf("%w: pool %s", hv.ErrUnsupported, pool)
+		case f.files[at] == nil:
+			return fmt.Errorf("%w: volume %s in pool %s", hv.ErrNotFound, name, pool)
+		case f.files[at].size > sizeBytes, f.rounded(pool, sizeBytes) != sizeBytes:
+			return fmt.Errorf("%w: %d bytes", hv.ErrUnsupported, sizeBytes)
+		}
+		f.files[at].size = sizeBytes
+		return nil
+	})
+}
+
 func (f *Fake) volumePath(pool, name string) (string, error) {
 	p := f.pools[pool]
 	if p == nil || !p.Active {
@@ -148,5 +171,5 @@ func (f *Fake) volumePath(pool, name string) (string, error) {
 // volume is a volume of a pool; those below /dev are block devices.
 func (f *Fake) volume(at string) *hv.PoolVolume {
 	img := f.files[at]
-	return &hv.PoolVolume{Name: path.Base(at), Path: at, Format: img.format, CapacityBytes: img.size, Block: strings.HasPrefix(at, "/dev/")}
+	return &hv.PoolVolume{Name: path.Base(at), Path: at, Format: img.format, CapacityBytes: img.size, Block: strings.HasPrefix(at, "/dev/"), OpID: img.opID}
 }
