@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/connector"
+	"github.com/volferry/volferry/daemon/internal/connector/pools"
+)
+
+// Device is an open device.
+type Device interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	Sync() error
+}
+
+// Subject is the connector that is tested.
+type Subject struct {
+	// Run runs a verb as it is; only the options and the pool are added.
+	Run func(ctx context.Context, in connector.Request) (connector.Answer, error)
+	// Look and Open are the kernel's: pools.Look and OpenDevice.
+	Look func(path string) (pools.Device, error)
+	Open func(path string) (Device, error)
+	// SizeBytes is that of the volumes that are made, or 0; it is rounded up.
+	SizeBytes int64
+	// Interrupted are the times after which a verb is told to end in its middle.
+	Interrupted []time.Duration
+	// Report is told of each check.
+	Report func(Finding)
+}
+
+// Finding is the outcome of one check.
+type Finding struct {
+	Check string
+	// Err is how the connector violates the protocol, nil if it does not.
+	Err error
+}
+
+// kit is one run of all checks.
+type kit struct {
+	Subject
+	ctx   context.Context
+	pool  connector.Pool
+	names string
+	// made are the volumes that may be there, with their identities.
+	made map[string]string
+	bad  int
+}
+
+func (k *kit) check(what string, run func() error) bool {
+	err := k.ctx.Err()
+	if err == nil {
+		err = run()
+	}
+	if err != nil {
+		k.bad++
+	}
+	k.Report(Finding{Check: what, Err: err})
+	return err == nil
+}
+
+// The ops that the checks are made for.
+const (
+	opOne = "11111111-0000-4000-8000-000000000001"
+	opTwo = "22222222-0000-4000-8000-000000000002"
+)
+
+func (k *kit) ask(in connector.Request) (connector.Answer, error) {
+	if in.Protocol == 0 {
+		in.Protocol = connector.Protocol
+	}
+	return k.Run(k.ctx, in)
+}
+
+// refused wants one of these codes.
+func refused(err error, codes ...string) error {
+	var said *connector.Error
+	if !errors.As(err, &said) {
+		if err == nil {
+			return fmt.Errorf("it was done; the error %q was expected", codes[0])
+		}
+		return fmt.Errorf("the error %q was expected: %w", codes[0], err)
+	}
+	for _, code := range codes {
+		if said.Code == code {
+			return nil
+		}
+	}
+	return fmt.Errorf("the error is %q (%s), expected %q", said.Code, said.Message, codes[0])
+}
+
+// remember takes note of what is to be deleted at the end.
+func (k *kit) remember(name string) {
+	if out, err := k.ask(connector.Request{Verb: connector.VerbInspect, Volume: name}); err == nil && out.Volume != nil {
+		k.made[name] = out.Volume.Identity
+	}
+}
+
+// create wants a volume, by this op, that the kernel has as the connector says.
+func (k *kit) create(name, opID string) error {
+	out, err := k.ask(connector.Request{Verb: connector.VerbCreate, OpID: opID, Volume: name, SizeBytes: k.SizeBytes})
+	if err != nil {
+		return err
+	}
+	before, again := k.made[name]
+	k.made[name] = out.Volume.Identity
+	if err := k.checkVolume(name, *out.Volume, k.SizeBytes); err != nil {
+		return err
+	}
+	switch {
+	case out.Volume.OpID != opID:
+		return fmt.Errorf("its op_id is %q, and it was made by %q", out.Volume.OpID, opID)
+	case again && before != out.Volume.Identity:
+		return fmt.Errorf("it was the device %q, and is %q", before, out.Volume.Identity)
+	}
+	return nil
+}
+
+// checkVolume compares what the connector says with what the kernel has.
+func (k *kit) checkVolume(name string, said connector.Volume, sizeBytes int64) error {
+	if _, err := pools.Check(k.Look, k.pool.Directory, name, said); err != nil {
+		return err
+	}
+	if said.SizeBytes != sizeBytes {
+		return fmt.Errorf("it has %d bytes, and was to have %d", said.SizeBytes, sizeBytes)
+	}
+	return nil
+}
+
+// same wants a volume to be as create has made it.
+func (k *kit) same(name string) error {
+	out, err := k.ask(connector.Request{Verb: connector.VerbInspect, Volume: name})
+	if err != nil {
+		return err
+	}
+	if out.Volume.Identity != k.made[name] {
+		return fmt.Errorf("it is the device %q, and was %q", out.Volume.Identity, k.made[name])
+	}
+	return k.checkVolume(name, *out.Volume, k.SizeBytes)
+}

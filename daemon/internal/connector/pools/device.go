@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pools
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/connector"
+	"github.com/volferry/volferry/daemon/internal/location"
+)
+
+// Device is a block device as the kernel has it.
+type Device struct {
+	SizeBytes int64
+	// Identity is what the device says of itself; empty if it says nothing that would tell it
+	// from another one after a reboot.
+	Identity string
+}
+
+// ErrNoDevice says that nothing is at a path.
+var ErrNoDevice = errors.New("there is no device")
+
+// Look asks the kernel for the device at a path.
+func Look(path string) (Device, error) {
+	st, err := location.Stat(path) // which has a bound
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		return Device{}, ErrNoDevice
+	case err != nil:
+		return Device{}, err
+	case st.Mode&unix.S_IFMT != unix.S_IFBLK:
+		return Device{}, fmt.Errorf("%s is no block device", path)
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return Device{}, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return Device{}, fmt.Errorf("read the size of %s: %w", path, err)
+	}
+	fingerprint, err := location.FingerprintOf(f)
+	if err != nil {
+		return Device{}, err
+	}
+	return Device{SizeBytes: size, Identity: identityIn(fingerprint)}, nil
+}
+
+// identityIn is what the device has said of itself, without our own words.
+func identityIn(fingerprint string) string {
+	text, found := strings.CutPrefix(fingerprint, "device ")
+	if !found || location.IsNumberPrint(fingerprint) {
+		return ""
+	}
+	return text
+}
+
+// Check compares what a connector says of a volume with what the kernel has: it has to be the
+// volume that was asked about, at its place in the pool, and, where a device is there, of this
+// size and identity. ErrNoDevice if none is there.
+func Check(look func(path string) (Device, error), directory, name string, said connector.Volume) (Device, error) {
+	switch {
+	case said.Name != name:
+		return Device{}, fmt.Errorf("it answers about a volume %.140q, and was asked about %s", said.Name, name)
+	case said.Path != directory+"/"+name:
+		return Device{}, fmt.Errorf("it says that %s is at %.300q, and the place of that name is %s/%[1]s", name, said.Path, directory)
+	case said.SizeBytes <= 0:
+		return Device{}, fmt.Errorf("it says that %s has %d bytes", name, said.SizeBytes)
+	case said.Identity == "":
+		return Device{}, fmt.Errorf("it does not say which device %s is", name)
+	}
+	found, err := look(said.Path)
+	switch {
+	case err != nil:
+		return found, err
+	case found.Identity == "":
+		return found, fmt.Errorf("the device at %s says nothing of itself by which it could be told from another one", said.Path)
+	case found.Identity != said.Identity:
+		return found, fmt.Errorf("it says that %s is the device %.200q, and the kernel has %q at that path", said.Path, said.Identity, found.Identity)
+	case found.SizeBytes != said.SizeBytes:
+		return found, fmt.Errorf("it says that %s has %d bytes, and the kernel says %d", said.Path, said.SizeBytes, found.SizeBytes)
+	}
+	return found, nil
+}
+
+// CheckPool refuses what cannot be true of a pool.
+func CheckPool(p connector.Pool) error {
+	switch {
+	case !cleanBelowDev(p.Directory):
+		return fmt.Errorf("it says that the devices are in %.300q, which is no clean path below /dev", p.Directory)
+	case p.GranularityBytes <= 0 || p.GranularityBytes%512 != 0:
+		return fmt.Errorf("it says that sizes are multiples of %d, which has to be a multiple of 512", p.GranularityBytes)
+	case p.CapacityBytes < 0 || p.FreeBytes < 0 || p.FreeBytes > p.CapacityBytes:
+		return fmt.Errorf("it says that %d of %d bytes are free", p.FreeBytes, p.CapacityBytes)
+	}
+	for _, verb := range []string{connector.VerbInspect, connector.VerbCreate, connector.VerbDelete} {
+		if !p.Can(verb) {
+			return fmt.Errorf("it does not have the verb %s", verb)
+		}
+	}
+	return nil
+}
+
+// cleanBelowDev says whether a path is that of a directory in which devices can be.
+func cleanBelowDev(path string) bool {
+	return strings.HasPrefix(path, "/dev/") && filepath.Clean(path) == path
+}

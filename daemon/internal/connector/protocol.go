@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package connector is the protocol of connectors: programs that make, look up, extend and
+// delete the volumes of storage that libvirt cannot manage. One run of a program is one verb,
+// asked for in JSON on stdin and answered in JSON on stdout. The package has both sides: Run,
+// which runs a program, and Serve, for programs that are written in Go. It believes nothing
+// that a program says and checks nothing of it either; package pools does. It knows no
+// hypervisor and no storage.
+package connector
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Protocol is the number of what is described here, which every request and answer has.
+const Protocol = 1
+
+// The verbs. Every connector has all of them but VerbExtend, which its pool names if it is there.
+const (
+	// VerbInspect says what a volume is or, without a volume, what the pool is. It changes nothing.
+	VerbInspect = "inspect"
+	VerbCreate  = "create"
+	VerbExtend  = "extend"
+	VerbDelete  = "delete"
+)
+
+// Verbs are all verbs, in the order in which a volume meets them.
+var Verbs = []string{VerbInspect, VerbCreate, VerbExtend, VerbDelete}
+
+// Request is what a connector is asked for.
+type Request struct {
+	Protocol int    `json:"protocol"`
+	Verb     string `json:"verb"`
+	// OpID is the operation that this is a part of; a verb that is asked for again has the
+	// same. It is empty for inspect.
+	OpID string `json:"op_id,omitempty"`
+	Pool string `json:"pool"`
+	// Options are what the configuration of the daemon says of the pool.
+	Options map[string]string `json:"options"`
+	// Volume is the name of a volume in the pool, empty if inspect is about the pool.
+	Volume string `json:"volume,omitempty"`
+	// SizeBytes is the size that create and extend are to make it.
+	SizeBytes int64 `json:"size_bytes,omitempty"`
+	// Identity is the device that extend and delete are about: another one with the same name
+	// is left alone (CodeChanged).
+	Identity string `json:"identity,omitempty"`
+}
+
+// Answer is what a connector says: either an error, or what was asked for.
+type Answer struct {
+	Protocol int     `json:"protocol"`
+	Pool     *Pool   `json:"pool,omitempty"`
+	Volume   *Volume `json:"volume,omitempty"`
+	Error    *Error  `json:"error,omitempty"`
+}
+
+// Pool is the answer of inspect without a volume.
+type Pool struct {
+	// Directory is where the devices of the pool are, each by the name of its volume. It is
+	// below /dev.
+	Directory     string `json:"directory"`
+	CapacityBytes int64  `json:"capacity_bytes"`
+	FreeBytes     int64  `json:"free_bytes"`
+	// GranularityBytes is what the size of each volume is a multiple of.
+	GranularityBytes int64 `json:"granularity_bytes"`
+	// Verbs are what can be asked for of this pool.
+	Verbs []string `json:"verbs"`
+}
+
+// Can says whether a verb can be asked for.
+func (p Pool) Can(verb string) bool { return slices.Contains(p.Verbs, verb) }
+
+// Volume is the answer of inspect with a volume, of create and of extend.
+type Volume struct {
+	Name string `json:"name"`
+	// Path is Directory of the pool and Name.
+	Path      string `json:"path"`
+	SizeBytes int64  `json:"size_bytes"`
+	// Identity is what the kernel says of the device: the UUID of a map, a WWID, a serial.
+	Identity string `json:"identity"`
+	// OpID is that of the create by which it was made.
+	OpID string `json:"op_id,omitempty"`
+}
+
+// The codes of errors.
+const (
+	// CodeProtocol: the connector does not know the protocol of the request.
+	CodeProtocol = "protocol"
+	// CodeInvalid: the request or the options of the pool make no sense.
+	CodeInvalid = "invalid"
+	// CodeNotFound: there is no such volume, or no such pool.
+	CodeNotFound = "not_found"
+	// CodeExists: another operation has made a volume of this name.
+	CodeExists = "exists"
+	// CodeChanged: the volume of this name is not the device that Identity says.
+	CodeChanged = "changed"
+	// CodeInUse: somebody has the volume open.
+	CodeInUse = "in_use"
+	// CodeBusy: something else is at work on it, and it may go a moment later.
+	CodeBusy = "busy"
+	// CodeNoSpace: the pool has no room for it.
+	CodeNoSpace = "no_space"
+	// CodeUnsupported: this pool cannot do it.
+	CodeUnsupported = "unsupported"
+	// CodeUnavailable: the storage is not reached, so that nobody knows what is there.
+	CodeUnavailable = "unavailable"
+	// CodeFailed: anything else.
+	CodeFailed = "failed"
+)
+
+// Codes are all codes.
+var Codes = []string{CodeProtocol, CodeInvalid, CodeNotFound, CodeExists, CodeChanged, CodeInUse, CodeBusy, CodeNoSpace, CodeUnsupported, CodeUnavailable, CodeFailed}
+
+// Error is the answer of a connector that refuses, or that cannot.
+type Error struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Errorf makes an Error.
+func Errorf(code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// CodeOf is the code of an error of a connector: CodeFailed if it has none, "" of nil.
+func CodeOf(err error) string {
+	var e *Error
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &e):
+		return e.Code
+	}
+	return CodeFailed
+}
+
+// maxMessageBytes bounds the message of an error, which a person reads.
+const maxMessageBytes = 2 << 10
+
+// ReadAnswer reads the answer to a request. It refuses what is no answer to that verb; whether
+// it is true is not looked at. The error of the answer is an *Error.
+func ReadAnswer(in Request, text []byte) (Answer, error) {
+	var out Answer
+	dec := json.NewDecoder(bytes.NewReader(text))
+	if err := dec.Decode(&out); err != nil {
+		return out, fmt.Errorf("the answer is no JSON object: %w", err)
+	}
+	if rest := bytes.TrimSpace(text[dec.InputOffset():]); len(rest) > 0 {
+		return out, fmt.Errorf("behind the answer is more: %.80q", rest)
+	}
+	if out.Error != nil {
+		// A program that does not know the protocol does not know its number either.
+		if !slices.Contains(Codes, out.Error.Code) {
+			return out, fmt.Errorf("the error has the code %.40q, which there is not: %.200s", out.Error.Code, out.Error.Message)
+		}
+		if len(out.Error.Message) > maxMessageBytes {
+			out.Error.Message = strings.ToValidUTF8(out.Error.Message[:maxMessageBytes], "") + "…"
+		}
+		return out, out.Error
+	}
+	switch {
+	case out.Protocol != Protocol:
+		return out, fmt.Errorf("the answer is of protocol %d, want %d", out.Protocol, Protocol)
+	case in.Verb == VerbInspect && in.Volume == "" && out.Pool == nil:
+		return out, errors.New(`the answer has neither "pool" nor "error"`)
+	case in.Verb != VerbDelete && in.Volume != "" && out.Volume == nil:
+		return out, errors.New(`the answer has neither "volume" nor "error"`)
+	}
+	return out, nil
+}
+
+// word is what connectors and their pools are named by.
+var word = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
+
+// CheckName refuses the name of a connector that could be a path, or an option of a command.
+func CheckName(name string) error {
+	if !word.MatchString(name) {
+		return fmt.Errorf("%.60q is no name of a connector: it has small letters, digits and dashes, 32 at the most", name)
+	}
+	return nil
+}
+
+// volumeName is what can be a file name and an argument of a command everywhere.
+var volumeName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,126}$`)
+
+// CheckVolumeName refuses the name of a volume that no connector is asked about.
+func CheckVolumeName(name string) error {
+	if !volumeName.MatchString(name) {
+		return fmt.Errorf("%.140q is no name of a volume of a connector: it has letters, digits, and _ . + - behind the first, 127 at the most", name)
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package connector
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// PoolConfig is what the configuration of the daemon says of a pool: under nameKey the
+// connector, and everything else the options that this gets.
+type PoolConfig map[string]string
+
+// nameKey is the key of the connector's name.
+const nameKey = "connector"
+
+// Connector is the name of the connector.
+func (c PoolConfig) Connector() string { return c[nameKey] }
+
+// Options are what the connector gets.
+func (c PoolConfig) Options() map[string]string {
+	options := maps.Clone(map[string]string(c))
+	delete(options, nameKey)
+	return options
+}
+
+// CheckPools refuses pools of a configuration that could not be.
+func CheckPools(pools map[string]PoolConfig) error {
+	for _, name := range slices.Sorted(maps.Keys(pools)) {
+		if err := CheckVolumeName(name); err != nil { // a name of a pool has the same letters
+			return fmt.Errorf("%.60q is no name of a pool: it has letters, digits and _ . + -", name)
+		}
+		c := pools[name]
+		if c.Connector() == "" {
+			return fmt.Errorf("pool %s names no connector", name)
+		}
+		if err := CheckName(c.Connector()); err != nil {
+			return fmt.Errorf("pool %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Runner runs the connectors of pools, one verb at a time on a volume: a program that was
+// given up may still be at work. The zero value of what is not exported is ready.
+type Runner struct {
+	// Config reads where connectors are installed, and the pools.
+	Config func() (dir string, pools map[string]PoolConfig, err error)
+
+	mu   sync.Mutex
+	busy map[string]chan struct{}
+}
+
+// Run runs a verb of the connector of a pool; what the request says of options is replaced by
+// what the configuration says. Errors are those of the package's Run, and of the configuration.
+func (r *Runner) Run(ctx context.Context, pool string, in Request) (Answer, error) {
+	dir, pools, err := r.Config()
+	if err != nil {
+		return Answer{}, err
+	}
+	c, found := pools[pool]
+	if !found {
+		return Answer{}, fmt.Errorf("the configuration has no pool %.60q of a connector", pool)
+	}
+	in.Protocol, in.Pool, in.Options = Protocol, pool, c.Options()
+	if err := in.check(); err != nil {
+		return Answer{}, err
+	}
+	path, err := Find(dir, c.Connector())
+	if err != nil {
+		return Answer{}, err
+	}
+	if in.Verb == VerbInspect { // which changes nothing, and may look while something else is done
+		return Run(ctx, path, in)
+	}
+	release, err := r.take(ctx, pool+"/"+in.Volume)
+	if err != nil {
+		return Answer{}, &BrokenError{Verb: in.Verb, Err: err}
+	}
+	defer release()
+	return Run(ctx, path, in)
+}
+
+// RunText is Run for another process: what is asked and answered is text. The error is what no
+// connector has said.
+func (r *Runner) RunText(ctx context.Context, pool string, text []byte) ([]byte, error) {
+	var in Request
+	if err := json.Unmarshal(text, &in); err != nil {
+		return nil, fmt.Errorf("read the request: %w", err)
+	}
+	out, err := r.Run(ctx, pool, in)
+	var said *Error
+	if err != nil {
+		if !errors.As(err, &said) {
+			return nil, err
+		}
+		out = Answer{Protocol: Protocol, Error: said}
+	}
+	return json.Marshal(out)
+}
+
+// take waits until nothing else is at work on a volume.
+func (r *Runner) take(ctx context.Context, volume string) (release func(), err error) {
+	for {
+		r.mu.Lock()
+		other, taken := r.busy[volume]
+		if !taken {
+			mine := make(chan struct{})
+			if r.busy == nil {
+				r.busy = map[string]chan struct{}{}
+			}
+			r.busy[volume] = mine
+			r.mu.Unlock()
+			return func() {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				delete(r.busy, volume)
+				close(mine)
+			}, nil
+		}
+		r.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, errors.New("another verb on this volume has not ended")
+		}
+	}
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package connector
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// Handler does what one verb asks for. Its errors are *Error; any other is CodeFailed.
+type Handler func(ctx context.Context, in Request) (Answer, error)
+
+// Serve is a connector: it reads a request, has it handled, and writes the answer. Its error
+// is about stdin and stdout alone.
+func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer, handle Handler) error {
+	out := answer(ctx, stdin, handle)
+	out.Protocol = Protocol
+	text, err := json.Marshal(out)
+	if err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	_, err = stdout.Write(append(text, '\n'))
+	return err
+}
+
+func answer(ctx context.Context, stdin io.Reader, handle Handler) Answer {
+	refused := func(err error) Answer {
+		var e *Error
+		if !errors.As(err, &e) {
+			e = Errorf(CodeFailed, "%v", err)
+		}
+		return Answer{Error: e}
+	}
+	text, err := io.ReadAll(io.LimitReader(stdin, maxTextBytes))
+	if err != nil {
+		return refused(err)
+	}
+	var in Request
+	if err := json.Unmarshal(text, &in); err != nil {
+		return refused(Errorf(CodeInvalid, "the request is no JSON object: %v", err))
+	}
+	if err := in.check(); err != nil {
+		return refused(err)
+	}
+	out, err := handle(ctx, in)
+	if err != nil {
+		return refused(err)
+	}
+	return out
+}
+
+// check refuses a request that no daemon makes.
+func (in Request) check() error {
+	switch {
+	case in.Protocol != Protocol:
+		return Errorf(CodeProtocol, "the request is of protocol %d, and this connector knows %d", in.Protocol, Protocol)
+	case !slices.Contains(Verbs, in.Verb):
+		return Errorf(CodeUnsupported, "there is no verb %.40q here", in.Verb)
+	case in.Verb != VerbInspect && in.OpID == "":
+		return Errorf(CodeInvalid, "%s needs an op_id", in.Verb)
+	case in.Verb != VerbInspect && in.Volume == "":
+		return Errorf(CodeInvalid, "%s needs a volume", in.Verb)
+	case (in.Verb == VerbCreate || in.Verb == VerbExtend) && in.SizeBytes <= 0:
+		return Errorf(CodeInvalid, "%s needs a size_bytes", in.Verb)
+	case (in.Verb == VerbExtend || in.Verb == VerbDelete) && in.Identity == "":
+		return Errorf(CodeInvalid, "%s needs an identity", in.Verb)
+	case in.Volume != "":
+		if err := CheckVolumeName(in.Volume); err != nil {
+			return Errorf(CodeInvalid, "%v", err)
+		}
+	}
+	return nil
+}
