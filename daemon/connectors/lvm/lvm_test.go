@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/connector"
+)
+
+const extent = 4 << 20
+
+// fakeLVM is a volume group vg with a thin pool, as far as the commands of the connector need it.
+type fakeLVM struct {
+	volumes []logical
+	// fails, if set, is the error of the command of this name.
+	fails map[string]error
+	ran   []string
+}
+
+func newFakeLVM() *fakeLVM {
+	return &fakeLVM{volumes: []logical{
+		{Name: "pool", UUID: "pool-uuid", Size: strconv.Itoa(100 * extent), Layout: "thin,pool", DataPercent: "25.00", Zero: "1"},
+		{Name: "root", UUID: "root-uuid", Size: strconv.Itoa(10 * extent), Layout: "linear"},
+		{Name: "elsewhere", UUID: "else-uuid", Size: strconv.Itoa(10 * extent), Layout: "thin,sparse", PoolLV: "another"},
+	}, fails: map[string]error{}}
+}
+
+// option is the value of an option of a command.
+func option(args []string, name string) string {
+	i := slices.Index(args, name)
+	if i < 0 {
+		return ""
+	}
+	return args[i+1]
+}
+
+func (f *fakeLVM) run(_ context.Context, args ...string) ([]byte, error) {
+	f.ran = append(f.ran, strings.Join(args, " "))
+	if err := f.fails[args[0]]; err != nil {
+		return nil, err
+	}
+	target := args[len(args)-1]
+	switch args[0] {
+	case "lvs":
+		if target != "vg" {
+			return nil, fmt.Errorf("lvs: exit status 5: Volume group %q not found", target)
+		}
+		all := slices.Clone(f.volumes)
+		for i := range all {
+			all[i].GroupUUID, all[i].ExtentSize = "vg-uuid", strconv.Itoa(extent)
+		}
+		return json.Marshal(map[string]any{"report": []any{map[string]any{"lv": all}}})
+	case "lvcreate":
+		name := option(args, "--name")
+		f.volumes = append(f.volumes, logical{
+			Name: name, UUID: name + "-uuid", Size: strings.TrimSuffix(option(args, "--virtualsize"), "b"), Layout: "thin,sparse",
+			PoolLV: option(args, "--thinpool"), Tags: "a.tag," + option(args, "--addtag"),
+		})
+	case "lvextend":
+		i := slices.IndexFunc(f.volumes, func(v logical) bool { return "vg/"+v.Name == target })
+		f.volumes[i].Size = strings.TrimSuffix(option(args, "--size"), "b")
+	case "lvremove":
+		f.volumes = slices.DeleteFunc(f.volumes, func(v logical) bool { return "lv_uuid="+v.UUID == option(args, "--select") })
+	}
+	return nil, nil
+}
+
+func ask(t *testing.T, f *fakeLVM, in connector.Request) (connector.Answer, error) {
+	t.Helper()
+	if in.Options == nil {
+		in.Options = map[string]string{"vg": "vg", "thin_pool": "pool"}
+	}
+	return lvm{run: f.run}.handle(t.Context(), in)
+}
+
+func TestAThinPoolSaysWhatItHas(t *testing.T) {
+	out, err := ask(t, newFakeLVM(), connector.Request{Verb: connector.VerbInspect})
+	if err != nil || out.Pool.Directory != "/dev/vg" || out.Pool.CapacityBytes != 100*extent || out.Pool.FreeBytes != 75*extent || out.Pool.GranularityBytes != extent {
+		t.Errorf("it says %+v, %v", out.Pool, err)
+	}
+}
+
+// TestAPoolThatIsNotThereIsNotEmpty: its disks may be away.
+func TestAPoolThatIsNotThereIsNotEmpty(t *testing.T) {
+	for what, c := range map[string]struct {
+		change func(f *fakeLVM)
+		code   string
+	}{
+		"no volume group": {func(f *fakeLVM) { f.fails["lvs"] = errors.New("lvs: exit status 5: not found") }, connector.CodeUnavailable},
+		"no pool":         {func(f *fakeLVM) { f.volumes = f.volumes[1:] }, connector.CodeUnavailable},
+		"no thin pool":    {func(f *fakeLVM) { f.volumes[0].Layout = "linear" }, connector.CodeInvalid},
+		"does not zero":   {func(f *fakeLVM) { f.volumes[0].Zero = "0" }, connector.CodeInvalid},
+	} {
+		f := newFakeLVM()
+		c.change(f)
+		for _, in := range []connector.Request{
+			{Verb: connector.VerbInspect},
+			{Verb: connector.VerbInspect, Volume: "db"},
+			{Verb: connector.VerbDelete, OpID: "op", Volume: "db", Identity: "x"},
+		} {
+			if _, err := ask(t, f, in); connector.CodeOf(err) != c.code {
+				t.Errorf("%s: %s %s: %v, want %s", what, in.Verb, in.Volume, err, c.code)
+			}
+		}
+	}
+}
+
+func TestOnlyVolumesOfTheThinPoolAreItsOwn(t *testing.T) {
+	for _, name := range []string{"pool", "root", "elsewhere"} {
+		f := newFakeLVM()
+		if _, err := ask(t, f, connector.Request{Verb: connector.VerbInspect, Volume: name}); connector.CodeOf(err) != connector.CodeNotFound {
+			t.Errorf("%s is a volume of the pool: %v", name, err)
+		}
+		if _, err := ask(t, f, connector.Request{Verb: connector.VerbCreate, OpID: "op", Volume: name, SizeBytes: extent}); connector.CodeOf(err) != connector.CodeExists {
+			t.Errorf("%s is made once more: %v", name, err)
+		}
+		if _, err := ask(t, f, connector.Request{Verb: connector.VerbDelete, OpID: "op", Volume: name, Identity: "LVM-vguuid" + name + "uuid"}); err != nil || len(f.volumes) != 3 {
+			t.Errorf("%s is deleted, or the delete of what the pool has not is an error: %v", name, err)
+		}
+	}
+}
+
+func TestAVolumeKnowsTheOpThatHasMadeIt(t *testing.T) {
+	f := newFakeLVM()
+	in := connector.Request{Verb: connector.VerbCreate, OpID: "op-1", Volume: "db", SizeBytes: 2 * extent}
+	for range 2 {
+		out, err := ask(t, f, in)
+		if want := (connector.Volume{Name: "db", Path: "/dev/vg/db", SizeBytes: 2 * extent, Identity: "LVM-vguuiddbuuid", OpID: "op-1"}); err != nil || *out.Volume != want {
+			t.Fatalf("it says %+v, %v, want %+v", out.Volume, err, want)
+		}
+	}
+	if made := slices.DeleteFunc(f.ran, func(c string) bool { return !strings.HasPrefix(c, "lvcreate") }); len(made) != 1 {
+		t.Errorf("it ran %v", made)
+	}
+	for what, change := range map[string]func(in *connector.Request){
+		"another op":   func(in *connector.Request) { in.OpID = "op-2" },
+		"another size": func(in *connector.Request) { in.SizeBytes = extent },
+	} {
+		other := in
+		change(&other)
+		if _, err := ask(t, f, other); connector.CodeOf(err) != connector.CodeExists {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestWhatLVMSaysOfARefusalHasACode(t *testing.T) {
+	for text, code := range map[string]string{
+		"lvcreate: exit status 5: Free space in pool vg/pool is above threshold, new volume can't be created.": connector.CodeNoSpace,
+		"lvcreate: exit status 5: insufficient free space":                                                     connector.CodeNoSpace,
+		"lvremove: exit status 5: Logical volume vg/db in use.":                                                connector.CodeInUse,
+		`lvcreate: exit status 5: Logical Volume "db" already exists in volume group "vg"`:                     connector.CodeExists,
+		`lvcreate: exit status 3: Names including "_tmeta" are reserved.`:                                      connector.CodeInvalid,
+		"lvcreate: exit status 5: device-mapper: something":                                                    connector.CodeFailed,
+	} {
+		f := newFakeLVM()
+		f.fails["lvcreate"] = errors.New(text)
+		if _, err := ask(t, f, connector.Request{Verb: connector.VerbCreate, OpID: "op", Volume: "db", SizeBytes: extent}); connector.CodeOf(err) != code {
+			t.Errorf("%s: %v, want %s", text, err, code)
+		}
+	}
+}
+
+func TestOptionsThatAreNoNamesAreRefused(t *testing.T) {
+	for what, options := range map[string]map[string]string{
+		"nothing":       {"vg": ""},
+		"no pool":       {"vg": "vg"},
+		"an option":     {"vg": "--config=x", "thin_pool": "pool"},
+		"a path":        {"vg": "../vg", "thin_pool": "pool"},
+		"a dot":         {"vg": "..", "thin_pool": "pool"},
+		"a wrong key":   {"vg": "vg", "thin_pool": "pool", "thinpool": "x"},
+		"a group alone": {"thin_pool": "pool"},
+	} {
+		f := newFakeLVM()
+		if _, err := ask(t, f, connector.Request{Verb: connector.VerbInspect, Options: options}); connector.CodeOf(err) != connector.CodeInvalid || len(f.ran) > 0 {
+			t.Errorf("%s: %v, ran %v", what, err, f.ran)
+		}
+	}
+}
+
+func TestAVolumeThatIsOpenOrAnotherIsNotDeleted(t *testing.T) {
+	f := newFakeLVM()
+	out, err := ask(t, f, connector.Request{Verb: connector.VerbCreate, OpID: "op-1", Volume: "db", SizeBytes: extent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := &f.volumes[len(f.volumes)-1]
+	last.DeviceOpen = "1"
+	in := connector.Request{Verb: connector.VerbDelete, OpID: "op-2", Volume: "db", Identity: out.Volume.Identity}
+	if _, err := ask(t, f, in); connector.CodeOf(err) != connector.CodeInUse {
+		t.Errorf("what is open: %v", err)
+	}
+	last.DeviceOpen = "0"
+	in.Identity = "another"
+	if _, err := ask(t, f, in); connector.CodeOf(err) != connector.CodeChanged {
+		t.Errorf("another one: %v", err)
+	}
+	in.Identity = out.Volume.Identity
+	for range 2 {
+		if _, err := ask(t, f, in); err != nil || len(f.volumes) != 3 {
+			t.Errorf("there are %d volumes, %v", len(f.volumes), err)
+		}
+	}
+}
+
+func TestAVolumeGetsLargerAndNotSmaller(t *testing.T) {
+	f := newFakeLVM()
+	out, err := ask(t, f, connector.Request{Verb: connector.VerbCreate, OpID: "op-1", Volume: "db", SizeBytes: 2 * extent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		bytes    int64
+		identity string
+		code     string
+	}{
+		{3 * extent, out.Volume.Identity, ""},
+		{3 * extent, out.Volume.Identity, ""},
+		{4 * extent, "another", connector.CodeChanged},
+		{2 * extent, out.Volume.Identity, connector.CodeInvalid},
+		{4*extent + 512, out.Volume.Identity, connector.CodeInvalid},
+	} {
+		now, err := ask(t, f, connector.Request{Verb: connector.VerbExtend, OpID: "op-2", Volume: "db", SizeBytes: c.bytes, Identity: c.identity})
+		if connector.CodeOf(err) != c.code || err == nil && now.Volume.SizeBytes != c.bytes {
+			t.Errorf("to %d: %+v, %v, want %q", c.bytes, now.Volume, err, c.code)
+		}
+	}
+}

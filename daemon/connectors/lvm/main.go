@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Program lvm is the connector of a thin pool of LVM, in which libvirt cannot create volumes.
+// Its options are vg, a volume group, and thin_pool, a thin pool in it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/volferry/volferry/daemon/internal/connector"
+)
+
+func main() {
+	c := lvm{run: command}
+	if err := connector.Serve(context.Background(), os.Stdin, os.Stdout, c.handle); err != nil {
+		fmt.Fprintf(os.Stderr, "lvm: %v\n", err)
+		os.Exit(1)
+	}
+}

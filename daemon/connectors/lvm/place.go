@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"maps"
+	"regexp"
+	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/connector"
+)
+
+// The options of a pool.
+const (
+	optionGroup = "vg"
+	optionPool  = "thin_pool"
+)
+
+// opTag begins the tag that says which op has made a volume.
+const opTag = "volferry.op="
+
+// lvm does the verbs by commands of LVM.
+type lvm struct {
+	// run runs one of them and returns its stdout.
+	run func(ctx context.Context, args ...string) ([]byte, error)
+}
+
+// place is the thin pool that a request is about.
+type place struct{ group, pool string }
+
+// name is what volume groups and logical volumes are named by.
+var name = regexp.MustCompile(`^[A-Za-z0-9_+.][A-Za-z0-9_+.-]*$`)
+
+// placeOf reads the options.
+func placeOf(options map[string]string) (place, error) {
+	p := place{options[optionGroup], options[optionPool]}
+	for _, key := range slices.Sorted(maps.Keys(options)) {
+		if key != optionGroup && key != optionPool {
+			return p, connector.Errorf(connector.CodeInvalid, "there is no option %.40q; a pool has vg and thin_pool", key)
+		}
+	}
+	for _, key := range []string{optionGroup, optionPool} {
+		if value := options[key]; !name.MatchString(value) || value == "." || value == ".." {
+			return p, connector.Errorf(connector.CodeInvalid, "%s is %.140q, which is no name that LVM has", key, value)
+		}
+	}
+	return p, nil
+}
+
+// path is where the kernel has a volume.
+func (p place) path(volume string) string { return p.directory() + "/" + volume }
+
+func (p place) directory() string { return "/dev/" + p.group }
