@@ -62,8 +62,9 @@ test: build lint test-unit test-registry-short test-conformance test-e2e test-ho
 # Side by side they would slow each other down past their limits.
 test-all: build lint test-unit test-simulation test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-upgrade test-crash test-web ## Everything, with nothing left out; about four hours on two idle cores (root)
 
-build: ## Build the three programs into bin/
+build: ## Build the three programs and the connectors into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/volferryd ./daemon
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/connectors/ ./daemon/connectors/...
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/volferry-registry ./registry
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/volferryctl ./ctl
 
@@ -150,8 +151,9 @@ lint-packages: packages ## What lintian and rpmlint say of the packages, where t
 	@if command -v rpmlint >/dev/null; then rpmlint --strict --config packaging/rpmlint.toml dist/*.rpm; else echo 'rpmlint is not installed: the rpms were not checked'; fi
 
 install: build ## Install programs and libvirt hook under DESTDIR and PREFIX
-	install -d '$(DESTDIR)$(PREFIX)/sbin' '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(HOOKS)'
+	install -d '$(DESTDIR)$(PREFIX)/sbin' '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/libexec/volferry/connectors' '$(DESTDIR)$(HOOKS)'
 	install -m 0755 bin/volferryd bin/volferry-registry '$(DESTDIR)$(PREFIX)/sbin/'
+	install -m 0755 bin/connectors/* '$(DESTDIR)$(PREFIX)/libexec/volferry/connectors/'
 	install -m 0755 bin/volferryctl '$(DESTDIR)$(PREFIX)/bin/'
 	install -m 0755 packaging/libvirt-hook/volferry-guard '$(DESTDIR)$(HOOKS)/'
 

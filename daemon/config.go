@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/volferry/volferry/daemon/internal/connector"
 	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/libvirt"
@@ -32,9 +34,11 @@ Usage:
   volferryd check-config [flags]  say whether the configuration is right; start nothing
   volferryd directories [flags]   print what the configuration says where guards, overlays and saved guests are
   volferryd open-ops [flags]      print the operations in the journal that are not over; not while the daemon runs
+  volferryd connector-test PROGRAM [KEY=VALUE ...]
+                                  say whether a connector keeps to its protocol; it makes and deletes a volume
   volferryd version, --version
 
-  volferryd privileged, volferryd dialer
+  volferryd privileged, volferryd dialer, volferryd connectors
                                   what the packaged unit of volferryd may not do, in
                                   its place; started by systemd when it is asked for
 
@@ -73,6 +77,10 @@ type config struct {
 	// SharedPools are pools in which other hosts see the same bytes. Pools of
 	// type netfs are shared by themselves.
 	SharedPools []string `toml:"shared_pools"`
+	// ConnectorDir is where connectors are installed.
+	ConnectorDir string `toml:"connector_dir"`
+	// ConnectorPools are the pools that connectors make volumes in, by name.
+	ConnectorPools map[string]connector.PoolConfig `toml:"connector_pools"`
 }
 
 // The values of suspend_at_job_start. Auto: where the guest's QEMU may
@@ -100,7 +108,7 @@ func defaultConfig() *config {
 		LibvirtHook: guard.DefaultHook, LibvirtConfigDir: libvirt.DefaultDefinitionsDir, LibvirtStateDir: libvirt.DefaultStateDir,
 		MetricsListen: "127.0.0.1:9643", StateDir: "/var/lib/volferry",
 		HostName: name, LogLevel: "info", OverlayMinFreeBytes: defaultOverlayMinFree,
-		SuspendAtJobStart: suspendAuto,
+		SuspendAtJobStart: suspendAuto, ConnectorDir: connector.DefaultDir,
 	}
 }
 
@@ -150,6 +158,7 @@ func (c *config) flags(set *flag.FlagSet) {
 		c.AllowedPaths = filepath.SplitList(v)
 		return nil
 	})
+	set.StringVar(&c.ConnectorDir, "connector-dir", c.ConnectorDir, "`directory` in which connectors are installed; their pools are in the configuration file")
 	set.Func("shared-pools", "`names` of pools in which other hosts see the same bytes, separated by commas", func(v string) error {
 		c.SharedPools = strings.Split(v, ",")
 		return nil
@@ -165,6 +174,7 @@ func (c *config) check() error {
 	if err := cmp.Or(
 		c.checkRegistry(),
 		c.checkSharedPools(),
+		c.checkConnectors(),
 		settings.CheckPath("socket", c.Socket),
 		settings.CheckPath("state_dir", c.StateDir),
 		settings.CheckPath("overlay_dir", c.OverlayDir),
@@ -214,7 +224,7 @@ func (c *config) warnings() (out []string) {
 			out = append(out, fmt.Sprintf("allowed_paths has %s, where %s could put another file in the place of a guest's disk", dir, who))
 		}
 	}
-	return out
+	return append(out, c.warnConnectors()...)
 }
 
 // checkRegistry refuses a registry that cannot be asked, and TLS files that are
@@ -261,6 +271,25 @@ func (c *config) checkSharedPools() error {
 		}
 	}
 	return nil
+}
+
+// checkConnectors refuses pools that could not be.
+func (c *config) checkConnectors() error {
+	if err := connector.CheckPools(c.ConnectorPools); err != nil {
+		return fmt.Errorf("connector_pools: %w", err)
+	}
+	return settings.CheckPath("connector_dir", c.ConnectorDir)
+}
+
+// warnConnectors warns of connectors that are not there or not safe to run: their pools cannot be
+// used, and the rest of the daemon can.
+func (c *config) warnConnectors() (out []string) {
+	for _, pool := range slices.Sorted(maps.Keys(c.ConnectorPools)) {
+		if _, err := connector.Find(c.ConnectorDir, c.ConnectorPools[pool].Connector()); err != nil {
+			out = append(out, fmt.Sprintf("connector_pools: pool %s cannot be used: %v", pool, err))
+		}
+	}
+	return out
 }
 
 // checkOverlayDir: while a volume moves, the guest's newest writes are in its

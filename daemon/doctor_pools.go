@@ -27,6 +27,13 @@ func (d *doctor) pools(ctx context.Context) []api.Check {
 	}
 	out := d.sharedPools(pools)
 	for _, p := range pools {
+		if !p.Active && p.Type == hv.ConnectorPool {
+			out = append(out, api.Check{
+				Name: "pool " + p.Name, Status: "fail", Message: "it cannot be used: " + p.Problem,
+				Advice: "mend that; `journalctl -u volferryd-connectors` and `volferryd connector-test` may say more",
+			})
+			continue
+		}
 		if !p.Active {
 			out = append(out, api.Check{
 				Name: "pool " + p.Name, Status: "warn", Message: "it is not active", Advice: "virsh pool-start " + p.Name,

@@ -32,6 +32,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		_, err := fmt.Fprintln(stdout, "volferryd "+version.String()) // whatever the configuration is
 		return err
 	}
+	if len(args) > 0 && args[0] == "connector-test" {
+		return tryConnector(ctx, args[1:], stdout, stderr) // whatever the configuration is
+	}
 	command := ""
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
 		command, args = args[0], args[1:]
@@ -50,7 +53,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 		return serve(ctx, cfg, log)
-	case "privileged", "dialer":
+	case "privileged", "dialer", "connectors":
 		log, err := service.NewLogger(stderr, cfg.LogLevel)
 		if err != nil {
 			return err

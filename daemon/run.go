@@ -59,7 +59,8 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	}
 	reserve := newReserve(cfg, log)
 	defer reserve.Close()
-	virt := libvirt.New(libvirt.Config{Socket: cfg.LibvirtSocket, DefinitionsDir: cfg.LibvirtConfigDir, StateDir: cfg.LibvirtStateDir, Log: log})
+	conn := libvirt.New(libvirt.Config{Socket: cfg.LibvirtSocket, DefinitionsDir: cfg.LibvirtConfigDir, StateDir: cfg.LibvirtStateDir, Log: log})
+	virt := withConnectors(conn, cfg)
 	records, err := journal.Open(ctx, filepath.Join(cfg.StateDir, "journal.db"))
 	if err != nil {
 		return err
@@ -72,8 +73,8 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		return err
 	}
 	runner, err := op.New(op.Config{
-		Journal: records, Describe: request.Describe, MakeDurable: virt.MakeDurable,
-		Log: log, FaultPoint: fault.Point, WaitPoll: time.Second,
+		Journal: records, Describe: request.Describe, MakeDurable: conn.MakeDurable,
+		Context: hv.WithOp, Log: log, FaultPoint: fault.Point, WaitPoll: time.Second,
 	})
 	if err != nil {
 		return err
@@ -175,7 +176,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		Log:           log, HostID: who.id, HostName: who.name, Version: version.String(), Since: time.Now().UTC(),
 	})
 	tasks := []service.Task{
-		connection{virt, migrations},
+		connection{conn, migrations},
 		newTask("libvirt events", func(ctx context.Context) error { return wakeOnConnect(ctx, virt, migrations) }),
 		up,
 		newTask("tasks", func(ctx context.Context) error { return up.RunTasks(ctx, admin.Perform) }),

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,9 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/volferry/volferry/daemon/internal/connector"
+	"github.com/volferry/volferry/daemon/internal/connector/pools"
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/sandbox"
 	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/service"
@@ -23,9 +27,10 @@ import (
 const (
 	envPrivileged = "VOLFERRYD_PRIVILEGED"
 	envDialer     = "VOLFERRYD_DIALER"
+	envConnectors = "VOLFERRYD_CONNECTORS"
 )
 
-// serveBeside is what runs beside the daemon, one of the two programs, until it is told to
+// serveBeside is what runs beside the daemon, one of the three programs, until it is told to
 // stop.
 func serveBeside(ctx context.Context, command string, args []string, log *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
@@ -34,8 +39,11 @@ func serveBeside(ctx context.Context, command string, args []string, log *slog.L
 	if err != nil {
 		return err
 	}
-	if command == "privileged" {
+	switch command {
+	case "privileged":
 		return sandbox.ServePrivileged(ctx, listener, log)
+	case "connectors":
+		return sandbox.ServeConnectors(ctx, listener, runConnectors(args).RunText, log)
 	}
 	return sandbox.ServeDialer(ctx, listener, func() (string, error) { return addressOfRegistry(args) }, log)
 }
@@ -53,6 +61,56 @@ func addressOfRegistry(args []string) (string, error) {
 		return "", fmt.Errorf("the registry is %s, which needs no dialer; restart volferryd", cfg.Registry)
 	}
 	return client.Address(cfg.Registry)
+}
+
+// runConnectors runs connectors by the configuration as it is by now: whoever has the daemon can
+// name a pool of it, and no program.
+func runConnectors(args []string) *connector.Runner {
+	return &connector.Runner{Config: func() (string, map[string]connector.PoolConfig, error) {
+		cfg, err := loadConfig(args, io.Discard)
+		if err == nil {
+			err = cfg.checkConnectors()
+		}
+		if err != nil {
+			return "", nil, err
+		}
+		return cfg.ConnectorDir, cfg.ConnectorPools, nil
+	}}
+}
+
+// withConnectors is the hypervisor with the pools of connectors.
+func withConnectors(h hv.Hypervisor, cfg *config) hv.Hypervisor {
+	if len(cfg.ConnectorPools) == 0 {
+		return h
+	}
+	runner := &connector.Runner{Config: func() (string, map[string]connector.PoolConfig, error) {
+		return cfg.ConnectorDir, cfg.ConnectorPools, nil
+	}}
+	host := &pools.Host{Hypervisor: h, Connectors: map[string]string{}, Run: runner.Run, Look: pools.Look}
+	for pool, c := range cfg.ConnectorPools {
+		host.Connectors[pool] = c.Connector()
+	}
+	if socket := os.Getenv(envConnectors); socket != "" {
+		host.Run = func(ctx context.Context, pool string, in connector.Request) (connector.Answer, error) {
+			return askConnector(ctx, socket, pool, in)
+		}
+	}
+	return host
+}
+
+// askConnector has `volferryd connectors` run a verb.
+func askConnector(ctx context.Context, socket, pool string, in connector.Request) (connector.Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, connector.RunTimeout(in.Verb))
+	defer cancel()
+	text, err := json.Marshal(in)
+	if err != nil {
+		return connector.Answer{}, err
+	}
+	answered, err := sandbox.Connector(ctx, socket, pool, text)
+	if err != nil {
+		return connector.Answer{}, err
+	}
+	return connector.ReadAnswer(in, answered)
 }
 
 // privileged makes the calls that take CAP_SYS_ADMIN.

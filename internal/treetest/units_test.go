@@ -17,6 +17,7 @@ import (
 var exposures = map[string]int{
 	"volferry-registry.service":    4,
 	"volferryd.service":            19,
+	"volferryd-connectors.service": 68,
 	"volferryd-dialer.service":     11,
 	"volferryd-privileged.service": 7,
 }

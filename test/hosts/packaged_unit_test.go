@@ -34,6 +34,7 @@ func TestTheUnitOfThePackages(t *testing.T) {
 	t.Run("a restart loses no connection, and waits for no copy", func(t *testing.T) { restarts(t, m, at) })
 	t.Run("a pool that the unit does not name takes a drop-in", func(t *testing.T) { takesADropIn(t, m, at) })
 	t.Run("what the unit may not do is done beside it", func(t *testing.T) { isDoneBeside(t, m, at) })
+	t.Run("a connector is run beside it", func(t *testing.T) { runsConnectors(t, m, at) })
 }
 
 // restarts restarts the daemon while it copies, somebody follows the move, and others ask all the time.
@@ -124,4 +125,30 @@ func isDoneBeside(t *testing.T, m *machine.Machine, at site.Caller) {
 	if links := sh(t, m, `nsenter --net=/proc/$(systemctl show --property=MainPID --value volferryd.service)/ns/net cat /proc/net/dev | grep -c :`); links != "1" {
 		t.Errorf("the daemon has %s network interfaces, want the loopback alone", links)
 	}
+}
+
+// runsConnectors has a connector that says how many capabilities it has, as its capacity.
+func runsConnectors(t *testing.T, m *machine.Machine, at site.Caller) {
+	sh(t, m, `
+		test -x /usr/libexec/volferry/connectors/lvm
+		cat >/usr/libexec/volferry/connectors/fake <<'END'
+#!/bin/sh
+cat >/dev/null
+echo '{"protocol":1,"pool":{"directory":"/dev/fake","capacity_bytes":'$((0x$(sed -n 's/^CapEff:[[:space:]]*//p' /proc/self/status)))',"free_bytes":0,"granularity_bytes":512,"verbs":["inspect","create","delete"]}}'
+END
+		chmod 0755 /usr/libexec/volferry/connectors/fake
+		printf '[connector_pools]\nfake = { connector = "fake" }\n' >>/etc/volferry/volferryd.toml
+		volferryd check-config
+		systemctl restart volferryd.service`)
+	const sysAdmin = 1 << 21 // CAP_SYS_ADMIN, which the daemon does not have
+	for _, p := range get[[]api.Pool](t, at, "pools", "pool", "list") {
+		if p.Name == "fake" {
+			if !p.Active || p.Type != "connector" || p.CapacityBytes&sysAdmin == 0 {
+				t.Errorf("the pool is %+v", p)
+			}
+			sh(t, m, "systemctl is-active volferryd-connectors.service")
+			return
+		}
+	}
+	t.Error("the pool of the connector is not listed")
 }

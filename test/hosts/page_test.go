@@ -5,6 +5,7 @@ package hosts
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -143,6 +144,7 @@ var followers = map[string]string{
 	"docs/how-to/resize-a-volume.md":      "TestHowTosWordForWord",
 	"docs/how-to/several-hosts.md":        "TestHowTosWordForWord",
 	"docs/how-to/shelve.md":               "TestHowTosWordForWord",
+	"docs/how-to/use-a-connector.md":      "TestStorageAThinPoolIsAPoolAsThePageSays",
 	"docs/how-to/upgrade.md":              "TestHowTosWordForWord",
 	"docs/how-to/watch-in-a-browser.md":   "TestHowTosWordForWord",
 	"docs/how-to/disaster-recovery.md":    "TestSiteTakesOverAsThePageSays",
@@ -172,20 +174,21 @@ func TestEveryPageWithCommandsIsFollowed(t *testing.T) {
 	}
 	for path, test := range followers {
 		if !declared(t, test, path) {
-			t.Errorf("no file of test/hosts has both %s and the path %s", test, path)
+			t.Errorf("no file of test/hosts or test/e2e has both %s and the path %s", test, path)
 		}
 	}
 }
 
-// declared says whether a file of this package has a test and the path of the page that
-// it follows.
+// declared says whether a file of this package, or of package e2e, has a test and the path of the
+// page that it follows.
 func declared(t *testing.T, test, path string) bool {
 	t.Helper()
 	files, err := filepath.Glob("*_test.go")
-	if err != nil {
+	inMachine, err2 := filepath.Glob("../e2e/*_test.go")
+	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range files {
+	for _, file := range append(files, inMachine...) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

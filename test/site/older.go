@@ -105,7 +105,14 @@ func buildIn(ctx context.Context, src, commit string) error {
 			return err
 		}
 	}
-	return nil
+	if _, err := os.Stat(filepath.Join(src, "daemon", "connectors")); err != nil {
+		return nil //nolint:nilerr // a commit before connectors
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", "bin/connectors/", "./daemon/connectors/...")
+	cmd.Dir = src
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	_, err := output(cmd)
+	return err
 }
 
 func git(ctx context.Context, args ...string) (string, error) {

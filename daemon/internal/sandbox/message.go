@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sandbox does what the unit of volferryd does not let it do: the calls that need
-// CAP_SYS_ADMIN, and connections to the registry. Two small programs do them in its place;
-// without the unit the daemon does them itself. The package has both sides. It knows
+// CAP_SYS_ADMIN, connections to the registry, and the programs of storage that libvirt does not
+// manage. Three small programs do them in its place; without the unit the daemon does them itself. The package has both sides. It knows
 // nothing of volumes.
 package sandbox
 
@@ -24,6 +24,7 @@ const (
 	callThin      = "thin"
 	callThinPool  = "thin_pool"
 	callConnect   = "connect"
+	callConnector = "connector"
 )
 
 // request is one message, with the open file that it is about, if it is about one.
@@ -32,6 +33,8 @@ type request struct {
 	Name string `json:"name,omitempty"`
 	// Device is the number of a block device.
 	Device uint64 `json:"device,omitempty"`
+	// Value is what a connector is asked.
+	Value []byte `json:"value,omitempty"`
 }
 
 // answer is the message that comes back, with an open file if there is one to hand over.
@@ -73,7 +76,8 @@ type remoteError struct {
 func (e *remoteError) Error() string { return e.text }
 func (e *remoteError) Unwrap() error { return e.errno }
 
-// maxMessage bounds a message: an extended attribute has at most 64 KiB, in base64.
+// maxMessage bounds a message: an extended attribute and what is said to a connector have at
+// most 64 KiB, in base64.
 const maxMessage = 128 << 10
 
 // send writes one message, with a file unless that is nil.

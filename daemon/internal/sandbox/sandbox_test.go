@@ -209,3 +209,53 @@ func TestADialSaysWhyThereIsNoAddress(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestAConnectorIsAskedByTheNameOfItsPool(t *testing.T) {
+	run := func(_ context.Context, pool string, text []byte) ([]byte, error) {
+		if pool != "fast" {
+			return nil, errors.New("there is no pool " + pool)
+		}
+		return append([]byte("asked "), text...), nil
+	}
+	socket := serving(t, func(ctx context.Context, l *net.UnixListener, log *slog.Logger) error {
+		return ServeConnectors(ctx, l, run, log)
+	})
+	if out, err := Connector(t.Context(), socket, "fast", []byte("inspect")); err != nil || string(out) != "asked inspect" {
+		t.Errorf("answered %q, %v", out, err)
+	}
+	if _, err := Connector(t.Context(), socket, "slow", nil); err == nil || err.Error() != "there is no pool slow" {
+		t.Errorf("another pool: %v", err)
+	}
+	if _, _, err := ask(t.Context(), socket, request{Call: callFlush}, nil); err == nil || !strings.Contains(err.Error(), "no call") {
+		t.Errorf("another call: %v", err)
+	}
+}
+
+// TestWhatAConnectorDoesIsDoneToItsEnd, although the program that has it done is told to stop.
+func TestWhatAConnectorDoesIsDoneToItsEnd(t *testing.T) {
+	l, socket := listen(t)
+	ctx, stop := context.WithCancel(t.Context())
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		ended <- ServeConnectors(ctx, l, func(ctx context.Context, _ string, _ []byte) ([]byte, error) {
+			close(begun)
+			<-goOn
+			return []byte("done"), ctx.Err()
+		}, slog.New(slog.DiscardHandler))
+	}()
+	answered := make(chan error, 1)
+	go func() {
+		out, err := Connector(t.Context(), socket, "fast", nil)
+		if err == nil && string(out) != "done" {
+			err = errors.New("answered " + string(out))
+		}
+		answered <- err
+	}()
+	<-begun
+	stop()
+	close(goOn)
+	if err := errors.Join(<-answered, <-ended); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/sandbox"
+)
+
+// fakeConnector installs a connector that knows its pool, if this has the option "is" that it
+// wants, and returns its directory.
+func fakeConnector(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	const script = `#!/bin/sh
+in=$(cat)
+case $in in
+*'"options":{"is":"good"}'*) echo '{"protocol":1,"pool":{"directory":"/dev/fake","capacity_bytes":2048,"free_bytes":1024,"granularity_bytes":512,"verbs":["inspect","create","delete"]}}' ;;
+*) echo '{"protocol":1,"error":{"code":"invalid","message":"it is not good"}}' ;;
+esac
+`
+	if err := os.WriteFile(filepath.Join(dir, "fake"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func fakePools(t *testing.T) []string {
+	file := writeConfig(t, `
+[connector_pools]
+good = { connector = "fake", is = "good" }
+bad = { connector = "fake", is = "bad" }
+gone = { connector = "nowhere" }
+`)
+	return []string{"--config", file, "--connector-dir", fakeConnector(t)}
+}
+
+// TestPoolsOfConnectorsAreThoseOfTheConfiguration, whether the daemon runs them or the program
+// beside it.
+func TestPoolsOfConnectorsAreThoseOfTheConfiguration(t *testing.T) {
+	for _, who := range []string{"itself", "another program"} {
+		t.Run(who, func(t *testing.T) {
+			args := fakePools(t)
+			cfg, err := load(t, args)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cfg.checkConnectors(); err != nil {
+				t.Fatal(err)
+			}
+			if who != "itself" {
+				t.Setenv(envConnectors, servedConnectors(t, args))
+			}
+			h := withConnectors(hvtest.New(), cfg)
+			list, err := h.Pools(t.Context())
+			if err != nil || len(list) != 3 {
+				t.Fatalf("the pools are %+v, %v", list, err)
+			}
+			for _, p := range list {
+				says := map[string]string{"good": "", "bad": "it is not good", "gone": "connectors are installed in"}[p.Name]
+				if p.Type != hv.ConnectorPool || p.Active != (says == "") || !strings.Contains(p.Problem, says) {
+					t.Errorf("a pool is %+v", p)
+				}
+			}
+			checks := (&doctor{cfg: cfg, hv: h}).pools(t.Context())
+			for _, c := range checks {
+				if c.Name == "pool bad" && (c.Status != "fail" || !strings.Contains(c.Message, "it is not good")) {
+					t.Errorf("doctor says %+v", c)
+				}
+			}
+		})
+	}
+}
+
+// servedConnectors is the socket of `volferryd connectors`.
+func servedConnectors(t *testing.T, args []string) string {
+	t.Helper()
+	address := &net.UnixAddr{Name: "@volferry-connectors-" + filepath.Base(t.TempDir()) + t.Name(), Net: "unixpacket"}
+	address.Name = strings.NewReplacer("/", "-", " ", "-").Replace(address.Name)
+	l, err := net.ListenUnix("unixpacket", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- sandbox.ServeConnectors(ctx, l, runConnectors(args).RunText, slog.New(slog.DiscardHandler))
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return address.Name
+}
+
+func TestAConnectorThatIsNotThereKeepsNoDaemonFromStarting(t *testing.T) {
+	cfg, err := load(t, fakePools(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := cfg.warnConnectors(); len(got) != 1 || !strings.Contains(got[0], "pool gone cannot be used") {
+		t.Errorf("the warnings are %q", got)
+	}
+}
+
+func TestPoolsThatNameNoConnectorAreRefused(t *testing.T) {
+	for what, line := range map[string]string{
+		"none":    `fast = { vg = "vg" }`,
+		"a path":  `fast = { connector = "/bin/sh" }`,
+		"no text": `fast = { connector = "lvm", extents = 4 }`,
+	} {
+		cfg, err := load(t, []string{"--config", writeConfig(t, "[connector_pools]\n"+line+"\n")})
+		if err == nil {
+			err = cfg.checkConnectors()
+		}
+		if err == nil {
+			t.Errorf("%s is accepted", what)
+		}
+	}
+}
+
+// TestConnectorTestFindsWhatIsWrong: a connector that only knows its pool.
+func TestConnectorTestFindsWhatIsWrong(t *testing.T) {
+	var out bytes.Buffer
+	err := run(t.Context(), []string{"connector-test", filepath.Join(fakeConnector(t), "fake"), "is=good"}, &out, &out)
+	if err == nil || !strings.Contains(err.Error(), "violates the protocol in") {
+		t.Errorf("it ends with %v", err)
+	}
+	for _, want := range []string{"ok    inspect says what the pool is", "FAIL  a protocol that there is not is refused", "FAIL  create makes a volume"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it does not print %q:\n%s", want, out.String())
+		}
+	}
+	for what, args := range map[string][]string{"no program": {"connector-test"}, "no option": {"connector-test", "/bin/true", "x"}} {
+		if err := run(t.Context(), args, &out, &out); err == nil {
+			t.Errorf("%s is accepted", what)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/connector"
+	"github.com/volferry/volferry/daemon/internal/connector/conformance"
+	"github.com/volferry/volferry/daemon/internal/connector/pools"
+	"github.com/volferry/volferry/internal/settings"
+)
+
+const tryConnectorUsage = `volferryd connector-test - say whether a connector keeps to its protocol
+
+Usage:
+  volferryd connector-test [flags] PROGRAM [KEY=VALUE ...]
+
+It runs PROGRAM, as root, for everything that the protocol has, with the options KEY=VALUE, which are
+those of a pool in volferryd.toml. It makes volumes with names that begin with volferry-test-, writes
+to them and deletes them, and touches no other one. The exit status is 0 if nothing was violated.
+
+Flags:
+`
+
+// interruptedAfter are the times after which a verb is told to end: while a program starts, reads
+// what there is, changes it.
+var interruptedAfter = []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond, time.Second}
+
+// tryConnector is the command connector-test.
+func tryConnector(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	set := flag.NewFlagSet("volferryd connector-test", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	size := set.Int64("size-bytes", 0, "size of the volumes that are made, rounded up (default 16 MiB)")
+	pool := set.String("pool", "connector-test", "`name` of the pool that the connector is told")
+	err := set.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(stderr, tryConnectorUsage)
+		set.SetOutput(stderr)
+		settings.PrintFlags(set)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if set.NArg() == 0 {
+		return errors.New("connector-test needs a program; see volferryd connector-test --help")
+	}
+	program, err := filepath.Abs(set.Arg(0))
+	if err != nil {
+		return err
+	}
+	options := map[string]string{}
+	for _, option := range set.Args()[1:] {
+		key, value, found := strings.Cut(option, "=")
+		if !found || key == "" {
+			return fmt.Errorf("%q is no option; say KEY=VALUE", option)
+		}
+		options[key] = value
+	}
+	checks := 0
+	failed := conformance.Run(ctx, conformance.Subject{
+		Run: func(ctx context.Context, in connector.Request) (connector.Answer, error) {
+			in.Pool, in.Options = *pool, options
+			return connector.Try(ctx, program, in)
+		},
+		Look: pools.Look, Open: conformance.OpenDevice, SizeBytes: *size, Interrupted: interruptedAfter,
+		Report: func(f conformance.Finding) {
+			checks++
+			if f.Err != nil {
+				fmt.Fprintf(stdout, "FAIL  %s: %v\n", f.Check, f.Err)
+				return
+			}
+			fmt.Fprintf(stdout, "ok    %s\n", f.Check)
+		},
+	})
+	if failed > 0 {
+		return fmt.Errorf("%s violates the protocol in %d of %d checks", program, failed, checks)
+	}
+	fmt.Fprintf(stdout, "%s keeps to protocol %d in all %d checks\n", program, connector.Protocol, checks)
+	return nil
+}
