@@ -223,6 +223,7 @@ func (f *domainFacts) gatherState(lv *golibvirt.Libvirt) error {
 		return fmt.Errorf("get state: %w", err)
 	}
 	f.state, f.reason = golibvirt.DomainState(state), reason
+	f.occupied = f.occupied || isStarting(f.state, reason)
 	return f.gatherRestored(lv)
 }
 
@@ -308,6 +309,13 @@ func stateOf(state golibvirt.DomainState, reason int32) (hv.State, hv.PauseReaso
 	case golibvirt.DomainNostate, golibvirt.DomainShutdown, golibvirt.DomainCrashed, golibvirt.DomainPmsuspended:
 	}
 	return hv.StateOther, ""
+}
+
+// isStarting says whether a domain's process is there and its start is not over. Of a libvirtd
+// that died in it there is nobody who goes on: the next one ends the process, once it has
+// connected to that.
+func isStarting(state golibvirt.DomainState, reason int32) bool {
+	return state == golibvirt.DomainPaused && golibvirt.DomainPausedReason(reason) == golibvirt.DomainPausedStartingUp
 }
 
 // movedAway says whether a domain is off because it was moved to another host.

@@ -4,9 +4,11 @@ package steps
 
 import (
 	"context"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/op"
 )
 
@@ -65,10 +67,19 @@ func (e *Env) stepUnpause() op.Step {
 	return step("resume", do, nil, e.observeState(func(s hv.State) bool { return s == hv.StateRunning }))
 }
 
-// observeState observes the state of the domain; a domain that is gone is off.
+// callsEnd bounds how long a call of libvirt on a process is waited for at a stretch.
+var callsEnd = witness.Retry{Poll: 50 * time.Millisecond, Bound: 10 * time.Second}
+
+// observeState observes the state of the domain; a domain that is gone is off. It waits while a
+// call on the process is under way: a libvirtd that died in a start shows the guest, until it
+// has ended that.
 func (e *Env) observeState(as func(hv.State) bool) op.ObserveFunc[PowerInput] {
 	return func(ctx context.Context, _ *op.Run, in *PowerInput) (op.Observation, error) {
-		dom, err := e.domain(ctx, in.InstanceID)
+		dom, err := witness.Agreed(ctx, callsEnd, in.InstanceName, func(ctx context.Context) (heard witness.Heard[*hv.Domain], err error) {
+			heard.View, err = e.domain(ctx, in.InstanceID)
+			heard.Occupied = heard.View != nil && heard.View.Occupied
+			return heard, err
+		})
 		if err != nil {
 			return op.Unknown, err
 		}
