@@ -31,10 +31,11 @@ const (
 	killGrace = 10 * time.Second
 )
 
-// Timeout is how long a verb may take before the program is told to end.
+// Timeout is how long a verb may take before the program is told to end. One that only looks may
+// have to wait for a lock that a tool of somebody else's holds.
 func Timeout(verb string) time.Duration {
 	if verb == VerbInspect {
-		return 30 * time.Second
+		return time.Minute
 	}
 	return 2 * time.Minute
 }

@@ -168,8 +168,10 @@ func (k *kit) another(name string) error {
 // interruptCreate tells a create to end after a while, and asks for it again.
 func (k *kit) interruptCreate(after time.Duration) error {
 	name := k.names + "-c"
+	delete(k.made, name) // one that an earlier check has left is another one, or this op's
 	k.interrupt(after, connector.Request{Verb: connector.VerbCreate, OpID: opOne, Volume: name, SizeBytes: k.SizeBytes})
 	if err := k.create(name, opOne); err != nil {
+		k.remember(name)
 		return err
 	}
 	return k.readsZeros(name, 0, k.SizeBytes)
