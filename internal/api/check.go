@@ -137,6 +137,8 @@ const MaxLivePause = time.Hour
 
 func (in MigrationTarget) checkMaxPause() error {
 	switch {
+	case in.ThrottleWriters && in.Method != MethodLive:
+		return invalid("throttle_writers goes with method %s only", MethodLive)
 	case in.MaxPauseSeconds != 0 && in.Method != MethodLive:
 		return invalid("max_pause_seconds goes with method %s only", MethodLive)
 	case in.MaxPauseSeconds < 0 || in.MaxPauseSeconds > int64(MaxLivePause/time.Second):

@@ -91,12 +91,16 @@ type LiveSwap struct {
 // done, and was read back unless Verify is VerifyNone. The bandwidth is for this host. The
 // op has Live. It fails with bitmap_lost like LiveSwap.
 type LiveRound struct {
-	LiveVolume  `schema:"extensible"`
-	Generation  int   `json:"generation"`
-	Round       int   `json:"round"`
-	FromBytes   int64 `json:"from_bytes,omitempty"`
-	UntilBytes  int64 `json:"until_bytes,omitempty"`
-	CopyOptions `schema:"extensible"`
+	LiveVolume `schema:"extensible"`
+	Generation int   `json:"generation"`
+	Round      int   `json:"round"`
+	FromBytes  int64 `json:"from_bytes,omitempty"`
+	UntilBytes int64 `json:"until_bytes,omitempty"`
+	// WriteBytesPerSecond is the most that each guest of this host may write to the volume from
+	// here on, until what its guests wrote last is read, the generation ends, or the host
+	// untracks them; 0 leaves that as it is.
+	WriteBytesPerSecond int64 `json:"write_bytes_per_second,omitempty" needs:"throttle_writers"`
+	CopyOptions         `schema:"extensible"`
 }
 
 // LiveEndRound has a host end what it copies for a generation, and forget what was written

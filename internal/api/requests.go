@@ -98,6 +98,10 @@ type MigrationTarget struct {
 	// stand still at its end; 0 is 30. The move waits for a moment at which that will do, and
 	// is cancelled if it takes three times as long.
 	MaxPauseSeconds int64 `json:"max_pause_seconds,omitempty" needs:"live_shared"`
+	// ThrottleWriters lets, of a move with Method live, the hosts hold back what their guests
+	// write to the volume when they write faster than it is copied. Without it such a move is
+	// cancelled.
+	ThrottleWriters bool `json:"throttle_writers,omitempty" needs:"throttle_writers"`
 }
 
 // MigrationComplete is the body of migration:complete.

@@ -360,6 +360,9 @@ type Migration struct {
 	// itself cannot; Error says why. It is nil while the migration goes on, or waits for the next
 	// call of whoever makes it.
 	StoppedAt *time.Time `json:"stopped_at,omitempty" needs:"-"`
+	// PauseSteps are, of one migration that the registry leads, what was reached when while its
+	// guests stood still; lists have none of them.
+	PauseSteps []PauseStep `json:"pause_steps,omitempty" needs:"-"`
 	// Remark says how the result of a finished migration differs from what the caller may
 	// expect.
 	Remark string `json:"remark,omitempty"`
@@ -403,6 +406,14 @@ const (
 	OpUndone        = "undone"
 	OpNeedsOperator = "needs_operator"
 )
+
+// Took is how long a host has worked on an op, 0 if it is not over.
+func (o *Op) Took() time.Duration {
+	if o.FinishedAt == nil {
+		return 0
+	}
+	return max(0, o.FinishedAt.Sub(o.CreatedAt))
+}
 
 // Token holds fencing tokens: the epoch of the host that made a change, and the generation
 // of the volume that it changed. 0 where there is none.

@@ -43,9 +43,21 @@ const RetypeOptions = "retype_options"
 // it can follow what its guests write.
 const LiveShared = "live_shared"
 
+// OpWait is the feature to answer the question how an op is only once the op is over, or after as
+// long as the question says: whoever waits for the end of an op then hears of it at once.
+const OpWait = "op_wait"
+
+// ThrottleWriters is the feature to hold back what guests write, on request, while their volume
+// moves and they write faster than it can be copied.
+const ThrottleWriters = "throttle_writers"
+
+// DrainLiveShared is the feature to move the volumes of a drain that several instances have while
+// their guests write.
+const DrainLiveShared = "drain_live_shared"
+
 // features are those of this program, oldest first. A name is never reused, and never taken out
 // while a program of a neighbouring version may ask for it.
-var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared}
+var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared}
 
 // The headers of every request and answer between programs.
 const (

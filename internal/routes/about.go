@@ -23,7 +23,7 @@ var (
 	ListOps = get[[]api.Op]("/v1/ops",
 		"List the operations of a host that are not finished", registry(never, "host"), daemon(Answers))
 	ShowOp = get[api.Op]("/v1/ops/{op}",
-		"Show an operation", registry(never), daemon(Answers))
+		"Show an operation", registry(never), daemon(Answers, waitParameter))
 	FollowOp = stream("/v1/ops/{op}/events",
 		"Follow an operation", registry(never), daemon(Streams))
 

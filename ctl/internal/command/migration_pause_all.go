@@ -26,6 +26,7 @@ func pauseFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "pause-all", Usage: "save its guests to disk, move it, and restore them: for several attachments"},
 		&cli.BoolFlag{Name: "live-shared", Usage: "move it while all its guests write, and have them stand still once at the end: for several attachments"},
 		&cli.StringFlag{Name: "max-pause", DefaultText: "30s", Usage: "with --live-shared: `TIME` that the guests may stand still, for example 30s"},
+		&cli.BoolFlag{Name: "throttle-writers", Usage: "with --live-shared: hold its guests' writes back if they write faster than it is copied; without it the move is then cancelled"},
 		&cli.BoolFlag{Name: "yes", Usage: "with --pause-all and --live-shared: do not ask first"},
 	}
 }
@@ -35,6 +36,9 @@ func readLive(c *cli.Context, target *api.MigrationTarget) error {
 	if !c.Bool("live-shared") {
 		if c.IsSet("max-pause") {
 			return cmdline.Usagef("%s--max-pause goes with --live-shared only", cmdline.Prefix(c))
+		}
+		if c.Bool("throttle-writers") {
+			return cmdline.Usagef("%s--throttle-writers goes with --live-shared only", cmdline.Prefix(c))
 		}
 		return nil
 	}
@@ -46,7 +50,7 @@ func readLive(c *cli.Context, target *api.MigrationTarget) error {
 	case target.Method != "" && target.Method != api.MethodAuto:
 		return cmdline.Usagef("%s--live-shared has a method of its own: leave --method out", cmdline.Prefix(c))
 	}
-	target.Method = api.MethodLive
+	target.Method, target.ThrottleWriters = api.MethodLive, c.Bool("throttle-writers")
 	if !c.IsSet("max-pause") {
 		return nil
 	}

@@ -133,10 +133,38 @@ func migrationRecord(m *api.Migration, instances map[string]string) *render.Reco
 	r.Add("stall at start", stallOrDash(m.StallMS.Start))
 	r.AddIf("stall at begin of copy", stallOrDash(m.StallMS.Job))
 	r.Add("stall at switch", stallOrDash(m.StallMS.Switch))
+	r.AddIf("pause", pauseLine(m.PauseSteps))
 	r.Add("exposed", render.Seconds(m.ExposedSeconds))
 	r.Add("started", timeOrDash(m.StartedAt))
 	r.Add("finished", timeOrDash(m.FinishedAt))
 	return &r
+}
+
+// pauseLine says what the time went to in which the guests of a move stood still, from phase to
+// phase; "" before they did.
+func pauseLine(steps []api.PauseStep) string {
+	var (
+		parts []string
+		last  api.PauseStep
+	)
+	for _, step := range steps {
+		over := step.Reached == api.PauseRestored
+		if step.Host != "" && !over {
+			continue
+		}
+		if last.Reached != "" {
+			part := last.Reached + " " + render.Duration(step.At.Sub(last.At))
+			if over && len(parts) > 0 && strings.HasPrefix(parts[len(parts)-1], last.Reached+" ") {
+				parts[len(parts)-1] = part // to the last guest that runs on
+			} else {
+				parts = append(parts, part)
+			}
+		}
+		if !over {
+			last = step
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 func stallOrDash(ms *float64) string {

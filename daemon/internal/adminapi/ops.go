@@ -17,8 +17,38 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
+// mostOpWaits is how many callers may wait at a time until an op is over: a task that waits
+// takes the place of another one (uplink).
+const mostOpWaits = 12
+
 func (s *Server) showOp(r *http.Request, _ routes.None) (api.Op, error) {
-	return s.requested(r.Context(), r.PathValue("op"))
+	wait, err := waitOf(r)
+	if err != nil {
+		return api.Op{}, err
+	}
+	id := r.PathValue("op")
+	o, err := s.requested(r.Context(), id)
+	if err != nil || wait == 0 || op.State(o.State).Settled() {
+		return o, err
+	}
+	if s.opWaits.Add(1) <= mostOpWaits {
+		s.awaitEnd(r.Context(), wait, o)
+	}
+	s.opWaits.Add(-1)
+	return s.requested(r.Context(), id)
+}
+
+// awaitEnd returns when an op is over, or has to be asked for anew: after this time, or when
+// nobody works on it any more.
+func (s *Server) awaitEnd(ctx context.Context, wait time.Duration, o api.Op) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	// How the op is by then is looked up, whatever ended the wait.
+	if o.MigrationID != "" {
+		_, _ = s.Migrations.Await(ctx, o.ID)
+	} else {
+		_, _ = s.Runner.Wait(ctx, o.ID)
+	}
 }
 
 // requested returns how the request stands that began with this op. Several ops may serve

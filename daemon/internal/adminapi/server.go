@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/attach"
@@ -86,6 +87,8 @@ type Server struct {
 	Deps
 	tasksOnce    sync.Once
 	tasksHandler http.Handler
+	// opWaits is how many callers wait until an op is over.
+	opWaits atomic.Int64
 }
 
 // New makes the API of a daemon.

@@ -11,15 +11,18 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
 )
@@ -132,5 +135,50 @@ func TestAWaitThatMakesNoSenseBeginsNothing(t *testing.T) {
 				t.Errorf("wait=%s began %v (%v)", wait, all, err)
 			}
 		})
+	}
+}
+
+func TestAQuestionForAnOpThatWaitsIsAnsweredWhenTheOpIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newMover(t)
+		_, begun := askMove(t, s, startPath)
+		status, body := askOf(t, s, http.MethodGet, "/v1/ops/"+begun.Op.ID+"?wait=1m", "")
+		var answer moveAnswer
+		if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusOK || answer.Op.State != api.OpDone {
+			t.Errorf("%d, the op is %s, want %s (%v)", status, answer.Op.State, api.OpDone, err)
+		}
+	})
+}
+
+// A guest that does not obey keeps its op open.
+func TestAQuestionForAnOpThatGoesOnIsAnsweredInTime(t *testing.T) {
+	s, fake := newLifecycle(t, api.Instance{Host: "alpha", State: api.InstanceStopped})
+	if status, body := askOf(t, s, http.MethodPost, "/v1/instances/web/start", ""); status != http.StatusAccepted {
+		t.Fatalf("start: %d %s", status, body)
+	}
+	for ops := open(t, s); len(ops) > 0; ops = open(t, s) {
+		waitForOp(t, s, ops[0].ID)
+	}
+	expect.OK(t, fake.SetShutdown(web, hvtest.ShutdownIgnores))
+	if status, body := askOf(t, s, http.MethodPost, "/v1/instances/web/stop", `{}`); status != http.StatusAccepted {
+		t.Fatalf("stop: %d %s", status, body)
+	}
+	id := open(t, s)[0].ID
+	running := func(wait string) {
+		t.Helper()
+		if status, body := askOf(t, s, http.MethodGet, "/v1/ops/"+id+"?wait="+wait, ""); status != http.StatusOK || !strings.Contains(body, `"running"`) {
+			t.Errorf("%d %s", status, body)
+		}
+	}
+	began := time.Now()
+	running("30ms")
+	if waited := time.Since(began); waited < 30*time.Millisecond {
+		t.Errorf("it has waited for %s", waited)
+	}
+	s.opWaits.Store(mostOpWaits) // one more is answered at once
+	began = time.Now()
+	running("1m")
+	if waited := time.Since(began); waited > 30*time.Second || s.opWaits.Load() != mostOpWaits {
+		t.Errorf("one too many has waited for %s", waited)
 	}
 }

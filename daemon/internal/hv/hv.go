@@ -174,6 +174,11 @@ type Hypervisor interface {
 	// removes the limit. A lower limit of the domain's owner stays, and comes back after
 	// ours. ErrUnsupported if the owner limits reads and writes together.
 	SetWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error
+	// LiveWriteLimit returns the limit on the guest's writes to the live disk, in bytes per
+	// second, whoever has set it; 0 is none. PutWriteLimit sets it, whatever the definition says:
+	// a limit that was read before is put back so. ErrUnsupported as SetWriteLimit.
+	LiveWriteLimit(ctx context.Context, id, target string) (bytesPerSecond int64, err error)
+	PutWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error
 	// DiskStats reads the counters of the live disk.
 	DiskStats(ctx context.Context, id, target string) (*DiskStats, error)
 	DirtyTracker

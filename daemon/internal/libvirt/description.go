@@ -29,11 +29,7 @@ func (c *Conn) describedXML(ctx context.Context, id string, where hv.Where) (str
 	if _, err := modifyFlag(where); err != nil {
 		return "", err
 	}
-	s, err := c.reads()
-	if err != nil {
-		return "", err
-	}
-	dom, err := c.lookup(ctx, s, id)
+	s, dom, err := c.find(ctx, id)
 	if err != nil {
 		return "", err
 	}

@@ -210,11 +210,7 @@ func (c *Conn) exports(ctx context.Context, what, id, target string) (all []expo
 // exportSocket is a path at which the process of a domain can listen: in the directory that
 // libvirt makes for each process, and removes with it.
 func (c *Conn) exportSocket(ctx context.Context, id string) (string, error) {
-	s, err := c.reads()
-	if err != nil {
-		return "", err
-	}
-	dom, err := c.lookup(ctx, s, id)
+	_, dom, err := c.find(ctx, id)
 	if err != nil {
 		return "", err
 	}

@@ -86,6 +86,16 @@ func handle(id string) (golibvirt.Domain, error) {
 	return golibvirt.Domain{UUID: golibvirt.UUID(u), ID: -1}, nil
 }
 
+// find is lookup over the connection for reads.
+func (c *Conn) find(ctx context.Context, id string) (*session, golibvirt.Domain, error) {
+	s, err := c.reads()
+	if err != nil {
+		return nil, golibvirt.Domain{}, err
+	}
+	dom, err := c.lookup(ctx, s, id)
+	return s, dom, err
+}
+
 // lookup finds a domain by UUID.
 func (c *Conn) lookup(ctx context.Context, s *session, id string) (golibvirt.Domain, error) {
 	dom, err := handle(id)

@@ -93,6 +93,7 @@ func testKept(t *testing.T, env *realEnv) {
 	step("Pivot", def1, func() error { return env.conn.Pivot(ctx, id, "vda") })
 	step("Resume", nil, func() error { return env.conn.Resume(ctx, id) })
 	step("SetWriteLimit", nil, func() error { return env.conn.SetWriteLimit(ctx, id, "vda", 1<<20) })
+	step("PutWriteLimit", nil, func() error { return env.conn.PutWriteLimit(ctx, id, "vda", 0) })
 	step("SaveMemory", nil, func() error { return env.conn.SaveMemory(ctx, id, saved) })
 	step("RestoreMemory", []string{nvram}, func() error { return env.conn.RestoreMemory(ctx, id, saved, hv.RestoreOptions{}) })
 	env.Destroy(t, id)

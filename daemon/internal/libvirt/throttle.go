@@ -38,9 +38,32 @@ func (c *Conn) SetWriteLimit(ctx context.Context, id, target string, bytesPerSec
 	if limit := uint64(bytesPerSecond); limit > 0 && (write == 0 || limit < write) {
 		write = limit
 	}
+	return c.putLimits(ctx, id, target, byteLimits{read: own.read, write: write})
+}
+
+// LiveWriteLimit implements hv.Hypervisor.
+func (c *Conn) LiveWriteLimit(ctx context.Context, id, target string) (int64, error) {
+	live, err := c.limits(ctx, id, target, golibvirt.DomainAffectLive)
+	return int64(live.write), err //nolint:gosec // libvirt bounds it below 2^63
+}
+
+// PutWriteLimit implements hv.Hypervisor.
+func (c *Conn) PutWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error {
+	live, err := c.limits(ctx, id, target, golibvirt.DomainAffectLive)
+	if err != nil {
+		return err
+	}
+	if live.total != 0 {
+		return fmt.Errorf("limit writes of disk %s of domain %s: %w: it has a limit on its total throughput", target, id, hv.ErrUnsupported)
+	}
+	return c.putLimits(ctx, id, target, byteLimits{read: live.read, write: uint64(bytesPerSecond)}) //nolint:gosec // not negative
+}
+
+// putLimits sets the limits on reads and on writes, which libvirt takes together.
+func (c *Conn) putLimits(ctx context.Context, id, target string, to byteLimits) error {
 	params := []golibvirt.TypedParam{
-		{Field: golibvirt.DomainBlockIotuneReadBytesSec, Value: *golibvirt.NewTypedParamValueUllong(own.read)},
-		{Field: golibvirt.DomainBlockIotuneWriteBytesSec, Value: *golibvirt.NewTypedParamValueUllong(write)},
+		{Field: golibvirt.DomainBlockIotuneReadBytesSec, Value: *golibvirt.NewTypedParamValueUllong(to.read)},
+		{Field: golibvirt.DomainBlockIotuneWriteBytesSec, Value: *golibvirt.NewTypedParamValueUllong(to.write)},
 	}
 	return c.change(ctx, "limit writes of", id, target,
 		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {

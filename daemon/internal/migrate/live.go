@@ -49,6 +49,7 @@ func liveInput(in any) (*steps.LiveInput, error) {
 		live = steps.LiveInput{
 			Kind: steps.KindLiveRound, LiveVolume: in.LiveVolume, CopyOptions: in.CopyOptions,
 			Generation: in.Generation, Round: in.Round, FromBytes: in.FromBytes, UntilBytes: in.UntilBytes,
+			WriteBytesPerSecond: in.WriteBytesPerSecond,
 		}
 	case api.LiveEndRound:
 		live = steps.LiveInput{Kind: steps.KindLiveEnd, LiveVolume: in.LiveVolume, Generation: in.Generation}
@@ -78,6 +79,8 @@ func checkLive(in *steps.LiveInput) error {
 		return api.Errorf(api.CodeInvalidArgument, "dst has to be a place")
 	case in.Generation < 1 || in.Round < 0 || in.Kind == steps.KindLiveSwap && in.Round < 1:
 		return api.Errorf(api.CodeInvalidArgument, "generation is %d and round is %d", in.Generation, in.Round)
+	case in.WriteBytesPerSecond < 0:
+		return api.Errorf(api.CodeInvalidArgument, "write_bytes_per_second is %d", in.WriteBytesPerSecond)
 	case !inside(in.FromBytes) || !inside(in.UntilBytes) || in.FromBytes > in.UntilBytes, in.Round > 0 && in.UntilBytes > 0:
 		return api.Errorf(api.CodeInvalidArgument, "the share from %d to %d is not of whole units of a volume of %d bytes", in.FromBytes, in.UntilBytes, size)
 	}

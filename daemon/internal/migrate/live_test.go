@@ -348,3 +348,103 @@ func TestAMoveThatCouldNotBeFollowedIsRefusedBeforeAnythingIsDone(t *testing.T) 
 		})
 	}
 }
+
+// Guests that are held back have the limits of before when they are to stand still, when the
+// generation ends, and when they are untracked, also if the daemon died in between.
+func TestALimitOnWritesIsTakenOffHoweverTheMoveGoesOn(t *testing.T) {
+	const (
+		owners = 3 << 20
+		ours   = 1 << 20
+	)
+	for name, tc := range map[string]struct {
+		before, byHand, want int64
+		end                  func(d *daemon, v api.LiveVolume)
+	}{
+		"last read": {before: owners, want: owners, end: func(d *daemon, v api.LiveVolume) {
+			must(d.t, d.world.Suspend(d.t.Context(), testInstance))
+			d.world.Registry.LiveRow(api.MigrationCompleting)
+			d.mustLive("M.read", api.LiveLastRead{LiveVolume: v, Generation: 1})
+			must(d.t, d.world.Resume(d.t.Context(), testInstance))
+		}},
+		"end": {want: 0, end: func(d *daemon, v api.LiveVolume) {
+			d.mustLive("M.end", api.LiveEndRound{LiveVolume: v, Generation: 1})
+		}},
+		"untrack": {before: owners, want: owners, end: func(d *daemon, v api.LiveVolume) {
+			d.world.Registry.LiveRow(api.MigrationCancelling)
+			d.mustLive("M.untrack", api.LiveUntrack{LiveVolume: v})
+		}},
+		"a lower one of the owner": {before: ours / 2, want: ours / 2, end: func(d *daemon, v api.LiveVolume) {
+			d.mustLive("M.end", api.LiveEndRound{LiveVolume: v, Generation: 1})
+		}},
+		"somebody has changed it": {before: owners, byHand: 7, want: 7, end: func(d *daemon, v api.LiveVolume) {
+			d.mustLive("M.end", api.LiveEndRound{LiveVolume: v, Generation: 1})
+		}},
+		"the registry forgot it": {want: 0, end: func(d *daemon, _ api.LiveVolume) {
+			d.world.Registry.LiveRow(api.MigrationCancelled)
+			must(d.t, d.manager().untrackUnwanted(d.t.Context()))
+			synctest.Wait()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			liveDaemon(t, func(t *testing.T, d *daemon) {
+				v := liveVolume()
+				must(t, d.world.PutWriteLimit(t.Context(), testInstance, "vda", tc.before))
+				d.mustLive("M.track", api.LiveTrack{LiveVolume: v, Generation: 1})
+				d.mustLive("M.round.0", api.LiveRound{LiveVolume: v, Generation: 1, UntilBytes: v.Src.SizeBytes})
+				for round, limit := range []int64{2 * ours, ours} {
+					d.mustLive(fmt.Sprint("M.swap.", round), api.LiveSwap{LiveVolume: v, Generation: 1, Round: round + 1})
+					d.mustLive(fmt.Sprint("M.round.", round+1), api.LiveRound{LiveVolume: v, Generation: 1, Round: round + 1, WriteBytesPerSecond: limit})
+					want := limit
+					if tc.before > 0 {
+						want = min(limit, tc.before)
+					}
+					if got := d.world.WriteLimit(testInstance, "vda"); got != want {
+						t.Errorf("in round %d the limit is %d, want %d", round+1, got, want)
+					}
+				}
+				d.world.Copier.Mu.Lock()
+				clear(d.world.Copier.Kept)
+				d.world.Copier.Mu.Unlock()
+				if tc.byHand > 0 {
+					must(t, d.world.PutWriteLimit(t.Context(), testInstance, "vda", tc.byHand))
+				}
+				tc.end(d, v)
+				if got := d.world.WriteLimit(testInstance, "vda"); got != tc.want {
+					t.Errorf("the limit is %d, want %d", got, tc.want)
+				}
+				must(t, d.world.PutWriteLimit(t.Context(), testInstance, "vda", 0))
+				d.world.Registry.LiveRow(api.MigrationCancelling)
+				d.mustLive("M.untrack.2", api.LiveUntrack{LiveVolume: v})
+			})
+		})
+	}
+}
+
+func TestATaintedGuestIsNamedForAsLongAsItsProcessLives(t *testing.T) {
+	liveDaemon(t, func(t *testing.T, d *daemon) {
+		v := liveVolume()
+		tainted := func() []TaintedGuest {
+			t.Helper()
+			all, err := d.manager().TaintedGuests(t.Context())
+			must(t, err)
+			return all
+		}
+		if got := tainted(); len(got) > 0 {
+			t.Errorf("before the move: %+v", got)
+		}
+		d.mustLive("M.track", api.LiveTrack{LiveVolume: v, Generation: 1})
+		d.world.Registry.LiveRow(api.MigrationCancelling)
+		d.mustLive("M.untrack", api.LiveUntrack{LiveVolume: v})
+		if got := tainted(); len(got) != 1 || got[0].MigrationID != testMigration || got[0].VolumeName != "vol" {
+			t.Errorf("after the move: %+v", got)
+		}
+		must(t, d.world.Destroy(testInstance))
+		if got := tainted(); len(got) > 0 {
+			t.Errorf("the guest is off: %+v", got)
+		}
+		must(t, d.world.Start(testInstance))
+		if got := tainted(); len(got) > 0 {
+			t.Errorf("in another process: %+v", got)
+		}
+	})
+}

@@ -15,11 +15,15 @@ type Subject struct{ Migration, What string }
 
 // Background makes the calls that go on beside a loop, for each subject one at a time.
 type Background struct {
-	// Moves says in the singular what the loop advances, for the log.
-	Moves string
-	Log   *slog.Logger
-
+	moves string
+	log   *slog.Logger
 	queue reconcile.WorkQueue[Subject]
+}
+
+// NewBackground returns a Background. Moves says in the singular what the loop advances, for the
+// log; look has the loop look again when a call has ended for which it had another one.
+func NewBackground(moves string, log *slog.Logger, look func()) *Background {
+	return &Background{moves: moves, log: log, queue: reconcile.WorkQueue[Subject]{Ended: look}}
 }
 
 // Go runs one call about a subject, if none is on its way and its turn has come. A conflict
@@ -33,7 +37,7 @@ func (b *Background) Go(ctx context.Context, about Subject, do func(context.Cont
 			b.queue.Settled(about)
 			return nil
 		case ctx.Err() == nil:
-			b.Log.Warn("a call of "+b.Moves+" is made again", "migration", about.Migration, "about", about.What, "err", err)
+			b.log.Warn("a call of "+b.moves+" is made again", "migration", about.Migration, "about", about.What, "err", err)
 		}
 		return err
 	})

@@ -37,9 +37,14 @@ type Client struct {
 	Relay Relay
 	// Call is who makes the calls, for the audit trail.
 	Call store.Call
-	// Every is how often a host is asked how far an op is.
+	// Every is how often a host is asked at most how far an op is. One that can wait for the end
+	// of the op answers when it has come.
 	Every time.Duration
 }
+
+// opWait is how long a host may wait for the end of an op before it answers: less than the time
+// after which the relay gives an answer up.
+const opWait = 15 * time.Second
 
 // Request is a call of a host that ends as an op.
 type Request struct {
@@ -57,6 +62,8 @@ type Request struct {
 type Outcome struct {
 	// Op is as it ended, where the host began it.
 	Op api.Op
+	// Answer is the document that a call is answered with which is over then.
+	Answer []byte
 	// Failed is nil if the op is done.
 	Failed *api.Error
 	// Untouched: the host began nothing. Again: and may do it when asked anew.
@@ -121,7 +128,7 @@ func (c *Client) AskNow(ctx context.Context, r Request) (Outcome, error) {
 		return Outcome{}, err
 	}
 	refused := relay.Refusal(status, answer)
-	return Outcome{Failed: refused, Untouched: true, Again: refused != nil && relay.Passes(refused)}, nil
+	return Outcome{Answer: answer, Failed: refused, Untouched: true, Again: refused != nil && relay.Passes(refused)}, nil
 }
 
 // AskSurely is Ask that leaves no doubt whether the host has begun anything: a call whose
@@ -163,27 +170,27 @@ func (c *Client) Begun(ctx context.Context, key string) (bool, error) {
 
 // follow asks a host for an op until it is over.
 func (c *Client) follow(ctx context.Context, req relay.Request) (Outcome, error) {
-	var end Outcome
-	_, err := retry.Poll(ctx, c.Every, retry.Forever, func() (bool, error) {
+	req.Wait = opWait
+	for {
+		asked := time.Now()
 		status, answer, err := c.Relay.Do(ctx, req)
 		if err != nil {
-			return false, err
+			return Outcome{}, err
 		}
 		o, err := relay.ReadOp(status, answer)
 		if err != nil {
-			return false, fmt.Errorf("read op %s of host %s: %w", req.Key, req.HostName, err)
+			return Outcome{}, fmt.Errorf("read op %s of host %s: %w", req.Key, req.HostName, err)
 		}
 		switch o.State {
 		case api.OpDone:
-			end = Outcome{Op: o}
+			return Outcome{Op: o}, nil
 		case api.OpUndone, api.OpNeedsOperator:
-			end = Outcome{Op: o, Failed: whyEnded(o, req)}
-		default:
-			return false, nil
+			return Outcome{Op: o, Failed: whyEnded(o, req)}, nil
 		}
-		return true, nil
-	})
-	return end, err
+		if err := retry.Sleep(ctx, c.Every-time.Since(asked)); err != nil {
+			return Outcome{}, err
+		}
+	}
 }
 
 func whyEnded(o api.Op, req relay.Request) *api.Error {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/hostop"
@@ -67,4 +68,27 @@ func TestKeysFollowFromTheirMigration(t *testing.T) {
 			t.Errorf("key = %s, want %s", got, want)
 		}
 	}
+}
+
+// slow is a host that answers how an op is when it is over.
+type slow struct{ takes time.Duration }
+
+func (s slow) Do(_ context.Context, req relay.Request) (int, []byte, error) {
+	state := "running"
+	if _, asks := relaytest.AsksForOp(api.Task{Path: req.Path}); asks {
+		<-time.After(s.takes)
+		state = api.OpDone
+	}
+	a := relaytest.OpIs(api.Op{ID: req.Key, State: state})
+	return a.Status, a.Body, nil
+}
+
+func TestTheEndOfAnOpIsHeardOfAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		c := &hostop.Client{Relay: slow{7100 * time.Millisecond}, Every: time.Minute}
+		if out, err := c.Ask(t.Context(), hostop.Request{Key: "k"}); err != nil || out.Failed != nil || time.Since(began) != 7100*time.Millisecond {
+			t.Errorf("outcome = %+v, %v after %s", out, err, time.Since(began))
+		}
+	})
 }

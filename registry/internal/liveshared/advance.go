@@ -61,6 +61,13 @@ func hopeless(p *workflow.Pause) *api.Error {
 func (l *Loop) pass(ctx context.Context, p *workflow.Pause) error {
 	switch p.Phase {
 	case workflow.PauseChecking:
+		ram, err := l.standstills(ctx, p)
+		if err != nil {
+			return err
+		}
+		if why := tooMuchRAM(p, ram); why != nil {
+			return l.cancel(ctx, p, why)
+		}
 		return l.enter(ctx, p, workflow.PauseMaking)
 	case workflow.PauseMaking:
 		l.background.Go(ctx, hostop.Subject{Migration: p.Migration.ID, What: p.CopyHost.ID}, func(ctx context.Context) error { return l.made(ctx, p) })
@@ -68,8 +75,15 @@ func (l *Loop) pass(ctx context.Context, p *workflow.Pause) error {
 	case workflow.PauseTracking, workflow.PauseSwapping:
 		return l.enter(ctx, p, workflow.PauseCopying)
 	case workflow.PauseCopying:
-		if mayPause(p.Live) {
+		ram, err := l.standstills(ctx, p)
+		if err != nil {
+			return err
+		}
+		if mayPause(p.Live, ram) {
 			return l.enter(ctx, p, workflow.PauseSuspending)
+		}
+		if p.Live.Slow >= workflow.LiveStalledRounds {
+			return l.cancel(ctx, p, outrun(p))
 		}
 		return l.enter(ctx, p, workflow.PauseSwapping)
 	case workflow.PauseAgain:

@@ -4,6 +4,7 @@ package liveshared
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/google/uuid"
 
@@ -43,12 +44,30 @@ func (l *Loop) ask(ctx context.Context, p *workflow.Pause, h workflow.LiveHost, 
 
 // answer records how a call ended, with what stops the host for an operator.
 func (l *Loop) answer(ctx context.Context, p *workflow.Pause, h workflow.LiveHost, c workflow.LiveCall, v hostop.Outcome, stop *api.Error) error {
-	a := workflow.LiveAnswer{Done: v.Failed == nil, Error: stop}
+	a := workflow.LiveAnswer{Done: v.Failed == nil, Worked: v.Op.Took(), Error: stop}
 	if found := v.Op.Live; a.Done && found != nil {
 		a.Dirty, a.Copied, a.TookMS = found.DirtyBytes, found.CopiedBytes, int64(found.Seconds*1000) //nolint:mnd // milliseconds
 	}
+	if c.Verb == workflow.LiveCheck {
+		a.Memory = memories(v.Answer)
+	}
 	_, err := l.cfg.Store.AnswerLive(ctx, call, p.Migration.ID, h.ID, c, a)
 	return err
+}
+
+// memories are what the RAM of its instances takes, by the answer of a host to a check. One that
+// cannot be read says nothing: what is estimated by it is only estimated.
+func memories(answer []byte) map[string]int64 {
+	var said struct {
+		LiveHost api.LiveHost `json:"live_host"`
+	}
+	of := map[string]int64{}
+	if json.Unmarshal(answer, &said) == nil {
+		for _, g := range said.LiveHost.Instances {
+			of[g.InstanceID] = g.MemoryBytes
+		}
+	}
+	return of
 }
 
 // failed decides how a move goes on whose host has not done what it was asked for.

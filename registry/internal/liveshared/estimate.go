@@ -3,24 +3,90 @@
 package liveshared
 
 import (
+	"context"
 	"time"
 
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // fewUnits is how many dirty units of a host are not worth another round.
 const fewUnits = 64
 
-// mayPause says whether what was written in the last round is copied within the time that
-// the guests may stand still.
-func mayPause(l *workflow.Live) bool {
+// standstill is how long a host needs for the RAM of its guests, by what it has saved and restored
+// before; nothing if that is not known.
+type standstill struct {
+	bytes         int64
+	save, restore time.Duration
+}
+
+// standstills are those of the hosts of a move, by their ids.
+func (l *Loop) standstills(ctx context.Context, p *workflow.Pause) (map[string]standstill, error) {
+	all := map[string]standstill{}
+	for _, h := range p.Live.Hosts {
+		var of standstill
+		for _, g := range p.Instances {
+			if g.Host.ID == h.ID {
+				of.bytes += g.MemoryBytes
+			}
+		}
+		rate, err := l.cfg.Store.MemoryRate(ctx, h.Name, of.bytes)
+		if err != nil {
+			return nil, err
+		}
+		if save, restore, measured := rate.Standstill(of.bytes, workflow.UsualMemoryRate); measured {
+			of.save, of.restore = save, restore
+		}
+		all[h.ID] = of
+	}
+	return all, nil
+}
+
+// tooMuchRAM refuses a move whose guests cannot stand still for as short a time as the operator
+// wants: their RAM alone takes longer.
+func tooMuchRAM(p *workflow.Pause, ram map[string]standstill) *api.Error {
+	for _, h := range p.Live.Hosts {
+		of := ram[h.ID]
+		if pause := workflow.LivePauseBase + of.save + of.restore; of.save > 0 && pause > p.Live.MaxPause {
+			return api.Errorf(api.CodePauseTooLong, "cannot move volume %s with a pause of at most %s: host %s needs about %s to save %s of RAM of its guests and %s to restore it, as it did last time; "+
+				"nothing was done; allow more with --max-pause %s, or have its save_dir on a faster disk",
+				p.Migration.VolumeName, p.Live.MaxPause, h.Name, of.save.Round(time.Second), api.Bytes(of.bytes), of.restore.Round(time.Second), (pause+time.Second).Truncate(time.Second)).
+				With("estimate_seconds", pause.Seconds())
+		}
+	}
+	return nil
+}
+
+// mayPause says whether what was written in the last round is copied, while RAM is saved, and the
+// RAM restored, within the time that the guests may stand still.
+func mayPause(l *workflow.Live, ram map[string]standstill) bool {
 	for _, h := range l.Hosts {
 		if h.Dirty < fewUnits*l.UnitBytes {
 			continue
 		}
-		if h.Copied == 0 || workflow.LivePauseBase+time.Duration(float64(h.Took)*float64(h.Dirty)/float64(h.Copied)) > l.MaxPause {
+		if h.Copied == 0 {
+			return false
+		}
+		last := time.Duration(float64(h.Took) * float64(h.Dirty) / float64(h.Copied))
+		if workflow.LivePauseBase+max(last, ram[h.ID].save)+ram[h.ID].restore > l.MaxPause {
 			return false
 		}
 	}
 	return true
+}
+
+// outrun is why a move ends whose guests write faster than their hosts copy.
+func outrun(p *workflow.Pause) *api.Error {
+	var left, copied int64
+	var took time.Duration
+	for _, h := range p.Live.Hosts {
+		left, copied, took = left+h.Dirty, copied+h.Copied, max(took, h.Took)
+	}
+	advice := "let the hosts hold them back with --throttle-writers, raise --max-pause, or use --pause-all"
+	if p.Request.ThrottleWriters {
+		advice = "that did not change when they were held back; raise --max-pause, or use --pause-all"
+	}
+	return api.Errorf(api.CodePauseTooLong, "the guests of volume %s write faster than their hosts copy: %d rounds in a row have left hardly less to copy than the one before "+
+		"(%s after the last one, which copied %s in %s), and that does not fit into a pause of %s; nothing is lost, and all go on where they were: %s",
+		p.Migration.VolumeName, p.Live.Slow, api.Bytes(left), api.Bytes(copied), took.Round(time.Second/10), p.Live.MaxPause, advice)
 }

@@ -17,13 +17,14 @@ import (
 
 // Store holds the moves.
 type Store interface {
-	OpenPauses(ctx context.Context) ([]workflow.Pause, error)
+	pauseall.Opener
 	AskLive(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, hostID string, c workflow.LiveCall) (workflow.Pause, error)
 	AnswerLive(ctx context.Context, call store.Call, id, hostID string, c workflow.LiveCall, a workflow.LiveAnswer) (workflow.Pause, error)
 	PassLive(ctx context.Context, call store.Call, id string, from, to workflow.PausePhase) (workflow.Pause, error)
 	MadeLive(ctx context.Context, call store.Call, id string, dst api.Location) (workflow.Pause, error)
 	AgainLive(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, why *api.Error) (workflow.Pause, error)
 	FlipPause(ctx context.Context, call store.Call, id string, dst api.Location) (workflow.Pause, error)
+	MemoryRate(ctx context.Context, host string, bytes int64) (workflow.MemoryRate, error)
 	pauseall.Canceller
 	hostop.Store
 }

@@ -33,6 +33,7 @@ func request(p *workflow.Pause, h workflow.LiveHost, c workflow.LiveCall) hostop
 		if c.Round == 0 {
 			body.FromBytes, body.UntilBytes = h.From, h.Until
 		}
+		body.WriteBytesPerSecond = p.Live.WriteLimit(h, len(v.Instances))
 		r.Key, r.Path, r.Body = id("round", h.ID, generation, round), routes.CopyRound.PathOf(m.ID), body
 	case workflow.LiveRead:
 		r.Key, r.Path, r.Body = id("read", h.ID, generation), routes.LastRead.PathOf(m.ID), api.LiveLastRead{LiveVolume: v, Generation: c.Generation}

@@ -3,6 +3,7 @@
 package pauseall_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 	"github.com/volferry/volferry/registry/internal/storetest"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // opTakes is how long a host needs for an op.
@@ -56,7 +58,9 @@ type daemon struct {
 type op struct {
 	api.Op
 	after time.Time
-	do    func() *api.Error
+	// turn is its place among the ops of its host: those that end at one time end in this order.
+	turn int
+	do   func() *api.Error
 }
 
 // How a call can go wrong.
@@ -109,7 +113,7 @@ func (d *daemon) goOn() {
 			due = append(due, o)
 		}
 	}
-	slices.SortFunc(due, func(a, b *op) int { return a.after.Compare(b.after) })
+	slices.SortFunc(due, func(a, b *op) int { return cmp.Or(a.after.Compare(b.after), cmp.Compare(a.turn, b.turn)) })
 	for _, o := range due {
 		if o.Error = o.do(); o.Error != nil && o.State == "running" {
 			o.State = "undone"
@@ -147,7 +151,7 @@ func (d *daemon) take(task api.Task) api.TaskAnswer {
 	if verb == "check-save" || verb == "check-copy" {
 		return api.TaskAnswer{Status: http.StatusOK, Body: json.RawMessage(`{}`)}
 	}
-	o := &op{Op: api.Op{ID: task.ID, State: "running"}, after: time.Now().Add(opTakes)}
+	o := &op{Op: api.Op{ID: task.ID, State: "running"}, after: time.Now().Add(opTakes), turn: len(d.ops)}
 	act := d.act(verb, parts[1], task.Body, o)
 	o.do = func() *api.Error {
 		switch end {
@@ -206,10 +210,13 @@ func (d *daemon) act(verb, id string, body []byte, o *op) func() *api.Error {
 		var in api.CopySaved
 		d.read(body, &in)
 		return func() *api.Error {
+			// What is copied for a move that was cancelled meanwhile nobody will read.
+			p, err := s.Store.Pause(s.T.Context(), in.MigrationID)
+			wanted := err == nil && p.Phase == workflow.PauseCopying
 			for _, h := range s.hosts {
 				for name, g := range h.guests {
 					// What a host that was fenced still copies nobody will read.
-					if g.process && !s.canBeLost(h) && !s.canBeLost(d) && !d.fenced {
+					if g.process && wanted && !s.canBeLost(h) && !s.canBeLost(d) && !d.fenced {
 						s.wrong("guest %s has the volume open while it is copied", name)
 					}
 				}

@@ -27,9 +27,15 @@ const mostAttempts = 5
 // is saved yet, so all of them can go on as if nothing had been.
 const suspendWithin = 10 * time.Second
 
+// Opener has the moves that are open, and announces their changes.
+type Opener interface {
+	OpenPauses(ctx context.Context) ([]workflow.Pause, error)
+	PauseChanged() <-chan struct{}
+}
+
 // Store holds the moves with all guests paused.
 type Store interface {
-	OpenPauses(ctx context.Context) ([]workflow.Pause, error)
+	Opener
 	SetPauseInstance(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, g workflow.PauseInstance) (workflow.Pause, error)
 	SetPauseCopy(ctx context.Context, call store.Call, id string, phase workflow.PausePhase, attempt int, dropEnd string, why *api.Error) (workflow.Pause, error)
 	SuspendPause(ctx context.Context, call store.Call, id string) (workflow.Pause, error)

@@ -77,7 +77,6 @@ var plots = map[string]struct {
 	"resume busy":             {before: failing("resume", busy, busy, busy), end: api.MigrationCompleted},
 	"resume halted":           {before: failing("resume", halted), during: tryAgain, end: api.MigrationCompleted, deadly: true},
 	"cancel while suspending": {during: cancelWhen("suspending"), end: api.MigrationCancelled, deadly: true},
-	"wake undone":             {before: failing("restore", undone, undone), during: tryAgain, end: api.MigrationCompleted},
 	"wake back refused":       {before: both(failing("copy-saved", refused), failing("restore", refused)), during: tryAgain, end: api.MigrationCancelled, code: api.CodeNoSpace},
 	"cancel while saving":     {during: cancelWhen("saving"), end: api.MigrationCancelled, deadly: true},
 	"cancel while copying":    {during: cancelWhen("copying"), end: api.MigrationCancelled, deadly: true},

@@ -8,25 +8,33 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/hostop"
 	"github.com/volferry/volferry/registry/internal/reconcile"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // New returns a loop that does nothing before it runs.
 func New(c Config) *Loop {
-	l := &Loop{cfg: c, background: &hostop.Background{Moves: "a move with all guests paused", Log: c.Log}}
+	l := &Loop{cfg: c}
+	l.background = hostop.NewBackground("a move with all guests paused", c.Log, func() { l.LookSoon() })
 	l.Loop = reconcile.NewLoop("moves with all guests paused", c.Every, c.Log, l.reconcile, l.background.Wait)
+	l.LookAfter(c.Store.PauseChanged)
 	l.hosts = &hostop.Client{Store: c.Store, Relay: c.Relay, Call: call, Every: l.Every()}
 	return l
 }
 
 // reconcile brings every move as far as it can be brought now.
 func (l *Loop) reconcile(ctx context.Context) error {
-	pauses, err := l.cfg.Store.OpenPauses(ctx)
+	return Advance(ctx, l.cfg.Store, l.advance)
+}
+
+// Advance brings every open move as far as it can be brought now, each by advance. A move that
+// went on meanwhile is looked at with the next look.
+func Advance(ctx context.Context, s Opener, advance func(context.Context, *workflow.Pause) error) error {
+	open, err := s.OpenPauses(ctx)
 	if err != nil {
 		return err
 	}
-	for i := range pauses {
-		// A move that went on meanwhile is looked at with the next round.
-		if err := l.advance(ctx, &pauses[i]); err != nil && api.CodeOf(err) != api.CodeConflict {
+	for i := range open {
+		if err := advance(ctx, &open[i]); err != nil && api.CodeOf(err) != api.CodeConflict {
 			return err
 		}
 	}

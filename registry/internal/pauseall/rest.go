@@ -108,7 +108,7 @@ func (l *Loop) bringOne(ctx context.Context, p *workflow.Pause, g workflow.Pause
 	}
 	switch {
 	case v.Failed == nil:
-		g.State = d.to
+		g.State, g.Took = d.to, v.Op.Took()
 	case v.Again && g.SaveAttempt+1 < mostAttempts:
 		g.SaveAttempt++
 		if err := l.set(ctx, p, g); err != nil {

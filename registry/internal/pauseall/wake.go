@@ -94,7 +94,7 @@ func (l *Loop) resumeOne(ctx context.Context, p *workflow.Pause, g workflow.Paus
 func (l *Loop) woken(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance, v hostop.Outcome, to, verb string) error {
 	switch {
 	case v.Failed == nil:
-		g.State = to
+		g.State, g.Took = to, v.Op.Took()
 		return l.set(ctx, p, g)
 	case v.Again:
 		g.Attempt++

@@ -21,6 +21,8 @@ type Loop struct {
 	every     time.Duration
 	reconcile func(context.Context) error
 	wait      func()
+	changed   func() <-chan struct{}
+	soon      chan struct{}
 	log       *slog.Logger
 	ready     chan struct{}
 }
@@ -33,7 +35,19 @@ func NewLoop(name string, every time.Duration, log *slog.Logger, reconcile func(
 	if every == 0 {
 		every = DefaultEvery
 	}
-	return &Loop{name: name, every: every, reconcile: reconcile, wait: wait, log: log, ready: make(chan struct{})}
+	return &Loop{name: name, every: every, reconcile: reconcile, wait: wait, log: log, ready: make(chan struct{}), soon: make(chan struct{}, 1)}
+}
+
+// LookAfter has the loop look at once, too, when a channel of changed is closed: changed returns
+// one that is closed at the first change after the call. Call it before Run.
+func (l *Loop) LookAfter(changed func() <-chan struct{}) { l.changed = changed }
+
+// LookSoon has the loop look at once, or once more after the look that it is making.
+func (l *Loop) LookSoon() {
+	select {
+	case l.soon <- struct{}{}:
+	default: // that look is still to come
+	}
 }
 
 // String names the loop.
@@ -53,6 +67,11 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer tick.Stop()
 	logged := false
 	for {
+		// Before the look, so that it misses no change.
+		var changed <-chan struct{}
+		if l.changed != nil {
+			changed = l.changed()
+		}
 		err := l.reconcile(ctx)
 		if err != nil && ctx.Err() == nil && !logged {
 			// Once: the next looks will say the same.
@@ -60,6 +79,8 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 		logged = err != nil
 		select {
+		case <-changed:
+		case <-l.soon:
 		case <-tick.C:
 		case <-ctx.Done():
 			return nil

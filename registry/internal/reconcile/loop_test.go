@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -83,6 +84,54 @@ func TestATaskGoesOnWhateverARoundReturnsAndSaysItOnce(t *testing.T) {
 		}
 		if n := strings.Count(log.String(), "things cannot be looked after"); n != 1 {
 			t.Errorf("it was said %d times", n)
+		}
+	})
+}
+
+func TestALoopLooksAtOnceAfterAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		began, changed := time.Now(), make(chan struct{})
+		var looks []time.Duration
+		var l *Loop
+		l = NewLoop("things", time.Minute, slog.New(slog.DiscardHandler), func(context.Context) error {
+			switch looks = append(looks, time.Since(began)); len(looks) {
+			case 1: // in the middle of the look
+				close(changed)
+				changed = make(chan struct{})
+			case 2:
+				l.LookSoon()
+				l.LookSoon()
+			case 4:
+				cancel()
+			}
+			return nil
+		}, func() {})
+		l.LookAfter(func() <-chan struct{} { return changed })
+		if err := l.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if want := []time.Duration{0, 0, 0, time.Minute}; !slices.Equal(looks, want) {
+			t.Errorf("it looked at %v, want %v", looks, want)
+		}
+	})
+}
+
+func TestWhoeverFoundACallUnderWayHearsOfItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ends := 0
+		calls := WorkQueue[string]{Ended: func() { ends++ }}
+		for _, found := range []bool{false, true} {
+			end := make(chan struct{})
+			calls.Go("a", func() error { <-end; return nil })
+			if found {
+				calls.Go("a", func() error { panic("two at a time") })
+			}
+			close(end)
+			calls.Wait()
+			if want := map[bool]int{true: 1}[found]; ends != want {
+				t.Errorf("found under way %t: it was said %d times, want %d", found, ends, want)
+			}
 		}
 	})
 }

@@ -20,9 +20,14 @@ const (
 // failure the next call for the key has to wait, longer each time. The zero value is ready.
 // Safe for concurrent use.
 type WorkQueue[K comparable] struct {
+	// Ended, if not nil, is called when a call has ended during which somebody has found its key
+	// busy.
+	Ended func()
+
 	underway sync.WaitGroup
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// busy has the keys for which a call is under way, and whether somebody has found that.
 	busy  map[K]bool
 	later map[K]*delay
 }
@@ -38,22 +43,40 @@ type delay struct {
 func (c *WorkQueue[K]) Go(key K, do func() error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.busy[key] || !c.due(key) {
+	if c.find(key) || !c.due(key) {
 		return
 	}
 	if c.busy == nil {
 		c.busy = map[K]bool{}
 	}
-	c.busy[key] = true
+	c.busy[key] = false
 	c.underway.Go(func() {
-		err := do()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.busy, key)
-		if err != nil {
-			c.putOff(key)
+		if found := c.end(key, do()); found && c.Ended != nil {
+			c.Ended()
 		}
 	})
+}
+
+// end notes that a call for key has ended, and says whether somebody has found it busy.
+func (c *WorkQueue[K]) end(key K, err error) (found bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found = c.busy[key]
+	delete(c.busy, key)
+	if err != nil {
+		c.putOff(key)
+	}
+	return found
+}
+
+// find says whether a call for key is under way, and notes that somebody wants to know. It is
+// for callers that hold mu.
+func (c *WorkQueue[K]) find(key K) bool {
+	_, busy := c.busy[key]
+	if busy {
+		c.busy[key] = true
+	}
+	return busy
 }
 
 // Wait returns when no call is under way.
@@ -63,7 +86,7 @@ func (c *WorkQueue[K]) Wait() { c.underway.Wait() }
 func (c *WorkQueue[K]) Busy(key K) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.busy[key]
+	return c.find(key)
 }
 
 // Due says whether a call for key may be made now and need not wait.

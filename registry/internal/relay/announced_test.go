@@ -50,3 +50,21 @@ func TestAHostIsNotAskedForWhatItsDaemonLacks(t *testing.T) {
 		})
 	}
 }
+
+func TestAHostWaitsForTheEndOfAnOpIfItCan(t *testing.T) {
+	for features, wantPath := range map[string]string{"": "/v1/ops/k", protocol.OpWait: "/v1/ops/k?wait=15s"} {
+		bubble(t, func(t *testing.T, s *site) {
+			req := change("k").Op()
+			req.Wait = 15 * time.Second
+			s.fetch(t, hostA, "s1", 0)
+			s.Announced(hostA, protocol.Announcement{Protocol: 2, Features: []string{features}})
+			done := s.begin(t.Context(), req)
+			tasks, err := s.Fetch(t.Context(), store.Call{}, hostA, "s1", time.Minute)
+			if err != nil || len(tasks) != 1 || tasks[0].Path != wantPath {
+				t.Fatalf("tasks of a host with %q = %+v, %v; want the path %s", features, tasks, err, wantPath)
+			}
+			s.reply(t, tasks[0].ID, `{}`)
+			<-done
+		})
+	}
+}

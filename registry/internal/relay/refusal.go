@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -27,6 +28,15 @@ func Refusal(status int, body []byte) *api.Error {
 func (r Request) Op() Request {
 	r.Method, r.Path, r.Body, r.Change = routes.ShowOp.Method, routes.ShowOp.PathOf(r.Key), nil, false
 	return r
+}
+
+// pathFor is the path of a request as its host understands it.
+func (r *Relay) pathFor(req Request) string {
+	host, _ := r.Announcement(req.HostID)
+	if req.Wait == 0 || len(host.Lacks([]string{protocol.OpWait})) > 0 {
+		return req.Path
+	}
+	return req.Path + "?wait=" + req.Wait.String()
 }
 
 // ReadOp returns the op in a host's answer, or the host's refusal.

@@ -132,6 +132,9 @@ type Request struct {
 	// that task, at the host that it was first meant for.
 	Change bool
 	Key    string
+	// Wait is, of the question how an op is, how long the host may wait for the end of the op
+	// before it answers. A host that cannot wait answers at once.
+	Wait time.Duration
 	// Asked is the request as its caller made it, for comparison with a repeated request:
 	// the caller's may have names where Path and Body have ids. If it is the zero value,
 	// the request is passed on as it was made.

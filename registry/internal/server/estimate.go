@@ -18,7 +18,7 @@ import (
 
 // usualRate is how many bytes per second a disk is taken to write or read, where
 // nothing is known of it.
-const usualRate = 100e6
+const usualRate = workflow.UsualMemoryRate
 
 // estimateMove says what a move with all guests paused, or while they write, is expected to cost.
 // It asks every host that has such a guest.
@@ -40,22 +40,34 @@ func (s *Server) estimateMove(r *http.Request, call store.Call, in api.Migration
 	if err != nil {
 		return e, err
 	}
-	seconds := standstill(guests) + copying(v.SizeBytes, in.CopyOptions, measured)
+	seconds, err := s.standstill(r.Context(), guests)
+	if err != nil {
+		return e, err
+	}
 	if in.Method == api.MethodLive { // the rest was copied before
-		seconds = workflow.LivePauseBase.Seconds() + standstill(guests)
+		seconds += workflow.LivePauseBase.Seconds()
+	} else {
+		seconds += copying(v.SizeBytes, in.CopyOptions, measured)
 	}
 	return api.PauseEstimate{VolumeID: v.ID, CopyBytes: v.SizeBytes, Instances: guests, DowntimeSeconds: seconds}, nil
 }
 
 // standstill is how long the slowest host needs to write the RAM of its guests and to
 // read it again.
-func standstill(guests []api.PausedInstance) (seconds float64) {
-	of := map[string]float64{}
+func (s *Server) standstill(ctx context.Context, guests []api.PausedInstance) (seconds float64, err error) {
+	of := map[string]int64{}
 	for _, g := range guests {
-		of[g.Host] += 2 * float64(g.MemoryBytes) / usualRate
-		seconds = max(seconds, of[g.Host])
+		of[g.Host] += g.MemoryBytes
 	}
-	return seconds
+	for host, bytes := range of {
+		rate, err := s.Store.MemoryRate(ctx, host, bytes)
+		if err != nil {
+			return 0, err
+		}
+		save, restore, _ := rate.Standstill(bytes, usualRate)
+		seconds = max(seconds, (save + restore).Seconds())
+	}
+	return seconds, nil
 }
 
 // copying is how long the copy takes and, unless it is trusted, the reading back.

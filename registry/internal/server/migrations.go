@@ -53,6 +53,14 @@ func (s *Server) migrationNow(ctx context.Context, ref string, as store.Viewer) 
 // asked too: what a migration cost stands in its host's journal alone.
 func (s *Server) migration(ctx context.Context, ref string, as store.Viewer) (api.Migration, error) {
 	m, err := s.migrationNow(ctx, ref, as)
+	if err == nil && m.LedByRegistry() {
+		if m.PauseSteps, err = s.Store.PauseSteps(ctx, m.ID); err != nil {
+			return m, err
+		}
+		if stall := float64(api.StoodStill(m.PauseSteps).Milliseconds()); stall > 0 {
+			m.StallMS.Switch = &stall
+		}
+	}
 	if err != nil || as.HostID != "" || !m.State.Final() || m.LedByRegistry() {
 		return m, err
 	}

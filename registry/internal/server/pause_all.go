@@ -10,8 +10,8 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
-	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/internal/routes"
+	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
@@ -36,15 +36,11 @@ func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return s.pass(w, r, asAsked(r, "", body), call.Key, resolving(r, "", in, s.toMigrate))
 	}
-	present, err := s.present(r.Context())
-	if err != nil {
-		return err
-	}
 	var m api.Migration
 	if live {
-		m, err = s.Store.RegisterLive(r.Context(), call, httpjson.Reference(r), in, present, s.lacksLive)
+		m, err = relay.LiveMoves{Store: s.Store, Relay: s.Relay}.Begin(r.Context(), call, httpjson.Reference(r), in)
 	} else {
-		m, err = s.Store.RegisterPause(r.Context(), call, httpjson.Reference(r), in, present)
+		m, err = s.registerPause(r.Context(), call, httpjson.Reference(r), in)
 	}
 	if err != nil {
 		return err
@@ -52,10 +48,12 @@ func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 	return routes.MigrateVolume.Write(w, http.StatusAccepted, m)
 }
 
-// lacksLive refuses a host whose daemon cannot follow what its guests write.
-func (s *Server) lacksLive(host workflow.PauseHost) error {
-	has, _ := s.Relay.Announcement(host.ID)
-	return has.Check("the daemon of host "+host.Name, []string{protocol.LiveShared})
+func (s *Server) registerPause(ctx context.Context, call store.Call, ref string, in api.MigrationTarget) (api.Migration, error) {
+	present, err := s.present(ctx)
+	if err != nil {
+		return api.Migration{}, err
+	}
+	return s.Store.RegisterPause(ctx, call, ref, in, present)
 }
 
 // actingViewer says whose view bounds what a caller may ask for: a host asks for what it

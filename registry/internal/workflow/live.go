@@ -22,7 +22,12 @@ type Live struct {
 	// Fruitless is how many generations were begun anew since a whole volume was copied, and
 	// CalledOff how many pauses ended with all guests where they were.
 	Fruitless, CalledOff int
-	Hosts                []LiveHost
+	// Left is what was left to copy when the last round began. Slow is how many rounds in a row
+	// have left hardly less than the one before, and Throttled how many times what the guests
+	// may write was made less.
+	Left            int64
+	Slow, Throttled int
+	Hosts           []LiveHost
 }
 
 // LiveHost is a host that has a guest of the volume.
@@ -129,8 +134,8 @@ func shares(bytes, unit int64, hosts int) []int64 {
 func readLive(ctx context.Context, q ledger.Querier, id string) (*Live, error) {
 	l := &Live{}
 	var maxPause int64
-	if err := q.QueryRowContext(ctx, "SELECT generation, round, unit_bytes, max_pause_ms, fruitless, called_off FROM live_moves WHERE migration_id = ?", id).
-		Scan(&l.Generation, &l.Round, &l.UnitBytes, &maxPause, &l.Fruitless, &l.CalledOff); err != nil {
+	if err := q.QueryRowContext(ctx, "SELECT generation, round, unit_bytes, max_pause_ms, fruitless, called_off, left_bytes, slow, throttled FROM live_moves WHERE migration_id = ?", id).
+		Scan(&l.Generation, &l.Round, &l.UnitBytes, &maxPause, &l.Fruitless, &l.CalledOff, &l.Left, &l.Slow, &l.Throttled); err != nil {
 		return nil, fmt.Errorf("read how far a volume is copied whose guests write: %w", err)
 	}
 	l.MaxPause = time.Duration(maxPause) * time.Millisecond

@@ -59,7 +59,8 @@ func (p Pause) beyond(from, to PausePhase, now int64) []ledger.Step {
 	case to == PauseMaking:
 		return []ledger.Step{ledger.SQL("UPDATE pause_instances SET state = ? WHERE migration_id = ?", PauseChecked, id)}
 	case to == PauseSwapping:
-		return []ledger.Step{ledger.SQL("UPDATE live_moves SET round = round + 1, fruitless = 0 WHERE migration_id = ?", id)}
+		left, slow, throttled := p.Live.progress(p.Request.ThrottleWriters)
+		return []ledger.Step{ledger.SQL("UPDATE live_moves SET round = round + 1, fruitless = 0, left_bytes = ?, slow = ?, throttled = ? WHERE migration_id = ?", left, slow, throttled, id)}
 	case to == PauseSuspending:
 		return []ledger.Step{
 			ledger.SQL("UPDATE live_moves SET fruitless = 0 WHERE migration_id = ?", id),
@@ -67,7 +68,7 @@ func (p Pause) beyond(from, to PausePhase, now int64) []ledger.Step {
 		}
 	case from == PauseAgain:
 		return []ledger.Step{
-			ledger.SQL("UPDATE live_moves SET generation = generation + 1, round = 0 WHERE migration_id = ?", id),
+			ledger.SQL("UPDATE live_moves SET generation = generation + 1, round = 0, left_bytes = 0, slow = 0, throttled = 0 WHERE migration_id = ?", id),
 			ledger.SQL("UPDATE pauses SET stopped_us = 0, resuming = 0 WHERE migration_id = ?", id),
 			ledger.SQL("UPDATE pause_instances SET state = ?, save_attempt = save_attempt + 1, save_from = save_attempt + 1, ran_us = 0 WHERE migration_id = ?", PauseChecked, id),
 		}

@@ -5,6 +5,7 @@ package workflow
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
@@ -19,6 +20,10 @@ type LiveAnswer struct {
 	// Of a round that is done, as in LiveHost.
 	Dirty, Copied int64
 	TookMS        int64
+	// Memory is, of a check, what the RAM of each instance takes, by its id.
+	Memory map[string]int64
+	// Worked is how long the host worked on it.
+	Worked time.Duration
 	// Error is what an operator has to see to before the call is made again.
 	Error *api.Error
 }
@@ -78,6 +83,18 @@ func (s *Store) AnswerLive(ctx context.Context, call store.Call, id, hostID stri
 		}
 		if err := tx.ExecAll(ctx, set); err != nil {
 			return err
+		}
+		for _, g := range p.Instances {
+			if bytes, said := a.Memory[g.ID]; said && g.Host.ID == h.ID && bytes >= 0 {
+				if err := tx.Exec(ctx, "UPDATE pause_instances SET memory_bytes = ? WHERE migration_id = ? AND instance_id = ?", bytes, p.Migration.ID, g.ID); err != nil {
+					return err
+				}
+			}
+		}
+		if a.Done {
+			if err := tx.noteStep(ctx, p, p.Phase, api.PauseStep{Reached: string(c.Verb), Host: h.Name, TookMS: a.Worked.Milliseconds()}); err != nil {
+				return err
+			}
 		}
 		return tx.settlePauseState(ctx, p.Migration.ID)
 	})

@@ -4,6 +4,7 @@ package workflow
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
@@ -76,6 +77,15 @@ func liveAt(t *testing.T, s *Store, p Pause, phase PausePhase) Pause {
 	return p
 }
 
+// reached is what the steps of a pause are, in words.
+func reached(steps []api.PauseStep) string {
+	var all []string
+	for _, step := range steps {
+		all = append(all, strings.Join(strings.Fields(step.Reached+" "+step.Instance+" "+step.Host), " "))
+	}
+	return strings.Join(all, ", ")
+}
+
 func TestAMoveWhileGuestsWriteGoesThroughItsPhases(t *testing.T) {
 	s, p := newLive(t)
 	m := p.Migration
@@ -99,6 +109,9 @@ func TestAMoveWhileGuestsWriteGoesThroughItsPhases(t *testing.T) {
 		if p = liveAt(t, s, p, step.phase); p.Migration.State != step.state || p.Migration.Phase != string(step.phase) {
 			t.Errorf("in %s the migration is %s %s", step.phase, p.Migration.State, p.Migration.Phase)
 		}
+	}
+	if steps := must(s.PauseSteps(t.Context(), m.ID))(t); reached(steps) != "suspending, suspended app a, suspended db b, last, read a, read b, saving, last a, last b, saved app a, saved db b, restoring" {
+		t.Errorf("in the pause it has noted %s", reached(steps))
 	}
 	if v := must(s.Volume(t.Context(), disk, everyone))(t); v.Location.Path != made(p).Path || v.Generation != 2 {
 		t.Errorf("volume = %+v", v)
@@ -313,4 +326,23 @@ func TestSharesAreOfWholeUnitsAndMakeTheVolume(t *testing.T) {
 			t.Errorf("%d bytes for %d hosts end at %v, want %v", tc.bytes, tc.hosts, got, tc.want)
 		}
 	}
+}
+
+func TestChangesOfMovesThatTheRegistryLeadsAreAnnounced(t *testing.T) {
+	s := newPauseSite(t)
+	announced := func(what string, change func()) {
+		t.Helper()
+		next := s.PauseChanged()
+		change()
+		select {
+		case <-next:
+		default:
+			t.Errorf("%s is not announced", what)
+		}
+	}
+	var m api.Migration
+	announced("a new move", func() { m = must(s.RegisterLive(t.Context(), nobody, "disk", liveToSAN, bothHere, able))(t) })
+	p := must(s.Pause(t.Context(), m.ID))(t)
+	announced("what a host has done", func() { hostDoes(t, s, p, hostA) })
+	announced("a cancel", func() { must(s.CancelPause(t.Context(), nobody, m.ID, nil))(t) })
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
@@ -17,7 +18,7 @@ func Open(ctx context.Context, path string, o store.Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db}
+	s := &Store{Store: db, pauses: ledger.NewNotifier()}
 	if err := s.withdrawQueued(ctx, "volferry-registry"); err != nil {
 		return nil, errors.Join(fmt.Errorf("open registry: %w", err), s.Close())
 	}

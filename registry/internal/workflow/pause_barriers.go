@@ -74,6 +74,9 @@ func (s *Store) ResumePause(ctx context.Context, call store.Call, id string) (Pa
 		if err := tx.Exec(ctx, "UPDATE pauses SET resuming = 1 WHERE migration_id = ?", p.Migration.ID); err != nil {
 			return err
 		}
+		if err := tx.noteStep(ctx, p, p.Phase, api.PauseStep{Reached: phaseResuming}); err != nil {
+			return err
+		}
 		return tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.phase", From: string(p.Phase), To: phaseResuming, OpID: p.Migration.ID}, nil)
 	})
 }

@@ -12,7 +12,7 @@ import (
 
 // changePause makes one change of a move with all guests paused.
 func (s *Store) changePause(ctx context.Context, call store.Call, ref, what string, request any, do func(context.Context, *changeTx, Pause) error) (Pause, error) {
-	return mutate(ctx, s, call, what, []any{ref, request}, func(ctx context.Context, tx *changeTx) (Pause, error) {
+	out, err := mutate(ctx, s, call, what, []any{ref, request}, func(ctx context.Context, tx *changeTx) (Pause, error) {
 		id, err := store.Resolve(ctx, tx, store.KindMigration, ref)
 		if err != nil {
 			return Pause{}, err
@@ -29,7 +29,16 @@ func (s *Store) changePause(ctx context.Context, call store.Call, ref, what stri
 		}
 		return pauseByID(ctx, tx, id)
 	})
+	if err == nil {
+		s.pauses.Announce()
+	}
+	return out, err
 }
+
+// PauseChanged returns a channel that is closed at the first change after the call of a move
+// that the registry leads. Call it before OpenPauses, so that no change is missed. What changes
+// beside a move and matters to it, such as a fence, is not announced.
+func (s *Store) PauseChanged() <-chan struct{} { return s.pauses.Wait() }
 
 func (p Pause) checkPhase(phase PausePhase) error {
 	if p.Phase == phase {
@@ -57,6 +66,9 @@ func (tx *changeTx) setPhase(ctx context.Context, p Pause, to PausePhase, dropEn
 		return err
 	}
 	if err := tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.phase", From: string(p.Phase), To: string(to), OpID: p.Migration.ID}, map[string]any{"error": why}); err != nil {
+		return err
+	}
+	if err := tx.noteStep(ctx, p, to, api.PauseStep{Reached: string(to)}); err != nil {
 		return err
 	}
 	return tx.settlePauseState(ctx, p.Migration.ID)

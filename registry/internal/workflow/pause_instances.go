@@ -89,6 +89,11 @@ func (s *Store) SetPauseInstance(ctx context.Context, call store.Call, id string
 		}); err != nil {
 			return err
 		}
+		if g.State != was.State {
+			if err := tx.noteStepOf(ctx, p, p.Phase, api.PauseStep{Reached: g.State, Host: was.Host.Name, Instance: was.Name, TookMS: g.Took.Milliseconds()}, was.MemoryBytes); err != nil {
+				return err
+			}
+		}
 		if g.Lost && g.Error != nil {
 			if err := tx.explainLost(ctx, p, was); err != nil {
 				return err

@@ -48,7 +48,7 @@ func (s *Store) register(ctx context.Context, call store.Call, ref string, in ap
 	if err := checkPauseTarget(in); err != nil {
 		return api.Migration{}, err
 	}
-	return mutate(ctx, s, call, k.what, []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Migration, error) {
+	out, err := mutate(ctx, s, call, k.what, []any{ref, in}, func(ctx context.Context, tx *changeTx) (api.Migration, error) {
 		v, err := tx.Volume(ctx, ref)
 		if err != nil {
 			return api.Migration{}, err
@@ -91,6 +91,10 @@ func (s *Store) register(ctx context.Context, call store.Call, ref string, in ap
 		return m, tx.AuditMigration(ctx, m, api.Event{What: "migration.register", To: string(m.State), OpID: id, Token: &api.Token{Generation: v.Generation}},
 			map[string]any{"src": m.Src, "dst": m.Dst, "to_type": in.ToType, "pause_all": in.PauseAll, "method": k.method, "instances": len(guests)})
 	})
+	if err == nil {
+		s.pauses.Announce()
+	}
+	return out, err
 }
 
 // CheckGuest refuses to verb a move with all guests paused if the caller is a host and the

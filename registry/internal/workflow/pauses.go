@@ -86,6 +86,11 @@ type PauseInstance struct {
 	// let run on, zero if it was not.
 	Writes bool
 	RanAt  time.Time
+	// MemoryBytes is what its RAM takes that is saved, 0 if its host did not say.
+	MemoryBytes int64
+	// Took is how long its host worked to bring it into this state. It is for SetPauseInstance
+	// alone.
+	Took time.Duration
 	// Discard: its memory is given up on an operator's word.
 	Discard bool
 }
@@ -155,7 +160,7 @@ func pauseByID(ctx context.Context, q ledger.Querier, id string) (Pause, error) 
 
 const pauseInstanceQuery = `SELECT g.instance_id, COALESCE(i.name, g.instance_id), h.id, h.name, h.fenced, g.state, g.lost,
 		EXISTS (SELECT 1 FROM attachments a JOIN migrations m ON m.id = g.migration_id WHERE a.volume_id = m.volume_id AND a.instance_id = g.instance_id),
-		g.save_attempt, g.save_from, g.attempt, g.error, g.writes, g.ran_us, g.discard
+		g.save_attempt, g.save_from, g.attempt, g.error, g.writes, g.ran_us, g.discard, g.memory_bytes
 	FROM pause_instances g
 	JOIN hosts h ON h.id = g.host_id
 	LEFT JOIN instances i ON i.id = g.instance_id`
@@ -166,7 +171,7 @@ func scanPauseInstance(row ledger.Scanner) (PauseInstance, error) {
 		fail []byte
 		ran  int64
 	)
-	if err := row.Scan(&g.ID, &g.Name, &g.Host.ID, &g.Host.Name, &g.Host.Fenced, &g.State, &g.Lost, &g.Attached, &g.SaveAttempt, &g.SaveFrom, &g.Attempt, &fail, &g.Writes, &ran, &g.Discard); err != nil {
+	if err := row.Scan(&g.ID, &g.Name, &g.Host.ID, &g.Host.Name, &g.Host.Fenced, &g.State, &g.Lost, &g.Attached, &g.SaveAttempt, &g.SaveFrom, &g.Attempt, &fail, &g.Writes, &ran, &g.Discard, &g.MemoryBytes); err != nil {
 		return g, err
 	}
 	g.RanAt = timeOrZero(ran)

@@ -10,11 +10,16 @@ package workflow
 import (
 	"context"
 
+	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
 // Store is an open registry, with the state of its workflows.
-type Store struct{ *store.Store }
+type Store struct {
+	*store.Store
+	// pauses is of changes of the moves that the registry leads.
+	pauses *ledger.Notifier
+}
 
 // changeTx is a change in the making of a workflow.
 type changeTx struct{ *store.Tx }

@@ -98,6 +98,7 @@ func testNotFound(t *testing.T, b *bench) {
 	_, noState := b.hv.RunState(ctx, nobody)
 	_, noJob := b.hv.Job(ctx, g.id, "vdz")
 	_, noStats := b.hv.DiskStats(ctx, g.id, "vdz")
+	_, noLimit := b.hv.LiveWriteLimit(ctx, g.id, "vdz")
 	for call, err := range map[string]error{
 		"Domain":              noDomain,
 		"RunState":            noState,
@@ -112,6 +113,8 @@ func testNotFound(t *testing.T, b *bench) {
 		"Pivot":               b.hv.Pivot(ctx, g.id, "vdz"),
 		"AbortJob":            b.hv.AbortJob(ctx, g.id, "vdz"),
 		"SetWriteLimit":       b.hv.SetWriteLimit(ctx, g.id, "vdz", 1<<20),
+		"PutWriteLimit":       b.hv.PutWriteLimit(ctx, g.id, "vdz", 1<<20),
+		"LiveWriteLimit":      noLimit,
 		"GrowDisk":            b.hv.GrowDisk(ctx, g.id, "vdz", 2*diskBytes),
 		"Job":                 noJob,
 		"DiskStats":           noStats,
@@ -135,6 +138,7 @@ func testNotActive(t *testing.T, b *bench) {
 	overlay := b.overlay(t, src)
 	_, noJob := b.hv.Job(ctx, id, "vda")
 	_, noStats := b.hv.DiskStats(ctx, id, "vda")
+	_, noLimit := b.hv.LiveWriteLimit(ctx, id, "vda")
 	_, noProcess := b.hv.Process(ctx, id, "vda")
 	_, noFiles := b.hv.OpenFiles(ctx, id, src.Path)
 	_, noVersion := b.hv.QEMUVersion(ctx, id)
@@ -148,6 +152,8 @@ func testNotActive(t *testing.T, b *bench) {
 		"Pivot":           b.hv.Pivot(ctx, id, "vda"),
 		"SetJobBandwidth": b.hv.SetJobBandwidth(ctx, id, "vda", 1<<20),
 		"SetWriteLimit":   b.hv.SetWriteLimit(ctx, id, "vda", 1<<20),
+		"PutWriteLimit":   b.hv.PutWriteLimit(ctx, id, "vda", 1<<20),
+		"LiveWriteLimit":  noLimit,
 		"GrowDisk":        b.hv.GrowDisk(ctx, id, "vda", 2*diskBytes),
 		"Job":             noJob,
 		"DiskStats":       noStats,
@@ -212,6 +218,12 @@ func testWriteLimit(t *testing.T, b *bench) {
 	g := b.start(t)
 	for _, limit := range []int64{1 << 20, 4 << 20, 0, 0} {
 		ok(t, g.hv.SetWriteLimit(t.Context(), g.id, "vda", limit))
+	}
+	for _, limit := range []int64{1 << 20, 4 << 20, 0} {
+		ok(t, g.hv.PutWriteLimit(t.Context(), g.id, "vda", limit))
+		if got, err := g.hv.LiveWriteLimit(t.Context(), g.id, "vda"); err != nil || got != limit {
+			t.Errorf("the limit is %d, %v; want %d", got, err, limit)
+		}
 	}
 }
 

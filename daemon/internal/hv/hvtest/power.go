@@ -44,6 +44,29 @@ func (f *Fake) SetWriteLimit(ctx context.Context, id, target string, bytesPerSec
 	})
 }
 
+// LiveWriteLimit implements hv.Hypervisor.
+func (f *Fake) LiveWriteLimit(ctx context.Context, id, target string) (limit int64, err error) {
+	err = f.call(ctx, "LiveWriteLimit", func() error {
+		dom, _, err := f.liveDisk(id, target)
+		if err == nil {
+			limit = dom.limits[target]
+		}
+		return err
+	})
+	return limit, err
+}
+
+// PutWriteLimit implements hv.Hypervisor. It is remembered and slows nothing.
+func (f *Fake) PutWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error {
+	return f.call(ctx, "PutWriteLimit", func() error {
+		dom, _, err := f.liveDisk(id, target)
+		if err == nil {
+			dom.limits[target] = bytesPerSecond
+		}
+		return err
+	})
+}
+
 // WriteLimit is what SetWriteLimit set last; 0 is none.
 func (f *Fake) WriteLimit(id, target string) int64 {
 	f.mu.Lock()

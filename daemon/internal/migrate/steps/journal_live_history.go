@@ -37,6 +37,7 @@ func (h *journalHistory) Live(ctx context.Context, in *LiveInput, exceptOp strin
 		case KindLiveEnd:
 			all.Ended = max(all.Ended, of.Generation)
 		default:
+			addThrottle(&all, &st, &of)
 			if of.Generation == in.Generation {
 				addLive(&all, &st, &of, copied)
 			}
@@ -44,6 +45,22 @@ func (h *journalHistory) Live(ctx context.Context, in *LiveInput, exceptOp strin
 	}
 	all.Copied, all.CopiedBefore = copied[all.Round], copied[all.Round-1]
 	return all, nil
+}
+
+// addThrottle takes into account what an op of any generation says of limits on writes.
+func addThrottle(a *LiveHistory, st *op.Status, of *LiveInput) {
+	var tracked []TrackedGuest
+	if st.Op.Kind == KindLiveTrack && decodeOutput(st, trackStep, &tracked) {
+		if a.Before == nil {
+			a.Before = map[string]TrackedGuest{}
+		}
+		for _, t := range tracked {
+			a.Before[t.ID] = t
+		}
+	}
+	if of.WriteBytesPerSecond > 0 {
+		a.Throttles = append(a.Throttles, of.WriteBytesPerSecond)
+	}
 }
 
 // addLive takes an op of the generation into account.
@@ -77,4 +94,17 @@ func LiveOutcome(st *op.Status) *api.LiveOutcome {
 		}
 	}
 	return nil
+}
+
+// TrackedProcess returns the process in which an op has begun to follow the writes of a guest, ""
+// if it has not.
+func TrackedProcess(st *op.Status, instanceID string) string {
+	var tracked []TrackedGuest
+	decodeOutput(st, trackStep, &tracked)
+	for _, t := range tracked {
+		if t.ID == instanceID {
+			return t.Process
+		}
+	}
+	return ""
 }

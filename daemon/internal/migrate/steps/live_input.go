@@ -42,8 +42,11 @@ type LiveInput struct {
 	// FromBytes and UntilBytes are the share of round 0.
 	FromBytes  int64 `json:"from_bytes"`
 	UntilBytes int64 `json:"until_bytes"`
-	SrcBlock   bool  `json:"src_block"`
-	DstBlock   bool  `json:"dst_block"`
+	// WriteBytesPerSecond is as in api.LiveRound.
+	WriteBytesPerSecond int64 `json:"write_bytes_per_second,omitempty"`
+
+	SrcBlock bool `json:"src_block"`
+	DstBlock bool `json:"dst_block"`
 	request.Body
 }
 

@@ -350,6 +350,58 @@ func TestMatrixOfALaterRound(t *testing.T) {
 	})
 }
 
+// heldBack has the guest of a world be held back by an earlier round, and have had a limit of its
+// owner's.
+func (p *livePhase) heldBack(t *testing.T) *livePhase {
+	t.Helper()
+	must(t, p.PutWriteLimit(context.Background(), testInstance, "vda", ourLimit))
+	p.history.Throttles = []int64{4 * ourLimit, ourLimit}
+	p.history.Before = map[string]steps.TrackedGuest{testInstance: {ID: testInstance, Process: p.history.Tracked[0].Process, Limit: ownersLimit}}
+	return p
+}
+
+const ourLimit, ownersLimit = 1 << 20, 5 << 20
+
+// limited compares the limit on the guest's writes, and takes it off for the look at what is left.
+func (p *livePhase) limited(want int64) error {
+	got := p.WriteLimit(testInstance, "vda")
+	err := p.PutWriteLimit(context.Background(), testInstance, "vda", 0)
+	if got != want {
+		err = errors.Join(err, fmt.Errorf("the limit on writes is %d, want %d", got, want))
+	}
+	return err
+}
+
+func TestMatrixOfARoundThatHoldsItsGuestsBack(t *testing.T) {
+	matrix(t, func(t *testing.T) *livePhase {
+		p := live(t, steps.KindLiveRound, hv.StateRunning, api.MigrationCopying).swapped(t)
+		p.in.WriteBytesPerSecond = ourLimit
+		p.done = func(p *livePhase) error { return errors.Join(p.limited(ourLimit), p.inStep()) }
+		p.undone = func(p *livePhase) error { // the end of the generation takes it off
+			return errors.Join(p.PutWriteLimit(context.Background(), testInstance, "vda", 0), p.inStep())
+		}
+		return p
+	})
+}
+
+func TestMatrixOfTheEndOfThoseThatWereHeldBack(t *testing.T) {
+	for kind, row := range map[string]api.MigrationState{
+		steps.KindLiveEnd: api.MigrationCopying, steps.KindLiveUntrack: api.MigrationCancelling, steps.KindLiveLastRead: api.MigrationCompleting,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			matrix(t, func(t *testing.T) *livePhase {
+				p := live(t, kind, hv.StateRunning, row).tracked(t).heldBack(t)
+				if kind == steps.KindLiveLastRead {
+					must(t, p.Suspend(context.Background(), testInstance))
+				}
+				p.done = func(p *livePhase) error { return p.limited(ownersLimit) }
+				p.undone = func(p *livePhase) error { return p.PutWriteLimit(context.Background(), testInstance, "vda", 0) }
+				return p
+			})
+		})
+	}
+}
+
 // suspendedLive is a world in which all was copied but what the guest wrote since the last
 // swap, and the guest stands still.
 func suspendedLive(t *testing.T, kind string) *livePhase {

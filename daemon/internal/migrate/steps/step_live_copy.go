@@ -33,6 +33,9 @@ func (e *Env) stepCopyRound() op.Step {
 		if err != nil {
 			return err
 		}
+		if err := e.throttle(ctx, in, &h); err != nil {
+			return err
+		}
 		kept, err := e.roundUnits(ctx, in, &h)
 		if err != nil {
 			return err
@@ -219,6 +222,10 @@ func (e *Env) stepReadLast() op.Step {
 				return err
 			}
 		}
+		// They write nothing any more, and are about to be saved as they are.
+		if err := e.unthrottle(ctx, in, &h); err != nil {
+			return err
+		}
 		kept, err := e.keptUnits(in.copyKey(h.Round))
 		if err != nil {
 			return err
@@ -293,7 +300,14 @@ func (e *Env) nothingWritten(ctx context.Context, in *LiveInput) error {
 // stepEndLive removes the bitmaps of the generation, and what was kept of its rounds. The op
 // has waited for the copy that was under way: its key is the volume's.
 func (e *Env) stepEndLive(prefix, copies func(*LiveInput) string) op.Step {
-	do := func(ctx context.Context, _ *op.Run, in *LiveInput) error {
+	do := func(ctx context.Context, r *op.Run, in *LiveInput) error {
+		h, err := e.history.Live(ctx, in, r.OpID())
+		if err != nil {
+			return err
+		}
+		if err := e.unthrottle(ctx, in, &h); err != nil {
+			return err
+		}
 		if err := e.stopTracking(ctx, in, prefix(in)); err != nil {
 			return err
 		}

@@ -54,11 +54,17 @@ func (e *Env) stepTrack() op.Step {
 		}
 		var tracked []TrackedGuest
 		for _, g := range in.Guests {
-			process, err := e.trackGuest(ctx, in, g)
-			if err != nil {
+			t := TrackedGuest{ID: g.ID}
+			var err error
+			if t.Process, err = e.trackGuest(ctx, in, g); err != nil {
 				return err
 			}
-			tracked = append(tracked, TrackedGuest{g.ID, process})
+			if t.Process != "" {
+				if t.Limit, err = e.hv.LiveWriteLimit(ctx, g.ID, g.Target); err != nil {
+					return e.liveHVError(in, err)
+				}
+			}
+			tracked = append(tracked, t)
 		}
 		return r.SetOutput(tracked)
 	}
