@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/protocol"
@@ -31,6 +32,8 @@ type doctor struct {
 	open func(ctx context.Context) ([]api.Migration, error)
 	// written returns the released sources of this host that may have what their volumes lack.
 	written func(ctx context.Context) ([]api.ReleasedSource, error)
+	// tainted returns the guests of this host whose domains a move has tainted.
+	tainted func(ctx context.Context) ([]migrate.TaintedGuest, error)
 
 	fixing sync.Mutex
 }

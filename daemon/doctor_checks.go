@@ -21,6 +21,7 @@ func (d *doctor) checks(ctx context.Context) []api.Check {
 	out = append(out, d.outside(ctx, d.uplink.AttachedHere())...)
 	out = append(out, d.moves(ctx)...)
 	out = append(out, d.sources(ctx)...)
+	out = append(out, d.taints(ctx)...)
 	out = append(out, d.lost()...)
 	return append(out, d.notes()...)
 }

@@ -161,6 +161,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		cfg: cfg, rules: rules, hv: virt, guards: guards, proof: newHookProof(cfg.StateDir, guards), uplink: up, client: registry, storage: storage,
 		open:    func(ctx context.Context) ([]api.Migration, error) { return migrations.List(ctx, false) },
 		written: func(ctx context.Context) ([]api.ReleasedSource, error) { return migrations.WrittenSources(ctx) },
+		tainted: migrations.TaintedGuests,
 	}
 	admin := adminapi.New(adminapi.Deps{
 		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Instances: instances, Registry: site, Uplink: up, Audit: asked, Callers: &callers,
