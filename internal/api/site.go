@@ -116,6 +116,11 @@ type PoolDrain struct {
 	Pace string `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
 	// DeleteSource deletes each source once its copy is verified, as in MigrationTarget.
 	DeleteSource bool `json:"delete_source,omitempty"`
+	// LiveShared moves the volumes that several instances have, too, as MigrationTarget does with
+	// Method live; MaxPauseSeconds and ThrottleWriters are as there. Without it they are skipped.
+	LiveShared      bool  `json:"live_shared,omitempty" needs:"drain_live_shared"`
+	MaxPauseSeconds int64 `json:"max_pause_seconds,omitempty" needs:"drain_live_shared"`
+	ThrottleWriters bool  `json:"throttle_writers,omitempty" needs:"drain_live_shared"`
 }
 
 // CopyOptions returns how each volume is copied.
@@ -151,6 +156,9 @@ type Drain struct {
 	BandwidthBytesPerSecond int64         `json:"bandwidth_bytes_per_second"`
 	Pace                    string        `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
 	DeleteSource            bool          `json:"delete_source"`
+	LiveShared              bool          `json:"live_shared,omitempty" needs:"-"`
+	MaxPauseSeconds         int64         `json:"max_pause_seconds,omitempty" needs:"-"`
+	ThrottleWriters         bool          `json:"throttle_writers,omitempty" needs:"-"`
 	State                   string        `json:"state" enum:"running,paused,stopped,done"`
 	BytesTotal              int64         `json:"bytes_total"`
 	BytesDone               int64         `json:"bytes_done"`
@@ -164,6 +172,13 @@ func (d *Drain) Target() MigrationTarget {
 	return MigrationTarget{
 		ToPool: d.ToPool, CopyOptions: CopyOptions{BandwidthBytesPerSecond: d.BandwidthBytesPerSecond, Pace: d.Pace}, DeleteSource: d.DeleteSource,
 	}
+}
+
+// LiveTarget is Target for a volume that moves while its guests write.
+func (d *Drain) LiveTarget() MigrationTarget {
+	t := d.Target()
+	t.Method, t.MaxPauseSeconds, t.ThrottleWriters = MethodLive, d.MaxPauseSeconds, d.ThrottleWriters
+	return t
 }
 
 // DrainVolume is one volume of a drain.

@@ -23,7 +23,7 @@ import (
 func poolDrainCommand() *cli.Command {
 	return &cli.Command{
 		Name: "drain", Usage: "move every volume of a pool to another pool", ArgsUsage: "POOL", Action: withSession(poolDrain),
-		UsageText: session.Program + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE] [--pace HOW] [--delete-source] [--dry-run]",
+		UsageText: session.Program + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE] [--pace HOW] [--delete-source] [--live-shared [--max-pause T]] [--dry-run]",
 		Description: "It moves the volumes on every host, those of running and of stopped instances too. A volume\n" +
 			"that cannot be moved is skipped, and listed with the reason. The registry does the work: it\n" +
 			"goes on without this command, and after a restart. 'volferryctl drain' follows, pauses and\n" +
@@ -34,6 +34,9 @@ func poolDrainCommand() *cli.Command {
 			&cli.StringFlag{Name: "bandwidth", Usage: "copy each, and read it back to verify, no faster than `RATE`, for example 100MiB/s"},
 			paceFlag(),
 			&cli.BoolFlag{Name: "delete-source", Usage: "delete the source of each move, once the copy is verified"},
+			&cli.BoolFlag{Name: "live-shared", Usage: "move volumes of several instances too, while their guests write: these stand still once, at the end of each move"},
+			&cli.StringFlag{Name: "max-pause", DefaultText: "30s", Usage: "with --live-shared: `TIME` that the guests may stand still, for example 30s"},
+			&cli.BoolFlag{Name: "throttle-writers", Usage: "with --live-shared: hold the guests' writes back if they write faster than it is copied"},
 			dryRunFlag(),
 		},
 	}
@@ -90,6 +93,11 @@ func poolDrain(c *cli.Context, s *session.Session) error {
 			return err
 		}
 	}
+	var live api.MigrationTarget
+	if err := readLive(c, &live); err != nil {
+		return err
+	}
+	in.LiveShared, in.MaxPauseSeconds, in.ThrottleWriters = live.Method == api.MethodLive, live.MaxPauseSeconds, live.ThrottleWriters
 	if c.Bool("dry-run") {
 		return showDrainPlan(c.Context, s, c.Args().First(), in)
 	}

@@ -23,7 +23,9 @@ type drainPlan struct {
 	Host       string             `json:"host,omitempty"`
 	SizeBytes  int64              `json:"size_bytes"`
 	Plan       *api.MigrationPlan `json:"plan,omitempty"`
-	Error      *api.Error         `json:"error,omitempty"`
+	// Pause is, of a volume that moves while its guests write, what that costs these.
+	Pause *api.PauseEstimate `json:"pause,omitempty"`
+	Error *api.Error         `json:"error,omitempty"`
 }
 
 // showDrainPlan prints what a drain would do to each volume of the pool, and does nothing.
@@ -45,7 +47,9 @@ func showDrainPlan(ctx context.Context, s *session.Session, pool string, in api.
 	for _, p := range plans {
 		ids = append(ids, p.VolumeID)
 		takes, method := "-", "STAYS"
-		if p.Plan != nil {
+		if p.Pause != nil {
+			takes, method = api.Bytes(p.SizeBytes), fmt.Sprintf("live, %s stand still for about %s", api.Count(len(p.Pause.Instances), "guest"), render.Seconds(p.Pause.DowntimeSeconds))
+		} else if p.Plan != nil {
 			method = p.Plan.Method
 			if p.Plan.NeededBytes != nil {
 				takes = api.Bytes(*p.Plan.NeededBytes)
@@ -73,7 +77,7 @@ func showDrainPlan(ctx context.Context, s *session.Session, pool string, in api.
 
 // refuseDrain is an error if the pool has volumes and none of them would be moved.
 func refuseDrain(plans []drainPlan, pool, to string) error {
-	if len(plans) == 0 || slices.ContainsFunc(plans, func(p drainPlan) bool { return p.Plan != nil }) {
+	if len(plans) == 0 || slices.ContainsFunc(plans, func(p drainPlan) bool { return p.Plan != nil || p.Pause != nil }) {
 		return nil
 	}
 	return api.Errorf(api.CodeConflict, "no volume of pool %s can be moved to pool %s, and nothing was done", pool, to)
@@ -102,11 +106,16 @@ func planDrain(ctx context.Context, s *session.Session, pool string, in api.Pool
 			continue
 		}
 		p := drainPlan{VolumeID: v.ID, VolumeName: v.Name, Host: v.Host, SizeBytes: v.SizeBytes}
-		plan, _, err := session.Ask(ctx, s, routes.PlanMigration, target, v.ID)
+		var err error
+		if in.LiveShared && len(v.Attachments) > 1 {
+			d := api.Drain{ToPool: in.ToPool, MaxPauseSeconds: in.MaxPauseSeconds, ThrottleWriters: in.ThrottleWriters}
+			p.Pause, _, err = session.Ask(ctx, s, routes.EstimateMigration, d.LiveTarget(), v.ID)
+		} else {
+			p.Plan, _, err = session.Ask(ctx, s, routes.PlanMigration, target, v.ID)
+		}
 		var refused *api.Error
 		switch {
 		case err == nil:
-			p.Plan = plan
 		case errors.As(err, &refused):
 			p.Error = refused
 		default:

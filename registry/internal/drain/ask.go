@@ -38,9 +38,12 @@ func (l *Loop) follow(ctx context.Context, d api.Drain, v api.DrainVolume) error
 	case api.MigrationCompleted:
 		return l.settle(ctx, d, v, api.DrainVolumeMoved, nil)
 	case api.MigrationCancelled, api.MigrationError:
-		if m.Error == nil {
+		if m.Error == nil && !m.LedByRegistry() {
 			l.askWhy(ctx, d, v, m)
 			return nil
+		}
+		if m.Error == nil {
+			m.Error = endedAs(m)
 		}
 		return l.settle(ctx, d, v, api.DrainVolumeFailed, m.Error)
 	case api.MigrationNeedsOperator:
@@ -57,7 +60,7 @@ func (l *Loop) follow(ctx context.Context, d api.Drain, v api.DrainVolume) error
 // not waited for.
 func (l *Loop) askWhy(ctx context.Context, d api.Drain, v api.DrainVolume, m api.Migration) {
 	l.background(ctx, d, v, func(ctx context.Context) error {
-		why := api.Errorf(api.CodeConflict, "migration %s of volume %s ended as %s; the volume stays where it was", m.ID, m.VolumeName, m.State)
+		why := endedAs(m)
 		o, err := l.op(ctx, d, v)
 		switch {
 		case ctx.Err() != nil:
@@ -71,12 +74,24 @@ func (l *Loop) askWhy(ctx context.Context, d api.Drain, v api.DrainVolume, m api
 	})
 }
 
+// endedAs is all that is known where nobody says why a migration has not moved its volume.
+func endedAs(m api.Migration) *api.Error {
+	return api.Errorf(api.CodeConflict, "migration %s of volume %s ended as %s; the volume stays where it was", m.ID, m.VolumeName, m.State)
+}
+
 // ask has the host of a volume move it, without waiting for the answer here.
 func (l *Loop) ask(ctx context.Context, d api.Drain, v api.DrainVolume) {
 	l.background(ctx, d, v, func(ctx context.Context) error {
 		// What the round saw may have been settled by the call before.
 		if waits, err := l.waits(ctx, d, v); !waits || err != nil {
 			return err
+		}
+		volume, err := l.cfg.Store.Volume(ctx, v.VolumeID, store.Viewer{})
+		if err != nil {
+			return err
+		}
+		if movesLive(d, volume) {
+			return l.moveLive(ctx, d, v)
 		}
 		req, err := l.request(ctx, d, v)
 		if err != nil {
@@ -85,6 +100,34 @@ func (l *Loop) ask(ctx context.Context, d api.Drain, v api.DrainVolume) {
 		status, body, err := l.cfg.Relay.Do(ctx, req)
 		return l.heard(ctx, d, v, status, body, err)
 	})
+}
+
+// movesLive says whether a volume moves while its guests write.
+func movesLive(d api.Drain, v api.Volume) bool { return d.LiveShared && len(v.Attachments) > 1 }
+
+// moveLive begins such a move, which the registry leads. The same call again finds the move that
+// was begun; where that has moved the volume, which came back since, another one is begun.
+func (l *Loop) moveLive(ctx context.Context, d api.Drain, v api.DrainVolume) error {
+	for n := 0; ; n++ {
+		m, err := l.cfg.MoveLive(ctx, store.Call{Who: "drain " + d.ID, Key: taskID(d.ID, v.VolumeID, n)}, v.VolumeID, d.LiveTarget())
+		if err != nil {
+			return l.refused(ctx, d, v, api.AsError(err))
+		}
+		if m, err = l.cfg.Store.Migration(ctx, m.ID, store.Viewer{}); err != nil {
+			return err
+		}
+		if m.State == api.MigrationCompleted {
+			volume, err := l.cfg.Store.Volume(ctx, v.VolumeID, store.Viewer{})
+			if err != nil {
+				return err
+			}
+			if volume.Location.Pool == d.Pool {
+				continue
+			}
+		}
+		v.MigrationID, v.Host = m.ID, m.Host
+		return l.settle(ctx, d, v, api.DrainVolumeMoving, nil)
+	}
 }
 
 // waits says whether a volume still counts as moving with no migration known.
@@ -196,15 +239,20 @@ func (l *Loop) heard(ctx context.Context, d api.Drain, v api.DrainVolume, status
 		return l.notAsked(ctx, d, v, err)
 	}
 	refused := relay.Refusal(status, body)
-	switch {
-	case refused == nil:
+	if refused == nil {
 		var err error
 		if v.MigrationID, err = begun(body); err != nil {
 			return l.settle(ctx, d, v, api.DrainVolumeFailed, api.Errorf(api.CodeInternal,
 				"host %s took the request and did not say which migration it began (%v); `volferryctl migration list` shows it", v.Host, err))
 		}
 		return l.settle(ctx, d, v, api.DrainVolumeMoving, nil)
-	case relay.Passes(refused):
+	}
+	return l.refused(ctx, d, v, refused)
+}
+
+// refused records why a volume is not moved now, or not at all.
+func (l *Loop) refused(ctx context.Context, d api.Drain, v api.DrainVolume, refused *api.Error) error {
+	if relay.Passes(refused) {
 		l.queue.PutOff(keyOf(d, v))
 		return l.settle(ctx, d, v, api.DrainVolumePending, refused)
 	}

@@ -40,7 +40,9 @@ type Config struct {
 	Store     Store
 	Relay     Relay
 	Placement relay.Placement
-	Log       *slog.Logger
+	// MoveLive begins to move a volume while its guests write (relay.LiveMoves).
+	MoveLive func(ctx context.Context, call store.Call, volumeID string, in api.MigrationTarget) (api.Migration, error)
+	Log      *slog.Logger
 	// Every is how often the loop looks; 0 is reconcile.DefaultEvery.
 	Every time.Duration
 }

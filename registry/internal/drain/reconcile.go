@@ -94,6 +94,9 @@ func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool,
 	if err != nil {
 		return false, err
 	}
+	if movesLive(d, volume) {
+		return l.take(ctx, d, v, "")
+	}
 	host, err := l.cfg.Placement.Mover(ctx, volume, d.ToPool)
 	switch api.CodeOf(err) { //nolint:exhaustive // all others are no answer
 	case api.CodeHypervisorUnavailable:
@@ -104,8 +107,13 @@ func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool,
 	if err != nil || !l.cfg.Relay.Present(host.ID) {
 		return false, err
 	}
-	v.State, v.Host, v.MigrationID, v.Error = api.DrainVolumeMoving, host.Name, "", nil
-	err = l.cfg.Store.SetDrainVolume(ctx, call, d.ID, v)
+	return l.take(ctx, d, v, host.Name)
+}
+
+// take has a volume count as moving, by a host or by the registry, and has it moved.
+func (l *Loop) take(ctx context.Context, d api.Drain, v api.DrainVolume, host string) (bool, error) {
+	v.State, v.Host, v.MigrationID, v.Error = api.DrainVolumeMoving, host, "", nil
+	err := l.cfg.Store.SetDrainVolume(ctx, call, d.ID, v)
 	if api.CodeOf(err) == api.CodeConflict {
 		return false, nil // it was paused or stopped just now
 	}

@@ -37,8 +37,9 @@ func (s *Store) CreateDrain(ctx context.Context, call store.Call, pool string, i
 			return api.Drain{}, err
 		}
 		id := uuid.NewString()
-		_, err := tx.ExecContext(ctx, `INSERT INTO drains (id, pool, to_pool, parallel, bandwidth_bytes_per_second, pace, delete_source, state, started_us)
-			VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?)`, id, pool, in.ToPool, in.Parallel, in.BandwidthBytesPerSecond, in.Pace, in.DeleteSource, tx.At.UnixMicro())
+		_, err := tx.ExecContext(ctx, `INSERT INTO drains (id, pool, to_pool, parallel, bandwidth_bytes_per_second, pace, delete_source, live_shared, max_pause_seconds, throttle_writers, state, started_us)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'running', ?)`, id, pool, in.ToPool, in.Parallel, in.BandwidthBytesPerSecond, in.Pace, in.DeleteSource,
+			in.LiveShared, in.MaxPauseSeconds, in.ThrottleWriters, tx.At.UnixMicro())
 		if sqlitedb.Violates(err, "drains.pool") {
 			return api.Drain{}, tx.drainConflict(ctx, pool)
 		}
@@ -54,7 +55,7 @@ func (s *Store) CreateDrain(ctx context.Context, call store.Call, pool string, i
 		}
 		return d, tx.auditDrain(ctx, d, "drain.create", "", d.State, map[string]any{
 			"to_pool": d.ToPool, "parallel": d.Parallel, "bandwidth_bytes_per_second": d.BandwidthBytesPerSecond, "pace": d.Pace,
-			"delete_source": d.DeleteSource, "volumes": len(d.Volumes),
+			"delete_source": d.DeleteSource, "live_shared": d.LiveShared, "volumes": len(d.Volumes),
 		})
 	})
 }
@@ -93,6 +94,13 @@ func checkDrain(pool string, in api.PoolDrain) error {
 		return validate.Invalid("a pool cannot be drained to itself")
 	case in.Parallel < 1 || in.Parallel > maxParallel:
 		return validate.Invalid("%d volumes cannot be moved at once; say a number from 1 to %d", in.Parallel, maxParallel)
+	case !in.LiveShared && (in.MaxPauseSeconds != 0 || in.ThrottleWriters):
+		return validate.Invalid("max_pause_seconds and throttle_writers go with live_shared only")
+	case in.LiveShared:
+		d := api.Drain{ToPool: in.ToPool, MaxPauseSeconds: in.MaxPauseSeconds, ThrottleWriters: in.ThrottleWriters}
+		if err := d.LiveTarget().Check(); err != nil {
+			return err
+		}
 	}
 	return in.CopyOptions().Check()
 }
