@@ -121,11 +121,20 @@ type disk struct {
 // operator is.
 func (c *cluster) volume(t *testing.T, h *site.Host, name, pool, typ string) disk {
 	t.Helper()
-	v := get[api.Volume](t, h.Caller, "volume", "volume", "create", name, "--size", fmt.Sprint(volumeBytes), "--pool", pool, "--type", typ)
+	return c.volumeOf(t, h, name, pool, typ, volumeBytes)
+}
+
+// volumeOf is volume of this size. A large one is sparse.
+func (c *cluster) volumeOf(t *testing.T, h *site.Host, name, pool, typ string, bytes int64) disk {
+	t.Helper()
+	v := get[api.Volume](t, h.Caller, "volume", "volume", "create", name, "--size", fmt.Sprint(bytes), "--pool", pool, "--type", typ)
 	d := disk{Volume: v, lab: lab.Disk{
 		Volume: lab.Volume{Path: v.Location.Path, Format: string(v.Location.Format)},
 		Fill:   lab.Fill{Seed: 4711, Percent: 30},
 	}}
+	if bytes > volumeBytes {
+		d.lab.Fill = lab.Fill{}
+	}
 	if err := lab.FillVolume(v.Location.Path, d.lab.Fill); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@
 package hosts
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -39,6 +40,13 @@ type sharedLive struct {
 // write to a volume, each to its half.
 func startSharedLive(t *testing.T, names ...string) *sharedLive {
 	t.Helper()
+	return startSharedLiveOf(t, volumeBytes, false, names...)
+}
+
+// startSharedLiveOf is startSharedLive with a volume of this size. If interleaved, the guests have
+// its blocks in turn.
+func startSharedLiveOf(t *testing.T, bytes int64, interleaved bool, names ...string) *sharedLive {
+	t.Helper()
 	s := &sharedLive{cluster: startCluster(t, names...)}
 	ctl(t, s.Registry.Caller(), "type", "create", "clustered", "--multiattach")
 	for _, h := range s.Hosts { // the flag is none that an older volferryd knows
@@ -50,7 +58,8 @@ func startSharedLive(t *testing.T, names ...string) *sharedLive {
 	}
 	h1, h2 := s.Hosts[0], s.Hosts[len(s.Hosts)-1]
 	s.g1, s.g2 = s.guest(t, h1), s.guest(t, h2)
-	s.d = s.volume(t, h1, "db", sharedPool, "clustered")
+	s.d = s.volumeOf(t, h1, "db", sharedPool, "clustered", bytes)
+	s.d.lab.Interleaved = interleaved
 	s.disk1, s.disk2 = s.g1.attach(t, h1.Caller, s.d, 0), s.g2.attach(t, h2.Caller, s.d, 1)
 	s.g1.write(t, s.disk1)
 	s.g2.write(t, s.disk2)
@@ -87,9 +96,23 @@ func (s *sharedLive) assertOver(t *testing.T) {
 	assertHolds(t, s.d, at, s.g2.History(s.disk2))
 }
 
+// The guests of two hosts write to the blocks of a volume in turn, so that no dirty unit is of one
+// of them alone, and each host copies what the other has just written.
+func TestVolumeWhoseBlocksTwoHostsWriteInTurnMovesWhileTheyDo(t *testing.T) {
+	t.Parallel()
+	leftToTestHosts(t)
+	moveLive(t, startSharedLiveOf(t, volumeBytes, true, "hv1", "hv2"))
+}
+
 func moveWhileAllWrite(t *testing.T, names ...string) {
 	t.Helper()
-	s := startSharedLive(t, names...)
+	moveLive(t, startSharedLive(t, names...))
+}
+
+// moveLive moves the volume of guests that write all the time, and returns for how long each was
+// silent.
+func moveLive(t *testing.T, s *sharedLive) (silences []time.Duration) {
+	t.Helper()
 	began := time.Now()
 	s.migrate(t)
 	ended := time.Now()
@@ -106,10 +129,26 @@ func moveWhileAllWrite(t *testing.T, names ...string) {
 	for g, disk := range map[*guest]string{s.g1: s.disk1, s.g2: s.disk2} {
 		pace := g.History(disk).Between(began, ended)
 		t.Logf("guest %s: %d writes in the %s of the move, and a silence of %s", g.Name, pace.Acked, ended.Sub(began).Round(time.Millisecond), pace.LongestGap.Round(time.Millisecond))
+		silences = append(silences, pace.LongestGap)
 		if pace.Acked < 50 {
 			t.Errorf("guest %s did not write while its volume was copied", g.Name)
 		}
 	}
+	moves := get[[]api.Migration](t, s.Registry.Caller(), "migrations", "migration", "list", "--all", "--volume", s.d.Name)
+	m := get[api.Migration](t, s.Registry.Caller(), "migration", "migration", "show", moves[0].ID)
+	last := map[string]time.Time{}
+	for _, step := range m.PauseSteps {
+		took := ""
+		if step.TookMS > 0 {
+			took = fmt.Sprintf(" (the host: %d ms)", step.TookMS)
+		}
+		t.Logf("pause: +%5d ms %s %s %s%s", step.At.Sub(m.PauseSteps[0].At).Milliseconds(), step.Reached, step.Host, step.Instance, took)
+		last[step.Reached] = step.At
+	}
+	if api.StoodStill(m.PauseSteps) <= 0 || last["restored"].IsZero() {
+		t.Errorf("the steps of the pause are not known: %+v", m.PauseSteps)
+	}
+	return silences
 }
 
 // A daemon dies while its guests are followed, and the move is cancelled then: the guests write

@@ -42,6 +42,9 @@ type Disk struct {
 	// Part is the part of the volume that the writer keeps to, of Parts equal
 	// ones; 0 parts is the whole volume.
 	Part, Parts uint64
+	// Interleaved: the parts are not one behind the other; each has every block of its number
+	// among so many.
+	Interleaved bool
 	// Seed of the operations of the writer; two disks have different ones.
 	Seed uint64
 	// Mix of the operations; the zero value is workload.DefaultMix.

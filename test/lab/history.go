@@ -79,7 +79,7 @@ func (h *History) volumeBlocks() uint64 { return cmp.Or(h.Volume, h.Stream.Block
 
 // covers says whether a block is in the part that the history is of.
 func (h *History) covers(block uint64) bool {
-	return block >= h.Stream.First && block < h.Stream.First+h.Stream.Blocks
+	return h.Stream.Covers(block)
 }
 
 // clone returns a copy that later acknowledgements do not change.

@@ -79,8 +79,12 @@ func newHostWriter(ctx context.Context, d Disk) (*hostWriter, error) {
 		d.Mix = workload.DefaultMix
 	}
 	part := blocks / max(d.Parts, 1)
+	stream := workload.Stream{Seed: d.Seed, First: d.Part * part, Blocks: part, Mix: d.Mix}
+	if d.Interleaved {
+		stream.First, stream.Step = d.Part, d.Parts
+	}
 	return &hostWriter{history: &History{
-		Stream: workload.Stream{Seed: d.Seed, First: d.Part * part, Blocks: part, Mix: d.Mix}, Volume: blocks, Fill: d.Fill,
+		Stream: stream, Volume: blocks, Fill: d.Fill,
 	}}, nil
 }
 

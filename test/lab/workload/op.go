@@ -73,6 +73,15 @@ type Stream struct {
 	First  uint64 `json:"first,omitempty"`
 	Blocks uint64 `json:"blocks"`
 	Mix    Mix    `json:"mix"`
+	// Step, where it is above 1, has the part be every Step-th block of the volume from First on:
+	// other writers have the blocks between, and every operation is on one block.
+	Step uint64 `json:"step,omitempty"`
+}
+
+// Covers says whether a block is in the part.
+func (s Stream) Covers(block uint64) bool {
+	step := max(s.Step, 1)
+	return block >= s.First && block < s.First+s.Blocks*step && (block-s.First)%step == 0
 }
 
 // At returns operation seq. Half of the operations stay in the first sixteenth
@@ -94,11 +103,14 @@ func (s Stream) At(seq uint64) Op {
 		op.Kind, op.Count, op.Block = Write, n, s.First+seq%(s.Blocks/n)*n
 		return op
 	}
+	if s.Step > 1 {
+		op.Count = 1
+	}
 	span := s.Blocks
 	if hot := s.Blocks / 16; r.Uint64N(2) == 0 && hot > MaxCount {
 		span = hot
 	}
-	op.Block = s.First + r.Uint64N(span-op.Count+1)
+	op.Block = s.First + r.Uint64N(span-op.Count+1)*max(s.Step, 1)
 	return op
 }
 

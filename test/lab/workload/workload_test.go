@@ -77,3 +77,27 @@ func TestEveryByteOfARecordCounts(t *testing.T) {
 		}
 	}
 }
+
+func TestInterleavedStreamsKeepToTheirOwnBlocks(t *testing.T) {
+	const blocks, parts = 1000, 3
+	for part := range uint64(parts) {
+		s := Stream{Seed: 7, First: part, Blocks: blocks / parts, Step: parts, Mix: DefaultMix}
+		seen := map[uint64]bool{}
+		for seq := range uint64(20000) {
+			op := s.At(seq)
+			if op.Count != 1 || op.Block%parts != part || op.Block >= blocks || !s.Covers(op.Block) {
+				t.Fatalf("part %d: operation %+v", part, op)
+			}
+			seen[op.Block] = true
+		}
+		covered := 0
+		for b := range uint64(blocks) {
+			if s.Covers(b) {
+				covered++
+			}
+		}
+		if covered != blocks/parts || len(seen) != covered {
+			t.Errorf("part %d covers %d blocks and has written %d, want %d", part, covered, len(seen), blocks/parts)
+		}
+	}
+}
