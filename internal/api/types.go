@@ -15,8 +15,9 @@ const SchemaVersion = 1
 // exists; Pool and Name are empty for a location given by an absolute path. SizeBytes is
 // the exact virtual size.
 type Location struct {
-	Pool      string `json:"pool,omitempty"`
-	Name      string `json:"name,omitempty"`
+	Pool string `json:"pool,omitempty"`
+	Name string `json:"name,omitempty"`
+	// Path is absolute, or the address of an NBD export (NBDExport.URI).
 	Path      string `json:"path"`
 	Format    Format `json:"format"`
 	SizeBytes int64  `json:"size_bytes"`

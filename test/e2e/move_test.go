@@ -97,7 +97,7 @@ func (v *move) finish(t *testing.T) {
 	if v.State != api.MigrationCompleted {
 		t.Fatalf("complete ended as %s: %+v", v.State, v.Migration)
 	}
-	if exists(t, v.Src.Path) == v.DeleteSource {
+	if exists(t, fileOf(v.Src.Path)) == v.DeleteSource {
 		t.Errorf("delete_source is %v, and whether the source is there the same: %s", v.DeleteSource, v.Src.Path)
 	}
 }
@@ -139,10 +139,10 @@ func (v *move) assertFrozen(t *testing.T) {
 	}
 }
 
-// sumOf is the SHA-256 of a file or block device.
+// sumOf is the SHA-256 of a file, a block device, or what a server has of an export.
 func sumOf(t *testing.T, path string) string {
 	t.Helper()
-	f, err := os.Open(path)
+	f, err := os.Open(fileOf(path))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,13 +39,16 @@ func (h *host) slotsOf(t *testing.T, domain string, flags ...string) []slot {
 		s := slot{Target: d.FindElement("target").SelectAttrValue("dev", "")}
 		if source := d.SelectElement("source"); source != nil {
 			s.Source = source.SelectAttrValue("file", source.SelectAttrValue("dev", ""))
+			if host := source.SelectElement("host"); host != nil {
+				s.Source = api.NBDExport{Name: source.SelectAttrValue("name", ""), Socket: host.SelectAttrValue("socket", "")}.URI()
+			}
 			d.RemoveChild(source)
 		}
 		if driver := d.SelectElement("driver"); driver != nil {
 			s.Format = driver.SelectAttrValue("type", "")
 			driver.RemoveAttr("type")
 		}
-		d.RemoveAttr("type") // file or block
+		d.RemoveAttr("type") // file, block or network
 		for _, name := range []string{"backingStore", "alias"} {
 			if e := d.SelectElement(name); e != nil {
 				d.RemoveChild(e)
@@ -191,7 +194,9 @@ func (g *guest) assertHoldsOnlyItsDisks(t *testing.T) {
 	t.Helper()
 	var want []string
 	for _, s := range g.persistentSlots(t) {
-		want = append(want, s.Source)
+		if !api.IsNetwork(s.Source) { // which is no file that QEMU has open
+			want = append(want, s.Source)
+		}
 	}
 	for i := range g.disks {
 		for _, img := range g.volume(t, target(i)).Location.Backing.Images() {
@@ -293,7 +298,7 @@ func (g *guest) assertHolds(t *testing.T, target string, l api.Location) {
 func (g *guest) check(t *testing.T, target string, l api.Location) *lab.History {
 	t.Helper()
 	history := g.History(target)
-	volume := lab.Volume{Path: l.Path, Format: string(l.Format)}
+	volume := lab.Volume{Path: fileOf(l.Path), Format: string(l.Format)}
 	if l.IsSlice() {
 		volume.SliceBytes = l.SizeBytes
 	}

@@ -34,6 +34,8 @@ type Disk struct {
 	IOThread  bool // gives the disk a thread of its own in QEMU
 	// Pool: the definition names the volume by this pool and its name there, not by its path.
 	Pool string
+	// Export, if not nil, is the server that the guest has the volume from. Its image is at Path.
+	Export *Export
 	// OpenEnd: the definition does not say where the chain of the disk ends, so that libvirt
 	// follows the header of its image.
 	OpenEnd bool
@@ -84,7 +86,11 @@ var domainTemplate = template.Must(template.New("domain").Parse(`<domain type='q
 {{- range $n, $disk := .Disks}}
     <disk type='{{.Type}}' device='disk'>
       <driver name='qemu' type='{{html .Format}}' cache='none' discard='unmap'{{if .Thread}} iothread='{{.Thread}}'{{end}}/>
+{{- if .Export}}
+      <source protocol='nbd' name='{{html .Export.Name}}'><host transport='unix' socket='{{html .Export.Socket}}'/></source>
+{{- else}}
       <source {{if .Pool}}pool='{{html .Pool}}' volume='{{html .Name}}'{{else}}{{.SourceAttr}}='{{html .Path}}'{{end}}/>
+{{- end}}
 {{- if not .OpenEnd}}
       <backingStore/>{{end}}
       <target dev='{{.Target}}' bus='virtio'/>
@@ -149,6 +155,9 @@ func (c *Connection) domainXML(cfg GuestConfig, boot Boot, base string) ([]byte,
 		disk := domainDisk{Disk: d, Type: "file", SourceAttr: "file", Target: target(i)}
 		if info.Mode()&os.ModeDevice != 0 {
 			disk.Type, disk.SourceAttr = "block", "dev"
+		}
+		if d.Export != nil {
+			disk.Type = "network"
 		}
 		if d.Pool != "" {
 			disk.Type, disk.Name = "volume", filepath.Base(d.Path)

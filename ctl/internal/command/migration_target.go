@@ -89,7 +89,7 @@ func parseRate(text string) (int64, error) {
 // absolute returns an error for a relative path: the daemon has another working directory
 // than the user.
 func absolute(flag, path string) (string, error) {
-	if path == "" || filepath.IsAbs(path) {
+	if path == "" || filepath.IsAbs(path) || api.IsNetwork(path) {
 		return path, nil
 	}
 	full, err := filepath.Abs(path)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -54,7 +53,7 @@ func (e *env) checkReachable(ctx context.Context, in *input) error {
 	if err != nil || !confined {
 		return err
 	}
-	dir := filepath.Dir(in.Location.Path)
+	dir := location.Directory(in.Location.Path)
 	return image.Refused("attach volume "+in.VolumeName, dir, e.Images.Reach(user, dir))
 }
 

@@ -30,12 +30,12 @@ func compare(ctx context.Context, spec *Spec) error {
 			Throttle: spec.childThrottle(),
 		})
 	}
-	src, err := spec.open(spec.Src, false)
+	src, err := spec.open(ctx, spec.Src, false)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = src.Close() }()
-	dst, err := spec.open(spec.Dst, false)
+	dst, err := spec.open(ctx, spec.Dst, false)
 	if err != nil {
 		return err
 	}

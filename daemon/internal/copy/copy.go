@@ -61,12 +61,12 @@ func Copy(ctx context.Context, spec Spec) (Result, error) {
 
 // copyRaw copies between two ends, of which dst is the file that is locked: by cloning if they can, else by streaming.
 func copyRaw(ctx context.Context, spec *Spec, lock *os.File, m *meter) (Result, error) {
-	src, err := spec.open(spec.Src, false)
+	src, err := spec.open(ctx, spec.Src, false)
 	if err != nil {
 		return Result{}, err
 	}
 	defer func() { _ = src.Close() }()
-	dst, err := spec.open(spec.Dst, true)
+	dst, err := spec.open(ctx, spec.Dst, true)
 	if err != nil {
 		return Result{}, err
 	}

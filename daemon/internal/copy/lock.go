@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
 // The bytes of an image that are locked, as nobody else's data: locks know
@@ -26,13 +28,17 @@ const (
 // lockDst keeps all others from writing to dst: other copies, and guests, unless
 // qemu-img does the copy, which takes its own locks against them; a block device
 // is claimed exclusively, which mounts and volume managers respect. ErrInUse if
-// somebody was first. The locks go with the returned file, whatever kills us.
+// somebody was first. The locks go with the returned file, whatever kills us. An NBD export has
+// no locks: the file is nil.
 func (s *Spec) lockDst() (*os.File, error) { return s.lockDstAs(unix.F_WRLCK) }
 
 // lockDstAs is lockDst with a kind of lock: copies with F_RDLCK share dst with each other,
 // and with nobody else.
 func (s *Spec) lockDstAs(kind int16) (*os.File, error) {
 	path := s.Dst.Path
+	if api.IsNetwork(path) {
+		return nil, nil
+	}
 	st, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -67,7 +73,7 @@ func (s *Spec) lockDstAs(kind int16) (*os.File, error) {
 // by its path.
 func sameFile(lock *os.File, dst End) error {
 	f := fileOf(dst)
-	if f == nil {
+	if f == nil || lock == nil {
 		return nil // an end of another kind has no file of its own
 	}
 	want, err := lock.Stat()
@@ -92,6 +98,9 @@ func sameFile(lock *os.File, dst End) error {
 // stillNamed makes sure that the image that was written is the one that its path names:
 // what was unlinked, or replaced, during the copy is gone when the last descriptor is.
 func stillNamed(f *os.File) error {
+	if f == nil {
+		return nil
+	}
 	written, err := f.Stat()
 	if err != nil {
 		return err

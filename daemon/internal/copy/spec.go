@@ -9,14 +9,16 @@ import (
 	"syscall"
 
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
+	"github.com/volferry/volferry/internal/api"
 )
 
 // Spec says what to copy and how. Only Src and Dst are required.
 type Spec struct {
-	// Src is read, and nobody writes to it. Dst exists and has the same size.
+	// Src is read, and nobody writes to it. Dst exists and has the same size. Both may be NBD
+	// exports, raw.
 	Src, Dst Image
-	// IsDst, if set, checks the open dst before anything is written to it: an error ends
-	// the copy.
+	// IsDst, if set, checks the open dst, where that is a file or device, before anything is
+	// written to it: an error ends the copy.
 	IsDst func(dst *os.File) error
 	// ThinBlockBytes, if set, is called with the open dst where that is a block device. It
 	// returns the size of the blocks that read as zeros after they were discarded, until
@@ -39,7 +41,7 @@ type Spec struct {
 	Progress func(Progress)
 	// Workers is how many chunks are in flight, 1 to 16; 0 is 8.
 	Workers int
-	// OpenEnd opens raw images; nil is OpenFile. It is for other kinds of ends, and for
+	// OpenEnd opens raw images; nil is OpenFile, and a client for NBD exports. It is for other kinds of ends, and for
 	// ends with faults.
 	OpenEnd OpenEnd
 }
@@ -51,9 +53,13 @@ func (s *Spec) workers() int {
 	return min(s.Workers, maxWorkers)
 }
 
-func (s *Spec) open(i Image, writable bool) (End, error) {
+func (s *Spec) open(ctx context.Context, i Image, writable bool) (End, error) {
 	openEnd := s.OpenEnd
-	if openEnd == nil {
+	switch {
+	case openEnd != nil:
+	case api.IsNetwork(i.Path):
+		openEnd = func(path string, writable bool) (End, error) { return openExport(ctx, path, writable) }
+	default:
 		openEnd = OpenFile
 	}
 	end, err := openEnd(i.Path, writable)
@@ -102,8 +108,12 @@ func (s *Spec) sizeBytes(ctx context.Context) (int64, error) {
 }
 
 // statedSize reads the size of an image and holds it against the stated one.
-func statedSize(ctx context.Context, i Image) (int64, error) {
-	n, err := qemuimg.VirtualSize(ctx, i.image())
+func statedSize(ctx context.Context, i Image) (n int64, err error) {
+	if api.IsNetwork(i.Path) {
+		n, err = exportBytes(ctx, i.Path)
+	} else {
+		n, err = qemuimg.VirtualSize(ctx, i.image())
+	}
 	if err == nil && i.SizeBytes != 0 && i.SizeBytes != n {
 		err = &SizeError{Path: i.Path, Bytes: n, WantBytes: i.SizeBytes}
 	}
@@ -112,6 +122,9 @@ func statedSize(ctx context.Context, i Image) (int64, error) {
 
 // sameImage says whether two paths are one file, or nodes of one device.
 func sameImage(a, b string) (bool, error) {
+	if api.IsNetwork(a) || api.IsNetwork(b) {
+		return a == b, nil
+	}
 	statA, err := os.Stat(a)
 	if err != nil {
 		return false, err

@@ -29,12 +29,12 @@ func Units(ctx context.Context, spec UnitsSpec) (UnitsResult, error) {
 		return UnitsResult{}, err
 	}
 	defer func() { _ = lock.Close() }()
-	src, err := spec.open(spec.Src, false)
+	src, err := spec.open(ctx, spec.Src, false)
 	if err != nil {
 		return UnitsResult{}, err
 	}
 	defer func() { _ = src.Close() }()
-	dst, err := spec.open(spec.Dst, true)
+	dst, err := spec.open(ctx, spec.Dst, true)
 	if err != nil {
 		return UnitsResult{}, err
 	}

@@ -166,7 +166,7 @@ func (i *Images) Grow(_ context.Context, img hv.Image, sizeBytes int64) error {
 // Remove unlinks an image; devices stay.
 func (i *Images) Remove(_ context.Context, path string) error {
 	i.note("remove", path)
-	if i.Stuck != nil || i.isDevice(path) {
+	if i.Stuck != nil || i.isDevice(path) || api.IsNetwork(path) {
 		return i.Stuck
 	}
 	if err := i.Fake.Remove(path); !errors.Is(err, fs.ErrNotExist) {
@@ -179,8 +179,11 @@ func (i *Images) isDevice(path string) bool {
 	return strings.HasPrefix(path, "/dev/") || i.Devices[path]
 }
 
-// Rights returns the same rights for every image.
-func (i *Images) Rights(context.Context, string) (*image.Rights, error) {
+// Rights returns the same rights for every image but exports, which have none.
+func (i *Images) Rights(_ context.Context, path string) (*image.Rights, error) {
+	if api.IsNetwork(path) {
+		return nil, nil
+	}
 	return &image.Rights{UID: 1000, GID: 1000, Mode: 0o640}, nil
 }
 
@@ -267,11 +270,17 @@ func (i *Images) Stamp(_ context.Context, path string) (image.Stamp, error) {
 		return image.Stamp{}, fs.ErrPermission
 	}
 	info, err := i.info(path)
+	if api.IsNetwork(path) {
+		return image.Stamp{SizeBytes: info.SizeBytes}, err
+	}
 	return image.Stamp{SizeBytes: info.SizeBytes, ModifiedNS: info.Written, Boot: i.Fake.BootID()}, err
 }
 
 // Fingerprint tells an image from a later image at the same path.
 func (i *Images) Fingerprint(_ context.Context, path string) (string, error) {
+	if api.IsNetwork(path) {
+		return "export " + path, nil
+	}
 	info, err := i.info(path)
 	if err != nil {
 		return "", err
@@ -296,6 +305,9 @@ func (i *Images) InUse(_ context.Context, path string) (string, error) {
 
 // AllocatedBytes returns how much of the disk an image takes.
 func (i *Images) AllocatedBytes(path string) (int64, error) {
+	if api.IsNetwork(path) {
+		return 0, fs.ErrNotExist
+	}
 	info, err := i.Fake.Info(path)
 	return int64(info.Allocated) * hvtest.BlockSize, err
 }

@@ -11,10 +11,14 @@ import (
 const (
 	SourceFile  = "file"
 	SourceBlock = "block"
+	// SourceNetwork is an export of an NBD server at a Unix socket: Path is its address
+	// (nbd+unix:///EXPORT?socket=PATH). Of whatever else is reached over a network Path is
+	// empty.
+	SourceNetwork = "network"
 )
 
-// Image is one layer of a chain. Type is the libvirt source type: file, block,
-// or something that Volferry does not handle (network, volume, nvme, ...), for
+// Image is one layer of a chain. Type is the libvirt source type: file, block, network,
+// or something that Volferry does not handle (volume, nvme, ...), for
 // which Path is empty. Format is what the XML says, never probed; empty if it
 // does not say.
 type Image struct {

@@ -11,12 +11,18 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
 // Connect makes the image at path ready for a guest of this host. It drops what the host
 // still has in memory of a block device, because another host may have written to the
-// device since. A file needs nothing; its filesystem is responsible.
+// device since. A file needs nothing; its filesystem is responsible, and of an
+// export its server.
 func (s Storage) Connect(ctx context.Context, path string) error {
+	if api.IsNetwork(path) {
+		return nil
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("connect %s: %w", path, noImage(err))
@@ -33,6 +39,9 @@ func (s Storage) Connect(ctx context.Context, path string) error {
 // longer in memory. A guest's writes have reached the disk before, so an image that is gone
 // or broken by now is no error: nothing could be done about it here.
 func (s Storage) Disconnect(ctx context.Context, path string) error {
+	if api.IsNetwork(path) {
+		return nil
+	}
 	err := s.flush(ctx, path)
 	switch {
 	case err == nil, errors.Is(err, fs.ErrNotExist):
@@ -46,6 +55,9 @@ func (s Storage) Disconnect(ctx context.Context, path string) error {
 
 // Flush puts on stable storage what this host has in memory of an image.
 func (Storage) Flush(_ context.Context, path string) error {
+	if api.IsNetwork(path) {
+		return nil
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("flush %s: %w", path, err)

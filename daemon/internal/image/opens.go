@@ -52,6 +52,9 @@ func (Storage) MayOpen(who hv.ProcessUser, path string) error {
 	if who.UID == 0 {
 		return nil
 	}
+	if api.IsNetwork(path) {
+		return mayConnect(who, path)
+	}
 	return answered("QEMU can open "+path, func() error { return mayOpen(who, path) })
 }
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/sandbox"
+	"github.com/volferry/volferry/internal/api"
 )
 
 // Rights say who may use an image file: owner and group, mode, access list and security
@@ -40,6 +41,9 @@ const (
 // If libvirt remembers nothing (remember_owner = 0, a filesystem without trusted
 // attributes, a shareable disk) they are the present rights.
 func (s Storage) Rights(ctx context.Context, path string) (*Rights, error) {
+	if api.IsNetwork(path) {
+		return nil, nil
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, noImage(err)

@@ -55,8 +55,12 @@ var sysBlock = "/sys/dev/block"
 
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
-// Stamp reads the stamp of the image at path. It returns ErrAbsent if there is nothing.
-func (Storage) Stamp(_ context.Context, path string) (Stamp, error) {
+// Stamp reads the stamp of the image at path. Of an export it has the size alone. It returns ErrAbsent if there is nothing.
+func (Storage) Stamp(ctx context.Context, path string) (Stamp, error) {
+	if api.IsNetwork(path) {
+		n, err := exportBytes(ctx, path, api.FormatRaw)
+		return Stamp{SizeBytes: n}, err
+	}
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
 		return Stamp{}, noImage(&os.PathError{Op: "stat", Path: path, Err: err})

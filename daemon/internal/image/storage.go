@@ -63,6 +63,10 @@ func qemuChain(chain []hv.Image) *qemuimg.Image {
 // beginning (api.Location.VolumeBytes).
 func (Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 	path, format := l.Path, l.Format
+	if api.IsNetwork(path) {
+		n, err := exportBytes(ctx, path, format)
+		return Info{SizeBytes: n}, err
+	}
 	st, err := os.Stat(path)
 	if link, is := linkToNothing(path, err); is {
 		return Info{}, api.Errorf(api.CodeInvalidArgument, "%s is a symbolic link to %s, where there is nothing; name the image itself", path, link)
@@ -89,6 +93,9 @@ func (Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 // it, if it is said to be qcow2. It refuses (unsupported_disk) a header that does not state
 // the format of the next image, and an image that is not a file or device of this host.
 func (Storage) ReadBacking(_ context.Context, path string, format api.Format) (api.Backing, error) {
+	if api.IsNetwork(path) {
+		return "", nil // Inspect refuses all formats but raw
+	}
 	below, err := qemuimg.ReadChain(qemuimg.Image{Path: path, Format: string(format)})
 	if err != nil {
 		return "", badImage(path, format, err)
@@ -141,6 +148,9 @@ func cannotOpen(path string, err error) *api.Error {
 // Remove unlinks a file, durably. It is no error if there is none. A block device is never
 // removed.
 func (Storage) Remove(_ context.Context, path string) error {
+	if api.IsNetwork(path) {
+		return nil // it is its server's
+	}
 	st, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -173,8 +183,11 @@ func (Storage) FreeBytes(dir string) (int64, error) { return location.DirFreeByt
 // InUse says in words who holds the image: a mount, a device mapper or loop device, swap.
 // It returns "" if nobody does as far as this host can see. A block device that the kernel
 // lends to nobody else can be opened exclusively; a file may be the content of a loop
-// device.
+// device. Of an export nothing can be seen.
 func (Storage) InUse(_ context.Context, path string) (string, error) {
+	if api.IsNetwork(path) {
+		return "", nil // a server does not say who else its clients are
+	}
 	st, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -197,9 +210,12 @@ func (Storage) InUse(_ context.Context, path string) (string, error) {
 
 // Written says whether some process of this host has a file open for writing: the kernel
 // grants no read lease on such a file. For devices, and on a filesystem without leases
-// (NFS), this is unknown: false. An error means that the kernel should know and has not
+// (NFS), this is unknown: false. So it is for an export. An error means that the kernel should know and has not
 // answered.
 func (Storage) Written(_ context.Context, path string) (bool, error) {
+	if api.IsNetwork(path) {
+		return false, nil
+	}
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil

@@ -104,6 +104,48 @@ func TestAdoptionOfAllSaysWhereItStopped(t *testing.T) {
 	}
 }
 
+func TestADiskAtAnExportIsAVolumeAndAnyOtherNetworkDiskSaysWhyItIsNone(t *testing.T) {
+	const export = "nbd+unix:///web?socket=/run/nbd.sock"
+	for path, allowed := range map[string]string{export: "/run", export + " not allowed": "/srv", "": "/run"} {
+		s := &site{}
+		a := newAdopter(t, s)
+		a.Rules.AllowedPaths = []string{allowed}
+		path, _, _ := strings.Cut(path, " ")
+		f, isFake := a.HV.(*hvtest.Fake)
+		if !isFake {
+			t.Fatal("no fake hypervisor")
+		}
+		if err := f.CreateImage(path, hvtest.Raw, 8*hvtest.BlockSize); err != nil {
+			t.Fatal(err)
+		}
+		disk := hv.Disk{Target: "vda", Bus: "virtio", Device: "disk", Terminated: true, Chain: []hv.Image{{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: path}}}
+		if err := f.UndefineDomain(t.Context(), domainA); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Define(hv.Domain{ID: domainA, Name: "web", Config: []hv.Disk{disk}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := a.Adopt(t.Context(), "op", api.InstanceAdopt{Domain: "web"}); err != nil {
+			t.Fatal(err)
+		}
+		reg := s.registered[0]
+		switch {
+		case path == export && allowed == "/run":
+			if len(reg.Disks) != 1 || reg.Disks[0].Location != (api.Location{Path: export, Format: api.FormatRaw, SizeBytes: 8 * hvtest.BlockSize}) {
+				t.Errorf("registered %+v", reg)
+			}
+		case path == export:
+			if len(reg.Slots) != 1 || !strings.Contains(reg.Slots[0].Note, "allowed_paths") {
+				t.Errorf("with its socket in no allowed place: %+v", reg)
+			}
+		default:
+			if len(reg.Slots) != 1 || !strings.Contains(reg.Slots[0].Note, "reached over a network") {
+				t.Errorf("another network disk: %+v", reg)
+			}
+		}
+	}
+}
+
 // A guest would find ciphertext on a LUKS disk that was taken for a raw one.
 func TestADiskThatCannotBeCarriedIsNoVolumeAndSaysWhy(t *testing.T) {
 	for says, edit := range map[string]func(*hv.Disk){

@@ -23,6 +23,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/libvirt"
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/lab"
 )
 
@@ -272,7 +273,7 @@ func (e *realEnv) defineXML(tb testing.TB, name, doc string) {
 }
 
 // domainXML carries an element, <blockio>, that package hv knows nothing of.
-var domainXML = template.Must(template.New("domain").Funcs(template.FuncMap{"text": escape}).Parse(`
+var domainXML = template.Must(template.New("domain").Funcs(template.FuncMap{"text": escape, "export": exportXML}).Parse(`
 <domain type='qemu'>
   <name>{{.Name}}</name>
   <uuid>{{.ID}}</uuid>
@@ -302,7 +303,7 @@ var domainXML = template.Must(template.New("domain").Funcs(template.FuncMap{"tex
     {{- end}}
   </devices>
 </domain>
-{{- define "source"}}<source {{if eq .Type "block"}}dev{{else}}file{{end}}='{{text .Path}}'/>{{end}}
+{{- define "source"}}{{if eq .Type "network"}}{{export .Path}}{{else}}<source {{if eq .Type "block"}}dev{{else}}file{{end}}='{{text .Path}}'/>{{end}}{{end}}
 {{- define "chain"}}
       {{- range $depth, $img := .}}
         {{- if $depth}}<backingStore type='{{.Type}}'><format type='{{.Format}}'/>{{end}}
@@ -367,6 +368,9 @@ func blockdev(chain []hv.Image) map[string]any {
 	node := map[string]any{
 		"driver": chain[0].Format,
 		"file":   map[string]any{"driver": driver, "filename": chain[0].Path},
+	}
+	if e, err := api.ParseNBD(chain[0].Path); err == nil {
+		node["file"] = map[string]any{"driver": "nbd", "export": e.Name, "server": map[string]any{"type": "unix", "path": e.Socket}}
 	}
 	switch {
 	case len(chain) > 1:

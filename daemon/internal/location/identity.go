@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
 // Identity tells images apart, whatever their paths: it is the filesystem and inode of a
@@ -36,6 +38,9 @@ func Identify(path string) (Identity, error) {
 type Place struct {
 	path string
 	id   Identity
+	// network: it is the export of this name of the NBD server whose socket id is.
+	network bool
+	export  string
 	// absent: nothing is at the path. Then dir and name say where it would be made,
 	// if its directory is there.
 	absent bool
@@ -48,6 +53,14 @@ type Place struct {
 // path with another text may or may not be the same then.
 func PlaceOf(path string) Place {
 	p := Place{path: path}
+	if api.IsNetwork(path) {
+		p.network = true
+		var e api.NBDExport
+		if e, p.err = api.ParseNBD(path); p.err != nil {
+			return p
+		}
+		p.export, path = e.Name, e.Socket
+	}
 	p.id, p.err = Identify(path)
 	if isAbsent(p.err) {
 		p.absent, p.err = true, nil
@@ -114,11 +127,13 @@ func (p Place) Is(path string) (bool, error) {
 	if path == p.path {
 		return true, nil
 	}
-	if p.err != nil {
+	if p.err != nil && p.network == api.IsNetwork(path) {
 		return false, p.err
 	}
 	other := PlaceOf(path)
 	switch {
+	case p.network != other.network || p.export != other.export:
+		return false, nil
 	case other.err != nil && p.cannotBeOn(path):
 		return false, nil
 	case other.err != nil:

@@ -17,7 +17,10 @@ import (
 // block device.
 func Image(l api.Location, block bool) hv.Image {
 	img := hv.Image{Type: hv.SourceFile, Format: string(l.Format), Path: l.Path}
-	if block {
+	switch {
+	case api.IsNetwork(l.Path):
+		img.Type = hv.SourceNetwork
+	case block:
 		img.Type = hv.SourceBlock
 	}
 	if l.IsSlice() {
@@ -46,7 +49,7 @@ func OnChain(d *hv.Disk, chain []hv.Image, bases int) bool {
 		return false
 	}
 	for i, img := range d.Chain {
-		if i >= len(chain)-bases {
+		if i >= len(chain)-bases && img.Type != hv.SourceNetwork {
 			img.Path = filepath.Clean(img.Path)
 		}
 		if img != chain[i] {
@@ -54,6 +57,15 @@ func OnChain(d *hv.Disk, chain []hv.Image, bases int) bool {
 		}
 	}
 	return true
+}
+
+// Directory returns the directory of this host that a process passes on its way to the image at
+// path, which for an export is that of the server's socket.
+func Directory(path string) string {
+	if e, err := api.ParseNBD(path); err == nil {
+		path = e.Socket
+	}
+	return filepath.Dir(path)
 }
 
 // HasVolume says whether a disk is the volume at a location, and nothing else.
@@ -127,6 +139,9 @@ func Opens(ctx context.Context, ps Processes, dom *hv.Domain, path string) (bool
 			return true, nil
 		}
 		unknown = errors.Join(unknown, err)
+	}
+	if place.network {
+		return false, unknown // the kernel does not say which export a connection is to
 	}
 	files, err := ps.OpenFiles(ctx, dom.ID, path)
 	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {

@@ -18,7 +18,7 @@ import (
 // directory that does not answer is compared as text. Libvirt is asked whether it has a device:
 // it knows no thin volumes in the directory of a volume group. Errors are the hypervisor's.
 func InPool(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, error) {
-	if l.Pool != "" || l.Path == "" {
+	if l.Pool != "" || l.Path == "" || api.IsNetwork(l.Path) {
 		return l, nil
 	}
 	pools, err := h.Pools(ctx)

@@ -51,6 +51,9 @@ func (r Rules) CheckPath(ctx context.Context, path string) error {
 	bad := func(why string) error {
 		return api.Errorf(api.CodeInvalidArgument, "path %.120q %s", path, why)
 	}
+	if api.IsNetwork(path) {
+		return r.CheckPlace(ctx, path)
+	}
 	switch {
 	case len(path) > maxPathBytes:
 		return bad("is too long")
@@ -78,6 +81,9 @@ func (r Rules) CheckPath(ctx context.Context, path string) error {
 // lead is checked: a link in an allowed directory is not enough. For a block device the
 // given name counts too, since /dev/vg/lv is a link to /dev/dm-N.
 func (r Rules) CheckPlace(ctx context.Context, path string) error {
+	if api.IsNetwork(path) {
+		return r.checkExport(path)
+	}
 	real, err := resolve(path)
 	if err != nil {
 		return api.Errorf(api.CodeInvalidArgument, "path %.120q is in a directory that does not exist%s", path, hiddenByUnit(path))
@@ -93,6 +99,24 @@ func (r Rules) CheckPlace(ctx context.Context, path string) error {
 		return r.checkDevice(ctx, path, real)
 	}
 	return r.checkFile(ctx, path, real)
+}
+
+// checkExport refuses an export whose server's socket is not in AllowedPaths: whoever can write
+// a definition could name any socket of the host.
+func (r Rules) checkExport(path string) error {
+	e, err := api.ParseNBD(path)
+	if err != nil {
+		return err
+	}
+	real, err := resolve(e.Socket)
+	if err != nil {
+		return api.Errorf(api.CodeInvalidArgument, "socket %s is in a directory that does not exist%s", e.Socket, hiddenByUnit(e.Socket))
+	}
+	if slices.ContainsFunc(r.AllowedPaths, func(entry string) bool { return !IsOfDevices(entry) && within(real, entry) }) {
+		return nil
+	}
+	return api.Errorf(api.CodePermissionDenied, "socket %s of an NBD server is not in allowed_paths of volferryd.toml; list its directory %s there",
+		e.Socket, filepath.Dir(real))
 }
 
 // CheckPlaces is CheckPlace for the image at a location and for its base images: a header

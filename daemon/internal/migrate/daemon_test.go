@@ -59,7 +59,7 @@ func (d *daemon) runner() *op.Runner { _, r := d.Now(); return r }
 func newDaemon(t *testing.T, w *migratetest.World) *daemon {
 	t.Helper()
 	d := &daemon{t: t, world: w, journal: optest.NewJournal()}
-	rules := location.Rules{AllowedPaths: []string{os.TempDir(), "/var", "/dev"}, Storage: w}
+	rules := location.Rules{AllowedPaths: []string{os.TempDir(), "/var", "/dev", "/run"}, Storage: w}
 	d.Daemon = hosttest.Start(t, hosttest.Program[*Manager]{
 		Runner: op.Config{Journal: d.journal, Describe: request.Describe},
 		New: func(runner *op.Runner) *Manager {
@@ -179,7 +179,7 @@ func (d *daemon) moved(mig api.Migration) {
 // stayed checks that the volume is on src as if nothing had been.
 func (d *daemon) stayed() {
 	d.t.Helper()
-	if err := d.world.Settled(srcPath); err != nil {
+	if err := d.world.SettledOn(d.world.Src); err != nil {
 		d.t.Error(err)
 	}
 	if id := d.world.Registry.CurrentVolume().MigrationID; id != "" {

@@ -122,6 +122,9 @@ func (m *Manager) allocatedBytes(s *steps.Spec) (total int64, known bool) {
 }
 
 func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, path string) error {
+	if api.IsNetwork(path) {
+		return m.destinationAtExport(ctx, s, path)
+	}
 	if st, err := location.Stat(path); err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return api.Errorf(api.CodeInvalidArgument, "%s is a directory; name the file that is to be made in it, for example --to-path %s",
 			path, filepath.Join(path, s.VolumeName+"."+string(s.Dst.Format)))
@@ -181,6 +184,39 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, path str
 		return err
 	}
 	return m.checkDestinationSpace(s, free+info.AllocatedBytes, true)
+}
+
+// destinationAtExport fills in an export, which is there already, as dst.
+func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, path string) error {
+	if s.LedByRegistry() {
+		return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: %s is an NBD export, to which no move goes that the registry leads", s.VolumeName, path)
+	}
+	if s.Dst.Format != api.FormatRaw || s.Src.Format != api.FormatRaw {
+		return api.Errorf(api.CodeInvalidArgument, "%s is an NBD export, to which only a raw volume is copied, as raw; move it to a raw file first", path)
+	}
+	if err := m.cfg.Rules.CheckPath(ctx, path); err != nil {
+		return err
+	}
+	same, err := location.SameImage(path, s.Src.Path)
+	switch {
+	case err != nil:
+		return steps.CannotTellUser(path, err)
+	case same:
+		return api.Errorf(api.CodeSameLocation, "volume %s is at %s already", s.VolumeName, s.Src.Path)
+	}
+	s.Dst.Path = path
+	if err := m.checkNotUsed(ctx, s, path); err != nil {
+		return err
+	}
+	info, err := m.ports.Images.Inspect(ctx, s.Dst)
+	if err != nil {
+		return err
+	}
+	if info.SizeBytes != s.SizeBytes() {
+		return steps.SizeMismatch(s.Src.Path, s.SizeBytes(), path, info.SizeBytes)
+	}
+	s.DstPrint, err = m.ports.Images.Fingerprint(ctx, path)
+	return err
 }
 
 // checkAligned refuses a larger file to which QEMU may not write.

@@ -5,6 +5,7 @@ package migrate
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -92,8 +93,12 @@ func (m *Manager) kept(ctx context.Context, wanted func(*steps.Spec) bool) ([]*h
 }
 
 // isGone says whether the src of a migration is seen to be gone: nothing is at its path, or
-// another image.
+// another image, or the server of an export is not there.
 func (m *Manager) isGone(ctx context.Context, s *steps.Spec) bool {
+	if e, err := api.ParseNBD(s.Src.Path); err == nil {
+		_, err := location.Stat(e.Socket)
+		return errors.Is(err, fs.ErrNotExist)
+	}
 	now, err := m.ports.Images.Fingerprint(ctx, s.Src.Path)
 	if err != nil {
 		return errors.Is(err, image.ErrAbsent)

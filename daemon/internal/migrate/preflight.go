@@ -45,7 +45,7 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	}
 	var disk *hv.Disk
 	if !vol.Unheld() {
-		if disk, err = m.checkInstance(ctx, s, vol.Attachments[0], target.Method); err != nil {
+		if disk, err = m.checkInstance(ctx, s, vol.Attachments[0], target); err != nil {
 			return nil, err
 		}
 	}
@@ -59,6 +59,9 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 		return nil, err
 	}
 	if err := m.checkUneven(s, disk); err != nil {
+		return nil, err
+	}
+	if err := checkFromExport(s); err != nil {
 		return nil, err
 	}
 	if err := chooseVerify(s); err != nil {
@@ -149,6 +152,9 @@ func (m *Manager) checkReach(ctx context.Context, vol api.Volume, host steps.Hos
 // checkSource looks at the image of src: it must be what the registry says, and must not
 // need other files.
 func (m *Manager) checkSource(ctx context.Context, s *steps.Spec) error {
+	if s.LedByRegistry() && api.IsNetwork(s.Src.Path) {
+		return unsupported(s, "it is at %s, which only its one guest's host moves: not with its guests paused, and not while several write", s.Src.Path)
+	}
 	info, err := m.ports.Images.Inspect(ctx, s.Src)
 	if errors.Is(err, image.ErrAbsent) {
 		return api.Errorf(api.CodeNotFound, "volume %s is not at %s, where the registry says it is", s.VolumeName, s.Src.Path)
@@ -168,12 +174,18 @@ func (m *Manager) checkSource(ctx context.Context, s *steps.Spec) error {
 }
 
 // checkInstance looks at the disk that the volume is, and chooses the method.
-func (m *Manager) checkInstance(ctx context.Context, s *steps.Spec, att api.Attachment, asked string) (*hv.Disk, error) {
+func (m *Manager) checkInstance(ctx context.Context, s *steps.Spec, att api.Attachment, target api.MigrationTarget) (*hv.Disk, error) {
 	dom, disk, err := m.checkDisk(ctx, s, att)
 	if err != nil {
 		return nil, err
 	}
-	return disk, m.chooseMethod(s, dom, disk, asked)
+	if api.IsNetwork(s.Src.Path) || api.IsNetwork(target.ToPath) {
+		if reason := immovable(disk); reason != "" {
+			return nil, unsupported(s, "disk %s of instance %s %s", s.Target, dom.Name, reason)
+		}
+		return disk, m.checkOffForExport(s, dom)
+	}
+	return disk, m.chooseMethod(s, dom, disk, target.Method)
 }
 
 // checkDisk checks an instance and the disk that the volume is in it, for every method.
@@ -270,11 +282,7 @@ func (m *Manager) chooseMethod(s *steps.Spec, dom *hv.Domain, disk *hv.Disk, ask
 		return unsupported(s, "disk %s of instance %s %s, so it cannot be moved while the instance runs; stop the instance and run this again: the move is then made with the instance kept stopped",
 			s.Target, dom.Name, reason)
 	}
-	if err := m.ports.Guards.Enforced(); err != nil {
-		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s would have to be kept stopped, and %v; `volferryctl doctor` says what to do",
-			s.VolumeName, dom.Name, err)
-	}
-	return nil
+	return m.checkKeptOff(s, dom)
 }
 
 // immovable says why a disk cannot be moved at all, "" if it can.

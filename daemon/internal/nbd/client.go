@@ -30,16 +30,55 @@ const (
 	replyMetaContext = 4
 	replyError       = 1 << 31
 
-	infoExport = 0
+	infoExport      = 0
+	infoDescription = 2
 
+	commandRead        = 0
+	commandWrite       = 1
 	commandDisconnect  = 2
+	commandFlush       = 3
+	commandWriteZeroes = 6
 	commandBlockStatus = 7
+
+	// What an export is capable of.
+	flagReadOnly    = 1 << 1
+	flagFlush       = 1 << 2
+	flagWriteZeroes = 1 << 6
+
+	simpleMagic = 0x67446698
 
 	chunkDone        = 1 << 0
 	chunkNone        = 0
+	chunkOffsetData  = 1
+	chunkOffsetHole  = 2
 	chunkBlockStatus = 5
 	chunkError       = 1 << 15
 )
+
+// requestHead is the beginning of each request.
+type requestHead struct {
+	Magic          uint32
+	Flags, Command uint16
+	Cookie, Offset uint64
+	Bytes          uint32
+}
+
+// chunkHead is the beginning of each piece of a structured reply, behind its magic.
+type chunkHead struct {
+	Flags, Kind uint16
+	Cookie      uint64
+	Bytes       uint32
+}
+
+// refusal is what a server answers to an option that it does not take.
+type refusal struct {
+	code    uint32
+	message []byte
+}
+
+func (e *refusal) Error() string {
+	return fmt.Sprintf("the server refuses: error %d %q", e.code, e.message)
+}
 
 // maxPayloadBytes bounds what is read of one answer: QEMU sends at most 128 Ki extents.
 const maxPayloadBytes = 4 << 20
@@ -51,7 +90,10 @@ type client struct {
 	// context is the number of the one meta context that was negotiated.
 	context   uint32
 	sizeBytes int64
-	cookie    uint64
+	// flags and description are what the server says of the export.
+	flags       uint16
+	description string
+	cookie      uint64
 }
 
 func newClient(conn io.ReadWriter) *client {
@@ -64,8 +106,8 @@ type extent struct {
 	flags uint32
 }
 
-// negotiate chooses the export and the one thing that is asked about its blocks.
-func (c *client) negotiate(export, metaContext string) error {
+// greet is the beginning of every connection.
+func (c *client) greet() error {
 	var hello struct {
 		Magic, Option uint64
 		Flags         uint16
@@ -76,12 +118,25 @@ func (c *client) negotiate(export, metaContext string) error {
 	if hello.Magic != serverMagic || hello.Option != optionMagic || hello.Flags&handshakeFixed == 0 {
 		return errors.New("this is no NBD server of today")
 	}
-	if err := c.write(uint32(hello.Flags & (handshakeFixed | handshakeNoZeroes))); err != nil {
+	return c.write(uint32(hello.Flags & (handshakeFixed | handshakeNoZeroes)))
+}
+
+// negotiate chooses the export and the one thing that is asked about its blocks.
+func (c *client) negotiate(export, metaContext string) error {
+	if err := c.greet(); err != nil {
 		return err
 	}
 	if err := c.option(optionStructuredReply, nil, nil); err != nil {
 		return err
 	}
+	if err := c.choose(export, metaContext); err != nil {
+		return err
+	}
+	return c.enter(export)
+}
+
+// choose names the one thing that is asked about the blocks of an export.
+func (c *client) choose(export, metaContext string) error {
 	query := appendText(nil, export)
 	query = binary.BigEndian.AppendUint32(query, 1)
 	query = appendText(query, metaContext)
@@ -92,15 +147,29 @@ func (c *client) negotiate(export, metaContext string) error {
 		}
 	})
 	if err == nil && !found {
-		err = errors.New("the export has no such bitmap")
+		err = errNoContext
 	}
-	if err != nil {
-		return err
+	return err
+}
+
+// errNoContext says that nothing is known about the blocks of an export that was asked for.
+var errNoContext = errors.New("the export has no such bitmap")
+
+// enter ends the negotiation, with an export that these are asked about (infoDescription).
+func (c *client) enter(export string, infos ...uint16) error {
+	query := binary.BigEndian.AppendUint16(appendText(nil, export), uint16(len(infos)))
+	for _, info := range infos {
+		query = binary.BigEndian.AppendUint16(query, info)
 	}
 	sized := false
-	err = c.option(optionGo, binary.BigEndian.AppendUint16(appendText(nil, export), 0), func(kind uint32, data []byte) {
-		if kind == replyInfo && len(data) >= 10 && binary.BigEndian.Uint16(data) == infoExport {
+	err := c.option(optionGo, query, func(kind uint32, data []byte) {
+		switch {
+		case kind != replyInfo || len(data) < 2:
+		case binary.BigEndian.Uint16(data) == infoExport && len(data) >= 12:
 			c.sizeBytes, sized = int64(binary.BigEndian.Uint64(data[2:])), true
+			c.flags = binary.BigEndian.Uint16(data[10:])
+		case binary.BigEndian.Uint16(data) == infoDescription:
+			c.description = string(data[2:])
 		}
 	})
 	if err == nil && (!sized || c.sizeBytes < 0) {
@@ -134,7 +203,7 @@ func (c *client) option(option uint32, data []byte, take func(kind uint32, data 
 		case err != nil:
 			return err
 		case reply.Kind&replyError != 0:
-			return fmt.Errorf("the server refuses: error %d %q", reply.Kind&^replyError, payload)
+			return &refusal{reply.Kind &^ replyError, payload}
 		case reply.Kind == replyAck:
 			return nil
 		case take != nil:
@@ -201,12 +270,7 @@ func (c *client) disconnect() error { return c.request(commandDisconnect, 0, 0) 
 
 func (c *client) request(command uint16, off, n int64) error {
 	c.cookie++
-	return c.write(struct {
-		Magic          uint32
-		Flags, Command uint16
-		Cookie, Offset uint64
-		Bytes          uint32
-	}{requestMagic, 0, command, c.cookie, uint64(off), uint32(n)})
+	return c.write(requestHead{requestMagic, 0, command, c.cookie, uint64(off), uint32(n)})
 }
 
 func (c *client) payload(n uint32) ([]byte, error) {

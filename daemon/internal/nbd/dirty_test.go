@@ -28,6 +28,8 @@ type server struct {
 	answer func(off, n uint64) []uint32
 	// fail has the answer be an error, and noSize leaves out the size.
 	fail, noSize bool
+	// raw, if set, returns all that is sent for a request with this cookie.
+	raw func(cookie []byte) []byte
 }
 
 // listen serves one client at a socket, and returns its path.
@@ -101,6 +103,12 @@ func (s *server) transmit(conn io.ReadWriter) error {
 		}
 		if be.Uint16(q[6:]) == 2 {
 			return nil
+		}
+		if s.raw != nil {
+			if _, err := conn.Write(s.raw(q[8:16])); err != nil {
+				return err
+			}
+			continue
 		}
 		kind, payload := uint16(5), be.AppendUint32(nil, 9)
 		for _, n := range s.answer(be.Uint64(q[16:]), uint64(be.Uint32(q[24:]))) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nbd reads which blocks of an export are dirty, over a Unix socket: the part of
-// the NBD protocol that this takes, and nothing else. It owns no export and starts no
-// server, and must not know who does or what a dirty block is read for.
+// Package nbd is a client of NBD servers at Unix sockets: it reads which blocks of an export
+// are dirty, and reads and writes exports. It has the part of the protocol that this takes, and
+// nothing else. It owns no export and starts no server, and must not know who does or what the
+// bytes are for.
 package nbd

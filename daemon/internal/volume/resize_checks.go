@@ -24,6 +24,8 @@ func (in *resizeInput) checkVolume(vol api.Volume) error {
 		return in.cannot(api.CodeMultiattached, "it has %d attachments; detach all but one", len(vol.Attachments)).With("attachments", len(vol.Attachments))
 	case vol.Location.IsLinkedClone():
 		return in.cannot(api.CodeUnsupportedDisk, "it is a linked clone over %s; move it first (volferryctl volume migrate), which makes it a volume of its own", vol.Location.Backing.Images()[0].Path)
+	case api.IsNetwork(vol.Location.Path):
+		return in.cannot(api.CodeUnsupportedDisk, "it is at %s, and an export is made larger by its server alone; move it to a file or a device first (volferryctl volume migrate)", vol.Location.Path)
 	case in.SizeBytes < vol.SizeBytes:
 		return in.cannot(api.CodeInvalidArgument, "it has %s, and %s is less: a volume is only made larger, for what lies at its end may be data", api.ExactBytes(vol.SizeBytes), api.ExactBytes(in.SizeBytes)).
 			With("size_bytes", vol.SizeBytes)

@@ -152,6 +152,10 @@ func Location(what string, l api.Location) error {
 	case l.Path == "":
 	case len(l.Path) > MaxPath:
 		return Invalid("the path of the %s is longer than %d bytes", what, MaxPath)
+	case api.IsNetwork(l.Path):
+		if err := networkLocation(what, l); err != nil {
+			return err
+		}
 	case !filepath.IsAbs(l.Path) || filepath.Clean(l.Path) != l.Path || l.Path == "/":
 		return Invalid("the path %s of the %s is not a clean absolute path", Quote(l.Path), what)
 	}
@@ -168,6 +172,17 @@ func Location(what string, l api.Location) error {
 		return Invalid("the %s is %s of %d bytes and said to be the beginning of %d bytes; only a raw volume can be that of something larger", what, l.Format, l.SizeBytes, l.ImageBytes)
 	}
 	return backing(what, l)
+}
+
+// networkLocation checks a location whose path is the address of an NBD export.
+func networkLocation(what string, l api.Location) error {
+	if _, err := api.ParseNBD(l.Path); err != nil {
+		return err
+	}
+	if l.Pool != "" || l.Format != api.FormatRaw {
+		return Invalid("the %s is an NBD export, which is in no pool and raw", what)
+	}
+	return nil
 }
 
 // The bounds of an error that a daemon reports.

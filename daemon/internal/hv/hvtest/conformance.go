@@ -27,7 +27,7 @@ func Conformance(t *testing.T, envs ...Env) {
 	}
 	for _, group := range []map[string]func(*testing.T, *bench){
 		domainTests, chainTests, copyTests, commitTests, poolTests, attachTests, detachTests,
-		powerTests, definitionTests, memoryTests, growTests, dirtyTests,
+		powerTests, definitionTests, memoryTests, growTests, dirtyTests, exportTests,
 	} {
 		for name, test := range group {
 			promises <- promise{name, test}

@@ -62,6 +62,12 @@ func (e *fakeEnv) BlockDevice(tb testing.TB, sizeBytes int64) string {
 	return device
 }
 
+func (e *fakeEnv) Export(tb testing.TB, sizeBytes int64) hv.Image {
+	export := hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "nbd+unix:///web?socket=" + e.Path(tb, "socket")}
+	e.CreateImage(tb, export.Path, hvtest.Raw, sizeBytes)
+	return export
+}
+
 func (e *fakeEnv) WriteImage(tb testing.TB, img hv.Image, block int64, value byte) {
 	e.do(tb, e.fake.WriteBlock(img.Path, block, uint64(value)))
 }

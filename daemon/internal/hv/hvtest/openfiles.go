@@ -5,10 +5,12 @@ package hvtest
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
 )
 
 const (
@@ -27,6 +29,9 @@ func (f *Fake) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.
 			return hv.ErrNotActive
 		}
 		for _, path := range paths {
+			if api.IsNetwork(path) { // which is no path of the kernel
+				return &fs.PathError{Op: "stat", Path: path, Err: fs.ErrNotExist}
+			}
 			if _, err := f.open(path); err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/beevik/etree"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
 )
 
 // HasConfigChain says whether the disk in a definition has exactly this chain,
@@ -90,11 +91,16 @@ func backingElement(layers []hv.Image) *etree.Element {
 // such as startupPolicy and <seclabel>, say how to open a source rather than
 // which, and stay; index numbers the old image.
 func setSource(source *etree.Element, img hv.Image) {
-	for _, attr := range []string{"file", "dev", "pool", "volume", "index"} {
+	for _, attr := range []string{"file", "dev", "pool", "volume", "index", "protocol", "name", "tls"} {
 		source.RemoveAttr(attr)
 	}
-	attr, _ := sourceAttr(img) // checked by SetChain
-	source.CreateAttr(attr, img.Path)
+	removeAll(source, "host")
+	if img.Type == hv.SourceNetwork {
+		setExport(source, img.Path)
+	} else {
+		attr, _ := sourceAttr(img) // checked by SetChain
+		source.CreateAttr(attr, img.Path)
+	}
 	removeAll(source, "slices")
 	if img.SliceBytes != 0 {
 		slice := source.CreateElement("slices").CreateElement("slice")
@@ -104,7 +110,7 @@ func setSource(source *etree.Element, img hv.Image) {
 	}
 }
 
-// sourceAttr names the attribute of <source> that holds the path of img.
+// sourceAttr names the attribute of <source> that says which image img is.
 func sourceAttr(img hv.Image) (string, error) {
 	if img.Path == "" || img.Format == "" {
 		return "", fmt.Errorf("%w: image needs a path and a format: %+v", hv.ErrUnsupported, img)
@@ -117,6 +123,11 @@ func sourceAttr(img hv.Image) (string, error) {
 		return "file", nil
 	case hv.SourceBlock:
 		return "dev", nil
+	case hv.SourceNetwork:
+		if _, err := api.ParseNBD(img.Path); err != nil {
+			return "", fmt.Errorf("%w: %w", hv.ErrUnsupported, err)
+		}
+		return "protocol", nil
 	}
 	return "", fmt.Errorf("%w: image of type %q", hv.ErrUnsupported, img.Type)
 }

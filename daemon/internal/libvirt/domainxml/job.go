@@ -39,9 +39,12 @@ func sourceOf(img hv.Image) (*libvirtxml.DomainDiskSource, error) {
 		return nil, err
 	}
 	source := &libvirtxml.DomainDiskSource{Slices: slicesOf(img)}
-	if img.Type == hv.SourceBlock {
+	switch img.Type {
+	case hv.SourceBlock:
 		source.Block = &libvirtxml.DomainDiskSourceBlock{Dev: img.Path}
-	} else {
+	case hv.SourceNetwork:
+		source.Network = networkSource(img.Path)
+	default:
 		source.File = &libvirtxml.DomainDiskSourceFile{File: img.Path}
 	}
 	return source, nil

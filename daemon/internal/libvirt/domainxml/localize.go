@@ -86,9 +86,9 @@ func imagesIn(domain *etree.Element) []string {
 		if isDrive(disk) {
 			continue
 		}
-		for _, source := range slices.Concat(disk.FindElements(".//source"), disk.FindElements(".//mirror")) {
+		for _, source := range slices.Concat(disk.FindElements(".//source"), disk.FindElements(".//source/host"), disk.FindElements(".//mirror")) {
 			for _, attr := range source.Attr {
-				if attr.Key != "index" && attr.Key != "startupPolicy" {
+				if attr.Key != "index" && attr.Key != "startupPolicy" && !(attr.Key == "tls" && attr.Value == noTLS) {
 					images = append(images, targetIn(disk)+" "+attr.Key+"="+attr.Value)
 				}
 			}

@@ -156,7 +156,7 @@ func imageOf(src *libvirtxml.DomainDiskSource, format string) (hv.Image, bool) {
 	case src.Volume != nil:
 		img.Type = "volume"
 	case src.Network != nil:
-		img.Type = "network"
+		img.Type, img.Path, img.SliceBytes = hv.SourceNetwork, exportOf(src), sliceOf(src, format)
 	case src.NVME != nil:
 		img.Type = "nvme"
 	case src.Dir != nil:

@@ -35,13 +35,14 @@ func uncarried(disk *etree.Element) string {
 }
 
 func uncarriedIn(source *etree.Element) string {
+	export := isExport(source)
 	for _, attr := range source.Attr {
-		if attr.Space != "" || !slices.Contains(sourceAttributes, attr.Key) {
+		if attr.Space != "" || !slices.Contains(sourceAttributes, attr.Key) && !(export && slices.Contains(exportAttributes, attr.Key)) {
 			return attr.FullKey() + "="
 		}
 	}
 	for _, child := range source.ChildElements() {
-		if !keepsOwner(child) && !isBeginning(child) {
+		if !keepsOwner(child) && !isBeginning(child) && !(export && child.FullTag() == "host") {
 			return "<" + child.FullTag() + ">"
 		}
 	}
@@ -92,7 +93,7 @@ func isPlain(x *libvirtxml.DomainDisk) bool {
 }
 
 func isPlainSource(src *libvirtxml.DomainDiskSource) bool {
-	if src == nil || (src.File == nil && src.Block == nil && src.Volume == nil) {
+	if src == nil || (src.File == nil && src.Block == nil && src.Volume == nil && exportOf(src) == "") {
 		return true
 	}
 	return len(labelsOf(src)) == 0 && (src.File == nil || src.File.FDGroup == "") && (src.Volume == nil || src.Volume.Mode == "") &&

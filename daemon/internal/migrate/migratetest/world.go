@@ -29,6 +29,8 @@ type World struct {
 	Images   *hosttest.Images
 	Copier   *FakeCopier
 
+	// Src is the image of the volume in the beginning.
+	Src hv.Image
 	// MayMove is the answer of the world's attachments.
 	MayMove func() error
 	// audited has what the audit trail was told.
@@ -47,7 +49,7 @@ type World struct {
 // NewWorld makes a host whose instance is in the given state on src.
 func NewWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
-	w := &World{Fake: hvtest.New(), Guards: hosttest.NewGuards(nil), next: 1000}
+	w := &World{Fake: hvtest.New(), Guards: hosttest.NewGuards(nil), next: 1000, Src: hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: SrcPath}}
 	w.OnStart = w.Guards.Hook
 	expect.OK(t, w.CreateImage(SrcPath, hvtest.Raw, Size))
 	for b := range int64(Blocks / 2) {
@@ -56,7 +58,7 @@ func NewWorld(t *testing.T, state hv.State) *World {
 	w.AddPool(hv.PoolInfo{Name: "new", Type: "dir", Path: "/new", Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
 	expect.OK(t, w.Define(hv.Domain{ID: Instance, Name: "web", Config: []hv.Disk{{
 		Target: "vda", Bus: "virtio", Device: "disk", Serial: Volume, Terminated: true,
-		Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: SrcPath}},
+		Chain: []hv.Image{w.Src},
 	}}}))
 	w.Registry = newRegistry()
 	w.Images = &hosttest.Images{Fake: w.Fake}

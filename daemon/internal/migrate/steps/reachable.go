@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -24,7 +25,7 @@ func (e *Env) CheckReachable(ctx context.Context, s *Spec) error {
 	if err != nil || !confined {
 		return err
 	}
-	dirs := []string{filepath.Dir(s.Dst.Path)}
+	dirs := []string{location.Directory(s.Dst.Path)}
 	if s.Overlay != "" {
 		dirs = append(dirs, filepath.Dir(s.Overlay))
 	}
@@ -85,8 +86,8 @@ func (e *Env) mayOpen(s *Spec, user hv.ProcessUser, path string) error {
 // security module denies that, whoever owns the image. Where nobody can tell, the job will: one
 // that is denied ends before it has written anything.
 func (e *Env) notDenied(ctx context.Context, s *Spec, path, doing string) error {
-	if !s.Attached() {
-		return nil
+	if !s.Attached() || api.IsNetwork(path) {
+		return nil // its rules are of files
 	}
 	rule, err := e.hv.WriteDeniedBy(ctx, s.InstanceID, path)
 	switch {

@@ -94,7 +94,7 @@ func CopiedBytes(st *op.Status) (done int64, ok bool) {
 // filesystem to want if it begins with a hole: then QEMU would not write to it past the page
 // cache.
 func (s *Spec) DstIsUneven() bool {
-	return s.Dst.Format == api.FormatRaw && !s.DstBlock && s.Dst.WholeBytes()%image.MaxAlignBytes != 0
+	return s.Dst.Format == api.FormatRaw && !s.DstBlock && !api.IsNetwork(s.Dst.Path) && s.Dst.WholeBytes()%image.MaxAlignBytes != 0
 }
 
 // copyNote is what dst was before the first byte was copied.

@@ -135,6 +135,8 @@ func (e *Env) checkReleasedIdentity(ctx context.Context, in *ReleasedInput) erro
 		return e.hvError(err)
 	case !same:
 		return in.cannot(api.CodeChainChanged, "something else is at its place by now (%s), which is not touched", now)
+	case api.IsNetwork(s.Src.Path):
+		return in.cannot(api.CodeUnsupportedDisk, "it is an NBD export, which is removed where it was made")
 	case s.SrcBlock && s.Src.Pool == "":
 		return in.cannot(api.CodeUnsupportedDisk, "it is a block device in no pool, which is removed where it was made")
 	case s.Src.Pool == "":
@@ -157,6 +159,9 @@ func (e *Env) checkReleasedContent(ctx context.Context, in *ReleasedInput) error
 // no stamp was taken when it was frozen, the end of the migration is later than the last
 // write that was copied.
 func (e *Env) ReleasedWasWritten(ctx context.Context, in *ReleasedInput) (bool, error) {
+	if api.IsNetwork(in.Spec.Src.Path) {
+		return false, nil // nobody knows
+	}
 	now, err := e.images.Stamp(ctx, in.Spec.Src.Path)
 	if err != nil {
 		return false, err

@@ -20,15 +20,22 @@ type openImages struct {
 	process           bool // there is one
 	src, overlay, dst bool
 	srcWritable       bool
-	pid               int // of the process, where it has one of them open
+	// srcUnseen and dstUnseen: it is an export, and the kernel does not say which export a
+	// connection is to. The instance is kept off until the move is over.
+	srcUnseen, dstUnseen bool
+	pid                  int // of the process, where it has one of them open
 }
 
 // openImages asks the kernel what the guest's process has open. Its errors are typed for the
 // runner.
 func (e *Env) openImages(ctx context.Context, s *Spec) (*openImages, error) {
-	paths := []string{s.Src.Path, s.Dst.Path}
+	paths := []string{s.Dst.Path}
 	if s.Overlay != "" {
 		paths = append(paths, s.Overlay)
+	}
+	open := &openImages{process: true, srcUnseen: api.IsNetwork(s.Src.Path), dstUnseen: api.IsNetwork(s.Dst.Path)}
+	if !open.srcUnseen {
+		paths = append(paths, s.Src.Path)
 	}
 	held, err := witness.LookAt(ctx, e.hv, s.InstanceID, s.InstanceName, paths...)
 	if err != nil {
@@ -39,9 +46,13 @@ func (e *Env) openImages(ctx context.Context, s *Spec) (*openImages, error) {
 			return &openImages{}, nil
 		}
 	}
-	open := &openImages{process: true, src: held[0].Open, srcWritable: held[0].Writable, dst: held[1].Open}
+	open.dst = held[0].Open
 	if s.Overlay != "" {
-		open.overlay = held[2].Open
+		open.overlay = held[1].Open
+	}
+	if !open.srcUnseen {
+		src := held[len(held)-1]
+		open.src, open.srcWritable = src.Open, src.Writable
 	}
 	for _, is := range held {
 		open.pid = max(open.pid, is.PID)
@@ -104,9 +115,9 @@ func (o *openImages) agrees(s *Spec, disk *diskState) bool {
 		return false
 	}
 	if disk.live == OnDst {
-		return o.dst && !o.src
+		return (o.dst || o.dstUnseen) && !o.src
 	}
-	return o.src && (disk.mirror != nil || !o.dst) // or a job that libvirt does not know of writes to dst
+	return (o.src || o.srcUnseen) && (disk.mirror != nil || !o.dst) // or a job that libvirt does not know of writes to dst
 }
 
 // errWitnessesDisagree says that libvirt and the kernel tell different things about the same

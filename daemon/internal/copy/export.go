@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+import (
+	"context"
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/nbd"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// exportEnd is an export of an NBD server. Nothing keeps others from writing to it meanwhile, as
+// locks do of a file: that is the caller's to know.
+type exportEnd struct {
+	*nbd.Export
+
+	path string
+}
+
+// openExport opens the export at an address. It is read until ctx ends: a server that does not
+// answer holds nobody up who cancels.
+func openExport(ctx context.Context, path string, writable bool) (End, error) {
+	address, err := api.ParseNBD(path)
+	if err != nil {
+		return nil, err
+	}
+	export, err := nbd.Open(ctx, address.Socket, address.Name)
+	if err != nil {
+		return nil, err
+	}
+	if writable && export.ReadOnly() {
+		return nil, errors.Join(&ImageError{Path: path, Reason: "its server takes no writes"}, export.Close())
+	}
+	return exportEnd{export, path}, nil
+}
+
+func (e exportEnd) Size() int64 { return e.SizeBytes() }
+
+// Zero has the server make zeros, or writes them where it cannot.
+func (e exportEnd) Zero(off, n int64) error {
+	err := e.ZeroAt(off, n)
+	if !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, unix.EOPNOTSUPP) {
+		return err
+	}
+	for end := off + n; off < end; {
+		m, err := e.WriteAt(zeroBlock[:min(end-off, int64(len(zeroBlock)))], off)
+		if err != nil {
+			return err
+		}
+		off += int64(m)
+	}
+	return nil
+}
+
+// Flush has the server put on stable storage what it was given. Whether a later read comes from
+// there is the server's business.
+func (e exportEnd) Flush() error {
+	if err := e.Export.Flush(); err != nil {
+		return &FlushError{e.path, err}
+	}
+	return nil
+}
+
+func (e exportEnd) Extent(off int64) (until int64, data bool, err error) {
+	until, data, err = e.Export.Extent(off)
+	if err != nil {
+		return 0, false, &ReadError{e.path, off, err}
+	}
+	return until, data, nil
+}
+
+// exportBytes asks for the size of an export.
+func exportBytes(ctx context.Context, path string) (int64, error) {
+	end, err := openExport(ctx, path, false)
+	if err != nil {
+		return 0, err
+	}
+	return end.Size(), end.Close()
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domainxml_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
+)
+
+var (
+	export  = hv.Image{Type: hv.SourceNetwork, Format: "raw", Path: "nbd+unix:///web?socket=/run/nbd.sock"}
+	overlay = hv.Image{Type: hv.SourceFile, Format: "qcow2", Path: "/overlays/o.qcow2"}
+)
+
+// exportDisk is a disk with something more in its <source>.
+func exportDisk(attrs, children string) string {
+	return `<disk type="network" device="disk"><driver name="qemu" type="raw" cache="none"/><source protocol="nbd" name="web" ` + attrs +
+		`><host transport="unix" socket="/run/nbd.sock"/>` + children + `</source><backingStore/><target dev="vda" bus="virtio"/></disk>`
+}
+
+func TestAnExportIsReadFromADefinitionOfAnyVersion(t *testing.T) {
+	for _, attrs := range []string{"", `tls="no"`, `index="1"`} {
+		d, err := domainxml.ParseDisk(exportDisk(attrs, ""))
+		if err != nil || len(d.Chain) != 1 || d.Chain[0] != export || d.Uncarried != "" || !d.Terminated {
+			t.Errorf("%s: %+v, %v", attrs, d, err)
+		}
+	}
+}
+
+// What the address does not say would be lost with another image, so it is no volume.
+func TestAnExportThatIsOpenedInAnotherWayHasNoAddress(t *testing.T) {
+	for name, disk := range map[string]string{
+		"TLS":        exportDisk(`tls="yes"`, ""),
+		"reconnect":  exportDisk("", `<reconnect delay="10"/>`),
+		"two hosts":  exportDisk("", `<host transport="unix" socket="/run/other.sock"/>`),
+		"over TCP":   strings.Replace(exportDisk("", ""), `transport="unix" socket="/run/nbd.sock"`, `name="nbd.example" port="10809"`, 1),
+		"a comma":    strings.Replace(exportDisk("", ""), `name="web"`, `name="web,x"`, 1),
+		"an escape":  strings.Replace(exportDisk("", ""), `name="web"`, `name="w%62"`, 1),
+		"a question": strings.Replace(exportDisk("", ""), `name="web"`, `name="web?socket=/run/x"`, 1),
+		"rbd":        `<disk type="network" device="disk"><driver name="qemu" type="raw"/><source protocol="rbd" name="rbd/web"><host name="mon"/></source><target dev="vda" bus="virtio"/></disk>`,
+	} {
+		d, err := domainxml.ParseDisk(disk)
+		if err != nil || len(d.Chain) != 1 || d.Chain[0].Type != hv.SourceNetwork || d.Chain[0].Path != "" {
+			t.Errorf("%s: %+v, %v", name, d, err)
+		}
+	}
+}
+
+func TestADiskIsPutFromAnExportUnderAnOverlayOntoAFileAndBack(t *testing.T) {
+	file := hv.Image{Type: hv.SourceFile, Format: "raw", Path: "/pool/web.raw"}
+	domain := `<domain><devices>` + exportDisk(`tls="no" index="1"`, "") + `</devices></domain>`
+	for _, chain := range [][]hv.Image{{overlay, export}, {file}, {overlay, file}, {export}} {
+		text, err := domainxml.Rechain(domain, "vda", chain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if chain[0] == file && (strings.Contains(text, "host") || strings.Contains(text, "nbd")) {
+			t.Errorf("something of the export is left: %s", text)
+		}
+		domain = `<domain><devices>` + text + `</devices></domain>`
+		if is, err := domainxml.HasConfigChain(domain, "vda", chain); err != nil || !is {
+			t.Errorf("%v became %s, %v", chain, domain, err)
+		}
+	}
+}
+
+func TestAnAddressThatIsNoneIsNotWritten(t *testing.T) {
+	for _, path := range []string{"", "pool/name", "nbd+unix:///web", "nbd+unix:///web?socket=/run/s,x=y"} {
+		img := hv.Image{Type: hv.SourceNetwork, Format: "raw", Path: path}
+		if _, err := domainxml.Rechain(`<domain><devices>`+exportDisk("", "")+`</devices></domain>`, "vda", []hv.Image{img}); !errors.Is(err, hv.ErrUnsupported) {
+			t.Errorf("%q: %v", path, err)
+		}
+		if text, err := domainxml.DiskXML(hv.DiskSpec{Target: "vda", Bus: "virtio", Image: img}); !errors.Is(err, hv.ErrUnsupported) {
+			t.Errorf("%q: %s, %v", path, text, err)
+		}
+	}
+	text, err := domainxml.DiskXML(hv.DiskSpec{Target: "vda", Bus: "virtio", Image: export})
+	if d, parse := domainxml.ParseDisk(text); err != nil || parse != nil || d.Top() != export {
+		t.Errorf("%s, %v, %v", text, err, parse)
+	}
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package location_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// socket makes a socket, which may be reached by a link too.
+func socket(t *testing.T) (path, link string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "s")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	link = path + "-link"
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	return path, link
+}
+
+func TestAnExportIsTheSameBySocketAndName(t *testing.T) {
+	path, link := socket(t)
+	other, _ := socket(t)
+	uri := func(name, socket string) string { return api.NBDExport{Name: name, Socket: socket}.URI() }
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{uri("web", path), uri("web", path), true},
+		{uri("web", path), uri("web", link), true},
+		{uri("web", path), uri("db", path), false},
+		{uri("web", path), uri("web", other), false},
+		{uri("web", path), path, false},
+		{path, uri("", path), false},
+		{uri("web", "/no/such/socket"), uri("web", path), false},
+	} {
+		if same, err := location.SameImage(c.a, c.b); same != c.same || err != nil {
+			t.Errorf("%s and %s: %v, %v", c.a, c.b, same, err)
+		}
+	}
+}
+
+func TestTheSocketOfAnExportHasToBeInAnAllowedPlace(t *testing.T) {
+	path, link := socket(t)
+	uri := api.NBDExport{Name: "web", Socket: path}.URI()
+	for allowed, want := range map[string]api.Code{
+		filepath.Dir(path): "", "/srv": api.CodePermissionDenied, "/dev": api.CodePermissionDenied,
+	} {
+		err := location.Rules{AllowedPaths: []string{allowed}}.CheckPath(t.Context(), uri)
+		if api.CodeOf(err) != want {
+			t.Errorf("with %s allowed: %v", allowed, err)
+		}
+	}
+	outside := filepath.Join(t.TempDir(), "s")
+	if err := os.Symlink(link, outside); err != nil {
+		t.Fatal(err)
+	}
+	uri = api.NBDExport{Socket: outside}.URI()
+	if err := (location.Rules{AllowedPaths: []string{filepath.Dir(path)}}).CheckPath(t.Context(), uri); api.CodeOf(err) != "" {
+		t.Errorf("a link into an allowed place: %v", err)
+	}
+	if err := (location.Rules{AllowedPaths: []string{filepath.Dir(outside)}}).CheckPath(t.Context(), uri); err == nil {
+		t.Error("a link in an allowed place to a socket elsewhere is taken")
+	}
+}
+
+func TestTheImageOfAnExportIsOneOfTheNetwork(t *testing.T) {
+	uri := api.NBDExport{Name: "web", Socket: "/run/s"}.URI()
+	l := api.Location{Path: uri, Format: api.FormatRaw, SizeBytes: 1 << 20}
+	want := hv.Image{Type: hv.SourceNetwork, Format: "raw", Path: uri}
+	if got := location.Image(l, false); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if d := location.Directory(uri); d != "/run" {
+		t.Errorf("QEMU passes %s on its way to it", d)
+	}
+	if !location.HasVolume(&hv.Disk{Chain: []hv.Image{want}, Terminated: true}, l, false) {
+		t.Error("a disk of it is not the volume")
+	}
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// The kernel would not say whether a process has the export, so there is none.
+func TestAVolumeGoesFromAndToAnExportWhileItsInstanceIsKeptOffWhateverHappensAtEveryCall(t *testing.T) {
+	const export, file = "nbd+unix:///other?socket=/run/nbd.sock", "/var/other.raw"
+	for name, c := range map[string]struct {
+		world func(*testing.T, hv.State) *migratetest.World
+		to    hv.Image
+	}{
+		"from a file to an export":    {migratetest.NewWorld, hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: export}},
+		"from an export to an export": {migratetest.ExportWorld, hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: export}},
+		"from an export to a file":    {migratetest.ExportWorld, rawImage(file)},
+	} {
+		for what, happen := range map[string]func(d *daemon) hvtest.Fault{
+			"the daemon dies": func(d *daemon) hvtest.Fault { return hvtest.Fault{Do: func() { go d.Restart() }} },
+			"libvirt goes away after it": func(d *daemon) hvtest.Fault {
+				return hvtest.Fault{After: true, Do: func() { awayFor(d, 3*time.Second) }}
+			},
+			"the guest is to be started": func(d *daemon) hvtest.Fault { return hvtest.Fault{Do: func() { _ = d.world.Start(testInstance) }} },
+		} {
+			t.Run(name+", "+what, func(t *testing.T) {
+				everyCallOn(t, c.world, hv.StateStopped, func(t *testing.T, d *daemon, fault hvtest.Fault) {
+					t.Helper()
+					must(t, d.world.CreateImage(c.to.Path, hvtest.Raw, testSize))
+					d.world.Copier.Gate = make(chan struct{})
+					id := d.migrateTo(api.MigrationTarget{ToPath: c.to.Path})
+					d.until(id, api.MigrationCopying)
+					d.world.Inject(fault)
+					close(d.world.Copier.Gate)
+					mig := d.until(id, api.MigrationCompleted)
+					calm(d)
+					if err := d.world.SettledOn(c.to); err != nil {
+						t.Error(err)
+					}
+					if at := d.world.Registry.CurrentVolume().Location.Path; at != c.to.Path || mig.Method != steps.MethodOffline {
+						t.Errorf("by %s the volume went to %s", mig.Method, at)
+					}
+				}, happen)
+			})
+		}
+	}
+}
+
+func TestWhatIsNotDoneWithAVolumeAtAnExportIsRefusedByNameAndChangesNothing(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		state  hv.State
+		target api.MigrationTarget
+		code   api.Code
+	}{
+		{"under a guest that runs", hv.StateRunning, api.MigrationTarget{ToPool: "new"}, api.CodeUnsupportedDisk},
+		{"under a guest that is paused", hv.StatePaused, api.MigrationTarget{ToPool: "new"}, api.CodeUnsupportedDisk},
+		{"another format", hv.StateStopped, api.MigrationTarget{ToPool: "new", ToFormat: api.FormatQcow2}, api.CodeInvalidArgument},
+		{"delete the source", hv.StateStopped, api.MigrationTarget{ToPool: "new", DeleteSource: true}, api.CodeInvalidArgument},
+		{"under an overlay", hv.StateRunning, api.MigrationTarget{ToPool: "new", Method: steps.MethodOverlay}, api.CodeUnsupportedDisk},
+		{"mirror", hv.StateRunning, api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror}, api.CodeUnsupportedDisk},
+		{"to itself", hv.StateStopped, api.MigrationTarget{ToPath: migratetest.Export.Path}, api.CodeSameLocation},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDaemon(t, migratetest.ExportWorld(t, c.state))
+				_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: c.target, Composite: true})
+				if api.CodeOf(err) != c.code {
+					t.Errorf("got %v, want %s", err, c.code)
+				}
+				d.stayed()
+			})
+		})
+	}
+}

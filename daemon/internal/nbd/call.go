@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nbd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Export is an export that is open over one connection. Its methods may be called
+// concurrently, and are then under way at the same time. When the connection is lost, all of
+// them fail from then on, with an error that wraps ENOLINK.
+type Export struct {
+	c      *client
+	conn   net.Conn
+	ctx    context.Context
+	cancel func() bool
+	ended  chan struct{}
+
+	structured, allocation bool
+
+	mu      sync.Mutex
+	calls   map[uint64]*call
+	lost    error // why there are no more answers
+	leaving bool
+}
+
+// call is one request that waits for its answer.
+type call struct {
+	command uint16
+	off     int64
+	n       int64
+	p       []byte // of a read
+	filled  int64
+	extents []extent
+	err     error
+	done    chan struct{}
+}
+
+// finish ends a call. The caller has locked.
+func (e *Export) finish(cookie uint64, c *call, err error) {
+	delete(e.calls, cookie)
+	if c.err == nil {
+		c.err = err
+	}
+	close(c.done)
+}
+
+// find returns the call that an answer belongs to.
+func (e *Export) find(cookie uint64) (*call, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c := e.calls[cookie]; c != nil {
+		return c, nil
+	}
+	return nil, errors.New("the server answers what was not asked")
+}
+
+func (e *Export) end(cookie uint64, c *call) {
+	var err error
+	if c.command == commandRead && c.filled != c.n {
+		err = fmt.Errorf("the server has answered with %d of %d bytes: %w", c.filled, c.n, unix.EIO)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.finish(cookie, c, err)
+}
+
+// serverError is an error that a server answers with: its numbers are Linux's.
+func serverError(code uint32, message []byte) error {
+	err := error(unix.Errno(code))
+	if code == 0 || code > 4095 {
+		err = fmt.Errorf("error %s: %w", strconv.FormatUint(uint64(code), 10), unix.EIO)
+	}
+	if len(message) == 0 {
+		return fmt.Errorf("the NBD server answers: %w", err)
+	}
+	return fmt.Errorf("the NBD server answers %q: %w", message, err)
+}

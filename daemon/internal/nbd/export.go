@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nbd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// openTimeout is how long a server may take until an export is open. One that serves a single
+// client lets all others wait in its queue.
+const openTimeout = 5 * time.Second
+
+// maxTransferBytes is how much is asked for at once: servers of today take 32 MiB.
+const maxTransferBytes = 32 << 20
+
+// ErrNoAnswer says that a server has accepted a connection, or not even that, and says nothing.
+var ErrNoAnswer = errors.New("the server does not answer; it has to take several clients at once (qemu-nbd --shared=8)")
+
+// Open opens an export of the server at a socket. It does not outlast ctx.
+func Open(ctx context.Context, socket, export string) (*Export, error) {
+	opening, cancel := context.WithTimeoutCause(ctx, openTimeout, ErrNoAnswer)
+	defer cancel()
+	fail := func(err error) (*Export, error) {
+		if opening.Err() != nil {
+			err = context.Cause(opening)
+		}
+		return nil, fmt.Errorf("open NBD export %q at %s: %w", export, socket, err)
+	}
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(opening, "unix", socket)
+	if err != nil {
+		return fail(err)
+	}
+	e := &Export{c: newClient(conn), conn: conn, ctx: ctx, ended: make(chan struct{}), calls: map[uint64]*call{}}
+	stop := context.AfterFunc(opening, func() { _ = conn.Close() })
+	if err = e.negotiate(export); err == nil && !stop() {
+		err = context.Cause(opening)
+	}
+	if err != nil {
+		stop()
+		_ = conn.Close()
+		return fail(err)
+	}
+	e.cancel = context.AfterFunc(ctx, func() { _ = conn.Close() })
+	go e.receive()
+	return e, nil
+}
+
+// allocationContext is the meta context that says what reads as zeros.
+const allocationContext = "base:allocation"
+
+// negotiate asks for all that makes reading faster, and does without what is refused.
+func (e *Export) negotiate(export string) error {
+	if err := e.c.greet(); err != nil {
+		return err
+	}
+	var refused *refusal
+	err := e.c.option(optionStructuredReply, nil, nil)
+	e.structured = err == nil
+	if e.structured {
+		err = e.c.choose(export, allocationContext)
+		e.allocation = err == nil
+		if errors.Is(err, errNoContext) {
+			err = nil
+		}
+	}
+	if err != nil && !errors.As(err, &refused) {
+		return err
+	}
+	if err := e.c.enter(export, infoDescription); err != nil {
+		return err
+	}
+	if e.c.sizeBytes < 0 {
+		return errors.New("the export has no size that a disk could have")
+	}
+	return nil
+}
+
+// SizeBytes is how large the export was when it was opened.
+func (e *Export) SizeBytes() int64 { return e.c.sizeBytes }
+
+// ReadOnly says that the server takes no writes.
+func (e *Export) ReadOnly() bool { return e.c.flags&flagReadOnly != 0 }
+
+// Description is what the server says of the export, for people; empty if it says nothing.
+func (e *Export) Description() string { return e.c.description }
+
+// ReadAt reads all of p, or fails.
+func (e *Export) ReadAt(p []byte, off int64) (int, error) {
+	for at := 0; at < len(p); at += maxTransferBytes {
+		part := p[at:min(at+maxTransferBytes, len(p))]
+		c := &call{command: commandRead, off: off + int64(at), n: int64(len(part)), p: part}
+		if err := e.do(c, nil); err != nil {
+			return at, err
+		}
+	}
+	return len(p), nil
+}
+
+// WriteAt writes all of p, or fails.
+func (e *Export) WriteAt(p []byte, off int64) (int, error) {
+	for at := 0; at < len(p); at += maxTransferBytes {
+		part := p[at:min(at+maxTransferBytes, len(p))]
+		c := &call{command: commandWrite, off: off + int64(at), n: int64(len(part))}
+		if err := e.do(c, part); err != nil {
+			return at, err
+		}
+	}
+	return len(p), nil
+}
+
+// ZeroAt makes n bytes read as zeros. errors.ErrUnsupported if the server has no such request.
+func (e *Export) ZeroAt(off, n int64) error {
+	if e.c.flags&flagWriteZeroes == 0 {
+		return errors.ErrUnsupported
+	}
+	for n > 0 {
+		part := min(n, maxAskBytes)
+		if err := e.do(&call{command: commandWriteZeroes, off: off, n: part}, nil); err != nil {
+			return err
+		}
+		off, n = off+part, n-part
+	}
+	return nil
+}
+
+// Flush puts what was written and acknowledged on stable storage, by the server's word.
+func (e *Export) Flush() error {
+	if e.c.flags&flagFlush == 0 {
+		return nil // the protocol: such a server has nothing that it could lose
+	}
+	return e.do(&call{command: commandFlush}, nil)
+}
+
+// stateZero is the flag of base:allocation for what reads as zeros.
+const stateZero = 1 << 1
+
+// Extent says whether the bytes from off on read as zeros by the server's word, and until
+// where. A server that cannot say has data everywhere.
+func (e *Export) Extent(off int64) (until int64, data bool, err error) {
+	size := e.c.sizeBytes
+	if !e.allocation || off >= size {
+		return size, true, nil
+	}
+	c := &call{command: commandBlockStatus, off: off, n: min(maxAskBytes, size-off)}
+	if err := e.do(c, nil); err != nil {
+		return 0, false, err
+	}
+	until = off
+	for i, x := range c.extents {
+		if x.bytes == 0 || i > 0 && x.flags&stateZero == 0 != data {
+			break
+		}
+		data = x.flags&stateZero == 0
+		until = min(until+int64(x.bytes), size)
+	}
+	if until == off {
+		return 0, false, errors.New("the server answers with an extent of no length")
+	}
+	return until, data, nil
+}
+
+// Close ends the connection. What was written and not flushed may be lost.
+func (e *Export) Close() error {
+	e.cancel()
+	e.mu.Lock()
+	if e.lost == nil && !e.leaving {
+		e.leaving = true
+		_ = e.conn.SetWriteDeadline(time.Now().Add(time.Second)) // a courtesy, and no more
+		_ = e.c.disconnect()
+	}
+	e.mu.Unlock()
+	err := e.conn.Close()
+	<-e.ended
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// do sends a request and waits for its answer.
+func (e *Export) do(c *call, payload []byte) error {
+	if c.off < 0 || c.n < 0 || c.n > e.c.sizeBytes-c.off || c.n > math.MaxUint32 {
+		return fmt.Errorf("%d bytes from %d on are not all in an export of %d bytes: %w", c.n, c.off, e.c.sizeBytes, unix.EINVAL)
+	}
+	if c.n == 0 && c.command != commandFlush {
+		return nil
+	}
+	c.done = make(chan struct{})
+	if err := e.send(c, payload); err != nil {
+		return err
+	}
+	<-c.done
+	return c.err
+}
+
+func (e *Export) send(c *call, payload []byte) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.lost != nil {
+		return e.lost
+	}
+	e.calls[e.c.cookie+1] = c // request counts it up
+	err := e.c.request(c.command, c.off, c.n)
+	if err == nil && len(payload) > 0 {
+		_, err = e.c.out.Write(payload)
+	}
+	if err != nil {
+		_ = e.conn.Close() // half a request was sent: receive ends all calls, this one too
+	}
+	return nil
+}
+
+// receive hands answers to the calls until the connection ends.
+func (e *Export) receive() {
+	defer close(e.ended)
+	var err error
+	for err == nil {
+		err = e.answer()
+	}
+	if e.ctx.Err() != nil {
+		err = context.Cause(e.ctx)
+	} else {
+		err = fmt.Errorf("the connection to the NBD server is lost: %w (%w)", err, unix.ENOLINK)
+	}
+	_ = e.conn.Close()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lost = err
+	for cookie, c := range e.calls {
+		e.finish(cookie, c, err)
+	}
+}

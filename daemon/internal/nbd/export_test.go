@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nbd_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/nbd"
+	"github.com/volferry/volferry/test/lab"
+)
+
+// serve has QEMU serve an image with this content.
+func serve(t *testing.T, content []byte) *lab.Export {
+	t.Helper()
+	if _, err := exec.LookPath("qemu-nbd"); err != nil {
+		t.Skip("SKIPPED: no qemu-nbd: ", err)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "image")
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e, err := lab.Serve(t.Context(), file, "web", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+func open(t *testing.T, socket, name string) *nbd.Export {
+	t.Helper()
+	e, err := nbd.Open(t.Context(), socket, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+func TestWhatIsWrittenToAnExportIsReadFromItAndIsInItsImage(t *testing.T) {
+	content := make([]byte, 8*miB)
+	_, _ = rand.Read(content[miB : 3*miB])
+	server := serve(t, content)
+	e := open(t, server.Socket, "web")
+	if e.SizeBytes() != int64(len(content)) || e.ReadOnly() {
+		t.Fatalf("%d bytes, read-only %v", e.SizeBytes(), e.ReadOnly())
+	}
+	var all sync.WaitGroup
+	for off := int64(0); off < int64(len(content)); off += miB / 2 {
+		all.Go(func() {
+			p := make([]byte, miB/2)
+			if _, err := e.ReadAt(p, off); err != nil || !bytes.Equal(p, content[off:off+miB/2]) {
+				t.Errorf("what is read at %d is something else: %v", off, err)
+			}
+		})
+	}
+	all.Wait()
+	for off := int64(0); off < int64(len(content)); off += miB {
+		all.Go(func() {
+			p := content[off : off+miB]
+			if off >= 6*miB {
+				clear(p)
+				if err := e.ZeroAt(off, miB); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			_, _ = rand.Read(p)
+			if _, err := e.WriteAt(p, off); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if err := errors.Join(e.Flush(), e.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(server.File); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("the image holds something else: %v", err)
+	}
+}
+
+func TestTheExtentsOfAnExportAreThoseOfItsImage(t *testing.T) {
+	server := serve(t, nil)
+	f, err := os.OpenFile(server.File, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	_ = server.Close()
+	if _, err := f.WriteAt(bytes.Repeat([]byte{1}, miB), 4*miB); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(16 * miB); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e := open(t, server.Socket, "web")
+	type extent struct {
+		until int64
+		data  bool
+	}
+	var got []extent
+	for off := int64(0); off < e.SizeBytes(); {
+		until, data, err := e.Extent(off)
+		if err != nil || until <= off {
+			t.Fatalf("extent at %d until %d, %v", off, until, err)
+		}
+		got = append(got, extent{until, data})
+		off = until
+	}
+	want := []extent{{4 * miB, false}, {5 * miB, true}, {16 * miB, false}}
+	if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
+		t.Errorf("extents %v, want %v", got, want)
+	}
+}
+
+func TestACallOnAConnectionThatIsLostFailsAndSaysSo(t *testing.T) {
+	server := serve(t, make([]byte, miB))
+	e := open(t, server.Socket, "web")
+	_ = server.Close()
+	for range 2 {
+		if _, err := e.ReadAt(make([]byte, 512), 0); !errors.Is(err, unix.ENOLINK) {
+			t.Errorf("read: %v, want ENOLINK", err)
+		}
+	}
+	if err := e.Flush(); !errors.Is(err, unix.ENOLINK) {
+		t.Errorf("flush: %v, want ENOLINK: what was written may be lost", err)
+	}
+	if _, err := nbd.Open(t.Context(), server.Socket, "web"); err == nil {
+		t.Error("an export of no server was opened")
+	}
+}
+
+func TestAnExportThatThereIsNotIsRefusedByTheServer(t *testing.T) {
+	server := serve(t, make([]byte, miB))
+	if _, err := nbd.Open(t.Context(), server.Socket, "other"); err == nil || !strings.Contains(err.Error(), "refuses") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// answering is a server whose export answers each request so.
+func answering(t *testing.T, answer func(cookie []byte) []byte) *nbd.Export {
+	t.Helper()
+	s := &server{sizeBytes: miB, raw: answer}
+	return open(t, s.listen(t), "e")
+}
+
+// reply is a piece of a structured reply, the last.
+func reply(cookie []byte, kind uint16, payload []byte) []byte {
+	b := be.AppendUint16(be.AppendUint16(be.AppendUint32(nil, 0x668e33ef), 1), kind)
+	return append(be.AppendUint32(append(b, cookie...), uint32(len(payload))), payload...)
+}
+
+func TestAReadThatIsAnsweredInPartIsAnError(t *testing.T) {
+	data := func(off uint64, n int) []byte { return append(be.AppendUint64(nil, off), make([]byte, n)...) }
+	for name, answer := range map[string]func(cookie []byte) []byte{
+		"half of it":          func(c []byte) []byte { return reply(c, 1, data(0, 256)) },
+		"nothing":             func(c []byte) []byte { return reply(c, 0, nil) },
+		"a hole of half":      func(c []byte) []byte { return reply(c, 2, be.AppendUint32(be.AppendUint64(nil, 0), 256)) },
+		"more than was asked": func(c []byte) []byte { return reply(c, 1, data(0, 1024)) },
+		"other bytes":         func(c []byte) []byte { return reply(c, 1, data(4096, 512)) },
+		"before the range":    func(c []byte) []byte { return reply(c, 1, data(1<<63, 512)) },
+		"an error":            func(c []byte) []byte { return reply(c, 1<<15|1, []byte{0, 0, 0, 5, 0, 0}) },
+		"half an error":       func(c []byte) []byte { return reply(c, 1<<15|1, []byte{0, 0, 0, 5, 0, 9}) },
+		"another request":     func([]byte) []byte { return reply([]byte("somebody"), 1, data(0, 512)) },
+		"no reply":            func([]byte) []byte { return make([]byte, 64) },
+		"a simple reply": func(c []byte) []byte {
+			return append(be.AppendUint32(be.AppendUint32(nil, 0x67446698), 0), append(c, make([]byte, 512)...)...)
+		},
+	} {
+		if _, err := answering(t, answer).ReadAt(make([]byte, 512), 0); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestAnErrorOfTheServerHasItsNumber(t *testing.T) {
+	e := answering(t, func(c []byte) []byte { return reply(c, 1<<15|1, append([]byte{0, 0, 0, 28, 0, 4}, "full"...)) })
+	if _, err := e.WriteAt(nil, 0); err != nil {
+		t.Errorf("a write of nothing: %v", err)
+	}
+	if _, err := e.ReadAt(make([]byte, 512), 0); !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "full") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestARequestBeyondTheEndIsNotSent(t *testing.T) {
+	e := answering(t, func([]byte) []byte { t.Error("it was sent"); return nil })
+	for _, off := range []int64{-1, miB - 511, miB} {
+		if _, err := e.ReadAt(make([]byte, 512), off); err == nil {
+			t.Errorf("read at %d: no error", off)
+		}
+	}
+}
+
+func TestARequestThatIsNeverAnsweredEndsWithTheContext(t *testing.T) {
+	s := &server{sizeBytes: miB, raw: func([]byte) []byte { return nil }}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	silent, err := nbd.Open(ctx, s.listen(t), "e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	stop := errors.New("stop")
+	time.AfterFunc(20*time.Millisecond, func() { cancel(stop) })
+	if _, err := silent.ReadAt(make([]byte, 512), 0); !errors.Is(err, stop) {
+		t.Errorf("got %v, want that of the context", err)
+	}
+}

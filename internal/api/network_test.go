@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+func TestTheAddressOfAnExportIsReadAsItWasWritten(t *testing.T) {
+	for _, want := range []api.NBDExport{
+		{Name: "web", Socket: "/run/nbd.sock"}, {Socket: "/run/nbd.sock"}, {Name: "a/b:c@d+e_f-g.h", Socket: "/run/a@b:c+d_e-f.g"},
+	} {
+		got, err := api.ParseNBD(want.URI())
+		if err != nil || got != want || !api.IsNetwork(want.URI()) {
+			t.Errorf("%s is read as %+v, %v", want.URI(), got, err)
+		}
+	}
+}
+
+// What QEMU, libvirt and this program could read differently is no address.
+func TestAnAddressThatSomebodyCouldReadDifferentlyIsRefused(t *testing.T) {
+	for _, uri := range []string{
+		"/run/nbd.sock", "nbd://host/web", "nbd+unix:///web", "nbd+unix://web?socket=/run/s", "nbd+unix:///web?socket=", "nbd+unix:///web?socket=/",
+		"nbd+unix:///web?socket=run/s", "nbd+unix:///web?socket=/run/../s", "nbd+unix:///web?socket=/run/s&tls=1", "nbd+unix:///we%62?socket=/run/s",
+		"nbd+unix:///web?socket=/run/%73", "nbd+unix:////web?socket=/run/s", "nbd+unix:///web?socket=/run/a,b", "nbd+unix:///a b?socket=/run/s",
+		"nbd+unix:///web?socket=/run/s?socket=/run/t", "nbd+unix:///web#x?socket=/run/s", "nbd+unix:///w\x00b?socket=/run/s",
+		"nbd+unix:///web?socket=/" + strings.Repeat("s", 200), "nbd+unix:///" + strings.Repeat("w", 200) + "?socket=/run/s",
+	} {
+		if e, err := api.ParseNBD(uri); api.CodeOf(err) != api.CodeInvalidArgument {
+			t.Errorf("%q is %+v, %v", uri, e, err)
+		}
+	}
+}

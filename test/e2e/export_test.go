@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
+)
+
+const socketSuffix = ".sock"
+
+// served makes a filled volume that a guest has from an NBD server of QEMU's.
+func (h *host) served(t *testing.T) lab.Disk {
+	t.Helper()
+	dir := filepath.Join(h.Dir, fmt.Sprintf("nbd-%d", h.number()))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	d := h.diskIn(t, dir, api.FormatRaw)
+	export, err := lab.Serve(t.Context(), d.Path, "web", d.Path+socketSuffix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := export.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	d.Export = export
+	return d
+}
+
+// fileOf is what the server of an export has its bytes in, and every other path itself.
+func fileOf(path string) string {
+	if e, err := api.ParseNBD(path); err == nil {
+		return strings.TrimSuffix(e.Socket, socketSuffix)
+	}
+	return path
+}
+
+func TestAVolumeAtAnExportIsMovedWhileItsGuestIsStopped(t *testing.T) {
+	h, _, _ := sharedPools(t)
+	d := h.served(t)
+	g := h.runningGuest(t, d)
+	at := g.volume(t, "vda").Location
+	if want := (api.Location{Path: d.Export.URI(), Format: api.FormatRaw, SizeBytes: volumeBytes}); at != want {
+		t.Fatalf("the volume was adopted at %+v, want %+v", at, want)
+	}
+	g.assertSettledAndGoOn(t)
+	name := g.volumeName("vda")
+	e := h.refuses(t, api.CodeUnsupportedDisk, "volume", "migrate", name, "--to-pool", "b")
+	mustContain(t, e.Message, g.Name, "stop")
+	h.refuses(t, api.CodeUnsupportedDisk, "volume", "resize", name, "--size", fmt.Sprint(2*volumeBytes))
+	g.powerOff(t)
+	h.refuses(t, api.CodeInvalidArgument, "volume", "migrate", name, "--to-pool", "b", "--to-format", "qcow2")
+	h.refuses(t, api.CodeInvalidArgument, "volume", "migrate", name, "--to-pool", "b", "--delete-source")
+
+	// To a file, to an export, to another one, and to a file.
+	for _, to := range []string{h.poolB + "/web.raw", h.served(t).Export.URI(), h.served(t).Export.URI(), h.poolA + "/web.raw"} {
+		v := g.start(t, "vda", "--to-path", to)
+		if _, err := h.Libvirtd.Virsh(t.Context(), "start", g.Name); err == nil {
+			t.Fatalf("the guest started while its volume is moved from %s to %s", v.Src.Path, to)
+		}
+		v.copy(t)
+		v.finish(t)
+		if v.Method != "offline" || v.Dst.Path != to {
+			t.Errorf("the volume went to %s by %s", v.Dst.Path, v.Method)
+		}
+		g.boot(t)
+		g.powerOff(t)
+		g.assertSettled(t)
+	}
+}
+
+func TestACancelLeavesAVolumeAtItsExport(t *testing.T) {
+	h, _, _ := sharedPools(t)
+	g := h.stoppedGuest(t, h.served(t))
+	before := g.volume(t, "vda").Location
+	v := g.start(t, "vda", "--to-pool", "b", "--bandwidth", "1MiB/s")
+	v.copyPartly(t)
+	v.assertFrozen(t)
+	v.cancel(t)
+	if got := g.volume(t, "vda").Location; got != before || exists(t, v.Dst.Path) {
+		t.Errorf("the volume is at %+v, and the destination is there: %v", got, exists(t, v.Dst.Path))
+	}
+	g.boot(t)
+	g.assertSettled(t)
+}
+
+func TestACopyOfAnExportOutlivesTheDaemon(t *testing.T) {
+	h := startHost(t)
+	g := h.runningGuest(t, h.served(t))
+	g.powerOff(t)
+	v := g.start(t, "vda", "--to-pool", "b", "--bandwidth", "4MiB/s")
+	v.copyPartly(t)
+	h.KillDaemon()
+	if err := h.StartDaemon(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.ctl(t, "migration", "set", v.ID, "--bandwidth", "0")
+	v.copy(t)
+	v.finish(t)
+	g.boot(t)
+	g.assertSettled(t)
+}
+
+func TestAVolumeOfNoGuestLeavesItsExport(t *testing.T) {
+	h, a, _ := sharedPools(t)
+	d := h.served(t)
+	get[api.Volume](t, h, "volume", "volume", "adopt", "data", "--path", d.Export.URI(), "--format", "raw")
+	device := h.device(t, a, volumeBytes)
+	m := get[api.Migration](t, h, "migration", "volume", "migrate", "data", "--to-path", device.Path)
+	if m.State != api.MigrationCompleted || m.Method != "offline" || m.Src.Path != d.Export.URI() {
+		t.Fatalf("ended as %s by %s: %+v", m.State, m.Method, m)
+	}
+	h.assertUnattached(t, d, m.Dst)
+	h.ctl(t, "volume", "delete", "data", "--yes")
+}
