@@ -111,11 +111,24 @@ func (h *host) closeShared() error {
 // Nothing of them is left when it ends.
 func startHost(t *testing.T) *host {
 	t.Helper()
+	requireParallel(t)
+	return startHostIn(t, tempDirOf(t))
+}
+
+// requireParallel is the begin of a test with a real guest.
+func requireParallel(t *testing.T) {
+	t.Helper()
 	lab.Require(t)
 	t.Parallel()
+}
+
+// tempDirOf is a directory for a host of this test alone. Nothing in it is in use when the
+// test ends.
+func tempDirOf(t *testing.T) string {
+	t.Helper()
 	dir := lab.TempDir(t)
 	nothingRemains(t, dir)
-	return startHostIn(t, dir)
+	return dir
 }
 
 // startHostIn is startHost in a directory of the test.

@@ -39,6 +39,9 @@ type Libvirtd struct {
 	RunDir string
 	// EtcDir is what libvirtd sees as /etc/libvirt: qemu/NAME.xml is there.
 	EtcDir string
+	// Preload is a library that libvirtd, and what it starts, loads before all others, from
+	// its next start on.
+	Preload string
 
 	claim    *claim
 	virtlogd *daemon
@@ -117,7 +120,7 @@ func (l *Libvirtd) startVirtlogd(ctx context.Context) error {
 	script = append(script, `if [ -c /dev/kvm ] && { [ -c "$1/kvm" ] || mknod -m 0666 "$1/kvm" c 10 232; }; then mount --bind "$1/kvm" /dev/kvm; fi`)
 	script = append(script, "exec virtlogd -f /etc/libvirt/virtlogd.conf -p /run/libvirt/virtlogd.pid")
 	var err error
-	l.virtlogd, err = l.spawn("virtlogd", "unshare", "--mount", "--propagation", "slave",
+	l.virtlogd, err = l.spawn("virtlogd", nil, "unshare", "--mount", "--propagation", "slave",
 		"sh", "-c", strings.Join(script, "\n"), "lab", l.Dir)
 	if err != nil {
 		return err
@@ -158,8 +161,12 @@ func (l *Libvirtd) startLibvirtd(ctx context.Context) error {
 	if err := os.Remove(l.Socket); err != nil && !os.IsNotExist(err) {
 		return fmt.Errorf("remove old socket: %w", err)
 	}
+	var preload []string
+	if l.Preload != "" {
+		preload = []string{"LD_PRELOAD=" + l.Preload}
+	}
 	var err error
-	l.libvirtd, err = l.spawn("libvirtd", "nsenter",
+	l.libvirtd, err = l.spawn("libvirtd", preload, "nsenter",
 		l.enter("libvirtd", "-f", "/etc/libvirt/libvirtd.conf", "-p", "/run/libvirt/libvirtd.pid")...)
 	if err != nil {
 		return err
@@ -174,8 +181,9 @@ func (l *Libvirtd) startLibvirtd(ctx context.Context) error {
 }
 
 // spawn starts a daemon in its own process group, so that an interrupt from the
-// terminal reaches only us, with its standard error in the log directory.
-func (l *Libvirtd) spawn(name, program string, args ...string) (*daemon, error) {
+// terminal reaches only us, with its standard error in the log directory, and with
+// these additional variables in its environment.
+func (l *Libvirtd) spawn(name string, env []string, program string, args ...string) (*daemon, error) {
 	stderr, err := os.OpenFile(filepath.Join(l.Dir, "log", name+".stderr"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open log of %s: %w", name, err)
@@ -184,7 +192,7 @@ func (l *Libvirtd) spawn(name, program string, args ...string) (*daemon, error) 
 	cmd := exec.Command(program, args...) //nolint:noctx // it outlives the call
 	cmd.Dir = "/"
 	// The host's systemd-machined would get the guests of all labs, whose names are alike.
-	cmd.Env = append(os.Environ(), "DBUS_SYSTEM_BUS_ADDRESS=unix:path=/nonexistent")
+	cmd.Env = append(append(os.Environ(), "DBUS_SYSTEM_BUS_ADDRESS=unix:path=/nonexistent"), env...)
 	cmd.Stdout, cmd.Stderr = stderr, stderr
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {

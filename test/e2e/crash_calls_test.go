@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab/syscalls"
+)
+
+// The deaths of libvirtd inside its calls: at each system call by which one of them changes
+// something. The user does nothing but what Volferry or its documentation says.
+
+// callTrial is a request of the user that is made again and again, each time with libvirtd
+// dying in one of the calls that it makes.
+type callTrial struct {
+	// begin brings things to where the request can be made, and returns its command line.
+	begin func(*callGuest, *testing.T) (args []string)
+	// ended does what the answer of the command says until all is over, and claims that it
+	// ended right. It returns in one word how.
+	ended func(*callGuest, *testing.T, error) string
+}
+
+// callGuest is a guest whose libvirtd can be made to die at a system call, on a host of its own.
+type callGuest struct {
+	*guest
+	shim *syscalls.Shim
+	// data is a volume that nobody else has.
+	data *volume
+}
+
+// newCallGuest starts one more of them in a test that runs beside others already.
+func newCallGuest(t *testing.T) *callGuest {
+	t.Helper()
+	h := startHostIn(t, tempDirOf(t))
+	c := &callGuest{shim: syscalls.Load(t, filepath.Join(h.Dir, "shim"))}
+	h.Libvirtd.Preload = c.shim.Path()
+	if err := h.Libvirtd.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.guest = h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
+	c.data = h.adoptVolume(t, h.diskIn(t, h.poolA, api.FormatRaw))
+	return c
+}
+
+// way makes the request once, with nothing that disturbs it, and returns the points on its
+// way.
+func (c *callGuest) way(t *testing.T, x *callTrial, b *callBlow) []syscalls.Point {
+	t.Helper()
+	args := x.begin(c, t)
+	c.shim.Watch(t, b.program, "")
+	_, err := c.host.Ctl(t.Context(), args...)
+	c.shim.Off(t, b.program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.ended(c, t, nil)
+	// What libvirtd did before the first call is of none.
+	points := slices.DeleteFunc(c.shim.Passed(t, b.program), func(p syscalls.Point) bool { return p.Call == 0 })
+	if len(points) == 0 {
+		t.Fatal("no point was passed")
+	}
+	return points
+}
+
+// outcome is what became of a request in which something died.
+type outcome struct {
+	struck, missed int
+	ends           map[string]int
+	took           time.Duration
+}
+
+func (o *outcome) String() string {
+	var ends []string
+	for _, end := range slices.Sorted(maps.Keys(o.ends)) {
+		ends = append(ends, fmt.Sprintf("%d %s", o.ends[end], end))
+	}
+	return fmt.Sprintf("%d blows (%s), %d points not reached, %.1f s each", o.struck, strings.Join(ends, ", "), o.missed, o.took.Seconds()/float64(max(1, o.struck+o.missed)))
+}
+
+// maxMissed is how many of a hundred points may not be reached again, besides one: what libvirtd
+// does by itself, beside the calls, comes a little sooner or later.
+const maxMissed = 10
+
+// strikeAtEach makes the request once for each of the points, with the blow there. After a
+// wrong end it goes on with another guest, for the others are worth knowing.
+func (x *callTrial) strikeAtEach(t *testing.T, c *callGuest, b *callBlow) {
+	t.Helper()
+	points := chosenCalls(t, c.way(t, x, b))
+	total, wrong := &outcome{ends: map[string]int{}}, 0
+	by := map[string]*outcome{}
+	for _, p := range points {
+		begin := time.Now()
+		struck, end := false, ""
+		ok := t.Run(p.String(), func(t *testing.T) {
+			args := x.begin(c, t)
+			t.Logf("before %s %s", p.Does, p.What)
+			var err error
+			struck, err = b.strike(t, c, p, args)
+			end = x.ended(c, t, err)
+		})
+		if !ok {
+			if wrong++; wrong == 5 {
+				break
+			}
+			c = newCallGuest(t)
+		}
+		if by[p.CallName()] == nil {
+			by[p.CallName()] = &outcome{ends: map[string]int{}}
+		}
+		for _, o := range []*outcome{total, by[p.CallName()]} {
+			o.took += time.Since(begin)
+			if !struck {
+				o.missed++
+				continue
+			}
+			o.struck++
+			o.ends[end]++
+		}
+	}
+	for _, call := range slices.Sorted(maps.Keys(by)) {
+		t.Logf("%s: %s", call, by[call])
+	}
+	t.Logf("all %d points: %s, %d wrong ends", len(points), total, wrong)
+	if (total.missed-1)*100 > len(points)*maxMissed {
+		t.Errorf("%d of %d points were not reached again", total.missed, len(points))
+	}
+	c.assertSettled(t)
+}
+
+// callStride: with -short every so-manieth point is struck at.
+const callStride = 12
+
+func chosenCalls(t *testing.T, points []syscalls.Point) (chosen []syscalls.Point) {
+	t.Helper()
+	stride := 1
+	if testing.Short() {
+		stride = callStride
+	}
+	counts := map[string]int{}
+	for i, p := range points {
+		counts[p.CallName()]++
+		if i%stride == stride/2 {
+			chosen = append(chosen, p)
+		}
+	}
+	t.Logf("%d points: %v", len(points), counts)
+	if len(chosen) < len(points) {
+		t.Logf("%d of them", len(chosen))
+	}
+	return chosen
+}
+
+// callBlow is what happens to a program at a point.
+type callBlow struct {
+	program syscalls.Program
+	does    syscalls.Action
+	// back brings back what was struck.
+	back func(*callGuest, *testing.T)
+}
+
+// strike makes the request, with the blow at the point.
+func (b *callBlow) strike(t *testing.T, c *callGuest, p syscalls.Point, args []string) (struck bool, answer error) {
+	t.Helper()
+	c.shim.Arm(t, b.program, "", p, b.does)
+	defer c.shim.Off(t, b.program)
+	called := c.inBackground(t, args...)
+	answered, err := untilAnsweredOr(t, called, func() bool { return c.shim.Fired(t, b.program) })
+	c.shim.Off(t, b.program)
+	struck = c.shim.Fired(t, b.program) // perhaps with its answer out
+	if struck {
+		b.back(c, t)
+	}
+	if !answered {
+		err = <-called
+	}
+	return struck, err
+}
+
+// libvirtdDies is the blow of a libvirtd that dies and is started again.
+func libvirtdDies() *callBlow {
+	return &callBlow{program: syscalls.Libvirtd, does: syscalls.Kill, back: func(c *callGuest, t *testing.T) {
+		eventually(t, "libvirtd is dead", func() bool { return !c.host.Libvirtd.Running() })
+		if err := c.host.Libvirtd.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}}
+}
+
+// untilAnsweredOr waits for the answer of a command, or until cond is true.
+func untilAnsweredOr(t *testing.T, called <-chan error, cond func() bool) (answered bool, answer error) {
+	t.Helper()
+	expired := time.After(2 * wayTimeout)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-called:
+			return true, err
+		case <-tick.C:
+			if cond() {
+				return false, nil
+			}
+		case <-expired:
+			t.Fatal("neither an answer nor a blow")
+		}
+	}
+}
+
+// migrationEnds does what Volferry says until the newest migration is over, and claims that
+// it is one that ended right.
+func (g *guest) migrationEnds(t *testing.T, answer error) string {
+	t.Helper()
+	m, end := g.endMigration(t, answer)
+	g.startsAgain(t)
+	g.endedRight(t, m, "running")
+	g.assertMonitorAgrees(t)
+	return end
+}
+
+// endMigration does what Volferry says until the newest migration is over, and says in a word
+// what that was.
+func (g *guest) endMigration(t *testing.T, answer error) (m api.Migration, end string) {
+	t.Helper()
+	m, end = g.newestMigration(t), "went on"
+	if answer != nil {
+		end = "undone"
+		t.Logf("the answer: %v", answer)
+	}
+	for tries := 0; !m.State.Final(); tries++ {
+		if answer == nil || tries == 3 {
+			t.Fatalf("the migration is %s: %+v", m.State, m.Error)
+		}
+		if m.State == api.MigrationNeedsOperator {
+			end = "by hand"
+			g.follows(t, m)
+		}
+		g.startsAgain(t)
+		word := "cancel"
+		if m.State == api.MigrationCopied || m.State == api.MigrationCompleting {
+			word = "complete"
+		}
+		_, answer = g.host.Ctl(t.Context(), "migration", word, m.SrcAttachmentID)
+		m = g.newestMigration(t)
+	}
+	if m.State == api.MigrationError {
+		m.State = api.MigrationCancelled // of both src is left
+	}
+	return m, end
+}
+
+// startsAgain starts a guest that is off, when nothing keeps it from that.
+func (g *guest) startsAgain(t *testing.T) {
+	t.Helper()
+	if g.state(t) != "shut off" {
+		return
+	}
+	eventually(t, "the instance may start again", func() bool { return g.host.chainPart(t).Status == "ok" })
+	g.boot(t)
+}
+
+// assertMonitorAgrees claims that QEMU, asked by itself, has each disk on the image where the
+// registry has the volume, for writing, and no job.
+func (g *guest) assertMonitorAgrees(t *testing.T) {
+	t.Helper()
+	ask := func(command string, into any) {
+		t.Helper()
+		text := g.host.virsh(t, "qemu-monitor-command", g.Name, `{"execute":"`+command+`"}`)
+		if err := json.Unmarshal([]byte(text), &struct{ Return any }{into}); err != nil {
+			t.Fatalf("%s: %v: %s", command, err, text)
+		}
+	}
+	var blocks []struct {
+		Inserted struct {
+			ReadOnly     bool `json:"ro"`
+			BackingDepth int  `json:"backing_file_depth"`
+			Image        struct{ Filename string }
+		}
+	}
+	var jobs []any
+	ask("query-block", &blocks)
+	ask("query-jobs", &jobs)
+	if len(jobs) > 0 {
+		t.Errorf("QEMU has jobs: %v", jobs)
+	}
+	slots := g.persistentSlots(t)
+	if len(blocks) != len(slots) {
+		t.Fatalf("QEMU has %d disks, the definition %d", len(blocks), len(slots))
+	}
+	for i, s := range slots {
+		if in := blocks[i].Inserted; in.ReadOnly || in.BackingDepth != 0 || in.Image.Filename != s.Source {
+			t.Errorf("QEMU has disk %s as %+v, the definition on %s", s.Target, in, s.Source)
+		}
+	}
+}
+
+// inCalls runs a test of deaths in libvirt's calls.
+func inCalls(t *testing.T) *callGuest {
+	t.Helper()
+	leftToTestCrash(t)
+	requireParallel(t)
+	return newCallGuest(t)
+}
+
+func moveInCalls() *callTrial {
+	return &callTrial{
+		begin: func(c *callGuest, t *testing.T) []string { return c.moveElsewhere(t) },
+		ended: func(c *callGuest, t *testing.T, answer error) string { return c.migrationEnds(t, answer) },
+	}
+}
+
+func cancelInCalls() *callTrial {
+	return &callTrial{
+		begin: func(c *callGuest, t *testing.T) []string {
+			v := c.start(t, "vda", c.elsewhere(t)...)
+			if c.state(t) == "running" {
+				c.writes(t)
+			}
+			return v.cancelArgs()
+		},
+		ended: func(c *callGuest, t *testing.T, answer error) string { return c.migrationEnds(t, answer) },
+	}
+}
+
+// stopped is the trial with a guest that is off when the request is made.
+func (x *callTrial) stopped() *callTrial {
+	begin := x.begin
+	x.ended = func(c *callGuest, t *testing.T, answer error) string {
+		m, end := c.endMigration(t, answer)
+		c.endedRight(t, m, c.state(t))
+		return end
+	}
+	x.begin = func(c *callGuest, t *testing.T) []string {
+		if c.state(t) != "shut off" {
+			c.powerOff(t)
+		}
+		return begin(c, t)
+	}
+	return x
+}
+
+func TestKillOfLibvirtdAtEverySystemCallOfTheMoveOfAStoppedGuest(t *testing.T) {
+	moveInCalls().stopped().strikeAtEach(t, inCalls(t), libvirtdDies())
+}
+
+func TestKillOfLibvirtdAtEverySystemCallOfTheCancelOfAStoppedGuest(t *testing.T) {
+	cancelInCalls().stopped().strikeAtEach(t, inCalls(t), libvirtdDies())
+}
+
+func TestKillOfLibvirtdAtEverySystemCallOfAMove(t *testing.T) {
+	moveInCalls().strikeAtEach(t, inCalls(t), libvirtdDies())
+}
+
+func TestKillOfLibvirtdAtEverySystemCallOfACancel(t *testing.T) {
+	cancelInCalls().strikeAtEach(t, inCalls(t), libvirtdDies())
+}

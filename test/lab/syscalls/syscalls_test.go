@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package syscalls
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/test/lab"
+)
+
+// definition is a domain that is never started.
+const definition = `<domain type='qemu'><name>d</name><uuid>6e2f0c1e-4c83-4d5c-9a55-0d3b1f2a7c01</uuid><memory unit='MiB'>%</memory><os><type>hvm</type></os></domain>`
+
+// shimmed is a libvirtd that was started with the library, and a function that defines a
+// domain there with so much memory.
+func shimmed(t *testing.T) (*lab.Libvirtd, *Shim, func(memory string) error) {
+	t.Helper()
+	lab.Require(t)
+	l, err := lab.StartLibvirtd(t.Context(), lab.TempDir(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := Load(t, filepath.Join(l.Dir, "shim"))
+	l.Preload = s.Path()
+	if err := l.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return l, s, func(memory string) error {
+		xml := filepath.Join(l.Dir, "d.xml")
+		if err := os.WriteFile(xml, []byte(strings.Replace(definition, "%", memory, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := l.Virsh(t.Context(), "define", xml)
+		return err
+	}
+}
+
+func memoryOf(t *testing.T, l *lab.Libvirtd) string {
+	t.Helper()
+	xml, err := l.Virsh(t.Context(), "dumpxml", "d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(xml, "<memory unit='KiB'>")
+	memory, _, _ := strings.Cut(rest, "<")
+	return memory
+}
+
+func TestLibvirtdDiesAtEachPointOfACallInItsOrder(t *testing.T) {
+	l, s, define := shimmed(t)
+	if err := define("16"); err != nil {
+		t.Fatal(err)
+	}
+	s.Watch(t, Libvirtd, "")
+	if err := define("17"); err != nil {
+		t.Fatal(err)
+	}
+	// What it did before the call, as it started, is of none.
+	points := slices.DeleteFunc(s.Passed(t, Libvirtd), func(p Point) bool { return p.Call == 0 })
+	renamed := -1
+	for i, p := range points {
+		if p.CallName() != "define" && p.CallName() != "define_xml" {
+			t.Fatalf("%s is no point of the call", p)
+		}
+		if p.Does == "rename" && strings.HasSuffix(p.What, "/d.xml") {
+			renamed = i
+		}
+	}
+	if renamed <= 0 || points[len(points)-1].Does != "answer" {
+		t.Fatalf("the points of a definition: %v", points)
+	}
+	was := memoryOf(t, l)
+	for i, p := range points {
+		s.Arm(t, Libvirtd, "", p, Kill)
+		memory := string("23456789"[i%2]) + "0"
+		err := define(memory)
+		if !s.Fired(t, Libvirtd) {
+			t.Fatalf("libvirtd did not come to %s %s %s", p, p.Does, p.What)
+		}
+		if err == nil {
+			t.Errorf("libvirtd died at %s, and answered", p)
+		}
+		if err := l.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		switch now := memoryOf(t, l); {
+		case i <= renamed && now != was:
+			t.Errorf("libvirtd died before %s %s, and the definition is the new one", p.Does, p.What)
+		case i > renamed && now == was:
+			t.Errorf("libvirtd died before %s %s, and the definition is the old one", p.Does, p.What)
+		default:
+			was = now
+		}
+	}
+}
+
+func TestLibvirtdStandsStillAtAPointUntilItIsLetOn(t *testing.T) {
+	l, s, define := shimmed(t)
+	s.Watch(t, Libvirtd, "")
+	if err := define("16"); err != nil {
+		t.Fatal(err)
+	}
+	passed := s.Passed(t, Libvirtd)
+	s.Arm(t, Libvirtd, "", passed[len(passed)-1], Stop)
+	defined := make(chan error, 1)
+	go func() { defined <- define("17") }()
+	expired := time.After(time.Minute)
+	for !s.Fired(t, Libvirtd) {
+		select {
+		case err := <-defined:
+			t.Fatalf("libvirtd went on: %v", err)
+		case <-expired:
+			t.Fatal("libvirtd did not come to the point")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	select {
+	case err := <-defined:
+		t.Fatalf("libvirtd answered: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	if err := l.Cont(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-defined; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestQemuImgDiesAtAWriteToTheImageThatIsMeant(t *testing.T) {
+	lab.Require(t)
+	s := Load(t, lab.TempDir(t))
+	dir := t.TempDir()
+	src, dst := filepath.Join(dir, "src.raw"), filepath.Join(dir, "dst.qcow2")
+	if err := os.WriteFile(src, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(s.QemuImgDir(t), "qemu-img")
+	convert := func() error {
+		return exec.CommandContext(t.Context(), program, "convert", "-f", "raw", "-O", "qcow2", src, dst).Run()
+	}
+	s.Watch(t, QemuImg, "dst.qcow2")
+	if err := convert(); err != nil {
+		t.Fatal(err)
+	}
+	points := s.Passed(t, QemuImg)
+	if len(points) < 3 {
+		t.Fatalf("points: %v", points)
+	}
+	s.Arm(t, QemuImg, "dst.qcow2", points[2], Kill)
+	if err := convert(); err == nil || !s.Fired(t, QemuImg) || len(s.Passed(t, QemuImg)) != 3 {
+		t.Errorf("qemu-img ended with %v, at %v", err, s.Passed(t, QemuImg))
+	}
+	s.Arm(t, QemuImg, "src.raw", points[2], Kill)
+	if err := convert(); err != nil || s.Fired(t, QemuImg) {
+		t.Errorf("qemu-img only reads src, and ended with %v", err)
+	}
+}
