@@ -44,7 +44,7 @@ SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/la
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-upgrade test-crash test-web matrix-report bench bench-data \
+.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-upgrade test-crash soak test-web matrix-report bench bench-data \
 	packages lint-packages install clean lab machine vm compiler chromium
 
 help: ## Show this list
@@ -126,6 +126,11 @@ test-upgrade: build lab packages machine ## Programs and packages of earlier com
 
 test-crash: build lab compiler ## Kill everything at every step of a move, race root volumes against starts; some four hours, half of that with SHORT=-short (root)
 	VOLFERRY_CRASH=all $(GO) test $(JSON) -v $(SHORT) -count=1 -timeout 400m -run '^(TestKill|TestLibvirtdThat|TestPowerOff|TestCancelsInTheMiddle|TestRootDetachAndVirshStart)' ./test/e2e
+
+SOAK ?= 1h
+SEED ?=
+soak: build lab ## Move, cancel, stop and kill at random, on several guests, for SOAK (1h) or to the first lost write; SEED=N chooses as before (root)
+	VOLFERRY_SOAK=$(SOAK) VOLFERRY_SOAK_SEED=$(SEED) $(GO) test $(JSON) -v -count=1 -timeout 0 -run '^TestSoak$$' ./test/e2e
 
 test-web: build chromium ## The page of volferryctl web in a headless Chromium
 	$(GO) test -v $(JSON) -count=1 -timeout 15m ./test/web
