@@ -6,6 +6,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -14,7 +15,7 @@ import (
 
 // A host that goes down: daemon, registry, libvirtd and the guest die together, and libvirt starts
 // the guest at the boot, before the daemon is there. What the kernel had not put on the disk is
-// not lost by that; the simulations lose it.
+// not lost by that (the simulations lose it), but what QEMU had not is.
 
 func TestKillOfTheWholeHostAtEveryStepOfAMove(t *testing.T) {
 	leftToTestCrash(t)
@@ -85,6 +86,7 @@ func (g *guest) hostGoesDown(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "QEMU is gone", func() bool { return unix.Kill(pid, 0) != nil })
+		g.cuts = append(g.cuts, time.Now())
 	}
 	log := h.startsLibvirtd(t)
 	eventually(t, "libvirt has started the guest, or was refused", func() bool {

@@ -34,6 +34,7 @@ type guest struct {
 	writing  time.Time          // since when it writes to every disk
 	slots    []slot             // of the domain before anything was done to it
 	settled  bool               // assertSettled was called
+	cuts     []time.Time        // of its power: what it had not flushed may be lost
 }
 
 // defineGuest defines a guest, stopped.

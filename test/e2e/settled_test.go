@@ -302,7 +302,7 @@ func (g *guest) check(t *testing.T, target string, l api.Location) *lab.History 
 	if l.IsSlice() {
 		volume.SliceBytes = l.SizeBytes
 	}
-	r, err := lab.Check(t.Context(), volume, history)
+	r, err := lab.Check(t.Context(), volume, history, lab.PowerWasCutAt(g.cuts...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,11 +46,11 @@ func UnflushedMayBeLost() CheckOption {
 	return PowerWasCutAt(time.Now())
 }
 
-// PowerWasCutAt is for a volume whose user lost power at that time, and which was
-// written to again after: what was acknowledged before and not flushed then may be there
-// or not, block by block.
-func PowerWasCutAt(at time.Time) CheckOption {
-	return func(c *checker) { c.cut = at }
+// PowerWasCutAt is for a volume whose user lost power at these times, in their order, and which
+// was written to again after: what was acknowledged before and not flushed then may be there or
+// not, block by block.
+func PowerWasCutAt(cuts ...time.Time) CheckOption {
+	return func(c *checker) { c.cuts = cuts }
 }
 
 // Check reads the whole volume, which nobody may be writing to, and holds every
@@ -89,7 +89,7 @@ func Check(ctx context.Context, v Volume, h *History, opts ...CheckOption) (*Rep
 // checker holds one volume against one history.
 type checker struct {
 	history *History
-	cut     time.Time // zero: the power was never cut
+	cuts    []time.Time // of the power
 	touches map[uint64][]touch
 	report  Report
 }
@@ -121,12 +121,12 @@ func (c *checker) read(ctx context.Context, path string, sliceBytes int64) (*Rep
 		volume = io.LimitReader(f, sliceBytes)
 	}
 	limits := c.history.limits()
-	if c.cut.IsZero() { // else a write that is not there may have been done
+	if len(c.cuts) == 0 { // else a write that is not there may have been done
 		if limits, err = c.history.narrow(f); err != nil {
 			return nil, err
 		}
 	}
-	c.touches = c.history.touches(limits, c.cut)
+	c.touches = c.history.touches(limits, c.cuts)
 	c.report = Report{Acked: len(c.history.Acks), badCause: make(map[uint64]bool)}
 	chunk := make([]byte, 1<<20)
 	var block uint64

@@ -374,9 +374,16 @@ func TestCheckForgivesWhatAPowerCutLostAndNothingLater(t *testing.T) {
 	if err := w.check(PowerWasCutAt(cut)).Err(); err != nil {
 		t.Errorf("lost in the power cut: %v", err)
 	}
+	lose(1)
+	again := w.now.Add(time.Second)
+	w.now = again.Add(time.Second)
+	w.ack(100)
+	if err := w.check(PowerWasCutAt(cut, again)).Err(); err != nil {
+		t.Errorf("lost in two power cuts: %v", err)
+	}
 	lose(20) // some are where an operation that may be under way would leave zeroes
-	if err := w.check(PowerWasCutAt(cut)).Err(); err == nil {
-		t.Error("what was lost after the power cut is forgiven")
+	if err := w.check(PowerWasCutAt(cut, again)).Err(); err == nil {
+		t.Error("what was lost after both power cuts is forgiven")
 	}
 }
 

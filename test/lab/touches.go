@@ -20,21 +20,30 @@ type touch struct {
 // touches maps every block that some operation may have changed to these
 // operations, in the order in which they took effect: an operation begins only
 // when those before it on the same block have ended. Those that were not
-// acknowledged count up to the limit of their session. If the power was cut, which a
-// time says that is not zero, an operation that was acknowledged before is certain only
-// if a flush after it was, too.
-func (h *History) touches(limits []uint64, cut time.Time) map[uint64][]touch {
-	var flushed uint64
+// acknowledged count up to the limit of their session. An operation that was acknowledged before
+// the power was cut is certain only if a flush after it was, too.
+func (h *History) touches(limits []uint64, cuts []time.Time) map[uint64][]touch {
+	next := func(at time.Time) int { // the cut that came next, len(cuts) if none did
+		n, _ := slices.BinarySearchFunc(cuts, at, func(cut, at time.Time) int {
+			if cut.After(at) {
+				return 1
+			}
+			return -1
+		})
+		return n
+	}
+	flushed := make([]uint64, len(cuts)) // the last flush before each
 	for _, a := range h.Acks {
-		if a.Op.Flush && a.HostTime.Before(cut) {
-			flushed = max(flushed, a.Op.Seq)
+		if cut := next(a.HostTime); a.Op.Flush && cut < len(cuts) {
+			flushed[cut] = max(flushed[cut], a.Op.Seq)
 		}
 	}
 	certain := make(map[uint64]bool, len(h.Acks))
 	begun := make(map[uint64]bool, len(h.Acks))
 	for _, a := range h.Acks {
 		begun[a.Op.Seq] = true
-		certain[a.Op.Seq] = !a.HostTime.Before(cut) || a.Op.Seq <= flushed
+		cut := next(a.HostTime)
+		certain[a.Op.Seq] = cut == len(cuts) || a.Op.Seq <= flushed[cut]
 	}
 	for i, s := range h.Sessions {
 		for seq := s.Base; seq < limits[i]; seq++ {
@@ -68,7 +77,7 @@ func (h *History) limits() []uint64 {
 // it would have left.
 func (h *History) narrow(volume io.ReaderAt) ([]uint64, error) {
 	limits := h.limits()
-	touches := h.touches(limits, time.Time{})
+	touches := h.touches(limits, nil)
 	for i, s := range h.Sessions {
 		for seq := s.Base; seq < limits[i]; seq++ {
 			if slices.Contains(s.Failed, seq) {
