@@ -31,6 +31,9 @@ var (
 	// ErrNoProcess: the domain is active, but its process cannot be found, so it is unknown
 	// what it has open.
 	ErrNoProcess = errors.New("the process of the domain was not found")
+	// ErrProcessEnds: the hypervisor has lost the domain's process in the middle of the call.
+	// The domain is off, or soon will be by the hypervisor's word.
+	ErrProcessEnds = errors.New("the process of the domain ends")
 	// ErrActive: the call needs a domain that is shut off.
 	ErrActive = errors.New("domain is active")
 	// ErrNotReady: a pivot before the job was ready. Nothing was changed; ask

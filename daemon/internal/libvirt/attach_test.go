@@ -20,6 +20,8 @@ func TestWhatQEMUSaysIsUnderstood(t *testing.T) {
 		"internal error: No more available PCI slots":                                     hv.ErrUnsupported,
 		"internal error: Could not find sata controller with index 0 required for device": hv.ErrUnsupported,
 		"XML error: Attempted double use of PCI Address 0000:00:04.0":                     hv.ErrExists,
+		"Unable to read from monitor: Connection reset by peer":                           hv.ErrProcessEnds,
+		"internal error: End of file from qemu monitor":                                   hv.ErrProcessEnds,
 	} {
 		err := classify(golibvirt.Error{Code: uint32(golibvirt.ErrInternalError), Message: text})
 		if !errors.Is(err, want) {

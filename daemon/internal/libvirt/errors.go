@@ -49,6 +49,11 @@ var sayings = []struct {
 	{"controller with index 0 required for device", hv.ErrUnsupported},
 	{"Attempted double use of PCI", hv.ErrExists},
 	{"domain has active block job", hv.ErrBusy},
+	// The other end of QEMU's monitor is gone.
+	{"Unable to read from monitor", hv.ErrProcessEnds},
+	{"Unable to write to monitor", hv.ErrProcessEnds},
+	{"End of file from qemu monitor", hv.ErrProcessEnds},
+	{"unexpectedly closed the monitor", hv.ErrProcessEnds},
 }
 
 func kindOf(answer golibvirt.Error) error {

@@ -4,7 +4,6 @@ package migrate
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,15 +98,14 @@ func TestTheGuestIsDestroyedAtEveryCall(t *testing.T) {
 	})
 }
 
-// A monitor that broke is an error of no kind, and libvirt may still say for a
-// moment that the guest is there.
+// Libvirt may still say for some time that the guest is there, when its monitor broke.
 func TestTheGuestDiesInACallAndLibvirtNoticesLater(t *testing.T) {
 	for _, call := range []string{"BlockCopy", "CommitActive", "Suspend", "Job", "Pivot"} {
 		t.Run(call, func(t *testing.T) {
 			duringEverything(t, migratetest.ActiveStates, func(d *daemon) hvtest.Fault {
 				return hvtest.Fault{
-					Call: call, Err: errors.New("unable to read from monitor"),
-					Do: func() { time.AfterFunc(steps.DeathNotice/2, func() { _ = d.world.Crash(testInstance) }) },
+					Call: call, Err: hv.ErrProcessEnds,
+					Do: func() { time.AfterFunc(steps.DestroyNotice/2, func() { _ = d.world.Crash(testInstance) }) },
 				}
 			})
 		})

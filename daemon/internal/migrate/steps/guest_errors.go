@@ -5,6 +5,7 @@ package steps
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -95,11 +96,12 @@ func guestIsOn(s *Spec) error {
 // How long libvirt may take to notice that a guest is gone. A call that fails for another
 // reason counts as failed only after this time.
 const (
-	// DeathNotice is for a process that died.
+	// DeathNotice is for a process that may have died.
 	DeathNotice = time.Second
 	deathPoll   = 20 * time.Millisecond
 	// DestroyNotice is for a process that is told to end: it ends its jobs first, and
-	// libvirt kills it if that takes too long (some 15 s).
+	// libvirt kills it if that takes too long (some 15 s). It is also for one that libvirt has
+	// lost (hv.ErrProcessEnds), on a host that has little time.
 	DestroyNotice = 30 * time.Second
 )
 
@@ -120,6 +122,9 @@ func (e *Env) guestErrorAfter(ctx context.Context, s *Spec, run int, notice time
 	}
 	if err == nil {
 		return nil
+	}
+	if errors.Is(err, hv.ErrProcessEnds) {
+		notice = max(notice, DestroyNotice)
 	}
 	_, gone := retry.Poll(ctx, max(deathPoll, notice/100), notice, func() (bool, error) {
 		disk, err := e.readDisk(ctx, s)
