@@ -27,7 +27,7 @@ func TestAMigrationEndsOnAFullDiskWithEveryWrite(t *testing.T) {
 		{"cancel", (*move).cancel},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h, state := startHostWithState(t, 160)
+			h, state := startHostWithState(t)
 			g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 			v := g.start(t, "vda", "--to-pool", "b")
 			v.copy(t)
@@ -49,7 +49,7 @@ func TestAMigrationEndsOnAFullDiskWithEveryWrite(t *testing.T) {
 // What qemu-img folds goes to an image elsewhere.
 func TestAFoldOfAStoppedGuestNeedsNoRoomOnTheFullDisk(t *testing.T) {
 	leftToTestE2E(t)
-	h, state := startHostWithState(t, 160)
+	h, state := startHostWithState(t)
 	g := h.stoppedGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 	filler := filepath.Join(state, "filler")
 	for name, end := range foldEnds {
@@ -70,7 +70,7 @@ func TestAFoldOfAStoppedGuestNeedsNoRoomOnTheFullDisk(t *testing.T) {
 // Room for the overlay is all that such a guest waits for.
 func TestAGuestWhoseOverlayWasFullGoesOnWhenThereIsRoom(t *testing.T) {
 	leftToTestE2E(t)
-	h, state := startHostWithState(t, 160)
+	h, state := startHostWithState(t)
 	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 	v := g.start(t, "vda", "--to-pool", "b")
 	filler := filepath.Join(state, "filler")
@@ -96,7 +96,7 @@ func TestAGuestWhoseOverlayWasFullGoesOnWhenThereIsRoom(t *testing.T) {
 // A start leaves everything as it is where the guest's writes would not have room.
 func TestAStartWithoutRoomForTheOverlayIsRefused(t *testing.T) {
 	leftToTestE2E(t)
-	h, state := startHostWithState(t, 160)
+	h, state := startHostWithState(t)
 	running, stopped := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw)), h.stoppedGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 	filler := filepath.Join(state, "filler")
 	fill(t, filler)
@@ -112,10 +112,11 @@ func TestAStartWithoutRoomForTheOverlayIsRefused(t *testing.T) {
 	stopped.assertSettled(t)
 }
 
-// startHostWithState is startHost with a file system of this size for what the daemon
-// keeps: its journal, guards and overlays.
-func startHostWithState(t *testing.T, sizeMiB int64) (h *host, state string) {
+// startHostWithState is startHost with a small file system for what the daemon keeps: its
+// journal, guards and overlays.
+func startHostWithState(t *testing.T) (h *host, state string) {
 	t.Helper()
+	const sizeMiB = 160
 	lab.Require(t)
 	t.Parallel()
 	dir := lab.TempDir(t)

@@ -195,7 +195,7 @@ func TestMigrationWithoutTheRegistryGoesAsFarAsItMay(t *testing.T) {
 			id := idOf(t, h.ctl(t, "--no-wait", "volume", "migrate", g.volumeName("vda"), "--method", method, "--to-pool", otherPool(before), "--bandwidth", "16MiB/s"))
 			h.untilCopying(t, id)
 			back := h.loseRegistry(t)
-			h.untilPhase(t, id, "waiting for registry")
+			h.untilItWaitsForTheRegistry(t, id)
 			g.writes(t)
 			if state := g.state(t); state != "running" {
 				t.Errorf("the guest is %s", state)
@@ -215,7 +215,7 @@ func TestMigrationWithoutTheRegistryGoesAsFarAsItMay(t *testing.T) {
 			back := h.loseRegistry(t)
 			dst := get[api.Migration](t, h, "migration", "migration", "show", id).Dst
 			eventually(t, "the guest is on the destination", func() bool { return h.slotsOf(t, g.Name)[0].Source == dst.Path })
-			h.untilPhase(t, id, "waiting for registry")
+			h.untilItWaitsForTheRegistry(t, id)
 			g.writes(t)
 			h.refuses(t, api.CodePastPointOfNoReturn, "migration", "cancel", id)
 			back(t)
@@ -229,7 +229,7 @@ func TestMigrationWithoutTheRegistryGoesAsFarAsItMay(t *testing.T) {
 			h.untilCopying(t, id)
 			back := h.loseRegistry(t)
 			h.ctl(t, "--no-wait", "migration", "cancel", id)
-			h.untilPhase(t, id, "waiting for registry")
+			h.untilItWaitsForTheRegistry(t, id)
 			if got := h.slotsOf(t, g.Name)[0].Source; got != v.Location.Path {
 				t.Errorf("the guest is on %s, and was on %s", got, v.Location.Path)
 			}
@@ -252,10 +252,10 @@ func (h *host) untilState(t *testing.T, id string, want api.MigrationState) {
 	})
 }
 
-// untilPhase waits until a migration is in the phase.
-func (h *host) untilPhase(t *testing.T, id, want string) {
+// untilItWaitsForTheRegistry returns when that is all that a migration waits for.
+func (h *host) untilItWaitsForTheRegistry(t *testing.T, id string) {
 	t.Helper()
-	eventually(t, "the migration is "+want, func() bool {
-		return get[api.Migration](t, h, "migration", "migration", "show", id).Phase == want
+	eventually(t, "the migration waits for the registry", func() bool {
+		return get[api.Migration](t, h, "migration", "migration", "show", id).Phase == "waiting for registry"
 	})
 }

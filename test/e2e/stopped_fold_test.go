@@ -129,7 +129,7 @@ func TestWhatHappensInTheFoldOfAStoppedGuestLosesNothing(t *testing.T) {
 			h := f.g.host
 			back := h.loseRegistry(t)
 			goOn()
-			h.untilPhase(t, f.ID, "waiting for registry")
+			h.untilItWaitsForTheRegistry(t, f.ID)
 			if left, err := os.ReadDir(h.Overlays()); err != nil || f.want == api.MigrationCompleted && len(left) != 1 {
 				t.Errorf("overlays are %v (%v); the registry does not know yet where the volume is", left, err)
 			}

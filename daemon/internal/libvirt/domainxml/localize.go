@@ -88,7 +88,7 @@ func imagesIn(domain *etree.Element) []string {
 		}
 		for _, source := range slices.Concat(disk.FindElements(".//source"), disk.FindElements(".//source/host"), disk.FindElements(".//mirror")) {
 			for _, attr := range source.Attr {
-				if attr.Key != "index" && attr.Key != "startupPolicy" && !(attr.Key == "tls" && attr.Value == noTLS) {
+				if attr.Key != "index" && attr.Key != "startupPolicy" && (attr.Key != "tls" || attr.Value != noTLS) {
 					images = append(images, targetIn(disk)+" "+attr.Key+"="+attr.Value)
 				}
 			}

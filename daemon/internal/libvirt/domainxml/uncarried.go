@@ -37,12 +37,12 @@ func uncarried(disk *etree.Element) string {
 func uncarriedIn(source *etree.Element) string {
 	export := isExport(source)
 	for _, attr := range source.Attr {
-		if attr.Space != "" || !slices.Contains(sourceAttributes, attr.Key) && !(export && slices.Contains(exportAttributes, attr.Key)) {
+		if attr.Space != "" || !slices.Contains(sourceAttributes, attr.Key) && (!export || !slices.Contains(exportAttributes, attr.Key)) {
 			return attr.FullKey() + "="
 		}
 	}
 	for _, child := range source.ChildElements() {
-		if !keepsOwner(child) && !isBeginning(child) && !(export && child.FullTag() == "host") {
+		if !keepsOwner(child) && !isBeginning(child) && (!export || child.FullTag() != "host") {
 			return "<" + child.FullTag() + ">"
 		}
 	}
