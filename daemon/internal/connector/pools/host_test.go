@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -241,9 +242,10 @@ func deletion(t *testing.T, code string) error {
 func TestAConnectorThatHangsHoldsUpNoList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, f := newHost(t, "")
-		asked, answers := 0, make(chan struct{})
+		var asked atomic.Int32
+		answers := make(chan struct{})
 		h.Run = func(ctx context.Context, pool string, in connector.Request) (connector.Answer, error) {
-			asked++
+			asked.Add(1)
 			<-answers
 			return f.Run(ctx, pool, in)
 		}
@@ -257,14 +259,14 @@ func TestAConnectorThatHangsHoldsUpNoList(t *testing.T) {
 				t.Errorf("libvirt's pool is %+v", q)
 			}
 		}
-		if asked != 1 {
-			t.Errorf("it was asked %d times", asked)
+		if n := asked.Load(); n != 1 {
+			t.Errorf("it was asked %d times", n)
 		}
 		close(answers)
 		synctest.Wait()
 		<-time.After(time.Minute) // what it has said is old by then
-		if p := pool(t, h, "fast"); !p.Active || asked != 2 {
-			t.Errorf("it answers, and the pool is %+v, asked %d times", p, asked)
+		if p := pool(t, h, "fast"); !p.Active || asked.Load() != 2 {
+			t.Errorf("it answers, and the pool is %+v, asked %d times", p, asked.Load())
 		}
 	})
 }
