@@ -256,11 +256,11 @@ func (l *Loop) refused(ctx context.Context, d api.Drain, v api.DrainVolume, refu
 		l.queue.PutOff(keyOf(d, v))
 		return l.settle(ctx, d, v, api.DrainVolumePending, refused)
 	}
-	leaves, ended, err := l.leaving(ctx, d, v, refused)
+	leaves, later, err := l.leaving(ctx, d, v, refused)
 	switch {
 	case err != nil:
 		return err
-	case ended: // since the host looked
+	case later:
 		l.queue.PutOff(keyOf(d, v))
 		return l.settle(ctx, d, v, api.DrainVolumePending, refused)
 	case leaves != "":
@@ -271,8 +271,9 @@ func (l *Loop) refused(ctx context.Context, d api.Drain, v api.DrainVolume, refu
 }
 
 // leaving returns the migration that somebody else has begun and that takes the volume out of
-// the pool, if a refusal is about that; ended says that it is over by now.
-func (l *Loop) leaving(ctx context.Context, d api.Drain, v api.DrainVolume, refused *api.Error) (id string, ended bool, err error) {
+// the pool, if a refusal is about that; later says that the volume is to be moved again later: that
+// migration is over by now, or brings the volume into the pool.
+func (l *Loop) leaving(ctx context.Context, d api.Drain, v api.DrainVolume, refused *api.Error) (id string, later bool, err error) {
 	named, _ := refused.Details["migration_id"].(string)
 	if refused.Code != api.CodeMigrationActive || named == "" {
 		return "", false, nil
@@ -283,10 +284,12 @@ func (l *Loop) leaving(ctx context.Context, d api.Drain, v api.DrainVolume, refu
 		return "", false, nil
 	case err != nil:
 		return "", false, err
-	case m.VolumeID != v.VolumeID || m.Dst.Pool == d.Pool:
+	case m.VolumeID != v.VolumeID:
 		return "", false, nil
 	case m.State.Final():
 		return "", true, nil
+	case m.Dst.Pool == d.Pool: // it ends there, or where it was, by itself
+		return "", m.State != api.MigrationNeedsOperator && m.State != api.MigrationOrphaned, nil
 	}
 	return m.ID, false, nil
 }

@@ -29,10 +29,12 @@ func scanDrainVolume(row ledger.Scanner) (api.DrainVolume, error) {
 	return v, nil
 }
 
-// inPoolQuery is every volume whose place is in a pool, on whichever host.
+// inPoolQuery is every volume whose place is in a pool, or that is being moved there, on
+// whichever host.
 const inPoolQuery = `SELECT v.id, v.name, l.size_bytes, h.name, 'pending', '', NULL
-	FROM locations l JOIN volumes v ON v.id = l.volume_id JOIN hosts h ON h.id = v.host_id
-	WHERE l.pool = ?1 AND l.pool <> '' AND l.migration_id IS NULL`
+	FROM volumes v JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL JOIN hosts h ON h.id = v.host_id
+	WHERE v.id IN (SELECT volume_id FROM locations WHERE pool = ?1 AND pool <> '' AND migration_id IS NULL
+		UNION ALL SELECT volume_id FROM locations WHERE migration_id > '' AND pool = ?1)`
 
 // addArrived gives a line to every volume of the pool that has none or that was moved
 // and is back, and returns how many these are.
@@ -54,11 +56,11 @@ func (tx *changeTx) addArrived(ctx context.Context, drainID, pool string) (int, 
 }
 
 // settleDeparted gives their end to the lines that wait and whose volume is not in
-// the pool any more: somebody else moved it, or it was deleted. It returns how
-// many these are.
+// the pool any more, or not on its way there: somebody else moved it, or it was deleted. It
+// returns how many these are.
 func (tx *changeTx) settleDeparted(ctx context.Context, drainID, pool string) (int, error) {
 	gone, err := ledger.QueryAll(ctx, tx, scanDrainVolume, drainVolumeQuery+` AS d WHERE drain_id = ?2 AND state = 'pending' AND NOT EXISTS (
-		SELECT 1 FROM locations l WHERE l.volume_id = d.volume_id AND l.pool = ?1 AND l.migration_id IS NULL)`, pool, drainID)
+		SELECT 1 FROM locations l WHERE l.volume_id = d.volume_id AND l.pool = ?1)`, pool, drainID)
 	if err != nil {
 		return 0, err
 	}

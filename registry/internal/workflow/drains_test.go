@@ -315,6 +315,37 @@ func TestRefreshTakesInWhatArrivesAndSettlesWhatIsGone(t *testing.T) {
 	}
 }
 
+func TestADrainTakesInWhatIsOnItsWayIntoThePool(t *testing.T) {
+	s, d := drainSite(t)
+	moveData(t, s)
+	mustSet(t, s, d.ID, root, api.DrainVolumeSkipped)
+	mustSet(t, s, d.ID, addedID["more"], api.DrainVolumeSkipped)
+	refresh := func() {
+		t.Helper()
+		if err := s.RefreshDrainVolumes(t.Context(), nobody, d.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refresh()
+	back := dataMigration()
+	back.ID, back.Generation, back.Dst = id(migrationKind, 3), 2, at("/fast/data")
+	must(s.RegisterMigration(t.Context(), nobody, back))(t)
+	wantCode(t, second(s.FinishDrain(t.Context(), nobody, d.ID)), api.CodeConflict, "1 volume left")
+	refresh()
+	if got := lines(t, s, d.ID)["data"]; got != api.DrainVolumePending {
+		t.Errorf("a volume on its way into the pool is %s", got)
+	}
+	must(s.TransitionMigration(t.Context(), nobody, back.ID, step(api.MigrationCancelling, api.MigrationStarting)))(t)
+	must(s.TransitionMigration(t.Context(), nobody, back.ID, step(api.MigrationCancelled, api.MigrationCancelling)))(t)
+	refresh()
+	if got := lines(t, s, d.ID)["data"]; got != api.DrainVolumeMoved {
+		t.Errorf("a volume that did not come is %s", got)
+	}
+	if got := must(s.FinishDrain(t.Context(), nobody, d.ID))(t); got.State != api.DrainDone {
+		t.Errorf("drain = %+v", got)
+	}
+}
+
 func TestADrainIsDoneWhenNothingIsLeft(t *testing.T) {
 	s, d := drainSite(t)
 	finish := func() error { return second(s.FinishDrain(t.Context(), nobody, d.ID)) }
