@@ -112,7 +112,7 @@ func TestLibvirtdStandsStillAtAPointUntilItIsLetOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	passed := s.Passed(t, Libvirtd)
-	s.Arm(t, Libvirtd, "", passed[len(passed)-1], Stop)
+	s.Arm(t, Libvirtd, "", passed[0], Stop)
 	defined := make(chan error, 1)
 	go func() { defined <- define("17") }()
 	expired := time.After(time.Minute)
