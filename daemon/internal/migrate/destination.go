@@ -129,12 +129,8 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, path str
 		return api.Errorf(api.CodeInvalidArgument, "%s is a directory; name the file that is to be made in it, for example --to-path %s",
 			path, filepath.Join(path, s.VolumeName+"."+string(s.Dst.Format)))
 	}
-	same, err := location.SameImage(path, s.Src.Path)
-	switch {
-	case err != nil:
-		return steps.CannotTellUser(path, err)
-	case same:
-		return api.Errorf(api.CodeSameLocation, "volume %s is at %s already", s.VolumeName, s.Src.Path)
+	if err := checkElsewhere(s, path); err != nil {
+		return err
 	}
 	if err := m.cfg.Rules.CheckPath(ctx, path); err != nil {
 		return err
@@ -197,12 +193,8 @@ func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, path s
 	if err := m.cfg.Rules.CheckPath(ctx, path); err != nil {
 		return err
 	}
-	same, err := location.SameImage(path, s.Src.Path)
-	switch {
-	case err != nil:
-		return steps.CannotTellUser(path, err)
-	case same:
-		return api.Errorf(api.CodeSameLocation, "volume %s is at %s already", s.VolumeName, s.Src.Path)
+	if err := checkElsewhere(s, path); err != nil {
+		return err
 	}
 	s.Dst.Path = path
 	if err := m.checkNotUsed(ctx, s, path); err != nil {
@@ -217,6 +209,18 @@ func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, path s
 	}
 	s.DstPrint, err = m.ports.Images.Fingerprint(ctx, path)
 	return err
+}
+
+// checkElsewhere refuses a path at which the volume is already, by whatever name.
+func checkElsewhere(s *steps.Spec, path string) error {
+	same, err := location.SameImage(path, s.Src.Path)
+	switch {
+	case err != nil:
+		return steps.CannotTellUser(path, err)
+	case same:
+		return api.Errorf(api.CodeSameLocation, "volume %s is at %s already", s.VolumeName, s.Src.Path)
+	}
+	return nil
 }
 
 // checkAligned refuses a larger file to which QEMU may not write.
