@@ -146,7 +146,7 @@ func run(ctx context.Context, path string, in Request, timeout, grace time.Durat
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }
 	cmd.WaitDelay = grace
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	err = runOnOneThread(cmd)
+	err = runGroup(cmd)
 	broken := func(err error) (Answer, error) {
 		return Answer{}, &BrokenError{Verb: in.Verb, Err: err, Stderr: stderr.end()}
 	}
@@ -166,9 +166,10 @@ func run(ctx context.Context, path string, in Request, timeout, grace time.Durat
 	return out, err
 }
 
-// runOnOneThread keeps the thread that starts the program until it has ended: the kernel sends
-// the death signal when that thread ends, not the process.
-func runOnOneThread(cmd *exec.Cmd) error {
+// runGroup runs a program, and ends whatever it leaves in its process group. It keeps the thread
+// that starts the program until then: the kernel sends the death signal when that thread ends,
+// not the process.
+func runGroup(cmd *exec.Cmd) error {
 	ended := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()

@@ -30,8 +30,7 @@ const (
 	replyMetaContext = 4
 	replyError       = 1 << 31
 
-	infoExport      = 0
-	infoDescription = 2
+	infoExport = 0
 
 	commandRead        = 0
 	commandWrite       = 1
@@ -90,10 +89,8 @@ type client struct {
 	// context is the number of the one meta context that was negotiated.
 	context   uint32
 	sizeBytes int64
-	// flags and description are what the server says of the export.
-	flags       uint16
-	description string
-	cookie      uint64
+	flags     uint16 // what the export is capable of
+	cookie    uint64
 }
 
 func newClient(conn io.ReadWriter) *client {
@@ -155,21 +152,14 @@ func (c *client) choose(export, metaContext string) error {
 // errNoContext says that nothing is known about the blocks of an export that was asked for.
 var errNoContext = errors.New("the export has no such bitmap")
 
-// enter ends the negotiation, with an export that these are asked about (infoDescription).
-func (c *client) enter(export string, infos ...uint16) error {
-	query := binary.BigEndian.AppendUint16(appendText(nil, export), uint16(len(infos)))
-	for _, info := range infos {
-		query = binary.BigEndian.AppendUint16(query, info)
-	}
+// enter ends the negotiation, with an export.
+func (c *client) enter(export string) error {
+	query := binary.BigEndian.AppendUint16(appendText(nil, export), 0) // of which nothing more is asked
 	sized := false
 	err := c.option(optionGo, query, func(kind uint32, data []byte) {
-		switch {
-		case kind != replyInfo || len(data) < 2:
-		case binary.BigEndian.Uint16(data) == infoExport && len(data) >= 12:
+		if kind == replyInfo && len(data) >= 12 && binary.BigEndian.Uint16(data) == infoExport {
 			c.sizeBytes, sized = int64(binary.BigEndian.Uint64(data[2:])), true
 			c.flags = binary.BigEndian.Uint16(data[10:])
-		case binary.BigEndian.Uint16(data) == infoDescription:
-			c.description = string(data[2:])
 		}
 	})
 	if err == nil && (!sized || c.sizeBytes < 0) {

@@ -74,13 +74,7 @@ func (e *Export) negotiate(export string) error {
 	if err != nil && !errors.As(err, &refused) {
 		return err
 	}
-	if err := e.c.enter(export, infoDescription); err != nil {
-		return err
-	}
-	if e.c.sizeBytes < 0 {
-		return errors.New("the export has no size that a disk could have")
-	}
-	return nil
+	return e.c.enter(export)
 }
 
 // SizeBytes is how large the export was when it was opened.
@@ -88,9 +82,6 @@ func (e *Export) SizeBytes() int64 { return e.c.sizeBytes }
 
 // ReadOnly says that the server takes no writes.
 func (e *Export) ReadOnly() bool { return e.c.flags&flagReadOnly != 0 }
-
-// Description is what the server says of the export, for people; empty if it says nothing.
-func (e *Export) Description() string { return e.c.description }
 
 // ReadAt reads all of p, or fails.
 func (e *Export) ReadAt(p []byte, off int64) (int, error) {

@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string, opts childOptions) (string, error) 
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.WaitDelay = pipeGrace
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	err := runOnOneThread(ctx, cmd, opts.throttle)
+	err := runConfined(ctx, cmd, opts.throttle)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return "", context.Cause(ctx)
@@ -63,10 +63,10 @@ func run(ctx context.Context, args []string, opts childOptions) (string, error) 
 	return string(stdout.kept), err
 }
 
-// runOnOneThread keeps the thread that starts the child until the child has
-// ended: the kernel sends the death signal when that thread ends, not the
-// process.
-func runOnOneThread(ctx context.Context, cmd *exec.Cmd, throttle Throttle) error {
+// runConfined runs a child that may do little, at the pace of the throttle. It
+// keeps the thread that starts the child until the child has ended: the kernel
+// sends the death signal when that thread ends, not the process.
+func runConfined(ctx context.Context, cmd *exec.Cmd, throttle Throttle) error {
 	ended := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()

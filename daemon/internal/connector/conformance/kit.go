@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/connector"
@@ -88,10 +89,8 @@ func refused(err error, codes ...string) error {
 		}
 		return fmt.Errorf("the error %q was expected: %w", codes[0], err)
 	}
-	for _, code := range codes {
-		if said.Code == code {
-			return nil
-		}
+	if slices.Contains(codes, said.Code) {
+		return nil
 	}
 	return fmt.Errorf("the error is %q (%s), expected %q", said.Code, said.Message, codes[0])
 }
