@@ -107,7 +107,10 @@ func askConnector(ctx context.Context, socket, pool string, in connector.Request
 		return connector.Answer{}, err
 	}
 	answered, err := sandbox.Connector(ctx, socket, pool, text)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return connector.Answer{}, &connector.BrokenError{Verb: in.Verb, Err: ctx.Err()}
+	case err != nil:
 		return connector.Answer{}, err
 	}
 	return connector.ReadAnswer(in, answered)

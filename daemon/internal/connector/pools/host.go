@@ -35,7 +35,7 @@ type Host struct {
 }
 
 const (
-	// lookEvery is how old what is known of a pool may be: the report asks every few seconds.
+	// lookEvery is how long what is known of a pool is good for: the report asks every few seconds.
 	lookEvery = 5 * time.Second
 	// lookTimeout is how long a list of the pools waits for one that does not answer.
 	lookTimeout = 3 * time.Second
@@ -45,7 +45,13 @@ const (
 type poolLook struct {
 	done  chan struct{}
 	began time.Time
-	// found and err may be read when done is closed.
+	// before is what the inspection before has found, nil if that found nothing. It counts until
+	// this one is over: a program may take longer than a list waits, on a host that is busy.
+	before *connector.Pool
+	// outdated says that the pool was changed since this one began. Host.mu guards it.
+	outdated bool
+	// ended, found and err may be read when done is closed.
+	ended time.Time
 	found connector.Pool
 	err   error
 }
@@ -91,14 +97,25 @@ func (h *Host) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
 	return pools, nil
 }
 
-// result is what an inspection has found, an error if it is not over.
-func (l *poolLook) result() (connector.Pool, error) {
+// over says whether an inspection has ended.
+func (l *poolLook) over() bool {
 	select {
 	case <-l.done:
-		return l.found, l.err
+		return true
 	default:
-		return connector.Pool{}, fmt.Errorf("it has not said for %s what the pool is", time.Since(l.began).Round(time.Second))
+		return false
 	}
+}
+
+// result is what is known of the pool: an error if it was never found out, or not the last time.
+func (l *poolLook) result() (connector.Pool, error) {
+	switch {
+	case l.over():
+		return l.found, l.err
+	case l.before != nil:
+		return *l.before, nil
+	}
+	return connector.Pool{}, fmt.Errorf("it has not said for %s what the pool is", time.Since(l.began).Round(time.Second))
 }
 
 // look is the present inspection of a pool: the one that is going on, one that is new enough,
@@ -106,17 +123,18 @@ func (l *poolLook) result() (connector.Pool, error) {
 func (h *Host) look(pool string) *poolLook {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if l := h.looks[pool]; l != nil {
-		select {
-		case <-l.done:
-			if time.Since(l.began) < lookEvery {
-				return l
-			}
+	l := &poolLook{done: make(chan struct{}), began: time.Now()}
+	if last := h.looks[pool]; last != nil {
+		switch {
+		case !last.over():
+			return last
+		case last.err != nil: // it may be well by now
+		case !last.outdated && time.Since(last.ended) < lookEvery:
+			return last
 		default:
-			return l
+			l.before = &last.found
 		}
 	}
-	l := &poolLook{done: make(chan struct{}), began: time.Now()}
 	if h.looks == nil {
 		h.looks = map[string]*poolLook{}
 	}
@@ -126,6 +144,7 @@ func (h *Host) look(pool string) *poolLook {
 		ctx, cancel := context.WithTimeout(context.Background(), connector.RunTimeout(connector.VerbInspect))
 		defer cancel()
 		l.found, l.err = h.inspectPool(ctx, pool)
+		l.ended = time.Now()
 	}()
 	return l
 }
@@ -134,7 +153,9 @@ func (h *Host) look(pool string) *poolLook {
 func (h *Host) changed(pool string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.looks, pool)
+	if l := h.looks[pool]; l != nil {
+		l.outdated = true
+	}
 }
 
 func (h *Host) inspectPool(ctx context.Context, pool string) (connector.Pool, error) {
@@ -154,12 +175,29 @@ func (h *Host) inspect(ctx context.Context, pool string) (connector.Pool, error)
 	return p, h.refusal(pool, "look at the pool", err)
 }
 
+// known is what is known of a pool, without another inspection if one is new enough.
+func (h *Host) known(ctx context.Context, pool string) (connector.Pool, error) {
+	l := h.look(pool)
+	if l.before == nil {
+		select {
+		case <-l.done:
+		case <-ctx.Done():
+			return connector.Pool{}, h.refusal(pool, "look at the pool", ctx.Err())
+		}
+	}
+	p, err := l.result()
+	return p, h.refusal(pool, "look at the pool", err)
+}
+
 // refusal gives an error of a connector the type that callers of a hypervisor branch on.
 func (h *Host) refusal(pool, what string, err error) error {
 	if err == nil {
 		return nil
 	}
 	text := fmt.Sprintf("pool %s: connector %s cannot %s: %v", pool, h.Connectors[pool], what, err)
+	if errors.Is(err, context.DeadlineExceeded) {
+		text = fmt.Sprintf("pool %s: connector %s was to %s, and has not answered in the time that there was for it; try again", pool, h.Connectors[pool], what)
+	}
 	switch connector.CodeOf(err) {
 	case connector.CodeNotFound:
 		return fmt.Errorf("%w: %s", hv.ErrNotFound, text)
@@ -191,7 +229,7 @@ func (h *Host) RoundedBytes(ctx context.Context, pool string, sizeBytes int64) (
 	if !h.has(pool) {
 		return h.Hypervisor.RoundedBytes(ctx, pool, sizeBytes)
 	}
-	p, err := h.inspect(ctx, pool)
+	p, err := h.known(ctx, pool)
 	if err != nil {
 		return 0, err
 	}
@@ -242,25 +280,43 @@ func (h *Host) LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVol
 	if !h.has(pool) {
 		return h.Hypervisor.LookupVolume(ctx, pool, name)
 	}
-	v, _, err := h.find(ctx, pool, name)
-	return v, err
+	f, err := h.find(ctx, pool, name)
+	return f.volume, err
 }
 
-// find looks a volume up, and returns besides which device it is.
-func (h *Host) find(ctx context.Context, pool, name string) (v *hv.PoolVolume, identity string, err error) {
+// found is a volume of a pool, by what the connector says and the kernel has.
+type found struct {
+	volume   *hv.PoolVolume
+	identity string // which device it is
+	in       connector.Pool
+}
+
+// find looks a volume up. It is absent from a pool that is there: what is away has no volume.
+func (h *Host) find(ctx context.Context, pool, name string) (found, error) {
 	if connector.CheckVolumeName(name) != nil {
-		return nil, "", fmt.Errorf("%w: pool %s has no volume of that name", hv.ErrNotFound, pool)
+		return found{}, fmt.Errorf("%w: pool %s has no volume of that name", hv.ErrNotFound, pool)
 	}
-	p, err := h.inspect(ctx, pool)
+	p, err := h.known(ctx, pool)
 	if err != nil {
-		return nil, "", noAbsence(err)
+		return found{}, noAbsence(err)
 	}
+	f, err := h.findIn(ctx, pool, p, name)
+	if errors.Is(err, hv.ErrNotFound) {
+		if _, poolErr := h.inspect(ctx, pool); poolErr != nil {
+			err = noAbsence(poolErr)
+		}
+	}
+	return f, err
+}
+
+// findIn looks a volume up in a pool that was inspected.
+func (h *Host) findIn(ctx context.Context, pool string, p connector.Pool, name string) (found, error) {
 	out, err := h.Run(ctx, pool, connector.Request{Verb: connector.VerbInspect, Volume: name})
 	if err != nil {
-		return nil, "", h.refusal(pool, "look up volume "+name, err)
+		return found{}, h.refusal(pool, "look up volume "+name, err)
 	}
-	v, err = h.volume(pool, p, name, *out.Volume, false)
-	return v, out.Volume.Identity, err
+	v, err := h.volume(pool, p, name, *out.Volume, false)
+	return found{v, out.Volume.Identity, p}, err
 }
 
 // noAbsence keeps a pool that is not found from being taken for a volume that is not.
@@ -302,7 +358,7 @@ func (h *Host) DeleteVolume(ctx context.Context, pool, name string) error {
 	if !h.has(pool) {
 		return h.Hypervisor.DeleteVolume(ctx, pool, name)
 	}
-	_, identity, err := h.find(ctx, pool, name)
+	was, err := h.find(ctx, pool, name)
 	if errors.Is(err, hv.ErrNotFound) {
 		return nil
 	}
@@ -310,14 +366,14 @@ func (h *Host) DeleteVolume(ctx context.Context, pool, name string) error {
 		return err
 	}
 	defer h.changed(pool)
-	if _, err := h.Run(ctx, pool, connector.Request{Verb: connector.VerbDelete, OpID: opOf(ctx), Volume: name, Identity: identity}); err != nil {
+	if _, err := h.Run(ctx, pool, connector.Request{Verb: connector.VerbDelete, OpID: opOf(ctx), Volume: name, Identity: was.identity}); err != nil {
 		return h.refusal(pool, "delete volume "+name, err)
 	}
-	_, left, err := h.find(ctx, pool, name)
+	left, err := h.findIn(ctx, pool, was.in, name)
 	switch {
 	case errors.Is(err, hv.ErrNotFound):
 		return nil
-	case err == nil && left == identity:
+	case err == nil && left.identity == was.identity:
 		err = h.untrue(pool, fmt.Errorf("it says that it has deleted %s, which is there", name))
 	}
 	return err
@@ -328,20 +384,20 @@ func (h *Host) ExtendVolume(ctx context.Context, pool, name string, sizeBytes in
 	if !h.has(pool) {
 		return h.Hypervisor.ExtendVolume(ctx, pool, name, sizeBytes)
 	}
-	_, identity, err := h.find(ctx, pool, name)
+	was, err := h.find(ctx, pool, name)
 	if err != nil {
 		return err
 	}
 	defer h.changed(pool)
-	if _, err := h.Run(ctx, pool, connector.Request{Verb: connector.VerbExtend, OpID: opOf(ctx), Volume: name, SizeBytes: sizeBytes, Identity: identity}); err != nil {
+	if _, err := h.Run(ctx, pool, connector.Request{Verb: connector.VerbExtend, OpID: opOf(ctx), Volume: name, SizeBytes: sizeBytes, Identity: was.identity}); err != nil {
 		return h.refusal(pool, "extend volume "+name, err)
 	}
-	v, now, err := h.find(ctx, pool, name)
+	now, err := h.findIn(ctx, pool, was.in, name)
 	switch {
 	case err != nil:
 		return err
-	case now != identity || v.CapacityBytes != sizeBytes:
-		return h.untrue(pool, fmt.Errorf("it says that it has extended %s to %d bytes, and there are %d (%s)", name, sizeBytes, v.CapacityBytes, now))
+	case now.identity != was.identity || now.volume.CapacityBytes != sizeBytes:
+		return h.untrue(pool, fmt.Errorf("it says that it has extended %s to %d bytes, and there are %d (%s)", name, sizeBytes, now.volume.CapacityBytes, now.identity))
 	}
 	return nil
 }

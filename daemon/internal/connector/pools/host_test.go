@@ -271,6 +271,113 @@ func TestAConnectorThatHangsHoldsUpNoList(t *testing.T) {
 	})
 }
 
+// TestAConnectorThatIsSlowHasItsPool, as a host has that is busy: what was found counts while the
+// next look is going on, also after a change, and no longer.
+func TestAConnectorThatIsSlowHasItsPool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, f := newHost(t, "")
+		var broken atomic.Bool
+		h.Run = func(ctx context.Context, pool string, in connector.Request) (connector.Answer, error) {
+			<-time.After(10 * time.Second)
+			if broken.Load() {
+				return connector.Answer{}, connector.Errorf(connector.CodeUnavailable, "the array is away")
+			}
+			return f.Run(ctx, pool, in)
+		}
+		if p := pool(t, h, "fast"); p.Active {
+			t.Errorf("nobody has seen the pool, and it is %+v", p)
+		}
+		<-time.After(10 * time.Second)
+		for i := range 20 {
+			if p := pool(t, h, "fast"); !p.Active || p.Problem != "" {
+				t.Errorf("look %d: the pool is %+v", i, p)
+			}
+			if i == 10 {
+				if _, err := h.CreateVolume(forOp(t, "op-1"), "fast", "db", "raw", size); err != nil {
+					t.Error(err)
+				}
+			}
+			<-time.After(time.Second)
+		}
+		broken.Store(true)
+		<-time.After(20 * time.Second)
+		pool(t, h, "fast") // begins to look
+		<-time.After(10 * time.Second)
+		if p := pool(t, h, "fast"); p.Active {
+			t.Errorf("the array is away, and the pool is %+v", p)
+		}
+		<-time.After(10 * time.Second) // what that list has begun
+	})
+}
+
+// TestAPoolThatIsKnownIsNotInspectedForEachVolume: each run of a program takes its time.
+func TestAPoolThatIsKnownIsNotInspectedForEachVolume(t *testing.T) {
+	h, f := newHost(t, "")
+	var ran []string
+	h.Run = func(ctx context.Context, pool string, in connector.Request) (connector.Answer, error) {
+		ran = append(ran, strings.TrimSpace(in.Verb+" "+in.Volume))
+		return f.Run(ctx, pool, in)
+	}
+	ctx := forOp(t, "op-1")
+	if _, err := h.CreateVolume(ctx, "fast", "db", "raw", size); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what string
+		do   func() error
+		want string
+	}{
+		{"look up", func() error { _, err := h.LookupVolume(ctx, "fast", "db"); return err }, "inspect db"},
+		{"extend", func() error { return h.ExtendVolume(ctx, "fast", "db", 2*size) }, "inspect db, extend db, inspect db"},
+		{"delete", func() error { return h.DeleteVolume(ctx, "fast", "db") }, "inspect db, delete db, inspect db"},
+	} {
+		pool(t, h, "fast")
+		ran = nil
+		if err := c.do(); err != nil {
+			t.Errorf("%s: %v", c.what, err)
+		}
+		if got := strings.Join(ran, ", "); got != c.want {
+			t.Errorf("%s runs %s, want %s", c.what, got, c.want)
+		}
+	}
+}
+
+// TestAnAbsenceIsThatOfAPoolThatIsThere by then, and not only when it was listed.
+func TestAnAbsenceIsThatOfAPoolThatIsThere(t *testing.T) {
+	h, _ := newHost(t, "")
+	if p := pool(t, h, "fast"); !p.Active {
+		t.Fatalf("the pool is %+v", p)
+	}
+	h.Run = func(_ context.Context, _ string, in connector.Request) (connector.Answer, error) {
+		if in.Volume != "" {
+			return connector.Answer{}, connector.Errorf(connector.CodeNotFound, "no such volume")
+		}
+		return connector.Answer{}, connector.Errorf(connector.CodeUnavailable, "the array is away")
+	}
+	if _, err := h.LookupVolume(t.Context(), "fast", "db"); api.CodeOf(err) != api.CodeHypervisorUnavailable || errors.Is(err, hv.ErrNotFound) {
+		t.Errorf("look up: %v", err)
+	}
+	if err := h.DeleteVolume(forOp(t, "op-1"), "fast", "db"); api.CodeOf(err) != api.CodeHypervisorUnavailable {
+		t.Errorf("delete: %v", err)
+	}
+}
+
+// TestARequestWhoseTimeIsOverIsToldSo: nothing is known of the volume, neither that it is there
+// nor that it is not.
+func TestARequestWhoseTimeIsOverIsToldSo(t *testing.T) {
+	h, _ := newHost(t, "")
+	h.Run = func(ctx context.Context, _ string, in connector.Request) (connector.Answer, error) {
+		<-ctx.Done()
+		return connector.Answer{}, &connector.BrokenError{Verb: in.Verb, Err: context.Cause(ctx)}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err := h.LookupVolume(ctx, "fast", "db")
+	if api.CodeOf(err) != api.CodeHypervisorUnavailable || errors.Is(err, hv.ErrNotFound) || !strings.Contains(err.Error(), "try again") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestAPoolThatLibvirtHasTooIsNobodys(t *testing.T) {
 	h, _ := newHost(t, "")
 	h.Connectors["files"] = "fake"
