@@ -12,7 +12,7 @@ const undoTries = 5
 // on now.
 func (a *activeOp) undo(step *Step) bool {
 	a.fault(step, momentBeforeUndoStarted)
-	if !a.record(event{EventUndoStarted, step.Name, nil}) {
+	if !a.record(event{EventUndoStarted, step.Name, nil}).goesOn() {
 		return false
 	}
 	a.fault(step, momentAfterUndoStarted)
@@ -23,9 +23,9 @@ func (a *activeOp) undo(step *Step) bool {
 	a.fault(step, momentAfterUndo)
 	if err != nil {
 		a.r.cfg.Log.Error("step cannot be undone", "op", a.op.ID, "step", step.Name, "err", err)
-		return a.record(event{EventUndoFailed, step.Name, encodeFailure(a.r.cfg.Describe(err))})
+		return a.record(event{EventUndoFailed, step.Name, encodeFailure(a.r.cfg.Describe(err))}).goesOn()
 	}
-	if !a.record(event{EventUndone, step.Name, nil}) {
+	if !a.record(event{EventUndone, step.Name, nil}).goesOn() {
 		return false
 	}
 	a.fault(step, momentAfterUndone)

@@ -16,7 +16,8 @@
 //
 //   - Journal, act, observe, journal. What Observe says counts, not what Do
 //     returned.
-//   - A journal that does not take a record stops the op where it is.
+//   - A journal that does not take a record stops the op where it is. A critical section, in
+//     which a guest is paused, is left after a second (leave.go).
 //   - After a crash a step that was started is observed first. Done: go on. Not
 //     done: do it again. Unknown: stop, keep everything, call the operator.
 //   - Before the commit point a permanent error undoes backwards, beginning

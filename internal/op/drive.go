@@ -107,13 +107,13 @@ func (a *activeOp) advance() bool {
 
 // finish ends the op, with the reason if it was undone.
 func (a *activeOp) finish(cause *Failure) bool {
-	var written bool
+	var w written
 	if cause == nil {
-		written = a.record(event{EventFinished, "", nil})
+		w = a.record(event{EventFinished, "", nil})
 	} else {
-		written = a.record(event{EventFinished, "", encodeFailure(*cause)})
+		w = a.record(event{EventFinished, "", encodeFailure(*cause)})
 	}
-	if !written {
+	if !w.goesOn() {
 		return false
 	}
 	a.r.cfg.Log.Info("op finished", "op", a.op.ID, "state", a.snapshot().State)

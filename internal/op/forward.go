@@ -34,22 +34,22 @@ func (a *activeOp) do(step *Step, status StepStatus) bool {
 	repeat := status == StepStarted
 	if a.announced == step.Name {
 		a.announced, repeat = "", false
-	} else if !a.record(event{EventStarted, step.Name, nil}) {
-		return false
+	} else if w := a.record(event{EventStarted, step.Name, nil}); w != writtenAll {
+		return w.goesOn()
 	}
 	a.fault(step, momentAfterStarted)
 	run := a.newRun(step.Name)
 	v, err := a.bring(step, run, repeat)
 	switch v {
 	case verdictSucceeded:
-		if !a.recordSuccess(step, run.output) {
-			return false
+		if w := a.recordSuccess(step, run.output); w != writtenAll {
+			return w.goesOn()
 		}
 		a.fault(step, momentAfterSucceeded)
 		return true
 	case verdictFailed:
 		a.r.cfg.Log.Warn("step failed, the op is undone", "op", a.op.ID, "step", step.Name, "err", err)
-		return a.record(event{EventFailed, step.Name, encodeFailure(a.r.cfg.Describe(err))})
+		return a.record(event{EventFailed, step.Name, encodeFailure(a.r.cfg.Describe(err))}).goesOn()
 	case verdictOperator:
 		return a.park(a.r.cfg.Describe(err))
 	case verdictLeave:
@@ -59,18 +59,18 @@ func (a *activeOp) do(step *Step, status StepStatus) bool {
 
 // recordSuccess records that the current step has succeeded. Inside a critical section the same
 // commit says that the next step is started: the guest waits for each.
-func (a *activeOp) recordSuccess(step *Step, output json.RawMessage) bool {
+func (a *activeOp) recordSuccess(step *Step, output json.RawMessage) written {
 	events := []event{{EventSucceeded, step.Name, output}}
 	next := ""
 	if i := a.plan.index(step.Name) + 1; step.Critical && i < len(a.plan.Steps) && a.plan.Steps[i].Critical {
 		next = a.plan.Steps[i].Name
 		events = append(events, event{EventStarted, next, nil})
 	}
-	if !a.record(events...) {
-		return false
+	w := a.record(events...)
+	if w == writtenAll {
+		a.announced = next
 	}
-	a.announced = next
-	return true
+	return w
 }
 
 // bring tries a step until there is a verdict. The world decides: Do's error

@@ -3,190 +3,81 @@
 package op
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
+	"time"
 )
 
-// event is a record without its place in the history.
-type event struct {
-	kind EventKind
-	step string
-	data json.RawMessage
-}
+// written is what became of records.
+type written int
 
-// is says whether a record is this event.
-func (e event) is(r Record) bool {
-	return r.Kind == e.kind && r.Step == e.step && bytes.Equal(r.Data, e.data)
-}
+const (
+	// writtenNot: the runner is stopped, or the history is broken. The op cannot go on now.
+	writtenNot written = iota
+	writtenAll
+	// writtenFailure: the section was left, and the failure of the current step is written in
+	// the place of the records. The op goes on with that.
+	writtenFailure
+)
+
+// goesOn says whether the op can go on.
+func (w written) goesOn() bool { return w != writtenNot }
 
 // record brings records to stable storage, all at once, however long that takes: until they
-// are there nothing else of the op moves. It returns false when the runner is
-// stopped or the history turns out to be broken.
-func (a *activeOp) record(events ...event) bool {
+// are there nothing else of the op moves, but that it leaves a critical section.
+func (a *activeOp) record(events ...event) written {
+	since, left := time.Now(), false
+	try, result := func() error { return a.append(events...) }, writtenAll
 	for delay := (backoff{}); ; {
 		if a.stopping() {
-			return false
+			return writtenNot
 		}
-		err := a.append(events...)
+		err := try()
 		if err == nil {
 			a.setTrouble(nil)
-			return true
+			return result
 		}
 		if errors.Is(err, ErrHistory) {
 			a.setBroken(err)
 			a.r.changed(a.op.ID)
-			return false
+			return writtenNot
 		}
 		a.r.cfg.Log.Warn("journal does not take a record", "op", a.op.ID, "step", events[0].step, "record", events[0].kind, "err", err)
 		a.setTrouble(err)
+		if !left && a.mayLeave(events) && (events[0].kind == EventFailed || time.Since(since) >= leaveAfter) {
+			leaveErr := a.leave(events)
+			left = leaveErr == nil
+			a.r.cfg.Log.Warn("the op leaves its critical section until the journal takes records", "op", a.op.ID, "step", events[0].step, "err", leaveErr)
+			if left && a.failsAsLeft(events) {
+				try, result = func() error { return a.appendFailure(err) }, writtenFailure
+			}
+		}
 		sleep(a.ctx, delay.next())
 	}
 }
 
-// newRun makes what a step sees of the op.
-func (a *activeOp) newRun(step string) *Run {
-	p := a.snapshot()
-	return &Run{
-		op:      a.op,
-		step:    step,
-		outputs: maps.Clone(p.Outputs),
-		notes:   maps.Clone(p.Notes),
-		note:    a.noteFor(step),
-	}
-}
-
-// noteFor makes the function behind Run.Note. It tries once: the step that is
-// told no must not act, and is tried again as a whole.
-func (a *activeOp) noteFor(step string) func(context.Context, json.RawMessage) error {
-	return func(ctx context.Context, data json.RawMessage) error {
-		if err := context.Cause(ctx); err != nil {
-			return err
-		}
-		return a.append(event{EventNoted, step, data})
-	}
-}
-
-// append tries once to store records. An error wraps ErrJournal, and the
-// records are then in doubt, or ErrHistory, and then it was not even tried.
-func (a *activeOp) append(events ...event) error {
+// appendFailure tries once to record that the current step has failed since the journal took
+// no record. It is no error if the op is being undone already.
+func (a *activeOp) appendFailure(cause error) error {
 	if a.inDoubt != nil {
-		landed, err := a.settle()
-		if err != nil {
-			return err
-		}
-		if slices.EqualFunc(events, landed, event.is) {
-			return nil
-		}
-	}
-	next := a.snapshot()
-	records := make([]Record, len(events))
-	for i, e := range events {
-		records[i] = Record{OpID: a.op.ID, Seq: next.Seq + 1, At: a.r.cfg.Now(), Step: e.step, Kind: e.kind, Data: e.data}
-		var err error
-		if next, err = next.after(a.plan, records[i]); err != nil {
+		if _, err := a.settle(); err != nil {
 			return err
 		}
 	}
-	for _, e := range events {
-		if e.kind == EventSucceeded || e.kind == EventUndone {
-			if err := a.r.cfg.MakeDurable(); err != nil {
-				return fmt.Errorf("make step %s durable: %w", e.step, journalError(err))
-			}
-		}
+	p := a.snapshot()
+	if p.State != StateRunning {
+		return nil
 	}
-	// Not the context of the step: an append that is cut off leaves a doubt.
-	if err := a.r.cfg.Journal.Append(context.WithoutCancel(a.ctx), records...); err != nil {
-		a.inDoubt = records
-		return fmt.Errorf("record %q: %w", events[0].kind, journalError(err))
+	step := a.plan.Steps[p.Current].Name
+	events := []event{{EventFailed, step, encodeFailure(a.r.cfg.Describe(cause))}}
+	if p.Steps[p.Current] == StepPending {
+		events = append([]event{{EventStarted, step, nil}}, events...)
 	}
-	a.setProgress(next)
-	for _, e := range events {
-		a.r.cfg.Log.Debug("op moves", "op", a.op.ID, "step", e.step, "record", e.kind)
-	}
-	return nil
-}
-
-// settle reads whether the records in doubt reached the journal, and returns them
-// if so. Different ones in their place mean that somebody else writes for this
-// op.
-func (a *activeOp) settle() (landed []Record, err error) {
-	records, err := a.r.cfg.Journal.Records(context.WithoutCancel(a.ctx), a.op.ID)
-	if err != nil {
-		return nil, fmt.Errorf("read back the last record: %w", journalError(err))
-	}
-	p, err := Replay(a.plan, records)
-	if err != nil {
-		return nil, err
-	}
-	doubt, known := a.inDoubt, a.snapshot().Seq
-	switch n := int64(len(records)); {
-	case n == known:
-		a.inDoubt = nil
-		return nil, nil
-	case n == known+int64(len(doubt)) && slices.EqualFunc(doubt, records[known:], sameEvent):
-		a.inDoubt = nil
-		a.setProgress(p)
-		return doubt, nil
-	default:
-		return nil, fmt.Errorf("%w: the journal holds %d records, %d were written here", ErrHistory, n, known)
-	}
-}
-
-func sameEvent(r, other Record) bool { return event{other.Kind, other.Step, other.Data}.is(r) }
-
-func (a *activeOp) setProgress(p Progress) {
-	a.keep(p)
-	a.r.changed(a.op.ID)
-}
-
-func (a *activeOp) keep(p Progress) {
-	a.mu.Lock()
-	defer a.mu.Unlock() // also of a panic
-	a.progress = p
-	a.haltLocked()
-	a.announce()
-}
-
-func (a *activeOp) setTrouble(err error) {
-	a.mu.Lock()
-	same := a.trouble == nil && err == nil
-	a.trouble = err
-	if !same {
-		a.announce()
-	}
-	a.mu.Unlock()
-	if !same {
-		a.r.changed(a.op.ID)
-	}
-}
-
-// journalError makes sure that an error of the journal says so.
-func journalError(err error) error {
-	if errors.Is(err, ErrJournal) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", ErrJournal, err)
-}
-
-// encodeFailure leaves details out that JSON cannot express: what happened must
-// reach the journal in any case.
-func encodeFailure(f Failure) json.RawMessage {
-	data, err := json.Marshal(f)
-	if err != nil {
-		f.Details = nil
-		return encodeFailure(f)
-	}
-	return data
+	return a.append(events...)
 }
 
 // park stops the op until Continue.
 func (a *activeOp) park(f Failure) bool {
-	if a.record(event{EventNeedsOperator, "", encodeFailure(f)}) {
+	if a.record(event{EventNeedsOperator, "", encodeFailure(f)}).goesOn() {
 		a.r.cfg.Log.Error("op waits for the operator", "op", a.op.ID, "err", f.Message)
 	}
 	return false

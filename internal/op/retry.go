@@ -25,6 +25,8 @@ type retrier struct {
 	// waited is what it waited for last, and since when without anything else between.
 	waited string
 	since  time.Time
+	// refused is since when the journal has refused its notes.
+	refused time.Time
 }
 
 // begin is called before each try: a wake that comes from here on is news.
@@ -51,6 +53,12 @@ func (r *retrier) retry(err error) bool {
 		return false
 	case errors.Is(err, ErrJournal):
 		r.log(err)
+		if r.refused.IsZero() {
+			r.refused = time.Now()
+		}
+		if time.Since(r.refused) >= leaveAfter && r.a.failsToLeave() {
+			return false
+		}
 		return sleep(r.ctx, r.delay.next())
 	case errors.As(err, &wait):
 		return r.waitFor(wait.on, err)

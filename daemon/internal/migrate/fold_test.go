@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -64,8 +65,14 @@ func TestWithoutTheHookAGuestMayRunAtAnyRecord(t *testing.T) {
 // first record after that, then at the second, and so on.
 func everyRecord(t *testing.T, name string, f func(t *testing.T, d *daemon, arm func(func()))) {
 	t.Helper()
+	everyRecordOn(t, migratetest.NewWorld, name, f)
+}
+
+// everyRecordOn is everyRecord on worlds of another kind.
+func everyRecordOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World, name string, f func(t *testing.T, d *daemon, arm func(func()))) {
+	t.Helper()
 	t.Run(name, func(t *testing.T) {
-		atEveryCall(t, hv.StateRunning, func(t *testing.T, d *daemon, n int) (reached bool) {
+		atEveryCallOn(t, world, hv.StateRunning, func(t *testing.T, d *daemon, n int) (reached bool) {
 			f(t, d, func(happen func()) {
 				left := n
 				d.journal.AfterAppend(func(op.Record) {

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package op
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// event is a record without its place in the history.
+type event struct {
+	kind EventKind
+	step string
+	data json.RawMessage
+}
+
+// is says whether a record is this event.
+func (e event) is(r Record) bool {
+	return r.Kind == e.kind && r.Step == e.step && bytes.Equal(r.Data, e.data)
+}
