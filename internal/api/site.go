@@ -128,6 +128,18 @@ func (in PoolDrain) CopyOptions() CopyOptions {
 	return CopyOptions{BandwidthBytesPerSecond: in.BandwidthBytesPerSecond, Pace: in.Pace}
 }
 
+// Target says where and how the volumes are migrated.
+func (in PoolDrain) Target() MigrationTarget {
+	return MigrationTarget{ToPool: in.ToPool, CopyOptions: in.CopyOptions(), DeleteSource: in.DeleteSource}
+}
+
+// LiveTarget is Target for a volume that moves while its guests write.
+func (in PoolDrain) LiveTarget() MigrationTarget {
+	t := in.Target()
+	t.Method, t.MaxPauseSeconds, t.ThrottleWriters = MethodLive, in.MaxPauseSeconds, in.ThrottleWriters
+	return t
+}
+
 // The states of a drain. Done: every volume was moved, or says why it cannot be. Moves that
 // are under way come to their end when a drain is stopped or paused.
 const (
@@ -167,18 +179,12 @@ type Drain struct {
 	FinishedAt              *time.Time    `json:"finished_at"`
 }
 
-// Target says where and how the volumes of a drain are migrated.
-func (d *Drain) Target() MigrationTarget {
-	return MigrationTarget{
-		ToPool: d.ToPool, CopyOptions: CopyOptions{BandwidthBytesPerSecond: d.BandwidthBytesPerSecond, Pace: d.Pace}, DeleteSource: d.DeleteSource,
+// Request is what the drain was asked for by.
+func (d *Drain) Request() PoolDrain {
+	return PoolDrain{
+		ToPool: d.ToPool, Parallel: d.Parallel, BandwidthBytesPerSecond: d.BandwidthBytesPerSecond, Pace: d.Pace, DeleteSource: d.DeleteSource,
+		LiveShared: d.LiveShared, MaxPauseSeconds: d.MaxPauseSeconds, ThrottleWriters: d.ThrottleWriters,
 	}
-}
-
-// LiveTarget is Target for a volume that moves while its guests write.
-func (d *Drain) LiveTarget() MigrationTarget {
-	t := d.Target()
-	t.Method, t.MaxPauseSeconds, t.ThrottleWriters = MethodLive, d.MaxPauseSeconds, d.ThrottleWriters
-	return t
 }
 
 // DrainVolume is one volume of a drain.

@@ -98,7 +98,6 @@ func planDrain(ctx context.Context, s *session.Session, pool string, in api.Pool
 	if err != nil {
 		return nil, err
 	}
-	target := api.MigrationTarget{ToPool: in.ToPool, DeleteSource: in.DeleteSource, CopyOptions: in.CopyOptions()}
 	plans := []drainPlan{}
 	for i := range volumes {
 		v := &volumes[i]
@@ -108,10 +107,9 @@ func planDrain(ctx context.Context, s *session.Session, pool string, in api.Pool
 		p := drainPlan{VolumeID: v.ID, VolumeName: v.Name, Host: v.Host, SizeBytes: v.SizeBytes}
 		var err error
 		if in.LiveShared && len(v.Attachments) > 1 {
-			d := api.Drain{ToPool: in.ToPool, MaxPauseSeconds: in.MaxPauseSeconds, ThrottleWriters: in.ThrottleWriters}
-			p.Pause, _, err = session.Ask(ctx, s, routes.EstimateMigration, d.LiveTarget(), v.ID)
+			p.Pause, _, err = session.Ask(ctx, s, routes.EstimateMigration, in.LiveTarget(), v.ID)
 		} else {
-			p.Plan, _, err = session.Ask(ctx, s, routes.PlanMigration, target, v.ID)
+			p.Plan, _, err = session.Ask(ctx, s, routes.PlanMigration, in.Target(), v.ID)
 		}
 		var refused *api.Error
 		switch {

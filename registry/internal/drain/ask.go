@@ -109,7 +109,7 @@ func movesLive(d api.Drain, v api.Volume) bool { return d.LiveShared && len(v.At
 // was begun; where that has moved the volume, which came back since, another one is begun.
 func (l *Loop) moveLive(ctx context.Context, d api.Drain, v api.DrainVolume) error {
 	for n := 0; ; n++ {
-		m, err := l.cfg.MoveLive(ctx, store.Call{Who: "drain " + d.ID, Key: taskID(d.ID, v.VolumeID, n)}, v.VolumeID, d.LiveTarget())
+		m, err := l.cfg.MoveLive(ctx, store.Call{Who: "drain " + d.ID, Key: taskID(d.ID, v.VolumeID, n)}, v.VolumeID, d.Request().LiveTarget())
 		if err != nil {
 			return l.refused(ctx, d, v, api.AsError(err))
 		}
@@ -161,7 +161,7 @@ func (l *Loop) request(ctx context.Context, d api.Drain, v api.DrainVolume) (rel
 	return relay.Request{
 		HostID: host.ID, HostName: host.Name, Who: "drain " + d.ID,
 		Method: routes.MigrateVolume.Method, Path: routes.MigrateVolume.PathOf(v.VolumeID), Change: true, Key: key,
-	}.With(d.Target())
+	}.With(d.Request().Target())
 }
 
 // attempt returns the id of the task that moves a volume: the first of those

@@ -97,8 +97,7 @@ func checkDrain(pool string, in api.PoolDrain) error {
 	case !in.LiveShared && (in.MaxPauseSeconds != 0 || in.ThrottleWriters):
 		return validate.Invalid("max_pause_seconds and throttle_writers go with live_shared only")
 	case in.LiveShared:
-		d := api.Drain{ToPool: in.ToPool, MaxPauseSeconds: in.MaxPauseSeconds, ThrottleWriters: in.ThrottleWriters}
-		if err := d.LiveTarget().Check(); err != nil {
+		if err := in.LiveTarget().Check(); err != nil {
 			return err
 		}
 	}
