@@ -116,14 +116,12 @@ func (l *Loop) moveLive(ctx context.Context, d api.Drain, v api.DrainVolume) err
 		if m, err = l.cfg.Store.Migration(ctx, m.ID, store.Viewer{}); err != nil {
 			return err
 		}
-		if m.State == api.MigrationCompleted {
-			volume, err := l.cfg.Store.Volume(ctx, v.VolumeID, store.Viewer{})
-			if err != nil {
-				return err
-			}
-			if volume.Location.Pool == d.Pool {
-				continue
-			}
+		back, err := l.cameBack(ctx, d, m)
+		switch {
+		case err != nil:
+			return err
+		case back:
+			continue
 		}
 		v.MigrationID, v.Host = m.ID, m.Host
 		return l.settle(ctx, d, v, api.DrainVolumeMoving, nil)
@@ -180,7 +178,7 @@ func (l *Loop) attempt(ctx context.Context, d api.Drain, v api.DrainVolume) (str
 		if answer == nil {
 			return id, nil
 		}
-		again, err := l.again(ctx, d, v, *answer)
+		again, err := l.again(ctx, d, *answer)
 		if err != nil {
 			return "", err
 		}
@@ -193,7 +191,7 @@ func (l *Loop) attempt(ctx context.Context, d api.Drain, v api.DrainVolume) (str
 // again says whether an answer is of an attempt that another one may follow: it
 // was refused for the moment or for another migration, or it moved the volume, which came back
 // since.
-func (l *Loop) again(ctx context.Context, d api.Drain, v api.DrainVolume, a api.TaskAnswer) (bool, error) {
+func (l *Loop) again(ctx context.Context, d api.Drain, a api.TaskAnswer) (bool, error) {
 	if refused := relay.Refusal(a.Status, a.Body); refused != nil {
 		return relay.Passes(refused) || refused.Code == api.CodeMigrationActive, nil
 	}
@@ -205,10 +203,18 @@ func (l *Loop) again(ctx context.Context, d api.Drain, v api.DrainVolume, a api.
 	if api.CodeOf(err) == api.CodeNotFound {
 		return false, nil
 	}
-	if err != nil || m.State != api.MigrationCompleted {
+	if err != nil {
 		return false, err
 	}
-	volume, err := l.cfg.Store.Volume(ctx, v.VolumeID, store.Viewer{})
+	return l.cameBack(ctx, d, m)
+}
+
+// cameBack says whether a migration has moved its volume, and the volume is in the pool again.
+func (l *Loop) cameBack(ctx context.Context, d api.Drain, m api.Migration) (bool, error) {
+	if m.State != api.MigrationCompleted {
+		return false, nil
+	}
+	volume, err := l.cfg.Store.Volume(ctx, m.VolumeID, store.Viewer{})
 	return volume.Location.Pool == d.Pool, err
 }
 
