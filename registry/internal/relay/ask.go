@@ -127,6 +127,26 @@ func (r *Relay) Present(hostID string) bool {
 	return h != nil && !h.sessions.isDuplicated() && (h.polls > 0 || !h.last.IsZero() && time.Since(h.last) < r.cfg.Absence)
 }
 
+// KnownHosts lists the hosts of the registry.
+type KnownHosts interface {
+	Hosts(ctx context.Context) ([]api.Host, error)
+}
+
+// PresentHosts returns the ids of the hosts that are present.
+func (r *Relay) PresentHosts(ctx context.Context, known KnownHosts) ([]string, error) {
+	hosts, err := known.Hosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids := []string{}
+	for _, h := range hosts {
+		if r.Present(h.ID) {
+			ids = append(ids, h.ID)
+		}
+	}
+	return ids, nil
+}
+
 // absent says that a host is not there, and since when: a registry that has just been
 // started has not heard of hosts that are well.
 func (r *Relay) absent(hostID, name string) error {

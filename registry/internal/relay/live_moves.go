@@ -14,7 +14,7 @@ import (
 // LiveMoves begins moves while all guests write, for those who ask for one.
 type LiveMoves struct {
 	Store interface {
-		Hosts(ctx context.Context) ([]api.Host, error)
+		KnownHosts
 		RegisterLive(ctx context.Context, call store.Call, ref string, in api.MigrationTarget, present []string, lacks func(workflow.PauseHost) error) (api.Migration, error)
 	}
 	// Relay knows which hosts are there, and what their daemons have announced.
@@ -24,15 +24,9 @@ type LiveMoves struct {
 // Begin begins to move a volume while all its guests write. A host whose daemon cannot follow what
 // its guests write, or not hold them back where that is asked for, is named, and nothing is done.
 func (r LiveMoves) Begin(ctx context.Context, call store.Call, ref string, in api.MigrationTarget) (api.Migration, error) {
-	hosts, err := r.Store.Hosts(ctx)
+	present, err := r.Relay.PresentHosts(ctx, r.Store)
 	if err != nil {
 		return api.Migration{}, err
-	}
-	present := []string{}
-	for _, h := range hosts {
-		if r.Relay.Present(h.ID) {
-			present = append(present, h.ID)
-		}
 	}
 	needs := []string{protocol.LiveShared}
 	if in.ThrottleWriters {

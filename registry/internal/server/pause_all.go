@@ -49,7 +49,7 @@ func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) registerPause(ctx context.Context, call store.Call, ref string, in api.MigrationTarget) (api.Migration, error) {
-	present, err := s.present(ctx)
+	present, err := s.Relay.PresentHosts(ctx, s.Store)
 	if err != nil {
 		return api.Migration{}, err
 	}
@@ -68,21 +68,6 @@ func actingViewer(r *http.Request, call store.Call) store.Viewer {
 // errHostMoves refuses a host that asks for what the registry would pass on to a host:
 // that is for operators.
 var errHostMoves error = api.Errorf(api.CodeConflict, "a host moves its volumes itself; ask at the socket of its daemon")
-
-// present are the ids of the hosts that are there.
-func (s *Server) present(ctx context.Context) ([]string, error) {
-	hosts, err := s.Store.Hosts(ctx)
-	if err != nil {
-		return nil, err
-	}
-	ids := []string{}
-	for _, h := range hosts {
-		if s.Relay.Present(h.ID) {
-			ids = append(ids, h.ID)
-		}
-	}
-	return ids, nil
-}
 
 // orPaused answers for a migration that the registry leads, and leaves all others to the route.
 func (s *Server) orPaused(route httpjson.Route, do func(context.Context, store.Call, string) (workflow.Pause, error)) httpjson.Route {
