@@ -31,8 +31,7 @@ func (c *Conn) SetWriteLimit(ctx context.Context, id, target string, bytesPerSec
 		if bytesPerSecond == 0 {
 			return nil // there was never one of ours
 		}
-		return fmt.Errorf("limit writes of disk %s of domain %s: %w: it has a limit on its total throughput",
-			target, id, hv.ErrUnsupported)
+		return totalLimited(id, target)
 	}
 	write := own.write
 	if limit := uint64(bytesPerSecond); limit > 0 && (write == 0 || limit < write) {
@@ -54,9 +53,15 @@ func (c *Conn) PutWriteLimit(ctx context.Context, id, target string, bytesPerSec
 		return err
 	}
 	if live.total != 0 {
-		return fmt.Errorf("limit writes of disk %s of domain %s: %w: it has a limit on its total throughput", target, id, hv.ErrUnsupported)
+		return totalLimited(id, target)
 	}
 	return c.putLimits(ctx, id, target, byteLimits{read: live.read, write: uint64(bytesPerSecond)}) //nolint:gosec // not negative
+}
+
+// totalLimited refuses a disk whose owner limits reads and writes together, beside which libvirt
+// takes no limit of its writes.
+func totalLimited(id, target string) error {
+	return fmt.Errorf("limit writes of disk %s of domain %s: %w: it has a limit on its total throughput", target, id, hv.ErrUnsupported)
 }
 
 // putLimits sets the limits on reads and on writes, which libvirt takes together.
