@@ -35,7 +35,7 @@ func poolDrainCommand() *cli.Command {
 			paceFlag(),
 			&cli.BoolFlag{Name: "delete-source", Usage: "delete the source of each move, once the copy is verified"},
 			&cli.BoolFlag{Name: "live-shared", Usage: "move volumes of several instances too, while their guests write: these stand still once, at the end of each move"},
-			&cli.StringFlag{Name: "max-pause", DefaultText: "30s", Usage: "with --live-shared: `TIME` that the guests may stand still, for example 30s"},
+			maxPauseFlag(),
 			&cli.BoolFlag{Name: "throttle-writers", Usage: "with --live-shared: hold the guests' writes back if they write faster than it is copied"},
 			dryRunFlag(),
 		},

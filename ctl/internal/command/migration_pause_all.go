@@ -25,10 +25,14 @@ func pauseFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "pause-all", Usage: "save its guests to disk, move it, and restore them: for several attachments"},
 		&cli.BoolFlag{Name: "live-shared", Usage: "move it while all its guests write, and have them stand still once at the end: for several attachments"},
-		&cli.StringFlag{Name: "max-pause", DefaultText: "30s", Usage: "with --live-shared: `TIME` that the guests may stand still, for example 30s"},
+		maxPauseFlag(),
 		&cli.BoolFlag{Name: "throttle-writers", Usage: "with --live-shared: hold its guests' writes back if they write faster than it is copied; without it the move is then cancelled"},
 		&cli.BoolFlag{Name: "yes", Usage: "with --pause-all and --live-shared: do not ask first"},
 	}
+}
+
+func maxPauseFlag() cli.Flag {
+	return &cli.StringFlag{Name: "max-pause", DefaultText: "30s", Usage: "with --live-shared: `TIME` that the guests may stand still, for example 30s"}
 }
 
 // readLive puts the flags of a move while all guests write into its request.
