@@ -28,11 +28,6 @@ func CloneWorld(t *testing.T, state hv.State) *World {
 	v := &w.Registry.Vol
 	v.Location.Format, v.Location.Backing = api.FormatQcow2, api.NewBacking([]api.BaseImage{{Path: BasePath, Format: api.FormatRaw}})
 	v.Attachments[0].Location = v.Location
-	if state.Active() {
-		expect.OK(t, w.Start(Instance))
-	}
-	if state == hv.StatePaused {
-		expect.OK(t, w.SuspendByUser(Instance))
-	}
+	w.bring(t, state)
 	return w
 }

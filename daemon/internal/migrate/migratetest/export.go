@@ -25,11 +25,6 @@ func ExportWorld(t *testing.T, state hv.State) *World {
 	v := &w.Registry.Vol
 	v.Location.Path = Export.Path
 	v.Attachments[0].Location = v.Location
-	if state.Active() {
-		expect.OK(t, w.Start(Instance))
-	}
-	if state == hv.StatePaused {
-		expect.OK(t, w.SuspendByUser(Instance))
-	}
+	w.bring(t, state)
 	return w
 }

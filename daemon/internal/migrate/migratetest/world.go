@@ -63,13 +63,19 @@ func NewWorld(t *testing.T, state hv.State) *World {
 	w.Registry = newRegistry()
 	w.Images = &hosttest.Images{Fake: w.Fake}
 	w.Copier = &FakeCopier{fake: w.Fake, Done: map[string]bool{}, Updates: map[string]api.MigrationUpdate{}, Kept: map[string]steps.KeptUnits{}}
+	w.bring(t, state)
+	return w
+}
+
+// bring brings the guest, which is off, into a state.
+func (w *World) bring(t *testing.T, state hv.State) {
+	t.Helper()
 	if state.Active() {
 		expect.OK(t, w.Start(Instance))
 	}
 	if state == hv.StatePaused {
 		expect.OK(t, w.SuspendByUser(Instance))
 	}
-	return w
 }
 
 // LosingQEMU is a version of QEMU that loses what a guest writes while a block job begins.
@@ -99,12 +105,7 @@ func with(kind func(*testing.T, hv.State) *World, prepare func(*testing.T, *Worl
 		t.Helper()
 		w := kind(t, hv.StateStopped)
 		prepare(t, w)
-		if state.Active() {
-			expect.OK(t, w.Start(Instance))
-		}
-		if state == hv.StatePaused {
-			expect.OK(t, w.SuspendByUser(Instance))
-		}
+		w.bring(t, state)
 		return w
 	}
 }
