@@ -3,9 +3,7 @@
 package volume
 
 import (
-	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -57,23 +55,10 @@ func TestAVolumeThatAConnectorMadeForAnOpIsTheOps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, id := newWorld(t), uuid.NewString()
 		w.withConnectorPool(asItIs)
-		reached, released := make(chan struct{}), make(chan struct{})
-		w.Inject(hvtest.Fault{Call: "CreateVolume", After: true, Do: func() {
-			close(reached)
-			<-released
-			runtime.Goexit()
-		}})
-		dying := w.start(t)
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			_, _ = dying.Create(context.Background(), id, inConnectorPool)
-		}()
-		<-reached
+		defer w.dieInCreate(t, id, inConnectorPool)()
 		if !w.Exists(devicePath) {
 			t.Fatal("it was not made, which proves nothing")
 		}
-		old := w.runner
 		g := w.start(t)
 		must(t, w.runner.Resume(t.Context()))
 		vol, err := g.Create(t.Context(), id, inConnectorPool)
@@ -81,9 +66,6 @@ func TestAVolumeThatAConnectorMadeForAnOpIsTheOps(t *testing.T) {
 		if vol.Status != api.VolumeAvailable || !w.Exists(devicePath) {
 			t.Errorf("the volume is %+v", vol)
 		}
-		close(released)
-		old.Stop()
-		<-ended
 	})
 }
 

@@ -28,26 +28,37 @@ func (w *world) born(t *testing.T) int64 {
 	return info.Born
 }
 
+// dieInCreate begins a creation and returns when the pool has made the image, of which the journal
+// has no fingerprint yet: the daemon dies there. Call what it returns at the end of the test.
+func (w *world) dieInCreate(t *testing.T, opID string, in api.VolumeCreate) (bury func()) {
+	t.Helper()
+	reached, released, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	w.Inject(hvtest.Fault{Call: "CreateVolume", After: true, Do: func() {
+		close(reached)
+		<-released
+		runtime.Goexit()
+	}})
+	dying := w.start(t)
+	go func() {
+		defer close(ended)
+		_, _ = dying.Create(context.Background(), opID, in)
+	}()
+	<-reached
+	old := w.runner
+	return func() {
+		close(released)
+		old.Stop()
+		<-ended
+	}
+}
+
 // TestAnImageThatNobodyCanTellFromAnotherIsLeft: the daemon dies when the pool has made it
 // and the journal has no fingerprint of it yet.
 func TestAnImageThatNobodyCanTellFromAnotherIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, id := newWorld(t), uuid.NewString()
-		reached, released := make(chan struct{}), make(chan struct{})
-		w.Inject(hvtest.Fault{Call: "CreateVolume", After: true, Do: func() {
-			close(reached)
-			<-released
-			runtime.Goexit()
-		}})
-		dying := w.start(t)
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			_, _ = dying.Create(context.Background(), id, inFiles)
-		}()
-		<-reached
+		defer w.dieInCreate(t, id, inFiles)()
 		born := w.born(t)
-		old := w.runner
 		g := w.start(t)
 		must(t, w.runner.Resume(t.Context()))
 		_, err := g.Create(t.Context(), id, inFiles)
@@ -58,9 +69,6 @@ func TestAnImageThatNobodyCanTellFromAnotherIsLeft(t *testing.T) {
 		if len(w.registry.volumes) > 0 {
 			t.Errorf("the registry has %v", w.registry.volumes)
 		}
-		close(released)
-		old.Stop()
-		<-ended
 	})
 }
 
