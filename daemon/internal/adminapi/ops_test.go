@@ -13,9 +13,9 @@ import (
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// A guest that does not obey is waited for: the op is in the list of those that are open,
-// with what it is about, until it is over.
-func TestOpenOpsAreListedUntilTheyAreOver(t *testing.T) {
+// newDisobedient returns an API with a guest that was asked to stop, and does not obey.
+func newDisobedient(t *testing.T) *Server {
+	t.Helper()
 	s, fake := newLifecycle(t, api.Instance{Host: "alpha", State: api.InstanceStopped})
 	if status, body := askOf(t, s, http.MethodPost, "/v1/instances/web/start", ""); status != http.StatusAccepted {
 		t.Fatalf("start: %d %s", status, body)
@@ -27,6 +27,13 @@ func TestOpenOpsAreListedUntilTheyAreOver(t *testing.T) {
 	if status, body := askOf(t, s, http.MethodPost, "/v1/instances/web/stop", `{}`); status != http.StatusAccepted {
 		t.Fatalf("stop: %d %s", status, body)
 	}
+	return s
+}
+
+// A guest that does not obey is waited for: the op is in the list of those that are open,
+// with what it is about, until it is over.
+func TestOpenOpsAreListedUntilTheyAreOver(t *testing.T) {
+	s := newDisobedient(t)
 	ops := open(t, s)
 	if len(ops) != 1 {
 		t.Fatalf("%d ops are open, want the stop: %+v", len(ops), ops)

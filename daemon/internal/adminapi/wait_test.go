@@ -15,14 +15,12 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/op/optest"
 )
@@ -152,17 +150,7 @@ func TestAQuestionForAnOpThatWaitsIsAnsweredWhenTheOpIsOver(t *testing.T) {
 
 // A guest that does not obey keeps its op open.
 func TestAQuestionForAnOpThatGoesOnIsAnsweredInTime(t *testing.T) {
-	s, fake := newLifecycle(t, api.Instance{Host: "alpha", State: api.InstanceStopped})
-	if status, body := askOf(t, s, http.MethodPost, "/v1/instances/web/start", ""); status != http.StatusAccepted {
-		t.Fatalf("start: %d %s", status, body)
-	}
-	for ops := open(t, s); len(ops) > 0; ops = open(t, s) {
-		waitForOp(t, s, ops[0].ID)
-	}
-	expect.OK(t, fake.SetShutdown(web, hvtest.ShutdownIgnores))
-	if status, body := askOf(t, s, http.MethodPost, "/v1/instances/web/stop", `{}`); status != http.StatusAccepted {
-		t.Fatalf("stop: %d %s", status, body)
-	}
+	s := newDisobedient(t)
 	id := open(t, s)[0].ID
 	running := func(wait string) {
 		t.Helper()
