@@ -101,13 +101,7 @@ func TestACopyOfAnExportOutlivesTheDaemon(t *testing.T) {
 	g := h.runningGuest(t, h.served(t))
 	g.powerOff(t)
 	v := g.start(t, "vda", "--to-pool", "b", "--bandwidth", "4MiB/s")
-	v.copyPartly(t)
-	h.KillDaemon()
-	if err := h.StartDaemon(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	h.ctl(t, "migration", "set", v.ID, "--bandwidth", "0")
-	v.copy(t)
+	v.copyThroughDeath(t)
 	v.finish(t)
 	g.boot(t)
 	g.assertSettled(t)

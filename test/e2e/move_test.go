@@ -119,6 +119,20 @@ func (v *move) copyPartly(t *testing.T) {
 	v.g.host.untilCopying(t, v.ID)
 }
 
+// copyThroughDeath has the daemon killed in the middle of the copy, and the next one go on with it
+// without a cap. The migration must have one that lets it last.
+func (v *move) copyThroughDeath(t *testing.T) {
+	t.Helper()
+	h := v.g.host
+	v.copyPartly(t)
+	h.KillDaemon()
+	if err := h.StartDaemon(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.ctl(t, "migration", "set", v.ID, "--bandwidth", "0")
+	v.copy(t)
+}
+
 // untilCopying returns when a migration is in the middle of its copy.
 func (h *host) untilCopying(t *testing.T, id string) {
 	t.Helper()

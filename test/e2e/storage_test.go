@@ -47,13 +47,7 @@ func TestStorageAGuestWritesWhileItMovesFromEachKindToTheNext(t *testing.T) {
 	v.cancel(t)
 	t.Log("cancelled, from LARGER to THICK2")
 	v = g.start(t, "vda", "--to-path", storageDevice(t, "NVME"), "--bandwidth", "4MiB/s")
-	v.copyPartly(t)
-	h.KillDaemon()
-	if err := h.StartDaemon(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	h.ctl(t, "migration", "set", v.ID, "--bandwidth", "0")
-	v.copy(t)
+	v.copyThroughDeath(t)
 	v.finish(t)
 	t.Log("moved to NVME, by a daemon that was killed in the copy")
 	g.migrate(t, "vda", "--to-pool", "b", "--to-format", "qcow2")
