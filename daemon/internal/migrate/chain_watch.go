@@ -35,11 +35,14 @@ const chainWatchEvery = 30 * time.Second
 // WatchChains checks, until ctx ends, the definitions and the processes of the instances
 // whose newest writes are in an overlay: at once when somebody changes a definition, and
 // now and then. An instance whose next start would miss its newest writes is guarded until
-// that is mended. WatchChains does not look while an op works on the instance.
+// that is mended. WatchChains does not look while an op works on the instance, but at once
+// when the op has ended: it may have mended what was wrong.
 func (m *Manager) WatchChains(ctx context.Context) error {
 	events := m.ports.HV.Events(ctx)
 	tick := time.NewTicker(chainWatchEvery)
 	defer tick.Stop()
+	ended := newFollower("")
+	m.opEnds.subscribe(ctx, ended)
 	m.lookAtChains(ctx, func(*history) bool { return true }, true)
 	for {
 		of := func(*history) bool { return true }
@@ -47,6 +50,9 @@ func (m *Manager) WatchChains(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		case <-ended.wake:
+			keys := m.opEnds.take(ended)
+			of = func(h *history) bool { return slices.Contains(keys, h.spec.Key()) }
 		case e, open := <-events:
 			switch {
 			case !open:

@@ -14,7 +14,9 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // watched runs the watch of chains for the test.
@@ -79,6 +81,41 @@ func TestADefinitionThatIsPutBackIsGuardedAtOnceUntilItIsRight(t *testing.T) {
 		d.until(mig.ID, api.MigrationCancelled)
 		pass(2 * chainWatchEvery)
 		d.stayed()
+	})
+}
+
+// The definition is right again while something has the key of the instance, so that the watch does
+// not look then, and what the cancel does with it takes its time.
+func TestWhatACancelHasSettledIsNoProblemAnyMore(t *testing.T) {
+	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+		ctx := context.Background()
+		d.watched()
+		mig := d.begin(toNewPool)
+		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", []hv.Image{rawImage(srcPath)}))
+		synctest.Wait()
+		if len(d.manager().ChainProblems()) != 1 {
+			t.Fatal("the watch has found nothing")
+		}
+		d.runner().TryLock([]string{request.InstanceKey(testInstance)}, func() {
+			must(t, d.world.SetConfigChain(ctx, testInstance, "vda", overlayChainOf(mig)))
+			synctest.Wait()
+		})
+		if len(d.manager().ChainProblems()) != 1 {
+			t.Fatal("the watch has looked in between, which proves nothing")
+		}
+		d.journal.AfterAppend(func(op.Record) { time.Sleep(100 * time.Millisecond) })
+		began := time.Now()
+		_, _, err := d.manager().Cancel(ctx, d.call(mig.ID))
+		must(t, err)
+		d.until(mig.ID, api.MigrationCancelled)
+		pass(time.Second)
+		if took := time.Since(began); took > chainWatchEvery/2 {
+			t.Fatalf("the cancel took %s: the watch may have looked because of the time", took)
+		}
+		if got := d.manager().ChainProblems(); len(got) > 0 {
+			t.Errorf("still found: %+v", got)
+		}
+		must(t, d.world.Start(testInstance))
 	})
 }
 

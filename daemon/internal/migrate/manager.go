@@ -39,6 +39,7 @@ type Manager struct {
 	log     *slog.Logger
 	runner  *op.Runner
 	watch   *watchers
+	opEnds  *watchers // of ops of all managers, by the keys that become free
 
 	// ended has the ids of migrations that were seen to be over. They stay so, and their
 	// history is not read again to list the open ones.
@@ -65,12 +66,13 @@ type Manager struct {
 // ops. Journal is the runner's journal. Host returns this host once the registry knows it.
 func New(cfg Config, ports steps.Ports, runner *op.Runner, journal Journal, host func(context.Context) (steps.Host, error), log *slog.Logger) *Manager {
 	m := &Manager{
-		cfg: cfg, ports: ports, runner: runner, journal: journal, host: host, log: log, watch: newWatchers(),
+		cfg: cfg, ports: ports, runner: runner, journal: journal, host: host, log: log, watch: newWatchers(), opEnds: newWatchers(),
 		admission: request.Admission{Runner: runner, Journal: journal, Log: log, Now: ports.Now},
 	}
 	m.env = steps.NewEnv(ports, steps.NewHistory(journal, runner.Status), host, m.watch.notify, log)
 	runner.Register(m.Plans()...)
 	runner.OnChange(m.changed)
+	runner.OnFinished(m.finished)
 	return m
 }
 
@@ -115,5 +117,12 @@ func (m *Manager) changed(opID string) {
 	if steps.GoalOf(st.Op.Kind) != "" {
 		m.groups.Store(opID, st.Op.Group)
 		m.watch.notify(st.Op.Group)
+	}
+}
+
+// finished is called by the runner: this op has ended, and its keys are free.
+func (m *Manager) finished(st op.Status) {
+	for _, key := range st.Op.Keys {
+		m.opEnds.notify(key)
 	}
 }

@@ -53,8 +53,8 @@ func (w *watchers) take(f *follower) []string {
 	return ids
 }
 
-// follow yields the ids of the migrations that change from now on, until ctx ends.
-func (w *watchers) follow(ctx context.Context, f *follower) iter.Seq[string] {
+// subscribe has f woken from now on, until ctx ends.
+func (w *watchers) subscribe(ctx context.Context, f *follower) {
 	w.mu.Lock()
 	w.subs[f] = true
 	w.mu.Unlock()
@@ -63,6 +63,11 @@ func (w *watchers) follow(ctx context.Context, f *follower) iter.Seq[string] {
 		defer w.mu.Unlock()
 		delete(w.subs, f)
 	})
+}
+
+// follow yields the ids of the migrations that change from now on, until ctx ends.
+func (w *watchers) follow(ctx context.Context, f *follower) iter.Seq[string] {
+	w.subscribe(ctx, f)
 	return func(yield func(string) bool) {
 		for {
 			select {
