@@ -26,6 +26,9 @@ type MigrationPlan struct {
 	// free there; both are left out for a device that is there.
 	NeededBytes *int64 `json:"needed_bytes,omitempty"`
 	FreeBytes   *int64 `json:"free_bytes,omitempty"`
+	// Warning says what may go wrong after the move, and does not keep it from being made: the
+	// volume may grow to more than is free where it goes.
+	Warning string `json:"warning,omitempty"`
 	// OverlayDir is where the guest writes meanwhile, OverlayFreeBytes what is free there; left
 	// out unless the method is overlay.
 	OverlayDir       string `json:"overlay_dir,omitempty"`

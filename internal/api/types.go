@@ -364,8 +364,8 @@ type Migration struct {
 	// PauseSteps are, of one migration that the registry leads, what was reached when while its
 	// guests stood still; lists have none of them.
 	PauseSteps []PauseStep `json:"pause_steps,omitempty" needs:"-"`
-	// Remark says how the result of a finished migration differs from what the caller may
-	// expect.
+	// Remark says how the result of a migration differs, or may differ, from what the caller
+	// may expect.
 	Remark string `json:"remark,omitempty"`
 	Error  *Error `json:"error"`
 }

@@ -36,6 +36,7 @@ func showPlan(c *cli.Context, s *session.Session, target api.MigrationTarget) er
 	r.Add("method", methodText(p))
 	r.Add("verify", p.Verify)
 	r.Add("source", sourceText(p))
+	r.AddIf("warning", p.Warning)
 	if err := s.PrintRecord(resp, p.VolumeID, &r); err != nil {
 		return err
 	}

@@ -22,6 +22,8 @@ type Display struct {
 	stderr io.Writer
 	// shown is the state in the last line.
 	shown api.MigrationState
+	// noted: the remark was shown.
+	noted bool
 }
 
 // NewDisplay returns the display that the user's --progress and --quiet ask for.
@@ -47,10 +49,16 @@ func (d *Display) ShowEvent(e api.Event) {
 	}
 }
 
-// ShowMigration shows the progress of a migration.
+// ShowMigration shows the progress of a migration, and once what is remarkable of it before it is
+// over.
 func (d *Display) ShowMigration(m *api.Migration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.bar != nil && m.Remark != "" && !m.State.Final() && !d.noted {
+		d.noted = true
+		d.bar.Clear()
+		render.Line(d.stderr, "Note: %s.", m.Remark)
+	}
 	if d.bar != nil {
 		d.bar.Update(m)
 	}

@@ -64,6 +64,9 @@ func completedText(m *api.Migration) []string {
 		}
 		lines = append(lines, fmt.Sprintf("  exposed   %s: %s was in the overlay alone", render.Seconds(m.ExposedSeconds), wrote))
 	}
+	if m.Remark != "" {
+		lines = append(lines, "  note      "+m.Remark)
+	}
 	switch {
 	case m.DeleteSource && m.Error != nil:
 		return append(lines, fmt.Sprintf("  source    not deleted: %s: %s", m.Src.Path, m.Error.Message))

@@ -89,12 +89,20 @@ func destinationName(s *steps.Spec, file bool) string {
 }
 
 // checkDestinationSpace refuses a dst for which there is no room: a sparse file needs what
-// src takes, a block device the whole size.
+// src takes, a block device the whole size. It notes where a sparse file may outgrow its place.
 func (m *Manager) checkDestinationSpace(s *steps.Spec, free int64, sparse bool) error {
 	need := m.neededBytes(s, sparse)
 	if free < need {
 		return api.Errorf(api.CodeNoSpace, "%s has %s free and volume %s takes %s", filepath.Dir(s.Dst.Path), api.ExactBytes(free), s.VolumeName, api.ExactBytes(need)).
 			With("free_bytes", free).With("needed_bytes", need)
+	}
+	if whole := s.Dst.WholeBytes(); free < whole {
+		where := filepath.Dir(s.Dst.Path)
+		if s.Dst.Pool != "" {
+			where = "pool " + s.Dst.Pool
+		}
+		s.RoomNote = fmt.Sprintf("volume %s may grow to %s, and %s had %s free when the move was asked for: what guests write may fill it",
+			s.VolumeName, api.Bytes(whole), where, api.Bytes(free))
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 		VolumeID: s.VolumeID, VolumeName: s.VolumeName,
 		InstanceID: s.InstanceID, InstanceName: s.InstanceName, Device: s.Target,
 		Src: s.Src, Dst: s.Dst, CreatesDestination: s.CreateDst,
-		Method: s.Method, Verify: s.Verify, DeleteSource: s.DeleteSource,
+		Method: s.Method, Verify: s.Verify, DeleteSource: s.DeleteSource, Warning: s.RoomNote,
 	}
 	if s.CreateDst && s.Dst.Pool != "" {
 		plan.Dst = withoutID(s.Dst, s.MigrationID)

@@ -47,3 +47,38 @@ func TestAPlanIsRefusedWhileTheVolumeMoves(t *testing.T) {
 		}
 	})
 }
+
+func TestAVolumeThatMayOutgrowItsPoolIsMovedWithAWarning(t *testing.T) {
+	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+		plan, err := d.manager().Plan(context.Background(), testVolume, toNewPool)
+		must(t, err)
+		if plan.Warning != "" || *plan.NeededBytes >= testSize {
+			t.Fatalf("with room for all of it the plan warns %q, and takes %d of %d bytes", plan.Warning, *plan.NeededBytes, testSize)
+		}
+		d.world.Images.Free.Store(testSize - 1)
+		plan, err = d.manager().Plan(context.Background(), testVolume, toNewPool)
+		must(t, err)
+		if !strings.Contains(plan.Warning, "pool new had") {
+			t.Errorf("the plan warns %q", plan.Warning)
+		}
+		id := d.migrate()
+		if mig := d.get(id); mig.Remark != plan.Warning {
+			t.Errorf("at its beginning the remark is %q", mig.Remark)
+		}
+		if mig := d.until(id, api.MigrationCompleted); mig.Remark != plan.Warning {
+			t.Errorf("at its end the remark is %q", mig.Remark)
+		}
+	})
+}
+
+func TestAMoveThatWasCancelledHasNoWarningOfWhereItWent(t *testing.T) {
+	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+		d.world.Images.Free.Store(testSize - 1)
+		mig := d.begin(toNewPool)
+		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
+		must(t, err)
+		if mig = d.until(mig.ID, api.MigrationCancelled); mig.Remark != "" {
+			t.Errorf("the remark is %q", mig.Remark)
+		}
+	})
+}

@@ -5,6 +5,7 @@ package migrate
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
@@ -40,12 +41,22 @@ func (m *Manager) render(h *history) api.Migration {
 		mig.StoppedAt, mig.Error = &utc, at.failure
 	}
 	mig.GuestPaused = m.guestPaused(h)
-	if state.Final() {
-		mig.Remark = request.Remark(&h.ops[len(h.ops)-1].Status)
-	}
+	mig.Remark = remark(h, state)
 	fillStalls(h, &mig)
 	m.fillProgress(h, &mig)
 	return mig
+}
+
+// remark is how the result of the migration differs, or may differ, from what the caller may expect.
+func remark(h *history, state api.MigrationState) string {
+	var remarks []string
+	if state.Final() {
+		remarks = append(remarks, request.Remark(&h.ops[len(h.ops)-1].Status))
+	}
+	if !state.Final() || state == api.MigrationCompleted {
+		remarks = append(remarks, h.spec.RoomNote)
+	}
+	return strings.Join(slices.DeleteFunc(remarks, func(r string) bool { return r == "" }), "; ")
 }
 
 // exposure is for how long the guest's newest writes were in the local overlay alone.

@@ -3,6 +3,8 @@
 package steps
 
 import (
+	"fmt"
+
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
@@ -72,8 +74,10 @@ type Spec struct {
 	DstPrint string `json:"dst_print,omitempty"`
 	// CreateDst: dst did not exist; the migration makes it and, if it is
 	// cancelled, removes it.
-	CreateDst bool   `json:"create_dst"`
-	Overlay   string `json:"overlay,omitempty"`
+	CreateDst bool `json:"create_dst"`
+	// RoomNote says that the volume may outgrow the place of dst, "" if it may not.
+	RoomNote string `json:"room_note,omitempty"`
+	Overlay  string `json:"overlay,omitempty"`
 
 	Method       string `json:"method"`
 	Composite    bool   `json:"composite"` // volume migrate: go through to the end
@@ -140,6 +144,20 @@ const (
 	OnDst     Position = "dst"
 	Foreign   Position = "another chain"
 )
+
+// place is a position in words for people.
+func (s *Spec) place(p Position) string {
+	switch p {
+	case OnSrc:
+		return fmt.Sprintf("the source (%s)", s.Src.Path)
+	case OnOverlay:
+		return fmt.Sprintf("the overlay (%s)", s.Overlay)
+	case OnDst:
+		return fmt.Sprintf("the destination (%s)", s.Dst.Path)
+	case Foreign:
+	}
+	return "images that this move does not know"
+}
 
 // Before returns the position of the disk until the switch to dst; beforeChain is its chain
 // then.
