@@ -31,9 +31,9 @@ func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse bool) (problem st
 		guarded, err := e.guards.Has(s.InstanceID, s.ChainOwner())
 		return "", err == nil && (!guarded || !disk.dom.ManagedSave)
 	}
-	return fmt.Sprintf("the definition of instance %s was changed by somebody else: its disk %s is on %s in it, and what the guest of volume %s wrote since migration %s began is in %s over %s; "+
+	return fmt.Sprintf("the definition of instance %s was changed by somebody else: for disk %s it names %s, and what the guest of volume %s wrote since migration %s began is in %s over %s; "+
 		"do not start it from there: with the instance shut off, `volferryctl instance repair %[1]s` names the overlay again; docs/how-to/recover.md (A definition that was put back) says more",
-		s.InstanceName, s.Target, disk.config, s.VolumeName, s.MigrationID, s.Overlay, s.Src.Path), true
+		s.InstanceName, s.Target, s.place(disk.config), s.VolumeName, s.MigrationID, s.Overlay, s.Src.Path), true
 }
 
 // WitnessesDisagree says what libvirt and the kernel each say of the disk of a migration, if

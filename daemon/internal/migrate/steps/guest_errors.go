@@ -39,16 +39,16 @@ func atRest(s *Spec, disk *diskState) error {
 func chainChanged(s *Spec, disk *diskState) *api.Error {
 	if disk.active && !disk.dom.Persistent {
 		return api.Errorf(api.CodeChainChanged,
-			"instance %s has no definition any more: somebody has undefined it while it runs, and it would be gone once it is off; its disk %s is on %s; "+
+			"instance %s has no definition any more: somebody has undefined it while it runs, and it would be gone once it is off; the guest still runs with disk %s on %s; "+
 				"define it again (virsh dumpxml %s, virsh define), then call again; `volferryctl volume which %s` shows what is known",
-			s.InstanceName, s.Target, disk.live, s.InstanceName, s.VolumeName)
+			s.InstanceName, s.Target, s.place(disk.live), s.InstanceName, s.VolumeName)
 	}
-	where := string(disk.config) + " in the persistent XML"
+	where := "the definition names " + s.place(disk.config)
 	if disk.active {
-		where = string(disk.live) + " in the running guest, " + where
+		where = "the guest runs on " + s.place(disk.live) + ", and " + where
 	}
 	return api.Errorf(api.CodeChainChanged,
-		"disk %s of instance %s was changed by somebody else: it is on %s; `volferryctl volume which %s` shows what is known",
+		"disk %s of instance %s was changed by somebody else: %s; `volferryctl volume which %s` shows what is known",
 		s.Target, s.InstanceName, where, s.VolumeName)
 }
 

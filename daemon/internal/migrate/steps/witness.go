@@ -163,13 +163,13 @@ func disagree(s *Spec, disk *diskState, open *openImages) *api.Error {
 	if !disk.active {
 		return lost(s, open)
 	}
-	is := "with disk " + s.Target + " on " + string(disk.live)
+	is := "with disk " + s.Target + " on " + s.place(disk.live)
 	if disk.mirror != nil && disk.mirror.Ending {
 		is = "with the end of the job on disk " + s.Target + " under way"
 	}
 	paused := ""
 	if disk.dom.State == hv.StatePaused && open.mayBeCommitted() {
-		paused = ". It stands still and must not be resumed: it may be on src or on the overlay, which are equal only until it writes, so end it with 'virsh destroy'"
+		paused = ". It stands still and must not be resumed: it may be on the source or on the overlay, which are equal only until it writes, so end it with 'virsh destroy'"
 	}
 	return api.Errorf(api.CodeChainChanged,
 		"libvirt has instance %s %s, and by the kernel's word %s: libvirtd has probably died inside a call, and does not look again. Nothing was undone, deleted or released. "+
