@@ -303,6 +303,9 @@ func (i *Images) InUse(_ context.Context, path string) (string, error) {
 	return i.Users[path], nil
 }
 
+// Beside returns the files that have the name of path but for the ending.
+func (i *Images) Beside(path string) ([]string, error) { return i.Fake.Beside(path) }
+
 // AllocatedBytes returns how much of the disk an image takes.
 func (i *Images) AllocatedBytes(path string) (int64, error) {
 	if api.IsNetwork(path) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -169,6 +170,23 @@ func (Storage) Remove(_ context.Context, path string) error {
 func (Storage) Fingerprint(_ context.Context, path string) (string, error) {
 	text, err := location.Fingerprint(path)
 	return text, noImage(err)
+}
+
+// Beside returns the other files in the directory of path whose names differ from its in the ending
+// only.
+func (Storage) Beside(path string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("look what is beside %s: %w", path, err)
+	}
+	var beside []string
+	for _, e := range entries {
+		other := filepath.Join(filepath.Dir(path), e.Name())
+		if other != path && strings.TrimSuffix(other, filepath.Ext(other)) == strings.TrimSuffix(path, filepath.Ext(path)) {
+			beside = append(beside, other)
+		}
+	}
+	return beside, nil
 }
 
 // AllocatedBytes returns how much of the disk a file takes.

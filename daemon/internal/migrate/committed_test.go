@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -107,4 +108,26 @@ func TestAGuestThatWasStartedOnSrcIsNotTakenForACommittedOne(t *testing.T) {
 			t.Error("something was deleted")
 		}
 	})
+}
+
+// A snapshot was taken over the overlay and merged into it again, as virsh does it without --delete.
+func TestTheImageOfASnapshotThatAMoveLeavesIsNamed(t *testing.T) {
+	for name, cancel := range map[string]bool{"completed": false, "cancelled": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				mig := d.copied()
+				snapshot := strings.TrimSuffix(overlayOf(mig), "qcow2") + "s1"
+				must(t, d.world.CreateImage(snapshot, hvtest.Qcow2, testSize))
+				end, state := d.manager().Complete, api.MigrationCompleted
+				if cancel {
+					end, state = d.manager().Cancel, api.MigrationCancelled
+				}
+				_, _, err := end(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+				must(t, err)
+				if mig = d.until(mig.ID, state); !strings.Contains(mig.Remark, snapshot) || !d.world.Exists(snapshot) {
+					t.Errorf("the remark is %q", mig.Remark)
+				}
+			})
+		})
+	}
 }

@@ -11,6 +11,9 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -116,6 +119,21 @@ func (m *Images) Exists(path string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.files[path] != nil
+}
+
+// Beside returns the other files in the directory of path whose names differ from its in the ending
+// only.
+func (m *Images) Beside(path string) ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var beside []string
+	for other := range m.files {
+		if other != path && strings.TrimSuffix(other, filepath.Ext(other)) == strings.TrimSuffix(path, filepath.Ext(path)) {
+			beside = append(beside, other)
+		}
+	}
+	slices.Sort(beside)
+	return beside, nil
 }
 
 // Info reads the header of an image. fs.ErrNotExist if there is none.

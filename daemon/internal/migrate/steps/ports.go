@@ -73,6 +73,9 @@ type Images interface {
 	// Remove unlinks a file, durably. It is no error if there is none. A block device is
 	// never removed.
 	Remove(ctx context.Context, path string) error
+	// Beside returns the other files in the directory of path whose names differ from its in the
+	// ending only: so libvirt names the image of a snapshot.
+	Beside(path string) ([]string, error)
 	// AllocatedBytes returns how much of the disk a file takes.
 	AllocatedBytes(path string) (int64, error)
 	// FreeBytes returns how much a file in dir may still grow.

@@ -15,8 +15,12 @@ import (
 // stepAdmitCommitted is stepAdmitCancel for a guest that is on src already.
 func (e *Env) stepAdmitCommitted() op.Step {
 	return e.stepAdmit(e.wasCommitted, func(s *Spec) string {
-		return fmt.Sprintf("somebody else had committed the overlay of instance %s into %s, and the guest has gone on there; the overlay is kept, for you to delete: %s",
+		remark := fmt.Sprintf("somebody else had committed the overlay of instance %s into %s, and the guest has gone on there; the overlay is kept, for you to delete: %s",
 			s.InstanceName, s.Src.Path, s.Overlay)
+		if left := e.besideOverlay(s); left != "" {
+			remark += "; " + left
+		}
+		return remark
 	})
 }
 

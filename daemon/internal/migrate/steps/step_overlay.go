@@ -5,6 +5,8 @@ package steps
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -53,7 +55,26 @@ func (e *Env) stepRemoveOverlay() op.Step {
 		_, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.SizeBytes())
 		return op.DoneIf(errors.Is(err, image.ErrAbsent)), nil
 	}
-	return step("remove_overlay", e.removeOverlay, nil, observe)
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		if err := e.removeOverlay(ctx, r, s); err != nil {
+			return err
+		}
+		if left := e.besideOverlay(s); left != "" {
+			return r.SetOutput(remarkOutput{left})
+		}
+		return nil
+	}
+	return step("remove_overlay", do, nil, observe)
+}
+
+// besideOverlay says which files are left that have the name of the overlay but for the ending, ""
+// if none are seen: images of snapshots, which somebody has taken meanwhile and merged again.
+func (e *Env) besideOverlay(s *Spec) string {
+	beside, err := e.images.Beside(s.Overlay)
+	if err != nil || len(beside) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("kept, since this move has not made it: %s; delete it if no domain needs it (an image of a snapshot, by its name)", strings.Join(beside, ", "))
 }
 
 // stepNameOverlay makes the persistent XML name the overlay over src before the
