@@ -232,7 +232,7 @@ func TestVolumeChangesThatAreRefused(t *testing.T) {
 			return err
 		}, api.CodeConflict, "volume root already"},
 		"delete while attached":      {nil, remove(root), api.CodeVolumeInUse, "attached to instance web"},
-		"delete while migrating":     {moving, remove("data"), api.CodeMigrationActive, "cannot delete volume data: migration " + id(migrationKind, 2)},
+		"forget while migrating":     {moving, remove("data"), api.CodeMigrationActive, "cannot forget volume data: migration " + id(migrationKind, 2)},
 		"delete the unknown":         {nil, remove("gone"), api.CodeNotFound, "gone"},
 		"lost race":                  {broken, transition("data", api.VolumeAvailable, api.VolumeDeleting), api.CodeConflict, "is error, no longer available"},
 		"transition while migrating": {moving, transition("data", api.VolumeAvailable, api.VolumeDeleting), api.CodeMigrationActive, "data"},

@@ -203,18 +203,18 @@ func (tx *Tx) settleLocation(ctx context.Context, v api.Volume, l api.Location) 
 // it as it was.
 func (s *Store) ForgetVolume(ctx context.Context, call Call, ref string) (api.Volume, error) {
 	return Mutate(ctx, s, call, "volume.forget", ref, func(ctx context.Context, tx *Tx) (api.Volume, error) {
-		v, err := tx.volumeInCare(ctx, ref, "delete")
+		v, err := tx.volumeInCare(ctx, ref, "forget")
 		if err != nil {
 			return v, err
 		}
 		if v.MigrationID != "" {
-			return v, MigrationActive(v, "delete")
+			return v, MigrationActive(v, "forget")
 		}
 		if v.Status == api.VolumeResizing {
-			return v, NotAvailable(v, "delete")
+			return v, NotAvailable(v, "forget")
 		}
 		if len(v.Attachments) > 0 {
-			return v, tx.refuseAttached(ctx, "delete", v)
+			return v, tx.refuseAttached(ctx, v)
 		}
 		if err := tx.Exec(ctx, "DELETE FROM volumes WHERE id = ?", v.ID); err != nil {
 			return v, err
@@ -223,13 +223,13 @@ func (s *Store) ForgetVolume(ctx context.Context, call Call, ref string) (api.Vo
 	})
 }
 
-// refuseAttached names the first instance that a volume is attached to.
-func (tx *Tx) refuseAttached(ctx context.Context, verb string, v api.Volume) error {
+// refuseAttached refuses to forget a volume, and names the first instance that it is attached to.
+func (tx *Tx) refuseAttached(ctx context.Context, v api.Volume) error {
 	a := v.Attachments[0]
 	var instance string
 	if err := tx.QueryRowContext(ctx, "SELECT name FROM instances WHERE id = ?", a.InstanceID).Scan(&instance); err != nil {
 		return fmt.Errorf("read name of instance: %w", err)
 	}
-	return api.Errorf(api.CodeVolumeInUse, "cannot %s volume %s: it is attached to instance %s as %s (%s)", verb, v.Name, instance, a.Device, a.State).
+	return api.Errorf(api.CodeVolumeInUse, "cannot forget volume %s: it is attached to instance %s as %s (%s); detach it first", v.Name, instance, a.Device, a.State).
 		With("instance_id", a.InstanceID).With("attachment_id", a.ID)
 }

@@ -151,7 +151,7 @@ func TestWhatIsRefusedWhileAVolumeOfAShelvedInstanceMoves(t *testing.T) {
 		"forget of the instance": {moving, func(t *testing.T, s *Store) error {
 			return second(s.ForgetInstance(t.Context(), nobody, web, store.Forget{WithDefinition: true}))
 		}, api.CodeMigrationActive, "moving its volume root"},
-		"forget of the volume": {moving, func(t *testing.T, s *Store) error { return second(s.ForgetVolume(t.Context(), nobody, "root")) }, api.CodeMigrationActive, "cannot delete volume root"},
+		"forget of the volume": {moving, func(t *testing.T, s *Store) error { return second(s.ForgetVolume(t.Context(), nobody, "root")) }, api.CodeMigrationActive, "cannot forget volume root"},
 		"a second move":        {inTurn(shelvedDisk, movingUnheld(sharedMigration())), migrating(func(in *api.MigrationRegister) { in.ID = id(migrationKind, 9) }), api.CodeMigrationActive, "migrate volume disk"},
 		"a move at its attachment": {shelvedDisk, migrating(func(in *api.MigrationRegister) {
 			in.SrcAttachmentID, in.DstAttachmentID = first, next
