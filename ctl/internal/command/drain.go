@@ -167,8 +167,11 @@ func endDrain(ctx context.Context, s *session.Session, id string, view *drainVie
 		}
 	}
 	line := fmt.Sprintf("Drained pool %s to %s: %s moved, %d left.", d.Pool, d.ToPool, api.Count(moved, "volume"), left)
-	if d.State == api.DrainStopped {
+	switch {
+	case d.State == api.DrainStopped:
 		line = fmt.Sprintf("The drain of pool %s was stopped: %s moved, %d left.", d.Pool, api.Count(moved, "volume"), left)
+	case left > 0:
+		line = fmt.Sprintf("Pool %s is not drained: %s moved to %s, %d left.", d.Pool, api.Count(moved, "volume"), d.ToPool, left)
 	}
 	if s.Progress != session.ProgressJSON {
 		if err := s.PrintResult(resp, d.ID, append([]string{line}, leftInPool(ctx, s, d)...)...); err != nil {
@@ -292,36 +295,6 @@ func drainShow(c *cli.Context, s *session.Session) error {
 		return s.PrintLines(append([]string{""}, lines...)...)
 	}
 	return nil
-}
-
-// leftInPool says, for people, which sources of the moves of a drain are still in its pool, and
-// how they are listed and deleted.
-func leftInPool(ctx context.Context, s *session.Session, d *api.Drain) []string {
-	var hosts []string
-	for _, v := range d.Volumes {
-		if v.State == api.DrainVolumeMoved && v.Host != "" && !slices.Contains(hosts, v.Host) {
-			hosts = append(hosts, v.Host)
-		}
-	}
-	if len(hosts) == 0 || s.JSON || s.Quiet {
-		return nil
-	}
-	left := listLeft(ctx, s, hosts, "")
-	left.known = slices.DeleteFunc(left.known, func(r api.ReleasedSource) bool { return r.Location.Pool != d.Pool })
-	var lines []string
-	if n := len(left.known); n > 0 {
-		var bytes int64
-		for i := range left.known {
-			bytes += left.known[i].Location.SizeBytes
-		}
-		lines = append(lines, fmt.Sprintf("Still in pool %s: %s, %s.", d.Pool, api.Count(n, "released source"), api.Bytes(bytes)),
-			"List them:  "+api.ShellLine(session.Program, "migration", "released", "--pool", d.Pool),
-			"Delete one: "+session.Program+" migration delete-source MIGRATION")
-	}
-	for _, why := range left.unknown {
-		lines = append(lines, fmt.Sprintf("Released sources in pool %s are not known: %s.", d.Pool, why))
-	}
-	return lines
 }
 
 // printDrainVolumes prints the table of a drain's volumes, and under it why some of them

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/volferry/volferry/ctl/internal/render"
@@ -16,7 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-// drainPlan is what a drain would do to a volume: a plan, or why it is refused.
+// drainPlan is what a drain would do to a volume: a plan, or why it is refused, or the move under
+// way that it would wait for.
 type drainPlan struct {
 	VolumeID   string             `json:"volume_id"`
 	VolumeName string             `json:"volume_name"`
@@ -25,129 +27,233 @@ type drainPlan struct {
 	Plan       *api.MigrationPlan `json:"plan,omitempty"`
 	// Pause is, of a volume that moves while its guests write, what that costs these.
 	Pause *api.PauseEstimate `json:"pause,omitempty"`
-	Error *api.Error         `json:"error,omitempty"`
+	// Migration is under way: it takes the volume out of the pool, or brings it there. The drain
+	// moves a volume that it brings once that is over.
+	Migration *api.Migration `json:"migration,omitempty"`
+	Error     *api.Error     `json:"error,omitempty"`
+}
+
+// comes says whether the volume is not in the pool yet.
+func (p *drainPlan) comes(pool string) bool {
+	return p.Migration != nil && p.Migration.Dst.Pool == pool
+}
+
+// drainPlans are the plans of a drain, and what of the pool that it goes to is known.
+type drainPlans struct {
+	pool  string
+	in    api.PoolDrain
+	plans []drainPlan
+	to    []api.Pool
 }
 
 // showDrainPlan prints what a drain would do to each volume of the pool, and does nothing.
 func showDrainPlan(ctx context.Context, s *session.Session, pool string, in api.PoolDrain) error {
-	plans, err := planDrain(ctx, s, pool, in)
+	d, err := planDrain(ctx, s, pool, in)
 	if err != nil {
 		return err
 	}
 	if s.JSON {
-		doc, err := json.Marshal(plans)
+		doc, err := json.Marshal(d.plans)
 		if err != nil {
 			return fmt.Errorf("encode plans: %w", err)
 		}
-		return cmp.Or(render.JSON(s.Stdout, session.Response{}.With("plans", doc).Members), refuseDrain(plans, pool, in.ToPool))
+		return cmp.Or(render.JSON(s.Stdout, session.Response{}.With("plans", doc).Members), d.refusal())
 	}
 	t := render.Table{Header: []string{"VOLUME", "HOST", "SIZE", "TAKES", "METHOD"}}
-	ids := make([]string, 0, len(plans))
+	ids := make([]string, 0, len(d.plans))
 	var reasons []string
-	for _, p := range plans {
+	for i := range d.plans {
+		p := &d.plans[i]
 		ids = append(ids, p.VolumeID)
-		takes, method := "-", "STAYS"
-		if p.Pause != nil {
-			takes, method = api.Bytes(p.SizeBytes), fmt.Sprintf("live, %s stand still for about %s", api.Count(len(p.Pause.Instances), "guest"), render.Seconds(p.Pause.DowntimeSeconds))
-		} else if p.Plan != nil {
-			method = p.Plan.Method
-			if p.Plan.NeededBytes != nil {
-				takes = api.Bytes(*p.Plan.NeededBytes)
-			}
-		} else {
-			reasons = append(reasons, p.VolumeName+" stays: "+p.Error.Message)
+		takes, method, reason := p.row(pool)
+		if reason != "" {
+			reasons = append(reasons, reason)
 		}
 		t.Add(p.VolumeName, p.Host, api.Bytes(p.SizeBytes), takes, method)
 	}
-	if err := s.PrintList(session.Response{}, ids, &t, fmt.Sprintf("Pool %s has no volume.", pool)); err != nil || s.Quiet || len(plans) == 0 {
-		return cmp.Or(err, refuseDrain(plans, pool, in.ToPool))
+	if err := s.PrintList(session.Response{}, ids, &t, fmt.Sprintf("Pool %s has no volume.", pool)); err != nil || s.Quiet {
+		return cmp.Or(err, d.refusal())
+	}
+	if len(d.plans) == 0 {
+		return s.PrintLines(leftInPool(ctx, s, &api.Drain{Pool: pool})...)
 	}
 	if len(reasons) > 0 {
 		reasons = append([]string{""}, reasons...)
 	}
-	if err := s.PrintLines(append(reasons, roomLines(plans, in.ToPool)...)...); err != nil {
+	if err := s.PrintLines(append(reasons, d.roomLines()...)...); err != nil {
 		return err
 	}
-	if refused := refuseDrain(plans, pool, in.ToPool); refused != nil {
+	if refused := d.refusal(); refused != nil {
 		return refused
 	}
 	s.Say("Nothing was done. Without --dry-run the volumes that do not stay are moved.")
 	return nil
 }
 
-// refuseDrain is an error if the pool has volumes and none of them would be moved.
-func refuseDrain(plans []drainPlan, pool, to string) error {
-	if len(plans) == 0 || slices.ContainsFunc(plans, func(p drainPlan) bool { return p.Plan != nil || p.Pause != nil }) {
-		return nil
+// row is what the table says of a volume, and the sentence under it, "" if there is none.
+func (p *drainPlan) row(pool string) (takes, method, reason string) {
+	switch {
+	case p.Error != nil:
+		return "-", "STAYS", p.VolumeName + " stays: " + p.Error.Message
+	case p.Migration != nil && p.comes(pool):
+		return api.Bytes(p.SizeBytes), "COMES", fmt.Sprintf("%s comes: migration %s brings it into pool %s; it is moved once that is over", p.VolumeName, p.Migration.ID, pool)
+	case p.Migration != nil:
+		return "-", "LEAVES", fmt.Sprintf("%s leaves: migration %s moves it to %s already", p.VolumeName, p.Migration.ID, render.Location(p.Migration.Dst))
+	case p.Pause != nil:
+		return api.Bytes(p.SizeBytes), fmt.Sprintf("live, %s stand still for about %s", api.Count(len(p.Pause.Instances), "guest"), render.Seconds(p.Pause.DowntimeSeconds)), ""
+	case p.Plan.NeededBytes == nil:
+		return "-", p.Plan.Method, ""
 	}
-	return api.Errorf(api.CodeConflict, "no volume of pool %s can be moved to pool %s, and nothing was done", pool, to)
+	return api.Bytes(*p.Plan.NeededBytes), p.Plan.Method, ""
 }
 
-// planDrain asks for the plan of each volume of a pool, by name.
-func planDrain(ctx context.Context, s *session.Session, pool string, in api.PoolDrain) ([]drainPlan, error) {
+// refusal is an error if the pool has volumes and none of them would be moved.
+func (d *drainPlans) refusal() error {
+	if len(d.plans) == 0 || slices.ContainsFunc(d.plans, func(p drainPlan) bool { return p.Error == nil }) {
+		return nil
+	}
+	return api.Errorf(api.CodeConflict, "no volume of pool %s can be moved to pool %s, and nothing was done", d.pool, d.in.ToPool)
+}
+
+// planDrain asks for the plan of each volume that is in a pool, or on its way there.
+func planDrain(ctx context.Context, s *session.Session, pool string, in api.PoolDrain) (*drainPlans, error) {
+	d := &drainPlans{pool: pool, in: in, plans: []drainPlan{}}
 	pools, _, err := session.List(ctx, s, routes.ListPools)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range []string{pool, in.ToPool} { // as the drain itself refuses it
 		if !slices.ContainsFunc(pools, func(p api.Pool) bool { return p.Name == name }) {
-			return nil, api.Errorf(api.CodeNotFound, "there is no pool %q on any host; 'pool list' shows them", name)
+			return nil, noPool(name)
 		}
 	}
+	d.to = slices.DeleteFunc(pools, func(p api.Pool) bool { return p.Name != in.ToPool })
 	volumes, _, err := session.List(ctx, s, routes.ListVolumes)
 	if err != nil {
 		return nil, err
 	}
-	plans := []drainPlan{}
+	moves, _, err := session.List(ctx, s, routes.ListMigrations)
+	if err != nil {
+		return nil, err
+	}
 	for i := range volumes {
 		v := &volumes[i]
-		if v.Location.Pool != pool {
+		p := drainPlan{VolumeID: v.ID, VolumeName: v.Name, Host: v.Host, SizeBytes: v.SizeBytes}
+		if n := slices.IndexFunc(moves, func(m api.Migration) bool { return m.VolumeID == v.ID }); n >= 0 && underWay(&moves[n]) {
+			p.Migration = &moves[n]
+		}
+		if v.Location.Pool != pool && !p.comes(pool) {
 			continue
 		}
-		p := drainPlan{VolumeID: v.ID, VolumeName: v.Name, Host: v.Host, SizeBytes: v.SizeBytes}
-		var err error
-		if in.LiveShared && len(v.Attachments) > 1 {
-			p.Pause, _, err = session.Ask(ctx, s, routes.EstimateMigration, in.LiveTarget(), v.ID)
-		} else {
-			p.Plan, _, err = session.Ask(ctx, s, routes.PlanMigration, in.Target(), v.ID)
+		if p.Migration == nil {
+			if err := p.ask(ctx, s, v, in); err != nil {
+				return nil, err
+			}
 		}
-		var refused *api.Error
-		switch {
-		case err == nil:
-		case errors.As(err, &refused):
-			p.Error = refused
-		default:
-			return nil, err
-		}
-		plans = append(plans, p)
+		d.plans = append(d.plans, p)
 	}
-	return plans, nil
+	return d, nil
 }
 
-// roomLines say, for each host, what its volumes take together and what is free for them.
-func roomLines(plans []drainPlan, to string) []string {
-	type room struct{ takes, free int64 }
+// underWay says whether a drain waits for a move of somebody else, and does not leave its volume
+// behind.
+func underWay(m *api.Migration) bool {
+	return !m.State.Final() && m.State != api.MigrationNeedsOperator && m.State != api.MigrationOrphaned
+}
+
+// ask asks what the move of a volume would be.
+func (p *drainPlan) ask(ctx context.Context, s *session.Session, v *api.Volume, in api.PoolDrain) error {
+	var err error
+	if in.LiveShared && len(v.Attachments) > 1 {
+		p.Pause, _, err = session.Ask(ctx, s, routes.EstimateMigration, in.LiveTarget(), v.ID)
+	} else {
+		p.Plan, _, err = session.Ask(ctx, s, routes.PlanMigration, in.Target(), v.ID)
+	}
+	if err != nil && !errors.As(err, &p.Error) {
+		return err
+	}
+	return nil
+}
+
+// room is what volumes take of a pool that hosts have, and may take of it one day.
+type room struct {
+	host               string
+	takes, grown, free int64
+	known              bool // free is
+}
+
+// roomLines say, for each host, what its volumes take together, what they may grow to, and what is
+// free for them. Hosts that share the pool share its room.
+func (d *drainPlans) roomLines() []string {
+	shared := slices.ContainsFunc(d.to, func(p api.Pool) bool { return p.Shared })
 	rooms := map[string]*room{}
-	var hosts []string
-	for _, p := range plans {
-		if p.Plan == nil || p.Plan.NeededBytes == nil || p.Plan.FreeBytes == nil {
+	for i := range d.plans {
+		p := &d.plans[i]
+		takes, grown := p.room(d.pool)
+		if takes == 0 {
 			continue
 		}
-		if rooms[p.Host] == nil {
-			rooms[p.Host] = &room{}
-			hosts = append(hosts, p.Host)
+		host := p.Host
+		if shared {
+			host = ""
 		}
-		rooms[p.Host].takes += *p.Plan.NeededBytes
-		rooms[p.Host].free = *p.Plan.FreeBytes
+		r := rooms[host]
+		if r == nil {
+			r = &room{host: host}
+			r.free, r.known = d.reportedFree(p.Host)
+			rooms[host] = r
+		}
+		r.takes, r.grown = r.takes+takes, r.grown+grown
+		if p.Plan != nil && p.Plan.FreeBytes != nil {
+			r.free, r.known = *p.Plan.FreeBytes, true // of now
+		}
 	}
-	slices.Sort(hosts)
 	lines := []string{""}
-	for _, host := range hosts {
-		line := fmt.Sprintf("Those of %s take up to %s together; pool %s has %s free there.", hostOrNone(host), api.Bytes(rooms[host].takes), to, api.Bytes(rooms[host].free))
-		if rooms[host].takes > rooms[host].free {
-			line += " NOT ALL OF THEM MAY FIT."
+	for _, host := range slices.Sorted(maps.Keys(rooms)) {
+		if r := rooms[host]; r.known {
+			lines = append(lines, r.line(d.in.ToPool, shared))
 		}
-		lines = append(lines, line)
 	}
 	return lines
+}
+
+// room is what a volume takes at most where the drain moves it, and what it may grow to there; both
+// are 0 if that is not known, or if it is not moved.
+func (p *drainPlan) room(pool string) (takes, grown int64) {
+	switch {
+	case p.Plan != nil && p.Plan.NeededBytes != nil && p.Plan.FreeBytes != nil:
+		return *p.Plan.NeededBytes, p.Plan.Dst.WholeBytes()
+	case p.Pause != nil, p.comes(pool):
+		return p.SizeBytes, p.SizeBytes
+	}
+	return 0, 0
+}
+
+// reportedFree is what a host has reported to be free in the pool that the drain goes to.
+func (d *drainPlans) reportedFree(host string) (free int64, known bool) {
+	i := slices.IndexFunc(d.to, func(p api.Pool) bool { return p.Host == host && p.CapacityBytes > 0 })
+	if i < 0 {
+		return 0, false
+	}
+	return d.to[i].FreeBytes, true
+}
+
+func (r *room) line(pool string, shared bool) string {
+	whose, where := "Those of "+hostOrNone(r.host), " there"
+	if shared {
+		whose, where = "All of them", ""
+	}
+	line := fmt.Sprintf("%s take up to %s together; pool %s has %s free%s.", whose, api.Bytes(r.takes), pool, api.Bytes(r.free), where)
+	switch {
+	case r.takes > r.free:
+		line += " NOT ALL OF THEM MAY FIT."
+	case r.grown > r.free:
+		line += " " + mayGrow(r.grown)
+	}
+	return line
+}
+
+// mayGrow warns of volumes that fit into a pool now, and that may outgrow it.
+func mayGrow(bytes int64) string {
+	return fmt.Sprintf("They may grow to %s: what guests write may fill it.", api.Bytes(bytes))
 }

@@ -4,6 +4,7 @@ package command
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"slices"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 // filterFlags are flags that make a list shorter.
@@ -83,6 +85,20 @@ func filterList[T any](things []T, resp session.Response, collection string, kee
 		return things, resp, nil
 	}
 	return kept, resp.With(collection, slices.Concat([]byte("["), bytes.Join(stays, []byte(",")), []byte("]"))), nil
+}
+
+// noPool is the error about a pool that nobody has.
+func noPool(name string) error {
+	return api.Errorf(api.CodeNotFound, "there is no pool %q on any host; '%s pool list' shows them", name, session.Program)
+}
+
+// checkPool refuses a pool that no host has.
+func checkPool(ctx context.Context, s *session.Session, name string) error {
+	pools, _, err := session.List(ctx, s, routes.ListPools)
+	if err == nil && !slices.ContainsFunc(pools, func(p api.Pool) bool { return p.Name == name }) {
+		err = noPool(name)
+	}
+	return err
 }
 
 // volumeHosts are the hosts that have a volume attached, or else the host that has it.

@@ -33,6 +33,7 @@ type instancePlan struct {
 	// is left out if no volume can be moved.
 	NeededBytes int64  `json:"needed_bytes"`
 	FreeBytes   *int64 `json:"free_bytes,omitempty"`
+	grown       int64  // what the volumes that are moved may grow to
 }
 
 // volumePlan is a volume of the instance, and what becomes of it.
@@ -68,6 +69,7 @@ func planInstance(ctx context.Context, s *session.Session, ref string, target ap
 		p.Volumes = append(p.Volumes, v)
 		if v.Plan != nil && v.Plan.NeededBytes != nil && v.Plan.FreeBytes != nil {
 			p.NeededBytes += *v.Plan.NeededBytes
+			p.grown += v.Plan.Dst.WholeBytes()
 			p.FreeBytes = v.Plan.FreeBytes
 		}
 	}
@@ -167,6 +169,9 @@ func showInstancePlan(s *session.Session, p *instancePlan) error {
 	}
 	if p.FreeBytes != nil {
 		s.Say("Pool %s has %s free, and the volumes take up to %s.", p.ToPool, api.Bytes(*p.FreeBytes), api.Bytes(p.NeededBytes))
+		if p.grown > *p.FreeBytes {
+			s.Say("%s", mayGrow(p.grown))
+		}
 	}
 	s.Say("Nothing was done. Without --dry-run the volumes that are pending are moved, one after the other.")
 	return nil

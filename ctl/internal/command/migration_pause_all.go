@@ -147,5 +147,7 @@ func discardFlags() []cli.Flag {
 // endWithoutMemory ends a move with all guests paused, and gives up the memory of the guests
 // that could not be restored.
 func endWithoutMemory(c *cli.Context, s *session.Session, end routes.Route[api.PauseEnd, api.Migration]) error {
-	return runMigration(c.Context, s, end, api.PauseEnd{DiscardMemory: true}, c.Args().First())
+	return ofMove(c.Context, s, c.Args().First(), func(ref string) error {
+		return runMigration(c.Context, s, end, api.PauseEnd{DiscardMemory: true}, ref)
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -31,7 +32,8 @@ func releasedCommands() []*cli.Command {
 			Name: deleteSourceName, Usage: "delete the source that a completed migration has left", ArgsUsage: "MIGRATION", Action: withSession(migrationDeleteSource),
 			UsageText: session.Program + " migration delete-source MIGRATION [--yes]",
 			Description: "It is refused if anything uses the image, or is over it; if something has written to it since, as a\n" +
-				"guest does that was started on it; and if another image is at its place by now.",
+				"guest does that was started on it; and if another image is at its place by now. A volume may be\n" +
+				"named instead, if there is one source only that it has left.",
 			Flags: []cli.Flag{&cli.BoolFlag{Name: "yes", Usage: "do not ask"}},
 		},
 	}
@@ -76,8 +78,39 @@ func migrationReleased(c *cli.Context, s *session.Session) error {
 	return s.PrintLines(why...)
 }
 
+// deleteSourceCommand is the command that deletes the source that a migration has left.
+func deleteSourceCommand(migration string) string {
+	return session.Program + " migration " + deleteSourceName + " " + migration
+}
+
+// migrationDeleteSource takes the name of a volume as well, if that has left one source.
 func migrationDeleteSource(c *cli.Context, s *session.Session) error {
 	ref := c.Args().First()
+	err := deleteSourceOf(c, s, ref)
+	if !isNotFound(err) {
+		return err
+	}
+	v, _, showErr := session.Show(c.Context, s, routes.ShowVolume, ref)
+	if showErr != nil {
+		return err
+	}
+	left := listLeft(c.Context, s, volumeHosts(*v), v.ID)
+	if len(left.known) == 1 && len(left.unknown) == 0 {
+		s.Say("Migration %s: the one that has left a source of volume %s.", left.known[0].MigrationID, v.Name)
+		return deleteSourceOf(c, s, left.known[0].MigrationID)
+	}
+	lines := releasedLines(left)
+	if len(lines) == 0 {
+		return api.Errorf(api.CodeNotFound, "volume %s has left no source that is still there; %[2]s migration released lists those of other volumes", v.Name, session.Program)
+	}
+	return &session.AdvisedError{
+		Err:    api.Errorf(api.CodeInvalidArgument, "%s is a volume: name the migration whose source is to be deleted", v.Name),
+		Exit:   api.CodeInvalidArgument.ExitStatus(),
+		Advice: strings.Join(lines, "\n"),
+	}
+}
+
+func deleteSourceOf(c *cli.Context, s *session.Session, ref string) error {
 	if err := confirmDeleteSource(c, s, ref); err != nil {
 		return err
 	}
@@ -162,4 +195,61 @@ func releasedLines(left leftSources) []string {
 		lines = append(lines, "not known: "+why)
 	}
 	return lines
+}
+
+// leftInPool says, for people, which sources of the moves of a drain are still in its pool, and
+// how they are listed and deleted.
+func leftInPool(ctx context.Context, s *session.Session, d *api.Drain) []string {
+	if s.JSON || s.Quiet {
+		return nil
+	}
+	hosts := leaverHosts(ctx, s, d)
+	if len(hosts) == 0 {
+		return nil
+	}
+	left := listLeft(ctx, s, hosts, "")
+	left.known = slices.DeleteFunc(left.known, func(r api.ReleasedSource) bool { return r.Location.Pool != d.Pool })
+	var lines []string
+	if n := len(left.known); n > 0 {
+		var bytes int64
+		for i := range left.known {
+			bytes += left.known[i].Location.SizeBytes
+		}
+		lines = append(lines, fmt.Sprintf("Still in pool %s: %s, %s.", d.Pool, api.Count(n, "released source"), api.Bytes(bytes)),
+			"List them:  "+api.ShellLine(session.Program, "migration", "released", "--pool", d.Pool),
+			"Delete one: "+deleteSourceCommand("MIGRATION"))
+	}
+	for _, why := range left.unknown {
+		lines = append(lines, fmt.Sprintf("Released sources in pool %s are not known: %s.", d.Pool, why))
+	}
+	return lines
+}
+
+// leaverHosts are the hosts that moved volumes of a drain. If it had none to move, they are those
+// that have the pool: moves of before may have left something there.
+func leaverHosts(ctx context.Context, s *session.Session, d *api.Drain) []string {
+	var hosts []string
+	add := func(host string) {
+		if host != "" && !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	for _, v := range d.Volumes {
+		if v.State == api.DrainVolumeMoved {
+			add(v.Host)
+		}
+	}
+	if len(d.Volumes) > 0 {
+		return hosts
+	}
+	pools, _, err := session.List(ctx, s, routes.ListPools)
+	if err != nil {
+		return nil // it is only said besides
+	}
+	for _, p := range pools {
+		if p.Name == d.Pool {
+			add(p.Host)
+		}
+	}
+	return hosts
 }

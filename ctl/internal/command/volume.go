@@ -3,6 +3,7 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/urfave/cli/v2"
@@ -133,7 +134,10 @@ func volumeDelete(c *cli.Context, s *session.Session) error {
 		v = &api.Volume{} // whether it can be deleted is for the deletion to say
 	case err != nil:
 		return err
-	case v.Adopted && !unasked:
+	case unasked:
+	case v.MigrationID != "", len(v.Attachments) > 0:
+		return refuseDelete(v) // and ask nothing
+	case v.Adopted:
 		if err := confirmDelete(c, s, v); err != nil {
 			return err
 		}
@@ -145,10 +149,25 @@ func volumeDelete(c *cli.Context, s *session.Session) error {
 	if err := s.PrintResult(resp, name, fmt.Sprintf("Deleted volume %s.", resp.NameIn("volume", name))); err != nil || s.JSON || s.Quiet {
 		return err
 	}
-	for _, line := range releasedLines(listLeft(c.Context, s, volumeHosts(*v), v.ID)) {
+	left := listLeft(c.Context, s, volumeHosts(*v), v.ID)
+	for _, line := range releasedLines(left) {
 		s.Say("Not deleted with it: %s.", line)
 	}
+	for i := range left.known {
+		if r := &left.known[i]; r.Blocked == "" && !r.Written && r.RunBy == "" {
+			s.Say("Delete %s too: %s", r.Location.Path, deleteSourceCommand(r.MigrationID))
+		}
+	}
 	return nil
+}
+
+// refuseDelete refuses to delete a volume that something uses, as the deletion itself would.
+func refuseDelete(v *api.Volume) error {
+	if v.MigrationID != "" {
+		return api.Errorf(api.CodeMigrationActive, "cannot delete volume %s: migration %s is moving it; complete or cancel that first", v.Name, v.MigrationID)
+	}
+	a := v.Attachments[0]
+	return api.Errorf(api.CodeVolumeInUse, "cannot delete volume %s: it is attached to instance %s as %s; detach it first", v.Name, cmp.Or(a.InstanceName, a.InstanceID), a.Device)
 }
 
 // confirmDelete asks before data is deleted that existed before its volume, wherever the

@@ -28,6 +28,11 @@ func volumeList(c *cli.Context, s *session.Session) error {
 	if err != nil {
 		return err
 	}
+	if pool := c.String("pool"); pool != "" && len(volumes) == 0 {
+		if err := checkPool(c.Context, s, pool); err != nil {
+			return err
+		}
+	}
 	instances := session.Names(c.Context, s, "instances")
 	t := render.Table{Header: []string{"NAME", "ID", "STATUS", "SIZE", "TYPE", "HOST", "LOCATION", "ATTACHED TO"}}
 	ids := make([]string, 0, len(volumes))
