@@ -159,6 +159,10 @@ type Hypervisor interface {
 	// while a block job runs, ErrUnsupported for a transient domain, of which nothing would
 	// be left.
 	SaveMemory(ctx context.Context, id, path string) error
+	// SavingMemory says whether a SaveMemory of the domain is under way, perhaps one whose
+	// caller has died: a domain that stood still before looks no different in it. A domain that
+	// is off is not being saved.
+	SavingMemory(ctx context.Context, id string) (bool, error)
 	// SavedDisks reads from a file of SaveMemory the disks that the process of domain id
 	// had. ErrIncomplete if the hypervisor has not written the file to its end.
 	SavedDisks(ctx context.Context, id, path string) ([]Disk, error)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
@@ -298,6 +299,28 @@ func TestASaveThatWasCutOffIsEndedOrBegunAnew(t *testing.T) {
 			}, hv.StateRunning)
 		})
 	}
+}
+
+// A guest that stood still before looks no different while libvirt saves it: the file is neither
+// removed nor begun anew by a daemon that is back before libvirt is done.
+func TestASaveThatOutlivesItsDaemonIsWaitedFor(t *testing.T) {
+	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+		d.world.Inject(hvtest.Fault{Call: "SaveMemory", Err: hv.ErrUnavailable, Do: func() {
+			d.world.writePart(t)
+			must(t, d.world.SetSaving(pausedWeb, true))
+			go func() {
+				d.Restart()
+				time.Sleep(time.Minute) //nolint:forbidigo // fake time
+				must(t, os.Remove(d.world.part()))
+				must(t, d.world.SaveMemory(t.Context(), pausedWeb, d.world.part()))
+			}()
+		}})
+		wantState(t, d.save("save"), op.StateDone, "")
+		must(t, d.world.asleep(true))
+		must(t, d.world.copied())
+		wantState(t, d.restore("restore", pausedWeb, pausedDst), op.StateDone, "")
+		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedDst))
+	}, hv.StateRunning)
 }
 
 // The same, of a save that is then taken back.

@@ -64,6 +64,33 @@ func (c *Conn) saveMemory(ctx context.Context, id, path string) error {
 	return errors.Join(syncFile(path), syncFile(filepath.Dir(path)))
 }
 
+// SavingMemory implements hv.Hypervisor. libvirt says so in the state of a domain only if it ran
+// before. The save goes on when the connection that it was asked for over is closed.
+func (c *Conn) SavingMemory(ctx context.Context, id string) (bool, error) {
+	s, dom, err := c.find(ctx, id)
+	if err != nil {
+		return false, fmt.Errorf("look whether domain %s is being saved: %w", id, err)
+	}
+	saving, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (bool, error) {
+		job, params, err := lv.DomainGetJobStats(dom, 0)
+		if said(err, golibvirt.ErrOperationInvalid) { // it is off
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		isSave := func(p golibvirt.TypedParam) bool {
+			operation, _ := p.Value.I.(int32)
+			return p.Field == golibvirt.DomainJobOperationStr && golibvirt.DomainJobOperation(operation) == golibvirt.DomainJobOperationStrSave
+		}
+		return golibvirt.DomainJobType(job) != golibvirt.DomainJobNone && slices.ContainsFunc(params, isSave), nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("look whether domain %s is being saved: %w", id, err)
+	}
+	return saving, nil
+}
+
 // SavedDisks implements hv.Hypervisor.
 func (c *Conn) SavedDisks(ctx context.Context, id, path string) ([]hv.Disk, error) {
 	text, err := c.savedXML(ctx, id, path)

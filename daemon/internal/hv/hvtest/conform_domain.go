@@ -99,9 +99,11 @@ func testNotFound(t *testing.T, b *bench) {
 	_, noJob := b.hv.Job(ctx, g.id, "vdz")
 	_, noStats := b.hv.DiskStats(ctx, g.id, "vdz")
 	_, noLimit := b.hv.LiveWriteLimit(ctx, g.id, "vdz")
+	_, noSave := b.hv.SavingMemory(ctx, nobody)
 	for call, err := range map[string]error{
 		"Domain":              noDomain,
 		"RunState":            noState,
+		"SavingMemory":        noSave,
 		"Suspend":             b.hv.Suspend(ctx, nobody),
 		"PowerOff":            b.hv.PowerOff(ctx, nobody),
 		"Resume":              b.hv.Resume(ctx, nobody),

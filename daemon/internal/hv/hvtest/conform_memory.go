@@ -27,11 +27,20 @@ var memoryTests = map[string]func(*testing.T, *bench){
 func (g *guest) save(t *testing.T) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "memory")
+	g.isNotBeingSaved(t)
 	ok(t, g.hv.SaveMemory(t.Context(), g.id, file))
+	g.isNotBeingSaved(t)
 	if d := g.domain(t); d.State != hv.StateStopped || d.Live != nil || d.ManagedSave {
 		t.Fatalf("a saved domain is %+v", d)
 	}
 	return file
+}
+
+func (g *guest) isNotBeingSaved(t *testing.T) {
+	t.Helper()
+	if saving, err := g.hv.SavingMemory(t.Context(), g.id); err != nil || saving {
+		t.Errorf("SavingMemory = %t, %v, and nobody saves it", saving, err)
+	}
 }
 
 func testSaveRestore(t *testing.T, b *bench) {

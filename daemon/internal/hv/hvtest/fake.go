@@ -62,6 +62,8 @@ type domain struct {
 	plugged map[string]bool
 	// bitmaps are the dirty bitmaps of its live disks, by target.
 	bitmaps map[string][]*bitmap
+	// saving: its RAM is being written for somebody who has died.
+	saving bool
 	// qemu is the version of its process.
 	qemu   hv.Version
 	stats  map[string]*hv.DiskStats

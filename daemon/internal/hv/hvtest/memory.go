@@ -54,6 +54,29 @@ func (f *Fake) SaveMemory(ctx context.Context, id, path string) error {
 	})
 }
 
+// SavingMemory implements hv.Hypervisor.
+func (f *Fake) SavingMemory(ctx context.Context, id string) (saving bool, err error) {
+	err = f.call(ctx, "SavingMemory", func() error {
+		dom, err := f.find(id)
+		if err == nil {
+			saving = dom.State.Active() && dom.saving
+		}
+		return err
+	})
+	return saving, err
+}
+
+// SetSaving has a SaveMemory of a domain be under way, whose caller has died, or be over.
+func (f *Fake) SetSaving(id string, saving bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, err := f.find(id)
+	if err == nil {
+		dom.saving = saving
+	}
+	return err
+}
+
 func (m *memory) write(path string) error {
 	text, err := json.Marshal(m)
 	if err != nil {

@@ -178,8 +178,8 @@ func (e *Env) stepSave() op.Step {
 		if err != nil {
 			return err
 		}
-		if dom.State == hv.StateOther {
-			return op.WaitFor(waitSave, api.Errorf(api.CodeInstanceBusy, "instance %s is being saved already", in.InstanceName))
+		if err := e.notBeingSaved(ctx, in, dom); err != nil {
+			return err
 		}
 		was := stateOf(dom)
 		first, err := admittedState(r)
@@ -253,17 +253,34 @@ func (e *Env) saveMemory(ctx context.Context, in *PauseInput) error {
 	return in.refusal("save", err)
 }
 
+// notBeingSaved waits for the end of a save that the hypervisor still makes, for a daemon that
+// has died: what it writes is not to be touched.
+func (e *Env) notBeingSaved(ctx context.Context, in *PauseInput, dom *hv.Domain) error {
+	saving := dom.State == hv.StateOther
+	if dom.State.Active() && !saving {
+		var err error
+		if saving, err = e.HV.SavingMemory(ctx, in.InstanceID); err != nil {
+			return request.HV(err)
+		}
+	}
+	if saving {
+		return op.WaitFor(waitSave, api.Errorf(api.CodeInstanceBusy, "instance %s is being saved already", in.InstanceName))
+	}
+	return nil
+}
+
 // unsave brings back a guest that was saved, or was about to be. A guest that cannot be
 // restored (needs_operator) stays as it is: the registry asks for its restore whatever
 // becomes of its save, and the restore is tried again as often as an operator wants.
 func (e *Env) unsave(ctx context.Context, in *PauseInput, was SavedState) error {
 	dom, err := e.domain(ctx, in.InstanceID)
-	switch {
-	case err != nil:
+	if err == nil && dom != nil {
+		err = e.notBeingSaved(ctx, in, dom)
+	}
+	if err != nil {
 		return err
-	case dom != nil && dom.State == hv.StateOther:
-		return op.WaitFor(waitSave, api.Errorf(api.CodeInstanceBusy, "instance %s is being saved", in.InstanceName))
-	case dom == nil || !dom.State.Active():
+	}
+	if dom == nil || !dom.State.Active() {
 		if err := e.recoverSaveImage(ctx, in); err != nil {
 			return err
 		}

@@ -557,6 +557,17 @@ func TestAGuestThatWasNotFollowedWithoutAGapEndsTheGeneration(t *testing.T) {
 	}
 }
 
+// The whole copy needs no bitmap, and what follows on it may be the pause: nobody is to stand
+// still for a generation that has ended.
+func TestAGuestThatGoesOffInTheWholeCopyEndsTheGeneration(t *testing.T) {
+	p := live(t, steps.KindLiveRound, hv.StateRunning, api.MigrationCopying).tracked(t)
+	p.in.UntilBytes = p.in.Src.SizeBytes
+	must(t, p.Destroy(testInstance))
+	if st := p.run(t); st.State != op.StateUndone || st.Failure == nil || st.Failure.Code != string(api.CodeBitmapLost) {
+		t.Errorf("the op is %s: %+v, want undone because of %s", st.State, st.Failure, api.CodeBitmapLost)
+	}
+}
+
 func TestAGuestThatRunsOnBeforeTheDecisionIsSeen(t *testing.T) {
 	read := suspendedLive(t, steps.KindLiveLastRead)
 	must(t, read.Resume(t.Context(), testInstance))

@@ -52,6 +52,10 @@ func (e *Env) stepCopyRound() op.Step {
 		for _, d := range res.Differing {
 			out.DirtyBytes += d.Bytes
 		}
+		// Before anybody stands still for what this round has left.
+		if err := e.stillTracked(ctx, in, h.Tracked); err != nil {
+			return err
+		}
 		dirty, err := e.dirtyBytes(ctx, in, in.bitmap(in.Round))
 		if err != nil {
 			return err
@@ -61,6 +65,16 @@ func (e *Env) stepCopyRound() op.Step {
 	}
 	// Its cursor is good for another try: neither the share nor the old bitmaps change.
 	return liveStep(copyRoundStep, do, nil)
+}
+
+// stillTracked refuses to go on with a generation that a guest has ended, by its end or its start.
+func (e *Env) stillTracked(ctx context.Context, in *LiveInput, tracked []TrackedGuest) error {
+	for _, g := range in.Guests {
+		if _, err := e.sameProcess(ctx, in, g, tracked); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // roundUnits are the units that a round has to copy.
@@ -274,9 +288,9 @@ func (e *Env) stepCopyLast() op.Step {
 // before the process ends (migrate.Manager.StoodStill).
 func (e *Env) nothingWritten(ctx context.Context, in *LiveInput) error {
 	for _, g := range in.Guests {
-		dom, err := e.hv.Domain(ctx, g.ID)
-		if err == nil && dom.State == hv.StateOther {
-			continue // it is being saved, and that op has looked as well
+		saving, err := e.hv.SavingMemory(ctx, g.ID)
+		if err == nil && saving {
+			continue // that op has looked as well, and holds up everybody who asks the process
 		}
 		var all []hv.DirtyBitmap
 		if err == nil {
