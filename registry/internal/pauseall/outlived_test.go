@@ -46,8 +46,8 @@ func (s *site) wantOneLeft(id, name string, end api.MigrationState) {
 
 func TestAGuestThatCannotBeRestoredIsNeverRestoredAfterTheOthersHaveRunOn(t *testing.T) {
 	for name, before := range map[string]func(*site){
-		"at dst": failing("restore", undone),
-		"at src": both(failing("copy-saved", refused), failing("restore", undone)),
+		"at dst": failing("restore", undone, undone, undone),
+		"at src": both(failing("copy-saved", refused), failing("restore", undone, undone, undone)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(s *site) {

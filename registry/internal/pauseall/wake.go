@@ -5,6 +5,7 @@ package pauseall
 import (
 	"context"
 
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/hostop"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
@@ -90,6 +91,10 @@ func (l *Loop) resumeOne(ctx context.Context, p *workflow.Pause, g workflow.Paus
 	return l.woken(ctx, p, g, v, workflow.PauseRestored, "resume")
 }
 
+// restoreTries is how often a host is asked to restore an instance before the others run on
+// without it, which bars its memory for good.
+const restoreTries = 3
+
 // woken records how a call to wake an instance ended.
 func (l *Loop) woken(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance, v hostop.Outcome, to, verb string) error {
 	switch {
@@ -102,6 +107,12 @@ func (l *Loop) woken(ctx context.Context, p *workflow.Pause, g workflow.PauseIns
 			return err
 		}
 		return v.Failed // in its turn
+	case to == workflow.PauseReady && v.Failed.Code != api.CodeStateForbidden && g.Attempt+1 < restoreTries:
+		// What kept it may be over (a process that was killed, memory that was short), and what it
+		// has is good as long as the others stand still. Only the registry's own no is for ever.
+		l.cfg.Log.Warn("an instance was not restored; it is tried again while the others stand still", "migration", p.Migration.ID, "instance", g.Name, "why", v.Failed)
+		g.Attempt++
+		return l.set(ctx, p, g)
 	}
 	g.Error = hostop.About(v.Failed, "cannot %s instance %s on host %s", verb, g.Name, g.Host.Name)
 	return l.set(ctx, p, g)
