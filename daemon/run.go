@@ -290,6 +290,9 @@ func inspectWith(s image.Storage) instance.Inspect {
 			return l, err
 		}
 		info, err := s.Inspect(ctx, l)
+		if err == nil {
+			err = info.CheckFormat(path, format)
+		}
 		l.SizeBytes = info.SizeBytes
 		return l, err
 	}

@@ -91,11 +91,9 @@ func (m *Manager) findImage(ctx context.Context, in api.VolumeAdopt) (api.Locati
 		return l, api.Errorf(api.CodeNotFound, "there is no image at %s", l.Path)
 	case err != nil:
 		return l, err
-	case info.Block && l.Format != api.FormatRaw:
-		return l, api.Errorf(api.CodeInvalidArgument, "%s is a block device, which can only be raw; say --format raw", l.Path)
 	}
 	l.SizeBytes = info.SizeBytes
-	return l, nil
+	return l, info.CheckFormat(l.Path, l.Format)
 }
 
 // checkFree refuses an image that belongs to a volume or a migration of this host

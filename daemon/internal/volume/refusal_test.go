@@ -139,7 +139,7 @@ func TestAdoptIsRefused(t *testing.T) {
 		{"qcow2 on a device", func(t *testing.T, w *world) {
 			must(t, w.CreateImage(dir+"/dev", hvtest.Qcow2, testSize))
 			w.images.Devices[dir+"/dev"] = true
-		}, func(in *api.VolumeAdopt) { in.Path, in.Format = dir+"/dev", api.FormatQcow2 }, api.CodeInvalidArgument, "raw"},
+		}, func(in *api.VolumeAdopt) { in.Path, in.Format = dir+"/dev", api.FormatQcow2 }, api.CodeUnsupportedDisk, "raw"},
 		{"an image that is a volume", func(_ *testing.T, w *world) { w.addVolume("first", api.Location{Path: at}) }, nil, api.CodeConflict, "first"},
 		{"a name that is taken", func(_ *testing.T, w *world) { w.addVolume("db", api.Location{Path: "/x"}) }, nil, api.CodeConflict, "db"},
 		{"the disk of a domain", func(t *testing.T, w *world) { w.define(t, "web", at) }, nil, api.CodeVolumeInUse, "instance adopt web"},
