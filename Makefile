@@ -44,7 +44,7 @@ SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/la
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-upgrade test-crash soak test-web matrix-report bench bench-data \
+.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-upgrade test-crash soak test-web matrix-report kinds-report bench bench-data \
 	packages lint-packages install clean lab machine vm compiler chromium
 
 help: ## Show this list
@@ -138,6 +138,9 @@ test-web: build chromium ## The page of volferryctl web in a headless Chromium
 # JSON=-json has a test target print what this reads: make test-e2e JSON=-json >build/e2e.json
 matrix-report: ## What the tests said of each row of the failure matrix, from the files in RESULTS
 	@$(GO) run ./test/matrix/report $(RESULTS)
+
+kinds-report: ## From which kind of storage to which those tests moved volumes: docs/reference/storage-matrix.md of the files in RESULTS
+	@$(GO) run ./test/kinds/report $(RESULTS)
 
 bench: build bench-data ## Benchmarks of the engine and the registry, of moves, and the load of a whole site on a registry (root)
 	$(GO) test -run '^$$' -bench . -benchmem ./daemon/... ./registry/... ./internal/...

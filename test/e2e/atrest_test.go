@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/kinds"
 	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/lab/workload"
 )
@@ -88,6 +89,7 @@ func TestVolumeThatIsNotAttachedIsMoved(t *testing.T) {
 		if m.State != api.MigrationCompleted || m.Method != "offline" {
 			t.Fatalf("ended as %s by %s: %+v", m.State, m.Method, m)
 		}
+		h.noteMove(t, m, kinds.NoGuest)
 		h.assertUnattached(t, d, m.Dst)
 	}
 
@@ -99,6 +101,7 @@ func TestVolumeThatIsNotAttachedIsMoved(t *testing.T) {
 	if m.State != api.MigrationCancelled {
 		t.Errorf("cancel ended as %s", m.State)
 	}
+	h.noteMove(t, m, kinds.NoGuest)
 	h.assertUnattached(t, d, m.Src)
 	after := get[api.Volume](t, h, "volume", "volume", "show", "data")
 	if after.ID != v.ID || after.Generation <= v.Generation {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/kinds"
 	"github.com/volferry/volferry/test/lab"
 )
 
@@ -125,6 +126,7 @@ func TestLinkedCloneThatIsNotAttachedIsMoved(t *testing.T) {
 	if m.State != api.MigrationCompleted {
 		t.Fatalf("ended as %s: %+v", m.State, m)
 	}
+	h.noteMove(t, m, kinds.NoGuest)
 	same()
 	h.assertUnattached(t, lab.Disk{Seed: clone.Seed, Fill: base.Fill}, m.Dst)
 	h.ctl(t, "volume", "delete", "data", "--yes")

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/kinds"
 	"github.com/volferry/volferry/test/site"
 )
 
@@ -60,7 +61,7 @@ func poolOf(t *testing.T, h *host, name string) api.Pool {
 
 // TestStorageTheConnectorOfLVMKeepsToTheProtocol, on a real thin pool.
 func TestStorageTheConnectorOfLVMKeepsToTheProtocol(t *testing.T) {
-	storageDevice(t, kinds[0])
+	storageDevice(t, walked[0])
 	thinPool(t, "kit-pool", "200M")
 	bin := programs(t)
 	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "volferryd"), "connector-test", filepath.Join(bin, "connectors", "lvm"), "vg=vg", "thin_pool=kit-pool").CombinedOutput()
@@ -77,7 +78,7 @@ func TestStorageTheConnectorOfLVMKeepsToTheProtocol(t *testing.T) {
 // TestStorageAThinPoolIsAPoolAsThePageSays follows the page, with names and sizes that the machine
 // has room for.
 func TestStorageAThinPoolIsAPoolAsThePageSays(t *testing.T) {
-	storageDevice(t, kinds[0])
+	storageDevice(t, walked[0])
 	h := startHost(t)
 	h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long here
 	const page = "docs/how-to/use-a-connector.md"
@@ -106,6 +107,8 @@ func TestStorageAThinPoolIsAPoolAsThePageSays(t *testing.T) {
 			case words[0] == "volferryctl" && strings.Contains(line, "/dev/vg/old"):
 				lvm(t, "lvcreate", "--yes", "--virtualsize", "32M", "--thinpool", "page-pool", "--name", "old", "vg")
 				h.ctl(t, words[1:]...)
+			case words[0] == "volferryctl" && words[2] == "migrate":
+				h.noteMove(t, get[api.Migration](t, h, "migration", words[1:]...), kinds.NoGuest)
 			case words[0] == "volferryctl":
 				h.ctl(t, words[1:]...)
 			case strings.Contains(line, "check-config"): // what the next line begins is checked
@@ -136,24 +139,43 @@ func TestStorageAThinPoolIsAPoolAsThePageSays(t *testing.T) {
 	if p := poolOf(t, h, "thin"); p.Type != "connector" || p.FreeBytes <= 0 || p.FreeBytes >= p.CapacityBytes {
 		t.Errorf("the pool is %+v", p)
 	}
-	h.ctl(t, "volume", "migrate", "web", "--to-pool", "b", "--delete-source")
+	h.noteMove(t, get[api.Migration](t, h, "migration", "volume", "migrate", "web", "--to-pool", "b", "--delete-source"), kinds.NoGuest)
 	for _, name := range []string{"db", "old"} {
 		h.ctl(t, "volume", "delete", name, "--yes")
 	}
-	left, err := exec.CommandContext(t.Context(), "lvs", "--noheadings", "-o", "lv_name", "--select", "pool_lv=page-pool", "vg").Output()
+	assertThinPoolIsEmpty(t, "page-pool")
+}
+
+// assertThinPoolIsEmpty claims that no volume is left in a thin pool.
+func assertThinPoolIsEmpty(t *testing.T, pool string) {
+	t.Helper()
+	left, err := exec.CommandContext(t.Context(), "lvs", "--noheadings", "-o", "lv_name", "--select", "pool_lv="+pool, "vg").Output()
 	if err != nil || strings.TrimSpace(string(left)) != "" {
-		t.Errorf("in the thin pool is left: %s, %v", left, err)
+		t.Errorf("in thin pool %s is left: %s, %v", pool, left, err)
 	}
 }
 
-// TestStorageAGuestMovesIntoAThinPoolAndGrowsThere, while it writes.
+// TestStorageAGuestMovesIntoAThinPoolAndGrowsThere, while it writes: once in vain, and once by a
+// daemon that is killed in the middle of the copy.
 func TestStorageAGuestMovesIntoAThinPoolAndGrowsThere(t *testing.T) {
-	storageDevice(t, kinds[0])
+	storageDevice(t, walked[0])
 	thinPool(t, "guest-pool", "200M")
 	h := startHost(t)
 	h.configure(t, "[connector_pools]\nthin = { connector = \"lvm\", vg = \"vg\", thin_pool = \"guest-pool\" }\n")
 	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
-	g.migrate(t, "vda", "--to-pool", "thin")
+	v := g.start(t, "vda", "--to-pool", "thin")
+	v.copy(t)
+	v.cancel(t)
+	assertThinPoolIsEmpty(t, "guest-pool")
+	v = g.start(t, "vda", "--to-pool", "thin", "--bandwidth", "4MiB/s")
+	v.copyPartly(t)
+	h.KillDaemon()
+	if err := h.StartDaemon(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.ctl(t, "migration", "set", v.ID, "--bandwidth", "0")
+	v.copy(t)
+	v.finish(t)
 	for range 2 { // the second time it has that size
 		h.ctl(t, resizeArgs(g.volumeName("vda"), grownBytes)...)
 		g.assertSize(t, grownBytes)
@@ -166,12 +188,13 @@ func TestStorageAGuestMovesIntoAThinPoolAndGrowsThere(t *testing.T) {
 	g.migrate(t, "vda", "--to-pool", "b", "--delete-source")
 	g.assertSettled(t)
 	g.stillHolds(t, before)
+	assertThinPoolIsEmpty(t, "guest-pool")
 }
 
 // TestStorageADaemonThatDiesLeavesNoVolumeThatNobodyKnows: it is killed when the connector has made
 // a volume, and before the journal knows which; and the same where it is undone.
 func TestStorageADaemonThatDiesLeavesNoVolumeThatNobodyKnows(t *testing.T) {
-	storageDevice(t, kinds[0])
+	storageDevice(t, walked[0])
 	thinPool(t, "dying-pool", "100M")
 	h := startHost(t)
 	h.virsh(t, "capabilities")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/kinds"
 	"github.com/volferry/volferry/test/lab"
 )
 
@@ -116,6 +117,7 @@ func TestAVolumeOfNoGuestLeavesItsExport(t *testing.T) {
 	if m.State != api.MigrationCompleted || m.Method != "offline" || m.Src.Path != d.Export.URI() {
 		t.Fatalf("ended as %s by %s: %+v", m.State, m.Method, m)
 	}
+	h.noteMove(t, m, kinds.NoGuest)
 	h.assertUnattached(t, d, m.Dst)
 	h.ctl(t, "volume", "delete", "data", "--yes")
 }

@@ -41,6 +41,9 @@ func TestAllVolumesOfARunningGuestMoveByOneCommand(t *testing.T) {
 	if len(moved) != 3 {
 		t.Errorf("%d migrations, want 3: %+v", len(moved), moved)
 	}
+	for _, m := range moved {
+		g.noteMove(t, m)
+	}
 	g.writes(t)
 	read.assertAttached(t)
 	for _, name := range []string{g.volumeName("vda"), g.volumeName("vdb"), read.name} {

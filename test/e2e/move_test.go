@@ -22,6 +22,7 @@ func (g *guest) migrate(t *testing.T, target string, args ...string) api.Migrati
 	if m.State != api.MigrationCompleted || m.Error != nil {
 		t.Fatalf("migration ended as %s: %+v", m.State, m)
 	}
+	g.noteMove(t, m)
 	// The windows are around the moments at which, by the migration's word, the
 	// guest's disk was switched; what came between is the copy.
 	frozen := m.FinishedAt.Add(-time.Duration(m.ExposedSeconds * float64(time.Second)))
@@ -97,6 +98,7 @@ func (v *move) finish(t *testing.T) {
 	if v.State != api.MigrationCompleted {
 		t.Fatalf("complete ended as %s: %+v", v.State, v.Migration)
 	}
+	v.g.noteMove(t, v.Migration)
 	if exists(t, fileOf(v.Src.Path)) == v.DeleteSource {
 		t.Errorf("delete_source is %v, and whether the source is there the same: %s", v.DeleteSource, v.Src.Path)
 	}
@@ -109,6 +111,7 @@ func (v *move) cancel(t *testing.T) {
 	if v.State != api.MigrationCancelled {
 		t.Fatalf("cancel ended as %s: %+v", v.State, v.Migration)
 	}
+	v.g.noteMove(t, v.Migration)
 }
 
 // copyPartly begins a copy, does not wait for it, and returns when it has copied

@@ -13,16 +13,16 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/kinds"
 	"github.com/volferry/volferry/test/lab"
 )
 
-// kinds are the variables of the environment that name the devices of a machine with storage
-// (test/storage/devices.sh).
-var kinds = []string{"THIN", "THICK", "MULTIPATH", "NVME", "LARGER"}
+// walked are the variables of devices, one or more of each kind.
+var walked = []string{"THIN", "THICK", "MULTIPATH", "NVME", "LARGER"}
 
 // onStorage is whether the tests run in such a machine: QEMU emulates it, and it emulates the
 // guests once more.
-func onStorage() bool { return os.Getenv(kinds[0]) != "" }
+func onStorage() bool { return os.Getenv(walked[0]) != "" }
 
 // storageDevice is a device of the machine with storage.
 func storageDevice(t *testing.T, kind string) string {
@@ -35,10 +35,10 @@ func storageDevice(t *testing.T, kind string) string {
 }
 
 func TestStorageAGuestWritesWhileItMovesFromEachKindToTheNext(t *testing.T) {
-	storageDevice(t, kinds[0])
+	storageDevice(t, walked[0])
 	h := startHost(t)
 	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
-	for _, kind := range kinds {
+	for _, kind := range walked {
 		g.migrate(t, "vda", "--to-path", storageDevice(t, kind))
 		t.Log("moved to", kind)
 	}
@@ -105,7 +105,7 @@ func sumOfVolume(t *testing.T, path string) string {
 }
 
 func TestStorageAVolumeOfNoInstanceMovesFromEachKindToEach(t *testing.T) {
-	storageDevice(t, kinds[0])
+	storageDevice(t, walked[0])
 	h := startHost(t)
 	h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long here
 	file := filepath.Join(h.poolA, "plain.raw")
@@ -120,14 +120,15 @@ func TestStorageAVolumeOfNoInstanceMovesFromEachKindToEach(t *testing.T) {
 		if m.State != api.MigrationCompleted || m.Dst.Path != device || m.Dst.SizeBytes != volumeBytes {
 			t.Fatalf("the move from %s to %s ended as %+v", at, kind, m)
 		}
+		h.noteMove(t, m, kinds.NoGuest)
 		if sumOfVolume(t, device) != sum {
 			t.Fatalf("the move from %s to %s has changed the volume", at, kind)
 		}
 		at = kind
 	}
 	// Every ordered pair, in one walk.
-	for i, a := range kinds {
-		for _, b := range kinds[i+1:] {
+	for i, a := range walked {
+		for _, b := range walked[i+1:] {
 			if at != a {
 				move(a)
 			}
@@ -164,14 +165,14 @@ func TestStorageAVolumeOfNoInstanceMovesFromEachKindToEach(t *testing.T) {
 	}
 	h.virsh(t, "pool-define-as", "rounding", "logical", "--source-name", "rounding", "--target", "/dev/rounding")
 	h.virsh(t, "pool-start", "rounding")
-	h.ctl(t, "volume", "migrate", v.name, "--to-pool", "rounding")
+	h.noteMove(t, get[api.Migration](t, h, "migration", "volume", "migrate", v.name, "--to-pool", "rounding"), kinds.NoGuest)
 	if l := v.show(t).Location; l.SizeBytes != volumeBytes || l.ImageBytes != 96<<20 || sumOfVolume(t, l.Path) != sum {
 		t.Errorf("in a pool with extents of 48 MiB the volume is at %+v, or has changed", l)
 	}
 	if left := h.virsh(t, "vol-list", "rounding"); strings.Contains(left, "volferry-extent") {
 		t.Errorf("what asked for the extents is left: %s", left)
 	}
-	h.ctl(t, "volume", "migrate", v.name, "--to-pool", "b")
+	h.noteMove(t, get[api.Migration](t, h, "migration", "volume", "migrate", v.name, "--to-pool", "b"), kinds.NoGuest)
 	if sumOfVolume(t, v.show(t).Location.Path) != sum {
 		t.Error("the move to a pool has changed the volume")
 	}

@@ -18,7 +18,7 @@ import (
 
 // TestStorageAThinPoolThatFillsIsSeenByDoctor, before it is full and afterwards.
 func TestStorageAThinPoolThatFillsIsSeenByDoctor(t *testing.T) {
-	storageDevice(t, kinds[0])
+	storageDevice(t, walked[0])
 	h := startHost(t)
 	const poolBytes = 32 << 20
 	lvm(t, "lvcreate", "--yes", "--size", "32M", "--errorwhenfull", "y", "--thinpool", "small-pool", "vg")
@@ -52,7 +52,7 @@ func TestStorageAThinPoolThatFillsIsSeenByDoctor(t *testing.T) {
 // TestStorageADeviceIsInItsPoolIfLibvirtKnowsIt, by whatever name it is adopted, so that a drain
 // finds it. Libvirt knows no thin volumes: they are in no pool, and are moved and grown by path.
 func TestStorageADeviceIsInItsPoolIfLibvirtKnowsIt(t *testing.T) {
-	storageDevice(t, kinds[0])
+	storageDevice(t, walked[0])
 	h := startHost(t)
 	h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long here
 	lvm(t, "lvcreate", "--yes", "--virtualsize", strconv.Itoa(volumeBytes)+"b", "--thinpool", "pool", "--name", "grown", "vg")

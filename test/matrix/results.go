@@ -27,22 +27,32 @@ func NewResults() *Results {
 	return &Results{of: map[key]*result{}, parents: map[key]bool{}}
 }
 
-// event is a line of 'go test -json'.
-type event struct{ Action, Package, Test string }
+// Event is a line of 'go test -json' about a test.
+type Event struct{ Action, Package, Test, Output string }
 
 // maxLine is more than any line of output of a test.
 const maxLine = 16 << 20
 
-// Read takes in what 'go test -json' printed. Lines that are none of its own, as make
-// prints some between them, are passed over.
-func (all *Results) Read(r io.Reader, module string) error {
+// ReadEvents hands over what 'go test -json' printed about tests. Lines that are none of its own,
+// as make prints some between them, are passed over.
+func ReadEvents(r io.Reader, take func(Event) error) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
-		var e event
+		var e Event
 		if json.Unmarshal(lines.Bytes(), &e) != nil || e.Test == "" {
 			continue
 		}
+		if err := take(e); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+// Read takes in what 'go test -json' printed.
+func (all *Results) Read(r io.Reader, module string) error {
+	return ReadEvents(r, func(e Event) error {
 		k := key{strings.TrimPrefix(e.Package, module+"/"), e.Test}
 		if all.of[k] == nil {
 			all.of[k] = &result{}
@@ -56,8 +66,8 @@ func (all *Results) Read(r io.Reader, module string) error {
 		if i := strings.LastIndex(k.name, "/"); i >= 0 {
 			all.parents[key{k.pkg, k.name[:i]}] = true
 		}
-	}
-	return lines.Err()
+		return nil
+	})
 }
 
 // Verdict is what the tests of a row said.

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/kinds"
+)
+
+// noteMove says in the log of the test between which kinds of storage a volume was moved.
+func (h *host) noteMove(t *testing.T, m api.Migration, guest string) {
+	t.Helper()
+	t.Log(kinds.Move{From: h.kindOf(t, m.Src), To: h.kindOf(t, m.Dst), Guest: guest, End: string(m.State)})
+}
+
+// noteMove is that of a move of a disk of the guest.
+func (g *guest) noteMove(t *testing.T, m api.Migration) {
+	t.Helper()
+	state := g.state(t)
+	if state == "shut off" {
+		state = string(api.InstanceStopped)
+	}
+	g.host.noteMove(t, m, state)
+}
+
+// kindOf is the kind of storage of a location, in words.
+func (h *host) kindOf(t *testing.T, l api.Location) string {
+	t.Helper()
+	switch {
+	case api.IsNetwork(l.Path):
+		return "NBD export"
+	case l.IsLinkedClone():
+		return "linked clone"
+	case strings.HasPrefix(l.Path, "/dev/loop"):
+		return "loop device"
+	case !strings.HasPrefix(l.Path, "/dev/"):
+		return string(l.Format) + " file"
+	case l.Pool != "":
+		types := map[string]string{"connector": "thin volume of a connector's pool", "logical": "logical volume of a pool"}
+		return types[poolOf(t, h, l.Pool).Type]
+	}
+	i := slices.IndexFunc(devices, func(d device) bool { return os.Getenv(d.variable) == l.Path })
+	if i < 0 {
+		t.Fatalf("nobody has said what %s is", l.Path)
+	}
+	return devices[i].kind
+}
+
+// device is one of a machine with storage (test/storage/devices.sh), by the variable of the
+// environment that names it.
+type device struct{ variable, kind string }
+
+var devices = []device{
+	{"THIN", "thin volume"},
+	{"THIN2", "thin volume"},
+	{"THICK", "logical volume"},
+	{"THICK2", "logical volume"},
+	{"LARGER", "logical volume, larger"},
+	{"MULTIPATH", "iSCSI LUN by two paths"},
+	{"NVME", "NVMe/TCP namespace by two paths"},
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kinds
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/test/matrix"
+)
+
+// stream is what 'go test -json' prints.
+func stream(t *testing.T, events ...matrix.Event) *strings.Reader {
+	t.Helper()
+	text := "make: nothing\n"
+	for _, e := range events {
+		line, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(line) + "\n"
+	}
+	return strings.NewReader(text)
+}
+
+func says(test string, m Move) matrix.Event {
+	return matrix.Event{Action: "output", Package: "p", Test: test, Output: "    move_test.go:30: " + m.String() + "\r\n"}
+}
+
+func ended(test, how string) matrix.Event {
+	return matrix.Event{Action: how, Package: "p", Test: test}
+}
+
+func TestOnlyMovesOfTestsThatPassedAreOnThePage(t *testing.T) {
+	var all Results
+	for _, events := range [][]matrix.Event{
+		{
+			says("TestA", Move{"file", "device", "running", Completed}),
+			says("TestA", Move{"file", "device", NoGuest, Completed}),
+			says("TestA/sub", Move{"device", "file", "stopped", Cancelled}),
+			ended("TestA/sub", "pass"), ended("TestA", "pass"),
+		},
+		{
+			says("TestB", Move{"file", "failed", "running", Completed}),
+			ended("TestB", "fail"),
+			says("TestC/sub", Move{"file", "subfailed", "running", Completed}),
+			ended("TestC/sub", "pass"), ended("TestC", "fail"),
+			says("TestD", Move{"file", "cut off", "running", Completed}),
+			says("TestE", Move{"file", "failed once", "running", Completed}), ended("TestE", "fail"),
+		},
+		{says("TestE", Move{"file", "failed once", "running", Completed}), ended("TestE", "pass")},
+	} {
+		if err := all.Read(stream(t, events...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page := all.Page()
+	for _, want := range []string{"moves: 3, tests: 1.", "| from \\ to | device |\n", "| file | R N |\n", "| from \\ to | file |\n", "| device | S |\n"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+	if strings.Contains(page, "fail") || strings.Contains(page, "cut off") {
+		t.Errorf("the page has what did not pass:\n%s", page)
+	}
+	if got := strings.Join(all.Failed(), " "); got != "TestB TestC TestD TestE" {
+		t.Errorf("failed: %s", got)
+	}
+}
+
+func TestALineThatIsHalfALineOfAMoveIsAnError(t *testing.T) {
+	var all Results
+	half := says("TestA", Move{})
+	half.Output = lineHead + "file; device"
+	if err := all.Read(stream(t, half, ended("TestA", "pass"))); err == nil {
+		t.Error("no error")
+	}
+}

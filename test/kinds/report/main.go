@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command report reads what 'go test -json' printed, from the files that it is given, and
+// prints the page of the kinds of storage. Moves of tests that failed are not on it.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/volferry/volferry/test/kinds"
+)
+
+func main() {
+	if err := run(os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "report:", err)
+		os.Exit(1) //nolint:forbidigo // this is main
+	}
+}
+
+func run(files []string, out io.Writer) error {
+	var all kinds.Results
+	for _, name := range files {
+		if err := readFile(&all, name); err != nil {
+			return err
+		}
+	}
+	if moves, _ := all.Passed(); len(moves) == 0 {
+		return fmt.Errorf("no test that passed has said a move in %q; JSON=-json has a target of make print what it is read from", files)
+	}
+	if _, err := io.WriteString(out, all.Page()); err != nil {
+		return err
+	}
+	if failed := all.Failed(); len(failed) > 0 {
+		return fmt.Errorf("these have not passed, and are not on the page: %q", failed)
+	}
+	return nil
+}
+
+func readFile(all *kinds.Results, name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	return all.Read(f)
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kinds
+
+import (
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/volferry/volferry/test/matrix"
+)
+
+// Results are the moves that tests have said.
+type Results struct {
+	of map[test]*said
+}
+
+// test is a function: what a subtest says counts if its function passed.
+type test struct{ pkg, function string }
+
+type said struct {
+	moves          []Move
+	passed, failed bool
+}
+
+// Read takes in what 'go test -json' printed.
+func (all *Results) Read(r io.Reader) error {
+	if all.of == nil {
+		all.of = map[test]*said{}
+	}
+	return matrix.ReadEvents(r, func(e matrix.Event) error {
+		function, _, sub := strings.Cut(e.Test, "/")
+		k := test{e.Package, function}
+		if all.of[k] == nil {
+			all.of[k] = &said{}
+		}
+		switch {
+		case e.Action == "output":
+			m, isMove, err := parse(e.Output)
+			if isMove && err == nil {
+				all.of[k].moves = append(all.of[k].moves, m)
+			}
+			return err
+		case e.Action == "fail":
+			all.of[k].failed = true
+		case e.Action == "pass" && !sub:
+			all.of[k].passed = true
+		}
+		return nil
+	})
+}
+
+// Passed are the moves of the functions that passed and never failed, and how many these are.
+func (all *Results) Passed() (moves []Move, tests int) {
+	for _, s := range all.of {
+		if s.passed && !s.failed && len(s.moves) > 0 {
+			moves = append(moves, s.moves...)
+			tests++
+		}
+	}
+	return moves, tests
+}
+
+// Failed are the functions that have said a move and do not count.
+func (all *Results) Failed() []string {
+	var names []string
+	for k, s := range maps.All(all.of) {
+		if len(s.moves) > 0 && (s.failed || !s.passed) {
+			names = append(names, k.function)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
