@@ -20,6 +20,7 @@ import (
 
 func main() {
 	if err := run(context.Background(), os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		service.NotifyFailed(err)
 		fmt.Fprintf(os.Stderr, "volferryd: %v\n", err)
 		os.Exit(1)
 	}

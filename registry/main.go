@@ -47,6 +47,7 @@ func usage() string {
 
 func main() {
 	if err := run(context.Background(), os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		service.NotifyFailed(err)
 		fmt.Fprintf(os.Stderr, "%s: %v\n", server.Program, err)
 		os.Exit(1)
 	}

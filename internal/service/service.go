@@ -11,11 +11,14 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
 // Run runs the tasks until one fails, ctx ends, or the process gets SIGINT or SIGTERM; a
@@ -78,6 +81,13 @@ func announceReady(ctx context.Context, log *slog.Logger, tasks []Task) {
 	}
 	notify(log, daemon.SdNotifyReady+"\nSTATUS=ready")
 	log.Info("ready")
+}
+
+// NotifyFailed tells systemd, if it started us, by which error the program ends: the unit has it
+// as its status until the next start.
+func NotifyFailed(err error) {
+	// Where systemd does not hear it, the log has it too.
+	_, _ = daemon.SdNotify(false, "STATUS="+api.UnitFailed+strings.Join(strings.Fields(err.Error()), " "))
 }
 
 // keepWatchdogContent tells systemd that the program is alive, for as long as it is. What

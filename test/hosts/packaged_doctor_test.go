@@ -5,7 +5,9 @@ package hosts
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/volferry/volferry/test/machine"
 	"github.com/volferry/volferry/test/site"
 )
 
@@ -46,6 +48,8 @@ chmod 0700 /var/lib/volferry`)
 	saysAll(t, ctl(t, at, "doctor", "--fix"), "after:  /etc/libvirt/hooks/qemu.d/volferry-guard is installed", "ok    hook: ")
 	sh(t, m, `cmp /usr/share/volferry/volferry-guard /etc/libvirt/hooks/qemu.d/volferry-guard && test -x /etc/libvirt/hooks/qemu.d/volferry-guard`)
 
+	doctorOfADaemonThatDoesNotStart(t, m, at)
+
 	sh(t, m, `mkdir -m 0711 /srv/overlays && echo 'overlay_dir = "/srv/overlays"' >>/etc/volferry/volferryd.toml && systemctl restart volferryd.service`)
 	const overlay = "/srv/overlays/45f85f92-d48c-42b4-a4ca-1b7b46b3db68.qcow2"
 	sh(t, m, "touch "+overlay)
@@ -58,4 +62,35 @@ chmod 0700 /var/lib/volferry`)
 	saysAll(t, sh(t, m, "tail -n 1 /etc/volferry/volferryd.toml && volferryctl status"), `overlay_dir = "/srv/overlays"`, "ok")
 	sh(t, m, "test ! -e /var/lib/volferry/refused-purge")
 	sh(t, m, "rm "+overlay+" && dpkg --purge volferryd && test ! -e /var/lib/volferry && test ! -e /etc/libvirt/hooks/qemu.d/volferry-guard")
+}
+
+// doctorOfADaemonThatDoesNotStart has systemd hold the sockets of a daemon and of a registry that
+// refuse their configurations.
+func doctorOfADaemonThatDoesNotStart(t *testing.T, m *machine.Machine, at site.Caller) {
+	// soon is much less than a minute, for which a read waits for an answer.
+	const soon = 20 * time.Second
+	ends := func(want string, command ...string) {
+		t.Helper()
+		began := time.Now()
+		_, err := at.Ctl(t.Context(), command...)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", command, err, want)
+		}
+		if took := time.Since(began); took > soon {
+			t.Errorf("%q took %s", command, took)
+		}
+	}
+	sh(t, m, `cp -a /etc/volferry/volferryd.toml /etc/volferry/registry.toml /srv/
+echo 'overlay_dir = "/run/overlays"' >>/etc/volferry/volferryd.toml
+echo 'log_level = "loud"' >>/etc/volferry/registry.toml
+! systemctl restart volferryd.service
+! systemctl restart volferry-registry.service`)
+	const why = "volferryd does not start: overlay_dir /run/overlays is in memory (tmpfs)"
+	for _, command := range [][]string{{"doctor"}, {"doctor", "--fix"}, {"volume", "create", "late", "--size", "1MiB"}, {"status"}} {
+		ends(why, command...)
+	}
+	ends("volferry-registry does not start: the log level", "--socket", registrySocket, "volume", "list")
+	sh(t, m, `cp -a /srv/volferryd.toml /srv/registry.toml /etc/volferry/
+timeout 30 sh -c 'until volferryctl status; do sleep 0.2; done'
+! volferryctl volume show late`)
 }

@@ -4,12 +4,14 @@ package command
 
 import (
 	"os"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/ctl/internal/unit"
 	"github.com/volferry/volferry/internal/client"
 )
 
@@ -44,7 +46,7 @@ func newSession(c *cli.Context) (*session.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &session.Session{
+	s := &session.Session{
 		Client:   cl,
 		Stdout:   c.App.Writer,
 		Stderr:   c.App.ErrWriter,
@@ -53,7 +55,11 @@ func newSession(c *cli.Context) (*session.Session, error) {
 		NoWait:   c.Bool("no-wait"),
 		Progress: c.String("progress"),
 		Now:      time.Now(),
-	}, nil
+	}
+	if slices.Contains([]string{session.DaemonSocket, session.RegistrySocket}, cl.Target()) {
+		s.ShowUnit = unit.Show
+	}
+	return s, nil
 }
 
 // withSession turns a function that needs a session into an action.

@@ -51,6 +51,8 @@ func showVersion(c *cli.Context, s *session.Session) error {
 		v.Server = resp.Members["version"]
 	case !errors.As(err, &advised):
 		return err
+	case session.IsStartFailure(err):
+		s.Say("%s\n%s", advised.Err.Message, advised.Advice)
 	}
 	if peer, known := s.Client.Peer(); known && err == nil {
 		v.ServerProtocol, v.ServerLacks = peer.Protocol, peer.LacksOfOurs()

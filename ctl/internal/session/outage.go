@@ -24,7 +24,7 @@ func isOutage(err error) bool {
 	if !errors.As(err, &answer) {
 		return true
 	}
-	return answer.Code.ExitStatus() == api.ExitUnavailable
+	return answer.Code.ExitStatus() == api.ExitUnavailable && !IsStartFailure(err)
 }
 
 // retryOutage calls ask until there is an answer or the other side was away too long.

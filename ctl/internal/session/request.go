@@ -109,6 +109,9 @@ func (s *Session) change(ctx context.Context, method, path, field string, in any
 	key := uuid.NewString()
 	display := s.NewDisplay()
 	defer s.startWaitNotice(ctx, display.say, key, s.answer())()
+	if err := s.awaitProgram(ctx); err != nil {
+		return Response{}, err
+	}
 	sent := false
 	err = retry.Do(ctx, outageBackoff, outageTimeout, func() (err error) {
 		resp, err = s.Call(ctx, method, path, field, in, client.IdempotencyKey(key))
@@ -130,6 +133,19 @@ func (s *Session) change(ctx context.Context, method, path, field string, in any
 	return resp, err
 }
 
+// awaitProgram waits for a program that systemd starts. What is sent to it before lies in its
+// socket, and would be done whenever it starts, also after the user was told that it does not.
+func (s *Session) awaitProgram(ctx context.Context) error {
+	if s.ShowUnit == nil {
+		return nil
+	}
+	route := routes.ShowRegistryVersion // which both programs have
+	return retry.Do(ctx, outageBackoff, readAgainFor, func() error {
+		_, err := s.Call(ctx, route.Method, route.PathOf(), route.Noun, nil, client.Within(readTimeout))
+		return err
+	}, maybeDone)
+}
+
 // ErrMaybeDone says that the user stopped waiting for the answer to a change that was sent.
 var ErrMaybeDone = errors.New("it may have been done")
 
@@ -145,9 +161,11 @@ func maybeDone(err error) bool {
 // Call sends one request and reads the answer, which has what was asked for under
 // field. The error of a request that nobody answered says what to do.
 func (s *Session) Call(ctx context.Context, method, path, field string, in any, opts ...client.Option) (Response, error) {
+	ctx, stop := s.watchUnit(ctx)
+	defer stop()
 	var doc json.RawMessage
 	if err := s.Client.Do(ctx, method, path, in, &doc, append(opts, client.Whole())...); err != nil {
-		return Response{}, s.explainUnreachable(err)
+		return Response{}, s.explainUnreachable(ctx, err)
 	}
 	resp, err := newResponse(field, doc)
 	if err == nil {
@@ -159,9 +177,11 @@ func (s *Session) Call(ctx context.Context, method, path, field string, in any, 
 // stream reads a stream of events. Its errors are those of Call.
 func (s *Session) stream(ctx context.Context, path string) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
+		ctx, stop := s.watchUnit(ctx)
+		defer stop()
 		for e, err := range s.Client.Stream(ctx, path) {
 			if err != nil {
-				err = s.explainUnreachable(err)
+				err = s.explainUnreachable(ctx, err)
 			}
 			if !yield(e, err) {
 				return

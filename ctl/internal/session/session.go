@@ -6,11 +6,13 @@
 package session
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"time"
 
 	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/ctl/internal/unit"
 	"github.com/volferry/volferry/internal/client"
 )
 
@@ -35,6 +37,9 @@ type Session struct {
 	NoWait   bool
 	Progress string
 	Now      time.Time
+	// ShowUnit asks systemd for the unit of the program that should answer; nil if that is not
+	// started by systemd.
+	ShowUnit func(ctx context.Context, name string) (unit.State, error)
 	// staleNoted is true once the user was told that the registry is away.
 	staleNoted bool
 }

@@ -64,7 +64,7 @@ func TestAnAnswerThatNeverComesNamesWhatSaysWhy(t *testing.T) {
 		}
 		s := Session{Client: c}
 		var advised *AdvisedError
-		if err := s.explainUnreachable(api.Errorf(CodeUnreachable, "no answer")); !errors.As(err, &advised) || !strings.Contains(advised.Advice, want) {
+		if err := s.explainUnreachable(t.Context(), api.Errorf(CodeUnreachable, "no answer")); !errors.As(err, &advised) || !strings.Contains(advised.Advice, want) {
 			t.Errorf("%s: %v, want the advice %q", target, err, want)
 		}
 	}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/volferry/volferry/ctl/internal/unit"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/retry"
+)
+
+const (
+	// unitAfter is how long an answer may take before systemd is asked whether the program has
+	// started, and unitPoll how often until it has.
+	unitAfter = time.Second
+	unitPoll  = 250 * time.Millisecond
+)
+
+// detailDoesNotStart is the detail of an error that has the unit of the program, which does not start.
+const detailDoesNotStart = "does_not_start"
+
+// watchUnit ends a request to a program that does not start: systemd holds its socket, and takes
+// requests for it meanwhile. The cause of the context that it returns is then an error that says
+// why. A program that died once may be back in a moment and is waited for.
+func (s *Session) watchUnit(ctx context.Context) (watched context.Context, stop func()) {
+	if s.ShowUnit == nil {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := s.awaitUnit(ctx); err != nil {
+			cancel(err)
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-ended
+	}
+}
+
+// awaitUnit returns nil once the program is up or nothing more can be said of it, and an error
+// once systemd has started it again and it has ended again.
+func (s *Session) awaitUnit(ctx context.Context) error {
+	var first *unit.State
+	for pause := unitAfter; retry.Sleep(ctx, pause) == nil; pause = unitPoll {
+		now, err := s.ShowUnit(ctx, s.unit())
+		if err != nil || now.Up() {
+			return nil
+		}
+		if !now.Ended() {
+			continue
+		}
+		if now.GivenUp() || first != nil && now.Restarts > first.Restarts {
+			return s.notStarted(now)
+		}
+		if first == nil {
+			first = &now
+		}
+	}
+	return nil
+}
+
+// unit is the unit of the program that should answer.
+func (s *Session) unit() string { return s.program() + ".service" }
+
+// notStarted says why the program that should answer does not start, and what to do.
+func (s *Session) notStarted(now unit.State) error {
+	code := api.CodeHypervisorUnavailable
+	if s.program() == registryProgram {
+		code = api.CodeRegistryUnavailable
+	}
+	advice := fmt.Sprintf("'%[1]s check-config' says whether its configuration is right; 'journalctl -u %[1]s -n 30' has more of what it said.", s.program())
+	if now.GivenUp() {
+		advice += fmt.Sprintf("\nOnce that is mended: systemctl reset-failed %[1]s.service %[1]s.socket && systemctl start %[1]s.socket %[1]s.service", s.program())
+	} else {
+		advice += "\nOnce that is mended it starts by itself: systemd tries again every few seconds."
+	}
+	return &AdvisedError{
+		Err:    api.Errorf(code, "%s does not start: %s", s.program(), now.Why()).With(detailDoesNotStart, s.unit()),
+		Exit:   api.ExitUnavailable,
+		Advice: advice,
+	}
+}
+
+// startFailure returns the error of a program that does not start, if a watched context ended by it.
+func startFailure(ctx context.Context) error {
+	if ctx.Err() == nil || !IsStartFailure(context.Cause(ctx)) {
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
+// IsStartFailure says whether err is of a program that does not start: there is no use in asking it again.
+func IsStartFailure(err error) bool {
+	var e *api.Error
+	return errors.As(err, &e) && e.Details[detailDoesNotStart] != nil
+}

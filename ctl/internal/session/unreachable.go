@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// CodeUnreachable marks the error of a request that nobody answered. The user gets a
+// code of the closed list instead.
+const CodeUnreachable api.Code = "unreachable"
+
+// explainUnreachable turns the error of a request that nobody answered into an error that
+// says what to do. Other errors are returned unchanged.
+func (s *Session) explainUnreachable(ctx context.Context, err error) error {
+	if failure := startFailure(ctx); failure != nil {
+		return failure
+	}
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != CodeUnreachable {
+		return err
+	}
+	if s.ShowUnit != nil && ctx.Err() == nil {
+		if now, err := s.ShowUnit(ctx, s.unit()); err == nil && now.GivenUp() {
+			return s.notStarted(now)
+		}
+	}
+	said, program := *e, s.program()
+	said.Code = api.CodeHypervisorUnavailable
+	if program == registryProgram {
+		said.Code = api.CodeRegistryUnavailable
+	}
+	advice := "Start " + program + ", or name another socket with --socket or VOLFERRY_SOCKET; 'systemctl status " + program +
+		"' says why it is not up, and '" + program + " check-config' whether its configuration is right."
+	if IsRemote(s.Client.Target()) {
+		advice = ""
+	}
+	return &AdvisedError{Err: &said, Exit: api.ExitUnavailable, Advice: advice}
+}
+
+// whyNoAnswer says, behind a line about an answer that does not come, what would say why: systemd
+// holds the socket also of a program that does not start. It is empty for another machine.
+func (s *Session) whyNoAnswer() string {
+	if IsRemote(s.Client.Target()) {
+		return ""
+	}
+	return "; if it does not come, 'systemctl status " + s.program() + "' or '" + s.program() + " check-config' says why"
+}
