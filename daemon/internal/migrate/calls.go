@@ -3,10 +3,13 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -152,15 +155,34 @@ func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, er
 	defer m.cancels.begin(id)()
 	// What is stopped for a cancel is taken back, also if the caller goes away meanwhile.
 	ctx = context.WithoutCancel(ctx)
+	stopped := ""
 	for {
-		if err := m.stopUncommitted(ctx, id); err != nil {
+		what, err := m.stopUncommitted(ctx, id)
+		if err != nil {
 			return api.Migration{}, "", err
 		}
+		stopped = cmp.Or(what, stopped)
 		mig, opID, err := m.cancel(ctx, c)
-		if !errors.Is(err, errOtherOpBegan) {
+		switch {
+		case errors.Is(err, errOtherOpBegan):
+		case err != nil && stopped != "":
+			return mig, opID, notTakenBack(id, stopped, err)
+		default:
 			return mig, opID, err
 		}
 	}
+}
+
+// notTakenBack is the error of a cancel that has stopped what ran, and could not begin itself.
+func notTakenBack(id, stopped string, err error) error {
+	var refused *api.Error
+	if !errors.As(err, &refused) {
+		return err
+	}
+	said := *refused
+	said.Message = fmt.Sprintf("%s; the %s was stopped for this cancel, and nothing was taken back yet: the migration stands as it is, also when that is mended, until you cancel again: volferryctl migration cancel %s",
+		strings.TrimSuffix(said.Message, "; nothing was changed"), stopped, id)
+	return &said
 }
 
 // errOtherOpBegan says that the manager has begun another op between the look at the
@@ -185,34 +207,44 @@ func (m *Manager) cancel(ctx context.Context, c Call) (api.Migration, string, er
 
 // stopUncommitted stops a copy, or a complete before its commit point, for a cancel. It waits
 // for the end of a start, which takes a second; a start that waits for the operator is
-// undone, or goes on as far as it can if it is past its switch.
-func (m *Manager) stopUncommitted(ctx context.Context, id string) error {
+// undone, or goes on as far as it can if it is past its switch. It returns what it has stopped,
+// "" for nothing. While libvirt does not answer it stops nothing: the cancel could not begin.
+func (m *Manager) stopUncommitted(ctx context.Context, id string) (stopped string, err error) {
 	h, err := m.loadHistory(ctx, id)
 	if err != nil {
-		return err
+		return "", err
 	}
 	o := h.running()
 	if o == nil || o.goal == steps.GoalCancel || h.spec.LedByRegistry() {
-		return nil
+		return "", nil
 	}
 	parked := o.State == op.StateNeedsOperator
+	if h.spec.Attached() {
+		if _, err := m.ports.HV.Domain(ctx, h.spec.InstanceID); errors.Is(err, hv.ErrUnavailable) {
+			now := map[bool]string{false: "goes on", true: "waits for you as before"}[parked]
+			return "", api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer, so that migration %s of volume %s cannot be taken back now; nothing was changed, and its %s %s; cancel again once libvirt is back",
+				id, h.spec.VolumeName, o.goal, now)
+		}
+	}
 	if err := m.continueParked(ctx, o); err != nil {
-		return err
+		return "", err
 	}
 	if o.goal != steps.GoalStart || parked {
 		err := m.runner.Interrupt(o.Op.ID, errCancelled)
 		switch {
 		case errors.Is(err, op.ErrCommitted) && o.goal == steps.GoalComplete:
-			return steps.PastPointOfNoReturn(&h.spec)
-		case err == nil, errors.Is(err, op.ErrCommitted), errors.Is(err, op.ErrFinished), errors.Is(err, op.ErrParked): // looked at next
+			return "", steps.PastPointOfNoReturn(&h.spec)
+		case err == nil:
+			stopped = string(o.goal)
+		case errors.Is(err, op.ErrCommitted), errors.Is(err, op.ErrFinished), errors.Is(err, op.ErrParked): // looked at next
 		default:
-			return fmt.Errorf("stop what runs: %w", err)
+			return "", fmt.Errorf("stop what runs: %w", err)
 		}
 	}
 	if _, err := m.runner.Wait(ctx, o.Op.ID); err != nil {
-		return fmt.Errorf("wait for what runs to stop: %w", err)
+		return stopped, fmt.Errorf("wait for what runs to stop: %w", err)
 	}
-	return nil
+	return stopped, nil
 }
 
 // continueParked continues an op that waits for the operator: whoever calls again has looked,
