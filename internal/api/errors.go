@@ -147,6 +147,10 @@ func (c Code) ExitStatus() int {
 // asked does not. It is where the registry is, as --socket takes it.
 const DetailRegistry = "registry"
 
+// DetailCure is a detail of the error of a migration that needs an operator, if it is known what
+// ends its standstill: commands, in their order.
+const DetailCure = "cure"
+
 // Error is the one error that crosses a socket. Its JSON form is the value of
 // "error" in an ErrorBody. Message is a whole sentence for a person: it names
 // the thing that is wrong and, where there is something to do, says what.

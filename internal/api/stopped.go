@@ -59,6 +59,9 @@ func (m *Migration) CancelAgain() string { return m.lookFirst() + m.cancelComman
 func (m *Migration) goOn() string {
 	switch m.State {
 	case MigrationNeedsOperator:
+		if cure := m.KnownCure(); cure != "" {
+			return cure
+		}
 		if !m.LedByRegistry() {
 			return m.whichCommand()
 		}
@@ -79,6 +82,16 @@ func (m *Migration) goOn() string {
 	default:
 		return "volferryctl migration show " + m.ID
 	}
+}
+
+// KnownCure returns the commands that the error of the migration says end its standstill, "" if it
+// does not know.
+func (m *Migration) KnownCure() string {
+	if m.Error == nil {
+		return ""
+	}
+	cure, _ := m.Error.Details[DetailCure].(string)
+	return cure
 }
 
 // ChainChanged says whether the last operation of the migration was refused because somebody

@@ -80,6 +80,9 @@ func completedText(m *api.Migration) []string {
 func StandingText(m *api.Migration) string {
 	switch m.State {
 	case api.MigrationNeedsOperator, api.MigrationOrphaned:
+		if cure := m.KnownCure(); cure != "" && m.State == api.MigrationNeedsOperator {
+			return fmt.Sprintf("Migration %s of volume %s needs an operator; nothing more will be done unasked.\nNext: %s", m.ID, render.VolumeName(m), cure)
+		}
 		if m.LedByRegistry() {
 			return pausedAdvice(m)
 		}

@@ -3,9 +3,13 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
@@ -86,8 +90,31 @@ func (e *Env) removeDestination(ctx context.Context, s *Spec, note DstNote) erro
 	if err := e.notNamed(ctx, s.Dst.Path); err != nil {
 		return err
 	}
-	if s.Dst.Pool != "" {
-		return e.hvError(e.hv.DeleteVolume(ctx, s.Dst.Pool, s.Dst.Name))
+	if s.Dst.Pool == "" {
+		return e.images.Remove(ctx, s.Dst.Path)
 	}
-	return e.images.Remove(ctx, s.Dst.Path)
+	if err := e.hv.DeleteVolume(ctx, s.Dst.Pool, s.Dst.Name); err != nil {
+		return e.hvError(cmp.Or(e.poolUnusable(ctx, s), err))
+	}
+	return nil
+}
+
+// poolUnusable says why nothing can be deleted from the pool of dst, nil if that is not the pool's
+// state: only the operator can change that.
+func (e *Env) poolUnusable(ctx context.Context, s *Spec) error {
+	pools, err := e.hv.Pools(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // the first error says what is wrong
+	}
+	pool, err := location.Pool(pools, s.Dst.Pool)
+	if err == nil {
+		return nil
+	}
+	again := "volferryctl migration cancel " + s.MigrationID
+	cure := "see to pool " + s.Dst.Pool + ", then " + again
+	if pool.Name != "" && !pool.Active && pool.Type != hv.ConnectorPool {
+		cure = "virsh pool-start " + s.Dst.Pool + ", then " + again
+	}
+	return op.UnknownOutcome(api.Errorf(api.CodeNeedsOperator, "%s, which this migration has made, cannot be deleted: %v; then cancel again: %s", s.Dst.Path, err, again).
+		With(api.DetailCure, cure))
 }
