@@ -147,6 +147,10 @@ func (c Code) ExitStatus() int {
 // asked does not. It is where the registry is, as --socket takes it.
 const DetailRegistry = "registry"
 
+// DetailOverwrites is a detail of a dst_in_use: the path of a file that a move would overwrite, and
+// that it does overwrite if that is asked for (MigrationTarget.Overwrite).
+const DetailOverwrites = "overwrites"
+
 // DetailCure is a detail of the error of a migration that needs an operator, if it is known what
 // ends its standstill: commands, in their order.
 const DetailCure = "cure"

@@ -102,6 +102,9 @@ type MigrationTarget struct {
 	// write to the volume when they write faster than it is copied. Without it such a move is
 	// cancelled.
 	ThrottleWriters bool `json:"throttle_writers,omitempty" needs:"throttle_writers"`
+	// Overwrite lets the move overwrite a file at ToPath that has data of which Volferry knows
+	// nothing. Without it that is refused with dst_in_use and DetailOverwrites.
+	Overwrite bool `json:"overwrite,omitempty" needs:"-"`
 }
 
 // MigrationComplete is the body of migration:complete.

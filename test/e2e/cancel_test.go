@@ -43,7 +43,7 @@ func TestCancelLeavesADestinationThatWasThereBefore(t *testing.T) {
 	h, a, _ := sharedPools(t)
 	g := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw))
 	there := h.diskIn(t, a, api.FormatRaw).Path
-	v := g.start(t, "vda", "--to-path", there)
+	v := g.start(t, "vda", "--to-path", there, "--yes")
 	v.copy(t)
 	v.cancel(t)
 	if !exists(t, there) {

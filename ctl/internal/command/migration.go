@@ -33,7 +33,7 @@ func migrationCommand() *cli.Command {
 				UsageText: session.Program + " migration start ATTACHMENT (--to-pool POOL | --to-path PATH) [FLAGS]",
 				Description: "Returns when nothing writes to the source any more; new writes of the guest go to a local\n" +
 					"overlay. Prints the destination's attachment, which 'migration complete' needs.",
-				Flags: targetFlags(), Action: withSession(migrationStart),
+				Flags: append(targetFlags(), &cli.BoolFlag{Name: flagYes, Usage: "do not ask whether a file at --to-path may be overwritten"}), Action: withSession(migrationStart),
 			},
 			{
 				Name: "copy", Usage: "copy source to destination and check the copy", ArgsUsage: "MOVE", Action: withSession(migrationCopy),
@@ -97,7 +97,7 @@ func migrationStart(c *cli.Context, s *session.Session) error {
 	if err != nil {
 		return err
 	}
-	return runMigration(c.Context, s, routes.StartMigration, target, c.Args().First())
+	return moveTo(c, s, routes.StartMigration, target)
 }
 
 func migrationCopy(c *cli.Context, s *session.Session) error {

@@ -3,14 +3,10 @@
 package command
 
 import (
-	"bufio"
 	"fmt"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/term"
 
 	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/render"
@@ -27,7 +23,7 @@ func pauseFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "live-shared", Usage: "move it while all its guests write, and have them stand still once at the end: for several attachments"},
 		maxPauseFlag(),
 		&cli.BoolFlag{Name: "throttle-writers", Usage: "with --live-shared: hold its guests' writes back if they write faster than it is copied; without it the move is then cancelled"},
-		&cli.BoolFlag{Name: "yes", Usage: "with --pause-all and --live-shared: do not ask first"},
+		&cli.BoolFlag{Name: flagYes, Usage: "do not ask first: with --pause-all and --live-shared, and where a file at --to-path would be overwritten"},
 	}
 }
 
@@ -84,28 +80,13 @@ func confirmPause(c *cli.Context, s *session.Session, target api.MigrationTarget
 	for _, line := range estimateLines(*e, target) {
 		s.Say("%s", line)
 	}
-	if c.Bool("yes") {
+	if c.Bool(flagYes) {
 		return nil
 	}
 	if target.Method == api.MethodLive {
 		return confirm(c, s, "Move the volume, and save these guests at the end?", "--live-shared stops guests for a moment: give --yes where nobody can be asked")
 	}
 	return confirm(c, s, "Save these guests and move the volume?", "--pause-all stops guests: give --yes where nobody can be asked")
-}
-
-// confirm asks the user a question before anything is done; only yes is not an error.
-// noTerminal is the error if there is nobody to ask.
-func confirm(c *cli.Context, s *session.Session, question, noTerminal string) error {
-	in, ok := c.App.Reader.(*os.File)
-	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return cmdline.Usagef("%s%s; nothing was done", cmdline.Prefix(c), noTerminal)
-	}
-	fmt.Fprint(s.Stderr, question+" [y/N] ")
-	line, err := bufio.NewReader(in).ReadString('\n')
-	if word := strings.ToLower(strings.TrimSpace(line)); err != nil || word != "y" && word != "yes" {
-		return &session.AdvisedError{Err: api.Errorf(api.CodeInvalidArgument, "you did not agree; nothing was done"), Exit: api.ExitRefused}
-	}
-	return nil
 }
 
 // estimateLines say which guests stand still, for how long, and which hosts lack disk space

@@ -3,13 +3,17 @@
 package command
 
 import (
+	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/volferry/volferry/ctl/internal/cmdline"
+	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
 )
 
 // targetFlags are the flags that say where a volume goes, and how.
@@ -52,6 +56,7 @@ func readTarget(c *cli.Context) (api.MigrationTarget, error) {
 		ExternalCopy: c.Bool("external-copy"),
 	}
 	var err error
+	t.Overwrite = c.Bool(flagYes) && c.IsSet("to-path")
 	if t.ToPath, err = absolute("to-path", c.String("to-path")); err != nil {
 		return t, err
 	}
@@ -67,6 +72,26 @@ func readTarget(c *cli.Context) (api.MigrationTarget, error) {
 		t.BandwidthBytesPerSecond, err = parseRate(text)
 	}
 	return t, err
+}
+
+// moveTo makes a move, and asks the user first where that overwrites a file with data of which
+// Volferry knows nothing. Where nobody can be asked it stays refused.
+func moveTo(c *cli.Context, s *session.Session, route routes.Route[api.MigrationTarget, api.Migration], target api.MigrationTarget) error {
+	volume := c.Args().First()
+	err := runMigration(c.Context, s, route, target, volume)
+	var refused *api.Error
+	if !errors.As(err, &refused) || refused.Details[api.DetailOverwrites] == nil || target.Overwrite {
+		return err
+	}
+	if _, ok := terminal(c); !ok {
+		return err
+	}
+	s.Say("%s", refused.Message)
+	if err := confirm(c, s, fmt.Sprintf("Overwrite %v?", refused.Details[api.DetailOverwrites]), ""); err != nil {
+		return err
+	}
+	target.Overwrite = true
+	return runMigration(c.Context, s, route, target, volume)
 }
 
 // minBareRate is the smallest rate that is accepted without a unit: below it the user means

@@ -34,7 +34,7 @@ func releasedCommands() []*cli.Command {
 			Description: "It is refused if anything uses the image, or is over it; if something has written to it since, as a\n" +
 				"guest does that was started on it; and if another image is at its place by now. A volume may be\n" +
 				"named instead, if there is one source only that it has left.",
-			Flags: []cli.Flag{&cli.BoolFlag{Name: "yes", Usage: "do not ask"}},
+			Flags: []cli.Flag{&cli.BoolFlag{Name: flagYes, Usage: "do not ask"}},
 		},
 	}
 }
@@ -123,7 +123,7 @@ func deleteSourceOf(c *cli.Context, s *session.Session, ref string) error {
 
 // confirmDeleteSource asks before an image is deleted. Whoever cannot be asked says --yes.
 func confirmDeleteSource(c *cli.Context, s *session.Session, ref string) error {
-	if c.Bool("yes") {
+	if c.Bool(flagYes) {
 		return nil
 	}
 	m, _, err := session.Show(c.Context, s, routes.ShowMigration, ref)

@@ -67,7 +67,7 @@ func volumeCommand() *cli.Command {
 					"unless you give --yes. 'volume forget' removes a volume from Volferry and keeps its image.",
 				Flags: []cli.Flag{
 					&cli.BoolFlag{Name: "force", Usage: "also a volume whose creation or deletion was interrupted (creating, deleting, error)"},
-					&cli.BoolFlag{Name: "yes", Usage: "do not ask whether the data of an adopted volume may be deleted"},
+					&cli.BoolFlag{Name: flagYes, Usage: "do not ask whether the data of an adopted volume may be deleted"},
 				},
 			},
 			{
@@ -127,7 +127,7 @@ func volumeSet(c *cli.Context, s *session.Session) error {
 
 func volumeDelete(c *cli.Context, s *session.Session) error {
 	name := c.Args().First()
-	unasked := c.Bool("yes") || c.Bool("force")
+	unasked := c.Bool(flagYes) || c.Bool("force")
 	v, _, err := session.Show(c.Context, s, routes.ShowVolume, name)
 	switch {
 	case err != nil && unasked:
@@ -202,8 +202,8 @@ func volumeMigrate(c *cli.Context, s *session.Session) error {
 		if err := confirmPause(c, s, target); err != nil {
 			return err
 		}
-	case c.Bool("yes"):
-		return cmdline.Usagef("%s--yes goes with --pause-all and --live-shared, and there is nothing else to agree to", cmdline.Prefix(c))
+	case c.Bool(flagYes) && !target.Overwrite:
+		return cmdline.Usagef("%s--yes goes with --to-path, --pause-all and --live-shared, and there is nothing else to agree to", cmdline.Prefix(c))
 	}
-	return runMigration(c.Context, s, routes.MigrateVolume, target, c.Args().First())
+	return moveTo(c, s, routes.MigrateVolume, target)
 }

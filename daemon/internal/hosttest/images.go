@@ -315,6 +315,17 @@ func (i *Images) AllocatedBytes(path string) (int64, error) {
 	return int64(info.Allocated) * hvtest.BlockSize, err
 }
 
+// Blank says whether nothing was written to the beginning of an image that a volume is to have.
+func (i *Images) Blank(_ context.Context, l api.Location) (bool, error) {
+	blocks, err := i.Fake.ReadImage(l.Path)
+	for b := range blocks {
+		if b*hvtest.BlockSize < l.SizeBytes {
+			return false, err
+		}
+	}
+	return true, err
+}
+
 // FreeBytes returns how much a file may still grow.
 func (i *Images) FreeBytes(string) (int64, error) {
 	if free := i.Free.Load(); free != 0 {

@@ -28,7 +28,7 @@ func (m *Manager) resolveDestination(ctx context.Context, s *steps.Spec, t api.M
 	if t.ToPool != "" {
 		return m.destinationInPool(ctx, s, t.ToPool)
 	}
-	return m.destinationAtPath(ctx, s, t.ToPath)
+	return m.destinationAtPath(ctx, s, t)
 }
 
 func (m *Manager) destinationInPool(ctx context.Context, s *steps.Spec, name string) error {
@@ -129,7 +129,8 @@ func (m *Manager) allocatedBytes(s *steps.Spec) (total int64, known bool) {
 	return total, true
 }
 
-func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, path string) error {
+func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
+	path := t.ToPath
 	if api.IsNetwork(path) {
 		return m.destinationAtExport(ctx, s, path)
 	}
@@ -182,6 +183,11 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, path str
 	}
 	if info.Block {
 		return nil
+	}
+	if !t.Overwrite && !t.ExternalCopy {
+		if err := m.checkNothingLost(ctx, s, info); err != nil {
+			return err
+		}
 	}
 	free, err := m.ports.Images.FreeBytes(filepath.Dir(path))
 	if err != nil {

@@ -231,6 +231,54 @@ func (m *Manager) checkNotWritten(ctx context.Context, path string) error {
 		With("migration_id", h.spec.MigrationID)
 }
 
+// checkNothingLost refuses to overwrite a file with data that no move of this host has put there.
+func (m *Manager) checkNothingLost(ctx context.Context, s *steps.Spec, info image.Info) error {
+	blank, err := m.ports.Images.Blank(ctx, s.Dst)
+	if err != nil || blank {
+		return err
+	}
+	known, err := m.knowsContent(ctx, s.Dst.Path, s.DstPrint)
+	if err != nil || known {
+		return err
+	}
+	says := "give --yes to have it overwritten"
+	if s.LedByRegistry() {
+		says = "remove it yourself"
+	}
+	return api.Errorf(api.CodeDstInUse, "%s is there already: a file of %s, of which %s are in use, and not by anything that Volferry knows of. The move would overwrite it: %s, or choose another path",
+		s.Dst.Path, api.ExactBytes(info.SizeBytes), api.Bytes(info.AllocatedBytes), says).
+		With(api.DetailOverwrites, s.Dst.Path).With("allocated_bytes", info.AllocatedBytes)
+}
+
+// knowsContent says whether what is in the image at a path was put there by a volume that has
+// left it, or by the copy of a move that was taken back.
+func (m *Manager) knowsContent(ctx context.Context, path, print string) (bool, error) {
+	h, err := m.leaverOf(ctx, path)
+	if err != nil || h != nil {
+		return h != nil, err
+	}
+	starts, err := m.starts(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, o := range slices.Backward(starts) {
+		s, err := specOf(o)
+		if err != nil {
+			return false, err
+		}
+		if !sameImage(s.Dst.Path, path) {
+			continue
+		}
+		if h, err = m.loadHistory(ctx, o.Group); err != nil {
+			return false, err
+		}
+		if h.find(steps.GoalCopy) != nil { // of one that the registry leads this host does not know how it ended
+			return !s.LedByRegistry() && h.position() != steps.OnDst && s.DstPrint != "" && location.SameImagePrint(s.DstPrint, print), nil
+		}
+	}
+	return false, nil
+}
+
 // CheckAdoptable refuses an image that a volume has left by a move of this host, while there is
 // that volume: it is the older copy, and whoever wants it as a volume of its own says so. Verdict
 // begins the refusal.

@@ -61,6 +61,25 @@ func CheckOverlay(path string, backing Image, sizeBytes int64) (empty bool, err 
 	return empty, nil
 }
 
+// Empty says whether the qcow2 image at path has no cluster, so that it reads as zeros, or as its
+// backing image.
+func Empty(path string) (bool, error) {
+	o, err := openAny(Image{Path: path, Format: FormatQCOW2}, os.O_RDONLY)
+	if err != nil {
+		return false, err
+	}
+	defer o.close()
+	h, err := o.header()
+	if err != nil {
+		return false, err
+	}
+	empty, err := h.empty(o.file)
+	if err != nil {
+		return false, &ImageError{path, err.Error()}
+	}
+	return empty, nil
+}
+
 // openOverlay opens an overlay over anything, itself and not a link.
 func openOverlay(path string, sizeBytes int64) (*opened, *Header, error) {
 	o, err := openAny(Image{Path: path, Format: FormatQCOW2}, os.O_RDONLY|unix.O_NOFOLLOW)

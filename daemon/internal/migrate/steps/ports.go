@@ -53,6 +53,9 @@ type Images interface {
 	// there is nothing at its path, and an *api.Error if the image is not as the location
 	// says, or has other base images.
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
+	// Blank says whether an image file has nothing that anybody could miss in the bytes that
+	// a volume at the location has.
+	Blank(ctx context.Context, l api.Location) (bool, error)
 	// Stamp tells whether an image was written to, without reading it. It returns
 	// image.ErrAbsent if there is nothing at its path.
 	Stamp(ctx context.Context, path string) (image.Stamp, error)

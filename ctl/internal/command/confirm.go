@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
+
+	"github.com/volferry/volferry/ctl/internal/cmdline"
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// flagYes is the flag of whoever agrees without being asked.
+const flagYes = "yes"
+
+// confirm asks the user a question before anything is done; only yes is not an error.
+// noTerminal is the error if there is nobody to ask.
+func confirm(c *cli.Context, s *session.Session, question, noTerminal string) error {
+	in, ok := terminal(c)
+	if !ok {
+		return cmdline.Usagef("%s%s; nothing was done", cmdline.Prefix(c), noTerminal)
+	}
+	fmt.Fprint(s.Stderr, question+" [y/N] ")
+	line, err := bufio.NewReader(in).ReadString('\n')
+	if word := strings.ToLower(strings.TrimSpace(line)); err != nil || word != "y" && word != "yes" {
+		return &session.AdvisedError{Err: api.Errorf(api.CodeInvalidArgument, "you did not agree; nothing was done"), Exit: api.ExitRefused}
+	}
+	return nil
+}
+
+// terminal returns the terminal at which the user sits, if there is one.
+func terminal(c *cli.Context) (*os.File, bool) {
+	in, ok := c.App.Reader.(*os.File)
+	return in, ok && term.IsTerminal(int(in.Fd()))
+}

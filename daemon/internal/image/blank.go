@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// blankLookBytes bounds how much of a file Blank reads: of one that was filled with zeros it has
+// to read all.
+const blankLookBytes = 1 << 30
+
+// Blank says whether an image file has nothing that anybody could miss: a raw one only holes and
+// zeros in the bytes that a volume there has, a qcow2 no cluster. One in which too much is allocated
+// to be looked at is not blank.
+func (Storage) Blank(ctx context.Context, l api.Location) (bool, error) {
+	if l.Format == api.FormatQcow2 {
+		blank, err := qemuimg.Empty(l.Path)
+		if err != nil {
+			return false, badImage(l.Path, l.Format, err)
+		}
+		return blank, nil
+	}
+	f, err := os.Open(l.Path)
+	if err != nil {
+		return false, noImage(err)
+	}
+	blank, err := onlyZeros(ctx, f, l.SizeBytes, blankLookBytes)
+	return blank, errors.Join(err, f.Close())
+}
+
+// onlyZeros says whether the beginning of a file has only holes and zeros, and so that this takes no
+// more than most bytes to be read.
+func onlyZeros(ctx context.Context, f *os.File, sizeBytes, most int64) (bool, error) {
+	buf, zeros := make([]byte, 1<<20), make([]byte, 1<<20)
+	for off := int64(0); off < sizeBytes; {
+		if err := ctx.Err(); err != nil {
+			return false, err //nolint:wrapcheck // the caller's own
+		}
+		data, err := unix.Seek(int(f.Fd()), off, unix.SEEK_DATA)
+		switch {
+		case errors.Is(err, unix.ENXIO): // only a hole is left
+			return true, nil
+		case err == nil && data >= sizeBytes:
+			return true, nil
+		case err == nil:
+			off = data
+		}
+		// Where the filesystem does not say, all of it is read.
+		n, err := f.ReadAt(buf[:min(int64(len(buf)), sizeBytes-off)], off)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return false, fmt.Errorf("read %s: %w", f.Name(), err)
+		}
+		if most -= int64(n); most < 0 || !bytes.Equal(buf[:n], zeros[:n]) {
+			return false, nil
+		}
+		if n == 0 {
+			return true, nil // it became shorter
+		}
+		off += int64(n)
+	}
+	return true, nil
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// somebodysFile is a file of the volume's size with data that is nobody's as far as Volferry knows.
+func (d *daemon) somebodysFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "somebodys.raw")
+	must(t, d.world.CreateImage(path, hvtest.Raw, testSize))
+	must(t, d.world.WriteBlock(path, testBlocks-1, 4711))
+	return path
+}
+
+func TestAFileWithDataThatIsNobodysIsOverwrittenOnlyIfThatIsAskedFor(t *testing.T) {
+	forAllStates(t, func(t *testing.T, d *daemon) {
+		ctx := context.Background()
+		path := d.somebodysFile(t)
+		target := api.MigrationTarget{ToPath: path}
+		refused := func(what string, err error) {
+			t.Helper()
+			if api.CodeOf(err) != api.CodeDstInUse || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "--yes") || api.AsError(err).Details[api.DetailOverwrites] != path {
+				t.Errorf("%s: %v, want dst_in_use with --yes", what, err)
+			}
+		}
+		_, err := d.manager().Plan(ctx, testVolume, target)
+		refused("a plan", err)
+		_, err = d.manager().Start(ctx, StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true})
+		refused("a move", err)
+		_, err = d.manager().Start(ctx, StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target})
+		refused("a start", err)
+		if content, err := d.world.ReadImage(path); err != nil || content[testBlocks-1] != 4711 {
+			t.Errorf("the file was touched: %v", err)
+		}
+		d.stayed()
+		target.Overwrite = true
+		d.moved(d.until(d.migrateTo(target), api.MigrationCompleted))
+	})
+}
+
+// An operator prepares files for volumes, and a move that was taken back is made again.
+func TestAFileThatHasNothingToLoseIsOverwrittenUnasked(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T, d *daemon) string{
+		"an empty one": func(t *testing.T, d *daemon) string {
+			path := filepath.Join(t.TempDir(), "dst.raw")
+			must(t, d.world.CreateImage(path, hvtest.Raw, testSize))
+			return path
+		},
+		"a part of a copy that was cancelled": func(t *testing.T, d *daemon) string {
+			path := d.somebodysFile(t)
+			d.copyAndCancel(d.begin(api.MigrationTarget{ToPath: path, Overwrite: true}).ID)
+			return path
+		},
+		"what the volume has left": func(t *testing.T, d *daemon) string {
+			path, _ := d.leaveFile(t)
+			return path
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				d.moved(d.until(d.migrateTo(api.MigrationTarget{ToPath: prepare(t, d)}), api.MigrationCompleted))
+			})
+		})
+	}
+}
+
+// The tool that copies is the operator's, and so is what it writes to.
+func TestWhoCopiesOutsideOverwritesUnasked(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.begin(api.MigrationTarget{ToPath: d.somebodysFile(t), ExternalCopy: true})
+	})
+}
