@@ -28,6 +28,16 @@ func (d *daemon) stayedBesides(overlay, dst string) {
 	d.stayed()
 }
 
+// saysCommitted claims that src is named as what has every write, and why.
+func (d *daemon) saysCommitted(mig api.Migration) {
+	d.t.Helper()
+	w := d.which()
+	if w.Agree || len(w.Authoritative) != 1 || w.Authoritative[0].Path != srcPath ||
+		!strings.Contains(w.Explanation, "committed") || !strings.Contains(w.Explanation, "migration cancel "+mig.ID) || !strings.Contains(w.Explanation, overlayOf(mig)) {
+		d.t.Errorf("while the migration is %s, %v is authoritative: %s", d.get(mig.ID).State, w.Authoritative, w.Explanation)
+	}
+}
+
 func TestAnOverlayThatSomebodyHasCommittedIsCancelledOntoSrc(t *testing.T) {
 	for name, stage := range map[string]func(*daemon, api.Migration){
 		"before the copy": func(*daemon, api.Migration) {},
@@ -58,9 +68,11 @@ func TestAnOverlayThatSomebodyHasCommittedIsCancelledOntoSrc(t *testing.T) {
 				}
 				stage(d, mig)
 				d.world.CommitByUser(t)
+				d.saysCommitted(mig)
 				for range 10 {
 					d.world.GuestWrites()
 				}
+				d.saysCommitted(mig)
 				if _, id, err := d.manager().Complete(ctx, Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID}); err == nil {
 					if refused := d.ended(id); refused == nil {
 						t.Error("complete went to a dst that lacks what was written since")
@@ -95,6 +107,17 @@ func TestAGuestThatWasStartedOnSrcIsNotTakenForACommittedOne(t *testing.T) {
 		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", []hv.Image{rawImage(srcPath)}))
 		d.world.SetQuiet() // it lacks what it wrote
 		must(t, d.world.Start(testInstance))
+		d.world.Copier.Gate = make(chan struct{})
+		for _, during := range []string{"started", "being copied"} {
+			if w := d.which(); w.Authoritative != nil {
+				t.Errorf("while it is %s, %v is authoritative: %s", during, w.Authoritative, w.Explanation)
+			}
+			if during == "started" {
+				_, _, err := d.manager().Copy(ctx, d.call(mig.ID))
+				must(t, err)
+				d.until(mig.ID, api.MigrationCopying)
+			}
+		}
 		_, id, err := d.manager().Cancel(ctx, d.call(mig.ID))
 		must(t, err)
 		refused := d.ended(id)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -34,6 +35,7 @@ func (m *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) 
 	if m.witnessesDisagree(ctx, &w, &found) {
 		return w, nil
 	}
+	m.recognizeCommit(ctx, &w, &found)
 	if err := m.confirmLive(ctx, &w, &found); err != nil {
 		return w, err
 	}
@@ -92,6 +94,22 @@ func (m *Manager) witnessesDisagree(ctx context.Context, w *api.Which, found *ho
 		w.Authoritative, w.Agree, w.Explanation = nil, false, why
 	}
 	return why != ""
+}
+
+// recognizeCommit settles an answer where somebody else has committed the overlay of an open
+// migration into src under the running guest, as a cancel of that migration would see it: src has
+// every write then, and the guest goes on there.
+func (m *Manager) recognizeCommit(ctx context.Context, w *api.Which, found *holder) {
+	if w.Authoritative != nil || w.Live == nil || !found.moving() || found.atWork() {
+		return
+	}
+	s := &found.newest.spec
+	if s.Method != steps.MethodOverlay || s.InstanceID != found.dom.ID || !m.env.OverlayWasCommitted(ctx, s) {
+		return
+	}
+	w.Authoritative = w.Live
+	w.Explanation = fmt.Sprintf("somebody else has committed the overlay of instance %s into %s under the running guest (virsh blockcommit, say): it has every write, and the guest goes on there. "+
+		"The move cannot be completed: take it back (volferryctl migration cancel %s), and delete the overlay %s after that, which is kept", found.dom.Name, s.Src.Path, s.MigrationID, s.Overlay)
 }
 
 // confirmLive asks the kernel whether the process of the guest has the image open that the
