@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -194,7 +195,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		newTask("guest metrics", numbers.Run),
 		newTask("hook", look.watchHook),
 		newTask("reserve", func(ctx context.Context) error { return keepReserve(ctx, reserve, log) }),
-		service.SocketServer(cfg.Socket, gid, admin.Handler(httpjson.SocketAuthorizer(gid)), log),
+		service.SocketServer(cfg.Socket, gid, after(conn.Ready(), admin.Handler(httpjson.SocketAuthorizer(gid))), log),
 	}
 	if settings.Listens(cfg.MetricsListen) {
 		tasks = append(tasks, scraped)
@@ -246,6 +247,18 @@ func (c connection) Run(ctx context.Context) error {
 	})
 	defer stop()
 	return c.Conn.Run(inner)
+}
+
+// after serves what is asked once ready is closed. Systemd holds the socket, so that requests are
+// there before the first try to connect to libvirt is over, and would find no libvirt.
+func after(ready <-chan struct{}, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-ready:
+		case <-r.Context().Done():
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // wakeOnConnect wakes the ops that wait for libvirt when it is back.
