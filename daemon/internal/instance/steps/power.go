@@ -70,7 +70,8 @@ func (e *Env) powerOff(ctx context.Context, s *Subject, how Stopping) error {
 		if more, err := hv.Await(ctx, events, s.InstanceID, lookEvery, over.C); err != nil {
 			return err
 		} else if !more {
-			return api.Errorf(api.CodeInstanceBusy, "instance %s did not shut down within %s and runs on; a guest that boots, or has no ACPI, does not answer: try again, or use --force, which is a power cut",
+			return api.Errorf(api.CodeInstanceBusy, "instance %[1]s has not shut down within %[2]s and runs on; it was asked to, and may still do so later: a guest that boots, or has no ACPI, does not hear it. "+
+				"Wait and see (volferryctl instance show %[1]s), ask it once more (volferryctl instance stop %[1]s --timeout 10m), or cut its power (volferryctl instance stop %[1]s --force)",
 				s.InstanceName, how.timeout())
 		}
 	}
