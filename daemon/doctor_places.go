@@ -4,7 +4,9 @@ package main
 
 import (
 	"context"
+	"path/filepath"
 
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -20,9 +22,13 @@ func (d *doctor) outside(ctx context.Context, attached []api.Volume) []api.Check
 			continue
 		}
 		if err := d.rules.CheckPlace(ctx, vol.Location.Path); api.CodeOf(err) == api.CodePermissionDenied {
+			advice := "do either before that, or move the volume to a pool"
+			if location.OfSystem(filepath.Dir(vol.Location.Path)) {
+				advice = "move the volume to a pool: volferryctl volume migrate " + vol.Name + " --to-pool POOL"
+			}
 			out = append(out, api.Check{
 				Name: "volume " + vol.Name, Status: "warn", Message: "it goes on as it is, but once it is detached it is not attached again: " + err.Error(),
-				Advice: "do either before that, or move the volume to a pool",
+				Advice: advice,
 			})
 		}
 	}

@@ -31,6 +31,9 @@ func TestDoctorNamesVolumesOutsideTheAllowedPlaces(t *testing.T) {
 			t.Errorf("%+v does not say %q", c, want)
 		}
 	}
+	if !strings.Contains(checks[1].Advice, "volferryctl volume migrate outside --to-pool") || strings.Contains(checks[1].Message, "make a pool") {
+		t.Errorf("it advises a pool of /etc: %+v", checks[1])
+	}
 	if checks[1].Name != "volume outside" {
 		t.Errorf("the volume is called %q", checks[1].Name)
 	}

@@ -188,8 +188,12 @@ func (r Rules) checkFile(ctx context.Context, path, real string) error {
 	if slices.ContainsFunc(pools, func(p hv.PoolInfo) bool { return p.Active && HoldsFiles(p) && within(real, p.Path) }) {
 		return nil
 	}
-	return api.Errorf(api.CodePermissionDenied, "%s is in no active pool, and not in allowed_paths of volferryd.toml; make a pool of %s (virsh pool-define-as, pool-start), or list it there",
+	outside := api.Errorf(api.CodePermissionDenied, "%s is in no active pool, and not in allowed_paths of volferryd.toml; make a pool of %s (virsh pool-define-as, pool-start), or list it there",
 		path, filepath.Dir(real))
+	if OfSystem(filepath.Dir(real)) {
+		outside.Message = fmt.Sprintf("%s is in no active pool, and not in allowed_paths of volferryd.toml; %s is a directory of the system and no place for volumes: take one in a pool", path, filepath.Dir(real))
+	}
+	return outside
 }
 
 func (r Rules) pools(ctx context.Context) ([]hv.PoolInfo, error) {
@@ -252,9 +256,4 @@ func within(path, dir string) bool {
 	}
 	real, err := filepath.EvalSymlinks(dir)
 	return err == nil && below(path, real)
-}
-
-// below says so by the text of both.
-func below(path, dir string) bool {
-	return strings.HasPrefix(path, strings.TrimSuffix(filepath.Clean(dir), "/")+"/")
 }

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package location
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// below says whether a path is below a directory, by the text of both.
+func below(path, dir string) bool {
+	return strings.HasPrefix(path, strings.TrimSuffix(filepath.Clean(dir), "/")+"/")
+}
