@@ -103,7 +103,7 @@ func TestWhatACancelHasSettledIsNoProblemAnyMore(t *testing.T) {
 		if len(d.manager().ChainProblems()) != 1 {
 			t.Fatal("the watch has looked in between, which proves nothing")
 		}
-		d.journal.AfterAppend(func(op.Record) { time.Sleep(100 * time.Millisecond) })
+		d.journal.AfterAppend(func(op.Record) { <-time.After(100 * time.Millisecond) })
 		began := time.Now()
 		_, _, err := d.manager().Cancel(ctx, d.call(mig.ID))
 		must(t, err)
