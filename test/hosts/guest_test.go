@@ -158,7 +158,7 @@ func (g *guest) attach(t *testing.T, at site.Caller, d disk, half uint64, flags 
 func (g *guest) know(t *testing.T, name string, d disk, half uint64) {
 	t.Helper()
 	k := d.lab
-	k.Part, k.Parts, k.Seed = half, 2, 50+half
+	k.Part, k.Parts, k.Seed = half, max(2, k.Parts), 50+half
 	if err := g.AddDisk(t.Context(), name, k); err != nil {
 		t.Fatal(err)
 	}

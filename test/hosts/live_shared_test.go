@@ -3,6 +3,7 @@
 package hosts
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab/workload"
 )
 
 // Guests of two hosts, and two of one host, write to a volume from its first block copied to the
@@ -40,12 +42,18 @@ type sharedLive struct {
 // write to a volume, each to its half.
 func startSharedLive(t *testing.T, names ...string) *sharedLive {
 	t.Helper()
-	return startSharedLiveOf(t, volumeBytes, false, names...)
+	return startSharedLiveOf(t, shape{}, names...)
 }
 
-// startSharedLiveOf is startSharedLive with a volume of this size. If interleaved, the guests have
-// its blocks in turn.
-func startSharedLiveOf(t *testing.T, bytes int64, interleaved bool, names ...string) *sharedLive {
+// shape is a shared volume, and which of its blocks its guests write.
+type shape struct {
+	bytes       int64 // 0 is volumeBytes
+	interleaved bool  // the guests have its blocks in turn
+	region      bool  // its last third is for a region
+	mix         workload.Mix
+}
+
+func startSharedLiveOf(t *testing.T, of shape, names ...string) *sharedLive {
 	t.Helper()
 	s := &sharedLive{cluster: startCluster(t, names...)}
 	ctl(t, s.Registry.Caller(), "type", "create", "clustered", "--multiattach")
@@ -58,8 +66,12 @@ func startSharedLiveOf(t *testing.T, bytes int64, interleaved bool, names ...str
 	}
 	h1, h2 := s.Hosts[0], s.Hosts[len(s.Hosts)-1]
 	s.g1, s.g2 = s.guest(t, h1), s.guest(t, h2)
-	s.d = s.volumeOf(t, h1, "db", sharedPool, "clustered", bytes)
-	s.d.lab.Interleaved = interleaved
+	s.d = s.volumeOf(t, h1, "db", sharedPool, "clustered", cmp.Or(of.bytes, volumeBytes))
+	s.d.lab.Interleaved, s.d.lab.Mix = of.interleaved, of.mix
+	if of.region {
+		s.d.lab.Parts = 3
+		emptyRegion(t, s.d)
+	}
 	s.disk1, s.disk2 = s.g1.attach(t, h1.Caller, s.d, 0), s.g2.attach(t, h2.Caller, s.d, 1)
 	s.g1.write(t, s.disk1)
 	s.g2.write(t, s.disk2)
@@ -101,7 +113,7 @@ func (s *sharedLive) assertOver(t *testing.T) {
 func TestVolumeWhoseBlocksTwoHostsWriteInTurnMovesWhileTheyDo(t *testing.T) {
 	t.Parallel()
 	leftToTestHosts(t)
-	moveLive(t, startSharedLiveOf(t, volumeBytes, true, "hv1", "hv2"))
+	moveLive(t, startSharedLiveOf(t, shape{interleaved: true}, "hv1", "hv2"))
 }
 
 func moveWhileAllWrite(t *testing.T, names ...string) {

@@ -29,7 +29,7 @@ func TestSilenceOfAMoveWhileAllWriteDoesNotGrowWithTheVolume(t *testing.T) {
 			t.Fatalf("%s=%s: %v", sizesVariable, list, err)
 		}
 		t.Run(fmt.Sprint(gib, " GiB"), func(t *testing.T) {
-			for _, silence := range moveLive(t, startSharedLiveOf(t, int64(gib)<<30, false, "hv1", "hv2")) {
+			for _, silence := range moveLive(t, startSharedLiveOf(t, shape{bytes: int64(gib) << 30}, "hv1", "hv2")) {
 				longest[text] = max(longest[text], silence)
 			}
 		})

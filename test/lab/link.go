@@ -36,7 +36,9 @@ type link struct {
 	stale   string        // a boot that was told to end, by a reset for example
 	seen    []workload.GuestDisk
 	writers map[string]*hostWriter
-	fatal   error // what ended the guest's program, in this boot
+	// counters are those that were ever asked for, by disk.
+	counters map[string]*hostCounter
+	fatal    error // what ended the guest's program, in this boot
 }
 
 // hostWriter is what the host knows of the writer on one disk.
@@ -64,7 +66,7 @@ func openLink(ctx context.Context, disks []Disk, sockets []string, logPath strin
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l := &link{
 		sockets: sockets, log: log, cancel: cancel, ended: make(chan struct{}),
-		changed: make(chan struct{}), writers: writers,
+		changed: make(chan struct{}), writers: writers, counters: make(map[string]*hostCounter),
 	}
 	go l.run(ctx)
 	return l, nil
@@ -183,6 +185,8 @@ func (l *link) take(r workload.Report, now time.Time) {
 		l.plugged(r.Disks)
 	case r.Type == workload.ReportFatal:
 		l.fatal = errors.New("guest gave up: " + r.Text)
+	case r.Type == workload.ReportCounted || r.Type == workload.ReportUncounted:
+		l.counted(r)
 	case w == nil || l.boot == "":
 		// Nothing that this host asked for.
 	case r.Type == workload.ReportAck:
@@ -224,6 +228,7 @@ func (l *link) hello(r workload.Report) {
 			w.running = false
 			l.startWanted(d.Name)
 		}
+		l.countAnew(d.Name)
 	}
 }
 
@@ -275,4 +280,51 @@ func (l *link) send(c workload.Command) {
 type Load struct {
 	Interval time.Duration // between submissions; 0 is as fast as it can
 	Depth    int           // operations in flight at most; 0 is 1
+}
+
+// Counting is what a guest is asked to do in a region of a disk, see workload.
+type Counting struct {
+	Region   uint64 // its first block
+	Self     uint64 // which of the region's guests it is
+	Interval time.Duration
+}
+
+// hostCounter is what the host knows of a counter.
+type hostCounter struct {
+	wanted  *Counting // nil: none shall run
+	running bool
+	values  []uint64
+}
+
+// counted acts on the report of a counter. The caller holds mu.
+func (l *link) counted(r workload.Report) {
+	n := l.counters[r.Disk]
+	switch {
+	case n == nil:
+	case r.Type == workload.ReportCounted:
+		n.values = append(n.values, r.Value)
+	default:
+		n.running = false
+	}
+}
+
+// startCounting has the guest begin to count if that is wanted and it does not. The caller
+// holds mu.
+func (l *link) startCounting(disk string) {
+	n := l.counters[disk]
+	if n == nil || n.wanted == nil || n.running || l.boot == "" {
+		return
+	}
+	n.running = true
+	l.send(workload.Command{
+		Type: workload.CommandCount, Disk: disk, Region: n.wanted.Region, Self: n.wanted.Self, IntervalUS: uint64(n.wanted.Interval.Microseconds()),
+	})
+}
+
+// countAnew begins again what a boot that is over did. The caller holds mu.
+func (l *link) countAnew(disk string) {
+	if n := l.counters[disk]; n != nil {
+		n.running = false
+		l.startCounting(disk)
+	}
 }

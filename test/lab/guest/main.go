@@ -40,7 +40,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	g := &guest{port: p, boot: rand.Text(), writers: make(map[string]*writer)}
+	g := &guest{port: p, boot: rand.Text(), writers: make(map[string]*writer), counters: make(map[string]*counter)}
 	disks, err := findDisks()
 	if err != nil {
 		p.send(workload.Report{Type: workload.ReportFatal, Text: err.Error()})
@@ -70,6 +70,8 @@ type guest struct {
 	port    *port
 	boot    string
 	writers map[string]*writer // by disk; a stopped one stays until the next start
+	// counters are those that run, by disk.
+	counters map[string]*counter
 }
 
 func (g *guest) obey(c workload.Command) error {
@@ -87,6 +89,18 @@ func (g *guest) obey(c workload.Command) error {
 	case workload.CommandPace, workload.CommandConfirm, workload.CommandStop:
 		if w := g.writers[c.Disk]; w != nil {
 			w.tell(c)
+		}
+	case workload.CommandCount:
+		n, err := newCounter(g.port, c)
+		if err != nil {
+			return fmt.Errorf("start counter: %w", err)
+		}
+		g.counters[c.Disk] = n
+		go n.run()
+	case workload.CommandUncount:
+		if n := g.counters[c.Disk]; n != nil {
+			delete(g.counters, c.Disk)
+			n.stop()
 		}
 	case workload.CommandPowerOff:
 		g.port.silence()

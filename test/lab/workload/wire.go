@@ -18,7 +18,11 @@ const (
 	ReportAck     = "ack"     // an operation is done; Op, LatencyUS and MonotonicUS are set
 	ReportIOError = "ioerror" // an operation failed; Op and Text are set
 	ReportStopped = "stopped" // a writer has ended and has nothing in flight
-	ReportFatal   = "fatal"   // the guest cannot go on; Text is set
+	// ReportCounted: the number of a region on Disk was counted up to Value. ReportUncounted: that
+	// has ended.
+	ReportCounted   = "counted"
+	ReportUncounted = "uncounted"
+	ReportFatal     = "fatal" // the guest cannot go on; Text is set
 )
 
 // Report is a line from the guest.
@@ -38,6 +42,7 @@ type Report struct {
 	LatencyUS uint64 `json:"us,omitempty"`
 	// MonotonicUS is the guest's clock at the completion.
 	MonotonicUS uint64 `json:"at,omitempty"`
+	Value       uint64 `json:"value,omitempty"`
 	Text        string `json:"text,omitempty"`
 }
 
@@ -55,6 +60,8 @@ const (
 	CommandPace     = "pace"     // change IntervalUS of the writer on Disk
 	CommandConfirm  = "confirm"  // Confirmed acknowledgements of Disk have arrived
 	CommandStop     = "stop"     // end the writer on Disk when its operations are done
+	CommandCount    = "count"    // count up in the Region of Disk, as guest Self of it, each IntervalUS
+	CommandUncount  = "uncount"  // end that
 	CommandPowerOff = "poweroff" // at once
 	CommandReboot   = "reboot"   // at once
 )
@@ -73,4 +80,7 @@ type Command struct {
 	// IntervalUS is the time from one submission to the next.
 	IntervalUS uint64 `json:"interval_us,omitempty"`
 	Confirmed  uint64 `json:"confirmed,omitempty"`
+	// Region is the first block of a region, and Self the number of the guest in it.
+	Region uint64 `json:"region,omitempty"`
+	Self   uint64 `json:"self,omitempty"`
 }
