@@ -252,7 +252,7 @@ func (m *Manager) checkNothingLost(ctx context.Context, s *steps.Spec, info imag
 
 // knowsContent says whether what is in the image at a path was put there by a volume that has
 // left it, or by the copy of a move that was taken back.
-func (m *Manager) knowsContent(ctx context.Context, path, print string) (bool, error) {
+func (m *Manager) knowsContent(ctx context.Context, path, fingerprint string) (bool, error) {
 	h, err := m.leaverOf(ctx, path)
 	if err != nil || h != nil {
 		return h != nil, err
@@ -273,7 +273,7 @@ func (m *Manager) knowsContent(ctx context.Context, path, print string) (bool, e
 			return false, err
 		}
 		if h.find(steps.GoalCopy) != nil { // of one that the registry leads this host does not know how it ended
-			return !s.LedByRegistry() && h.position() != steps.OnDst && s.DstPrint != "" && location.SameImagePrint(s.DstPrint, print), nil
+			return !s.LedByRegistry() && h.position() != steps.OnDst && s.DstPrint != "" && location.SameImagePrint(s.DstPrint, fingerprint), nil
 		}
 	}
 	return false, nil
