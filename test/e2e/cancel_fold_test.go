@@ -4,8 +4,10 @@ package e2e
 
 import (
 	"testing"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
 )
 
 // untilFolding returns when the fold of a complete has begun, or is over already.
@@ -46,5 +48,28 @@ func TestCancelsInTheMiddleOfAFoldLeaveTheGuestAlive(t *testing.T) {
 		}
 		g.writes(t)
 	}
+	g.assertSettled(t)
+}
+
+// The guest writes at random all over its disk, and src takes its writes so slowly that the fold
+// never catches up: the guest is held back, and stands still in the end.
+func TestACancelEndsThoughTheGuestWritesFasterThanTheSourceTakes(t *testing.T) {
+	leftToTestCrash(t)
+	g := crashGuest(t)
+	h := g.host
+	v := g.start(t, "vda", "--to-pool", "b")
+	g.writes(t)
+	mended := lab.Inject(t, g.pid(t), "-P", v.Src.Path, "-e", "trace=pwrite64,pwritev,pwritev2,io_submit",
+		"-e", "inject=pwrite64,pwritev,pwritev2:delay_exit=400000")
+	began := time.Now()
+	h.ctl(t, v.cancelArgs()...)
+	took := time.Since(began)
+	mended()
+	t.Logf("it took %s", took.Round(time.Second))
+	if took < 20*time.Second {
+		t.Errorf("the cancel took %s: the source was not slow enough for this test", took)
+	}
+	h.untilState(t, v.ID, api.MigrationCancelled)
+	g.assertSettledAndGoOn(t)
 	g.assertSettled(t)
 }

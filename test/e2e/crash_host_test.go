@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/volferry/volferry/internal/api"
 )
 
 // A host that goes down: daemon, registry, libvirtd and the guest die together, and libvirt starts
@@ -19,37 +17,11 @@ import (
 
 func TestKillOfTheWholeHostAtEveryStepOfAMove(t *testing.T) {
 	leftToTestCrash(t)
-	for _, c := range []struct {
-		name  string
-		state string // of the guest, when the request is made
-		want  api.MigrationState
-		begin func(*guest, *testing.T) []string
-		kind  string // of the ops in which the host goes down
-	}{
-		{"move", "running", api.MigrationCompleted, (*guest).moveElsewhere, "migration"},
-		{"cancel", "running", api.MigrationCancelled, (*guest).startThenCancel, "migration_cancel"},
-		{"move of a stopped guest", "stopped", api.MigrationCompleted, (*guest).moveElsewhere, "migration"},
-		{"fold of a stopped guest into dst", "stopped", api.MigrationCompleted, (*guest).runThenComplete, "migration_complete"},
-		{"fold of a stopped guest into src", "stopped", api.MigrationCancelled, (*guest).runThenCancel, "migration_cancel"},
-	} {
+	for _, c := range asks {
 		t.Run(c.name, func(t *testing.T) {
 			g := crashGuest(t)
 			g.host.virsh(t, "autostart", g.Name)
-			x := &trial{
-				host: g.host, want: c.want,
-				begin: func(t *testing.T) []string {
-					g.be(t, c.state)
-					return c.begin(g, t)
-				},
-				settled: func(t *testing.T, m api.Migration) {
-					now := g.state(t)
-					if now == "running" { // by libvirt, at the boot
-						g.seesItsDisks(t)
-						g.write(t)
-					}
-					g.endedRight(t, m, now)
-				},
-			}
+			x := c.trialThatStarts(g) // by libvirt, at the boot
 			ps := x.way(t).of(c.kind).where(func(p point) bool { return p.isAfter("do") })
 			x.strikeAt(t, ps, g.host.daemonDies(g.hostGoesDown))
 			g.host.virsh(t, "autostart", "--disable", g.Name)

@@ -43,14 +43,26 @@ func (h *host) others() map[string]func(*testing.T) {
 func TestKillOfLibvirtdAtEveryStepOfAMove(t *testing.T) {
 	leftToTestCrash(t)
 	g := crashGuest(t)
-	g.strikeIn(t, []string{"start", "complete", "cancel"}, "running", point.atStart, g.host.othersDie(g.host.others()["libvirtd"]))
+	g.strikeIn(t, []string{"start", "copy", "complete", "cancel"}, "running", point.atStart, g.host.othersDie(g.host.others()["libvirtd"]))
 	g.assertSettled(t)
 }
 
 func TestKillOfTheRegistryAtEveryStepOfAMove(t *testing.T) {
 	leftToTestCrash(t)
 	g := crashGuest(t)
-	g.strikeIn(t, []string{"start", "complete", "cancel"}, "running", point.atStart, g.host.othersDie(g.host.others()["registry"]))
+	g.strikeIn(t, []string{"start", "copy", "complete", "cancel"}, "running", point.atStart, g.host.othersDie(g.host.others()["registry"]))
+	g.assertSettled(t)
+}
+
+func TestKillOfTheOthersAtEveryStepOfAMoveOfAStoppedGuest(t *testing.T) {
+	leftToTestCrash(t)
+	g := crashGuest(t)
+	for name, kill := range g.host.others() {
+		t.Run(name, func(t *testing.T) {
+			x := moveOfAStoppedGuest.trial(t, g)
+			x.strikeAt(t, x.way(t).where(point.atStart), g.host.othersDie(kill))
+		})
+	}
 	g.assertSettled(t)
 }
 

@@ -130,7 +130,16 @@ func (h *host) startsLibvirtd(t *testing.T) (log func() string) {
 			}
 		}
 	}
-	path := filepath.Join(h.Libvirtd.Dir, "log", "libvirtd.log")
+	log = logSince(t, filepath.Join(h.Libvirtd.Dir, "log", "libvirtd.log"))
+	if err := h.Libvirtd.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return log
+}
+
+// logSince reads what has been written to a log from now on.
+func logSince(t *testing.T, path string) (log func() string) {
+	t.Helper()
 	read := func() string {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -139,9 +148,6 @@ func (h *host) startsLibvirtd(t *testing.T) (log func() string) {
 		return string(text)
 	}
 	before := len(read())
-	if err := h.Libvirtd.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	return func() string { return read()[before:] }
 }
 

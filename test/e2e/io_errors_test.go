@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -165,6 +166,32 @@ func TestAFoldOfAStoppedGuestWhoseDiskFailsLosesNothing(t *testing.T) {
 }
 
 // QEMU flushes src before it switches to the overlay, and cannot.
+// What fails is the call that gives the new image its name.
+func TestAStartWhoseDestinationCannotBeMadeChangesNothing(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, b := sharedPools(t)
+	for _, state := range []string{"running", "stopped"} {
+		t.Run(state, func(t *testing.T) {
+			g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
+			g.be(t, state)
+			dst := filepath.Join(b, "failing-"+state)
+			before, now := g.volume(t, "vda"), g.state(t)
+			mended := lab.Inject(t, h.DaemonPID(), "-e", "trace=linkat", "-e", "inject=linkat:error=EIO")
+			h.mustFail(t, "migration", "start", g.attachment(t, "vda").ID, "--to-path", dst)
+			mended()
+			g.assertNoLeftovers(t, now)
+			if exists(t, dst) {
+				t.Errorf("there is %s", dst)
+			}
+			if at := g.volume(t, "vda").Location; at != before.Location {
+				t.Errorf("the volume is at %+v, want %+v", at, before.Location)
+			}
+			g.migrate(t, "vda", "--to-path", dst)
+			g.assertSettled(t)
+		})
+	}
+}
+
 func TestAStartWhoseSourceFailsIsUndone(t *testing.T) {
 	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)

@@ -55,6 +55,30 @@ func TestRootVolumeOfAStoppedInstanceIsChangedForAnotherAndBack(t *testing.T) {
 	g.assertSettled(t)
 }
 
+func TestTheRootVolumeThatMovesIsNeitherDetachedNorChangedForAnother(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	g := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw), h.diskIn(t, a, api.FormatRaw))
+	root, other := g.rootVolume(t), h.adoptVolume(t, h.diskIn(t, a, api.FormatRaw))
+	v := g.start(t, "vda", "--to-pool", "b")
+	slots := g.persistentSlots(t)
+	refused := func() {
+		t.Helper()
+		h.refuses(t, api.CodeMigrationActive, "volume", "detach", root.name, g.Name)
+		h.refuses(t, api.CodeMigrationActive, "volume", "detach", root.name, g.Name, "--force")
+		h.mustFail(t, "volume", "attach", other.name, g.Name, "--root")
+		if diff := cmp.Diff(slots, g.persistentSlots(t)); diff != "" {
+			t.Errorf("disks of guest %s changed (-before +after):\n%s", g.Name, diff)
+		}
+	}
+	refused()
+	v.copy(t)
+	refused()
+	v.finish(t)
+	g.boot(t)
+	g.assertSettled(t)
+}
+
 // What the firmware boots is on the root volume, and says which one it is.
 func TestInstanceBootsFromTheRootVolumeThatItHasNow(t *testing.T) {
 	leftToTestE2E(t)

@@ -53,6 +53,12 @@ func PowerWasCutAt(cuts ...time.Time) CheckOption {
 	return func(c *checker) { c.cuts = cuts }
 }
 
+// IsAsOf is for a volume that is as it was at this time, all of it or in parts: what was
+// acknowledged after it may be there or not, block by block.
+func IsAsOf(at time.Time) CheckOption {
+	return func(c *checker) { c.asOf = at }
+}
+
 // Check reads the whole volume, which nobody may be writing to, and holds every
 // block against the history: it holds what the last acknowledged operation on
 // it left, or what an operation left that came later and was in flight when the
@@ -90,6 +96,7 @@ func Check(ctx context.Context, v Volume, h *History, opts ...CheckOption) (*Rep
 type checker struct {
 	history *History
 	cuts    []time.Time // of the power
+	asOf    time.Time   // zero is now
 	touches map[uint64][]touch
 	report  Report
 }
@@ -121,12 +128,12 @@ func (c *checker) read(ctx context.Context, path string, sliceBytes int64) (*Rep
 		volume = io.LimitReader(f, sliceBytes)
 	}
 	limits := c.history.limits()
-	if len(c.cuts) == 0 { // else a write that is not there may have been done
+	if len(c.cuts) == 0 && c.asOf.IsZero() { // else a write that is not there may have been done
 		if limits, err = c.history.narrow(f); err != nil {
 			return nil, err
 		}
 	}
-	c.touches = c.history.touches(limits, c.cuts)
+	c.touches = c.history.touches(limits, c.cuts, c.asOf)
 	c.report = Report{Acked: len(c.history.Acks), badCause: make(map[uint64]bool)}
 	chunk := make([]byte, 1<<20)
 	var block uint64

@@ -387,6 +387,34 @@ func TestCheckForgivesWhatAPowerCutLostAndNothingLater(t *testing.T) {
 	}
 }
 
+func TestCheckOfAVolumeAsOfATimeForgivesWhatCameAfterItAlone(t *testing.T) {
+	w := newWritten(t, 300)
+	early, err := os.ReadFile(w.volume.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.now = w.now.Add(time.Second)
+	w.ack(100)
+	asOf := w.now
+	late, err := os.ReadFile(w.volume.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.now = asOf.Add(time.Second)
+	w.ack(100)
+	for text, content := range map[string][]byte{"wrong": early, "as then": late} {
+		if err := os.WriteFile(w.volume.Path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.check().Err(); err == nil {
+			t.Errorf("the volume that is %s is taken for that of now", text)
+		}
+		if err := w.check(IsAsOf(asOf)).Err(); (err == nil) != (text == "as then") {
+			t.Errorf("the volume that is %s: %v", text, err)
+		}
+	}
+}
+
 func TestCheckRefusesAHistoryOfAnotherStream(t *testing.T) {
 	w := newWritten(t, 10)
 	w.history.Acks[3].Op.Block++

@@ -21,8 +21,9 @@ type touch struct {
 // operations, in the order in which they took effect: an operation begins only
 // when those before it on the same block have ended. Those that were not
 // acknowledged count up to the limit of their session. An operation that was acknowledged before
-// the power was cut is certain only if a flush after it was, too.
-func (h *History) touches(limits []uint64, cuts []time.Time) map[uint64][]touch {
+// the power was cut is certain only if a flush after it was, too. None is that was acknowledged
+// after asOf, if that is not zero.
+func (h *History) touches(limits []uint64, cuts []time.Time, asOf time.Time) map[uint64][]touch {
 	next := func(at time.Time) int { // the cut that came next, len(cuts) if none did
 		n, _ := slices.BinarySearchFunc(cuts, at, func(cut, at time.Time) int {
 			if cut.After(at) {
@@ -43,7 +44,7 @@ func (h *History) touches(limits []uint64, cuts []time.Time) map[uint64][]touch 
 	for _, a := range h.Acks {
 		begun[a.Op.Seq] = true
 		cut := next(a.HostTime)
-		certain[a.Op.Seq] = cut == len(cuts) || a.Op.Seq <= flushed[cut]
+		certain[a.Op.Seq] = (cut == len(cuts) || a.Op.Seq <= flushed[cut]) && (asOf.IsZero() || !a.HostTime.After(asOf))
 	}
 	for i, s := range h.Sessions {
 		for seq := s.Base; seq < limits[i]; seq++ {
@@ -77,7 +78,7 @@ func (h *History) limits() []uint64 {
 // it would have left.
 func (h *History) narrow(volume io.ReaderAt) ([]uint64, error) {
 	limits := h.limits()
-	touches := h.touches(limits, nil)
+	touches := h.touches(limits, nil, time.Time{})
 	for i, s := range h.Sessions {
 		for seq := s.Base; seq < limits[i]; seq++ {
 			if slices.Contains(s.Failed, seq) {

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The clock of the machine is set an hour forward or two back each time that the daemon passes a
+// point, so that the daemon, the registry, libvirtd and QEMU see it jump in each step.
+func TestStorageAClockThatJumpsInEveryStepChangesNothing(t *testing.T) {
+	if !onStorage() {
+		t.Skip("SKIPPED: it sets the clock of the machine; make test-storage runs it in a machine of its own")
+	}
+	for _, c := range asks {
+		t.Run(c.name, func(t *testing.T) {
+			g := crashGuest(t)
+			x := c.trial(t, g)
+			x.writer = nil // gaps are by the host's clock
+			var jumps atomic.Int64
+			x.once(t, "", blow{
+				arm: func(t *testing.T, _ point) { x.watchPoints(t) },
+				strike: func(t *testing.T, _ context.Context, _ point) {
+					stop := x.host.clockJumps(t, &jumps)
+					t.Cleanup(stop)
+				},
+			})
+			steps := len(x.passed(t).of(c.kind).where(point.atStart))
+			t.Logf("the clock jumped %d times in %d steps", jumps.Load(), steps)
+			if jumps.Load() < int64(steps) {
+				t.Errorf("the clock jumped %d times in %d steps, want once in each", jumps.Load(), steps)
+			}
+			g.assertSettled(t)
+		})
+	}
+}
+
+// clockJumps sets the clock each time that the daemon passes a point, and counts that, until what
+// is returned is called: then it is right again.
+func (h *host) clockJumps(t *testing.T, jumps *atomic.Int64) (stop func()) {
+	t.Helper()
+	begin := time.Now()
+	set := func(wrong time.Duration) {
+		now := begin.Add(time.Since(begin) + wrong) // by the clock that does not jump
+		at := unix.NsecToTimespec(now.UnixNano())
+		if err := unix.ClockSettime(unix.CLOCK_REALTIME, &at); err != nil {
+			t.Error(err)
+		}
+	}
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer set(0)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		seen, wrong := 0, -time.Hour
+		for {
+			select {
+			case <-tick.C:
+			case <-end:
+				return
+			}
+			if n := len(h.passed(t)); n > seen {
+				seen, wrong = n, -wrong
+				set(wrong)
+				jumps.Add(1)
+			}
+		}
+	}()
+	return func() { close(end); <-ended }
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
+	"github.com/volferry/volferry/test/site"
+)
+
+// A host that is lost for good in the middle of a move, with its disk and so with the overlay. The
+// operator fences it and says at the registry which copy to keep. What is on the storage then is
+// what the page lose-a-host.md says.
+
+// lostIn is a request that the host is lost in.
+type lostIn struct {
+	state string // of the guest
+	begin func(*guest, *testing.T) []string
+	at    point
+	keep  string // the copy
+	// torn: the copy is kept only with --even-if-corrupt.
+	torn bool
+	// all: the copy has what the guest flushed, up to the end. Else it has what was
+	// acknowledged before the request, and perhaps some of the rest.
+	all bool
+}
+
+func TestTheCopyThatIsKeptOfALostHostHoldsWhatIsPromised(t *testing.T) {
+	leftToTestCrash(t)
+	move, fold, cancel, cancelFold := (*guest).moveElsewhere, (*guest).runThenComplete, (*guest).startThenCancel, (*guest).runThenCancel
+	for name, c := range map[string]lostIn{
+		"start":             {state: "running", begin: move, at: "migration_start.switch_to_overlay.after_do", keep: api.KeepSrc},
+		"copy":              {state: "running", begin: move, at: "migration_copy.copy.after_started", keep: api.KeepSrc},
+		"complete, src":     {state: "running", begin: move, at: "migration_complete_live.mirror.after_do", keep: api.KeepSrc},
+		"complete, dst":     {state: "running", begin: move, at: "migration_complete_live.pivot.after_do", keep: api.KeepDst, torn: true, all: true},
+		"after the switch":  {state: "running", begin: move, at: "migration_complete_live.resume.after_do", keep: api.KeepDst, torn: true, all: true},
+		"cancel":            {state: "running", begin: cancel, at: "migration_cancel_live.commit.after_do", keep: api.KeepSrc},
+		"stopped, start":    {state: "shut off", begin: move, at: "migration_start.switch_to_overlay.after_do", keep: api.KeepSrc, all: true},
+		"stopped, copy":     {state: "shut off", begin: move, at: "migration_copy.copy.after_started", keep: api.KeepSrc, all: true},
+		"stopped, complete": {state: "shut off", begin: fold, at: "migration_complete_cold.fold.after_do", keep: api.KeepDst, torn: true, all: true},
+		"stopped, cancel":   {state: "shut off", begin: cancelFold, at: "migration_cancel_cold.fold.after_do", keep: api.KeepSrc, all: true},
+	} {
+		t.Run(name, func(t *testing.T) { c.test(t) })
+	}
+}
+
+func (c lostIn) test(t *testing.T) {
+	h := startHost(t)
+	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
+	if c.state == "shut off" {
+		g.powerOff(t)
+	}
+	h.restartDaemon(t, faultPoints+"="+string(c.at)+"=kill")
+	asOf := time.Now()
+	x := g.trial("", c.state, nil)
+	r := x.ask(t, c.begin(g, t))
+	if err := h.DaemonDied(r.lost); err != nil {
+		t.Fatalf("the way does not lead past %s: %v", c.at, err)
+	}
+	id := answerOf[api.Migration](t, r).ID
+	g.loseHost(t)
+
+	registry := h.RegistryCaller()
+	ask := func(args ...string) error {
+		_, err := registry.Ctl(t.Context(), append([]string{"-o", "json"}, args...)...)
+		return err
+	}
+	must := func(args ...string) {
+		t.Helper()
+		if err := ask(args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	abandon := []string{"migration", "abandon", id, "--keep", c.keep, "--reason", "the host is lost"}
+	if err := ask(abandon...); err == nil {
+		t.Error("the migration of a host that nobody has fenced is given up")
+	}
+	must("host", "fence", "lab", "--evidence", "the test has killed all of it", "--even-if-up")
+	if c.torn {
+		mustHaveFailed(t, ask(abandon...), api.CodeCopyNotVerified.ExitStatus(), api.CodeCopyNotVerified)
+		abandon = append(abandon, "--even-if-corrupt")
+	}
+	must(abandon...)
+
+	m, err := site.Get[api.Migration](t.Context(), registry, "migration", "migration", "show", id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, want := m.Src, api.MigrationCancelled
+	if c.keep == api.KeepDst {
+		kept, want = m.Dst, api.MigrationCompleted
+	}
+	v, err := site.Get[api.Volume](t.Context(), registry, "volume", "volume", "show", m.VolumeID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.State != want || v.Location.Path != kept.Path {
+		t.Errorf("after %q was kept the migration is %s and the volume at %s", c.keep, m.State, v.Location.Path)
+	}
+	for _, a := range v.Attachments {
+		must("attachment", "delete", a.ID, "--force")
+	}
+	opts := []lab.CheckOption{lab.PowerWasCutAt(g.cuts...)}
+	if !c.all {
+		opts = append(opts, lab.IsAsOf(asOf))
+	}
+	report, err := lab.Check(t.Context(), lab.Volume{Path: kept.Path, Format: string(kept.Format)}, g.History("vda"), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := report.Err(); err != nil {
+		t.Errorf("the kept copy at %s: %v", kept.Path, err)
+	}
+	t.Logf("%d writes acknowledged", report.Acked)
+}
+
+// loseHost is called when the daemon has died. Nothing of the host is there any more but what is
+// on the storage.
+func (g *guest) loseHost(t *testing.T) {
+	t.Helper()
+	h := g.host
+	if g.state(t) != "shut off" {
+		g.killQEMU(t)
+		g.cuts = append(g.cuts, time.Now())
+	}
+	if err := h.Libvirtd.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(h.State()); err != nil {
+		t.Fatal(err)
+	}
+	g.settled, g.instance = true, api.Instance{} // there is nobody to ask about it
+	t.Cleanup(func() {
+		if err := h.Libvirtd.Restart(context.WithoutCancel(t.Context())); err != nil { // the guest is taken away by it
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// A disk that takes no more of the daemon's journal, at every step. It is not the journal that is
+// full: the kernel refuses each write to it, as of a file system that it has made read-only after
+// an error. The guest's overlay can be written.
+
+func TestAJournalThatTakesNothingAtAnyStepCostsNoWrite(t *testing.T) {
+	leftToTestCrash(t)
+	for _, c := range asks {
+		t.Run(c.name, func(t *testing.T) {
+			g := crashGuest(t)
+			x := c.trial(t, g)
+			ps := x.way(t).of(c.kind).where(func(p point) bool { return p.isAfter("do") })
+			x.strikeAt(t, ps, g.host.othersDie(g.journalIsRefused))
+			g.assertSettled(t)
+		})
+	}
+}
+
+// journalIsRefused lets the kernel refuse writes to the journal until the daemon has noticed,
+// and the guest, if it runs, has written all the same.
+func (g *guest) journalIsRefused(t *testing.T) {
+	t.Helper()
+	h := g.host
+	log := logSince(t, h.Log())
+	// The database and its log. What SQLite shares of it in memory never meets the disk.
+	journal := []string{filepath.Join(h.State(), "journal.db"), filepath.Join(h.State(), "journal.db-wal")}
+	setImmutable(t, true, journal...)
+	defer setImmutable(t, false, journal...)
+	eventually(t, "the journal takes nothing, or the op is over", func() bool {
+		return strings.Contains(log(), "journal unavailable") || h.isOver(t)
+	})
+	if g.state(t) != "shut off" {
+		g.writes(t)
+	}
+}
+
+// isOver: the host has no migration open.
+func (h *host) isOver(t *testing.T) bool {
+	t.Helper()
+	return len(get[[]api.Migration](t, h, "migrations", "migration", "list")) == 0
+}
+
+// immutable is FS_IMMUTABLE_FL of ioctl_iflags(2): no process writes to the file, not through what
+// it has open either.
+const immutable = 0x10
+
+func setImmutable(t *testing.T, is bool, paths ...string) {
+	t.Helper()
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if flags &^= immutable; is {
+			flags |= immutable
+		}
+		if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
