@@ -111,3 +111,20 @@ func then(part func(context.Context, *op.Run) error, next func()) func(context.C
 		return part(ctx, r)
 	}
 }
+
+// The guest stands still for the time that is promised, and not for as long as the next try is away.
+func TestASectionIsLeftInTime(t *testing.T) {
+	bubble(t, func(s *stage) {
+		runs := paused(s)
+		s.first.Do = then(s.first.Do, func() { s.journal.SetDown(true) })
+		s.start()
+		s.submit("a")
+		<-time.After(1100 * time.Millisecond)
+		synctest.Wait()
+		if !runs() {
+			t.Error("the guest still stands still")
+		}
+		s.journal.SetDown(false)
+		s.wait("a", op.StateUndone)
+	})
+}

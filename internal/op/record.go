@@ -51,7 +51,11 @@ func (a *activeOp) record(events ...event) written {
 				try, result = func() error { return a.appendFailure(err) }, writtenFailure
 			}
 		}
-		sleep(a.ctx, delay.next())
+		wait := delay.next()
+		if !left && a.mayLeave(events) { // in time
+			wait = min(wait, max(leaveAfter-time.Since(since), firstDelay))
+		}
+		sleep(a.ctx, wait)
 	}
 }
 
