@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
 // The clock of the machine is set an hour forward or two back each time that the daemon passes a
@@ -19,7 +21,9 @@ func TestStorageAClockThatJumpsInEveryStepChangesNothing(t *testing.T) {
 	}
 	for _, c := range asks {
 		t.Run(c.name, func(t *testing.T) {
-			g := crashGuest(t)
+			h := startHost(t)
+			h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long here
+			g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 			x := c.trial(t, g)
 			x.writer = nil // gaps are by the host's clock
 			var jumps atomic.Int64

@@ -162,6 +162,7 @@ func TestStorageAGuestMovesIntoAThinPoolAndGrowsThere(t *testing.T) {
 	thinPool(t, "guest-pool", "200M")
 	h := startHost(t)
 	h.configure(t, "[connector_pools]\nthin = { connector = \"lvm\", vg = \"vg\", thin_pool = \"guest-pool\" }\n")
+	h.virsh(t, "capabilities")
 	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 	v := g.start(t, "vda", "--to-pool", "thin")
 	v.copy(t)
