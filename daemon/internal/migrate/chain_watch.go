@@ -103,12 +103,31 @@ func (m *Manager) lookAtChain(ctx context.Context, h *history) {
 		}
 	}
 	if o := h.running(); o != nil {
-		if o.State == op.StateNeedsOperator {
+		switch {
+		case o.State == op.StateNeedsOperator:
 			look() // it keeps its turn and does nothing
+		case o.Op.Kind == steps.KindCopy:
+			m.lookBesideCopy(ctx, h, o.Op.ID)
 		}
 		return
 	}
 	m.runner.TryLock([]string{h.spec.Key()}, look)
+}
+
+// lookBesideCopy is lookAtChain while a copy runs, which may take hours and does not change the
+// chain. What is found counts if the copy still runs behind it: no other op was at work then.
+func (m *Manager) lookBesideCopy(ctx context.Context, h *history, copyID string) {
+	problem, known := m.chainProblem(ctx, h)
+	if !known {
+		return
+	}
+	now, err := m.loadHistory(ctx, h.spec.MigrationID)
+	if err != nil {
+		return // the next look tells
+	}
+	if o := now.running(); o != nil && o.Op.ID == copyID {
+		m.noteChain(&h.spec, problem)
+	}
 }
 
 // noteChain keeps the problem of a migration and guards its instance, or forgets the problem

@@ -84,6 +84,29 @@ func TestADefinitionThatIsPutBackIsGuardedAtOnceUntilItIsRight(t *testing.T) {
 	})
 }
 
+// A copy takes hours, and what somebody does to the chain meanwhile makes it useless.
+func TestWhatSomebodyDoesToTheChainIsFoundWhileTheCopyRuns(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.watched()
+		d.world.Copier.Gate = make(chan struct{})
+		id := d.migrate()
+		d.until(id, api.MigrationCopying)
+		pass(2 * chainWatchEvery)
+		if got := d.manager().ChainProblems(); len(got) > 0 {
+			t.Fatalf("before anybody did anything: %+v", got)
+		}
+		d.world.CommitByUser(t)
+		pass(2 * chainWatchEvery)
+		if got := d.manager().ChainProblems(); len(got) != 1 || got[0].MigrationID != id {
+			t.Errorf("the watch has found %+v, want the migration", got)
+		}
+		if got := d.get(id).State; got != api.MigrationCopying {
+			t.Errorf("the migration is %s: the copy does not run any more, which proves nothing", got)
+		}
+		close(d.world.Copier.Gate)
+	})
+}
+
 // The definition is right again while something has the key of the instance, so that the watch does
 // not look then, and what the cancel does with it takes its time.
 func TestWhatACancelHasSettledIsNoProblemAnyMore(t *testing.T) {
