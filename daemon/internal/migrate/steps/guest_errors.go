@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -70,19 +71,39 @@ func jobEndedEarly(s *Spec, into hv.Image) error {
 }
 
 func jobEndedText(s *Spec, into hv.Image) string {
+	return jobEnded(s, into, "its log says why")
+}
+
+func jobEnded(s *Spec, into hv.Image, why string) string {
 	from, goesOn := s.Overlay, "its overlay"
 	if s.Method == MethodMirror {
 		from, goesOn = s.Src.Path, "it"
 	}
-	return fmt.Sprintf("QEMU ended the copy of %s into %s before it was done (its log says why); the guest goes on with %s and nothing is lost",
-		from, into.Path, goesOn)
+	return fmt.Sprintf("QEMU ended the copy of %s into %s before it was done (%s); the guest goes on with %s and nothing is lost",
+		from, into.Path, why, goesOn)
+}
+
+// fullBelow is what may be left of a filesystem that counts as full: less than QEMU writes at once.
+const fullBelow = 1 << 20
+
+// dstIsFull says whether an image is dst, and on a filesystem that has no room for more of it.
+func (e *Env) dstIsFull(s *Spec, into hv.Image) bool {
+	if into.Path != s.Dst.Path || into.Type != hv.SourceFile {
+		return false
+	}
+	free, err := e.images.FreeBytes(filepath.Dir(into.Path))
+	return err == nil && free < fullBelow
 }
 
 // jobFailed is the error for a job that ended while it was watched, in this run of the
 // guest. A fold is made again, since it is short. A mirror would meet the same error once
 // more after hours, so a person has to look at it, unless the guest's process is about to
-// end: libvirt ends its jobs first.
+// end: libvirt ends its jobs first. So has one where dst has no room.
 func (e *Env) jobFailed(ctx context.Context, s *Spec, into hv.Image, run int) error {
+	if e.dstIsFull(s, into) {
+		return e.guestErrorAfter(ctx, s, run, DestroyNotice, api.Errorf(api.CodeNoSpace, "%s. Make room there and complete again, or take the move back",
+			jobEnded(s, into, "its filesystem is full")))
+	}
 	if s.Method == MethodMirror {
 		return e.guestErrorAfter(ctx, s, run, DestroyNotice, api.Errorf(api.CodeInternal, "%s", jobEndedText(s, into)))
 	}
