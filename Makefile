@@ -125,7 +125,7 @@ test-upgrade: build lab packages machine ## Programs and packages of earlier com
 	VOLFERRY_UPGRADE=all $(GO) test $(JSON) -v -count=1 -timeout 60m -run '^TestUpgrade' ./test/hosts
 
 test-crash: build lab compiler ## Kill everything at every step of a move, race root volumes against starts; some four hours, half of that with SHORT=-short (root)
-	VOLFERRY_CRASH=all $(GO) test $(JSON) -v $(SHORT) -count=1 -timeout 400m -run '^(TestKill|TestLibvirtdThat|TestPowerOff|TestCancelsInTheMiddle|TestRootDetachAndVirshStart)' ./test/e2e
+	VOLFERRY_CRASH=all $(GO) test $(JSON) -v $(SHORT) -count=1 -timeout 400m -run '^(TestKill|TestLibvirtdThat|TestPowerOff|TestCancelsInTheMiddle|TestRootDetachAndVirshStart|TestAJournalThatTakesNothing|TestTheCopyThatIsKept|TestAStoppedGuestIsStarted|TestACancelAtEvery|TestACancelEndsThough|TestACompleteAtEvery|TestAGuestThatSomebodyResumes)' ./test/e2e
 
 SOAK ?= 1h
 SEED ?=
