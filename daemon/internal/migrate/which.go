@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
@@ -37,6 +38,9 @@ func (m *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) 
 	}
 	m.recognizeCommit(ctx, &w, &found)
 	if err := m.confirmLive(ctx, &w, &found); err != nil {
+		return w, err
+	}
+	if err := m.confirmAtRest(ctx, &w, &found); err != nil {
 		return w, err
 	}
 	return w, m.compareOthers(ctx, &w, &found)
@@ -132,6 +136,32 @@ func (m *Manager) confirmLive(ctx context.Context, w *api.Which, found *holder) 
 	if open.Process && (!open.Open || writes && !open.Writable) {
 		w.Authoritative, w.Agree = nil, false
 		w.Explanation = fmt.Sprintf("libvirt has instance %s on %s, and by the kernel's word its process does not write there: libvirtd has probably died inside a call; docs/how-to/recover.md (libvirt and QEMU disagree) says what can be done", found.dom.Name, top)
+	}
+	return nil
+}
+
+// confirmAtRest looks whether the images are there that the answer names of a volume that no
+// guest runs on: registry and journal agree also on a path whose filesystem is not mounted.
+// One that cannot be looked at, or not by this host, is not said to be missing.
+func (m *Manager) confirmAtRest(ctx context.Context, w *api.Which, found *holder) error {
+	if w.Authoritative == nil || w.Live != nil || found.moving() {
+		return nil
+	}
+	if found.hold != holdHere {
+		host, err := m.host(ctx)
+		if err != nil {
+			return err
+		}
+		if m.checkReach(ctx, found.vol, host) != nil {
+			return nil
+		}
+	}
+	for _, l := range w.Authoritative {
+		if _, err := m.ports.Images.Fingerprint(ctx, l.Path); errors.Is(err, image.ErrAbsent) {
+			w.Authoritative, w.Agree = nil, false
+			w.Explanation = fmt.Sprintf("there is no image at %s: is its filesystem mounted?", l.Path)
+			return nil
+		}
 	}
 	return nil
 }

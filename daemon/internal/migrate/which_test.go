@@ -75,6 +75,32 @@ func shelved(vol api.Volume) api.Volume {
 	return vol
 }
 
+// Registry, journal and definition agree on a path whose filesystem is not mounted.
+func TestWhichNamesNoImageThatIsNotThere(t *testing.T) {
+	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+		attached := d.world.Registry.CurrentVolume()
+		free, elsewhere, export := attached, shelved(attached), attached
+		free.Attachments = nil
+		elsewhere.Host = "elsewhere"
+		export.Attachments, export.Location.Path = nil, "nbd+unix:///export?socket=/run/gone.sock"
+		which := func(vol api.Volume) api.Which {
+			t.Helper()
+			w, err := d.manager().Which(context.Background(), vol)
+			must(t, err)
+			return w
+		}
+		must(t, d.world.Remove(srcPath))
+		for _, vol := range []api.Volume{attached, free, shelved(attached)} {
+			namesNothing(t, which(vol), "there is no image at "+srcPath+": is its filesystem mounted?")
+		}
+		for name, vol := range map[string]api.Volume{"of another host": elsewhere, "an export": export} {
+			if w := which(vol); !w.Agree || w.Authoritative == nil {
+				t.Errorf("%s: agree %v, authoritative %v (%s), want what the records agree on", name, w.Agree, w.Authoritative, w.Explanation)
+			}
+		}
+	})
+}
+
 // The instance is on another host that sees the image: what this one has is not
 // that instance's disk, and says nothing about it.
 func TestWhichNamesTheHostOfAnInstanceThatIsElsewhere(t *testing.T) {
