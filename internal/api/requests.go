@@ -103,7 +103,7 @@ type MigrationTarget struct {
 	// cancelled.
 	ThrottleWriters bool `json:"throttle_writers,omitempty" needs:"throttle_writers"`
 	// Overwrite lets the move overwrite a file at ToPath that has data of which Volferry knows
-	// nothing. Without it that is refused with dst_in_use and DetailOverwrites.
+	// nothing, or that another volume has left. Without it that is refused with dst_in_use and DetailOverwrites.
 	Overwrite bool `json:"overwrite,omitempty" needs:"-"`
 }
 

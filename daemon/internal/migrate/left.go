@@ -5,6 +5,7 @@ package migrate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"time"
@@ -231,32 +232,35 @@ func (m *Manager) checkNotWritten(ctx context.Context, path string) error {
 		With("migration_id", h.spec.MigrationID)
 }
 
-// checkNothingLost refuses to overwrite a file with data that no move of this host has put there.
+// checkNothingLost refuses to overwrite a file with data that no move of this host has put there,
+// or that is the way back of another volume.
 func (m *Manager) checkNothingLost(ctx context.Context, s *steps.Spec, info image.Info) error {
 	blank, err := m.ports.Images.Blank(ctx, s.Dst)
 	if err != nil || blank {
 		return err
 	}
-	known, err := m.knowsContent(ctx, s.Dst.Path, s.DstPrint)
-	if err != nil || known {
+	left, err := m.leaverOf(ctx, s.Dst.Path)
+	if err != nil || left != nil && left.spec.VolumeID == s.VolumeID {
+		return err
+	}
+	whose := "not by anything that Volferry knows of"
+	if left != nil {
+		whose = fmt.Sprintf("by what volume %s has left (migration %s), which is its way back", left.spec.VolumeName, left.spec.MigrationID)
+	} else if copied, err := m.copiedInVain(ctx, s.Dst.Path, s.DstPrint); err != nil || copied {
 		return err
 	}
 	says := "give --yes to have it overwritten"
 	if s.LedByRegistry() {
 		says = "remove it yourself"
 	}
-	return api.Errorf(api.CodeDstInUse, "%s is there already: a file of %s, of which %s are in use, and not by anything that Volferry knows of. The move would overwrite it: %s, or choose another path",
-		s.Dst.Path, api.ExactBytes(info.SizeBytes), api.Bytes(info.AllocatedBytes), says).
+	return api.Errorf(api.CodeDstInUse, "%s is there already: a file of %s, of which %s are in use, %s. The move would overwrite it: %s, or choose another path",
+		s.Dst.Path, api.ExactBytes(info.SizeBytes), api.Bytes(info.AllocatedBytes), whose, says).
 		With(api.DetailOverwrites, s.Dst.Path).With("allocated_bytes", info.AllocatedBytes)
 }
 
-// knowsContent says whether what is in the image at a path was put there by a volume that has
-// left it, or by the copy of a move that was taken back.
-func (m *Manager) knowsContent(ctx context.Context, path, fingerprint string) (bool, error) {
-	h, err := m.leaverOf(ctx, path)
-	if err != nil || h != nil {
-		return h != nil, err
-	}
+// copiedInVain says whether what is in the image at a path was put there by the copy of a move that
+// was taken back.
+func (m *Manager) copiedInVain(ctx context.Context, path, fingerprint string) (bool, error) {
 	starts, err := m.starts(ctx)
 	if err != nil {
 		return false, err
@@ -269,7 +273,8 @@ func (m *Manager) knowsContent(ctx context.Context, path, fingerprint string) (b
 		if !sameImage(s.Dst.Path, path) {
 			continue
 		}
-		if h, err = m.loadHistory(ctx, o.Group); err != nil {
+		h, err := m.loadHistory(ctx, o.Group)
+		if err != nil {
 			return false, err
 		}
 		if h.find(steps.GoalCopy) != nil { // of one that the registry leads this host does not know how it ended

@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -80,5 +81,24 @@ func TestAFileThatHasNothingToLoseIsOverwrittenUnasked(t *testing.T) {
 func TestWhoCopiesOutsideOverwritesUnasked(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.begin(api.MigrationTarget{ToPath: d.somebodysFile(t), ExternalCopy: true})
+	})
+}
+
+// What a volume has left is its way back, if the move was a mistake.
+func TestWhatAnotherVolumeHasLeftIsOverwrittenOnlyIfThatIsAskedFor(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		path, id := d.leaveFile(t)
+		dst := api.Location{Path: path, Format: api.FormatRaw, SizeBytes: testSize}
+		info, err := d.world.Images.Inspect(context.Background(), dst)
+		must(t, err)
+		for volume, refused := range map[string]bool{testVolume: false, "another": true} {
+			err := d.manager().checkNothingLost(context.Background(), &steps.Spec{VolumeID: volume, Dst: dst}, info)
+			if (api.CodeOf(err) == api.CodeDstInUse) != refused {
+				t.Errorf("for volume %s: %v", volume, err)
+			}
+			if refused && (!strings.Contains(err.Error(), id) || !strings.Contains(err.Error(), "--yes")) {
+				t.Errorf("%v: want the migration, and --yes", err)
+			}
+		}
 	})
 }
