@@ -284,12 +284,17 @@ func (awayRegistry) Volume(context.Context, string) (api.Volume, error) {
 	return api.Volume{}, api.Errorf(api.CodeRegistryUnavailable, "nobody listens there")
 }
 
-// Which copy is good is asked when things are broken.
+func unknownHost(context.Context) (steps.Host, error) {
+	return steps.Host{}, api.Errorf(api.CodeRegistryUnavailable, "nobody listens there")
+}
+
+// Which copy is good is asked when things are broken: also of a daemon that has not met the
+// registry since it began.
 func TestWhichIsAnsweredWithoutTheRegistryAndSaysSo(t *testing.T) {
 	s := newServer(t, nowhere, remembers())
 	s.Registry = awayRegistry{}
 	fake, records := hvtest.New(), optest.NewJournal()
-	s.Migrations = migrate.New(migrate.Config{}, steps.Ports{HV: fake}, optest.NewRunner(records), records, nil, slog.New(slog.DiscardHandler))
+	s.Migrations = migrate.New(migrate.Config{}, steps.Ports{HV: fake}, optest.NewRunner(records), records, unknownHost, slog.New(slog.DiscardHandler))
 	status, body := askOf(t, s, "GET", "/v1/volumes/data/which", "")
 	var answer struct{ Which api.Which }
 	err := json.Unmarshal([]byte(body), &answer)

@@ -61,16 +61,16 @@ func (m *Manager) leavers(ctx context.Context, look *location.Look, wanted func(
 	}), err
 }
 
-// kept returns those of the wanted migrations that have left their src and whose src is there,
-// whoever has it now, oldest first. Only of migrations whose src is there the whole history is
-// read.
+// kept returns those of the wanted migrations that have left their src and whose src is there
+// and not copied over, whoever has it now, oldest first. Only of migrations whose src is there the
+// whole history is read.
 func (m *Manager) kept(ctx context.Context, wanted func(*steps.Spec) bool) ([]*history, error) {
 	starts, err := m.starts(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var out []*history
-	for _, o := range starts {
+	for i, o := range starts {
 		s, err := specOf(o)
 		if err != nil {
 			return nil, err
@@ -86,7 +86,11 @@ func (m *Manager) kept(ctx context.Context, wanted func(*steps.Spec) bool) ([]*h
 		if err != nil {
 			return nil, err
 		}
-		if left {
+		over, err := m.lastCopyOnto(ctx, starts[i+1:], s.Src.Path)
+		if err != nil {
+			return nil, err
+		}
+		if left && over == nil {
 			out = append(out, h)
 		}
 	}
@@ -177,30 +181,50 @@ func (m *Manager) leaverOf(ctx context.Context, path string) (*history, error) {
 
 // leaverAmong is leaverOf among the migrations that these ops have begun, oldest first.
 func (m *Manager) leaverAmong(ctx context.Context, starts []op.Op, path string) (*history, error) {
-	for _, o := range slices.Backward(starts) {
+	for i, o := range slices.Backward(starts) {
 		s, err := specOf(o)
 		if err != nil {
 			return nil, err
 		}
-		isSrc, isDst := sameImage(s.Src.Path, path), sameImage(s.Dst.Path, path)
-		if !isSrc && !isDst {
+		if !sameImage(s.Src.Path, path) {
 			continue
 		}
 		h, err := m.loadHistory(ctx, o.Group)
 		if err != nil {
 			return nil, err
 		}
-		if isDst && h.find(steps.GoalCopy) != nil {
-			return nil, nil
-		}
-		if !isSrc {
-			continue
-		}
 		left, err := m.leftSource(ctx, h)
 		if err != nil {
 			return nil, err
 		}
-		if left && !m.isGone(ctx, &h.spec) {
+		if !left || m.isGone(ctx, &h.spec) {
+			continue
+		}
+		over, err := m.lastCopyOnto(ctx, starts[i+1:], path)
+		if err != nil || over != nil {
+			return nil, err
+		}
+		return h, nil
+	}
+	return nil, nil
+}
+
+// lastCopyOnto returns the newest of the migrations that these ops have begun, oldest first, that
+// has begun to copy onto a path, nil if none has.
+func (m *Manager) lastCopyOnto(ctx context.Context, starts []op.Op, path string) (*history, error) {
+	for _, o := range slices.Backward(starts) {
+		s, err := specOf(o)
+		if err != nil {
+			return nil, err
+		}
+		if !sameImage(s.Dst.Path, path) {
+			continue
+		}
+		h, err := m.loadHistory(ctx, o.Group)
+		if err != nil {
+			return nil, err
+		}
+		if h.find(steps.GoalCopy) != nil {
 			return h, nil
 		}
 	}
@@ -239,14 +263,18 @@ func (m *Manager) checkNothingLost(ctx context.Context, s *steps.Spec, info imag
 	if err != nil || blank {
 		return err
 	}
-	left, err := m.leaverOf(ctx, s.Dst.Path)
+	starts, err := m.starts(ctx)
+	if err != nil {
+		return err
+	}
+	left, err := m.leaverAmong(ctx, starts, s.Dst.Path)
 	if err != nil || left != nil && left.spec.VolumeID == s.VolumeID {
 		return err
 	}
 	whose := "not by anything that Volferry knows of"
 	if left != nil {
 		whose = fmt.Sprintf("by what volume %s has left (migration %s), which is its way back", left.spec.VolumeName, left.spec.MigrationID)
-	} else if copied, err := m.copiedInVain(ctx, s.Dst.Path, s.DstPrint); err != nil || copied {
+	} else if copied, err := m.copiedInVain(ctx, starts, s.Dst.Path, s.DstPrint); err != nil || copied {
 		return err
 	}
 	says := "give --yes to have it overwritten"
@@ -259,29 +287,14 @@ func (m *Manager) checkNothingLost(ctx context.Context, s *steps.Spec, info imag
 }
 
 // copiedInVain says whether what is in the image at a path was put there by the copy of a move that
-// was taken back.
-func (m *Manager) copiedInVain(ctx context.Context, path, fingerprint string) (bool, error) {
-	starts, err := m.starts(ctx)
-	if err != nil {
+// was taken back. Of one that the registry leads this host does not know how it ended.
+func (m *Manager) copiedInVain(ctx context.Context, starts []op.Op, path, fingerprint string) (bool, error) {
+	h, err := m.lastCopyOnto(ctx, starts, path)
+	if err != nil || h == nil {
 		return false, err
 	}
-	for _, o := range slices.Backward(starts) {
-		s, err := specOf(o)
-		if err != nil {
-			return false, err
-		}
-		if !sameImage(s.Dst.Path, path) {
-			continue
-		}
-		h, err := m.loadHistory(ctx, o.Group)
-		if err != nil {
-			return false, err
-		}
-		if h.find(steps.GoalCopy) != nil { // of one that the registry leads this host does not know how it ended
-			return !s.LedByRegistry() && h.position() != steps.OnDst && s.DstPrint != "" && location.SameImagePrint(s.DstPrint, fingerprint), nil
-		}
-	}
-	return false, nil
+	s := &h.spec
+	return !s.LedByRegistry() && h.position() != steps.OnDst && s.DstPrint != "" && location.SameImagePrint(s.DstPrint, fingerprint), nil
 }
 
 // CheckAdoptable refuses an image that a volume has left by a move of this host, while there is

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -83,9 +84,16 @@ func (m *Manager) checkReleased(ctx context.Context, in *steps.ReleasedInput, vo
 	return m.checkVolumeOfReleased(ctx, &in.Spec, vol)
 }
 
-// checkVolumeOfReleased refuses the src of a volume whose guest is here and is not where the
-// volume is by the record: src may be the copy that the guest needs.
+// checkVolumeOfReleased refuses the src of a volume whose image is not there, and of one whose
+// guest is here and is not where the volume is by the record: src may be the only copy, or the
+// one that the guest needs.
 func (m *Manager) checkVolumeOfReleased(ctx context.Context, s *steps.Spec, vol api.Volume) error {
+	if m.reaches(ctx, vol) {
+		if path := m.absentOf(ctx, withBases(vol.Location)); path != "" {
+			return api.Errorf(api.CodeChainChanged, "cannot delete %s, which migration %s has left: volume %s is to be at %s, and there is no image (is its filesystem mounted?), so this may be the only copy",
+				s.Src.Path, s.MigrationID, vol.Name, path)
+		}
+	}
 	w, err := m.Which(ctx, vol)
 	if err != nil {
 		return err
@@ -135,6 +143,9 @@ func (m *Manager) decideDeleteSource(ctx context.Context, ref string) (request.I
 	if !left {
 		return nil, api.Errorf(api.CodeStateForbidden, "cannot delete the source of migration %s of volume %s: it is %s, and only a completed migration has left its source", mig.ID, mig.VolumeName, mig.State).With("state", mig.State)
 	}
+	if err := m.checkNotCopiedOver(ctx, h); err != nil {
+		return nil, err
+	}
 	in, err := m.releasedInput(ctx, h)
 	if err != nil {
 		return nil, err
@@ -144,6 +155,21 @@ func (m *Manager) decideDeleteSource(ctx context.Context, ref string) (request.I
 		return nil, err
 	}
 	return in, nil
+}
+
+// checkNotCopiedOver refuses to delete the src of a migration onto which a later one has copied.
+func (m *Manager) checkNotCopiedOver(ctx context.Context, h *history) error {
+	starts, err := m.starts(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(starts, func(o op.Op) bool { return o.Group == h.spec.MigrationID })
+	over, err := m.lastCopyOnto(ctx, starts[i+1:], h.spec.Src.Path)
+	if err != nil || over == nil {
+		return err
+	}
+	return api.Errorf(api.CodeNotFound, "the source of migration %s of volume %s, %s, is gone: migration %s of volume %s has copied over it",
+		h.spec.MigrationID, h.spec.VolumeName, h.spec.Src.Path, over.spec.MigrationID, over.spec.VolumeName)
 }
 
 // deletedBefore refuses to delete the src of a migration that DeleteSource has deleted.

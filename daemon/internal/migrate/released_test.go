@@ -94,11 +94,17 @@ func TestAReleasedSourceIsKeptIfAnythingSpeaksAgainstIt(t *testing.T) {
 		"it is a volume": {func(_ *testing.T, d *daemon) {
 			d.world.Registry.Others = []api.Volume{{ID: uuid.NewString(), Name: "another", Host: testHost, Location: api.Location{Path: srcPath, Format: api.FormatRaw}}}
 		}, api.CodeVolumeInUse, "is volume"},
-		"somebody has mounted it":                  {func(_ *testing.T, d *daemon) { d.world.Images.Users = map[string]string{srcPath: "mounted at /mnt"} }, api.CodeVolumeInUse, "mounted at /mnt"},
-		"a process writes to it":                   {func(_ *testing.T, d *daemon) { d.world.Images.Writing = map[string]bool{srcPath: true} }, api.CodeVolumeInUse, "open for writing"},
-		"a guest has written to it since":          {func(t *testing.T, d *daemon) { d.ranOn(t, rawImage(srcPath)) }, api.CodeChainChanged, "after you have compared it with the volume"},
-		"it is another file":                       {func(t *testing.T, d *daemon) { d.replaceSrc(t) }, api.CodeChainChanged, "something else"},
-		"its guest is on a third image":            {func(t *testing.T, d *daemon) { d.startElsewhere(t) }, api.CodeChainChanged, "nobody can tell which copy"},
+		"somebody has mounted it":         {func(_ *testing.T, d *daemon) { d.world.Images.Users = map[string]string{srcPath: "mounted at /mnt"} }, api.CodeVolumeInUse, "mounted at /mnt"},
+		"a process writes to it":          {func(_ *testing.T, d *daemon) { d.world.Images.Writing = map[string]bool{srcPath: true} }, api.CodeVolumeInUse, "open for writing"},
+		"a guest has written to it since": {func(t *testing.T, d *daemon) { d.ranOn(t, rawImage(srcPath)) }, api.CodeChainChanged, "after you have compared it with the volume"},
+		"it is another file":              {func(t *testing.T, d *daemon) { d.replaceSrc(t) }, api.CodeChainChanged, "something else"},
+		"its guest is on a third image":   {func(t *testing.T, d *daemon) { d.startElsewhere(t) }, api.CodeChainChanged, "nobody can tell which copy"},
+		"the image of the volume is not there": {func(t *testing.T, d *daemon) {
+			at := d.world.Registry.CurrentVolume().Location.Path
+			must(t, d.world.Destroy(testInstance))
+			d.world.Registry.Take()
+			must(t, d.world.Remove(at))
+		}, api.CodeChainChanged, "may be the only copy"},
 		"the registry is away":                     {func(_ *testing.T, d *daemon) { d.world.Registry.SetDown(true) }, api.CodeRegistryUnavailable, ""},
 		"the daemon cannot write in its directory": {func(_ *testing.T, d *daemon) { d.world.Images.ReadOnly = "/old" }, "", "/old"},
 	} {
@@ -254,6 +260,12 @@ func TestAReleasedSourceThatACancelledMoveHasCopiedOverIsOverwritten(t *testing.
 		plan, err := d.manager().Plan(context.Background(), testVolume, target)
 		if err != nil || plan.DstLeftBy == id {
 			t.Errorf("left by %q, %v, want a plan that overwrites what nobody has left", plan.DstLeftBy, err)
+		}
+		if got := d.released(); len(got) != 1 || got[0].Location.Path != srcPath {
+			t.Errorf("released %+v, want %s alone", got, srcPath)
+		}
+		if err := d.deleteSource(id); api.CodeOf(err) != api.CodeNotFound || !strings.Contains(err.Error(), "migration "+mig.ID) {
+			t.Errorf("%v, want not_found that names %s", err, mig.ID)
 		}
 	})
 }

@@ -40,9 +40,7 @@ func (m *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) 
 	if err := m.confirmLive(ctx, &w, &found); err != nil {
 		return w, err
 	}
-	if err := m.confirmAtRest(ctx, &w, &found); err != nil {
-		return w, err
-	}
+	m.confirmAtRest(ctx, &w, &found)
 	return w, m.compareOthers(ctx, &w, &found)
 }
 
@@ -143,27 +141,32 @@ func (m *Manager) confirmLive(ctx context.Context, w *api.Which, found *holder) 
 // confirmAtRest looks whether the images are there that the answer names of a volume that no
 // guest runs on: registry and journal agree also on a path whose filesystem is not mounted.
 // One that cannot be looked at, or not by this host, is not said to be missing.
-func (m *Manager) confirmAtRest(ctx context.Context, w *api.Which, found *holder) error {
-	if w.Authoritative == nil || w.Live != nil || found.moving() {
-		return nil
+func (m *Manager) confirmAtRest(ctx context.Context, w *api.Which, found *holder) {
+	if w.Authoritative == nil || w.Live != nil || found.moving() || found.hold != holdHere && !m.reaches(ctx, found.vol) {
+		return
 	}
-	if found.hold != holdHere {
-		host, err := m.host(ctx)
-		if err != nil {
-			return err
-		}
-		if m.checkReach(ctx, found.vol, host) != nil {
-			return nil //nolint:nilerr // this host cannot tell
-		}
+	if path := m.absentOf(ctx, w.Authoritative); path != "" {
+		w.Authoritative, w.Agree = nil, false
+		w.Explanation = fmt.Sprintf("there is no image at %s: is its filesystem mounted?", path)
 	}
-	for _, l := range w.Authoritative {
+}
+
+// reaches says whether the image of a volume can be looked at on this host. Without the registry
+// a daemon that has just begun does not know its own host yet, and cannot tell.
+func (m *Manager) reaches(ctx context.Context, vol api.Volume) bool {
+	host, err := m.host(ctx)
+	return err == nil && m.checkReach(ctx, vol, host) == nil
+}
+
+// absentOf returns the path of the first image of a chain that is seen to be not there, "" if none
+// is.
+func (m *Manager) absentOf(ctx context.Context, chain []api.Location) string {
+	for _, l := range chain {
 		if _, err := m.ports.Images.Fingerprint(ctx, l.Path); errors.Is(err, image.ErrAbsent) {
-			w.Authoritative, w.Agree = nil, false
-			w.Explanation = fmt.Sprintf("there is no image at %s: is its filesystem mounted?", l.Path)
-			return nil
+			return l.Path
 		}
 	}
-	return nil
+	return ""
 }
 
 // holder fills in the chains that an instance of this host has of the volume, if there is
