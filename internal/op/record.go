@@ -43,7 +43,8 @@ func (a *activeOp) record(events ...event) written {
 		}
 		a.r.cfg.Log.Warn("journal does not take a record", "op", a.op.ID, "step", events[0].step, "record", events[0].kind, "err", err)
 		a.setTrouble(err)
-		if !left && a.mayLeave(events) && (events[0].kind == EventFailed || time.Since(since) >= leaveAfter) {
+		mayLeave := !left && a.mayLeave(events)
+		if mayLeave && (events[0].kind == EventFailed || time.Since(since) >= leaveAfter) {
 			leaveErr := a.leave(events)
 			left = leaveErr == nil
 			a.r.cfg.Log.Warn("the op leaves its critical section until the journal takes records", "op", a.op.ID, "step", events[0].step, "err", leaveErr)
@@ -52,7 +53,7 @@ func (a *activeOp) record(events ...event) written {
 			}
 		}
 		wait := delay.next()
-		if !left && a.mayLeave(events) { // in time
+		if mayLeave && !left { // in time
 			wait = min(wait, max(leaveAfter-time.Since(since), firstDelay))
 		}
 		sleep(a.ctx, wait)

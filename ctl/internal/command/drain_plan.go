@@ -123,8 +123,8 @@ func planDrain(ctx context.Context, s *session.Session, pool string, in api.Pool
 		return nil, err
 	}
 	for _, name := range []string{pool, in.ToPool} { // as the drain itself refuses it
-		if !slices.ContainsFunc(pools, func(p api.Pool) bool { return p.Name == name }) {
-			return nil, noPool(name)
+		if err := checkPoolIn(pools, name); err != nil {
+			return nil, err
 		}
 	}
 	d.to = slices.DeleteFunc(pools, func(p api.Pool) bool { return p.Name != in.ToPool })

@@ -87,18 +87,21 @@ func filterList[T any](things []T, resp session.Response, collection string, kee
 	return kept, resp.With(collection, slices.Concat([]byte("["), bytes.Join(stays, []byte(",")), []byte("]"))), nil
 }
 
-// noPool is the error about a pool that nobody has.
-func noPool(name string) error {
-	return api.Errorf(api.CodeNotFound, "there is no pool %q on any host; '%s pool list' shows them", name, session.Program)
-}
-
 // checkPool refuses a pool that no host has.
 func checkPool(ctx context.Context, s *session.Session, name string) error {
 	pools, _, err := session.List(ctx, s, routes.ListPools)
-	if err == nil && !slices.ContainsFunc(pools, func(p api.Pool) bool { return p.Name == name }) {
-		err = noPool(name)
+	if err != nil {
+		return err
 	}
-	return err
+	return checkPoolIn(pools, name)
+}
+
+// checkPoolIn refuses a pool that is none of these, which are all.
+func checkPoolIn(pools []api.Pool, name string) error {
+	if slices.ContainsFunc(pools, func(p api.Pool) bool { return p.Name == name }) {
+		return nil
+	}
+	return api.Errorf(api.CodeNotFound, "there is no pool %q on any host; '%s pool list' shows them", name, session.Program)
 }
 
 // volumeHosts are the hosts that have a volume attached, or else the host that has it.

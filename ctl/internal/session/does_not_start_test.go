@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/volferry/volferry/ctl/internal/unit"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -25,17 +23,7 @@ import (
 // other.
 func held(t *testing.T, states ...unit.State) (s *Session, l net.Listener) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "s")
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	c, err := client.New(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
+	c, l := silent(t)
 	var asked atomic.Int32
 	return &Session{Client: c, Stderr: new(bytes.Buffer), Progress: ProgressNone, ShowUnit: func(context.Context, string) (unit.State, error) {
 		return states[min(int(asked.Add(1)), len(states))-1], nil

@@ -27,8 +27,9 @@ func (w *firstWrite) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-// A socket that systemd holds takes connections while the daemon behind it does not start.
-func TestAReadThatNobodyAnswersSaysWhatItWaitsFor(t *testing.T) {
+// silent is a client of a socket that takes connections and never answers.
+func silent(t *testing.T) (*client.Client, net.Listener) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
 	if err != nil {
@@ -39,6 +40,13 @@ func TestAReadThatNobodyAnswersSaysWhatItWaitsFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(c.Close)
+	return c, l
+}
+
+// A socket that systemd holds takes connections while the daemon behind it does not start.
+func TestAReadThatNobodyAnswersSaysWhatItWaitsFor(t *testing.T) {
+	c, l := silent(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	stderr := firstWrite{then: cancel}
 	s := Session{Client: c, Stderr: &stderr}
@@ -48,7 +56,7 @@ func TestAReadThatNobodyAnswersSaysWhatItWaitsFor(t *testing.T) {
 	if _, err := Send(ctx, &s, routes.DeleteVolume, routes.None{}, "db"); !errors.Is(err, ErrMaybeDone) {
 		t.Errorf("a change without an answer: %v, want that it may have been done", err)
 	}
-	if got, want := stderr.String(), "Waiting for an answer from "+path+" (3s); if it does not come, 'systemctl status volferryd' or 'volferryd check-config' says why.\n"; got != want {
+	if got, want := stderr.String(), "Waiting for an answer from "+l.Addr().String()+" (3s); if it does not come, 'systemctl status volferryd' or 'volferryd check-config' says why.\n"; got != want {
 		t.Errorf("said %q, want %q", got, want)
 	}
 }

@@ -106,7 +106,7 @@ func (m *Manager) lookAtChain(ctx context.Context, h *history) {
 		switch {
 		case o.State == op.StateNeedsOperator:
 			look() // it keeps its turn and does nothing
-		case o.Op.Kind == steps.KindCopy:
+		case o.leavesChain():
 			m.lookBesideCopy(ctx, h, o.Op.ID)
 		}
 		return

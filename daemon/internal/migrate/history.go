@@ -64,6 +64,10 @@ func (h *history) keptSrc() bool {
 	return false
 }
 
+// leavesChain says whether the op never changes the chain of its guest, as a copy: if that
+// changes meanwhile, it was somebody else.
+func (o *opView) leavesChain() bool { return o.Op.Kind == steps.KindCopy }
+
 func (o *opView) failedWith(code api.Code) bool {
 	return o.undone() && o.Failure != nil && o.Failure.Code == string(code)
 }

@@ -136,13 +136,13 @@ func (f *holder) leadsTo(w *api.Which) bool {
 }
 
 // atWork says whether an op of the newest migration is at work, and may change the chain at
-// any moment. A copy does not: if the chain changes meanwhile, that was somebody else.
+// any moment.
 func (f *holder) atWork() bool {
 	if f.newest == nil {
 		return false
 	}
 	o := f.newest.running()
-	return o != nil && o.State != op.StateNeedsOperator && o.Op.Kind != steps.KindCopy
+	return o != nil && o.State != op.StateNeedsOperator && !o.leavesChain()
 }
 
 // moving says whether a migration of this host is open, whose own changes may be under way.

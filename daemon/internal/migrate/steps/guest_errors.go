@@ -67,12 +67,11 @@ func guestRestarted(s *Spec) error {
 // or because the guest has another process by now. The guest is where it was before,
 // whatever the job did.
 func jobEndedEarly(s *Spec, into hv.Image) error {
-	return &errWorldChanged{jobEndedText(s, into)}
+	return &errWorldChanged{jobEnded(s, into, logSaysWhy)}
 }
 
-func jobEndedText(s *Spec, into hv.Image) string {
-	return jobEnded(s, into, "its log says why")
-}
+// logSaysWhy is the reason of a job's end that only QEMU knows.
+const logSaysWhy = "its log says why"
 
 func jobEnded(s *Spec, into hv.Image, why string) string {
 	from, goesOn := s.Overlay, "its overlay"
@@ -105,7 +104,7 @@ func (e *Env) jobFailed(ctx context.Context, s *Spec, into hv.Image, run int) er
 			jobEnded(s, into, "its filesystem is full")))
 	}
 	if s.Method == MethodMirror {
-		return e.guestErrorAfter(ctx, s, run, DestroyNotice, api.Errorf(api.CodeInternal, "%s", jobEndedText(s, into)))
+		return e.guestErrorAfter(ctx, s, run, DestroyNotice, api.Errorf(api.CodeInternal, "%s", jobEnded(s, into, logSaysWhy)))
 	}
 	return jobEndedEarly(s, into)
 }
