@@ -132,7 +132,7 @@ func (m *Manager) allocatedBytes(s *steps.Spec) (total int64, known bool) {
 func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
 	path := t.ToPath
 	if api.IsNetwork(path) {
-		return m.destinationAtExport(ctx, s, path)
+		return m.destinationAtExport(ctx, s, t)
 	}
 	if st, err := location.Stat(path); err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return api.Errorf(api.CodeInvalidArgument, "%s is a directory; name the file that is to be made in it, for example --to-path %s",
@@ -181,13 +181,8 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, t api.Mi
 	default:
 		return steps.SizeMismatch(s.Src.Path, s.SizeBytes(), path, info.SizeBytes)
 	}
-	if info.Block {
-		return nil
-	}
-	if !t.Overwrite && !t.ExternalCopy {
-		if err := m.checkNothingLost(ctx, s, info); err != nil {
-			return err
-		}
+	if err := m.checkNothingLost(ctx, s, t, info); err != nil || info.Block {
+		return err
 	}
 	free, err := m.ports.Images.FreeBytes(filepath.Dir(path))
 	if err != nil {
@@ -197,7 +192,8 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, t api.Mi
 }
 
 // destinationAtExport fills in an export, which is there already, as dst.
-func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, path string) error {
+func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
+	path := t.ToPath
 	if s.LedByRegistry() {
 		return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: %s is an NBD export, to which no move goes that the registry leads", s.VolumeName, path)
 	}
@@ -221,8 +217,10 @@ func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, path s
 	if info.SizeBytes != s.SizeBytes() {
 		return steps.SizeMismatch(s.Src.Path, s.SizeBytes(), path, info.SizeBytes)
 	}
-	s.DstPrint, err = m.ports.Images.Fingerprint(ctx, path)
-	return err
+	if s.DstPrint, err = m.ports.Images.Fingerprint(ctx, path); err != nil {
+		return err
+	}
+	return m.checkNothingLost(ctx, s, t, info)
 }
 
 // checkElsewhere refuses a path at which the volume is already, by whatever name.

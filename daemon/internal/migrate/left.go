@@ -256,20 +256,31 @@ func (m *Manager) checkNotWritten(ctx context.Context, path string) error {
 		With("migration_id", h.spec.MigrationID)
 }
 
-// checkNothingLost refuses to overwrite a file with data that no move of this host has put there,
-// or that is the way back of another volume.
-func (m *Manager) checkNothingLost(ctx context.Context, s *steps.Spec, info image.Info) error {
-	blank, err := m.ports.Images.Blank(ctx, s.Dst)
-	if err != nil || blank {
-		return err
+// checkNothingLost refuses to overwrite what is the way back of another volume, and a file with data
+// that no move of this host has put there, unless the target says that it may be, or others copy.
+// Who names a device or an export has made it for the volume.
+func (m *Manager) checkNothingLost(ctx context.Context, s *steps.Spec, t api.MigrationTarget, info image.Info) error {
+	if t.Overwrite || t.ExternalCopy {
+		return nil
+	}
+	file := !info.Block && !api.IsNetwork(s.Dst.Path)
+	if file {
+		blank, err := m.ports.Images.Blank(ctx, s.Dst)
+		if err != nil || blank {
+			return err
+		}
 	}
 	starts, err := m.starts(ctx)
 	if err != nil {
 		return err
 	}
 	left, err := m.leaverAmong(ctx, starts, s.Dst.Path)
-	if err != nil || left != nil && left.spec.VolumeID == s.VolumeID {
+	if err != nil || left != nil && left.spec.VolumeID == s.VolumeID || left == nil && !file {
 		return err
+	}
+	is := api.ExactBytes(info.SizeBytes) + " in use"
+	if file {
+		is = fmt.Sprintf("a file of %s, of which %s are in use", api.ExactBytes(info.SizeBytes), api.Bytes(info.AllocatedBytes))
 	}
 	whose := "not by anything that Volferry knows of"
 	if left != nil {
@@ -281,8 +292,8 @@ func (m *Manager) checkNothingLost(ctx context.Context, s *steps.Spec, info imag
 	if s.LedByRegistry() {
 		says = "remove it yourself"
 	}
-	return api.Errorf(api.CodeDstInUse, "%s is there already: a file of %s, of which %s are in use, %s. The move would overwrite it: %s, or choose another path",
-		s.Dst.Path, api.ExactBytes(info.SizeBytes), api.Bytes(info.AllocatedBytes), whose, says).
+	return api.Errorf(api.CodeDstInUse, "%s is there already: %s, %s. The move would overwrite it: %s, or choose another path",
+		s.Dst.Path, is, whose, says).
 		With(api.DetailOverwrites, s.Dst.Path).With("allocated_bytes", info.AllocatedBytes)
 }
 

@@ -91,14 +91,27 @@ func TestWhatAnotherVolumeHasLeftIsOverwrittenOnlyIfThatIsAskedFor(t *testing.T)
 		dst := api.Location{Path: path, Format: api.FormatRaw, SizeBytes: testSize}
 		info, err := d.world.Images.Inspect(context.Background(), dst)
 		must(t, err)
-		for volume, refused := range map[string]bool{testVolume: false, "another": true} {
-			err := d.manager().checkNothingLost(context.Background(), &steps.Spec{VolumeID: volume, Dst: dst}, info)
-			if (api.CodeOf(err) == api.CodeDstInUse) != refused {
-				t.Errorf("for volume %s: %v", volume, err)
-			}
-			if refused && (!strings.Contains(err.Error(), id) || !strings.Contains(err.Error(), "--yes")) {
-				t.Errorf("%v: want the migration, and --yes", err)
+		for _, info.Block = range []bool{false, true} {
+			for volume, refused := range map[string]bool{testVolume: false, "another": true} {
+				err := d.manager().checkNothingLost(context.Background(), &steps.Spec{VolumeID: volume, Dst: dst}, api.MigrationTarget{}, info)
+				if (api.CodeOf(err) == api.CodeDstInUse) != refused {
+					t.Errorf("for volume %s, a device %t: %v", volume, info.Block, err)
+				}
+				if refused && (!strings.Contains(err.Error(), id) || !strings.Contains(err.Error(), "--yes")) {
+					t.Errorf("%v: want the migration, and --yes", err)
+				}
 			}
 		}
+	})
+}
+
+// Who names a device has made it for the volume, whatever was on it before.
+func TestADeviceThatNoVolumeHasLeftIsOverwrittenUnasked(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		dst := api.Location{Path: d.somebodysFile(t), Format: api.FormatRaw, SizeBytes: testSize}
+		info, err := d.world.Images.Inspect(context.Background(), dst)
+		must(t, err)
+		info.Block = true
+		must(t, d.manager().checkNothingLost(context.Background(), &steps.Spec{VolumeID: testVolume, Dst: dst}, api.MigrationTarget{}, info))
 	})
 }
