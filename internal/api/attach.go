@@ -109,11 +109,20 @@ const (
 // If the new type does not allow the pool where the volume is, MigrationPolicy decides:
 // never (the default) refuses the retype, on-demand moves the volume. A retype that changes
 // multiattach of a volume in use is refused with in_use_retype.
+//
+// With ToPool or ToPath the volume is there afterwards: it is moved even if it could stay. The
+// new type has to allow that place.
 type VolumeRetype struct {
 	Type            string `json:"type"`
 	MigrationPolicy string `json:"migration_policy,omitempty" enum:"never,on-demand"`
-	// BandwidthBytesPerSecond, DeleteSource and Pace are of the move, as in MigrationTarget; they go
-	// with the policy on-demand, and mean nothing where nothing has to move.
+	ToPool          string `json:"to_pool,omitempty" needs:"retype_target"`
+	ToPath          string `json:"to_path,omitempty" needs:"retype_target"`
+	// Method, Verify, Overwrite, BandwidthBytesPerSecond, DeleteSource and Pace are of the move, as in
+	// MigrationTarget; like the target they go with the policy on-demand, and they mean nothing
+	// where nothing has to move.
+	Method                  string `json:"method,omitempty" enum:"auto,overlay,mirror" needs:"retype_target"`
+	Verify                  string `json:"verify,omitempty" enum:"full,none" needs:"retype_target"`
+	Overwrite               bool   `json:"overwrite,omitempty" needs:"retype_target"`
 	BandwidthBytesPerSecond int64  `json:"bandwidth_bytes_per_second,omitempty" needs:"retype_options"`
 	DeleteSource            bool   `json:"delete_source,omitempty" needs:"retype_options"`
 	Pace                    string `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
@@ -121,7 +130,7 @@ type VolumeRetype struct {
 
 // CopyOptions returns how the volume is copied if it has to move.
 func (in VolumeRetype) CopyOptions() CopyOptions {
-	return CopyOptions{BandwidthBytesPerSecond: in.BandwidthBytesPerSecond, Pace: in.Pace}
+	return CopyOptions{BandwidthBytesPerSecond: in.BandwidthBytesPerSecond, Verify: in.Verify, Pace: in.Pace}
 }
 
 // The names of the policies.

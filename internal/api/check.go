@@ -120,8 +120,8 @@ func (in MigrationTarget) Check() error {
 	if err := in.checkMethod(); err != nil {
 		return err
 	}
-	if in.DeleteSource && in.Verify == VerifyNone {
-		return invalid("delete_source needs verify full: a source is deleted only after its copy was read back")
+	if err := checkDeleteSource(in.DeleteSource, in.Verify); err != nil {
+		return err
 	}
 	if in.PauseAll && in.ExternalCopy {
 		return invalid("a move with all guests paused has no external copy: the guests would stand still until somebody has made it")
@@ -130,6 +130,13 @@ func (in MigrationTarget) Check() error {
 		return invalid("a move while all guests write has no external copy: nobody else knows what they write")
 	}
 	return in.checkMaxPause()
+}
+
+func checkDeleteSource(deleteSource bool, verify string) error {
+	if deleteSource && verify == VerifyNone {
+		return invalid("delete_source needs verify full: a source is deleted only after its copy was read back")
+	}
+	return nil
 }
 
 // MaxLivePause is the longest pause that may be allowed to a move while all guests write.
@@ -195,10 +202,21 @@ func (in VolumeRetype) Check() error {
 	default:
 		return invalid("migration_policy is %.20q; it must be never or on-demand", in.MigrationPolicy)
 	}
-	if in.MigrationPolicy != RetypeOnDemand && (in.BandwidthBytesPerSecond != 0 || in.DeleteSource || in.Pace != "") {
-		return invalid("bandwidth_bytes_per_second, delete_source and pace are of a move, which needs migration_policy on-demand")
+	bare := VolumeRetype{Type: in.Type, MigrationPolicy: in.MigrationPolicy}
+	switch {
+	case in.MigrationPolicy != RetypeOnDemand && in != bare:
+		return invalid("to_pool, to_path, method, verify, overwrite, bandwidth_bytes_per_second, delete_source and pace are of a move, which needs migration_policy on-demand")
+	case in.ToPool != "" && in.ToPath != "":
+		return invalid("say where to by one of to_pool and to_path, or by none: the type decides then")
+	case in.Overwrite && in.ToPath == "":
+		return invalid("overwrite goes with to_path only")
 	}
-	return first(checkGiven("type", in.Type), in.CopyOptions().Check())
+	switch in.Method {
+	case "", MethodAuto, MethodOverlay, MethodMirror:
+	default:
+		return invalid("method is %.20q; it must be auto, overlay or mirror", in.Method)
+	}
+	return first(checkGiven("type", in.Type), in.CopyOptions().Check(), checkDeleteSource(in.DeleteSource, in.Verify))
 }
 
 // Check refuses what makes no sense by itself.

@@ -39,6 +39,10 @@ const Slices = "slices"
 // and to delete its source.
 const RetypeOptions = "retype_options"
 
+// RetypeTarget is the feature to move a volume for a retype to where that is asked for, by the
+// method that is asked for.
+const RetypeTarget = "retype_target"
+
 // LiveShared is the feature to move a volume while its guests on several hosts write: a host with
 // it can follow what its guests write.
 const LiveShared = "live_shared"
@@ -57,7 +61,7 @@ const DrainLiveShared = "drain_live_shared"
 
 // features are those of this program, oldest first. A name is never reused, and never taken out
 // while a program of a neighbouring version may ask for it.
-var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared}
+var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared, RetypeTarget}
 
 // The headers of every request and answer between programs.
 const (

@@ -74,13 +74,20 @@ func readTarget(c *cli.Context) (api.MigrationTarget, error) {
 	return t, err
 }
 
-// moveTo makes a move, and asks the user first where that overwrites a file with data of which
-// Volferry knows nothing. Where nobody can be asked it stays refused.
+// moveTo makes a move, and asks the user first where that overwrites something.
 func moveTo(c *cli.Context, s *session.Session, route routes.Route[api.MigrationTarget, api.Migration], target api.MigrationTarget) error {
-	volume := c.Args().First()
-	err := runMigration(c.Context, s, route, target, volume)
+	return askingOverwrite(c, s, target.Overwrite, func(overwrite bool) error {
+		target.Overwrite = overwrite
+		return runMigration(c.Context, s, route, target, c.Args().First())
+	})
+}
+
+// askingOverwrite makes a move, and asks the user first where that overwrites a file with data
+// of which Volferry knows nothing. Where nobody can be asked it stays refused.
+func askingOverwrite(c *cli.Context, s *session.Session, agreed bool, move func(overwrite bool) error) error {
+	err := move(agreed)
 	var refused *api.Error
-	if !errors.As(err, &refused) || refused.Details[api.DetailOverwrites] == nil || target.Overwrite {
+	if !errors.As(err, &refused) || refused.Details[api.DetailOverwrites] == nil || agreed {
 		return err
 	}
 	if _, ok := terminal(c); !ok {
@@ -90,8 +97,7 @@ func moveTo(c *cli.Context, s *session.Session, route routes.Route[api.Migration
 	if err := confirm(c, s, fmt.Sprintf("Overwrite %v?", refused.Details[api.DetailOverwrites]), ""); err != nil {
 		return err
 	}
-	target.Overwrite = true
-	return runMigration(c.Context, s, route, target, volume)
+	return move(true)
 }
 
 // minBareRate is the smallest rate that is accepted without a unit: below it the user means

@@ -9,7 +9,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/volferry/volferry/ctl/internal/cmdline"
-	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
@@ -42,25 +41,6 @@ func volumeDetachCommand() *cli.Command {
 			"again. A root volume is taken from an instance that is stopped or shelved_offloaded; it does not\n" +
 			"start until it has another one.",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "overlook the state of the attachment; refused all the same if the guest has the disk"}},
-	}
-}
-
-func volumeRetypeCommand() *cli.Command {
-	move := targetFlags()
-	return &cli.Command{
-		Name: "retype", Usage: "give a volume another type", ArgsUsage: "VOLUME", Action: withSession(volumeRetype),
-		UsageText: session.Program + " volume retype VOLUME --type TYPE [--migration-policy on-demand [--bandwidth RATE] [--pace HOW] [--delete-source]]",
-		Description: "If the new type does not allow the volume's pool, --migration-policy on-demand moves the volume;\n" +
-			"without it the retype is refused. Whether a volume may be attached more than once cannot be\n" +
-			"changed while it is attached.",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "type", Usage: "the name or id of its new `TYPE`"},
-			&cli.StringFlag{
-				Name: "migration-policy", Value: api.RetypeNever, DefaultText: api.RetypeNever, Action: cmdline.CheckWord("migration-policy"),
-				Usage: "`WHEN` to move the volume: never, or on-demand if its new type needs another pool",
-			},
-			cmdline.FindFlag(move, "bandwidth"), paceFlag(), cmdline.FindFlag(move, "delete-source"),
-		},
 	}
 }
 
@@ -112,32 +92,4 @@ func volumeDetach(c *cli.Context, s *session.Session) error {
 		return err
 	}
 	return s.PrintResult(resp, at.ID, fmt.Sprintf("Detached volume %s from instance %s.", volume, instance))
-}
-
-func volumeRetype(c *cli.Context, s *session.Session) error {
-	if c.String("type") == "" {
-		return cmdline.Usagef("volume retype: --type is missing: give the new type, for example --type fast")
-	}
-	in := api.VolumeRetype{Type: c.String("type"), MigrationPolicy: c.String("migration-policy"), Pace: c.String("pace"), DeleteSource: c.Bool("delete-source")}
-	if c.IsSet("bandwidth") {
-		var err error
-		if in.BandwidthBytesPerSecond, err = parseRate(c.String("bandwidth")); err != nil {
-			return err
-		}
-	}
-	if in.MigrationPolicy != api.RetypeOnDemand && (in.DeleteSource || in.BandwidthBytesPerSecond != 0 || in.Pace != "") {
-		return cmdline.Usagef("volume retype: --bandwidth, --pace and --delete-source are of a move: give --migration-policy on-demand too")
-	}
-	resp, finished, err := session.Perform(c.Context, s, routes.RetypeVolume, in, c.Args().First())
-	if err != nil || !finished {
-		return err
-	}
-	if resp.Has("migration") {
-		return printMigration(s, resp)
-	}
-	var v api.Volume
-	if err := resp.Decode("volume", &v); err != nil {
-		return err
-	}
-	return s.PrintResult(resp, v.ID, fmt.Sprintf("Volume %s has the type %s now; it stays at %s.", v.Name, v.Type, render.Location(v.Location)))
 }

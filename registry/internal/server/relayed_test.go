@@ -222,6 +222,50 @@ func TestRetypeInPlaceAsksNobodyAndAMovedOneGoesWhereItWent(t *testing.T) {
 	})
 }
 
+func TestRetypePassesItsTargetAndMethodToTheHostThatMoves(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		s.ok(t, "POST", "/v1/types", `{"name":"anywhere"}`)
+		var typ api.VolumeType
+		decode(t, s.ok(t, "GET", "/v1/types/anywhere", ""), &typ)
+		for given, want := range map[string]api.MigrationTarget{
+			`"to_pool":"slow","method":"mirror","verify":"full"`:      {ToPool: "slow", Method: api.MethodMirror, CopyOptions: api.CopyOptions{Verify: api.VerifyFull}},
+			`"to_path":"/srv/free.raw","method":"overlay"`:            {ToPath: "/srv/free.raw", Method: api.MethodOverlay},
+			`"to_path":"/srv/free.raw","overwrite":true,"pace":"off"`: {ToPath: "/srv/free.raw", Overwrite: true, CopyOptions: api.CopyOptions{Pace: api.PaceOff}},
+			`"to_pool":"slow","to_path":""`:                           {ToPool: "slow"},
+		} {
+			want.ToType = typ.ID
+			p := s.begin(t, "POST", "/v1/volumes/free/retype", given, `{"type":"anywhere","migration_policy":"on-demand",`+given+`}`)
+			var target api.MigrationTarget
+			if err := json.Unmarshal(s.fetch(t, hostID)[0].Body, &target); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, target); diff != "" {
+				t.Errorf("%s: the move that the host is asked for (-want +got):\n%s", given, diff)
+			}
+			s.reply(t, hostID, given, 409, `{"error":{"code":"dst_in_use","message":"taken","details":{"overwrites":"/srv/free.raw"}}}`)
+			if status, body := p.answer(); status != 409 || !strings.Contains(body, `"overwrites":"/srv/free.raw"`) {
+				t.Errorf("%s: answer = %d %s", given, status, body)
+			}
+		}
+		for given, want := range map[string]api.Code{
+			`"migration_policy":"never","to_pool":"slow"`:                         api.CodeInvalidArgument,
+			`"method":"mirror"`:                                                   api.CodeInvalidArgument,
+			`"migration_policy":"on-demand","to_pool":"slow","to_path":"/srv/x"`:  api.CodeInvalidArgument,
+			`"migration_policy":"on-demand","to_pool":"slow","overwrite":true`:    api.CodeInvalidArgument,
+			`"migration_policy":"on-demand","delete_source":true,"verify":"none"`: api.CodeInvalidArgument,
+			`"migration_policy":"on-demand","to_pool":"slow","method":"live"`:     api.CodeInvalidArgument,
+			`"migration_policy":"on-demand","to_pool":"slow","method":"x"`:        api.CodeInvalidArgument,
+		} {
+			if got := s.begin(t, "POST", "/v1/volumes/free/retype", "", `{"type":"anywhere",`+given+`}`).code(); got != want {
+				t.Errorf("%s: code = %s, want %s", given, got, want)
+			}
+		}
+		if tasks := s.fetch(t, hostID); len(tasks) != 0 {
+			t.Errorf("the host is asked for %+v", tasks)
+		}
+	})
+}
+
 func TestForceAtAFencedHostDeletesExactlyOneAttachment(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		s.ok(t, "POST", "/v1/hosts/a/fence", `{"evidence":"its power is off","even_if_up":true}`)

@@ -42,7 +42,7 @@ func (s *Server) retype(w http.ResponseWriter, r *http.Request) error {
 	if refusal == nil {
 		return routes.RetypeVolume.Write(w, http.StatusOK, v)
 	}
-	if _, moves := api.AsError(refusal).Details["to_pool"]; !moves {
+	if !store.IsMove(refusal) {
 		return refusal
 	}
 	plan, err := s.Store.PlanRetype(r.Context(), httpjson.Reference(r), in)
@@ -69,7 +69,9 @@ func (s *Server) retypeMove(ctx context.Context, plan store.RetypePlan, in api.V
 		return req, err
 	}
 	req = relay.Request{HostID: host.ID, HostName: host.Name, Method: routes.MigrateVolume.Method, Path: routes.MigrateVolume.PathOf(plan.Volume.ID)}
-	return req.With(api.MigrationTarget{ToPool: plan.ToPool, ToType: typeRef, CopyOptions: in.CopyOptions(), DeleteSource: in.DeleteSource})
+	return req.With(api.MigrationTarget{
+		ToPool: plan.ToPool, ToPath: plan.ToPath, ToType: typeRef, Method: in.Method, CopyOptions: in.CopyOptions(), DeleteSource: in.DeleteSource, Overwrite: in.Overwrite,
+	})
 }
 
 // deleteAttachment has the attachment's host delete it, which looks whether the

@@ -5,6 +5,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"path"
 	"slices"
 
 	"github.com/volferry/volferry/internal/api"
@@ -15,10 +16,26 @@ import (
 // RetypePlan says what has to be done to give a volume another type.
 type RetypePlan struct {
 	// InPlace says that the volume may stay where it is, and RetypeVolume can do it.
-	// Otherwise it has to be migrated to ToPool, with the type.
+	// Otherwise it has to be migrated to ToPool, or ToPath if that is set, with the type.
 	InPlace bool
 	Volume  api.Volume
 	ToPool  string
+	ToPath  string
+}
+
+// IsMove says whether RetypeVolume has refused a retype for no other reason than that the
+// volume has to be moved, which is allowed.
+func IsMove(refusal error) bool { return api.AsError(refusal).Details[detailMove] != nil }
+
+// detailMove is the detail of a refusal that has where the volume is to be moved.
+const detailMove = "to"
+
+// to is where the volume has to go, for people; "" is nowhere.
+func (p RetypePlan) to() string {
+	if p.ToPath == "" && p.ToPool != "" {
+		return "pool " + p.ToPool
+	}
+	return p.ToPath
 }
 
 // PlanRetype returns what has to be done for a retype, or refuses it for every reason that
@@ -40,7 +57,7 @@ func (s *Store) PlanRetype(ctx context.Context, ref string, in api.VolumeRetype)
 		if err != nil {
 			return RetypePlan{}, err
 		}
-		return s.planRetype(ctx, q, v, t, in.MigrationPolicy)
+		return s.planRetype(ctx, q, v, t, in)
 	})
 }
 
@@ -60,13 +77,13 @@ func (s *Store) RetypeVolume(ctx context.Context, call Call, ref string, in api.
 		if err != nil {
 			return v, err
 		}
-		plan, err := s.planRetype(ctx, tx, v, t, in.MigrationPolicy)
+		plan, err := s.planRetype(ctx, tx, v, t, in)
 		switch {
 		case err != nil:
 			return v, err
 		case !plan.InPlace:
-			return v, api.Errorf(api.CodeConflict, "cannot retype volume %s where it is: %s is no place for type %s; migrate it to pool %s with that type", v.Name, Place(v.Location), t.Name, plan.ToPool).
-				With("to_pool", plan.ToPool)
+			return v, api.Errorf(api.CodeConflict, "cannot retype volume %s to %s where it is, at %s: migrate it to %s with that type", v.Name, t.Name, Place(v.Location), plan.to()).
+				With(detailMove, plan.to())
 		case v.Type == t.Name:
 			return v, nil
 		}
@@ -86,14 +103,14 @@ func checkRetype(in api.VolumeRetype) error {
 	}
 	switch in.MigrationPolicy {
 	case "", api.RetypeNever, api.RetypeOnDemand:
-		return nil
+		return cmp.Or(validate.Text("pool", in.ToPool), validate.Text("path", in.ToPath))
 	}
 	return validate.Invalid("the migration policy %s is not one of never and on-demand", validate.Quote(in.MigrationPolicy))
 }
 
 // planRetype decides whether a volume gets a type where it is or elsewhere.
-func (s *Store) planRetype(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, policy string) (RetypePlan, error) {
-	plan := RetypePlan{Volume: v}
+func (s *Store) planRetype(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, in api.VolumeRetype) (RetypePlan, error) {
+	plan := RetypePlan{Volume: v, ToPool: in.ToPool, ToPath: in.ToPath}
 	switch {
 	case v.MigrationID != "":
 		return plan, MigrationActive(v, "retype")
@@ -107,23 +124,58 @@ func (s *Store) planRetype(ctx context.Context, q ledger.Querier, v api.Volume, 
 	if err != nil {
 		return plan, err
 	}
+	there, err := atRetypeTarget(ctx, q, v, t, hostID, in)
+	if err != nil {
+		return plan, err
+	}
 	capable := true
 	if t.Multiattach {
 		if capable, err = poolCan(ctx, q, hostID, v.Location.Pool); err != nil {
 			return plan, err
 		}
 	}
-	if plan.InPlace = capable && typeAllows(t, v.Location.Pool); plan.InPlace {
+	plan.InPlace = there && capable && typeAllows(t, v.Location.Pool)
+	switch {
+	case plan.InPlace:
 		return plan, nil
+	case there && plan.to() != "":
+		return plan, api.Errorf(api.CodeNoCapablePool, "cannot retype volume %s to %s at %s: the type is multiattach, and the pool %s cannot do that", v.Name, t.Name, Place(v.Location), v.Location.Pool)
 	}
-	if policy != api.RetypeOnDemand {
+	if in.MigrationPolicy != api.RetypeOnDemand {
 		return plan, api.Errorf(api.CodePolicyDenied, "cannot retype volume %s where it is: %s is no place for type %s; with the migration policy %s it is moved", v.Name, Place(v.Location), t.Name, api.RetypeOnDemand)
 	}
 	if err := checkHeldByOne(ctx, q, v); err != nil {
 		return plan, err
 	}
-	plan.ToPool, err = s.poolForType(ctx, q, v, t, hostID)
+	if plan.to() == "" {
+		plan.ToPool, err = s.poolForType(ctx, q, v, t, hostID)
+	}
 	return plan, err
+}
+
+// atRetypeTarget says whether a volume is already where its retype wants it. No target is
+// wherever the volume is. A target where volumes of the type may not live is refused; what
+// else stands against it, the host finds.
+func atRetypeTarget(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, hostID string, in api.VolumeRetype) (bool, error) {
+	plan := RetypePlan{ToPool: in.ToPool, ToPath: in.ToPath}
+	if plan.to() == "" {
+		return true, nil
+	}
+	dst := api.Location{Pool: in.ToPool}
+	if in.ToPath != "" {
+		var err error
+		if dst, err = inItsPool(ctx, q, hostID, api.Location{Path: path.Clean(in.ToPath)}); err != nil {
+			return false, err
+		}
+	}
+	if !typeAllows(t, dst.Pool) {
+		return false, api.Errorf(api.CodePolicyDenied, "cannot move volume %s to %s: its new type %s allows the pools %q only", v.Name, plan.to(), t.Name, t.Pools)
+	}
+	src := v.Location
+	if dst.Path != "" && dst.Path == src.Path {
+		return true, nil
+	}
+	return dst.Pool != "" && dst.Pool == src.Pool && (in.ToPool != "" || dst.Name == src.Name), nil
 }
 
 // poolForType returns the pool of a host, with the most free space, that the type

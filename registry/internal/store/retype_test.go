@@ -3,6 +3,7 @@
 package store
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -110,6 +111,14 @@ func TestTypesAndPoliciesThatAreRefused(t *testing.T) {
 		"plan: locked":                       {moving(dataMigration()), planning(data, api.VolumeRetype{Type: "gold"}), api.CodeMigrationActive, "data"},
 		"plan: no pool on its host":          {inTurn(silver, rawSQL("DELETE FROM pools WHERE name = 'slow' AND host_id = '"+hostA+"'")), planning(data, api.VolumeRetype{Type: "silver", MigrationPolicy: api.RetypeOnDemand}), api.CodeNoCapablePool, "its host has no other active pool"},
 		"plan: two attachments":              {inTurn(typed(api.VolumeTypeCreate{Name: "goldslow", Multiattach: true, Pools: []string{"slow"}}), reserved(nil), reserved(atWeb)), planning(disk, api.VolumeRetype{Type: "goldslow", MigrationPolicy: api.RetypeOnDemand}), api.CodeMultiattached, "2 attachments"},
+		"plan: to a pool of another type":    {silver, planning(data, api.VolumeRetype{Type: "silver", MigrationPolicy: api.RetypeOnDemand, ToPool: "nfs"}), api.CodePolicyDenied, `cannot move volume data to pool nfs: its new type silver allows the pools ["slow"] only`},
+		"plan: to where it is, not allowed":  {silver, planning(data, api.VolumeRetype{Type: "silver", MigrationPolicy: api.RetypeOnDemand, ToPool: "fast"}), api.CodePolicyDenied, "to pool fast"},
+		"plan: to a path in such a pool":     {silver, planning(data, api.VolumeRetype{Type: "silver", MigrationPolicy: api.RetypeOnDemand, ToPath: "/slow/../nfs/data"}), api.CodePolicyDenied, "allows the pools"},
+		"plan: to a path below its pool":     {silver, planning(data, api.VolumeRetype{Type: "silver", MigrationPolicy: api.RetypeOnDemand, ToPath: "/slow/below/data"}), api.CodePolicyDenied, "allows the pools"},
+		"plan: to a path of a long name":     {silver, planning(data, api.VolumeRetype{Type: "silver", MigrationPolicy: api.RetypeOnDemand, ToPath: "/slow/" + strings.Repeat("x", 5000)}), api.CodeInvalidArgument, "path"},
+		"plan: where it is, cannot share":    {inTurn(plainVolume(func(v *api.VolumeRegister) { v.Location = at("/thin/new") })), planning("new", api.VolumeRetype{Type: "gold", MigrationPolicy: api.RetypeOnDemand, ToPool: "thin"}), api.CodeNoCapablePool, "the pool thin cannot do that"},
+		"plan: elsewhere, two attachments":   {inTurn(typed(api.VolumeTypeCreate{Name: "gold2", Multiattach: true}), reserved(nil), reserved(atWeb)), planning(disk, api.VolumeRetype{Type: "gold2", MigrationPolicy: api.RetypeOnDemand, ToPool: "slow"}), api.CodeMultiattached, "2 attachments"},
+		"retype: to a place, on demand":      {silver, retyping(data, api.VolumeRetype{Type: "silver", MigrationPolicy: api.RetypeOnDemand, ToPath: "/slow/d"}), api.CodeConflict, "migrate it to /slow/d with that type"},
 		"migrate: unknown type":              {nil, retypingAs("brass"), api.CodeNotFound, "brass"},
 		"migrate: in use, other multiattach": {nil, migrate(func(m *api.MigrationRegister) { m.ToType = "gold" }), api.CodeInUseRetype, "root"},
 		"migrate: type not for dst":          {typed(api.VolumeTypeCreate{Name: "nfsonly", Pools: []string{"nfs"}}), retypingAs("nfsonly"), api.CodePolicyDenied, "type nfsonly"},
@@ -210,6 +219,52 @@ func TestRetypeElsewhereGoesToTheFreestPoolOfTheHost(t *testing.T) {
 	if plan := must(s.PlanRetype(t.Context(), data, api.VolumeRetype{Type: "two", MigrationPolicy: api.RetypeOnDemand}))(t); plan.ToPool != "nfs" {
 		t.Errorf("plan = %+v", plan)
 	}
+}
+
+func TestRetypeGoesWhereThatIsAskedForAndNowhereIfTheVolumeIsThere(t *testing.T) {
+	s := newCluster(t)
+	typed(api.VolumeTypeCreate{Name: "two", Pools: []string{"fast", "nfs"}})(t, s)
+	typed(api.VolumeTypeCreate{Name: "anywhere"})(t, s)
+	for name, tc := range map[string]struct {
+		in    api.VolumeRetype
+		moves bool
+	}{
+		"another pool than the freest":           {api.VolumeRetype{Type: "two", ToPool: "nfs"}, true},
+		"a path in a pool":                       {api.VolumeRetype{Type: "two", ToPath: "/nfs/other"}, true},
+		"another path in the pool where it is":   {api.VolumeRetype{Type: "two", ToPath: "/fast/other"}, true},
+		"a path in no pool":                      {api.VolumeRetype{Type: "anywhere", ToPath: "/elsewhere/x"}, true},
+		"a pool that its host may have made now": {api.VolumeRetype{Type: "anywhere", ToPool: "new"}, true},
+		"the pool where it is":                   {api.VolumeRetype{Type: "two", ToPool: "fast"}, false},
+		"the path where it is":                   {api.VolumeRetype{Type: "two", ToPath: "/fast/../fast/data"}, false},
+		"no place":                               {api.VolumeRetype{Type: "two"}, false},
+	} {
+		tc.in.MigrationPolicy = api.RetypeOnDemand
+		plan := must(s.PlanRetype(t.Context(), data, tc.in))(t)
+		if plan.InPlace == tc.moves || plan.ToPool != tc.in.ToPool || plan.ToPath != tc.in.ToPath {
+			t.Errorf("%s: plan = %+v", name, plan)
+		}
+		// A move is not for this call, and changes nothing.
+		if tc.moves {
+			err := unchanged(t, s, func() error { return second(s.RetypeVolume(t.Context(), nobody, data, tc.in)) })
+			if wantCode(t, err, api.CodeConflict); !IsMove(err) {
+				t.Errorf("%s: %v is not a refusal of a move", name, err)
+			}
+		}
+	}
+}
+
+func TestAPathInThePoolOfATypeIsAPlaceOfThatType(t *testing.T) {
+	s := newCluster(t)
+	typed(api.VolumeTypeCreate{Name: "slowonly", Pools: []string{"slow"}})(t, s)
+	in := dataMigration()
+	in.ToType = "slowonly"
+	in.Dst.Pool, in.Dst.Name = "", ""
+	for path, want := range map[string]api.Code{"/nfs/data": api.CodePolicyDenied, "/slow/below/data": api.CodePolicyDenied} {
+		in.Dst.Path = path
+		wantCode(t, second(s.RegisterMigration(t.Context(), nobody, in)), want)
+	}
+	in.Dst.Path = "/slow/data"
+	must(s.RegisterMigration(t.Context(), nobody, in))(t)
 }
 
 func TestTypeAndPlaceChangeTogether(t *testing.T) {

@@ -112,8 +112,12 @@ func checkCapable(ctx context.Context, q ledger.Querier, t api.VolumeType, what 
 }
 
 // checkTypeAllows refuses a place on a host that volumes of the type may not live
-// in.
+// in. A path in the directory of a pool is a place in that pool.
 func checkTypeAllows(ctx context.Context, q ledger.Querier, t api.VolumeType, hostID string, l api.Location) error {
+	l, err := inItsPool(ctx, q, hostID, l)
+	if err != nil {
+		return err
+	}
 	if !typeAllows(t, l.Pool) {
 		return api.Errorf(api.CodePolicyDenied, "a volume of type %s may not be at %s: its type allows the pools %q only", t.Name, Place(l), t.Pools)
 	}

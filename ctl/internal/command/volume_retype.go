@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/ctl/internal/cmdline"
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/routes"
+)
+
+func volumeRetypeCommand() *cli.Command {
+	move := targetFlags()
+	return &cli.Command{
+		Name: "retype", Usage: "give a volume another type", ArgsUsage: "VOLUME", Action: withSession(volumeRetype),
+		UsageText: session.Program + " volume retype VOLUME --type TYPE\n" +
+			"       " + session.Program + " volume retype VOLUME --type TYPE --migration-policy on-demand [--to-pool POOL | --to-path PATH] [FLAGS]",
+		Description: "If the new type does not allow the volume's pool, --migration-policy on-demand moves the volume,\n" +
+			"to the pool of its host that the type allows and that has the most room; without it the retype is\n" +
+			"refused. --to-pool and --to-path say where instead: the volume is there afterwards, and is moved\n" +
+			"even if the type would let it stay. Whether a volume may be attached more than once cannot be\n" +
+			"changed while it is attached.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "type", Usage: "the name or id of its new `TYPE`"},
+			&cli.StringFlag{
+				Name: "migration-policy", Value: api.RetypeNever, DefaultText: api.RetypeNever, Action: cmdline.CheckWord("migration-policy"),
+				Usage: "`WHEN` to move the volume: never, or on-demand if its new type needs another pool, or you name another place",
+			},
+			cmdline.FindFlag(move, "to-pool"), cmdline.FindFlag(move, "to-path"), cmdline.FindFlag(move, "method"),
+			cmdline.FindFlag(move, "bandwidth"), paceFlag(), cmdline.FindFlag(move, "verify"), cmdline.FindFlag(move, "delete-source"),
+			&cli.BoolFlag{Name: flagYes, Usage: "do not ask whether a file at --to-path may be overwritten"},
+		},
+	}
+}
+
+// readRetype makes the body of a retype from the flags.
+func readRetype(c *cli.Context) (api.VolumeRetype, error) {
+	in := api.VolumeRetype{
+		Type: c.String("type"), MigrationPolicy: c.String("migration-policy"), ToPool: c.String("to-pool"),
+		Overwrite: c.Bool(flagYes), Pace: c.String("pace"), Verify: c.String("verify"), DeleteSource: c.Bool("delete-source"),
+	}
+	var err error
+	if in.ToPath, err = absolute("to-path", c.String("to-path")); err != nil {
+		return in, err
+	}
+	if c.IsSet("method") {
+		in.Method = c.String("method")
+	}
+	if c.IsSet("bandwidth") {
+		if in.BandwidthBytesPerSecond, err = parseRate(c.String("bandwidth")); err != nil {
+			return in, err
+		}
+	}
+	bare := api.VolumeRetype{Type: in.Type, MigrationPolicy: in.MigrationPolicy}
+	switch {
+	case in.Type == "":
+		return in, cmdline.Usagef("volume retype: --type is missing: give the new type, for example --type fast")
+	case in.MigrationPolicy != api.RetypeOnDemand && in != bare:
+		return in, cmdline.Usagef("volume retype: --to-pool, --to-path, --method, --bandwidth, --pace, --verify, --delete-source and --yes are of a move: give --migration-policy on-demand too")
+	case in.ToPool != "" && in.ToPath != "":
+		return in, cmdline.Usagef("volume retype: --to-pool and --to-path exclude each other: give one, or none")
+	case in.DeleteSource && in.Verify == api.VerifyNone:
+		return in, cmdline.Usagef("volume retype: --delete-source needs a verified copy: leave --verify none out")
+	case in.Overwrite && in.ToPath == "":
+		return in, cmdline.Usagef("volume retype: --yes goes with --to-path, and there is nothing else to agree to")
+	}
+	return in, nil
+}
+
+func volumeRetype(c *cli.Context, s *session.Session) error {
+	in, err := readRetype(c)
+	if err != nil {
+		return err
+	}
+	return askingOverwrite(c, s, in.Overwrite, func(overwrite bool) error {
+		in.Overwrite = overwrite
+		return retype(c, s, in)
+	})
+}
+
+// retype gives a volume another type, and prints what became of that.
+func retype(c *cli.Context, s *session.Session, in api.VolumeRetype) error {
+	resp, finished, err := session.Perform(c.Context, s, routes.RetypeVolume, in, c.Args().First())
+	if err != nil || !finished {
+		return err
+	}
+	if resp.Has("migration") {
+		return printMigration(s, resp)
+	}
+	var v api.Volume
+	if err := resp.Decode("volume", &v); err != nil {
+		return err
+	}
+	return s.PrintResult(resp, v.ID, fmt.Sprintf("Volume %s has the type %s now; it stays at %s.", v.Name, v.Type, render.Location(v.Location)))
+}
