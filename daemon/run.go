@@ -116,7 +116,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		OverlayDir: cfg.OverlayDir, Rules: rules, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, SharedPools: cfg.SharedPools,
 	}, steps.Ports{
 		HV: virt, Images: storage, Copier: copier, Registry: site, Guards: guards, Claims: claims,
-		MayMove: unplugs.MayMove, JobStart: cfg.jobStart, Audit: asked.Note,
+		MayMove: unplugs.MayMove, JobStart: cfg.jobStart, CountPaced: copier.CountPaced, Audit: asked.Note,
 	}, runner, records, migrationHost(up), log)
 	connectMigrations(up, migrations)
 	attachments := attach.New(attach.Config{Rules: rules}, attach.Ports{

@@ -10,12 +10,14 @@ import (
 // PaceDoing is what a pacer does.
 type PaceDoing string
 
-// What a pacer does. It keeps a share of the copy's speed where the guest still suffers.
+// What a pacer does. It keeps a share of the copy's speed where the guest still suffers, and has
+// a block job catch up with a guest that would outrun it.
 const (
 	PaceFree       PaceDoing = "free"
 	PaceMeasures   PaceDoing = "measures"
 	PaceGivesWay   PaceDoing = "gives_way"
 	PaceKeepsShare PaceDoing = "keeps_share"
+	PaceCatchesUp  PaceDoing = "catches_up"
 )
 
 // requestKinds are the kinds of GuestLatency, in its order.
@@ -39,6 +41,8 @@ func (s PaceState) String() string {
 		return "gives way: " + why
 	case PaceKeepsShare:
 		return "gives way no further: " + why
+	case PaceCatchesUp:
+		return "gives way no further: it has to catch up with what the guest writes"
 	case PaceFree:
 	}
 	return ""

@@ -190,8 +190,10 @@ func (p *GuestPacer) State() PaceState {
 }
 
 // look is one tick.
-func (p *GuestPacer) look() {
-	now, ok := p.sample()
+func (p *GuestPacer) look() { p.lookAt(p.sample()) }
+
+// lookAt is a tick with these counters; ok is false if they could not be read.
+func (p *GuestPacer) lookAt(now GuestLatency, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	moved := p.moved

@@ -42,6 +42,10 @@ type World struct {
 	// Seen, if set, is called at the next look, and may change what is seen.
 	Seen func(*hv.Domain)
 	next uint64
+	// latency, if set, is what a write of a busy guest takes beside a job, nil if there is
+	// none.
+	latency func(job *hv.Job) time.Duration
+	busy    hv.DiskStats
 	// ahead is by how much the host's clock is ahead.
 	ahead atomic.Int64
 }
@@ -121,6 +125,31 @@ func (w *World) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 		w.Seen = nil
 	}
 	return dom, err
+}
+
+// DiskStats lets a busy guest write ten times between two looks.
+func (w *World) DiskStats(ctx context.Context, id, target string) (*hv.DiskStats, error) {
+	stats, err := w.Fake.DiskStats(ctx, id, target)
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	if err != nil || w.latency == nil {
+		return stats, err
+	}
+	job, err := w.Job(ctx, id, target)
+	if err != nil {
+		return nil, err
+	}
+	w.busy.WriteRequests += 10
+	w.busy.WriteTime += 10 * w.latency(job)
+	stats.WriteRequests, stats.WriteTime = w.busy.WriteRequests, w.busy.WriteTime
+	return stats, nil
+}
+
+// SetLatency makes the guest a busy one.
+func (w *World) SetLatency(of func(job *hv.Job) time.Duration) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	w.latency = of
 }
 
 // SetQuiet makes the guest write no more.

@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -15,8 +16,12 @@ import (
 )
 
 // runJob begins the block job of a direction if it does not run yet, and waits until the
-// job is ready, or until it has made no progress for as long as stallTimeout (0: for ever).
-func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout time.Duration) (ready bool, err error) {
+// job is ready, or until it has made no progress for as long as stallTimeout (0: for ever). The job
+// gives way to its guest as paced says, and has none but the operator's limit when this returns
+// without an error.
+func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout time.Duration, paced jobPacing) (ready bool, err error) {
+	pacer := e.pacedJob(ctx, s, to, paced)
+	defer func() { e.countPaced(pacer.Paced()) }()
 	least, since := int64(math.MaxInt64), e.now()
 	asked := false            // the second witness
 	begun, pace := 0, meter{} // the run of the guest in which the job was begun
@@ -37,6 +42,10 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout ti
 		}
 		switch {
 		case mirror != nil && mirror.Ready:
+			if err := e.unpaceJob(ctx, s); err != nil {
+				// A job that is ready has no limit any more, whatever it is set to.
+				e.log.Debug("cannot lift the limit of a block job that is ready", "migration", s.MigrationID, "err", err)
+			}
 			return true, disk.mayName(s, to) // or the guest would be paused for nothing
 		case mirror == nil && begun != 0 && begun != disk.dom.Run:
 			return false, guestRestarted(s)
@@ -67,13 +76,15 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout ti
 			begun, asked = disk.dom.Run, false
 			continue
 		}
-		job := e.reportJob(ctx, s, &pace)
-		if job != nil && job.End-job.Current < least {
+		job := e.reportJob(ctx, s, &pace, pacer.State())
+		// What is left is not known before the job has looked through the disk.
+		if job != nil && job.Tracking && job.End-job.Current < least {
 			least, since = job.End-job.Current, e.now()
 		}
-		e.followBandwidth(ctx, s, job)
+		e.paceJob(ctx, s, job, pacer)
 		if stallTimeout > 0 && e.now().Sub(since) >= stallTimeout {
-			return false, nil
+			// With the guest paused the job must be as fast as it can be.
+			return false, e.hvError(e.unpaceJob(ctx, s))
 		}
 		if err := retry.Sleep(ctx, jobPoll); err != nil {
 			return false, err
@@ -82,7 +93,7 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout ti
 }
 
 // reportJob shows the job's progress and returns it; nil if it is not known.
-func (e *Env) reportJob(ctx context.Context, s *Spec, pace *meter) *hv.Job {
+func (e *Env) reportJob(ctx context.Context, s *Spec, pace *meter, pacing copy.PaceState) *hv.Job {
 	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
 	if err != nil || job == nil {
 		return nil
@@ -93,6 +104,7 @@ func (e *Env) reportJob(ctx context.Context, s *Spec, pace *meter) *hv.Job {
 	}
 	e.progress.set(s.MigrationID, Progress{
 		Phase: phase, BytesTotal: job.End, BytesDone: job.Current, RateBytesPerSecond: pace.rate(e.now(), job.Current),
+		Pacing: pacing.String(),
 	})
 	return job
 }
@@ -118,28 +130,6 @@ func (d *diskState) mayBegin(s *Spec) error {
 		return snapshotsLost(s, d.dom)
 	}
 	return nil
-}
-
-// blockCopyOptions are those of the copy that makes dst equal to the disk. Only a mirror
-// has the operator's bandwidth: a fold is short, and the guest waits for its end.
-func (e *Env) blockCopyOptions(s *Spec) hv.BlockCopyOptions {
-	opts := hv.BlockCopyOptions{Shallow: s.Method == MethodOverlay, Synchronous: true}
-	if s.Method == MethodMirror {
-		opts.BandwidthBytesPerSecond = e.CopyOptions(s).BandwidthBytesPerSecond
-	}
-	return opts
-}
-
-// followBandwidth gives a mirror the bandwidth that the operator said last.
-func (e *Env) followBandwidth(ctx context.Context, s *Spec, job *hv.Job) {
-	want := e.blockCopyOptions(s).BandwidthBytesPerSecond
-	if s.Method != MethodMirror || job == nil || job.BandwidthBytesPerSecond == want {
-		return
-	}
-	if err := e.hv.SetJobBandwidth(ctx, s.InstanceID, s.Target, want); err != nil {
-		// It may have ended, which the next look tells; if not, it is tried again.
-		e.log.Debug("cannot change the bandwidth of a mirror", "migration", s.MigrationID, "err", err)
-	}
 }
 
 // meter measures how fast a job copies.

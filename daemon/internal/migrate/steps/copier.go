@@ -144,6 +144,9 @@ func (c *CopyEngine) count(paced time.Duration, moved int64) {
 	c.moved += moved
 }
 
+// CountPaced counts for how long a block job was held back for its guest.
+func (c *CopyEngine) CountPaced(paced time.Duration) { c.count(paced, 0) }
+
 // Totals returns how long copies were held back for guests, and how many bytes were copied,
 // since the daemon began.
 func (c *CopyEngine) Totals() (paced time.Duration, copiedBytes int64) {

@@ -28,8 +28,10 @@ type Env struct {
 	progress *progressTracker
 	// jobStart says what a version of QEMU may do to a guest when a block job begins.
 	jobStart func(hv.Version) hv.JobStart
-	log      *slog.Logger
-	now      func() time.Time
+	// countPaced counts for how long block jobs were held back.
+	countPaced func(time.Duration)
+	log        *slog.Logger
+	now        func() time.Time
 	// stopping is cancelled, by stop, when the daemon is told to stop: from then on no
 	// guest is paused.
 	stopping context.Context
@@ -48,6 +50,10 @@ func NewEnv(ports Ports, history History, host func(context.Context) (Host, erro
 	}
 	if e.jobStart == nil {
 		e.jobStart = hv.JobStartOf
+	}
+	e.countPaced = ports.CountPaced
+	if e.countPaced == nil {
+		e.countPaced = func(time.Duration) {}
 	}
 	e.stopping, e.stop = context.WithCancel(context.Background())
 	return e

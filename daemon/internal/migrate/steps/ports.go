@@ -237,6 +237,8 @@ type Ports struct {
 	// JobStart says what a QEMU of this version, zero if it is not known, may do to a guest that
 	// is not suspended while a block job begins. Nil: hv.JobStartOf.
 	JobStart func(qemu hv.Version) hv.JobStart
+	// CountPaced counts for how long a block job was held back for its guest. Nil: nobody counts.
+	CountPaced func(time.Duration)
 	// Clock returns the time. Nil: time.Now.
 	Clock func() time.Time
 }

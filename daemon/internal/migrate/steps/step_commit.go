@@ -51,7 +51,7 @@ func (e *Env) stepCommit() op.Step {
 			}
 		}
 		if !note.Throttled {
-			ready, err := e.runJob(ctx, s, toSrc, CommitBound)
+			ready, err := e.runJob(ctx, s, toSrc, CommitBound, givesWay)
 			if err != nil || ready {
 				return err
 			}
@@ -63,7 +63,7 @@ func (e *Env) stepCommit() op.Step {
 		if err != nil && !errors.Is(err, hv.ErrUnsupported) {
 			return e.hvError(err)
 		}
-		ready, err := e.runJob(ctx, s, toSrc, CommitBound)
+		ready, err := e.runJob(ctx, s, toSrc, CommitBound, asFastAsItCan)
 		if err != nil || ready {
 			return err
 		}

@@ -29,7 +29,7 @@ func (e *Env) stepMirror() op.Step {
 		if err := e.mayMirrorToDst(ctx, s); err != nil {
 			return err
 		}
-		_, err := e.runJob(ctx, s, toDst, 0)
+		_, err := e.runJob(ctx, s, toDst, 0, givesWay)
 		return err
 	}
 	return identified(step("mirror", do, nil, e.observeJob(toDst)), e.srcUnchanged, e.dstUnchanged)

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// suffers is the latency of a guest that bears a job as slow as it can be, and no other.
+func suffers(job *hv.Job) time.Duration {
+	if job == nil || job.BandwidthBytesPerSecond > 0 && job.BandwidthBytesPerSecond <= 8<<20 {
+		return time.Millisecond
+	}
+	return 20 * time.Millisecond
+}
+
+// limitOf is the limit of the job that is under way.
+func (d *daemon) limitOf() int64 {
+	d.t.Helper()
+	job, err := d.world.Job(context.Background(), testInstance, "vda")
+	must(d.t, err)
+	if job == nil {
+		d.t.Fatal("there is no job")
+	}
+	return job.BandwidthBytesPerSecond
+}
+
+func TestJobsOfQEMUGiveWayToTheirGuest(t *testing.T) {
+	for name, begin := range map[string]func(d *daemon) string{
+		"mirror": func(d *daemon) string {
+			id := d.migrateTo(mirrorToNewPool)
+			d.until(id, api.MigrationCopying)
+			return id
+		},
+		"fold into the destination": func(d *daemon) string {
+			id := d.migrate()
+			d.until(id, api.MigrationCompleting)
+			return id
+		},
+		"fold into the source": func(d *daemon) string {
+			d.world.SetStep(2)
+			mig := d.copied()
+			d.world.SetStep(0)
+			_, _, err := d.manager().Cancel(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID})
+			must(d.t, err)
+			d.until(mig.ID, api.MigrationCancelling)
+			return mig.ID
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				d.world.SetLatency(suffers)
+				d.world.SetStep(0)
+				id := begin(d)
+				d.world.Step(1) // the job has looked through the disk
+				_, err := d.manager().Update(context.Background(), id, api.MigrationUpdate{Pace: api.PaceFull})
+				must(t, err)
+				for range 2 {
+					pass(2 * time.Second)
+					if limit := d.limitOf(); limit == 0 || limit > 16<<20 {
+						t.Errorf("the job has a limit of %d", limit)
+					}
+					if got := d.get(id); !strings.Contains(got.Pacing, "gives way") {
+						t.Errorf("pacing is %q", got.Pacing)
+					}
+					d.Restart() // another daemon takes the job up, with the limit that it has
+				}
+				_, err = d.manager().Update(context.Background(), id, api.MigrationUpdate{Pace: api.PaceOff})
+				must(t, err)
+				pass(time.Second)
+				if limit := d.limitOf(); limit != 0 {
+					t.Errorf("with pace off the job has a limit of %d", limit)
+				}
+				d.world.SetStep(2)
+				if name == "fold into the source" {
+					d.until(id, api.MigrationCancelled)
+					return
+				}
+				d.moved(d.until(id, api.MigrationCompleted))
+			})
+		})
+	}
+}
+
+func TestAJobThatGetsNowhereIsNotHeldBack(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.SetLatency(suffers)
+		d.world.SetStep(0)
+		d.world.SetQuiet()
+		id := d.migrateTo(mirrorToNewPool)
+		d.until(id, api.MigrationCopying)
+		d.world.Step(1)
+		pass(5 * time.Second)
+		if limit := d.limitOf(); limit != 0 {
+			t.Errorf("the job has a limit of %d", limit)
+		}
+		if got := d.get(id); !strings.Contains(got.Pacing, "catch up") {
+			t.Errorf("pacing is %q", got.Pacing)
+		}
+		d.world.SetStep(2)
+		d.until(id, api.MigrationCompleted)
+	})
+}
+
+// What is left to do is not known while a job looks through the disk.
+func TestAGuestIsNotSlowedDownBesideACommitThatGetsOn(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := d.copied()
+		for range 20 {
+			d.world.GuestWrites()
+		}
+		d.world.SetQuiet()
+		d.world.SetStep(0)
+		_, _, err := d.manager().Cancel(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID})
+		must(t, err)
+		d.until(mig.ID, api.MigrationCancelling)
+		pass(time.Second)
+		for range 4 {
+			d.world.Step(1)
+			pass(5 * time.Second)
+		}
+		if limit := d.world.WriteLimit(testInstance, "vda"); limit != 0 {
+			t.Errorf("the guest may write %d bytes per second", limit)
+		}
+		d.world.SetStep(2)
+		d.until(mig.ID, api.MigrationCancelled)
+	})
+}
