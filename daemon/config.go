@@ -138,7 +138,7 @@ const saveDir = "save_dir"
 func (c *config) flags(set *flag.FlagSet) {
 	set.StringVar(&c.Socket, "socket", c.Socket, "Unix socket for volferryctl")
 	set.StringVar(&c.SocketGroup, "socket-group", c.SocketGroup, "`group` that may use the socket; it is equal to root")
-	set.StringVar(&c.Registry, "registry", c.Registry, "the registry, as unix:///path or https://host:7643 (`URL`)")
+	set.StringVar(&c.Registry, "registry", c.Registry, "the registry, as unix:///path or https://host:7643 (`URL`); several of these for one registry that may be on several machines, with commas between them")
 	set.StringVar(&c.TLSCA, "tls-ca", c.TLSCA, "`file` of the authority that the registry at https:// must be of")
 	set.StringVar(&c.TLSCert, "tls-cert", c.TLSCert, "`file` of this host's certificate, which says its id and name")
 	set.StringVar(&c.TLSKey, "tls-key", c.TLSKey, "`file` of the key of the certificate")
@@ -231,8 +231,8 @@ func (c *config) warnings() (out []string) {
 // not those of a host.
 func (c *config) checkRegistry() error {
 	if !c.overTLS() {
-		if !strings.HasPrefix(c.Registry, "unix:///") {
-			return fmt.Errorf("registry is %q; it must be unix:///path or https://host:7643", c.Registry)
+		if !strings.HasPrefix(c.Registry, "unix:///") || strings.Contains(c.Registry, ",") {
+			return fmt.Errorf("registry is %q; it must be unix:///path or https://host:7643, or several of these URLs with commas between them", c.Registry)
 		}
 		return nil
 	}

@@ -59,6 +59,7 @@ func TestCheckRefusesWhatCouldNotWorkSafely(t *testing.T) {
 		"a relative state directory":   {"--state-dir", "state"},
 		"a registry without TLS":       {"--registry", "http://elsewhere:7643"},
 		"TLS without its files":        {"--registry", "https://elsewhere:7643", "--tls-cert", "/nonexistent/host.crt"},
+		"a socket in a list":           {"--registry", "unix:///run/r.sock,https://elsewhere:7643"},
 		"a pool that is shared twice":  {"--shared-pools", "a,a"},
 		"a shared pool without a name": {"--shared-pools", "a,"},
 		"a negative reserve":           {"--overlay-min-free-bytes", "-1"},

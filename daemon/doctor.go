@@ -14,6 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/protocol"
 )
 
@@ -34,6 +35,9 @@ type doctor struct {
 	written func(ctx context.Context) ([]api.ReleasedSource, error)
 	// tainted returns the guests of this host whose domains a move has tainted.
 	tainted func(ctx context.Context) ([]migrate.TaintedGuest, error)
+
+	// probe asks each URL of a registry that has several who answers there.
+	probe func(ctx context.Context) []client.Endpoint
 
 	fixing sync.Mutex
 }

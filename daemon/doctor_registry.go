@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/internal/version"
 )
@@ -25,6 +26,34 @@ func (d *doctor) registry(ctx context.Context) []api.Check {
 		return []api.Check{{Name: name, Status: "fail", Message: err.Error(), Advice: registryAdvice(err)}}
 	}
 	return []api.Check{d.versions(theirs), d.clock()}
+}
+
+// endpoints says at which of several URLs the registry is, and whether two processes answer at
+// once; nothing for one URL.
+func (d *doctor) endpoints(ctx context.Context) []api.Check {
+	const name = "registry URLs"
+	if d.probe == nil {
+		return nil
+	}
+	var out []api.Check
+	for _, e := range d.probe(ctx) {
+		switch {
+		case errors.Is(e.Err, client.ErrTwoRegistries):
+			out = append(out, api.Check{
+				Name: name, Status: "fail", Message: e.URL + ": " + e.Err.Error(),
+				Advice: "stop one of the two at once, and keep its machine off the database: they change two copies of it (docs/how-to/run-the-registry-highly-available.md)",
+			})
+		case e.Err != nil && api.AsError(e.Err).Details[api.DetailDistrust] != nil:
+			out = append(out, api.Check{Name: name, Status: "fail", Message: e.Err.Error(), Advice: registryAdvice(e.Err)})
+		case e.Err != nil:
+			out = append(out, ok(name, e.URL+" is not in use: "+e.Err.Error()))
+		case e.InUse:
+			out = append(out, ok(name, e.URL+" is in use"))
+		default:
+			out = append(out, ok(name, e.URL+" leads to the same"))
+		}
+	}
+	return out
 }
 
 // registryAdvice says what to do about an error of the registry. One that answers need not be

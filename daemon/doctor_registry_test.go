@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/internal/mtls/mtlstest"
 	"github.com/volferry/volferry/internal/protocol"
@@ -107,5 +108,30 @@ func TestDoctorAdvisesToStartTheRegistryOnlyWhereNobodyAnswers(t *testing.T) {
 		if got := registryAdvice(c.err); !strings.Contains(got, c.want) || name != "away" && strings.Contains(got, "start volferry-registry") {
 			t.Errorf("%s: the advice is %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+// TestDoctorSaysWhereTheRegistryIsAndWhereASecondOneAnswers: places that do not answer are as they should be.
+func TestDoctorSaysWhereTheRegistryIsAndWhereASecondOneAnswers(t *testing.T) {
+	away := api.Errorf(api.CodeRegistryUnavailable, "cannot connect to b")
+	d := &doctor{probe: func(context.Context) []client.Endpoint {
+		return []client.Endpoint{
+			{URL: "a", InUse: true},
+			{URL: "b", Err: away},
+			{URL: "c", Err: client.ErrTwoRegistries},
+			{URL: "d", Err: api.Errorf(api.CodeRegistryUnavailable, "another registry").With(api.DetailDistrust, api.DistrustsServer)},
+		}
+	}}
+	got := d.endpoints(t.Context())
+	if len(got) != 4 {
+		t.Fatalf("checks = %+v", got)
+	}
+	for i, want := range []struct{ status, text string }{{"ok", "a is in use"}, {"ok", "b is not in use: cannot connect"}, {"fail", "c: another process"}, {"fail", "another registry"}} {
+		if got[i].Status != want.status || !strings.Contains(got[i].Message, want.text) {
+			t.Errorf("check %d = %+v, want %+v", i, got[i], want)
+		}
+	}
+	if got := (&doctor{}).endpoints(t.Context()); len(got) > 0 {
+		t.Errorf("without URLs: %+v", got)
 	}
 }

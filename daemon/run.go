@@ -86,7 +86,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		return err
 	}
 	var callers audit.Callers
-	registry, err := client.NewRegistry(cfg.Registry, client.TLS(cfg.TLSCA, cfg.TLSCert, cfg.TLSKey), dialing(), client.ForCaller(callers.Of),
+	registry, err := client.NewRegistry(cfg.Registry, client.TLS(cfg.TLSCA, cfg.TLSCert, cfg.TLSKey), dialing(), client.ForCaller(callers.Of), client.OfRegistry(state.RegistryID),
 		client.As(func() (string, int64) { return who.id, state.Epoch() }))
 	if err != nil {
 		return err
@@ -163,6 +163,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		open:    func(ctx context.Context) ([]api.Migration, error) { return migrations.List(ctx, false) },
 		written: func(ctx context.Context) ([]api.ReleasedSource, error) { return migrations.WrittenSources(ctx) },
 		tainted: migrations.TaintedGuests,
+		probe:   registry.Probe,
 	}
 	admin := adminapi.New(adminapi.Deps{
 		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Instances: instances, Registry: site, Uplink: up, Audit: asked, Callers: &callers,
@@ -170,6 +171,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		RegistryProxy: adminapi.NewRegistryProxy(transport, base, address), RegistryAddress: address,
 		CheckRegistry: registry.CheckPeer,
 		Peer:          registry.Peer,
+		Endpoints:     registry.Endpoints,
 		Doctor:        look.checks,
 		FixDoctor:     look.fixes,
 		ShortOfRoom:   look.shortOfRoom,

@@ -45,22 +45,22 @@ func serveBeside(ctx context.Context, command string, args []string, log *slog.L
 	case "connectors":
 		return sandbox.ServeConnectors(ctx, listener, runConnectors(args).RunText, log)
 	}
-	return sandbox.ServeDialer(ctx, listener, func() (string, error) { return addressOfRegistry(args) }, log)
+	return sandbox.ServeDialer(ctx, listener, func() ([]string, error) { return addressesOfRegistry(args) }, log)
 }
 
-// addressOfRegistry reads the configuration, as it is by now.
-func addressOfRegistry(args []string) (string, error) {
+// addressesOfRegistry reads the configuration, as it is by now.
+func addressesOfRegistry(args []string) ([]string, error) {
 	cfg, err := loadConfig(args, io.Discard)
 	if errors.Is(err, os.ErrPermission) {
-		return "", fmt.Errorf("the dialer has no right to read where the registry is: %w; chmod 0644, there is no secret in it", err)
+		return nil, fmt.Errorf("the dialer has no right to read where the registry is: %w; chmod 0644, there is no secret in it", err)
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if !cfg.overTLS() {
-		return "", fmt.Errorf("the registry is %s, which needs no dialer; restart volferryd", cfg.Registry)
+		return nil, fmt.Errorf("the registry is %s, which needs no dialer; restart volferryd", cfg.Registry)
 	}
-	return client.Address(cfg.Registry)
+	return client.Addresses(cfg.Registry)
 }
 
 // runConnectors runs connectors by the configuration as it is by now: whoever has the daemon can
@@ -125,5 +125,7 @@ func dialing() client.Setting {
 	if socket == "" {
 		return client.DialedBy(nil)
 	}
-	return client.DialedBy(func(ctx context.Context) (net.Conn, error) { return sandbox.Dial(ctx, socket) })
+	return client.DialedBy(func(ctx context.Context, address string) (net.Conn, error) {
+		return sandbox.Dial(ctx, socket, address)
+	})
 }

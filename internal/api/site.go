@@ -23,6 +23,10 @@ const (
 	EpochHeader = "Volferry-Epoch"
 )
 
+// RegistryHeader is in each answer of a registry: the id of its database and, behind a space,
+// one of the process.
+const RegistryHeader = "Volferry-Registry"
+
 // The statuses of a host. A suspect host has been silent for a while; it keeps all that it
 // holds. An operator has said of a fenced host that it cannot touch anything any more; it
 // is fenced until it has let go of what it lost and comes back.

@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +35,9 @@ type Client struct {
 	http    *http.Client
 	timeout time.Duration
 	clock   clock
+	// known is for a target of several URLs, as failover is, which is nil for one.
+	known    func() string
+	failover *failover
 }
 
 // Setting changes how a Client is made.
@@ -70,21 +74,33 @@ func ForCaller(caller func(key string) string) Setting {
 	return func(c *Client) { c.caller = caller }
 }
 
-// DialedBy connects to an https:// target with dial, for a process that may not use the
+// DialedBy connects to the address of an https:// target with dial, for a process that may not use the
 // network. The client still does the TLS itself. Errors are those of net.Dialer.
-func DialedBy(dial func(context.Context) (net.Conn, error)) Setting {
+func DialedBy(dial func(ctx context.Context, address string) (net.Conn, error)) Setting {
 	return func(c *Client) { c.dial = dial }
 }
 
+// OfRegistry has a client of several URLs refuse every registry but the one with the id that
+// known returns. While that is "", the first that answers is the one that counts.
+func OfRegistry(known func() string) Setting {
+	return func(c *Client) { c.known = known }
+}
+
 // New returns a client of the daemon at target: unix:///path, the absolute path
-// of a socket, or https://host[:port] with TLS. It connects with the first
-// request.
+// of a socket, or https://host[:port] with TLS; or several URLs of one registry, with
+// commas between them. It connects with the first request.
 func New(target string, settings ...Setting) (*Client, error) {
 	c := &Client{connection: connection{unavailable: api.CodeHypervisorUnavailable}}
 	for _, set := range settings {
 		set(c)
 	}
-	if err := c.connectTo(target); err != nil {
+	var err error
+	if all := strings.Split(target, ","); len(all) > 1 {
+		c.failover, err = c.connectToAny(all, c.known)
+	} else {
+		err = c.connectTo(target)
+	}
+	if err != nil {
 		return nil, err
 	}
 	c.http = &http.Client{
@@ -97,7 +113,7 @@ func New(target string, settings ...Setting) (*Client, error) {
 }
 
 // Target returns where the daemon is, for messages: the path of a socket, or a
-// URL.
+// URL, or several with commas between them.
 func (c *Client) Target() string { return c.target }
 
 // Credentials returns the client's certificate, nil over a Unix socket.

@@ -51,10 +51,13 @@ func (c *connection) transportError(ctx context.Context, err error) error {
 		op        *net.OpError
 		handshake *handshakeError
 		sent      *sentError
+		explained *api.Error
 	)
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("wait for %s: %w", c.target, ctx.Err())
+	case errors.As(err, &explained): // one of several URLs
+		return explained
 	case errors.As(err, &sent):
 	case refused(err):
 		return api.Errorf(c.unavailable, "cannot connect to %s: nobody listens there", c.target)
@@ -107,7 +110,7 @@ func (c *connection) handshakeError(err error) error {
 	case errors.As(err, &record):
 		return api.Errorf(c.unavailable, "cannot connect to %s: what answers there does not speak TLS; is it the registry's port?", c.target)
 	case errors.Is(err, context.DeadlineExceeded):
-		return api.Errorf(c.unavailable, "cannot connect to %s: the handshake took longer than %s", c.target, connectTimeout)
+		return api.Errorf(c.unavailable, "cannot connect to %s: the handshake took too long", c.target)
 	}
 	return api.Errorf(c.unavailable, "cannot connect to %s: %v", c.target, err)
 }

@@ -79,7 +79,7 @@ func (r *Registry) Version(ctx context.Context) (string, error) {
 // Report reports this host to the registry and returns what the registry knows of the host,
 // above all its epoch. The last report counts, so it takes no op id.
 func (r *Registry) Report(ctx context.Context, in api.HostReport) (api.Host, error) {
-	return change(ctx, r, routes.ReportHost, "", in, in.ID)
+	return change(asReport(ctx), r, routes.ReportHost, "", in, in.ID)
 }
 
 // Hosts returns every host.

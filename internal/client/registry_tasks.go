@@ -17,7 +17,7 @@ import (
 func (r *Registry) Tasks(ctx context.Context, hostID, session string, wait time.Duration) ([]api.Task, error) {
 	route := routes.FetchTasks.With("session", session).With("wait_seconds", strconv.Itoa(int(wait/time.Second)))
 	var tasks []api.Task
-	err := r.Do(ctx, route.Method, route.PathOf(hostID), nil, &tasks, waitLonger(wait), noun(route.Noun))
+	err := r.Do(asChange(ctx), route.Method, route.PathOf(hostID), nil, &tasks, waitLonger(wait), noun(route.Noun))
 	return tasks, err
 }
 

@@ -139,7 +139,7 @@ func TestWhoeverMakesTheConnectionTheServerIsCheckedByTheClient(t *testing.T) {
 	s, other := newSite(t, http.HandlerFunc(whoami), localhost), newSite(t, http.HandlerFunc(whoami), localhost)
 	dials := 0
 	to := func(target string) client.Setting {
-		return client.DialedBy(func(ctx context.Context) (net.Conn, error) {
+		return client.DialedBy(func(ctx context.Context, _ string) (net.Conn, error) {
 			dials++
 			return new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(target, "https://"))
 		})

@@ -32,6 +32,8 @@ const (
 	defaultPort = "7643"
 	// connectTimeout bounds the way to a connection, handshake included.
 	connectTimeout = 10 * time.Second
+	// minConnectTimeout is what each of several URLs has of that at least.
+	minConnectTimeout = 2 * time.Second
 	// maxIdleConnections is how many connections are kept for the next request.
 	// All are to one server, and a daemon with many guests has many requests at
 	// once.
@@ -63,7 +65,7 @@ type connection struct {
 	credentials *mtls.Credentials // nil over a Unix socket
 	as          func() (hostID string, epoch int64)
 	caller      func(key string) string
-	dial        func(context.Context) (net.Conn, error) // nil for the network's own
+	dial        func(ctx context.Context, address string) (net.Conn, error) // nil for the network's own
 	// peer is what the other side announced last; nil before its first answer.
 	peer atomic.Pointer[protocol.Announcement]
 }
@@ -94,7 +96,7 @@ func (c *connection) connectTo(target string) error {
 		return api.Errorf(api.CodeInvalidArgument, "cannot connect to %s: %v", target, err)
 	}
 	c.target, c.base, c.credentials = base.String(), base, credentials
-	c.transport = listening{c.speakingAs(&tlsTransport{credentials: credentials, serverName: base.Hostname(), connect: c.dial}), c}
+	c.transport = listening{c.speakingAs(&tlsTransport{credentials: credentials, serverName: base.Hostname(), connect: c.dial, timeout: connectTimeout}), c}
 	return nil
 }
 
@@ -124,13 +126,18 @@ func serverURL(target string) (*url.URL, error) {
 	return &url.URL{Scheme: "https", Host: net.JoinHostPort(u.Hostname(), port)}, nil
 }
 
-// Address returns the address that the server of an https:// target listens at.
-func Address(target string) (string, error) {
-	base, err := serverURL(target)
-	if err != nil {
-		return "", err
+// Addresses returns the addresses that the servers of https:// targets, with commas between
+// them, listen at.
+func Addresses(targets string) ([]string, error) {
+	var out []string
+	for _, target := range strings.Split(targets, ",") {
+		base, err := serverURL(strings.TrimSpace(target))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, base.Host)
 	}
-	return base.Host, nil
+	return out, nil
 }
 
 func newTransport() *http.Transport {
@@ -156,7 +163,11 @@ func newSocketTransport(path string) *http.Transport {
 type tlsTransport struct {
 	credentials *mtls.Credentials
 	serverName  string
-	connect     func(context.Context) (net.Conn, error) // nil for the network's own
+	connect     func(ctx context.Context, address string) (net.Conn, error) // nil for the network's own
+	// timeout bounds the way to a connection, check included, which may refuse one after the
+	// handshake; nil takes all.
+	timeout time.Duration
+	check   func(context.Context, net.Conn) error
 
 	mu      sync.Mutex
 	version any
@@ -188,19 +199,25 @@ func (t *tlsTransport) now() *http.Transport {
 }
 
 func (t *tlsTransport) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
 	connect := t.connect
 	if connect == nil {
 		dialer := net.Dialer{KeepAliveConfig: keepAlive}
-		connect = func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, network, address) }
+		connect = func(ctx context.Context, address string) (net.Conn, error) {
+			return dialer.DialContext(ctx, network, address)
+		}
 	}
-	raw, err := connect(ctx)
+	raw, err := connect(ctx, address)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // transportError reads it
 	}
 	conn := tls.Client(raw, t.credentials.Config(t.serverName))
-	if err := conn.HandshakeContext(ctx); err != nil {
+	err = conn.HandshakeContext(ctx)
+	if err == nil && t.check != nil {
+		err = t.check(ctx, conn)
+	}
+	if err != nil {
 		_ = raw.Close()
 		return nil, &handshakeError{err: err}
 	}

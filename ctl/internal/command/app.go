@@ -93,7 +93,7 @@ func globalFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{
 			Name: "socket", EnvVars: []string{"VOLFERRY_SOCKET"}, DefaultText: "the daemon's, else the registry's, in /run/volferry",
-			Usage: "talk to the daemon or registry at Unix socket `PATH`, or to a registry at https://HOST[:PORT]",
+			Usage: "talk to the daemon or registry at Unix socket `PATH`, or to a registry at https://HOST[:PORT], or at one of several such URLs with commas between them",
 		},
 		&cli.StringFlag{Name: "ca", EnvVars: []string{"VOLFERRY_CA"}, Usage: "for https: `FILE` has the certificate of the registry's authority"},
 		&cli.StringFlag{Name: "cert", EnvVars: []string{"VOLFERRY_CERT"}, Usage: "for https: `FILE` has your operator certificate"},

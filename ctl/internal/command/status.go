@@ -37,6 +37,11 @@ func status(c *cli.Context, s *session.Session) error {
 		r.Add("host", fmt.Sprintf("%s (%s)", st.Host, st.HostID))
 	}
 	r.Add("socket", s.Client.Target())
+	for _, e := range s.Client.Endpoints() {
+		if e.InUse {
+			r.Add("in use", e.URL)
+		}
+	}
 	r.Add("running since", fmt.Sprintf("%s (%s)", render.Time(st.Since), render.Ago(st.Since, s.Now)))
 	for _, p := range st.Parts {
 		r.Add(p.Name, checkLines(p)...)

@@ -18,6 +18,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/daemon/internal/volume"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/protocol"
@@ -57,7 +58,9 @@ type Deps struct {
 	// does not have. Peer, if not nil, returns what the registry announced.
 	CheckRegistry func(needs []string) error
 	Peer          func() (protocol.Announcement, bool)
-	Uplink        *uplink.Uplink
+	// Endpoints, if not nil, returns the URLs of a registry that has several.
+	Endpoints func() []client.Endpoint
+	Uplink    *uplink.Uplink
 	// Audit adds to the registry's trail what is asked for here and done by this host
 	// alone.
 	Audit *audit.Outbox

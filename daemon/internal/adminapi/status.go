@@ -65,7 +65,7 @@ func (s *Server) registryPart(ctx context.Context) api.Check {
 		err = s.Uplink.Err()
 	}
 	if err == nil {
-		return api.Check{Name: "registry", Status: "ok", Message: "connected"}
+		return api.Check{Name: "registry", Status: "ok", Message: "connected" + s.endpoint()}
 	}
 	if s.Uplink.Fence() != nil && !away(err) {
 		return api.Check{Name: "registry", Status: "ok", Message: "connected; it has fenced this host"} // epoch says more
@@ -78,6 +78,27 @@ func (s *Server) registryPart(ctx context.Context) api.Check {
 		part.Message += fmt.Sprintf("; lists are as they were %s ago", age.Round(time.Second))
 	}
 	return part
+}
+
+// endpoint says which URL of several is in use, and which did not answer. One active registry
+// has no other that answers, so that is no fault.
+func (s *Server) endpoint() string {
+	if s.Endpoints == nil {
+		return ""
+	}
+	var inUse, silent []string
+	for _, e := range s.Endpoints() {
+		if e.InUse {
+			inUse = append(inUse, " at "+e.URL)
+		} else if e.Err != nil {
+			silent = append(silent, e.URL)
+		}
+	}
+	text := strings.Join(inUse, "")
+	if len(silent) > 0 {
+		text += "; when last tried it was not at " + strings.Join(silent, ", ")
+	}
+	return text
 }
 
 // epochPart says whether this host may work, and what it lost.

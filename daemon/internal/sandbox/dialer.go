@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -18,10 +19,10 @@ const dialTimeout = 10 * time.Second
 // keepAlive finds out within half a minute that the registry's machine is gone.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// Dial returns a connection to the registry that `volferryd dialer` has made. Errors are
-// those of a dial.
-func Dial(ctx context.Context, socket string) (net.Conn, error) {
-	_, handedOver, err := ask(ctx, socket, request{Call: callConnect}, nil)
+// Dial returns a connection to the registry at an address, which `volferryd dialer` has made.
+// Errors are those of a dial.
+func Dial(ctx context.Context, socket, address string) (net.Conn, error) {
+	_, handedOver, err := ask(ctx, socket, request{Call: callConnect, Name: address}, nil)
 	if err == nil && handedOver == nil {
 		err = errors.New("the dialer has handed no connection over")
 	}
@@ -35,18 +36,18 @@ func Dial(ctx context.Context, socket string) (net.Conn, error) {
 	return conn, nil
 }
 
-// ServeDialer answers Dial at a socket until ctx ends, and closes the socket. Address is
-// called for each request and returns the registry's address.
-func ServeDialer(ctx context.Context, listener *net.UnixListener, address func() (string, error), log *slog.Logger) error {
-	return serve(ctx, listener, answerDial(address), log)
+// ServeDialer answers Dial at a socket until ctx ends, and closes the socket. Addresses is
+// called for each request and returns where the registry may be.
+func ServeDialer(ctx context.Context, listener *net.UnixListener, addresses func() ([]string, error), log *slog.Logger) error {
+	return serve(ctx, listener, answerDial(addresses), log)
 }
 
-func answerDial(address func() (string, error)) handler {
+func answerDial(addresses func() ([]string, error)) handler {
 	return func(ctx context.Context, in request, _ *os.File) (answer, *os.File) {
 		if in.Call != callConnect {
 			return failed(fmt.Errorf("there is no call %q here", in.Call)), nil
 		}
-		file, err := connect(ctx, address)
+		file, err := connect(ctx, addresses, in.Name)
 		if err != nil {
 			return failed(err), nil
 		}
@@ -54,10 +55,13 @@ func answerDial(address func() (string, error)) handler {
 	}
 }
 
-func connect(ctx context.Context, address func() (string, error)) (*os.File, error) {
-	to, err := address()
+func connect(ctx context.Context, addresses func() ([]string, error), to string) (*os.File, error) {
+	all, err := addresses()
 	if err != nil {
 		return nil, err
+	}
+	if !slices.Contains(all, to) {
+		return nil, fmt.Errorf("the registry is not at %s by the configuration; restart volferryd after a change of it", to)
 	}
 	dialer := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}
 	conn, err := dialer.DialContext(ctx, "tcp", to)

@@ -159,9 +159,9 @@ func TestAConnectionOutlivesTheDialerThatMadeIt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- ServeDialer(ctx, l, func() (string, error) { return registry.Addr().String(), nil }, slog.New(slog.DiscardHandler))
+		done <- ServeDialer(ctx, l, func() ([]string, error) { return []string{registry.Addr().String()}, nil }, slog.New(slog.DiscardHandler))
 	}()
-	conn, err := Dial(t.Context(), socket)
+	conn, err := Dial(t.Context(), socket, registry.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,19 +193,33 @@ func TestADialFailsAsItWouldHere(t *testing.T) {
 		t.Fatal(err)
 	}
 	socket := serving(t, func(ctx context.Context, l *net.UnixListener, log *slog.Logger) error {
-		return ServeDialer(ctx, l, func() (string, error) { return closed.Addr().String(), nil }, log)
+		return ServeDialer(ctx, l, func() ([]string, error) { return []string{closed.Addr().String()}, nil }, log)
 	})
 	var op *net.OpError
-	if _, err := Dial(t.Context(), socket); !errors.Is(err, syscall.ECONNREFUSED) || !errors.As(err, &op) || op.Op != "dial" {
+	if _, err := Dial(t.Context(), socket, closed.Addr().String()); !errors.Is(err, syscall.ECONNREFUSED) || !errors.As(err, &op) || op.Op != "dial" {
 		t.Errorf("where nobody listens: %v", err)
+	}
+}
+
+func TestTheDialerConnectsToWhatTheConfigurationNamesAndNothingElse(t *testing.T) {
+	other, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it stands for another program
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
+	socket := serving(t, func(ctx context.Context, l *net.UnixListener, log *slog.Logger) error {
+		return ServeDialer(ctx, l, func() ([]string, error) { return []string{"a:1", "b:1"}, nil }, log)
+	})
+	if _, err := Dial(t.Context(), socket, other.Addr().String()); err == nil || !strings.Contains(err.Error(), "by the configuration") {
+		t.Errorf("got %v", err)
 	}
 }
 
 func TestADialSaysWhyThereIsNoAddress(t *testing.T) {
 	socket := serving(t, func(ctx context.Context, l *net.UnixListener, log *slog.Logger) error {
-		return ServeDialer(ctx, l, func() (string, error) { return "", errors.New("the registry is a socket of this host") }, log)
+		return ServeDialer(ctx, l, func() ([]string, error) { return nil, errors.New("the registry is a socket of this host") }, log)
 	})
-	if _, err := Dial(t.Context(), socket); err == nil || !strings.Contains(err.Error(), "a socket of this host") {
+	if _, err := Dial(t.Context(), socket, "a:1"); err == nil || !strings.Contains(err.Error(), "a socket of this host") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -118,6 +118,14 @@ func (s *State) viewPath() string { return filepath.Join(s.dir, "registry-view.j
 // never told one.
 func (s *State) Epoch() int64 { return s.current().Epoch }
 
+// RegistryID returns the id of the registry that this host was told of last, "" if of none.
+func (s *State) RegistryID() string {
+	if m := s.current().Mark; m != nil {
+		return m.RegistryID
+	}
+	return ""
+}
+
 // fence returns what is known of this host being fenced, nil if it is not.
 func (s *State) fence() *Fence {
 	f := s.current().Fence

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/google/uuid"
+
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
@@ -166,7 +168,7 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 
 // Handler returns an http.Handler that serves Routes.
 func (s *Server) Handler() http.Handler {
-	return httpjson.NewHandler(httpjson.Config{
+	answer := httpjson.NewHandler(httpjson.Config{
 		Routes:    s.guarded(s.Routes()),
 		Elsewhere: elsewhere(),
 		Authorize: s.Authorize,
@@ -174,6 +176,11 @@ func (s *Server) Handler() http.Handler {
 		Refused:   s.auditRefusal,
 		Log:       s.Log,
 		Observe:   s.Metrics.request,
+	})
+	who := s.Store.Mark().RegistryID + " " + uuid.NewString()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(api.RegistryHeader, who)
+		answer.ServeHTTP(w, r)
 	})
 }
 
