@@ -47,7 +47,7 @@ func (d *doctor) pools(ctx context.Context) []api.Check {
 		}
 		has := ok("pool "+p.Name, fmt.Sprintf("%s, %s free", p.Type, api.Bytes(free)))
 		if free < poolLow {
-			has.Status, has.Advice = "warn", "hardly a volume has room there; make room, or move some out of it (volferryctl pool drain "+p.Name+" --to POOL)"
+			has.Status, has.Advice = "warn", "hardly a volume has room there; make room, or move out what volumes it has (volferryctl pool drain "+p.Name+" --to POOL)"
 		}
 		out = append(out, has)
 	}

@@ -304,3 +304,23 @@ func TestWhichIsAnsweredWithoutTheRegistryAndSaysSo(t *testing.T) {
 	}
 	wantError(t, s, "GET", "/v1/volumes/other/which", api.CodeRegistryUnavailable)
 }
+
+// stillRegistry has a volume that nobody moves, and no attachment.
+type stillRegistry struct{ Registry }
+
+func (stillRegistry) Volume(context.Context, string) (api.Volume, error) {
+	return api.Volume{ID: "11112222", Name: "data"}, nil
+}
+
+func (stillRegistry) Attachment(_ context.Context, ref string) (api.Attachment, error) {
+	return api.Attachment{}, api.Errorf(api.CodeNotFound, "no attachment %q", ref)
+}
+
+func TestACancelOfAVolumeThatStandsStillSaysSo(t *testing.T) {
+	s, _ := newMover(t)
+	s.Registry = stillRegistry{}
+	status, body := askOf(t, s, "POST", "/v1/attachments/data/migration:cancel", "")
+	if status != http.StatusConflict || !strings.Contains(body, string(api.CodeNoMigration)) || !strings.Contains(body, "volume data is not being moved") {
+		t.Errorf("%d %s", status, body)
+	}
+}

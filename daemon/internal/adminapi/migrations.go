@@ -118,6 +118,9 @@ func (s *Server) attachmentID(r *http.Request) (string, error) {
 	if _, findErr := s.Migrations.Find(r.Context(), name); findErr == nil {
 		return name, nil
 	}
+	if vol, volErr := s.Registry.Volume(r.Context(), name); volErr == nil && vol.MigrationID == "" {
+		return "", api.Errorf(api.CodeNoMigration, "volume %s is not being moved; `volferryctl migration list --all` shows the moves that have ended", vol.Name)
+	}
 	return "", err
 }
 
