@@ -59,11 +59,27 @@ func (f *fold) hold(t *testing.T) (goOn func()) {
 		pids = foldersOf(t, f.into)
 		return len(pids) == 1
 	})
-	if err := unix.Kill(pids[0], unix.SIGSTOP); err != nil {
+	stop := func() {
+		if err := unix.Kill(pids[0], unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	letWrite() // a process that strace delays cannot be killed
+	for !standsStill(t, pids[0]) {
+		stop() // strace may take a signal with it when it lets go
+	}
+	return func() { _ = unix.Kill(pids[0], unix.SIGCONT) }
+}
+
+// standsStill says whether a signal has stopped a process.
+func standsStill(t *testing.T, pid int) bool {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	letWrite() // a process that strace delays cannot be killed
-	return func() { _ = unix.Kill(pids[0], unix.SIGCONT) }
+	return strings.Contains(string(text), "State:\tT (stopped)")
 }
 
 // foldersOf are the processes of qemu-img that have an image open.

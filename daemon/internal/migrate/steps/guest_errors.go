@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -46,11 +47,28 @@ func chainChanged(s *Spec, disk *diskState) *api.Error {
 	}
 	where := "the definition names " + s.place(disk.config)
 	if disk.active {
-		where = "the guest runs on " + s.place(disk.live) + ", and " + where
+		where = "the guest runs on " + s.place(disk.live) + ", and " + where + snapshotAdvice(s, disk)
 	}
 	return api.Errorf(api.CodeChainChanged,
 		"disk %s of instance %s was changed by somebody else: %s; `volferryctl volume which %s` shows what is known",
 		s.Target, s.InstanceName, where, s.VolumeName)
+}
+
+// snapshotAdvice says how to merge what somebody has put over the overlay of a running guest, ""
+// if there is nothing over it.
+func snapshotAdvice(s *Spec, disk *diskState) string {
+	live := disk.dom.LiveDisk(s.Target)
+	if live == nil {
+		return ""
+	}
+	chain := live.Chain
+	n := slices.IndexFunc(chain, func(img hv.Image) bool { return img.Path == s.Overlay })
+	if n < 1 {
+		return ""
+	}
+	return fmt.Sprintf("; over the overlay is a snapshot (%s), which has the newest writes: merge it (`virsh blockcommit %s %s --base %s --active --pivot --wait`), "+
+		"have libvirt forget it if it is listed (`virsh snapshot-list %[2]s`, `virsh snapshot-delete %[2]s NAME --metadata`), and call again",
+		chain[0].Path, s.InstanceName, s.Target, s.Overlay)
 }
 
 func guestIsOff(s *Spec) error {
