@@ -231,7 +231,7 @@ func (c *config) warnings() (out []string) {
 // not those of a host.
 func (c *config) checkRegistry() error {
 	if !c.overTLS() {
-		if !strings.HasPrefix(c.Registry, "unix:///") || strings.Contains(c.Registry, ",") {
+		if !strings.HasPrefix(c.Registry, "unix:///") || client.IsList(c.Registry) {
 			return fmt.Errorf("registry is %q; it must be unix:///path or https://host:7643, or several of these URLs with commas between them", c.Registry)
 		}
 		return nil

@@ -95,8 +95,8 @@ func New(target string, settings ...Setting) (*Client, error) {
 		set(c)
 	}
 	var err error
-	if all := strings.Split(target, ","); len(all) > 1 {
-		c.failover, err = c.connectToAny(all, c.known)
+	if IsList(target) {
+		c.failover, err = c.connectToAny(strings.Split(target, ","), c.known)
 	} else {
 		err = c.connectTo(target)
 	}
@@ -110,6 +110,12 @@ func New(target string, settings ...Setting) (*Client, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c, nil
+}
+
+// IsList says whether a target is several, with commas between them. The path of a socket may
+// have a comma in it.
+func IsList(target string) bool {
+	return strings.HasPrefix(target, "https://") && strings.Contains(target, ",") || strings.Contains(target, ",https://")
 }
 
 // Target returns where the daemon is, for messages: the path of a socket, or a

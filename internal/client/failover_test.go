@@ -284,3 +284,14 @@ func TestListsThatAreRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestTheCommaInThePathOfASocketMakesNoList(t *testing.T) {
+	for target, list := range map[string]bool{
+		"https://a:7643": false, "https://a:7643,https://b:7643": true, "https://a:7643,": true,
+		"/run/a,b.sock": false, "unix:///run/a,b.sock": false, "/run/a.sock,https://b:7643": true,
+	} {
+		if client.IsList(target) != list {
+			t.Errorf("%s: a list %t, want %t", target, !list, list)
+		}
+	}
+}
