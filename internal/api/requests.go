@@ -2,7 +2,10 @@
 
 package api
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // IdempotencyKeyHeader carries the op id that the client chose for a change. A request with
 // the same key and the same body gets the same answer; with another body it is refused with
@@ -336,6 +339,14 @@ type Which struct {
 func (w *Which) WithoutRegistry() {
 	w.Registry, w.Agree = nil, false
 	w.Explanation += "; the registry does not answer, so this is by this host's journal and libvirt alone"
+}
+
+// WithoutHypervisor removes what libvirt and the kernel say, and with it the verdict: they cannot be
+// asked, for this reason. What a guest writes to now, registry and journal do not know.
+func (w *Which) WithoutHypervisor(reason string) {
+	w.Live, w.Persistent, w.Authoritative, w.Agree = nil, nil, nil, false
+	w.Explanation = fmt.Sprintf("%s; without libvirt nobody can tell what a guest writes to, so this is what registry and journal have; "+
+		"ask again once it answers (systemctl status libvirtd)", reason)
 }
 
 // Check is one line of `volferryctl doctor`. Status is ok, warn or fail.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/attach"
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
@@ -303,6 +304,38 @@ func TestWhichIsAnsweredWithoutTheRegistryAndSaysSo(t *testing.T) {
 		t.Errorf("%d %s (%v)", status, body, err)
 	}
 	wantError(t, s, "GET", "/v1/volumes/other/which", api.CodeRegistryUnavailable)
+}
+
+// attachedRegistry has a volume that an instance has.
+type attachedRegistry struct{ Registry }
+
+func (attachedRegistry) Volume(context.Context, string) (api.Volume, error) {
+	return api.Volume{
+		ID: "11112222", Name: "data", Location: api.Location{Path: "/pool/data.raw", Format: api.FormatRaw},
+		Attachments: []api.Attachment{{ID: "a", InstanceID: "i", State: api.AttachmentAttached}},
+	}, nil
+}
+
+// silentHypervisor does not answer.
+type silentHypervisor struct{ hv.Hypervisor }
+
+func (silentHypervisor) Domain(context.Context, string) (*hv.Domain, error) {
+	return nil, hv.ErrUnavailable
+}
+
+// Without libvirt the records are shown all the same, and nothing is called good.
+func TestWhichShowsTheRecordsWithoutLibvirtAndSaysSo(t *testing.T) {
+	s := newServer(t, nowhere, nil)
+	s.Registry = attachedRegistry{}
+	records := optest.NewJournal()
+	s.Migrations = migrate.New(migrate.Config{}, steps.Ports{HV: silentHypervisor{}}, optest.NewRunner(records), records, unknownHost, slog.New(slog.DiscardHandler))
+	status, body := askOf(t, s, "GET", "/v1/volumes/data/which", "")
+	var answer struct{ Which api.Which }
+	err := json.Unmarshal([]byte(body), &answer)
+	w := answer.Which
+	if err != nil || status != http.StatusOK || w.Registry == nil || len(w.Journal) != 1 || w.Authoritative != nil || w.Agree || !strings.Contains(w.Explanation, "without libvirt nobody can tell") {
+		t.Errorf("%d %s (%v)", status, body, err)
+	}
 }
 
 // stillRegistry has a volume that nobody moves, and no attachment.

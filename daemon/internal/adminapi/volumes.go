@@ -38,6 +38,10 @@ func (s *Server) which(r *http.Request, _ routes.None) (api.Which, error) {
 		return api.Which{}, err
 	}
 	answer, err := s.Migrations.Which(r.Context(), vol)
+	if why := api.AsError(err); err != nil && why.Code == api.CodeHypervisorUnavailable {
+		answer.WithoutHypervisor(why.Message)
+		err = nil
+	}
 	if err != nil {
 		return api.Which{}, err
 	}

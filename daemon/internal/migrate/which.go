@@ -16,21 +16,20 @@ import (
 
 // Which returns what registry, journal and libvirt each have as the volume's chain, and
 // which chain has every write that the guest was told is done. It changes nothing and
-// guesses nothing.
+// guesses nothing. With an error the answer has what could be seen, and no verdict counts.
 func (m *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) {
 	w := api.Which{VolumeID: vol.ID, Registry: &vol.Location, Journal: withBases(vol.Location)}
 	h, err := m.newest(ctx, vol.ID)
 	if err != nil {
 		return w, err
 	}
-	found, err := m.holder(ctx, &vol, &w)
-	if err != nil {
-		return w, err
-	}
-	found.vol, found.newest = vol, h
+	found := holder{vol: vol, newest: h}
 	// Where a move ended that the registry leads is its word.
 	if h != nil && !h.spec.LedByRegistry() && !found.overtaken() {
 		w.Journal = h.chain()
+	}
+	if err := m.findHolder(ctx, &found, &w); err != nil {
+		return w, err
 	}
 	found.compare(&w)
 	if m.witnessesDisagree(ctx, &w, &found) {
@@ -169,10 +168,11 @@ func (m *Manager) absentOf(ctx context.Context, chain []api.Location) string {
 	return ""
 }
 
-// holder fills in the chains that an instance of this host has of the volume, if there is
-// one, and returns the attachment that decides. A reserved attachment is known to the
-// registry alone, and while a volume is attached or detached it may not be in the instance.
-func (m *Manager) holder(ctx context.Context, vol *api.Volume, w *api.Which) (found holder, err error) {
+// findHolder fills in the chains that an instance of this host has of the volume, if there is
+// one, and the attachment that decides. A reserved attachment is known to the registry alone,
+// and while a volume is attached or detached it may not be in the instance.
+func (m *Manager) findHolder(ctx context.Context, found *holder, w *api.Which) error {
+	vol := &found.vol
 	for i := range vol.Attachments {
 		att := &vol.Attachments[i]
 		if att.State == api.AttachmentReserved {
@@ -180,25 +180,26 @@ func (m *Manager) holder(ctx context.Context, vol *api.Volume, w *api.Which) (fo
 		}
 		dom, err := m.ports.HV.Domain(ctx, att.InstanceID)
 		if err != nil && !errors.Is(err, hv.ErrNotFound) {
-			return holder{}, cannotLook(att, err)
+			return cannotLook(att, err)
 		}
 		if dom != nil {
 			w.Live = locations(dom.LiveDisk(att.Device), vol.Location)
 			w.Persistent = locations(dom.ConfigDisk(att.Device), vol.Location)
 		}
 		if w.Live != nil || w.Persistent != nil {
-			return holder{hold: holdHere, of: att, dom: dom}, nil
+			found.hold, found.of, found.dom = holdHere, att, dom
+			return nil
 		}
 		here, err := m.holdingOf(ctx, att, dom)
 		if err != nil {
-			return holder{}, err
+			return err
 		}
 		onItsWay := att.State == api.AttachmentAttaching || att.State == api.AttachmentDetaching
 		if !onItsWay && here > found.hold {
-			found = holder{hold: here, of: att, dom: dom}
+			found.hold, found.of, found.dom = here, att, dom
 		}
 	}
-	return found, nil
+	return nil
 }
 
 // holdingOf says where the instance of an attachment is, by the registry, if its domain does

@@ -109,3 +109,16 @@ func CheckPoolKnown(ctx context.Context, q ledger.Querier, name string) error {
 	}
 	return nil
 }
+
+// CheckPoolActive returns state_forbidden if the pool of this name was active on no host when it
+// last reported: nothing can be moved there.
+func CheckPoolActive(ctx context.Context, q ledger.Querier, name string) error {
+	var active bool
+	if err := q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM pools WHERE name = ? AND active)", name).Scan(&active); err != nil {
+		return fmt.Errorf("look up pool: %w", err)
+	}
+	if !active {
+		return api.Errorf(api.CodeStateForbidden, "pool %[1]s is active on no host: start it where it is to be (`virsh pool-start %[1]s`); its host reports it within seconds", validate.Clip(name))
+	}
+	return nil
+}

@@ -30,7 +30,7 @@ func (s *Store) CreateDrain(ctx context.Context, call store.Call, pool string, i
 		return api.Drain{}, err
 	}
 	return mutate(ctx, s, call, "drain.create", []any{pool, in}, func(ctx context.Context, tx *changeTx) (api.Drain, error) {
-		if err := cmp.Or(store.CheckPoolKnown(ctx, tx, pool), store.CheckPoolKnown(ctx, tx, in.ToPool)); err != nil {
+		if err := cmp.Or(store.CheckPoolKnown(ctx, tx, pool), store.CheckPoolKnown(ctx, tx, in.ToPool), store.CheckPoolActive(ctx, tx, in.ToPool)); err != nil {
 			return api.Drain{}, err
 		}
 		if err := s.supersede(ctx, tx, pool, in.ToPool); err != nil {

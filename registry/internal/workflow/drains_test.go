@@ -384,10 +384,23 @@ func TestOpenDrainsAreThoseWithSomethingToLookAfter(t *testing.T) {
 	}
 }
 
+func TestADrainToAPoolThatIsActiveNowhereIsRefused(t *testing.T) {
+	s := newSite(t)
+	in := reportOf(hostA, "a")
+	in.Pools = []api.Pool{{Name: "fast", Active: true}, {Name: "cold"}}
+	must(s.Report(t.Context(), nobody, in))(t)
+	to := api.PoolDrain{ToPool: "cold"}
+	err := unchanged(t, s, func() error { return second(s.CreateDrain(t.Context(), nobody, "fast", to)) })
+	wantCode(t, err, api.CodeStateForbidden, "virsh pool-start cold")
+	in.Pools[1].Active = true
+	must(s.Report(t.Context(), nobody, in))(t)
+	must(s.CreateDrain(t.Context(), nobody, "fast", to))(t)
+}
+
 func TestADrainGoesOnAfterARestart(t *testing.T) {
 	s, reopen := reopenable(t)
 	in := reportOf(hostA, "a")
-	in.Pools = []api.Pool{{Name: "fast"}, {Name: "nfs"}}
+	in.Pools = []api.Pool{{Name: "fast"}, {Name: "nfs", Active: true}}
 	must(s.Report(t.Context(), nobody, in))(t)
 	addVolume(t, s, "more", "a", "/fast/more")
 	d := must(s.CreateDrain(t.Context(), nobody, "fast", toNFS))(t)
@@ -402,7 +415,7 @@ func TestADrainGoesOnAfterARestart(t *testing.T) {
 func TestADrainThatGaveUpVolumesIsReplacedByOneToItsPoolAlone(t *testing.T) {
 	s, d := drainSite(t)
 	in := reportOf(hostA, "a")
-	in.Pools = []api.Pool{{Name: "fast"}, {Name: "nfs"}, {Name: "third"}}
+	in.Pools = []api.Pool{{Name: "fast"}, {Name: "nfs", Active: true}, {Name: "third", Active: true}}
 	must(s.Report(t.Context(), nobody, in))(t)
 	mustSet(t, s, d.ID, root, api.DrainVolumeSkipped)
 	elsewhere := func() error {

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// missing looks whether the images are there that the volumes attached here are to be at. One that
+// cannot be looked at is not said to be missing: reach says why.
+func (d *doctor) missing(ctx context.Context, attached []api.Volume) []api.Check {
+	const name = "images"
+	out := []api.Check{}
+	for _, vol := range attached {
+		path := vol.Location.Path
+		if api.IsNetwork(path) {
+			continue
+		}
+		if _, err := d.storage.Fingerprint(ctx, path); errors.Is(err, image.ErrAbsent) {
+			out = append(out, api.Check{
+				Name: name, Status: "fail", Message: fmt.Sprintf("there is no image of volume %s at %s", vol.Name, path),
+				Advice: "mount its filesystem, or connect its device; if that is there and the file was deleted, leave its guest running: it has the file open, and its data is gone with it",
+			})
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, ok(name, "the images of the volumes attached here are there"))
+	}
+	return out
+}
