@@ -22,7 +22,7 @@ import (
 func TestConformanceOnRealLibvirt(t *testing.T) {
 	noLeaks(t)
 	env := newRealEnv(t)
-	hvtest.Conformance(t, env, newRealEnv(t))
+	hvtest.Conformance(t, env, newRealEnv(t), newRealEnv(t), newRealEnv(t))
 	t.Run("ADiskThatIsAwayKeepsItsPortOfPCIExpress", func(t *testing.T) { testKeepsPort(t, env) })
 	t.Run("SetConfigChainKeepsWhatTheNounsDoNotKnow", func(t *testing.T) { testKeepsUnknown(t, env) })
 	t.Run("SetConfigChainRefusesATransientDomain", func(t *testing.T) { testTransient(t, env) })
