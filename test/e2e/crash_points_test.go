@@ -10,13 +10,6 @@ import (
 	"testing"
 )
 
-// crashEnv set to "all" strikes at every point and in every way. It is what
-// make test-crash does; make test strikes behind every third effect only, where the
-// journal does not know of it yet, and behind every one while the guest is paused.
-const crashEnv = "VOLFERRY_CRASH"
-
-func everyCrash() bool { return os.Getenv(crashEnv) == "all" }
-
 // leftToTestCrash skips a test that is not part of make test.
 func leftToTestCrash(t *testing.T) {
 	t.Helper()

@@ -119,19 +119,20 @@ func (x *trial) undisturbed(t *testing.T, watch blow, log string) points {
 	return all
 }
 
-// strikeAt makes the request once for each point, and strikes there. It ends at
-// the first wrong end: nothing would be certain after it.
+// strikeAt makes the request once for each point that there is time for, and strikes there. It
+// ends at the first wrong end: nothing would be certain after it.
 func (x *trial) strikeAt(t *testing.T, ps points, b blow) {
 	t.Helper()
 	if len(ps) == 0 {
 		t.Fatal("there is no point to strike at")
 	}
 	x.struck, x.gap = 0, 0
-	for _, p := range ps {
+	inTime(t, ps, func(p point) bool {
 		if !t.Run(string(p), func(t *testing.T) { x.once(t, p, b) }) {
 			t.Fatalf("wrong end after a blow at %s, the first of %d at %d points", p, x.struck, len(ps))
 		}
-	}
+		return true
+	})
 	t.Logf("%d points, %d blows, 0 wrong ends", len(ps), x.struck)
 	if x.writer != nil {
 		t.Logf("longest time without a completed write: %s, by the blow at %s", x.gap.Round(time.Millisecond), x.gapAt)

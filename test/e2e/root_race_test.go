@@ -21,7 +21,7 @@ import (
 func TestRootDetachAndVirshStartExcludeEachOther(t *testing.T) {
 	leftToTestE2E(t)
 	rounds := 20
-	if everyCrash() {
+	if os.Getenv(crashEnv) == "all" {
 		rounds = 1000
 	}
 	h := sharedHost(t)

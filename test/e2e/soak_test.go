@@ -15,12 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// soakEnv is for how long TestSoak goes on, and soakSeedEnv the number from which all that it
-// chooses follows. make soak sets them.
-const (
-	soakEnv     = "VOLFERRY_SOAK"
-	soakSeedEnv = "VOLFERRY_SOAK_SEED"
-)
+// soakEnv is for how long TestSoak goes on. make soak sets it.
+const soakEnv = "VOLFERRY_SOAK"
 
 // soakGuests is how many guests have their volumes moved at a time.
 const soakGuests = 3
@@ -36,14 +32,9 @@ func TestSoak(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seed := rand.Uint64()
-	if text := os.Getenv(soakSeedEnv); text != "" {
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
+	rnd, seed := chance(t)
 	t.Logf("the same choices again: make soak SOAK=%s SEED=%d", length, seed)
-	s := &soak{host: startHost(t), rnd: rand.New(rand.NewPCG(seed, 0)), done: map[string]int{}}
+	s := &soak{host: startHost(t), rnd: rnd, done: map[string]int{}}
 	for range soakGuests {
 		s.guests = append(s.guests, s.runningGuest(t, s.diskIn(t, s.poolA, api.FormatRaw)))
 	}
