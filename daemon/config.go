@@ -65,6 +65,8 @@ type config struct {
 	StateDir        string `toml:"state_dir"`
 	OverlayDir      string `toml:"overlay_dir"`
 	SaveDir         string `toml:"save_dir"`
+	// SaveDirInMemory allows SaveDir on a tmpfs.
+	SaveDirInMemory bool   `toml:"save_dir_in_memory"`
 	HostName        string `toml:"host_name"`
 	LogLevel        string `toml:"log_level"`
 	// OverlayMinFreeBytes must be free in OverlayDir before a migration starts.
@@ -150,6 +152,7 @@ func (c *config) flags(set *flag.FlagSet) {
 	set.StringVar(&c.StateDir, "state-dir", c.StateDir, "`directory` of the journal and the guards")
 	set.StringVar(&c.OverlayDir, "overlay-dir", c.OverlayDir, "`directory` of overlays (default overlays in the state directory)")
 	set.StringVar(&c.SaveDir, "save-dir", c.SaveDir, "`directory` of the memory of guests that are saved while a volume moves (default saves in the state directory)")
+	set.BoolVar(&c.SaveDirInMemory, "save-dir-in-memory", c.SaveDirInMemory, "the save directory may be on a tmpfs: what is saved there is lost if this host goes down meanwhile")
 	set.StringVar(&c.HostName, "host-name", c.HostName, "name of this host in the registry")
 	set.StringVar(&c.LogLevel, "log-level", c.LogLevel, "debug, info, warn or error")
 	set.Int64Var(&c.OverlayMinFreeBytes, "overlay-min-free-bytes", c.OverlayMinFreeBytes, "what must be free for overlays before a migration starts")
@@ -300,7 +303,10 @@ func (c *config) checkOverlayDir() error {
 
 // checkSaveDir: a guest that is saved has its memory there alone.
 func (c *config) checkSaveDir() error {
-	return onDisk(saveDir, c.SaveDir, "saved guests would take the memory that their own is to leave free, and a reboot would lose them")
+	if c.SaveDirInMemory {
+		return nil
+	}
+	return onDisk(saveDir, c.SaveDir, "a reboot would lose what guests that are saved there had in memory; save_dir_in_memory = true allows it")
 }
 
 // onDisk refuses a directory, there or not yet, that is in memory.

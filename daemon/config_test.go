@@ -92,6 +92,25 @@ func TestOverlaysAndSavedMemoryInMemoryAreRefused(t *testing.T) {
 	}
 }
 
+func TestSavedMemoryMayBeInMemoryWhereThatIsAskedFor(t *testing.T) {
+	const tmpfs = "/dev/shm"
+	if _, err := os.Stat(tmpfs); err != nil {
+		t.Skipf("SKIPPED: this machine has no %s to try with", tmpfs)
+	}
+	for _, args := range [][]string{
+		{"--config", writeConfig(t, ""), "--save-dir", tmpfs + "/dir", "--save-dir-in-memory"},
+		{"--config", writeConfig(t, "save_dir = \""+tmpfs+"/dir\"\nsave_dir_in_memory = true\n")},
+	} {
+		cfg, err := load(t, args)
+		if err == nil {
+			err = cfg.check()
+		}
+		if err != nil {
+			t.Errorf("%q: %v", args[2:], err)
+		}
+	}
+}
+
 func TestCommandsThatStartNothing(t *testing.T) {
 	var out bytes.Buffer
 	if err := run(t.Context(), []string{"version"}, &out, t.Output()); err != nil || !strings.HasPrefix(out.String(), "volferryd ") {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -67,5 +68,18 @@ func (d *doctor) saves() api.Check {
 	if err != nil {
 		return api.Check{Name: name, Status: "fail", Message: err.Error(), Advice: "make the directory, or set save_dir"}
 	}
-	return ok(name, fmt.Sprintf("%s has %s free for the memory of guests that are saved while a volume moves", d.cfg.SaveDir, api.Bytes(free)))
+	message := fmt.Sprintf("%s has %s free for the memory of guests that are saved while a volume moves", d.cfg.SaveDir, api.Bytes(free))
+	inMemory, err := location.InMemory(d.cfg.SaveDir)
+	switch {
+	case err != nil:
+		return api.Check{Name: name, Status: "fail", Message: err.Error(), Advice: "make the directory, or set save_dir"}
+	case inMemory:
+		message += ", in this host's own memory: what is saved there is lost if the host goes down meanwhile"
+	case d.cfg.SaveDirInMemory:
+		return api.Check{
+			Name: name, Status: "warn", Message: message + ", on disk, and save_dir_in_memory is set",
+			Advice: "mount the tmpfs at save_dir, before volferryd starts, or take save_dir_in_memory out",
+		}
+	}
+	return ok(name, message)
 }

@@ -110,10 +110,13 @@ type PausedInstance struct {
 	InstanceName string        `json:"instance_name"`
 	Host         string        `json:"host"`
 	State        InstanceState `json:"state"`
-	// MemoryBytes is how much of its host's disk the saved RAM may take; FreeBytes is what
-	// is free there.
+	// MemoryBytes is how much of its host's save directory the saved RAM may take; FreeBytes is
+	// what is free there.
 	MemoryBytes int64 `json:"memory_bytes"`
 	FreeBytes   int64 `json:"free_bytes"`
+	// SavedInMemory: the host keeps saved RAM on a tmpfs, so that it is lost if the host goes
+	// down meanwhile, and the instance is stopped then, as after a power cut.
+	SavedInMemory bool `json:"saved_in_memory,omitempty" needs:"-"`
 }
 
 // SavedInstance says what a host has done with one of its domains for a move with all

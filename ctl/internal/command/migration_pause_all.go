@@ -89,7 +89,7 @@ func confirmPause(c *cli.Context, s *session.Session, target api.MigrationTarget
 	return confirm(c, s, "Save these guests and move the volume?", "--pause-all stops guests: give --yes where nobody can be asked")
 }
 
-// estimateLines say which guests stand still, for how long, and which hosts lack disk space
+// estimateLines say which guests stand still, for how long, and which hosts lack room
 // for their memory.
 func estimateLines(e api.PauseEstimate, target api.MigrationTarget) []string {
 	guests := api.Count(len(e.Instances), "guest")
@@ -105,11 +105,15 @@ func estimateLines(e api.PauseEstimate, target api.MigrationTarget) []string {
 			room[g.Host] = g.FreeBytes
 		}
 		room[g.Host] -= g.MemoryBytes
-		lines = append(lines, fmt.Sprintf("  %s on %s (%s): %s of RAM", g.InstanceName, g.Host, g.State, api.Bytes(g.MemoryBytes)))
+		line := fmt.Sprintf("  %s on %s (%s): %s of RAM", g.InstanceName, g.Host, g.State, api.Bytes(g.MemoryBytes))
+		if g.SavedInMemory {
+			line += ", kept in the host's memory: lost if the host goes down meanwhile"
+		}
+		lines = append(lines, line)
 	}
 	for _, g := range e.Instances {
 		if left, unsaid := room[g.Host]; unsaid && left < 0 {
-			lines = append(lines, fmt.Sprintf("Host %s may lack %s of disk for the RAM of its guests.", g.Host, api.Bytes(-left)))
+			lines = append(lines, fmt.Sprintf("Host %s may lack %s for the RAM of its guests.", g.Host, api.Bytes(-left)))
 		}
 		delete(room, g.Host)
 	}

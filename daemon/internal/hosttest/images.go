@@ -50,6 +50,8 @@ type Images struct {
 	Resized atomic.Int64
 	// Free is the free space of every directory, 0 for plenty.
 	Free atomic.Int64
+	// Memory: every directory is in the host's own memory.
+	Memory atomic.Bool
 
 	Mu sync.Mutex
 	// Users holds, in words, who uses an image besides the domains.
@@ -333,6 +335,9 @@ func (i *Images) FreeBytes(string) (int64, error) {
 	}
 	return 1 << 40, nil
 }
+
+// InMemory says what Memory does.
+func (i *Images) InMemory(string) (bool, error) { return i.Memory.Load(), nil }
 
 // Reach refuses paths in Closed.
 func (i *Images) Reach(user hv.ProcessUser, dir string) error {

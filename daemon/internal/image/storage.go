@@ -208,6 +208,9 @@ func (Storage) MayWrite(path string) error { return location.CheckWritable(path)
 // FreeBytes returns how much a file in dir may still grow.
 func (Storage) FreeBytes(dir string) (int64, error) { return location.DirFreeBytes(dir) }
 
+// InMemory says whether what is in dir is gone after a reboot.
+func (Storage) InMemory(dir string) (bool, error) { return location.InMemory(dir) }
+
 // InUse says in words who holds the image: a mount, a device mapper or loop device, swap.
 // It returns "" if nobody does as far as this host can see. A block device that the kernel
 // lends to nobody else can be opened exclusively; a file may be the content of a loop

@@ -35,8 +35,12 @@ func (m *Manager) Memory(ctx context.Context, instanceRef string) (api.PausedIns
 	if err != nil {
 		return api.PausedInstance{}, fmt.Errorf("look at the directory for saved memory: %w", err)
 	}
+	inMemory, err := e.SavesInMemory()
+	if err != nil {
+		return api.PausedInstance{}, fmt.Errorf("look at the directory for saved memory: %w", err)
+	}
 	return api.PausedInstance{
 		InstanceID: inst.ID, InstanceName: inst.Name, Host: s.HostName, State: StateOf(dom.State),
-		MemoryBytes: steps.MemoryBytes(dom), FreeBytes: free,
+		MemoryBytes: steps.MemoryBytes(dom), FreeBytes: free, SavedInMemory: inMemory,
 	}, nil
 }

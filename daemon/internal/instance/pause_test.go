@@ -103,6 +103,28 @@ func TestTooLittleSpaceForTheMemoryIsSaidBeforeAnythingIsTouched(t *testing.T) {
 	}, hv.StateRunning)
 }
 
+// The guests of a host are saved at once, so that what is free for one has to do for all.
+func TestTooLittleSpaceForTheMemoryOfAllGuestsIsSaidBeforeAnythingIsTouched(t *testing.T) {
+	const each = 1<<30 + 1<<30/10
+	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+		d.world.images.Free.Store(2*each - 1)
+		st := d.suspend("suspend", pausedWeb)
+		wantState(t, st, op.StateUndone, api.CodeNoSpace)
+		if !strings.Contains(st.Failure.Message, "all guests") {
+			t.Errorf("it says %q", st.Failure.Message)
+		}
+		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedSrc))
+		d.world.images.Free.Store(2 * each)
+		wantState(t, d.suspend("again", pausedWeb), op.StateDone, "")
+		wantState(t, d.suspend("again.db", pausedDB), op.StateDone, "")
+		// What the other one has written by now is no longer free, and nothing is counted twice.
+		d.world.images.Free.Store(each)
+		wantState(t, d.saveOnly("save", pausedWeb), op.StateDone, "")
+		wantState(t, d.restore("back", pausedWeb, pausedSrc), op.StateDone, "")
+		wantState(t, d.restore("back.db", pausedDB, pausedSrc), op.StateDone, "")
+	}, hv.StateRunning, hv.StateRunning)
+}
+
 func TestAManagedSaveAndAForeignDiskAreRefused(t *testing.T) {
 	t.Run("managed save", func(t *testing.T) {
 		inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
@@ -275,6 +297,28 @@ func TestAnInstanceWhoseMemoryIsGoneIsStoppedAndSaysSo(t *testing.T) {
 	}, hv.StateRunning)
 }
 
+// A host that keeps the memory of saved guests in its own loses it with its power: the guest is off
+// then, where its volume is, and nothing older is restored.
+func TestAGuestWhoseMemoryWentWithItsHostIsOffWhereItsVolumeIs(t *testing.T) {
+	for _, at := range []string{pausedSrc, pausedDst} {
+		t.Run(at, func(t *testing.T) {
+			inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+				wantState(t, d.save("save"), op.StateDone, "")
+				if at == pausedDst {
+					must(t, d.world.copied())
+				}
+				must(t, errors.Join(os.RemoveAll(d.world.saveDir), os.Mkdir(d.world.saveDir, 0o700)))
+				d.reboot()
+				if d.world.Start(pausedWeb) == nil {
+					t.Error("virsh start was let go")
+				}
+				wantState(t, d.restore("restore", pausedWeb, at), op.StateDone, "")
+				must(t, d.world.as(pausedWeb, hv.StateStopped, at))
+			}, hv.StateRunning)
+		})
+	}
+}
+
 // Without the hook whoever starts the domain as it is woken boots it from the right
 // volume. What it had in memory is of no use then, but kept.
 func TestAGuestThatSomebodyStartsAsItIsWokenIsLeftAlone(t *testing.T) {
@@ -336,8 +380,12 @@ func TestMemorySaysWhatASaveTakes(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		is, err := d.now().Memory(context.Background(), pausedWeb)
 		must(t, err)
-		if is.MemoryBytes != 1<<30+1<<30/10 || is.FreeBytes != 1<<40 || is.State != api.InstanceRunning || is.Host != "alpha" {
+		if is.MemoryBytes != 1<<30+1<<30/10 || is.FreeBytes != 1<<40 || is.State != api.InstanceRunning || is.Host != "alpha" || is.SavedInMemory {
 			t.Errorf("it takes %+v", is)
+		}
+		d.world.images.Memory.Store(true)
+		if is, err := d.now().Memory(context.Background(), pausedWeb); err != nil || !is.SavedInMemory {
+			t.Errorf("of a save directory on a tmpfs it says %+v (%v)", is, err)
 		}
 	}, hv.StateRunning)
 }

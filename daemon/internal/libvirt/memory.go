@@ -14,9 +14,11 @@ import (
 
 	"github.com/beevik/etree"
 	golibvirt "github.com/digitalocean/go-libvirt"
+	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
+	"github.com/volferry/volferry/daemon/internal/location"
 )
 
 // memoryCallTimeout bounds the calls that write or read a guest's RAM, which may be
@@ -49,8 +51,12 @@ func (c *Conn) saveMemory(ctx context.Context, id, path string) error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("look for %s: %w", path, err)
 	}
+	past, err := pastCache(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
 	err = c.modifyByItself(ctx, memoryCallTimeout, id, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
-		return lv.DomainSaveFlags(dom, path, nil, 0)
+		return lv.DomainSaveFlags(dom, path, nil, uint32(past))
 	})
 	if err != nil {
 		return c.explain(context.WithoutCancel(ctx), id, "", err)
@@ -62,6 +68,22 @@ func (c *Conn) saveMemory(ctx context.Context, id, path string) error {
 		return fmt.Errorf("libvirt saved the domain, and it is %s", dom.State)
 	}
 	return errors.Join(syncFile(path), syncFile(filepath.Dir(path)))
+}
+
+// pastCache is the flag that has libvirt write and read a file in the directory past the page cache, or none:
+// the RAM of a guest would drive out what the others have there, and takes longer to be durable
+// (F14 of registry/internal/liveshared/DESIGN.md). libvirt refuses a save that the filesystem
+// cannot take so, which is tried here with a file that has no name, where there are such files.
+// What is in memory is no faster past a cache.
+func pastCache(dir string) (golibvirt.DomainSaveRestoreFlags, error) {
+	if inMemory, err := location.InMemory(dir); err != nil || inMemory {
+		return 0, err
+	}
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_DIRECT|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return 0, nil //nolint:nilerr // it cannot; whatever else it is, the save meets it
+	}
+	return golibvirt.DomainSaveBypassCache, unix.Close(fd)
 }
 
 // SavingMemory implements hv.Hypervisor. libvirt says so in the state of a domain only if it ran
@@ -161,12 +183,16 @@ func (c *Conn) restoreMemory(ctx context.Context, id, path string, opts hv.Resto
 	if err != nil {
 		return err
 	}
+	past, err := pastCache(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
 	flag := golibvirt.DomainSaveRunning
 	if opts.Paused {
 		flag = golibvirt.DomainSavePaused
 	}
 	err = c.modifyByItself(ctx, memoryCallTimeout, id, keptNVRAM, func(lv *golibvirt.Libvirt, _ golibvirt.Domain) error {
-		return lv.DomainRestoreFlags(path, golibvirt.OptString{edited}, uint32(flag))
+		return lv.DomainRestoreFlags(path, golibvirt.OptString{edited}, uint32(flag|past))
 	})
 	if err != nil {
 		if dom, readErr := c.Domain(context.WithoutCancel(ctx), id); readErr == nil && dom.State.Active() &&

@@ -5,17 +5,21 @@ package libvirt_test
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/location"
 )
 
 // The tests share two libvirtds, which take a while to start.
@@ -31,6 +35,8 @@ func TestConformanceOnRealLibvirt(t *testing.T) {
 	t.Run("AnImageStaysQEMUsWhileADomainHasIt", func(t *testing.T) { testOwners(t, env) })
 	t.Run("AboutIsWhatVirshSays", func(t *testing.T) { testAbout(t, env) })
 	t.Run("MemoryThatLibvirtHasNotFinishedIsIncomplete", func(t *testing.T) { testUnfinished(t, env) })
+	t.Run("ASaveIsSeenByOthersThanItsCaller", func(t *testing.T) { testSaving(t, env) })
+	t.Run("MemoryIsSavedPastThePageCache", func(t *testing.T) { testPastCache(t, env) })
 	t.Run("WhatACallChangesOfWhatLibvirtKeepsIsSynced", func(t *testing.T) { testKept(t, env) })
 	t.Run("ADiskOfAPoolsVolumeIsTheImage", func(t *testing.T) { testPooled(t, env) })
 	t.Run("ADiskOfAPoolThatIsNotActiveHasNoPath", func(t *testing.T) { testPoolGone(t, env) })
@@ -216,6 +222,99 @@ func testKilled(t *testing.T, env *realEnv) {
 		t.Fatal(err)
 	}
 	await(t, events, hv.EventLifecycle)
+}
+
+// testSaving: a domain that stood still before looks no different while it is saved, and whoever
+// asked for the save need not be there. What it is saved into is a pipe that nobody reads yet.
+func testSaving(t *testing.T, env *realEnv) {
+	id, _ := env.define(t)
+	env.Start(t, id)
+	must(t, env.conn.Suspend(t.Context(), id))
+	saving := func() bool {
+		is, err := env.conn.SavingMemory(t.Context(), id)
+		must(t, err)
+		return is
+	}
+	if saving() {
+		t.Error("a domain that stands still is said to be saved")
+	}
+	pipe := filepath.Join(t.TempDir(), "memory")
+	must(t, unix.Mkfifo(pipe, 0o600))
+	r, err := os.OpenFile(pipe, os.O_RDWR, 0) // libvirtd would wait for a reader with the domain locked
+	must(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := env.libvirtd.Virsh(t.Context(), "save", id, pipe)
+		ended <- err
+	}()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); !saving(); <-tick.C {
+		if time.Since(began) > time.Minute {
+			t.Fatal("a domain that is saved is not said to be")
+		}
+	}
+	if d, err := env.conn.Domain(t.Context(), id); err != nil || d.State != hv.StatePaused {
+		t.Errorf("meanwhile the domain is %+v (%v)", d, err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, r) }()
+	t.Logf("libvirt, whose file is a pipe: %v", <-ended)
+	must(t, r.Close())
+	if saving() {
+		t.Error("the save is over, and said to be under way")
+	}
+}
+
+// testPastCache: a guest's RAM does not drive out of the page cache what others have there.
+func testPastCache(t *testing.T, env *realEnv) {
+	dir := t.TempDir()
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_DIRECT, 0o600)
+	if err != nil {
+		t.Skipf("SKIPPED: the filesystem of %s has nothing past the page cache: %v", dir, err)
+	}
+	must(t, unix.Close(fd))
+	id, _ := env.define(t)
+	env.Start(t, id)
+	file := filepath.Join(dir, "memory")
+	must(t, env.conn.SaveMemory(t.Context(), id, file))
+	cached, pages := inPageCache(t, file)
+	t.Logf("%d of %d pages of the file are in the page cache", cached, pages)
+	if cached > pages/2 {
+		t.Errorf("%d of %d pages of the file are in the page cache", cached, pages)
+	}
+	must(t, env.conn.RestoreMemory(t.Context(), id, file, hv.RestoreOptions{}))
+	// What is in memory itself is saved as ever.
+	const tmpfs = "/dev/shm"
+	if inMemory, err := location.InMemory(tmpfs); err != nil || !inMemory {
+		t.Skipf("SKIPPED: this machine has no tmpfs at %s (%v)", tmpfs, err)
+	}
+	own, err := os.MkdirTemp(tmpfs, "volferry-test-") //nolint:usetesting // a tmpfs
+	must(t, err)
+	defer func() { must(t, os.RemoveAll(own)) }()
+	file = filepath.Join(own, "memory")
+	must(t, env.conn.SaveMemory(t.Context(), id, file))
+	must(t, env.conn.RestoreMemory(t.Context(), id, file, hv.RestoreOptions{}))
+}
+
+// inPageCache counts the pages of a file, and those that are in the page cache.
+func inPageCache(t *testing.T, path string) (cached, pages int) {
+	t.Helper()
+	f, err := os.Open(path)
+	must(t, err)
+	defer func() { must(t, f.Close()) }()
+	st, err := f.Stat()
+	must(t, err)
+	content, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	must(t, err)
+	defer func() { must(t, unix.Munmap(content)) }()
+	is := make([]byte, (len(content)+os.Getpagesize()-1)/os.Getpagesize())
+	if _, _, no := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&content[0])), uintptr(len(content)), uintptr(unsafe.Pointer(&is[0]))); no != 0 {
+		t.Fatal(no)
+	}
+	for _, page := range is {
+		cached += int(page & 1)
+	}
+	return cached, len(is)
 }
 
 // testUnfinished: the first word of a file says whether libvirt was through with it.

@@ -3,8 +3,10 @@
 package location
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -25,11 +27,33 @@ func Stat(path string) (unix.Stat_t, error) {
 	return stats.ask(filepath.Dir(path), path)
 }
 
-// DirFreeBytes returns how much a file in dir may still grow. It has a time limit, as Stat
-// has.
+// DirFreeBytes returns how much a file in dir may still grow: on a tmpfs no more than there is
+// memory for, whatever the filesystem says, since the kernel would kill a guest to find the
+// rest. It has a time limit, as Stat has.
 func DirFreeBytes(dir string) (int64, error) {
 	st, err := filesystems.ask(dir, dir)
-	return int64(st.Bavail) * st.Bsize, err
+	free := int64(st.Bavail) * st.Bsize
+	if err != nil || st.Type != unix.TMPFS_MAGIC {
+		return free, err
+	}
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, fmt.Errorf("read how much memory is available for %s: %w", dir, err)
+	}
+	available, err := availableMemory(text)
+	return min(free, available), err
+}
+
+// availableMemory reads from /proc/meminfo how much memory programs can have without any of
+// them being swapped out.
+func availableMemory(meminfo []byte) (int64, error) {
+	for line := range bytes.Lines(meminfo) {
+		var kib int64
+		if n, _ := fmt.Sscanf(string(line), "MemAvailable: %d kB", &kib); n == 1 {
+			return kib << 10, nil
+		}
+	}
+	return 0, errors.New("/proc/meminfo does not say how much memory is available")
 }
 
 var (

@@ -62,6 +62,9 @@ func NewEnv(cfg Config, ports Ports, runner Runner, journal op.Journal, host fun
 // FreeBytes returns how much room there is for save images.
 func (e *Env) FreeBytes() (int64, error) { return e.Images.FreeBytes(e.cfg.SaveDir) }
 
+// SavesInMemory says whether save images are in this host's own memory.
+func (e *Env) SavesInMemory() (bool, error) { return e.Images.InMemory(e.cfg.SaveDir) }
+
 // stepReport tells the registry what the op has made of the instance, so that
 // whoever waited for the op finds the registry knowing it. Libvirt that has died
 // meanwhile is waited for: without it this host knows nothing to tell.

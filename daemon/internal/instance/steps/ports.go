@@ -88,6 +88,8 @@ type Images interface {
 	Disconnect(ctx context.Context, path string) error
 	// FreeBytes returns how much a file in dir may still grow.
 	FreeBytes(dir string) (int64, error)
+	// InMemory says whether what is in dir is gone after a reboot.
+	InMemory(dir string) (bool, error)
 }
 
 // Migrations are the migrations of this host (migrate.Manager).

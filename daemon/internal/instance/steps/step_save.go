@@ -70,15 +70,40 @@ func (e *Env) maySaveNow(ctx context.Context, in *PauseInput) error {
 	if err := e.Guards.HookKnowsStartTokens(); err != nil {
 		return forbidden("save", in.InstanceName, "it could not be woken: %v", err)
 	}
+	return e.checkRoom(in, MemoryBytes(dom), "its memory")
+}
+
+// checkRoom refuses to save an instance where there is no room for so much memory.
+func (e *Env) checkRoom(in *PauseInput, need int64, what string) error {
 	free, err := e.FreeBytes()
 	if err != nil {
 		return err
 	}
-	if need := MemoryBytes(dom); free < need {
-		return api.Errorf(api.CodeNoSpace, "cannot save instance %s: its memory may take %s and %s has %s free; make room or set save_dir",
-			in.InstanceName, api.ExactBytes(need), e.cfg.SaveDir, api.ExactBytes(free)).With("free_bytes", free).With("needed_bytes", need)
+	if free < need {
+		return api.Errorf(api.CodeNoSpace, "cannot save instance %s: %s may take %s and %s has %s free; make room or set save_dir",
+			in.InstanceName, what, api.ExactBytes(need), e.cfg.SaveDir, api.ExactBytes(free)).With("free_bytes", free).With("needed_bytes", need)
 	}
 	return nil
+}
+
+// checkRoomForAll refuses to save an instance where there is no room for the memory of all guests
+// of the volume on this host, which are saved at once. None of them is saved yet.
+func (e *Env) checkRoomForAll(ctx context.Context, in *PauseInput) error {
+	atts, err := e.Registry.Attachments(ctx, in.VolumeID, "")
+	if err != nil {
+		return request.Registry(err)
+	}
+	var need int64
+	for _, a := range atts {
+		dom, err := e.domain(ctx, a.InstanceID)
+		if err != nil {
+			return err
+		}
+		if dom != nil { // else it is on another host
+			need += MemoryBytes(dom)
+		}
+	}
+	return e.checkRoom(in, need, "the memory of all guests of volume "+in.VolumeName+" on this host")
 }
 
 // mayMove makes the checks of a move of the volume without pausing its guests.

@@ -21,7 +21,10 @@ func (e *Env) CheckSuspend(ctx context.Context, in *PauseInput) (before SavedSta
 	if before, err = e.suspendedState(ctx, in); err != nil {
 		return before, err
 	}
-	return before, e.maySaveNow(ctx, in)
+	if err := e.maySaveNow(ctx, in); err != nil {
+		return before, err
+	}
+	return before, e.checkRoomForAll(ctx, in)
 }
 
 // admitSuspend makes the checks once more, now that no other op works on the instance.
