@@ -22,22 +22,32 @@ import (
 )
 
 // The deaths in the middle of a move while all guests write. There are two hosts with a guest
-// each; a daemon, libvirtd or a guest is killed with SIGKILL, and what is no guest
+// each; a daemon, the registry, libvirtd or a guest is killed with SIGKILL, and what is no guest
 // is started again. After each every write that a guest was told is done is there, nothing is
 // left of the move, and all guests run at one place.
 
 // deadly is a moment of such a move: the daemon of the host that is struck has passed a point
 // so many times.
 type deadly struct {
-	point string
-	pass  int
+	phase, point string
+	pass         int
+	// slow: what dies is killed while a copy is under way, which is slow therefore.
+	slow bool
+	// running: the guest of the host has a process then.
+	running bool
+	// after: the registry has decided for the destination.
+	after bool
 }
 
 // killable is what may die, and how: when a host has passed the point.
 type killable struct {
+	name string
 	// itself: the daemon ends itself at the point.
 	itself bool
 	kill   func(*testing.T, *sharedLive, *site.Host)
+	then   func(*testing.T, *sharedLive) // when it is there again, if anything is to be done
+	// costs are the phases in which the move may end where it began, for the design says so.
+	costs []string
 }
 
 // wayTimeout is how long a move may take to a moment.
@@ -122,14 +132,29 @@ func (s *sharedLive) elsewhere(t *testing.T) string {
 	return sharedPool
 }
 
-// struck moves the volume, has something die at the moment, and claims that all is as it has to
-// be then.
-func (s *sharedLive) struck(t *testing.T, h *site.Host, m deadly, k killable) {
+// move begins to move the volume to the pool that it is not in, and returns the migration's id.
+func (s *sharedLive) move(t *testing.T, flags ...string) (id string) {
 	t.Helper()
 	s.before = s.now(t)
+	args := []string{"--no-wait", "volume", "migrate", s.d.Name, "--to-pool", s.elsewhere(t), "--delete-source", "--live-shared", "--yes"}
+	return strings.TrimSpace(ctl(t, s.Registry.Caller(), append(args, flags...)...))
+}
+
+// anyPause is for moves whose pause may take what it takes on a busy machine.
+var anyPause = []string{"--max-pause", "5m"}
+
+// struck moves the volume, has something die at the moment, and claims that all is as it has to
+// be then.
+func (s *sharedLive) struck(t *testing.T, h *site.Host, m deadly, k killable, flags ...string) {
+	t.Helper()
 	s.arm(t, h, m, k.itself)
-	admin := s.Registry.Caller()
-	id := strings.TrimSpace(ctl(t, admin, "--no-wait", "volume", "migrate", s.d.Name, "--to-pool", s.elsewhere(t), "--delete-source", "--live-shared", "--max-pause", "5m", "--yes"))
+	if len(flags) == 0 {
+		flags = anyPause
+		if m.slow {
+			flags = append(slices.Clone(flags), "--bandwidth", "8MiB/s")
+		}
+	}
+	id := s.move(t, flags...)
 	if k.itself {
 		timed, stop := context.WithTimeout(t.Context(), wayTimeout)
 		defer stop()
@@ -141,12 +166,15 @@ func (s *sharedLive) struck(t *testing.T, h *site.Host, m deadly, k killable) {
 		s.await(t, h, m, id)
 		k.kill(t, s, h)
 	}
-	s.settled(t, id)
+	if k.then != nil {
+		k.then(t, s)
+	}
+	s.settled(t, id, slices.Contains(k.costs, m.phase))
 }
 
 // settled waits for the end of a move in which something died, and claims that nothing was
 // lost by it and nothing is left.
-func (s *sharedLive) settled(t *testing.T, id string) {
+func (s *sharedLive) settled(t *testing.T, id string, mayBeCancelled bool) {
 	t.Helper()
 	admin := s.Registry.Caller()
 	_, err := admin.Ctl(t.Context(), "--progress", "none", "migration", "watch", id)
@@ -155,11 +183,15 @@ func (s *sharedLive) settled(t *testing.T, id string) {
 		t.Fatalf("the migration does not end by itself (%v): %s %s %v", showErr, end.State, end.Phase, end.Error)
 	}
 	t.Logf("the migration is %s: %v", end.State, end.Error)
-	if end.State != api.MigrationCompleted {
+	if end.State != api.MigrationCompleted && (!mayBeCancelled || end.State != api.MigrationCancelled) {
 		t.Fatalf("the migration is %s (%v): %v", end.State, err, end.Error)
 	}
 	now := s.now(t)
-	if now.Location != end.Dst || now.Generation != s.before.Generation+1 || now.MigrationID != "" {
+	want, generation := s.before.Location, s.before.Generation
+	if end.State == api.MigrationCompleted {
+		want, generation = end.Dst, generation+1
+	}
+	if now.Location != want || now.Generation != generation || now.MigrationID != "" {
 		t.Errorf("the migration is %s, and the volume %+v", end.State, now)
 	}
 	for _, a := range now.Attachments {
@@ -167,18 +199,7 @@ func (s *sharedLive) settled(t *testing.T, id string) {
 			t.Errorf("attachment %s is at %+v, and the volume at %+v", a.ID, a.Location, now.Location)
 		}
 	}
-	for _, g := range []*guest{s.g1, s.g2} {
-		state, err := g.State(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if state == "shut off" { // it was killed, or lost what it remembered
-			if err := g.Start(t.Context()); err != nil {
-				t.Fatalf("guest %s cannot be started: %v", g.Name, err)
-			}
-			t.Logf("guest %s was off", g.Name)
-		}
-	}
+	s.startWhatIsOff(t)
 	for g, disk := range map[*guest]string{s.g1: s.disk1, s.g2: s.disk2} {
 		if limits := limitsOf(t, g, disk); limits != "0 0 0" {
 			t.Errorf("guest %s is held back: %s", g.Name, limits)
@@ -188,6 +209,24 @@ func (s *sharedLive) settled(t *testing.T, id string) {
 	s.assertNothingLeft(t)
 	s.g1.write(t, s.disk1)
 	s.g2.write(t, s.disk2)
+}
+
+// startWhatIsOff starts a guest that was killed, or has lost what it remembered.
+func (s *sharedLive) startWhatIsOff(t *testing.T) {
+	t.Helper()
+	for _, g := range []*guest{s.g1, s.g2} {
+		state, err := g.State(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state != "shut off" {
+			continue
+		}
+		if err := g.Start(t.Context()); err != nil {
+			t.Fatalf("guest %s cannot be started: %v", g.Name, err)
+		}
+		t.Logf("guest %s was off", g.Name)
+	}
 }
 
 // assertNothingLeft claims that of the volume there is one image, and of the move no cursor and no
@@ -253,14 +292,27 @@ func (s *sharedLive) guestOf(h *site.Host) *guest {
 	return s.g2
 }
 
+// Where not all guests are suspended by the time that what died is back, they are let run on, and
+// the move is begun anew or taken back. A guest that dies suspended, or as it is saved, takes what
+// is in its memory along: the others are let go on, and the move is taken back.
 var (
-	aDaemon   = killable{itself: true}
-	aLibvirtd = killable{kill: func(t *testing.T, _ *sharedLive, h *site.Host) {
+	aDaemon   = killable{name: "daemon", itself: true, costs: []string{"the suspension"}}
+	aLibvirtd = killable{name: "libvirtd", kill: func(t *testing.T, _ *sharedLive, h *site.Host) {
 		if err := errors.Join(h.Libvirtd.Kill(), h.Libvirtd.Restart(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-	}}
-	aGuest = killable{kill: func(t *testing.T, s *sharedLive, h *site.Host) { killQEMU(t, s.guestOf(h)) }}
+	}, costs: []string{"the suspension"}}
+	aRegistry = killable{name: "registry", kill: func(t *testing.T, s *sharedLive, _ *site.Host) {
+		s.Registry.Kill()
+		if err := s.Registry.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}, costs: []string{"the suspension"}}
+	aGuest = killable{
+		name:  "guest",
+		kill:  func(t *testing.T, s *sharedLive, h *site.Host) { killQEMU(t, s.guestOf(h)) },
+		costs: []string{"the suspension", "the last read", "the last copy", "the save"},
+	}
 )
 
 // The guest that is killed has its bitmap just then, and the libvirtd of the host made it.

@@ -104,6 +104,9 @@ func (r *Registry) Use(bin string) { r.bin = bin }
 // Kill kills the registry with SIGKILL and returns when it is gone.
 func (r *Registry) Kill() { r.program.kill() }
 
+// Died returns when the registry is gone by itself, as at a fault point.
+func (r *Registry) Died(ctx context.Context) error { return r.program.wait(ctx) }
+
 // PID is the process id of the registry, once it was started.
 func (r *Registry) PID() int { return r.program.pid() }
 

@@ -50,7 +50,7 @@ func (s *Site) RegistryCaller() Caller { return s.registry.Caller() }
 func (s *Site) KillRegistry() { s.registry.Kill() }
 
 // RegistryDied returns when the registry is gone by itself, as at a fault point.
-func (s *Site) RegistryDied(ctx context.Context) error { return s.registry.program.wait(ctx) }
+func (s *Site) RegistryDied(ctx context.Context) error { return s.registry.Died(ctx) }
 
 // Logs are the ends of the programs' logs, for a test that failed.
 func (s *Site) Logs() string { return Tails(s.registry.Log(), s.Log()) }
