@@ -39,13 +39,13 @@ IN_TURN   := Matrix|Every|ForEver|LandsLate|HalfDone|Scripts|NoFileNames|Nothing
 SQLITE    := $(STORE) ./registry/internal/workflow ./registry/internal/server ./registry/internal/pauseall ./registry/internal/liveshared ./registry/internal/drain
 AT_ONCE   := AtOnce|Concurrent|OneWins|Kill|Live|Rename
 
-SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/lab/install.sh test/machine/install.sh test/machine/docs.sh test/vm/install.sh test/storage/devices.sh packaging/libvirt-hook/volferry-guard \
+SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/lab/install.sh test/machine/install.sh test/machine/docs.sh test/vm/install.sh test/clusterfs/install.sh test/storage/devices.sh packaging/libvirt-hook/volferry-guard \
 	packaging/build.sh packaging/scripts/postinst.sh packaging/scripts/prerm.sh packaging/scripts/postrm.sh
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-upgrade test-crash soak test-web matrix-report kinds-report bench bench-data \
-	packages lint-packages install clean lab machine vm compiler chromium
+.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-clusterfs test-upgrade test-crash soak test-web matrix-report kinds-report bench bench-data \
+	packages lint-packages install clean lab machine vm clusterfs compiler chromium
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -60,7 +60,7 @@ test: SHORT := -short
 test: build lint test-unit test-registry-short test-conformance test-e2e test-hosts ## What CI runs: all kinds of tests, the long ones left to their own targets
 
 # Side by side they would slow each other down past their limits.
-test-all: build lint test-unit test-simulation test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-upgrade test-crash test-web ## Everything, of test-crash what it has time for; about four hours on two idle cores (root)
+test-all: build lint test-unit test-simulation test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-clusterfs test-upgrade test-crash test-web ## Everything, of test-crash what it has time for; about four hours on two idle cores (root)
 
 build: ## Build the three programs and the connectors into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/volferryd ./daemon
@@ -119,6 +119,9 @@ test-hosts: build lab promtool ## Several hosts and a registry over TLS, with re
 
 test-storage: build lab vm ## Moves between logical volumes, thin ones, iSCSI multipath and NVMe/TCP, in a virtual machine (root)
 	$(GO) test $(JSON) -v -count=1 -timeout 45m ./test/storage
+
+test-clusterfs: build lab clusterfs ## Three nodes of a cluster filesystem write to a volume that moves (root)
+	VOLFERRY_CLUSTERFS=1 $(GO) test $(JSON) -v -count=1 -timeout 20m -run '^TestThreeNodesOfAClusterFilesystem' ./test/hosts
 
 # The programs of earlier commits are built of the clone's history.
 test-upgrade: build lab packages machine ## Programs and packages of earlier commits against those of now: upgrades in the middle of moves, both orders (root)
@@ -180,6 +183,10 @@ machine:
 # The root of virtual machines, made if missing.
 vm:
 	test/vm/install.sh
+
+# What the nodes of a cluster filesystem are made of, made if missing.
+clusterfs:
+	test/clusterfs/install.sh
 
 # Without root, or where the package cannot be had, the test says that it skips.
 chromium:

@@ -53,17 +53,25 @@ type shape struct {
 	mix         workload.Mix
 }
 
-func startSharedLiveOf(t *testing.T, of shape, names ...string) *sharedLive {
+// startLiveCluster starts a cluster whose hosts can follow what guests write, with a type of
+// volumes that guests share.
+func startLiveCluster(t *testing.T, names ...string) *cluster {
 	t.Helper()
-	s := &sharedLive{cluster: startCluster(t, names...)}
-	ctl(t, s.Registry.Caller(), "type", "create", "clustered", "--multiattach")
-	for _, h := range s.Hosts { // the flag is none that an older volferryd knows
+	c := startCluster(t, names...)
+	ctl(t, c.Registry.Caller(), "type", "create", "clustered", "--multiattach")
+	for _, h := range c.Hosts { // the flag is none that an older volferryd knows
 		h.StopDaemon()
 		h.Flags = append(h.Flags, "--libvirt-state-dir", filepath.Join(h.Libvirtd.Dir, "lib", "qemu"))
 		if err := h.StartDaemon(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return c
+}
+
+func startSharedLiveOf(t *testing.T, of shape, names ...string) *sharedLive {
+	t.Helper()
+	s := &sharedLive{cluster: startLiveCluster(t, names...)}
 	h1, h2 := s.Hosts[0], s.Hosts[len(s.Hosts)-1]
 	s.g1, s.g2 = s.guest(t, h1), s.guest(t, h2)
 	s.d = s.volumeOf(t, h1, "db", sharedPool, "clustered", cmp.Or(of.bytes, volumeBytes))

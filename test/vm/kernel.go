@@ -5,7 +5,6 @@ package vm
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,26 +30,3 @@ func kernelOf(root string) (kernel, error) {
 
 // bootModules are what the first program needs to reach the root, the disks and its port.
 var bootModules = []string{"virtio_pci", "9p", "9pnet_virtio", "overlay", "virtio_console", "virtio_blk"}
-
-// moduleFiles finds the files of bootModules, each after those it depends on, by the list that
-// depmod has made.
-func moduleFiles(dir string) ([]string, error) {
-	text, err := os.ReadFile(filepath.Join(dir, "modules.dep"))
-	if err != nil {
-		return nil, fmt.Errorf("list modules: %w", err)
-	}
-	needs := make(map[string][]string) // the last to be loaded first
-	for line := range strings.Lines(string(text)) {
-		module, others, _ := strings.Cut(line, ":")
-		needs[strings.TrimSuffix(filepath.Base(module), ".ko")] = append([]string{module}, strings.Fields(others)...)
-	}
-	var files []string
-	for _, name := range bootModules {
-		for _, file := range slices.Backward(needs[name]) { // none: it is built in
-			if file = filepath.Join(dir, file); !slices.Contains(files, file) {
-				files = append(files, file)
-			}
-		}
-	}
-	return files, nil
-}

@@ -169,7 +169,7 @@ func firstFiles(ctx context.Context, cfg Config, modules string) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	files, err := moduleFiles(modules)
+	files, err := initrd.ModuleFiles(modules, bootModules)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -56,4 +57,27 @@ func readModule(ctx context.Context, path string) ([]byte, error) {
 		return nil, fmt.Errorf("read module %s: %w", path, err)
 	}
 	return content, nil
+}
+
+// ModuleFiles finds the files of modules of a kernel in the directory of its modules, each after
+// those that it depends on, by the list that depmod has made. One that is built in has none.
+func ModuleFiles(dir string, names []string) ([]string, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "modules.dep"))
+	if err != nil {
+		return nil, fmt.Errorf("list modules: %w", err)
+	}
+	needs := make(map[string][]string) // the last to be loaded first
+	for line := range strings.Lines(string(text)) {
+		module, others, _ := strings.Cut(line, ":")
+		needs[strings.TrimSuffix(filepath.Base(module), ".ko")] = append([]string{module}, strings.Fields(others)...)
+	}
+	var files []string
+	for _, name := range names {
+		for _, file := range slices.Backward(needs[name]) {
+			if file = filepath.Join(dir, file); !slices.Contains(files, file) {
+				files = append(files, file)
+			}
+		}
+	}
+	return files, nil
 }
