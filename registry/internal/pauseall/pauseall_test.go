@@ -310,6 +310,9 @@ func TestAFencedHostBeforeTheFlipLeadsBackWithoutIt(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			t.Run(name+" "+phase, func(t *testing.T) {
 				bubble(t, func(s *site) {
+					for _, d := range s.hosts { // else the checks can be over between two looks
+						d.late = map[string]time.Duration{"check-save": 3 * time.Second, "check-copy": 3 * time.Second}
+					}
 					id := s.move()
 					s.untilPhase(id, phase)
 					relaytest.Pass(time.Second)
