@@ -71,6 +71,11 @@ type config struct {
 	LogLevel        string `toml:"log_level"`
 	// OverlayMinFreeBytes must be free in OverlayDir before a migration starts.
 	OverlayMinFreeBytes int64 `toml:"overlay_min_free_bytes"`
+	// OverlayThrottleBelowBytes is how much has to be free in OverlayDir, or guests are slowed
+	// down that write there; 0 never slows one. What is free is to last for
+	// OverlayThrottleSeconds then.
+	OverlayThrottleBelowBytes int64 `toml:"overlay_throttle_below_bytes"`
+	OverlayThrottleSeconds    int64 `toml:"overlay_throttle_seconds"`
 	// SuspendAtJobStart says whether a guest is suspended while a block job begins on one of
 	// its disks: auto, always or never.
 	SuspendAtJobStart string `toml:"suspend_at_job_start"`
@@ -97,6 +102,8 @@ const (
 	defaultConfigFile = "/etc/volferry/volferryd.toml"
 	// defaultOverlayMinFree is room for a busy guest's writes of some minutes.
 	defaultOverlayMinFree = 1 << 30
+	// defaultOverlayThrottleSeconds is time for a person to come, or for a fold to end.
+	defaultOverlayThrottleSeconds = 600
 )
 
 func defaultConfig() *config {
@@ -110,7 +117,8 @@ func defaultConfig() *config {
 		LibvirtHook: guard.DefaultHook, LibvirtConfigDir: libvirt.DefaultDefinitionsDir, LibvirtStateDir: libvirt.DefaultStateDir,
 		MetricsListen: "127.0.0.1:9643", StateDir: "/var/lib/volferry",
 		HostName: name, LogLevel: "info", OverlayMinFreeBytes: defaultOverlayMinFree,
-		SuspendAtJobStart: suspendAuto, ConnectorDir: connector.DefaultDir,
+		OverlayThrottleSeconds: defaultOverlayThrottleSeconds,
+		SuspendAtJobStart:      suspendAuto, ConnectorDir: connector.DefaultDir,
 	}
 }
 
@@ -156,6 +164,8 @@ func (c *config) flags(set *flag.FlagSet) {
 	set.StringVar(&c.HostName, "host-name", c.HostName, "name of this host in the registry")
 	set.StringVar(&c.LogLevel, "log-level", c.LogLevel, "debug, info, warn or error")
 	set.Int64Var(&c.OverlayMinFreeBytes, "overlay-min-free-bytes", c.OverlayMinFreeBytes, "what must be free for overlays before a migration starts")
+	set.Int64Var(&c.OverlayThrottleBelowBytes, "overlay-throttle-below-bytes", c.OverlayThrottleBelowBytes, "how much must be free for overlays, or guests that write to them are slowed down; 0 slows none")
+	set.Int64Var(&c.OverlayThrottleSeconds, "overlay-throttle-seconds", c.OverlayThrottleSeconds, "how long what is free for overlays is to last at least while guests are slowed down")
 	set.StringVar(&c.SuspendAtJobStart, "suspend-at-job-start", c.SuspendAtJobStart, "whether a guest is suspended while QEMU begins to copy: auto, always or never")
 	set.Func("allowed-paths", "`directories` and devices for volumes besides the active pools, separated by colons (default none)", func(v string) error {
 		c.AllowedPaths = filepath.SplitList(v)
@@ -202,6 +212,12 @@ func (c *config) check() error {
 	}
 	if c.OverlayMinFreeBytes < 0 {
 		return fmt.Errorf("overlay_min_free_bytes is %d; it must not be negative", c.OverlayMinFreeBytes)
+	}
+	if c.OverlayThrottleBelowBytes < 0 {
+		return fmt.Errorf("overlay_throttle_below_bytes is %d; it must not be negative", c.OverlayThrottleBelowBytes)
+	}
+	if c.OverlayThrottleSeconds < 1 {
+		return fmt.Errorf("overlay_throttle_seconds is %d; it must be at least 1", c.OverlayThrottleSeconds)
 	}
 	if !slices.Contains([]string{suspendAuto, suspendAlways, suspendNever}, c.SuspendAtJobStart) {
 		return fmt.Errorf("suspend_at_job_start is %q; it must be auto, always or never", c.SuspendAtJobStart)

@@ -35,6 +35,8 @@ type doctor struct {
 	written func(ctx context.Context) ([]api.ReleasedSource, error)
 	// tainted returns the guests of this host whose domains a move has tainted.
 	tainted func(ctx context.Context) ([]migrate.TaintedGuest, error)
+	// limited returns the limits on the writes of guests that moves have left.
+	limited func() []string
 
 	// probe asks each URL of a registry that has several who answers there.
 	probe func(ctx context.Context) []client.Endpoint

@@ -25,6 +25,7 @@ func (d *doctor) checks(ctx context.Context) []api.Check {
 	out = append(out, d.moves(ctx)...)
 	out = append(out, d.sources(ctx)...)
 	out = append(out, d.taints(ctx)...)
+	out = append(out, d.limits())
 	out = append(out, d.lost()...)
 	return append(out, d.notes()...)
 }

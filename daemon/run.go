@@ -114,8 +114,9 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	unplugs := attach.NewPendingUnplugs(virt, records, bootID())
 	migrations := migrate.New(migrate.Config{
 		OverlayDir: cfg.OverlayDir, Rules: rules, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, SharedPools: cfg.SharedPools,
+		ThrottleBelowBytes: cfg.OverlayThrottleBelowBytes, ThrottleFor: time.Duration(cfg.OverlayThrottleSeconds) * time.Second,
 	}, steps.Ports{
-		HV: virt, Images: storage, Copier: copier, Registry: site, Guards: guards, Claims: claims,
+		HV: virt, Images: storage, Copier: copier, Registry: site, Guards: guards, Blobs: records, Claims: claims,
 		MayMove: unplugs.MayMove, JobStart: cfg.jobStart, CountPaced: copier.CountPaced, Audit: asked.Note,
 	}, runner, records, migrationHost(up), log)
 	connectMigrations(up, migrations)
@@ -163,6 +164,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		open:    func(ctx context.Context) ([]api.Migration, error) { return migrations.List(ctx, false) },
 		written: func(ctx context.Context) ([]api.ReleasedSource, error) { return migrations.WrittenSources(ctx) },
 		tainted: migrations.TaintedGuests,
+		limited: migrations.LeftLimits,
 		probe:   registry.Probe,
 	}
 	admin := adminapi.New(adminapi.Deps{
@@ -192,6 +194,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		}),
 		newTask("chains", migrations.WatchChains),
 		newTask("overlays", migrations.WatchOverlays),
+		newTask("room for overlays", migrations.WatchRoom),
 		newTask("released sources", migrations.WatchSources),
 		newTask("followed guests", migrations.WatchLive),
 		newTask("guest metrics", numbers.Run),

@@ -166,29 +166,43 @@ func CheckMoves(open []Migration) Check {
 	return check
 }
 
-// CheckOverlays checks that no guest stands still while its writes go to an overlay; those that
-// do are listed with what ends it.
+// CheckOverlays checks that no guest stands still, or is slowed down, while its writes go to an
+// overlay; those are listed with what ends it.
 func CheckOverlays(open []Migration) Check {
 	check := Check{Name: "overlays", Status: "ok", Message: "no guest stands still"}
-	var paused, advice []string
+	var paused, slowed, advice []string
 	for i := range open {
 		m := &open[i]
-		if m.GuestPaused == "" {
+		if m.GuestPaused == "" && m.GuestThrottled == "" {
 			continue
 		}
-		paused = append(paused, m.GuestPaused)
+		if m.GuestPaused != "" {
+			paused = append(paused, m.GuestPaused)
+		}
+		if m.GuestThrottled != "" {
+			slowed = append(slowed, m.GuestThrottled)
+		}
 		advice = append(advice, m.volume()+": "+m.WakeAdvice())
 	}
+	if len(paused)+len(slowed) == 0 {
+		return check
+	}
+	check.Status = "warn"
+	var lines []string
 	if len(paused) > 0 {
 		check.Status = "fail"
-		check.Message = Count(len(paused), "guest") + ", standing still: " + strings.Join(paused, "; ")
-		check.Advice = strings.Join(append(advice, "docs/how-to/recover.md (The overlay's disk is full)"), "\n")
+		lines = append(lines, Count(len(paused), "guest")+", standing still: "+strings.Join(paused, "; "))
 	}
+	if len(slowed) > 0 {
+		lines = append(lines, Count(len(slowed), "guest")+", near a full overlay directory: "+strings.Join(slowed, "; "))
+	}
+	check.Message = strings.Join(lines, "; ")
+	check.Advice = strings.Join(append(advice, "docs/how-to/recover.md (The overlay's disk is full)"), "\n")
 	return check
 }
 
-// WakeAdvice says, of a migration whose guest an I/O error has paused, what ends that: what can
-// be done about the overlay's storage is in GuestPaused.
+// WakeAdvice says, of a migration whose guest an I/O error has paused, or which is slowed down,
+// what ends that: what can be done about the overlay's storage is in GuestPaused.
 func (m *Migration) WakeAdvice() string {
 	const see = "see to the overlay's disk"
 	if m.State == MigrationStarted || m.State == MigrationCopying {

@@ -345,7 +345,10 @@ type Migration struct {
 	OverlayBytes int64  `json:"overlay_bytes"`
 	// GuestPaused says why the guest stands still, if an I/O error has paused it while its
 	// writes go to the overlay. Mostly the overlay has no room left.
-	GuestPaused    string  `json:"guest_paused,omitempty"`
+	GuestPaused string `json:"guest_paused,omitempty"`
+	// GuestThrottled says how fast the guest may write, and why, while the room for overlays is
+	// short and the host slows its guests for that.
+	GuestThrottled string  `json:"guest_throttled,omitempty" needs:"-"`
 	StallMS        StallMS `json:"stall_ms"`
 	ExposedSeconds float64 `json:"exposed_seconds"`
 	Verify         string  `json:"verify"`

@@ -4,8 +4,11 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -110,6 +113,60 @@ func TestAStartWithoutRoomForTheOverlayIsRefused(t *testing.T) {
 	running.migrate(t, "vda", "--to-pool", "b")
 	running.assertSettled(t)
 	stopped.assertSettled(t)
+}
+
+// A guest is slowed down before its overlay is full, across deaths of the daemon and of libvirtd,
+// and its owner has in the end what he had set, to the last word.
+func TestAGuestNearAFullDiskIsSlowedAndHasItsOwnLimitsInTheEnd(t *testing.T) {
+	leftToTestE2E(t)
+	for name, end := range map[string]func(*move, *testing.T){
+		"complete": func(v *move, t *testing.T) { v.copy(t); v.finish(t) },
+		"cancel":   (*move).cancel,
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, state := startHostWithState(t)
+			h.Flags = []string{"--overlay-throttle-below-bytes", fmt.Sprint(int64(1) << 30), "--overlay-throttle-seconds", "10"}
+			h.restartDaemon(t)
+			g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
+			tune := func() string { return h.virsh(t, "blkdeviotune", g.Name, "vda", "--live") }
+			h.virsh(t, "blkdeviotune", g.Name, "vda", "--live", "--read-bytes-sec", "80000000", "--write-bytes-sec", "50000000", "--total-iops-sec", "7000")
+			own := tune()
+			v := g.start(t, "vda", "--to-pool", "b")
+			slowed := func(below int64) (limit int64) {
+				t.Helper()
+				eventually(t, fmt.Sprint("the guest may write less than ", below), func() bool {
+					for line := range strings.Lines(tune()) {
+						if value, is := strings.CutPrefix(strings.TrimSpace(line), "write_bytes_sec:"); is {
+							limit, _ = strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+						}
+					}
+					return limit > 0 && limit < below
+				})
+				return limit
+			}
+			first := slowed(20_000_000)
+			mustContain(t, h.ctl(t, "migration", "show", v.ID), "guest slowed", "overlay_throttle_below_bytes: 1GiB")
+			h.restartDaemon(t)
+			if err := h.Libvirtd.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Libvirtd.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			filler := filepath.Join(state, "filler")
+			if err := os.WriteFile(filler, make([]byte, 50<<20), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			slowed(first - first/5)
+			g.writes(t)
+			end(v, t)
+			if now := tune(); now != own {
+				t.Errorf("the guest's limits were\n%sand are\n%s", own, now)
+			}
+			g.assertSettledAndGoOn(t)
+			g.assertSettled(t)
+		})
+	}
 }
 
 // startHostWithState is startHost with a small file system for what the daemon keeps: its

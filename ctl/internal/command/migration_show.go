@@ -127,6 +127,7 @@ func migrationRecord(m *api.Migration, instances map[string]string) *render.Reco
 	r.AddIf("pacing", m.Pacing)
 	r.Add("overlay", api.ExactBytes(m.OverlayBytes))
 	r.AddIf("GUEST PAUSED", m.GuestPaused)
+	r.AddIf("guest slowed", m.GuestThrottled)
 	r.Add("verify", m.Verify)
 	r.Add("external copy", render.YesNo(m.ExternalCopy))
 	r.Add("delete source", render.YesNo(m.DeleteSource))

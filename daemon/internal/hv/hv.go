@@ -177,13 +177,12 @@ type Hypervisor interface {
 	// before. A block device has to be that large already; GrowDisk only makes the process
 	// see it. ErrBusy while a block job runs on the disk.
 	GrowDisk(ctx context.Context, id, target string, sizeBytes int64) error
-	// SetWriteLimit throttles the guest's writes to the live disk, in bytes per second; 0
-	// removes the limit. A lower limit of the domain's owner stays, and comes back after
-	// ours. ErrUnsupported if the owner limits reads and writes together.
-	SetWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error
+	// ResetWriteLimit puts the limit that the persistent definition has for the guest's writes,
+	// or none, on the live disk. ErrUnsupported if the owner limits reads and writes together.
+	ResetWriteLimit(ctx context.Context, id, target string) error
 	// LiveWriteLimit returns the limit on the guest's writes to the live disk, in bytes per
 	// second, whoever has set it; 0 is none. PutWriteLimit sets it, whatever the definition says:
-	// a limit that was read before is put back so. ErrUnsupported as SetWriteLimit.
+	// a limit that was read before is put back so. ErrUnsupported as ResetWriteLimit.
 	LiveWriteLimit(ctx context.Context, id, target string) (bytesPerSecond int64, err error)
 	PutWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error
 	// DiskStats reads the counters of the live disk.

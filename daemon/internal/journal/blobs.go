@@ -47,3 +47,21 @@ func (j *Journal) DeleteBlobs(ctx context.Context, prefix string) error {
 	}
 	return nil
 }
+
+// Blobs returns, by key, everything that is stored under a key that begins with prefix.
+func (j *Journal) Blobs(ctx context.Context, prefix string) (map[string][]byte, error) {
+	type blob struct {
+		key  string
+		data []byte
+	}
+	scan := func(rows *sql.Rows) (b blob, err error) { return b, rows.Scan(&b.key, &b.data) }
+	found, err := list(ctx, j.db.Read, `SELECT key, data FROM blobs WHERE substr(key, 1, length(?1)) = ?1`, []any{prefix}, scan)
+	if err != nil {
+		return nil, fmt.Errorf("read blobs %s: %w", prefix, unavailable(err))
+	}
+	all := make(map[string][]byte, len(found))
+	for _, b := range found {
+		all[b.key] = b.data
+	}
+	return all, nil
+}

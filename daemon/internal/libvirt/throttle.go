@@ -19,25 +19,19 @@ type byteLimits struct {
 	total, read, write uint64
 }
 
-// SetWriteLimit throttles the guest's writes to the live disk. libvirt sets the
-// three byte limits as one group, so the owner's read limit is sent along, and
-// the owner's write limit is found in the persistent definition.
-func (c *Conn) SetWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error {
-	own, err := c.ownLimits(ctx, id, target)
+// ResetWriteLimit implements hv.Hypervisor.
+func (c *Conn) ResetWriteLimit(ctx context.Context, id, target string) error {
+	dom, err := c.Domain(ctx, id)
 	if err != nil {
 		return err
 	}
-	if own.total != 0 {
-		if bytesPerSecond == 0 {
-			return nil // there was never one of ours
+	var config byteLimits
+	if dom.ConfigDisk(target) != nil {
+		if config, err = c.limits(ctx, id, target, golibvirt.DomainAffectConfig); err != nil {
+			return err
 		}
-		return totalLimited(id, target)
 	}
-	write := own.write
-	if limit := uint64(bytesPerSecond); limit > 0 && (write == 0 || limit < write) {
-		write = limit
-	}
-	return c.putLimits(ctx, id, target, byteLimits{read: own.read, write: write})
+	return c.PutWriteLimit(ctx, id, target, int64(config.write)) //nolint:gosec // libvirt bounds it below 2^63
 }
 
 // LiveWriteLimit implements hv.Hypervisor.
@@ -46,7 +40,8 @@ func (c *Conn) LiveWriteLimit(ctx context.Context, id, target string) (int64, er
 	return int64(live.write), err //nolint:gosec // libvirt bounds it below 2^63
 }
 
-// PutWriteLimit implements hv.Hypervisor.
+// PutWriteLimit implements hv.Hypervisor. libvirt sets the three byte limits as one group, so the
+// owner's read limit is sent along.
 func (c *Conn) PutWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error {
 	live, err := c.limits(ctx, id, target, golibvirt.DomainAffectLive)
 	if err != nil {
@@ -74,29 +69,6 @@ func (c *Conn) putLimits(ctx context.Context, id, target string, to byteLimits) 
 		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			return lv.DomainSetBlockIOTune(dom, target, params, uint32(golibvirt.DomainAffectLive))
 		})
-}
-
-// ownLimits reads what the owner of the domain has set: the live limits, but
-// the write limit of the definition, since the live one may be ours.
-func (c *Conn) ownLimits(ctx context.Context, id, target string) (byteLimits, error) {
-	own, err := c.limits(ctx, id, target, golibvirt.DomainAffectLive)
-	if err != nil {
-		return byteLimits{}, err
-	}
-	dom, err := c.Domain(ctx, id)
-	if err != nil {
-		return byteLimits{}, err
-	}
-	own.write = 0
-	if dom.ConfigDisk(target) == nil {
-		return own, nil
-	}
-	config, err := c.limits(ctx, id, target, golibvirt.DomainAffectConfig)
-	if err != nil {
-		return byteLimits{}, err
-	}
-	own.write = config.write
-	return own, nil
 }
 
 func (c *Conn) limits(ctx context.Context, id, target string, of golibvirt.DomainModificationImpact) (byteLimits, error) {

@@ -64,6 +64,7 @@ var (
 	thinMetaDesc    = newDesc("volferry_thin_pool_metadata_used_ratio", "Used part of the room for metadata of a thin pool of LVM.", "pool")
 	thinUpDesc      = newDesc("volferry_thin_pool_writable", "1 if a thin pool of LVM takes new data, else 0.", "pool")
 	pausedDesc      = newDesc("volferry_guests_paused_by_io_error", "Guests that an I/O error has paused while their writes go to an overlay.")
+	throttledDesc   = newDesc("volferry_guests_throttled", "Guests whose writes to an overlay are slowed down because the room for overlays is short.")
 	guestWriteDesc  = newDesc("volferry_guest_write_seconds", "Time that writes of guests took while an operation moved their volume.")
 	parkedDesc      = newDesc("volferry_needs_operator", "Operations that wait for a person.")
 	libvirtDesc     = newDesc("volferry_libvirt_up", "1 if libvirt answers, else 0.")
@@ -98,7 +99,7 @@ func (m *Metrics) Watch(s Sources, log *slog.Logger) {
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		activeDesc, stoppedDesc, copyBytesDesc, copyRateDesc, pacedNowDesc, copyPacedDesc, overlayDesc, exposedDesc, overlayFreeDesc,
-		thinDataDesc, thinMetaDesc, thinUpDesc, pausedDesc,
+		thinDataDesc, thinMetaDesc, thinUpDesc, pausedDesc, throttledDesc,
 		guestWriteDesc, parkedDesc, libvirtDesc, registryDesc, journalDesc, fencedDesc, tasksDesc, certificateDesc, reconcileDesc,
 	} {
 		descs <- d
@@ -165,13 +166,16 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 	}
 	gauge(activeDesc, float64(len(open)))
 	var rate int64
-	paused, stopped, paced := 0, 0, 0
+	paused, throttled, stopped, paced := 0, 0, 0, 0
 	for i := range open {
 		if open[i].StoppedAt != nil && open[i].State != api.MigrationNeedsOperator { // which has a number of its own
 			stopped++
 		}
 		if open[i].GuestPaused != "" {
 			paused++
+		}
+		if open[i].GuestThrottled != "" {
+			throttled++
 		}
 		if open[i].Pacing != "" {
 			paced++
@@ -191,6 +195,7 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 	gauge(pacedNowDesc, float64(paced))
 	gauge(copyRateDesc, float64(rate))
 	gauge(pausedDesc, float64(paused))
+	gauge(throttledDesc, float64(throttled))
 }
 
 func oneIf(yes bool) float64 {

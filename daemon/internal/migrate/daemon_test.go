@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,6 +59,12 @@ func (d *daemon) runner() *op.Runner { _, r := d.Now(); return r }
 // newDaemon starts a daemon as run.go does.
 func newDaemon(t *testing.T, w *migratetest.World) *daemon {
 	t.Helper()
+	return newDaemonWith(t, w, &Config{})
+}
+
+// newDaemonWith is newDaemon with more of a configuration, as it is when a daemon starts.
+func newDaemonWith(t *testing.T, w *migratetest.World, cfg *Config) *daemon {
+	t.Helper()
 	d := &daemon{t: t, world: w, journal: optest.NewJournal()}
 	rules := location.Rules{AllowedPaths: []string{os.TempDir(), "/var", "/dev", "/run"}, Storage: w}
 	d.Daemon = hosttest.Start(t, hosttest.Program[*Manager]{
@@ -67,9 +74,18 @@ func newDaemon(t *testing.T, w *migratetest.World) *daemon {
 			host := func(context.Context) (steps.Host, error) {
 				return steps.Host{ID: testHost, Epoch: w.Registry.ReportedEpoch(testHost)}, nil
 			}
-			return New(Config{OverlayDir: "/overlays", Rules: rules}, w.Ports(), runner, d.journal, host, slog.New(slog.DiscardHandler))
+			now := *cfg
+			now.OverlayDir, now.Rules = "/overlays", rules
+			return New(now, w.Ports(), runner, d.journal, host, slog.New(slog.DiscardHandler))
 		},
-		Run: func(m *Manager, ctx context.Context) error { return m.Run(ctx, func() {}) },
+		Run: func(m *Manager, ctx context.Context) error {
+			var room sync.WaitGroup
+			defer room.Wait()
+			if cfg.ThrottleFor > 0 {
+				room.Go(func() { _ = m.WatchRoom(ctx) })
+			}
+			return m.Run(ctx, func() {})
+		},
 	})
 	return d
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
@@ -23,6 +24,11 @@ type Config struct {
 	// OverlayMinFreeBytes must be free in OverlayDir before a migration starts; less is
 	// enough if the overlay of the volume cannot grow as large.
 	OverlayMinFreeBytes int64
+	// ThrottleBelowBytes is how much has to be free for overlays, or the writes of the guests
+	// to them are slowed down; 0 never slows one. They are slowed so that what is free lasts for
+	// ThrottleFor.
+	ThrottleBelowBytes int64
+	ThrottleFor        time.Duration
 	// SharedPools are pools in which other hosts see the same bytes, in addition to pools
 	// whose type says so.
 	SharedPools []string
@@ -54,6 +60,7 @@ type Manager struct {
 
 	chains  chainProblems
 	ioStops ioStops
+	slowed  slowedGuests
 	stops   stops
 	sources writtenSources
 

@@ -41,6 +41,9 @@ func (m *Manager) render(h *history) api.Migration {
 		mig.StoppedAt, mig.Error = &utc, at.failure
 	}
 	mig.GuestPaused = m.guestPaused(h)
+	if h.onOverlay() {
+		mig.GuestThrottled = m.slowed.text(s.MigrationID)
+	}
 	mig.Remark = remark(h, state)
 	fillStalls(h, &mig)
 	m.fillProgress(h, &mig)

@@ -32,8 +32,8 @@ func (f *Fake) AssertClean(tb testing.TB) {
 			tb.Errorf("domain %s: left paused", dom.Name)
 		}
 		for target, limit := range dom.limits {
-			if limit != 0 && dom.State.Active() {
-				tb.Errorf("domain %s: the writes of %s are left limited to %d", dom.Name, target, limit)
+			if own := dom.ownLimits[target]; limit != own && dom.State.Active() {
+				tb.Errorf("domain %s: the writes of %s are left limited to %d, and its owner has set %d", dom.Name, target, limit, own)
 			}
 		}
 		for _, disk := range slices.Concat(dom.Live, dom.Config, dom.saved) {

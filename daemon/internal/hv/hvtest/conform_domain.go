@@ -114,7 +114,7 @@ func testNotFound(t *testing.T, b *bench) {
 		"CommitActive":        b.hv.CommitActive(ctx, g.id, "vdz", 0),
 		"Pivot":               b.hv.Pivot(ctx, g.id, "vdz"),
 		"AbortJob":            b.hv.AbortJob(ctx, g.id, "vdz"),
-		"SetWriteLimit":       b.hv.SetWriteLimit(ctx, g.id, "vdz", 1<<20),
+		"ResetWriteLimit":     b.hv.ResetWriteLimit(ctx, g.id, "vdz"),
 		"PutWriteLimit":       b.hv.PutWriteLimit(ctx, g.id, "vdz", 1<<20),
 		"LiveWriteLimit":      noLimit,
 		"GrowDisk":            b.hv.GrowDisk(ctx, g.id, "vdz", 2*diskBytes),
@@ -153,7 +153,7 @@ func testNotActive(t *testing.T, b *bench) {
 		"CommitActive":    b.hv.CommitActive(ctx, id, "vda", 0),
 		"Pivot":           b.hv.Pivot(ctx, id, "vda"),
 		"SetJobBandwidth": b.hv.SetJobBandwidth(ctx, id, "vda", 1<<20),
-		"SetWriteLimit":   b.hv.SetWriteLimit(ctx, id, "vda", 1<<20),
+		"ResetWriteLimit": b.hv.ResetWriteLimit(ctx, id, "vda"),
 		"PutWriteLimit":   b.hv.PutWriteLimit(ctx, id, "vda", 1<<20),
 		"LiveWriteLimit":  noLimit,
 		"GrowDisk":        b.hv.GrowDisk(ctx, id, "vda", 2*diskBytes),
@@ -218,13 +218,17 @@ func testStats(t *testing.T, b *bench) {
 
 func testWriteLimit(t *testing.T, b *bench) {
 	g := b.start(t)
-	for _, limit := range []int64{1 << 20, 4 << 20, 0, 0} {
-		ok(t, g.hv.SetWriteLimit(t.Context(), g.id, "vda", limit))
-	}
 	for _, limit := range []int64{1 << 20, 4 << 20, 0} {
 		ok(t, g.hv.PutWriteLimit(t.Context(), g.id, "vda", limit))
 		if got, err := g.hv.LiveWriteLimit(t.Context(), g.id, "vda"); err != nil || got != limit {
 			t.Errorf("the limit is %d, %v; want %d", got, err, limit)
+		}
+	}
+	ok(t, g.hv.PutWriteLimit(t.Context(), g.id, "vda", 1<<20))
+	for range 2 {
+		ok(t, g.hv.ResetWriteLimit(t.Context(), g.id, "vda"))
+		if got, err := g.hv.LiveWriteLimit(t.Context(), g.id, "vda"); err != nil || got != 0 {
+			t.Errorf("the limit is %d, %v; want that of the definition, none", got, err)
 		}
 	}
 }

@@ -68,6 +68,8 @@ type domain struct {
 	qemu   hv.Version
 	stats  map[string]*hv.DiskStats
 	limits map[string]int64
+	// ownLimits are the ones of them that the owner has set last.
+	ownLimits map[string]int64
 	// sizes are those that the process gives its disks, if it has been told.
 	sizes map[string]int64
 	// shown is the state in which a caller has seen it last.

@@ -231,7 +231,7 @@ func TestAssertCleanNoticesWhatIsLeft(t *testing.T) {
 			return f.BlockCopy(t.Context(), domain, "vda", dst, hv.BlockCopyOptions{Shallow: true})
 		},
 		"pause":       func(f *hvtest.Fake) error { return f.Suspend(t.Context(), domain) },
-		"write limit": func(f *hvtest.Fake) error { return f.SetWriteLimit(t.Context(), domain, "vda", 1) },
+		"write limit": func(f *hvtest.Fake) error { return f.PutWriteLimit(t.Context(), domain, "vda", 1) },
 		"overlay":     func(f *hvtest.Fake) error { return f.CreateOverlay("/left", src, size) },
 		"removal of an open image": func(f *hvtest.Fake) error {
 			return f.Remove(src.Path)

@@ -32,15 +32,14 @@ func (f *Fake) setRunning(ctx context.Context, name, id string, paused bool) err
 	})
 }
 
-// SetWriteLimit implements hv.Hypervisor. It is remembered and slows nothing.
-func (f *Fake) SetWriteLimit(ctx context.Context, id, target string, bytesPerSecond int64) error {
-	return f.call(ctx, "SetWriteLimit", func() error {
+// ResetWriteLimit implements hv.Hypervisor. The definitions of the fake have no limits.
+func (f *Fake) ResetWriteLimit(ctx context.Context, id, target string) error {
+	return f.call(ctx, "ResetWriteLimit", func() error {
 		dom, _, err := f.liveDisk(id, target)
-		if err != nil {
-			return err
+		if err == nil {
+			dom.limits[target] = 0
 		}
-		dom.limits[target] = bytesPerSecond
-		return nil
+		return err
 	})
 }
 
@@ -67,7 +66,18 @@ func (f *Fake) PutWriteLimit(ctx context.Context, id, target string, bytesPerSec
 	})
 }
 
-// WriteLimit is what SetWriteLimit set last; 0 is none.
+// LimitByUser is a limit that the owner of a running domain sets on the writes to a disk.
+func (f *Fake) LimitByUser(id, target string, bytesPerSecond int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, _, err := f.liveDisk(id, target)
+	if err == nil {
+		dom.limits[target], dom.ownLimits[target] = bytesPerSecond, bytesPerSecond
+	}
+	return err
+}
+
+// WriteLimit is the limit of a disk; 0 is none.
 func (f *Fake) WriteLimit(id, target string) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -56,6 +56,7 @@ func (f *Fake) run(dom *domain, disks []hv.Disk) (err error) {
 	dom.qemu = f.about.QEMU
 	f.runs++
 	dom.Run = f.runs
+	dom.ownLimits = make(map[string]int64)
 	dom.stats, dom.limits, dom.sizes = make(map[string]*hv.DiskStats), make(map[string]int64), make(map[string]int64)
 	for i := range disks {
 		if img := f.files[disks[i].Top().Path]; img != nil {

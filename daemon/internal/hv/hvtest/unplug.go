@@ -83,6 +83,7 @@ func (f *Fake) release(dom *domain, target string) {
 	delete(dom.bitmaps, target)
 	delete(dom.stats, target)
 	delete(dom.limits, target)
+	delete(dom.ownLimits, target)
 	dom.forget()
 	f.feed.Publish(hv.Event{Kind: hv.EventDeviceRemoved, DomainID: dom.ID})
 }

@@ -28,6 +28,7 @@ type World struct {
 	Guards   *hosttest.Guards
 	Images   *hosttest.Images
 	Copier   *FakeCopier
+	Blobs    *Blobs
 
 	// Src is the image of the volume in the beginning.
 	Src hv.Image
@@ -64,7 +65,7 @@ func NewWorld(t *testing.T, state hv.State) *World {
 		Target: "vda", Bus: "virtio", Device: "disk", Serial: Volume, Terminated: true,
 		Chain: []hv.Image{w.Src},
 	}}}))
-	w.Registry = newRegistry()
+	w.Registry, w.Blobs = newRegistry(), &Blobs{}
 	w.Images = &hosttest.Images{Fake: w.Fake}
 	w.Copier = &FakeCopier{fake: w.Fake, Done: map[string]bool{}, Updates: map[string]api.MigrationUpdate{}, Kept: map[string]steps.KeptUnits{}}
 	w.bring(t, state)
@@ -179,7 +180,7 @@ func (w *World) Ports() steps.Ports {
 		}
 		return w.MayMove()
 	}
-	return steps.Ports{HV: w, Images: w.Images, Copier: w.Copier, Registry: w.Registry, Guards: w.Guards, MayMove: mayMove, Claims: w.claims(), Audit: w.audit, Clock: w.now}
+	return steps.Ports{HV: w, Images: w.Images, Copier: w.Copier, Registry: w.Registry, Guards: w.Guards, Blobs: w.Blobs, MayMove: mayMove, Claims: w.claims(), Audit: w.audit, Clock: w.now}
 }
 
 // SetClock sets the clock of the host forward; back, if by is negative.
@@ -254,6 +255,9 @@ func (w *World) SettledOn(at hv.Image) error {
 	}
 	if g := w.Guards.Guarded(); len(g) > 0 {
 		r.Errorf("guards are left: %v", g)
+	}
+	if left := w.Blobs.Keys(); len(left) > 0 {
+		r.Errorf("the journal still has %v", left)
 	}
 	if !w.Exists(SrcPath) {
 		r.Errorf("src is gone")

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -25,7 +26,10 @@ type Env struct {
 	mayMove  func(ctx context.Context, volumeID string) error
 	audit    func(e api.EventPost)
 	history  History
-	progress *progressTracker
+	blobs    Blobs
+	// writeLimits is locked while a limit on a guest's writes is changed.
+	writeLimits sync.Mutex
+	progress    *progressTracker
 	// jobStart says what a version of QEMU may do to a guest when a block job begins.
 	jobStart func(hv.Version) hv.JobStart
 	// countPaced counts for how long block jobs were held back.
@@ -46,7 +50,7 @@ type Env struct {
 func NewEnv(ports Ports, history History, host func(context.Context) (Host, error), change func(migrationID string), log *slog.Logger) *Env {
 	e := &Env{
 		hv: ports.HV, images: ports.Images, copier: ports.Copier, registry: ports.Registry, guards: ports.Guards, claims: ports.Claims, mayMove: ports.MayMove, audit: ports.Audit,
-		jobStart: ports.JobStart, history: history, progress: newProgressTracker(change), log: log, now: ports.Now, host: host,
+		jobStart: ports.JobStart, history: history, blobs: ports.Blobs, progress: newProgressTracker(change), log: log, now: ports.Now, host: host,
 	}
 	if e.jobStart == nil {
 		e.jobStart = hv.JobStartOf

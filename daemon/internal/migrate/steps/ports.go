@@ -213,6 +213,15 @@ type Guards interface {
 	Enforced() error
 }
 
+// Blobs keep data under keys, durably (journal.Journal). Errors of Blob are op.ErrNotFound if
+// nothing is kept.
+type Blobs interface {
+	PutBlob(ctx context.Context, key string, data []byte) error
+	Blob(ctx context.Context, key string) ([]byte, error)
+	Blobs(ctx context.Context, prefix string) (map[string][]byte, error)
+	DeleteBlobs(ctx context.Context, prefix string) error
+}
+
 // Host is this host as the registry knows it.
 type Host struct {
 	ID    string
@@ -227,6 +236,8 @@ type Ports struct {
 	Copier   Copier
 	Registry Registry
 	Guards   Guards
+	// Blobs are those of the journal.
+	Blobs Blobs
 	// Claims knows which images belong to somebody.
 	Claims *location.Claims
 	// MayMove refuses to move a volume that a guest may let go of at any time

@@ -12,8 +12,10 @@ import (
 
 // slowNote is what was done about a guest that writes faster than the commit.
 type slowNote struct {
-	// Throttled: the guest's writes are limited, until the step has ended.
+	// Throttled: the guest's writes are limited, until the step has ended. Recorded: the
+	// limit that they had before is kept; older versions have put back that of the definition.
 	Throttled bool `json:"throttled"`
+	Recorded  bool `json:"recorded,omitempty"`
 	// Pause: not even that was enough, so only the pause that follows lets the job catch
 	// up.
 	Pause bool `json:"pause"`
@@ -46,7 +48,7 @@ func (e *Env) stepCommit() op.Step {
 		}
 		folding := foldingNote{Folding: true}
 		if note.Pause || !note.Folding { // a pause was said of a job that is gone
-			if err := r.Note(ctx, slowNote{Throttled: note.Throttled, foldingNote: folding}); err != nil {
+			if err := r.Note(ctx, slowNote{Throttled: note.Throttled, Recorded: note.Recorded, foldingNote: folding}); err != nil {
 				return err
 			}
 		}
@@ -55,19 +57,21 @@ func (e *Env) stepCommit() op.Step {
 			if err != nil || ready {
 				return err
 			}
-			if err := r.Note(ctx, slowNote{Throttled: true, foldingNote: folding}); err != nil {
-				return err
-			}
 		}
-		err := e.hv.SetWriteLimit(ctx, s.InstanceID, s.Target, ThrottleBytesPerSecond)
-		if err != nil && !errors.Is(err, hv.ErrUnsupported) {
-			return e.hvError(err)
+		if err := e.endOlderThrottle(ctx, s, note); err != nil {
+			return err
+		}
+		if err := r.Note(ctx, slowNote{Throttled: true, Recorded: true, foldingNote: folding}); err != nil {
+			return err
+		}
+		if err := e.limitForCommit(ctx, s, ThrottleBytesPerSecond); err != nil {
+			return err
 		}
 		ready, err := e.runJob(ctx, s, toSrc, CommitBound, asFastAsItCan)
 		if err != nil || ready {
 			return err
 		}
-		return r.Note(ctx, slowNote{Throttled: true, Pause: true, foldingNote: folding})
+		return r.Note(ctx, slowNote{Throttled: true, Recorded: true, Pause: true, foldingNote: folding})
 	}
 	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if err := e.liftThrottle(ctx, r, s); err != nil {
@@ -99,9 +103,25 @@ func (e *Env) liftThrottle(ctx context.Context, r *op.Run, s *Spec) error {
 	if _, err := r.Noted(commitStep, &note); err != nil || !note.Throttled {
 		return err
 	}
+	if err := e.endOlderThrottle(ctx, s, note); err != nil {
+		return err
+	}
+	return e.limitForCommit(ctx, s, 0)
+}
+
+// endOlderThrottle takes off the limit of a step that an older version has begun: there is no
+// record of what the guest had before, but for its definition.
+func (e *Env) endOlderThrottle(ctx context.Context, s *Spec, note slowNote) error {
+	if !note.Throttled || note.Recorded {
+		return nil
+	}
 	disk, err := e.readDisk(ctx, s)
 	if err != nil || !disk.active {
 		return err
 	}
-	return e.hvError(e.hv.SetWriteLimit(ctx, s.InstanceID, s.Target, 0))
+	err = e.hv.ResetWriteLimit(ctx, s.InstanceID, s.Target)
+	if errors.Is(err, hv.ErrUnsupported) {
+		return nil
+	}
+	return e.hvError(err)
 }

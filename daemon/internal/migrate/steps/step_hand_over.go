@@ -14,12 +14,22 @@ import (
 func (e *Env) stepHandOver() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		disk, err := e.readDisk(ctx, s)
-		if err != nil || !disk.active {
+		if err != nil {
+			return err
+		}
+		if !disk.active {
+			_, err := e.endWriteLimits(ctx, s)
 			return err
 		}
 		if disk.live == OnSrc && disk.config == OnSrc {
-			if kept, err := e.keptSrc(ctx, s, api.MigrationCancelled); kept || err != nil {
+			if kept, err := e.keptSrc(ctx, s, api.MigrationCancelled); err != nil {
 				return err
+			} else if kept {
+				left, err := e.endWriteLimits(ctx, s)
+				if err != nil || left == "" {
+					return err
+				}
+				return r.SetOutput(remarkOutput{left})
 			}
 		}
 		var in Input

@@ -59,6 +59,9 @@ func (e *Env) stepRemoveOverlay() op.Step {
 		if err := e.removeOverlay(ctx, r, s); err != nil {
 			return err
 		}
+		if _, err := e.endWriteLimits(ctx, s); err != nil { // of a guest that is off by now
+			return err
+		}
 		if left := e.besideOverlay(s); left != "" {
 			return r.SetOutput(remarkOutput{left})
 		}

@@ -155,6 +155,15 @@ func (e *Env) stepSettle(to direction) op.Step {
 		if err := e.liftThrottle(ctx, r, s); err != nil {
 			return err
 		}
+		left, err := e.endWriteLimits(ctx, s)
+		if err != nil {
+			return err
+		}
+		if left != "" {
+			if err := r.SetOutput(remarkOutput{left}); err != nil {
+				return err
+			}
+		}
 		disk, err := e.confirmDisk(ctx, s)
 		if err != nil {
 			return err

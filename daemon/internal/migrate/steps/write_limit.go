@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// WriteLimit is what the journal has of the limit that a migration with an overlay has put on the
+// writes of its guest. It is there from before the first change until the disk has again what it
+// had. Two want such a limit: a commit that does not catch up, and the watch of the room for
+// overlays. The lower of the two counts, and a lower one of the owner's counts more than both.
+type WriteLimit struct {
+	InstanceID   string `json:"instance_id"`
+	InstanceName string `json:"instance_name"`
+	Target       string `json:"target"`
+	// Process is that of the guest: a limit is in the process alone.
+	Process string `json:"process"`
+	// Before is the limit that the disk had, whoever had set it; 0 is none.
+	Before int64 `json:"before"`
+	// Is is the limit that the disk was seen with or given last. Next is another one that it may
+	// have: it was about to be given.
+	Is   int64  `json:"is"`
+	Next *int64 `json:"next,omitempty"`
+	// Commit and Space are what is wanted for the commit and for the room; 0 is no limit.
+	Commit int64 `json:"commit,omitempty"`
+	Space  int64 `json:"space,omitempty"`
+	// Theirs is the limit that somebody else has set meanwhile. It is left alone from then on.
+	Theirs *int64 `json:"theirs,omitempty"`
+	// Refused: the hypervisor takes no limit on the writes of this disk as it is.
+	Refused bool `json:"refused,omitempty"`
+}
+
+// wanted is the limit that the disk should have.
+func (l *WriteLimit) wanted() int64 { return lower(l.Before, lower(l.Commit, l.Space)) }
+
+// lower is the lower of two limits, of which 0 is none.
+func lower(a, b int64) int64 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// mayHave says whether the disk may have this limit without anybody else having set it.
+func (l *WriteLimit) mayHave(limit int64) bool {
+	return limit == l.Is || l.Next != nil && limit == *l.Next
+}
+
+const writeLimitPrefix = "write_limit/"
+
+func writeLimitKey(migrationID string) string { return writeLimitPrefix + migrationID }
+
+// WriteLimits returns every limit that is not off again, by migration.
+func (e *Env) WriteLimits(ctx context.Context) (map[string]WriteLimit, error) {
+	blobs, err := e.blobs.Blobs(ctx, writeLimitPrefix)
+	if err != nil {
+		return nil, request.JournalError(err)
+	}
+	all := make(map[string]WriteLimit, len(blobs))
+	for key, data := range blobs {
+		var l WriteLimit
+		if err := json.Unmarshal(data, &l); err != nil {
+			return nil, fmt.Errorf("decode %s: %w", key, err)
+		}
+		all[strings.TrimPrefix(key, writeLimitPrefix)] = l
+	}
+	return all, nil
+}
+
+// LimitForSpace has the guest of a migration write no faster than this because the room for
+// overlays is short; 0 ends that. It returns what is known then. Still is asked first, when no step can take the limit off at
+// the same time: a limit is begun or changed only if it says that the overlay takes the guest's writes.
+func (e *Env) LimitForSpace(ctx context.Context, s *Spec, bytesPerSecond int64, still func() (bool, error)) (WriteLimit, error) {
+	e.writeLimits.Lock()
+	defer e.writeLimits.Unlock()
+	if bytesPerSecond > 0 {
+		yes, err := still()
+		if err != nil {
+			return WriteLimit{}, err
+		}
+		if !yes {
+			bytesPerSecond = 0
+		}
+	}
+	return e.setWriteLimit(ctx, s, func(l *WriteLimit) { l.Space = bytesPerSecond })
+}
+
+// limitForCommit has the guest write no faster than this while a commit does not catch up; 0 ends
+// that.
+func (e *Env) limitForCommit(ctx context.Context, s *Spec, bytesPerSecond int64) error {
+	e.writeLimits.Lock()
+	defer e.writeLimits.Unlock()
+	_, err := e.setWriteLimit(ctx, s, func(l *WriteLimit) { l.Commit = bytesPerSecond })
+	return err
+}
+
+// endWriteLimits puts back the limit that the guest's writes had, at the end of a migration. One
+// that somebody has changed since is left as it is; left says so then.
+func (e *Env) endWriteLimits(ctx context.Context, s *Spec) (left string, err error) {
+	e.writeLimits.Lock()
+	defer e.writeLimits.Unlock()
+	l, err := e.setWriteLimit(ctx, s, func(l *WriteLimit) { l.Commit, l.Space = 0, 0 })
+	if err != nil || l.Theirs == nil || *l.Theirs == l.Before {
+		return "", err
+	}
+	return fmt.Sprintf("the limit on the writes of %s (%d bytes per second; 0 is none) is left as it is: somebody has set it while this move had slowed the guest, which had %d before (virsh blkdeviotune %s %s)",
+		s.Target, *l.Theirs, l.Before, s.InstanceName, s.Target), nil
+}
+
+// setWriteLimit changes what is wanted, and gives the disk the limit that follows. It returns what
+// was known last. The caller holds writeLimits.
+func (e *Env) setWriteLimit(ctx context.Context, s *Spec, change func(*WriteLimit)) (WriteLimit, error) {
+	l := WriteLimit{InstanceID: s.InstanceID, InstanceName: s.InstanceName, Target: s.Target}
+	data, err := e.blobs.Blob(ctx, writeLimitKey(s.MigrationID))
+	kept := err == nil
+	switch {
+	case errors.Is(err, op.ErrNotFound):
+	case err != nil:
+		return l, op.Retry(request.BusyDelay, request.JournalError(err))
+	default:
+		if err := json.Unmarshal(data, &l); err != nil {
+			return l, fmt.Errorf("decode what is known of the limit on writes of disk %s of instance %s: %w", s.Target, s.InstanceName, err)
+		}
+	}
+	before := l
+	change(&l)
+	nothing := l.Commit == 0 && l.Space == 0
+	if !kept && nothing {
+		return l, nil
+	}
+	now, err := e.lookAtWriteLimit(ctx, s, &l, kept)
+	switch {
+	case errors.Is(err, hv.ErrNotActive), errors.Is(err, hv.ErrNotFound):
+		return l, e.forgetWriteLimit(ctx, s) // it went with its process
+	case err != nil:
+		return l, e.hvError(err)
+	}
+	to := l.wanted()
+	if l.Theirs != nil || l.Refused {
+		to = now
+	}
+	if now == to {
+		if l.Theirs == nil {
+			l.Is, l.Next = now, nil
+		}
+		return l, e.keepWriteLimit(ctx, s, &l, &before, nothing)
+	}
+	l.Is, l.Next = now, &to
+	if err := e.keepWriteLimit(ctx, s, &l, &before, false); err != nil {
+		return l, err
+	}
+	before = l
+	err = e.hv.PutWriteLimit(ctx, s.InstanceID, s.Target, to)
+	switch {
+	case errors.Is(err, hv.ErrUnsupported):
+		l.Refused, l.Next = true, nil
+	case err != nil:
+		return l, e.hvError(err)
+	default:
+		l.Is, l.Next = to, nil
+	}
+	return l, e.keepWriteLimit(ctx, s, &l, &before, nothing)
+}
+
+// lookAtWriteLimit reads the limit that the disk has, and notes in l whose it is. Kept says that l
+// is known from before.
+func (e *Env) lookAtWriteLimit(ctx context.Context, s *Spec, l *WriteLimit, kept bool) (now int64, err error) {
+	if now, err = e.hv.LiveWriteLimit(ctx, s.InstanceID, s.Target); err != nil {
+		return 0, err
+	}
+	process, err := e.hv.Process(ctx, s.InstanceID, s.Target)
+	if errors.Is(err, hv.ErrNoProcess) {
+		process.ID, err = l.Process, nil // nobody can tell: it is taken for the same
+	}
+	switch {
+	case err != nil:
+		return 0, err
+	case !kept, l.Process != process.ID && (now == l.Before || !l.mayHave(now)):
+		// Another process has what its definition says. One that was restored from a save image
+		// has our limit still.
+		l.Before, l.Is, l.Next, l.Theirs, l.Refused = now, now, nil, nil, false
+	case l.Theirs != nil:
+		l.Theirs = &now
+	case !l.mayHave(now):
+		l.Theirs = &now
+		e.log.Warn("somebody has changed a limit on writes that Volferry had set; it is left alone", "instance", s.InstanceName, "target", s.Target,
+			"migration", s.MigrationID, "bytes_per_second", now, "before", l.Before)
+	}
+	l.Process = process.ID
+	return now, nil
+}
+
+// keepWriteLimit writes to the journal what is known now, if it is not what was known before. Over:
+// nothing of ours is left, and nothing has to be known.
+func (e *Env) keepWriteLimit(ctx context.Context, s *Spec, l, before *WriteLimit, over bool) error {
+	if over {
+		return e.forgetWriteLimit(ctx, s)
+	}
+	data, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	if was, err := json.Marshal(before); err == nil && string(was) == string(data) {
+		return nil
+	}
+	if err := e.blobs.PutBlob(ctx, writeLimitKey(s.MigrationID), data); err != nil {
+		return op.Retry(request.BusyDelay, request.JournalError(err))
+	}
+	return nil
+}
+
+func (e *Env) forgetWriteLimit(ctx context.Context, s *Spec) error {
+	if err := e.blobs.DeleteBlobs(ctx, writeLimitKey(s.MigrationID)); err != nil {
+		return op.Retry(request.BusyDelay, request.JournalError(err))
+	}
+	return nil
+}

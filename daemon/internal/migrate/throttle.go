@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+)
+
+const (
+	// roomWatchEvery is how often the watch looks how much room there is for overlays, where
+	// guests are slowed down for that; what is free can become little within seconds.
+	roomWatchEvery = time.Second
+	// leftLimitEvery is how often it looks for limits that could not be taken off, where no guest
+	// is slowed down.
+	leftLimitEvery = 30 * time.Second
+	// roomBack is the part of ThrottleBelowBytes by which more has to be free before the guests
+	// write at full speed again.
+	roomBack = 4
+	// limitStep is the part of a limit by which another has to differ before it is set.
+	limitStep = 5
+)
+
+// LeftLimits says which guests have a limit on their writes still that a move has left behind
+// because it could not be taken off.
+func (m *Manager) LeftLimits() []string {
+	m.slowed.mu.Lock()
+	defer m.slowed.mu.Unlock()
+	return m.slowed.left
+}
+
+// WatchRoom slows down, until ctx ends, what guests write to overlays while the room for these is
+// short, if that is asked for (Config.ThrottleBelowBytes). It takes off what a daemon that died, or
+// one with another configuration, has left.
+func (m *Manager) WatchRoom(ctx context.Context) error {
+	every := leftLimitEvery
+	if m.cfg.ThrottleBelowBytes > 0 {
+		every = roomWatchEvery
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if err := m.lookAtRoom(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, hv.ErrUnavailable) {
+			m.log.Warn("cannot see to it that guests do not fill the room for overlays", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// lookAtRoom looks at the room for overlays once, and at every guest that writes there or is
+// slowed down.
+func (m *Manager) lookAtRoom(ctx context.Context) error {
+	limits, err := m.env.WriteLimits(ctx)
+	if err != nil {
+		return err
+	}
+	if len(limits) == 0 {
+		if m.cfg.ThrottleBelowBytes == 0 {
+			return nil
+		}
+		if free, err := m.ports.Images.FreeBytes(m.cfg.OverlayDir); err != nil || free >= m.cfg.ThrottleBelowBytes {
+			return err
+		}
+	}
+	var writers []*history
+	if err := m.eachOpen(ctx, func(h *history) error {
+		if h.spec.Overlay != "" && h.spec.Attached() && h.onOverlay() {
+			writers = append(writers, h)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	texts := map[string]string{}
+	rooms := map[string]*room{}
+	var failures error
+	for _, h := range writers {
+		dir := filepath.Dir(h.spec.Overlay)
+		r, looked := rooms[dir]
+		if !looked {
+			if r, err = m.lookAtRoomIn(ctx, dir, writers, limits); err != nil {
+				failures = errors.Join(failures, err)
+			}
+			rooms[dir] = r
+		}
+		if r == nil { // what was set stands
+			texts[h.spec.MigrationID] = m.slowed.text(h.spec.MigrationID)
+			continue
+		}
+		text, err := m.slow(ctx, h, r, limits[h.spec.MigrationID])
+		failures = errors.Join(failures, err)
+		if text != "" {
+			texts[h.spec.MigrationID] = text
+		}
+		delete(limits, h.spec.MigrationID)
+	}
+	left, err := m.takeOffLimits(ctx, limits, writers)
+	for _, id := range m.slowed.set(texts, left) {
+		m.watch.notify(id)
+	}
+	return errors.Join(failures, err)
+}
+
+// room is how much there is in one directory of overlays, and what each guest that writes there
+// may write; 0 is as much as it likes.
+type room struct {
+	dir            string
+	free           int64
+	bytesPerSecond int64
+}
+
+// lookAtRoomIn decides what guests may write to the overlays in a directory: what is free, over the
+// time for which it is to last, shared evenly. Each is left what a commit needs to end, at least.
+func (m *Manager) lookAtRoomIn(ctx context.Context, dir string, writers []*history, limits map[string]steps.WriteLimit) (*room, error) {
+	free, err := m.ports.Images.FreeBytes(dir)
+	if err != nil {
+		return nil, err
+	}
+	r := &room{dir: dir, free: free}
+	below, slowing := m.cfg.ThrottleBelowBytes, false
+	var running int64
+	for _, h := range writers {
+		if filepath.Dir(h.spec.Overlay) != dir {
+			continue
+		}
+		slowing = slowing || limits[h.spec.MigrationID].Space > 0
+		dom, err := m.ports.HV.Domain(ctx, h.spec.InstanceID)
+		switch {
+		case errors.Is(err, hv.ErrNotFound):
+		case err != nil:
+			return nil, err
+		case dom.State.Active():
+			running++
+		}
+	}
+	if below == 0 || free >= below+below/roomBack || free >= below && !slowing {
+		return r, nil
+	}
+	each := free / max(1, int64(m.cfg.ThrottleFor/time.Second)) / max(1, running)
+	r.bytesPerSecond = max(steps.ThrottleBytesPerSecond, each>>10<<10)
+	return r, nil
+}
+
+// slow gives the guest of a migration the limit of the room, and says what it may write.
+func (m *Manager) slow(ctx context.Context, h *history, r *room, was steps.WriteLimit) (string, error) {
+	s := &h.spec
+	to := r.bytesPerSecond
+	if to == 0 && was.Space == 0 {
+		return "", nil
+	}
+	if differ := max(to-was.Space, was.Space-to); to > 0 && was.Space > 0 && differ < was.Space/limitStep {
+		to = was.Space
+	}
+	l, err := m.env.LimitForSpace(ctx, s, to, func() (bool, error) { return m.stillOnOverlay(ctx, s) })
+	if err != nil {
+		return m.slowed.text(s.MigrationID), err
+	}
+	if (l.Space > 0) != (was.Space > 0) {
+		what := "guest.throttle"
+		if l.Space == 0 {
+			what = "guest.unthrottle"
+		}
+		m.log.Info("the room for overlays has changed what a guest may write", "instance", s.InstanceName, "migration", s.MigrationID, "bytes_per_second", l.Space, "free_bytes", r.free)
+		m.auditGuest(s, what, map[string]any{"overlay": s.Overlay, "bytes_per_second": l.Space, "free_bytes": r.free})
+	}
+	return m.slowText(s, r, &l), nil
+}
+
+// stillOnOverlay says whether the overlay takes what the guest writes, by the journal of now and by
+// its own chain.
+func (m *Manager) stillOnOverlay(ctx context.Context, s *steps.Spec) (bool, error) {
+	h, err := m.loadHistory(ctx, s.MigrationID)
+	if err != nil || !h.onOverlay() {
+		return false, err
+	}
+	dom, err := m.ports.HV.Domain(ctx, s.InstanceID)
+	if errors.Is(err, hv.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return dom.State.Active() && steps.PositionOf(s, dom.LiveDisk(s.Target)) == steps.OnOverlay, nil
+}
+
+// slowText says what the guest of a migration may write, "" if that is nothing of ours.
+func (m *Manager) slowText(s *steps.Spec, r *room, l *steps.WriteLimit) string {
+	if l.Space == 0 {
+		return ""
+	}
+	below := m.cfg.ThrottleBelowBytes
+	why := fmt.Sprintf("%s has %s free (overlay_throttle_below_bytes: %s)", r.dir, api.Bytes(r.free), api.Bytes(below))
+	switch {
+	case l.Refused:
+		return fmt.Sprintf("instance %s is not slowed down, though %s: its disk %s has a limit on reads and writes together", s.InstanceName, why, s.Target)
+	case l.Theirs != nil:
+		return fmt.Sprintf("instance %s is not slowed down, though %s: somebody has changed the limit on the writes of its disk %s, to %d bytes per second (0 is none), and it is left so", s.InstanceName, why, s.Target, *l.Theirs)
+	case l.Is == l.Before:
+		return "" // its owner's limit is lower
+	}
+	return fmt.Sprintf("instance %s may write %s/s to disk %s, since %s; at full speed again from %s, or when the migration has ended",
+		s.InstanceName, api.Bytes(l.Is), s.Target, why, api.Bytes(below+below/roomBack))
+}
+
+// takeOffLimits takes off what was put on guests that write to no overlay of ours any more. It
+// returns what is left.
+func (m *Manager) takeOffLimits(ctx context.Context, limits map[string]steps.WriteLimit, writers []*history) (left []string, failures error) {
+	for _, h := range writers {
+		delete(limits, h.spec.MigrationID)
+	}
+	for id, l := range limits {
+		if l.Space == 0 && l.Commit > 0 {
+			continue // its op takes it off
+		}
+		s := &steps.Spec{MigrationID: id, InstanceID: l.InstanceID, InstanceName: l.InstanceName, Target: l.Target}
+		if _, err := m.env.LimitForSpace(ctx, s, 0, nil); err != nil {
+			failures = errors.Join(failures, err)
+			left = append(left, fmt.Sprintf("disk %s of instance %s may write %d bytes per second, and had a limit of %d (0 is none) before migration %s", l.Target, l.InstanceName, l.Is, l.Before, id))
+		}
+	}
+	return left, failures
+}
