@@ -75,8 +75,12 @@ func (m *Manager) lookAtRoom(ctx context.Context) error {
 	}
 	var writers []*history
 	if err := m.eachOpen(ctx, func(h *history) error {
-		if h.spec.Overlay != "" && h.spec.Attached() && h.onOverlay() {
+		switch {
+		case h.spec.Overlay == "" || !h.spec.Attached():
+		case h.onOverlay():
 			writers = append(writers, h)
+		case h.running() != nil:
+			delete(limits, h.spec.MigrationID) // the op takes it off, and says whose it found
 		}
 		return nil
 	}); err != nil {

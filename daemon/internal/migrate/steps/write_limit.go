@@ -77,21 +77,23 @@ func (e *Env) WriteLimits(ctx context.Context) (map[string]WriteLimit, error) {
 }
 
 // LimitForSpace has the guest of a migration write no faster than this because the room for
-// overlays is short; 0 ends that. It returns what is known then. Still is asked first, when no step can take the limit off at
-// the same time: a limit is begun or changed only if it says that the overlay takes the guest's writes.
+// overlays is short; 0 ends that. It returns what is known then. Still is asked first, when no step
+// can take the limit off at the same time: unless it says that the overlay takes the guest's writes,
+// what is wanted stays what it was, for the op that moves the guest to end.
 func (e *Env) LimitForSpace(ctx context.Context, s *Spec, bytesPerSecond int64, still func() (bool, error)) (WriteLimit, error) {
 	e.writeLimits.Lock()
 	defer e.writeLimits.Unlock()
+	change := func(l *WriteLimit) { l.Space = bytesPerSecond }
 	if bytesPerSecond > 0 {
 		yes, err := still()
 		if err != nil {
 			return WriteLimit{}, err
 		}
 		if !yes {
-			bytesPerSecond = 0
+			change = func(*WriteLimit) {}
 		}
 	}
-	return e.setWriteLimit(ctx, s, func(l *WriteLimit) { l.Space = bytesPerSecond })
+	return e.setWriteLimit(ctx, s, change)
 }
 
 // limitForCommit has the guest write no faster than this while a commit does not catch up; 0 ends
