@@ -22,7 +22,7 @@ LINT_VERSION := 2.15.0
 # Packages whose tests start a real libvirtd. Everything else but the
 # end-to-end tests is a unit test.
 REAL_LIBVIRT := ./daemon/internal/libvirt ./test/lab/...
-NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt$$|(test/lab|test/machine|test/e2e|test/hosts|test/storage|test/units|test/registry|test/web|test/demo|test/bench/data)(/|$$))
+NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt$$|(test/lab|test/machine|test/e2e|test/hosts|test/storage|test/power|test/units|test/registry|test/web|test/demo|test/bench/data)(/|$$))
 
 # Packages with simulations. make test runs some of their trials (-short); make
 # test-simulation runs all of them.
@@ -44,7 +44,7 @@ SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/la
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-clusterfs test-upgrade test-crash soak test-web matrix-report kinds-report bench bench-data \
+.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-clusterfs test-power test-upgrade test-crash soak test-web matrix-report kinds-report bench bench-data \
 	packages lint-packages install clean lab machine vm clusterfs compiler chromium
 
 help: ## Show this list
@@ -60,7 +60,7 @@ test: SHORT := -short
 test: build lint test-unit test-registry-short test-conformance test-e2e test-hosts ## What CI runs: all kinds of tests, the long ones left to their own targets
 
 # Side by side they would slow each other down past their limits.
-test-all: build lint test-unit test-simulation test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-clusterfs test-upgrade test-crash test-web ## Everything, of test-crash what it has time for; about four hours on two idle cores (root)
+test-all: build lint test-unit test-simulation test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-clusterfs test-power test-upgrade test-crash test-web ## Everything, of test-crash what it has time for; about four hours on two idle cores (root)
 
 build: ## Build the three programs and the connectors into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/volferryd ./daemon
@@ -122,6 +122,11 @@ test-storage: build lab vm ## Moves between logical volumes, thin ones, iSCSI mu
 
 test-clusterfs: build lab clusterfs ## Three nodes of a cluster filesystem write to a volume that moves (root)
 	VOLFERRY_CLUSTERFS=1 $(GO) test $(JSON) -v -count=1 -timeout 20m -run '^TestThreeNodesOfAClusterFilesystem' ./test/hosts
+
+# POWER is every how many writes between two flushes the power is cut: 1 is at each, and takes hours.
+POWER ?= 10
+test-power: build lab ## Cut the power at every flush that a move makes on ext4, XFS and btrfs, and between, by replay of what was written (root)
+	VOLFERRY_POWER=$(POWER) $(GO) test $(JSON) -v $(SHORT) -count=1 -timeout 0 ./test/power/...
 
 # The programs of earlier commits are built of the clone's history.
 test-upgrade: build lab packages machine ## Programs and packages of earlier commits against those of now: upgrades in the middle of moves, both orders (root)
