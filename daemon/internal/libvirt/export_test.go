@@ -8,3 +8,13 @@ func (c *Conn) Unsynced() []string {
 	defer c.library.mu.Unlock()
 	return c.library.dirs(c.library.changed | c.library.doubtful)
 }
+
+// WatchSyncs has seen called with each directory that is synced, just before. It returns what ends that.
+func (c *Conn) WatchSyncs(seen func(dir string)) (stop func()) {
+	before := c.library.sync
+	c.library.sync = func(dir string) error {
+		seen(dir)
+		return before(dir)
+	}
+	return func() { c.library.sync = before }
+}

@@ -142,3 +142,23 @@ func filesIn(t *testing.T, dir string) map[string]string {
 	}
 	return files
 }
+
+// testDeletionSynced: libvirt unlinks the file of a volume and syncs nothing.
+func testDeletionSynced(t *testing.T, env *realEnv) {
+	made, err := env.conn.CreateVolume(t.Context(), env.Pool(t), "deleted.raw", hvtest.Raw, 1<<20)
+	must(t, err)
+	var synced []string
+	defer env.conn.WatchSyncs(func(dir string) {
+		if _, err := os.Stat(made.Path); !os.IsNotExist(err) {
+			t.Errorf("%s is synced when the file is there: %v", dir, err)
+		}
+		synced = append(synced, dir)
+	})()
+	for _, which := range []string{"the volume", "one that is gone, maybe by a daemon that died before it synced,"} {
+		synced = nil
+		must(t, env.conn.DeleteVolume(t.Context(), env.Pool(t), made.Name))
+		if want := []string{filepath.Dir(made.Path)}; !slices.Equal(synced, want) {
+			t.Errorf("the deletion of %s synced %v, want %v", which, synced, want)
+		}
+	}
+}

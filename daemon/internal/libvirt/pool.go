@@ -270,19 +270,32 @@ func (c *Conn) refresh(ctx context.Context, name string) error {
 	return nil
 }
 
-// DeleteVolume deletes a pool volume. It is no error if there is none.
+// DeleteVolume deletes a pool volume, durably. It is no error if there is none.
 func (c *Conn) DeleteVolume(ctx context.Context, pool, name string) error {
 	err := c.changePool(ctx, pool, func(ctx context.Context, s *session) error {
 		vol, err := c.findVolume(ctx, s, pool, name)
-		if err != nil {
+		if err == nil {
+			err = c.deleteVolume(ctx, s, vol)
+		}
+		if err != nil && !said(err, golibvirt.ErrNoStorageVol) {
 			return err
 		}
-		return c.deleteVolume(ctx, s, vol)
+		return c.syncPool(ctx, s, pool) // also where it was gone: who deleted it may have died before this
 	})
-	if err != nil && !said(err, golibvirt.ErrNoStorageVol) {
+	if err != nil {
 		return fmt.Errorf("delete volume %s of pool %s: %w", name, pool, err)
 	}
 	return nil
+}
+
+// syncPool makes the names in a pool of files durable: libvirt unlinks a file and does not sync
+// its directory, so that a volume that was deleted can be there again after a power cut.
+func (c *Conn) syncPool(ctx context.Context, s *session, name string) error {
+	_, info, err := c.activePool(ctx, s, name)
+	if err != nil || !filePools[info.Type] {
+		return err
+	}
+	return c.library.sync(info.Path)
 }
 
 // ExtendVolume implements hv.Hypervisor: libvirt makes no volume of devices larger, and files

@@ -38,6 +38,7 @@ func TestConformanceOnRealLibvirt(t *testing.T) {
 	t.Run("ASaveIsSeenByOthersThanItsCaller", func(t *testing.T) { testSaving(t, env) })
 	t.Run("MemoryIsSavedPastThePageCache", func(t *testing.T) { testPastCache(t, env) })
 	t.Run("WhatACallChangesOfWhatLibvirtKeepsIsSynced", func(t *testing.T) { testKept(t, env) })
+	t.Run("TheDeletionOfAPoolsVolumeIsSynced", func(t *testing.T) { testDeletionSynced(t, env) })
 	t.Run("ADiskOfAPoolsVolumeIsTheImage", func(t *testing.T) { testPooled(t, env) })
 	t.Run("ADiskOfAPoolThatIsNotActiveHasNoPath", func(t *testing.T) { testPoolGone(t, env) })
 	t.Run("AReadOfABitmapThatWasCutOffIsInNobodysWay", func(t *testing.T) { testDirtyLeftBehind(t, env) })
