@@ -229,8 +229,13 @@ func (s *Store) WithdrawTask(ctx context.Context, call store.Call, id string) (b
 }
 
 // withdrawQueued withdraws the tasks that a registry which died has left queued:
-// whoever asked for them was told, or will be, that they were not begun.
+// whoever asked for them was told, or will be, that they were not begun. A registry that was
+// restored from a backup takes no changes and hands out nothing: it does so at its first start
+// after the restore was accepted.
 func (s *Store) withdrawQueued(ctx context.Context, who string) error {
+	if _, restored := s.ReadOnly(); restored {
+		return nil
+	}
 	ids, err := ledger.ReadAll(ctx, s.Reader(), ledger.ScanString, "SELECT id FROM tasks WHERE state = 'queued' ORDER BY seq")
 	for _, id := range ids {
 		if err == nil {

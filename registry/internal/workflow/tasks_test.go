@@ -4,6 +4,7 @@ package workflow
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -12,7 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
+	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/store"
 )
 
 func migrateTask() api.Task {
@@ -261,6 +265,40 @@ func TestTasksOfARegistryThatDied(t *testing.T) {
 	}
 	if e := lastEvent(t, s); e.What != "task.withdrawn" || e.Who != "volferry-registry" {
 		t.Errorf("event = %+v", e)
+	}
+}
+
+// Else neither the registry would start, nor accept-restore.
+func TestARestoredRegistryOpensWithTasksThatWereQueuedBeforeAHostProvedIt(t *testing.T) {
+	dir := t.TempDir()
+	lost, backup := filepath.Join(dir, "lost.db"), filepath.Join(dir, "backup.db")
+	open := func(path string) *Store { return must(Open(t.Context(), path, store.Options{}))(t) }
+	s := open(lost)
+	must(s.Report(t.Context(), nobody, reportOf(hostA, "a")))(t)
+	expect.OK(t, sqlitedb.Backup(t.Context(), lost, backup))
+	create(t, s, migrateTask())
+	mark := must(s.Report(t.Context(), nobody, reportOf(hostA, "a")))(t).Mark
+	expect.OK(t, s.Close())
+
+	s = open(backup)
+	in := migrateTask()
+	in.ID = "op-2"
+	create(t, s, in)
+	knows := reportOf(hostA, "a")
+	knows.Mark = mark
+	_, err := s.Report(t.Context(), nobody, knows)
+	wantCode(t, err, api.CodeRegistryUnavailable, "restored from a backup")
+	if _, restored := s.ReadOnly(); !restored {
+		t.Fatal("the host has not proved that the database was restored")
+	}
+	expect.OK(t, s.Close())
+	s = open(backup)
+	must(s.AcceptRestore(t.Context(), nobody, store.RestoreAcceptance{Evidence: "compared"}))(t)
+	expect.OK(t, s.Close())
+	s = open(backup)
+	defer func() { expect.OK(t, s.Close()) }()
+	if got := taskState(t, s, "op-2"); got != api.TaskWithdrawn {
+		t.Errorf("the task is %s", got)
 	}
 }
 
