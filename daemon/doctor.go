@@ -29,6 +29,8 @@ type doctor struct {
 	uplink  *uplink.Uplink
 	client  registryClient
 	storage image.Storage
+	// volume returns a volume as the registry knows it now.
+	volume func(ctx context.Context, id string) (api.Volume, error)
 	// open returns the migrations of this host that are not over.
 	open func(ctx context.Context) ([]api.Migration, error)
 	// written returns the released sources of this host that may have what their volumes lack.

@@ -12,7 +12,8 @@ import (
 )
 
 // missing looks whether the images are there that the volumes attached here are to be at. One that
-// cannot be looked at is not said to be missing: reach says why.
+// cannot be looked at is not said to be missing: reach says why. What is known of the volumes may be
+// half a minute old, so that the registry is asked where one is whose image is not there.
 func (d *doctor) missing(ctx context.Context, attached []api.Volume) []api.Check {
 	const name = "images"
 	out := []api.Check{}
@@ -21,7 +22,7 @@ func (d *doctor) missing(ctx context.Context, attached []api.Volume) []api.Check
 		if api.IsNetwork(path) {
 			continue
 		}
-		if _, err := d.storage.Fingerprint(ctx, path); errors.Is(err, image.ErrAbsent) {
+		if _, err := d.storage.Fingerprint(ctx, path); errors.Is(err, image.ErrAbsent) && d.stillAt(ctx, &vol) {
 			out = append(out, api.Check{
 				Name: name, Status: "fail", Message: fmt.Sprintf("there is no image of volume %s at %s", vol.Name, path),
 				Advice: "mount its filesystem, or connect its device; if that is there and the file was deleted, leave its guest running: it has the file open, and its data is gone with it",
@@ -32,4 +33,14 @@ func (d *doctor) missing(ctx context.Context, attached []api.Volume) []api.Check
 		out = append(out, ok(name, "the images of the volumes attached here are there"))
 	}
 	return out
+}
+
+// stillAt says whether a volume is attached, and at the place that it is known at, by the registry's
+// word of now. While the registry does not answer, what is known stands.
+func (d *doctor) stillAt(ctx context.Context, known *api.Volume) bool {
+	now, err := d.volume(ctx, known.ID)
+	if err != nil {
+		return api.AsError(err).Code != api.CodeNotFound
+	}
+	return now.Location.Path == known.Location.Path && len(now.Attachments) > 0
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,17 +18,43 @@ func TestDoctorNamesTheVolumesWhoseImagesAreNotThere(t *testing.T) {
 	if err := os.WriteFile(there, []byte("data"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := &doctor{}
+	at := func(id, name, path string) api.Volume {
+		return api.Volume{ID: id, Name: name, Location: api.Location{Path: path}, Attachments: []api.Attachment{{}}}
+	}
+	away := filepath.Join(dir, "unmounted", "lost.raw")
+	registry := knownVolumes{"lost": at("lost", "lost", away), "moved": at("moved", "moved", there), "detached": {ID: "detached", Location: api.Location{Path: away}}}
+	d := &doctor{volume: registry.find}
 	volumes := []api.Volume{
 		{Name: "good", Location: api.Location{Path: there}},
 		{Name: "remote", Location: api.Location{Path: "nbd+unix:///export?socket=/run/gone.sock"}},
-		{Name: "lost", Location: api.Location{Path: filepath.Join(dir, "unmounted", "lost.raw")}},
+		at("moved", "moved", away), // half a minute ago
+		at("detached", "detached", away),
+		at("deleted", "deleted", away),
+		at("lost", "lost", away),
 	}
 	checks := d.missing(t.Context(), volumes)
 	if len(checks) != 1 || checks[0].Status != "fail" || !strings.Contains(checks[0].Message, "volume lost at "+dir) {
 		t.Errorf("%+v, want one failure that names the volume and its path", checks)
 	}
-	if checks = d.missing(t.Context(), volumes[:2]); len(checks) != 1 || checks[0].Status != "ok" {
+	if checks = d.missing(t.Context(), volumes[:5]); len(checks) != 1 || checks[0].Status != "ok" {
 		t.Errorf("%+v, want ok", checks)
 	}
+	d.volume = knownVolumes(nil).find // it does not answer
+	if checks = d.missing(t.Context(), volumes[5:]); len(checks) != 1 || checks[0].Status != "fail" {
+		t.Errorf("%+v without the registry, want the failure", checks)
+	}
+}
+
+// knownVolumes are what a registry knows; nil does not answer.
+type knownVolumes map[string]api.Volume
+
+func (k knownVolumes) find(_ context.Context, ref string) (api.Volume, error) {
+	if k == nil {
+		return api.Volume{}, api.Errorf(api.CodeRegistryUnavailable, "nobody listens")
+	}
+	vol, known := k[ref]
+	if !known {
+		return api.Volume{}, api.Errorf(api.CodeNotFound, "there is no volume %s", ref)
+	}
+	return vol, nil
 }

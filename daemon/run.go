@@ -160,7 +160,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	address := registryAddress(cfg.Registry)
 	scraped := service.MetricsServer(cfg.MetricsListen, promhttp.HandlerFor(numbers.Registry, promhttp.HandlerOpts{}), health, log)
 	look := &doctor{
-		cfg: cfg, rules: rules, hv: virt, guards: guards, proof: newHookProof(cfg.StateDir, guards), uplink: up, client: registry, storage: storage,
+		cfg: cfg, rules: rules, hv: virt, guards: guards, proof: newHookProof(cfg.StateDir, guards), uplink: up, client: registry, volume: registry.Volume, storage: storage,
 		open:    func(ctx context.Context) ([]api.Migration, error) { return migrations.List(ctx, false) },
 		written: func(ctx context.Context) ([]api.ReleasedSource, error) { return migrations.WrittenSources(ctx) },
 		tainted: migrations.TaintedGuests,
