@@ -48,6 +48,9 @@ type killable struct {
 	then   func(*testing.T, *sharedLive) // when it is there again, if anything is to be done
 	// costs are the phases in which the move may end where it began, for the design says so.
 	costs []string
+	// loses: where it dies after the decision, and another guest runs on, an operator has to give up
+	// what the guest had in memory.
+	loses bool
 }
 
 // wayTimeout is how long a move may take to a moment.
@@ -169,7 +172,25 @@ func (s *sharedLive) struck(t *testing.T, h *site.Host, m deadly, k killable, fl
 	if k.then != nil {
 		k.then(t, s)
 	}
+	if k.loses && m.after {
+		s.givesUpMemory(t, id)
+	}
 	s.settled(t, id, slices.Contains(k.costs, m.phase))
+}
+
+// givesUpMemory says the operator's word where the move stops for it.
+func (s *sharedLive) givesUpMemory(t *testing.T, id string) {
+	t.Helper()
+	admin := s.Registry.Caller()
+	_, _ = admin.Ctl(t.Context(), "--progress", "none", "migration", "watch", id) // what it has come to is looked at
+	m, err := admin.Migration(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.State == api.MigrationNeedsOperator {
+		t.Logf("the migration stops: %v", m.Error)
+		ctl(t, admin, "migration", "complete", id, "--discard-memory")
+	}
 }
 
 // settled waits for the end of a move in which something died, and claims that nothing was
@@ -312,6 +333,7 @@ var (
 		name:  "guest",
 		kill:  func(t *testing.T, s *sharedLive, h *site.Host) { killQEMU(t, s.guestOf(h)) },
 		costs: []string{"the suspension", "the last read", "the last copy", "the save"},
+		loses: true,
 	}
 )
 
