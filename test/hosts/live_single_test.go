@@ -14,7 +14,7 @@ import (
 // time; what each way cost it is printed.
 func TestShareableVolumeOfOneGuestMovesByTheMirrorAndInRounds(t *testing.T) {
 	t.Parallel()
-	leftToTestHosts(t)
+	leftToTestCrash(t)
 	c := startLiveCluster(t, "hv1")
 	h := c.Hosts[0]
 	g := c.guest(t, h)
@@ -27,7 +27,7 @@ func TestShareableVolumeOfOneGuestMovesByTheMirrorAndInRounds(t *testing.T) {
 			method string
 			flags  []string
 		}{
-			{api.MethodMirror, nil},
+			{api.MethodMirror, []string{"--verify", "full"}},
 			{api.MethodLive, []string{"--live-shared", "--max-pause", "1m", "--yes"}},
 		} {
 			to := newSharedPool
