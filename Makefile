@@ -31,11 +31,12 @@ SIMULATED := ./daemon/internal/attach ./daemon/internal/instance ./daemon/intern
 
 # What the race detector makes several times slower: simulations, which interrupt an op
 # everywhere, one after the other; starts of a program in the scripts of ctl; searches
-# through the tree; SQLite. make test runs these packages without. The race detector gets
+# through the tree; copies of hundreds of MiB; SQLite. The race detector gets
 # those of their tests there that take little time (not IN_TURN), or, with SQLite, that do
-# things at once (AT_ONCE); make test-simulation gives it all of them.
-SLOW_RACE := ./ctl/internal/command ./internal/treetest $(filter ./daemon/%,$(SIMULATED))
-IN_TURN   := Matrix|Every|ForEver|LandsLate|HalfDone|Scripts|NoFileNames|NothingIsLeft
+# things at once (AT_ONCE), and make test runs the others without; make test-simulation gives it
+# all of them.
+SLOW_RACE := ./ctl/internal/command ./internal/treetest ./daemon/internal/copy $(filter ./daemon/%,$(SIMULATED))
+IN_TURN   := Matrix|Every|ForEver|LandsLate|HalfDone|Scripts|NoFileNames|NothingIsLeft|AtMost256|ServerDies|NoWholeUnit
 SQLITE    := $(STORE) ./registry/internal/workflow ./registry/internal/server ./registry/internal/pauseall ./registry/internal/liveshared ./registry/internal/drain
 AT_ONCE   := AtOnce|Concurrent|OneWins|Kill|Live|Rename
 
@@ -82,7 +83,8 @@ test-unit: compiler lab promtool ## Unit tests, most with the race detector, som
 	CGO_ENABLED=1 $(GO) test $(JSON) -race -short -timeout 20m $$($(GO) list ./... | grep -vE '^$(NOT_UNIT)' | grep -vxF "$$($(GO) list $(SLOW_RACE) $(SQLITE))")
 	CGO_ENABLED=1 $(GO) test $(JSON) -race -short -timeout 20m -skip '$(IN_TURN)' $(SLOW_RACE)
 	CGO_ENABLED=1 $(GO) test $(JSON) -race -short -timeout 20m -run '$(AT_ONCE)' $(SQLITE)
-	$(GO) test $(JSON) -short -timeout 20m $(SLOW_RACE) $(SQLITE)
+	$(GO) test $(JSON) -short -timeout 20m -run '$(IN_TURN)' $(SLOW_RACE)
+	$(GO) test $(JSON) -short -timeout 20m -skip '$(AT_ONCE)' $(SQLITE)
 
 test-simulation: compiler ## All trials of the simulations on the fakes: every call fails, dies and is interrupted
 	$(GO) test $(JSON) -timeout 40m $(SIMULATED)

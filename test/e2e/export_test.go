@@ -49,6 +49,7 @@ func fileOf(path string) string {
 }
 
 func TestAVolumeAtAnExportIsMovedWhileItsGuestIsStopped(t *testing.T) {
+	leftToTestE2E(t)
 	h, _, _ := sharedPools(t)
 	d := h.served(t)
 	g := h.runningGuest(t, d)

@@ -30,7 +30,7 @@ func TestMirrorMovesADiskUnderARunningGuest(t *testing.T) {
 	h, a, b := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	device := h.device(t, a, volumeBytes)
-	for _, step := range []struct {
+	for i, step := range []struct {
 		name string
 		to   []string
 	}{
@@ -41,6 +41,9 @@ func TestMirrorMovesADiskUnderARunningGuest(t *testing.T) {
 		{"qcow2 to raw", []string{"--to-pool", "b", "--to-format", "raw"}},
 	} {
 		t.Run(step.name, func(t *testing.T) {
+			if i > 2 {
+				leftToTestE2E(t)
+			}
 			m := g.mirror(t, "vda", step.to...)
 			if exists(t, m.Src.Path) == m.DeleteSource {
 				t.Errorf("delete_source is %v, and whether the source is there the same: %s", m.DeleteSource, m.Src.Path)

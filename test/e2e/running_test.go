@@ -12,9 +12,12 @@ import (
 func TestRunningGuestKeepsEveryWriteWhateverTheFormats(t *testing.T) {
 	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
-	for _, to := range moves {
+	for i, to := range moves {
 		from := g.volume(t, "vda").Location.Format
 		t.Run(string(from)+" to "+string(to.format), func(t *testing.T) {
+			if i > 1 {
+				leftToTestE2E(t)
+			}
 			v := g.start(t, "vda", "--to-pool", to.pool, "--to-format", string(to.format))
 			g.writes(t)
 			v.copy(t)

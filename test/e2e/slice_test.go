@@ -70,6 +70,7 @@ func isBeginningOf(t *testing.T, m api.Migration, path string, imageBytes int64)
 }
 
 func TestAGuestIsMovedToTheBeginningOfALargerImageAndOnFromThere(t *testing.T) {
+	leftToTestE2E(t)
 	h, a, b := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	file, device := h.larger(t, b)

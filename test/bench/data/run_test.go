@@ -18,6 +18,9 @@ import (
 func small(t *testing.T) options {
 	t.Helper()
 	lab.Require(t)
+	if testing.Short() {
+		t.Skip("SKIPPED: left to make test-e2e")
+	}
 	root, err := site.Root()
 	if err != nil {
 		t.Fatal(err)
