@@ -45,7 +45,7 @@ SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/la
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-clusterfs test-power test-upgrade test-crash soak test-web matrix-report kinds-report bench bench-data \
+.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-live-shared test-clusterfs test-power test-upgrade test-crash soak test-web matrix-report kinds-report bench bench-data \
 	packages lint-packages install clean lab machine vm clusterfs compiler chromium
 
 help: ## Show this list
@@ -61,7 +61,7 @@ test: SHORT := -short
 test: build lint test-unit test-registry-short test-conformance test-e2e test-hosts ## What CI runs: all kinds of tests, the long ones left to their own targets
 
 # Side by side they would slow each other down past their limits.
-test-all: build lint test-unit test-simulation test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-clusterfs test-power test-upgrade test-crash test-web ## Everything, of test-crash what it has time for; about five hours on two idle cores (root)
+test-all: build lint test-unit test-simulation test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-live-shared test-clusterfs test-power test-upgrade test-crash test-web ## Everything, of test-crash what it has time for; about five hours on two idle cores (root)
 
 build: ## Build the three programs and the connectors into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/volferryd ./daemon
@@ -121,6 +121,9 @@ test-hosts: build lab promtool ## Several hosts and a registry over TLS, with re
 
 test-storage: build lab vm ## Moves between logical volumes, thin ones, iSCSI multipath and NVMe/TCP, in a virtual machine (root)
 	$(GO) test $(JSON) -v -count=1 -timeout 45m ./test/storage
+
+test-live-shared: build lab ## Volumes that move while all guests write to them: block by block in turn, under a lock, faster than the copy (root)
+	VOLFERRY_LIVE_SHARED=1 $(GO) test $(JSON) -v -count=1 -timeout 30m -run 'GuestsWrite|WhileTheyDo|OutrunTheCopy|ByTheMirrorAndInRounds' ./test/hosts
 
 test-clusterfs: build lab clusterfs ## Three nodes of a cluster filesystem write to a volume that moves (root)
 	VOLFERRY_CLUSTERFS=1 $(GO) test $(JSON) -v -count=1 -timeout 20m -run '^TestThreeNodesOfAClusterFilesystem' ./test/hosts

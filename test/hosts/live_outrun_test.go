@@ -80,7 +80,7 @@ func (s *sharedLive) refusedPause(t *testing.T, err error, words string) {
 // that a daemon dies in. What the pause of that took is known then, and one that is to be shorter is refused.
 func TestGuestsThatOutrunTheCopyAreLeftAloneOrHeldBackUntilTheMoveIsOver(t *testing.T) {
 	t.Parallel()
-	leftToTestHosts(t)
+	leftToTestLiveShared(t)
 	s := startOutrun(t)
 	admin := s.Registry.Caller()
 	move := func(flags ...string) []string {

@@ -36,7 +36,7 @@ func emptyRegion(t *testing.T, d disk) {
 // written. No count is lost, not while the bytes are copied and not in the pause.
 func TestRegionThatTwoHostsWriteUnderALockInItMovesWhileTheyDo(t *testing.T) {
 	t.Parallel()
-	leftToTestHosts(t)
+	leftToTestLiveShared(t)
 	s := startSharedLiveOf(t, shape{region: true}, "hv1", "hv2")
 	s.g1.Count(s.disk1, lab.Counting{Region: region, Self: 0, Interval: time.Millisecond})
 	s.g2.Count(s.disk2, lab.Counting{Region: region, Self: 1, Interval: time.Millisecond})

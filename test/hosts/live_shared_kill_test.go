@@ -346,11 +346,11 @@ func TestMoveWhileAllGuestsWriteOutlivesADaemonLibvirtdAndAGuest(t *testing.T) {
 		s.struck(t, s.Hosts[1], deadly{point: "live_last.copy_last.after_do", pass: 1}, aDaemon)
 	})
 	t.Run("libvirtd as the bitmaps are made", func(t *testing.T) {
-		leftToTestHosts(t)
+		leftToTestLiveShared(t)
 		s.struck(t, s.Hosts[0], tracked, aLibvirtd)
 	})
 	t.Run("guest as the bitmaps are made", func(t *testing.T) {
-		leftToTestHosts(t)
+		leftToTestLiveShared(t)
 		s.struck(t, s.Hosts[0], tracked, aGuest)
 	})
 }

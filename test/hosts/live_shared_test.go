@@ -25,7 +25,7 @@ func TestVolumeSharedByTwoHostsMovesWhileAllItsGuestsWrite(t *testing.T) {
 
 func TestVolumeSharedOnOneHostMovesWhileItsGuestsWrite(t *testing.T) {
 	t.Parallel()
-	leftToTestHosts(t)
+	leftToTestLiveShared(t)
 	moveWhileAllWrite(t, "hv1")
 }
 
@@ -120,7 +120,7 @@ func (s *sharedLive) assertOver(t *testing.T) {
 // of them alone, and each host copies what the other has just written.
 func TestVolumeWhoseBlocksTwoHostsWriteInTurnMovesWhileTheyDo(t *testing.T) {
 	t.Parallel()
-	leftToTestHosts(t)
+	leftToTestLiveShared(t)
 	moveLive(t, startSharedLiveOf(t, shape{interleaved: true}, "hv1", "hv2"))
 }
 
@@ -175,7 +175,7 @@ func moveLive(t *testing.T, s *sharedLive) (silences []time.Duration) {
 // on, at the place of before.
 func TestMoveWhileAllGuestsWriteIsCancelledAfterADaemonDied(t *testing.T) {
 	t.Parallel()
-	leftToTestHosts(t)
+	leftToTestLiveShared(t)
 	s := startSharedLive(t, "hv1", "hv2")
 	id := strings.TrimSpace(s.migrate(t, "--no-wait", "--bandwidth", "2MiB/s"))
 	admin := s.Registry.Caller()

@@ -14,7 +14,7 @@ import (
 // time; what each way cost it is printed.
 func TestShareableVolumeOfOneGuestMovesByTheMirrorAndInRounds(t *testing.T) {
 	t.Parallel()
-	leftToTestCrash(t)
+	leftToTestLiveShared(t)
 	c := startLiveCluster(t, "hv1")
 	h := c.Hosts[0]
 	g := c.guest(t, h)
