@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package units runs the end-to-end tests, test/e2e, with each volferryd under the unit of
-// its package: what its sandbox keeps from the daemon is kept from it there too.
+// Package units runs tests on machines with systemd. Those of test/e2e run with each volferryd
+// under the unit of its package: what its sandbox keeps from the daemon is kept from it there too.
 package units
 
 import (
@@ -17,16 +17,36 @@ import (
 	"github.com/volferry/volferry/test/site"
 )
 
-// runVar is a pattern for the names of the tests to run; empty is all of them.
-const runVar = "VOLFERRY_UNITS_RUN"
+const (
+	// runVar is a pattern for the names of the tests to run; empty is all of them.
+	runVar = "VOLFERRY_UNITS_RUN"
+	// suiteVar is the release of Debian of the machine, if it is not the one of the host.
+	suiteVar = "VOLFERRY_MACHINE_SUITE"
+)
 
 // scratch is where the hosts of the tests are on the machine: below /srv, where the unit
 // lets the daemon write.
-const scratch = "/srv/e2e"
+const scratch = "/srv/tmp"
 
 // The end-to-end tests pass on a machine with systemd, where systemd starts the daemons
 // under the unit, and beside them the helpers that do what its sandbox keeps from them.
 func TestTheEndToEndTestsPassUnderTheUnit(t *testing.T) {
+	pass(t, "test/e2e", "VOLFERRY_UNIT=/lib/systemd/system/volferryd.service")
+}
+
+// The suite that the tests' own hypervisor passes too, on the libvirt and QEMU of the machine's
+// release. make test-conformance runs it on those of the host.
+func TestTheConformanceSuitePassesOnAnotherRelease(t *testing.T) {
+	if os.Getenv(suiteVar) == "" {
+		t.Skipf("SKIPPED: %s names no other release of Debian", suiteVar)
+	}
+	pass(t, "daemon/internal/libvirt")
+}
+
+// pass runs the tests of a package on a machine of their own, on which volferryd is installed
+// and does not run.
+func pass(t *testing.T, pkg string, env ...string) {
+	t.Helper()
 	lab.Require(t)
 	machine.Require(t)
 	root, err := site.Root()
@@ -37,16 +57,16 @@ func TestTheEndToEndTestsPassUnderTheUnit(t *testing.T) {
 		lab.SkipOrFail(t, "a machine has a /tmp of its own, and does not see "+root+"; clone the repository elsewhere")
 	}
 	dir := lab.TempDir(t)
-	e2e := filepath.Join(dir, "e2e.test")
-	output(t, "go", "test", "-c", "-o", e2e, "./../e2e")
-	hosts := filepath.Join(dir, "e2e")
+	program := filepath.Join(dir, "tests")
+	output(t, "go", "test", "-c", "-o", program, "./"+filepath.Join("../..", pkg))
+	hosts := filepath.Join(dir, "tmp")
 	if err := os.Mkdir(hosts, 0o755); err != nil {
 		t.Fatal(err)
 	}
 
 	// The tests build the program of their guests.
 	binds := map[string]string{root: root, scratch: hosts}
-	env := []string{"TMPDIR=" + scratch, "VOLFERRY_LAB=require", "VOLFERRY_UNIT=/lib/systemd/system/volferryd.service", "GOPROXY=off"}
+	env = append(env, "TMPDIR="+scratch, "VOLFERRY_LAB=require", "GOPROXY=off")
 	for _, name := range []string{"GOROOT", "GOMODCACHE", "GOCACHE"} {
 		at := "/srv/" + strings.ToLower(name)
 		binds[at] = output(t, "go", "env", name)
@@ -59,11 +79,11 @@ func TestTheEndToEndTestsPassUnderTheUnit(t *testing.T) {
 	m := machine.Start(t, machine.Config{Name: "hv1", Binds: binds, LoopDevices: true})
 	install(t, m, root)
 
-	if err := m.CopyIn(t.Context(), "/srv", e2e); err != nil {
+	if err := m.CopyIn(t.Context(), "/srv", program); err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{"--chdir=" + filepath.Join(root, "test", "e2e")}, env...)
-	args = append(args, "PATH=/srv/goroot/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "/srv/e2e.test", "-test.v")
+	args := append([]string{"--chdir=" + filepath.Join(root, pkg)}, env...)
+	args = append(args, "PATH=/srv/goroot/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "/srv/tests", "-test.v")
 	if testing.Short() {
 		args = append(args, "-test.short")
 	}

@@ -114,7 +114,8 @@ type Hypervisor interface {
 	// that were left.
 	Pivot(ctx context.Context, id, target string) error
 	// AbortJob ends the job and stays on the present chain. No job is no error,
-	// and a domain that is not active has none.
+	// and a domain that is not active has none. The image that an active commit wrote to may
+	// stay open for writing for as long as the process runs.
 	AbortJob(ctx context.Context, id, target string) error
 
 	// Suspend pauses a running domain; already paused is no error.
@@ -175,7 +176,8 @@ type Hypervisor interface {
 	// tells the guest, running or paused. The added bytes read as zeros. A disk that has
 	// this size already is no error; a larger one is made smaller, so compare CapacityBytes
 	// before. A block device has to be that large already; GrowDisk only makes the process
-	// see it. ErrBusy while a block job runs on the disk.
+	// see it. ErrBusy while a block job runs on the disk, ErrUnsupported if the top image is
+	// the beginning of a larger one.
 	GrowDisk(ctx context.Context, id, target string, sizeBytes int64) error
 	// ResetWriteLimit puts the limit that the persistent definition has for the guest's writes,
 	// or none, on the live disk. ErrUnsupported if the owner limits reads and writes together.

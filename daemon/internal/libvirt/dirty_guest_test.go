@@ -216,10 +216,16 @@ func testDirtyLeftBehind(t *testing.T, env *realEnv) {
 	if err != nil || len(dirs) != 1 {
 		t.Fatalf("directories of the domain: %v, %v", dirs, err)
 	}
+	about, err := conn.About(t.Context())
+	must(t, err)
+	node := "libvirt-1-storage"
+	if about.Libvirt.Before(hv.Version{Major: 9, Minor: 10}) {
+		node = "libvirt-1-format" // a raw image has a node of its own for its format
+	}
 	qmp := func(text string) { env.virsh(t, "qemu-monitor-command", id, text) }
 	serve := func(socket, export string) {
 		qmp(fmt.Sprintf(`{"execute":"nbd-server-start","arguments":{"addr":{"type":"unix","data":{"path":%q}}}}`, filepath.Join(dirs[0], socket)))
-		qmp(fmt.Sprintf(`{"execute":"block-export-add","arguments":{"type":"nbd","id":%q,"node-name":"libvirt-1-format","name":"x","bitmaps":["a-r0"],"writable":false}}`, export))
+		qmp(fmt.Sprintf(`{"execute":"block-export-add","arguments":{"type":"nbd","id":%q,"node-name":%q,"name":"x","bitmaps":["a-r0"],"writable":false}}`, export, node))
 	}
 	serve("volferry-nbd.sock", "volferry-bitmap")
 	got, err := conn.DirtyUnits(t.Context(), id, "vda", "a-r0")
@@ -229,8 +235,8 @@ func testDirtyLeftBehind(t *testing.T, env *realEnv) {
 	serve("volferry-nbd.sock", "volferry-bitmap")
 	must(t, conn.StopTracking(t.Context(), id, "vda", "a-r0"))
 
-	qmp(`{"execute":"block-dirty-bitmap-add","arguments":{"node":"libvirt-1-format","name":"a-r0"}}`)
-	qmp(`{"execute":"block-dirty-bitmap-disable","arguments":{"node":"libvirt-1-format","name":"a-r0"}}`)
+	qmp(fmt.Sprintf(`{"execute":"block-dirty-bitmap-add","arguments":{"node":%q,"name":"a-r0"}}`, node))
+	qmp(fmt.Sprintf(`{"execute":"block-dirty-bitmap-disable","arguments":{"node":%q,"name":"a-r0"}}`, node))
 	serve("backup.sock", "of-a-backup")
 	if _, err := conn.DirtyUnits(t.Context(), id, "vda", "a-r0"); !errors.Is(err, hv.ErrBusy) {
 		t.Errorf("DirtyUnits beside a backup = %v, want ErrBusy", err)

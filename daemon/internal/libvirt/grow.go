@@ -16,8 +16,16 @@ import (
 func (c *Conn) GrowDisk(ctx context.Context, id, target string, sizeBytes int64) error {
 	// Without this flag the size is a number of KiB.
 	const flags = golibvirt.DomainBlockResizeBytes
+	dom, err := c.Domain(ctx, id)
+	if err != nil {
+		return err
+	}
+	// With libvirt 11, QEMU makes it larger all the same: the guest sees what is behind it.
+	if disk := dom.LiveDisk(target); disk != nil && disk.Top().SliceBytes != 0 {
+		return fmt.Errorf("grow %s: %w: the disk is the beginning of a larger image", nameOf(id, target), hv.ErrUnsupported)
+	}
 	// What is under way is waited for, and storage with it.
-	err := c.modifyByItself(ctx, longCallTimeout, id, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+	err = c.modifyByItself(ctx, longCallTimeout, id, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainBlockResize(dom, target, uint64(sizeBytes), flags)
 	})
 	err = c.changed(ctx, "grow", id, target, err)

@@ -55,8 +55,12 @@ func (c *Conn) saveMemory(ctx context.Context, id, path string) error {
 	if err != nil {
 		return err
 	}
+	channels, err := c.saveChannels(ctx, id, past)
+	if err != nil {
+		return err
+	}
 	err = c.modifyByItself(ctx, memoryCallTimeout, id, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
-		return lv.DomainSaveFlags(dom, path, nil, uint32(past))
+		return saveDomain(lv, dom, path, channels, past)
 	})
 	if err != nil {
 		return c.explain(context.WithoutCancel(ctx), id, "", err)
@@ -187,12 +191,16 @@ func (c *Conn) restoreMemory(ctx context.Context, id, path string, opts hv.Resto
 	if err != nil {
 		return err
 	}
+	channels, err := c.restoreChannels(ctx)
+	if err != nil {
+		return err
+	}
 	flag := golibvirt.DomainSaveRunning
 	if opts.Paused {
 		flag = golibvirt.DomainSavePaused
 	}
 	err = c.modifyByItself(ctx, memoryCallTimeout, id, keptNVRAM, func(lv *golibvirt.Libvirt, _ golibvirt.Domain) error {
-		return lv.DomainRestoreFlags(path, golibvirt.OptString{edited}, uint32(flag|past))
+		return restoreDomain(lv, path, edited, channels, flag|past)
 	})
 	if err != nil {
 		if dom, readErr := c.Domain(context.WithoutCancel(ctx), id); readErr == nil && dom.State.Active() &&

@@ -4,10 +4,12 @@ package libvirt_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +39,8 @@ func TestConformanceOnRealLibvirt(t *testing.T) {
 	t.Run("MemoryThatLibvirtHasNotFinishedIsIncomplete", func(t *testing.T) { testUnfinished(t, env) })
 	t.Run("ASaveIsSeenByOthersThanItsCaller", func(t *testing.T) { testSaving(t, env) })
 	t.Run("MemoryIsSavedPastThePageCache", func(t *testing.T) { testPastCache(t, env) })
+	t.Run("ChannelsWriteMemoryWhereTheyCanAndReadIt", func(t *testing.T) { testChannels(t, env) })
+	t.Run("MemoryThatOneStreamWroteIsRestored", func(t *testing.T) { testOneStream(t, env) })
 	t.Run("WhatACallChangesOfWhatLibvirtKeepsIsSynced", func(t *testing.T) { testKept(t, env) })
 	t.Run("TheDeletionOfAPoolsVolumeIsSynced", func(t *testing.T) { testDeletionSynced(t, env) })
 	t.Run("ADiskOfAPoolsVolumeIsTheImage", func(t *testing.T) { testPooled(t, env) })
@@ -294,6 +298,45 @@ func testPastCache(t *testing.T, env *realEnv) {
 	file = filepath.Join(own, "memory")
 	must(t, env.conn.SaveMemory(t.Context(), id, file))
 	must(t, env.conn.RestoreMemory(t.Context(), id, file, hv.RestoreOptions{}))
+}
+
+// testChannels: the log of libvirt's monitor shows in how many channels QEMU was told to write and
+// to read; none is what a release without them has.
+func testChannels(t *testing.T, env *realEnv) {
+	about, err := env.conn.About(t.Context())
+	must(t, err)
+	want := 0
+	if !about.Libvirt.Before(hv.Version{Major: 11, Minor: 2}) && !about.QEMU.Before(hv.Version{Major: 9, Minor: 1}) {
+		want = min(runtime.NumCPU(), 8)
+	}
+	id, _ := env.define(t)
+	env.Start(t, id)
+	file := filepath.Join(t.TempDir(), "memory")
+	must(t, env.conn.SaveMemory(t.Context(), id, file))
+	head := make([]byte, savedHead)
+	f, err := os.Open(file)
+	must(t, err)
+	_, err = io.ReadFull(f, head)
+	must(t, errors.Join(err, f.Close()))
+	const sparse = 6 // QEMU_SAVE_FORMAT_SPARSE of libvirt's qemu_saveimage.h
+	if format := binary.NativeEndian.Uint32(head[28:]); (format == sparse) != (want > 0) {
+		t.Errorf("libvirt %v and QEMU %v wrote the file in format %d", about.Libvirt, about.QEMU, format)
+	}
+	t.Logf("libvirt %v, QEMU %v: %d channels", about.Libvirt, about.QEMU, want)
+	must(t, env.conn.RestoreMemory(t.Context(), id, file, hv.RestoreOptions{}))
+}
+
+// savedHead is the length of what a file of saved memory begins with: a word of 16 bytes, then
+// numbers of four bytes: version, length of the definition, whether it ran, format.
+const savedHead = 16 + 4*4
+
+// testOneStream: what an older Volferry, or somebody's virsh, wrote.
+func testOneStream(t *testing.T, env *realEnv) {
+	id, _ := env.define(t)
+	env.Start(t, id)
+	file := filepath.Join(t.TempDir(), "memory")
+	env.virsh(t, "save", id, file)
+	must(t, env.conn.RestoreMemory(t.Context(), id, file, hv.RestoreOptions{Paused: true}))
 }
 
 // inPageCache counts the pages of a file, and those that are in the page cache.

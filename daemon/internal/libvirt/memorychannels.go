@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"runtime"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// maxChannels is how many channels write or read the RAM of one guest at most: more of them do
+// not make a disk faster.
+const maxChannels = 8
+
+// sparseImage is libvirt's name for a file in which each page of the RAM has its own place
+// (QEMU's mapped-ram). Channels need such a file.
+const sparseImage = "sparse"
+
+var (
+	// Since this libvirt, a save has a format and channels of its own
+	// (VIR_DOMAIN_SAVE_PARAM_IMAGE_FORMAT, VIR_DOMAIN_SAVE_PARAM_PARALLEL_CHANNELS).
+	libvirtWithChannels = hv.Version{Major: 11, Minor: 2}
+	// Since this QEMU, channels write a mapped-ram file past the page cache (direct-io).
+	qemuWithChannels = hv.Version{Major: 9, Minor: 1}
+)
+
+// saveChannels is how many channels can write the RAM of a domain that runs; 0 is none, one
+// stream. QEMU is what the process runs, which may be older than the one that is installed.
+//
+// Channels are for what goes past the page cache. QEMU 10.0 dies when several write into a tmpfs,
+// and the guest with it.
+func (c *Conn) saveChannels(ctx context.Context, id string, past golibvirt.DomainSaveRestoreFlags) (int, error) {
+	channels, err := c.restoreChannels(ctx)
+	if err != nil || channels == 0 || past == 0 {
+		return 0, err
+	}
+	qemu, err := c.qemuVersion(ctx, id)
+	if err != nil || qemu.Before(qemuWithChannels) {
+		return 0, err
+	}
+	return channels, nil
+}
+
+// restoreChannels is how many channels can read the RAM of a domain, if channels wrote it; 0 is
+// none.
+func (c *Conn) restoreChannels(ctx context.Context) (int, error) {
+	s, err := c.reads()
+	if err != nil {
+		return 0, err
+	}
+	version, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (uint64, error) { return lv.ConnectGetLibVersion() })
+	if err != nil || hv.VersionOf(version).Before(libvirtWithChannels) {
+		return 0, err
+	}
+	return min(runtime.NumCPU(), maxChannels), nil
+}
+
+// saveDomain writes the RAM of a domain into a file: by channels, if there are any and libvirt
+// takes them for this domain.
+func saveDomain(lv *golibvirt.Libvirt, dom golibvirt.Domain, path string, channels int, flags golibvirt.DomainSaveRestoreFlags) error {
+	if channels > 0 {
+		err := lv.DomainSaveParams(dom, []golibvirt.TypedParam{
+			{Field: golibvirt.DomainSaveParamFile, Value: *golibvirt.NewTypedParamValueString(path)},
+			{Field: golibvirt.DomainSaveParamImageFormat, Value: *golibvirt.NewTypedParamValueString(sparseImage)},
+			channelsParam(channels),
+		}, uint32(flags))
+		if !refusedChannels(err) {
+			return err
+		}
+	}
+	return lv.DomainSaveFlags(dom, path, nil, uint32(flags))
+}
+
+// restoreDomain starts a domain from a file of saveDomain. libvirt refuses channels, before it
+// does anything, for a file that one stream wrote.
+func restoreDomain(lv *golibvirt.Libvirt, path, definition string, channels int, flags golibvirt.DomainSaveRestoreFlags) error {
+	if channels > 0 {
+		err := lv.DomainRestoreParams([]golibvirt.TypedParam{
+			{Field: golibvirt.DomainSaveParamFile, Value: *golibvirt.NewTypedParamValueString(path)},
+			{Field: golibvirt.DomainSaveParamDxml, Value: *golibvirt.NewTypedParamValueString(definition)},
+			channelsParam(channels),
+		}, uint32(flags))
+		if !refusedChannels(err) {
+			return err
+		}
+	}
+	return lv.DomainRestoreFlags(path, golibvirt.OptString{definition}, uint32(flags))
+}
+
+func channelsParam(n int) golibvirt.TypedParam {
+	return golibvirt.TypedParam{Field: golibvirt.DomainSaveParamParallelChannels, Value: *golibvirt.NewTypedParamValueInt(int32(n))}
+}
+
+// refusedChannels says whether libvirt refused a save or a restore for its channels or its
+// format, and so did nothing.
+func refusedChannels(err error) bool {
+	return said(err, golibvirt.ErrInvalidArg) || said(err, golibvirt.ErrArgumentUnsupported) || said(err, golibvirt.ErrOperationUnsupported)
+}
