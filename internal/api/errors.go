@@ -155,6 +155,9 @@ const DetailOverwrites = "overwrites"
 // ends its standstill: commands, in their order.
 const DetailCure = "cure"
 
+// CureSeparator stands between the commands of DetailCure.
+const CureSeparator = ", then "
+
 // Error is the one error that crosses a socket. Its JSON form is the value of
 // "error" in an ErrorBody. Message is a whole sentence for a person: it names
 // the thing that is wrong and, where there is something to do, says what.

@@ -68,7 +68,7 @@ func (m *Migration) goOn() string {
 		verb, _ := m.PausedGoal()
 		return "volferryctl migration " + verb + " " + m.ID
 	case MigrationOrphaned:
-		return m.whichCommand() + ", then volferryctl migration abandon --help"
+		return m.whichCommand() + CureSeparator + "volferryctl migration abandon --help"
 	case MigrationStarted:
 		switch {
 		case m.ExternalCopy:

@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"maps"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
@@ -20,7 +21,7 @@ func (h *history) state() (api.MigrationState, *api.Error) {
 		o := &h.ops[i]
 		switch o.State {
 		case op.StateNeedsOperator:
-			return api.MigrationNeedsOperator, steps.APIError(o.Failure)
+			return api.MigrationNeedsOperator, h.standstill(o)
 		case op.StateRunning, op.StateUndoing:
 			state, failure = during[o.goal], steps.APIError(o.Failure)
 		case op.StateDone:
@@ -45,6 +46,34 @@ func (h *history) state() (api.MigrationState, *api.Error) {
 		}
 	}
 	return state, failure
+}
+
+// standstill is the error of an op that waits for the operator. Behind the commands that it names
+// comes the one that goes on.
+func (h *history) standstill(o *opView) *api.Error {
+	why := steps.APIError(o.Failure)
+	cure, known := why.Details[api.DetailCure].(string)
+	if !known {
+		return why
+	}
+	again := *why
+	again.Details = maps.Clone(why.Details)
+	return again.With(api.DetailCure, cure+api.CureSeparator+h.again(o.goal))
+}
+
+// again is the command that goes on with an op that waits for the operator. A start is taken
+// back, or goes on to its end, by a cancel.
+func (h *history) again(goal steps.Goal) string {
+	s := &h.spec
+	mig := api.Migration{ID: s.MigrationID, DstAttachmentID: s.DstAttachmentID}
+	switch goal {
+	case steps.GoalComplete:
+		return mig.CompleteCommand()
+	case steps.GoalCopy:
+		return mig.CopyCommand()
+	default:
+		return "volferryctl migration cancel " + mig.Ref()
+	}
 }
 
 var (
@@ -81,7 +110,7 @@ func (h *history) stateOfSaved() (api.MigrationState, *api.Error) {
 	last := &h.ops[len(h.ops)-1]
 	switch {
 	case last.State == op.StateNeedsOperator:
-		return api.MigrationNeedsOperator, steps.APIError(last.Failure)
+		return api.MigrationNeedsOperator, h.standstill(last)
 	case !last.State.Final():
 		return during[last.goal], steps.APIError(last.Failure)
 	case last.Op.Kind == steps.KindDropSrc:

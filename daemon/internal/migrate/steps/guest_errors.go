@@ -49,26 +49,38 @@ func chainChanged(s *Spec, disk *diskState) *api.Error {
 	if disk.active {
 		where = "the guest runs on " + s.place(disk.live) + ", and " + where + snapshotAdvice(s, disk)
 	}
-	return api.Errorf(api.CodeChainChanged,
+	changed := api.Errorf(api.CodeChainChanged,
 		"disk %s of instance %s was changed by somebody else: %s; `volferryctl volume which %s` shows what is known",
 		s.Target, s.InstanceName, where, s.VolumeName)
+	if fold := foldCommand(s, disk); fold != "" {
+		return cured(changed, fold)
+	}
+	return changed
 }
 
 // snapshotAdvice says how to merge what somebody has put over the overlay of a running guest, ""
 // if there is nothing over it.
 func snapshotAdvice(s *Spec, disk *diskState) string {
+	fold := foldCommand(s, disk)
+	if fold == "" {
+		return ""
+	}
+	return fmt.Sprintf("; over the overlay is a snapshot (%s), which has the newest writes: merge it (`%s`), "+
+		"have libvirt forget it if it is listed (`virsh snapshot-list %[3]s`, `virsh snapshot-delete %[3]s NAME --metadata`), and call again",
+		disk.dom.LiveDisk(s.Target).Chain[0].Path, fold, s.InstanceName)
+}
+
+// foldCommand is the command that folds what somebody has put over the overlay of a running
+// guest into the overlay, "" if there is nothing over it.
+func foldCommand(s *Spec, disk *diskState) string {
+	if !disk.active {
+		return ""
+	}
 	live := disk.dom.LiveDisk(s.Target)
-	if live == nil {
+	if live == nil || slices.IndexFunc(live.Chain, func(img hv.Image) bool { return img.Path == s.Overlay }) < 1 {
 		return ""
 	}
-	chain := live.Chain
-	n := slices.IndexFunc(chain, func(img hv.Image) bool { return img.Path == s.Overlay })
-	if n < 1 {
-		return ""
-	}
-	return fmt.Sprintf("; over the overlay is a snapshot (%s), which has the newest writes: merge it (`virsh blockcommit %s %s --base %s --active --pivot --wait`), "+
-		"have libvirt forget it if it is listed (`virsh snapshot-list %[2]s`, `virsh snapshot-delete %[2]s NAME --metadata`), and call again",
-		chain[0].Path, s.InstanceName, s.Target, s.Overlay)
+	return fmt.Sprintf("virsh blockcommit %s %s --base %s --active --pivot --wait", s.InstanceName, s.Target, s.Overlay)
 }
 
 func guestIsOff(s *Spec) error {

@@ -110,11 +110,9 @@ func (e *Env) poolUnusable(ctx context.Context, s *Spec) error {
 	if err == nil {
 		return nil
 	}
-	again := "volferryctl migration cancel " + s.MigrationID
-	cure := "see to pool " + s.Dst.Pool + ", then " + again
+	refused := api.Errorf(api.CodeNeedsOperator, "%s, which this migration has made, cannot be deleted: %v; see to the pool, then cancel again", s.Dst.Path, err)
 	if pool.Name != "" && !pool.Active && pool.Type != hv.ConnectorPool {
-		cure = "virsh pool-start " + s.Dst.Pool + ", then " + again
+		return op.UnknownOutcome(cured(refused, "virsh pool-start "+s.Dst.Pool))
 	}
-	return op.UnknownOutcome(api.Errorf(api.CodeNeedsOperator, "%s, which this migration has made, cannot be deleted: %v; then cancel again: %s", s.Dst.Path, err, again).
-		With(api.DetailCure, cure))
+	return op.UnknownOutcome(refused)
 }

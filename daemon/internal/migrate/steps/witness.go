@@ -5,6 +5,7 @@ package steps
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"time"
 
@@ -171,22 +172,26 @@ func disagree(s *Spec, disk *diskState, open *openImages) *api.Error {
 	if disk.dom.State == hv.StatePaused && open.mayBeCommitted() {
 		paused = ". It stands still and must not be resumed: it may be on the source or on the overlay, which are equal only until it writes, so end it with 'virsh destroy'"
 	}
-	return api.Errorf(api.CodeChainChanged,
+	end := "virsh shutdown "
+	if disk.dom.State == hv.StatePaused { // which obeys no shutdown
+		end = "virsh destroy "
+	}
+	return cured(api.Errorf(api.CodeChainChanged,
 		"libvirt has instance %s %s, and by the kernel's word %s: libvirtd has probably died inside a call, and does not look again. Nothing was undone, deleted or released. "+
 			"Do not save, suspend to disk or live-migrate the instance, which would go on with libvirt's chain: shut it down, start it again, "+
 			"and call complete or cancel of migration %s once more (docs/how-to/recover.md)%s",
-		s.InstanceName, is, open, s.MigrationID, paused)
+		s.InstanceName, is, open, s.MigrationID, paused), end+s.InstanceName, "virsh start "+s.InstanceName)
 }
 
 // lost is the error where libvirt has a guest as stopped whose process goes on. A libvirtd
 // that dies while it works off the end of a job has noted that in a way that it does not
 // understand when it comes back.
 func lost(s *Spec, open *openImages) *api.Error {
-	return api.Errorf(api.CodeChainChanged,
+	return cured(api.Errorf(api.CodeChainChanged,
 		"libvirt has instance %s as stopped, and by the kernel's word %s: libvirtd has probably died inside a call, and has lost the guest, which virsh can neither shut down nor destroy any more. "+
 			"Nothing was undone, deleted or released. Do not start the instance while process %d goes on: end that as docs/how-to/recover.md says (A guest that libvirt has lost), "+
 			"and call complete or cancel of migration %s once more",
-		s.InstanceName, open, open.pid, s.MigrationID)
+		s.InstanceName, open, open.pid, s.MigrationID), "kill "+strconv.Itoa(open.pid))
 }
 
 // unknownCommit is the error where QEMU may be at work on a commit into src that libvirt does

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// follow does what the commands of a standstill say, one after the other, as an operator does who
+// types them in.
+func (d *daemon) follow(mig api.Migration) {
+	d.t.Helper()
+	cure := mig.KnownCure()
+	if mig.State != api.MigrationNeedsOperator || cure == "" {
+		d.t.Fatalf("the migration is %s and names no commands: %v", mig.State, mig.Error)
+	}
+	if again, _ := mig.Cures(); again != cure {
+		d.t.Errorf("the operator is told %q, and the error says %q", again, cure)
+	}
+	for _, line := range strings.Split(cure, api.CureSeparator) {
+		d.command(line)
+		pass(time.Second)
+	}
+	d.t.Logf("followed: %s", cure)
+}
+
+// command does what one command line does.
+func (d *daemon) command(line string) {
+	d.t.Helper()
+	ctx, words := context.Background(), strings.Fields(line)
+	if words[0] == "kill" {
+		must(d.t, d.world.Fake.Crash(testInstance))
+		return
+	}
+	switch strings.Join(words[:2], " ") {
+	case "virsh destroy":
+		must(d.t, d.world.Destroy(testInstance))
+	case "virsh shutdown":
+		must(d.t, d.world.Stop(testInstance))
+	case "virsh start":
+		must(d.t, d.world.Start(testInstance))
+	case "virsh pool-start":
+		d.world.AddPool(hv.PoolInfo{Name: words[2], Type: "dir", Path: "/" + words[2], Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
+	case "virsh blockcommit":
+		d.world.CommitByUser(d.t)
+		if top := d.instance().LiveDisk(words[3]).Top().Path; top != words[5] {
+			d.t.Errorf("%s: the guest is on %s", line, top)
+		}
+	case "volferryctl migration":
+		c := Call{OpID: uuid.NewString(), Subject: words[3]}
+		do := map[string]func(*Manager, context.Context, Call) (api.Migration, string, error){
+			"copy": (*Manager).Copy, "complete": (*Manager).Complete, "cancel": (*Manager).Cancel,
+		}[words[2]]
+		if len(words) > 4 {
+			c.DstAttachmentID = words[4]
+		}
+		_, id, err := do(d.manager(), ctx, c)
+		must(d.t, err)
+		_, err = d.runner().Wait(ctx, id)
+		must(d.t, err)
+	default:
+		d.t.Fatalf("no operator can type %q", line)
+	}
+}
+
+// Whoever types in what the error says, with nothing to fill in, has the migration at its end, and
+// every write of the guest with it.
+func TestTheCommandsThatAnErrorNamesBringTheMigrationToItsEnd(t *testing.T) {
+	cancels := func(d *daemon, id string) {
+		_, _, err := d.manager().Cancel(context.Background(), d.call(id))
+		must(d.t, err)
+	}
+	loses := func(d *daemon) {
+		d.world.Fake.Inject(hvtest.Fault{Call: "Pivot", Nth: 1, After: true, Err: hv.ErrUnavailable, Do: func() { _ = d.world.Fake.Lose(testInstance) }})
+	}
+	for name, c := range map[string]struct {
+		bring func(t *testing.T, d *daemon) (id string)
+		end   api.MigrationState
+	}{
+		"a snapshot over the overlay": {func(t *testing.T, d *daemon) string {
+			d.journal.AfterAppend(func(r op.Record) {
+				if r.Step == "verify_frozen" && r.Kind == op.EventStarted {
+					d.journal.AfterAppend(nil)
+					d.world.SnapshotByUser(t)
+				}
+			})
+			return d.migrate()
+		}, api.MigrationCancelled},
+		"a guest that libvirt lost in a complete": {func(_ *testing.T, d *daemon) string {
+			loses(d)
+			return d.migrate()
+		}, api.MigrationCompleted},
+		"a guest that libvirt lost in a complete of a mirror": {func(_ *testing.T, d *daemon) string {
+			loses(d)
+			return d.migrateTo(api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror})
+		}, api.MigrationCompleted},
+		"a guest that libvirt lost in a cancel": {func(_ *testing.T, d *daemon) string {
+			d.world.Copier.Gate = make(chan struct{})
+			id := d.migrate()
+			pass(time.Second)
+			loses(d)
+			cancels(d, id)
+			close(d.world.Copier.Gate)
+			return id
+		}, api.MigrationCancelled},
+		"a pool that is off": {func(_ *testing.T, d *daemon) string {
+			mig := d.begin(toNewPool)
+			d.world.AddPool(hv.PoolInfo{Name: "new", Type: "dir", Path: "/new", CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
+			cancels(d, mig.ID)
+			return mig.ID
+		}, api.MigrationCancelled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				id := c.bring(t, d)
+				d.follow(d.untilItStands(id))
+				mig := d.untilItStands(id)
+				if d.world.Exists(migratetest.ForeignPath) { // whose snapshot it is deletes it
+					must(t, d.world.Images.Remove(context.Background(), migratetest.ForeignPath))
+				}
+				switch {
+				case mig.State != c.end:
+					t.Errorf("the migration is %s in the end, want %s: %v", mig.State, c.end, mig.Error)
+				case c.end == api.MigrationCompleted:
+					d.moved(mig)
+				default:
+					d.stayed()
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package treetest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// standstills is a table of the functions of the daemon that have an op wait for the operator.
+const standstills = "testdata/needs_operator.txt"
+
+// Each function that has an op wait for the operator is in a table, with the test in which
+// what the error says to do is done and brings the op to its end, or with why there is none.
+func TestEveryStandstillIsTriedOrSaysWhatItLacks(t *testing.T) {
+	text, err := os.ReadFile(standstills)
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := standstillsIn(t, "daemon")
+	read := map[string]testsOf{}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, says, _ := strings.Cut(line, ": ")
+		kind, what, _ := strings.Cut(says, " ")
+		if !there[name] {
+			t.Errorf("%s has %q, which has no op wait for the operator", standstills, name)
+		}
+		delete(there, name)
+		switch folder, test, _ := strings.Cut(what, " "); {
+		case kind == "lacks" && what != "":
+		case kind != "tried":
+			t.Errorf("%s: %q is neither 'tried PACKAGE TEST' nor 'lacks WHY'", standstills, line)
+		default:
+			if _, ok := read[folder]; !ok {
+				read[folder] = readTests(t, folder)
+			}
+			if !read[folder].has(test) {
+				t.Errorf("%s names %s of %s, which is not there", standstills, test, folder)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(there)) {
+		t.Errorf("%s lacks %q", standstills, name)
+	}
+}
+
+// standstillsIn are the functions below a folder that call op.UnknownOutcome or make an error with
+// needs_operator, each behind its package.
+func standstillsIn(t *testing.T, folder string) map[string]bool {
+	t.Helper()
+	found := map[string]bool{}
+	err := filepath.WalkDir(filepath.Join(root, folder), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		pkg, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		for _, decl := range file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && standsStill(f) {
+				found[pkg+" "+f.Name.Name] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func standsStill(f *ast.FuncDecl) (stands bool) {
+	is := func(e ast.Expr, pkg, name string) bool {
+		s, ok := e.(*ast.SelectorExpr)
+		if !ok || s.Sel.Name != name {
+			return false
+		}
+		x, ok := s.X.(*ast.Ident)
+		return ok && x.Name == pkg
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			stands = stands || is(call.Fun, "op", "UnknownOutcome") || len(call.Args) > 1 && is(call.Args[0], "api", "CodeNeedsOperator")
+		}
+		return !stands
+	})
+	return stands
+}
