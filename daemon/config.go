@@ -64,7 +64,10 @@ type config struct {
 	MetricsListen   string `toml:"metrics_listen"`
 	StateDir        string `toml:"state_dir"`
 	OverlayDir      string `toml:"overlay_dir"`
-	SaveDir         string `toml:"save_dir"`
+	// OverlayDirShared says that other hosts see OverlayDir at the same path. Each host has a
+	// directory of its own there, and overlays says which.
+	OverlayDirShared bool   `toml:"overlay_dir_shared"`
+	SaveDir          string `toml:"save_dir"`
 	// SaveDirInMemory allows SaveDir on a tmpfs.
 	SaveDirInMemory bool   `toml:"save_dir_in_memory"`
 	HostName        string `toml:"host_name"`
@@ -88,6 +91,9 @@ type config struct {
 	ConnectorDir string `toml:"connector_dir"`
 	// ConnectorPools are the pools that connectors make volumes in, by name.
 	ConnectorPools map[string]connector.PoolConfig `toml:"connector_pools"`
+
+	// hostID is set once the state directory or the certificate has said who this host is.
+	hostID string
 }
 
 // The values of suspend_at_job_start. Auto: where the guest's QEMU may
@@ -159,6 +165,7 @@ func (c *config) flags(set *flag.FlagSet) {
 	set.StringVar(&c.MetricsListen, "metrics-listen", c.MetricsListen, "`address` of /metrics; empty or off for none")
 	set.StringVar(&c.StateDir, "state-dir", c.StateDir, "`directory` of the journal and the guards")
 	set.StringVar(&c.OverlayDir, "overlay-dir", c.OverlayDir, "`directory` of overlays (default overlays in the state directory)")
+	set.BoolVar(&c.OverlayDirShared, "overlay-dir-shared", c.OverlayDirShared, "other hosts see the overlay directory at the same path; each has a directory with its id there")
 	set.StringVar(&c.SaveDir, "save-dir", c.SaveDir, "`directory` of the memory of guests that are saved while a volume moves (default saves in the state directory)")
 	set.BoolVar(&c.SaveDirInMemory, "save-dir-in-memory", c.SaveDirInMemory, "the save directory may be on a tmpfs: what is saved there is lost if this host goes down meanwhile")
 	set.StringVar(&c.HostName, "host-name", c.HostName, "name of this host in the registry")
@@ -243,6 +250,9 @@ func (c *config) warnings() (out []string) {
 			out = append(out, fmt.Sprintf("allowed_paths has %s, where %s could put another file in the place of a guest's disk", dir, who))
 		}
 	}
+	if why := c.overlaysNotShared(); why != "" {
+		out = append(out, why)
+	}
 	return append(out, c.warnConnectors()...)
 }
 
@@ -311,9 +321,32 @@ func (c *config) warnConnectors() (out []string) {
 	return out
 }
 
+// overlays is the directory of this host's overlays. In one that other hosts see, each host
+// has its own, so that no two ever use each other's file.
+func (c *config) overlays() string {
+	if !c.OverlayDirShared {
+		return c.OverlayDir
+	}
+	return filepath.Join(c.OverlayDir, c.hostID)
+}
+
+// overlaysNotShared says why overlays are on this host alone although overlay_dir_shared is
+// set; empty if they are not, or it is not set.
+func (c *config) overlaysNotShared() string {
+	if !c.OverlayDirShared {
+		return ""
+	}
+	return notShared(c.OverlayDir)
+}
+
 // checkOverlayDir: while a volume moves, the guest's newest writes are in its
 // overlay alone, so the overlay must survive a reboot.
 func (c *config) checkOverlayDir() error {
+	if c.OverlayDirShared {
+		if err := checkSharedOverlayDir(c.OverlayDir, c.StateDir); err != nil {
+			return err
+		}
+	}
 	return onDisk("overlay_dir", c.OverlayDir, "a reboot would lose what guests wrote while their volumes moved")
 }
 

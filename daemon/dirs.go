@@ -79,7 +79,7 @@ type ownDir struct {
 func (c *config) ownDirs() []ownDir {
 	return []ownDir{
 		{c.StateDir, 0o711, 0o002},
-		{c.OverlayDir, 0o711, 0o002},
+		{c.overlays(), 0o711, 0o002},
 		{c.guardDir(), 0o711, 0o002},
 		{c.cursorDir(), 0o700, 0o007},
 		{c.auditDir(), 0o700, 0o007},

@@ -34,11 +34,11 @@ func (d *doctor) overlays() api.Check {
 	if err := d.cfg.checkOverlayDir(); err != nil {
 		return api.Check{Name: name, Status: "fail", Message: err.Error(), Advice: "set overlay_dir to a directory on disk"}
 	}
-	free, err := d.storage.FreeBytes(d.cfg.OverlayDir)
+	free, err := d.storage.FreeBytes(d.cfg.overlays())
 	if err != nil {
 		return api.Check{Name: name, Status: "fail", Message: err.Error(), Advice: "make the directory, or set overlay_dir"}
 	}
-	message := fmt.Sprintf("%s has %s free for what guests write while their volumes move%s", d.cfg.OverlayDir, api.Bytes(free), d.largest())
+	message := fmt.Sprintf("%s has %s free for what guests write while their volumes move%s", d.cfg.overlays(), api.Bytes(free), d.largest())
 	if free < d.cfg.OverlayMinFreeBytes {
 		return api.Check{Name: name, Status: "warn", Message: message, Advice: "make room, or set overlay_dir to a larger filesystem"}
 	}

@@ -78,8 +78,8 @@ func (d *doctor) fixPassage(ctx context.Context) []api.Fix {
 	}
 	out := []api.Fix{}
 	var blocked *image.ReachError
-	for errors.As(d.storage.Reach(user, d.cfg.OverlayDir), &blocked) {
-		own := []string{filepath.Clean(d.cfg.StateDir), filepath.Clean(d.cfg.OverlayDir)}
+	for errors.As(d.storage.Reach(user, d.cfg.overlays()), &blocked) {
+		own := []string{filepath.Clean(d.cfg.StateDir), filepath.Clean(d.cfg.overlays())}
 		if !slices.Contains(own, blocked.Dir) {
 			return out
 		}

@@ -76,7 +76,7 @@ func (d *doctor) try(user hv.ProcessUser, p place) []api.Check {
 // places are the overlay directory, the pools that hold files, and the directories that
 // allowed_paths names.
 func (d *doctor) places(ctx context.Context) []place {
-	out := []place{{"the overlays in " + d.cfg.OverlayDir, d.cfg.OverlayDir, "fail"}}
+	out := []place{{"the overlays in " + d.cfg.overlays(), d.cfg.overlays(), "fail"}}
 	pools, err := d.hv.Pools(ctx)
 	if err != nil {
 		pools = nil // libvirt has its own line

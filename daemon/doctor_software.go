@@ -159,7 +159,7 @@ func (d *doctor) security(ctx context.Context, about hv.About) []api.Check {
 		out = append(out, d.profiles(ctx)...)
 	}
 	if slices.Contains(about.SecurityModels, "selinux") {
-		out = append(out, d.labelOf("overlay_dir", d.cfg.OverlayDir)...)
+		out = append(out, d.labelOf("overlay_dir", d.cfg.overlays())...)
 	}
 	return out
 }

@@ -71,7 +71,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	case "directories":
 		// The script before a removal keeps it: the one of a purge has no configuration any more.
-		_, err := fmt.Fprintf(stdout, "guards %s\noverlays %s\nsaves %s\n", cfg.guardDir(), cfg.OverlayDir, cfg.SaveDir)
+		if id, err := readID(idFile(cfg.StateDir)); err == nil { // else no daemon has made overlays yet
+			cfg.hostID = id
+		}
+		_, err := fmt.Fprintf(stdout, "guards %s\noverlays %s\nsaves %s\n", cfg.guardDir(), cfg.overlays(), cfg.SaveDir)
 		return err
 	case "open-ops":
 		return printOpenOps(ctx, cfg, stdout)

@@ -54,6 +54,10 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	cfg.hostID = who.id
+	if err := makeDirs(cfg); err != nil { // its directory in a shared overlay_dir, which needs the id
+		return err
+	}
 	gid, err := settings.GroupID(cfg.SocketGroup)
 	if err != nil {
 		return err
@@ -113,7 +117,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	rules := location.Rules{AllowedPaths: cfg.AllowedPaths, Own: own, Storage: virt}
 	unplugs := attach.NewPendingUnplugs(virt, records, bootID())
 	migrations := migrate.New(migrate.Config{
-		OverlayDir: cfg.OverlayDir, Rules: rules, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, SharedPools: cfg.SharedPools,
+		OverlayDir: cfg.overlays(), OverlaysShared: cfg.OverlayDirShared && cfg.overlaysNotShared() == "", Rules: rules, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, SharedPools: cfg.SharedPools,
 		ThrottleBelowBytes: cfg.OverlayThrottleBelowBytes, ThrottleFor: time.Duration(cfg.OverlayThrottleSeconds) * time.Second,
 	}, steps.Ports{
 		HV: virt, Images: storage, Copier: copier, Registry: site, Guards: guards, Blobs: records, Claims: claims,

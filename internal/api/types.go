@@ -351,9 +351,12 @@ type Migration struct {
 	GuestThrottled string  `json:"guest_throttled,omitempty" needs:"-"`
 	StallMS        StallMS `json:"stall_ms"`
 	ExposedSeconds float64 `json:"exposed_seconds"`
-	Verify         string  `json:"verify"`
-	ExternalCopy   bool    `json:"external_copy"`
-	DeleteSource   bool    `json:"delete_source"`
+	// OverlayShared says that the overlay is on storage that other hosts see, so that the loss of
+	// this host does not take with it what the guest wrote in ExposedSeconds.
+	OverlayShared bool   `json:"overlay_shared,omitempty" needs:"-"`
+	Verify        string `json:"verify"`
+	ExternalCopy  bool   `json:"external_copy"`
+	DeleteSource  bool   `json:"delete_source"`
 	// Composite says that the migration goes on by itself from one call to the next, as that of
 	// a `volume migrate` does. With an external copy it waits for that.
 	Composite  bool       `json:"composite,omitempty" needs:"-"`

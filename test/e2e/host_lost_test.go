@@ -5,6 +5,8 @@ package e2e
 import (
 	"context"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -28,6 +30,8 @@ type lostIn struct {
 	// all: the copy has what the guest flushed, up to the end. Else it has what was
 	// acknowledged before the request, and perhaps some of the rest.
 	all bool
+	// shared: the overlay is on storage that outlives the host, and is folded by hand.
+	shared bool
 }
 
 func TestTheCopyThatIsKeptOfALostHostHoldsWhatIsPromised(t *testing.T) {
@@ -40,6 +44,7 @@ func TestTheCopyThatIsKeptOfALostHostHoldsWhatIsPromised(t *testing.T) {
 		"complete, dst":     {state: "running", begin: move, at: "migration_complete_live.pivot.after_do", keep: api.KeepDst, torn: true, all: true},
 		"after the switch":  {state: "running", begin: move, at: "migration_complete_live.resume.after_do", keep: api.KeepDst, torn: true, all: true},
 		"cancel":            {state: "running", begin: cancel, at: "migration_cancel_live.commit.after_do", keep: api.KeepSrc},
+		"copy, shared":      {state: "running", begin: move, at: "migration_copy.copy.after_started", keep: api.KeepSrc, all: true, shared: true},
 		"stopped, start":    {state: "shut off", begin: move, at: "migration_start.switch_to_overlay.after_do", keep: api.KeepSrc, all: true},
 		"stopped, copy":     {state: "shut off", begin: move, at: "migration_copy.copy.after_started", keep: api.KeepSrc, all: true},
 		"stopped, complete": {state: "shut off", begin: fold, at: "migration_complete_cold.fold.after_do", keep: api.KeepDst, torn: true, all: true},
@@ -54,6 +59,13 @@ func (c lostIn) test(t *testing.T) {
 	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 	if c.state == "shut off" {
 		g.powerOff(t)
+	}
+	overlays := filepath.Join(h.Dir, "overlays")
+	if c.shared {
+		if err := os.Mkdir(overlays, 0o755); err != nil { //nolint:gosec // QEMU's user passes
+			t.Fatal(err)
+		}
+		h.Flags = append(h.Flags, "--overlay-dir", overlays, "--overlay-dir-shared")
 	}
 	h.restartDaemon(t, faultPoints+"="+string(c.at)+"=kill")
 	asOf := time.Now()
@@ -84,6 +96,9 @@ func (c lostIn) test(t *testing.T) {
 	if c.torn {
 		mustHaveFailed(t, ask(abandon...), api.CodeCopyNotVerified.ExitStatus(), api.CodeCopyNotVerified)
 		abandon = append(abandon, "--even-if-corrupt")
+	}
+	if c.shared {
+		foldByHand(t, registry, overlays, id)
 	}
 	must(abandon...)
 
@@ -117,6 +132,24 @@ func (c lostIn) test(t *testing.T) {
 		t.Errorf("the kept copy at %s: %v", kept.Path, err)
 	}
 	t.Logf("%d writes acknowledged", report.Acked)
+}
+
+// foldByHand is what recover.md says of the overlay of a host that is lost.
+func foldByHand(t *testing.T, registry site.Caller, overlays, id string) {
+	t.Helper()
+	m, err := site.Get[api.Migration](t.Context(), registry, "migration", "migration", "show", id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := filepath.Glob(filepath.Join(overlays, "*", id+".qcow2"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("overlays %v, %v: want the one of the migration in the directory of the host", found, err)
+	}
+	out, err := exec.CommandContext(t.Context(), "qemu-img", "commit", "-d", "-t", "none", "--image-opts", //nolint:gosec // of this test
+		"driver=qcow2,file.filename="+found[0]+",backing.driver="+string(m.Src.Format)+",backing.file.filename="+m.Src.Path).CombinedOutput()
+	if err != nil {
+		t.Fatalf("fold: %v: %s", err, out)
+	}
 }
 
 // loseHost is called when the daemon has died. Nothing of the host is there any more but what is

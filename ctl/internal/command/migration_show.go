@@ -135,7 +135,7 @@ func migrationRecord(m *api.Migration, instances map[string]string) *render.Reco
 	r.AddIf("stall at begin of copy", stallOrDash(m.StallMS.Job))
 	r.Add("stall at switch", stallOrDash(m.StallMS.Switch))
 	r.AddIf("pause", pauseLine(m.PauseSteps))
-	r.Add("exposed", render.Seconds(m.ExposedSeconds))
+	r.Add("exposed", render.Seconds(m.ExposedSeconds)+render.OnShared(m))
 	r.Add("started", timeOrDash(m.StartedAt))
 	r.Add("finished", timeOrDash(m.FinishedAt))
 	return &r

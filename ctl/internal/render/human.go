@@ -115,3 +115,12 @@ func Location(l api.Location) string {
 
 // VolumeName is the name of the volume that a migration moves, or its id.
 func VolumeName(m *api.Migration) string { return cmp.Or(m.VolumeName, m.VolumeID) }
+
+// OnShared says, after how long writes were in the overlay alone, whether the overlay would
+// outlive its host.
+func OnShared(m *api.Migration) string {
+	if m.OverlayShared {
+		return ", on shared storage"
+	}
+	return ""
+}

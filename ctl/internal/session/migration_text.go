@@ -62,7 +62,7 @@ func completedText(m *api.Migration) []string {
 		if !ran {
 			wrote = "whatever was written in that time"
 		}
-		lines = append(lines, fmt.Sprintf("  exposed   %s: %s was in the overlay alone", render.Seconds(m.ExposedSeconds), wrote))
+		lines = append(lines, fmt.Sprintf("  exposed   %s: %s was in the overlay alone%s", render.Seconds(m.ExposedSeconds), wrote, render.OnShared(m)))
 	}
 	if m.Remark != "" {
 		lines = append(lines, "  note      "+m.Remark)

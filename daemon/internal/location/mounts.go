@@ -18,6 +18,8 @@ type mount struct {
 	dev         uint64
 	// readOnly: the filesystem is, and not only where it is mounted here.
 	readOnly bool
+	// options are those of the filesystem.
+	options []string
 }
 
 // network says whether the bytes are on another machine, as the kernel calls such
@@ -64,6 +66,7 @@ func parseMount(line string) (m mount, ok bool) {
 	options := strings.Split(after[len(after)-1], ",") // of the filesystem
 	return mount{
 		point: unescapeMount(parts[4]), kind: kind, dev: unix.Mkdev(uint32(a), uint32(b)), readOnly: slices.Contains(options, "ro"),
+		options: options,
 	}, true
 }
 

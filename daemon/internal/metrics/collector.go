@@ -57,8 +57,8 @@ var (
 	copyRateDesc    = newDesc("volferry_copy_rate_bytes_per_second", "Rate of all copies together, now.")
 	pacedNowDesc    = newDesc("volferry_copies_paced", "Copies, mirrors and folds that are held back for their guests, now.")
 	copyPacedDesc   = newDesc("volferry_copy_paced_seconds_total", "Time that copies, mirrors and folds were held back for guests, counted when one ends or is stopped.")
-	overlayDesc     = newDesc("volferry_overlay_bytes", "Local disk that the overlay of a volume takes, by the id of the volume.", "volume")
-	exposedDesc     = newDesc("volferry_overlay_exposed_seconds", "Time for which what a guest has written since a volume was frozen is in its overlay alone, by the id of the volume.", "volume")
+	overlayDesc     = newDesc("volferry_overlay_bytes", "Disk that the overlay of a volume takes, by the id of the volume.", "volume")
+	exposedDesc     = newDesc("volferry_overlay_exposed_seconds", "Time for which what a guest has written since a volume was frozen is in its overlay alone, by the id of the volume and the storage of the overlay: local to the host, or shared.", "volume", "storage")
 	overlayFreeDesc = newDesc("volferry_overlay_free_bytes", "Room that is left for overlays.")
 	thinDataDesc    = newDesc("volferry_thin_pool_data_used_ratio", "Used part of the room for data of a thin pool of LVM.", "pool")
 	thinMetaDesc    = newDesc("volferry_thin_pool_metadata_used_ratio", "Used part of the room for metadata of a thin pool of LVM.", "pool")
@@ -188,7 +188,7 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 			gauge(overlayDesc, float64(open[i].OverlayBytes), open[i].VolumeID)
 		}
 		if open[i].ExposedSeconds > 0 {
-			gauge(exposedDesc, open[i].ExposedSeconds, open[i].VolumeID)
+			gauge(exposedDesc, open[i].ExposedSeconds, open[i].VolumeID, storageOf(&open[i]))
 		}
 	}
 	gauge(stoppedDesc, float64(stopped))
@@ -203,4 +203,12 @@ func oneIf(yes bool) float64 {
 		return 1
 	}
 	return 0
+}
+
+// storageOf says where the overlay of a migration is.
+func storageOf(m *api.Migration) string {
+	if m.OverlayShared {
+		return "shared"
+	}
+	return "local"
 }

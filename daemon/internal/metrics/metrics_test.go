@@ -34,7 +34,7 @@ func sources() Sources {
 		CertificateEnds: func() map[string]time.Time { return map[string]time.Time{"host": time.Unix(1800000000, 0)} },
 		OpenMigrations: func(context.Context) ([]api.Migration, error) {
 			return []api.Migration{
-				{VolumeID: "a", Phase: "copy", RateBytesPerSecond: 1000, OverlayBytes: 4096, ExposedSeconds: 90.5},
+				{VolumeID: "a", Phase: "copy", RateBytesPerSecond: 1000, OverlayBytes: 4096, ExposedSeconds: 90.5, OverlayShared: true},
 				{VolumeID: "b", Phase: "copy", RateBytesPerSecond: 500, GuestPaused: "no room"},
 				{VolumeID: "d", State: api.MigrationStarted, StoppedAt: new(time.Time)},
 				{VolumeID: "e", State: api.MigrationNeedsOperator, StoppedAt: new(time.Time)},
@@ -128,7 +128,7 @@ volferry_migrations_stopped 1
 volferry_needs_operator 2
 volferry_overlay_bytes{volume="a"} 4096
 volferry_overlay_bytes{volume="c"} 8192
-volferry_overlay_exposed_seconds{volume="a"} 90.5
+volferry_overlay_exposed_seconds{storage="shared",volume="a"} 90.5
 volferry_overlay_free_bytes 1.073741824e+09
 volferry_registry_up 0
 volferry_tasks_running 3`,

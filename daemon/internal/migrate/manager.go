@@ -17,8 +17,10 @@ import (
 
 // Config has the operator's settings for migrations on this host.
 type Config struct {
-	// OverlayDir is the directory of overlays, on a persistent filesystem of this host.
+	// OverlayDir is the directory of this host's overlays, on a persistent filesystem.
 	OverlayDir string
+	// OverlaysShared says that OverlayDir is on storage that other hosts see.
+	OverlaysShared bool
 	// Rules say where a destination given by path may be.
 	Rules location.Rules
 	// OverlayMinFreeBytes must be free in OverlayDir before a migration starts; less is

@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"cmp"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -35,6 +36,7 @@ func (m *Manager) render(h *history) api.Migration {
 	}
 	if !frozen.IsZero() && s.Method == steps.MethodOverlay {
 		mig.ExposedSeconds = m.exposure(frozen, ended).Seconds()
+		mig.OverlayShared = m.overlayShared(s)
 	}
 	if at := m.stopped(h); at != nil && !at.at.IsZero() {
 		utc := at.at.UTC()
@@ -62,7 +64,13 @@ func remark(h *history, state api.MigrationState) string {
 	return strings.Join(slices.DeleteFunc(remarks, func(r string) bool { return r == "" }), "; ")
 }
 
-// exposure is for how long the guest's newest writes were in the local overlay alone.
+// overlayShared says whether the overlay outlives the loss of this host. The settings may have
+// changed since the start: an overlay that was made elsewhere then is not shared.
+func (m *Manager) overlayShared(s *steps.Spec) bool {
+	return m.cfg.OverlaysShared && filepath.Dir(s.Overlay) == m.cfg.OverlayDir
+}
+
+// exposure is for how long the guest's newest writes were in the overlay alone.
 func (m *Manager) exposure(frozen, ended time.Time) time.Duration {
 	if ended.IsZero() {
 		ended = m.ports.Now()

@@ -112,7 +112,7 @@ func (s *Server) withProgress(ctx context.Context, m api.Migration) api.Migratio
 func withHostView(m, host api.Migration) api.Migration {
 	m.BytesDone, m.BytesTotal, m.RateBytesPerSecond = host.BytesDone, host.BytesTotal, host.RateBytesPerSecond
 	m.OverlayBytes = host.OverlayBytes
-	m.StallMS, m.ExposedSeconds = host.StallMS, host.ExposedSeconds
+	m.StallMS, m.ExposedSeconds, m.OverlayShared = host.StallMS, host.ExposedSeconds, host.OverlayShared
 	m.SetCopyOptions(host.CopyOptions())
 	m.Pacing = host.Pacing
 	m.ExternalCopy, m.DeleteSource, m.Composite = host.ExternalCopy, host.DeleteSource, host.Composite

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/location"
+)
+
+// sharing is the configuration of a host that shares a directory.
+func sharing(t *testing.T, dir, id string) *config {
+	t.Helper()
+	cfg := defaultConfig()
+	cfg.StateDir, cfg.OverlayDir, cfg.OverlayDirShared, cfg.hostID = t.TempDir(), dir, true, id
+	cfg.SaveDir = filepath.Join(cfg.StateDir, "saves")
+	return cfg
+}
+
+func TestHostsThatShareAnOverlayDirectoryHaveOneEach(t *testing.T) {
+	dir := t.TempDir()
+	a, b := sharing(t, dir, "id-a"), sharing(t, dir, "id-b")
+	for _, cfg := range []*config{a, b} {
+		if err := makeDirs(cfg); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(filepath.Join(dir, cfg.hostID))
+		if err != nil || info.Mode().Perm() != 0o711 {
+			t.Errorf("%v, %v: QEMU does not pass to the overlays of %s", info, err, cfg.hostID)
+		}
+	}
+	if a.overlays() == b.overlays() {
+		t.Errorf("both hosts use %s", a.overlays())
+	}
+	a.OverlayDirShared = false
+	if a.overlays() != dir {
+		t.Errorf("without the setting overlays are in %s", a.overlays())
+	}
+}
+
+func TestASharedOverlayDirectoryThatCannotBeOneIsRefused(t *testing.T) {
+	missing := sharing(t, filepath.Join(t.TempDir(), "not-mounted"), "id")
+	own := sharing(t, "", "id")
+	own.OverlayDir = filepath.Join(own.StateDir, "overlays")
+	for want, cfg := range map[string]*config{"mount it": missing, "state directory": own} {
+		if err := cfg.checkOverlayDir(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+func TestDoctorRefusesSharedOverlaysOnAFilesystemOfThisHost(t *testing.T) {
+	cfg := sharing(t, t.TempDir(), "id")
+	fs, err := location.FilesystemOf(cfg.OverlayDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !fs.Local() {
+		t.Skipf("the directory of the test is on %s, which may be another host's too", fs.Kind)
+	}
+	checks := (&doctor{cfg: cfg}).sharedOverlays()
+	if len(checks) != 1 || checks[0].Status != "fail" || !strings.Contains(checks[0].Message, fs.Kind) {
+		t.Errorf("%+v", checks)
+	}
+	if w := cfg.warnings(); len(w) != 1 || !strings.Contains(w[0], "no other host sees") {
+		t.Errorf("warnings %q", w)
+	}
+	cfg.OverlayDirShared = false
+	if checks := (&doctor{cfg: cfg}).sharedOverlays(); len(checks) != 0 {
+		t.Errorf("without the setting: %+v", checks)
+	}
+}
+
+func TestALockThatKeepsNobodyOffIsFound(t *testing.T) {
+	dir := t.TempDir()
+	if err := locksIn(dir); err != nil {
+		t.Errorf("locks work here: %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("%v left, %v", left, err)
+	}
+	first, err := os.Create(filepath.Join(dir, "first"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = first.Close() }()
+	other, err := os.Create(filepath.Join(dir, "another file, so no conflict"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
+	if err := lockExcludes(first, other); err == nil || !strings.Contains(err.Error(), "worth nothing") {
+		t.Errorf("%v", err)
+	}
+}
