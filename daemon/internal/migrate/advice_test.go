@@ -85,19 +85,23 @@ func TestTheCommandsThatAnErrorNamesBringTheMigrationToItsEnd(t *testing.T) {
 	loses := func(d *daemon) {
 		d.world.Fake.Inject(hvtest.Fault{Call: "Pivot", Nth: 1, After: true, Err: hv.ErrUnavailable, Do: func() { _ = d.world.Fake.Lose(testInstance) }})
 	}
-	for name, c := range map[string]struct {
-		bring func(t *testing.T, d *daemon) (id string)
-		end   api.MigrationState
-	}{
-		"a snapshot over the overlay": {func(t *testing.T, d *daemon) string {
+	snapshotAt := func(step string) func(*testing.T, *daemon) string {
+		return func(t *testing.T, d *daemon) string {
 			d.journal.AfterAppend(func(r op.Record) {
-				if r.Step == "verify_frozen" && r.Kind == op.EventStarted {
+				if r.Step == step && r.Kind == op.EventStarted {
 					d.journal.AfterAppend(nil)
 					d.world.SnapshotByUser(t)
 				}
 			})
 			return d.migrate()
-		}, api.MigrationCancelled},
+		}
+	}
+	for name, c := range map[string]struct {
+		bring func(t *testing.T, d *daemon) (id string)
+		end   api.MigrationState
+	}{
+		"a snapshot over the overlay before src is seen to be frozen": {snapshotAt("verify_frozen"), api.MigrationCancelled},
+		"a snapshot over the destination as the complete settles":     {snapshotAt("settle"), api.MigrationCompleted},
 		"a guest that libvirt lost in a complete": {func(_ *testing.T, d *daemon) string {
 			loses(d)
 			return d.migrate()

@@ -58,29 +58,49 @@ func chainChanged(s *Spec, disk *diskState) *api.Error {
 	return changed
 }
 
-// snapshotAdvice says how to merge what somebody has put over the overlay of a running guest, ""
-// if there is nothing over it.
+// snapshotAdvice says how to merge what somebody has put over the image that a running guest was
+// on, "" if there is nothing over it.
 func snapshotAdvice(s *Spec, disk *diskState) string {
 	fold := foldCommand(s, disk)
 	if fold == "" {
 		return ""
 	}
-	return fmt.Sprintf("; over the overlay is a snapshot (%s), which has the newest writes: merge it (`%s`), "+
-		"have libvirt forget it if it is listed (`virsh snapshot-list %[3]s`, `virsh snapshot-delete %[3]s NAME --metadata`), and call again",
-		disk.dom.LiveDisk(s.Target).Chain[0].Path, fold, s.InstanceName)
+	chain := disk.dom.LiveDisk(s.Target).Chain
+	over := s.place(s.positionOn(chain[s.ours(chain)]))
+	return fmt.Sprintf("; over %s is a snapshot (%s), which has the newest writes: merge it (`%s`), "+
+		"have libvirt forget it if it is listed (`virsh snapshot-list %[4]s`, `virsh snapshot-delete %[4]s NAME --metadata`), and call again",
+		over, chain[0].Path, fold, s.InstanceName)
 }
 
-// foldCommand is the command that folds what somebody has put over the overlay of a running
-// guest into the overlay, "" if there is nothing over it.
+// foldCommand is the command that folds what somebody has put over the image that a running guest
+// was on into that image, "" if there is nothing over it.
 func foldCommand(s *Spec, disk *diskState) string {
 	if !disk.active {
 		return ""
 	}
 	live := disk.dom.LiveDisk(s.Target)
-	if live == nil || slices.IndexFunc(live.Chain, func(img hv.Image) bool { return img.Path == s.Overlay }) < 1 {
+	if live == nil || s.ours(live.Chain) < 1 {
 		return ""
 	}
-	return fmt.Sprintf("virsh blockcommit %s %s --base %s --active --pivot --wait", s.InstanceName, s.Target, s.Overlay)
+	return fmt.Sprintf("virsh blockcommit %s %s --base %s --active --pivot --wait", s.InstanceName, s.Target, live.Chain[s.ours(live.Chain)].Path)
+}
+
+// ours is the place in a chain of the first image that the migration knows, -1 for none.
+func (s *Spec) ours(chain []hv.Image) int {
+	return slices.IndexFunc(chain, func(img hv.Image) bool { return s.positionOn(img) != Foreign })
+}
+
+// positionOn is the position of a disk whose top is this image.
+func (s *Spec) positionOn(img hv.Image) Position {
+	switch img.Path {
+	case s.Src.Path:
+		return OnSrc
+	case s.Dst.Path:
+		return OnDst
+	case s.Overlay:
+		return OnOverlay
+	}
+	return Foreign
 }
 
 func guestIsOff(s *Spec) error {
