@@ -58,13 +58,26 @@ func (e *Export) Begin(ctx context.Context) error {
 	}
 }
 
-// Close ends the server, with its connections.
+// Close ends the server, with its connections. qemu-nbd listens before it looks for signals, and
+// forgets one that comes between, so it is told until it ends.
 func (e *Export) Close() error {
 	if e.server == nil {
 		return nil
 	}
-	_ = e.server.Process.Signal(syscall.SIGTERM)
-	_ = e.server.Wait() // by the signal
-	e.server = nil
-	return nil
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = e.server.Wait() // by the signal
+	}()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		_ = e.server.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-ended:
+			e.server = nil
+			return nil
+		case <-tick.C:
+		}
+	}
 }
