@@ -156,9 +156,10 @@ matrix-report: ## What the tests said of each row of the failure matrix, from th
 kinds-report: ## From which kind of storage to which those tests moved volumes: docs/reference/storage-matrix.md of the files in RESULTS
 	@$(GO) run ./test/kinds/report $(RESULTS)
 
-bench: build bench-data ## Benchmarks of the engine and the registry, of moves, and the load of a whole site on a registry (root)
+bench: build bench-data ## Benchmarks of the engine and the registry, of moves, and the load of a whole site on a registry, beside etcd (root)
 	$(GO) test -run '^$$' -bench . -benchmem ./daemon/... ./registry/... ./internal/...
-	$(GO) run ./test/bench/registry
+	cd test/bench/etcd && CGO_ENABLED=0 $(GO) build -trimpath -o '$(CURDIR)/bin/bench-etcd' .
+	$(GO) run ./test/bench/registry --etcd bin/bench-etcd
 
 # The flags are in BENCH, --full among them: go run ./test/bench/data --help.
 bench-data: build lab ## Moves by Volferry and by other tools, side by side, with tables and plots in build/bench-data (root)

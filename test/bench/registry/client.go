@@ -20,12 +20,11 @@ type client struct {
 	attachment       string
 	op               string
 	step             int
-	cycles           int
 	body             []byte
 }
 
-// change makes the next of the changes.
-func (c *client) change() error {
+// Change makes the next of the changes.
+func (c *client) Change() error {
 	if c.step == 0 {
 		c.attachment, c.op = newID(c.random), newID(c.random)
 	}
@@ -52,11 +51,12 @@ func (c *client) change() error {
 	if _, err := c.post(path, key, c.body); err != nil {
 		return err
 	}
-	if c.step = (c.step + 1) % changesPerCycle; c.step == 0 {
-		c.cycles++
-	}
+	c.step = (c.step + 1) % changesPerCycle
 	return nil
 }
+
+// Idle says that the volume is attached nowhere.
+func (c *client) Idle() bool { return c.step == 0 }
 
 // newID is a random UUID.
 func newID(random *rand.Rand) string {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/bench/load"
 )
 
 const (
@@ -19,13 +20,16 @@ const (
 	heartbeatEvery = 10 * time.Second
 	// heartbeaters are how many goroutines report, each for its share of the hosts.
 	heartbeaters = 32
-	// What a host has: an ordinary one.
-	poolsPerHost     = 2
+	// instancesPerHost are those of an ordinary host.
 	instancesPerHost = 10
 	// wholeEvery is which of the reports of a host that has nothing new to say is a
 	// whole one all the same: daemons send one every five minutes.
 	wholeEvery = int(5 * time.Minute / heartbeatEvery)
 )
+
+// poolNames are the pools of each host; volumes are in the first one, for the registry
+// takes none in a pool that its host has not reported.
+var poolNames = []string{"fast", "slow"}
 
 // heart is a host that reports as daemons do: it shows the mark that it was told the
 // last time, and sends the digest of what it has said before.
@@ -46,8 +50,7 @@ type sent struct{ whole, brief atomic.Int64 }
 // reportOf is what a host says of itself, without a mark.
 func reportOf(h *host, instances []api.InstanceReport) []byte {
 	r := api.HostReport{ID: h.id, Name: h.name, Version: "bench", BootID: h.id, Epoch: 1, Pools: []api.Pool{}, Instances: instances}
-	for i := range poolsPerHost {
-		name := fmt.Sprintf("pool%d", i)
+	for _, name := range poolNames {
 		r.Pools = append(r.Pools, api.Pool{
 			Name: name, Host: h.id, Type: "logical", Path: "/dev/" + name, Active: true,
 			CapacityBytes: 1 << 40, FreeBytes: 1 << 39, UpdatedAt: time.Now().UTC(),
@@ -101,7 +104,7 @@ func beats(ctx context.Context, hearts []*heart) error {
 		for n := 0; ; n++ {
 			for i := first; i < len(hearts); i += heartbeaters {
 				due := begin.Add(heartbeatEvery * time.Duration(n)).Add(heartbeatEvery * time.Duration(i) / time.Duration(len(hearts)))
-				if err := until(ctx, due); err != nil {
+				if err := load.Until(ctx, due); err != nil {
 					return nil //nolint:nilerr // it was told to end
 				}
 				if err := hearts[i].beat(); err != nil {

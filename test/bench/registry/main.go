@@ -48,6 +48,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&o.attachments, "attachments", 100000, "how many attachments the full site has")
 	flag.Uint64Var(&o.seed, "seed", 1, "of the ids")
 	flag.StringVar(&o.bin, "bin", o.bin, "`directory` of the built programs")
+	flag.StringVar(&o.etcd, "etcd", "", "built `program` of test/bench/etcd, with which the registry is measured in turns; empty to leave that out")
 	flag.StringVar(&o.only, "only", "", "comma-separated `names` of what is measured: "+strings.Join(names(), ", ")+"; empty for all")
 	flag.StringVar(&o.results, "results", "", "`file` to which the raw numbers are added, as JSON lines, for example test/bench/registry/results/NAME.jsonl")
 	flag.Parse()
@@ -89,6 +90,7 @@ var steps = []struct {
 	{"one", (*bench).oneClient},
 	{"many", (*bench).manyClients},
 	{"offered", (*bench).offeredRate},
+	{"etcd", (*bench).besideEtcd},
 	{"fill", (*bench).fillSite},
 	{"memory", (*bench).memory},
 	{"full", (*bench).manyClientsFull},

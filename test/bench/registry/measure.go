@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/volferry/volferry/test/bench/load"
 	"github.com/volferry/volferry/test/bench/meter"
 )
 
@@ -32,7 +33,7 @@ func (b *bench) oneClient(ctx context.Context, r *report) error {
 	}
 	m := r.load("1 client", l)
 	m.aim("≥ 583/s", l.perSecond() >= aimOneClient)
-	m.aim("p50 ≤ 1.6 ms", l.quantile(0.5) <= aimOneLatency)
+	m.aim("p50 ≤ 1.6 ms", l.p50 <= aimOneLatency)
 	return nil
 }
 
@@ -64,7 +65,7 @@ func (b *bench) offeredRate(ctx context.Context, r *report) error {
 		}
 		m := r.load(fmt.Sprintf("%d clients that offer %d/s", len(b.clients), rate), l)
 		if rate == b.rate {
-			m.aim("p99 ≤ 50 ms", l.quantile(0.99) <= aimManyLatency && l.perSecond() >= 0.99*float64(rate))
+			m.aim("p99 ≤ 50 ms", l.p99 <= aimManyLatency && l.perSecond() >= 0.99*float64(rate))
 		}
 	}
 	return nil
@@ -147,7 +148,7 @@ func (b *bench) heartbeats(ctx context.Context, r *report) (err error) {
 	counts.whole.Store(0)
 	counts.brief.Store(0)
 	err = beside(ctx, b.hearts, func() error {
-		used, err = b.usageWithin(ctx, newWindow(max(b.seconds, heartbeatEvery)))
+		used, err = b.usageWithin(ctx, load.NewWindow(max(b.seconds, heartbeatEvery)))
 		return err
 	})
 	if err != nil {
@@ -159,7 +160,7 @@ func (b *bench) heartbeats(ctx context.Context, r *report) (err error) {
 	m.value("registry_cpu_us_per_report", 1e6*share*heartbeatEvery.Seconds()/float64(len(b.hearts)), "%.0f µs CPU each")
 	whole, brief := float64(counts.whole.Load()), float64(counts.brief.Load())
 	m.value("whole_percent", 100*whole/max(1, whole+brief), "%.1f %% of the reports whole")
-	m.usage(used)
+	m.usage("registry", used)
 	m.aim("≤ 5 % of a core", share <= aimHeartbeats)
 	return b.memoryNow(r, len(b.hearts)+len(b.clients))
 }
@@ -175,7 +176,7 @@ func (b *bench) heartbeatsBesideAttach(ctx context.Context, r *report) error {
 		return err
 	}
 	r.load(fmt.Sprintf("%d clients that offer %d/s, no reports", len(clients), besidePerSecond), alone)
-	var with load
+	var with driven
 	err = beside(ctx, b.hearts, func() error {
 		with, err = b.drive(ctx, clients, besidePerSecond, b.seconds)
 		return err
@@ -184,6 +185,6 @@ func (b *bench) heartbeatsBesideAttach(ctx context.Context, r *report) error {
 		return err
 	}
 	m := r.load(fmt.Sprintf("%d clients that offer %d/s, and the reports", len(clients), besidePerSecond), with)
-	m.aim("p99 ≤ 1.2 × without", float64(with.quantile(0.99)) <= aimDisturbance*float64(alone.quantile(0.99)))
+	m.aim("p99 ≤ 1.2 × without", float64(with.p99) <= aimDisturbance*float64(alone.p99))
 	return nil
 }

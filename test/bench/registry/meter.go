@@ -12,13 +12,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/volferry/volferry/test/bench/load"
 	"github.com/volferry/volferry/test/bench/meter"
 )
 
 // usage is what a stretch of time cost.
 type usage struct {
 	wall     time.Duration
-	registry time.Duration // CPU time of the registry
+	registry time.Duration // CPU time of the registry, or of etcd in its place
 	load     time.Duration // CPU time of this program
 	others   time.Duration // CPU time of everybody else on the machine
 }
@@ -30,15 +31,15 @@ type cpuTimes struct {
 }
 
 // usageWithin measures over a window.
-func (b *bench) usageWithin(ctx context.Context, w window) (usage, error) {
-	if err := until(ctx, w.begin); err != nil {
+func (b *bench) usageWithin(ctx context.Context, w load.Window) (usage, error) {
+	if err := load.Until(ctx, w.Begin); err != nil {
 		return usage{}, err
 	}
 	before, err := b.cpuTimes()
 	if err != nil {
 		return usage{}, err
 	}
-	if err := until(ctx, w.end); err != nil {
+	if err := load.Until(ctx, w.End); err != nil {
 		return usage{}, err
 	}
 	after, err := b.cpuTimes()

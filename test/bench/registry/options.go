@@ -15,4 +15,5 @@ type options struct {
 	results     string // file of the raw numbers
 	only        string // the measurements that are made, "" for all
 	bin         string
+	etcd        string // program of test/bench/etcd, "" to leave the comparison out
 }

@@ -61,16 +61,23 @@ func (r *report) add(name, what string) *measurement {
 }
 
 // load adds what a load came to.
-func (r *report) load(what string, l load) *measurement {
-	m := r.add("load", what)
+func (r *report) load(what string, l driven) *measurement {
+	return r.driven("load", "registry", what, l)
+}
+
+// etcd adds what a load on etcd came to.
+func (r *report) etcd(what string, l driven) { r.driven("etcd", "etcd", what, l) }
+
+func (r *report) driven(name, server, what string, l driven) *measurement {
+	m := r.add(name, what)
 	m.value("changes_per_second", l.perSecond(), "%.0f/s")
-	m.times(l.quantile(0.5), l.quantile(0.99))
-	m.values["p999_ms"] = millis(l.quantile(0.999))
-	m.values["changes"] = float64(l.changes)
-	m.value("cycles_per_second", float64(l.cycles)/l.wall.Seconds(), "%.0f cycles/s")
-	m.value("registry_cpu_us_per_change", micros(l.registry, l.changes), "registry %.0f µs CPU each")
-	m.values["load_cpu_us_per_change"] = micros(l.usage.load, l.changes)
-	m.usage(l.usage)
+	m.times(l.p50, l.p99)
+	m.values["p999_ms"] = millis(l.p999)
+	m.values["changes"] = float64(l.Changes)
+	m.value("cycles_per_second", float64(l.Cycles)/l.wall.Seconds(), "%.0f cycles/s")
+	m.value(server+"_cpu_us_per_change", micros(l.registry, l.Changes), server+" %.0f µs CPU each")
+	m.values["load_cpu_us_per_change"] = micros(l.usage.load, l.Changes)
+	m.usage(server, l.usage)
 	return m
 }
 
@@ -85,10 +92,10 @@ func (m *measurement) times(p50, p99 time.Duration) {
 }
 
 // usage adds who used the machine's CPUs, in cores.
-func (m *measurement) usage(u usage) {
+func (m *measurement) usage(server string, u usage) {
 	cores := func(d time.Duration) float64 { return d.Seconds() / u.wall.Seconds() }
-	m.values["registry_cores"], m.values["load_cores"], m.values["others_cores"] = cores(u.registry), cores(u.load), cores(u.others)
-	m.shown = append(m.shown, fmt.Sprintf("cores: registry %.2f, load %.2f, others %.2f", cores(u.registry), cores(u.load), cores(u.others)))
+	m.values[server+"_cores"], m.values["load_cores"], m.values["others_cores"] = cores(u.registry), cores(u.load), cores(u.others)
+	m.shown = append(m.shown, fmt.Sprintf("cores: %s %.2f, load %.2f, others %.2f", server, cores(u.registry), cores(u.load), cores(u.others)))
 }
 
 func (m *measurement) aim(text string, reached bool) { m.aims = append(m.aims, aim{text, reached}) }

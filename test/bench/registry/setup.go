@@ -214,7 +214,8 @@ func (b *bench) fill(ctx context.Context, attachments int) error {
 }
 
 func locationOf(name string) api.Location {
-	return api.Location{Pool: "fast", Name: name, Path: "/dev/fast/" + name, Format: api.FormatRaw, SizeBytes: 1 << 30}
+	pool := poolNames[0]
+	return api.Location{Pool: pool, Name: name, Path: "/dev/" + pool + "/" + name, Format: api.FormatRaw, SizeBytes: 1 << 30}
 }
 
 func send(c *conn, path string, in any) error {
