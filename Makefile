@@ -102,7 +102,7 @@ test-registry: build ## The same for longer: more than a minute of history, hund
 test-conformance: compiler lab ## The hypervisor's conformance suite and the lab, on a real libvirtd (root)
 	CGO_ENABLED=1 $(GO) test $(JSON) -race $(SHORT) -count=1 -timeout 20m $(REAL_LIBVIRT)
 
-test-e2e: build lab ## Real guests through volferryctl, and the benchmark of moves in small (root)
+test-e2e: build lab compiler ## Real guests through volferryctl, and the benchmark of moves in small (root)
 	$(GO) test $(JSON) -v $(SHORT) -count=1 -timeout 40m -p 1 ./test/e2e ./test/bench/data
 
 # VOLFERRY_UNITS_RUN is a pattern for the names of some of them.
@@ -140,7 +140,7 @@ test-upgrade: build lab packages machine ## Programs and packages of earlier com
 CRASH ?= 30s
 SEED ?=
 test-crash: build lab compiler ## Kill everything at steps of a move, in an order of chance: each of some ninety tests has CRASH (30s) for it, an hour in all; CRASH=all strikes at every step, in many hours; SEED=N chooses as before (root)
-	VOLFERRY_CRASH=$(CRASH) VOLFERRY_SEED=$(SEED) $(GO) test $(JSON) -v -count=1 -timeout 24h -p 1 -run '^(TestKill|TestLibvirtdThat|TestPowerOff|TestCancelsInTheMiddle|TestRootDetachAndVirshStart|TestAJournalThatTakesNothing|TestTheCopyThatIsKept|TestAStoppedGuestIsStarted|TestACancelAtEvery|TestACancelEndsThough|TestACompleteAtEvery|TestAGuestThatSomebodyResumes)' ./test/e2e ./test/hosts
+	VOLFERRY_CRASH=$(CRASH) VOLFERRY_SEED=$(SEED) $(GO) test $(JSON) -v -count=1 -timeout 24h -p 1 -run '^(TestKill|TestLibvirtdThat|TestPowerOff|TestCancelsInTheMiddle|TestRootDetachAndVirshStart|TestAJournalThatTakesNothing|TestTheCopyThatIsKept|TestAStoppedGuestIsStarted|TestACancelAtEvery|TestACancelEndsThough|TestACompleteAtEvery|TestAGuestThatSomebodyResumes|TestAHangOf)' ./test/e2e ./test/hosts
 
 SOAK ?= 1h
 soak: build lab ## Move, cancel, stop and kill at random, on several guests, for SOAK (1h) or to the first lost write; SEED=N chooses as before (root)

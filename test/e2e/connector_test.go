@@ -23,16 +23,6 @@ func thinPool(t *testing.T, name, size string) {
 	t.Cleanup(func() { lvm(t, "lvremove", "--yes", "vg/"+name) })
 }
 
-// programs is where the programs and connectors are that the tests run.
-func programs(t *testing.T) string {
-	t.Helper()
-	root, err := site.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(root, "bin")
-}
-
 // configure restarts the daemon with this file, and the connectors that were built.
 func (h *host) configure(t *testing.T, text string, env ...string) {
 	t.Helper()

@@ -35,6 +35,7 @@ type guest struct {
 	slots    []slot             // of the domain before anything was done to it
 	settled  bool               // assertSettled was called
 	cuts     []time.Time        // of its power: what it had not flushed may be lost
+	grown    int                // bytes by which its disk vda is larger than at first
 }
 
 // defineGuest defines a guest, stopped.
@@ -153,6 +154,7 @@ func (g *guest) seesItsDisks(t *testing.T) {
 	for i, d := range g.disks {
 		want[i] = workload.GuestDisk{Name: target(i), Serial: d.Serial, Blocks: volumeBytes / workload.BlockSize}
 	}
+	want[0].Blocks += uint64(g.grown / workload.BlockSize)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("disks that guest %s sees (-want +got):\n%s", g.Name, diff)
 	}

@@ -159,6 +159,18 @@ func nothingRemains(t *testing.T, dir string) {
 
 func openHost(t *testing.T, dir string) *host {
 	t.Helper()
+	s, err := site.Start(t.Context(), dir, programs(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &host{Site: s, paused: map[string]bool{}}
+	h.poolA, h.poolB = h.dirPool(t, "a"), h.dirPool(t, "b")
+	return h
+}
+
+// programs is the directory of the programs that were built.
+func programs(t *testing.T) string {
+	t.Helper()
 	root, err := site.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -167,13 +179,7 @@ func openHost(t *testing.T, dir string) *host {
 	if _, err := os.Stat(filepath.Join(bin, "volferryd")); err != nil {
 		t.Fatalf("run make build first: %v", err)
 	}
-	s, err := site.Start(t.Context(), dir, bin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &host{Site: s, paused: map[string]bool{}}
-	h.poolA, h.poolB = h.dirPool(t, "a"), h.dirPool(t, "b")
-	return h
+	return bin
 }
 
 // sharedPools is the shared host, and the directories of its pools.

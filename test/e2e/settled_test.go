@@ -16,6 +16,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/lab"
+	"github.com/volferry/volferry/test/lab/workload"
 )
 
 // slot is a disk of a domain: all of its XML but where the bytes are, and that.
@@ -298,6 +299,9 @@ func (g *guest) assertHolds(t *testing.T, target string, l api.Location) {
 func (g *guest) check(t *testing.T, target string, l api.Location) *lab.History {
 	t.Helper()
 	history := g.History(target)
+	if target == "vda" && g.grown > 0 {
+		history.Volume = uint64((volumeBytes + g.grown) / workload.BlockSize)
+	}
 	volume := lab.Volume{Path: fileOf(l.Path), Format: string(l.Format)}
 	if l.IsSlice() {
 		volume.SliceBytes = l.SizeBytes

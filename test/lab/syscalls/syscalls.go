@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package syscalls kills or stops libvirtd, QEMU or qemu-img at a system call of a test's
+// Package syscalls kills or stops libvirtd, QEMU, qemu-img or volferryd at a system call of a test's
 // choice: right before the Nth by which a call of libvirt changes something. A test lets the
 // call pass once to learn which ones there are, and then makes it again for each of them.
 //
@@ -17,13 +17,22 @@
 // was read to when the next one is that changes something, so what libvirtd does by itself
 // behind its answer, as at the end of a block job, belongs to the call before. What it does when
 // it starts is numbered as a call, too.
+//
+// A point of QEMU or qemu-img is at an image of the test's choice: a write, what makes it or changes
+// its size, and both sides of a sync.
+//
+// volferryd makes its system calls itself, so that no library sees them. It is started with a filter
+// (seccomp) that has the kernel ask a tracer of ours before each that may change something. Its
+// points are those at files of the test's choice, as of QEMU, and its requests to libvirt and to the
+// registry; one at which it dies has been sent.
 package syscalls
 
 import (
-	_ "embed"
+	"embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,17 +43,18 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-//go:embed shim/shim.c
-var source string
+//go:embed shim/*
+var sources embed.FS
 
 // Program is one into which the library is loaded.
 type Program string
 
-// The programs. QEMU and qemu-img are known by the image at which the point is.
+// The programs. The points of all but libvirtd are at files that are chosen.
 const (
-	Libvirtd Program = "libvirtd"
-	QEMU     Program = "qemu"
-	QemuImg  Program = "qemu-img"
+	Libvirtd  Program = "libvirtd"
+	QEMU      Program = "qemu"
+	QemuImg   Program = "qemu-img"
+	Volferryd Program = "volferryd"
 )
 
 // Action is what is done to a program at a point.
@@ -63,14 +73,18 @@ type Point struct {
 	Time uint32 // which one of these calls
 	N    uint32 // which changing system call of that
 	Does string // its name
-	What string // on what: a file, a command of QEMU's
+	What string // on what: a file, a command of QEMU's, a side of a sync
 }
 
 // String is the point's name: define.2.7.
 func (p Point) String() string { return fmt.Sprintf("%s.%d.%d", p.CallName(), p.Time, p.N) }
 
-// CallName is the name of the call of libvirt.
+// CallName is the name of the call of libvirt. A point of QEMU's or qemu-img's is of none, and has
+// that of the system call.
 func (p Point) CallName() string {
+	if p.Call == 0 {
+		return p.Does
+	}
 	if name, ok := callNames[p.Call]; ok {
 		return name
 	}
@@ -80,7 +94,7 @@ func (p Point) CallName() string {
 // The numbers are those of libvirt's remote_protocol.x, with 1000 more of its qemu_protocol.x;
 // the library has the same (changing).
 var callNames = map[uint32]string{
-	0: "-", 9: "create", 10: "create_xml", 11: "define_xml", 12: "destroy", 27: "reboot", 28: "resume", 29: "set_autostart",
+	9: "create", 10: "create_xml", 11: "define_xml", 12: "destroy", 27: "reboot", 28: "resume", 29: "set_autostart",
 	33: "shutdown", 34: "suspend", 35: "undefine", 54: "restore", 55: "save", 93: "vol_create",
 	94: "vol_delete", 160: "attach", 161: "detach", 174: "update", 182: "managed_save", 185: "snapshot", 196: "create_flags",
 	231: "undefine_flags", 232: "save_flags", 233: "restore_flags", 234: "destroy_flags", 237: "job_abort", 239: "job_speed",
@@ -114,14 +128,12 @@ func Load(tb testing.TB, dir string) *Shim {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		tb.Fatal(err)
 	}
-	code := filepath.Join(dir, "shim.c")
-	if err := os.WriteFile(code, []byte(source), 0o600); err != nil {
+	shim, err := fs.Sub(sources, "shim")
+	if err := errors.Join(err, os.CopyFS(s.sources(), shim)); err != nil {
 		tb.Fatal(err)
 	}
-	if out, err := exec.CommandContext(tb.Context(), "gcc", "-O2", "-Wall", "-Werror", "-fPIC", "-shared", "-o", s.Path(), code, "-ldl").CombinedOutput(); err != nil {
-		tb.Fatalf("compile %s: %v: %s", code, err, out)
-	}
-	for _, p := range []Program{Libvirtd, QEMU, QemuImg} {
+	s.compile(tb, s.Path(), "shim.c", "-fPIC", "-shared", "-ldl")
+	for _, p := range []Program{Libvirtd, QEMU, QemuImg, Volferryd} {
 		for _, path := range []string{s.plan(p), s.log(p)} {
 			if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, 0o666)); err != nil {
 				tb.Fatal(err)
@@ -130,6 +142,17 @@ func Load(tb testing.TB, dir string) *Shim {
 		s.write(tb, p, 0, make([]byte, planBytes))
 	}
 	return s
+}
+
+func (s *Shim) sources() string { return filepath.Join(s.dir, "sources") }
+
+// compile makes a program or a library of one of the sources.
+func (s *Shim) compile(tb testing.TB, into, source string, args ...string) {
+	tb.Helper()
+	args = append([]string{"-O2", "-Wall", "-Werror", "-o", into, filepath.Join(s.sources(), source)}, args...)
+	if out, err := exec.CommandContext(tb.Context(), "gcc", args...).CombinedOutput(); err != nil {
+		tb.Fatalf("compile %s: %v: %s", source, err, out)
+	}
 }
 
 // Path is the library, for LD_PRELOAD.
@@ -154,8 +177,28 @@ func (s *Shim) QemuImgDir(tb testing.TB) string {
 	return dir
 }
 
+// Programs makes a directory with what is in that of our programs, in which volferryd is started
+// with its system calls traced.
+func (s *Shim) Programs(tb testing.TB, bin string) string {
+	tb.Helper()
+	dir := filepath.Join(s.dir, "programs")
+	programs, err := os.ReadDir(bin)
+	if err := errors.Join(err, os.MkdirAll(dir, 0o755)); err != nil {
+		tb.Fatal(err)
+	}
+	for _, p := range programs {
+		at, traced := filepath.Join(bin, p.Name()), filepath.Join(dir, p.Name())
+		if p.Name() == string(Volferryd) {
+			s.compile(tb, traced, "trace.c", fmt.Sprintf("-DPLANS=%q", s.dir), fmt.Sprintf("-DPROGRAM=%q", Volferryd), fmt.Sprintf("-DBEHIND=%q", at))
+		} else if err := os.Symlink(at, traced); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return dir
+}
+
 // Watch has the points of a program noted from now on. Image is a part of the path of the
-// images at which those of QEMU and qemu-img are.
+// images and files at which those of all but libvirtd are.
 func (s *Shim) Watch(tb testing.TB, p Program, image string) {
 	tb.Helper()
 	s.begin(tb, p, image, Point{}, nothing)

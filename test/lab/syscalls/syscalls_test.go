@@ -3,6 +3,8 @@
 package syscalls
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/test/lab"
 )
@@ -165,5 +169,128 @@ func TestQemuImgDiesAtAWriteToTheImageThatIsMeant(t *testing.T) {
 	s.Arm(t, QemuImg, "src.raw", points[2], Kill)
 	if err := convert(); err != nil || s.Fired(t, QemuImg) {
 		t.Errorf("qemu-img only reads src, and ended with %v", err)
+	}
+}
+
+// workVar is the directory in which this program does what volferryd does, instead of its tests.
+const workVar = "VOLFERRY_SYSCALLS_WORK"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(workVar); dir != "" {
+		if err := work(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// work makes one file durable in the place of another.
+func work(dir string) error {
+	f, err := os.Create(filepath.Join(dir, "new"))
+	if err != nil {
+		return err
+	}
+	if _, err := f.WriteString("text"); err != nil {
+		return err
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), filepath.Join(dir, "kept")); err != nil {
+		return err
+	}
+	return os.Remove(filepath.Join(dir, "old"))
+}
+
+// traced is a program of Go's that is traced as volferryd, and does its work when it is called.
+func traced(t *testing.T) (s *Shim, dir string, command func() *exec.Cmd) {
+	t.Helper()
+	lab.Require(t)
+	s, dir = Load(t, lab.TempDir(t)), t.TempDir()
+	bin := t.TempDir()
+	ourselves, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(ourselves, filepath.Join(bin, string(Volferryd))); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(s.Programs(t, bin), string(Volferryd))
+	return s, dir, func() *exec.Cmd {
+		if err := os.WriteFile(filepath.Join(dir, "old"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), program)
+		cmd.Env, cmd.Stderr = append(os.Environ(), workVar+"="+dir), os.Stderr
+		return cmd
+	}
+}
+
+// steps are what the program does, in its order.
+var steps = []string{"create new", "write new", "fsync new", "rename kept", "unlink old"}
+
+func TestAProgramOfGosDiesRightBeforeASystemCall(t *testing.T) {
+	s, dir, command := traced(t)
+	s.Watch(t, Volferryd, dir)
+	if err := command().Run(); err != nil {
+		t.Fatal(err)
+	}
+	points := s.Passed(t, Volferryd)
+	var got []string
+	for _, p := range points {
+		got = append(got, p.Does+" "+filepath.Base(p.What))
+	}
+	if !slices.Equal(got, steps) {
+		t.Fatalf("it passed %q, want %q", got, steps)
+	}
+	exists := func(name string) bool {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		return err == nil
+	}
+	for i, p := range points {
+		for _, name := range []string{"new", "kept"} {
+			_ = os.Remove(filepath.Join(dir, name))
+		}
+		s.Arm(t, Volferryd, dir, p, Kill)
+		if err := command().Run(); err == nil || !s.Fired(t, Volferryd) {
+			t.Errorf("it was to die before %s, and ended with %v", steps[i], err)
+		}
+		if created, renamed, removed := exists("new") || exists("kept"), exists("kept"), !exists("old"); created != (i > 0) || renamed != (i > 3) || removed {
+			t.Errorf("it died before %s: created %v, renamed %v, removed %v", steps[i], created, renamed, removed)
+		}
+	}
+}
+
+func TestAProgramOfGosStandsStillAtASystemCallUntilItIsLetOn(t *testing.T) {
+	s, dir, command := traced(t)
+	s.Arm(t, Volferryd, dir, Point{N: 4}, Stop)
+	cmd := command()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	expired := time.After(time.Minute)
+	for !s.Fired(t, Volferryd) {
+		select {
+		case err := <-ended:
+			t.Fatalf("it went on: %v", err)
+		case <-expired:
+			t.Fatal("it did not come to the point")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("it went on: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	if err := cmd.Process.Signal(unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

@@ -3,10 +3,6 @@
 // A library that is loaded before all others (LD_PRELOAD) into libvirtd and what it starts.
 // It numbers the system calls by which a program changes something, and kills or stops the
 // program right before one of them. Package syscalls, which compiles it, says which and why.
-//
-// What is asked for, and how far the program has come, is in a file beside the library, which
-// is mapped by the program, by the processes that it forks, and by the test: struct plan. The
-// points that were passed are appended to a second file.
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -29,43 +25,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { CALLS = 2048, QEMU_PROGRAM_CALLS = 1000, MATCH = 256 };
+#include "plan.h"
 
-// The layout is that of syscalls.go.
-struct plan {
-	uint32_t watching;    // points are counted and noted
-	uint32_t action;      // 0: none, 1: SIGKILL, 2: SIGSTOP
-	uint32_t call;        // of the point: the procedure,
-	uint32_t time;        // which of its calls since the plan was made,
-	uint32_t n;           // and which changing system call of that
-	uint32_t fired;       // it was
-	uint32_t now;         // the procedure of now
-	uint32_t count;       // changing system calls of it so far
-	uint32_t times[CALLS];
-	char match[MATCH];    // of QEMU and qemu-img: what the path of the image has in it
-};
-
-static struct plan *plan;
-static char log_path[PATH_MAX];
 static pid_t self; // the program; not what it forks
 static int is_libvirtd;
-
-// The procedures of libvirt's protocol that change something. A refresh of a pool is none: it is
-// made now and then, beside the others.
-static const uint16_t changing[] = {
-	9, 10, 11, 12, 27, 28, 29, 33, 34, 35, 54, 55, 93, 94, 160, 161, 174, 182, 185, 196, 231, 232, 233,
-	234, 237, 239, 245, 251, 252, 258, 290, 345, 350, 392, 440, 441, QEMU_PROGRAM_CALLS + 1,
-};
-
-// The value of "now" while libvirtd starts: what it does then counts as a call, too.
-enum { STARTING = CALLS - 1 };
-
-static int changes(uint32_t call) {
-	for (size_t i = 0; i < sizeof changing / sizeof *changing; i++)
-		if (changing[i] == call)
-			return 1;
-	return 0;
-}
 
 static void begin(uint32_t call) {
 	__atomic_add_fetch(&plan->times[call], 1, __ATOMIC_SEQ_CST);
@@ -80,50 +43,21 @@ __attribute__((constructor)) static void load(void) {
 	Dl_info info;
 	if (!which || !dladdr((void *)load, &info) || !info.dli_fname)
 		return;
-	char path[PATH_MAX];
 	const char *slash = strrchr(info.dli_fname, '/');
-	int dir = slash ? (int)(slash - info.dli_fname) : 0;
-	snprintf(path, sizeof path, "%.*s/%s.plan", dir, info.dli_fname, which);
-	snprintf(log_path, sizeof log_path, "%.*s/%s.log", dir, info.dli_fname, which);
-	int fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		return;
-	void *at = mmap(NULL, sizeof *plan, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	close(fd);
-	if (at == MAP_FAILED)
+	if (!open_plan(info.dli_fname, slash ? (int)(slash - info.dli_fname) : 0, which))
 		return;
 	self = getpid();
-	plan = at;
 	if (is_libvirtd)
 		begin(STARTING);
 }
 
-// note appends a line. The file is opened each time: a process that was forked may have closed
-// every descriptor, and given its number to another file.
-static void note(uint32_t call, uint32_t time, uint32_t n, const char *does, const char *what) {
-	char line[PATH_MAX + 128];
-	int len = snprintf(line, sizeof line, "%u %u %u %s %s\n", call, time, n, does, *what ? what : "-");
-	int fd = (int)syscall(SYS_openat, AT_FDCWD, log_path, O_WRONLY | O_APPEND | O_CLOEXEC);
-	if (fd < 0)
-		return;
-	(void)!syscall(SYS_write, fd, line, (size_t)(len < (int)sizeof line ? len : (int)sizeof line - 1));
-	syscall(SYS_close, fd);
-}
-
 // point is passed right before a changing system call.
 static void point(const char *does, const char *what) {
-	if (!plan || !__atomic_load_n(&plan->watching, __ATOMIC_SEQ_CST))
-		return;
-	int saved = errno;
-	uint32_t n = __atomic_add_fetch(&plan->count, 1, __ATOMIC_SEQ_CST);
-	uint32_t call = __atomic_load_n(&plan->now, __ATOMIC_SEQ_CST);
-	uint32_t time = __atomic_load_n(&plan->times[call], __ATOMIC_SEQ_CST);
-	note(call, time, n, does, what);
-	if (plan->action && plan->call == call && plan->time == time && plan->n == n &&
-	    !__atomic_exchange_n(&plan->fired, 1, __ATOMIC_SEQ_CST)) {
-		kill(self, plan->action == 1 ? SIGKILL : SIGSTOP);
+	int saved = errno, signal = passed(does, what);
+	if (signal) {
+		kill(self, signal);
 		// The signal is there when kill returns, in the process that it is for.
-		if (plan->action == 1 && self == getpid())
+		if (signal == SIGKILL && self == getpid())
 			for (;;)
 				pause();
 	}
@@ -160,23 +94,6 @@ static int socket_name(int fd, int peer, char *path, size_t size) {
 		return 0;
 	snprintf(path, size, "%.*s", (int)sizeof at.sun_path, at.sun_path);
 	return path[0] != 0;
-}
-
-static uint32_t word(const char *at) {
-	uint32_t w;
-	memcpy(&w, at, sizeof w);
-	return ntohl(w);
-}
-
-// call_at is the procedure that a message's header at that place names, 0 if it is of another type or
-// protocol. A header is program, version, procedure, type, serial, status.
-static uint32_t call_at(const char *header, uint32_t type) {
-	uint32_t program = word(header), call = word(header + 8);
-	if ((program != 0x20008086 && program != 0x20008087) || word(header + 4) != 1 || word(header + 12) != type)
-		return 0;
-	if (program == 0x20008087)
-		call += QEMU_PROGRAM_CALLS;
-	return call < STARTING && changes(call) ? call : 0;
 }
 
 // qmp is a point if the message to QEMU is a command that changes something.
@@ -300,26 +217,33 @@ int fdatasync(int fd) {
 	return rc;
 }
 
-// qemu-img alone: a guest writes all the time.
-static int of_copy(int fd) { return self && !strcmp(program_invocation_short_name, "qemu-img") && of_image(fd); }
+static void changing_image(const char *does, int fd) {
+	if (of_image(fd))
+		point(does, "-");
+}
 
 ssize_t pwrite64(int fd, const void *buf, size_t len, off64_t at) {
 	NEXT(pwrite64);
-	if (of_copy(fd))
-		point("pwrite", "");
+	changing_image("pwrite", fd);
 	return next(fd, buf, len, at);
 }
 
 ssize_t pwritev64(int fd, const struct iovec *iov, int count, off64_t at) {
 	NEXT(pwritev64);
-	if (of_copy(fd))
-		point("pwritev", "");
+	changing_image("pwritev", fd);
 	return next(fd, iov, count, at);
+}
+
+int fallocate64(int fd, int mode, off64_t at, off64_t len) {
+	NEXT(fallocate64);
+	changing_image("fallocate", fd);
+	return next(fd, mode, at, len);
 }
 
 int ftruncate64(int fd, off64_t size) {
 	NEXT(ftruncate64);
 	changing_file("ftruncate", fd);
+	changing_image("ftruncate", fd);
 	return next(fd, size);
 }
 

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"testing"
+
+	"github.com/volferry/volferry/test/lab/syscalls"
+)
+
+// The deaths and hangs of volferryd at its own system calls: on its journal, on images, guards and
+// whatever else it writes, and where it has just asked libvirt or the registry for a change.
+
+// volferrydDies is the blow of a daemon that dies and is started again, and volferrydHangs that of
+// one that stands still for a while.
+func volferrydDies() *callBlow {
+	return &callBlow{program: syscalls.Volferryd, does: syscalls.Kill, image: anywhere, back: func(c *callGuest, t *testing.T) {
+		if err := c.host.DaemonDied(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.host.StartDaemon(t.Context(), c.env); err != nil {
+			t.Fatal(err)
+		}
+	}}
+}
+
+func volferrydHangs() *callBlow {
+	return &callBlow{program: syscalls.Volferryd, does: syscalls.Stop, image: anywhere, back: func(c *callGuest, t *testing.T) {
+		goesOn(t, c.host.DaemonPID())
+	}}
+}
+
+// Of all requests that volferryd works on.
+var volferrydRequests = map[string]func() *callTrial{
+	"move":              moveInCalls,
+	"cancel":            cancelInCalls,
+	"move, stopped":     func() *callTrial { return moveInCalls().stopped() },
+	"cancel, stopped":   func() *callTrial { return cancelInCalls().stopped() },
+	"complete a fold":   func() *callTrial { return foldInCalls((*guest).runThenComplete) },
+	"cancel by a fold":  func() *callTrial { return foldInCalls((*guest).runThenCancel) },
+	"reformat, stopped": reformatInCalls,
+	"resize":            resizeInCalls,
+	"attach":            func() *callTrial { return plugInCalls(false) },
+	"detach":            func() *callTrial { return plugInCalls(true) },
+}
+
+func TestKillOfVolferrydAtEverySystemCallOfARequest(t *testing.T) {
+	leftToTestE2E(t)
+	requests := volferrydRequests
+	if !everyCrash() {
+		requests = map[string]func() *callTrial{"move": requests["move"], "complete a fold": requests["complete a fold"]}
+	}
+	forEachCall(t, requests, volferrydDies)
+}
+
+func TestAHangOfVolferrydAtEverySystemCallOfARequest(t *testing.T) {
+	leftToTestCrash(t)
+	forEachCall(t, volferrydRequests, volferrydHangs)
+}
