@@ -147,7 +147,7 @@ func (x *callTrial) strikeAtEach(t *testing.T, c *callGuest, b *callBlow) {
 	t.Logf("%d of %d points: %s, %d wrong ends", tried, len(points), total, wrong)
 	if b.program == syscalls.QEMU {
 		// How often a guest writes and flushes is another number each time.
-		if total.struck == 0 {
+		if total.struck == 0 && tried > fewMissed {
 			t.Errorf("none of %d points was reached again", tried)
 		}
 	} else if total.missed-1 > max(fewMissed, tried*maxMissed/100) {
@@ -218,7 +218,14 @@ func (b *callBlow) strike(t *testing.T, c *callGuest, p syscalls.Point, args []s
 	c.shim.Arm(t, b.program, b.at(t, c), p, b.does)
 	defer c.shim.Off(t, b.program)
 	called := c.inBackground(t, args...)
-	answered, err := untilAnsweredOr(t, called, func() bool { return c.shim.Fired(t, b.program) })
+	fired := func() bool { return c.shim.Fired(t, b.program) }
+	answered, err := untilAnsweredOr(t, called, fired)
+	if answered && b.program == syscalls.QEMU {
+		// The guest writes on, and comes to the point perhaps a little later.
+		for expired := time.Now().Add(hang); !fired() && time.Now().Before(expired); {
+			<-time.After(10 * time.Millisecond)
+		}
+	}
 	c.shim.Off(t, b.program)
 	struck = c.shim.Fired(t, b.program) // perhaps with its answer out
 	if struck {

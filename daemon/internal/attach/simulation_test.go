@@ -208,15 +208,7 @@ func TestTheGuestStopsAnsweringAtEveryCallAndReboots(t *testing.T) {
 
 // Whatever goes wrong, in any order: the seed names the run.
 func TestNothingIsLeftHalfDoneWhateverHappens(t *testing.T) {
-	const runs = 400
-	for seed := range uint64(runs) {
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { chaos(t, rand.New(rand.NewPCG(seed, 1))) })
-		})
-		if t.Failed() {
-			return
-		}
-	}
+	hosttest.EverySeed(t, 400, chaos)
 }
 
 // chaos attaches and detaches while one thing after the other goes wrong.

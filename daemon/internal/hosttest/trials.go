@@ -5,6 +5,9 @@ package hosttest
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,4 +88,44 @@ func (r *Recorder) Helper() {}
 // Errorf implements testing.TB.
 func (r *Recorder) Errorf(format string, args ...any) {
 	r.Problems = append(r.Problems, fmt.Errorf(format, args...))
+}
+
+// The variables of make test-simulation: how many seeds each simulation of chance has, if not its
+// own number, and which one is the first.
+const (
+	seedsVar     = "VOLFERRY_SEEDS"
+	firstSeedVar = "VOLFERRY_SEED"
+)
+
+// EverySeed makes a trial for each of some seeds, in a bubble, until one fails. All that happens by
+// chance in it comes from its seed, which is in its name; VOLFERRY_SEED=17
+// and VOLFERRY_SEEDS=1 make that of seed 17 alone.
+func EverySeed(t *testing.T, seeds int, trial func(t *testing.T, rng *rand.Rand)) {
+	t.Helper()
+	first := number(t, firstSeedVar, 0)
+	seeds = number(t, seedsVar, seeds)
+	began := time.Now()
+	for seed := first; seed < first+seeds; seed++ {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { trial(t, rand.New(rand.NewPCG(uint64(seed), 1))) })
+		})
+		if t.Failed() {
+			t.Fatalf("the same again: %s=%d %s=1 go test -run '^%s$'", firstSeedVar, seed, seedsVar, t.Name())
+		}
+	}
+	t.Logf("%d seeds from %d on in %s", seeds, first, time.Since(began).Round(time.Millisecond))
+}
+
+// number is that of a variable, or what it is without.
+func number(t *testing.T, name string, without int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return without
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
 }

@@ -205,18 +205,11 @@ func TestTheGuestStopsListeningAtEveryCall(t *testing.T) {
 
 // Whatever goes wrong, in any order: the seed names the run.
 func TestNothingIsLeftHalfDoneWhateverHappens(t *testing.T) {
-	runs := uint64(600)
+	seeds := 600
 	if testing.Short() {
-		runs = 30
+		seeds = 30
 	}
-	for seed := range runs {
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { chaos(t, rand.New(rand.NewPCG(seed, 1))) })
-		})
-		if t.Failed() {
-			return
-		}
-	}
+	hosttest.EverySeed(t, seeds, chaos)
 }
 
 // chaos has an instance go its ways, on two hosts, while one thing after the other

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hosttest"
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Two or three things go wrong in one migration, each at a moment of chance: the seed names the run.
+// The other simulations let one thing go wrong, at each moment there is.
+func TestNoWriteIsLostWhateverHappensAndWhen(t *testing.T) {
+	seeds := 1500
+	if testing.Short() {
+		seeds = 60
+	}
+	hosttest.EverySeed(t, seeds, chaos)
+}
+
+// chaosCalls is about how many calls of the hypervisor a migration makes.
+const chaosCalls = 90
+
+// changingCalls are those of them that change something.
+var changingCalls = []string{"Snapshot", "BlockCopy", "CommitActive", "Suspend", "Resume", "Pivot", "SetConfigChain", "AbortJob"}
+
+// chaos moves the volume, or cancels that, while one thing after the other goes wrong.
+func chaos(t *testing.T, rng *rand.Rand) {
+	worlds := []func(*testing.T, hv.State) *migratetest.World{migratetest.NewWorld, losing}
+	d := newDaemon(t, worlds[rng.IntN(len(worlds))](t, allStates[rng.IntN(len(allStates))]))
+	synctest.Wait()
+	for range 2 + rng.IntN(2) {
+		what := chaosTroubles[rng.IntN(len(chaosTroubles))]
+		how := time.Duration(rng.Int64N(int64(time.Minute)))
+		fault := hvtest.Fault{Nth: 1 + rng.IntN(chaosCalls), After: rng.IntN(2) == 0, Do: func() { what(d, how) }}
+		if rng.IntN(2) == 0 { // most calls only look
+			fault.Call, fault.Nth = changingCalls[rng.IntN(len(changingCalls))], 1+rng.IntN(2)
+		}
+		d.world.Inject(fault)
+	}
+	if rng.IntN(2) == 0 {
+		how := time.Duration(rng.Int64N(int64(time.Minute)))
+		d.world.Registry.Moments.Arrange(1+rng.IntN(10), hosttest.Happening{After: rng.IntN(2) == 0, Lose: true, Do: func() { d.away(how) }})
+	}
+	cancelAfter := time.Duration(-1)
+	if rng.IntN(2) == 0 {
+		cancelAfter = time.Duration(rng.Int64N(int64(time.Minute)))
+	}
+	mig := d.endsSomehow(rng.IntN(2) == 0, cancelAfter)
+	d.world.Registry.Moments.Cancel()
+	calm(d)
+	d.WantIdle()
+	if mig.State == api.MigrationCompleted {
+		d.moved(mig)
+		return
+	}
+	d.stayed()
+}
+
+var chaosTroubles = []func(d *daemon, how time.Duration){
+	func(d *daemon, how time.Duration) { awayFor(d, how) },
+	func(d *daemon, how time.Duration) { d.away(how) },
+	func(d *daemon, _ time.Duration) { d.Restarts.Go(d.Restart) },
+	func(d *daemon, _ time.Duration) { _ = d.world.Destroy(testInstance) },
+	func(d *daemon, _ time.Duration) { _ = d.world.Crash(testInstance) },
+	func(d *daemon, _ time.Duration) { _ = d.world.Start(testInstance) },
+	func(d *daemon, _ time.Duration) {
+		_ = d.world.Crash(testInstance)
+		_ = d.world.Start(testInstance)
+	},
+	func(d *daemon, how time.Duration) {
+		_ = d.world.Crash(testInstance)
+		time.AfterFunc(how, func() { _ = d.world.Start(testInstance) })
+	},
+	func(d *daemon, how time.Duration) { d.world.SetClock(how*120 - time.Hour) },
+}
+
+// endsSomehow asks for a migration, step by step or as a whole, and for its cancel after some time if
+// that is not negative, as a client does who asks again when something was away, until it is over.
+func (d *daemon) endsSomehow(whole bool, cancelAfter time.Duration) api.Migration {
+	d.t.Helper()
+	ctx := context.Background()
+	req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool, Composite: whole}
+	mig, err := d.manager().Start(ctx, req)
+	began := time.Now()
+	for ; err != nil; mig, err = d.manager().Start(ctx, req) {
+		if time.Since(began) > moveTimeout {
+			d.t.Fatalf("the start is refused: %v", err)
+		}
+		pass(time.Second)
+	}
+	cancels := false
+	for began = time.Now(); !mig.State.Final(); pass(time.Second) {
+		synctest.Wait()
+		if mig, err = d.manager().Get(ctx, mig.ID); err != nil {
+			d.t.Fatal(err)
+		}
+		if mig.State == api.MigrationNeedsOperator || time.Since(began) > moveTimeout {
+			d.t.Fatalf("the migration is %s (phase %s, %+v)", mig.State, mig.Phase, mig.Error)
+		}
+		// What was away or is too late is refused; it is asked for again, or the migration ends.
+		switch {
+		case cancelAfter >= 0 && time.Since(began) >= cancelAfter && (!cancels || mig.Error != nil):
+			_, _, err := d.manager().Cancel(ctx, d.call(mig.ID))
+			cancels = cancels || err == nil
+		case (!whole || mig.Error != nil) && mig.State == api.MigrationStarted:
+			_, _, _ = d.manager().Copy(ctx, d.call(mig.ID))
+		case !whole && mig.State == api.MigrationCopied, mig.Error != nil && (mig.State == api.MigrationCopied || mig.State == api.MigrationCompleting):
+			_, _, _ = d.manager().Complete(ctx, Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+		}
+	}
+	return mig
+}
