@@ -75,16 +75,20 @@ type ownDir struct {
 	never fs.FileMode
 }
 
-// ownDirs are the directories of the daemon. One that is in another comes after it.
+// ownDirs are the directories of the daemon. One that is in another comes after it. That of the
+// overlays in a directory that other hosts see is one of them once the daemon knows which host this
+// is; the shared directory itself is the operator's.
 func (c *config) ownDirs() []ownDir {
-	return []ownDir{
-		{c.StateDir, 0o711, 0o002},
-		{c.overlays(), 0o711, 0o002},
+	dirs := []ownDir{{c.StateDir, 0o711, 0o002}}
+	if !c.OverlayDirShared || c.hostID != "" {
+		dirs = append(dirs, ownDir{c.overlays(), 0o711, 0o002})
+	}
+	return append(dirs, []ownDir{
 		{c.guardDir(), 0o711, 0o002},
 		{c.cursorDir(), 0o700, 0o007},
 		{c.auditDir(), 0o700, 0o007},
 		{c.SaveDir, 0o700, 0o007}, // what guests have in memory
-	}
+	}...)
 }
 
 // missing says whether there is nothing at the path.

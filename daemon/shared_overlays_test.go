@@ -41,6 +41,27 @@ func TestHostsThatShareAnOverlayDirectoryHaveOneEach(t *testing.T) {
 	}
 }
 
+func TestTheSharedOverlayDirectoryItselfIsTheOperators(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // what is looked at
+		t.Fatal(err)
+	}
+	cfg := sharing(t, dir, "")
+	cfg.OverlayDir = filepath.Join(dir, "gone since it was checked")
+	if err := makeDirs(cfg); err != nil { // which host this is, is not known yet
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(cfg.OverlayDir); !os.IsNotExist(err) {
+		t.Errorf("the daemon has made the shared directory: %v", err)
+	}
+	cfg.OverlayDir = dir
+	for _, d := range cfg.ownDirs() {
+		if d.path == dir {
+			t.Error("the daemon takes the shared directory for its own, and refuses its mode")
+		}
+	}
+}
+
 func TestASharedOverlayDirectoryThatCannotBeOneIsRefused(t *testing.T) {
 	missing := sharing(t, filepath.Join(t.TempDir(), "not-mounted"), "id")
 	own := sharing(t, "", "id")

@@ -234,12 +234,14 @@ func (tx *Tx) checkAttachReach(ctx context.Context, v volumeForReserve, hostID s
 			owner, elsewhere = n.hostID, true
 		}
 	}
-	reached, err := Reaches(ctx, tx, hostID, owner, v.scope, v.location.Pool)
+	reached, err := Reaches(ctx, tx, hostID, owner, v.scope, v.location)
 	switch {
 	case err != nil:
 		return err
 	case reached:
 		return tx.CheckNotBehind(ctx, "attach", v.name, v.location, hostID)
+	case v.scope == scopeShared && v.location.Backing != "":
+		return api.Errorf(api.CodeNotYourHost, "cannot attach volume %s on this host: %s is another host's, and this one does not reach it with all its base images, as they are in no pool that both have at the same path and share", v.name, Place(v.location))
 	case elsewhere:
 		return api.Errorf(api.CodeUnsupportedDisk, "cannot attach volume %s on a second host: %s is in no pool that both hosts have and report as shared", v.name, Place(v.location))
 	}

@@ -98,11 +98,14 @@ func stillHas(host hostcache.Row, what string, names []string, advice string) er
 	return api.Errorf(api.CodeConflict, "cannot forget host %s: there are %s of it left (%s); %s", host.Name, what, said, advice).With("left", names[:min(most, len(names))])
 }
 
+// heirOf is another host that reaches what a volume of the host ?1 has, NULL if none does.
+var heirOf = `(SELECT p.host_id FROM pools p JOIN hosts h ON h.id = p.host_id JOIN locations l ON l.pool = p.name
+	WHERE l.volume_id = volumes.id AND l.migration_id IS NULL AND l.scope = 'shared' AND p.shared = 1 AND p.host_id <> ?1
+		AND ` + basesReachedBy("p.host_id", "?1", "l.backing") + ` ORDER BY h.fenced, h.name LIMIT 1)`
+
 // reassignVolumes gives away or forgets the volumes of a host that is gone.
 func (tx *Tx) reassignVolumes(ctx context.Context, host hostcache.Row, forget bool) error {
-	const heir = `(SELECT p.host_id FROM pools p JOIN hosts h ON h.id = p.host_id JOIN locations l ON l.pool = p.name
-		WHERE l.volume_id = volumes.id AND l.migration_id IS NULL AND l.scope = 'shared' AND p.shared = 1 AND p.host_id <> ?1 ORDER BY h.fenced, h.name LIMIT 1)`
-	if err := tx.Exec(ctx, "UPDATE volumes SET host_id = "+heir+" WHERE host_id = ?1 AND "+heir+" IS NOT NULL", host.ID); err != nil {
+	if err := tx.Exec(ctx, "UPDATE volumes SET host_id = "+heirOf+" WHERE host_id = ?1 AND "+heirOf+" IS NOT NULL", host.ID); err != nil {
 		return err
 	}
 	own, err := ledger.QueryAll(ctx, tx, scanVolume, volumeQuery+" WHERE v.host_id = ? ORDER BY v.name", host.ID)

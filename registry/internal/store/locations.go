@@ -46,16 +46,31 @@ func InSharedPool(ctx context.Context, q ledger.Querier, hostID string, l api.Lo
 	return scope == scopeShared, err
 }
 
+// basesReachedBy is the condition that a host also has every base image of a linked clone that
+// another host has: each is, by its path, in a pool that both have there and share. A clone in a
+// shared pool over a base image on one host's disk is whole on that host alone. The words are SQL
+// for the ids of the two hosts and for the backing of the place.
+func basesReachedBy(hostID, ownerID, backing string) string {
+	return fmt.Sprintf(`NOT EXISTS (SELECT 1 FROM json_each(CASE %[3]s WHEN '' THEN '[]' ELSE %[3]s END) base WHERE NOT EXISTS (
+		SELECT 1 FROM pools hp JOIN pools op ON op.name = hp.name AND op.path = hp.path
+		WHERE hp.host_id = %[1]s AND op.host_id = %[2]s AND hp.shared = 1 AND op.shared = 1 AND hp.path <> ''
+			AND substr(json_extract(base.value, '$.path'), 1, length(rtrim(hp.path, '/')) + 1) = rtrim(hp.path, '/') || '/'))`,
+		hostID, ownerID, backing)
+}
+
+var reachesQuery = `SELECT EXISTS (SELECT 1 FROM pools WHERE host_id = ?1 AND name = ?2 AND shared = 1)
+	AND ` + basesReachedBy("?1", "?3", "?4")
+
 // Reaches says whether a host can reach the bytes at a location of owner: the location is
-// its own, or is in a shared pool that the host has too.
-func Reaches(ctx context.Context, q ledger.Querier, hostID, ownerID, scope, pool string) (yes bool, err error) {
+// its own, or is in a shared pool that the host has too, with all base images.
+func Reaches(ctx context.Context, q ledger.Querier, hostID, ownerID, scope string, l api.Location) (yes bool, err error) {
 	switch {
 	case scope != scopeShared:
 		return scope == hostID, nil
 	case ownerID == hostID:
 		return true, nil
 	}
-	if err := q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM pools WHERE host_id = ? AND name = ? AND shared = 1)", hostID, pool).Scan(&yes); err != nil {
+	if err := q.QueryRowContext(ctx, reachesQuery, hostID, l.Pool, ownerID, l.Backing).Scan(&yes); err != nil {
 		return false, fmt.Errorf("look up pool: %w", err)
 	}
 	return yes, nil

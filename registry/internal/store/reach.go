@@ -16,7 +16,8 @@ import (
 // tables.
 func reachedBy(h, v, l string) string {
 	return fmt.Sprintf(`(%[3]s.scope = %[1]s.id OR %[3]s.scope = 'shared' AND (%[2]s.host_id = %[1]s.id
-		OR EXISTS (SELECT 1 FROM pools rp WHERE rp.host_id = %[1]s.id AND rp.name = %[3]s.pool AND rp.shared = 1)))`, h, v, l)
+		OR EXISTS (SELECT 1 FROM pools rp WHERE rp.host_id = %[1]s.id AND rp.name = %[3]s.pool AND rp.shared = 1)
+			AND %[4]s))`, h, v, l, basesReachedBy(h+".id", v+".host_id", l+".backing"))
 }
 
 // moverQuery is the hosts that reach the volume ?1, with whether each has the pool ?2
@@ -95,12 +96,14 @@ func (tx *Tx) checkReach(ctx context.Context, verb string, v api.Volume, hostID 
 		JOIN locations l ON l.volume_id = v.id AND l.migration_id IS NULL WHERE v.id = ?`, v.ID).Scan(&scope, &owner); err != nil {
 		return fmt.Errorf("read host of volume: %w", err)
 	}
-	yes, err := Reaches(ctx, tx, hostID, owner, scope, v.Location.Pool)
+	yes, err := Reaches(ctx, tx, hostID, owner, scope, v.Location)
 	switch {
 	case err != nil:
 		return err
 	case yes:
 		return tx.CheckNotBehind(ctx, verb, v.Name, v.Location, hostID)
+	case scope == scopeShared && v.Location.Backing != "":
+		return api.Errorf(api.CodeNotYourHost, "cannot %s volume %s from this host: it is on host %s, and this host does not reach it with all its base images", verb, v.Name, v.Host)
 	}
 	return api.Errorf(api.CodeNotYourHost, "cannot %s volume %s from this host: it is on host %s", verb, v.Name, v.Host)
 }

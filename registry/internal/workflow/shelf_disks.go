@@ -60,7 +60,7 @@ func checkDisksStill(instance string, disks []shelvedDisk) error {
 // reaches all.
 func unreached(ctx context.Context, q ledger.Querier, disks []shelvedDisk, hostID string) (*shelvedDisk, error) {
 	for n, d := range disks {
-		yes, err := store.Reaches(ctx, q, hostID, d.ownerID, d.scope, d.location.Pool)
+		yes, err := store.Reaches(ctx, q, hostID, d.ownerID, d.scope, d.location)
 		if err != nil {
 			return nil, err
 		}
@@ -97,7 +97,11 @@ func (tx *changeTx) checkVolumes(ctx context.Context, i shelving, hostID string)
 }
 
 func notReached(instance, host string, d shelvedDisk) error {
-	return api.Errorf(api.CodeUnsupportedDisk, "cannot unshelve instance %s on %s: %s of its volume %s is in no shared pool that it has", instance, host, store.Place(d.location), d.volume).
+	why := "is in no shared pool that it has"
+	if d.location.Backing != "" {
+		why = "and its base images are not all in shared pools that it has at the same path"
+	}
+	return api.Errorf(api.CodeUnsupportedDisk, "cannot unshelve instance %s on %s: %s of its volume %s %s", instance, host, store.Place(d.location), d.volume, why).
 		With("volume", d.volume)
 }
 
