@@ -117,6 +117,9 @@ type VolumeRetype struct {
 	MigrationPolicy string `json:"migration_policy,omitempty" enum:"never,on-demand"`
 	ToPool          string `json:"to_pool,omitempty" needs:"retype_target"`
 	ToPath          string `json:"to_path,omitempty" needs:"retype_target"`
+	// ToFormat is the format that the volume gets by its move; one that it does not have is a
+	// reason to move it.
+	ToFormat Format `json:"to_format,omitempty" needs:"retype_format"`
 	// Method, Verify, Overwrite, BandwidthBytesPerSecond, DeleteSource and Pace are of the move, as in
 	// MigrationTarget; like the target they go with the policy on-demand, and they mean nothing
 	// where nothing has to move.

@@ -99,6 +99,9 @@ type PauseEstimate struct {
 	// DowntimeSeconds is how long the guests are expected to stand still.
 	DowntimeSeconds float64 `json:"downtime_seconds"`
 	CopyBytes       int64   `json:"copy_bytes"`
+	// DstFreeBytes is what was free in dst's pool when the host with the least there reported
+	// last; left out if that is not known, or dst is a path.
+	DstFreeBytes *int64 `json:"dst_free_bytes,omitempty" needs:"-"`
 	// Instances are the instances whose guests will stand still, and what each needs of its
 	// host.
 	Instances []PausedInstance `json:"instances"`

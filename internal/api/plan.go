@@ -34,3 +34,14 @@ type MigrationPlan struct {
 	OverlayDir       string `json:"overlay_dir,omitempty"`
 	OverlayFreeBytes *int64 `json:"overlay_free_bytes,omitempty"`
 }
+
+// RetypePlan is what a retype would do: the answer to POST /v1/volumes/{volume}/retype:plan.
+type RetypePlan struct {
+	VolumeID   string   `json:"volume_id"`
+	VolumeName string   `json:"volume_name"`
+	FromType   string   `json:"from_type"`
+	ToType     string   `json:"to_type"`
+	Location   Location `json:"location"`
+	// Move is the move at whose end the volume has its new type; left out if it stays where it is.
+	Move *MigrationPlan `json:"move,omitempty"`
+}

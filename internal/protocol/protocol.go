@@ -43,6 +43,9 @@ const RetypeOptions = "retype_options"
 // method that is asked for.
 const RetypeTarget = "retype_target"
 
+// RetypeFormat is the feature to give a volume another format by the move of a retype.
+const RetypeFormat = "retype_format"
+
 // LiveShared is the feature to move a volume while its guests on several hosts write: a host with
 // it can follow what its guests write.
 const LiveShared = "live_shared"
@@ -61,7 +64,7 @@ const DrainLiveShared = "drain_live_shared"
 
 // features are those of this program, oldest first. A name is never reused, and never taken out
 // while a program of a neighbouring version may ask for it.
-var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared, RetypeTarget}
+var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared, RetypeTarget, RetypeFormat}
 
 // The headers of every request and answer between programs.
 const (

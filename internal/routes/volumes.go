@@ -25,6 +25,8 @@ var (
 		"Make a volume larger, also under a running guest", registry(never), daemon(Answers))
 	RetypeVolume = post[api.VolumeRetype, api.Volume]("/v1/volumes/{volume}/retype",
 		"Give a volume another type, and move it if it must be moved and that is asked for", registry(never), daemon(PassesOn))
+	PlanRetype = post[api.VolumeRetype, api.RetypePlan]("/v1/volumes/{volume}/retype:plan",
+		"Show what a retype would do, or why it is refused; nothing is done", registry(never), daemon(PassesOn))
 	AttachVolume = post[api.VolumeAttach, api.Attachment]("/v1/volumes/{volume}/attach",
 		"Attach a volume to an instance; the registry does it at once, without an op, where no host has the instance",
 		registry(own), daemon(Answers), begins)

@@ -111,6 +111,13 @@ func estimateLines(e api.PauseEstimate, target api.MigrationTarget) []string {
 		}
 		lines = append(lines, line)
 	}
+	if e.DstFreeBytes != nil {
+		line := fmt.Sprintf("The volume takes up to %s of %s free in pool %s.", api.Bytes(e.CopyBytes), api.Bytes(*e.DstFreeBytes), target.ToPool)
+		if e.CopyBytes > *e.DstFreeBytes {
+			line += " IT MAY NOT FIT."
+		}
+		lines = append(lines, line)
+	}
 	for _, g := range e.Instances {
 		if left, unsaid := room[g.Host]; unsaid && left < 0 {
 			lines = append(lines, fmt.Sprintf("Host %s may lack %s for the RAM of its guests.", g.Host, api.Bytes(-left)))

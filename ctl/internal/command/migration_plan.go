@@ -28,7 +28,17 @@ func showPlan(c *cli.Context, s *session.Session, target api.MigrationTarget) er
 	if err != nil {
 		return err
 	}
-	var r render.Record
+	r := planRecord(p)
+	if err := s.PrintRecord(resp, p.VolumeID, r); err != nil {
+		return err
+	}
+	s.Say("Nothing was done. Without --dry-run the volume is moved.")
+	return nil
+}
+
+// planRecord is what a plan says of a move.
+func planRecord(p *api.MigrationPlan) *render.Record {
+	r := &render.Record{}
 	r.Add("volume", p.VolumeName+", "+volumeSize(p.Src.SizeBytes, p.Src, api.Bytes))
 	r.Add("instance", instanceOf(p))
 	r.Add("from", placeText(p.Src))
@@ -37,11 +47,7 @@ func showPlan(c *cli.Context, s *session.Session, target api.MigrationTarget) er
 	r.Add("verify", p.Verify)
 	r.Add("source", sourceText(p))
 	r.AddIf("warning", p.Warning)
-	if err := s.PrintRecord(resp, p.VolumeID, &r); err != nil {
-		return err
-	}
-	s.Say("Nothing was done. Without --dry-run the volume is moved.")
-	return nil
+	return r
 }
 
 // showPausePlan prints what a move with all guests paused, or while they write, would cost.

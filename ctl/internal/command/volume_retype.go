@@ -23,7 +23,7 @@ func volumeRetypeCommand() *cli.Command {
 		Description: "If the new type does not allow the volume's pool, --migration-policy on-demand moves the volume,\n" +
 			"to the pool of its host that the type allows and that has the most room; without it the retype is\n" +
 			"refused. --to-pool and --to-path say where instead: the volume is there afterwards, and is moved\n" +
-			"even if the type would let it stay. Whether a volume may be attached more than once cannot be\n" +
+			"even if the type would let it stay, as it is if --to-format is not the format that it has. Whether a volume may be attached more than once cannot be\n" +
 			"changed while it is attached.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "type", Usage: "the name or id of its new `TYPE`"},
@@ -31,9 +31,10 @@ func volumeRetypeCommand() *cli.Command {
 				Name: "migration-policy", Value: api.RetypeNever, DefaultText: api.RetypeNever, Action: cmdline.CheckWord("migration-policy"),
 				Usage: "`WHEN` to move the volume: never, or on-demand if its new type needs another pool, or you name another place",
 			},
-			cmdline.FindFlag(move, "to-pool"), cmdline.FindFlag(move, "to-path"), cmdline.FindFlag(move, "method"),
+			cmdline.FindFlag(move, "to-pool"), cmdline.FindFlag(move, "to-path"), cmdline.FindFlag(move, "to-format"), cmdline.FindFlag(move, "method"),
 			cmdline.FindFlag(move, "bandwidth"), paceFlag(), cmdline.FindFlag(move, "verify"), cmdline.FindFlag(move, "delete-source"),
 			&cli.BoolFlag{Name: flagYes, Usage: "do not ask whether a file at --to-path may be overwritten"},
+			dryRunFlag(),
 		},
 	}
 }
@@ -41,7 +42,7 @@ func volumeRetypeCommand() *cli.Command {
 // readRetype makes the body of a retype from the flags.
 func readRetype(c *cli.Context) (api.VolumeRetype, error) {
 	in := api.VolumeRetype{
-		Type: c.String("type"), MigrationPolicy: c.String("migration-policy"), ToPool: c.String("to-pool"),
+		Type: c.String("type"), MigrationPolicy: c.String("migration-policy"), ToPool: c.String("to-pool"), ToFormat: api.Format(c.String("to-format")),
 		Overwrite: c.Bool(flagYes), Pace: c.String("pace"), Verify: c.String("verify"), DeleteSource: c.Bool("delete-source"),
 	}
 	var err error
@@ -61,7 +62,7 @@ func readRetype(c *cli.Context) (api.VolumeRetype, error) {
 	case in.Type == "":
 		return in, cmdline.Usagef("volume retype: --type is missing: give the new type, for example --type fast")
 	case in.MigrationPolicy != api.RetypeOnDemand && in != bare:
-		return in, cmdline.Usagef("volume retype: --to-pool, --to-path, --method, --bandwidth, --pace, --verify, --delete-source and --yes are of a move: give --migration-policy on-demand too")
+		return in, cmdline.Usagef("volume retype: --to-pool, --to-path, --to-format, --method, --bandwidth, --pace, --verify, --delete-source and --yes are of a move: give --migration-policy on-demand too")
 	case in.ToPool != "" && in.ToPath != "":
 		return in, cmdline.Usagef("volume retype: --to-pool and --to-path exclude each other: give one, or none")
 	case in.DeleteSource && in.Verify == api.VerifyNone:
@@ -76,6 +77,9 @@ func volumeRetype(c *cli.Context, s *session.Session) error {
 	in, err := readRetype(c)
 	if err != nil {
 		return err
+	}
+	if c.Bool("dry-run") {
+		return showRetypePlan(c, s, in)
 	}
 	return askingOverwrite(c, s, in.Overwrite, func(overwrite bool) error {
 		in.Overwrite = overwrite
@@ -97,4 +101,25 @@ func retype(c *cli.Context, s *session.Session, in api.VolumeRetype) error {
 		return err
 	}
 	return s.PrintResult(resp, v.ID, fmt.Sprintf("Volume %s has the type %s now; it stays at %s.", v.Name, v.Type, render.Location(v.Location)))
+}
+
+// showRetypePlan prints what a retype would do.
+func showRetypePlan(c *cli.Context, s *session.Session, in api.VolumeRetype) error {
+	p, resp, err := session.Ask(c.Context, s, routes.PlanRetype, in, c.Args().First())
+	if err != nil {
+		return err
+	}
+	r, done := &render.Record{}, "the volume gets its type where it is"
+	if p.Move != nil {
+		r, done = planRecord(p.Move), "the volume is moved, and has its new type then"
+	} else {
+		r.Add("volume", p.VolumeName)
+		r.Add("stays at", placeText(p.Location))
+	}
+	r.Add("type", p.FromType+" -> "+p.ToType)
+	if err := s.PrintRecord(resp, p.VolumeID, r); err != nil {
+		return err
+	}
+	s.Say("Nothing was done. Without --dry-run %s.", done)
+	return nil
 }

@@ -15,26 +15,30 @@ import (
 
 // askHost has a host answer a question about what refs name.
 func askHost[Out any](ctx context.Context, s *Server, who string, host api.Host, route routes.Route[routes.None, Out], refs ...string) (out Out, err error) {
-	path := route.PathOf(refs...)
-	status, body, err := s.Relay.Do(ctx, relay.Request{
-		HostID: host.ID, HostName: host.Name, Who: who, Method: route.Method, Path: path,
-	})
+	return answerOf[Out](ctx, s, relay.Request{
+		HostID: host.ID, HostName: host.Name, Who: who, Method: route.Method, Path: route.PathOf(refs...),
+	}, route.Noun)
+}
+
+// answerOf has a host answer a request, and returns the noun of the answer.
+func answerOf[Out any](ctx context.Context, s *Server, req relay.Request, noun string) (out Out, err error) {
+	status, body, err := s.Relay.Do(ctx, req)
 	if err != nil {
 		return out, err
 	}
 	var answer map[string]json.RawMessage
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return out, fmt.Errorf("read what host %s says of %s: %w", host.Name, path, err)
+		return out, fmt.Errorf("read what host %s says of %s: %w", req.HostName, req.Path, err)
 	}
 	if status != http.StatusOK {
 		var refused api.ErrorBody
 		if err := json.Unmarshal(body, &refused); err == nil && refused.Error != nil {
 			return out, refused.Error
 		}
-		return out, api.Errorf(api.CodeInternal, "host %s answered %d to the question for %s", host.Name, status, path)
+		return out, api.Errorf(api.CodeInternal, "host %s answered %d to the question for %s", req.HostName, status, req.Path)
 	}
-	if err := json.Unmarshal(answer[route.Noun], &out); err != nil {
-		return out, fmt.Errorf("read what host %s says of %s: %w", host.Name, path, err)
+	if err := json.Unmarshal(answer[noun], &out); err != nil {
+		return out, fmt.Errorf("read what host %s says of %s: %w", req.HostName, req.Path, err)
 	}
 	return out, nil
 }

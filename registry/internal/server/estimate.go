@@ -27,10 +27,9 @@ func (s *Server) estimateMove(r *http.Request, call store.Call, in api.Migration
 	if err != nil {
 		return e, err
 	}
-	if in.ToPool != "" {
-		if err := s.Store.CheckPoolKnown(r.Context(), in.ToPool); err != nil {
-			return e, err
-		}
+	free, err := s.freeAt(r.Context(), in.ToPool, v)
+	if err != nil {
+		return e, err
 	}
 	guests, err := s.memories(r.Context(), call, v)
 	if err != nil {
@@ -49,7 +48,29 @@ func (s *Server) estimateMove(r *http.Request, call store.Call, in api.Migration
 	} else {
 		seconds += copying(v.SizeBytes, in.CopyOptions, measured)
 	}
-	return api.PauseEstimate{VolumeID: v.ID, CopyBytes: v.SizeBytes, Instances: guests, DowntimeSeconds: seconds}, nil
+	return api.PauseEstimate{VolumeID: v.ID, CopyBytes: v.SizeBytes, DstFreeBytes: free, Instances: guests, DowntimeSeconds: seconds}, nil
+}
+
+// freeAt is what is free in a pool by the last report of the host of the volume's guests that has
+// the least there, nil if none of them has said so; no pool is a path. A pool that no host has is refused.
+func (s *Server) freeAt(ctx context.Context, pool string, v api.Volume) (free *int64, err error) {
+	if pool == "" {
+		return nil, nil //nolint:nilnil // nobody reports paths
+	}
+	if err := s.Store.CheckPoolKnown(ctx, pool); err != nil {
+		return nil, err
+	}
+	pools, err := s.Store.Pools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range pools {
+		has := slices.ContainsFunc(v.Attachments, func(a api.Attachment) bool { return a.Host == p.Host })
+		if p.Name == pool && has && p.CapacityBytes > 0 && (free == nil || p.FreeBytes < *free) {
+			free = &p.FreeBytes
+		}
+	}
+	return free, nil
 }
 
 // standstill is how long the slowest host needs to write the RAM of its guests and to

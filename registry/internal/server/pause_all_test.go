@@ -4,6 +4,7 @@ package server_test
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -168,6 +169,9 @@ func TestTheEstimateIsMadeOfWhatTheHostsSay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *site) {
+				const slowFree = 5 << 20
+				s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", strings.Replace(reportOfA, `"path":"/slow","shared":false,"multiattach":false,"active":true,"capacity_bytes":0,"free_bytes":0`,
+					`"path":"/slow","shared":false,"multiattach":false,"active":true,"capacity_bytes":10000000,"free_bytes":`+strconv.Itoa(slowFree), 1))
 				p := s.begin(t, "POST", "/v1/volumes/data/migrate:estimate", "", tc.body)
 				tasks := s.fetch(t, hostID)
 				if len(tasks) != 1 || tasks[0].Method != "GET" || tasks[0].Path != "/v1/instances/"+instanceID+"/memory" {
@@ -182,6 +186,9 @@ func TestTheEstimateIsMadeOfWhatTheHostsSay(t *testing.T) {
 				e := doc.Estimate
 				if status != 200 || e.CopyBytes != 1<<20 || len(e.Instances) != 1 || e.Instances[0].FreeBytes != 5 || e.DowntimeSeconds < tc.seconds-1e-6 || e.DowntimeSeconds > tc.seconds+1e-6 {
 					t.Errorf("estimate = %d %+v, want %f s", status, e, tc.seconds)
+				}
+				if e.DstFreeBytes == nil || *e.DstFreeBytes != slowFree {
+					t.Errorf("free where it goes: %v, want what host a has reported: %d", e.DstFreeBytes, slowFree)
 				}
 			})
 		})

@@ -222,6 +222,50 @@ func TestRetypeInPlaceAsksNobodyAndAMovedOneGoesWhereItWent(t *testing.T) {
 	})
 }
 
+func TestThePlanOfARetypeIsThatOfItsMoveAndChangesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		s.ok(t, "POST", "/v1/types", `{"name":"slow-only","pools":["slow"]}`)
+		type answer struct {
+			Plan api.RetypePlan `json:"retype_plan"`
+		}
+		plan := func(p *pending) (got api.RetypePlan) {
+			status, body := p.answer()
+			var doc answer
+			decode(t, json.RawMessage(body), &doc)
+			if status != 200 {
+				t.Fatalf("answer = %d %s", status, body)
+			}
+			return doc.Plan
+		}
+		if p := plan(s.begin(t, "POST", "/v1/volumes/free/retype:plan", "", `{"type":"gold"}`)); p.Move != nil || p.ToType != "gold" || p.FromType == p.ToType || p.VolumeID != freeID {
+			t.Errorf("where it is: %+v", p)
+		}
+		if got := s.begin(t, "POST", "/v1/volumes/free/retype:plan", "", `{"type":"slow-only"}`).code(); got != api.CodePolicyDenied {
+			t.Errorf("a move that nobody asked for: code = %s", got)
+		}
+		const moving = `{"type":"slow-only","migration_policy":"on-demand","to_format":"qcow2"}`
+		p := s.begin(t, "POST", "/v1/volumes/free/retype:plan", "", moving)
+		task := s.fetch(t, hostID)[0]
+		if want := "/v1/volumes/" + freeID + "/migrate:plan"; task.Path != want || !strings.Contains(string(task.Body), `"to_pool":"slow"`) || !strings.Contains(string(task.Body), `"to_format":"qcow2"`) {
+			t.Errorf("the host is asked %s %s", task.Path, task.Body)
+		}
+		s.reply(t, hostID, task.ID, 200, `{"plan":{"volume_id":"`+freeID+`","needed_bytes":7}}`)
+		if got := plan(p); got.Move == nil || got.Move.NeededBytes == nil || *got.Move.NeededBytes != 7 {
+			t.Errorf("plan = %+v", got)
+		}
+		p = s.begin(t, "POST", "/v1/volumes/free/retype:plan", "", moving)
+		s.reply(t, hostID, s.fetch(t, hostID)[0].ID, 409, `{"error":{"code":"no_space","message":"full"}}`)
+		if got := p.code(); got != api.CodeNoSpace {
+			t.Errorf("what the host refuses: code = %s", got)
+		}
+		var v api.Volume
+		decode(t, s.ok(t, "GET", "/v1/volumes/free", ""), &v)
+		if v.Type == "gold" || v.Type == "slow-only" || v.MigrationID != "" {
+			t.Errorf("volume = %+v", v)
+		}
+	})
+}
+
 func TestRetypePassesItsTargetAndMethodToTheHostThatMoves(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		s.ok(t, "POST", "/v1/types", `{"name":"anywhere"}`)
@@ -231,6 +275,7 @@ func TestRetypePassesItsTargetAndMethodToTheHostThatMoves(t *testing.T) {
 			`"to_pool":"slow","method":"mirror","verify":"full"`:      {ToPool: "slow", Method: api.MethodMirror, CopyOptions: api.CopyOptions{Verify: api.VerifyFull}},
 			`"to_path":"/srv/free.raw","method":"overlay"`:            {ToPath: "/srv/free.raw", Method: api.MethodOverlay},
 			`"to_path":"/srv/free.raw","overwrite":true,"pace":"off"`: {ToPath: "/srv/free.raw", Overwrite: true, CopyOptions: api.CopyOptions{Pace: api.PaceOff}},
+			`"to_pool":"slow","to_format":"qcow2"`:                    {ToPool: "slow", ToFormat: api.FormatQcow2},
 			`"to_pool":"slow","to_path":""`:                           {ToPool: "slow"},
 		} {
 			want.ToType = typ.ID
@@ -249,6 +294,8 @@ func TestRetypePassesItsTargetAndMethodToTheHostThatMoves(t *testing.T) {
 		}
 		for given, want := range map[string]api.Code{
 			`"migration_policy":"never","to_pool":"slow"`:                         api.CodeInvalidArgument,
+			`"to_format":"qcow2"`:                                                 api.CodeInvalidArgument,
+			`"migration_policy":"on-demand","to_format":"vmdk"`:                   api.CodeInvalidArgument,
 			`"method":"mirror"`:                                                   api.CodeInvalidArgument,
 			`"migration_policy":"on-demand","to_pool":"slow","to_path":"/srv/x"`:  api.CodeInvalidArgument,
 			`"migration_policy":"on-demand","to_pool":"slow","overwrite":true`:    api.CodeInvalidArgument,

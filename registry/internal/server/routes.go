@@ -90,6 +90,7 @@ func (s *Server) volumeRoutes() []httpjson.Route {
 		change(routes.ForgetVolume, s.forgetVolume),
 		relayed(s, routes.ResizeVolume, s.toResize),
 		routes.RetypeVolume.ServedByRegistry(s.retype),
+		write(routes.PlanRetype, http.StatusOK, s.planRetype),
 		shelvedOr(s, routes.AttachVolume, db.AttachShelved, s.toAttach),
 		shelvedOr(s, routes.DetachVolume, db.DetachShelved, s.toDetach),
 		routes.MigrateVolume.ServedByRegistry(s.migrateVolume),

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/google/uuid"
+
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/mtls"
@@ -49,7 +51,9 @@ func (s *Server) retype(w http.ResponseWriter, r *http.Request) error {
 	if err != nil || plan.InPlace {
 		return cmp.Or(err, refusal)
 	}
-	return s.pass(w, r, asked, call.Key, func(ctx context.Context) (relay.Request, error) { return s.retypeMove(ctx, plan, in) })
+	return s.pass(w, r, asked, call.Key, func(ctx context.Context) (relay.Request, error) {
+		return s.retypeMove(ctx, plan, in, routes.MigrateVolume.PathOf(plan.Volume.ID))
+	})
 }
 
 // withdrawnMeanwhile is for a request that was passed on before, and cannot be found
@@ -58,19 +62,37 @@ func withdrawnMeanwhile(context.Context) (relay.Request, error) {
 	return relay.Request{}, api.Errorf(api.CodeHypervisorUnavailable, "the host did not fetch the request in time; it was withdrawn and nothing was done; ask again")
 }
 
-// retypeMove is the move at the end of which a volume has its new type.
-func (s *Server) retypeMove(ctx context.Context, plan store.RetypePlan, in api.VolumeRetype) (req relay.Request, err error) {
-	typeRef := in.Type
-	if err := s.resolveType(ctx, &typeRef); err != nil {
-		return req, err
+// planRetype says what a retype would do: the host that would move the volume plans that.
+func (s *Server) planRetype(r *http.Request, call store.Call, in api.VolumeRetype) (api.RetypePlan, error) {
+	plan, err := s.Store.PlanRetype(r.Context(), httpjson.Reference(r), in)
+	if err != nil {
+		return api.RetypePlan{}, err
 	}
+	v := plan.Volume
+	out := api.RetypePlan{VolumeID: v.ID, VolumeName: v.Name, FromType: v.Type, ToType: plan.Type.Name, Location: v.Location}
+	if plan.InPlace {
+		return out, nil
+	}
+	req, err := s.retypeMove(r.Context(), plan, in, routes.PlanMigration.PathOf(v.ID))
+	if err != nil {
+		return out, err
+	}
+	req.Who, req.Change, req.Key = call.Who, true, uuid.NewString()
+	move, err := answerOf[api.MigrationPlan](r.Context(), s, req, routes.PlanMigration.Noun)
+	out.Move = &move
+	return out, err
+}
+
+// retypeMove is the move at the end of which a volume has its new type, or the plan of it, by the
+// path of the call.
+func (s *Server) retypeMove(ctx context.Context, plan store.RetypePlan, in api.VolumeRetype, path string) (req relay.Request, err error) {
 	host, err := s.placement().Mover(ctx, plan.Volume, plan.ToPool)
 	if err != nil {
 		return req, err
 	}
-	req = relay.Request{HostID: host.ID, HostName: host.Name, Method: routes.MigrateVolume.Method, Path: routes.MigrateVolume.PathOf(plan.Volume.ID)}
+	req = relay.Request{HostID: host.ID, HostName: host.Name, Method: http.MethodPost, Path: path}
 	return req.With(api.MigrationTarget{
-		ToPool: plan.ToPool, ToPath: plan.ToPath, ToType: typeRef, Method: in.Method, CopyOptions: in.CopyOptions(), DeleteSource: in.DeleteSource, Overwrite: in.Overwrite,
+		ToPool: plan.ToPool, ToPath: plan.ToPath, ToFormat: in.ToFormat, ToType: plan.Type.ID, Method: in.Method, CopyOptions: in.CopyOptions(), DeleteSource: in.DeleteSource, Overwrite: in.Overwrite,
 	})
 }
 

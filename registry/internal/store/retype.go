@@ -19,6 +19,7 @@ type RetypePlan struct {
 	// Otherwise it has to be migrated to ToPool, or ToPath if that is set, with the type.
 	InPlace bool
 	Volume  api.Volume
+	Type    api.VolumeType
 	ToPool  string
 	ToPath  string
 }
@@ -110,14 +111,15 @@ func checkRetype(in api.VolumeRetype) error {
 
 // planRetype decides whether a volume gets a type where it is or elsewhere.
 func (s *Store) planRetype(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, in api.VolumeRetype) (RetypePlan, error) {
-	plan := RetypePlan{Volume: v, ToPool: in.ToPool, ToPath: in.ToPath}
+	plan := RetypePlan{Volume: v, Type: t, ToPool: in.ToPool, ToPath: in.ToPath}
 	switch {
 	case v.MigrationID != "":
 		return plan, MigrationActive(v, "retype")
 	case v.Status != api.VolumeAvailable && v.Status != api.VolumeReserved && v.Status != api.VolumeInUse:
 		return plan, api.Errorf(api.CodeVolumeNotAvailable, "cannot retype volume %s: it is %s", v.Name, v.Status).With("status", v.Status)
 	}
-	if err := checkNewType(ctx, q, v, t, v.Location.Format); err != nil {
+	format := cmp.Or(in.ToFormat, v.Location.Format)
+	if err := checkNewType(ctx, q, v, t, format); err != nil {
 		return plan, err
 	}
 	hostID, err := volumeHost(ctx, q, v)
@@ -134,14 +136,17 @@ func (s *Store) planRetype(ctx context.Context, q ledger.Querier, v api.Volume, 
 			return plan, err
 		}
 	}
-	plan.InPlace = there && capable && typeAllows(t, v.Location.Pool)
+	converted := format != v.Location.Format
+	plan.InPlace = there && capable && !converted && typeAllows(t, v.Location.Pool)
 	switch {
 	case plan.InPlace:
 		return plan, nil
+	case there && plan.to() != "" && converted:
+		return plan, api.Errorf(api.CodeSameLocation, "cannot give volume %s the format %s at %s: it is there as %s; name another place", v.Name, format, plan.to(), v.Location.Format)
 	case there && plan.to() != "":
 		return plan, api.Errorf(api.CodeNoCapablePool, "cannot retype volume %s to %s at %s: the type is multiattach, and the pool %s cannot do that", v.Name, t.Name, Place(v.Location), v.Location.Pool)
 	}
-	if in.MigrationPolicy != api.RetypeOnDemand {
+	if in.MigrationPolicy != api.RetypeOnDemand { // which a format goes with
 		return plan, api.Errorf(api.CodePolicyDenied, "cannot retype volume %s where it is: %s is no place for type %s; with the migration policy %s it is moved", v.Name, Place(v.Location), t.Name, api.RetypeOnDemand)
 	}
 	if err := checkHeldByOne(ctx, q, v); err != nil {

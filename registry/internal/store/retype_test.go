@@ -234,6 +234,8 @@ func TestRetypeGoesWhereThatIsAskedForAndNowhereIfTheVolumeIsThere(t *testing.T)
 		"another path in the pool where it is":   {api.VolumeRetype{Type: "two", ToPath: "/fast/other"}, true},
 		"a path in no pool":                      {api.VolumeRetype{Type: "anywhere", ToPath: "/elsewhere/x"}, true},
 		"a pool that its host may have made now": {api.VolumeRetype{Type: "anywhere", ToPool: "new"}, true},
+		"another format":                         {api.VolumeRetype{Type: "two", ToPool: "nfs", ToFormat: api.FormatQcow2}, true},
+		"the format that it has, where it is":    {api.VolumeRetype{Type: "two", ToFormat: api.FormatRaw}, false},
 		"the pool where it is":                   {api.VolumeRetype{Type: "two", ToPool: "fast"}, false},
 		"the path where it is":                   {api.VolumeRetype{Type: "two", ToPath: "/fast/../fast/data"}, false},
 		"no place":                               {api.VolumeRetype{Type: "two"}, false},
@@ -304,4 +306,19 @@ func TestMigrationOfAMultiattachVolumeWithOneAttachmentKeepsOthersOut(t *testing
 	wantCode(t, reserving(atWeb)(t, s), api.CodeStaleGeneration, "generation 2")
 	reserved(func(in *api.AttachmentReserve) { atWeb(in); in.Generation = 2 })(t, s)
 	wantVolume(t, s, disk, api.VolumeInUse, 2)
+}
+
+func TestARetypeToAnotherFormatMovesAVolumeThatCouldStay(t *testing.T) {
+	s := newCluster(t)
+	typed(api.VolumeTypeCreate{Name: "anywhere"})(t, s)
+	in := api.VolumeRetype{Type: "anywhere", MigrationPolicy: api.RetypeOnDemand}
+	if plan := must(s.PlanRetype(t.Context(), data, in))(t); !plan.InPlace {
+		t.Fatalf("it moves anyway: %+v", plan)
+	}
+	in.ToFormat = api.FormatQcow2
+	if plan := must(s.PlanRetype(t.Context(), data, in))(t); plan.InPlace || plan.ToPool == "" || plan.ToPool == plan.Volume.Location.Pool {
+		t.Errorf("plan = %+v", plan)
+	}
+	in.ToPool = "fast"
+	wantCode(t, second(s.PlanRetype(t.Context(), data, in)), api.CodeSameLocation, "name another place")
 }
