@@ -26,7 +26,14 @@ type Location struct {
 	// ImageBytes is the size of the file or device at Path, if the volume is only the
 	// beginning of it; 0 if the volume is all of it. Raw only.
 	ImageBytes int64 `json:"image_bytes,omitempty" needs:"slices"`
+	// LUKSSecret is the UUID of the libvirt secret that has the passphrase, if the image is a
+	// LUKS container that QEMU opens for the guest; empty if it is none. SizeBytes is the size
+	// of the container, of which the guest sees all but the header. Raw only.
+	LUKSSecret string `json:"luks_secret,omitempty" needs:"luks"`
 }
+
+// IsLUKS says whether QEMU encrypts what is at the path.
+func (l Location) IsLUKS() bool { return l.LUKSSecret != "" }
 
 // IsSlice says whether the volume is only the beginning of what is at its path.
 func (l Location) IsSlice() bool { return l.ImageBytes != 0 }

@@ -35,6 +35,10 @@ const BaseImages = "base_images"
 // Slices is the feature to know volumes that are only the beginning of what is at their path.
 const Slices = "slices"
 
+// LUKS is the feature to know volumes that QEMU encrypts: a program without it would give a guest
+// ciphertext for its disk.
+const LUKS = "luks"
+
 // RetypeOptions is the feature to move a volume for a retype with the bandwidth that is asked for,
 // and to delete its source.
 const RetypeOptions = "retype_options"
@@ -64,7 +68,7 @@ const DrainLiveShared = "drain_live_shared"
 
 // features are those of this program, oldest first. A name is never reused, and never taken out
 // while a program of a neighbouring version may ask for it.
-var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared, RetypeTarget, RetypeFormat}
+var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared, RetypeTarget, RetypeFormat, LUKS}
 
 // The headers of every request and answer between programs.
 const (

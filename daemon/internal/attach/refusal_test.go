@@ -117,6 +117,10 @@ func TestDetachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 		"encrypted since, in the running guest": {state: hv.StateRunning, change: func(t *testing.T, w *world) {
 			w.editDisk(t, hv.Live, func(d *hv.Disk) { d.Uncarried = "<encryption> in its <source>" })
 		}, want: api.CodeUnsupportedDisk},
+		"a LUKS container": {state: hv.StateStopped, change: func(t *testing.T, w *world) {
+			w.registry.vol.Location.LUKSSecret = web
+			w.editDisk(t, hv.Config, func(d *hv.Disk) { d.Chain[0].LUKSSecret = web })
+		}, want: api.CodeUnsupportedDisk},
 		"at no instance": {state: hv.StateRunning, change: func(_ *testing.T, w *world) {
 			delete(w.registry.rows, testAtt)
 		}, want: api.CodeNotFound},

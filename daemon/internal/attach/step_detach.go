@@ -186,6 +186,10 @@ func (in *input) comesBack(dom *hv.Domain) error {
 		return nil
 	}
 	for _, d := range []*hv.Disk{dom.ConfigDisk(in.Device), dom.LiveDisk(in.Device)} {
+		if d != nil && d.IsLUKS() {
+			return api.Errorf(api.CodeUnsupportedDisk, "cannot detach volume %s: disk %s of instance %s is encrypted by QEMU (LUKS), and such a volume is not attached again so far",
+				in.VolumeName, in.Device, in.InstanceName)
+		}
 		if d != nil && d.Uncarried != "" {
 			return api.Errorf(api.CodeUnsupportedDisk,
 				"cannot detach volume %s: disk %s of instance %s has %s, which it would come back without; `virsh dumpxml %s` shows it, and who keeps that may take the disk out (virsh detach-disk %s %s) and then end the attachment (volferryctl attachment delete %s --force)",

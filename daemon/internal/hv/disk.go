@@ -3,6 +3,7 @@
 package hv
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -28,6 +29,9 @@ type Image struct {
 	// SliceBytes, if not 0, says that the image is only the first SliceBytes of the larger
 	// file or device at Path: libvirt's <slice type='storage'>. Raw only.
 	SliceBytes int64
+	// LUKSSecret, if not empty, is the UUID of the libvirt secret with which QEMU opens the
+	// image as LUKS, and nothing else is said of its encryption.
+	LUKSSecret string
 }
 
 // NamedChain is a disk of a domain with the chain that its persistent definition is to name, top
@@ -67,7 +71,7 @@ type Disk struct {
 	Shareable  bool
 	Transient  bool
 	CopyOnRead bool
-	Encrypted  bool
+	Encrypted  bool // in a way that Image.LUKSSecret does not say
 	Slices     bool // some other part of an image than a beginning (SliceBytes) is the source
 	// Uncarried names settings for opening the disk's images that would be lost if the disk
 	// were made anew with another image: encryption, slices, reservations, and settings
@@ -88,6 +92,11 @@ func (d *Disk) Top() Image {
 		return Image{}
 	}
 	return d.Chain[0]
+}
+
+// IsLUKS says whether QEMU opens an image of the disk with a secret.
+func (d *Disk) IsLUKS() bool {
+	return slices.ContainsFunc(d.Chain, func(img Image) bool { return img.LUKSSecret != "" })
 }
 
 // SamePlace says whether two disks have the same address in the guest. Equal drive

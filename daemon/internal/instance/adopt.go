@@ -186,7 +186,9 @@ func (a *Adopter) disk(ctx context.Context, dom *hv.Domain, d *hv.Disk) (api.Ado
 	case !api.Format(top.Format).Valid():
 		return api.AdoptedDisk{}, "not a volume: its format is " + top.Format
 	case d.Encrypted:
-		return api.AdoptedDisk{}, "not a volume: it is encrypted by QEMU (LUKS), and nothing here keeps the key with it"
+		return api.AdoptedDisk{}, "not a volume: it is encrypted by QEMU in a way that is not kept with a volume; what is kept is <encryption format='luks'> in the <source> of a file or device, with one passphrase <secret> by its uuid, and no <slices>"
+	case d.IsLUKS() && top.Format != string(api.FormatRaw):
+		return api.AdoptedDisk{}, "not a volume: it is encrypted by QEMU (LUKS) inside an image of format " + top.Format + ", and of such disks only raw ones become volumes"
 	case d.Uncarried != "":
 		return api.AdoptedDisk{}, "not a volume: it has " + d.Uncarried + ", which a detach or a move would lose"
 	case d.Slices, top.SliceBytes%512 != 0:
@@ -202,6 +204,7 @@ func (a *Adopter) disk(ctx context.Context, dom *hv.Domain, d *hv.Disk) (api.Ado
 	if err != nil {
 		return api.AdoptedDisk{}, "not a volume: " + err.Error()
 	}
+	l.LUKSSecret = top.LUKSSecret
 	switch {
 	case top.SliceBytes != 0 && top.SliceBytes >= l.SizeBytes:
 		return api.AdoptedDisk{}, "not a volume: its <slices> are as large as its image, or larger; take them out of the definition"
@@ -238,7 +241,12 @@ func (a *Adopter) place(ctx context.Context, disk *api.AdoptedDisk, dom *hv.Doma
 	if why, err = bases(look, disk.Location); why != "" || err != nil {
 		return why, err
 	}
+	secret := disk.Location.LUKSSecret
 	known, err := identify(disk, dom, d, look, volumes)
+	if err == nil && disk.Location.LUKSSecret != secret {
+		return fmt.Sprintf("not a volume: its domain opens it %s, and the registry has volume %s, which it is, as one that is opened %s; make both the same",
+			openedWith(secret), disk.VolumeName, openedWith(disk.Location.LUKSSecret)), nil
+	}
 	if err == nil && !known && !force && a.Adoptable != nil {
 		err = a.Adoptable(ctx, disk.Location.Path, fmt.Sprintf("cannot adopt domain %s with its disk %s", dom.Name, d.Target))
 	}
@@ -246,6 +254,14 @@ func (a *Adopter) place(ctx context.Context, disk *api.AdoptedDisk, dom *hv.Doma
 		return "", err
 	}
 	return a.outside(ctx, disk.Location, known)
+}
+
+// openedWith says in words how QEMU opens an image.
+func openedWith(luksSecret string) string {
+	if luksSecret == "" {
+		return "without a secret"
+	}
+	return "as LUKS with the secret " + luksSecret
 }
 
 // bases says why base images keep an image from becoming a volume, "" if they do not: one that

@@ -180,6 +180,57 @@ func TestADiskThatCannotBeCarriedIsNoVolumeAndSaysWhy(t *testing.T) {
 	}
 }
 
+func TestALUKSContainerIsAVolumeWithItsSecret(t *testing.T) {
+	const secret = "2f2cbd1e-6c2f-4f0e-9a5b-0d6a0a6f4e11"
+	img := hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: filepath.Join(images(), "web.raw"), LUKSSecret: secret}
+	for name, c := range map[string]struct {
+		img   hv.Image
+		known *api.Location // as the registry has it already
+		note  string        // "" if it becomes a volume
+	}{
+		"new":                       {img: img},
+		"known with this secret":    {img: img, known: &api.Location{Path: img.Path, Format: api.FormatRaw, SizeBytes: 8 * hvtest.BlockSize, LUKSSecret: secret}},
+		"known with another secret": {img: img, known: &api.Location{Path: img.Path, Format: api.FormatRaw, SizeBytes: 8 * hvtest.BlockSize, LUKSSecret: here}, note: here},
+		"known without a secret":    {img: img, known: &api.Location{Path: img.Path, Format: api.FormatRaw, SizeBytes: 8 * hvtest.BlockSize}, note: "without a secret"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &site{}
+			if c.known != nil {
+				s.volumes = []api.Volume{{ID: here, Name: "known", Host: "alpha", Location: *c.known}}
+			}
+			a := newAdopter(t, s)
+			f, isFake := a.HV.(*hvtest.Fake)
+			if !isFake {
+				t.Fatal("no fake hypervisor")
+			}
+			if err := f.UndefineDomain(t.Context(), domainA); err != nil {
+				t.Fatal(err)
+			}
+			disk := hv.Disk{Target: "vda", Bus: "virtio", Device: "disk", Terminated: true, Chain: []hv.Image{c.img}}
+			if err := f.Define(hv.Domain{ID: domainA, Name: "web", Config: []hv.Disk{disk}}); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := a.Adopt(t.Context(), "op", api.InstanceAdopt{Domain: "web"}); err != nil {
+				t.Fatal(err)
+			}
+			switch reg := s.registered[0]; {
+			case c.note != "" && (len(reg.Disks) != 0 || len(reg.Slots) != 1 || !strings.Contains(reg.Slots[0].Note, c.note)):
+				t.Errorf("it became a volume, or the note is another: %+v", reg)
+			case c.note == "" && (len(reg.Disks) != 1 || reg.Disks[0].Location.LUKSSecret != secret):
+				t.Errorf("it did not become a volume with its secret: %+v", reg)
+			}
+		})
+	}
+}
+
+func TestALUKSDiskInsideQcow2IsNoVolumeAndSaysWhy(t *testing.T) {
+	d := hv.Disk{Target: "vda", Device: "disk", Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: "/a", LUKSSecret: domainA}}}
+	_, why := newAdopter(t, &site{}).disk(t.Context(), &hv.Domain{Config: []hv.Disk{d}}, &d)
+	if !strings.Contains(why, "inside an image of format qcow2") {
+		t.Errorf("the note is %q", why)
+	}
+}
+
 func TestADiskOfAPoolThatIsNotActiveIsNoVolumeAndSaysWhatToDo(t *testing.T) {
 	d := hv.Disk{Target: "vda", Device: "disk", Chain: []hv.Image{{Type: "volume", Format: hvtest.Raw}}}
 	_, why := newAdopter(t, &site{}).disk(t.Context(), &hv.Domain{Config: []hv.Disk{d}}, &d)

@@ -16,7 +16,7 @@ import (
 // Image returns the image at a location as the hypervisor names it; block says that it is a
 // block device.
 func Image(l api.Location, block bool) hv.Image {
-	img := hv.Image{Type: hv.SourceFile, Format: string(l.Format), Path: l.Path}
+	img := hv.Image{Type: hv.SourceFile, Format: string(l.Format), Path: l.Path, LUKSSecret: l.LUKSSecret}
 	switch {
 	case api.IsNetwork(l.Path):
 		img.Type = hv.SourceNetwork

@@ -21,17 +21,34 @@ import (
 // resolveDestination fills in where the volume shall go, and refuses a place
 // that is not free for it.
 func (m *Manager) resolveDestination(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
-	s.Dst = api.Location{Format: s.Src.Format, SizeBytes: s.SizeBytes()}
+	s.Dst = api.Location{Format: s.Src.Format, SizeBytes: s.SizeBytes(), LUKSSecret: s.Src.LUKSSecret}
 	if t.ToFormat != "" {
 		s.Dst.Format = t.ToFormat
 	}
+	find := m.destinationAtPath
 	if t.ToPool != "" {
-		return m.destinationInPool(ctx, s, t.ToPool)
+		find = m.destinationInPool
 	}
-	return m.destinationAtPath(ctx, s, t)
+	if err := find(ctx, s, t); err != nil {
+		return err
+	}
+	return checkContainer(s)
 }
 
-func (m *Manager) destinationInPool(ctx context.Context, s *steps.Spec, name string) error {
+// checkContainer refuses a dst that a LUKS container, which is copied byte for byte, cannot be.
+func checkContainer(s *steps.Spec) error {
+	switch {
+	case !s.Src.IsLUKS():
+	case s.Dst.Format != api.FormatRaw || api.IsNetwork(s.Dst.Path):
+		return api.Errorf(api.CodeInvalidArgument, "volume %s is encrypted by QEMU (LUKS), and such a volume moves only to a raw file or device", s.VolumeName)
+	case s.Dst.IsSlice():
+		return steps.SizeMismatch(s.Src.Path, s.SizeBytes(), s.Dst.Path, s.Dst.ImageBytes)
+	}
+	return nil
+}
+
+func (m *Manager) destinationInPool(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
+	name := t.ToPool
 	pools, err := m.ports.HV.Pools(ctx)
 	if err != nil {
 		return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the pools: %v", err)

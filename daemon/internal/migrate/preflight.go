@@ -155,6 +155,9 @@ func (m *Manager) checkSource(ctx context.Context, s *steps.Spec) error {
 	if s.LedByRegistry() && api.IsNetwork(s.Src.Path) {
 		return unsupported(s, "it is at %s, which only its one guest's host moves: not with its guests paused, and not while several write", s.Src.Path)
 	}
+	if s.LedByRegistry() && s.Src.IsLUKS() {
+		return unsupported(s, "it is encrypted by QEMU (LUKS), and so far moves only while its one guest is stopped")
+	}
 	info, err := m.ports.Images.Inspect(ctx, s.Src)
 	if errors.Is(err, image.ErrAbsent) {
 		return api.Errorf(api.CodeNotFound, "volume %s is not at %s, where the registry says it is", s.VolumeName, s.Src.Path)
@@ -291,7 +294,7 @@ func immovable(d *hv.Disk) string {
 	case d.Device != "disk":
 		return "is a " + d.Device + ", not a disk"
 	case d.Encrypted:
-		return "is encrypted by QEMU (LUKS): an overlay would hold its content in the clear"
+		return "is encrypted by QEMU in a way that a move would lose"
 	case d.Transient:
 		return "is <transient/>: its writes are thrown away at shutdown"
 	case d.Slices:
@@ -322,6 +325,8 @@ const onlyMirrored = notShareable + " or <readonly/>, so it can only be mirrored
 // be moved otherwise, "" if it will.
 func notOverlayable(d *hv.Disk) string {
 	switch {
+	case d.IsLUKS():
+		return "is encrypted by QEMU (LUKS), and an overlay would hold what the guest writes in the clear"
 	case d.CopyOnRead:
 		return "uses copy_on_read"
 	case d.Bus == "sd":

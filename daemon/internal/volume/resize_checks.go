@@ -26,6 +26,8 @@ func (in *resizeInput) checkVolume(vol api.Volume) error {
 		return in.cannot(api.CodeUnsupportedDisk, "it is a linked clone over %s; move it first (volferryctl volume migrate), which makes it a volume of its own", vol.Location.Backing.Images()[0].Path)
 	case api.IsNetwork(vol.Location.Path):
 		return in.cannot(api.CodeUnsupportedDisk, "it is at %s, and an export is made larger by its server alone; move it to a file or a device first (volferryctl volume migrate)", vol.Location.Path)
+	case vol.Location.IsLUKS():
+		return in.cannot(api.CodeUnsupportedDisk, "it is encrypted by QEMU (LUKS), so that the size of its image is not the size of the disk")
 	case in.SizeBytes < vol.SizeBytes:
 		return in.cannot(api.CodeInvalidArgument, "it has %s, and %s is less: a volume is only made larger, for what lies at its end may be data", api.ExactBytes(vol.SizeBytes), api.ExactBytes(in.SizeBytes)).
 			With("size_bytes", vol.SizeBytes)
@@ -91,7 +93,7 @@ func (in *resizeInput) checkDisk(disk *hv.Disk, dom *hv.Domain) error {
 		return in.cannot(api.CodeInstanceBusy, "a block job works on disk %s of instance %s; try again when it is over (virsh blockjob %s %s)", disk.Target, dom.Name, dom.Name, disk.Target)
 	case disk.Slices:
 		return in.cannot(api.CodeUnsupportedDisk, "disk %s of instance %s is a slice of its image (<slices>) that is not its beginning, which would stay as large as it is", disk.Target, dom.Name)
-	case disk.Encrypted:
+	case disk.Encrypted || disk.IsLUKS():
 		return in.cannot(api.CodeUnsupportedDisk, "disk %s of instance %s is encrypted by QEMU, so that the size of its image is not the size of the disk", disk.Target, dom.Name)
 	case disk.ReadOnly:
 		return in.cannot(api.CodeStateForbidden, "instance %s has it read-only; detach it first", dom.Name)

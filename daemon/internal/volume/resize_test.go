@@ -310,6 +310,7 @@ func TestResizeIsRefused(t *testing.T) {
 		"a domain that is gone":               {who: stopped, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.Undefine(guestID)) }, code: api.CodeNotFound},
 		"a slice":                             {who: stopped, before: disk(func(d *hv.Disk) { d.Slices = true }), code: api.CodeUnsupportedDisk},
 		"encrypted":                           {who: stopped, before: disk(func(d *hv.Disk) { d.Encrypted = true }), code: api.CodeUnsupportedDisk},
+		"a LUKS container":                    {who: stopped, before: volume(func(v *api.Volume) { v.Location.LUKSSecret = guestID }), code: api.CodeUnsupportedDisk},
 		"a read-only disk":                    {who: stopped, before: disk(func(d *hv.Disk) { d.ReadOnly = true }), code: api.CodeStateForbidden},
 		"a transient disk":                    {who: stopped, before: disk(func(d *hv.Disk) { d.Transient = true }), code: api.CodeUnsupportedDisk},
 		"another device":                      {who: stopped, before: disk(func(d *hv.Disk) { d.Target = "vdc" }), code: api.CodeChainChanged},

@@ -68,6 +68,7 @@ func TestReservesThatAreRefused(t *testing.T) {
 		"second host and a pool of the first": {reserved(func(in *api.AttachmentReserve) { in.VolumeID = local }), reserving(func(in *api.AttachmentReserve) { atDB(in); in.VolumeID = local }), api.CodeUnsupportedDisk, "on a second host"},
 		"another host's volume":               {nil, reserving(func(in *api.AttachmentReserve) { atDB(in); in.VolumeID = local }), api.CodeNotYourHost, "/fast/local"},
 		"second host without the shared pool": {inTurn(reserved(nil), rawSQL("DELETE FROM pools WHERE name = 'nfs' AND host_id = '"+hostB+"'")), reserving(atDB), api.CodeUnsupportedDisk, "second host"},
+		"a LUKS container":                    {rawSQL("UPDATE locations SET luks_secret = '" + web + "' WHERE volume_id = '" + disk + "'"), reserving(nil), api.CodeUnsupportedDisk, "encrypted by QEMU (LUKS)"},
 		"multiattach and qcow2":               {rawSQL("UPDATE locations SET format = 'qcow2' WHERE volume_id = '" + disk + "'"), reserving(nil), api.CodeUnsupportedDisk, "it is qcow2"},
 		"shelved instance":                    {shelved(app), reserving(nil), api.CodeStateForbidden, "instance app: it is shelved"},
 		"shelved_offloaded instance":          {offloaded(app), reserving(nil), api.CodeStateForbidden, "instance app: it is shelved_offloaded"},

@@ -18,11 +18,11 @@ const scopeShared = "shared"
 
 // LocationColumns are the columns of the table locations, under the alias l, that
 // LocationFields scans.
-const LocationColumns = "l.pool, l.name, l.path, l.format, l.size_bytes, l.backing, l.image_bytes"
+const LocationColumns = "l.pool, l.name, l.path, l.format, l.size_bytes, l.backing, l.image_bytes, l.luks_secret"
 
 // LocationFields returns the targets for scanning the LocationColumns of a row.
 func LocationFields(l *api.Location) []any {
-	return []any{&l.Pool, &l.Name, &l.Path, &l.Format, &l.SizeBytes, &l.Backing, &l.ImageBytes}
+	return []any{&l.Pool, &l.Name, &l.Path, &l.Format, &l.SizeBytes, &l.Backing, &l.ImageBytes, &l.LUKSSecret}
 }
 
 // scopeOf returns in which scope a location on a host is unique. A path that leads
@@ -92,9 +92,9 @@ func (tx *Tx) reserveLocation(ctx context.Context, volumeID, migrationID, hostID
 	if err != nil {
 		return err
 	}
-	return tx.Exec(ctx, `INSERT INTO locations (volume_id, migration_id, scope, pool, name, path, format, size_bytes, backing, image_bytes)
-		VALUES (?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?, ?, ?)`,
-		volumeID, migrationID, scope, l.Pool, l.Name, l.Path, l.Format, l.SizeBytes, l.Backing, l.ImageBytes)
+	return tx.Exec(ctx, `INSERT INTO locations (volume_id, migration_id, scope, pool, name, path, format, size_bytes, backing, image_bytes, luks_secret)
+		VALUES (?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		volumeID, migrationID, scope, l.Pool, l.Name, l.Path, l.Format, l.SizeBytes, l.Backing, l.ImageBytes, l.LUKSSecret)
 }
 
 // checkPoolReported refuses a place in a pool that the host has not reported: the policies of

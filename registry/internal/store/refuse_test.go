@@ -117,6 +117,23 @@ func TestMigrationsThatAreRefused(t *testing.T) {
 			code: api.CodeSizeMismatch, text: "has 1048576 bytes and the destination 1049088",
 			do: migrate(func(m *api.MigrationRegister) { m.Dst.SizeBytes += 512 }),
 		},
+		"a LUKS container to a place that is said to be none": {
+			before: rawSQL("UPDATE locations SET luks_secret = '" + web + "' WHERE volume_id = '" + root + "'"),
+			code:   api.CodeUnsupportedDisk, text: "a move keeps what opens it",
+			do: migrate(func(*api.MigrationRegister) {}),
+		},
+		"to a LUKS container of what is none": {
+			code: api.CodeUnsupportedDisk, text: "a move keeps what opens it",
+			do: migrate(func(m *api.MigrationRegister) { m.Dst.LUKSSecret = web }),
+		},
+		"to a LUKS container without a secret": {
+			code: api.CodeInvalidArgument, text: "LUKS secret",
+			do: migrate(func(m *api.MigrationRegister) { m.Dst.LUKSSecret = "web" }),
+		},
+		"to qcow2 that is said to be a LUKS container": {
+			code: api.CodeInvalidArgument, text: "LUKS container",
+			do: migrate(func(m *api.MigrationRegister) { m.Dst.LUKSSecret, m.Dst.Format = web, api.FormatQcow2 }),
+		},
 		"dst of another volume": {
 			code: api.CodeDstInUse, text: "taken by volume data",
 			do: migrate(func(m *api.MigrationRegister) { m.Dst = at("/fast/data") }),

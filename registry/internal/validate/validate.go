@@ -6,6 +6,7 @@
 package validate
 
 import (
+	"cmp"
 	"encoding/json"
 	"path/filepath"
 	"regexp"
@@ -171,7 +172,18 @@ func Location(what string, l api.Location) error {
 	if l.IsSlice() && (l.Format != api.FormatRaw || l.ImageBytes <= l.SizeBytes) {
 		return Invalid("the %s is %s of %d bytes and said to be the beginning of %d bytes; only a raw volume can be that of something larger", what, l.Format, l.SizeBytes, l.ImageBytes)
 	}
-	return backing(what, l)
+	return cmp.Or(luks(what, l), backing(what, l))
+}
+
+// luks checks the secret of a location that QEMU encrypts.
+func luks(what string, l api.Location) error {
+	if !l.IsLUKS() {
+		return nil
+	}
+	if l.Format != api.FormatRaw || l.IsSlice() || api.IsNetwork(l.Path) {
+		return Invalid("the %s is said to be a LUKS container, which only all of a raw file or device can be", what)
+	}
+	return ID("LUKS secret of the "+what, l.LUKSSecret)
 }
 
 // networkLocation checks a location whose path is the address of an NBD export.

@@ -67,8 +67,8 @@ func (s *Store) FlipPause(ctx context.Context, call store.Call, id string, dst a
 		}
 		src := p.Migration.Src
 		if err := tx.ExecAll(ctx,
-			ledger.SQL(`INSERT INTO locations (volume_id, migration_id, scope, pool, name, path, format, size_bytes, backing, image_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-				p.Migration.VolumeID, p.Migration.ID, scope, src.Pool, src.Name, src.Path, src.Format, src.SizeBytes, src.Backing, src.ImageBytes),
+			ledger.SQL(`INSERT INTO locations (volume_id, migration_id, scope, pool, name, path, format, size_bytes, backing, image_bytes, luks_secret) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+				p.Migration.VolumeID, p.Migration.ID, scope, src.Pool, src.Name, src.Path, src.Format, src.SizeBytes, src.Backing, src.ImageBytes, src.LUKSSecret),
 			ledger.SQL("UPDATE attachments SET updated_us = ? WHERE volume_id = ?", tx.At.UnixMicro(), p.Migration.VolumeID),
 		); err != nil {
 			return err

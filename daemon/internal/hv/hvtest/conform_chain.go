@@ -17,6 +17,7 @@ var chainTests = map[string]func(*testing.T, *bench){
 	"SnapshotIsAcceptedAfterTheDefinitionNamesIt": testSnapshotAfterConfig,
 	"SnapshotOfShareableDiskIsRefused":            testSnapshotShareable,
 	"SetConfigChainChangesNothingElse":            testSetConfigChain,
+	"SetConfigChainNamesASecretAndDropsIt":        testSetConfigChainSecret,
 	"SetConfigChainRefusesWhatItCannotName":       testSetConfigChainRefuses,
 	"ADefinitionStartsWithItsStatedChain":         testStartUsesConfigChain,
 }
@@ -100,6 +101,21 @@ func testSetConfigChain(t *testing.T, b *bench) {
 		if diff := cmp.Diff(bystanders(before.Config), bystanders(after.Config)); diff != "" {
 			t.Errorf("active %v: other disks changed (-before +after):\n%s", active, diff)
 		}
+	}
+}
+
+func testSetConfigChainSecret(t *testing.T, b *bench) {
+	src := b.image(t, "src.raw", Raw)
+	id := b.define(t, nil, src)
+	before := b.read(t, id)
+	container := hv.Image{Type: hv.SourceBlock, Format: Raw, Path: "/dev/no-such-device", LUKSSecret: id}
+	ok(t, b.hv.SetConfigChain(t.Context(), id, "vda", []hv.Image{container}))
+	if d := b.read(t, id).ConfigDisk("vda"); d.Top() != container || !d.IsLUKS() || d.Encrypted || d.Uncarried != "" {
+		t.Errorf("the disk is %+v, want it on %+v alone", d, container)
+	}
+	ok(t, b.hv.SetConfigChain(t.Context(), id, "vda", []hv.Image{src}))
+	if diff := cmp.Diff(before.Config, b.read(t, id).Config, cmpopts.IgnoreFields(hv.Disk{}, "Terminated")); diff != "" {
+		t.Errorf("there and back (-before +after):\n%s", diff)
 	}
 }
 

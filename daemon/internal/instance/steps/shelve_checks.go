@@ -126,6 +126,9 @@ func mayTake(dom *hv.Domain, atts []api.Attachment, keep bool) error {
 		if !keep && !volume && !isDrive(d) {
 			return api.Errorf(api.CodeUnsupportedDisk, "cannot shelve instance %s: its disk %s is no volume and would stay behind; adopt it, or keep the instance on its host (without --offload)", dom.Name, d.Target)
 		}
+		if !keep && d.IsLUKS() {
+			return api.Errorf(api.CodeUnsupportedDisk, "cannot shelve instance %s: its disk %s is encrypted by QEMU (LUKS), and the secret of it is on this host alone; keep the instance on its host (without --offload)", dom.Name, d.Target)
+		}
 		if !keep && d.Uncarried != "" {
 			return wouldLose(dom.Name, d)
 		}

@@ -102,6 +102,10 @@ func setSource(source *etree.Element, img hv.Image) {
 		source.CreateAttr(attr, img.Path)
 	}
 	removeAll(source, "slices")
+	removeAll(source, "encryption")
+	if img.LUKSSecret != "" {
+		setLUKS(source, img.LUKSSecret)
+	}
 	if img.SliceBytes != 0 {
 		slice := source.CreateElement("slices").CreateElement("slice")
 		slice.CreateAttr("type", storageSlice)
@@ -117,6 +121,9 @@ func sourceAttr(img hv.Image) (string, error) {
 	}
 	if img.SliceBytes != 0 && img.Format != "raw" {
 		return "", fmt.Errorf("%w: a slice of a %s image", hv.ErrUnsupported, img.Format)
+	}
+	if img.LUKSSecret != "" && (img.SliceBytes != 0 || img.Type == hv.SourceNetwork) {
+		return "", fmt.Errorf("%w: a LUKS container that is not all of a file or device", hv.ErrUnsupported)
 	}
 	switch img.Type {
 	case hv.SourceFile:

@@ -38,6 +38,9 @@ func sourceOf(img hv.Image) (*libvirtxml.DomainDiskSource, error) {
 	if _, err := sourceAttr(img); err != nil {
 		return nil, err
 	}
+	if img.LUKSSecret != "" {
+		return nil, fmt.Errorf("%w: %s is encrypted by QEMU (LUKS)", hv.ErrUnsupported, img.Path)
+	}
 	source := &libvirtxml.DomainDiskSource{Slices: slicesOf(img)}
 	switch img.Type {
 	case hv.SourceBlock:

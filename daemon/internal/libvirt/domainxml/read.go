@@ -104,7 +104,7 @@ func addLayer(d *hv.Disk, src *libvirtxml.DomainDiskSource, format string) bool 
 	}
 	d.Slices = d.Slices || src.Slices != nil && img.SliceBytes == 0
 	d.Chain = append(d.Chain, img)
-	d.Encrypted = d.Encrypted || src.Encryption != nil
+	d.Encrypted = d.Encrypted || src.Encryption != nil && img.LUKSSecret == ""
 	return true
 }
 
@@ -148,10 +148,10 @@ func imageOf(src *libvirtxml.DomainDiskSource, format string) (hv.Image, bool) {
 	case src == nil:
 		return img, false
 	case src.File != nil:
-		img.Type, img.Path, img.SliceBytes = hv.SourceFile, src.File.File, sliceOf(src, format)
+		img.Type, img.Path, img.SliceBytes, img.LUKSSecret = hv.SourceFile, src.File.File, sliceOf(src, format), luksSecretOf(src)
 		return img, img.Path != ""
 	case src.Block != nil:
-		img.Type, img.Path, img.SliceBytes = hv.SourceBlock, src.Block.Dev, sliceOf(src, format)
+		img.Type, img.Path, img.SliceBytes, img.LUKSSecret = hv.SourceBlock, src.Block.Dev, sliceOf(src, format), luksSecretOf(src)
 		return img, img.Path != ""
 	case src.Volume != nil:
 		img.Type = "volume"

@@ -42,7 +42,7 @@ func uncarriedIn(source *etree.Element) string {
 		}
 	}
 	for _, child := range source.ChildElements() {
-		if !keepsOwner(child) && !isBeginning(child) && (!export || child.FullTag() != "host") {
+		if !keepsOwner(child) && !isBeginning(child) && !isLUKS(child) && (!export || child.FullTag() != "host") {
 			return "<" + child.FullTag() + ">"
 		}
 	}

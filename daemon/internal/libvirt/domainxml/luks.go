@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domainxml
+
+import (
+	"github.com/beevik/etree"
+	"github.com/google/uuid"
+	"libvirt.org/go/libvirtxml"
+)
+
+// What libvirt calls an image that QEMU opens with a passphrase which libvirt keeps.
+const (
+	formatLUKS       = "luks"
+	secretPassphrase = "passphrase"
+)
+
+// luksSecretOf is the UUID of the secret that opens a source, "" if it is not encrypted, or in a
+// way that the UUID alone does not say.
+func luksSecretOf(src *libvirtxml.DomainDiskSource) string {
+	x := src.Encryption
+	if x == nil || x.Format != formatLUKS || x.Engine != "" && x.Engine != "qemu" || len(x.Secrets) != 1 || src.Slices != nil {
+		return ""
+	}
+	secret := x.Secrets[0]
+	if secret.Type != secretPassphrase || secret.Usage != "" {
+		return ""
+	}
+	id, err := uuid.Parse(secret.UUID)
+	if err != nil {
+		return ""
+	}
+	return id.String()
+}
+
+// setLUKS says in a <source>, which has no <encryption>, with which secret QEMU opens it.
+func setLUKS(source *etree.Element, secret string) {
+	encryption := source.CreateElement("encryption")
+	encryption.CreateAttr("format", formatLUKS)
+	el := encryption.CreateElement("secret")
+	el.CreateAttr("type", secretPassphrase)
+	el.CreateAttr("uuid", secret)
+}
+
+// isLUKS says whether an <encryption> element says no more than hv.Image does.
+func isLUKS(el *etree.Element) bool {
+	children := el.ChildElements()
+	if el.FullTag() != "encryption" || len(children) != 1 || len(children[0].ChildElements()) > 0 || len(children[0].Attr) != 2 ||
+		el.SelectAttrValue("format", "") != formatLUKS || len(el.Attr) > 2 || len(el.Attr) == 2 && el.SelectAttrValue("engine", "") != "qemu" {
+		return false
+	}
+	secret := children[0]
+	_, err := uuid.Parse(secret.SelectAttrValue("uuid", ""))
+	return err == nil && secret.FullTag() == "secret" && secret.SelectAttrValue("type", "") == secretPassphrase
+}
