@@ -84,6 +84,8 @@ type config struct {
 	SuspendAtJobStart string `toml:"suspend_at_job_start"`
 	// AllowedPaths are the places for volumes besides the pools; see location.Rules.
 	AllowedPaths []string `toml:"allowed_paths"`
+	// NBDServers are the NBD servers over TCP whose exports may be volumes, as HOST:PORT.
+	NBDServers []string `toml:"nbd_servers"`
 	// SharedPools are pools in which other hosts see the same bytes. Pools of
 	// type netfs are shared by themselves.
 	SharedPools []string `toml:"shared_pools"`
@@ -178,6 +180,10 @@ func (c *config) flags(set *flag.FlagSet) {
 		c.AllowedPaths = filepath.SplitList(v)
 		return nil
 	})
+	set.Func("nbd-servers", "`addresses` (HOST:PORT) of NBD servers over TCP whose exports may be volumes, separated by commas (default none)", func(v string) error {
+		c.NBDServers = strings.Split(v, ",")
+		return nil
+	})
 	set.StringVar(&c.ConnectorDir, "connector-dir", c.ConnectorDir, "`directory` in which connectors are installed; their pools are in the configuration file")
 	set.Func("shared-pools", "`names` of pools in which other hosts see the same bytes, separated by commas", func(v string) error {
 		c.SharedPools = strings.Split(v, ",")
@@ -216,6 +222,9 @@ func (c *config) check() error {
 		if err := location.CheckEntry(path); err != nil {
 			return fmt.Errorf("allowed_paths: %w", err)
 		}
+	}
+	if err := checkNBDServers(c.NBDServers); err != nil {
+		return err
 	}
 	if c.OverlayMinFreeBytes < 0 {
 		return fmt.Errorf("overlay_min_free_bytes is %d; it must not be negative", c.OverlayMinFreeBytes)

@@ -12,11 +12,13 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/volferry/volferry/daemon/internal/connector"
 	"github.com/volferry/volferry/daemon/internal/connector/pools"
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/nbd"
 	"github.com/volferry/volferry/daemon/internal/sandbox"
 	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/service"
@@ -45,22 +47,26 @@ func serveBeside(ctx context.Context, command string, args []string, log *slog.L
 	case "connectors":
 		return sandbox.ServeConnectors(ctx, listener, runConnectors(args).RunText, log)
 	}
-	return sandbox.ServeDialer(ctx, listener, func() ([]string, error) { return addressesOfRegistry(args) }, log)
+	return sandbox.ServeDialer(ctx, listener, func() ([]string, error) { return addressesOutside(args) }, log)
 }
 
-// addressesOfRegistry reads the configuration, as it is by now.
-func addressesOfRegistry(args []string) ([]string, error) {
+// addressesOutside reads where the configuration, as it is by now, has the registry and NBD servers.
+func addressesOutside(args []string) ([]string, error) {
 	cfg, err := loadConfig(args, io.Discard)
 	if errors.Is(err, os.ErrPermission) {
-		return nil, fmt.Errorf("the dialer has no right to read where the registry is: %w; chmod 0644, there is no secret in it", err)
+		return nil, fmt.Errorf("the dialer has no right to read where it may connect to: %w; chmod 0644, there is no secret in it", err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if !cfg.overTLS() {
-		return nil, fmt.Errorf("the registry is %s, which needs no dialer; restart volferryd", cfg.Registry)
+	if err := checkNBDServers(cfg.NBDServers); err != nil {
+		return nil, err
 	}
-	return client.Addresses(cfg.Registry)
+	if !cfg.overTLS() { // and needs no dialer
+		return cfg.NBDServers, nil
+	}
+	registry, err := client.Addresses(cfg.Registry)
+	return slices.Concat(registry, cfg.NBDServers), err
 }
 
 // runConnectors runs connectors by the configuration as it is by now: whoever has the daemon can
@@ -125,7 +131,18 @@ func dialing() client.Setting {
 	if socket == "" {
 		return client.DialedBy(nil)
 	}
-	return client.DialedBy(func(ctx context.Context, address string) (net.Conn, error) {
-		return sandbox.Dial(ctx, socket, address)
-	})
+	return client.DialedBy(throughDialer(socket))
+}
+
+// throughDialer connects to an address by the dialer at a socket.
+func throughDialer(socket string) func(ctx context.Context, address string) (net.Conn, error) {
+	return func(ctx context.Context, address string) (net.Conn, error) { return sandbox.Dial(ctx, socket, address) }
+}
+
+// dialServers is how NBD servers over TCP are connected to; nil if this process has a network.
+func dialServers() nbd.Dial {
+	if socket := os.Getenv(envDialer); socket != "" {
+		return nbd.Dial(throughDialer(socket))
+	}
+	return nil
 }

@@ -3,29 +3,45 @@
 package api
 
 import (
+	"net"
 	"path"
+	"strconv"
 	"strings"
 )
 
-// NBDScheme begins the path of a volume that is an export of an NBD server at a Unix socket of
-// its host: nbd+unix:///EXPORT?socket=/ABSOLUTE/PATH, as QEMU writes it.
-const NBDScheme = "nbd+unix:///"
+// The paths of volumes that are exports of NBD servers begin with one of these, as QEMU writes
+// them: nbd+unix:///EXPORT?socket=/ABSOLUTE/PATH of a server at a Unix socket of the host, and
+// nbd://HOST:PORT/EXPORT of one that is reached over TCP.
+const (
+	NBDScheme    = "nbd+unix:///"
+	NBDTCPScheme = "nbd://"
+)
 
 const socketParameter = "?socket="
 
 // NBDExport is an export of an NBD server. The name of the export may be empty, which is the
-// server's default.
+// server's default. Of Socket and Server one is set.
 type NBDExport struct {
 	Name   string
 	Socket string
+	// Server is HOST:PORT.
+	Server string
 }
 
 // IsNetwork says whether the path of a location is the address of something that no file and no
 // device of the host is.
-func IsNetwork(path string) bool { return strings.HasPrefix(path, NBDScheme) }
+func IsNetwork(path string) bool { return strings.HasPrefix(path, NBDScheme) || IsRemote(path) }
+
+// IsRemote says whether the path of a location is an address that means the same on all hosts.
+func IsRemote(path string) bool { return strings.HasPrefix(path, NBDTCPScheme) }
 
 // URI is the export as the path of a location.
-func (e NBDExport) URI() string { return NBDScheme + e.Name + socketParameter + e.Socket }
+func (e NBDExport) URI() string {
+	if e.Server != "" {
+		return NBDTCPScheme + e.Server + "/" + e.Name
+	}
+	return NBDScheme + e.Name + socketParameter + e.Socket
+}
 
 // maxSocketBytes is what a socket's address has room for (sun_path), without its terminator.
 const maxSocketBytes = 107
@@ -38,6 +54,10 @@ func (e NBDExport) Check() error {
 		return invalid("the name %.120q of an NBD export may have letters, digits and the characters . _ - + : @ /, and does not begin with a /", e.Name)
 	case len(e.Name) > maxSocketBytes:
 		return invalid("the name %.120q of an NBD export is too long", e.Name)
+	case e.Server != "" && e.Socket != "":
+		return invalid("an NBD server is at a socket or at %.120q, and not at both", e.Server)
+	case e.Server != "":
+		return CheckNBDServer(e.Server)
 	case !path.IsAbs(e.Socket), path.Clean(e.Socket) != e.Socket, e.Socket == "/":
 		return invalid("the socket %.120q of an NBD server is not named by a clean absolute path", e.Socket)
 	case strings.ContainsFunc(e.Socket, isEscaped):
@@ -48,6 +68,27 @@ func (e NBDExport) Check() error {
 	return nil
 }
 
+// maxHostBytes is the longest name that DNS knows.
+const maxHostBytes = 253
+
+// CheckNBDServer returns what is wrong with the HOST:PORT of an NBD server. There is one text for each: addresses
+// are compared as texts. An IPv6 address needs a name.
+func CheckNBDServer(server string) error {
+	host, port, err := net.SplitHostPort(server)
+	number, bad := strconv.ParseUint(port, 10, 16)
+	switch {
+	case err != nil, host == "", len(host) > maxHostBytes, strings.ContainsFunc(host, isNotOfHost), strings.ContainsAny(host[:1]+host[len(host)-1:], ".-"):
+		return invalid("the NBD server %.120q is not HOST:PORT with a name in lower case, or an IPv4 address", server)
+	case bad != nil, number == 0, strconv.FormatUint(number, 10) != port:
+		return invalid("the NBD server %.120q has no port from 1 to 65535", server)
+	}
+	return nil
+}
+
+func isNotOfHost(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '.' && r != '-'
+}
+
 func isEscaped(r rune) bool {
 	letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 	return !letter && !strings.ContainsRune("._-+:@/", r)
@@ -55,10 +96,18 @@ func isEscaped(r rune) bool {
 
 // ParseNBD reads the path of a location that is an export.
 func ParseNBD(uri string) (NBDExport, error) {
+	if rest, is := strings.CutPrefix(uri, NBDTCPScheme); is {
+		server, name, found := strings.Cut(rest, "/")
+		if !found || server == "" {
+			return NBDExport{}, invalid("%.120q is not the address of an NBD export: write %sHOST:PORT/EXPORT", uri, NBDTCPScheme)
+		}
+		e := NBDExport{Name: name, Server: server}
+		return e, e.Check()
+	}
 	rest, is := strings.CutPrefix(uri, NBDScheme)
 	name, socket, found := strings.Cut(rest, socketParameter)
 	if !is || !found {
-		return NBDExport{}, invalid("%.120q is not the address of an NBD export: write %sEXPORT%s/PATH", uri, NBDScheme, socketParameter)
+		return NBDExport{}, invalid("%.120q is not the address of an NBD export: write %sEXPORT%s/PATH or %sHOST:PORT/EXPORT", uri, NBDScheme, socketParameter, NBDTCPScheme)
 	}
 	e := NBDExport{Name: name, Socket: socket}
 	return e, e.Check()

@@ -4,9 +4,11 @@ package e2e
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
@@ -19,12 +21,18 @@ const socketSuffix = ".sock"
 // served makes a filled volume that a guest has from an NBD server of QEMU's.
 func (h *host) served(t *testing.T) lab.Disk {
 	t.Helper()
+	return h.servedAs(t, func(file string) (*lab.Export, error) { return lab.Serve(t.Context(), file, "web", file+socketSuffix) })
+}
+
+// servedAs is served, as serve serves the file.
+func (h *host) servedAs(t *testing.T, serve func(file string) (*lab.Export, error)) lab.Disk {
+	t.Helper()
 	dir := filepath.Join(h.Dir, fmt.Sprintf("nbd-%d", h.number()))
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	d := h.diskIn(t, dir, api.FormatRaw)
-	export, err := lab.Serve(t.Context(), d.Path, "web", d.Path+socketSuffix)
+	export, err := serve(d.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,8 +48,33 @@ func (h *host) served(t *testing.T) lab.Disk {
 	return d
 }
 
+// servedOverTCP is served over TCP, at a server that is listed.
+func (h *host) servedOverTCP(t *testing.T) lab.Disk {
+	t.Helper()
+	d := h.servedAs(t, func(file string) (*lab.Export, error) {
+		free, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		server := free.Addr().String()
+		if err := free.Close(); err != nil {
+			return nil, err
+		}
+		return lab.ServeTCP(t.Context(), file, "web", server)
+	})
+	remoteFiles.Store(d.Export.URI(), d.Export.File)
+	return d
+}
+
+// remoteFiles are the files of exports over TCP.
+var remoteFiles sync.Map
+
 // fileOf is what the server of an export has its bytes in, and every other path itself.
 func fileOf(path string) string {
+	if known, _ := remoteFiles.Load(path); known != nil {
+		file, _ := known.(string)
+		return file
+	}
 	if e, err := api.ParseNBD(path); err == nil {
 		return strings.TrimSuffix(e.Socket, socketSuffix)
 	}
@@ -121,4 +154,46 @@ func TestAVolumeOfNoGuestLeavesItsExport(t *testing.T) {
 	h.noteMove(t, m, kinds.NoGuest)
 	h.assertUnattached(t, d, m.Dst)
 	h.ctl(t, "volume", "delete", "data", "--yes")
+}
+
+func TestAVolumeAtAServerOverTCPIsMovedInEveryDirection(t *testing.T) {
+	h := startHost(t)
+	src, other := h.servedOverTCP(t), h.servedOverTCP(t)
+	h.refuses(t, api.CodePermissionDenied, "volume", "adopt", "early", "--path", src.Export.URI(), "--format", "raw")
+	h.StopDaemon()
+	h.Flags = append(h.Flags, "--nbd-servers", src.Export.Server+","+other.Export.Server)
+	if err := h.StartDaemon(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g := h.runningGuest(t, src)
+	at := g.volume(t, "vda").Location
+	if want := (api.Location{Path: src.Export.URI(), Format: api.FormatRaw, SizeBytes: volumeBytes}); at != want {
+		t.Fatalf("the volume was adopted at %+v, want %+v", at, want)
+	}
+	name := g.volumeName("vda")
+	mustContain(t, h.refuses(t, api.CodeUnsupportedDisk, "volume", "migrate", name, "--to-pool", "b").Message, g.Name, "stop")
+	g.powerOff(t)
+
+	v := g.start(t, "vda", "--to-pool", "b", "--bandwidth", "1MiB/s")
+	v.copyPartly(t)
+	v.assertFrozen(t)
+	v.cancel(t)
+	if got := g.volume(t, "vda").Location; got != at {
+		t.Errorf("after a cancel the volume is at %+v", got)
+	}
+	for n, to := range []string{other.Export.URI(), src.Export.URI() /* which it has left */, h.served(t).Export.URI(), other.Export.URI(), filepath.Join(h.Dir, "web.raw")} {
+		v := g.start(t, "vda", "--to-path", to, "--yes", "--bandwidth", "4MiB/s")
+		if n == 0 {
+			v.copyThroughDeath(t)
+		} else {
+			v.copy(t)
+		}
+		v.finish(t)
+		if v.Method != "offline" || v.Dst.Path != to {
+			t.Errorf("the volume went to %s by %s", v.Dst.Path, v.Method)
+		}
+		g.boot(t)
+		g.powerOff(t)
+		g.assertSettled(t)
+	}
 }

@@ -41,7 +41,11 @@ func (h *host) slotsOf(t *testing.T, domain string, flags ...string) []slot {
 		if source := d.SelectElement("source"); source != nil {
 			s.Source = source.SelectAttrValue("file", source.SelectAttrValue("dev", ""))
 			if host := source.SelectElement("host"); host != nil {
-				s.Source = api.NBDExport{Name: source.SelectAttrValue("name", ""), Socket: host.SelectAttrValue("socket", "")}.URI()
+				export := api.NBDExport{Name: source.SelectAttrValue("name", ""), Socket: host.SelectAttrValue("socket", "")}
+				if export.Socket == "" {
+					export.Server = host.SelectAttrValue("name", "") + ":" + host.SelectAttrValue("port", "")
+				}
+				s.Source = export.URI()
 			}
 			d.RemoveChild(source)
 		}

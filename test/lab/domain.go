@@ -87,7 +87,7 @@ var domainTemplate = template.Must(template.New("domain").Parse(`<domain type='q
     <disk type='{{.Type}}' device='disk'>
       <driver name='qemu' type='{{html .Format}}' cache='none' discard='unmap'{{if .Thread}} iothread='{{.Thread}}'{{end}}/>
 {{- if .Export}}
-      <source protocol='nbd' name='{{html .Export.Name}}'><host transport='unix' socket='{{html .Export.Socket}}'/></source>
+      <source protocol='nbd' name='{{html .Export.Name}}'>{{if .Export.Server}}<host name='{{.Export.Host}}' port='{{.Export.Port}}'/>{{else}}<host transport='unix' socket='{{html .Export.Socket}}'/>{{end}}</source>
 {{- else}}
       <source {{if .Pool}}pool='{{html .Pool}}' volume='{{html .Name}}'{{else}}{{.SourceAttr}}='{{html .Path}}'{{end}}/>
 {{- end}}

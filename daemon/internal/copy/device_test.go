@@ -70,7 +70,7 @@ func TestReflinkIsClonedEqualAndIndependent(t *testing.T) {
 			before := read(t, src)
 			fill(t, dst, [2]int64{2*miB + 8, 8})
 			var mismatch *copy.MismatchError
-			if err := copy.Compare(t.Context(), src, dst, nil); !errors.As(err, &mismatch) || mismatch.Offset < 2*miB+8 || mismatch.Offset > 2*miB+15 {
+			if err := copy.Compare(t.Context(), copy.Spec{Src: src, Dst: dst}); !errors.As(err, &mismatch) || mismatch.Offset < 2*miB+8 || mismatch.Offset > 2*miB+15 {
 				t.Errorf("after a write to dst: %v", err)
 			}
 			if string(before) != string(read(t, src)) {

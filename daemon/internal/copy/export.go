@@ -22,12 +22,12 @@ type exportEnd struct {
 
 // openExport opens the export at an address. It is read until ctx ends: a server that does not
 // answer holds nobody up who cancels.
-func openExport(ctx context.Context, path string, writable bool) (End, error) {
+func openExport(ctx context.Context, dial nbd.Dial, path string, writable bool) (End, error) {
 	address, err := api.ParseNBD(path)
 	if err != nil {
 		return nil, err
 	}
-	export, err := nbd.Open(ctx, address.Socket, address.Name)
+	export, err := nbd.Open(ctx, dial, address)
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +73,8 @@ func (e exportEnd) Extent(off int64) (until int64, data bool, err error) {
 }
 
 // exportBytes asks for the size of an export.
-func exportBytes(ctx context.Context, path string) (int64, error) {
-	end, err := openExport(ctx, path, false)
+func exportBytes(ctx context.Context, dial nbd.Dial, path string) (int64, error) {
+	end, err := openExport(ctx, dial, path, false)
 	if err != nil {
 		return 0, err
 	}

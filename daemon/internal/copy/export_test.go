@@ -43,12 +43,12 @@ func TestAnExportIsCopiedToAFileAndReadBack(t *testing.T) {
 	if !bytes.Equal(read(t, file), read(t, dst)) {
 		t.Error("the copy is something else")
 	}
-	if err := copy.Compare(t.Context(), src, dst, nil); err != nil {
+	if err := copy.Compare(t.Context(), copy.Spec{Src: src, Dst: dst}); err != nil {
 		t.Errorf("compare: %v", err)
 	}
 	fill(t, dst, [2]int64{21 * miB, 512})
 	var mismatch *copy.MismatchError
-	if err := copy.Compare(t.Context(), src, dst, nil); !errors.As(err, &mismatch) || mismatch.Offset != 21*miB {
+	if err := copy.Compare(t.Context(), copy.Spec{Src: src, Dst: dst}); !errors.As(err, &mismatch) || mismatch.Offset != 21*miB {
 		t.Errorf("compare with a byte changed: %v", err)
 	}
 }

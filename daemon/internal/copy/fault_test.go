@@ -101,7 +101,7 @@ func TestVerifyFindsAFlippedByte(t *testing.T) {
 	if !errors.As(err, &mismatch) || mismatch.Offset != flipped || result.Verified {
 		t.Errorf("error %v, result %+v", err, result)
 	}
-	err = copy.Compare(t.Context(), spec.Src, spec.Dst, nil)
+	err = copy.Compare(t.Context(), copy.Spec{Src: spec.Src, Dst: spec.Dst})
 	if !errors.As(err, &mismatch) || mismatch.Offset != flipped {
 		t.Errorf("Compare: %v", err)
 	}
@@ -113,7 +113,7 @@ func TestCompareReportsTheFirstOfManyDifferences(t *testing.T) {
 		fill(t, dst, [2]int64{off + 24, 8})
 	}
 	var mismatch *copy.MismatchError
-	if err := copy.Compare(t.Context(), src, dst, nil); !errors.As(err, &mismatch) ||
+	if err := copy.Compare(t.Context(), copy.Spec{Src: src, Dst: dst}); !errors.As(err, &mismatch) ||
 		mismatch.Offset < 7*miB+24 || mismatch.Offset > 7*miB+31 {
 		t.Errorf("error %v", err)
 	}
@@ -122,10 +122,10 @@ func TestCompareReportsTheFirstOfManyDifferences(t *testing.T) {
 func TestCompareFindsDataInAHole(t *testing.T) {
 	src, dst := raw(t, "src", 64*miB), raw(t, "dst", 64*miB, [2]int64{40*miB + 8, 8})
 	var mismatch *copy.MismatchError
-	if err := copy.Compare(t.Context(), src, dst, nil); !errors.As(err, &mismatch) || mismatch.Offset != 40*miB+8 {
+	if err := copy.Compare(t.Context(), copy.Spec{Src: src, Dst: dst}); !errors.As(err, &mismatch) || mismatch.Offset != 40*miB+8 {
 		t.Errorf("error %v", err)
 	}
-	if err := copy.Compare(t.Context(), src, raw(t, "dst", 64*miB), nil); err != nil {
+	if err := copy.Compare(t.Context(), copy.Spec{Src: src, Dst: raw(t, "dst", 64*miB)}); err != nil {
 		t.Errorf("two empty images: %v", err)
 	}
 }

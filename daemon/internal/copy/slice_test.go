@@ -38,7 +38,7 @@ func TestACopyToTheBeginningOfALargerImageLeavesTheRest(t *testing.T) {
 				}
 			}
 			assertEqual(t, src, back)
-			if err := copy.Compare(t.Context(), dst, src, nil); err != nil {
+			if err := copy.Compare(t.Context(), copy.Spec{Src: dst, Dst: src}); err != nil {
 				t.Errorf("compare: %v", err)
 			}
 		})

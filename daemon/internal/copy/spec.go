@@ -8,6 +8,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/volferry/volferry/daemon/internal/nbd"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -44,6 +45,8 @@ type Spec struct {
 	// OpenEnd opens raw images; nil is OpenFile, and a client for NBD exports. It is for other kinds of ends, and for
 	// ends with faults.
 	OpenEnd OpenEnd
+	// Dial connects to NBD servers over TCP; nil is for a process that has a network.
+	Dial nbd.Dial
 }
 
 func (s *Spec) workers() int {
@@ -58,7 +61,7 @@ func (s *Spec) open(ctx context.Context, i Image, writable bool) (End, error) {
 	switch {
 	case openEnd != nil:
 	case api.IsNetwork(i.Path):
-		openEnd = func(path string, writable bool) (End, error) { return openExport(ctx, path, writable) }
+		openEnd = func(path string, writable bool) (End, error) { return openExport(ctx, s.Dial, path, writable) }
 	default:
 		openEnd = OpenFile
 	}
@@ -83,11 +86,11 @@ func (s *Spec) bothRaw() bool {
 // sizeBytes checks everything that can be checked without opening for writing,
 // and returns the size that both images have.
 func (s *Spec) sizeBytes(ctx context.Context) (int64, error) {
-	srcBytes, err := statedSize(ctx, s.Src)
+	srcBytes, err := s.statedSize(ctx, s.Src)
 	if err != nil {
 		return 0, fmt.Errorf("read size of source: %w", err)
 	}
-	dstBytes, err := statedSize(ctx, s.Dst)
+	dstBytes, err := s.statedSize(ctx, s.Dst)
 	if err != nil {
 		return 0, fmt.Errorf("read size of destination: %w", err)
 	}
@@ -108,9 +111,9 @@ func (s *Spec) sizeBytes(ctx context.Context) (int64, error) {
 }
 
 // statedSize reads the size of an image and holds it against the stated one.
-func statedSize(ctx context.Context, i Image) (n int64, err error) {
+func (s *Spec) statedSize(ctx context.Context, i Image) (n int64, err error) {
 	if api.IsNetwork(i.Path) {
-		n, err = exportBytes(ctx, i.Path)
+		n, err = exportBytes(ctx, s.Dial, i.Path)
 	} else {
 		n, err = qemuimg.VirtualSize(ctx, i.image())
 	}

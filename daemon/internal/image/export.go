@@ -16,7 +16,7 @@ import (
 
 // exportBytes asks an NBD server for the size of an export. A server that is away says nothing
 // about what it has: that is never ErrAbsent.
-func exportBytes(ctx context.Context, path string, format api.Format) (int64, error) {
+func exportBytes(ctx context.Context, dial nbd.Dial, path string, format api.Format) (int64, error) {
 	if format != api.FormatRaw {
 		return 0, api.Errorf(api.CodeUnsupportedDisk, "%s has the format %s, and an NBD export can only be raw here", path, format)
 	}
@@ -24,7 +24,7 @@ func exportBytes(ctx context.Context, path string, format api.Format) (int64, er
 	if err != nil {
 		return 0, err
 	}
-	export, err := nbd.Open(ctx, e.Socket, e.Name)
+	export, err := nbd.Open(ctx, dial, e)
 	if err != nil {
 		return 0, api.Errorf(api.CodeStateForbidden, "%s cannot be used: %v", path, err)
 	}
@@ -32,11 +32,14 @@ func exportBytes(ctx context.Context, path string, format api.Format) (int64, er
 }
 
 // mayConnect says whether a user may connect to the server of an export: libvirt gives nobody a
-// socket.
+// socket. Over TCP everybody may, as far as this host knows.
 func mayConnect(who hv.ProcessUser, path string) error {
 	e, err := api.ParseNBD(path)
 	if err != nil {
 		return err
+	}
+	if e.Server != "" {
+		return nil
 	}
 	err = asUser(who, func() error { return unix.Faccessat(unix.AT_FDCWD, e.Socket, unix.W_OK, unix.AT_EACCESS) })
 	if !errors.Is(err, fs.ErrPermission) {

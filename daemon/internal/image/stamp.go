@@ -56,9 +56,9 @@ var sysBlock = "/sys/dev/block"
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
 // Stamp reads the stamp of the image at path. Of an export it has the size alone. It returns ErrAbsent if there is nothing.
-func (Storage) Stamp(ctx context.Context, path string) (Stamp, error) {
+func (s Storage) Stamp(ctx context.Context, path string) (Stamp, error) {
 	if api.IsNetwork(path) {
-		n, err := exportBytes(ctx, path, api.FormatRaw)
+		n, err := exportBytes(ctx, s.Dial, path, api.FormatRaw)
 		return Stamp{SizeBytes: n}, err
 	}
 	var st unix.Stat_t
@@ -69,17 +69,17 @@ func (Storage) Stamp(ctx context.Context, path string) (Stamp, error) {
 	if err != nil {
 		return Stamp{}, fmt.Errorf("tell this boot from others: %w", err)
 	}
-	s := Stamp{Boot: strings.TrimSpace(string(boot))}
+	stamp := Stamp{Boot: strings.TrimSpace(string(boot))}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
-		s.SizeBytes, s.ModifiedNS = st.Size, st.Mtim.Nano()
-		return s, nil
+		stamp.SizeBytes, stamp.ModifiedNS = st.Size, st.Mtim.Nano()
+		return stamp, nil
 	case unix.S_IFBLK:
-		s.Device = true
-		s.Sectors, err = sectorsChanged(st.Rdev)
-		return s, err
+		stamp.Device = true
+		stamp.Sectors, err = sectorsChanged(st.Rdev)
+		return stamp, err
 	}
-	return Stamp{}, api.Errorf(api.CodeInvalidArgument, "%s is neither a regular file nor a block device", path)
+	return Stamp{}, api.Errorf(api.CodeInvalidArgument, "%stamp is neither a regular file nor a block device", path)
 }
 
 // sectorsChanged is how many sectors of a block device were written, or discarded, in

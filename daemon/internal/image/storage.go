@@ -16,6 +16,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/nbd"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/daemon/internal/sandbox"
 	"github.com/volferry/volferry/internal/api"
@@ -40,6 +41,8 @@ type Info struct {
 type Storage struct {
 	// Privileged makes the calls that take CAP_SYS_ADMIN.
 	Privileged sandbox.Privileged
+	// Dial connects to NBD servers over TCP; nil is for a process that has a network.
+	Dial nbd.Dial
 }
 
 func qemuImage(img hv.Image) qemuimg.Image {
@@ -62,10 +65,10 @@ func qemuChain(chain []hv.Image) *qemuimg.Image {
 // says: with chain_changed, or with unsupported_disk if the location says that the image
 // stands alone. The size is that of the whole image, even if the volume is only its
 // beginning (api.Location.VolumeBytes).
-func (Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
+func (s Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 	path, format := l.Path, l.Format
 	if api.IsNetwork(path) {
-		n, err := exportBytes(ctx, path, format)
+		n, err := exportBytes(ctx, s.Dial, path, format)
 		return Info{SizeBytes: n}, err
 	}
 	st, err := os.Stat(path)

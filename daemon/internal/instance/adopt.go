@@ -180,7 +180,7 @@ func (a *Adopter) disk(ctx context.Context, dom *hv.Domain, d *hv.Disk) (api.Ado
 	case top.Type == "volume":
 		return api.AdoptedDisk{}, "not a volume: libvirt knows no file or device for what it names by a pool: the pool is not active (virsh pool-start), has nothing of that name (virsh pool-refresh, vol-list), or is one that only QEMU reaches"
 	case top.Type == hv.SourceNetwork && top.Path == "":
-		return api.AdoptedDisk{}, "not a volume: it is reached over a network, and of such disks only exports of an NBD server at a Unix socket of this host become volumes, without TLS, secrets or other settings in the <source>, and with letters, digits and . _ - + : @ / in their names"
+		return api.AdoptedDisk{}, "not a volume: it is reached over a network, and of such disks only exports of an NBD server become volumes, at a Unix socket of this host or over TCP, without TLS, secrets or other settings in the <source>, and with letters, digits and . _ - + : @ / in their names"
 	case top.Type != hv.SourceFile && top.Type != hv.SourceBlock && top.Type != hv.SourceNetwork:
 		return api.AdoptedDisk{}, "not a volume: its source is of type " + cmp.Or(top.Type, "none")
 	case !api.Format(top.Format).Valid():

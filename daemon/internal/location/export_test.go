@@ -44,6 +44,12 @@ func TestAnExportIsTheSameBySocketAndName(t *testing.T) {
 		{uri("web", path), path, false},
 		{path, uri("", path), false},
 		{uri("web", "/no/such/socket"), uri("web", path), false},
+		{"nbd://h:1/web", "nbd://h:1/web", true},
+		{"nbd://h:1/web", "nbd://h:2/web", false},
+		{"nbd://h:1/web", "nbd://h:1/db", false},
+		{"nbd://h:1/web", uri("web", path), false},
+		{uri("nbd://h:1/web", path), "nbd://h:1/web", false},
+		{"nbd://h:1/web", path, false},
 	} {
 		if same, err := location.SameImage(c.a, c.b); same != c.same || err != nil {
 			t.Errorf("%s and %s: %v, %v", c.a, c.b, same, err)
@@ -72,6 +78,24 @@ func TestTheSocketOfAnExportHasToBeInAnAllowedPlace(t *testing.T) {
 	}
 	if err := (location.Rules{AllowedPaths: []string{filepath.Dir(outside)}}).CheckPath(t.Context(), uri); err == nil {
 		t.Error("a link in an allowed place to a socket elsewhere is taken")
+	}
+}
+
+func TestAServerOverTCPHasToBeListedWithItsPort(t *testing.T) {
+	rules := location.Rules{NBDServers: []string{"nbd.example:10809"}, AllowedPaths: []string{"/"}}
+	for uri, want := range map[string]api.Code{
+		"nbd://nbd.example:10809/web": "", "nbd://nbd.example:22/web": api.CodePermissionDenied, "nbd://nbd:10809/web": api.CodePermissionDenied,
+		"nbd://nbd.example/web": api.CodeInvalidArgument,
+	} {
+		if err := rules.CheckPath(t.Context(), uri); api.CodeOf(err) != want {
+			t.Errorf("%s: %v", uri, err)
+		}
+	}
+	if err := (location.Rules{AllowedPaths: []string{"/"}}).CheckPath(t.Context(), "nbd://nbd.example:10809/web"); api.CodeOf(err) != api.CodePermissionDenied {
+		t.Errorf("where none is listed: %v", err)
+	}
+	if d := location.Directory("nbd://nbd.example:10809/web"); d != "/" {
+		t.Errorf("QEMU passes %s on its way to it", d)
 	}
 }
 

@@ -38,7 +38,8 @@ func Identify(path string) (Identity, error) {
 type Place struct {
 	path string
 	id   Identity
-	// network: it is the export of this name of the NBD server whose socket id is.
+	// network: it is the export of this name of the NBD server whose socket id is, or the one
+	// at this address. Whether two addresses lead to one server is not asked.
 	network bool
 	export  string
 	// absent: nothing is at the path. Then dir and name say where it would be made,
@@ -57,6 +58,10 @@ func PlaceOf(path string) Place {
 		p.network = true
 		var e api.NBDExport
 		if e, p.err = api.ParseNBD(path); p.err != nil {
+			return p
+		}
+		if e.Server != "" {
+			p.export = path
 			return p
 		}
 		p.export, path = e.Name, e.Socket

@@ -3,6 +3,7 @@
 package location
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,10 +61,10 @@ func OnChain(d *hv.Disk, chain []hv.Image, bases int) bool {
 }
 
 // Directory returns the directory of this host that a process passes on its way to the image at
-// path, which for an export is that of the server's socket.
+// path, which for an export is that of the server's socket, and the root if there is none.
 func Directory(path string) string {
 	if e, err := api.ParseNBD(path); err == nil {
-		path = e.Socket
+		path = cmp.Or(e.Socket, "/")
 	}
 	return filepath.Dir(path)
 }

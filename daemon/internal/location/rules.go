@@ -19,12 +19,14 @@ import (
 )
 
 // Rules say where on this host a volume may be. The zero Rules allow nothing: they have
-// neither pools nor allowed paths.
+// neither pools nor allowed paths nor servers.
 type Rules struct {
 	// AllowedPaths are places in addition to the active pools. Entries for files are
 	// directories. Entries for block devices begin with /dev: a device, a directory, or a
 	// pattern of path.Match.
 	AllowedPaths []string
+	// NBDServers are the NBD servers over TCP whose exports may be volumes, as HOST:PORT.
+	NBDServers []string
 	// Own are Volferry's own directories, in which a volume is never allowed: they have the
 	// journal, or the memory of guests.
 	Own []string
@@ -101,12 +103,18 @@ func (r Rules) CheckPlace(ctx context.Context, path string) error {
 	return r.checkFile(ctx, path, real)
 }
 
-// checkExport refuses an export whose server's socket is not in AllowedPaths: whoever can write
-// a definition could name any socket of the host.
+// checkExport refuses an export whose server is not in NBDServers, or has its socket not in
+// AllowedPaths: whoever can write a definition could name any server.
 func (r Rules) checkExport(path string) error {
 	e, err := api.ParseNBD(path)
 	if err != nil {
 		return err
+	}
+	if e.Server != "" {
+		if slices.Contains(r.NBDServers, e.Server) {
+			return nil
+		}
+		return api.Errorf(api.CodePermissionDenied, "NBD server %s is not in nbd_servers of volferryd.toml, with this name and port; list it there", e.Server)
 	}
 	real, err := resolve(e.Socket)
 	if err != nil {

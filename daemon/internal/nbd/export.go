@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
 // openTimeout is how long a server may take until an export is open. One that serves a single
@@ -23,24 +25,38 @@ const maxTransferBytes = 32 << 20
 // ErrNoAnswer says that a server has accepted a connection, or not even that, and says nothing.
 var ErrNoAnswer = errors.New("the server does not answer; it has to take several clients at once (qemu-nbd --shared=8)")
 
-// Open opens an export of the server at a socket. It does not outlast ctx.
-func Open(ctx context.Context, socket, export string) (*Export, error) {
+// Dial connects to a server at HOST:PORT.
+type Dial func(ctx context.Context, address string) (net.Conn, error)
+
+func connect(ctx context.Context, dial Dial, address api.NBDExport) (net.Conn, error) {
+	var here net.Dialer
+	switch {
+	case address.Server == "":
+		return here.DialContext(ctx, "unix", address.Socket)
+	case dial == nil:
+		return here.DialContext(ctx, "tcp", address.Server)
+	}
+	return dial(ctx, address.Server)
+}
+
+// Open opens the export at an address. It does not outlast ctx. A server over TCP is connected to
+// with dial; nil is for a process that has a network.
+func Open(ctx context.Context, dial Dial, address api.NBDExport) (*Export, error) {
 	opening, cancel := context.WithTimeoutCause(ctx, openTimeout, ErrNoAnswer)
 	defer cancel()
 	fail := func(err error) (*Export, error) {
 		if opening.Err() != nil {
 			err = context.Cause(opening)
 		}
-		return nil, fmt.Errorf("open NBD export %q at %s: %w", export, socket, err)
+		return nil, fmt.Errorf("open NBD export %q at %s: %w", address.Name, address.Socket+address.Server, err)
 	}
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(opening, "unix", socket)
+	conn, err := connect(opening, dial, address)
 	if err != nil {
 		return fail(err)
 	}
 	e := &Export{c: newClient(conn), conn: conn, ctx: ctx, ended: make(chan struct{}), calls: map[uint64]*call{}}
 	stop := context.AfterFunc(opening, func() { _ = conn.Close() })
-	if err = e.negotiate(export); err == nil && !stop() {
+	if err = e.negotiate(address.Name); err == nil && !stop() {
 		err = context.Cause(opening)
 	}
 	if err != nil {

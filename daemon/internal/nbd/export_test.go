@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/nbd"
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/lab"
 )
 
@@ -42,7 +44,7 @@ func serve(t *testing.T, content []byte) *lab.Export {
 
 func open(t *testing.T, socket, name string) *nbd.Export {
 	t.Helper()
-	e, err := nbd.Open(t.Context(), socket, name)
+	e, err := nbd.Open(t.Context(), nil, api.NBDExport{Socket: socket, Name: name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,14 +144,14 @@ func TestACallOnAConnectionThatIsLostFailsAndSaysSo(t *testing.T) {
 	if err := e.Flush(); !errors.Is(err, unix.ENOLINK) {
 		t.Errorf("flush: %v, want ENOLINK: what was written may be lost", err)
 	}
-	if _, err := nbd.Open(t.Context(), server.Socket, "web"); err == nil {
+	if _, err := nbd.Open(t.Context(), nil, api.NBDExport{Socket: server.Socket, Name: "web"}); err == nil {
 		t.Error("an export of no server was opened")
 	}
 }
 
 func TestAnExportThatThereIsNotIsRefusedByTheServer(t *testing.T) {
 	server := serve(t, make([]byte, miB))
-	if _, err := nbd.Open(t.Context(), server.Socket, "other"); err == nil || !strings.Contains(err.Error(), "refuses") {
+	if _, err := nbd.Open(t.Context(), nil, api.NBDExport{Socket: server.Socket, Name: "other"}); err == nil || !strings.Contains(err.Error(), "refuses") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -212,7 +214,7 @@ func TestARequestBeyondTheEndIsNotSent(t *testing.T) {
 func TestARequestThatIsNeverAnsweredEndsWithTheContext(t *testing.T) {
 	s := &server{sizeBytes: miB, raw: func([]byte) []byte { return nil }}
 	ctx, cancel := context.WithCancelCause(t.Context())
-	silent, err := nbd.Open(ctx, s.listen(t), "e")
+	silent, err := nbd.Open(ctx, nil, api.NBDExport{Socket: s.listen(t), Name: "e"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,5 +223,26 @@ func TestARequestThatIsNeverAnsweredEndsWithTheContext(t *testing.T) {
 	time.AfterFunc(20*time.Millisecond, func() { cancel(stop) })
 	if _, err := silent.ReadAt(make([]byte, 512), 0); !errors.Is(err, stop) {
 		t.Errorf("got %v, want that of the context", err)
+	}
+}
+
+func TestAServerOverTCPIsConnectedToByTheCallersDialAlone(t *testing.T) {
+	server := serve(t, make([]byte, miB))
+	var asked []string
+	dial := func(ctx context.Context, address string) (net.Conn, error) {
+		asked = append(asked, address)
+		return new(net.Dialer).DialContext(ctx, "unix", server.Socket) // which stands for a connection that was handed over
+	}
+	e, err := nbd.Open(t.Context(), dial, api.NBDExport{Name: "web", Server: "nbd.example:10809"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); e.SizeBytes() != miB || err != nil || len(asked) != 1 || asked[0] != "nbd.example:10809" {
+		t.Errorf("%d bytes by %v, %v", e.SizeBytes(), asked, err)
+	}
+	refused := errors.New("refused")
+	dial = func(context.Context, string) (net.Conn, error) { return nil, refused }
+	if _, err := nbd.Open(t.Context(), dial, api.NBDExport{Server: "nbd.example:10809"}); !errors.Is(err, refused) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -16,10 +16,10 @@ import (
 // dialTimeout bounds how long a connection is tried to be made, names looked up included.
 const dialTimeout = 10 * time.Second
 
-// keepAlive finds out within half a minute that the registry's machine is gone.
+// keepAlive finds out within half a minute that the other machine is gone.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// Dial returns a connection to the registry at an address, which `volferryd dialer` has made.
+// Dial returns a connection to an address of the registry or of an NBD server, which `volferryd dialer` has made.
 // Errors are those of a dial.
 func Dial(ctx context.Context, socket, address string) (net.Conn, error) {
 	_, handedOver, err := ask(ctx, socket, request{Call: callConnect, Name: address}, nil)
@@ -37,7 +37,7 @@ func Dial(ctx context.Context, socket, address string) (net.Conn, error) {
 }
 
 // ServeDialer answers Dial at a socket until ctx ends, and closes the socket. Addresses is
-// called for each request and returns where the registry may be.
+// called for each request and returns where may be connected to.
 func ServeDialer(ctx context.Context, listener *net.UnixListener, addresses func() ([]string, error), log *slog.Logger) error {
 	return serve(ctx, listener, answerDial(addresses), log)
 }
@@ -61,7 +61,7 @@ func connect(ctx context.Context, addresses func() ([]string, error), to string)
 		return nil, err
 	}
 	if !slices.Contains(all, to) {
-		return nil, fmt.Errorf("the registry is not at %s by the configuration; restart volferryd after a change of it", to)
+		return nil, fmt.Errorf("there is neither the registry nor an NBD server at %s by the configuration; restart volferryd after a change of it", to)
 	}
 	dialer := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}
 	conn, err := dialer.DialContext(ctx, "tcp", to)

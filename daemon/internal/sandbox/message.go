@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sandbox does what the unit of volferryd does not let it do: the calls that need
-// CAP_SYS_ADMIN, connections to the registry, and the programs of storage that libvirt does not
+// CAP_SYS_ADMIN, connections to the registry and to NBD servers, and the programs of storage that libvirt does not
 // manage. Three small programs do them in its place; without the unit the daemon does them itself. The package has both sides. It knows
 // nothing of volumes.
 package sandbox

@@ -3,6 +3,7 @@
 package store
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
@@ -127,5 +128,33 @@ func TestAVolumeThatIsOlderThanItsPoolIsInIt(t *testing.T) {
 	}
 	if v := must(s.Volume(t.Context(), below.ID, Viewer{}))(t); v.Location.Pool != "" {
 		t.Errorf("what is in another directory is at %+v", v.Location)
+	}
+}
+
+// One server at one address has the same bytes for all hosts; a socket is each host's own.
+func TestAnExportOverTCPIsOnePlaceForAllHosts(t *testing.T) {
+	s := newCluster(t)
+	register := func(n int, host, path string) error {
+		in := api.VolumeRegister{
+			ID: id(volumeKind, 60+n), Name: fmt.Sprint("export", n), Host: host, Status: api.VolumeAvailable,
+			Location: api.Location{Path: path, Format: api.FormatRaw, SizeBytes: 512},
+		}
+		_, err := s.RegisterVolume(t.Context(), nobody, in)
+		return err
+	}
+	for n, c := range []struct {
+		host, path string
+		want       api.Code
+	}{
+		{"a", "nbd://nbd.example:10809/web", ""},
+		{"b", "nbd://nbd.example:10809/web", api.CodeConflict},
+		{"a", "nbd://nbd.example:10809/web", api.CodeConflict},
+		{"b", "nbd://nbd.example:10809/db", ""},
+		{"a", "nbd+unix:///web?socket=/run/s", ""},
+		{"b", "nbd+unix:///web?socket=/run/s", ""},
+	} {
+		if err := register(n, c.host, c.path); api.CodeOf(err) != c.want {
+			t.Errorf("%s on host %s: %v, want %q", c.path, c.host, err, c.want)
+		}
 	}
 }

@@ -27,8 +27,11 @@ func LocationFields(l *api.Location) []any {
 
 // scopeOf returns in which scope a location on a host is unique. A path that leads
 // into the directory of a shared pool is a place that other hosts see, whether or
-// not the pool is named.
+// not the pool is named, and so is the address of a server on the network.
 func scopeOf(ctx context.Context, q ledger.Querier, hostID string, l api.Location) (string, error) {
+	if api.IsRemote(l.Path) {
+		return scopeShared, nil
+	}
 	var shared bool
 	if err := q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM pools WHERE host_id = ?1 AND shared = 1
 		AND (name = ?2 OR (path <> '' AND substr(?3, 1, length(path) + 1) = path || '/')))`, hostID, l.Pool, l.Path).Scan(&shared); err != nil {
@@ -62,7 +65,8 @@ var reachesQuery = `SELECT EXISTS (SELECT 1 FROM pools WHERE host_id = ?1 AND na
 	AND ` + basesReachedBy("?1", "?3", "?4")
 
 // Reaches says whether a host can reach the bytes at a location of owner: the location is
-// its own, or is in a shared pool that the host has too, with all base images.
+// its own, or is in a shared pool that the host has too, with all base images. An export over TCP is
+// its owner's: whether another host may connect is not reported.
 func Reaches(ctx context.Context, q ledger.Querier, hostID, ownerID, scope string, l api.Location) (yes bool, err error) {
 	switch {
 	case scope != scopeShared:

@@ -3,6 +3,10 @@
 package domainxml
 
 import (
+	"cmp"
+	"net"
+	"slices"
+
 	"github.com/beevik/etree"
 	"libvirt.org/go/libvirtxml"
 
@@ -11,8 +15,10 @@ import (
 
 const (
 	protocolNBD   = "nbd"
+	portNBD       = "10809" // where none is said
 	transportUnix = "unix"
-	noTLS         = "no" // what libvirt adds where none was asked for
+	transportTCP  = "tcp" // where none is said
+	noTLS         = "no"  // what libvirt adds where none was asked for
 )
 
 // exportAttributes may stand in the <source> of an export.
@@ -27,11 +33,13 @@ func exportOf(src *libvirtxml.DomainDiskSource) string {
 		x.Identity != nil || x.KnownHosts != nil || x.Initiator != nil || x.Snapshot != nil || x.Config != nil || x.Reconnect != nil || x.Auth != nil {
 		return ""
 	}
-	host := x.Hosts[0]
-	if host.Transport != transportUnix || host.Name != "" || host.Port != "" {
-		return ""
+	export := api.NBDExport{Name: x.Name}
+	switch host := x.Hosts[0]; {
+	case host.Transport == transportUnix && host.Name == "" && host.Port == "":
+		export.Socket = host.Socket
+	case cmp.Or(host.Transport, transportTCP) == transportTCP && host.Socket == "":
+		export.Server = net.JoinHostPort(host.Name, cmp.Or(host.Port, portNBD))
 	}
-	export := api.NBDExport{Name: x.Name, Socket: host.Socket}
 	if export.Check() != nil {
 		return ""
 	}
@@ -43,8 +51,17 @@ func networkSource(uri string) *libvirtxml.DomainDiskSourceNetwork {
 	export, _ := api.ParseNBD(uri) // sourceAttr has
 	return &libvirtxml.DomainDiskSourceNetwork{
 		Protocol: protocolNBD, Name: export.Name,
-		Hosts: []libvirtxml.DomainDiskSourceHost{{Transport: transportUnix, Socket: export.Socket}},
+		Hosts: []libvirtxml.DomainDiskSourceHost{hostOf(export)},
 	}
+}
+
+// hostOf is the <host> of the server of an export.
+func hostOf(export api.NBDExport) libvirtxml.DomainDiskSourceHost {
+	if export.Server == "" {
+		return libvirtxml.DomainDiskSourceHost{Transport: transportUnix, Socket: export.Socket}
+	}
+	name, port, _ := net.SplitHostPort(export.Server) // Check has
+	return libvirtxml.DomainDiskSourceHost{Name: name, Port: port}
 }
 
 // setExport points a <source>, which names nothing yet, at the export at an address, which was
@@ -55,18 +72,33 @@ func setExport(source *etree.Element, uri string) {
 	if export.Name != "" {
 		source.CreateAttr("name", export.Name)
 	}
-	host := source.CreateElement("host")
-	host.CreateAttr("transport", transportUnix)
-	host.CreateAttr("socket", export.Socket)
+	is, host := hostOf(export), source.CreateElement("host")
+	for _, attr := range [][2]string{{"transport", is.Transport}, {"socket", is.Socket}, {"name", is.Name}, {"port", is.Port}} {
+		if attr[1] != "" {
+			host.CreateAttr(attr[0], attr[1])
+		}
+	}
 }
+
+// hostAttributes may stand in the <host> of an export.
+var hostAttributes = []string{"transport", "socket", "name", "port"}
 
 // isExport says whether a <source> is that of an export that exportOf takes, as far as its host
 // tells.
 func isExport(source *etree.Element) bool {
 	hosts := source.SelectElements("host")
-	if source.SelectAttrValue("protocol", "") != protocolNBD || len(hosts) != 1 || len(hosts[0].ChildElements()) > 0 || len(hosts[0].Attr) != 2 {
+	if source.SelectAttrValue("protocol", "") != protocolNBD || len(hosts) != 1 || len(hosts[0].ChildElements()) > 0 {
 		return false
 	}
-	tls := source.SelectAttrValue("tls", noTLS)
-	return tls == noTLS && hosts[0].SelectAttrValue("transport", "") == transportUnix && hosts[0].SelectAttrValue("socket", "") != ""
+	if slices.ContainsFunc(hosts[0].Attr, func(a etree.Attr) bool { return a.Space != "" || !slices.Contains(hostAttributes, a.Key) }) {
+		return false
+	}
+	if source.SelectAttrValue("tls", noTLS) != noTLS {
+		return false
+	}
+	at := "name"
+	if hosts[0].SelectAttrValue("transport", transportTCP) == transportUnix {
+		at = "socket"
+	}
+	return hosts[0].SelectAttrValue(at, "") != ""
 }

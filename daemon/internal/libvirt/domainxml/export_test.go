@@ -22,6 +22,26 @@ func exportDisk(attrs, children string) string {
 		`><host transport="unix" socket="/run/nbd.sock"/>` + children + `</source><backingStore/><target dev="vda" bus="virtio"/></disk>`
 }
 
+// remoteDisk is a disk of an export whose server is at a <host> with these attributes.
+func remoteDisk(host string) string {
+	return strings.Replace(exportDisk("", ""), `transport="unix" socket="/run/nbd.sock"`, host, 1)
+}
+
+var remote = hv.Image{Type: hv.SourceNetwork, Format: "raw", Path: "nbd://nbd.example:10809/web"}
+
+// Libvirt adds the transport and the port where none was said.
+func TestAnExportOverTCPIsReadHoweverItIsWritten(t *testing.T) {
+	for _, host := range []string{`name="nbd.example"`, `name="nbd.example" port="10809"`, `transport="tcp" name="nbd.example" port="10809"`} {
+		d, err := domainxml.ParseDisk(remoteDisk(host))
+		if err != nil || len(d.Chain) != 1 || d.Chain[0] != remote || d.Uncarried != "" {
+			t.Errorf("%s: %+v, %v", host, d, err)
+		}
+	}
+	if d, err := domainxml.ParseDisk(remoteDisk(`name="nbd.example" port="10810"`)); err != nil || d.Top() == remote {
+		t.Errorf("another port: %+v, %v", d, err)
+	}
+}
+
 func TestAnExportIsReadFromADefinitionOfAnyVersion(t *testing.T) {
 	for _, attrs := range []string{"", `tls="no"`, `index="1"`} {
 		d, err := domainxml.ParseDisk(exportDisk(attrs, ""))
@@ -37,7 +57,10 @@ func TestAnExportThatIsOpenedInAnotherWayHasNoAddress(t *testing.T) {
 		"TLS":        exportDisk(`tls="yes"`, ""),
 		"reconnect":  exportDisk("", `<reconnect delay="10"/>`),
 		"two hosts":  exportDisk("", `<host transport="unix" socket="/run/other.sock"/>`),
-		"over TCP":   strings.Replace(exportDisk("", ""), `transport="unix" socket="/run/nbd.sock"`, `name="nbd.example" port="10809"`, 1),
+		"RDMA":       remoteDisk(`transport="rdma" name="nbd.example" port="10809"`),
+		"upper case": remoteDisk(`name="NBD.example" port="10809"`),
+		"IPv6":       remoteDisk(`name="::1" port="10809"`),
+		"both":       remoteDisk(`name="nbd.example" port="10809" socket="/run/nbd.sock"`),
 		"a comma":    strings.Replace(exportDisk("", ""), `name="web"`, `name="web,x"`, 1),
 		"an escape":  strings.Replace(exportDisk("", ""), `name="web"`, `name="w%62"`, 1),
 		"a question": strings.Replace(exportDisk("", ""), `name="web"`, `name="web?socket=/run/x"`, 1),
@@ -53,7 +76,7 @@ func TestAnExportThatIsOpenedInAnotherWayHasNoAddress(t *testing.T) {
 func TestADiskIsPutFromAnExportUnderAnOverlayOntoAFileAndBack(t *testing.T) {
 	file := hv.Image{Type: hv.SourceFile, Format: "raw", Path: "/pool/web.raw"}
 	domain := `<domain><devices>` + exportDisk(`tls="no" index="1"`, "") + `</devices></domain>`
-	for _, chain := range [][]hv.Image{{overlay, export}, {file}, {overlay, file}, {export}} {
+	for _, chain := range [][]hv.Image{{overlay, export}, {file}, {overlay, file}, {export}, {remote}, {overlay, remote}, {file}, {remote}, {export}} {
 		text, err := domainxml.Rechain(domain, "vda", chain)
 		if err != nil {
 			t.Fatal(err)
@@ -78,8 +101,10 @@ func TestAnAddressThatIsNoneIsNotWritten(t *testing.T) {
 			t.Errorf("%q: %s, %v", path, text, err)
 		}
 	}
-	text, err := domainxml.DiskXML(hv.DiskSpec{Target: "vda", Bus: "virtio", Image: export})
-	if d, parse := domainxml.ParseDisk(text); err != nil || parse != nil || d.Top() != export {
-		t.Errorf("%s, %v, %v", text, err, parse)
+	for _, img := range []hv.Image{export, remote} {
+		text, err := domainxml.DiskXML(hv.DiskSpec{Target: "vda", Bus: "virtio", Image: img})
+		if d, parse := domainxml.ParseDisk(text); err != nil || parse != nil || d.Top() != img {
+			t.Errorf("%s, %v, %v", text, err, parse)
+		}
 	}
 }

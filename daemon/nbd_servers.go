@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// checkNBDServers refuses what is no address of a server.
+func checkNBDServers(servers []string) error {
+	for i, server := range servers {
+		if err := api.CheckNBDServer(server); err != nil {
+			return fmt.Errorf("nbd_servers: %w", err)
+		}
+		if slices.Contains(servers[:i], server) {
+			return fmt.Errorf("nbd_servers has %q twice", server)
+		}
+	}
+	return nil
+}
