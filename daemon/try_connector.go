@@ -25,7 +25,9 @@ Usage:
 
 It runs PROGRAM, as root, for everything that the protocol has, with the options KEY=VALUE, which are
 those of a pool in volferryd.toml. It makes volumes with names that begin with volferry-test-, writes
-to them and deletes them, and touches no other one. The exit status is 0 if nothing was violated.
+to them and deletes them. Where a pool connects volumes that its target has, it connects and disconnects
+those that --volume names, which nobody may use, and writes nothing to them. It touches no other volume.
+The exit status is 0 if nothing was violated.
 
 Flags:
 `
@@ -40,6 +42,11 @@ func tryConnector(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	set.SetOutput(io.Discard)
 	size := set.Int64("size-bytes", 0, "size of the volumes that are made, rounded up (default 16 MiB)")
 	pool := set.String("pool", "connector-test", "`name` of the pool that the connector is told")
+	var volumes []string
+	set.Func("volume", "`name` of a volume that is connected and disconnected; say it twice for two of one target", func(name string) error {
+		volumes = append(volumes, name)
+		return connector.CheckVolumeName(name)
+	})
 	err := set.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(stderr, tryConnectorUsage)
@@ -71,7 +78,7 @@ func tryConnector(ctx context.Context, args []string, stdout, stderr io.Writer) 
 			in.Pool, in.Options = *pool, options
 			return connector.Try(ctx, program, in)
 		},
-		Look: pools.Look, Open: conformance.OpenDevice, SizeBytes: *size, Interrupted: interruptedAfter,
+		Look: pools.Look, Open: conformance.OpenDevice, SizeBytes: *size, Volumes: volumes, Interrupted: interruptedAfter,
 		Report: func(f conformance.Finding) {
 			checks++
 			if f.Err != nil {

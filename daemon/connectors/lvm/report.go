@@ -108,7 +108,7 @@ func (r *report) facts() *connector.Pool {
 	return &connector.Pool{
 		Directory: r.place.directory(), CapacityBytes: r.pool.sizeBytes,
 		FreeBytes: max(0, r.pool.sizeBytes-int64(float64(r.pool.sizeBytes)*used/100)), GranularityBytes: r.extentBytes,
-		Verbs: connector.Verbs,
+		Verbs: []string{connector.VerbInspect, connector.VerbCreate, connector.VerbExtend, connector.VerbDelete},
 	}
 }
 

@@ -131,7 +131,7 @@ func (m *Manager) decideDisk(ctx context.Context, in *input, asked api.VolumeAtt
 			return err
 		}
 	}
-	return m.env.checkLocation(ctx, in)
+	return m.env.checkBefore(ctx, in)
 }
 
 func onThisHost(is string, host Host, what string) error {

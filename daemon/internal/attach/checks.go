@@ -46,6 +46,23 @@ func (e *env) checkLocation(ctx context.Context, in *input) error {
 	return err
 }
 
+// checkBefore is checkLocation before anything is connected: what has no device until then is
+// looked at when it has (stepConnect).
+func (e *env) checkBefore(ctx context.Context, in *input) error {
+	connectable, err := location.Connectable(ctx, e.HV, in.Location.Path)
+	if err != nil {
+		return request.HV(err)
+	}
+	if connectable && in.Location.Pool == "" {
+		_, err := e.Images.Inspect(ctx, in.Location)
+		if errors.Is(err, image.ErrAbsent) {
+			in.Block = true
+			return nil
+		}
+	}
+	return e.checkLocation(ctx, in)
+}
+
 // checkReachable refuses an image in a directory that the guest's QEMU cannot pass. A
 // guest that is off would be told of it at its next start only.
 func (e *env) checkReachable(ctx context.Context, in *input) error {

@@ -17,6 +17,9 @@ import (
 // exist yet, after it has checked pool, image, size and users. It returns the chain, top
 // first. Its errors are typed for the runner. It may be repeated.
 func (m *Manager) Connect(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error) {
+	if err := m.env.connectDevice(ctx, onShelf(vol, att)); err != nil {
+		return nil, err
+	}
 	chain, err := m.Chain(ctx, vol, att)
 	if err != nil {
 		return nil, err
@@ -32,7 +35,8 @@ func (m *Manager) Chain(ctx context.Context, vol api.Volume, att api.Attachment)
 			return nil, err
 		}
 	}
-	return in.chain(), m.env.checkLocation(ctx, in)
+	err := m.env.checkBefore(ctx, in)
+	return in.chain(), err
 }
 
 // Disconnect ends the use of the location on this host, unless a domain or another

@@ -5,15 +5,19 @@ package attach
 import (
 	"context"
 
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepConnect makes the location ready on this host, once it was looked at again:
-// from here on, and not before, nobody else may come and use it.
+// stepConnect makes the location ready on this host, and looks at it again: from here on, and
+// not before, nobody else may come and use it. A volume of a target has a device from here on.
 func (e *env) stepConnect() op.Step {
 	do := func(ctx context.Context, _ *op.Run, in *input) error {
+		if err := e.connectDevice(ctx, in); err != nil {
+			return err
+		}
 		if err := e.checkLocation(ctx, in); err != nil {
 			return err
 		}
@@ -21,6 +25,10 @@ func (e *env) stepConnect() op.Step {
 	}
 	undo := func(ctx context.Context, _ *op.Run, in *input) error { return e.disconnect(ctx, in) }
 	return step(stepNameConnect, do, undo, nil)
+}
+
+func (e *env) connectDevice(ctx context.Context, in *input) error {
+	return request.HV(location.Connect(ctx, e.HV, in.Location.Path, "cannot attach volume "+in.VolumeName))
 }
 
 // stepDisconnect ends the use of the location on this host, if no other
@@ -52,5 +60,8 @@ func (e *env) disconnect(ctx context.Context, in *input) error {
 			return nil
 		}
 	}
-	return e.Images.Disconnect(ctx, in.Location.Path)
+	if err := e.Images.Disconnect(ctx, in.Location.Path); err != nil {
+		return err
+	}
+	return location.Disconnect(ctx, e.HV, in.Location.Path)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package connector is the protocol of connectors: programs that make, look up, extend and
-// delete the volumes of storage that libvirt cannot manage. One run of a program is one verb,
+// delete the volumes of storage that libvirt cannot manage, or connect this host with them. One run of a program is one verb,
 // asked for in JSON on stdin and answered in JSON on stdout. The package has both sides: Run,
 // which runs a program, and Serve, for programs that are written in Go. It believes nothing
 // that a program says and checks nothing of it either; package pools does. It knows no
@@ -21,17 +21,22 @@ import (
 // Protocol is the number of what is described here, which every request and answer has.
 const Protocol = 1
 
-// The verbs. Every connector has all of them but VerbExtend, which its pool names if it is there.
+// The verbs. A pool names those that it has: VerbInspect, and with it VerbCreate and VerbDelete,
+// or VerbConnect and VerbDisconnect, or all four.
 const (
 	// VerbInspect says what a volume is or, without a volume, what the pool is. It changes nothing.
 	VerbInspect = "inspect"
 	VerbCreate  = "create"
 	VerbExtend  = "extend"
 	VerbDelete  = "delete"
+	// VerbConnect gives a volume that the storage has its device on this host, and VerbDisconnect
+	// ends that. What several volumes share ends with the last one.
+	VerbConnect    = "connect"
+	VerbDisconnect = "disconnect"
 )
 
 // Verbs are all verbs, in the order in which a volume meets them.
-var Verbs = []string{VerbInspect, VerbCreate, VerbExtend, VerbDelete}
+var Verbs = []string{VerbInspect, VerbCreate, VerbConnect, VerbExtend, VerbDisconnect, VerbDelete}
 
 // Request is what a connector is asked for.
 type Request struct {
@@ -47,8 +52,8 @@ type Request struct {
 	Volume string `json:"volume,omitempty"`
 	// SizeBytes is the size that create and extend are to make it.
 	SizeBytes int64 `json:"size_bytes,omitempty"`
-	// Identity is the device that extend and delete are about: another one with the same name
-	// is left alone (CodeChanged).
+	// Identity is the device that extend, disconnect and delete are about: another one with the
+	// same name is left alone (CodeChanged).
 	Identity string `json:"identity,omitempty"`
 }
 
@@ -76,7 +81,7 @@ type Pool struct {
 // Can says whether a verb can be asked for.
 func (p Pool) Can(verb string) bool { return slices.Contains(p.Verbs, verb) }
 
-// Volume is the answer of inspect with a volume, of create and of extend.
+// Volume is the answer of inspect with a volume, of create, of connect and of extend.
 type Volume struct {
 	Name string `json:"name"`
 	// Path is Directory of the pool and Name.
@@ -96,6 +101,9 @@ const (
 	CodeInvalid = "invalid"
 	// CodeNotFound: there is no such volume, or no such pool.
 	CodeNotFound = "not_found"
+	// CodeNotConnected: the volume has no device on this host until it is connected, and whether
+	// the storage has it may not be known before.
+	CodeNotConnected = "not_connected"
 	// CodeExists: another operation has made a volume of this name.
 	CodeExists = "exists"
 	// CodeChanged: the volume of this name is not the device that Identity says.
@@ -115,7 +123,7 @@ const (
 )
 
 // Codes are all codes.
-var Codes = []string{CodeProtocol, CodeInvalid, CodeNotFound, CodeExists, CodeChanged, CodeInUse, CodeBusy, CodeNoSpace, CodeUnsupported, CodeUnavailable, CodeFailed}
+var Codes = []string{CodeProtocol, CodeInvalid, CodeNotFound, CodeNotConnected, CodeExists, CodeChanged, CodeInUse, CodeBusy, CodeNoSpace, CodeUnsupported, CodeUnavailable, CodeFailed}
 
 // Error is the answer of a connector that refuses, or that cannot.
 type Error struct {
@@ -171,7 +179,7 @@ func ReadAnswer(in Request, text []byte) (Answer, error) {
 		return out, fmt.Errorf("the answer is of protocol %d, want %d", out.Protocol, Protocol)
 	case in.Verb == VerbInspect && in.Volume == "" && out.Pool == nil:
 		return out, errors.New(`the answer has neither "pool" nor "error"`)
-	case in.Verb != VerbDelete && in.Volume != "" && out.Volume == nil:
+	case in.Verb != VerbDelete && in.Verb != VerbDisconnect && in.Volume != "" && out.Volume == nil:
 		return out, errors.New(`the answer has neither "volume" nor "error"`)
 	}
 	return out, nil

@@ -66,7 +66,7 @@ func (in Request) check() error {
 		return Errorf(CodeInvalid, "%s needs a volume", in.Verb)
 	case (in.Verb == VerbCreate || in.Verb == VerbExtend) && in.SizeBytes <= 0:
 		return Errorf(CodeInvalid, "%s needs a size_bytes", in.Verb)
-	case (in.Verb == VerbExtend || in.Verb == VerbDelete) && in.Identity == "":
+	case (in.Verb == VerbExtend || in.Verb == VerbDisconnect || in.Verb == VerbDelete) && in.Identity == "":
 		return Errorf(CodeInvalid, "%s needs an identity", in.Verb)
 	case in.Volume != "":
 		if err := CheckVolumeName(in.Volume); err != nil {

@@ -266,6 +266,16 @@ type Hypervisor interface {
 	// GrowDisk. ErrUnsupported in other pools.
 	ExtendVolume(ctx context.Context, pool, name string, sizeBytes int64) error
 
+	// Connectable says whether what is at path has a device on this host only while it is
+	// connected: a pool of a connector has such volumes at paths like this one.
+	Connectable(ctx context.Context, path string) (bool, error)
+	// ConnectDevice gives the volume at a path that is Connectable its device, and does nothing at any
+	// other path. It may be repeated. ErrNotFound if no target has that volume.
+	ConnectDevice(ctx context.Context, path string) error
+	// DisconnectDevice ends what ConnectDevice has begun; what other volumes share stays with them.
+	// It may be repeated. ErrInUse if somebody has the device open.
+	DisconnectDevice(ctx context.Context, path string) error
+
 	// About returns what the hypervisor says of itself. What it does not say is left out.
 	About(ctx context.Context) (About, error)
 	// HookRefuses starts a domain that is not defined, has this id and could not run, and

@@ -304,6 +304,15 @@ func (*Conn) ExtendVolume(_ context.Context, pool, name string, _ int64) error {
 	return fmt.Errorf("extend volume %s of pool %s: %w", name, pool, hv.ErrUnsupported)
 }
 
+// Connectable implements hv.Hypervisor: pools of libvirt have what is connected.
+func (*Conn) Connectable(context.Context, string) (bool, error) { return false, nil }
+
+// ConnectDevice implements hv.Hypervisor.
+func (*Conn) ConnectDevice(context.Context, string) error { return nil }
+
+// DisconnectDevice implements hv.Hypervisor.
+func (*Conn) DisconnectDevice(context.Context, string) error { return nil }
+
 // findVolume refreshes first: libvirt's list of a pool is as old as its last
 // look, and others make and delete volumes too.
 func (c *Conn) findVolume(ctx context.Context, s *session, poolName, name string) (golibvirt.StorageVol, error) {

@@ -38,6 +38,7 @@ type Rules struct {
 type Storage interface {
 	Pools(ctx context.Context) ([]hv.PoolInfo, error)
 	VolumeAt(ctx context.Context, path string) (pool string, err error)
+	Connectable(ctx context.Context, path string) (bool, error)
 }
 
 // maxPathBytes is Linux's PATH_MAX without its terminating zero.
@@ -159,6 +160,13 @@ func (r Rules) checkDevice(ctx context.Context, path, real string) error {
 		pool, err := r.blockPoolAt(ctx, path)
 		if err != nil || pool != "" {
 			return err
+		}
+		// Whoever connects it learns whether the target has it.
+		if _, err := Stat(real); errors.Is(err, unix.ENOENT) {
+			connectable, err := r.Storage.Connectable(ctx, path)
+			if err != nil || connectable {
+				return err
+			}
 		}
 	}
 	return api.Errorf(api.CodePermissionDenied, "%s is no volume of an active pool of block devices, and not in allowed_paths of volferryd.toml; make a pool of it (virsh pool-define-as, pool-start), or list the device or its directory there",

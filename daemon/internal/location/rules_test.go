@@ -48,11 +48,15 @@ func (s storage) Pools(context.Context) ([]hv.PoolInfo, error) {
 	return s.pools, nil
 }
 
+func (s storage) Connectable(_ context.Context, path string) (bool, error) {
+	return s.in[path] == "target", nil
+}
+
 func (s storage) VolumeAt(_ context.Context, path string) (string, error) {
 	if s.in[path] == "away" {
 		return "", hv.ErrUnavailable
 	}
-	if pool, ok := s.in[path]; ok {
+	if pool, ok := s.in[path]; ok && pool != "target" {
 		return pool, nil
 	}
 	return "", fmt.Errorf("%w: %s", hv.ErrNotFound, path)

@@ -165,6 +165,13 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, t api.Mi
 	if err := m.checkNotUsed(ctx, s, path); err != nil {
 		return err
 	}
+	connectable, err := location.Connectable(ctx, m.ports.HV, path)
+	switch {
+	case err != nil:
+		return steps.HVRefusal(err)
+	case connectable:
+		return m.destinationToConnect(ctx, s, t)
+	}
 	info, err := m.ports.Images.Inspect(ctx, api.Location{Path: path, Format: s.Dst.Format})
 	if !info.Block {
 		// A mistyped device, above all: what is made in /dev is gone at reboot.
@@ -206,6 +213,29 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, t api.Mi
 		return err
 	}
 	return m.checkDestinationSpace(s, free+info.AllocatedBytes, true)
+}
+
+// destinationToConnect fills in a volume of a target as dst. Unless it is connected for another
+// reason its size is seen when it is: until then it has to be that of the volume.
+func (m *Manager) destinationToConnect(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
+	switch {
+	case s.LedByRegistry():
+		return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: %s is a volume of a target, to which no move goes that the registry leads", s.VolumeName, s.Dst.Path)
+	case s.Dst.Format != api.FormatRaw:
+		return api.Errorf(api.CodeInvalidArgument, "%s is a block device, which can only be raw; say --to-format raw", s.Dst.Path)
+	}
+	s.CreateDst, s.ConnectDst, s.DstBlock = true, true, true
+	info, err := m.ports.Images.Inspect(ctx, s.Dst)
+	switch {
+	case errors.Is(err, image.ErrAbsent):
+	case err != nil:
+		return err
+	case info.SizeBytes < s.SizeBytes():
+		return steps.SizeMismatch(s.Src.Path, s.SizeBytes(), s.Dst.Path, info.SizeBytes)
+	case info.SizeBytes > s.SizeBytes():
+		s.Dst.ImageBytes = info.SizeBytes // the volume is its beginning
+	}
+	return m.checkNothingLost(ctx, s, t, image.Info{SizeBytes: s.Dst.WholeBytes(), Block: true})
 }
 
 // destinationAtExport fills in an export, which is there already, as dst.

@@ -22,7 +22,7 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 	plan := api.MigrationPlan{
 		VolumeID: s.VolumeID, VolumeName: s.VolumeName,
 		InstanceID: s.InstanceID, InstanceName: s.InstanceName, Device: s.Target,
-		Src: s.Src, Dst: s.Dst, CreatesDestination: s.CreateDst,
+		Src: s.Src, Dst: s.Dst, CreatesDestination: s.CreateDst && !s.ConnectDst,
 		Method: s.Method, Verify: s.Verify, DeleteSource: s.DeleteSource, Warning: s.RoomNote,
 	}
 	if s.CreateDst && s.Dst.Pool != "" {
@@ -37,7 +37,7 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 			plan.DstLeftBy = h.spec.MigrationID
 		}
 	}
-	if s.CreateDst || !s.DstBlock {
+	if s.CreateDst && !s.ConnectDst || !s.DstBlock {
 		needed := m.neededBytes(s, !s.DstBlock)
 		free, err := m.destinationFreeBytes(ctx, s)
 		if err != nil {

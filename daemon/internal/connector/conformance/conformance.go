@@ -2,7 +2,8 @@
 
 // Package conformance is the test kit for connectors: it asks one for everything that the
 // protocol has, each verb more than once, and says what it violates. It makes, writes to and
-// deletes volumes of its own, with names that nobody else has, and touches no other one.
+// deletes volumes of its own, with names that nobody else has. Of a target it connects the
+// volumes that it is given, and only reads what they are. It touches no other one.
 package conformance
 
 import (
@@ -32,6 +33,17 @@ func Run(ctx context.Context, s Subject) (failed int) {
 		return k.bad // nothing below could be said
 	}
 	k.check("a name that could be a path or an option is refused", k.badNames)
+	if k.pool.Can(connector.VerbCreate) {
+		k.creations()
+	}
+	if k.pool.Can(connector.VerbConnect) {
+		k.connections()
+	}
+	return k.bad
+}
+
+// creations are the checks of a pool that makes volumes.
+func (k *kit) creations() {
 	k.check("a volume that is not there is not found", k.absent)
 	k.check("the delete of a volume that is not there is done", k.deleteAbsent)
 	k.check("a size that is no multiple is refused, and nothing is made", k.oddSize)
@@ -58,7 +70,6 @@ func Run(ctx context.Context, s Subject) (failed int) {
 		k.check(fmt.Sprintf("a delete that is ended after %s can be asked for again", after), func() error { return k.interruptDelete(after) })
 	}
 	k.check("everything that was made is gone", k.cleanUp)
-	return k.bad
 }
 
 func (k *kit) unknownProtocol() error {
@@ -95,7 +106,11 @@ func (k *kit) inspectPool() error {
 
 func (k *kit) badNames() error {
 	for _, name := range []string{"../" + k.names, "-" + k.names, k.names + " x", k.names + "/x", "."} {
-		_, err := k.ask(connector.Request{Verb: connector.VerbCreate, OpID: opOne, Volume: name, SizeBytes: k.SizeBytes})
+		verb := connector.VerbCreate
+		if !k.pool.Can(verb) {
+			verb = connector.VerbConnect
+		}
+		_, err := k.ask(connector.Request{Verb: verb, OpID: opOne, Volume: name, SizeBytes: k.SizeBytes})
 		if err := refused(err, connector.CodeInvalid); err != nil {
 			return fmt.Errorf("name %q: %w", name, err)
 		}

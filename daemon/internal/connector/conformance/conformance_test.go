@@ -15,6 +15,15 @@ import (
 // try runs the kit on a fake and returns what it has found, by check.
 func try(t *testing.T, f connectortest.Fake) (found map[string]error, checks int) {
 	t.Helper()
+	var volumes []string
+	if f.Target {
+		volumes = []string{"one", "two"}
+		for _, name := range volumes {
+			if err := f.AddVolume(name, "FAKE-"+name, connectortest.GranularityBytes); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	found = map[string]error{}
 	failed := conformance.Run(t.Context(), conformance.Subject{
 		Run:  runOf(f),
@@ -30,7 +39,7 @@ func try(t *testing.T, f connectortest.Fake) (found map[string]error, checks int
 			}
 			return device, nil
 		},
-		Interrupted: conformanceInterrupts,
+		Interrupted: conformanceInterrupts, Volumes: volumes,
 		Report: func(f conformance.Finding) {
 			checks++
 			if f.Err != nil {
@@ -55,6 +64,53 @@ func TestAConnectorThatKeepsToTheProtocolPasses(t *testing.T) {
 	}
 	if left, err := os.ReadDir(f.Dir); err != nil || len(left) > 0 {
 		t.Errorf("the kit has left %v (%v)", left, err)
+	}
+}
+
+func TestATargetThatKeepsToTheProtocolPasses(t *testing.T) {
+	f := connectortest.Fake{Dir: t.TempDir(), Target: true}
+	found, checks := try(t, f)
+	for check, err := range found {
+		t.Errorf("%s: %v", check, err)
+	}
+	if checks < 18 {
+		t.Errorf("%d checks were made", checks)
+	}
+}
+
+// TestEachFlawOfATargetIsFound, by the check that is about it.
+func TestEachFlawOfATargetIsFound(t *testing.T) {
+	for flaw, check := range map[connectortest.Flaw]string{
+		connectortest.LiesOfIdentity:   "connect gives a volume its device",
+		connectortest.LiesOfPath:       "connect gives a volume its device",
+		connectortest.LiesOfSize:       "connect gives a volume its device",
+		connectortest.ConnectsOnce:     "a connect that is asked for again",
+		connectortest.ConnectsAny:      "a volume that the target does not have is not connected",
+		connectortest.EndsShared:       "two volumes of a target are two devices",
+		connectortest.LeavesSession:    "disconnect takes the device away",
+		connectortest.DisconnectsOpen:  "a volume that is open is not disconnected",
+		connectortest.DisconnectsOther: "the disconnect of another device is refused",
+		connectortest.DisconnectsOnce:  "a disconnect that is asked for again is done",
+		connectortest.AnyProtocol:      "a protocol that there is not is refused",
+	} {
+		t.Run(string(flaw), func(t *testing.T) {
+			found, _ := try(t, connectortest.Fake{Dir: t.TempDir(), Flaw: flaw, Target: true})
+			for name := range found {
+				if strings.HasPrefix(name, check) {
+					return
+				}
+			}
+			t.Errorf("it is not found by the check %q; found: %v", check, found)
+		})
+	}
+}
+
+// TestATargetWithoutVolumesToTryFails: nothing would be known of it.
+func TestATargetWithoutVolumesToTryFails(t *testing.T) {
+	f := connectortest.Fake{Dir: t.TempDir(), Target: true}
+	failed := conformance.Run(t.Context(), conformance.Subject{Run: runOf(f), Look: f.Look, Report: func(conformance.Finding) {}})
+	if failed != 1 {
+		t.Errorf("%d checks have failed, want one", failed)
 	}
 }
 

@@ -29,6 +29,9 @@ type Subject struct {
 	// Look and Open are the kernel's: pools.Look and OpenDevice.
 	Look func(path string) (pools.Device, error)
 	Open func(path string) (Device, error)
+	// Volumes are those of a target that the checks may connect and disconnect. Nothing is written
+	// to them, and nobody else may have them connected. Two of one target show what they share.
+	Volumes []string
 	// SizeBytes is that of the volumes that are made, or 0; it is rounded up.
 	SizeBytes int64
 	// Interrupted are the times after which a verb is told to end in its middle.
@@ -50,7 +53,7 @@ type kit struct {
 	ctx   context.Context
 	pool  connector.Pool
 	names string
-	// made are the volumes that may be there, with their identities.
+	// made are the volumes that may be there, or be connected, with their identities.
 	made map[string]string
 	bad  int
 }

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -71,11 +72,31 @@ const (
 	NoGranularity Flaw = "no granularity"
 )
 
+// The flaws of a target.
+const (
+	// ConnectsOnce: it refuses to connect what is connected.
+	ConnectsOnce Flaw = "connects once"
+	// ConnectsAny: it makes up a volume that the target does not have.
+	ConnectsAny Flaw = "connects any"
+	// EndsShared: it ends what two volumes share with the first of them.
+	EndsShared Flaw = "ends what is shared"
+	// LeavesSession: it leaves the session of the last volume.
+	LeavesSession Flaw = "leaves the session"
+	// DisconnectsOpen: it takes away what is open.
+	DisconnectsOpen Flaw = "disconnects what is open"
+	// DisconnectsOther: it takes away whatever has the name.
+	DisconnectsOther Flaw = "disconnects another"
+	// DisconnectsOnce: it fails to disconnect what is not connected.
+	DisconnectsOnce Flaw = "disconnects once"
+)
+
 // Fake is a connector and its storage.
 type Fake struct {
 	// Dir has the volumes, as files.
 	Dir  string
 	Flaw Flaw
+	// Target: it makes no volumes, and connects those that AddVolume has made. They share a session.
+	Target bool
 }
 
 // meta is what is kept of a volume beside its bytes.
@@ -112,6 +133,9 @@ func (f Fake) Handle(_ context.Context, in connector.Request) (connector.Answer,
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return connector.Answer{}, err
 	}
+	if in.Verb != connector.VerbInspect && !slices.Contains(f.verbs(), in.Verb) {
+		return connector.Answer{}, connector.Errorf(connector.CodeUnsupported, "there is no verb %s here", in.Verb)
+	}
 	switch in.Verb {
 	case connector.VerbCreate:
 		return f.create(in, v, there)
@@ -119,20 +143,33 @@ func (f Fake) Handle(_ context.Context, in connector.Request) (connector.Answer,
 		return f.extend(in, v, there)
 	case connector.VerbDelete:
 		return f.remove(in, v, there)
+	case connector.VerbConnect:
+		return f.connect(in, v, there)
+	case connector.VerbDisconnect:
+		return f.disconnect(in, v, there)
 	}
 	switch {
 	case in.Volume == "":
-		p := connector.Pool{Directory: Directory, CapacityBytes: capacityBytes, FreeBytes: capacityBytes, GranularityBytes: GranularityBytes, Verbs: connector.Verbs}
+		p := connector.Pool{Directory: Directory, CapacityBytes: capacityBytes, FreeBytes: capacityBytes, GranularityBytes: GranularityBytes, Verbs: f.verbs()}
 		if f.Flaw == NoGranularity {
 			p.GranularityBytes = 0
 		}
 		return connector.Answer{Pool: &p}, nil
 	case !there && f.Flaw == SaysNothing:
 		return connector.Answer{Volume: &connector.Volume{}}, nil
+	case f.Target && len(f.connected()) == 0:
+		return connector.Answer{}, connector.Errorf(connector.CodeNotConnected, "the target is not connected")
 	case !there:
 		return connector.Answer{}, absent(in.Volume)
 	}
 	return connector.Answer{Volume: &v}, nil
+}
+
+func (f Fake) verbs() []string {
+	if f.Target {
+		return []string{connector.VerbInspect, connector.VerbConnect, connector.VerbDisconnect}
+	}
+	return []string{connector.VerbInspect, connector.VerbCreate, connector.VerbExtend, connector.VerbDelete}
 }
 
 func absent(name string) error {
@@ -242,7 +279,7 @@ func (f Fake) remove(in connector.Request, v connector.Volume, there bool) (conn
 // Look is the kernel's word on a device of the fake.
 func (f Fake) Look(path string) (pools.Device, error) {
 	name, found := strings.CutPrefix(path, Directory+"/")
-	if !found {
+	if !found || f.Target && len(f.connected()) == 0 {
 		return pools.Device{}, pools.ErrNoDevice
 	}
 	v, err := Fake{Dir: f.Dir}.read(name)

@@ -101,10 +101,27 @@ func CheckPool(p connector.Pool) error {
 	case p.CapacityBytes < 0 || p.FreeBytes < 0 || p.FreeBytes > p.CapacityBytes:
 		return fmt.Errorf("it says that %d of %d bytes are free", p.FreeBytes, p.CapacityBytes)
 	}
-	for _, verb := range []string{connector.VerbInspect, connector.VerbCreate, connector.VerbDelete} {
-		if !p.Can(verb) {
-			return fmt.Errorf("it does not have the verb %s", verb)
+	return checkVerbs(p)
+}
+
+// checkVerbs refuses a pool with which nothing could be done, and one with the half of a pair.
+func checkVerbs(p connector.Pool) error {
+	pairs := 0
+	for _, pair := range [][2]string{{connector.VerbCreate, connector.VerbDelete}, {connector.VerbConnect, connector.VerbDisconnect}} {
+		switch {
+		case p.Can(pair[0]) && p.Can(pair[1]):
+			pairs++
+		case p.Can(pair[0]):
+			return fmt.Errorf("it has the verb %s, and does not have the verb %s", pair[0], pair[1])
+		case p.Can(pair[1]):
+			return fmt.Errorf("it has the verb %s, and does not have the verb %s", pair[1], pair[0])
 		}
+	}
+	switch {
+	case !p.Can(connector.VerbInspect):
+		return fmt.Errorf("it does not have the verb %s", connector.VerbInspect)
+	case pairs == 0:
+		return fmt.Errorf("it neither makes volumes (%s, %s) nor connects them (%s, %s)", connector.VerbCreate, connector.VerbDelete, connector.VerbConnect, connector.VerbDisconnect)
 	}
 	return nil
 }

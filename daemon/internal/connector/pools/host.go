@@ -199,7 +199,7 @@ func (h *Host) refusal(pool, what string, err error) error {
 		text = fmt.Sprintf("pool %s: connector %s was to %s, and has not answered in the time that there was for it; try again", pool, h.Connectors[pool], what)
 	}
 	switch connector.CodeOf(err) {
-	case connector.CodeNotFound:
+	case connector.CodeNotFound, connector.CodeNotConnected:
 		return fmt.Errorf("%w: %s", hv.ErrNotFound, text)
 	case connector.CodeExists:
 		return fmt.Errorf("%w: %s", hv.ErrExists, text)
@@ -232,6 +232,9 @@ func (h *Host) RoundedBytes(ctx context.Context, pool string, sizeBytes int64) (
 	p, err := h.known(ctx, pool)
 	if err != nil {
 		return 0, err
+	}
+	if !p.Can(connector.VerbCreate) {
+		return 0, api.Errorf(api.CodeInvalidArgument, "pool %s makes no volumes: it has those of its target; name one of them by its path, %s/NAME (volferryctl volume migrate --to-path)", pool, p.Directory)
 	}
 	return (sizeBytes + p.GranularityBytes - 1) / p.GranularityBytes * p.GranularityBytes, nil
 }

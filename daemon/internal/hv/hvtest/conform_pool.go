@@ -57,6 +57,13 @@ func testPoolVolumes(t *testing.T, b *bench) {
 			t.Errorf("VolumeAt of a deleted volume = %s, %v, want ErrNotFound", at, err)
 		}
 	}
+	for _, path := range []string{"/dev/disk/by-id/none", "/none"} {
+		if is, err := b.hv.Connectable(ctx, path); is || err != nil {
+			t.Errorf("Connectable(%s) = %v, %v; no target is here", path, is, err)
+		}
+		ok(t, b.hv.ConnectDevice(ctx, path))
+		ok(t, b.hv.DisconnectDevice(ctx, path))
+	}
 	if _, err := b.hv.RoundedBytes(ctx, "no-such-pool", diskBytes); !errors.Is(err, hv.ErrNotFound) {
 		t.Errorf("RoundedBytes in no pool = %v, want ErrNotFound", err)
 	}

@@ -48,6 +48,9 @@ type Fake struct {
 	denied  map[string]string // files with the rules that deny to write to the images at these paths
 	// unreadable are the errors of domains that cannot be read.
 	unreadable map[string]error
+	// targets are the volumes of targets by path, with what they hold; those that are connected
+	// are among the images.
+	targets map[string]*image
 }
 
 // domain is the state of one domain.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -32,7 +33,28 @@ func (e *Env) powerOn(ctx context.Context, s *Subject) error {
 	if err := e.clearStaleGuards(ctx, s); err != nil {
 		return err
 	}
+	if err := e.connectDisks(ctx, s); err != nil {
+		return err
+	}
 	return s.refusal("start", e.HV.PowerOn(ctx, s.InstanceID))
+}
+
+// connectDisks connects what the definition names of targets: after a boot of the host nothing
+// is. What is connected stays so when the instance is stopped, so that its definition can be
+// started at any time.
+func (e *Env) connectDisks(ctx context.Context, s *Subject) error {
+	dom, err := e.domain(ctx, s.InstanceID)
+	if err != nil || dom == nil {
+		return err // and the start will say so
+	}
+	for i := range dom.Config {
+		for _, img := range dom.Config[i].Chain {
+			if err := location.Connect(ctx, e.HV, img.Path, "cannot start instance "+s.InstanceName); err != nil {
+				return s.refusal("start", err)
+			}
+		}
+	}
+	return nil
 }
 
 // powerOff returns when the domain is off. A guest that is asked and does not obey in

@@ -75,6 +75,9 @@ type Spec struct {
 	// CreateDst: dst did not exist; the migration makes it and, if it is
 	// cancelled, removes it.
 	CreateDst bool `json:"create_dst"`
+	// ConnectDst: dst is a volume of a target, and making it is connecting it. What is written to
+	// it before stays there if the migration is cancelled.
+	ConnectDst bool `json:"connect_dst,omitempty"`
 	// RoomNote says that the volume may outgrow the place of dst, "" if it may not.
 	RoomNote string `json:"room_note,omitempty"`
 	Overlay  string `json:"overlay,omitempty"`

@@ -58,6 +58,9 @@ func (e *Env) stepCreateDestination() op.Step {
 // makeDestination makes dst, or finishes what an attempt that was cut off has left. An image
 // at the path of dst that the journal does not know belongs to somebody else.
 func (e *Env) makeDestination(ctx context.Context, r *op.Run, s *Spec, note DstNote) error {
+	if s.ConnectDst {
+		return e.connectDestination(ctx, r, s)
+	}
 	if err := e.removeTemporary(ctx, s, note); err != nil {
 		return err
 	}

@@ -14,8 +14,11 @@ import (
 // is deleted if that was asked for and the copy was read back.
 func (e *Env) stepReleaseSource() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		if err := e.copier.Forget(ctx, s.CopyKey()); err != nil || !mayDeleteSource(s) {
+		if err := e.copier.Forget(ctx, s.CopyKey()); err != nil {
 			return err
+		}
+		if !mayDeleteSource(s) {
+			return e.disconnectSource(ctx, s)
 		}
 		if s.Attached() {
 			disk, err := e.confirmDisk(ctx, s)

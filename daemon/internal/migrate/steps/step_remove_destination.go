@@ -27,12 +27,19 @@ func (e *Env) stepRemoveDestination() op.Step {
 		if err := e.removeDestination(ctx, s, note); err != nil {
 			return err
 		}
+		if s.ConnectDst {
+			// Whether others need the device does not show, so that nothing else says that this is done.
+			if err := r.Note(ctx, disconnectedNote{true}); err != nil {
+				return err
+			}
+			return r.SetOutput(remarkOutput{s.Dst.Path + " was its target's before the move, and is disconnected; it may hold a part of the copy"})
+		}
 		if whose, err := e.dstOwner(ctx, s, note); err != nil || whose != ownedByOthers {
 			return err
 		}
 		return r.SetOutput(remarkOutput{s.Dst.Path + " is left as it is: what is there now is not what this migration has made"})
 	}
-	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
+	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		if !s.CreateDst {
 			return op.Done, nil
 		}
@@ -40,10 +47,22 @@ func (e *Env) stepRemoveDestination() op.Step {
 		if err != nil {
 			return op.Unknown, err
 		}
+		if s.ConnectDst {
+			var note disconnectedNote
+			_, err := r.Noted(removeDestinationStep, &note)
+			return op.DoneIf(note.Disconnected), err
+		}
 		whose, err := e.dstOwner(ctx, s, note)
 		return op.DoneIf(whose != ownedByUs), err
 	}
-	return step("remove_destination", do, nil, observe)
+	return step(removeDestinationStep, do, nil, observe)
+}
+
+const removeDestinationStep = "remove_destination"
+
+// disconnectedNote says that dst, a volume of a target, was disconnected.
+type disconnectedNote struct {
+	Disconnected bool `json:"disconnected"`
 }
 
 // remarkOutput is the output of a step that tells the caller something (request.Remark).
@@ -67,6 +86,9 @@ func temporaryPath(s *Spec, note DstNote) string {
 // removeDestination deletes a dst that the migration made, and no other image that is at
 // its path by now. It refuses while the disk of the instance is on dst.
 func (e *Env) removeDestination(ctx context.Context, s *Spec, note DstNote) error {
+	if s.ConnectDst {
+		return e.disconnectDestination(ctx, s)
+	}
 	if err := e.removeTemporary(ctx, s, note); err != nil {
 		return err
 	}
@@ -78,16 +100,7 @@ func (e *Env) removeDestination(ctx context.Context, s *Spec, note DstNote) erro
 		e.log.Warn("dst is not deleted: what is there is not known to be what the migration made", "migration", s.MigrationID, "path", s.Dst.Path)
 		return nil
 	}
-	if s.Attached() {
-		disk, err := e.confirmDisk(ctx, s)
-		if err != nil {
-			return err
-		}
-		if disk.config == OnDst || disk.live == OnDst || disk.mirror != nil {
-			return op.UnknownOutcome(chainChanged(s, disk))
-		}
-	}
-	if err := e.notNamed(ctx, s.Dst.Path); err != nil {
+	if err := e.dstLeft(ctx, s); err != nil {
 		return err
 	}
 	if s.Dst.Pool == "" {
@@ -97,6 +110,21 @@ func (e *Env) removeDestination(ctx context.Context, s *Spec, note DstNote) erro
 		return e.hvError(cmp.Or(e.poolUnusable(ctx, s), err))
 	}
 	return nil
+}
+
+// dstLeft refuses to take dst away while the disk of the instance, or anything of this host, is
+// on it.
+func (e *Env) dstLeft(ctx context.Context, s *Spec) error {
+	if s.Attached() {
+		disk, err := e.confirmDisk(ctx, s)
+		if err != nil {
+			return err
+		}
+		if disk.config == OnDst || disk.live == OnDst || disk.mirror != nil {
+			return op.UnknownOutcome(chainChanged(s, disk))
+		}
+	}
+	return e.notNamed(ctx, s.Dst.Path)
 }
 
 // poolUnusable says why nothing can be deleted from the pool of dst, nil if that is not the pool's

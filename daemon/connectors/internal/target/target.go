@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package target keeps which volumes a session with a target was made for, so that it ends with
+// the last of them. What it keeps is gone after a reboot, as sessions are. It must not know how a
+// session is made.
+package target
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// StateDir is where connectors keep that.
+const StateDir = "/run/volferry-connectors"
+
+const (
+	markPrefix  = "volume-"
+	foreignName = "foreign"
+)
+
+// Marks are the volumes of a session. Whoever has them has the session to himself.
+type Marks struct {
+	dir  string
+	lock *os.File
+}
+
+// Take waits until nobody else is at work on the session that these words name, and returns its
+// marks. Kind is the name of the connector.
+func Take(stateDir, kind, session string) (*Marks, error) {
+	sum := sha256.Sum256([]byte(session))
+	m := &Marks{dir: filepath.Join(stateDir, kind, hex.EncodeToString(sum[:16]))}
+	if err := os.MkdirAll(m.dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(m.dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock the session: %w", err), f.Close())
+	}
+	m.lock = f
+	return m, nil
+}
+
+// Release lets others work on the session.
+func (m *Marks) Release() { _ = m.lock.Close() }
+
+// Add marks a volume, before the session is made for it: one that is there while nothing is
+// marked is somebody else's, and is never ended.
+func (m *Marks) Add(volume string, sessionIsThere bool) error {
+	have, err := m.volumes()
+	if err != nil {
+		return err
+	}
+	if len(have) == 0 {
+		err = m.setForeign(sessionIsThere)
+	}
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(m.dir, markPrefix+volume), nil, 0o600)
+}
+
+// Last removes the mark of a volume if another one is left, and says whether none is, so that the
+// session has to end before the mark goes (Remove). It is not last where the session is not ours.
+func (m *Marks) Last(volume string) (bool, error) {
+	have, err := m.volumes()
+	if err != nil {
+		return false, err
+	}
+	marked := false
+	for _, name := range have {
+		marked = marked || name == volume
+	}
+	foreign, err := m.isForeign()
+	if err != nil || !marked {
+		return false, err
+	}
+	if foreign || len(have) > 1 {
+		return false, m.Remove(volume)
+	}
+	return true, nil
+}
+
+// Remove removes the mark of a volume.
+func (m *Marks) Remove(volume string) error {
+	return absentIsFine(os.Remove(filepath.Join(m.dir, markPrefix+volume)))
+}
+
+func (m *Marks) volumes() (names []string, err error) {
+	entries, err := os.ReadDir(m.dir)
+	for _, e := range entries {
+		if name, found := strings.CutPrefix(e.Name(), markPrefix); found {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
+func (m *Marks) setForeign(is bool) error {
+	path := filepath.Join(m.dir, foreignName)
+	if is {
+		return os.WriteFile(path, nil, 0o600)
+	}
+	return absentIsFine(os.Remove(path))
+}
+
+func (m *Marks) isForeign() (bool, error) {
+	_, err := os.Stat(filepath.Join(m.dir, foreignName))
+	return err == nil, absentIsFine(err)
+}
+
+func absentIsFine(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// lunPath is that of a volume of a target: it is there while it is connected.
+const lunPath = "/dev/vf-lun"
+
+func TestAVolumeMovesToATargetAndBackAndIsConnectedMeanwhile(t *testing.T) {
+	for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
+		t.Run(string(state), func(t *testing.T) {
+			inBubble(t, state, func(t *testing.T, d *daemon) {
+				must(t, d.world.AddTarget(lunPath, testSize))
+				mig := d.until(d.migrateTo(api.MigrationTarget{ToPath: lunPath}), api.MigrationCompleted)
+				if mig.Dst.Path != lunPath || !d.world.Connected(lunPath) {
+					t.Fatalf("it is at %s, connected %v", mig.Dst.Path, d.world.Connected(lunPath))
+				}
+				d.until(d.migrateTo(toNewPool), api.MigrationCompleted)
+				if d.world.Connected(lunPath) {
+					t.Error("what the volume has left is connected")
+				}
+			})
+		})
+	}
+}
+
+// TestAMoveToATargetThatEndsInVainDisconnectsIt: cancelled, or refused once it was connected.
+func TestAMoveToATargetThatEndsInVainDisconnectsIt(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		must(t, d.world.AddTarget(lunPath, testSize))
+		mig := d.begin(api.MigrationTarget{ToPath: lunPath})
+		if !d.world.Connected(lunPath) {
+			t.Error("it is not connected when src is frozen")
+		}
+		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
+		must(t, err)
+		if got := d.until(mig.ID, api.MigrationCancelled); d.world.Connected(lunPath) || got.Remark == "" {
+			t.Errorf("connected %v, with the remark %q", d.world.Connected(lunPath), got.Remark)
+		}
+		d.stayed()
+	})
+	for name, bytes := range map[string]int64{"smaller": testSize / 2, "larger": 2 * testSize} {
+		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+			must(t, d.world.AddTarget(lunPath, bytes))
+			mig := d.until(d.migrateTo(api.MigrationTarget{ToPath: lunPath}), api.MigrationError)
+			if mig.Error == nil || mig.Error.Code != api.CodeSizeMismatch || d.world.Connected(lunPath) {
+				t.Errorf("%s: it ended with %v, connected %v", name, mig.Error, d.world.Connected(lunPath))
+			}
+			d.stayed()
+		})
+	}
+}
+
+// TestALargerVolumeOfATargetThatIsConnectedIsTakenByItsBeginning: its size is known then.
+func TestALargerVolumeOfATargetThatIsConnectedIsTakenByItsBeginning(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		must(t, d.world.AddTarget(lunPath, 2*testSize))
+		must(t, d.world.Fake.ConnectDevice(t.Context(), lunPath))
+		d.until(d.migrateTo(api.MigrationTarget{ToPath: lunPath}), api.MigrationCompleted)
+		if err := d.world.SettledOn(hv.Image{Type: hv.SourceBlock, Format: hvtest.Raw, Path: lunPath, SliceBytes: testSize}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWhatNoTargetHasIsRefusedAndNothingIsTouched(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		must(t, d.world.AddTarget(lunPath, testSize))
+		mig := d.until(d.migrateTo(api.MigrationTarget{ToPath: lunPath + "-none"}), api.MigrationError)
+		if mig.Error == nil || mig.Error.Code != api.CodeNotFound {
+			t.Errorf("it ended with %v", mig.Error)
+		}
+		d.stayed()
+		_, err := d.manager().Start(context.Background(), StartRequest{
+			OpID: uuid.NewString(), VolumeID: testVolume, Target: api.MigrationTarget{ToPath: lunPath, ToFormat: api.FormatQcow2}, Composite: true,
+		})
+		if api.CodeOf(err) != api.CodeInvalidArgument {
+			t.Errorf("qcow2 on a device: %v", err)
+		}
+	})
+}

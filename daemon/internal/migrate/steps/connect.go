@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// connectDestination gives a dst of a target its device. Only now its size and its users can be
+// seen. It is noted first, so that the undo disconnects it whatever was done.
+func (e *Env) connectDestination(ctx context.Context, r *op.Run, s *Spec) error {
+	note := DstNote{Ours: true}
+	if err := r.Note(ctx, note); err != nil {
+		return err
+	}
+	if err := location.Connect(ctx, e.hv, s.Dst.Path, "cannot migrate volume "+s.VolumeName); err != nil {
+		return e.hvError(err)
+	}
+	if err := e.CheckFree(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID}); err != nil {
+		return e.hvError(e.registryError(err))
+	}
+	info, err := e.images.Inspect(ctx, s.Dst)
+	if err != nil {
+		return err
+	}
+	if s.Dst.VolumeBytes(info.SizeBytes) != s.SizeBytes() {
+		return SizeMismatch(s.Src.Path, s.SizeBytes(), s.Dst.Path, info.SizeBytes)
+	}
+	return e.noteMade(ctx, r, s, note)
+}
+
+// disconnectDestination ends what connectDestination has begun. What the guest needs stays.
+func (e *Env) disconnectDestination(ctx context.Context, s *Spec) error {
+	if err := e.dstLeft(ctx, s); err != nil {
+		return err
+	}
+	return location.Disconnect(ctx, e.hv, s.Dst.Path)
+}
+
+// disconnectSource disconnects a src of a target that the volume has left, unless a domain of
+// this host names it.
+func (e *Env) disconnectSource(ctx context.Context, s *Spec) error {
+	connectable, err := location.Connectable(ctx, e.hv, s.Src.Path)
+	if err != nil || !connectable {
+		return e.hvError(err)
+	}
+	if err := e.notNamed(ctx, s.Src.Path); err != nil {
+		e.log.Warn("src is left connected: it is in use", "migration", s.MigrationID, "path", s.Src.Path, "err", err)
+		return nil
+	}
+	return location.Disconnect(ctx, e.hv, s.Src.Path)
+}
