@@ -57,6 +57,8 @@ func (n nvme) handle(ctx context.Context, in connector.Request) (connector.Answe
 	return connector.Answer{}, connector.Errorf(connector.CodeUnsupported, "a subsystem of NVMe has the volumes that it has: there is no verb %q here", in.Verb)
 }
 
+func (n nvme) read(p place) (subsystem, error) { return readSubsystem(n.sys, p) }
+
 func (n nvme) directory() string { return filepath.Join(n.dev, "disk/by-id") }
 
 func (n nvme) inspect(p place, in connector.Request) (connector.Answer, error) {

@@ -75,10 +75,10 @@ type namespace struct {
 	sizeBytes int64
 }
 
-// read is the subsystem as the kernel has it now.
-func (n nvme) read(p place) (subsystem, error) {
+// readSubsystem is the subsystem as the kernel has it now, whose directory is sys.
+func readSubsystem(sys string, p place) (subsystem, error) {
 	var s subsystem
-	dirs, err := filepath.Glob(filepath.Join(n.sys, "class/nvme-subsystem/*"))
+	dirs, err := filepath.Glob(filepath.Join(sys, "class/nvme-subsystem/*"))
 	if err != nil {
 		return s, err
 	}
@@ -95,7 +95,7 @@ func (n nvme) read(p place) (subsystem, error) {
 			return s, err
 		}
 		for _, e := range entries {
-			if err := s.add(n, dir, e.Name()); err != nil {
+			if err := s.add(sys, dir, e.Name()); err != nil {
 				return s, err
 			}
 		}
@@ -109,7 +109,7 @@ var (
 )
 
 // add adds an entry of a subsystem, if it is a controller or a disk.
-func (s *subsystem) add(n nvme, dir, name string) error {
+func (s *subsystem) add(sys, dir, name string) error {
 	switch {
 	case controllerName.MatchString(name):
 		text, err := attribute(filepath.Join(dir, name), "address")
@@ -118,7 +118,7 @@ func (s *subsystem) add(n nvme, dir, name string) error {
 		}
 		s.controllers = append(s.controllers, controller{name, text})
 	case diskName.MatchString(name):
-		at := filepath.Join(n.sys, "class/block", name)
+		at := filepath.Join(sys, "class/block", name)
 		wwid, err := attribute(at, "wwid")
 		if err != nil || wwid == "" {
 			return err

@@ -13,20 +13,20 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// lunPath is that of a volume of a target: it is there while it is connected.
-const lunPath = "/dev/vf-lun"
+// volumePath is that of a volume of a target: it is there while it is connected.
+const volumePath = "/dev/vf-lun"
 
 func TestAVolumeMovesToATargetAndBackAndIsConnectedMeanwhile(t *testing.T) {
 	for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
 		t.Run(string(state), func(t *testing.T) {
 			inBubble(t, state, func(t *testing.T, d *daemon) {
-				must(t, d.world.AddTarget(lunPath, testSize))
-				mig := d.until(d.migrateTo(api.MigrationTarget{ToPath: lunPath}), api.MigrationCompleted)
-				if mig.Dst.Path != lunPath || !d.world.Connected(lunPath) {
-					t.Fatalf("it is at %s, connected %v", mig.Dst.Path, d.world.Connected(lunPath))
+				must(t, d.world.AddTarget(volumePath, testSize))
+				mig := d.until(d.migrateTo(api.MigrationTarget{ToPath: volumePath}), api.MigrationCompleted)
+				if mig.Dst.Path != volumePath || !d.world.Connected(volumePath) {
+					t.Fatalf("it is at %s, connected %v", mig.Dst.Path, d.world.Connected(volumePath))
 				}
 				d.until(d.migrateTo(toNewPool), api.MigrationCompleted)
-				if d.world.Connected(lunPath) {
+				if d.world.Connected(volumePath) {
 					t.Error("what the volume has left is connected")
 				}
 			})
@@ -37,24 +37,24 @@ func TestAVolumeMovesToATargetAndBackAndIsConnectedMeanwhile(t *testing.T) {
 // TestAMoveToATargetThatEndsInVainDisconnectsIt: cancelled, or refused once it was connected.
 func TestAMoveToATargetThatEndsInVainDisconnectsIt(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		must(t, d.world.AddTarget(lunPath, testSize))
-		mig := d.begin(api.MigrationTarget{ToPath: lunPath})
-		if !d.world.Connected(lunPath) {
+		must(t, d.world.AddTarget(volumePath, testSize))
+		mig := d.begin(api.MigrationTarget{ToPath: volumePath})
+		if !d.world.Connected(volumePath) {
 			t.Error("it is not connected when src is frozen")
 		}
 		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 		must(t, err)
-		if got := d.until(mig.ID, api.MigrationCancelled); d.world.Connected(lunPath) || got.Remark == "" {
-			t.Errorf("connected %v, with the remark %q", d.world.Connected(lunPath), got.Remark)
+		if got := d.until(mig.ID, api.MigrationCancelled); d.world.Connected(volumePath) || got.Remark == "" {
+			t.Errorf("connected %v, with the remark %q", d.world.Connected(volumePath), got.Remark)
 		}
 		d.stayed()
 	})
 	for name, bytes := range map[string]int64{"smaller": testSize / 2, "larger": 2 * testSize} {
 		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-			must(t, d.world.AddTarget(lunPath, bytes))
-			mig := d.until(d.migrateTo(api.MigrationTarget{ToPath: lunPath}), api.MigrationError)
-			if mig.Error == nil || mig.Error.Code != api.CodeSizeMismatch || d.world.Connected(lunPath) {
-				t.Errorf("%s: it ended with %v, connected %v", name, mig.Error, d.world.Connected(lunPath))
+			must(t, d.world.AddTarget(volumePath, bytes))
+			mig := d.until(d.migrateTo(api.MigrationTarget{ToPath: volumePath}), api.MigrationError)
+			if mig.Error == nil || mig.Error.Code != api.CodeSizeMismatch || d.world.Connected(volumePath) {
+				t.Errorf("%s: it ended with %v, connected %v", name, mig.Error, d.world.Connected(volumePath))
 			}
 			d.stayed()
 		})
@@ -64,10 +64,10 @@ func TestAMoveToATargetThatEndsInVainDisconnectsIt(t *testing.T) {
 // TestALargerVolumeOfATargetThatIsConnectedIsTakenByItsBeginning: its size is known then.
 func TestALargerVolumeOfATargetThatIsConnectedIsTakenByItsBeginning(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		must(t, d.world.AddTarget(lunPath, 2*testSize))
-		must(t, d.world.Fake.ConnectDevice(t.Context(), lunPath))
-		d.until(d.migrateTo(api.MigrationTarget{ToPath: lunPath}), api.MigrationCompleted)
-		if err := d.world.SettledOn(hv.Image{Type: hv.SourceBlock, Format: hvtest.Raw, Path: lunPath, SliceBytes: testSize}); err != nil {
+		must(t, d.world.AddTarget(volumePath, 2*testSize))
+		must(t, d.world.Fake.ConnectDevice(t.Context(), volumePath))
+		d.until(d.migrateTo(api.MigrationTarget{ToPath: volumePath}), api.MigrationCompleted)
+		if err := d.world.SettledOn(hv.Image{Type: hv.SourceBlock, Format: hvtest.Raw, Path: volumePath, SliceBytes: testSize}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -75,14 +75,14 @@ func TestALargerVolumeOfATargetThatIsConnectedIsTakenByItsBeginning(t *testing.T
 
 func TestWhatNoTargetHasIsRefusedAndNothingIsTouched(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		must(t, d.world.AddTarget(lunPath, testSize))
-		mig := d.until(d.migrateTo(api.MigrationTarget{ToPath: lunPath + "-none"}), api.MigrationError)
+		must(t, d.world.AddTarget(volumePath, testSize))
+		mig := d.until(d.migrateTo(api.MigrationTarget{ToPath: volumePath + "-none"}), api.MigrationError)
 		if mig.Error == nil || mig.Error.Code != api.CodeNotFound {
 			t.Errorf("it ended with %v", mig.Error)
 		}
 		d.stayed()
 		_, err := d.manager().Start(context.Background(), StartRequest{
-			OpID: uuid.NewString(), VolumeID: testVolume, Target: api.MigrationTarget{ToPath: lunPath, ToFormat: api.FormatQcow2}, Composite: true,
+			OpID: uuid.NewString(), VolumeID: testVolume, Target: api.MigrationTarget{ToPath: volumePath, ToFormat: api.FormatQcow2}, Composite: true,
 		})
 		if api.CodeOf(err) != api.CodeInvalidArgument {
 			t.Errorf("qcow2 on a device: %v", err)

@@ -115,21 +115,6 @@ func (e *Env) createInPool(ctx context.Context, r *op.Run, s *Spec, note DstNote
 	return e.noteMade(ctx, r, s, note)
 }
 
-// noteMade gives dst, which was made, its rights, and notes its fingerprint.
-func (e *Env) noteMade(ctx context.Context, r *op.Run, s *Spec, note DstNote) error {
-	if note.Print != "" {
-		return nil
-	}
-	err := e.giveDstRights(ctx, s)
-	if err != nil {
-		return err
-	}
-	if note.Print, err = e.images.Fingerprint(ctx, s.Dst.Path); err != nil {
-		return err
-	}
-	return r.Note(ctx, note)
-}
-
 // destinationTaken refuses a dst that somebody else has, and notes that it is not to be
 // deleted.
 func (e *Env) destinationTaken(ctx context.Context, r *op.Run, s *Spec) error {

@@ -112,21 +112,6 @@ func (e *Env) removeDestination(ctx context.Context, s *Spec, note DstNote) erro
 	return nil
 }
 
-// dstLeft refuses to take dst away while the disk of the instance, or anything of this host, is
-// on it.
-func (e *Env) dstLeft(ctx context.Context, s *Spec) error {
-	if s.Attached() {
-		disk, err := e.confirmDisk(ctx, s)
-		if err != nil {
-			return err
-		}
-		if disk.config == OnDst || disk.live == OnDst || disk.mirror != nil {
-			return op.UnknownOutcome(chainChanged(s, disk))
-		}
-	}
-	return e.notNamed(ctx, s.Dst.Path)
-}
-
 // poolUnusable says why nothing can be deleted from the pool of dst, nil if that is not the pool's
 // state: only the operator can change that.
 func (e *Env) poolUnusable(ctx context.Context, s *Spec) error {

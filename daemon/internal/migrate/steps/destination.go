@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/op"
+)
+
+// noteMade gives dst, which was made, its rights, and notes its fingerprint.
+func (e *Env) noteMade(ctx context.Context, r *op.Run, s *Spec, note DstNote) error {
+	if note.Print != "" {
+		return nil
+	}
+	err := e.giveDstRights(ctx, s)
+	if err != nil {
+		return err
+	}
+	if note.Print, err = e.images.Fingerprint(ctx, s.Dst.Path); err != nil {
+		return err
+	}
+	return r.Note(ctx, note)
+}
+
+// dstLeft refuses to take dst away while the disk of the instance, or anything of this host, is
+// on it.
+func (e *Env) dstLeft(ctx context.Context, s *Spec) error {
+	if s.Attached() {
+		disk, err := e.confirmDisk(ctx, s)
+		if err != nil {
+			return err
+		}
+		if disk.config == OnDst || disk.live == OnDst || disk.mirror != nil {
+			return op.UnknownOutcome(chainChanged(s, disk))
+		}
+	}
+	return e.notNamed(ctx, s.Dst.Path)
+}
