@@ -82,10 +82,13 @@ func TestWhatIsNotDoneWithALUKSContainerIsRefusedByNameAndChangesNothing(t *test
 		{"by a mirror", hv.StateRunning, nil, api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror}, api.CodeUnsupportedDisk},
 		{"under an overlay", hv.StateStopped, nil, api.MigrationTarget{ToPool: "new", Method: steps.MethodOverlay}, api.CodeUnsupportedDisk},
 		{"another format", hv.StateStopped, nil, api.MigrationTarget{ToPool: "new", ToFormat: api.FormatQcow2}, api.CodeInvalidArgument},
-		{"to an export", hv.StateStopped, func(t *testing.T, w *migratetest.World) {
-			must(t, w.CreateImage(migratetest.Export.Path, hvtest.Raw, testSize))
+		{
+			"to an export", hv.StateStopped, func(t *testing.T, w *migratetest.World) {
+				must(t, w.CreateImage(migratetest.Export.Path, hvtest.Raw, testSize))
+			},
+			api.MigrationTarget{ToPath: migratetest.Export.Path},
+			api.CodeInvalidArgument,
 		},
-			api.MigrationTarget{ToPath: migratetest.Export.Path}, api.CodeInvalidArgument},
 		{"to a larger file", hv.StateStopped, larger, api.MigrationTarget{ToPath: "/var/larger.raw"}, api.CodeSizeMismatch},
 		{"that another secret opens", hv.StateStopped, opened(uuid.NewString()), api.MigrationTarget{ToPool: "new"}, api.CodeChainChanged},
 		{"that no secret opens", hv.StateStopped, opened(""), api.MigrationTarget{ToPool: "new"}, api.CodeChainChanged},
