@@ -157,6 +157,7 @@ func TestAVolumeOfNoGuestLeavesItsExport(t *testing.T) {
 }
 
 func TestAVolumeAtAServerOverTCPIsMovedInEveryDirection(t *testing.T) {
+	leftToTestE2E(t)
 	h := startHost(t)
 	src, other := h.servedOverTCP(t), h.servedOverTCP(t)
 	h.refuses(t, api.CodePermissionDenied, "volume", "adopt", "early", "--path", src.Export.URI(), "--format", "raw")
