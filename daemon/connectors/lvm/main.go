@@ -9,11 +9,12 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/volferry/volferry/daemon/connectors/internal/command"
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
 func main() {
-	c := lvm{run: command}
+	c := lvm{run: command.Run}
 	if err := connector.Serve(context.Background(), os.Stdin, os.Stdout, c.handle); err != nil {
 		fmt.Fprintf(os.Stderr, "lvm: %v\n", err)
 		os.Exit(1)

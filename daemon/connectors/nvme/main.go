@@ -10,12 +10,13 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/volferry/volferry/daemon/connectors/internal/command"
 	"github.com/volferry/volferry/daemon/connectors/internal/target"
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
 func main() {
-	c := nvme{run: command, sys: "/sys", dev: "/dev", state: target.StateDir, opener: target.Opener, wait: showsWithin}
+	c := nvme{run: command.Run, sys: "/sys", dev: "/dev", state: target.StateDir, opener: target.Opener, wait: showsWithin}
 	if err := connector.Serve(context.Background(), os.Stdin, os.Stdout, c.handle); err != nil {
 		fmt.Fprintf(os.Stderr, "nvme: %v\n", err)
 		os.Exit(1)

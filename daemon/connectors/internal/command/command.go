@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package command runs the commands of the storage for which a connector is. It must not know
+// any of them.
+package command
 
 import (
 	"bytes"
@@ -13,8 +15,9 @@ import (
 // maxStderrBytes of a command that has failed are shown.
 const maxStderrBytes = 1 << 10
 
-// command runs a command of LVM.
-func command(ctx context.Context, args ...string) ([]byte, error) {
+// Run runs a program with its arguments, without a shell, and returns its stdout. The error of
+// one that fails has the beginning of its stderr.
+func Run(ctx context.Context, args ...string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
