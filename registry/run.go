@@ -96,7 +96,7 @@ func (c *config) tasks(db *workflow.Store, hosts *relay.Relay, metrics *server.M
 	tasks := []service.Task{
 		&housekeeper{store: db, log: log, ready: make(chan struct{})},
 		&auditor{store: db, log: log, ready: make(chan struct{})},
-		drain.New(drain.Config{Store: db, Relay: hosts, Placement: relay.Placement{Store: db, Present: hosts.Present}, MoveLive: relay.LiveMoves{Store: db, Relay: hosts}.Begin, Log: log}),
+		drain.New(drain.Config{Store: db, Relay: hosts, Placement: relay.Placement{Store: db, Present: hosts.Present}, MoveShared: relay.SharedMoves{Store: db, Relay: hosts}.Begin, Log: log}),
 		pauseall.New(pauseall.Config{Store: db, Relay: hosts, Log: log}),
 		liveshared.New(liveshared.Config{Store: db, Relay: hosts, Log: log}),
 		service.SocketServer(c.Socket, gid, api, log),

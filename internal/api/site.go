@@ -121,10 +121,12 @@ type PoolDrain struct {
 	// DeleteSource deletes each source once its copy is verified, as in MigrationTarget.
 	DeleteSource bool `json:"delete_source,omitempty"`
 	// LiveShared moves the volumes that several instances have, too, as MigrationTarget does with
-	// Method live; MaxPauseSeconds and ThrottleWriters are as there. Without it they are skipped.
+	// Method live; MaxPauseSeconds and ThrottleWriters are as there. PauseAll moves them as PauseAll
+	// there does. Without either they are skipped.
 	LiveShared      bool  `json:"live_shared,omitempty" needs:"drain_live_shared"`
 	MaxPauseSeconds int64 `json:"max_pause_seconds,omitempty" needs:"drain_live_shared"`
 	ThrottleWriters bool  `json:"throttle_writers,omitempty" needs:"drain_live_shared"`
+	PauseAll        bool  `json:"pause_all,omitempty" needs:"drain_pause_all"`
 }
 
 // CopyOptions returns how each volume is copied.
@@ -137,9 +139,16 @@ func (in PoolDrain) Target() MigrationTarget {
 	return MigrationTarget{ToPool: in.ToPool, CopyOptions: in.CopyOptions(), DeleteSource: in.DeleteSource}
 }
 
-// LiveTarget is Target for a volume that moves while its guests write.
-func (in PoolDrain) LiveTarget() MigrationTarget {
+// MovesShared says whether the volumes that several instances have are moved, too.
+func (in PoolDrain) MovesShared() bool { return in.LiveShared || in.PauseAll }
+
+// SharedTarget is Target for a volume that several instances have.
+func (in PoolDrain) SharedTarget() MigrationTarget {
 	t := in.Target()
+	if in.PauseAll {
+		t.PauseAll = true
+		return t
+	}
 	t.Method, t.MaxPauseSeconds, t.ThrottleWriters = MethodLive, in.MaxPauseSeconds, in.ThrottleWriters
 	return t
 }
@@ -175,6 +184,7 @@ type Drain struct {
 	LiveShared              bool          `json:"live_shared,omitempty" needs:"-"`
 	MaxPauseSeconds         int64         `json:"max_pause_seconds,omitempty" needs:"-"`
 	ThrottleWriters         bool          `json:"throttle_writers,omitempty" needs:"-"`
+	PauseAll                bool          `json:"pause_all,omitempty" needs:"-"`
 	State                   string        `json:"state" enum:"running,paused,stopped,done"`
 	BytesTotal              int64         `json:"bytes_total"`
 	BytesDone               int64         `json:"bytes_done"`
@@ -187,7 +197,7 @@ type Drain struct {
 func (d *Drain) Request() PoolDrain {
 	return PoolDrain{
 		ToPool: d.ToPool, Parallel: d.Parallel, BandwidthBytesPerSecond: d.BandwidthBytesPerSecond, Pace: d.Pace, DeleteSource: d.DeleteSource,
-		LiveShared: d.LiveShared, MaxPauseSeconds: d.MaxPauseSeconds, ThrottleWriters: d.ThrottleWriters,
+		LiveShared: d.LiveShared, MaxPauseSeconds: d.MaxPauseSeconds, ThrottleWriters: d.ThrottleWriters, PauseAll: d.PauseAll,
 	}
 }
 

@@ -66,9 +66,13 @@ const ThrottleWriters = "throttle_writers"
 // their guests write.
 const DrainLiveShared = "drain_live_shared"
 
+// DrainPauseAll is the feature to move the volumes of a drain that several instances have with all
+// their guests paused.
+const DrainPauseAll = "drain_pause_all"
+
 // features are those of this program, oldest first. A name is never reused, and never taken out
 // while a program of a neighbouring version may ask for it.
-var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared, RetypeTarget, RetypeFormat, LUKS}
+var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared, RetypeTarget, RetypeFormat, LUKS, DrainPauseAll}
 
 // The headers of every request and answer between programs.
 const (

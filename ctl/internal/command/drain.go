@@ -23,7 +23,7 @@ import (
 func poolDrainCommand() *cli.Command {
 	return &cli.Command{
 		Name: "drain", Usage: "move every volume of a pool to another pool", ArgsUsage: "POOL", Action: withSession(poolDrain),
-		UsageText: session.Program + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE] [--pace HOW] [--delete-source] [--live-shared [--max-pause T]] [--dry-run]",
+		UsageText: session.Program + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE] [--pace HOW] [--delete-source] [--live-shared [--max-pause T] | --pause-all] [--dry-run]",
 		Description: "It moves the volumes on every host, those of running and of stopped instances too. A volume\n" +
 			"that cannot be moved is skipped, and listed with the reason. The registry does the work: it\n" +
 			"goes on without this command, and after a restart. 'volferryctl drain' follows, pauses and\n" +
@@ -37,6 +37,7 @@ func poolDrainCommand() *cli.Command {
 			&cli.BoolFlag{Name: "live-shared", Usage: "move volumes of several instances too, while their guests write: these stand still once, at the end of each move"},
 			maxPauseFlag(),
 			&cli.BoolFlag{Name: "throttle-writers", Usage: "with --live-shared: hold the guests' writes back if they write faster than it is copied"},
+			&cli.BoolFlag{Name: "pause-all", Usage: "move volumes of several instances too, each with its guests saved to disk and restored"},
 			dryRunFlag(),
 		},
 	}
@@ -98,6 +99,7 @@ func poolDrain(c *cli.Context, s *session.Session) error {
 		return err
 	}
 	in.LiveShared, in.MaxPauseSeconds, in.ThrottleWriters = live.Method == api.MethodLive, live.MaxPauseSeconds, live.ThrottleWriters
+	in.PauseAll = c.Bool("pause-all")
 	if c.Bool("dry-run") {
 		return showDrainPlan(c.Context, s, c.Args().First(), in)
 	}

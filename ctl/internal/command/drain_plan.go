@@ -25,8 +25,9 @@ type drainPlan struct {
 	Host       string             `json:"host,omitempty"`
 	SizeBytes  int64              `json:"size_bytes"`
 	Plan       *api.MigrationPlan `json:"plan,omitempty"`
-	// Pause is, of a volume that moves while its guests write, what that costs these.
-	Pause *api.PauseEstimate `json:"pause,omitempty"`
+	// Pause is, of a volume that moves with several guests, what that costs these, and Method how it moves.
+	Method string             `json:"method,omitempty"`
+	Pause  *api.PauseEstimate `json:"pause,omitempty"`
 	// Migration is under way: it takes the volume out of the pool, or brings it there. The drain
 	// moves a volume that it brings once that is over.
 	Migration *api.Migration `json:"migration,omitempty"`
@@ -100,7 +101,7 @@ func (p *drainPlan) row(pool string) (takes, method, reason string) {
 	case p.Migration != nil:
 		return "-", "LEAVES", fmt.Sprintf("%s leaves: migration %s moves it to %s already", p.VolumeName, p.Migration.ID, render.Location(p.Migration.Dst))
 	case p.Pause != nil:
-		return api.Bytes(p.SizeBytes), fmt.Sprintf("live, %s stand still for about %s", api.Count(len(p.Pause.Instances), "guest"), render.Seconds(p.Pause.DowntimeSeconds)), ""
+		return api.Bytes(p.SizeBytes), fmt.Sprintf("%s, %s stand still for about %s", p.Method, api.Count(len(p.Pause.Instances), "guest"), render.Seconds(p.Pause.DowntimeSeconds)), ""
 	case p.Plan.NeededBytes == nil:
 		return "-", p.Plan.Method, ""
 	}
@@ -164,8 +165,9 @@ func underWay(m *api.Migration) bool {
 // ask asks what the move of a volume would be.
 func (p *drainPlan) ask(ctx context.Context, s *session.Session, v *api.Volume, in api.PoolDrain) error {
 	var err error
-	if in.LiveShared && len(v.Attachments) > 1 {
-		p.Pause, _, err = session.Ask(ctx, s, routes.EstimateMigration, in.LiveTarget(), v.ID)
+	if in.MovesShared() && len(v.Attachments) > 1 {
+		p.Method = cmp.Or(in.SharedTarget().Method, api.MethodSave)
+		p.Pause, _, err = session.Ask(ctx, s, routes.EstimateMigration, in.SharedTarget(), v.ID)
 	} else {
 		p.Plan, _, err = session.Ask(ctx, s, routes.PlanMigration, in.Target(), v.ID)
 	}

@@ -90,8 +90,8 @@ func (l *Loop) ask(ctx context.Context, d api.Drain, v api.DrainVolume) {
 		if err != nil {
 			return err
 		}
-		if movesLive(d, volume) {
-			return l.moveLive(ctx, d, v)
+		if movesShared(d, volume) {
+			return l.moveShared(ctx, d, v)
 		}
 		req, err := l.request(ctx, d, v)
 		if err != nil {
@@ -102,14 +102,16 @@ func (l *Loop) ask(ctx context.Context, d api.Drain, v api.DrainVolume) {
 	})
 }
 
-// movesLive says whether a volume moves while its guests write.
-func movesLive(d api.Drain, v api.Volume) bool { return d.LiveShared && len(v.Attachments) > 1 }
+// movesShared says whether a volume moves with all the instances that have it.
+func movesShared(d api.Drain, v api.Volume) bool {
+	return d.Request().MovesShared() && len(v.Attachments) > 1
+}
 
-// moveLive begins such a move, which the registry leads. The same call again finds the move that
+// moveShared begins such a move, which the registry leads. The same call again finds the move that
 // was begun; where that has moved the volume, which came back since, another one is begun.
-func (l *Loop) moveLive(ctx context.Context, d api.Drain, v api.DrainVolume) error {
+func (l *Loop) moveShared(ctx context.Context, d api.Drain, v api.DrainVolume) error {
 	for n := 0; ; n++ {
-		m, err := l.cfg.MoveLive(ctx, store.Call{Who: "drain " + d.ID, Key: taskID(d.ID, v.VolumeID, n)}, v.VolumeID, d.Request().LiveTarget())
+		m, err := l.cfg.MoveShared(ctx, store.Call{Who: "drain " + d.ID, Key: taskID(d.ID, v.VolumeID, n)}, v.VolumeID, d.Request().SharedTarget())
 		if err != nil {
 			return l.refused(ctx, d, v, api.AsError(err))
 		}

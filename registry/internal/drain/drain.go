@@ -40,9 +40,9 @@ type Config struct {
 	Store     Store
 	Relay     Relay
 	Placement relay.Placement
-	// MoveLive begins to move a volume while its guests write (relay.LiveMoves).
-	MoveLive func(ctx context.Context, call store.Call, volumeID string, in api.MigrationTarget) (api.Migration, error)
-	Log      *slog.Logger
+	// MoveShared begins to move a volume that several instances have (relay.SharedMoves).
+	MoveShared func(ctx context.Context, call store.Call, volumeID string, in api.MigrationTarget) (api.Migration, error)
+	Log        *slog.Logger
 	// Every is how often the loop looks; 0 is reconcile.DefaultEvery.
 	Every time.Duration
 }

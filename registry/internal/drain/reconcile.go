@@ -94,7 +94,7 @@ func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool,
 	if err != nil {
 		return false, err
 	}
-	if movesLive(d, volume) {
+	if movesShared(d, volume) {
 		return l.take(ctx, d, v, "")
 	}
 	host, err := l.cfg.Placement.Mover(ctx, volume, d.ToPool)

@@ -48,7 +48,7 @@ func bubble(t *testing.T, f func(s *site)) {
 
 func (s *site) begin() {
 	placement := relay.Placement{Store: s.Store, Present: s.Relay.Present}
-	s.Run(drain.New(drain.Config{Store: s.Store, Relay: s.Relay, Placement: placement, MoveLive: relay.LiveMoves{Store: s.Store, Relay: s.Relay}.Begin, Log: slog.New(slog.DiscardHandler)}))
+	s.Run(drain.New(drain.Config{Store: s.Store, Relay: s.Relay, Placement: placement, MoveShared: relay.SharedMoves{Store: s.Store, Relay: s.Relay}.Begin, Log: slog.New(slog.DiscardHandler)}))
 }
 
 // restart is the registry's.

@@ -27,21 +27,15 @@ func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	live := in.Method == api.MethodLive
 	switch {
-	case in.PauseAll, live:
+	case in.PauseAll, in.Method == api.MethodLive:
 	case !call.Administers():
 		_, err := s.Store.Volume(r.Context(), httpjson.Reference(r), actingViewer(r, call))
 		return cmp.Or(err, errHostMoves)
 	default:
 		return s.pass(w, r, asAsked(r, "", body), call.Key, resolving(r, "", in, s.toMigrate))
 	}
-	var m api.Migration
-	if live {
-		m, err = relay.LiveMoves{Store: s.Store, Relay: s.Relay}.Begin(r.Context(), call, httpjson.Reference(r), in)
-	} else {
-		m, err = s.registerPause(r.Context(), call, httpjson.Reference(r), in)
-	}
+	m, err := relay.SharedMoves{Store: s.Store, Relay: s.Relay}.Begin(r.Context(), call, httpjson.Reference(r), in)
 	if err != nil {
 		return err
 	}

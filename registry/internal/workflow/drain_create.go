@@ -37,9 +37,9 @@ func (s *Store) CreateDrain(ctx context.Context, call store.Call, pool string, i
 			return api.Drain{}, err
 		}
 		id := uuid.NewString()
-		_, err := tx.ExecContext(ctx, `INSERT INTO drains (id, pool, to_pool, parallel, bandwidth_bytes_per_second, pace, delete_source, live_shared, max_pause_seconds, throttle_writers, state, started_us)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'running', ?)`, id, pool, in.ToPool, in.Parallel, in.BandwidthBytesPerSecond, in.Pace, in.DeleteSource,
-			in.LiveShared, in.MaxPauseSeconds, in.ThrottleWriters, tx.At.UnixMicro())
+		_, err := tx.ExecContext(ctx, `INSERT INTO drains (id, pool, to_pool, parallel, bandwidth_bytes_per_second, pace, delete_source, live_shared, max_pause_seconds, throttle_writers, pause_all, state, started_us)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'running', ?)`, id, pool, in.ToPool, in.Parallel, in.BandwidthBytesPerSecond, in.Pace, in.DeleteSource,
+			in.LiveShared, in.MaxPauseSeconds, in.ThrottleWriters, in.PauseAll, tx.At.UnixMicro())
 		if sqlitedb.Violates(err, "drains.pool") {
 			return api.Drain{}, tx.drainConflict(ctx, pool)
 		}
@@ -55,7 +55,7 @@ func (s *Store) CreateDrain(ctx context.Context, call store.Call, pool string, i
 		}
 		return d, tx.auditDrain(ctx, d, "drain.create", "", d.State, map[string]any{
 			"to_pool": d.ToPool, "parallel": d.Parallel, "bandwidth_bytes_per_second": d.BandwidthBytesPerSecond, "pace": d.Pace,
-			"delete_source": d.DeleteSource, "live_shared": d.LiveShared, "volumes": len(d.Volumes),
+			"delete_source": d.DeleteSource, "live_shared": d.LiveShared, "pause_all": d.PauseAll, "volumes": len(d.Volumes),
 		})
 	})
 }
@@ -96,8 +96,10 @@ func checkDrain(pool string, in api.PoolDrain) error {
 		return validate.Invalid("%d volumes cannot be moved at once; say a number from 1 to %d", in.Parallel, maxParallel)
 	case !in.LiveShared && (in.MaxPauseSeconds != 0 || in.ThrottleWriters):
 		return validate.Invalid("max_pause_seconds and throttle_writers go with live_shared only")
-	case in.LiveShared:
-		if err := in.LiveTarget().Check(); err != nil {
+	case in.LiveShared && in.PauseAll:
+		return validate.Invalid("live_shared and pause_all exclude each other")
+	case in.MovesShared():
+		if err := in.SharedTarget().Check(); err != nil {
 			return err
 		}
 	}

@@ -222,10 +222,10 @@ func (tx *changeTx) guestToPause(ctx context.Context, v api.Volume, instanceID s
 	case api.InstanceRunning, api.InstancePaused, api.InstanceStopped:
 	}
 	switch {
+	case moved != "": // which may be what has locked it, and passes
+		return g, refuse(api.CodeInstanceBusy, "has another volume that migration %s moves; complete or cancel that first", moved)
 	case reason != "":
 		return g, refuse(api.CodeInstanceLocked, "is locked: %s", reason)
-	case moved != "":
-		return g, refuse(api.CodeInstanceBusy, "has another volume that migration %s moves; complete or cancel that first", moved)
 	case busy:
 		return g, refuse(api.CodeInstanceBusy, "is getting or losing a volume; try again")
 	case g.Host.Fenced:
