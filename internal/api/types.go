@@ -140,6 +140,9 @@ type Host struct {
 	// ReportDigest is set in the answer to a report. The host may send it as
 	// HostReport.Digest in its next report, if nothing has changed.
 	ReportDigest string `json:"report_digest,omitempty"`
+	// ReportEverySeconds is set in the answer to a report: how often the registry wants to hear
+	// of the host while there is nothing new.
+	ReportEverySeconds int `json:"report_every_seconds,omitempty"`
 	// Protocol is the protocol that the host's daemon speaks, 0 until the host has reported
 	// to this run of the registry. Lacks are the registry's features that the daemon does
 	// not have.

@@ -21,14 +21,21 @@ type reportResult struct {
 	blind error
 }
 
-// report makes one report and takes in the answer.
-func (u *Uplink) report(ctx context.Context) (reportResult, error) {
+// always is for a report that is made whatever the registry has heard.
+func always(api.HostReport) bool { return false }
+
+// report describes the host, makes one report, and takes in the answer; unless that returns
+// true for the description, which it is called for while no other report is made.
+func (u *Uplink) report(ctx context.Context, unless func(api.HostReport) bool) (reportResult, error) {
 	r, blind := u.describe(ctx)
 	out := reportResult{busy: len(r.Migrations) > 0, blind: blind}
 	if err := u.reporting.lock(ctx); err != nil {
 		return out, err
 	}
 	defer u.reporting.unlock()
+	if unless(r) {
+		return out, nil
+	}
 	r.Epoch, r.Mark = u.state.Epoch(), u.state.current().Mark
 	bounded, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
@@ -131,10 +138,13 @@ func (u *Uplink) poolOf(p hv.PoolInfo) api.Pool {
 // stands for that. The caller holds reporting.
 func (u *Uplink) send(ctx context.Context, r api.HostReport) (api.Host, error) {
 	now := time.Now()
-	if u.lastReport.covers(r, now) {
+	if u.lastReport.covers(r, now, u.quietFor()) {
 		host, err := u.cfg.Registry.Report(ctx, api.HostReport{
 			ID: r.ID, Name: r.Name, Epoch: r.Epoch, Mark: r.Mark, Digest: u.lastReport.digest, Migrations: r.Migrations,
 		})
+		if err == nil {
+			u.lastReport.heard = now
+		}
 		if !reportWhole(err) {
 			return host, err
 		}
@@ -142,7 +152,7 @@ func (u *Uplink) send(ctx context.Context, r api.HostReport) (api.Host, error) {
 	u.lastReport = lastReport{}
 	host, err := u.cfg.Registry.Report(ctx, r)
 	if err == nil {
-		u.lastReport = lastReport{report: r, digest: host.ReportDigest, at: now}
+		u.lastReport = lastReport{report: r, digest: host.ReportDigest, at: now, heard: now}
 	}
 	return host, err
 }

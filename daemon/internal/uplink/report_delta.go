@@ -18,16 +18,35 @@ const (
 	wholeEvery = 5 * time.Minute
 )
 
-// lastReport is the last whole report that the registry has taken, and when.
+// lastReport is the last whole report that the registry has taken, and when; heard is when it
+// took that or a digest of it.
 type lastReport struct {
-	report api.HostReport
-	digest string
-	at     time.Time
+	report    api.HostReport
+	digest    string
+	at, heard time.Time
+}
+
+// quietFor is how long the registry wants to hear nothing of a host of which there is nothing
+// new. It says so in its answers, and the more hosts it has, the longer it is.
+func (u *Uplink) quietFor() time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return min(max(reportEvery, time.Duration(u.host.ReportEverySeconds)*time.Second), quietMax)
+}
+
+// heardLately says whether the registry need not be called for a report, because there is nothing
+// new in it and it wants to hear of this host later. The caller holds reporting.
+func (u *Uplink) heardLately(r api.HostReport) bool {
+	now := time.Now()
+	// Reports are reportPause late now and then, and are not to be a whole reportEvery late for that.
+	return u.Up() && len(r.Migrations) == 0 && now.Sub(u.lastReport.heard) < u.quietFor()-reportPause &&
+		u.lastReport.covers(r, now, u.quietFor())
 }
 
 // covers says whether the registry need not hear a report now, because it was told
-// the same. One that gives no digest always hears it.
-func (l lastReport) covers(r api.HostReport, now time.Time) bool {
+// the same. One that gives no digest always hears it. It hears the sizes of pools not more
+// often than every quiet.
+func (l lastReport) covers(r api.HostReport, now time.Time, quiet time.Duration) bool {
 	age := now.Sub(l.at)
 	switch {
 	case l.digest == "" || age >= wholeEvery:
@@ -35,7 +54,7 @@ func (l lastReport) covers(r api.HostReport, now time.Time) bool {
 	case r.Version != l.report.Version || r.BootID != l.report.BootID || !slices.Equal(r.Instances, l.report.Instances):
 		return false
 	}
-	sizes := age >= sizesEvery
+	sizes := age >= max(sizesEvery, quiet)
 	return (r.Pools == nil) == (l.report.Pools == nil) &&
 		slices.EqualFunc(r.Pools, l.report.Pools, func(a, b api.Pool) bool { return poolAs(a, sizes) == poolAs(b, sizes) })
 }

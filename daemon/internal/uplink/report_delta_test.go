@@ -108,3 +108,42 @@ func TestARegistryThatGivesNoDigestHearsEverything(t *testing.T) {
 		w.kill()
 	})
 }
+
+// TestAHostWithNothingNewIsAsSilentAsTheRegistryWants, and is looked at as often as ever.
+func TestAHostWithNothingNewIsAsSilentAsTheRegistryWants(t *testing.T) {
+	for every, want := range map[int]int{0: 120, 1: 120, 20: 30, 50: 12, 3600: 10} {
+		bubble(t, func(w *world) {
+			w.registry.every = every
+			w.start()
+			pass(5*time.Minute + time.Millisecond)
+			whole, digests := w.sent(10 * time.Minute)
+			if got := whole + digests; got < want-2 || got > want+2 {
+				t.Errorf("a registry that wants to hear of a host every %d s: %d reports in ten quiet minutes, want %d", every, got, want)
+			}
+			w.must(w.fake.PowerOff(w.t.Context(), web))
+			if whole, _ := w.sent(reportEvery + reportPause); whole != 1 {
+				t.Errorf("every %d s: %d whole reports within %v of a change, want 1", every, whole, reportEvery)
+			}
+			w.kill()
+		})
+	}
+}
+
+// TestARegistryThatHasJustBegunHearsOfASilentHostAtOnce: the open poll for tasks is broken.
+func TestARegistryThatHasJustBegunHearsOfASilentHostAtOnce(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.registry.every = 60
+		w.start()
+		stop := w.startTasks(&perform{})
+		pass(5*time.Minute + 30*time.Second)
+		w.registry.SetDown(true)
+		w.registry.newTask <- struct{}{}
+		pass(reportPause)
+		w.registry.set(func() { w.registry.Down, w.registry.digest = false, "" })
+		if whole, _ := w.sent(2 * retryEvery); whole != 1 {
+			t.Errorf("%d whole reports within %v, want 1", whole, 2*retryEvery)
+		}
+		stop()
+		w.kill()
+	})
+}

@@ -12,8 +12,11 @@ import (
 )
 
 const (
-	// reportEvery is how often the registry hears of this host.
+	// reportEvery is how often this host is looked at, and how often the registry hears
+	// of it if that has not said something else (quietFor).
 	reportEvery = 5 * time.Second
+	// quietMax bounds for how long a registry may have a host keep silent.
+	quietMax = time.Minute
 	// busyReportEvery is the same while a migration is open, for those who watch
 	// it at the registry.
 	busyReportEvery = time.Second
@@ -26,8 +29,8 @@ const (
 
 // Run reports until ctx ends, and deals with a fence.
 func (u *Uplink) Run(ctx context.Context) error {
-	for {
-		wait := u.beat(ctx)
+	for changed := true; ; {
+		wait := u.beat(ctx, changed)
 		u.once.Do(func() { close(u.ready) })
 		if retry.Sleep(ctx, reportPause) != nil {
 			return nil //nolint:nilerr // ctx has ended
@@ -36,25 +39,32 @@ func (u *Uplink) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-u.changed:
+			changed = true
 		case <-time.After(wait - reportPause):
+			changed = false
 		}
 	}
 }
 
 // beat makes one report, or one try to come back from a fence, and returns how
-// long to wait until the next.
-func (u *Uplink) beat(ctx context.Context) time.Duration {
+// long to wait until the next. If nothing is said to have changed, and a look at the host
+// finds nothing, the registry is not called before it wants to hear of the host again.
+func (u *Uplink) beat(ctx context.Context, changed bool) time.Duration {
 	if err := u.comeBack(ctx); err != nil {
 		if u.note(err) {
 			u.cfg.Log.Warn("this host was fenced and cannot come back yet", "err", err)
 		}
 		if reportFirst(err) {
 			// The report is refused, for its epoch is over, but what this host was told is compared.
-			_, _ = u.report(ctx)
+			_, _ = u.report(ctx, always)
 		}
 		return retryEvery
 	}
-	out, err := u.report(ctx)
+	unless := u.heardLately
+	if changed {
+		unless = always
+	}
+	out, err := u.report(ctx, unless)
 	switch {
 	case err != nil:
 		return retryEvery
@@ -70,7 +80,7 @@ func (u *Uplink) Refresh(ctx context.Context) error {
 	if err := u.Admit(); err != nil {
 		return err
 	}
-	_, err := u.report(ctx)
+	_, err := u.report(ctx, always)
 	return err
 }
 
@@ -83,7 +93,7 @@ func (u *Uplink) ReportNow(ctx context.Context) error {
 	var out reportResult
 	if u.Admit() == nil {
 		_ = retry.Do(ctx, retry.Backoff{First: putOffPause, Max: putOffPause}, putOffBound, func() (err error) {
-			out, err = u.report(ctx)
+			out, err = u.report(ctx, always)
 			return err
 		}, reportLater)
 	}

@@ -61,9 +61,11 @@ func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
 }
 
 const (
-	// fetchWait is how long the registry may hold back that it has no task. It is
-	// well below the time after which it takes a host for gone.
-	fetchWait = 20 * time.Second
+	// fetchWait is how long the registry may hold back that it has no task, and fetchWaitMax
+	// is that of a registry with so many hosts that it wants to hear of each more rarely. Both are
+	// below what takes a silent connection for dead.
+	fetchWait    = 20 * time.Second
+	fetchWaitMax = 50 * time.Second
 	// fetchPause is between two looks for tasks.
 	fetchPause = 20 * time.Millisecond
 )
@@ -78,9 +80,10 @@ func (u *Uplink) fetch(ctx context.Context) ([]api.Task, error) {
 		return nil, api.Errorf(api.CodeRegistryUnavailable, "the registry has not heard of this host yet")
 	}
 	_, epoch := u.Token()
-	tasks, err := u.cfg.Registry.Tasks(ctx, u.cfg.HostID, u.session, fetchWait)
+	tasks, err := u.cfg.Registry.Tasks(ctx, u.cfg.HostID, u.session, min(max(fetchWait, u.quietFor()), fetchWaitMax))
 	if err != nil && ctx.Err() == nil {
 		err = u.refused(epoch, true, err)
+		u.Changed() // a registry that has just begun has to hear of this host
 	}
 	return tasks, err
 }

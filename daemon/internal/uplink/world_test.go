@@ -49,6 +49,7 @@ type registry struct {
 	digest   string
 	tooOften bool // reports are refused for a while
 	plain    bool // it gives no digests
+	every    int  // how often it wants to hear of a host, in seconds; 0 if it does not say
 	reads    int
 	tasks    []api.Task
 	sessions []string
@@ -101,6 +102,7 @@ func (r *registry) Report(_ context.Context, in api.HostReport) (host api.Host, 
 			return api.Errorf(api.CodeConflict, "all of it, please").With(api.DetailReportWhole, true)
 		}
 		host = r.hostNow()
+		host.ReportEverySeconds = r.every
 		if !r.plain {
 			host.ReportDigest = r.digest
 		}

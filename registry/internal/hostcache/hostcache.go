@@ -213,6 +213,13 @@ func (c *Cache) FillPool(hostID string, p *api.Pool) {
 	}
 }
 
+// Len returns how many hosts are stored.
+func (c *Cache) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.byID)
+}
+
 // Snapshot returns a copy of the state of every host that has reported since the start.
 func (c *Cache) Snapshot() map[string]State {
 	c.mu.Lock()

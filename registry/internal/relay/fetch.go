@@ -63,6 +63,17 @@ func (r *Relay) enter(hostID string) (*host, *poll) {
 	return h, h.poll
 }
 
+// EndPoll ends the open poll of a host with nothing, so that its next one is looked at anew: a host
+// that was fenced is told of it then.
+func (r *Relay) EndPoll(hostID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h := r.hosts[hostID]; h != nil && h.poll != nil {
+		close(h.poll.superseded)
+		h.poll = nil
+	}
+}
+
 func (r *Relay) exit(h *host, p *poll) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -101,6 +101,31 @@ func TestOlderPollIsGivenNothingWhenThereIsANewerOne(t *testing.T) {
 	})
 }
 
+// TestAPollThatIsEndedIsGivenNothingAndTheNextOneIsAsAnyOther: a host that was fenced asks again, and is told.
+func TestAPollThatIsEndedIsGivenNothingAndTheNextOneIsAsAnyOther(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		s.EndPoll(hostA) // it has none
+		open := make(chan []string, 1)
+		go func() { open <- s.fetch(t, hostA, "s1", time.Hour) }()
+		synctest.Wait()
+		s.EndPoll(hostB)
+		synctest.Wait()
+		if len(open) != 0 {
+			t.Fatal("the poll of another host was ended")
+		}
+		s.EndPoll(hostA)
+		synctest.Wait()
+		if len(open) != 1 {
+			t.Fatal("the poll is still open")
+		}
+		want(t, "the poll that was ended", strings.Join(<-open, " "), "")
+		go func() { open <- s.fetch(t, hostA, "s1", time.Hour) }()
+		synctest.Wait()
+		s.begin(t.Context(), change("k"))
+		want(t, "the next one", strings.Join(<-open, " "), "k")
+	})
+}
+
 func TestTaskThatWasHandedToABrokenConnectionIsHandedOutAgain(t *testing.T) {
 	t.Run("broken while it was taken", func(t *testing.T) {
 		bubble(t, func(t *testing.T, s *site) {

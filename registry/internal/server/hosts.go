@@ -3,6 +3,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -57,6 +58,15 @@ func (s *Server) forgetHost(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return routes.ForgetHost.Write(w, http.StatusOK, host)
+}
+
+// fence fences a host, which is told of it at once if it is there.
+func (s *Server) fence(ctx context.Context, call store.Call, ref string, in api.HostFence) (api.Host, error) {
+	host, err := s.Store.FenceHost(ctx, call, ref, in)
+	if err == nil {
+		s.Relay.EndPoll(host.ID)
+	}
+	return host, err
 }
 
 // rejoin lets a fenced host work again.

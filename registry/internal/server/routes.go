@@ -41,7 +41,7 @@ func (s *Server) hostRoutes() []httpjson.Route {
 		list(routes.ListHosts, s.hosts),
 		show(routes.ShowHost, s.host),
 		write(routes.ReportHost, http.StatusOK, s.report),
-		drastic(s, routes.FenceHost, s.Store.FenceHost),
+		drastic(s, routes.FenceHost, s.fence),
 		routes.ForgetHost.ServedByRegistry(s.forgetHost),
 		write(routes.RejoinHost, http.StatusOK, s.rejoin),
 		routes.FetchTasks.ServedByRegistry(s.tasks),

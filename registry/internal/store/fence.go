@@ -66,7 +66,7 @@ func (s *Store) checkSilent(host hostcache.Row, in api.HostFence) error {
 		return nil
 	}
 	ago := s.now().Sub(last)
-	if ago > upWithin {
+	if ago > s.upWithin() {
 		return nil
 	}
 	return api.Errorf(api.CodeConflict, "cannot fence host %s: it reported %s ago, so it has power and a network; if it is the right host and cannot touch any volume all the same, say so: --even-if-up",

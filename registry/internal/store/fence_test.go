@@ -296,7 +296,7 @@ func TestAHostThatReportsRightNowIsFencedOnlyIfThatIsMeant(t *testing.T) {
 	if e := lastEvent(t, s); e.What != "host.fence" || e.Result != string(api.CodeConflict) {
 		t.Errorf("event = %+v", e)
 	}
-	s.now = func() time.Time { return time.Now().Add(upWithin + time.Second) }
+	s.now = func() time.Time { return time.Now().Add(s.upWithin() + time.Second) }
 	if err := fence(); err != nil {
 		t.Errorf("a host that has been silent: %v", err)
 	}

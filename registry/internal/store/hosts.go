@@ -12,14 +12,29 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// suspectAfter is how long a host may be silent. Daemons report every few
-// seconds. A host that is silent is suspect and no more: what it holds stays held
-// until an operator says that it is fenced.
-const suspectAfter = 30 * time.Second
+const (
+	// quietReports is how many reports a second all hosts together make that have nothing new
+	// to say. It bounds what they cost, and how old the newest mark is that a host has.
+	quietReports = 200
+	// reportEveryMin and reportEveryMax bound how often a host reports that has nothing new to say.
+	// Daemons have the same bounds.
+	reportEveryMin = 5 * time.Second
+	reportEveryMax = time.Minute
+)
+
+// reportEvery is how often each host should report while it has nothing new to say.
+func (s *Store) reportEvery() time.Duration {
+	share := time.Duration(s.hosts.Len()) * time.Second / quietReports
+	return min(max(reportEveryMin, share.Truncate(time.Second)), reportEveryMax)
+}
+
+// suspectAfter is how long a host may be silent. A host that is silent is suspect and no
+// more: what it holds stays held until an operator says that it is fenced.
+func (s *Store) suspectAfter() time.Duration { return max(30*time.Second, 3*s.reportEvery()) }
 
 // upWithin is how long ago a host that is fenced may have reported for the
 // operator to be asked whether it is the right one.
-const upWithin = 15 * time.Second
+func (s *Store) upWithin() time.Duration { return s.reportEvery() + 10*time.Second }
 
 // Hosts returns every host, by name.
 func (s *Store) Hosts(ctx context.Context) ([]api.Host, error) {
@@ -57,7 +72,7 @@ func (s *Store) hostDocument(h hostcache.Row) api.Host {
 	switch {
 	case h.Fenced:
 		status = api.HostFenced
-	case now.Sub(last) > suspectAfter:
+	case now.Sub(last) > s.suspectAfter():
 		status = api.HostSuspect
 	}
 	seen := last.UTC().Truncate(time.Microsecond)

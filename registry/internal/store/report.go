@@ -78,7 +78,7 @@ func (s *Store) Report(ctx context.Context, call Call, in api.HostReport) (api.H
 		return api.Host{}, err
 	}
 	h, mark := s.hostDocument(host), s.history.Now()
-	h.Mark, h.ReportDigest = &mark, in.Digest
+	h.Mark, h.ReportDigest, h.ReportEverySeconds = &mark, in.Digest, int(s.reportEvery()/time.Second)
 	s.hosts.SetMark(in.ID, mark)
 	return h, nil
 }
@@ -198,7 +198,7 @@ func (s *Store) nameTaken(ctx context.Context, tx *Tx, name string) error {
 		last = at
 	}
 	refused := fmt.Sprintf("the name %s belongs to another host (id %s, last report %s)", name, h.ID, last.UTC().Format(time.RFC3339))
-	if !h.Fenced && s.now().Sub(last) <= upWithin {
+	if !h.Fenced && s.now().Sub(last) <= s.upWithin() {
 		return api.Errorf(api.CodeConflict, "%s, which reports right now; give one of the two another name (host_name in volferryd.toml)", refused)
 	}
 	return api.Errorf(api.CodeConflict, "%s; if that is another machine, give one of the two another name (host_name in volferryd.toml); "+

@@ -4,6 +4,7 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/hostcache"
 	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
@@ -251,6 +253,34 @@ func TestHostIsSuspectWhenItIsSilentAndNothingMore(t *testing.T) {
 	}
 	if v := must(s.Volume(t.Context(), root, everyone))(t); len(v.Attachments) != 1 {
 		t.Errorf("a silent host lost its attachment: %+v", v)
+	}
+}
+
+// TestTheMoreHostsThereAreTheMoreRarelyEachReports, and the longer it may be silent: all of them together
+// report at one rate.
+func TestTheMoreHostsThereAreTheMoreRarelyEachReports(t *testing.T) {
+	for hosts, want := range map[int]struct{ every, suspect time.Duration }{
+		2:       {5 * time.Second, 30 * time.Second},
+		1000:    {5 * time.Second, 30 * time.Second},
+		3000:    {15 * time.Second, 45 * time.Second},
+		10_000:  {50 * time.Second, 150 * time.Second},
+		100_000: {time.Minute, 3 * time.Minute},
+	} {
+		s := newSite(t)
+		for n := s.hosts.Len(); n < hosts; n++ {
+			s.hosts.Put(hostcache.Row{ID: fmt.Sprint("more", n)}, "")
+		}
+		answer := must(s.Report(t.Context(), nobody, api.HostReport{ID: hostA, Name: "a", Epoch: 1}))(t)
+		if got := time.Duration(answer.ReportEverySeconds) * time.Second; got != want.every {
+			t.Errorf("%d hosts: each reports every %v, want %v", hosts, got, want.every)
+		}
+		seen := time.Now()
+		for silent, status := range map[time.Duration]string{want.suspect - 3*time.Second: api.HostUp, want.suspect + 3*time.Second: api.HostSuspect} {
+			s.now = func() time.Time { return seen.Add(silent) }
+			if h := must(s.Host(t.Context(), "a"))(t); h.Status != status {
+				t.Errorf("%d hosts, one silent for %v: it is %s, want %s", hosts, silent, h.Status, status)
+			}
+		}
 	}
 }
 

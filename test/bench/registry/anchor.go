@@ -6,9 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/volferry/volferry/test/lab"
 )
 
 // anchorRounds are how often the registry and etcd are measured, in turns.
@@ -95,12 +95,12 @@ type etcd struct {
 
 // startEtcd returns when etcd answers. Stop must be called.
 func (b *bench) startEtcd(ctx context.Context) (*etcd, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	listen, err := lab.FreeAddress(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("find a port: %w", err)
+		return nil, err
 	}
-	e := &etcd{program: b.etcd, listen: l.Addr().String(), certificate: filepath.Join(b.dir, "etcd-client"), tls: b.registry.TLSDir(), seed: b.seed}
-	if err := errors.Join(l.Close(), b.registry.Issue(ctx, e.certificate, "host", "etcd")); err != nil {
+	e := &etcd{program: b.etcd, listen: listen, certificate: filepath.Join(b.dir, "etcd-client"), tls: b.registry.TLSDir(), seed: b.seed}
+	if err := b.registry.Issue(ctx, e.certificate, "host", "etcd"); err != nil {
 		return nil, fmt.Errorf("start etcd: %w", err)
 	}
 	e.server = exec.CommandContext(ctx, e.program, "serve", "--dir", filepath.Join(b.dir, "etcd"), "--listen", e.listen, "--tls", e.tls)

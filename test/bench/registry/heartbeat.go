@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -16,15 +17,12 @@ import (
 )
 
 const (
-	// heartbeatEvery is how often each host reports.
-	heartbeatEvery = 10 * time.Second
 	// heartbeaters are how many goroutines report, each for its share of the hosts.
 	heartbeaters = 32
 	// instancesPerHost are those of an ordinary host.
 	instancesPerHost = 10
-	// wholeEvery is which of the reports of a host that has nothing new to say is a
-	// whole one all the same: daemons send one every five minutes.
-	wholeEvery = int(5 * time.Minute / heartbeatEvery)
+	// wholeEvery is how often a host that has nothing new to say reports everything all the same.
+	wholeEvery = 5 * time.Minute
 )
 
 // poolNames are the pools of each host; volumes are in the first one, for the registry
@@ -40,7 +38,8 @@ type heart struct {
 	whole, brief []byte
 	mark, digest []byte
 	body         []byte
-	beats        int // of the whole run, which is spread over the hosts
+	every        time.Duration // how often the registry wants to hear of it
+	beats        int           // of the whole run, which is spread over the hosts
 	sent         *sent
 }
 
@@ -65,11 +64,12 @@ func reportOf(h *host, instances []api.InstanceReport) []byte {
 
 var (
 	markField   = []byte(`"mark":`)
+	everyField  = []byte(`"report_every_seconds":`)
 	digestField = []byte(`"report_digest":"`)
 )
 
 func (h *heart) beat() error {
-	if h.beats++; len(h.digest) == 0 || h.beats%wholeEvery == 0 {
+	if h.beats++; len(h.digest) == 0 || h.beats%int(wholeEvery/h.every) == 0 {
 		h.body = append(h.body[:0], h.whole...)
 		h.sent.whole.Add(1)
 	} else {
@@ -88,7 +88,14 @@ func (h *heart) beat() error {
 		digest, _, _ := bytes.Cut(rest, []byte(`"`))
 		h.digest = append(h.digest[:0], digest...)
 	}
-	_, rest, found := bytes.Cut(answer, markField)
+	_, rest, found := bytes.Cut(answer, everyField)
+	seconds, _, _ := bytes.Cut(rest, []byte(","))
+	n, err := strconv.Atoi(string(bytes.TrimRight(seconds, "}\n")))
+	if !found || err != nil || n <= 0 {
+		return fmt.Errorf("the answer to a report does not say when to report again: %s", answer)
+	}
+	h.every = time.Duration(n) * time.Second
+	_, rest, found = bytes.Cut(answer, markField)
 	end := bytes.IndexByte(rest, '}')
 	if !found || end < 0 {
 		return fmt.Errorf("no mark in the answer to a report: %s", answer)
@@ -97,13 +104,22 @@ func (h *heart) beat() error {
 	return nil
 }
 
-// beats has every host report every ten seconds, spread evenly, until ctx ends.
+// everyOf is how often the registry wants to hear of a host, as it has told the last one that was
+// introduced: before, it had fewer.
+func everyOf(hearts []*heart) (every time.Duration) {
+	for _, h := range hearts {
+		every = max(every, h.every)
+	}
+	return every
+}
+
+// beats has every host report as often as the registry wants, spread evenly, until ctx ends.
 func beats(ctx context.Context, hearts []*heart) error {
-	begin := time.Now()
+	begin, every := time.Now(), everyOf(hearts)
 	return inParallel(heartbeaters, func(first int) error {
 		for n := 0; ; n++ {
 			for i := first; i < len(hearts); i += heartbeaters {
-				due := begin.Add(heartbeatEvery * time.Duration(n)).Add(heartbeatEvery * time.Duration(i) / time.Duration(len(hearts)))
+				due := begin.Add(every * time.Duration(n)).Add(every * time.Duration(i) / time.Duration(len(hearts)))
 				if err := load.Until(ctx, due); err != nil {
 					return nil //nolint:nilerr // it was told to end
 				}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -36,6 +37,7 @@ type bench struct {
 	hosts     []*host
 	clients   []*client
 	hearts    []*heart
+	pollers   *pollers
 	version   string // of the registry
 }
 
@@ -110,7 +112,7 @@ func (b *bench) connectHosts(ctx context.Context) ([]*heart, error) {
 		}
 		report := reportOf(h, instances)
 		hearts[i] = &heart{
-			conn: &conn{host: h}, path: "/v1/hosts/" + h.id + "/report", whole: report[:len(report)-1], beats: i, sent: counts,
+			conn: &conn{host: h}, path: "/v1/hosts/" + h.id + "/report", whole: report[:len(report)-1], beats: i, sent: counts, every: wholeEvery,
 			brief: fmt.Appendf(nil, `{"id":%q,"name":%q,"version":"","boot_id":"","epoch":1,"pools":null,"instances":null`, h.id, h.name),
 		}
 	}
@@ -131,6 +133,11 @@ func (b *bench) connectHosts(ctx context.Context) ([]*heart, error) {
 
 func (b *bench) close() {
 	b.disconnect()
+	if b.pollers != nil {
+		if err := b.pollers.stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "waiting for tasks has failed:", err)
+		}
+	}
 	for _, h := range b.hearts {
 		h.close()
 	}
