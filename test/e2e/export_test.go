@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,15 +51,7 @@ func (h *host) servedAs(t *testing.T, serve func(file string) (*lab.Export, erro
 func (h *host) servedOverTCP(t *testing.T) lab.Disk {
 	t.Helper()
 	d := h.servedAs(t, func(file string) (*lab.Export, error) {
-		free, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		server := free.Addr().String()
-		if err := free.Close(); err != nil {
-			return nil, err
-		}
-		return lab.ServeTCP(t.Context(), file, "web", server)
+		return lab.ServeTCP(t.Context(), file, "web", freeAddress(t))
 	})
 	remoteFiles.Store(d.Export.URI(), d.Export.File)
 	return d

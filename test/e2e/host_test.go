@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/site"
 )
@@ -302,6 +303,12 @@ func exists(t *testing.T, path string) bool {
 		t.Fatal(err)
 	}
 	return err == nil
+}
+
+// freeAddress is an address at which nobody listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	return expect.Value(lab.FreeAddress(t.Context()))(t)
 }
 
 // logged says how many lines of the daemon's log have the words.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -20,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/site"
 )
@@ -52,7 +52,7 @@ func TestPrometheusScrapesTheSiteAndAlerts(t *testing.T) {
 	for _, h := range c.Hosts {
 		daemons = append(daemons, freeAddress(t))
 		h.KillDaemon()
-		h.Flags = []string{"--metrics-listen", daemons[len(daemons)-1]}
+		h.Metrics = daemons[len(daemons)-1]
 		if err := h.StartDaemon(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -102,12 +102,7 @@ func prometheusProgram(t *testing.T) string {
 // freeAddress is an address on loopback at which nobody listened just now.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return expect.Value(lab.FreeAddress(t.Context()))(t)
 }
 
 // startPrometheus starts a Prometheus as the page says it, with the targets of here and

@@ -3,6 +3,7 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,8 @@ type Host struct {
 	TLS string
 	// SharedPools are the pools that other hosts see, too.
 	SharedPools []string
+	// Metrics is the address of the daemon's metrics, which it has none of where that is empty.
+	Metrics string
 	// Flags are flags of the daemon besides, which win.
 	Flags []string
 
@@ -94,7 +97,7 @@ func (h *Host) StartDaemon(ctx context.Context, env ...string) error {
 		"--state-dir", h.State(), "--overlay-dir", h.Overlays(),
 		"--libvirt-socket", h.Libvirtd.Socket, "--libvirt-hook", filepath.Join(h.Libvirtd.HooksDir, "qemu.d", "volferry-guard"),
 		"--libvirt-config-dir", filepath.Join(h.Libvirtd.EtcDir, "qemu"),
-		"--metrics-listen", "off", "--host-name", h.Name, "--overlay-min-free-bytes", fmt.Sprint(64 << 20),
+		"--metrics-listen", cmp.Or(h.Metrics, "off"), "--host-name", h.Name, "--overlay-min-free-bytes", fmt.Sprint(64 << 20),
 		"--allowed-paths", h.Dir + ":/dev", // the disks and loop devices of tests are in no pool
 	}
 	if h.TLS != "" {

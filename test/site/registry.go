@@ -5,12 +5,13 @@ package site
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/volferry/volferry/test/lab"
 )
 
 // Registry is a volferry-registry with its state in a directory.
@@ -44,14 +45,9 @@ func (r *Registry) TLSDir() string { return filepath.Join(r.Dir, "tls") }
 // InitTLS makes the site's authority and the registry's certificate, and has the
 // registry listen for hosts on a free port of the loopback address from its next
 // start on.
-func (r *Registry) InitTLS(ctx context.Context) error {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return fmt.Errorf("find a port: %w", err)
-	}
-	r.Listen = l.Addr().String()
-	if err := l.Close(); err != nil {
-		return fmt.Errorf("find a port: %w", err)
+func (r *Registry) InitTLS(ctx context.Context) (err error) {
+	if r.Listen, err = lab.FreeAddress(ctx); err != nil {
+		return err
 	}
 	_, err = r.Run(ctx, "init-ca", "--tls-dir", r.TLSDir(), "--server-name", "127.0.0.1")
 	return err

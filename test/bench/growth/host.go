@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/volferry/volferry/test/bench/meter"
+	"github.com/volferry/volferry/test/lab"
+	"github.com/volferry/volferry/test/site"
+)
+
+// The pools.
+const srcPool, dstPool = "src", "dst"
+
+// host is a host for one measurement.
+type host struct {
+	*site.Site
+
+	pools map[string]string // their directories
+	made  int               // domains, for their names
+}
+
+// at measures at one size.
+func (s series) at(ctx context.Context, o options, n int64) (p point, err error) {
+	dir, err := os.MkdirTemp(o.directory, "vfgrow-")
+	if err != nil {
+		return p, fmt.Errorf("make directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	on, err := site.Start(ctx, dir, o.bin)
+	if err != nil {
+		return p, err
+	}
+	defer func() { err = errors.Join(err, on.Close()) }()
+	h := &host{Site: on, pools: map[string]string{}}
+	for _, pool := range []string{srcPool, dstPool} {
+		h.pools[pool] = filepath.Join(on.Libvirtd.Dir, pool)
+		if err := on.Libvirtd.DirPool(ctx, pool, h.pools[pool]); err != nil {
+			return p, err
+		}
+	}
+	return s.measure(ctx, h, n)
+}
+
+// measured is what do costs.
+func (h *host) measured(do func() error) (p point, err error) {
+	pid := h.DaemonPID()
+	if err := meter.ResetPeak(pid); err != nil {
+		return p, err
+	}
+	before, err := meter.FamilyTime(pid)
+	if err != nil {
+		return p, err
+	}
+	begin := time.Now()
+	if err := do(); err != nil {
+		return p, err
+	}
+	p.Seconds = time.Since(begin).Seconds()
+	after, err := meter.FamilyTime(pid)
+	if err != nil {
+		return p, err
+	}
+	p.CPUSeconds = (after - before).Seconds()
+	return p, h.memory(&p)
+}
+
+func (h *host) memory(p *point) error {
+	m, err := meter.MemoryOf(h.DaemonPID())
+	p.ResidentBytes, p.PeakBytes = m.Resident, m.Peak
+	return err
+}
+
+// makeVolume makes a raw image in pool src, and a volume of it that no guest has.
+func (h *host) makeVolume(ctx context.Context, name string, bytes int64, percent uint64) error {
+	path := filepath.Join(h.pools[srcPool], name)
+	if err := lab.MakeVolume(ctx, lab.Volume{Path: path, Format: "raw"}, bytes, lab.Fill{Seed: 1, Percent: percent}); err != nil {
+		return err
+	}
+	_, err := h.Ctl(ctx, "volume", "adopt", name, "--path", path, "--format", "raw")
+	return err
+}
+
+// adoptInstance makes an instance with so many disks, and returns its name.
+func (h *host) adoptInstance(ctx context.Context, disks int, bytes int64) (string, error) {
+	h.made++
+	name := fmt.Sprintf("many%d", h.made)
+	var files []string
+	for i := range disks {
+		file := filepath.Join(h.pools[srcPool], fmt.Sprintf("%s-%d", name, i))
+		if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, bytes)); err != nil {
+			return "", fmt.Errorf("make disk: %w", err)
+		}
+		files = append(files, file)
+	}
+	if err := h.Libvirtd.DefineWithDisks(ctx, name, files...); err != nil {
+		return "", err
+	}
+	_, err := h.Ctl(ctx, "instance", "adopt", name)
+	return name, err
+}
