@@ -27,12 +27,15 @@ type pollers struct {
 	errs  []error
 }
 
-// connectPollers connects for the first of the hosts once more.
+// connectPollers connects for the first of the hosts once more, and has each ask once: the registry closes
+// connections of which nothing comes.
 func connectPollers(ctx context.Context, address string, hearts []*heart) (*pollers, error) {
 	p := &pollers{conns: make([]*conn, min(len(hearts), maxPollers))}
 	return p, inParallel(heartbeaters, func(first int) (err error) {
 		for i := first; i < len(p.conns) && err == nil; i += heartbeaters {
-			p.conns[i], err = dial(ctx, address, hearts[i].host)
+			if p.conns[i], err = dial(ctx, address, hearts[i].host); err == nil {
+				err = p.conns[i].poll(0)
+			}
 		}
 		return err
 	})
