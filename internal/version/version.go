@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"strings"
+	"sync"
 )
 
 // release is the version of a tag.
@@ -23,12 +24,18 @@ func String() string {
 	if Version != "" {
 		return Version
 	}
+	return recorded()
+}
+
+// recorded is the version without one of the build. Every request says its program's, and to read this takes
+// some microseconds.
+var recorded = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
 	}
 	return fromBuildInfo(info)
-}
+})
 
 func fromBuildInfo(info *debug.BuildInfo) string {
 	// What the Go tool makes of a commit (v0.0.0-DATE-COMMIT) is another form.

@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
 // BenchmarkReport is what a report that says nothing new takes the registry, without
@@ -19,8 +20,8 @@ import (
 func BenchmarkReport(b *testing.B) {
 	s := newSite(b)
 	whole := api.HostReport{ID: hostID, Name: "a", Version: "1", BootID: hostID, Epoch: 1, Pools: []api.Pool{{Name: "fast", Type: "dir", Path: "/fast", Active: true}}}
-	for range 10 {
-		whole.Instances = append(whole.Instances, api.InstanceReport{ID: otherID, State: api.InstanceRunning})
+	for n := range 10 {
+		whole.Instances = append(whole.Instances, api.InstanceReport{ID: storetest.ID(storetest.InstanceKind, n+1), State: api.InstanceRunning})
 	}
 	ctx := mtls.WithIdentity(b.Context(), *certificate(hostID, "a"))
 	send := func(b *testing.B, body string) *httptest.ResponseRecorder {
