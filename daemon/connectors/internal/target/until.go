@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package target
+
+import (
+	"context"
+	"time"
+)
+
+// poll is how often it is looked whether the kernel, udev or a daemon has done its part.
+const poll = 20 * time.Millisecond
+
+// Until looks until there is what is waited for, or until the time is over, which is no error.
+func Until(ctx context.Context, within time.Duration, look func() (bool, error)) (bool, error) {
+	over := time.Now().Add(within)
+	for {
+		is, err := look()
+		if err != nil || is || time.Now().After(over) {
+			return is, err
+		}
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-time.After(poll):
+		}
+	}
+}
