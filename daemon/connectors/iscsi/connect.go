@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/volferry/volferry/daemon/connectors/internal/target"
@@ -107,66 +108,93 @@ func (i iscsi) newRecord(ctx context.Context, p place, portal target.Address) er
 	return err
 }
 
-// shows waits for a volume, for its name, and for its map to have all paths. Each session is
-// asked once for what is new, each disk once whether it is what it was, and multipathd once for
-// each path that it does not have.
-func (i iscsi) shows(ctx context.Context, p place, u unit) (*device, error) {
-	var found *device
-	var sessions []session
-	asked := map[string]bool{}
-	once := func(what string, do func() error) {
-		if asked[what] {
-			return
-		}
-		asked[what] = true
-		if err := do(); err != nil {
-			note(err) // it may show by itself
-		}
+// wait is what is asked once while a volume is waited for, and what was seen last.
+type wait struct {
+	sessions []session
+	found    *device
+	asked    map[string]bool
+}
+
+// once does what may help a volume to show. It may show without it.
+func (w *wait) once(what string, do func() error) {
+	if w.asked[what] {
+		return
 	}
-	there, err := target.Until(ctx, i.Within, func() (is bool, err error) {
-		if sessions, err = readSessions(i.Devices, p); err != nil {
-			return false, err
-		}
-		for _, s := range sessions {
-			for _, d := range s.pathsTo(u) {
-				if d.running {
-					once(d.name+" is the same", func() error { return i.write(i.attribute(d.name, "rescan"), "1") })
-				}
-			}
-		}
-		if sessions, err = readSessions(i.Devices, p); err != nil {
-			return false, err
-		}
-		for _, s := range sessions {
-			if len(s.pathsTo(u)) == 0 {
-				once(s.id+" is scanned", func() error {
-					_, err := i.run(ctx, "iscsiadm", "--mode", "session", "--sid", s.id, "--rescan")
-					return err
-				})
-			}
-		}
-		if found, err = i.find(u, sessions); err != nil {
-			return false, err
-		}
-		whole := true
-		if u.mapUUID != "" {
-			if whole, err = i.mapped(ctx, u, sessions, once); err != nil {
-				return false, err
-			}
-		}
-		return found != nil && whole && i.IsNamed(u.name, found.name), nil
-	})
+	w.asked[what] = true
+	if err := do(); err != nil {
+		note(err)
+	}
+}
+
+// shows waits for a volume, for its name, and for its map to have all paths.
+func (i iscsi) shows(ctx context.Context, p place, u unit) (*device, error) {
+	w := &wait{asked: map[string]bool{}}
+	there, err := target.Until(ctx, i.Within, func() (bool, error) { return i.look(ctx, p, u, w) })
 	if err != nil {
 		return nil, err
 	}
-	return i.verdict(p, u, sessions, found, there)
+	return i.verdict(p, u, w, there)
+}
+
+// look says whether a volume is there with all that belongs to it. Each session is asked once for
+// what is new, and each disk whether it is what it was.
+func (i iscsi) look(ctx context.Context, p place, u unit, w *wait) (whole bool, err error) {
+	if w.sessions, err = readSessions(i.Devices, p); err != nil {
+		return false, err
+	}
+	for _, d := range paths(w.sessions, u) {
+		if d.running {
+			w.once(d.name+" is the same", func() error { return i.write(i.attribute(d.name, "rescan"), "1") })
+		}
+	}
+	if w.sessions, err = readSessions(i.Devices, p); err != nil {
+		return false, err
+	}
+	if err := i.scan(ctx, p, u, w); err != nil {
+		return false, err
+	}
+	if w.found, err = i.find(u, w.sessions); err != nil {
+		return false, err
+	}
+	whole = true
+	if u.mapUUID != "" {
+		whole, err = i.mapped(ctx, u, w)
+	}
+	return whole && err == nil && w.found != nil && i.IsNamed(u.name, w.found.name), err
+}
+
+// scan asks sessions that do not show a unit what the target has. What none shows after that is
+// not there.
+func (i iscsi) scan(ctx context.Context, p place, u unit, w *wait) error {
+	scanned := false
+	for _, s := range w.sessions {
+		if !slices.Contains(s.wwids, u.wwid) {
+			w.once(s.id+" is scanned", func() error {
+				_, err := i.run(ctx, "iscsiadm", "--mode", "session", "--sid", s.id, "--rescan")
+				scanned = scanned || err == nil
+				return err
+			})
+		}
+	}
+	if !scanned {
+		return nil
+	}
+	var err error
+	if w.sessions, err = readSessions(i.Devices, p); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(w.sessions, func(s session) bool { return slices.Contains(s.wwids, u.wwid) }) {
+		return absent(p, u.name)
+	}
+	return nil
 }
 
 // mapped says whether a map is on all paths of a unit that work. Those on which none is are given
-// to multipathd, which may leave a unit alone that it has not had before.
-func (i iscsi) mapped(ctx context.Context, u unit, sessions []session, once func(string, func() error)) (bool, error) {
+// to multipathd, which may leave a unit alone that it has not had before, once udev knows them: it
+// asks udev what they are.
+func (i iscsi) mapped(ctx context.Context, u unit, w *wait) (bool, error) {
 	whole := true
-	for _, d := range paths(sessions, u) {
+	for _, d := range paths(w.sessions, u) {
 		m, err := i.mapOf(d.name)
 		if err != nil {
 			return false, err
@@ -175,7 +203,14 @@ func (i iscsi) mapped(ctx context.Context, u unit, sessions []session, once func
 			continue
 		}
 		whole = false
-		once(d.name+" is a path", func() error {
+		known, err := i.IsKnown(d.name)
+		if err != nil {
+			return false, err
+		}
+		if !known {
+			continue
+		}
+		w.once(d.name+" is a path", func() error {
 			_, err := i.run(ctx, "multipath", "-a", i.Path(d.name))
 			_, addErr := i.run(ctx, multipathd, "add", "path", d.name)
 			return errors.Join(err, addErr)
@@ -185,19 +220,18 @@ func (i iscsi) mapped(ctx context.Context, u unit, sessions []session, once func
 }
 
 // verdict is what has come of the wait for a volume. A map that lacks a path is one.
-func (i iscsi) verdict(p place, u unit, sessions []session, found *device, there bool) (*device, error) {
-	all := paths(sessions, u)
+func (i iscsi) verdict(p place, u unit, w *wait, there bool) (*device, error) {
+	all, found := paths(w.sessions, u), w.found
 	switch {
-	case len(sessions) == 0:
+	case len(w.sessions) == 0:
 		return nil, connector.Errorf(connector.CodeUnavailable, "target %s is not reached: no session was made in time", p.iqn)
 	case len(all) == 0:
-		return nil, absent(p, u.name)
+		return nil, connector.Errorf(connector.CodeUnavailable, "target %s has not said in time whether it has %s", p.iqn, u.name)
 	case found == nil:
 		return nil, connector.Errorf(connector.CodeFailed, "multipathd has made no map of %s; does it run, and may it have that device?", i.Path(all[0].name))
 	case !there && !i.IsNamed(u.name, found.name):
 		return nil, connector.Errorf(connector.CodeFailed, "udev has given %s no name %s", found.name, filepath.Join(i.ByID(), u.name))
-	}
-	if u.mapUUID != "" {
+	case u.mapUUID != "":
 		return found, nil
 	}
 	if m, err := i.mapOf(found.name); err != nil || m != "" || len(all) > 1 {

@@ -41,6 +41,8 @@ type fakeHost struct {
 	// multipath says which disks multipathd takes: all of them, or those that it is given.
 	takesAll, takesGiven bool
 	given                map[string]bool
+	// slowUdev: it has not seen a disk yet when the kernel has it.
+	slowUdev bool
 	// open are the devices that somebody has open.
 	open    map[string]bool
 	records []string
@@ -105,9 +107,15 @@ func (h *fakeHost) show(sid string) {
 		if _, err := os.Stat(h.block(d)); err == nil {
 			continue
 		}
-		h.put(filepath.Join(h.session(sid), "device/target"+sid+":0:0", fmt.Sprintf("%s:0:0:%d", sid, n), "block", d, "x"), "")
+		unit := filepath.Join(h.session(sid), "device/target"+sid+":0:0", fmt.Sprintf("%s:0:0:%d", sid, n))
+		h.put(filepath.Join(unit, "wwid"), "naa."+wwid)
+		h.put(filepath.Join(unit, "block", d, "x"), "")
 		h.put(h.block(d, "device/wwid"), "naa."+wwid)
 		h.put(h.block(d, "device/state"), "running")
+		h.put(h.block(d, "dev"), "8:"+d)
+		if !h.slowUdev {
+			h.put(h.at("udev", "b8:"+d), "")
+		}
 		h.put(h.block(d, "size"), fmt.Sprint(size/target.SectorBytes))
 		h.must(os.MkdirAll(h.block(d, "holders"), 0o700))
 		h.put(h.at("dev", d), "")
@@ -136,7 +144,7 @@ func (h *fakeHost) removeDisk(disk string) {
 	found, err := filepath.Glob(h.at("sys/class/iscsi_session/*/device/target*/*/block", disk))
 	h.must(err)
 	for _, path := range found {
-		h.drop(path)
+		h.drop(filepath.Dir(filepath.Dir(path)))
 	}
 	h.drop(h.block(disk), h.at("dev", disk), h.at("dev/disk/by-id/scsi-3"+h.has[n]))
 }
@@ -229,7 +237,7 @@ func (h *fakeHost) ask(in connector.Request) (connector.Answer, error) {
 		in.Options = map[string]string{"iqn": iqn, "portals": twoPortals}
 	}
 	c := iscsi{
-		Devices: target.Devices{Sys: h.at("sys"), Dev: h.at("dev"), Opener: h.opener, Within: 200 * time.Millisecond},
+		Devices: target.Devices{Sys: h.at("sys"), Dev: h.at("dev"), Udev: h.at("udev"), Opener: h.opener, Within: 200 * time.Millisecond},
 		run:     h.run, write: h.write, state: h.at("run"),
 		flush: func(path string) error { h.flushed = append(h.flushed, filepath.Base(path)); return nil },
 	}
@@ -444,7 +452,13 @@ func TestADiskThatMultipathdWaitsToBeGivenIsGiven(t *testing.T) {
 		t.Errorf("it is %+v, %v", out.Volume, err)
 	}
 	h.must(h.disconnect(one))
-	h.takesGiven = false
+	h.slowUdev = true
+	h.drop(h.at("udev"))
+	h.ran = nil
+	if _, err := h.connect(one); connector.CodeOf(err) != connector.CodeFailed || slices.Contains(h.ran, "multipathd add path sda") {
+		t.Errorf("while udev does not know it: %v, it ran %q", err, h.ran)
+	}
+	h.slowUdev, h.takesGiven = false, false
 	if _, err := h.connect(one); connector.CodeOf(err) != connector.CodeFailed || h.sessions() > 0 {
 		t.Errorf("without multipathd: %v, sessions %d", err, h.sessions())
 	}

@@ -14,7 +14,9 @@ import (
 type session struct {
 	id      string
 	portals []target.Address
-	disks   []disk
+	// wwids are the units that were found, disks those of them that have a device by now.
+	wwids []string
+	disks []disk
 }
 
 // disk is a logical unit by one path.
@@ -70,29 +72,41 @@ func (s *session) read(devices target.Devices, dir string) error {
 		}
 		s.portals = append(s.portals, target.Address{Host: host, Port: port})
 	}
-	disks, err := filepath.Glob(filepath.Join(dir, "target*/*/block/*"))
+	units, err := filepath.Glob(filepath.Join(dir, "target*/*:*:*:*"))
 	if err != nil {
 		return err
 	}
-	for _, path := range disks {
-		if err := s.add(devices, filepath.Base(path)); err != nil {
+	for _, u := range units {
+		if err := s.add(devices, u); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *session) add(devices target.Devices, name string) error {
-	if !diskName.MatchString(name) {
-		return nil
-	}
-	wwid, err := devices.Attribute(name, "device/wwid")
+// add adds the unit that has this directory.
+func (s *session) add(devices target.Devices, dir string) error {
+	wwid, err := target.Attribute(dir, "wwid")
 	if err != nil || wwid == "" {
 		return err
 	}
-	state, err := devices.Attribute(name, "device/state")
-	s.disks = append(s.disks, disk{name: name, wwid: wwid, running: state == "running"})
-	return err
+	s.wwids = append(s.wwids, wwid)
+	disks, err := filepath.Glob(filepath.Join(dir, "block/*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range disks {
+		name := filepath.Base(path)
+		if !diskName.MatchString(name) {
+			continue
+		}
+		state, err := devices.Attribute(name, "device/state")
+		if err != nil {
+			return err
+		}
+		s.disks = append(s.disks, disk{name: name, wwid: wwid, running: state == "running"})
+	}
+	return nil
 }
 
 // reaches says whether one of the sessions is with a portal.

@@ -23,18 +23,18 @@ const SectorBytes = 512
 
 // Devices are the block devices of this host, each named as in /sys/class/block.
 type Devices struct {
-	// Sys and Dev are the directories of the kernel's and of udev's.
-	Sys, Dev string
+	// Sys, Dev and Udev are the directories of the kernel's, of udev's names, and of what udev knows.
+	Sys, Dev, Udev string
 	// Opener is a process that has one of the devices open, 0 if none has.
 	Opener func(devices []string) (pid int, err error)
 	// Within is how long a device, and its name in /dev, has to show once its target is connected,
-	// and to go with it.
+	// and to go with it: on a host that is busy too.
 	Within time.Duration
 }
 
 // Host are those of this host, with what says who has them open.
 func Host(opener func(devices []string) (pid int, err error)) Devices {
-	return Devices{Sys: "/sys", Dev: "/dev", Opener: opener, Within: 10 * time.Second}
+	return Devices{Sys: "/sys", Dev: "/dev", Udev: "/run/udev/data", Opener: opener, Within: 30 * time.Second}
 }
 
 // ByID is the directory of the names that say which device it is.
@@ -85,6 +85,16 @@ func (d Devices) Holders(device string) (names []string, err error) {
 	return names, err
 }
 
+// IsKnown says whether udev has seen a device. Before that it has told nobody what the device is.
+func (d Devices) IsKnown(device string) (bool, error) {
+	number, err := d.Attribute(device, "dev")
+	if err != nil || number == "" {
+		return false, err
+	}
+	_, err = os.Stat(filepath.Join(d.Udev, "b"+number))
+	return err == nil, absentIsFine(err)
+}
+
 // IsNamed says whether a name in ByID is that of this device.
 func (d Devices) IsNamed(name, device string) bool {
 	to, err := filepath.EvalSymlinks(filepath.Join(d.ByID(), name))
@@ -101,7 +111,7 @@ func (d Devices) HasName(name string) bool {
 // It waits a little for udev, which reads what others have closed.
 func (d Devices) NotUsed(ctx context.Context, devices ...string) error {
 	var used error
-	free, err := Until(ctx, d.Within/5, func() (bool, error) {
+	free, err := Until(ctx, d.Within/15, func() (bool, error) {
 		used = d.use(devices)
 		if code := connector.CodeOf(used); code != "" && code != connector.CodeInUse {
 			return false, used
