@@ -165,7 +165,8 @@ func (i iscsi) logout(ctx context.Context, sessions []session) {
 func (i iscsi) gone(ctx context.Context, p place, u unit, last bool) error {
 	gone, err := target.Until(ctx, i.Within, func() (bool, error) {
 		sessions, err := readSessions(i.Devices, p)
-		return len(paths(sessions, u)) == 0 && !(last && len(sessions) > 0) && !i.HasName(u.name), err
+		left := len(paths(sessions, u)) > 0 || last && len(sessions) > 0 || i.HasName(u.name)
+		return !left, err
 	})
 	if err == nil && !gone {
 		err = connector.Errorf(connector.CodeFailed, "%s of target %s is disconnected, and something of it is left", u.name, p.iqn)
