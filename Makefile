@@ -120,7 +120,7 @@ test-hosts: build lab promtool ## Several hosts and a registry over TLS, with re
 	$(GO) test $(JSON) -v $(SHORT) -count=1 -timeout 45m -p 1 ./test/machine ./test/hosts
 
 test-storage: build lab vm ## Moves between logical volumes, thin ones, iSCSI multipath and NVMe/TCP, in a virtual machine (root)
-	$(GO) test $(JSON) -v -count=1 -timeout 45m ./test/storage
+	$(GO) test $(JSON) -v -count=1 -timeout 90m ./test/storage
 
 test-live-shared: build lab ## Volumes that move while all guests write to them: block by block in turn, under a lock, faster than the copy (root)
 	VOLFERRY_LIVE_SHARED=1 $(GO) test $(JSON) -v -count=1 -timeout 30m -run 'GuestsWrite|WhileTheyDo|OutrunTheCopy|ByTheMirrorAndInRounds' ./test/hosts

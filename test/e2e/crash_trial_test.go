@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/site"
 )
 
@@ -191,7 +192,7 @@ func (x *trial) ask(t *testing.T, args []string) *request {
 	if !x.waits {
 		args = append([]string{"--no-wait"}, args...)
 	}
-	timed, stop := context.WithTimeout(t.Context(), wayTimeout)
+	timed, stop := context.WithTimeout(t.Context(), lab.Limit(wayTimeout))
 	t.Cleanup(stop)
 	lost, lose := context.WithCancelCause(timed)
 	r := &request{lost: lost, answered: make(chan struct{})}

@@ -265,7 +265,7 @@ func (h *host) virsh(t *testing.T, args ...string) string {
 // eventually waits until cond is true, which something in progress will make it.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	expired := time.After(time.Minute)
+	expired := time.After(lab.Limit(time.Minute))
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for !cond() {

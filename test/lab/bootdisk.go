@@ -50,7 +50,7 @@ func MakeBootVolume(ctx context.Context, v Volume, sizeBytes int64, root string)
 		return fmt.Errorf("make boot volume: %w", err)
 	}
 	files := map[string]string{"loader.conf": "timeout 0\n", "guest.conf": "linux /vmlinuz\ninitrd /initrd\n" +
-		"options console=ttyS0 quiet panic=-1 " + workload.RootOption + root + "\n"}
+		"options " + kernelOptions + " " + workload.RootOption + root + "\n"}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			return fmt.Errorf("make boot volume: %w", err)

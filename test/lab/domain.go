@@ -74,7 +74,7 @@ var domainTemplate = template.Must(template.New("domain").Parse(`<domain type='q
 {{- else}}
     <kernel>{{html .Boot.Kernel}}</kernel>
     <initrd>{{html .Boot.Initrd}}</initrd>
-    <cmdline>console=ttyS0 quiet panic=-1</cmdline>
+    <cmdline>{{html .KernelOptions}}</cmdline>
 {{- end}}
   </os>
   <features><acpi/></features>
@@ -132,10 +132,11 @@ func (c *Connection) domainXML(cfg GuestConfig, boot Boot, base string) ([]byte,
 	data := struct {
 		GuestConfig
 		Boot            Boot
+		KernelOptions   string
 		Socket, Console string
 		IOThreads       int
 		Disks           []domainDisk
-	}{GuestConfig: cfg, Socket: base + ".sock", Console: base + ".console"}
+	}{GuestConfig: cfg, KernelOptions: kernelOptions, Socket: base + ".sock", Console: base + ".console"}
 	if !cfg.UEFI { // which has its kernel on a disk
 		var err1, err2 error
 		data.Boot.Kernel, err1 = c.lend(boot.Kernel)

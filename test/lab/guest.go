@@ -100,7 +100,7 @@ func (g *Guest) Close() error {
 
 func (g *Guest) undefine() error {
 	// It ends what a test began, and so must work after the test's context.
-	ctx, cancel := context.WithTimeout(context.Background(), daemonTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), Limit(daemonTimeout))
 	defer cancel()
 	if _, err := g.virsh(ctx, "destroy"); err != nil {
 		switch text := err.Error(); {
@@ -182,7 +182,7 @@ func (g *Guest) State(ctx context.Context) (string, error) {
 func (g *Guest) WaitState(ctx context.Context, want string) error {
 	var got string
 	var err error
-	if !poll(guestTimeout, func() bool {
+	if !poll(Limit(guestTimeout), func() bool {
 		got, err = g.State(ctx)
 		return err != nil || got == want
 	}) {

@@ -174,7 +174,7 @@ func (l *Libvirtd) startLibvirtd(ctx context.Context) error {
 	if err := l.waitSocket(ctx, "libvirtd", l.libvirtd, l.Socket); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, daemonTimeout)
+	ctx, cancel := context.WithTimeout(ctx, Limit(daemonTimeout))
 	defer cancel()
 	_, err = l.Virsh(ctx, "list") // answered only when every driver is ready
 	return err
@@ -208,7 +208,7 @@ func (l *Libvirtd) spawn(name string, env []string, program string, args ...stri
 
 // waitSocket waits until something listens at path, or the daemon is dead.
 func (l *Libvirtd) waitSocket(ctx context.Context, name string, d *daemon, path string) error {
-	ctx, cancel := context.WithTimeout(ctx, daemonTimeout)
+	ctx, cancel := context.WithTimeout(ctx, Limit(daemonTimeout))
 	defer cancel()
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
@@ -283,7 +283,7 @@ func (l *Libvirtd) Restart(ctx context.Context) error {
 		}
 		select {
 		case <-l.libvirtd.done:
-		case <-time.After(daemonTimeout):
+		case <-time.After(Limit(daemonTimeout)):
 			return errors.New("restart libvirtd: it did not end")
 		}
 	}

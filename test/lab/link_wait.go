@@ -18,7 +18,7 @@ const guestTimeout = 3 * time.Minute
 // wait waits until cond, which is called with mu held, is true. A guest whose
 // program gave up will never make it so.
 func (l *link) wait(ctx context.Context, what string, cond func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, guestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, Limit(guestTimeout))
 	defer cancel()
 	for {
 		l.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/machine"
 )
 
@@ -68,7 +69,7 @@ func (c Caller) CtlTo(ctx context.Context, out io.Writer, args ...string) error 
 }
 
 func (c Caller) runCtl(ctx context.Context, stdout, stderr io.Writer, args []string) error {
-	ctx, cancel := context.WithTimeout(ctx, ctlTimeout)
+	ctx, cancel := context.WithTimeout(ctx, lab.Limit(ctlTimeout))
 	defer cancel()
 	program, at := "volferryctl", append([]string{"--socket", c.Socket}, args...)
 	var cmd *exec.Cmd

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/volferry/volferry/test/lab"
 )
 
 // Root is the top of the source tree that the working directory is in.
@@ -78,7 +80,7 @@ func child() *syscall.SysProcAttr {
 
 // untilReady returns when the program has said READY=1.
 func (p *program) untilReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, lab.Limit(startTimeout))
 	defer cancel()
 	defer func() { _ = p.notify.Close() }()
 	ready := make(chan struct{})
@@ -116,7 +118,7 @@ func (p *program) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.exited:
-	case <-time.After(startTimeout):
+	case <-time.After(lab.Limit(startTimeout)):
 		p.kill()
 	}
 }

@@ -3,13 +3,19 @@
 #
 # Runs in a virtual machine of test/vm: makes its storage and then runs a command, which finds
 # the devices by variables of its environment. The disks of the machine are: vda a physical volume
-# of LVM, vdb and vdc what iSCSI and NVMe over TCP export, vdd /var, vde the volume group "rounding".
+# of LVM, vdb and vdc what iSCSI and NVMe over TCP export, vdd /var, vde the volume group "rounding",
+# vdf to vdj what targets export with which there is no session.
 #
 #   THICK, THICK2  logical volumes            THIN, THIN2  thin ones, of the pool vg/pool
 #   LARGER         a logical volume that is one extent larger
 #   MULTIPATH      an iSCSI LUN by two paths  NVME         a namespace by two paths
 #
-# Each has as many bytes as VOLUME_BYTES says.
+# Each has as many bytes as VOLUME_BYTES says. And those that are there once a connector has made a
+# session, with the names of their targets:
+#
+#   NAMESPACE, NAMESPACE2, NAMESPACE_NQN  of NVMe over TCP, by 127.0.0.1:4420 and 127.0.0.2:4420
+#   UNIT, UNIT2, UNIT_IQN                 of iSCSI, by 127.0.0.1:3260 and 127.0.0.2:3260
+#   SINGLE, SINGLE_IQN                    of iSCSI, by 127.0.0.1:3260 alone
 
 set -eu
 
@@ -42,20 +48,34 @@ lvcreate -q -y --size "$((VOLUME_BYTES + (4 << 20)))b" --name larger vg
 # A pool of libvirt whose extents are larger than a volume, and no part of it.
 vgcreate -q --physicalextentsize 48M rounding /dev/vde
 
+# unit NAME DISK SERIAL makes a disk a logical unit.
+core=/sys/kernel/config/target/core/iblock_0
+unit() {
+	mkdir -p $core/"$1"
+	echo "udev_path=$2" >$core/"$1"/control
+	echo "$3" >$core/"$1"/wwn/vpd_unit_serial
+	echo 1 >$core/"$1"/enable
+}
+
+# export_units IQN ADDRESSES UNITS exports units over iSCSI.
+export_units() {
+	group=/sys/kernel/config/target/iscsi/$1/tpgt_1
+	for address in $2; do mkdir -p "$group/np/$address:3260"; done
+	n=0
+	for name in $3; do
+		mkdir -p "$group/lun/lun_$n"
+		ln -s $core/"$name" "$group/lun/lun_$n/$name"
+		n=$((n + 1))
+	done
+	echo 0 >"$group/attrib/authentication"
+	echo 1 >"$group/attrib/generate_node_acls"
+	echo 0 >"$group/attrib/demo_mode_write_protect"
+	echo 1 >"$group/enable"
+}
+
 # A LUN over iSCSI, by two addresses, as one device of multipath.
-target=/sys/kernel/config/target
-lun=$target/core/iblock_0/lun
-mkdir -p $lun
-echo "udev_path=/dev/vdb" >$lun/control
-echo 0badcafe1234 >$lun/wwn/vpd_unit_serial
-echo 1 >$lun/enable
-group=$target/iscsi/$iqn/tpgt_1
-mkdir -p $group/lun/lun_0 $group/np/127.0.0.1:3260 $group/np/127.0.0.2:3260
-ln -s $lun $group/lun/lun_0/lun
-echo 0 >$group/attrib/authentication
-echo 1 >$group/attrib/generate_node_acls
-echo 0 >$group/attrib/demo_mode_write_protect
-echo 1 >$group/enable
+unit first /dev/vdb 0badcafe1234
+export_units $iqn "127.0.0.1 127.0.0.2" first
 echo "InitiatorName=$iqn.host" >/etc/iscsi/initiatorname.iscsi
 iscsid
 iscsiadm --mode discovery --type sendtargets --portal 127.0.0.1:3260
@@ -72,16 +92,20 @@ multipathd
 iscsiadm --mode node --login
 udevadm settle
 
-# A namespace over NVMe/TCP, by two addresses; the kernel makes them one device.
+# The WWID of such a unit is made of its serial number.
+unit second /dev/vdf 0badcafe0001
+unit third /dev/vdg 0badcafe0002
+unit fourth /dev/vdh 0badcafe0003
+export UNIT_IQN=$iqn.connector SINGLE_IQN=$iqn.single
+export_units $UNIT_IQN "127.0.0.1 127.0.0.2" "second third"
+export_units $SINGLE_IQN 127.0.0.1 fourth
+wwid=360014050badcafe000
+export UNIT=/dev/disk/by-id/dm-uuid-mpath-${wwid}10000000000000 UNIT2=/dev/disk/by-id/dm-uuid-mpath-${wwid}20000000000000
+export SINGLE=/dev/disk/by-id/scsi-${wwid}30000000000000
+
+# A namespace over NVMe/TCP, by two addresses; the kernel makes them one device. And another
+# subsystem, with two of them.
 nvmet=/sys/kernel/config/nvmet
-subsystem=$nvmet/subsystems/$nqn
-mkdir -p $subsystem/namespaces/1
-echo 1 >$subsystem/attr_allow_any_host
-printf /dev/vdc >$subsystem/namespaces/1/device_path
-echo 1 >$subsystem/namespaces/1/enable
-mkdir -p /etc/nvme
-nvme gen-hostnqn >/etc/nvme/hostnqn
-cat /proc/sys/kernel/random/uuid >/etc/nvme/hostid
 for n in 1 2; do
 	port=$nvmet/ports/$n
 	mkdir -p $port
@@ -89,9 +113,33 @@ for n in 1 2; do
 	echo tcp >$port/addr_trtype
 	echo 4420 >$port/addr_trsvcid
 	echo ipv4 >$port/addr_adrfam
-	ln -s $subsystem $port/subsystems/
-	nvme connect --transport tcp --traddr 127.0.0.$n --trsvcid 4420 --nqn $nqn
 done
+
+# export_namespaces NQN DISKS exports disks.
+export_namespaces() {
+	subsystem=$nvmet/subsystems/$1
+	mkdir -p "$subsystem"
+	echo 1 >"$subsystem/attr_allow_any_host"
+	n=1
+	for disk in $2; do
+		mkdir "$subsystem/namespaces/$n"
+		printf '%s' "$disk" >"$subsystem/namespaces/$n/device_path"
+		echo 1 >"$subsystem/namespaces/$n/enable"
+		n=$((n + 1))
+	done
+	for n in 1 2; do ln -s "$subsystem" $nvmet/ports/$n/subsystems/; done
+}
+mkdir -p /etc/nvme
+nvme gen-hostnqn >/etc/nvme/hostnqn
+cat /proc/sys/kernel/random/uuid >/etc/nvme/hostid
+export_namespaces $nqn /dev/vdc
+for n in 1 2; do nvme connect --transport tcp --traddr 127.0.0.$n --trsvcid 4420 --nqn $nqn; done
+export NAMESPACE_NQN=$nqn.connector
+export_namespaces $NAMESPACE_NQN "/dev/vdi /dev/vdj"
+namespaces=$nvmet/subsystems/$NAMESPACE_NQN/namespaces
+NAMESPACE=/dev/disk/by-id/nvme-uuid.$(cat "$namespaces/1/device_uuid")
+NAMESPACE2=/dev/disk/by-id/nvme-uuid.$(cat "$namespaces/2/device_uuid")
+export NAMESPACE NAMESPACE2
 
 # until waits for a device that the kernel or a daemon makes.
 until_there() {

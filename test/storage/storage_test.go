@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -44,15 +45,15 @@ func TestVolumesOnEachKindOfDevice(t *testing.T) {
 			{Host: top, Share: boot.Share{Tag: "source", Path: "/source"}},
 			{Host: programs, Share: boot.Share{Tag: "programs", Path: "/programs"}},
 		},
-		DiskBytes: []int64{2 << 30, volumeBytes, volumeBytes, 1 << 30, 512 << 20},
+		DiskBytes: append([]int64{2 << 30, volumeBytes, volumeBytes, 1 << 30, 512 << 20}, slices.Repeat([]int64{volumeBytes}, 5)...),
 		Env: []string{
 			"VOLUME_BYTES=" + strconv.Itoa(volumeBytes), "TMPDIR=/var/tmp",
-			"VOLFERRY_LAB=require", "VOLFERRY_LAB_CACHE=/source/.cache/lab", "VOLFERRY_LAB_GUEST=/programs/guest",
+			"VOLFERRY_LAB=require", "VOLFERRY_LAB_SLOWNESS=5", "VOLFERRY_LAB_CACHE=/source/.cache/lab", "VOLFERRY_LAB_GUEST=/programs/guest",
 		},
 		Dir: "/source/test/e2e",
 		Command: []string{
 			"/source/test/storage/devices.sh",
-			"/programs/e2e.test", "-test.v", "-test.parallel", "1", "-test.timeout", "40m", "-test.run", cmp.Or(os.Getenv(runVariable), "^TestStorage"),
+			"/programs/e2e.test", "-test.v", "-test.parallel", "1", "-test.timeout", "85m", "-test.run", cmp.Or(os.Getenv(runVariable), "^TestStorage"),
 		},
 	}, os.Stdout)
 	if failed := (*vm.ExitError)(nil); errors.As(err, &failed) {

@@ -16,7 +16,10 @@ import (
 )
 
 func main() {
-	c := nvme{run: command.Run, sys: "/sys", dev: "/dev", state: target.StateDir, opener: target.Opener, wait: showsWithin}
+	c := nvme{
+		Devices: target.Host(func(devices []string) (int, error) { return target.Opener(devices) }),
+		run:     command.Run, state: target.StateDir,
+	}
 	if err := connector.Serve(context.Background(), os.Stdin, os.Stdout, c.handle); err != nil {
 		fmt.Fprintf(os.Stderr, "nvme: %v\n", err)
 		os.Exit(1)

@@ -5,33 +5,22 @@ package main
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/volferry/volferry/daemon/connectors/internal/target"
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-const (
-	// showsWithin is how long a namespace, and its name in /dev, has to show once its subsystem is
-	// connected, and to go with it.
-	showsWithin = 10 * time.Second
-	// poll is how often that is looked at.
-	poll = 20 * time.Millisecond
-)
-
 // nvme does the verbs by commands of nvme-cli, and by what the kernel says.
 type nvme struct {
+	target.Devices
 	// run runs one of them and returns its stdout.
 	run func(ctx context.Context, args ...string) ([]byte, error)
-	// sys, dev and state are the directories of the kernel's, of udev's and of the marks.
-	sys, dev, state string
-	// opener is a process that has one of the devices open, 0 if none has.
-	opener func(devices []string) (pid int, err error)
-	wait   time.Duration
+	// state is the directory of the marks.
+	state string
 }
 
 // handle does one verb.
@@ -57,14 +46,12 @@ func (n nvme) handle(ctx context.Context, in connector.Request) (connector.Answe
 	return connector.Answer{}, connector.Errorf(connector.CodeUnsupported, "a subsystem of NVMe has the volumes that it has: there is no verb %q here", in.Verb)
 }
 
-func (n nvme) read(p place) (subsystem, error) { return readSubsystem(n.sys, p) }
-
-func (n nvme) directory() string { return filepath.Join(n.dev, "disk/by-id") }
+func (n nvme) read(p place) (subsystem, error) { return readSubsystem(n.Devices, p) }
 
 func (n nvme) inspect(p place, in connector.Request) (connector.Answer, error) {
 	if in.Volume == "" {
 		return connector.Answer{Pool: &connector.Pool{
-			Directory: n.directory(), GranularityBytes: sectorBytes,
+			Directory: n.ByID(), GranularityBytes: target.SectorBytes,
 			Verbs: []string{connector.VerbInspect, connector.VerbConnect, connector.VerbDisconnect},
 		}}, nil
 	}
@@ -86,7 +73,7 @@ func (n nvme) inspect(p place, in connector.Request) (connector.Answer, error) {
 }
 
 func (n nvme) volume(name string, found *namespace) connector.Answer {
-	return connector.Answer{Volume: &connector.Volume{Name: name, Path: filepath.Join(n.directory(), name), SizeBytes: found.sizeBytes, Identity: found.wwid}}
+	return connector.Answer{Volume: &connector.Volume{Name: name, Path: filepath.Join(n.ByID(), name), SizeBytes: found.sizeBytes, Identity: found.wwid}}
 }
 
 func (nvme) absent(p place, volume string) error {
@@ -124,7 +111,7 @@ func (n nvme) reach(ctx context.Context, p place, s subsystem) error {
 		if s.reaches(a) {
 			continue
 		}
-		if _, err := n.run(ctx, "nvme", "connect", "--transport", "tcp", "--traddr", a.host, "--trsvcid", a.port, "--nqn", p.nqn); err != nil {
+		if _, err := n.run(ctx, "nvme", "connect", "--transport", "tcp", "--traddr", a.Host, "--trsvcid", a.Port, "--nqn", p.nqn); err != nil {
 			failed = append(failed, err)
 		}
 	}
@@ -140,50 +127,33 @@ func (n nvme) reach(ctx context.Context, p place, s subsystem) error {
 
 // shows waits for a namespace and for its name. Its subsystem is asked once for what is new.
 func (n nvme) shows(ctx context.Context, p place, volume string) (*namespace, error) {
+	var found *namespace
 	asked := false
-	over := time.Now().Add(n.wait)
-	for {
+	there, err := target.Until(ctx, n.Within, func() (bool, error) {
 		s, err := n.read(p)
 		if err != nil {
-			return nil, err
+			return false, err
 		}
-		found := s.find(volume)
-		if found != nil && n.names(volume, found.disk) {
-			return found, nil
-		}
+		found = s.find(volume)
 		if found == nil && !asked {
 			asked = true
 			for _, c := range s.controllers {
-				if _, err := n.run(ctx, "nvme", "ns-rescan", filepath.Join(n.dev, c.name)); err != nil {
+				if _, err := n.run(ctx, "nvme", "ns-rescan", n.Path(c.name)); err != nil {
 					_, _ = os.Stderr.WriteString("nvme: " + err.Error() + "\n") // it may show by itself
 				}
 			}
 		}
-		if time.Now().After(over) {
-			if found != nil {
-				return nil, connector.Errorf(connector.CodeFailed, "udev has given %s no name %s", found.disk, filepath.Join(n.directory(), volume))
-			}
-			return nil, n.absent(p, volume)
-		}
-		if err := pause(ctx); err != nil {
-			return nil, err
-		}
+		return found != nil && n.IsNamed(volume, found.disk), nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case there:
+		return found, nil
+	case found != nil:
+		return nil, connector.Errorf(connector.CodeFailed, "udev has given %s no name %s", found.disk, filepath.Join(n.ByID(), volume))
 	}
-}
-
-// names says whether the name of a volume is that of this disk.
-func (n nvme) names(volume, disk string) bool {
-	to, err := filepath.EvalSymlinks(filepath.Join(n.directory(), volume))
-	return err == nil && to == filepath.Join(n.dev, disk)
-}
-
-func pause(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(poll):
-		return nil
-	}
+	return nil, n.absent(p, volume)
 }
 
 // disconnect ends what a volume needs of the session, and the session with the last volume.
@@ -196,61 +166,36 @@ func (n nvme) disconnect(ctx context.Context, p place, marks *target.Marks, in c
 		if found.wwid != in.Identity {
 			return connector.Errorf(connector.CodeChanged, "%s is %s by now, and not %.200s", in.Volume, found.wwid, in.Identity)
 		}
-		if err := n.notOpen(ctx, *found); err != nil {
+		if err := n.NotUsed(ctx, found.disk); err != nil {
 			return err
 		}
 	}
 	return n.end(ctx, p, marks, in.Volume)
 }
 
-// notOpen refuses disks that somebody has. It waits a little for udev, which reads what others
-// have closed.
-func (n nvme) notOpen(ctx context.Context, disks ...namespace) error {
-	over := time.Now().Add(n.wait / 5)
-	for {
-		err := n.open(disks)
-		if err == nil || connector.CodeOf(err) != connector.CodeInUse || time.Now().After(over) {
-			return err
-		}
-		if err := pause(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-func (n nvme) open(disks []namespace) error {
-	for _, d := range disks {
-		path := filepath.Join(n.dev, d.disk)
-		pid, err := n.opener([]string{path})
-		if err != nil {
-			return connector.Errorf(connector.CodeUnavailable, "nobody can tell whether %s is open: %v", path, err)
-		}
-		if pid != 0 {
-			return connector.Errorf(connector.CodeInUse, "%s is open: process %d has it", path, pid)
-		}
-		holders, err := os.ReadDir(filepath.Join(n.sys, "class/block", d.disk, "holders"))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if len(holders) > 0 {
-			return connector.Errorf(connector.CodeInUse, "%s is in use: device %s is on it", path, holders[0].Name())
-		}
-	}
-	return nil
-}
-
 // end takes the mark of a volume, and ends the session with the last one, unless somebody
 // has another disk of it open, which was not connected here.
 func (n nvme) end(ctx context.Context, p place, marks *target.Marks, volume string) error {
-	last, err := marks.Last(volume)
-	if err != nil || !last {
+	_, last, err := marks.Holds(volume)
+	if err == nil && last {
+		err = n.endSession(ctx, p)
+	}
+	if err != nil {
 		return err
 	}
+	return marks.Remove(volume)
+}
+
+func (n nvme) endSession(ctx context.Context, p place) error {
 	s, err := n.read(p)
 	if err != nil {
 		return err
 	}
-	if err := n.notOpen(ctx, s.namespaces...); err != nil {
+	var disks []string
+	for _, d := range s.namespaces {
+		disks = append(disks, d.disk)
+	}
+	if err := n.NotUsed(ctx, disks...); err != nil {
 		return err
 	}
 	if len(s.controllers) > 0 {
@@ -258,33 +203,18 @@ func (n nvme) end(ctx context.Context, p place, marks *target.Marks, volume stri
 			return err
 		}
 	}
-	if err := n.gone(ctx, p, s); err != nil {
-		return err
-	}
-	return marks.Remove(volume)
+	return n.gone(ctx, p, s)
 }
 
 // gone waits until neither the kernel nor udev has a disk of a session that was ended.
 func (n nvme) gone(ctx context.Context, p place, was subsystem) error {
-	over := time.Now().Add(n.wait)
-	for {
+	gone, err := target.Until(ctx, n.Within, func() (bool, error) {
 		now, err := n.read(p)
-		if err != nil {
-			return err
-		}
-		left := len(now.controllers) > 0 || len(now.namespaces) > 0
-		for _, d := range was.namespaces {
-			_, err := os.Lstat(filepath.Join(n.directory(), namePrefix+d.wwid))
-			left = left || err == nil
-		}
-		if !left {
-			return nil
-		}
-		if time.Now().After(over) {
-			return connector.Errorf(connector.CodeFailed, "subsystem %s is disconnected, and something of it is left", p.nqn)
-		}
-		if err := pause(ctx); err != nil {
-			return err
-		}
+		left := slices.ContainsFunc(was.namespaces, func(d namespace) bool { return n.HasName(namePrefix + d.wwid) })
+		return !left && len(now.controllers) == 0 && len(now.namespaces) == 0, err
+	})
+	if err == nil && !gone {
+		err = connector.Errorf(connector.CodeFailed, "subsystem %s is disconnected, and something of it is left", p.nqn)
 	}
+	return err
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/volferry/volferry/daemon/connectors/internal/target"
 	"github.com/volferry/volferry/daemon/internal/connector"
 	"github.com/volferry/volferry/daemon/internal/connector/conformance"
 	"github.com/volferry/volferry/daemon/internal/connector/pools"
@@ -88,7 +89,7 @@ func (k *fakeKernel) show(i int, name string) {
 	disk := fmt.Sprintf("nvme0n%d", i+1)
 	k.write(k.at(subsystemDir, disk, "x"), "")
 	k.write(k.at("sys/class/block", disk, "wwid"), strings.TrimPrefix(name, namePrefix))
-	k.write(k.at("sys/class/block", disk, "size"), fmt.Sprint(size/sectorBytes))
+	k.write(k.at("sys/class/block", disk, "size"), fmt.Sprint(size/target.SectorBytes))
 	k.write(k.at("dev", disk), "")
 	k.write(k.at("dev/disk/by-id/x"), "")
 	_ = os.Remove(k.at("dev/disk/by-id", name))
@@ -110,7 +111,8 @@ func (k *fakeKernel) ask(in connector.Request) (connector.Answer, error) {
 	if in.Options == nil {
 		in.Options = map[string]string{"nqn": nqn, "addresses": "127.0.0.1:4420,127.0.0.2:4420"}
 	}
-	c := nvme{run: k.run, sys: k.at("sys"), dev: k.at("dev"), state: k.at("run"), opener: k.opener, wait: 200 * time.Millisecond}
+	devices := target.Devices{Sys: k.at("sys"), Dev: k.at("dev"), Opener: k.opener, Within: 200 * time.Millisecond}
+	c := nvme{Devices: devices, run: k.run, state: k.at("run")}
 	return c.handle(k.t.Context(), in)
 }
 

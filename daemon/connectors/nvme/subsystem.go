@@ -6,14 +6,13 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/volferry/volferry/daemon/connectors/internal/target"
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
@@ -26,17 +25,11 @@ const (
 // place is the subsystem that a request is about.
 type place struct {
 	nqn       string
-	addresses []address
+	addresses []target.Address
 }
 
-// address is one of the ports of a subsystem.
-type address struct{ host, port string }
-
-// nqnForm is how a subsystem is named, as the standard has it, and a host of an address.
-var (
-	nqnForm  = regexp.MustCompile(`^nqn\.[A-Za-z0-9._:-]{1,219}$`)
-	hostForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.:%-]*$`)
-)
+// nqnForm is how a subsystem is named, as the standard has it.
+var nqnForm = regexp.MustCompile(`^nqn\.[A-Za-z0-9._:-]{1,219}$`)
 
 // placeOf reads the options.
 func placeOf(options map[string]string) (place, error) {
@@ -49,15 +42,9 @@ func placeOf(options map[string]string) (place, error) {
 	if !nqnForm.MatchString(p.nqn) {
 		return p, connector.Errorf(connector.CodeInvalid, "nqn is %.240q, which is no name of a subsystem", p.nqn)
 	}
-	for text := range strings.SplitSeq(options[optionAddresses], ",") {
-		host, port, err := net.SplitHostPort(text)
-		number, portErr := strconv.ParseUint(port, 10, 16)
-		if err != nil || portErr != nil || number == 0 || !hostForm.MatchString(host) {
-			return p, connector.Errorf(connector.CodeInvalid, "in addresses is %.100q, which is no HOST:PORT", text)
-		}
-		p.addresses = append(p.addresses, address{host, port})
-	}
-	return p, nil
+	var err error
+	p.addresses, err = target.Addresses(optionAddresses, options[optionAddresses])
+	return p, err
 }
 
 // subsystem is what the kernel has of a subsystem: its controllers are the paths to it.
@@ -75,15 +62,15 @@ type namespace struct {
 	sizeBytes int64
 }
 
-// readSubsystem is the subsystem as the kernel has it now, whose directory is sys.
-func readSubsystem(sys string, p place) (subsystem, error) {
+// readSubsystem is the subsystem as the kernel has it now.
+func readSubsystem(devices target.Devices, p place) (subsystem, error) {
 	var s subsystem
-	dirs, err := filepath.Glob(filepath.Join(sys, "class/nvme-subsystem/*"))
+	dirs, err := filepath.Glob(filepath.Join(devices.Sys, "class/nvme-subsystem/*"))
 	if err != nil {
 		return s, err
 	}
 	for _, dir := range dirs {
-		nqn, err := attribute(dir, "subsysnqn")
+		nqn, err := target.Attribute(dir, "subsysnqn")
 		if err != nil {
 			return s, err
 		}
@@ -95,7 +82,7 @@ func readSubsystem(sys string, p place) (subsystem, error) {
 			return s, err
 		}
 		for _, e := range entries {
-			if err := s.add(sys, dir, e.Name()); err != nil {
+			if err := s.add(devices, dir, e.Name()); err != nil {
 				return s, err
 			}
 		}
@@ -109,49 +96,33 @@ var (
 )
 
 // add adds an entry of a subsystem, if it is a controller or a disk.
-func (s *subsystem) add(sys, dir, name string) error {
+func (s *subsystem) add(devices target.Devices, dir, name string) error {
 	switch {
 	case controllerName.MatchString(name):
-		text, err := attribute(filepath.Join(dir, name), "address")
+		text, err := target.Attribute(filepath.Join(dir, name), "address")
 		if err != nil || text == "" {
 			return err
 		}
 		s.controllers = append(s.controllers, controller{name, text})
 	case diskName.MatchString(name):
-		at := filepath.Join(sys, "class/block", name)
-		wwid, err := attribute(at, "wwid")
+		wwid, err := devices.Attribute(name, "wwid")
 		if err != nil || wwid == "" {
 			return err
 		}
-		size, err := attribute(at, "size")
-		if err != nil || size == "" {
+		size, err := devices.SizeBytes(name)
+		if err != nil || size == 0 {
 			return err
 		}
-		sectors, err := strconv.ParseInt(size, 10, 64)
-		if err != nil {
-			return connector.Errorf(connector.CodeFailed, "the kernel says that %s has %.40q sectors", name, size)
-		}
-		s.namespaces = append(s.namespaces, namespace{name, wwid, sectors * sectorBytes})
+		s.namespaces = append(s.namespaces, namespace{name, wwid, size})
 	}
 	return nil
 }
 
-const sectorBytes = 512
-
-// attribute reads an attribute of sysfs; "" of what is gone.
-func attribute(dir, name string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(dir, name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	return strings.TrimSpace(string(text)), err
-}
-
 // reaches says whether one of the controllers is at an address.
-func (s subsystem) reaches(a address) bool {
+func (s subsystem) reaches(a target.Address) bool {
 	return slices.ContainsFunc(s.controllers, func(c controller) bool {
 		parts := strings.Split(c.address, ",")
-		return slices.Contains(parts, "traddr="+a.host) && slices.Contains(parts, "trsvcid="+a.port)
+		return slices.Contains(parts, "traddr="+a.Host) && slices.Contains(parts, "trsvcid="+a.Port)
 	})
 }
 

@@ -7,14 +7,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 // Opener is the number of a process that has one of these devices open, 0 if none has. An error
 // says that nobody can tell. Devices that the kernel has stacked on one are not looked at here.
-func Opener(devices []string) (pid int, err error) {
+// Processes of the other names do not count.
+func Opener(devices []string, others ...string) (pid int, err error) {
 	numbers := map[uint64]bool{}
 	for _, path := range devices {
 		var st unix.Stat_t
@@ -36,11 +39,17 @@ func Opener(devices []string) (pid int, err error) {
 		if err != nil {
 			return 0, fmt.Errorf("see what process %s has open: %w", filepath.Base(filepath.Dir(dir)), err)
 		}
-		if open {
+		if open && !isCalled(filepath.Dir(dir), others) {
 			return strconv.Atoi(filepath.Base(filepath.Dir(dir)))
 		}
 	}
 	return 0, nil
+}
+
+// isCalled says whether a process has one of these names.
+func isCalled(dir string, names []string) bool {
+	name, err := os.ReadFile(filepath.Join(dir, "comm"))
+	return err == nil && slices.Contains(names, strings.TrimSpace(string(name)))
 }
 
 // hasOpen says whether a process has one of the devices open. One that has ended has nothing.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package target keeps which volumes a session with a target was made for, so that it ends with
-// the last of them. What it keeps is gone after a reboot, as sessions are. It must not know how a
-// session is made.
+// Package target is what connectors of targets share. It keeps which volumes a session with a
+// target was made for, so that it ends with the last of them; what it keeps is gone after a reboot,
+// as sessions are. And it looks at devices: what they are, and who has them. It must not know how
+// a session is made.
 package target
 
 import (
@@ -13,6 +14,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -76,25 +78,16 @@ func (m *Marks) Add(volume string, sessionIsThere bool) error {
 	return os.WriteFile(filepath.Join(m.dir, markPrefix+volume), nil, 0o600)
 }
 
-// Last removes the mark of a volume if another one is left, and says whether none is, so that the
-// session has to end before the mark goes (Remove). It is not last where the session is not ours.
-func (m *Marks) Last(volume string) (bool, error) {
+// Holds says whether the session is ours and is for this volume, and whether it is for no other
+// one, so that it has to end before the mark goes (Remove).
+func (m *Marks) Holds(volume string) (holds, last bool, err error) {
 	have, err := m.volumes()
 	if err != nil {
-		return false, err
-	}
-	marked := false
-	for _, name := range have {
-		marked = marked || name == volume
+		return false, false, err
 	}
 	foreign, err := m.isForeign()
-	if err != nil || !marked {
-		return false, err
-	}
-	if foreign || len(have) > 1 {
-		return false, m.Remove(volume)
-	}
-	return true, nil
+	holds = !foreign && slices.Contains(have, volume)
+	return holds, holds && len(have) == 1, err
 }
 
 // Remove removes the mark of a volume.

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package target
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/connector"
+)
+
+// SectorBytes is the unit of the kernel's sizes.
+const SectorBytes = 512
+
+// Devices are the block devices of this host, each named as in /sys/class/block.
+type Devices struct {
+	// Sys, Dev and Udev are the directories of the kernel's, of udev's names, and of what udev knows.
+	Sys, Dev, Udev string
+	// Opener is a process that has one of the devices open, 0 if none has.
+	Opener func(devices []string) (pid int, err error)
+	// Within is how long a device, and its name in /dev, has to show once its target is connected,
+	// and to go with it: on a host that is busy too.
+	Within time.Duration
+}
+
+// Host are those of this host, with what says who has them open.
+func Host(opener func(devices []string) (pid int, err error)) Devices {
+	return Devices{Sys: "/sys", Dev: "/dev", Udev: "/run/udev/data", Opener: opener, Within: 30 * time.Second}
+}
+
+// ByID is the directory of the names that say which device it is.
+func (d Devices) ByID() string { return filepath.Join(d.Dev, "disk/by-id") }
+
+// Path is that of a device.
+func (d Devices) Path(device string) string { return filepath.Join(d.Dev, device) }
+
+// dir is what the kernel says of a device.
+func (d Devices) dir(device string) string { return filepath.Join(d.Sys, "class/block", device) }
+
+// Attribute reads what the kernel says of a device; "" of what is gone.
+func (d Devices) Attribute(device, name string) (string, error) {
+	return Attribute(d.dir(device), name)
+}
+
+// Attribute reads an attribute of sysfs; "" of what is gone.
+func Attribute(dir, name string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return strings.TrimSpace(string(text)), err
+}
+
+// SizeBytes is the size of a device, 0 if it is gone.
+func (d Devices) SizeBytes(device string) (int64, error) {
+	text, err := d.Attribute(device, "size")
+	if err != nil || text == "" {
+		return 0, err
+	}
+	sectors, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, connector.Errorf(connector.CodeFailed, "the kernel says that %s has %.40q sectors", device, text)
+	}
+	return sectors * SectorBytes, nil
+}
+
+// Holders are the devices that the kernel has stacked on one.
+func (d Devices) Holders(device string) (names []string, err error) {
+	entries, err := os.ReadDir(filepath.Join(d.dir(device), "holders"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, err
+}
+
+// IsKnown says whether udev has seen a device. Before that it has told nobody what the device is.
+func (d Devices) IsKnown(device string) (bool, error) {
+	number, err := d.Attribute(device, "dev")
+	if err != nil || number == "" {
+		return false, err
+	}
+	_, err = os.Stat(filepath.Join(d.Udev, "b"+number))
+	return err == nil, absentIsFine(err)
+}
+
+// IsNamed says whether a name in ByID is that of this device.
+func (d Devices) IsNamed(name, device string) bool {
+	to, err := filepath.EvalSymlinks(filepath.Join(d.ByID(), name))
+	return err == nil && to == d.Path(device)
+}
+
+// HasName says whether some device has a name in ByID, or had it just now.
+func (d Devices) HasName(name string) bool {
+	_, err := os.Lstat(filepath.Join(d.ByID(), name))
+	return err == nil
+}
+
+// NotUsed refuses devices that somebody has; what one of them has of the others does not count.
+// It waits a little for udev, which reads what others have closed.
+func (d Devices) NotUsed(ctx context.Context, devices ...string) error {
+	var used error
+	free, err := Until(ctx, d.Within/15, func() (bool, error) {
+		used = d.use(devices)
+		if code := connector.CodeOf(used); code != "" && code != connector.CodeInUse {
+			return false, used
+		}
+		return used == nil, nil
+	})
+	if err != nil || free {
+		return err
+	}
+	return used
+}
+
+// use is the first use of the devices that it finds.
+func (d Devices) use(devices []string) error {
+	for _, device := range devices {
+		path := d.Path(device)
+		pid, err := d.Opener([]string{path})
+		if err != nil {
+			return connector.Errorf(connector.CodeUnavailable, "nobody can tell whether %s is open: %v", path, err)
+		}
+		if pid != 0 {
+			return connector.Errorf(connector.CodeInUse, "%s is open: process %d has it", path, pid)
+		}
+		holders, err := d.Holders(device)
+		if err != nil {
+			return err
+		}
+		for _, h := range holders {
+			if !slices.Contains(devices, h) {
+				return connector.Errorf(connector.CodeInUse, "%s is in use: device %s is on it", path, h)
+			}
+		}
+		if len(holders) == 0 && isClaimed(path) {
+			return connector.Errorf(connector.CodeInUse, "%s is in use: it, or a part of it, is mounted", path)
+		}
+	}
+	return nil
+}
+
+// isClaimed says whether the kernel itself uses a device, as that of a file system.
+func isClaimed(path string) bool {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_EXCL|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	return errors.Is(err, unix.EBUSY)
+}

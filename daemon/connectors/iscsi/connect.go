@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/volferry/volferry/daemon/connectors/internal/target"
+	"github.com/volferry/volferry/daemon/internal/connector"
+)
+
+// connect makes a session with each portal with which there is none, and waits for the volume. One
+// path is enough.
+func (i iscsi) connect(ctx context.Context, p place, marks *target.Marks, in connector.Request) (connector.Answer, error) {
+	u, is := unitOf(in.Volume)
+	if !is {
+		return connector.Answer{}, absent(p, in.Volume)
+	}
+	if u.mapUUID == "" && len(p.portals) > 1 {
+		return connector.Answer{}, connector.Errorf(connector.CodeInvalid, "target %s has several portals, so that the name of the volume is %s", p.iqn, u.mapName())
+	}
+	sessions, err := readSessions(i.Devices, p)
+	if err != nil {
+		return connector.Answer{}, err
+	}
+	if err := marks.Add(u.name, len(sessions) > 0); err != nil {
+		return connector.Answer{}, err
+	}
+	var found *device
+	err = i.reach(ctx, p, sessions)
+	if err == nil {
+		found, err = i.shows(ctx, p, u)
+	}
+	if err != nil {
+		// A volume that could not be connected keeps no session.
+		return connector.Answer{}, errors.Join(err, i.end(ctx, p, marks, u))
+	}
+	return i.volume(u, found), nil
+}
+
+// reach makes the sessions that are not there.
+func (i iscsi) reach(ctx context.Context, p place, sessions []session) error {
+	var failed []error
+	begun := len(sessions)
+	for _, portal := range p.portals {
+		if reaches(sessions, portal) {
+			continue
+		}
+		if err := i.login(ctx, p, portal); err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		begun++
+	}
+	if begun == 0 {
+		return connector.Errorf(connector.CodeUnavailable, "target %s is not reached: %v", p.iqn, errors.Join(failed...))
+	}
+	for _, err := range failed {
+		note(err) // the volume has the other paths
+	}
+	return nil
+}
+
+const (
+	// sessionExists is the exit status of iscsiadm where iscsid makes that session just now, for
+	// somebody who was cut off.
+	sessionExists = 15
+	// loginWithin is how long that is waited for: a portal that is away must not keep the volume
+	// from its other paths.
+	loginWithin = 25 * time.Second
+)
+
+// login makes a session. A record of its portal that is there is the operator's, who may have a
+// secret in it; a new one has what /etc/iscsi/iscsid.conf says.
+func (i iscsi) login(ctx context.Context, p place, portal target.Address) error {
+	if i.iscsiadm(ctx, p, portal) != nil {
+		if err := i.newRecord(ctx, p, portal); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, loginWithin)
+	defer cancel()
+	err := i.iscsiadm(ctx, p, portal, "--login")
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == sessionExists {
+		return nil
+	}
+	return err
+}
+
+// newRecord makes the record of a portal. No session of ours begins with the host, and a portal
+// that is away is not tried for long. Where there are other paths, one that is lost is given up soon.
+func (i iscsi) newRecord(ctx context.Context, p place, portal target.Address) error {
+	settings := [][2]string{{"node.startup", "manual"}, {"node.session.initial_login_retry_max", "1"}}
+	if len(p.portals) > 1 {
+		settings = append(settings, [2]string{"node.session.timeo.replacement_timeout", "15"})
+	}
+	err := i.iscsiadm(ctx, p, portal, "--op", "new")
+	for _, s := range settings {
+		if err == nil {
+			err = i.iscsiadm(ctx, p, portal, "--op", "update", "--name", s[0], "--value", s[1])
+		}
+	}
+	return err
+}
+
+// wait is what is asked once while a volume is waited for, and what was seen last.
+type wait struct {
+	sessions []session
+	found    *device
+	asked    map[string]bool
+}
+
+// once does what may help a volume to show. It may show without it.
+func (w *wait) once(what string, do func() error) {
+	if w.asked[what] {
+		return
+	}
+	w.asked[what] = true
+	if err := do(); err != nil {
+		note(err)
+	}
+}
+
+// shows waits for a volume, for its name, and for its map to have all paths.
+func (i iscsi) shows(ctx context.Context, p place, u unit) (*device, error) {
+	w := &wait{asked: map[string]bool{}}
+	there, err := target.Until(ctx, i.Within, func() (bool, error) { return i.look(ctx, p, u, w) })
+	if err != nil {
+		return nil, err
+	}
+	return i.verdict(p, u, w, there)
+}
+
+// look says whether a volume is there with all that belongs to it. Each session is asked once for
+// what is new, and each disk whether it is what it was.
+func (i iscsi) look(ctx context.Context, p place, u unit, w *wait) (whole bool, err error) {
+	if w.sessions, err = readSessions(i.Devices, p); err != nil {
+		return false, err
+	}
+	for _, d := range paths(w.sessions, u) {
+		if d.running {
+			w.once(d.name+" is the same", func() error { return i.write(i.attribute(d.name, "rescan"), "1") })
+		}
+	}
+	if w.sessions, err = readSessions(i.Devices, p); err != nil {
+		return false, err
+	}
+	if err := i.scan(ctx, p, u, w); err != nil {
+		return false, err
+	}
+	if w.found, err = i.find(u, w.sessions); err != nil {
+		return false, err
+	}
+	whole = true
+	if u.mapUUID != "" {
+		whole, err = i.mapped(ctx, u, w)
+	}
+	return whole && err == nil && w.found != nil && i.IsNamed(u.name, w.found.name), err
+}
+
+// scan asks sessions that do not show a unit what the target has. What none shows after that is
+// not there.
+func (i iscsi) scan(ctx context.Context, p place, u unit, w *wait) error {
+	scanned := false
+	for _, s := range w.sessions {
+		if !slices.Contains(s.wwids, u.wwid) {
+			w.once(s.id+" is scanned", func() error {
+				_, err := i.run(ctx, "iscsiadm", "--mode", "session", "--sid", s.id, "--rescan")
+				scanned = scanned || err == nil
+				return err
+			})
+		}
+	}
+	if !scanned {
+		return nil
+	}
+	var err error
+	if w.sessions, err = readSessions(i.Devices, p); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(w.sessions, func(s session) bool { return slices.Contains(s.wwids, u.wwid) }) {
+		return absent(p, u.name)
+	}
+	return nil
+}
+
+// mapped says whether a map is on all paths of a unit that work. Those on which none is are given
+// to multipathd, which may leave a unit alone that it has not had before, once udev knows them: it
+// asks udev what they are.
+func (i iscsi) mapped(ctx context.Context, u unit, w *wait) (bool, error) {
+	whole := true
+	for _, d := range paths(w.sessions, u) {
+		m, err := i.mapOf(d.name)
+		if err != nil {
+			return false, err
+		}
+		if m != "" || !d.running {
+			continue
+		}
+		whole = false
+		known, err := i.IsKnown(d.name)
+		if err != nil {
+			return false, err
+		}
+		if !known {
+			continue
+		}
+		w.once(d.name+" is a path", func() error {
+			_, err := i.run(ctx, "multipath", "-a", i.Path(d.name))
+			_, addErr := i.run(ctx, multipathd, "add", "path", d.name)
+			return errors.Join(err, addErr)
+		})
+	}
+	return whole, nil
+}
+
+// verdict is what has come of the wait for a volume. A map that lacks a path is one.
+func (i iscsi) verdict(p place, u unit, w *wait, there bool) (*device, error) {
+	all, found := paths(w.sessions, u), w.found
+	switch {
+	case len(w.sessions) == 0:
+		return nil, connector.Errorf(connector.CodeUnavailable, "target %s is not reached: no session was made in time", p.iqn)
+	case len(all) == 0:
+		return nil, connector.Errorf(connector.CodeUnavailable, "target %s has not said in time whether it has %s", p.iqn, u.name)
+	case found == nil:
+		return nil, connector.Errorf(connector.CodeFailed, "multipathd has made no map of %s; does it run, and may it have that device?", i.Path(all[0].name))
+	case !there && !i.IsNamed(u.name, found.name):
+		return nil, connector.Errorf(connector.CodeFailed, "udev has given %s no name %s", found.name, filepath.Join(i.ByID(), u.name))
+	case u.mapUUID != "":
+		return found, nil
+	}
+	if m, err := i.mapOf(found.name); err != nil || m != "" || len(all) > 1 {
+		return nil, errors.Join(err, connector.Errorf(connector.CodeInvalid, "multipath has %s, or there are several paths: the name of the volume is %s", found.name, u.mapName()))
+	}
+	return found, nil
+}

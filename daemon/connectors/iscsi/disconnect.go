@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/connectors/internal/target"
+	"github.com/volferry/volferry/daemon/internal/connector"
+)
+
+// disconnect takes the device of a volume away, and ends the sessions with the last volume.
+func (i iscsi) disconnect(ctx context.Context, p place, marks *target.Marks, in connector.Request) error {
+	u, is := unitOf(in.Volume)
+	if !is {
+		return nil // which was never connected
+	}
+	sessions, err := readSessions(i.Devices, p)
+	if err != nil {
+		return err
+	}
+	found, err := i.find(u, sessions)
+	if err != nil {
+		return err
+	}
+	if found != nil && found.identity != in.Identity {
+		return connector.Errorf(connector.CodeChanged, "%s is %s by now, and not %.200s", u.name, found.identity, in.Identity)
+	}
+	return i.end(ctx, p, marks, u)
+}
+
+// end takes away what was made for a volume, and then its mark. What is somebody else's stays.
+func (i iscsi) end(ctx context.Context, p place, marks *target.Marks, u unit) error {
+	holds, last, err := marks.Holds(u.name)
+	if err == nil && holds {
+		err = i.unplug(ctx, p, u, last)
+	}
+	if err != nil {
+		return err
+	}
+	return marks.Remove(u.name)
+}
+
+// unplug takes the devices of a volume away, or with the last one all those of the sessions, and
+// then the sessions. Nothing of it is done while somebody has one of them.
+func (i iscsi) unplug(ctx context.Context, p place, u unit, last bool) error {
+	sessions, err := readSessions(i.Devices, p)
+	if err != nil {
+		return err
+	}
+	var disks []string
+	for _, s := range sessions {
+		for _, d := range s.disks {
+			if last || d.wwid == u.wwid {
+				disks = append(disks, d.name)
+			}
+		}
+	}
+	all, err := i.stack(disks)
+	if err != nil {
+		return err
+	}
+	if err := i.NotUsed(ctx, all...); err != nil {
+		return err
+	}
+	if err := i.removeMaps(ctx, all); err != nil {
+		return err
+	}
+	if last {
+		i.logout(ctx, sessions)
+	} else if err := i.removeDisks(disks); err != nil {
+		return err
+	}
+	return i.gone(ctx, p, u, last)
+}
+
+// partForm is the UUID of a map that is a partition of a map of multipath.
+var partForm = regexp.MustCompile(`^part[0-9]+-` + uuidPrefix)
+
+// stack are disks with the maps of multipath on them, and with the partitions of these: the whole
+// of what goes together.
+func (i iscsi) stack(devices []string) (all []string, err error) {
+	for _, d := range devices {
+		if !slices.Contains(all, d) {
+			all = append(all, d)
+		}
+		holders, err := i.Holders(d)
+		if err != nil {
+			return nil, err
+		}
+		holders = slices.DeleteFunc(holders, func(h string) bool {
+			uuid, attributeErr := i.Attribute(h, "dm/uuid")
+			err = errors.Join(err, attributeErr)
+			return !strings.HasPrefix(uuid, uuidPrefix) && !partForm.MatchString(uuid)
+		})
+		if err != nil {
+			return nil, err
+		}
+		above, err := i.stack(holders)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range above {
+			if !slices.Contains(all, a) {
+				all = append(all, a)
+			}
+		}
+	}
+	return all, nil
+}
+
+// removeMaps removes the maps of multipath among devices, with their partitions.
+func (i iscsi) removeMaps(ctx context.Context, devices []string) error {
+	for _, d := range devices {
+		uuid, err := i.Attribute(d, "dm/uuid")
+		if err != nil {
+			return err
+		}
+		if !strings.HasPrefix(uuid, uuidPrefix) {
+			continue
+		}
+		name, err := i.Attribute(d, "dm/name")
+		if err != nil {
+			return err
+		}
+		err = i.flush(i.Path(d))
+		if err == nil {
+			_, err = i.run(ctx, "multipath", "-f", name)
+		}
+		if left, readErr := i.Attribute(d, "dm/uuid"); err != nil && (left != "" || readErr != nil) {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeDisks takes paths away, and lets the sessions be.
+func (i iscsi) removeDisks(disks []string) error {
+	for _, d := range disks {
+		if err := i.flush(i.Path(d)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			note(err) // a path that is lost has nothing to write: nobody has it
+		}
+		if err := i.write(i.attribute(d, "delete"), "1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// logout ends sessions. Whether they have ended is looked at afterwards.
+func (i iscsi) logout(ctx context.Context, sessions []session) {
+	for _, s := range sessions {
+		if _, err := i.run(ctx, "iscsiadm", "--mode", "session", "--sid", s.id, "--logout"); err != nil {
+			note(err)
+		}
+	}
+}
+
+// gone waits until neither the kernel nor udev has what was taken away.
+func (i iscsi) gone(ctx context.Context, p place, u unit, last bool) error {
+	gone, err := target.Until(ctx, i.Within, func() (bool, error) {
+		sessions, err := readSessions(i.Devices, p)
+		left := len(paths(sessions, u)) > 0 || last && len(sessions) > 0 || i.HasName(u.name)
+		return !left, err
+	})
+	if err == nil && !gone {
+		err = connector.Errorf(connector.CodeFailed, "%s of target %s is disconnected, and something of it is left", u.name, p.iqn)
+	}
+	return err
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/connectors/internal/target"
+	"github.com/volferry/volferry/daemon/internal/connector"
+)
+
+// iscsi does the verbs by commands of open-iscsi and multipath-tools, and by what the kernel says.
+type iscsi struct {
+	target.Devices
+	// run runs one of them and returns its stdout.
+	run func(ctx context.Context, args ...string) ([]byte, error)
+	// write writes an attribute of sysfs.
+	write func(path, text string) error
+	// flush writes what the kernel has of a device that is not written yet.
+	flush func(path string) error
+	// state is the directory of the marks.
+	state string
+}
+
+func writeAttribute(path, text string) error { return os.WriteFile(path, []byte(text), 0) }
+
+func flush(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	if err := unix.IoctlSetInt(int(f.Fd()), unix.BLKFLSBUF, 0); err != nil {
+		return &os.PathError{Op: "flush", Path: path, Err: err}
+	}
+	return nil
+}
+
+// note says for people what has failed and is not the end of it.
+func note(err error) { _, _ = os.Stderr.WriteString("iscsi: " + err.Error() + "\n") }
+
+// handle does one verb.
+func (i iscsi) handle(ctx context.Context, in connector.Request) (connector.Answer, error) {
+	p, err := placeOf(in.Options)
+	if err != nil {
+		return connector.Answer{}, err
+	}
+	switch in.Verb {
+	case connector.VerbInspect:
+		return i.inspect(p, in)
+	case connector.VerbConnect, connector.VerbDisconnect:
+		marks, err := target.Take(i.state, "iscsi", p.iqn)
+		if err != nil {
+			return connector.Answer{}, err
+		}
+		defer marks.Release()
+		if in.Verb == connector.VerbConnect {
+			return i.connect(ctx, p, marks, in)
+		}
+		return connector.Answer{}, i.disconnect(ctx, p, marks, in)
+	}
+	return connector.Answer{}, connector.Errorf(connector.CodeUnsupported, "a target of iSCSI has the volumes that it has: there is no verb %q here", in.Verb)
+}
+
+func (i iscsi) inspect(p place, in connector.Request) (connector.Answer, error) {
+	if in.Volume == "" {
+		return connector.Answer{Pool: &connector.Pool{
+			Directory: i.ByID(), GranularityBytes: target.SectorBytes,
+			Verbs: []string{connector.VerbInspect, connector.VerbConnect, connector.VerbDisconnect},
+		}}, nil
+	}
+	u, is := unitOf(in.Volume)
+	if !is {
+		return connector.Answer{}, absent(p, in.Volume)
+	}
+	sessions, err := readSessions(i.Devices, p)
+	if err != nil {
+		return connector.Answer{}, err
+	}
+	found, err := i.find(u, sessions)
+	if err != nil {
+		return connector.Answer{}, err
+	}
+	if found == nil {
+		// A session does not show the units whose devices were taken away.
+		return connector.Answer{}, connector.Errorf(connector.CodeNotConnected, "%s of target %s is not connected", u.name, p.iqn)
+	}
+	return i.volume(u, found), nil
+}
+
+func absent(p place, volume string) error {
+	return connector.Errorf(connector.CodeNotFound, "target %s shows no unit %s", p.iqn, volume)
+}
+
+// device is that of a volume.
+type device struct {
+	name, identity string
+	sizeBytes      int64
+}
+
+func (i iscsi) volume(u unit, found *device) connector.Answer {
+	return connector.Answer{Volume: &connector.Volume{Name: u.name, Path: filepath.Join(i.ByID(), u.name), SizeBytes: found.sizeBytes, Identity: found.identity}}
+}
+
+// find is the device of a volume, nil if there is none.
+func (i iscsi) find(u unit, sessions []session) (*device, error) {
+	all := paths(sessions, u)
+	var found *device
+	switch {
+	case u.mapUUID != "":
+		m, err := i.mapOn(u, all)
+		if err != nil || m == "" {
+			return nil, err
+		}
+		found = &device{name: m, identity: u.mapUUID}
+	case len(all) > 0:
+		found = &device{name: all[0].name, identity: u.wwid}
+	default:
+		return nil, nil
+	}
+	var err error
+	found.sizeBytes, err = i.SizeBytes(found.name)
+	if found.sizeBytes == 0 { // it has just gone
+		return nil, err
+	}
+	return found, err
+}
+
+// mapOn is the map of a unit that is on one of its paths, "" if none is.
+func (i iscsi) mapOn(u unit, paths []disk) (string, error) {
+	for _, d := range paths {
+		m, err := i.mapOf(d.name)
+		if err != nil {
+			return "", err
+		}
+		if m != "" {
+			uuid, err := i.Attribute(m, "dm/uuid")
+			if err != nil || uuid == u.mapUUID {
+				return m, err
+			}
+		}
+	}
+	return "", nil
+}
+
+// mapOf is the map of multipath that is on a disk, "" if none is.
+func (i iscsi) mapOf(disk string) (string, error) {
+	holders, err := i.Holders(disk)
+	if err != nil {
+		return "", err
+	}
+	for _, h := range holders {
+		uuid, err := i.Attribute(h, "dm/uuid")
+		if err != nil {
+			return "", err
+		}
+		if strings.HasPrefix(uuid, uuidPrefix) {
+			return h, nil
+		}
+	}
+	return "", nil
+}
+
+// attribute is the path of what the kernel lets be written of a disk.
+func (i iscsi) attribute(disk, name string) string {
+	return filepath.Join(i.Sys, "class/block", disk, "device", name)
+}
+
+// iscsiadm runs that for a portal of the target.
+func (i iscsi) iscsiadm(ctx context.Context, p place, portal target.Address, args ...string) error {
+	_, err := i.run(ctx, append([]string{"iscsiadm", "--mode", "node", "--targetname", p.iqn, "--portal", portal.String()}, args...)...)
+	if err != nil {
+		return fmt.Errorf("portal %s: %w", portal, err)
+	}
+	return nil
+}

@@ -1,0 +1,563 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/daemon/connectors/internal/target"
+	"github.com/volferry/volferry/daemon/internal/connector"
+	"github.com/volferry/volferry/daemon/internal/connector/conformance"
+	"github.com/volferry/volferry/daemon/internal/connector/pools"
+)
+
+const (
+	iqn     = "iqn.2026-11.test.volferry"
+	wwidOne = "6001405badcafe000000000000000001"
+	wwidTwo = "6001405badcafe000000000000000002"
+	one     = "dm-uuid-mpath-3" + wwidOne
+	two     = "dm-uuid-mpath-3" + wwidTwo
+	single  = "scsi-3" + wwidOne
+	size    = 64 << 20
+)
+
+// fakeHost is the kernel, udev, open-iscsi and multipathd, with a target that has two logical units.
+type fakeHost struct {
+	t    *testing.T
+	root string
+	// has are the WWIDs of the units that the target has.
+	has []string
+	// away are the portals that are not reached, pending those with which iscsid is at work.
+	away, pending []string
+	// multipath says which disks multipathd takes: all of them, or those that it is given.
+	takesAll, takesGiven bool
+	given                map[string]bool
+	// slowUdev: it has not seen a disk yet when the kernel has it.
+	slowUdev bool
+	// open are the devices that somebody has open.
+	open    map[string]bool
+	records []string
+	ran     []string
+	flushed []string
+}
+
+func newHost(t *testing.T) *fakeHost {
+	return &fakeHost{
+		t: t, root: t.TempDir(), has: []string{wwidOne, wwidTwo}, takesAll: true, takesGiven: true,
+		given: map[string]bool{}, open: map[string]bool{},
+	}
+}
+
+func (h *fakeHost) at(elements ...string) string {
+	return filepath.Join(append([]string{h.root}, elements...)...)
+}
+
+func (h *fakeHost) must(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *fakeHost) put(path, text string) {
+	h.t.Helper()
+	h.must(errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text+"\n"), 0o600)))
+}
+
+func (h *fakeHost) link(to, path string) {
+	h.t.Helper()
+	_ = os.Remove(path)
+	h.must(errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.Symlink(to, path)))
+}
+
+func (h *fakeHost) drop(paths ...string) {
+	h.t.Helper()
+	for _, path := range paths {
+		h.must(os.RemoveAll(path))
+	}
+}
+
+func (h *fakeHost) session(sid string) string { return h.at("sys/class/iscsi_session/session" + sid) }
+
+// block is what the kernel says of a device.
+func (h *fakeHost) block(name string, elements ...string) string {
+	return h.at(append([]string{"sys/class/block", name}, elements...)...)
+}
+
+// diskOf is the disk of a unit by a session: sda and sdb by the first one.
+func diskOf(sid string, number int) string {
+	return "sd" + string(rune('a'+int(sid[0]-'1')*2+number))
+}
+
+func mapOf(number int) string { return fmt.Sprintf("dm-%d", number) }
+
+// show is what the kernel, udev and multipathd do when a session is scanned.
+func (h *fakeHost) show(sid string) {
+	for n, wwid := range h.has {
+		d := diskOf(sid, n)
+		if _, err := os.Stat(h.block(d)); err == nil {
+			continue
+		}
+		unit := filepath.Join(h.session(sid), "device/target"+sid+":0:0", fmt.Sprintf("%s:0:0:%d", sid, n))
+		h.put(filepath.Join(unit, "wwid"), "naa."+wwid)
+		h.put(filepath.Join(unit, "block", d, "x"), "")
+		h.put(h.block(d, "device/wwid"), "naa."+wwid)
+		h.put(h.block(d, "device/state"), "running")
+		h.put(h.block(d, "dev"), "8:"+d)
+		if !h.slowUdev {
+			h.put(h.at("udev", "b8:"+d), "")
+		}
+		h.put(h.block(d, "size"), fmt.Sprint(size/target.SectorBytes))
+		h.must(os.MkdirAll(h.block(d, "holders"), 0o700))
+		h.put(h.at("dev", d), "")
+		h.link(h.at("dev", d), h.at("dev/disk/by-id/scsi-3"+wwid))
+		if h.takesAll {
+			h.multipathd(d)
+		}
+	}
+}
+
+// multipathd makes the map of a disk, or adds the disk to it.
+func (h *fakeHost) multipathd(disk string) {
+	n := int(disk[2]-'a') % 2
+	m, wwid := mapOf(n), h.has[n]
+	h.put(h.block(m, "dm/uuid"), "mpath-3"+wwid)
+	h.put(h.block(m, "dm/name"), "mpath"+string(rune('a'+n)))
+	h.put(h.block(m, "size"), fmt.Sprint(size/target.SectorBytes))
+	h.must(os.MkdirAll(h.block(m, "holders"), 0o700))
+	h.put(h.block(disk, "holders", m), "")
+	h.put(h.at("dev", m), "")
+	h.link(h.at("dev", m), h.at("dev/disk/by-id/dm-uuid-mpath-3"+wwid))
+}
+
+func (h *fakeHost) removeDisk(disk string) {
+	n := int(disk[2]-'a') % 2
+	found, err := filepath.Glob(h.at("sys/class/iscsi_session/*/device/target*/*/block", disk))
+	h.must(err)
+	for _, path := range found {
+		h.drop(filepath.Dir(filepath.Dir(path)))
+	}
+	h.drop(h.block(disk), h.at("dev", disk), h.at("dev/disk/by-id/scsi-3"+h.has[n]))
+}
+
+func exitStatus(t *testing.T, status int) error {
+	return exec.CommandContext(t.Context(), "sh", "-c", fmt.Sprintf("exit %d", status)).Run()
+}
+
+func (h *fakeHost) run(_ context.Context, args ...string) ([]byte, error) {
+	h.ran = append(h.ran, strings.Join(args, " "))
+	option := func(name string) string { return args[slices.Index(args, name)+1] }
+	switch {
+	case args[0] == "multipathd":
+		if !h.takesAll && !h.takesGiven {
+			return nil, errors.New("multipathd: exit status 1: Connection refused")
+		}
+		if h.given[args[3]] {
+			h.multipathd(args[3])
+		}
+	case args[0] == "multipath" && args[1] == "-a":
+		h.given[filepath.Base(args[2])] = true
+	case args[0] == "multipath":
+		n := int(args[2][5] - 'a')
+		for _, sid := range []string{"1", "2"} {
+			h.drop(h.block(diskOf(sid, n), "holders", mapOf(n)))
+		}
+		h.drop(h.block(mapOf(n)), h.at("dev", mapOf(n)), h.at("dev/disk/by-id/dm-uuid-mpath-3"+h.has[n]))
+	case slices.Contains(args, "session"):
+		sid := option("--sid")
+		if slices.Contains(args, "--rescan") {
+			h.show(sid)
+			return nil, nil
+		}
+		for n := range h.has {
+			h.removeDisk(diskOf(sid, n))
+		}
+		h.drop(h.session(sid))
+	default:
+		return nil, h.node(args, option("--portal"))
+	}
+	return nil, nil
+}
+
+// node is iscsiadm --mode node.
+func (h *fakeHost) node(args []string, portal string) error {
+	switch {
+	case slices.Contains(args, "new"):
+		h.records = append(h.records, portal)
+	case slices.Contains(args, "update"):
+	case !slices.Contains(args, "--login"):
+		if !slices.Contains(h.records, portal) {
+			return exitStatus(h.t, 21)
+		}
+	case slices.Contains(h.away, portal):
+		return errors.New("iscsiadm: exit status 8: connection timed out")
+	case slices.Contains(h.pending, portal):
+		return fmt.Errorf("iscsiadm: %w", exitStatus(h.t, sessionExists))
+	default:
+		host, port, _ := strings.Cut(portal, ":")
+		sid := host[len(host)-1:]
+		h.put(filepath.Join(h.session(sid), "targetname"), iqn)
+		connection := filepath.Join(h.session(sid), "device/connection"+sid+":0/iscsi_connection/connection"+sid+":0")
+		h.put(filepath.Join(connection, "persistent_address"), host)
+		h.put(filepath.Join(connection, "persistent_port"), port)
+		h.show(sid)
+	}
+	return nil
+}
+
+func (h *fakeHost) write(path, _ string) error {
+	if filepath.Base(path) == "delete" {
+		h.removeDisk(filepath.Base(filepath.Dir(filepath.Dir(path))))
+	}
+	return nil
+}
+
+func (h *fakeHost) opener(devices []string) (int, error) {
+	for _, d := range devices {
+		if h.open[d] {
+			return 4711, nil
+		}
+	}
+	return 0, nil
+}
+
+const twoPortals = "127.0.0.1:3260,127.0.0.2:3260"
+
+func (h *fakeHost) ask(in connector.Request) (connector.Answer, error) {
+	if in.Options == nil {
+		in.Options = map[string]string{"iqn": iqn, "portals": twoPortals}
+	}
+	c := iscsi{
+		Devices: target.Devices{Sys: h.at("sys"), Dev: h.at("dev"), Udev: h.at("udev"), Opener: h.opener, Within: 200 * time.Millisecond},
+		run:     h.run, write: h.write, state: h.at("run"),
+		flush: func(path string) error { h.flushed = append(h.flushed, filepath.Base(path)); return nil },
+	}
+	return c.handle(h.t.Context(), in)
+}
+
+func (h *fakeHost) connect(volume string) (connector.Answer, error) {
+	return h.ask(connector.Request{Verb: connector.VerbConnect, OpID: "op", Volume: volume})
+}
+
+func (h *fakeHost) disconnect(volume string) error {
+	_, err := h.ask(connector.Request{Verb: connector.VerbDisconnect, OpID: "op", Volume: volume, Identity: strings.TrimPrefix(volume, mapPrefix)})
+	return err
+}
+
+func (h *fakeHost) sessions() int {
+	all, err := filepath.Glob(h.session("*"))
+	h.must(err)
+	return len(all)
+}
+
+func (h *fakeHost) has1(volume string) bool {
+	_, err := os.Stat(h.at("dev/disk/by-id", volume))
+	return err == nil
+}
+
+// openDevice is an open device of the fake.
+type openDevice struct {
+	*os.File
+	close func()
+}
+
+func (d openDevice) Close() error { d.close(); return d.File.Close() }
+
+// TestItKeepsToTheProtocol, by the kit that is for vendors: by two portals with multipath, and by
+// one without.
+func TestItKeepsToTheProtocol(t *testing.T) {
+	for _, c := range []struct {
+		name, portals string
+		volumes       []string
+		multipath     bool
+	}{
+		{"two portals", twoPortals, []string{one, two}, true},
+		{"one portal and no multipathd", "127.0.0.1:3260", []string{single, "scsi-3" + wwidTwo}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHost(t)
+			h.takesAll, h.takesGiven = c.multipath, c.multipath
+			real := func(path string) string { return strings.Replace(path, "/dev/", h.at("dev")+"/", 1) }
+			failed := conformance.Run(t.Context(), conformance.Subject{
+				Volumes: c.volumes,
+				Run: func(ctx context.Context, in connector.Request) (connector.Answer, error) {
+					var out strings.Builder
+					text := fmt.Sprintf(`{"protocol": %d, "verb": %q, "op_id": %q, "pool": "p", "options": {"iqn": %q, "portals": %q}, "volume": %q, "identity": %q, "size_bytes": %d}`,
+						in.Protocol, in.Verb, in.OpID, iqn, c.portals, in.Volume, in.Identity, in.SizeBytes)
+					err := connector.Serve(ctx, strings.NewReader(text), &out, func(_ context.Context, in connector.Request) (connector.Answer, error) { return h.ask(in) })
+					if err != nil {
+						return connector.Answer{}, err
+					}
+					return connector.ReadAnswer(in, []byte(strings.ReplaceAll(out.String(), h.at("dev"), "/dev")))
+				},
+				Look: func(path string) (pools.Device, error) {
+					to, err := filepath.EvalSymlinks(real(path))
+					if errors.Is(err, os.ErrNotExist) {
+						return pools.Device{}, pools.ErrNoDevice
+					}
+					name := filepath.Base(to)
+					text, readErr := os.ReadFile(h.block(name, "dm/uuid"))
+					if readErr != nil {
+						text, readErr = os.ReadFile(h.block(name, "device/wwid"))
+					}
+					return pools.Device{SizeBytes: size, Identity: strings.TrimSpace(string(text))}, errors.Join(err, readErr)
+				},
+				Open: func(path string) (conformance.Device, error) {
+					to, err := filepath.EvalSymlinks(real(path))
+					if err != nil {
+						return nil, err
+					}
+					f, err := os.OpenFile(to, os.O_RDWR, 0)
+					h.open[to] = true
+					return openDevice{f, func() { delete(h.open, to) }}, err
+				},
+				Interrupted: []time.Duration{time.Hour},
+				Report: func(f conformance.Finding) {
+					if f.Err != nil {
+						t.Errorf("%s: %v", f.Check, f.Err)
+					}
+				},
+			})
+			if failed > 0 || h.sessions() > 0 {
+				t.Errorf("%d checks have failed; sessions: %d", failed, h.sessions())
+			}
+		})
+	}
+}
+
+// TestAVolumeIsAMapOfAllPathsAndItsDevicesGoBeforeTheSession, which stays for another one.
+func TestAVolumeIsAMapOfAllPathsAndItsDevicesGoBeforeTheSession(t *testing.T) {
+	h := newHost(t)
+	out, err := h.connect(one)
+	h.must(err)
+	want := connector.Volume{Name: one, Path: h.at("dev/disk/by-id", one), SizeBytes: size, Identity: "mpath-3" + wwidOne}
+	if *out.Volume != want || h.sessions() != 2 {
+		t.Errorf("it is %+v by %d sessions, want %+v by 2", *out.Volume, h.sessions(), want)
+	}
+	_, err = h.connect(two)
+	h.must(err)
+	h.ran, h.flushed = nil, nil
+	h.must(h.disconnect(one))
+	if h.has1(one) || !h.has1(two) || h.sessions() != 2 {
+		t.Errorf("after its disconnect it is there: %v; the other one: %v; sessions: %d", h.has1(one), h.has1(two), h.sessions())
+	}
+	if !slices.Equal(h.ran, []string{"multipath -f mpatha"}) || !slices.Equal(h.flushed, []string{"dm-0", "sda", "sdc"}) {
+		t.Errorf("it ran %q and flushed %q", h.ran, h.flushed)
+	}
+	_, err = h.connect(one)
+	h.must(err)
+	if h.must(h.disconnect(two)); !h.has1(one) {
+		t.Error("a volume that came back has gone with the other one")
+	}
+	if h.must(h.disconnect(one)); h.sessions() != 0 {
+		t.Errorf("sessions after the last volume: %d", h.sessions())
+	}
+}
+
+// TestADisconnectThatWasCutOffIsEnded, wherever that was.
+func TestADisconnectThatWasCutOffIsEnded(t *testing.T) {
+	for name, cut := range map[string]func(h *fakeHost){
+		"the map is gone":    func(h *fakeHost) { _, _ = h.run(h.t.Context(), "multipath", "-f", "mpatha") },
+		"a path is gone":     func(h *fakeHost) { _, _ = h.run(h.t.Context(), "multipath", "-f", "mpatha"); h.removeDisk("sda") },
+		"a session has gone": func(h *fakeHost) { _, _ = h.run(h.t.Context(), "iscsiadm", "session", "--sid", "1") },
+		"both have": func(h *fakeHost) {
+			for _, sid := range []string{"1", "2"} {
+				_, _ = h.run(h.t.Context(), "iscsiadm", "session", "--sid", sid)
+			}
+			_, _ = h.run(h.t.Context(), "multipath", "-f", "mpatha")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			_, err := h.connect(one)
+			h.must(err)
+			cut(h)
+			if err := h.disconnect(one); err != nil || h.sessions() > 0 || h.has1(one) {
+				t.Errorf("%v; sessions %d, there %v", err, h.sessions(), h.has1(one))
+			}
+			_, err = h.connect(one) // and nothing counts as somebody else's
+			h.must(err)
+			if h.must(h.disconnect(one)); h.sessions() > 0 {
+				t.Error("the next session has not ended")
+			}
+		})
+	}
+}
+
+func TestASessionThatWasThereKeepsItsDevices(t *testing.T) {
+	h := newHost(t)
+	h.must(h.node([]string{"--login"}, "127.0.0.1:3260"))
+	_, err := h.connect(one)
+	h.must(err)
+	if err := h.disconnect(one); err != nil || h.sessions() != 2 || !h.has1(one) {
+		t.Errorf("the session of somebody else: %v, sessions %d, device %v", err, h.sessions(), h.has1(one))
+	}
+}
+
+// TestNothingIsTakenAwayUnderADeviceThatIsOpen: the volume's, or with the last volume any other one.
+func TestNothingIsTakenAwayUnderADeviceThatIsOpen(t *testing.T) {
+	for name, mapped := range map[string]bool{"the map of another unit": true, "a path": false} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			_, err := h.connect(one)
+			h.must(err)
+			used := h.at("dev/sda")
+			if mapped {
+				used = h.at("dev/dm-1")
+			}
+			h.open[used] = true
+			if err := h.disconnect(one); connector.CodeOf(err) != connector.CodeInUse || h.sessions() != 2 || !h.has1(one) {
+				t.Errorf("it is %v, sessions %d, device %v", err, h.sessions(), h.has1(one))
+			}
+			delete(h.open, used)
+			if err := h.disconnect(one); err != nil || h.sessions() > 0 {
+				t.Errorf("asked again: %v, sessions %d", err, h.sessions())
+			}
+		})
+	}
+}
+
+// TestWhatIsOnAMapKeepsIt, but for its partitions, which nobody has.
+func TestWhatIsOnAMapKeepsIt(t *testing.T) {
+	h := newHost(t)
+	_, err := h.connect(one)
+	h.must(err)
+	h.put(h.block("dm-7", "dm/uuid"), "part1-mpath-3"+wwidOne)
+	h.put(h.block("dm-0", "holders/dm-7"), "")
+	h.put(h.block("dm-8", "dm/uuid"), "LVM-x")
+	h.put(h.block("dm-7", "holders/dm-8"), "")
+	if err := h.disconnect(one); connector.CodeOf(err) != connector.CodeInUse || !h.has1(one) {
+		t.Errorf("under a logical volume: %v, there %v", err, h.has1(one))
+	}
+	h.drop(h.block("dm-7", "holders/dm-8"))
+	if err := h.disconnect(one); err != nil || h.has1(one) {
+		t.Errorf("under a partition: %v, there %v", err, h.has1(one))
+	}
+}
+
+// TestADiskThatMultipathdWaitsToBeGivenIsGiven: by default it has no map of one path alone.
+func TestADiskThatMultipathdWaitsToBeGivenIsGiven(t *testing.T) {
+	h := newHost(t)
+	h.takesAll = false
+	if out, err := h.connect(one); err != nil || out.Volume.Identity != "mpath-3"+wwidOne {
+		t.Errorf("it is %+v, %v", out.Volume, err)
+	}
+	h.must(h.disconnect(one))
+	h.slowUdev = true
+	h.drop(h.at("udev"))
+	h.ran = nil
+	if _, err := h.connect(one); connector.CodeOf(err) != connector.CodeFailed || slices.Contains(h.ran, "multipathd add path sda") {
+		t.Errorf("while udev does not know it: %v, it ran %q", err, h.ran)
+	}
+	h.slowUdev, h.takesGiven = false, false
+	if _, err := h.connect(one); connector.CodeOf(err) != connector.CodeFailed || h.sessions() > 0 {
+		t.Errorf("without multipathd: %v, sessions %d", err, h.sessions())
+	}
+}
+
+func TestWhatCannotBeConnectedLeavesNoSession(t *testing.T) {
+	h := newHost(t)
+	none := "dm-uuid-mpath-36001405badcafe000000000000000009"
+	if _, err := h.connect(none); connector.CodeOf(err) != connector.CodeNotFound || h.sessions() > 0 {
+		t.Errorf("it is %v, sessions %d", err, h.sessions())
+	}
+	_, err := h.connect(one)
+	h.must(err)
+	if _, err := h.connect(none); connector.CodeOf(err) != connector.CodeNotFound || h.sessions() != 2 || !h.has1(one) {
+		t.Errorf("beside another volume it is %v, sessions %d, the other %v", err, h.sessions(), h.has1(one))
+	}
+}
+
+func TestOnePathIsEnoughAndNoneIsUnavailable(t *testing.T) {
+	h := newHost(t)
+	h.away = []string{"127.0.0.1:3260", "127.0.0.2:3260"}
+	if _, err := h.connect(one); connector.CodeOf(err) != connector.CodeUnavailable {
+		t.Errorf("without a path: %v", err)
+	}
+	h.away, h.pending = nil, h.away
+	if _, err := h.connect(one); connector.CodeOf(err) != connector.CodeUnavailable {
+		t.Errorf("by sessions that are not made in time: %v", err)
+	}
+	h.away, h.pending = h.pending[:1], nil
+	if _, err := h.connect(one); err != nil || h.sessions() != 1 {
+		t.Errorf("with one path: %v, sessions %d", err, h.sessions())
+	}
+	h.away, h.ran = nil, nil
+	node := "iscsiadm --mode node --targetname " + iqn + " --portal 127.0.0.1:3260"
+	if _, err := h.connect(one); err != nil || !slices.Equal(h.ran, []string{node, node + " --login"}) {
+		t.Errorf("the other path is made by %q, %v", h.ran, err)
+	}
+}
+
+// TestARecordThatIsThereIsLeftAsItIs, with the secret that the operator has put into it.
+func TestARecordThatIsThereIsLeftAsItIs(t *testing.T) {
+	h := newHost(t)
+	h.records = []string{"127.0.0.1:3260"}
+	_, err := h.connect(one)
+	h.must(err)
+	for _, ran := range h.ran {
+		if strings.Contains(ran, "127.0.0.1") && strings.Contains(ran, "--op") {
+			t.Errorf("it ran %s", ran)
+		}
+	}
+	if !slices.Contains(h.ran, "iscsiadm --mode node --targetname "+iqn+" --portal 127.0.0.2:3260 --op new") {
+		t.Errorf("the other portal gets no record: %q", h.ran)
+	}
+}
+
+// TestAUnitBySeveralPathsIsNoDisk: only a map has all of them.
+func TestAUnitBySeveralPathsIsNoDisk(t *testing.T) {
+	h := newHost(t)
+	if _, err := h.connect(single); connector.CodeOf(err) != connector.CodeInvalid || !strings.Contains(err.Error(), one) || h.sessions() > 0 {
+		t.Errorf("by two portals: %v", err)
+	}
+	_, err := h.ask(connector.Request{Verb: connector.VerbConnect, OpID: "op", Volume: single, Options: map[string]string{"iqn": iqn, "portals": "127.0.0.1:3260"}})
+	if connector.CodeOf(err) != connector.CodeInvalid || !strings.Contains(err.Error(), one) || h.sessions() > 0 {
+		t.Errorf("multipathd has it: %v, sessions %d", err, h.sessions())
+	}
+}
+
+func TestANameOfAnotherDeviceIsNotTaken(t *testing.T) {
+	h := newHost(t)
+	_, err := h.connect(two)
+	h.must(err)
+	h.put(h.at("dev/sdx"), "")
+	h.link(h.at("dev/sdx"), h.at("dev/disk/by-id", one))
+	if _, err := h.connect(one); connector.CodeOf(err) != connector.CodeFailed {
+		t.Errorf("a name that is another device's: %v", err)
+	}
+}
+
+func TestOptionsAndNamesThatMakeNoSenseAreRefused(t *testing.T) {
+	for _, options := range []map[string]string{
+		{},
+		{"iqn": iqn},
+		{"iqn": "--help", "portals": twoPortals},
+		{"iqn": iqn, "portals": "--help:3260"},
+		{"iqn": iqn, "portals": "127.0.0.1"},
+		{"iqn": iqn, "portals": twoPortals, "password": "x"},
+	} {
+		h := newHost(t)
+		if _, err := h.ask(connector.Request{Verb: connector.VerbInspect, Options: options}); connector.CodeOf(err) != connector.CodeInvalid {
+			t.Errorf("%v: %v", options, err)
+		}
+	}
+	h := newHost(t)
+	if _, err := h.ask(connector.Request{Verb: connector.VerbCreate, OpID: "op", Volume: one, SizeBytes: size}); connector.CodeOf(err) != connector.CodeUnsupported {
+		t.Errorf("a create is %v", err)
+	}
+	for _, name := range []string{"nvme-uuid.1", "scsi-1LIO-ORG", "dm-uuid-mpath-mpatha", "dm-uuid-LVM-x", "scsi-36001405"} {
+		if _, err := h.connect(name); connector.CodeOf(err) != connector.CodeNotFound || len(h.ran) > 0 {
+			t.Errorf("%s: %v, it ran %q", name, err, h.ran)
+		}
+	}
+}

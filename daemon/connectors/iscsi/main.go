@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Program iscsi is the connector of an iSCSI target. Its volumes are the logical units that the
+// target has, by the names that udev gives them in /dev/disk/by-id: as a map of multipath, or as
+// a disk where the target has one portal. Its options are iqn, the name of the target, and portals,
+// one or more of HOST:PORT with commas between.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/connectors/internal/command"
+	"github.com/volferry/volferry/daemon/connectors/internal/target"
+	"github.com/volferry/volferry/daemon/internal/connector"
+)
+
+// multipathd has each path open, to see whether it works.
+const multipathd = "multipathd"
+
+func main() {
+	// What is begun is ended, by the commands too, which inherit this: iscsid would go on with a
+	// login of which nobody knows. The grace of whoever runs this is enough for it.
+	signal.Ignore(unix.SIGTERM)
+	c := iscsi{
+		Devices: target.Host(func(devices []string) (int, error) { return target.Opener(devices, multipathd) }),
+		run:     command.Run, write: writeAttribute, flush: flush, state: target.StateDir,
+	}
+	if err := connector.Serve(context.Background(), os.Stdin, os.Stdout, c.handle); err != nil {
+		fmt.Fprintf(os.Stderr, "iscsi: %v\n", err)
+		os.Exit(1)
+	}
+}
