@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/site"
 )
@@ -308,7 +307,11 @@ func exists(t *testing.T, path string) bool {
 // freeAddress is an address at which nobody listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	return expect.Value(lab.FreeAddress(t.Context()))(t)
+	address, err := lab.FreeAddress(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
 }
 
 // logged says how many lines of the daemon's log have the words.

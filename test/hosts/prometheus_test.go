@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/site"
 )
@@ -102,7 +101,11 @@ func prometheusProgram(t *testing.T) string {
 // freeAddress is an address on loopback at which nobody listened just now.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	return expect.Value(lab.FreeAddress(t.Context()))(t)
+	address, err := lab.FreeAddress(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
 }
 
 // startPrometheus starts a Prometheus as the page says it, with the targets of here and

@@ -26,23 +26,6 @@ type lastReport struct {
 	at, heard time.Time
 }
 
-// quietFor is how long the registry wants to hear nothing of a host of which there is nothing
-// new. It says so in its answers, and the more hosts it has, the longer it is.
-func (u *Uplink) quietFor() time.Duration {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return min(max(reportEvery, time.Duration(u.host.ReportEverySeconds)*time.Second), quietMax)
-}
-
-// heardLately says whether the registry need not be called for a report, because there is nothing
-// new in it and it wants to hear of this host later. The caller holds reporting.
-func (u *Uplink) heardLately(r api.HostReport) bool {
-	now := time.Now()
-	// Reports are reportPause late now and then, and are not to be a whole reportEvery late for that.
-	return u.Up() && len(r.Migrations) == 0 && now.Sub(u.lastReport.heard) < u.quietFor()-reportPause &&
-		u.lastReport.covers(r, now, u.quietFor())
-}
-
 // covers says whether the registry need not hear a report now, because it was told
 // the same. One that gives no digest always hears it. It hears the sizes of pools not more
 // often than every quiet.

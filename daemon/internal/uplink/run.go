@@ -12,19 +12,12 @@ import (
 )
 
 const (
-	// reportEvery is how often this host is looked at, and how often the registry hears
-	// of it if that has not said something else (quietFor).
-	reportEvery = 5 * time.Second
-	// quietMax bounds for how long a registry may have a host keep silent.
-	quietMax = time.Minute
-	// busyReportEvery is the same while a migration is open, for those who watch
+	// busyReportEvery is reportEvery while a migration is open, for those who watch
 	// it at the registry.
 	busyReportEvery = time.Second
 	// retryEvery is the same while the registry does not answer, or while a fence
 	// is not dealt with.
 	retryEvery = time.Second
-	// reportPause keeps a host on which much changes from reporting all the time.
-	reportPause = 300 * time.Millisecond
 )
 
 // Run reports until ctx ends, and deals with a fence.

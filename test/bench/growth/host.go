@@ -26,26 +26,31 @@ type host struct {
 	made  int               // domains, for their names
 }
 
-// at measures at one size.
-func (s series) at(ctx context.Context, o options, n int64) (p point, err error) {
-	dir, err := os.MkdirTemp(o.directory, "vfgrow-")
+// newHost makes a host below dir, which is the directory of temporary files if it is empty. It is to be ended
+// even where there is an error.
+func newHost(ctx context.Context, bin, dir string) (h *host, end func() error, err error) {
+	h = &host{pools: map[string]string{}}
+	own, err := os.MkdirTemp(dir, "vfgrow-")
 	if err != nil {
-		return p, fmt.Errorf("make directory: %w", err)
+		return h, func() error { return nil }, fmt.Errorf("make directory: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	on, err := site.Start(ctx, dir, o.bin)
-	if err != nil {
-		return p, err
+	end = func() error {
+		var err error
+		if h.Site != nil {
+			err = h.Close()
+		}
+		return errors.Join(err, os.RemoveAll(own))
 	}
-	defer func() { err = errors.Join(err, on.Close()) }()
-	h := &host{Site: on, pools: map[string]string{}}
+	if h.Site, err = site.Start(ctx, own, bin); err != nil {
+		return h, end, err
+	}
 	for _, pool := range []string{srcPool, dstPool} {
-		h.pools[pool] = filepath.Join(on.Libvirtd.Dir, pool)
-		if err := on.Libvirtd.DirPool(ctx, pool, h.pools[pool]); err != nil {
-			return p, err
+		h.pools[pool] = filepath.Join(h.Libvirtd.Dir, pool)
+		if err := h.Libvirtd.DirPool(ctx, pool, h.pools[pool]); err != nil {
+			return h, end, err
 		}
 	}
-	return s.measure(ctx, h, n)
+	return h, end, nil
 }
 
 // measured is what do costs.

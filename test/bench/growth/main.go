@@ -25,10 +25,10 @@ import (
 
 // options are what can be asked for.
 type options struct {
-	full      bool
-	only      string
-	bin, out  string
-	directory string // below which hosts are made; "" for the default
+	full     bool
+	only     string
+	bin, out string
+	dir      string // below which hosts are made; "" for that of temporary files
 }
 
 func main() {
@@ -54,7 +54,7 @@ func parse() (options, error) {
 	flag.StringVar(&o.only, "only", "", "comma-separated `names` of series, empty for all: "+strings.Join(seriesNames(), ", "))
 	flag.StringVar(&o.bin, "bin", filepath.Join(root, "bin"), "`directory` of the built programs")
 	flag.StringVar(&o.out, "out", filepath.Join(root, "build", "bench-growth"), "`directory` for the results")
-	flag.StringVar(&o.directory, "dir", "", "`directory` for hosts and volumes; empty for the one of temporary files")
+	flag.StringVar(&o.dir, "dir", "", "`directory` for hosts and volumes; empty for the one of temporary files")
 	flag.Parse()
 	for _, name := range o.names() {
 		if !slices.Contains(seriesNames(), name) {
@@ -96,7 +96,7 @@ func run(ctx context.Context, o options, progress io.Writer) error {
 		if !slices.Contains(o.names(), s.name) {
 			continue
 		}
-		points, err := s.run(ctx, o, func(p point) error {
+		points, err := s.run(ctx, o.bin, o.dir, o.full, func(p point) error {
 			fmt.Fprintf(progress, "%s, %d %s: %.2f s\n", s.name, p.N, s.unit, p.Seconds)
 			return lines.Encode(p)
 		})

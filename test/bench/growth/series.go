@@ -4,8 +4,8 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math"
 	"strings"
 )
 
@@ -14,19 +14,6 @@ type series struct {
 	name, unit, what string
 	sizes, full      []int64 // full are those besides, with --full
 	measure          func(ctx context.Context, h *host, n int64) (point, error)
-}
-
-// point is what was measured at one size.
-type point struct {
-	Name    string  `json:"name"` // always growth
-	Series  string  `json:"series"`
-	N       int64   `json:"n"`
-	Seconds float64 `json:"seconds"`
-	// CPUSeconds are those of the daemon and of the children that it has waited for.
-	CPUSeconds float64 `json:"daemon_cpu_s"`
-	// ResidentBytes are what the daemon has afterwards, PeakBytes the most that it had.
-	ResidentBytes int64 `json:"daemon_resident_bytes"`
-	PeakBytes     int64 `json:"daemon_peak_bytes"`
 }
 
 var all = []series{
@@ -44,14 +31,14 @@ func seriesNames() (names []string) {
 	return names
 }
 
-// run measures at each size, on a host of its own.
-func (s series) run(ctx context.Context, o options, done func(point) error) (points []point, err error) {
+// run measures at each size, the full ones too if that is asked for, on a host of its own.
+func (s series) run(ctx context.Context, bin, dir string, full bool, done func(point) error) (points []point, err error) {
 	sizes := s.sizes
-	if o.full {
+	if full {
 		sizes = append(append([]int64{}, sizes...), s.full...)
 	}
 	for _, n := range sizes {
-		p, err := s.at(ctx, o, n)
+		p, err := s.at(ctx, bin, dir, n)
 		if err != nil {
 			return points, fmt.Errorf("%d %s: %w", n, s.unit, err)
 		}
@@ -64,6 +51,17 @@ func (s series) run(ctx context.Context, o options, done func(point) error) (poi
 	return points, nil
 }
 
+// at measures at one size.
+func (s series) at(ctx context.Context, bin, dir string, n int64) (p point, err error) {
+	h, end, err := newHost(ctx, bin, dir)
+	defer func() { err = errors.Join(err, end()) }()
+	if err != nil {
+		return p, err
+	}
+	return s.measure(ctx, h, n)
+}
+
+// table writes what was measured as a table of Markdown.
 func (s series) table(out *strings.Builder, points []point) {
 	const mib = 1 << 20
 	fmt.Fprintf(out, "## %s\n\n%s.", s.name, strings.ToUpper(s.what[:1])+s.what[1:])
@@ -73,15 +71,4 @@ func (s series) table(out *strings.Builder, points []point) {
 		fmt.Fprintf(out, "| %d | %.2f | %.2f | %d | %d |\n", p.N, p.Seconds, p.CPUSeconds, p.ResidentBytes/mib, p.PeakBytes/mib)
 	}
 	out.WriteString("\n")
-}
-
-// exponent is the power of the size with which time grows, by least squares of the logarithms: 0 is not at
-// all, 1 in proportion. It is NaN for fewer than two sizes.
-func exponent(points []point) float64 {
-	var n, sx, sy, sxx, sxy float64
-	for _, p := range points {
-		x, y := math.Log(float64(p.N)), math.Log(p.Seconds)
-		n, sx, sy, sxx, sxy = n+1, sx+x, sy+y, sxx+x*x, sxy+x*y
-	}
-	return (n*sxy - sx*sy) / (n*sxx - sx*sx)
 }
