@@ -37,6 +37,9 @@ func (d *daemon) types(t *testing.T, text string) {
 }
 
 func (d *daemon) volferryctl(opID string, words []string) error {
+	if words[2] != "vol" || len(words) > 3 && words[3] != "web" {
+		return fmt.Errorf("there is no such volume or instance: %q", words)
+	}
 	switch strings.Join(words[:2], " ") {
 	case "volume which":
 		return nil
