@@ -67,6 +67,18 @@ func (r *Runner) Continue(ctx context.Context, id string) error {
 	return nil
 }
 
+// WhileParked calls f while an op is parked, and keeps it from being continued until f returns.
+// The op has its turn all the while, so no other op with one of its keys is at work. Errors:
+// ErrNotParked, and that of f.
+func (r *Runner) WhileParked(id string, f func() error) error {
+	a := r.lookup(id)
+	if a == nil || !a.claim() {
+		return fmt.Errorf("act beside op %s: %w", id, ErrNotParked)
+	}
+	defer a.unclaim()
+	return f()
+}
+
 // claim makes its caller the only one who may write for a parked op. It returns
 // false if the op is not parked or somebody else is at it.
 func (a *activeOp) claim() bool {

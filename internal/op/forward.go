@@ -137,6 +137,8 @@ func (a *activeOp) outcome(step *Step, run *Run, doErr error) (verdict, error) {
 	}
 	v, err := a.look(step, run)
 	switch {
+	case v == verdictOperator && isUnknown(err): // which says what is to be done; Do's error is older
+		return v, err
 	case v == verdictOperator:
 		return v, errors.Join(err, doErr)
 	case v == verdictSucceeded && doErr != nil:

@@ -121,7 +121,7 @@ type activeOp struct {
 	broken error
 	// trouble: the journal does not take the next record.
 	trouble error
-	// claimed: a Continue is at work on the parked op.
+	// claimed: a Continue or a WhileParked is at work on the parked op.
 	claimed bool
 	// halted: ctx ends when the op is in no critical section.
 	halted bool

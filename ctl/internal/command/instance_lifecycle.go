@@ -43,7 +43,8 @@ func lifecycleCommands() []*cli.Command {
 			"After somebody has put an older definition back: with the instance shut off, each of its disks is set to\n"+
 				"the image where its volume is, or to the overlay while the volume moves. No image is written, and a\n"+
 				"definition that is right is left as it is. What a guest has written to another image meanwhile stays\n"+
-				"there: 'volume which VOLUME' names it.",
+				"there: 'volume which VOLUME' names it. In the middle of an operation that waits for an operator the\n"+
+				"guest may run: the definition gets the image that the guest is on.",
 			"The definition of instance %s names its volumes."),
 		{
 			Name: "shelve", Usage: "stop an instance and keep only its definition, at the registry", ArgsUsage: "INSTANCE", Action: withSession(instanceShelve),

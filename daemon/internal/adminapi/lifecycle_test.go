@@ -65,6 +65,9 @@ func (noMigrations) Misnamed(context.Context, string) ([]hv.NamedChain, error) {
 	return nil, nil
 }
 
+func (noMigrations) Standing(context.Context, string) (bool, error) { return false, nil }
+func (noMigrations) NameStanding(context.Context, string) error     { return nil }
+
 func (noMigrations) CheckPaused(context.Context, api.Volume, api.Attachment, []string) error {
 	return nil
 }

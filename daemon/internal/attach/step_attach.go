@@ -41,7 +41,7 @@ func (e *env) stepAttachConfig() op.Step {
 		case err != nil:
 			return err
 		case v.config == odd:
-			return op.UnknownOutcome(in.changed(v))
+			return in.stands(v, absent)
 		case v.config == attached:
 			if err := e.HV.DetachDisk(ctx, in.InstanceID, hv.Config, in.Device); err != nil {
 				return request.HV(err)

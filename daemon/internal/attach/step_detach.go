@@ -264,11 +264,11 @@ func (e *env) putBack(ctx context.Context, r *op.Run, in *input, where hv.Where)
 	case def == "" || !needed || is == attached:
 		return nil
 	case is == odd:
-		return op.UnknownOutcome(in.changed(v))
+		return in.stands(v, attached)
 	}
 	err = e.HV.AttachDisk(ctx, in.InstanceID, where, hv.DiskSpec{Target: in.Device, Definition: def})
 	if errors.Is(err, hv.ErrExists) {
-		return op.UnknownOutcome(in.changed(v))
+		return in.stands(v, attached)
 	}
 	if err != nil {
 		return volatile(err)

@@ -32,11 +32,14 @@ func (e *env) stepRelease() op.Step {
 		if err != nil {
 			return err
 		}
-		if v.live != absent || v.config != absent || (v.saved && !wasGone) {
-			return op.UnknownOutcome(in.changed(v))
-		}
-		if err := in.onItsImage("cannot release volume "+in.VolumeName, v); err != nil && !wasGone {
-			return op.UnknownOutcome(err)
+		switch {
+		case v.live != absent || v.config != absent:
+			return in.stands(v, absent)
+		case wasGone:
+		case v.saved:
+			return op.UnknownOutcome(in.withCommands(api.AsError(in.notSaved(v)), []string{api.ShellLine("virsh", "start", in.InstanceName)}))
+		case v.displaced != nil:
+			return op.UnknownOutcome(in.withCommands(api.AsError(in.onItsImage("cannot release volume "+in.VolumeName, v)), in.mend(v, attached)))
 		}
 		force, err := overlooks(r, in)
 		if err != nil {
@@ -116,7 +119,7 @@ func (e *env) stepReleaseLate() op.Step {
 			return err
 		}
 		if v.live != absent || v.config != absent {
-			return op.UnknownOutcome(in.changed(v))
+			return in.stands(v, absent)
 		}
 		err = e.giveBack(ctx, r, in, "release", in.Force)
 		switch {
@@ -128,7 +131,8 @@ func (e *env) stepReleaseLate() op.Step {
 			e.log.Warn("a detached attachment is not this host's any more", "attachment", in.AttachmentID, "err", err)
 			return r.Note(ctx, released{Lost: true})
 		}
-		return op.UnknownOutcome(err)
+		refused := api.Errorf(api.CodeOf(err), "the guest of instance %s has let go of volume %s, and the registry refuses to release it: %v", in.InstanceName, in.VolumeName, err)
+		return op.UnknownOutcome(in.withCommands(refused, nil))
 	}
 	observe := func(ctx context.Context, r *op.Run, in *input) (op.Observation, error) {
 		var end released

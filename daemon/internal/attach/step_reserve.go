@@ -68,7 +68,7 @@ func (e *env) seenGone(ctx context.Context, r *op.Run, in *input) error {
 		}
 		return op.Retry(0, in.changed(v))
 	case v.config != absent || v.live != absent:
-		return op.UnknownOutcome(in.changed(v))
+		return in.stands(v, absent)
 	}
 	return nil
 }

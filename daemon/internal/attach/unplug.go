@@ -11,7 +11,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/op"
 )
 
 const (
@@ -50,7 +49,7 @@ func (e *env) unplugAfter(ctx context.Context, in *input, asking func(*view) err
 		case v.live == absent:
 			return nil
 		case v.live == odd:
-			return op.UnknownOutcome(in.changed(v))
+			return in.stands(v, absent)
 		}
 		if answers(v) && (asked.IsZero() || time.Since(asked) >= askEvery) {
 			if v.dom.Run != run {

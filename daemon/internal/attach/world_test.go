@@ -179,6 +179,12 @@ func (w *world) settled() error {
 	for _, wrong := range w.Moments.Wrongs() {
 		errs = append(errs, errors.New(wrong))
 	}
+	return errors.Join(append(errs, w.atRest(doms))...)
+}
+
+// atRest says what is wrong with what there is now.
+func (w *world) atRest(doms []hv.Domain) error {
+	var errs []error
 	for _, a := range w.registry.all() {
 		i := slices.IndexFunc(doms, func(d hv.Domain) bool { return d.ID == a.InstanceID })
 		if a.State != api.AttachmentAttached {

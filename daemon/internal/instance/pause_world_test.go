@@ -177,6 +177,9 @@ func (pauseMigrations) Misnamed(context.Context, string) ([]hv.NamedChain, error
 	return nil, nil
 }
 
+func (pauseMigrations) Standing(context.Context, string) (bool, error) { return false, nil }
+func (pauseMigrations) NameStanding(context.Context, string) error     { return nil }
+
 func (m pauseMigrations) CheckPaused(context.Context, api.Volume, api.Attachment, []string) error {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()

@@ -12,8 +12,9 @@ import (
 
 // BeginRepair makes the definition of an instance that is off name the images where its volumes
 // are, or the overlay of a volume that moves. A definition that names them already is left as it
-// is. Where a move's source was written since, and where nobody can tell, it is refused. See
-// BeginStart.
+// is. Where a move's source was written since, and where nobody can tell, it is refused. While an
+// operation of a migration of the instance waits for the operator, it names the disk of that
+// migration and no other, also where the guest runs. See BeginStart.
 func (m *Manager) BeginRepair(ctx context.Context, opID, instanceRef string) (api.Instance, error) {
 	return m.submit(ctx, request.Request{
 		OpID: opID, Kind: steps.KindRepair, Body: instanceBody{Instance: instanceRef},
@@ -26,7 +27,11 @@ func (m *Manager) BeginRepair(ctx context.Context, opID, instanceRef string) (ap
 			if in.Subject, err = m.env.SubjectOf(ctx, inst); err != nil {
 				return nil, err
 			}
-			in.Whole = true
+			standing, err := m.env.Migrations.Standing(ctx, inst.ID)
+			if err != nil {
+				return nil, err
+			}
+			in.Whole = !standing
 			return in, m.env.CheckRepair(ctx, in)
 		},
 	})

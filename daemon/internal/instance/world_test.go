@@ -215,8 +215,10 @@ type node struct {
 	known api.Instance
 	// switching: a migration holds the instance paused.
 	switching bool
-	mayStart  error
-	open      []api.Migration
+	// nameStanding is NameStanding while an op of a migration waits for the operator, else nil.
+	nameStanding func() error
+	mayStart     error
+	open         []api.Migration
 	// missing are images that this host does not have.
 	missing map[string]bool
 }
@@ -283,6 +285,12 @@ func (n *node) MayStart(context.Context, string) error { return n.mayStart }
 
 // Misnamed implements Migrations.
 func (n *node) Misnamed(context.Context, string) ([]hv.NamedChain, error) { return nil, n.mayStart }
+
+// Standing implements Migrations.
+func (n *node) Standing(context.Context, string) (bool, error) { return n.nameStanding != nil, nil }
+
+// NameStanding implements Migrations.
+func (n *node) NameStanding(context.Context, string) error { return n.nameStanding() }
 
 // Switching implements Migrations.
 func (n *node) Switching(string) bool { return n.switching }

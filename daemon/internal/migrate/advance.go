@@ -97,6 +97,9 @@ func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo steps.Go
 	ctx, cancel := context.WithTimeout(ctx, grantBound)
 	defer cancel()
 	row, err := m.ports.Registry.Migration(ctx, s.MigrationID)
+	if api.CodeOf(err) == api.CodeNotFound { // as after a restore from an older backup
+		row.State, err = api.MigrationCancelled, nil
+	}
 	if err != nil {
 		m.retryLater(s.MigrationID, err)
 		return "", "", false

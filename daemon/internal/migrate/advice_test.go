@@ -4,12 +4,14 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
@@ -18,8 +20,25 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// follow does what the commands of a standstill say, one after the other, as an operator does who
-// types them in.
+// operator is a person who types in what an error names.
+func (d *daemon) operator() *hosttest.Operator {
+	if d.typist == nil {
+		d.typist = &hosttest.Operator{Fake: d.world.Fake, Volferryctl: d.volferryctl}
+	}
+	return d.typist
+}
+
+// types does what command lines say, one after the other.
+func (d *daemon) types(lines ...string) {
+	d.t.Helper()
+	for _, line := range lines {
+		d.t.Logf("typed: %s", line)
+		must(d.t, d.operator().Type(line))
+		pass(time.Second)
+	}
+}
+
+// follow does what the commands of a standstill say.
 func (d *daemon) follow(mig api.Migration) {
 	d.t.Helper()
 	cure := mig.KnownCure()
@@ -29,50 +48,47 @@ func (d *daemon) follow(mig api.Migration) {
 	if again, _ := mig.Cures(); again != cure {
 		d.t.Errorf("the operator is told %q, and the error says %q", again, cure)
 	}
-	for _, line := range strings.Split(cure, api.CureSeparator) {
-		d.command(line)
-		pass(time.Second)
-	}
-	d.t.Logf("followed: %s", cure)
+	d.t.Logf("told: %v", mig.Error)
+	d.types(strings.Split(cure, api.CureSeparator)...)
 }
 
-// command does what one command line does.
-func (d *daemon) command(line string) {
-	d.t.Helper()
-	ctx, words := context.Background(), strings.Fields(line)
-	if words[0] == "kill" {
-		must(d.t, d.world.Fake.Crash(testInstance))
-		return
-	}
+// volferryctl does what a command line of it does on this host.
+func (d *daemon) volferryctl(words []string) error {
+	ctx := context.Background()
 	switch strings.Join(words[:2], " ") {
-	case "virsh destroy":
-		must(d.t, d.world.Destroy(testInstance))
-	case "virsh shutdown":
-		must(d.t, d.world.Stop(testInstance))
-	case "virsh start":
-		must(d.t, d.world.Start(testInstance))
-	case "virsh pool-start":
-		d.world.AddPool(hv.PoolInfo{Name: words[2], Type: "dir", Path: "/" + words[2], Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
-	case "virsh blockcommit":
-		d.world.CommitByUser(d.t)
-		if top := d.instance().LiveDisk(words[3]).Top().Path; top != words[5] {
-			d.t.Errorf("%s: the guest is on %s", line, top)
-		}
-	case "volferryctl migration":
-		c := Call{OpID: uuid.NewString(), Subject: words[3]}
+	case "volume which":
+		_, err := d.manager().Which(ctx, d.world.Registry.CurrentVolume())
+		return err
+	case "instance repair":
+		return d.repair(ctx)
+	case "migration copy", "migration complete", "migration cancel":
+		c := Call{OpID: uuid.NewString(), Subject: words[2]}
 		do := map[string]func(*Manager, context.Context, Call) (api.Migration, string, error){
 			"copy": (*Manager).Copy, "complete": (*Manager).Complete, "cancel": (*Manager).Cancel,
-		}[words[2]]
-		if len(words) > 4 {
-			c.DstAttachmentID = words[4]
+		}[words[1]]
+		if len(words) > 3 {
+			c.DstAttachmentID = words[3]
 		}
 		_, id, err := do(d.manager(), ctx, c)
-		must(d.t, err)
-		_, err = d.runner().Wait(ctx, id)
-		must(d.t, err)
-	default:
-		d.t.Fatalf("no operator can type %q", line)
+		if err == nil {
+			_, err = d.runner().Wait(ctx, id)
+		}
+		return err
 	}
+	return errors.New("nobody can type that here")
+}
+
+// repair does for the migration's disk what the repair of its instance does.
+func (d *daemon) repair(ctx context.Context) error {
+	standing, err := d.manager().Standing(ctx, testInstance)
+	if err != nil || standing {
+		return errors.Join(err, d.manager().NameStanding(ctx, testInstance))
+	}
+	misnamed, err := d.manager().Misnamed(ctx, testInstance)
+	for _, named := range misnamed {
+		err = errors.Join(err, d.world.SetConfigChain(ctx, testInstance, named.Target, named.Chain))
+	}
+	return err
 }
 
 // Whoever types in what the error says, with nothing to fill in, has the migration at its end, and

@@ -161,7 +161,11 @@ func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, er
 		if err != nil {
 			return api.Migration{}, "", err
 		}
-		stopped = cmp.Or(what, stopped)
+		if stopped = cmp.Or(what, stopped); stopped == string(steps.GoalStart) {
+			if mig, opID, err := m.startTakenBack(ctx, id); opID != "" || err != nil {
+				return mig, opID, err
+			}
+		}
 		mig, opID, err := m.cancel(ctx, c)
 		switch {
 		case errors.Is(err, errOtherOpBegan):
@@ -171,6 +175,19 @@ func (m *Manager) Cancel(ctx context.Context, c Call) (api.Migration, string, er
 			return mig, opID, err
 		}
 	}
+}
+
+// startTakenBack answers a cancel that has had a start undone which waited for the operator: with
+// that, everything is taken back. Without an op id there is more to cancel.
+func (m *Manager) startTakenBack(ctx context.Context, id string) (api.Migration, string, error) {
+	h, err := m.loadHistory(ctx, id)
+	if err != nil {
+		return api.Migration{}, "", err
+	}
+	if state, _ := h.state(); state != api.MigrationError || !h.ops[0].undone() {
+		return api.Migration{}, "", nil
+	}
+	return m.render(h), h.ops[0].requestID, nil
 }
 
 // notTakenBack is the error of a cancel that has stopped what ran, and could not begin itself.
@@ -234,7 +251,7 @@ func (m *Manager) stopUncommitted(ctx context.Context, id string) (stopped strin
 		switch {
 		case errors.Is(err, op.ErrCommitted) && o.goal == steps.GoalComplete:
 			return "", steps.PastPointOfNoReturn(&h.spec)
-		case err == nil:
+		case err == nil, errors.Is(err, op.ErrFinished) && parked && o.goal == steps.GoalStart:
 			stopped = string(o.goal)
 		case errors.Is(err, op.ErrCommitted), errors.Is(err, op.ErrFinished), errors.Is(err, op.ErrParked): // looked at next
 		default:
@@ -355,8 +372,13 @@ func tooEarly(h *history, verb string) *api.Error {
 func wrongState(h *history, verb string, state api.MigrationState) *api.Error {
 	if state == api.MigrationNeedsOperator {
 		_, why := h.state()
-		return api.Errorf(api.CodeNeedsOperator, "cannot %s the migration of volume %s, which waits for you in the middle of its %s: %s; `volferryctl volume which %s` shows what is known; once that is right, %s again goes on with it",
-			verb, h.spec.VolumeName, h.running().goal, why, h.spec.VolumeName, h.running().goal)
+		goal := h.running().goal
+		cure, known := why.Details[api.DetailCure].(string)
+		if !known {
+			cure = h.again(goal)
+		}
+		return api.Errorf(api.CodeNeedsOperator, "cannot %s the migration of volume %s, which waits for you in the middle of its %s: %s; once you have seen that (`%s`), this goes on with it: `%s`",
+			verb, h.spec.VolumeName, goal, why, api.ShellLine("volferryctl", "volume", "which", h.spec.VolumeName), strings.Join(strings.Split(cure, api.CureSeparator), "`, `")).With(api.DetailCure, cure)
 	}
 	return api.Errorf(api.CodeNoMigration, "cannot %s the migration of volume %s: it is %s", verb, h.spec.VolumeName, state).
 		With("migration_id", h.spec.MigrationID).With("state", state)

@@ -50,6 +50,7 @@ type daemon struct {
 	world   *migratetest.World
 	journal *optest.Journal
 	heard   heard
+	typist  *hosttest.Operator
 }
 
 // manager is the one of now, runner its runner.

@@ -16,6 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // fenced is an operator who fences the host, which hears of it with its next
@@ -140,12 +141,8 @@ func TestAnAbandonedMigrationOfARunningGuestCallsTheOperator(t *testing.T) {
 					t.Errorf("the guest is %s, its disk %+v", dom.State, dom.LiveDisk("vda"))
 				}
 				// Once the guest is off, a cancel is the word to look again.
-				must(t, d.world.Stop(testInstance))
 				before := len(d.world.Calls())
-				_, _, err = d.manager().Cancel(context.Background(), d.call(mig.ID))
-				if code := api.CodeOf(err); err != nil && code != api.CodeNoMigration {
-					t.Errorf("cancel: %v", err)
-				}
+				d.follow(mig)
 				d.until(mig.ID, api.MigrationError)
 				if calls := d.changes(before); len(calls) > 0 {
 					t.Errorf("what was abandoned was touched: %v", calls)
@@ -215,4 +212,87 @@ func TestAFenceDoesNotLeaveTheGuestPaused(t *testing.T) {
 			d.moved(d.until(id, api.MigrationCompleted))
 		})
 	}
+}
+
+// An operator has kept src, and the guest was switched to dst already: nobody can tell here which is
+// right, and nothing is touched.
+func TestAMigrationThatIsAbandonedBehindItsSwitchEndsWithTheGuestOff(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.when("publish_completed", op.EventStarted, d.fenced)
+		id := d.migrate()
+		pass(time.Minute)
+		d.world.Registry.Abandon(id)
+		d.rejoined()
+		mig := d.until(id, api.MigrationNeedsOperator)
+		before := len(d.world.Calls())
+		d.follow(mig)
+		d.until(id, api.MigrationError)
+		if calls := d.changes(before); len(calls) > 0 {
+			t.Errorf("what was abandoned was touched: %v", calls)
+		}
+		for _, path := range []string{srcPath, mig.Dst.Path, overlayOf(mig)} {
+			if !d.world.Exists(path) {
+				t.Errorf("%s is gone", path)
+			}
+		}
+		r := &hosttest.Recorder{}
+		d.world.AssertNoWriteLost(r)
+		for _, err := range r.Problems {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAMigrationThatIsAbandonedAsItsStartIsReportedIsRolledBack(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.when("publish_started", op.EventStarted, d.fenced)
+		id := d.migrate()
+		pass(time.Minute)
+		d.world.Registry.Abandon(id)
+		d.rejoined()
+		d.until(id, api.MigrationCancelled)
+		d.stayed()
+	})
+}
+
+// Its database is from a backup of before the migration, and the host has got a new epoch with that.
+func TestAMigrationThatARestoredRegistryDoesNotKnowIsRolledBack(t *testing.T) {
+	for name, begin := range map[string]func(d *daemon) api.Migration{
+		"that waits for a call": func(d *daemon) api.Migration { return d.begin(toNewPool) },
+		"that is copied": func(d *daemon) api.Migration {
+			d.world.Copier.Gate = make(chan struct{})
+			return d.mirroring(toNewPool)
+		},
+		"that is a mirror": func(d *daemon) api.Migration { return d.mirroring(mirrorToNewPool) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				mig := begin(d)
+				d.world.GuestWrites()
+				d.fenced()
+				d.world.Registry.Forget(mig.ID)
+				d.world.SetStep(2)
+				d.rejoined()
+				d.until(mig.ID, api.MigrationCancelled, api.MigrationError)
+				d.stayed()
+			})
+		})
+	}
+}
+
+// The same, and the registry has the volume elsewhere by now.
+func TestAMigrationOfALostVolumeThatARestoredRegistryDoesNotKnowEndsWithTheGuestOff(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.Copier.Gate = make(chan struct{})
+		mig := d.mirroring(toNewPool)
+		d.fenced()
+		d.world.Registry.Forget(mig.ID)
+		d.world.Registry.Take()
+		d.rejoined()
+		d.follow(d.until(mig.ID, api.MigrationNeedsOperator))
+		d.until(mig.ID, api.MigrationError)
+		if !d.world.Exists(overlayOf(mig)) || !d.world.Exists(srcPath) {
+			t.Error("something was deleted")
+		}
+	})
 }

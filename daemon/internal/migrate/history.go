@@ -30,35 +30,39 @@ func (o *opView) overtaken() bool {
 	return o.undone() && steps.Overtaken(o.Failure)
 }
 
-// abandoned says whether the op was undone because the registry had ended the migration.
-func (o *opView) abandoned() bool {
-	is, _ := steps.Abandoned(o.Failure)
-	return o.undone() && is
+// ended is why the registry has ended the migration of an op that is over, nil if it has not.
+func (o *opView) ended() *op.Failure {
+	if is, _ := steps.Abandoned(o.Failure); o.undone() && is {
+		return o.Failure
+	}
+	if o.State == op.StateDone {
+		return steps.AbandonedBehind(&o.Status)
+	}
+	return nil
 }
 
-// abandonedKept says whether the op was abandoned and the instance still had src then.
-func (o *opView) abandonedKept() bool {
-	_, kept := steps.Abandoned(o.Failure)
-	return o.undone() && kept
-}
+// abandoned says whether the op is over because the registry had ended the migration.
+func (o *opView) abandoned() bool { return o.ended() != nil }
 
 // abandoned returns why nothing is done for the migration any more, nil if the
 // registry has not ended it.
 func (h *history) abandoned() *api.Error {
 	for i := range h.ops {
-		if h.ops[i].abandoned() {
-			return steps.APIError(h.ops[i].Failure)
+		if ended := h.ops[i].ended(); ended != nil {
+			return steps.APIError(ended)
 		}
 	}
 	return nil
 }
 
 // keptSrc says, of a migration that the registry has ended, whether the instance still had
-// src when that was last found out: then what the guest wrote to the overlay belongs there.
+// src when that was last found out: then what the guest wrote to the overlay belongs there. A guest
+// that was switched to dst has nothing more in its overlay.
 func (h *history) keptSrc() bool {
 	for _, o := range slices.Backward(h.ops) {
-		if o.abandoned() {
-			return o.abandonedKept()
+		if ended := o.ended(); ended != nil {
+			_, kept := steps.Abandoned(ended)
+			return kept && h.position() != steps.OnDst
 		}
 	}
 	return false

@@ -11,7 +11,6 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
-	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
@@ -113,8 +112,7 @@ func (m *Manager) kindFor(ctx context.Context, s *steps.Spec, what steps.Goal) (
 	}
 	dom, err := m.ports.HV.Domain(ctx, s.InstanceID)
 	if errors.Is(err, hv.ErrNotFound) {
-		return "", api.Errorf(api.CodeNeedsOperator, "instance %s is not defined on this host any more: somebody has undefined it, or moved it to another one; its volume %s was %s (%s); define it again (virsh define), with its disk %s as it was, and call again; nothing was changed",
-			s.InstanceName, s.VolumeName, s.Before(), s.Leftovers(), s.Target)
+		return "", steps.Undefined(s)
 	}
 	if err != nil {
 		return "", steps.CannotLookAt(s, err)

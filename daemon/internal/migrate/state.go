@@ -26,10 +26,12 @@ func (h *history) state() (api.MigrationState, *api.Error) {
 			state, failure = during[o.goal], steps.APIError(o.Failure)
 		case op.StateDone:
 			state, failure = after[o.goal], o.why
-			switch o.Op.Kind {
-			case steps.KindRelease:
+			switch {
+			case o.abandoned() && h.spec.Attached():
+				state = api.MigrationCancelling // it is taken back or let go next
+			case o.abandoned(), o.Op.Kind == steps.KindRelease:
 				state = api.MigrationError
-			case steps.KindBeginMirror:
+			case o.Op.Kind == steps.KindBeginMirror:
 				state = api.MigrationStarted
 			}
 			if state.Final() {

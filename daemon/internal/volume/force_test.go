@@ -4,9 +4,11 @@ package volume
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
@@ -100,13 +102,24 @@ func TestForceGoesOnWithAnOpThatWaitsForTheOperator(t *testing.T) {
 			w.Inject(hvtest.Fault{Call: "LookupVolume", Nth: 3 + n, Err: errors.New("I/O error")})
 		}
 		wantCode(t, deleted(g.Delete(t.Context(), testOp+"1", vol.ID, false)), api.CodeNeedsOperator)
-		wantCode(t, deleted(g.Delete(t.Context(), testOp+"2", vol.ID, true)), api.CodeNeedsOperator)
+		refused := deleted(g.Delete(t.Context(), testOp+"2", vol.ID, true))
+		wantCode(t, refused, api.CodeNeedsOperator)
 		w.ClearFaults()
-		got, err := g.Delete(t.Context(), testOp+"3", vol.ID, true)
-		must(t, err)
-		if got.ID != vol.ID {
-			t.Errorf("the answer is volume %q, want %q", got.ID, vol.ID)
+		person := &hosttest.Operator{Fake: w.Fake, Volferryctl: func(words []string) error {
+			if len(words) != 4 || words[1] != "delete" || words[2] != vol.Name || words[3] != "--force" {
+				return fmt.Errorf("nobody is told to type %q", words)
+			}
+			got, err := g.Delete(t.Context(), testOp+"3", vol.ID, true)
+			if got.ID != vol.ID {
+				t.Errorf("the answer is volume %q, want %q", got.ID, vol.ID)
+			}
+			return err
+		}}
+		told := hosttest.CommandsIn(refused.Error())
+		if len(told) != 1 {
+			t.Fatalf("the commands are %q", told)
 		}
+		must(t, person.Type(told[0]))
 		if st, err := w.runner.Status(t.Context(), testOp+"1"); err != nil || st.State != op.StateDone || w.Exists("/files/db.raw") {
 			t.Errorf("the first deletion is %s (%v), image there: %t", st.State, err, w.Exists("/files/db.raw"))
 		}

@@ -88,6 +88,20 @@ func (f *Fake) Undefine(id string) error {
 	return nil
 }
 
+// Redefine gives a domain that is there a definition with these disks: a transient one is persistent
+// then, as after virsh define.
+func (f *Fake) Redefine(id string, disks []hv.Disk) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, err := f.find(id)
+	if err != nil {
+		return err
+	}
+	dom.Persistent, dom.Config = true, copyDisks(disks)
+	f.lifecycle(dom, "defined")
+	return nil
+}
+
 // Domains implements hv.Hypervisor.
 func (f *Fake) Domains(ctx context.Context) ([]hv.Domain, error) {
 	var all []hv.Domain

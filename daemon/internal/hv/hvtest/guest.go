@@ -33,6 +33,22 @@ func (f *Fake) Crash(id string) error {
 	return f.end(id, "crashed", "stopped")
 }
 
+// CrashProcess is Crash of the domain whose process has this number, by OpenFiles.
+func (f *Fake) CrashProcess(pid int) error {
+	f.mu.Lock()
+	id := ""
+	for _, dom := range f.domains {
+		if dom.State.Active() && firstPID+dom.Run == pid {
+			id = dom.ID
+		}
+	}
+	f.mu.Unlock()
+	if id == "" {
+		return fmt.Errorf("there is no process %d", pid)
+	}
+	return f.Crash(id)
+}
+
 // MoveAway plays a person who moves the guest to another host, live, and keeps the
 // definition here (virsh migrate --live --persistent).
 func (f *Fake) MoveAway(id string) error {

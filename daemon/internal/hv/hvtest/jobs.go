@@ -288,6 +288,9 @@ func (f *Fake) look(id string) (*domain, error) {
 	if err != nil {
 		return nil, err
 	}
+	if dom.lost() && !dom.Persistent {
+		return nil, fmt.Errorf("%w: domain %s", hv.ErrNotFound, id) // its process alone is there
+	}
 	f.obey(dom)
 	f.advance(dom, f.perLook)
 	return f.find(id) // a transient one may be gone

@@ -104,6 +104,12 @@ type Migrations interface {
 	// Misnamed returns the disks of an instance that is off whose definition is to name the
 	// overlay of a migration, and does not. It is an error if that is not safe.
 	Misnamed(ctx context.Context, instanceID string) ([]hv.NamedChain, error)
+	// Standing says whether an operation of a migration of the instance waits for the operator.
+	Standing(ctx context.Context, instanceID string) (bool, error)
+	// NameStanding has the definition of such an instance name the image where the disk of that
+	// migration is. It is an error if nobody can tell which that is. Its errors are typed for the
+	// runner.
+	NameStanding(ctx context.Context, instanceID string) error
 	// CheckPaused refuses a move with all guests paused for a volume that could not be
 	// moved in another way either: because of its image, its disk in this instance, or its
 	// other users on this host. Beside are the ids of the instances that have it by the

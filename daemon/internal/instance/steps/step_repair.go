@@ -12,12 +12,17 @@ import (
 )
 
 // RepairInput is the input of an op that makes the definition of an instance name the images
-// where its volumes are.
+// where its volumes are. If it does not have the whole instance, the op of a migration has it
+// that waits for the operator: then only the disk of that migration is named.
 type RepairInput struct{ Subject }
 
 // CheckRepair refuses a repair of an instance that runs, or of which nobody can tell what its
 // definition is to name. It changes nothing, and its errors are typed for the runner.
 func (e *Env) CheckRepair(ctx context.Context, in *RepairInput) error {
+	if !in.Whole {
+		_, err := e.mayRepair(ctx, in)
+		return err
+	}
 	_, err := e.toRepair(ctx, in)
 	return err
 }
@@ -29,7 +34,13 @@ func (e *Env) stepAdmitRepair() op.Step {
 // stepNameVolumes looks anew at what is wrong each time, so it may be repeated. It is not undone:
 // what it names is right, whatever follows.
 func (e *Env) stepNameVolumes() op.Step {
-	do := func(ctx context.Context, _ *op.Run, in *RepairInput) error {
+	do := func(ctx context.Context, r *op.Run, in *RepairInput) error {
+		if !in.Whole {
+			if err := e.Migrations.NameStanding(ctx, in.InstanceID); err != nil {
+				return err
+			}
+			return r.Note(ctx, namedNote{Named: true})
+		}
 		wrong, err := e.toRepair(ctx, in)
 		if err != nil {
 			return err
@@ -42,7 +53,12 @@ func (e *Env) stepNameVolumes() op.Step {
 		}
 		return nil
 	}
-	observe := func(ctx context.Context, _ *op.Run, in *RepairInput) (op.Observation, error) {
+	observe := func(ctx context.Context, r *op.Run, in *RepairInput) (op.Observation, error) {
+		if !in.Whole {
+			var note namedNote
+			_, err := r.Noted(stepNameVolumes, &note)
+			return op.DoneIf(note.Named), err
+		}
 		dom, err := e.domain(ctx, in.InstanceID) // somebody may have started it since
 		if err != nil || dom == nil {
 			return op.NotDone, err
@@ -50,11 +66,33 @@ func (e *Env) stepNameVolumes() op.Step {
 		wrong, err := e.misnamed(ctx, &in.Subject, dom)
 		return op.DoneIf(len(wrong) == 0), err
 	}
-	return step("name_volumes", do, nil, observe)
+	return step(stepNameVolumes, do, nil, observe)
+}
+
+const stepNameVolumes = "name_volumes"
+
+// namedNote is written once the disk of a migration that waits for the operator was named.
+type namedNote struct {
+	Named bool `json:"named"`
 }
 
 // toRepair returns what the definition of an instance that is off has to name.
 func (e *Env) toRepair(ctx context.Context, in *RepairInput) ([]hv.NamedChain, error) {
+	dom, err := e.mayRepair(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	if dom.State.Active() {
+		return nil, forbidden("repair", dom.Name, "it is %s; shut it down first: the disks of a running guest are not changed", dom.State)
+	}
+	if err := request.AtHome("cannot repair instance "+dom.Name, dom); err != nil {
+		return nil, err
+	}
+	return e.misnamed(ctx, &in.Subject, dom)
+}
+
+// mayRepair returns the domain of an instance whose definition may be changed.
+func (e *Env) mayRepair(ctx context.Context, in *RepairInput) (*hv.Domain, error) {
 	inst, err := e.Registry.Instance(ctx, in.InstanceID)
 	if err != nil {
 		return nil, request.Registry(err)
@@ -70,13 +108,8 @@ func (e *Env) toRepair(ctx context.Context, in *RepairInput) ([]hv.NamedChain, e
 		return nil, forbidden("repair", inst.Name, "it is %s, and its definition is at the registry", inst.State)
 	case dom == nil:
 		return nil, api.Errorf(api.CodeNotFound, "cannot repair instance %s: it is not defined on this host; define it again first (virsh define), then its disks can be put right", inst.Name)
-	case dom.State.Active():
-		return nil, forbidden("repair", inst.Name, "it is %s; shut it down first: the disks of a running guest are not changed", dom.State)
 	}
-	if err := request.AtHome("cannot repair instance "+inst.Name, dom); err != nil {
-		return nil, err
-	}
-	return e.misnamed(ctx, &in.Subject, dom)
+	return dom, nil
 }
 
 // misnamed returns the disks whose definition names another image than that of their volume, with

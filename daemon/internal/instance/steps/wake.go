@@ -149,8 +149,9 @@ func (e *Env) awake(in *PauseInput, dom *hv.Domain) (remark string, err error) {
 // guarded, and a person is told where everything is and both ways on.
 func (in *PauseInput) needsOperator(err error) error {
 	return api.Errorf(api.CodeNeedsOperator,
-		"cannot restore instance %s: %v; its memory is in %s, its volume %s at %s; once that is right, ask again: `volferryctl migration complete %s`, or cancel; to give its memory up, remove the file first: the instance is then restored stopped",
-		in.InstanceName, err, in.Memory, in.VolumeName, in.Location.Path, in.MigrationID).With("memory", in.Memory)
+		"cannot restore instance %s: %v; its memory is in %s, its volume %s at %s; once that is right, ask again (`%s`), or take the move back (`%s`); to give its memory up, remove the file first (`%s`): the instance is then restored stopped",
+		in.InstanceName, err, in.Memory, in.VolumeName, in.Location.Path, api.ShellLine("volferryctl", "migration", "complete", in.MigrationID),
+		api.ShellLine("volferryctl", "migration", "cancel", in.MigrationID), api.ShellLine("rm", in.Memory)).With("memory", in.Memory)
 }
 
 // permit asks the registry whether the move still wants what is about to be done, and waits

@@ -4,13 +4,13 @@ package migratetest
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
@@ -20,17 +20,7 @@ import (
 // CommitByUser plays a person who calls `virsh blockcommit --active --pivot`.
 func (w *World) CommitByUser(t *testing.T) {
 	t.Helper()
-	ctx := context.Background()
-	expect.OK(t, w.Fake.CommitActive(ctx, Instance, "vda", 0))
-	for {
-		err := w.Fake.Pivot(ctx, Instance, "vda")
-		if !errors.Is(err, hv.ErrNotReady) {
-			expect.OK(t, err)
-			return
-		}
-		_, err = w.Fake.Domain(ctx, Instance) // the job goes on
-		expect.OK(t, err)
-	}
+	expect.OK(t, hosttest.Commit(w.Fake, Instance, "vda"))
 }
 
 // Aliases makes the image of a volume called free, and returns its path with other

@@ -256,9 +256,12 @@ func (r *FakeRegistry) LiveRow(state api.MigrationState) {
 }
 
 // NoRow has the registry forget the migration, as one does that was restored from a backup.
-func (r *FakeRegistry) NoRow() {
+func (r *FakeRegistry) NoRow() { r.Forget(Migration) }
+
+// Forget is NoRow of the migration with this id.
+func (r *FakeRegistry) Forget(id string) {
 	r.Lock()
 	defer r.Unlock()
-	delete(r.Rows, Migration)
+	delete(r.Rows, id)
 	r.Vol.MigrationID = ""
 }

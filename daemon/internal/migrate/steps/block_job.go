@@ -161,7 +161,8 @@ func (p *meter) rate(now time.Time, done int64) int64 {
 
 // abortCommit ends the commit job of a cancel and keeps the guest where it is. The job is
 // not synchronous, so the guest need not be paused. If another job runs, or another image is
-// on top, our job is gone, and nothing is touched.
+// on top, our job is gone, and nothing is touched: somebody may have pivoted it, so that the guest is
+// on src, which the next cancel sees (CommittedByOthers).
 func (e *Env) abortCommit(ctx context.Context, s *Spec) error {
 	e.progress.clear(s.MigrationID)
 	disk, err := e.confirmDisk(ctx, s)
@@ -169,9 +170,6 @@ func (e *Env) abortCommit(ctx context.Context, s *Spec) error {
 		return err // a job dies with its process
 	}
 	if disk.ours(toSrc, s) == nil {
-		if disk.live == toSrc.end {
-			return op.UnknownOutcome(chainChanged(s, disk))
-		}
 		return nil
 	}
 	if err := e.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {

@@ -9,8 +9,44 @@ import (
 )
 
 // cured adds to an error the commands, in their order, that an operator has to give before the
-// call that failed is made again. Each has been tried where it is printed
-// (TestTheCommandsThatAnErrorNamesBringTheMigrationToItsEnd).
+// call that failed is made again: none if they are not known. Each has been tried where it is
+// printed (internal/treetest/testdata/needs_operator.txt).
 func cured(err *api.Error, commands ...string) *api.Error {
+	if len(commands) == 0 {
+		return err
+	}
 	return err.With(api.DetailCure, strings.Join(commands, api.CureSeparator))
+}
+
+// Undefined is the error for an instance of a migration that has no definition on this host and does
+// not run. Nobody but its owner has its definition.
+func Undefined(s *Spec) *api.Error {
+	define, repair := s.defineCommand(), s.repairCommand()
+	return cured(api.Errorf(api.CodeNeedsOperator,
+		"instance %s is not defined on this host any more: somebody has undefined it, or moved it to another one; its volume %s was %s (%s). "+
+			"Define it again, with a copy of its definition as %s (`%s`), whatever image that names for disk %s, have the disk named right (`%s`), and call again; nothing was changed",
+		s.InstanceName, s.VolumeName, s.Before(), s.Leftovers(), s.definitionFile(), define, s.Target, repair), define, repair)
+}
+
+func (s *Spec) repairCommand() string {
+	return api.ShellLine("volferryctl", "instance", "repair", s.InstanceName)
+}
+
+func (s *Spec) whichCommand() string {
+	return api.ShellLine("volferryctl", "volume", "which", s.VolumeName)
+}
+
+// dumpCommand writes what libvirt shows of the instance to definitionFile, and defineCommand defines
+// the instance by that.
+func (s *Spec) dumpCommand() string {
+	return api.ShellLine("virsh", "dumpxml", "--security-info", s.InstanceName) + " > " + api.ShellLine(s.definitionFile())
+}
+
+func (s *Spec) defineCommand() string { return api.ShellLine("virsh", "define", s.definitionFile()) }
+
+func (s *Spec) definitionFile() string { return "./" + s.InstanceName + ".xml" }
+
+// commitCommand commits what is over an image to that image under the running guest.
+func commitCommand(s *Spec, base string) string {
+	return api.ShellLine("virsh", "blockcommit", s.InstanceName, s.Target, "--base", base, "--active", "--pivot", "--wait")
 }

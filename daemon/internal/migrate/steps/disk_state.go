@@ -4,6 +4,7 @@ package steps
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -39,6 +40,9 @@ type direction struct {
 	end   Position
 }
 
+// nameStep is the step in which the definition names the end.
+func (to direction) nameStep() string { return "name_" + string(to.end) }
+
 var (
 	toDst = direction{job: hv.JobCopy, image: (*Spec).DstImage, chain: (*Spec).DstChain, end: OnDst}
 	toSrc = direction{job: hv.JobActiveCommit, image: (*Spec).SrcImage, chain: (*Spec).SrcChain, end: OnSrc}
@@ -56,6 +60,9 @@ type diskState struct {
 // readDisk reads the domain. Its errors are already typed for the runner.
 func (e *Env) readDisk(ctx context.Context, s *Spec) (*diskState, error) {
 	dom, err := e.hv.Domain(ctx, s.InstanceID)
+	if errors.Is(err, hv.ErrNotFound) {
+		err = errors.Join(Undefined(s), err)
+	}
 	if err != nil {
 		return nil, e.hvError(err)
 	}

@@ -22,8 +22,7 @@ func (e *Env) StillOurs(ctx context.Context, s *Spec) error {
 	row, err := e.registry.Migration(ctx, s.MigrationID)
 	switch {
 	case api.CodeOf(err) == api.CodeNotFound:
-		return op.UnknownOutcome(api.Errorf(api.CodeStaleEpoch,
-			"this host was fenced, and the registry knows nothing of migration %s of volume %s any more", s.MigrationID, s.VolumeName))
+		return e.forgotten(ctx, s)
 	case err != nil:
 		return e.registryError(err)
 	case row.State == api.MigrationOrphaned:
@@ -39,16 +38,25 @@ func (e *Env) StillOurs(ctx context.Context, s *Spec) error {
 // abandoned is the error for a migration that an operator gave up while this host was
 // fenced. At is its state in the registry.
 func (e *Env) abandoned(ctx context.Context, s *Spec, at api.MigrationState) error {
+	return e.endedAt(ctx, s, at, fmt.Sprintf("the registry has ended migration %s of volume %s while this host was fenced: it is %s there", s.MigrationID, s.VolumeName, at))
+}
+
+// forgotten is abandoned for a migration that the registry does not know: its database is from a
+// backup of before the migration began, and has nothing locked for it.
+func (e *Env) forgotten(ctx context.Context, s *Spec) error {
+	return e.endedAt(ctx, s, api.MigrationCancelled, fmt.Sprintf("the registry knows nothing of migration %s of volume %s: it was restored from a backup of before that", s.MigrationID, s.VolumeName))
+}
+
+func (e *Env) endedAt(ctx context.Context, s *Spec, at api.MigrationState, how string) error {
 	kept, err := e.keptSrc(ctx, s, at)
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("nothing was deleted on this host (%s); `volferryctl volume which %s` shows what is known", s.Leftovers(), s.VolumeName)
+	what := fmt.Sprintf("nothing was deleted on this host (%s); `%s` shows what is known", s.Leftovers(), s.whichCommand())
 	if kept {
 		what = fmt.Sprintf("instance %s still has src, so what its guest wrote is brought back into %s; %s is left as it is", s.InstanceName, s.Src.Path, s.Dst.Path)
 	}
-	return &errAbandoned{kept: kept, why: api.Errorf(api.CodeNoMigration,
-		"the registry has ended migration %s of volume %s while this host was fenced: it is %s there; %s", s.MigrationID, s.VolumeName, at, what).With("state", at)}
+	return &errAbandoned{kept: kept, why: api.Errorf(api.CodeNoMigration, "%s; %s", how, what).With("state", at)}
 }
 
 // keptSrc says whether the volume is still on src, attached to the same instance alone by
@@ -70,14 +78,6 @@ func (e *Env) keptSrc(ctx context.Context, s *Spec, at api.MigrationState) (bool
 	}
 	att := &vol.Attachments[0]
 	return att.ID == s.SrcAttachmentID && att.InstanceID == s.InstanceID && att.State == api.AttachmentAttached && att.Location.Path == s.Src.Path, nil
-}
-
-// Leftovers names what a migration may have left on this host.
-func (s *Spec) Leftovers() string {
-	if s.Overlay != "" {
-		return fmt.Sprintf("%s, %s and the overlay %s with the guest's writes since the start", s.Src.Path, s.Dst.Path, s.Overlay)
-	}
-	return fmt.Sprintf("%s and %s", s.Src.Path, s.Dst.Path)
 }
 
 // whileOurs returns a context that is cancelled when the host is fenced: a copy that takes

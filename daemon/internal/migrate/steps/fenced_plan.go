@@ -4,7 +4,9 @@ package steps
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/volferry/volferry/internal/op"
 )
@@ -21,19 +23,21 @@ func stepNames(names ...string) map[string]bool {
 // nothing waits for the registry: the guest comes first, and what is done there is right
 // whoever owns the volume. Steps that only release the instance are done in any case.
 var (
-	doneUnfenced   = stepNames("register", beginStep, toBegin.end, abortStep, toAbort.end, "drain", "compare", "name_"+string(OnDst), "pivot", "name_"+string(OnSrc))
-	undoneUnfenced = stepNames("register", toBegin.begin, beginStep, toAbort.begin, toSwitch.begin, "drain", "compare", "name_"+string(OnDst), "pivot", "guard", "hold", "commit")
+	doneUnfenced   = stepNames("register", beginStep, toBegin.end, abortStep, toAbort.end, "drain", "compare", toDst.nameStep(), pivotStep, toSrc.nameStep())
+	undoneUnfenced = stepNames("register", toBegin.begin, beginStep, toAbort.begin, toSwitch.begin, "drain", "compare", toDst.nameStep(), pivotStep, "guard", "hold", "commit")
 )
 
 // fenced makes the steps of a plan, up to its commit point, call StillOurs before they touch
 // anything. After the commit point an op only goes forward: if the registry has ended the
-// migration by then, a person has to look.
+// migration by then, the op ends where it is, and its other steps do nothing.
 func (e *Env) fenced(p op.Plan) op.Plan {
 	committed := false
+	var behind []string // the names of the steps behind the commit point so far
 	for i := range p.Steps {
 		st := &p.Steps[i]
 		if committed {
-			st.Do = orNeedsOperator(st.Do)
+			unlessAbandoned(st, behind)
+			behind = append(behind, st.Name)
 		} else {
 			st.Do, st.Undo = e.fencedDo(st), e.fencedUndo(st)
 		}
@@ -88,13 +92,61 @@ func (e *Env) fencedUndo(st *op.Step) rawFunc {
 	}
 }
 
-func orNeedsOperator(do rawFunc) rawFunc {
-	return func(ctx context.Context, r *op.Run) error {
+// abandonedOutput is the note and the output of a step behind the commit point at which the op has
+// found that the registry has ended its migration.
+type abandonedOutput struct {
+	Abandoned *op.Failure `json:"abandoned,omitempty"`
+}
+
+// unlessAbandoned makes a step behind the commit point do nothing once an earlier one has found the
+// migration ended, and nothing more if it finds that itself: src and dst may belong to others by
+// now. What is left is for the cancel that comes next (history.next).
+func unlessAbandoned(st *op.Step, earlier []string) {
+	name, do, observe := st.Name, st.Do, st.Observe
+	over := func(r *op.Run) bool {
+		var out abandonedOutput
+		if _, err := r.Noted(name, &out); err == nil && out.Abandoned != nil {
+			return r.SetOutput(out) == nil
+		}
+		return slices.ContainsFunc(earlier, func(name string) bool {
+			_, err := r.Output(name, &out)
+			return err == nil && out.Abandoned != nil
+		})
+	}
+	st.Do = func(ctx context.Context, r *op.Run) error {
+		if over(r) {
+			return nil
+		}
 		err := do(ctx, r)
 		var abandoned *errAbandoned
-		if errors.As(err, &abandoned) {
-			return op.UnknownOutcome(err)
+		if !errors.As(err, &abandoned) {
+			return err
 		}
-		return err
+		failure := abandoned.Failure()
+		out := abandonedOutput{&failure}
+		if err := r.Note(ctx, out); err != nil {
+			return err
+		}
+		return r.SetOutput(out)
 	}
+	if observe != nil {
+		st.Observe = func(ctx context.Context, r *op.Run) (op.Observation, error) {
+			if over(r) {
+				return op.Done, nil
+			}
+			return observe(ctx, r)
+		}
+	}
+}
+
+// AbandonedBehind is why the registry has ended the migration of an op that is done, if the op found
+// that behind its commit point; nil if it did not.
+func AbandonedBehind(st *op.Status) *op.Failure {
+	for _, data := range st.Outputs {
+		var out abandonedOutput
+		if json.Unmarshal(data, &out) == nil && out.Abandoned != nil {
+			return out.Abandoned
+		}
+	}
+	return nil
 }

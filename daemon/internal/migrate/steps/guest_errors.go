@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -40,22 +41,54 @@ func atRest(s *Spec, disk *diskState) error {
 // chainChanged is the error for a disk on a chain that no step expects.
 func chainChanged(s *Spec, disk *diskState) *api.Error {
 	if disk.active && !disk.dom.Persistent {
-		return api.Errorf(api.CodeChainChanged,
+		return cured(api.Errorf(api.CodeChainChanged,
 			"instance %s has no definition any more: somebody has undefined it while it runs, and it would be gone once it is off; the guest still runs with disk %s on %s; "+
-				"define it again (virsh dumpxml %s, virsh define), then call again; `volferryctl volume which %s` shows what is known",
-			s.InstanceName, s.Target, s.place(disk.live), s.InstanceName, s.VolumeName)
+				"define it again as it runs (`%s`, `%s`), then call again; `%s` shows what is known",
+			s.InstanceName, s.Target, s.place(disk.live), s.dumpCommand(), s.defineCommand(), s.whichCommand()),
+			s.dumpCommand(), s.defineCommand())
 	}
 	where := "the definition names " + s.place(disk.config)
 	if disk.active {
 		where = "the guest runs on " + s.place(disk.live) + ", and " + where + snapshotAdvice(s, disk)
 	}
-	changed := api.Errorf(api.CodeChainChanged,
-		"disk %s of instance %s was changed by somebody else: %s; `volferryctl volume which %s` shows what is known",
-		s.Target, s.InstanceName, where, s.VolumeName)
-	if fold := foldCommand(s, disk); fold != "" {
-		return cured(changed, fold)
+	return cured(api.Errorf(api.CodeChainChanged,
+		"disk %s of instance %s was changed by somebody else: %s; `%s` shows what is known",
+		s.Target, s.InstanceName, where, s.whichCommand()), mend(s, disk)...)
+}
+
+// mend are the commands, in their order, that undo what somebody has done to the disk, while an op
+// waits for the operator; nil if it is not known how.
+func mend(s *Spec, disk *diskState) []string {
+	fold := foldCommand(s, disk)
+	switch {
+	case fold != "":
+		return []string{fold}
+	case disk.mirror != nil:
+		if disk.ours(toDst, s) != nil {
+			return nil // which is not ended while the guest runs (stepAbortMirror)
+		}
+		return []string{api.ShellLine("virsh", "blockjob", s.InstanceName, s.Target, "--abort")}
+	case disk.dom.ConfigDisk(s.Target) != nil && (!disk.active || disk.live != Foreign && disk.live != disk.config):
+		return []string{s.repairCommand()}
+	case disk.active && disk.live != Foreign && disk.live != disk.config:
+		return []string{s.dumpCommand(), s.defineCommand()}
 	}
-	return changed
+	return nil
+}
+
+// overlayLeft is the error for a disk that is on the overlay, or would be with the next start, where
+// an op has it back on src: somebody has started the guest there, so that it may have newer writes.
+func overlayLeft(s *Spec, disk *diskState) *api.Error {
+	commit := commitCommand(s, s.Src.Path)
+	commands := []string{commit}
+	where := "runs on"
+	if !disk.active {
+		where = "starts on"
+		commands = []string{api.ShellLine("virsh", "start", s.InstanceName), commit}
+	}
+	return cured(api.Errorf(api.CodeChainChanged,
+		"instance %s is to be back on %s, and it %s %s, which may have writes that the source lacks; commit it to the source under the running guest (`%s`), and call again; `%s` shows what is known",
+		s.InstanceName, s.place(OnSrc), where, s.place(OnOverlay), strings.Join(commands, "`, `"), s.whichCommand()), commands...)
 }
 
 // snapshotAdvice says how to merge what somebody has put over the image that a running guest was
@@ -68,8 +101,8 @@ func snapshotAdvice(s *Spec, disk *diskState) string {
 	chain := disk.dom.LiveDisk(s.Target).Chain
 	over := s.place(s.positionOn(chain[s.ours(chain)]))
 	return fmt.Sprintf("; over %s is a snapshot (%s), which has the newest writes: merge it (`%s`), "+
-		"have libvirt forget it if it is listed (`virsh snapshot-list %[4]s`, `virsh snapshot-delete %[4]s NAME --metadata`), and call again",
-		over, chain[0].Path, fold, s.InstanceName)
+		"have libvirt forget it if it is listed (`%s`, `%s`), and call again",
+		over, chain[0].Path, fold, api.ShellLine("virsh", "snapshot-list", s.InstanceName), api.ShellLine("virsh", "snapshot-delete", s.InstanceName, "NAME", "--metadata"))
 }
 
 // foldCommand is the command that folds what somebody has put over the image that a running guest
@@ -82,7 +115,7 @@ func foldCommand(s *Spec, disk *diskState) string {
 	if live == nil || s.ours(live.Chain) < 1 {
 		return ""
 	}
-	return fmt.Sprintf("virsh blockcommit %s %s --base %s --active --pivot --wait", s.InstanceName, s.Target, live.Chain[s.ours(live.Chain)].Path)
+	return commitCommand(s, live.Chain[s.ours(live.Chain)].Path)
 }
 
 // ours is the place in a chain of the first image that the migration knows, -1 for none.

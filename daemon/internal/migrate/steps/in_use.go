@@ -43,7 +43,7 @@ func (e *Env) userOf(ctx context.Context, path string, except ...string) (string
 
 // CannotTellUser returns the refusal of a path if it is unknown who uses it.
 func CannotTellUser(path string, why error) *api.Error {
-	return api.Errorf(api.CodeStateForbidden, "cannot tell whether %s is in use: %v; mend that filesystem, or take the disk from that instance", path, why)
+	return api.Errorf(api.CodeStateForbidden, "cannot tell whether %s is in use: %v; mend that filesystem, or take the disk from that instance, and call again", path, why)
 }
 
 // HVRefusal turns an error of the hypervisor into a refusal for a caller of the API, nil
@@ -133,7 +133,21 @@ func (e *Env) notNamed(ctx context.Context, path string) error {
 	case err != nil:
 		return op.UnknownOutcome(CannotTellUser(path, err))
 	case domain != "":
-		return op.UnknownOutcome(api.Errorf(api.CodeDstInUse, "%s was to be deleted, but disk %s of instance %s uses it", path, target, domain))
+		i := slices.IndexFunc(doms, func(d hv.Domain) bool { return d.Name == domain })
+		detach := detachCommand(&doms[i], target)
+		return op.UnknownOutcome(cured(api.Errorf(api.CodeDstInUse, "%s was to be deleted, but disk %s of instance %s uses it; nothing was deleted: take the disk from there (`%s`), and call again", path, target, domain, detach), detach))
 	}
 	return e.notOpen(ctx, doms, path)
+}
+
+// detachCommand takes a disk from a domain, running and defined, wherever that has it.
+func detachCommand(dom *hv.Domain, target string) string {
+	words := []string{"virsh", "detach-disk", dom.Name, target}
+	if dom.LiveDisk(target) != nil {
+		words = append(words, "--live")
+	}
+	if dom.ConfigDisk(target) != nil {
+		words = append(words, "--config")
+	}
+	return api.ShellLine(words...)
 }

@@ -45,8 +45,8 @@ func (e *Env) overlayPlans() []op.Plan {
 		{Kind: KindCopy, Steps: []op.Step{
 			e.stepCopy(),
 		}},
-		{Kind: KindCompleteLive, Commit: "pivot", Steps: e.completeLiveSteps(nil)},
-		{Kind: KindCompleteLiveHeld, Commit: "pivot", Steps: e.completeLiveSteps(e.heldSteps(toDst))},
+		{Kind: KindCompleteLive, Commit: pivotStep, Steps: e.completeLiveSteps(nil)},
+		{Kind: KindCompleteLiveHeld, Commit: pivotStep, Steps: e.completeLiveSteps(e.heldSteps(toDst))},
 		{Kind: KindCompleteCold, Commit: "fold", Steps: []op.Step{
 			e.stepVerifyCopy(),
 			e.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
@@ -57,8 +57,8 @@ func (e *Env) overlayPlans() []op.Plan {
 			e.stepRemoveOverlay(),
 			e.stepReleaseSource(),
 		}},
-		{Kind: KindCancelLive, Commit: "pivot", Steps: e.cancelLiveSteps(nil)},
-		{Kind: KindCancelLiveHeld, Commit: "pivot", Steps: e.cancelLiveSteps(e.heldSteps(toSrc))},
+		{Kind: KindCancelLive, Commit: pivotStep, Steps: e.cancelLiveSteps(nil)},
+		{Kind: KindCancelLiveHeld, Commit: pivotStep, Steps: e.cancelLiveSteps(e.heldSteps(toSrc))},
 		{Kind: KindCancelCold, Commit: "fold", Steps: slices.Concat(
 			[]op.Step{e.stepAdmitCancel()},
 			e.backColdSteps(),
@@ -185,7 +185,7 @@ func (e *Env) mirrorPlans() []op.Plan {
 		{Kind: KindMirror, Steps: []op.Step{
 			e.stepMirror(),
 		}},
-		{Kind: KindCompleteMirror, Commit: "pivot", Steps: []op.Step{
+		{Kind: KindCompleteMirror, Commit: pivotStep, Steps: []op.Step{
 			e.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
 			e.stepReady(),
 			e.stepPause(toSwitch),
@@ -227,8 +227,8 @@ func (e *Env) cancelCommittedPlan() op.Plan {
 // volume's by now.
 func (e *Env) rollbackPlans() []op.Plan {
 	return []op.Plan{
-		{Kind: KindRollbackLive, Commit: "pivot", Steps: e.rollbackLiveSteps(nil)},
-		{Kind: KindRollbackLiveHeld, Commit: "pivot", Steps: e.rollbackLiveSteps(e.heldSteps(toSrc))},
+		{Kind: KindRollbackLive, Commit: pivotStep, Steps: e.rollbackLiveSteps(nil)},
+		{Kind: KindRollbackLiveHeld, Commit: pivotStep, Steps: e.rollbackLiveSteps(e.heldSteps(toSrc))},
 		{Kind: KindRollbackCold, Commit: "fold", Steps: slices.Concat(
 			[]op.Step{e.stepAdmitRollback()},
 			e.backColdSteps(),
@@ -275,7 +275,7 @@ func (e *Env) savedPlans() []op.Plan {
 // pauseSteps are the steps at which a guest may be paused by us.
 var pauseSteps = stepNames(
 	toBegin.begin, beginStep, toBegin.end,
-	toSwitch.begin, "drain", "compare", "name_"+string(OnDst), "pivot", "name_"+string(OnSrc), toSwitch.end,
+	toSwitch.begin, "drain", "compare", toDst.nameStep(), pivotStep, toSrc.nameStep(), toSwitch.end,
 	toAbort.begin, abortStep, toAbort.end,
 )
 

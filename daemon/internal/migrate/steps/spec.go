@@ -162,6 +162,14 @@ func (s *Spec) place(p Position) string {
 	return "images that this move does not know"
 }
 
+// Leftovers names what a migration may have left on this host.
+func (s *Spec) Leftovers() string {
+	if s.Overlay != "" {
+		return fmt.Sprintf("%s, %s and the overlay %s with the guest's writes since the start", s.Src.Path, s.Dst.Path, s.Overlay)
+	}
+	return fmt.Sprintf("%s and %s", s.Src.Path, s.Dst.Path)
+}
+
 // Before returns the position of the disk until the switch to dst; beforeChain is its chain
 // then.
 func (s *Spec) Before() Position {

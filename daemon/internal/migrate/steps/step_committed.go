@@ -65,12 +65,8 @@ func (e *Env) OverlayWasCommitted(ctx context.Context, s *Spec) bool {
 }
 
 // CommittedByOthers says whether both witnesses have the guest on src although no cancel
-// has begun to bring it there.
+// has brought it there. One may have begun to: then somebody else has pivoted its commit.
 func (e *Env) CommittedByOthers(ctx context.Context, s *Spec) (bool, error) {
-	p, err := e.history.Facts(ctx, s, "")
-	if err != nil || p.Folding {
-		return false, err
-	}
 	disk, err := e.readDisk(ctx, s)
 	if err == nil && (disk.live != OnSrc || disk.mirror != nil) {
 		return false, nil

@@ -4,6 +4,7 @@ package steps
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -32,11 +33,14 @@ func (e *Env) stepHandOver() op.Step {
 				return r.SetOutput(remarkOutput{left})
 			}
 		}
+		shutdown := api.ShellLine("virsh", "shutdown", s.InstanceName)
 		var in Input
 		if err := r.Input(&in); err != nil {
 			return err
 		}
-		return op.UnknownOutcome(in.Why)
+		why := *in.Why
+		why.Message += fmt.Sprintf("; instance %s still runs on %s: shut it down (`%s`), and call cancel again, which ends the migration here", s.InstanceName, s.place(disk.live), shutdown)
+		return op.UnknownOutcome(cured(&why, shutdown))
 	}
 	return step("hand_over", do, nil, nil)
 }

@@ -264,7 +264,8 @@ func (e *Env) stepCopyLast() op.Step {
 		}
 		kept, err := e.copier.KeptUnits(in.lastKey() + keptSuffix)
 		if err != nil {
-			return op.UnknownOutcome(in.refused(api.CodeNeedsOperator, "what its guests wrote last is not there any more: %v", err))
+			// Src has all of it, and nothing is at dst yet: the registry takes the move back.
+			return in.refused(api.CodeInternal, "what its guests wrote last is not kept any more: %v", err)
 		}
 		h, err := e.history.Live(ctx, in, r.OpID())
 		if err != nil {

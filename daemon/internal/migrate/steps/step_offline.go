@@ -69,7 +69,7 @@ func (e *Env) endKeepOff(s *Spec) error {
 // verified and nothing has run since, so both names read the same and the step
 // can be undone.
 func (e *Env) stepNameDestination() op.Step {
-	name := func(ctx context.Context, s *Spec, to direction) error {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if !s.Attached() {
 			return nil
 		}
@@ -78,12 +78,24 @@ func (e *Env) stepNameDestination() op.Step {
 			return err
 		}
 		if disk.active || (disk.config != OnSrc && disk.config != OnDst) {
-			return op.UnknownOutcome(chainChanged(s, disk))
+			return chainChanged(s, disk)
 		}
-		return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, to.chain(s)))
+		// It may have been started since the copy was compared, where the guard hook does not work.
+		if err := e.sealedOrSame(ctx, s, r.OpID()); err != nil {
+			return err
+		}
+		return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.DstChain()))
 	}
-	do := func(ctx context.Context, _ *op.Run, s *Spec) error { return name(ctx, s, toDst) }
-	undo := func(ctx context.Context, _ *op.Run, s *Spec) error { return name(ctx, s, toSrc) }
+	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
+		if !s.Attached() {
+			return nil
+		}
+		disk, err := e.confirmDisk(ctx, s)
+		if err != nil || disk.config != OnDst {
+			return err // the definition is as it was, or somebody else's
+		}
+		return e.unnameEnd(ctx, r, s, disk)
+	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		if !s.Attached() {
 			return op.Done, nil

@@ -102,6 +102,8 @@ func (e *Env) stepNameOverlay() op.Step {
 		switch {
 		case disk.config == OnSrc:
 			return nil
+		case disk.config == OnOverlay && disk.active && disk.live == OnOverlay:
+			return op.UnknownOutcome(overlayLeft(s, disk))
 		case disk.config != OnOverlay, disk.active && disk.live != OnSrc:
 			return op.UnknownOutcome(chainChanged(s, disk))
 		case disk.active:
@@ -116,8 +118,10 @@ func (e *Env) stepNameOverlay() op.Step {
 		}
 		return op.DoneIf(disk.config == OnOverlay), nil
 	}
-	return identified(step("name_overlay", do, undo, observe), e.srcUnchanged)
+	return identified(step(nameOverlayStep, do, undo, observe), e.srcUnchanged)
 }
+
+const nameOverlayStep = "name_overlay"
 
 // unnameLiveOverlay takes the overlay's name out of the XML of a guest that runs on
 // src, and looks again: the snapshot may have been in libvirt's queue before it.
@@ -135,7 +139,7 @@ func (e *Env) unnameLiveOverlay(ctx context.Context, s *Spec) error {
 		return e.hvError(err)
 	}
 	if err == nil {
-		err = op.UnknownOutcome(chainChanged(s, disk))
+		err = op.UnknownOutcome(overlayLeft(s, disk))
 	}
 	return err
 }
@@ -160,8 +164,11 @@ func (e *Env) unnameUnderGuard(ctx context.Context, s *Spec) error {
 		return op.Retry(request.BusyDelay, guestIsOn(s))
 	}
 	empty, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.SizeBytes())
-	if err != nil || !empty {
+	if err != nil {
 		return op.UnknownOutcome(errors.Join(chainChanged(s, disk), err))
+	}
+	if !empty {
+		return op.UnknownOutcome(overlayLeft(s, disk))
 	}
 	return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.SrcChain()))
 }

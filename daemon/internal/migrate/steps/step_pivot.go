@@ -6,7 +6,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -46,9 +45,11 @@ func (e *Env) stepNameEnd(to direction) op.Step {
 		case disk.active && disk.live == s.Before():
 			// It is somebody else's XML. The guest, which is paused, is where it was.
 			return nil
+		case disk.config == to.end:
+			// The process died after the XML had named the end: the instance may have
+			// been started from there since.
+			return e.unnameEnd(ctx, r, s, disk)
 		}
-		// The process died after the XML had named the end: the instance may
-		// have been started from there since.
 		return op.UnknownOutcome(chainChanged(s, disk))
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
@@ -58,7 +59,7 @@ func (e *Env) stepNameEnd(to direction) op.Step {
 		}
 		return op.DoneIf(disk.config == to.end), nil
 	}
-	return identified(step("name_"+string(to.end), do, undo, observe), e.endUnchanged(to))
+	return identified(step(to.nameStep(), do, undo, observe), e.endUnchanged(to))
 }
 
 // stepNameLeft makes the persistent XML name src, after the switch back to src: a commit does
@@ -76,8 +77,9 @@ func (e *Env) stepNameLeft(to direction) op.Step {
 			return err
 		case named(disk):
 			return nil
+		case disk.config == OnOverlay && (!disk.active || disk.live == OnOverlay):
+			return op.UnknownOutcome(overlayLeft(s, disk))
 		case !disk.active || disk.live != to.end:
-			// It may have been started on the overlay again.
 			return op.UnknownOutcome(chainChanged(s, disk))
 		}
 		return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, to.chain(s)))
@@ -89,7 +91,7 @@ func (e *Env) stepNameLeft(to direction) op.Step {
 		}
 		return op.DoneIf(named(disk)), nil
 	}
-	return step("name_"+string(to.end), do, nil, observe)
+	return step(to.nameStep(), do, nil, observe)
 }
 
 // pivotRetry is how long to wait when QEMU says that the job is not ready.
@@ -144,8 +146,10 @@ func (e *Env) stepPivot(to direction) op.Step {
 		}
 		return op.Unknown, op.UnknownOutcome(chainChanged(s, disk))
 	}
-	return identified(step("pivot", do, nil, observe), e.endUnchanged(to))
+	return identified(step(pivotStep, do, nil, observe), e.endUnchanged(to))
 }
+
+const pivotStep = "pivot"
 
 // stepSettle makes sure, with the guest running again, that no definition names the chain
 // that was left, and that the guest's process has closed it.
@@ -208,29 +212,13 @@ func (e *Env) assertClosed(ctx context.Context, s *Spec, path string) error {
 	return nil
 }
 
-// runNote is written in the pause, before the definition names dst.
-type runNote struct {
-	// Run tells the process of the guest, and Top is the stamp of the image that takes its
-	// writes, while the guest is paused.
-	Run int         `json:"run"`
-	Top image.Stamp `json:"top"`
-}
-
-func (e *Env) noteRun(ctx context.Context, r *op.Run, s *Spec, disk *diskState) error {
-	stamp, err := e.images.Stamp(ctx, s.top())
-	if err != nil {
-		return err
-	}
-	return r.Note(ctx, runNote{Run: disk.dom.Run, Top: stamp})
-}
-
 // notResumedByHand refuses to take the switch for done because the definition names dst, if
 // the guest was resumed by hand while the daemon was dead, wrote, and the host went down: a
 // synchronous job writes to both images, but a flush of the guest reaches the overlay alone,
 // so what was flushed last may be in the overlay only.
 func (e *Env) notResumedByHand(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
 	var note runNote
-	noted, err := r.Noted("name_"+string(OnDst), &note)
+	noted, err := r.Noted(toDst.nameStep(), &note)
 	if err != nil || !noted || to.end != OnDst || disk.active && disk.dom.Run == note.Run {
 		return err
 	}
@@ -238,8 +226,5 @@ func (e *Env) notResumedByHand(ctx context.Context, r *op.Run, s *Spec, to direc
 	if err != nil || !now.RebootedSince(note.Top) || !now.WrittenSince(note.Top) {
 		return err
 	}
-	return op.UnknownOutcome(api.Errorf(api.CodeChainChanged,
-		"instance %s was resumed by somebody while its disk was switched to %s, wrote, and the host went down before the switch was over: the last writes that it flushed may be in %s alone. "+
-			"Nothing was deleted. docs/how-to/recover.md (A guest that was resumed in the switch) says what can be done",
-		s.InstanceName, s.Dst.Path, s.top()))
+	return op.UnknownOutcome(resumedByHand(s, disk))
 }

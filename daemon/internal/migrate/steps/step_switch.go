@@ -74,6 +74,8 @@ func (e *Env) stepSwitchToOverlay() op.Step {
 			return op.Unknown, err
 		}
 		switch {
+		case disk.config == OnSrc && disk.active && disk.live == OnSrc:
+			return op.NotDone, nil // somebody has put the definition back
 		case disk.config != OnOverlay:
 			return op.Unknown, op.UnknownOutcome(chainChanged(s, disk))
 		case atRest(s, disk) != nil && !note.Switched:

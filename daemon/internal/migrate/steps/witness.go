@@ -172,15 +172,15 @@ func disagree(s *Spec, disk *diskState, open *openImages) *api.Error {
 	if disk.dom.State == hv.StatePaused && open.mayBeCommitted() {
 		paused = ". It stands still and must not be resumed: it may be on the source or on the overlay, which are equal only until it writes, so end it with 'virsh destroy'"
 	}
-	end := "virsh shutdown "
+	end := "shutdown"
 	if disk.dom.State == hv.StatePaused { // which obeys no shutdown
-		end = "virsh destroy "
+		end = "destroy"
 	}
 	return cured(api.Errorf(api.CodeChainChanged,
 		"libvirt has instance %s %s, and by the kernel's word %s: libvirtd has probably died inside a call, and does not look again. Nothing was undone, deleted or released. "+
 			"Do not save, suspend to disk or live-migrate the instance, which would go on with libvirt's chain: shut it down, start it again, "+
 			"and call complete or cancel of migration %s once more (docs/how-to/recover.md)%s",
-		s.InstanceName, is, open, s.MigrationID, paused), end+s.InstanceName, "virsh start "+s.InstanceName)
+		s.InstanceName, is, open, s.MigrationID, paused), api.ShellLine("virsh", end, s.InstanceName), api.ShellLine("virsh", "start", s.InstanceName))
 }
 
 // lost is the error where libvirt has a guest as stopped whose process goes on. A libvirtd
@@ -223,8 +223,9 @@ func (e *Env) notOpen(ctx context.Context, doms []hv.Domain, path string) error 
 			return err
 		}
 		if h.Open {
-			return op.UnknownOutcome(api.Errorf(api.CodeDstInUse, "%s was to be deleted, but the process of instance %s has it open, of which libvirt knows nothing; nothing was deleted: shut the instance down and start it again, then call again (docs/how-to/recover.md)",
-				path, doms[i].Name))
+			shutdown, start := api.ShellLine("virsh", "shutdown", doms[i].Name), api.ShellLine("virsh", "start", doms[i].Name)
+			return op.UnknownOutcome(cured(api.Errorf(api.CodeDstInUse, "%s was to be deleted, but the process of instance %s has it open, of which libvirt knows nothing; nothing was deleted: shut the instance down and start it again (`%s`, `%s`), then call again (docs/how-to/recover.md)",
+				path, doms[i].Name, shutdown, start), shutdown, start))
 		}
 	}
 	return nil
@@ -246,7 +247,10 @@ func (e *Env) mayRelease(ctx context.Context, s *Spec) error {
 		return err
 	}
 	if none := (openImages{}); *open != none {
-		return op.UnknownOutcome(api.Errorf(api.CodeChainChanged, "instance %s is not defined any more, and %s; nothing was released", s.InstanceName, open))
+		end := "kill " + strconv.Itoa(open.pid)
+		return op.UnknownOutcome(cured(api.Errorf(api.CodeChainChanged,
+			"instance %s is not defined any more, and %s; nothing was released: look whether process %d is that guest's, end it as docs/how-to/recover.md says (A guest that libvirt has lost: `%s`), and call again",
+			s.InstanceName, open, open.pid, end), end))
 	}
 	return nil
 }

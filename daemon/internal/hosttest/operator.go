@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hosttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+)
+
+// Operator plays a person who types in, on the host, the commands that an error names.
+type Operator struct {
+	Fake *hvtest.Fake
+	// Volferryctl does what a command line of volferryctl does. The words are those behind its name.
+	Volferryctl func(words []string) error
+
+	dumped map[string]hv.Domain // by file
+}
+
+// quoted is a command in the text of an error.
+var quoted = regexp.MustCompile("`([^`]+)`")
+
+// CommandsIn returns the commands that stand in the text of an error between backticks, in their
+// order.
+func CommandsIn(text string) (lines []string) {
+	for _, m := range quoted.FindAllStringSubmatch(text, -1) {
+		lines = append(lines, m[1])
+	}
+	return lines
+}
+
+// Type does what one command line does. What only shows something does nothing.
+func (o *Operator) Type(line string) error {
+	words, into, err := shellWords(line)
+	if err != nil {
+		return err
+	}
+	switch words[0] {
+	case "virsh":
+		err = o.virsh(words[1], words[2:], into)
+	case "volferryctl":
+		err = o.Volferryctl(words[1:])
+	case "qemu-img":
+		err = o.convert(words[1:])
+	case "kill":
+		err = o.kill(words[1])
+	case "rm":
+		err = os.Remove(words[1])
+	default:
+		err = errors.New("nobody can type that here")
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", line, err)
+	}
+	return nil
+}
+
+func (o *Operator) virsh(verb string, words []string, into string) error {
+	ctx := context.Background()
+	switch verb {
+	case "define":
+		return o.define(words[0])
+	case "pool-start":
+		return o.startPool(words[0])
+	}
+	id, err := o.idOf(words[len(words)-1])
+	if verb != "dumpxml" {
+		id, err = o.idOf(words[0])
+	}
+	if err != nil {
+		return err
+	}
+	switch verb {
+	case "destroy":
+		return o.Fake.Destroy(id)
+	case "shutdown":
+		return o.Fake.Stop(id)
+	case "start":
+		return o.Fake.Start(id)
+	case "dumpxml":
+		return o.dump(id, into)
+	case "detach-disk":
+		for flag, where := range map[string]hv.Where{"--live": hv.Live, "--config": hv.Config} {
+			if slices.Contains(words[2:], flag) {
+				err = errors.Join(err, o.Fake.DetachDisk(ctx, id, where, words[1]))
+			}
+		}
+		return err
+	case "blockjob":
+		return o.Fake.AbortJob(ctx, id, words[1])
+	case "blockcommit":
+		if err := Commit(o.Fake, id, words[1]); err != nil {
+			return err
+		}
+		dom, err := o.Fake.Domain(ctx, id)
+		if base := words[slices.Index(words, "--base")+1]; err == nil && dom.LiveDisk(words[1]).Top().Path != base {
+			err = fmt.Errorf("the guest is on %s", dom.LiveDisk(words[1]).Top().Path)
+		}
+		return err
+	}
+	return errors.New("nobody can type that here")
+}
+
+// Commit commits the top image of a running guest's disk to that below it, and has the guest go on
+// there, as virsh blockcommit --active --pivot does.
+func Commit(f *hvtest.Fake, id, target string) error {
+	ctx := context.Background()
+	if err := f.CommitActive(ctx, id, target, 0); err != nil {
+		return err
+	}
+	for {
+		err := f.Pivot(ctx, id, target)
+		if !errors.Is(err, hv.ErrNotReady) {
+			return err
+		}
+		if _, err = f.Domain(ctx, id); err != nil { // the job goes on
+			return err
+		}
+	}
+}
+
+// idOf is the id of the domain with this name or id. What is not there has none.
+func (o *Operator) idOf(ref string) (string, error) {
+	doms, err := o.Fake.Domains(context.Background())
+	if err != nil {
+		return "", err
+	}
+	for i := range doms {
+		if doms[i].Name == ref || doms[i].ID == ref {
+			return doms[i].ID, nil
+		}
+	}
+	return "", fmt.Errorf("failed to get domain %q", ref)
+}
+
+// dump keeps what the hypervisor shows of a domain as a file, if it is to be one.
+func (o *Operator) dump(id, file string) error {
+	dom, err := o.Fake.Domain(context.Background(), id)
+	if err != nil || file == "" {
+		return err
+	}
+	if dom.State.Active() {
+		dom.Config = dom.Live
+	}
+	o.Keep(file, *dom)
+	return nil
+}
+
+// Keep has the operator own a file with the definition of a domain.
+func (o *Operator) Keep(file string, dom hv.Domain) {
+	if o.dumped == nil {
+		o.dumped = map[string]hv.Domain{}
+	}
+	o.dumped[file] = dom
+}
+
+func (o *Operator) define(file string) error {
+	dom, ok := o.dumped[file]
+	if !ok {
+		return fmt.Errorf("there is no file %s", file)
+	}
+	if _, err := o.idOf(dom.ID); err == nil {
+		return o.Fake.Redefine(dom.ID, dom.Config)
+	}
+	return o.Fake.Define(dom)
+}
+
+func (o *Operator) startPool(name string) error {
+	pools, err := o.Fake.Pools(context.Background())
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(pools, func(p hv.PoolInfo) bool { return p.Name == name })
+	if i < 0 {
+		return fmt.Errorf("no pool %s", name)
+	}
+	pools[i].Active = true
+	o.Fake.AddPool(pools[i])
+	return nil
+}
+
+// kill ends the process with this number.
+func (o *Operator) kill(pid string) error {
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		return err
+	}
+	return o.Fake.CrashProcess(n)
+}
+
+// convert is qemu-img convert -n: the image is there already, and reads as the other in the end.
+func (o *Operator) convert(words []string) error {
+	if len(words) != 8 || words[0] != "convert" || words[1] != "-n" || words[2] != "-f" || words[4] != "-O" {
+		return errors.New("nobody can type that here")
+	}
+	from, to := words[6], words[7]
+	for i, path := range []string{from, to} {
+		info, err := o.Fake.Info(path)
+		if err != nil {
+			return err
+		}
+		if format := words[3+2*i]; info.Format != format {
+			return fmt.Errorf("%s is %s and not %s", path, info.Format, format)
+		}
+	}
+	content, err := o.Fake.ReadImage(from)
+	if err != nil {
+		return err
+	}
+	info, err := o.Fake.Info(to)
+	for block := int64(0); err == nil && block < info.SizeBytes/hvtest.BlockSize; block++ {
+		err = o.Fake.WriteBlock(to, block, content[block])
+	}
+	return err
+}
+
+// shellWords splits a command line as a shell does that knows single quotes, and takes off the file
+// that its output goes to.
+func shellWords(line string) (words []string, into string, err error) {
+	word, in, quote := "", false, false
+	for _, r := range line {
+		switch {
+		case r == '\'':
+			quote, in = !quote, true
+		case quote, r != ' ':
+			word, in = word+string(r), true
+		case in:
+			words, word, in = append(words, word), "", false
+		}
+	}
+	if in {
+		words = append(words, word)
+	}
+	if i := slices.Index(words, ">"); i >= 0 && i == len(words)-2 {
+		words, into = words[:i], words[i+1]
+	}
+	if quote || len(words) < 2 || strings.ContainsAny(strings.Join(words, ""), "`\"\\") {
+		return nil, "", fmt.Errorf("no shell takes %q", line)
+	}
+	return words, into, nil
+}

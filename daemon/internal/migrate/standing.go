@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// Standing says whether an op of a migration of an instance waits for the operator.
+func (m *Manager) Standing(ctx context.Context, instanceID string) (standing bool, err error) {
+	err = m.eachOpen(ctx, func(h *history) error {
+		standing = standing || h.standing(instanceID) != nil
+		return nil
+	})
+	return standing, err
+}
+
+// standing is the op of a migration of an instance that waits for the operator, nil for none.
+func (h *history) standing(instanceID string) *opView {
+	if o := h.running(); o != nil && o.State == op.StateNeedsOperator && h.spec.InstanceID == instanceID && !h.spec.LedByRegistry() {
+		return o
+	}
+	return nil
+}
+
+// NameStanding has the definition of an instance name the image where the disk of a migration is
+// whose op waits for the operator. The op keeps its turn, and is not continued. Errors are typed
+// for the runner.
+func (m *Manager) NameStanding(ctx context.Context, instanceID string) error {
+	named := false
+	err := m.eachOpen(ctx, func(h *history) error {
+		o := h.standing(instanceID)
+		if o == nil {
+			return nil
+		}
+		records, err := m.journal.Records(ctx, o.Op.ID)
+		if err != nil {
+			return request.JournalError(err)
+		}
+		named = true
+		return m.runner.WhileParked(o.Op.ID, func() error {
+			return m.env.NameStanding(ctx, &h.spec, h.position(), &o.Status, records)
+		})
+	})
+	if err == nil && !named {
+		err = api.Errorf(api.CodeInstanceBusy, "no operation of a migration of instance %s waits for you any more; ask again if its definition is wrong still", instanceID)
+	}
+	return err
+}

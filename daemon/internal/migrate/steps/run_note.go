@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// runNote is written in the pause, before the definition names dst.
+type runNote struct {
+	// Run tells the process of the guest, and Top is the stamp of the image that takes its
+	// writes, while the guest is paused.
+	Run int         `json:"run"`
+	Top image.Stamp `json:"top"`
+}
+
+func (e *Env) noteRun(ctx context.Context, r *op.Run, s *Spec, disk *diskState) error {
+	stamp, err := e.images.Stamp(ctx, s.top())
+	if err != nil {
+		return err
+	}
+	return r.Note(ctx, runNote{Run: disk.dom.Run, Top: stamp})
+}

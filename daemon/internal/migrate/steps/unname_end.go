@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// unnameEnd has the definition name what it named before a switch to dst that is undone. The instance
+// may have been started on dst meanwhile, so both have to read the same.
+func (e *Env) unnameEnd(ctx context.Context, r *op.Run, s *Spec, disk *diskState) error {
+	if disk.active {
+		shutdown := api.ShellLine("virsh", "shutdown", s.InstanceName)
+		return op.UnknownOutcome(cured(api.Errorf(api.CodeChainChanged,
+			"instance %s was started on %s while its switch there was taken back: shut it down (`%s`), and call again; nothing was deleted; `%s` shows what is known",
+			s.InstanceName, s.place(disk.live), shutdown, s.whichCommand()), shutdown))
+	}
+	if err := atRest(s, disk); err != nil {
+		return op.UnknownOutcome(err)
+	}
+	err := e.copier.Compare(ctx, s.beforeChain(), s.DstImage(), s.SizeBytes(), func(p Progress) { e.progress.set(s.MigrationID, p) })
+	switch {
+	case api.CodeOf(err) == api.CodeCopyMismatch:
+		return e.endDiffers(ctx, r, s, disk)
+	case err != nil:
+		return err
+	}
+	return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.beforeChain()))
+}
+
+// endDiffers is the error for a dst that reads otherwise than the image that its instance is brought
+// back to. In the pause both read the same. An image that was left and has been written since was
+// written by a guest that somebody has resumed, and dst with it; else dst alone was written, by a guest
+// that was started on it.
+func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *Spec, disk *diskState) error {
+	var note runNote
+	noted, err := r.Noted(toDst.nameStep(), &note)
+	if err != nil {
+		return err
+	}
+	if noted {
+		now, err := e.images.Stamp(ctx, s.top())
+		if err != nil {
+			return err
+		}
+		if now.WrittenSince(note.Top) {
+			return op.UnknownOutcome(resumedByHand(s, disk))
+		}
+	}
+	differs := api.Errorf(api.CodeChainChanged,
+		"instance %s was started on %s while its switch there was taken back, and has written there what %s lacks; nothing was deleted; `%s` shows what is known",
+		s.InstanceName, s.Dst.Path, s.place(s.Before()), s.whichCommand())
+	if s.Dst.IsSlice() || s.Src.IsSlice() || s.Dst.LUKSSecret != "" {
+		return op.UnknownOutcome(differs)
+	}
+	format := s.beforeChain()[0].Format
+	convert := api.ShellLine("qemu-img", "convert", "-n", "-f", string(s.Dst.Format), "-O", format, s.Dst.Path, s.top())
+	differs.Message += "; write it there with the instance off (`" + convert + "`), and call again"
+	return op.UnknownOutcome(cured(differs, convert))
+}
+
+// resumedByHand is the error for a guest that was resumed in its switch, so that what it flushed last
+// may be in the image alone that was left.
+func resumedByHand(s *Spec, disk *diskState) *api.Error {
+	resumed := api.Errorf(api.CodeChainChanged,
+		"instance %s was resumed by somebody while its disk was switched to %s, wrote, and the host went down before the switch was over: the last writes that it flushed may be in %s alone. "+
+			"Nothing was deleted. If it has not run since, `%s` names that image again, and the same call goes on from there; else docs/how-to/recover.md (A guest that was resumed in the switch) says what can be done",
+		s.InstanceName, s.Dst.Path, s.top(), s.repairCommand())
+	if disk.active {
+		return resumed
+	}
+	return cured(resumed, s.repairCommand())
+}
