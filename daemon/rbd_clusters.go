@@ -49,13 +49,21 @@ func (s storageBeside) Check(ctx context.Context, cluster string, key *os.File) 
 }
 
 // Look implements rbd.Reach.
-func (s storageBeside) Look(ctx context.Context, image api.RBDImage, key *os.File) (rbd.Info, error) {
-	var info rbd.Info
+func (s storageBeside) Look(ctx context.Context, image api.RBDImage, key *os.File) (info rbd.Info, err error) {
 	text, err := sandbox.LookAtStorage(ctx, s.socket, image.URI(), key)
 	if err == nil {
 		err = json.Unmarshal(text, &info)
 	}
 	return info, err
+}
+
+// Watchers implements rbd.Reach.
+func (s storageBeside) Watchers(ctx context.Context, image api.RBDImage, key *os.File) (addresses []string, err error) {
+	text, err := sandbox.WatchersOfStorage(ctx, s.socket, image.URI(), key)
+	if err == nil {
+		err = json.Unmarshal(text, &addresses)
+	}
+	return addresses, err
 }
 
 // Dial implements rbd.Reach.
@@ -79,15 +87,25 @@ func newStorageHost(args []string) storageHost {
 
 // Look implements sandbox.StorageReach.
 func (s storageHost) Look(ctx context.Context, address string, key *os.File) ([]byte, error) {
+	return answerOf(ctx, address, key, s.Host.Look)
+}
+
+// Watchers implements sandbox.StorageReach.
+func (s storageHost) Watchers(ctx context.Context, address string, key *os.File) ([]byte, error) {
+	return answerOf(ctx, address, key, s.Host.Watchers)
+}
+
+// answerOf is what is asked of an image, as text.
+func answerOf[T any](ctx context.Context, address string, key *os.File, ask func(context.Context, api.RBDImage, *os.File) (T, error)) ([]byte, error) {
 	image, err := api.ParseRBD(address)
 	if err != nil {
 		return nil, err
 	}
-	info, err := s.Host.Look(ctx, image, key)
+	out, err := ask(ctx, image, key)
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(info)
+	return json.Marshal(out)
 }
 
 // Open implements sandbox.StorageReach.

@@ -20,6 +20,8 @@ type Reach interface {
 	Check(ctx context.Context, cluster string, key *os.File) error
 	// Look asks what an image is. The error wraps unix.ENOENT if the cluster says that there is none.
 	Look(ctx context.Context, image api.RBDImage, key *os.File) (Info, error)
+	// Watchers asks for the addresses of the clients that have an image open for writing. The error is as that of Look.
+	Watchers(ctx context.Context, image api.RBDImage, key *os.File) ([]string, error)
 	// Dial has an image served, and returns a connection on which that is said by which NBD is spoken.
 	// The server ends with the connection.
 	Dial(ctx context.Context, image api.RBDImage, writable bool, key *os.File) (net.Conn, error)
@@ -111,15 +113,19 @@ func (c *Client) Holders(ctx context.Context, path string) (string, error) {
 	tick := time.NewTicker(watchPoll)
 	defer tick.Stop()
 	for {
-		info, err := c.Look(ctx, path)
-		if err != nil || len(info.Watchers) == 0 {
+		var watchers []string
+		err := c.with(ctx, path, func(image api.RBDImage, key *os.File) (err error) {
+			watchers, err = c.Reach.Watchers(ctx, image, key)
+			return err
+		})
+		if err != nil || len(watchers) == 0 {
 			return "", err
 		}
 		select {
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
 		case <-gone.C:
-			return "it is open for writing by a client of Ceph at " + strings.Join(info.Watchers, " and ") + " (rbd status)", nil
+			return "it is open for writing by a client of Ceph at " + strings.Join(watchers, " and ") + " (rbd status)", nil
 		case <-tick.C:
 		}
 	}

@@ -33,11 +33,14 @@ func (f *fakeReach) Look(_ context.Context, _ api.RBDImage, key *os.File) (rbd.I
 	}
 	text, err := io.ReadAll(again)
 	f.keys = append(f.keys, string(text))
-	info := rbd.Info{SizeBytes: 512, ID: "1"}
-	if f.watched != nil && f.watched() {
-		info.Watchers = []string{"10.0.0.9:0/1"}
+	return rbd.Info{SizeBytes: 512, ID: "1"}, errors.Join(err, again.Close())
+}
+
+func (f *fakeReach) Watchers(context.Context, api.RBDImage, *os.File) ([]string, error) {
+	if f.watched() {
+		return []string{"10.0.0.9:0/1"}, nil
 	}
-	return info, errors.Join(err, again.Close())
+	return nil, nil
 }
 
 func (*fakeReach) Check(context.Context, string, *os.File) error { return nil }

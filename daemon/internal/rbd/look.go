@@ -25,8 +25,6 @@ type Info struct {
 	// Fenced: who has it for writing is kept from writing once another one has it (the feature
 	// exclusive-lock).
 	Fenced bool `json:"fenced"`
-	// Watchers are the addresses of the clients that have it open for writing.
-	Watchers []string `json:"watchers,omitempty"`
 }
 
 // Host reaches clusters from this process, which needs a network. The zero value of what is not
@@ -99,19 +97,28 @@ func (c Cluster) look(ctx context.Context, image api.RBDImage, key *os.File) (In
 	if info.ID == "" || info.Size <= 0 {
 		return Info{}, fmt.Errorf("rbd says of the image neither an id nor a size: an image of format 1 cannot be told from another one of its name")
 	}
+	return Info{SizeBytes: info.Size, ID: info.ID, Fenced: slices.Contains(info.Features, "exclusive-lock")}, nil
+}
+
+// Watchers asks for the addresses of the clients that have an image open for writing. The error wraps
+// unix.ENOENT if the cluster says that there is no image.
+func (h *Host) Watchers(ctx context.Context, image api.RBDImage, key *os.File) (addresses []string, err error) {
+	c, err := h.cluster(ctx, image, key)
+	if err != nil {
+		return nil, err
+	}
 	var status struct {
 		Watchers []struct {
 			Address string `json:"address"`
 		} `json:"watchers"`
 	}
 	if err := c.ask(ctx, image, key, "status", &status); err != nil {
-		return Info{}, err
+		return nil, err
 	}
-	out := Info{SizeBytes: info.Size, ID: info.ID, Fenced: slices.Contains(info.Features, "exclusive-lock")}
 	for _, w := range status.Watchers {
-		out.Watchers = append(out.Watchers, w.Address)
+		addresses = append(addresses, w.Address)
 	}
-	return out, nil
+	return addresses, nil
 }
 
 // ask has rbd say something of an image.

@@ -27,6 +27,7 @@ const (
 	callConnector = "connector"
 	callCheck     = "check"
 	callLook      = "look"
+	callWatchers  = "watchers"
 	callOpen      = "open"
 )
 

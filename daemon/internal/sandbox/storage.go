@@ -19,6 +19,8 @@ type StorageReach interface {
 	Check(ctx context.Context, cluster string, key *os.File) error
 	// Look says what the image at an address is, as text for whoever asks.
 	Look(ctx context.Context, address string, key *os.File) ([]byte, error)
+	// Watchers says who has an image open for writing, as text for whoever asks.
+	Watchers(ctx context.Context, address string, key *os.File) ([]byte, error)
 	// Open has an image served on a connection, until ended is called.
 	Open(ctx context.Context, address string, writable bool, key *os.File) (conn *os.File, ended func() error, err error)
 }
@@ -32,6 +34,12 @@ func CheckStorage(ctx context.Context, socket, cluster string, key *os.File) err
 // LookAtStorage has `volferryd storage` look at an image.
 func LookAtStorage(ctx context.Context, socket, address string, key *os.File) ([]byte, error) {
 	out, _, err := ask(ctx, socket, request{Call: callLook, Name: address}, key)
+	return out.Value, err
+}
+
+// WatchersOfStorage has `volferryd storage` ask who has an image open for writing.
+func WatchersOfStorage(ctx context.Context, socket, address string, key *os.File) ([]byte, error) {
+	out, _, err := ask(ctx, socket, request{Call: callWatchers, Name: address}, key)
 	return out.Value, err
 }
 
@@ -96,8 +104,12 @@ func answerStorage(reach StorageReach) handler {
 				return failed(err), nil
 			}
 			return answer{}, nil
-		case callLook:
-			text, err := reach.Look(ctx, in.Name, key)
+		case callLook, callWatchers:
+			ask := reach.Look
+			if in.Call == callWatchers {
+				ask = reach.Watchers
+			}
+			text, err := ask(ctx, in.Name, key)
 			if err != nil {
 				return failed(err), nil
 			}

@@ -35,6 +35,10 @@ func (echo) Look(_ context.Context, address string, key *os.File) ([]byte, error
 	return []byte(address + " with " + string(text)), nil
 }
 
+func (echo) Watchers(_ context.Context, address string, _ *os.File) ([]byte, error) {
+	return []byte("those of " + address), nil
+}
+
 func (e echo) Open(_ context.Context, address string, writable bool, _ *os.File) (*os.File, func() error, error) {
 	if !writable {
 		return nil, nil, errors.New("it is only written to")
@@ -74,6 +78,9 @@ func servingStorage(t *testing.T) (socket string, ended chan string) {
 func TestStorageLooksWithTheKeyThatItIsHandedAndSaysThatThereIsNothing(t *testing.T) {
 	socket, _ := servingStorage(t)
 	if text, err := LookAtStorage(t.Context(), socket, "web", keyOf(t, "key")); err != nil || string(text) != "web with key" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if text, err := WatchersOfStorage(t.Context(), socket, "web", keyOf(t, "key")); err != nil || string(text) != "those of web" {
 		t.Errorf("%q, %v", text, err)
 	}
 	if _, err := LookAtStorage(t.Context(), socket, "gone", keyOf(t, "key")); !errors.Is(err, unix.ENOENT) {
