@@ -111,10 +111,10 @@ func cephHost(t *testing.T, c *lab.Ceph) *host {
 }
 
 // imageIn makes a filled volume of an RBD image, for a guest.
-func (h *host) imageIn(t *testing.T, c *lab.Ceph, pool string) lab.Disk {
+func (h *host) imageIn(t *testing.T, c *lab.Ceph) lab.Disk {
 	t.Helper()
 	d := h.diskIn(t, h.poolA, api.FormatRaw)
-	image, err := c.Import(t.Context(), d.Path, pool+"/"+filepath.Base(h.Dir)+"-"+filepath.Base(d.Path))
+	image, err := c.Import(t.Context(), d.Path, "rbd/"+filepath.Base(h.Dir)+"-"+filepath.Base(d.Path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestCephAVolumeIsMovedFromAndToRBDImagesWhileItsGuestIsStopped(t *testing.T
 	requireCeph(t)
 	c := sharedCluster(t)
 	h := cephHost(t, c)
-	d := h.imageIn(t, c, "rbd")
+	d := h.imageIn(t, c)
 	g := h.runningGuest(t, d)
 	at := g.volume(t, "vda").Location
 	if want := (api.Location{Path: d.RBD.URI(), Format: api.FormatRaw, SizeBytes: volumeBytes}); at != want {
@@ -217,7 +217,7 @@ func TestCephTheKeyIsInNoArgumentNoEnvironmentAndNoFile(t *testing.T) {
 	requireCeph(t)
 	c := sharedCluster(t)
 	h := cephHost(t, c)
-	g := h.stoppedGuest(t, h.imageIn(t, c, "rbd"))
+	g := h.stoppedGuest(t, h.imageIn(t, c))
 	v := g.start(t, "vda", "--to-path", h.emptyImage(t, c, "fast"), "--bandwidth", "8MiB/s")
 	v.copyPartly(t)
 	servers := 0
@@ -226,7 +226,7 @@ func TestCephTheKeyIsInNoArgumentNoEnvironmentAndNoFile(t *testing.T) {
 		if err != nil {
 			continue // it is gone
 		}
-		if bytes.Contains(text, []byte("qemu-storage-daemon")) && strings.HasSuffix(file, "cmdline") && bytes.Contains(text, []byte(lab.CephUser)) {
+		if bytes.Contains(text, []byte("qemu-storage-daemon")) && strings.HasSuffix(file, "cmdline") && bytes.Contains(text, []byte(filepath.Base(h.Dir))) {
 			servers++
 		}
 		if bytes.Contains(text, []byte(c.Key)) {
@@ -273,8 +273,8 @@ func TestCephAnImageThatAnotherClientHasOrThatIsAnotherOneIsNotTouched(t *testin
 	requireCeph(t)
 	c := sharedCluster(t)
 	h := cephHost(t, c)
-	other := h.imageIn(t, c, "rbd")
-	g := h.stoppedGuest(t, h.imageIn(t, c, "rbd"))
+	other := h.imageIn(t, c)
+	g := h.stoppedGuest(t, h.imageIn(t, c))
 	name := g.volumeName("vda")
 	writer := c.Hold(t, other.RBD.Spec)
 	mustContain(t, h.refuses(t, api.CodeDstInUse, "volume", "migrate", name, "--to-path", other.Path, "--yes").Message, "rbd status")
@@ -311,7 +311,7 @@ func TestCephACopyGoesOnWhenTheClusterIsBack(t *testing.T) {
 		}
 	})
 	h := cephHost(t, c)
-	g := h.stoppedGuest(t, h.imageIn(t, c, "rbd"))
+	g := h.stoppedGuest(t, h.imageIn(t, c))
 	v := g.start(t, "vda", "--to-path", h.emptyImage(t, c, "fast"), "--bandwidth", "4MiB/s")
 	v.copyPartly(t)
 	if err := c.KillOSD(); err != nil {

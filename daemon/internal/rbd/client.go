@@ -105,9 +105,10 @@ const (
 	watchPoll    = time.Second
 )
 
-// Holders says who has the image at an address open for writing, "" if nobody has. A client that has died is
-// waited for.
+// Holders says who has the image at an address open for writing, "" if nobody has. A client that may
+// have died is waited for, unless ctx has a deadline: then somebody waits for an answer, and can ask once more.
 func (c *Client) Holders(ctx context.Context, path string) (string, error) {
+	_, once := ctx.Deadline()
 	gone := time.NewTimer(watchTimeout)
 	defer gone.Stop()
 	tick := time.NewTicker(watchPoll)
@@ -121,11 +122,15 @@ func (c *Client) Holders(ctx context.Context, path string) (string, error) {
 		if err != nil || len(watchers) == 0 {
 			return "", err
 		}
+		has := "a client of Ceph at " + strings.Join(watchers, " and ") + " has it open for writing (rbd status); one that has died is gone after half a minute"
+		if once {
+			return has, nil
+		}
 		select {
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
 		case <-gone.C:
-			return "it is open for writing by a client of Ceph at " + strings.Join(watchers, " and ") + " (rbd status)", nil
+			return has, nil
 		case <-tick.C:
 		}
 	}

@@ -93,6 +93,14 @@ func TestWhoHasAnImageIsWaitedForAsLongAsItMayBeDead(t *testing.T) {
 				if err != nil || (who != "") != c.has || time.Since(began) > time.Minute {
 					t.Errorf("after %v: %q, %v", time.Since(began), who, err)
 				}
+				asked := time.Now()
+				began = asked
+				bounded, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				who, err = clientOf(f).Holders(bounded, web)
+				if err != nil || (who != "") != (c.lasts > 0) || time.Since(asked) > 0 {
+					t.Errorf("for somebody who waits, after %v: %q, %v", time.Since(asked), who, err)
+				}
 			})
 		})
 	}

@@ -16,8 +16,8 @@ import (
 
 const (
 	// toolTimeout is how long a tool of Ceph may take. By themselves these wait for a monitor for
-	// five minutes, and for an OSD for ever.
-	toolTimeout = 20 * time.Second
+	// five minutes, and for an OSD for ever; a request waits for 15 s (request.DefaultTimeout).
+	toolTimeout = 10 * time.Second
 	// shownBytes of what a program has written to stderr are shown.
 	shownBytes = 512
 	// keyPath is where a program finds the key: its first file behind stderr.

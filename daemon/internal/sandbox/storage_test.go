@@ -55,10 +55,11 @@ func (e echo) Open(_ context.Context, address string, writable bool, _ *os.File)
 	return os.NewFile(uintptr(ends[0]), "client"), func() error { e.ended <- address; return nil }, nil
 }
 
-func keyOf(t *testing.T, text string) *os.File {
+// keyFile is a file with "key".
+func keyFile(t *testing.T) *os.File {
 	t.Helper()
 	f := file(t)
-	if _, err := f.WriteString(text); err != nil {
+	if _, err := f.WriteString("key"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
@@ -77,16 +78,16 @@ func servingStorage(t *testing.T) (socket string, ended chan string) {
 
 func TestStorageLooksWithTheKeyThatItIsHandedAndSaysThatThereIsNothing(t *testing.T) {
 	socket, _ := servingStorage(t)
-	if text, err := LookAtStorage(t.Context(), socket, "web", keyOf(t, "key")); err != nil || string(text) != "web with key" {
+	if text, err := LookAtStorage(t.Context(), socket, "web", keyFile(t)); err != nil || string(text) != "web with key" {
 		t.Errorf("%q, %v", text, err)
 	}
-	if text, err := WatchersOfStorage(t.Context(), socket, "web", keyOf(t, "key")); err != nil || string(text) != "those of web" {
+	if text, err := WatchersOfStorage(t.Context(), socket, "web", keyFile(t)); err != nil || string(text) != "those of web" {
 		t.Errorf("%q, %v", text, err)
 	}
-	if _, err := LookAtStorage(t.Context(), socket, "gone", keyOf(t, "key")); !errors.Is(err, unix.ENOENT) {
+	if _, err := LookAtStorage(t.Context(), socket, "gone", keyFile(t)); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("an image that is not there: %v", err)
 	}
-	if err := CheckStorage(t.Context(), socket, "the cluster", keyOf(t, "key")); err == nil || err.Error() != "the cluster is away" {
+	if err := CheckStorage(t.Context(), socket, "the cluster", keyFile(t)); err == nil || err.Error() != "the cluster is away" {
 		t.Errorf("the check of a cluster: %v", err)
 	}
 	if _, err := LookAtStorage(t.Context(), socket, "web", nil); err == nil || !strings.Contains(err.Error(), "no key") {
@@ -96,10 +97,10 @@ func TestStorageLooksWithTheKeyThatItIsHandedAndSaysThatThereIsNothing(t *testin
 
 func TestWhatServesAnImageLivesAsLongAsItsConnection(t *testing.T) {
 	socket, ended := servingStorage(t)
-	if _, err := OpenStorage(t.Context(), socket, "web", false, keyOf(t, "key")); err == nil || !strings.Contains(err.Error(), "only written to") {
+	if _, err := OpenStorage(t.Context(), socket, "web", false, keyFile(t)); err == nil || !strings.Contains(err.Error(), "only written to") {
 		t.Errorf("a refusal is %v", err)
 	}
-	conn, err := OpenStorage(t.Context(), socket, "web", true, keyOf(t, "key"))
+	conn, err := OpenStorage(t.Context(), socket, "web", true, keyFile(t))
 	if err != nil {
 		t.Fatal(err)
 	}
