@@ -46,7 +46,7 @@ SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/la
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
 .PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-live-shared test-clusterfs test-power test-upgrade test-crash soak test-web matrix-report kinds-report bench bench-data \
-	packages lint-packages install clean lab machine vm clusterfs compiler chromium
+	packages lint-packages install clean lab ceph machine vm clusterfs compiler chromium
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -119,7 +119,8 @@ test-hosts: build lab promtool ## Several hosts and a registry over TLS, with re
 	@[ -n '$(SHORT)' ] || { $(MAKE) packages machine && test/machine/docs.sh; }
 	$(GO) test $(JSON) -v $(SHORT) -count=1 -timeout 45m -p 1 ./test/machine ./test/hosts
 
-test-storage: build lab vm ## Moves between logical volumes, thin ones, iSCSI multipath and NVMe/TCP, in a virtual machine (root)
+test-storage: build lab ceph vm ## Moves between logical volumes, thin ones, iSCSI multipath and NVMe/TCP, in a virtual machine, and RBD images of a Ceph cluster (root)
+	$(GO) test $(JSON) -v -count=1 -timeout 20m -run '^TestCeph' ./test/e2e
 	$(GO) test $(JSON) -v -count=1 -timeout 90m ./test/storage
 
 test-live-shared: build lab ## Volumes that move while all guests write to them: block by block in turn, under a lock, faster than the copy (root)
@@ -190,6 +191,14 @@ lab:
 # The root of the machines on which tests install the packages, made if missing.
 machine:
 	test/machine/install.sh
+
+# A small Ceph cluster, and the RBD driver of QEMU. Without root, or where the packages cannot be had, the
+# tests say that they skip.
+ceph:
+	@[ -x /usr/bin/ceph-osd ] && [ -x /usr/bin/ceph-mon ] && [ -x /usr/bin/rbd ] && ls /usr/lib/*/qemu/block-rbd.so >/dev/null 2>&1 || { \
+		echo 'installing what a Ceph cluster needs'; \
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends ceph-mon ceph-osd ceph-common qemu-block-extra; } || \
+		echo 'ceph could not be installed'
 
 # The root of virtual machines, made if missing.
 vm:

@@ -21,6 +21,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/libvirt"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/mtls"
 	"github.com/volferry/volferry/internal/service"
@@ -38,7 +39,7 @@ Usage:
                                   say whether a connector keeps to its protocol; it makes and deletes a volume
   volferryd version, --version
 
-  volferryd privileged, volferryd dialer, volferryd connectors
+  volferryd privileged, volferryd dialer, volferryd connectors, volferryd storage
                                   what the packaged unit of volferryd may not do, in
                                   its place; started by systemd when it is asked for
 
@@ -86,6 +87,8 @@ type config struct {
 	AllowedPaths []string `toml:"allowed_paths"`
 	// NBDServers are the NBD servers over TCP whose exports may be volumes, as HOST:PORT.
 	NBDServers []string `toml:"nbd_servers"`
+	// RBDClusters are the Ceph clusters whose RBD images may be volumes, by their ids.
+	RBDClusters rbd.Clusters `toml:"rbd_clusters"`
 	// SharedPools are pools in which other hosts see the same bytes. Pools of
 	// type netfs are shared by themselves.
 	SharedPools []string `toml:"shared_pools"`
@@ -201,6 +204,7 @@ func (c *config) check() error {
 		c.checkRegistry(),
 		c.checkSharedPools(),
 		c.checkConnectors(),
+		c.checkClusters(),
 		settings.CheckPath("socket", c.Socket),
 		settings.CheckPath("state_dir", c.StateDir),
 		settings.CheckPath("overlay_dir", c.OverlayDir),

@@ -19,6 +19,7 @@ func (d *doctor) checks(ctx context.Context) []api.Check {
 	out = append(out, d.chain()...)
 	out = append(out, d.pools(ctx)...)
 	out = append(out, d.thinPools(ctx)...)
+	out = append(out, d.clusters(ctx)...)
 	out = append(out, d.reach(ctx)...)
 	attached := d.uplink.AttachedHere()
 	out = append(out, d.missing(ctx, attached)...)

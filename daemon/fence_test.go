@@ -26,6 +26,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/network"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/daemon/internal/sandbox"
 	"github.com/volferry/volferry/daemon/internal/uplink"
@@ -237,7 +238,7 @@ func (s *fencedSite) boot() {
 	})
 	s.must(err)
 	p.migrations = migrate.New(migrate.Config{OverlayDir: filepath.Join(s.dir, "overlays"), Rules: location.Rules{AllowedPaths: []string{os.TempDir()}}}, steps.Ports{
-		HV: fake, Images: image.Storage{}, Copier: steps.NewCopier(s.dir, sandbox.Privileged{}.ThinBlockBytes, nil, log), Registry: p.up.Site(registry), Guards: guards, Blobs: records,
+		HV: fake, Images: image.Storage{}, Copier: steps.NewCopier(s.dir, sandbox.Privileged{}.ThinBlockBytes, network.Access{}, log), Registry: p.up.Site(registry), Guards: guards, Blobs: records,
 		Claims: &location.Claims{Site: p.up.Site(registry), Pools: fake.Pools, HostID: fencedHost},
 	}, p.runner, records, migrationHost(p.up), log)
 	connectMigrations(p.up, p.migrations)

@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 		return serve(ctx, cfg, log)
-	case "privileged", "dialer", "connectors":
+	case "privileged", "dialer", "connectors", "storage":
 		log, err := service.NewLogger(stderr, cfg.LogLevel)
 		if err != nil {
 			return err

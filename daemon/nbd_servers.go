@@ -12,7 +12,7 @@ import (
 // checkNBDServers refuses what is no address of a server.
 func checkNBDServers(servers []string) error {
 	for i, server := range servers {
-		if err := api.CheckNBDServer(server); err != nil {
+		if err := api.CheckServer("NBD server", server); err != nil {
 			return fmt.Errorf("nbd_servers: %w", err)
 		}
 		if slices.Contains(servers[:i], server) {

@@ -12,5 +12,5 @@ import (
 func TestThePackagedConfigurationHasEveryKeyWithItsDefault(t *testing.T) {
 	settingstest.Packaged(t, "../packaging/config/volferryd.toml", func(path string) (*config, error) {
 		return loadConfig([]string{"--config", path}, io.Discard)
-	}, "connector_pools")
+	}, "connector_pools", "rbd_clusters")
 }

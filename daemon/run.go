@@ -64,7 +64,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	}
 	reserve := newReserve(cfg, log)
 	defer reserve.Close()
-	conn := libvirt.New(libvirt.Config{Socket: cfg.LibvirtSocket, DefinitionsDir: cfg.LibvirtConfigDir, StateDir: cfg.LibvirtStateDir, Log: log})
+	conn := libvirt.New(libvirt.Config{Socket: cfg.LibvirtSocket, DefinitionsDir: cfg.LibvirtConfigDir, StateDir: cfg.LibvirtStateDir, Clusters: cfg.RBDClusters, Log: log})
 	virt := withConnectors(conn, cfg)
 	records, err := journal.Open(ctx, filepath.Join(cfg.StateDir, "journal.db"))
 	if err != nil {
@@ -106,15 +106,15 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	runner.OnChange(func(string) { up.Changed() })
 
 	site := up.Site(registry)
-	storage := image.Storage{Privileged: privileged(), Dial: dialServers()}
-	copier := steps.NewCopier(cfg.cursorDir(), storage.Privileged.ThinBlockBytes, storage.Dial, log)
+	storage := image.Storage{Privileged: privileged(), Network: networkAccess(cfg, conn)}
+	copier := steps.NewCopier(cfg.cursorDir(), storage.Privileged.ThinBlockBytes, storage.Network, log)
 	own := []string{cfg.StateDir, cfg.OverlayDir, cfg.SaveDir}
 	claims := &location.Claims{
 		Site: site, Pools: virt.Pools, HostID: who.id, HostName: who.name, SharedPools: cfg.SharedPools,
 		Own: own,
 	}
 	asked := audit.NewOutbox(cfg.auditDir(), registry.PostEvent, log)
-	rules := location.Rules{AllowedPaths: cfg.AllowedPaths, NBDServers: cfg.NBDServers, Own: own, Storage: virt}
+	rules := location.Rules{AllowedPaths: cfg.AllowedPaths, NBDServers: cfg.NBDServers, RBD: cfg.RBDClusters, Own: own, Storage: virt}
 	unplugs := attach.NewPendingUnplugs(virt, records, bootID())
 	migrations := migrate.New(migrate.Config{
 		OverlayDir: cfg.overlays(), OverlaysShared: cfg.OverlayDirShared && cfg.overlaysNotShared() == "", Rules: rules, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, SharedPools: cfg.SharedPools,

@@ -30,9 +30,10 @@ const (
 	envPrivileged = "VOLFERRYD_PRIVILEGED"
 	envDialer     = "VOLFERRYD_DIALER"
 	envConnectors = "VOLFERRYD_CONNECTORS"
+	envStorage    = "VOLFERRYD_STORAGE"
 )
 
-// serveBeside is what runs beside the daemon, one of the three programs, until it is told to
+// serveBeside is what runs beside the daemon, one of the four programs, until it is told to
 // stop.
 func serveBeside(ctx context.Context, command string, args []string, log *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
@@ -46,6 +47,8 @@ func serveBeside(ctx context.Context, command string, args []string, log *slog.L
 		return sandbox.ServePrivileged(ctx, listener, log)
 	case "connectors":
 		return sandbox.ServeConnectors(ctx, listener, runConnectors(args).RunText, log)
+	case "storage":
+		return sandbox.ServeStorage(ctx, listener, newStorageHost(args), log)
 	}
 	return sandbox.ServeDialer(ctx, listener, func() ([]string, error) { return addressesOutside(args) }, log)
 }

@@ -33,7 +33,25 @@ type NBDExport struct {
 func IsNetwork(path string) bool { return strings.HasPrefix(path, NBDScheme) || IsRemote(path) }
 
 // IsRemote says whether the path of a location is an address that means the same on all hosts.
-func IsRemote(path string) bool { return strings.HasPrefix(path, NBDTCPScheme) }
+func IsRemote(path string) bool { return strings.HasPrefix(path, NBDTCPScheme) || IsRBD(path) }
+
+// CheckAddress returns what is wrong with the path of a location that IsNetwork.
+func CheckAddress(path string) (err error) {
+	if IsRBD(path) {
+		_, err = ParseRBD(path)
+	} else {
+		_, err = ParseNBD(path)
+	}
+	return err
+}
+
+// AddressKind is what is at the path of a location that IsNetwork, in words.
+func AddressKind(path string) string {
+	if IsRBD(path) {
+		return "an RBD image"
+	}
+	return "an NBD export"
+}
 
 // URI is the export as the path of a location.
 func (e NBDExport) URI() string {
@@ -57,7 +75,7 @@ func (e NBDExport) Check() error {
 	case e.Server != "" && e.Socket != "":
 		return invalid("an NBD server is at a socket or at %.120q, and not at both", e.Server)
 	case e.Server != "":
-		return CheckNBDServer(e.Server)
+		return CheckServer("NBD server", e.Server)
 	case !path.IsAbs(e.Socket), path.Clean(e.Socket) != e.Socket, e.Socket == "/":
 		return invalid("the socket %.120q of an NBD server is not named by a clean absolute path", e.Socket)
 	case strings.ContainsFunc(e.Socket, isEscaped):
@@ -71,16 +89,16 @@ func (e NBDExport) Check() error {
 // maxHostBytes is the longest name that DNS knows.
 const maxHostBytes = 253
 
-// CheckNBDServer returns what is wrong with the HOST:PORT of an NBD server. There is one text for each: addresses
+// CheckServer returns what is wrong with the HOST:PORT of a server. There is one text for each: addresses
 // are compared as texts. An IPv6 address needs a name.
-func CheckNBDServer(server string) error {
+func CheckServer(what, server string) error {
 	host, port, err := net.SplitHostPort(server)
 	number, bad := strconv.ParseUint(port, 10, 16)
 	switch {
 	case err != nil, host == "", len(host) > maxHostBytes, strings.ContainsFunc(host, isNotOfHost), strings.ContainsAny(host[:1]+host[len(host)-1:], ".-"):
-		return invalid("the NBD server %.120q is not HOST:PORT with a name in lower case, or an IPv4 address", server)
+		return invalid("the %s %.120q is not HOST:PORT with a name in lower case, or an IPv4 address", what, server)
 	case bad != nil, number == 0, strconv.FormatUint(number, 10) != port:
-		return invalid("the NBD server %.120q has no port from 1 to 65535", server)
+		return invalid("the %s %.120q has no port from 1 to 65535", what, server)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ const SchemaVersion = 1
 type Location struct {
 	Pool string `json:"pool,omitempty"`
 	Name string `json:"name,omitempty"`
-	// Path is absolute, or the address of an NBD export (NBDExport.URI).
+	// Path is absolute, or the address of an NBD export (NBDExport.URI) or of an RBD image (RBDImage.URI).
 	Path      string `json:"path"`
 	Format    Format `json:"format"`
 	SizeBytes int64  `json:"size_bytes"`

@@ -20,6 +20,7 @@ var exposures = map[string]int{
 	"volferryd-connectors.service": 68,
 	"volferryd-dialer.service":     11,
 	"volferryd-privileged.service": 7,
+	"volferryd-storage.service":    11,
 }
 
 func TestUnitsAreRightAndHardened(t *testing.T) {

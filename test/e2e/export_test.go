@@ -60,8 +60,12 @@ func (h *host) servedOverTCP(t *testing.T) lab.Disk {
 // remoteFiles are the files of exports over TCP.
 var remoteFiles sync.Map
 
-// fileOf is what the server of an export has its bytes in, and every other path itself.
+// fileOf is what the server of an export has its bytes in, a file with what an RBD image has by now, and
+// every other path itself.
 func fileOf(path string) string {
+	if api.IsRBD(path) {
+		return cephFile(path)
+	}
 	if known, _ := remoteFiles.Load(path); known != nil {
 		file, _ := known.(string)
 		return file

@@ -32,6 +32,8 @@ func (g *guest) noteMove(t *testing.T, m api.Migration) {
 func (h *host) kindOf(t *testing.T, l api.Location) string {
 	t.Helper()
 	switch {
+	case api.IsRBD(l.Path):
+		return "RBD image"
 	case api.IsRemote(l.Path):
 		return "NBD export over TCP"
 	case api.IsNetwork(l.Path):

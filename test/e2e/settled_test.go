@@ -40,7 +40,9 @@ func (h *host) slotsOf(t *testing.T, domain string, flags ...string) []slot {
 		s := slot{Target: d.FindElement("target").SelectAttrValue("dev", "")}
 		if source := d.SelectElement("source"); source != nil {
 			s.Source = source.SelectAttrValue("file", source.SelectAttrValue("dev", ""))
-			if host := source.SelectElement("host"); host != nil {
+			if host := source.SelectElement("host"); source.SelectAttrValue("protocol", "") == "rbd" {
+				s.Source = cephURI(source.SelectAttrValue("name", ""), source.SelectElement("host"))
+			} else if host != nil {
 				export := api.NBDExport{Name: source.SelectAttrValue("name", ""), Socket: host.SelectAttrValue("socket", "")}
 				if export.Socket == "" {
 					export.Server = host.SelectAttrValue("name", "") + ":" + host.SelectAttrValue("port", "")
@@ -54,7 +56,7 @@ func (h *host) slotsOf(t *testing.T, domain string, flags ...string) []slot {
 			driver.RemoveAttr("type")
 		}
 		d.RemoveAttr("type") // file, block or network
-		for _, name := range []string{"backingStore", "alias"} {
+		for _, name := range []string{"backingStore", "alias", "auth"} {
 			if e := d.SelectElement(name); e != nil {
 				d.RemoveChild(e)
 			}

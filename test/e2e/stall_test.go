@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -47,7 +48,7 @@ var stalls struct {
 // TestMain prints what the guests have seen, whatever became of the tests.
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if err := closeIdle(); err != nil {
+	if err := errors.Join(closeIdle(), closeCeph()); err != nil {
 		fmt.Println(err)
 		code = 1
 	}

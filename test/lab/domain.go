@@ -36,6 +36,8 @@ type Disk struct {
 	Pool string
 	// Export, if not nil, is the server that the guest has the volume from. Its image is at Path.
 	Export *Export
+	// RBD, if not nil, is the image that the guest has the volume from; Path is its address.
+	RBD *RBDImage
 	// OpenEnd: the definition does not say where the chain of the disk ends, so that libvirt
 	// follows the header of its image.
 	OpenEnd bool
@@ -86,7 +88,10 @@ var domainTemplate = template.Must(template.New("domain").Parse(`<domain type='q
 {{- range $n, $disk := .Disks}}
     <disk type='{{.Type}}' device='disk'>
       <driver name='qemu' type='{{html .Format}}' cache='none' discard='unmap'{{if .Thread}} iothread='{{.Thread}}'{{end}}/>
-{{- if .Export}}
+{{- if .RBD}}
+      <source protocol='rbd' name='{{html .RBD.Spec}}'><host name='{{.RBD.Host}}' port='{{.RBD.Port}}'/></source>
+      <auth username='{{.RBD.User}}'><secret type='ceph' uuid='{{.RBD.Secret}}'/></auth>
+{{- else if .Export}}
       <source protocol='nbd' name='{{html .Export.Name}}'>{{if .Export.Server}}<host name='{{.Export.Host}}' port='{{.Export.Port}}'/>{{else}}<host transport='unix' socket='{{html .Export.Socket}}'/>{{end}}</source>
 {{- else}}
       <source {{if .Pool}}pool='{{html .Pool}}' volume='{{html .Name}}'{{else}}{{.SourceAttr}}='{{html .Path}}'{{end}}/>
@@ -149,15 +154,17 @@ func (c *Connection) domainXML(cfg GuestConfig, boot Boot, base string) ([]byte,
 		data.Machine = "pc"
 	}
 	for i, d := range cfg.Disks {
-		info, err := os.Stat(c.here(d.Path))
-		if err != nil {
-			return nil, fmt.Errorf("inspect disk: %w", err)
-		}
 		disk := domainDisk{Disk: d, Type: "file", SourceAttr: "file", Target: target(i)}
-		if info.Mode()&os.ModeDevice != 0 {
-			disk.Type, disk.SourceAttr = "block", "dev"
+		if d.RBD == nil {
+			info, err := os.Stat(c.here(d.Path))
+			if err != nil {
+				return nil, fmt.Errorf("inspect disk: %w", err)
+			}
+			if info.Mode()&os.ModeDevice != 0 {
+				disk.Type, disk.SourceAttr = "block", "dev"
+			}
 		}
-		if d.Export != nil {
+		if d.Export != nil || d.RBD != nil {
 			disk.Type = "network"
 		}
 		if d.Pool != "" {

@@ -37,6 +37,9 @@ func MakeVolume(ctx context.Context, v Volume, sizeBytes int64, fill Fill) error
 
 // volumeBlocks is the size of a volume as a guest sees it, which may have it.
 func volumeBlocks(ctx context.Context, v Volume) (uint64, error) {
+	if v.SliceBytes != 0 {
+		return uint64(v.SliceBytes) / workload.BlockSize, nil
+	}
 	out, err := run(ctx, "qemu-img", "info", "--force-share", "-f", v.Format, "--output=json", v.Path)
 	if err != nil {
 		return 0, err

@@ -15,7 +15,7 @@ import (
 type Volume struct {
 	Path   string // of a file or a block device
 	Format string // raw or qcow2; never guessed from the content
-	// SliceBytes, where it is not 0, is how much of a raw file or device the volume is, from
+	// SliceBytes, where it is not 0, is how much of what is at Path the volume is, from
 	// its beginning.
 	SliceBytes int64
 }

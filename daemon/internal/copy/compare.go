@@ -11,9 +11,9 @@ import (
 
 // Compare reads both images, for a copy that somebody else has made. Nil means that they
 // hold the same bytes. A *MismatchError says where they begin to differ, exact to the byte
-// if both are raw. A *SizeError says that their sizes differ. Of spec it takes Src, Dst, Dial and Progress.
+// if both are raw. A *SizeError says that their sizes differ. Of spec it takes Src, Dst, Network and Progress.
 func Compare(ctx context.Context, spec Spec) error {
-	return compare(ctx, &Spec{Src: spec.Src, Dst: spec.Dst, Dial: spec.Dial, Progress: spec.Progress})
+	return compare(ctx, &Spec{Src: spec.Src, Dst: spec.Dst, Network: spec.Network, Progress: spec.Progress})
 }
 
 // compare compares at the pace of spec.

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/nbd"
-	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/daemon/internal/network"
 )
 
-// exportEnd is an export of an NBD server. Nothing keeps others from writing to it meanwhile, as
+// exportEnd is what is at an address: an export of an NBD server, or an RBD image that is served. Nothing keeps others from writing to it meanwhile, as
 // locks do of a file: that is the caller's to know.
 type exportEnd struct {
 	*nbd.Export
@@ -20,14 +20,10 @@ type exportEnd struct {
 	path string
 }
 
-// openExport opens the export at an address. It is read until ctx ends: a server that does not
+// openExport opens what is at an address. It is read until ctx ends: a server that does not
 // answer holds nobody up who cancels.
-func openExport(ctx context.Context, dial nbd.Dial, path string, writable bool) (End, error) {
-	address, err := api.ParseNBD(path)
-	if err != nil {
-		return nil, err
-	}
-	export, err := nbd.Open(ctx, dial, address)
+func openExport(ctx context.Context, access network.Access, path string, writable bool) (End, error) {
+	export, err := access.Open(ctx, path, writable)
 	if err != nil {
 		return nil, err
 	}
@@ -70,13 +66,4 @@ func (e exportEnd) Extent(off int64) (until int64, data bool, err error) {
 		return 0, false, &ReadError{e.path, off, err}
 	}
 	return until, data, nil
-}
-
-// exportBytes asks for the size of an export.
-func exportBytes(ctx context.Context, dial nbd.Dial, path string) (int64, error) {
-	end, err := openExport(ctx, dial, path, false)
-	if err != nil {
-		return 0, err
-	}
-	return end.Size(), end.Close()
 }

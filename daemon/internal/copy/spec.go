@@ -8,7 +8,7 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/volferry/volferry/daemon/internal/nbd"
+	"github.com/volferry/volferry/daemon/internal/network"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -42,11 +42,11 @@ type Spec struct {
 	Progress func(Progress)
 	// Workers is how many chunks are in flight, 1 to 16; 0 is 8.
 	Workers int
-	// OpenEnd opens raw images; nil is OpenFile, and a client for NBD exports. It is for other kinds of ends, and for
+	// OpenEnd opens raw images; nil is OpenFile, and a client of NBD for what is at an address. It is for other kinds of ends, and for
 	// ends with faults.
 	OpenEnd OpenEnd
-	// Dial connects to NBD servers over TCP; nil is for a process that has a network.
-	Dial nbd.Dial
+	// Network is how what is no file and no device is reached.
+	Network network.Access
 }
 
 func (s *Spec) workers() int {
@@ -61,7 +61,7 @@ func (s *Spec) open(ctx context.Context, i Image, writable bool) (End, error) {
 	switch {
 	case openEnd != nil:
 	case api.IsNetwork(i.Path):
-		openEnd = func(path string, writable bool) (End, error) { return openExport(ctx, s.Dial, path, writable) }
+		openEnd = func(path string, writable bool) (End, error) { return openExport(ctx, s.Network, path, writable) }
 	default:
 		openEnd = OpenFile
 	}
@@ -113,7 +113,7 @@ func (s *Spec) sizeBytes(ctx context.Context) (int64, error) {
 // statedSize reads the size of an image and holds it against the stated one.
 func (s *Spec) statedSize(ctx context.Context, i Image) (n int64, err error) {
 	if api.IsNetwork(i.Path) {
-		n, err = exportBytes(ctx, s.Dial, i.Path)
+		n, err = s.Network.SizeBytes(ctx, i.Path)
 	} else {
 		n, err = qemuimg.VirtualSize(ctx, i.image())
 	}

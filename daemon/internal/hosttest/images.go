@@ -280,7 +280,7 @@ func (i *Images) Stamp(_ context.Context, path string) (image.Stamp, error) {
 
 // Fingerprint tells an image from a later image at the same path.
 func (i *Images) Fingerprint(_ context.Context, path string) (string, error) {
-	if api.IsNetwork(path) {
+	if api.IsNetwork(path) && !api.IsRBD(path) {
 		return "export " + path, nil
 	}
 	info, err := i.info(path)

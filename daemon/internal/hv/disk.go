@@ -12,9 +12,8 @@ import (
 const (
 	SourceFile  = "file"
 	SourceBlock = "block"
-	// SourceNetwork is an export of an NBD server at a Unix socket: Path is its address
-	// (nbd+unix:///EXPORT?socket=PATH). Of whatever else is reached over a network Path is
-	// empty.
+	// SourceNetwork is an export of an NBD server or an RBD image: Path is its address (api.IsNetwork).
+	// Of whatever else is reached over a network Path is empty.
 	SourceNetwork = "network"
 )
 

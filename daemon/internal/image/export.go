@@ -5,41 +5,50 @@ package image
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/nbd"
+	"github.com/volferry/volferry/daemon/internal/network"
 	"github.com/volferry/volferry/internal/api"
 )
 
-// exportBytes asks an NBD server for the size of an export. A server that is away says nothing
+// exportBytes asks for the size of what is at an address. A server that is away says nothing
 // about what it has: that is never ErrAbsent.
-func exportBytes(ctx context.Context, dial nbd.Dial, path string, format api.Format) (int64, error) {
+func exportBytes(ctx context.Context, access network.Access, path string, format api.Format) (int64, error) {
 	if format != api.FormatRaw {
-		return 0, api.Errorf(api.CodeUnsupportedDisk, "%s has the format %s, and an NBD export can only be raw here", path, format)
+		return 0, api.Errorf(api.CodeUnsupportedDisk, "%s has the format %s, and %s can only be raw here", path, format, api.AddressKind(path))
 	}
-	e, err := api.ParseNBD(path)
+	n, err := access.SizeBytes(ctx, path)
 	if err != nil {
-		return 0, err
+		return 0, cannotReach(path, err)
 	}
-	export, err := nbd.Open(ctx, dial, e)
-	if err != nil {
-		return 0, api.Errorf(api.CodeStateForbidden, "%s cannot be used: %v", path, err)
+	return n, nil
+}
+
+// cannotReach is the error of what is at an address, ErrAbsent if a cluster says that there is nothing.
+func cannotReach(path string, err error) error {
+	var refused *api.Error
+	switch {
+	case errors.As(err, &refused):
+		return refused
+	case errors.Is(err, unix.ENOENT) && api.IsRBD(path):
+		return fmt.Errorf("look at %s: %w", path, ErrAbsent)
 	}
-	return export.SizeBytes(), export.Close()
+	return api.Errorf(api.CodeStateForbidden, "%s cannot be used: %v", path, err)
 }
 
 // mayConnect says whether a user may connect to the server of an export: libvirt gives nobody a
 // socket. Over TCP everybody may, as far as this host knows.
 func mayConnect(who hv.ProcessUser, path string) error {
+	if api.IsRemote(path) {
+		return nil
+	}
 	e, err := api.ParseNBD(path)
 	if err != nil {
 		return err
-	}
-	if e.Server != "" {
-		return nil
 	}
 	err = asUser(who, func() error { return unix.Faccessat(unix.AT_FDCWD, e.Socket, unix.W_OK, unix.AT_EACCESS) })
 	if !errors.Is(err, fs.ErrPermission) {

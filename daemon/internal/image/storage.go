@@ -16,7 +16,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/nbd"
+	"github.com/volferry/volferry/daemon/internal/network"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/daemon/internal/sandbox"
 	"github.com/volferry/volferry/internal/api"
@@ -41,8 +41,8 @@ type Info struct {
 type Storage struct {
 	// Privileged makes the calls that take CAP_SYS_ADMIN.
 	Privileged sandbox.Privileged
-	// Dial connects to NBD servers over TCP; nil is for a process that has a network.
-	Dial nbd.Dial
+	// Network is how what is no file and no device is reached.
+	Network network.Access
 }
 
 func qemuImage(img hv.Image) qemuimg.Image {
@@ -68,7 +68,7 @@ func qemuChain(chain []hv.Image) *qemuimg.Image {
 func (s Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 	path, format := l.Path, l.Format
 	if api.IsNetwork(path) {
-		n, err := exportBytes(ctx, s.Dial, path, format)
+		n, err := exportBytes(ctx, s.Network, path, format)
 		return Info{SizeBytes: n}, err
 	}
 	st, err := os.Stat(path)
@@ -180,7 +180,14 @@ func (Storage) Remove(_ context.Context, path string) error {
 
 // Fingerprint tells an image from a later image at the same path. It returns ErrAbsent if
 // there is nothing.
-func (Storage) Fingerprint(_ context.Context, path string) (string, error) {
+func (s Storage) Fingerprint(ctx context.Context, path string) (string, error) {
+	if api.IsNetwork(path) {
+		text, err := s.Network.Fingerprint(ctx, path)
+		if err != nil {
+			err = cannotReach(path, err)
+		}
+		return text, err
+	}
 	text, err := location.Fingerprint(path)
 	return text, noImage(err)
 }
@@ -217,10 +224,15 @@ func (Storage) InMemory(dir string) (bool, error) { return location.InMemory(dir
 // InUse says in words who holds the image: a mount, a device mapper or loop device, swap.
 // It returns "" if nobody does as far as this host can see. A block device that the kernel
 // lends to nobody else can be opened exclusively; a file may be the content of a loop
-// device. Of an export nothing can be seen.
-func (Storage) InUse(_ context.Context, path string) (string, error) {
+// device. Of an export nothing can be seen, and of an RBD image who has it open for writing, on
+// whatever host.
+func (s Storage) InUse(ctx context.Context, path string) (string, error) {
 	if api.IsNetwork(path) {
-		return "", nil // a server does not say who else its clients are
+		who, err := s.Network.Holders(ctx, path)
+		if errors.Is(err, unix.ENOENT) {
+			return "", nil
+		}
+		return who, err
 	}
 	st, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

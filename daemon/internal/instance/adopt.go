@@ -180,7 +180,7 @@ func (a *Adopter) disk(ctx context.Context, dom *hv.Domain, d *hv.Disk) (api.Ado
 	case top.Type == "volume":
 		return api.AdoptedDisk{}, "not a volume: libvirt knows no file or device for what it names by a pool: the pool is not active (virsh pool-start), has nothing of that name (virsh pool-refresh, vol-list), or is one that only QEMU reaches"
 	case top.Type == hv.SourceNetwork && top.Path == "":
-		return api.AdoptedDisk{}, "not a volume: it is reached over a network, and of such disks only exports of an NBD server become volumes, at a Unix socket of this host or over TCP, without TLS, secrets or other settings in the <source>, and with letters, digits and . _ - + : @ / in their names"
+		return api.AdoptedDisk{}, noAddress
 	case top.Type != hv.SourceFile && top.Type != hv.SourceBlock && top.Type != hv.SourceNetwork:
 		return api.AdoptedDisk{}, "not a volume: its source is of type " + cmp.Or(top.Type, "none")
 	case !api.Format(top.Format).Valid():
@@ -220,6 +220,11 @@ func (a *Adopter) disk(ctx context.Context, dom *hv.Domain, d *hv.Disk) (api.Ado
 		AttachmentID: uuid.NewString(), Device: d.Target, Mode: diskspec.ModeOf(d), Shareable: isShared(dom, d), Location: l,
 	}, ""
 }
+
+// noAddress is why a disk over a network is no volume.
+const noAddress = "not a volume: it is reached over a network, and of such disks only these become volumes: " +
+	"exports of an NBD server at a Unix socket of this host or over TCP, without TLS, secrets or other settings in the <source>, and with letters, digits and . _ - + : @ / in their names; " +
+	"RBD images of a Ceph cluster of rbd_clusters in volferryd.toml, with the very monitors, user and secret (by its uuid) that are listed there, with letters, digits and . _ - + in their names, and with no snapshot, configuration file, encryption or other setting in the <source>"
 
 // otherChain says in what the chain of a disk is not what the header of its image says: which
 // of the two the guest's data was written with is not known.

@@ -31,7 +31,7 @@ func (c *Conn) attachDisk(ctx context.Context, id string, where hv.Where, disk h
 	if err != nil {
 		return err
 	}
-	doc, err := domainxml.DiskXML(disk)
+	doc, err := domainxml.DiskXML(disk, c.clusters)
 	if err == nil && len(disk.Reserved) > 0 {
 		doc, err = c.addressBesideReserved(ctx, id, where, doc, disk.Reserved)
 	}
@@ -170,4 +170,6 @@ func (c *Conn) addressBesideReserved(ctx context.Context, id string, where hv.Wh
 }
 
 // ParseDisk implements hv.Hypervisor.
-func (*Conn) ParseDisk(definition string) (hv.Disk, error) { return domainxml.ParseDisk(definition) }
+func (c *Conn) ParseDisk(definition string) (hv.Disk, error) {
+	return domainxml.ParseDisk(definition, c.clusters)
+}

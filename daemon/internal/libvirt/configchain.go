@@ -36,11 +36,11 @@ func (c *Conn) setConfigChain(ctx context.Context, id, target string, chain []hv
 	if err != nil {
 		return err
 	}
-	if same, err := domainxml.HasConfigChain(doc, target, chain); err != nil || same {
+	if same, err := domainxml.HasConfigChain(doc, target, chain, c.clusters); err != nil || same {
 		c.library.note(keptDefinitions, nil) // whoever has made it so
 		return err
 	}
-	edited, err := domainxml.Rechain(doc, target, chain)
+	edited, err := domainxml.Rechain(doc, target, chain, c.clusters)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (c *Conn) setConfigChain(ctx context.Context, id, target string, chain []hv
 	if doc, err = c.configXML(ctx, s, dom); err != nil {
 		return err
 	}
-	same, err := domainxml.HasConfigChain(doc, target, chain)
+	same, err := domainxml.HasConfigChain(doc, target, chain, c.clusters)
 	if err == nil && !same {
 		err = errors.New("libvirt accepted the change and does not show it")
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
 var _ hv.Hypervisor = (*Conn)(nil)
@@ -59,6 +60,8 @@ type Config struct {
 	// directory of what belongs to domains (managed saves, NVRAM), as this process sees
 	// them. If they are empty, they are libvirt's own paths.
 	DefinitionsDir, StateDir string
+	// Clusters are the Ceph clusters whose images have an address.
+	Clusters rbd.Clusters
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -72,6 +75,7 @@ type Conn struct {
 	// keeps a domain locked while it works on storage that does not answer.
 	listedTimeout time.Duration
 	library       *library
+	clusters      rbd.Clusters
 	log           *slog.Logger
 	feed          hv.Feed
 	ready         chan struct{}
@@ -124,7 +128,7 @@ func (l *link) close() {
 func New(cfg Config) *Conn {
 	c := &Conn{
 		sockets: defaultSockets, callTimeout: cfg.CallTimeout, listedTimeout: defaultListedTimeout,
-		library: newLibrary(cfg.DefinitionsDir, cfg.StateDir), log: cfg.Log, ready: make(chan struct{}),
+		library: newLibrary(cfg.DefinitionsDir, cfg.StateDir), clusters: cfg.Clusters, log: cfg.Log, ready: make(chan struct{}),
 	}
 	if cfg.Socket != "" {
 		c.sockets = []string{cfg.Socket}

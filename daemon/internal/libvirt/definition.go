@@ -61,7 +61,7 @@ func (c *Conn) DefineDomain(ctx context.Context, id string, def hv.DomainDefinit
 }
 
 func (c *Conn) defineDomain(ctx context.Context, id string, def hv.DomainDefinition, disks []hv.DiskSpec) error {
-	n, err := domainxml.Localize(id, def, disks)
+	n, err := domainxml.Localize(id, def, disks, c.clusters)
 	if err != nil {
 		return err
 	}

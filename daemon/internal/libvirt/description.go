@@ -46,7 +46,7 @@ func (c *Conn) liveXML(ctx context.Context, s *session, dom golibvirt.Domain) (s
 	if err != nil {
 		return "", err
 	}
-	p, err := domainxml.ParseDomain(doc, nil)
+	p, err := domainxml.ParseDomain(doc, nil, nil)
 	if err == nil && !p.Active {
 		err = hv.ErrNotActive
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
+	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
 // maxReads is how often a domain is read that changes its state meanwhile.
@@ -154,7 +155,7 @@ func (c *Conn) readDomain(ctx context.Context, s *session, dom golibvirt.Domain)
 		if err != nil {
 			return nil, fmt.Errorf("read domain %s: %w", domainID(dom), err)
 		}
-		d, consistent, err := facts.domain(known)
+		d, consistent, err := facts.domain(known, c.clusters)
 		if err != nil {
 			return nil, fmt.Errorf("read domain %s: %w", domainID(dom), err)
 		}
@@ -274,8 +275,8 @@ func (f *domainFacts) gatherSnapshots(lv *golibvirt.Libvirt) error {
 
 // domain translates the facts. consistent is false if the domain started or
 // stopped while they were gathered.
-func (f *domainFacts) domain(known domainxml.PoolSources) (d *hv.Domain, consistent bool, err error) {
-	current, err := domainxml.ParseDomain(f.xml, known)
+func (f *domainFacts) domain(known domainxml.PoolSources, clusters rbd.Clusters) (d *hv.Domain, consistent bool, err error) {
+	current, err := domainxml.ParseDomain(f.xml, known, clusters)
 	if err != nil {
 		return nil, false, err
 	}
@@ -299,7 +300,7 @@ func (f *domainFacts) domain(known domainxml.PoolSources) (d *hv.Domain, consist
 		d.Live, d.Run, d.Occupied = current.Disks, current.Run, f.occupied
 	}
 	if f.persistent {
-		config, err := domainxml.ParseDomain(f.configXML, known)
+		config, err := domainxml.ParseDomain(f.configXML, known, clusters)
 		if err != nil {
 			return nil, false, err
 		}

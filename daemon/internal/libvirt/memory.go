@@ -19,6 +19,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
 // memoryCallTimeout bounds the calls that write or read a guest's RAM, which may be
@@ -127,7 +128,7 @@ func (c *Conn) SavedDisks(ctx context.Context, id, path string) ([]hv.Disk, erro
 	if err != nil {
 		return nil, fmt.Errorf("read saved memory of domain %s: %w", id, err)
 	}
-	dom, err := domainxml.ParseDomain(text, known)
+	dom, err := domainxml.ParseDomain(text, known, c.clusters)
 	if err != nil {
 		return nil, fmt.Errorf("read saved memory of domain %s: %w", id, err)
 	}
@@ -183,7 +184,7 @@ func (c *Conn) restoreMemory(ctx context.Context, id, path string, opts hv.Resto
 	if err != nil {
 		return err
 	}
-	edited, err := restoredXML(saved, opts)
+	edited, err := restoredXML(saved, opts, c.clusters)
 	if err != nil {
 		return err
 	}
@@ -213,7 +214,7 @@ func (c *Conn) restoreMemory(ctx context.Context, id, path string, opts hv.Resto
 }
 
 // restoredXML is the definition that a saved domain is restored with.
-func restoredXML(saved string, opts hv.RestoreOptions) (string, error) {
+func restoredXML(saved string, opts hv.RestoreOptions, clusters rbd.Clusters) (string, error) {
 	doc, err := domainxml.ParseDoc(saved)
 	if err != nil {
 		return "", err
@@ -223,7 +224,7 @@ func restoredXML(saved string, opts hv.RestoreOptions) (string, error) {
 		if disk == nil {
 			return "", fmt.Errorf("%w: disk %s in the saved domain", hv.ErrNotFound, target)
 		}
-		if err := domainxml.SetChain(disk, chain); err != nil {
+		if err := domainxml.SetChain(disk, chain, clusters); err != nil {
 			return "", err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -27,6 +28,22 @@ func socket(t *testing.T) (path, link string) {
 		t.Fatal(err)
 	}
 	return path, link
+}
+
+const image = "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/web"
+
+func TestAnRBDImageHasToBeOfAListedCluster(t *testing.T) {
+	rules := location.Rules{AllowedPaths: []string{"/"}, RBD: rbd.Clusters{"5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11": {}}}
+	for uri, want := range map[string]api.Code{
+		image: "", "rbd://00000000-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/web": api.CodePermissionDenied, "rbd://rbd/web": api.CodeInvalidArgument,
+	} {
+		if err := rules.CheckPath(t.Context(), uri); api.CodeOf(err) != want {
+			t.Errorf("%s: %v", uri, err)
+		}
+	}
+	if d := location.Directory(image); d != "/" {
+		t.Errorf("QEMU passes %s on its way to it", d)
+	}
 }
 
 func TestAnExportIsTheSameBySocketAndName(t *testing.T) {
@@ -50,6 +67,11 @@ func TestAnExportIsTheSameBySocketAndName(t *testing.T) {
 		{"nbd://h:1/web", uri("web", path), false},
 		{uri("nbd://h:1/web", path), "nbd://h:1/web", false},
 		{"nbd://h:1/web", path, false},
+		{image, image, true},
+		{image, image + "2", false},
+		{image, "rbd://00000000-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/web", false},
+		{image, "nbd://h:1/web", false},
+		{image, path, false},
 	} {
 		if same, err := location.SameImage(c.a, c.b); same != c.same || err != nil {
 			t.Errorf("%s and %s: %v, %v", c.a, c.b, same, err)

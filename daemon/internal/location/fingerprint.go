@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/volferry/volferry/internal/api"
 )
 
 // Fingerprint tells the image at a path (links are followed) from a later image at the same
@@ -20,9 +18,6 @@ import (
 // device, the disk of a partition), or its number if it says nothing. The error wraps
 // unix.ENOENT if there is nothing.
 func Fingerprint(path string) (string, error) {
-	if api.IsNetwork(path) {
-		return "export " + path, nil
-	}
 	if _, err := Stat(path); err != nil { // which has a bound
 		return "", err
 	}

@@ -38,8 +38,8 @@ func Identify(path string) (Identity, error) {
 type Place struct {
 	path string
 	id   Identity
-	// network: it is the export of this name of the NBD server whose socket id is, or the one
-	// at this address. Whether two addresses lead to one server is not asked.
+	// network: it is the export of this name of the NBD server whose socket id is, or what is
+	// at this address of a network. Whether two addresses lead to one server is not asked.
 	network bool
 	export  string
 	// absent: nothing is at the path. Then dir and name say where it would be made,
@@ -56,12 +56,12 @@ func PlaceOf(path string) Place {
 	p := Place{path: path}
 	if api.IsNetwork(path) {
 		p.network = true
-		var e api.NBDExport
-		if e, p.err = api.ParseNBD(path); p.err != nil {
+		if api.IsRemote(path) {
+			p.err, p.export = api.CheckAddress(path), path
 			return p
 		}
-		if e.Server != "" {
-			p.export = path
+		var e api.NBDExport
+		if e, p.err = api.ParseNBD(path); p.err != nil {
 			return p
 		}
 		p.export, path = e.Name, e.Socket

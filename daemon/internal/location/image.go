@@ -3,7 +3,6 @@
 package location
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,8 +62,11 @@ func OnChain(d *hv.Disk, chain []hv.Image, bases int) bool {
 // Directory returns the directory of this host that a process passes on its way to the image at
 // path, which for an export is that of the server's socket, and the root if there is none.
 func Directory(path string) string {
+	if api.IsRemote(path) {
+		return "/"
+	}
 	if e, err := api.ParseNBD(path); err == nil {
-		path = cmp.Or(e.Socket, "/")
+		path = e.Socket
 	}
 	return filepath.Dir(path)
 }

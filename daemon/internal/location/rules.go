@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -27,6 +28,8 @@ type Rules struct {
 	AllowedPaths []string
 	// NBDServers are the NBD servers over TCP whose exports may be volumes, as HOST:PORT.
 	NBDServers []string
+	// RBD are the Ceph clusters whose images may be volumes.
+	RBD rbd.Clusters
 	// Own are Volferry's own directories, in which a volume is never allowed: they have the
 	// journal, or the memory of guests.
 	Own []string
@@ -85,7 +88,7 @@ func (r Rules) CheckPath(ctx context.Context, path string) error {
 // given name counts too, since /dev/vg/lv is a link to /dev/dm-N.
 func (r Rules) CheckPlace(ctx context.Context, path string) error {
 	if api.IsNetwork(path) {
-		return r.checkExport(path)
+		return r.checkAddress(path)
 	}
 	real, err := resolve(path)
 	if err != nil {
@@ -104,8 +107,21 @@ func (r Rules) CheckPlace(ctx context.Context, path string) error {
 	return r.checkFile(ctx, path, real)
 }
 
+// checkAddress refuses what is not at a place of the configuration: whoever can write a definition could
+// name any server.
+func (r Rules) checkAddress(path string) error {
+	if !api.IsRBD(path) {
+		return r.checkExport(path)
+	}
+	image, err := api.ParseRBD(path)
+	if err == nil {
+		_, err = r.RBD.Find(image)
+	}
+	return err
+}
+
 // checkExport refuses an export whose server is not in NBDServers, or has its socket not in
-// AllowedPaths: whoever can write a definition could name any server.
+// AllowedPaths.
 func (r Rules) checkExport(path string) error {
 	e, err := api.ParseNBD(path)
 	if err != nil {

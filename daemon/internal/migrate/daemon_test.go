@@ -19,6 +19,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
@@ -67,7 +68,10 @@ func newDaemon(t *testing.T, w *migratetest.World) *daemon {
 func newDaemonWith(t *testing.T, w *migratetest.World, cfg *Config) *daemon {
 	t.Helper()
 	d := &daemon{t: t, world: w, journal: optest.NewJournal()}
-	rules := location.Rules{AllowedPaths: []string{os.TempDir(), "/var", "/dev", "/run"}, Storage: w}
+	rules := location.Rules{
+		AllowedPaths: []string{os.TempDir(), "/var", "/dev", "/run"}, Storage: w,
+		RBD: rbd.Clusters{"5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11": {}},
+	}
 	d.Daemon = hosttest.Start(t, hosttest.Program[*Manager]{
 		Runner: op.Config{Journal: d.journal, Describe: request.Describe},
 		New: func(runner *op.Runner) *Manager {

@@ -238,14 +238,14 @@ func (m *Manager) destinationToConnect(ctx context.Context, s *steps.Spec, t api
 	return m.checkNothingLost(ctx, s, t, image.Info{SizeBytes: s.Dst.WholeBytes(), Block: true})
 }
 
-// destinationAtExport fills in an export, which is there already, as dst.
+// destinationAtExport fills in an export or an RBD image, which is there already, as dst.
 func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
 	path := t.ToPath
 	if s.LedByRegistry() {
-		return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: %s is an NBD export, to which no move goes that the registry leads", s.VolumeName, path)
+		return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: %s is %s, to which no move goes that the registry leads", s.VolumeName, path, api.AddressKind(path))
 	}
 	if s.Dst.Format != api.FormatRaw || s.Src.Format != api.FormatRaw {
-		return api.Errorf(api.CodeInvalidArgument, "%s is an NBD export, to which only a raw volume is copied, as raw; move it to a raw file first", path)
+		return api.Errorf(api.CodeInvalidArgument, "%s is %s, to which only a raw volume is copied, as raw; move it to a raw file first", path, api.AddressKind(path))
 	}
 	if err := m.cfg.Rules.CheckPath(ctx, path); err != nil {
 		return err
@@ -258,6 +258,9 @@ func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, t api.
 		return err
 	}
 	info, err := m.ports.Images.Inspect(ctx, s.Dst)
+	if errors.Is(err, image.ErrAbsent) {
+		return api.Errorf(api.CodeNotFound, "there is no image at %s; make it first, of %d bytes: rbd create --size %[2]dB POOL/IMAGE", path, s.SizeBytes())
+	}
 	if err != nil {
 		return err
 	}

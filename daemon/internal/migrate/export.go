@@ -8,28 +8,29 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// What is not done with exports of NBD servers, and why, is in DESIGN.md of package location.
+// What is not done with exports of NBD servers and with RBD images, and why, is in DESIGN.md of package
+// location.
 
-// checkFromExport refuses what is not done with a src that is an NBD export: it is copied by our
+// checkFromExport refuses what is not done with a src that is at an address: it is copied by our
 // own client, which knows no formats, and is its server's to remove.
 func checkFromExport(s *steps.Spec) error {
 	switch {
 	case !api.IsNetwork(s.Src.Path):
 		return nil
 	case s.Dst.Format != api.FormatRaw:
-		return api.Errorf(api.CodeInvalidArgument, "%s is an NBD export, which is copied to raw only; say --to-format raw, and move the volume again from there", s.Src.Path)
+		return api.Errorf(api.CodeInvalidArgument, "%s is %s, which is copied to raw only; say --to-format raw, and move the volume again from there", s.Src.Path, api.AddressKind(s.Src.Path))
 	case s.DeleteSource:
-		return api.Errorf(api.CodeInvalidArgument, "%s is an NBD export, which is removed where it was made; leave out delete_source", s.Src.Path)
+		return api.Errorf(api.CodeInvalidArgument, "%s is %s, which is removed where it was made; leave out delete_source", s.Src.Path, api.AddressKind(s.Src.Path))
 	}
 	return nil
 }
 
-// checkOffForExport refuses to move a volume from or to an NBD export under a process: the kernel
-// does not say whether the process has the export, so behind a libvirtd that died in a switch
+// checkOffForExport refuses to move a volume from or to an address under a process: the kernel
+// does not say whether the process has what is there open, so behind a libvirtd that died in a switch
 // nobody could tell where the guest writes. The instance is kept off.
 func (m *Manager) checkOffForExport(s *steps.Spec, dom *hv.Domain) error {
 	if dom.State.Active() {
-		return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: from and to an NBD export a volume is moved only while its instance is stopped; stop %s and run this again: it is kept stopped until the end", s.VolumeName, dom.Name)
+		return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: from and to an NBD export or an RBD image a volume is moved only while its instance is stopped; stop %s and run this again: it is kept stopped until the end", s.VolumeName, dom.Name)
 	}
 	return m.checkKeptOff(s, dom)
 }

@@ -20,6 +20,7 @@ import (
 // The kernel would not say whether a process has the export, so there is none.
 func TestAVolumeGoesFromAndToAnExportWhileItsInstanceIsKeptOffWhateverHappensAtEveryCall(t *testing.T) {
 	const export, file = "nbd+unix:///other?socket=/run/nbd.sock", "/var/other.raw"
+	const image = "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/fast/other"
 	for name, c := range map[string]struct {
 		world func(*testing.T, hv.State) *migratetest.World
 		to    hv.Image
@@ -27,6 +28,8 @@ func TestAVolumeGoesFromAndToAnExportWhileItsInstanceIsKeptOffWhateverHappensAtE
 		"from a file to an export":    {migratetest.NewWorld, hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: export}},
 		"from an export to an export": {migratetest.ExportWorld, hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: export}},
 		"from an export to a file":    {migratetest.ExportWorld, rawImage(file)},
+		"from a file to an image":     {migratetest.NewWorld, hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: image}},
+		"from an image to an image":   {migratetest.RBDWorld, hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: image}},
 	} {
 		for what, happen := range map[string]func(d *daemon) hvtest.Fault{
 			"the daemon dies": func(d *daemon) hvtest.Fault { return hvtest.Fault{Do: func() { go d.Restart() }} },
@@ -72,15 +75,44 @@ func TestWhatIsNotDoneWithAVolumeAtAnExportIsRefusedByNameAndChangesNothing(t *t
 		{"under an overlay", hv.StateRunning, api.MigrationTarget{ToPool: "new", Method: steps.MethodOverlay}, api.CodeUnsupportedDisk},
 		{"mirror", hv.StateRunning, api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror}, api.CodeUnsupportedDisk},
 		{"to itself", hv.StateStopped, api.MigrationTarget{ToPath: migratetest.Export.Path}, api.CodeSameLocation},
+		{"to an image that is not there", hv.StateStopped, api.MigrationTarget{ToPath: migratetest.RBD.Path + "-none"}, api.CodeNotFound},
+		{"to a cluster that is not listed", hv.StateStopped, api.MigrationTarget{ToPath: "rbd://00000000-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/web"}, api.CodePermissionDenied},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		for at, world := range map[string]func(*testing.T, hv.State) *migratetest.World{"an export": migratetest.ExportWorld, "an image": migratetest.RBDWorld} {
+			t.Run(c.name+", at "+at, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					d := newDaemon(t, world(t, c.state))
+					target := c.target
+					if c.code == api.CodeSameLocation {
+						target.ToPath = d.world.Src.Path
+					}
+					_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true})
+					if api.CodeOf(err) != c.code {
+						t.Errorf("got %v, want %s", err, c.code)
+					}
+					d.stayed()
+				})
+			})
+		}
+	}
+}
+
+// Its name says nothing: the cluster's own id of an image does.
+func TestAnRBDImageThatWasMadeAnewIsNeitherCopiedNorWritten(t *testing.T) {
+	const other = "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/fast/other"
+	for which, code := range map[string]api.Code{migratetest.RBD.Path: api.CodeChainChanged, other: api.CodeDstInUse} {
+		t.Run(which, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDaemon(t, migratetest.ExportWorld(t, c.state))
-				_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: c.target, Composite: true})
-				if api.CodeOf(err) != c.code {
-					t.Errorf("got %v, want %s", err, c.code)
+				d := newDaemon(t, migratetest.RBDWorld(t, hv.StateStopped))
+				must(t, d.world.CreateImage(other, hvtest.Raw, testSize))
+				id := d.begin(api.MigrationTarget{ToPath: other}).ID
+				must(t, d.world.Remove(which))
+				must(t, d.world.CreateImage(which, hvtest.Raw, testSize))
+				_, _, err := d.manager().Copy(context.Background(), d.call(id))
+				must(t, err)
+				if mig := d.until(id, api.MigrationStarted, api.MigrationCopied); mig.Error == nil || mig.Error.Code != code {
+					t.Errorf("the copy ends as %s with %v, want %s", mig.State, mig.Error, code)
 				}
-				d.stayed()
 			})
 		})
 	}

@@ -98,12 +98,13 @@ func (m *Manager) kept(ctx context.Context, wanted func(*steps.Spec) bool) ([]*h
 }
 
 // isGone says whether the src of a migration is seen to be gone: nothing is at its path, or
-// another image, or the socket of an export's server is not there.
+// another image, or the socket of an export's server is not there. What is on another machine is not
+// asked: it may be away for a moment, and would hold up the list of all others.
 func (m *Manager) isGone(ctx context.Context, s *steps.Spec) bool {
+	if api.IsRemote(s.Src.Path) {
+		return false
+	}
 	if e, err := api.ParseNBD(s.Src.Path); err == nil {
-		if e.Server != "" {
-			return false // one that does not answer may be away for a moment
-		}
 		_, err := location.Stat(e.Socket)
 		return errors.Is(err, fs.ErrNotExist)
 	}

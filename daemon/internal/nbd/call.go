@@ -9,6 +9,8 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,6 +26,9 @@ type Export struct {
 	ended  chan struct{}
 
 	structured, allocation bool
+	stall                  time.Duration // 0: none is too long
+	answers                atomic.Uint64
+	stalled                atomic.Bool
 
 	mu      sync.Mutex
 	calls   map[uint64]*call

@@ -54,15 +54,41 @@ func Open(ctx context.Context, dial Dial, address api.NBDExport) (*Export, error
 	if err != nil {
 		return fail(err)
 	}
+	e, err := openOn(ctx, opening, conn, address.Name)
+	if err != nil {
+		return fail(err)
+	}
+	return e, nil
+}
+
+// OpenOn opens an export on a connection, which is closed with it. A server that leaves a request
+// without an answer for stall, and has given no other answer meanwhile, is one that is lost. It does not outlast ctx.
+func OpenOn(ctx context.Context, conn net.Conn, name string, stall time.Duration) (*Export, error) {
+	opening, cancel := context.WithTimeoutCause(ctx, openTimeout, ErrNoAnswer)
+	defer cancel()
+	e, err := openOn(ctx, opening, conn, name)
+	if err != nil {
+		if opening.Err() != nil {
+			err = context.Cause(opening)
+		}
+		return nil, fmt.Errorf("open NBD export %q: %w", name, err)
+	}
+	e.stall = stall
+	return e, nil
+}
+
+// openOn opens an export as long as opening lasts.
+func openOn(ctx, opening context.Context, conn net.Conn, name string) (*Export, error) {
 	e := &Export{c: newClient(conn), conn: conn, ctx: ctx, ended: make(chan struct{}), calls: map[uint64]*call{}}
 	stop := context.AfterFunc(opening, func() { _ = conn.Close() })
-	if err = e.negotiate(address.Name); err == nil && !stop() {
+	err := e.negotiate(name)
+	if err == nil && !stop() {
 		err = context.Cause(opening)
 	}
 	if err != nil {
 		stop()
 		_ = conn.Close()
-		return fail(err)
+		return nil, err
 	}
 	e.cancel = context.AfterFunc(ctx, func() { _ = conn.Close() })
 	go e.receive()
@@ -204,8 +230,34 @@ func (e *Export) do(c *call, payload []byte) error {
 	if err := e.send(c, payload); err != nil {
 		return err
 	}
-	<-c.done
+	e.await(c)
 	return c.err
+}
+
+// await waits for the answer of a call. When the server has been silent for too long the connection
+// is closed, which ends all calls.
+func (e *Export) await(c *call) {
+	if e.stall == 0 {
+		<-c.done
+		return
+	}
+	timer := time.NewTimer(e.stall)
+	defer timer.Stop()
+	for {
+		began := e.answers.Load()
+		select {
+		case <-c.done:
+			return
+		case <-timer.C:
+		}
+		if e.answers.Load() == began {
+			e.stalled.Store(true)
+			_ = e.conn.Close()
+			<-c.done
+			return
+		}
+		timer.Reset(e.stall)
+	}
 }
 
 func (e *Export) send(c *call, payload []byte) error {
@@ -231,10 +283,14 @@ func (e *Export) receive() {
 	var err error
 	for err == nil {
 		err = e.answer()
+		e.answers.Add(1)
 	}
-	if e.ctx.Err() != nil {
+	switch {
+	case e.ctx.Err() != nil:
 		err = context.Cause(e.ctx)
-	} else {
+	case e.stalled.Load():
+		err = fmt.Errorf("the storage has not answered for %v (%w)", e.stall, unix.ENOLINK)
+	default:
 		err = fmt.Errorf("the connection to the NBD server is lost: %w (%w)", err, unix.ENOLINK)
 	}
 	_ = e.conn.Close()

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,6 +51,56 @@ func open(t *testing.T, socket, name string) *nbd.Export {
 	}
 	t.Cleanup(func() { _ = e.Close() })
 	return e
+}
+
+// stuck is a connection on which nothing comes any more once it is told so.
+type stuck struct {
+	net.Conn
+
+	now    atomic.Bool
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (s *stuck) Read(p []byte) (int, error) {
+	n, err := s.Conn.Read(p)
+	if s.now.Load() {
+		<-s.closed
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+func (s *stuck) Close() error {
+	s.once.Do(func() { close(s.closed) })
+	return s.Conn.Close()
+}
+
+func TestAStorageThatDoesNotAnswerIsGivenUp(t *testing.T) {
+	server := serve(t, make([]byte, miB))
+	raw, err := (&net.Dialer{}).DialContext(t.Context(), "unix", server.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := &stuck{Conn: raw, closed: make(chan struct{})}
+	e, err := nbd.OpenOn(t.Context(), conn, "web", 200*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if _, err := e.ReadAt(make([]byte, 512), 0); err != nil {
+		t.Fatal(err)
+	}
+	conn.now.Store(true)
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			if _, err := e.ReadAt(make([]byte, 512), 0); !errors.Is(err, unix.ENOLINK) || !strings.Contains(err.Error(), "has not answered for") {
+				t.Errorf("a request without an answer ends with %v", err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestWhatIsWrittenToAnExportIsReadFromItAndIsInItsImage(t *testing.T) {

@@ -32,25 +32,40 @@ func ask(ctx context.Context, socket string, in request, file *os.File) (out ans
 			break
 		}
 	}
+	return out, nil, noAnswer(socket, err)
+}
+
+func noAnswer(socket string, err error) error {
 	unit := strings.TrimSuffix(filepath.Base(socket), ".sock")
 	// Not wrapped: "no such file" here is not about the file that was asked about.
-	return out, nil, fmt.Errorf("no answer at %s (%v); `systemctl status volferryd-%s.socket volferryd-%[3]s.service` says why", socket, err, unit) //nolint:errorlint // see above
+	return fmt.Errorf("no answer at %s (%v); `systemctl status volferryd-%s.socket volferryd-%[3]s.service` says why", socket, err, unit) //nolint:errorlint // see above
 }
 
 func askOnce(ctx context.Context, socket string, in request, file *os.File) (out answer, handedOver *os.File, err error) {
-	raw, err := new(net.Dialer).DialContext(ctx, "unixpacket", socket)
+	conn, err := connectTo(ctx, socket)
 	if err != nil {
 		return out, nil, err
 	}
+	defer func() { _ = conn.Close() }() // the answer has come, or an error
+	return exchange(ctx, conn, in, file)
+}
+
+func connectTo(ctx context.Context, socket string) (*net.UnixConn, error) {
+	raw, err := new(net.Dialer).DialContext(ctx, "unixpacket", socket)
+	if err != nil {
+		return nil, err
+	}
 	conn, ok := raw.(*net.UnixConn)
 	if !ok {
-		return out, nil, errors.Join(errors.New("it is no Unix socket"), raw.Close())
+		return nil, errors.Join(errors.New("it is no Unix socket"), raw.Close())
 	}
+	return conn, nil
+}
+
+// exchange makes a request on a connection.
+func exchange(ctx context.Context, conn *net.UnixConn, in request, file *os.File) (out answer, handedOver *os.File, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	defer func() {
-		stop()
-		_ = conn.Close() // the answer has come, or an error
-	}()
+	defer stop()
 	if err := send(conn, in, file); err != nil {
 		return out, nil, err
 	}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sandbox does what the unit of volferryd does not let it do: the calls that need
-// CAP_SYS_ADMIN, connections to the registry and to NBD servers, and the programs of storage that libvirt does not
-// manage. Three small programs do them in its place; without the unit the daemon does them itself. The package has both sides. It knows
+// CAP_SYS_ADMIN, connections to the registry and to NBD servers, images of Ceph clusters, and the programs of storage that libvirt does not
+// manage. Four small programs do them in its place; without the unit the daemon does them itself. The package has both sides. It knows
 // nothing of volumes.
 package sandbox
 
@@ -25,6 +25,10 @@ const (
 	callThinPool  = "thin_pool"
 	callConnect   = "connect"
 	callConnector = "connector"
+	callCheck     = "check"
+	callLook      = "look"
+	callWatchers  = "watchers"
+	callOpen      = "open"
 )
 
 // request is one message, with the open file that it is about, if it is about one.
@@ -35,6 +39,8 @@ type request struct {
 	Device uint64 `json:"device,omitempty"`
 	// Value is what a connector is asked.
 	Value []byte `json:"value,omitempty"`
+	// Write: an image is opened for writing too.
+	Write bool `json:"write,omitempty"`
 }
 
 // answer is the message that comes back, with an open file if there is one to hand over.
@@ -44,6 +50,9 @@ type answer struct {
 	Errno int    `json:"errno,omitempty"`
 	Value []byte `json:"value,omitempty"`
 	Bytes int64  `json:"bytes,omitempty"`
+
+	// ended is called when whoever asked has closed the connection; nil if that is not waited for.
+	ended func() error
 }
 
 // failed is the answer for an error.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -68,14 +69,36 @@ func serveOne(ctx context.Context, conn *net.UnixConn, handle handler) (err erro
 		defer func() { _ = file.Close() }()
 	}
 	out, handedOver := handle(ctx, in, file)
-	if handedOver != nil {
-		defer func() { _ = handedOver.Close() }()
+	if out.ended != nil {
+		defer func() { err = errors.Join(err, out.ended()) }()
 	}
 	// A flush may have taken long.
-	if err := conn.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
+	err = conn.SetDeadline(time.Now().Add(requestTimeout))
+	if err == nil {
+		err = send(conn, out, handedOver)
+	}
+	if handedOver != nil {
+		_ = handedOver.Close()
+	}
+	if err == nil && out.ended != nil {
+		err = untilClosed(ctx, conn)
+	}
+	return err
+}
+
+// untilClosed waits until the other side has closed a connection on which nothing more is said, or
+// ctx ends.
+func untilClosed(ctx context.Context, conn *net.UnixConn) error {
+	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
-	return send(conn, out, handedOver)
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	_, err := conn.Read(make([]byte, 1))
+	if errors.Is(err, io.EOF) || ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // checkPeer refuses everybody but root and our own user.

@@ -25,7 +25,7 @@ func (in *resizeInput) checkVolume(vol api.Volume) error {
 	case vol.Location.IsLinkedClone():
 		return in.cannot(api.CodeUnsupportedDisk, "it is a linked clone over %s; move it first (volferryctl volume migrate), which makes it a volume of its own", vol.Location.Backing.Images()[0].Path)
 	case api.IsNetwork(vol.Location.Path):
-		return in.cannot(api.CodeUnsupportedDisk, "it is at %s, and an export is made larger by its server alone; move it to a file or a device first (volferryctl volume migrate)", vol.Location.Path)
+		return in.cannot(api.CodeUnsupportedDisk, "it is at %s, and %s is not made larger from here; move it to a file or a device first (volferryctl volume migrate)", vol.Location.Path, api.AddressKind(vol.Location.Path))
 	case vol.Location.IsLUKS():
 		return in.cannot(api.CodeUnsupportedDisk, "it is encrypted by QEMU (LUKS), so that the size of its image is not the size of the disk")
 	case in.SizeBytes < vol.SizeBytes:

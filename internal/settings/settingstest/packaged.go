@@ -32,7 +32,7 @@ func Packaged[C any](t *testing.T, file string, load func(path string) (*C, erro
 		named[match[1]] = true
 	}
 	for _, key := range except {
-		named[key] = strings.Contains(string(text), "# ["+key+"]")
+		named[key] = strings.Contains(string(text), "\n# ["+key+"]") || strings.Contains(string(text), "\n# ["+key+".")
 	}
 	fields := reflect.TypeFor[C]()
 	for i := range fields.NumField() {

@@ -131,8 +131,8 @@ func TestAVolumeThatIsOlderThanItsPoolIsInIt(t *testing.T) {
 	}
 }
 
-// One server at one address has the same bytes for all hosts; a socket is each host's own.
-func TestAnExportOverTCPIsOnePlaceForAllHosts(t *testing.T) {
+// One server at one address, or one cluster, has the same bytes for all hosts; a socket is each host's own.
+func TestAnExportOverTCPAndAnRBDImageAreOnePlaceForAllHosts(t *testing.T) {
 	s := newCluster(t)
 	register := func(n int, host, path string) error {
 		in := api.VolumeRegister{
@@ -152,6 +152,9 @@ func TestAnExportOverTCPIsOnePlaceForAllHosts(t *testing.T) {
 		{"b", "nbd://nbd.example:10809/db", ""},
 		{"a", "nbd+unix:///web?socket=/run/s", ""},
 		{"b", "nbd+unix:///web?socket=/run/s", ""},
+		{"a", "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/web", ""},
+		{"b", "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/web", api.CodeConflict},
+		{"b", "rbd://00000000-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/web", ""}, // of another cluster
 	} {
 		if err := register(n, c.host, c.path); api.CodeOf(err) != c.want {
 			t.Errorf("%s on host %s: %v, want %q", c.path, c.host, err, c.want)

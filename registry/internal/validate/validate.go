@@ -186,13 +186,13 @@ func luks(what string, l api.Location) error {
 	return ID("LUKS secret of the "+what, l.LUKSSecret)
 }
 
-// networkLocation checks a location whose path is the address of an NBD export.
+// networkLocation checks a location whose path is an address.
 func networkLocation(what string, l api.Location) error {
-	if _, err := api.ParseNBD(l.Path); err != nil {
+	if err := api.CheckAddress(l.Path); err != nil {
 		return err
 	}
 	if l.Pool != "" || l.Format != api.FormatRaw {
-		return Invalid("the %s is an NBD export, which is in no pool and raw", what)
+		return Invalid("the %s is %s, which is in no pool and raw", what, api.AddressKind(l.Path))
 	}
 	return nil
 }

@@ -17,13 +17,13 @@ import (
 // AllocAddress returns the new <disk> of the domain with an address that none of the reserved
 // disks has. MayGrow says that libvirt can give the domain another port for the disk.
 func AllocAddress(domain, disk string, reserved []string, mayGrow bool) (string, error) {
-	d, err := ParseDisk(disk)
+	d, err := ParseDisk(disk, nil)
 	if err != nil {
 		return "", err
 	}
 	away := make([]hv.Disk, 0, len(reserved))
 	for _, text := range reserved {
-		other, err := ParseDisk(text)
+		other, err := ParseDisk(text, nil)
 		if err == nil {
 			err = checkBeside(&d, &other)
 		}

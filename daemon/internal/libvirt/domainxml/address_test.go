@@ -83,7 +83,7 @@ func TestANewDiskIsPlacedBesideThoseThatAreAway(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		d, err := ParseDisk(got)
+		d, err := ParseDisk(got, nil)
 		if err != nil || d.Address != c.want || strings.Count(got, "<address") > 1 {
 			t.Errorf("%s: address %q, want %q (%v): %s", name, d.Address, c.want, err, got)
 		}

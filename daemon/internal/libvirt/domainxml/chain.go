@@ -11,13 +11,14 @@ import (
 	"github.com/beevik/etree"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/internal/api"
 )
 
 // HasConfigChain says whether the disk in a definition has exactly this chain,
 // with its end stated.
-func HasConfigChain(doc, target string, chain []hv.Image) (bool, error) {
-	p, err := ParseDomain(doc, nil)
+func HasConfigChain(doc, target string, chain []hv.Image, clusters rbd.Clusters) (bool, error) {
+	p, err := ParseDomain(doc, nil, clusters)
 	if err != nil {
 		return false, err
 	}
@@ -29,7 +30,7 @@ func HasConfigChain(doc, target string, chain []hv.Image) (bool, error) {
 }
 
 // Rechain returns the <disk> of a domain's XML with its images replaced.
-func Rechain(domainXML, target string, chain []hv.Image) (string, error) {
+func Rechain(domainXML, target string, chain []hv.Image, clusters rbd.Clusters) (string, error) {
 	doc := etree.NewDocument()
 	if err := doc.ReadFromString(domainXML); err != nil {
 		return "", fmt.Errorf("parse domain XML: %w", err)
@@ -38,19 +39,19 @@ func Rechain(domainXML, target string, chain []hv.Image) (string, error) {
 	if disk == nil {
 		return "", fmt.Errorf("%w: no such disk", hv.ErrNotFound)
 	}
-	if err := SetChain(disk, chain); err != nil {
+	if err := SetChain(disk, chain, clusters); err != nil {
 		return "", err
 	}
 	return TextOf(disk)
 }
 
 // SetChain replaces the images of a <disk>.
-func SetChain(disk *etree.Element, chain []hv.Image) error {
+func SetChain(disk *etree.Element, chain []hv.Image, clusters rbd.Clusters) error {
 	if len(chain) == 0 {
 		return errors.New("the chain is empty")
 	}
 	for _, img := range chain {
-		if _, err := sourceAttr(img); err != nil {
+		if _, err := sourceAttr(img, clusters); err != nil {
 			return err
 		}
 	}
@@ -67,38 +68,43 @@ func SetChain(disk *etree.Element, chain []hv.Image) error {
 	if source == nil {
 		source = disk.CreateElement("source")
 	}
-	setSource(source, top)
+	setSource(source, top, clusters)
+	removeAll(disk, "auth") // where libvirt once had that of the source
 	removeAll(disk, "backingStore")
-	disk.InsertChildAt(source.Index()+1, backingElement(chain[1:]))
+	disk.InsertChildAt(source.Index()+1, backingElement(chain[1:], clusters))
 	return nil
 }
 
 // backingElement writes the layers below the top, down to the empty element
 // that says that there are no more.
-func backingElement(layers []hv.Image) *etree.Element {
+func backingElement(layers []hv.Image, clusters rbd.Clusters) *etree.Element {
 	el := etree.NewElement("backingStore")
 	if len(layers) == 0 {
 		return el
 	}
 	el.CreateAttr("type", layers[0].Type)
 	el.CreateElement("format").CreateAttr("type", layers[0].Format)
-	setSource(el.CreateElement("source"), layers[0])
-	el.AddChild(backingElement(layers[1:]))
+	setSource(el.CreateElement("source"), layers[0], clusters)
+	el.AddChild(backingElement(layers[1:], clusters))
 	return el
 }
 
 // setSource points a <source> at img. Other attributes and children of it,
 // such as startupPolicy and <seclabel>, say how to open a source rather than
 // which, and stay; index numbers the old image.
-func setSource(source *etree.Element, img hv.Image) {
+func setSource(source *etree.Element, img hv.Image, clusters rbd.Clusters) {
 	for _, attr := range []string{"file", "dev", "pool", "volume", "index", "protocol", "name", "tls"} {
 		source.RemoveAttr(attr)
 	}
 	removeAll(source, "host")
-	if img.Type == hv.SourceNetwork {
+	removeAll(source, "auth")
+	switch {
+	case api.IsRBD(img.Path):
+		setRBD(source, img.Path, clusters)
+	case img.Type == hv.SourceNetwork:
 		setExport(source, img.Path)
-	} else {
-		attr, _ := sourceAttr(img) // checked by SetChain
+	default:
+		attr, _ := sourceAttr(img, clusters) // checked by SetChain
 		source.CreateAttr(attr, img.Path)
 	}
 	removeAll(source, "slices")
@@ -115,7 +121,7 @@ func setSource(source *etree.Element, img hv.Image) {
 }
 
 // sourceAttr names the attribute of <source> that says which image img is.
-func sourceAttr(img hv.Image) (string, error) {
+func sourceAttr(img hv.Image, clusters rbd.Clusters) (string, error) {
 	if img.Path == "" || img.Format == "" {
 		return "", fmt.Errorf("%w: image needs a path and a format: %+v", hv.ErrUnsupported, img)
 	}
@@ -131,7 +137,7 @@ func sourceAttr(img hv.Image) (string, error) {
 	case hv.SourceBlock:
 		return "dev", nil
 	case hv.SourceNetwork:
-		if _, err := api.ParseNBD(img.Path); err != nil {
+		if err := checkAddress(img.Path, clusters); err != nil {
 			return "", fmt.Errorf("%w: %w", hv.ErrUnsupported, err)
 		}
 		return "protocol", nil

@@ -9,17 +9,18 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
-// DiskXML is the <disk> that a spec asks for.
-func DiskXML(spec hv.DiskSpec) (string, error) {
+// DiskXML is the <disk> that a spec asks for. Clusters are those of the host.
+func DiskXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
 	doc, err := spec.Definition, error(nil)
 	switch {
 	case doc != "":
 	case spec.Slot != "":
-		doc, err = slotXML(spec)
+		doc, err = slotXML(spec, clusters)
 	default:
-		doc, err = newDiskXML(spec)
+		doc, err = newDiskXML(spec, clusters)
 	}
 	if err != nil {
 		return "", err
@@ -33,7 +34,7 @@ func DiskXML(spec hv.DiskSpec) (string, error) {
 
 // slotXML puts another image into the place that a disk had. It is edited as text,
 // so that elements unknown to any Go type stay as they are.
-func slotXML(spec hv.DiskSpec) (string, error) {
+func slotXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
 	if err := checkShared(spec); err != nil {
 		return "", err
 	}
@@ -63,7 +64,7 @@ func slotXML(spec hv.DiskSpec) (string, error) {
 	if spec.NoBootOrder {
 		removeAll(disk, "boot")
 	}
-	if err := SetChain(disk, spec.Chain()); err != nil {
+	if err := SetChain(disk, spec.Chain(), clusters); err != nil {
 		return "", err
 	}
 	if spec.Image.Format != "qcow2" {
@@ -86,8 +87,8 @@ func slotXML(spec hv.DiskSpec) (string, error) {
 
 // newDiskXML describes a new disk. Format and end of the chain are stated because
 // libvirt would probe for them, in content that a guest wrote.
-func newDiskXML(spec hv.DiskSpec) (string, error) {
-	source, err := sourceOf(spec.Image)
+func newDiskXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
+	source, err := sourceOf(spec.Image, clusters)
 	if err == nil {
 		err = checkShared(spec)
 	}
@@ -124,7 +125,7 @@ func newDiskXML(spec hv.DiskSpec) (string, error) {
 	if err := doc.ReadFromString(text); err != nil {
 		return "", fmt.Errorf("parse disk XML: %w", err)
 	}
-	if err := SetChain(doc.Root(), spec.Chain()); err != nil {
+	if err := SetChain(doc.Root(), spec.Chain(), clusters); err != nil {
 		return "", err
 	}
 	return TextOf(doc.Root())

@@ -34,7 +34,7 @@ func TestNewDiskLeavesNothingToBeProbed(t *testing.T) {
 				`<readonly></readonly><shareable></shareable></disk>`,
 		},
 	} {
-		doc, err := newDiskXML(c.spec)
+		doc, err := newDiskXML(c.spec, nil)
 		if err != nil {
 			t.Error(err)
 		}

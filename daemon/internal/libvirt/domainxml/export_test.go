@@ -32,19 +32,19 @@ var remote = hv.Image{Type: hv.SourceNetwork, Format: "raw", Path: "nbd://nbd.ex
 // Libvirt adds the transport and the port where none was said.
 func TestAnExportOverTCPIsReadHoweverItIsWritten(t *testing.T) {
 	for _, host := range []string{`name="nbd.example"`, `name="nbd.example" port="10809"`, `transport="tcp" name="nbd.example" port="10809"`} {
-		d, err := domainxml.ParseDisk(remoteDisk(host))
+		d, err := domainxml.ParseDisk(remoteDisk(host), nil)
 		if err != nil || len(d.Chain) != 1 || d.Chain[0] != remote || d.Uncarried != "" {
 			t.Errorf("%s: %+v, %v", host, d, err)
 		}
 	}
-	if d, err := domainxml.ParseDisk(remoteDisk(`name="nbd.example" port="10810"`)); err != nil || d.Top() == remote {
+	if d, err := domainxml.ParseDisk(remoteDisk(`name="nbd.example" port="10810"`), nil); err != nil || d.Top() == remote {
 		t.Errorf("another port: %+v, %v", d, err)
 	}
 }
 
 func TestAnExportIsReadFromADefinitionOfAnyVersion(t *testing.T) {
 	for _, attrs := range []string{"", `tls="no"`, `index="1"`} {
-		d, err := domainxml.ParseDisk(exportDisk(attrs, ""))
+		d, err := domainxml.ParseDisk(exportDisk(attrs, ""), nil)
 		if err != nil || len(d.Chain) != 1 || d.Chain[0] != export || d.Uncarried != "" || !d.Terminated {
 			t.Errorf("%s: %+v, %v", attrs, d, err)
 		}
@@ -66,7 +66,7 @@ func TestAnExportThatIsOpenedInAnotherWayHasNoAddress(t *testing.T) {
 		"a question": strings.Replace(exportDisk("", ""), `name="web"`, `name="web?socket=/run/x"`, 1),
 		"rbd":        `<disk type="network" device="disk"><driver name="qemu" type="raw"/><source protocol="rbd" name="rbd/web"><host name="mon"/></source><target dev="vda" bus="virtio"/></disk>`,
 	} {
-		d, err := domainxml.ParseDisk(disk)
+		d, err := domainxml.ParseDisk(disk, nil)
 		if err != nil || len(d.Chain) != 1 || d.Chain[0].Type != hv.SourceNetwork || d.Chain[0].Path != "" {
 			t.Errorf("%s: %+v, %v", name, d, err)
 		}
@@ -77,7 +77,7 @@ func TestADiskIsPutFromAnExportUnderAnOverlayOntoAFileAndBack(t *testing.T) {
 	file := hv.Image{Type: hv.SourceFile, Format: "raw", Path: "/pool/web.raw"}
 	domain := `<domain><devices>` + exportDisk(`tls="no" index="1"`, "") + `</devices></domain>`
 	for _, chain := range [][]hv.Image{{overlay, export}, {file}, {overlay, file}, {export}, {remote}, {overlay, remote}, {file}, {remote}, {export}} {
-		text, err := domainxml.Rechain(domain, "vda", chain)
+		text, err := domainxml.Rechain(domain, "vda", chain, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func TestADiskIsPutFromAnExportUnderAnOverlayOntoAFileAndBack(t *testing.T) {
 			t.Errorf("something of the export is left: %s", text)
 		}
 		domain = `<domain><devices>` + text + `</devices></domain>`
-		if is, err := domainxml.HasConfigChain(domain, "vda", chain); err != nil || !is {
+		if is, err := domainxml.HasConfigChain(domain, "vda", chain, nil); err != nil || !is {
 			t.Errorf("%v became %s, %v", chain, domain, err)
 		}
 	}
@@ -94,16 +94,16 @@ func TestADiskIsPutFromAnExportUnderAnOverlayOntoAFileAndBack(t *testing.T) {
 func TestAnAddressThatIsNoneIsNotWritten(t *testing.T) {
 	for _, path := range []string{"", "pool/name", "nbd+unix:///web", "nbd+unix:///web?socket=/run/s,x=y"} {
 		img := hv.Image{Type: hv.SourceNetwork, Format: "raw", Path: path}
-		if _, err := domainxml.Rechain(`<domain><devices>`+exportDisk("", "")+`</devices></domain>`, "vda", []hv.Image{img}); !errors.Is(err, hv.ErrUnsupported) {
+		if _, err := domainxml.Rechain(`<domain><devices>`+exportDisk("", "")+`</devices></domain>`, "vda", []hv.Image{img}, nil); !errors.Is(err, hv.ErrUnsupported) {
 			t.Errorf("%q: %v", path, err)
 		}
-		if text, err := domainxml.DiskXML(hv.DiskSpec{Target: "vda", Bus: "virtio", Image: img}); !errors.Is(err, hv.ErrUnsupported) {
+		if text, err := domainxml.DiskXML(hv.DiskSpec{Target: "vda", Bus: "virtio", Image: img}, nil); !errors.Is(err, hv.ErrUnsupported) {
 			t.Errorf("%q: %s, %v", path, text, err)
 		}
 	}
 	for _, img := range []hv.Image{export, remote} {
-		text, err := domainxml.DiskXML(hv.DiskSpec{Target: "vda", Bus: "virtio", Image: img})
-		if d, parse := domainxml.ParseDisk(text); err != nil || parse != nil || d.Top() != img {
+		text, err := domainxml.DiskXML(hv.DiskSpec{Target: "vda", Bus: "virtio", Image: img}, nil)
+		if d, parse := domainxml.ParseDisk(text, nil); err != nil || parse != nil || d.Top() != img {
 			t.Errorf("%s, %v, %v", text, err, parse)
 		}
 	}

@@ -28,7 +28,7 @@ func freeSCSI(domain string, away []hv.Disk, target string) (*etree.Element, err
 		place := hv.Disk{Bus: "scsi", Address: fmt.Sprintf("drive:%d:0:0:%d", controller, unit)}
 		return func(d hv.Disk) bool { return d.SamePlace(&place) }
 	}
-	p, err := ParseDomain(domain, nil)
+	p, err := ParseDomain(domain, nil, nil)
 	if err != nil {
 		return nil, err
 	}

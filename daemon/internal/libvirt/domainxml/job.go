@@ -8,11 +8,12 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
 // SnapshotXML names every disk: one that is left out would get an overlay too.
 func SnapshotXML(disks []hv.Disk, target string, overlay hv.Image) (string, error) {
-	source, err := sourceOf(overlay)
+	source, err := sourceOf(overlay, nil)
 	if err != nil {
 		return "", err
 	}
@@ -34,8 +35,8 @@ func SnapshotXML(disks []hv.Disk, target string, overlay hv.Image) (string, erro
 }
 
 // sourceOf is the <source> of an image that is given to libvirt.
-func sourceOf(img hv.Image) (*libvirtxml.DomainDiskSource, error) {
-	if _, err := sourceAttr(img); err != nil {
+func sourceOf(img hv.Image, clusters rbd.Clusters) (*libvirtxml.DomainDiskSource, error) {
+	if _, err := sourceAttr(img, clusters); err != nil {
 		return nil, err
 	}
 	if img.LUKSSecret != "" {
@@ -46,7 +47,7 @@ func sourceOf(img hv.Image) (*libvirtxml.DomainDiskSource, error) {
 	case hv.SourceBlock:
 		source.Block = &libvirtxml.DomainDiskSourceBlock{Dev: img.Path}
 	case hv.SourceNetwork:
-		source.Network = networkSource(img.Path)
+		source.Network = networkSource(img.Path, clusters)
 	default:
 		source.File = &libvirtxml.DomainDiskSourceFile{File: img.Path}
 	}
@@ -57,7 +58,7 @@ func sourceOf(img hv.Image) (*libvirtxml.DomainDiskSource, error) {
 // chain are stated because libvirt would probe for them, in content that a
 // guest wrote.
 func CopyXML(dst hv.Image) (string, error) {
-	source, err := sourceOf(dst)
+	source, err := sourceOf(dst, nil) // no job goes to an RBD image
 	if err != nil {
 		return "", err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/beevik/etree"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
 // LocalDefinition is what a definition from anywhere becomes on this host.
@@ -21,7 +22,7 @@ type LocalDefinition struct {
 
 // Localize makes a definition from another host one of this host, with these disks and id. It
 // refuses what leans on the other host.
-func Localize(id string, def hv.DomainDefinition, disks []hv.DiskSpec) (*LocalDefinition, error) {
+func Localize(id string, def hv.DomainDefinition, disks []hv.DiskSpec, clusters rbd.Clusters) (*LocalDefinition, error) {
 	doc, err := ParseDoc(def.Domain)
 	if err != nil {
 		return nil, err
@@ -33,7 +34,7 @@ func Localize(id string, def hv.DomainDefinition, disks []hv.DiskSpec) (*LocalDe
 	if got := TextIn(domain, "uuid"); got != id {
 		return nil, fmt.Errorf("the definition is of domain %q", got)
 	}
-	if err := setDisks(domain, disks); err != nil {
+	if err := setDisks(domain, disks, clusters); err != nil {
 		return nil, err
 	}
 	if err := CheckPortable(domain); err != nil {
@@ -102,7 +103,7 @@ func imagesIn(domain *etree.Element) []string {
 // with one address the first keeps it. The other came while that place was empty:
 // the place of a root, without which the guest did not start and has never seen the
 // other one there. libvirt finds an address for that.
-func setDisks(domain *etree.Element, specs []hv.DiskSpec) error {
+func setDisks(domain *etree.Element, specs []hv.DiskSpec, clusters rbd.Clusters) error {
 	devices := domain.SelectElement("devices")
 	if devices == nil {
 		devices = domain.CreateElement("devices")
@@ -118,7 +119,7 @@ func setDisks(domain *etree.Element, specs []hv.DiskSpec) error {
 	}
 	taken := map[string]bool{}
 	for n, spec := range specs {
-		text, err := DiskXML(spec)
+		text, err := DiskXML(spec, clusters)
 		if err != nil {
 			return fmt.Errorf("disk %s: %w", spec.Target, err)
 		}

@@ -22,7 +22,7 @@ func rootSlot() []hv.DiskSpec {
 
 // libvirt's own word of what it has defined is what counts, whatever was read here.
 func TestWhatLibvirtMadeOfADefinitionIsComparedWithWhatWasMeant(t *testing.T) {
-	n, err := Localize(webID, hv.DomainDefinition{Domain: portable("", "")}, rootSlot())
+	n, err := Localize(webID, hv.DomainDefinition{Domain: portable("", "")}, rootSlot(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestASlotFromElsewhereIsPlainAndHandsNoCommandsToTheDevice(t *testing.T) {
 	} {
 		specs := rootSlot()
 		specs[0].Slot = slot
-		if doc, err := DiskXML(specs[0]); !errors.Is(err, hv.ErrUnsupported) {
+		if doc, err := DiskXML(specs[0], nil); !errors.Is(err, hv.ErrUnsupported) {
 			t.Errorf("%s: %s, %v; want ErrUnsupported", name, doc, err)
 		}
 	}
@@ -75,7 +75,7 @@ func FuzzPortable(f *testing.F) {
 	f.Add(portable("<!--a-->", "<![CDATA[/a]]>"))
 	f.Add("<!DOCTYPE domain [<!ATTLIST source file CDATA '/etc/shadow'>]>" + portable("", ""))
 	f.Fuzz(func(t *testing.T, text string) {
-		n, err := Localize(webID, hv.DomainDefinition{Domain: text}, nil)
+		n, err := Localize(webID, hv.DomainDefinition{Domain: text}, nil, nil)
 		if err != nil {
 			return
 		}

@@ -29,7 +29,7 @@ func TestALUKSContainerIsReadWithItsSecretAndMovesWithIt(t *testing.T) {
 	src := hv.Image{Type: hv.SourceFile, Format: "raw", Path: "/old", LUKSSecret: luksSecret}
 	for _, attrs := range []string{"", `engine="qemu"`} {
 		disk := luksDisk(encryption(attrs, passphrase))
-		d, err := domainxml.ParseDisk(disk)
+		d, err := domainxml.ParseDisk(disk, nil)
 		if err != nil || !slices.Equal(d.Chain, []hv.Image{src}) || d.Encrypted || d.Uncarried != "" || !d.IsLUKS() {
 			t.Errorf("%s: %+v, %v", attrs, d, err)
 		}
@@ -38,11 +38,11 @@ func TestALUKSContainerIsReadWithItsSecretAndMovesWithIt(t *testing.T) {
 			{Type: hv.SourceBlock, Format: "raw", Path: "/dev/new", LUKSSecret: luksSecret},
 			{Type: hv.SourceFile, Format: "raw", Path: "/plain"},
 		} {
-			text, err := domainxml.Rechain(`<domain><devices>`+disk+`</devices></domain>`, "vda", []hv.Image{dst})
+			text, err := domainxml.Rechain(`<domain><devices>`+disk+`</devices></domain>`, "vda", []hv.Image{dst}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d, err := domainxml.ParseDisk(text); err != nil || !slices.Equal(d.Chain, []hv.Image{dst}) || strings.Contains(text, "encryption") != d.IsLUKS() {
+			if d, err := domainxml.ParseDisk(text, nil); err != nil || !slices.Equal(d.Chain, []hv.Image{dst}) || strings.Contains(text, "encryption") != d.IsLUKS() {
 				t.Errorf("to %+v: %s, %v", dst, text, err)
 			}
 		}
@@ -61,12 +61,12 @@ func TestAnEncryptionThatTheSecretAloneDoesNotSayIsNotCarried(t *testing.T) {
 		"a cipher":              luksDisk(encryption("", passphrase+`<cipher name="aes"/>`)),
 		"beside the source":     strings.Replace(luksDisk(""), "<target", encryption("", passphrase)+"<target", 1),
 	} {
-		if d, err := domainxml.ParseDisk(disk); err != nil || d.Uncarried == "" {
+		if d, err := domainxml.ParseDisk(disk, nil); err != nil || d.Uncarried == "" {
 			t.Errorf("%s: %+v, %v", name, d, err)
 		}
 	}
 	sliced := luksDisk(`<slices><slice type="storage" offset="0" size="4096"/></slices>` + encryption("", passphrase))
-	if d, err := domainxml.ParseDisk(sliced); err != nil || !d.Encrypted || d.IsLUKS() {
+	if d, err := domainxml.ParseDisk(sliced, nil); err != nil || !d.Encrypted || d.IsLUKS() {
 		t.Errorf("a slice: %+v, %v", d, err)
 	}
 }

@@ -20,7 +20,7 @@ func TestAPoolsVolumeIsTheImageThatThePoolHas(t *testing.T) {
 	p, err := ParseDomain(poolDisk, PoolSources{
 		{"images", "top"}: {Type: hv.SourceFile, Path: "/pool/top"},
 		{"lvm", "base"}:   {Type: hv.SourceBlock, Path: "/dev/vg/base"},
-	})
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestAPoolsVolumeIsTheImageThatThePoolHas(t *testing.T) {
 }
 
 func TestAPoolsVolumeThatIsNotKnownHasNoPath(t *testing.T) {
-	p, err := ParseDomain(poolDisk, nil)
+	p, err := ParseDomain(poolDisk, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestAPoolsVolumeThatIsNotKnownHasNoPath(t *testing.T) {
 
 func TestAPoolsVolumeThatOnlyQEMUReachesIsNotCarried(t *testing.T) {
 	doc := strings.Replace(poolDisk, "volume='top'", "volume='top' mode='direct'", 1)
-	p, err := ParseDomain(doc, PoolSources{{"images", "top"}: {Type: hv.SourceFile, Path: "/pool/top"}})
+	p, err := ParseDomain(doc, PoolSources{{"images", "top"}: {Type: hv.SourceFile, Path: "/pool/top"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestAPoolsVolumeThatOnlyQEMUReachesIsNotCarried(t *testing.T) {
 }
 
 func TestRechainLeavesNoPoolInTheSource(t *testing.T) {
-	got, err := Rechain(poolDisk, "vda", []hv.Image{file("raw", "/a")})
+	got, err := Rechain(poolDisk, "vda", []hv.Image{file("raw", "/a")}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -140,7 +140,7 @@ func TestWhatReachesIntoAHostIsNotPortable(t *testing.T) {
 		if err := gocmp.Or(checkPlain(doc), CheckPortable(doc.Root())); !errors.Is(err, hv.ErrUnsupported) {
 			t.Errorf("%s: %v, want ErrUnsupported", name, err)
 		}
-		if _, err := Localize(webID, hv.DomainDefinition{Domain: text}, nil); !errors.Is(err, hv.ErrUnsupported) {
+		if _, err := Localize(webID, hv.DomainDefinition{Domain: text}, nil, nil); !errors.Is(err, hv.ErrUnsupported) {
 			t.Errorf("%s: may be defined: %v", name, err)
 		}
 	}
@@ -153,7 +153,7 @@ func TestADefinitionFromElsewhereIsMadeThisHosts(t *testing.T) {
 		Slot: `<disk type='file' device='disk'><driver name='qemu' type='qcow2' io='native'/>` +
 			`<source file='/a' startupPolicy='optional'><seclabel model='dac' relabel='no'/></source>` +
 			`<target dev='vda' bus='virtio'/><boot order='1'/><address type='pci' slot='0x09'/></disk>`,
-	}})
+	}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestOfTwoDisksWithOneAddressTheFirstKeepsIt(t *testing.T) {
 				`<address type='pci' domain='0x0000' bus='0x04' slot='0x00' function='0x0'/></disk>`,
 		}
 	}
-	n, err := Localize(webID, hv.DomainDefinition{Domain: portable("", "")}, []hv.DiskSpec{slot("vda"), slot("vdb")})
+	n, err := Localize(webID, hv.DomainDefinition{Domain: portable("", "")}, []hv.DiskSpec{slot("vda"), slot("vdb")}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestTheBootDevicesOfTheOwnerStay(t *testing.T) {
 	text := strings.Replace(portable("", ""), "<boot dev='hd'/>", "<boot dev='network'/><boot dev='hd'/>", 1)
 	slot := `<disk device='disk'><target dev='vda' bus='virtio'/><boot order='1'/></disk>`
 	image := hv.Image{Type: hv.SourceFile, Format: "raw", Path: "/a"}
-	_, err := Localize(webID, hv.DomainDefinition{Domain: text}, []hv.DiskSpec{{Target: "vda", Image: image, Slot: slot}})
+	_, err := Localize(webID, hv.DomainDefinition{Domain: text}, []hv.DiskSpec{{Target: "vda", Image: image, Slot: slot}}, nil)
 	if !errors.Is(err, hv.ErrUnsupported) {
 		t.Errorf("newDefinition = %v, want ErrUnsupported", err)
 	}

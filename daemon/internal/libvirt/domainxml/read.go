@@ -9,6 +9,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/rbd"
 )
 
 // Domain is what is read from a domain's XML.
@@ -22,8 +23,8 @@ type Domain struct {
 }
 
 // ParseDomain reads the XML of a domain. Where known is nil a disk of a pool's volume is of
-// type volume.
-func ParseDomain(doc string, known PoolSources) (*Domain, error) {
+// type volume. An RBD image of none of these clusters has no address.
+func ParseDomain(doc string, known PoolSources, clusters rbd.Clusters) (*Domain, error) {
 	var dom libvirtxml.Domain
 	if err := dom.Unmarshal(doc); err != nil {
 		return nil, fmt.Errorf("parse domain XML: %w", err)
@@ -41,13 +42,13 @@ func ParseDomain(doc string, known PoolSources) (*Domain, error) {
 		return p, nil
 	}
 	for i := range dom.Devices.Disks {
-		p.Disks = append(p.Disks, diskOf(&dom.Devices.Disks[i]))
+		p.Disks = append(p.Disks, diskOf(&dom.Devices.Disks[i], clusters))
 	}
 	return p, nil
 }
 
 // ParseDisk reads the <disk> of a definition.
-func ParseDisk(definition string) (hv.Disk, error) {
+func ParseDisk(definition string, clusters rbd.Clusters) (hv.Disk, error) {
 	var x libvirtxml.DomainDisk
 	if err := x.Unmarshal(definition); err != nil {
 		return hv.Disk{}, fmt.Errorf("parse disk XML: %w", err)
@@ -56,12 +57,13 @@ func ParseDisk(definition string) (hv.Disk, error) {
 	if err := doc.ReadFromString(definition); err != nil || doc.Root() == nil {
 		return hv.Disk{}, fmt.Errorf("parse disk XML: %w", err)
 	}
-	d := diskOf(&x)
+	d := diskOf(&x, clusters)
 	d.Uncarried = uncarried(doc.Root()) // of the text, which has more than x
 	return d, nil
 }
 
-func diskOf(x *libvirtxml.DomainDisk) hv.Disk {
+func diskOf(x *libvirtxml.DomainDisk, clusters rbd.Clusters) hv.Disk {
+	moveAuth(x)
 	d := hv.Disk{
 		Device:    x.Device,
 		Serial:    x.Serial,
@@ -88,17 +90,17 @@ func diskOf(x *libvirtxml.DomainDisk) hv.Disk {
 		d.Discard = x.Driver.Discard
 		d.ErrorPolicy = x.Driver.ErrorPolicy
 	}
-	if addLayer(&d, x.Source, format) {
-		addBacking(&d, x.BackingStore)
+	if addLayer(&d, x.Source, format, clusters) {
+		addBacking(&d, x.BackingStore, clusters)
 	}
-	d.Mirror = mirrorOf(x.Mirror)
+	d.Mirror = mirrorOf(x.Mirror, clusters)
 	d.Uncarried, d.ImageSetting = peculiarTo(x)
 	return d
 }
 
 // addLayer appends an image to the chain; false for an empty drive.
-func addLayer(d *hv.Disk, src *libvirtxml.DomainDiskSource, format string) bool {
-	img, ok := imageOf(src, format)
+func addLayer(d *hv.Disk, src *libvirtxml.DomainDiskSource, format string, clusters rbd.Clusters) bool {
+	img, ok := imageOf(src, format, clusters)
 	if !ok {
 		return false
 	}
@@ -110,16 +112,16 @@ func addLayer(d *hv.Disk, src *libvirtxml.DomainDiskSource, format string) bool 
 
 // addBacking walks down the chain. An empty <backingStore/> is the end of it;
 // where there is none libvirt would probe the image.
-func addBacking(d *hv.Disk, b *libvirtxml.DomainDiskBackingStore) {
+func addBacking(d *hv.Disk, b *libvirtxml.DomainDiskBackingStore, clusters rbd.Clusters) {
 	for ; b != nil; b = b.BackingStore {
-		if !addLayer(d, b.Source, formatOf(b.Format)) {
+		if !addLayer(d, b.Source, formatOf(b.Format), clusters) {
 			d.Terminated = true
 			return
 		}
 	}
 }
 
-func mirrorOf(x *libvirtxml.DomainDiskMirror) *hv.Mirror {
+func mirrorOf(x *libvirtxml.DomainDiskMirror, clusters rbd.Clusters) *hv.Mirror {
 	if x == nil {
 		return nil
 	}
@@ -130,7 +132,7 @@ func mirrorOf(x *libvirtxml.DomainDiskMirror) *hv.Mirror {
 	case "active-commit":
 		m.Job = hv.JobActiveCommit
 	}
-	m.Image, _ = imageOf(x.Source, formatOf(x.Format))
+	m.Image, _ = imageOf(x.Source, formatOf(x.Format), clusters)
 	return m
 }
 
@@ -142,7 +144,7 @@ func formatOf(f *libvirtxml.DomainDiskFormat) string {
 }
 
 // imageOf translates a <source>; false if it names nothing.
-func imageOf(src *libvirtxml.DomainDiskSource, format string) (hv.Image, bool) {
+func imageOf(src *libvirtxml.DomainDiskSource, format string, clusters rbd.Clusters) (hv.Image, bool) {
 	img := hv.Image{Format: format}
 	switch {
 	case src == nil:
@@ -156,7 +158,7 @@ func imageOf(src *libvirtxml.DomainDiskSource, format string) (hv.Image, bool) {
 	case src.Volume != nil:
 		img.Type = "volume"
 	case src.Network != nil:
-		img.Type, img.Path, img.SliceBytes = hv.SourceNetwork, exportOf(src), sliceOf(src, format)
+		img.Type, img.Path, img.SliceBytes = hv.SourceNetwork, addressOfSource(src, clusters), sliceOf(src, format)
 	case src.NVME != nil:
 		img.Type = "nvme"
 	case src.Dir != nil:

@@ -29,7 +29,7 @@ func file(format, path string) hv.Image {
 }
 
 func TestParseLiveDomainWithACopy(t *testing.T) {
-	got, err := ParseDomain(sample(t, "live-copy.xml"), nil)
+	got, err := ParseDomain(sample(t, "live-copy.xml"), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestParseLiveDomainWithACopy(t *testing.T) {
 }
 
 func TestParseActiveCommit(t *testing.T) {
-	got, err := ParseDomain(sample(t, "live-commit-ready.xml"), nil)
+	got, err := ParseDomain(sample(t, "live-commit-ready.xml"), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestParseActiveCommit(t *testing.T) {
 }
 
 func TestSnapshotLeavesADefinitionWithoutStatedEnd(t *testing.T) {
-	got, err := ParseDomain(sample(t, "inactive-after-snapshot.xml"), nil)
+	got, err := ParseDomain(sample(t, "inactive-after-snapshot.xml"), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestParseEveryReasonToRefuseADisk(t *testing.T) {
 			Device: "disk", Chain: []hv.Image{file("", "/a")}, Mirror: &hv.Mirror{Job: hv.JobCopy, Image: file("", "/b"), Ending: true},
 		},
 	} {
-		got, err := ParseDomain("<domain><devices>"+doc+"</devices></domain>", nil)
+		got, err := ParseDomain("<domain><devices>"+doc+"</devices></domain>", nil, nil)
 		if err != nil {
 			t.Errorf("%s: %v", doc, err)
 			continue
@@ -149,7 +149,7 @@ func TestRechainKeepsWhatItDoesNotKnow(t *testing.T) {
 		"<driver name='qemu' type='qcow2' of_tomorrow='1' cache='none'", 1)
 	got, err := Rechain(doc, "vda", []hv.Image{
 		file("qcow2", "/o & p"), {Type: hv.SourceBlock, Format: "raw", Path: "/dev/b"},
-	})
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,11 +169,11 @@ func TestRechainKeepsWhatItDoesNotKnow(t *testing.T) {
 func TestRechainFromBlockToFileLeavesNoOldSource(t *testing.T) {
 	doc := `<domain><devices><disk type='block'><source dev='/dev/a' index='3' startupPolicy='optional'>
 		<seclabel model='dac' relabel='no'/></source><target dev='vda'/></disk></devices></domain>`
-	got, err := Rechain(doc, "vda", []hv.Image{file("raw", "/a")})
+	got, err := Rechain(doc, "vda", []hv.Image{file("raw", "/a")}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := ParseDomain("<domain><devices>"+got+"</devices></domain>", nil)
+	p, err := ParseDomain("<domain><devices>"+got+"</devices></domain>", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestRechainFromBlockToFileLeavesNoOldSource(t *testing.T) {
 }
 
 func TestSnapshotXMLNamesEveryDisk(t *testing.T) {
-	p, err := ParseDomain(sample(t, "live-commit-ready.xml"), nil)
+	p, err := ParseDomain(sample(t, "live-commit-ready.xml"), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func TestADomainHasIOThreadsHoweverTheyAreWritten(t *testing.T) {
 		`<domain><iothreads>1</iothreads><devices/></domain>`:                      true,
 		`<domain><iothreadids><iothread id='7'/></iothreadids><devices/></domain>`: true,
 	} {
-		got, err := ParseDomain(xml, nil)
+		got, err := ParseDomain(xml, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

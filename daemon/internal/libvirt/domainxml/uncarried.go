@@ -22,7 +22,10 @@ var sourceAttributes = []string{"file", "dev", "pool", "volume", "index", "start
 // uncarried names what of a <disk> would be lost with its images, "" if nothing would.
 func uncarried(disk *etree.Element) string {
 	for _, tag := range []string{"encryption", "auth"} { // where libvirt once had them
-		if disk.SelectElement(tag) != nil {
+		for _, el := range disk.SelectElements(tag) {
+			if source := disk.SelectElement("source"); isCephAuth(el) && isRBD(source) && source.SelectElement("auth") == nil {
+				continue
+			}
 			return "<" + tag + ">"
 		}
 	}
@@ -35,14 +38,14 @@ func uncarried(disk *etree.Element) string {
 }
 
 func uncarriedIn(source *etree.Element) string {
-	export := isExport(source)
+	export, image := isExport(source), isRBD(source)
 	for _, attr := range source.Attr {
-		if attr.Space != "" || !slices.Contains(sourceAttributes, attr.Key) && (!export || !slices.Contains(exportAttributes, attr.Key)) {
+		if attr.Space != "" || !slices.Contains(sourceAttributes, attr.Key) && (!export || !slices.Contains(exportAttributes, attr.Key)) && (!image || !slices.Contains(rbdAttributes, attr.Key)) {
 			return attr.FullKey() + "="
 		}
 	}
 	for _, child := range source.ChildElements() {
-		if !keepsOwner(child) && !isBeginning(child) && !isLUKS(child) && (!export || child.FullTag() != "host") {
+		if !keepsOwner(child) && !isBeginning(child) && !isLUKS(child) && (!export && !image || child.FullTag() != "host") && (!image || !isCephAuth(child)) {
 			return "<" + child.FullTag() + ">"
 		}
 	}

@@ -24,7 +24,7 @@ func TestASlotKeepsEverySettingOfItsDisk(t *testing.T) {
 		`<iotune><total_iops_sec>10</total_iops_sec><group_name>g</group_name></iotune>` +
 		`<wwn>5000c50015ea71ac</wwn><vendor>V</vendor><product>P</product><serial>S</serial><boot order="2"/>` +
 		`<address type="pci" domain="0x0000" bus="0x00" slot="0x09" function="0x0"/><newer than="volferry"/></disk>`
-	got, err := slotXML(hv.DiskSpec{Target: "vdb", Slot: disk, Image: hv.Image{Type: hv.SourceFile, Format: "raw", Path: "/new"}})
+	got, err := slotXML(hv.DiskSpec{Target: "vdb", Slot: disk, Image: hv.Image{Type: hv.SourceFile, Format: "raw", Path: "/new"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestASlotLeavesTheMetadataCacheWithQcow2(t *testing.T) {
 	disk := `<disk type='file'><driver name='qemu' type='qcow2'><metadata_cache><max_size unit='bytes'>1048576</max_size></metadata_cache></driver>` +
 		`<source file='/old'/><target dev='vdb' bus='virtio'/></disk>`
 	for format, want := range map[string]bool{"qcow2": true, "raw": false} {
-		got, err := slotXML(hv.DiskSpec{Target: "vdb", Slot: disk, Image: hv.Image{Type: hv.SourceFile, Format: format, Path: "/new"}})
+		got, err := slotXML(hv.DiskSpec{Target: "vdb", Slot: disk, Image: hv.Image{Type: hv.SourceFile, Format: format, Path: "/new"}}, nil)
 		if err != nil || strings.Contains(got, cache) != want {
 			t.Errorf("%s: want %s: %t, got %s, %v", format, cache, want, got, err)
 		}
@@ -62,11 +62,11 @@ func TestASlotWithWhatCannotBeCarriedIsRefusedByName(t *testing.T) {
 		`<source file='/a'/><backingStore><source file='/b'><encryption format='luks'/></source></backingStore>`: "<encryption> in its <source>",
 	} {
 		disk := `<disk type='file'><driver name='qemu' type='raw'/><target dev='vdb' bus='virtio'/>` + rest + `</disk>`
-		_, err := slotXML(hv.DiskSpec{Target: "vdb", Slot: disk, Image: hv.Image{Type: hv.SourceFile, Format: "raw", Path: "/new"}})
+		_, err := slotXML(hv.DiskSpec{Target: "vdb", Slot: disk, Image: hv.Image{Type: hv.SourceFile, Format: "raw", Path: "/new"}}, nil)
 		if !errors.Is(err, hv.ErrUnsupported) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v, want ErrUnsupported that names %s", rest, err, name)
 		}
-		if d, err := ParseDisk(disk); err != nil || d.Uncarried != name {
+		if d, err := ParseDisk(disk, nil); err != nil || d.Uncarried != name {
 			t.Errorf("%s: ParseDisk says %q, %v, want %s", rest, d.Uncarried, err, name)
 		}
 	}

@@ -13,17 +13,31 @@ import (
 // Export is the image of the volume of an ExportWorld.
 var Export = hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "nbd+unix:///web?socket=/run/nbd.sock"}
 
+// RBD is the image of the volume of an RBDWorld.
+var RBD = hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/web"}
+
 // ExportWorld returns a world whose volume is an export of an NBD server, which the kernel knows
 // nothing of. What the volume was elsewhere is left there.
 func ExportWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
+	return networkWorld(t, state, Export)
+}
+
+// RBDWorld is ExportWorld with an RBD image.
+func RBDWorld(t *testing.T, state hv.State) *World {
+	t.Helper()
+	return networkWorld(t, state, RBD)
+}
+
+func networkWorld(t *testing.T, state hv.State, src hv.Image) *World {
+	t.Helper()
 	w := NewWorld(t, hv.StateStopped)
-	w.Src = Export
-	expect.OK(t, w.CreateImage(Export.Path, hvtest.Raw, Size))
-	expect.OK(t, w.Copy(SrcPath, Export.Path))
-	w.Redefine(t, func(d *hv.Domain) { d.Config[0].Chain = []hv.Image{Export} })
+	w.Src = src
+	expect.OK(t, w.CreateImage(src.Path, hvtest.Raw, Size))
+	expect.OK(t, w.Copy(SrcPath, src.Path))
+	w.Redefine(t, func(d *hv.Domain) { d.Config[0].Chain = []hv.Image{src} })
 	v := &w.Registry.Vol
-	v.Location.Path = Export.Path
+	v.Location.Path = src.Path
 	v.Attachments[0].Location = v.Location
 	w.bring(t, state)
 	return w

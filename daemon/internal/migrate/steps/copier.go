@@ -20,7 +20,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/daemon/internal/nbd"
+	"github.com/volferry/volferry/daemon/internal/network"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/atomicfile"
@@ -31,7 +31,7 @@ import (
 type CopyEngine struct {
 	cursors string
 	thin    ThinBlockBytes
-	dial    nbd.Dial
+	network network.Access
 	log     *slog.Logger
 
 	mu    sync.Mutex
@@ -43,10 +43,10 @@ type CopyEngine struct {
 // discarded, 0 for other devices.
 type ThinBlockBytes func(ctx context.Context, device *os.File) (int64, error)
 
-// NewCopier returns a copier that keeps its cursors in dir, and is connected by dial to NBD servers
-// over TCP; nil is for a process that has a network.
-func NewCopier(dir string, thin ThinBlockBytes, dial nbd.Dial, log *slog.Logger) *CopyEngine {
-	return &CopyEngine{cursors: dir, thin: thin, dial: dial, log: log}
+// NewCopier returns a copier that keeps its cursors in dir, and reaches by access what is no file and no
+// device.
+func NewCopier(dir string, thin ThinBlockBytes, access network.Access, log *slog.Logger) *CopyEngine {
+	return &CopyEngine{cursors: dir, thin: thin, network: access, log: log}
 }
 
 func (c *CopyEngine) cursorPath(key string) string {
@@ -64,7 +64,7 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	limit := copy.NewLimiter(opts.BandwidthBytesPerSecond)
 	spec := copy.Spec{
 		Src: copyChain(req.Src, req.SizeBytes), Dst: copyImage(req.Dst, req.SizeBytes),
-		Verify: opts.Verify == VerifyFull, DstIsZero: req.DstIsZero, Limit: limit, Dial: c.dial, Progress: forwardProgress(req.Progress, noPacing),
+		Verify: opts.Verify == VerifyFull, DstIsZero: req.DstIsZero, Limit: limit, Network: c.network, Progress: forwardProgress(req.Progress, noPacing),
 	}
 	spec.ThinBlockBytes = func(dst *os.File) int64 {
 		blockBytes, err := c.thin(ctx, dst)
@@ -221,7 +221,7 @@ func forwardProgress(to func(Progress), pacing func() string) func(copy.Progress
 // Compare implements Copier.
 func (c *CopyEngine) Compare(ctx context.Context, src []hv.Image, dst hv.Image, sizeBytes int64, progress func(Progress)) error {
 	err := copy.Compare(ctx, copy.Spec{
-		Src: copyChain(src, sizeBytes), Dst: copyImage(dst, sizeBytes), Dial: c.dial, Progress: forwardProgress(progress, noPacing),
+		Src: copyChain(src, sizeBytes), Dst: copyImage(dst, sizeBytes), Network: c.network, Progress: forwardProgress(progress, noPacing),
 	})
 	return copyError(ctx, err)
 }

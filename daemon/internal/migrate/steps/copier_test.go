@@ -15,6 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/network"
 	"github.com/volferry/volferry/daemon/internal/sandbox"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -30,7 +31,7 @@ func TestACopyThatIsNotEqualIsMendedByCopyingAgain(t *testing.T) {
 		must(t, os.Truncate(path, size))
 	}
 	must(t, os.Mkdir(filepath.Join(dir, "cursors"), 0o700))
-	c := steps.NewCopier(filepath.Join(dir, "cursors"), sandbox.Privileged{}.ThinBlockBytes, nil, slog.New(slog.DiscardHandler))
+	c := steps.NewCopier(filepath.Join(dir, "cursors"), sandbox.Privileged{}.ThinBlockBytes, network.Access{}, slog.New(slog.DiscardHandler))
 	copyOnce := func() error {
 		_, err := c.Copy(t.Context(), steps.CopyRequest{
 			Key: "k", Src: []hv.Image{rawFile(src)}, Dst: rawFile(dst), SizeBytes: size,
@@ -66,7 +67,7 @@ func TestTheCopierWritesOnlyToTheFileThatWasMade(t *testing.T) {
 	must(t, os.Rename(dst, dst+".away"))
 	theirs := strings.Repeat("x", 1<<20)
 	must(t, os.WriteFile(dst, []byte(theirs), 0o600))
-	c := steps.NewCopier(t.TempDir(), sandbox.Privileged{}.ThinBlockBytes, nil, slog.New(slog.DiscardHandler))
+	c := steps.NewCopier(t.TempDir(), sandbox.Privileged{}.ThinBlockBytes, network.Access{}, slog.New(slog.DiscardHandler))
 	_, err = c.Copy(t.Context(), steps.CopyRequest{
 		Key: "k", Src: []hv.Image{{Path: src, Format: hvtest.Raw}}, Dst: hv.Image{Path: dst, Format: hvtest.Raw}, SizeBytes: 1 << 20,
 		DstPrint: fingerprint, Options: func() api.CopyOptions { return api.CopyOptions{} }, Progress: func(steps.Progress) {},
@@ -83,13 +84,13 @@ func TestWhatIsChangedOfACopyIsKeptInAFileUntilItIsForgotten(t *testing.T) {
 	dir := t.TempDir()
 	wantUpdate := func(want api.MigrationUpdate) {
 		t.Helper()
-		got, err := steps.NewCopier(dir, sandbox.Privileged{}.ThinBlockBytes, nil, slog.New(slog.DiscardHandler)).Update("copy/m")
+		got, err := steps.NewCopier(dir, sandbox.Privileged{}.ThinBlockBytes, network.Access{}, slog.New(slog.DiscardHandler)).Update("copy/m")
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
 	}
 	wantUpdate(api.MigrationUpdate{})
-	c := steps.NewCopier(dir, sandbox.Privileged{}.ThinBlockBytes, nil, slog.New(slog.DiscardHandler))
+	c := steps.NewCopier(dir, sandbox.Privileged{}.ThinBlockBytes, network.Access{}, slog.New(slog.DiscardHandler))
 	for _, bps := range []int64{1 << 40, 0} {
 		update := api.MigrationUpdate{BandwidthBytesPerSecond: &bps}
 		must(t, c.SetUpdate("copy/m", update))

@@ -136,7 +136,7 @@ func (e *Env) checkReleasedIdentity(ctx context.Context, in *ReleasedInput) erro
 	case !same:
 		return in.cannot(api.CodeChainChanged, "something else is at its place by now (%s), which is not touched", now)
 	case api.IsNetwork(s.Src.Path):
-		return in.cannot(api.CodeUnsupportedDisk, "it is an NBD export, which is removed where it was made")
+		return in.cannot(api.CodeUnsupportedDisk, "it is %s, which is removed where it was made", api.AddressKind(s.Src.Path))
 	case s.SrcBlock && s.Src.Pool == "":
 		return in.cannot(api.CodeUnsupportedDisk, "it is a block device in no pool, which is removed where it was made")
 	case s.Src.Pool == "":

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package network opens what the address of a location names: an export of an NBD server, or an RBD
+// image, which is served by NBD. It must not know what a copy is.
+package network
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/nbd"
+	"github.com/volferry/volferry/daemon/internal/rbd"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Access is how this host reaches what is at an address. The zero Access is that of a process that
+// has a network, and of a host without Ceph clusters.
+type Access struct {
+	// Dial connects to NBD servers over TCP; nil is for a process that has a network.
+	Dial nbd.Dial
+	// RBD opens RBD images; nil is for a host without clusters.
+	RBD *rbd.Client
+}
+
+var errNoClusters = errors.New("this host has no Ceph clusters")
+
+// Open opens what is at an address. It does not outlast ctx. For reading alone nobody is kept from
+// anything, and nothing is changed.
+func (a Access) Open(ctx context.Context, path string, writable bool) (*nbd.Export, error) {
+	if api.IsRBD(path) {
+		if a.RBD == nil {
+			return nil, errNoClusters
+		}
+		return a.RBD.Open(ctx, path, writable)
+	}
+	address, err := api.ParseNBD(path)
+	if err != nil {
+		return nil, err
+	}
+	return nbd.Open(ctx, a.Dial, address)
+}
+
+// SizeBytes asks how large it is what is at an address. Of an RBD image the error wraps unix.ENOENT if the cluster
+// says that there is none.
+func (a Access) SizeBytes(ctx context.Context, path string) (int64, error) {
+	if api.IsRBD(path) {
+		info, err := a.look(ctx, path)
+		return info.SizeBytes, err
+	}
+	export, err := a.Open(ctx, path, false)
+	if err != nil {
+		return 0, err
+	}
+	return export.SizeBytes(), export.Close()
+}
+
+// Fingerprint tells an RBD image from a later one at the same address. Of an export it is the address: the
+// protocol has no identity.
+func (a Access) Fingerprint(ctx context.Context, path string) (string, error) {
+	if !api.IsRBD(path) {
+		return "export " + path, nil
+	}
+	info, err := a.look(ctx, path)
+	if err != nil {
+		return "", err
+	}
+	return "rbd image " + info.ID + " at " + path, nil
+}
+
+// Holders says who has what is at an address, "" if nobody can be seen: an NBD server does not say who
+// else its clients are.
+func (a Access) Holders(ctx context.Context, path string) (string, error) {
+	if !api.IsRBD(path) {
+		return "", nil
+	}
+	if a.RBD == nil {
+		return "", errNoClusters
+	}
+	return a.RBD.Holders(ctx, path)
+}
+
+func (a Access) look(ctx context.Context, path string) (rbd.Info, error) {
+	if a.RBD == nil {
+		return rbd.Info{}, errNoClusters
+	}
+	return a.RBD.Look(ctx, path)
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rbd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Check says what is wrong with the way to a cluster: its tools, its monitors, its user, its id.
+func (h *Host) Check(ctx context.Context, id string, key *os.File) error {
+	all, err := h.Clusters()
+	if err != nil {
+		return err
+	}
+	c, err := all.Find(api.RBDImage{Cluster: id})
+	if err != nil {
+		return err
+	}
+	if err := checkServer(ctx, key); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	delete(h.known, fmt.Sprint(id, c))
+	h.mu.Unlock()
+	return h.checkID(ctx, id, c, key)
+}
+
+// checkServer looks whether the server has a driver for images: asked for a key that there is not, it
+// says so before it connects to anything.
+func checkServer(ctx context.Context, key *os.File) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, toolTimeout, ErrNoAnswer)
+	defer cancel()
+	out, err := command(ctx, key, server, "--blockdev", `{"driver":"rbd","node-name":"node","pool":"none","image":"none","key-secret":"none"}`).CombinedOutput()
+	if notThere := notInstalled(err); notThere != nil {
+		return notThere
+	}
+	if strings.Contains(string(out), noDriver) {
+		return errNoDriver
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rbd
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/nbd"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Reach is what takes a network: this process has one (Host), or another one does it.
+type Reach interface {
+	// Check says what is wrong with the way to a cluster.
+	Check(ctx context.Context, cluster string, key *os.File) error
+	// Look asks what an image is. The error wraps unix.ENOENT if the cluster says that there is none.
+	Look(ctx context.Context, image api.RBDImage, key *os.File) (Info, error)
+	// Watchers asks for the addresses of the clients that have an image open for writing. The error is as that of Look.
+	Watchers(ctx context.Context, image api.RBDImage, key *os.File) ([]string, error)
+	// Dial has an image served, and returns a connection on which that is said by which NBD is spoken.
+	// The server ends with the connection.
+	Dial(ctx context.Context, image api.RBDImage, writable bool, key *os.File) (net.Conn, error)
+}
+
+// Dial implements Reach.
+func (h *Host) Dial(ctx context.Context, image api.RBDImage, writable bool, key *os.File) (net.Conn, error) {
+	return h.Serve(ctx, image, writable, key)
+}
+
+// Client opens images by their addresses.
+type Client struct {
+	Clusters Clusters
+	// Secret returns the value of a secret of libvirt's.
+	Secret func(ctx context.Context, id string) ([]byte, error)
+	Reach  Reach
+}
+
+// with calls do with an image and the key of its cluster's user.
+func (c *Client) with(ctx context.Context, path string, do func(image api.RBDImage, key *os.File) error) error {
+	image, err := api.ParseRBD(path)
+	if err != nil {
+		return err
+	}
+	return c.withKey(ctx, image, func(key *os.File) error { return do(image, key) })
+}
+
+func (c *Client) withKey(ctx context.Context, image api.RBDImage, do func(key *os.File) error) error {
+	cluster, err := c.Clusters.Find(image)
+	if err != nil {
+		return err
+	}
+	key, err := c.Secret(ctx, cluster.Secret)
+	if err != nil {
+		return fmt.Errorf("read the key of user %s of Ceph: %w", cluster.User, err)
+	}
+	f, err := keyFile(key)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	return do(f)
+}
+
+// Check says what is wrong with the way to one of the clusters.
+func (c *Client) Check(ctx context.Context, cluster string) error {
+	return c.withKey(ctx, api.RBDImage{Cluster: cluster}, func(key *os.File) error { return c.Reach.Check(ctx, cluster, key) })
+}
+
+// Look asks what the image at an address is. The error wraps unix.ENOENT if the cluster says that
+// there is none.
+func (c *Client) Look(ctx context.Context, path string) (info Info, err error) {
+	err = c.with(ctx, path, func(image api.RBDImage, key *os.File) error {
+		info, err = c.Reach.Look(ctx, image, key)
+		return err
+	})
+	return info, err
+}
+
+// stallTimeout is how long an image may leave a request unanswered. Ceph itself waits for its OSDs for
+// ever; a copy that is given up then goes on later where it stopped.
+const stallTimeout = time.Minute
+
+// Open opens the image at an address. It does not outlast ctx.
+func (c *Client) Open(ctx context.Context, path string, writable bool) (export *nbd.Export, err error) {
+	err = c.with(ctx, path, func(image api.RBDImage, key *os.File) error {
+		conn, err := c.Reach.Dial(ctx, image, writable, key)
+		if err != nil {
+			return fmt.Errorf("open %s: %w", path, err)
+		}
+		export, err = nbd.OpenOn(ctx, conn, ExportName, stallTimeout)
+		return err
+	})
+	return export, err
+}
+
+const (
+	// watchTimeout is above the 30 s for which a cluster takes a client for one that has an image open
+	// after the client has died (osd_client_watch_timeout).
+	watchTimeout = 35 * time.Second
+	watchPoll    = time.Second
+)
+
+// Holders says who has the image at an address open for writing, "" if nobody has. A client that may
+// have died is waited for, unless ctx has a deadline: then somebody waits for an answer, and can ask once more.
+func (c *Client) Holders(ctx context.Context, path string) (string, error) {
+	_, once := ctx.Deadline()
+	gone := time.NewTimer(watchTimeout)
+	defer gone.Stop()
+	tick := time.NewTicker(watchPoll)
+	defer tick.Stop()
+	for {
+		var watchers []string
+		err := c.with(ctx, path, func(image api.RBDImage, key *os.File) (err error) {
+			watchers, err = c.Reach.Watchers(ctx, image, key)
+			return err
+		})
+		if err != nil || len(watchers) == 0 {
+			return "", err
+		}
+		has := "a client of Ceph at " + strings.Join(watchers, " and ") + " has it open for writing (rbd status); one that has died is gone after half a minute"
+		if once {
+			return has, nil
+		}
+		select {
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		case <-gone.C:
+			return has, nil
+		case <-tick.C:
+		}
+	}
+}

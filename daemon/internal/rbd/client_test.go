@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rbd_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/rbd"
+	"github.com/volferry/volferry/internal/api"
+)
+
+const web = "rbd://" + id + "/rbd/web"
+
+// fakeReach is a cluster with one image.
+type fakeReach struct {
+	watched func() bool
+	keys    []string
+}
+
+func (f *fakeReach) Look(_ context.Context, _ api.RBDImage, key *os.File) (rbd.Info, error) {
+	again, err := os.Open("/proc/self/fd/" + fd(key)) // as a program does
+	if err != nil {
+		return rbd.Info{}, err
+	}
+	text, err := io.ReadAll(again)
+	f.keys = append(f.keys, string(text))
+	return rbd.Info{SizeBytes: 512, ID: "1"}, errors.Join(err, again.Close())
+}
+
+func (f *fakeReach) Watchers(context.Context, api.RBDImage, *os.File) ([]string, error) {
+	if f.watched() {
+		return []string{"10.0.0.9:0/1"}, nil
+	}
+	return nil, nil
+}
+
+func (*fakeReach) Check(context.Context, string, *os.File) error { return nil }
+
+func (*fakeReach) Dial(context.Context, api.RBDImage, bool, *os.File) (net.Conn, error) {
+	return nil, errors.New("it is not served")
+}
+
+func clientOf(f *fakeReach) *rbd.Client {
+	return &rbd.Client{
+		Clusters: rbd.Clusters{id: cluster(nil)}, Reach: f,
+		Secret: func(_ context.Context, id string) ([]byte, error) {
+			if id != secret {
+				return nil, errors.New("another secret was asked for")
+			}
+			return []byte("the key"), nil
+		},
+	}
+}
+
+func TestAProgramReadsTheKeyFromTheFileThatItIsGivenAsOftenAsItWants(t *testing.T) {
+	f := &fakeReach{}
+	for range 2 {
+		if info, err := clientOf(f).Look(t.Context(), web); err != nil || info.ID != "1" {
+			t.Fatalf("%+v, %v", info, err)
+		}
+	}
+	want := base64.StdEncoding.EncodeToString([]byte("the key"))
+	if len(f.keys) != 2 || f.keys[0] != want || f.keys[1] != want {
+		t.Errorf("it reads %q, want %q", f.keys, want)
+	}
+	if _, err := clientOf(f).Look(t.Context(), "rbd://00000000-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/web"); api.CodeOf(err) != api.CodePermissionDenied || len(f.keys) != 2 {
+		t.Errorf("a cluster that is not listed: %v", err)
+	}
+}
+
+// A client that has died has the image open for half a minute more, by the cluster's word.
+func TestWhoHasAnImageIsWaitedForAsLongAsItMayBeDead(t *testing.T) {
+	for name, c := range map[string]struct {
+		lasts time.Duration
+		has   bool
+	}{
+		"nobody": {0, false}, "a dead client": {30 * time.Second, false}, "a living one": {time.Hour, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				f := &fakeReach{watched: func() bool { return time.Since(began) < c.lasts }}
+				who, err := clientOf(f).Holders(t.Context(), web)
+				if err != nil || (who != "") != c.has || time.Since(began) > time.Minute {
+					t.Errorf("after %v: %q, %v", time.Since(began), who, err)
+				}
+				asked := time.Now()
+				began = asked
+				bounded, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				who, err = clientOf(f).Holders(bounded, web)
+				if err != nil || (who != "") != (c.lasts > 0) || time.Since(asked) > 0 {
+					t.Errorf("for somebody who waits, after %v: %q, %v", time.Since(asked), who, err)
+				}
+			})
+		})
+	}
+}
+
+func fd(f *os.File) string {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err.Error()
+	}
+	var n uintptr
+	_ = raw.Control(func(fd uintptr) { n = fd })
+	return strconv.Itoa(int(n))
+}

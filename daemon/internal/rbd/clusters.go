@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rbd reaches the images of Ceph clusters: it asks the tools of Ceph what an image is and
+// who has it open, and has qemu-storage-daemon serve one. The key of a cluster's user is handed to
+// these programs as an open file, and is nowhere else. It must not know what a migration is.
+package rbd
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Cluster is how a host reaches a Ceph cluster, in the words of the configuration and of the
+// definitions of its domains.
+type Cluster struct {
+	// Monitors are HOST:PORT.
+	Monitors []string `toml:"monitors"`
+	// User is the name of the user without "client.".
+	User string `toml:"user"`
+	// Secret is the UUID of the libvirt secret that has the user's key.
+	Secret string `toml:"secret"`
+}
+
+// Clusters are the clusters whose images may be volumes of a host, by their ids (ceph fsid).
+type Clusters map[string]Cluster
+
+// IDs are the ids of the clusters, in order.
+func (c Clusters) IDs() []string { return slices.Sorted(maps.Keys(c)) }
+
+// Find returns the cluster of an image.
+func (c Clusters) Find(image api.RBDImage) (Cluster, error) {
+	cluster, found := c[image.Cluster]
+	if !found {
+		return cluster, api.Errorf(api.CodePermissionDenied, "Ceph cluster %s is not in rbd_clusters of volferryd.toml; list it there, with its monitors, user and secret", image.Cluster)
+	}
+	return cluster, nil
+}
+
+// Check refuses clusters of a configuration that could not be, and those that could be taken for
+// one another: a monitor is of one cluster.
+func (c Clusters) Check() error {
+	of := map[string]string{}
+	for _, id := range c.IDs() {
+		if err := api.CheckCluster(id); err != nil {
+			return err
+		}
+		if err := c[id].check(); err != nil {
+			return fmt.Errorf("cluster %s: %w", id, err)
+		}
+		for _, monitor := range c[id].Monitors {
+			if other, taken := of[monitor]; taken {
+				return fmt.Errorf("monitor %s is named twice, for cluster %s and cluster %s", monitor, other, id)
+			}
+			of[monitor] = id
+		}
+	}
+	return nil
+}
+
+func (c Cluster) check() error {
+	if len(c.Monitors) == 0 {
+		return fmt.Errorf("it has no monitors")
+	}
+	for _, monitor := range c.Monitors {
+		if err := api.CheckServer("monitor", monitor); err != nil {
+			return err
+		}
+	}
+	if c.User == "" || strings.ContainsFunc(c.User, isNotOfUser) || strings.HasPrefix(c.User, "-") || strings.HasPrefix(c.User, "client.") {
+		return fmt.Errorf("user is %.60q; it must be the name of a cephx user without client., of letters, digits and . _ -", c.User)
+	}
+	if id, err := uuid.Parse(c.Secret); err != nil || id.String() != c.Secret {
+		return fmt.Errorf("secret is %.60q; it must be the UUID of a secret of libvirt (virsh secret-list), in lower case", c.Secret)
+	}
+	return nil
+}
+
+func isNotOfUser(r rune) bool {
+	letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+	return !letter && !strings.ContainsRune("._-", r)
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rbd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Info is what a cluster says of an image.
+type Info struct {
+	SizeBytes int64 `json:"size_bytes"`
+	// ID is given to no other image of the pool, whatever its name.
+	ID string `json:"id"`
+	// Fenced: who has it for writing is kept from writing once another one has it (the feature
+	// exclusive-lock).
+	Fenced bool `json:"fenced"`
+}
+
+// Host reaches clusters from this process, which needs a network. The zero value of what is not
+// exported is ready.
+type Host struct {
+	// Clusters reads which clusters may be reached.
+	Clusters func() (Clusters, error)
+
+	mu sync.Mutex
+	// known are the clusters that have said their id, by how they were reached.
+	known map[string]bool
+}
+
+// cluster returns the cluster of an image, if it is the one that answers at its monitors.
+func (h *Host) cluster(ctx context.Context, image api.RBDImage, key *os.File) (Cluster, error) {
+	all, err := h.Clusters()
+	if err != nil {
+		return Cluster{}, err
+	}
+	c, err := all.Find(image)
+	if err != nil {
+		return Cluster{}, err
+	}
+	return c, h.checkID(ctx, image.Cluster, c, key)
+}
+
+// checkID refuses monitors that are another cluster's, which may have images of the same names.
+func (h *Host) checkID(ctx context.Context, id string, c Cluster, key *os.File) error {
+	way := fmt.Sprint(id, c)
+	h.mu.Lock()
+	known := h.known[way]
+	h.mu.Unlock()
+	if known {
+		return nil
+	}
+	out, err := c.output(ctx, key, "ceph", "fsid")
+	if err != nil {
+		return err
+	}
+	if is := strings.TrimSpace(string(out)); is != id {
+		return fmt.Errorf("the monitors %s are those of cluster %.60q, and not of %s: rbd_clusters of volferryd.toml is wrong", strings.Join(c.Monitors, ", "), is, id)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.known == nil {
+		h.known = map[string]bool{}
+	}
+	h.known[way] = true
+	return nil
+}
+
+// Look asks what an image is. The error wraps unix.ENOENT if the cluster says that there is none.
+func (h *Host) Look(ctx context.Context, image api.RBDImage, key *os.File) (Info, error) {
+	c, err := h.cluster(ctx, image, key)
+	if err != nil {
+		return Info{}, err
+	}
+	return c.look(ctx, image, key)
+}
+
+func (c Cluster) look(ctx context.Context, image api.RBDImage, key *os.File) (Info, error) {
+	var info struct {
+		ID       string   `json:"id"`
+		Size     int64    `json:"size"`
+		Features []string `json:"features"`
+	}
+	if err := c.ask(ctx, image, key, "info", &info); err != nil {
+		return Info{}, err
+	}
+	if info.ID == "" || info.Size <= 0 {
+		return Info{}, fmt.Errorf("rbd says of the image neither an id nor a size: an image of format 1 cannot be told from another one of its name")
+	}
+	return Info{SizeBytes: info.Size, ID: info.ID, Fenced: slices.Contains(info.Features, "exclusive-lock")}, nil
+}
+
+// Watchers asks for the addresses of the clients that have an image open for writing. The error wraps
+// unix.ENOENT if the cluster says that there is no image.
+func (h *Host) Watchers(ctx context.Context, image api.RBDImage, key *os.File) (addresses []string, err error) {
+	c, err := h.cluster(ctx, image, key)
+	if err != nil {
+		return nil, err
+	}
+	var status struct {
+		Watchers []struct {
+			Address string `json:"address"`
+		} `json:"watchers"`
+	}
+	if err := c.ask(ctx, image, key, "status", &status); err != nil {
+		return nil, err
+	}
+	for _, w := range status.Watchers {
+		addresses = append(addresses, w.Address)
+	}
+	return addresses, nil
+}
+
+// ask has rbd say something of an image.
+func (c Cluster) ask(ctx context.Context, image api.RBDImage, key *os.File, what string, into any) error {
+	text, err := c.output(ctx, key, "rbd", what, "--format", "json", "--pool", image.Pool, "--image", image.Name)
+	var failed *toolError
+	if errors.As(err, &failed) && strings.Contains(failed.stderr, "error opening image") && strings.Contains(failed.stderr, "(2)") {
+		return fmt.Errorf("%w: %w", err, unix.ENOENT)
+	}
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("read what rbd %s says: %w", what, err)
+	}
+	return nil
+}

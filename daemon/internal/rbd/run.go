@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rbd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+const (
+	// toolTimeout is how long a tool of Ceph may take. By themselves these wait for a monitor for
+	// five minutes, and for an OSD for ever; a request waits for 15 s (request.DefaultTimeout).
+	toolTimeout = 10 * time.Second
+	// shownBytes of what a program has written to stderr are shown.
+	shownBytes = 512
+	// keyPath is where a program finds the key: its first file behind stderr.
+	keyPath = "/proc/self/fd/3"
+)
+
+// ErrNoAnswer says that a cluster does not answer.
+var ErrNoAnswer = errors.New("the cluster does not answer")
+
+// toolError is that of a tool that has failed.
+type toolError struct {
+	tool   string
+	err    error
+	stderr string
+}
+
+func (e *toolError) Error() string {
+	if e.stderr == "" {
+		return fmt.Sprintf("%s: %v", e.tool, e.err)
+	}
+	return fmt.Sprintf("%s: %s", e.tool, e.stderr)
+}
+
+func (e *toolError) Unwrap() error { return e.err }
+
+// command is a program that finds the key at keyPath, and nothing of ours in its environment.
+func command(ctx context.Context, key *os.File, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+	cmd.ExtraFiles = []*os.File{key}
+	return cmd
+}
+
+// output runs a tool of Ceph's for a cluster, and returns what it prints.
+func (c Cluster) output(ctx context.Context, key *os.File, tool string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, toolTimeout, ErrNoAnswer)
+	defer cancel()
+	cmd := command(ctx, key, tool, append([]string{
+		"--conf", confFile(), "-m", strings.Join(c.Monitors, ","), "--id", c.User, "--keyfile", keyPath,
+	}, args...)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return nil, fmt.Errorf("%w; install the package ceph-common", err)
+	case err != nil && ctx.Err() != nil:
+		return nil, fmt.Errorf("%s: %w", tool, context.Cause(ctx))
+	case err != nil:
+		return nil, &toolError{tool, err, oneLine(stderr.String())}
+	}
+	return stdout.Bytes(), nil
+}
+
+// systemConf is what QEMU reads too, for what is neither monitors nor user.
+const systemConf = "/etc/ceph/ceph.conf"
+
+// confFile is the configuration of Ceph's libraries on this host. One that is not there is no error for
+// all of them.
+func confFile() string {
+	if _, err := os.Stat(systemConf); errors.Is(err, fs.ErrNotExist) {
+		return os.DevNull
+	}
+	return systemConf
+}
+
+// oneLine is the end of a text, without line breaks.
+func oneLine(text string) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
+	if len(text) > shownBytes {
+		text = "…" + strings.ToValidUTF8(text[len(text)-shownBytes:], "")
+	}
+	return text
+}

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/beevik/etree"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/kinds"
+	"github.com/volferry/volferry/test/lab"
+)
+
+// clusters are the Ceph clusters of the tests, by their ids. What is read of their images is in files
+// of a directory.
+var clusters struct {
+	sync.Mutex
+	shared *lab.Ceph
+	all    []*lab.Ceph
+	dir    string
+	files  int
+}
+
+// newCluster starts a cluster in a directory.
+func newCluster(t *testing.T, dir string) *lab.Ceph {
+	t.Helper()
+	c, err := lab.StartCeph(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clusters.all = append(clusters.all, c)
+	return c
+}
+
+// sharedCluster is a cluster for all tests that only make images.
+func sharedCluster(t *testing.T) *lab.Ceph {
+	t.Helper()
+	clusters.Lock()
+	defer clusters.Unlock()
+	if clusters.shared == nil {
+		dir, err := os.MkdirTemp("", "vfceph-") //nolint:usetesting // it outlives the test
+		if err != nil {
+			t.Fatal(err)
+		}
+		clusters.dir = dir
+		clusters.shared = newCluster(t, dir)
+	}
+	return clusters.shared
+}
+
+// closeCeph ends the shared cluster.
+func closeCeph() error {
+	if clusters.shared == nil {
+		return nil
+	}
+	return errors.Join(clusters.shared.Close(), os.RemoveAll(clusters.dir))
+}
+
+// cephFile is a file with what an image has by now, or the name of one that is not there.
+func cephFile(path string) string {
+	image, err := api.ParseRBD(path)
+	if err != nil {
+		return "/nonexistent/" + err.Error()
+	}
+	clusters.Lock()
+	defer clusters.Unlock()
+	for _, c := range clusters.all {
+		if c.ID != image.Cluster {
+			continue
+		}
+		clusters.files++
+		file := filepath.Join(clusters.dir, fmt.Sprintf("read-%d", clusters.files))
+		if err := c.Export(context.Background(), image.Spec(), file); err != nil {
+			return "/nonexistent/" + err.Error()
+		}
+		return file
+	}
+	return "/nonexistent" + path
+}
+
+// cephURI is the address of an image that a domain names by a monitor.
+func cephURI(spec string, host *etree.Element) string {
+	clusters.Lock()
+	defer clusters.Unlock()
+	for _, c := range clusters.all {
+		if host != nil && c.Monitor == host.SelectAttrValue("name", "")+":"+host.SelectAttrValue("port", "6789") {
+			return c.URI(spec)
+		}
+	}
+	return spec
+}
+
+// cephHost is a host that reaches a cluster.
+func cephHost(t *testing.T, c *lab.Ceph) *host {
+	t.Helper()
+	h := startHost(t)
+	if err := c.GiveSecret(t.Context(), h.Libvirtd.Connection); err != nil {
+		t.Fatal(err)
+	}
+	h.configure(t, fmt.Sprintf("[rbd_clusters.%s]\nmonitors = [%q]\nuser = %q\nsecret = %q\n", c.ID, c.Monitor, lab.CephUser, c.Secret))
+	return h
+}
+
+// imageIn makes a filled volume of an RBD image, for a guest.
+func (h *host) imageIn(t *testing.T, c *lab.Ceph) lab.Disk {
+	t.Helper()
+	d := h.diskIn(t, h.poolA, api.FormatRaw)
+	image, err := c.Import(t.Context(), d.Path, "rbd/"+filepath.Base(h.Dir)+"-"+filepath.Base(d.Path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(d.Path); err != nil {
+		t.Fatal(err)
+	}
+	d.RBD, d.Path, d.SliceBytes = &image, image.URI(), volumeBytes
+	return d
+}
+
+// emptyImage makes an image of the size of a volume, and returns its address.
+func (h *host) emptyImage(t *testing.T, c *lab.Ceph, pool string) string {
+	t.Helper()
+	spec := fmt.Sprintf("%s/%s-to-%d", pool, filepath.Base(h.Dir), h.number())
+	if _, err := c.RBD(t.Context(), "create", "--size", fmt.Sprint(volumeBytes)+"B", spec); err != nil {
+		t.Fatal(err)
+	}
+	return c.URI(spec)
+}
+
+// requireCeph is the begin of a test with a Ceph cluster.
+func requireCeph(t *testing.T) {
+	t.Helper()
+	leftToTestE2E(t)
+	lab.RequireCeph(t)
+}
+
+func TestCephAVolumeIsMovedFromAndToRBDImagesWhileItsGuestIsStopped(t *testing.T) {
+	requireCeph(t)
+	c := sharedCluster(t)
+	h := cephHost(t, c)
+	d := h.imageIn(t, c)
+	g := h.runningGuest(t, d)
+	at := g.volume(t, "vda").Location
+	if want := (api.Location{Path: d.RBD.URI(), Format: api.FormatRaw, SizeBytes: volumeBytes}); at != want {
+		t.Fatalf("the volume was adopted at %+v, want %+v", at, want)
+	}
+	g.assertSettledAndGoOn(t)
+	name := g.volumeName("vda")
+	mustContain(t, h.refuses(t, api.CodeUnsupportedDisk, "volume", "migrate", name, "--to-pool", "b").Message, g.Name, "stop")
+	h.refuses(t, api.CodeUnsupportedDisk, "volume", "resize", name, "--size", fmt.Sprint(2*volumeBytes))
+	g.powerOff(t)
+	h.refuses(t, api.CodeInvalidArgument, "volume", "migrate", name, "--to-pool", "b", "--to-format", "qcow2")
+	h.refuses(t, api.CodeInvalidArgument, "volume", "migrate", name, "--to-pool", "b", "--delete-source")
+	h.refuses(t, api.CodeNotFound, "volume", "migrate", name, "--to-path", c.URI("fast/none"))
+	h.refuses(t, api.CodePermissionDenied, "volume", "migrate", name, "--to-path", "rbd://00000000-0000-0000-0000-000000000000/rbd/web")
+
+	v := g.start(t, "vda", "--to-pool", "b", "--bandwidth", "1MiB/s")
+	v.copyPartly(t)
+	v.assertFrozen(t)
+	v.cancel(t)
+	if got := g.volume(t, "vda").Location; got != at {
+		t.Errorf("after a cancel the volume is at %+v", got)
+	}
+	for n, to := range []string{h.emptyImage(t, c, "fast"), h.poolB + "/web.raw", h.emptyImage(t, c, "rbd"), h.served(t).Export.URI(), h.emptyImage(t, c, "fast")} {
+		throughDeath := n < 2
+		args := []string{"--to-path", to}
+		if throughDeath {
+			args = append(args, "--bandwidth", "4MiB/s")
+		}
+		v := g.start(t, "vda", args...)
+		if n%2 == 0 {
+			if _, err := h.Libvirtd.Virsh(t.Context(), "start", g.Name); err == nil {
+				t.Fatalf("the guest started while its volume is moved from %s to %s", v.Src.Path, to)
+			}
+		}
+		if throughDeath {
+			v.copyThroughDeath(t)
+		} else {
+			v.copy(t)
+		}
+		v.finish(t)
+		if v.Method != "offline" || v.Dst.Path != to {
+			t.Errorf("the volume went to %s by %s", v.Dst.Path, v.Method)
+		}
+		g.boot(t)
+		g.powerOff(t)
+		g.assertSettled(t)
+	}
+}
+
+func TestCephAVolumeOfNoGuestGoesFromADeviceToAnImageAndBack(t *testing.T) {
+	requireCeph(t)
+	c := sharedCluster(t)
+	h := cephHost(t, c)
+	d := h.diskIn(t, h.poolA, api.FormatRaw)
+	get[api.Volume](t, h, "volume", "volume", "adopt", "data", "--path", d.Path, "--format", "raw")
+	for _, to := range []string{h.device(t, h.poolB, volumeBytes).Path, h.emptyImage(t, c, "rbd"), h.emptyImage(t, c, "fast"), h.device(t, h.poolB, volumeBytes).Path} {
+		m := get[api.Migration](t, h, "migration", "volume", "migrate", "data", "--to-path", to)
+		if m.State != api.MigrationCompleted || m.Method != "offline" {
+			t.Fatalf("ended as %s by %s: %+v", m.State, m.Method, m)
+		}
+		h.noteMove(t, m, kinds.NoGuest)
+		h.assertUnattached(t, d, m.Dst)
+	}
+}
+
+// What holds the key: libvirtd, which keeps it, and the two programs beside the file that they are given.
+func TestCephTheKeyIsInNoArgumentNoEnvironmentAndNoFile(t *testing.T) {
+	requireCeph(t)
+	c := sharedCluster(t)
+	h := cephHost(t, c)
+	g := h.stoppedGuest(t, h.imageIn(t, c))
+	v := g.start(t, "vda", "--to-path", h.emptyImage(t, c, "fast"), "--bandwidth", "8MiB/s")
+	v.copyPartly(t)
+	servers := 0
+	for _, file := range glob(t, "/proc/[0-9]*/cmdline", "/proc/[0-9]*/environ") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it is gone
+		}
+		if bytes.Contains(text, []byte("qemu-storage-daemon")) && strings.HasSuffix(file, "cmdline") && bytes.Contains(text, []byte(filepath.Base(h.Dir))) {
+			servers++
+		}
+		if bytes.Contains(text, []byte(c.Key)) {
+			t.Errorf("%s has the key: %q", file, text)
+		}
+	}
+	if servers != 2 {
+		t.Errorf("%d servers are at work in the copy, want 2", servers)
+	}
+	v.copy(t)
+	v.finish(t)
+	err := filepath.WalkDir(h.Dir, func(path string, e os.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() || strings.HasPrefix(path, filepath.Join(h.Libvirtd.EtcDir, "secrets")) {
+			return nil //nolint:nilerr // what is gone has no key
+		}
+		text, err := os.ReadFile(path)
+		if err == nil && bytes.Contains(text, []byte(c.Key)) {
+			t.Errorf("%s has the key", path)
+		}
+		return nil //nolint:nilerr // as above
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(h.Logs(), c.Key) {
+		t.Error("a log has the key")
+	}
+}
+
+func glob(t *testing.T, patterns ...string) (all []string) {
+	t.Helper()
+	for _, pattern := range patterns {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, files...)
+	}
+	return all
+}
+
+// An image that a guest of no host of ours writes to would be copied while it changes.
+func TestCephAnImageThatAnotherClientHasOrThatIsAnotherOneIsNotTouched(t *testing.T) {
+	requireCeph(t)
+	c := sharedCluster(t)
+	h := cephHost(t, c)
+	other := h.imageIn(t, c)
+	g := h.stoppedGuest(t, h.imageIn(t, c))
+	name := g.volumeName("vda")
+	writer := c.Hold(t, other.RBD.Spec)
+	mustContain(t, h.refuses(t, api.CodeDstInUse, "volume", "migrate", name, "--to-path", other.Path, "--yes").Message, "rbd status")
+	writer()
+
+	to := h.emptyImage(t, c, "fast")
+	v := g.start(t, "vda", "--to-path", to)
+	spec := strings.TrimPrefix(to, c.URI(""))
+	if _, err := c.RBD(t.Context(), "rm", "--no-progress", spec); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.RBD(t.Context(), "create", "--size", fmt.Sprint(volumeBytes)+"B", spec); err != nil {
+		t.Fatal(err)
+	}
+	h.refuses(t, api.CodeDstInUse, v.copyArgs()...)
+	v.cancel(t)
+	g.boot(t)
+	g.assertSettled(t)
+}
+
+// Ceph itself would wait for ever.
+func TestCephACopyGoesOnWhenTheClusterIsBack(t *testing.T) {
+	requireCeph(t)
+	clusters.Lock()
+	dir := t.TempDir()
+	c := newCluster(t, dir)
+	if clusters.dir == "" {
+		clusters.dir = dir
+	}
+	clusters.Unlock()
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	h := cephHost(t, c)
+	g := h.stoppedGuest(t, h.imageIn(t, c))
+	v := g.start(t, "vda", "--to-path", h.emptyImage(t, c, "fast"), "--bandwidth", "4MiB/s")
+	v.copyPartly(t)
+	if err := c.KillOSD(); err != nil {
+		t.Fatal(err)
+	}
+	h.fails(t, api.ExitOpFailed, api.CodeIOError, "migration", "watch", v.ID)
+	if err := c.StartOSD(); err != nil {
+		t.Fatal(err)
+	}
+	h.ctl(t, "migration", "set", v.ID, "--bandwidth", "0")
+	v.copy(t)
+	v.finish(t)
+	g.boot(t)
+	g.assertSettled(t)
+}
