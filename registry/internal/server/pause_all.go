@@ -42,14 +42,6 @@ func (s *Server) migrateVolume(w http.ResponseWriter, r *http.Request) error {
 	return routes.MigrateVolume.Write(w, http.StatusAccepted, m)
 }
 
-func (s *Server) registerPause(ctx context.Context, call store.Call, ref string, in api.MigrationTarget) (api.Migration, error) {
-	present, err := s.Relay.PresentHosts(ctx, s.Store)
-	if err != nil {
-		return api.Migration{}, err
-	}
-	return s.Store.RegisterPause(ctx, call, ref, in, present)
-}
-
 // actingViewer says whose view bounds what a caller may ask for: a host asks for what it
 // sees, an administrator for everything.
 func actingViewer(r *http.Request, call store.Call) store.Viewer {

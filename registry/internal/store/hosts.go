@@ -16,16 +16,16 @@ const (
 	// quietReports is how many reports a second all hosts together make that have nothing new
 	// to say. It bounds what they cost, and how old the newest mark is that a host has.
 	quietReports = 200
-	// reportEveryMin and reportEveryMax bound how often a host reports that has nothing new to say.
+	// shortestQuiet and longestQuiet bound how often a host reports that has nothing new to say.
 	// Daemons have the same bounds.
-	reportEveryMin = 5 * time.Second
-	reportEveryMax = time.Minute
+	shortestQuiet = 5 * time.Second
+	longestQuiet = time.Minute
 )
 
 // reportEvery is how often each host should report while it has nothing new to say.
 func (s *Store) reportEvery() time.Duration {
 	share := time.Duration(s.hosts.Len()) * time.Second / quietReports
-	return min(max(reportEveryMin, share.Truncate(time.Second)), reportEveryMax)
+	return min(max(shortestQuiet, share.Truncate(time.Second)), longestQuiet)
 }
 
 // suspectAfter is how long a host may be silent. A host that is silent is suspect and no
