@@ -19,7 +19,7 @@ const (
 	// shortestQuiet and longestQuiet bound how often a host reports that has nothing new to say.
 	// Daemons have the same bounds.
 	shortestQuiet = 5 * time.Second
-	longestQuiet = time.Minute
+	longestQuiet  = time.Minute
 )
 
 // reportEvery is how often each host should report while it has nothing new to say.
