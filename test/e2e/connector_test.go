@@ -24,7 +24,7 @@ func thinPool(t *testing.T, name, size string) {
 }
 
 // configure restarts the daemon with this file, and the connectors that were built.
-func (h *host) configure(t *testing.T, text string, env ...string) {
+func (h *host) configure(t *testing.T, text string) {
 	t.Helper()
 	file := filepath.Join(h.Dir, "volferryd.toml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -32,7 +32,7 @@ func (h *host) configure(t *testing.T, text string, env ...string) {
 	}
 	h.Flags = []string{"--config", file, "--connector-dir", filepath.Join(programs(t), "connectors")}
 	h.KillDaemon()
-	if err := h.StartDaemon(t.Context(), env...); err != nil {
+	if err := h.StartDaemon(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
