@@ -48,23 +48,40 @@ func (h *host) kindOf(t *testing.T, l api.Location) string {
 		types := map[string]string{"connector": "thin volume of a connector's pool", "logical": "logical volume of a pool"}
 		return types[poolOf(t, h, l.Pool).Type]
 	}
-	i := slices.IndexFunc(devices, func(d device) bool { return os.Getenv(d.variable) == l.Path })
-	if i < 0 {
+	d := deviceAt(l.Path)
+	if d == nil {
 		t.Fatalf("nobody has said what %s is", l.Path)
 	}
-	return devices[i].kind
+	return d.kind
 }
 
 // device is one of a machine with storage (test/storage/devices.sh), by the variable of the
 // environment that names it.
-type device struct{ variable, kind string }
+type device struct {
+	variable, kind string
+	// connected: it is there while a connector has a session with its target.
+	connected bool
+}
 
 var devices = []device{
-	{"THIN", "thin volume"},
-	{"THIN2", "thin volume"},
-	{"THICK", "logical volume"},
-	{"THICK2", "logical volume"},
-	{"LARGER", "logical volume, larger"},
-	{"MULTIPATH", "iSCSI LUN by two paths"},
-	{"NVME", "NVMe/TCP namespace by two paths"},
+	{"THIN", "thin volume", false},
+	{"THIN2", "thin volume", false},
+	{"THICK", "logical volume", false},
+	{"THICK2", "logical volume", false},
+	{"LARGER", "logical volume, larger", false},
+	{"MULTIPATH", "iSCSI LUN by two paths", false},
+	{"NVME", "NVMe/TCP namespace by two paths", false},
+	{"NAMESPACE", "NVMe/TCP namespace, connected for it", true},
+	{"NAMESPACE2", "NVMe/TCP namespace, connected for it", true},
+	{"UNIT", "iSCSI LUN by two paths, connected for it", true},
+	{"UNIT2", "iSCSI LUN by two paths, connected for it", true},
+}
+
+// deviceAt is the device with this path, nil if it is none of a machine with storage.
+func deviceAt(path string) *device {
+	i := slices.IndexFunc(devices, func(d device) bool { return os.Getenv(d.variable) == path })
+	if i < 0 {
+		return nil
+	}
+	return &devices[i]
 }

@@ -99,6 +99,9 @@ func (v *move) finish(t *testing.T) {
 		t.Fatalf("complete ended as %s: %+v", v.State, v.Migration)
 	}
 	v.g.noteMove(t, v.Migration)
+	if d := deviceAt(v.Src.Path); d != nil && d.connected {
+		return // whose device has gone with the volume
+	}
 	if exists(t, fileOf(v.Src.Path)) == v.DeleteSource {
 		t.Errorf("delete_source is %v, and whether the source is there the same: %s", v.DeleteSource, v.Src.Path)
 	}

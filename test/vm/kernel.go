@@ -10,6 +10,11 @@ import (
 	"strings"
 )
 
+// kernelOptions are what a machine's kernel is told. Of a processor that is emulated it does not believe
+// that the counters of its cores are in step, which they are: it would read the time from a device,
+// with an exit for each look at the clock.
+const kernelOptions = "console=ttyS0 quiet panic=-1 tsc=reliable mitigations=off nvme_core.multipath=Y"
+
 // kernel is one that is installed in a root.
 type kernel struct {
 	image   string // its path

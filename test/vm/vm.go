@@ -80,9 +80,9 @@ func Run(ctx context.Context, dir string, cfg Config, out io.Writer) error {
 		return fmt.Errorf("boot: %w", err)
 	}
 	args := []string{
-		"-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", strconv.Itoa(cfg.memoryMiB()),
+		"-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off", "-smp", "2", "-m", strconv.Itoa(cfg.memoryMiB()),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio", "-nic", "none",
-		"-kernel", kernel.image, "-initrd", first, "-append", "console=ttyS0 quiet panic=-1 nvme_core.multipath=Y",
+		"-kernel", kernel.image, "-initrd", first, "-append", kernelOptions,
 		"-device", "virtio-serial-pci", "-chardev", "file,id=exit,path=" + escape(status),
 		"-device", "virtserialport,chardev=exit,name=" + boot.ExitPort,
 	}

@@ -28,6 +28,9 @@ type iscsi struct {
 	state string
 }
 
+// multipathd has each path open, to see whether it works.
+const multipathd = "multipathd"
+
 func writeAttribute(path, text string) error { return os.WriteFile(path, []byte(text), 0) }
 
 func flush(path string) error {
@@ -45,29 +48,7 @@ func flush(path string) error {
 // note says for people what has failed and is not the end of it.
 func note(err error) { _, _ = os.Stderr.WriteString("iscsi: " + err.Error() + "\n") }
 
-// handle does one verb.
-func (i iscsi) handle(ctx context.Context, in connector.Request) (connector.Answer, error) {
-	p, err := placeOf(in.Options)
-	if err != nil {
-		return connector.Answer{}, err
-	}
-	switch in.Verb {
-	case connector.VerbInspect:
-		return i.inspect(p, in)
-	case connector.VerbConnect, connector.VerbDisconnect:
-		marks, err := target.Take(i.state, "iscsi", p.iqn)
-		if err != nil {
-			return connector.Answer{}, err
-		}
-		defer marks.Release()
-		if in.Verb == connector.VerbConnect {
-			return i.connect(ctx, p, marks, in)
-		}
-		return connector.Answer{}, i.disconnect(ctx, p, marks, in)
-	}
-	return connector.Answer{}, connector.Errorf(connector.CodeUnsupported, "a target of iSCSI has the volumes that it has: there is no verb %q here", in.Verb)
-}
-
+// inspect is that verb: it looks, and runs nothing.
 func (i iscsi) inspect(p place, in connector.Request) (connector.Answer, error) {
 	if in.Volume == "" {
 		return connector.Answer{Pool: &connector.Pool{

@@ -44,10 +44,12 @@ type fakeHost struct {
 	// slowUdev: it has not seen a disk yet when the kernel has it.
 	slowUdev bool
 	// open are the devices that somebody has open.
-	open    map[string]bool
-	records []string
-	ran     []string
-	flushed []string
+	open map[string]bool
+	// udevLooks is how often it is looked until udev has let go of an open device.
+	udevLooks int
+	records   []string
+	ran       []string
+	flushed   []string
 }
 
 func newHost(t *testing.T) *fakeHost {
@@ -114,7 +116,7 @@ func (h *fakeHost) show(sid string) {
 		h.put(h.block(d, "device/state"), "running")
 		h.put(h.block(d, "dev"), "8:"+d)
 		if !h.slowUdev {
-			h.put(h.at("udev", "b8:"+d), "")
+			h.put(h.at("udev/data", "b8:"+d), "")
 		}
 		h.put(h.block(d, "size"), fmt.Sprint(size/target.SectorBytes))
 		h.must(os.MkdirAll(h.block(d, "holders"), 0o700))
@@ -223,9 +225,13 @@ func (h *fakeHost) write(path, _ string) error {
 
 func (h *fakeHost) opener(devices []string) (int, error) {
 	for _, d := range devices {
-		if h.open[d] {
-			return 4711, nil
+		if !h.open[d] {
+			continue
 		}
+		if h.udevLooks--; h.udevLooks == 0 {
+			delete(h.open, d)
+		}
+		return 4711, nil
 	}
 	return 0, nil
 }
@@ -418,7 +424,9 @@ func TestNothingIsTakenAwayUnderADeviceThatIsOpen(t *testing.T) {
 			if err := h.disconnect(one); connector.CodeOf(err) != connector.CodeInUse || h.sessions() != 2 || !h.has1(one) {
 				t.Errorf("it is %v, sessions %d, device %v", err, h.sessions(), h.has1(one))
 			}
-			delete(h.open, used)
+			// But udev is waited for, which has it for a moment.
+			h.put(h.at("udev/queue"), "")
+			h.udevLooks = 3
 			if err := h.disconnect(one); err != nil || h.sessions() > 0 {
 				t.Errorf("asked again: %v, sessions %d", err, h.sessions())
 			}

@@ -19,9 +19,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
-// multipathd has each path open, to see whether it works.
-const multipathd = "multipathd"
-
 func main() {
 	// What is begun is ended, by the commands too, which inherit this: iscsid would go on with a
 	// login of which nobody knows. The grace of whoever runs this is enough for it.
@@ -34,4 +31,27 @@ func main() {
 		fmt.Fprintf(os.Stderr, "iscsi: %v\n", err)
 		os.Exit(1)
 	}
+}
+
+// handle does one verb.
+func (i iscsi) handle(ctx context.Context, in connector.Request) (connector.Answer, error) {
+	p, err := placeOf(in.Options)
+	if err != nil {
+		return connector.Answer{}, err
+	}
+	switch in.Verb {
+	case connector.VerbInspect:
+		return i.inspect(p, in)
+	case connector.VerbConnect, connector.VerbDisconnect:
+		marks, err := target.Take(i.state, "iscsi", p.iqn)
+		if err != nil {
+			return connector.Answer{}, err
+		}
+		defer marks.Release()
+		if in.Verb == connector.VerbConnect {
+			return i.connect(ctx, p, marks, in)
+		}
+		return connector.Answer{}, i.disconnect(ctx, p, marks, in)
+	}
+	return connector.Answer{}, connector.Errorf(connector.CodeUnsupported, "a target of iSCSI has the volumes that it has: there is no verb %q here", in.Verb)
 }

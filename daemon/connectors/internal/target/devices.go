@@ -23,7 +23,7 @@ const SectorBytes = 512
 
 // Devices are the block devices of this host, each named as in /sys/class/block.
 type Devices struct {
-	// Sys, Dev and Udev are the directories of the kernel's, of udev's names, and of what udev knows.
+	// Sys, Dev and Udev are the directories of the kernel's, of udev's names, and of udev itself.
 	Sys, Dev, Udev string
 	// Opener is a process that has one of the devices open, 0 if none has.
 	Opener func(devices []string) (pid int, err error)
@@ -34,7 +34,7 @@ type Devices struct {
 
 // Host are those of this host, with what says who has them open.
 func Host(opener func(devices []string) (pid int, err error)) Devices {
-	return Devices{Sys: "/sys", Dev: "/dev", Udev: "/run/udev/data", Opener: opener, Within: 30 * time.Second}
+	return Devices{Sys: "/sys", Dev: "/dev", Udev: "/run/udev", Opener: opener, Within: 30 * time.Second}
 }
 
 // ByID is the directory of the names that say which device it is.
@@ -91,7 +91,7 @@ func (d Devices) IsKnown(device string) (bool, error) {
 	if err != nil || number == "" {
 		return false, err
 	}
-	_, err = os.Stat(filepath.Join(d.Udev, "b"+number))
+	_, err = os.Stat(filepath.Join(d.Udev, "data", "b"+number))
 	return err == nil, absentIsFine(err)
 }
 
@@ -108,20 +108,27 @@ func (d Devices) HasName(name string) bool {
 }
 
 // NotUsed refuses devices that somebody has; what one of them has of the others does not count.
-// It waits a little for udev, which reads what others have closed.
+// It waits for udev, which reads what others have closed.
 func (d Devices) NotUsed(ctx context.Context, devices ...string) error {
 	var used error
-	free, err := Until(ctx, d.Within/15, func() (bool, error) {
+	begin := time.Now()
+	_, err := Until(ctx, d.Within, func() (bool, error) {
 		used = d.use(devices)
 		if code := connector.CodeOf(used); code != "" && code != connector.CodeInUse {
 			return false, used
 		}
-		return used == nil, nil
+		return used == nil || time.Since(begin) > d.Within/15 && !d.udevIsBusy(), nil
 	})
-	if err != nil || free {
+	if err != nil {
 		return err
 	}
 	return used
+}
+
+// udevIsBusy says whether udev has events that it has not done with.
+func (d Devices) udevIsBusy() bool {
+	_, err := os.Lstat(filepath.Join(d.Udev, "queue"))
+	return err == nil
 }
 
 // use is the first use of the devices that it finds.

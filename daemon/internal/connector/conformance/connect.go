@@ -54,10 +54,14 @@ func (k *kit) notConnected() error {
 // away wants no volume to have a device.
 func (k *kit) away() error {
 	for _, name := range k.Volumes {
-		if d, err := k.Look(k.pool.Directory + "/" + name); !errors.Is(err, pools.ErrNoDevice) {
-			return fmt.Errorf("%s has the device %q (%w)", name, d.Identity, err)
+		d, err := k.Look(k.pool.Directory + "/" + name)
+		if err == nil {
+			return fmt.Errorf("%s has the device %q", name, d.Identity)
 		}
-		_, err := k.ask(connector.Request{Verb: connector.VerbInspect, Volume: name})
+		if !errors.Is(err, pools.ErrNoDevice) {
+			return err
+		}
+		_, err = k.ask(connector.Request{Verb: connector.VerbInspect, Volume: name})
 		if err := refused(err, connector.CodeNotConnected, connector.CodeNotFound); err != nil {
 			return err
 		}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// storageTarget is one of the machine with storage with which there is no session.
+type storageTarget struct {
+	connector string
+	// options are those of a pool, as KEY=VALUE.
+	options []string
+	// volumes are the paths that two of its volumes have while they are connected.
+	volumes []string
+	// sessions are files of the kernel's in which the name of a target is with which there is one.
+	sessions, name string
+	// lose takes one of its paths away, until what it returns is called; nil if none is.
+	lose func(*testing.T) (restore func())
+}
+
+func nvmeTarget(t *testing.T) storageTarget {
+	nqn := storageDevice(t, "NAMESPACE_NQN")
+	return storageTarget{
+		connector: "nvme", options: []string{"nqn=" + nqn, "addresses=127.0.0.1:4420,127.0.0.2:4420"},
+		volumes:  []string{os.Getenv("NAMESPACE"), os.Getenv("NAMESPACE2")},
+		sessions: "/sys/class/nvme-subsystem/*/subsysnqn", name: nqn,
+	}
+}
+
+func iscsiTarget(t *testing.T) storageTarget {
+	iqn := storageDevice(t, "UNIT_IQN")
+	return storageTarget{
+		connector: "iscsi", options: []string{"iqn=" + iqn, "portals=127.0.0.1:3260,127.0.0.2:3260"},
+		volumes:  []string{os.Getenv("UNIT"), os.Getenv("UNIT2")},
+		sessions: "/sys/class/iscsi_session/*/targetname", name: iqn,
+		lose: loseSecondAddress,
+	}
+}
+
+// loseSecondAddress has the kernel drop what is sent to the second address of the targets.
+func loseSecondAddress(t *testing.T) (restore func()) {
+	t.Helper()
+	route := func(verb string) error {
+		out, err := exec.Command("ip", "route", verb, "blackhole", "127.0.0.2/32", "table", "local").CombinedOutput() //nolint:noctx // also when the test has ended
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	}
+	if err := route("add"); err != nil {
+		t.Fatal(err)
+	}
+	lost := true
+	restore = func() {
+		if !lost {
+			return
+		}
+		lost = false
+		if err := route("delete"); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(restore)
+	return restore
+}
+
+// countSessions is with how many paths the kernel has a session with the target.
+func (x storageTarget) countSessions(t *testing.T) (n int) {
+	t.Helper()
+	files, err := filepath.Glob(x.sessions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if name, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(name)) == x.name {
+			n++
+		}
+	}
+	return n
+}
+
+// pool is the section of the configuration with the pool of the target.
+func (x storageTarget) pool() string {
+	text := "[connector_pools]\nsan = { connector = \"" + x.connector + "\""
+	for _, option := range x.options {
+		key, value, _ := strings.Cut(option, "=")
+		text += fmt.Sprintf(", %s = %q", key, value)
+	}
+	return text + " }\n"
+}
+
+// keepsToTheProtocol runs the kit for vendors, with the real kernel on both sides.
+func (x storageTarget) keepsToTheProtocol(t *testing.T) {
+	t.Helper()
+	bin := programs(t)
+	args := []string{"connector-test"}
+	for _, v := range x.volumes {
+		args = append(args, "--volume", filepath.Base(v))
+	}
+	args = append(append(args, filepath.Join(bin, "connectors", x.connector)), x.options...)
+	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "volferryd"), args...).CombinedOutput()
+	t.Logf("%s", out)
+	if n := x.countSessions(t); err != nil || n > 0 {
+		t.Fatalf("%v; sessions that are left: %d", err, n)
+	}
+}
+
+func TestStorageTheConnectorOfNVMeKeepsToTheProtocol(t *testing.T) {
+	nvmeTarget(t).keepsToTheProtocol(t)
+}
+
+func TestStorageTheConnectorOfISCSIKeepsToTheProtocol(t *testing.T) {
+	iscsiTarget(t).keepsToTheProtocol(t)
+}
+
+// TestStorageTheConnectorOfISCSIKeepsToTheProtocolWithoutMultipath, where a target has one portal.
+func TestStorageTheConnectorOfISCSIKeepsToTheProtocolWithoutMultipath(t *testing.T) {
+	x := iscsiTarget(t)
+	x.name = os.Getenv("SINGLE_IQN")
+	x.options, x.volumes = []string{"iqn=" + x.name, "portals=127.0.0.1:3260"}, []string{os.Getenv("SINGLE")}
+	run := func(args ...string) error {
+		out, err := exec.Command(args[0], args[1:]...).CombinedOutput() //nolint:noctx // also when the test has ended
+		t.Logf("%s: %s", strings.Join(args, " "), out)
+		return err
+	}
+	if err := run("multipathd", "shutdown"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "multipathd has ended", func() bool { return exec.CommandContext(t.Context(), "pidof", "multipathd").Run() != nil })
+	t.Cleanup(func() {
+		if err := run("multipathd"); err != nil {
+			t.Error(err)
+		}
+	})
+	x.keepsToTheProtocol(t)
+}
+
+// TestStorageTwoVolumesOfAGuestMoveToATargetThatIsConnectedForThemAndAway, while it writes: once in
+// vain, once by a daemon that is killed in the copy, and with a path less where the target has two
+// for which multipathd is there. The session ends with the last volume.
+func TestStorageTwoVolumesOfAGuestMoveToATargetThatIsConnectedForThemAndAway(t *testing.T) {
+	for _, x := range []storageTarget{nvmeTarget(t), iscsiTarget(t)} {
+		t.Run(x.connector, x.takesTwoVolumes)
+	}
+}
+
+func (x storageTarget) takesTwoVolumes(t *testing.T) {
+	h := startHost(t)
+	h.configure(t, x.pool())
+	h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long here
+	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw), h.diskIn(t, h.poolA, api.FormatRaw))
+	connected := func(when string, want bool) {
+		t.Helper()
+		if is := x.countSessions(t) > 0; is != want {
+			t.Fatalf("%s: that the target is connected is %v", when, is)
+		}
+	}
+	slow := []string{"--bandwidth", "4MiB/s"}
+	lose := func() (restore func()) {
+		if x.lose == nil {
+			return func() {}
+		}
+		return x.lose(t)
+	}
+
+	v := g.start(t, "vda", "--to-path", x.volumes[0])
+	connected("src is frozen", true)
+	v.copy(t)
+	v.cancel(t)
+	connected("after a cancel", false)
+
+	v = g.start(t, "vda", append(slow, "--to-path", x.volumes[0])...)
+	v.copyPartly(t)
+	restore := lose()
+	v.copyThroughDeath(t)
+	v.finish(t)
+	restore()
+	g.migrate(t, "vdb", "--to-path", x.volumes[1])
+	t.Log("both are on the target")
+
+	v = g.start(t, "vda", append(slow, "--to-pool", "b")...)
+	v.copyPartly(t)
+	restore = lose()
+	h.ctl(t, "migration", "set", v.ID, "--bandwidth", "0")
+	v.copy(t)
+	v.finish(t)
+	restore()
+	connected("while the other volume is there", true)
+	g.writes(t)
+	g.migrate(t, "vdb", "--to-pool", "b")
+	connected("after the last volume", false)
+	g.assertSettled(t)
+}
