@@ -67,7 +67,7 @@ func mend(s *Spec, disk *diskState) []string {
 		if disk.ours(toDst, s) != nil {
 			return nil // which is not ended while the guest runs (stepAbortMirror)
 		}
-		return []string{api.ShellLine("virsh", "blockjob", s.InstanceName, s.Target, "--abort")}
+		return []string{endJobCommand(s)}
 	case disk.dom.ConfigDisk(s.Target) != nil && (!disk.active || disk.live != Foreign && disk.live != disk.config):
 		return []string{s.repairCommand()}
 	case disk.active && disk.live != Foreign && disk.live != disk.config:
