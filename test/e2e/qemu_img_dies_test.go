@@ -41,3 +41,23 @@ func TestKillOfQemuImgInTheFold(t *testing.T) {
 		})
 	}
 }
+
+// qemu-img dies in a copy from one format to another, under a guest that writes.
+func TestKillOfQemuImgInTheCopyBetweenFormats(t *testing.T) {
+	leftToTestE2E(t)
+	h := startHost(t)
+	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
+	v := g.start(t, "vda", "--to-pool", "b", "--to-format", "qcow2")
+	g.writes(t)
+	stop := lab.Inject(t, h.DaemonPID(), "-P", v.Dst.Path, "-e", "trace=pwrite64,pwritev,pwritev2",
+		"-e", "inject=pwrite64,pwritev,pwritev2:signal=SIGKILL:when=3")
+	h.mustFail(t, v.copyArgs()...)
+	stop()
+	g.writes(t)
+	if m := get[api.Migration](t, h, "migration", "migration", "show", v.ID); m.State != api.MigrationStarted || m.Error == nil {
+		t.Errorf("the migration is %s (%+v), want started, and why its copy failed", m.State, m.Error)
+	}
+	v.copy(t)
+	v.complete(t)
+	g.assertSettled(t)
+}

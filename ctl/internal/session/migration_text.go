@@ -35,6 +35,8 @@ func OutcomeText(m *api.Migration) []string {
 			fmt.Sprintf("Copied %s from %s to %s.", api.Bytes(m.BytesTotal), src, dst),
 			fmt.Sprintf("Next: '%s'.", m.CompleteCommand()),
 		}
+	case api.MigrationError:
+		return []string{StandingText(m)}
 	default:
 		return []string{fmt.Sprintf("Migration %s of volume %s is in state %s.", m.ID, name, m.State)}
 	}

@@ -17,6 +17,8 @@ import (
 type Work struct {
 	Op        api.Op
 	Migration *api.Migration
+	// cancels: it was asked for to take the migration back.
+	cancels bool
 }
 
 // Perform sends a mutation and waits for the end of the work that it starts. It returns
@@ -32,6 +34,7 @@ func Perform[In, Out any](ctx context.Context, s *Session, route routes.Route[In
 	if err != nil {
 		return Response{}, false, err
 	}
+	w.cancels = strings.HasSuffix(route.Path, "cancel")
 	if s.NoWait {
 		return resp, false, s.printStarted(resp, w)
 	}
@@ -167,9 +170,15 @@ func (w Work) cancelRefused() bool {
 	return strings.HasPrefix(w.Op.Kind, "migration_cancel") && (w.Migration.State == api.MigrationStarted || w.Migration.State == api.MigrationCopied)
 }
 
+// tookBack says whether a cancel has had a start undone that waited for the operator: then there was
+// nothing more to cancel.
+func (w Work) tookBack() bool {
+	return w.cancels && w.Op.Error != nil && w.Op.Error.Details["state"] == string(api.MigrationCancelling) && w.Migration != nil && w.Migration.State == api.MigrationError
+}
+
 // failure is nil for an op that is done.
 func (w Work) failure() error {
-	if w.Op.State == api.OpDone {
+	if w.Op.State == api.OpDone || w.tookBack() {
 		return nil
 	}
 	failed := &AdvisedError{Err: w.Op.Error, Exit: api.ExitOpFailed}

@@ -94,13 +94,14 @@ func TestAForeignBlockJobIsARefusalAndNoCaseForTheOperator(t *testing.T) {
 				c := Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID}
 				_, id, err := do(d.manager(), ctx, c)
 				must(t, err)
-				if refused := d.ended(id); refused == nil || refused.Code != api.CodeChainChanged {
-					t.Errorf("%s with a foreign block job: %v, want chain_changed", name, refused)
+				refused := d.ended(id)
+				if refused == nil || refused.Code != api.CodeChainChanged {
+					t.Fatalf("%s with a foreign block job: %v, want chain_changed", name, refused)
 				}
 				if got, err := d.manager().Get(ctx, mig.ID); err != nil || got.State == api.MigrationNeedsOperator {
 					t.Errorf("the migration is %s (%v)", got.State, err)
 				}
-				must(t, d.world.AbortJob(ctx, testInstance, "vda"))
+				d.types(hosttest.CommandsIn(refused.Message)...)
 				c.OpID = uuid.NewString()
 				_, _, err = do(d.manager(), ctx, c)
 				must(t, err)

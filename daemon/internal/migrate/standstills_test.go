@@ -65,6 +65,15 @@ func (d *daemon) cancels(id string) string {
 	return id
 }
 
+// keepsDefinition has the operator own a copy of the definition, of before the move.
+func (d *daemon) keepsDefinition(t *testing.T) {
+	t.Helper()
+	old, err := d.world.Fake.Domain(context.Background(), testInstance)
+	must(t, err)
+	old.Config[0].Chain = []hv.Image{rawImage(srcPath)}
+	d.operator().Keep("./web.xml", *old)
+}
+
 // standstill is a state of things in which a migration waits for the operator.
 type standstill struct {
 	state hv.State
@@ -180,6 +189,14 @@ var standstills = map[string]standstill{
 		d.when("settle", op.EventStarted, func() { detach(hv.Config)(t, d) })
 		return d.migrate()
 	}, api.MigrationCompleted},
+	"a virsh detach-disk --config as the complete settles, of a guest that goes off": {running, func(t *testing.T, d *daemon) string {
+		d.keepsDefinition(t)
+		d.when("settle", op.EventStarted, func() {
+			detach(hv.Config)(t, d)
+			must(t, d.world.Stop(testInstance))
+		})
+		return d.migrate()
+	}, api.MigrationCompleted},
 	"an edit before the overlay is removed": {running, func(_ *testing.T, d *daemon) string {
 		d.when("remove_overlay", op.EventStarted, d.editedToOther)
 		return d.migrate()
@@ -234,10 +251,7 @@ var standstills = map[string]standstill{
 	}, api.MigrationCancelled},
 	"a domain that is undefined in a fold": {stopped, func(t *testing.T, d *daemon) string {
 		mig := d.copied()
-		old, err := d.world.Fake.Domain(context.Background(), testInstance)
-		must(t, err)
-		old.Config[0].Chain = []hv.Image{rawImage(srcPath)} // a copy of before the move
-		d.operator().Keep("./web.xml", *old)
+		d.keepsDefinition(t)
 		d.when("fold", op.EventStarted, func() { undefine(t, d) })
 		return d.completes(mig)
 	}, api.MigrationCompleted},
@@ -376,10 +390,7 @@ func TestTheCommandsOfARefusalForAnInstanceThatIsNotDefinedLetTheMoveGoOn(t *tes
 	for _, cancel := range []bool{false, true} {
 		inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 			mig := d.copied()
-			old, err := d.world.Fake.Domain(context.Background(), testInstance)
-			must(t, err)
-			old.Config[0].Chain = []hv.Image{rawImage(srcPath)} // a copy of before the move
-			d.operator().Keep("./web.xml", *old)
+			d.keepsDefinition(t)
 			undefine(t, d)
 			call, end := (*Manager).Complete, api.MigrationCompleted
 			if cancel {

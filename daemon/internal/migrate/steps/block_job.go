@@ -36,7 +36,7 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout ti
 		if !disk.active {
 			return false, guestIsOff(s)
 		}
-		mirror, err := disk.mirrorTo(to.job, to.image(s))
+		mirror, err := disk.mirrorTo(to, s)
 		if err != nil {
 			return false, err
 		}

@@ -50,3 +50,8 @@ func (s *Spec) definitionFile() string { return "./" + s.InstanceName + ".xml" }
 func commitCommand(s *Spec, base string) string {
 	return api.ShellLine("virsh", "blockcommit", s.InstanceName, s.Target, "--base", base, "--active", "--pivot", "--wait")
 }
+
+// endJobCommand ends the block job that somebody else has begun on the disk.
+func endJobCommand(s *Spec) string {
+	return api.ShellLine("virsh", "blockjob", s.InstanceName, s.Target, "--abort")
+}

@@ -77,26 +77,28 @@ func (e *Env) readDisk(ctx context.Context, s *Spec) (*diskState, error) {
 	return disk, nil
 }
 
-// mirrorTo returns the block job on the disk if it is the job that brings the disk to img;
-// nil if there is none, and an error if the job is not ours.
-func (d *diskState) mirrorTo(kind hv.JobKind, img hv.Image) (*hv.Mirror, error) {
+// mirrorTo returns the block job on the disk if it is the job of this direction; nil if there is
+// none, and an error if the job is not ours.
+func (d *diskState) mirrorTo(to direction, s *Spec) (*hv.Mirror, error) {
+	img := to.image(s)
 	switch {
 	case d.mirror == nil:
 		return nil, nil
 	case d.mirror.Job == hv.JobOther && d.mirror.Image.Path == img.Path:
 		// So libvirt shows a job of ours that has failed, until it is gone.
-		return &hv.Mirror{Job: kind, Image: d.mirror.Image}, nil
+		return &hv.Mirror{Job: to.job, Image: d.mirror.Image}, nil
 	}
-	if d.mirror.Job != kind || d.mirror.Image.Path != img.Path {
+	if d.mirror.Job != to.job || d.mirror.Image.Path != img.Path {
 		return nil, api.Errorf(api.CodeChainChanged,
-			"disk has a block job (%s) to %s that Volferry did not start", d.mirror.Job, d.mirror.Image.Path)
+			"disk %s of instance %s has a block job (%s) to %s that Volferry did not start: wait for its end, or end it (`%s`), and call again",
+			s.Target, s.InstanceName, d.mirror.Job, d.mirror.Image.Path, endJobCommand(s))
 	}
 	return d.mirror, nil
 }
 
 // ours returns our job of this direction, nil if it does not run.
 func (d *diskState) ours(to direction, s *Spec) *hv.Mirror {
-	mirror, err := d.mirrorTo(to.job, to.image(s))
+	mirror, err := d.mirrorTo(to, s)
 	if err != nil {
 		return nil
 	}

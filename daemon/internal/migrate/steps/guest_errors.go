@@ -48,6 +48,13 @@ func chainChanged(s *Spec, disk *diskState) *api.Error {
 			s.dumpCommand(), s.defineCommand())
 	}
 	where := "the definition names " + s.place(disk.config)
+	switch gone := disk.dom.ConfigDisk(s.Target) == nil; {
+	case gone && disk.active:
+		where = fmt.Sprintf("the definition has no such disk; define it again as it runs (`%s`, `%s`)", s.dumpCommand(), s.defineCommand())
+	case gone:
+		where = fmt.Sprintf("the definition has no such disk; define it again, with a copy of it as %s, whatever image that names (`%s`, `%s`)",
+			s.definitionFile(), s.defineCommand(), s.repairCommand())
+	}
 	if disk.active {
 		where = "the guest runs on " + s.place(disk.live) + ", and " + where + snapshotAdvice(s, disk)
 	}
@@ -67,7 +74,9 @@ func mend(s *Spec, disk *diskState) []string {
 		if disk.ours(toDst, s) != nil {
 			return nil // which is not ended while the guest runs (stepAbortMirror)
 		}
-		return []string{api.ShellLine("virsh", "blockjob", s.InstanceName, s.Target, "--abort")}
+		return []string{endJobCommand(s)}
+	case disk.dom.ConfigDisk(s.Target) == nil && !disk.active:
+		return []string{s.defineCommand(), s.repairCommand()}
 	case disk.dom.ConfigDisk(s.Target) != nil && (!disk.active || disk.live != Foreign && disk.live != disk.config):
 		return []string{s.repairCommand()}
 	case disk.active && disk.live != Foreign && disk.live != disk.config:

@@ -58,7 +58,7 @@ func (e *Env) stepAbortMirror() op.Step {
 		if disk.active && disk.mirror == nil && disk.live != s.Before() {
 			return chainChanged(s, disk)
 		}
-		if _, err := disk.mirrorTo(hv.JobCopy, s.DstImage()); err != nil && disk.ours(toSrc, s) == nil {
+		if _, err := disk.mirrorTo(toDst, s); err != nil && disk.ours(toSrc, s) == nil {
 			return err
 		}
 		return e.endMirror(ctx, s, disk)

@@ -53,7 +53,7 @@ func (e *Env) stepMayBegin(to direction) op.Step {
 		if !disk.active {
 			return guestIsOff(s)
 		}
-		mirror, err := disk.mirrorTo(to.job, to.image(s))
+		mirror, err := disk.mirrorTo(to, s)
 		if err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func (e *Env) stepBegin(to direction) op.Step {
 		if err != nil {
 			return err
 		}
-		if mirror, err := disk.mirrorTo(to.job, to.image(s)); err != nil {
+		if mirror, err := disk.mirrorTo(to, s); err != nil {
 			return err
 		} else if mirror != nil {
 			if err := e.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
@@ -214,7 +214,7 @@ func (e *Env) awaitTracking(ctx context.Context, s *Spec, to direction, run int)
 		if err != nil {
 			return err
 		}
-		mirror, err := disk.mirrorTo(to.job, to.image(s))
+		mirror, err := disk.mirrorTo(to, s)
 		switch {
 		case err != nil:
 			return err

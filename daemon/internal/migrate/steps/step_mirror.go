@@ -72,7 +72,7 @@ func (e *Env) stepReady() op.Step {
 		if !disk.active {
 			return guestIsOff(s)
 		}
-		mirror, err := disk.mirrorTo(toDst.job, s.DstImage())
+		mirror, err := disk.mirrorTo(toDst, s)
 		if err != nil {
 			return err
 		}

@@ -239,7 +239,7 @@ func (e *Env) drained(ctx context.Context, s *Spec, to direction, disk *diskStat
 	if !disk.active {
 		return false, guestIsOff(s)
 	}
-	mirror, err := disk.mirrorTo(to.job, to.image(s))
+	mirror, err := disk.mirrorTo(to, s)
 	if err != nil {
 		return false, err
 	}
