@@ -254,6 +254,7 @@ func TestCephTheKeyIsInNoArgumentNoEnvironmentAndNoFile(t *testing.T) {
 	if strings.Contains(h.Logs(), c.Key) {
 		t.Error("a log has the key")
 	}
+	g.assertSettled(t)
 }
 
 func glob(t *testing.T, patterns ...string) (all []string) {
@@ -289,7 +290,7 @@ func TestCephAnImageThatAnotherClientHasOrThatIsAnotherOneIsNotTouched(t *testin
 	if _, err := c.RBD(t.Context(), "create", "--size", fmt.Sprint(volumeBytes)+"B", spec); err != nil {
 		t.Fatal(err)
 	}
-	h.refuses(t, api.CodeDstInUse, v.copyArgs()...)
+	h.fails(t, api.ExitOpFailed, api.CodeDstInUse, v.copyArgs()...)
 	v.cancel(t)
 	g.boot(t)
 	g.assertSettled(t)
