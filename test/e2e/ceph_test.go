@@ -197,11 +197,11 @@ func TestCephAVolumeIsMovedFromAndToRBDImagesWhileItsGuestIsStopped(t *testing.T
 	}
 }
 
-func TestCephAVolumeOfNoGuestGoesFromADeviceToAnImageAndBack(t *testing.T) {
+func TestCephAVolumeOfNoGuestGoesFromAnImageToADeviceAndBack(t *testing.T) {
 	requireCeph(t)
 	c := sharedCluster(t)
 	h := cephHost(t, c)
-	d := h.diskIn(t, h.poolA, api.FormatRaw)
+	d := h.imageIn(t, c)
 	get[api.Volume](t, h, "volume", "volume", "adopt", "data", "--path", d.Path, "--format", "raw")
 	for _, to := range []string{h.device(t, h.poolB, volumeBytes).Path, h.emptyImage(t, c, "rbd"), h.emptyImage(t, c, "fast"), h.device(t, h.poolB, volumeBytes).Path} {
 		m := get[api.Migration](t, h, "migration", "volume", "migrate", "data", "--to-path", to)
