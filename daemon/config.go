@@ -323,6 +323,14 @@ func (c *config) checkConnectors() error {
 	return settings.CheckPath("connector_dir", c.ConnectorDir)
 }
 
+// checkClusters refuses Ceph clusters that could not be.
+func (c *config) checkClusters() error {
+	if err := c.RBDClusters.Check(); err != nil {
+		return fmt.Errorf("rbd_clusters: %w", err)
+	}
+	return nil
+}
+
 // warnConnectors warns of connectors that are not there or not safe to run: their pools cannot be
 // used, and the rest of the daemon can.
 func (c *config) warnConnectors() (out []string) {

@@ -5,8 +5,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"net"
 	"os"
 
@@ -16,14 +14,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/sandbox"
 	"github.com/volferry/volferry/internal/api"
 )
-
-// checkClusters refuses Ceph clusters that could not be.
-func (c *config) checkClusters() error {
-	if err := c.RBDClusters.Check(); err != nil {
-		return fmt.Errorf("rbd_clusters: %w", err)
-	}
-	return nil
-}
 
 // networkAccess is how this host reaches what is no file and no device. The secrets are libvirt's.
 func networkAccess(cfg *config, conn *libvirt.Conn) network.Access {
@@ -69,58 +59,4 @@ func (s storageBeside) Watchers(ctx context.Context, image api.RBDImage, key *os
 // Dial implements rbd.Reach.
 func (s storageBeside) Dial(ctx context.Context, image api.RBDImage, writable bool, key *os.File) (net.Conn, error) {
 	return sandbox.OpenStorage(ctx, s.socket, image.URI(), writable, key)
-}
-
-// storageHost is what `volferryd storage` reaches: the clusters of the configuration as it is by now.
-// Whoever has the daemon can name an image of them, and no other machine.
-type storageHost struct{ *rbd.Host }
-
-func newStorageHost(args []string) storageHost {
-	return storageHost{&rbd.Host{Clusters: func() (rbd.Clusters, error) {
-		cfg, err := loadConfig(args, io.Discard)
-		if err != nil {
-			return nil, fmt.Errorf("read which clusters may be reached: %w; chmod 0644 it if it is there, there is no secret in it", err)
-		}
-		return cfg.RBDClusters, cfg.checkClusters()
-	}}}
-}
-
-// Look implements sandbox.StorageReach.
-func (s storageHost) Look(ctx context.Context, address string, key *os.File) ([]byte, error) {
-	return answerOf(ctx, address, key, s.Host.Look)
-}
-
-// Watchers implements sandbox.StorageReach.
-func (s storageHost) Watchers(ctx context.Context, address string, key *os.File) ([]byte, error) {
-	return answerOf(ctx, address, key, s.Host.Watchers)
-}
-
-// answerOf is what is asked of an image, as text.
-func answerOf[T any](ctx context.Context, address string, key *os.File, ask func(context.Context, api.RBDImage, *os.File) (T, error)) ([]byte, error) {
-	image, err := api.ParseRBD(address)
-	if err != nil {
-		return nil, err
-	}
-	out, err := ask(ctx, image, key)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(out)
-}
-
-// Open implements sandbox.StorageReach.
-func (s storageHost) Open(ctx context.Context, address string, writable bool, key *os.File) (*os.File, func() error, error) {
-	image, err := api.ParseRBD(address)
-	if err != nil {
-		return nil, nil, err
-	}
-	served, err := s.Serve(ctx, image, writable, key)
-	if err != nil {
-		return nil, nil, err
-	}
-	conn, err := served.HandOver()
-	if err != nil {
-		return nil, nil, err
-	}
-	return conn, served.Close, nil
 }

@@ -28,31 +28,6 @@ type NBDExport struct {
 	Server string
 }
 
-// IsNetwork says whether the path of a location is the address of something that no file and no
-// device of the host is.
-func IsNetwork(path string) bool { return strings.HasPrefix(path, NBDScheme) || IsRemote(path) }
-
-// IsRemote says whether the path of a location is an address that means the same on all hosts.
-func IsRemote(path string) bool { return strings.HasPrefix(path, NBDTCPScheme) || IsRBD(path) }
-
-// CheckAddress returns what is wrong with the path of a location that IsNetwork.
-func CheckAddress(path string) (err error) {
-	if IsRBD(path) {
-		_, err = ParseRBD(path)
-	} else {
-		_, err = ParseNBD(path)
-	}
-	return err
-}
-
-// AddressKind is what is at the path of a location that IsNetwork, in words.
-func AddressKind(path string) string {
-	if IsRBD(path) {
-		return "an RBD image"
-	}
-	return "an NBD export"
-}
-
 // URI is the export as the path of a location.
 func (e NBDExport) URI() string {
 	if e.Server != "" {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -196,11 +197,11 @@ func TestCephAVolumeIsMovedFromAndToRBDImagesWhileItsGuestIsStopped(t *testing.T
 	}
 }
 
-func TestCephAVolumeOfNoGuestGoesFromADeviceToAnImageAndBack(t *testing.T) {
+func TestCephAVolumeOfNoGuestGoesFromAnImageToADeviceAndBack(t *testing.T) {
 	requireCeph(t)
 	c := sharedCluster(t)
 	h := cephHost(t, c)
-	d := h.diskIn(t, h.poolA, api.FormatRaw)
+	d := h.imageIn(t, c)
 	get[api.Volume](t, h, "volume", "volume", "adopt", "data", "--path", d.Path, "--format", "raw")
 	for _, to := range []string{h.device(t, h.poolB, volumeBytes).Path, h.emptyImage(t, c, "rbd"), h.emptyImage(t, c, "fast"), h.device(t, h.poolB, volumeBytes).Path} {
 		m := get[api.Migration](t, h, "migration", "volume", "migrate", "data", "--to-path", to)
@@ -220,21 +221,17 @@ func TestCephTheKeyIsInNoArgumentNoEnvironmentAndNoFile(t *testing.T) {
 	g := h.stoppedGuest(t, h.imageIn(t, c))
 	v := g.start(t, "vda", "--to-path", h.emptyImage(t, c, "fast"), "--bandwidth", "8MiB/s")
 	v.copyPartly(t)
-	servers := 0
+	if n := len(h.servers(t)); n != 2 {
+		t.Errorf("%d servers are at work in the copy, want 2", n)
+	}
 	for _, file := range glob(t, "/proc/[0-9]*/cmdline", "/proc/[0-9]*/environ") {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			continue // it is gone
 		}
-		if bytes.Contains(text, []byte("qemu-storage-daemon")) && strings.HasSuffix(file, "cmdline") && bytes.Contains(text, []byte(filepath.Base(h.Dir))) {
-			servers++
-		}
 		if bytes.Contains(text, []byte(c.Key)) {
 			t.Errorf("%s has the key: %q", file, text)
 		}
-	}
-	if servers != 2 {
-		t.Errorf("%d servers are at work in the copy, want 2", servers)
 	}
 	v.copy(t)
 	v.finish(t)
@@ -254,6 +251,65 @@ func TestCephTheKeyIsInNoArgumentNoEnvironmentAndNoFile(t *testing.T) {
 	if strings.Contains(h.Logs(), c.Key) {
 		t.Error("a log has the key")
 	}
+	g.assertSettled(t)
+}
+
+// servers are the process numbers of what serves images of this host.
+func (h *host) servers(t *testing.T) (pids []string) {
+	t.Helper()
+	for _, file := range glob(t, "/proc/[0-9]*/cmdline") {
+		text, err := os.ReadFile(file)
+		if err == nil && bytes.HasPrefix(text, []byte("qemu-storage-daemon")) && bytes.Contains(text, []byte(filepath.Base(h.Dir))) {
+			pids = append(pids, filepath.Base(filepath.Dir(file)))
+		}
+	}
+	return pids
+}
+
+// A packaged daemon has no network: the program beside it has the servers, which end with the daemon's connections.
+func TestCephAProgramBesideTheDaemonServesTheImagesAndEndsThatWhenTheDaemonDies(t *testing.T) {
+	requireCeph(t)
+	activate, err := exec.LookPath("systemd-socket-activate")
+	if err != nil {
+		t.Skip("SKIPPED: there is no systemd-socket-activate on this machine")
+	}
+	c := sharedCluster(t)
+	h := cephHost(t, c)
+	socket := filepath.Join(h.Dir, "storage.sock")
+	beside := exec.CommandContext(t.Context(), activate, "--seqpacket", "--listen="+socket, //nolint:gosec // of a test
+		filepath.Join(programs(t), "volferryd"), "storage", "--config", filepath.Join(h.Dir, "volferryd.toml"))
+	if err := beside.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = beside.Wait() }) // by the end of the context
+	eventually(t, "the socket is there", func() bool { return exists(t, socket) })
+	restart := func() {
+		h.KillDaemon()
+		if err := h.StartDaemon(t.Context(), "VOLFERRYD_STORAGE="+socket); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restart()
+	g := h.stoppedGuest(t, h.imageIn(t, c))
+	v := g.start(t, "vda", "--to-path", h.emptyImage(t, c, "fast"), "--bandwidth", "4MiB/s")
+	v.copyPartly(t)
+	servers := h.servers(t)
+	for _, pid := range servers {
+		if stat, err := os.ReadFile("/proc/" + pid + "/stat"); err != nil || !strings.Contains(string(stat), fmt.Sprintf(" S %d ", beside.Process.Pid)) {
+			t.Errorf("server %s is not a child of the program beside the daemon, %d: %s, %v", pid, beside.Process.Pid, stat, err)
+		}
+	}
+	if len(servers) != 2 {
+		t.Errorf("the servers are %v, want 2", servers)
+	}
+	h.KillDaemon()
+	eventually(t, "the servers end", func() bool { return len(h.servers(t)) == 0 })
+	restart()
+	h.ctl(t, "migration", "set", v.ID, "--bandwidth", "0")
+	v.copy(t)
+	v.finish(t)
+	g.boot(t)
+	g.assertSettled(t)
 }
 
 func glob(t *testing.T, patterns ...string) (all []string) {
@@ -289,7 +345,7 @@ func TestCephAnImageThatAnotherClientHasOrThatIsAnotherOneIsNotTouched(t *testin
 	if _, err := c.RBD(t.Context(), "create", "--size", fmt.Sprint(volumeBytes)+"B", spec); err != nil {
 		t.Fatal(err)
 	}
-	h.refuses(t, api.CodeDstInUse, v.copyArgs()...)
+	h.fails(t, api.ExitOpFailed, api.CodeDstInUse, v.copyArgs()...)
 	v.cancel(t)
 	g.boot(t)
 	g.assertSettled(t)

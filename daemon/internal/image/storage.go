@@ -23,9 +23,6 @@ import (
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
-// ErrAbsent says that there is nothing at the path of an image.
-var ErrAbsent = errors.New("no such image")
-
 // SizeError says that an image does not have the size that the caller expects.
 type SizeError = qemuimg.SizeError
 
@@ -310,13 +307,6 @@ func loopDeviceOf(path string) (string, error) {
 // loopDevice is the device of a backing_file in /sys.
 func loopDevice(backingFile string) string {
 	return filepath.Join("/dev", filepath.Base(filepath.Dir(filepath.Dir(backingFile))))
-}
-
-func noImage(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return ErrAbsent
-	}
-	return err
 }
 
 func noSpace(err error) error {

@@ -3,7 +3,6 @@
 package rbd
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -188,15 +187,19 @@ func greeted(ctx context.Context, conn *net.UnixConn) error {
 // process is a server that runs.
 type process struct {
 	cmd    *exec.Cmd
-	stderr head
+	stderr tail
 	ended  chan struct{}
 }
 
-// head keeps the beginning of what a server says: it may run for days.
-type head struct{ bytes.Buffer }
+// tail keeps the end of what a server says, which may run for days: Ceph's libraries say much before
+// it says why it ends.
+type tail struct{ text []byte }
 
-func (h *head) Write(p []byte) (int, error) {
-	_, _ = h.Buffer.Write(p[:max(0, min(len(p), shownBytes-h.Len()))]) // cannot fail
+func (t *tail) Write(p []byte) (int, error) {
+	t.text = append(t.text, p...)
+	if over := len(t.text) - 4*shownBytes; over > 0 {
+		t.text = append(t.text[:0], t.text[over:]...)
+	}
 	return len(p), nil
 }
 
@@ -256,12 +259,12 @@ func (p *process) end() error {
 // said is why a server that has ended did not serve.
 func (p *process) said() error {
 	<-p.ended
-	text := oneLine(p.stderr.String())
+	text := oneLine(string(p.stderr.text))
 	if strings.Contains(text, noDriver) {
 		return errNoDriver
 	}
-	if _, why, found := strings.Cut(text, "}: "); found { // behind the arguments that it repeats
-		text = why
+	if at := strings.LastIndex(text, "}: "); at >= 0 { // behind the arguments that it repeats
+		text = text[at+len("}: "):]
 	}
 	return fmt.Errorf("%s: %s", server, text)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/beevik/etree"
 	"libvirt.org/go/libvirtxml"
 
-	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -47,32 +46,8 @@ func exportOf(src *libvirtxml.DomainDiskSource) string {
 	return export.URI()
 }
 
-// checkAddress refuses an address that no <source> is written for.
-func checkAddress(path string, clusters rbd.Clusters) error {
-	if !api.IsRBD(path) {
-		_, err := api.ParseNBD(path)
-		return err
-	}
-	image, err := api.ParseRBD(path)
-	if err == nil {
-		_, err = clusters.Find(image)
-	}
-	return err
-}
-
-// addressOfSource is the address of what a source over a network names, "" if that has none.
-func addressOfSource(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) string {
-	if src.Network != nil && src.Network.Protocol == protocolRBD {
-		return rbdOf(src, clusters)
-	}
-	return exportOf(src)
-}
-
-// networkSource is the <source> of what is at an address, which was checked.
-func networkSource(uri string, clusters rbd.Clusters) *libvirtxml.DomainDiskSourceNetwork {
-	if api.IsRBD(uri) {
-		return rbdSource(uri, clusters)
-	}
+// exportSource is the <source> of the export at an address, which was checked.
+func exportSource(uri string) *libvirtxml.DomainDiskSourceNetwork {
 	export, _ := api.ParseNBD(uri) // sourceAttr has
 	return &libvirtxml.DomainDiskSourceNetwork{
 		Protocol: protocolNBD, Name: export.Name,

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/volferry/volferry/daemon/internal/rbd"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// storageHost is what `volferryd storage` reaches: the clusters of the configuration as it is by now.
+// Whoever has the daemon can name an image of them, and no other machine.
+type storageHost struct{ *rbd.Host }
+
+func newStorageHost(args []string) storageHost {
+	return storageHost{&rbd.Host{Clusters: func() (rbd.Clusters, error) {
+		cfg, err := loadConfig(args, io.Discard)
+		if err != nil {
+			return nil, fmt.Errorf("read which clusters may be reached: %w; chmod 0644 it if it is there, there is no secret in it", err)
+		}
+		return cfg.RBDClusters, cfg.checkClusters()
+	}}}
+}
+
+// Look implements sandbox.StorageReach.
+func (s storageHost) Look(ctx context.Context, address string, key *os.File) ([]byte, error) {
+	return answerOf(ctx, address, key, s.Host.Look)
+}
+
+// Watchers implements sandbox.StorageReach.
+func (s storageHost) Watchers(ctx context.Context, address string, key *os.File) ([]byte, error) {
+	return answerOf(ctx, address, key, s.Host.Watchers)
+}
+
+// answerOf is what is asked of an image, as text.
+func answerOf[T any](ctx context.Context, address string, key *os.File, ask func(context.Context, api.RBDImage, *os.File) (T, error)) ([]byte, error) {
+	image, err := api.ParseRBD(address)
+	if err != nil {
+		return nil, err
+	}
+	out, err := ask(ctx, image, key)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(out)
+}
+
+// Open implements sandbox.StorageReach.
+func (s storageHost) Open(ctx context.Context, address string, writable bool, key *os.File) (*os.File, func() error, error) {
+	image, err := api.ParseRBD(address)
+	if err != nil {
+		return nil, nil, err
+	}
+	served, err := s.Serve(ctx, image, writable, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := served.HandOver()
+	if err != nil {
+		return nil, nil, err
+	}
+	return conn, served.Close, nil
+}
