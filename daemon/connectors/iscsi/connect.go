@@ -113,6 +113,7 @@ type wait struct {
 	sessions []session
 	found    *device
 	asked    map[string]bool
+	failed   []error // of what was asked
 }
 
 // once does what may help a volume to show. It may show without it.
@@ -122,8 +123,16 @@ func (w *wait) once(what string, do func() error) {
 	}
 	w.asked[what] = true
 	if err := do(); err != nil {
-		note(err)
+		w.failed = append(w.failed, err)
 	}
+}
+
+// why is what has failed, behind a message.
+func (w *wait) why() string {
+	if len(w.failed) == 0 {
+		return ""
+	}
+	return ": " + errors.Join(w.failed...).Error()
 }
 
 // shows waits for a volume, for its name, and for its map to have all paths.
@@ -226,9 +235,9 @@ func (i iscsi) verdict(p place, u unit, w *wait, there bool) (*device, error) {
 	case len(w.sessions) == 0:
 		return nil, connector.Errorf(connector.CodeUnavailable, "target %s is not reached: no session was made in time", p.iqn)
 	case len(all) == 0:
-		return nil, connector.Errorf(connector.CodeUnavailable, "target %s has not said in time whether it has %s", p.iqn, u.name)
+		return nil, connector.Errorf(connector.CodeUnavailable, "target %s has not said in time whether it has %s%s", p.iqn, u.name, w.why())
 	case found == nil:
-		return nil, connector.Errorf(connector.CodeFailed, "multipathd has made no map of %s; does it run, and may it have that device?", i.Path(all[0].name))
+		return nil, connector.Errorf(connector.CodeFailed, "multipathd has made no map of %s; does it run, and may it have that device?%s", i.Path(all[0].name), w.why())
 	case !there && !i.IsNamed(u.name, found.name):
 		return nil, connector.Errorf(connector.CodeFailed, "udev has given %s no name %s", found.name, filepath.Join(i.ByID(), u.name))
 	case u.mapUUID != "":

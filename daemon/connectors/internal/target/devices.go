@@ -34,7 +34,7 @@ type Devices struct {
 
 // Host are those of this host, with what says who has them open.
 func Host(opener func(devices []string) (pid int, err error)) Devices {
-	return Devices{Sys: "/sys", Dev: "/dev", Udev: "/run/udev", Opener: opener, Within: 30 * time.Second}
+	return Devices{Sys: "/sys", Dev: "/dev", Udev: "/run/udev", Opener: opener, Within: time.Minute}
 }
 
 // ByID is the directory of the names that say which device it is.
@@ -117,7 +117,7 @@ func (d Devices) NotUsed(ctx context.Context, devices ...string) error {
 		if code := connector.CodeOf(used); code != "" && code != connector.CodeInUse {
 			return false, used
 		}
-		return used == nil || time.Since(begin) > d.Within/15 && !d.udevIsBusy(), nil
+		return used == nil || time.Since(begin) > d.Within/30 && !d.udevIsBusy(), nil
 	})
 	if err != nil {
 		return err
