@@ -22,7 +22,7 @@ type strangerCase struct {
 // Nothing is lost, no guest is left paused, and what the messages say to type brings the move to its
 // end, without an editor.
 func TestWhatAStrangerDoesToTheDefinitionOfARunningGuestIsPutRightAsTheMessagesSay(t *testing.T) {
-	leftToTestE2E(t)
+	leftToTestCrash(t)
 	g := crashGuest(t)
 	for _, c := range []strangerCase{
 		{"migration_start.switch_to_overlay.after_started", "virsh define of another image", (*stranger).definesOther},

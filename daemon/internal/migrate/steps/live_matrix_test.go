@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -582,6 +583,16 @@ func TestAGuestThatRunsOnBeforeTheDecisionIsSeen(t *testing.T) {
 		if st := p.run(t); st.State != op.StateUndone || st.Failure.Details["ran_on"] != true {
 			t.Errorf("%s: the op is %s: %+v, want a refusal with ran_on", name, st.State, st.Failure)
 		}
+	}
+}
+
+// Src has what the guests wrote last, so that nobody has to look: the registry takes the move back.
+func TestALastCopyOfWhatIsNotKeptAnyMoreIsUndone(t *testing.T) {
+	p := suspendedLive(t, steps.KindLiveLast)
+	must(t, p.SwapTracking(t.Context(), testInstance, "vda", roundZero, lastBitmap, hvtest.BlockSize))
+	p.history.Read, p.history.ReadDone = true, true
+	if st := p.run(t); st.State != op.StateUndone || st.Failure == nil || !strings.Contains(st.Failure.Message, "is not kept any more") {
+		t.Errorf("the op is %s: %+v, want undone", st.State, st.Failure)
 	}
 }
 

@@ -264,7 +264,7 @@ func (e *Env) stepCopyLast() op.Step {
 		}
 		kept, err := e.copier.KeptUnits(in.lastKey() + keptSuffix)
 		if err != nil {
-			// Src has all of it, and nothing is at dst yet: the registry takes the move back.
+			// Src has all of it, and is the volume still: the registry takes the move back.
 			return in.refused(api.CodeInternal, "what its guests wrote last is not kept any more: %v", err)
 		}
 		h, err := e.history.Live(ctx, in, r.OpID())
