@@ -370,11 +370,15 @@ func TestCephACopyGoesOnWhenTheClusterIsBack(t *testing.T) {
 	g := h.stoppedGuest(t, h.imageIn(t, c))
 	v := g.start(t, "vda", "--to-path", h.emptyImage(t, c, "fast"), "--bandwidth", "4MiB/s")
 	v.copyPartly(t)
-	if err := c.KillOSD(); err != nil {
+	if err := errors.Join(c.KillOSD(), c.KillMon()); err != nil {
 		t.Fatal(err)
 	}
 	h.fails(t, api.ExitOpFailed, api.CodeIOError, "migration", "watch", v.ID)
-	if err := c.StartOSD(); err != nil {
+	h.mustFail(t, v.copyArgs()...)
+	if err := errors.Join(c.StartMon(), c.StartOSD()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.RBD(t.Context(), "info", g.disks[0].RBD.Spec); err != nil { // which waits for them
 		t.Fatal(err)
 	}
 	h.ctl(t, "migration", "set", v.ID, "--bandwidth", "0")

@@ -28,7 +28,7 @@ const (
 // lockDst keeps all others from writing to dst: other copies, and guests, unless
 // qemu-img does the copy, which takes its own locks against them; a block device
 // is claimed exclusively, which mounts and volume managers respect. ErrInUse if
-// somebody was first. The locks go with the returned file, whatever kills us. An NBD export has
+// somebody was first. The locks go with the returned file, whatever kills us. What is at an address has
 // no locks: the file is nil.
 func (s *Spec) lockDst() (*os.File, error) { return s.lockDstAs(unix.F_WRLCK) }
 

@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -24,8 +26,8 @@ const (
 	keyPath = "/proc/self/fd/3"
 )
 
-// ErrNoAnswer says that a cluster does not answer.
-var ErrNoAnswer = errors.New("the cluster does not answer")
+// ErrNoAnswer says that a cluster does not answer. It is an I/O error, as one of a device is.
+var ErrNoAnswer = fmt.Errorf("the cluster does not answer (%w)", unix.ETIMEDOUT)
 
 // toolError is that of a tool that has failed.
 type toolError struct {
