@@ -45,7 +45,7 @@ SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/la
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-live-shared test-clusterfs test-power test-upgrade test-crash soak test-web matrix-report kinds-report bench bench-data \
+.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-live-shared test-clusterfs test-power test-upgrade test-crash soak test-web matrix-report kinds-report bench bench-data bench-growth \
 	packages lint-packages install clean lab ceph machine vm clusterfs compiler chromium
 
 help: ## Show this list
@@ -165,6 +165,10 @@ bench: build bench-data ## Benchmarks of the engine and the registry, of moves, 
 # The flags are in BENCH, --full among them: go run ./test/bench/data --help.
 bench-data: build lab ## Moves by Volferry and by other tools, side by side, with tables and plots in build/bench-data (root)
 	$(GO) run ./test/bench/data $(BENCH)
+
+# FULL=1 adds the large sizes.
+bench-growth: build lab ## How the cost of moves, volumes, folds, attachments and history grows with their size, into build/bench-growth (root)
+	$(GO) run ./test/bench/growth $(if $(FULL),--full)
 
 packages: build ## deb and rpm of the three programs into dist/
 	@[ -x bin/nfpm ] || GOBIN='$(CURDIR)/bin' $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@v$(NFPM_VERSION)
