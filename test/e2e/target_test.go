@@ -133,9 +133,7 @@ func TestStorageTheConnectorOfISCSIKeepsToTheProtocolWithoutMultipath(t *testing
 		t.Logf("%s: %s", strings.Join(args, " "), out)
 		return err
 	}
-	if err := run("multipathd", "shutdown"); err != nil {
-		t.Fatal(err)
-	}
+	_ = run("multipathd", "shutdown") // it may end before it answers
 	eventually(t, "multipathd has ended", func() bool { return exec.CommandContext(t.Context(), "pidof", "multipathd").Run() != nil })
 	t.Cleanup(func() {
 		if err := run("multipathd"); err != nil {
