@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/kinds"
+	"github.com/volferry/volferry/test/lab"
 )
 
 // storageTarget is one of the machine with storage with which there is no session.
@@ -131,9 +133,7 @@ func TestStorageTheConnectorOfISCSIKeepsToTheProtocolWithoutMultipath(t *testing
 		t.Logf("%s: %s", strings.Join(args, " "), out)
 		return err
 	}
-	if err := run("multipathd", "shutdown"); err != nil {
-		t.Fatal(err)
-	}
+	_ = run("multipathd", "shutdown") // it may end before it answers
 	eventually(t, "multipathd has ended", func() bool { return exec.CommandContext(t.Context(), "pidof", "multipathd").Run() != nil })
 	t.Cleanup(func() {
 		if err := run("multipathd"); err != nil {
@@ -141,6 +141,43 @@ func TestStorageTheConnectorOfISCSIKeepsToTheProtocolWithoutMultipath(t *testing
 		}
 	})
 	x.keepsToTheProtocol(t)
+}
+
+// TestStorageAVolumeOfNoInstanceMovesToAnISCSITargetAndAwayThoughAPathIsLost in each copy.
+func TestStorageAVolumeOfNoInstanceMovesToAnISCSITargetAndAwayThoughAPathIsLost(t *testing.T) {
+	x := iscsiTarget(t)
+	h := startHost(t)
+	h.configure(t, x.pool())
+	h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long here
+	file := filepath.Join(h.poolA, "plain.raw")
+	halfZeros(t, file)
+	sum := sumOfVolume(t, file)
+	v := h.adoptVolume(t, lab.Disk{Volume: lab.Volume{Path: file, Format: "raw"}})
+	move := func(args ...string) {
+		t.Helper()
+		id := idOf(t, h.ctl(t, append([]string{"--no-wait", "volume", "migrate", v.name, "--bandwidth", "1MiB/s"}, args...)...))
+		h.untilCopying(t, id)
+		if n := x.countSessions(t); n != 2 {
+			t.Fatalf("it is copied with %d paths, which proves nothing", n)
+		}
+		restore := x.lose(t)
+		h.ctl(t, "migration", "set", id, "--bandwidth", "0")
+		h.ctl(t, "--progress", "none", "migration", "watch", id)
+		m := get[api.Migration](t, h, "migration", "migration", "show", id)
+		if m.State != api.MigrationCompleted || m.Error != nil {
+			t.Fatalf("it ended as %s: %+v", m.State, m)
+		}
+		h.noteMove(t, m, kinds.NoGuest)
+		if sumOfVolume(t, v.show(t).Location.Path) != sum {
+			t.Error("the move has changed the volume")
+		}
+		restore()
+	}
+	move("--to-path", x.volumes[0])
+	move("--to-pool", "b")
+	if n := x.countSessions(t); n > 0 {
+		t.Errorf("%d sessions are left", n)
+	}
 }
 
 // TestStorageTwoVolumesOfAGuestMoveToATargetThatIsConnectedForThemAndAway, while it writes: once in
