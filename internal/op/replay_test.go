@@ -21,7 +21,7 @@ func TestNextAllowsExactlyWhatItsDrawingShows(t *testing.T) {
 		},
 		StepSucceeded:   {EventUndoStarted: StepUndoStarted},
 		StepFailed:      {EventUndoStarted: StepUndoStarted},
-		StepUndoStarted: {EventUndoStarted: StepUndoStarted, EventUndone: StepUndone, EventUndoFailed: StepStuck},
+		StepUndoStarted: {EventUndoStarted: StepUndoStarted, EventNoted: StepUndoStarted, EventUndone: StepUndone, EventUndoFailed: StepStuck},
 		StepUndone:      {},
 		StepStuck:       {EventUndoStarted: StepUndoStarted},
 	}

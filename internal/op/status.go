@@ -19,7 +19,7 @@ type StepStatus string
 //	                    failed ──────────────▶ undo_started ──undone──▶ undone
 //	                                            ▲ │  │
 //	                                            └─┘  └─undo_failed──▶ stuck
-//	                                        (again)                      │
+//	                                    (again, noted)                   │
 //	                                            ▲──────undo_started──────┘
 const (
 	StepPending     StepStatus = "pending"
@@ -39,7 +39,7 @@ type EventKind string
 const (
 	// EventStarted is written before Do may have any effect.
 	EventStarted EventKind = "started"
-	// EventNoted keeps a fact that a later Undo or a resumed Do needs, written
+	// EventNoted keeps a fact that a later Undo, or a resumed Do or Undo, needs, written
 	// before the effect that would destroy it.
 	EventNoted       EventKind = "noted"
 	EventSucceeded   EventKind = "succeeded"
@@ -70,6 +70,8 @@ func Next(s StepStatus, e EventKind) (StepStatus, error) {
 	case s == StepStarted && e == EventFailed:
 		return StepFailed, nil
 	case (s == StepSucceeded || s == StepFailed || s == StepUndoStarted || s == StepStuck) && e == EventUndoStarted:
+		return StepUndoStarted, nil
+	case s == StepUndoStarted && e == EventNoted:
 		return StepUndoStarted, nil
 	case s == StepUndoStarted && e == EventUndone:
 		return StepUndone, nil

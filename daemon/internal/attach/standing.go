@@ -74,7 +74,15 @@ func (in *input) mend(v *view, toBe place) (commands []string) {
 				if !v.active {
 					virsh("start", in.InstanceName)
 				}
+				// Some versions of QEMU miss what a guest writes as such a job begins.
+				suspend := v.dom.State != hv.StatePaused
+				if suspend {
+					virsh("suspend", in.InstanceName)
+				}
 				virsh("blockcommit", in.InstanceName, d.Target, "--base", in.Location.Path, "--active", "--pivot", "--wait")
+				if suspend {
+					virsh("resume", in.InstanceName)
+				}
 				committed[d.Target] = true
 			default:
 				takeOut[d.Target] = append(takeOut[d.Target], flag)

@@ -21,6 +21,8 @@ type Operator struct {
 	Fake *hvtest.Fake
 	// Volferryctl does what a command line of volferryctl does. The words are those behind its name.
 	Volferryctl func(words []string) error
+	// CutOff is how many of the next conversions of images end with their first block.
+	CutOff int
 
 	dumped map[string]hv.Domain // by file
 }
@@ -85,6 +87,10 @@ func (o *Operator) virsh(verb string, words []string, into string) error {
 		return o.Fake.Stop(id)
 	case "start":
 		return o.Fake.Start(id)
+	case "suspend":
+		return o.Fake.Suspend(ctx, id)
+	case "resume":
+		return o.Fake.Resume(ctx, id)
 	case "dumpxml":
 		return o.dump(id, into)
 	case "detach-disk":
@@ -198,16 +204,17 @@ func (o *Operator) kill(pid string) error {
 
 // convert is qemu-img convert -n: the image is there already, and reads as the other in the end.
 func (o *Operator) convert(words []string) error {
-	if len(words) != 8 || words[0] != "convert" || words[1] != "-n" || words[2] != "-f" || words[4] != "-O" {
+	const flags = "convert -n -t writeback -f"
+	if len(words) != 10 || strings.Join(words[:5], " ") != flags || words[6] != "-O" {
 		return errors.New("nobody can type that here")
 	}
-	from, to := words[6], words[7]
+	from, to := words[8], words[9]
 	for i, path := range []string{from, to} {
 		info, err := o.Fake.Info(path)
 		if err != nil {
 			return err
 		}
-		if format := words[3+2*i]; info.Format != format {
+		if format := words[5+2*i]; info.Format != format {
 			return fmt.Errorf("%s is %s and not %s", path, info.Format, format)
 		}
 	}
@@ -216,7 +223,11 @@ func (o *Operator) convert(words []string) error {
 		return err
 	}
 	info, err := o.Fake.Info(to)
-	for block := int64(0); err == nil && block < info.SizeBytes/hvtest.BlockSize; block++ {
+	blocks := info.SizeBytes / hvtest.BlockSize
+	if o.CutOff > 0 {
+		o.CutOff, blocks = o.CutOff-1, 1
+	}
+	for block := int64(0); err == nil && block < blocks; block++ {
 		err = o.Fake.WriteBlock(to, block, content[block])
 	}
 	return err

@@ -128,6 +128,16 @@ var standstills = map[string]standstill{
 		})
 		return d.completes(mig)
 	}, api.MigrationCopied},
+	"a guest that ran on the destination of a switch that is undone, and the first copy back is cut off": {running, func(t *testing.T, d *daemon) string {
+		mig := d.copied()
+		d.operator().CutOff = 1
+		d.world.Inject(hvtest.Fault{Call: "Pivot", Err: hv.ErrUnsupported})
+		d.when("name_dst", op.EventUndoStarted, func() {
+			must(t, d.world.Destroy(testInstance))
+			d.runsAndIsOff()
+		})
+		return d.completes(mig)
+	}, api.MigrationCopied},
 	"a guest that runs on the destination of a switch that is undone": {running, func(t *testing.T, d *daemon) string {
 		mig := d.copied()
 		d.world.Inject(hvtest.Fault{Call: "Pivot", Err: hv.ErrUnsupported})

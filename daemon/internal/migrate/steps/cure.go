@@ -46,10 +46,18 @@ func (s *Spec) defineCommand() string { return api.ShellLine("virsh", "define", 
 
 func (s *Spec) definitionFile() string { return "./" + s.InstanceName + ".xml" }
 
-// commitCommand commits what is over an image to that image under the running guest.
-func commitCommand(s *Spec, base string) string {
-	return api.ShellLine("virsh", "blockcommit", s.InstanceName, s.Target, "--base", base, "--active", "--pivot", "--wait")
+// commitCommands commit what is over an image to that image under a guest, which runs or is paused. One that runs
+// stands still meanwhile: some versions of QEMU miss what it writes as such a job begins (MustHold).
+func commitCommands(s *Spec, base string, runs bool) []string {
+	commit := api.ShellLine("virsh", "blockcommit", s.InstanceName, s.Target, "--base", base, "--active", "--pivot", "--wait")
+	if !runs {
+		return []string{commit}
+	}
+	return []string{api.ShellLine("virsh", "suspend", s.InstanceName), commit, api.ShellLine("virsh", "resume", s.InstanceName)}
 }
+
+// quoted are commands as they stand in a message.
+func quoted(commands []string) string { return "`" + strings.Join(commands, "`, `") + "`" }
 
 // endJobCommand ends the block job that somebody else has begun on the disk.
 func endJobCommand(s *Spec) string {

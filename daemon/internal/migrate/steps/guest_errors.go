@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -66,10 +65,10 @@ func chainChanged(s *Spec, disk *diskState) *api.Error {
 // mend are the commands, in their order, that undo what somebody has done to the disk, while an op
 // waits for the operator; nil if it is not known how.
 func mend(s *Spec, disk *diskState) []string {
-	fold := foldCommand(s, disk)
+	fold := foldCommands(s, disk)
 	switch {
-	case fold != "":
-		return []string{fold}
+	case fold != nil:
+		return fold
 	case disk.mirror != nil:
 		if disk.ours(toDst, s) != nil {
 			return nil // which is not ended while the guest runs (stepAbortMirror)
@@ -88,43 +87,42 @@ func mend(s *Spec, disk *diskState) []string {
 // overlayLeft is the error for a disk that is on the overlay, or would be with the next start, where
 // an op has it back on src: somebody has started the guest there, so that it may have newer writes.
 func overlayLeft(s *Spec, disk *diskState) *api.Error {
-	commit := commitCommand(s, s.Src.Path)
-	commands := []string{commit}
+	commands := commitCommands(s, s.Src.Path, disk.dom.State != hv.StatePaused)
 	where := "runs on"
 	if !disk.active {
 		where = "starts on"
-		commands = []string{api.ShellLine("virsh", "start", s.InstanceName), commit}
+		commands = append([]string{api.ShellLine("virsh", "start", s.InstanceName)}, commands...)
 	}
 	return cured(api.Errorf(api.CodeChainChanged,
-		"instance %s is to be back on %s, and it %s %s, which may have writes that the source lacks; commit it to the source under the running guest (`%s`), and call again; `%s` shows what is known",
-		s.InstanceName, s.place(OnSrc), where, s.place(OnOverlay), strings.Join(commands, "`, `"), s.whichCommand()), commands...)
+		"instance %s is to be back on %s, and it %s %s, which may have writes that the source lacks; commit it to the source under the guest (%s), and call again; `%s` shows what is known",
+		s.InstanceName, s.place(OnSrc), where, s.place(OnOverlay), quoted(commands), s.whichCommand()), commands...)
 }
 
 // snapshotAdvice says how to merge what somebody has put over the image that a running guest was
 // on, "" if there is nothing over it.
 func snapshotAdvice(s *Spec, disk *diskState) string {
-	fold := foldCommand(s, disk)
-	if fold == "" {
+	fold := foldCommands(s, disk)
+	if fold == nil {
 		return ""
 	}
 	chain := disk.dom.LiveDisk(s.Target).Chain
 	over := s.place(s.positionOn(chain[s.ours(chain)]))
-	return fmt.Sprintf("; over %s is a snapshot (%s), which has the newest writes: merge it (`%s`), "+
+	return fmt.Sprintf("; over %s is a snapshot (%s), which has the newest writes: merge it (%s), "+
 		"have libvirt forget it if it is listed (`%s`, `%s`), and call again",
-		over, chain[0].Path, fold, api.ShellLine("virsh", "snapshot-list", s.InstanceName), api.ShellLine("virsh", "snapshot-delete", s.InstanceName, "NAME", "--metadata"))
+		over, chain[0].Path, quoted(fold), api.ShellLine("virsh", "snapshot-list", s.InstanceName), api.ShellLine("virsh", "snapshot-delete", s.InstanceName, "NAME", "--metadata"))
 }
 
-// foldCommand is the command that folds what somebody has put over the image that a running guest
-// was on into that image, "" if there is nothing over it.
-func foldCommand(s *Spec, disk *diskState) string {
+// foldCommands are the commands that fold what somebody has put over the image that a guest
+// was on into that image, nil if there is nothing over it.
+func foldCommands(s *Spec, disk *diskState) []string {
 	if !disk.active {
-		return ""
+		return nil
 	}
 	live := disk.dom.LiveDisk(s.Target)
 	if live == nil || s.ours(live.Chain) < 1 {
-		return ""
+		return nil
 	}
-	return commitCommand(s, live.Chain[s.ours(live.Chain)].Path)
+	return commitCommands(s, live.Chain[s.ours(live.Chain)].Path, disk.dom.State != hv.StatePaused)
 }
 
 // ours is the place in a chain of the first image that the migration knows, -1 for none.

@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
@@ -48,6 +49,8 @@ func (e *Env) NameStanding(ctx context.Context, s *Spec, at Position, st *op.Sta
 // the journal has it, but for an op that waits in its switch.
 func (e *Env) leftAt(ctx context.Context, s *Spec, at Position, st *op.Status, records []op.Record) (Position, error) {
 	switch goal := GoalOf(st.Op.Kind); {
+	case st.Op.Kind == KindCancelCommitted:
+		return OnSrc, nil // to which somebody has committed the overlay
 	case goal == GoalStart && s.Method == MethodOverlay && (st.Step == nameOverlayStep || st.Step == switchStep):
 		return OnOverlay, nil // it reads as src, or has what the guest wrote since it was started on it
 	case goal == GoalCancel && st.Step == toSrc.nameStep():
@@ -74,8 +77,15 @@ func (e *Env) leftInSwitch(ctx context.Context, s *Spec, records []op.Record) (P
 	if err != nil {
 		return Foreign, err
 	}
-	if now.WrittenSince(note.Top) {
+	switch {
+	case note.DstNewer:
+		return OnDst, nil
+	case now.WrittenSince(note.Top):
 		return s.Before(), nil
+	case now.Device && now.RebootedSince(note.Top):
+		return Foreign, api.Errorf(api.CodeChainChanged,
+			"the host was booted since instance %s stood still in its switch to %s, and the kernel does not know any more whether %s was written before: nobody can tell which of the two has the newest writes; compare them, and keep both until you know",
+			s.InstanceName, s.Dst.Path, s.top())
 	}
 	return OnDst, nil
 }

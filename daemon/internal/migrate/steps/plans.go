@@ -118,7 +118,7 @@ func (e *Env) backLiveSteps() []op.Step {
 		e.stepPause(toSwitch),
 		e.stepDrain(toSrc),
 		e.stepPivot(toSrc),
-		e.stepNameLeft(toSrc),
+		e.stepNameLeft(toSrc, overlayLeft),
 		e.stepResume(toSwitch),
 		e.stepSettle(toSrc),
 		e.stepRemoveOverlay(),
@@ -215,7 +215,7 @@ func (e *Env) cancelCommittedPlan() op.Plan {
 	return op.Plan{Kind: KindCancelCommitted, Commit: "publish_cancelled", Steps: append(
 		[]op.Step{
 			e.stepAdmitCommitted(),
-			e.stepNameLeft(toSrc),
+			e.stepNameLeft(toSrc, chainChanged),
 			e.stepSettle(toSrc),
 		},
 		e.cancelledSteps()...,

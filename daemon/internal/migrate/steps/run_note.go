@@ -15,6 +15,9 @@ type runNote struct {
 	// writes, while the guest is paused.
 	Run int         `json:"run"`
 	Top image.Stamp `json:"top"`
+	// DstNewer says that dst was seen to have what the image that was left lacks. Whatever is written to
+	// that image from then on is a copy of dst, of which nobody knows whether it came to its end.
+	DstNewer bool `json:"dst_newer,omitempty"`
 }
 
 func (e *Env) noteRun(ctx context.Context, r *op.Run, s *Spec, disk *diskState) error {

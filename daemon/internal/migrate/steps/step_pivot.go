@@ -65,8 +65,9 @@ func (e *Env) stepNameEnd(to direction) op.Step {
 // stepNameLeft makes the persistent XML name src, after the switch back to src: a commit does
 // not write to both, so the XML names the overlay as long as the guest may write to it.
 // libvirt has changed the name with the switch; this step makes sure. If somebody else has
-// changed the XML, the paused guest does not wait for that: stepSettle reports it.
-func (e *Env) stepNameLeft(to direction) op.Step {
+// changed the XML, the paused guest does not wait for that: stepSettle reports it. Left is the error for a disk that
+// is on the overlay, or would be with the next start.
+func (e *Env) stepNameLeft(to direction, left func(*Spec, *diskState) *api.Error) op.Step {
 	named := func(disk *diskState) bool {
 		return disk.config == to.end || disk.config != OnOverlay && disk.active && disk.live == to.end
 	}
@@ -78,7 +79,7 @@ func (e *Env) stepNameLeft(to direction) op.Step {
 		case named(disk):
 			return nil
 		case disk.config == OnOverlay && (!disk.active || disk.live == OnOverlay):
-			return op.UnknownOutcome(overlayLeft(s, disk))
+			return op.UnknownOutcome(left(s, disk))
 		case !disk.active || disk.live != to.end:
 			return op.UnknownOutcome(chainChanged(s, disk))
 		}

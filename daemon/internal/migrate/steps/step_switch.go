@@ -74,7 +74,7 @@ func (e *Env) stepSwitchToOverlay() op.Step {
 			return op.Unknown, err
 		}
 		switch {
-		case disk.config == OnSrc && disk.active && disk.live == OnSrc:
+		case disk.config == OnSrc && disk.active && disk.live == OnSrc && !note.Switched:
 			return op.NotDone, nil // somebody has put the definition back
 		case disk.config != OnOverlay:
 			return op.Unknown, op.UnknownOutcome(chainChanged(s, disk))

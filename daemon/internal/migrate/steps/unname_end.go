@@ -41,23 +41,35 @@ func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *Spec, disk *diskStat
 	if err != nil {
 		return err
 	}
-	if noted {
-		now, err := e.images.Stamp(ctx, s.top())
-		if err != nil {
-			return err
-		}
-		if now.WrittenSince(note.Top) {
-			return op.UnknownOutcome(resumedByHand(s, disk))
-		}
+	now, err := e.images.Stamp(ctx, s.top())
+	if err != nil {
+		return err
+	}
+	if noted && !note.DstNewer && now.WrittenSince(note.Top) {
+		return op.UnknownOutcome(resumedByHand(s, disk))
 	}
 	differs := api.Errorf(api.CodeChainChanged,
 		"instance %s was started on %s while its switch there was taken back, and has written there what %s lacks; nothing was deleted; `%s` shows what is known",
 		s.InstanceName, s.Dst.Path, s.place(s.Before()), s.whichCommand())
-	if s.Dst.IsSlice() || s.Src.IsSlice() || s.Dst.LUKSSecret != "" {
+	// Nobody may know that dst alone was written: by the count of a kernel that was booted since, or, where no
+	// guest stood still, of a src that is not as it was.
+	unsure := !note.DstNewer && now.Device && now.RebootedSince(note.Top)
+	if !noted {
+		unsealed := e.sealed(ctx, s, r.OpID())
+		if unsealed != nil && api.CodeOf(unsealed) != api.CodeChainChanged {
+			return unsealed
+		}
+		unsure = unsealed != nil
+	}
+	if unsure || s.Dst.IsSlice() || s.Src.IsSlice() || s.Dst.LUKSSecret != "" {
 		return op.UnknownOutcome(differs)
 	}
+	note.DstNewer = true
+	if err := r.Note(ctx, note); err != nil {
+		return err
+	}
 	format := s.beforeChain()[0].Format
-	convert := api.ShellLine("qemu-img", "convert", "-n", "-f", string(s.Dst.Format), "-O", format, s.Dst.Path, s.top())
+	convert := api.ShellLine("qemu-img", "convert", "-n", "-t", "writeback", "-f", string(s.Dst.Format), "-O", format, s.Dst.Path, s.top())
 	differs.Message += "; write it there with the instance off (`" + convert + "`), and call again"
 	return op.UnknownOutcome(cured(differs, convert))
 }
