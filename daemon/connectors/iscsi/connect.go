@@ -70,6 +70,8 @@ const (
 	// sessionExists is the exit status of iscsiadm where iscsid makes that session just now, for
 	// somebody who was cut off.
 	sessionExists = 15
+	// noRecord is the exit status of iscsiadm where there is no record of a portal.
+	noRecord = 21
 	// loginWithin is how long that is waited for: a portal that is away must not keep the volume
 	// from its other paths.
 	loginWithin = 25 * time.Second
@@ -78,18 +80,24 @@ const (
 // login makes a session. A record of its portal that is there is the operator's, who may have a
 // secret in it; a new one has what /etc/iscsi/iscsid.conf says.
 func (i iscsi) login(ctx context.Context, p place, portal target.Address) error {
-	if i.iscsiadm(ctx, p, portal) != nil {
-		if err := i.newRecord(ctx, p, portal); err != nil {
-			return err
-		}
+	err := i.iscsiadm(ctx, p, portal)
+	if exitsWith(err, noRecord) {
+		err = i.newRecord(ctx, p, portal)
+	}
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, loginWithin)
 	defer cancel()
-	err := i.iscsiadm(ctx, p, portal, "--login")
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == sessionExists {
-		return nil
+	if err := i.iscsiadm(ctx, p, portal, "--login"); !exitsWith(err, sessionExists) {
+		return err
 	}
-	return err
+	return nil
+}
+
+func exitsWith(err error, status int) bool {
+	var exit *exec.ExitError
+	return errors.As(err, &exit) && exit.ExitCode() == status
 }
 
 // newRecord makes the record of a portal. No session of ours begins with the host, and a portal

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -99,6 +100,9 @@ func (i iscsi) find(u unit, sessions []session) (*device, error) {
 		if err != nil || m == "" {
 			return nil, err
 		}
+		if err := i.pure(u, m); err != nil {
+			return nil, err
+		}
 		found = &device{name: m, identity: u.mapUUID}
 	case len(all) > 0:
 		found = &device{name: all[0].name, identity: u.wwid}
@@ -128,6 +132,20 @@ func (i iscsi) mapOn(u unit, paths []disk) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// pure refuses a map with a path to another unit, as one is left where the target has given a number
+// to another unit and multipathd has not noticed: what is written to the map would go to both.
+func (i iscsi) pure(u unit, m string) error {
+	disks, err := i.Slaves(m)
+	for _, d := range disks {
+		wwid, readErr := i.Attribute(d, "device/wwid")
+		if wwid != "" && wwid != u.wwid {
+			return connector.Errorf(connector.CodeChanged, "the map %s of %s has a path, %s, to another unit (%.80s): take it out (multipathd del path %s) before anybody writes to the map", m, u.name, d, wwid, d)
+		}
+		err = errors.Join(err, readErr)
+	}
+	return err
 }
 
 // mapOf is the map of multipath that is on a disk, "" if none is.

@@ -48,8 +48,10 @@ type fakeHost struct {
 	// udevLooks is how often it is looked until udev has let go of an open device.
 	udevLooks int
 	records   []string
-	ran       []string
-	flushed   []string
+	// unreadable: the records cannot be read just now.
+	unreadable bool
+	ran        []string
+	flushed    []string
 }
 
 func newHost(t *testing.T) *fakeHost {
@@ -137,6 +139,7 @@ func (h *fakeHost) multipathd(disk string) {
 	h.put(h.block(m, "size"), fmt.Sprint(size/target.SectorBytes))
 	h.must(os.MkdirAll(h.block(m, "holders"), 0o700))
 	h.put(h.block(disk, "holders", m), "")
+	h.put(h.block(m, "slaves", disk), "")
 	h.put(h.at("dev", m), "")
 	h.link(h.at("dev", m), h.at("dev/disk/by-id/dm-uuid-mpath-3"+wwid))
 }
@@ -196,6 +199,8 @@ func (h *fakeHost) node(args []string, portal string) error {
 	case slices.Contains(args, "new"):
 		h.records = append(h.records, portal)
 	case slices.Contains(args, "update"):
+	case !slices.Contains(args, "--login") && h.unreadable:
+		return fmt.Errorf("iscsiadm: %w", exitStatus(h.t, 6))
 	case !slices.Contains(args, "--login"):
 		if !slices.Contains(h.records, portal) {
 			return exitStatus(h.t, 21)
@@ -519,6 +524,35 @@ func TestARecordThatIsThereIsLeftAsItIs(t *testing.T) {
 	}
 	if !slices.Contains(h.ran, "iscsiadm --mode node --targetname "+iqn+" --portal 127.0.0.2:3260 --op new") {
 		t.Errorf("the other portal gets no record: %q", h.ran)
+	}
+}
+
+// TestARecordThatCannotBeReadIsNotReplaced: it may have the operator's secret.
+func TestARecordThatCannotBeReadIsNotReplaced(t *testing.T) {
+	h := newHost(t)
+	h.unreadable = true
+	if _, err := h.connect(one); connector.CodeOf(err) != connector.CodeUnavailable {
+		t.Errorf("connected: %v", err)
+	}
+	for _, ran := range h.ran {
+		if strings.Contains(ran, "--op") {
+			t.Errorf("it ran %s", ran)
+		}
+	}
+}
+
+// TestAMapWithAPathToAnotherUnitIsNotHandedOut: the target has given the number of a unit to another one, and multipathd has not
+// noticed.
+func TestAMapWithAPathToAnotherUnitIsNotHandedOut(t *testing.T) {
+	h := newHost(t)
+	_, err := h.connect(one)
+	h.must(err)
+	h.put(h.block("sda", "device/wwid"), "naa."+wwidTwo)
+	h.put(filepath.Join(h.session("1"), "device/target1:0:0/1:0:0:0/wwid"), "naa."+wwidTwo)
+	for _, verb := range []string{connector.VerbInspect, connector.VerbConnect} {
+		if _, err := h.ask(connector.Request{Verb: verb, OpID: "op", Volume: one}); connector.CodeOf(err) != connector.CodeChanged || !strings.Contains(err.Error(), "sda") {
+			t.Errorf("%s: %v", verb, err)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,9 @@ import (
 )
 
 const web = "rbd://" + id + "/rbd/web"
+
+// theKey is a key as Ceph has them: a type, a time, a length, and the key.
+const theKey = "\x01\x00timetime\x07\x00the key"
 
 // fakeReach is a cluster with one image.
 type fakeReach struct {
@@ -56,7 +60,7 @@ func clientOf(f *fakeReach) *rbd.Client {
 			if id != secret {
 				return nil, errors.New("another secret was asked for")
 			}
-			return []byte("the key"), nil
+			return []byte(theKey), nil
 		},
 	}
 }
@@ -68,7 +72,7 @@ func TestAProgramReadsTheKeyFromTheFileThatItIsGivenAsOftenAsItWants(t *testing.
 			t.Fatalf("%+v, %v", info, err)
 		}
 	}
-	want := base64.StdEncoding.EncodeToString([]byte("the key"))
+	want := base64.StdEncoding.EncodeToString([]byte(theKey))
 	if len(f.keys) != 2 || f.keys[0] != want || f.keys[1] != want {
 		t.Errorf("it reads %q, want %q", f.keys, want)
 	}
@@ -114,4 +118,21 @@ func fd(f *os.File) string {
 	var n uintptr
 	_ = raw.Control(func(fd uintptr) { n = fd })
 	return strconv.Itoa(int(n))
+}
+
+// TestASecretThatIsNoKeyIsRefusedAndNotShown: Ceph's libraries show what they cannot decode, and it may be a key in another form.
+func TestASecretThatIsNoKeyIsRefusedAndNotShown(t *testing.T) {
+	for name, value := range map[string]string{
+		"encoded twice": base64.StdEncoding.EncodeToString([]byte(theKey)),
+		"cut off":       theKey[:len(theKey)-1],
+		"none":          "",
+	} {
+		f := &fakeReach{}
+		c := clientOf(f)
+		c.Secret = func(context.Context, string) ([]byte, error) { return []byte(value), nil }
+		_, err := c.Look(t.Context(), web)
+		if err == nil || len(f.keys) > 0 || value != "" && strings.Contains(err.Error(), value) {
+			t.Errorf("%s: %v, and %d programs have read it", name, err, len(f.keys))
+		}
+	}
 }

@@ -125,7 +125,7 @@ func (h *Host) Watchers(ctx context.Context, image api.RBDImage, key *os.File) (
 func (c Cluster) ask(ctx context.Context, image api.RBDImage, key *os.File, what string, into any) error {
 	text, err := c.output(ctx, key, "rbd", what, "--format", "json", "--pool", image.Pool, "--image", image.Name)
 	var failed *toolError
-	if errors.As(err, &failed) && strings.Contains(failed.stderr, "error opening image") && strings.Contains(failed.stderr, "(2)") {
+	if errors.As(err, &failed) && strings.Contains(failed.stderr, "error opening image "+image.Name+": (2)") {
 		return fmt.Errorf("%w: %w", err, unix.ENOENT)
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -82,7 +83,10 @@ const endTimeout = 20 * time.Second
 func (c *storageConn) Close() error {
 	c.close.Do(func() {
 		err := errors.Join(c.Conn.Close(), c.control.CloseWrite(), c.control.SetReadDeadline(time.Now().Add(endTimeout)))
-		_, _ = c.control.Read(make([]byte, 1)) // until it is closed over there
+		// Until it is closed over there.
+		if _, readErr := c.control.Read(make([]byte, 1)); !errors.Is(readErr, io.EOF) {
+			err = errors.Join(err, fmt.Errorf("nobody has seen the image be let go of: %w", readErr))
+		}
 		c.err = errors.Join(err, c.control.Close())
 	})
 	return c.err

@@ -83,7 +83,9 @@ func (u *Uplink) fetch(ctx context.Context) ([]api.Task, error) {
 	tasks, err := u.cfg.Registry.Tasks(ctx, u.cfg.HostID, u.session, min(max(fetchWait, u.quietFor()), fetchWaitMax))
 	if err != nil && ctx.Err() == nil {
 		err = u.refused(epoch, true, err)
-		u.Changed() // a registry that has just begun has to hear of this host
+		if u.Up() {
+			u.Changed() // a registry that has just begun has to hear of this host
+		}
 	}
 	return tasks, err
 }

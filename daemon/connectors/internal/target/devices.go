@@ -74,8 +74,13 @@ func (d Devices) SizeBytes(device string) (int64, error) {
 }
 
 // Holders are the devices that the kernel has stacked on one.
-func (d Devices) Holders(device string) (names []string, err error) {
-	entries, err := os.ReadDir(filepath.Join(d.dir(device), "holders"))
+func (d Devices) Holders(device string) ([]string, error) { return d.list(device, "holders") }
+
+// Slaves are the devices on which the kernel has stacked one.
+func (d Devices) Slaves(device string) ([]string, error) { return d.list(device, "slaves") }
+
+func (d Devices) list(device, what string) (names []string, err error) {
+	entries, err := os.ReadDir(filepath.Join(d.dir(device), what))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
