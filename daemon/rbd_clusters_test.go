@@ -75,7 +75,7 @@ func TestDoctorSaysWhichClusterIsNotReached(t *testing.T) {
 	}
 	for why, status := range map[error]string{nil: "ok", errors.New("its monitors are another cluster's"): "fail"} {
 		d := &doctor{cfg: cfg, storage: image.Storage{Network: network.Access{RBD: &rbd.Client{
-			Clusters: cfg.RBDClusters, Reach: awayReach{why}, Secret: func(context.Context, string) ([]byte, error) { return []byte("key"), nil },
+			Clusters: cfg.RBDClusters, Reach: awayReach{why}, Secret: func(context.Context, string) ([]byte, error) { return []byte("\x01\x00timetime\x07\x00the key"), nil },
 		}}}}
 		checks := d.clusters(t.Context())
 		if len(checks) != 1 || checks[0].Status != status || !strings.Contains(checks[0].Name, cephCluster) || why != nil && !strings.Contains(checks[0].Message, why.Error()) {
