@@ -50,7 +50,9 @@ func newHost(ctx context.Context, bin, dir string) (h *host, end func() error, e
 			return h, end, err
 		}
 	}
-	return h, end, nil
+	// A new libvirtd asks QEMU for some seconds what it can do, for the first who wants to know.
+	_, err = h.Libvirtd.Virsh(ctx, "capabilities")
+	return h, end, err
 }
 
 // measured is what do costs.
