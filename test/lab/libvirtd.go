@@ -118,10 +118,14 @@ func (l *Libvirtd) startVirtlogd(ctx context.Context) error {
 	// As udev has it on a host. libvirt asks every QEMU again what it can do, for each
 	// call, if that has KVM and QEMU's user may not use it.
 	script = append(script, `if [ -c /dev/kvm ] && { [ -c "$1/kvm" ] || mknod -m 0666 "$1/kvm" c 10 232; }; then mount --bind "$1/kvm" /dev/kvm; fi`)
+	script = append(script, `mkdir -p `+capabilitiesSeenAt+`; mount --bind "$2" `+capabilitiesSeenAt)
 	script = append(script, "exec virtlogd -f /etc/libvirt/virtlogd.conf -p /run/libvirt/virtlogd.pid")
-	var err error
+	capabilities, err := capabilitiesDir(l.Dir)
+	if err != nil {
+		return err
+	}
 	l.virtlogd, err = l.spawn("virtlogd", nil, "unshare", "--mount", "--propagation", "slave",
-		"sh", "-c", strings.Join(script, "\n"), "lab", l.Dir)
+		"sh", "-c", strings.Join(script, "\n"), "lab", l.Dir, capabilities)
 	if err != nil {
 		return err
 	}
