@@ -22,7 +22,7 @@ func (d *doctor) taints(ctx context.Context) []api.Check {
 	}
 	out := []api.Check{}
 	for _, g := range guests {
-		out = append(out, ok(name, fmt.Sprintf("libvirt calls instance %s tainted (custom-monitor): migration %s has followed its writes to volume %s by QEMU's monitor; it does no harm, and ends with the process",
+		out = append(out, ok(name, fmt.Sprintf("libvirt calls instance %s tainted (custom-monitor): migration %s of volume %s has asked its process by QEMU's monitor; it does no harm, and ends with the process",
 			g.InstanceName, g.MigrationID, g.VolumeName)))
 	}
 	return out

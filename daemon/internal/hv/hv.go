@@ -190,11 +190,13 @@ type Hypervisor interface {
 	// DiskStats reads the counters of the live disk.
 	DiskStats(ctx context.Context, id, target string) (*DiskStats, error)
 	DirtyTracker
-	// OpenFiles lists what the domain's process has open on the images at these paths, by
-	// device and inode (or device number), as the kernel says (/proc) in one look. A path where
-	// there is nothing is an error (fs.ErrNotExist). ErrNotActive if the domain is off. If an
+	// OpenFiles lists what the domain's process has open on the images at these paths, in one look: of
+	// files and devices by device and inode (or device number), as the kernel says (/proc), and of images
+	// of the type network as QEMU itself says, whatever the hypervisor has noted. A path where
+	// there is nothing is an error (fs.ErrNotExist), an address never. ErrNotActive if the domain is off. If an
 	// active domain's process cannot be found, the error is ErrNoProcess and not an empty list:
-	// nobody knows then.
+	// nobody knows then. Where a process goes on that the hypervisor does not have any more, nobody can
+	// ask it: each address counts as open for writing.
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]OpenFile, error)
 	// Process says which process an active domain has, and what it was started with, as
 	// the kernel says (/proc). ErrNotActive if the domain is off; ErrNoProcess if it

@@ -2,13 +2,32 @@
 
 package hv
 
-// OpenFile is one open file descriptor of a domain's process on an image.
+import "strconv"
+
+// OpenFile is one open file descriptor of a domain's process on an image, or, of an image of the
+// type network, what the process has of it.
 type OpenFile struct {
 	// Path is the image, as the caller names it.
-	Path     string
-	PID      int // of the process
-	FD       int
+	Path string
+	PID  int // of the process
+	FD   int // 0 of an image of the type network
+	// Node is the name that QEMU has for an image of the type network, empty if it could not be asked.
+	Node     string
 	Writable bool
+}
+
+// Unasked says that the process could not be asked whether it has the image open.
+func (f *OpenFile) Unasked() bool { return f.Node == "" && f.FD == 0 }
+
+// Name tells the descriptor, or node, from the others of its process.
+func (f *OpenFile) Name() string {
+	switch {
+	case f.Node != "":
+		return "block node " + f.Node
+	case f.Unasked():
+		return "by a process that libvirt does not have"
+	}
+	return "fd " + strconv.Itoa(f.FD)
 }
 
 // Rule is one by which a security module denies a process something.

@@ -6,8 +6,10 @@ import (
 	"context"
 	"os"
 
+	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
+	"github.com/volferry/volferry/internal/api"
 )
 
 // CreateOverlay makes an empty qcow2 overlay over backing, and returns when file and
@@ -30,6 +32,13 @@ func (Storage) CheckOverlay(_ context.Context, path string, backing hv.Image, si
 // Fold merges the overlay into the top of a chain that equals its backing image, and
 // returns when that is on stable storage. It reads the images below the top. It does not
 // change the overlay, so that a fold that was cut off can be repeated.
-func (Storage) Fold(ctx context.Context, overlay string, into []hv.Image) error {
+func (s Storage) Fold(ctx context.Context, overlay string, into []hv.Image) error {
+	if address := into[0].Path; api.IsNetwork(address) {
+		n, err := exportBytes(ctx, s.Network, address, api.Format(into[0].Format))
+		if err != nil {
+			return err
+		}
+		return copy.Fold(ctx, copy.FoldSpec{Overlay: overlay, Into: address, SizeBytes: n, Network: s.Network})
+	}
 	return noSpace(qemuimg.CommitOffline(ctx, overlay, *qemuChain(into), qemuimg.CommitOptions{}))
 }

@@ -16,15 +16,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
 )
 
 // procDir is a variable for the tests.
 var procDir = "/proc"
 
-// OpenFiles lists what the domain's process has open on the images at these paths. It asks
-// the kernel and not libvirt: the result is the proof against which libvirt's answers are
+// OpenFiles lists what the domain's process has open on the images at these paths. Of files and
+// devices it asks the kernel and not libvirt: the result is the proof against which libvirt's answers are
 // checked, and it works while libvirtd is away. It looks for the process once, which takes long
-// where there are many, and guests stand still meanwhile.
+// where there are many, and guests stand still meanwhile. Of what is at an address it asks the process.
 func (c *Conn) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error) {
 	files, err := c.openFiles(ctx, strings.ToLower(id), paths)
 	if err != nil {
@@ -34,12 +35,18 @@ func (c *Conn) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.
 }
 
 func (c *Conn) openFiles(ctx context.Context, id string, paths []string) ([]hv.OpenFile, error) {
-	wanted := make([]identity, len(paths))
-	for i, path := range paths {
-		var err error
-		if wanted[i], err = identify(path); err != nil {
+	var addresses, local []string
+	var wanted []identity
+	for _, path := range paths {
+		if api.IsNetwork(path) {
+			addresses = append(addresses, path)
+			continue
+		}
+		is, err := identify(path)
+		if err != nil {
 			return nil, err
 		}
+		local, wanted = append(local, path), append(wanted, is)
 	}
 	processes, err := findProcesses(id)
 	if err != nil {
@@ -48,17 +55,22 @@ func (c *Conn) openFiles(ctx context.Context, id string, paths []string) ([]hv.O
 	// Of all that claim to be the domain: a claim can be false, and what is open is
 	// open. A false one has no way to hide what the true one has.
 	var found []hv.OpenFile
+	pid := 0
 	for _, p := range processes {
-		files, err := p.openFiles(paths, wanted)
+		files, err := p.openFiles(local, wanted)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // ended since
 		}
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, files...)
+		found, pid = append(found, files...), p.pid()
 	}
-	return found, c.oneIsTrue(ctx, id, processes)
+	if err := c.oneIsTrue(ctx, id, processes); err != nil || len(addresses) == 0 {
+		return found, err
+	}
+	nodes, err := c.openNodes(ctx, id, pid, addresses)
+	return append(found, nodes...), err
 }
 
 // oneIsTrue returns nil if one of the processes that claim to be a domain is it,
@@ -137,6 +149,12 @@ type process struct {
 	uid uint32
 }
 
+// pid is the number of the process.
+func (p process) pid() int {
+	n, _ := strconv.Atoi(filepath.Base(p.dir)) // listProcesses has only numbers
+	return n
+}
+
 // findProcesses finds the QEMU processes with the UUID of a domain in their command
 // line, which is each one's own claim: any user may start a QEMU with it. libvirt's pid
 // files are not used: libvirtd may live in another mount namespace.
@@ -204,10 +222,6 @@ func uidOf(dir string) (uint32, error) {
 // openFiles lists the descriptors of the process on the images at these paths, which have
 // these identities.
 func (p process) openFiles(paths []string, wanted []identity) ([]hv.OpenFile, error) {
-	pid, err := strconv.Atoi(filepath.Base(p.dir))
-	if err != nil {
-		return nil, fmt.Errorf("read process number: %w", err)
-	}
 	fds, err := os.ReadDir(filepath.Join(p.dir, "fd"))
 	if err != nil {
 		return nil, err
@@ -234,7 +248,7 @@ func (p process) openFiles(paths []string, wanted []identity) ([]hv.OpenFile, er
 			if err != nil {
 				return nil, err
 			}
-			file.Path, file.PID = paths[i], pid
+			file.Path, file.PID = paths[i], p.pid()
 			found = append(found, file)
 		}
 	}

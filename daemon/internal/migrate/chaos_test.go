@@ -4,7 +4,9 @@ package migrate
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,7 +38,10 @@ var changingCalls = []string{"Snapshot", "BlockCopy", "CommitActive", "Suspend",
 
 // chaos moves the volume, or cancels that, while one thing after the other goes wrong.
 func chaos(t *testing.T, rng *rand.Rand) {
-	worlds := []func(*testing.T, hv.State) *migratetest.World{migratetest.NewWorld, losing}
+	worlds := []func(*testing.T, hv.State) *migratetest.World{losing}
+	for _, kind := range slices.Sorted(maps.Keys(migratetest.LiveKinds)) { // so that a seed is a run
+		worlds = append(worlds, migratetest.LiveKinds[kind])
+	}
 	d := newDaemon(t, worlds[rng.IntN(len(worlds))](t, allStates[rng.IntN(len(allStates))]))
 	synctest.Wait()
 	for range 2 + rng.IntN(2) {

@@ -70,7 +70,7 @@ func newDaemonWith(t *testing.T, w *migratetest.World, cfg *Config) *daemon {
 	d := &daemon{t: t, world: w, journal: optest.NewJournal()}
 	rules := location.Rules{
 		AllowedPaths: []string{os.TempDir(), "/var", "/dev", "/run"}, Storage: w,
-		RBD: rbd.Clusters{"5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11": {}},
+		RBD: rbd.Clusters{"5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11": {}}, NBDServers: []string{"nbd.example:10809"},
 	}
 	d.Daemon = hosttest.Start(t, hosttest.Program[*Manager]{
 		Runner: op.Config{Journal: d.journal, Describe: request.Describe},
@@ -103,8 +103,8 @@ func halted(ctx context.Context, r *op.Runner) error {
 
 var toNewPool = api.MigrationTarget{ToPool: "new"}
 
-// migrate begins a `volume migrate` and returns its id.
-func (d *daemon) migrate() string { return d.migrateTo(toNewPool) }
+// migrate begins a `volume migrate` to where the world has its volume go, and returns its id.
+func (d *daemon) migrate() string { d.t.Helper(); return d.migrateTo(d.world.To) }
 
 func (d *daemon) migrateTo(target api.MigrationTarget) string {
 	d.t.Helper()
@@ -177,8 +177,14 @@ func atEveryCallOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.W
 // inBubble runs a test in fake time on a world whose instance is in a state.
 func inBubble(t *testing.T, state hv.State, f func(t *testing.T, d *daemon)) {
 	t.Helper()
+	inBubbleOn(t, migratetest.NewWorld, state, f)
+}
+
+// inBubbleOn is inBubble on a world of another kind.
+func inBubbleOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World, state hv.State, f func(t *testing.T, d *daemon)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f(t, newDaemon(t, migratetest.NewWorld(t, state)))
+		f(t, newDaemon(t, world(t, state)))
 	})
 }
 
@@ -186,6 +192,9 @@ func inBubble(t *testing.T, state hv.State, f func(t *testing.T, d *daemon)) {
 func (d *daemon) moved(mig api.Migration) {
 	d.t.Helper()
 	img := rawImage(mig.Dst.Path)
+	if api.IsNetwork(img.Path) {
+		img.Type = hv.SourceNetwork
+	}
 	if mig.Dst.IsSlice() {
 		img.SliceBytes = mig.Dst.SizeBytes
 	}

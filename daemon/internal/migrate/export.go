@@ -25,12 +25,28 @@ func checkFromExport(s *steps.Spec) error {
 	return nil
 }
 
-// checkOffForExport refuses to move a volume from or to an address under a process: the kernel
-// does not say whether the process has what is there open, so behind a libvirtd that died in a switch
-// nobody could tell where the guest writes. The instance is kept off.
-func (m *Manager) checkOffForExport(s *steps.Spec, dom *hv.Domain) error {
+// chooseOverNetwork is chooseMethod for a volume that comes from or goes to an address.
+func (m *Manager) chooseOverNetwork(s *steps.Spec, dom *hv.Domain, disk *hv.Disk, target api.MigrationTarget) error {
+	if api.IsRBD(s.Src.Path) || api.IsRBD(target.ToPath) {
+		return m.checkOffForRBD(s, dom, disk)
+	}
+	if err := m.chooseMethod(s, dom, disk, target.Method); err != nil {
+		return err
+	}
+	if s.Method == steps.MethodMirror {
+		// Of a src at an address nobody can tell, after a power cut, whether it was written behind dst.
+		return unsupported(s, "it would have to be mirrored, which is not done from and to an NBD export; leave out --method, or, where the disk can have no overlay, stop instance %s and run this again", dom.Name)
+	}
+	return nil
+}
+
+// checkOffForRBD refuses to move a volume from or to an RBD image under a process. The instance is kept off.
+func (m *Manager) checkOffForRBD(s *steps.Spec, dom *hv.Domain, disk *hv.Disk) error {
+	if reason := immovable(disk); reason != "" {
+		return unsupported(s, "disk %s of instance %s %s", s.Target, dom.Name, reason)
+	}
 	if dom.State.Active() {
-		return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: from and to an NBD export or an RBD image a volume is moved only while its instance is stopped; stop %s and run this again: it is kept stopped until the end", s.VolumeName, dom.Name)
+		return unsupported(s, "from and to an RBD image a volume is moved only while its instance is stopped; stop %s and run this again: it is kept stopped until the end", dom.Name)
 	}
 	return m.checkKeptOff(s, dom)
 }

@@ -17,17 +17,15 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// The kernel would not say whether a process has the export, so there is none.
-func TestAVolumeGoesFromAndToAnExportWhileItsInstanceIsKeptOffWhateverHappensAtEveryCall(t *testing.T) {
-	const export, file = "nbd+unix:///other?socket=/run/nbd.sock", "/var/other.raw"
+func TestAVolumeGoesFromAndToAnImageWhileItsInstanceIsKeptOffWhateverHappensAtEveryCall(t *testing.T) {
+	const export = "nbd+unix:///other?socket=/run/nbd.sock"
 	const image = "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/fast/other"
 	for name, c := range map[string]struct {
 		world func(*testing.T, hv.State) *migratetest.World
 		to    hv.Image
 	}{
-		"from a file to an export":    {migratetest.NewWorld, hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: export}},
-		"from an export to an export": {migratetest.ExportWorld, hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: export}},
-		"from an export to a file":    {migratetest.ExportWorld, rawImage(file)},
+		"from an image to an export": {migratetest.RBDWorld, hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: export}},
+		"from an export to an image": {migratetest.ExportWorld, hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: image}},
 		"from a file to an image":     {migratetest.NewWorld, hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: image}},
 		"from an image to an image":   {migratetest.RBDWorld, hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: image}},
 	} {
@@ -68,11 +66,8 @@ func TestWhatIsNotDoneWithAVolumeAtAnExportIsRefusedByNameAndChangesNothing(t *t
 		target api.MigrationTarget
 		code   api.Code
 	}{
-		{"under a guest that runs", hv.StateRunning, api.MigrationTarget{ToPool: "new"}, api.CodeUnsupportedDisk},
-		{"under a guest that is paused", hv.StatePaused, api.MigrationTarget{ToPool: "new"}, api.CodeUnsupportedDisk},
 		{"another format", hv.StateStopped, api.MigrationTarget{ToPool: "new", ToFormat: api.FormatQcow2}, api.CodeInvalidArgument},
 		{"delete the source", hv.StateStopped, api.MigrationTarget{ToPool: "new", DeleteSource: true}, api.CodeInvalidArgument},
-		{"under an overlay", hv.StateRunning, api.MigrationTarget{ToPool: "new", Method: steps.MethodOverlay}, api.CodeUnsupportedDisk},
 		{"mirror", hv.StateRunning, api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror}, api.CodeUnsupportedDisk},
 		{"to itself", hv.StateStopped, api.MigrationTarget{ToPath: migratetest.Export.Path}, api.CodeSameLocation},
 		{"to an image that is not there", hv.StateStopped, api.MigrationTarget{ToPath: migratetest.RBD.Path + "-none"}, api.CodeNotFound},
@@ -97,6 +92,45 @@ func TestWhatIsNotDoneWithAVolumeAtAnExportIsRefusedByNameAndChangesNothing(t *t
 	}
 }
 
+func TestAVolumeAtAnImageIsNotMovedUnderAProcess(t *testing.T) {
+	for _, world := range []func(*testing.T, hv.State) *migratetest.World{migratetest.RBDWorld, migratetest.ToAddress(migratetest.ExportWorld, migratetest.RBD)} {
+		for _, state := range migratetest.ActiveStates {
+			for _, method := range []string{"", steps.MethodOverlay, steps.MethodMirror} {
+				inBubbleOn(t, world, state, func(t *testing.T, d *daemon) {
+					target := d.world.To
+					target.Method = method
+					_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true})
+					if api.CodeOf(err) != api.CodeUnsupportedDisk {
+						t.Errorf("%s, method %q: %v", state, method, err)
+					}
+					d.stayed()
+				})
+			}
+		}
+	}
+}
+
+// A shareable disk can have no overlay.
+func TestADiskThatCanHaveNoOverlayIsMovedFromAnExportWhileItIsKeptOff(t *testing.T) {
+	for state, want := range map[hv.State]api.Code{hv.StateRunning: api.CodeUnsupportedDisk, hv.StateStopped: ""} {
+		inBubbleOn(t, migratetest.ExportWorld, hv.StateStopped, func(t *testing.T, d *daemon) {
+			d.world.Redefine(t, func(dom *hv.Domain) { dom.Config[0].Shareable, dom.Config[0].Chain = true, []hv.Image{migratetest.Export} })
+			if state.Active() {
+				must(t, d.world.Start(testInstance))
+			}
+			mig, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool, Composite: true})
+			if api.CodeOf(err) != want {
+				t.Fatalf("%s: %v, want %q", state, err, want)
+			}
+			if want == "" {
+				if end := d.until(mig.ID, api.MigrationCompleted); end.Method != steps.MethodOffline {
+					t.Errorf("moved by %s", end.Method)
+				}
+			}
+		})
+	}
+}
+
 // Its name says nothing: the cluster's own id of an image does.
 func TestAnRBDImageThatWasMadeAnewIsNeitherCopiedNorWritten(t *testing.T) {
 	const other = "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/fast/other"
@@ -114,6 +148,28 @@ func TestAnRBDImageThatWasMadeAnewIsNeitherCopiedNorWritten(t *testing.T) {
 					t.Errorf("the copy ends as %s with %v, want %s", mig.State, mig.Error, code)
 				}
 			})
+		})
+	}
+}
+
+func TestAGuestThatAMoveHasAskedWhatItHasAtAnAddressIsNamedForAsLongAsItsProcessLives(t *testing.T) {
+	for kind, world := range migratetest.LiveKinds {
+		inBubbleOn(t, world, hv.StateRunning, func(t *testing.T, d *daemon) {
+			want := 1
+			if d.world.Src.Type != hv.SourceNetwork && d.world.To.ToPath == "" {
+				want = 0
+			}
+			id := d.migrate()
+			d.until(id, api.MigrationCompleted)
+			got, err := d.manager().TaintedGuests(t.Context())
+			if err != nil || len(got) != want || want == 1 && got[0] != (TaintedGuest{"web", id, "vol"}) {
+				t.Errorf("%s: %+v, %v, want %d", kind, got, err, want)
+			}
+			must(t, d.world.Destroy(testInstance))
+			must(t, d.world.Start(testInstance))
+			if got, err := d.manager().TaintedGuests(t.Context()); err != nil || len(got) != 0 {
+				t.Errorf("%s, in another process: %+v, %v", kind, got, err)
+			}
 		})
 	}
 }

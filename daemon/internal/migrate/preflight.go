@@ -183,10 +183,7 @@ func (m *Manager) checkInstance(ctx context.Context, s *steps.Spec, att api.Atta
 		return nil, err
 	}
 	if api.IsNetwork(s.Src.Path) || api.IsNetwork(target.ToPath) {
-		if reason := immovable(disk); reason != "" {
-			return nil, unsupported(s, "disk %s of instance %s %s", s.Target, dom.Name, reason)
-		}
-		return disk, m.checkOffForExport(s, dom)
+		return disk, m.chooseOverNetwork(s, dom, disk, target)
 	}
 	return disk, m.chooseMethod(s, dom, disk, target.Method)
 }

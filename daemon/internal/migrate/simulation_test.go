@@ -57,7 +57,7 @@ func simulateComplete(t *testing.T, d *daemon, fault hvtest.Fault) {
 
 func simulateCancel(t *testing.T, d *daemon, fault hvtest.Fault) {
 	t.Helper()
-	mig := d.begin(toNewPool)
+	mig := d.begin(d.world.To)
 	for range 20 {
 		d.world.GuestWrites()
 	}
@@ -83,12 +83,15 @@ func calm(d *daemon) {
 	synctest.Wait()
 }
 
-// duringEverything runs simulations of complete and of cancel in every state.
+// duringEverything runs simulations of complete and of cancel in every state, of a volume at a file or at an
+// address that goes to either.
 func duringEverything(t *testing.T, states []hv.State, happen func(d *daemon) hvtest.Fault) {
 	t.Helper()
-	for _, state := range states {
-		t.Run("complete "+string(state), func(t *testing.T) { everyCall(t, state, simulateComplete, happen) })
-		t.Run("cancel "+string(state), func(t *testing.T) { everyCall(t, state, simulateCancel, happen) })
+	for kind, world := range migratetest.LiveKinds {
+		for _, state := range states {
+			t.Run("complete "+string(state)+" "+kind, func(t *testing.T) { everyCallOn(t, world, state, simulateComplete, happen) })
+			t.Run("cancel "+string(state)+" "+kind, func(t *testing.T) { everyCallOn(t, world, state, simulateCancel, happen) })
+		}
 	}
 }
 

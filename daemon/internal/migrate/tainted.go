@@ -12,46 +12,89 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
-// TaintedGuest is a guest whose process a move while all guests write has asked by its monitor:
-// libvirt calls the domain tainted for as long as the process lives.
+// TaintedGuest is a guest whose process a move has asked by its monitor: for what it writes, in a move while
+// all guests write, or for what it has at an address. libvirt calls the domain tainted for as long as the
+// process lives.
 type TaintedGuest struct {
 	InstanceName, MigrationID, VolumeName string
 }
 
 // TaintedGuests are the guests of this host that are tainted by a move, by the process that was
-// noted when their writes were first followed. A move that went through has ended the process.
-func (m *Manager) TaintedGuests(ctx context.Context) ([]TaintedGuest, error) {
-	ops, err := m.journal.Ops(ctx, steps.KindLiveTrack, false)
-	if err != nil {
-		return nil, request.JournalError(err)
-	}
-	var all []TaintedGuest
-	for _, o := range slices.Backward(ops) { // the newest is most likely of the process that runs
-		var in steps.LiveInput
-		if err := json.Unmarshal(o.Input, &in); err != nil {
-			return nil, fmt.Errorf("decode the input of op %s: %w", o.ID, err)
-		}
-		st, err := m.runner.Status(ctx, o.ID)
+// noted when their writes were first followed, or when they were put onto their overlay. A move while all guests
+// write that went through has ended the process.
+func (m *Manager) TaintedGuests(ctx context.Context) (all []TaintedGuest, err error) {
+	for _, asked := range []func(context.Context) ([]askedProcess, error){m.trackedProcesses, m.processesWithAddresses} {
+		processes, err := asked(ctx)
 		if err != nil {
-			return nil, request.JournalError(err)
+			return nil, err
 		}
-		for _, g := range in.Guests {
-			known := slices.ContainsFunc(all, func(t TaintedGuest) bool { return t.InstanceName == g.Name })
-			process := steps.TrackedProcess(&st, g.ID)
-			if known || process == "" {
+		for _, p := range slices.Backward(processes) { // the newest is most likely of the process that runs
+			known := slices.ContainsFunc(all, func(t TaintedGuest) bool { return t.InstanceName == p.InstanceName })
+			if known || p.process == "" {
 				continue
 			}
-			now, err := m.ports.HV.Process(ctx, g.ID, g.Target)
+			now, err := m.ports.HV.Process(ctx, p.id, p.target)
 			switch {
 			case errors.Is(err, hv.ErrNotActive), errors.Is(err, hv.ErrNotFound):
 			case err != nil:
 				return nil, steps.HVRefusal(err)
-			case now.ID == process:
-				all = append(all, TaintedGuest{g.Name, in.MigrationID, in.VolumeName})
+			case now.ID == p.process:
+				all = append(all, p.TaintedGuest)
 			}
 		}
 	}
 	return all, nil
+}
+
+// askedProcess is the process of a guest that a move has asked.
+type askedProcess struct {
+	TaintedGuest
+
+	id, target string
+	process    string
+}
+
+// trackedProcesses are those whose guests' writes were followed.
+func (m *Manager) trackedProcesses(ctx context.Context) (all []askedProcess, err error) {
+	err = eachOp(ctx, m, steps.KindLiveTrack, func(in *steps.LiveInput, st *op.Status) {
+		for _, g := range in.Guests {
+			all = append(all, askedProcess{TaintedGuest{g.Name, in.MigrationID, in.VolumeName}, g.ID, g.Target, steps.TrackedProcess(st, g.ID)})
+		}
+	})
+	return all, err
+}
+
+// processesWithAddresses are those that were put onto the overlay of a move from or to an address.
+func (m *Manager) processesWithAddresses(ctx context.Context) (all []askedProcess, err error) {
+	err = eachOp(ctx, m, steps.KindStart, func(in *steps.Input, st *op.Status) {
+		s := &in.Spec
+		if api.IsNetwork(s.Src.Path) || api.IsNetwork(s.Dst.Path) {
+			all = append(all, askedProcess{TaintedGuest{s.InstanceName, s.MigrationID, s.VolumeName}, s.InstanceID, s.Target, steps.SwitchedProcess(st)})
+		}
+	})
+	return all, err
+}
+
+// eachOp visits the ops of a kind in the journal, in order, each with its input.
+func eachOp[In any](ctx context.Context, m *Manager, kind string, visit func(in *In, st *op.Status)) error {
+	ops, err := m.journal.Ops(ctx, kind, false)
+	if err != nil {
+		return request.JournalError(err)
+	}
+	for _, o := range ops {
+		var in In
+		if err := json.Unmarshal(o.Input, &in); err != nil {
+			return fmt.Errorf("decode the input of op %s: %w", o.ID, err)
+		}
+		st, err := m.runner.Status(ctx, o.ID)
+		if err != nil {
+			return request.JournalError(err)
+		}
+		visit(&in, &st)
+	}
+	return nil
 }

@@ -25,21 +25,32 @@ import (
 // stopped and started again the migration comes to its end.
 func TestLibvirtdDiesInsideACallAndShowsTheOldChainForEver(t *testing.T) {
 	for _, method := range []string{steps.MethodOverlay, steps.MethodMirror} {
-		for _, call := range []string{"Snapshot", "BlockCopy", "CommitActive", "Pivot", "AbortJob"} {
-			for _, what := range []steps.Goal{steps.GoalComplete, steps.GoalCancel} {
-				for _, state := range migratetest.ActiveStates {
-					t.Run(method+" "+call+" "+string(what)+" "+string(state), func(t *testing.T) {
-						inBubble(t, state, func(t *testing.T, d *daemon) { simulateStaleLibvirt(t, d, method, call, what) })
-					})
+		for kind, world := range liveKinds(method) {
+			for _, call := range []string{"Snapshot", "BlockCopy", "CommitActive", "Pivot", "AbortJob"} {
+				for _, what := range []steps.Goal{steps.GoalComplete, steps.GoalCancel} {
+					for _, state := range migratetest.ActiveStates {
+						t.Run(method+" "+call+" "+string(what)+" "+string(state)+" "+kind, func(t *testing.T) {
+							inBubbleOn(t, world, state, func(t *testing.T, d *daemon) { simulateStaleLibvirt(t, d, method, call, what) })
+						})
+					}
 				}
 			}
 		}
 	}
 }
 
+// liveKinds are the worlds in which a running guest's volume is moved by a method.
+func liveKinds(method string) map[string]func(*testing.T, hv.State) *migratetest.World {
+	if method == steps.MethodOverlay {
+		return migratetest.LiveKinds
+	}
+	return map[string]func(*testing.T, hv.State) *migratetest.World{"from a file to a file": migratetest.NewWorld}
+}
+
 func simulateStaleLibvirt(t *testing.T, d *daemon, method, call string, what steps.Goal) {
 	t.Helper()
-	target := api.MigrationTarget{ToPool: "new", Method: method}
+	target := d.world.To
+	target.Method = method
 	d.world.Copier.Gate = make(chan struct{})
 	d.world.DieInside(testInstance, call, 1, func() { awayFor(d, 3*time.Second) })
 	id := d.migrateTo(target)
@@ -85,9 +96,11 @@ func TestAGuestThatLibvirtLosesInTheSwitchIsNamedByItsProcess(t *testing.T) {
 		method string
 		what   steps.Goal
 	}{{steps.MethodOverlay, steps.GoalComplete}, {steps.MethodOverlay, steps.GoalCancel}, {steps.MethodMirror, steps.GoalComplete}} {
-		t.Run(c.method+" "+string(c.what), func(t *testing.T) {
-			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) { simulateLostGuest(t, d, c.method, c.what) })
-		})
+		for kind, world := range liveKinds(c.method) {
+			t.Run(c.method+" "+string(c.what)+" "+kind, func(t *testing.T) {
+				inBubbleOn(t, world, hv.StateRunning, func(t *testing.T, d *daemon) { simulateLostGuest(t, d, c.method, c.what) })
+			})
+		}
 	}
 }
 
@@ -95,7 +108,9 @@ func simulateLostGuest(t *testing.T, d *daemon, method string, what steps.Goal) 
 	t.Helper()
 	d.world.Copier.Gate = make(chan struct{})
 	d.world.Fake.Inject(hvtest.Fault{Call: "Pivot", Nth: 1, After: true, Err: hv.ErrUnavailable, Do: func() { _ = d.world.Fake.Lose(testInstance) }})
-	id := d.migrateTo(api.MigrationTarget{ToPool: "new", Method: method})
+	target := d.world.To
+	target.Method = method
+	id := d.migrateTo(target)
 	pass(time.Second)
 	if what == steps.GoalCancel {
 		_, _, err := d.manager().Cancel(context.Background(), d.call(id))

@@ -46,8 +46,9 @@ type Header struct {
 	Snapshots     int
 	ExtendedL2    bool
 
-	l1Offset  int64
-	l1Entries int
+	clusterBytes int64
+	l1Offset     int64
+	l1Entries    int
 }
 
 // whole refuses an image of which a copy of its content would not carry over all.
@@ -88,6 +89,7 @@ func parseHeader(r io.ReaderAt) (*Header, error) {
 	if clusterBits < qcow2MinCluster || clusterBits > qcow2MaxCluster {
 		return nil, fmt.Errorf("qcow2 header has cluster bits %d", clusterBits)
 	}
+	h.clusterBytes = 1 << clusterBits
 	if h.Version == 3 && (headerBytes < qcow2HeaderBytesV3 || headerBytes%8 != 0 || headerBytes > 1<<clusterBits) {
 		return nil, fmt.Errorf("qcow2 header has length %d", headerBytes)
 	}

@@ -11,10 +11,12 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
 // CreateOverlay makes an empty qcow2 overlay of exactly sizeBytes over backing,
-// which is not opened, at path, which must not exist. When it returns nil the
+// which is not opened and may be at an address, at path, which must not exist. When it returns nil the
 // overlay and its directory entry are on stable storage. If path already is an
 // empty overlay of exactly this backing and size, as after a repeat, that is
 // success; anything else there is left alone and is an error.
@@ -22,7 +24,7 @@ func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes in
 	if err := (Image{Path: path, Format: FormatQCOW2}).validate(); err != nil {
 		return err
 	}
-	if err := backing.validate(); err != nil {
+	if err := validateBacking(backing); err != nil {
 		return err
 	}
 	err := createWhole(path, about, func(f *os.File) error {
@@ -40,6 +42,17 @@ func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes in
 		return &ImageError{path, "exists and holds data"}
 	}
 	return nil
+}
+
+// validateBacking refuses what no header may name: it may also be at an address, where it is raw.
+func validateBacking(backing Image) error {
+	if !api.IsNetwork(backing.Path) {
+		return backing.validate()
+	}
+	if backing.Format != FormatRaw {
+		return &ImageError{backing.Path, "what is at an address can only be raw"}
+	}
+	return api.CheckAddress(backing.Path)
 }
 
 // CheckOverlay reads the header of the overlay at path, without qemu-img, and says whether

@@ -17,7 +17,8 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// Kernel is the part of a hypervisor that the package needs.
+// Kernel is the part of a hypervisor that the package needs. Of what is at an address it is QEMU itself that
+// answers, through the hypervisor.
 type Kernel interface {
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
 }
@@ -28,6 +29,8 @@ type Held struct {
 	Open, Writable bool
 	// PID is the number of a process that has it open.
 	PID int
+	// Unasked: nobody could ask the process, so that it counts as open for writing.
+	Unasked bool
 }
 
 // Look asks the kernel how the process of a domain has the image at path open. A path where
@@ -65,6 +68,7 @@ func LookAt(ctx context.Context, k Kernel, id, name string, paths ...string) ([]
 		for _, f := range files {
 			if f.Path == path {
 				all[i].Open, all[i].Writable, all[i].PID = true, all[i].Writable || f.Writable, f.PID
+				all[i].Unasked = f.Unasked()
 			}
 		}
 	}

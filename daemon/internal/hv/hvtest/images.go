@@ -17,6 +17,7 @@ import (
 	"sync"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
 )
 
 // BlockSize is the size of one block of content. A block holds one number; zero
@@ -220,8 +221,11 @@ func (m *Images) open(path string) (*image, error) {
 	return img, nil
 }
 
+// isLocked says whether QEMU locks an image at this path. Nobody locks what is at an address.
+func isLocked(path string) bool { return !api.IsNetwork(path) }
+
 func (m *Images) openForWrite(path string) (*image, error) {
-	if readers, writers := m.holders(path); readers+writers > 0 {
+	if readers, writers := m.holders(path); readers+writers > 0 && isLocked(path) {
 		return nil, &fs.PathError{Op: "open for writing", Path: path, Err: ErrLocked}
 	}
 	return m.open(path)

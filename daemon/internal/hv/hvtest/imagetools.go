@@ -26,7 +26,7 @@ func (m *Images) CopyImage(from, into hv.Image) error {
 		return err
 	}
 	for _, layer := range chain {
-		if _, writers := m.holders(layer.Path); writers > 0 {
+		if _, writers := m.holders(layer.Path); writers > 0 && isLocked(layer.Path) {
 			return &fs.PathError{Op: "open for reading", Path: layer.Path, Err: ErrLocked}
 		}
 	}

@@ -5,7 +5,6 @@ package hvtest
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strconv"
 
@@ -29,17 +28,10 @@ func (f *Fake) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.
 			return hv.ErrNotActive
 		}
 		for _, path := range paths {
-			if api.IsNetwork(path) { // which is no path of the kernel
-				return &fs.PathError{Op: "stat", Path: path, Err: fs.ErrNotExist}
-			}
-			if _, err := f.open(path); err != nil {
+			if _, err := f.open(path); err != nil && !api.IsNetwork(path) { // which is no path of the kernel
 				return err
 			}
-		}
-		for i, h := range dom.holds() {
-			if slices.Contains(paths, h.path) {
-				found = append(found, hv.OpenFile{Path: h.path, PID: firstPID + dom.Run, FD: firstFD + i, Writable: h.writable})
-			}
+			found = append(found, dom.has(path)...)
 		}
 		return nil
 	})
@@ -47,6 +39,25 @@ func (f *Fake) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.
 		return nil, err
 	}
 	return found, nil
+}
+
+// has is what the process has open of an image: by its own word, where it can be asked, of what is at an
+// address.
+func (d *domain) has(path string) (found []hv.OpenFile) {
+	pid := firstPID + d.Run
+	if api.IsNetwork(path) && d.lost() {
+		return []hv.OpenFile{{Path: path, PID: pid, Writable: true}}
+	}
+	for i, h := range d.holds() {
+		switch {
+		case h.path != path:
+		case api.IsNetwork(path):
+			found = append(found, hv.OpenFile{Path: path, PID: pid, Node: fmt.Sprintf("libvirt-%d-storage", i), Writable: h.writable})
+		default:
+			found = append(found, hv.OpenFile{Path: path, PID: pid, FD: firstFD + i, Writable: h.writable})
+		}
+	}
+	return found
 }
 
 // Process implements hv.Hypervisor.
@@ -194,7 +205,7 @@ func (f *Fake) checkOpen(disk *hv.Disk) error {
 		}
 		for _, dom := range f.domains {
 			for _, other := range dom.opens() {
-				if other.path == mine.path && (mine.writable && !other.shared || other.writable && !mine.shared) {
+				if other.path == mine.path && isLocked(mine.path) && (mine.writable && !other.shared || other.writable && !mine.shared) {
 					return fmt.Errorf("open %s: %w", mine.path, ErrLocked)
 				}
 			}

@@ -7,11 +7,15 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
 )
 
 // Export is the image of the volume of an ExportWorld.
 var Export = hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "nbd+unix:///web?socket=/run/nbd.sock"}
+
+// OtherExport is another one, at a server over TCP.
+var OtherExport = hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "nbd://nbd.example:10809/other"}
 
 // RBD is the image of the volume of an RBDWorld.
 var RBD = hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/web"}
@@ -27,6 +31,23 @@ func ExportWorld(t *testing.T, state hv.State) *World {
 func RBDWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
 	return networkWorld(t, state, RBD)
+}
+
+// ToAddress makes worlds of a kind whose volume goes to an image that is at an address.
+func ToAddress(kind func(*testing.T, hv.State) *World, dst hv.Image) func(*testing.T, hv.State) *World {
+	return with(kind, func(t *testing.T, w *World) {
+		t.Helper()
+		expect.OK(t, w.CreateImage(dst.Path, hvtest.Raw, Size))
+		w.To = api.MigrationTarget{ToPath: dst.Path}
+	})
+}
+
+// LiveKinds are worlds by where the volume of a running guest may be, and where it may go.
+var LiveKinds = map[string]func(*testing.T, hv.State) *World{
+	"from a file to a file":       NewWorld,
+	"from an export to a file":    ExportWorld,
+	"from a file to an export":    ToAddress(NewWorld, OtherExport),
+	"from an export to an export": ToAddress(ExportWorld, OtherExport),
 }
 
 func networkWorld(t *testing.T, state hv.State, src hv.Image) *World {

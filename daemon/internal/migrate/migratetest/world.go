@@ -30,8 +30,9 @@ type World struct {
 	Copier   *FakeCopier
 	Blobs    *Blobs
 
-	// Src is the image of the volume in the beginning.
+	// Src is the image of the volume in the beginning, To where it is moved.
 	Src hv.Image
+	To  api.MigrationTarget
 	// MayMove is the answer of the world's attachments.
 	MayMove func() error
 	// audited has what the audit trail was told.
@@ -54,7 +55,7 @@ type World struct {
 // NewWorld makes a host whose instance is in the given state on src.
 func NewWorld(t *testing.T, state hv.State) *World {
 	t.Helper()
-	w := &World{Fake: hvtest.New(), Guards: hosttest.NewGuards(nil), next: 1000, Src: hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: SrcPath}}
+	w := &World{Fake: hvtest.New(), Guards: hosttest.NewGuards(nil), next: 1000, Src: hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: SrcPath}, To: api.MigrationTarget{ToPool: "new"}}
 	w.OnStart = w.Guards.Hook
 	expect.OK(t, w.CreateImage(SrcPath, hvtest.Raw, Size))
 	for b := range int64(Blocks / 2) {
@@ -223,6 +224,16 @@ func NewSpec(method string) steps.Spec {
 	}
 	if method == steps.MethodOverlay {
 		s.Overlay = OverlayPath
+	}
+	return s
+}
+
+// Spec is NewSpec for where the volume of the world is and goes.
+func (w *World) Spec(method string) steps.Spec {
+	s := NewSpec(method)
+	s.Src.Path = w.Src.Path
+	if w.To.ToPath != "" {
+		s.Dst, s.CreateDst = api.Location{Path: w.To.ToPath, Format: api.FormatRaw, SizeBytes: Size}, false
 	}
 	return s
 }

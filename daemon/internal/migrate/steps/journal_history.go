@@ -179,6 +179,13 @@ func StartStall(st *op.Status) (ms *float64, ok bool) {
 	return out.StallMS, ok
 }
 
+// SwitchedProcess returns the process of the guest that an op has put onto the overlay, "" if it is not known.
+func SwitchedProcess(st *op.Status) string {
+	var out switchOutput
+	decodeOutput(st, switchStep, &out)
+	return out.Process
+}
+
 // HoldStall is StartStall for the beginning of a block job with the guest suspended.
 func HoldStall(st *op.Status) (ms *float64, ok bool) {
 	var out resumeOutput

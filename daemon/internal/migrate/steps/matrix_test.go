@@ -93,7 +93,8 @@ func startedOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World
 	if method == steps.MethodOverlay {
 		before = hv.StateRunning // it ran for a while in any case
 	}
-	p := &phase{World: world(t, before), spec: testSpec(method)}
+	p := &phase{World: world(t, before)}
+	p.spec = p.Spec(method)
 	ctx := context.Background()
 	_, err := p.Registry.RegisterMigration(ctx, "", api.MigrationRegister{ID: testMigration, Dst: p.spec.Dst, Epoch: 1})
 	must(t, err)
@@ -101,20 +102,22 @@ func startedOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World
 		From: []api.MigrationState{api.MigrationStarting}, To: api.MigrationStarted, Epoch: 1,
 	})
 	must(t, err)
-	_, err = p.CreateVolume(ctx, "new", p.spec.Dst.Name, "raw", testSize)
-	must(t, err)
+	if p.spec.CreateDst {
+		_, err = p.CreateVolume(ctx, "new", p.spec.Dst.Name, "raw", testSize)
+		must(t, err)
+	}
 	switch method {
 	case steps.MethodOverlay:
 		must(t, p.Fake.CreateOverlay(overlayPath, p.spec.SrcImage(), testSize))
 		must(t, p.SetConfigChain(ctx, testInstance, "vda", p.spec.OverlayChain()))
 		must(t, p.Snapshot(ctx, testInstance, "vda", p.spec.OverlayImage()))
-		must(t, p.Copy(srcPath, dstPath))
+		must(t, p.Copy(p.spec.Src.Path, p.spec.Dst.Path))
 		for range 10 {
 			p.GuestWrites()
 		}
 	case steps.MethodOffline:
 		must(t, p.Guards.Set(testInstance, p.spec.Owner(), "held"))
-		must(t, p.Copy(srcPath, dstPath))
+		must(t, p.Copy(p.spec.Src.Path, p.spec.Dst.Path))
 	}
 	switch {
 	case before == state:
@@ -167,18 +170,22 @@ func (p *phase) row(want api.MigrationState) error {
 }
 
 func TestStartMatrix(t *testing.T) {
-	for _, state := range []hv.State{hv.StateRunning, hv.StatePaused, hv.StateStopped} {
-		t.Run(string(state), func(t *testing.T) {
-			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
-				return &phase{
-					World: migratetest.NewWorld(t, state), kind: steps.KindStart, spec: testSpec(steps.MethodOverlay),
-					done: func(p *phase) error {
-						return errors.Join(p.row(api.MigrationStarted), onOverlayStill(p), p.srcUntouchedSince())
-					},
-					undone: notBegun,
-				}
-			}})
-		})
+	for kind, world := range migratetest.LiveKinds {
+		for _, state := range []hv.State{hv.StateRunning, hv.StatePaused, hv.StateStopped} {
+			t.Run(string(state)+" "+kind, func(t *testing.T) {
+				optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+					p := &phase{
+						World: world(t, state), kind: steps.KindStart,
+						done: func(p *phase) error {
+							return errors.Join(p.row(api.MigrationStarted), onOverlayStill(p), p.srcUntouchedSince())
+						},
+						undone: notBegun,
+					}
+					p.spec = p.Spec(steps.MethodOverlay)
+					return p
+				}})
+			})
+		}
 	}
 }
 
@@ -201,18 +208,23 @@ func (p *phase) jobLeft() error {
 
 // srcUntouchedSince: nobody has src open for writing.
 func (p *phase) srcUntouchedSince() error {
-	if n := p.Writers(srcPath); n != 0 {
+	if n := p.Writers(p.spec.Src.Path); n != 0 {
 		return fmt.Errorf("%d writers have src open", n)
+	}
+	return nil
+}
+
+// dstRemoved: what the migration has made as dst is gone.
+func (p *phase) dstRemoved() error {
+	if p.Exists(p.spec.Dst.Path) && p.spec.CreateDst {
+		return errors.New("dst is left")
 	}
 	return nil
 }
 
 // notBegun: start is undone, and nothing is left of it.
 func notBegun(p *phase) error {
-	err := p.Settled(srcPath)
-	if p.Exists(dstPath) {
-		err = errors.Join(err, errors.New("dst is left"))
-	}
+	err := errors.Join(p.SettledOn(p.spec.SrcImage()), p.dstRemoved())
 	if row, e := p.Registry.Migration(context.Background(), testMigration); e == nil && !row.State.Final() {
 		err = errors.Join(err, fmt.Errorf("the registry's row is left %s", row.State))
 	}
@@ -234,6 +246,16 @@ func TestStartOfflineMatrix(t *testing.T) {
 	}})
 }
 
+// onLiveKinds runs the matrix on each kind of world in which the volume of a running guest may be moved.
+func onLiveKinds(t *testing.T, name string, begin func(*testing.T, func(*testing.T, hv.State) *migratetest.World) *phase) {
+	t.Helper()
+	for kind, world := range migratetest.LiveKinds {
+		t.Run(name+" "+kind, func(t *testing.T) {
+			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World { return begin(t, world) }})
+		})
+	}
+}
+
 func TestCompleteMatrix(t *testing.T) {
 	for _, c := range []struct {
 		name, kind, method string
@@ -244,25 +266,24 @@ func TestCompleteMatrix(t *testing.T) {
 		{"stopped", steps.KindCompleteCold, steps.MethodOverlay, hv.StateStopped},
 		{"offline", steps.KindCompleteOffline, steps.MethodOffline, hv.StateStopped},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
-				p := started(t, c.state, c.method)
-				p.kind = c.kind
-				p.done = func(p *phase) error {
-					err := errors.Join(p.Settled(dstPath), p.row(api.MigrationCompleted))
-					if p.Registry.CurrentVolume().Location.Path != dstPath {
-						err = errors.Join(err, errors.New("the registry has the volume elsewhere"))
-					}
-					return err
+		onLiveKinds(t, c.name, func(t *testing.T, world func(*testing.T, hv.State) *migratetest.World) *phase {
+			t.Helper()
+			p := startedOn(t, world, c.state, c.method)
+			p.kind = c.kind
+			p.done = func(p *phase) error {
+				err := errors.Join(p.SettledOn(p.spec.DstImage()), p.row(api.MigrationCompleted))
+				if p.Registry.CurrentVolume().Location.Path != p.spec.Dst.Path {
+					err = errors.Join(err, errors.New("the registry has the volume elsewhere"))
 				}
-				p.undone = func(p *phase) error {
-					if c.method == steps.MethodOffline {
-						return p.row(api.MigrationStarted)
-					}
-					return errors.Join(p.jobLeft(), onOverlayStill(p), p.srcUntouchedSince(), p.row(api.MigrationStarted))
+				return err
+			}
+			p.undone = func(p *phase) error {
+				if c.method == steps.MethodOffline {
+					return p.row(api.MigrationStarted)
 				}
-				return p
-			}})
+				return errors.Join(p.jobLeft(), onOverlayStill(p), p.srcUntouchedSince(), p.row(api.MigrationStarted))
+			}
+			return p
 		})
 	}
 }
@@ -280,28 +301,23 @@ func TestCancelMatrix(t *testing.T) {
 		{"stopped", steps.KindCancelCold, steps.MethodOverlay, hv.StateStopped, false},
 		{"offline", steps.KindCancelOffline, steps.MethodOffline, hv.StateStopped, false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
-				p := started(t, c.state, c.method)
-				p.kind = c.kind
-				if c.folding {
-					p.fold(t)
+		onLiveKinds(t, c.name, func(t *testing.T, world func(*testing.T, hv.State) *migratetest.World) *phase {
+			t.Helper()
+			p := startedOn(t, world, c.state, c.method)
+			p.kind = c.kind
+			if c.folding {
+				p.fold(t)
+			}
+			p.done = func(p *phase) error {
+				return errors.Join(p.SettledOn(p.spec.SrcImage()), p.row(api.MigrationCancelled), p.dstRemoved())
+			}
+			p.undone = func(p *phase) error {
+				if c.method == steps.MethodOffline {
+					return nil
 				}
-				p.done = func(p *phase) error {
-					err := errors.Join(p.Settled(srcPath), p.row(api.MigrationCancelled))
-					if p.Exists(dstPath) {
-						err = errors.Join(err, errors.New("dst is left"))
-					}
-					return err
-				}
-				p.undone = func(p *phase) error {
-					if c.method == steps.MethodOffline {
-						return nil
-					}
-					return errors.Join(p.jobLeft(), onOverlayStill(p))
-				}
-				return p
-			}})
+				return errors.Join(p.jobLeft(), onOverlayStill(p))
+			}
+			return p
 		})
 	}
 }

@@ -154,7 +154,7 @@ func (e *Env) stepVerifyFrozen() op.Step {
 // awaitNotWritten waits until no process of the guest has src open for writing. If that
 // takes too long it says which process has.
 func (e *Env) awaitNotWritten(ctx context.Context, s *Spec) (wrong string, err error) {
-	var fd int
+	var by hv.OpenFile
 	frozen, err := retry.Poll(ctx, frozenRetry, frozenBound, func() (bool, error) {
 		files, err := e.hv.OpenFiles(ctx, s.InstanceID, s.Src.Path)
 		if err != nil {
@@ -162,13 +162,13 @@ func (e *Env) awaitNotWritten(ctx context.Context, s *Spec) (wrong string, err e
 		}
 		i := slices.IndexFunc(files, func(f hv.OpenFile) bool { return f.Writable })
 		if i >= 0 {
-			fd = files[i].FD
+			by = files[i]
 		}
 		return i < 0, nil
 	})
 	if err != nil || frozen {
 		return "", err
 	}
-	return fmt.Sprintf("QEMU of instance %s still had %s open for writing (fd %d) %s after the guest was put onto its overlay, so it cannot be copied; the guest is brought back to it",
-		s.InstanceName, s.Src.Path, fd, frozenBound), nil
+	return fmt.Sprintf("QEMU of instance %s still had %s open for writing (%s) %s after the guest was put onto its overlay, so it cannot be copied; the guest is brought back to it",
+		s.InstanceName, s.Src.Path, by.Name(), frozenBound), nil
 }

@@ -16,47 +16,36 @@ import (
 )
 
 // openImages is what the guest's process has open of a migration's images, by the
-// kernel's word: the second witness, beside libvirt's.
+// kernel's word, or by QEMU's own of what is at an address: the second witness, beside libvirt's.
 type openImages struct {
 	process           bool // there is one
 	src, overlay, dst bool
 	srcWritable       bool
-	// srcUnseen and dstUnseen: it is an export, and the kernel does not say which export a
-	// connection is to. The instance is kept off until the move is over.
-	srcUnseen, dstUnseen bool
-	pid                  int // of the process, where it has one of them open
+	// unasked: nobody could ask the process what it has at addresses, which count as open for writing.
+	unasked bool
+	pid               int // of the process, where it has one of them open
 }
 
-// openImages asks the kernel what the guest's process has open. Its errors are typed for the
+// openImages asks the second witness what the guest's process has open. Its errors are typed for the
 // runner.
 func (e *Env) openImages(ctx context.Context, s *Spec) (*openImages, error) {
-	paths := []string{s.Dst.Path}
+	paths := []string{s.Src.Path, s.Dst.Path}
 	if s.Overlay != "" {
 		paths = append(paths, s.Overlay)
-	}
-	open := &openImages{process: true, srcUnseen: api.IsNetwork(s.Src.Path), dstUnseen: api.IsNetwork(s.Dst.Path)}
-	if !open.srcUnseen {
-		paths = append(paths, s.Src.Path)
 	}
 	held, err := witness.LookAt(ctx, e.hv, s.InstanceID, s.InstanceName, paths...)
 	if err != nil {
 		return nil, err
 	}
+	open := &openImages{process: true, src: held[0].Open, srcWritable: held[0].Writable, dst: held[1].Open}
+	if s.Overlay != "" {
+		open.overlay = held[2].Open
+	}
 	for _, is := range held {
 		if !is.Process {
 			return &openImages{}, nil
 		}
-	}
-	open.dst = held[0].Open
-	if s.Overlay != "" {
-		open.overlay = held[1].Open
-	}
-	if !open.srcUnseen {
-		src := held[len(held)-1]
-		open.src, open.srcWritable = src.Open, src.Writable
-	}
-	for _, is := range held {
-		open.pid = max(open.pid, is.PID)
+		open.pid, open.unasked = max(open.pid, is.PID), open.unasked || is.Unasked
 	}
 	return open, nil
 }
@@ -95,6 +84,8 @@ func (o *openImages) String() string {
 	switch {
 	case !o.process:
 		return "no process of it is there"
+	case o.unasked:
+		return "its process is there, and nobody can ask it what it has open"
 	case len(open) == 0:
 		return "its process has neither src nor dst nor an overlay open"
 	}
@@ -116,9 +107,9 @@ func (o *openImages) agrees(s *Spec, disk *diskState) bool {
 		return false
 	}
 	if disk.live == OnDst {
-		return (o.dst || o.dstUnseen) && !o.src
+		return o.dst && !o.src
 	}
-	return (o.src || o.srcUnseen) && (disk.mirror != nil || !o.dst) // or a job that libvirt does not know of writes to dst
+	return o.src && (disk.mirror != nil || !o.dst) // or a job that libvirt does not know of writes to dst
 }
 
 // errWitnessesDisagree says that libvirt and the kernel tell different things about the same
@@ -144,11 +135,14 @@ func (e *Env) confirmDisk(ctx context.Context, s *Spec) (*diskState, error) {
 		if heard.View, err = e.readDisk(ctx, s); err != nil {
 			return heard, err
 		}
+		// What is seen meanwhile counts for nothing, and QEMU would answer behind that call.
+		if heard.Occupied = heard.View.dom.Occupied; heard.Occupied {
+			return heard, nil
+		}
 		open, err := e.openImages(ctx, s)
 		if err != nil {
 			return heard, err
 		}
-		heard.Occupied = heard.View.dom.Occupied
 		if !open.agrees(s, heard.View) {
 			heard.Disagree = disagreement(s, heard.View, open)
 		}

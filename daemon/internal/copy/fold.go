@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/network"
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
+)
+
+// FoldSpec says which overlay is folded into what.
+type FoldSpec struct {
+	// Overlay is the path of the overlay, and Into the address of what it is folded into. Both have this size.
+	Overlay, Into string
+	SizeBytes     int64
+	// Network is how what is at the address is reached.
+	Network network.Access
+	// OpenEnd opens Into; nil is a client of NBD. It is for ends with faults.
+	OpenEnd OpenEnd
+}
+
+// Fold writes what an overlay has of its own into what is at an address, and has that put on stable storage.
+// Nobody else may have the overlay: ErrInUse. The overlay is not changed, so a fold that was
+// interrupted at any moment is simply run again; until it has succeeded, only overlay and image together have the
+// content.
+func Fold(ctx context.Context, f FoldSpec) (err error) {
+	overlay, err := qemuimg.OpenOverlay(f.Overlay, f.SizeBytes, func(file *os.File) error {
+		return lockBytes(file, unix.F_WRLCK, qemuLockOffset, qemuLockBytes)
+	})
+	if err != nil {
+		return err
+	}
+	defer overlay.Close()
+	spec := &Spec{Dst: Image{Path: f.Into, Format: qemuimg.FormatRaw}, Network: f.Network, OpenEnd: f.OpenEnd}
+	into, err := spec.open(ctx, spec.Dst, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, into.Close()) }()
+	if into.Size() != f.SizeBytes {
+		return &SizeError{Path: f.Into, Bytes: into.Size(), WantBytes: f.SizeBytes}
+	}
+	to := &pair{spec: spec, dst: into}
+	err = sweep(ctx, spec.workers(), chunkBytes, overlaySpans(overlay, f.SizeBytes), func(_ context.Context, s span, buf []byte) error {
+		return to.foldSpan(overlay, s, buf)
+	})
+	if err != nil {
+		return err
+	}
+	return into.Flush()
+}
+
+// overlaySpans are the chunks in which an overlay may have something.
+func overlaySpans(overlay *qemuimg.Overlay, sizeBytes int64) iter.Seq2[span, error] {
+	return func(yield func(span, error) bool) {
+		for off := overlay.Next(0); off < sizeBytes; off = overlay.Next(off + chunkBytes) {
+			if !yield(span{off: off, n: min(chunkBytes, sizeBytes-off)}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// foldSpan writes the pieces of an overlay that are in a span.
+func (e *pair) foldSpan(overlay *qemuimg.Overlay, s span, buf []byte) error {
+	pieces, err := overlay.Pieces(s.off, s.n)
+	for _, p := range pieces {
+		if p.Zero {
+			err = e.zero(p.Offset, p.Bytes)
+		} else if err = overlay.Read(buf[:p.Bytes], p); err == nil {
+			_, err = e.write(buf[:p.Bytes], p.Offset)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return err
+}

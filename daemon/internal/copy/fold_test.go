@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/copy"
+	"github.com/volferry/volferry/daemon/internal/copy/copytest"
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
+)
+
+// overlayOver makes an overlay over an image, with the options of a qcow2 image.
+func overlayOver(t *testing.T, base copy.Image, options string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "overlay.qcow2")
+	args := []string{"create", "-q", "-u", "-f", "qcow2", "-F", "raw", "-b", base.Path, "-o", options, path, strconv.FormatInt(base.SizeBytes, 10)}
+	if out, err := exec.CommandContext(t.Context(), "qemu-img", args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return path
+}
+
+// guestDoes has QEMU do to an overlay what a guest of this seed does: writes, zeros and discards of all sizes.
+func guestDoes(t *testing.T, overlay string, sizeBytes int64, seed uint64) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 1))
+	args := []string{"-d", "unmap", "--image-opts", "driver=qcow2,discard=unmap,file.driver=file,file.filename=" + overlay}
+	for range 60 {
+		n := (1 + rng.Int64N(1<<rng.IntN(11))) * 512
+		off := rng.Int64N(sizeBytes/512) * 512
+		n = min(n, sizeBytes-off)
+		do := []string{
+			fmt.Sprintf("write -P %d %d %d", 1+rng.IntN(255), off, n), fmt.Sprintf("write -P %d %d %d", 1+rng.IntN(255), off, n),
+			fmt.Sprintf("write -z %d %d", off, n), fmt.Sprintf("write -z -u %d %d", off, n), fmt.Sprintf("discard %d %d", off, n),
+		}[rng.IntN(5)]
+		args = append(args, "-c", do)
+	}
+	if out, err := exec.CommandContext(t.Context(), "qemu-io", args...).CombinedOutput(); err != nil {
+		t.Fatalf("qemu-io: %v: %s", err, out)
+	}
+}
+
+func foldInto(ctx context.Context, overlay string, into copy.Image, open copy.OpenEnd) error {
+	return copy.Fold(ctx, copy.FoldSpec{Overlay: overlay, Into: into.Path, SizeBytes: into.SizeBytes, OpenEnd: open})
+}
+
+// qemu-img is the measure: what it makes of the same overlay, and that it changes as little.
+func TestAFoldWritesWhatAnOverlayHasOfItsOwnAndNothingElse(t *testing.T) {
+	for options, size := range map[string]int64{
+		"compat=1.1,cluster_size=64k,extended_l2=on": 16*miB + 4096, // as Volferry makes them
+		"compat=1.1,cluster_size=16k,extended_l2=on": 5*miB + 4096,
+		"compat=1.1,cluster_size=64k":                16 * miB,
+		"compat=1.1,cluster_size=4k":                 4*miB + 12288,
+		"compat=1.1,cluster_size=1M":                 9 * miB,
+	} {
+		for seed := range uint64(2) {
+			t.Run(fmt.Sprint(options, " ", seed), func(t *testing.T) {
+				// dst has, where the overlay has nothing, something else than the image below it.
+				base, dst := raw(t, "base", size, [2]int64{0, size / 2}), raw(t, "dst", size, [2]int64{miB, size - 2*miB})
+				want := rawAt(t, filepath.Join(t.TempDir(), "want"), size, [2]int64{miB, size - 2*miB})
+				overlay := overlayOver(t, base, options)
+				guestDoes(t, overlay, size, seed)
+				before := mustRead(t, overlay)
+				if err := qemuimg.CommitOffline(t.Context(), overlay, qemuimg.Image{Path: want.Path, Format: "raw"}, qemuimg.CommitOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				for range 2 { // a fold may be repeated
+					if err := foldInto(t.Context(), overlay, dst, copy.OpenFile); err != nil {
+						t.Fatal(err)
+					}
+					if !bytes.Equal(read(t, dst), read(t, want)) {
+						t.Fatal("qemu-img makes something else of the overlay")
+					}
+				}
+				if !bytes.Equal(before, mustRead(t, overlay)) {
+					t.Error("the overlay was changed")
+				}
+			})
+		}
+	}
+}
+
+func mustRead(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestAnOverlayIsFoldedIntoAnExport(t *testing.T) {
+	const size = 16 * miB
+	file := raw(t, "dst", size, [2]int64{0, size})
+	want := rawAt(t, filepath.Join(t.TempDir(), "want"), size, [2]int64{0, size})
+	dst, export := served(t, file)
+	overlay := overlayOver(t, raw(t, "base", size), "compat=1.1,cluster_size=64k,extended_l2=on")
+	guestDoes(t, overlay, size, 7)
+	if err := qemuimg.CommitOffline(t.Context(), overlay, qemuimg.Image{Path: want.Path, Format: "raw"}, qemuimg.CommitOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := foldInto(t.Context(), overlay, dst, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(read(t, file), read(t, want)) {
+		t.Error("the fold is something else")
+	}
+	if err := export.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := foldInto(t.Context(), overlay, dst, nil); err == nil {
+		t.Error("folded into an export whose server is away")
+	}
+}
+
+func TestAFoldThatCannotWriteOrFlushFails(t *testing.T) {
+	const size = 8 * miB
+	overlay := overlayOver(t, raw(t, "base", size), "compat=1.1")
+	guestDoes(t, overlay, size, 1)
+	dst := raw(t, "dst", size)
+	for name, fault := range map[string]func(copy.End) copy.End{
+		"write": func(e copy.End) copy.End { return &copytest.FailNthWrite{End: e, Nth: copytest.Nth{N: 5, Err: unix.EIO}} },
+		"zero":  func(e copy.End) copy.End { return &copytest.FailZero{End: e, Err: unix.EIO} },
+		"flush": func(e copy.End) copy.End { return &copytest.FailNthFlush{End: e, Nth: copytest.Nth{N: 1, Err: unix.EIO}} },
+	} {
+		if err := foldInto(t.Context(), overlay, dst, copytest.Wrap("dst", fault)); !errors.Is(err, unix.EIO) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := foldInto(ctx, overlay, dst, copy.OpenFile); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+func TestAnOverlayThatSomebodyHasOrThatIsNoneOfThisSizeIsNotFolded(t *testing.T) {
+	const size = 8 * miB
+	base := raw(t, "base", size)
+	overlay := overlayOver(t, base, "compat=1.1")
+	guestDoes(t, overlay, size, 1)
+	dst := raw(t, "dst", size)
+	hold := exec.CommandContext(t.Context(), "qemu-io", "--image-opts", "driver=qcow2,file.driver=file,file.filename="+overlay) // as a guest does
+	stdin, err := hold.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := hold.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := hold.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stdout.Read(make([]byte, 1)); err != nil { // its prompt: it has opened the overlay
+		t.Fatal(err)
+	}
+	if err := foldInto(t.Context(), overlay, dst, copy.OpenFile); !errors.Is(err, copy.ErrInUse) {
+		t.Errorf("an overlay that is open: %v", err)
+	}
+	if err := errors.Join(stdin.Close(), hold.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	if err := foldInto(t.Context(), overlay, dst, copy.OpenFile); err != nil {
+		t.Fatal(err)
+	}
+	var wrong *copy.SizeError
+	if err := foldInto(t.Context(), overlay, raw(t, "larger", 2*size), copy.OpenFile); !errors.As(err, &wrong) {
+		t.Errorf("into a larger image: %v", err)
+	}
+	dst.SizeBytes = size
+	if err := os.Truncate(dst.Path, 2*size); err != nil {
+		t.Fatal(err)
+	}
+	if err := foldInto(t.Context(), overlay, dst, copy.OpenFile); !errors.As(err, &wrong) {
+		t.Errorf("into an image that is larger than was said: %v", err)
+	}
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
+)
+
+// Exports of NBD servers as source and destination of the disk of a guest that runs and writes.
+
+func TestAVolumeGoesFromAndToExportsUnderARunningGuest(t *testing.T) {
+	leftToTestE2E(t)
+	h, _, _ := sharedPools(t)
+	g := h.runningGuest(t, h.served(t))
+	for _, to := range []string{h.poolB + "/live.raw", h.served(t).Export.URI(), h.served(t).Export.URI()} {
+		m := g.migrate(t, "vda", "--to-path", to)
+		if m.Method != "overlay" || m.Dst.Path != to {
+			t.Errorf("the volume went to %s by %s", m.Dst.Path, m.Method)
+		}
+		g.assertSettledAndGoOn(t)
+		v := g.start(t, "vda", "--to-pool", "a")
+		g.writes(t)
+		v.copy(t)
+		v.cancel(t)
+		g.assertSettledAndGoOn(t)
+	}
+	g.powerOff(t)
+	g.assertSettled(t)
+}
+
+// The overlay is folded without QEMU then, into an export in each direction.
+func TestAGuestThatIsStoppedWhileItsVolumeMovesBetweenExportsIsFolded(t *testing.T) {
+	leftToTestE2E(t)
+	h, _, _ := sharedPools(t)
+	g := h.runningGuest(t, h.served(t))
+	for _, end := range []func(*move){
+		func(v *move) { v.cancel(t) },
+		func(v *move) { v.copy(t); v.finish(t) },
+	} {
+		v := g.start(t, "vda", "--to-path", h.served(t).Export.URI())
+		g.writes(t)
+		g.powerOff(t)
+		end(v)
+		g.assertSettled(t)
+		g.boot(t)
+	}
+	g.powerOff(t)
+	g.assertSettled(t)
+}
+
+// away ends the server of an export, and returns what brings it back.
+func away(t *testing.T, d *lab.Disk) (back func()) {
+	t.Helper()
+	if err := d.Export.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := d.Export.Begin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAServerThatIsKilledInAMoveIsSaidAndLosesNothing(t *testing.T) {
+	leftToTestE2E(t)
+	h, _, _ := sharedPools(t)
+	src, dst := h.served(t), h.served(t)
+	g := h.runningGuest(t, src)
+
+	// dst in the copy, and before the job of the complete.
+	v := g.start(t, "vda", "--to-path", dst.Export.URI(), "--bandwidth", "4MiB/s")
+	v.copyPartly(t)
+	back := away(t, &dst)
+	eventually(t, "the copy has failed", func() bool {
+		m := get[api.Migration](t, h, "migration", "migration", "show", v.ID)
+		return m.State == api.MigrationStarted && m.Error != nil && m.Error.Code == api.CodeIOError
+	})
+	g.writes(t)
+	back()
+	h.ctl(t, "migration", "set", v.ID, "--bandwidth", "0")
+	v.copy(t)
+	back = away(t, &dst)
+	h.refuses(t, api.CodeStateForbidden, v.completeArgs()...)
+	g.writes(t)
+	back()
+	v.complete(t)
+	g.assertSettledAndGoOn(t)
+
+	// The one that it is folded back into, with the guest stopped.
+	v = g.start(t, "vda", "--to-pool", "b")
+	g.writes(t)
+	g.powerOff(t)
+	back = away(t, &dst)
+	if _, err := h.Ctl(t.Context(), v.cancelArgs()...); err == nil {
+		t.Error("a cancel has ended without the server of the source")
+	}
+	back()
+	v.cancel(t)
+	g.boot(t)
+	g.powerOff(t)
+	g.assertSettled(t)
+}
+
+// exports is a guest whose disk goes to and fro between two exports.
+type exports struct {
+	*guest
+
+	a, b string
+}
+
+func exportsGuest(t *testing.T) *exports {
+	t.Helper()
+	h := startHost(t)
+	src, dst := h.served(t), h.served(t)
+	return &exports{h.runningGuest(t, src), src.Export.URI(), dst.Export.URI()}
+}
+
+// other are the flags of a move to the export where the disk is not.
+func (g *exports) other(t *testing.T) []string {
+	t.Helper()
+	to := g.b
+	if g.volume(t, "vda").Location.Path == g.b {
+		to = g.a
+	}
+	return []string{"--yes", "--to-path", to}
+}
+
+func TestKillAtEveryStepOfAMoveBetweenExportsUnderARunningGuest(t *testing.T) {
+	leftToTestE2E(t)
+	g := exportsGuest(t)
+	x := g.trial(api.MigrationCompleted, "running", func(t *testing.T) []string {
+		return append([]string{"volume", "migrate", g.volumeName("vda")}, g.other(t)...)
+	})
+	x.strikeAt(t, x.way(t).chosen(t), g.host.daemonDies(nothingElse))
+	g.assertSettled(t)
+}
+
+func TestKillAtEveryStepOfACancelOfAMoveBetweenExports(t *testing.T) {
+	leftToTestE2E(t)
+	g := exportsGuest(t)
+	x := g.trial(api.MigrationCancelled, "running", func(t *testing.T) []string {
+		v := g.start(t, "vda", g.other(t)...)
+		g.writes(t)
+		return v.cancelArgs()
+	})
+	x.strikeAt(t, x.way(t).of("migration_cancel").chosen(t), g.host.daemonDies(nothingElse))
+	g.assertSettled(t)
+}
+
+func TestKillAtEveryStepOfTheFoldOfAStoppedGuestIntoAnExport(t *testing.T) {
+	leftToTestCrash(t)
+	g := exportsGuest(t)
+	g.powerOff(t)
+	x := g.trial(api.MigrationCompleted, "shut off", func(t *testing.T) []string {
+		v := g.start(t, "vda", g.other(t)...)
+		g.boot(t)
+		g.powerOff(t)
+		v.copy(t)
+		return v.completeArgs()
+	})
+	x.strikeAt(t, x.way(t).of("migration_complete"), g.host.daemonDies(nothingElse))
+	g.assertSettled(t)
+}
