@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -106,9 +107,14 @@ func (g *guest) isPutRightAtDst(t *testing.T, m api.Migration) {
 	if !exists(t, m.Src.Path) {
 		t.Errorf("%s is gone", m.Src.Path)
 	}
+	overlay := filepath.Join(h.Overlays(), m.ID+".qcow2")
+	mustContain(t, m.Error.Message, m.Src.Path, m.Dst.Path, overlay)
 	h.ctl(t, "instance", "forget", g.Name, "--force")
 	h.ctl(t, "volume", "forget", g.volumeName("vda"))
 	g.adopt(t)
+	if err := os.Remove(overlay); err != nil {
+		t.Error(err)
+	}
 	eventually(t, "the guard is gone", func() bool {
 		left, err := os.ReadDir(h.Guards())
 		return err == nil && len(left) == 0

@@ -132,9 +132,9 @@ func (e *Env) transition(ctx context.Context, r *op.Run, s *Spec, to api.Migrati
 	}
 	switch api.CodeOf(err) {
 	case api.CodeNoMigration:
-		return e.overAtRegistry(ctx, s, err)
+		return e.overAtRegistry(ctx, s, to, err)
 	case api.CodeNotFound:
-		return e.unknownAtRegistry(ctx, s, err)
+		return e.unknownAtRegistry(ctx, s, to, err)
 	default:
 		return e.registryError(err)
 	}
@@ -172,19 +172,19 @@ func (e *Env) askTransition(ctx context.Context, r *op.Run, s *Spec, to api.Migr
 // unknownAtRegistry is the error of a transition of a migration that the registry does not know: its
 // database is from a backup. Until an operator has accepted that, which gives this host a new epoch,
 // it may be put right by another one.
-func (e *Env) unknownAtRegistry(ctx context.Context, s *Spec, refused error) error {
+func (e *Env) unknownAtRegistry(ctx context.Context, s *Spec, to api.MigrationState, refused error) error {
 	if !e.Behind(s) {
 		return op.WaitFor(request.WaitRegistry, refused)
 	}
-	return e.forgotten(ctx, s)
+	return e.forgotten(ctx, s, to == api.MigrationCompleted)
 }
 
 // overAtRegistry is the error of a transition that the registry refused because the
 // migration is over there: only somebody else can have ended it.
-func (e *Env) overAtRegistry(ctx context.Context, s *Spec, refused error) error {
+func (e *Env) overAtRegistry(ctx context.Context, s *Spec, to api.MigrationState, refused error) error {
 	row, err := e.registry.Migration(ctx, s.MigrationID)
 	if err != nil || !row.State.Final() {
 		return e.registryError(cmp.Or(err, refused))
 	}
-	return e.abandoned(ctx, s, row.State)
+	return e.abandoned(ctx, s, row.State, to == api.MigrationCompleted)
 }
