@@ -66,7 +66,7 @@ func (g *guest) goes(t *testing.T, to *site.Host) *guest {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.host.Libvirtd.Virsh(t.Context(), "migrate", "--live", "--persistent", "--undefinesource", g.Name, to.Libvirtd.URI(), "tcp://"+address); err != nil {
+	if _, err := g.host.Libvirtd.Virsh(t.Context(), "migrate", "--live", "--persistent", "--undefinesource", "--unsafe", g.Name, to.Libvirtd.URI(), "tcp://"+address); err != nil {
 		t.Fatal(err)
 	}
 	return &guest{Guest: g.At(to.Libvirtd.Connection), host: to, disks: g.disks}
