@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -56,4 +57,47 @@ func TestAnOverlayThatAnOperatorHasCommittedIsCancelledOntoSrc(t *testing.T) {
 		})
 	}
 	g.assertSettled(t)
+}
+
+// A program writes to the source while the guest is off. What the overlay holds belongs to the source
+// as it was, and is folded into nothing else.
+func TestASourceThatWasWrittenIsNotFoldedInto(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	g := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw))
+	v := g.runThenStop(t)
+	v.copy(t)
+	overlay := g.persistentSlots(t)[0].Source
+	f, err := os.OpenFile(v.Src.Path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	frozen, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := make([]byte, 4096)
+	if _, err := f.ReadAt(was, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(bytes.Repeat([]byte("x"), len(was)), 0); err != nil {
+		t.Fatal(err)
+	}
+	written := sumOf(t, v.Src.Path)
+	for _, args := range [][]string{v.cancelArgs(), v.completeArgs(), v.cancelArgs()} {
+		h.refuses(t, api.CodeChainChanged, args...)
+	}
+	if sumOf(t, v.Src.Path) != written || !exists(t, overlay) || g.persistentSlots(t)[0].Source != overlay {
+		t.Errorf("source, overlay or definition (%+v) was touched", g.persistentSlots(t))
+	}
+	// It is as it was again, and so is its time.
+	if _, err := f.WriteAt(was, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(v.Src.Path, frozen.ModTime(), frozen.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	v.cancel(t)
+	g.endedRight(t, v.Migration, "shut off")
 }

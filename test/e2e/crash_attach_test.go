@@ -140,7 +140,8 @@ func TestKillAtEveryStepOfAnAttachAndADetachOfAStoppedGuest(t *testing.T) {
 	g.assertSettled(t)
 }
 
-// The guest is started, or ends, while the daemon is dead.
+// The guest is started, or ends, while the daemon is dead; or all of the host ends, and libvirt starts
+// the guest at the boot.
 func TestKillWhileTheGuestEndsOrBeginsInAnAttachAndADetach(t *testing.T) {
 	leftToTestCrash(t)
 	g := crashGuest(t)
@@ -154,6 +155,11 @@ func TestKillWhileTheGuestEndsOrBeginsInAnAttachAndADetach(t *testing.T) {
 			if err := g.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+		}},
+		{"running", "running", func(t *testing.T) {
+			g.host.virsh(t, "autostart", g.Name)
+			g.hostGoesDown(t)
+			g.host.virsh(t, "autostart", "--disable", g.Name)
 		}},
 	} {
 		forEachPlug(t, func(t *testing.T, detaches bool) {

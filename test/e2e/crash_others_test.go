@@ -69,7 +69,7 @@ func TestKillOfTheOthersAtEveryStepOfAMoveOfAStoppedGuest(t *testing.T) {
 func TestKillOfTheGuestAtEveryStepOfAMove(t *testing.T) {
 	leftToTestCrash(t)
 	g := crashGuest(t)
-	g.strikeIn(t, []string{"start", "complete", "cancel"}, "shut off", point.atStart, g.host.othersDie(g.crashes))
+	g.strikeIn(t, []string{"start", "copy", "complete", "cancel"}, "shut off", point.atStart, g.host.othersDie(g.crashes))
 	g.assertSettled(t)
 }
 

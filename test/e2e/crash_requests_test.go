@@ -53,3 +53,47 @@ func (a ask) trialThatStarts(g *guest) *trial {
 		},
 	}
 }
+
+// moment is a point on the way of a request, at which the daemon dies.
+type moment struct {
+	state string // of the guest, when the request is made
+	begin func(*guest, *testing.T) []string
+	at    point
+}
+
+// moments are one of each phase.
+var moments = map[string]moment{
+	"after the switch, by calls": {"running", (*guest).copyThenComplete, "migration_complete_live.resume.after_do"},
+	"start":                      {"running", (*guest).moveElsewhere, "migration_start.switch_to_overlay.after_do"},
+	"copy":                       {"running", (*guest).moveElsewhere, "migration_copy.copy.after_started"},
+	"claim":                      {"running", (*guest).moveElsewhere, "migration_complete_live.claim.after_started"},
+	"complete":                   {"running", (*guest).moveElsewhere, "migration_complete_live.mirror.after_do"},
+	"pivot":                      {"running", (*guest).moveElsewhere, "migration_complete_live.pivot.after_do"},
+	"after the switch":           {"running", (*guest).moveElsewhere, "migration_complete_live.resume.after_do"},
+	"cancel":                     {"running", (*guest).startThenCancel, "migration_cancel_live.commit.after_do"},
+	"stopped, start":             {"stopped", (*guest).moveElsewhere, "migration_start.switch_to_overlay.after_do"},
+	"stopped, copy":              {"stopped", (*guest).moveElsewhere, "migration_copy.copy.after_started"},
+	"stopped, complete":          {"stopped", (*guest).runThenComplete, "migration_complete_cold.fold.after_do"},
+	"stopped, cancel":            {"stopped", (*guest).runThenCancel, "migration_cancel_cold.fold.after_do"},
+}
+
+// guest is one in the state of the moment, on a host of its own.
+func (m moment) guest(t *testing.T) *guest {
+	t.Helper()
+	g := crashGuest(t)
+	g.be(t, m.state)
+	return g
+}
+
+// dies makes the request, whose migration it returns when the daemon has died.
+func (m moment) dies(t *testing.T, g *guest) (id string) {
+	t.Helper()
+	h := g.host
+	h.restartDaemon(t, faultPoints+"="+string(m.at)+"=kill")
+	x := &trial{host: h}
+	r := x.ask(t, m.begin(g, t))
+	if err := h.DaemonDied(r.lost); err != nil {
+		t.Fatalf("the way does not lead past %s: %v", m.at, err)
+	}
+	return answerOf[api.Migration](t, r).ID
+}

@@ -64,3 +64,32 @@ func TestKillAtEveryStepOfAResizeOfAStoppedGuest(t *testing.T) {
 	x.strikeAt(t, x.way(t).of("volume_resize"), g.host.daemonDies(nothingElse))
 	g.endsWhole(t, size)
 }
+
+// The guest that is started again, by libvirt at the boot or by its user, has its disk in whatever
+// size it has then.
+func TestKillOfTheOthersInAResize(t *testing.T) {
+	leftToTestCrash(t)
+	g := crashGuest(t)
+	h := g.host
+	h.virsh(t, "autostart", g.Name)
+	size := volumeBytes
+	x := g.resizeTrial(&size, func(t *testing.T) {
+		if g.state(t) == "shut off" {
+			if err := g.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g.sees(t, size)
+		g.write(t)
+	})
+	ps := x.way(t).of("volume_resize")
+	for name, strike := range h.others() {
+		t.Run(name, func(t *testing.T) { x.strikeAt(t, ps.where(point.atStart), h.othersDie(strike)) })
+	}
+	t.Run("guest", func(t *testing.T) { x.strikeAt(t, ps.where(point.atStart), h.othersDie(g.crashes)) })
+	t.Run("host", func(t *testing.T) { x.strikeAt(t, ps.where(point.atEffect), h.daemonDies(g.hostGoesDown)) })
+	h.virsh(t, "autostart", "--disable", g.Name)
+	g.quiesce(t)
+	g.destroy(t)
+	g.endsWhole(t, size)
+}

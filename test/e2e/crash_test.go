@@ -174,6 +174,14 @@ func (g *guest) moveElsewhere(t *testing.T) []string {
 	return append([]string{"volume", "migrate", g.volumeName("vda")}, g.elsewhere(t)...)
 }
 
+func (g *guest) copyThenComplete(t *testing.T) []string {
+	t.Helper()
+	v := g.start(t, "vda", g.elsewhere(t)...)
+	g.writes(t)
+	v.copy(t)
+	return v.completeArgs()
+}
+
 func (g *guest) startThenCancel(t *testing.T) []string {
 	t.Helper()
 	v := g.start(t, "vda", g.elsewhere(t)...)

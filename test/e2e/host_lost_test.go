@@ -19,12 +19,10 @@ import (
 // operator fences it and says at the registry which copy to keep. What is on the storage then is
 // what the page lose-a-host.md says.
 
-// lostIn is a request that the host is lost in.
+// lostIn is a moment that the host is lost in.
 type lostIn struct {
-	state string // of the guest
-	begin func(*guest, *testing.T) []string
-	at    point
-	keep  string // the copy
+	moment
+	keep string // the copy
 	// torn: the copy is kept only with --even-if-corrupt.
 	torn bool
 	// all: the copy has what the guest flushed, up to the end. Else it has what was
@@ -36,30 +34,26 @@ type lostIn struct {
 
 func TestTheCopyThatIsKeptOfALostHostHoldsWhatIsPromised(t *testing.T) {
 	leftToTestCrash(t)
-	move, fold, cancel, cancelFold := (*guest).moveElsewhere, (*guest).runThenComplete, (*guest).startThenCancel, (*guest).runThenCancel
 	for name, c := range map[string]lostIn{
-		"start":             {state: "running", begin: move, at: "migration_start.switch_to_overlay.after_do", keep: api.KeepSrc},
-		"copy":              {state: "running", begin: move, at: "migration_copy.copy.after_started", keep: api.KeepSrc},
-		"complete, src":     {state: "running", begin: move, at: "migration_complete_live.mirror.after_do", keep: api.KeepSrc},
-		"complete, dst":     {state: "running", begin: move, at: "migration_complete_live.pivot.after_do", keep: api.KeepDst, torn: true, all: true},
-		"after the switch":  {state: "running", begin: move, at: "migration_complete_live.resume.after_do", keep: api.KeepDst, torn: true, all: true},
-		"cancel":            {state: "running", begin: cancel, at: "migration_cancel_live.commit.after_do", keep: api.KeepSrc},
-		"copy, shared":      {state: "running", begin: move, at: "migration_copy.copy.after_started", keep: api.KeepSrc, all: true, shared: true},
-		"stopped, start":    {state: "shut off", begin: move, at: "migration_start.switch_to_overlay.after_do", keep: api.KeepSrc, all: true},
-		"stopped, copy":     {state: "shut off", begin: move, at: "migration_copy.copy.after_started", keep: api.KeepSrc, all: true},
-		"stopped, complete": {state: "shut off", begin: fold, at: "migration_complete_cold.fold.after_do", keep: api.KeepDst, torn: true, all: true},
-		"stopped, cancel":   {state: "shut off", begin: cancelFold, at: "migration_cancel_cold.fold.after_do", keep: api.KeepSrc, all: true},
+		"start":             {moment: moments["start"], keep: api.KeepSrc},
+		"copy":              {moment: moments["copy"], keep: api.KeepSrc},
+		"complete, src":     {moment: moments["complete"], keep: api.KeepSrc},
+		"complete, dst":     {moment: moments["pivot"], keep: api.KeepDst, torn: true, all: true},
+		"after the switch":  {moment: moments["after the switch"], keep: api.KeepDst, torn: true, all: true},
+		"cancel":            {moment: moments["cancel"], keep: api.KeepSrc},
+		"copy, shared":      {moment: moments["copy"], keep: api.KeepSrc, all: true, shared: true},
+		"stopped, start":    {moment: moments["stopped, start"], keep: api.KeepSrc, all: true},
+		"stopped, copy":     {moment: moments["stopped, copy"], keep: api.KeepSrc, all: true},
+		"stopped, complete": {moment: moments["stopped, complete"], keep: api.KeepDst, torn: true, all: true},
+		"stopped, cancel":   {moment: moments["stopped, cancel"], keep: api.KeepSrc, all: true},
 	} {
 		t.Run(name, func(t *testing.T) { c.test(t) })
 	}
 }
 
 func (c lostIn) test(t *testing.T) {
-	h := startHost(t)
-	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
-	if c.state == "shut off" {
-		g.powerOff(t)
-	}
+	g := c.guest(t)
+	h := g.host
 	overlays := filepath.Join(h.Dir, "overlays")
 	if c.shared {
 		if err := os.Mkdir(overlays, 0o755); err != nil { //nolint:gosec // QEMU's user passes
@@ -67,14 +61,8 @@ func (c lostIn) test(t *testing.T) {
 		}
 		h.Flags = append(h.Flags, "--overlay-dir", overlays, "--overlay-dir-shared")
 	}
-	h.restartDaemon(t, faultPoints+"="+string(c.at)+"=kill")
 	asOf := time.Now()
-	x := g.trial("", c.state, nil)
-	r := x.ask(t, c.begin(g, t))
-	if err := h.DaemonDied(r.lost); err != nil {
-		t.Fatalf("the way does not lead past %s: %v", c.at, err)
-	}
-	id := answerOf[api.Migration](t, r).ID
+	id := c.dies(t, g)
 	g.loseHost(t)
 
 	registry := h.RegistryCaller()

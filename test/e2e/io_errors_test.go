@@ -68,11 +68,13 @@ func TestACopyThatMeetsAnIOErrorGoesOnWhenTheDiskIsMended(t *testing.T) {
 	}
 }
 
+// undone is what the daemon logs of an op that comes to nothing.
+const undone = "step failed, the op is undone"
+
 // untilUndone makes a call that does not wait, and returns when an op of it was undone for
 // an error. The migration tries again by itself.
 func (v *move) untilUndone(t *testing.T, args []string) {
 	t.Helper()
-	const undone = "step failed, the op is undone"
 	h := v.g.host
 	before := h.logged(t, undone)
 	h.ctl(t, append([]string{"--no-wait"}, args...)...)
@@ -84,26 +86,65 @@ func (v *move) untilUndone(t *testing.T, args []string) {
 // overlay keeps what it writes.
 func TestACompleteWhoseDiskFailsCostsTheGuestNothing(t *testing.T) {
 	leftToTestE2E(t)
-	for _, want := range []api.MigrationState{api.MigrationCompleted, api.MigrationCancelled} {
-		t.Run(string(want), func(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		want  api.MigrationState
+		calls string
+		path  func(*move) string
+	}{
+		{"completed", api.MigrationCompleted, fileWrites, func(v *move) string { return v.Dst.Path }},
+		{"cancelled", api.MigrationCancelled, fileWrites, func(v *move) string { return v.Dst.Path }},
+		{"src, completed", api.MigrationCompleted, fileReads, func(v *move) string { return v.Src.Path }},
+		{"src, cancelled", api.MigrationCancelled, fileReads, func(v *move) string { return v.Src.Path }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			h, a, _ := sharedPools(t)
 			g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 			v := g.start(t, "vda", "--to-pool", "b")
 			g.writes(t)
 			v.copy(t)
-			mended := failing(t, g.pid(t), v.Dst.Path, fileWrites)
+			mended := failing(t, g.pid(t), c.path(v), c.calls)
 			v.untilUndone(t, v.completeArgs())
-			if want == api.MigrationCancelled {
+			if c.want == api.MigrationCancelled {
 				v.cancel(t) // with a disk that fails still
 			} else {
 				mended()
 				v.assertFrozen(t)
 			}
-			h.untilState(t, v.ID, want)
+			h.untilState(t, v.ID, c.want)
 			g.assertSettledAndGoOn(t)
 			g.assertSettled(t)
 		})
 	}
+}
+
+// The guest is suspended, both chains are equal, and QEMU cannot make dst durable: the guest goes on
+// with its overlay, and moves when the disk is mended.
+func TestADestinationThatFailsInThePauseIsNotSwitchedTo(t *testing.T) {
+	leftToTestE2E(t)
+	m := moment{"running", (*guest).moveElsewhere, "migration_complete_live.pivot.after_started"}
+	g := m.guest(t)
+	h := g.host
+	id := m.dies(t, g)
+	if state := g.state(t); state != "paused" {
+		t.Fatalf("the guest is %s, and was to be in its pause", state)
+	}
+	mended := failing(t, g.pid(t), g.persistentSlots(t)[0].Source, fileWrites) // its definition names dst already
+	before := h.logged(t, undone)
+	if err := h.StartDaemon(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the switch fails", func() bool { return h.logged(t, undone) > before })
+	g.writes(t)
+	for what, slots := range map[string][]slot{"guest": h.slotsOf(t, g.Name), "definition": g.persistentSlots(t)} {
+		if !strings.HasPrefix(slots[0].Source, h.Overlays()) {
+			t.Errorf("the %s is on %s, want its overlay", what, slots[0].Source)
+		}
+	}
+	mended()
+	h.untilState(t, id, api.MigrationCompleted)
+	g.endedRight(t, get[api.Migration](t, h, "migration", "migration", "show", id), "running")
+	g.assertSettled(t)
 }
 
 // QEMU meets the errors where a cancel brings back what the overlay has.

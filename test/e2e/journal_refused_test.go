@@ -30,6 +30,28 @@ func TestAJournalThatTakesNothingAtAnyStepCostsNoWrite(t *testing.T) {
 	}
 }
 
+func TestAJournalThatTakesNothingInAnAttachADetachAndAResizeCostsNoWrite(t *testing.T) {
+	leftToTestCrash(t)
+	g := crashGuest(t)
+	h := g.host
+	v := h.adoptVolume(t, h.diskIn(t, h.poolA, api.FormatRaw))
+	atEffect := func(p point) bool { return p.isAfter("do") }
+	forEachPlug(t, func(t *testing.T, detaches bool) {
+		x := g.plugTrial(v, "running", "running", detaches)
+		x.strikeAt(t, x.way(t).ofPlug(detaches).where(atEffect), h.othersDie(g.journalIsRefused))
+	})
+	t.Run("resize", func(t *testing.T) {
+		size := volumeBytes
+		x := g.resizeTrial(&size, func(t *testing.T) {
+			g.grown = size - volumeBytes
+			g.sees(t, size)
+			g.writes(t)
+		})
+		x.strikeAt(t, x.way(t).of("volume_resize").where(atEffect), h.othersDie(g.journalIsRefused))
+	})
+	g.assertSettled(t)
+}
+
 // journalIsRefused lets the kernel refuse writes to the journal until the daemon has noticed,
 // and the guest, if it runs, has written all the same.
 func (g *guest) journalIsRefused(t *testing.T) {
@@ -48,10 +70,10 @@ func (g *guest) journalIsRefused(t *testing.T) {
 	}
 }
 
-// isOver: the host has no migration open.
+// isOver: the host has no migration and no op open.
 func (h *host) isOver(t *testing.T) bool {
 	t.Helper()
-	return len(get[[]api.Migration](t, h, "migrations", "migration", "list")) == 0
+	return len(get[[]api.Migration](t, h, "migrations", "migration", "list"))+len(get[[]api.Op](t, h, "ops", "op", "list")) == 0
 }
 
 // immutable is FS_IMMUTABLE_FL of ioctl_iflags(2): no process writes to the file, not through what

@@ -44,13 +44,8 @@ func TestLibvirtdThatDiesBesideAPivotCostsTheGuestNothing(t *testing.T) {
 	leftToTestCrash(t)
 	g := crashGuest(t)
 	for name, begin := range map[string]func(*testing.T) []string{
-		"complete": func(t *testing.T) []string {
-			v := g.start(t, "vda", "--to-pool", otherPool(g.volume(t, "vda")), "--delete-source")
-			g.writes(t)
-			v.copy(t)
-			return v.completeArgs()
-		},
-		"cancel": g.startThenCancel,
+		"complete": g.copyThenComplete,
+		"cancel":   g.startThenCancel,
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i, note := range pivotNotes {

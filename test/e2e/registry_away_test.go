@@ -78,17 +78,18 @@ func (h *host) loseRegistryThatWasRead(t *testing.T, v *volume) (back func(*test
 func TestWithoutTheRegistryNothingNewBeginsAndGuestsGoOn(t *testing.T) {
 	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
-	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
+	g, off := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw)), h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw))
 	v, free := h.adoptVolume(t, h.diskIn(t, a, api.FormatRaw)), h.adoptVolume(t, h.diskIn(t, a, api.FormatRaw))
 	p := g.attach(t, v)
 	p.writes(t)
-	id := g.attachment(t, "vda").ID
+	id, offID := g.attachment(t, "vda").ID, off.attachment(t, "vda").ID
 	back := h.loseRegistryThatWasRead(t, v)
 	for _, r := range []refusal{
 		{"attach", api.CodeRegistryUnavailable, []string{"volume", "attach", free.name, g.Name}},
 		{"volume migrate", api.CodeRegistryUnavailable, []string{"volume", "migrate", g.volumeName("vda"), "--to-pool", "b"}},
 		{"volume migrate by mirror", api.CodeRegistryUnavailable, []string{"volume", "migrate", v.name, "--to-pool", "b", "--method", "mirror"}},
 		{"migration start", api.CodeRegistryUnavailable, []string{"migration", "start", id, "--to-pool", "b"}},
+		{"migration start of a stopped guest", api.CodeRegistryUnavailable, []string{"migration", "start", offID, "--to-pool", "b"}},
 		{"volume create", api.CodeRegistryUnavailable, []string{"volume", "create", "new", "--size", "1MiB", "--pool", "a"}},
 		{"volume delete", api.CodeRegistryUnavailable, []string{"volume", "delete", free.name, "--yes"}},
 		{"volume retype", api.CodeRegistryUnavailable, []string{"volume", "retype", free.name, "--type", "default"}},
@@ -100,6 +101,7 @@ func TestWithoutTheRegistryNothingNewBeginsAndGuestsGoOn(t *testing.T) {
 				t.Errorf("it took %v", took)
 			}
 			g.assertSameSlots(t)
+			off.assertSameSlots(t)
 		})
 	}
 	t.Run("lists are old and say so", func(t *testing.T) {
@@ -143,6 +145,7 @@ func TestWithoutTheRegistryNothingNewBeginsAndGuestsGoOn(t *testing.T) {
 	p.detach(t)
 	p.assertHolds(t)
 	g.assertSettled(t)
+	off.assertSettled(t)
 }
 
 func TestDetachWithoutTheRegistryIsReleasedWhenItIsBack(t *testing.T) {
@@ -172,23 +175,79 @@ func TestDetachWithoutTheRegistryIsReleasedWhenItIsBack(t *testing.T) {
 	g.assertSettled(t)
 }
 
+// The root volume is one of what the instance has: the host ends its detach alone, and starts the
+// instance with what it was granted.
+func TestARootLeavesWithoutTheRegistryAndDoesNotCome(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	g := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw), h.diskIn(t, a, api.FormatRaw))
+	root := g.rootVolume(t)
+	back := h.loseRegistryThatWasRead(t, root)
+	h.ctl(t, "instance", "start", g.Name)
+	g.seesItsDisks(t)
+	g.write(t)
+	g.powerOff(t)
+	h.ctl(t, "volume", "detach", root.name, g.Name)
+	g.cannotStart(t)
+	h.refuses(t, api.CodeRegistryUnavailable, "volume", "attach", root.name, g.Name, "--root")
+	h.restartDaemon(t) // the release is durable
+	g.cannotStart(t)
+	back(t)
+	root.isReleased(t)
+	g.assertRootDetached(t, root)
+	g.attachRoot(t, root)
+	g.boot(t)
+	g.assertSettled(t)
+}
+
 func TestMigrationWithoutTheRegistryGoesAsFarAsItMay(t *testing.T) {
 	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 
-	t.Run("the copy goes on, and complete is refused", func(t *testing.T) {
-		v := g.start(t, "vda", "--to-pool", otherPool(g.volume(t, "vda")), "--bandwidth", "8MiB/s")
-		v.copyPartly(t)
-		back := h.loseRegistry(t)
-		h.untilState(t, v.ID, api.MigrationCopied)
-		h.refuses(t, api.CodeRegistryUnavailable, v.completeArgs()...)
+	t.Run("a start that has its lock goes on", func(t *testing.T) {
+		h.restartRegistry(t, faultPoints+"=migration.transition.before_commit=kill") // when it hears that src is frozen
+		id := idOf(t, h.ctl(t, "--no-wait", "migration", "start", g.attachment(t, "vda").ID, "--to-pool", otherPool(g.volume(t, "vda"))))
+		if err := h.RegistryDied(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.untilItWaitsForTheRegistry(t, id)
+		if at := h.slotsOf(t, g.Name)[0].Source; !strings.HasPrefix(at, h.Overlays()) {
+			t.Errorf("the guest is on %s, want its overlay", at)
+		}
 		g.writes(t)
-		v.assertFrozen(t)
-		back(t)
-		v.complete(t)
+		if err := h.StartRegistry(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.untilState(t, id, api.MigrationStarted)
+		h.ctl(t, "migration", "cancel", id)
 		g.assertSettledAndGoOn(t)
 	})
+	for name, state := range map[string]string{
+		"the copy goes on, and complete is refused":            "running",
+		"the same with a stopped guest that wrote to its disk": "stopped",
+	} {
+		t.Run(name, func(t *testing.T) {
+			g.be(t, "running")
+			v := g.start(t, "vda", "--to-pool", otherPool(g.volume(t, "vda")), "--bandwidth", "8MiB/s")
+			g.writes(t)
+			g.be(t, state)
+			v.copyPartly(t)
+			back := h.loseRegistry(t)
+			h.untilState(t, v.ID, api.MigrationCopied)
+			h.refuses(t, api.CodeRegistryUnavailable, v.completeArgs()...)
+			end := (*move).finish
+			if state == "running" {
+				g.writes(t)
+				end = (*move).complete
+			}
+			v.assertFrozen(t)
+			back(t)
+			end(v, t)
+			g.be(t, "running")
+			g.assertSettledAndGoOn(t)
+		})
+	}
 	for _, method := range []string{"overlay", "mirror"} {
 		t.Run("what is in one go stops before the switch: "+method, func(t *testing.T) {
 			before := g.volume(t, "vda")

@@ -60,7 +60,7 @@ func (g *guest) writesBeyondOn(t *testing.T, top lab.Volume) (before *lab.Histor
 func (g *guest) stillHolds(t *testing.T, before *lab.History) {
 	t.Helper()
 	l := g.volume(t, "vda").Location
-	r, err := lab.Check(t.Context(), lab.Volume{Path: l.Path, Format: string(l.Format)}, before)
+	r, err := lab.Check(t.Context(), lab.Volume{Path: l.Path, Format: string(l.Format)}, before, lab.PowerWasCutAt(g.cuts...))
 	if err == nil {
 		err = r.Err()
 	}

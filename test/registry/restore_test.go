@@ -17,9 +17,7 @@ import (
 // backup copies the database as an operator does.
 func (c *cluster) backup(t *testing.T) string {
 	t.Helper()
-	file := filepath.Join(filepath.Dir(c.Dir), "backup-"+uuid.NewString())
-	must(c.Run(t.Context(), "backup", file, "--config", c.config(t), "--db", c.DB()))(t)
-	return file
+	return must(c.Backup(t.Context()))(t)
 }
 
 // config is an empty configuration, so that none of the machine is read.
@@ -35,24 +33,17 @@ func (c *cluster) config(t *testing.T) string {
 // putBack stops the registry, replaces its database, and starts it again.
 func (c *cluster) putBack(t *testing.T, file string) {
 	t.Helper()
-	c.Stop()
-	for _, left := range []string{"-wal", "-shm"} {
-		if err := os.RemoveAll(c.DB() + left); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(c.DB(), must(os.ReadFile(file))(t), 0o600); err != nil {
+	if err := c.PutBack(t.Context(), file); err != nil {
 		t.Fatal(err)
 	}
-	c.mustStart(t)
 }
 
 // accept says that the restore was looked into. The registry is stopped for that.
 func (c *cluster) accept(t *testing.T) {
 	t.Helper()
-	c.Stop()
-	must(c.Run(t.Context(), "accept-restore", "--evidence", "the test compared all", "--config", c.config(t), "--db", c.DB()))(t)
-	c.mustStart(t)
+	if err := c.AcceptRestore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func wantCode(t *testing.T, err error, code api.Code, text string) {

@@ -24,6 +24,7 @@ type Registry struct {
 
 	bin     string
 	program *program
+	backups int // that were made of it
 }
 
 // NewRegistry prepares a registry with its state in dir. Bin is the directory of

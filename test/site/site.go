@@ -46,6 +46,17 @@ func (s *Site) StartRegistry(ctx context.Context, env ...string) error {
 // RegistryCaller is a user of volferryctl at the registry's socket.
 func (s *Site) RegistryCaller() Caller { return s.registry.Caller() }
 
+// BackUpRegistry copies the registry's database, and returns the file.
+func (s *Site) BackUpRegistry(ctx context.Context) (string, error) { return s.registry.Backup(ctx) }
+
+// PutBackRegistry puts a backup in the place of the registry's database.
+func (s *Site) PutBackRegistry(ctx context.Context, file string) error {
+	return s.registry.PutBack(ctx, file)
+}
+
+// AcceptRestore says that the backup that was put back was looked into.
+func (s *Site) AcceptRestore(ctx context.Context) error { return s.registry.AcceptRestore(ctx) }
+
 // KillRegistry kills the registry with SIGKILL.
 func (s *Site) KillRegistry() { s.registry.Kill() }
 

@@ -214,44 +214,81 @@ func TestAFenceDoesNotLeaveTheGuestPaused(t *testing.T) {
 	}
 }
 
-// An operator has kept src, and the guest was switched to dst already: nobody can tell here which is
-// right, and nothing is touched.
+// An operator has kept src, or the registry is from a backup of before the move, and the guest was
+// switched to dst already: nobody can tell here which is right, and nothing is touched.
 func TestAMigrationThatIsAbandonedBehindItsSwitchEndsWithTheGuestOff(t *testing.T) {
+	for name, end := range map[string]func(*daemon, string){
+		"abandoned": func(d *daemon, id string) { d.world.Registry.Abandon(id) },
+		"forgotten": func(d *daemon, id string) { d.world.Registry.Forget(id) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				d.when("publish_completed", op.EventStarted, d.fenced)
+				id := d.migrate()
+				pass(time.Minute)
+				end(d, id)
+				d.rejoined()
+				mig := d.until(id, api.MigrationNeedsOperator)
+				before := len(d.world.Calls())
+				d.follow(mig)
+				d.until(id, api.MigrationError)
+				if calls := d.changes(before); len(calls) > 0 {
+					t.Errorf("what was abandoned was touched: %v", calls)
+				}
+				for _, path := range []string{srcPath, mig.Dst.Path, overlayOf(mig)} {
+					if !d.world.Exists(path) {
+						t.Errorf("%s is gone", path)
+					}
+				}
+				r := &hosttest.Recorder{}
+				d.world.AssertNoWriteLost(r)
+				for _, err := range r.Problems {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestAMigrationThatIsAbandonedAsItsStartOrItsCancelIsReportedIsRolledBack(t *testing.T) {
+	for name, end := range map[string]func(*daemon, string){
+		"abandoned": func(d *daemon, id string) { d.world.Registry.Abandon(id) },
+		"forgotten": func(d *daemon, id string) { d.world.Registry.Forget(id) },
+	} {
+		for step, begin := range map[string]func(*daemon) string{
+			"publish_started": (*daemon).migrate,
+			"publish_cancelled": func(d *daemon) string {
+				mig := d.begin(toNewPool)
+				d.world.GuestWrites()
+				_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
+				must(d.t, err)
+				return mig.ID
+			},
+		} {
+			t.Run(name+" "+step, func(t *testing.T) {
+				inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+					d.when(step, op.EventStarted, d.fenced)
+					id := begin(d)
+					pass(time.Minute)
+					end(d, id)
+					d.rejoined()
+					d.until(id, api.MigrationCancelled)
+					d.stayed()
+				})
+			})
+		}
+	}
+}
+
+// A registry from a backup has the migration in a state before the claim, and the guest is on dst.
+func TestAMigrationThatARestoredRegistryHasBeforeItsSwitchIsCompleted(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.when("publish_completed", op.EventStarted, d.fenced)
 		id := d.migrate()
 		pass(time.Minute)
-		d.world.Registry.Abandon(id)
+		d.world.Registry.Revert(id, api.MigrationStarted)
 		d.rejoined()
-		mig := d.until(id, api.MigrationNeedsOperator)
-		before := len(d.world.Calls())
-		d.follow(mig)
-		d.until(id, api.MigrationError)
-		if calls := d.changes(before); len(calls) > 0 {
-			t.Errorf("what was abandoned was touched: %v", calls)
-		}
-		for _, path := range []string{srcPath, mig.Dst.Path, overlayOf(mig)} {
-			if !d.world.Exists(path) {
-				t.Errorf("%s is gone", path)
-			}
-		}
-		r := &hosttest.Recorder{}
-		d.world.AssertNoWriteLost(r)
-		for _, err := range r.Problems {
-			t.Error(err)
-		}
-	})
-}
-
-func TestAMigrationThatIsAbandonedAsItsStartIsReportedIsRolledBack(t *testing.T) {
-	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		d.when("publish_started", op.EventStarted, d.fenced)
-		id := d.migrate()
-		pass(time.Minute)
-		d.world.Registry.Abandon(id)
-		d.rejoined()
-		d.until(id, api.MigrationCancelled)
-		d.stayed()
+		d.moved(d.until(id, api.MigrationCompleted))
 	})
 }
 

@@ -35,10 +35,14 @@ func (o *opView) ended() *op.Failure {
 	if is, _ := steps.Abandoned(o.Failure); o.undone() && is {
 		return o.Failure
 	}
-	if o.State == op.StateDone {
-		return steps.AbandonedBehind(&o.Status)
+	if o.State != op.StateDone {
+		return nil
 	}
-	return nil
+	behind := steps.AbandonedBehind(&o.Status)
+	if _, kept := steps.Abandoned(behind); kept && o.goal == steps.GoalCancel {
+		return nil // the guest is on src already, where the registry has the volume
+	}
+	return behind
 }
 
 // abandoned says whether the op is over because the registry had ended the migration.

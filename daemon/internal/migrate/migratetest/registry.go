@@ -258,6 +258,15 @@ func (r *FakeRegistry) LiveRow(state api.MigrationState) {
 // NoRow has the registry forget the migration, as one does that was restored from a backup.
 func (r *FakeRegistry) NoRow() { r.Forget(Migration) }
 
+// Revert plays a backup that is put back, of when the migration with this id was in the state.
+func (r *FakeRegistry) Revert(id string, state api.MigrationState) {
+	r.Lock()
+	defer r.Unlock()
+	row := r.Rows[id]
+	row.State = state
+	r.Rows[id] = row
+}
+
 // Forget is NoRow of the migration with this id.
 func (r *FakeRegistry) Forget(id string) {
 	r.Lock()

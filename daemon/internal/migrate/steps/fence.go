@@ -22,36 +22,37 @@ func (e *Env) StillOurs(ctx context.Context, s *Spec) error {
 	row, err := e.registry.Migration(ctx, s.MigrationID)
 	switch {
 	case api.CodeOf(err) == api.CodeNotFound:
-		return e.forgotten(ctx, s)
+		return e.forgotten(ctx, s, false)
 	case err != nil:
 		return e.registryError(err)
 	case row.State == api.MigrationOrphaned:
 		return op.WaitFor(request.WaitRegistry, api.Errorf(api.CodeStaleEpoch,
 			"this host was fenced: the migration of volume %s stands still until the host has rejoined", s.VolumeName))
 	case row.State.Final():
-		return e.abandoned(ctx, s, row.State)
+		return e.abandoned(ctx, s, row.State, false)
 	}
 	e.fence.confirm(s, epoch)
 	return nil
 }
 
 // abandoned is the error for a migration that an operator gave up while this host was
-// fenced. At is its state in the registry.
-func (e *Env) abandoned(ctx context.Context, s *Spec, at api.MigrationState) error {
-	return e.endedAt(ctx, s, at, fmt.Sprintf("the registry has ended migration %s of volume %s while this host was fenced: it is %s there", s.MigrationID, s.VolumeName, at))
+// fenced. At is its state in the registry; switched says that the volume is at dst here.
+func (e *Env) abandoned(ctx context.Context, s *Spec, at api.MigrationState, switched bool) error {
+	return e.endedAt(ctx, s, at, switched, fmt.Sprintf("the registry has ended migration %s of volume %s while this host was fenced: it is %s there", s.MigrationID, s.VolumeName, at))
 }
 
 // forgotten is abandoned for a migration that the registry does not know: its database is from a
 // backup of before the migration began, and has nothing locked for it.
-func (e *Env) forgotten(ctx context.Context, s *Spec) error {
-	return e.endedAt(ctx, s, api.MigrationCancelled, fmt.Sprintf("the registry knows nothing of migration %s of volume %s: it was restored from a backup of before that", s.MigrationID, s.VolumeName))
+func (e *Env) forgotten(ctx context.Context, s *Spec, switched bool) error {
+	return e.endedAt(ctx, s, api.MigrationCancelled, switched, fmt.Sprintf("the registry knows nothing of migration %s of volume %s: it was restored from a backup of before that", s.MigrationID, s.VolumeName))
 }
 
-func (e *Env) endedAt(ctx context.Context, s *Spec, at api.MigrationState, how string) error {
+func (e *Env) endedAt(ctx context.Context, s *Spec, at api.MigrationState, switched bool, how string) error {
 	kept, err := e.keptSrc(ctx, s, at)
 	if err != nil {
 		return err
 	}
+	kept = kept && !switched
 	what := fmt.Sprintf("nothing was deleted on this host (%s); `%s` shows what is known", s.Leftovers(), s.whichCommand())
 	if kept {
 		what = fmt.Sprintf("instance %s still has src, so what its guest wrote is brought back into %s; %s is left as it is", s.InstanceName, s.Src.Path, s.Dst.Path)

@@ -110,6 +110,9 @@ func (e *Env) stepPublish(name string, to api.MigrationState, undoTo api.Migrati
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		row, err := e.registry.Migration(ctx, s.MigrationID)
+		if api.CodeOf(err) == api.CodeNotFound {
+			return op.NotDone, nil // do finds out what that means
+		}
 		if err != nil {
 			return op.Unknown, e.registryError(err)
 		}
@@ -118,17 +121,35 @@ func (e *Env) stepPublish(name string, to api.MigrationState, undoTo api.Migrati
 	return step(name, do, undo, observe)
 }
 
-// transition asks the registry for one change of state. The op id of the call
-// names the op and both ends, so that a repeated call gets the same answer and
-// an undo a new one.
+// transition asks the registry for one change of state. A registry that is from a backup of before
+// the claim hears of that first: it frees src only if it knew that the volume was about to leave it.
+func (e *Env) transition(ctx context.Context, r *op.Run, s *Spec, to api.MigrationState) error {
+	err := e.askTransition(ctx, r, s, to)
+	if to == api.MigrationCompleted && api.CodeOf(err) == api.CodeStateForbidden {
+		if err = e.askTransition(ctx, r, s, api.MigrationCompleting); err == nil {
+			err = e.askTransition(ctx, r, s, to)
+		}
+	}
+	switch api.CodeOf(err) {
+	case api.CodeNoMigration:
+		return e.overAtRegistry(ctx, s, to, err)
+	case api.CodeNotFound:
+		return e.unknownAtRegistry(ctx, s, to, err)
+	default:
+		return e.registryError(err)
+	}
+}
+
+// askTransition makes the call of a transition. Its op id names the op and both ends, so that a
+// repeated call gets the same answer and an undo a new one.
 //
 // It is made in the epoch of now and not in the epoch in which the op began: a host that was
 // fenced and has rejoined goes on with the migrations that are still its own. For others
 // the registry refuses in the same transaction.
-func (e *Env) transition(ctx context.Context, r *op.Run, s *Spec, to api.MigrationState) error {
+func (e *Env) askTransition(ctx context.Context, r *op.Run, s *Spec, to api.MigrationState) error {
 	host, err := e.host(ctx)
 	if err != nil {
-		return e.registryError(err)
+		return err
 	}
 	var in Input
 	if err := r.Input(&in); err != nil {
@@ -145,18 +166,25 @@ func (e *Env) transition(ctx context.Context, r *op.Run, s *Spec, to api.Migrati
 		id = fmt.Sprintf("%s.%d", id, t.Epoch) // another request by its body
 	}
 	_, err = e.registry.TransitionMigration(ctx, id, s.MigrationID, t)
-	if api.CodeOf(err) == api.CodeNoMigration {
-		return e.overAtRegistry(ctx, s, err)
+	return err
+}
+
+// unknownAtRegistry is the error of a transition of a migration that the registry does not know: its
+// database is from a backup. Until an operator has accepted that, which gives this host a new epoch,
+// it may be put right by another one.
+func (e *Env) unknownAtRegistry(ctx context.Context, s *Spec, to api.MigrationState, refused error) error {
+	if !e.Behind(s) {
+		return op.WaitFor(request.WaitRegistry, refused)
 	}
-	return e.registryError(err)
+	return e.forgotten(ctx, s, to == api.MigrationCompleted)
 }
 
 // overAtRegistry is the error of a transition that the registry refused because the
 // migration is over there: only somebody else can have ended it.
-func (e *Env) overAtRegistry(ctx context.Context, s *Spec, refused error) error {
+func (e *Env) overAtRegistry(ctx context.Context, s *Spec, to api.MigrationState, refused error) error {
 	row, err := e.registry.Migration(ctx, s.MigrationID)
 	if err != nil || !row.State.Final() {
 		return e.registryError(cmp.Or(err, refused))
 	}
-	return e.abandoned(ctx, s, row.State)
+	return e.abandoned(ctx, s, row.State, to == api.MigrationCompleted)
 }

@@ -19,7 +19,7 @@ func (e *Env) stepAdmitRollback() op.Step {
 			return err
 		}
 		if !kept {
-			return e.abandoned(ctx, s, api.MigrationCancelled)
+			return e.abandoned(ctx, s, api.MigrationCancelled, false)
 		}
 		e.fence.confirm(s, epoch)
 		return e.copier.Forget(ctx, s.CopyKey())
