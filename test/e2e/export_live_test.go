@@ -84,7 +84,7 @@ func TestAServerThatIsKilledInAMoveIsSaidAndLosesNothing(t *testing.T) {
 	h.ctl(t, "migration", "set", v.ID, "--bandwidth", "0")
 	v.copy(t)
 	back = away(t, &dst)
-	h.refuses(t, api.CodeStateForbidden, v.completeArgs()...)
+	h.fails(t, api.ExitOpFailed, api.CodeStateForbidden, v.completeArgs()...)
 	g.writes(t)
 	back()
 	v.complete(t)
@@ -163,5 +163,24 @@ func TestKillAtEveryStepOfTheFoldOfAStoppedGuestIntoAnExport(t *testing.T) {
 		return v.completeArgs()
 	})
 	x.strikeAt(t, x.way(t).of("migration_complete"), g.host.daemonDies(nothingElse))
+	g.assertSettled(t)
+}
+
+func TestAVolumeAtAnExportIsGivenToAndTakenFromARunningGuest(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
+	d := h.served(t)
+	d.Path = d.Export.URI()
+	p := g.attach(t, h.adoptVolume(t, d))
+	p.writes(t)
+	v := g.start(t, p.dev, "--to-path", h.served(t).Export.URI())
+	v.copy(t)
+	v.finish(t)
+	p.writes(t)
+	p.quiesce(t)
+	p.detach(t)
+	p.assertHolds(t)
+	g.powerOff(t)
 	g.assertSettled(t)
 }

@@ -172,7 +172,7 @@ func TestAVolumeAtAServerOverTCPIsMovedInEveryDirection(t *testing.T) {
 		t.Errorf("after a cancel the volume is at %+v", got)
 	}
 	// Under the guest, which runs, and with it stopped.
-	for n, to := range []string{other.Export.URI(), src.Export.URI() /* which it has left */, h.served(t).Export.URI(), other.Export.URI(), filepath.Join(h.Dir, "web.raw")} {
+	for n, to := range []string{other.Export.URI(), src.Export.URI() /* which it has left */, h.served(t).Export.URI(), other.Export.URI(), h.poolB + "/web.raw"} {
 		v := g.start(t, "vda", "--to-path", to, "--yes", "--bandwidth", "4MiB/s")
 		if n == 0 {
 			v.copyThroughDeath(t)

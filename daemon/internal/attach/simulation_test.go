@@ -62,18 +62,23 @@ func everyCall(t *testing.T, from []hv.State, what func(d *daemon) hosttest.Happ
 			if goals[goal].root && state != hv.StateStopped {
 				continue
 			}
-			t.Run(goal+" "+string(state), func(t *testing.T) {
-				hosttest.EveryCall(t, func(n int) int { return step(n) + n/each*stride }, func(t *testing.T, n int) bool {
-					return simulate(t, state, goal, n, what)
+			for _, export := range []bool{false, true} {
+				if export && !state.Active() {
+					continue // there is no process to be asked
+				}
+				t.Run(fmt.Sprintf("%s %s, at an export %v", goal, state, export), func(t *testing.T) {
+					hosttest.EveryCall(t, func(n int) int { return step(n) + n/each*stride }, func(t *testing.T, n int) bool {
+						return simulate(t, state, export, goal, n, what)
+					})
 				})
-			})
+			}
 		}
 	}
 }
 
 // simulate runs one op with something that happens at its nth call, and judges
 // the world when everything is well again. It says whether that call came.
-func simulate(t *testing.T, state hv.State, goal string, n int, what func(d *daemon) hosttest.Happening) bool {
+func simulate(t *testing.T, state hv.State, export bool, goal string, n int, what func(d *daemon) hosttest.Happening) bool {
 	t.Helper()
 	kind := goals[goal].kind
 	var w *world
@@ -82,6 +87,9 @@ func simulate(t *testing.T, state hv.State, goal string, n int, what func(d *dae
 		w = newRootWorld(t, kind == kindDetach)
 	default:
 		w = newWorld(t, state)
+		if export {
+			w.atExport(t)
+		}
 		if kind == kindDetach {
 			w.attached(t, testAtt, web)
 		}

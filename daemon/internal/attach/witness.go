@@ -15,7 +15,7 @@ import (
 // last write has reached it.
 var agreement = witness.Retry{Poll: 50 * time.Millisecond, Bound: 30 * time.Second}
 
-// sure is look that asks the kernel as well what the guest's process has open: libvirt
+// sure is look that asks the kernel, or QEMU of what is at an address, as well what the guest's process has open: libvirt
 // may never see a disk that the guest has got meanwhile. Its errors are typed for the
 // runner.
 func (e *env) sure(ctx context.Context, in *input) (*view, error) {
@@ -24,8 +24,8 @@ func (e *env) sure(ctx context.Context, in *input) (*view, error) {
 			return h, err
 		}
 		h.Occupied = h.View.dom != nil && h.View.dom.Occupied
-		if api.IsNetwork(in.Location.Path) {
-			return h, nil // the kernel does not say which export a connection is to
+		if api.IsRBD(in.Location.Path) {
+			return h, nil // of which nobody is asked yet
 		}
 		held, err := witness.Look(ctx, e.HV, in.InstanceID, in.InstanceName, in.Location.Path)
 		if err != nil {
@@ -55,11 +55,11 @@ func (in *input) disagree(open bool) *api.Error {
 		in.InstanceName, libvirt, in.VolumeName, kernel, in.Location.Path)
 }
 
-// checkSeen refuses to give a disk to a process, or to take one from it, where the kernel does
-// not say whether the process has it: libvirt's word alone may be that of a libvirtd that died
+// checkSeen refuses to give a disk to a process, or to take one from it, where nobody but libvirt
+// says whether the process has it: that may be the word of a libvirtd that died
 // in the call. Verdict begins the refusal; dom may be nil.
 func (in *input) checkSeen(verdict string, dom *hv.Domain) error {
-	if dom == nil || !dom.State.Active() || !api.IsNetwork(in.Location.Path) {
+	if dom == nil || !dom.State.Active() || !api.IsRBD(in.Location.Path) {
 		return nil
 	}
 	return api.Errorf(api.CodeUnsupportedDisk, "%s: it is at %s, which is given to and taken from an instance only while that is stopped", verdict, in.Location.Path)

@@ -26,19 +26,24 @@ func TestLibvirtdDiesInsideACallAndShowsTheOldDisksForEver(t *testing.T) {
 		for _, state := range []hv.State{hv.StateRunning, hv.StatePaused} {
 			for _, call := range []string{"AttachDisk", "DetachDisk"} {
 				for n := 1; n <= 3; n++ { // of the definition, of the process, and what undoes it
-					t.Run(fmt.Sprintf("%s %s %s %d", goal, state, call, n), func(t *testing.T) {
-						synctest.Test(t, func(t *testing.T) { simulateStaleLibvirt(t, state, goal, call, n) })
-					})
+					for _, export := range []bool{false, true} {
+						t.Run(fmt.Sprintf("%s %s %s %d, at an export %v", goal, state, call, n, export), func(t *testing.T) {
+							synctest.Test(t, func(t *testing.T) { simulateStaleLibvirt(t, state, export, goal, call, n) })
+						})
+					}
 				}
 			}
 		}
 	}
 }
 
-func simulateStaleLibvirt(t *testing.T, state hv.State, goal, call string, n int) {
+func simulateStaleLibvirt(t *testing.T, state hv.State, export bool, goal, call string, n int) {
 	t.Helper()
 	kind := goals[goal].kind
 	w := newWorld(t, state)
+	if export {
+		w.atExport(t)
+	}
 	if kind == kindDetach {
 		w.attached(t, testAtt, web)
 	}
@@ -83,7 +88,7 @@ func askOnce(d *daemon, kind string) {
 // no attachment of it.
 func neverFreeWhileOpen(t *testing.T, w *world) {
 	t.Helper()
-	files, err := w.OpenFiles(context.Background(), web, volPath)
+	files, err := w.OpenFiles(context.Background(), web, w.registry.vol.Location.Path)
 	if err != nil || len(files) == 0 {
 		return
 	}

@@ -94,6 +94,17 @@ func newWorld(t *testing.T, states ...hv.State) *world {
 	return w
 }
 
+// exportPath is where the volume is in a world that has it at an NBD server.
+const exportPath = "nbd+unix:///vol?socket=/run/nbd.sock"
+
+// atExport puts the volume to an NBD server, of which the kernel knows nothing.
+func (w *world) atExport(t *testing.T) {
+	t.Helper()
+	must(t, w.CreateImage(exportPath, hvtest.Raw, testSize))
+	at := &w.registry.vol.Location
+	at.Pool, at.Name, at.Path = "", "", exportPath
+}
+
 // attached makes the volume a disk of an instance, as if it had always been one.
 func (w *world) attached(t *testing.T, attachmentID, instanceID string) {
 	t.Helper()
@@ -142,7 +153,7 @@ func (w *world) newManager(runner *op.Runner) *Manager {
 	}
 	w.unplugs = NewPendingUnplugs(w, w.journal, "")
 	ports := Ports{HV: w, Unplugs: w.unplugs, Registry: w.registry, Images: w.images, Migrations: &w.migrations, Known: w.known, Guards: w.guardPort, Claims: &location.Claims{Site: w.site, Pools: w.Fake.Pools, HostID: testHost, HostName: hostName}, Report: w.registry.hear}
-	return New(Config{Rules: location.Rules{Storage: w}}, ports, runner, w.journal, host, slog.New(slog.DiscardHandler))
+	return New(Config{Rules: location.Rules{Storage: w, AllowedPaths: []string{"/run"}}}, ports, runner, w.journal, host, slog.New(slog.DiscardHandler))
 }
 
 // look notes what must never be: an image in a domain without an attachment.
@@ -159,7 +170,7 @@ func (w *world) look() {
 		for where, disks := range map[string][]hv.Disk{"running": doms[i].Live, "defined": doms[i].Config} {
 			for _, d := range disks {
 				has := slices.ContainsFunc(rows, func(a api.Attachment) bool { return a.InstanceID == doms[i].ID && a.Device == d.Target })
-				if d.Top().Path == volPath && !has {
+				if d.Top().Path == w.registry.vol.Location.Path && !has {
 					w.Moments.Wrong("%s of %s (%s) has the volume, and the registry has no attachment", d.Target, doms[i].Name, where)
 				}
 			}

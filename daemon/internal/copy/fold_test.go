@@ -131,9 +131,13 @@ func TestAFoldThatCannotWriteOrFlushFails(t *testing.T) {
 	guestDoes(t, overlay, size, 1)
 	dst := raw(t, "dst", size)
 	for name, fault := range map[string]func(copy.End) copy.End{
-		"write": func(e copy.End) copy.End { return &copytest.FailNthWrite{End: e, Nth: copytest.Nth{N: 5, Err: unix.EIO}} },
-		"zero":  func(e copy.End) copy.End { return &copytest.FailZero{End: e, Err: unix.EIO} },
-		"flush": func(e copy.End) copy.End { return &copytest.FailNthFlush{End: e, Nth: copytest.Nth{N: 1, Err: unix.EIO}} },
+		"write": func(e copy.End) copy.End {
+			return &copytest.FailNthWrite{End: e, Nth: copytest.Nth{N: 5, Err: unix.EIO}}
+		},
+		"zero": func(e copy.End) copy.End { return &copytest.FailZero{End: e, Err: unix.EIO} },
+		"flush": func(e copy.End) copy.End {
+			return &copytest.FailNthFlush{End: e, Nth: copytest.Nth{N: 1, Err: unix.EIO}}
+		},
 	} {
 		if err := foldInto(t.Context(), overlay, dst, copytest.Wrap("dst", fault)); !errors.Is(err, unix.EIO) {
 			t.Errorf("%s: %v", name, err)

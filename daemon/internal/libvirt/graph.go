@@ -38,13 +38,10 @@ func (c *Conn) openNodes(ctx context.Context, id string, pid int, addresses []st
 	}
 	var found []hv.OpenFile
 	for _, address := range addresses {
-		open := hv.OpenFile{Path: address, PID: pid, Writable: true}
-		if is := false; !lost {
-			if open.Node, open.Writable, is = nodeAt(nodes, address); !is {
-				continue
-			}
+		node, writable, is := nodeAt(nodes, address)
+		if is || lost {
+			found = append(found, hv.OpenFile{Path: address, PID: pid, Node: node, Writable: writable || lost})
 		}
-		found = append(found, open)
 	}
 	return found, nil
 }

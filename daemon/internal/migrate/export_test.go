@@ -26,8 +26,8 @@ func TestAVolumeGoesFromAndToAnImageWhileItsInstanceIsKeptOffWhateverHappensAtEv
 	}{
 		"from an image to an export": {migratetest.RBDWorld, hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: export}},
 		"from an export to an image": {migratetest.ExportWorld, hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: image}},
-		"from a file to an image":     {migratetest.NewWorld, hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: image}},
-		"from an image to an image":   {migratetest.RBDWorld, hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: image}},
+		"from a file to an image":    {migratetest.NewWorld, hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: image}},
+		"from an image to an image":  {migratetest.RBDWorld, hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: image}},
 	} {
 		for what, happen := range map[string]func(d *daemon) hvtest.Fault{
 			"the daemon dies": func(d *daemon) hvtest.Fault { return hvtest.Fault{Do: func() { go d.Restart() }} },
@@ -114,7 +114,9 @@ func TestAVolumeAtAnImageIsNotMovedUnderAProcess(t *testing.T) {
 func TestADiskThatCanHaveNoOverlayIsMovedFromAnExportWhileItIsKeptOff(t *testing.T) {
 	for state, want := range map[hv.State]api.Code{hv.StateRunning: api.CodeUnsupportedDisk, hv.StateStopped: ""} {
 		inBubbleOn(t, migratetest.ExportWorld, hv.StateStopped, func(t *testing.T, d *daemon) {
-			d.world.Redefine(t, func(dom *hv.Domain) { dom.Config[0].Shareable, dom.Config[0].Chain = true, []hv.Image{migratetest.Export} })
+			d.world.Redefine(t, func(dom *hv.Domain) {
+				dom.Config[0].Shareable, dom.Config[0].Chain = true, []hv.Image{migratetest.Export}
+			})
 			if state.Active() {
 				must(t, d.world.Start(testInstance))
 			}

@@ -239,10 +239,6 @@ func checkDomain(s *steps.Spec, dom *hv.Domain) error {
 	return request.AtHome("cannot migrate volume "+s.VolumeName, dom)
 }
 
-func unsupported(s *steps.Spec, format string, args ...any) *api.Error {
-	return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: %s", s.VolumeName, fmt.Sprintf(format, args...))
-}
-
 // checkJob refuses a disk that somebody else's block job works on.
 func (m *Manager) checkJob(ctx context.Context, s *steps.Spec, dom *hv.Domain) error {
 	if !dom.State.Active() {
@@ -261,93 +257,6 @@ func (m *Manager) checkJob(ctx context.Context, s *steps.Spec, dom *hv.Domain) e
 	if job != nil || (live != nil && live.Mirror != nil) {
 		return api.Errorf(api.CodeInstanceBusy, "cannot migrate volume %s: a block job that Volferry did not start runs on disk %s of instance %s; `virsh blockjob %s %s --info` shows it: wait for its end, or end it with --abort in place of --info",
 			s.VolumeName, s.Target, dom.Name, dom.Name, s.Target)
-	}
-	return nil
-}
-
-// chooseMethod decides between overlay, mirror and offline, or refuses the disk.
-func (m *Manager) chooseMethod(s *steps.Spec, dom *hv.Domain, disk *hv.Disk, asked string) error {
-	if reason := immovable(disk); reason != "" {
-		return unsupported(s, "disk %s of instance %s %s", s.Target, dom.Name, reason)
-	}
-	reason := notOverlayable(disk)
-	switch {
-	case dom.State.Active() && (mirrorable(reason) || reason == "" && asked == steps.MethodMirror):
-		s.Method = steps.MethodMirror
-		return nil
-	case reason == "" && asked != steps.MethodMirror:
-		s.Method = steps.MethodOverlay
-		return nil
-	case dom.State.Active():
-		return unsupported(s, "disk %s of instance %s %s, so it cannot be moved while the instance runs; stop the instance and run this again: the move is then made with the instance kept stopped",
-			s.Target, dom.Name, reason)
-	}
-	return m.checkKeptOff(s, dom)
-}
-
-// immovable says why a disk cannot be moved at all, "" if it can.
-func immovable(d *hv.Disk) string {
-	switch {
-	case d.Device != "disk":
-		return "is a " + d.Device + ", not a disk"
-	case d.Encrypted:
-		return "is encrypted by QEMU in a way that a move would lose"
-	case d.Transient:
-		return "is <transient/>: its writes are thrown away at shutdown"
-	case d.Slices:
-		return "uses only a slice of its image"
-	case d.Uncarried != "":
-		return "has " + d.Uncarried + ", which a move would lose"
-	case d.ImageSetting != "":
-		return "has " + d.ImageSetting + ", which libvirt drops when it puts another image there; take it out of the definition first, and set it again afterwards"
-	}
-	return ""
-}
-
-// Why libvirt refuses an overlay on a disk that it does mirror: another guest may have it
-// open as well, or the guest does not write to it.
-const (
-	notShareable = "is <shareable/>"
-	notReadOnly  = "is <readonly/>"
-)
-
-// mirrorable says whether a disk that cannot have an overlay for this reason can be mirrored.
-func mirrorable(reason string) bool { return reason == notShareable || reason == notReadOnly }
-
-// onlyMirrored says why method auto has chosen a mirror for a disk: nothing else moves it while
-// its instance runs.
-const onlyMirrored = notShareable + " or <readonly/>, so it can only be mirrored while the instance runs"
-
-// notOverlayable says why libvirt will not put an overlay on a disk that could
-// be moved otherwise, "" if it will.
-func notOverlayable(d *hv.Disk) string {
-	switch {
-	case d.IsLUKS():
-		return "is encrypted by QEMU (LUKS), and an overlay would hold what the guest writes in the clear"
-	case d.CopyOnRead:
-		return "uses copy_on_read"
-	case d.Bus == "sd":
-		return "is on the sd bus"
-	case d.Shareable:
-		return notShareable
-	case d.ReadOnly:
-		return notReadOnly
-	}
-	return ""
-}
-
-// checkMethod holds the caller to the method that was asked for. A mirror that was
-// asked for of an instance that is stopped, or of a volume without one, is made
-// offline: there is no QEMU that could mirror, and no guest to spare.
-func checkMethod(s *steps.Spec, t *api.MigrationTarget) error {
-	switch {
-	case t.Method == steps.MethodOverlay && s.Attached() && s.Method != steps.MethodOverlay:
-		return unsupported(s, "libvirt will not put an overlay on disk %s of instance %s; use --method auto", s.Target, s.InstanceName)
-	case s.Method == steps.MethodMirror && t.ExternalCopy && t.Method == steps.MethodMirror:
-		return api.Errorf(api.CodeInvalidArgument, "an external copy needs a frozen source, which method mirror does not make; leave out one of the two")
-	case s.Method == steps.MethodMirror && t.ExternalCopy:
-		return unsupported(s, "disk %s of instance %s %s, which makes no frozen source for an external copy; stop the instance and run this again",
-			s.Target, s.InstanceName, onlyMirrored)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ type openImages struct {
 	srcWritable       bool
 	// unasked: nobody could ask the process what it has at addresses, which count as open for writing.
 	unasked bool
-	pid               int // of the process, where it has one of them open
+	pid     int // of the process, where it has one of them open
 }
 
 // openImages asks the second witness what the guest's process has open. Its errors are typed for the
