@@ -8,6 +8,9 @@ import "strings"
 // device of the host is.
 func IsNetwork(path string) bool { return strings.HasPrefix(path, NBDScheme) || IsRemote(path) }
 
+// IsNBD says whether the path of a location is the address of an export of an NBD server.
+func IsNBD(path string) bool { return IsNetwork(path) && !IsRBD(path) }
+
 // IsRemote says whether the path of a location is an address that means the same on all hosts.
 func IsRemote(path string) bool { return strings.HasPrefix(path, NBDTCPScheme) || IsRBD(path) }
 

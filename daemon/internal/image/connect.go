@@ -53,8 +53,11 @@ func (s Storage) Disconnect(ctx context.Context, path string) error {
 	return fmt.Errorf("disconnect %s: %w", path, err)
 }
 
-// Flush puts on stable storage what this host has in memory of an image.
-func (Storage) Flush(_ context.Context, path string) error {
+// Flush puts on stable storage what this host, or the server of an NBD export, has in memory of an image.
+func (s Storage) Flush(ctx context.Context, path string) error {
+	if api.IsNBD(path) {
+		return s.flushExport(ctx, path)
+	}
 	if api.IsNetwork(path) {
 		return nil
 	}
@@ -63,6 +66,18 @@ func (Storage) Flush(_ context.Context, path string) error {
 		return fmt.Errorf("flush %s: %w", path, err)
 	}
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("flush %s: %w", path, err)
+	}
+	return nil
+}
+
+// flushExport has the server of an export write what it has in memory.
+func (s Storage) flushExport(ctx context.Context, path string) error {
+	e, err := s.Network.Open(ctx, path, true)
+	if err != nil {
+		return cannotReach(path, err)
+	}
+	if err := errors.Join(e.Flush(), e.Close()); err != nil {
 		return fmt.Errorf("flush %s: %w", path, err)
 	}
 	return nil

@@ -38,7 +38,7 @@ func (s Storage) Fold(ctx context.Context, overlay string, into []hv.Image) erro
 		if err != nil {
 			return err
 		}
-		return copy.Fold(ctx, copy.FoldSpec{Overlay: overlay, Into: address, SizeBytes: n, Network: s.Network})
+		return noSpace(copy.Fold(ctx, copy.FoldSpec{Overlay: overlay, Into: address, SizeBytes: n, Network: s.Network}))
 	}
 	return noSpace(qemuimg.CommitOffline(ctx, overlay, *qemuChain(into), qemuimg.CommitOptions{}))
 }

@@ -175,3 +175,53 @@ func TestAGuestThatAMoveHasAskedWhatItHasAtAnAddressIsNamedForAsLongAsItsProcess
 		})
 	}
 }
+
+// Of an export nobody can tell whether the guest was started on it since: it may have the newer writes.
+func TestADefinitionThatNamesASourceAtAnAddressIsNotRepaired(t *testing.T) {
+	inBubbleOn(t, migratetest.ExportWorld, hv.StateStopped, func(t *testing.T, d *daemon) {
+		mig := d.begin(d.world.To)
+		d.world.Redefine(t, func(dom *hv.Domain) { dom.Config[0].Chain = []hv.Image{d.world.Src} })
+		if _, err := d.manager().Misnamed(t.Context(), testInstance); api.CodeOf(err) != api.CodeChainChanged {
+			t.Errorf("got %v, want %s", err, api.CodeChainChanged)
+		}
+		if !d.world.Exists(overlayOf(mig)) {
+			t.Error("the overlay is gone")
+		}
+	})
+}
+
+func TestNothingIsFoldedIntoAnExportThatAStrangerHas(t *testing.T) {
+	theSrc := func(d *daemon) hv.Image { return d.world.Src }
+	theDst := func(*daemon) hv.Image { return migratetest.OtherExport }
+	for name, c := range map[string]struct {
+		world func(*testing.T, hv.State) *migratetest.World
+		state hv.State
+		into  func(*daemon) hv.Image
+		end   func(*Manager, context.Context, Call) (api.Migration, string, error)
+		code  api.Code
+	}{
+		"complete of a stopped guest": {migratetest.ToAddress(migratetest.NewWorld, migratetest.OtherExport), hv.StateStopped, theDst, (*Manager).Complete, api.CodeDstInUse},
+		"cancel of a stopped guest":   {migratetest.ExportWorld, hv.StateStopped, theSrc, (*Manager).Cancel, api.CodeVolumeInUse},
+		"cancel of a running guest":   {migratetest.ExportWorld, hv.StateRunning, theSrc, (*Manager).Cancel, api.CodeVolumeInUse},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubbleOn(t, c.world, c.state, func(t *testing.T, d *daemon) {
+				mig := d.copied()
+				before, err := d.world.Info(c.into(d).Path)
+				must(t, err)
+				must(t, d.world.Define(hv.Domain{ID: testHost, Name: "stranger", Config: []hv.Disk{{Target: "vdb", Terminated: true, Chain: []hv.Image{c.into(d)}}}}))
+				call := d.call(mig.ID)
+				call.DstAttachmentID = mig.DstAttachmentID
+				_, _, err = c.end(d.manager(), context.Background(), call)
+				must(t, err)
+				if err := d.ended(call.OpID); api.CodeOf(err) != c.code {
+					t.Errorf("got %v, want %s", err, c.code)
+				}
+				if after, err := d.world.Info(c.into(d).Path); err != nil || after.Written != before.Written {
+					t.Errorf("%s was written: %v", c.into(d).Path, err)
+				}
+				d.leaveSrc()
+			})
+		})
+	}
+}

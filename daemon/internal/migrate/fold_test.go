@@ -91,7 +91,7 @@ func everyRecordOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.W
 // copied makes a start and a copy by hand.
 func (d *daemon) copied() api.Migration {
 	d.t.Helper()
-	mig := d.begin(toNewPool)
+	mig := d.begin(d.world.To)
 	_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
 	must(d.t, err)
 	return d.until(mig.ID, api.MigrationCopied)

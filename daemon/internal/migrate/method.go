@@ -24,6 +24,14 @@ func (m *Manager) chooseOverNetwork(s *steps.Spec, dom *hv.Domain, disk *hv.Disk
 		// Of a src at an address nobody can tell, after a power cut, whether it was written behind dst.
 		return unsupported(s, "it would have to be mirrored, which is not done from and to an NBD export; leave out --method, or, where the disk can have no overlay, stop instance %s and run this again", dom.Name)
 	}
+	if s.Method != steps.MethodOverlay || !api.IsNetwork(s.Src.Path) {
+		return nil
+	}
+	// Of a file the stamp and QEMU's locks tell of a start of the guest on src; of an address nothing does.
+	if err := m.ports.Guards.Enforced(); err != nil {
+		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: nothing would keep instance %s from a start on its source, of which nobody could tell at %s: %v; `volferryctl doctor` says what to do",
+			s.VolumeName, dom.Name, api.AddressKind(s.Src.Path), err)
+	}
 	return nil
 }
 

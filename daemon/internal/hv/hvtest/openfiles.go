@@ -5,6 +5,7 @@ package hvtest
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
 
@@ -28,6 +29,9 @@ func (f *Fake) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.
 			return hv.ErrNotActive
 		}
 		for _, path := range paths {
+			if api.IsRBD(path) {
+				return &fs.PathError{Op: "stat", Path: path, Err: fs.ErrNotExist}
+			}
 			if _, err := f.open(path); err != nil && !api.IsNetwork(path) { // which is no path of the kernel
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
 )
 
 // ChainProblem says what is wrong with the chain of the instance, "" if nothing is. InUse
@@ -31,9 +32,13 @@ func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse bool) (problem st
 		guarded, err := e.guards.Has(s.InstanceID, s.ChainOwner())
 		return "", err == nil && (!guarded || !disk.dom.ManagedSave)
 	}
+	way := fmt.Sprintf("with the instance shut off, `volferryctl instance repair %s` names the overlay again; docs/how-to/recover.md (A definition that was put back) says more", s.InstanceName)
+	if api.IsNetwork(s.Src.Path) {
+		way = "docs/how-to/recover.md (A definition that was put back) says what to do"
+	}
 	return fmt.Sprintf("the definition of instance %s was changed by somebody else: for disk %s it names %s, and what the guest of volume %s wrote since migration %s began is in %s over %s; "+
-		"do not start it from there: with the instance shut off, `volferryctl instance repair %[1]s` names the overlay again; docs/how-to/recover.md (A definition that was put back) says more",
-		s.InstanceName, s.Target, s.place(disk.config), s.VolumeName, s.MigrationID, s.Overlay, s.Src.Path), true
+		"do not start it from there: %s",
+		s.InstanceName, s.Target, s.place(disk.config), s.VolumeName, s.MigrationID, s.Overlay, s.Src.Path, way), true
 }
 
 // WitnessesDisagree says what libvirt and the kernel each say of the disk of a migration, if
@@ -54,11 +59,16 @@ func (s *Spec) namedBy(d *hv.Disk) bool {
 
 // Misnamed says whether the definition of an instance that is off lacks the overlay, which has the
 // newest writes. Its errors are typed for the runner; one is that src was written since, so that
-// the overlay does not belong to it any more.
+// the overlay does not belong to it any more, or is at an address, of which nobody can tell.
 func (e *Env) Misnamed(ctx context.Context, s *Spec) (bool, error) {
 	disk, err := e.confirmDisk(ctx, s)
 	if err != nil || s.namedBy(disk.dom.ConfigDisk(s.Target)) {
 		return false, err
+	}
+	if api.IsNetwork(s.Src.Path) {
+		return true, api.Errorf(api.CodeChainChanged,
+			"the definition of instance %s names %s, and not the overlay %s of migration %s; nobody can tell whether the guest has run from there since, as %s keeps no record of writes; docs/how-to/recover.md (A definition that was put back) says what to do",
+			s.InstanceName, s.place(disk.config), s.Overlay, s.MigrationID, api.AddressKind(s.Src.Path))
 	}
 	return true, e.sealed(ctx, s, "")
 }

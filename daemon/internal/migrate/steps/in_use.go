@@ -72,6 +72,19 @@ func (e *Env) srcNotInUse(ctx context.Context, s *Spec) error {
 	return srcInUse(s, user)
 }
 
+// endNotInUse refuses to fold into an end at an address that another instance has: nothing locks that,
+// as QEMU does files and devices.
+func (e *Env) endNotInUse(ctx context.Context, s *Spec, to direction) error {
+	switch {
+	case !api.IsNetwork(to.image(s).Path):
+		return nil
+	case to.end == OnSrc:
+		return e.srcNotInUse(ctx, s)
+	}
+	err := e.CheckFree(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID})
+	return e.hvError(e.registryError(err))
+}
+
 func srcInUse(s *Spec, user string) error {
 	if user == "" {
 		return nil

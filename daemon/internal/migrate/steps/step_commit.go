@@ -45,6 +45,9 @@ func (e *Env) stepCommit() op.Step {
 			if err := e.sealedUnlessCommitted(ctx, s, disk, r.OpID()); err != nil {
 				return err
 			}
+			if err := e.endNotInUse(ctx, s, toSrc); err != nil {
+				return err
+			}
 		}
 		folding := foldingNote{Folding: true}
 		if note.Pause || !note.Folding { // a pause was said of a job that is gone

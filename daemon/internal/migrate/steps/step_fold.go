@@ -64,6 +64,9 @@ func (e *Env) stepFold(to direction) op.Step {
 		if err := e.mayFold(ctx, s, to); err != nil {
 			return err
 		}
+		if err := e.endNotInUse(ctx, s, to); err != nil {
+			return err
+		}
 		if err := e.beginFold(ctx, r, s, to); err != nil {
 			return err
 		}
