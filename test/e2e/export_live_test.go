@@ -174,9 +174,11 @@ func TestAVolumeAtAnExportIsGivenToAndTakenFromARunningGuest(t *testing.T) {
 	d.Path = d.Export.URI()
 	p := g.attach(t, h.adoptVolume(t, d))
 	p.writes(t)
-	v := g.start(t, p.dev, "--to-path", h.served(t).Export.URI())
-	v.copy(t)
-	v.finish(t)
+	m := get[api.Migration](t, h, "migration", "volume", "migrate", p.name, "--to-path", h.served(t).Export.URI())
+	if m.State != api.MigrationCompleted || m.Method != "overlay" {
+		t.Fatalf("ended as %s by %s", m.State, m.Method)
+	}
+	g.noteMove(t, m)
 	p.writes(t)
 	p.quiesce(t)
 	p.detach(t)

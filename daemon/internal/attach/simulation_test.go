@@ -62,15 +62,16 @@ func everyCall(t *testing.T, from []hv.State, what func(d *daemon) hosttest.Happ
 			if goals[goal].root && state != hv.StateStopped {
 				continue
 			}
-			for _, export := range []bool{false, true} {
-				if export && !state.Active() {
-					continue // there is no process to be asked
-				}
-				t.Run(fmt.Sprintf("%s %s, at an export %v", goal, state, export), func(t *testing.T) {
+			calls := func(export bool) func(t *testing.T) {
+				return func(t *testing.T) {
 					hosttest.EveryCall(t, func(n int) int { return step(n) + n/each*stride }, func(t *testing.T, n int) bool {
 						return simulate(t, state, export, goal, n, what)
 					})
-				})
+				}
+			}
+			t.Run(goal+" "+string(state), calls(false))
+			if state.Active() { // and there is a process to be asked
+				t.Run(goal+" "+string(state)+" at an export", calls(true))
 			}
 		}
 	}

@@ -26,8 +26,8 @@ func TestLibvirtdDiesInsideACallAndShowsTheOldDisksForEver(t *testing.T) {
 		for _, state := range []hv.State{hv.StateRunning, hv.StatePaused} {
 			for _, call := range []string{"AttachDisk", "DetachDisk"} {
 				for n := 1; n <= 3; n++ { // of the definition, of the process, and what undoes it
-					for _, export := range []bool{false, true} {
-						t.Run(fmt.Sprintf("%s %s %s %d, at an export %v", goal, state, call, n, export), func(t *testing.T) {
+					for where, export := range map[string]bool{"": false, " at an export": true} {
+						t.Run(fmt.Sprintf("%s %s %s %d%s", goal, state, call, n, where), func(t *testing.T) {
 							synctest.Test(t, func(t *testing.T) { simulateStaleLibvirt(t, state, export, goal, call, n) })
 						})
 					}

@@ -87,10 +87,13 @@ func calm(d *daemon) {
 // address that goes to either.
 func duringEverything(t *testing.T, states []hv.State, happen func(d *daemon) hvtest.Fault) {
 	t.Helper()
-	for kind, world := range migratetest.LiveKinds {
-		for _, state := range states {
-			t.Run("complete "+string(state)+" "+kind, func(t *testing.T) { everyCallOn(t, world, state, simulateComplete, happen) })
-			t.Run("cancel "+string(state)+" "+kind, func(t *testing.T) { everyCallOn(t, world, state, simulateCancel, happen) })
+	for _, state := range states {
+		for name, simulate := range map[string]simulation{"complete ": simulateComplete, "cancel ": simulateCancel} {
+			t.Run(name+string(state), func(t *testing.T) {
+				migratetest.OnLiveKinds(t, func(t *testing.T, world func(*testing.T, hv.State) *migratetest.World) {
+					everyCallOn(t, world, state, simulate, happen)
+				})
+			})
 		}
 	}
 }

@@ -25,26 +25,28 @@ import (
 // stopped and started again the migration comes to its end.
 func TestLibvirtdDiesInsideACallAndShowsTheOldChainForEver(t *testing.T) {
 	for _, method := range []string{steps.MethodOverlay, steps.MethodMirror} {
-		for kind, world := range liveKinds(method) {
-			for _, call := range []string{"Snapshot", "BlockCopy", "CommitActive", "Pivot", "AbortJob"} {
-				for _, what := range []steps.Goal{steps.GoalComplete, steps.GoalCancel} {
-					for _, state := range migratetest.ActiveStates {
-						t.Run(method+" "+call+" "+string(what)+" "+string(state)+" "+kind, func(t *testing.T) {
-							inBubbleOn(t, world, state, func(t *testing.T, d *daemon) { simulateStaleLibvirt(t, d, method, call, what) })
-						})
-					}
+		for _, call := range []string{"Snapshot", "BlockCopy", "CommitActive", "Pivot", "AbortJob"} {
+			for _, what := range []steps.Goal{steps.GoalComplete, steps.GoalCancel} {
+				for _, state := range migratetest.ActiveStates {
+					t.Run(method+" "+call+" "+string(what)+" "+string(state), func(t *testing.T) {
+						inBubblesOf(t, method, state, func(t *testing.T, d *daemon) { simulateStaleLibvirt(t, d, method, call, what) })
+					})
 				}
 			}
 		}
 	}
 }
 
-// liveKinds are the worlds in which a running guest's volume is moved by a method.
-func liveKinds(method string) map[string]func(*testing.T, hv.State) *migratetest.World {
-	if method == steps.MethodOverlay {
-		return migratetest.LiveKinds
+// inBubblesOf is inBubble on each kind of world in which a running guest's volume is moved by a method.
+func inBubblesOf(t *testing.T, method string, state hv.State, f func(t *testing.T, d *daemon)) {
+	t.Helper()
+	if method != steps.MethodOverlay {
+		inBubble(t, state, f)
+		return
 	}
-	return map[string]func(*testing.T, hv.State) *migratetest.World{"from a file to a file": migratetest.NewWorld}
+	migratetest.OnLiveKinds(t, func(t *testing.T, world func(*testing.T, hv.State) *migratetest.World) {
+		inBubbleOn(t, world, state, f)
+	})
 }
 
 func simulateStaleLibvirt(t *testing.T, d *daemon, method, call string, what steps.Goal) {
@@ -96,11 +98,9 @@ func TestAGuestThatLibvirtLosesInTheSwitchIsNamedByItsProcess(t *testing.T) {
 		method string
 		what   steps.Goal
 	}{{steps.MethodOverlay, steps.GoalComplete}, {steps.MethodOverlay, steps.GoalCancel}, {steps.MethodMirror, steps.GoalComplete}} {
-		for kind, world := range liveKinds(c.method) {
-			t.Run(c.method+" "+string(c.what)+" "+kind, func(t *testing.T) {
-				inBubbleOn(t, world, hv.StateRunning, func(t *testing.T, d *daemon) { simulateLostGuest(t, d, c.method, c.what) })
-			})
-		}
+		t.Run(c.method+" "+string(c.what), func(t *testing.T) {
+			inBubblesOf(t, c.method, hv.StateRunning, func(t *testing.T, d *daemon) { simulateLostGuest(t, d, c.method, c.what) })
+		})
 	}
 }
 

@@ -50,6 +50,14 @@ var LiveKinds = map[string]func(*testing.T, hv.State) *World{
 	"from an export to an export": ToAddress(ExportWorld, OtherExport),
 }
 
+// OnLiveKinds runs a test on each of LiveKinds.
+func OnLiveKinds(t *testing.T, test func(t *testing.T, world func(*testing.T, hv.State) *World)) {
+	t.Helper()
+	for kind, world := range LiveKinds {
+		t.Run(kind, func(t *testing.T) { test(t, world) })
+	}
+}
+
 func networkWorld(t *testing.T, state hv.State, src hv.Image) *World {
 	t.Helper()
 	w := NewWorld(t, hv.StateStopped)

@@ -170,22 +170,19 @@ func (p *phase) row(want api.MigrationState) error {
 }
 
 func TestStartMatrix(t *testing.T) {
-	for kind, world := range migratetest.LiveKinds {
-		for _, state := range []hv.State{hv.StateRunning, hv.StatePaused, hv.StateStopped} {
-			t.Run(string(state)+" "+kind, func(t *testing.T) {
-				optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
-					p := &phase{
-						World: world(t, state), kind: steps.KindStart,
-						done: func(p *phase) error {
-							return errors.Join(p.row(api.MigrationStarted), onOverlayStill(p), p.srcUntouchedSince())
-						},
-						undone: notBegun,
-					}
-					p.spec = p.Spec(steps.MethodOverlay)
-					return p
-				}})
-			})
-		}
+	for _, state := range []hv.State{hv.StateRunning, hv.StatePaused, hv.StateStopped} {
+		onLiveKinds(t, string(state), func(t *testing.T, world func(*testing.T, hv.State) *migratetest.World) *phase {
+			t.Helper()
+			p := &phase{
+				World: world(t, state), kind: steps.KindStart,
+				done: func(p *phase) error {
+					return errors.Join(p.row(api.MigrationStarted), onOverlayStill(p), p.srcUntouchedSince())
+				},
+				undone: notBegun,
+			}
+			p.spec = p.Spec(steps.MethodOverlay)
+			return p
+		})
 	}
 }
 
@@ -249,11 +246,11 @@ func TestStartOfflineMatrix(t *testing.T) {
 // onLiveKinds runs the matrix on each kind of world in which the volume of a running guest may be moved.
 func onLiveKinds(t *testing.T, name string, begin func(*testing.T, func(*testing.T, hv.State) *migratetest.World) *phase) {
 	t.Helper()
-	for kind, world := range migratetest.LiveKinds {
-		t.Run(name+" "+kind, func(t *testing.T) {
+	t.Run(name, func(t *testing.T) {
+		migratetest.OnLiveKinds(t, func(t *testing.T, world func(*testing.T, hv.State) *migratetest.World) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World { return begin(t, world) }})
 		})
-	}
+	})
 }
 
 func TestCompleteMatrix(t *testing.T) {
