@@ -143,35 +143,6 @@ func TestACompleteWhoseSourceCannotBeReadLosesNothing(t *testing.T) {
 	g.assertSettled(t)
 }
 
-// The guest is suspended, both chains are equal, and QEMU cannot make dst durable: the guest goes on
-// with its overlay, and moves when the disk is mended.
-func TestADestinationThatFailsInThePauseIsNotSwitchedTo(t *testing.T) {
-	leftToTestE2E(t)
-	m := moment{"running", (*guest).moveElsewhere, "migration_complete_live.pivot.after_started"}
-	g := m.guest(t)
-	h := g.host
-	id := m.dies(t, g)
-	if state := g.state(t); state != "paused" {
-		t.Fatalf("the guest is %s, and was to be in its pause", state)
-	}
-	mended := failing(t, g.pid(t), g.persistentSlots(t)[0].Source, fileWrites) // its definition names dst already
-	before := h.logged(t, undone)
-	if err := h.StartDaemon(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the switch fails", func() bool { return h.logged(t, undone) > before })
-	g.writes(t)
-	for what, slots := range map[string][]slot{"guest": h.slotsOf(t, g.Name), "definition": g.persistentSlots(t)} {
-		if !strings.HasPrefix(slots[0].Source, h.Overlays()) {
-			t.Errorf("the %s is on %s, want its overlay", what, slots[0].Source)
-		}
-	}
-	mended()
-	h.untilState(t, id, api.MigrationCompleted)
-	g.endedRight(t, get[api.Migration](t, h, "migration", "migration", "show", id), "running")
-	g.assertSettled(t)
-}
-
 // QEMU meets the errors where a cancel brings back what the overlay has.
 func TestACancelWhoseDiskFailsKeepsTheOverlayUntilItIsMended(t *testing.T) {
 	leftToTestE2E(t)
