@@ -86,7 +86,7 @@ func TestASourceThatWasWrittenIsNotFoldedInto(t *testing.T) {
 	}
 	written := sumOf(t, v.Src.Path)
 	for _, args := range [][]string{v.cancelArgs(), v.completeArgs(), v.cancelArgs()} {
-		h.refuses(t, api.CodeChainChanged, args...)
+		h.fails(t, api.ExitOpFailed, api.CodeChainChanged, args...)
 	}
 	if sumOf(t, v.Src.Path) != written || !exists(t, overlay) || g.persistentSlots(t)[0].Source != overlay {
 		t.Errorf("source, overlay or definition (%+v) was touched", g.persistentSlots(t))

@@ -3,9 +3,12 @@
 package e2e
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/lab"
@@ -79,71 +82,64 @@ func (v *move) untilUndone(t *testing.T, args []string) {
 	before := h.logged(t, undone)
 	h.ctl(t, append([]string{"--no-wait"}, args...)...)
 	eventually(t, "QEMU's job fails", func() bool { return h.logged(t, undone) > before })
-	v.g.writes(t)
 }
 
 // QEMU meets the errors in the job of a complete. The guest sees none of them, and its
 // overlay keeps what it writes.
 func TestACompleteWhoseDiskFailsCostsTheGuestNothing(t *testing.T) {
 	leftToTestE2E(t)
-	for _, c := range []struct {
-		name  string
-		want  api.MigrationState
-		calls string
-		path  func(*move) string
-	}{
-		{"completed", api.MigrationCompleted, fileWrites, func(v *move) string { return v.Dst.Path }},
-		{"cancelled", api.MigrationCancelled, fileWrites, func(v *move) string { return v.Dst.Path }},
-		{"src, completed", api.MigrationCompleted, fileReads, func(v *move) string { return v.Src.Path }},
-		{"src, cancelled", api.MigrationCancelled, fileReads, func(v *move) string { return v.Src.Path }},
-	} {
-		t.Run(c.name, func(t *testing.T) {
+	for _, want := range []api.MigrationState{api.MigrationCompleted, api.MigrationCancelled} {
+		t.Run(string(want), func(t *testing.T) {
 			h, a, _ := sharedPools(t)
 			g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 			v := g.start(t, "vda", "--to-pool", "b")
 			g.writes(t)
 			v.copy(t)
-			mended := failing(t, g.pid(t), c.path(v), c.calls)
+			mended := failing(t, g.pid(t), v.Dst.Path, fileWrites)
 			v.untilUndone(t, v.completeArgs())
-			if c.want == api.MigrationCancelled {
+			g.writes(t)
+			if want == api.MigrationCancelled {
 				v.cancel(t) // with a disk that fails still
 			} else {
 				mended()
 				v.assertFrozen(t)
 			}
-			h.untilState(t, v.ID, c.want)
+			h.untilState(t, v.ID, want)
 			g.assertSettledAndGoOn(t)
 			g.assertSettled(t)
 		})
 	}
 }
 
-// The guest is suspended, both chains are equal, and QEMU cannot make dst durable: the guest goes on
-// with its overlay, and moves when the disk is mended.
-func TestADestinationThatFailsInThePauseIsNotSwitchedTo(t *testing.T) {
+// The job reads from the source what the guest has not written beside what it has. The kernel
+// answers so of a device that has lost its file. QEMU 7.2 may die when such a job ends under a
+// write, which is a crash of the guest like any other.
+func TestACompleteWhoseSourceCannotBeReadLosesNothing(t *testing.T) {
 	leftToTestE2E(t)
-	m := moment{"running", (*guest).moveElsewhere, "migration_complete_live.pivot.after_started"}
-	g := m.guest(t)
-	h := g.host
-	id := m.dies(t, g)
-	if state := g.state(t); state != "paused" {
-		t.Fatalf("the guest is %s, and was to be in its pause", state)
-	}
-	mended := failing(t, g.pid(t), g.persistentSlots(t)[0].Source, fileWrites) // its definition names dst already
-	before := h.logged(t, undone)
-	if err := h.StartDaemon(t.Context()); err != nil {
+	h, a, _ := sharedPools(t)
+	device := h.device(t, a, volumeBytes)
+	g := h.runningGuest(t, h.diskOn(t, device))
+	v := g.start(t, "vda", "--to-pool", "b")
+	g.writes(t)
+	v.copy(t)
+	held, err := os.ReadFile(device.File)
+	if err := errors.Join(err, os.Truncate(device.File, 0)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the switch fails", func() bool { return h.logged(t, undone) > before })
-	g.writes(t)
-	for what, slots := range map[string][]slot{"guest": h.slotsOf(t, g.Name), "definition": g.persistentSlots(t)} {
-		if !strings.HasPrefix(slots[0].Source, h.Overlays()) {
-			t.Errorf("the %s is on %s, want its overlay", what, slots[0].Source)
-		}
+	v.untilUndone(t, v.completeArgs())
+	if g.state(t) == "shut off" {
+		t.Log("QEMU has died of it")
+		g.cuts = append(g.cuts, time.Now())
+	} else {
+		g.writes(t)
 	}
-	mended()
-	h.untilState(t, id, api.MigrationCompleted)
-	g.endedRight(t, get[api.Migration](t, h, "migration", "migration", "show", id), "running")
+	if err := os.WriteFile(device.File, held, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.untilState(t, v.ID, api.MigrationCompleted)
+	if g.state(t) == "shut off" {
+		g.boot(t)
+	}
 	g.assertSettled(t)
 }
 
@@ -156,6 +152,7 @@ func TestACancelWhoseDiskFailsKeepsTheOverlayUntilItIsMended(t *testing.T) {
 	g.writes(t)
 	mended := failing(t, g.pid(t), v.Src.Path, fileWrites)
 	v.untilUndone(t, v.cancelArgs())
+	g.writes(t)
 	mended()
 	v.cancel(t)
 	if at := g.volume(t, "vda").Location.Path; at != v.Src.Path {

@@ -206,7 +206,7 @@ func TestMigrationWithoutTheRegistryGoesAsFarAsItMay(t *testing.T) {
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 
 	t.Run("a start that has its lock goes on", func(t *testing.T) {
-		h.restartRegistry(t, faultPoints+"=migration.transition.before_commit=kill") // when it hears that src is frozen
+		h.restartRegistry(t, faultPoints+"=migration.transition.started.before_commit=kill") // when it hears that src is frozen
 		id := idOf(t, h.ctl(t, "--no-wait", "migration", "start", g.attachment(t, "vda").ID, "--to-pool", otherPool(g.volume(t, "vda"))))
 		if err := h.RegistryDied(t.Context()); err != nil {
 			t.Fatal(err)

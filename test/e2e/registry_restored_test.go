@@ -148,7 +148,11 @@ func (h *host) isReadOnly(t *testing.T, g *guest) {
 		out, _ := registry.Ctl(t.Context(), "status")
 		return strings.Contains(out, "read-only")
 	})
-	_, err := registry.Ctl(t.Context(), "-o", "json", "attachment", "delete", g.volume(t, "vda").Attachments[0].ID, "--force")
+	v, err := site.Get[api.Volume](t.Context(), registry, "volume", "volume", "show", g.volumeName("vda"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = registry.Ctl(t.Context(), "-o", "json", "attachment", "delete", v.Attachments[0].ID, "--force")
 	mustHaveFailed(t, err, api.CodeRegistryUnavailable.ExitStatus(), api.CodeRegistryUnavailable)
 	h.refuses(t, api.CodeRegistryUnavailable, "volume", "create", "more", "--size", "1MiB", "--pool", "a")
 }

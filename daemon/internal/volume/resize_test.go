@@ -156,6 +156,22 @@ func TestAGuestThatStartsInTheMiddleGrowsItsDiskItself(t *testing.T) {
 	}
 }
 
+// The guest ends before QEMU is told, or before it has answered.
+func TestAGuestThatEndsInTheMiddleLeavesItsDiskToUs(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			vol := w.withVolume(t, running)
+			g := w.start(t)
+			w.Inject(hvtest.Fault{Call: "GrowDisk", After: after, Err: errors.New("the monitor is gone"), Do: func() { must(t, w.Stop(guestID)) }})
+			_, err := g.Resize(t.Context(), resizeOp, vol.ID, api.VolumeResize{SizeBytes: grownSize})
+			must(t, err)
+			must(t, w.hasSize(vol, stopped, grownSize))
+			w.runner.Stop()
+		})
+	}
+}
+
 // A host that was fenced has lost its word, and another one may have the volume by now.
 func TestNothingGrowsThatIsNotKeptForItAnyMore(t *testing.T) {
 	w := newWorld(t)

@@ -83,13 +83,25 @@ func (e *env) grow(ctx context.Context, in *resizeInput, now sizes) error {
 	case in.Block && (now.dom == nil || !now.dom.State.Active()):
 		return nil
 	case now.dom != nil && now.dom.State.Active():
-		return request.HV(e.HV.GrowDisk(ctx, in.InstanceID, in.Device, in.SizeBytes))
+		return e.growUnderGuest(ctx, in)
 	}
 	err := e.Images.Grow(ctx, in.image(), in.SizeBytes)
 	if errors.Is(err, hv.ErrInUse) { // its guest was started just now
 		return op.Retry(request.BusyDelay, err)
 	}
 	return err
+}
+
+// growUnderGuest has QEMU make the image larger. A guest that ends meanwhile leaves that to us.
+func (e *env) growUnderGuest(ctx context.Context, in *resizeInput) error {
+	err := e.HV.GrowDisk(ctx, in.InstanceID, in.Device, in.SizeBytes)
+	if err == nil {
+		return nil
+	}
+	if now, lookErr := e.sizesNow(ctx, in); lookErr == nil && (now.dom == nil || !now.dom.State.Active()) {
+		return op.Retry(request.BusyDelay, err)
+	}
+	return request.HV(err)
 }
 
 // extend has the pool make a device larger. What the pool has answered is not what counts.
