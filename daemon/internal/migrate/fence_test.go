@@ -243,6 +243,22 @@ func TestAMigrationThatIsAbandonedBehindItsSwitchEndsWithTheGuestOff(t *testing.
 	})
 }
 
+// The guest is on src by then, and nothing is left to bring back.
+func TestACancelThatIsAbandonedBehindItsFoldEnds(t *testing.T) {
+	for _, at := range []string{"remove_destination", "publish_cancelled"} {
+		forAllStates(t, func(t *testing.T, d *daemon) {
+			mig := d.copied()
+			d.when(at, op.EventStarted, d.fenced)
+			d.cancels(mig.ID)
+			pass(time.Minute)
+			d.world.Registry.Abandon(mig.ID)
+			d.rejoined()
+			d.until(mig.ID, api.MigrationCancelled, api.MigrationError)
+			d.stayed()
+		})
+	}
+}
+
 func TestAMigrationThatIsAbandonedAsItsStartIsReportedIsRolledBack(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.when("publish_started", op.EventStarted, d.fenced)
