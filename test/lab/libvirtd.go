@@ -81,7 +81,7 @@ func StartLibvirtd(ctx context.Context, dir string) (*Libvirtd, error) {
 	if len(filepath.Join(l.RunDir, "libvirt-admin-sock")) >= maxSocketPath {
 		return nil, fmt.Errorf("start libvirtd: directory %s is too long for unix sockets; use lab.TempDir", dir)
 	}
-	if err := layOut(dir); err != nil {
+	if err := errors.Join(layOut(dir), copyCapabilities(sharedCapabilities(), capabilitiesIn(dir))); err != nil {
 		return nil, err
 	}
 	if l.claim, err = claimDir(dir); err != nil {
@@ -296,7 +296,7 @@ func (l *Libvirtd) Close() error {
 	if l.claim == nil {
 		return nil
 	}
-	err := clean(l.Dir)
+	err := errors.Join(copyCapabilities(capabilitiesIn(l.Dir), sharedCapabilities()), clean(l.Dir))
 	var reaped sync.WaitGroup
 	for _, d := range []*daemon{l.libvirtd, l.virtlogd} {
 		if d != nil {
