@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // sharedCapabilities is where labs hand on what their libvirtd has asked a QEMU, which takes seconds. libvirtd
@@ -17,6 +19,16 @@ func sharedCapabilities() string { return filepath.Join(cacheDir(), "capabilitie
 // capabilitiesIn is where the libvirtd of the lab in dir keeps that.
 func capabilitiesIn(dir string) string {
 	return filepath.Join(dir, "cache", "qemu", "capabilities")
+}
+
+// handOnCapabilities hands on what the libvirtd of the lab in dir has asked, unless the cache is of a file system
+// that is read-only, as in a virtual machine.
+func handOnCapabilities(dir string) error {
+	err := copyCapabilities(capabilitiesIn(dir), sharedCapabilities())
+	if errors.Is(err, unix.EROFS) {
+		return nil
+	}
+	return err
 }
 
 // copyCapabilities makes what is kept in one directory the content of another. Others may read there.

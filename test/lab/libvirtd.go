@@ -296,7 +296,7 @@ func (l *Libvirtd) Close() error {
 	if l.claim == nil {
 		return nil
 	}
-	err := errors.Join(copyCapabilities(capabilitiesIn(l.Dir), sharedCapabilities()), clean(l.Dir))
+	err := errors.Join(handOnCapabilities(l.Dir), clean(l.Dir))
 	var reaped sync.WaitGroup
 	for _, d := range []*daemon{l.libvirtd, l.virtlogd} {
 		if d != nil {
