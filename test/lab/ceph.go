@@ -65,7 +65,7 @@ func RequireCeph(tb testing.TB) {
 
 const cephConf = `[global]
 fsid = %[1]s
-mon host = [v2:127.0.0.1:%[2]s,v1:%[3]s]
+mon host = [v2:%[2]s,v1:%[3]s]
 mon initial members = a
 auth cluster required = cephx
 auth service required = cephx
@@ -98,22 +98,15 @@ func StartCeph(ctx context.Context, dir string) (*Ceph, error) {
 }
 
 func (c *Ceph) make(ctx context.Context) error {
-	var ports [2]string
-	for i := range ports {
-		free, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
-		if _, ports[i], err = net.SplitHostPort(free.Addr().String()); err != nil {
-			return err
-		}
-		if err := free.Close(); err != nil {
-			return err
-		}
+	v2, err := FreeAddress(ctx)
+	if err == nil {
+		c.Monitor, err = FreeAddress(ctx)
 	}
-	c.Monitor = net.JoinHostPort("127.0.0.1", ports[1])
+	if err != nil {
+		return err
+	}
 	if err := errors.Join(os.Mkdir(filepath.Join(c.dir, "mon"), 0o700), os.Mkdir(filepath.Join(c.dir, "osd"), 0o700),
-		os.WriteFile(c.conf(), fmt.Appendf(nil, cephConf, c.ID, ports[0], c.Monitor, c.dir), 0o600)); err != nil {
+		os.WriteFile(c.conf(), fmt.Appendf(nil, cephConf, c.ID, v2, c.Monitor, c.dir), 0o600)); err != nil {
 		return err
 	}
 	keys, first, osdKeys := filepath.Join(c.dir, "keyring"), filepath.Join(c.dir, "monmap"), c.osdKeys()
@@ -122,7 +115,7 @@ func (c *Ceph) make(ctx context.Context) error {
 		[]string{"ceph-authtool", keys, "--gen-key", "-n", "client.admin", "--cap", "mon", "allow *", "--cap", "osd", "allow *", "--cap", "mgr", "allow *"},
 		[]string{"ceph-authtool", keys, "--gen-key", "-n", "client." + CephUser, "--cap", "mon", "profile rbd", "--cap", "osd", "profile rbd"},
 		[]string{"ceph-authtool", "--create-keyring", osdKeys, "--gen-key", "-n", "osd.0", "--cap", "mon", "allow profile osd", "--cap", "osd", "allow *"},
-		[]string{"monmaptool", "--create", "--fsid", c.ID, "--addv", "a", fmt.Sprintf("[v2:127.0.0.1:%s,v1:%s]", ports[0], c.Monitor), first},
+		[]string{"monmaptool", "--create", "--fsid", c.ID, "--addv", "a", fmt.Sprintf("[v2:%s,v1:%s]", v2, c.Monitor), first},
 		[]string{"ceph-mon", "-c", c.conf(), "--mkfs", "-i", "a", "--monmap", first, "--keyring", keys},
 	); err != nil {
 		return err

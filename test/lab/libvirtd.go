@@ -81,7 +81,7 @@ func StartLibvirtd(ctx context.Context, dir string) (*Libvirtd, error) {
 	if len(filepath.Join(l.RunDir, "libvirt-admin-sock")) >= maxSocketPath {
 		return nil, fmt.Errorf("start libvirtd: directory %s is too long for unix sockets; use lab.TempDir", dir)
 	}
-	if err := layOut(dir); err != nil {
+	if err := errors.Join(layOut(dir), copyCapabilities(sharedCapabilities(), capabilitiesIn(dir))); err != nil {
 		return nil, err
 	}
 	if l.claim, err = claimDir(dir); err != nil {
@@ -118,14 +118,10 @@ func (l *Libvirtd) startVirtlogd(ctx context.Context) error {
 	// As udev has it on a host. libvirt asks every QEMU again what it can do, for each
 	// call, if that has KVM and QEMU's user may not use it.
 	script = append(script, `if [ -c /dev/kvm ] && { [ -c "$1/kvm" ] || mknod -m 0666 "$1/kvm" c 10 232; }; then mount --bind "$1/kvm" /dev/kvm; fi`)
-	script = append(script, `mkdir -p `+capabilitiesSeenAt+`; mount --bind "$2" `+capabilitiesSeenAt)
 	script = append(script, "exec virtlogd -f /etc/libvirt/virtlogd.conf -p /run/libvirt/virtlogd.pid")
-	capabilities, err := capabilitiesDir(l.Dir)
-	if err != nil {
-		return err
-	}
+	var err error
 	l.virtlogd, err = l.spawn("virtlogd", nil, "unshare", "--mount", "--propagation", "slave",
-		"sh", "-c", strings.Join(script, "\n"), "lab", l.Dir, capabilities)
+		"sh", "-c", strings.Join(script, "\n"), "lab", l.Dir)
 	if err != nil {
 		return err
 	}
@@ -300,7 +296,7 @@ func (l *Libvirtd) Close() error {
 	if l.claim == nil {
 		return nil
 	}
-	err := clean(l.Dir)
+	err := errors.Join(handOnCapabilities(l.Dir), clean(l.Dir))
 	var reaped sync.WaitGroup
 	for _, d := range []*daemon{l.libvirtd, l.virtlogd} {
 		if d != nil {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
 )
 
 // privateDirs maps the directories below a lab's own to the places where its
@@ -61,23 +59,4 @@ func layOut(dir string) error {
 		}
 	}
 	return nil
-}
-
-// capabilitiesSeenAt is where libvirtd keeps what QEMU told it that it can do.
-const capabilitiesSeenAt = "/var/cache/libvirt/qemu/capabilities"
-
-// capabilitiesDir is the directory of what QEMU can do, which all labs share: it takes a libvirtd
-// some seconds to ask, each program of QEMU again. A libvirtd believes a file in it only if it is of its own
-// version, kernel and QEMU, and asks again where it cannot read it.
-// Where that cache can only be read, it is one of the lab at dir alone.
-func capabilitiesDir(dir string) (string, error) {
-	shared := filepath.Join(cacheDir(), "capabilities")
-	if os.MkdirAll(shared, 0o755) == nil && unix.Access(shared, unix.W_OK) == nil {
-		return shared, nil
-	}
-	own := filepath.Join(dir, "cache", "capabilities")
-	if err := os.MkdirAll(own, 0o755); err != nil {
-		return "", fmt.Errorf("make directory of capabilities: %w", err)
-	}
-	return own, nil
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // startLibvirtd starts a private libvirtd that ends with the test.
@@ -69,6 +70,36 @@ func TestLibvirtdKeepsItsStateOverKillAndRestart(t *testing.T) {
 		if got := strings.TrimSpace(mustVirsh(t, l, "net-list", "--all", "--name")); got != "kept" {
 			t.Errorf("networks after restart: %q, want %q", got, "kept")
 		}
+	}
+}
+
+func TestALibvirtdKnowsOfTheOneBeforeWhatQEMUCanDo(t *testing.T) {
+	ask := func(l *Libvirtd) {
+		t.Helper()
+		mustVirsh(t, l, "domcapabilities", "--emulatorbin", "/usr/bin/qemu-system-x86_64")
+	}
+	keptAt := func(l *Libvirtd) time.Time {
+		t.Helper()
+		files, err := filepath.Glob(filepath.Join(capabilitiesIn(l.Dir), "*.xml"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("libvirtd has nothing of what QEMU can do: %v", err)
+		}
+		info, err := os.Stat(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.ModTime()
+	}
+	first := startLibvirtd(t)
+	ask(first)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second := startLibvirtd(t)
+	handedOn := keptAt(second)
+	ask(second)
+	if at := keptAt(second); !at.Equal(handedOn) {
+		t.Errorf("QEMU was asked again at %v", at)
 	}
 }
 

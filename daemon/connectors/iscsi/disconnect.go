@@ -68,7 +68,8 @@ func (i iscsi) unplug(ctx context.Context, p place, u unit, last bool) error {
 	if err := i.NotUsed(ctx, all...); err != nil {
 		return err
 	}
-	if err := i.removeMaps(ctx, all); err != nil {
+	kept, err := i.removeMaps(ctx, all)
+	if err != nil {
 		return err
 	}
 	if last {
@@ -76,7 +77,7 @@ func (i iscsi) unplug(ctx context.Context, p place, u unit, last bool) error {
 	} else if err := i.removeDisks(disks); err != nil {
 		return err
 	}
-	return i.gone(ctx, p, u, last)
+	return i.gone(ctx, p, u, last, slices.Contains(kept, u.mapUUID))
 }
 
 // partForm is the UUID of a map that is a partition of a map of multipath.
@@ -114,25 +115,70 @@ func (i iscsi) stack(devices []string) (all []string, err error) {
 	return all, nil
 }
 
-// removeMaps removes the maps of multipath among devices, with their partitions.
-func (i iscsi) removeMaps(ctx context.Context, devices []string) error {
+// removeMaps removes the maps of multipath among devices, with their partitions. A map that has paths
+// besides, to another target of the same storage, is not ours alone: it loses ours and is kept. It returns
+// the UUIDs of these.
+func (i iscsi) removeMaps(ctx context.Context, devices []string) (kept []string, err error) {
 	for _, d := range devices {
 		uuid, err := i.Attribute(d, "dm/uuid")
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if !strings.HasPrefix(uuid, uuidPrefix) {
 			continue
 		}
-		name, err := i.Attribute(d, "dm/name")
+		ours, others, err := i.pathsOf(d, devices)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		err = i.flush(i.Path(d))
-		if err == nil {
-			_, err = i.run(ctx, "multipath", "-f", name)
+		if others {
+			kept = append(kept, uuid)
+			err = i.removePaths(ctx, ours)
+		} else {
+			err = i.removeMap(ctx, d)
 		}
-		if left, readErr := i.Attribute(d, "dm/uuid"); err != nil && (left != "" || readErr != nil) {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return kept, nil
+}
+
+// pathsOf returns the paths of a map that are among devices, and says whether it has others that are there.
+func (i iscsi) pathsOf(m string, devices []string) (ours []string, others bool, err error) {
+	disks, err := i.Slaves(m)
+	for _, d := range disks {
+		if slices.Contains(devices, d) {
+			ours = append(ours, d)
+			continue
+		}
+		number, readErr := i.Attribute(d, "dev")
+		others = others || number != ""
+		err = errors.Join(err, readErr)
+	}
+	return ours, others, err
+}
+
+// removeMap removes a map of multipath.
+func (i iscsi) removeMap(ctx context.Context, m string) error {
+	name, err := i.Attribute(m, "dm/name")
+	if err != nil {
+		return err
+	}
+	err = i.flush(i.Path(m))
+	if err == nil {
+		_, err = i.run(ctx, "multipath", "-f", name)
+	}
+	if left, readErr := i.Attribute(m, "dm/uuid"); left == "" && readErr == nil {
+		return nil
+	}
+	return err
+}
+
+// removePaths takes disks out of their maps.
+func (i iscsi) removePaths(ctx context.Context, disks []string) error {
+	for _, d := range disks {
+		if _, err := i.run(ctx, multipathd, "del", "path", d); err != nil {
 			return err
 		}
 	}
@@ -161,11 +207,11 @@ func (i iscsi) logout(ctx context.Context, sessions []session) {
 	}
 }
 
-// gone waits until neither the kernel nor udev has what was taken away.
-func (i iscsi) gone(ctx context.Context, p place, u unit, last bool) error {
+// gone waits until neither the kernel nor udev has what was taken away. The name of a map that is kept stays.
+func (i iscsi) gone(ctx context.Context, p place, u unit, last, kept bool) error {
 	gone, err := target.Until(ctx, i.Within, func() (bool, error) {
 		sessions, err := readSessions(i.Devices, p)
-		left := len(paths(sessions, u)) > 0 || last && len(sessions) > 0 || i.HasName(u.name)
+		left := len(paths(sessions, u)) > 0 || last && len(sessions) > 0 || !kept && i.HasName(u.name)
 		return !left, err
 	})
 	if err == nil && !gone {

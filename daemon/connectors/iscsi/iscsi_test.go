@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/volferry/volferry/daemon/connectors/internal/target"
 	"github.com/volferry/volferry/daemon/internal/connector"
 	"github.com/volferry/volferry/daemon/internal/connector/conformance"
@@ -162,6 +164,10 @@ func (h *fakeHost) run(_ context.Context, args ...string) ([]byte, error) {
 	h.ran = append(h.ran, strings.Join(args, " "))
 	option := func(name string) string { return args[slices.Index(args, name)+1] }
 	switch {
+	case args[0] == "multipathd" && args[1] == "del":
+		for n := range h.has {
+			h.drop(h.block(args[3], "holders", mapOf(n)), h.block(mapOf(n), "slaves", args[3]))
+		}
 	case args[0] == "multipathd":
 		if !h.takesAll && !h.takesGiven {
 			return nil, errors.New("multipathd: exit status 1: Connection refused")
@@ -257,6 +263,12 @@ func (h *fakeHost) ask(in connector.Request) (connector.Answer, error) {
 
 func (h *fakeHost) connect(volume string) (connector.Answer, error) {
 	return h.ask(connector.Request{Verb: connector.VerbConnect, OpID: "op", Volume: volume})
+}
+
+func (h *fakeHost) connects(volume string) {
+	h.t.Helper()
+	_, err := h.connect(volume)
+	h.must(err)
 }
 
 func (h *fakeHost) disconnect(volume string) error {
@@ -557,6 +569,52 @@ func TestAMapWithAPathToAnotherUnitIsNotHandedOut(t *testing.T) {
 }
 
 // TestAUnitBySeveralPathsIsNoDisk: only a map has all of them.
+// secondTarget gives the map of a unit a path to another target of the same storage.
+func (h *fakeHost) secondTarget(number int) (disk string) {
+	disk = "sdz"
+	h.put(h.block(disk, "dev"), "65:144")
+	h.put(h.block(disk, "device/wwid"), "naa."+h.has[number])
+	h.put(h.block(disk, "holders", mapOf(number)), "")
+	h.put(h.block(mapOf(number), "slaves", disk), "")
+	return disk
+}
+
+func TestAMapWithAPathToAnotherTargetLosesOurPathsAndIsKept(t *testing.T) {
+	for _, last := range []bool{false, true} {
+		h := newHost(t)
+		h.connects(one)
+		if !last {
+			h.connects(two)
+		}
+		other := h.secondTarget(0)
+		if err := h.disconnect(one); err != nil {
+			t.Fatalf("last=%t: %v", last, err)
+		}
+		if left, err := os.ReadDir(h.block(mapOf(0), "slaves")); err != nil || len(left) != 1 || left[0].Name() != other {
+			t.Errorf("last=%t: the map is on %v (%v), want %s alone", last, left, err, other)
+		}
+		if want := map[bool]int{false: 2, true: 0}[last]; h.sessions() != want {
+			t.Errorf("last=%t: there are %d sessions, want %d", last, h.sessions(), want)
+		}
+	}
+}
+
+// The kernel has no WWID of a unit without page 0x83.
+func TestAUnitThatSaysNothingOfItselfIsInNobodysWayAndIsNotTakenFromWhoHasIt(t *testing.T) {
+	h := newHost(t)
+	h.connects(two)
+	unit := filepath.Join(h.session("1"), "device/target1:0:0/1:0:0:7")
+	h.put(filepath.Join(unit, "block/sdy/x"), "")
+	h.must(unix.Mknod(filepath.Join(unit, "wwid"), unix.S_IFSOCK|0o600, 0)) // which cannot be opened, with ENXIO
+	h.put(h.block("sdy", "device/state"), "running")
+	h.connects(one)
+	h.must(h.disconnect(one))
+	h.open[h.at("dev/sdy")] = true
+	if err := h.disconnect(two); connector.CodeOf(err) != connector.CodeInUse || h.sessions() != 2 {
+		t.Errorf("the sessions of a unit that is open: %v, and %d are left", err, h.sessions())
+	}
+}
+
 func TestAUnitBySeveralPathsIsNoDisk(t *testing.T) {
 	h := newHost(t)
 	if _, err := h.connect(single); connector.CodeOf(err) != connector.CodeInvalid || !strings.Contains(err.Error(), one) || h.sessions() > 0 {

@@ -3,9 +3,12 @@
 package main
 
 import (
+	"errors"
 	"path/filepath"
 	"regexp"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/connectors/internal/target"
 )
@@ -19,7 +22,7 @@ type session struct {
 	disks []disk
 }
 
-// disk is a logical unit by one path.
+// disk is a logical unit by one path. Its wwid is "" if the unit says nothing of itself.
 type disk struct {
 	name, wwid string
 	// running is false of a path that is lost, or blocked until that is known.
@@ -84,13 +87,25 @@ func (s *session) read(devices target.Devices, dir string) error {
 	return nil
 }
 
+// wwidOf is what the unit with this directory says of itself. A unit that says nothing, in page 0x83, is
+// none of ours: the kernel has these errors for it.
+func wwidOf(dir string) (string, error) {
+	wwid, err := target.Attribute(dir, "wwid")
+	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EINVAL) {
+		return "", nil
+	}
+	return wwid, err
+}
+
 // add adds the unit that has this directory.
 func (s *session) add(devices target.Devices, dir string) error {
-	wwid, err := target.Attribute(dir, "wwid")
-	if err != nil || wwid == "" {
+	wwid, err := wwidOf(dir)
+	if err != nil {
 		return err
 	}
-	s.wwids = append(s.wwids, wwid)
+	if wwid != "" {
+		s.wwids = append(s.wwids, wwid)
+	}
 	disks, err := filepath.Glob(filepath.Join(dir, "block/*"))
 	if err != nil {
 		return err

@@ -275,7 +275,7 @@ func (i *Images) Stamp(_ context.Context, path string) (image.Stamp, error) {
 	if api.IsNetwork(path) {
 		return image.Stamp{SizeBytes: info.SizeBytes}, err
 	}
-	return image.Stamp{SizeBytes: info.SizeBytes, ModifiedNS: info.Written, Boot: i.Fake.BootID()}, err
+	return image.Stamp{SizeBytes: info.SizeBytes, ModifiedNS: info.Written, BootedNS: info.Before, Boot: i.Fake.BootID()}, err
 }
 
 // Fingerprint tells an image from a later image at the same path.

@@ -56,6 +56,8 @@ func (o *Operator) Type(line string) error {
 		err = o.kill(words[1])
 	case "rm":
 		err = os.Remove(words[1])
+	case "mv":
+		err = o.rename(words[1:])
 	default:
 		err = errors.New("nobody can type that here")
 	}
@@ -200,6 +202,17 @@ func (o *Operator) kill(pid string) error {
 		return err
 	}
 	return o.Fake.CrashProcess(n)
+}
+
+// rename is mv -n of an image.
+func (o *Operator) rename(words []string) error {
+	if len(words) != 3 || words[0] != "-n" {
+		return errors.New("nobody can type that here")
+	}
+	if err := o.Fake.Link(words[1], words[2]); err != nil {
+		return err
+	}
+	return o.Fake.Images.Remove(words[1])
 }
 
 // convert is qemu-img convert -n: the image is there already, and reads as the other in the end.

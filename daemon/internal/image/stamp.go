@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -26,8 +27,10 @@ type Stamp struct {
 	// number of writes could not be used: Linux counts a flush as a write of no sectors.
 	Sectors int64 `json:"sectors,omitempty"`
 	Device  bool  `json:"device,omitempty"`
-	// Boot is the id of the boot in which the stamp was read.
-	Boot string `json:"boot,omitempty"`
+	// Boot is the id of the boot in which the stamp was read, and BootedNS when that began, by the clock
+	// of this host.
+	Boot     string `json:"boot,omitempty"`
+	BootedNS int64  `json:"-"`
 }
 
 // WrittenSince says whether the image with this stamp was written to since the earlier
@@ -42,6 +45,17 @@ func (s Stamp) WrittenSince(earlier Stamp) bool {
 
 // RebootedSince says whether the host was booted since the earlier stamp was read.
 func (s Stamp) RebootedSince(earlier Stamp) bool { return s.Boot != earlier.Boot }
+
+// UntouchedInItsBoot says whether the image is known not to have been written since the host was booted.
+func (s Stamp) UntouchedInItsBoot() bool {
+	switch {
+	case s.Boot == "":
+		return false
+	case s.Device:
+		return s.Sectors == 0
+	}
+	return s.ModifiedNS <= s.BootedNS
+}
 
 // The fields of a device's stat file that count what changes it
 // (Documentation/block/stat.rst).
@@ -69,7 +83,11 @@ func (s Storage) Stamp(ctx context.Context, path string) (Stamp, error) {
 	if err != nil {
 		return Stamp{}, fmt.Errorf("tell this boot from others: %w", err)
 	}
-	stamp := Stamp{Boot: strings.TrimSpace(string(boot))}
+	var up unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &up); err != nil {
+		return Stamp{}, fmt.Errorf("see how long this host is up: %w", err)
+	}
+	stamp := Stamp{Boot: strings.TrimSpace(string(boot)), BootedNS: time.Now().UnixNano() - up.Nano()}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		stamp.SizeBytes, stamp.ModifiedNS = st.Size, st.Mtim.Nano()

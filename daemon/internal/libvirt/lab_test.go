@@ -27,16 +27,17 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// callTimeout is short so that a hung libvirtd is noticed soon, and long enough
-// for a busy machine.
-const callTimeout = 10 * time.Second
+// callTimeout is long enough for a busy machine.
+const callTimeout = 45 * time.Second
 
-// realEnv is the conformance suite's view of a private libvirtd. Its guests
+// realEnv is the conformance suite's view of a private libvirtd, which may have
+// several: each has a connection, a pool and images of its own. Its guests
 // have firmware and no operating system; what they would write goes through
 // QEMU's monitor into the same block layer.
 type realEnv struct {
 	libvirtd *lab.Libvirtd
 	conn     *libvirt.Conn
+	pool     string
 	dir      string
 	paths    int
 }
@@ -57,25 +58,46 @@ func newRealEnv(t *testing.T) *realEnv {
 			t.Error(err)
 		}
 	})
-	env := &realEnv{
-		libvirtd: libvirtd,
-		conn: libvirt.New(libvirt.Config{
-			Socket: libvirtd.Socket, CallTimeout: callTimeout, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-			DefinitionsDir: filepath.Join(dir, "etc", "qemu"), StateDir: filepath.Join(dir, "lib", "qemu"),
-		}),
-		dir: filepath.Join(dir, "images"),
-	}
-	for _, d := range []string{env.dir, env.dir + "/pool"} {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	env.virsh(t, "pool-create-as", "images", "dir", "--target", env.dir+"/pool")
+	env := viewOf(t, libvirtd, "images")
 	// A new libvirtd asks every QEMU what it can do before it answers this. On a busy
 	// machine that takes longer than callTimeout.
 	env.virsh(t, "capabilities")
 	env.run(t)
 	return env
+}
+
+// viewOf is a view of a libvirtd with this name among those of the same one.
+func viewOf(t *testing.T, libvirtd *lab.Libvirtd, name string) *realEnv {
+	t.Helper()
+	env := &realEnv{libvirtd: libvirtd, conn: newConn(t, libvirtd, callTimeout), pool: name, dir: filepath.Join(libvirtd.Dir, name)}
+	for _, d := range []string{env.dir, env.dir + "/pool"} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env.virsh(t, "pool-create-as", env.pool, "dir", "--target", env.dir+"/pool")
+	return env
+}
+
+// newConn is a connection that is not up yet.
+func newConn(t *testing.T, libvirtd *lab.Libvirtd, callTimeout time.Duration) *libvirt.Conn {
+	t.Helper()
+	return libvirt.New(libvirt.Config{
+		Socket: libvirtd.Socket, CallTimeout: callTimeout, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		DefinitionsDir: filepath.Join(libvirtd.Dir, "etc", "qemu"), StateDir: filepath.Join(libvirtd.Dir, "lib", "qemu"),
+	})
+}
+
+// views are n views of the libvirtd of this one, itself among them.
+func (e *realEnv) views(t *testing.T, n int) []*realEnv {
+	t.Helper()
+	all := []*realEnv{e}
+	for len(all) < n {
+		next := viewOf(t, e.libvirtd, fmt.Sprint("images", len(all)))
+		next.run(t)
+		all = append(all, next)
+	}
+	return all
 }
 
 // hookScript refuses to start a domain of which refused/NAME says why, and one whose
@@ -191,7 +213,7 @@ func command(tb testing.TB, program string, args ...string) string {
 
 func (e *realEnv) Hypervisor() hv.Hypervisor { return e.conn }
 
-func (e *realEnv) Pool(testing.TB) string { return "images" }
+func (e *realEnv) Pool(testing.TB) string { return e.pool }
 
 func (e *realEnv) Path(tb testing.TB, name string) string {
 	tb.Helper()

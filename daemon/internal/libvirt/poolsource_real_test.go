@@ -18,8 +18,8 @@ func (e *realEnv) definePooled(t *testing.T) (id string, src hv.Image) {
 	t.Helper()
 	id = uuid.NewString()
 	name := "pooled-" + id[:8]
-	e.virsh(t, "vol-create-as", "images", name, "1M", "--format", "qcow2")
-	t.Cleanup(func() { e.virsh(t, "vol-delete", name, "images") })
+	e.virsh(t, "vol-create-as", e.pool, name, "1M", "--format", "qcow2")
+	t.Cleanup(func() { e.virsh(t, "vol-delete", name, e.pool) })
 	src = hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: e.dir + "/pool/" + name}
 	var doc strings.Builder
 	must(t, domainXML.Execute(&doc, hv.Domain{ID: id, Name: "real-" + id[:8], MemoryBytes: 32 << 20, Config: []hv.Disk{
@@ -27,10 +27,10 @@ func (e *realEnv) definePooled(t *testing.T) (id string, src hv.Image) {
 	}}))
 	text := strings.NewReplacer(
 		"<disk type='file'", "<disk type='volume'",
-		"<source file='"+src.Path+"'/>", "<source pool='images' volume='"+name+"'/>",
+		"<source file='"+src.Path+"'/>", "<source pool='"+e.pool+"' volume='"+name+"'/>",
 		"<backingStore/>", "",
 	).Replace(doc.String())
-	if !strings.Contains(text, "pool='images'") {
+	if !strings.Contains(text, "pool='"+e.pool+"'") {
 		t.Fatalf("no volume of a pool in:\n%s", text)
 	}
 	e.defineXML(t, "pooled", text)

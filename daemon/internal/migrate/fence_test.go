@@ -292,6 +292,22 @@ func TestAMigrationThatARestoredRegistryHasBeforeItsSwitchIsCompleted(t *testing
 	})
 }
 
+// The guest is on src by then, and nothing is left to bring back.
+func TestACancelThatIsAbandonedBehindItsFoldEnds(t *testing.T) {
+	for _, at := range []string{"remove_destination", "publish_cancelled"} {
+		forAllStates(t, func(t *testing.T, d *daemon) {
+			mig := d.copied()
+			d.when(at, op.EventStarted, d.fenced)
+			d.cancels(mig.ID)
+			pass(time.Minute)
+			d.world.Registry.Abandon(mig.ID)
+			d.rejoined()
+			d.until(mig.ID, api.MigrationCancelled, api.MigrationError)
+			d.stayed()
+		})
+	}
+}
+
 // Its database is from a backup of before the migration, and the host has got a new epoch with that.
 func TestAMigrationThatARestoredRegistryDoesNotKnowIsRolledBack(t *testing.T) {
 	for name, begin := range map[string]func(d *daemon) api.Migration{

@@ -61,12 +61,12 @@ func (h *history) abandoned() *api.Error {
 
 // keptSrc says, of a migration that the registry has ended, whether the instance still had
 // src when that was last found out: then what the guest wrote to the overlay belongs there. A guest
-// that was switched to dst has nothing more in its overlay.
+// that was switched to dst, or brought back to src, has nothing more in its overlay.
 func (h *history) keptSrc() bool {
 	for _, o := range slices.Backward(h.ops) {
 		if ended := o.ended(); ended != nil {
 			_, kept := steps.Abandoned(ended)
-			return kept && h.position() != steps.OnDst
+			return kept && h.position() == steps.OnOverlay
 		}
 	}
 	return false

@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // committedByUser is a person, or a backup program, who commits the guest's overlay and
@@ -93,6 +95,18 @@ func TestASrcThatWasTouchedAndIsWhatWasCopiedIsSwitched(t *testing.T) {
 		if now, err := d.world.ReadImage(srcPath); err != nil || len(now) != len(src) {
 			t.Errorf("src has %d blocks (%v), want %d", len(now), err, len(src))
 		}
+	})
+}
+
+// What was written there, by a guest that no hook kept from it perhaps, the volume lacks.
+func TestASourceThatWasWrittenIsKeptThoughItIsToBeDeleted(t *testing.T) {
+	forAllStates(t, func(t *testing.T, d *daemon) {
+		d.when("release_source", op.EventStarted, func() { must(t, d.world.WriteBlock(srcPath, 5, 4711)) })
+		mig := d.until(d.migrateTo(api.MigrationTarget{ToPool: "new", DeleteSource: true}), api.MigrationCompleted)
+		if !d.world.Exists(srcPath) || !strings.Contains(mig.Remark, srcPath) {
+			t.Errorf("the source is there: %t; the remark is %q", d.world.Exists(srcPath), mig.Remark)
+		}
+		d.moved(mig)
 	})
 }
 

@@ -37,17 +37,24 @@ func (m *Manager) NameStanding(ctx context.Context, instanceID string) error {
 		if o == nil {
 			return nil
 		}
-		records, err := m.journal.Records(ctx, o.Op.ID)
-		if err != nil {
-			return request.JournalError(err)
-		}
 		named = true
-		return m.runner.WhileParked(o.Op.ID, func() error {
-			return m.env.NameStanding(ctx, &h.spec, h.position(), &o.Status, records)
-		})
+		return m.runner.WhileParked(o.Op.ID, func() error { return m.nameStanding(ctx, h.spec.MigrationID, o.Op.ID) })
 	})
 	if err == nil && !named {
 		err = api.Errorf(api.CodeInstanceBusy, "no operation of a migration of instance %s waits for you any more; ask again if its definition is wrong still", instanceID)
 	}
 	return err
+}
+
+// nameStanding is NameStanding for an op that is kept from being continued. What was read of it before that may be old.
+func (m *Manager) nameStanding(ctx context.Context, migrationID, opID string) error {
+	h, err := m.loadHistory(ctx, migrationID)
+	if err != nil {
+		return err
+	}
+	records, err := m.journal.Records(ctx, opID)
+	if err != nil {
+		return request.JournalError(err)
+	}
+	return m.env.NameStanding(ctx, &h.spec, h.position(), &h.op(opID).Status, records)
 }

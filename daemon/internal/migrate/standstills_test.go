@@ -147,6 +147,27 @@ var standstills = map[string]standstill{
 		})
 		return d.completes(mig)
 	}, api.MigrationCopied},
+	"a guest that ran on the destination of a switch that is undone, once that was compared, where no hook is": {running, func(t *testing.T, d *daemon) string {
+		mig := d.copied()
+		d.world.OnStart = nil
+		d.world.Inject(hvtest.Fault{Call: "Pivot", Err: hv.ErrUnsupported})
+		d.when("name_dst", op.EventUndoStarted, func() {
+			must(t, d.world.Destroy(testInstance))
+			d.world.Inject(hvtest.Fault{Call: "SetConfigChain", Do: d.runsAndIsOff})
+		})
+		return d.completes(mig)
+	}, api.MigrationCopied},
+	"a guest that somebody resumes in a switch that is undone, dies, and runs on the destination": {running, func(t *testing.T, d *daemon) string {
+		mig := d.copied()
+		d.world.Inject(hvtest.Fault{Call: "Pivot", Err: hv.ErrUnsupported})
+		d.when("name_dst", op.EventUndoStarted, func() {
+			must(t, d.world.ResumeByUser(testInstance))
+			d.world.GuestWrites()
+			must(t, d.world.Destroy(testInstance))
+			d.runsAndIsOff()
+		})
+		return d.completes(mig)
+	}, api.MigrationCopied},
 	"an edit in a switch that is undone, of a guest that dies": {running, func(t *testing.T, d *daemon) string {
 		mig := d.copied()
 		d.world.Inject(hvtest.Fault{Call: "Pivot", Err: hv.ErrUnsupported})
@@ -470,6 +491,67 @@ func TestAGuestThatDiesAsItsSwitchIsUndoneNeedsNobody(t *testing.T) {
 	})
 }
 
+// The guest ran on the overlay, and somebody has put the definition back: what it wrote there is
+// nowhere else.
+func TestAnOverlayThatAGuestHasWrittenToIsKeptWhenItsStartIsUndone(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.Inject(hvtest.Fault{Call: "Snapshot", Err: hv.ErrUnsupported})
+		d.when("name_overlay", op.EventUndoStarted, func() {
+			must(t, d.world.Destroy(testInstance))
+			d.runsAndIsOff()
+			edit(t, d, srcPath)
+		})
+		mig := d.untilItStands(d.migrate())
+		overlay := overlayOf(mig)
+		if mig.State != api.MigrationNeedsOperator || !d.world.Exists(overlay) {
+			t.Fatalf("the migration is %s (%v), and the overlay is there: %t", mig.State, mig.Error, d.world.Exists(overlay))
+		}
+		d.follow(mig)
+		if mig = d.untilItStands(mig.ID); mig.State != api.MigrationError {
+			t.Errorf("the migration is %s: %v", mig.State, mig.Error)
+		}
+		if kept, err := d.world.Info(overlay + ".kept"); err != nil || kept.Allocated == 0 {
+			t.Errorf("the overlay that is kept has %d blocks (%v)", kept.Allocated, err)
+		}
+	})
+}
+
+// What a guest wrote between the comparison of both images and the new name would be lost.
+func TestNoGuestIsStartedWhileItsSwitchIsTakenBack(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := d.copied()
+		d.world.Inject(hvtest.Fault{Call: "Pivot", Err: hv.ErrUnsupported})
+		d.when("name_dst", op.EventUndoStarted, func() {
+			must(t, d.world.Destroy(testInstance))
+			d.world.Inject(hvtest.Fault{Call: "SetConfigChain", Do: func() {
+				if d.world.Start(testInstance) == nil {
+					t.Error("the instance is started once both images were compared")
+				}
+			}})
+		})
+		d.completes(mig)
+		mig = d.untilItStands(mig.ID)
+		must(t, d.world.Start(testInstance))
+		d.endedAs(mig, api.MigrationCopied)
+	})
+}
+
+// The overlay may have what was flushed last before the power cut, and the destination has what the guest wrote since.
+func TestARepairNamesNoOverlayOnceTheGuestHasRunOnTheDestination(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := d.untilItStands(standstills["a guest that was resumed in the switch before a power cut"].bring(t, d))
+		d.runsAndIsOff()
+		if err := d.repair(context.Background()); api.CodeOf(err) != api.CodeChainChanged {
+			t.Errorf("the repair ends with %v, want chain_changed", err)
+		}
+		dom, err := d.world.Fake.Domain(context.Background(), testInstance)
+		must(t, err)
+		if path := dom.ConfigDisk("vda").Top().Path; path != mig.Dst.Path {
+			t.Errorf("the definition names %s", path)
+		}
+	})
+}
+
 // offlineCopied is a migration with the instance kept off, that is copied, on a host whose hook does
 // not work.
 func (d *daemon) offlineCopied(t *testing.T) api.Migration {
@@ -502,44 +584,75 @@ func TestASourceThatWasWrittenBeforeDstIsNamedIsNotLeft(t *testing.T) {
 	})
 }
 
-// The complete is taken back while the registry is away, and the guest has run on the destination.
+// takenBack brings a complete of an offline migration to where it waits for the operator: it is taken back while the
+// registry is away, and something has happened to the instance, which the definition has on the destination.
+func (d *daemon) takenBack(mig api.Migration, happen func()) api.Migration {
+	d.t.Helper()
+	d.when("publish_completed", op.EventStarted, func() {
+		d.world.Registry.SetDown(true)
+		happen()
+	})
+	d.completes(mig)
+	pass(time.Second)
+	go func() { _, _, _ = d.manager().Cancel(context.Background(), d.call(mig.ID)) }()
+	pass(time.Second)
+	d.world.Registry.SetDown(false)
+	d.manager().Wake(false, true)
+	if mig = d.untilItStands(mig.ID); mig.State != api.MigrationNeedsOperator {
+		d.t.Fatalf("the migration is %s: %v", mig.State, mig.Error)
+	}
+	return mig
+}
+
+// cancelledWithEveryWrite follows what the errors say until the migration is cancelled, and looks for what the guest
+// wrote on the source.
+func (d *daemon) cancelledWithEveryWrite(mig api.Migration) {
+	d.t.Helper()
+	for range 3 {
+		d.follow(mig)
+		if mig = d.untilItStands(mig.ID); mig.State != api.MigrationNeedsOperator {
+			break
+		}
+	}
+	if mig.State == api.MigrationCopied {
+		d.cancels(mig.ID)
+		mig = d.untilItStands(mig.ID)
+	}
+	if mig.State != api.MigrationCancelled {
+		d.t.Fatalf("the migration is %s: %v", mig.State, mig.Error)
+	}
+	content, err := d.world.ReadImage(srcPath)
+	must(d.t, err)
+	wrote, err := d.world.Acknowledged(testInstance, "vda")
+	must(d.t, err)
+	for block, value := range wrote {
+		if content[block] != value {
+			d.t.Errorf("block %d is %d, and the guest wrote %d", block, content[block], value)
+		}
+	}
+}
+
 func TestTheCommandsForAGuestThatRanOnADestinationThatIsTakenBackLoseNothing(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
-		mig := d.offlineCopied(t)
-		d.when("publish_completed", op.EventStarted, func() {
-			d.world.Registry.SetDown(true)
+		d.cancelledWithEveryWrite(d.takenBack(d.offlineCopied(t), func() {
 			must(t, d.world.Start(testInstance))
 			for range 5 {
 				d.world.GuestWrites()
 			}
-		})
-		d.completes(mig)
-		pass(time.Second)
-		go func() { _, _, _ = d.manager().Cancel(context.Background(), d.call(mig.ID)) }()
-		pass(time.Second)
-		d.world.Registry.SetDown(false)
-		d.manager().Wake(false, true)
-		for range 3 {
-			if mig = d.untilItStands(mig.ID); mig.State != api.MigrationNeedsOperator {
-				break
-			}
-			d.follow(mig)
-		}
-		if mig.State == api.MigrationCopied {
-			d.cancels(mig.ID)
-			mig = d.untilItStands(mig.ID)
-		}
-		if mig.State != api.MigrationCancelled {
-			t.Fatalf("the migration is %s: %v", mig.State, mig.Error)
-		}
-		content, err := d.world.ReadImage(srcPath)
+		}))
+	})
+}
+
+// Its writes are on the destination alone, so the definition must not name the source.
+func TestARepairLeavesADestinationThatAGuestHasWrittenToInTheDefinition(t *testing.T) {
+	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+		mig := d.takenBack(d.offlineCopied(t), d.runsAndIsOff)
+		must(t, d.repair(context.Background()))
+		dom, err := d.world.Fake.Domain(context.Background(), testInstance)
 		must(t, err)
-		wrote, err := d.world.Acknowledged(testInstance, "vda")
-		must(t, err)
-		for block, value := range wrote {
-			if content[block] != value {
-				t.Errorf("block %d is %d, and the guest wrote %d", block, content[block], value)
-			}
+		if path := dom.ConfigDisk("vda").Top().Path; path != mig.Dst.Path {
+			t.Errorf("the definition names %s", path)
 		}
+		d.cancelledWithEveryWrite(mig)
 	})
 }

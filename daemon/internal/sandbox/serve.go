@@ -44,15 +44,17 @@ func serve(ctx context.Context, listener *net.UnixListener, handle handler, log 
 			return fmt.Errorf("accept: %w", err)
 		}
 		all.Go(func() {
-			defer func() { <-turns }()
-			if err := serveOne(ctx, conn, handle); err != nil {
+			done := sync.OnceFunc(func() { <-turns })
+			defer done()
+			if err := serveOne(ctx, conn, handle, done); err != nil {
 				log.Warn("a request was not answered", "err", err)
 			}
 		})
 	}
 }
 
-func serveOne(ctx context.Context, conn *net.UnixConn, handle handler) (err error) {
+// serveOne calls done when a request is worked on no more, though its connection is open still.
+func serveOne(ctx context.Context, conn *net.UnixConn, handle handler, done func()) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	if err := checkPeer(conn); err != nil {
 		return err
@@ -81,6 +83,7 @@ func serveOne(ctx context.Context, conn *net.UnixConn, handle handler) (err erro
 		_ = handedOver.Close()
 	}
 	if err == nil && out.ended != nil {
+		done()
 		err = untilClosed(ctx, conn)
 	}
 	return err

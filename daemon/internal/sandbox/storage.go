@@ -97,7 +97,11 @@ func ServeStorage(ctx context.Context, listener *net.UnixListener, reach Storage
 	return serve(ctx, listener, answerStorage(reach), log)
 }
 
+// maxOpen is how many images are served at a time. Each has a process of its own.
+const maxOpen = 64
+
 func answerStorage(reach StorageReach) handler {
+	open := make(chan struct{}, maxOpen)
 	return func(ctx context.Context, in request, key *os.File) (answer, *os.File) {
 		if key == nil {
 			return failed(errors.New("the request has no key")), nil
@@ -119,11 +123,20 @@ func answerStorage(reach StorageReach) handler {
 			}
 			return answer{Value: text}, nil
 		case callOpen:
+			select {
+			case open <- struct{}{}:
+			default:
+				return failed(fmt.Errorf("%d images are open on this host, and no more are at a time: try again when a copy has ended", maxOpen)), nil
+			}
 			conn, ended, err := reach.Open(ctx, in.Name, in.Write, key)
 			if err != nil {
+				<-open
 				return failed(err), nil
 			}
-			return answer{ended: ended}, conn
+			return answer{ended: func() error {
+				defer func() { <-open }()
+				return ended()
+			}}, conn
 		}
 		return failed(fmt.Errorf("there is no call %q here", in.Call)), nil
 	}

@@ -70,7 +70,7 @@ func keyFile(t *testing.T) *os.File {
 
 func servingStorage(t *testing.T) (socket string, ended chan string) {
 	t.Helper()
-	ended = make(chan string, 1)
+	ended = make(chan string, maxOpen+1)
 	return serving(t, func(ctx context.Context, l *net.UnixListener, log *slog.Logger) error {
 		return ServeStorage(ctx, l, echo{ended}, log)
 	}), ended
@@ -93,6 +93,39 @@ func TestStorageLooksWithTheKeyThatItIsHandedAndSaysThatThereIsNothing(t *testin
 	if _, err := LookAtStorage(t.Context(), socket, "web", nil); err == nil || !strings.Contains(err.Error(), "no key") {
 		t.Errorf("without a key: %v", err)
 	}
+}
+
+func TestAnImageTooManyIsRefusedAndHoldsUpNothing(t *testing.T) {
+	socket, _ := servingStorage(t)
+	var open []net.Conn
+	for range maxOpen {
+		conn, err := OpenStorage(t.Context(), socket, "web", true, keyFile(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, conn)
+	}
+	defer func() {
+		for _, conn := range open {
+			if err := conn.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	if _, err := OpenStorage(t.Context(), socket, "web", true, keyFile(t)); err == nil || !strings.Contains(err.Error(), fmt.Sprint(maxOpen)) {
+		t.Errorf("one more is %v", err)
+	}
+	if _, err := LookAtStorage(t.Context(), socket, "web", keyFile(t)); err != nil {
+		t.Errorf("a look: %v", err)
+	}
+	if err := open[0].Close(); err != nil {
+		t.Error(err)
+	}
+	conn, err := OpenStorage(t.Context(), socket, "web", true, keyFile(t))
+	if err != nil {
+		t.Fatalf("once one was closed: %v", err)
+	}
+	open[0] = conn
 }
 
 func TestWhatServesAnImageLivesAsLongAsItsConnection(t *testing.T) {

@@ -41,7 +41,7 @@ func TestAHostIsNotAskedForWhatItsDaemonLacks(t *testing.T) {
 			}
 			s.Announced(hostA, protocol.Announcement{Protocol: 9, Features: []string{"flight"}})
 			done := s.begin(t.Context(), req)
-			tasks, err := s.Fetch(t.Context(), store.Call{}, hostA, "s1", time.Minute)
+			tasks, err := s.Fetch(t.Context(), store.Call{}, hostA, "s1", time.Minute, admitted)
 			if err != nil || len(tasks) != 1 || !slices.Equal(tasks[0].Needs, []string{"flight"}) {
 				t.Fatalf("tasks of a host that has it = %+v, %v", tasks, err)
 			}
@@ -59,7 +59,7 @@ func TestAHostWaitsForTheEndOfAnOpIfItCan(t *testing.T) {
 			s.fetch(t, hostA, "s1", 0)
 			s.Announced(hostA, protocol.Announcement{Protocol: 2, Features: []string{features}})
 			done := s.begin(t.Context(), req)
-			tasks, err := s.Fetch(t.Context(), store.Call{}, hostA, "s1", time.Minute)
+			tasks, err := s.Fetch(t.Context(), store.Call{}, hostA, "s1", time.Minute, admitted)
 			if err != nil || len(tasks) != 1 || tasks[0].Path != wantPath {
 				t.Fatalf("tasks of a host with %q = %+v, %v; want the path %s", features, tasks, err, wantPath)
 			}

@@ -15,7 +15,7 @@ import (
 
 func (s *site) polls(t *testing.T, session string) error {
 	t.Helper()
-	_, err := s.Fetch(t.Context(), store.Call{}, hostA, session, 0)
+	_, err := s.Fetch(t.Context(), store.Call{}, hostA, session, 0, admitted)
 	return err
 }
 

@@ -126,6 +126,27 @@ func TestAPollThatIsEndedIsGivenNothingAndTheNextOneIsAsAnyOther(t *testing.T) {
 	})
 }
 
+// The host was looked at just before it was fenced.
+func TestAPollThatEntersBesideItsEndIsEnded(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		open := make(chan error, 1)
+		go func() {
+			_, err := s.Fetch(t.Context(), store.Call{}, hostA, "s1", time.Hour, func() error {
+				s.EndPoll(hostA)
+				return nil
+			})
+			open <- err
+		}()
+		synctest.Wait()
+		if len(open) != 1 {
+			t.Fatal("the poll is still open")
+		}
+		if err := <-open; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestTaskThatWasHandedToABrokenConnectionIsHandedOutAgain(t *testing.T) {
 	t.Run("broken while it was taken", func(t *testing.T) {
 		bubble(t, func(t *testing.T, s *site) {
@@ -134,7 +155,7 @@ func TestTaskThatWasHandedToABrokenConnectionIsHandedOutAgain(t *testing.T) {
 			synctest.Wait()
 			ctx, cancel := context.WithCancel(t.Context())
 			s.tasks.afterTake = cancel
-			if _, err := s.Fetch(ctx, store.Call{}, hostA, "s1", 0); !errors.Is(err, context.Canceled) {
+			if _, err := s.Fetch(ctx, store.Call{}, hostA, "s1", 0, admitted); !errors.Is(err, context.Canceled) {
 				t.Errorf("fetch: error = %v", err)
 			}
 			want(t, "stored", s.tasks.states(), "k taken")
@@ -166,7 +187,7 @@ func TestTroubleOfTheStoreLosesNoTask(t *testing.T) {
 		synctest.Wait()
 		for range 2 { // to be taken, and then to be found again
 			s.tasks.failNext()
-			if _, err := s.Fetch(t.Context(), store.Call{}, hostA, "s1", 0); api.CodeOf(err) != api.CodeRegistryUnavailable {
+			if _, err := s.Fetch(t.Context(), store.Call{}, hostA, "s1", 0, admitted); api.CodeOf(err) != api.CodeRegistryUnavailable {
 				t.Errorf("fetch: error = %v", err)
 			}
 		}
@@ -216,7 +237,7 @@ func TestStormOfCallersAndSessions(t *testing.T) {
 				if round%7 == 3 {
 					pass(21 * time.Second)
 				}
-				got, err := s.Fetch(ctx, store.Call{}, hostA, fmt.Sprint("s", round/5), 3*time.Second)
+				got, err := s.Fetch(ctx, store.Call{}, hostA, fmt.Sprint("s", round/5), 3*time.Second, admitted)
 				if err != nil {
 					continue
 				}

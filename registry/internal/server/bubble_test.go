@@ -48,7 +48,7 @@ func (s *site) fetch(t *testing.T, host string) []api.Task {
 // fetchAs is fetch by a daemon of a session of its own.
 func (s *site) fetchAs(t *testing.T, host, session string) []api.Task {
 	t.Helper()
-	return expect.Value(s.relay.Fetch(t.Context(), store.Call{}, host, session, 0))(t)
+	return expect.Value(s.relay.Fetch(t.Context(), store.Call{}, host, session, 0, func() error { return nil }))(t)
 }
 
 func (s *site) reply(t *testing.T, host, task string, status int, body string) {

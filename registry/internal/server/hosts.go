@@ -94,11 +94,13 @@ func (s *Server) tasks(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.checkEpoch(r, call, id); err != nil {
-		return err
-	}
-	s.Relay.Announced(id, protocol.AnnouncedIn(r.Header))
-	tasks, err := s.Relay.Fetch(r.Context(), call, id, session, wait)
+	tasks, err := s.Relay.Fetch(r.Context(), call, id, session, wait, func() error {
+		if err := s.admitPoll(r, call, id); err != nil {
+			return err
+		}
+		s.Relay.Announced(id, protocol.AnnouncedIn(r.Header))
+		return nil
+	})
 	if err != nil {
 		return err
 	}
@@ -131,8 +133,8 @@ func pollOf(query url.Values) (session string, wait time.Duration, err error) {
 	return session, time.Duration(seconds) * time.Second, nil
 }
 
-// checkEpoch refuses a host that has to let go of something first.
-func (s *Server) checkEpoch(r *http.Request, call store.Call, hostID string) error {
+// admitPoll refuses a host that has to let go of something first, or to report.
+func (s *Server) admitPoll(r *http.Request, call store.Call, hostID string) error {
 	host, err := s.Store.Host(r.Context(), hostID)
 	if err != nil {
 		return err
@@ -144,7 +146,7 @@ func (s *Server) checkEpoch(r *http.Request, call store.Call, hostID string) err
 		return api.Errorf(api.CodeStaleEpoch, "host %s was fenced: it has to let go of what it lost and rejoin in epoch %d", host.Name, host.Epoch).
 			With("epoch", host.Epoch)
 	}
-	return nil
+	return s.Store.CheckHeard(host)
 }
 
 // answer takes what a host's API answered to a task.

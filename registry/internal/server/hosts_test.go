@@ -71,6 +71,28 @@ func TestHostThatWasFencedIsAskedNothingUntilItIsBack(t *testing.T) {
 	})
 }
 
+// A client may send the poll again, to a registry that was started meanwhile, without its host seeing that.
+func TestAHostThatHasNotReportedSinceTheStartIsToReportBeforeItIsAsked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "registry.db")
+	s := expect.Value(openSite(path))(t)
+	s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", report)
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+	s = newSiteAt(t, path)
+	own := speaker{cert: certificate(hostID, "a"), epoch: "1"}
+	tasks := "/v1/hosts/" + hostID + "/tasks?session=s"
+	w := s.speak(t, own, "GET", tasks, "")
+	wantError(t, w, api.CodeRegistryUnavailable)
+	if !strings.Contains(w.Body.String(), `"`+api.DetailReportFirst+`":true`) {
+		t.Errorf("the refusal does not say that a report is wanted: %s", w.Body)
+	}
+	s.ok(t, "POST", "/v1/hosts/"+hostID+"/report", report)
+	if w := s.speak(t, own, "GET", tasks, ""); w.Code != http.StatusOK {
+		t.Errorf("tasks = %d %s", w.Code, w.Body)
+	}
+}
+
 func TestReportIsOfTheHostThatTheCertificateNames(t *testing.T) {
 	s := newSite(t)
 	path := "/v1/hosts/" + hostID + "/report"

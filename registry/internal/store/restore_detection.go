@@ -146,7 +146,21 @@ func (s *Store) admitCompared(host hostcache.Row) error {
 	if s.hosts.WasCompared(host.ID) {
 		return nil
 	}
+	return notHeard(host.Name)
+}
+
+// CheckHeard refuses a host that has not reported since the start: it may have come here by a connection that
+// was made again, and not know that this is another process, which has to hear of it first. A restored
+// database takes no reports, and its hosts are asked all the same.
+func (s *Store) CheckHeard(host api.Host) error {
+	if s.history.Restored() || s.hosts.WasCompared(host.ID) {
+		return nil
+	}
+	return notHeard(host.Name)
+}
+
+func notHeard(name string) error {
 	return api.Errorf(api.CodeRegistryUnavailable,
-		"nothing was changed: the registry was just started and has not heard from host %s yet; its daemon reports and tries again by itself", host.Name).
+		"nothing was changed: the registry was just started and has not heard from host %s yet; its daemon reports and tries again by itself", name).
 		With(api.DetailReportFirst, true)
 }

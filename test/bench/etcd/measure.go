@@ -17,19 +17,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// result is what a load came to, as it is printed.
-type result struct {
-	Changes   int     `json:"changes"`
-	Cycles    int     `json:"cycles"`
-	Seconds   float64 `json:"seconds"`
-	P50       float64 `json:"p50_seconds"`
-	P99       float64 `json:"p99_seconds"`
-	P999      float64 `json:"p999_seconds"`
-	ServerCPU float64 `json:"server_cpu_seconds"`
-	LoadCPU   float64 `json:"load_cpu_seconds"`
-	OthersCPU float64 `json:"others_cpu_seconds"`
-}
-
 // measure has the clients make changes and prints what that came to.
 func measure(ctx context.Context, o options) error {
 	clients, closeAll, err := connect(ctx, o)
@@ -56,7 +43,7 @@ func measure(ctx context.Context, o options) error {
 	if err := errors.Join(<-done, beforeErr, afterErr); err != nil {
 		return err
 	}
-	r := result{
+	r := load.Summary{
 		Changes: changes.Changes, Cycles: changes.Cycles, Seconds: after.at.Sub(before.at).Seconds(),
 		P50: changes.Quantile(0.5).Seconds(), P99: changes.Quantile(0.99).Seconds(), P999: changes.Quantile(0.999).Seconds(),
 		ServerCPU: (after.server - before.server).Seconds(), LoadCPU: (after.load - before.load).Seconds(),

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/volferry/volferry/test/bench/load"
 	"github.com/volferry/volferry/test/lab"
 )
 
@@ -136,17 +137,7 @@ func (e *etcd) drive(ctx context.Context, clients, perSecond int, length time.Du
 	if err != nil {
 		return driven{}, fmt.Errorf("put load on etcd: %w", err)
 	}
-	var said struct {
-		Changes   int     `json:"changes"`
-		Cycles    int     `json:"cycles"`
-		Seconds   float64 `json:"seconds"`
-		P50       float64 `json:"p50_seconds"`
-		P99       float64 `json:"p99_seconds"`
-		P999      float64 `json:"p999_seconds"`
-		ServerCPU float64 `json:"server_cpu_seconds"`
-		LoadCPU   float64 `json:"load_cpu_seconds"`
-		OthersCPU float64 `json:"others_cpu_seconds"`
-	}
+	var said load.Summary
 	if err := json.Unmarshal(out, &said); err != nil {
 		return driven{}, fmt.Errorf("read what the load on etcd came to: %w", err)
 	}

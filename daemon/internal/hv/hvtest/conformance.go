@@ -7,32 +7,48 @@ import (
 	"testing"
 )
 
-// Conformance holds a hypervisor to every promise of package hv. The promises are
-// divided among the environments, which are tested at once: most of the time of a
-// real one is spent waiting.
-func Conformance(t *testing.T, envs ...Env) {
+// Conformance holds a hypervisor to every promise of package hv, but for those with the
+// names in left, which are skipped for the reason why. The promises are divided among
+// the environments (AtOnce).
+func Conformance[E Env](t *testing.T, envs []E, why string, left ...string) {
 	t.Helper()
-	type promise struct {
-		name string
-		test func(*testing.T, *bench)
-	}
-	promises := make(chan promise)
-	var running sync.WaitGroup
-	for _, env := range envs {
-		running.Go(func() {
-			for p := range promises {
-				t.Run(p.name, func(t *testing.T) { p.test(t, &bench{Env: env, hv: env.Hypervisor()}) })
-			}
-		})
-	}
+	promises := map[string]func(*testing.T, E){}
 	for _, group := range []map[string]func(*testing.T, *bench){
 		domainTests, chainTests, copyTests, commitTests, poolTests, attachTests, detachTests,
 		powerTests, definitionTests, memoryTests, growTests, dirtyTests, exportTests,
 	} {
 		for name, test := range group {
-			promises <- promise{name, test}
+			if promises[name] != nil {
+				t.Fatalf("two promises are called %s", name)
+			}
+			promises[name] = func(t *testing.T, env E) { test(t, &bench{Env: env, hv: env.Hypervisor()}) }
 		}
 	}
-	close(promises)
+	for _, name := range left {
+		if promises[name] == nil {
+			t.Fatalf("no promise is called %s", name)
+		}
+		promises[name] = func(t *testing.T, _ E) { t.Skip("SKIPPED: " + why) }
+	}
+	AtOnce(t, envs, promises)
+}
+
+// AtOnce divides tests among environments, which are tested at once: most of the time
+// of a real one is spent waiting.
+func AtOnce[E any](t *testing.T, envs []E, tests map[string]func(*testing.T, E)) {
+	t.Helper()
+	names := make(chan string)
+	var running sync.WaitGroup
+	for _, env := range envs {
+		running.Go(func() {
+			for name := range names {
+				t.Run(name, func(t *testing.T) { tests[name](t, env) })
+			}
+		})
+	}
+	for name := range tests {
+		names <- name
+	}
+	close(names)
 	running.Wait()
 }

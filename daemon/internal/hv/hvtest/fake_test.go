@@ -22,7 +22,7 @@ func TestFakeKeepsThePromisesOfTheHypervisor(t *testing.T) {
 	env := &fakeEnv{fake: f, refused: make(map[string]error), tokens: make(map[string]string)}
 	f.OnStart = func(id string) error { return env.hook(id, "") }
 	f.OnStartToken = env.hook
-	hvtest.Conformance(t, env)
+	hvtest.Conformance(t, []hvtest.Env{env}, "")
 	f.AssertNoWriteLost(t)
 }
 

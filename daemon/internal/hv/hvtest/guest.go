@@ -98,6 +98,9 @@ func (f *Fake) Reboot(id string) error {
 func (f *Fake) HostReboot() error {
 	f.mu.Lock()
 	f.boots++
+	for _, img := range f.files {
+		img.before = img.written
+	}
 	var autostart []string
 	for id, dom := range f.domains {
 		f.kill(dom)

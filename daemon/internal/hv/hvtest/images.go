@@ -43,6 +43,7 @@ type image struct {
 	blocks  map[int64]uint64
 	full    bool // no space left
 	written int64
+	before  int64 // of these, how often before the host was booted
 	born    int64
 	opID    string // that has made it, in a pool that keeps that
 }
@@ -54,6 +55,7 @@ type ImageInfo struct {
 	Backing   hv.Image // the zero Image if there is none
 	Allocated int      // blocks that the image holds itself
 	Written   int64    // how often it was written
+	Before    int64    // how often it was when the host was booted
 	Born      int64    // tells it from one that was at its path before
 }
 
@@ -145,7 +147,7 @@ func (m *Images) Info(path string) (ImageInfo, error) {
 	if err != nil {
 		return ImageInfo{}, err
 	}
-	return ImageInfo{Format: img.format, SizeBytes: img.size, Backing: img.backing, Allocated: len(img.blocks), Written: img.written, Born: img.born}, nil
+	return ImageInfo{Format: img.format, SizeBytes: img.size, Backing: img.backing, Allocated: len(img.blocks), Written: img.written, Before: img.before, Born: img.born}, nil
 }
 
 // Remove deletes an image; it is no error if there is none. As on Linux, an image that a

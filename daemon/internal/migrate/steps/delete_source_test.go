@@ -53,7 +53,8 @@ func TestOnlyTheSourceThatWasMovedIsDeleted(t *testing.T) {
 			s.SrcPrint = src
 			w.Registry.Vol.Location = s.Dst
 			c.happens(t, w)
-			must(t, steps.DeleteSource(m, t.Context(), &s))
+			_, err = steps.DeleteSource(m, t.Context(), &s, "")
+			must(t, err)
 			if left := w.Exists(srcPath); left == c.deleted {
 				t.Errorf("the image at src is there: %t, want %t", left, !c.deleted)
 			}

@@ -98,6 +98,19 @@ func overlayLeft(s *Spec, disk *diskState) *api.Error {
 		s.InstanceName, s.place(OnSrc), where, s.place(OnOverlay), quoted(commands), s.whichCommand()), commands...)
 }
 
+// overlayHasData is the error for an overlay that a start which is undone has made, and that is not as
+// the start has made it. Why is why it is none any more, nil if it has data.
+func overlayHasData(s *Spec, why error) *api.Error {
+	is := "a guest was started on it and put back since, and its writes are there alone"
+	if why != nil {
+		is = fmt.Sprintf("it is not the overlay that the start has made: %v", why)
+	}
+	keep := api.ShellLine("mv", "-n", s.Overlay, s.Overlay+".kept")
+	return cured(api.Errorf(api.CodeChainChanged,
+		"%s was to be deleted, since the start of its migration is taken back, but %s; nothing was deleted: put the file out of the way (`%s`), and call again; docs/how-to/recover.md (A source that was written) says what can be done with it",
+		s.Overlay, is, keep), keep)
+}
+
 // snapshotAdvice says how to merge what somebody has put over the image that a running guest was
 // on, "" if there is nothing over it.
 func snapshotAdvice(s *Spec, disk *diskState) string {

@@ -55,39 +55,69 @@ func (e *Env) leftAt(ctx context.Context, s *Spec, at Position, st *op.Status, r
 		return OnOverlay, nil // it reads as src, or has what the guest wrote since it was started on it
 	case goal == GoalCancel && st.Step == toSrc.nameStep():
 		return OnOverlay, nil // the same, since the guest has not run on src yet
-	case goal == GoalComplete && s.Method != MethodOffline && (st.Step == toDst.nameStep() || st.Step == pivotStep):
+	case goal == GoalComplete && s.Method == MethodOffline && st.Step == toDst.nameStep():
+		return e.leftOffline(ctx, s, st.Op.ID, records)
+	case goal == GoalComplete && (st.Step == toDst.nameStep() || st.Step == pivotStep):
 		return e.leftInSwitch(ctx, s, records)
 	}
 	return at, nil
 }
 
+// leftOffline is leftAt for a complete of an instance that is kept off, which waits while its definition, that
+// names dst, is taken back. Dst was a copy of src when it was named, and has more if the instance was started on it.
+func (e *Env) leftOffline(ctx context.Context, s *Spec, opID string, records []op.Record) (Position, error) {
+	note, err := notedRun(records)
+	if err != nil || note.DstNewer {
+		return OnDst, err
+	}
+	return OnDst, e.sealed(ctx, s, opID)
+}
+
 // leftInSwitch is leftAt for a complete that waits in its switch. In the pause both chains were the
-// same. If the image that was left has been written since, the guest was resumed by hand, and has
-// written to both; else dst has all, and may have more by a guest that was started on it.
+// same. A guest that somebody has resumed since has written to both, and only if the host went down may
+// the image that was left have more. Else dst has all, and more by a guest that was started on it.
 func (e *Env) leftInSwitch(ctx context.Context, s *Spec, records []op.Record) (Position, error) {
-	var note runNote
-	for _, r := range records {
-		if r.Step == toDst.nameStep() && r.Kind == op.EventNoted {
-			if err := json.Unmarshal(r.Data, &note); err != nil {
-				return Foreign, err
-			}
-		}
+	note, err := notedRun(records)
+	if err != nil {
+		return Foreign, err
 	}
 	now, err := e.images.Stamp(ctx, s.top())
 	if err != nil {
 		return Foreign, err
 	}
 	switch {
-	case note.DstNewer:
+	case note.DstNewer || !now.RebootedSince(note.Top):
 		return OnDst, nil
 	case now.WrittenSince(note.Top):
-		return s.Before(), nil
-	case now.Device && now.RebootedSince(note.Top):
+		return s.Before(), e.notRunOnDst(ctx, s)
+	case now.Device:
 		return Foreign, api.Errorf(api.CodeChainChanged,
 			"the host was booted since instance %s stood still in its switch to %s, and the kernel does not know any more whether %s was written before: nobody can tell which of the two has the newest writes; compare them, and keep both until you know",
 			s.InstanceName, s.Dst.Path, s.top())
 	}
 	return OnDst, nil
+}
+
+// notRunOnDst refuses to name the image that was left once dst was written since the host was booted, or may have
+// been: each may have what the other lacks.
+func (e *Env) notRunOnDst(ctx context.Context, s *Spec) error {
+	dst, err := e.images.Stamp(ctx, s.Dst.Path)
+	if err != nil || dst.UntouchedInItsBoot() {
+		return err
+	}
+	return api.Errorf(api.CodeChainChanged,
+		"instance %s was resumed by somebody while its disk was switched to %s, and that was written after the host went down, by a start of the instance on it perhaps: it has what %s lacks, which may have the last writes from before; keep both, and compare them (docs/how-to/recover.md, A guest that was resumed in the switch)",
+		s.InstanceName, s.Dst.Path, s.top())
+}
+
+// notedRun is the newest note of the switch in the records of an op.
+func notedRun(records []op.Record) (note runNote, err error) {
+	for _, r := range records {
+		if r.Step == toDst.nameStep() && r.Kind == op.EventNoted && err == nil {
+			err = json.Unmarshal(r.Data, &note)
+		}
+	}
+	return note, err
 }
 
 // chainAt is the chain of a disk at a position.

@@ -94,7 +94,7 @@ func (e *Env) stepNameDestination() op.Step {
 		if err != nil || disk.config != OnDst {
 			return err // the definition is as it was, or somebody else's
 		}
-		return e.unnameEnd(ctx, r, s, disk)
+		return e.unnameEnd(ctx, r, s) // under the guard of stepKeepOff
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		if !s.Attached() {

@@ -29,12 +29,27 @@ func (e *Env) stepCreateOverlay() op.Step {
 		// names it, and CreateOverlay makes it anew.
 		return e.doneIfOpens(ctx, s, s.Overlay, op.DoneIf(err == nil), nil)
 	}
-	return identified(step("create_overlay", do, e.removeOverlay, observe), e.srcUnchanged)
+	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
+		if err := e.overlayUnused(ctx, s); err != nil {
+			return err
+		}
+		var note leftNote
+		if _, err := r.Noted(nameOverlayStep, &note); err != nil {
+			return err
+		}
+		// A guest may have run on the overlay and been put back on src since: then its writes
+		// are nowhere else, unless somebody was asked to commit them.
+		empty, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.SizeBytes())
+		if !note.Left && !errors.Is(err, image.ErrAbsent) && (err != nil || !empty) {
+			return op.UnknownOutcome(overlayHasData(s, err))
+		}
+		return e.images.Remove(ctx, s.Overlay)
+	}
+	return identified(step("create_overlay", do, undo, observe), e.srcUnchanged)
 }
 
-// removeOverlay deletes the overlay once no chain names it. It is the undo of
-// stepCreateOverlay and the act of stepRemoveOverlay.
-func (e *Env) removeOverlay(ctx context.Context, _ *op.Run, s *Spec) error {
+// overlayUnused makes sure that no chain names the overlay.
+func (e *Env) overlayUnused(ctx context.Context, s *Spec) error {
 	disk, err := e.confirmDisk(ctx, s)
 	if err != nil {
 		return err
@@ -42,10 +57,7 @@ func (e *Env) removeOverlay(ctx context.Context, _ *op.Run, s *Spec) error {
 	if disk.config == OnOverlay || disk.config == Foreign || (disk.active && (disk.live == OnOverlay || disk.live == Foreign)) {
 		return op.UnknownOutcome(chainChanged(s, disk))
 	}
-	if err := e.notNamed(ctx, s.Overlay); err != nil {
-		return err
-	}
-	return e.images.Remove(ctx, s.Overlay)
+	return e.notNamed(ctx, s.Overlay)
 }
 
 // stepRemoveOverlay ends a migration: what the overlay held is in dst (or back
@@ -56,7 +68,10 @@ func (e *Env) stepRemoveOverlay() op.Step {
 		return op.DoneIf(errors.Is(err, image.ErrAbsent)), nil
 	}
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		if err := e.removeOverlay(ctx, r, s); err != nil {
+		if err := e.overlayUnused(ctx, s); err != nil {
+			return err
+		}
+		if err := e.images.Remove(ctx, s.Overlay); err != nil {
 			return err
 		}
 		if _, err := e.endWriteLimits(ctx, s); err != nil { // of a guest that is off by now
@@ -94,7 +109,7 @@ func (e *Env) stepNameOverlay() op.Step {
 		}
 		return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.OverlayChain()))
 	}
-	undo := func(ctx context.Context, _ *op.Run, s *Spec) error {
+	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
 		disk, err := e.confirmDisk(ctx, s)
 		if err != nil {
 			return err
@@ -103,13 +118,13 @@ func (e *Env) stepNameOverlay() op.Step {
 		case disk.config == OnSrc:
 			return nil
 		case disk.config == OnOverlay && disk.active && disk.live == OnOverlay:
-			return op.UnknownOutcome(overlayLeft(s, disk))
+			return leftOnOverlay(ctx, r, s, disk)
 		case disk.config != OnOverlay, disk.active && disk.live != OnSrc:
 			return op.UnknownOutcome(chainChanged(s, disk))
 		case disk.active:
-			return e.unnameLiveOverlay(ctx, s)
+			return e.unnameLiveOverlay(ctx, r, s)
 		}
-		return e.unnameUnusedOverlay(ctx, s)
+		return e.unnameUnusedOverlay(ctx, r, s)
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		disk, err := e.readDisk(ctx, s)
@@ -123,9 +138,21 @@ func (e *Env) stepNameOverlay() op.Step {
 
 const nameOverlayStep = "name_overlay"
 
+// leftNote says that somebody was asked to commit the overlay of a start that is undone.
+type leftNote struct {
+	Left bool `json:"left"`
+}
+
+func leftOnOverlay(ctx context.Context, r *op.Run, s *Spec, disk *diskState) error {
+	if err := r.Note(ctx, leftNote{true}); err != nil {
+		return err
+	}
+	return op.UnknownOutcome(overlayLeft(s, disk))
+}
+
 // unnameLiveOverlay takes the overlay's name out of the XML of a guest that runs on
 // src, and looks again: the snapshot may have been in libvirt's queue before it.
-func (e *Env) unnameLiveOverlay(ctx context.Context, s *Spec) error {
+func (e *Env) unnameLiveOverlay(ctx context.Context, r *op.Run, s *Spec) error {
 	if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.SrcChain()); err != nil {
 		return e.hvError(err)
 	}
@@ -139,7 +166,7 @@ func (e *Env) unnameLiveOverlay(ctx context.Context, s *Spec) error {
 		return e.hvError(err)
 	}
 	if err == nil {
-		err = op.UnknownOutcome(overlayLeft(s, disk))
+		err = leftOnOverlay(ctx, r, s, disk)
 	}
 	return err
 }
@@ -147,15 +174,15 @@ func (e *Env) unnameLiveOverlay(ctx context.Context, s *Spec) error {
 // unnameUnusedOverlay takes the overlay's name out of the XML of a stopped
 // instance. The instance may have run on the overlay since: only an overlay
 // that is empty is given up, and no start may slip in between.
-func (e *Env) unnameUnusedOverlay(ctx context.Context, s *Spec) error {
+func (e *Env) unnameUnusedOverlay(ctx context.Context, r *op.Run, s *Spec) error {
 	if err := e.guards.Set(s.InstanceID, s.Owner(), "Volferry is undoing the start of a migration of volume "+s.VolumeName); err != nil {
 		return err
 	}
-	err := e.unnameUnderGuard(ctx, s)
+	err := e.unnameUnderGuard(ctx, r, s)
 	return errors.Join(err, e.guards.Clear(s.InstanceID, s.Owner()))
 }
 
-func (e *Env) unnameUnderGuard(ctx context.Context, s *Spec) error {
+func (e *Env) unnameUnderGuard(ctx context.Context, r *op.Run, s *Spec) error {
 	disk, err := e.confirmDisk(ctx, s)
 	if err != nil {
 		return err
@@ -168,7 +195,7 @@ func (e *Env) unnameUnderGuard(ctx context.Context, s *Spec) error {
 		return op.UnknownOutcome(errors.Join(chainChanged(s, disk), err))
 	}
 	if !empty {
-		return op.UnknownOutcome(overlayLeft(s, disk))
+		return leftOnOverlay(ctx, r, s, disk)
 	}
 	return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.SrcChain()))
 }

@@ -48,7 +48,7 @@ func (e *Env) stepNameEnd(to direction) op.Step {
 		case disk.config == to.end:
 			// The process died after the XML had named the end: the instance may have
 			// been started from there since.
-			return e.unnameEnd(ctx, r, s, disk)
+			return e.unnameEndUnderGuard(ctx, r, s)
 		}
 		return op.UnknownOutcome(chainChanged(s, disk))
 	}
@@ -227,5 +227,5 @@ func (e *Env) notResumedByHand(ctx context.Context, r *op.Run, s *Spec, to direc
 	if err != nil || !now.RebootedSince(note.Top) || !now.WrittenSince(note.Top) {
 		return err
 	}
-	return op.UnknownOutcome(resumedByHand(s, disk))
+	return op.UnknownOutcome(resumedByHand(s, disk.active))
 }

@@ -7,13 +7,14 @@ import (
 	"errors"
 
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
 // stepReleaseSource ends a completed migration: src is the operator's again, or
 // is deleted if that was asked for and the copy was read back.
 func (e *Env) stepReleaseSource() op.Step {
-	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if err := e.copier.Forget(ctx, s.CopyKey()); err != nil {
 			return err
 		}
@@ -32,14 +33,19 @@ func (e *Env) stepReleaseSource() op.Step {
 		if err := e.notNamed(ctx, s.Src.Path); err != nil {
 			return err
 		}
-		return e.deleteSource(ctx, s)
+		written, err := e.deleteSource(ctx, s, r.OpID())
+		if err != nil || !written {
+			return err
+		}
+		return r.SetOutput(remarkOutput{s.Src.Path + " was to be deleted and is kept: it was written since it was frozen, by a guest that was started on it perhaps, and may have what the volume lacks"})
 	}
 	return step("release_source", do, nil, nil)
 }
 
 // deleteSource deletes src, unless another image is at its path by now, or src belongs to
-// somebody else: the registry has freed it before.
-func (e *Env) deleteSource(ctx context.Context, s *Spec) error {
+// somebody else: the registry has freed it before. A src that was written since it was frozen
+// may have what the volume lacks, and is kept as a released source.
+func (e *Env) deleteSource(ctx context.Context, s *Spec, opID string) (written bool, err error) {
 	self := location.Self{MigrationID: s.MigrationID}
 	holder, err := e.claims.Take(ctx, s.Src.Path, self, func() error {
 		is, err := e.isSource(ctx, s)
@@ -50,18 +56,25 @@ func (e *Env) deleteSource(ctx context.Context, s *Spec) error {
 			e.log.Warn("src is not deleted: something else is at its place by now", "migration", s.MigrationID, "path", s.Src.Path)
 			return nil
 		}
+		err = e.sealed(ctx, s, opID)
+		if written = api.CodeOf(err) == api.CodeChainChanged; written {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 		if s.Src.Pool != "" {
 			return e.hv.DeleteVolume(ctx, s.Src.Pool, s.Src.Name)
 		}
 		return e.images.Remove(ctx, s.Src.Path)
 	})
-	if errors.Is(err, location.ErrCannotTell) {
-		return op.UnknownOutcome(CannotTellUser(s.Src.Path, err))
-	}
-	if err == nil && holder.Words != "" {
+	switch {
+	case errors.Is(err, location.ErrCannotTell):
+		return written, op.UnknownOutcome(CannotTellUser(s.Src.Path, err))
+	case err == nil && holder.Words != "":
 		e.log.Warn("src is not deleted: somebody else has it by now", "migration", s.MigrationID, "path", s.Src.Path, "it", holder.Words)
 	}
-	return e.hvError(e.registryError(err))
+	return written, e.hvError(e.registryError(err))
 }
 
 // mayDeleteSource says whether src is to be deleted. Preflight refuses --delete-source

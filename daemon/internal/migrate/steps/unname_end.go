@@ -4,15 +4,55 @@ package steps
 
 import (
 	"context"
+	"errors"
 
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
+// unnameEndUnderGuard is unnameEnd for an instance that nothing keeps off.
+func (e *Env) unnameEndUnderGuard(ctx context.Context, r *op.Run, s *Spec) error {
+	if err := e.guards.Set(s.InstanceID, s.Owner(), "Volferry is taking back the switch of volume "+s.VolumeName+" of this instance; it may start again in a moment"); err != nil {
+		return err
+	}
+	err := e.unnameEnd(ctx, r, s)
+	return errors.Join(err, e.guards.Clear(s.InstanceID, s.Owner()))
+}
+
 // unnameEnd has the definition name what it named before a switch to dst that is undone. The instance
 // may have been started on dst meanwhile, so both have to read the same.
-func (e *Env) unnameEnd(ctx context.Context, r *op.Run, s *Spec, disk *diskState) error {
-	if disk.active {
+func (e *Env) unnameEnd(ctx context.Context, r *op.Run, s *Spec) error {
+	if err := e.offAtEnd(ctx, s); err != nil {
+		return err
+	}
+	before, err := e.images.Stamp(ctx, s.Dst.Path)
+	if err != nil {
+		return err
+	}
+	err = e.copier.Compare(ctx, s.beforeChain(), s.DstImage(), s.SizeBytes(), func(p Progress) { e.progress.set(s.MigrationID, p) })
+	switch {
+	case api.CodeOf(err) == api.CodeCopyMismatch:
+		return e.endDiffers(ctx, r, s)
+	case err != nil:
+		return err
+	}
+	if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.beforeChain()); err != nil {
+		return e.hvError(err)
+	}
+	return e.renameEndIfWritten(ctx, s, before)
+}
+
+// offAtEnd makes sure that the instance is off and that its definition names dst.
+func (e *Env) offAtEnd(ctx context.Context, s *Spec) error {
+	disk, err := e.confirmDisk(ctx, s)
+	switch {
+	case err != nil:
+		return err
+	case disk.config != OnDst:
+		return op.Retry(request.BusyDelay, chainChanged(s, disk)) // it was when this undo began
+	case disk.active:
 		shutdown := api.ShellLine("virsh", "shutdown", s.InstanceName)
 		return op.UnknownOutcome(cured(api.Errorf(api.CodeChainChanged,
 			"instance %s was started on %s while its switch there was taken back: shut it down (`%s`), and call again; nothing was deleted; `%s` shows what is known",
@@ -21,21 +61,35 @@ func (e *Env) unnameEnd(ctx context.Context, r *op.Run, s *Spec, disk *diskState
 	if err := atRest(s, disk); err != nil {
 		return op.UnknownOutcome(err)
 	}
-	err := e.copier.Compare(ctx, s.beforeChain(), s.DstImage(), s.SizeBytes(), func(p Progress) { e.progress.set(s.MigrationID, p) })
-	switch {
-	case api.CodeOf(err) == api.CodeCopyMismatch:
-		return e.endDiffers(ctx, r, s, disk)
-	case err != nil:
+	return nil
+}
+
+// renameEndIfWritten has the definition name dst again if dst was written since it was compared, which can
+// happen where the guard hook does not work: what the guest wrote is there alone.
+func (e *Env) renameEndIfWritten(ctx context.Context, s *Spec, compared image.Stamp) error {
+	disk, err := e.readDisk(ctx, s)
+	if err != nil {
 		return err
 	}
-	return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.beforeChain()))
+	now, err := e.images.Stamp(ctx, s.Dst.Path)
+	if err != nil {
+		return err
+	}
+	started := disk.active && disk.live == OnDst
+	if !started && !now.WrittenSince(compared) {
+		return nil
+	}
+	if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.DstChain()); err != nil {
+		return e.hvError(err)
+	}
+	return op.Retry(request.BusyDelay, guestIsOn(s))
 }
 
 // endDiffers is the error for a dst that reads otherwise than the image that its instance is brought
 // back to. In the pause both read the same. An image that was left and has been written since was
-// written by a guest that somebody has resumed, and dst with it; else dst alone was written, by a guest
-// that was started on it.
-func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *Spec, disk *diskState) error {
+// written by a guest that somebody has resumed, and dst with it, but for what was flushed last before the host
+// went down; else dst alone was written, by a guest that was started on it.
+func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *Spec) error {
 	var note runNote
 	noted, err := r.Noted(toDst.nameStep(), &note)
 	if err != nil {
@@ -45,8 +99,8 @@ func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *Spec, disk *diskStat
 	if err != nil {
 		return err
 	}
-	if noted && !note.DstNewer && now.WrittenSince(note.Top) {
-		return op.UnknownOutcome(resumedByHand(s, disk))
+	if noted && !note.DstNewer && now.WrittenSince(note.Top) && now.RebootedSince(note.Top) {
+		return op.UnknownOutcome(resumedByHand(s, false))
 	}
 	differs := api.Errorf(api.CodeChainChanged,
 		"instance %s was started on %s while its switch there was taken back, and has written there what %s lacks; nothing was deleted; `%s` shows what is known",
@@ -76,12 +130,12 @@ func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *Spec, disk *diskStat
 
 // resumedByHand is the error for a guest that was resumed in its switch, so that what it flushed last
 // may be in the image alone that was left.
-func resumedByHand(s *Spec, disk *diskState) *api.Error {
+func resumedByHand(s *Spec, runs bool) *api.Error {
 	resumed := api.Errorf(api.CodeChainChanged,
 		"instance %s was resumed by somebody while its disk was switched to %s, wrote, and the host went down before the switch was over: the last writes that it flushed may be in %s alone. "+
 			"Nothing was deleted. If it has not run since, `%s` names that image again, and the same call goes on from there; else docs/how-to/recover.md (A guest that was resumed in the switch) says what can be done",
 		s.InstanceName, s.Dst.Path, s.top(), s.repairCommand())
-	if disk.active {
+	if runs {
 		return resumed
 	}
 	return cured(resumed, s.repairCommand())

@@ -62,7 +62,7 @@ func (h *Host) Start() {
 	relay, session := h.registry.Relay, strconv.Itoa(h.session)
 	h.work.Go(func() {
 		for ctx.Err() == nil {
-			tasks, err := relay.Fetch(ctx, store.Call{}, h.ID, session, pollFor)
+			tasks, err := relay.Fetch(ctx, store.Call{}, h.ID, session, pollFor, func() error { return nil })
 			if err != nil {
 				return
 			}
