@@ -568,7 +568,6 @@ func TestAMapWithAPathToAnotherUnitIsNotHandedOut(t *testing.T) {
 	}
 }
 
-// TestAUnitBySeveralPathsIsNoDisk: only a map has all of them.
 // secondTarget gives the map of a unit a path to another target of the same storage.
 func (h *fakeHost) secondTarget(number int) (disk string) {
 	disk = "sdz"
@@ -615,6 +614,7 @@ func TestAUnitThatSaysNothingOfItselfIsInNobodysWayAndIsNotTakenFromWhoHasIt(t *
 	}
 }
 
+// TestAUnitBySeveralPathsIsNoDisk: only a map has all of them.
 func TestAUnitBySeveralPathsIsNoDisk(t *testing.T) {
 	h := newHost(t)
 	if _, err := h.connect(single); connector.CodeOf(err) != connector.CodeInvalid || !strings.Contains(err.Error(), one) || h.sessions() > 0 {
