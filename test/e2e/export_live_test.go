@@ -170,11 +170,11 @@ func TestAVolumeAtAnExportIsGivenToAndTakenFromARunningGuest(t *testing.T) {
 	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
-	d := h.served(t)
+	d, to := h.served(t), h.served(t).Export.URI() // which outlive the volume
 	d.Path = d.Export.URI()
 	p := g.attach(t, h.adoptVolume(t, d))
 	p.writes(t)
-	m := get[api.Migration](t, h, "migration", "volume", "migrate", p.name, "--to-path", h.served(t).Export.URI())
+	m := get[api.Migration](t, h, "migration", "volume", "migrate", p.name, "--to-path", to)
 	if m.State != api.MigrationCompleted || m.Method != "overlay" {
 		t.Fatalf("ended as %s by %s", m.State, m.Method)
 	}

@@ -67,6 +67,9 @@ func (e *env) hasPlace(ctx context.Context, in *input, status api.VolumeStatus) 
 
 func (e *env) observeUnlinked(ctx context.Context, in *input) (op.Observation, error) {
 	at := in.Volume.Location
+	if api.IsNetwork(at.Path) {
+		return op.Done, nil // what is at an address stays there
+	}
 	at.Path = in.Unlink
 	info, err := e.Images.Inspect(ctx, at)
 	var damaged *api.Error
