@@ -18,6 +18,9 @@ func Compare(ctx context.Context, spec Spec) error {
 
 // compare compares at the pace of spec.
 func compare(ctx context.Context, spec *Spec) error {
+	if spec.atAddress() {
+		return compareOverlaid(ctx, spec)
+	}
 	sizeBytes, err := spec.sizeBytes(ctx)
 	if err != nil {
 		return err
@@ -40,6 +43,26 @@ func compare(ctx context.Context, spec *Spec) error {
 		return err
 	}
 	defer func() { _ = dst.Close() }()
+	return compareStored(ctx, spec, src, dst, m)
+}
+
+// compareOverlaid is compare of an overlay, where it and what is below it, or Dst, are read here.
+func compareOverlaid(ctx context.Context, spec *Spec) error {
+	dst, err := spec.open(ctx, spec.Dst, false)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dst.Close() }()
+	src, err := spec.openOverlaid(ctx, dst)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = src.Close() }()
+	return compareStored(ctx, spec, src, dst, newMeter(spec.Progress, dst.Size()))
+}
+
+// compareStored compares what both ends have on stable storage.
+func compareStored(ctx context.Context, spec *Spec, src, dst End, m *meter) error {
 	// What the other tool left in the page cache is not yet what is stored.
 	if err := errors.Join(src.Flush(), dst.Flush()); err != nil {
 		return err

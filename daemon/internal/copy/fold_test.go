@@ -92,6 +92,19 @@ func TestAFoldWritesWhatAnOverlayHasOfItsOwnAndNothingElse(t *testing.T) {
 	}
 }
 
+// flip changes one byte of a file.
+func flip(t *testing.T, path string, at int64) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt([]byte{^mustRead(t, path)[at]}, at)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func mustRead(t *testing.T, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -122,6 +135,37 @@ func TestAnOverlayIsFoldedIntoAnExport(t *testing.T) {
 	}
 	if err := foldInto(t.Context(), overlay, dst, nil); err == nil {
 		t.Error("folded into an export whose server is away")
+	}
+}
+
+// What an overlay and the image below it hold together is what a fold of the overlay makes of a copy of that image.
+func TestAnOverlayIsComparedWhereAnEndIsAtAnAddress(t *testing.T) {
+	const size = 16*miB + 4096
+	data := [2]int64{miB, 5 * miB}
+	base, file := raw(t, "base", size, data), raw(t, "dst", size, data)
+	overlay := overlayOver(t, base, "compat=1.1,cluster_size=64k,extended_l2=on")
+	guestDoes(t, overlay, size, 3)
+	below, _ := served(t, base)
+	dst, _ := served(t, file)
+	for name, ends := range map[string][2]copy.Image{"both": {below, dst}, "src": {below, file}, "dst": {base, dst}} {
+		src := copy.Image{Path: overlay, Format: qemuimg.FormatQCOW2, SizeBytes: size, Backing: &qemuimg.Image{Path: ends[0].Path, Format: qemuimg.FormatRaw}}
+		if err := os.WriteFile(file.Path, mustRead(t, base.Path), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var mismatch *copy.MismatchError
+		if err := copy.Compare(t.Context(), copy.Spec{Src: src, Dst: ends[1]}); !errors.As(err, &mismatch) {
+			t.Errorf("%s, before the fold: %v", name, err)
+		}
+		if err := foldInto(t.Context(), overlay, file, copy.OpenFile); err != nil {
+			t.Fatal(err)
+		}
+		if err := copy.Compare(t.Context(), copy.Spec{Src: src, Dst: ends[1]}); err != nil {
+			t.Errorf("%s, after the fold: %v", name, err)
+		}
+		flip(t, file.Path, size-1)
+		if err := copy.Compare(t.Context(), copy.Spec{Src: src, Dst: ends[1]}); !errors.As(err, &mismatch) || mismatch.Offset != size-1 {
+			t.Errorf("%s, with another last byte: %v", name, err)
+		}
 	}
 }
 

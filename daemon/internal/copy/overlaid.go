@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// overlaid is what an overlay and the raw image below it hold together. The name in the header of the
+// overlay is not followed.
+type overlaid struct {
+	End // what is below
+
+	overlay *qemuimg.Overlay
+}
+
+// ReadAt reads from an offset that is a multiple of a chunk.
+func (o *overlaid) ReadAt(b []byte, off int64) (int, error) {
+	n, err := o.End.ReadAt(b, off)
+	if err != nil {
+		return n, err
+	}
+	pieces, err := o.overlay.Pieces(off, int64(n))
+	for _, p := range pieces {
+		part := b[p.Offset-off : min(p.Offset-off+p.Bytes, int64(n))]
+		if p.Zero {
+			clear(part)
+		} else if err = o.overlay.Read(part, p); err != nil {
+			break
+		}
+	}
+	return n, err
+}
+
+// Extent calls data what the overlay may have something of.
+func (o *overlaid) Extent(off int64) (until int64, data bool, err error) {
+	next := o.overlay.Next(off)
+	if next <= off {
+		return min(off+chunkBytes, o.Size()), true, nil
+	}
+	until, data, err = o.End.Extent(off)
+	return min(until, next), data, err
+}
+
+func (o *overlaid) Close() error {
+	o.overlay.Close()
+	return o.End.Close()
+}
+
+// atAddress says whether Src is an overlay over a raw image, and that or Dst is at an address, to which qemu-img has
+// no way.
+func (s *Spec) atAddress() bool {
+	below := s.Src.Backing
+	return s.Src.Format == qemuimg.FormatQCOW2 && below != nil && below.Backing == nil && below.Format == qemuimg.FormatRaw &&
+		s.Dst.Format == qemuimg.FormatRaw && (api.IsNetwork(below.Path) || api.IsNetwork(s.Dst.Path))
+}
+
+// openOverlaid opens Src, which is atAddress, for a comparison with dst. Nobody else may have the overlay: ErrInUse.
+func (s *Spec) openOverlaid(ctx context.Context, dst End) (End, error) {
+	path := s.Src.Backing.Path
+	below, err := s.open(ctx, Image{Path: path, Format: qemuimg.FormatRaw}, false)
+	if err != nil {
+		return nil, err
+	}
+	if below.Size() != dst.Size() {
+		return nil, errors.Join(&SizeError{Path: s.Dst.Path, Bytes: dst.Size(), WantBytes: below.Size()}, below.Close())
+	}
+	overlay, err := qemuimg.OpenOverlay(s.Src.Path, dst.Size(), func(file *os.File) error {
+		return lockBytes(file, unix.F_WRLCK, qemuLockOffset, qemuLockBytes)
+	})
+	if err != nil {
+		return nil, errors.Join(err, below.Close())
+	}
+	return &overlaid{below, overlay}, nil
+}
