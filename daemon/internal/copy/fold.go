@@ -30,9 +30,7 @@ type FoldSpec struct {
 // interrupted at any moment is simply run again; until it has succeeded, only overlay and image together have the
 // content.
 func Fold(ctx context.Context, f FoldSpec) (err error) {
-	overlay, err := qemuimg.OpenOverlay(f.Overlay, f.SizeBytes, func(file *os.File) error {
-		return lockBytes(file, unix.F_WRLCK, qemuLockOffset, qemuLockBytes)
-	})
+	overlay, err := openOverlay(f.Overlay, f.SizeBytes)
 	if err != nil {
 		return err
 	}
@@ -54,6 +52,13 @@ func Fold(ctx context.Context, f FoldSpec) (err error) {
 		return err
 	}
 	return into.Flush()
+}
+
+// openOverlay opens an overlay of this size, with the locks that keep every QEMU off it: ErrInUse.
+func openOverlay(path string, sizeBytes int64) (*qemuimg.Overlay, error) {
+	return qemuimg.OpenOverlay(path, sizeBytes, func(file *os.File) error {
+		return lockBytes(file, unix.F_WRLCK, qemuLockOffset, qemuLockBytes)
+	})
 }
 
 // overlaySpans are the chunks in which an overlay may have something.

@@ -5,9 +5,6 @@ package copy
 import (
 	"context"
 	"errors"
-	"os"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/internal/api"
@@ -72,9 +69,7 @@ func (s *Spec) openOverlaid(ctx context.Context, dst End) (End, error) {
 	if below.Size() != dst.Size() {
 		return nil, errors.Join(&SizeError{Path: s.Dst.Path, Bytes: dst.Size(), WantBytes: below.Size()}, below.Close())
 	}
-	overlay, err := qemuimg.OpenOverlay(s.Src.Path, dst.Size(), func(file *os.File) error {
-		return lockBytes(file, unix.F_WRLCK, qemuLockOffset, qemuLockBytes)
-	})
+	overlay, err := openOverlay(s.Src.Path, dst.Size())
 	if err != nil {
 		return nil, errors.Join(err, below.Close())
 	}

@@ -120,62 +120,44 @@ var standstills = map[string]standstill{
 		return d.migrate()
 	}, api.MigrationError},
 	"a guest that ran on the destination of a switch that is undone": {running, func(t *testing.T, d *daemon) string {
-		mig := d.copied()
-		d.world.Inject(hvtest.Fault{Call: "Pivot", Err: hv.ErrUnsupported})
-		d.when("name_dst", op.EventUndoStarted, func() {
+		return d.undoesSwitch(func() {
 			must(t, d.world.Destroy(testInstance))
 			d.runsAndIsOff()
 		})
-		return d.completes(mig)
 	}, api.MigrationCopied},
 	"a guest that ran on the destination of a switch that is undone, and the first copy back is cut off": {running, func(t *testing.T, d *daemon) string {
-		mig := d.copied()
 		d.operator().CutOff = 1
-		d.world.Inject(hvtest.Fault{Call: "Pivot", Err: hv.ErrUnsupported})
-		d.when("name_dst", op.EventUndoStarted, func() {
+		return d.undoesSwitch(func() {
 			must(t, d.world.Destroy(testInstance))
 			d.runsAndIsOff()
 		})
-		return d.completes(mig)
 	}, api.MigrationCopied},
 	"a guest that runs on the destination of a switch that is undone": {running, func(t *testing.T, d *daemon) string {
-		mig := d.copied()
-		d.world.Inject(hvtest.Fault{Call: "Pivot", Err: hv.ErrUnsupported})
-		d.when("name_dst", op.EventUndoStarted, func() {
+		return d.undoesSwitch(func() {
 			must(t, d.world.Destroy(testInstance))
 			must(t, d.world.Start(testInstance))
 		})
-		return d.completes(mig)
 	}, api.MigrationCopied},
 	"a guest that ran on the destination of a switch that is undone, once that was compared, where no hook is": {running, func(t *testing.T, d *daemon) string {
-		mig := d.copied()
 		d.world.OnStart = nil
-		d.world.Inject(hvtest.Fault{Call: "Pivot", Err: hv.ErrUnsupported})
-		d.when("name_dst", op.EventUndoStarted, func() {
+		return d.undoesSwitch(func() {
 			must(t, d.world.Destroy(testInstance))
 			d.world.Inject(hvtest.Fault{Call: "SetConfigChain", Do: d.runsAndIsOff})
 		})
-		return d.completes(mig)
 	}, api.MigrationCopied},
 	"a guest that somebody resumes in a switch that is undone, dies, and runs on the destination": {running, func(t *testing.T, d *daemon) string {
-		mig := d.copied()
-		d.world.Inject(hvtest.Fault{Call: "Pivot", Err: hv.ErrUnsupported})
-		d.when("name_dst", op.EventUndoStarted, func() {
+		return d.undoesSwitch(func() {
 			must(t, d.world.ResumeByUser(testInstance))
 			d.world.GuestWrites()
 			must(t, d.world.Destroy(testInstance))
 			d.runsAndIsOff()
 		})
-		return d.completes(mig)
 	}, api.MigrationCopied},
 	"an edit in a switch that is undone, of a guest that dies": {running, func(t *testing.T, d *daemon) string {
-		mig := d.copied()
-		d.world.Inject(hvtest.Fault{Call: "Pivot", Err: hv.ErrUnsupported})
-		d.when("name_dst", op.EventUndoStarted, func() {
+		return d.undoesSwitch(func() {
 			must(t, d.world.Destroy(testInstance))
 			d.editedToOther()
 		})
-		return d.completes(mig)
 	}, api.MigrationCopied},
 	"a guest that was resumed in the switch before a power cut": {running, func(t *testing.T, d *daemon) string {
 		mig := d.copied()
@@ -336,6 +318,16 @@ func (d *daemon) nothingLost() {
 	for _, err := range r.Problems {
 		d.t.Error(err)
 	}
+}
+
+// undoesSwitch completes a move whose pivot libvirt refuses, and has something happen as the undo begins to
+// take the definition back. It returns the id of the migration.
+func (d *daemon) undoesSwitch(happen func()) string {
+	d.t.Helper()
+	mig := d.copied()
+	d.world.Inject(hvtest.Fault{Call: "Pivot", Err: hv.ErrUnsupported})
+	d.when("name_dst", op.EventUndoStarted, happen)
+	return d.completes(mig)
 }
 
 // endedAs checks where a migration has ended.

@@ -33,8 +33,7 @@ func Conformance[E Env](t *testing.T, envs []E, why string, left ...string) {
 	AtOnce(t, envs, promises)
 }
 
-// AtOnce divides tests among environments, which are tested at once: most of the time
-// of a real one is spent waiting.
+// AtOnce divides tests among environments, which are tested at once.
 func AtOnce[E any](t *testing.T, envs []E, tests map[string]func(*testing.T, E)) {
 	t.Helper()
 	names := make(chan string)

@@ -48,8 +48,8 @@ func (e *Env) mayWriteDst(ctx context.Context, s *Spec) (string, error) {
 	if err := e.dstUnchanged(ctx, s); err != nil {
 		return "", err
 	}
-	if err := e.CheckFree(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID}); err != nil {
-		return "", e.hvError(e.registryError(err))
+	if err := e.dstNotInUse(ctx, s); err != nil {
+		return "", err
 	}
 	return e.dstPrint(ctx, s)
 }

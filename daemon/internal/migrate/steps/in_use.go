@@ -81,8 +81,12 @@ func (e *Env) endNotInUse(ctx context.Context, s *Spec, to direction) error {
 	case to.end == OnSrc:
 		return e.srcNotInUse(ctx, s)
 	}
-	err := e.CheckFree(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID})
-	return e.hvError(e.registryError(err))
+	return e.dstNotInUse(ctx, s)
+}
+
+// dstNotInUse is CheckFree of dst, with errors that are typed for the runner.
+func (e *Env) dstNotInUse(ctx context.Context, s *Spec) error {
+	return e.hvError(e.registryError(e.CheckFree(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID})))
 }
 
 func srcInUse(s *Spec, user string) error {
