@@ -58,6 +58,24 @@ func sharedCluster(t *testing.T) *lab.Ceph {
 	return clusters.shared
 }
 
+// ownCluster is a cluster that a test may kill.
+func ownCluster(t *testing.T) *lab.Ceph {
+	t.Helper()
+	clusters.Lock()
+	defer clusters.Unlock()
+	dir := t.TempDir()
+	c := newCluster(t, dir)
+	if clusters.dir == "" {
+		clusters.dir = dir
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
 // closeCeph ends the shared cluster.
 func closeCeph() error {
 	if clusters.shared == nil {
@@ -155,7 +173,6 @@ func TestCephAVolumeIsMovedFromAndToRBDImagesWhileItsGuestIsStopped(t *testing.T
 	}
 	g.assertSettledAndGoOn(t)
 	name := g.volumeName("vda")
-	mustContain(t, h.refuses(t, api.CodeUnsupportedDisk, "volume", "migrate", name, "--to-pool", "b").Message, g.Name, "stop")
 	h.refuses(t, api.CodeUnsupportedDisk, "volume", "resize", name, "--size", fmt.Sprint(2*volumeBytes))
 	g.powerOff(t)
 	h.refuses(t, api.CodeInvalidArgument, "volume", "migrate", name, "--to-pool", "b", "--to-format", "qcow2")
@@ -177,18 +194,13 @@ func TestCephAVolumeIsMovedFromAndToRBDImagesWhileItsGuestIsStopped(t *testing.T
 			args = append(args, "--bandwidth", "4MiB/s")
 		}
 		v := g.start(t, "vda", args...)
-		if n%2 == 0 {
-			if _, err := h.Libvirtd.Virsh(t.Context(), "start", g.Name); err == nil {
-				t.Fatalf("the guest started while its volume is moved from %s to %s", v.Src.Path, to)
-			}
-		}
 		if throughDeath {
 			v.copyThroughDeath(t)
 		} else {
 			v.copy(t)
 		}
 		v.finish(t)
-		if v.Method != "offline" || v.Dst.Path != to {
+		if v.Method != "overlay" || v.Dst.Path != to {
 			t.Errorf("the volume went to %s by %s", v.Dst.Path, v.Method)
 		}
 		g.boot(t)
@@ -354,18 +366,7 @@ func TestCephAnImageThatAnotherClientHasOrThatIsAnotherOneIsNotTouched(t *testin
 // Ceph itself would wait for ever.
 func TestCephACopyGoesOnWhenTheClusterIsBack(t *testing.T) {
 	requireCeph(t)
-	clusters.Lock()
-	dir := t.TempDir()
-	c := newCluster(t, dir)
-	if clusters.dir == "" {
-		clusters.dir = dir
-	}
-	clusters.Unlock()
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	c := ownCluster(t)
 	h := cephHost(t, c)
 	g := h.stoppedGuest(t, h.imageIn(t, c))
 	v := g.start(t, "vda", "--to-path", h.emptyImage(t, c, "fast"), "--bandwidth", "4MiB/s")

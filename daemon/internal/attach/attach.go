@@ -114,9 +114,6 @@ func (m *Manager) decideDisk(ctx context.Context, in *input, asked api.VolumeAtt
 	if err := checkDomain("cannot attach volume "+in.VolumeName, dom); err != nil {
 		return err
 	}
-	if err := in.checkSeen("cannot attach volume "+in.VolumeName, dom); err != nil {
-		return err
-	}
 	if !asked.Root {
 		root, err := m.env.rootAway(inst)
 		if err != nil {

@@ -167,7 +167,10 @@ func (e *env) checkUsers(ctx context.Context, in *input) error {
 	inUse := func(who string) error {
 		return api.Errorf(api.CodeVolumeInUse, "cannot attach volume %s: %s is in use: %s", in.VolumeName, in.Location.Path, who)
 	}
-	held, err := e.Images.InUse(ctx, in.Location.Path)
+	held, err := e.Images.InUse(ctx, in.Location.Path, func(ctx context.Context) (int, error) {
+		beside, err := e.beside(ctx, in)
+		return len(beside), err
+	})
 	if err != nil {
 		return fmt.Errorf("see who uses %s: %w", in.Location.Path, err)
 	}
@@ -178,19 +181,29 @@ func (e *env) checkUsers(ctx context.Context, in *input) error {
 	if err != nil || len(users) == 0 {
 		return err
 	}
-	granted, err := e.Registry.Attachments(ctx, in.VolumeID, "")
+	granted, err := e.beside(ctx, in)
 	if err != nil {
-		return request.Registry(err)
+		return err
 	}
 	for _, u := range users {
-		may := slices.ContainsFunc(granted, func(a api.Attachment) bool {
-			return a.ID != in.AttachmentID && a.InstanceID == u.instanceID && a.Device == u.disk.Target
-		})
-		if !in.Shareable || !may || !u.disk.Shareable || u.instanceID == in.InstanceID {
+		may := slices.ContainsFunc(granted, func(a api.Attachment) bool { return a.InstanceID == u.instanceID && a.Device == u.disk.Target })
+		if !may || !u.disk.Shareable || u.instanceID == in.InstanceID {
 			return inUse(fmt.Sprintf("it is disk %s of instance %s", u.disk.Target, u.instance))
 		}
 	}
 	return nil
+}
+
+// beside are the other attachments that a multiattach volume has.
+func (e *env) beside(ctx context.Context, in *input) ([]api.Attachment, error) {
+	if !in.Shareable {
+		return nil, nil
+	}
+	all, err := e.Registry.Attachments(ctx, in.VolumeID, "")
+	if err != nil {
+		return nil, request.Registry(err)
+	}
+	return slices.DeleteFunc(all, func(a api.Attachment) bool { return a.ID == in.AttachmentID }), nil
 }
 
 // checkDomain refuses an instance whose disks may not be changed now. What is

@@ -196,9 +196,6 @@ func (m *Manager) decideDetach(ctx context.Context, f found, force bool) (input,
 			return in, err
 		}
 	}
-	if err := in.checkSeen(in.cannotDetach(), dom); err != nil {
-		return in, err
-	}
 	v, err := m.env.look(ctx, &in)
 	if err != nil {
 		return in, err

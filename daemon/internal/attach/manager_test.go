@@ -92,8 +92,15 @@ func TestAnAttachedVolumeIsTheSameDiskInGuestAndDefinition(t *testing.T) {
 }
 
 func TestADiskOfAMultiattachVolumeIsShareable(t *testing.T) {
+	t.Run("in a file", func(t *testing.T) { testShareable(t, func(*world) {}) })
+	t.Run("at an RBD image, of which the other guest is a client", func(t *testing.T) { testShareable(t, func(w *world) { w.atImage(t) }) })
+}
+
+func testShareable(t *testing.T, where func(w *world)) {
+	t.Helper()
 	inBubble(t, func(t *testing.T, d *daemon) {
 		d.world.registry.vol.Multiattach = true
+		where(d.world)
 		for _, instance := range []string{"web", "db"} {
 			must(t, failed(d.attach("attach "+instance, api.VolumeAttach{Instance: instance})))
 		}

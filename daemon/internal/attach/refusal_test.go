@@ -54,11 +54,6 @@ func TestAttachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			w.registry.vol.Multiattach = true
 			must(t, w.Fake.AttachDisk(t.Context(), db, hv.Config, hv.DiskSpec{Target: "vdc", Bus: "virtio", Shareable: true, Image: raw(volPath)[0]}))
 		}, want: api.CodeVolumeInUse},
-		"an RBD image, and a guest that runs": {change: func(t *testing.T, w *world) {
-			const image = "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/vol"
-			must(t, w.CreateImage(image, hvtest.Raw, testSize))
-			w.registry.vol.Location.Pool, w.registry.vol.Location.Path = "", image
-		}, want: api.CodeUnsupportedDisk},
 		"moved":     {change: func(t *testing.T, w *world) { must(t, w.MoveAway(web)) }, want: api.CodeStateForbidden},
 		"saved":     {change: func(t *testing.T, w *world) { must(t, w.Save(web)) }, want: api.CodeStateForbidden},
 		"transient": {change: func(t *testing.T, w *world) { must(t, w.Undefine(web)) }, want: api.CodeStateForbidden},

@@ -62,16 +62,16 @@ func everyCall(t *testing.T, from []hv.State, what func(d *daemon) hosttest.Happ
 			if goals[goal].root && state != hv.StateStopped {
 				continue
 			}
-			calls := func(export bool) func(t *testing.T) {
+			calls := func(image bool) func(t *testing.T) {
 				return func(t *testing.T) {
 					hosttest.EveryCall(t, func(n int) int { return step(n) + n/each*stride }, func(t *testing.T, n int) bool {
-						return simulate(t, state, export, goal, n, what)
+						return simulate(t, state, image, goal, n, what)
 					})
 				}
 			}
 			t.Run(goal+" "+string(state), calls(false))
 			if state.Active() { // and there is a process to be asked
-				t.Run(goal+" "+string(state)+" at an export", calls(true))
+				t.Run(goal+" "+string(state)+" at an RBD image", calls(true))
 			}
 		}
 	}
@@ -79,7 +79,7 @@ func everyCall(t *testing.T, from []hv.State, what func(d *daemon) hosttest.Happ
 
 // simulate runs one op with something that happens at its nth call, and judges
 // the world when everything is well again. It says whether that call came.
-func simulate(t *testing.T, state hv.State, export bool, goal string, n int, what func(d *daemon) hosttest.Happening) bool {
+func simulate(t *testing.T, state hv.State, image bool, goal string, n int, what func(d *daemon) hosttest.Happening) bool {
 	t.Helper()
 	kind := goals[goal].kind
 	var w *world
@@ -88,8 +88,8 @@ func simulate(t *testing.T, state hv.State, export bool, goal string, n int, wha
 		w = newRootWorld(t, kind == kindDetach)
 	default:
 		w = newWorld(t, state)
-		if export {
-			w.atExport(t)
+		if image {
+			w.atImage(t)
 		}
 		if kind == kindDetach {
 			w.attached(t, testAtt, web)

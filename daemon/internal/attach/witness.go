@@ -6,7 +6,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -24,9 +23,6 @@ func (e *env) sure(ctx context.Context, in *input) (*view, error) {
 			return h, err
 		}
 		h.Occupied = h.View.dom != nil && h.View.dom.Occupied
-		if api.IsRBD(in.Location.Path) {
-			return h, nil // of which nobody is asked yet
-		}
 		held, err := witness.Look(ctx, e.HV, in.InstanceID, in.InstanceName, in.Location.Path)
 		if err != nil {
 			return h, err
@@ -53,16 +49,6 @@ func (in *input) disagree(open bool) *api.Error {
 		"libvirt has the running instance %s %s volume %s, and by the kernel's word its process %s %s open: libvirtd has probably died inside a call, and does not look again. "+
 			"Nothing was undone or released. Do not save or live-migrate the instance: shut it down, start it again, and ask for the same once more (docs/how-to/recover.md)",
 		in.InstanceName, libvirt, in.VolumeName, kernel, in.Location.Path)
-}
-
-// checkSeen refuses to give a disk to a process, or to take one from it, where nobody but libvirt
-// says whether the process has it: that may be the word of a libvirtd that died
-// in the call. Verdict begins the refusal; dom may be nil.
-func (in *input) checkSeen(verdict string, dom *hv.Domain) error {
-	if dom == nil || !dom.State.Active() || !api.IsRBD(in.Location.Path) {
-		return nil
-	}
-	return api.Errorf(api.CodeUnsupportedDisk, "%s: it is at %s, which is given to and taken from an instance only while that is stopped", verdict, in.Location.Path)
 }
 
 // look reads the domain. Its errors are typed for the runner.

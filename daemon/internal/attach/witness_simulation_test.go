@@ -26,9 +26,9 @@ func TestLibvirtdDiesInsideACallAndShowsTheOldDisksForEver(t *testing.T) {
 		for _, state := range []hv.State{hv.StateRunning, hv.StatePaused} {
 			for _, call := range []string{"AttachDisk", "DetachDisk"} {
 				for n := 1; n <= 3; n++ { // of the definition, of the process, and what undoes it
-					for where, export := range map[string]bool{"": false, " at an export": true} {
+					for where, image := range map[string]bool{"": false, " at an RBD image": true} {
 						t.Run(fmt.Sprintf("%s %s %s %d%s", goal, state, call, n, where), func(t *testing.T) {
-							synctest.Test(t, func(t *testing.T) { simulateStaleLibvirt(t, state, export, goal, call, n) })
+							synctest.Test(t, func(t *testing.T) { simulateStaleLibvirt(t, state, image, goal, call, n) })
 						})
 					}
 				}
@@ -37,12 +37,12 @@ func TestLibvirtdDiesInsideACallAndShowsTheOldDisksForEver(t *testing.T) {
 	}
 }
 
-func simulateStaleLibvirt(t *testing.T, state hv.State, export bool, goal, call string, n int) {
+func simulateStaleLibvirt(t *testing.T, state hv.State, image bool, goal, call string, n int) {
 	t.Helper()
 	kind := goals[goal].kind
 	w := newWorld(t, state)
-	if export {
-		w.atExport(t)
+	if image {
+		w.atImage(t)
 	}
 	if kind == kindDetach {
 		w.attached(t, testAtt, web)

@@ -15,6 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
@@ -94,15 +95,15 @@ func newWorld(t *testing.T, states ...hv.State) *world {
 	return w
 }
 
-// exportPath is where the volume is in a world that has it at an NBD server.
-const exportPath = "nbd+unix:///vol?socket=/run/nbd.sock"
+// imagePath is where the volume is in a world that has it in a Ceph cluster.
+const imagePath = "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/vol"
 
-// atExport puts the volume to an NBD server, of which the kernel knows nothing.
-func (w *world) atExport(t *testing.T) {
+// atImage puts the volume to an RBD image, of which the kernel knows nothing, and whose clients are counted.
+func (w *world) atImage(t *testing.T) {
 	t.Helper()
-	must(t, w.CreateImage(exportPath, hvtest.Raw, testSize))
+	must(t, w.CreateImage(imagePath, hvtest.Raw, testSize))
 	at := &w.registry.vol.Location
-	at.Pool, at.Name, at.Path = "", "", exportPath
+	at.Pool, at.Name, at.Path = "", "", imagePath
 }
 
 // attached makes the volume a disk of an instance, as if it had always been one.
@@ -153,7 +154,7 @@ func (w *world) newManager(runner *op.Runner) *Manager {
 	}
 	w.unplugs = NewPendingUnplugs(w, w.journal, "")
 	ports := Ports{HV: w, Unplugs: w.unplugs, Registry: w.registry, Images: w.images, Migrations: &w.migrations, Known: w.known, Guards: w.guardPort, Claims: &location.Claims{Site: w.site, Pools: w.Fake.Pools, HostID: testHost, HostName: hostName}, Report: w.registry.hear}
-	return New(Config{Rules: location.Rules{Storage: w, AllowedPaths: []string{"/run"}}}, ports, runner, w.journal, host, slog.New(slog.DiscardHandler))
+	return New(Config{Rules: location.Rules{Storage: w, AllowedPaths: []string{"/run"}, RBD: rbd.Clusters{"5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11": {}}}}, ports, runner, w.journal, host, slog.New(slog.DiscardHandler))
 }
 
 // look notes what must never be: an image in a domain without an attachment.

@@ -298,8 +298,21 @@ func (i *Images) Fingerprint(_ context.Context, path string) (string, error) {
 // Written says whether somebody has an image open for writing.
 func (i *Images) Written(_ context.Context, path string) (bool, error) { return i.Writing[path], nil }
 
-// InUse says who holds an image besides the domains.
-func (i *Images) InUse(_ context.Context, path string) (string, error) {
+// InUse says who holds an image besides the domains, and of an RBD image besides as many clients as ours counts.
+func (i *Images) InUse(ctx context.Context, path string, ours func(context.Context) (int, error)) (string, error) {
+	if api.IsRBD(path) {
+		clients, known := i.Fake.Clients(path), 0
+		if clients > 0 && ours != nil {
+			n, err := ours(ctx)
+			if err != nil {
+				return "", err
+			}
+			known = n
+		}
+		if clients > known {
+			return "a client of Ceph has it open for writing", nil
+		}
+	}
 	i.Mu.Lock()
 	defer i.Mu.Unlock()
 	return i.Users[path], nil

@@ -117,7 +117,7 @@ func TestADeviceThatCannotBeOpenedIsRefused(t *testing.T) {
 	if api.CodeOf(err) != api.CodeUnsupportedDisk || !strings.Contains(err.Error(), path+" cannot be opened") {
 		t.Errorf("inspect: got %v, want unsupported_disk", err)
 	}
-	if _, err = (image.Storage{}).InUse(t.Context(), path); api.CodeOf(err) != api.CodeUnsupportedDisk {
+	if _, err = (image.Storage{}).InUse(t.Context(), path, nil); api.CodeOf(err) != api.CodeUnsupportedDisk {
 		t.Errorf("in use: got %v, want unsupported_disk", err)
 	}
 }

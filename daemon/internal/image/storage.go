@@ -222,10 +222,10 @@ func (Storage) InMemory(dir string) (bool, error) { return location.InMemory(dir
 // It returns "" if nobody does as far as this host can see. A block device that the kernel
 // lends to nobody else can be opened exclusively; a file may be the content of a loop
 // device. Of an export nothing can be seen, and of an RBD image who has it open for writing, on
-// whatever host.
-func (s Storage) InUse(ctx context.Context, path string) (string, error) {
+// whatever host, besides as many clients as ours counts, which may be nil.
+func (s Storage) InUse(ctx context.Context, path string, ours func(context.Context) (int, error)) (string, error) {
 	if api.IsNetwork(path) {
-		who, err := s.Network.Holders(ctx, path)
+		who, err := s.Network.Holders(ctx, path, ours)
 		if errors.Is(err, unix.ENOENT) {
 			return "", nil
 		}

@@ -4,10 +4,14 @@ package libvirt
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"net"
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -19,9 +23,10 @@ type graphNode struct {
 	ReadOnly bool   `json:"ro"`
 }
 
-// The drivers of nodes: of NBD exports, and of what libvirt puts over them before its version 9.10.
+// The drivers of nodes: of NBD exports, of RBD images, and of what libvirt puts over them before its version 9.10.
 const (
 	driverNBD = "nbd"
+	driverRBD = "rbd"
 	driverRaw = "raw"
 )
 
@@ -38,44 +43,69 @@ func (c *Conn) openNodes(ctx context.Context, id string, pid int, addresses []st
 	}
 	var found []hv.OpenFile
 	for _, address := range addresses {
-		node, writable, is := nodeAt(nodes, address)
-		if is || lost {
-			found = append(found, hv.OpenFile{Path: address, PID: pid, Node: node, Writable: writable || lost})
+		if lost {
+			found = append(found, hv.OpenFile{Path: address, PID: pid, Writable: true})
+			continue
+		}
+		names, writable := nodesAt(nodes, address, c.clusters)
+		for _, name := range names {
+			found = append(found, hv.OpenFile{Path: address, PID: pid, Node: name, Writable: writable})
 		}
 	}
 	return found, nil
 }
 
-// nodeAt finds the node that has what is at an address. Whether it may write says the node of a format that
-// is over it, where there is one: libvirt opens the one below so that it may do whatever that does. So each
-// format that may not write makes up for one node that may.
-func nodeAt(nodes []graphNode, address string) (name string, writable, is bool) {
+// nodesAt finds the nodes that have what is at an address, each with a connection of its own. Whether
+// one of them may write says the node of a format that is over it, where there is one: libvirt opens the one
+// below so that it may do whatever that does. So each format that may not write makes up for one
+// node that may.
+func nodesAt(nodes []graphNode, address string, clusters rbd.Clusters) (names []string, writable bool) {
 	writers := 0
 	for _, n := range nodes {
-		if n.address() != address {
+		if n.address(clusters) != address {
 			continue
 		}
 		switch {
 		case n.Driver == driverRaw && !n.ReadOnly:
-			return n.Name, true, true
+			writable = true
 		case n.Driver == driverRaw:
 			writers--
 		case !n.ReadOnly:
 			writers++
 		}
 		if n.Driver != driverRaw {
-			name, is = n.Name, true
+			names = append(names, n.Name)
 		}
 	}
-	return name, writers > 0, is
+	return names, writable || writers > 0
 }
 
 // address is what a node, or the one below it, has open over a network, as the path of a location; empty
 // if it is nothing of that kind.
-func (n *graphNode) address() string {
-	if n.Driver != driverNBD && n.Driver != driverRaw {
-		return ""
+func (n *graphNode) address(clusters rbd.Clusters) string {
+	switch n.Driver {
+	case driverNBD:
+		return n.export()
+	case driverRBD:
+		return n.image(clusters)
+	case driverRaw:
+		if options, is := strings.CutPrefix(n.File, optionsPrefix); is {
+			var over struct {
+				File json.RawMessage `json:"file"`
+			}
+			if json.Unmarshal([]byte(options), &over) != nil {
+				return ""
+			}
+			below := graphNode{File: optionsPrefix + string(over.File)}
+			return below.image(clusters)
+		}
+		return n.export()
 	}
+	return ""
+}
+
+// export is the address of the NBD export that is named by what QEMU calls the file of a node.
+func (n *graphNode) export() string {
 	// The default export of a server, of which QEMU writes no name.
 	file := strings.Replace(n.File, "nbd+unix://?", api.NBDScheme+"?", 1)
 	if server, is := strings.CutPrefix(file, api.NBDTCPScheme); is && !strings.Contains(server, "/") {
@@ -86,4 +116,31 @@ func (n *graphNode) address() string {
 		return ""
 	}
 	return export.URI()
+}
+
+// optionsPrefix is before the options of a node that no address of QEMU's says all of.
+const optionsPrefix = "json:"
+
+// image is the address of the RBD image that is named by what QEMU calls the file of a node: of the cluster that has
+// its monitors, of which none is another cluster's.
+func (n *graphNode) image(clusters rbd.Clusters) string {
+	options, is := strings.CutPrefix(n.File, optionsPrefix)
+	var named map[string]any
+	if !is || json.Unmarshal([]byte(options), &named) != nil || named["driver"] != driverRBD || named["snapshot"] != nil || named["namespace"] != nil {
+		return ""
+	}
+	image := api.RBDImage{}
+	image.Pool, _ = named["pool"].(string)
+	image.Name, _ = named["image"].(string)
+	for i := 0; ; i++ {
+		host, is := named[fmt.Sprintf("server.%d.host", i)].(string)
+		if !is {
+			return ""
+		}
+		port, _ := named[fmt.Sprintf("server.%d.port", i)].(string)
+		if id := clusters.Of(net.JoinHostPort(host, port)); id != "" {
+			image.Cluster = id
+			return image.URI()
+		}
+	}
 }

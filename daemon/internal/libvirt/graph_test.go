@@ -2,7 +2,11 @@
 
 package libvirt
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/rbd"
+)
 
 // What QEMU 7.2 says under libvirt 9.0, and what it would say where libvirt leaves out raw.
 func TestTheGraphSaysWhetherAnExportIsOpenAndMayBeWritten(t *testing.T) {
@@ -33,8 +37,52 @@ func TestTheGraphSaysWhetherAnExportIsOpenAndMayBeWritten(t *testing.T) {
 		"the default export":         {[]graphNode{node("nbd", "nbd+unix://?socket=/run/nbd.sock", false)}, "nbd+unix:///?socket=/run/nbd.sock", true, true},
 		"the default export of TCP":  {[]graphNode{node("nbd", "nbd://nbd.example:10809", true)}, "nbd://nbd.example:10809/", true, false},
 	} {
-		if _, writable, is := nodeAt(c.nodes, c.address); is != c.is || writable != c.writable {
-			t.Errorf("%s: open %v, writable %v", name, is, writable)
+		if names, writable := nodesAt(c.nodes, c.address, nil); len(names) > 0 != c.is || writable != c.writable {
+			t.Errorf("%s: open %v, writable %v", name, names, writable)
+		}
+	}
+}
+
+// What QEMU 7.2 says of images of Ceph. Their clients are counted, so each is found.
+func TestTheGraphSaysHowManyClientsOfAnRBDImageThereAre(t *testing.T) {
+	const (
+		id      = "5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11"
+		address = "rbd://" + id + "/fast/web"
+		options = `{"pool": "fast", "image": "web", "server.0.host": "10.0.0.9", "server.1.host": "10.0.0.1", "server.1.port": "6789", "driver": "rbd", "server.0.port": "3300", "user": "libvirt"}`
+		snap    = `{"pool": "fast", "image": "web", "snapshot": "monday", "driver": "rbd", "server.0.host": "10.0.0.1", "server.0.port": "6789"}`
+		other   = `{"pool": "fast", "image": "web", "driver": "rbd", "server.0.host": "10.0.0.2", "server.0.port": "6789"}`
+		named   = `{"pool": "rbd", "image": "web", "driver": "rbd", "server.0.host": "10.0.0.1", "server.0.port": "6789"}`
+	)
+	clusters := rbd.Clusters{
+		id:                                     {Monitors: []string{"10.0.0.1:6789"}},
+		"00000000-58a1-4ac3-8f0e-0e3c6f0f7a11": {Monitors: []string{"10.0.0.2:6789"}},
+	}
+	image := func(options string, readOnly bool) graphNode {
+		return graphNode{Name: "storage", Driver: "rbd", File: "json:" + options, ReadOnly: readOnly}
+	}
+	raw := func(options string, readOnly bool) graphNode {
+		return graphNode{Name: "format", Driver: "raw", File: `json:{"driver": "raw", "file": ` + options + `}`, ReadOnly: readOnly}
+	}
+	for name, c := range map[string]struct {
+		nodes    []graphNode
+		clients  int
+		writable bool
+	}{
+		"nothing":                       {nil, 0, false},
+		"a disk":                        {[]graphNode{raw(options, false), image(options, false)}, 1, true},
+		"frozen":                        {[]graphNode{image(options, false), raw(options, true)}, 1, false},
+		"without a format":              {[]graphNode{image(options, false)}, 1, true},
+		"without a format, frozen":      {[]graphNode{image(options, true)}, 1, false},
+		"frozen, and once more":         {[]graphNode{image(options, false), raw(options, true), raw(options, false), image(options, false)}, 2, true},
+		"a snapshot":                    {[]graphNode{raw(snap, true), image(snap, true)}, 0, false},
+		"another cluster's":             {[]graphNode{raw(other, false), image(other, false)}, 0, false},
+		"another pool's":                {[]graphNode{raw(named, false), image(named, false)}, 0, false},
+		"a file over which nothing is":  {[]graphNode{{Driver: "raw", File: "/pool/web.raw"}}, 0, false},
+		"what QEMU has cut off":         {[]graphNode{{Driver: "rbd", File: "json:" + options[:40]}, {Driver: "raw", File: "json:" + options[:40]}}, 0, false},
+		"a driver of the options alone": {[]graphNode{{Driver: "file", File: "json:" + options}}, 0, false},
+	} {
+		if names, writable := nodesAt(c.nodes, address, clusters); len(names) != c.clients || writable != c.writable {
+			t.Errorf("%s: open as %v, writable %v", name, names, writable)
 		}
 	}
 }

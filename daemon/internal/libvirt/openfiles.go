@@ -38,7 +38,7 @@ func (c *Conn) openFiles(ctx context.Context, id string, paths []string) ([]hv.O
 	var addresses, local []string
 	var wanted []identity
 	for _, path := range paths {
-		if api.IsNBD(path) {
+		if api.IsNetwork(path) {
 			addresses = append(addresses, path)
 			continue
 		}

@@ -17,17 +17,25 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
+// offline has a disk that can have no overlay.
+func offline(world func(*testing.T, hv.State) *migratetest.World) func(*testing.T, hv.State) *migratetest.World {
+	return func(t *testing.T, state hv.State) *migratetest.World {
+		t.Helper()
+		w := world(t, state)
+		w.Redefine(t, func(dom *hv.Domain) { dom.Config[0].Shareable, dom.Config[0].Chain = true, []hv.Image{w.Src} })
+		return w
+	}
+}
+
 func TestAVolumeGoesFromAndToAnImageWhileItsInstanceIsKeptOffWhateverHappensAtEveryCall(t *testing.T) {
-	const export = "nbd+unix:///other?socket=/run/nbd.sock"
-	const image = "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/fast/other"
 	for name, c := range map[string]struct {
 		world func(*testing.T, hv.State) *migratetest.World
 		to    hv.Image
 	}{
-		"from an image to an export": {migratetest.RBDWorld, hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: export}},
-		"from an export to an image": {migratetest.ExportWorld, hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: image}},
-		"from a file to an image":    {migratetest.NewWorld, hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: image}},
-		"from an image to an image":  {migratetest.RBDWorld, hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: image}},
+		"from an image to an export": {migratetest.RBDWorld, migratetest.OtherExport},
+		"from an export to an image": {migratetest.ExportWorld, migratetest.OtherRBD},
+		"from a file to an image":    {migratetest.NewWorld, migratetest.OtherRBD},
+		"from an image to an image":  {migratetest.RBDWorld, migratetest.OtherRBD},
 	} {
 		for what, happen := range map[string]func(d *daemon) hvtest.Fault{
 			"the daemon dies": func(d *daemon) hvtest.Fault { return hvtest.Fault{Do: func() { go d.Restart() }} },
@@ -37,7 +45,7 @@ func TestAVolumeGoesFromAndToAnImageWhileItsInstanceIsKeptOffWhateverHappensAtEv
 			"the guest is to be started": func(d *daemon) hvtest.Fault { return hvtest.Fault{Do: func() { _ = d.world.Start(testInstance) }} },
 		} {
 			t.Run(name+", "+what, func(t *testing.T) {
-				everyCallOn(t, c.world, hv.StateStopped, func(t *testing.T, d *daemon, fault hvtest.Fault) {
+				everyCallOn(t, offline(c.world), hv.StateStopped, func(t *testing.T, d *daemon, fault hvtest.Fault) {
 					t.Helper()
 					must(t, d.world.CreateImage(c.to.Path, hvtest.Raw, testSize))
 					d.world.Copier.Gate = make(chan struct{})
@@ -92,24 +100,6 @@ func TestWhatIsNotDoneWithAVolumeAtAnExportIsRefusedByNameAndChangesNothing(t *t
 	}
 }
 
-func TestAVolumeAtAnImageIsNotMovedUnderAProcess(t *testing.T) {
-	for _, world := range []func(*testing.T, hv.State) *migratetest.World{migratetest.RBDWorld, migratetest.ToAddress(migratetest.ExportWorld, migratetest.RBD)} {
-		for _, state := range migratetest.ActiveStates {
-			for _, method := range []string{"", steps.MethodOverlay, steps.MethodMirror} {
-				inBubbleOn(t, world, state, func(t *testing.T, d *daemon) {
-					target := d.world.To
-					target.Method = method
-					_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true})
-					if api.CodeOf(err) != api.CodeUnsupportedDisk {
-						t.Errorf("%s, method %q: %v", state, method, err)
-					}
-					d.stayed()
-				})
-			}
-		}
-	}
-}
-
 // A shareable disk can have no overlay.
 func TestADiskThatCanHaveNoOverlayIsMovedFromAnExportWhileItIsKeptOff(t *testing.T) {
 	for state, want := range map[hv.State]api.Code{hv.StateRunning: api.CodeUnsupportedDisk, hv.StateStopped: ""} {
@@ -135,7 +125,7 @@ func TestADiskThatCanHaveNoOverlayIsMovedFromAnExportWhileItIsKeptOff(t *testing
 
 // Its name says nothing: the cluster's own id of an image does.
 func TestAnRBDImageThatWasMadeAnewIsNeitherCopiedNorWritten(t *testing.T) {
-	const other = "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/fast/other"
+	other := migratetest.OtherRBD.Path
 	for which, code := range map[string]api.Code{migratetest.RBD.Path: api.CodeChainChanged, other: api.CodeDstInUse} {
 		t.Run(which, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

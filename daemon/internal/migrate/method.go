@@ -14,15 +14,12 @@ import (
 
 // chooseOverNetwork is chooseMethod for a volume that comes from or goes to an address.
 func (m *Manager) chooseOverNetwork(s *steps.Spec, dom *hv.Domain, disk *hv.Disk, target api.MigrationTarget) error {
-	if api.IsRBD(s.Src.Path) || api.IsRBD(target.ToPath) {
-		return m.checkOffForRBD(s, dom, disk)
-	}
 	if err := m.chooseMethod(s, dom, disk, target.Method); err != nil {
 		return err
 	}
 	if s.Method == steps.MethodMirror {
 		// Of a src at an address nobody can tell, after a power cut, whether it was written behind dst.
-		return unsupported(s, "it would have to be mirrored, which is not done from and to an NBD export; leave out --method, or, where the disk can have no overlay, stop instance %s and run this again", dom.Name)
+		return unsupported(s, "it would have to be mirrored, which is not done from and to an NBD export or an RBD image; leave out --method, or, where the disk can have no overlay, stop instance %s and run this again", dom.Name)
 	}
 	if s.Method != steps.MethodOverlay || !api.IsNetwork(s.Src.Path) {
 		return nil
@@ -33,17 +30,6 @@ func (m *Manager) chooseOverNetwork(s *steps.Spec, dom *hv.Domain, disk *hv.Disk
 			s.VolumeName, dom.Name, api.AddressKind(s.Src.Path), err)
 	}
 	return nil
-}
-
-// checkOffForRBD refuses to move a volume from or to an RBD image under a process. The instance is kept off.
-func (m *Manager) checkOffForRBD(s *steps.Spec, dom *hv.Domain, disk *hv.Disk) error {
-	if reason := immovable(disk); reason != "" {
-		return unsupported(s, "disk %s of instance %s %s", s.Target, dom.Name, reason)
-	}
-	if dom.State.Active() {
-		return unsupported(s, "from and to an RBD image a volume is moved only while its instance is stopped; stop %s and run this again: it is kept stopped until the end", dom.Name)
-	}
-	return m.checkKeptOff(s, dom)
 }
 
 // checkKeptOff refuses a move that has to keep an instance stopped, where nothing would.

@@ -121,9 +121,6 @@ func (m *Manager) confirmLive(ctx context.Context, w *api.Which, found *holder) 
 		return nil
 	}
 	top := w.Authoritative[0].Path
-	if api.IsRBD(top) {
-		return nil // of which neither the kernel nor QEMU is asked
-	}
 	open, err := witness.Look(ctx, m.ports.HV, found.dom.ID, found.dom.Name, top)
 	if err != nil {
 		return api.Errorf(api.CodeHypervisorUnavailable, "cannot see what the process of instance %s has open: %v", found.dom.Name, err)

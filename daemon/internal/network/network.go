@@ -67,16 +67,16 @@ func (a Access) Fingerprint(ctx context.Context, path string) (string, error) {
 	return "rbd image " + info.ID + " at " + path, nil
 }
 
-// Holders says who has what is at an address, "" if nobody can be seen: an NBD server does not say who
-// else its clients are.
-func (a Access) Holders(ctx context.Context, path string) (string, error) {
+// Holders says who has what is at an address, besides as many clients as ours counts, "" if nobody can be
+// seen: an NBD server does not say who else its clients are.
+func (a Access) Holders(ctx context.Context, path string, ours func(context.Context) (int, error)) (string, error) {
 	if !api.IsRBD(path) {
 		return "", nil
 	}
 	if a.RBD == nil {
 		return "", errNoClusters
 	}
-	return a.RBD.Holders(ctx, path)
+	return a.RBD.Holders(ctx, path, ours)
 }
 
 func (a Access) look(ctx context.Context, path string) (rbd.Info, error) {

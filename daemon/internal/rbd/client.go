@@ -105,9 +105,11 @@ const (
 	watchPoll    = time.Second
 )
 
-// Holders says who has the image at an address open for writing, "" if nobody has. A client that may
-// have died is waited for, unless ctx has a deadline: then somebody waits for an answer, and can ask once more.
-func (c *Client) Holders(ctx context.Context, path string) (string, error) {
+// Holders says who has the image at an address open for writing, besides as many clients as ours counts,
+// which may be nil for none; "" if nobody has. A cluster names a client by an address and a number, by
+// which nobody can tell whose it is. A client that may have died is waited for, unless ctx has a
+// deadline: then somebody waits for an answer, and can ask once more.
+func (c *Client) Holders(ctx context.Context, path string, ours func(context.Context) (int, error)) (string, error) {
 	_, once := ctx.Deadline()
 	gone := time.NewTimer(watchTimeout)
 	defer gone.Stop()
@@ -119,7 +121,11 @@ func (c *Client) Holders(ctx context.Context, path string) (string, error) {
 			watchers, err = c.Reach.Watchers(ctx, image, key)
 			return err
 		})
-		if err != nil || len(watchers) == 0 {
+		known := 0
+		if err == nil && len(watchers) > 0 && ours != nil {
+			known, err = ours(ctx)
+		}
+		if err != nil || len(watchers) <= known {
 			return "", err
 		}
 		has := "a client of Ceph at " + strings.Join(watchers, " and ") + " has it open for writing (rbd status); one that has died is gone after half a minute"

@@ -93,7 +93,7 @@ func TestWhoHasAnImageIsWaitedForAsLongAsItMayBeDead(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				f := &fakeReach{watched: func() bool { return time.Since(began) < c.lasts }}
-				who, err := clientOf(f).Holders(t.Context(), web)
+				who, err := clientOf(f).Holders(t.Context(), web, nil)
 				if err != nil || (who != "") != c.has || time.Since(began) > time.Minute {
 					t.Errorf("after %v: %q, %v", time.Since(began), who, err)
 				}
@@ -101,13 +101,31 @@ func TestWhoHasAnImageIsWaitedForAsLongAsItMayBeDead(t *testing.T) {
 				began = asked
 				bounded, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				who, err = clientOf(f).Holders(bounded, web)
+				who, err = clientOf(f).Holders(bounded, web, nil)
 				if err != nil || (who != "") != (c.lasts > 0) || time.Since(asked) > 0 {
 					t.Errorf("for somebody who waits, after %v: %q, %v", time.Since(asked), who, err)
 				}
 			})
 		})
 	}
+}
+
+// Guests of this host are clients as well, and a cluster does not say whose a client is.
+func TestWhoHasAnImageBesideTheGuestsIsToldByTheirNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeReach{watched: func() bool { return true }}
+		count := func(n int, err error) func(context.Context) (int, error) {
+			return func(context.Context) (int, error) { return n, err }
+		}
+		for n, has := range map[int]bool{0: true, 1: false, 2: false} {
+			if who, err := clientOf(f).Holders(t.Context(), web, count(n, nil)); err != nil || (who != "") != has {
+				t.Errorf("with %d of ours: %q, %v", n, who, err)
+			}
+		}
+		if _, err := clientOf(f).Holders(t.Context(), web, count(0, io.ErrUnexpectedEOF)); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("uncounted: %v", err)
+		}
+	})
 }
 
 func fd(f *os.File) string {

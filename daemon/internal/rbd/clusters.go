@@ -33,6 +33,16 @@ type Clusters map[string]Cluster
 // IDs are the ids of the clusters, in order.
 func (c Clusters) IDs() []string { return slices.Sorted(maps.Keys(c)) }
 
+// Of returns the id of the cluster with this monitor, HOST:PORT, "" if there is none.
+func (c Clusters) Of(monitor string) string {
+	for _, id := range c.IDs() {
+		if slices.Contains(c[id].Monitors, monitor) {
+			return id
+		}
+	}
+	return ""
+}
+
 // Find returns the cluster of an image.
 func (c Clusters) Find(image api.RBDImage) (Cluster, error) {
 	cluster, found := c[image.Cluster]

@@ -97,6 +97,10 @@ func (c Cluster) look(ctx context.Context, image api.RBDImage, key *os.File) (In
 	if info.ID == "" || info.Size <= 0 {
 		return Info{}, fmt.Errorf("rbd says of the image neither an id nor a size: an image of format 1 cannot be told from another one of its name")
 	}
+	if slices.Contains(info.Features, "dirty-cache") {
+		// rbd_persistent_cache: even what was flushed is on a disk of that client, and in no copy.
+		return Info{}, fmt.Errorf("a client of the image has writes in a persistent cache of its own, which the cluster does not have: stop that client's guest, and turn the cache off (rbd_persistent_cache_mode)")
+	}
 	return Info{SizeBytes: info.Size, ID: info.ID, Fenced: slices.Contains(info.Features, "exclusive-lock")}, nil
 }
 

@@ -129,7 +129,7 @@ func (e *env) checkNoClone(ctx context.Context, path, verdict string) error {
 
 // checkHeld refuses an image that the kernel says is in use.
 func (e *env) checkHeld(ctx context.Context, path, verdict string) error {
-	user, err := e.Images.InUse(ctx, path)
+	user, err := e.Images.InUse(ctx, path, nil)
 	if err != nil {
 		return fmt.Errorf("see who uses %s: %w", path, err)
 	}

@@ -75,6 +75,23 @@ func LookAt(ctx context.Context, k Kernel, id, name string, paths ...string) ([]
 	return all, nil
 }
 
+// Clients counts what the processes of domains have of what is at an address: each is one client of its
+// server.
+func Clients(ctx context.Context, k Kernel, address string, ids ...string) (n int, err error) {
+	for _, id := range ids {
+		files, err := k.OpenFiles(ctx, id, address)
+		if err != nil && !errors.Is(err, hv.ErrNotActive) {
+			return 0, fmt.Errorf("count the clients of %s: %w", address, err)
+		}
+		for _, f := range files {
+			if f.Node != "" {
+				n++
+			}
+		}
+	}
+	return n, nil
+}
+
 // Retry bounds how long witnesses that disagree are asked again: libvirt needs a moment to
 // notice that a process is dead, and QEMU needs one to close an image.
 type Retry struct {

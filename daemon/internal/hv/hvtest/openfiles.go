@@ -5,7 +5,6 @@ package hvtest
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strconv"
 
@@ -29,9 +28,6 @@ func (f *Fake) OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.
 			return hv.ErrNotActive
 		}
 		for _, path := range paths {
-			if api.IsRBD(path) {
-				return &fs.PathError{Op: "stat", Path: path, Err: fs.ErrNotExist}
-			}
 			if _, err := f.open(path); err != nil && !api.IsNetwork(path) { // which is no path of the kernel
 				return err
 			}
@@ -52,12 +48,16 @@ func (d *domain) has(path string) (found []hv.OpenFile) {
 	if api.IsNetwork(path) && d.lost() {
 		return []hv.OpenFile{{Path: path, PID: pid, Writable: true}}
 	}
+	if api.IsNetwork(path) {
+		for i, h := range d.opens() {
+			if h.path == path {
+				found = append(found, hv.OpenFile{Path: path, PID: pid, Node: fmt.Sprintf("libvirt-%d-storage", i), Writable: h.writable})
+			}
+		}
+		return found
+	}
 	for i, h := range d.holds() {
-		switch {
-		case h.path != path:
-		case api.IsNetwork(path):
-			found = append(found, hv.OpenFile{Path: path, PID: pid, Node: fmt.Sprintf("libvirt-%d-storage", i), Writable: h.writable})
-		default:
+		if h.path == path {
 			found = append(found, hv.OpenFile{Path: path, PID: pid, FD: firstFD + i, Writable: h.writable})
 		}
 	}
@@ -217,6 +217,20 @@ func (f *Fake) checkOpen(disk *hv.Disk) error {
 	}
 	_, err := f.read(disk.Chain)
 	return err
+}
+
+// Clients counts the clients of what is at an address, as its server does: each node of a process is one.
+func (f *Fake) Clients(address string) (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, dom := range f.domains {
+		for _, h := range dom.opens() {
+			if h.path == address {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // countHolders counts the processes that have an image open.

@@ -337,7 +337,7 @@ func (e *Env) stepReleased() op.Step {
 				return err
 			}
 		}
-		user, err := e.Images.InUse(ctx, in.Location.Path)
+		user, err := e.Images.InUse(ctx, in.Location.Path, nil)
 		if err != nil {
 			return err
 		}

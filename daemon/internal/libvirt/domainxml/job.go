@@ -57,8 +57,8 @@ func sourceOf(img hv.Image, clusters rbd.Clusters) (*libvirtxml.DomainDiskSource
 // CopyXML describes the destination of a copy. The format and the end of the
 // chain are stated because libvirt would probe for them, in content that a
 // guest wrote.
-func CopyXML(dst hv.Image) (string, error) {
-	source, err := sourceOf(dst, nil) // no job goes to an RBD image
+func CopyXML(dst hv.Image, clusters rbd.Clusters) (string, error) {
+	source, err := sourceOf(dst, clusters)
 	if err != nil {
 		return "", err
 	}

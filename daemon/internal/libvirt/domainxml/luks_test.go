@@ -73,7 +73,7 @@ func TestAnEncryptionThatTheSecretAloneDoesNotSayIsNotCarried(t *testing.T) {
 
 func TestNoRunningGuestGetsALUKSContainer(t *testing.T) {
 	img := hv.Image{Type: hv.SourceFile, Format: "raw", Path: "/new", LUKSSecret: luksSecret}
-	if _, err := domainxml.CopyXML(img); !errors.Is(err, hv.ErrUnsupported) {
+	if _, err := domainxml.CopyXML(img, nil); !errors.Is(err, hv.ErrUnsupported) {
 		t.Errorf("CopyXML: %v", err)
 	}
 	img.Format = "qcow2"

@@ -20,6 +20,9 @@ var OtherExport = hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "nb
 // RBD is the image of the volume of an RBDWorld.
 var RBD = hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/web"}
 
+// OtherRBD is another one.
+var OtherRBD = hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/fast/other"}
+
 // ExportWorld returns a world whose volume is an export of an NBD server, which the kernel knows
 // nothing of. What the volume was elsewhere is left there.
 func ExportWorld(t *testing.T, state hv.State) *World {
@@ -45,9 +48,9 @@ func ToAddress(kind func(*testing.T, hv.State) *World, dst hv.Image) func(*testi
 // LiveKinds are worlds by where the volume of a running guest may be, and where it may go.
 var LiveKinds = map[string]func(*testing.T, hv.State) *World{
 	"from a file to a file":       NewWorld,
-	"from an export to a file":    ExportWorld,
+	"from an RBD image to a file": RBDWorld,
 	"from a file to an export":    ToAddress(NewWorld, OtherExport),
-	"from an export to an export": ToAddress(ExportWorld, OtherExport),
+	"from an export to an image":  ToAddress(ExportWorld, OtherRBD),
 }
 
 // OnLiveKinds runs a test on each of LiveKinds.

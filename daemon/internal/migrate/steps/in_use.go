@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -31,7 +32,9 @@ func (e *Env) userOf(ctx context.Context, path string, except ...string) (string
 	case domain != "":
 		return fmt.Sprintf("is disk %s of instance %s", target, domain), nil
 	}
-	user, err := e.images.InUse(ctx, path)
+	user, err := e.images.InUse(ctx, path, func(ctx context.Context) (int, error) {
+		return witness.Clients(ctx, e.hv, path, except...)
+	})
 	if err != nil {
 		return "", fmt.Errorf("see who uses %s: %w", path, err)
 	}
@@ -107,7 +110,7 @@ func srcInUse(s *Spec, user string) error {
 // CheckFree refuses an image that is in use on this host, that is a volume (by whatever
 // path), or that belongs to a migration.
 func (e *Env) CheckFree(ctx context.Context, path string, self location.Self) error {
-	user, err := e.userOf(ctx, path, "")
+	user, err := e.userOf(ctx, path)
 	if err != nil {
 		return err
 	}

@@ -128,7 +128,7 @@ func (e *Env) closed(ctx context.Context, s *Spec) error {
 			return errors.Join(e.hvError(err), inUseBy(s, open, "instance "+doms[i].Name))
 		}
 	}
-	user, err := e.images.InUse(ctx, s.Src.Path)
+	user, err := e.images.InUse(ctx, s.Src.Path, nil)
 	if err != nil {
 		return err
 	}

@@ -143,7 +143,7 @@ func (e *Env) stepVerifyFrozen() op.Step {
 				return r.SetOutput(frozenOutput{NotFrozen: wrong})
 			}
 		}
-		if api.IsNBD(s.Src.Path) { // its server may be away by now, and says no more than this
+		if api.IsNetwork(s.Src.Path) { // its server may be away by now, and says no more than this
 			return r.SetOutput(frozenOutput{At: e.now().UTC(), Src: &image.Stamp{SizeBytes: s.Src.SizeBytes}})
 		}
 		seal, err := e.stampSrc(ctx, s)

@@ -23,10 +23,7 @@ type openImages struct {
 	srcWritable       bool
 	// unasked: nobody could ask the process what it has at addresses, which count as open for writing.
 	unasked bool
-	// srcUnseen and dstUnseen: it is an RBD image, of which QEMU is not asked. The instance is kept off until
-	// the move is over.
-	srcUnseen, dstUnseen bool
-	pid                  int // of the process, where it has one of them open
+	pid     int // of the process, where it has one of them open
 }
 
 // openImages asks the second witness what the guest's process has open. Its errors are typed for the
@@ -40,10 +37,7 @@ func (e *Env) openImages(ctx context.Context, s *Spec) (*openImages, error) {
 	if err != nil {
 		return nil, err
 	}
-	open := &openImages{
-		process: true, src: held[0].Open, srcWritable: held[0].Writable, dst: held[1].Open,
-		srcUnseen: api.IsRBD(s.Src.Path), dstUnseen: api.IsRBD(s.Dst.Path),
-	}
+	open := &openImages{process: true, src: held[0].Open, srcWritable: held[0].Writable, dst: held[1].Open}
 	if s.Overlay != "" {
 		open.overlay = held[2].Open
 	}
@@ -113,9 +107,9 @@ func (o *openImages) agrees(s *Spec, disk *diskState) bool {
 		return false
 	}
 	if disk.live == OnDst {
-		return (o.dst || o.dstUnseen) && !o.src
+		return o.dst && !o.src
 	}
-	return (o.src || o.srcUnseen) && (disk.mirror != nil || !o.dst) // or a job that libvirt does not know of writes to dst
+	return o.src && (disk.mirror != nil || !o.dst) // or a job that libvirt does not know of writes to dst
 }
 
 // errWitnessesDisagree says that libvirt and the kernel tell different things about the same
