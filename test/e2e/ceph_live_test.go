@@ -53,7 +53,7 @@ func TestCephAGuestThatIsStoppedWhileItsVolumeMovesBetweenImagesIsFolded(t *test
 	c := sharedCluster(t)
 	h := cephHost(t, c)
 	g := h.runningGuest(t, h.imageIn(t, c))
-	for _, stop := range []func(*testing.T){g.powerOff, g.killQEMU} { // whose client is one for half a minute more
+	for _, stop := range []func(*testing.T){g.powerOff, g.crashes} { // whose client is one for half a minute more
 		for _, end := range []func(*move){
 			func(v *move) { v.cancel(t) },
 			func(v *move) { v.copy(t); v.finish(t) },

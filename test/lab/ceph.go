@@ -275,10 +275,14 @@ func (c *Ceph) Hold(tb testing.TB, spec string) (release func()) {
 	tb.Helper()
 	pool, image, _ := strings.Cut(spec, "/")
 	cmd := exec.CommandContext(tb.Context(), "qemu-io", "-c", "read 0 512", "-c", "sleep 600000", "--image-opts", fmt.Sprintf("driver=rbd,pool=%s,image=%s,conf=%s", pool, image, c.conf()))
-	if err := cmd.Start(); err != nil {
+	before, err := c.Watchers(tb.Context(), spec)
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
 		tb.Fatal(err)
 	}
-	if !poll(time.Minute, func() bool { n, err := c.Watchers(tb.Context(), spec); return err == nil && n > 0 }) {
+	if !poll(time.Minute, func() bool { n, err := c.Watchers(tb.Context(), spec); return err == nil && n > before }) {
 		tb.Errorf("nobody watches %s", spec)
 	}
 	return func() {
