@@ -14,6 +14,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
+	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/retry"
 )
@@ -185,9 +186,18 @@ func (d *doctor) labelOf(key, dir string) []api.Check {
 }
 
 func (d *doctor) qemuImg() api.Check {
-	path, err := qemuimg.Find()
+	return programOfQEMU(qemuimg.Program, "qemu-utils", qemuimg.Find)
+}
+
+func (d *doctor) storageDaemon() api.Check {
+	return programOfQEMU(storagedaemon.Program, "qemu-system-common", storagedaemon.Find)
+}
+
+// programOfQEMU looks for a program, which Debian has in this package.
+func programOfQEMU(name, debian string, find func() (string, error)) api.Check {
+	path, err := find()
 	if err != nil {
-		return api.Check{Name: "qemu-img", Status: "fail", Message: "qemu-img is not installed", Advice: "apt-get install qemu-utils"}
+		return api.Check{Name: name, Status: "fail", Message: name + " is not installed", Advice: "apt-get install " + debian}
 	}
-	return ok("qemu-img", path)
+	return ok(name, path)
 }

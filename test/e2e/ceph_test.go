@@ -175,7 +175,6 @@ func TestCephAVolumeIsMovedFromAndToRBDImagesWhileItsGuestIsStopped(t *testing.T
 	name := g.volumeName("vda")
 	h.refuses(t, api.CodeUnsupportedDisk, "volume", "resize", name, "--size", fmt.Sprint(2*volumeBytes))
 	g.powerOff(t)
-	h.refuses(t, api.CodeInvalidArgument, "volume", "migrate", name, "--to-pool", "b", "--to-format", "qcow2")
 	h.refuses(t, api.CodeInvalidArgument, "volume", "migrate", name, "--to-pool", "b", "--delete-source")
 	h.refuses(t, api.CodeNotFound, "volume", "migrate", name, "--to-path", c.URI("fast/none"))
 	h.refuses(t, api.CodePermissionDenied, "volume", "migrate", name, "--to-path", "rbd://00000000-0000-0000-0000-000000000000/rbd/web")

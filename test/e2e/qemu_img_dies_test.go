@@ -42,8 +42,8 @@ func TestKillOfQemuImgInTheFold(t *testing.T) {
 	}
 }
 
-// qemu-img dies in a copy from one format to another, under a guest that writes.
-func TestKillOfQemuImgInTheCopyBetweenFormats(t *testing.T) {
+// qemu-storage-daemon dies in a copy from one format to another, under a guest that writes.
+func TestKillOfTheServerOfAnImageInTheCopyBetweenFormats(t *testing.T) {
 	leftToTestE2E(t)
 	h := startHost(t)
 	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))

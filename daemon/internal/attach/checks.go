@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -167,10 +168,7 @@ func (e *env) checkUsers(ctx context.Context, in *input) error {
 	inUse := func(who string) error {
 		return api.Errorf(api.CodeVolumeInUse, "cannot attach volume %s: %s is in use: %s", in.VolumeName, in.Location.Path, who)
 	}
-	held, err := e.Images.InUse(ctx, in.Location.Path, func(ctx context.Context) (int, error) {
-		beside, err := e.beside(ctx, in)
-		return len(beside), err
-	})
+	held, err := e.Images.InUse(ctx, in.Location.Path, func(ctx context.Context) (least, most int, err error) { return e.clientsBeside(ctx, in) })
 	if err != nil {
 		return fmt.Errorf("see who uses %s: %w", in.Location.Path, err)
 	}
@@ -204,6 +202,25 @@ func (e *env) beside(ctx context.Context, in *input) ([]api.Attachment, error) {
 		return nil, request.Registry(err)
 	}
 	return slices.DeleteFunc(all, func(a api.Attachment) bool { return a.ID == in.AttachmentID }), nil
+}
+
+// clientsBeside counts the clients that the guests of the other attachments may be, and those of this host are.
+func (e *env) clientsBeside(ctx context.Context, in *input) (least, most int, err error) {
+	beside, err := e.beside(ctx, in)
+	if err != nil {
+		return 0, 0, err
+	}
+	var here []string
+	for i := range beside {
+		switch a := &beside[i]; {
+		case a.Host == in.Host || a.Host == in.HostName:
+			here = append(here, a.InstanceID)
+		case a.State != api.AttachmentReserved:
+			most++
+		}
+	}
+	least, err = witness.Clients(ctx, e.HV, in.Location.Path, here...)
+	return least, least + most, err
 }
 
 // checkDomain refuses an instance whose disks may not be changed now. What is

@@ -51,9 +51,9 @@ type Images interface {
 	// says, or has other base images.
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
 	// InUse says in words who holds the image: a mount, a device mapper or loop device,
-	// swap, or, of an RBD image, clients besides as many as ours counts, which may be nil. It
+	// swap, or, of an RBD image, clients besides those that ours counts, which may be nil. It
 	// returns "" if nobody does as far as this host can see.
-	InUse(ctx context.Context, path string, ours func(context.Context) (int, error)) (string, error)
+	InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error)
 	// Reach returns nil if a process of this user can get to the files in a directory, and
 	// an *image.ReachError if not.
 	Reach(user hv.ProcessUser, dir string) error

@@ -5,13 +5,10 @@ package copy
 import (
 	"context"
 	"errors"
-
-	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
 // Compare reads both images, for a copy that somebody else has made. Nil means that they
-// hold the same bytes. A *MismatchError says where they begin to differ, exact to the byte
-// if both are raw. A *SizeError says that their sizes differ. Of spec it takes Src, Dst, Network and Progress.
+// hold the same bytes. A *MismatchError says where they begin to differ. A *SizeError says that their sizes differ. Of spec it takes Src, Dst, Network and Progress.
 func Compare(ctx context.Context, spec Spec) error {
 	return compare(ctx, &Spec{Src: spec.Src, Dst: spec.Dst, Network: spec.Network, Progress: spec.Progress})
 }
@@ -25,30 +22,22 @@ func compare(ctx context.Context, spec *Spec) error {
 	if err != nil {
 		return err
 	}
-	m := newMeter(spec.Progress, sizeBytes)
-	if !spec.bothRaw() {
-		m.begin(PhaseVerify, 0)
-		return qemuimg.Compare(ctx, spec.Src.image(), spec.Dst.image(), qemuimg.CompareOptions{
-			Progress: func(done, _ int64) { m.reach(done) },
-			Throttle: spec.childThrottle(),
-		})
-	}
-	src, err := spec.open(ctx, spec.Src, false)
+	src, err := spec.open(ctx, spec.Src)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = src.Close() }()
-	dst, err := spec.open(ctx, spec.Dst, false)
+	dst, err := spec.open(ctx, spec.Dst)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = dst.Close() }()
-	return compareStored(ctx, spec, src, dst, m)
+	return compareStored(ctx, spec, src, dst, newMeter(spec.Progress, sizeBytes))
 }
 
 // compareOverlaid is compare of an overlay, where it and what is below it, or Dst, are read here.
 func compareOverlaid(ctx context.Context, spec *Spec) error {
-	dst, err := spec.open(ctx, spec.Dst, false)
+	dst, err := spec.open(ctx, spec.Dst)
 	if err != nil {
 		return err
 	}

@@ -5,14 +5,11 @@ package copy
 import (
 	"context"
 	"os"
-
-	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
 // Result says what a copy did: BytesCopied were written as data, BytesZero were made to
 // read as zeros, and BytesResumed were done by an earlier run. Together they are
-// BytesTotal, unless the image was cloned, which moves nothing. If a format is not raw,
-// zeros are not counted separately.
+// BytesTotal, unless the image was cloned, which moves nothing.
 type Result struct {
 	BytesTotal   int64
 	BytesCopied  int64
@@ -23,7 +20,7 @@ type Result struct {
 	// Verified says that dst was read back and is equal.
 	Verified bool
 	// Digest is the XXH3-128, in hex, of the hashes of all chunks of 1 MiB; empty
-	// where no chunk was hashed: a clone, and images that are not raw.
+	// where no chunk was hashed: a clone.
 	Digest string
 }
 
@@ -43,13 +40,7 @@ func Copy(ctx context.Context, spec Spec) (Result, error) {
 		return Result{}, err
 	}
 	defer func() { _ = lock.Close() }()
-	m := newMeter(spec.Progress, sizeBytes)
-	var result Result
-	if spec.bothRaw() {
-		result, err = copyRaw(ctx, &spec, lock, m)
-	} else if err = stillNamed(lock); err == nil { // qemu-img opens it by its path
-		result, err = convert(ctx, &spec, sizeBytes, m)
-	}
+	result, err := copyEnds(ctx, &spec, lock, newMeter(spec.Progress, sizeBytes))
 	if err == nil {
 		err = stillNamed(lock)
 	}
@@ -59,14 +50,14 @@ func Copy(ctx context.Context, spec Spec) (Result, error) {
 	return result, err
 }
 
-// copyRaw copies between two ends, of which dst is the file that is locked: by cloning if they can, else by streaming.
-func copyRaw(ctx context.Context, spec *Spec, lock *os.File, m *meter) (Result, error) {
-	src, err := spec.open(ctx, spec.Src, false)
+// copyEnds copies between two ends, of which dst is the file that is locked: by cloning if they can, else by streaming.
+func copyEnds(ctx context.Context, spec *Spec, lock *os.File, m *meter) (Result, error) {
+	src, err := spec.open(ctx, spec.Src)
 	if err != nil {
 		return Result{}, err
 	}
 	defer func() { _ = src.Close() }()
-	dst, err := spec.open(ctx, spec.Dst, true)
+	dst, err := spec.openDst(ctx, lock)
 	if err != nil {
 		return Result{}, err
 	}
@@ -111,25 +102,6 @@ func finishClone(ctx context.Context, spec *Spec, src, dst End, m *meter) (Resul
 	err := dst.Flush()
 	if err == nil && spec.Verify {
 		err = compareEnds(ctx, spec, src, dst, m)
-		result.Verified = err == nil
-	}
-	return result, err
-}
-
-// convert has qemu-img copy where a format is not raw.
-func convert(ctx context.Context, spec *Spec, sizeBytes int64, m *meter) (Result, error) {
-	m.begin(PhaseCopy, 0)
-	err := qemuimg.Convert(ctx, spec.Src.image(), spec.Dst.image(), qemuimg.ConvertOptions{
-		DstIsZero: spec.DstIsZero, IsDst: spec.IsDst,
-		Progress: func(done, _ int64) { m.reach(done) },
-		Throttle: spec.childThrottle(),
-	})
-	if err != nil {
-		return Result{BytesTotal: sizeBytes}, err
-	}
-	result := Result{BytesTotal: sizeBytes, BytesCopied: sizeBytes}
-	if spec.Verify {
-		err = compare(ctx, spec)
 		result.Verified = err == nil
 	}
 	return result, err

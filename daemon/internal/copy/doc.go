@@ -6,10 +6,10 @@
 // Pacer, the operator's as a Limiter.
 //
 // The engine is written against End, one side of a copy, and asks an end what
-// it can do, never what it is. Raw files and block devices are ends; images of
-// other formats go through package qemuimg.
+// it can do, never what it is. Raw files and block devices are ends, and so are
+// images of other formats, which QEMU opens and serves by NBD (package qemuimg).
 //
-// A raw image is divided into chunks of 1 MiB. Each chunk is read once, hashed
+// An image is divided into chunks of 1 MiB. Each chunk is read once, hashed
 // (XXH3-128) as read, and written or, where it is zeros, deallocated. What is
 // done is recorded in a Cursor, but only after dst has been flushed, so that a
 // chunk recorded as done is on stable storage whatever dies.

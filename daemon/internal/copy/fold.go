@@ -36,7 +36,7 @@ func Fold(ctx context.Context, f FoldSpec) (err error) {
 	}
 	defer overlay.Close()
 	spec := &Spec{Dst: Image{Path: f.Into, Format: qemuimg.FormatRaw}, Network: f.Network, OpenEnd: f.OpenEnd}
-	into, err := spec.open(ctx, spec.Dst, true)
+	into, err := spec.openFor(ctx, spec.Dst, true, nil)
 	if err != nil {
 		return err
 	}

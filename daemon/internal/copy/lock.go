@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -25,8 +26,8 @@ const (
 	qemuLockBytes  = 200
 )
 
-// lockDst keeps all others from writing to dst: other copies, and guests, unless
-// qemu-img does the copy, which takes its own locks against them; a block device
+// lockDst keeps all others from writing to dst: other copies, and guests, unless QEMU
+// serves dst, which takes its own locks against them; a block device
 // is claimed exclusively, which mounts and volume managers respect. ErrInUse if
 // somebody was first. The locks go with the returned file, whatever kills us. What is at an address has
 // no locks: the file is nil.
@@ -60,7 +61,7 @@ func (s *Spec) lockDstAs(kind int16) (*os.File, error) {
 	if err == nil {
 		err = lockBytes(f, kind, copyLockOffset, 1)
 	}
-	if err == nil && s.bothRaw() {
+	if err == nil && s.Dst.Format == qemuimg.FormatRaw {
 		err = lockBytes(f, kind, qemuLockOffset, qemuLockBytes)
 	}
 	if err != nil {
@@ -76,21 +77,29 @@ func sameFile(lock *os.File, dst End) error {
 	if f == nil || lock == nil {
 		return nil // an end of another kind has no file of its own
 	}
-	want, err := lock.Stat()
-	if err != nil {
-		return err
-	}
 	for _, open := range []*os.File{f.buffered, f.direct} {
 		if open == nil {
 			continue
 		}
-		got, err := open.Stat()
-		if err != nil {
+		if err := sameOpenFile(lock, open); err != nil {
 			return err
 		}
-		if !os.SameFile(want, got) {
-			return &ImageError{Path: lock.Name(), Reason: "replaced by another while it was opened"}
-		}
+	}
+	return nil
+}
+
+// sameOpenFile makes sure that what was opened is the file that is locked.
+func sameOpenFile(lock, open *os.File) error {
+	want, err := lock.Stat()
+	if err != nil {
+		return err
+	}
+	got, err := open.Stat()
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(want, got) {
+		return &ImageError{Path: lock.Name(), Reason: "replaced by another while it was opened"}
 	}
 	return nil
 }

@@ -56,13 +56,13 @@ func (o *overlaid) Close() error {
 func (s *Spec) atAddress() bool {
 	below := s.Src.Backing
 	return s.Src.Format == qemuimg.FormatQCOW2 && below != nil && below.Backing == nil && below.Format == qemuimg.FormatRaw &&
-		s.Dst.Format == qemuimg.FormatRaw && (api.IsNetwork(below.Path) || api.IsNetwork(s.Dst.Path))
+		(api.IsNetwork(below.Path) || api.IsNetwork(s.Dst.Path))
 }
 
 // openOverlaid opens Src, which is atAddress, for a comparison with dst. Nobody else may have the overlay: ErrInUse.
 func (s *Spec) openOverlaid(ctx context.Context, dst End) (End, error) {
 	path := s.Src.Backing.Path
-	below, err := s.open(ctx, Image{Path: path, Format: qemuimg.FormatRaw}, false)
+	below, err := s.open(ctx, Image{Path: path, Format: qemuimg.FormatRaw})
 	if err != nil {
 		return nil, err
 	}

@@ -34,8 +34,7 @@ type Spec struct {
 	Limit *Limiter
 	// Pace gives way to the guest.
 	Pace Pacer
-	// Cursor lets a later run go on where this one ended. Images that are not raw do not
-	// use it and start over.
+	// Cursor lets a later run go on where this one ended.
 	Cursor Cursor
 	// Progress is called with how far the copy is, one call at a time. The copy waits until
 	// it returns.
@@ -56,9 +55,20 @@ func (s *Spec) workers() int {
 	return min(s.Workers, maxWorkers)
 }
 
-func (s *Spec) open(ctx context.Context, i Image, writable bool) (End, error) {
+// open opens an image that is read.
+func (s *Spec) open(ctx context.Context, i Image) (End, error) { return s.openFor(ctx, i, false, nil) }
+
+// openDst opens Dst, which is the file that is locked.
+func (s *Spec) openDst(ctx context.Context, lock *os.File) (End, error) {
+	return s.openFor(ctx, s.Dst, true, func(opened *os.File) error { return sameOpenFile(lock, opened) })
+}
+
+// openFor opens an image. One of QEMU's own formats is opened by QEMU, and is checks the file of it.
+func (s *Spec) openFor(ctx context.Context, i Image, writable bool, is func(*os.File) error) (End, error) {
 	openEnd := s.OpenEnd
 	switch {
+	case i.Format != qemuimg.FormatRaw:
+		return openServed(ctx, i, writable, is)
 	case openEnd != nil:
 	case api.IsNetwork(i.Path):
 		openEnd = func(path string, writable bool) (End, error) { return openExport(ctx, s.Network, path, writable) }
@@ -77,10 +87,6 @@ func (s *Spec) askThin(file *os.File, dst End) {
 	if f := fileOf(dst); f != nil && !f.regular && s.ThinBlockBytes != nil {
 		f.thinBlockBytes.Store(s.ThinBlockBytes(file))
 	}
-}
-
-func (s *Spec) bothRaw() bool {
-	return s.Src.Format == qemuimg.FormatRaw && s.Dst.Format == qemuimg.FormatRaw
 }
 
 // sizeBytes checks everything that can be checked without opening for writing,

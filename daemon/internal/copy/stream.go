@@ -6,17 +6,9 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/volferry/volferry/daemon/internal/qemuimg"
-	"github.com/volferry/volferry/internal/retry"
 )
-
-// maxChildRest is the longest rest of a child, however little it may do: it works in
-// bursts between two looks at its progress, and is to come to its end.
-const maxChildRest = 250 * time.Millisecond
 
 // stream copies chunk by chunk between two open ends.
 type stream struct {
@@ -135,25 +127,4 @@ func (s *stream) copyHole(ctx context.Context, sp span) error {
 	s.zeroed.Add(sp.n)
 	s.meter.add(sp.n, 0)
 	return s.saver.done(run{first: sp.firstChunk(), count: sp.chunks(), zero: true}, 0)
-}
-
-// childThrottle paces a child process (qemu-img), which moves bytes by itself and reports them
-// afterwards. The child works only for the part of the time that the pacer allows.
-func (s *Spec) childThrottle() qemuimg.Throttle {
-	worked := time.Now()
-	return func(ctx context.Context, bytes int64) error {
-		for ; bytes > 0; bytes -= chunkBytes {
-			if err := s.Limit.wait(ctx, min(bytes, chunkBytes)); err != nil {
-				return err
-			}
-		}
-		var rest time.Duration
-		if s.Pace != nil {
-			_, atLeast := s.Pace.Allow()
-			rest = max(atLeast, min(maxChildRest, time.Duration(float64(time.Since(worked))*(1/s.Pace.Duty()-1))))
-		}
-		err := retry.Sleep(ctx, rest)
-		worked = time.Now()
-		return err
-	}
 }

@@ -29,12 +29,12 @@ func Units(ctx context.Context, spec UnitsSpec) (UnitsResult, error) {
 		return UnitsResult{}, err
 	}
 	defer func() { _ = lock.Close() }()
-	src, err := spec.open(ctx, spec.Src, false)
+	src, err := spec.open(ctx, spec.Src)
 	if err != nil {
 		return UnitsResult{}, err
 	}
 	defer func() { _ = src.Close() }()
-	dst, err := spec.open(ctx, spec.Dst, true)
+	dst, err := spec.openDst(ctx, lock)
 	if err != nil {
 		return UnitsResult{}, err
 	}

@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
 // Range is a range of an image.
@@ -57,7 +59,7 @@ type UnitsResult struct {
 // dst by reading it, changing a part and writing it back.
 func (s *UnitsSpec) check(sizeBytes int64) error {
 	switch {
-	case !s.bothRaw():
+	case s.Src.Format != qemuimg.FormatRaw, s.Dst.Format != qemuimg.FormatRaw:
 		return &ImageError{Path: s.Dst.Path, Reason: "only raw images can be copied while others write them"}
 	case s.UnitBytes < alignBytes || s.UnitBytes&(s.UnitBytes-1) != 0:
 		return fmt.Errorf("a unit of %d bytes is no power of two of at least %d", s.UnitBytes, alignBytes)

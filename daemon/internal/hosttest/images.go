@@ -298,19 +298,22 @@ func (i *Images) Fingerprint(_ context.Context, path string) (string, error) {
 // Written says whether somebody has an image open for writing.
 func (i *Images) Written(_ context.Context, path string) (bool, error) { return i.Writing[path], nil }
 
-// InUse says who holds an image besides the domains, and of an RBD image besides as many clients as ours counts.
-func (i *Images) InUse(ctx context.Context, path string, ours func(context.Context) (int, error)) (string, error) {
+// Fence refuses no image.
+func (*Images) Fence(context.Context, string) error { return nil }
+
+// InUse says who holds an image besides the domains, and of an RBD image besides the clients that ours counts.
+func (i *Images) InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
 	if api.IsRBD(path) {
-		clients, known := i.Fake.Clients(path), 0
-		if clients > 0 && ours != nil {
-			n, err := ours(ctx)
-			if err != nil {
+		clients := i.Fake.Clients(path)
+		least, most := 0, 0
+		if ours != nil {
+			var err error
+			if least, most, err = ours(ctx); err != nil {
 				return "", err
 			}
-			known = n
 		}
-		if clients > known {
-			return "a client of Ceph has it open for writing", nil
+		if clients > most || clients < least {
+			return "its clients are not those of the guests", nil
 		}
 	}
 	i.Mu.Lock()

@@ -38,7 +38,12 @@ func (s Storage) Fold(ctx context.Context, overlay string, into []hv.Image) erro
 		if err != nil {
 			return err
 		}
-		return noSpace(copy.Fold(ctx, copy.FoldSpec{Overlay: overlay, Into: address, SizeBytes: n, Network: s.Network}))
+		if err := copy.Fold(ctx, copy.FoldSpec{Overlay: overlay, Into: address, SizeBytes: n, Network: s.Network}); err != nil {
+			return noSpace(err)
+		}
+		// The last flush may have ended in a cache of the server that is gone by now.
+		_, err = exportBytes(ctx, s.Network, address, api.Format(into[0].Format))
+		return err
 	}
 	return noSpace(qemuimg.CommitOffline(ctx, overlay, *qemuChain(into), qemuimg.CommitOptions{}))
 }

@@ -221,9 +221,9 @@ func (Storage) InMemory(dir string) (bool, error) { return location.InMemory(dir
 // InUse says in words who holds the image: a mount, a device mapper or loop device, swap.
 // It returns "" if nobody does as far as this host can see. A block device that the kernel
 // lends to nobody else can be opened exclusively; a file may be the content of a loop
-// device. Of an export nothing can be seen, and of an RBD image who has it open for writing, on
-// whatever host, besides as many clients as ours counts, which may be nil.
-func (s Storage) InUse(ctx context.Context, path string, ours func(context.Context) (int, error)) (string, error) {
+// device. Of an export nothing can be seen, and of an RBD image who has it open, on
+// whatever host, besides the clients that ours counts, which may be nil.
+func (s Storage) InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
 	if api.IsNetwork(path) {
 		who, err := s.Network.Holders(ctx, path, ours)
 		if errors.Is(err, unix.ENOENT) {

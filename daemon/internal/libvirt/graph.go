@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -138,6 +139,9 @@ func (n *graphNode) image(clusters rbd.Clusters) string {
 			return ""
 		}
 		port, _ := named[fmt.Sprintf("server.%d.port", i)].(string)
+		if port == "" || port == "0" { // libvirt says 0 where a definition says none
+			port = domainxml.PortCeph
+		}
 		if id := clusters.Of(net.JoinHostPort(host, port)); id != "" {
 			image.Cluster = id
 			return image.URI()

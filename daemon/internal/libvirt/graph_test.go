@@ -46,12 +46,13 @@ func TestTheGraphSaysWhetherAnExportIsOpenAndMayBeWritten(t *testing.T) {
 // What QEMU 7.2 says of images of Ceph. Their clients are counted, so each is found.
 func TestTheGraphSaysHowManyClientsOfAnRBDImageThereAre(t *testing.T) {
 	const (
-		id      = "5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11"
-		address = "rbd://" + id + "/fast/web"
-		options = `{"pool": "fast", "image": "web", "server.0.host": "10.0.0.9", "server.1.host": "10.0.0.1", "server.1.port": "6789", "driver": "rbd", "server.0.port": "3300", "user": "libvirt"}`
-		snap    = `{"pool": "fast", "image": "web", "snapshot": "monday", "driver": "rbd", "server.0.host": "10.0.0.1", "server.0.port": "6789"}`
-		other   = `{"pool": "fast", "image": "web", "driver": "rbd", "server.0.host": "10.0.0.2", "server.0.port": "6789"}`
-		named   = `{"pool": "rbd", "image": "web", "driver": "rbd", "server.0.host": "10.0.0.1", "server.0.port": "6789"}`
+		id       = "5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11"
+		address  = "rbd://" + id + "/fast/web"
+		options  = `{"pool": "fast", "image": "web", "server.0.host": "10.0.0.9", "server.1.host": "10.0.0.1", "server.1.port": "6789", "driver": "rbd", "server.0.port": "3300", "user": "libvirt"}`
+		snap     = `{"pool": "fast", "image": "web", "snapshot": "monday", "driver": "rbd", "server.0.host": "10.0.0.1", "server.0.port": "6789"}`
+		other    = `{"pool": "fast", "image": "web", "driver": "rbd", "server.0.host": "10.0.0.2", "server.0.port": "6789"}`
+		portless = `{"pool": "fast", "image": "web", "driver": "rbd", "server.0.host": "10.0.0.1", "server.0.port": "0"}`
+		named    = `{"pool": "rbd", "image": "web", "driver": "rbd", "server.0.host": "10.0.0.1", "server.0.port": "6789"}`
 	)
 	clusters := rbd.Clusters{
 		id:                                     {Monitors: []string{"10.0.0.1:6789"}},
@@ -70,6 +71,7 @@ func TestTheGraphSaysHowManyClientsOfAnRBDImageThereAre(t *testing.T) {
 	}{
 		"nothing":                       {nil, 0, false},
 		"a disk":                        {[]graphNode{raw(options, false), image(options, false)}, 1, true},
+		"a monitor without a port":      {[]graphNode{image(portless, false)}, 1, true},
 		"frozen":                        {[]graphNode{image(options, false), raw(options, true)}, 1, false},
 		"without a format":              {[]graphNode{image(options, false)}, 1, true},
 		"without a format, frozen":      {[]graphNode{image(options, true)}, 1, false},

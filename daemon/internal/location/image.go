@@ -144,7 +144,7 @@ func Opens(ctx context.Context, ps Processes, dom *hv.Domain, path string) (bool
 		unknown = errors.Join(unknown, err)
 	}
 	if place.network {
-		return false, unknown // the kernel does not say which export a connection is to
+		return false, unknown // its callers are moves that leave addresses out, and QEMU need not be asked
 	}
 	files, err := ps.OpenFiles(ctx, dom.ID, path)
 	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {

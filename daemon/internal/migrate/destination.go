@@ -244,8 +244,8 @@ func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, t api.
 	if s.LedByRegistry() {
 		return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: %s is %s, to which no move goes that the registry leads", s.VolumeName, path, api.AddressKind(path))
 	}
-	if s.Dst.Format != api.FormatRaw || s.Src.Format != api.FormatRaw {
-		return api.Errorf(api.CodeInvalidArgument, "%s is %s, to which only a raw volume is copied, as raw; move it to a raw file first", path, api.AddressKind(path))
+	if s.Dst.Format != api.FormatRaw {
+		return api.Errorf(api.CodeInvalidArgument, "%s is %s, which is raw; say --to-format raw", path, api.AddressKind(path))
 	}
 	if err := m.cfg.Rules.CheckPath(ctx, path); err != nil {
 		return err
@@ -258,6 +258,9 @@ func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, t api.
 		return err
 	}
 	info, err := m.ports.Images.Inspect(ctx, s.Dst)
+	if err == nil {
+		err = m.ports.Images.Fence(ctx, path)
+	}
 	if errors.Is(err, image.ErrAbsent) {
 		return api.Errorf(api.CodeNotFound, "there is no image at %s; make it first, of %d bytes: rbd create --size %[2]dB POOL/IMAGE", path, s.SizeBytes())
 	}

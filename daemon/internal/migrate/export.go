@@ -10,15 +10,9 @@ import (
 // What is not done with exports of NBD servers and with RBD images, and why, is in DESIGN.md of package
 // location.
 
-// checkFromExport refuses what is not done with a src that is at an address: it is copied by our
-// own client, which knows no formats, and is its server's to remove.
+// checkFromExport refuses what is not done with a src that is at an address: it is its server's to remove.
 func checkFromExport(s *steps.Spec) error {
-	switch {
-	case !api.IsNetwork(s.Src.Path):
-		return nil
-	case s.Dst.Format != api.FormatRaw:
-		return api.Errorf(api.CodeInvalidArgument, "%s is %s, which is copied to raw only; say --to-format raw, and move the volume again from there", s.Src.Path, api.AddressKind(s.Src.Path))
-	case s.DeleteSource:
+	if api.IsNetwork(s.Src.Path) && s.DeleteSource {
 		return api.Errorf(api.CodeInvalidArgument, "%s is %s, which is removed where it was made; leave out delete_source", s.Src.Path, api.AddressKind(s.Src.Path))
 	}
 	return nil

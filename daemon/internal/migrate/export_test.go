@@ -74,7 +74,6 @@ func TestWhatIsNotDoneWithAVolumeAtAnExportIsRefusedByNameAndChangesNothing(t *t
 		target api.MigrationTarget
 		code   api.Code
 	}{
-		{"another format", hv.StateStopped, api.MigrationTarget{ToPool: "new", ToFormat: api.FormatQcow2}, api.CodeInvalidArgument},
 		{"delete the source", hv.StateStopped, api.MigrationTarget{ToPool: "new", DeleteSource: true}, api.CodeInvalidArgument},
 		{"mirror", hv.StateRunning, api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror}, api.CodeUnsupportedDisk},
 		{"to itself", hv.StateStopped, api.MigrationTarget{ToPath: migratetest.Export.Path}, api.CodeSameLocation},
@@ -214,4 +213,38 @@ func TestNothingIsFoldedIntoAnExportThatAStrangerHas(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What the guest has flushed may be nowhere but in its process then.
+func TestADiskWhoseFlushesAreLeftOutIsNotMovedFromOrToAnImage(t *testing.T) {
+	for name, world := range map[string]func(*testing.T, hv.State) *migratetest.World{
+		"from": migratetest.RBDWorld, "to": migratetest.ToAddress(migratetest.NewWorld, migratetest.OtherRBD),
+	} {
+		inBubbleOn(t, world, hv.StateStopped, func(t *testing.T, d *daemon) {
+			d.world.Redefine(t, func(dom *hv.Domain) {
+				dom.Config[0].Cache, dom.Config[0].Chain = "unsafe", []hv.Image{d.world.Src}
+			})
+			_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: d.world.To, Composite: true})
+			if api.CodeOf(err) != api.CodeUnsupportedDisk {
+				t.Errorf("%s: %v", name, err)
+			}
+			d.stayed()
+		})
+	}
+}
+
+// A client that comes while the volume moves may write to it, and nothing tells afterwards.
+func TestASourceThatAnotherClientHasIsNotCopied(t *testing.T) {
+	inBubbleOn(t, migratetest.RBDWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := d.begin(d.world.To)
+		d.world.Images.Users = map[string]string{d.world.Src.Path: "a client of Ceph has it open"}
+		call := d.call(mig.ID)
+		_, _, err := d.manager().Copy(context.Background(), call)
+		must(t, err)
+		if err := d.ended(call.OpID); api.CodeOf(err) != api.CodeVolumeInUse {
+			t.Errorf("got %v, want %s", err, api.CodeVolumeInUse)
+		}
+		d.world.Images.Users = nil
+		d.copyAndCancel(mig.ID)
+	})
 }

@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -13,7 +14,7 @@ import (
 // How a disk is moved: what it can have, and whether its instance runs, decide.
 
 // chooseOverNetwork is chooseMethod for a volume that comes from or goes to an address.
-func (m *Manager) chooseOverNetwork(s *steps.Spec, dom *hv.Domain, disk *hv.Disk, target api.MigrationTarget) error {
+func (m *Manager) chooseOverNetwork(ctx context.Context, s *steps.Spec, dom *hv.Domain, disk *hv.Disk, target api.MigrationTarget) error {
 	if err := m.chooseMethod(s, dom, disk, target.Method); err != nil {
 		return err
 	}
@@ -21,8 +22,14 @@ func (m *Manager) chooseOverNetwork(s *steps.Spec, dom *hv.Domain, disk *hv.Disk
 		// Of a src at an address nobody can tell, after a power cut, whether it was written behind dst.
 		return unsupported(s, "it would have to be mirrored, which is not done from and to an NBD export or an RBD image; leave out --method, or, where the disk can have no overlay, stop instance %s and run this again", dom.Name)
 	}
+	if disk.Cache == "unsafe" && (api.IsRBD(s.Src.Path) || api.IsRBD(target.ToPath)) {
+		return unsupported(s, "disk %s of instance %s has cache='unsafe', with which QEMU keeps in its memory even what the guest has flushed to an RBD image; set another cache mode, and restart the instance", s.Target, dom.Name)
+	}
 	if s.Method != steps.MethodOverlay || !api.IsNetwork(s.Src.Path) {
 		return nil
+	}
+	if err := m.ports.Images.Fence(ctx, s.Src.Path); err != nil { // a cancel writes to it
+		return err
 	}
 	// Of a file the stamp and QEMU's locks tell of a start of the guest on src; of an address nothing does.
 	if err := m.ports.Guards.Enforced(); err != nil {

@@ -183,7 +183,7 @@ func (m *Manager) checkInstance(ctx context.Context, s *steps.Spec, att api.Atta
 		return nil, err
 	}
 	if api.IsNetwork(s.Src.Path) || api.IsNetwork(target.ToPath) {
-		return disk, m.chooseOverNetwork(s, dom, disk, target)
+		return disk, m.chooseOverNetwork(ctx, s, dom, disk, target)
 	}
 	return disk, m.chooseMethod(s, dom, disk, target.Method)
 }

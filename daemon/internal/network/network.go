@@ -40,11 +40,14 @@ func (a Access) Open(ctx context.Context, path string, writable bool) (*nbd.Expo
 	return nbd.Open(ctx, a.Dial, address)
 }
 
-// SizeBytes asks how large it is what is at an address. Of an RBD image the error wraps unix.ENOENT if the cluster
+// SizeBytes asks how large it is what is at an address, and refuses an RBD image of which the cluster does not have everything. Of an RBD image the error wraps unix.ENOENT if the cluster
 // says that there is none.
 func (a Access) SizeBytes(ctx context.Context, path string) (int64, error) {
 	if api.IsRBD(path) {
-		info, err := a.look(ctx, path)
+		info, image, err := a.look(ctx, path)
+		if err == nil {
+			err = info.Whole(image)
+		}
 		return info.SizeBytes, err
 	}
 	export, err := a.Open(ctx, path, false)
@@ -60,16 +63,16 @@ func (a Access) Fingerprint(ctx context.Context, path string) (string, error) {
 	if !api.IsRBD(path) {
 		return "export " + path, nil
 	}
-	info, err := a.look(ctx, path)
+	info, _, err := a.look(ctx, path)
 	if err != nil {
 		return "", err
 	}
 	return "rbd image " + info.ID + " at " + path, nil
 }
 
-// Holders says who has what is at an address, besides as many clients as ours counts, "" if nobody can be
+// Holders says who has what is at an address, besides the clients that ours counts, "" if nobody can be
 // seen: an NBD server does not say who else its clients are.
-func (a Access) Holders(ctx context.Context, path string, ours func(context.Context) (int, error)) (string, error) {
+func (a Access) Holders(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
 	if !api.IsRBD(path) {
 		return "", nil
 	}
@@ -79,9 +82,25 @@ func (a Access) Holders(ctx context.Context, path string, ours func(context.Cont
 	return a.RBD.Holders(ctx, path, ours)
 }
 
-func (a Access) look(ctx context.Context, path string) (rbd.Info, error) {
-	if a.RBD == nil {
-		return rbd.Info{}, errNoClusters
+// Fence refuses an RBD image from which nobody keeps what a client that was killed has begun to write. Of an export
+// nobody knows.
+func (a Access) Fence(ctx context.Context, path string) error {
+	if !api.IsRBD(path) {
+		return nil
 	}
-	return a.RBD.Look(ctx, path)
+	info, image, err := a.look(ctx, path)
+	if err != nil {
+		return err
+	}
+	return info.Fence(image)
+}
+
+func (a Access) look(ctx context.Context, path string) (info rbd.Info, image api.RBDImage, err error) {
+	if a.RBD == nil {
+		return info, image, errNoClusters
+	}
+	if image, err = api.ParseRBD(path); err == nil {
+		info, err = a.RBD.Look(ctx, path)
+	}
+	return info, image, err
 }

@@ -37,18 +37,3 @@ func resizeArgs(path string, sizeBytes int64) []string {
 func commitArgs(overlayOpts, intoOpts, cache string) []string {
 	return []string{"commit", "-p", "-d", "-t", cache, "--image-opts", overlayOpts + "," + intoOpts}
 }
-
-// convertArgs writes into an existing image (-n), out of order (-W), which is
-// right for one that is either preallocated or sparse and not compressed.
-func convertArgs(srcOpts, srcCache, dstOpts, dstCache string, dstIsZero bool) []string {
-	args := []string{"convert", "-p", "-n", "-W", "-T", srcCache, "-t", dstCache}
-	if dstIsZero {
-		args = append(args, "--target-is-zero")
-	}
-	return append(args, "--image-opts", "--target-image-opts", srcOpts, dstOpts)
-}
-
-// compareArgs has one cache mode for both.
-func compareArgs(srcOpts, dstOpts, cache string) []string {
-	return []string{"compare", "-p", "-T", cache, "--image-opts", srcOpts, dstOpts}
-}

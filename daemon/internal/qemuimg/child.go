@@ -25,7 +25,6 @@ const pipeGrace = 5 * time.Second
 // childOptions of one run.
 type childOptions struct {
 	progress func(fraction float64) // optional; the arguments have -p
-	throttle Throttle               // optional
 	files    []*os.File             // optional; the arguments call them childFile
 }
 
@@ -42,18 +41,17 @@ func inOurWords(text string, files []*os.File) string {
 }
 
 // run runs qemu-img to its end and returns what it wrote to stdout. The child
-// is killed when ctx ends, and by the kernel when this process dies, stopped by
-// a throttle or not. The error is ctx's if ctx ended it, else a *CommandError.
+// is killed when ctx ends, and by the kernel when this process dies. The error is ctx's if ctx ended it, else a *CommandError.
 func run(ctx context.Context, args []string, opts childOptions) (string, error) {
 	stdout := &outputTail{report: opts.progress}
 	stderr := &outputTail{}
-	cmd := exec.CommandContext(ctx, "qemu-img", args...)
+	cmd := exec.CommandContext(ctx, Program, args...)
 	cmd.Env = childEnvironment()
 	cmd.ExtraFiles = opts.files
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.WaitDelay = pipeGrace
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	err := runConfined(ctx, cmd, opts.throttle)
+	err := runConfined(cmd)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return "", context.Cause(ctx)
@@ -63,10 +61,10 @@ func run(ctx context.Context, args []string, opts childOptions) (string, error) 
 	return string(stdout.kept), err
 }
 
-// runConfined runs a child that may do little, at the pace of the throttle. It
+// runConfined runs a child that may do little. It
 // keeps the thread that starts the child until the child has ended: the kernel
 // sends the death signal when that thread ends, not the process.
-func runConfined(ctx context.Context, cmd *exec.Cmd, throttle Throttle) error {
+func runConfined(cmd *exec.Cmd) error {
 	ended := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
@@ -80,16 +78,7 @@ func runConfined(ctx context.Context, cmd *exec.Cmd, throttle Throttle) error {
 			ended <- errors.Join(err, cmd.Wait())
 			return
 		}
-		if throttle == nil {
-			ended <- cmd.Wait()
-			return
-		}
-		paceCtx, stop := context.WithCancel(ctx)
-		paced := make(chan error, 1)
-		go func() { paced <- pace(paceCtx, cmd.Process, throttle) }()
-		err := cmd.Wait()
-		stop()
-		ended <- errors.Join(err, <-paced)
+		ended <- cmd.Wait()
 	}()
 	return <-ended
 }
@@ -127,5 +116,8 @@ func lastPercent(out []byte) (fraction float64, ok bool) {
 	return percent / 100, err == nil
 }
 
+// Program is qemu-img.
+const Program = "qemu-img"
+
 // Find returns the path of qemu-img, or an error if it is not installed.
-func Find() (string, error) { return exec.LookPath("qemu-img") }
+func Find() (string, error) { return exec.LookPath(Program) }

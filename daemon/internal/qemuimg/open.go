@@ -114,6 +114,9 @@ func (o *opened) header() (*Header, error) {
 	return h, nil
 }
 
+// cacheNone is the cache mode of an image that is opened with O_DIRECT.
+const cacheNone = "none"
+
 // cacheMode is none where the filesystem takes O_DIRECT, else writeback, after which the
 // caller's fsync makes it durable.
 func (o *opened) cacheMode() string {
@@ -122,7 +125,7 @@ func (o *opened) cacheMode() string {
 		return "writeback"
 	}
 	_ = unix.Close(fd)
-	return "none"
+	return cacheNone
 }
 
 // commonCache is the cache mode that both images can have.

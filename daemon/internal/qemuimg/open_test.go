@@ -11,13 +11,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
-// swapBefore has something else be at the path of an image when qemu-img begins: a link to a
+// swapBefore has something else be at the path of an image when a program of QEMU begins: a link to a
 // file of the host, as whoever may write to the image's directory could put there.
-func swapBefore(t *testing.T, image Image) (victim string) {
+func swapBefore(t *testing.T, program string, image Image) (victim string) {
 	t.Helper()
-	real, err := exec.LookPath("qemu-img")
+	real, err := exec.LookPath(program)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +30,7 @@ func swapBefore(t *testing.T, image Image) (victim string) {
 	}
 	once := "if mkdir '" + filepath.Join(dir, "once") + "' 2>/dev/null; then "
 	script := "#!/bin/sh\n" + once + "mv '" + image.Path + "' '" + image.Path + ".was' && ln -s '" + victim + "' '" + image.Path + "'; fi\nexec " + real + ` "$@"` + "\n"
-	if err := os.WriteFile(filepath.Join(dir, "qemu-img"), []byte(script), 0o755); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(filepath.Join(dir, program), []byte(script), 0o755); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
@@ -49,16 +51,18 @@ func assertNotTouched(t *testing.T, victim string, image Image) {
 
 func TestAnImageThatIsSwappedAfterTheLookIsTheOneThatIsWritten(t *testing.T) {
 	for _, format := range []string{FormatRaw, FormatQCOW2} {
-		t.Run("convert to "+format, func(t *testing.T) {
-			src, dst := newImage(t, "src", FormatQCOW2), newImage(t, "dst", format)
-			guestWrites(t, src, basePatterns...)
-			want := content(t, src)
-			victim := swapBefore(t, dst)
-			if err := Convert(t.Context(), src, dst, ConvertOptions{}); err != nil {
-				t.Error(err)
+		t.Run("serve "+format, func(t *testing.T) {
+			dst := newImage(t, "dst", format)
+			victim := swapBefore(t, storagedaemon.Program, dst)
+			export, err := serve(t, dst, true, nil)
+			if err == nil {
+				_, err = export.WriteAt([]byte("written"), 0)
+			}
+			if err = errors.Join(err, export.Close()); err != nil {
+				t.Fatal(err)
 			}
 			assertNotTouched(t, victim, dst)
-			if !bytes.Equal(want, content(t, dst)) {
+			if got := content(t, dst); !bytes.HasPrefix(got, []byte("written")) {
 				t.Error("the image that was looked at has not the content")
 			}
 		})
@@ -70,7 +74,7 @@ func TestAnImageThatIsSwappedAfterTheLookIsTheOneThatIsWritten(t *testing.T) {
 			}
 			guestWrites(t, ovl, overlayPatterns...)
 			want := content(t, ovl)
-			victim := swapBefore(t, dst)
+			victim := swapBefore(t, "qemu-img", dst)
 			if err := CommitOffline(t.Context(), ovl.Path, dst, CommitOptions{}); err != nil {
 				t.Error(err)
 			}
@@ -83,14 +87,13 @@ func TestAnImageThatIsSwappedAfterTheLookIsTheOneThatIsWritten(t *testing.T) {
 }
 
 func TestADstThatIsNotTheOneIsNotWritten(t *testing.T) {
-	src, dst := newImage(t, "src", FormatRaw), newImage(t, "dst", FormatQCOW2)
-	guestWrites(t, src, basePatterns...)
+	dst := newImage(t, "dst", FormatQCOW2)
 	before, err := os.ReadFile(dst.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	another := errors.New("another file")
-	if err := Convert(t.Context(), src, dst, ConvertOptions{IsDst: func(*os.File) error { return another }}); !errors.Is(err, another) {
+	if _, err := serve(t, dst, true, func(*os.File) error { return another }); !errors.Is(err, another) {
 		t.Errorf("error %v", err)
 	}
 	if after, err := os.ReadFile(dst.Path); err != nil || !bytes.Equal(before, after) {

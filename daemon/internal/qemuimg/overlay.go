@@ -130,8 +130,6 @@ func (o *opened) overlayHeader(sizeBytes int64) (*Header, error) {
 type CommitOptions struct {
 	// Progress is called with the part that is done, 0 to 1. Optional.
 	Progress func(fraction float64)
-	// Throttle paces the child, as in ConvertOptions. Optional.
-	Throttle Throttle
 }
 
 // CommitOffline folds the overlay into an image of the same size, which need not be the one
@@ -156,7 +154,7 @@ func CommitOffline(ctx context.Context, overlay string, into Image, opts CommitO
 	}
 	defer top.close()
 	args := commitArgs(top.describe("", 0), base.describe("backing.", 1), commonCache(top, base))
-	_, err = run(ctx, args, childOptions{progress: opts.Progress, throttle: opts.Throttle, files: slices.Concat(top.files(), base.files())})
+	_, err = run(ctx, args, childOptions{progress: opts.Progress, files: slices.Concat(top.files(), base.files())})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -35,7 +36,7 @@ func (h *Host) Check(ctx context.Context, id string, key *os.File) error {
 func checkServer(ctx context.Context, key *os.File) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, toolTimeout, ErrNoAnswer)
 	defer cancel()
-	out, err := command(ctx, key, server, "--blockdev", `{"driver":"rbd","node-name":"node","pool":"none","image":"none","key-secret":"none"}`).CombinedOutput()
+	out, err := command(ctx, key, storagedaemon.Program, "--blockdev", `{"driver":"rbd","node-name":"node","pool":"none","image":"none","key-secret":"none"}`).CombinedOutput()
 	if notThere := notInstalled(err); notThere != nil {
 		return notThere
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/nbd"
+	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -20,7 +21,7 @@ type Reach interface {
 	Check(ctx context.Context, cluster string, key *os.File) error
 	// Look asks what an image is. The error wraps unix.ENOENT if the cluster says that there is none.
 	Look(ctx context.Context, image api.RBDImage, key *os.File) (Info, error)
-	// Watchers asks for the addresses of the clients that have an image open for writing. The error is as that of Look.
+	// Watchers asks for the addresses of the clients that have an image open. The error is as that of Look.
 	Watchers(ctx context.Context, image api.RBDImage, key *os.File) ([]string, error)
 	// Dial has an image served, and returns a connection on which that is said by which NBD is spoken.
 	// The server ends with the connection.
@@ -92,45 +93,37 @@ func (c *Client) Open(ctx context.Context, path string, writable bool) (export *
 		if err != nil {
 			return fmt.Errorf("open %s: %w", path, err)
 		}
-		export, err = nbd.OpenOn(ctx, conn, ExportName, stallTimeout)
+		export, err = nbd.OpenOn(ctx, conn, storagedaemon.ExportName, stallTimeout)
 		return err
 	})
 	return export, err
 }
 
 const (
-	// watchTimeout is above the 30 s for which a cluster takes a client for one that has an image open
-	// after the client has died (osd_client_watch_timeout).
-	watchTimeout = 35 * time.Second
+	// watchTimeout is above the 10 s that a server is given to end, and the 30 s for which a cluster takes a client for
+	// one that has an image open after the client has died (osd_client_watch_timeout).
+	watchTimeout = 45 * time.Second
 	watchPoll    = time.Second
 )
 
-// Holders says who has the image at an address open for writing, besides as many clients as ours counts,
-// which may be nil for none; "" if nobody has. A cluster names a client by an address and a number, by
-// which nobody can tell whose it is. A client that may have died is waited for, unless ctx has a
+// Count says how many clients of an image there may be, and have to be: a cluster names a client by an address
+// and a number, by which nobody can tell whose it is.
+type Count func(context.Context) (least, most int, err error)
+
+// Holders says who has the image at an address open besides the clients that ours counts, which may be nil for
+// none; "" if nobody has. Fewer of them than there have to be are said as well: one of ours has lost the cluster, and
+// somebody else may be in its place. A client that may have died is waited for, unless ctx has a
 // deadline: then somebody waits for an answer, and can ask once more.
-func (c *Client) Holders(ctx context.Context, path string, ours func(context.Context) (int, error)) (string, error) {
+func (c *Client) Holders(ctx context.Context, path string, ours Count) (string, error) {
 	_, once := ctx.Deadline()
 	gone := time.NewTimer(watchTimeout)
 	defer gone.Stop()
 	tick := time.NewTicker(watchPoll)
 	defer tick.Stop()
 	for {
-		var watchers []string
-		err := c.with(ctx, path, func(image api.RBDImage, key *os.File) (err error) {
-			watchers, err = c.Reach.Watchers(ctx, image, key)
-			return err
-		})
-		known := 0
-		if err == nil && len(watchers) > 0 && ours != nil {
-			known, err = ours(ctx)
-		}
-		if err != nil || len(watchers) <= known {
-			return "", err
-		}
-		has := "a client of Ceph at " + strings.Join(watchers, " and ") + " has it open for writing (rbd status); one that has died is gone after half a minute"
-		if once {
-			return has, nil
+		has, err := c.holders(ctx, path, ours)
+		if err != nil || has == "" || once {
+			return has, err
 		}
 		select {
 		case <-ctx.Done():
@@ -140,4 +133,33 @@ func (c *Client) Holders(ctx context.Context, path string, ours func(context.Con
 		case <-tick.C:
 		}
 	}
+}
+
+// holders is one look of Holders. Ours are counted before and after the others, since a guest may come or go meanwhile.
+func (c *Client) holders(ctx context.Context, path string, ours Count) (string, error) {
+	if ours == nil {
+		ours = func(context.Context) (least, most int, err error) { return 0, 0, nil }
+	}
+	least, most, err := ours(ctx)
+	if err != nil {
+		return "", err
+	}
+	var watchers []string
+	err = c.with(ctx, path, func(image api.RBDImage, key *os.File) (err error) {
+		watchers, err = c.Reach.Watchers(ctx, image, key)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	leastNow, mostNow, err := ours(ctx)
+	switch n := len(watchers); {
+	case err != nil:
+		return "", err
+	case n > min(most, mostNow):
+		return "a client of Ceph at " + strings.Join(watchers, " and ") + " has it open (rbd status); one that has died is gone after some 40 seconds", nil
+	case n < max(least, leastNow):
+		return "QEMU has it open, and Ceph has lost that client: look whether its guest still works, and restart it", nil
+	}
+	return "", nil
 }

@@ -114,16 +114,28 @@ func TestWhoHasAnImageIsWaitedForAsLongAsItMayBeDead(t *testing.T) {
 func TestWhoHasAnImageBesideTheGuestsIsToldByTheirNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeReach{watched: func() bool { return true }}
-		count := func(n int, err error) func(context.Context) (int, error) {
-			return func(context.Context) (int, error) { return n, err }
+		count := func(least, most int, err error) rbd.Count {
+			return func(context.Context) (int, int, error) { return least, most, err }
 		}
-		for n, has := range map[int]bool{0: true, 1: false, 2: false} {
-			if who, err := clientOf(f).Holders(t.Context(), web, count(n, nil)); err != nil || (who != "") != has {
-				t.Errorf("with %d of ours: %q, %v", n, who, err)
+		for _, c := range []struct {
+			least, most int
+			has         string
+		}{{0, 0, "10.0.0.9"}, {1, 1, ""}, {0, 2, ""}, {2, 2, "lost"}} {
+			who, err := clientOf(f).Holders(t.Context(), web, count(c.least, c.most, nil))
+			if err != nil || (who != "") != (c.has != "") || !strings.Contains(who, c.has) {
+				t.Errorf("with %d to %d of ours: %q, %v", c.least, c.most, who, err)
 			}
 		}
-		if _, err := clientOf(f).Holders(t.Context(), web, count(0, io.ErrUnexpectedEOF)); !errors.Is(err, io.ErrUnexpectedEOF) {
+		if _, err := clientOf(f).Holders(t.Context(), web, count(0, 0, io.ErrUnexpectedEOF)); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("uncounted: %v", err)
+		}
+		began := time.Now()
+		starts := func(context.Context) (least, most int, err error) { // a guest of ours, in the middle of the look
+			n := min(1, int(time.Since(began)/time.Second))
+			return n, n, nil
+		}
+		if who, err := clientOf(f).Holders(t.Context(), web, starts); err != nil || who != "" || time.Since(began) > 2*time.Second {
+			t.Errorf("while a guest starts: %q, %v", who, err)
 		}
 	})
 }

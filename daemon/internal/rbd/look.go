@@ -25,6 +25,26 @@ type Info struct {
 	// Fenced: who has it for writing is kept from writing once another one has it (the feature
 	// exclusive-lock).
 	Fenced bool `json:"fenced"`
+	// DirtyCache: a client has writes in a persistent cache of its own (rbd_persistent_cache_mode), even such as
+	// were flushed, that the cluster does not have.
+	DirtyCache bool `json:"dirty_cache,omitempty"`
+}
+
+// Whole refuses an image of which the cluster does not have everything.
+func (i Info) Whole(image api.RBDImage) error {
+	if !i.DirtyCache {
+		return nil
+	}
+	return fmt.Errorf("a client of the image has writes in a persistent cache of its own (rbd_persistent_cache_mode), which the cluster does not have; "+
+		"with the guest stopped, on the client's host, rbd persistent-cache flush %s puts them there, and where that cache is gone, rbd persistent-cache invalidate %[1]s drops them", image.Spec())
+}
+
+// Fence refuses an image from which nobody keeps what a client that was killed has begun to write.
+func (i Info) Fence(image api.RBDImage) error {
+	if i.Fenced {
+		return nil
+	}
+	return fmt.Errorf("it has no exclusive lock, without which a client that was killed could write later what it had begun: rbd feature enable %s exclusive-lock", image.Spec())
 }
 
 // Host reaches clusters from this process, which needs a network. The zero value of what is not
@@ -97,14 +117,11 @@ func (c Cluster) look(ctx context.Context, image api.RBDImage, key *os.File) (In
 	if info.ID == "" || info.Size <= 0 {
 		return Info{}, fmt.Errorf("rbd says of the image neither an id nor a size: an image of format 1 cannot be told from another one of its name")
 	}
-	if slices.Contains(info.Features, "dirty-cache") {
-		// rbd_persistent_cache: even what was flushed is on a disk of that client, and in no copy.
-		return Info{}, fmt.Errorf("a client of the image has writes in a persistent cache of its own, which the cluster does not have: stop that client's guest, and turn the cache off (rbd_persistent_cache_mode)")
-	}
-	return Info{SizeBytes: info.Size, ID: info.ID, Fenced: slices.Contains(info.Features, "exclusive-lock")}, nil
+	has := func(feature string) bool { return slices.Contains(info.Features, feature) }
+	return Info{SizeBytes: info.Size, ID: info.ID, Fenced: has("exclusive-lock"), DirtyCache: has("dirty-cache")}, nil
 }
 
-// Watchers asks for the addresses of the clients that have an image open for writing. The error wraps
+// Watchers asks for the addresses of the clients that have an image open. The error wraps
 // unix.ENOENT if the cluster says that there is no image.
 func (h *Host) Watchers(ctx context.Context, image api.RBDImage, key *os.File) (addresses []string, err error) {
 	c, err := h.cluster(ctx, image, key)

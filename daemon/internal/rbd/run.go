@@ -14,14 +14,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
 const (
 	// toolTimeout is how long a tool of Ceph may take. By themselves these wait for a monitor for
 	// five minutes, and for an OSD for ever; a request waits for 15 s (request.DefaultTimeout).
 	toolTimeout = 10 * time.Second
-	// shownBytes of what a program has written to stderr are shown.
-	shownBytes = 512
 	// keyPath is where a program finds the key: its first file behind stderr.
 	keyPath = "/proc/self/fd/3"
 )
@@ -45,11 +45,14 @@ func (e *toolError) Error() string {
 
 func (e *toolError) Unwrap() error { return e.err }
 
+// environment of the programs.
+var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+
 // command is a program that finds the key at keyPath, and nothing of ours in its environment.
 func command(ctx context.Context, key *os.File, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+	cmd.Env = environment
 	cmd.ExtraFiles = []*os.File{key}
 	return cmd
 }
@@ -70,7 +73,7 @@ func (c Cluster) output(ctx context.Context, key *os.File, tool string, args ...
 	case err != nil && ctx.Err() != nil:
 		return nil, fmt.Errorf("%s: %w", tool, context.Cause(ctx))
 	case err != nil:
-		return nil, &toolError{tool, err, oneLine(stderr.String())}
+		return nil, &toolError{tool, err, storagedaemon.OneLine(stderr.String())}
 	}
 	return stdout.Bytes(), nil
 }
@@ -85,13 +88,4 @@ func confFile() string {
 		return os.DevNull
 	}
 	return systemConf
-}
-
-// oneLine is the end of a text, without line breaks.
-func oneLine(text string) string {
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
-	if len(text) > shownBytes {
-		text = "…" + strings.ToValidUTF8(text[len(text)-shownBytes:], "")
-	}
-	return text
 }

@@ -20,7 +20,7 @@ type StorageReach interface {
 	Check(ctx context.Context, cluster string, key *os.File) error
 	// Look says what the image at an address is, as text for whoever asks.
 	Look(ctx context.Context, address string, key *os.File) ([]byte, error)
-	// Watchers says who has an image open for writing, as text for whoever asks.
+	// Watchers says who has an image open, as text for whoever asks.
 	Watchers(ctx context.Context, address string, key *os.File) ([]byte, error)
 	// Open has an image served on a connection, until ended is called.
 	Open(ctx context.Context, address string, writable bool, key *os.File) (conn *os.File, ended func() error, err error)
@@ -38,7 +38,7 @@ func LookAtStorage(ctx context.Context, socket, address string, key *os.File) ([
 	return out.Value, err
 }
 
-// WatchersOfStorage has `volferryd storage` ask who has an image open for writing.
+// WatchersOfStorage has `volferryd storage` ask who has an image open.
 func WatchersOfStorage(ctx context.Context, socket, address string, key *os.File) ([]byte, error) {
 	out, _, err := ask(ctx, socket, request{Call: callWatchers, Name: address}, key)
 	return out.Value, err

@@ -56,9 +56,9 @@ type Images interface {
 	// it is said to be qcow2.
 	ReadBacking(ctx context.Context, path string, format api.Format) (api.Backing, error)
 	// InUse says in words who holds the image: a mount, a device mapper or loop device,
-	// swap, or, of an RBD image, clients besides as many as ours counts, which may be nil. It
+	// swap, or, of an RBD image, clients besides those that ours counts, which may be nil. It
 	// returns "" if nobody does as far as this host can see.
-	InUse(ctx context.Context, path string, ours func(context.Context) (int, error)) (string, error)
+	InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error)
 	// Written says whether some process of this host is seen to have the file open
 	// for writing.
 	Written(ctx context.Context, path string) (bool, error)

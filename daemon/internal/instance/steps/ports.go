@@ -79,9 +79,9 @@ type Images interface {
 	// says, or has other base images.
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
 	// InUse says in words who holds the image: a mount, a device mapper or loop device,
-	// swap, or, of an RBD image, clients besides as many as ours counts, which may be nil. It
+	// swap, or, of an RBD image, clients besides those that ours counts, which may be nil. It
 	// returns "" if nobody does as far as this host can see.
-	InUse(ctx context.Context, path string, ours func(context.Context) (int, error)) (string, error)
+	InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error)
 	// Connect makes the image at path ready for a guest of this host: it drops what
 	// this host has cached of it.
 	Connect(ctx context.Context, path string) error

@@ -18,9 +18,11 @@ import (
 
 const (
 	protocolRBD = "rbd"
-	portCeph    = "6789" // where none is said
 	secretCeph  = "ceph"
 )
+
+// PortCeph is that of a monitor for which none is said.
+const PortCeph = "6789"
 
 // rbdOf is the address of the RBD image that a source names, if it is opened as the configuration has it of
 // one of the clusters: with all its monitors and no other ones, its user and its secret, and with
@@ -45,7 +47,7 @@ func withPlainHosts(src *libvirtxml.DomainDiskSource) *libvirtxml.DomainDiskSour
 	plain, network := *src, *src.Network
 	plain.Network, network.Hosts = &network, slices.Clone(network.Hosts)
 	for i, host := range network.Hosts {
-		host.Port = cmp.Or(host.Port, portCeph)
+		host.Port = cmp.Or(host.Port, PortCeph)
 		if host.Transport == transportTCP {
 			host.Transport = ""
 		}

@@ -61,6 +61,11 @@ func (e *Env) mayMirrorToDst(ctx context.Context, s *Spec) error {
 	if err != nil || disk.mirror != nil {
 		return err
 	}
+	if api.IsNetwork(s.Dst.Path) { // a client that libvirt does not know of may be the guest's own
+		if _, err := e.confirmDisk(ctx, s); err != nil {
+			return err
+		}
+	}
 	if _, err = e.mayWriteDst(ctx, s); err != nil {
 		return err
 	}

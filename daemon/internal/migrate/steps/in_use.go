@@ -32,8 +32,9 @@ func (e *Env) userOf(ctx context.Context, path string, except ...string) (string
 	case domain != "":
 		return fmt.Sprintf("is disk %s of instance %s", target, domain), nil
 	}
-	user, err := e.images.InUse(ctx, path, func(ctx context.Context) (int, error) {
-		return witness.Clients(ctx, e.hv, path, except...)
+	user, err := e.images.InUse(ctx, path, func(ctx context.Context) (least, most int, err error) {
+		n, err := witness.Clients(ctx, e.hv, path, except...)
+		return n, n, err
 	})
 	if err != nil {
 		return "", fmt.Errorf("see who uses %s: %w", path, err)
@@ -73,6 +74,23 @@ func (e *Env) srcNotInUse(ctx context.Context, s *Spec) error {
 		return e.hvError(err)
 	}
 	return srcInUse(s, user)
+}
+
+// othersHaveSrc refuses a src at an address that is used by others, before it is copied or looked at: nothing that it has
+// tells afterwards. The witnesses have to agree before: a client that libvirt does not know of is the guest's own. While
+// a job is at work QEMU is not asked; it was before the job began.
+func (e *Env) othersHaveSrc(ctx context.Context, s *Spec) error {
+	if !api.IsNetwork(s.Src.Path) || !s.Attached() {
+		return e.srcNotInUse(ctx, s)
+	}
+	disk, err := e.readDisk(ctx, s)
+	if err != nil || disk.mirror != nil {
+		return err
+	}
+	if _, err := e.confirmDisk(ctx, s); err != nil {
+		return err
+	}
+	return e.srcNotInUse(ctx, s)
 }
 
 // endNotInUse refuses to fold into an end at an address that another instance has: nothing locks that,

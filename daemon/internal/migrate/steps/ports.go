@@ -67,10 +67,12 @@ type Images interface {
 	Connect(ctx context.Context, path string) error
 	// Flush writes what this host has cached of an image to stable storage.
 	Flush(ctx context.Context, path string) error
+	// Fence refuses an RBD image from which nobody keeps what a client that was killed has begun to write.
+	Fence(ctx context.Context, path string) error
 	// InUse says in words who holds the image: a mount, a device mapper or loop device,
-	// swap, or, of an RBD image, clients besides as many as ours counts, which may be nil. It
+	// swap, or, of an RBD image, clients besides those that ours counts, which may be nil. It
 	// returns "" if nobody does as far as this host can see.
-	InUse(ctx context.Context, path string, ours func(context.Context) (int, error)) (string, error)
+	InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error)
 	// Written says whether some process of this host is seen to have the file open for
 	// writing.
 	Written(ctx context.Context, path string) (bool, error)

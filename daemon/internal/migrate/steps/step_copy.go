@@ -24,6 +24,11 @@ func (e *Env) stepCopy() op.Step {
 		if err := e.sealed(ctx, s, r.OpID()); err != nil {
 			return err
 		}
+		if api.IsNetwork(s.Src.Path) {
+			if err := e.othersHaveSrc(ctx, s); err != nil {
+				return err
+			}
+		}
 		zero, err := e.dstIsZero(ctx, r, s)
 		if err != nil {
 			return err
@@ -181,7 +186,7 @@ func (e *Env) stepVerifyCopy() op.Step {
 		if err := e.CheckNotResized(ctx, s); err != nil {
 			return err
 		}
-		if err := e.srcNotInUse(ctx, s); err != nil {
+		if err := e.othersHaveSrc(ctx, s); err != nil {
 			return err
 		}
 		if err := e.sealedOrSame(ctx, s, r.OpID()); err != nil {

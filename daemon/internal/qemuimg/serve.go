@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qemuimg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/storagedaemon"
+)
+
+// ErrLocked says that another program of QEMU has an image open in a way that leaves no room for another
+// one.
+var ErrLocked = errors.New("another program of QEMU has it open")
+
+// serveTimeout is how long QEMU may take to open an image.
+const serveTimeout = 30 * time.Second
+
+// errOpenTimeout says that the storage of an image does not answer.
+var errOpenTimeout = fmt.Errorf("%s did not open it within %v (%w)", storagedaemon.Program, serveTimeout, unix.ETIMEDOUT)
+
+// Serve has an image, with those below it, served by NBD, of the export storagedaemon.ExportName. The server
+// bounds itself as qemu-img does, keeps other programs of QEMU off as it does, and dies with this process. Is,
+// if set, checks the open image before it is served: an error ends that. A server that is not
+// installed is an error that says so.
+func Serve(ctx context.Context, img Image, writable bool, is func(*os.File) error) (*storagedaemon.Served, error) {
+	o, err := open(img, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer o.close() // the server has its own
+	if is != nil {
+		if err := is(o.file); err != nil {
+			return nil, err
+		}
+	}
+	// What the last writer left in the page cache has no extents yet on some filesystems.
+	for below := o; below != nil; below = below.below {
+		if err := below.sync(); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, serveTimeout, errOpenTimeout)
+	defer cancel()
+	served, err := storagedaemon.Serve(ctx, storagedaemon.Image{
+		Node: o.node(0, o.cacheMode() == cacheNone), Files: o.files(), Writable: writable, Env: childEnvironment(),
+		DeathSignal: unix.SIGKILL, Confine: confine,
+	})
+	if err != nil {
+		return nil, serveError(img, o.files(), err)
+	}
+	return served, nil
+}
+
+// serveError says in our words why an image is not served.
+func serveError(img Image, files []*os.File, err error) error {
+	ended := (*storagedaemon.EndedError)(nil)
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return fmt.Errorf("%w; install it with QEMU (on Debian qemu-system-common)", err)
+	case errors.As(err, &ended) && strings.Contains(ended.Said, " lock"):
+		return fmt.Errorf("%w: %s", ErrLocked, inOurWords(ended.Said, files))
+	case errors.As(err, &ended):
+		return &ImageError{img.Path, "it cannot be opened: " + inOurWords(ended.Said, files)}
+	}
+	return fmt.Errorf("open %s: %w", img.Path, err)
+}
+
+// node is the image, with what is below it, as QEMU's options of a block node. No header names any other
+// image: the end of the chain is said as well.
+func (o *opened) node(number int, direct bool) map[string]any {
+	file := map[string]any{"driver": o.protocol, "filename": childFile(number), "discard": "unmap"}
+	node := map[string]any{"driver": o.Format, "file": file, "cache": map[string]any{"direct": direct}, "discard": "unmap"}
+	switch {
+	case o.below != nil:
+		below := o.below.node(number+1, o.below.cacheMode() == cacheNone)
+		below["read-only"] = true
+		node["backing"] = below
+	case o.Format == FormatQCOW2:
+		node["backing"] = nil
+	}
+	if o.SliceBytes != 0 {
+		node["offset"], node["size"] = 0, o.SliceBytes
+	}
+	return node
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storagedaemon
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// EndedError says that the server has ended before it served, and what it has said last.
+type EndedError struct{ Said string }
+
+func (e *EndedError) Error() string { return Program + ": " + e.Said }
+
+// Find returns the path of the server, or an error if it is not installed.
+func Find() (string, error) { return exec.LookPath(Program) }
+
+// endTimeout is how long a server may take to write what it has left, and to let go of the image.
+const endTimeout = 10 * time.Second
+
+// shownBytes of what a server has said are shown, and some more are kept.
+const shownBytes = 512
+
+// process is a server that runs.
+type process struct {
+	cmd    *exec.Cmd
+	stderr tail
+	ended  chan struct{}
+}
+
+// tail keeps the end of what a server says, which may run for days: libraries of storage say much before
+// it says why it ends.
+type tail struct{ text []byte }
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.text = append(t.text, p...)
+	if over := len(t.text) - 4*shownBytes; over > 0 {
+		t.text = append(t.text[:0], t.text[over:]...)
+	}
+	return len(p), nil
+}
+
+// start starts a server. The kernel signals it when the thread ends that has started it, so that thread is
+// kept.
+func start(image Image, listening *os.File) (*process, error) {
+	p := &process{cmd: image.command(listening), ended: make(chan struct{})}
+	p.cmd.Stderr = &p.stderr
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		if err == nil && image.Confine != nil {
+			if err = image.Confine(p.cmd.Process.Pid); err != nil {
+				_ = p.cmd.Process.Kill() // one that has ended needs none
+				err = errors.Join(err, p.cmd.Wait())
+			}
+		}
+		started <- err
+		if err == nil {
+			_ = p.cmd.Wait() // by a signal, or its stderr says why
+			close(p.ended)
+		}
+	}()
+	return p, <-started
+}
+
+// end tells the server to let go of the image, and kills it if it does not: its storage may be away.
+func (p *process) end() error {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may be gone
+	timer := time.NewTimer(endTimeout)
+	defer timer.Stop()
+	select {
+	case <-p.ended:
+		return nil
+	case <-timer.C:
+	}
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+	return fmt.Errorf("%s did not let go of the image within %v, and was killed", Program, endTimeout)
+}
+
+// said is why a server that has ended did not serve.
+func (p *process) said() error {
+	<-p.ended
+	text := OneLine(string(p.stderr.text))
+	if at := strings.LastIndex(text, "}: "); at >= 0 { // behind the arguments that it repeats
+		text = text[at+len("}: "):]
+	}
+	return &EndedError{text}
+}
+
+// OneLine is the end of what a program has said, without line breaks.
+func OneLine(text string) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
+	if len(text) > shownBytes {
+		text = "…" + strings.ToValidUTF8(text[len(text)-shownBytes:], "")
+	}
+	return text
+}
