@@ -82,13 +82,3 @@ func (m *meter) add(doneBytes, movedBytes int64) {
 	m.moved, m.reported = 0, time.Now()
 	m.report(m.now)
 }
-
-// reach counts up to doneBytes, for those who know only where they are.
-func (m *meter) reach(doneBytes int64) {
-	m.mu.Lock()
-	step := doneBytes - m.now.BytesDone
-	m.mu.Unlock()
-	if step > 0 {
-		m.add(step, step)
-	}
-}
