@@ -93,6 +93,8 @@ func TestCephAnImageThatAnotherClientHasBesideTheGuestIsNotMoved(t *testing.T) {
 	release()
 	v.cancel(t)
 	g.assertSettledAndGoOn(t)
+	g.powerOff(t)
+	g.assertSettled(t)
 }
 
 func TestCephAVolumeAtAnImageIsGivenToAndTakenFromARunningGuest(t *testing.T) {
