@@ -61,7 +61,7 @@ var layers = [][]string{
 	{"daemon/internal/network"},
 	{"daemon/internal/rbd"},
 	{"daemon/internal/qemuimg", "daemon/internal/nbd", "daemon/internal/connector", "registry/internal/ledger", "registry/internal/validate", "registry/internal/schema", "registry/internal/history", "registry/internal/hostcache", "registry/internal/ratelimit"},
-	{"daemon/internal/sandbox", "internal/service", "internal/settings", "internal/mtls", "internal/routes"},
+	{"daemon/internal/sandbox", "daemon/internal/storagedaemon", "internal/service", "internal/settings", "internal/mtls", "internal/routes"},
 	{"internal/httpjson", "internal/sqlitedb", "internal/fault"},
 	{"internal/protocol"},
 	{"internal/version", "daemon/internal/thin"},

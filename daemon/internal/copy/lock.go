@@ -70,40 +70,6 @@ func (s *Spec) lockDstAs(kind int16) (*os.File, error) {
 	return f, nil
 }
 
-// sameFile makes sure that an end writes to the file that is locked: it was opened again
-// by its path.
-func sameFile(lock *os.File, dst End) error {
-	f := fileOf(dst)
-	if f == nil || lock == nil {
-		return nil // an end of another kind has no file of its own
-	}
-	for _, open := range []*os.File{f.buffered, f.direct} {
-		if open == nil {
-			continue
-		}
-		if err := sameOpenFile(lock, open); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// sameOpenFile makes sure that what was opened is the file that is locked.
-func sameOpenFile(lock, open *os.File) error {
-	want, err := lock.Stat()
-	if err != nil {
-		return err
-	}
-	got, err := open.Stat()
-	if err != nil {
-		return err
-	}
-	if !os.SameFile(want, got) {
-		return &ImageError{Path: lock.Name(), Reason: "replaced by another while it was opened"}
-	}
-	return nil
-}
-
 // stillNamed makes sure that the image that was written is the one that its path names:
 // what was unlinked, or replaced, during the copy is gone when the last descriptor is.
 func stillNamed(f *os.File) error {

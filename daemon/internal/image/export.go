@@ -40,14 +40,6 @@ func cannotReach(path string, err error) error {
 	return api.Errorf(api.CodeStateForbidden, "%s cannot be used: %v", path, err)
 }
 
-// Fence refuses an image from which nobody keeps what a client that was killed has begun to write, where that can be told.
-func (s Storage) Fence(ctx context.Context, path string) error {
-	if err := s.Network.Fence(ctx, path); err != nil {
-		return cannotReach(path, err)
-	}
-	return nil
-}
-
 // mayConnect says whether a user may connect to the server of an export: libvirt gives nobody a
 // socket. Over TCP everybody may, as far as this host knows.
 func mayConnect(who hv.ProcessUser, path string) error {

@@ -218,6 +218,14 @@ func (Storage) FreeBytes(dir string) (int64, error) { return location.DirFreeByt
 // InMemory says whether what is in dir is gone after a reboot.
 func (Storage) InMemory(dir string) (bool, error) { return location.InMemory(dir) }
 
+// Fence refuses an image from which nobody keeps what a client that was killed has begun to write, where that can be told.
+func (s Storage) Fence(ctx context.Context, path string) error {
+	if err := s.Network.Fence(ctx, path); err != nil {
+		return cannotReach(path, err)
+	}
+	return nil
+}
+
 // InUse says in words who holds the image: a mount, a device mapper or loop device, swap.
 // It returns "" if nobody does as far as this host can see. A block device that the kernel
 // lends to nobody else can be opened exclusively; a file may be the content of a loop

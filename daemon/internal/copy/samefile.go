@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+import "os"
+
+// sameFile makes sure that an end writes to the file that is locked: it was opened again
+// by its path.
+func sameFile(lock *os.File, dst End) error {
+	f := fileOf(dst)
+	if f == nil || lock == nil {
+		return nil // an end of another kind has no file of its own
+	}
+	for _, open := range []*os.File{f.buffered, f.direct} {
+		if open == nil {
+			continue
+		}
+		if err := sameOpenFile(lock, open); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sameOpenFile makes sure that what was opened is the file that is locked.
+func sameOpenFile(lock, open *os.File) error {
+	want, err := lock.Stat()
+	if err != nil {
+		return err
+	}
+	got, err := open.Stat()
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(want, got) {
+		return &ImageError{Path: lock.Name(), Reason: "replaced by another while it was opened"}
+	}
+	return nil
+}

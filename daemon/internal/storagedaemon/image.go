@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storagedaemon
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"syscall"
+)
+
+const (
+	// Program serves an image.
+	Program = "qemu-storage-daemon"
+	// ExportName is that of the export of a served image.
+	ExportName = "image"
+)
+
+// Image is what is served.
+type Image struct {
+	// Node are the options of QEMU's block node with the image, as of blockdev-add, and Objects those of the
+	// objects that it names.
+	Node    map[string]any
+	Objects []string
+	// Files are open files that the server gets. Options call them FilePath.
+	Files    []*os.File
+	Writable bool
+	// Env is the environment of the server.
+	Env []string
+	// DeathSignal is what the server gets from the kernel when this process dies.
+	DeathSignal syscall.Signal
+	// Confine, if set, is called with the number of the process, which has just begun.
+	Confine func(pid int) error
+}
+
+// FilePath is what the server calls the number-th of its open files.
+func FilePath(number int) string { return "/proc/self/fd/" + strconv.Itoa(firstFile+number) }
+
+// firstFile is the descriptor behind stderr.
+const firstFile = 3
+
+// arguments of the server, whose socket is its last file.
+func (i *Image) arguments() []string {
+	node := map[string]any{"node-name": "node", "read-only": !i.Writable, "auto-read-only": false}
+	for key, value := range i.Node {
+		node[key] = value
+	}
+	text, _ := json.Marshal(node) // of texts and numbers
+	mode := "off"
+	if i.Writable {
+		mode = "on"
+	}
+	var args []string
+	for _, object := range i.Objects {
+		args = append(args, "--object", object)
+	}
+	return append(args,
+		"--blockdev", string(text),
+		"--nbd-server", "addr.type=fd,addr.str="+strconv.Itoa(firstFile+len(i.Files)),
+		"--export", "type=nbd,id=export,node-name=node,name="+ExportName+",writable="+mode,
+	)
+}
+
+// heap has the server's allocator keep what it has had: QEMU allocates a buffer for each request, and to touch a new
+// one of 1 MiB, page by page, takes several times as long as to fill it.
+var heap = []string{"MALLOC_MMAP_THRESHOLD_=33554432", "MALLOC_TRIM_THRESHOLD_=134217728"}
+
+// command is the server, with nothing of ours in its environment.
+func (i *Image) command(listening *os.File) *exec.Cmd {
+	cmd := exec.Command(Program, i.arguments()...) //nolint:noctx // it is told to end
+	cmd.Dir = "/"
+	cmd.Env = append(slices.Clone(i.Env), heap...)
+	cmd.ExtraFiles = append(append(cmd.ExtraFiles, i.Files...), listening)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: i.DeathSignal}
+	return cmd
+}
