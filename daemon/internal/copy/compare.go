@@ -11,9 +11,9 @@ import (
 
 // Compare reads both images, for a copy that somebody else has made. Nil means that they
 // hold the same bytes. A *MismatchError says where they begin to differ, exact to the byte
-// if both are raw. A *SizeError says that their sizes differ. Of spec it takes Src, Dst, Network and Progress.
+// if both are raw. A *SizeError says that their sizes differ. Of spec it takes Src, Dst, Passphrase, Network and Progress.
 func Compare(ctx context.Context, spec Spec) error {
-	return compare(ctx, &Spec{Src: spec.Src, Dst: spec.Dst, Network: spec.Network, Progress: spec.Progress})
+	return compare(ctx, &Spec{Src: spec.Src, Dst: spec.Dst, Network: spec.Network, Passphrase: spec.Passphrase, Progress: spec.Progress})
 }
 
 // compare compares at the pace of spec.
@@ -30,7 +30,7 @@ func compare(ctx context.Context, spec *Spec) error {
 		m.begin(PhaseVerify, 0)
 		return qemuimg.Compare(ctx, spec.Src.image(), spec.Dst.image(), qemuimg.CompareOptions{
 			Progress: func(done, _ int64) { m.reach(done) },
-			Throttle: spec.childThrottle(),
+			Throttle: spec.childThrottle(), Passphrase: spec.Passphrase,
 		})
 	}
 	src, err := spec.open(ctx, spec.Src, false)

@@ -40,6 +40,8 @@ type Spec struct {
 	// Progress is called with how far the copy is, one call at a time. The copy waits until
 	// it returns.
 	Progress func(Progress)
+	// Passphrase opens the images of a comparison that are LUKS.
+	Passphrase []byte
 	// Workers is how many chunks are in flight, 1 to 16; 0 is 8.
 	Workers int
 	// OpenEnd opens raw images; nil is OpenFile, and a client of NBD for what is at an address. It is for other kinds of ends, and for

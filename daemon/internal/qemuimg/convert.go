@@ -52,6 +52,8 @@ func Convert(ctx context.Context, src, dst Image, opts ConvertOptions) error {
 
 // CompareOptions are the options of Compare.
 type CompareOptions struct {
+	// Passphrase opens both images, if they are encrypted.
+	Passphrase []byte
 	// Progress is called with how many bytes of the content are done. Optional.
 	Progress func(doneBytes, totalBytes int64)
 	// Throttle paces the child. Optional.
@@ -62,6 +64,9 @@ type CompareOptions struct {
 // returns nil if they hold the same bytes, a *MismatchError if not, and a
 // *SizeError if their sizes differ.
 func Compare(ctx context.Context, src, dst Image, opts CompareOptions) error {
+	if err := checkKey(opts.Passphrase, src, dst); err != nil {
+		return err
+	}
 	pair, err := openPair(src, dst)
 	if err != nil {
 		return err
@@ -69,7 +74,7 @@ func Compare(ctx context.Context, src, dst Image, opts CompareOptions) error {
 	defer pair.close()
 	args := compareArgs(pair.src.describe("", 0), pair.describeDst(), commonCache(pair.src, pair.dst))
 	out, err := run(ctx, args, childOptions{
-		progress: byteProgress(opts.Progress, pair.src.sizeBytes), throttle: opts.Throttle, files: pair.files(),
+		progress: byteProgress(opts.Progress, pair.src.sizeBytes), throttle: opts.Throttle, files: pair.files(), passphrase: opts.Passphrase,
 	})
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 1 {
 		offset, parseErr := mismatchOffset(out)

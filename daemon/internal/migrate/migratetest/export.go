@@ -47,6 +47,7 @@ var LiveKinds = map[string]func(*testing.T, hv.State) *World{
 	"from a file to a file":       NewWorld,
 	"from an export to a file":    ExportWorld,
 	"from a file to an export":    ToAddress(NewWorld, OtherExport),
+	"from a container to another": LUKSWorld,
 	"from an export to an export": ToAddress(ExportWorld, OtherExport),
 }
 
