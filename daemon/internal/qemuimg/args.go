@@ -19,9 +19,9 @@ const overlayOptions = "compat=1.1,cluster_size=64k,extended_l2=on"
 // processor its passphrase is hashed.
 const encryptOptions = ",encrypt.format=" + formatLUKS + ",encrypt.key-secret=" + keyID + ",encrypt.iter-time="
 
-// withKey is a command line with the key that is the number-th of the child's files.
-func withKey(args []string, number int) []string {
-	return slices.Insert(slices.Clone(args), 1, "--object", "secret,id="+keyID+",file="+childFile(number))
+// withKey is a command line with the key that the child has open by this name.
+func withKey(args []string, file string) []string {
+	return slices.Insert(slices.Clone(args), 1, "--object", "secret,id="+keyID+",file="+file)
 }
 
 // createOverlayArgs does not open the backing image (-u): it may be in use. hashMS is that of an encrypted one.

@@ -19,7 +19,7 @@ func builders() map[string][]string {
 	luks.LUKS = true
 	overOpts := Image{Path: "/ovl/x", Format: FormatQCOW2, LUKS: true}.options("", protocolFile)
 	return map[string][]string{
-		"withKey":           withKey(commitArgs(overOpts, luks.options("backing.", protocolFile), "none"), 2),
+		"withKey":           withKey(commitArgs(overOpts, luks.options("backing.", protocolFile), "none"), childFile(2)),
 		"createOverlayArgs": createOverlayArgs("/ovl/x", luks, 512, hashMS),
 		"createArgs":        createArgs("/pool/new", 512),
 		"resizeArgs":        resizeArgs("/pool/a", 1024),

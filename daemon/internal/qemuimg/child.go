@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, opts childOptions) (string, error) 
 			return "", err
 		}
 		defer func() { _ = key.Close() }()
-		args = withKey(args, len(opts.files))
+		args = withKey(args, childFile(len(opts.files)))
 		opts.files = append(slices.Clone(opts.files), key)
 	}
 	stdout := &outputTail{report: opts.progress}

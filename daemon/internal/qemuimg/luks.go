@@ -32,9 +32,6 @@ const (
 	luksSlotActive = 0x00ac71f3
 )
 
-// errNoKey says that an image is encrypted, and that nothing was given to open it with.
-var errNoKey = errors.New("the passphrase of an encrypted image is missing")
-
 // payloadOffset reads where in a LUKS container what the guest sees begins. The guest cannot write
 // to the header.
 func payloadOffset(r io.ReaderAt, containerBytes int64) (int64, error) {
@@ -80,40 +77,6 @@ func iterations(r io.ReaderAt, at int64) (least uint32, err error) {
 	return least, nil
 }
 
-// hashMS is for how many milliseconds of a processor QEMU hashes a passphrase where nobody says.
-var hashMS int64 = 2000
-
-// fillAsHardToOpen fills an overlay over a container. Who guesses passphrases must not be faster at the
-// overlay than at the container, which has the same one. But QEMU does nothing else while it hashes, neither
-// does a guest that is put onto the overlay then get on: so it must not take longer either. QEMU
-// is told a time, and what that comes to is seen in the header.
-func fillAsHardToOpen(f *os.File, backing Image, fill func(hashMS int64) error) error {
-	container, err := open(backing, os.O_RDONLY)
-	if err != nil {
-		return err
-	}
-	defer container.close()
-	want, err := iterations(container.file, 0)
-	if err != nil {
-		return &ImageError{backing.Path, err.Error()}
-	}
-	if err := fill(hashMS); err != nil {
-		return err
-	}
-	h, err := parseHeader(f)
-	if err != nil {
-		return err
-	}
-	got, err := iterations(f, h.luksAt)
-	if err != nil {
-		return err
-	}
-	if near := int64(want) - int64(got); 10*near <= int64(want) && 10*near >= -int64(want) {
-		return nil
-	}
-	return fill(max(1, hashMS*int64(want)/int64(got)))
-}
-
 // A processor that others use as well may not let QEMU measure how fast it hashes; the next time it may.
 const (
 	notTimed   = "accurate CPU usage"
@@ -146,14 +109,4 @@ func keyFile(passphrase []byte) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("write a passphrase: %w", err), f.Close())
 	}
 	return f, nil
-}
-
-// checkKey refuses to run a child for an encrypted image without what opens it.
-func checkKey(passphrase []byte, images ...Image) error {
-	for _, i := range images {
-		if i.LUKS && len(passphrase) == 0 {
-			return errNoKey
-		}
-	}
-	return nil
 }

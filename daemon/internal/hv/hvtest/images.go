@@ -9,6 +9,7 @@ package hvtest
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -302,4 +303,51 @@ func sizeOf(img hv.Image, file *image) int64 {
 		return img.SliceBytes
 	}
 	return file.size - headerBlocks(img)*BlockSize
+}
+
+// HeaderBytes is how much of a LUKS container is its header; what the guest sees is behind it.
+const HeaderBytes = BlockSize
+
+// luksHeader is what a container has in its first block: which secret opens it.
+func luksHeader(secret string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(secret)) // which cannot fail
+	return h.Sum64()
+}
+
+// isContainer says whether QEMU opens an image as a LUKS container.
+func isContainer(img hv.Image) bool { return img.Format == Raw && img.LUKSSecret != "" }
+
+// headerBlocks is how many blocks of an image's file are before what the guest sees.
+func headerBlocks(img hv.Image) int64 {
+	if isContainer(img) {
+		return HeaderBytes / BlockSize
+	}
+	return 0
+}
+
+// decrypt refuses what QEMU does not open as it is named: an image with another key, or none, and one that
+// is not encrypted at all.
+func (img *image) decrypt(named hv.Image) error {
+	switch {
+	case isContainer(named):
+		if img.blocks[0] != luksHeader(named.LUKSSecret) {
+			return fmt.Errorf("open %s: it has no LUKS header that secret %s opens", named.Path, named.LUKSSecret)
+		}
+	case img.secret != named.LUKSSecret:
+		return fmt.Errorf("open %s: it is encrypted with secret %q, not %q", named.Path, img.secret, named.LUKSSecret)
+	}
+	return nil
+}
+
+// guestBlocks is what a guest sees of an image's own blocks.
+func (img *image) guestBlocks(named hv.Image) map[int64]uint64 {
+	header := headerBlocks(named)
+	blocks := make(map[int64]uint64, len(img.blocks))
+	for block, value := range img.blocks {
+		if block >= header {
+			blocks[block-header] = value
+		}
+	}
+	return blocks
 }
