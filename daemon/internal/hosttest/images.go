@@ -102,6 +102,9 @@ func (i *Images) CreateOverlay(ctx context.Context, path string, backing hv.Imag
 	if empty, err := i.CheckOverlay(ctx, path, backing, sizeBytes); err == nil && empty {
 		return nil
 	}
+	if err := i.CheckSecret(ctx, backing); err != nil {
+		return err
+	}
 	i.give(path, rights)
 	return i.Fake.CreateOverlay(path, backing, sizeBytes)
 }
@@ -121,7 +124,7 @@ func (i *Images) CheckOverlay(_ context.Context, path string, backing hv.Image, 
 // CheckSecret refuses a container whose secret is Private.
 func (i *Images) CheckSecret(_ context.Context, img hv.Image) error {
 	if i.Private != "" && img.LUKSSecret == i.Private {
-		return errors.New("the secret is private")
+		return api.Errorf(api.CodeStateForbidden, "the secret is private")
 	}
 	return nil
 }
@@ -136,7 +139,10 @@ func (i *Images) PayloadBytes(_ context.Context, img hv.Image) (int64, error) {
 }
 
 // Fold merges an overlay into the top of a chain.
-func (i *Images) Fold(_ context.Context, overlay string, into []hv.Image) error {
+func (i *Images) Fold(ctx context.Context, overlay string, into []hv.Image) error {
+	if err := i.CheckSecret(ctx, into[0]); err != nil {
+		return err
+	}
 	return i.Fake.CommitOffline(overlay, into[0])
 }
 

@@ -65,6 +65,30 @@ func TestALUKSContainerMovesUnderAnEncryptedOverlayInEveryState(t *testing.T) {
 	}
 }
 
+func TestAFoldWithoutThePassphraseIsRefusedAndGoesOnOnceItIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, migratetest.LUKSWorld(t, hv.StateRunning))
+		mig := d.begin(d.world.To)
+		for range 20 {
+			d.world.GuestWrites()
+		}
+		_, _, err := d.manager().Copy(t.Context(), d.call(mig.ID))
+		must(t, err)
+		mig = d.until(mig.ID, api.MigrationCopied)
+		must(t, d.world.Stop(testInstance))
+		d.world.Images.Private = luksSecret
+		failed := d.completes(mig)
+		calm(d)
+		if at := d.get(failed); at.State.Final() || at.Error == nil || at.Error.Code != api.CodeStateForbidden {
+			t.Errorf("without the passphrase it is %s: %+v", at.State, at.Error)
+		}
+		d.world.Images.Private = ""
+		mig = d.until(d.completes(mig), api.MigrationCompleted)
+		calm(d)
+		d.moved(mig)
+	})
+}
+
 func TestALUKSContainerWhoseSecretIsPrivateMovesWhileItsInstanceIsKeptOffWhateverHappensAtEveryCall(t *testing.T) {
 	const path = "/var/other.raw"
 	for what, happen := range map[string]func(d *daemon) hvtest.Fault{
