@@ -106,8 +106,9 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	runner.OnChange(func(string) { up.Changed() })
 
 	site := up.Site(registry)
-	storage := image.Storage{Privileged: privileged(), Network: networkAccess(cfg, conn)}
+	storage := image.Storage{Privileged: privileged(), Network: networkAccess(cfg, conn), Secret: conn.Secret}
 	copier := steps.NewCopier(cfg.cursorDir(), storage.Privileged.ThinBlockBytes, storage.Network, log)
+	copier.Passphrase = storage.Passphrase
 	own := []string{cfg.StateDir, cfg.OverlayDir, cfg.SaveDir}
 	claims := &location.Claims{
 		Site: site, Pools: virt.Pools, HostID: who.id, HostName: who.name, SharedPools: cfg.SharedPools,

@@ -38,6 +38,8 @@ func (h *host) kindOf(t *testing.T, l api.Location) string {
 		return "NBD export over TCP"
 	case api.IsNetwork(l.Path):
 		return "NBD export"
+	case l.IsLUKS():
+		return "LUKS container"
 	case l.IsLinkedClone():
 		return "linked clone"
 	case strings.HasPrefix(l.Path, "/dev/loop"):

@@ -6,53 +6,58 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
+	"github.com/volferry/volferry/test/lab/workload"
 )
 
-const (
-	luksSecret     = "2f2cbd1e-6c2f-4f0e-9a5b-0d6a0a6f4e11"
-	luksPassphrase = "a passphrase of the lab"
-	luksPlaintext  = "what the guest has on its encrypted disk"
-)
+const luksPassphrase = "a passphrase of the lab"
 
-// luksDisk makes a LUKS container with a plaintext in it, and gives it to a guest that is off.
-func (h *host) luksDisk(t *testing.T, g *guest, dir string) (path string) {
+// defineSecret defines a secret of libvirt's, with the value that it has.
+func (h *host) defineSecret(t *testing.T, id, private string) {
 	t.Helper()
-	file := func(name, text string) string {
-		path := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
+	file := filepath.Join(t.TempDir(), "secret.xml")
+	xml := `<secret ephemeral='no' private='` + private + `'><uuid>` + id + `</uuid></secret>`
+	if err := os.WriteFile(file, []byte(xml), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	secret := file("secret.xml", `<secret ephemeral='no' private='no'><uuid>`+luksSecret+`</uuid></secret>`)
-	h.virsh(t, "secret-define", secret)
+	h.virsh(t, "secret-define", file)
+}
+
+// luksIn makes a filled volume that QEMU encrypts, for a guest.
+func (h *host) luksIn(t *testing.T, dir string) lab.Disk {
+	t.Helper()
+	key := filepath.Join(t.TempDir(), "passphrase")
+	if err := os.WriteFile(key, []byte(luksPassphrase), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	id := uuid.NewString()
+	h.defineSecret(t, id, "no")
+	h.virsh(t, "secret-set-value", id, "--file", key, "--plain")
 	t.Cleanup(func() {
-		if _, err := h.Libvirtd.Virsh(context.WithoutCancel(t.Context()), "secret-undefine", luksSecret); err != nil {
+		if _, err := h.Libvirtd.Virsh(context.WithoutCancel(t.Context()), "secret-undefine", id); err != nil {
 			t.Error(err)
 		}
 	})
-	passphrase := file("passphrase", luksPassphrase)
-	h.virsh(t, "secret-set-value", luksSecret, "--file", passphrase, "--plain")
-
-	path = filepath.Join(dir, fmt.Sprintf("luks-%d.raw", h.number()))
-	object := "secret,id=s,file=" + passphrase
-	tool(t, "qemu-img", "create", "-q", "-f", "luks", "--object", object, "-o", "key-secret=s,iter-time=10", path, "16M")
-	plain := file("plain", luksPlaintext)
-	if err := os.Truncate(plain, 16<<20); err != nil {
+	d := h.diskIn(t, dir, api.FormatRaw)
+	d.LUKS = &lab.LUKS{Secret: id, KeyFile: key}
+	raw := d.Path
+	d.Path = filepath.Join(dir, fmt.Sprintf("luks-%d.raw", h.number()))
+	if err := d.LUKS.Encrypt(t.Context(), raw, d.Path, volumeBytes); err != nil {
 		t.Fatal(err)
 	}
-	tool(t, "qemu-img", "convert", "-n", "--object", object, "--image-opts", "--target-image-opts",
-		"driver=raw,file.filename="+plain, "driver=luks,key-secret=s,file.filename="+path)
-	disk := file("disk.xml", `<disk type='file' device='disk'><driver name='qemu' type='raw' cache='none'/><source file='`+path+`'>`+
-		`<encryption format='luks'><secret type='passphrase' uuid='`+luksSecret+`'/></encryption></source><backingStore/><target dev='vdb' bus='virtio'/></disk>`)
-	h.virsh(t, "attach-device", g.Name, disk, "--config")
-	return path
+	if err := os.Remove(raw); err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 // content is a file as it is on the disk.
@@ -65,43 +70,133 @@ func content(t *testing.T, path string) []byte {
 	return b
 }
 
-func TestALUKSContainerMovesByteForByteWhileItsGuestIsOffAndTheGuestOpensItThere(t *testing.T) {
+// assertNoPlaintext claims that nothing of what the guest has on a disk is in a file.
+func assertNoPlaintext(t *testing.T, d lab.Disk, path string) {
+	t.Helper()
+	record := make([]byte, workload.BlockSize)
+	workload.PutRecord(record, d.Seed, 1, 0)
+	if bytes.Contains(content(t, path), record[:8]) {
+		t.Errorf("%s has plaintext in it", path)
+	}
+}
+
+// assertPassphraseHidden claims that no process was given the passphrase but in an open file, and that no
+// file and no log has it. libvirtd keeps it among its secrets.
+func (h *host) assertPassphraseHidden(t *testing.T, key string) {
+	t.Helper()
+	for _, file := range glob(t, "/proc/[0-9]*/cmdline", "/proc/[0-9]*/environ") {
+		if text, err := os.ReadFile(file); err == nil && bytes.Contains(text, []byte(luksPassphrase)) { // not gone since
+			t.Errorf("%s has the passphrase: %q", file, text)
+		}
+	}
+	err := filepath.WalkDir(h.Dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() || path == key || strings.HasPrefix(path, filepath.Join(h.Libvirtd.EtcDir, "secrets")) {
+			return nil //nolint:nilerr // what is gone has no passphrase
+		}
+		if text, err := os.ReadFile(path); err == nil && bytes.Contains(text, []byte(luksPassphrase)) {
+			t.Errorf("%s has the passphrase", path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(h.Logs(), luksPassphrase) {
+		t.Error("a log has the passphrase")
+	}
+}
+
+func (v *move) overlay() string { return filepath.Join(v.g.host.Overlays(), v.ID+".qcow2") }
+
+func TestALUKSContainerMovesUnderItsRunningGuestEncryptedAllTheTime(t *testing.T) {
 	leftToTestE2E(t)
-	h, a, b := sharedPools(t)
-	g := h.defineGuest(t, h.diskIn(t, a, api.FormatRaw))
-	path := h.luksDisk(t, g, a)
-	g.slots = g.persistentSlots(t)
-	g.adopt(t)
-	want := content(t, path)
-	if at := g.volume(t, "vdb").Location; at.LUKSSecret != luksSecret || at.Format != api.FormatRaw || at.SizeBytes != int64(len(want)) {
+	h, a, _ := sharedPools(t)
+	d := h.luksIn(t, a)
+	g := h.runningGuest(t, d)
+	if at := g.volume(t, "vda").Location; at.LUKSSecret != d.LUKS.Secret || at.SizeBytes <= volumeBytes {
 		t.Fatalf("adopted at %+v", at)
 	}
+	e := h.refuses(t, api.CodeUnsupportedDisk, "volume", "migrate", g.volumeName("vda"), "--to-pool", "b", "--method", "mirror")
+	mustContain(t, e.Message, "header")
 
-	h.virsh(t, "start", g.Name)
-	e := h.refuses(t, api.CodeUnsupportedDisk, "volume", "migrate", g.volumeName("vdb"), "--to-pool", "b")
-	mustContain(t, e.Message, "encrypted by QEMU (LUKS)", "stop")
-	h.virsh(t, "destroy", g.Name)
+	v := g.start(t, "vda", "--to-pool", "b", "--bandwidth", "8MiB/s")
+	v.copyThroughDeath(t)
+	g.writes(t)
+	assertNoPlaintext(t, d, v.overlay())
+	assertNoPlaintext(t, d, v.Dst.Path)
+	h.assertPassphraseHidden(t, d.LUKS.KeyFile)
+	v.complete(t)
+	if v.Method != api.MethodOverlay || v.Dst.LUKSSecret != d.LUKS.Secret {
+		t.Errorf("it went to %+v by %s", v.Dst, v.Method)
+	}
+	g.writes(t)
+	g.assertSettled(t)
+	assertNoPlaintext(t, d, v.Dst.Path)
 
-	v := g.start(t, "vdb", "--to-pool", "b")
+	g.boot(t)
+	v = g.start(t, "vda", "--to-pool", "a")
+	v.copy(t)
+	g.writes(t)
+	v.cancel(t)
+	g.writes(t)
+	g.assertSettled(t)
+	assertNoPlaintext(t, d, v.Src.Path)
+	h.assertPassphraseHidden(t, d.LUKS.KeyFile)
+}
+
+func TestALUKSContainerMovesWhileItsGuestIsStoppedAndStarted(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, b := sharedPools(t)
+	d := h.luksIn(t, a)
+	g := h.runningGuest(t, d)
+	device := h.device(t, b, g.volume(t, "vda").Location.SizeBytes)
+
+	v := g.start(t, "vda", "--to-path", device.Path)
+	g.writes(t)
+	g.powerOff(t)
+	g.boot(t) // from the overlay
+	v.copy(t)
+	g.writes(t)
+	g.powerOff(t)
+	v.finish(t)
+	g.boot(t)
+	g.assertSettled(t)
+	assertNoPlaintext(t, d, device.Path)
+
+	g.boot(t)
+	v = g.start(t, "vda", "--to-pool", "b")
+	g.writes(t)
+	g.powerOff(t)
+	v.cancel(t)
+	g.boot(t)
+	g.assertSettled(t)
+
+	v = g.start(t, "vda", "--to-pool", "b") // of a guest that is off, and goes on meanwhile
+	g.boot(t)
+	v.copy(t)
+	v.complete(t)
+	g.assertSettled(t)
+}
+
+func TestALUKSContainerWithAPrivateSecretMovesByteForByteWhileItsGuestIsOff(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	d := h.luksIn(t, a)
+	g := h.runningGuest(t, d)
+	h.defineSecret(t, d.LUKS.Secret, "yes")
+	e := h.refuses(t, api.CodeUnsupportedDisk, "volume", "migrate", g.volumeName("vda"), "--to-pool", "b")
+	mustContain(t, e.Message, "encrypted by QEMU (LUKS)", "private", "stop")
+	g.powerOff(t)
+	want := content(t, d.Path)
+	v := g.start(t, "vda", "--to-pool", "b")
 	if _, err := h.Libvirtd.Virsh(t.Context(), "start", g.Name); err == nil {
 		t.Fatal("the guest started while its disk is copied")
 	}
 	v.copy(t)
-	v.cancel(t)
-	device := h.device(t, b, int64(len(want)))
-	for _, to := range [][]string{{"--to-pool", "b"}, {"--to-path", device.Path}, {"--to-pool", "a"}} {
-		m := get[api.Migration](t, h, "migration", append([]string{"volume", "migrate", g.volumeName("vdb")}, to...)...)
-		if m.State != api.MigrationCompleted || m.Method != "offline" || m.Dst.LUKSSecret != luksSecret {
-			t.Fatalf("ended as %+v", m)
-		}
-		if !bytes.Equal(content(t, m.Dst.Path), want) || bytes.Contains(want, []byte(luksPlaintext)) {
-			t.Error("the container is another, or has plaintext in it")
-		}
-		if xml := h.virsh(t, "dumpxml", g.Name, "--inactive"); !strings.Contains(xml, m.Dst.Path) || !strings.Contains(xml, luksSecret) {
-			t.Errorf("the definition is %s", xml)
-		}
-		h.virsh(t, "start", g.Name) // QEMU opens the container with the secret, or does not start
-		h.virsh(t, "destroy", g.Name)
+	v.finish(t)
+	if v.Method != "offline" || !bytes.Equal(content(t, v.Dst.Path), want) {
+		t.Errorf("by %s the container became another", v.Method)
 	}
-	g.settled = true
+	g.boot(t) // QEMU opens the container with the secret, or does not start
+	g.assertSettled(t)
 }

@@ -312,6 +312,9 @@ func (g *guest) check(t *testing.T, target string, l api.Location) *lab.History 
 	if l.IsSlice() {
 		volume.SliceBytes = l.SizeBytes
 	}
+	if i := int(target[2] - 'a'); l.IsLUKS() && i < len(g.disks) {
+		volume.LUKS = g.disks[i].LUKS
+	}
 	r, err := lab.Check(t.Context(), volume, history, lab.PowerWasCutAt(g.cuts...))
 	if err != nil {
 		t.Fatal(err)

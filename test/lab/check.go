@@ -74,14 +74,18 @@ func Check(ctx context.Context, v Volume, h *History, opts ...CheckOption) (*Rep
 		return nil, fmt.Errorf("check %s: %w", v.Path, err)
 	}
 	path := v.Path
-	if v.Format != "raw" {
+	if v.Format != "raw" || v.LUKS != nil {
 		dir, err := os.MkdirTemp("", "vflab-check-")
 		if err != nil {
 			return nil, fmt.Errorf("check %s: %w", v.Path, err)
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		path = filepath.Join(dir, "raw")
-		if _, err := run(ctx, "qemu-img", "convert", "-f", v.Format, "-O", "raw", v.Path, path); err != nil {
+		args := []string{"-f", v.Format, v.Path}
+		if v.LUKS != nil {
+			args = append(v.LUKS.object(), "--image-opts", v.LUKS.options(v.Path))
+		}
+		if _, err := run(ctx, "qemu-img", append(append([]string{"convert", "-O", "raw"}, args...), path)...); err != nil {
 			return nil, fmt.Errorf("check %s: %w", v.Path, err)
 		}
 	}

@@ -94,7 +94,8 @@ var domainTemplate = template.Must(template.New("domain").Parse(`<domain type='q
 {{- else if .Export}}
       <source protocol='nbd' name='{{html .Export.Name}}'>{{if .Export.Server}}<host name='{{.Export.Host}}' port='{{.Export.Port}}'/>{{else}}<host transport='unix' socket='{{html .Export.Socket}}'/>{{end}}</source>
 {{- else}}
-      <source {{if .Pool}}pool='{{html .Pool}}' volume='{{html .Name}}'{{else}}{{.SourceAttr}}='{{html .Path}}'{{end}}/>
+      <source {{if .Pool}}pool='{{html .Pool}}' volume='{{html .Name}}'{{else}}{{.SourceAttr}}='{{html .Path}}'{{end}}>
+{{- if .LUKS}}<encryption format='luks'><secret type='passphrase' uuid='{{.LUKS.Secret}}'/></encryption>{{end}}</source>
 {{- end}}
 {{- if not .OpenEnd}}
       <backingStore/>{{end}}

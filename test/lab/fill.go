@@ -40,7 +40,13 @@ func volumeBlocks(ctx context.Context, v Volume) (uint64, error) {
 	if v.SliceBytes != 0 {
 		return uint64(v.SliceBytes) / workload.BlockSize, nil
 	}
-	out, err := run(ctx, "qemu-img", "info", "--force-share", "-f", v.Format, "--output=json", v.Path)
+	args := []string{"info", "--force-share", "--output=json"}
+	if v.LUKS != nil {
+		args = append(args, append(v.LUKS.object(), "--image-opts", v.LUKS.options(v.Path))...)
+	} else {
+		args = append(args, "-f", v.Format, v.Path)
+	}
+	out, err := run(ctx, "qemu-img", args...)
 	if err != nil {
 		return 0, err
 	}

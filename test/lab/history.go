@@ -18,6 +18,8 @@ type Volume struct {
 	// SliceBytes, where it is not 0, is how much of what is at Path the volume is, from
 	// its beginning.
 	SliceBytes int64
+	// LUKS, if not nil, opens a raw image that QEMU encrypts.
+	LUKS *LUKS
 }
 
 // Fill says with what a volume was filled before any writer ran: records for

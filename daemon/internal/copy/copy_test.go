@@ -136,7 +136,7 @@ func TestTwoCopiesIntoOneDstAreImpossible(t *testing.T) {
 		t.Errorf("second copy: %v", err)
 	}
 	// A guest may not open it either.
-	if _, err := qemuimg.Serve(t.Context(), qemuimg.Image{Path: dst.Path, Format: "raw"}, false, nil); !errors.Is(err, qemuimg.ErrLocked) {
+	if _, err := qemuimg.Serve(t.Context(), qemuimg.Image{Path: dst.Path, Format: "raw"}, qemuimg.ServeOptions{}); !errors.Is(err, qemuimg.ErrLocked) {
 		t.Errorf("QEMU opens dst during a copy: %v", err)
 	}
 	close(open)

@@ -15,10 +15,12 @@ type Image struct {
 	// Slice says that the image is only the first SizeBytes of the larger file or device at
 	// Path. The rest is neither read nor written. Raw only.
 	Slice bool
+	// LUKS says that the image is compared as the guest sees it, and that QEMU encrypts it.
+	LUKS bool
 }
 
 func (i Image) image() qemuimg.Image {
-	img := qemuimg.Image{Path: i.Path, Format: i.Format, Backing: i.Backing}
+	img := qemuimg.Image{Path: i.Path, Format: i.Format, Backing: i.Backing, LUKS: i.LUKS}
 	if i.Slice {
 		img.SliceBytes = i.SizeBytes
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/volferry/volferry/daemon/internal/nbd"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
@@ -14,9 +13,9 @@ import (
 )
 
 // openServed opens an image of one of QEMU's own formats, which QEMU serves: what is in it is read and written
-// as of a raw image. is, if set, checks the open file of the image.
-func openServed(ctx context.Context, i Image, writable bool, is func(*os.File) error) (End, error) {
-	conn, err := qemuimg.Serve(ctx, i.image(), writable, is)
+// as of a raw image.
+func openServed(ctx context.Context, i Image, opts qemuimg.ServeOptions) (End, error) {
+	conn, err := qemuimg.Serve(ctx, i.image(), opts)
 	if errors.Is(err, qemuimg.ErrLocked) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrInUse, i.Path, err)
 	}

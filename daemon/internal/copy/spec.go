@@ -39,6 +39,8 @@ type Spec struct {
 	// Progress is called with how far the copy is, one call at a time. The copy waits until
 	// it returns.
 	Progress func(Progress)
+	// Passphrase opens the images of a comparison that are LUKS.
+	Passphrase []byte
 	// Workers is how many chunks are in flight, 1 to 16; 0 is 8.
 	Workers int
 	// OpenEnd opens raw images; nil is OpenFile, and a client of NBD for what is at an address. It is for other kinds of ends, and for
@@ -67,8 +69,8 @@ func (s *Spec) openDst(ctx context.Context, lock *os.File) (End, error) {
 func (s *Spec) openFor(ctx context.Context, i Image, writable bool, is func(*os.File) error) (End, error) {
 	openEnd := s.OpenEnd
 	switch {
-	case i.Format != qemuimg.FormatRaw:
-		return openServed(ctx, i, writable, is)
+	case i.Format != qemuimg.FormatRaw, i.LUKS:
+		return openServed(ctx, i, qemuimg.ServeOptions{Writable: writable, Is: is, Passphrase: s.Passphrase})
 	case openEnd != nil:
 	case api.IsNetwork(i.Path):
 		openEnd = func(path string, writable bool) (End, error) { return openExport(ctx, s.Network, path, writable) }

@@ -32,6 +32,8 @@ type Images struct {
 	Filled     []string
 	// Unreadable is the path of an image that cannot be looked at.
 	Unreadable string
+	// Private is a secret of libvirt's whose value nobody gets.
+	Private string
 	// ReadOnly is a directory in which the daemon cannot write.
 	ReadOnly string
 	// OnCreate, if set, is called with how far a new image is. Temporary is the temporary
@@ -100,6 +102,9 @@ func (i *Images) CreateOverlay(ctx context.Context, path string, backing hv.Imag
 	if empty, err := i.CheckOverlay(ctx, path, backing, sizeBytes); err == nil && empty {
 		return nil
 	}
+	if err := i.CheckSecret(ctx, backing); err != nil {
+		return err
+	}
 	i.give(path, rights)
 	return i.Fake.CreateOverlay(path, backing, sizeBytes)
 }
@@ -116,8 +121,28 @@ func (i *Images) CheckOverlay(_ context.Context, path string, backing hv.Image, 
 	return info.Allocated == 0, err
 }
 
+// CheckSecret refuses a container whose secret is Private.
+func (i *Images) CheckSecret(_ context.Context, img hv.Image) error {
+	if i.Private != "" && img.LUKSSecret == i.Private {
+		return api.Errorf(api.CodeStateForbidden, "the secret is private")
+	}
+	return nil
+}
+
+// PayloadBytes is the size of what a guest sees of a container.
+func (i *Images) PayloadBytes(_ context.Context, img hv.Image) (int64, error) {
+	info, err := i.info(img.Path)
+	if err == nil && img.LUKSSecret != "" {
+		info.SizeBytes -= hvtest.HeaderBytes
+	}
+	return info.SizeBytes, err
+}
+
 // Fold merges an overlay into the top of a chain.
-func (i *Images) Fold(_ context.Context, overlay string, into []hv.Image) error {
+func (i *Images) Fold(ctx context.Context, overlay string, into []hv.Image) error {
+	if err := i.CheckSecret(ctx, into[0]); err != nil {
+		return err
+	}
 	return i.Fake.CommitOffline(overlay, into[0])
 }
 

@@ -16,8 +16,14 @@ import (
 // directory are on stable storage. An existing empty overlay of the same backing image is
 // no error. The overlay gets these rights, if they are not nil, as far as its filesystem
 // has them.
-func (Storage) CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64, rights *Rights) error {
-	about := qemuimg.NewFile{Filled: func(f *os.File) error { return asOf(f, rights, nil) }}
+//
+// Over a LUKS container the overlay is encrypted, with the passphrase of the container.
+func (s Storage) CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64, rights *Rights) error {
+	passphrase, err := s.passphrase(ctx, backing)
+	if err != nil {
+		return err
+	}
+	about := qemuimg.NewFile{Filled: func(f *os.File) error { return asOf(f, rights, nil) }, Passphrase: passphrase}
 	return noSpace(qemuimg.CreateOverlay(ctx, path, qemuImage(backing), sizeBytes, about))
 }
 
@@ -45,5 +51,9 @@ func (s Storage) Fold(ctx context.Context, overlay string, into []hv.Image) erro
 		_, err = exportBytes(ctx, s.Network, address, api.Format(into[0].Format))
 		return err
 	}
-	return noSpace(qemuimg.CommitOffline(ctx, overlay, *qemuChain(into), qemuimg.CommitOptions{}))
+	passphrase, err := s.passphrase(ctx, into[0])
+	if err != nil {
+		return err
+	}
+	return noSpace(qemuimg.CommitOffline(ctx, overlay, *qemuChain(into), qemuimg.CommitOptions{Passphrase: passphrase}))
 }

@@ -40,10 +40,12 @@ type Storage struct {
 	Privileged sandbox.Privileged
 	// Network is how what is no file and no device is reached.
 	Network network.Access
+	// Secret gives the value of a secret of libvirt's, by its UUID.
+	Secret func(ctx context.Context, id string) ([]byte, error)
 }
 
 func qemuImage(img hv.Image) qemuimg.Image {
-	return qemuimg.Image{Path: img.Path, Format: img.Format, SliceBytes: img.SliceBytes}
+	return qemuimg.Image{Path: img.Path, Format: img.Format, SliceBytes: img.SliceBytes, LUKS: img.LUKSSecret != ""}
 }
 
 // qemuChain is a chain, top first, as an image over the others.
@@ -61,7 +63,7 @@ func qemuChain(chain []hv.Image) *qemuimg.Image {
 // nothing at its path. It refuses an image that has other base images than its location
 // says: with chain_changed, or with unsupported_disk if the location says that the image
 // stands alone. The size is that of the whole image, even if the volume is only its
-// beginning (api.Location.VolumeBytes).
+// beginning (api.Location.VolumeBytes), and of a LUKS container with its header.
 func (s Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 	path, format := l.Path, l.Format
 	if api.IsNetwork(path) {
@@ -79,7 +81,7 @@ func (s Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 	if !info.Block && !st.Mode().IsRegular() {
 		return info, api.Errorf(api.CodeInvalidArgument, "%s is neither a regular file nor a block device", path)
 	}
-	l.ImageBytes = 0
+	l.ImageBytes, l.LUKSSecret = 0, ""
 	info.SizeBytes, err = qemuimg.VirtualSize(ctx, *qemuChain(location.Chain(l, info.Block)))
 	if err != nil {
 		return info, badImage(path, format, err)

@@ -195,6 +195,7 @@ func (d *daemon) moved(mig api.Migration) {
 	if api.IsNetwork(img.Path) {
 		img.Type = hv.SourceNetwork
 	}
+	img.LUKSSecret = d.world.Src.LUKSSecret
 	if mig.Dst.IsSlice() {
 		img.SliceBytes = mig.Dst.SizeBytes
 	}

@@ -264,7 +264,7 @@ func (h *history) chain() []api.Location {
 	s := &h.spec
 	switch h.position() {
 	case steps.OnOverlay:
-		return append([]api.Location{{Path: s.Overlay, Format: api.FormatQcow2, SizeBytes: s.SizeBytes()}}, withBases(s.Src)...)
+		return append([]api.Location{{Path: s.Overlay, Format: api.FormatQcow2, SizeBytes: s.OverlayBytes()}}, withBases(s.Src)...)
 	case steps.OnDst:
 		return []api.Location{s.Dst}
 	case steps.OnSrc, steps.Foreign:

@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -16,31 +17,86 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-const luksSecret = "2f2cbd1e-6c2f-4f0e-9a5b-0d6a0a6f4e11"
+const luksSecret = migratetest.LUKSSecret
 
-// luksWorld is a world whose volume is a LUKS container.
-func luksWorld(t *testing.T, state hv.State) *migratetest.World {
+// privateWorld is a world whose volume is a LUKS container whose passphrase nobody gets.
+func privateWorld(t *testing.T, state hv.State) *migratetest.World {
 	t.Helper()
-	w := migratetest.NewWorld(t, hv.StateStopped)
-	w.Src.LUKSSecret = luksSecret
-	w.Redefine(t, func(d *hv.Domain) { d.Config[0].Chain[0].LUKSSecret = luksSecret })
-	v := &w.Registry.Vol
-	v.Location.LUKSSecret = luksSecret
-	v.Attachments[0].Location = v.Location
-	if state != hv.StateStopped {
-		must(t, w.Start(testInstance))
-	}
+	w := migratetest.LUKSWorld(t, state)
+	w.Images.Private = luksSecret
 	return w
 }
 
-func TestALUKSContainerMovesWithItsSecretWhileItsInstanceIsKeptOffWhateverHappensAtEveryCall(t *testing.T) {
+// What the guest writes is encrypted wherever it is: hvtest finds an overlay and a destination that are not.
+func TestALUKSContainerMovesUnderAnEncryptedOverlayInEveryState(t *testing.T) {
+	for _, state := range allStates {
+		for name, end := range map[string]api.MigrationState{"complete": api.MigrationCompleted, "cancel": api.MigrationCancelled} {
+			t.Run(name+" "+string(state), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					d := newDaemon(t, migratetest.LUKSWorld(t, state))
+					mig := d.begin(d.world.To)
+					info, err := d.world.Info(overlayOf(mig))
+					if err != nil || info.Secret != luksSecret || info.SizeBytes != testSize {
+						t.Errorf("the overlay is %+v, %v", info, err)
+					}
+					for range 20 {
+						d.world.GuestWrites()
+					}
+					if end == api.MigrationCancelled {
+						_, _, err = d.manager().Cancel(t.Context(), d.call(mig.ID))
+						must(t, err)
+						d.until(mig.ID, end)
+						calm(d)
+						d.stayed()
+						return
+					}
+					_, _, err = d.manager().Copy(t.Context(), d.call(mig.ID))
+					must(t, err)
+					d.until(mig.ID, api.MigrationCopied)
+					mig = d.until(d.completes(mig), end)
+					calm(d)
+					d.moved(mig)
+					if at := d.world.Registry.CurrentVolume().Location; at.LUKSSecret != luksSecret || mig.Method != steps.MethodOverlay {
+						t.Errorf("by %s the volume went to %+v", mig.Method, at)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestAFoldWithoutThePassphraseIsRefusedAndGoesOnOnceItIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, migratetest.LUKSWorld(t, hv.StateRunning))
+		mig := d.begin(d.world.To)
+		for range 20 {
+			d.world.GuestWrites()
+		}
+		_, _, err := d.manager().Copy(t.Context(), d.call(mig.ID))
+		must(t, err)
+		mig = d.until(mig.ID, api.MigrationCopied)
+		must(t, d.world.Stop(testInstance))
+		d.world.Images.Private = luksSecret
+		failed := d.completes(mig)
+		calm(d)
+		if at := d.get(failed); at.State.Final() || at.Error == nil || at.Error.Code != api.CodeStateForbidden {
+			t.Errorf("without the passphrase it is %s: %+v", at.State, at.Error)
+		}
+		d.world.Images.Private = ""
+		mig = d.until(d.completes(mig), api.MigrationCompleted)
+		calm(d)
+		d.moved(mig)
+	})
+}
+
+func TestALUKSContainerWhoseSecretIsPrivateMovesWhileItsInstanceIsKeptOffWhateverHappensAtEveryCall(t *testing.T) {
 	const path = "/var/other.raw"
 	for what, happen := range map[string]func(d *daemon) hvtest.Fault{
 		"the daemon dies":            func(d *daemon) hvtest.Fault { return hvtest.Fault{Do: func() { go d.Restart() }} },
 		"the guest is to be started": func(d *daemon) hvtest.Fault { return hvtest.Fault{Do: func() { _ = d.world.Start(testInstance) }} },
 	} {
 		t.Run(what, func(t *testing.T) {
-			everyCallOn(t, luksWorld, hv.StateStopped, func(t *testing.T, d *daemon, fault hvtest.Fault) {
+			everyCallOn(t, privateWorld, hv.StateStopped, func(t *testing.T, d *daemon, fault hvtest.Fault) {
 				t.Helper()
 				d.world.Copier.Gate = make(chan struct{})
 				id := d.migrateTo(api.MigrationTarget{ToPath: path})
@@ -68,8 +124,14 @@ func TestWhatIsNotDoneWithALUKSContainerIsRefusedByNameAndChangesNothing(t *test
 	}
 	opened := func(secret string) func(*testing.T, *migratetest.World) {
 		return func(t *testing.T, w *migratetest.World) {
-			w.Redefine(t, func(d *hv.Domain) { d.Config[0].Chain[0].LUKSSecret = secret })
+			must(t, w.SetConfigChain(t.Context(), testInstance, "vda", []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: srcPath, LUKSSecret: secret}}))
 		}
+	}
+	private := func(_ *testing.T, w *migratetest.World) { w.Images.Private = luksSecret }
+	shared := func(t *testing.T, w *migratetest.World) {
+		must(t, w.Destroy(testInstance))
+		w.Redefine(t, func(d *hv.Domain) { d.Config[0].Shareable, d.Config[0].Chain[0].LUKSSecret = true, luksSecret })
+		must(t, w.Start(testInstance))
 	}
 	for _, c := range []struct {
 		name   string
@@ -77,32 +139,34 @@ func TestWhatIsNotDoneWithALUKSContainerIsRefusedByNameAndChangesNothing(t *test
 		world  func(*testing.T, *migratetest.World)
 		target api.MigrationTarget
 		code   api.Code
+		text   string
 	}{
-		{"under a guest that runs", hv.StateRunning, nil, api.MigrationTarget{ToPool: "new"}, api.CodeUnsupportedDisk},
-		{"by a mirror", hv.StateRunning, nil, api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror}, api.CodeUnsupportedDisk},
-		{"under an overlay", hv.StateStopped, nil, api.MigrationTarget{ToPool: "new", Method: steps.MethodOverlay}, api.CodeUnsupportedDisk},
-		{"another format", hv.StateStopped, nil, api.MigrationTarget{ToPool: "new", ToFormat: api.FormatQcow2}, api.CodeInvalidArgument},
+		{"under a guest that runs, with a private secret", hv.StateRunning, private, api.MigrationTarget{ToPool: "new"}, api.CodeUnsupportedDisk, "private"},
+		{"under an overlay, with a private secret", hv.StateStopped, private, api.MigrationTarget{ToPool: "new", Method: steps.MethodOverlay}, api.CodeUnsupportedDisk, "overlay"},
+		{"by a mirror", hv.StateRunning, nil, api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror}, api.CodeUnsupportedDisk, "header"},
+		{"that can only be mirrored", hv.StateRunning, shared, api.MigrationTarget{ToPool: "new"}, api.CodeUnsupportedDisk, "header"},
+		{"another format", hv.StateStopped, nil, api.MigrationTarget{ToPool: "new", ToFormat: api.FormatQcow2}, api.CodeInvalidArgument, "LUKS"},
 		{
 			"to an export", hv.StateStopped, func(t *testing.T, w *migratetest.World) {
-				must(t, w.CreateImage(migratetest.Export.Path, hvtest.Raw, testSize))
+				must(t, w.CreateImage(migratetest.Export.Path, hvtest.Raw, testSize+hvtest.HeaderBytes))
 			},
 			api.MigrationTarget{ToPath: migratetest.Export.Path},
-			api.CodeInvalidArgument,
+			api.CodeInvalidArgument, "LUKS",
 		},
-		{"to a larger file", hv.StateStopped, larger, api.MigrationTarget{ToPath: "/var/larger.raw"}, api.CodeSizeMismatch},
-		{"that another secret opens", hv.StateStopped, opened(uuid.NewString()), api.MigrationTarget{ToPool: "new"}, api.CodeChainChanged},
-		{"that no secret opens", hv.StateStopped, opened(""), api.MigrationTarget{ToPool: "new"}, api.CodeChainChanged},
+		{"to a larger file", hv.StateRunning, larger, api.MigrationTarget{ToPath: "/var/larger.raw"}, api.CodeSizeMismatch, ""},
+		{"that another secret opens", hv.StateStopped, opened(uuid.NewString()), api.MigrationTarget{ToPool: "new"}, api.CodeChainChanged, ""},
+		{"that no secret opens", hv.StateStopped, opened(""), api.MigrationTarget{ToPool: "new"}, api.CodeChainChanged, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := luksWorld(t, c.state)
+				w := migratetest.LUKSWorld(t, c.state)
 				if c.world != nil {
 					c.world(t, w)
 				}
 				d := newDaemon(t, w)
 				_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: c.target, Composite: true})
-				if api.CodeOf(err) != c.code {
-					t.Errorf("got %v, want %s", err, c.code)
+				if api.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.text) {
+					t.Errorf("got %v, want %s with %q", err, c.code, c.text)
 				}
 				if id := d.world.Registry.CurrentVolume().MigrationID; id != "" {
 					t.Errorf("migration %s was begun", id)
@@ -111,7 +175,7 @@ func TestWhatIsNotDoneWithALUKSContainerIsRefusedByNameAndChangesNothing(t *test
 		})
 	}
 	t.Run("by the registry", func(t *testing.T) {
-		w := luksWorld(t, hv.StateStopped)
+		w := migratetest.LUKSWorld(t, hv.StateStopped)
 		err := newDaemon(t, w).manager().CheckPaused(t.Context(), w.Registry.Vol, w.Registry.Vol.Attachments[0], nil)
 		if api.CodeOf(err) != api.CodeUnsupportedDisk {
 			t.Errorf("got %v", err)

@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -15,7 +16,7 @@ import (
 
 // chooseOverNetwork is chooseMethod for a volume that comes from or goes to an address.
 func (m *Manager) chooseOverNetwork(ctx context.Context, s *steps.Spec, dom *hv.Domain, disk *hv.Disk, target api.MigrationTarget) error {
-	if err := m.chooseMethod(s, dom, disk, target.Method); err != nil {
+	if err := m.chooseMethod(ctx, s, dom, disk, target.Method); err != nil {
 		return err
 	}
 	if s.Method == steps.MethodMirror {
@@ -49,12 +50,21 @@ func (m *Manager) checkKeptOff(s *steps.Spec, dom *hv.Domain) error {
 }
 
 // chooseMethod decides between overlay, mirror and offline, or refuses the disk.
-func (m *Manager) chooseMethod(s *steps.Spec, dom *hv.Domain, disk *hv.Disk, asked string) error {
+func (m *Manager) chooseMethod(ctx context.Context, s *steps.Spec, dom *hv.Domain, disk *hv.Disk, asked string) error {
 	if reason := immovable(disk); reason != "" {
 		return unsupported(s, "disk %s of instance %s %s", s.Target, dom.Name, reason)
 	}
 	reason := notOverlayable(disk)
+	if reason == "" && disk.IsLUKS() {
+		var err error
+		if reason, err = m.notEncryptable(ctx, s); err != nil {
+			return err
+		}
+	}
 	switch {
+	case dom.State.Active() && disk.IsLUKS() && (mirrorable(reason) || asked == steps.MethodMirror):
+		return unsupported(s, "disk %s of instance %s is encrypted by QEMU (LUKS) and would have to be mirrored, which copies what the guest sees and not the header that opens it; leave out --method, or, where the disk can have no overlay, stop the instance and run this again",
+			s.Target, dom.Name)
 	case dom.State.Active() && (mirrorable(reason) || reason == "" && asked == steps.MethodMirror):
 		s.Method = steps.MethodMirror
 		return nil
@@ -105,8 +115,6 @@ const onlyMirrored = notShareable + " or <readonly/>, so it can only be mirrored
 // be moved otherwise, "" if it will.
 func notOverlayable(d *hv.Disk) string {
 	switch {
-	case d.IsLUKS():
-		return "is encrypted by QEMU (LUKS), and an overlay would hold what the guest writes in the clear"
 	case d.CopyOnRead:
 		return "uses copy_on_read"
 	case d.Bus == "sd":
@@ -117,6 +125,22 @@ func notOverlayable(d *hv.Disk) string {
 		return notReadOnly
 	}
 	return ""
+}
+
+// notEncryptable says why a LUKS container can have no overlay, which is encrypted by its passphrase, ""
+// if it can. It notes how much of the container the guest sees.
+func (m *Manager) notEncryptable(ctx context.Context, s *steps.Spec) (reason string, err error) {
+	if err := m.ports.Images.CheckSecret(ctx, s.SrcImage()); err != nil {
+		if errors.Is(err, hv.ErrUnavailable) {
+			return "", steps.NoHypervisor()
+		}
+		return fmt.Sprintf("is encrypted by QEMU (LUKS), and so has to be what its guest writes while it moves, for which there is no passphrase: %v", err), nil
+	}
+	s.GuestBytes, err = m.ports.Images.PayloadBytes(ctx, s.SrcImage())
+	if api.CodeOf(err) == api.CodeUnsupportedDisk {
+		return fmt.Sprintf("is encrypted by QEMU (LUKS), and nobody can tell how large its overlay has to be: %v", err), nil
+	}
+	return "", err
 }
 
 // checkMethod holds the caller to the method that was asked for. A mirror that was

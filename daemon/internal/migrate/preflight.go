@@ -156,7 +156,7 @@ func (m *Manager) checkSource(ctx context.Context, s *steps.Spec) error {
 		return unsupported(s, "it is at %s, which only its one guest's host moves: not with its guests paused, and not while several write", s.Src.Path)
 	}
 	if s.LedByRegistry() && s.Src.IsLUKS() {
-		return unsupported(s, "it is encrypted by QEMU (LUKS), and so far moves only while its one guest is stopped")
+		return unsupported(s, "it is encrypted by QEMU (LUKS), and such a volume moves only by itself, with its one guest: not with its guests paused, and not while several write")
 	}
 	info, err := m.ports.Images.Inspect(ctx, s.Src)
 	if errors.Is(err, image.ErrAbsent) {
@@ -185,7 +185,7 @@ func (m *Manager) checkInstance(ctx context.Context, s *steps.Spec, att api.Atta
 	if api.IsNetwork(s.Src.Path) || api.IsNetwork(target.ToPath) {
 		return disk, m.chooseOverNetwork(ctx, s, dom, disk, target)
 	}
-	return disk, m.chooseMethod(s, dom, disk, target.Method)
+	return disk, m.chooseMethod(ctx, s, dom, disk, target.Method)
 }
 
 // checkDisk checks an instance and the disk that the volume is in it, for every method.
@@ -286,7 +286,8 @@ func (m *Manager) checkOverlaySpace(s *steps.Spec) error {
 	if err != nil {
 		return fmt.Errorf("look at the overlay directory: %w", err)
 	}
-	// No overlay grows beyond the volume and its own tables.
+	// No overlay grows beyond the volume and its own tables, and the keys of an encrypted one, which
+	// those of the container are as large as.
 	need := min(m.cfg.OverlayMinFreeBytes, s.SizeBytes()+s.SizeBytes()/100+1<<20)
 	if free < need {
 		return api.Errorf(api.CodeNoSpace, "cannot start a migration of volume %s: %s has %s free and the guest's writes may need %s; make room or set overlay_dir",

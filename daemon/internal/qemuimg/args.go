@@ -2,7 +2,10 @@
 
 package qemuimg
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // The command lines. Every function of this file returns one, beginning with
 // the verb, and every image in it is preceded by its format or is a
@@ -12,11 +15,24 @@ import "strconv"
 // 64 KiB (14 times fewer bytes written).
 const overlayOptions = "compat=1.1,cluster_size=64k,extended_l2=on"
 
-// createOverlayArgs does not open the backing image (-u): it may be in use.
-func createOverlayArgs(path string, backing Image, sizeBytes int64) []string {
+// encryptOptions are those of an overlay over a LUKS container, before for how many milliseconds of a
+// processor its passphrase is hashed.
+const encryptOptions = ",encrypt.format=" + formatLUKS + ",encrypt.key-secret=" + keyID + ",encrypt.iter-time="
+
+// withKey is a command line with the key that the child has open by this name.
+func withKey(args []string, file string) []string {
+	return slices.Insert(slices.Clone(args), 1, "--object", secretObject(file))
+}
+
+// createOverlayArgs does not open the backing image (-u): it may be in use. hashMS is that of an encrypted one.
+func createOverlayArgs(path string, backing Image, sizeBytes, hashMS int64) []string {
+	options := overlayOptions
+	if backing.LUKS {
+		options += encryptOptions + strconv.FormatInt(hashMS, 10)
+	}
 	return []string{
-		"create", "-q", "-u", "-f", FormatQCOW2, "-o", overlayOptions,
-		"-F", backing.Format, "-b", backing.Path, path, strconv.FormatInt(sizeBytes, 10),
+		"create", "-q", "-u", "-f", FormatQCOW2, "-o", options,
+		"-F", backing.driver(), "-b", backing.Path, path, strconv.FormatInt(sizeBytes, 10),
 	}
 }
 

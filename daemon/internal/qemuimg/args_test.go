@@ -15,8 +15,12 @@ import (
 // builders has one sample of every function of args.go.
 func builders() map[string][]string {
 	raw, qcow2 := Image{Path: "/pool/a", Format: FormatRaw}, Image{Path: "/pool/b", Format: FormatQCOW2}
+	luks := raw
+	luks.LUKS = true
+	overOpts := Image{Path: "/ovl/x", Format: FormatQCOW2, LUKS: true}.options("", protocolFile)
 	return map[string][]string{
-		"createOverlayArgs": createOverlayArgs("/ovl/x", raw, 512),
+		"withKey":           withKey(commitArgs(overOpts, luks.options("backing.", protocolFile), "none"), childFile(2)),
+		"createOverlayArgs": createOverlayArgs("/ovl/x", luks, 512, hashMS),
 		"createArgs":        createArgs("/pool/new", 512),
 		"resizeArgs":        resizeArgs("/pool/a", 1024),
 		"commitArgs":        commitArgs(qcow2.options("", protocolFile), raw.options("backing.", protocolDevice), "none"),
@@ -35,7 +39,7 @@ func unformatted(args []string) []string {
 		case "-b":
 			images++
 			i++
-		case "-o", "-t", "-T":
+		case "-o", "-t", "-T", "--object":
 			i++
 		default:
 			switch {

@@ -74,7 +74,7 @@ func openBelow(o *opened) (*opened, error) {
 		return nil, nil
 	case want == nil:
 		return nil, &ImageError{o.Path, fmt.Sprintf("has a backing file (%q)", is.Path)}
-	case is == nil, is.Path != want.Path, is.Format != want.Format:
+	case is == nil, is.Path != want.Path, is.Format != want.driver():
 		return nil, &ChainError{o.Path, is, want}
 	}
 	below, err := openAny(*want, os.O_RDONLY)

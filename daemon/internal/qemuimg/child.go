@@ -26,6 +26,9 @@ const pipeGrace = 5 * time.Second
 type childOptions struct {
 	progress func(fraction float64) // optional; the arguments have -p
 	files    []*os.File             // optional; the arguments call them childFile
+	// passphrase, if not nil, is what the arguments call keyID. It comes to the child by an open
+	// file alone.
+	passphrase []byte
 }
 
 // childFile is how a child calls the number-th of the open files that it is given. It opens
@@ -43,6 +46,15 @@ func inOurWords(text string, files []*os.File) string {
 // run runs qemu-img to its end and returns what it wrote to stdout. The child
 // is killed when ctx ends, and by the kernel when this process dies. The error is ctx's if ctx ended it, else a *CommandError.
 func run(ctx context.Context, args []string, opts childOptions) (string, error) {
+	if opts.passphrase != nil {
+		key, err := keyFile(opts.passphrase)
+		if err != nil {
+			return "", err
+		}
+		defer func() { _ = key.Close() }()
+		args = withKey(args, childFile(len(opts.files)))
+		opts.files = append(slices.Clone(opts.files), key)
+	}
 	stdout := &outputTail{report: opts.progress}
 	stderr := &outputTail{}
 	cmd := exec.CommandContext(ctx, Program, args...)

@@ -30,6 +30,8 @@ type NewFile struct {
 	// Whole is called when the file is complete and durable, and before it is at its path.
 	// An error ends the creation. Optional.
 	Whole func(file *os.File) error
+	// Passphrase encrypts an overlay over an encrypted image. Nothing else is encrypted.
+	Passphrase []byte
 }
 
 // TemporaryName returns a name for NewFile that no other file has.

@@ -21,10 +21,13 @@ const (
 	qcow2MaxBacking    = 1023
 	qcow2MaxL1Entries  = 32 << 20 / 8
 	qcow2L1OffsetMask  = 0x00fffffffffffe00
+	qcow2NoCrypt       = 0
+	qcow2LUKS          = 2
 
 	extensionEnd           = 0
 	extensionBackingFormat = 0xe2792aca
 	extensionDataFile      = 0x44415441
+	extensionLUKS          = 0x0537be77
 
 	incompatibleDirty       = 1 << 0
 	incompatibleCorrupt     = 1 << 1
@@ -36,7 +39,7 @@ const (
 )
 
 // Header has the fields of a qcow2 header that are needed here. An image with an external
-// data file, an encrypted image, an image that is marked corrupt, and an image with
+// data file, an image that is encrypted otherwise than as LUKS, an image that is marked corrupt, and an image with
 // features that this package does not know cannot be read: that is an error.
 type Header struct {
 	Version       int
@@ -45,8 +48,10 @@ type Header struct {
 	BackingFormat string // as written, empty if it does not say
 	Snapshots     int
 	ExtendedL2    bool
+	Encrypted     bool // as LUKS
 
 	clusterBytes int64
+	luksAt       int64 // where the header of the encryption is
 	l1Offset     int64
 	l1Entries    int
 }
@@ -93,8 +98,12 @@ func parseHeader(r io.ReaderAt) (*Header, error) {
 	if h.Version == 3 && (headerBytes < qcow2HeaderBytesV3 || headerBytes%8 != 0 || headerBytes > 1<<clusterBits) {
 		return nil, fmt.Errorf("qcow2 header has length %d", headerBytes)
 	}
-	if be.Uint32(fixed[32:]) != 0 {
-		return nil, errors.New("the image is encrypted")
+	switch be.Uint32(fixed[32:]) {
+	case qcow2NoCrypt:
+	case qcow2LUKS:
+		h.Encrypted = true
+	default:
+		return nil, errors.New("the image is encrypted, and not as LUKS")
 	}
 	if err := h.geometry(be.Uint64(fixed[24:]), be.Uint64(fixed[40:]), be.Uint32(fixed[36:])); err != nil {
 		return nil, err
@@ -158,6 +167,11 @@ func (h *Header) names(first []byte, at uint32, backingOffset uint64, backingByt
 		switch kind {
 		case extensionDataFile:
 			return errors.New("names an external data file")
+		case extensionLUKS:
+			if length < 16 {
+				return errors.New("qcow2 header has an impossible pointer to its encryption")
+			}
+			h.luksAt = int64(binary.BigEndian.Uint64(first[off:]) & math.MaxInt64)
 		case extensionBackingFormat:
 			if h.BackingFormat != "" {
 				return errors.New("qcow2 header names the backing format twice")

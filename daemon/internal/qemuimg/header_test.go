@@ -51,7 +51,7 @@ func TestCraftedHeadersAreRefused(t *testing.T) {
 		"data file bit":       {func(b []byte) []byte { b[79] |= 1 << 2; return b }, "external data file"},
 		"corrupt bit":         {func(b []byte) []byte { b[79] |= 1 << 1; return b }, "marked corrupt"},
 		"unknown bit":         {func(b []byte) []byte { b[72] |= 1 << 7; return b }, "unknown incompatible"},
-		"encrypted":           {func(b []byte) []byte { b[35] = 2; return b }, "encrypted"},
+		"encrypted":           {func(b []byte) []byte { b[35] = 1; return b }, "encrypted"},
 		"huge clusters":       {func(b []byte) []byte { b[23] = 31; return b }, "cluster bits"},
 		"header length":       {func(b []byte) []byte { b[103] = 7; return b }, "length"},
 		"negative size":       {func(b []byte) []byte { b[24] = 0x80; return b }, "size"},

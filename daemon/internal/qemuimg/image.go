@@ -29,6 +29,10 @@ type Image struct {
 	// SliceBytes, if not 0, says that the image is only the first SliceBytes of the larger
 	// file or device at Path; raw only.
 	SliceBytes int64
+	// LUKS says that QEMU encrypts the image: a raw one is a LUKS container, of which the guest
+	// sees the payload, and what a qcow2 image holds is encrypted inside. All encrypted images of
+	// a call have one passphrase.
+	LUKS bool
 }
 
 func (i Image) String() string { return i.Path + " (" + i.Format + ")" }
@@ -44,6 +48,9 @@ func (i Image) validate() error {
 		if err := (Image{Path: b.Path, Format: b.Format}).validate(); err != nil {
 			return err
 		}
+	}
+	if i.LUKS && i.SliceBytes != 0 {
+		return &ImageError{i.Path, "a LUKS container cannot be a slice"}
 	}
 	switch i.Format {
 	case FormatRaw:
@@ -79,11 +86,25 @@ const MaxBacking = 200
 // the given prefix ("" or "backing."). protocol is that of protocolOf.
 func (i Image) options(prefix, protocol string) string {
 	options := fmt.Sprintf("%sdriver=%s,%sfile.driver=%s,%sfile.filename=%s",
-		prefix, i.Format, prefix, protocol, prefix, strings.ReplaceAll(i.Path, ",", ",,"))
+		prefix, i.driver(), prefix, protocol, prefix, strings.ReplaceAll(i.Path, ",", ",,"))
+	switch {
+	case i.LUKS && i.Format == FormatRaw:
+		options += fmt.Sprintf(",%skey-secret=%s", prefix, keyID)
+	case i.LUKS:
+		options += fmt.Sprintf(",%sencrypt.format=%s,%sencrypt.key-secret=%s", prefix, formatLUKS, prefix, keyID)
+	}
 	if i.SliceBytes != 0 {
 		options += fmt.Sprintf(",%soffset=0,%ssize=%d", prefix, prefix, i.SliceBytes)
 	}
 	return options
+}
+
+// driver is what QEMU calls the format.
+func (i Image) driver() string {
+	if i.LUKS && i.Format == FormatRaw {
+		return formatLUKS
+	}
+	return i.Format
 }
 
 // The protocol drivers for a regular file and for a block device.

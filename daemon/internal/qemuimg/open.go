@@ -102,14 +102,27 @@ func (o *opened) readSize() error {
 	if o.SliceBytes > n {
 		return &SizeError{o.Path, n, o.SliceBytes}
 	}
+	if o.LUKS {
+		offset, err := payloadOffset(o.file, n)
+		if err != nil {
+			return &ImageError{o.Path, err.Error()}
+		}
+		o.sizeBytes = n - offset
+		return nil
+	}
 	o.sizeBytes = cmp.Or(o.SliceBytes, n)
 	return nil
 }
 
 func (o *opened) header() (*Header, error) {
 	h, err := parseHeader(o.file)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, &ImageError{o.Path, err.Error()}
+	case h.Encrypted && !o.LUKS:
+		return nil, &ImageError{o.Path, "the image is encrypted"}
+	case !h.Encrypted && o.LUKS:
+		return nil, &ImageError{o.Path, "the image is not encrypted"}
 	}
 	return h, nil
 }
@@ -140,7 +153,7 @@ func commonCache(a, b *opened) string {
 // number-th on: as the options of its drivers, below the given prefix ("" or "backing."). QEMU
 // then opens these images and none that a header names.
 func (o *opened) describe(prefix string, number int) string {
-	text := Image{Path: childFile(number), Format: o.Format, SliceBytes: o.SliceBytes}.options(prefix, o.protocol)
+	text := Image{Path: childFile(number), Format: o.Format, SliceBytes: o.SliceBytes, LUKS: o.LUKS}.options(prefix, o.protocol)
 	if o.below != nil {
 		text += "," + o.below.describe(prefix+"backing.", number+1)
 	}

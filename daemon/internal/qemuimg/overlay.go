@@ -20,16 +20,27 @@ import (
 // overlay and its directory entry are on stable storage. If path already is an
 // empty overlay of exactly this backing and size, as after a repeat, that is
 // success; anything else there is left alone and is an error.
+//
+// Over an encrypted image the overlay is encrypted, too, by the passphrase in about.
 func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes int64, about NewFile) error {
-	if err := (Image{Path: path, Format: FormatQCOW2}).validate(); err != nil {
+	if err := overlayAt(path, backing).validate(); err != nil {
+		return err
+	}
+	if err := checkKey(about.Passphrase, backing); err != nil {
 		return err
 	}
 	if err := validateBacking(backing); err != nil {
 		return err
 	}
 	err := createWhole(path, about, func(f *os.File) error {
-		_, err := run(ctx, createOverlayArgs(childFile(0), backing, sizeBytes), childOptions{files: []*os.File{f}})
-		return err
+		fill := func(hashMS int64) error {
+			_, err := run(ctx, createOverlayArgs(childFile(0), backing, sizeBytes, hashMS), childOptions{files: []*os.File{f}, passphrase: about.Passphrase})
+			return err
+		}
+		if backing.LUKS {
+			return fillAsHardToOpen(f, backing, func(hashMS int64) error { return untilTimed(func() error { return fill(hashMS) }) })
+		}
+		return fill(0)
 	})
 	if !errors.Is(err, fs.ErrExist) {
 		return err
@@ -44,8 +55,16 @@ func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes in
 	return nil
 }
 
+// overlayAt is an overlay over backing.
+func overlayAt(path string, backing Image) Image {
+	return Image{Path: path, Format: FormatQCOW2, LUKS: backing.LUKS}
+}
+
 // validateBacking refuses what no header may name: it may also be at an address, where it is raw.
 func validateBacking(backing Image) error {
+	if backing.LUKS && (api.IsNetwork(backing.Path) || backing.Format != FormatRaw) {
+		return &ImageError{backing.Path, "only a raw file or device can be a LUKS container"}
+	}
 	if !api.IsNetwork(backing.Path) {
 		return backing.validate()
 	}
@@ -57,15 +76,16 @@ func validateBacking(backing Image) error {
 
 // CheckOverlay reads the header of the overlay at path, without qemu-img, and says whether
 // the overlay is empty: no cluster is allocated, so that it reads as backing. It returns an
-// *ImageError if the file is not an overlay of exactly this backing, a *SizeError if its
+// *ImageError if the file is not an overlay of exactly this backing, encrypted if that is and
+// not if not, a *SizeError if its
 // size differs, and fs.ErrNotExist if there is none.
 func CheckOverlay(path string, backing Image, sizeBytes int64) (empty bool, err error) {
-	o, h, err := openOverlay(path, sizeBytes)
+	o, h, err := openOverlay(overlayAt(path, backing), sizeBytes)
 	if err != nil {
 		return false, err
 	}
 	defer o.close()
-	if h.BackingFile != backing.Path || h.BackingFormat != backing.Format {
+	if h.BackingFile != backing.Path || h.BackingFormat != backing.driver() {
 		return false, &ImageError{path, fmt.Sprintf("its backing file is %q (%s), not %s", h.BackingFile, h.BackingFormat, backing)}
 	}
 	if empty, err = h.empty(o.file); err != nil {
@@ -94,8 +114,8 @@ func Empty(path string) (bool, error) {
 }
 
 // openOverlay opens an overlay over anything, itself and not a link.
-func openOverlay(path string, sizeBytes int64) (*opened, *Header, error) {
-	o, err := openAny(Image{Path: path, Format: FormatQCOW2}, os.O_RDONLY|unix.O_NOFOLLOW)
+func openOverlay(overlay Image, sizeBytes int64) (*opened, *Header, error) {
+	o, err := openAny(overlay, os.O_RDONLY|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -130,6 +150,8 @@ func (o *opened) overlayHeader(sizeBytes int64) (*Header, error) {
 type CommitOptions struct {
 	// Progress is called with the part that is done, 0 to 1. Optional.
 	Progress func(fraction float64)
+	// Passphrase opens overlay and image, if that is encrypted.
+	Passphrase []byte
 }
 
 // CommitOffline folds the overlay into an image of the same size, which need not be the one
@@ -138,7 +160,10 @@ type CommitOptions struct {
 // simply run again; until it has succeeded, only overlay and image together have the
 // content.
 func CommitOffline(ctx context.Context, overlay string, into Image, opts CommitOptions) error {
-	if err := (Image{Path: overlay, Format: FormatQCOW2}).validate(); err != nil {
+	if err := overlayAt(overlay, into).validate(); err != nil {
+		return err
+	}
+	if err := checkKey(opts.Passphrase, into); err != nil {
 		return err
 	}
 	base, err := open(into, os.O_RDONLY)
@@ -148,13 +173,13 @@ func CommitOffline(ctx context.Context, overlay string, into Image, opts CommitO
 	defer base.close()
 	// qemu-img would resize an image that is too small, and leave the rest of
 	// one that is too large.
-	top, _, err := openOverlay(overlay, base.sizeBytes)
+	top, _, err := openOverlay(overlayAt(overlay, into), base.sizeBytes)
 	if err != nil {
 		return err
 	}
 	defer top.close()
 	args := commitArgs(top.describe("", 0), base.describe("backing.", 1), commonCache(top, base))
-	_, err = run(ctx, args, childOptions{progress: opts.Progress, files: slices.Concat(top.files(), base.files())})
+	_, err = run(ctx, args, childOptions{progress: opts.Progress, files: slices.Concat(top.files(), base.files()), passphrase: opts.Passphrase})
 	if err != nil {
 		return err
 	}

@@ -26,18 +26,29 @@ const serveTimeout = 30 * time.Second
 // errOpenTimeout says that the storage of an image does not answer.
 var errOpenTimeout = fmt.Errorf("%s did not open it within %v (%w)", storagedaemon.Program, serveTimeout, unix.ETIMEDOUT)
 
+// ServeOptions are the options of Serve.
+type ServeOptions struct {
+	Writable bool
+	// Is, if set, checks the open image before it is served: an error ends that.
+	Is func(*os.File) error
+	// Passphrase opens the image, and what is below it, where they are encrypted.
+	Passphrase []byte
+}
+
 // Serve has an image, with those below it, served by NBD, of the export storagedaemon.ExportName. The server
-// bounds itself as qemu-img does, keeps other programs of QEMU off as it does, and dies with this process. Is,
-// if set, checks the open image before it is served: an error ends that. A server that is not
+// bounds itself as qemu-img does, keeps other programs of QEMU off as it does, and dies with this process. A server that is not
 // installed is an error that says so.
-func Serve(ctx context.Context, img Image, writable bool, is func(*os.File) error) (*storagedaemon.Served, error) {
+func Serve(ctx context.Context, img Image, opts ServeOptions) (*storagedaemon.Served, error) {
+	if err := checkKey(opts.Passphrase, img); err != nil {
+		return nil, err
+	}
 	o, err := open(img, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
 	defer o.close() // the server has its own
-	if is != nil {
-		if err := is(o.file); err != nil {
+	if opts.Is != nil {
+		if err := opts.Is(o.file); err != nil {
 			return nil, err
 		}
 	}
@@ -49,14 +60,24 @@ func Serve(ctx context.Context, img Image, writable bool, is func(*os.File) erro
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, serveTimeout, errOpenTimeout)
 	defer cancel()
-	served, err := storagedaemon.Serve(ctx, storagedaemon.Image{
-		Node: o.node(0, o.cacheMode() == cacheNone), Files: o.files(), Writable: writable, Env: childEnvironment(),
+	served := storagedaemon.Image{
+		Node: o.node(0, o.cacheMode() == cacheNone), Files: o.files(), Writable: opts.Writable, Env: childEnvironment(),
 		DeathSignal: unix.SIGKILL, Confine: confine,
-	})
+	}
+	if opts.Passphrase != nil {
+		key, err := keyFile(opts.Passphrase)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = key.Close() }()
+		served.Objects = []string{secretObject(childFile(len(served.Files)))}
+		served.Files = append(served.Files, key)
+	}
+	conn, err := storagedaemon.Serve(ctx, served)
 	if err != nil {
 		return nil, serveError(img, o.files(), err)
 	}
-	return served, nil
+	return conn, nil
 }
 
 // serveError says in our words why an image is not served.
@@ -77,7 +98,7 @@ func serveError(img Image, files []*os.File, err error) error {
 // image: the end of the chain is said as well.
 func (o *opened) node(number int, direct bool) map[string]any {
 	file := map[string]any{"driver": o.protocol, "filename": childFile(number), "discard": "unmap"}
-	node := map[string]any{"driver": o.Format, "file": file, "cache": map[string]any{"direct": direct}, "discard": "unmap"}
+	node := map[string]any{"driver": o.driver(), "file": file, "cache": map[string]any{"direct": direct}, "discard": "unmap"}
 	switch {
 	case o.below != nil:
 		below := o.below.node(number+1, o.below.cacheMode() == cacheNone)
@@ -85,6 +106,12 @@ func (o *opened) node(number int, direct bool) map[string]any {
 		node["backing"] = below
 	case o.Format == FormatQCOW2:
 		node["backing"] = nil
+	}
+	switch {
+	case o.LUKS && o.Format == FormatRaw:
+		node["key-secret"] = keyID
+	case o.LUKS:
+		node["encrypt"] = map[string]any{"format": formatLUKS, "key-secret": keyID}
 	}
 	if o.SliceBytes != 0 {
 		node["offset"], node["size"] = 0, o.SliceBytes

@@ -21,10 +21,14 @@ import (
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
-// serve has an image served until the end of the test.
+// serve has an image served until the end of the test, or until it is closed.
 func serve(t *testing.T, image Image, writable bool, is func(*os.File) error) (*nbd.Export, error) {
 	t.Helper()
-	conn, err := Serve(t.Context(), image, writable, is)
+	opts := ServeOptions{Writable: writable, Is: is}
+	if image.LUKS {
+		opts.Passphrase = passphrase
+	}
+	conn, err := Serve(t.Context(), image, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +52,8 @@ func servedContent(t *testing.T, image Image) []byte {
 		t.Fatal(err)
 	}
 	got := make([]byte, export.SizeBytes())
-	if _, err := export.ReadAt(got, 0); err != nil {
+	_, err = export.ReadAt(got, 0)
+	if err = errors.Join(err, export.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return got
@@ -156,7 +161,7 @@ func TestAProgramOfQEMUDiesWithUs(t *testing.T) {
 	const role = "VOLFERRY_TEST_ROLE"
 	switch what, path, _ := strings.Cut(os.Getenv(role), " "); what {
 	case "server":
-		if _, err := Serve(t.Context(), Image{Path: path, Format: FormatQCOW2}, true, nil); err != nil {
+		if _, err := Serve(t.Context(), Image{Path: path, Format: FormatQCOW2}, ServeOptions{Writable: true}); err != nil {
 			t.Fatal(err)
 		}
 		_, _ = os.Stdout.WriteString("begun\n")

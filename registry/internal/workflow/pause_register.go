@@ -145,7 +145,7 @@ func (tx *changeTx) guestsToPause(ctx context.Context, v api.Volume, present []s
 	case v.Location.IsLinkedClone():
 		return nil, api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s %s: it is a linked clone, which one guest has; migrate it without %s", v.Name, k.manner, k.request)
 	case v.Location.IsLUKS():
-		return nil, api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s %s: it is encrypted by QEMU (LUKS), and so far moves only while its guest is stopped; stop that and migrate it without %s", v.Name, k.manner, k.request)
+		return nil, api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s %s: it is encrypted by QEMU (LUKS), and such a volume moves only by itself, with its one guest; migrate it without %s", v.Name, k.manner, k.request)
 	case v.Unheld():
 		return nil, api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s %s: no guest has it; migrate it without %s", v.Name, k.manner, k.request)
 	}

@@ -79,10 +79,14 @@ func (f *Fake) checkSnapshot(dom *domain, disk *hv.Disk, overlay hv.Image) error
 	// libvirt and QEMU would take any file here. What Snapshot's contract asks
 	// for is checked so that a caller who breaks it is found out.
 	top := f.files[disk.Top().Path]
+	f.checkClear(disk.Top(), overlay)
+	if err := img.decrypt(overlay); err != nil {
+		return err
+	}
 	switch {
 	case img.format != overlay.Format || img.format != Qcow2:
 		return fmt.Errorf("overlay %s is a %s image", overlay.Path, img.format)
-	case img.backing.Path != disk.Top().Path || img.backing.Format != disk.Top().Format:
+	case img.backing.Path != disk.Top().Path || img.backing.Format != disk.Top().Format || img.backing.LUKSSecret != disk.Top().LUKSSecret:
 		return fmt.Errorf("overlay %s lies over %s, not over %s", overlay.Path, img.backing.Path, disk.Top().Path)
 	case img.size != sizeOf(disk.Top(), top):
 		return fmt.Errorf("overlay %s has %d bytes, not %d", overlay.Path, img.size, sizeOf(disk.Top(), top))

@@ -182,7 +182,7 @@ func (f *Fake) GuestWrite(id, target string, block int64, value uint64) error {
 	if _, writers := f.countHolders(path); writers > 1 && !disk.Shareable {
 		f.violate("%s was written with %d domains open for writing", path, writers)
 	}
-	if err := img.write(path, block, value); err != nil {
+	if err := img.write(path, block+headerBlocks(disk.Top()), value); err != nil {
 		if !errors.Is(err, errNoSpace) {
 			return err
 		}
@@ -227,7 +227,7 @@ func (f *Fake) mirrorWrite(dom *domain, disk *hv.Disk, block int64, value uint64
 	}
 	to, err := f.open(j.dst.Path)
 	if err == nil {
-		err = to.write(j.dst.Path, block, value)
+		err = to.write(j.dst.Path, block+headerBlocks(j.dst), value)
 	}
 	if err != nil {
 		delete(dom.jobs, disk.Target)

@@ -9,6 +9,7 @@ package hvtest
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -40,6 +41,7 @@ type image struct {
 	format  string
 	size    int64
 	backing hv.Image // what a qcow2 header says
+	secret  string   // that opens what is in a qcow2 image
 	blocks  map[int64]uint64
 	full    bool // no space left
 	written int64
@@ -53,6 +55,7 @@ type ImageInfo struct {
 	Format    string
 	SizeBytes int64
 	Backing   hv.Image // the zero Image if there is none
+	Secret    string   // that opens what is in a qcow2 image
 	Allocated int      // blocks that the image holds itself
 	Written   int64    // how often it was written
 	Before    int64    // how often it was when the host was booted
@@ -85,11 +88,11 @@ func (m *Images) CreateImage(path, format string, sizeBytes int64) error {
 }
 
 // CreateOverlay makes an empty qcow2 image on top of backing, which need not
-// exist. fs.ErrExist if the path is taken.
+// exist, encrypted as that is. fs.ErrExist if the path is taken.
 func (m *Images) CreateOverlay(path string, backing hv.Image, sizeBytes int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.create(path, &image{format: Qcow2, size: sizeBytes, backing: backing})
+	return m.create(path, &image{format: Qcow2, size: sizeBytes, backing: backing, secret: backing.LUKSSecret})
 }
 
 func (m *Images) create(path string, img *image) error {
@@ -147,7 +150,7 @@ func (m *Images) Info(path string) (ImageInfo, error) {
 	if err != nil {
 		return ImageInfo{}, err
 	}
-	return ImageInfo{Format: img.format, SizeBytes: img.size, Backing: img.backing, Allocated: len(img.blocks), Written: img.written, Before: img.before, Born: img.born}, nil
+	return ImageInfo{Format: img.format, SizeBytes: img.size, Backing: img.backing, Secret: img.secret, Allocated: len(img.blocks), Written: img.written, Before: img.before, Born: img.born}, nil
 }
 
 // Remove deletes an image; it is no error if there is none. As on Linux, an image that a
@@ -244,7 +247,10 @@ func (m *Images) read(chain []hv.Image) (map[int64]uint64, error) {
 		if img.format != chain[i].Format {
 			return nil, fmt.Errorf("open %s: it is %s and not %s", chain[i].Path, img.format, chain[i].Format)
 		}
-		maps.Copy(content, img.blocks)
+		if err := img.decrypt(chain[i]); err != nil {
+			return nil, err
+		}
+		maps.Copy(content, img.guestBlocks(chain[i]))
 		maps.DeleteFunc(content, func(block int64, _ uint64) bool { return !within(chain[i], img, block) })
 	}
 	maps.DeleteFunc(content, func(_ int64, value uint64) bool { return value == 0 })
@@ -254,13 +260,17 @@ func (m *Images) read(chain []hv.Image) (map[int64]uint64, error) {
 // headerChain follows the headers, as a program does that is given only a path.
 func (m *Images) headerChain(path string) ([]hv.Image, error) {
 	var chain []hv.Image
+	secret := "" // of a container; what is raw is taken as it is
 	for path != "" {
 		img, err := m.open(path)
 		if err != nil {
 			return nil, err
 		}
-		chain = append(chain, hv.Image{Type: hv.SourceFile, Format: img.format, Path: path})
-		path = img.backing.Path
+		if img.format != Raw {
+			secret = img.secret
+		}
+		chain = append(chain, hv.Image{Type: hv.SourceFile, Format: img.format, Path: path, LUKSSecret: secret})
+		path, secret = img.backing.Path, img.backing.LUKSSecret
 	}
 	return chain, nil
 }
@@ -292,5 +302,52 @@ func sizeOf(img hv.Image, file *image) int64 {
 	if img.SliceBytes != 0 {
 		return img.SliceBytes
 	}
-	return file.size
+	return file.size - headerBlocks(img)*BlockSize
+}
+
+// HeaderBytes is how much of a LUKS container is its header; what the guest sees is behind it.
+const HeaderBytes = BlockSize
+
+// luksHeader is what a container has in its first block: which secret opens it.
+func luksHeader(secret string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(secret)) // which cannot fail
+	return h.Sum64()
+}
+
+// isContainer says whether QEMU opens an image as a LUKS container.
+func isContainer(img hv.Image) bool { return img.Format == Raw && img.LUKSSecret != "" }
+
+// headerBlocks is how many blocks of an image's file are before what the guest sees.
+func headerBlocks(img hv.Image) int64 {
+	if isContainer(img) {
+		return HeaderBytes / BlockSize
+	}
+	return 0
+}
+
+// decrypt refuses what QEMU does not open as it is named: an image with another key, or none, and one that
+// is not encrypted at all.
+func (img *image) decrypt(named hv.Image) error {
+	switch {
+	case isContainer(named):
+		if img.blocks[0] != luksHeader(named.LUKSSecret) {
+			return fmt.Errorf("open %s: it has no LUKS header that secret %s opens", named.Path, named.LUKSSecret)
+		}
+	case img.secret != named.LUKSSecret:
+		return fmt.Errorf("open %s: it is encrypted with secret %q, not %q", named.Path, img.secret, named.LUKSSecret)
+	}
+	return nil
+}
+
+// guestBlocks is what a guest sees of an image's own blocks.
+func (img *image) guestBlocks(named hv.Image) map[int64]uint64 {
+	header := headerBlocks(named)
+	blocks := make(map[int64]uint64, len(img.blocks))
+	for block, value := range img.blocks {
+		if block >= header {
+			blocks[block-header] = value
+		}
+	}
+	return blocks
 }

@@ -3,6 +3,7 @@
 package hvtest
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -16,8 +17,10 @@ func (m *Images) Copy(src, dst string) error {
 	return m.CopyImage(hv.Image{Path: src}, hv.Image{Path: dst})
 }
 
-// CopyImage is Copy between images of which either may be the beginning of a larger one.
+// CopyImage is Copy between images of which either may be the beginning of a larger one. LUKS containers are
+// copied as they are.
 func (m *Images) CopyImage(from, into hv.Image) error {
+	from.LUKSSecret, into.LUKSSecret = "", ""
 	src, dst := from.Path, into.Path
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,13 +70,18 @@ func (m *Images) CommitOffline(overlay string, base hv.Image) error {
 	if err != nil {
 		return err
 	}
+	if err := cmp.Or(from.decrypt(hv.Image{Format: Qcow2, Path: overlay, LUKSSecret: base.LUKSSecret}), to.decrypt(base)); err != nil {
+		return err
+	}
 	if from.size != sizeOf(base, to) {
 		return fmt.Errorf("commit %s into %s: sizes differ: %d and %d", overlay, into, from.size, sizeOf(base, to))
 	}
 	if to.full {
 		return &fs.PathError{Op: "write", Path: into, Err: errNoSpace}
 	}
-	maps.Copy(to.blocks, from.blocks)
+	for block, value := range from.blocks {
+		to.blocks[block+headerBlocks(base)] = value
+	}
 	to.written++
 	return nil
 }

@@ -36,6 +36,10 @@ func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 		if to.format != dst.Format {
 			return fmt.Errorf("open %s: it is %s and not %s", dst.Path, to.format, dst.Format)
 		}
+		f.checkClear(disk.Top(), dst)
+		if err := to.decrypt(dst); err != nil {
+			return err
+		}
 		top := f.files[disk.Top().Path]
 		if sizeOf(dst, to) != sizeOf(disk.Top(), top) {
 			f.jobEvent(dom, disk, "failed") // the job was there for a moment
@@ -52,11 +56,13 @@ func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 			blind: hv.JobStartOf(dom.qemu).LosesWrites && (len(disk.Chain) > 1 || disk.Top().Format != Raw),
 		}
 		if opts.Shallow && len(disk.Chain) > 1 {
-			j.mark(top.blocks)
+			j.mark(top.guestBlocks(disk.Top()))
 		} else {
 			// QEMU's full copy, which a shallow one of a disk without backing
 			// image becomes without a word: it zeroes the target first.
-			maps.DeleteFunc(to.blocks, func(block int64, _ uint64) bool { return within(dst, to, block) })
+			maps.DeleteFunc(to.blocks, func(block int64, _ uint64) bool {
+				return block >= headerBlocks(dst) && within(dst, to, block-headerBlocks(dst))
+			})
 			content, err := f.read(disk.Chain)
 			if err != nil {
 				return err
@@ -91,7 +97,7 @@ func (f *Fake) CommitActive(ctx context.Context, id, target string, bytesPerSeco
 			kind: hv.JobActiveCommit, dst: disk.Chain[1], bandwidth: bytesPerSecond, dirty: make(map[int64]bool),
 			scan: scanLooks, blind: hv.JobStartOf(dom.qemu).LosesWrites,
 		}
-		j.mark(f.files[disk.Top().Path].blocks)
+		j.mark(f.files[disk.Top().Path].guestBlocks(disk.Top()))
 		dom.jobs[target] = j
 		return nil
 	})
@@ -267,7 +273,7 @@ func (f *Fake) copyDirty(disk *hv.Disk, j *job, blocks int) error {
 		if blocks == 0 {
 			break
 		}
-		if err := to.write(j.dst.Path, block, content[block]); err != nil {
+		if err := to.write(j.dst.Path, block+headerBlocks(j.dst), content[block]); err != nil {
 			return err
 		}
 		delete(j.dirty, block)

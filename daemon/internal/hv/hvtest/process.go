@@ -38,6 +38,9 @@ func (f *Fake) run(dom *domain, disks []hv.Disk) (err error) {
 		if disk.Chain, err = f.startChain(*disk); err != nil {
 			return err
 		}
+		for i := range len(disk.Chain) - 1 {
+			f.checkClear(disk.Chain[i+1], disk.Chain[i])
+		}
 		if err := f.checkOpen(disk); err != nil {
 			return err
 		}

@@ -88,6 +88,9 @@ func slotXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
 // newDiskXML describes a new disk. Format and end of the chain are stated because
 // libvirt would probe for them, in content that a guest wrote.
 func newDiskXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
+	if spec.Image.LUKSSecret != "" {
+		return "", fmt.Errorf("%w: %s is encrypted by QEMU (LUKS)", hv.ErrUnsupported, spec.Image.Path)
+	}
 	source, err := sourceOf(spec.Image, clusters)
 	if err == nil {
 		err = checkShared(spec)

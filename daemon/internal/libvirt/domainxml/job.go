@@ -39,10 +39,7 @@ func sourceOf(img hv.Image, clusters rbd.Clusters) (*libvirtxml.DomainDiskSource
 	if _, err := sourceAttr(img, clusters); err != nil {
 		return nil, err
 	}
-	if img.LUKSSecret != "" {
-		return nil, fmt.Errorf("%w: %s is encrypted by QEMU (LUKS)", hv.ErrUnsupported, img.Path)
-	}
-	source := &libvirtxml.DomainDiskSource{Slices: slicesOf(img)}
+	source := &libvirtxml.DomainDiskSource{Slices: slicesOf(img), Encryption: encryptionOf(img)}
 	switch img.Type {
 	case hv.SourceBlock:
 		source.Block = &libvirtxml.DomainDiskSourceBlock{Dev: img.Path}

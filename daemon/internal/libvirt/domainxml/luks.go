@@ -6,6 +6,8 @@ import (
 	"github.com/beevik/etree"
 	"github.com/google/uuid"
 	"libvirt.org/go/libvirtxml"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
 // What libvirt calls an image that QEMU opens with a passphrase which libvirt keeps.
@@ -30,6 +32,17 @@ func luksSecretOf(src *libvirtxml.DomainDiskSource) string {
 		return ""
 	}
 	return id.String()
+}
+
+// encryptionOf says with which secret QEMU opens an image, nil if it does not encrypt it.
+func encryptionOf(img hv.Image) *libvirtxml.DomainDiskEncryption {
+	if img.LUKSSecret == "" {
+		return nil
+	}
+	return &libvirtxml.DomainDiskEncryption{
+		Format:  formatLUKS,
+		Secrets: []libvirtxml.DomainDiskSecret{{Type: secretPassphrase, UUID: img.LUKSSecret}},
+	}
 }
 
 // setLUKS says in a <source>, which has no <encryption>, with which secret QEMU opens it.

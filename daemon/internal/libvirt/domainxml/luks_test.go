@@ -71,13 +71,45 @@ func TestAnEncryptionThatTheSecretAloneDoesNotSayIsNotCarried(t *testing.T) {
 	}
 }
 
-func TestNoRunningGuestGetsALUKSContainer(t *testing.T) {
+func TestAJobAndASnapshotOfAnEncryptedDiskSayWithWhichSecret(t *testing.T) {
 	img := hv.Image{Type: hv.SourceFile, Format: "raw", Path: "/new", LUKSSecret: luksSecret}
-	if _, err := domainxml.CopyXML(img, nil); !errors.Is(err, hv.ErrUnsupported) {
-		t.Errorf("CopyXML: %v", err)
+	doc, err := domainxml.CopyXML(img, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	img.Format = "qcow2"
-	if _, err := domainxml.SnapshotXML([]hv.Disk{{Target: "vda"}}, "vda", img); !errors.Is(err, hv.ErrUnsupported) {
-		t.Errorf("SnapshotXML: %v", err)
+	if d, err := domainxml.ParseDisk(doc, nil); err != nil || !slices.Equal(d.Chain, []hv.Image{img}) {
+		t.Errorf("the destination of a copy is %s, %v", doc, err)
+	}
+	overlay := hv.Image{Type: hv.SourceFile, Format: "qcow2", Path: "/ovl", LUKSSecret: luksSecret}
+	doc, err = domainxml.SnapshotXML([]hv.Disk{{Target: "vda"}, {Target: "vdb"}}, "vda", overlay)
+	if err != nil || strings.Count(doc, "<encryption") != 1 {
+		t.Errorf("the snapshot is %s, %v", doc, err)
+	}
+	source, _, _ := strings.Cut(doc[strings.Index(doc, "<source"):], "</source>")
+	d, err := domainxml.ParseDisk(`<disk type="file" device="disk"><driver name="qemu" type="qcow2"/>`+source+`</source><target dev="vda"/></disk>`, nil)
+	if err != nil || !slices.Equal(d.Chain, []hv.Image{overlay}) || d.Encrypted {
+		t.Errorf("it is taken as %+v, %v", d, err)
+	}
+}
+
+func TestAnEncryptedOverlayOverAContainerIsAChain(t *testing.T) {
+	chain := []hv.Image{
+		{Type: hv.SourceFile, Format: "qcow2", Path: "/ovl", LUKSSecret: luksSecret},
+		{Type: hv.SourceBlock, Format: "raw", Path: "/dev/a", LUKSSecret: luksSecret},
+	}
+	domain := `<domain type="kvm"><devices>` + luksDisk(encryption("", passphrase)) + `</devices></domain>`
+	text, err := domainxml.Rechain(domain, "vda", chain, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := domainxml.ParseDisk(text, nil); err != nil || !slices.Equal(d.Chain, chain) || !d.Terminated || d.Encrypted || d.Uncarried != "" {
+		t.Errorf("%s is read as %+v, %v", text, d, err)
+	}
+}
+
+func TestNoLUKSContainerIsAttachedToAGuest(t *testing.T) {
+	img := hv.Image{Type: hv.SourceFile, Format: "raw", Path: "/new", LUKSSecret: luksSecret}
+	if _, err := domainxml.DiskXML(hv.DiskSpec{Target: "vdb", Bus: "virtio", Image: img}, nil); !errors.Is(err, hv.ErrUnsupported) {
+		t.Errorf("DiskXML: %v", err)
 	}
 }

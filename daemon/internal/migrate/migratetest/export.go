@@ -51,6 +51,7 @@ var LiveKinds = map[string]func(*testing.T, hv.State) *World{
 	"from an RBD image to a file": RBDWorld,
 	"from a file to an export":    ToAddress(NewWorld, OtherExport),
 	"from an export to an image":  ToAddress(ExportWorld, OtherRBD),
+	"from a container to another": LUKSWorld,
 }
 
 // OnLiveKinds runs a test on each of LiveKinds.

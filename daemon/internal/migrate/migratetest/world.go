@@ -232,6 +232,12 @@ func NewSpec(method string) steps.Spec {
 func (w *World) Spec(method string) steps.Spec {
 	s := NewSpec(method)
 	s.Src.Path = w.Src.Path
+	if secret := w.Src.LUKSSecret; secret != "" {
+		s.GuestBytes = Size
+		for _, end := range []*api.Location{&s.Src, &s.Dst} {
+			end.LUKSSecret, end.SizeBytes = secret, Size+hvtest.HeaderBytes
+		}
+	}
 	if w.To.ToPath != "" {
 		s.Dst, s.CreateDst = api.Location{Path: w.To.ToPath, Format: api.FormatRaw, SizeBytes: Size}, false
 	}

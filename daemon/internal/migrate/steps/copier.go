@@ -33,6 +33,9 @@ type CopyEngine struct {
 	thin    ThinBlockBytes
 	network network.Access
 	log     *slog.Logger
+	// Passphrase gives what opens a LUKS container, by the UUID of libvirt's secret, to compare what is
+	// encrypted.
+	Passphrase func(ctx context.Context, secret string) ([]byte, error)
 
 	mu    sync.Mutex
 	paced time.Duration // by pacers that have ended
@@ -220,10 +223,32 @@ func forwardProgress(to func(Progress), pacing func() string) func(copy.Progress
 
 // Compare implements Copier.
 func (c *CopyEngine) Compare(ctx context.Context, src []hv.Image, dst hv.Image, sizeBytes int64, progress func(Progress)) error {
-	err := copy.Compare(ctx, copy.Spec{
+	spec := copy.Spec{
 		Src: copyChain(src, sizeBytes), Dst: copyImage(dst, sizeBytes), Network: c.network, Progress: forwardProgress(progress, noPacing),
-	})
-	return copyError(ctx, err)
+	}
+	if err := c.decrypt(ctx, &spec, src); err != nil {
+		return err
+	}
+	return copyError(ctx, copy.Compare(ctx, spec))
+}
+
+// decrypt has a comparison of an encrypted overlay read what the guest does. Two containers are compared
+// as they are, with their headers.
+func (c *CopyEngine) decrypt(ctx context.Context, spec *copy.Spec, src []hv.Image) (err error) {
+	if src[0].LUKSSecret == "" || src[0].Format == string(api.FormatRaw) {
+		return nil
+	}
+	if c.Passphrase == nil {
+		return errors.New("nobody gives the values of libvirt's secrets here")
+	}
+	if spec.Passphrase, err = c.Passphrase(ctx, src[0].LUKSSecret); err != nil {
+		return err
+	}
+	spec.Src.LUKS, spec.Dst.LUKS = true, true
+	for below := spec.Src.Backing; below != nil; below = below.Backing {
+		below.LUKS = true
+	}
+	return nil
 }
 
 // updatePath is the file of what was changed of a copy: JSON, or of older versions its bandwidth

@@ -103,12 +103,12 @@ func startedOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World
 	})
 	must(t, err)
 	if p.spec.CreateDst {
-		_, err = p.CreateVolume(ctx, "new", p.spec.Dst.Name, "raw", testSize)
+		_, err = p.CreateVolume(ctx, "new", p.spec.Dst.Name, "raw", p.spec.SizeBytes())
 		must(t, err)
 	}
 	switch method {
 	case steps.MethodOverlay:
-		must(t, p.Fake.CreateOverlay(overlayPath, p.spec.SrcImage(), testSize))
+		must(t, p.Fake.CreateOverlay(overlayPath, p.spec.SrcImage(), p.spec.OverlayBytes()))
 		must(t, p.SetConfigChain(ctx, testInstance, "vda", p.spec.OverlayChain()))
 		must(t, p.Snapshot(ctx, testInstance, "vda", p.spec.OverlayImage()))
 		must(t, p.Copy(p.spec.Src.Path, p.spec.Dst.Path))

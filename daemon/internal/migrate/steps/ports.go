@@ -37,6 +37,10 @@ type Images interface {
 	// holds no data of its own. It returns image.ErrAbsent if there is no file, and another
 	// error if the file is not such an overlay.
 	CheckOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64) (empty bool, err error)
+	// CheckSecret refuses a LUKS container whose passphrase libvirt does not give.
+	CheckSecret(ctx context.Context, img hv.Image) error
+	// PayloadBytes is the size of what a guest sees of a LUKS container.
+	PayloadBytes(ctx context.Context, img hv.Image) (int64, error)
 	// Fold merges the overlay into the top of a chain that equals its backing image, and
 	// returns when that is on stable storage. It does not change the overlay, so that a
 	// fold that was cut off can be repeated.

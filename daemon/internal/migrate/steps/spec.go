@@ -3,6 +3,7 @@
 package steps
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -81,6 +82,10 @@ type Spec struct {
 	// RoomNote says that the volume may outgrow the place of dst, "" if it may not.
 	RoomNote string `json:"room_note,omitempty"`
 	Overlay  string `json:"overlay,omitempty"`
+	// GuestBytes is the size of what the guest sees of src, if that is not all of it: the payload
+	// of a LUKS container, by its header when the move was asked for. Only a move under an
+	// overlay has to know.
+	GuestBytes int64 `json:"guest_bytes,omitempty"`
 
 	Method       string `json:"method"`
 	Composite    bool   `json:"composite"` // volume migrate: go through to the end
@@ -105,8 +110,11 @@ type Input struct {
 	Why *api.Error `json:"why,omitempty"`
 }
 
-// SizeBytes is the exact virtual size that src, overlay and dst share.
+// SizeBytes is the exact size that src and dst share: of LUKS containers with their headers.
 func (s *Spec) SizeBytes() int64 { return s.Src.SizeBytes }
+
+// OverlayBytes is the exact virtual size of the overlay: what the guest sees.
+func (s *Spec) OverlayBytes() int64 { return cmp.Or(s.GuestBytes, s.SizeBytes()) }
 
 // SrcImage returns src as the hypervisor names it.
 func (s *Spec) SrcImage() hv.Image { return location.Image(s.Src, s.SrcBlock) }
@@ -114,9 +122,9 @@ func (s *Spec) SrcImage() hv.Image { return location.Image(s.Src, s.SrcBlock) }
 // DstImage returns dst as the hypervisor names it.
 func (s *Spec) DstImage() hv.Image { return location.Image(s.Dst, s.DstBlock) }
 
-// OverlayImage returns the overlay as the hypervisor names it.
+// OverlayImage returns the overlay as the hypervisor names it. It is encrypted as src is.
 func (s *Spec) OverlayImage() hv.Image {
-	return hv.Image{Type: hv.SourceFile, Format: string(api.FormatQcow2), Path: s.Overlay}
+	return hv.Image{Type: hv.SourceFile, Format: string(api.FormatQcow2), Path: s.Overlay, LUKSSecret: s.Src.LUKSSecret}
 }
 
 // OverlayChain returns the chain between start and the end: the overlay over src.
@@ -184,6 +192,14 @@ func (s *Spec) beforeChain() []hv.Image {
 		return s.OverlayChain()
 	}
 	return s.SrcChain()
+}
+
+// beforeBytes is the size of the top of beforeChain.
+func (s *Spec) beforeBytes() int64 {
+	if s.Method == MethodOverlay {
+		return s.OverlayBytes()
+	}
+	return s.SizeBytes()
 }
 
 // SrcChain returns the chain before start: src, with its base images if it is a linked

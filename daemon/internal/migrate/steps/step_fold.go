@@ -73,7 +73,7 @@ func (e *Env) stepFold(to direction) op.Step {
 		e.progress.set(s.MigrationID, Progress{Phase: "fold"})
 		if err := e.images.Fold(ctx, s.Overlay, to.chain(s)); err != nil {
 			// An instance that was started since mayFold has its images locked.
-			return cmp.Or(e.mayFold(ctx, s, to), foldError(s, err))
+			return cmp.Or(e.mayFold(ctx, s, to), e.foldError(s, err))
 		}
 		if err := r.Note(ctx, foldNote{Folded: true, foldingNote: foldingNote{to.end == OnSrc}}); err != nil {
 			return err
@@ -103,9 +103,9 @@ func (e *Env) stepFold(to direction) op.Step {
 const foldStep = "fold"
 
 // foldError says of storage that failed what an operator can do.
-func foldError(s *Spec, err error) error {
+func (e *Env) foldError(s *Spec, err error) error {
 	if !isIOError(err) {
-		return err
+		return e.hvError(err) // which gives the passphrase of a LUKS container
 	}
 	return api.Errorf(api.CodeIOError, "%v; nothing is lost, the volume is on its overlay %s as before: mend the storage and call again", err, s.Overlay)
 }

@@ -18,13 +18,13 @@ import (
 // libvirt gives a src that the guest is brought back to the owner that the overlay had.
 func (e *Env) stepCreateOverlay() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		if err := e.images.CreateOverlay(ctx, s.Overlay, s.SrcImage(), s.SizeBytes(), s.SrcRights); err != nil {
-			return err
+		if err := e.images.CreateOverlay(ctx, s.Overlay, s.SrcImage(), s.OverlayBytes(), s.SrcRights); err != nil {
+			return e.hvError(err) // which gives the passphrase of a LUKS container
 		}
 		return e.checkOpens(ctx, s, s.Overlay)
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		_, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.SizeBytes())
+		_, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.OverlayBytes())
 		// A file that was cut off while it was made is no overlay yet; nothing
 		// names it, and CreateOverlay makes it anew.
 		return e.doneIfOpens(ctx, s, s.Overlay, op.DoneIf(err == nil), nil)
@@ -39,7 +39,7 @@ func (e *Env) stepCreateOverlay() op.Step {
 		}
 		// A guest may have run on the overlay and been put back on src since: then its writes
 		// are nowhere else, unless somebody was asked to commit them.
-		empty, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.SizeBytes())
+		empty, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.OverlayBytes())
 		if !note.Left && !errors.Is(err, image.ErrAbsent) && (err != nil || !empty) {
 			return op.UnknownOutcome(overlayHasData(s, err))
 		}
@@ -64,7 +64,7 @@ func (e *Env) overlayUnused(ctx context.Context, s *Spec) error {
 // in src) and the registry knows.
 func (e *Env) stepRemoveOverlay() op.Step {
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
-		_, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.SizeBytes())
+		_, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.OverlayBytes())
 		return op.DoneIf(errors.Is(err, image.ErrAbsent)), nil
 	}
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
@@ -190,7 +190,7 @@ func (e *Env) unnameUnderGuard(ctx context.Context, r *op.Run, s *Spec) error {
 	if disk.active {
 		return op.Retry(request.BusyDelay, guestIsOn(s))
 	}
-	empty, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.SizeBytes())
+	empty, err := e.images.CheckOverlay(ctx, s.Overlay, s.SrcImage(), s.OverlayBytes())
 	if err != nil {
 		return op.UnknownOutcome(errors.Join(chainChanged(s, disk), err))
 	}

@@ -31,12 +31,12 @@ func (e *Env) unnameEnd(ctx context.Context, r *op.Run, s *Spec) error {
 	if err != nil {
 		return err
 	}
-	err = e.copier.Compare(ctx, s.beforeChain(), s.DstImage(), s.SizeBytes(), func(p Progress) { e.progress.set(s.MigrationID, p) })
+	err = e.copier.Compare(ctx, s.beforeChain(), s.DstImage(), s.beforeBytes(), func(p Progress) { e.progress.set(s.MigrationID, p) })
 	switch {
 	case api.CodeOf(err) == api.CodeCopyMismatch:
 		return e.endDiffers(ctx, r, s)
 	case err != nil:
-		return err
+		return e.hvError(err)
 	}
 	if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.beforeChain()); err != nil {
 		return e.hvError(err)

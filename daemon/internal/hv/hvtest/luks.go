@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hvtest
+
+import (
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// Encrypt makes a raw image, with what is in it, a LUKS container that a secret opens. It becomes larger by
+// its header.
+func (m *Images) Encrypt(path, secret string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	img, err := m.openForWrite(path)
+	if err != nil {
+		return err
+	}
+	container := map[int64]uint64{0: luksHeader(secret)}
+	for block, value := range img.blocks {
+		container[block+1] = value
+	}
+	img.blocks, img.size = container, img.size+HeaderBytes
+	img.written++
+	return nil
+}
+
+// checkClear finds out who would have a guest write in the clear what its volume encrypts: into an
+// overlay, or into the destination of a job.
+func (m *Images) checkClear(below, to hv.Image) {
+	if below.LUKSSecret != "" && to.LUKSSecret != below.LUKSSecret {
+		m.violate("%s gets in the clear, or by another secret, what %s encrypts", to.Path, below.Path)
+	}
+}

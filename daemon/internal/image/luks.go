@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Passphrase is what opens a LUKS container, by the UUID of libvirt's secret. It returns hv.ErrUnavailable while libvirt is
+// away, and refuses (state_forbidden) what libvirt does not give.
+func (s Storage) Passphrase(ctx context.Context, secret string) ([]byte, error) {
+	if s.Secret == nil {
+		return nil, errors.New("nobody gives the values of libvirt's secrets here")
+	}
+	passphrase, err := s.Secret(ctx, secret)
+	if err == nil && len(passphrase) == 0 {
+		err = errors.New("it is empty")
+	}
+	if err == nil || errors.Is(err, hv.ErrUnavailable) {
+		return passphrase, err
+	}
+	return nil, api.Errorf(api.CodeStateForbidden, "libvirt does not give the passphrase of secret %s: %v", secret, err)
+}
+
+// passphrase is what opens an image, nil if QEMU does not encrypt it.
+func (s Storage) passphrase(ctx context.Context, img hv.Image) ([]byte, error) {
+	if img.LUKSSecret == "" {
+		return nil, nil
+	}
+	return s.Passphrase(ctx, img.LUKSSecret)
+}
+
+// CheckSecret refuses a LUKS container whose passphrase libvirt does not give, or has not.
+func (s Storage) CheckSecret(ctx context.Context, img hv.Image) error {
+	_, err := s.passphrase(ctx, img)
+	return err
+}
+
+// PayloadBytes is the size of what a guest sees of a LUKS container, by the header, to which no guest can
+// write.
+func (Storage) PayloadBytes(ctx context.Context, img hv.Image) (int64, error) {
+	n, err := qemuimg.VirtualSize(ctx, qemuImage(img))
+	if err != nil {
+		return 0, badImage(img.Path, api.Format(img.Format), err)
+	}
+	return n, nil
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qemuimg
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Constants of the LUKS format, of which QEMU reads version 1.
+const (
+	formatLUKS = "luks" // what QEMU calls a container where it is not raw
+
+	luksMagic            = "LUKS\xba\xbe"
+	luksVersion          = 1
+	luksVersionAt        = 6
+	luksPayloadAt        = 104
+	luksHeaderBytes      = 592
+	luksSectorBytes      = 512
+	luksFirstKeyMaterial = 4096 // where the first key may be; the payload is behind it
+
+	luksSlotsAt    = 208
+	luksSlots      = 8
+	luksSlotBytes  = 48
+	luksSlotActive = 0x00ac71f3
+)
+
+// payloadOffset reads where in a LUKS container what the guest sees begins. The guest cannot write
+// to the header.
+func payloadOffset(r io.ReaderAt, containerBytes int64) (int64, error) {
+	var header [luksHeaderBytes]byte
+	switch _, err := r.ReadAt(header[:], 0); {
+	case errors.Is(err, io.EOF):
+		return 0, errors.New("too short for a LUKS header")
+	case err != nil:
+		return 0, fmt.Errorf("read LUKS header: %w", err)
+	case !bytes.HasPrefix(header[:], []byte(luksMagic)):
+		return 0, errors.New("no LUKS header")
+	}
+	if v := binary.BigEndian.Uint16(header[luksVersionAt:]); v != luksVersion {
+		return 0, fmt.Errorf("LUKS version %d is none that QEMU opens", v)
+	}
+	offset := int64(binary.BigEndian.Uint32(header[luksPayloadAt:])) * luksSectorBytes
+	switch {
+	case offset <= luksFirstKeyMaterial || offset >= containerBytes:
+		return 0, fmt.Errorf("LUKS header says that the payload begins at byte %d of %d", offset, containerBytes)
+	case containerBytes%luksSectorBytes != 0:
+		return 0, fmt.Errorf("its size of %d bytes is no multiple of %d", containerBytes, luksSectorBytes)
+	}
+	return offset, nil
+}
+
+// iterations is how often a passphrase is hashed, at the least, to open what has this LUKS header.
+func iterations(r io.ReaderAt, at int64) (least uint32, err error) {
+	var header [luksHeaderBytes]byte
+	if _, err := r.ReadAt(header[:], at); err != nil {
+		return 0, fmt.Errorf("read LUKS header: %w", err)
+	}
+	if !bytes.HasPrefix(header[:], []byte(luksMagic)) {
+		return 0, errors.New("no LUKS header")
+	}
+	for slot := header[luksSlotsAt : luksSlotsAt+luksSlots*luksSlotBytes]; len(slot) > 0; slot = slot[luksSlotBytes:] {
+		if n := binary.BigEndian.Uint32(slot[4:]); binary.BigEndian.Uint32(slot) == luksSlotActive && (least == 0 || n < least) {
+			least = n
+		}
+	}
+	if least == 0 {
+		return 0, errors.New("LUKS header has no key")
+	}
+	return least, nil
+}
+
+// A processor that others use as well may not let QEMU measure how fast it hashes; the next time it may.
+const (
+	notTimed   = "accurate CPU usage"
+	timeTrials = 5
+)
+
+// untilTimed encrypts again where QEMU could not measure.
+func untilTimed(encrypt func() error) (err error) {
+	for range timeTrials {
+		var failed *CommandError
+		if err = encrypt(); !errors.As(err, &failed) || !strings.Contains(failed.Stderr, notTimed) {
+			return err
+		}
+	}
+	return err
+}
+
+// keyID is how the options of drivers call the key that a child is given.
+const keyID = "key"
+
+// secretObject is QEMU's object of the key that a child has open by this name.
+func secretObject(file string) string { return "secret,id=" + keyID + ",file=" + file }
+
+// keyFile is a file in memory, without a name, that has a passphrase. It is all that a child gets of
+// it: no argument, no environment, no file that anybody else could open.
+func keyFile(passphrase []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("luks", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make a file for a passphrase: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "the passphrase")
+	if _, err := f.Write(passphrase); err != nil {
+		return nil, errors.Join(fmt.Errorf("write a passphrase: %w", err), f.Close())
+	}
+	return f, nil
+}
