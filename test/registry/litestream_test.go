@@ -27,34 +27,34 @@ const litestreamPage = "docs/how-to/replicate-the-registry.md"
 // replica is Litestream, which replicates the database of a cluster as the page says.
 type replica struct {
 	*cluster
-	program, configFile, socket, log string
-	blocks                           []site.Block
-	reader                           site.Reader
-	listen                           string // of the registry, also while it is off
-	cmd                              *exec.Cmd
+	bin, configFile, socket, log string
+	blocks                       []site.Block
+	done                         map[int]bool // of the blocks
+	reader                       site.Reader
+	cmd                          *exec.Cmd
+	alone                        *exec.Cmd // the registry that no host reaches
 }
 
 func newReplica(t *testing.T, c *cluster) *replica {
 	t.Helper()
 	r := &replica{
-		cluster: c, program: filepath.Join(binaries(t), "litestream"), listen: c.Listen,
+		cluster: c, bin: binaries(t),
 		configFile: filepath.Join(c.Dir, "litestream.yml"), socket: filepath.Join(c.Dir, "litestream.sock"), log: filepath.Join(c.Dir, "litestream.log"),
-		blocks: must(site.ReadPage(litestreamPage))(t),
+		blocks: must(site.ReadPage(litestreamPage))(t), done: map[int]bool{},
 	}
 	r.reader = site.Reader{
 		Names: []string{
+			"/var/lib/volferry-registry/alone.sock", c.Socket(),
 			"/var/lib/volferry-registry", c.Dir,
 			"/etc/volferry/litestream.yml", r.configFile,
 			"/mnt/backup", filepath.Join(c.Dir, "backup"),
-			"/run/volferry/registry.sock", c.Socket(),
 		},
 		Shell: r.shell,
 		Others: map[string]func(context.Context, string) error{
-			"systemctl stop":    r.stop,
-			"systemctl start":   r.start,
-			"systemctl disable": func(context.Context, string) error { c.Listen = ""; return nil },
-			"systemctl enable":  func(context.Context, string) error { c.Listen = r.listen; return nil },
-			"runuser":           r.asRegistry,
+			"systemctl stop":                 r.stop,
+			"systemctl start":                r.start,
+			asRegistry:                       r.asRegistry,
+			asRegistry + " " + registryAlone: r.startAlone,
 		},
 	}
 	i := slices.IndexFunc(r.blocks, func(b site.Block) bool { return b.Language == "yaml" })
@@ -78,7 +78,7 @@ func newReplica(t *testing.T, c *cluster) *replica {
 // shell runs a line of the page on the machine of the test.
 func (r *replica) shell(ctx context.Context, line string) (stdout, stderr string, err error) {
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(r.program)+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "PATH="+r.bin+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%s: %w\n%s", line, err, out)
@@ -86,14 +86,78 @@ func (r *replica) shell(ctx context.Context, line string) (stdout, stderr string
 	return string(out), "", err
 }
 
-// asRegistry runs a line as whoever the test is: its registry has no user of its own.
-func (r *replica) asRegistry(ctx context.Context, line string) error {
-	line = strings.TrimPrefix(line, "runuser -u volferry-registry -- ")
+// How the page runs a program as the registry's user, and the registry for its reader alone.
+const (
+	asRegistry    = "runuser -u volferry-registry --"
+	registryAlone = "volferry-registry --listen off"
+)
+
+// here is a line as whoever the test is, as its registry has no user of its own.
+func (r *replica) here(line string) string {
+	line = strings.TrimPrefix(line, asRegistry+" ")
 	if strings.HasPrefix(line, "volferry-registry ") {
 		line += " --config " + filepath.Join(r.Dir, "empty.toml") + " --db " + r.DB()
 	}
-	_, _, err := r.shell(ctx, line)
+	return line
+}
+
+// asRegistry runs a line of the registry's user.
+func (r *replica) asRegistry(ctx context.Context, line string) error {
+	_, _, err := r.shell(ctx, r.here(line))
 	return err
+}
+
+// startAlone starts the registry of a line, and returns when it answers at its socket.
+func (r *replica) startAlone(ctx context.Context, line string) (err error) {
+	if r.alone, err = r.begin(ctx, r.Log(), strings.Fields(r.here(line))...); err != nil {
+		return err
+	}
+	return r.until(ctx, func(ctx context.Context) error {
+		_, err := r.local.Status(ctx)
+		return err
+	})
+}
+
+// interrupt ends the registry that was started alone, as Ctrl-C does.
+func (r *replica) interrupt(t *testing.T) {
+	t.Helper()
+	if err := r.alone.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.alone.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// begin starts a built program with its log appended to a file. It dies with the test.
+func (r *replica) begin(ctx context.Context, log string, args ...string) (*exec.Cmd, error) {
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", args[0], err)
+	}
+	defer func() { _ = out.Close() }()
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(r.bin, args[0]), args[1:]...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", args[0], err)
+	}
+	return cmd, nil
+}
+
+// until repeats what fails as long as a program is not ready, for a minute.
+func (r *replica) until(ctx context.Context, ready func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		if pause(ctx, 50*time.Millisecond) != nil {
+			return fmt.Errorf("it does not get ready: %w", err)
+		}
+	}
 }
 
 // stop stands for systemctl stop.
@@ -128,29 +192,11 @@ func (r *replica) start(ctx context.Context, line string) error {
 
 // replicate starts Litestream and returns once all that is acknowledged by now is
 // replicated.
-func (r *replica) replicate(ctx context.Context) error {
-	out, err := os.OpenFile(r.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("start litestream: %w", err)
+func (r *replica) replicate(ctx context.Context) (err error) {
+	if r.cmd, err = r.begin(ctx, r.log, "litestream", "replicate", "-config", r.configFile); err != nil {
+		return err
 	}
-	defer func() { _ = out.Close() }()
-	r.cmd = exec.CommandContext(context.WithoutCancel(ctx), r.program, "replicate", "-config", r.configFile)
-	r.cmd.Stdout, r.cmd.Stderr = out, out
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := r.cmd.Start(); err != nil {
-		return fmt.Errorf("start litestream: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for {
-		err := r.sync(ctx)
-		if err == nil {
-			return nil
-		}
-		if pause(ctx, 50*time.Millisecond) != nil {
-			return fmt.Errorf("litestream does not begin: %w", err)
-		}
-	}
+	return r.until(ctx, r.sync)
 }
 
 // sync returns once all that is acknowledged by now is replicated.
@@ -171,11 +217,12 @@ func (r *replica) kill() {
 // do does the block of the page that begins so.
 func (r *replica) do(t *testing.T, begins string) {
 	t.Helper()
-	for _, b := range r.blocks {
+	for i, b := range r.blocks {
 		if strings.HasPrefix(b.Text, begins) {
 			if err := r.reader.Do(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
+			r.done[i] = true
 			return
 		}
 	}
@@ -288,9 +335,9 @@ func TestWhatLitestreamRestoresMeetsHostsThatKnowMore(t *testing.T) {
 		}
 	}
 	told := *a.mark.Load()
-	r.do(t, "runuser -u volferry-registry -- litestream restore")
+	r.do(t, asRegistry+" litestream restore")
 	r.do(t, "sed -i")
-	r.do(t, "systemctl disable")
+	r.do(t, asRegistry+" "+registryAlone)
 	if err := a.report(t.Context(), a.daemon); api.CodeOf(err) != api.CodeRegistryUnavailable || *a.mark.Load() != told {
 		t.Errorf("report before the restore was accepted: %v, mark %+v after %+v", err, *a.mark.Load(), told)
 	}
@@ -301,8 +348,9 @@ func TestWhatLitestreamRestoresMeetsHostsThatKnowMore(t *testing.T) {
 		t.Fatalf("the copy has what was acknowledged after it: %v", got)
 	}
 	r.do(t, "volferryctl --socket")
-	r.do(t, "systemctl stop volferry-registry.socket volferry-registry-tls.socket volferry-registry-metrics.socket volferry-registry.service\nrunuser")
-	r.do(t, "systemctl enable")
+	r.interrupt(t)
+	r.do(t, asRegistry+" volferry-registry accept-restore")
+	r.do(t, "systemctl start")
 	wantCode(t, b.report(t.Context(), c.of(t, b)), api.CodeStaleEpoch, "host b")
 	c.comeBack(t, b)
 	wantCode(t, attachOnce(t, c, b, taken, other), api.CodeRegistryUnavailable, "host a")
@@ -324,7 +372,7 @@ func TestWhatLitestreamRestoresMeetsHostsThatKnowMore(t *testing.T) {
 	told = *a.mark.Load()
 	r.do(t, "systemctl stop volferry-registry.socket")
 	r.do(t, "mkdir -m 0700")
-	r.do(t, "runuser -u volferry-registry -- litestream restore")
+	r.do(t, asRegistry+" litestream restore")
 	r.do(t, "sed -i")
 	c.mustStart(t)
 	wantCode(t, attachOnce(t, c, b, more, other), api.CodeRegistryUnavailable, "has not heard from host b yet")
@@ -346,5 +394,10 @@ func TestWhatLitestreamRestoresMeetsHostsThatKnowMore(t *testing.T) {
 	c.checkInvariants(t)
 	if err := r.replicate(t.Context()); err != nil {
 		t.Errorf("the restored registry is not replicated: %v", err)
+	}
+	for i, b := range r.blocks {
+		if b.Language == site.Shell && !r.done[i] {
+			t.Errorf("%s has what was not done: %s", litestreamPage, b.Text)
+		}
 	}
 }
