@@ -24,7 +24,7 @@ func TestRegistryStartsAndStopsWithItsFilesystemAsThePageSays(t *testing.T) {
 	p := openPage(t, "docs/how-to/run-the-registry-highly-available.md", &site.Reader{Shell: shellIn(m, sources)})
 	p.does(t, "groupadd")
 	const noCluster = "there is no cluster"
-	for _, begins := range []string{"pcs resource create registry-drbd", "rbd create", "[Unit]", "pcs resource create registry-rbd", "pcs stonith", "pcs resource create registry-fs", "pcs constraint"} {
+	for _, begins := range []string{"pcs resource create registry-drbd", "rbd create", "[Unit]", "pcs resource create registry-rbd", "pcs stonith", "pcs resource create registry-fs", "pcs constraint colocation", "pcs constraint location"} {
 		p.leaves(t, begins, noCluster)
 	}
 	p.assertAllDone(t)
