@@ -297,6 +297,13 @@ func (r *replica) lose(t *testing.T, taken string) {
 	t.Logf("event %d is the last that was replicated for certain, and host a was told of %d", b.mark.Load().Seq, a.mark.Load().Seq)
 }
 
+// putAside stops what runs and puts aside what there is of a database.
+func (r *replica) putAside(t *testing.T) {
+	t.Helper()
+	r.do(t, "systemctl stop")
+	r.do(t, "mkdir -m 0700")
+}
+
 // attachedTo is the instances that a volume is attached to, by the registry.
 func (c *cluster) attachedTo(t *testing.T, volume string) (instances []string) {
 	t.Helper()
@@ -328,12 +335,15 @@ func TestWhatLitestreamRestoresMeetsHostsThatKnowMore(t *testing.T) {
 	}
 
 	r.lose(t, taken)
-	// Another machine: nothing is left but the configuration and the TLS directory.
+	// Another machine: nothing is left but the configuration and the TLS directory, and the
+	// package has started a registry.
 	for _, file := range must(filepath.Glob(filepath.Join(c.Dir, "*registry.db*")))(t) {
 		if err := os.RemoveAll(file); err != nil {
 			t.Fatal(err)
 		}
 	}
+	c.mustStart(t)
+	r.putAside(t)
 	told := *a.mark.Load()
 	r.do(t, asRegistry+" litestream restore")
 	r.do(t, "sed -i")
@@ -370,8 +380,10 @@ func TestWhatLitestreamRestoresMeetsHostsThatKnowMore(t *testing.T) {
 	more := c.volume(t, a, oneType).ID
 	r.lose(t, more)
 	told = *a.mark.Load()
-	r.do(t, "systemctl stop volferry-registry.socket")
-	r.do(t, "mkdir -m 0700")
+	if err := os.Rename(filepath.Join(c.Dir, "lost"), filepath.Join(c.Dir, "lost-first")); err != nil {
+		t.Fatal(err)
+	}
+	r.putAside(t)
 	r.do(t, asRegistry+" litestream restore")
 	r.do(t, "sed -i")
 	c.mustStart(t)
