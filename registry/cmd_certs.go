@@ -135,7 +135,8 @@ func initCA(_ context.Context, in *invocation) error {
 
 Next:
   keep a copy of %s in a safe place
-  restart the registry; from then on it listens at %s for other hosts
+  restart the registry; from then on it listens at %s for other hosts. With the unit of
+  the package enable the socket before:  systemctl enable volferry-registry-tls.socket
   on this host, for each other host:  %s issue-cert host NAME
   renew the server certificate within %s:  %s issue-cert server --replace
 `, strings.Join(names, ", "), dir, filepath.Join(in.cfg.keyDir(), mtls.CAKeyFile), defaultListen, server.Program, api.Count(in.days, "day"), server.Program)

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
@@ -67,10 +69,19 @@ func TLSServer(address string, t TLS, h http.Handler, log *slog.Logger) *Server 
 		if l, err := handedOver("tcp", address); l != nil || err != nil {
 			return keptAlive{l}, err
 		}
-		return (&net.ListenConfig{KeepAliveConfig: keepAlive}).Listen(ctx, "tcp", address)
+		l, err := (&net.ListenConfig{KeepAliveConfig: keepAlive}).Listen(ctx, "tcp", address)
+		return l, withoutNetwork(err)
 	})
 	s.tls = &t
 	return s
+}
+
+// withoutNetwork says what helps where the unit of a program keeps it from a network of its own.
+func withoutNetwork(err error) error {
+	if !errors.Is(err, unix.EAFNOSUPPORT) {
+		return err
+	}
+	return fmt.Errorf("%w: the unit of this program has no network of its own, so systemd has to open the address: enable the socket unit that has it, and restart the service", err)
 }
 
 func newServer(name string, h http.Handler, log *slog.Logger, maxConnections int, listen func(context.Context) (net.Listener, error)) *Server {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,29 +126,31 @@ func shellIn(m *machine.Machine, dir string) func(context.Context, string) (stri
 
 // followers are the tests that follow the pages which have commands.
 var followers = map[string]string{
-	"docs/tutorial/first-move.md":         "TestTutorialWordForWord",
-	"docs/how-to/install.md":              "TestTutorialWordForWord",
-	"docs/how-to/attach-and-share.md":     "TestHowTosWordForWord",
-	"docs/how-to/back-up-the-registry.md": "TestHowTosWordForWord",
-	"docs/how-to/change-a-boot-volume.md": "TestHowTosWordForWord",
-	"docs/how-to/check-a-host.md":         "TestHowTosWordForWord",
-	"docs/how-to/empty-a-pool.md":         "TestHowTosWordForWord",
-	"docs/how-to/external-copy.md":        "TestHowTosWordForWord",
-	"docs/how-to/linked-clones.md":        "TestHowTosWordForWord",
-	"docs/how-to/lose-a-host.md":          "TestHowTosWordForWord",
-	"docs/how-to/monitoring.md":           "TestHowTosWordForWord",
-	"docs/how-to/move-a-running-guest.md": "TestHowTosWordForWord",
-	"docs/how-to/move-a-shared-volume.md": "TestHowTosWordForWord",
-	"docs/how-to/recover.md":              "TestHowTosWordForWord",
-	"docs/how-to/reinstall-a-host.md":     "TestHostThatWasInstalledAgainComesBackAsThePageSays",
-	"docs/how-to/replace-an-array.md":     "TestHowTosWordForWord",
-	"docs/how-to/resize-a-volume.md":      "TestHowTosWordForWord",
-	"docs/how-to/several-hosts.md":        "TestHowTosWordForWord",
-	"docs/how-to/shelve.md":               "TestHowTosWordForWord",
-	"docs/how-to/use-a-connector.md":      "TestStorageAThinPoolIsAPoolAsThePageSays",
-	"docs/how-to/upgrade.md":              "TestHowTosWordForWord",
-	"docs/how-to/watch-in-a-browser.md":   "TestHowTosWordForWord",
-	"docs/how-to/disaster-recovery.md":    "TestSiteTakesOverAsThePageSays",
+	"docs/tutorial/first-move.md":                      "TestTutorialWordForWord",
+	"docs/how-to/install.md":                           "TestTutorialWordForWord",
+	"docs/how-to/attach-and-share.md":                  "TestHowTosWordForWord",
+	"docs/how-to/back-up-the-registry.md":              "TestHowTosWordForWord",
+	"docs/how-to/change-a-boot-volume.md":              "TestHowTosWordForWord",
+	"docs/how-to/check-a-host.md":                      "TestHowTosWordForWord",
+	"docs/how-to/empty-a-pool.md":                      "TestHowTosWordForWord",
+	"docs/how-to/external-copy.md":                     "TestHowTosWordForWord",
+	"docs/how-to/linked-clones.md":                     "TestHowTosWordForWord",
+	"docs/how-to/lose-a-host.md":                       "TestHowTosWordForWord",
+	"docs/how-to/monitoring.md":                        "TestHowTosWordForWord",
+	"docs/how-to/move-a-running-guest.md":              "TestHowTosWordForWord",
+	"docs/how-to/move-a-shared-volume.md":              "TestHowTosWordForWord",
+	"docs/how-to/recover.md":                           "TestHowTosWordForWord",
+	"docs/how-to/reinstall-a-host.md":                  "TestHostThatWasInstalledAgainComesBackAsThePageSays",
+	"docs/how-to/replace-an-array.md":                  "TestHowTosWordForWord",
+	"docs/how-to/replicate-the-registry.md":            "TestWhatLitestreamRestoresMeetsHostsThatKnowMore",
+	"docs/how-to/resize-a-volume.md":                   "TestHowTosWordForWord",
+	"docs/how-to/run-the-registry-highly-available.md": "TestRegistryStartsAndStopsWithItsFilesystemAsThePageSays",
+	"docs/how-to/several-hosts.md":                     "TestHowTosWordForWord",
+	"docs/how-to/shelve.md":                            "TestHowTosWordForWord",
+	"docs/how-to/use-a-connector.md":                   "TestStorageAThinPoolIsAPoolAsThePageSays",
+	"docs/how-to/upgrade.md":                           "TestHowTosWordForWord",
+	"docs/how-to/watch-in-a-browser.md":                "TestHowTosWordForWord",
+	"docs/how-to/disaster-recovery.md":                 "TestSiteTakesOverAsThePageSays",
 }
 
 // Whoever adds a page has it followed.
@@ -174,21 +177,22 @@ func TestEveryPageWithCommandsIsFollowed(t *testing.T) {
 	}
 	for path, test := range followers {
 		if !declared(t, test, path) {
-			t.Errorf("no file of test/hosts or test/e2e has both %s and the path %s", test, path)
+			t.Errorf("no file of test/hosts, test/e2e or test/registry has both %s and the path %s", test, path)
 		}
 	}
 }
 
-// declared says whether a file of this package, or of package e2e, has a test and the path of the
+// declared says whether a file of this package, or of package e2e or registry, has a test and the path of the
 // page that it follows.
 func declared(t *testing.T, test, path string) bool {
 	t.Helper()
 	files, err := filepath.Glob("*_test.go")
 	inMachine, err2 := filepath.Glob("../e2e/*_test.go")
-	if err := errors.Join(err, err2); err != nil {
+	alone, err3 := filepath.Glob("../registry/*_test.go")
+	if err := errors.Join(err, err2, err3); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range append(files, inMachine...) {
+	for _, file := range slices.Concat(files, inMachine, alone) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -46,12 +46,8 @@ func TestNoAcknowledgedAnswerIsLostByDeath(t *testing.T) {
 	kills := scaled(8, 60)
 	r := random(seedOf(t), 0)
 	c := newCluster(t, "a", "b")
-	var at sync.RWMutex
-	ledgers := make([]*ledger, writers)
-	for i := range ledgers {
-		h := c.hosts[i%len(c.hosts)]
-		ledgers[i] = &ledger{cluster: c, host: h, registry: c.of(t, h), at: &at, instance: c.instance(t, h)}
-	}
+	ledgers := c.ledgers(t, writers, c.hosts...)
+	at := ledgers[0].at
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var group errgroup.Group
@@ -93,6 +89,18 @@ func TestNoAcknowledgedAnswerIsLostByDeath(t *testing.T) {
 	}
 	t.Logf("%d answers, %d kills", total, trouble.kills)
 	c.checkEachDoneOnce(t, ledgers)
+}
+
+// ledgers are those of n clients on these hosts, before they begin.
+func (c *cluster) ledgers(t *testing.T, n int, hosts ...*host) []*ledger {
+	t.Helper()
+	var at sync.RWMutex
+	ledgers := make([]*ledger, n)
+	for i := range ledgers {
+		h := hosts[i%len(hosts)]
+		ledgers[i] = &ledger{cluster: c, host: h, registry: c.of(t, h), at: &at, instance: c.instance(t, h)}
+	}
+	return ledgers
 }
 
 // compare holds what was told against what the registry has now.
