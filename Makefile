@@ -56,14 +56,9 @@ demo: build ## Move a volume under a running guest and prove that no write was l
 	@$(GO) build -o bin/demo ./test/demo
 	@bin/demo
 
-# Tests with guests wait for most of their time, a linter and unit tests never do: so these run
-# beside them, and give way. Called from here, the tests with real guests leave out what takes long.
-test: compiler lab promtool build ## What CI runs: all kinds of tests, the long ones left to their own targets
-	@mkdir -p build
-	@nice -n 19 $(MAKE) --no-print-directory lint test-unit >build/beside.log 2>&1 & beside=$$!; \
-	$(MAKE) --no-print-directory SHORT=-short test-registry-short test-conformance test-e2e test-hosts; guests=$$?; \
-	echo 'The linter and the unit tests, which ran beside these:'; \
-	wait $$beside; beside=$$?; cat build/beside.log; exit $$((guests | beside))
+# Called from here, the tests with real guests leave out what takes long.
+test: SHORT := -short
+test: build lint test-unit test-registry-short test-conformance test-e2e test-hosts ## What CI runs: all kinds of tests, the long ones left to their own targets
 
 # Side by side they would slow each other down past their limits.
 test-all: build lint test-unit test-simulation test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-live-shared test-clusterfs test-power test-upgrade test-crash test-web ## Everything, of test-crash what it has time for; about five hours on two idle cores (root)
