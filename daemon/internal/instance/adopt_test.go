@@ -4,6 +4,7 @@ package instance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -182,6 +183,7 @@ func TestADiskThatCannotBeCarriedIsNoVolumeAndSaysWhy(t *testing.T) {
 
 func TestALUKSContainerIsAVolumeWithItsSecret(t *testing.T) {
 	const secret = "2f2cbd1e-6c2f-4f0e-9a5b-0d6a0a6f4e11"
+	const size = 8*hvtest.BlockSize + hvtest.HeaderBytes
 	img := hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: filepath.Join(images(), "web.raw"), LUKSSecret: secret}
 	for name, c := range map[string]struct {
 		img   hv.Image
@@ -189,9 +191,9 @@ func TestALUKSContainerIsAVolumeWithItsSecret(t *testing.T) {
 		note  string        // "" if it becomes a volume
 	}{
 		"new":                       {img: img},
-		"known with this secret":    {img: img, known: &api.Location{Path: img.Path, Format: api.FormatRaw, SizeBytes: 8 * hvtest.BlockSize, LUKSSecret: secret}},
-		"known with another secret": {img: img, known: &api.Location{Path: img.Path, Format: api.FormatRaw, SizeBytes: 8 * hvtest.BlockSize, LUKSSecret: here}, note: here},
-		"known without a secret":    {img: img, known: &api.Location{Path: img.Path, Format: api.FormatRaw, SizeBytes: 8 * hvtest.BlockSize}, note: "without a secret"},
+		"known with this secret":    {img: img, known: &api.Location{Path: img.Path, Format: api.FormatRaw, SizeBytes: size, LUKSSecret: secret}},
+		"known with another secret": {img: img, known: &api.Location{Path: img.Path, Format: api.FormatRaw, SizeBytes: size, LUKSSecret: here}, note: here},
+		"known without a secret":    {img: img, known: &api.Location{Path: img.Path, Format: api.FormatRaw, SizeBytes: size}, note: "without a secret"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &site{}
@@ -203,7 +205,7 @@ func TestALUKSContainerIsAVolumeWithItsSecret(t *testing.T) {
 			if !isFake {
 				t.Fatal("no fake hypervisor")
 			}
-			if err := f.UndefineDomain(t.Context(), domainA); err != nil {
+			if err := errors.Join(f.UndefineDomain(t.Context(), domainA), f.Encrypt(img.Path, secret)); err != nil {
 				t.Fatal(err)
 			}
 			disk := hv.Disk{Target: "vda", Bus: "virtio", Device: "disk", Terminated: true, Chain: []hv.Image{c.img}}
