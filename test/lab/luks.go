@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // LUKS is how a raw image is opened that QEMU encrypts.
@@ -29,7 +30,15 @@ func (l *LUKS) options(path string) string {
 // does that often.
 func (l *LUKS) Encrypt(ctx context.Context, raw, path string, sizeBytes int64) error {
 	create := append([]string{"create", "-q", "-f", "luks", "-o", "key-secret=" + luksObject + ",iter-time=10"}, l.object()...)
-	if _, err := run(ctx, "qemu-img", append(create, path, strconv.FormatInt(sizeBytes, 10))...); err != nil {
+	create = append(create, path, strconv.FormatInt(sizeBytes, 10))
+	_, err := run(ctx, "qemu-img", create...)
+	for range 4 { // a busy processor does not let it measure how fast it hashes
+		if err == nil || !strings.Contains(err.Error(), "accurate CPU usage") {
+			break
+		}
+		_, err = run(ctx, "qemu-img", create...)
+	}
+	if err != nil {
 		return fmt.Errorf("make a container: %w", err)
 	}
 	fill := append([]string{"convert", "-n", "--image-opts", "--target-image-opts"}, l.object()...)
