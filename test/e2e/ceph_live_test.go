@@ -167,22 +167,10 @@ func imagesGuest(t *testing.T) *exports {
 
 func TestCephKillAtStepsOfAMoveBetweenImagesUnderARunningGuest(t *testing.T) {
 	requireCeph(t)
-	g := imagesGuest(t)
-	x := g.trial(api.MigrationCompleted, "running", func(t *testing.T) []string {
-		return append([]string{"volume", "migrate", g.volumeName("vda")}, g.other(t)...)
-	})
-	x.strikeAt(t, x.way(t).chosen(t), g.host.daemonDies(nothingElse))
-	g.assertSettled(t)
+	imagesGuest(t).diesInMoves(t)
 }
 
 func TestCephKillAtStepsOfACancelOfAMoveBetweenImages(t *testing.T) {
 	requireCeph(t)
-	g := imagesGuest(t)
-	x := g.trial(api.MigrationCancelled, "running", func(t *testing.T) []string {
-		v := g.start(t, "vda", g.other(t)...)
-		g.writes(t)
-		return v.cancelArgs()
-	})
-	x.strikeAt(t, x.way(t).of("migration_cancel").chosen(t), g.host.daemonDies(nothingElse))
-	g.assertSettled(t)
+	imagesGuest(t).diesInCancels(t)
 }

@@ -105,7 +105,7 @@ func TestAServerThatIsKilledInAMoveIsSaidAndLosesNothing(t *testing.T) {
 	g.assertSettled(t)
 }
 
-// exports is a guest whose disk goes to and fro between two exports.
+// exports is a guest whose disk goes to and fro between two exports, or images.
 type exports struct {
 	*guest
 
@@ -119,7 +119,7 @@ func exportsGuest(t *testing.T) *exports {
 	return &exports{h.runningGuest(t, src), src.Export.URI(), dst.Export.URI()}
 }
 
-// other are the flags of a move to the export where the disk is not.
+// other are the flags of a move to the one where the disk is not.
 func (g *exports) other(t *testing.T) []string {
 	t.Helper()
 	to := g.b
@@ -129,9 +129,9 @@ func (g *exports) other(t *testing.T) []string {
 	return []string{"--yes", "--to-path", to}
 }
 
-func TestKillAtEveryStepOfAMoveBetweenExportsUnderARunningGuest(t *testing.T) {
-	leftToTestE2E(t)
-	g := exportsGuest(t)
+// diesInMoves has the daemon die at steps of a move.
+func (g *exports) diesInMoves(t *testing.T) {
+	t.Helper()
 	x := g.trial(api.MigrationCompleted, "running", func(t *testing.T) []string {
 		return append([]string{"volume", "migrate", g.volumeName("vda")}, g.other(t)...)
 	})
@@ -139,9 +139,9 @@ func TestKillAtEveryStepOfAMoveBetweenExportsUnderARunningGuest(t *testing.T) {
 	g.assertSettled(t)
 }
 
-func TestKillAtEveryStepOfACancelOfAMoveBetweenExports(t *testing.T) {
-	leftToTestE2E(t)
-	g := exportsGuest(t)
+// diesInCancels has the daemon die at steps of a cancel.
+func (g *exports) diesInCancels(t *testing.T) {
+	t.Helper()
 	x := g.trial(api.MigrationCancelled, "running", func(t *testing.T) []string {
 		v := g.start(t, "vda", g.other(t)...)
 		g.writes(t)
@@ -149,6 +149,16 @@ func TestKillAtEveryStepOfACancelOfAMoveBetweenExports(t *testing.T) {
 	})
 	x.strikeAt(t, x.way(t).of("migration_cancel").chosen(t), g.host.daemonDies(nothingElse))
 	g.assertSettled(t)
+}
+
+func TestKillAtEveryStepOfAMoveBetweenExportsUnderARunningGuest(t *testing.T) {
+	leftToTestE2E(t)
+	exportsGuest(t).diesInMoves(t)
+}
+
+func TestKillAtEveryStepOfACancelOfAMoveBetweenExports(t *testing.T) {
+	leftToTestE2E(t)
+	exportsGuest(t).diesInCancels(t)
 }
 
 func TestKillAtEveryStepOfTheFoldOfAStoppedGuestIntoAnExport(t *testing.T) {

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
 // maxOutputBytes of each of stdout and stderr that are kept.
@@ -47,7 +49,7 @@ func inOurWords(text string, files []*os.File) string {
 // is killed when ctx ends, and by the kernel when this process dies. The error is ctx's if ctx ended it, else a *CommandError.
 func run(ctx context.Context, args []string, opts childOptions) (string, error) {
 	if opts.passphrase != nil {
-		key, err := keyFile(opts.passphrase)
+		key, err := storagedaemon.SecretFile(opts.passphrase)
 		if err != nil {
 			return "", err
 		}

@@ -8,10 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // Constants of the LUKS format, of which QEMU reads version 1.
@@ -99,17 +96,3 @@ const keyID = "key"
 
 // secretObject is QEMU's object of the key that a child has open by this name.
 func secretObject(file string) string { return "secret,id=" + keyID + ",file=" + file }
-
-// keyFile is a file in memory, without a name, that has a passphrase. It is all that a child gets of
-// it: no argument, no environment, no file that anybody else could open.
-func keyFile(passphrase []byte) (*os.File, error) {
-	fd, err := unix.MemfdCreate("luks", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("make a file for a passphrase: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), "the passphrase")
-	if _, err := f.Write(passphrase); err != nil {
-		return nil, errors.Join(fmt.Errorf("write a passphrase: %w", err), f.Close())
-	}
-	return f, nil
-}

@@ -65,7 +65,7 @@ func Serve(ctx context.Context, img Image, opts ServeOptions) (*storagedaemon.Se
 		DeathSignal: unix.SIGKILL, Confine: confine,
 	}
 	if opts.Passphrase != nil {
-		key, err := keyFile(opts.Passphrase)
+		key, err := storagedaemon.SecretFile(opts.Passphrase)
 		if err != nil {
 			return nil, err
 		}

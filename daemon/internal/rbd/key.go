@@ -6,10 +6,9 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"os"
 
-	"golang.org/x/sys/unix"
+	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
 // The parts of a key of Ceph's: a type, when it was made, and how many bytes follow.
@@ -26,19 +25,10 @@ func isKey(key []byte) bool {
 	return len(key) > keyHeaderSize && int(binary.LittleEndian.Uint16(key[keyLengthAt:])) == len(key)-keyHeaderSize
 }
 
-// keyFile is a file in memory, without a name, that has a key as Ceph writes keys. It is all that a
-// program gets of the key: no argument, no environment, no file that anybody else could open.
+// keyFile is a secret file with a key as Ceph writes keys.
 func keyFile(key []byte) (*os.File, error) {
 	if !isKey(key) {
 		return nil, errNoKey
 	}
-	fd, err := unix.MemfdCreate("cephx", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("make a file for a key: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), "cephx")
-	if _, err := f.WriteString(base64.StdEncoding.EncodeToString(key)); err != nil {
-		return nil, errors.Join(fmt.Errorf("write a key: %w", err), f.Close())
-	}
-	return f, nil
+	return storagedaemon.SecretFile([]byte(base64.StdEncoding.EncodeToString(key)))
 }
