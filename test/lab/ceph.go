@@ -83,7 +83,7 @@ run dir = %[4]s
 public addr = 127.0.0.1
 mon data = %[4]s/mon
 osd data = %[4]s/osd
-bluestore block size = 2147483648
+bluestore block size = 17179869184
 osd memory target = 939524096
 osd class update on start = false
 `
