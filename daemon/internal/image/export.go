@@ -28,10 +28,13 @@ func exportBytes(ctx context.Context, access network.Access, path string, format
 	return n, nil
 }
 
-// cannotReach is the error of what is at an address, ErrAbsent if a cluster says that there is nothing.
+// cannotReach is the error of what is at an address, ErrAbsent if a cluster says that there is nothing, and
+// hv.ErrUnavailable while nobody can be asked for what opens it.
 func cannotReach(path string, err error) error {
 	var refused *api.Error
 	switch {
+	case errors.Is(err, hv.ErrUnavailable): // libvirt, which has the key of a cluster
+		return err
 	case errors.As(err, &refused):
 		return refused
 	case errors.Is(err, unix.ENOENT) && api.IsRBD(path):

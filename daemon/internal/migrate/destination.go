@@ -265,7 +265,7 @@ func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, t api.
 		return api.Errorf(api.CodeNotFound, "there is no image at %s; make it first, of %d bytes: rbd create --size %[2]dB POOL/IMAGE", path, s.SizeBytes())
 	}
 	if err != nil {
-		return err
+		return steps.HVRefusal(err) // of libvirt, which gives the key of a cluster
 	}
 	if info.SizeBytes != s.SizeBytes() {
 		return steps.SizeMismatch(s.Src.Path, s.SizeBytes(), path, info.SizeBytes)

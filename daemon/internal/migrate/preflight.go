@@ -163,7 +163,7 @@ func (m *Manager) checkSource(ctx context.Context, s *steps.Spec) error {
 		return api.Errorf(api.CodeNotFound, "volume %s is not at %s, where the registry says it is", s.VolumeName, s.Src.Path)
 	}
 	if err != nil {
-		return err
+		return steps.HVRefusal(err) // of libvirt, which gives the key of a cluster
 	}
 	s.SrcBlock = info.Block
 	if s.SrcPrint, err = m.ports.Images.Fingerprint(ctx, s.Src.Path); err != nil {

@@ -22,8 +22,10 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/network"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/atomicfile"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // CopyEngine is the Copier that uses package copy, with its cursors as files in one
@@ -303,6 +305,8 @@ func copyError(ctx context.Context, err error) error {
 		refused  *api.Error
 	)
 	switch {
+	case errors.Is(err, hv.ErrUnavailable): // libvirt, which has the key of a cluster
+		return op.WaitFor(request.WaitHypervisor, err)
 	case errors.As(err, &refused):
 		return refused
 	case errors.As(err, &mismatch):

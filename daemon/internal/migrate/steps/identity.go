@@ -83,7 +83,7 @@ func (e *Env) dstUnchanged(ctx context.Context, s *Spec) error {
 	if errors.Is(err, image.ErrAbsent) || err == nil && !location.SameImagePrint(want, now) {
 		return dstReplaced(s.Dst.Path, want, now)
 	}
-	return err
+	return e.hvError(err)
 }
 
 // srcUnchanged refuses a src at whose path another image is than preflight saw, as when the
@@ -98,7 +98,7 @@ func (e *Env) srcUnchanged(ctx context.Context, s *Spec) error {
 			"%s is not what it was when the migration began: it was %s, and now there is %s. Nothing is read from it, written or deleted. Put the right one back at this path, and call again",
 			s.Src.Path, s.SrcPrint, orNothing(now)).With("expected", s.SrcPrint).With("found", now)
 	}
-	return err
+	return e.hvError(err)
 }
 
 // dstPrint is the fingerprint that dst must have, empty if nobody knows it: a tool that

@@ -31,7 +31,7 @@ func (e *Env) sealed(ctx context.Context, s *Spec, opID string) error {
 	}
 	now, err := e.stampSrc(ctx, s)
 	if err != nil || !now.WrittenSince(*p.Seal) {
-		return err
+		return e.hvError(err)
 	}
 	return written(s, p.Seal)
 }

@@ -141,11 +141,11 @@ func (e *Env) guestStats(s *Spec) func(context.Context) (*hv.DiskStats, error) {
 func (e *Env) checkSizes(ctx context.Context, s *Spec) error {
 	src, err := e.images.Inspect(ctx, s.Src)
 	if err != nil {
-		return err
+		return e.hvError(err) // which gives the key of a cluster
 	}
 	dst, err := e.images.Inspect(ctx, s.Dst)
 	if err != nil {
-		return err
+		return e.hvError(err)
 	}
 	srcBytes, dstBytes := s.Src.VolumeBytes(src.SizeBytes), s.Dst.VolumeBytes(dst.SizeBytes)
 	if srcBytes != dstBytes {
