@@ -50,7 +50,7 @@ func TestANodeOfQcow2NamesWhatIsBelowOrThatNothingIs(t *testing.T) {
 	must(t, err)
 	defer top.close()
 	layers := 0
-	for node := top.node(0, true); node != nil; layers++ {
+	for node := top.node(0); node != nil; layers++ {
 		file, _ := node["file"].(map[string]any)
 		if node["driver"] == nil || file["driver"] == nil || file["filename"] == nil || layers > 0 && node["read-only"] != true {
 			t.Errorf("layer %d is %v", layers, node)

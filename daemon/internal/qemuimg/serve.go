@@ -61,7 +61,7 @@ func Serve(ctx context.Context, img Image, opts ServeOptions) (*storagedaemon.Se
 	ctx, cancel := context.WithTimeoutCause(ctx, serveTimeout, errOpenTimeout)
 	defer cancel()
 	served := storagedaemon.Image{
-		Node: o.node(0, o.cacheMode() == cacheNone), Files: o.files(), Writable: opts.Writable, Env: childEnvironment(),
+		Node: o.node(0), Files: o.files(), Writable: opts.Writable, Env: childEnvironment(),
 		DeathSignal: unix.SIGKILL, Confine: confine,
 	}
 	if opts.Passphrase != nil {
@@ -96,12 +96,12 @@ func serveError(img Image, files []*os.File, err error) error {
 
 // node is the image, with what is below it, as QEMU's options of a block node. No header names any other
 // image: the end of the chain is said as well.
-func (o *opened) node(number int, direct bool) map[string]any {
+func (o *opened) node(number int) map[string]any {
 	file := map[string]any{"driver": o.protocol, "filename": childFile(number), "discard": "unmap"}
-	node := map[string]any{"driver": o.driver(), "file": file, "cache": map[string]any{"direct": direct}, "discard": "unmap"}
+	node := map[string]any{"driver": o.driver(), "file": file, "cache": map[string]any{"direct": o.cacheMode() == cacheNone}, "discard": "unmap"}
 	switch {
 	case o.below != nil:
-		below := o.below.node(number+1, o.below.cacheMode() == cacheNone)
+		below := o.below.node(number + 1)
 		below["read-only"] = true
 		node["backing"] = below
 	case o.Format == FormatQCOW2:

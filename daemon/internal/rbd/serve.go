@@ -48,12 +48,11 @@ func (c Cluster) serve(ctx context.Context, image api.RBDImage, writable bool, k
 		Node: c.node(image), Objects: []string{"secret,id=key,format=base64,file=" + keyPath}, Files: []*os.File{key},
 		Writable: writable, Env: environment, DeathSignal: unix.SIGTERM,
 	})
-	ended := (*storagedaemon.EndedError)(nil)
-	switch {
-	case errors.As(err, &ended) && strings.Contains(ended.Said, noDriver):
+	if ended := (*storagedaemon.EndedError)(nil); errors.As(err, &ended) && strings.Contains(ended.Said, noDriver) {
 		return nil, errNoDriver
-	case notInstalled(err) != nil:
-		return nil, notInstalled(err)
+	}
+	if notThere := notInstalled(err); notThere != nil {
+		return nil, notThere
 	}
 	return served, err
 }

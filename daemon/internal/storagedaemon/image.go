@@ -4,6 +4,7 @@ package storagedaemon
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -24,7 +25,7 @@ type Image struct {
 	// objects that it names.
 	Node    map[string]any
 	Objects []string
-	// Files are open files that the server gets. Options call them FilePath.
+	// Files are open files that the server gets. Options call them /proc/self/fd/3 and on.
 	Files    []*os.File
 	Writable bool
 	// Env is the environment of the server.
@@ -35,18 +36,13 @@ type Image struct {
 	Confine func(pid int) error
 }
 
-// FilePath is what the server calls the number-th of its open files.
-func FilePath(number int) string { return "/proc/self/fd/" + strconv.Itoa(firstFile+number) }
-
 // firstFile is the descriptor behind stderr.
 const firstFile = 3
 
 // arguments of the server, whose socket is its last file.
 func (i *Image) arguments() []string {
 	node := map[string]any{"node-name": "node", "read-only": !i.Writable, "auto-read-only": false}
-	for key, value := range i.Node {
-		node[key] = value
-	}
+	maps.Copy(node, i.Node)
 	text, _ := json.Marshal(node) // of texts and numbers
 	mode := "off"
 	if i.Writable {
