@@ -110,6 +110,17 @@ func TestASourceThatWasWrittenIsKeptThoughItIsToBeDeleted(t *testing.T) {
 	})
 }
 
+// A daemon that died behind the deletion deletes once more, where there is nothing.
+func TestASourceThatWasDeletedByATryBeforeIsDeleted(t *testing.T) {
+	forAllStates(t, func(t *testing.T, d *daemon) {
+		d.when("release_source", op.EventStarted, func() { must(t, d.world.Remove(srcPath)) })
+		mig := d.until(d.migrateTo(api.MigrationTarget{ToPool: "new", DeleteSource: true}), api.MigrationCompleted)
+		if at := d.world.Registry.CurrentVolume().Location.Path; mig.Remark != "" || at != mig.Dst.Path {
+			t.Errorf("the registry has the volume at %s, want %s; the remark is %q", at, mig.Dst.Path, mig.Remark)
+		}
+	})
+}
+
 // Part of the overlay is in src by our own doing: that is no reason to stop.
 func TestACancelThatWasCutOffInItsFoldGoesOn(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -60,7 +61,7 @@ func (e *Env) deleteSource(ctx context.Context, s *Spec, opID string) (written b
 		if written = api.CodeOf(err) == api.CodeChainChanged; written {
 			return nil
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, image.ErrAbsent) { // a try before this one has deleted the file
 			return err
 		}
 		if s.Src.Pool != "" {
