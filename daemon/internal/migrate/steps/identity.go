@@ -41,6 +41,20 @@ func (e *Env) endUnchanged(to direction) func(context.Context, *Spec) error {
 	return e.dstUnchanged
 }
 
+// endUnchangedInPause is endUnchanged for a step with the guest paused. What is at an address is
+// not asked for again: the answer takes another program and a cluster of machines, with the guest
+// standing still. It was asked for right before the pause (stepPauseToSwitch), and the guest's QEMU
+// has that very image open since, by which it is the disk whatever has its name.
+func (e *Env) endUnchangedInPause(to direction) func(context.Context, *Spec) error {
+	unchanged := e.endUnchanged(to)
+	return func(ctx context.Context, s *Spec) error {
+		if api.IsNetwork(to.image(s).Path) {
+			return nil
+		}
+		return unchanged(ctx, s)
+	}
+}
+
 // mayWriteDst is called right before the first byte is written to dst, and each time before
 // a copy goes on: since preflight a domain may name dst, or another file may be at its path.
 // It returns the fingerprint that dst must have, empty if it is not known.

@@ -76,7 +76,7 @@ func (e *Env) completeLiveSteps(hold []op.Step) []op.Step {
 		e.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
 	}, hold, []op.Step{
 		e.stepMirror(),
-		e.stepPause(toSwitch),
+		e.stepPauseToSwitch(toDst),
 		e.stepDrain(toDst),
 		e.stepNameEnd(toDst),
 		e.stepPivot(toDst),
@@ -115,7 +115,7 @@ func (e *Env) rollbackLiveSteps(hold []op.Step) []op.Step {
 func (e *Env) backLiveSteps() []op.Step {
 	return []op.Step{
 		e.stepCommit(),
-		e.stepPause(toSwitch),
+		e.stepPauseToSwitch(toSrc),
 		e.stepDrain(toSrc),
 		e.stepPivot(toSrc),
 		e.stepNameLeft(toSrc, overlayLeft),
@@ -188,7 +188,7 @@ func (e *Env) mirrorPlans() []op.Plan {
 		{Kind: KindCompleteMirror, Commit: pivotStep, Steps: []op.Step{
 			e.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
 			e.stepReady(),
-			e.stepPause(toSwitch),
+			e.stepPauseToSwitch(toDst),
 			e.stepDrain(toDst),
 			e.stepCompare(),
 			e.stepNameEnd(toDst),

@@ -112,6 +112,12 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 	return step(w.begin, do, undo, observe)
 }
 
+// stepPauseToSwitch pauses the guest for the switch to the end of a direction, if that is the image
+// that the migration began with.
+func (e *Env) stepPauseToSwitch(to direction) op.Step {
+	return identified(e.stepPause(toSwitch), e.endUnchanged(to))
+}
+
 // mayStillPause makes the op wait if the guest runs while a call on its process is under way:
 // the call may be our own suspend, whose answer was lost, and nobody would resume the guest
 // that it pauses.
