@@ -144,8 +144,9 @@ test-crash: build lab compiler ## Kill everything at steps of a move, in an orde
 	VOLFERRY_CRASH=$(CRASH) VOLFERRY_SEED=$(SEED) $(GO) test $(JSON) -v -count=1 -timeout 24h -p 1 -run '^(TestKill|TestLibvirtdThat|TestPowerOff|TestCancelsInTheMiddle|TestRootDetachAndVirshStart|TestAJournalThatTakesNothing|TestTheCopyThatIsKept|TestAStoppedGuestIsStarted|TestACancelAtEvery|TestACancelEndsThough|TestACompleteAtEvery|TestAGuestThatSomebodyResumes|TestAHangOf|TestWhatAStranger|TestARegistryOfBefore|TestAnAttachElsewhereAtEvery)' ./test/e2e ./test/hosts
 
 SOAK ?= 1h
-soak: build lab ## Move, cancel, stop and kill at random, on several guests, for SOAK (1h) or to the first lost write; SEED=N chooses as before (root)
-	VOLFERRY_SOAK=$(SOAK) VOLFERRY_SEED=$(SEED) $(GO) test $(JSON) -v -count=1 -timeout 0 -run '^TestSoak$$' ./test/e2e
+KILLS ?=
+soak: build lab ## Move, cancel, stop, shelve and kill at random, on several guests and then on two hosts, for SOAK (1h) each, until KILLS moves were struck by a SIGKILL, or to the first lost write; SEED=N chooses as before (root)
+	VOLFERRY_SOAK=$(SOAK) VOLFERRY_KILLS=$(KILLS) VOLFERRY_SEED=$(SEED) $(GO) test $(JSON) -v -count=1 -timeout 0 -p 1 -run '^TestSoak' ./test/e2e ./test/hosts
 
 test-web: build chromium ## The page of volferryctl web in a headless Chromium
 	$(GO) test -v $(JSON) -count=1 -timeout 15m ./test/web

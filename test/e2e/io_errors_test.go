@@ -111,6 +111,46 @@ func TestACompleteWhoseDiskFailsCostsTheGuestNothing(t *testing.T) {
 	}
 }
 
+// QEMU flushes dst as it pivots, with the guest paused, and the server of dst cannot. QEMU's own
+// calls are let alone: a tracer would hold its monitor up.
+func TestACompleteWhoseDestinationFailsInTheSwitchGoesBackToTheOverlay(t *testing.T) {
+	leftToTestE2E(t)
+	for _, want := range []api.MigrationState{api.MigrationCompleted, api.MigrationCancelled} {
+		t.Run(string(want), func(t *testing.T) {
+			h := startHost(t)
+			g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
+			dst := h.served(t).Export
+			v := g.start(t, "vda", "--to-path", dst.URI())
+			g.writes(t)
+			v.copy(t)
+			x := g.trial(want, "running", func(*testing.T) []string { return v.completeArgs() })
+			var mended func()
+			die := h.daemonDies(func(t *testing.T) { mended = failing(t, dst.PID(), dst.File, fileWrites) })
+			x.waits = true
+			before := h.logged(t, undone)
+			die.arm(t, inPausePoint)
+			r := x.ask(t, v.completeArgs())
+			die.strike(t, r.lost, inPausePoint)
+			eventually(t, "the switch comes to nothing", func() bool { return h.logged(t, undone) > before })
+			g.writes(t)
+			if at := g.persistentSlots(t)[0].Source; at != v.overlay() {
+				t.Errorf("the definition names %s, want the overlay %s", at, v.overlay())
+			}
+			v.assertFrozen(t)
+			if want == api.MigrationCancelled {
+				v.cancel(t) // with a dst that fails still
+			}
+			mended()
+			h.untilState(t, v.ID, want)
+			g.assertSettledAndGoOn(t)
+			g.assertSettled(t)
+		})
+	}
+}
+
+// inPausePoint is behind the pause of a switch, and before anything is asked of QEMU there.
+const inPausePoint point = "migration_complete_live.pause.after_do"
+
 // The job reads from the source what the guest has not written beside what it has. The kernel
 // answers so of a device that has lost its file. QEMU 7.2 may die when such a job ends under a
 // write, which is a crash of the guest like any other.

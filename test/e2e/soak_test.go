@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -15,8 +16,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// soakEnv is for how long TestSoak goes on. make soak sets it.
-const soakEnv = "VOLFERRY_SOAK"
+// soakEnv is for how long TestSoak goes on at most, and killsEnv how many moves are to be under way
+// when a program is killed with SIGKILL until it ends before that. make soak sets them.
+const (
+	soakEnv  = "VOLFERRY_SOAK"
+	killsEnv = "VOLFERRY_KILLS"
+)
 
 // soakGuests is how many guests have their volumes moved at a time.
 const soakGuests = 3
@@ -32,6 +37,12 @@ func TestSoak(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	kills := math.MaxInt
+	if text := os.Getenv(killsEnv); text != "" {
+		if kills, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
 	rnd, seed := chance(t)
 	t.Logf("the same choices again: make soak SOAK=%s SEED=%d", length, seed)
 	s := &soak{host: startHost(t), rnd: rnd, done: map[string]int{}}
@@ -39,10 +50,10 @@ func TestSoak(t *testing.T) {
 		s.guests = append(s.guests, s.runningGuest(t, s.diskIn(t, s.poolA, api.FormatRaw)))
 	}
 	end, rounds := time.Now().Add(length), 0
-	for ; time.Now().Before(end) && !t.Failed(); rounds++ {
+	for ; time.Now().Before(end) && s.struck < kills && !t.Failed(); rounds++ {
 		t.Run(strconv.Itoa(rounds+1), s.round)
 	}
-	t.Logf("seed %d: %d rounds, %v", seed, rounds, s.done)
+	t.Logf("seed %d: %d rounds, %v; %d moves were under way when a program was killed with SIGKILL", seed, rounds, s.done, s.struck)
 	for _, g := range s.guests {
 		g.assertSettled(t)
 	}
@@ -55,6 +66,7 @@ type soak struct {
 	rnd    *rand.Rand
 	guests []*guest
 	done   map[string]int
+	struck int // moves that were under way when a program died
 }
 
 // within is a random time below most.
@@ -140,6 +152,7 @@ func (s *soak) round(t *testing.T) {
 		go func() { answers[i] <- chosen[i].do(t.Context()) }()
 	}
 	<-time.After(after)
+	died := time.Now()
 	s.blows()[blow](t)
 	ends := make([]api.Migration, len(s.guests))
 	had := make([]bool, len(s.guests))
@@ -147,6 +160,9 @@ func (s *soak) round(t *testing.T) {
 		answer := <-answers[i]
 		if had[i] = g.hasMoved(t); had[i] {
 			ends[i], _ = g.endMigration(t, answer)
+			if m := ends[i]; blow != "nothing" && m.StartedAt.Before(died) && (m.FinishedAt == nil || m.FinishedAt.After(died)) {
+				s.struck++
+			}
 		}
 		g.startsAgain(t)
 	}

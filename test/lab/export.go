@@ -51,6 +51,9 @@ func (e *Export) Host() string { host, _, _ := net.SplitHostPort(e.Server); retu
 // Port is that of Server.
 func (e *Export) Port() string { _, port, _ := net.SplitHostPort(e.Server); return port }
 
+// PID is the process of the server.
+func (e *Export) PID() int { return e.server.Process.Pid }
+
 // Begin begins to serve once more, after Close.
 func (e *Export) Begin(ctx context.Context) error {
 	network, address, at := "unix", e.Socket, []string{"--socket=" + e.Socket}
