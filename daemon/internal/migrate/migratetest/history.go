@@ -6,14 +6,16 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 )
 
 // FakeHistory is a migration whose copy is made and which is not completed.
 type FakeHistory struct {
 	Note steps.DstNote
-	// LiveState is the answer of Live.
+	// LiveState is the answer of Live, and Seal the stamp of the frozen src.
 	LiveState steps.LiveHistory
+	Seal      *image.Stamp
 }
 
 // Live implements steps.History.
@@ -31,8 +33,8 @@ func (FakeHistory) Copied(context.Context, *steps.Spec) (bool, error) { return t
 func (FakeHistory) Made(context.Context, *steps.Spec) (bool, error) { return true, nil }
 
 // Facts implements steps.History.
-func (FakeHistory) Facts(context.Context, *steps.Spec, string) (steps.Facts, error) {
-	return steps.Facts{}, nil
+func (h FakeHistory) Facts(context.Context, *steps.Spec, string) (steps.Facts, error) {
+	return steps.Facts{Seal: h.Seal}, nil
 }
 
 // BegunHeld implements steps.History.

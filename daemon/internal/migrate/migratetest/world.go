@@ -33,6 +33,8 @@ type World struct {
 	// Src is the image of the volume in the beginning, To where it is moved.
 	Src hv.Image
 	To  api.MigrationTarget
+	// SrcGoes: src is deleted in the end.
+	SrcGoes bool
 	// MayMove is the answer of the world's attachments.
 	MayMove func() error
 	// audited has what the audit trail was told.
@@ -276,8 +278,8 @@ func (w *World) SettledOn(at hv.Image) error {
 	if left := w.Blobs.Keys(); len(left) > 0 {
 		r.Errorf("the journal still has %v", left)
 	}
-	if !w.Exists(SrcPath) {
-		r.Errorf("src is gone")
+	if w.Exists(SrcPath) == w.SrcGoes {
+		r.Errorf("src is there: %t", !w.SrcGoes)
 	}
 	return errors.Join(r.Problems...)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
@@ -41,6 +42,7 @@ type phase struct {
 	*migratetest.World
 	kind string
 	spec steps.Spec
+	seal *image.Stamp // of src, nil if it was not frozen
 	// handedOver is how the guest was when it was left to a person.
 	handedOver hv.State
 	// done and undone judge the world after the op.
@@ -50,7 +52,7 @@ type phase struct {
 // Plans implements optest.World.
 func (p *phase) Plans() []op.Plan {
 	host := func(context.Context) (steps.Host, error) { return steps.Host{ID: testHost, Epoch: 1}, nil }
-	plans := steps.NewEnv(p.Ports(), migratetest.FakeHistory{Note: steps.DstNote{Ours: true}}, host, func(string) {}, slog.New(slog.DiscardHandler)).Plans()
+	plans := steps.NewEnv(p.Ports(), migratetest.FakeHistory{Note: steps.DstNote{Ours: true}, Seal: p.seal}, host, func(string) {}, slog.New(slog.DiscardHandler)).Plans()
 	for _, plan := range plans {
 		if plan.Kind == steps.KindRelease {
 			stopWhenAsked(p, &plan.Steps[len(plan.Steps)-1])
@@ -281,6 +283,38 @@ func TestCompleteMatrix(t *testing.T) {
 				return errors.Join(p.jobLeft(), onOverlayStill(p), p.srcUntouchedSince(), p.row(api.MigrationStarted))
 			}
 			return p
+		})
+	}
+}
+
+// A src that is to be deleted is looked at before: whether it was written since it was frozen.
+func TestMatrixOfACompleteThatDeletesItsSource(t *testing.T) {
+	for _, c := range []struct {
+		kind, method string
+		state        hv.State
+	}{
+		{steps.KindCompleteLive, steps.MethodOverlay, hv.StateRunning},
+		{steps.KindCompleteCold, steps.MethodOverlay, hv.StateStopped},
+		{steps.KindCompleteOffline, steps.MethodOffline, hv.StateStopped},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+				p := started(t, c.state, c.method)
+				seal, err := p.Images.Stamp(t.Context(), srcPath)
+				must(t, err)
+				p.kind, p.seal, p.spec.DeleteSource = c.kind, &seal, true
+				p.done = func(p *phase) error {
+					p.SrcGoes = true
+					return errors.Join(p.SettledOn(p.spec.DstImage()), p.row(api.MigrationCompleted))
+				}
+				p.undone = func(p *phase) error {
+					if !p.Exists(srcPath) {
+						return errors.New("src is gone")
+					}
+					return p.row(api.MigrationStarted)
+				}
+				return p
+			}})
 		})
 	}
 }
