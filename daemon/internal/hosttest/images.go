@@ -323,6 +323,14 @@ func (i *Images) Fingerprint(_ context.Context, path string) (string, error) {
 // Written says whether somebody has an image open for writing.
 func (i *Images) Written(_ context.Context, path string) (bool, error) { return i.Writing[path], nil }
 
+// Answers says whether the server of an address answers.
+func (i *Images) Answers(_ context.Context, path string) error {
+	if i.Fake.Silent(path) {
+		return errors.New("the server does not answer")
+	}
+	return nil
+}
+
 // Fence refuses no image.
 func (*Images) Fence(context.Context, string) error { return nil }
 

@@ -117,6 +117,11 @@ type Hypervisor interface {
 	// and a domain that is not active has none. The image that an active commit wrote to may
 	// stay open for writing for as long as the process runs.
 	AbortJob(ctx context.Context, id, target string) error
+	// EndConnections ends the connections that the process of an active domain has to the server of the
+	// NBD export at an address, as if the server had gone: requests that have no answer fail, and
+	// a job that writes there ends with an error, without its guest's notice. That the process has
+	// none is no error. Of the disk that the guest has there itself every request fails from then on.
+	EndConnections(ctx context.Context, id, address string) error
 
 	// Suspend pauses a running domain; already paused is no error.
 	Suspend(ctx context.Context, id string) error

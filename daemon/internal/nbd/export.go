@@ -19,6 +19,10 @@ import (
 // client lets all others wait in its queue.
 const openTimeout = 5 * time.Second
 
+// StallTimeout is how long a server may leave a request without an answer, and give no other answer meanwhile. A
+// copy that is given up then goes on later where it stopped.
+const StallTimeout = time.Minute
+
 // maxTransferBytes is how much is asked for at once: servers of today take 32 MiB.
 const maxTransferBytes = 32 << 20
 
@@ -39,7 +43,7 @@ func connect(ctx context.Context, dial Dial, address api.NBDExport) (net.Conn, e
 	return dial(ctx, address.Server)
 }
 
-// Open opens the export at an address. It does not outlast ctx. A server over TCP is connected to
+// Open opens the export at an address. A server that is silent for StallTimeout is one that is lost. It does not outlast ctx. A server over TCP is connected to
 // with dial; nil is for a process that has a network.
 func Open(ctx context.Context, dial Dial, address api.NBDExport) (*Export, error) {
 	opening, cancel := context.WithTimeoutCause(ctx, openTimeout, ErrNoAnswer)
@@ -58,6 +62,7 @@ func Open(ctx context.Context, dial Dial, address api.NBDExport) (*Export, error
 	if err != nil {
 		return fail(err)
 	}
+	e.stall = StallTimeout
 	return e, nil
 }
 

@@ -5,8 +5,10 @@
 package network
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/nbd"
 	"github.com/volferry/volferry/daemon/internal/rbd"
@@ -55,6 +57,25 @@ func (a Access) SizeBytes(ctx context.Context, path string) (int64, error) {
 		return 0, err
 	}
 	return export.SizeBytes(), export.Close()
+}
+
+// answerTimeout is how long an export may take to be opened, read and flushed.
+const answerTimeout = 20 * time.Second
+
+// Answers returns an error if an export does not answer a reading and a flush in answerTimeout. Other things are
+// not asked.
+func (a Access) Answers(ctx context.Context, path string) error {
+	if !api.IsNBD(path) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, nbd.ErrNoAnswer)
+	defer cancel()
+	export, err := a.Open(ctx, path, false)
+	if err != nil {
+		return err
+	}
+	_, err = export.ReadAt(make([]byte, min(export.SizeBytes(), 4<<10)), 0)
+	return errors.Join(cmp.Or(err, export.Flush()), export.Close())
 }
 
 // Fingerprint tells an RBD image from a later one at the same address. Of an export it is the address: the

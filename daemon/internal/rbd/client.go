@@ -82,10 +82,6 @@ func (c *Client) Look(ctx context.Context, path string) (info Info, err error) {
 	return info, err
 }
 
-// stallTimeout is how long an image may leave a request unanswered. Ceph itself waits for its OSDs for
-// ever; a copy that is given up then goes on later where it stopped.
-const stallTimeout = time.Minute
-
 // Open opens the image at an address. It does not outlast ctx.
 func (c *Client) Open(ctx context.Context, path string, writable bool) (export *nbd.Export, err error) {
 	err = c.with(ctx, path, func(image api.RBDImage, key *os.File) error {
@@ -93,7 +89,7 @@ func (c *Client) Open(ctx context.Context, path string, writable bool) (export *
 		if err != nil {
 			return fmt.Errorf("open %s: %w", path, err)
 		}
-		export, err = nbd.OpenOn(ctx, conn, storagedaemon.ExportName, stallTimeout)
+		export, err = nbd.OpenOn(ctx, conn, storagedaemon.ExportName, nbd.StallTimeout) // Ceph itself waits for its OSDs for ever
 		return err
 	})
 	return export, err

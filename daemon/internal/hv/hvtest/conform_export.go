@@ -16,6 +16,7 @@ var exportTests = map[string]func(*testing.T, *bench){
 	"AnExportIsLeftForAnotherOne": func(t *testing.T, b *bench) {
 		testExport(t, b, b.Export(t, diskBytes), b.Export(t, diskBytes))
 	},
+	"AJobIntoAnExportEndsWithTheConnectionToIt": testEndConnections,
 	"AFileIsLeftForAnExport": func(t *testing.T, b *bench) {
 		testExport(t, b, b.image(t, "src.raw", Raw), b.Export(t, diskBytes))
 	},
@@ -83,5 +84,24 @@ func (g *guest) wantOpen(t *testing.T, img hv.Image, want string) {
 	t.Helper()
 	if how := g.openFor(t, img); how != want {
 		t.Errorf("%s is open as %q, want %q", img.Path, how, want)
+	}
+}
+
+// testEndConnections: the job ends with an error, and the guest writes on to what it has.
+func testEndConnections(t *testing.T, b *bench) {
+	dst := b.Export(t, diskBytes)
+	g := b.start(t)
+	overlay := g.snapshot(t, 1)
+	g.GuestWrite(t, g.id, "vda", 2, 7)
+	ok(t, g.hv.EndConnections(t.Context(), g.id, dst.Path)) // it has none
+	ok(t, g.hv.BlockCopy(t.Context(), g.id, "vda", dst, hv.BlockCopyOptions{Shallow: true, Synchronous: true}))
+	g.awaitReady(t, hv.JobCopy, dst)
+	ok(t, g.hv.EndConnections(t.Context(), g.id, dst.Path))
+	g.GuestWrite(t, g.id, "vda", 3, 8)
+	eventually(t, "the job ends", func() bool { return g.domain(t).LiveDisk("vda").Mirror == nil })
+	g.GuestWrite(t, g.id, "vda", 4, 9)
+	g.wantLive(t, overlay, g.src)
+	for block, value := range map[int64]byte{2: 7, 3: 8, 4: 9} {
+		g.CheckGuest(t, g.id, "vda", block, value)
 	}
 }

@@ -51,6 +51,8 @@ type Fake struct {
 	// targets are the volumes of targets by path, with what they hold; those that are connected
 	// are among the images.
 	targets map[string]*image
+	// silent are the addresses of exports whose servers answer nobody.
+	silent map[string]bool
 }
 
 // domain is the state of one domain.

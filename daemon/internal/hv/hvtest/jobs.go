@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
 )
 
 // errNoJob is libvirt's answer where a call needs a job.
@@ -25,6 +26,9 @@ func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 		}
 		if err := checkImage(dst); err != nil {
 			return err
+		}
+		if f.silent[dst.Path] {
+			f.violate("a job began on %s of domain %s into %s, whose server does not answer: QEMU stands still until it does", target, dom.Name, dst.Path)
 		}
 		to, err := f.openForWrite(dst.Path)
 		if err != nil {
@@ -199,6 +203,41 @@ func (f *Fake) AbortJob(ctx context.Context, id, target string) error {
 	})
 }
 
+// EndConnections implements hv.Hypervisor. In memory a server has connections of jobs alone.
+func (f *Fake) EndConnections(ctx context.Context, id, address string) error {
+	return f.call(ctx, "EndConnections", func() error {
+		dom, err := f.findActive(id)
+		if err != nil {
+			return err
+		}
+		for i := range dom.Live {
+			disk := &dom.Live[i]
+			if j := dom.jobs[disk.Target]; j != nil && j.dst.Path == address && api.IsNBD(address) {
+				f.breakJob(dom, disk)
+			}
+		}
+		return nil
+	})
+}
+
+// SetSilent says whether the server of an address answers nobody. A guest that was suspended then, or a
+// job that was begun there, would have QEMU stand still.
+func (f *Fake) SetSilent(address string, silent bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.silent == nil {
+		f.silent = map[string]bool{}
+	}
+	f.silent[address] = silent
+}
+
+// Silent says whether the server of an address answers nobody.
+func (f *Fake) Silent(address string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.silent[address]
+}
+
 // SetStep sets by how many blocks a look advances each job; with 0 only Step advances jobs.
 func (f *Fake) SetStep(blocksPerLook int) {
 	f.mu.Lock()
@@ -228,9 +267,13 @@ func (f *Fake) BreakJob(id, target string) error {
 	if err != nil {
 		return err
 	}
-	delete(dom.jobs, target)
-	f.jobEvent(dom, disk, "failed")
+	f.breakJob(dom, disk)
 	return nil
+}
+
+func (f *Fake) breakJob(dom *domain, disk *hv.Disk) {
+	delete(dom.jobs, disk.Target)
+	f.jobEvent(dom, disk, "failed")
 }
 
 // advance lets the jobs of a domain work. They do so while it is paused too.
@@ -239,6 +282,9 @@ func (f *Fake) advance(dom *domain, blocks int) {
 		return
 	}
 	for target, j := range dom.jobs {
+		if f.silent[j.dst.Path] {
+			continue
+		}
 		if j.scan > 0 {
 			j.scan--
 			continue

@@ -27,6 +27,11 @@ func (f *Fake) setRunning(ctx context.Context, name, id string, paused bool) err
 		if !paused && dom.byUser {
 			f.violate("domain %s was resumed though a person had paused it", dom.Name)
 		}
+		for target, j := range dom.jobs {
+			if paused && f.silent[j.dst.Path] {
+				f.violate("domain %s was suspended with a job on %s into %s, whose server does not answer: QEMU stands still until it does", dom.Name, target, j.dst.Path)
+			}
+		}
 		f.pause(dom, paused, hv.PauseUser)
 		return nil
 	})

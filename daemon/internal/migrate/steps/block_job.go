@@ -5,12 +5,11 @@ package steps
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"time"
 
-	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/retry"
 )
@@ -25,6 +24,8 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout ti
 	least, since := int64(math.MaxInt64), e.now()
 	asked := false            // the second witness
 	begun, pace := 0, meter{} // the run of the guest in which the job was begun
+	var stuck standstill
+	var askedDst time.Time // when dst was last asked whether it answers
 	for {
 		if err := e.StillOurs(ctx, s); err != nil {
 			return false, err
@@ -76,10 +77,16 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout ti
 			begun, asked = disk.dom.Run, false
 			continue
 		}
-		job := e.reportJob(ctx, s, &pace, pacer.State())
+		job := e.reportJob(ctx, s, &pace, cmp.Or(stuck.words(e.now(), to.image(s).Path), pacer.State().String()))
 		// What is left is not known before the job has looked through the disk.
 		if job != nil && job.Tracking && job.End-job.Current < least {
 			least, since = job.End-job.Current, e.now()
+		}
+		if stuck.since(e.now(), job) >= silentAfter && to.end == OnDst && e.now().Sub(askedDst) >= silentAfter {
+			if err := e.dstAnswers(ctx, s); err != nil {
+				return false, err
+			}
+			askedDst = e.now() // it is slow, and no more
 		}
 		e.paceJob(ctx, s, job, pacer)
 		if stallTimeout > 0 && e.now().Sub(since) >= stallTimeout {
@@ -92,8 +99,33 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout ti
 	}
 }
 
+// standstill measures for how long a job has neither copied nor got more to copy.
+type standstill struct {
+	at   time.Time
+	seen hv.Job
+}
+
+// since takes a sample, which may be nil.
+func (s *standstill) since(now time.Time, job *hv.Job) time.Duration {
+	if moved := job != nil && (job.Current != s.seen.Current || job.End != s.seen.End); moved || s.at.IsZero() {
+		s.at = now
+		if job != nil {
+			s.seen = *job
+		}
+	}
+	return now.Sub(s.at)
+}
+
+// words says that a job into an image stands still, "" while it does not.
+func (s *standstill) words(now time.Time, into string) string {
+	if s.at.IsZero() || now.Sub(s.at) < silentAfter {
+		return ""
+	}
+	return fmt.Sprintf("no progress for %s: %s does not answer, or what is copied does not", now.Sub(s.at).Round(time.Second), into)
+}
+
 // reportJob shows the job's progress and returns it; nil if it is not known.
-func (e *Env) reportJob(ctx context.Context, s *Spec, pace *meter, pacing copy.PaceState) *hv.Job {
+func (e *Env) reportJob(ctx context.Context, s *Spec, pace *meter, pacing string) *hv.Job {
 	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
 	if err != nil || job == nil {
 		return nil
@@ -104,7 +136,7 @@ func (e *Env) reportJob(ctx context.Context, s *Spec, pace *meter, pacing copy.P
 	}
 	e.progress.set(s.MigrationID, Progress{
 		Phase: phase, BytesTotal: job.End, BytesDone: job.Current, RateBytesPerSecond: pace.rate(e.now(), job.Current),
-		Pacing: pacing.String(),
+		Pacing: pacing,
 	})
 	return job
 }
@@ -189,8 +221,4 @@ func (e *Env) observeJob(to direction) op.ObserveFunc[Spec] {
 		mirror := disk.ours(to, s)
 		return op.DoneIf(mirror != nil && mirror.Ready && disk.mayName(s, to) == nil), nil
 	}
-}
-
-func notEnded(s *Spec) error {
-	return op.Retry(jobPoll, api.Errorf(api.CodeInstanceBusy, "the block job on %s has not ended yet", s.Target))
 }

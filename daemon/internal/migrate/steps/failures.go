@@ -126,3 +126,7 @@ func CannotLookAt(s *Spec, err error) *api.Error {
 func NoHypervisor() *api.Error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer; nothing was changed")
 }
+
+func notEnded(s *Spec) error {
+	return op.Retry(jobPoll, api.Errorf(api.CodeInstanceBusy, "the block job on %s has not ended yet", s.Target))
+}

@@ -14,17 +14,18 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// identified is a step that opens src or dst, writes to it or makes it the disk of an
-// instance: it begins only if these images are those that the migration began with.
-func identified(st op.Step, images ...func(context.Context, *Spec) error) op.Step {
+// provided is a step that opens src or dst, writes to it or makes it the disk of an instance: it begins
+// only if these checks have nothing against it, as that the images are those that the
+// migration began with.
+func provided(st op.Step, checks ...func(context.Context, *Spec) error) op.Step {
 	do := st.Do
 	st.Do = func(ctx context.Context, r *op.Run) error {
 		s, err := specOf(r)
 		if err != nil {
 			return err
 		}
-		for _, unchanged := range images {
-			if err := unchanged(ctx, s); err != nil {
+		for _, check := range checks {
+			if err := check(ctx, s); err != nil {
 				return err
 			}
 		}
@@ -77,6 +78,9 @@ func (e *Env) mayMirrorToDst(ctx context.Context, s *Spec) error {
 	}
 	if api.IsNetwork(s.Dst.Path) { // a client that libvirt does not know of may be the guest's own
 		if _, err := e.confirmDisk(ctx, s); err != nil {
+			return err
+		}
+		if err := e.dstAnswers(ctx, s); err != nil {
 			return err
 		}
 	}

@@ -71,6 +71,9 @@ type Images interface {
 	Connect(ctx context.Context, path string) error
 	// Flush writes what this host has cached of an image to stable storage.
 	Flush(ctx context.Context, path string) error
+	// Answers returns an error if what is at the address of an NBD export does not answer a reading and a
+	// flush in a time in which any server does. Nothing else is asked.
+	Answers(ctx context.Context, path string) error
 	// Fence refuses an RBD image from which nobody keeps what a client that was killed has begun to write.
 	Fence(ctx context.Context, path string) error
 	// InUse says in words who holds the image: a mount, a device mapper or loop device,

@@ -16,7 +16,7 @@ import (
 // the guest is paused for it. Where there is no job the guest is left alone.
 func (e *Env) abortSteps(abort op.Step) []op.Step {
 	return []op.Step{
-		e.ifMirrored(e.stepPause(toAbort)),
+		provided(e.ifMirrored(e.stepPause(toAbort)), e.leaveSilentDst),
 		abort,
 		e.stepResume(toAbort),
 	}

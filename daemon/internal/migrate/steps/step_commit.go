@@ -94,7 +94,7 @@ func (e *Env) stepCommit() op.Step {
 		mirror := disk.ours(toSrc, s)
 		return op.DoneIf(mirror != nil && (mirror.Ready || note.Pause) && disk.mayName(s, toSrc) == nil), nil
 	}
-	return identified(step(commitStep, do, undo, observe), e.srcUnchanged)
+	return provided(step(commitStep, do, undo, observe), e.srcUnchanged)
 }
 
 const commitStep = "commit"

@@ -58,7 +58,7 @@ func (e *Env) stepCopy() op.Step {
 		}
 		return r.SetOutput(res)
 	}
-	return identified(step(copyStep, do, nil, nil), e.srcUnchanged, e.dstUnchanged)
+	return provided(step(copyStep, do, nil, nil), e.srcUnchanged, e.dstUnchanged)
 }
 
 const copyStep = "copy"
@@ -206,7 +206,7 @@ func (e *Env) stepVerifyCopy() op.Step {
 		}
 		return r.SetOutput(verifiedOutput{Compared: true})
 	}
-	return identified(step(verifyStep, do, nil, nil), e.srcUnchanged, e.dstUnchanged)
+	return provided(step(verifyStep, do, nil, nil), e.srcUnchanged, e.dstUnchanged)
 }
 
 // EmptyImageBytes is how much an image may take that nobody has written to: the tables of

@@ -97,7 +97,7 @@ func (e *Env) stepFold(to direction) op.Step {
 		}
 		return op.DoneIf(disk.config == to.end && (!disk.active || disk.live == to.end)), nil
 	}
-	return identified(step(foldStep, do, nil, observe), e.endUnchanged(to))
+	return provided(step(foldStep, do, nil, observe), e.endUnchanged(to))
 }
 
 const foldStep = "fold"

@@ -29,7 +29,7 @@ const HoldBound = 5 * time.Second
 // earlier op, and is still at work, is left alone, and so is the guest.
 func (e *Env) heldSteps(to direction) []op.Step {
 	return []op.Step{
-		identified(e.stepMayBegin(to), e.srcUnchanged, e.endUnchanged(to)),
+		provided(e.stepMayBegin(to), e.srcUnchanged, e.endUnchanged(to)),
 		unlessAtWork(e.stepPause(toBegin)),
 		unlessAtWork(e.stepBegin(to)),
 		e.stepResume(toBegin),

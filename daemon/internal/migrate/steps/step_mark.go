@@ -27,7 +27,7 @@ func (e *Env) stepMarkDestination() op.Step {
 		}
 		return e.images.Mark(ctx, s.Dst.Path, LiveMark(s.MigrationID))
 	}
-	return identified(step("mark_destination", do, nil, nil), e.dstUnchanged)
+	return provided(step("mark_destination", do, nil, nil), e.dstUnchanged)
 }
 
 const identifyDstStep = "identify_destination"

@@ -32,7 +32,7 @@ func (e *Env) stepMirror() op.Step {
 		_, err := e.runJob(ctx, s, toDst, 0, givesWay)
 		return err
 	}
-	return identified(step("mirror", do, nil, e.observeJob(toDst)), e.srcUnchanged, e.dstUnchanged)
+	return provided(step("mirror", do, nil, e.observeJob(toDst)), e.srcUnchanged, e.dstUnchanged)
 }
 
 // How a mirror waits for a guest that was stopped. If the guest is started again, it is

@@ -46,7 +46,7 @@ func (e *Env) stepKeepOff() op.Step {
 		return r.SetOutput(frozenOutput{At: e.now().UTC(), Src: seal})
 	}
 	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return e.endKeepOff(s) }
-	return identified(step(keepOffStep, do, undo, nil), e.srcUnchanged)
+	return provided(step(keepOffStep, do, undo, nil), e.srcUnchanged)
 }
 
 // keepOffStep is its name in journals, which is older than the holds of step_hold.go.
@@ -106,5 +106,5 @@ func (e *Env) stepNameDestination() op.Step {
 		}
 		return op.DoneIf(disk.config == OnDst), nil
 	}
-	return identified(step("name_dst", do, undo, observe), e.dstUnchanged)
+	return provided(step("name_dst", do, undo, observe), e.dstUnchanged)
 }

@@ -45,7 +45,7 @@ func (e *Env) stepCreateOverlay() op.Step {
 		}
 		return e.images.Remove(ctx, s.Overlay)
 	}
-	return identified(step("create_overlay", do, undo, observe), e.srcUnchanged)
+	return provided(step("create_overlay", do, undo, observe), e.srcUnchanged)
 }
 
 // overlayUnused makes sure that no chain names the overlay.
@@ -133,7 +133,7 @@ func (e *Env) stepNameOverlay() op.Step {
 		}
 		return op.DoneIf(disk.config == OnOverlay), nil
 	}
-	return identified(step(nameOverlayStep, do, undo, observe), e.srcUnchanged)
+	return provided(step(nameOverlayStep, do, undo, observe), e.srcUnchanged)
 }
 
 const nameOverlayStep = "name_overlay"

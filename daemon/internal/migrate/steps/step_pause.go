@@ -3,6 +3,7 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,9 +114,13 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 }
 
 // stepPauseToSwitch pauses the guest for the switch to the end of a direction, if that is the image
-// that the migration began with.
+// that the migration began with, and answers: QEMU waits for it as it suspends a guest.
 func (e *Env) stepPauseToSwitch(to direction) op.Step {
-	return identified(e.stepPause(toSwitch), e.endUnchanged(to))
+	checks := []func(context.Context, *Spec) error{e.endUnchanged(to)}
+	if to.end == OnDst {
+		checks = append(checks, e.dstAnswers)
+	}
+	return provided(e.stepPause(toSwitch), checks...)
 }
 
 // mayStillPause makes the op wait if the guest runs while a call on its process is under way:
@@ -214,7 +219,7 @@ func (e *Env) stepDrain(to direction) op.Step {
 			// that is written to is stuck.
 			waited := e.now().Sub(began)
 			if to.job == hv.JobCopy && waited > DrainBound {
-				return notClean(s, to)
+				return cmp.Or(e.dstAnswersInPause(ctx, s), notClean(s, to))
 			}
 			if err := retry.Sleep(ctx, drainPollFor(waited)); err != nil {
 				return err

@@ -59,7 +59,7 @@ func (e *Env) stepNameEnd(to direction) op.Step {
 		}
 		return op.DoneIf(disk.config == to.end), nil
 	}
-	return identified(step(to.nameStep(), do, undo, observe), e.endUnchangedInPause(to))
+	return provided(step(to.nameStep(), do, undo, observe), e.endUnchangedInPause(to))
 }
 
 // stepNameLeft makes the persistent XML name src, after the switch back to src: a commit does
@@ -147,7 +147,7 @@ func (e *Env) stepPivot(to direction) op.Step {
 		}
 		return op.Unknown, op.UnknownOutcome(chainChanged(s, disk))
 	}
-	return identified(step(pivotStep, do, nil, observe), e.endUnchangedInPause(to))
+	return provided(step(pivotStep, do, nil, observe), e.endUnchangedInPause(to))
 }
 
 const pivotStep = "pivot"

@@ -88,7 +88,7 @@ func (e *Env) stepSwitchToOverlay() op.Step {
 		}
 		return op.Unknown, op.UnknownOutcome(chainChanged(s, disk))
 	}
-	return identified(step(switchStep, do, nil, observe), e.srcUnchanged)
+	return provided(step(switchStep, do, nil, observe), e.srcUnchanged)
 }
 
 const (

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// copiedToExport copies the volume of the running guest to an export by hand.
+func (d *daemon) copiedToExport() api.Migration {
+	d.t.Helper()
+	must(d.t, d.world.CreateImage(migratetest.OtherExport.Path, hvtest.Raw, testSize))
+	d.world.To = api.MigrationTarget{ToPath: migratetest.OtherExport.Path}
+	return d.copied()
+}
+
+// silentBound is how long the guest may wait, besides the time in which the server has to answer.
+const silentBound = 10 * time.Second
+
+// The server of dst stops to answer at a moment of the complete. The fake objects to a guest that is suspended
+// then, and to a job that is begun: QEMU would stand still. The guest goes on on its overlay, and the complete
+// is made again when the server is back.
+func TestAGuestDoesNotWaitForADstWhoseServerDoesNotAnswer(t *testing.T) {
+	dst := migratetest.OtherExport.Path
+	for name, silence := range map[string]func(*daemon){
+		"before the job": func(d *daemon) { d.when("mirror", op.EventStarted, func() { d.world.SetSilent(dst, true) }) },
+		"in the job": func(d *daemon) {
+			d.world.Inject(hvtest.Fault{Call: "BlockCopy", After: true, Do: func() { d.world.SetSilent(dst, true) }})
+		},
+		"before the pause": func(d *daemon) { d.when("pause", op.EventStarted, func() { d.world.SetSilent(dst, true) }) },
+	} {
+		for _, cancel := range []bool{false, true} {
+			t.Run(name+", "+map[bool]string{false: "completed later", true: "cancelled"}[cancel], func(t *testing.T) {
+				inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+					mig := d.copiedToExport()
+					for range 10 {
+						d.world.GuestWrites()
+					}
+					silence(d)
+					complete := func() string {
+						_, id, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+						must(t, err)
+						return id
+					}
+					began := time.Now()
+					refused := d.ended(complete())
+					if took := time.Since(began); refused == nil || refused.Code != api.CodeIOError || took > silentBound {
+						t.Fatalf("complete ended after %s with %v, want io_error within %s", took, refused, silentBound)
+					}
+					dom, err := d.world.Fake.Domain(context.Background(), testInstance)
+					must(t, err)
+					if disk := dom.LiveDisk("vda"); dom.State != hv.StateRunning || disk.Mirror != nil || disk.Top().Path != overlayOf(mig) {
+						t.Errorf("the guest is %s on %s with job %+v", dom.State, disk.Top().Path, disk.Mirror)
+					}
+					d.world.GuestWrites()
+					if cancel {
+						_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
+						must(t, err)
+						d.until(mig.ID, api.MigrationCancelled)
+						d.stayed()
+						return
+					}
+					d.world.SetSilent(dst, false)
+					complete()
+					d.moved(d.until(mig.ID, api.MigrationCompleted))
+				})
+			})
+		}
+	}
+}
+
+// The complete had no time to ask, and its job is there.
+func TestACancelEndsAJobIntoADstWhoseServerDoesNotAnswerWithoutAPause(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := d.copiedToExport()
+		d.world.Inject(hvtest.Fault{Call: "BlockCopy", After: true, Do: func() { d.world.SetSilent(migratetest.OtherExport.Path, true) }})
+		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+		must(t, err)
+		for dom := new(hv.Domain); dom.LiveDisk("vda") == nil || dom.LiveDisk("vda").Mirror == nil; pass(10 * time.Millisecond) {
+			synctest.Wait()
+			dom, err = d.world.Fake.Domain(context.Background(), testInstance)
+			must(t, err)
+		}
+		_, _, err = d.manager().Cancel(context.Background(), d.call(mig.ID))
+		must(t, err)
+		d.until(mig.ID, api.MigrationCancelled)
+		d.stayed()
+		if !slices.Contains(d.world.Calls(), "EndConnections") {
+			t.Error("the connections to dst were not ended")
+		}
+	})
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/retry"
+)
+
+// A dst whose server answers nobody any more. A write of the guest waits for dst as long as a job
+// writes to both, a suspension of the guest waits for all writes, and the beginning of a job for the server, QEMU
+// standing still with all else that it does. So dst is asked before each of them, and while a
+// job makes no progress; and where it does not answer the connections to it are ended, of which the
+// job fails, and the guest goes on with what it has (DESIGN.md, section 16). That can be
+// done to an NBD server alone: QEMU waits for a file, a device or a cluster until that answers.
+
+const (
+	// silentAfter is how long a job into dst may make no progress until dst is asked.
+	silentAfter = 5 * time.Second
+	// pauseAnswer is how long dst may take to answer with the guest paused, behind DrainBound.
+	pauseAnswer = 3 * time.Second
+	// leaveBound is how long a job may take to end by the end of its connections.
+	leaveBound = 5 * time.Second
+)
+
+// dstAnswers returns an error if dst does not answer. A job of ours that writes there has ended then.
+func (e *Env) dstAnswers(ctx context.Context, s *Spec) error {
+	silent, err := e.silentDst(ctx, s)
+	if err != nil || silent == nil {
+		return err
+	}
+	return api.Errorf(api.CodeIOError, "%v. The guest of instance %s does not wait for it: it goes on where it was. Mend the server and complete again, or take the move back",
+		silent, s.InstanceName)
+}
+
+// dstAnswersInPause is dstAnswers for a guest that stands still meanwhile.
+func (e *Env) dstAnswersInPause(ctx context.Context, s *Spec) error {
+	ctx, cancel := context.WithTimeout(ctx, pauseAnswer)
+	defer cancel()
+	return e.dstAnswers(ctx, s)
+}
+
+// leaveSilentDst has our job into dst, if there is one, end if dst does not answer.
+func (e *Env) leaveSilentDst(ctx context.Context, s *Spec) error {
+	disk, err := e.readDisk(ctx, s)
+	if err != nil || disk.ours(toDst, s) == nil {
+		return err
+	}
+	_, err = e.silentDst(ctx, s)
+	return err
+}
+
+// silentDst asks dst. If it does not answer, silent says so, and a job of ours that writes there has ended.
+func (e *Env) silentDst(ctx context.Context, s *Spec) (silent, err error) {
+	if !api.IsNBD(s.Dst.Path) {
+		return nil, nil
+	}
+	if silent = e.images.Answers(ctx, s.Dst.Path); silent == nil {
+		return nil, nil
+	}
+	// The time for its answer may be over, and what follows takes little.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveBound)
+	defer cancel()
+	return silent, e.leaveDst(ctx, s)
+}
+
+// leaveDst ends the connections of the guest's process to dst, and returns when our job is gone, which ends with
+// an error by that. A guest that is on dst keeps its connections.
+func (e *Env) leaveDst(ctx context.Context, s *Spec) error {
+	disk, err := e.readDisk(ctx, s)
+	if err != nil || !disk.active || disk.ours(toDst, s) == nil || disk.live == OnDst {
+		return err
+	}
+	e.log.Warn("the server of dst does not answer, and a guest would wait for it: its connections are ended", "migration", s.MigrationID, "instance", s.InstanceName, "dst", s.Dst.Path)
+	if err := e.hv.EndConnections(ctx, s.InstanceID, s.Dst.Path); err != nil {
+		return e.guestError(ctx, s, err)
+	}
+	gone, err := retry.Poll(ctx, drainPoll, leaveBound, func() (bool, error) {
+		disk, err := e.readDisk(ctx, s)
+		return err == nil && (!disk.active || disk.ours(toDst, s) == nil), err
+	})
+	if err == nil && !gone {
+		err = notEnded(s)
+	}
+	return err
+}
