@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
@@ -97,22 +98,26 @@ func immovable(d *hv.Disk) string {
 	return ""
 }
 
-// Why libvirt refuses an overlay on a disk that it does mirror: another guest may have it
-// open as well, or the guest does not write to it.
+// Why a disk gets no overlay that may be mirrored. libvirt refuses one where another guest may have the disk
+// open as well, or where the guest does not write to it. We do where a full overlay would not pause
+// the guest but be an I/O error of it, or, with the policy ignore, a write that is lost in silence.
 const (
 	notShareable = "is <shareable/>"
 	notReadOnly  = "is <readonly/>"
+	notPaused    = "has another error_policy than stop or enospace"
 )
 
 // mirrorable says whether a disk that cannot have an overlay for this reason can be mirrored.
-func mirrorable(reason string) bool { return reason == notShareable || reason == notReadOnly }
+func mirrorable(reason string) bool {
+	return slices.Contains([]string{notShareable, notReadOnly, notPaused}, reason)
+}
 
 // onlyMirrored says why method auto has chosen a mirror for a disk: nothing else moves it while
 // its instance runs.
-const onlyMirrored = notShareable + " or <readonly/>, so it can only be mirrored while the instance runs"
+const onlyMirrored = notShareable + ", <readonly/> or " + notPaused + ", so it can only be mirrored while the instance runs"
 
-// notOverlayable says why libvirt will not put an overlay on a disk that could
-// be moved otherwise, "" if it will.
+// notOverlayable says why no overlay is put on a disk that could be moved otherwise, "" if one
+// is.
 func notOverlayable(d *hv.Disk) string {
 	switch {
 	case d.CopyOnRead:
@@ -123,6 +128,8 @@ func notOverlayable(d *hv.Disk) string {
 		return notShareable
 	case d.ReadOnly:
 		return notReadOnly
+	case !slices.Contains([]string{"", "stop", "enospace"}, d.ErrorPolicy): // none is enospace
+		return notPaused
 	}
 	return ""
 }
@@ -149,7 +156,7 @@ func (m *Manager) notEncryptable(ctx context.Context, s *steps.Spec) (reason str
 func checkMethod(s *steps.Spec, t *api.MigrationTarget) error {
 	switch {
 	case t.Method == steps.MethodOverlay && s.Attached() && s.Method != steps.MethodOverlay:
-		return unsupported(s, "libvirt will not put an overlay on disk %s of instance %s; use --method auto", s.Target, s.InstanceName)
+		return unsupported(s, "there can be no overlay on disk %s of instance %s; use --method auto", s.Target, s.InstanceName)
 	case s.Method == steps.MethodMirror && t.ExternalCopy && t.Method == steps.MethodMirror:
 		return api.Errorf(api.CodeInvalidArgument, "an external copy needs a frozen source, which method mirror does not make; leave out one of the two")
 	case s.Method == steps.MethodMirror && t.ExternalCopy:

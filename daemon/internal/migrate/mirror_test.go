@@ -80,6 +80,7 @@ func TestADiskOfARunningGuestThatCannotHaveAnOverlayIsMirrored(t *testing.T) {
 	for name, set := range map[string]func(*hv.Disk){
 		"shareable":               func(d *hv.Disk) { d.Shareable = true },
 		"read-only":               func(d *hv.Disk) { d.ReadOnly = true },
+		"reports errors":          func(d *hv.Disk) { d.ErrorPolicy = "report" },
 		"read-only and shareable": func(d *hv.Disk) { d.ReadOnly, d.Shareable = true, true },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +131,7 @@ func TestWhatAMirrorCannotDoIsRefusedWithTheReason(t *testing.T) {
 		{"external copy", api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror, ExternalCopy: true}, false, false, api.CodeInvalidArgument, "frozen source"},
 		{"a shareable disk by hand", toNewPool, true, true, api.CodeUnsupportedDisk, "not done step by step"},
 		{"an external copy of a shareable disk", api.MigrationTarget{ToPool: "new", ExternalCopy: true}, true, false, api.CodeUnsupportedDisk, "no frozen source"},
-		{"an overlay on a shareable disk", api.MigrationTarget{ToPool: "new", Method: steps.MethodOverlay}, true, false, api.CodeUnsupportedDisk, "will not put an overlay"},
+		{"an overlay on a shareable disk", api.MigrationTarget{ToPool: "new", Method: steps.MethodOverlay}, true, false, api.CodeUnsupportedDisk, "there can be no overlay"},
 		{"a source that is deleted unverified", api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror, DeleteSource: true}, false, false, api.CodeInvalidArgument, "say verify full"},
 		{"verification into qcow2", api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror, ToFormat: api.FormatQcow2, CopyOptions: api.CopyOptions{Verify: steps.VerifyFull}}, false, false, api.CodeInvalidArgument, "raw to raw"},
 	} {

@@ -69,7 +69,7 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	}
 	if s.Method == steps.MethodOverlay {
 		s.Overlay = m.overlayPath(s.MigrationID)
-		if err := m.checkOverlaySpace(s); err != nil {
+		if err := m.checkOverlaySpace(ctx, s); err != nil {
 			return nil, err
 		}
 	}
@@ -275,23 +275,6 @@ func chooseVerify(s *steps.Spec) error {
 		s.Verify = steps.VerifyNone
 	case s.Verify == steps.VerifyFull && (s.Src.Format != api.FormatRaw || s.Dst.Format != api.FormatRaw):
 		return api.Errorf(api.CodeInvalidArgument, "a mirror can be verified only from raw to raw, and this is %s to %s; say verify none", s.Src.Format, s.Dst.Format)
-	}
-	return nil
-}
-
-// checkOverlaySpace refuses to begin without room for the overlay: an overlay that fills its
-// filesystem pauses the guest.
-func (m *Manager) checkOverlaySpace(s *steps.Spec) error {
-	free, err := m.ports.Images.FreeBytes(m.cfg.OverlayDir)
-	if err != nil {
-		return fmt.Errorf("look at the overlay directory: %w", err)
-	}
-	// No overlay grows beyond the volume and its own tables, and the keys of an encrypted one, which
-	// those of the container are as large as.
-	need := min(m.cfg.OverlayMinFreeBytes, s.SizeBytes()+s.SizeBytes()/100+1<<20)
-	if free < need {
-		return api.Errorf(api.CodeNoSpace, "cannot start a migration of volume %s: %s has %s free and the guest's writes may need %s; make room or set overlay_dir",
-			s.VolumeName, m.cfg.OverlayDir, api.ExactBytes(free), api.ExactBytes(need)).With("free_bytes", free).With("needed_bytes", need)
 	}
 	return nil
 }

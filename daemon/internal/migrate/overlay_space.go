@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// checkOverlaySpace refuses to begin without room for the overlay besides what the overlays of the
+// other open migrations may still take: one that fills its filesystem pauses all their guests. Starts are decided
+// one after the other, so each counts those before it.
+func (m *Manager) checkOverlaySpace(ctx context.Context, s *steps.Spec) error {
+	free, err := m.ports.Images.FreeBytes(m.cfg.OverlayDir)
+	if err != nil {
+		return fmt.Errorf("look at the overlay directory: %w", err)
+	}
+	var spoken int64
+	err = m.eachOpen(ctx, func(h *history) error {
+		state, _ := h.state()
+		if other := &h.spec; !state.Final() && other.Overlay != "" && filepath.Dir(other.Overlay) == filepath.Clean(m.cfg.OverlayDir) && other.MigrationID != s.MigrationID {
+			has, err := m.ports.Images.AllocatedBytes(other.Overlay)
+			if err != nil {
+				has = 0 // it is not made yet
+			}
+			spoken += max(0, m.overlayRoom(other)-has)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if need := m.overlayRoom(s); free-spoken < need {
+		return api.Errorf(api.CodeNoSpace, "cannot start a migration of volume %s: %s has %s free, of which the open migrations may need %s, and the guest's writes may need %s; make room, wait for the others or set overlay_dir",
+			s.VolumeName, m.cfg.OverlayDir, api.ExactBytes(free), api.ExactBytes(spoken), api.ExactBytes(need)).
+			With("free_bytes", free).With("reserved_bytes", spoken).With("needed_bytes", need)
+	}
+	return nil
+}
+
+// overlayRoom is how much has to be free for an overlay that has nothing yet. No overlay grows beyond the volume
+// and its own tables, and the keys of an encrypted one, which those of the container are as large as.
+func (m *Manager) overlayRoom(s *steps.Spec) int64 {
+	return min(m.cfg.OverlayMinFreeBytes, s.SizeBytes()+s.SizeBytes()/100+1<<20)
+}
