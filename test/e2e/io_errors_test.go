@@ -111,41 +111,33 @@ func TestACompleteWhoseDiskFailsCostsTheGuestNothing(t *testing.T) {
 	}
 }
 
-// QEMU flushes dst as it pivots, with the guest paused, and the server of dst cannot. QEMU's own
-// calls are let alone: a tracer would hold its monitor up.
-func TestACompleteWhoseDestinationFailsInTheSwitchGoesBackToTheOverlay(t *testing.T) {
+// From the pause on QEMU asks dst for nothing before its pivot, behind which dst is the guest's disk. What failed
+// there meanwhile is found out by the flush behind it, for which the overlay is kept.
+func TestACompleteWhoseDestinationFailsInTheSwitchKeepsTheOverlayUntilItIsMended(t *testing.T) {
 	leftToTestE2E(t)
-	for _, want := range []api.MigrationState{api.MigrationCompleted, api.MigrationCancelled} {
-		t.Run(string(want), func(t *testing.T) {
-			h := startHost(t)
-			g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
-			dst := h.served(t).Export
-			v := g.start(t, "vda", "--to-path", dst.URI())
-			g.writes(t)
-			v.copy(t)
-			x := g.trial(want, "running", func(*testing.T) []string { return v.completeArgs() })
-			var mended func()
-			die := h.daemonDies(func(t *testing.T) { mended = failing(t, dst.PID(), dst.File, fileWrites) })
-			x.waits = true
-			before := h.logged(t, undone)
-			die.arm(t, inPausePoint)
-			r := x.ask(t, v.completeArgs())
-			die.strike(t, r.lost, inPausePoint)
-			eventually(t, "the switch comes to nothing", func() bool { return h.logged(t, undone) > before })
-			g.writes(t)
-			if at := g.persistentSlots(t)[0].Source; at != v.overlay() {
-				t.Errorf("the definition names %s, want the overlay %s", at, v.overlay())
-			}
-			v.assertFrozen(t)
-			if want == api.MigrationCancelled {
-				v.cancel(t) // with a dst that fails still
-			}
-			mended()
-			h.untilState(t, v.ID, want)
-			g.assertSettledAndGoOn(t)
-			g.assertSettled(t)
-		})
+	h := startHost(t)
+	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
+	dst := h.served(t).Export
+	v := g.start(t, "vda", "--to-path", dst.URI())
+	g.writes(t)
+	v.copy(t)
+	g.pause(t) // with writes that it has not flushed; running on, it would see the errors of its own
+	x := g.trial(api.MigrationCompleted, "running", func(*testing.T) []string { return v.completeArgs() })
+	var mended func()
+	die := h.daemonDies(func(t *testing.T) { mended = failing(t, dst.PID(), dst.File, fileWrites) })
+	die.arm(t, inPausePoint)
+	r := x.ask(t, v.completeArgs())
+	die.strike(t, r.lost, inPausePoint)
+	eventually(t, "dst cannot be flushed", func() bool { return h.logged(t, "flush failed") > 0 })
+	if !exists(t, v.overlay()) {
+		t.Error("the overlay is gone, which has what dst could not be flushed of")
 	}
+	mended()
+	h.untilState(t, v.ID, api.MigrationCompleted)
+	g.resume(t)
+	g.writes(t)
+	g.assertSettledAndGoOn(t)
+	g.assertSettled(t)
 }
 
 // inPausePoint is behind the pause of a switch, and before anything is asked of QEMU there.

@@ -36,8 +36,13 @@ func TestAGuestGoesOnThoughTheServerOfItsDestinationHangs(t *testing.T) {
 	for _, want := range []api.MigrationState{api.MigrationCompleted, api.MigrationCancelled} {
 		t.Run(string(want), func(t *testing.T) {
 			h := startHost(t)
+			dst := h.servedOverTCP(t).Export
+			h.StopDaemon()
+			h.Flags = append(h.Flags, "--nbd-servers", dst.Server)
+			if err := h.StartDaemon(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
-			dst := h.served(t).Export
 			v := g.start(t, "vda", "--to-path", dst.URI())
 			g.writes(t)
 			v.copy(t)

@@ -24,6 +24,7 @@ const (
 	pauseAnswer = 3 * time.Second
 	// leaveBound is how long a job may take to end by the end of its connections.
 	leaveBound = 5 * time.Second
+	leavePoll  = 20 * time.Millisecond
 )
 
 // dstAnswers returns an error if dst does not answer. A job of ours that writes there has ended then.
@@ -62,7 +63,7 @@ func (e *Env) silentDst(ctx context.Context, s *Spec) (silent, err error) {
 		return nil, nil
 	}
 	// The time for its answer may be over, and what follows takes little.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveBound)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*leaveBound)
 	defer cancel()
 	return silent, e.leaveDst(ctx, s)
 }
@@ -78,12 +79,13 @@ func (e *Env) leaveDst(ctx context.Context, s *Spec) error {
 	if err := e.hv.EndConnections(ctx, s.InstanceID, s.Dst.Path); err != nil {
 		return e.guestError(ctx, s, err)
 	}
-	gone, err := retry.Poll(ctx, drainPoll, leaveBound, func() (bool, error) {
+	gone, err := retry.Poll(ctx, leavePoll, leaveBound, func() (bool, error) {
 		disk, err := e.readDisk(ctx, s)
 		return err == nil && (!disk.active || disk.ours(toDst, s) == nil), err
 	})
-	if err == nil && !gone {
-		err = notEnded(s)
+	if err != nil || gone {
+		return err
 	}
-	return err
+	return api.Errorf(api.CodeIOError, "%s does not answer, and QEMU does not end its connection in the middle of a request to a Unix socket, so the guest of instance %s waits for it: end the process of that server, which is on this host, and the guest goes on where it was",
+		s.Dst.Path, s.InstanceName)
 }
