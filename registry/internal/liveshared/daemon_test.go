@@ -31,6 +31,8 @@ type daemon struct {
 	followed map[string]int // by guest
 	reached  step           // the last swap, or the tracking
 	last     bits
+	// ranAtRead is a guest that ran when the last bitmaps were read, "" if all stood still.
+	ranAtRead string
 	over     int  // the generation that was ended last
 	left     bool // the move
 	// held is the block that was read from src and is not on dst yet, nil if there is none.
