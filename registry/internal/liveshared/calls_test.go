@@ -32,6 +32,9 @@ func (d *daemon) live(verb string, body []byte, o *op) func() (bool, *api.Error)
 	case "copy-round":
 		var in api.LiveRound
 		d.read(body, &in)
+		if d.full {
+			return once(func() *api.Error { return api.Errorf(api.CodeNoSpace, "dst is full") })
+		}
 		return d.round(in, o)
 	case "end-round":
 		var in api.LiveEndRound
@@ -46,12 +49,13 @@ func (d *daemon) live(verb string, body []byte, o *op) func() (bool, *api.Error)
 		d.read(body, &in)
 		return d.lastCopy(in, o)
 	case "untrack":
-		return once(func() *api.Error { d.untrack(); return nil })
+		return once(d.untrack)
 	}
 	return nil
 }
 
 var (
+	stillThere = api.Errorf(api.CodeInternal, "a bitmap is there and cannot be removed")
 	bitmapLost = api.Errorf(api.CodeBitmapLost, "a bitmap is not there")
 	isOver     = api.Errorf(api.CodeStateForbidden, "that is over")
 )
@@ -267,7 +271,11 @@ func (d *daemon) lastCopy(in api.LiveLastCopy, o *op) func() (bool, *api.Error) 
 	}
 }
 
-func (d *daemon) untrack() {
+func (d *daemon) untrack() *api.Error {
+	if d.stuck > 0 {
+		d.stuck--
+		return stillThere
+	}
 	d.endRounds(d.over)
 	for _, o := range d.running() {
 		if o.copies {
@@ -278,4 +286,5 @@ func (d *daemon) untrack() {
 	for _, g := range d.guests {
 		g.heldOff = false
 	}
+	return nil
 }

@@ -50,6 +50,8 @@ type site struct {
 	acked             image
 	writes, processes int
 	broken            []string
+	// followed are the commands that the operator was told.
+	followed []string
 }
 
 // bubble runs f with a site that has the hosts a and b, which share the pools old and new,

@@ -3,6 +3,7 @@
 package liveshared_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -65,15 +66,33 @@ func (s *site) goWrong(id string, left *troubles) {
 	}
 }
 
-// giveUpMemory is the operator's word for a guest that was let run on too long after another
-// one; nothing else is to need an operator.
-func (s *site) giveUpMemory(m api.Migration) {
+// follow does what the registry says to do about a move that needs an operator: it gives up the memory of a guest that
+// was let run on too long after another one, or asks a host once more that could not clear away. Nothing else is to need an
+// operator.
+func (s *site) follow(m api.Migration) {
 	s.T.Helper()
-	if m.Error == nil || m.Error.Code != api.CodeStateForbidden || m.Phase != "resuming" {
+	again, _ := m.Cures()
+	late := m.Error != nil && m.Error.Code == api.CodeStateForbidden && m.Phase == "resuming"
+	if !late && !(m.Error != nil && strings.Contains(m.Error.Message, stillThere.Message)) {
 		s.T.Fatalf("it needs an operator in phase %s: %v", m.Phase, m.Error)
 	}
-	if _, err := s.Store.DiscardPaused(s.T.Context(), store.Call{}, m.ID); err != nil && api.CodeOf(err) != api.CodeStateForbidden {
-		s.T.Errorf("discard: %v", err)
+	s.followed = append(s.followed, again)
+	for _, line := range strings.Split(again, api.CureSeparator) {
+		var err error
+		switch words := strings.Fields(line); {
+		case strings.HasPrefix(line, "volferryctl instance start "): // once the move is over
+		case strings.HasSuffix(line, " --discard-memory"):
+			_, err = s.Store.DiscardPaused(s.T.Context(), store.Call{}, words[3])
+		case strings.HasPrefix(line, "volferryctl migration complete "):
+			_, err = s.Store.CompletePause(s.T.Context(), store.Call{}, words[3])
+		case strings.HasPrefix(line, "volferryctl migration cancel "):
+			_, err = s.Store.CancelPause(s.T.Context(), store.Call{}, words[3], nil)
+		default:
+			s.T.Fatalf("%s: nobody can type that here", line)
+		}
+		if err != nil && api.CodeOf(err) != api.CodeStateForbidden { // it has gone on meanwhile
+			s.T.Errorf("%s: %v", line, err)
+		}
 	}
 }
 
@@ -98,7 +117,7 @@ func (s *site) walk(left troubles, also func()) (api.Migration, map[string]bool)
 			return m, phases
 		}
 		if m.State == api.MigrationNeedsOperator {
-			s.giveUpMemory(m)
+			s.follow(m)
 		}
 		relaytest.Pass(time.Duration(1+s.random.IntN(900)) * time.Millisecond)
 		s.tick(s.random.IntN(12))
@@ -135,6 +154,27 @@ func TestHoweverAMoveGoesEveryWriteIsThereAtItsEnd(t *testing.T) {
 	t.Logf("ends %v, phases %v", ends, seen)
 	if walks >= enough && (ends[api.MigrationCompleted] == 0 || ends[api.MigrationCancelled] == 0 || seen[trackedAgain] == 0) {
 		t.Errorf("the walks end as %v, by %v: they do not show much", ends, seen)
+	}
+}
+
+// The bitmaps of a host are in the way, at dst and back at src.
+func TestTheCommandOfAHostThatCannotClearAwayEndsTheMove(t *testing.T) {
+	for cancel, want := range map[int]string{0: "volferryctl migration complete ", 1: "volferryctl migration cancel "} {
+		t.Run(want, func(t *testing.T) {
+			bubble(t, 3, func(s *site) {
+				s.hosts["b"].stuck = 1
+				if cancel > 0 {
+					s.hosts["a"].full = true
+				}
+				m, _ := s.walk(troubles{}, func() {})
+				if len(s.followed) != 1 || s.followed[0] != want+m.ID {
+					t.Errorf("the operator was told %q, want %s%s", s.followed, want, m.ID)
+				}
+				if end := (map[int]api.MigrationState{0: api.MigrationCompleted, 1: api.MigrationCancelled})[cancel]; m.State != end {
+					t.Errorf("it ended as %s, want %s", m.State, end)
+				}
+			})
+		})
 	}
 }
 
