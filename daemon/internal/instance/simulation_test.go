@@ -37,7 +37,7 @@ var begins = map[string]func(ctx context.Context, g *Manager, id string) (api.In
 		return g.BeginPause(ctx, id, "web")
 	},
 	"repair": func(ctx context.Context, g *Manager, id string) (api.Instance, error) {
-		return g.BeginRepair(ctx, id, "web")
+		return g.BeginRepair(ctx, id, "web", api.InstanceRepair{})
 	},
 	"unpause": func(ctx context.Context, g *Manager, id string) (api.Instance, error) {
 		return g.BeginUnpause(ctx, id, "web")
