@@ -29,6 +29,12 @@ NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt$$|(test/lab|test/machine|test
 STORE     := ./registry/internal/store
 SIMULATED := ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/migrate ./daemon/internal/migrate/steps ./registry/internal/pauseall ./registry/internal/liveshared $(STORE)
 
+# Their tests that choose by chance, and make a trial for each of some seeds. A walk of liveshared has a
+# database, and takes as long as fifty trials of the others.
+BY_CHANCE       := ^Test(NoWriteIsLostWhateverHappensAndWhen|NothingIsLeftHalfDoneWhateverHappens|HoweverAMoveGoesEveryWriteIsThereAtItsEnd)$$
+BY_CHANCE_MANY  := ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/migrate
+BY_CHANCE_FEWER := ./registry/internal/liveshared
+
 # What the race detector makes several times slower: simulations, which interrupt an op
 # everywhere, one after the other; starts of a program in the scripts of ctl; searches
 # through the tree; copies of hundreds of MiB; SQLite. The race detector gets
@@ -45,7 +51,7 @@ SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/la
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-live-shared test-clusterfs test-power test-upgrade test-crash soak test-web matrix-report kinds-report bench bench-data bench-growth \
+.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-seeds test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-live-shared test-clusterfs test-power test-upgrade test-crash soak test-web matrix-report kinds-report bench bench-data bench-growth \
 	packages lint-packages install clean litestream lab ceph machine vm clusterfs compiler chromium
 
 help: ## Show this list
@@ -61,7 +67,7 @@ test: SHORT := -short
 test: build lint test-unit test-registry-short test-conformance test-e2e test-hosts ## What CI runs: all kinds of tests, the long ones left to their own targets
 
 # Side by side they would slow each other down past their limits.
-test-all: build lint test-unit test-simulation test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-live-shared test-clusterfs test-power test-upgrade test-crash test-web ## Everything, of test-crash what it has time for; about five hours on two idle cores (root)
+test-all: build lint test-unit test-simulation test-seeds test-mutations test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-live-shared test-clusterfs test-power test-upgrade test-crash test-web ## Everything, of test-crash what it has time for; about five hours on two idle cores (root)
 
 build: ## Build the three programs and the connectors into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/volferryd ./daemon
@@ -89,6 +95,14 @@ test-unit: compiler lab promtool ## Unit tests, most with the race detector, som
 test-simulation: compiler ## All trials of the simulations on the fakes: every call fails, dies and is interrupted
 	$(GO) test $(JSON) -timeout 40m $(SIMULATED)
 	CGO_ENABLED=1 $(GO) test $(JSON) -race -short -timeout 40m $(SLOW_RACE) $(SQLITE)
+
+# SEED is the first one: SEED=20000 makes others than before.
+SEEDS ?= 10000
+test-seeds: ## SEEDS (10000) seeds of the simulations that choose by chance, in two minutes on two idle cores; says how many they were; SEED=N begins with seed N
+	@mkdir -p build
+	@VOLFERRY_SEED=$(SEED) VOLFERRY_SEEDS=$$(( $(SEEDS) / 40 )) $(GO) test -json -count=1 -timeout 40m -run '$(BY_CHANCE)' $(BY_CHANCE_FEWER) >build/seeds-fewer.json & \
+		VOLFERRY_SEED=$(SEED) VOLFERRY_SEEDS=$$(( $(SEEDS) / 3 )) $(GO) test -json -count=1 -timeout 40m -p 1 -run '$(BY_CHANCE)' $(BY_CHANCE_MANY) >build/seeds-many.json; wait; \
+		$(GO) run ./test/seeds --at-least $(SEEDS) build/seeds-many.json build/seeds-fewer.json
 
 test-mutations: ## Ten mistakes in the code of a move, of a pause and of a fence: the simulations find each
 	$(GO) test $(JSON) -v -count=1 -timeout 60m ./test/mutations
@@ -151,9 +165,13 @@ soak: build lab ## Move, cancel, stop, shelve and kill at random, on several gue
 test-web: build chromium ## The page of volferryctl web in a headless Chromium
 	$(GO) test -v $(JSON) -count=1 -timeout 15m ./test/web
 
-# JSON=-json has a test target print what this reads: make test-e2e JSON=-json >build/e2e.json
-matrix-report: ## What the tests said of each row of the failure matrix, from the files in RESULTS
-	@$(GO) run ./test/matrix/report $(RESULTS)
+# JSON=-json has a test target print what this reads, behind a line about the machine: make test-e2e JSON=-json >build/e2e.json
+ifneq ($(JSON),)
+$(info $(shell $(GO) run ./test/matrix/report --machine '$(VERSION)'))
+endif
+PAGE ?= docs/reference/failure-matrix-runs.md
+matrix-report: ## What the tests said of each row of the failure matrix, from the files in RESULTS, and docs/reference/failure-matrix-runs.md, or PAGE, of it
+	@$(GO) run ./test/matrix/report --page '$(PAGE)' $(RESULTS)
 
 kinds-report: ## From which kind of storage to which those tests moved volumes: docs/reference/storage-matrix.md of the files in RESULTS
 	@$(GO) run ./test/kinds/report $(RESULTS)

@@ -13,6 +13,14 @@ type InstanceStop struct {
 	TimeoutSeconds int  `json:"timeout_seconds,omitempty"`
 }
 
+// InstanceRepair has the definition of an instance name its volumes: the body of POST
+// /v1/instances/{instance}/repair. SourceUnwritten is the caller's word that the guest has not run from
+// the source of a volume that moves, where that keeps no record of writes; where one is kept, it counts
+// for nothing.
+type InstanceRepair struct {
+	SourceUnwritten bool `json:"source_unwritten,omitempty" needs:"-"`
+}
+
 // InstanceShelve puts an instance on the shelf: the body of POST
 // /v1/instances/{instance}/shelve. The instance is stopped as by InstanceStop, its host
 // sends what it knows of it to the registry, and then removes it (shelved_offloaded). With

@@ -113,9 +113,9 @@ func (m *Migration) whichCommand() string { return "volferryctl volume which " +
 func (m *Migration) cancelCommand() string { return "volferryctl migration cancel " + m.Ref() }
 
 // PausedGoal returns, of a move with all guests paused that needs an operator, the verb that
-// goes on with it and where its volume is.
+// goes on with it and where its volume is. While its guests are let run the phase does not say which; the commands do.
 func (m *Migration) PausedGoal() (verb string, at Location) {
-	if m.Phase == string(MigrationCancelling) {
+	if m.Phase == string(MigrationCancelling) || strings.HasPrefix(m.KnownCure(), "volferryctl migration cancel ") {
 		return "cancel", m.Src
 	}
 	return "complete", m.Dst

@@ -48,3 +48,11 @@ func TestTheCuresAfterAChangeFromOutsideBeginWithALookAtTheVolume(t *testing.T) 
 		}
 	}
 }
+
+func TestAMoveThatIsTakenBackIsAtItsSourceWhileItsGuestsAreLetRun(t *testing.T) {
+	m := Migration{ID: "m1", State: MigrationNeedsOperator, Phase: "resuming", Src: Location{Path: "/src"}, Dst: Location{Path: "/dst"}}
+	m.Error = Errorf(CodeNeedsOperator, "look").With(DetailCure, "volferryctl migration cancel m1 --discard-memory, then volferryctl instance start web")
+	if verb, at := m.PausedGoal(); verb != "cancel" || at.Path != "/src" {
+		t.Errorf("the goal is to %s, and the volume is at %s", verb, at.Path)
+	}
+}

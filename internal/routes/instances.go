@@ -31,7 +31,7 @@ var (
 		"Pause an instance", registry(never), daemon(Answers), begins)
 	UnpauseInstance = post[None, api.Instance]("/v1/instances/{instance}/unpause",
 		"Let a paused instance run", registry(never), daemon(Answers), begins)
-	RepairInstance = post[None, api.Instance]("/v1/instances/{instance}/repair",
+	RepairInstance = post[api.InstanceRepair, api.Instance]("/v1/instances/{instance}/repair",
 		"Make the definition of an instance that is off name the images where its volumes are", registry(never), daemon(Answers), begins)
 	ShelveInstance = post[api.InstanceShelve, api.Instance]("/v1/instances/{instance}/shelve",
 		"Shelve an instance, with what its host knows of it", registry(never), daemon(Answers), begins)

@@ -6,7 +6,10 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
 )
@@ -56,6 +59,38 @@ func TestAnOverlayThatAnOperatorHasCommittedIsCancelledOntoSrc(t *testing.T) {
 			g.assertSettledAndGoOn(t)
 		})
 	}
+	g.assertSettled(t)
+}
+
+var keptCommands = regexp.MustCompile("(?s)\\*\\*What the source has now is right.*?```sh\n(.*?)```")
+
+// The guest that was committed to the source has run there, and is off: nobody can tell any more by its process. A
+// person knows, and does what docs/how-to/recover.md says.
+func TestAGuestThatRanOnTheSourceAndIsOffIsCancelledByTheCommandsOfThePage(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
+	v := g.start(t, "vda", "--to-pool", "b")
+	frozen, err := os.Stat(v.Src.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.writes(t)
+	v.copy(t)
+	h.virsh(t, "blockcommit", g.Name, "vda", "--active", "--pivot", "--wait")
+	g.writes(t)
+	g.powerOff(t)
+	h.fails(t, api.ExitOpFailed, api.CodeChainChanged, v.cancelArgs()...)
+	h.types(t, t.TempDir(), strings.NewReplacer("OVERLAY", v.overlay(), "SOURCE", v.Src.Path, "TIME", frozen.ModTime().UTC().Format(time.RFC3339Nano),
+		"repair I", "repair "+g.Name, "cancel M", "cancel "+v.SrcAttachmentID).Replace(recoverCommands(t, keptCommands)[1]))
+	if at := g.volume(t, "vda").Location; at != v.Src {
+		t.Errorf("the volume is at %+v, want %+v", at, v.Src)
+	}
+	if err := os.Remove(v.overlay() + ".kept"); err != nil {
+		t.Error(err)
+	}
+	g.boot(t)
+	g.assertSettledAndGoOn(t)
 	g.assertSettled(t)
 }
 

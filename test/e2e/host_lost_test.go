@@ -5,8 +5,9 @@ package e2e
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,6 +123,8 @@ func (c lostIn) test(t *testing.T) {
 	t.Logf("%d writes acknowledged", report.Acked)
 }
 
+var lostHostCommands = regexp.MustCompile("(?s)## An overlay of a host that is lost.*?```sh\n(.*?)```.*?```sh\n(.*?)```")
+
 // foldByHand is what recover.md says of the overlay of a host that is lost.
 func foldByHand(t *testing.T, registry site.Caller, overlays, id string) {
 	t.Helper()
@@ -133,11 +136,12 @@ func foldByHand(t *testing.T, registry site.Caller, overlays, id string) {
 	if err != nil || len(found) != 1 {
 		t.Fatalf("overlays %v, %v: want the one of the migration in the directory of the host", found, err)
 	}
-	out, err := exec.CommandContext(t.Context(), "qemu-img", "commit", "-d", "-t", "none", "--image-opts", //nolint:gosec // of this test
-		"driver=qcow2,file.filename="+found[0]+",backing.driver="+string(m.Src.Format)+",backing.file.filename="+m.Src.Path).CombinedOutput()
-	if err != nil {
-		t.Fatalf("fold: %v: %s", err, out)
+	steps := recoverCommands(t, lostHostCommands)
+	named := strings.NewReplacer("OVERLAY", found[0], "SOURCE", m.Src.Path, "FORMAT", string(m.Src.Format))
+	if looked := shell(t, t.TempDir(), named.Replace(steps[1])); !strings.Contains(looked, found[0]+"\n") || !strings.Contains(looked, m.Src.Path+"\n") {
+		t.Errorf("the command of recover.md does not show both images: %s", looked)
 	}
+	shell(t, t.TempDir(), named.Replace(steps[2]))
 }
 
 // loseHost is called when the daemon has died. Nothing of the host is there any more but what is

@@ -5,7 +5,6 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -165,23 +164,11 @@ func (g *guest) isEndedByHand(t *testing.T, m api.Migration) {
 	if _, err := g.host.Libvirtd.Virsh(t.Context(), "destroy", g.Name); err == nil {
 		t.Error("virsh can destroy the guest: the way out need not be so long")
 	}
-	page, err := os.ReadFile("../../docs/how-to/recover.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	steps := lostCommands.FindStringSubmatch(string(page))
-	if steps == nil {
-		t.Fatal("recover.md has no commands for a guest that libvirt has lost")
-	}
+	steps := recoverCommands(t, lostCommands)
 	named := strings.NewReplacer("PID", pid[1], " G\n", " "+g.Name+"\n", "SOURCE", m.Src.Path, "DESTINATION", m.Dst.Path)
 	says := func(commands string) string {
 		t.Helper()
-		script := "virsh() { command virsh -q -c '" + g.host.Libvirtd.URI() + "' \"$@\"; }\n" + named.Replace(commands)
-		out, err := exec.CommandContext(t.Context(), "sh", "-ec", script).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v: %s", script, err, out)
-		}
-		return string(out)
+		return g.host.types(t, t.TempDir(), named.Replace(commands))
 	}
 	looked := says(steps[1])
 	if strings.Count(looked, g.UUID) != 2 || !strings.Contains(looked, m.Src.Path) && !strings.Contains(looked, m.Dst.Path) {

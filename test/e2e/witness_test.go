@@ -88,6 +88,8 @@ func TestLibvirtdThatDiesInTheSnapshotCostsTheGuestNothing(t *testing.T) {
 	g.assertSettled(t)
 }
 
+var savedCommands = regexp.MustCompile("(?s)### Without a shutdown.*?```sh\n(.*?)```.*?```sh\n(.*?)```")
+
 // What docs/how-to/recover.md says of a guest that may not be shut down: its memory is
 // saved with the chain that it has, and restored on that.
 func TestAGuestThatLibvirtHasOnTheWrongChainIsCuredBySaveAndRestore(t *testing.T) {
@@ -111,12 +113,15 @@ func curedBySaveAndRestore(t *testing.T, save func(h *host, t *testing.T, guest,
 	h := g.host
 	g.writes(t)
 	dir := lab.TempDir(t)
-	xml, saved := filepath.Join(dir, "g.xml"), filepath.Join(dir, "g.saved")
+	xml, saved := filepath.Join(dir, "g.new.xml"), filepath.Join(dir, "g.saved")
+	steps := recoverCommands(t, savedCommands)
+	h.types(t, dir, strings.ReplaceAll(steps[1], " G ", " "+g.Name+" "))
+	h.types(t, dir, strings.Replace(steps[2], "diff g.xml g.new.xml", "diff g.xml g.new.xml || true", 1)) // they differ
 	was := h.virsh(t, "dumpxml", g.Name, "--migratable", "--security-info")
 	right := diskVDA(t, h.virsh(t, "dumpxml", g.Name, "--inactive", "--security-info"))
 	mustContain(t, right, overlay, m.Src.Path)
-	if err := os.WriteFile(xml, []byte(strings.Replace(was, diskVDA(t, was), right, 1)), 0o600); err != nil {
-		t.Fatal(err)
+	if got, err := os.ReadFile(xml); err != nil || string(got) != strings.Replace(was, diskVDA(t, was), right, 1) {
+		t.Fatalf("%v, and the commands of recover.md have made\n%s", err, got)
 	}
 	save(h, t, g.Name, saved, xml)
 	mustContain(t, h.virsh(t, "save-image-dumpxml", saved), overlay)

@@ -117,10 +117,15 @@ func (s *library) checkAHost(t *testing.T, p *page) {
 func (s *library) recover(t *testing.T, p *page) {
 	p.Words["V"], p.Words["G"] = "web1-vdb", "web1"
 	p.does(t, "volferryctl status")
+	const lostHost = "it is for an overlay of a host that is lost; TestTheCopyThatIsKeptOfALostHostHoldsWhatIsPromised of test/e2e does it"
+	p.leaves(t, "stat -c", lostHost)
+	p.leaves(t, "qemu-img commit -d", lostHost)
 	p.leaves(t, "volferryctl instance repair", "it is for a definition that was put back; TestADefinitionThatWasPutBackInAMoveIsRepaired of test/e2e does it")
 	p.leaves(t, "qemu-img convert -n -f raw -O raw OLD_IMAGE", "it is for a guest that was started on the image that a move has left, and that is to stay on it")
 	p.leaves(t, "volferryctl volume adopt web-vda-old", "it is for a source that was written since; TestAWrittenSourceIsSaidUntilItIsAVolume of test/e2e adopts one")
+	p.leaves(t, "mv -n OVERLAY", "it is for a guest that was committed to the source and is off; TestAGuestThatRanOnTheSourceAndIsOffIsCancelledByTheCommandsOfThePage of test/e2e does it")
 	p.does(t, "virsh dumpxml G")
+	p.leaves(t, "awk -v target=vda", "it is for a guest that libvirtd and QEMU disagree about; TestAGuestThatLibvirtHasOnTheWrongChainIsCuredBySaveAndRestore of test/e2e does it")
 	const lost = "it is for a guest that a libvirtd has lost which died in a switch; TestLibvirtdThatDiesBesideAPivotCostsTheGuestNothing of test/e2e follows it"
 	p.leaves(t, "virsh domuuid G", lost)
 	p.leaves(t, "kill PID", lost)

@@ -3,8 +3,6 @@
 package matrix
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -15,6 +13,7 @@ type Results struct {
 	of map[key]*result
 	// parents are the tests that have subtests.
 	parents map[key]bool
+	runs    []*Run
 }
 
 type key struct{ pkg, name string }
@@ -27,33 +26,13 @@ func NewResults() *Results {
 	return &Results{of: map[key]*result{}, parents: map[key]bool{}}
 }
 
-// Event is a line of 'go test -json' about a test.
-type Event struct{ Action, Package, Test, Output string }
-
-// maxLine is more than any line of output of a test.
-const maxLine = 16 << 20
-
-// ReadEvents hands over what 'go test -json' printed about tests. Lines that are none of its own,
-// as make prints some between them, are passed over.
-func ReadEvents(r io.Reader, take func(Event) error) error {
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, maxLine)
-	for lines.Scan() {
-		var e Event
-		if json.Unmarshal(lines.Bytes(), &e) != nil || e.Test == "" {
-			continue
-		}
-		if err := take(e); err != nil {
-			return err
-		}
-	}
-	return lines.Err()
-}
-
-// Read takes in what 'go test -json' printed.
+// Read takes in what 'go test -json' printed in one run.
 func (all *Results) Read(r io.Reader, module string) error {
-	return ReadEvents(r, func(e Event) error {
+	run := &Run{}
+	all.runs = append(all.runs, run)
+	return readLines(r, func(e Event) error {
 		k := key{strings.TrimPrefix(e.Package, module+"/"), e.Test}
+		run.see(e, k.pkg)
 		if all.of[k] == nil {
 			all.of[k] = &result{}
 		}
@@ -67,13 +46,13 @@ func (all *Results) Read(r io.Reader, module string) error {
 			all.parents[key{k.pkg, k.name[:i]}] = true
 		}
 		return nil
-	})
+	}, run.hear)
 }
 
 // Verdict is what the tests of a row said.
 type Verdict string
 
-// The verdicts, worst first. A row of which a test failed has failed; one that is
+// The verdicts. A row of which a test failed has failed; one that is
 // missing among tests that ran is named wrongly.
 const (
 	Failed  Verdict = "FAILED"
@@ -84,13 +63,22 @@ const (
 	None    Verdict = "-"
 )
 
-// Of is what the tests of a row said, and how many trials they made: subtests that have
-// no subtests themselves.
-func (all *Results) Of(r *Row) (verdict Verdict, runs int) {
-	if len(r.Tests) == 0 {
-		return None, 0
-	}
-	passed, failed, missing := 0, false, false
+// verdicts are all of them, best first.
+var verdicts = []Verdict{Passed, Some, NotRun, None, Failed, Missing}
+
+// Outcome is what became of a row.
+type Outcome struct {
+	Verdict Verdict
+	// Made are the ways in which those of its tests that ran made the failure.
+	Made        []Made
+	TestsPassed int
+	// Trials are tests, and subtests, that have no subtests themselves.
+	TrialsPassed, TrialsFailed int
+}
+
+// Of is what the tests of a row said.
+func (all *Results) Of(r *Row) (o Outcome) {
+	failed, missing := false, false
 	for _, t := range r.Tests {
 		function := all.of[key{t.Package, t.Function()}]
 		switch got := all.of[key{t.Package, t.Name}]; {
@@ -100,31 +88,41 @@ func (all *Results) Of(r *Row) (verdict Verdict, runs int) {
 		case got.failed > 0:
 			failed = true
 		case got.passed > 0:
-			passed++
+			o.TestsPassed++
 		}
-		runs += all.trials(t)
+		passed, failed := all.trials(t)
+		o.TrialsPassed += passed
+		o.TrialsFailed += failed
+		if passed+failed > 0 {
+			o.Made = append(o.Made, t.Made)
+		}
 	}
 	switch {
+	case len(r.Tests) == 0:
+		o.Verdict = None
 	case failed:
-		return Failed, runs
+		o.Verdict = Failed
 	case missing:
-		return Missing, runs
-	case passed == 0:
-		return NotRun, runs
-	case passed < len(r.Tests):
-		return Some, runs
+		o.Verdict = Missing
+	case o.TestsPassed == 0:
+		o.Verdict = NotRun
+	case o.TestsPassed < len(r.Tests):
+		o.Verdict = Some
+	default:
+		o.Verdict = Passed
 	}
-	return Passed, runs
+	return o
 }
 
-// trials counts the runs of a test that passed, or of those subtests of it that have none.
-func (all *Results) trials(t Test) (n int) {
+// trials counts the ends of a test, or of those subtests of it that have none.
+func (all *Results) trials(t Test) (passed, failed int) {
 	for k, got := range all.of {
 		if k.pkg == t.Package && (k.name == t.Name || strings.HasPrefix(k.name, t.Name+"/")) && !all.parents[k] {
-			n += got.passed
+			passed += got.passed
+			failed += got.failed
 		}
 	}
-	return n
+	return passed, failed
 }
 
 // Report prints a line for each row, and says whether no test of a row failed and none
@@ -135,13 +133,13 @@ func (all *Results) Report(w io.Writer, phases []Phase) (good bool) {
 	for _, p := range phases {
 		fmt.Fprintf(w, "%s %s\n", p.ID, p.Title)
 		for _, r := range p.Rows {
-			verdict, runs := all.Of(&r)
-			said[verdict]++
-			fmt.Fprintf(w, "  %-11s %-14s %-15s %6d runs  %s\n", r.ID, r.Cover(), verdict, runs, r.Fails)
-			good = good && verdict != Failed && verdict != Missing
+			o := all.Of(&r)
+			said[o.Verdict]++
+			fmt.Fprintf(w, "  %-11s %-14s %-15s %6d passed %4d failed  %s\n", r.ID, r.Cover(), o.Verdict, o.TrialsPassed, o.TrialsFailed, r.Fails)
+			good = good && o.Verdict != Failed && o.Verdict != Missing
 		}
 	}
-	for _, v := range []Verdict{Passed, Some, NotRun, None, Failed, Missing} {
+	for _, v := range verdicts {
 		fmt.Fprintf(w, "%s: %d rows\n", v, said[v])
 	}
 	return good

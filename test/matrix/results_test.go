@@ -45,8 +45,8 @@ func TestARowHasTheWorstOfItsTestsAndAllTheirTrials(t *testing.T) {
 			if err := all.Read(strings.NewReader("make: nothing\n{"+strings.Join(c.lines, "}\n{")+"}\n"), "m"); err != nil {
 				t.Fatal(err)
 			}
-			if verdict, runs := all.Of(row(t, listed)); verdict != c.verdict || runs != c.runs {
-				t.Errorf("%s with %d runs, want %s with %d", verdict, runs, c.verdict, c.runs)
+			if o := all.Of(row(t, listed)); o.Verdict != c.verdict || o.TrialsPassed != c.runs || (o.TrialsFailed > 0) != (c.verdict == Failed) {
+				t.Errorf("%+v, want %s with %d trials", o, c.verdict, c.runs)
 			}
 		})
 	}
@@ -78,6 +78,53 @@ func TestARowIsAsGoodAsItsTests(t *testing.T) {
 	} {
 		if _, err := parse(head + text); err == nil {
 			t.Errorf("it is taken:\n%s", text)
+		}
+	}
+}
+
+func TestThePageOfRunsSaysOfEachRowWhatRanAndWhere(t *testing.T) {
+	const text = `phase X Trial
+X1 a row
+  holds: something
+  kill: test/e2e TestA
+  fake: daemon TestB
+X2 another
+  holds: something
+  kill: test/e2e TestC
+X3 a third
+  never: it is off
+`
+	phases, err := parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := NewResults()
+	for _, file := range []string{
+		RunLine("1.2.3+4.gabc", "2 processors, QEMU 7.2") + `
+{"Time":"2026-01-02T03:04:05Z","Action":"run","Package":"m/test/e2e","Test":"TestA/x"}
+{"Action":"output","Package":"m/test/e2e","Test":"TestA/x","Output":"    a_test.go:1: vda of g: 70 writes acknowledged, 69 found\n"}
+{"Action":"pass","Package":"m/test/e2e","Test":"TestA/x"}
+{"Action":"fail","Package":"m/test/e2e","Test":"TestA/y"}
+{"Time":"2026-01-02T04:04:05Z","Action":"fail","Package":"m/test/e2e","Test":"TestA"}
+`,
+		"go build -ldflags '-X m/internal/version.Version=0.0.0+gdef' -o bin/x\n",
+	} {
+		if err := all.Read(strings.NewReader(file), "m"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page := all.RunsPage(phases)
+	for _, want := range []string{
+		"* 2026-01-02 03:04 to 2026-01-02 04:04 UTC, 1.2.3+4.gabc: 1 tests of test/e2e; on 2 processors, QEMU 7.2. Guests were answered for 70 writes, counted at each look, and 69 were found\n",
+		"UTC, 0.0.0+gdef: 0 tests",
+		"on a machine that its file does not say\n",
+		"| X1 | a row | kill | FAILED | 0 of 2 | 1 | 1 |\n",
+		"| X2 | another |  | not run | 0 of 1 | 0 | 0 |\n",
+		"| X3 | a third |  | cannot happen | 0 of 0 | 0 | 0 |\n",
+		"| FAILED | 1 |\n", "| not run | 1 |\n",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
 	}
 }

@@ -25,7 +25,7 @@ var mutations = []struct{ mistake, file, old, broken, simulation string }{
 	{"the pivot comes before the definition names dst", steps + "plans.go", "e.stepNameEnd(toDst),\n\t\te.stepPivot(toDst),\n\t\te.stepResume", "e.stepPivot(toDst),\n\t\te.stepNameEnd(toDst),\n\t\te.stepResume", moves},
 	{"the guest is resumed before the pivot", steps + "plans.go", "e.stepPivot(toDst),\n\t\te.stepResume(toSwitch),\n\t\te.stepSettle", "e.stepResume(toSwitch),\n\t\te.stepPivot(toDst),\n\t\te.stepSettle", moves},
 	{"libvirt's word is believed alone", steps + "witness.go", "	switch {\n	case !disk.active:\n		return !o.src && !o.overlay && !o.dst", "	if true {\n		return true\n	}\n	switch {\n	case !disk.active:\n		return !o.src && !o.overlay && !o.dst", moves},
-	{"the pivot is not observed", steps + "step_pivot.go", "return identified(step(\"pivot\"", "observe = nil\n\treturn identified(step(\"pivot\"", moves},
+	{"the pivot is not observed", steps + "step_pivot.go", "return identified(step(pivotStep", "observe = nil\n\treturn identified(step(pivotStep", moves},
 	{"a guest that may be on src or on the overlay is resumed", steps + "step_pause.go", "|| disagreed.committed && w == toSwitch", "", moves},
 	{"a guest that a person has paused is resumed", steps + "step_pause.go", "err != nil || !note.Resume {", "err != nil {", moves},
 	{"dst is not flushed at the end", steps + "step_pivot.go", "e.images.Flush(ctx, to.image(s).Path)", "error(nil)", moves},

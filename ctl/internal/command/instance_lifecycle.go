@@ -39,13 +39,17 @@ func lifecycleCommands() []*cli.Command {
 		simpleVerb("reboot", routes.RebootInstance, "ask an instance to reboot", "The guest is asked, as by its power button; the command does not wait for it.", "Asked instance %s to reboot."),
 		simpleVerb("pause", routes.PauseInstance, "pause a running instance", "Its memory stays where it is: a paused guest does not survive a reboot of its host.", "Paused instance %s."),
 		simpleVerb("unpause", routes.UnpauseInstance, "resume a paused instance", "An instance that an error of its disk has paused is resumed too, and tries the access again.", "Instance %s goes on."),
-		simpleVerb("repair", routes.RepairInstance, "make the definition of an instance name its volumes",
-			"After somebody has put an older definition back: with the instance shut off, each of its disks is set to\n"+
-				"the image where its volume is, or to the overlay while the volume moves. No image is written, and a\n"+
-				"definition that is right is left as it is. What a guest has written to another image meanwhile stays\n"+
-				"there: 'volume which VOLUME' names it. In the middle of an operation that waits for an operator the\n"+
+		{
+			Name: "repair", Usage: "make the definition of an instance name its volumes", ArgsUsage: "INSTANCE", Action: withSession(instanceRepair),
+			Description: "After somebody has put an older definition back: with the instance shut off, each of its disks is set to\n" +
+				"the image where its volume is, or to the overlay while the volume moves. No image is written, and a\n" +
+				"definition that is right is left as it is. What a guest has written to another image meanwhile stays\n" +
+				"there: 'volume which VOLUME' names it. In the middle of an operation that waits for an operator the\n" +
 				"guest may run: the definition gets the image that the guest is on.",
-			"The definition of instance %s names its volumes."),
+			Flags: []cli.Flag{
+				&cli.BoolFlag{Name: "source-unwritten", Usage: "the guest has not run from the source of a move, an NBD export or RBD image, which nobody but you can tell"},
+			},
+		},
 		{
 			Name: "shelve", Usage: "stop an instance and keep only its definition, at the registry", ArgsUsage: "INSTANCE", Action: withSession(instanceShelve),
 			Description: "Stops it as 'instance stop' does, keeps its definition at the registry and takes its domain off\n" +
@@ -142,6 +146,13 @@ func instanceStart(c *cli.Context, s *session.Session) error {
 		s.Say("It runs on its own volume, without what is elsewhere: %s.\n%s", left[j].Difference(), left[j].WayOut())
 	}
 	return nil
+}
+
+func instanceRepair(c *cli.Context, s *session.Session) error {
+	in := api.InstanceRepair{SourceUnwritten: c.Bool("source-unwritten")}
+	return actOnInstance(c, s, routes.RepairInstance, in, func(i *api.Instance) string {
+		return "The definition of instance " + i.Name + " names its volumes."
+	})
 }
 
 func instanceStop(c *cli.Context, s *session.Session) error {

@@ -135,7 +135,8 @@ func duration(m *api.Migration) time.Duration {
 
 // pausedAdvice is StandingText for a move with all guests paused that needs an operator.
 func pausedAdvice(m *api.Migration) string {
-	verb, at := m.PausedGoal()
-	return fmt.Sprintf("Volume %s is at %s, and nothing was lost. Mend what the message says, then try again: %s migration %s %s",
-		render.VolumeName(m), render.Location(at), Program, verb, m.ID)
+	_, at := m.PausedGoal()
+	again, _ := m.Cures()
+	return fmt.Sprintf("Volume %s is at %s, and nothing was lost. Mend what the message says, then try again: %s",
+		render.VolumeName(m), render.Location(at), again)
 }

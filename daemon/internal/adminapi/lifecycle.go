@@ -27,6 +27,12 @@ func (s *Server) stopInstance(ctx context.Context, opID, instance string, in api
 	})
 }
 
+func (s *Server) repairInstance(ctx context.Context, opID, instance string, in api.InstanceRepair) (api.Instance, error) {
+	return s.audited(ctx, opID, instance, "repair", map[string]any{"source_unwritten": in.SourceUnwritten}, func() (api.Instance, error) {
+		return s.Instances.BeginRepair(ctx, opID, instance, in)
+	})
+}
+
 // audited begins something and keeps an event that says who asked for it. Of a task the
 // registry has that already.
 func (s *Server) audited(ctx context.Context, opID, instance, what string, details map[string]any, begin func() (api.Instance, error)) (api.Instance, error) {

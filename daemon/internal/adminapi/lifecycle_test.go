@@ -61,7 +61,7 @@ func (noMigrations) MayStart(context.Context, string) error              { retur
 func (noMigrations) Switching(string) bool                               { return false }
 func (noMigrations) StoodStill(context.Context, string, string) error    { return nil }
 
-func (noMigrations) Misnamed(context.Context, string) ([]hv.NamedChain, error) {
+func (noMigrations) Misnamed(context.Context, string, bool) ([]hv.NamedChain, error) {
 	return nil, nil
 }
 

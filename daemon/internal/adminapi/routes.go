@@ -101,7 +101,7 @@ func (s *Server) instanceRoutes() []httpjson.Route {
 		begin(s, routes.RebootInstance, s.power("reboot", s.Instances.BeginReboot)),
 		begin(s, routes.PauseInstance, s.power("pause", s.Instances.BeginPause)),
 		begin(s, routes.UnpauseInstance, s.power("unpause", s.Instances.BeginUnpause)),
-		begin(s, routes.RepairInstance, s.power("repair", s.Instances.BeginRepair)),
+		begin(s, routes.RepairInstance, s.repairInstance),
 		begin(s, routes.ShelveInstance, s.Instances.BeginShelve),
 		routes.UnshelveInstance.ServedByDaemon(s.unshelveInstance),
 	}

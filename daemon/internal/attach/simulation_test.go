@@ -217,11 +217,15 @@ func TestTheGuestStopsAnsweringAtEveryCallAndReboots(t *testing.T) {
 
 // Whatever goes wrong, in any order: the seed names the run.
 func TestNothingIsLeftHalfDoneWhateverHappens(t *testing.T) {
-	hosttest.EverySeed(t, 400, chaos)
+	hosttest.EverySeed(t, 400, func(t *testing.T, rng *rand.Rand) { chaos(t, rng) })
+}
+
+func TestOneSeedIsOneRunOfAnAttachment(t *testing.T) {
+	hosttest.SameTwice(t, func(t *testing.T, rng *rand.Rand) []string { return chaos(t, rng).Calls() })
 }
 
 // chaos attaches and detaches while one thing after the other goes wrong.
-func chaos(t *testing.T, rng *rand.Rand) {
+func chaos(t *testing.T, rng *rand.Rand) *world {
 	w := newWorld(t, states[rng.IntN(len(states))])
 	if rng.IntN(2) == 0 {
 		w = newRootWorld(t, rng.IntN(2) == 0)
@@ -241,6 +245,7 @@ func chaos(t *testing.T, rng *rand.Rand) {
 	if err := w.settled(); err != nil {
 		t.Errorf("%v; the registry was told %v", err, w.registry.changes)
 	}
+	return w
 }
 
 var troubles = []func(d *daemon){
@@ -256,4 +261,7 @@ var troubles = []func(d *daemon){
 	func(d *daemon) { _ = d.world.SetUnplug(web, hvtest.UnplugRefuses) },
 	func(d *daemon) { _ = d.world.SetUnplug(web, hvtest.UnplugAtOnce) },
 	func(d *daemon) { _ = d.world.ReleaseDevice(web, "vdb") },
+	func(d *daemon) { d.world.journal.FailFor(20 * time.Second) },
+	func(d *daemon) { d.world.journal.FailNext(false) },
+	func(d *daemon) { d.world.journal.FailNext(true) },
 }

@@ -6,14 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/internal/seedtest"
 )
 
 // Pass lets fake time pass in a bubble.
@@ -90,42 +90,43 @@ func (r *Recorder) Errorf(format string, args ...any) {
 	r.Problems = append(r.Problems, fmt.Errorf(format, args...))
 }
 
-// The variables of make test-simulation: how many seeds each simulation of chance has, if not its
-// own number, and which one is the first.
-const (
-	seedsVar     = "VOLFERRY_SEEDS"
-	firstSeedVar = "VOLFERRY_SEED"
-)
-
 // EverySeed makes a trial for each of some seeds, in a bubble, until one fails. All that happens by
-// chance in it comes from its seed, which is in its name; VOLFERRY_SEED=17
-// and VOLFERRY_SEEDS=1 make that of seed 17 alone.
+// chance in it comes from its seed.
 func EverySeed(t *testing.T, seeds int, trial func(t *testing.T, rng *rand.Rand)) {
 	t.Helper()
-	first := number(t, firstSeedVar, 0)
-	seeds = number(t, seedsVar, seeds)
-	began := time.Now()
-	for seed := first; seed < first+seeds; seed++ {
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { trial(t, rand.New(rand.NewPCG(uint64(seed), 1))) })
-		})
-		if t.Failed() {
-			t.Fatalf("the same again: %s=%d %s=1 go test -run '^%s$'", firstSeedVar, seed, seedsVar, t.Name())
-		}
-	}
-	t.Logf("%d seeds from %d on in %s", seeds, first, time.Since(began).Round(time.Millisecond))
+	seedtest.Every(t, seeds, func(t *testing.T, seed uint64) {
+		synctest.Test(t, func(t *testing.T) { trial(t, seedtest.Rand(seed)) })
+	})
 }
 
-// number is that of a variable, or what it is without.
-func number(t *testing.T, name string, without int) int {
+// SameTwice makes the trials of some seeds twice. It claims of each seed that it draws the same both
+// times, as many times: what is arranged, and what is asked for, is the same. Of most seeds it claims
+// that all calls of the hypervisor are the same, in the same order, which the trial returns.
+// Not of every seed: goroutines that wake at the same moment of a bubble's time go on in an order
+// that Go's scheduler chooses, so that what happens at the nth call may happen at that of another goroutine.
+// A seed that has failed and does not fail again is one of those; it is made again some more times.
+func SameTwice(t *testing.T, trial func(t *testing.T, rng *rand.Rand) (calls []string)) {
 	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return without
+	same := 0
+	made := seedtest.Every(t, 40, func(t *testing.T, seed uint64) {
+		var drawn [2][]uint64
+		var calls [2][]string
+		for i := range calls {
+			synctest.Test(t, func(t *testing.T) {
+				rng, r := seedtest.NewRecorder(seed)
+				calls[i] = trial(t, rng)
+				drawn[i] = r.Drawn()
+			})
+		}
+		if !slices.Equal(drawn[0], drawn[1]) {
+			t.Errorf("it draws %d times, then %d times, and not the same", len(drawn[0]), len(drawn[1]))
+		}
+		if slices.Equal(calls[0], calls[1]) {
+			same++
+		}
+	})
+	t.Logf("the calls of %d of %d seeds were the same", same, made)
+	if made > 10 && same <= made/2 {
+		t.Errorf("the calls of %d of %d seeds were the same, want most", same, made)
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return n
 }

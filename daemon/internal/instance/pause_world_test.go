@@ -173,7 +173,7 @@ func (m pauseMigrations) StoodStill(context.Context, string, string) error {
 	return m.w.wrote
 }
 
-func (pauseMigrations) Misnamed(context.Context, string) ([]hv.NamedChain, error) {
+func (pauseMigrations) Misnamed(context.Context, string, bool) ([]hv.NamedChain, error) {
 	return nil, nil
 }
 

@@ -37,7 +37,7 @@ var begins = map[string]func(ctx context.Context, g *Manager, id string) (api.In
 		return g.BeginPause(ctx, id, "web")
 	},
 	"repair": func(ctx context.Context, g *Manager, id string) (api.Instance, error) {
-		return g.BeginRepair(ctx, id, "web")
+		return g.BeginRepair(ctx, id, "web", api.InstanceRepair{})
 	},
 	"unpause": func(ctx context.Context, g *Manager, id string) (api.Instance, error) {
 		return g.BeginUnpause(ctx, id, "web")
@@ -209,12 +209,19 @@ func TestNothingIsLeftHalfDoneWhateverHappens(t *testing.T) {
 	if testing.Short() {
 		seeds = 30
 	}
-	hosttest.EverySeed(t, seeds, chaos)
+	hosttest.EverySeed(t, seeds, func(t *testing.T, rng *rand.Rand) { chaos(t, rng) })
+}
+
+func TestOneSeedIsOneRunOfAnInstance(t *testing.T) {
+	hosttest.SameTwice(t, func(t *testing.T, rng *rand.Rand) []string {
+		w := chaos(t, rng)
+		return slices.Concat(w.nodes[0].Calls(), w.nodes[1].Calls())
+	})
 }
 
 // chaos has an instance go its ways, on two hosts, while one thing after the other
 // goes wrong.
-func chaos(t *testing.T, rng *rand.Rand) {
+func chaos(t *testing.T, rng *rand.Rand) *world {
 	w := newWorld(t, api.InstanceStopped)
 	both := []*daemon{startDaemon(t, w.nodes[0]), startDaemon(t, w.nodes[1])}
 	synctest.Wait()
@@ -231,6 +238,7 @@ func chaos(t *testing.T, rng *rand.Rand) {
 	if err := w.settled(); err != nil {
 		t.Errorf("%v; the registry was told %v", err, w.registry.changes)
 	}
+	return w
 }
 
 var troubles = []func(d *daemon){
@@ -244,6 +252,9 @@ var troubles = []func(d *daemon){
 	func(d *daemon) { _ = d.node.ResumeByUser(web) },
 	func(d *daemon) { _ = d.node.SetShutdown(web, hvtest.ShutdownIgnores) },
 	func(d *daemon) { _ = d.node.SetShutdown(web, hvtest.ShutdownObeys) },
+	func(d *daemon) { d.node.journal.FailFor(20 * time.Second) },
+	func(d *daemon) { d.node.journal.FailNext(false) },
+	func(d *daemon) { d.node.journal.FailNext(true) },
 }
 
 // Two hosts ask for it at once, whatever the order of their calls: one has it in the

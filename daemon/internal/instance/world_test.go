@@ -284,7 +284,9 @@ func (n *node) List(context.Context, bool) ([]api.Migration, error) { return n.o
 func (n *node) MayStart(context.Context, string) error { return n.mayStart }
 
 // Misnamed implements Migrations.
-func (n *node) Misnamed(context.Context, string) ([]hv.NamedChain, error) { return nil, n.mayStart }
+func (n *node) Misnamed(context.Context, string, bool) ([]hv.NamedChain, error) {
+	return nil, n.mayStart
+}
 
 // Standing implements Migrations.
 func (n *node) Standing(context.Context, string) (bool, error) { return n.nameStanding != nil, nil }

@@ -5,6 +5,7 @@ package migrate
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,7 +61,7 @@ func (d *daemon) volferryctl(words []string) error {
 		_, err := d.manager().Which(ctx, d.world.Registry.CurrentVolume())
 		return err
 	case "instance repair":
-		return d.repair(ctx)
+		return d.repairWith(ctx, slices.Contains(words, "--source-unwritten"))
 	case "migration copy", "migration complete", "migration cancel":
 		c := Call{OpID: uuid.NewString(), Subject: words[2]}
 		do := map[string]func(*Manager, context.Context, Call) (api.Migration, string, error){
@@ -79,12 +80,17 @@ func (d *daemon) volferryctl(words []string) error {
 }
 
 // repair does for the migration's disk what the repair of its instance does.
-func (d *daemon) repair(ctx context.Context) error {
+func (d *daemon) repair(ctx context.Context) error { return d.repairWith(ctx, false) }
+
+func (d *daemon) repairWith(ctx context.Context, srcUnwritten bool) error {
 	standing, err := d.manager().Standing(ctx, testInstance)
 	if err != nil || standing {
 		return errors.Join(err, d.manager().NameStanding(ctx, testInstance))
 	}
-	misnamed, err := d.manager().Misnamed(ctx, testInstance)
+	misnamed, err := d.manager().Misnamed(ctx, testInstance, srcUnwritten)
+	if err != nil {
+		return err
+	}
 	for _, named := range misnamed {
 		err = errors.Join(err, d.world.SetConfigChain(ctx, testInstance, named.Target, named.Chain))
 	}

@@ -64,13 +64,13 @@ func TestADefinitionThatIsPutBackIsGuardedAtOnceUntilItIsRight(t *testing.T) {
 		if got := d.get(mig.ID).State; got != api.MigrationStarted {
 			t.Errorf("the migration is %s, want started: the cancel could not begin", got)
 		}
-		misnamed, err := d.manager().Misnamed(ctx, testInstance)
+		misnamed, err := d.manager().Misnamed(ctx, testInstance, false)
 		must(t, err)
 		if diff := cmp.Diff([]hv.NamedChain{{Target: "vda", Chain: overlayChainOf(mig)}}, misnamed); diff != "" {
 			t.Fatalf("what the definition is to name (-want +got)\n%s", diff)
 		}
 		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", misnamed[0].Chain))
-		if misnamed, err = d.manager().Misnamed(ctx, testInstance); err != nil || len(misnamed) > 0 {
+		if misnamed, err = d.manager().Misnamed(ctx, testInstance, false); err != nil || len(misnamed) > 0 {
 			t.Errorf("once it does: %+v, %v", misnamed, err)
 		}
 		synctest.Wait()
@@ -148,7 +148,7 @@ func TestAnOverlayIsNotNamedAgainOverASrcThatWasWritten(t *testing.T) {
 		d.begin(toNewPool)
 		must(t, d.world.SetConfigChain(context.Background(), testInstance, "vda", []hv.Image{rawImage(srcPath)}))
 		must(t, d.world.WriteBlock(srcPath, 5, 4711))
-		if _, err := d.manager().Misnamed(context.Background(), testInstance); api.CodeOf(err) != api.CodeChainChanged {
+		if _, err := d.manager().Misnamed(context.Background(), testInstance, false); api.CodeOf(err) != api.CodeChainChanged {
 			t.Errorf("got %v, want chain_changed", err)
 		}
 	})

@@ -27,7 +27,11 @@ func TestNoWriteIsLostWhateverHappensAndWhen(t *testing.T) {
 	if testing.Short() {
 		seeds = 60
 	}
-	hosttest.EverySeed(t, seeds, chaos)
+	hosttest.EverySeed(t, seeds, func(t *testing.T, rng *rand.Rand) { chaos(t, rng) })
+}
+
+func TestOneSeedIsOneRunOfAMigration(t *testing.T) {
+	hosttest.SameTwice(t, func(t *testing.T, rng *rand.Rand) []string { return chaos(t, rng).world.Calls() })
 }
 
 // chaosCalls is about how many calls of the hypervisor a migration makes.
@@ -37,7 +41,7 @@ const chaosCalls = 90
 var changingCalls = []string{"Snapshot", "BlockCopy", "CommitActive", "Suspend", "Resume", "Pivot", "SetConfigChain", "AbortJob"}
 
 // chaos moves the volume, or cancels that, while one thing after the other goes wrong.
-func chaos(t *testing.T, rng *rand.Rand) {
+func chaos(t *testing.T, rng *rand.Rand) *daemon {
 	worlds := []func(*testing.T, hv.State) *migratetest.World{losing}
 	for _, kind := range slices.Sorted(maps.Keys(migratetest.LiveKinds)) { // so that a seed is a run
 		worlds = append(worlds, migratetest.LiveKinds[kind])
@@ -67,9 +71,10 @@ func chaos(t *testing.T, rng *rand.Rand) {
 	d.WantIdle()
 	if mig.State == api.MigrationCompleted {
 		d.moved(mig)
-		return
+	} else {
+		d.stayed()
 	}
-	d.stayed()
+	return d
 }
 
 var chaosTroubles = []func(d *daemon, how time.Duration){
@@ -88,6 +93,9 @@ var chaosTroubles = []func(d *daemon, how time.Duration){
 		time.AfterFunc(how, func() { _ = d.world.Start(testInstance) })
 	},
 	func(d *daemon, how time.Duration) { d.world.SetClock(how*120 - time.Hour) },
+	func(d *daemon, how time.Duration) { d.journal.FailFor(how) },
+	func(d *daemon, _ time.Duration) { d.journal.FailNext(false) },
+	func(d *daemon, _ time.Duration) { d.journal.FailNext(true) },
 }
 
 // endsSomehow asks for a migration, step by step or as a whole, and for its cancel after some time if

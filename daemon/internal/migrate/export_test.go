@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
@@ -170,12 +171,32 @@ func TestADefinitionThatNamesASourceAtAnAddressIsNotRepaired(t *testing.T) {
 	inBubbleOn(t, migratetest.ExportWorld, hv.StateStopped, func(t *testing.T, d *daemon) {
 		mig := d.begin(d.world.To)
 		d.world.Redefine(t, func(dom *hv.Domain) { dom.Config[0].Chain = []hv.Image{d.world.Src} })
-		if _, err := d.manager().Misnamed(t.Context(), testInstance); api.CodeOf(err) != api.CodeChainChanged {
+		if _, err := d.manager().Misnamed(t.Context(), testInstance, false); api.CodeOf(err) != api.CodeChainChanged {
 			t.Errorf("got %v, want %s", err, api.CodeChainChanged)
 		}
 		if !d.world.Exists(overlayOf(mig)) {
 			t.Error("the overlay is gone")
 		}
+	})
+}
+
+// The command that the refusal names is a person's word that it was not, and names the overlay: the move goes on.
+func TestADefinitionThatNamesASourceAtAnAddressIsRepairedOnAPersonsWord(t *testing.T) {
+	inBubbleOn(t, migratetest.ExportWorld, hv.StateStopped, func(t *testing.T, d *daemon) {
+		mig := d.begin(d.world.To)
+		d.world.Redefine(t, func(dom *hv.Domain) { dom.Config[0].Chain = []hv.Image{d.world.Src} })
+		refused := d.repair(t.Context())
+		if api.CodeOf(refused) != api.CodeChainChanged {
+			t.Fatalf("got %v, want %s", refused, api.CodeChainChanged)
+		}
+		d.types(hosttest.CommandsIn(refused.Error())...)
+		dom, err := d.world.Fake.Domain(t.Context(), testInstance)
+		must(t, err)
+		if path := dom.ConfigDisk("vda").Top().Path; path != overlayOf(mig) {
+			t.Errorf("the definition names %s, want the overlay", path)
+		}
+		d.copyAndCancel(mig.ID)
+		d.stayed()
 	})
 }
 

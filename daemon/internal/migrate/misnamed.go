@@ -13,7 +13,8 @@ import (
 // migration which their definition does not name, with the chain that it is to name. The caller
 // holds the key of the instance. It is an error if an operation of the migration has stopped at
 // it, and if src was written since: the overlay belongs to src as it was.
-func (m *Manager) Misnamed(ctx context.Context, instanceID string) (out []hv.NamedChain, err error) {
+// Of a src that keeps no record of that, srcUnwritten is the word of a person who knows.
+func (m *Manager) Misnamed(ctx context.Context, instanceID string, srcUnwritten bool) (out []hv.NamedChain, err error) {
 	err = m.eachOpen(ctx, func(h *history) error {
 		s := &h.spec
 		if s.InstanceID != instanceID || !s.Watched() {
@@ -26,7 +27,7 @@ func (m *Manager) Misnamed(ctx context.Context, instanceID string) (out []hv.Nam
 		if !h.onOverlay() {
 			return nil
 		}
-		misnamed, err := m.env.Misnamed(ctx, s)
+		misnamed, err := m.env.Misnamed(ctx, s, srcUnwritten)
 		if misnamed {
 			out = append(out, hv.NamedChain{Target: s.Target, Chain: s.OverlayChain()})
 		}

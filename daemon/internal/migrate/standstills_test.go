@@ -268,6 +268,12 @@ var standstills = map[string]standstill{
 		d.when("fold", op.EventStarted, func() { undefine(t, d) })
 		return d.completes(mig)
 	}, api.MigrationCompleted},
+	"a domain that is undefined as its definition is to name the destination": {stopped, func(t *testing.T, d *daemon) string {
+		mig := d.copied()
+		d.keepsDefinition(t)
+		d.world.Inject(hvtest.Fault{Call: "SetConfigChain", Do: func() { undefine(t, d) }})
+		return d.completes(mig)
+	}, api.MigrationCompleted},
 	"a guest that was started on the source in a fold, where no hook is": {stopped, func(t *testing.T, d *daemon) string {
 		mig := d.copied()
 		d.world.OnStart = nil

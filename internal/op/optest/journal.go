@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/volferry/volferry/internal/op"
 )
@@ -41,6 +42,13 @@ func (j *Journal) FailAppend(n int, stored bool) {
 	j.failAt[n] = stored
 }
 
+// FailNext is FailAppend for the record that is appended next.
+func (j *Journal) FailNext(stored bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.failAt[j.stored+1] = stored
+}
+
 // Appends returns how often Append was called.
 func (j *Journal) Appends() int {
 	j.mu.Lock()
@@ -53,6 +61,12 @@ func (j *Journal) SetDown(down bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.down = down
+}
+
+// FailFor is SetDown for a while.
+func (j *Journal) FailFor(how time.Duration) {
+	j.SetDown(true)
+	time.AfterFunc(how, func() { j.SetDown(false) })
 }
 
 // AfterAppend sets a function that is called, without a lock, after every record

@@ -47,12 +47,19 @@ func (l *Loop) follow(ctx context.Context, d api.Drain, v api.DrainVolume) error
 		}
 		return l.settle(ctx, d, v, api.DrainVolumeFailed, m.Error)
 	case api.MigrationNeedsOperator:
-		return l.settle(ctx, d, v, api.DrainVolumeFailed, api.Errorf(api.CodeNeedsOperator,
-			"migration %s of volume %s needs an operator; `volferryctl migration show %s` says what is known", m.ID, v.VolumeName, m.ID))
+		return l.settle(ctx, d, v, api.DrainVolumeFailed, needsOperator(m))
 	case api.MigrationStarting, api.MigrationStarted, api.MigrationCopying, api.MigrationCopied,
 		api.MigrationCompleting, api.MigrationCancelling, api.MigrationOrphaned:
 	}
 	return nil
+}
+
+// needsOperator is the error of a volume whose migration needs an operator, with the commands that are known to end
+// that. The migration shows them as well, and more of what is known.
+func needsOperator(m api.Migration) *api.Error {
+	again, _ := m.Cures()
+	return api.Errorf(api.CodeNeedsOperator, "migration %s needs an operator; %s. Next: %s; `%s` shows what is known", m.ID, m.StoppedLine(), again,
+		api.ShellLine("volferryctl", "migration", "show", m.ID)).With("migration_id", m.ID)
 }
 
 // askWhy has the host say why a migration did not move its volume: its journal has

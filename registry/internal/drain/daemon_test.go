@@ -40,6 +40,8 @@ type daemon struct {
 	refuse map[string][]api.TaskAnswer
 	// end is how the moves of a volume end, completed if it has none.
 	end map[string]api.MigrationState
+	// why is the error of an end.
+	why map[string]*api.Error
 	// vanish are the volumes whose ops are undone before the registry has heard
 	// of them.
 	vanish map[string]bool
@@ -48,7 +50,7 @@ type daemon struct {
 func newDaemon(s *site, name string) *daemon {
 	d := &daemon{
 		site: s, ops: map[string]api.Op{},
-		refuse: map[string][]api.TaskAnswer{}, end: map[string]api.MigrationState{}, vanish: map[string]bool{},
+		refuse: map[string][]api.TaskAnswer{}, end: map[string]api.MigrationState{}, why: map[string]*api.Error{}, vanish: map[string]bool{},
 	}
 	d.Host = s.Host(name, []api.Pool{storetest.Dir("fast"), storetest.Dir("slow")}, d.perform)
 	return d
@@ -133,6 +135,9 @@ func (d *daemon) finish(id, name string) {
 	for _, to := range steps {
 		in := api.MigrationTransition{
 			From: []api.MigrationState{api.MigrationStarting, api.MigrationStarted, api.MigrationCompleting}, To: to, Host: d.Name, Epoch: 1, OpID: "o",
+		}
+		if to == end {
+			in.Error = d.why[name]
 		}
 		if to == api.MigrationError {
 			// The registry hears that it ended, and the journal has why.

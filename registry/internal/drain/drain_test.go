@@ -210,6 +210,22 @@ func TestMigrationThatEndsInErrorIsAFailure(t *testing.T) {
 	})
 }
 
+// The words are those that the migration itself has, and name its commands.
+func TestADrainNamesTheCommandsThatEndAStandstill(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.volumes(1, "a")
+		const cure = "virsh blockjob web vda --abort, then volferryctl migration complete m"
+		s.hosts["a"].end["v0"] = api.MigrationNeedsOperator
+		s.hosts["a"].why["v0"] = api.Errorf(api.CodeNeedsOperator, "somebody mirrors disk vda").With(api.DetailCure, cure)
+		id := s.drain(1)
+		s.until(id)
+		v := expect.Value(s.Store.Drain(s.T.Context(), id))(s.T).Volumes[0]
+		expect.Code(s.T, v.Error, api.CodeNeedsOperator, "Next: "+cure+"; ")
+		expect.Code(s.T, v.Error, api.CodeNeedsOperator, "volume v0: its move stands")
+		expect.Code(s.T, v.Error, api.CodeNeedsOperator, "somebody mirrors disk vda")
+	})
+}
+
 // The registry hears only that a migration has ended. Why is in the journal of the host,
 // and that is what the drain shows, word for word.
 func TestFailedVolumeShowsTheReasonOfItsHost(t *testing.T) {

@@ -197,9 +197,9 @@ func whyEnded(o api.Op, req relay.Request) *api.Error {
 	if o.Error != nil {
 		return o.Error
 	}
-	code := api.CodeInternal
 	if o.State == api.OpNeedsOperator {
-		code = api.CodeNeedsOperator
+		return api.Errorf(api.CodeNeedsOperator, "operation %s on host %s needs an operator, and the host has not said why; on that host `volferryctl status` names what stands there, with the commands that end it",
+			req.Key, req.HostName)
 	}
-	return api.Errorf(code, "operation %s on host %s ended as %s and gives no reason", req.Key, req.HostName, o.State)
+	return api.Errorf(api.CodeInternal, "operation %s on host %s ended as %s and gives no reason", req.Key, req.HostName, o.State)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/registry/internal/hostop"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/relay/relaytest"
@@ -55,6 +56,14 @@ func TestAnAnswerThatTellsNothingIsLookedUpByTheOp(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAnOpThatNeedsAnOperatorAndDoesNotSayWhyNamesTheCommandThatDoes(t *testing.T) {
+	c := &hostop.Client{Relay: host{http.StatusAccepted, map[string][]string{"k": {api.OpNeedsOperator}}}, Every: 1}
+	out, err := c.Ask(t.Context(), hostop.Request{Key: "k", HostName: "alpha"})
+	expect.OK(t, err)
+	expect.Code(t, out.Failed, api.CodeNeedsOperator, "operation k on host alpha needs an operator")
+	expect.Code(t, out.Failed, api.CodeNeedsOperator, "on that host `volferryctl status`")
 }
 
 func TestKeysFollowFromTheirMigration(t *testing.T) {

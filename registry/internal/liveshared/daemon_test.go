@@ -31,8 +31,13 @@ type daemon struct {
 	followed map[string]int // by guest
 	reached  step           // the last swap, or the tracking
 	last     bits
-	over     int  // the generation that was ended last
-	left     bool // the move
+	// ranAtRead is a guest that ran when the last bitmaps were read, "" if all stood still.
+	ranAtRead string
+	over      int  // the generation that was ended last
+	left      bool // the move
+	// stuck is how often it cannot clear away. Full: it cannot copy.
+	stuck int
+	full  bool
 	// held is the block that was read from src and is not on dst yet, nil if there is none.
 	held *heldBlock
 }

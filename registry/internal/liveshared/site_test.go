@@ -14,6 +14,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
+	"github.com/volferry/volferry/internal/seedtest"
 	"github.com/volferry/volferry/registry/internal/hostop"
 	"github.com/volferry/volferry/registry/internal/liveshared"
 	"github.com/volferry/volferry/registry/internal/pauseall"
@@ -49,6 +50,8 @@ type site struct {
 	acked             image
 	writes, processes int
 	broken            []string
+	// followed are the commands that the operator was told.
+	followed []string
 }
 
 // bubble runs f with a site that has the hosts a and b, which share the pools old and new,
@@ -59,7 +62,7 @@ func bubble(t *testing.T, seed uint64, f func(s *site)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &site{
 			Site: relaytest.New(t, path), hosts: map[string]*daemon{},
-			random: rand.New(rand.NewPCG(seed, 0)), images: map[string]*image{srcPath: {}},
+			random: seedtest.Rand(seed), images: map[string]*image{srcPath: {}},
 		}
 		defer s.end()
 		for _, host := range hostsOf {

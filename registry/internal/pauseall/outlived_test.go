@@ -33,7 +33,7 @@ func (s *site) wantOneLeft(id, name string, end api.MigrationState) {
 			}
 		}
 	}
-	expect.Value(s.Store.DiscardPaused(s.T.Context(), store.Call{}, id))(s.T)
+	s.follow(id)
 	if m := s.until(id); m.State != end {
 		s.T.Errorf("migration = %+v", m)
 	}
@@ -115,7 +115,7 @@ func TestAGuestThatSomebodyLetsRunOnKeepsTheOthersFromBeingRestored(t *testing.T
 				}
 			}
 		}
-		expect.Value(s.Store.DiscardPaused(s.T.Context(), store.Call{}, id))(t)
+		s.follow(id)
 		if m := s.until(id); m.State != api.MigrationCancelled {
 			t.Errorf("migration = %+v", m)
 		}
@@ -159,7 +159,7 @@ func TestAGuestThatIsResumedByHandWhileAnotherIsWaitedForBarsTheMemoryOfTheOther
 				}
 			}
 		}
-		expect.Value(s.Store.DiscardPaused(s.T.Context(), store.Call{}, id))(t)
+		s.follow(id)
 		if m := s.until(id); m.State != api.MigrationCompleted {
 			t.Errorf("migration = %+v", m)
 		}

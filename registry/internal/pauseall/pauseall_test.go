@@ -94,17 +94,12 @@ func both(a, b func(*site)) func(*site) {
 	return func(s *site) { a(s); b(s) }
 }
 
-// tryAgain is the operator's answer to needs_operator.
+// tryAgain is the operator's answer to needs_operator: what it says is done.
 func tryAgain(s *site, id string) {
 	if !strings.HasPrefix(s.state(id), "needs_operator") {
 		return
 	}
-	if _, err := s.Store.CompletePause(s.T.Context(), store.Call{}, id); api.CodeOf(err) == api.CodeStateForbidden {
-		err = s.cancel(id)
-		if err != nil {
-			s.T.Error(err)
-		}
-	}
+	s.follow(id)
 }
 
 func cancelWhen(phase string) func(s *site, id string) {

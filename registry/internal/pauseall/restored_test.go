@@ -58,7 +58,7 @@ func (s *site) giveUpWhatIsBarred(id string) bool {
 		case m.State.Final():
 			return false
 		case m.State == api.MigrationNeedsOperator:
-			expect.Value(s.Store.DiscardPaused(s.T.Context(), store.Call{}, id))(s.T)
+			s.follow(id)
 			return true
 		}
 		relaytest.Pass(time.Second)

@@ -138,7 +138,7 @@ func (s *Server) instanceRoutes() []httpjson.Route {
 		relayed(s, routes.RebootInstance, toPower[routes.None](s, "reboot")),
 		relayed(s, routes.PauseInstance, toPower[routes.None](s, "pause")),
 		relayed(s, routes.UnpauseInstance, toPower[routes.None](s, "unpause")),
-		relayed(s, routes.RepairInstance, toPower[routes.None](s, "repair")),
+		relayed(s, routes.RepairInstance, toPower[api.InstanceRepair](s, "repair")),
 		relayed(s, routes.ShelveInstance, toPower[api.InstanceShelve](s, "shelve")),
 		routes.UnshelveInstance.ServedByRegistry(s.unshelve),
 

@@ -62,7 +62,7 @@ var bodiless = map[string]bool{
 	"/v1/attachments/{attachment}/migration:copy": true, "/v1/attachments/{attachment}/migration:cancel": true,
 	"/v1/migrations/{migration}/copy": true,
 	"/v1/instances/{instance}/unlock": true, "/v1/instances/{instance}/start": true, "/v1/instances/{instance}/reboot": true,
-	"/v1/instances/{instance}/pause": true, "/v1/instances/{instance}/unpause": true, "/v1/instances/{instance}/repair": true,
+	"/v1/instances/{instance}/pause": true, "/v1/instances/{instance}/unpause": true,
 	"/v1/migrations/{migration}/delete-source": true,
 	"/v1/drains/{drain}/pause":                 true, "/v1/drains/{drain}/resume": true, "/v1/drains/{drain}/stop": true,
 }

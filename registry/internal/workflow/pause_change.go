@@ -83,7 +83,7 @@ func (tx *changeTx) settlePauseState(ctx context.Context, id string) error {
 	}
 	state, why := p.state(), p.Why
 	if stops := p.blocker(); stops != nil {
-		state, why = api.MigrationNeedsOperator, stops
+		state, why = api.MigrationNeedsOperator, p.cured(stops, tx.At)
 	}
 	fail, err := encodeError(why)
 	if err != nil {
@@ -127,13 +127,4 @@ func (p Pause) phaseShown() string {
 		return phaseResuming
 	}
 	return string(p.Phase)
-}
-
-// discardAdvice is how an operator gives memory up that may not be restored.
-func (p Pause) discardAdvice() string {
-	verb := "complete"
-	if p.Phase == PauseCancelling || p.Phase == PauseDone && p.Migration.State == api.MigrationCancelled {
-		verb = "cancel"
-	}
-	return "it can only be started anew, as after a power cut: `volferryctl migration " + verb + " " + p.Migration.ID + " --discard-memory`, then `volferryctl instance start`"
 }

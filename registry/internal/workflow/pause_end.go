@@ -97,14 +97,9 @@ func (tx *changeTx) retryPause(ctx context.Context, p Pause) error {
 	}
 	var barred error
 	for _, g := range p.Instances {
-		if g.Error == nil {
-			continue
+		if g.Error != nil {
+			barred = cmp.Or(barred, p.barred(g, tx.At))
 		}
-		to := api.PermitRestore
-		if g.State == PauseReady {
-			to = api.PermitResume
-		}
-		barred = cmp.Or(barred, p.memoryBarred(g, to, tx.At))
 	}
 	if barred != nil && p.Error == nil {
 		return barred

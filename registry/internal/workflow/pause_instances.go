@@ -115,7 +115,7 @@ func (tx *changeTx) explainLost(ctx context.Context, p Pause, g PauseInstance) e
 	if err != nil || i.LockedBy != p.Migration.ID {
 		return err
 	}
-	return tx.ExplainLock(ctx, i, fmt.Sprintf("host %s was fenced while it was put to rest for the move of volume %s, and its memory is not restored; %s", g.Host.Name, p.Migration.VolumeName, p.discardAdvice()))
+	return tx.ExplainLock(ctx, i, fmt.Sprintf("host %s was fenced while it was put to rest for the move of volume %s, and its memory is not restored; %s", g.Host.Name, p.Migration.VolumeName, p.discardAdvice(g)))
 }
 
 // samePauseInstance says whether nothing is to be recorded.

@@ -4,17 +4,11 @@ package workflow
 
 import (
 	"context"
-	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/validate"
 )
-
-// resumeWindow is how long after another guest one may still run on: they are let run
-// at once, and each by its own host. The memory of one that comes later is older than
-// what the others have written since.
-const resumeWindow = 30 * time.Second
 
 // PermitPause answers a host that is about to suspend, restore or resume a guest in a move
 // with all guests paused. The rule: once a guest that writes to shared volumes has run on,
@@ -70,31 +64,4 @@ func (tx *changeTx) permit(ctx context.Context, p Pause, g PauseInstance, to str
 	}
 	return tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.instance", From: g.State, To: phaseResuming},
 		map[string]any{"instance_id": g.ID, "instance_name": g.Name, "instance_host": g.Host.Name, "phase": p.Phase})
-}
-
-// memoryBarred refuses to restore an instance from its memory, or to let run what was
-// restored from it, if that is older than what others have written.
-func (p Pause) memoryBarred(g PauseInstance, to string, now time.Time) error {
-	if g.Discard {
-		return nil // nothing of it is old
-	}
-	if g.Lost {
-		return api.Errorf(api.CodeStateForbidden, "the memory of instance %s is not restored: its host %s was fenced, and migration %s of volume %s went on without it; %s",
-			g.Name, g.Host.Name, p.Migration.ID, p.Migration.VolumeName, p.discardAdvice())
-	}
-	for _, o := range p.Instances {
-		if o.ID == g.ID || !o.Writes {
-			continue
-		}
-		ran := o.RanAt
-		if o.State == PausePending || o.State == PauseChecked {
-			ran = p.StoppedAt // nobody has said that it stands still
-		}
-		if ran.IsZero() || to == api.PermitResume && now.Sub(ran) < resumeWindow {
-			continue
-		}
-		return api.Errorf(api.CodeStateForbidden, "the memory of instance %s is older than what instance %s may have written since to the volumes that they share; %s",
-			g.Name, o.Name, p.discardAdvice()).With("instance_id", o.ID)
-	}
-	return nil
 }

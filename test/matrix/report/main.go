@@ -2,11 +2,13 @@
 
 // Command report reads what 'go test -json' printed, from the files that it is given or
 // from its standard input, and says of each row of the failure matrix what the tests
-// that hold it said, and how often they ran.
+// that hold it said, and how often they ran. With --page it writes a page of that as well. With
+// --machine it prints the line that says in such a file where its tests ran, and reads nothing.
 package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -17,13 +19,20 @@ import (
 const module = "github.com/volferry/volferry"
 
 func main() {
-	if err := run(os.Args[1:], os.Stdin, os.Stdout); err != nil {
+	page := flag.String("page", "", "the file of the page")
+	version := flag.String("machine", "", "print the line of a run of this version")
+	flag.Parse()
+	if *version != "" {
+		fmt.Println(matrix.RunLine(*version, machine()))
+		return
+	}
+	if err := run(flag.Args(), os.Stdin, os.Stdout, *page); err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
 		os.Exit(1) //nolint:forbidigo // this is main
 	}
 }
 
-func run(files []string, in io.Reader, out io.Writer) error {
+func run(files []string, in io.Reader, out io.Writer, page string) error {
 	phases, err := matrix.Phases()
 	if err != nil {
 		return err
@@ -36,6 +45,11 @@ func run(files []string, in io.Reader, out io.Writer) error {
 	}
 	if len(files) == 0 {
 		if err := all.Read(in, module); err != nil {
+			return err
+		}
+	}
+	if page != "" {
+		if err := os.WriteFile(page, []byte(all.RunsPage(phases)), 0o644); err != nil { //nolint:gosec // everybody reads documentation
 			return err
 		}
 	}

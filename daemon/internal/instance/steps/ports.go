@@ -104,7 +104,7 @@ type Migrations interface {
 	MayStart(ctx context.Context, instanceID string) error
 	// Misnamed returns the disks of an instance that is off whose definition is to name the
 	// overlay of a migration, and does not. It is an error if that is not safe.
-	Misnamed(ctx context.Context, instanceID string) ([]hv.NamedChain, error)
+	Misnamed(ctx context.Context, instanceID string, srcUnwritten bool) ([]hv.NamedChain, error)
 	// Standing says whether an operation of a migration of the instance waits for the operator.
 	Standing(ctx context.Context, instanceID string) (bool, error)
 	// NameStanding has the definition of such an instance name the image where the disk of that

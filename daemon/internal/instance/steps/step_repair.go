@@ -14,7 +14,11 @@ import (
 // RepairInput is the input of an op that makes the definition of an instance name the images
 // where its volumes are. If it does not have the whole instance, the op of a migration has it
 // that waits for the operator: then only the disk of that migration is named.
-type RepairInput struct{ Subject }
+type RepairInput struct {
+	Subject
+	// SourceUnwritten is api.InstanceRepair's.
+	SourceUnwritten bool `json:"source_unwritten,omitempty"`
+}
 
 // CheckRepair refuses a repair of an instance that runs, or of which nobody can tell what its
 // definition is to name. It changes nothing, and its errors are typed for the runner.
@@ -63,7 +67,7 @@ func (e *Env) stepNameVolumes() op.Step {
 		if err != nil || dom == nil {
 			return op.NotDone, err
 		}
-		wrong, err := e.misnamed(ctx, &in.Subject, dom)
+		wrong, err := e.misnamed(ctx, in, dom)
 		return op.DoneIf(len(wrong) == 0), err
 	}
 	return step(stepNameVolumes, do, nil, observe)
@@ -88,7 +92,7 @@ func (e *Env) toRepair(ctx context.Context, in *RepairInput) ([]hv.NamedChain, e
 	if err := request.AtHome("cannot repair instance "+dom.Name, dom); err != nil {
 		return nil, err
 	}
-	return e.misnamed(ctx, &in.Subject, dom)
+	return e.misnamed(ctx, in, dom)
 }
 
 // mayRepair returns the domain of an instance whose definition may be changed.
@@ -114,8 +118,8 @@ func (e *Env) mayRepair(ctx context.Context, in *RepairInput) (*hv.Domain, error
 
 // misnamed returns the disks whose definition names another image than that of their volume, with
 // what it is to name. Of a volume that moves that is what the migration says.
-func (e *Env) misnamed(ctx context.Context, s *Subject, dom *hv.Domain) ([]hv.NamedChain, error) {
-	out, err := e.Migrations.Misnamed(ctx, s.InstanceID)
+func (e *Env) misnamed(ctx context.Context, s *RepairInput, dom *hv.Domain) ([]hv.NamedChain, error) {
+	out, err := e.Migrations.Misnamed(ctx, s.InstanceID, s.SourceUnwritten)
 	if err != nil {
 		return nil, err
 	}

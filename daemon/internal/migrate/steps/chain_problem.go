@@ -34,7 +34,8 @@ func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse bool) (problem st
 	}
 	way := fmt.Sprintf("with the instance shut off, `volferryctl instance repair %s` names the overlay again; docs/how-to/recover.md (A definition that was put back) says more", s.InstanceName)
 	if api.IsNetwork(s.Src.Path) {
-		way = "docs/how-to/recover.md (A definition that was put back) says what to do"
+		way = fmt.Sprintf("if its guest has not run from there since, `%s` names the overlay again, with the instance shut off; docs/how-to/recover.md (A definition that was put back) says more",
+			api.ShellLine("volferryctl", "instance", "repair", s.InstanceName, "--source-unwritten"))
 	}
 	return fmt.Sprintf("the definition of instance %s was changed by somebody else: for disk %s it names %s, and what the guest of volume %s wrote since migration %s began is in %s over %s; "+
 		"do not start it from there: %s",
@@ -59,16 +60,19 @@ func (s *Spec) namedBy(d *hv.Disk) bool {
 
 // Misnamed says whether the definition of an instance that is off lacks the overlay, which has the
 // newest writes. Its errors are typed for the runner; one is that src was written since, so that
-// the overlay does not belong to it any more, or is at an address, of which nobody can tell.
-func (e *Env) Misnamed(ctx context.Context, s *Spec) (bool, error) {
+// the overlay does not belong to it any more, or is at an address, of which nobody but a person can tell (srcUnwritten).
+func (e *Env) Misnamed(ctx context.Context, s *Spec, srcUnwritten bool) (bool, error) {
 	disk, err := e.confirmDisk(ctx, s)
 	if err != nil || s.namedBy(disk.dom.ConfigDisk(s.Target)) {
 		return false, err
 	}
+	if api.IsNetwork(s.Src.Path) && srcUnwritten {
+		return true, nil
+	}
 	if api.IsNetwork(s.Src.Path) {
 		return true, api.Errorf(api.CodeChainChanged,
-			"the definition of instance %s names %s, and not the overlay %s of migration %s; nobody can tell whether the guest has run from there since, as %s keeps no record of writes; docs/how-to/recover.md (A definition that was put back) says what to do",
-			s.InstanceName, s.place(disk.config), s.Overlay, s.MigrationID, api.AddressKind(s.Src.Path))
+			"the definition of instance %s names %s, and not the overlay %s of migration %s; nobody can tell whether the guest has run from there since, as %s keeps no record of writes; if you are sure that it has not, `%s` names the overlay; docs/how-to/recover.md (A definition that was put back) says more",
+			s.InstanceName, s.place(disk.config), s.Overlay, s.MigrationID, api.AddressKind(s.Src.Path), api.ShellLine("volferryctl", "instance", "repair", s.InstanceName, "--source-unwritten"))
 	}
 	return true, e.sealed(ctx, s, "")
 }

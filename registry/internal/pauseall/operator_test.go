@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pauseall_test
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// follow does what an operator does who types in, at the registry, the commands that a migration shows which needs one.
+func (s *site) follow(id string) {
+	s.T.Helper()
+	m := expect.Value(s.Store.Migration(s.T.Context(), id, store.Viewer{}))(s.T)
+	again, _ := m.Cures()
+	if m.State != api.MigrationNeedsOperator || again == "" {
+		s.T.Fatalf("the migration is %s, and says %q", m.State, again)
+	}
+	for _, line := range strings.Split(again, api.CureSeparator) {
+		s.types(line)
+	}
+}
+
+func (s *site) types(line string) {
+	s.T.Helper()
+	ctx, call := s.T.Context(), store.Call{}
+	words := strings.Fields(line)
+	var err error
+	switch {
+	case slices.Equal(words[:3], []string{"volferryctl", "instance", "start"}):
+		// Any host that is there may start it: nothing of the move keeps it.
+		s.until(s.migrationID())
+		if i := s.instance(words[3]); i.Locked {
+			s.T.Errorf("%s: it is locked: %s", line, i.LockReason)
+		}
+	case !slices.Equal(words[:2], []string{"volferryctl", "migration"}):
+		s.T.Fatalf("%s: nobody can type that here", line)
+	case slices.Contains(words, "--discard-memory"):
+		_, err = s.Store.DiscardPaused(ctx, call, words[3])
+	case words[2] == "complete":
+		_, err = s.Store.CompletePause(ctx, call, words[3])
+	case words[2] == "cancel":
+		_, err = s.Store.CancelPause(ctx, call, words[3], nil)
+	default:
+		s.T.Fatalf("%s: nobody can type that here", line)
+	}
+	if err != nil {
+		s.T.Errorf("%s: %v", line, err)
+	}
+}
+
+// migrationID is the one move of the site.
+func (s *site) migrationID() string {
+	s.T.Helper()
+	return expect.Value(s.Store.Migrations(s.T.Context(), "", true, store.Viewer{}))(s.T)[0].ID
+}
+
+func (s *site) instance(name string) api.Instance {
+	s.T.Helper()
+	all := expect.Value(s.Store.Instances(s.T.Context(), store.Viewer{}))(s.T)
+	i := slices.IndexFunc(all, func(i api.Instance) bool { return i.Name == name })
+	if i < 0 {
+		s.T.Fatalf("there is no instance %s", name)
+	}
+	return all[i]
+}
