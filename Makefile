@@ -41,8 +41,9 @@ SIMULATED := ./daemon/internal/attach ./daemon/internal/instance ./daemon/intern
 # those of their tests there that take little time (not IN_TURN), or, with SQLite, that do
 # things at once (AT_ONCE), and make test runs the others without; make test-simulation gives it
 # all of them.
-SLOW_RACE := ./ctl/internal/command ./internal/treetest ./daemon/internal/copy $(filter ./daemon/%,$(SIMULATED))
-IN_TURN   := Matrix|Every|ForEver|LandsLate|HalfDone|Scripts|NoFileNames|NothingIsLeft|AtMost256|ServerDies|NoWholeUnit
+# The longest come first: what is last is at work alone.
+SLOW_RACE := ./daemon/internal/migrate ./daemon/internal/copy ./ctl/internal/command ./internal/treetest $(filter-out ./daemon/internal/migrate,$(filter ./daemon/%,$(SIMULATED)))
+IN_TURN   := Matrix|Every|ForEver|LandsLate|HalfDone|Scripts|NoFileNames|NothingIsLeft|AtMost256|ServerDies|NoWholeUnit|MissesWrites|DiesInACall|AtAnyCall|AtAnyRecord|AFoldWrites|IsComparedWhere|FirstOfMany|DataInAHole|OfQemuImg|RawAndQcow2|Qcow2ToBlock|FaultyEnds|OnlyWhatWasFlushed|^TestThePacer
 SQLITE    := $(STORE) ./registry/internal/workflow ./registry/internal/server ./registry/internal/pauseall ./registry/internal/liveshared ./registry/internal/drain
 AT_ONCE   := AtOnce|Concurrent|OneWins|Kill|Live|Rename
 
@@ -92,8 +93,9 @@ test-unit: compiler lab promtool ## Unit tests, most with the race detector, som
 	$(FEW_GC) $(GO) test $(JSON) -short -timeout 20m -run '$(IN_TURN)' $(SLOW_RACE)
 	$(FEW_GC) $(GO) test $(JSON) -short -timeout 20m -skip '$(AT_ONCE)' $(SQLITE)
 
+# And what make test-unit leaves out of its packages.
 test-simulation: compiler ## All trials of the simulations on the fakes: every call fails, dies and is interrupted
-	$(GO) test $(JSON) -timeout 40m $(SIMULATED)
+	$(GO) test $(JSON) -timeout 40m $(SIMULATED) ./daemon/internal/qemuimg
 	CGO_ENABLED=1 $(GO) test $(JSON) -race -short -timeout 40m $(SLOW_RACE) $(SQLITE)
 
 test-mutations: ## Ten mistakes in the code of a move, of a pause and of a fence: the simulations find each

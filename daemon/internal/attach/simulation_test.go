@@ -217,7 +217,11 @@ func TestTheGuestStopsAnsweringAtEveryCallAndReboots(t *testing.T) {
 
 // Whatever goes wrong, in any order: the seed names the run.
 func TestNothingIsLeftHalfDoneWhateverHappens(t *testing.T) {
-	hosttest.EverySeed(t, 400, chaos)
+	seeds := 400
+	if testing.Short() {
+		seeds = 60
+	}
+	hosttest.EverySeed(t, seeds, chaos)
 }
 
 // chaos attaches and detaches while one thing after the other goes wrong.
