@@ -41,7 +41,7 @@ func TestMirrorMovesADiskUnderARunningGuest(t *testing.T) {
 		{"qcow2 to raw", []string{"--to-pool", "b", "--to-format", "raw"}},
 	} {
 		t.Run(step.name, func(t *testing.T) {
-			if i > 2 {
+			if i > 1 {
 				leftToTestE2E(t)
 			}
 			m := g.mirror(t, "vda", step.to...)
@@ -53,6 +53,7 @@ func TestMirrorMovesADiskUnderARunningGuest(t *testing.T) {
 		})
 	}
 	t.Run("paused", func(t *testing.T) {
+		leftToTestE2E(t)
 		g.pause(t)
 		g.mirror(t, "vda", "--to-pool", "a")
 		if state := g.state(t); state != "paused" {
