@@ -43,7 +43,7 @@ SIMULATED := ./daemon/internal/attach ./daemon/internal/instance ./daemon/intern
 # all of them.
 # The longest come first: what is last is at work alone.
 SLOW_RACE := ./daemon/internal/migrate ./daemon/internal/copy ./ctl/internal/command ./internal/treetest $(filter-out ./daemon/internal/migrate,$(filter ./daemon/%,$(SIMULATED)))
-IN_TURN   := Matrix|Every|ForEver|LandsLate|HalfDone|Scripts|NoFileNames|NothingIsLeft|AtMost256|ServerDies|NoWholeUnit|MissesWrites|DiesInACall|AtAnyCall|AtAnyRecord|AFoldWrites|IsComparedWhere|FirstOfMany|DataInAHole|OfQemuImg|RawAndQcow2|Qcow2ToBlock|FaultyEnds|OnlyWhatWasFlushed|^TestThePacer
+IN_TURN   := Matrix|Every|ForEver|LandsLate|HalfDone|Scripts|NoFileNames|NothingIsLeft|AtMost256|ServerDies|NoWholeUnit|MissesWrites|DiesInACall|AtAnyCall|AtAnyRecord|AFoldWrites|IsComparedWhere|FirstOfMany|DataInAHole|OfQemuImg|RawAndQcow2|Qcow2ToBlock|FaultyEnds|OnlyWhatWasFlushed|^TestThePacer|TakesNothing|SampleOf|HolesStay|Reflink|FileToBlock
 SQLITE    := $(STORE) ./registry/internal/workflow ./registry/internal/server ./registry/internal/pauseall ./registry/internal/liveshared ./registry/internal/drain
 AT_ONCE   := AtOnce|Concurrent|OneWins|Kill|Live|Rename
 
