@@ -41,7 +41,7 @@ func TestMirrorMovesADiskUnderARunningGuest(t *testing.T) {
 		{"qcow2 to raw", []string{"--to-pool", "b", "--to-format", "raw"}},
 	} {
 		t.Run(step.name, func(t *testing.T) {
-			if i > 1 {
+			if i > 2 {
 				leftToTestE2E(t)
 			}
 			m := g.mirror(t, "vda", step.to...)
