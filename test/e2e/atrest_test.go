@@ -11,12 +11,13 @@ import (
 	"github.com/volferry/volferry/test/lab/workload"
 )
 
-// moves are from one format to another and back, one after the other.
+// moves are from each format to each, one after the other. The first and the last by themselves are
+// to the other format and back.
 var moves = []struct {
 	pool   string
 	format api.Format
 }{
-	{"b", api.FormatRaw}, {"a", api.FormatQcow2}, {"b", api.FormatQcow2}, {"a", api.FormatRaw},
+	{"b", api.FormatQcow2}, {"a", api.FormatQcow2}, {"b", api.FormatRaw}, {"a", api.FormatRaw},
 }
 
 func TestPausedGuestIsMovedAndStaysPaused(t *testing.T) {
@@ -55,7 +56,11 @@ func TestPausedGuestIsMovedAndStaysPaused(t *testing.T) {
 func TestStoppedGuestIsMovedAndBootsFromTheDestination(t *testing.T) {
 	h, a, _ := sharedPools(t)
 	g := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw))
-	for _, to := range moves {
+	for i, to := range moves {
+		if testing.Short() && i%3 != 0 {
+			t.Logf("the move to pool %s as %s is left to make test-e2e", to.pool, to.format)
+			continue
+		}
 		m := g.migrate(t, "vda", "--to-pool", to.pool, "--to-format", string(to.format))
 		if state := g.state(t); state != "shut off" {
 			t.Fatalf("the guest was stopped, and is %s after the move", state)

@@ -16,15 +16,18 @@ func TestVolumeComesToARunningGuestAndLeavesIt(t *testing.T) {
 	h, a, _ := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	device := h.diskOn(t, h.device(t, a, volumeBytes))
-	for _, c := range []struct {
+	for i, c := range []struct {
 		name string
 		v    *volume
 	}{
+		{"device", h.adoptVolume(t, device)},
 		{"raw file", h.adoptVolume(t, h.diskIn(t, a, api.FormatRaw))},
 		{"qcow2 file", h.adoptVolume(t, h.diskIn(t, a, api.FormatQcow2))},
-		{"device", h.adoptVolume(t, device)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if i > 0 {
+				leftToTestE2E(t)
+			}
 			p := g.attach(t, c.v)
 			p.writes(t)
 			p.quiesce(t)

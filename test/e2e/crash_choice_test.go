@@ -15,7 +15,8 @@ import (
 // it is "all". If it is a duration, each of them begins no blow after it, and takes its points in
 // an order that follows from seedEnv. Without it behind every third effect of some tests something
 // dies, where the journal does not know of the effect yet, and behind every one while the guest is
-// paused.
+// paused. With -short, as in make test, that is behind every seventh, and, of those while the guest is
+// paused, not behind the pause itself and what only waits in it.
 const crashEnv = "VOLFERRY_CRASH"
 
 // everyCrash says whether every point may be struck at.

@@ -93,7 +93,8 @@ func (ps points) where(is func(point) bool) points {
 	return slices.DeleteFunc(slices.Clone(ps), func(p point) bool { return !is(p) })
 }
 
-const shortStride = 3
+// onlyPaused: the guest has been paused, and nothing else has been done since.
+func (p point) onlyPaused() bool { return p.step() == "pause" || p.step() == "drain" }
 
 // chosen are those that this run of the tests strikes at. It says which are left
 // out.
@@ -105,13 +106,19 @@ func (ps points) chosen(t *testing.T) points {
 	if everyCrash() {
 		return ps
 	}
+	stride, always := 3, point.inPause
+	others := "make test-crash"
+	if testing.Short() {
+		stride, always = 7, func(p point) bool { return p.inPause() && !p.onlyPaused() }
+		others = "make test-e2e and " + others
+	}
 	some, n := points{}, 0
 	for _, p := range ps.where(func(p point) bool { return p.isAfter("do") }) {
-		if n++; p.inPause() || n%shortStride == 1 {
+		if n++; always(p) || n%stride == 1 {
 			some = append(some, p)
 		}
 	}
-	t.Logf("%d of %d points; the others are left to make test-crash", len(some), len(ps))
+	t.Logf("%d of %d points; the others are left to %s", len(some), len(ps), others)
 	return some
 }
 

@@ -63,7 +63,10 @@ func TestCDROMIsASlotAndNoVolume(t *testing.T) {
 	}
 	mustContain(t, cdrom.Note, "cdrom")
 	h.refuses(t, api.CodeNotFound, "volume", "show", g.volumeName("hdc"))
-	g.migrate(t, "vda", "--to-pool", "b")
+	t.Run("the disk beside it moves", func(t *testing.T) {
+		leftToTestE2E(t)
+		g.migrate(t, "vda", "--to-pool", "b")
+	})
 	g.assertSettled(t)
 }
 

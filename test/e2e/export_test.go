@@ -123,6 +123,7 @@ func TestACancelLeavesAVolumeAtItsExport(t *testing.T) {
 }
 
 func TestACopyOfAnExportOutlivesTheDaemon(t *testing.T) {
+	leftToTestE2E(t)
 	h := startHost(t)
 	g := h.runningGuest(t, h.served(t))
 	g.powerOff(t)

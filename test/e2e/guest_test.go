@@ -21,6 +21,10 @@ import (
 // host still gets something done.
 var load = lab.Load{Interval: time.Millisecond, Depth: 4}
 
+// shortInterval is that of the load in make test, where the time of the processors is short: what
+// the guests do not take of it the daemon and its tools have.
+const shortInterval = 4 * time.Millisecond
+
 // guest is a domain that writes to all its disks, and is under Volferry's care
 // once it was adopted.
 type guest struct {

@@ -53,6 +53,7 @@ func TestMirrorMovesADiskUnderARunningGuest(t *testing.T) {
 		})
 	}
 	t.Run("paused", func(t *testing.T) {
+		leftToTestE2E(t)
 		g.pause(t)
 		g.mirror(t, "vda", "--to-pool", "a")
 		if state := g.state(t); state != "paused" {
@@ -64,7 +65,7 @@ func TestMirrorMovesADiskUnderARunningGuest(t *testing.T) {
 	})
 	t.Run("cancelled in the middle", func(t *testing.T) {
 		before := g.volume(t, "vda")
-		m := g.mirrorPartly(t, "--to-pool", "b")
+		m := g.mirrorPartly(t, "--to-pool", otherPool(before))
 		g.writes(t)
 		h.ctl(t, "migration", "cancel", before.Attachments[0].ID)
 		m = get[api.Migration](t, h, "migration", "migration", "show", m.ID)

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -47,6 +48,10 @@ var stalls struct {
 
 // TestMain prints what the guests have seen, whatever became of the tests.
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() {
+		load.Interval = shortInterval
+	}
 	code := m.Run()
 	if err := errors.Join(closeIdle(), closeCeph()); err != nil {
 		fmt.Println(err)

@@ -182,7 +182,7 @@ func (g *Guest) State(ctx context.Context) (string, error) {
 func (g *Guest) WaitState(ctx context.Context, want string) error {
 	var got string
 	var err error
-	if !poll(Limit(guestTimeout), func() bool {
+	if !pollEvery(startsPrograms, Limit(guestTimeout), func() bool {
 		got, err = g.State(ctx)
 		return err != nil || got == want
 	}) {

@@ -33,13 +33,29 @@ var guestModules = []string{
 	"virtio_blk", "virtio_console", "evdev", "button",
 }
 
-var building sync.Mutex // of the guest's image, by this process
+// built is what this process has built, once it has succeeded.
+var built struct {
+	sync.Mutex
+	boot *Boot
+}
 
 // Kernel returns the Debian cloud kernel that install.sh fetched, with an
-// initial file system built from the sources as they are now.
+// initial file system built from the sources as they were when this process
+// first asked.
 func Kernel(ctx context.Context) (Boot, error) {
-	building.Lock()
-	defer building.Unlock()
+	built.Lock()
+	defer built.Unlock()
+	if built.boot != nil {
+		return *built.boot, nil
+	}
+	b, err := buildBoot(ctx)
+	if err == nil {
+		built.boot = &b
+	}
+	return b, err
+}
+
+func buildBoot(ctx context.Context) (Boot, error) {
 	b := Boot{
 		Kernel: filepath.Join(cacheDir(), "kernel", "vmlinuz"),
 		Initrd: filepath.Join(cacheDir(), "initrd.cpio"),

@@ -48,8 +48,16 @@ func TempDir(tb testing.TB) string {
 // poll calls done every few milliseconds until it returns true, or until the
 // time is up, and reports which.
 func poll(timeout time.Duration, done func() bool) bool {
+	return pollEvery(10*time.Millisecond, timeout, done)
+}
+
+// startsPrograms is how often to ask what a program has to be started for: more often, and the
+// answers take the time of those who are waited for.
+const startsPrograms = 100 * time.Millisecond
+
+func pollEvery(interval, timeout time.Duration, done func() bool) bool {
 	expired := time.After(timeout)
-	ticker := time.NewTicker(10 * time.Millisecond)
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for !done() {
 		select {

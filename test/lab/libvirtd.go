@@ -290,6 +290,10 @@ func (l *Libvirtd) Restart(ctx context.Context) error {
 	return l.startLibvirtd(ctx)
 }
 
+// HandOnCapabilities hands on to later labs what libvirtd has asked QEMU up to now, which takes
+// seconds. Close does so too.
+func (l *Libvirtd) HandOnCapabilities() error { return handOnCapabilities(l.Dir) }
+
 // Close destroys the guests and ends the daemons, and undoes the mounts and
 // loop devices below Dir. The files stay. It may be called twice.
 func (l *Libvirtd) Close() error {

@@ -43,7 +43,7 @@ type acknowledged struct {
 // half done.
 func TestNoAcknowledgedAnswerIsLostByDeath(t *testing.T) {
 	const writers = 16
-	kills := scaled(8, 60)
+	kills := scaled(5, 60)
 	r := random(seedOf(t), 0)
 	c := newCluster(t, "a", "b")
 	ledgers := c.ledgers(t, writers, c.hosts...)

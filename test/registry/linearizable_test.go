@@ -33,7 +33,7 @@ type round struct {
 // does one thing after the other would have answered so, whenever it was killed
 // and however long it stood still.
 func TestLockOperationsAreLinearizableUnderDeathAndPauses(t *testing.T) {
-	seed, total := seedOf(t), scaled(15*time.Second, 75*time.Second)
+	seed, total := seedOf(t), scaled(8*time.Second, 75*time.Second)
 	c := newCluster(t, "a", "b", "c")
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

@@ -217,7 +217,11 @@ func TestTheGuestStopsAnsweringAtEveryCallAndReboots(t *testing.T) {
 
 // Whatever goes wrong, in any order: the seed names the run.
 func TestNothingIsLeftHalfDoneWhateverHappens(t *testing.T) {
-	hosttest.EverySeed(t, 400, func(t *testing.T, rng *rand.Rand) { chaos(t, rng) })
+	seeds := 400
+	if testing.Short() {
+		seeds = 60
+	}
+	hosttest.EverySeed(t, seeds, func(t *testing.T, rng *rand.Rand) { chaos(t, rng) })
 }
 
 func TestOneSeedIsOneRunOfAnAttachment(t *testing.T) {

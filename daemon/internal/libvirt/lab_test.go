@@ -62,6 +62,7 @@ func newRealEnv(t *testing.T) *realEnv {
 	// A new libvirtd asks every QEMU what it can do before it answers this. On a busy
 	// machine that takes longer than callTimeout.
 	env.virsh(t, "capabilities")
+	must(t, libvirtd.HandOnCapabilities())
 	env.run(t)
 	return env
 }

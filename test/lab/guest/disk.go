@@ -35,7 +35,7 @@ func findDisks() (found []workload.GuestDisk, err error) {
 
 // watchDisks reports whenever the disks are others than those that are known.
 func watchDisks(p *port, known []workload.GuestDisk) {
-	const interval = 50 * time.Millisecond
+	const interval = 200 * time.Millisecond // each look takes a guest without KVM milliseconds
 	for range time.Tick(interval) {
 		// A disk that comes or goes in this moment is looked at again in the next.
 		if now, err := listDisks(); err == nil && !slices.Equal(now, known) {

@@ -20,7 +20,7 @@ func Build(ctx context.Context, sources string) ([]byte, error) {
 		return nil, fmt.Errorf("make build directory: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(out) }()
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(out, "init"), ".")
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(out, "init"), ".")
 	cmd.Dir = sources
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
 	if msg, err := cmd.CombinedOutput(); err != nil {

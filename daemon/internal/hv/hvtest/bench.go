@@ -204,7 +204,7 @@ func ok(t *testing.T, err error) {
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	timeout := time.After(waitTimeout)
-	look := time.NewTicker(5 * time.Millisecond)
+	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
 	for !condition() {
 		select {
