@@ -34,7 +34,7 @@ type callTrial struct {
 type callGuest struct {
 	*guest
 	shim *syscalls.Shim
-	env  string // of the daemon: its qemu-img is one with the shim
+	env  string // of the daemon: its qemu-img and qemu-storage-daemon are some with the shim
 	// data is a volume that nobody else has.
 	data *volume
 }
@@ -52,7 +52,7 @@ func newCallGuest(t *testing.T) *callGuest {
 		t.Fatal(err)
 	}
 	h.Use(c.shim.Programs(t, programs(t)))
-	c.env = "PATH=" + c.shim.QemuImgDir(t) + ":" + os.Getenv("PATH")
+	c.env = "PATH=" + c.shim.Tools(t) + ":" + os.Getenv("PATH")
 	h.restartDaemon(t, c.env)
 	c.guest = h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 	c.data = h.adoptVolume(t, h.diskIn(t, h.poolA, api.FormatRaw))
