@@ -11,28 +11,28 @@ import (
 	"github.com/volferry/volferry/test/site"
 )
 
-// The deaths of libvirtd at the system calls of an attach, of a detach, of a stop and of a
-// start.
+// The deaths and hangs inside an attach and a detach, of a volume or of a root, a stop and a start.
 
-func plugInCalls(detaches bool) *callTrial {
+// plugInCalls is an attach or a detach of the guest's spare volume, in this state of the guest.
+func plugInCalls(state string, detaches bool) *callTrial {
 	word := map[bool]string{true: "detach", false: "attach"}[detaches]
 	return &callTrial{
 		begin: func(c *callGuest, t *testing.T) []string {
-			if p := c.bring(t, c.data, "running", detaches); detaches {
+			if p := c.bring(t, c.data, state, detaches); detaches && state == "running" {
 				p.writes(t)
 				p.quiesce(t)
 			}
 			return []string{"volume", word, c.data.name, c.Name}
 		},
 		ended: func(c *callGuest, t *testing.T, answer error) string {
-			return c.plugEnds(t, []string{"volume", word, c.data.name, c.Name}, answer)
+			return c.plugEnds(t, state, []string{"volume", word, c.data.name, c.Name}, answer)
 		},
 	}
 }
 
 // plugEnds does what Volferry says until an attach or a detach of the guest's spare volume is
-// over, and claims that the guest has the volume or has it not, whoever is asked.
-func (c *callGuest) plugEnds(t *testing.T, args []string, answer error) string {
+// over, and claims that the guest is in the state, and has the volume or has it not, whoever is asked.
+func (c *callGuest) plugEnds(t *testing.T, state string, args []string, answer error) string {
 	t.Helper()
 	end := "went on"
 	if answer != nil {
@@ -55,7 +55,7 @@ func (c *callGuest) plugEnds(t *testing.T, args []string, answer error) string {
 		c.writes(t)
 		_, answer = c.host.Ctl(t.Context(), args...)
 	}
-	if c.state(t) == "shut off" {
+	if state == "running" && c.state(t) == "shut off" {
 		if err := c.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -68,34 +68,61 @@ func (c *callGuest) plugEnds(t *testing.T, args []string, answer error) string {
 	case len(at.Attachments) > 0 && had < 0:
 		p := &plugged{volume: c.data, guest: c.guest, mode: api.ModeRW, dev: at.Attachments[0].Device}
 		c.took(t, p)
-		c.endedIn(t, "running", p)
+		c.endedIn(t, state, p)
 	case len(at.Attachments) > 0:
 		c.plugged[had].assertAttached(t)
-		c.endedIn(t, "running", c.plugged[had])
+		c.endedIn(t, state, c.plugged[had])
 	case had >= 0:
 		p := c.plugged[had]
 		p.assertDetached(t)
-		c.endedIn(t, "running", p)
+		c.endedIn(t, state, p)
 	default:
 		if at.Status != api.VolumeAvailable {
 			t.Errorf("the volume has no attachment and is %s", at.Status)
 		}
-		c.assertHoldsOnlyItsDisks(t)
+		if state == "running" {
+			c.assertHoldsOnlyItsDisks(t)
+		}
+	}
+	if now := c.state(t); now != state {
+		t.Fatalf("the guest is %s, want %s", now, state)
+	}
+	if state != "running" {
+		c.assertSettled(t)
+		return end
 	}
 	c.assertSettledAndGoOn(t)
 	c.assertMonitorAgrees(t)
 	return end
 }
 
-func TestKillOfLibvirtdAtEverySystemCallOfAnAttach(t *testing.T) {
-	plugInCalls(false).strikeAtEach(t, inCalls(t), libvirtdDies())
+// rootInCalls is an attach or a detach of the root volume of a guest that is off.
+func rootInCalls(detaches bool) *callTrial {
+	return &callTrial{
+		guest: func(t *testing.T) *callGuest {
+			h, c := callHost(t)
+			c.guest, c.root = rootGuest(t, h)
+			c.atEnd = func(t *testing.T) { c.startsFromItsRoot(t, c.root) }
+			return c
+		},
+		begin: func(c *callGuest, t *testing.T) []string { return c.bringRoot(t, c.root, detaches) },
+		ended: func(c *callGuest, t *testing.T, answer error) string {
+			end := c.untilDone(t, c.rootArgs(c.root, detaches), answer, func() bool {
+				return c.hasRoot(t) != detaches && (len(c.root.show(t).Attachments) > 0) != detaches
+			})
+			var a api.Attachment
+			if !detaches {
+				a = c.root.show(t).Attachments[0]
+			}
+			c.assertRootEnded(t, c.root, detaches, a)
+			return end
+		},
+	}
 }
 
-func TestKillOfLibvirtdAtEverySystemCallOfADetach(t *testing.T) {
-	plugInCalls(true).strikeAtEach(t, inCalls(t), libvirtdDies())
-}
-
-func powerInCalls(word, before, after string) *callTrial {
+// powerInCalls is one of the commands that start or stop a guest, which is in one state before and in one after.
+func powerInCalls(before, after string, words ...string) *callTrial {
+	args := func(c *callGuest) []string { return append(append([]string{"instance"}, words...), c.Name) }
 	return &callTrial{
 		begin: func(c *callGuest, t *testing.T) []string {
 			switch now := c.state(t); {
@@ -104,7 +131,7 @@ func powerInCalls(word, before, after string) *callTrial {
 			case now == "shut off" && before == "running":
 				c.boot(t)
 			}
-			return []string{"instance", word, c.Name}
+			return args(c)
 		},
 		ended: func(c *callGuest, t *testing.T, answer error) string {
 			end := "went on"
@@ -116,7 +143,7 @@ func powerInCalls(word, before, after string) *callTrial {
 				if answer == nil {
 					t.Fatalf("the guest is %s, want %s", now, after)
 				}
-				c.host.ctl(t, "instance", word, c.Name)
+				c.host.ctl(t, args(c)...)
 			}
 			if now := c.state(t); now != after {
 				t.Fatalf("the guest is %s, want %s", now, after)
@@ -128,12 +155,4 @@ func powerInCalls(word, before, after string) *callTrial {
 			return end
 		},
 	}
-}
-
-func TestKillOfLibvirtdAtEverySystemCallOfAStart(t *testing.T) {
-	powerInCalls("start", "shut off", "running").strikeAtEach(t, inCalls(t), libvirtdDies())
-}
-
-func TestKillOfLibvirtdAtEverySystemCallOfAStop(t *testing.T) {
-	powerInCalls("stop", "running", "shut off").strikeAtEach(t, inCalls(t), libvirtdDies())
 }
