@@ -25,14 +25,14 @@ func plugInCalls(state string, detaches bool) *callTrial {
 			return []string{"volume", word, c.data.name, c.Name}
 		},
 		ended: func(c *callGuest, t *testing.T, answer error) string {
-			return c.plugEnds(t, state, []string{"volume", word, c.data.name, c.Name}, answer)
+			return c.plugEnds(t, c.data, state, []string{"volume", word, c.data.name, c.Name}, answer)
 		},
 	}
 }
 
-// plugEnds does what Volferry says until an attach or a detach of the guest's spare volume is
-// over, and claims that the guest is in the state, and has the volume or has it not, whoever is asked.
-func (c *callGuest) plugEnds(t *testing.T, state string, args []string, answer error) string {
+// plugEnds does what Volferry says until an attach or a detach of a volume is over, and claims that the
+// guest is in the state, and has the volume or has it not, whoever is asked.
+func (g *guest) plugEnds(t *testing.T, v *volume, state string, args []string, answer error) string {
 	t.Helper()
 	end := "went on"
 	if answer != nil {
@@ -48,51 +48,51 @@ func (c *callGuest) plugEnds(t *testing.T, state string, args []string, answer e
 			t.Fatal("the way out does not lead out")
 		}
 		end = "by hand"
-		c.destroy(t)
-		if err := c.Start(t.Context()); err != nil {
+		g.destroy(t)
+		if err := g.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		c.writes(t)
-		_, answer = c.host.Ctl(t.Context(), args...)
+		g.writes(t)
+		_, answer = g.host.Ctl(t.Context(), args...)
 	}
-	if state == "running" && c.state(t) == "shut off" {
-		if err := c.Start(t.Context()); err != nil {
+	if state == "running" && g.state(t) == "shut off" {
+		if err := g.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		c.writes(t)
+		g.writes(t)
 	}
-	eventually(t, "no operation is open", func() bool { return len(get[[]api.Op](t, c.host, "ops", "op", "list")) == 0 })
-	had := slices.IndexFunc(c.plugged, func(p *plugged) bool { return p.volume == c.data })
-	at := c.data.show(t)
+	eventually(t, "no operation is open", func() bool { return len(get[[]api.Op](t, g.host, "ops", "op", "list")) == 0 })
+	had := slices.IndexFunc(g.plugged, func(p *plugged) bool { return p.volume == v })
+	at := v.show(t)
 	switch {
 	case len(at.Attachments) > 0 && had < 0:
-		p := &plugged{volume: c.data, guest: c.guest, mode: api.ModeRW, dev: at.Attachments[0].Device}
-		c.took(t, p)
-		c.endedIn(t, state, p)
+		p := &plugged{volume: v, guest: g, mode: api.ModeRW, dev: at.Attachments[0].Device}
+		g.took(t, p)
+		g.endedIn(t, state, p)
 	case len(at.Attachments) > 0:
-		c.plugged[had].assertAttached(t)
-		c.endedIn(t, state, c.plugged[had])
+		g.plugged[had].assertAttached(t)
+		g.endedIn(t, state, g.plugged[had])
 	case had >= 0:
-		p := c.plugged[had]
+		p := g.plugged[had]
 		p.assertDetached(t)
-		c.endedIn(t, state, p)
+		g.endedIn(t, state, p)
 	default:
 		if at.Status != api.VolumeAvailable {
 			t.Errorf("the volume has no attachment and is %s", at.Status)
 		}
 		if state == "running" {
-			c.assertHoldsOnlyItsDisks(t)
+			g.assertHoldsOnlyItsDisks(t)
 		}
 	}
-	if now := c.state(t); now != state {
+	if now := g.state(t); now != state {
 		t.Fatalf("the guest is %s, want %s", now, state)
 	}
 	if state != "running" {
-		c.assertSettled(t)
+		g.assertSettled(t)
 		return end
 	}
-	c.assertSettledAndGoOn(t)
-	c.assertMonitorAgrees(t)
+	g.assertSettledAndGoOn(t)
+	g.assertMonitorAgrees(t)
 	return end
 }
 
