@@ -77,15 +77,9 @@ func resizeInCalls() *callTrial {
 			return resizeArgs(c.volumeName("vda"), size(c))
 		},
 		ended: func(c *callGuest, t *testing.T, answer error) string {
-			end := "went on"
-			if answer != nil {
-				end = "asked again"
-				t.Logf("the answer: %v", answer)
-				if c.state(t) == "shut off" {
-					c.powersOn(t)
-				}
-				c.host.ctl(t, resizeArgs(c.volumeName("vda"), size(c))...)
-			}
+			end := c.untilDone(t, resizeArgs(c.volumeName("vda"), size(c)), answer, func() bool {
+				return c.volume(t, "vda").SizeBytes == int64(size(c))
+			})
 			if c.state(t) == "shut off" {
 				c.powersOn(t)
 			}

@@ -134,20 +134,7 @@ func powerInCalls(before, after string, words ...string) *callTrial {
 			return args(c)
 		},
 		ended: func(c *callGuest, t *testing.T, answer error) string {
-			end := "went on"
-			if answer != nil {
-				end = "asked again"
-				t.Logf("the answer: %v", answer)
-			}
-			if now := c.state(t); now != after {
-				if answer == nil {
-					t.Fatalf("the guest is %s, want %s", now, after)
-				}
-				c.host.ctl(t, args(c)...)
-			}
-			if now := c.state(t); now != after {
-				t.Fatalf("the guest is %s, want %s", now, after)
-			}
+			end := c.untilDone(t, args(c), answer, func() bool { return c.state(t) == after })
 			c.startsAgain(t)
 			c.seesItsDisks(t)
 			c.assertSettledAndGoOn(t)
