@@ -216,8 +216,8 @@ func (x *callTrial) strikeAtEach(t *testing.T, b *callBlow) {
 }
 
 // fewPoints is how many points are struck at without make test-crash, and manyOfOne how many
-// system calls of one name on images at most: there are thousands of writes to an image, and
-// one is as another.
+// system calls of one name on one thing at most: there are thousands of writes to an image, and hundreds to the
+// NVRAM of a guest, and one is as another.
 const (
 	fewPoints = 3
 	manyOfOne = 20
@@ -231,15 +231,16 @@ func someOf(t *testing.T, points []syscalls.Point) []syscalls.Point {
 		counts[p.CallName()]++
 	}
 	t.Logf("%d points: %v", len(points), counts)
+	kind := func(p syscalls.Point) string { return p.CallName() + " " + p.Does + " " + p.What }
 	seen, alike := map[string]int{}, map[string]int{}
 	for _, p := range points {
-		alike[p.Does+p.What]++
+		alike[kind(p)]++
 	}
 	points = slices.DeleteFunc(points, func(p syscalls.Point) bool {
-		i, n := seen[p.Does+p.What], alike[p.Does+p.What]
-		seen[p.Does+p.What]++
+		i, n := seen[kind(p)], alike[kind(p)]
+		seen[kind(p)]++
 		// The first and the last one are there, and others between them.
-		return p.Call == 0 && n > manyOfOne && i != n-1 && i*(manyOfOne-1)/(n-1) == (i-1)*(manyOfOne-1)/(n-1) && i > 0
+		return n > manyOfOne && i != n-1 && i*(manyOfOne-1)/(n-1) == (i-1)*(manyOfOne-1)/(n-1) && i > 0
 	})
 	if everyCrash() || len(points) <= fewPoints {
 		return points
