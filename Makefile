@@ -162,7 +162,7 @@ test-upgrade: build lab packages machine ## Programs and packages of earlier com
 
 CRASH ?= 30s
 SEED ?=
-test-crash: build lab compiler ## Kill everything at steps of a move, in an order of chance: each of some ninety tests has CRASH (30s) for it, an hour in all; CRASH=all strikes at every step, in many hours; SEED=N chooses as before (root)
+test-crash: build lab compiler ## Kill everything at steps of a move, in an order of chance: each of some hundred and forty tests has CRASH (30s) for it, more than an hour in all; CRASH=all strikes at every step, in many hours; SEED=N chooses as before (root)
 	VOLFERRY_CRASH=$(CRASH) VOLFERRY_SEED=$(SEED) $(GO) test $(JSON) -v -count=1 -timeout 24h -p 1 -run '^(TestKill|TestLibvirtdThat|TestPowerOff|TestCancelsInTheMiddle|TestRootDetachAndVirshStart|TestAJournalThatTakesNothing|TestTheCopyThatIsKept|TestAStoppedGuestIsStarted|TestACancelAtEvery|TestACancelEndsThough|TestACompleteAtEvery|TestAGuestThatSomebodyResumes|TestAHangOf|TestWhatAStranger|TestARegistryOfBefore|TestAnAttachElsewhereAtEvery)' ./test/e2e ./test/hosts
 
 SOAK ?= 1h

@@ -5,6 +5,7 @@ package e2e
 import (
 	"testing"
 
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/lab/syscalls"
 )
 
@@ -38,10 +39,10 @@ var volferrydRequests = map[string]func() *callTrial{
 	"cancel, stopped":   func() *callTrial { return cancelInCalls().stopped() },
 	"complete a fold":   func() *callTrial { return foldInCalls((*guest).runThenComplete) },
 	"cancel by a fold":  func() *callTrial { return foldInCalls((*guest).runThenCancel) },
-	"reformat, stopped": reformatInCalls,
+	"reformat, stopped": func() *callTrial { return reformatInCalls(api.FormatQcow2).stopped() },
 	"resize":            resizeInCalls,
-	"attach":            func() *callTrial { return plugInCalls(false) },
-	"detach":            func() *callTrial { return plugInCalls(true) },
+	"attach":            func() *callTrial { return plugInCalls("running", false) },
+	"detach":            func() *callTrial { return plugInCalls("running", true) },
 }
 
 func TestKillOfVolferrydAtEverySystemCallOfARequest(t *testing.T) {

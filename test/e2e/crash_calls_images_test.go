@@ -53,13 +53,6 @@ func qemuHangs(image func(*callGuest, *testing.T) string) *callBlow {
 	}}
 }
 
-// libvirtdHangs is the blow of a libvirtd that stands still for a while.
-func libvirtdHangs() *callBlow {
-	return &callBlow{program: syscalls.Libvirtd, does: syscalls.Stop, back: func(c *callGuest, t *testing.T) {
-		goesOn(t, c.host.Libvirtd.PID())
-	}}
-}
-
 // qemuImgDies and qemuImgHangs are the blows of a qemu-img that dies, or stands still for a while,
 // at an image of the host.
 func qemuImgDies() *callBlow {
@@ -67,13 +60,16 @@ func qemuImgDies() *callBlow {
 }
 
 func qemuImgHangs() *callBlow {
-	return &callBlow{program: syscalls.QemuImg, does: syscalls.Stop, image: anywhere, back: func(c *callGuest, t *testing.T) {
-		<-time.After(hang)
-		// The daemon, which paces it, may have let it go on before that.
-		for _, pid := range childrenOf(t, c.host.DaemonPID()) {
-			_ = unix.Kill(pid, unix.SIGCONT)
-		}
-	}}
+	return &callBlow{program: syscalls.QemuImg, does: syscalls.Stop, image: anywhere, back: childrenGoOn}
+}
+
+// childrenGoOn lets what the daemon runs go on after a while. The daemon may have done so before, or ended it.
+func childrenGoOn(c *callGuest, t *testing.T) {
+	t.Helper()
+	<-time.After(hang)
+	for _, pid := range childrenOf(t, c.host.DaemonPID()) {
+		_ = unix.Kill(pid, unix.SIGCONT)
+	}
 }
 
 // goesOn lets a process that stands still go on after a while.
@@ -103,77 +99,12 @@ func childrenOf(t *testing.T, parent int) (children []int) {
 	return children
 }
 
-// foldInCalls is the end of a stopped guest's move, whose overlay has something to fold.
-func foldInCalls(begin func(*guest, *testing.T) []string) *callTrial {
-	return (&callTrial{begin: func(c *callGuest, t *testing.T) []string { return begin(c.guest, t) }}).stopped()
-}
-
-// reformatInCalls is the move of a stopped guest's disk to the other format.
-func reformatInCalls() *callTrial {
-	return (&callTrial{begin: func(c *callGuest, t *testing.T) []string {
-		other := api.FormatQcow2
-		if c.volume(t, "vda").Location.Format == other {
-			other = api.FormatRaw
-		}
-		return append(c.moveElsewhere(t), "--to-format", string(other))
-	}}).stopped()
-}
-
-// resizeInCalls is the growth of the guest's disk.
-func resizeInCalls() *callTrial {
-	size := func(c *callGuest) int { return volumeBytes + c.grown }
-	return &callTrial{
-		begin: func(c *callGuest, t *testing.T) []string {
-			c.startsAgain(t)
-			c.grown += 1 << 20
-			return resizeArgs(c.volumeName("vda"), size(c))
-		},
-		ended: func(c *callGuest, t *testing.T, answer error) string {
-			end := "went on"
-			if answer != nil {
-				end = "asked again"
-				t.Logf("the answer: %v", answer)
-				if c.state(t) == "shut off" {
-					c.powersOn(t)
-				}
-				c.host.ctl(t, resizeArgs(c.volumeName("vda"), size(c))...)
-			}
-			if c.state(t) == "shut off" {
-				c.powersOn(t)
-			}
-			c.sees(t, size(c))
-			c.assertSize(t, size(c))
-			c.assertSettledAndGoOn(t)
-			c.assertMonitorAgrees(t)
-			return end
-		},
-	}
-}
-
-// powersOn starts the guest with whatever size its disk has, and has it write.
-func (c *callGuest) powersOn(t *testing.T) {
-	t.Helper()
-	if err := c.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	c.write(t)
-}
-
-// forEachCall runs a test for each of some requests, each with a guest of its own.
-func forEachCall(t *testing.T, requests map[string]func() *callTrial, blow func() *callBlow) {
-	t.Helper()
-	requireParallel(t)
-	for name, request := range requests {
-		t.Run(name, func(t *testing.T) { request().strikeAtEach(t, newCallGuest(t), blow()) })
-	}
-}
-
 // Of the requests for which qemu-img runs.
 var qemuImgRequests = map[string]func() *callTrial{
 	"complete": func() *callTrial { return foldInCalls((*guest).runThenComplete) },
 	"cancel":   func() *callTrial { return foldInCalls((*guest).runThenCancel) },
 	"move":     func() *callTrial { return moveInCalls().stopped() },
-	"reformat": reformatInCalls,
+	"reformat": func() *callTrial { return reformatInCalls(api.FormatQcow2).stopped() },
 }
 
 func TestKillOfQemuImgAtEverySystemCallOnAnImage(t *testing.T) {
@@ -201,15 +132,15 @@ var qemuRequests = []struct {
 	{"cancel/src", cancelInCalls, atPool(fromPool)},
 	{"cancel/overlay", cancelInCalls, atOverlays},
 	{"resize", resizeInCalls, anywhere},
-	{"attach", func() *callTrial { return plugInCalls(false) }, anywhere},
-	{"detach", func() *callTrial { return plugInCalls(true) }, anywhere},
+	{"attach", func() *callTrial { return plugInCalls("running", false) }, anywhere},
+	{"detach", func() *callTrial { return plugInCalls("running", true) }, anywhere},
 }
 
 func strikeQEMU(t *testing.T, blow func(func(*callGuest, *testing.T) string) *callBlow) {
 	t.Helper()
 	requireParallel(t)
 	for _, r := range qemuRequests {
-		t.Run(r.name, func(t *testing.T) { r.request().strikeAtEach(t, newCallGuest(t), blow(r.image)) })
+		t.Run(r.name, func(t *testing.T) { r.request().strikeAtEach(t, blow(r.image)) })
 	}
 }
 
@@ -221,26 +152,4 @@ func TestKillOfQEMUAtEverySystemCallOnAnImage(t *testing.T) {
 func TestAHangOfQEMUAtEverySystemCallOnAnImage(t *testing.T) {
 	leftToTestCrash(t)
 	strikeQEMU(t, qemuHangs)
-}
-
-// Of the requests for which libvirtd is called.
-var libvirtdRequests = map[string]func() *callTrial{
-	"move":             moveInCalls,
-	"cancel":           cancelInCalls,
-	"move, stopped":    func() *callTrial { return moveInCalls().stopped() },
-	"cancel, stopped":  func() *callTrial { return cancelInCalls().stopped() },
-	"resize":           resizeInCalls,
-	"attach":           func() *callTrial { return plugInCalls(false) },
-	"detach":           func() *callTrial { return plugInCalls(true) },
-	"start of a guest": func() *callTrial { return powerInCalls("start", "shut off", "running") },
-	"stop of a guest":  func() *callTrial { return powerInCalls("stop", "running", "shut off") },
-}
-
-func TestAHangOfLibvirtdAtEverySystemCallOfARequest(t *testing.T) {
-	leftToTestCrash(t)
-	forEachCall(t, libvirtdRequests, libvirtdHangs)
-}
-
-func TestKillOfLibvirtdAtEverySystemCallOfAResize(t *testing.T) {
-	resizeInCalls().strikeAtEach(t, inCalls(t), libvirtdDies())
 }

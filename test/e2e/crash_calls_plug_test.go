@@ -11,28 +11,28 @@ import (
 	"github.com/volferry/volferry/test/site"
 )
 
-// The deaths of libvirtd at the system calls of an attach, of a detach, of a stop and of a
-// start.
+// The deaths and hangs inside an attach and a detach, of a volume or of a root, a stop and a start.
 
-func plugInCalls(detaches bool) *callTrial {
+// plugInCalls is an attach or a detach of the guest's spare volume, in this state of the guest.
+func plugInCalls(state string, detaches bool) *callTrial {
 	word := map[bool]string{true: "detach", false: "attach"}[detaches]
 	return &callTrial{
 		begin: func(c *callGuest, t *testing.T) []string {
-			if p := c.bring(t, c.data, "running", detaches); detaches {
+			if p := c.bring(t, c.data, state, detaches); detaches && state == "running" {
 				p.writes(t)
 				p.quiesce(t)
 			}
 			return []string{"volume", word, c.data.name, c.Name}
 		},
 		ended: func(c *callGuest, t *testing.T, answer error) string {
-			return c.plugEnds(t, []string{"volume", word, c.data.name, c.Name}, answer)
+			return c.plugEnds(t, c.data, state, []string{"volume", word, c.data.name, c.Name}, answer)
 		},
 	}
 }
 
-// plugEnds does what Volferry says until an attach or a detach of the guest's spare volume is
-// over, and claims that the guest has the volume or has it not, whoever is asked.
-func (c *callGuest) plugEnds(t *testing.T, args []string, answer error) string {
+// plugEnds does what Volferry says until an attach or a detach of a volume is over, and claims that the
+// guest is in the state, and has the volume or has it not, whoever is asked.
+func (g *guest) plugEnds(t *testing.T, v *volume, state string, args []string, answer error) string {
 	t.Helper()
 	end := "went on"
 	if answer != nil {
@@ -48,54 +48,81 @@ func (c *callGuest) plugEnds(t *testing.T, args []string, answer error) string {
 			t.Fatal("the way out does not lead out")
 		}
 		end = "by hand"
-		c.destroy(t)
-		if err := c.Start(t.Context()); err != nil {
+		g.destroy(t)
+		if err := g.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		c.writes(t)
-		_, answer = c.host.Ctl(t.Context(), args...)
+		g.writes(t)
+		_, answer = g.host.Ctl(t.Context(), args...)
 	}
-	if c.state(t) == "shut off" {
-		if err := c.Start(t.Context()); err != nil {
+	if state == "running" && g.state(t) == "shut off" {
+		if err := g.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		c.writes(t)
+		g.writes(t)
 	}
-	eventually(t, "no operation is open", func() bool { return len(get[[]api.Op](t, c.host, "ops", "op", "list")) == 0 })
-	had := slices.IndexFunc(c.plugged, func(p *plugged) bool { return p.volume == c.data })
-	at := c.data.show(t)
+	eventually(t, "no operation is open", func() bool { return len(get[[]api.Op](t, g.host, "ops", "op", "list")) == 0 })
+	had := slices.IndexFunc(g.plugged, func(p *plugged) bool { return p.volume == v })
+	at := v.show(t)
 	switch {
 	case len(at.Attachments) > 0 && had < 0:
-		p := &plugged{volume: c.data, guest: c.guest, mode: api.ModeRW, dev: at.Attachments[0].Device}
-		c.took(t, p)
-		c.endedIn(t, "running", p)
+		p := &plugged{volume: v, guest: g, mode: api.ModeRW, dev: at.Attachments[0].Device}
+		g.took(t, p)
+		g.endedIn(t, state, p)
 	case len(at.Attachments) > 0:
-		c.plugged[had].assertAttached(t)
-		c.endedIn(t, "running", c.plugged[had])
+		g.plugged[had].assertAttached(t)
+		g.endedIn(t, state, g.plugged[had])
 	case had >= 0:
-		p := c.plugged[had]
+		p := g.plugged[had]
 		p.assertDetached(t)
-		c.endedIn(t, "running", p)
+		g.endedIn(t, state, p)
 	default:
 		if at.Status != api.VolumeAvailable {
 			t.Errorf("the volume has no attachment and is %s", at.Status)
 		}
-		c.assertHoldsOnlyItsDisks(t)
+		if state == "running" {
+			g.assertHoldsOnlyItsDisks(t)
+		}
 	}
-	c.assertSettledAndGoOn(t)
-	c.assertMonitorAgrees(t)
+	if now := g.state(t); now != state {
+		t.Fatalf("the guest is %s, want %s", now, state)
+	}
+	if state != "running" {
+		g.assertSettled(t)
+		return end
+	}
+	g.assertSettledAndGoOn(t)
+	g.assertMonitorAgrees(t)
 	return end
 }
 
-func TestKillOfLibvirtdAtEverySystemCallOfAnAttach(t *testing.T) {
-	plugInCalls(false).strikeAtEach(t, inCalls(t), libvirtdDies())
+// rootInCalls is an attach or a detach of the root volume of a guest that is off.
+func rootInCalls(detaches bool) *callTrial {
+	return &callTrial{
+		guest: func(t *testing.T) *callGuest {
+			h, c := callHost(t)
+			c.guest, c.root = rootGuest(t, h)
+			c.atEnd = func(t *testing.T) { c.startsFromItsRoot(t, c.root) }
+			return c
+		},
+		begin: func(c *callGuest, t *testing.T) []string { return c.bringRoot(t, c.root, detaches) },
+		ended: func(c *callGuest, t *testing.T, answer error) string {
+			end := c.untilDone(t, c.rootArgs(c.root, detaches), answer, func() bool {
+				return c.hasRoot(t) != detaches && (len(c.root.show(t).Attachments) > 0) != detaches
+			})
+			var a api.Attachment
+			if !detaches {
+				a = c.root.show(t).Attachments[0]
+			}
+			c.assertRootEnded(t, c.root, detaches, a)
+			return end
+		},
+	}
 }
 
-func TestKillOfLibvirtdAtEverySystemCallOfADetach(t *testing.T) {
-	plugInCalls(true).strikeAtEach(t, inCalls(t), libvirtdDies())
-}
-
-func powerInCalls(word, before, after string) *callTrial {
+// powerInCalls is one of the commands that start or stop a guest, which is in one state before and in one after.
+func powerInCalls(before, after string, words ...string) *callTrial {
+	args := func(c *callGuest) []string { return append(append([]string{"instance"}, words...), c.Name) }
 	return &callTrial{
 		begin: func(c *callGuest, t *testing.T) []string {
 			switch now := c.state(t); {
@@ -104,23 +131,10 @@ func powerInCalls(word, before, after string) *callTrial {
 			case now == "shut off" && before == "running":
 				c.boot(t)
 			}
-			return []string{"instance", word, c.Name}
+			return args(c)
 		},
 		ended: func(c *callGuest, t *testing.T, answer error) string {
-			end := "went on"
-			if answer != nil {
-				end = "asked again"
-				t.Logf("the answer: %v", answer)
-			}
-			if now := c.state(t); now != after {
-				if answer == nil {
-					t.Fatalf("the guest is %s, want %s", now, after)
-				}
-				c.host.ctl(t, "instance", word, c.Name)
-			}
-			if now := c.state(t); now != after {
-				t.Fatalf("the guest is %s, want %s", now, after)
-			}
+			end := c.untilDone(t, args(c), answer, func() bool { return c.state(t) == after })
 			c.startsAgain(t)
 			c.seesItsDisks(t)
 			c.assertSettledAndGoOn(t)
@@ -128,12 +142,4 @@ func powerInCalls(word, before, after string) *callTrial {
 			return end
 		},
 	}
-}
-
-func TestKillOfLibvirtdAtEverySystemCallOfAStart(t *testing.T) {
-	powerInCalls("start", "shut off", "running").strikeAtEach(t, inCalls(t), libvirtdDies())
-}
-
-func TestKillOfLibvirtdAtEverySystemCallOfAStop(t *testing.T) {
-	powerInCalls("stop", "running", "shut off").strikeAtEach(t, inCalls(t), libvirtdDies())
 }

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -17,12 +16,15 @@ import (
 	"github.com/volferry/volferry/test/lab/syscalls"
 )
 
-// The deaths of libvirtd inside its calls: at each system call by which one of them changes
-// something. The user does nothing but what Volferry or its documentation says.
+// The deaths and hangs of programs inside what they do for a request: at each system call by which one
+// of them changes something, of libvirtd in the calls that are made to it. The user does nothing but
+// what Volferry or its documentation says.
 
-// callTrial is a request of the user that is made again and again, each time with libvirtd
-// dying in one of the calls that it makes.
+// callTrial is a request of the user that is made again and again, each time with a program that dies,
+// or stands still, at a system call on its way.
 type callTrial struct {
+	// guest is another guest than one that runs and writes to its one disk.
+	guest func(*testing.T) *callGuest
 	// begin brings things to where the request can be made, and returns its command line.
 	begin func(*callGuest, *testing.T) (args []string)
 	// ended does what the answer of the command says until all is over, and claims that it
@@ -30,17 +32,21 @@ type callTrial struct {
 	ended func(*callGuest, *testing.T, error) string
 }
 
-// callGuest is a guest whose libvirtd can be made to die at a system call, on a host of its own.
+// callGuest is a guest on a host of its own whose programs can be made to die at a system call.
 type callGuest struct {
 	*guest
 	shim *syscalls.Shim
-	env  string // of the daemon: its qemu-img is one with the shim
-	// data is a volume that nobody else has.
-	data *volume
+	env  string // of the daemon: its qemu-img and qemu-storage-daemon are some with the shim
+	// data is a volume that nobody else has, and root the one that the guest boots from.
+	data, root *volume
+	shelf      *shelf   // the guest, if it goes to the shelf
+	sharers    *sharers // if it is one of them
+	// atEnd claims, when all trials are over, that nothing is in progress and nothing was lost.
+	atEnd func(*testing.T)
 }
 
-// newCallGuest starts one more of them in a test that runs beside others already.
-func newCallGuest(t *testing.T) *callGuest {
+// callHost starts a host whose programs can be made to die, with these flags of its daemon. It has no guest yet.
+func callHost(t *testing.T, flags ...string) (*host, *callGuest) {
 	t.Helper()
 	if os.Getenv("VOLFERRY_UNIT") != "" {
 		t.Skip("SKIPPED: under its unit volferryd is started by systemd, and not by us")
@@ -52,11 +58,60 @@ func newCallGuest(t *testing.T) *callGuest {
 		t.Fatal(err)
 	}
 	h.Use(c.shim.Programs(t, programs(t)))
-	c.env = "PATH=" + c.shim.QemuImgDir(t) + ":" + os.Getenv("PATH")
+	h.Flags = flags
+	c.env = "PATH=" + c.shim.Tools(t) + ":" + os.Getenv("PATH")
 	h.restartDaemon(t, c.env)
+	return h, c
+}
+
+// newCallGuest starts a guest that runs and writes.
+func newCallGuest(t *testing.T) *callGuest {
+	t.Helper()
+	h, c := callHost(t)
+	c.runs(t, h)
+	return c
+}
+
+// runs gives the host a guest that runs and writes.
+func (c *callGuest) runs(t *testing.T, h *host) {
+	t.Helper()
 	c.guest = h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 	c.data = h.adoptVolume(t, h.diskIn(t, h.poolA, api.FormatRaw))
-	return c
+	c.atEnd = c.assertSettled
+}
+
+// newGuest is a guest of the trial, in a test that runs beside others already.
+func (x *callTrial) newGuest(t *testing.T) *callGuest {
+	t.Helper()
+	if x.guest != nil {
+		return x.guest(t)
+	}
+	return newCallGuest(t)
+}
+
+// untilDone makes a request again that failed, as it may be, until it succeeds or what it asked for is so. It says
+// in a word whether that was needed.
+func (c *callGuest) untilDone(t *testing.T, args []string, answer error, done func() bool) (end string) {
+	t.Helper()
+	end = "went on"
+	const enough = 3
+	for tries := 0; answer != nil; tries++ {
+		t.Logf("the answer: %v", answer)
+		end = "asked again"
+		eventually(t, "no operation is open", func() bool { return len(get[[]api.Op](t, c.host, "ops", "op", "list")) == 0 })
+		if done() {
+			break
+		}
+		if tries == enough {
+			t.Fatal("it does not end")
+		}
+		_, answer = c.host.Ctl(t.Context(), args...)
+	}
+	eventually(t, "no operation is open", func() bool { return len(get[[]api.Op](t, c.host, "ops", "op", "list")) == 0 })
+	if !done() {
+		t.Fatal("it is answered, and what it asked for is not so")
+	}
+	return end
 }
 
 // way makes the request once, with nothing that disturbs it, and returns the points on its
@@ -106,9 +161,13 @@ const (
 
 // strikeAtEach makes the request once for each of the points that there is time for, with the blow
 // there. After a wrong end it goes on with another guest, for the others are worth knowing.
-func (x *callTrial) strikeAtEach(t *testing.T, c *callGuest, b *callBlow) {
+func (x *callTrial) strikeAtEach(t *testing.T, b *callBlow) {
 	t.Helper()
+	c := x.newGuest(t)
 	points := someOf(t, c.way(t, x, b))
+	if b.choose != nil {
+		points = b.choose(t, points)
+	}
 	total, wrong := &outcome{ends: map[string]int{}}, 0
 	by := map[string]*outcome{}
 	tried := inTime(t, points, func(p syscalls.Point) bool {
@@ -125,7 +184,7 @@ func (x *callTrial) strikeAtEach(t *testing.T, c *callGuest, b *callBlow) {
 			if wrong++; wrong == 5 {
 				return false
 			}
-			c = newCallGuest(t)
+			c = x.newGuest(t)
 		}
 		if by[p.CallName()] == nil {
 			by[p.CallName()] = &outcome{ends: map[string]int{}}
@@ -153,12 +212,12 @@ func (x *callTrial) strikeAtEach(t *testing.T, c *callGuest, b *callBlow) {
 	} else if total.missed-1 > max(fewMissed, tried*maxMissed/100) {
 		t.Errorf("%d of %d points were not reached again", total.missed, tried)
 	}
-	c.assertSettled(t)
+	c.atEnd(t)
 }
 
 // fewPoints is how many points are struck at without make test-crash, and manyOfOne how many
-// system calls of one name on images at most: there are thousands of writes to an image, and
-// one is as another.
+// system calls of one name on one thing at most: there are thousands of writes to an image, and hundreds to the
+// NVRAM of a guest, and one is as another.
 const (
 	fewPoints = 3
 	manyOfOne = 20
@@ -172,15 +231,16 @@ func someOf(t *testing.T, points []syscalls.Point) []syscalls.Point {
 		counts[p.CallName()]++
 	}
 	t.Logf("%d points: %v", len(points), counts)
+	kind := func(p syscalls.Point) string { return p.CallName() + " " + p.Does + " " + p.What }
 	seen, alike := map[string]int{}, map[string]int{}
 	for _, p := range points {
-		alike[p.Does+p.What]++
+		alike[kind(p)]++
 	}
 	points = slices.DeleteFunc(points, func(p syscalls.Point) bool {
-		i, n := seen[p.Does+p.What], alike[p.Does+p.What]
-		seen[p.Does+p.What]++
+		i, n := seen[kind(p)], alike[kind(p)]
+		seen[kind(p)]++
 		// The first and the last one are there, and others between them.
-		return p.Call == 0 && n > manyOfOne && i != n-1 && i*(manyOfOne-1)/(n-1) == (i-1)*(manyOfOne-1)/(n-1) && i > 0
+		return n > manyOfOne && i != n-1 && i*(manyOfOne-1)/(n-1) == (i-1)*(manyOfOne-1)/(n-1) && i > 0
 	})
 	if everyCrash() || len(points) <= fewPoints {
 		return points
@@ -201,6 +261,8 @@ type callBlow struct {
 	image func(*callGuest, *testing.T) string
 	// back brings back what was struck.
 	back func(*callGuest, *testing.T)
+	// choose, if set, chooses from the points.
+	choose func(*testing.T, []syscalls.Point) []syscalls.Point
 }
 
 // at is the image at which the points are, when the request is about to be made.
@@ -237,16 +299,6 @@ func (b *callBlow) strike(t *testing.T, c *callGuest, p syscalls.Point, args []s
 	return struck, err
 }
 
-// libvirtdDies is the blow of a libvirtd that dies and is started again.
-func libvirtdDies() *callBlow {
-	return &callBlow{program: syscalls.Libvirtd, does: syscalls.Kill, back: func(c *callGuest, t *testing.T) {
-		eventually(t, "libvirtd is dead", func() bool { return !c.host.Libvirtd.Running() })
-		if err := c.host.Libvirtd.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}}
-}
-
 // untilAnsweredOr waits for the answer of a command, or until cond is true.
 func untilAnsweredOr(t *testing.T, called <-chan error, cond func() bool) (answered bool, answer error) {
 	t.Helper()
@@ -267,150 +319,11 @@ func untilAnsweredOr(t *testing.T, called <-chan error, cond func() bool) (answe
 	}
 }
 
-// migrationEnds does what Volferry says until the newest migration is over, and claims that
-// it is one that ended right.
-func (g *guest) migrationEnds(t *testing.T, answer error) string {
+// forEachCall runs a test for each of some requests, each with a guest of its own.
+func forEachCall(t *testing.T, requests map[string]func() *callTrial, blow func() *callBlow) {
 	t.Helper()
-	m, end := g.endMigration(t, answer)
-	g.startsAgain(t)
-	g.endedRight(t, m, "running")
-	g.assertMonitorAgrees(t)
-	return end
-}
-
-// endMigration does what Volferry says until the newest migration is over, and says in a word
-// what that was.
-func (g *guest) endMigration(t *testing.T, answer error) (m api.Migration, end string) {
-	t.Helper()
-	m, end = g.newestMigration(t), "went on"
-	if answer != nil {
-		end = "undone"
-		t.Logf("the answer: %v", answer)
-	}
-	for tries := 0; !m.State.Final(); tries++ {
-		if answer == nil || tries == 3 {
-			t.Fatalf("the migration is %s: %+v", m.State, m.Error)
-		}
-		if m.State == api.MigrationNeedsOperator {
-			end = "by hand"
-			g.follows(t, m)
-		}
-		g.startsAgain(t)
-		word := "cancel"
-		if m.State == api.MigrationCopied || m.State == api.MigrationCompleting {
-			word = "complete"
-		}
-		_, answer = g.host.Ctl(t.Context(), "migration", word, m.SrcAttachmentID)
-		m = g.newestMigration(t)
-	}
-	if m.State == api.MigrationError {
-		m.State = api.MigrationCancelled // of both src is left
-	}
-	return m, end
-}
-
-// startsAgain starts a guest that is off, when nothing keeps it from that.
-func (g *guest) startsAgain(t *testing.T) {
-	t.Helper()
-	if g.state(t) != "shut off" {
-		return
-	}
-	eventually(t, "the instance may start again", func() bool { return g.host.chainPart(t).Status == "ok" })
-	g.boot(t)
-}
-
-// assertMonitorAgrees claims that QEMU, asked by itself, has each disk on the image where the
-// registry has the volume, for writing, and no job.
-func (g *guest) assertMonitorAgrees(t *testing.T) {
-	t.Helper()
-	ask := func(command string, into any) {
-		t.Helper()
-		text := g.host.virsh(t, "qemu-monitor-command", g.Name, `{"execute":"`+command+`"}`)
-		if err := json.Unmarshal([]byte(text), &struct{ Return any }{into}); err != nil {
-			t.Fatalf("%s: %v: %s", command, err, text)
-		}
-	}
-	var blocks []struct {
-		Inserted struct {
-			ReadOnly     bool `json:"ro"`
-			BackingDepth int  `json:"backing_file_depth"`
-			Image        struct{ Filename string }
-		}
-	}
-	var jobs []any
-	ask("query-block", &blocks)
-	ask("query-jobs", &jobs)
-	if len(jobs) > 0 {
-		t.Errorf("QEMU has jobs: %v", jobs)
-	}
-	slots := g.persistentSlots(t)
-	if len(blocks) != len(slots) {
-		t.Fatalf("QEMU has %d disks, the definition %d", len(blocks), len(slots))
-	}
-	for i, s := range slots {
-		if in := blocks[i].Inserted; in.ReadOnly || in.BackingDepth != 0 || in.Image.Filename != s.Source {
-			t.Errorf("QEMU has disk %s as %+v, the definition on %s", s.Target, in, s.Source)
-		}
-	}
-}
-
-// inCalls runs a test of deaths in libvirt's calls.
-func inCalls(t *testing.T) *callGuest {
-	t.Helper()
-	leftToTestCrash(t)
 	requireParallel(t)
-	return newCallGuest(t)
-}
-
-func moveInCalls() *callTrial {
-	return &callTrial{
-		begin: func(c *callGuest, t *testing.T) []string { return c.moveElsewhere(t) },
-		ended: func(c *callGuest, t *testing.T, answer error) string { return c.migrationEnds(t, answer) },
+	for name, request := range requests {
+		t.Run(name, func(t *testing.T) { request().strikeAtEach(t, blow()) })
 	}
-}
-
-func cancelInCalls() *callTrial {
-	return &callTrial{
-		begin: func(c *callGuest, t *testing.T) []string {
-			v := c.start(t, "vda", c.elsewhere(t)...)
-			if c.state(t) == "running" {
-				c.writes(t)
-			}
-			return v.cancelArgs()
-		},
-		ended: func(c *callGuest, t *testing.T, answer error) string { return c.migrationEnds(t, answer) },
-	}
-}
-
-// stopped is the trial with a guest that is off when the request is made.
-func (x *callTrial) stopped() *callTrial {
-	begin := x.begin
-	x.ended = func(c *callGuest, t *testing.T, answer error) string {
-		m, end := c.endMigration(t, answer)
-		c.endedRight(t, m, c.state(t))
-		return end
-	}
-	x.begin = func(c *callGuest, t *testing.T) []string {
-		if c.state(t) != "shut off" {
-			c.powerOff(t)
-		}
-		return begin(c, t)
-	}
-	return x
-}
-
-func TestKillOfLibvirtdAtEverySystemCallOfTheMoveOfAStoppedGuest(t *testing.T) {
-	moveInCalls().stopped().strikeAtEach(t, inCalls(t), libvirtdDies())
-}
-
-func TestKillOfLibvirtdAtEverySystemCallOfTheCancelOfAStoppedGuest(t *testing.T) {
-	cancelInCalls().stopped().strikeAtEach(t, inCalls(t), libvirtdDies())
-}
-
-func TestKillOfLibvirtdAtEverySystemCallOfAMove(t *testing.T) {
-	moveInCalls().strikeAtEach(t, inCalls(t), libvirtdDies())
-}
-
-func TestKillOfLibvirtdAtEverySystemCallOfACancel(t *testing.T) {
-	cancelInCalls().strikeAtEach(t, inCalls(t), libvirtdDies())
 }

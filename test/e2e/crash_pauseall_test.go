@@ -26,9 +26,9 @@ type sharers struct {
 	both   []*plugged
 }
 
-func startSharers(t *testing.T) *sharers {
+// startSharers starts them on a host.
+func startSharers(t *testing.T, h *host) *sharers {
 	t.Helper()
-	h := startHost(t)
 	if _, err := h.RegistryCaller().Ctl(t.Context(), "type", "create", "clustered", "--multiattach"); err != nil {
 		t.Fatal(err)
 	}
@@ -70,10 +70,13 @@ func (s *sharers) goOnWriting(t *testing.T) {
 func (s *sharers) trial() *trial {
 	return &trial{
 		host: s.host, want: api.MigrationCompleted, waits: true, settled: s.assertMoved,
-		begin: func(t *testing.T) []string {
-			return []string{"volume", "migrate", s.volume.name, "--to-pool", otherPool(s.volume.show(t)), "--delete-source", "--pause-all", "--yes"}
-		},
+		begin: s.moveArgs,
 	}
+}
+
+func (s *sharers) moveArgs(t *testing.T) []string {
+	t.Helper()
+	return []string{"volume", "migrate", s.volume.name, "--to-pool", otherPool(s.volume.show(t)), "--delete-source", "--pause-all", "--yes"}
 }
 
 // assertMoved claims that both guests go on writing to the volume at its new place,
@@ -186,7 +189,7 @@ func (p point) guestsSaved() bool {
 
 func TestKillAtEveryStepOfAMoveWithAllGuestsPaused(t *testing.T) {
 	leftToTestCrash(t)
-	s := startSharers(t)
+	s := startSharers(t, startHost(t))
 	x, blow := s.trial(), s.daemonDies(s.neverLoose)
 	ps := points{"instance_suspend.suspend.after_do", "instance_restore_paused.wake.after_do", "instance_resume.forget_memory.after_do"}
 	if everyCrash() {
@@ -198,7 +201,7 @@ func TestKillAtEveryStepOfAMoveWithAllGuestsPaused(t *testing.T) {
 
 func TestKillOfTheRegistryInAMoveWithAllGuestsPaused(t *testing.T) {
 	leftToTestCrash(t)
-	s := startSharers(t)
+	s := startSharers(t, startHost(t))
 	x := s.trial()
 	ps := x.registryWay(t).of("migration")
 	t.Run("alone", func(t *testing.T) { x.strikeAt(t, ps, s.registryDies()) })
@@ -210,7 +213,7 @@ func TestKillOfTheRegistryInAMoveWithAllGuestsPaused(t *testing.T) {
 
 func TestKillOfLibvirtdInAMoveWithAllGuestsPaused(t *testing.T) {
 	leftToTestCrash(t)
-	s := startSharers(t)
+	s := startSharers(t, startHost(t))
 	x := s.trial()
 	x.strikeAt(t, x.way(t).ofPauseAll().where(point.atStart), s.othersDie(s.others()["libvirtd"]))
 	s.end(t)
@@ -220,7 +223,7 @@ func TestKillOfLibvirtdInAMoveWithAllGuestsPaused(t *testing.T) {
 // are on its disk.
 func TestKillOfTheHostInAMoveWithAllGuestsPaused(t *testing.T) {
 	leftToTestCrash(t)
-	s := startSharers(t)
+	s := startSharers(t, startHost(t))
 	x := s.trial()
 	ps := x.way(t).ofPauseAll().where(point.guestsSaved).where(func(p point) bool { return p.isAfter("do") })
 	x.strikeAt(t, ps, s.daemonDies(func(t *testing.T) {

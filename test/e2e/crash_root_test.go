@@ -13,10 +13,10 @@ import (
 // The deaths in the middle of a detach of a root volume, and of its attach. The
 // command stays, and has to end well without another word.
 
-// rootGuest is a guest that wrote to its root volume and is off.
-func rootGuest(t *testing.T) (*guest, *volume) {
+// rootGuest is a guest of a host that wrote to its root volume and is off.
+func rootGuest(t *testing.T, h *host) (*guest, *volume) {
 	t.Helper()
-	g := crashGuest(t)
+	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 	g.quiesce(t)
 	g.powerOff(t)
 	return g, g.rootVolume(t)
@@ -25,31 +25,45 @@ func rootGuest(t *testing.T) (*guest, *volume) {
 // rootTrial attaches the root volume of a guest that is off, or detaches it, again
 // and again.
 func (g *guest) rootTrial(v *volume, detaches bool) *trial {
-	x := &trial{host: g.host, waits: true, noun: "attachment"}
-	x.begin = func(t *testing.T) []string {
-		switch has := g.hasRoot(t); {
-		case detaches && !has:
-			g.attachRoot(t, v)
-		case !detaches && has:
-			g.detachRoot(t, v)
-		}
-		if detaches {
-			return []string{"volume", "detach", v.name, g.Name}
-		}
-		return []string{"volume", "attach", v.name, g.Name, "--root"}
+	return &trial{
+		host: g.host, waits: true, noun: "attachment",
+		begin: func(t *testing.T) []string { return g.bringRoot(t, v, detaches) },
+		ended: func(t *testing.T, r *request) { g.assertRootEnded(t, v, detaches, answerOf[api.Attachment](t, r)) },
 	}
-	x.ended = func(t *testing.T, r *request) {
-		a := answerOf[api.Attachment](t, r)
-		if detaches {
-			v.isReleased(t)
-			g.assertRootDetached(t, v)
-			g.cannotStart(t)
-		} else {
-			g.assertRootAttached(t, v, a)
-		}
-		g.assertHolds(t, "vda", v.show(t).Location)
+}
+
+func (g *guest) rootArgs(v *volume, detaches bool) []string {
+	if detaches {
+		return []string{"volume", "detach", v.name, g.Name}
 	}
-	return x
+	return []string{"volume", "attach", v.name, g.Name, "--root"}
+}
+
+// bringRoot has the guest with its root volume, or without it, so that that can be detached or attached, and
+// returns the command line of it.
+func (g *guest) bringRoot(t *testing.T, v *volume, detaches bool) (args []string) {
+	t.Helper()
+	switch has := g.hasRoot(t); {
+	case detaches && !has:
+		g.attachRoot(t, v)
+	case !detaches && has:
+		g.detachRoot(t, v)
+	}
+	return g.rootArgs(v, detaches)
+}
+
+// assertRootEnded claims that the root volume is detached, or attached as the attachment says, and holds every
+// write.
+func (g *guest) assertRootEnded(t *testing.T, v *volume, detaches bool, a api.Attachment) {
+	t.Helper()
+	if detaches {
+		v.isReleased(t)
+		g.assertRootDetached(t, v)
+		g.cannotStart(t)
+	} else {
+		g.assertRootAttached(t, v, a)
+	}
+	g.assertHolds(t, "vda", v.show(t).Location)
 }
 
 // isReleased waits until the registry knows that the volume is free. One that was away
@@ -100,7 +114,7 @@ func (ps points) ofRoot(detaches bool) points {
 
 func TestKillAtEveryStepOfAnAttachAndADetachOfARoot(t *testing.T) {
 	leftToTestE2E(t)
-	g, v := rootGuest(t)
+	g, v := rootGuest(t, startHost(t))
 	forEachPlug(t, func(t *testing.T, detaches bool) {
 		x := g.rootTrial(v, detaches)
 		ps := x.way(t).ofRoot(detaches)
@@ -116,7 +130,7 @@ func TestKillAtEveryStepOfAnAttachAndADetachOfARoot(t *testing.T) {
 
 func TestKillOfTheRegistryInAnAttachAndADetachOfARoot(t *testing.T) {
 	leftToTestCrash(t)
-	g, v := rootGuest(t)
+	g, v := rootGuest(t, startHost(t))
 	forEachPlug(t, func(t *testing.T, detaches bool) {
 		x := g.rootTrial(v, detaches)
 		ps := x.registryWay(t).of("attachment")
@@ -128,7 +142,7 @@ func TestKillOfTheRegistryInAnAttachAndADetachOfARoot(t *testing.T) {
 
 func TestKillOfTheOthersInAnAttachAndADetachOfARoot(t *testing.T) {
 	leftToTestCrash(t)
-	g, v := rootGuest(t)
+	g, v := rootGuest(t, startHost(t))
 	for name, strike := range g.host.others() {
 		t.Run(name, func(t *testing.T) {
 			forEachPlug(t, func(t *testing.T, detaches bool) {

@@ -27,10 +27,9 @@ type shelf struct {
 // written is the disk that the guest writes to.
 const written = "vdb"
 
-// shelfGuest is a guest that is off, and wrote to its disk before if there is time.
-func shelfGuest(t *testing.T) *shelf {
+// shelfGuest is a guest of a host that is off, and wrote to its disk before if there is time.
+func shelfGuest(t *testing.T, h *host) *shelf {
 	t.Helper()
-	h := startHost(t)
 	disks := []lab.Disk{h.bootDisk(t, "first"), h.diskIn(t, h.poolA, api.FormatRaw)}
 	s := &shelf{guest: h.defineGuestLike(t, lab.GuestConfig{Machine: "q35", UEFI: true, Disks: disks})}
 	s.adopt(t)
@@ -231,7 +230,7 @@ func (s *shelf) forEachShelving(t *testing.T, run func(t *testing.T, x *trial, w
 
 func TestKillAtEveryStepOfAShelveAndAnUnshelve(t *testing.T) {
 	leftToTestE2E(t)
-	s := shelfGuest(t)
+	s := shelfGuest(t, startHost(t))
 	blow := s.host.daemonDies(s.neverLost)
 	if !everyCrash() {
 		// Each on one side of where the only definition changes hands.
@@ -250,7 +249,7 @@ func TestKillAtEveryStepOfAShelveAndAnUnshelve(t *testing.T) {
 // With a guest that has to be stopped first, and one that is started at last.
 func TestKillInAShelveAndAnUnshelveOfARunningGuest(t *testing.T) {
 	leftToTestCrash(t)
-	s := shelfGuest(t)
+	s := shelfGuest(t, startHost(t))
 	blow := s.host.daemonDies(s.neverLost)
 	t.Run("shelve", func(t *testing.T) {
 		s.shelveTrial("running", false).strikeAt(t, points{
@@ -265,7 +264,7 @@ func TestKillInAShelveAndAnUnshelveOfARunningGuest(t *testing.T) {
 
 func TestKillOfTheRegistryInAShelveAndAnUnshelve(t *testing.T) {
 	leftToTestCrash(t)
-	s := shelfGuest(t)
+	s := shelfGuest(t, startHost(t))
 	s.forEachShelving(t, func(t *testing.T, x *trial, _ func(points) points) {
 		ps := x.registryWay(t).where(func(p point) bool { return strings.HasPrefix(string(p), "instance.transition.") })
 		t.Run("alone", func(t *testing.T) { x.strikeAt(t, ps, s.host.registryDies()) })
@@ -276,7 +275,7 @@ func TestKillOfTheRegistryInAShelveAndAnUnshelve(t *testing.T) {
 
 func TestKillOfTheOthersInAShelveAndAnUnshelve(t *testing.T) {
 	leftToTestCrash(t)
-	s := shelfGuest(t)
+	s := shelfGuest(t, startHost(t))
 	for name, strike := range s.host.others() {
 		t.Run(name, func(t *testing.T) {
 			s.forEachShelving(t, func(t *testing.T, x *trial, of func(points) points) {

@@ -95,7 +95,10 @@ func (g *guest) diesBesideAPivot(t *testing.T, args []string, note int, along fu
 
 func (g *guest) newestMigration(t *testing.T) api.Migration {
 	t.Helper()
-	all := get[[]api.Migration](t, g.host, "migrations", "migration", "list", "--all", "--instance", g.Name)
+	return newestOf(get[[]api.Migration](t, g.host, "migrations", "migration", "list", "--all", "--instance", g.Name))
+}
+
+func newestOf(all []api.Migration) api.Migration {
 	return slices.MaxFunc(all, func(a, b api.Migration) int { return a.StartedAt.Compare(*b.StartedAt) })
 }
 

@@ -276,15 +276,20 @@ func (g *guest) openModes(t *testing.T, image string) []string {
 // pid is that of the guest's QEMU.
 func (g *guest) pid(t *testing.T) int {
 	t.Helper()
-	text, err := os.ReadFile(g.pidFile())
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	pid, err := g.process()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return pid
+}
+
+// process is pid beside a test.
+func (g *guest) process() (pid int, err error) {
+	text, err := os.ReadFile(g.pidFile())
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
 // pidFile is there while libvirt has a process of the guest.

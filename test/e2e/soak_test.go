@@ -5,13 +5,17 @@ package e2e
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
 )
@@ -27,8 +31,9 @@ const (
 const soakGuests = 3
 
 // TestSoak moves the volumes of several guests that write, at the same time and at random, and
-// takes moves back, ends and starts guests, and kills the programs meanwhile. It ends at the
-// first lost write, and at whatever else is not as it has to be after a round.
+// takes moves back, gives guests a second volume and takes it away, ends, kills and starts them, and kills
+// the programs meanwhile. It ends at the first lost write, and at whatever else is not as it has to be
+// after a round.
 func TestSoak(t *testing.T) {
 	if os.Getenv(soakEnv) == "" {
 		t.Skip("SKIPPED: left to make soak")
@@ -47,7 +52,8 @@ func TestSoak(t *testing.T) {
 	t.Logf("the same choices again: make soak SOAK=%s SEED=%d", length, seed)
 	s := &soak{host: startHost(t), rnd: rnd, done: map[string]int{}}
 	for range soakGuests {
-		s.guests = append(s.guests, s.runningGuest(t, s.diskIn(t, s.poolA, api.FormatRaw)))
+		g := s.runningGuest(t, s.diskIn(t, s.poolA, api.FormatRaw))
+		s.guests = append(s.guests, &soaked{g, s.adoptVolume(t, s.diskIn(t, s.poolA, api.FormatRaw))})
 	}
 	end, rounds := time.Now().Add(length), 0
 	for ; time.Now().Before(end) && s.struck < kills && !t.Failed(); rounds++ {
@@ -56,6 +62,9 @@ func TestSoak(t *testing.T) {
 	t.Logf("seed %d: %d rounds, %v; %d moves were under way when a program was killed with SIGKILL", seed, rounds, s.done, s.struck)
 	for _, g := range s.guests {
 		g.assertSettled(t)
+		for _, p := range g.plugged {
+			p.assertHolds(t)
+		}
 	}
 }
 
@@ -64,9 +73,16 @@ type soak struct {
 	*host
 
 	rnd    *rand.Rand
-	guests []*guest
+	guests []*soaked
 	done   map[string]int
 	struck int // moves that were under way when a program died
+}
+
+// soaked is a guest that writes, with a volume that comes to it and leaves it.
+type soaked struct {
+	*guest
+
+	spare *volume
 }
 
 // within is a random time below most.
@@ -79,10 +95,12 @@ func (s *soak) within(most time.Duration) time.Duration {
 type deed struct {
 	name string
 	do   func(context.Context) error
+	// plugs is the command line, if it attaches or detaches a volume.
+	plugs []string
 }
 
 // choose chooses a deed for a guest.
-func (s *soak) choose(t *testing.T, g *guest) deed {
+func (s *soak) choose(t *testing.T, g *soaked) deed {
 	t.Helper()
 	wait := s.within(4 * time.Second)
 	ctl := func(args ...string) func(context.Context) error {
@@ -110,21 +128,61 @@ func (s *soak) choose(t *testing.T, g *guest) deed {
 		}
 	}
 	stop, start := ctl("instance", "stop", "--force", g.Name), ctl("instance", "start", g.Name)
+	plug := []string{"volume", "attach", g.spare.name, g.Name}
+	if len(g.plugged) > 0 {
+		plug[1] = "detach"
+	}
 	deeds := []deed{
-		{"rest", func(context.Context) error { return nil }},
-		{"move", ctl(move...)},
-		{"slow move", moved},
-		{"move and cancel", during(ctl("migration", "cancel", g.volumeName("vda")))},
-		{"move and destroy", during(virsh("destroy"))},
-		{"move and reset", during(virsh("reset"))},
-		{"stop and start", func(ctx context.Context) error {
+		{name: "rest", do: func(context.Context) error { return nil }},
+		{name: "move", do: ctl(move...)},
+		{name: "slow move", do: moved},
+		{name: "move and cancel", do: during(ctl("migration", "cancel", g.volumeName("vda")))},
+		{name: "move and destroy", do: during(virsh("destroy"))},
+		{name: "move and reset", do: during(virsh("reset"))},
+		{name: "kill", do: g.dies}, // every write is with the kernel
+		{name: "move and kill", do: during(g.diesWithAnOverlay)},
+		{name: "stop and start", do: func(ctx context.Context) error {
 			if err := stop(ctx); err != nil {
 				return err
 			}
 			return start(ctx)
 		}},
+		{name: plug[1], do: ctl(plug...), plugs: plug},
 	}
 	return deeds[s.rnd.IntN(len(deeds))]
+}
+
+// diesWithAnOverlay is dies where QEMU may have in its memory alone where the overlay has what.
+func (g *guest) diesWithAnOverlay(ctx context.Context) error {
+	err := g.dies(ctx)
+	if err == nil {
+		g.cuts = append(g.cuts, time.Now())
+	}
+	return err
+}
+
+// dies kills the guest's process, beside a test, and returns when libvirt knows it. libvirtd may be dead
+// meanwhile.
+func (g *guest) dies(ctx context.Context) error {
+	pid, err := g.process()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // it is off already
+	}
+	if err := cmp.Or(err, unix.Kill(pid, unix.SIGKILL)); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		if state, err := g.State(ctx); err == nil && state == "shut off" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("guest %s was killed, and is not off: %w", g.Name, ctx.Err())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // blows are what dies in a round.
@@ -148,19 +206,29 @@ func (s *soak) round(t *testing.T) {
 	}
 	s.done[blow+" died"]++
 	t.Log(what)
+	began := time.Now()
 	for i := range s.guests {
 		go func() { answers[i] <- chosen[i].do(t.Context()) }()
 	}
 	<-time.After(after)
 	died := time.Now()
 	s.blows()[blow](t)
-	ends := make([]api.Migration, len(s.guests))
-	had := make([]bool, len(s.guests))
+	said := make([]error, len(s.guests))
+	ends := make([]*api.Migration, len(s.guests))
 	for i, g := range s.guests {
-		answer := <-answers[i]
-		if had[i] = g.hasMoved(t); had[i] {
-			ends[i], _ = g.endMigration(t, answer)
-			if m := ends[i]; blow != "nothing" && m.StartedAt.Before(died) && (m.FinishedAt == nil || m.FinishedAt.After(died)) {
+		said[i] = <-answers[i]
+		if g.hasMoved(t) {
+			answer := said[i]
+			if chosen[i].plugs != nil {
+				answer = nil // of no migration
+			}
+			m, _ := g.endMigration(t, answer)
+			ends[i] = &m
+			deaths := slices.DeleteFunc(slices.Clone(g.cuts), began.After)
+			if blow != "nothing" {
+				deaths = append(deaths, died)
+			}
+			if slices.ContainsFunc(deaths, func(at time.Time) bool { return wasUnderWay(m, at) }) {
 				s.struck++
 			}
 		}
@@ -168,14 +236,27 @@ func (s *soak) round(t *testing.T) {
 	}
 	s.hearsRegistry(t)
 	for i, g := range s.guests {
-		g.seesItsDisks(t)
-		if had[i] {
-			g.endedRight(t, ends[i], "running")
-		} else {
+		if chosen[i].plugs == nil { // or it has a disk of which it is not known yet
+			g.seesItsDisks(t)
+		}
+		switch {
+		case chosen[i].plugs != nil:
+			g.plugEnds(t, g.spare, "running", chosen[i].plugs, said[i])
+		case ends[i] != nil:
+			g.endedRight(t, *ends[i], "running")
+		default:
 			g.assertSettledAndGoOn(t)
+		}
+		for _, p := range g.plugged {
+			g.endedIn(t, "running", p)
 		}
 		g.assertMonitorAgrees(t)
 	}
+}
+
+// wasUnderWay says whether the migration had begun and was not over at that time.
+func wasUnderWay(m api.Migration, at time.Time) bool {
+	return m.StartedAt.Before(at) && (m.FinishedAt == nil || m.FinishedAt.After(at))
 }
 
 // hasMoved says whether there was ever a migration of the guest's volumes.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package syscalls kills or stops libvirtd, QEMU, qemu-img or volferryd at a system call of a test's
-// choice: right before the Nth by which a call of libvirt changes something. A test lets the
+// Package syscalls kills or stops libvirtd, QEMU, qemu-img, qemu-storage-daemon or volferryd at a system
+// call of a test's choice: right before the Nth by which a call of libvirt changes something. A test lets the
 // call pass once to learn which ones there are, and then makes it again for each of them.
 //
 // It loads a small library into the programs (LD_PRELOAD), and traces nothing. strace counts
@@ -19,7 +19,8 @@
 // it starts is numbered as a call, too.
 //
 // A point of QEMU or qemu-img is at an image of the test's choice: a write, what makes it or changes
-// its size, and both sides of a sync.
+// its size, and both sides of a sync. qemu-storage-daemon, which serves an image to a copy, has its reads
+// besides: where it serves the source it does nothing else.
 //
 // volferryd makes its system calls itself, so that no library sees them. It is started with a filter
 // (seccomp) that has the kernel ask a tracer of ours before each that may change something. Its
@@ -51,10 +52,11 @@ type Program string
 
 // The programs. The points of all but libvirtd are at files that are chosen.
 const (
-	Libvirtd  Program = "libvirtd"
-	QEMU      Program = "qemu"
-	QemuImg   Program = "qemu-img"
-	Volferryd Program = "volferryd"
+	Libvirtd      Program = "libvirtd"
+	QEMU          Program = "qemu"
+	QemuImg       Program = "qemu-img"
+	StorageDaemon Program = "qemu-storage-daemon"
+	Volferryd     Program = "volferryd"
 )
 
 // Action is what is done to a program at a point.
@@ -79,8 +81,8 @@ type Point struct {
 // String is the point's name: define.2.7.
 func (p Point) String() string { return fmt.Sprintf("%s.%d.%d", p.CallName(), p.Time, p.N) }
 
-// CallName is the name of the call of libvirt. A point of QEMU's or qemu-img's is of none, and has
-// that of the system call.
+// CallName is the name of the call of libvirt. A point of another program is of none, and has that of the
+// system call.
 func (p Point) CallName() string {
 	if p.Call == 0 {
 		return p.Does
@@ -133,7 +135,7 @@ func Load(tb testing.TB, dir string) *Shim {
 		tb.Fatal(err)
 	}
 	s.compile(tb, s.Path(), "shim.c", "-fPIC", "-shared", "-ldl")
-	for _, p := range []Program{Libvirtd, QEMU, QemuImg, Volferryd} {
+	for _, p := range []Program{Libvirtd, QEMU, QemuImg, StorageDaemon, Volferryd} {
 		for _, path := range []string{s.plan(p), s.log(p)} {
 			if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, 0o666)); err != nil {
 				tb.Fatal(err)
@@ -161,18 +163,23 @@ func (s *Shim) Path() string { return filepath.Join(s.dir, "shim.so") }
 func (s *Shim) plan(p Program) string { return filepath.Join(s.dir, string(p)+".plan") }
 func (s *Shim) log(p Program) string  { return filepath.Join(s.dir, string(p)+".log") }
 
-// QemuImgDir makes a directory with a qemu-img that loads the library. It is to be the first of
-// the PATH of who runs qemu-img.
-func (s *Shim) QemuImgDir(tb testing.TB) string {
+// Tools makes a directory with a qemu-img and a qemu-storage-daemon that load the library. It is to be the
+// first of the PATH of who runs them: nothing else of an environment comes to them.
+func (s *Shim) Tools(tb testing.TB) string {
 	tb.Helper()
-	program, err := exec.LookPath("qemu-img")
-	if err != nil {
+	dir := filepath.Join(s.dir, "bin")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		tb.Fatal(err)
 	}
-	dir := filepath.Join(s.dir, "bin")
-	script := fmt.Sprintf("#!/bin/sh\nLD_PRELOAD=%s exec %s \"$@\"\n", s.Path(), program)
-	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "qemu-img"), []byte(script), 0o755)); err != nil {
-		tb.Fatal(err)
+	for _, tool := range []Program{QemuImg, StorageDaemon} {
+		program, err := exec.LookPath(string(tool))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		script := fmt.Sprintf("#!/bin/sh\nLD_PRELOAD=%s exec %s \"$@\"\n", s.Path(), program)
+		if err := os.WriteFile(filepath.Join(dir, string(tool)), []byte(script), 0o755); err != nil {
+			tb.Fatal(err)
+		}
 	}
 	return dir
 }

@@ -3,6 +3,7 @@
 package syscalls
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -150,7 +151,7 @@ func TestQemuImgDiesAtAWriteToTheImageThatIsMeant(t *testing.T) {
 	if err := os.WriteFile(src, make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(s.QemuImgDir(t), "qemu-img")
+	program := filepath.Join(s.Tools(t), "qemu-img")
 	convert := func() error {
 		return exec.CommandContext(t.Context(), program, "convert", "-f", "raw", "-O", "qcow2", src, dst).Run()
 	}
@@ -169,6 +170,33 @@ func TestQemuImgDiesAtAWriteToTheImageThatIsMeant(t *testing.T) {
 	s.Arm(t, QemuImg, "src.raw", points[2], Kill)
 	if err := convert(); err != nil || s.Fired(t, QemuImg) {
 		t.Errorf("qemu-img only reads src, and ended with %v", err)
+	}
+}
+
+// The server of an image that is only read dies as it opens it.
+func TestAServerOfAnImageDiesAtAReadOfTheImageThatIsMeant(t *testing.T) {
+	lab.Require(t)
+	s := Load(t, lab.TempDir(t))
+	image := filepath.Join(t.TempDir(), "src.qcow2")
+	tools := s.Tools(t)
+	if out, err := exec.CommandContext(t.Context(), filepath.Join(tools, string(QemuImg)), "create", "-f", "qcow2", image, "1M").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	node := fmt.Sprintf("driver=qcow2,node-name=node,read-only=on,file.driver=file,file.filename=%s", image)
+	ctx, cancel := context.WithTimeout(t.Context(), lab.Limit(time.Minute))
+	defer cancel()
+	s.Arm(t, StorageDaemon, "src.qcow2", Point{N: 2}, Kill)
+	err := exec.CommandContext(ctx, filepath.Join(tools, string(StorageDaemon)), "--blockdev", node).Run()
+	if err == nil || !s.Fired(t, StorageDaemon) {
+		t.Errorf("it was to die at its second read, and ended with %v", err)
+	}
+	for _, p := range s.Passed(t, StorageDaemon) {
+		if !strings.HasPrefix(p.Does, "pread") {
+			t.Errorf("it reads an image, and did %s to it", p.Does)
+		}
+	}
+	if n := len(s.Passed(t, StorageDaemon)); n != 2 {
+		t.Errorf("it passed %d points, and died at the second", n)
 	}
 }
 

@@ -17,7 +17,7 @@ struct plan {
 	uint32_t now;         // the procedure of now
 	uint32_t count;       // changing system calls of it so far
 	uint32_t times[CALLS];
-	char match[MATCH];    // of QEMU and qemu-img: what the path of the image has in it
+	char match[MATCH];    // of all but libvirtd: what the path of the image has in it
 };
 
 static struct plan *plan;

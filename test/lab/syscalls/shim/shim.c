@@ -28,7 +28,25 @@
 #include "plan.h"
 
 static pid_t self; // the program; not what it forks
-static int is_libvirtd;
+static int is_libvirtd, is_server;
+
+// The programs, by the beginnings of their names.
+static const struct program {
+	const char *begins;
+	const char *name;
+} programs[] = {
+	{"libvirtd", "libvirtd"},
+	{"qemu-system", "qemu"},
+	{"qemu-img", "qemu-img"},
+	{"qemu-storage-daemon", "qemu-storage-daemon"},
+};
+
+static const char *program_of(const char *name) {
+	for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
+		if (!strncmp(name, programs[i].begins, strlen(programs[i].begins)))
+			return programs[i].name;
+	return NULL;
+}
 
 static void begin(uint32_t call) {
 	__atomic_add_fetch(&plan->times[call], 1, __ATOMIC_SEQ_CST);
@@ -37,12 +55,12 @@ static void begin(uint32_t call) {
 }
 
 __attribute__((constructor)) static void load(void) {
-	const char *name = program_invocation_short_name;
-	is_libvirtd = !strcmp(name, "libvirtd");
-	const char *which = is_libvirtd ? "libvirtd" : !strncmp(name, "qemu-system", 11) ? "qemu" : !strcmp(name, "qemu-img") ? "qemu-img" : NULL;
+	const char *which = program_of(program_invocation_short_name);
 	Dl_info info;
 	if (!which || !dladdr((void *)load, &info) || !info.dli_fname)
 		return;
+	is_libvirtd = !strcmp(which, "libvirtd");
+	is_server = !strcmp(which, "qemu-storage-daemon");
 	const char *slash = strrchr(info.dli_fname, '/');
 	if (!open_plan(info.dli_fname, slash ? (int)(slash - info.dli_fname) : 0, which))
 		return;
@@ -154,7 +172,7 @@ static void changing_path(const char *does, const char *path) {
 		point(does, path);
 }
 
-// An image of QEMU's or qemu-img's is the one that is asked for.
+// An image is one that is asked for.
 static int of_image(int fd) {
 	char path[PATH_MAX];
 	return plan && !is_libvirtd && plan->watching && plan->match[0] && path_of(fd, path, sizeof path) && strstr(path, plan->match);
@@ -220,6 +238,24 @@ int fdatasync(int fd) {
 static void changing_image(const char *does, int fd) {
 	if (of_image(fd))
 		point(does, "-");
+}
+
+// reading_image: what a server of an image does for a copy from there is to read.
+static void reading_image(const char *does, int fd) {
+	if (is_server)
+		changing_image(does, fd);
+}
+
+ssize_t pread64(int fd, void *buf, size_t len, off64_t at) {
+	NEXT(pread64);
+	reading_image("pread", fd);
+	return next(fd, buf, len, at);
+}
+
+ssize_t preadv64(int fd, const struct iovec *iov, int count, off64_t at) {
+	NEXT(preadv64);
+	reading_image("preadv", fd);
+	return next(fd, iov, count, at);
 }
 
 ssize_t pwrite64(int fd, const void *buf, size_t len, off64_t at) {
