@@ -27,7 +27,7 @@ func (d *daemon) copiedToExport() api.Migration {
 }
 
 // silentBound is how long the guest may wait, besides the time in which the server has to answer.
-const silentBound = 10 * time.Second
+const silentBound = 150 * time.Second
 
 // The server of dst stops to answer at a moment of the complete. The fake objects to a guest that is suspended
 // then, and to a job that is begun: QEMU would stand still. The guest goes on on its overlay, and the complete

@@ -130,12 +130,8 @@ func (e *Env) reportJob(ctx context.Context, s *Spec, pace *meter, pacing string
 	if err != nil || job == nil {
 		return nil
 	}
-	phase := "fold"
-	if s.Method == MethodMirror {
-		phase = "mirror"
-	}
 	e.progress.set(s.MigrationID, Progress{
-		Phase: phase, BytesTotal: job.End, BytesDone: job.Current, RateBytesPerSecond: pace.rate(e.now(), job.Current),
+		Phase: jobPhase(s), BytesTotal: job.End, BytesDone: job.Current, RateBytesPerSecond: pace.rate(e.now(), job.Current),
 		Pacing: pacing,
 	})
 	return job

@@ -89,3 +89,11 @@ func (t *progressTracker) takePause(id string) pause {
 	delete(t.pauses, id)
 	return p
 }
+
+// jobPhase is the phase of a migration whose block job is at work.
+func jobPhase(s *Spec) string {
+	if s.Method == MethodMirror {
+		return "mirror"
+	}
+	return "fold"
+}

@@ -3,6 +3,7 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -20,6 +21,10 @@ import (
 const (
 	// silentAfter is how long a job into dst may make no progress until dst is asked.
 	silentAfter = 5 * time.Second
+	// silentBound is how long dst is asked again while a job writes there and its guest runs. Storage that fails over is
+	// back by then. And QEMU 7.2 may die of the end of a job under a write of its guest, which is a
+	// crash of the guest: no end for one that would have had to wait a moment longer.
+	silentBound = 2 * time.Minute
 	// pauseAnswer is how long dst may take to answer with the guest paused, behind DrainBound.
 	pauseAnswer = 3 * time.Second
 	// leaveBound is how long a job may take to end by the end of its connections.
@@ -27,21 +32,39 @@ const (
 	leavePoll  = 20 * time.Millisecond
 )
 
-// dstAnswers returns an error if dst does not answer. A job of ours that writes there has ended then.
+// dstAnswers returns an error if dst does not answer. A job of ours that writes there was given that time, and has
+// ended then.
 func (e *Env) dstAnswers(ctx context.Context, s *Spec) error {
-	silent, err := e.silentDst(ctx, s)
-	if err != nil || silent == nil {
-		return err
+	for began := e.now(); ; {
+		silent := e.askDst(ctx, s)
+		if silent == nil || ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return err
+		}
+		if disk.ours(toDst, s) != nil && e.now().Sub(began) < silentBound {
+			e.progress.set(s.MigrationID, Progress{Phase: jobPhase(s), Pacing: "the guest waits for " + s.Dst.Path + ", which does not answer"})
+			if err := retry.Sleep(ctx, silentAfter); err != nil {
+				return err
+			}
+			continue
+		}
+		return cmp.Or(e.leaveDst(ctx, s), dstIsSilent(s, silent))
 	}
-	return api.Errorf(api.CodeIOError, "%v. The guest of instance %s does not wait for it: it goes on where it was. Mend the server and complete again, or take the move back",
-		silent, s.InstanceName)
 }
 
-// dstAnswersInPause is dstAnswers for a guest that stands still meanwhile.
+// dstAnswersInPause is dstAnswers for a guest that stands still meanwhile: there is no write of which QEMU could die,
+// and no time.
 func (e *Env) dstAnswersInPause(ctx context.Context, s *Spec) error {
-	ctx, cancel := context.WithTimeout(ctx, pauseAnswer)
+	asking, cancel := context.WithTimeout(ctx, pauseAnswer)
 	defer cancel()
-	return e.dstAnswers(ctx, s)
+	silent := e.askDst(asking, s)
+	if silent == nil || ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return cmp.Or(e.leaveDst(ctx, s), dstIsSilent(s, silent))
 }
 
 // leaveSilentDst has our job into dst, if there is one, end if dst does not answer.
@@ -50,22 +73,25 @@ func (e *Env) leaveSilentDst(ctx context.Context, s *Spec) error {
 	if err != nil || disk.ours(toDst, s) == nil {
 		return err
 	}
-	_, err = e.silentDst(ctx, s)
-	return err
+	if err = e.dstAnswers(ctx, s); api.CodeOf(err) != api.CodeIOError {
+		return err
+	}
+	if disk, lookErr := e.readDisk(ctx, s); lookErr != nil || disk.ours(toDst, s) != nil {
+		return cmp.Or(lookErr, err)
+	}
+	return nil
 }
 
-// silentDst asks dst. If it does not answer, silent says so, and a job of ours that writes there has ended.
-func (e *Env) silentDst(ctx context.Context, s *Spec) (silent, err error) {
+// askDst returns an error if dst is an NBD export, and does not answer.
+func (e *Env) askDst(ctx context.Context, s *Spec) error {
 	if !api.IsNBD(s.Dst.Path) {
-		return nil, nil
+		return nil
 	}
-	if silent = e.images.Answers(ctx, s.Dst.Path); silent == nil {
-		return nil, nil
-	}
-	// The time for its answer may be over, and what follows takes little.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*leaveBound)
-	defer cancel()
-	return silent, e.leaveDst(ctx, s)
+	return e.images.Answers(ctx, s.Dst.Path)
+}
+
+func dstIsSilent(s *Spec, silent error) error {
+	return api.Errorf(api.CodeIOError, "%v. The guest of instance %s does not wait for it any more: mend the server and complete again, or take the move back", silent, s.InstanceName)
 }
 
 // leaveDst ends the connections of the guest's process to dst, and returns when our job is gone, which ends with
