@@ -38,6 +38,28 @@ func chance(t *testing.T) (*rand.Rand, uint64) {
 	return rand.New(rand.NewPCG(seed, 0)), seed
 }
 
+// withinEnv is how long the tests of make test-crash begin, in an order of chance. Those that have not
+// begun then are left to another seed.
+const withinEnv = "VOLFERRY_CRASH_WITHIN"
+
+var testsBegan = time.Now()
+
+// leftToAnotherSeed skips a test, or a part of it, for which make test-crash has no time any more.
+func leftToAnotherSeed(t *testing.T) {
+	t.Helper()
+	text := os.Getenv(withinEnv)
+	if text == "" {
+		return
+	}
+	within, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if time.Since(testsBegan) > within {
+		t.Skipf("SKIPPED: the %s of make test-crash are over; another SEED begins with other tests", within)
+	}
+}
+
 // inTime calls strike for each of the places, or in an order of chance for those that there is time
 // for, until it returns false. It returns for how many it was called.
 func inTime[P any](t *testing.T, places []P, strike func(P) bool) int {

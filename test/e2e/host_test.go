@@ -120,6 +120,7 @@ func requireParallel(t *testing.T) {
 	t.Helper()
 	lab.Require(t)
 	t.Parallel()
+	leftToAnotherSeed(t)
 }
 
 // tempDirOf is a directory for a host of this test alone. Nothing in it is in use when the
