@@ -5,6 +5,7 @@ package migrate
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,7 +44,9 @@ func TestAGuestDoesNotWaitForADstWhoseServerDoesNotAnswer(t *testing.T) {
 	} {
 		for _, cancel := range []bool{false, true} {
 			t.Run(name+", "+map[bool]string{false: "completed later", true: "cancelled"}[cancel], func(t *testing.T) {
-				inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+					d.world.SetAbout(hv.About{QEMU: hv.Version{Major: 11}})
+					must(t, d.world.Start(testInstance))
 					mig := d.copiedToExport()
 					for range 10 {
 						d.world.GuestWrites()
@@ -79,6 +82,26 @@ func TestAGuestDoesNotWaitForADstWhoseServerDoesNotAnswer(t *testing.T) {
 			})
 		}
 	}
+}
+
+// QEMU 7.2 dies of the end of a job under a write.
+func TestAGuestWaitsForASilentServerWhereItsQEMUWouldDieOtherwise(t *testing.T) {
+	dst := migratetest.OtherExport.Path
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := d.copiedToExport()
+		d.world.GuestWrites()
+		d.world.Inject(hvtest.Fault{Call: "BlockCopy", After: true, Do: func() { d.world.SetSilent(dst, true) }})
+		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+		must(t, err)
+		pass(4 * silentBound)
+		now, err := d.manager().Get(context.Background(), mig.ID)
+		must(t, err)
+		if !strings.Contains(now.Pacing, "does not answer") || slices.Contains(d.world.Calls(), "EndConnections") {
+			t.Errorf("the migration says %q, and the calls were %v", now.Pacing, d.world.Calls())
+		}
+		d.world.SetSilent(dst, false)
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
+	})
 }
 
 // The complete had no time to ask, and its job is there.

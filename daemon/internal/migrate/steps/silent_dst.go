@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/retry"
 )
@@ -22,8 +23,7 @@ const (
 	// silentAfter is how long a job into dst may make no progress until dst is asked.
 	silentAfter = 5 * time.Second
 	// silentBound is how long dst is asked again while a job writes there and its guest runs. Storage that fails over is
-	// back by then. And QEMU 7.2 may die of the end of a job under a write of its guest, which is a
-	// crash of the guest: no end for one that would have had to wait a moment longer.
+	// back by then.
 	silentBound = 2 * time.Minute
 	// pauseAnswer is how long dst may take to answer with the guest paused, behind DrainBound.
 	pauseAnswer = 3 * time.Second
@@ -32,8 +32,9 @@ const (
 	leavePoll  = 20 * time.Millisecond
 )
 
-// dstAnswers returns an error if dst does not answer. A job of ours that writes there was given that time, and has
-// ended then.
+// dstAnswers returns an error if dst does not answer. Where a job of ours writes there it waits for dst as long as silentBound,
+// and as long as it takes where the guest's QEMU would die of the end of the job; the job has ended when it
+// returns an error.
 func (e *Env) dstAnswers(ctx context.Context, s *Spec) error {
 	for began := e.now(); ; {
 		silent := e.askDst(ctx, s)
@@ -44,14 +45,20 @@ func (e *Env) dstAnswers(ctx context.Context, s *Spec) error {
 		if err != nil {
 			return err
 		}
-		if disk.ours(toDst, s) != nil && e.now().Sub(began) < silentBound {
-			e.progress.set(s.MigrationID, Progress{Phase: jobPhase(s), Pacing: "the guest waits for " + s.Dst.Path + ", which does not answer"})
-			if err := retry.Sleep(ctx, silentAfter); err != nil {
-				return err
-			}
-			continue
+		if !disk.active || disk.ours(toDst, s) == nil {
+			return dstIsSilent(s, silent)
 		}
-		return cmp.Or(e.leaveDst(ctx, s), dstIsSilent(s, silent))
+		version, err := e.hv.QEMUVersion(ctx, s.InstanceID)
+		if err != nil {
+			return e.guestError(ctx, s, err)
+		}
+		if e.now().Sub(began) >= silentBound && !hv.JobEndKillsGuest(version) {
+			return cmp.Or(e.leaveDst(ctx, s), dstIsSilent(s, silent))
+		}
+		e.progress.set(s.MigrationID, Progress{Phase: jobPhase(s), Pacing: "the guest waits for " + s.Dst.Path + ", which does not answer: mend the server, or cancel the migration"})
+		if err := retry.Sleep(ctx, silentAfter); err != nil {
+			return err
+		}
 	}
 }
 
@@ -67,19 +74,14 @@ func (e *Env) dstAnswersInPause(ctx context.Context, s *Spec) error {
 	return cmp.Or(e.leaveDst(ctx, s), dstIsSilent(s, silent))
 }
 
-// leaveSilentDst has our job into dst, if there is one, end if dst does not answer.
+// leaveSilentDst has our job into dst, if there is one, end at once if dst does not answer: somebody has said so by a
+// cancel. Of a guest that dies of it what it has flushed is in the overlay, as after any crash.
 func (e *Env) leaveSilentDst(ctx context.Context, s *Spec) error {
 	disk, err := e.readDisk(ctx, s)
-	if err != nil || disk.ours(toDst, s) == nil {
+	if err != nil || disk.ours(toDst, s) == nil || e.askDst(ctx, s) == nil {
 		return err
 	}
-	if err = e.dstAnswers(ctx, s); api.CodeOf(err) != api.CodeIOError {
-		return err
-	}
-	if disk, lookErr := e.readDisk(ctx, s); lookErr != nil || disk.ours(toDst, s) != nil {
-		return cmp.Or(lookErr, err)
-	}
-	return nil
+	return e.leaveDst(ctx, s)
 }
 
 // askDst returns an error if dst is an NBD export, and does not answer.
