@@ -111,38 +111,6 @@ func TestACompleteWhoseDiskFailsCostsTheGuestNothing(t *testing.T) {
 	}
 }
 
-// From the pause on QEMU asks dst for nothing before its pivot, behind which dst is the guest's disk. What failed
-// there meanwhile is found out by the flush behind it, for which the overlay is kept.
-func TestACompleteWhoseDestinationFailsInTheSwitchKeepsTheOverlayUntilItIsMended(t *testing.T) {
-	leftToTestE2E(t)
-	h := startHost(t)
-	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
-	dst := h.served(t).Export
-	v := g.start(t, "vda", "--to-path", dst.URI())
-	g.writes(t)
-	v.copy(t)
-	g.pause(t) // with writes that it has not flushed; running on, it would see the errors of its own
-	x := g.trial(api.MigrationCompleted, "running", func(*testing.T) []string { return v.completeArgs() })
-	var mended func()
-	die := h.daemonDies(func(t *testing.T) { mended = failing(t, dst.PID(), dst.File, fileWrites) })
-	die.arm(t, inPausePoint)
-	r := x.ask(t, v.completeArgs())
-	die.strike(t, r.lost, inPausePoint)
-	eventually(t, "dst cannot be flushed", func() bool { return h.logged(t, "flush failed") > 0 })
-	if !exists(t, v.overlay()) {
-		t.Error("the overlay is gone, which has what dst could not be flushed of")
-	}
-	mended()
-	h.untilState(t, v.ID, api.MigrationCompleted)
-	g.resume(t)
-	g.writes(t)
-	g.assertSettledAndGoOn(t)
-	g.assertSettled(t)
-}
-
-// inPausePoint is behind the pause of a switch, and before anything is asked of QEMU there.
-const inPausePoint point = "migration_complete_live.pause.after_do"
-
 // The job reads from the source what the guest has not written beside what it has. The kernel
 // answers so of a device that has lost its file. QEMU 7.2 may die when such a job ends under a
 // write, which is a crash of the guest like any other.
