@@ -52,7 +52,7 @@ func TestAGuestGoesOnThoughTheServerOfItsDestinationHangs(t *testing.T) {
 			})
 			if want == api.MigrationCancelled {
 				v.cancel(t) // with a server that hangs still
-				<-answer
+				_ = <-answer
 				if g.state(t) == "shut off" {
 					t.Log("QEMU has died of the end of its job")
 					g.cuts = append(g.cuts, time.Now())

@@ -220,7 +220,7 @@ func (Storage) FreeBytes(dir string) (int64, error) { return location.DirFreeByt
 // InMemory says whether what is in dir is gone after a reboot.
 func (Storage) InMemory(dir string) (bool, error) { return location.InMemory(dir) }
 
-// Answers returns an error if what is at the address of an NBD export does not answer a reading and a flush in
+// Answers returns an error if what is at the address of an NBD export says nothing at all to a reading and a flush in
 // a time in which any server does. Nothing else is asked.
 func (s Storage) Answers(ctx context.Context, path string) error {
 	if err := s.Network.Answers(ctx, path); err != nil {

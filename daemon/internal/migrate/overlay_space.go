@@ -22,7 +22,8 @@ func (m *Manager) checkOverlaySpace(ctx context.Context, s *steps.Spec) error {
 	var spoken int64
 	err = m.eachOpen(ctx, func(h *history) error {
 		state, _ := h.state()
-		if other := &h.spec; !state.Final() && other.Overlay != "" && filepath.Dir(other.Overlay) == filepath.Clean(m.cfg.OverlayDir) && other.MigrationID != s.MigrationID {
+		grows := state == api.MigrationStarting || h.onOverlay()
+		if other := &h.spec; grows && other.Overlay != "" && filepath.Dir(other.Overlay) == filepath.Clean(m.cfg.OverlayDir) {
 			has, err := m.ports.Images.AllocatedBytes(other.Overlay)
 			if err != nil {
 				has = 0 // it is not made yet

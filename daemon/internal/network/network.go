@@ -62,12 +62,20 @@ func (a Access) SizeBytes(ctx context.Context, path string) (int64, error) {
 // answerTimeout is how long an export may take to be opened, read and flushed.
 const answerTimeout = 20 * time.Second
 
-// Answers returns an error if an export does not answer a reading and a flush in answerTimeout. Other things are
-// not asked.
+// Answers returns nbd.ErrNoAnswer if an export does not answer a reading and a flush in answerTimeout. Whoever says
+// anything, were it a refusal, answers. Other things are not asked.
 func (a Access) Answers(ctx context.Context, path string) error {
 	if !api.IsNBD(path) {
 		return nil
 	}
+	if err := a.touch(ctx, path); errors.Is(err, nbd.ErrNoAnswer) {
+		return err
+	}
+	return nil
+}
+
+// touch opens, reads and flushes an export.
+func (a Access) touch(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, nbd.ErrNoAnswer)
 	defer cancel()
 	export, err := a.Open(ctx, path, false)

@@ -73,7 +73,7 @@ func (s *site) follow(m api.Migration) {
 	s.T.Helper()
 	again, _ := m.Cures()
 	late := m.Error != nil && m.Error.Code == api.CodeStateForbidden && m.Phase == "resuming"
-	if !late && !(m.Error != nil && strings.Contains(m.Error.Message, stillThere.Message)) {
+	if !late && (m.Error == nil || !strings.Contains(m.Error.Message, stillThere.Message)) {
 		s.T.Fatalf("it needs an operator in phase %s: %v", m.Phase, m.Error)
 	}
 	s.followed = append(s.followed, again)

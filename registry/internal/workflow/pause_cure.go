@@ -68,13 +68,18 @@ func startCommand(g PauseInstance) string {
 // again (api.Migration.Cures): the memory of a guest that may not be restored any more is given up.
 func (p Pause) cured(stops *api.Error, now time.Time) *api.Error {
 	var commands []string
+	again := p.Error != nil // the call itself may help somebody, whose memory it would be a pity to give up
 	for _, g := range p.Instances {
-		if g.Error != nil && p.barred(g, now.Add(resumeWindow)) != nil {
+		switch {
+		case g.Error == nil:
+		case p.barred(g, now) == nil:
+			again = true
+		default:
 			commands = append(commands, startCommand(g))
 		}
 	}
 	call := p.callCommand()
-	if len(commands) > 0 && p.Error == nil {
+	if len(commands) > 0 && !again {
 		call = p.discardCommand()
 	} else {
 		commands = nil

@@ -25,7 +25,8 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout ti
 	asked := false            // the second witness
 	begun, pace := 0, meter{} // the run of the guest in which the job was begun
 	var stuck standstill
-	var askedDst time.Time // when dst was last asked whether it answers
+	var dst silence
+	waits := "" // why the guest has to, if it has
 	for {
 		if err := e.StillOurs(ctx, s); err != nil {
 			return false, err
@@ -41,8 +42,12 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout ti
 		if err != nil {
 			return false, err
 		}
+		ready := mirror != nil && mirror.Ready
+		if ready && to.end == OnDst && waits == "" {
+			ready = e.dstAnswersQuickly(ctx, s) == nil // or the guest would be suspended, and QEMU stand still
+		}
 		switch {
-		case mirror != nil && mirror.Ready:
+		case ready:
 			if err := e.unpaceJob(ctx, s); err != nil {
 				// A job that is ready has no limit any more, whatever it is set to.
 				e.log.Debug("cannot lift the limit of a block job that is ready", "migration", s.MigrationID, "err", err)
@@ -77,16 +82,16 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout ti
 			begun, asked = disk.dom.Run, false
 			continue
 		}
-		job := e.reportJob(ctx, s, &pace, cmp.Or(stuck.words(e.now(), to.image(s).Path), pacer.State().String()))
+		job := e.reportJob(ctx, s, &pace, cmp.Or(waits, stuck.words(e.now()), pacer.State().String()))
 		// What is left is not known before the job has looked through the disk.
 		if job != nil && job.Tracking && job.End-job.Current < least {
 			least, since = job.End-job.Current, e.now()
 		}
-		if stuck.since(e.now(), job) >= silentAfter && to.end == OnDst && e.now().Sub(askedDst) >= silentAfter {
-			if err := e.dstAnswers(ctx, s); err != nil {
+		stands := stuck.since(e.now(), job) >= silentAfter
+		if waits = ""; to.end == OnDst && (stands || mirror.Ready) {
+			if waits, err = dst.heard(ctx, e, s); err != nil {
 				return false, err
 			}
-			askedDst = e.now() // it is slow, and no more
 		}
 		e.paceJob(ctx, s, job, pacer)
 		if stallTimeout > 0 && e.now().Sub(since) >= stallTimeout {
@@ -99,29 +104,30 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout ti
 	}
 }
 
-// standstill measures for how long a job has neither copied nor got more to copy.
+// standstill measures for how long a job has neither copied nor got more to
+// copy.
 type standstill struct {
 	at   time.Time
 	seen hv.Job
 }
 
-// since takes a sample, which may be nil.
+// since takes a sample, which is nil if nothing is known.
 func (s *standstill) since(now time.Time, job *hv.Job) time.Duration {
-	if moved := job != nil && (job.Current != s.seen.Current || job.End != s.seen.End); moved || s.at.IsZero() {
-		s.at = now
-		if job != nil {
-			s.seen = *job
-		}
+	switch {
+	case job == nil && s.at.IsZero():
+		return 0
+	case job != nil && (s.at.IsZero() || job.Current != s.seen.Current || job.End != s.seen.End):
+		s.at, s.seen = now, *job
 	}
 	return now.Sub(s.at)
 }
 
-// words says that a job into an image stands still, "" while it does not.
-func (s *standstill) words(now time.Time, into string) string {
+// words says that a job stands still, "" while it does not.
+func (s *standstill) words(now time.Time) string {
 	if s.at.IsZero() || now.Sub(s.at) < silentAfter {
 		return ""
 	}
-	return fmt.Sprintf("no progress for %s: %s does not answer, or what is copied does not", now.Sub(s.at).Round(time.Second), into)
+	return fmt.Sprintf("no progress for %s", now.Sub(s.at).Round(time.Second))
 }
 
 // reportJob shows the job's progress and returns it; nil if it is not known.

@@ -67,6 +67,9 @@ func (e *Env) Misnamed(ctx context.Context, s *Spec, srcUnwritten bool) (bool, e
 		return false, err
 	}
 	if api.IsNetwork(s.Src.Path) && srcUnwritten {
+		if disk.config != OnSrc { // of which nothing was said
+			return true, chainChanged(s, disk)
+		}
 		return true, nil
 	}
 	if api.IsNetwork(s.Src.Path) {

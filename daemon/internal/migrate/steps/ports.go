@@ -71,7 +71,7 @@ type Images interface {
 	Connect(ctx context.Context, path string) error
 	// Flush writes what this host has cached of an image to stable storage.
 	Flush(ctx context.Context, path string) error
-	// Answers returns an error if what is at the address of an NBD export does not answer a reading and a
+	// Answers returns an error if what is at the address of an NBD export says nothing at all to a reading and a
 	// flush in a time in which any server does. Nothing else is asked.
 	Answers(ctx context.Context, path string) error
 	// Fence refuses an RBD image from which nobody keeps what a client that was killed has begun to write.

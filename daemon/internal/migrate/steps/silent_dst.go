@@ -22,64 +22,79 @@ import (
 const (
 	// silentAfter is how long a job into dst may make no progress until dst is asked.
 	silentAfter = 5 * time.Second
-	// silentBound is how long dst is asked again while a job writes there and its guest runs. Storage that fails over is
-	// back by then.
+	// silentBound is for how long a dst may not answer while a job writes there and its guest runs. Storage that fails
+	// over is back by then.
 	silentBound = 2 * time.Minute
-	// pauseAnswer is how long dst may take to answer with the guest paused, behind DrainBound.
-	pauseAnswer = 3 * time.Second
+	// quickAnswer is how long dst may take to answer where nobody may wait for longer.
+	quickAnswer = 3 * time.Second
 	// leaveBound is how long a job may take to end by the end of its connections.
 	leaveBound = 5 * time.Second
 	leavePoll  = 20 * time.Millisecond
 )
 
-// dstAnswers returns an error if dst does not answer. Where a job of ours writes there it waits for dst as long as silentBound,
-// and as long as it takes where the guest's QEMU would die of the end of the job; the job has ended when it
-// returns an error.
+// dstAnswers returns an error if dst does not answer. No job of ours is ended.
 func (e *Env) dstAnswers(ctx context.Context, s *Spec) error {
-	for began := e.now(); ; {
-		silent := e.askDst(ctx, s)
-		if silent == nil || ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		disk, err := e.readDisk(ctx, s)
-		if err != nil {
-			return err
-		}
-		if !disk.active || disk.ours(toDst, s) == nil {
-			return dstIsSilent(s, silent)
-		}
-		version, err := e.hv.QEMUVersion(ctx, s.InstanceID)
-		if err != nil {
-			return e.guestError(ctx, s, err)
-		}
-		if e.now().Sub(began) >= silentBound && !hv.JobEndKillsGuest(version) {
-			return cmp.Or(e.leaveDst(ctx, s), dstIsSilent(s, silent))
-		}
-		e.progress.set(s.MigrationID, Progress{Phase: jobPhase(s), Pacing: "the guest waits for " + s.Dst.Path + ", which does not answer: mend the server, or cancel the migration"})
-		if err := retry.Sleep(ctx, silentAfter); err != nil {
-			return err
-		}
+	if silent := e.askDst(ctx, s); silent != nil {
+		return cmp.Or(context.Cause(ctx), dstIsSilent(s, silent))
 	}
+	return nil
 }
 
-// dstAnswersInPause is dstAnswers for a guest that stands still meanwhile: there is no write of which QEMU could die,
-// and no time.
-func (e *Env) dstAnswersInPause(ctx context.Context, s *Spec) error {
-	asking, cancel := context.WithTimeout(ctx, pauseAnswer)
-	defer cancel()
-	silent := e.askDst(asking, s)
-	if silent == nil || ctx.Err() != nil {
-		return context.Cause(ctx)
+// dstStillAnswers has the op planned anew if dst does not answer as the guest is to be suspended: what it waits for then
+// is waited for with the job.
+func (e *Env) dstStillAnswers(ctx context.Context, s *Spec) error {
+	if err := e.dstAnswersQuickly(ctx, s); err != nil {
+		return &errWorldChanged{err.Error()}
 	}
-	return cmp.Or(e.leaveDst(ctx, s), dstIsSilent(s, silent))
+	return nil
+}
+
+// dstAnswersQuickly is dstAnswers where the guest stands still, or a fence or a stop of the daemon would wait.
+func (e *Env) dstAnswersQuickly(ctx context.Context, s *Spec) error {
+	asking, cancel := context.WithTimeout(ctx, quickAnswer)
+	defer cancel()
+	if silent := e.askDst(asking, s); silent != nil {
+		return cmp.Or(context.Cause(ctx), dstIsSilent(s, silent))
+	}
+	return nil
+}
+
+// leaveSilentDstInPause has our job into dst end if dst does not answer, with the guest suspended: there is no write of
+// which QEMU could die, and no time. It returns an error if dst does not answer.
+func (e *Env) leaveSilentDstInPause(ctx context.Context, s *Spec) error {
+	silent := e.dstAnswersQuickly(ctx, s)
+	if silent == nil || ctx.Err() != nil {
+		return silent
+	}
+	return cmp.Or(e.leaveDst(ctx, s), silent)
 }
 
 // leaveSilentDst has our job into dst, if there is one, end at once if dst does not answer: somebody has said so by a
-// cancel. Of a guest that dies of it what it has flushed is in the overlay, as after any crash.
+// cancel. Of a guest that dies of it what it has flushed is in the overlay, as after any crash. A job that makes
+// progress has a dst that answers, whoever else does not hear it.
 func (e *Env) leaveSilentDst(ctx context.Context, s *Spec) error {
+	if !api.IsNBD(s.Dst.Path) {
+		return nil
+	}
 	disk, err := e.readDisk(ctx, s)
-	if err != nil || disk.ours(toDst, s) == nil || e.askDst(ctx, s) == nil {
+	if err != nil || disk.ours(toDst, s) == nil {
 		return err
+	}
+	before, err := e.hv.Job(ctx, s.InstanceID, s.Target)
+	if err != nil {
+		return e.guestError(ctx, s, err)
+	}
+	for range 2 {
+		if e.askDst(ctx, s) == nil {
+			return nil
+		}
+	}
+	after, err := e.hv.Job(ctx, s.InstanceID, s.Target)
+	if err != nil {
+		return e.guestError(ctx, s, err)
+	}
+	if before == nil || after == nil || before.Current != after.Current || before.End != after.End {
+		return nil
 	}
 	return e.leaveDst(ctx, s)
 }
@@ -93,15 +108,51 @@ func (e *Env) askDst(ctx context.Context, s *Spec) error {
 }
 
 func dstIsSilent(s *Spec, silent error) error {
-	return api.Errorf(api.CodeIOError, "%v. The guest of instance %s does not wait for it any more: mend the server and complete again, or take the move back", silent, s.InstanceName)
+	return api.Errorf(api.CodeIOError, "%v. Mend the server and complete again, or take the move of volume %s back, by which its guest does not wait for that server any more",
+		silent, s.VolumeName)
+}
+
+// silence is how long a dst has not answered while our job there makes no progress.
+type silence struct {
+	asked, since time.Time
+}
+
+// heard asks dst if it is time to, and returns an error if it has not answered for silentBound: our job has ended then,
+// unless the guest's QEMU would die of that. It says in words that the guest waits.
+func (w *silence) heard(ctx context.Context, e *Env, s *Spec) (waits string, err error) {
+	if now := e.now(); now.Sub(w.asked) >= silentAfter {
+		silent := e.askDst(ctx, s)
+		w.asked = e.now()
+		switch {
+		case silent == nil:
+			w.since = time.Time{} // it is slow, and no more
+		case w.since.IsZero():
+			w.since = now
+		case now.Sub(w.since) >= silentBound:
+			version, err := e.hv.QEMUVersion(ctx, s.InstanceID)
+			if err != nil {
+				return "", e.guestError(ctx, s, err)
+			}
+			if !hv.JobEndKillsGuest(version) {
+				return "", cmp.Or(e.leaveDst(ctx, s), dstIsSilent(s, silent))
+			}
+		}
+	}
+	if w.since.IsZero() {
+		return "", nil
+	}
+	return "the guest waits for " + s.Dst.Path + ", which does not answer: mend the server, or cancel the migration", nil
 }
 
 // leaveDst ends the connections of the guest's process to dst, and returns when our job is gone, which ends with
-// an error by that. A guest that is on dst keeps its connections.
+// an error by that. A guest that is on dst, or may be, keeps its connections.
 func (e *Env) leaveDst(ctx context.Context, s *Spec) error {
-	disk, err := e.readDisk(ctx, s)
-	if err != nil || !disk.active || disk.ours(toDst, s) == nil || disk.live == OnDst {
+	disk, err := e.confirmDisk(ctx, s)
+	if err != nil || !disk.active || disk.live == OnDst {
 		return err
+	}
+	if job := disk.ours(toDst, s); job == nil || job.Ending {
+		return nil
 	}
 	e.log.Warn("the server of dst does not answer, and a guest would wait for it: its connections are ended", "migration", s.MigrationID, "instance", s.InstanceName, "dst", s.Dst.Path)
 	if err := e.hv.EndConnections(ctx, s.InstanceID, s.Dst.Path); err != nil {
@@ -114,6 +165,10 @@ func (e *Env) leaveDst(ctx context.Context, s *Spec) error {
 	if err != nil || gone {
 		return err
 	}
-	return api.Errorf(api.CodeIOError, "%s does not answer, and QEMU does not end its connection in the middle of a request to a Unix socket, so the guest of instance %s waits for it: end the process of that server, which is on this host, and the guest goes on where it was",
-		s.Dst.Path, s.InstanceName)
+	how := "end its guest (virsh destroy " + s.InstanceName + "), whose overlay has what it has flushed"
+	if !api.IsRemote(s.Dst.Path) {
+		how = "end the process of that server, which is on this host, and the guest goes on where it was"
+	}
+	return api.Errorf(api.CodeIOError, "%s does not answer, and QEMU has not ended its job there though its connection was ended, so the guest of instance %s waits for it: %s",
+		s.Dst.Path, s.InstanceName, how)
 }

@@ -142,6 +142,9 @@ func (e *Env) stepBegin(to direction) op.Step {
 		if mirror, err := disk.mirrorTo(to, s); err != nil {
 			return err
 		} else if mirror != nil {
+			if err := e.endsWithSilentDst(ctx, s, to); err != nil {
+				return err
+			}
 			if err := e.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
 				return e.hvError(err)
 			}
@@ -251,6 +254,9 @@ func (e *Env) endBegun(ctx context.Context, s *Spec, to direction) error {
 			return err
 		}
 	}
+	if err := e.endsWithSilentDst(ctx, s, to); err != nil {
+		return err
+	}
 	e.log.Info("ending a block job that has just begun", "migration", s.MigrationID, "instance", s.InstanceName)
 	if err := e.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
 		return e.hvError(err)
@@ -266,6 +272,18 @@ func (e *Env) endBegun(ctx context.Context, s *Spec, to direction) error {
 		return notEnded(s)
 	case again:
 		return e.hvError(e.hv.Resume(ctx, s.InstanceID))
+	}
+	return nil
+}
+
+// endsWithSilentDst has a job into a dst that does not answer end with its connections, which an abort would wait for. The
+// guest is suspended.
+func (e *Env) endsWithSilentDst(ctx context.Context, s *Spec, to direction) error {
+	if to.end != OnDst {
+		return nil
+	}
+	if err := e.leaveSilentDstInPause(ctx, s); api.CodeOf(err) != api.CodeIOError {
+		return err
 	}
 	return nil
 }

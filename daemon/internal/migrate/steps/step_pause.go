@@ -118,7 +118,7 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 func (e *Env) stepPauseToSwitch(to direction) op.Step {
 	checks := []func(context.Context, *Spec) error{e.endUnchanged(to)}
 	if to.end == OnDst {
-		checks = append(checks, e.dstAnswers)
+		checks = append(checks, e.dstStillAnswers)
 	}
 	return provided(e.stepPause(toSwitch), checks...)
 }
@@ -219,7 +219,7 @@ func (e *Env) stepDrain(to direction) op.Step {
 			// that is written to is stuck.
 			waited := e.now().Sub(began)
 			if to.job == hv.JobCopy && waited > DrainBound {
-				return cmp.Or(e.dstAnswersInPause(ctx, s), notClean(s, to))
+				return cmp.Or(e.leaveSilentDstInPause(ctx, s), notClean(s, to))
 			}
 			if err := retry.Sleep(ctx, drainPollFor(waited)); err != nil {
 				return err
