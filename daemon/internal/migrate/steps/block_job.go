@@ -43,8 +43,8 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout ti
 			return false, err
 		}
 		ready := mirror != nil && mirror.Ready
-		if ready && to.end == OnDst && waits == "" {
-			ready = e.dstAnswersQuickly(ctx, s) == nil // or the guest would be suspended, and QEMU stand still
+		if ready && to.end == OnDst { // or the guest would be suspended, and QEMU stand still
+			ready = waits == "" && e.dstAnswersQuickly(ctx, s) == nil
 		}
 		switch {
 		case ready:
