@@ -87,8 +87,11 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout ti
 		if job != nil && job.Tracking && job.End-job.Current < least {
 			least, since = job.End-job.Current, e.now()
 		}
-		stands := stuck.since(e.now(), job) >= silentAfter
-		if waits = ""; to.end == OnDst && (stands || mirror.Ready) {
+		idle := stuck.since(e.now(), job)
+		if idle == 0 {
+			dst = silence{} // whoever else does not hear it, the job does
+		}
+		if waits = ""; to.end == OnDst && (idle >= silentAfter || mirror.Ready) {
 			if waits, err = dst.heard(ctx, e, s); err != nil {
 				return false, err
 			}
