@@ -68,18 +68,13 @@ func startCommand(g PauseInstance) string {
 // again (api.Migration.Cures): the memory of a guest that may not be restored any more is given up.
 func (p Pause) cured(stops *api.Error, now time.Time) *api.Error {
 	var commands []string
-	again := p.Error != nil // the call itself may help somebody, whose memory it would be a pity to give up
 	for _, g := range p.Instances {
-		switch {
-		case g.Error == nil:
-		case p.barred(g, now) == nil:
-			again = true
-		default:
+		if g.Error != nil && p.barred(g, now.Add(resumeWindow)) != nil {
 			commands = append(commands, startCommand(g))
 		}
 	}
 	call := p.callCommand()
-	if len(commands) > 0 && !again {
+	if len(commands) > 0 && p.Error == nil {
 		call = p.discardCommand()
 	} else {
 		commands = nil
