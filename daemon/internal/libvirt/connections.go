@@ -2,7 +2,11 @@
 
 package libvirt
 
-import "context"
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+)
 
 // yanked names a connection of QEMU's, by the block node that has it.
 type yanked struct {
@@ -13,15 +17,14 @@ type yanked struct {
 // EndConnections implements hv.Hypervisor: libvirt has no call for it, and QEMU has since its version 6.0
 // (docs/interop/qemu-qmp-ref: yank).
 func (c *Conn) EndConnections(ctx context.Context, id, address string) error {
-	var nodes []graphNode
-	if err := c.monitor(ctx, "list the block nodes of", id, "", command{"query-named-block-nodes", map[string]bool{"flat": true}}, &nodes); err != nil {
+	nodes, err := c.blockNodes(ctx, id)
+	if err != nil || !api.IsNBD(address) {
 		return err
 	}
+	names, _ := nodesAt(nodes, address, c.clusters)
 	var connections []yanked
-	for i := range nodes {
-		if n := &nodes[i]; n.Driver == driverNBD && n.export() == address {
-			connections = append(connections, yanked{Type: "block-node", Node: n.Name})
-		}
+	for _, name := range names {
+		connections = append(connections, yanked{Type: "block-node", Node: name})
 	}
 	if len(connections) == 0 {
 		return nil

@@ -36,8 +36,7 @@ const (
 // since, has no part in the answer. If libvirt does not have the process, which is there by the kernel's
 // word, nobody can ask it, and all of them count as open for writing.
 func (c *Conn) openNodes(ctx context.Context, id string, pid int, addresses []string) ([]hv.OpenFile, error) {
-	var nodes []graphNode
-	err := c.monitor(ctx, "list the block nodes of", id, "", command{"query-named-block-nodes", map[string]bool{"flat": true}}, &nodes)
+	nodes, err := c.blockNodes(ctx, id)
 	lost := errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound)
 	if err != nil && !lost {
 		return nil, err
@@ -54,6 +53,12 @@ func (c *Conn) openNodes(ctx context.Context, id string, pid int, addresses []st
 		}
 	}
 	return found, nil
+}
+
+// blockNodes asks the process of a domain for its block graph.
+func (c *Conn) blockNodes(ctx context.Context, id string) (nodes []graphNode, err error) {
+	err = c.monitor(ctx, "list the block nodes of", id, "", command{"query-named-block-nodes", map[string]bool{"flat": true}}, &nodes)
+	return nodes, err
 }
 
 // nodesAt finds the nodes that have what is at an address, each with a connection of its own. Whether

@@ -34,10 +34,7 @@ const (
 
 // dstAnswers returns an error if dst does not answer. No job of ours is ended.
 func (e *Env) dstAnswers(ctx context.Context, s *Spec) error {
-	if silent := e.askDst(ctx, s); silent != nil {
-		return cmp.Or(context.Cause(ctx), dstIsSilent(s, silent))
-	}
-	return nil
+	return dstIsSilent(ctx, s, e.askDst(ctx, s))
 }
 
 // dstStillAnswers has the op planned anew if dst does not answer as the guest is to be suspended: what it waits for then
@@ -53,10 +50,7 @@ func (e *Env) dstStillAnswers(ctx context.Context, s *Spec) error {
 func (e *Env) dstAnswersQuickly(ctx context.Context, s *Spec) error {
 	asking, cancel := context.WithTimeout(ctx, quickAnswer)
 	defer cancel()
-	if silent := e.askDst(asking, s); silent != nil {
-		return cmp.Or(context.Cause(ctx), dstIsSilent(s, silent))
-	}
-	return nil
+	return dstIsSilent(ctx, s, e.askDst(asking, s))
 }
 
 // leaveSilentDstInPause has our job into dst end if dst does not answer, with the guest suspended: there is no write of
@@ -107,7 +101,14 @@ func (e *Env) askDst(ctx context.Context, s *Spec) error {
 	return e.images.Answers(ctx, s.Dst.Path)
 }
 
-func dstIsSilent(s *Spec, silent error) error {
+// dstIsSilent is the error of a dst that has not answered, nil if it has.
+func dstIsSilent(ctx context.Context, s *Spec, silent error) error {
+	switch {
+	case silent == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
 	return api.Errorf(api.CodeIOError, "%v. Mend the server and complete again, or take the move of volume %s back, by which its guest does not wait for that server any more",
 		silent, s.VolumeName)
 }
@@ -134,7 +135,7 @@ func (w *silence) heard(ctx context.Context, e *Env, s *Spec) (waits string, err
 				return "", e.guestError(ctx, s, err)
 			}
 			if !hv.JobEndKillsGuest(version) {
-				return "", cmp.Or(e.leaveDst(ctx, s), dstIsSilent(s, silent))
+				return "", cmp.Or(e.leaveDst(ctx, s), dstIsSilent(ctx, s, silent))
 			}
 		}
 	}
