@@ -71,7 +71,16 @@ func (e *Env) makeDestination(ctx context.Context, r *op.Run, s *Spec, note DstN
 	case whose == ownedByOthers:
 		return e.destinationTaken(ctx, r, s)
 	case whose == ownedByUs:
-		return e.noteMade(ctx, r, s, note)
+		unfinished, err := e.dstUnfinished(ctx, s, note)
+		if err != nil {
+			return err
+		}
+		if !unfinished {
+			return e.noteMade(ctx, r, s, note)
+		}
+		if err := e.removeDestination(ctx, s, note); err != nil {
+			return err
+		}
 	}
 	note = DstNote{Ours: true}
 	if s.Dst.Pool == "" {
@@ -124,17 +133,43 @@ func (e *Env) destinationTaken(ctx context.Context, r *op.Run, s *Spec) error {
 	return api.Errorf(api.CodeDstInUse, "cannot create %s: something is there already that this migration did not make; it is left as it is", s.Dst.Path)
 }
 
+// dstWhole says whether there is an image at the path of dst, as large as it has to be.
+func (e *Env) dstWhole(ctx context.Context, s *Spec) (bool, error) {
+	info, err := e.images.Inspect(ctx, s.Dst)
+	if errors.Is(err, image.ErrAbsent) {
+		return false, nil
+	}
+	return err == nil && s.Dst.VolumeBytes(info.SizeBytes) == s.SizeBytes() && info.Block == s.DstBlock, err
+}
+
+// dstUnfinished says whether what is at the path of dst is what an attempt to make it has left that was cut
+// off: libvirt leaves the file of a qemu-img that has died. Nothing is in it, as the journal has no
+// fingerprint of it yet.
+func (e *Env) dstUnfinished(ctx context.Context, s *Spec, note DstNote) (bool, error) {
+	if note.Print != "" || s.ConnectDst {
+		return false, nil
+	}
+	if whose, err := e.dstOwner(ctx, s, note); err != nil || whose != ownedByUs {
+		return false, err
+	}
+	whole, err := e.dstWhole(ctx, s)
+	if api.CodeOf(err) == api.CodeUnsupportedDisk {
+		return true, nil
+	}
+	return !whole, err
+}
+
 // observeDestination says whether dst is there, as the journal knows it and with the right
 // size, and no temporary file is left.
 func (e *Env) observeDestination(ctx context.Context, s *Spec, note DstNote) (op.Observation, error) {
-	info, err := e.images.Inspect(ctx, s.Dst)
-	if errors.Is(err, image.ErrAbsent) {
-		return op.NotDone, nil
-	}
+	whole, err := e.dstWhole(ctx, s)
 	if err != nil {
+		if unfinished, _ := e.dstUnfinished(ctx, s, note); unfinished {
+			return op.NotDone, nil
+		}
 		return op.Unknown, err
 	}
-	if s.Dst.VolumeBytes(info.SizeBytes) != s.SizeBytes() || info.Block != s.DstBlock {
+	if !whole {
 		return op.NotDone, nil
 	}
 	if !note.Ours {
