@@ -243,6 +243,9 @@ func (w *World) Spec(method string) steps.Spec {
 	if w.To.ToPath != "" {
 		s.Dst, s.CreateDst = api.Location{Path: w.To.ToPath, Format: api.FormatRaw, SizeBytes: Size}, false
 	}
+	if w.Src.Path == SrcDevice {
+		w.onDevices(&s)
+	}
 	return s
 }
 
