@@ -3,21 +3,18 @@
 package migratetest
 
 import (
-	"context"
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
 )
 
-// The block devices of a DeviceWorld, and how large they are.
+// The block devices of a DeviceWorld, which are not below /dev, where this machine has its own.
 const (
-	SrcDevice   = "/var/old-device"
-	DstDevice   = "/var/new-device"
-	DeviceBytes = Size + hvtest.TableBytes
+	SrcDevice = "/var/old-device"
+	DstDevice = "/var/new-device"
 )
 
 // DeviceWorld returns a world whose volume is a qcow2 image on a block device, and goes to one on another
@@ -39,11 +36,4 @@ func DeviceWorld(t *testing.T, state hv.State) *World {
 	v.Attachments[0].Location = v.Location
 	w.bring(t, state)
 	return w
-}
-
-// onDevices turns the spec of a migration into that of a DeviceWorld.
-func (w *World) onDevices(s *steps.Spec) {
-	s.Src.Format, s.SrcBlock = api.FormatQcow2, true
-	s.Dst.Format, s.DstBlock, s.DstDeviceBytes = api.FormatQcow2, true, DeviceBytes
-	s.DstPrint, _ = w.Images.Fingerprint(context.Background(), s.Dst.Path) // of what is not there there is none
 }

@@ -15,6 +15,8 @@ const (
 
 	Blocks      = 32
 	Size        = Blocks * hvtest.BlockSize
+	// DeviceBytes is how large a block device has to be for a qcow2 image of the volume.
+	DeviceBytes = Size + hvtest.TableBytes
 	SrcPath     = "/old/vol.raw"
 	DstPath     = "/new/vol-6f0f7f6e.raw"
 	OverlayPath = "/overlays/" + Migration + ".qcow2"
