@@ -49,7 +49,7 @@ func TestAVolumeMovesToAnImageOnADeviceAndBack(t *testing.T) {
 					target.Method = method
 					mig := d.until(d.migrateTo(target), api.MigrationCompleted)
 					d.onDevice(t, mig)
-					if !d.world.Copier.Last.DstIsZero && len(d.world.Copier.Done) > 0 {
+					if last := d.world.Copier.Last; last.Key != "" && !last.DstIsZero {
 						t.Error("the copier was not told that the image is empty")
 					}
 					back := api.MigrationTarget{ToPool: "new", ToFormat: api.FormatRaw, Method: method}
