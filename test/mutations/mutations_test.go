@@ -25,7 +25,7 @@ var mutations = []struct{ mistake, file, old, broken, simulation string }{
 	{"the pivot comes before the definition names dst", steps + "plans.go", "e.stepNameEnd(toDst),\n\t\te.stepPivot(toDst),\n\t\te.stepResume", "e.stepPivot(toDst),\n\t\te.stepNameEnd(toDst),\n\t\te.stepResume", moves},
 	{"the guest is resumed before the pivot", steps + "plans.go", "e.stepPivot(toDst),\n\t\te.stepResume(toSwitch),\n\t\te.stepSettle", "e.stepResume(toSwitch),\n\t\te.stepPivot(toDst),\n\t\te.stepSettle", moves},
 	{"libvirt's word is believed alone", steps + "witness.go", "	switch {\n	case !disk.active:\n		return !o.src && !o.overlay && !o.dst", "	if true {\n		return true\n	}\n	switch {\n	case !disk.active:\n		return !o.src && !o.overlay && !o.dst", moves},
-	{"the pivot is not observed", steps + "step_pivot.go", "return identified(step(pivotStep", "observe = nil\n\treturn identified(step(pivotStep", moves},
+	{"the pivot is not observed", steps + "step_pivot.go", "return provided(step(pivotStep", "observe = nil\n\treturn provided(step(pivotStep", moves},
 	{"a guest that may be on src or on the overlay is resumed", steps + "step_pause.go", "|| disagreed.committed && w == toSwitch", "", moves},
 	{"a guest that a person has paused is resumed", steps + "step_pause.go", "err != nil || !note.Resume {", "err != nil {", moves},
 	{"dst is not flushed at the end", steps + "step_pivot.go", "e.images.Flush(ctx, to.image(s).Path)", "error(nil)", moves},
@@ -34,38 +34,51 @@ var mutations = []struct{ mistake, file, old, broken, simulation string }{
 	{"a fenced host does not say what it was told", "daemon/internal/uplink/run.go", "if reportFirst(err) {", "if false {", "./daemon/internal/uplink"},
 }
 
+// mutate returns the path of the file that a mutation edits, and the file with the edit. The text has to be there
+// once, so that code which has changed since is not left without its mutation.
+func mutate(t *testing.T, file, old, broken string) (path, mutated string) {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("../..", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(source), old); n != 1 {
+		t.Fatalf("%s has the text %d times, want once: adapt the mutation", file, n)
+	}
+	return path, strings.Replace(string(source), old, broken, 1)
+}
+
+func TestEachMutationFindsItsLine(t *testing.T) {
+	for _, m := range mutations {
+		t.Run(strings.ReplaceAll(m.mistake, " ", "_"), func(t *testing.T) { mutate(t, m.file, m.old, m.broken) })
+	}
+}
+
 // TestEachMutationIsFoundBySimulation needs no machine of its own, and minutes.
 func TestEachMutationIsFoundBySimulation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: left to make test-mutations")
 	}
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, m := range mutations {
 		t.Run(strings.ReplaceAll(m.mistake, " ", "_"), func(t *testing.T) {
-			path := filepath.Join(root, m.file)
-			source, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n := strings.Count(string(source), m.old); n != 1 {
-				t.Fatalf("%s has the text %d times, want once: adapt the mutation", m.file, n)
-			}
+			path, mutated := mutate(t, m.file, m.old, m.broken)
 			broken, overlay := filepath.Join(t.TempDir(), "broken.go"), filepath.Join(t.TempDir(), "overlay.json")
 			replaced, err := json.Marshal(map[string]map[string]string{"Replace": {path: broken}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if err := errors.Join(
-				os.WriteFile(broken, []byte(strings.Replace(string(source), m.old, m.broken, 1)), 0o600),
+				os.WriteFile(broken, []byte(mutated), 0o600),
 				os.WriteFile(overlay, replaced, 0o600),
 			); err != nil {
 				t.Fatal(err)
 			}
 			cmd := exec.CommandContext(t.Context(), "go", "test", "-short", "-failfast", "-count=1", "-vet=off", "-overlay", overlay, m.simulation)
-			cmd.Dir = root
+			cmd.Dir = "../.."
 			out, err := cmd.CombinedOutput()
 			switch {
 			case err == nil:
