@@ -32,8 +32,7 @@ NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt$$|(test/lab|test/machine|test
 
 # Packages with simulations. make test runs some of their trials (-short); make
 # test-simulation runs all of them.
-STORE     := ./registry/internal/store
-SIMULATED := ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/migrate ./daemon/internal/migrate/steps ./registry/internal/pauseall ./registry/internal/liveshared $(STORE)
+SIMULATED := ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/migrate ./daemon/internal/migrate/steps ./registry/internal/pauseall ./registry/internal/liveshared ./registry/internal/store
 
 # Their tests that choose by chance, and make a trial for each of some seeds. A walk of liveshared has a
 # database, and takes as long as fifty trials of the others.
@@ -41,24 +40,20 @@ BY_CHANCE       := ^Test(NoWriteIsLostWhateverHappensAndWhen|NothingIsLeftHalfDo
 BY_CHANCE_MANY  := ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/migrate
 BY_CHANCE_FEWER := ./registry/internal/liveshared
 
-# What the race detector makes several times slower: simulations, which interrupt an op
-# everywhere, one after the other; starts of a program in the scripts of ctl; searches
-# through the tree; copies of hundreds of MiB; SQLite. The race detector gets
-# those of their tests there that take little time (not IN_TURN), or, with SQLite, that do
-# things at once (AT_ONCE), and make test runs the others without; make test-simulation gives it
-# all of them.
 # The longest come first: what is last is at work alone.
-SLOW_RACE := ./daemon/internal/migrate ./daemon/internal/copy ./ctl/internal/command ./internal/treetest $(filter-out ./daemon/internal/migrate,$(filter ./daemon/%,$(SIMULATED)))
-IN_TURN   := Matrix|Every|ForEver|LandsLate|HalfDone|Scripts|NoFileNames|NothingIsLeft|AtMost256|ServerDies|NoWholeUnit|MissesWrites|DiesInACall|AtAnyCall|AtAnyRecord|AFoldWrites|IsComparedWhere|FirstOfMany|DataInAHole|OfQemuImg|RawAndQcow2|Qcow2ToBlock|FaultyEnds|OnlyWhatWasFlushed|^TestThePacer|TakesNothing|SampleOf|HolesStay|Reflink|FileToBlock
-SQLITE    := $(STORE) ./registry/internal/workflow ./registry/internal/server ./registry/internal/pauseall ./registry/internal/liveshared ./registry/internal/drain
-AT_ONCE   := AtOnce|Concurrent|OneWins|Kill|Live|Rename
+LONG_UNIT := ./daemon/internal/qemuimg ./daemon/internal/uplink $(SIMULATED) ./daemon/internal/copy ./ctl/internal/command ./internal/treetest
+UNIT       = $(LONG_UNIT) $$($(GO) list ./... | grep -vE '^$(NOT_UNIT)' | grep -vxF "$$($(GO) list $(LONG_UNIT))")
+
+# Where goroutines share most. make test has the race detector for these alone, since everything is
+# compiled once more for it; make test-race has it for all.
+RACED := ./internal/op ./daemon/internal/request ./daemon/internal/uplink ./daemon/internal/hv/...
 
 SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/lab/install.sh test/machine/install.sh test/machine/docs.sh test/vm/install.sh test/clusterfs/install.sh test/storage/devices.sh packaging/libvirt-hook/volferry-guard \
 	packaging/build.sh packaging/scripts/postinst.sh packaging/scripts/prerm.sh packaging/scripts/postrm.sh
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-simulation test-seeds test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-live-shared test-clusterfs test-power test-upgrade test-crash soak test-web matrix-report kinds-report bench bench-data bench-growth \
+.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-race test-simulation test-seeds test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-live-shared test-clusterfs test-power test-upgrade test-crash soak test-web matrix-report kinds-report bench bench-data bench-growth \
 	packages lint-packages install clean litestream lab ceph machine vm clusterfs compiler chromium
 
 help: ## Show this list
@@ -74,7 +69,7 @@ test: SHORT := -short
 test: build lint test-unit test-registry-short test-conformance test-e2e test-hosts ## What CI runs: all kinds of tests, the long ones left to their own targets
 
 # Side by side they would slow each other down past their limits.
-test-all: build lint test-unit test-simulation test-seeds test-mutations test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-live-shared test-clusterfs test-power test-upgrade test-crash test-web ## Everything, of test-crash what it has time for; about five hours on two idle cores (root)
+test-all: build lint test-unit test-race test-simulation test-seeds test-mutations test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-live-shared test-clusterfs test-power test-upgrade test-crash test-web ## Everything, of test-crash what it has time for; about five hours on two idle cores (root)
 
 build: ## Build the three programs and the connectors into bin/
 	CGO_ENABLED=0 $(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' -o bin/volferryd ./daemon
@@ -92,17 +87,16 @@ shellcheck:
 	@if command -v shellcheck >/dev/null; then shellcheck -x $(SCRIPTS); \
 	else echo 'shellcheck is not installed: the scripts were not checked'; fi
 
-test-unit: compiler lab promtool ## Unit tests, most with the race detector, some trials of each simulation, the tree itself
-	CGO_ENABLED=1 $(GO) test $(JSON) -race -short -timeout 20m $$($(GO) list ./... | grep -vE '^$(NOT_UNIT)' | grep -vxF "$$($(GO) list $(SLOW_RACE) $(SQLITE))")
-	CGO_ENABLED=1 $(GO) test $(JSON) -race -short -timeout 20m -skip '$(IN_TURN)' $(SLOW_RACE)
-	CGO_ENABLED=1 $(GO) test $(JSON) -race -short -timeout 20m -run '$(AT_ONCE)' $(SQLITE)
-	$(FEW_GC) $(GO) test $(JSON) -short -timeout 20m -run '$(IN_TURN)' $(SLOW_RACE)
-	$(FEW_GC) $(GO) test $(JSON) -short -timeout 20m -skip '$(AT_ONCE)' $(SQLITE)
+test-unit: compiler lab promtool ## Unit tests, some trials of each simulation, the tree itself; where goroutines share most with the race detector
+	$(FEW_GC) $(GO) test $(JSON) -short -timeout 20m $(UNIT)
+	CGO_ENABLED=1 $(GO) test $(JSON) -race -short -timeout 20m $(RACED)
 
-# And what make test-unit leaves out of its packages.
+test-race: compiler lab promtool ## Unit tests and the hypervisor's conformance suite with the race detector
+	CGO_ENABLED=1 $(GO) test $(JSON) -race -short -timeout 40m $(UNIT)
+	CGO_ENABLED=1 $(GO) test $(JSON) -race $(SHORT) -count=1 -timeout 30m $(REAL_LIBVIRT)
+
 test-simulation: compiler ## All trials of the simulations on the fakes: every call fails, dies and is interrupted
 	$(GO) test $(JSON) -timeout 40m $(SIMULATED) ./daemon/internal/qemuimg
-	CGO_ENABLED=1 $(GO) test $(JSON) -race -short -timeout 40m $(SLOW_RACE) $(SQLITE)
 
 # SEED is the first one: SEED=20000 makes others than before.
 SEEDS ?= 10000
@@ -122,7 +116,7 @@ test-registry: build litestream ## The same for longer: more than a minute of hi
 	VOLFERRY_REGISTRY=long $(GO) test $(JSON) -v -count=1 -timeout 20m ./test/registry
 
 test-conformance: compiler lab ## The hypervisor's conformance suite and the lab, on a real libvirtd (root)
-	CGO_ENABLED=1 $(GO) test $(JSON) -race $(SHORT) -count=1 -timeout 20m $(REAL_LIBVIRT)
+	$(GO) test $(JSON) $(SHORT) -count=1 -timeout 20m $(REAL_LIBVIRT)
 
 test-e2e: build lab compiler ## Real guests through volferryctl, and the benchmark of moves in small (root)
 	$(GO) test $(JSON) -v $(SHORT) -count=1 -timeout 40m -p 1 ./test/e2e ./test/bench/data

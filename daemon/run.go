@@ -314,7 +314,7 @@ func inspectWith(s image.Storage) instance.Inspect {
 		}
 		info, err := s.Inspect(ctx, l)
 		if err == nil {
-			err = info.CheckFormat(path, format)
+			err = s.CheckFits(ctx, l, info)
 		}
 		l.SizeBytes = info.SizeBytes
 		return l, err

@@ -144,6 +144,9 @@ type SavedInstance struct {
 	// AtRest says that the guest has stood still since it was suspended for the move: in a
 	// process, in its save image, or off. If it is false, the guest may have run on.
 	AtRest bool `json:"at_rest,omitempty"`
+	// MovedTo is where the definition of a domain that is not asleep has the volume's disk, if
+	// that is not Location: the volume has moved on since, or somebody has edited it.
+	MovedTo string `json:"moved_to,omitempty" needs:"-"`
 }
 
 // The calls below come from the registry alone, in a move with all guests paused.

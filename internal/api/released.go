@@ -57,5 +57,5 @@ func (r *ReleasedSource) WayOut() string {
 // says how they differ.
 func ForgetRefusal(name, what string) *Error {
 	return Errorf(CodeChainChanged, "cannot forget instance %s: %s. Once it is forgotten nothing says that its guest is on another image: its volume, with all that was written there since a move, is free to be deleted or given to another instance, and an adoption takes the image that the guest is on now. "+
-		"Put the volume's path back into the definition first (virsh edit %[1]s; docs/how-to/recover.md, A guest on another image than its volume), or give --force", name, what)
+		"Put the volume's path back into the definition first, with the guest off (`%s`; docs/how-to/recover.md, A guest on another image than its volume), or give --force", name, what, ShellLine("volferryctl", "instance", "repair", name))
 }

@@ -21,3 +21,10 @@ func ShellLine(words ...string) string {
 	}
 	return strings.Join(quoted, " ")
 }
+
+// DefineAgain is how an operator gives a guest that runs the definition back that somebody has
+// taken away.
+func DefineAgain(instance string) string {
+	file := "./" + instance + ".xml"
+	return "`" + ShellLine("virsh", "dumpxml", "--security-info", instance) + " > " + ShellLine(file) + "`, then `" + ShellLine("virsh", "define", file) + "`"
+}

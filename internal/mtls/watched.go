@@ -123,10 +123,11 @@ func (w *watched[T]) reload(states []fileState) {
 		}
 	} else {
 		w.seen.Store(nil)
+		cause := err
+		err = fmt.Errorf("%s: %w", w.what, cause)
 		if !first && (w.err == nil || w.err.Error() != err.Error()) {
-			w.log.Error("cannot be read; the last good one stays", "what", w.what, "err", err)
+			w.log.Error("cannot be read; the last good one stays", "what", w.what, "err", cause)
 		}
-		err = fmt.Errorf("%s: %w", w.what, err)
 	}
 	w.err, w.tried = err, states
 }

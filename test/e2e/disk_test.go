@@ -5,7 +5,6 @@ package e2e
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
@@ -67,30 +66,6 @@ func TestCDROMIsASlotAndNoVolume(t *testing.T) {
 		leftToTestE2E(t)
 		g.migrate(t, "vda", "--to-pool", "b")
 	})
-	g.assertSettled(t)
-}
-
-// What a device with a qcow2 image on it lacks in size is known to nobody but the tool that made
-// it: oVirt, for one.
-func TestABlockDeviceWithAQcow2ImageIsASlotAndNoVolume(t *testing.T) {
-	h, a, _ := sharedPools(t)
-	loop := h.device(t, a, volumeBytes)
-	tool(t, "qemu-img", "create", "-q", "-f", "qcow2", loop.Path, "32M")
-	g := h.defineGuest(t, h.diskIn(t, a, api.FormatRaw))
-	h.virsh(t, "attach-disk", g.Name, loop.Path, "vdb", "--sourcetype", "block", "--subdriver", "qcow2", "--config")
-	g.slots = g.persistentSlots(t)
-	g.adopt(t)
-	i := slices.IndexFunc(g.instance.BlockDeviceMappings, func(s api.BlockDeviceMapping) bool { return s.Device == "vdb" })
-	if i < 0 || g.instance.BlockDeviceMappings[i].VolumeID != nil {
-		t.Fatalf("block device mappings: %+v, want vdb without a volume", g.instance.BlockDeviceMappings)
-	}
-	mustContain(t, g.instance.BlockDeviceMappings[i].Note, loop.Path, "format qcow2", "qemu-img convert")
-	h.virsh(t, "detach-disk", g.Name, "vdb", "--config")
-	e := h.refuses(t, api.CodeUnsupportedDisk, "volume", "adopt", "theirs", "--path", loop.Path, "--format", "qcow2")
-	mustContain(t, e.Message, loop.Path, "qemu-img convert")
-	e = h.refuses(t, api.CodeInvalidArgument, "volume", "migrate", g.volumeName("vda"), "--to-path", loop.Path, "--to-format", "qcow2")
-	mustContain(t, e.Message, loop.Path, "--to-format raw")
-	g.slots = g.persistentSlots(t)
 	g.assertSettled(t)
 }
 

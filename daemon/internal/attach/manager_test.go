@@ -252,6 +252,27 @@ func TestAVolumeWhoseGuestMayStillLetGoOfItDoesNotMove(t *testing.T) {
 	}, hv.StatePaused)
 }
 
+// As the refusal of a repair says.
+func TestADiskThatSomebodyHasTakenOutOfTheDefinitionIsAttachedAnew(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		d.world.attached(t, testAtt, web)
+		must(t, d.world.Fake.DetachDisk(t.Context(), web, hv.Config, "vdb"))
+		must(t, failed(d.detach("d", "web")))
+		must(t, failed(d.attach("a", api.VolumeAttach{Instance: "web", Device: "vdb"})))
+		if _, config := d.disks(t, web); config == nil || config.Top().Path != volPath {
+			t.Errorf("the definition has %+v", config)
+		}
+	}, hv.StateStopped)
+	withRoot(t, true, func(t *testing.T, d *daemon) {
+		must(t, d.world.Fake.DetachDisk(t.Context(), web, hv.Config, "vda"))
+		must(t, failed(d.detach("d", "web")))
+		must(t, failed(d.attach("a", api.VolumeAttach{Instance: "web", Device: "vda", Root: true})))
+		if root := d.root(t); root == nil || root.Top().Path != volPath || d.world.guarded() != "" {
+			t.Errorf("root %+v, guard %q", root, d.world.guarded())
+		}
+	})
+}
+
 func TestADetachGoesOnWhileTheRegistryIsAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		w := d.world

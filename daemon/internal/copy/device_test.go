@@ -4,8 +4,11 @@ package copy_test
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
@@ -39,6 +42,54 @@ func TestQcow2ToBlockDeviceAndBack(t *testing.T) {
 	}
 	assertEqual(t, src, device)
 	assertEqual(t, src, back)
+}
+
+// A qcow2 image on a device is both ends of a copy, and what was on the device before is seen nowhere. The
+// device is just as large as the image when that is full.
+func TestToAnImageOnABlockDeviceAndBack(t *testing.T) {
+	const size = 16*miB + 512
+	src := raw(t, "src", size, [2]int64{0, size}) // all of it
+	thin := raw(t, "thin", size, [2]int64{3 * miB, 70000})
+	full, err := qemuimg.FullBytes(t.Context(), size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	device := loopDevice(t, full)
+	fill(t, device, [2]int64{0, full})
+	image := copy.Image{Path: device.Path, Format: qemuimg.FormatQCOW2, SizeBytes: size}
+	back := raw(t, "back", size)
+	for _, from := range []copy.Image{src, thin} {
+		if err := qemuimg.CreateOnDevice(t.Context(), device.Path, size, func(*os.File) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range []copy.Spec{{Src: from, Dst: image, DstIsZero: true}, {Src: image, Dst: back}} {
+			step.Verify = true
+			if result := mustCopy(t, step); !result.Verified {
+				t.Errorf("result %+v", result)
+			}
+		}
+		assertEqual(t, from, back)
+		if err := copy.Compare(t.Context(), copy.Spec{Src: from, Dst: image}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Somebody who has claimed the device, as mounts do, is not written to.
+func TestAnImageOnABlockDeviceThatSomebodyHasIsNotOverwritten(t *testing.T) {
+	device := loopDevice(t, 32*miB)
+	if err := qemuimg.CreateOnDevice(t.Context(), device.Path, 16*miB, func(*os.File) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Open(device.Path, unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	_, err = copy.Copy(t.Context(), copy.Spec{Src: raw(t, "src", 16*miB), Dst: copy.Image{Path: device.Path, Format: qemuimg.FormatQCOW2, SizeBytes: 16 * miB}})
+	if !errors.Is(err, copy.ErrInUse) {
+		t.Errorf("error %v", err)
+	}
 }
 
 func TestABlockDeviceThatIsMountedIsNotOverwritten(t *testing.T) {

@@ -92,16 +92,6 @@ func (s Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 	return info, err
 }
 
-// CheckFormat refuses a block device with anything but raw data on it as a volume: nobody but the
-// tool that made it sees to it that such a device is large enough for its image.
-func (i Info) CheckFormat(path string, format api.Format) error {
-	if !i.Block || format == api.FormatRaw {
-		return nil
-	}
-	return api.Errorf(api.CodeUnsupportedDisk, "%s is a block device with an image of format %s on it, and only raw ones become volumes; while no guest has it, copy it to another device (qemu-img convert -f %[2]s -O raw %[1]s DEVICE) or to a file (-O qcow2), and let the guest have that",
-		path, format)
-}
-
 // ReadBacking returns the base images of the image at path, by its header and those below
 // it, if it is said to be qcow2. It refuses (unsupported_disk) a header that does not state
 // the format of the next image, and an image that is not a file or device of this host.

@@ -39,7 +39,7 @@ func (m *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedIns
 		if err := m.env.PauseOps(ctx, in, func(st op.Status) error {
 			var of steps.PauseInput
 			err := json.Unmarshal(st.Op.Input, &of)
-			is.VolumeID, is.Location = of.VolumeID, of.Location
+			is.VolumeID, is.Location, in.Device = of.VolumeID, of.Location, of.Device
 			return err
 		}); err != nil {
 			return nil, err
@@ -51,6 +51,9 @@ func (m *Manager) Saved(ctx context.Context, migrationID string) ([]api.SavedIns
 			return nil, err
 		}
 		is.AtRest = is.Asleep && doms[i].State != hv.StateRunning
+		if disk := doms[i].ConfigDisk(in.Device); !is.Asleep && disk != nil && len(disk.Chain) > 0 && disk.Chain[0].Path != is.Location.Path {
+			is.MovedTo = disk.Chain[0].Path
+		}
 		out = append(out, is)
 	}
 	return out, nil

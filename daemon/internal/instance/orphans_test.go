@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -37,6 +38,11 @@ func TestAHostSaysWhatItHasSavedAndWhereItWasToBeWoken(t *testing.T) {
 		want[0].Location, want[0].Asleep, want[0].AtRest = d.world.location(pausedDst), false, false
 		if diff := cmp.Diff(want, says()); diff != "" {
 			t.Errorf("woken (-want +got):\n%s", diff)
+		}
+		must(t, d.world.SetConfigChain(t.Context(), pausedWeb, "vdb", []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: pausedSrc}}))
+		want[0].MovedTo = pausedSrc
+		if diff := cmp.Diff(want, says()); diff != "" {
+			t.Errorf("woken, and moved again (-want +got):\n%s", diff)
 		}
 		if _, err := d.now().Saved(t.Context(), "../x"); api.CodeOf(err) != api.CodeInvalidArgument {
 			t.Errorf("no id: %v", err)

@@ -69,6 +69,45 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			},
 			api.CodeChainChanged, "src was written since",
 		},
+		"repair of one whose definition has lost a disk": {
+			api.InstanceStopped, "repair", func(t *testing.T, w *world) {
+				must(t, w.nodes[0].Fake.DetachDisk(t.Context(), web, hv.Config, "vdb"))
+				w.registry.atts[1].VolumeName = "web-vdb"
+			},
+			api.CodeChainChanged, "`volferryctl volume detach web-vdb web`, then `volferryctl volume attach web-vdb web --device vdb`",
+		},
+		"repair of one whose definition has lost a disk that it may read": {
+			api.InstanceStopped, "repair", func(t *testing.T, w *world) {
+				must(t, w.nodes[0].Fake.DetachDisk(t.Context(), web, hv.Config, "vdb"))
+				w.registry.atts[1].Mode = api.ModeRO
+			},
+			api.CodeChainChanged, "web --device vdb --mode ro`",
+		},
+		"repair of one whose definition has lost its root": {
+			api.InstanceStopped, "repair", func(t *testing.T, w *world) {
+				must(t, w.nodes[0].Fake.DetachDisk(t.Context(), web, hv.Config, "vda"))
+				w.registry.atts[0].VolumeName = "web-vda"
+			},
+			api.CodeChainChanged, "`volferryctl volume attach web-vda web --device vda --root`",
+		},
+		"repair of one whose definition has a volume at another device": {
+			api.InstanceStopped, "repair", func(t *testing.T, w *world) {
+				f := w.nodes[0].Fake
+				dom, err := f.Domain(t.Context(), web)
+				must(t, err)
+				image := dom.ConfigDisk("vdb").Chain[0]
+				must(t, f.DetachDisk(t.Context(), web, hv.Config, "vdb"))
+				must(t, f.AttachDisk(t.Context(), web, hv.Config, hv.DiskSpec{Target: "vdc", Bus: "virtio", Image: image}))
+			},
+			api.CodeChainChanged, "`virsh detach-disk web vdc --config`, then `volferryctl volume detach",
+		},
+		"repair of one whose definition has lost an encrypted disk": {
+			api.InstanceStopped, "repair", func(t *testing.T, w *world) {
+				must(t, w.nodes[0].Fake.DetachDisk(t.Context(), web, hv.Config, "vdb"))
+				w.registry.atts[1].Location.LUKSSecret = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0bbb"
+			},
+			api.CodeChainChanged, "`virsh define FILE`",
+		},
 		"repair of one whose volume is not there": {
 			api.InstanceStopped, "repair", func(t *testing.T, w *world) {
 				must(t, w.nodes[0].Fake.SetConfigChain(t.Context(), web, "vda", []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/released.raw"}}))

@@ -248,6 +248,11 @@ func (e *realEnv) BlockDevice(tb testing.TB, sizeBytes int64) string {
 	return device
 }
 
+func (e *realEnv) CreateOnDevice(tb testing.TB, path string, sizeBytes int64) {
+	tb.Helper()
+	e.CreateImage(tb, path, hvtest.Qcow2, sizeBytes)
+}
+
 func (e *realEnv) WriteImage(tb testing.TB, img hv.Image, block int64, value byte) {
 	tb.Helper()
 	command(tb, "qemu-io", "-f", img.Format, "-c", ioCommand("write", block, value), img.Path)

@@ -32,7 +32,7 @@ func Pool(pools []hv.PoolInfo, name string) (hv.PoolInfo, error) {
 }
 
 // HoldsFiles says whether the volumes of a pool are files, whose names we choose. Volumes
-// of other pools are block devices, whose format can only be raw.
+// of other pools are block devices, which a pool makes without anything on them.
 func HoldsFiles(pool hv.PoolInfo) bool {
 	return slices.Contains([]string{"dir", "fs", "netfs", "vstorage"}, pool.Type)
 }

@@ -6,8 +6,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/google/uuid"
-
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
@@ -81,11 +79,5 @@ func TestWhatNoTargetHasIsRefusedAndNothingIsTouched(t *testing.T) {
 			t.Errorf("it ended with %v", mig.Error)
 		}
 		d.stayed()
-		_, err := d.manager().Start(context.Background(), StartRequest{
-			OpID: uuid.NewString(), VolumeID: testVolume, Target: api.MigrationTarget{ToPath: volumePath, ToFormat: api.FormatQcow2}, Composite: true,
-		})
-		if api.CodeOf(err) != api.CodeInvalidArgument {
-			t.Errorf("qcow2 on a device: %v", err)
-		}
 	})
 }

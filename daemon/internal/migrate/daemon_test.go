@@ -192,8 +192,12 @@ func inBubbleOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.Worl
 func (d *daemon) moved(mig api.Migration) {
 	d.t.Helper()
 	img := rawImage(mig.Dst.Path)
-	if api.IsNetwork(img.Path) {
+	img.Format = string(mig.Dst.Format)
+	switch {
+	case api.IsNetwork(img.Path):
 		img.Type = hv.SourceNetwork
+	case d.world.Images.Devices[img.Path]:
+		img.Type = hv.SourceBlock
 	}
 	img.LUKSSecret = d.world.Src.LUKSSecret
 	if mig.Dst.IsSlice() {

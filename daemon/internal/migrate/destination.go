@@ -58,8 +58,10 @@ func (m *Manager) destinationInPool(ctx context.Context, s *steps.Spec, t api.Mi
 		return err
 	}
 	files := location.HoldsFiles(pool)
-	if !files && s.Dst.Format != api.FormatRaw {
-		return api.Errorf(api.CodeInvalidArgument, "pool %s holds block devices, which can only be raw; say --to-format raw", name)
+	if !files {
+		if err := m.checkOnDevice(ctx, s, t, "pool "+name+" holds block devices"); err != nil {
+			return err
+		}
 	}
 	if s.Src.Pool == name && s.Src.Format == s.Dst.Format && !s.Src.IsLinkedClone() { // a linked clone becomes a volume of its own
 		return api.Errorf(api.CodeSameLocation, "volume %s is in pool %s already", s.VolumeName, name)
@@ -79,12 +81,31 @@ func (m *Manager) destinationInPool(ctx context.Context, s *steps.Spec, t api.Mi
 	return m.checkDestinationSpace(s, free, files)
 }
 
-// roundUp makes dst as large as its pool of devices will make it: the volume is its beginning.
+// checkOnDevice refuses a qcow2 image on a block device that nobody has asked for, and notes how large
+// the device has to be for one. Where begins the refusal, as in "pool p holds block devices".
+func (m *Manager) checkOnDevice(ctx context.Context, s *steps.Spec, t api.MigrationTarget, where string) (err error) {
+	switch {
+	case s.Dst.Format == api.FormatRaw:
+		return nil
+	case s.LedByRegistry():
+		return api.Errorf(api.CodeInvalidArgument, "%s, on which a move that the registry leads makes only raw images; say --to-format raw", where)
+	case t.ToFormat == "" && !s.SrcBlock:
+		return api.Errorf(api.CodeInvalidArgument, "%s, and volume %s is in a %s file; say --to-format raw, or --to-format %[3]s for a %[3]s image on a device", where, s.VolumeName, s.Dst.Format)
+	}
+	s.DstDeviceBytes, err = m.ports.Images.FullBytes(ctx, s.SizeBytes())
+	return err
+}
+
+// roundUp makes dst as large as its pool of devices will make it: the volume is its beginning, or is in the image
+// on it.
 func (m *Manager) roundUp(ctx context.Context, s *steps.Spec) error {
-	rounded, err := m.ports.HV.RoundedBytes(ctx, s.Dst.Pool, s.SizeBytes())
+	rounded, err := m.ports.HV.RoundedBytes(ctx, s.Dst.Pool, s.DstRoomBytes())
 	switch {
 	case err != nil:
 		return request.HV(err)
+	case s.DstOnDevice():
+		s.DstDeviceBytes = rounded
+		return nil
 	case rounded == s.SizeBytes():
 		return nil
 	case s.LedByRegistry():
@@ -126,7 +147,7 @@ func (m *Manager) checkDestinationSpace(s *steps.Spec, free int64, sparse bool) 
 
 // neededBytes is what dst may take at most.
 func (m *Manager) neededBytes(s *steps.Spec, sparse bool) int64 {
-	need := s.Dst.WholeBytes()
+	need := s.DstRoomBytes()
 	if n, known := m.allocatedBytes(s); known && sparse {
 		need = min(need, n)
 	}
@@ -183,7 +204,7 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, t api.Mi
 		return m.destinationToCreate(s)
 	}
 	if info.Block && s.Dst.Format != api.FormatRaw {
-		return api.Errorf(api.CodeInvalidArgument, "%s is a block device, which can only be raw; say --to-format raw", path)
+		return m.destinationOnDevice(ctx, s, t)
 	}
 	if err != nil {
 		return err
@@ -215,27 +236,55 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, t api.Mi
 	return m.checkDestinationSpace(s, free+info.AllocatedBytes, true)
 }
 
+// destinationOnDevice fills in a block device that is there already, whatever is on it, as the place of dst, a
+// qcow2 image.
+func (m *Manager) destinationOnDevice(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
+	path := s.Dst.Path
+	if err := m.checkOnDevice(ctx, s, t, path+" is a block device"); err != nil {
+		return err
+	}
+	info, err := m.ports.Images.Inspect(ctx, api.Location{Path: path, Format: api.FormatRaw})
+	if err != nil {
+		return err
+	}
+	if info.SizeBytes < s.DstDeviceBytes {
+		return image.TooSmallForQcow2(path, info.SizeBytes, s.SizeBytes(), s.DstDeviceBytes)
+	}
+	if s.DstPrint, err = m.ports.Images.Fingerprint(ctx, path); err != nil {
+		return err
+	}
+	if err := m.checkNotWritten(ctx, path); err != nil {
+		return err
+	}
+	s.DstBlock = true
+	return m.checkNothingLost(ctx, s, t, info)
+}
+
 // destinationToConnect fills in a volume of a target as dst. Unless it is connected for another
 // reason its size is seen when it is: until then it has to be that of the volume.
 func (m *Manager) destinationToConnect(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
 	switch {
 	case s.LedByRegistry():
 		return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: %s is a volume of a target, to which no move goes that the registry leads", s.VolumeName, s.Dst.Path)
-	case s.Dst.Format != api.FormatRaw:
-		return api.Errorf(api.CodeInvalidArgument, "%s is a block device, which can only be raw; say --to-format raw", s.Dst.Path)
+	}
+	if err := m.checkOnDevice(ctx, s, t, s.Dst.Path+" is a block device"); err != nil {
+		return err
 	}
 	s.CreateDst, s.ConnectDst, s.DstBlock = true, true, true
-	info, err := m.ports.Images.Inspect(ctx, s.Dst)
+	info, err := m.ports.Images.Inspect(ctx, api.Location{Path: s.Dst.Path, Format: api.FormatRaw})
 	switch {
 	case errors.Is(err, image.ErrAbsent):
 	case err != nil:
 		return err
+	case s.DstOnDevice() && info.SizeBytes < s.DstDeviceBytes:
+		return image.TooSmallForQcow2(s.Dst.Path, info.SizeBytes, s.SizeBytes(), s.DstDeviceBytes)
+	case s.DstOnDevice():
 	case info.SizeBytes < s.SizeBytes():
 		return steps.SizeMismatch(s.Src.Path, s.SizeBytes(), s.Dst.Path, info.SizeBytes)
 	case info.SizeBytes > s.SizeBytes():
 		s.Dst.ImageBytes = info.SizeBytes // the volume is its beginning
 	}
-	return m.checkNothingLost(ctx, s, t, image.Info{SizeBytes: s.Dst.WholeBytes(), Block: true})
+	return m.checkNothingLost(ctx, s, t, image.Info{SizeBytes: s.DstRoomBytes(), Block: true})
 }
 
 // destinationAtExport fills in an export or an RBD image, which is there already, as dst.

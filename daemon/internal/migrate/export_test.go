@@ -148,7 +148,7 @@ func TestAGuestThatAMoveHasAskedWhatItHasAtAnAddressIsNamedForAsLongAsItsProcess
 	for kind, world := range migratetest.LiveKinds {
 		inBubbleOn(t, world, hv.StateRunning, func(t *testing.T, d *daemon) {
 			want := 1
-			if d.world.Src.Type != hv.SourceNetwork && d.world.To.ToPath == "" {
+			if d.world.Src.Type != hv.SourceNetwork && !api.IsNetwork(d.world.To.ToPath) {
 				want = 0
 			}
 			id := d.migrate()

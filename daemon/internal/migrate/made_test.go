@@ -4,6 +4,8 @@ package migrate
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -94,6 +96,41 @@ func TestAVolumeThatAPoolMadeWhenTheDaemonDiedIsTakenForDst(t *testing.T) {
 		d.reboot(x, func() {})
 		d.moved(d.until(id, api.MigrationCompleted))
 	})
+}
+
+// TestWhatAPoolHasLeftOfAnImageIsNoDestination: libvirt leaves the file of a qemu-img that died before
+// the image had its header, and says so, or the daemon died with it.
+func TestWhatAPoolHasLeftOfAnImageIsNoDestination(t *testing.T) {
+	for _, died := range []bool{false, true} {
+		t.Run(fmt.Sprintf("and the daemon died, %v", died), func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				x, ids := newDeath(), make(chan string, 1)
+				var path string
+				d.world.Inject(hvtest.Fault{Call: "CreateVolume", Err: errors.New("qemu-img died"), Do: func() {
+					mig, err := d.manager().Get(context.Background(), <-ids)
+					must(t, err)
+					path = mig.Dst.Path
+					must(t, d.world.Fake.CreateImage(path, "no header", 0))
+					if died {
+						x.die()
+					}
+				}})
+				id := d.migrateTo(api.MigrationTarget{ToPool: "new", ToFormat: api.FormatQcow2})
+				ids <- id
+				if !died {
+					d.until(id, api.MigrationError)
+					if d.world.Exists(path) {
+						t.Error("what was left of the image is there still")
+					}
+					d.stayed()
+					return
+				}
+				d.reboot(x, func() {})
+				mig := d.until(id, api.MigrationCompleted)
+				must(t, d.world.SettledOn(hv.Image{Type: hv.SourceFile, Path: mig.Dst.Path, Format: hvtest.Qcow2}))
+			})
+		})
+	}
 }
 
 // TestACancelDeletesOnlyTheDstThatTheMigrationMade: somebody has put another image in its

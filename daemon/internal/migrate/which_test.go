@@ -170,7 +170,7 @@ func TestWhichNamesNothingForAGuestThatLeftTheOverlayOfItsMigration(t *testing.T
 func TestWhichSaysThatAGuestHasNoDefinitionAnyMore(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		must(t, d.world.Undefine(testInstance))
-		if w := d.which(); w.Agree || len(w.Authoritative) != 1 || w.Authoritative[0].Path != srcPath || !strings.Contains(w.Explanation, "has no definition any more") {
+		if w := d.which(); w.Agree || len(w.Authoritative) != 1 || w.Authoritative[0].Path != srcPath || !strings.Contains(w.Explanation, "has no definition any more") || !strings.Contains(w.Explanation, "`virsh define ./") {
 			t.Errorf("agree %v, authoritative %v (%s), want what it runs on", w.Agree, w.Authoritative, w.Explanation)
 		}
 	})

@@ -36,11 +36,19 @@ func createOverlayArgs(path string, backing Image, sizeBytes, hashMS int64) []st
 	}
 }
 
+// createOptions are those of an image that stands alone.
+const createOptions = "compat=1.1"
+
 func createArgs(path string, sizeBytes int64) []string {
 	return []string{
-		"create", "-q", "-f", FormatQCOW2, "-o", "compat=1.1",
+		"create", "-q", "-f", FormatQCOW2, "-o", createOptions,
 		path, strconv.FormatInt(sizeBytes, 10),
 	}
+}
+
+// measureArgs asks how large an image gets, and opens none.
+func measureArgs(options string, sizeBytes int64) []string {
+	return []string{"measure", "--output", "json", "-O", FormatQCOW2, "-o", options, "--size", strconv.FormatInt(sizeBytes, 10)}
 }
 
 func resizeArgs(path string, sizeBytes int64) []string {

@@ -22,6 +22,7 @@ func builders() map[string][]string {
 		"withKey":           withKey(commitArgs(overOpts, luks.options("backing.", protocolFile), "none"), childFile(2)),
 		"createOverlayArgs": createOverlayArgs("/ovl/x", luks, 512, hashMS),
 		"createArgs":        createArgs("/pool/new", 512),
+		"measureArgs":       measureArgs(createOptions, 512),
 		"resizeArgs":        resizeArgs("/pool/a", 1024),
 		"commitArgs":        commitArgs(qcow2.options("", protocolFile), raw.options("backing.", protocolDevice), "none"),
 	}
@@ -36,7 +37,7 @@ func unformatted(args []string) []string {
 		case "-f", "-F", "-O":
 			formats = append(formats, args[i])
 			i++
-		case "-b":
+		case "-b", "--size": // of an image that is not there
 			images++
 			i++
 		case "-o", "-t", "-T", "--object":

@@ -3,9 +3,13 @@
 package qemuimg
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
+
+// ErrBusy says that a block device is mounted, or part of another device.
+var ErrBusy = errors.New("it is mounted, or part of another device")
 
 // ImageError says that an image may not be handed to qemu-img, or is not the image that the
 // caller described.

@@ -13,16 +13,17 @@ import (
 
 // Constants of the qcow2 format (docs/interop/qcow2.txt of QEMU).
 const (
-	qcow2Magic         = 0x514649fb // "QFI\xfb"
-	qcow2HeaderBytesV2 = 72
-	qcow2HeaderBytesV3 = 104
-	qcow2MinCluster    = 9
-	qcow2MaxCluster    = 21
-	qcow2MaxBacking    = 1023
-	qcow2MaxL1Entries  = 32 << 20 / 8
-	qcow2L1OffsetMask  = 0x00fffffffffffe00
-	qcow2NoCrypt       = 0
-	qcow2LUKS          = 2
+	qcow2Magic            = 0x514649fb // "QFI\xfb"
+	qcow2HeaderBytesV2    = 72
+	qcow2HeaderBytesV3    = 104
+	qcow2MinCluster       = 9
+	qcow2MaxCluster       = 21
+	qcow2MaxRefcountOrder = 6
+	qcow2MaxBacking       = 1023
+	qcow2MaxL1Entries     = 32 << 20 / 8
+	qcow2L1OffsetMask     = 0x00fffffffffffe00
+	qcow2NoCrypt          = 0
+	qcow2LUKS             = 2
 
 	extensionEnd           = 0
 	extensionBackingFormat = 0xe2792aca
@@ -51,6 +52,7 @@ type Header struct {
 	Encrypted     bool // as LUKS
 
 	clusterBytes int64
+	refcountBits int
 	luksAt       int64 // where the header of the encryption is
 	l1Offset     int64
 	l1Entries    int
@@ -82,8 +84,14 @@ func parseHeader(r io.ReaderAt) (*Header, error) {
 	headerBytes := uint32(qcow2HeaderBytesV2)
 	switch h.Version {
 	case 2:
+		h.refcountBits = 16
 	case 3:
 		headerBytes = be.Uint32(fixed[100:])
+		order := be.Uint32(fixed[96:])
+		if order > qcow2MaxRefcountOrder {
+			return nil, fmt.Errorf("qcow2 header has refcount order %d", order)
+		}
+		h.refcountBits = 1 << order
 		if err := h.features(be.Uint64(fixed[72:])); err != nil {
 			return nil, err
 		}

@@ -23,10 +23,24 @@ func guestWrites(t *testing.T, image Image, commands ...string) {
 	for _, c := range commands {
 		args = append(args, "-c", c)
 	}
-	args = append(args, image.options("", protocolFile)+",discard=unmap")
+	args = append(args, image.options("", protocolAt(t, image.Path))+",discard=unmap")
 	if out, err := exec.CommandContext(t.Context(), "qemu-io", args...).CombinedOutput(); err != nil {
 		t.Fatalf("qemu-io: %v\n%s", err, out)
 	}
+}
+
+// protocolAt is the protocol driver of what is at a path.
+func protocolAt(t *testing.T, path string) string {
+	t.Helper()
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	protocol, err := protocolOf(path, st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return protocol
 }
 
 // patterns of data, of zeroes and of discards, across cluster borders.
@@ -51,7 +65,7 @@ func newImage(t *testing.T, name, format string) Image {
 func content(t *testing.T, image Image) []byte {
 	t.Helper()
 	out := newImage(t, "content.raw", FormatRaw)
-	opts := image.options("", protocolFile)
+	opts := image.options("", protocolAt(t, image.Path))
 	cmd := exec.CommandContext(t.Context(), "qemu-img", "convert", "-n", "--image-opts", "--target-image-opts", opts, out.options("", protocolFile))
 	if msg, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("read %s: %v\n%s", image, err, msg)

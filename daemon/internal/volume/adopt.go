@@ -93,7 +93,7 @@ func (m *Manager) findImage(ctx context.Context, in api.VolumeAdopt) (api.Locati
 		return l, err
 	}
 	l.SizeBytes = info.SizeBytes
-	return l, info.CheckFormat(l.Path, l.Format)
+	return l, m.env.Images.CheckFits(ctx, l, info)
 }
 
 // checkFree refuses an image that belongs to a volume or a migration of this host

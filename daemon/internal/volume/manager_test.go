@@ -222,6 +222,27 @@ func TestAdoptTakesTheImageAsItIs(t *testing.T) {
 	}
 }
 
+// addOnDevice makes a qcow2 image on a block device that it fits on.
+func (w *world) addOnDevice(t *testing.T, path string) {
+	t.Helper()
+	must(t, w.CreateImage(path, hvtest.Raw, testSize+hvtest.TableBytes))
+	must(t, w.CreateOnDevice(path, testSize))
+	w.images.Devices[path] = true
+}
+
+// TestAdoptTakesAnImageOnADevice that it fits on, with the size that its guest sees.
+func TestAdoptTakesAnImageOnADevice(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	w := newWorld(t)
+	w.addOnDevice(t, dir+"/dev")
+	vol, err := w.start(t).Adopt(t.Context(), testOp, api.VolumeAdopt{Name: "db", Path: dir + "/dev", Format: api.FormatQcow2})
+	must(t, err)
+	if want := (api.Location{Path: dir + "/dev", Format: api.FormatQcow2, SizeBytes: testSize}); vol.Location != want {
+		t.Errorf("the volume is at %+v, want %+v", vol.Location, want)
+	}
+}
+
 func TestAdoptFindsAVolumeBehindALink(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)

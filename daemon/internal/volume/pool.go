@@ -51,7 +51,7 @@ func namedPool(pools []hv.PoolInfo, typ api.VolumeType, in api.VolumeCreate) (hv
 	case !canHold(pool, api.FormatRaw):
 		return pool, api.Errorf(api.CodeInvalidArgument, "pool %s is of type %s, in which libvirt cannot create volumes", pool.Name, pool.Type)
 	case !canHold(pool, in.Format):
-		return pool, api.Errorf(api.CodeInvalidArgument, "pool %s holds block devices, which can only be raw; say --format raw", pool.Name)
+		return pool, api.Errorf(api.CodeInvalidArgument, "pool %s holds block devices, on which volumes are made raw; say --format raw", pool.Name)
 	case typ.Multiattach && !location.OpenByMany(pool.Type):
 		return pool, api.Errorf(api.CodeNoCapablePool, "pool %s is of type %s, whose volumes cannot be open in several guests, and type %s is multiattach", pool.Name, pool.Type, typ.Name)
 	case !allows(typ, pool):

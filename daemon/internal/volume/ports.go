@@ -55,6 +55,8 @@ type Images interface {
 	// ReadBacking returns the base images of an image, by its header and those below it, if
 	// it is said to be qcow2.
 	ReadBacking(ctx context.Context, path string, format api.Format) (api.Backing, error)
+	// CheckFits refuses a qcow2 image on a block device that it may outgrow.
+	CheckFits(ctx context.Context, l api.Location, info image.Info) error
 	// InUse says in words who holds the image: a mount, a device mapper or loop device,
 	// swap, or, of an RBD image, clients besides those that ours counts, which may be nil. It
 	// returns "" if nobody does as far as this host can see.

@@ -136,10 +136,10 @@ func TestAdoptIsRefused(t *testing.T) {
 		{"no image in the pool", nil, inPool, api.CodeNotFound, "db.raw"},
 		{"an unknown pool", nil, func(in *api.VolumeAdopt) { inPool(in); in.Pool = "none" }, api.CodeNotFound, "none"},
 		{"raw that is said to be qcow2", nil, func(in *api.VolumeAdopt) { in.Format = api.FormatQcow2 }, api.CodeUnsupportedDisk, "qcow2"},
-		{"qcow2 on a device", func(t *testing.T, w *world) {
-			must(t, w.CreateImage(dir+"/dev", hvtest.Qcow2, testSize))
-			w.images.Devices[dir+"/dev"] = true
-		}, func(in *api.VolumeAdopt) { in.Path, in.Format = dir+"/dev", api.FormatQcow2 }, api.CodeUnsupportedDisk, "raw"},
+		{"qcow2 on a device that it may outgrow", func(t *testing.T, w *world) {
+			w.addOnDevice(t, dir+"/dev")
+			must(t, w.Extend(dir+"/dev", testSize))
+		}, func(in *api.VolumeAdopt) { in.Path, in.Format = dir+"/dev", api.FormatQcow2 }, api.CodeUnsupportedDisk, "outgrow"},
 		{"an image that is a volume", func(_ *testing.T, w *world) { w.addVolume("first", api.Location{Path: at}) }, nil, api.CodeConflict, "first"},
 		{"a name that is taken", func(_ *testing.T, w *world) { w.addVolume("db", api.Location{Path: "/x"}) }, nil, api.CodeConflict, "db"},
 		{"the disk of a domain", func(t *testing.T, w *world) { w.define(t, "web", at) }, nil, api.CodeVolumeInUse, "instance adopt web"},

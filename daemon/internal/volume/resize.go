@@ -120,6 +120,9 @@ func (m *Manager) checkSize(ctx context.Context, in *resizeInput) error {
 		return err
 	}
 	in.Block = info.Block
+	if info.Block && l.Format == api.FormatQcow2 {
+		return in.cannot(api.CodeUnsupportedDisk, "it is a qcow2 image on the block device %s, which would have to be made larger with it; move it to a file, or to a raw device, first (volferryctl volume migrate)", l.Path)
+	}
 	if l.IsSlice() {
 		return m.checkSlice(ctx, in, info.SizeBytes)
 	}

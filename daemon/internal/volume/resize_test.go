@@ -338,6 +338,12 @@ func TestResizeIsRefused(t *testing.T) {
 		"no room":                             {who: running, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.Free.Store(grownSize - testSize - 1) }, code: api.CodeNoSpace, text: "may grow by " + api.ExactBytes(grownSize-testSize)},
 		"a place that the unit does not name": {who: nobody, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.ReadOnly = "/files" }, code: api.CodePermissionDenied, text: "ReadWritePaths=/files"},
 		"a place that the unit does not name, of a guest off": {who: stopped, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.ReadOnly = "/files" }, code: api.CodePermissionDenied, text: "ReadWritePaths=/files"},
+		"an image on a device": {who: nobody, before: func(t *testing.T, w *world, vol api.Volume) {
+			must(t, w.Extend(path, testSize+hvtest.TableBytes))
+			must(t, w.CreateOnDevice(path, testSize))
+			w.images.Devices[path] = true
+			w.edit(vol.ID, func(v *api.Volume) { v.Location.Format = api.FormatQcow2 })
+		}, code: api.CodeUnsupportedDisk, text: "a qcow2 image on the block device"},
 		"no image":      {who: nobody, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.Remove(path)) }, code: api.CodeNotFound},
 		"registry away": {who: nobody, before: func(_ *testing.T, w *world, _ api.Volume) { w.registry.SetDown(true) }, code: api.CodeRegistryUnavailable},
 		"libvirt away":  {who: running, before: func(_ *testing.T, w *world, _ api.Volume) { w.Disconnect() }, code: api.CodeHypervisorUnavailable},

@@ -41,7 +41,9 @@ func (s *site) types(line string) {
 	case slices.Contains(words, "--discard-memory"):
 		_, err = s.Store.DiscardPaused(ctx, call, words[3])
 	case words[2] == "complete":
-		_, err = s.Store.CompletePause(ctx, call, words[3])
+		if _, err = s.Store.CompletePause(ctx, call, words[3]); api.CodeOf(err) == api.CodeNotFound {
+			err = s.adopt(words[3], s.Store.AdoptMovedPause)
+		}
 	case words[2] == "cancel":
 		_, err = s.Store.CancelPause(ctx, call, words[3], nil)
 	default:

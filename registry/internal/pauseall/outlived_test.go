@@ -3,6 +3,8 @@
 package pauseall_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,6 +59,37 @@ func TestAGuestThatCannotBeRestoredIsNeverRestoredAfterTheOthersHaveRunOn(t *tes
 			})
 		})
 	}
+}
+
+// The one guest that could be restored has run on, and its host then stops for an operator: what
+// it has is newer than all else, and is not given up with the memory of the others.
+func TestAGuestThatAloneHasRunOnIsNotGivenUpWithTheOthers(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.hosts["a"].fails("restore", "", undone, undone, undone)
+		s.hosts["a"].fails("resume", halted)
+		s.hosts["b"].fails("restore", undone, undone, undone)
+		id := s.move()
+		s.untilPhase(id, "resuming")
+		relaytest.Pass(time.Minute)
+		s.follow(id)
+		if m := s.until(id); m.State != api.MigrationCompleted {
+			t.Errorf("migration = %+v", m)
+		}
+		calls := append(s.hosts["a"].calls(id), s.hosts["b"].calls(id)...)
+		given := []string{}
+		for _, c := range calls {
+			if what, is := strings.CutPrefix(c, "discard."); is {
+				given = append(given, strings.SplitN(what, ".", 2)[0])
+			}
+		}
+		slices.Sort(given)
+		if want := []string{guestID("g2"), guestID("g3")}; !slices.Equal(given, want) {
+			t.Errorf("the memory of %q was given up, want %q: %q", given, want, calls)
+		}
+		if g := s.guestsOf("a")[guestID("g1")]; !g.running || g.memory {
+			t.Errorf("the guest that ran on is %+v", g)
+		}
+	})
 }
 
 func TestAGuestWhoseHostIsRebootedWhileTheOthersRunOnIsNotRestored(t *testing.T) {

@@ -3,8 +3,10 @@
 package pauseall_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
 // restoredFrom replaces the registry by a backup of before, accepts that, and has all
@@ -38,14 +41,14 @@ func (s *site) restoredFrom(backup string) {
 	relaytest.Pass(time.Second)
 }
 
-// adopt cancels a move that the registry does not know.
-func (s *site) adopt(id string) error {
+// adopt ends a move that the registry does not know, by a call that takes it up.
+func (s *site) adopt(id string, take func(ctx context.Context, call store.Call, id string, saved map[string][]api.SavedInstance, present []string) (workflow.Pause, error)) error {
 	saved, present := map[string][]api.SavedInstance{}, []string{}
 	for _, d := range s.hosts {
 		saved[d.ID] = d.saved(id)
 		present = append(present, d.ID)
 	}
-	_, err := s.Store.AdoptPause(s.T.Context(), store.Call{}, id, saved, present)
+	_, err := take(s.T.Context(), store.Call{}, id, saved, present)
 	return err
 }
 
@@ -82,9 +85,9 @@ func (s *site) wantAllAt(when time.Duration, at string, givenUp bool) {
 }
 
 // A backup of the time before a move comes back at every moment of the move. Until a
-// guest was to be woken at dst all are woken at src; from then on none is touched, as
-// what runs at dst has gone on there.
-func TestAMoveThatARestoredRegistryDoesNotKnowEndsAtSrcOrIsLeftAsItIs(t *testing.T) {
+// guest was to be woken at dst all are woken at src. From then on what runs at dst has gone
+// on there: a cancel touches nothing, and what it says brings the others there too.
+func TestAMoveThatARestoredRegistryDoesNotKnowEndsAtSrcOrWhereItsGuestsRun(t *testing.T) {
 	ends := map[api.Code]int{}
 	for when := 500 * time.Millisecond; when < 25*time.Second; when += 1700 * time.Millisecond {
 		bubble(t, func(s *site) {
@@ -94,7 +97,7 @@ func TestAMoveThatARestoredRegistryDoesNotKnowEndsAtSrcOrIsLeftAsItIs(t *testing
 			relaytest.Pass(when)
 			before := s.asked()
 			s.restoredFrom(backup)
-			err := s.adopt(id)
+			err := s.adopt(id, s.Store.AdoptPause)
 			ends[api.CodeOf(err)]++
 			switch api.CodeOf(err) { //nolint:exhaustive // others are wrong
 			case "":
@@ -107,6 +110,9 @@ func TestAMoveThatARestoredRegistryDoesNotKnowEndsAtSrcOrIsLeftAsItIs(t *testing
 				relaytest.Pass(time.Minute)
 				if now := s.asked(); now != before {
 					s.T.Errorf("restored after %s: %d calls were made for a move that was refused", when, now-before)
+				}
+				if api.CodeOf(err) == api.CodeNeedsOperator {
+					s.endsWhereItsGuestsRun(when, id, err)
 				}
 			default:
 				s.T.Errorf("restored after %s: %v", when, err)
@@ -121,6 +127,23 @@ func TestAMoveThatARestoredRegistryDoesNotKnowEndsAtSrcOrIsLeftAsItIs(t *testing
 	if ends[""] == 0 || ends[api.CodeNeedsOperator] == 0 {
 		t.Errorf("ends = %v, want some of each", ends)
 	}
+}
+
+// endsWhereItsGuestsRun types in what the refusal of a cancel says.
+func (s *site) endsWhereItsGuestsRun(when time.Duration, id string, refused error) {
+	s.T.Helper()
+	command, _ := api.AsError(refused).Details[api.DetailCure].(string)
+	if !strings.Contains(refused.Error(), "`"+command+"`") {
+		s.T.Errorf("restored after %s: %v does not say %q", when, refused, command)
+	}
+	s.types(command)
+	givenUp := s.giveUpWhatIsBarred(id)
+	m := s.until(id)
+	v := expect.Value(s.Store.Volume(s.T.Context(), "v", store.Viewer{}))(s.T)
+	if m.State != api.MigrationCompleted || m.Error != nil || v.Location.Path != "/new/"+m.Dst.Name || v.MigrationID != "" {
+		s.T.Errorf("restored after %s: migration = %+v, volume = %+v", when, m, v)
+	}
+	s.wantAllAt(when, v.Location.Path, givenUp)
 }
 
 // asked counts the calls that the hosts were asked for.

@@ -15,11 +15,16 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
-// orAdopted cancels a move with all guests paused that the hosts know and the registry
-// does not, because it was restored from a backup. Every other migration is left to the route.
-func (s *Server) orAdopted(route httpjson.Route) httpjson.Route {
+// adoption takes up a move of which the hosts have said what they did.
+type adoption func(ctx context.Context, call store.Call, id string, saved map[string][]api.SavedInstance, present []string) (workflow.Pause, error)
+
+// orAdopted ends a move with all guests paused that the hosts know and the registry does
+// not, because it was restored from a backup. Of is whether what an instance did there lets
+// it be ended so. Every other migration is left to the route.
+func (s *Server) orAdopted(route httpjson.Route, of func(api.SavedInstance) bool, adopt adoption) httpjson.Route {
 	known := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
 		id := httpjson.Reference(r)
@@ -41,10 +46,10 @@ func (s *Server) orAdopted(route httpjson.Route) httpjson.Route {
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(slices.Concat(slices.Collect(maps.Values(saved))...), func(g api.SavedInstance) bool { return g.Asleep }) {
+		if !slices.ContainsFunc(slices.Concat(slices.Collect(maps.Values(saved))...), of) {
 			return known(w, r)
 		}
-		p, err := s.Store.AdoptPause(r.Context(), call, id, saved, present)
+		p, err := adopt(r.Context(), call, id, saved, present)
 		if err != nil {
 			return err
 		}
@@ -52,6 +57,11 @@ func (s *Server) orAdopted(route httpjson.Route) httpjson.Route {
 	}
 	return route
 }
+
+func asleep(g api.SavedInstance) bool { return g.Asleep }
+
+// anyOf: what runs at dst is taken up too, with nobody left asleep.
+func anyOf(api.SavedInstance) bool { return true }
 
 // savedFor asks every host that is there what it has done for a move with all guests
 // paused. A host that does not say is left out.

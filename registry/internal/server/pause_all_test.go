@@ -128,20 +128,27 @@ func TestAHostHasItsOwnGuestsPausedAndNoOthers(t *testing.T) {
 }
 
 // Of a move from before a restore the hosts know and the registry does not.
-func TestACancelOfAMigrationThatOnlyHostsKnowWakesItsGuests(t *testing.T) {
+func TestTheEndOfAMigrationThatOnlyHostsKnowWakesItsGuests(t *testing.T) {
 	const lost = "/v1/migrations/50000000-0000-4000-8000-000000000070"
+	did := func(where, more string) string {
+		return `{"instance_id":"` + instanceID + `","instance_name":"web","volume_id":"` + volumeID + `","location":` + location(where) + more + `}`
+	}
 	for name, tc := range map[string]struct {
-		saved string
-		want  string
+		call, saved, want string
 	}{
-		"asleep":    {`{"instance_id":"` + instanceID + `","instance_name":"web","volume_id":"` + volumeID + `","location":` + location("data") + `,"asleep":true}`, `"state":"cancelling"`},
-		"elsewhere": {`{"instance_id":"` + instanceID + `","instance_name":"web","volume_id":"` + volumeID + `","location":` + location("dst") + `,"asleep":true}`, `"code":"needs_operator"`},
-		"nobody":    {"", `"code":"not_found"`},
+		"cancel, asleep":             {"cancel", did("data", `,"asleep":true`), `"state":"cancelling"`},
+		"cancel, asleep elsewhere":   {"cancel", did("dst", `,"asleep":true`), `"code":"needs_operator"`},
+		"cancel, awake elsewhere":    {"cancel", did("dst", ""), `"code":"not_found"`},
+		"cancel, nobody":             {"cancel", "", `"code":"not_found"`},
+		"complete, asleep":           {"complete", did("data", `,"asleep":true`), `"code":"state_forbidden"`},
+		"complete, asleep elsewhere": {"complete", did("dst", `,"asleep":true`), `"state":"completing"`},
+		"complete, awake elsewhere":  {"complete", did("dst", ""), `"state":"completing"`},
+		"complete, nobody":           {"complete", "", `"code":"not_found"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *site) {
 				s.settled(t)
-				p := s.begin(t, "POST", lost+"/cancel", "", "")
+				p := s.begin(t, "POST", lost+"/"+tc.call, "", "")
 				for host, saved := range map[string]string{hostID: tc.saved, otherID: ""} {
 					tasks := s.fetch(t, host)
 					if len(tasks) != 1 || tasks[0].Method != "GET" || tasks[0].Path != lost+"/saved" {

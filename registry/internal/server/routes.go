@@ -157,8 +157,8 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 		routes.FollowMigration.ServedByRegistry(s.watchMigration),
 		s.notPaused(relayed(s, routes.UpdateMigration, ofMigration[api.MigrationUpdate](s)), "change"),
 		s.notPaused(relayed(s, routes.CopyMigration, ofMigration[routes.None](s)), "copy"),
-		s.orPaused(relayed(s, routes.CompleteMigration.WithoutBody(), ofMigration[routes.None](s)), db.CompletePause),
-		s.orAdopted(s.orPaused(relayed(s, routes.CancelMigration.WithoutBody(), ofMigration[routes.None](s)), s.cancelPaused)),
+		s.orAdopted(s.orPaused(relayed(s, routes.CompleteMigration.WithoutBody(), ofMigration[routes.None](s)), db.CompletePause), anyOf, db.AdoptMovedPause),
+		s.orAdopted(s.orPaused(relayed(s, routes.CancelMigration.WithoutBody(), ofMigration[routes.None](s)), s.cancelPaused), asleep, db.AdoptPause),
 		drastic(s, routes.AbandonMigration, db.AbandonMigration),
 
 		create(routes.RegisterMigration, db.RegisterMigration),

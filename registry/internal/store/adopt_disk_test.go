@@ -55,7 +55,15 @@ func TestASharedDiskThatCannotBeAdoptedSaysTheWayOut(t *testing.T) {
 		},
 		"the second does not share": {
 			second: func(in *api.InstanceRegister) { in.Disks[0].Shareable = false },
-			code:   api.CodeUnsupportedDisk, says: "add <shareable/>",
+			code:   api.CodeUnsupportedDisk, says: "`virsh detach-disk node2 vdb --persistent`), adopt the instance without it (`volferryctl instance adopt node2`), and attach the volume, which shares it (`volferryctl volume attach quorum node2 --device vdb`)",
+		},
+		"the second does not share, and only reads": {
+			second: func(in *api.InstanceRegister) { in.Disks[0].Shareable, in.Disks[0].Mode = false, api.ModeRO },
+			code:   api.CodeUnsupportedDisk, says: "--device vdb --mode ro`",
+		},
+		"the second does not share its root": {
+			second: func(in *api.InstanceRegister) { in.Disks[0].Shareable, in.Disks[0].BootIndex = false, new(int) },
+			code:   api.CodeUnsupportedDisk, says: "`virsh define` with the instance off",
 		},
 		"the policy is off": {after: policy(api.PolicyMultiattach, false), code: api.CodePolicyDenied, says: api.PolicyMultiattach},
 		"twice in one domain": {

@@ -281,7 +281,7 @@ func (tx *Tx) adoptShared(ctx context.Context, in api.InstanceRegister, v api.Vo
 		return refuse(api.CodeVolumeInUse, "if they share it, `volferryctl instance forget %s`, `volferryctl volume retype %s --type TYPE` to a multiattach type, and adopt both again",
 			cmp.Or(has.InstanceName, has.InstanceID), v.Name)
 	case !d.Shareable:
-		return refuse(api.CodeUnsupportedDisk, "its definition does not share it: add <shareable/> to the disk (virsh edit %s) and adopt it again", in.Name)
+		return refuse(api.CodeUnsupportedDisk, "its definition does not share it; %s", shareDisk(in.Name, v.Name, d))
 	case v.Location.Path != d.Location.Path:
 		return refuse(api.CodeConflict, "it is at %s there and at %s here", v.Location.Path, d.Location.Path)
 	}
@@ -294,6 +294,22 @@ func (tx *Tx) adoptShared(ctx context.Context, in api.InstanceRegister, v api.Vo
 		return err
 	}
 	return tx.checkAttachReach(ctx, w, hostID)
+}
+
+// shareDisk is how an operator has an instance share a disk that its definition does not. No
+// command changes that of a disk, but a volume that is attached comes with it. A root disk is
+// not made anew so, as its place in the order of booting would go with it.
+func shareDisk(instance, volume string, d api.AdoptedDisk) string {
+	if api.IsRoot(d.BootIndex) {
+		return fmt.Sprintf("it has to have <shareable/> in a definition that you give to `virsh define` with the instance off, for which no command of virsh or volferryctl is enough (`%s` prints it); then adopt it again",
+			api.ShellLine("virsh", "dumpxml", "--inactive", "--security-info", instance))
+	}
+	attach := []string{"volferryctl", "volume", "attach", volume, instance, "--device", d.Device}
+	if d.Mode == api.ModeRO {
+		attach = append(attach, "--mode", string(d.Mode))
+	}
+	return fmt.Sprintf("take it out (`%s`), adopt the instance without it (`%s`), and attach the volume, which shares it (`%s`)",
+		api.ShellLine("virsh", "detach-disk", instance, d.Device, "--persistent"), api.ShellLine("volferryctl", "instance", "adopt", instance), api.ShellLine(attach...))
 }
 
 // readopt puts a volume into use again that an instance had before it was

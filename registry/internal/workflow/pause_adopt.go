@@ -4,6 +4,7 @@ package workflow
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -19,52 +20,29 @@ import (
 // not, because it was restored from an older backup, and leads it to its end at src. Saved
 // is what the hosts say of the move, by the id of the host, and has every host that is not
 // fenced. If a guest was to be restored at dst, the volume was moved in the lost history:
-// the guests at dst and those that are still saved would part, so the move then needs an
-// operator. Present are the hosts that are there.
+// the guests at dst and those that are still saved would part, so that is refused, and
+// AdoptMovedPause is the way on. Present are the hosts that are there.
 func (s *Store) AdoptPause(ctx context.Context, call store.Call, id string, saved map[string][]api.SavedInstance, present []string) (Pause, error) {
-	if parsed, err := uuid.Parse(id); err != nil || parsed.String() != id {
-		return Pause{}, validate.Invalid("%s is no id of a migration", validate.Quote(id))
-	}
-	return mutate(ctx, s, call, "migration.pause_adopt", []any{id, saved}, func(ctx context.Context, tx *changeTx) (Pause, error) {
-		if err := tx.checkAdoptable(ctx, id, saved); err != nil {
-			return Pause{}, err
-		}
-		v, err := tx.volumeOfSaved(ctx, id, saved)
-		if err != nil {
-			return Pause{}, err
-		}
-		guests, err := tx.guestsToPause(ctx, v, present, allPaused)
-		if err != nil {
-			return Pause{}, err
+	return s.adoptPause(ctx, call, "migration.pause_adopt", id, saved, present, func(ctx context.Context, tx *changeTx, v api.Volume, dst api.Location, guests []PauseInstance) (Pause, error) {
+		if dst.Path != "" {
+			command := api.ShellLine("volferryctl", "migration", "complete", id)
+			return Pause{}, api.Errorf(api.CodeNeedsOperator,
+				"cannot wake the guests of migration %s at %s, where the registry has volume %s: some were to be woken with it at %s, so the move had got past that when the history was lost, "+
+					"and what was woken then has written to %s, which is the good copy; nothing was changed; `%s` brings volume and guests there",
+				id, store.Place(v.Location), v.Name, store.Place(dst), store.Place(dst), command).
+				With("location", dst).With(api.DetailCure, command)
 		}
 		in := api.MigrationTarget{ToPool: v.Location.Pool, PauseAll: true}
 		if in.ToPool == "" {
 			in.ToPath = v.Location.Path + "-" + id[:8]
 		}
 		// Its dst is not known. A name that nobody has stands for it; nothing is there.
-		dst := pauseDst(v, id, in)
-		t, err := tx.TargetType(ctx, v, api.MigrationRegister{Dst: dst})
+		unknown := pauseDst(v, id, in)
+		t, err := tx.TargetType(ctx, v, api.MigrationRegister{Dst: unknown})
 		if err != nil {
 			return Pause{}, err
 		}
-		if err := tx.insertPause(ctx, v, t, id, in, dst, guests, allPaused); err != nil {
-			return Pause{}, err
-		}
-		// All of them are woken: one that was not saved is only looked at by that, and
-		// can be saved for this move no more. One that does not rest as it was put to
-		// rest has run on, and no memory of the others is restored beside it.
-		if err := tx.Exec(ctx, "UPDATE pause_instances SET state = ? WHERE migration_id = ?", PauseSaved, id); err != nil {
-			return Pause{}, err
-		}
-		for _, g := range guests {
-			if atRest(saved[g.Host.ID], g.ID) {
-				continue
-			}
-			if err := tx.Exec(ctx, "UPDATE pause_instances SET ran_us = 1 WHERE migration_id = ? AND instance_id = ?", id, g.ID); err != nil {
-				return Pause{}, err
-			}
-		}
-		p, err := pauseByID(ctx, tx, id)
+		p, err := tx.insertLostPause(ctx, v, t, id, in, unknown, guests, saved)
 		if err != nil {
 			return p, err
 		}
@@ -73,11 +51,95 @@ func (s *Store) AdoptPause(ctx context.Context, call store.Call, id string, save
 			return p, err
 		}
 		why := api.Errorf(api.CodeRegistryUnavailable, "the registry was restored from a backup that does not know this migration; what it copied is left where it is")
-		if err := tx.setPhase(ctx, p, PauseCancelling, "", why); err != nil {
+		return p, tx.setPhase(ctx, p, PauseCancelling, "", why)
+	})
+}
+
+// AdoptMovedPause is AdoptPause for a move that had moved the volume in the lost history,
+// as a guest shows that was to be restored at dst: the hosts know where that is. The volume
+// is flipped once more, and all guests are woken at dst. Src is left where it is.
+func (s *Store) AdoptMovedPause(ctx context.Context, call store.Call, id string, saved map[string][]api.SavedInstance, present []string) (Pause, error) {
+	return s.adoptPause(ctx, call, "migration.pause_adopt_moved", id, saved, present, func(ctx context.Context, tx *changeTx, v api.Volume, dst api.Location, guests []PauseInstance) (Pause, error) {
+		if dst.Path == "" {
+			return Pause{}, api.Errorf(api.CodeStateForbidden, "cannot complete migration %s of volume %s: no guest was to be woken elsewhere than at %s; `%s` wakes them there",
+				id, v.Name, store.Place(v.Location), api.ShellLine("volferryctl", "migration", "cancel", id))
+		}
+		if err := validate.Location("destination", dst); err != nil {
+			return Pause{}, err
+		}
+		in := api.MigrationTarget{ToPool: dst.Pool, ToFormat: dst.Format, PauseAll: true}
+		if in.ToPool == "" {
+			in.ToPath = dst.Path
+		}
+		t, err := tx.TargetType(ctx, v, api.MigrationRegister{Dst: dst})
+		if err != nil {
+			return Pause{}, err
+		}
+		for _, g := range guests {
+			if err := tx.checkGuestReaches(ctx, v, t, g, dst); err != nil {
+				return Pause{}, err
+			}
+		}
+		p, err := tx.insertLostPause(ctx, v, t, id, in, dst, guests, saved)
+		if err != nil {
 			return p, err
+		}
+		if err := tx.AuditMigration(ctx, p.Migration, api.Event{What: "migration.adopt", To: string(api.MigrationCompleting), OpID: id},
+			map[string]any{"src": v.Location, "dst": dst, "instances": len(guests)}); err != nil {
+			return p, err
+		}
+		if err := tx.flipPause(ctx, p, dst); err != nil {
+			return p, err
+		}
+		return p, tx.setPhase(ctx, p, PauseRestoring, "", nil)
+	})
+}
+
+// adoptPause makes a move anew in one transaction, if what the hosts say of it allows that.
+func (s *Store) adoptPause(ctx context.Context, call store.Call, what, id string, saved map[string][]api.SavedInstance, present []string,
+	adopt func(ctx context.Context, tx *changeTx, v api.Volume, dst api.Location, guests []PauseInstance) (Pause, error),
+) (Pause, error) {
+	if parsed, err := uuid.Parse(id); err != nil || parsed.String() != id {
+		return Pause{}, validate.Invalid("%s is no id of a migration", validate.Quote(id))
+	}
+	return mutate(ctx, s, call, what, []any{id, saved}, func(ctx context.Context, tx *changeTx) (Pause, error) {
+		if err := tx.checkAdoptable(ctx, id, saved); err != nil {
+			return Pause{}, err
+		}
+		v, dst, err := tx.endsOfSaved(ctx, id, saved)
+		if err != nil {
+			return Pause{}, err
+		}
+		guests, err := tx.guestsToPause(ctx, v, present, allPaused)
+		if err != nil {
+			return Pause{}, err
+		}
+		if _, err := adopt(ctx, tx, v, dst, guests); err != nil {
+			return Pause{}, err
 		}
 		return pauseByID(ctx, tx, id)
 	})
+}
+
+// insertLostPause makes the rows of a move anew. All of its guests are woken: one that was
+// not saved is only looked at by that, and can be saved for this move no more. One that does
+// not rest as it was put to rest has run on, and no memory of the others is restored beside it.
+func (tx *changeTx) insertLostPause(ctx context.Context, v api.Volume, t api.VolumeType, id string, in api.MigrationTarget, dst api.Location, guests []PauseInstance, saved map[string][]api.SavedInstance) (Pause, error) {
+	if err := tx.insertPause(ctx, v, t, id, in, dst, guests, allPaused); err != nil {
+		return Pause{}, err
+	}
+	if err := tx.Exec(ctx, "UPDATE pause_instances SET state = ? WHERE migration_id = ?", PauseSaved, id); err != nil {
+		return Pause{}, err
+	}
+	for _, g := range guests {
+		if atRest(saved[g.Host.ID], g.ID) {
+			continue
+		}
+		if err := tx.Exec(ctx, "UPDATE pause_instances SET ran_us = 1 WHERE migration_id = ? AND instance_id = ?", id, g.ID); err != nil {
+			return Pause{}, err
+		}
+	}
+	return pauseByID(ctx, tx, id)
 }
 
 // atRest says whether a host has put an instance to rest and not let it run since.
@@ -115,26 +177,38 @@ func (tx *changeTx) checkAdoptable(ctx context.Context, id string, saved map[str
 	return nil
 }
 
-// volumeOfSaved is the volume that a lost move was about, if no guest of it was to be
-// woken elsewhere than where the volume is.
-func (tx *changeTx) volumeOfSaved(ctx context.Context, id string, saved map[string][]api.SavedInstance) (v api.Volume, err error) {
+// endsOfSaved is the volume that a lost move was about, and where guests were to be woken
+// with it if that is elsewhere than the registry has it: dst, to which the volume was moved
+// in the lost history. A restore is asked for at dst after the flip alone, and there is no
+// way back from that. It is refused if the hosts do not agree about dst, or if a guest that
+// was woken there is not there any more, as after another move of the lost history.
+func (tx *changeTx) endsOfSaved(ctx context.Context, id string, saved map[string][]api.SavedInstance) (v api.Volume, dst api.Location, err error) {
 	for _, hostID := range slices.Sorted(maps.Keys(saved)) {
 		for _, g := range saved[hostID] {
 			if v.ID == "" {
 				if v, err = tx.Volume(ctx, g.VolumeID); err != nil {
-					return v, err
+					return v, dst, err
 				}
 			}
-			if g.VolumeID != v.ID || g.Location.Path != v.Location.Path || g.Location.Format != v.Location.Format {
-				return v, api.Errorf(api.CodeNeedsOperator,
-					"cannot wake the guests of migration %s: instance %s was to be woken with its volume at %s, and by the registry volume %s is at %s: the move had got past that when the history was lost, "+
-						"and what was woken then has written to %s, which is the good copy; nothing was changed", id, g.InstanceName, store.Place(g.Location), v.Name, store.Place(v.Location), store.Place(g.Location)).
-					With("instance_id", g.InstanceID).With("location", g.Location)
+			refuse := func(format string, args ...any) error {
+				return api.Errorf(api.CodeChainChanged, "cannot take up migration %s of volume %s: %s; `%s` on its host says where its guest is, and nothing was changed", id, v.Name,
+					fmt.Sprintf(format, args...), api.ShellLine("volferryctl", "volume", "which", v.Name)).With("instance_id", g.InstanceID)
+			}
+			switch {
+			case g.VolumeID != v.ID:
+				return v, dst, refuse("the hosts say that it was of volume %s too, to instance %s", g.VolumeID, g.InstanceName)
+			case g.MovedTo != "":
+				return v, dst, refuse("instance %s was woken with it at %s, and its definition names %s now", g.InstanceName, store.Place(g.Location), g.MovedTo)
+			case g.Location.Path == v.Location.Path && g.Location.Format == v.Location.Format:
+			case dst.Path != "" && dst != g.Location:
+				return v, dst, refuse("instance %s was to be woken with it at %s, and another one at %s", g.InstanceName, store.Place(g.Location), store.Place(dst))
+			default:
+				dst = g.Location
 			}
 		}
 	}
 	if v.ID == "" {
-		return v, api.Errorf(api.CodeNotFound, "there is no migration %s", validate.Quote(id))
+		return v, dst, api.Errorf(api.CodeNotFound, "there is no migration %s", validate.Quote(id))
 	}
-	return v, nil
+	return v, dst, nil
 }

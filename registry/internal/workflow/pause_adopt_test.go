@@ -64,6 +64,74 @@ func TestAGuestOfALostMoveThatIsResumedByHandBarsTheOthers(t *testing.T) {
 	}
 }
 
+// A guest that was to be woken at dst shows that the volume was moved. Those that are still
+// saved are woken there as well, but not beside it from their memory.
+func TestALostMoveThatHadMovedItsVolumeIsTakenOnToBeEndedAtDst(t *testing.T) {
+	for name, tc := range map[string]struct {
+		dbRan bool
+		at    api.Location
+	}{
+		"at a path, with a guest that runs there":   {true, at("/san/disk")},
+		"in a pool, with a guest that stands still": {false, api.Location{Pool: "san", Name: "d.raw", Path: "/san/d.raw", Format: api.FormatRaw, SizeBytes: at("").SizeBytes}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newPauseSite(t)
+			saved := map[string][]api.SavedInstance{hostA: savedAt(app, at("/nfs/disk")), hostB: savedAt(db, tc.at)}
+			saved[hostA][0].AtRest, saved[hostB][0].Asleep, saved[hostB][0].AtRest = true, !tc.dbRan, !tc.dbRan
+			err := unchanged(t, s, func() error { return second(s.AdoptPause(t.Context(), nobody, lostMove, saved, bothHere)) })
+			wantCode(t, err, api.CodeNeedsOperator, "`volferryctl migration complete "+lostMove+"`")
+			p := must(s.AdoptMovedPause(t.Context(), nobody, lostMove, saved, bothHere))(t)
+			if m := p.Migration; m.State != api.MigrationCompleting || p.Phase != PauseRestoring || m.Dst.Path != tc.at.Path || p.DropEnd != "" || len(p.Instances) != 2 {
+				t.Errorf("move = %+v", p)
+			}
+			for _, g := range p.Instances {
+				if err := p.memoryBarred(g, api.PermitRestore, s.Now()); (err != nil) != (tc.dbRan && g.ID == app) {
+					t.Errorf("instance %s: %v", g.Name, err)
+				}
+			}
+			v := must(s.Volume(t.Context(), disk, everyone))(t)
+			if v.Location.Path != tc.at.Path || v.Attachments[0].Location.Path != tc.at.Path || v.Generation != 2 {
+				t.Errorf("volume = %+v", v)
+			}
+			wantLocks(t, s, map[string]string{app: lostMove, db: lostMove})
+			wantCode(t, second(s.CancelPause(t.Context(), nobody, lostMove, nil)), api.CodePastPointOfNoReturn, "")
+			if tc.dbRan {
+				return
+			}
+			awake(t, s, p)
+			if p = must(s.FinishPause(t.Context(), nobody, lostMove))(t); p.Migration.State != api.MigrationCompleted || p.Migration.Error != nil {
+				t.Errorf("migration = %+v", p.Migration)
+			}
+			wantLocks(t, s, map[string]string{})
+		})
+	}
+}
+
+func TestLostMovesThatAreNotEndedAtDst(t *testing.T) {
+	src, dst := at("/nfs/disk"), at("/san/disk")
+	moved := savedAt(db, dst)
+	moved[0].Asleep, moved[0].MovedTo = false, "/nfs/again"
+	for name, tc := range map[string]struct {
+		saved map[string][]api.SavedInstance
+		code  api.Code
+		text  string
+	}{
+		"nobody was to be woken at dst":   {map[string][]api.SavedInstance{hostA: savedAt(app, src), hostB: savedAt(db, src)}, api.CodeStateForbidden, "`volferryctl migration cancel " + lostMove + "`"},
+		"the volume has moved on since":   {map[string][]api.SavedInstance{hostA: savedAt(app, src), hostB: moved}, api.CodeChainChanged, "/nfs/again"},
+		"the hosts do not agree":          {map[string][]api.SavedInstance{hostA: savedAt(app, at("/san/other")), hostB: savedAt(db, dst)}, api.CodeChainChanged, "/san/other"},
+		"of two volumes":                  {map[string][]api.SavedInstance{hostA: savedAt(app, src), hostB: {{InstanceID: db, VolumeID: lostMove, Location: dst}}}, api.CodeChainChanged, lostMove},
+		"in no pool that both hosts have": {map[string][]api.SavedInstance{hostA: savedAt(app, src), hostB: savedAt(db, at("/local/disk"))}, api.CodeNoCapablePool, "/local/disk"},
+		"a host does not say":             {map[string][]api.SavedInstance{hostB: savedAt(db, dst)}, api.CodeHypervisorUnavailable, "host a"},
+		"nobody was saved":                {map[string][]api.SavedInstance{hostA: {}, hostB: {}}, api.CodeNotFound, lostMove},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newPauseSite(t)
+			err := unchanged(t, s, func() error { return second(s.AdoptMovedPause(t.Context(), nobody, lostMove, tc.saved, bothHere)) })
+			wantCode(t, err, tc.code, tc.text)
+		})
+	}
+}
+
 func TestLostMovesThatAreLeftAsTheyAre(t *testing.T) {
 	src := at("/nfs/disk")
 	here := map[string][]api.SavedInstance{hostA: savedAt(app, src), hostB: {}}

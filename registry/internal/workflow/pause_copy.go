@@ -52,25 +52,7 @@ func (s *Store) FlipPause(ctx context.Context, call store.Call, id string, dst a
 		if err := p.mayFlip(); err != nil {
 			return err
 		}
-		if err := tx.checkReservedDst(ctx, p, dst); err != nil {
-			return err
-		}
-		if err := tx.MoveReservation(ctx, p.Migration, dst); err != nil {
-			return err
-		}
-		var scope string
-		if err := tx.QueryRowContext(ctx, "SELECT scope FROM locations WHERE volume_id = ? AND migration_id IS NULL", p.Migration.VolumeID).Scan(&scope); err != nil {
-			return fmt.Errorf("read scope of src: %w", err)
-		}
-		if err := tx.Flip(ctx, p.Migration); err != nil {
-			return err
-		}
-		src := p.Migration.Src
-		if err := tx.ExecAll(ctx,
-			ledger.SQL(`INSERT INTO locations (volume_id, migration_id, scope, pool, name, path, format, size_bytes, backing, image_bytes, luks_secret) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-				p.Migration.VolumeID, p.Migration.ID, scope, src.Pool, src.Name, src.Path, src.Format, src.SizeBytes, src.Backing, src.ImageBytes, src.LUKSSecret),
-			ledger.SQL("UPDATE attachments SET updated_us = ? WHERE volume_id = ?", tx.At.UnixMicro(), p.Migration.VolumeID),
-		); err != nil {
+		if err := tx.flipPause(ctx, p, dst); err != nil {
 			return err
 		}
 		drop := ""
@@ -79,6 +61,30 @@ func (s *Store) FlipPause(ctx context.Context, call store.Call, id string, dst a
 		}
 		return tx.setPhase(ctx, p, PauseRestoring, drop, nil)
 	})
+}
+
+// flipPause makes dst the place of the volume and of all its attachments. Src is reserved
+// in the place of dst from then on.
+func (tx *changeTx) flipPause(ctx context.Context, p Pause, dst api.Location) error {
+	if err := tx.checkReservedDst(ctx, p, dst); err != nil {
+		return err
+	}
+	if err := tx.MoveReservation(ctx, p.Migration, dst); err != nil {
+		return err
+	}
+	var scope string
+	if err := tx.QueryRowContext(ctx, "SELECT scope FROM locations WHERE volume_id = ? AND migration_id IS NULL", p.Migration.VolumeID).Scan(&scope); err != nil {
+		return fmt.Errorf("read scope of src: %w", err)
+	}
+	if err := tx.Flip(ctx, p.Migration); err != nil {
+		return err
+	}
+	src := p.Migration.Src
+	return tx.ExecAll(ctx,
+		ledger.SQL(`INSERT INTO locations (volume_id, migration_id, scope, pool, name, path, format, size_bytes, backing, image_bytes, luks_secret) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			p.Migration.VolumeID, p.Migration.ID, scope, src.Pool, src.Name, src.Path, src.Format, src.SizeBytes, src.Backing, src.ImageBytes, src.LUKSSecret),
+		ledger.SQL("UPDATE attachments SET updated_us = ? WHERE volume_id = ?", tx.At.UnixMicro(), p.Migration.VolumeID),
+	)
 }
 
 // mayFlip refuses to move a volume that is not copied while none of its guests runs.

@@ -69,7 +69,7 @@ func startCommand(g PauseInstance) string {
 func (p Pause) cured(stops *api.Error, now time.Time) *api.Error {
 	var commands []string
 	for _, g := range p.Instances {
-		if g.Error != nil && p.barred(g, now.Add(resumeWindow)) != nil {
+		if p.hasToStartAnew(g, now) {
 			commands = append(commands, startCommand(g))
 		}
 	}
@@ -82,6 +82,12 @@ func (p Pause) cured(stops *api.Error, now time.Time) *api.Error {
 	out := api.Errorf(stops.Code, "%s", stops.Message)
 	out.Details = maps.Clone(stops.Details)
 	return out.With(api.DetailCure, strings.Join(slices.Insert(commands, 0, call), api.CureSeparator))
+}
+
+// hasToStartAnew says whether an instance has failed and will not go on from its memory any
+// more, by the time at which an operator has read so.
+func (p Pause) hasToStartAnew(g PauseInstance, now time.Time) bool {
+	return g.Error != nil && p.barred(g, now.Add(resumeWindow)) != nil
 }
 
 // barred is why what has stopped an instance is not tried again, nil if it may be.

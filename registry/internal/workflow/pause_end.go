@@ -5,6 +5,7 @@ package workflow
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
@@ -121,30 +122,58 @@ func (tx *changeTx) auditRetry(ctx context.Context, p Pause, details map[string]
 	return tx.settlePauseState(ctx, p.Migration.ID)
 }
 
-// DiscardPaused gives up, on the operator's word, the memory of the guests that could not
-// be restored or were lost with their host. They are then stopped, as after a power cut,
-// and may be started. It is refused if there is no such guest.
+// DiscardPaused gives up, on the operator's word, the memory of the guests that may not be
+// restored from it any more, or were lost with their host. They are then stopped, as after a
+// power cut, and may be started. Whatever else has failed is tried again as it is: the call
+// without this word is refused while any guest is barred, so it is this one that goes on with
+// the move, and a guest whose memory is good is not to pay for another one's. Where nobody is
+// barred there is nobody else whom the word could mean than those that could not be restored.
+// It is refused if there is no such guest.
 func (s *Store) DiscardPaused(ctx context.Context, call store.Call, ref string) (Pause, error) {
 	return s.changePause(ctx, call, ref, "migration.pause_discard", nil, func(ctx context.Context, tx *changeTx, p Pause) error {
 		if err := tx.checkGuests("discard memory of", p); err != nil {
 			return err
 		}
+		gone, failed := p.memoryToGiveUp(tx.At)
+		if len(gone) == 0 {
+			gone, failed = failed, nil
+		}
+		if len(gone) == 0 {
+			return api.Errorf(api.CodeStateForbidden, "migration %s of volume %s has no guest whose memory would have to be given up", p.Migration.ID, p.Migration.VolumeName)
+		}
 		names := []string{}
-		for _, g := range p.Instances {
-			if p.Phase != PauseRestoring && p.Phase != PauseCancelling && p.Phase != PauseDone || g.State == PauseRestored || g.Error == nil && !g.Lost {
-				continue
-			}
+		for _, g := range gone {
 			names = append(names, g.Name)
 			if err := tx.Exec(ctx, "UPDATE pause_instances SET state = ?, discard = 1, attempt = attempt + 1, error = NULL WHERE migration_id = ? AND instance_id = ?",
 				PauseSaved, p.Migration.ID, g.ID); err != nil {
 				return err
 			}
 		}
-		if len(names) == 0 {
-			return api.Errorf(api.CodeStateForbidden, "migration %s of volume %s has no guest whose memory would have to be given up", p.Migration.ID, p.Migration.VolumeName)
+		for _, g := range failed {
+			if err := tx.Exec(ctx, "UPDATE pause_instances SET attempt = attempt + 1, error = NULL WHERE migration_id = ? AND instance_id = ?", p.Migration.ID, g.ID); err != nil {
+				return err
+			}
 		}
 		return tx.auditRetry(ctx, p, map[string]any{"discard_memory": names})
 	})
+}
+
+// memoryToGiveUp are the guests whose memory may not be restored any more, and those that
+// only failed.
+func (p Pause) memoryToGiveUp(now time.Time) (gone, failed []PauseInstance) {
+	if p.Phase != PauseRestoring && p.Phase != PauseCancelling && p.Phase != PauseDone {
+		return nil, nil
+	}
+	for _, g := range p.Instances {
+		switch {
+		case g.State == PauseRestored:
+		case g.Lost, p.hasToStartAnew(g, now):
+			gone = append(gone, g)
+		case g.Error != nil:
+			failed = append(failed, g)
+		}
+	}
+	return gone, failed
 }
 
 // FinishPause ends a move in which only lost guests are left: it unlocks the volume and

@@ -456,6 +456,44 @@ func TestAnInstanceThatCannotBeRestoredNeedsAnOperatorAndIsTriedAgainUntilTheOth
 	}
 }
 
+// One guest has run on and then failed: its memory is that of its process, and nobody has
+// written beside it. The other one is barred by it.
+func TestTheWordThatGivesMemoryUpTakesNoGuestWhoseMemoryIsGood(t *testing.T) {
+	s, p := flipped(t)
+	id := p.Migration.ID
+	barred, good := p.Instances[0], p.Instances[1]
+	barred.Error = api.Errorf(api.CodeNeedsOperator, "the RAM is in /ram/app")
+	must(s.SetPauseInstance(t.Context(), nobody, id, p.Phase, barred))(t)
+	good.State = PauseReady
+	must(s.SetPauseInstance(t.Context(), nobody, id, p.Phase, good))(t)
+	must(s.ResumePause(t.Context(), nobody, id))(t)
+	must(s.PermitPause(t.Context(), nobody, id, permit(good, api.PermitResume)))(t)
+	good.Error = api.Errorf(api.CodeHypervisorUnavailable, "it was not resumed")
+	p = must(s.SetPauseInstance(t.Context(), nobody, id, p.Phase, good))(t)
+	const word = "volferryctl migration complete "
+	if again, _ := p.Migration.Cures(); again != word+id+" --discard-memory, then volferryctl instance start "+barred.Name {
+		t.Errorf("the commands are %q", again)
+	}
+	wantCode(t, second(s.CompletePause(t.Context(), nobody, id)), api.CodeStateForbidden, "--discard-memory")
+
+	p = must(s.DiscardPaused(t.Context(), nobody, id))(t)
+	if g := p.Instances[0]; !g.Discard || g.Error != nil || g.State != PauseSaved {
+		t.Errorf("the one that is barred: %+v", g)
+	}
+	if g := p.Instances[1]; g.Discard || g.Error != nil || g.State != PauseReady || g.Attempt != 1 || p.Migration.State != api.MigrationCompleting {
+		t.Errorf("the one that is not: %+v, move %s", g, p.Migration.State)
+	}
+	good.Attempt = 1
+	p = must(s.SetPauseInstance(t.Context(), nobody, id, p.Phase, good))(t)
+	if again, _ := p.Migration.Cures(); again != word+id {
+		t.Errorf("the commands are %q", again)
+	}
+	p = must(s.DiscardPaused(t.Context(), nobody, id))(t) // there is nobody else whom it could mean
+	if g := p.Instances[1]; !g.Discard || g.Error != nil || g.State != PauseSaved {
+		t.Errorf("the one that failed again: %+v", g)
+	}
+}
+
 // permit is the question of a guest's host.
 func permit(g PauseInstance, to string) api.PausePermit {
 	return api.PausePermit{InstanceID: g.ID, To: to, Host: g.Host.Name, Epoch: 1}

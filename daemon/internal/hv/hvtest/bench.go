@@ -26,6 +26,8 @@ type Env interface {
 	CreateOverlay(tb testing.TB, path string, backing hv.Image, sizeBytes int64)
 	// BlockDevice returns a block device of this size, or skips the test.
 	BlockDevice(tb testing.TB, sizeBytes int64) string
+	// CreateOnDevice makes an empty qcow2 image on a block device, over what is there.
+	CreateOnDevice(tb testing.TB, path string, sizeBytes int64)
 	// Export returns a raw image of this size that an NBD server at a Unix socket has.
 	Export(tb testing.TB, sizeBytes int64) hv.Image
 	// WriteImage writes a block into an image that nobody has open.

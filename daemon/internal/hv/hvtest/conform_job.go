@@ -14,6 +14,7 @@ var copyTests = map[string]func(*testing.T, *bench){
 	"ShallowCopyToQcow2AndPivot":        func(t *testing.T, b *bench) { testShallowCopy(t, b, b.image(t, "dst.qcow2", Qcow2)) },
 	"ShallowCopyToBlockDeviceAndPivot":  testCopyToBlockDevice,
 	"ADiskIsTheBeginningOfALargerImage": testCopyToASlice,
+	"ADiskIsAnImageOnABlockDevice":      testCopyToAnImageOnADevice,
 	"FullCopyOfShareableDiskAndPivot":   testFullCopy,
 	"PivotBeforeReadyChangesNothing":    testPivotBeforeReady,
 	"CopyToAnotherSizeComesToNothing":   testSizeMismatch,
@@ -48,25 +49,43 @@ func testCopyToASlice(t *testing.T, b *bench) {
 				b.CreateImage(t, dst.Path, Raw, largerBytes)
 			}
 			g := testShallowCopy(t, b, dst)
-			g.wantSize(t, diskBytes)
-			overlay := g.snapshot(t, 7)
-			g.wantLive(t, overlay, dst)
-			ok(t, g.hv.SetConfigChain(t.Context(), g.id, "vda", []hv.Image{overlay, dst}))
-			g.wantConfig(t, overlay, dst)
-			ok(t, g.hv.CommitActive(t.Context(), g.id, "vda", 0))
-			g.awaitReady(t, hv.JobActiveCommit, dst)
-			ok(t, g.hv.Pivot(t.Context(), g.id, "vda"))
-			g.wantLive(t, dst)
-			g.wantSize(t, diskBytes)
-			g.CheckGuest(t, g.id, "vda", 7, 2)
-			ok(t, g.hv.SetConfigChain(t.Context(), g.id, "vda", []hv.Image{dst}))
-			g.wantConfig(t, dst)
+			g.overlaidAndCommitted(t, dst)
 			if err := g.hv.GrowDisk(t.Context(), g.id, "vda", diskBytes+512); !errors.Is(err, hv.ErrUnsupported) {
 				t.Errorf("GrowDisk of a slice = %v, want ErrUnsupported", err)
 			}
 			g.wantSize(t, diskBytes)
 		})
 	}
+}
+
+// testCopyToAnImageOnADevice: a qcow2 image on a block device that is larger is a disk of the image's size, as the
+// target of a copy, as the top, as what an overlay is over, and as the target of a commit.
+func testCopyToAnImageOnADevice(t *testing.T, b *bench) {
+	dst := hv.Image{Type: hv.SourceBlock, Format: Qcow2, Path: b.BlockDevice(t, 2*diskBytes)}
+	b.CreateOnDevice(t, dst.Path, diskBytes)
+	g := testShallowCopy(t, b, dst)
+	g.overlaidAndCommitted(t, dst)
+}
+
+// overlaidAndCommitted puts an overlay over the disk, and commits it again.
+func (g *guest) overlaidAndCommitted(t *testing.T, dst hv.Image) {
+	t.Helper()
+	g.wantSize(t, diskBytes)
+	overlay := g.snapshot(t, 7)
+	g.wantLive(t, overlay, dst)
+	if how := g.openFor(t, dst); how != "r" {
+		t.Errorf("below an overlay dst is open for %q, want reading", how)
+	}
+	ok(t, g.hv.SetConfigChain(t.Context(), g.id, "vda", []hv.Image{overlay, dst}))
+	g.wantConfig(t, overlay, dst)
+	ok(t, g.hv.CommitActive(t.Context(), g.id, "vda", 0))
+	g.awaitReady(t, hv.JobActiveCommit, dst)
+	ok(t, g.hv.Pivot(t.Context(), g.id, "vda"))
+	g.wantLive(t, dst)
+	g.wantSize(t, diskBytes)
+	g.CheckGuest(t, g.id, "vda", 7, 2)
+	ok(t, g.hv.SetConfigChain(t.Context(), g.id, "vda", []hv.Image{dst}))
+	g.wantConfig(t, dst)
 }
 
 // wantSize claims that the guest sees a disk of this size.

@@ -62,6 +62,10 @@ func (e *fakeEnv) BlockDevice(tb testing.TB, sizeBytes int64) string {
 	return device
 }
 
+func (e *fakeEnv) CreateOnDevice(tb testing.TB, path string, sizeBytes int64) {
+	e.do(tb, e.fake.CreateOnDevice(path, sizeBytes))
+}
+
 func (e *fakeEnv) Export(tb testing.TB, sizeBytes int64) hv.Image {
 	export := hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "nbd+unix:///web?socket=" + e.Path(tb, "socket")}
 	e.CreateImage(tb, export.Path, hvtest.Raw, sizeBytes)

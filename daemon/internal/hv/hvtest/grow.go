@@ -53,7 +53,11 @@ func (m *Images) Extend(path string, sizeBytes int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	img, err := m.open(path)
-	if err == nil {
+	switch {
+	case err != nil:
+	case img.device != 0: // what is on it stays as it is
+		img.device = sizeBytes
+	default:
 		img.size = sizeBytes
 	}
 	return err

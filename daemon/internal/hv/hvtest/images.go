@@ -40,6 +40,7 @@ var ErrLocked = fmt.Errorf("%w: it is locked by a running domain", hv.ErrInUse)
 type image struct {
 	format  string
 	size    int64
+	device  int64    // how large the block device is that has the qcow2 image on it, 0 for other images
 	backing hv.Image // what a qcow2 header says
 	secret  string   // that opens what is in a qcow2 image
 	blocks  map[int64]uint64
@@ -54,12 +55,14 @@ type image struct {
 type ImageInfo struct {
 	Format    string
 	SizeBytes int64
-	Backing   hv.Image // the zero Image if there is none
-	Secret    string   // that opens what is in a qcow2 image
-	Allocated int      // blocks that the image holds itself
-	Written   int64    // how often it was written
-	Before    int64    // how often it was when the host was booted
-	Born      int64    // tells it from one that was at its path before
+	// DeviceBytes is how large the block device is on which a qcow2 image is, 0 for other images.
+	DeviceBytes int64
+	Backing     hv.Image // the zero Image if there is none
+	Secret      string   // that opens what is in a qcow2 image
+	Allocated   int      // blocks that the image holds itself
+	Written     int64    // how often it was written
+	Before      int64    // how often it was when the host was booted
+	Born        int64    // tells it from one that was at its path before
 }
 
 // Images is the storage of a simulated host: images by path. Its methods are
@@ -93,6 +96,34 @@ func (m *Images) CreateOverlay(path string, backing hv.Image, sizeBytes int64) e
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.create(path, &image{format: Qcow2, size: sizeBytes, backing: backing, secret: backing.LUKSSecret})
+}
+
+// TableBytes is what a full qcow2 image takes more than a raw one.
+const TableBytes = 2 * BlockSize
+
+// CreateOnDevice makes an empty qcow2 image on the block device at path, over what is there.
+func (m *Images) CreateOnDevice(path string, sizeBytes int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	img, err := m.openForWrite(path)
+	if err != nil {
+		return err
+	}
+	img.device = img.wholeBytes()
+	if sizeBytes+TableBytes > img.device {
+		return fmt.Errorf("create on %s: an image of %d bytes may outgrow its %d", path, sizeBytes, img.device)
+	}
+	img.format, img.size, img.backing, img.blocks = Qcow2, sizeBytes, hv.Image{}, make(map[int64]uint64)
+	img.written++
+	return nil
+}
+
+// wholeBytes is the size of the file or device that an image is in.
+func (img *image) wholeBytes() int64 {
+	if img.device != 0 {
+		return img.device
+	}
+	return img.size
 }
 
 func (m *Images) create(path string, img *image) error {
@@ -150,7 +181,7 @@ func (m *Images) Info(path string) (ImageInfo, error) {
 	if err != nil {
 		return ImageInfo{}, err
 	}
-	return ImageInfo{Format: img.format, SizeBytes: img.size, Backing: img.backing, Secret: img.secret, Allocated: len(img.blocks), Written: img.written, Before: img.before, Born: img.born}, nil
+	return ImageInfo{Format: img.format, SizeBytes: img.size, DeviceBytes: img.device, Backing: img.backing, Secret: img.secret, Allocated: len(img.blocks), Written: img.written, Before: img.before, Born: img.born}, nil
 }
 
 // Remove deletes an image; it is no error if there is none. As on Linux, an image that a

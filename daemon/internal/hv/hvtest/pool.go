@@ -152,7 +152,7 @@ func (f *Fake) ExtendVolume(ctx context.Context, pool, name string, sizeBytes in
 			return fmt.Errorf("%w: pool %s", hv.ErrUnsupported, pool)
 		case f.files[at] == nil:
 			return fmt.Errorf("%w: volume %s in pool %s", hv.ErrNotFound, name, pool)
-		case f.files[at].size > sizeBytes, f.rounded(pool, sizeBytes) != sizeBytes:
+		case f.files[at].wholeBytes() > sizeBytes, f.rounded(pool, sizeBytes) != sizeBytes:
 			return fmt.Errorf("%w: %d bytes", hv.ErrUnsupported, sizeBytes)
 		}
 		f.files[at].size = sizeBytes
@@ -171,5 +171,5 @@ func (f *Fake) volumePath(pool, name string) (string, error) {
 // volume is a volume of a pool; those below /dev are block devices.
 func (f *Fake) volume(at string) *hv.PoolVolume {
 	img := f.files[at]
-	return &hv.PoolVolume{Name: path.Base(at), Path: at, Format: img.format, CapacityBytes: img.size, Block: strings.HasPrefix(at, "/dev/"), OpID: img.opID}
+	return &hv.PoolVolume{Name: path.Base(at), Path: at, Format: img.format, CapacityBytes: img.wholeBytes(), Block: strings.HasPrefix(at, "/dev/"), OpID: img.opID}
 }

@@ -21,7 +21,7 @@ func Differs(dom *hv.Domain, atts []api.Attachment) string {
 			continue // an op is at it
 		}
 		if !dom.Persistent {
-			return fmt.Sprintf("it has no definition any more: somebody has undefined it, and it is gone once it is off; define it again while it runs: `virsh dumpxml %s` prints what `virsh define` takes", dom.Name)
+			return fmt.Sprintf("it has no definition any more: somebody has undefined it, and it is gone once it is off; define it again while it runs: %s", api.DefineAgain(dom.Name))
 		}
 		config := side{"its definition", "its disk", "virsh dumpxml --inactive " + dom.Name, dom.ConfigDisk(a.Device)}
 		if what := config.differs(a); what != "" {

@@ -4,8 +4,10 @@ package steps
 
 import (
 	"context"
+	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -133,7 +135,7 @@ func (e *Env) misnamed(ctx context.Context, s *RepairInput, dom *hv.Domain) ([]h
 			continue
 		}
 		if dom.ConfigDisk(a.Device) == nil {
-			return nil, api.Errorf(api.CodeChainChanged, "cannot repair instance %s: %s. Give the definition a disk %s with the path of the volume (virsh edit %[1]s)", s.InstanceName, what, a.Device)
+			return nil, api.Errorf(api.CodeChainChanged, "cannot repair instance %s: %s. %s", s.InstanceName, what, plugAgain(dom, &a))
 		}
 		vol, err := e.Registry.Volume(ctx, a.VolumeID)
 		if err != nil {
@@ -146,4 +148,25 @@ func (e *Env) misnamed(ctx context.Context, s *RepairInput, dom *hv.Domain) ([]h
 		out = append(out, hv.NamedChain{Target: a.Device, Chain: chain})
 	}
 	return out, nil
+}
+
+// plugAgain is how an operator gives a definition a disk that somebody has taken out of it: what
+// the disk was like beside its image is known to nobody, so it is attached as a new one is.
+func plugAgain(dom *hv.Domain, a *api.Attachment) string {
+	if a.Location.IsLUKS() {
+		return "Such a disk cannot be attached anew: define the instance by a copy of its definition that has the disk (`virsh define FILE`), and repair it then"
+	}
+	commands := []string{}
+	if _, elsewhere, _ := location.DiskOf([]hv.Domain{*dom}, a.Location.Path); elsewhere != "" {
+		commands = append(commands, api.ShellLine("virsh", "detach-disk", dom.Name, elsewhere, "--config"))
+	}
+	attach := []string{"volferryctl", "volume", "attach", volumeOf(a), dom.Name, "--device", a.Device}
+	if api.IsRoot(a.BootIndex) {
+		attach = append(attach, "--root")
+	}
+	if a.Mode == api.ModeRO {
+		attach = append(attach, "--mode", string(a.Mode))
+	}
+	commands = append(commands, api.ShellLine("volferryctl", "volume", "detach", volumeOf(a), dom.Name), api.ShellLine(attach...))
+	return "Attach it anew, as a new disk is attached: `" + strings.Join(commands, "`, then `") + "`"
 }

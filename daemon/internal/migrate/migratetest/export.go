@@ -47,11 +47,12 @@ func ToAddress(kind func(*testing.T, hv.State) *World, dst hv.Image) func(*testi
 
 // LiveKinds are worlds by where the volume of a running guest may be, and where it may go.
 var LiveKinds = map[string]func(*testing.T, hv.State) *World{
-	"from a file to a file":       NewWorld,
-	"from an RBD image to a file": RBDWorld,
-	"from a file to an export":    ToAddress(NewWorld, OtherExport),
-	"from an export to an image":  ToAddress(ExportWorld, OtherRBD),
-	"from a container to another": LUKSWorld,
+	"from a file to a file":                NewWorld,
+	"from an RBD image to a file":          RBDWorld,
+	"from a file to an export":             ToAddress(NewWorld, OtherExport),
+	"from an export to an image":           ToAddress(ExportWorld, OtherRBD),
+	"from a container to another":          LUKSWorld,
+	"from an image on a device to another": DeviceWorld,
 }
 
 // OnLiveKinds runs a test on each of LiveKinds.

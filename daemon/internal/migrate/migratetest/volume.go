@@ -13,8 +13,10 @@ const (
 	DstAttachment = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0005"
 	Host          = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0006"
 
-	Blocks      = 32
-	Size        = Blocks * hvtest.BlockSize
+	Blocks = 32
+	Size   = Blocks * hvtest.BlockSize
+	// DeviceBytes is how large a block device has to be for a qcow2 image of the volume.
+	DeviceBytes = Size + hvtest.TableBytes
 	SrcPath     = "/old/vol.raw"
 	DstPath     = "/new/vol-6f0f7f6e.raw"
 	OverlayPath = "/overlays/" + Migration + ".qcow2"

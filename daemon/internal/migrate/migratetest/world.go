@@ -243,6 +243,11 @@ func (w *World) Spec(method string) steps.Spec {
 	if w.To.ToPath != "" {
 		s.Dst, s.CreateDst = api.Location{Path: w.To.ToPath, Format: api.FormatRaw, SizeBytes: Size}, false
 	}
+	if w.Src.Type == hv.SourceBlock {
+		s.Src.Format, s.SrcBlock = api.FormatQcow2, true
+		s.Dst.Format, s.DstBlock, s.DstDeviceBytes = api.FormatQcow2, true, DeviceBytes
+		s.DstPrint, _ = w.Images.Fingerprint(context.Background(), s.Dst.Path) // there is one
+	}
 	return s
 }
 

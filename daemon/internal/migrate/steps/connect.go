@@ -22,6 +22,9 @@ func (e *Env) connectDestination(ctx context.Context, r *op.Run, s *Spec) error 
 	if err := e.CheckFree(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID}); err != nil {
 		return e.hvError(e.registryError(err))
 	}
+	if s.DstOnDevice() {
+		return e.noteMade(ctx, r, s, note) // its size is looked at when the image is made on it
+	}
 	info, err := e.images.Inspect(ctx, s.Dst)
 	if err != nil {
 		return err

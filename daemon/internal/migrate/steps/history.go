@@ -58,6 +58,8 @@ type DstNote struct {
 	Temporary string `json:"temporary,omitempty"`
 	// Print is the fingerprint of dst, empty before dst is whole.
 	Print string `json:"print,omitempty"`
+	// Formatted: dst, a qcow2 image on a block device, was made there.
+	Formatted bool `json:"formatted,omitempty"`
 }
 
 // foldingNote is what the notes of commit and fold have in common.

@@ -6,10 +6,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -45,7 +47,8 @@ func (e *Env) endUnchanged(to direction) func(context.Context, *Spec) error {
 // endUnchangedInPause is endUnchanged for a step with the guest paused. What is at an address is
 // not asked for again: the answer takes another program and a cluster of machines, with the guest
 // standing still. It was asked for right before the pause (stepPauseToSwitch), and the guest's QEMU
-// has that very image open since, by which it is the disk whatever has its name.
+// has that very image open since, by which it is the disk whatever has its name. Whether the name
+// is still that image's is asked behind the pause (endHasItsName).
 func (e *Env) endUnchangedInPause(to direction) func(context.Context, *Spec) error {
 	unchanged := e.endUnchanged(to)
 	return func(ctx context.Context, s *Spec) error {
@@ -54,6 +57,42 @@ func (e *Env) endUnchangedInPause(to direction) func(context.Context, *Spec) err
 		}
 		return unchanged(ctx, s)
 	}
+}
+
+// endHasItsName refuses to go on, with the guest running again, if the address that the definition
+// names has been given to another image since it was asked for before the pause. That may be long
+// ago, where the daemon was dead meanwhile. The guest has the right image, and its next start would
+// have the other one. An answer that cannot be had is waited for.
+func (e *Env) endHasItsName(ctx context.Context, s *Spec, to direction) error {
+	img := to.image(s)
+	if !api.IsNetwork(img.Path) {
+		return nil
+	}
+	err := e.endUnchanged(to)(ctx, s)
+	switch refused := (*api.Error)(nil); {
+	case err == nil:
+		return nil
+	case !errors.As(err, &refused) || refused.Details["expected"] == nil:
+		return op.Retry(request.BusyDelay, err)
+	default:
+		return op.UnknownOutcome(api.Errorf(api.CodeChainChanged,
+			"volume %s of instance %s was switched to %v, which had the address %s right before, and now there is %s: somebody has renamed it and given its name to another image. "+
+				"A guest that runs has the right image and loses nothing; do not stop it, nor start one that is off, before the first image has that name again (%s). Then call again",
+			s.VolumeName, s.InstanceName, refused.Details["expected"], img.Path, orNothing(fmt.Sprint(refused.Details["found"])), renameBack(img.Path)).
+			With("expected", refused.Details["expected"]).With("found", refused.Details["found"]))
+	}
+}
+
+// renameBack is how the image that had an address gets it back. Which name it has now its owner
+// knows, or what the cluster says of each image.
+func renameBack(path string) string {
+	image, err := api.ParseRBD(path)
+	if err != nil {
+		return "nobody but its server's owner can tell how"
+	}
+	spec := image.Spec()
+	return "`" + api.ShellLine("rbd", "info", image.Pool+"/IMAGE") + "` says which one has that id; `" + api.ShellLine("rbd", "rename", spec, spec+".other") + "` takes the name from what has it now, and `" +
+		api.ShellLine("rbd", "rename", image.Pool+"/IMAGE", spec) + "` gives it back"
 }
 
 // mayWriteDst is called right before the first byte is written to dst, and each time before

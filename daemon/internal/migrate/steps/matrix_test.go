@@ -108,6 +108,9 @@ func startedOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World
 		_, err = p.CreateVolume(ctx, "new", p.spec.Dst.Name, "raw", p.spec.SizeBytes())
 		must(t, err)
 	}
+	if p.spec.DstOnDevice() {
+		must(t, p.CreateOnDevice(p.spec.Dst.Path, testSize))
+	}
 	switch method {
 	case steps.MethodOverlay:
 		must(t, p.Fake.CreateOverlay(overlayPath, p.spec.SrcImage(), p.spec.OverlayBytes()))

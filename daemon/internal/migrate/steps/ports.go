@@ -47,6 +47,11 @@ type Images interface {
 	Fold(ctx context.Context, overlay string, into []hv.Image) error
 	// Create makes a new image. It returns fs.ErrExist if there is anything at its path.
 	Create(ctx context.Context, img hv.Image, sizeBytes int64, about image.NewFile) error
+	// FullBytes is how large a block device has to be for a new qcow2 image of this size.
+	FullBytes(ctx context.Context, sizeBytes int64) (int64, error)
+	// CreateOnDevice makes a qcow2 image, which reads as zeros, on a block device with this fingerprint, over what
+	// is there, durably. It returns an *image.ReplacedError if another device is there, and may be called again.
+	CreateOnDevice(ctx context.Context, path string, sizeBytes int64, fingerprint string) error
 	// Rights returns who may use the image at path while no guest has it, nil for a device.
 	// GiveRights gives these rights to another image file. GiveBack gives back those that
 	// libvirt changes. Both return in words what the filesystem has refused.
@@ -58,7 +63,7 @@ type Images interface {
 	// says, or has other base images.
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
 	// Blank says whether an image file has nothing that anybody could miss in the bytes that
-	// a volume at the location has.
+	// a volume at the location has, and whether a qcow2 image on a device has no data.
 	Blank(ctx context.Context, l api.Location) (bool, error)
 	// Stamp tells whether an image was written to, without reading it. It returns
 	// image.ErrAbsent if there is nothing at its path.

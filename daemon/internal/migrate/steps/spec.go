@@ -70,6 +70,9 @@ type Spec struct {
 	SrcRights *image.Rights `json:"src_rights,omitempty"`
 	Dst       api.Location  `json:"dst"`
 	DstBlock  bool          `json:"dst_block"`
+	// DstDeviceBytes, if not 0, says that dst is a qcow2 image that the migration makes on a block
+	// device, and how large that has to be. In a pool it is made so large.
+	DstDeviceBytes int64 `json:"dst_device_bytes,omitempty"`
 	// DstPrint is the fingerprint of a dst that was there already. If the migration makes
 	// dst, its fingerprint is in the journal (DstNote).
 	DstPrint string `json:"dst_print,omitempty"`
@@ -121,6 +124,12 @@ func (s *Spec) SrcImage() hv.Image { return location.Image(s.Src, s.SrcBlock) }
 
 // DstImage returns dst as the hypervisor names it.
 func (s *Spec) DstImage() hv.Image { return location.Image(s.Dst, s.DstBlock) }
+
+// DstOnDevice says whether dst is a qcow2 image on a block device.
+func (s *Spec) DstOnDevice() bool { return s.DstDeviceBytes != 0 }
+
+// DstRoomBytes is how much room dst takes where it is made, if it is not sparse.
+func (s *Spec) DstRoomBytes() int64 { return max(s.Dst.WholeBytes(), s.DstDeviceBytes) }
 
 // OverlayImage returns the overlay as the hypervisor names it. It is encrypted as src is.
 func (s *Spec) OverlayImage() hv.Image {

@@ -108,15 +108,22 @@ type copyNote struct {
 }
 
 // dstIsZero says whether dst reads as zeros wherever the copy has not written:
-// a file that was made for this migration and had nothing in it when the copy
+// an image that was made for this migration and had nothing in it when the copy
 // began. A new block device has what its extents held before.
 func (e *Env) dstIsZero(ctx context.Context, r *op.Run, s *Spec) (bool, error) {
-	if !s.CreateDst || s.DstBlock {
+	if !s.DstOnDevice() && (!s.CreateDst || s.DstBlock) {
 		return false, nil
 	}
 	var note copyNote
-	if again, err := r.Noted(copyStep, &note); err != nil || again {
+	again, err := r.Noted(copyStep, &note)
+	switch {
+	case err != nil || again:
 		return note.DstIsZero, err
+	case s.DstOnDevice():
+		if note.DstIsZero, err = e.images.Blank(ctx, s.Dst); err != nil {
+			return false, err
+		}
+		return note.DstIsZero, r.Note(ctx, note)
 	}
 	info, err := e.images.Inspect(ctx, s.Dst)
 	if err != nil {

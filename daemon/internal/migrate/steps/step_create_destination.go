@@ -26,13 +26,16 @@ func (e *Env) stepCreateDestination() op.Step {
 			return e.hvError(e.registryError(err))
 		}
 		if !s.CreateDst {
-			return r.Note(ctx, DstNote{Free: true}) // and preflight has opened it
+			return e.takeDestination(ctx, r, s)
 		}
 		var note DstNote
 		if _, err := r.Noted(createDestinationStep, &note); err != nil {
 			return err
 		}
 		if err := e.makeDestination(ctx, r, s, note); err != nil {
+			return err
+		}
+		if err := e.fillDevice(ctx, r, s); err != nil {
 			return err
 		}
 		return e.checkOpens(ctx, s, s.Dst.Path) // before anything is frozen
@@ -46,13 +49,46 @@ func (e *Env) stepCreateDestination() op.Step {
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		var note DstNote
-		if ok, err := r.Noted(createDestinationStep, &note); err != nil || !ok || note.Ours != s.CreateDst {
+		if ok, err := r.Noted(createDestinationStep, &note); err != nil || !ok || note.Ours != s.CreateDst || note.Formatted != s.DstOnDevice() {
 			return op.NotDone, err
 		}
 		is, err := e.observeDestination(ctx, s, note)
 		return e.doneIfOpens(ctx, s, s.Dst.Path, is, err)
 	}
 	return step(createDestinationStep, do, undo, observe)
+}
+
+// takeDestination takes a dst that was there already, which preflight has opened.
+func (e *Env) takeDestination(ctx context.Context, r *op.Run, s *Spec) error {
+	note := DstNote{Free: true, Formatted: s.DstOnDevice()}
+	if note.Formatted {
+		if err := e.createOnDevice(ctx, s, s.DstPrint); err != nil {
+			return err
+		}
+	}
+	return r.Note(ctx, note)
+}
+
+// fillDevice makes the qcow2 image on a device that was made, and notes that afterwards: an image
+// that may be half made is made anew.
+func (e *Env) fillDevice(ctx context.Context, r *op.Run, s *Spec) error {
+	var note DstNote
+	if _, err := r.Noted(createDestinationStep, &note); err != nil || note.Formatted || !s.DstOnDevice() {
+		return err
+	}
+	if err := e.createOnDevice(ctx, s, note.Print); err != nil {
+		return err
+	}
+	note.Formatted = true
+	return r.Note(ctx, note)
+}
+
+func (e *Env) createOnDevice(ctx context.Context, s *Spec, fingerprint string) error {
+	err := e.images.CreateOnDevice(ctx, s.Dst.Path, s.SizeBytes(), fingerprint)
+	if other := (*image.ReplacedError)(nil); errors.As(err, &other) {
+		return dstReplaced(s.Dst.Path, fingerprint, other.Found)
+	}
+	return err
 }
 
 // makeDestination makes dst, or finishes what an attempt that was cut off has left. An image
@@ -71,7 +107,16 @@ func (e *Env) makeDestination(ctx context.Context, r *op.Run, s *Spec, note DstN
 	case whose == ownedByOthers:
 		return e.destinationTaken(ctx, r, s)
 	case whose == ownedByUs:
-		return e.noteMade(ctx, r, s, note)
+		unfinished, err := e.dstUnfinished(ctx, s, note)
+		if err != nil {
+			return err
+		}
+		if !unfinished {
+			return e.noteMade(ctx, r, s, note)
+		}
+		if err := e.removeDestination(ctx, s, note); err != nil {
+			return err
+		}
 	}
 	note = DstNote{Ours: true}
 	if s.Dst.Pool == "" {
@@ -104,7 +149,11 @@ func (e *Env) createAtPath(ctx context.Context, r *op.Run, s *Spec, note DstNote
 }
 
 func (e *Env) createInPool(ctx context.Context, r *op.Run, s *Spec, note DstNote) error {
-	vol, err := e.hv.CreateVolume(ctx, s.Dst.Pool, s.Dst.Name, string(s.Dst.Format), s.Dst.WholeBytes())
+	format := s.Dst.Format
+	if s.DstOnDevice() {
+		format = api.FormatRaw // for the pool: what is on it comes after that
+	}
+	vol, err := e.hv.CreateVolume(ctx, s.Dst.Pool, s.Dst.Name, string(format), s.DstRoomBytes())
 	if err != nil {
 		return err
 	}
@@ -124,17 +173,43 @@ func (e *Env) destinationTaken(ctx context.Context, r *op.Run, s *Spec) error {
 	return api.Errorf(api.CodeDstInUse, "cannot create %s: something is there already that this migration did not make; it is left as it is", s.Dst.Path)
 }
 
+// dstWhole says whether there is an image at the path of dst, as large as it has to be.
+func (e *Env) dstWhole(ctx context.Context, s *Spec) (bool, error) {
+	info, err := e.images.Inspect(ctx, s.Dst)
+	if errors.Is(err, image.ErrAbsent) {
+		return false, nil
+	}
+	return err == nil && s.Dst.VolumeBytes(info.SizeBytes) == s.SizeBytes() && info.Block == s.DstBlock, err
+}
+
+// dstUnfinished says whether what is at the path of dst is what an attempt to make it has left that was cut
+// off: libvirt leaves the file of a qemu-img that has died. Nothing is in it, as the journal has no
+// fingerprint of it yet.
+func (e *Env) dstUnfinished(ctx context.Context, s *Spec, note DstNote) (bool, error) {
+	if note.Print != "" || s.ConnectDst {
+		return false, nil
+	}
+	if whose, err := e.dstOwner(ctx, s, note); err != nil || whose != ownedByUs {
+		return false, err
+	}
+	whole, err := e.dstWhole(ctx, s)
+	if api.CodeOf(err) == api.CodeUnsupportedDisk {
+		return true, nil
+	}
+	return !whole, err
+}
+
 // observeDestination says whether dst is there, as the journal knows it and with the right
 // size, and no temporary file is left.
 func (e *Env) observeDestination(ctx context.Context, s *Spec, note DstNote) (op.Observation, error) {
-	info, err := e.images.Inspect(ctx, s.Dst)
-	if errors.Is(err, image.ErrAbsent) {
-		return op.NotDone, nil
-	}
+	whole, err := e.dstWhole(ctx, s)
 	if err != nil {
+		if unfinished, _ := e.dstUnfinished(ctx, s, note); unfinished {
+			return op.NotDone, nil
+		}
 		return op.Unknown, err
 	}
-	if s.Dst.VolumeBytes(info.SizeBytes) != s.SizeBytes() || info.Block != s.DstBlock {
+	if !whole {
 		return op.NotDone, nil
 	}
 	if !note.Ours {

@@ -180,6 +180,9 @@ func (e *Env) stepSettle(to direction) op.Step {
 		if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, to.chain(s)); err != nil {
 			return e.hvError(err)
 		}
+		if err := e.endHasItsName(ctx, s, to); err != nil {
+			return err
+		}
 		// Before anything goes of which the end is a copy: with some cache modes QEMU
 		// leaves flushes out.
 		if err := e.images.Flush(ctx, to.image(s).Path); err != nil {

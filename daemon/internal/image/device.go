@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// FullBytes is how large a block device has to be for a new qcow2 image of this size.
+func (Storage) FullBytes(ctx context.Context, sizeBytes int64) (int64, error) {
+	return qemuimg.FullBytes(ctx, sizeBytes)
+}
+
+// CheckFits refuses (unsupported_disk) a qcow2 image on a block device that is smaller than the image
+// may get: nobody makes the device larger when the guest writes. Everything else fits.
+func (Storage) CheckFits(ctx context.Context, l api.Location, info Info) error {
+	if !info.Block || l.Format != api.FormatQcow2 {
+		return nil
+	}
+	room, err := qemuimg.RoomOf(ctx, l.Path)
+	if err != nil {
+		return badImage(l.Path, l.Format, err)
+	}
+	if room.FullBytes <= room.DeviceBytes {
+		return nil
+	}
+	return api.Errorf(api.CodeUnsupportedDisk, "%s is a block device of %s, and the qcow2 image on it, a disk of %s, takes %s once all of it is written: nothing here makes the device larger meanwhile, so make it that large first (of LVM with `lvextend --size %db %s`)",
+		l.Path, api.ExactBytes(room.DeviceBytes), api.ExactBytes(info.SizeBytes), api.ExactBytes(room.FullBytes), room.FullBytes, l.Path).
+		With("device_bytes", room.DeviceBytes).With("needed_bytes", room.FullBytes)
+}
+
+// ReplacedError says that another image is at a path than the caller expects, by its fingerprint.
+type ReplacedError struct{ Path, Found string }
+
+func (e *ReplacedError) Error() string { return fmt.Sprintf("%s is another one: %s", e.Path, e.Found) }
+
+// CreateOnDevice makes a qcow2 image of sizeBytes, which reads as zeros, on the block device at path, over what
+// is there, durably. The device must have the fingerprint (*ReplacedError), and be as large as FullBytes says. It
+// may be called again.
+func (Storage) CreateOnDevice(ctx context.Context, path string, sizeBytes int64, fingerprint string) error {
+	err := qemuimg.CreateOnDevice(ctx, path, sizeBytes, func(device *os.File) error {
+		now, err := location.FingerprintOf(device)
+		if err == nil && !location.SameImagePrint(fingerprint, now) {
+			err = &ReplacedError{path, now}
+		}
+		return err
+	})
+	if small := (*qemuimg.RoomError)(nil); errors.As(err, &small) {
+		return TooSmallForQcow2(path, small.Room.DeviceBytes, sizeBytes, small.Room.FullBytes)
+	}
+	if errors.Is(err, qemuimg.ErrBusy) {
+		return api.Errorf(api.CodeDstInUse, "%s cannot be written: %v", path, qemuimg.ErrBusy)
+	}
+	return err
+}
+
+// TooSmallForQcow2 is the refusal of a block device as the place of a new qcow2 image of sizeBytes.
+func TooSmallForQcow2(path string, deviceBytes, sizeBytes, fullBytes int64) *api.Error {
+	return api.Errorf(api.CodeSizeMismatch, "%s is a block device of %s, and a qcow2 image of %s takes %s once all of it is written: nothing here makes the device larger meanwhile, so name one that has as much, or say --to-format raw",
+		path, api.ExactBytes(deviceBytes), api.ExactBytes(sizeBytes), api.ExactBytes(fullBytes)).
+		With("device_bytes", deviceBytes).With("needed_bytes", fullBytes)
+}

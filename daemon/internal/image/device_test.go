@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// deviceOf is a block device of this size.
+func deviceOf(t *testing.T, sizeBytes int64) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root for a loop device")
+	}
+	file := filepath.Join(t.TempDir(), "device")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, sizeBytes)); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "losetup", "--find", "--show", file).Output()
+	if err != nil {
+		t.Skipf("no loop device: %v", err)
+	}
+	device := strings.TrimSpace(string(out))
+	t.Cleanup(func() {
+		if err := exec.CommandContext(context.Background(), "losetup", "--detach", device).Run(); err != nil {
+			t.Error(err)
+		}
+	})
+	return device
+}
+
+func TestAnImageOnADeviceHasTheSizeOfItsHeaderAndFitsOrNot(t *testing.T) {
+	const sizeBytes = 8 << 20
+	full, err := Storage{}.FullBytes(t.Context(), sizeBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		deviceBytes int64
+		fits        bool
+	}{"fits": {full, true}, "may outgrow it": {full - 512, false}} {
+		t.Run(name, func(t *testing.T) {
+			device := deviceOf(t, c.deviceBytes)
+			if out, err := exec.CommandContext(t.Context(), "qemu-img", "create", "-q", "-f", "qcow2", device, fmt.Sprint(int64(sizeBytes))).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			l := api.Location{Path: device, Format: api.FormatQcow2}
+			info, err := Storage{}.Inspect(t.Context(), l)
+			if err != nil || info.SizeBytes != sizeBytes || !info.Block {
+				t.Errorf("it is %+v, %v", info, err)
+			}
+			err = Storage{}.CheckFits(t.Context(), l, info)
+			if fits := err == nil; fits != c.fits || !fits && (api.CodeOf(err) != api.CodeUnsupportedDisk || !strings.Contains(err.Error(), fmt.Sprintf("lvextend --size %db %s", full, device))) {
+				t.Errorf("got %v", err)
+			}
+			raw := api.Location{Path: device, Format: api.FormatRaw}
+			if info, err = (Storage{}).Inspect(t.Context(), raw); err != nil || info.SizeBytes != c.deviceBytes {
+				t.Errorf("the device is %+v, %v", info, err)
+			}
+			if err := (Storage{}).CheckFits(t.Context(), raw, info); err != nil {
+				t.Errorf("raw: %v", err)
+			}
+		})
+	}
+}
+
+func TestAnImageIsMadeOnTheRightDeviceAlone(t *testing.T) {
+	const sizeBytes = 8 << 20
+	full, err := Storage{}.FullBytes(t.Context(), sizeBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	device := deviceOf(t, full)
+	is, err := Storage{}.Fingerprint(t.Context(), device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := api.Location{Path: device, Format: api.FormatQcow2}
+	var replaced *ReplacedError
+	if err := (Storage{}).CreateOnDevice(t.Context(), device, sizeBytes, "device of somebody else"); !errors.As(err, &replaced) || replaced.Found != is {
+		t.Errorf("another device: %v", err)
+	}
+	if err := (Storage{}).CreateOnDevice(t.Context(), device, sizeBytes+1<<20, is); api.CodeOf(err) != api.CodeSizeMismatch {
+		t.Errorf("a larger image: %v", err)
+	}
+	if info, err := (Storage{}).Inspect(t.Context(), l); api.CodeOf(err) != api.CodeUnsupportedDisk || !info.Block {
+		t.Errorf("it was written: %+v, %v", info, err)
+	}
+	if err := (Storage{}).CreateOnDevice(t.Context(), device, sizeBytes, is); err != nil {
+		t.Fatal(err)
+	}
+	if blank, err := (Storage{}).Blank(t.Context(), l); err != nil || !blank {
+		t.Errorf("a new image is blank: %v, %v", blank, err)
+	}
+}

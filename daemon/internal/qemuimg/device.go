@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qemuimg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// RoomError says that a block device is too small for the qcow2 image that is to be on it.
+type RoomError struct {
+	Path string
+	Room Room
+}
+
+func (e *RoomError) Error() string {
+	return fmt.Sprintf("%s has %d bytes, and the image may need %d", e.Path, e.Room.DeviceBytes, e.Room.FullBytes)
+}
+
+// CreateOnDevice makes a qcow2 image of sizeBytes that reads as zeros on a block device, over
+// whatever was there, on stable storage when it returns nil. Nobody else may have the device: it is
+// claimed meanwhile, as mounts and volume managers do (ErrBusy). is checks the open device before
+// anything is written to it. It returns a *RoomError for a device that the image may outgrow. It may
+// be called again after it was cut off.
+func CreateOnDevice(ctx context.Context, path string, sizeBytes int64, is func(device *os.File) error) error {
+	image := Image{Path: path, Format: FormatQCOW2}
+	if err := image.validate(); err != nil {
+		return err
+	}
+	o, err := openAny(image, os.O_RDWR|unix.O_EXCL)
+	if errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("%w: %s", ErrBusy, path)
+	}
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	if o.protocol != protocolDevice {
+		return &ImageError{path, "is no block device"}
+	}
+	if err := is(o.file); err != nil {
+		return err
+	}
+	var room Room
+	if room.DeviceBytes, err = o.file.Seek(0, io.SeekEnd); err != nil {
+		return fmt.Errorf("read size: %w", err)
+	}
+	if room.FullBytes, err = FullBytes(ctx, sizeBytes); err != nil {
+		return err
+	}
+	if room.FullBytes > room.DeviceBytes {
+		return &RoomError{path, room}
+	}
+	if _, err := run(ctx, createArgs(childFile(0), sizeBytes), childOptions{files: []*os.File{o.file}}); err != nil {
+		return err
+	}
+	return o.sync()
+}

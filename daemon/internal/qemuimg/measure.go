@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qemuimg
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+)
+
+// FullBytes is how large a new image of createOptions is once all of its sizeBytes are written.
+func FullBytes(ctx context.Context, sizeBytes int64) (int64, error) {
+	return fullBytes(ctx, createOptions, sizeBytes)
+}
+
+// Room is how a qcow2 image fits on its block device.
+type Room struct {
+	// FullBytes is how large the image is once all of it is written, if it has no gaps and no
+	// bitmaps. DeviceBytes is how large the device is.
+	FullBytes, DeviceBytes int64
+}
+
+// RoomOf reads how a qcow2 image that is on a block device was made, and says how large it may get.
+func RoomOf(ctx context.Context, path string) (Room, error) {
+	o, err := openAny(Image{Path: path, Format: FormatQCOW2}, os.O_RDONLY)
+	if err != nil {
+		return Room{}, err
+	}
+	defer o.close()
+	h, err := o.header()
+	if err != nil {
+		return Room{}, err
+	}
+	var room Room
+	if room.DeviceBytes, err = o.file.Seek(0, io.SeekEnd); err != nil {
+		return Room{}, fmt.Errorf("read size: %w", err)
+	}
+	room.FullBytes, err = fullBytes(ctx, h.layout(), h.SizeBytes)
+	return room, err
+}
+
+// layout is how the image was made, as the options of qemu-img.
+func (h *Header) layout() string {
+	if h.Version == 2 {
+		return fmt.Sprintf("compat=0.10,cluster_size=%d", h.clusterBytes)
+	}
+	options := fmt.Sprintf("compat=1.1,cluster_size=%d,refcount_bits=%d", h.clusterBytes, h.refcountBits)
+	if h.ExtendedL2 {
+		options += ",extended_l2=on"
+	}
+	return options
+}
+
+func fullBytes(ctx context.Context, options string, sizeBytes int64) (int64, error) {
+	out, err := run(ctx, measureArgs(options, sizeBytes), childOptions{})
+	if err != nil {
+		return 0, err
+	}
+	var measured struct {
+		FullBytes int64 `json:"fully-allocated"`
+	}
+	if err := json.Unmarshal([]byte(out), &measured); err != nil {
+		return 0, fmt.Errorf("read what qemu-img measure says: %w", err)
+	}
+	if measured.FullBytes < sizeBytes {
+		return 0, fmt.Errorf("qemu-img measure says that an image of %d bytes takes %d", sizeBytes, measured.FullBytes)
+	}
+	return measured.FullBytes, nil
+}
