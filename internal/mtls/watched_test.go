@@ -33,7 +33,7 @@ func TestAFileThatStaysUnreadableIsReadAgainAndLoggedOnce(t *testing.T) {
 			if got := *w.get(); got != 1 {
 				t.Errorf("the value is that of load %d, want the first, which was the last good one", got)
 			}
-			time.Sleep(retryLoad)
+			<-time.After(retryLoad)
 		}
 		if loads != 1+uses {
 			t.Errorf("it was loaded %d times, want %d", loads, 1+uses)

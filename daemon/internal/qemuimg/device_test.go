@@ -30,10 +30,10 @@ func deviceOf(t *testing.T, sizeBytes int64) Image {
 	return device
 }
 
-// fullBytesFor is how large a device has to be for an image of this size, in whole sectors.
-func fullBytesFor(t *testing.T, sizeBytes int64) int64 {
+// fullBytesForTest is how large a device has to be for an image of overlayTestBytes, in whole sectors.
+func fullBytesForTest(t *testing.T) int64 {
 	t.Helper()
-	full, err := FullBytes(t.Context(), sizeBytes)
+	full, err := FullBytes(t.Context(), overlayTestBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func fullBytesFor(t *testing.T, sizeBytes int64) int64 {
 // A device of just the size that an image needs when it is full takes all of it, in whatever order
 // it is written.
 func TestAnImageFitsOnTheSmallestDeviceThatItIsMadeOn(t *testing.T) {
-	device := deviceOf(t, fullBytesFor(t, overlayTestBytes))
+	device := deviceOf(t, fullBytesForTest(t))
 	if err := CreateOnDevice(t.Context(), device.Path, overlayTestBytes, anyDevice); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestAnImageFitsOnTheSmallestDeviceThatItIsMadeOn(t *testing.T) {
 }
 
 func TestNoImageIsMadeOnADeviceThatItMayOutgrow(t *testing.T) {
-	full := fullBytesFor(t, overlayTestBytes)
+	full := fullBytesForTest(t)
 	device := deviceOf(t, full-512)
 	var room *RoomError
 	if err := CreateOnDevice(t.Context(), device.Path, overlayTestBytes, anyDevice); !errors.As(err, &room) || room.Room.FullBytes != full || room.Room.DeviceBytes != full-512 {
@@ -91,7 +91,7 @@ func TestNoImageIsMadeOnADeviceThatItMayOutgrow(t *testing.T) {
 }
 
 func TestNoImageIsMadeOnAnotherDeviceOrOneThatSomebodyHas(t *testing.T) {
-	device := deviceOf(t, fullBytesFor(t, overlayTestBytes))
+	device := deviceOf(t, fullBytesForTest(t))
 	other := errors.New("it is another device")
 	if err := CreateOnDevice(t.Context(), device.Path, overlayTestBytes, func(*os.File) error { return other }); !errors.Is(err, other) {
 		t.Errorf("another device: %v", err)
@@ -166,7 +166,7 @@ func endOf(t *testing.T, device Image) int64 {
 }
 
 func TestAQcow2ImageOnADeviceIsServedAndFoldedInto(t *testing.T) {
-	src := deviceOf(t, fullBytesFor(t, overlayTestBytes))
+	src := deviceOf(t, fullBytesForTest(t))
 	if err := CreateOnDevice(t.Context(), src.Path, overlayTestBytes, anyDevice); err != nil {
 		t.Fatal(err)
 	}
