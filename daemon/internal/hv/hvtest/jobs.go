@@ -212,6 +212,9 @@ func (f *Fake) EndConnections(ctx context.Context, id, address string) error {
 		}
 		for i := range dom.Live {
 			disk := &dom.Live[i]
+			if api.IsNBD(address) && slices.ContainsFunc(disk.Chain, func(img hv.Image) bool { return img.Path == address }) {
+				f.violate("the connections of domain %s to %s were ended, where its guest has disk %s", dom.Name, address, disk.Target)
+			}
 			if j := dom.jobs[disk.Target]; j != nil && j.dst.Path == address && api.IsNBD(address) {
 				f.breakJob(dom, disk)
 			}
