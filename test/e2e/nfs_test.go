@@ -23,6 +23,16 @@ func isOnNFS(path string) bool {
 	return false
 }
 
+// hostThatMayUse starts a host whose volumes may be in these directories too.
+func hostThatMayUse(t *testing.T, dirs ...string) *host {
+	t.Helper()
+	h := startHost(t)
+	h.Flags = []string{"--allowed-paths", strings.Join(append(dirs, h.Dir, "/dev"), ":")}
+	h.restartDaemon(t)
+	h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long where the machine is emulated
+	return h
+}
+
 // nfsServerIsAway ends the machine's NFS server, so that whoever asks it waits, until what it returns is called.
 func nfsServerIsAway(t *testing.T) (comesBack func()) {
 	t.Helper()
@@ -58,8 +68,7 @@ func (h *host) answersInTime(t *testing.T) {
 
 func TestStorageAGuestMovesToNFSAndAwayThoughItsServerGoesAwayAndComesBack(t *testing.T) {
 	export := storageDevice(t, "EXPORT")
-	h := startHost(t)
-	h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long here
+	h := hostThatMayUse(t, export)
 	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 
 	v := g.start(t, "vda", "--to-path", filepath.Join(export, "first.raw"))
@@ -100,8 +109,7 @@ func TestStorageAGuestMovesToNFSAndAwayThoughItsServerGoesAwayAndComesBack(t *te
 
 func TestStorageAStoppedGuestMovesToNFSAndAway(t *testing.T) {
 	export := storageDevice(t, "EXPORT")
-	h := startHost(t)
-	h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long here
+	h := hostThatMayUse(t, export)
 	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 	g.writes(t)
 	g.powerOff(t)
@@ -117,9 +125,8 @@ func TestStorageAStoppedGuestMovesToNFSAndAway(t *testing.T) {
 
 // Where root is nobody, neither libvirt nor volferryd can give QEMU an image that root has made.
 func TestStorageAnExportWhereRootIsNobodyIsRefusedBeforeAnythingBegins(t *testing.T) {
-	dir := storageDevice(t, "SQUASHED")
-	h := startHost(t)
-	h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long here
+	dir, given := storageDevice(t, "SQUASHED"), storageDevice(t, "GIVEN")
+	h := hostThatMayUse(t, dir, given)
 	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 	e := g.refusesToMove(t, "vda", api.CodePermissionDenied, "--to-path", filepath.Join(dir, "vda.raw"))
 	if !strings.Contains(e.Message, "root_squash") {
@@ -132,7 +139,6 @@ func TestStorageAnExportWhereRootIsNobodyIsRefusedBeforeAnythingBegins(t *testin
 	g.writes(t)
 	g.assertSettledAndGoOn(t)
 
-	given := storageDevice(t, "GIVEN")
 	v := g.start(t, "vda", "--to-path", filepath.Join(given, "vda.raw"))
 	v.copy(t)
 	v.finish(t)

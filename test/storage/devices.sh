@@ -171,16 +171,20 @@ echo 10 >/proc/fs/nfsd/nfsv4gracetime
 nfsdcld
 rpc.mountd --no-nfs-version 3
 rpc.nfsd --no-nfs-version 3 4
-# mount_export NAME OPTIONS exports a directory of /var, and mounts it.
+# The machine's own root cannot be exported, so the root of what NFS 4 shows is this directory.
+mkdir -p /var/export
+exportfs -o ro,fsid=0,no_subtree_check 127.0.0.1:/var/export
+# mount_export NAME FSID OPTIONS exports a directory there, as a filesystem with options of its own, and mounts it.
 mount_export() {
 	mkdir -p "/var/export/$1" "/mnt/$1"
+	mount --bind "/var/export/$1" "/var/export/$1"
 	chmod 0777 "/var/export/$1"
-	exportfs -o "rw,sync,no_subtree_check,$2" "127.0.0.1:/var/export/$1"
-	mount -t nfs4 -o vers=4.2,sec=sys "127.0.0.1:/var/export/$1" "/mnt/$1"
+	exportfs -o "rw,sync,fsid=$2,no_subtree_check,$3" "127.0.0.1:/var/export/$1"
+	mount -t nfs4 -o vers=4.2,sec=sys "127.0.0.1:/$1" "/mnt/$1"
 }
-mount_export root no_root_squash
-mount_export squashed root_squash
-mount_export given "all_squash,anonuid=$(id -u libvirt-qemu),anongid=$(id -g libvirt-qemu)"
+mount_export root 1 no_root_squash
+mount_export squashed 2 root_squash
+mount_export given 3 "all_squash,anonuid=$(id -u libvirt-qemu),anongid=$(id -g libvirt-qemu)"
 export EXPORT=/mnt/root SQUASHED=/mnt/squashed GIVEN=/mnt/given
 
 export THICK=/dev/vg/thick1 THICK2=/dev/vg/thick2 THIN=/dev/vg/thin1 THIN2=/dev/vg/thin2 LARGER=/dev/vg/larger
