@@ -42,6 +42,8 @@ func (h *host) kindOf(t *testing.T, l api.Location) string {
 		return "LUKS container"
 	case l.IsLinkedClone():
 		return "linked clone"
+	case isOnNFS(l.Path):
+		return string(l.Format) + " file on NFS"
 	case strings.HasPrefix(l.Path, "/dev/") && l.Format == api.FormatQcow2:
 		return "qcow2 image on a device"
 	case strings.HasPrefix(l.Path, "/dev/loop"):

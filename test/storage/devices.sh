@@ -16,6 +16,11 @@
 #   NAMESPACE, NAMESPACE2, NAMESPACE_NQN  of NVMe over TCP, by 127.0.0.1:4420 and 127.0.0.2:4420
 #   UNIT, UNIT2, UNIT_IQN                 of iSCSI, by 127.0.0.1:3260 and 127.0.0.2:3260
 #   SINGLE, SINGLE_IQN                    of iSCSI, by 127.0.0.1:3260 alone
+#
+# And directories that are mounted over NFS 4.2, whose server "rpc.nfsd 0" ends:
+#
+#   EXPORT     root is root there             SQUASHED  root is nobody
+#   GIVEN      everybody is the user that QEMU runs as
 
 set -eu
 
@@ -155,6 +160,33 @@ until_there() {
 MULTIPATH=$(until_there /dev/disk/by-id/dm-uuid-mpath-*)
 NVME=$(until_there /dev/disk/by-id/nvme-uuid.*)
 export MULTIPATH NVME
+
+# The server lets clients take up again what they had for ten seconds and not for ninety.
+modprobe -a nfsd nfs
+mount -t nfsd nfsd /proc/fs/nfsd
+mkdir -p /var/lib/nfs/rpc_pipefs
+mount -t rpc_pipefs sunrpc /var/lib/nfs/rpc_pipefs
+echo 10 >/proc/fs/nfsd/nfsv4leasetime
+echo 10 >/proc/fs/nfsd/nfsv4gracetime
+nfsdcld
+rpc.mountd --no-nfs-version 3
+rpc.nfsd --no-nfs-version 3 4
+# The machine's own root cannot be exported, so the root of what NFS 4 shows is this directory.
+mkdir -p /var/export
+exportfs -o ro,fsid=0,no_subtree_check 127.0.0.1:/var/export
+# mount_export NAME FSID OPTIONS exports a directory there, as a filesystem with options of its own, and mounts it.
+mount_export() {
+	mkdir -p "/var/export/$1" "/mnt/$1"
+	mount --bind "/var/export/$1" "/var/export/$1"
+	chmod 0777 "/var/export/$1"
+	exportfs -o "rw,sync,fsid=$2,no_subtree_check,$3" "127.0.0.1:/var/export/$1"
+	mount -t nfs4 -o vers=4.2,sec=sys "127.0.0.1:/$1" "/mnt/$1"
+}
+mount_export root 1 no_root_squash
+mount_export squashed 2 root_squash
+mount_export given 3 "all_squash,anonuid=$(id -u libvirt-qemu),anongid=$(id -g libvirt-qemu)"
+export EXPORT=/mnt/root SQUASHED=/mnt/squashed GIVEN=/mnt/given
+
 export THICK=/dev/vg/thick1 THICK2=/dev/vg/thick2 THIN=/dev/vg/thin1 THIN2=/dev/vg/thin2 LARGER=/dev/vg/larger
 lsblk
 exec "$@"

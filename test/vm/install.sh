@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Installs what virtual machines of tests need on Debian, and makes their root, Debian 12 with
-# its own kernel, libvirt, QEMU, LVM, iSCSI, multipath and NVMe, in $VOLFERRY_VM_CACHE (default: .cache/vm at
+# its own kernel, libvirt, QEMU, LVM, iSCSI, multipath, NVMe and NFS, in $VOLFERRY_VM_CACHE (default: .cache/vm at
 # the top of the repository). Nothing is started or enabled on the host. Where everything
 # is there already it does nothing and needs no network. It needs root.
 
@@ -19,6 +19,6 @@ suite=bookworm
 finish() { :; }
 
 install_missing mmdebstrap qemu-system-x86
-storage="udev,kmod,lvm2,thin-provisioning-tools,open-iscsi,multipath-tools,nvme-cli"
+storage="udev,kmod,lvm2,thin-provisioning-tools,open-iscsi,multipath-tools,nvme-cli,sg3-utils,nfs-kernel-server"
 lab="libvirt-daemon-system,libvirt-clients,qemu-system-x86,qemu-utils,ovmf,systemd-boot-efi,mtools,fdisk,xfsprogs,btrfs-progs,e2fsprogs,strace"
 make_root "$0" "linux-image-amd64,iproute2,procps,util-linux,mount,$storage,$lab"
