@@ -60,6 +60,7 @@ func (t *chunkTable) appendRun(b []byte, r run) []byte {
 // returns the runs in the order in which they were recorded. found is false,
 // and nothing is done, if the log is empty, of another copy or not a log.
 func (t *chunkTable) restore(log, begin []byte) (runs []run, found bool) {
+	log = afterOffload(log, len(begin))
 	for len(log) > 0 {
 		size := len(begin)
 		switch {
