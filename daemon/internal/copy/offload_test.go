@@ -326,3 +326,29 @@ func TestACopyByChunksStaysOne(t *testing.T) {
 		t.Errorf("it says %+v", res)
 	}
 }
+
+// TestACopyThatBeginsAnewAsksFirstForWhatWasNotAnswered, and then for all.
+func TestACopyThatBeginsAnewAsksFirstForWhatWasNotAnswered(t *testing.T) {
+	s := newOffloadStorage(t, 3*miB)
+	spec := s.spec()
+	spec.Cursor = &listCursor{}
+	for _, open := range []bool{true, false} {
+		s.asked, s.at = nil, func(ask int) (bool, error) { return !open || ask != 2, nil }
+		if _, err := copy.Copy(t.Context(), spec); (err != nil) != open {
+			t.Fatalf("it ends with %v", err)
+		}
+		if needed, err := copy.Restart(spec.Cursor); needed != open || err != nil {
+			t.Fatalf("Restart = %v, %v, want %v", needed, err, open)
+		}
+		if is, err := copy.Unanswered(spec.Cursor); is != open || err != nil {
+			t.Fatalf("Unanswered = %v, %v, want %v", is, err, open)
+		}
+		if open {
+			fill(t, s.src, [2]int64{0, 12345}) // as a guest may after a cancel that came to nothing
+		}
+	}
+	if want := [][2]int64{{miB, miB}, {0, miB}, {miB, miB}, {2 * miB, miB}}; !slices.Equal(s.asked, want) {
+		t.Errorf("it was asked for %v, want %v", s.asked, want)
+	}
+	assertEqual(t, s.src, s.dst)
+}

@@ -5,6 +5,7 @@ package copy
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 )
 
 // The kinds of cursor records of a copy that the storage makes. They come before those of a copy by
@@ -144,6 +145,22 @@ func (l *offloadLog) openError(dst string, err error) error {
 		return nil
 	}
 	return &UnansweredError{Path: dst, Offset: l.off, Bytes: l.n, Err: err}
+}
+
+// Restart has the next copy with this cursor begin anew. A range for which a storage was asked and
+// has not answered is asked for again all the same. It returns false if there is none, so that the
+// cursor may be removed as well.
+func Restart(cursor Cursor) (needed bool, err error) {
+	log, err := cursor.Load()
+	if err != nil {
+		return false, err
+	}
+	l := &offloadLog{cursor: cursor, head: beginRecord("", "", 0)} // of no copy
+	l.head[0] = recordOffload
+	if l.read(log); !l.open {
+		return false, nil
+	}
+	return true, l.append(slices.Concat(l.head, offloadRecord(recordAsked, l.off, l.n)))
 }
 
 // Unanswered says whether a cursor has a range for which the storage was asked and has not answered:

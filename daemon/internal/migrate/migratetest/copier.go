@@ -143,6 +143,15 @@ func (c *FakeCopier) Compare(ctx context.Context, src []hv.Image, dst hv.Image, 
 	return nil
 }
 
+// Restart implements steps.Copier.
+func (c *FakeCopier) Restart(key string) error {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	delete(c.Done, key)
+	delete(c.Updates, key)
+	return nil
+}
+
 // Forget implements steps.Copier.
 func (c *FakeCopier) Forget(_ context.Context, key string) error {
 	c.Mu.Lock()

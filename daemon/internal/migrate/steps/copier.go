@@ -305,6 +305,17 @@ func (c *CopyEngine) Unanswered(key string) (bool, error) {
 	return copy.Unanswered(copy.NewFileCursor(c.cursorPath(key)))
 }
 
+// Restart implements Copier.
+func (c *CopyEngine) Restart(key string) (err error) {
+	cursor := copy.NewFileCursor(c.cursorPath(key))
+	defer func() { err = errors.Join(err, cursor.Close()) }()
+	keep, err := copy.Restart(cursor)
+	if err == nil && !keep {
+		err = atomicfile.Remove(c.cursorPath(key))
+	}
+	return errors.Join(err, atomicfile.Remove(c.updatePath(key)))
+}
+
 // offloadMismatch says of a difference that the storage has made it.
 func offloadMismatch(err error) error {
 	var e *api.Error

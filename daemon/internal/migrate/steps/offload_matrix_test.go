@@ -12,7 +12,6 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
-	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -61,21 +60,43 @@ func (p *phase) wasAsked() error {
 	return nil
 }
 
-// TestMatrixOfACopyThatTheStorageMakes, and of one in which each of its calls fails, before or after
-// it was done, or refuses.
+// TestMatrixOfACopyThatTheStorageMakes, and of one that it refuses in its first or second range.
 func TestMatrixOfACopyThatTheStorageMakes(t *testing.T) {
 	faults := map[string]*hvtest.Fault{"no fault": nil}
 	for nth := 1; nth <= 2; nth++ {
-		for _, after := range []bool{false, true} {
-			for name, err := range map[string]error{"is not answered": hv.ErrNoAnswer, "is refused": hv.ErrUnsupported, "fails": api.Errorf(api.CodeHypervisorUnavailable, "the array is away")} {
-				faults[fmt.Sprintf("range %d %s, done %v", nth, name, after)] = &hvtest.Fault{Call: "CopyDevice", Nth: nth, After: after, Err: err}
-			}
-		}
+		faults[fmt.Sprintf("range %d is refused", nth)] = &hvtest.Fault{Call: "CopyDevice", Nth: nth, Err: hv.ErrUnsupported}
 	}
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World { return offloading(t, fault) }})
 		})
+	}
+}
+
+// TestACopyGoesOnAfterEachFailureOfTheStorage, and it is known whether the storage may be at work.
+func TestACopyGoesOnAfterEachFailureOfTheStorage(t *testing.T) {
+	for nth := 1; nth <= 2; nth++ {
+		for _, after := range []bool{false, true} {
+			for name, err := range map[string]error{
+				"it does not answer": hv.ErrNoAnswer, "libvirt is away": hv.ErrUnavailable, "it says no": api.Errorf(api.CodeHypervisorUnavailable, "the array is away"),
+			} {
+				t.Run(fmt.Sprintf("%s, range %d, done %v", name, nth, after), func(t *testing.T) {
+					p := offloading(t, &hvtest.Fault{Call: "CopyDevice", Nth: nth, After: after, Err: err})
+					st := p.run(t)
+					open, openErr := p.Copier.Unanswered(p.spec.CopyKey())
+					answered := !errors.Is(err, hv.ErrNoAnswer) && !errors.Is(err, hv.ErrUnavailable)
+					if st.State != op.StateUndone || open == answered || openErr != nil {
+						t.Fatalf("the copy is %s, and that nobody has answered is %v (%v)", st.State, open, openErr)
+					}
+					if st := p.run(t); st.State != op.StateDone {
+						t.Fatalf("the next copy is %s: %+v", st.State, st.Failure)
+					}
+					if err := p.done(p); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
 	}
 }
 

@@ -128,6 +128,8 @@ type Copier interface {
 	// Unanswered says whether a copy with this key has asked a storage to copy something that it has not
 	// answered: it may write to dst.
 	Unanswered(key string) (bool, error)
+	// Restart has a copy with this key begin anew, without the changes to it. What is Unanswered stays so.
+	Restart(key string) error
 	// Forget removes the cursor of a key, and the changes to its copy.
 	Forget(ctx context.Context, key string) error
 	// CopyUnits copies units that others write meanwhile, durably (copy.Units). It continues

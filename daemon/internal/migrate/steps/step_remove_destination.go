@@ -27,6 +27,9 @@ func (e *Env) stepRemoveDestination() op.Step {
 		if err := e.removeDestination(ctx, s, note); err != nil {
 			return err
 		}
+		if err := e.copier.Forget(ctx, s.CopyKey()); err != nil {
+			return err
+		}
 		if s.ConnectDst {
 			// Whether others need the device does not show, so that nothing else says that this is done.
 			if err := r.Note(ctx, disconnectedNote{true}); err != nil {
