@@ -66,7 +66,6 @@ type Request struct {
 // Source is a volume of the same pool to which nobody writes. The destination is as large.
 type Source struct {
 	Volume    string `json:"volume"`
-	Path      string `json:"path"`
 	Identity  string `json:"identity"`
 	SizeBytes int64  `json:"size_bytes"`
 }

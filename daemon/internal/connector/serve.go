@@ -91,8 +91,8 @@ func (in Request) check() error {
 func (in Request) checkCopy() error {
 	src := in.Source
 	switch {
-	case src == nil || src.Volume == "" || src.Path == "" || src.Identity == "" || src.SizeBytes <= 0:
-		return Errorf(CodeInvalid, "copy needs a source with volume, path, identity and size_bytes")
+	case src == nil || src.Volume == "" || src.Identity == "" || src.SizeBytes <= 0:
+		return Errorf(CodeInvalid, "copy needs a source with volume, identity and size_bytes")
 	case src.Volume == in.Volume || src.Identity == in.Identity:
 		return Errorf(CodeInvalid, "the source is the volume itself")
 	case in.OffsetBytes < 0 || in.LengthBytes <= 0 || in.LengthBytes > src.SizeBytes-in.OffsetBytes:

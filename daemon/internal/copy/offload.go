@@ -145,7 +145,11 @@ func (o *offloader) pieceBytes() int64 {
 		n = min(n, limit)
 	}
 	n = min(max(n, chunkBytes), maxOffloadPiece)
-	return max(n-n%o.GranularityBytes, o.GranularityBytes)
+	unit := o.GranularityBytes
+	if chunkBytes%unit == 0 {
+		unit = chunkBytes // no block of a device is larger
+	}
+	return max(n-n%unit, unit)
 }
 
 // rest lets the guest have the storage for itself behind a piece that took so long, as much as the

@@ -22,7 +22,7 @@ func (k *kit) copies(src, dst string) {
 	ask := func(opID string, off, n int64) connector.Request {
 		return connector.Request{
 			Verb: connector.VerbCopy, OpID: opID, Volume: dst, Identity: k.made[dst], OffsetBytes: off, LengthBytes: n,
-			Source: &connector.Source{Volume: src, Path: k.pool.Directory + "/" + src, Identity: k.made[src], SizeBytes: size},
+			Source: &connector.Source{Volume: src, Identity: k.made[src], SizeBytes: size},
 		}
 	}
 	refuses := func(code string, change func(*connector.Request)) func() error {

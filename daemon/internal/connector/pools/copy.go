@@ -63,7 +63,7 @@ func (h *Host) CopyDevice(ctx context.Context, c hv.DeviceCopy, off, n int64) (u
 	}
 	out, err := h.Run(ctx, c.Pool, connector.Request{
 		Verb: connector.VerbCopy, OpID: opOf(ctx), Volume: filepath.Base(c.Dst.Path), Identity: c.Dst.Identity,
-		Source:      &connector.Source{Volume: filepath.Base(c.Src.Path), Path: c.Src.Path, Identity: c.Src.Identity, SizeBytes: c.SizeBytes},
+		Source:      &connector.Source{Volume: filepath.Base(c.Src.Path), Identity: c.Src.Identity, SizeBytes: c.SizeBytes},
 		OffsetBytes: off, LengthBytes: n,
 	})
 	said := (*connector.Error)(nil)

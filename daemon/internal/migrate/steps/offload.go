@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -34,20 +35,46 @@ func (e *Env) offload(ctx context.Context, s *Spec, refused func(pool string, er
 		Ask: func(ctx context.Context, off, n int64) (until int64, answered bool, err error) {
 			ctx, cancel := context.WithTimeout(ctx, offloadTimeout)
 			defer cancel()
-			until, err = e.hv.CopyDevice(ctx, *c, off, n)
+			until, err = e.copyDevice(ctx, *c, off, n)
 			switch {
 			case errors.Is(err, hv.ErrNoAnswer), errors.Is(err, hv.ErrUnavailable):
 				return 0, false, err
 			case errors.Is(err, hv.ErrUnsupported):
 				return 0, true, fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
 			}
-			return until, true, err
+			return until, true, e.refusedCopy(err)
 		},
 		Refused: func(err error) {
 			e.log.WarnContext(ctx, "the storage does not copy a volume by itself: Volferry does", "migration", s.MigrationID, "pool", c.Pool, "err", err)
 			refused(c.Pool, err)
 		},
 	}
+}
+
+// busyTries is how often a storage that is busy is asked.
+const busyTries = 10
+
+// copyDevice asks a storage for a range, again and again if it is busy.
+func (e *Env) copyDevice(ctx context.Context, c hv.DeviceCopy, off, n int64) (until int64, err error) {
+	for try := 1; ; try++ {
+		until, err = e.hv.CopyDevice(ctx, c, off, n)
+		if !errors.Is(err, hv.ErrBusy) || try == busyTries {
+			return until, err
+		}
+		select {
+		case <-time.After(request.BusyDelay):
+		case <-ctx.Done():
+			return until, err
+		}
+	}
+}
+
+// refusedCopy gives what a storage has refused a code.
+func (*Env) refusedCopy(err error) error {
+	if err == nil || errors.As(err, new(*api.Error)) {
+		return err
+	}
+	return api.Errorf(api.CodeHypervisorUnavailable, "%v; run the copy again, it goes on where it stopped", err)
 }
 
 // plainRaw says whether an image is a device as it is.
