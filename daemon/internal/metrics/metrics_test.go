@@ -115,6 +115,7 @@ volferry_migration_stall_seconds_sum{at="switch"} 0.04`,
 func TestWhatIsNowIsReadAtTheScrape(t *testing.T) {
 	wantLines(t, newMetrics(sources()), `volferry_build_info{version="1.2.3"} 1
 volferry_copy_bytes_total 1.048576e+06
+volferry_copy_offloaded_bytes_total 2.097152e+06
 volferry_copy_paced_seconds_total 1.5
 volferry_copy_rate_bytes_per_second 1500
 volferry_guest_write_seconds_sum 0

@@ -14,12 +14,11 @@ import (
 func (f Fake) lateOf(name string) string   { return filepath.Join(f.Dir, name+".late") }
 func (f Fake) copiedOf(name string) string { return filepath.Join(f.Dir, name+".copied") }
 
-func (f Fake) copy(in connector.Request, dst connector.Volume, there bool) (connector.Answer, error) {
-	src, err := f.read(in.Source.Volume)
+func (f Fake) copy(in connector.Request, src, dst connector.Volume, there bool) (connector.Answer, error) {
 	size, end := in.Source.SizeBytes, in.OffsetBytes+in.LengthBytes
 	changed := dst.Identity != in.Identity || src.Identity != in.Source.Identity
 	switch {
-	case !there || err != nil:
+	case !there:
 		return connector.Answer{}, absent(in.Volume)
 	case changed && f.Flaw != CopiesAny:
 		return connector.Answer{}, connector.Errorf(connector.CodeChanged, "they are %s and %s", src.Identity, dst.Identity)
@@ -32,7 +31,10 @@ func (f Fake) copy(in connector.Request, dst connector.Volume, there bool) (conn
 		end = size
 	}
 	end = min(end, src.SizeBytes)
-	var data []byte
+	var (
+		data []byte
+		err  error
+	)
 	if f.Flaw != CopiesNothing {
 		data, err = os.ReadFile(f.bytesOf(in.Source.Volume))
 		if err == nil {

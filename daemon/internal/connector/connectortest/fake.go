@@ -56,7 +56,11 @@ func (f Fake) Handle(_ context.Context, in connector.Request) (connector.Answer,
 	case connector.VerbExtend:
 		return f.extend(in, v, there)
 	case connector.VerbCopy:
-		return f.copy(in, v, there)
+		src, err := f.read(in.Source.Volume)
+		if err != nil {
+			return connector.Answer{}, absent(in.Source.Volume)
+		}
+		return f.copy(in, src, v, there)
 	case connector.VerbDelete:
 		return f.remove(in, v, there)
 	case connector.VerbConnect:
