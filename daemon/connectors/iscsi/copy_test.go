@@ -151,11 +151,10 @@ func TestNobodyGetsAVolumeToWhichTheTargetCopies(t *testing.T) {
 			h.must(unix.Flock(int(lock.Fd()), unix.LOCK_EX))
 			ended := make(chan error, 1)
 			go func() { ended <- ask(h, in) }()
-			h.untilWaitedFor(lock)
-			select {
-			case err := <-ended:
-				t.Errorf("it has ended while the target copies: %v", err)
-			default:
+			for !h.isWaitedFor(lock) {
+				if len(ended) > 0 {
+					t.Fatalf("it has ended while the target copies: %v", <-ended)
+				}
 			}
 			h.must(lock.Close())
 			h.must(<-ended)
@@ -171,19 +170,18 @@ func (h *fakeHost) copyLock(u unit) *os.File {
 	return f
 }
 
-// untilWaitedFor returns when somebody waits for a lock, as the kernel says.
-func (h *fakeHost) untilWaitedFor(lock *os.File) {
+// isWaitedFor says whether somebody waits for a lock, as the kernel has it.
+func (h *fakeHost) isWaitedFor(lock *os.File) bool {
 	h.t.Helper()
 	st, err := lock.Stat()
 	h.must(err)
 	inode := ":" + strconv.FormatUint(st.Sys().(*syscall.Stat_t).Ino, 10) + " "
-	for h.t.Context().Err() == nil {
-		text, err := os.ReadFile("/proc/locks")
-		h.must(err)
-		for line := range strings.Lines(string(text)) {
-			if strings.Contains(line, "-> FLOCK") && strings.Contains(line, inode) {
-				return
-			}
+	text, err := os.ReadFile("/proc/locks")
+	h.must(err)
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "-> FLOCK") && strings.Contains(line, inode) {
+			return true
 		}
 	}
+	return false
 }
