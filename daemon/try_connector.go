@@ -26,7 +26,8 @@ Usage:
 It runs PROGRAM, as root, for everything that the protocol has, with the options KEY=VALUE, which are
 those of a pool in volferryd.toml. It makes volumes with names that begin with volferry-test-, writes
 to them and deletes them. Where a pool connects volumes that its target has, it connects and disconnects
-those that --volume names, which nobody may use, and writes nothing to them. It touches no other volume.
+those that --volume names, which nobody may use, and writes nothing to them unless --overwrite says that it
+may: copy is tried between them then. It touches no other volume.
 The exit status is 0 if nothing was violated.
 
 Flags:
@@ -36,12 +37,16 @@ Flags:
 // what there is, changes it.
 var interruptedAfter = []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond, time.Second}
 
+// watchedFor is for how long a volume is watched to which a copy was ended in its middle.
+const watchedFor = 2 * time.Second
+
 // tryConnector is the command connector-test.
 func tryConnector(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	set := flag.NewFlagSet("volferryd connector-test", flag.ContinueOnError)
 	set.SetOutput(io.Discard)
 	size := set.Int64("size-bytes", 0, "size of the volumes that are made, rounded up (default 16 MiB)")
 	pool := set.String("pool", "connector-test", "`name` of the pool that the connector is told")
+	overwrite := set.Bool("overwrite", false, "try the verb copy between the two volumes of --volume, which loses all that is in them")
 	var volumes []string
 	set.Func("volume", "`name` of a volume that is connected and disconnected; say it twice for two of one target", func(name string) error {
 		volumes = append(volumes, name)
@@ -78,7 +83,7 @@ func tryConnector(ctx context.Context, args []string, stdout, stderr io.Writer) 
 			in.Pool, in.Options = *pool, options
 			return connector.Try(ctx, program, in)
 		},
-		Look: pools.Look, Open: conformance.OpenDevice, SizeBytes: *size, Volumes: volumes, Interrupted: interruptedAfter,
+		Look: pools.Look, Open: conformance.OpenDevice, SizeBytes: *size, Volumes: volumes, Overwrite: *overwrite, Interrupted: interruptedAfter, Late: watchedFor,
 		Report: func(f conformance.Finding) {
 			checks++
 			if f.Err != nil {

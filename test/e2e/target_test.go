@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -26,6 +27,8 @@ type storageTarget struct {
 	sessions, name string
 	// lose takes one of its paths away, until what it returns is called; nil if none is.
 	lose func(*testing.T) (restore func())
+	// copies: the target copies between its volumes.
+	copies bool
 }
 
 func nvmeTarget(t *testing.T) storageTarget {
@@ -43,7 +46,7 @@ func iscsiTarget(t *testing.T) storageTarget {
 		connector: "iscsi", options: []string{"iqn=" + iqn, "portals=127.0.0.1:3260,127.0.0.2:3260"},
 		volumes:  []string{os.Getenv("UNIT"), os.Getenv("UNIT2")},
 		sessions: "/sys/class/iscsi_session/*/targetname", name: iqn,
-		lose: loseSecondAddress,
+		lose: loseSecondAddress, copies: true,
 	}
 }
 
@@ -107,11 +110,17 @@ func (x storageTarget) keepsToTheProtocol(t *testing.T) {
 	for _, v := range x.volumes {
 		args = append(args, "--volume", filepath.Base(v))
 	}
+	if x.copies {
+		args = append(args, "--overwrite")
+	}
 	args = append(append(args, filepath.Join(bin, "connectors", x.connector)), x.options...)
 	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "volferryd"), args...).CombinedOutput()
 	t.Logf("%s", out)
 	if n := x.countSessions(t); err != nil || n > 0 {
 		t.Fatalf("%v; sessions that are left: %d", err, n)
+	}
+	if tried := strings.Contains(string(out), "ok    copy copies a range"); tried != x.copies {
+		t.Errorf("that copy was tried is %v", tried)
 	}
 }
 
@@ -127,6 +136,7 @@ func TestStorageTheConnectorOfISCSIKeepsToTheProtocol(t *testing.T) {
 func TestStorageTheConnectorOfISCSIKeepsToTheProtocolWithoutMultipath(t *testing.T) {
 	x := iscsiTarget(t)
 	x.name = os.Getenv("SINGLE_IQN")
+	x.copies = false // there is one volume
 	x.options, x.volumes = []string{"iqn=" + x.name, "portals=127.0.0.1:3260"}, []string{os.Getenv("SINGLE")}
 	run := func(args ...string) error {
 		out, err := exec.Command(args[0], args[1:]...).CombinedOutput() //nolint:noctx // also when the test has ended
@@ -178,6 +188,54 @@ func TestStorageAVolumeOfNoInstanceMovesToAnISCSITargetAndAwayThoughAPathIsLost(
 	if n := x.countSessions(t); n > 0 {
 		t.Errorf("%d sessions are left", n)
 	}
+}
+
+// TestStorageAGuestMovesBetweenTwoVolumesOfATargetThatCopiesByItself, while it writes and by a daemon
+// that is killed in the copy. Not a byte of the copy is written by this host.
+func TestStorageAGuestMovesBetweenTwoVolumesOfATargetThatCopiesByItself(t *testing.T) {
+	x := iscsiTarget(t)
+	h := startHost(t)
+	h.configure(t, x.pool())
+	h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long here
+	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
+	g.migrate(t, "vda", "--to-path", x.volumes[0])
+
+	v := g.start(t, "vda", "--bandwidth", "4MiB/s", "--to-path", x.volumes[1])
+	before := sectorsWritten(t, x.volumes[1])
+	v.copyPartly(t)
+	if m := get[api.Migration](t, h, "migration", "migration", "show", v.ID); m.Phase != "offload" {
+		t.Errorf("the phase is %q, want that of a copy that the target makes", m.Phase)
+	}
+	v.copyThroughDeath(t)
+	if n := sectorsWritten(t, x.volumes[1]) - before; n > 0 {
+		t.Errorf("this host has written %d sectors of the copy", n)
+	}
+	v.finish(t)
+	g.writes(t)
+	g.migrate(t, "vda", "--to-pool", "b")
+	g.assertSettled(t)
+	if n := x.countSessions(t); n > 0 {
+		t.Errorf("%d sessions are left", n)
+	}
+}
+
+// sectorsWritten is what this host has written to a device since it has that.
+func sectorsWritten(t *testing.T, path string) int64 {
+	t.Helper()
+	device, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join("/sys/class/block", filepath.Base(device), "stat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const written = 6 // the seventh field, in Documentation/block/stat.rst
+	n, err := strconv.ParseInt(strings.Fields(string(text))[written], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // TestStorageTwoVolumesOfAGuestMoveToATargetThatIsConnectedForThemAndAway, while it writes: once in

@@ -159,7 +159,7 @@ var waits = []string{"saving", "restoring"}
 
 // movesBytes says whether the byte counts of m are about its present phase.
 func movesBytes(m *api.Migration) bool {
-	return !m.State.Final() && slices.Contains([]string{"clone", "copy", "flush", "verify", "fold", "copying"}, m.Phase)
+	return !m.State.Final() && slices.Contains([]string{"clone", "offload", "copy", "flush", "verify", "fold", "copying"}, m.Phase)
 }
 
 func nameOf(m *api.Migration) string {

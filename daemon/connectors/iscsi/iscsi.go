@@ -21,6 +21,10 @@ type iscsi struct {
 	target.Devices
 	// run runs one of them and returns its stdout.
 	run func(ctx context.Context, args ...string) ([]byte, error)
+	// runHolding is run of a command that inherits a lock.
+	runHolding func(ctx context.Context, lock *os.File, args ...string) ([]byte, error)
+	// canCopy says whether the command is there that has a target copy.
+	canCopy func() bool
 	// write writes an attribute of sysfs.
 	write func(path, text string) error
 	// flush writes what the kernel has of a device that is not written yet.
@@ -52,10 +56,11 @@ func note(err error) { _, _ = os.Stderr.WriteString("iscsi: " + err.Error() + "\
 // inspect is that verb: it looks, and runs nothing.
 func (i iscsi) inspect(p place, in connector.Request) (connector.Answer, error) {
 	if in.Volume == "" {
-		return connector.Answer{Pool: &connector.Pool{
-			Directory: i.ByID(), GranularityBytes: target.SectorBytes,
-			Verbs: []string{connector.VerbInspect, connector.VerbConnect, connector.VerbDisconnect},
-		}}, nil
+		verbs := []string{connector.VerbInspect, connector.VerbConnect, connector.VerbDisconnect}
+		if i.canCopy() {
+			verbs = append(verbs, connector.VerbCopy)
+		}
+		return connector.Answer{Pool: &connector.Pool{Directory: i.ByID(), GranularityBytes: target.SectorBytes, Verbs: verbs}}, nil
 	}
 	u, is := unitOf(in.Volume)
 	if !is {

@@ -53,7 +53,9 @@ type fakeHost struct {
 	// unreadable: the records cannot be read just now.
 	unreadable bool
 	ran        []string
-	flushed    []string
+	// copyExits are the statuses with which the next copies end.
+	copyExits []int
+	flushed   []string
 }
 
 func newHost(t *testing.T) *fakeHost {
@@ -255,7 +257,7 @@ func (h *fakeHost) ask(in connector.Request) (connector.Answer, error) {
 	}
 	c := iscsi{
 		Devices: target.Devices{Sys: h.at("sys"), Dev: h.at("dev"), Udev: h.at("udev"), Opener: h.opener, Within: 200 * time.Millisecond},
-		run:     h.run, write: h.write, state: h.at("run"),
+		run:     h.run, runHolding: h.runHolding, canCopy: func() bool { return true }, write: h.write, state: h.at("run"),
 		flush: func(path string) error { h.flushed = append(h.flushed, filepath.Base(path)); return nil },
 	}
 	return c.handle(h.t.Context(), in)

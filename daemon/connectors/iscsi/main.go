@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -25,9 +26,17 @@ func main() {
 	signal.Ignore(unix.SIGTERM)
 	c := iscsi{
 		Devices: target.Host(func(devices []string) (int, error) { return target.Opener(devices, multipathd) }),
-		run:     command.Run, write: writeAttribute, flush: flush, state: target.StateDir,
+		run:     command.Run, runHolding: command.RunHolding, canCopy: canCopy, write: writeAttribute, flush: flush, state: target.StateDir,
 	}
-	if err := connector.Serve(context.Background(), os.Stdin, os.Stdout, c.handle); err != nil {
+	handle := func(ctx context.Context, in connector.Request) (connector.Answer, error) {
+		out, err := c.handle(ctx, in)
+		if errors.Is(err, errUnclear) {
+			fmt.Fprintf(os.Stderr, "iscsi: %v\n", err)
+			os.Exit(1) // which is no answer
+		}
+		return out, err
+	}
+	if err := connector.Serve(context.Background(), os.Stdin, os.Stdout, handle); err != nil {
 		fmt.Fprintf(os.Stderr, "iscsi: %v\n", err)
 		os.Exit(1)
 	}
@@ -42,7 +51,12 @@ func (i iscsi) handle(ctx context.Context, in connector.Request) (connector.Answ
 	switch in.Verb {
 	case connector.VerbInspect:
 		return i.inspect(p, in)
+	case connector.VerbCopy:
+		return i.copy(ctx, p, in)
 	case connector.VerbConnect, connector.VerbDisconnect:
+		if err := i.awaitCopy(in.Volume); err != nil {
+			return connector.Answer{}, err
+		}
 		marks, err := target.Take(i.state, "iscsi", p.iqn)
 		if err != nil {
 			return connector.Answer{}, err

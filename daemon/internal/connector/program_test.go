@@ -191,10 +191,38 @@ func TestARunnerRunsNothingThatItsConfigurationDoesNotName(t *testing.T) {
 		"a verb of its own":  {"fast", Request{Verb: "format", Volume: "v"}, "no verb"},
 		"a missing program":  {"fast", Request{Verb: VerbInspect}, "connectors are installed in"},
 		"a size of nothing":  {"fast", Request{Verb: VerbExtend, Volume: "v", OpID: "a", Identity: "b"}, "needs a size_bytes"},
+		"no source":          {"fast", Request{Verb: VerbCopy, Volume: "v", OpID: "a", Identity: "b", LengthBytes: 1}, "needs a source"},
+		"a source as path":   {"fast", Request{Verb: VerbCopy, Volume: "v", OpID: "a", Identity: "b", LengthBytes: 1, Source: &Source{Volume: "../x", Identity: "c", SizeBytes: 1}}, "no name of a volume"},
+		"itself as source":   {"fast", Request{Verb: VerbCopy, Volume: "v", OpID: "a", Identity: "b", LengthBytes: 1, Source: &Source{Volume: "v", Identity: "b", SizeBytes: 1}}, "the volume itself"},
+		"more than there is": {"fast", Request{Verb: VerbCopy, Volume: "v", OpID: "a", Identity: "b", OffsetBytes: 1, LengthBytes: 1, Source: &Source{Volume: "x", Identity: "c", SizeBytes: 1}}, "there are no"},
 		"a pool of no words": {"", Request{Verb: VerbInspect}, "no pool"},
 	} {
 		if _, err := r.Run(t.Context(), c.pool, c.in); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", what, err, c.says)
+		}
+	}
+}
+
+// TestAPoolThatIsSwitchedOffDoesNotSayThatItCopies, and is asked all the same for what was asked for before.
+func TestAPoolThatIsSwitchedOffDoesNotSayThatItCopies(t *testing.T) {
+	dir := t.TempDir()
+	script := "#!/bin/sh\ncase $(cat) in\n*inspect*) echo '" + strings.Replace(goodPool, `"delete"`, `"delete","copy"`, 1) + "' ;;\n*) echo '{\"protocol\":1,\"copied_to_bytes\":512}' ;;\nesac\n"
+	if err := os.WriteFile(filepath.Join(dir, "fake"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []PoolConfig{{"connector": "fake"}, {"connector": "fake", "copy": "off"}} {
+		r := &Runner{Config: func() (string, map[string]PoolConfig, error) { return dir, map[string]PoolConfig{"fast": c}, nil }}
+		out, err := r.Run(t.Context(), "fast", Request{Verb: VerbInspect})
+		if err != nil || out.Pool.Can(VerbCopy) != (c["copy"] == "") || !out.Pool.Can(VerbDelete) {
+			t.Errorf("with %v it says %+v, %v", c, out.Pool, err)
+		}
+		in := Request{Verb: VerbCopy, Volume: "v", OpID: "a", Identity: "b", LengthBytes: 512, Source: &Source{Volume: "x", Identity: "c", SizeBytes: 512}}
+		if out, err := r.Run(t.Context(), "fast", in); err != nil || out.CopiedToBytes != 512 {
+			t.Errorf("with %v it has copied to %d, %v", c, out.CopiedToBytes, err)
+		}
+		in.OffsetBytes, in.Source.SizeBytes = 512, 4096
+		if _, err := r.Run(t.Context(), "fast", in); err == nil {
+			t.Error("it has copied nothing of what it was asked for, and is believed")
 		}
 	}
 }
@@ -206,12 +234,13 @@ func TestPoolsOfAConfigurationThatCouldNotBeAreRefused(t *testing.T) {
 		"a path upwards":      {"fast": {"connector": ".."}},
 		"a pool with a slash": {"a/b": {"connector": "lvm"}},
 		"a pool of no name":   {"": {"connector": "lvm"}},
+		"a copy that is on":   {"fast": {"connector": "lvm", "copy": "on"}},
 	} {
 		if err := CheckPools(pools); err == nil {
 			t.Errorf("%s is accepted", what)
 		}
 	}
-	good := map[string]PoolConfig{"fast": {"connector": "lvm", "vg": "a"}}
+	good := map[string]PoolConfig{"fast": {"connector": "lvm", "vg": "a", "copy": "off"}}
 	if err := CheckPools(good); err != nil {
 		t.Error(err)
 	}

@@ -33,10 +33,12 @@ const (
 	// ends that. What several volumes share ends with the last one.
 	VerbConnect    = "connect"
 	VerbDisconnect = "disconnect"
+	// VerbCopy copies a range of another volume of the pool to the same range of a volume.
+	VerbCopy = "copy"
 )
 
 // Verbs are all verbs, in the order in which a volume meets them.
-var Verbs = []string{VerbInspect, VerbCreate, VerbConnect, VerbExtend, VerbDisconnect, VerbDelete}
+var Verbs = []string{VerbInspect, VerbCreate, VerbConnect, VerbExtend, VerbCopy, VerbDisconnect, VerbDelete}
 
 // Request is what a connector is asked for.
 type Request struct {
@@ -52,9 +54,20 @@ type Request struct {
 	Volume string `json:"volume,omitempty"`
 	// SizeBytes is the size that create and extend are to make it.
 	SizeBytes int64 `json:"size_bytes,omitempty"`
-	// Identity is the device that extend, disconnect and delete are about: another one with the
+	// Identity is the device that extend, copy, disconnect and delete are about: another one with the
 	// same name is left alone (CodeChanged).
 	Identity string `json:"identity,omitempty"`
+	// Source is the volume that copy reads, and OffsetBytes and LengthBytes are the range.
+	Source      *Source `json:"source,omitempty"`
+	OffsetBytes int64   `json:"offset_bytes,omitempty"`
+	LengthBytes int64   `json:"length_bytes,omitempty"`
+}
+
+// Source is a volume of the same pool to which nobody writes. The destination is as large.
+type Source struct {
+	Volume    string `json:"volume"`
+	Identity  string `json:"identity"`
+	SizeBytes int64  `json:"size_bytes"`
 }
 
 // Answer is what a connector says: either an error, or what was asked for.
@@ -62,7 +75,10 @@ type Answer struct {
 	Protocol int     `json:"protocol"`
 	Pool     *Pool   `json:"pool,omitempty"`
 	Volume   *Volume `json:"volume,omitempty"`
-	Error    *Error  `json:"error,omitempty"`
+	// CopiedToBytes is the answer of copy: from the offset of the request to here the volume has
+	// the bytes of the source.
+	CopiedToBytes int64  `json:"copied_to_bytes,omitempty"`
+	Error         *Error `json:"error,omitempty"`
 }
 
 // Pool is the answer of inspect without a volume.
@@ -179,6 +195,10 @@ func ReadAnswer(in Request, text []byte) (Answer, error) {
 		return out, fmt.Errorf("the answer is of protocol %d, want %d", out.Protocol, Protocol)
 	case in.Verb == VerbInspect && in.Volume == "" && out.Pool == nil:
 		return out, errors.New(`the answer has neither "pool" nor "error"`)
+	case in.Verb == VerbCopy:
+		if in.Source != nil && (out.CopiedToBytes <= in.OffsetBytes || out.CopiedToBytes > in.Source.SizeBytes) {
+			return out, fmt.Errorf("it says that it has copied to byte %d, and was asked for %d bytes from %d on, of %d", out.CopiedToBytes, in.LengthBytes, in.OffsetBytes, in.Source.SizeBytes)
+		}
 	case in.Verb != VerbDelete && in.Verb != VerbDisconnect && in.Volume != "" && out.Volume == nil:
 		return out, errors.New(`the answer has neither "volume" nor "error"`)
 	}

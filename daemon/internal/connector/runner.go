@@ -16,8 +16,14 @@ import (
 // connector, and everything else the options that this gets.
 type PoolConfig map[string]string
 
-// nameKey is the key of the connector's name.
-const nameKey = "connector"
+// The keys that are no options.
+const (
+	// nameKey is the key of the connector's name.
+	nameKey = "connector"
+	// copyKey is copyOff in a pool that is not asked to copy, though it could.
+	copyKey = "copy"
+	copyOff = "off"
+)
 
 // Connector is the name of the connector.
 func (c PoolConfig) Connector() string { return c[nameKey] }
@@ -26,7 +32,18 @@ func (c PoolConfig) Connector() string { return c[nameKey] }
 func (c PoolConfig) Options() map[string]string {
 	options := maps.Clone(map[string]string(c))
 	delete(options, nameKey)
+	delete(options, copyKey)
 	return options
+}
+
+// answer is the answer of the connector as far as the configuration lets it count.
+func (c PoolConfig) answer(out Answer) Answer {
+	if out.Pool != nil && c[copyKey] == copyOff {
+		pool := *out.Pool
+		pool.Verbs = slices.DeleteFunc(slices.Clone(pool.Verbs), func(verb string) bool { return verb == VerbCopy })
+		out.Pool = &pool
+	}
+	return out
 }
 
 // CheckPools refuses pools of a configuration that could not be.
@@ -41,6 +58,9 @@ func CheckPools(pools map[string]PoolConfig) error {
 		}
 		if err := CheckName(c.Connector()); err != nil {
 			return fmt.Errorf("pool %s: %w", name, err)
+		}
+		if text, said := c[copyKey]; said && text != copyOff {
+			return fmt.Errorf("pool %s: %s is %.40q; it can only be %s", name, copyKey, text, copyOff)
 		}
 	}
 	return nil
@@ -76,7 +96,8 @@ func (r *Runner) Run(ctx context.Context, pool string, in Request) (Answer, erro
 		return Answer{}, err
 	}
 	if in.Verb == VerbInspect { // which changes nothing, and may look while something else is done
-		return Run(ctx, path, in)
+		out, err := Run(ctx, path, in)
+		return c.answer(out), err
 	}
 	release, err := r.take(ctx, pool+"/"+in.Volume)
 	if err != nil {

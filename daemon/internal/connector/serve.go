@@ -66,12 +66,37 @@ func (in Request) check() error {
 		return Errorf(CodeInvalid, "%s needs a volume", in.Verb)
 	case (in.Verb == VerbCreate || in.Verb == VerbExtend) && in.SizeBytes <= 0:
 		return Errorf(CodeInvalid, "%s needs a size_bytes", in.Verb)
-	case (in.Verb == VerbExtend || in.Verb == VerbDisconnect || in.Verb == VerbDelete) && in.Identity == "":
+	case slices.Contains([]string{VerbExtend, VerbCopy, VerbDisconnect, VerbDelete}, in.Verb) && in.Identity == "":
 		return Errorf(CodeInvalid, "%s needs an identity", in.Verb)
-	case in.Volume != "":
-		if err := CheckVolumeName(in.Volume); err != nil {
+	}
+	names := []string{in.Volume}
+	if in.Verb == VerbCopy {
+		if err := in.checkCopy(); err != nil {
+			return err
+		}
+		names = append(names, in.Source.Volume)
+	}
+	for _, name := range names {
+		if name == "" {
+			continue
+		}
+		if err := CheckVolumeName(name); err != nil {
 			return Errorf(CodeInvalid, "%v", err)
 		}
+	}
+	return nil
+}
+
+// checkCopy refuses a copy without a source, or of what the source does not have.
+func (in Request) checkCopy() error {
+	src := in.Source
+	switch {
+	case src == nil || src.Volume == "" || src.Identity == "" || src.SizeBytes <= 0:
+		return Errorf(CodeInvalid, "copy needs a source with volume, identity and size_bytes")
+	case src.Volume == in.Volume || src.Identity == in.Identity:
+		return Errorf(CodeInvalid, "the source is the volume itself")
+	case in.OffsetBytes < 0 || in.LengthBytes <= 0 || in.LengthBytes > src.SizeBytes-in.OffsetBytes:
+		return Errorf(CodeInvalid, "there are no %d bytes from %d on in a volume of %d", in.LengthBytes, in.OffsetBytes, src.SizeBytes)
 	}
 	return nil
 }

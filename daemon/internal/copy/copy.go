@@ -9,7 +9,7 @@ import (
 
 // Result says what a copy did: BytesCopied were written as data, BytesZero were made to
 // read as zeros, and BytesResumed were done by an earlier run. Together they are
-// BytesTotal, unless the image was cloned, which moves nothing.
+// BytesTotal, unless the image was cloned, which moves nothing, or the storage has copied it.
 type Result struct {
 	BytesTotal   int64
 	BytesCopied  int64
@@ -17,10 +17,12 @@ type Result struct {
 	BytesResumed int64
 	// Cloned says that dst shares the space of src.
 	Cloned bool
+	// Offloaded says that the storage has copied by itself, so that no byte went through this host.
+	Offloaded bool
 	// Verified says that dst was read back and is equal.
 	Verified bool
 	// Digest is the XXH3-128, in hex, of the hashes of all chunks of 1 MiB; empty
-	// where no chunk was hashed: a clone.
+	// where no chunk was hashed: a clone, or a copy that the storage made.
 	Digest string
 }
 
@@ -50,7 +52,8 @@ func Copy(ctx context.Context, spec Spec) (Result, error) {
 	return result, err
 }
 
-// copyEnds copies between two ends, of which dst is the file that is locked: by cloning if they can, else by streaming.
+// copyEnds copies between two ends, of which dst is the file that is locked: by cloning if they can, by
+// the storage if that does, else by streaming.
 func copyEnds(ctx context.Context, spec *Spec, lock *os.File, m *meter) (Result, error) {
 	src, err := spec.open(ctx, spec.Src)
 	if err != nil {
@@ -78,6 +81,13 @@ func copyEnds(ctx context.Context, spec *Spec, lock *os.File, m *meter) (Result,
 	case cloned:
 		return finishClone(ctx, spec, src, dst, m)
 	}
+	offloaded, err := spec.offload(ctx, src, dst, m)
+	switch {
+	case err != nil:
+		return Result{BytesTotal: src.Size()}, err
+	case offloaded:
+		return compareOffloaded(ctx, spec, src, dst, m)
+	}
 	pacedSrc, pacedDst := spec.paced(src, dst)
 	s := newStream(spec, pacedSrc, pacedDst, m)
 	err = s.run(ctx)
@@ -92,6 +102,17 @@ func copyEnds(ctx context.Context, spec *Spec, lock *os.File, m *meter) (Result,
 		err = s.verify(ctx)
 		result.Verified = err == nil
 	}
+	return result, err
+}
+
+// compareOffloaded reads what the storage has copied, which it has flushed.
+func compareOffloaded(ctx context.Context, spec *Spec, src, dst End, m *meter) (Result, error) {
+	result := Result{BytesTotal: src.Size(), Offloaded: true}
+	if !spec.Verify {
+		return result, nil
+	}
+	err := compareEnds(ctx, spec, src, dst, m)
+	result.Verified = err == nil
 	return result, err
 }
 

@@ -60,6 +60,7 @@ func (t *chunkTable) appendRun(b []byte, r run) []byte {
 // returns the runs in the order in which they were recorded. found is false,
 // and nothing is done, if the log is empty, of another copy or not a log.
 func (t *chunkTable) restore(log, begin []byte) (runs []run, found bool) {
+	log = afterOffload(log, len(begin))
 	for len(log) > 0 {
 		size := len(begin)
 		switch {
@@ -119,4 +120,47 @@ func (t *chunkTable) restoreRun(r run, hashes []byte) bool {
 		}
 	}
 	return true
+}
+
+// The kinds of cursor records of a copy that the storage makes. They come before those of a copy by
+// chunks, if it became one.
+const (
+	// recordOffload starts it, and voids all records before it.
+	recordOffload = 'O'
+	// recordAsked says that the storage is asked for a range: until another record comes it is open.
+	recordAsked = 'A'
+	// recordCopied says up to where dst has what src has, on stable storage.
+	recordCopied = 'C'
+	// recordRefused says that the storage has answered, and copied nothing.
+	recordRefused = 'R'
+)
+
+// offloadRecordBytes is the size of all of them but the first, and an upper bound of none.
+const offloadRecordBytes = 17
+
+// offloadRecordSize is the size of the record with which a log begins, 0 if it is none of an offload.
+func offloadRecordSize(log []byte, headBytes int) int {
+	size := 0
+	switch log[0] {
+	case recordOffload:
+		size = headBytes
+	case recordAsked, recordCopied, recordRefused:
+		size = offloadRecordBytes
+	}
+	if len(log) < size {
+		return 0
+	}
+	return size
+}
+
+// afterOffload is what a log has behind the records of a copy that the storage was to make.
+func afterOffload(log []byte, headBytes int) []byte {
+	for len(log) > 0 {
+		size := offloadRecordSize(log, headBytes)
+		if size == 0 {
+			break
+		}
+		log = log[size:]
+	}
+	return log
 }

@@ -62,3 +62,23 @@ type FlushError struct {
 func (e *FlushError) Error() string { return fmt.Sprintf("flush %s: %v", e.Path, e.Err) }
 
 func (e *FlushError) Unwrap() error { return e.Err }
+
+// UnansweredError says that the storage was asked to copy a range and has not answered: it may be at
+// work on it still, so that dst must not be given to anybody.
+type UnansweredError struct {
+	Path   string
+	Offset int64
+	Bytes  int64
+	// Err is nil if there is nobody to ask again.
+	Err error
+}
+
+func (e *UnansweredError) Error() string {
+	text := fmt.Sprintf("the storage was asked to copy %d bytes from byte %d on to %s, and has not said that it is done with them", e.Bytes, e.Offset, e.Path)
+	if e.Err == nil {
+		return text + "; its pool is not there to be asked again"
+	}
+	return fmt.Sprintf("%s: %v", text, e.Err)
+}
+
+func (e *UnansweredError) Unwrap() error { return e.Err }

@@ -63,6 +63,31 @@ func (l *Limiter) wait(ctx context.Context, n int64) error {
 	}
 }
 
+// waitAll is wait for any number of bytes.
+func (l *Limiter) waitAll(ctx context.Context, n int64) error {
+	for n > 0 {
+		part := min(n, chunkBytes)
+		if err := l.wait(ctx, part); err != nil {
+			return err
+		}
+		n -= part
+	}
+	return ctx.Err()
+}
+
+// bytesPerSecond is the cap by now, 0 if there is none.
+func (l *Limiter) bytesPerSecond() int64 {
+	if l == nil {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.bucket == nil {
+		return 0
+	}
+	return int64(l.bucket.Limit())
+}
+
 // sleep waits for d, for ctx, whose error it returns, or for another cap.
 func (*Limiter) sleep(ctx context.Context, d time.Duration, changed <-chan struct{}) (again bool, err error) {
 	if d <= 0 {

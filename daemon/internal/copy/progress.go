@@ -10,12 +10,15 @@ import (
 // Phase is what a copy is doing.
 type Phase string
 
-// The phases, in their order. A copy has either the first or the second.
+// The phases, in their order. A copy has one of the first three, or an offload that the storage
+// refuses and then a copy.
 const (
-	PhaseClone  Phase = "clone"
-	PhaseCopy   Phase = "copy"
-	PhaseFlush  Phase = "flush"
-	PhaseVerify Phase = "verify"
+	PhaseClone Phase = "clone"
+	// PhaseOffload: the storage copies by itself.
+	PhaseOffload Phase = "offload"
+	PhaseCopy    Phase = "copy"
+	PhaseFlush   Phase = "flush"
+	PhaseVerify  Phase = "verify"
 )
 
 // Progress is how far a phase is. BytesDone includes holes and what an earlier run had

@@ -25,6 +25,8 @@ type Spec struct {
 	// returns the size of the blocks that read as zeros after they were discarded, until
 	// somebody writes to them (package thin), or 0 if dst does not promise that.
 	ThinBlockBytes func(dst *os.File) int64
+	// Offload, if set, is how the storage that has both ends copies between them by itself.
+	Offload *Offload
 	// Verify reads dst back after the copy.
 	Verify bool
 	// DstIsZero says that dst reads as zeros everywhere, because the caller has just

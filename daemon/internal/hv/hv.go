@@ -52,6 +52,8 @@ var (
 	ErrGuarded = errors.New("start refused")
 	// ErrIncomplete: a file of SaveMemory was not written to its end.
 	ErrIncomplete = errors.New("saved memory is incomplete")
+	// ErrNoAnswer: nobody knows what a storage has done of what it was asked for, and is doing still.
+	ErrNoAnswer = errors.New("the storage has not answered")
 	// ErrUnsupported: the hypervisor refuses this disk or this call for good.
 	ErrUnsupported = errors.New("unsupported by the hypervisor")
 )
@@ -282,6 +284,16 @@ type Hypervisor interface {
 	// DisconnectDevice ends what ConnectDevice has begun; what other volumes share stays with them.
 	// It may be repeated. ErrInUse if somebody has the device open.
 	DisconnectDevice(ctx context.Context, path string) error
+
+	// FindDeviceCopy finds the storage that has both of these devices. ErrNotFound if none is known
+	// to have them.
+	FindDeviceCopy(ctx context.Context, src, dst string) (*DeviceCopy, error)
+	// CopyDevice has that storage copy n bytes from off on, and returns up to where dst equals src, at
+	// least off + 1. A flush of dst makes that durable. ErrUnsupported: the storage copies nothing
+	// between these two. ErrNoAnswer, and ErrUnavailable: it may be at work on it, until a later call for
+	// dst returns anything else; DeleteVolume, ConnectDevice and DisconnectDevice of dst wait for it. The
+	// time of ctx is all that it has.
+	CopyDevice(ctx context.Context, c DeviceCopy, off, n int64) (until int64, err error)
 
 	// About returns what the hypervisor says of itself. What it does not say is left out.
 	About(ctx context.Context) (About, error)

@@ -45,3 +45,21 @@ func OpOf(ctx context.Context) string {
 	id, _ := ctx.Value(opKey{}).(string)
 	return id
 }
+
+// DeviceCopy is a copy that a storage could make between two of its volumes.
+type DeviceCopy struct {
+	// Pool is the pool that has both.
+	Pool string
+	// Src and Dst are the devices, which are SizeBytes large.
+	Src, Dst DeviceCopyEnd
+	// SizeBytes is the size of both.
+	SizeBytes int64
+	// GranularityBytes is what ranges are multiples of.
+	GranularityBytes int64
+	// Offered says that the storage may be asked for it. A range that was asked for before, and was not
+	// answered, is asked for in any case.
+	Offered bool
+}
+
+// DeviceCopyEnd is a device at its path.
+type DeviceCopyEnd struct{ Path, Identity string }

@@ -307,6 +307,16 @@ func (*Conn) ExtendVolume(_ context.Context, pool, name string, _ int64) error {
 // Connectable implements hv.Hypervisor: pools of libvirt have what is connected.
 func (*Conn) Connectable(context.Context, string) (bool, error) { return false, nil }
 
+// FindDeviceCopy implements hv.Hypervisor: pools of libvirt copy nothing.
+func (*Conn) FindDeviceCopy(context.Context, string, string) (*hv.DeviceCopy, error) {
+	return nil, fmt.Errorf("%w: no pool copies by itself", hv.ErrNotFound)
+}
+
+// CopyDevice implements hv.Hypervisor.
+func (*Conn) CopyDevice(context.Context, hv.DeviceCopy, int64, int64) (int64, error) {
+	return 0, fmt.Errorf("%w: pools of libvirt copy nothing", hv.ErrUnsupported)
+}
+
 // ConnectDevice implements hv.Hypervisor.
 func (*Conn) ConnectDevice(context.Context, string) error { return nil }
 

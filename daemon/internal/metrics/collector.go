@@ -35,9 +35,10 @@ type Sources struct {
 	OverlayFreeBytes func() (int64, error)
 	// ThinPools returns LVM's thin pools. Those that cannot be read are in the error.
 	ThinPools func(ctx context.Context) ([]thin.Pool, error)
-	// CopyTotals returns how long copies gave way to guests, and how many bytes they wrote,
+	// CopyTotals returns how long copies gave way to guests, how many bytes they wrote, and how many
+	// storage has copied by itself,
 	// since the daemon began.
-	CopyTotals func() (paced time.Duration, copiedBytes int64)
+	CopyTotals func() (paced time.Duration, copiedBytes, offloadedBytes int64)
 	// CertificateEnds returns, by name, when the host's certificates end. It leaves out
 	// certificates that cannot be read.
 	CertificateEnds func() map[string]time.Time
@@ -51,29 +52,30 @@ type Sources struct {
 const scrapeTimeout = 5 * time.Second
 
 var (
-	activeDesc      = newDesc("volferry_migrations_active", "Migrations that are not over.")
-	stoppedDesc     = newDesc("volferry_migrations_stopped", "Migrations whose last operation failed, and that go on only when somebody asks for it.")
-	copyBytesDesc   = newDesc("volferry_copy_bytes_total", "Bytes that copies wrote to destinations, counted when a copy ends or is stopped.")
-	copyRateDesc    = newDesc("volferry_copy_rate_bytes_per_second", "Rate of all copies together, now.")
-	pacedNowDesc    = newDesc("volferry_copies_paced", "Copies, mirrors and folds that are held back for their guests, now.")
-	copyPacedDesc   = newDesc("volferry_copy_paced_seconds_total", "Time that copies, mirrors and folds were held back for guests, counted when one ends or is stopped.")
-	overlayDesc     = newDesc("volferry_overlay_bytes", "Disk that the overlay of a volume takes, by the id of the volume.", "volume")
-	exposedDesc     = newDesc("volferry_overlay_exposed_seconds", "Time for which what a guest has written since a volume was frozen is in its overlay alone, by the id of the volume and the storage of the overlay: local to the host, or shared.", "volume", "storage")
-	overlayFreeDesc = newDesc("volferry_overlay_free_bytes", "Room that is left for overlays.")
-	thinDataDesc    = newDesc("volferry_thin_pool_data_used_ratio", "Used part of the room for data of a thin pool of LVM.", "pool")
-	thinMetaDesc    = newDesc("volferry_thin_pool_metadata_used_ratio", "Used part of the room for metadata of a thin pool of LVM.", "pool")
-	thinUpDesc      = newDesc("volferry_thin_pool_writable", "1 if a thin pool of LVM takes new data, else 0.", "pool")
-	pausedDesc      = newDesc("volferry_guests_paused_by_io_error", "Guests that an I/O error has paused while their writes go to an overlay.")
-	throttledDesc   = newDesc("volferry_guests_throttled", "Guests whose writes to an overlay are slowed down because the room for overlays is short.")
-	guestWriteDesc  = newDesc("volferry_guest_write_seconds", "Time that writes of guests took while an operation moved their volume.")
-	parkedDesc      = newDesc("volferry_needs_operator", "Operations that wait for a person.")
-	libvirtDesc     = newDesc("volferry_libvirt_up", "1 if libvirt answers, else 0.")
-	registryDesc    = newDesc("volferry_registry_up", "1 if the registry answers, else 0.")
-	journalDesc     = newDesc("volferry_journal_up", "1 if the journal takes records, by the last try, else 0.")
-	fencedDesc      = newDesc("volferry_host_fenced", "1 while this host is fenced and has not come back, else 0.")
-	tasksDesc       = newDesc("volferry_tasks_running", "Requests of the registry that are at work.")
-	certificateDesc = newDesc("volferry_certificate_expiry_timestamp_seconds", "Unix time at which a certificate that this host lives on ends.", "certificate")
-	reconcileDesc   = newDesc("volferry_reconcile_seconds", "Time that the daemon took at its start to take up every operation and migration that was open; absent until then.")
+	activeDesc       = newDesc("volferry_migrations_active", "Migrations that are not over.")
+	stoppedDesc      = newDesc("volferry_migrations_stopped", "Migrations whose last operation failed, and that go on only when somebody asks for it.")
+	copyBytesDesc    = newDesc("volferry_copy_bytes_total", "Bytes that copies wrote to destinations, counted when a copy ends or is stopped.")
+	offloadBytesDesc = newDesc("volferry_copy_offloaded_bytes_total", "Bytes that storage has copied by itself, counted when a copy ends.")
+	copyRateDesc     = newDesc("volferry_copy_rate_bytes_per_second", "Rate of all copies together, now.")
+	pacedNowDesc     = newDesc("volferry_copies_paced", "Copies, mirrors and folds that are held back for their guests, now.")
+	copyPacedDesc    = newDesc("volferry_copy_paced_seconds_total", "Time that copies, mirrors and folds were held back for guests, counted when one ends or is stopped.")
+	overlayDesc      = newDesc("volferry_overlay_bytes", "Disk that the overlay of a volume takes, by the id of the volume.", "volume")
+	exposedDesc      = newDesc("volferry_overlay_exposed_seconds", "Time for which what a guest has written since a volume was frozen is in its overlay alone, by the id of the volume and the storage of the overlay: local to the host, or shared.", "volume", "storage")
+	overlayFreeDesc  = newDesc("volferry_overlay_free_bytes", "Room that is left for overlays.")
+	thinDataDesc     = newDesc("volferry_thin_pool_data_used_ratio", "Used part of the room for data of a thin pool of LVM.", "pool")
+	thinMetaDesc     = newDesc("volferry_thin_pool_metadata_used_ratio", "Used part of the room for metadata of a thin pool of LVM.", "pool")
+	thinUpDesc       = newDesc("volferry_thin_pool_writable", "1 if a thin pool of LVM takes new data, else 0.", "pool")
+	pausedDesc       = newDesc("volferry_guests_paused_by_io_error", "Guests that an I/O error has paused while their writes go to an overlay.")
+	throttledDesc    = newDesc("volferry_guests_throttled", "Guests whose writes to an overlay are slowed down because the room for overlays is short.")
+	guestWriteDesc   = newDesc("volferry_guest_write_seconds", "Time that writes of guests took while an operation moved their volume.")
+	parkedDesc       = newDesc("volferry_needs_operator", "Operations that wait for a person.")
+	libvirtDesc      = newDesc("volferry_libvirt_up", "1 if libvirt answers, else 0.")
+	registryDesc     = newDesc("volferry_registry_up", "1 if the registry answers, else 0.")
+	journalDesc      = newDesc("volferry_journal_up", "1 if the journal takes records, by the last try, else 0.")
+	fencedDesc       = newDesc("volferry_host_fenced", "1 while this host is fenced and has not come back, else 0.")
+	tasksDesc        = newDesc("volferry_tasks_running", "Requests of the registry that are at work.")
+	certificateDesc  = newDesc("volferry_certificate_expiry_timestamp_seconds", "Unix time at which a certificate that this host lives on ends.", "certificate")
+	reconcileDesc    = newDesc("volferry_reconcile_seconds", "Time that the daemon took at its start to take up every operation and migration that was open; absent until then.")
 )
 
 func newDesc(name, help string, labels ...string) *prometheus.Desc {
@@ -98,7 +100,7 @@ func (m *Metrics) Watch(s Sources, log *slog.Logger) {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		activeDesc, stoppedDesc, copyBytesDesc, copyRateDesc, pacedNowDesc, copyPacedDesc, overlayDesc, exposedDesc, overlayFreeDesc,
+		activeDesc, stoppedDesc, copyBytesDesc, offloadBytesDesc, copyRateDesc, pacedNowDesc, copyPacedDesc, overlayDesc, exposedDesc, overlayFreeDesc,
 		thinDataDesc, thinMetaDesc, thinUpDesc, pausedDesc, throttledDesc,
 		guestWriteDesc, parkedDesc, libvirtDesc, registryDesc, journalDesc, fencedDesc, tasksDesc, certificateDesc, reconcileDesc,
 	} {
@@ -123,9 +125,10 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	for name, end := range c.CertificateEnds() {
 		gauge(certificateDesc, float64(end.Unix()), name)
 	}
-	paced, copied := c.CopyTotals()
+	paced, copied, offloaded := c.CopyTotals()
 	counter(copyPacedDesc, paced.Seconds())
 	counter(copyBytesDesc, float64(copied))
+	counter(offloadBytesDesc, float64(offloaded))
 	if free, err := c.OverlayFreeBytes(); err != nil {
 		c.log.Warn("the room for overlays could not be read for a scrape", "err", err)
 	} else {
@@ -180,7 +183,7 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 		if open[i].Pacing != "" {
 			paced++
 		}
-		if open[i].Phase == string(copy.PhaseCopy) {
+		if phase := copy.Phase(open[i].Phase); phase == copy.PhaseCopy || phase == copy.PhaseOffload {
 			rate += open[i].RateBytesPerSecond
 		}
 		// A volume has one migration at a time, so that no label comes twice.

@@ -49,7 +49,7 @@ func sources() Sources {
 				{Name: "vg/lost", Usage: thin.Usage{Trouble: "it has failed"}},
 			}, errors.New("one could not be read")
 		},
-		CopyTotals: func() (time.Duration, int64) { return 1500 * time.Millisecond, 1 << 20 },
+		CopyTotals: func() (time.Duration, int64, int64) { return 1500 * time.Millisecond, 1 << 20, 1 << 21 },
 		GuestDisks: func() []GuestDisk { return nil },
 		DiskStats:  func(context.Context, string, string) (*hv.DiskStats, error) { return nil, hv.ErrUnavailable },
 	}
@@ -115,6 +115,7 @@ volferry_migration_stall_seconds_sum{at="switch"} 0.04`,
 func TestWhatIsNowIsReadAtTheScrape(t *testing.T) {
 	wantLines(t, newMetrics(sources()), `volferry_build_info{version="1.2.3"} 1
 volferry_copy_bytes_total 1.048576e+06
+volferry_copy_offloaded_bytes_total 2.097152e+06
 volferry_copy_paced_seconds_total 1.5
 volferry_copy_rate_bytes_per_second 1500
 volferry_guest_write_seconds_sum 0
@@ -132,7 +133,7 @@ volferry_overlay_exposed_seconds{storage="shared",volume="a"} 90.5
 volferry_overlay_free_bytes 1.073741824e+09
 volferry_registry_up 0
 volferry_tasks_running 3`,
-		"volferry_build_info", "volferry_copy_bytes_total", "volferry_copy_paced_seconds_total", "volferry_copy_rate_bytes_per_second",
+		"volferry_build_info", "volferry_copy_bytes_total", "volferry_copy_offloaded_bytes_total", "volferry_copy_paced_seconds_total", "volferry_copy_rate_bytes_per_second",
 		"volferry_guest_write_seconds", "volferry_guests_paused_by_io_error", "volferry_host_fenced", "volferry_tasks_running", "volferry_journal_up", "volferry_libvirt_up", "volferry_migrations_active", "volferry_migrations_stopped", "volferry_needs_operator",
 		"volferry_overlay_bytes", "volferry_overlay_exposed_seconds", "volferry_overlay_free_bytes", "volferry_registry_up", "volferry_reconcile_seconds")
 }

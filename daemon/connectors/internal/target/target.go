@@ -39,10 +39,23 @@ type Marks struct {
 func Take(stateDir, kind, session string) (*Marks, error) {
 	sum := sha256.Sum256([]byte(session))
 	m := &Marks{dir: filepath.Join(stateDir, kind, hex.EncodeToString(sum[:16]))}
-	if err := os.MkdirAll(m.dir, 0o700); err != nil {
+	var err error
+	m.lock, err = lock(m.dir, "lock")
+	return m, err
+}
+
+// TakeCopy waits until nobody copies to a volume, and has others wait until the file is closed, also in
+// the processes that have inherited it. The name is that of no other volume.
+func TakeCopy(stateDir, kind, name string) (*os.File, error) {
+	return lock(filepath.Join(stateDir, kind), "copy-"+name)
+}
+
+// lock waits for a lock, which ends when the file is closed.
+func lock(dir, name string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(m.dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -53,10 +66,9 @@ func Take(stateDir, kind, session string) (*Marks, error) {
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock the session: %w", err), f.Close())
+		return nil, errors.Join(fmt.Errorf("take the lock %s: %w", f.Name(), err), f.Close())
 	}
-	m.lock = f
-	return m, nil
+	return f, nil
 }
 
 // Release lets others work on the session.

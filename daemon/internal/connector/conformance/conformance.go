@@ -3,7 +3,7 @@
 // Package conformance is the test kit for connectors: it asks one for everything that the
 // protocol has, each verb more than once, and says what it violates. It makes, writes to and
 // deletes volumes of its own, with names that nobody else has. Of a target it connects the
-// volumes that it is given, and only reads what they are. It touches no other one.
+// volumes that it is given, and only reads what they are, unless it may write to them. It touches no other one.
 package conformance
 
 import (
@@ -13,13 +13,24 @@ import (
 	"os"
 
 	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/connector"
 	"github.com/volferry/volferry/daemon/internal/connector/pools"
 )
 
-// OpenDevice opens a block device for the checks.
-func OpenDevice(path string) (Device, error) { return os.OpenFile(path, os.O_RDWR, 0) }
+// OpenDevice opens a block device for the checks. What this host has cached of it is dropped: the
+// storage may have copied to it since.
+func OpenDevice(path string) (Device, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
 
 // defaultSizeBytes is enough to see that something is kept, and soon read.
 const defaultSizeBytes = 16 << 20
@@ -55,6 +66,9 @@ func (k *kit) creations() {
 		k.check("a create by the same op with another size is refused", func() error { return k.createTaken(a, opOne, k.SizeBytes+k.pool.GranularityBytes) })
 		k.check("inspect says of a volume what create has said", func() error { return k.same(a) })
 		k.check("two volumes are two devices", func() error { return k.second(a, b) })
+		if k.pool.Can(connector.VerbCopy) && k.made[b] != "" {
+			k.copies(a, b)
+		}
 		if k.pool.Can(connector.VerbExtend) {
 			k.extensions(a)
 		}

@@ -4,6 +4,7 @@ package conformance_test
 
 import (
 	"errors"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -39,7 +40,7 @@ func try(t *testing.T, f connectortest.Fake) (found map[string]error, checks int
 			}
 			return device, nil
 		},
-		Interrupted: conformanceInterrupts, Volumes: volumes,
+		Interrupted: conformanceInterrupts, Volumes: volumes, Overwrite: true,
 		Report: func(f conformance.Finding) {
 			checks++
 			if f.Err != nil {
@@ -77,6 +78,66 @@ func TestATargetThatKeepsToTheProtocolPasses(t *testing.T) {
 		t.Errorf("%d checks were made", checks)
 	}
 }
+
+func TestAStorageThatCopiesPasses(t *testing.T) {
+	for _, target := range []bool{false, true} {
+		found, checks := try(t, connectortest.Fake{Dir: t.TempDir(), Target: target, Copies: true})
+		for check, err := range found {
+			t.Errorf("%s: %v", check, err)
+		}
+		if _, without := try(t, connectortest.Fake{Dir: t.TempDir(), Target: target}); checks < without+8 {
+			t.Errorf("%d checks were made, and %d of one that does not copy", checks, without)
+		}
+	}
+}
+
+// TestEachFlawOfACopyIsFound, by the check that is about it.
+func TestEachFlawOfACopyIsFound(t *testing.T) {
+	for flaw, check := range map[connectortest.Flaw]string{
+		connectortest.CopiesNothing: "copy copies a range",
+		connectortest.CopiesMore:    "copy copies a range",
+		connectortest.CopiesOnce:    "a copy that is asked for again",
+		connectortest.CopiesAny:     "a copy from another device is refused",
+		connectortest.CopiesLate:    "a copy that is ended after",
+		connectortest.CopiesBeyond:  "a copy of more than there is is refused",
+	} {
+		t.Run(string(flaw), func(t *testing.T) {
+			found, _ := try(t, connectortest.Fake{Dir: t.TempDir(), Flaw: flaw, Copies: true})
+			for name := range found {
+				if strings.HasPrefix(name, check) {
+					return
+				}
+			}
+			t.Errorf("it is not found by the check %q; found: %v", check, found)
+		})
+	}
+}
+
+// TestNothingIsCopiedBetweenVolumesThatMayNotBeWritten, though the storage could.
+func TestNothingIsCopiedBetweenVolumesThatMayNotBeWritten(t *testing.T) {
+	f := connectortest.Fake{Dir: t.TempDir(), Target: true, Copies: true}
+	if err := f.AddVolume("one", "FAKE-one", connectortest.GranularityBytes); err != nil {
+		t.Fatal(err)
+	}
+	conformance.Run(t.Context(), conformance.Subject{Run: runOf(f), Look: f.Look, Volumes: []string{"one"}, Open: func(path string) (conformance.Device, error) {
+		d, err := f.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		return noWriter{d}, nil
+	}, Report: func(finding conformance.Finding) {
+		if finding.Err != nil {
+			t.Errorf("%s: %v", finding.Check, finding.Err)
+		}
+	}})
+}
+
+// noWriter is a device that may not be read or written.
+type noWriter struct{ io.Closer }
+
+func (noWriter) ReadAt([]byte, int64) (int, error)  { return 0, errors.New("it was read") }
+func (noWriter) WriteAt([]byte, int64) (int, error) { return 0, errors.New("it was written") }
+func (noWriter) Sync() error                        { return nil }
 
 // TestEachFlawOfATargetIsFound, by the check that is about it.
 func TestEachFlawOfATargetIsFound(t *testing.T) {

@@ -36,6 +36,13 @@ func (k *kit) connections() {
 		k.check("disconnect takes the device away", func() error { return errors.Join(k.disconnect(a, k.made[a]), k.away()) })
 		k.check("a disconnect that is asked for again is done", func() error { return errors.Join(k.disconnect(a, k.made[a]), k.away()) })
 	}
+	if k.Overwrite && k.pool.Can(connector.VerbCopy) {
+		k.check("both volumes are connected to copy between them", func() error { return errors.Join(k.connect(a, opOne), k.connect(b, opOne)) })
+		k.copies(a, b)
+		k.check("both volumes are disconnected", func() error {
+			return errors.Join(k.disconnect(a, k.made[a]), k.disconnect(b, k.made[b]), k.away())
+		})
+	}
 	for _, after := range k.Interrupted {
 		k.check(fmt.Sprintf("a connect that is ended after %s can be asked for again", after), func() error { return k.interruptConnect(a, after) })
 		k.check(fmt.Sprintf("a disconnect that is ended after %s can be asked for again", after), func() error { return k.interruptDisconnect(a, after) })

@@ -30,8 +30,13 @@ type Subject struct {
 	Look func(path string) (pools.Device, error)
 	Open func(path string) (Device, error)
 	// Volumes are those of a target that the checks may connect and disconnect. Nothing is written
-	// to them, and nobody else may have them connected. Two of one target show what they share.
+	// to them without Overwrite, and nobody else may have them connected. Two of one target show what
+	// they share.
 	Volumes []string
+	// Overwrite lets copy be tried between Volumes.
+	Overwrite bool
+	// Late is for how long a volume is watched to which a copy that was ended may write.
+	Late time.Duration
 	// SizeBytes is that of the volumes that are made, or 0; it is rounded up.
 	SizeBytes int64
 	// Interrupted are the times after which a verb is told to end in its middle.

@@ -55,12 +55,21 @@ func (f Fake) Handle(_ context.Context, in connector.Request) (connector.Answer,
 		return f.create(in, v, there)
 	case connector.VerbExtend:
 		return f.extend(in, v, there)
+	case connector.VerbCopy:
+		src, err := f.read(in.Source.Volume)
+		if err != nil {
+			return connector.Answer{}, absent(in.Source.Volume)
+		}
+		return f.copy(in, src, v, there)
 	case connector.VerbDelete:
 		return f.remove(in, v, there)
 	case connector.VerbConnect:
 		return f.connect(in, v, there)
 	case connector.VerbDisconnect:
 		return f.disconnect(in, v, there)
+	}
+	if err := f.writeLate(in.Volume); err != nil {
+		return connector.Answer{}, err
 	}
 	switch {
 	case in.Volume == "":
@@ -80,10 +89,14 @@ func (f Fake) Handle(_ context.Context, in connector.Request) (connector.Answer,
 }
 
 func (f Fake) verbs() []string {
+	verbs := []string{connector.VerbInspect, connector.VerbCreate, connector.VerbExtend, connector.VerbDelete}
 	if f.Target {
-		return []string{connector.VerbInspect, connector.VerbConnect, connector.VerbDisconnect}
+		verbs = []string{connector.VerbInspect, connector.VerbConnect, connector.VerbDisconnect}
 	}
-	return []string{connector.VerbInspect, connector.VerbCreate, connector.VerbExtend, connector.VerbDelete}
+	if f.Copies {
+		verbs = append(verbs, connector.VerbCopy)
+	}
+	return verbs
 }
 
 // read is what the connector says of a volume.

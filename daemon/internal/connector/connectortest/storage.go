@@ -77,6 +77,22 @@ const (
 	DisconnectsOnce Flaw = "disconnects once"
 )
 
+// The flaws of a storage that copies.
+const (
+	// CopiesNothing: it says that it has copied, and has not.
+	CopiesNothing Flaw = "copies nothing"
+	// CopiesMore: it changes what is behind the range.
+	CopiesMore Flaw = "copies more"
+	// CopiesOnce: it refuses to copy what it has copied.
+	CopiesOnce Flaw = "copies once"
+	// CopiesAny: it copies whatever has the names.
+	CopiesAny Flaw = "copies any"
+	// CopiesLate: it writes once more what it has copied, some time later.
+	CopiesLate Flaw = "copies late"
+	// CopiesBeyond: it takes a range that the source does not have.
+	CopiesBeyond Flaw = "copies beyond"
+)
+
 // Fake is a connector and its storage.
 type Fake struct {
 	// Dir has the volumes, as files.
@@ -84,6 +100,8 @@ type Fake struct {
 	Flaw Flaw
 	// Target: it makes no volumes, and connects those that AddVolume has made. They share a session.
 	Target bool
+	// Copies: it has the verb copy.
+	Copies bool
 }
 
 // meta is what is kept of a volume beside its bytes.

@@ -64,6 +64,9 @@ func testPoolVolumes(t *testing.T, b *bench) {
 		ok(t, b.hv.ConnectDevice(ctx, path))
 		ok(t, b.hv.DisconnectDevice(ctx, path))
 	}
+	if c, err := b.hv.FindDeviceCopy(ctx, "/dev/disk/by-id/none", "/dev/disk/by-id/none-either"); !errors.Is(err, hv.ErrNotFound) {
+		t.Errorf("FindDeviceCopy = %v, %v; no storage is here that copies", c, err)
+	}
 	if _, err := b.hv.RoundedBytes(ctx, "no-such-pool", diskBytes); !errors.Is(err, hv.ErrNotFound) {
 		t.Errorf("RoundedBytes in no pool = %v, want ErrNotFound", err)
 	}

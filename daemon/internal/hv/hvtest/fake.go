@@ -51,6 +51,8 @@ type Fake struct {
 	// targets are the volumes of targets by path, with what they hold; those that are connected
 	// are among the images.
 	targets map[string]*image
+	// copies are the copies that a storage offers.
+	copies []hv.DeviceCopy
 	// silent are the addresses of exports whose servers answer nobody.
 	silent map[string]bool
 }

@@ -118,6 +118,10 @@ func (m *Images) Touch(path string) error {
 func (m *Images) CopyBlocks(src, dst string, first, n int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.copyBlocks(src, dst, first, n)
+}
+
+func (m *Images) copyBlocks(src, dst string, first, n int64) error {
 	from, err := m.open(src)
 	if err != nil {
 		return err

@@ -29,8 +29,10 @@ type FakeCopier struct {
 	CompareGate chan struct{}
 	Differs     bool
 
-	Mu      sync.Mutex
-	Done    map[string]bool
+	Mu   sync.Mutex
+	Done map[string]bool
+	// Asked are the keys of copies that a storage was asked for and has not answered.
+	Asked   map[string]bool
 	Updates map[string]api.MigrationUpdate
 	Last    steps.CopyRequest
 	// Kept is what KeepUnits stored, by key.
@@ -49,7 +51,14 @@ func (c *FakeCopier) Copy(ctx context.Context, req steps.CopyRequest) (steps.Cop
 	}
 	req.Progress(steps.Progress{Phase: "copy", BytesTotal: req.SizeBytes, BytesDone: req.SizeBytes / 2})
 	var full *fs.PathError
-	switch err := c.fake.CopyImage(req.Src[0], req.Dst); {
+	offloaded, err := c.offload(ctx, req)
+	if err != nil {
+		return steps.CopyResult{}, err
+	}
+	if !offloaded {
+		err = c.fake.CopyImage(req.Src[0], req.Dst)
+	}
+	switch {
 	case errors.As(err, &full) && full.Op == "write":
 		return steps.CopyResult{}, api.Errorf(api.CodeNoSpace, "%v", err) // as the engine does
 	case err != nil:
@@ -59,7 +68,44 @@ func (c *FakeCopier) Copy(ctx context.Context, req steps.CopyRequest) (steps.Cop
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 	c.Done[req.Key], c.Last = true, req
-	return steps.CopyResult{BytesTotal: req.SizeBytes, BytesCopied: req.SizeBytes, Verified: verified}, nil
+	return steps.CopyResult{BytesTotal: req.SizeBytes, BytesCopied: req.SizeBytes, Offloaded: offloaded, Verified: verified}, nil
+}
+
+// offload has the storage copy, half by half.
+func (c *FakeCopier) offload(ctx context.Context, req steps.CopyRequest) (bool, error) {
+	if req.Offload == nil || !req.Offload.Offered {
+		return false, nil
+	}
+	half := req.SizeBytes / 2
+	for off := int64(0); off < req.SizeBytes; off += half {
+		c.setAsked(req.Key, true)
+		_, answered, err := req.Offload.Ask(ctx, off, half)
+		if !answered {
+			return false, api.Errorf(api.CodeHypervisorUnavailable, "%v", err) // as the engine does
+		}
+		c.setAsked(req.Key, false)
+		switch {
+		case errors.Is(err, errors.ErrUnsupported):
+			req.Offload.Refused(err)
+			return false, nil
+		case err != nil:
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (c *FakeCopier) setAsked(key string, is bool) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	c.Asked[key] = is
+}
+
+// Unanswered implements steps.Copier.
+func (c *FakeCopier) Unanswered(key string) (bool, error) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	return c.Asked[key], nil
 }
 
 // Compare implements steps.Copier.
@@ -97,11 +143,21 @@ func (c *FakeCopier) Compare(ctx context.Context, src []hv.Image, dst hv.Image, 
 	return nil
 }
 
+// Restart implements steps.Copier.
+func (c *FakeCopier) Restart(key string) error {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	delete(c.Done, key)
+	delete(c.Updates, key)
+	return nil
+}
+
 // Forget implements steps.Copier.
 func (c *FakeCopier) Forget(_ context.Context, key string) error {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 	delete(c.Done, key)
+	delete(c.Asked, key)
 	delete(c.Updates, key)
 	return nil
 }

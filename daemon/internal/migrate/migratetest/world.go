@@ -70,7 +70,7 @@ func NewWorld(t *testing.T, state hv.State) *World {
 	}}}))
 	w.Registry, w.Blobs = newRegistry(), &Blobs{}
 	w.Images = &hosttest.Images{Fake: w.Fake}
-	w.Copier = &FakeCopier{fake: w.Fake, Done: map[string]bool{}, Updates: map[string]api.MigrationUpdate{}, Kept: map[string]steps.KeptUnits{}}
+	w.Copier = &FakeCopier{fake: w.Fake, Done: map[string]bool{}, Asked: map[string]bool{}, Updates: map[string]api.MigrationUpdate{}, Kept: map[string]steps.KeptUnits{}}
 	w.bring(t, state)
 	return w
 }

@@ -42,6 +42,8 @@ type CopyEngine struct {
 	mu    sync.Mutex
 	paced time.Duration // by pacers that have ended
 	moved int64
+	// offloaded are the bytes that storage has copied.
+	offloaded int64
 }
 
 // ThinBlockBytes is the size of the blocks of a thin volume that read as zeros once they are
@@ -69,7 +71,7 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	limit := copy.NewLimiter(opts.BandwidthBytesPerSecond)
 	spec := copy.Spec{
 		Src: copyChain(req.Src, req.SizeBytes), Dst: copyImage(req.Dst, req.SizeBytes),
-		Verify: opts.Verify == VerifyFull, DstIsZero: req.DstIsZero, Limit: limit, Network: c.network, Progress: forwardProgress(req.Progress, noPacing),
+		Verify: opts.Verify == VerifyFull, DstIsZero: req.DstIsZero, Offload: req.Offload, Limit: limit, Network: c.network, Progress: forwardProgress(req.Progress, noPacing),
 	}
 	spec.ThinBlockBytes = func(dst *os.File) int64 {
 		blockBytes, err := c.thin(ctx, dst)
@@ -97,16 +99,23 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	defer c.openCursor(&spec, req.Key)()
 	res, err := copy.Copy(ctx, spec)
 	c.count(0, res.BytesCopied)
+	if res.Offloaded {
+		c.countOffloaded(res.BytesTotal)
+	}
 	if mismatch := (*copy.MismatchError)(nil); errors.As(err, &mismatch) {
 		// The cursor says of a chunk that it is there, and it is not.
 		err = errors.Join(err, atomicfile.Remove(c.cursorPath(req.Key)))
 	}
 	if err != nil {
-		return CopyResult{}, copyError(ctx, err)
+		err = copyError(ctx, err)
+		if res.Offloaded && api.CodeOf(err) == api.CodeCopyMismatch {
+			err = offloadMismatch(err)
+		}
+		return CopyResult{}, err
 	}
 	return CopyResult{
 		BytesTotal: res.BytesTotal, BytesCopied: res.BytesCopied, BytesZero: res.BytesZero,
-		Cloned: res.Cloned, Verified: res.Verified, Digest: res.Digest,
+		Cloned: res.Cloned, Offloaded: res.Offloaded, Verified: res.Verified, Digest: res.Digest,
 	}, nil
 }
 
@@ -155,12 +164,18 @@ func (c *CopyEngine) count(paced time.Duration, moved int64) {
 // CountPaced counts for how long a block job was held back for its guest.
 func (c *CopyEngine) CountPaced(paced time.Duration) { c.count(paced, 0) }
 
-// Totals returns how long copies were held back for guests, and how many bytes were copied,
-// since the daemon began.
-func (c *CopyEngine) Totals() (paced time.Duration, copiedBytes int64) {
+// Totals returns how long copies were held back for guests, how many bytes were copied, and how many
+// storage has copied by itself, since the daemon began.
+func (c *CopyEngine) Totals() (paced time.Duration, copiedBytes, offloadedBytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.paced, c.moved
+	return c.paced, c.moved, c.offloaded
+}
+
+func (c *CopyEngine) countOffloaded(n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.offloaded += n
 }
 
 // optionsPoll is how often a copy looks whether its options were changed.
@@ -285,6 +300,34 @@ func (c *CopyEngine) Update(key string) (api.MigrationUpdate, error) {
 	return in, nil
 }
 
+// Unanswered implements Copier.
+func (c *CopyEngine) Unanswered(key string) (bool, error) {
+	return copy.Unanswered(copy.NewFileCursor(c.cursorPath(key)))
+}
+
+// Restart implements Copier.
+func (c *CopyEngine) Restart(key string) (err error) {
+	cursor := copy.NewFileCursor(c.cursorPath(key))
+	defer func() { err = errors.Join(err, cursor.Close()) }()
+	keep, err := copy.Restart(cursor)
+	if err == nil && !keep {
+		err = atomicfile.Remove(c.cursorPath(key))
+	}
+	return errors.Join(err, atomicfile.Remove(c.updatePath(key)))
+}
+
+// offloadMismatch says of a difference that the storage has made it.
+func offloadMismatch(err error) error {
+	var e *api.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	return &api.Error{
+		Code: e.Code, Details: e.Details,
+		Message: e.Message + `. The storage has made this copy; copy = "off" for its pool in volferryd.toml has Volferry copy by itself`,
+	}
+}
+
 // Forget implements Copier.
 func (c *CopyEngine) Forget(_ context.Context, key string) error {
 	return errors.Join(atomicfile.Remove(c.cursorPath(key)), atomicfile.Remove(c.updatePath(key)))
@@ -302,9 +345,12 @@ func copyError(ctx context.Context, err error) error {
 		mismatch *copy.MismatchError
 		size     *copy.SizeError
 		image    *copy.ImageError
+		open     *copy.UnansweredError
 		refused  *api.Error
 	)
 	switch {
+	case errors.As(err, &open):
+		return api.Errorf(api.CodeHypervisorUnavailable, "%v; nobody is given that volume before it has answered: run the copy again, which asks for the same", open)
 	case errors.Is(err, hv.ErrUnavailable): // libvirt, which has the key of a cluster
 		return op.WaitFor(request.WaitHypervisor, err)
 	case errors.As(err, &refused):

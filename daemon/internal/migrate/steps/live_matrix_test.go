@@ -513,6 +513,11 @@ func TestMatrixOfUntracking(t *testing.T) {
 // run carries an op out to its end, and returns how it ended.
 func (p *livePhase) run(t *testing.T) op.Status {
 	t.Helper()
+	return runOp(t, p)
+}
+
+func runOp(t *testing.T, p optest.World) op.Status {
+	t.Helper()
 	runner, err := op.New(op.Config{Journal: optest.NewJournal(), Describe: request.Describe})
 	must(t, err)
 	defer runner.Stop()

@@ -130,6 +130,11 @@ type Copier interface {
 	// key. Update returns them, a zero value if there are none.
 	SetUpdate(key string, in api.MigrationUpdate) error
 	Update(key string) (api.MigrationUpdate, error)
+	// Unanswered says whether a copy with this key has asked a storage to copy something that it has not
+	// answered: it may write to dst.
+	Unanswered(key string) (bool, error)
+	// Restart has a copy with this key begin anew, without the changes to it. What is Unanswered stays so.
+	Restart(key string) error
 	// Forget removes the cursor of a key, and the changes to its copy.
 	Forget(ctx context.Context, key string) error
 	// CopyUnits copies units that others write meanwhile, durably (copy.Units). It continues
@@ -156,6 +161,8 @@ type CopyRequest struct {
 	DstPrint string
 	// DstIsZero: we have made dst, and nobody has written to it.
 	DstIsZero bool
+	// Offload is how the storage that has both copies by itself; nil if there is none.
+	Offload *copy.Offload
 	// Options is called again and again, because the operator may change the options.
 	Options func() api.CopyOptions
 	// GuestStats samples the guest's own requests, so that the copy can give way. It is nil
@@ -212,8 +219,11 @@ type CopyResult struct {
 	BytesCopied int64  `json:"bytes_copied"`
 	BytesZero   int64  `json:"bytes_zero"`
 	Cloned      bool   `json:"cloned"`
+	Offloaded   bool   `json:"offloaded,omitempty"`
 	Verified    bool   `json:"verified"`
 	Digest      string `json:"digest,omitempty"`
+	// Remark says who has copied, if that is not as it may be expected.
+	Remark string `json:"remark,omitempty"`
 }
 
 // Guards keep a domain from being started (package guard).

@@ -26,7 +26,7 @@ func (e *Env) stepAdmitCancel() op.Step {
 // stepAdmit is the first step of a cancel, when no other op of the instance is at work: a
 // complete that was ahead of it may have passed its commit point meanwhile. Check refuses
 // a cancel that cannot succeed, before anything is changed. A copy that ran until now is
-// worth nothing once src is written again, so its cursor is dropped.
+// worth nothing once src is written again, so the next one begins anew.
 func (e *Env) stepAdmit(check func(ctx context.Context, s *Spec, opID string) error, remark func(*Spec) string) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		yes, err := e.history.Completed(ctx, s)
@@ -39,7 +39,7 @@ func (e *Env) stepAdmit(check func(ctx context.Context, s *Spec, opID string) er
 		if err := check(ctx, s, r.OpID()); err != nil {
 			return err
 		}
-		if err := e.copier.Forget(ctx, s.CopyKey()); err != nil {
+		if err := e.copier.Restart(s.CopyKey()); err != nil {
 			return err
 		}
 		return r.SetOutput(admittedOutput{Admitted: true, Remark: remark(s)})

@@ -5,6 +5,7 @@ package steps
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 
 	"github.com/volferry/volferry/daemon/internal/copy"
@@ -39,9 +40,13 @@ func (e *Env) stepCopy() op.Step {
 		}
 		ctx, cancel := e.whileOurs(ctx, s)
 		defer cancel()
+		remark := ""
+		offload := e.offload(ctx, s, func(pool string, err error) {
+			remark = fmt.Sprintf("pool %s was asked to copy by itself and did not, so that Volferry did (%v)", pool, err)
+		})
 		res, err := e.copier.Copy(ctx, CopyRequest{
 			Key: s.CopyKey(), Src: s.SrcChain(), Dst: s.DstImage(), SizeBytes: s.SizeBytes(), DstPrint: fingerprint,
-			DstIsZero:  zero,
+			DstIsZero: zero, Offload: offload,
 			Options:    func() api.CopyOptions { return e.CopyOptions(s) },
 			GuestStats: e.guestStats(s),
 			Progress:   func(p Progress) { e.progress.set(s.MigrationID, p) },
@@ -56,6 +61,7 @@ func (e *Env) stepCopy() op.Step {
 		if err != nil {
 			return err
 		}
+		res.Remark = remark
 		return r.SetOutput(res)
 	}
 	return provided(step(copyStep, do, nil, nil), e.srcUnchanged, e.dstUnchanged)
@@ -197,6 +203,9 @@ func (e *Env) stepVerifyCopy() op.Step {
 			return err
 		}
 		if err := e.sealedOrSame(ctx, s, r.OpID()); err != nil {
+			return err
+		}
+		if err := e.dstIsAnswered(ctx, s); err != nil {
 			return err
 		}
 		known, err := e.history.Copied(ctx, s)

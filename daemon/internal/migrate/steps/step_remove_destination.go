@@ -18,13 +18,16 @@ import (
 func (e *Env) stepRemoveDestination() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if !s.CreateDst {
-			return r.SetOutput(remarkOutput{s.Dst.Path + " was there before the move, and is left; it may hold a part of the copy"})
+			return r.SetOutput(remarkOutput{s.Dst.Path + " was there before the move, and is left; it may hold a part of the copy" + e.mayBeWritten(s)})
 		}
 		note, err := e.history.Dst(ctx, s)
 		if err != nil {
 			return err
 		}
 		if err := e.removeDestination(ctx, s, note); err != nil {
+			return err
+		}
+		if err := e.copier.Forget(ctx, s.CopyKey()); err != nil {
 			return err
 		}
 		if s.ConnectDst {
