@@ -101,6 +101,7 @@ func (s *sharers) moveEnds(t *testing.T, answer error) string {
 		m = newest()
 	}
 	for _, p := range s.both {
+		s.startsIfKilled(t, p)
 		eventually(t, "guest "+p.guest.Name+" goes on", func() bool { return p.guest.state(t) == "running" })
 		p.guest.assertMonitorAgrees(t)
 	}

@@ -3,11 +3,15 @@
 package e2e
 
 import (
+	"cmp"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/lab"
@@ -24,6 +28,7 @@ type sharers struct {
 
 	volume *volume
 	both   []*plugged
+	saves  string // where the memory of saved guests is
 }
 
 // startSharers starts them on a host.
@@ -33,7 +38,7 @@ func startSharers(t *testing.T, h *host) *sharers {
 		t.Fatal(err)
 	}
 	g1, g2 := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw)), h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
-	s := &sharers{host: h, volume: h.adoptVolume(t, h.diskIn(t, h.poolA, api.FormatRaw), "--type", "clustered")}
+	s := &sharers{host: h, saves: filepath.Join(h.State(), "saves"), volume: h.adoptVolume(t, h.diskIn(t, h.poolA, api.FormatRaw), "--type", "clustered")}
 	for i, g := range []*guest{g1, g2} {
 		half := *s.volume
 		half.disk.Part, half.disk.Parts, half.disk.Seed = uint64(i), 2, uint64(h.number())
@@ -48,11 +53,26 @@ func startSharers(t *testing.T, h *host) *sharers {
 func (s *sharers) writes(t *testing.T) {
 	t.Helper()
 	for _, p := range s.both {
-		if err := p.guest.Write(p.seen, lab.Load{Interval: 10 * time.Millisecond, Depth: 2}); err != nil {
-			t.Fatal(err)
-		}
+		s.begins(t, p)
 	}
 	s.goOnWriting(t)
+}
+
+func (s *sharers) begins(t *testing.T, p *plugged) {
+	t.Helper()
+	if err := p.guest.Write(p.seen, lab.Load{Interval: 10 * time.Millisecond, Depth: 2}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startsIfKilled starts a guest whose process was killed, and has it write again.
+func (s *sharers) startsIfKilled(t *testing.T, p *plugged) {
+	t.Helper()
+	if p.guest.state(t) == "shut off" {
+		s.ctl(t, "instance", "start", p.guest.Name)
+		p.appears(t)
+		s.begins(t, p)
+	}
 }
 
 // goOnWriting waits until both guests have written to the volume, from now on.
@@ -98,8 +118,8 @@ func (s *sharers) assertMoved(t *testing.T, m api.Migration) {
 		}
 	}
 	s.goOnWriting(t)
-	if saved, err := os.ReadDir(s.saves()); err != nil || len(saved) > 0 {
-		t.Errorf("left in %s: %v, %v", s.saves(), saved, err)
+	if saved, err := os.ReadDir(s.saves); err != nil || len(saved) > 0 {
+		t.Errorf("left in %s: %v, %v", s.saves, saved, err)
 	}
 	for _, p := range s.both {
 		p.quiesce(t)
@@ -107,9 +127,6 @@ func (s *sharers) assertMoved(t *testing.T, m api.Migration) {
 	}
 	s.writes(t)
 }
-
-// saves is where the memory of saved guests is.
-func (s *sharers) saves() string { return filepath.Join(s.State(), "saves") }
 
 // end claims that the guests' own disks are as they were, too.
 func (s *sharers) end(t *testing.T) {
@@ -161,7 +178,7 @@ func (s *sharers) neverLoose(t *testing.T) {
 // hasMemory says whether memory of the guest is on disk.
 func (s *sharers) hasMemory(t *testing.T, g *guest) bool {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(s.saves(), g.UUID+".*"))
+	files, err := filepath.Glob(filepath.Join(s.saves, g.UUID+".*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,12 +228,41 @@ func TestKillOfTheRegistryInAMoveWithAllGuestsPaused(t *testing.T) {
 	s.end(t)
 }
 
-func TestKillOfLibvirtdInAMoveWithAllGuestsPaused(t *testing.T) {
+func TestKillOfTheOthersInAMoveWithAllGuestsPaused(t *testing.T) {
 	leftToTestCrash(t)
 	s := startSharers(t, startHost(t))
 	x := s.trial()
-	x.strikeAt(t, x.way(t).ofPauseAll().where(point.atStart), s.othersDie(s.others()["libvirtd"]))
+	ps := x.way(t).ofPauseAll().where(point.atStart)
+	for name, strike := range s.others() {
+		t.Run(name, func(t *testing.T) { x.strikeAt(t, ps, s.othersDie(strike)) })
+	}
 	s.end(t)
+}
+
+// The move ends with the volume moved or not, by what its errors say, and a guest that was killed starts from where
+// the volume is.
+func TestKillOfAGuestInAMoveWithAllGuestsPaused(t *testing.T) {
+	leftToTestCrash(t)
+	s := startSharers(t, startHost(t))
+	ps := s.trial().way(t).ofPauseAll().where(point.atEffect)
+	x := &trial{
+		host: s.host, waits: true, begin: s.moveArgs,
+		ended: func(t *testing.T, r *request) { s.moveEnds(t, r.err) },
+	}
+	x.strikeAt(t, ps, s.othersDie(s.firstGuestDies))
+	s.end(t)
+}
+
+// firstGuestDies kills the process of a guest, if it has one.
+func (s *sharers) firstGuestDies(t *testing.T) {
+	t.Helper()
+	pid, err := s.both[0].guest.process()
+	if errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	if err := cmp.Or(err, unix.Kill(pid, unix.SIGKILL)); err != nil && !errors.Is(err, unix.ESRCH) {
+		t.Fatal(err)
+	}
 }
 
 // Everything on the host ends at once, as when it loses its power, while the guests
@@ -227,7 +273,7 @@ func TestKillOfTheHostInAMoveWithAllGuestsPaused(t *testing.T) {
 	x := s.trial()
 	ps := x.way(t).ofPauseAll().where(point.guestsSaved).where(func(p point) bool { return p.isAfter("do") })
 	x.strikeAt(t, ps, s.daemonDies(func(t *testing.T) {
-		s.reboot(t)
+		s.reboot(t, s.both[0].guest, s.both[1].guest)
 		s.neverLoose(t)
 	}))
 	s.end(t)
@@ -235,21 +281,21 @@ func TestKillOfTheHostInAMoveWithAllGuestsPaused(t *testing.T) {
 
 // reboot ends all that the dead daemon has left of the host's programs, and has them
 // begin anew.
-func (s *sharers) reboot(t *testing.T) {
+func (h *host) reboot(t *testing.T, guests ...*guest) {
 	t.Helper()
-	s.KillRegistry()
-	if err := s.Libvirtd.Kill(); err != nil {
+	h.KillRegistry()
+	if err := h.Libvirtd.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range s.both {
-		if g := p.guest; exists(t, g.pidFile()) {
+	for _, g := range guests {
+		if exists(t, g.pidFile()) {
 			g.killQEMU(t)
 		}
 	}
-	if err := s.Libvirtd.Restart(t.Context()); err != nil {
+	if err := h.Libvirtd.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.StartRegistry(t.Context()); err != nil {
+	if err := h.StartRegistry(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -153,3 +153,17 @@ func TestKillOfTheOthersInAnAttachAndADetachOfARoot(t *testing.T) {
 	}
 	g.startsFromItsRoot(t, v)
 }
+
+// Everything on the host ends at once.
+func TestKillOfTheHostInAnAttachAndADetachOfARoot(t *testing.T) {
+	leftToTestCrash(t)
+	g, v := rootGuest(t, startHost(t))
+	forEachPlug(t, func(t *testing.T, detaches bool) {
+		x := g.rootTrial(v, detaches)
+		x.strikeAt(t, x.way(t).ofRoot(detaches).where(point.atEffect), g.host.daemonDies(func(t *testing.T) {
+			g.host.reboot(t, g)
+			g.neverWithoutRoot(v)(t)
+		}))
+	})
+	g.startsFromItsRoot(t, v)
+}

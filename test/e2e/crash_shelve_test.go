@@ -285,3 +285,19 @@ func TestKillOfTheOthersInAShelveAndAnUnshelve(t *testing.T) {
 	}
 	s.end(t)
 }
+
+// Everything on the host ends at once, and only the instance's own definition, or the shelf, says where it is.
+func TestKillOfTheHostInAShelveAndAnUnshelve(t *testing.T) {
+	leftToTestCrash(t)
+	s := shelfGuest(t, startHost(t))
+	blow := s.host.daemonDies(func(t *testing.T) {
+		s.host.reboot(t, s.guest)
+		s.neverLost(t)
+	})
+	s.forEachShelving(t, func(t *testing.T, x *trial, of func(points) points) {
+		// A guest that has come back goes off with its host, as any other.
+		ps := of(x.way(t)).where(point.atEffect).where(func(p point) bool { return p.kind() != "instance_start" })
+		x.strikeAt(t, ps, blow)
+	})
+	s.end(t)
+}

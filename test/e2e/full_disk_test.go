@@ -173,12 +173,17 @@ func TestAGuestNearAFullDiskIsSlowedAndHasItsOwnLimitsInTheEnd(t *testing.T) {
 // journal, guards and overlays.
 func startHostWithState(t *testing.T) (h *host, state string) {
 	t.Helper()
-	const sizeMiB = 160
+	return startHostWithFS(t, "state", 160)
+}
+
+// startHostWithFS is startHost with a small file system in its directory.
+func startHostWithFS(t *testing.T, name string, sizeMiB int64) (h *host, at string) {
+	t.Helper()
 	lab.Require(t)
 	t.Parallel()
 	dir := lab.TempDir(t)
 	nothingRemains(t, dir)
-	fs, err := lab.LoopFS(t.Context(), filepath.Join(dir, "state"), "ext4", sizeMiB)
+	fs, err := lab.LoopFS(t.Context(), filepath.Join(dir, name), "ext4", sizeMiB)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,21 +52,62 @@ func TestAJournalThatTakesNothingInAnAttachADetachAndAResizeCostsNoWrite(t *test
 	g.assertSettled(t)
 }
 
+// A move with all guests paused keeps their memory by what the journal says.
+func TestAJournalThatTakesNothingInAMoveWithAllGuestsPausedCostsNoWrite(t *testing.T) {
+	leftToTestCrash(t)
+	s := startSharers(t, startHost(t))
+	x := s.trial()
+	x.strikeAt(t, x.way(t).ofPauseAll().where(func(p point) bool { return p.isAfter("do") }), s.othersDie(s.journalIsRefused(nothingElse)))
+	s.end(t)
+}
+
+func TestAJournalThatTakesNothingInAShelveAndAnUnshelveLosesNoInstance(t *testing.T) {
+	leftToTestCrash(t)
+	s := shelfGuest(t, startHost(t))
+	s.forEachShelving(t, func(t *testing.T, x *trial, of func(points) points) {
+		ps := of(x.way(t)).where(func(p point) bool { return p.isAfter("do") })
+		x.strikeAt(t, ps, s.host.othersDie(s.host.journalIsRefused(nothingElse)))
+	})
+	s.end(t)
+}
+
+func TestAJournalThatTakesNothingInAnAttachAndADetachOfARootCostsNoWrite(t *testing.T) {
+	leftToTestCrash(t)
+	g, v := rootGuest(t, startHost(t))
+	forEachPlug(t, func(t *testing.T, detaches bool) {
+		x := g.rootTrial(v, detaches)
+		ps := x.way(t).ofRoot(detaches).where(func(p point) bool { return p.isAfter("do") })
+		x.strikeAt(t, ps, g.host.othersDie(g.host.journalIsRefused(nothingElse)))
+	})
+	g.startsFromItsRoot(t, v)
+}
+
 // journalIsRefused lets the kernel refuse writes to the journal until the daemon has noticed,
 // and the guest, if it runs, has written all the same.
 func (g *guest) journalIsRefused(t *testing.T) {
 	t.Helper()
-	h := g.host
-	log := logSince(t, h.Log())
-	// The database and its log. What SQLite shares of it in memory never meets the disk.
-	journal := []string{filepath.Join(h.State(), "journal.db"), filepath.Join(h.State(), "journal.db-wal")}
-	setImmutable(t, true, journal...)
-	defer setImmutable(t, false, journal...)
-	eventually(t, "the journal takes nothing, or the op is over", func() bool {
-		return strings.Contains(log(), "journal unavailable") || h.isOver(t)
-	})
-	if g.state(t) != "shut off" {
-		g.writes(t)
+	g.host.journalIsRefused(func(t *testing.T) {
+		t.Helper()
+		if g.state(t) != "shut off" {
+			g.writes(t)
+		}
+	})(t)
+}
+
+// journalIsRefused lets the kernel refuse writes to the journal until the daemon has noticed, and what goes
+// on meanwhile has gone on.
+func (h *host) journalIsRefused(meanwhile func(*testing.T)) func(*testing.T) {
+	return func(t *testing.T) {
+		t.Helper()
+		log := logSince(t, h.Log())
+		// The database and its log. What SQLite shares of it in memory never meets the disk.
+		journal := []string{filepath.Join(h.State(), "journal.db"), filepath.Join(h.State(), "journal.db-wal")}
+		setImmutable(t, true, journal...)
+		defer setImmutable(t, false, journal...)
+		eventually(t, "the journal takes nothing, or the op is over", func() bool {
+			return strings.Contains(log(), "journal unavailable") || h.isOver(t)
+		})
+		meanwhile(t)
 	}
 }
 
