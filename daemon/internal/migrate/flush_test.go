@@ -14,12 +14,12 @@ import (
 )
 
 // endByHand brings a migration to its end, call by call: a complete, or a cancel. It
-// returns the migration and what was done to the images, in order, between the pivot and the
-// removal of the overlay.
+// returns the migration and what was done to the images, in order, before the removal of the
+// overlay, and behind the pivot if there was one.
 func (d *daemon) endByHand(cancel bool) (mig api.Migration, done []string) {
 	d.t.Helper()
 	ctx := context.Background()
-	pivoted := -1
+	pivoted := 0
 	d.world.Inject(hvtest.Fault{Call: "Pivot", After: true, Do: func() {
 		d.world.Images.Mu.Lock()
 		defer d.world.Images.Mu.Unlock()
@@ -42,7 +42,7 @@ func (d *daemon) endByHand(cancel bool) (mig api.Migration, done []string) {
 	defer d.world.Images.Mu.Unlock()
 	log := d.world.Images.Durable
 	gone := slices.IndexFunc(log, func(s string) bool { return strings.HasPrefix(s, "remove /overlays/") })
-	if pivoted < 0 || gone < pivoted {
+	if gone < pivoted {
 		d.t.Fatalf("%v: the overlay was not removed, or before the pivot (%d)", log, pivoted)
 	}
 	return mig, slices.Clone(log[pivoted:gone])
@@ -58,6 +58,9 @@ func TestTheEndIsFlushedBetweenThePivotAndTheRemovalOfTheOverlay(t *testing.T) {
 			end := mig.Dst.Path
 			if back {
 				end = srcPath
+			}
+			if !slices.Contains(d.world.Calls(), "Pivot") {
+				t.Fatal("there was no pivot")
 			}
 			if !slices.Contains(done, "flush "+end) {
 				t.Errorf("back %t: %v, want a flush of %s between the pivot and the removal of the overlay", back, done, end)
