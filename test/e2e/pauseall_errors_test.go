@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/site"
 )
 
 // Errors of the kernel in the middle of a move with all guests paused: every guest goes on where it was.
@@ -54,9 +56,12 @@ func TestAMoveWithAllGuestsPausedWhoseMemoryHasNoRoomIsTakenBack(t *testing.T) {
 	}
 	t.Run("before it begins", func(t *testing.T) {
 		leave(300 << 20)(t)
-		h.refuses(t, api.CodeNoSpace, s.moveArgs(t)...)
+		defer mended(t)
+		var refused *site.CtlError
+		if _, err := h.Ctl(t.Context(), s.moveArgs(t)...); !errors.As(err, &refused) || refused.Exit != api.CodeNoSpace.ExitStatus() {
+			t.Errorf("without room for their memory: %v", err)
+		}
 		s.goOnWriting(t)
-		mended(t)
 	})
 	t.Run("while it is written", func(t *testing.T) {
 		s.notMovedTrial(mended).strikeAt(t, points{"instance_save.save.after_started"}, h.othersDie(leave(0)))

@@ -95,6 +95,9 @@ func (x storageTarget) countSessions(t *testing.T) (n int) {
 // pool is the section of the configuration with the pool of the target.
 func (x storageTarget) pool() string {
 	text := "[connector_pools]\nsan = { connector = \"" + x.connector + "\""
+	if x.copies {
+		text += `, copy = "on"`
+	}
 	for _, option := range x.options {
 		key, value, _ := strings.Cut(option, "=")
 		text += fmt.Sprintf(", %s = %q", key, value)

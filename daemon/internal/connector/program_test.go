@@ -203,17 +203,17 @@ func TestARunnerRunsNothingThatItsConfigurationDoesNotName(t *testing.T) {
 	}
 }
 
-// TestAPoolThatIsSwitchedOffDoesNotSayThatItCopies, and is asked all the same for what was asked for before.
-func TestAPoolThatIsSwitchedOffDoesNotSayThatItCopies(t *testing.T) {
+// TestAPoolThatIsNotSwitchedOnDoesNotSayThatItCopies, and is asked all the same for what was asked for before.
+func TestAPoolThatIsNotSwitchedOnDoesNotSayThatItCopies(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\ncase $(cat) in\n*inspect*) echo '" + strings.Replace(goodPool, `"delete"`, `"delete","copy"`, 1) + "' ;;\n*) echo '{\"protocol\":1,\"copied_to_bytes\":512}' ;;\nesac\n"
 	if err := os.WriteFile(filepath.Join(dir, "fake"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []PoolConfig{{"connector": "fake"}, {"connector": "fake", "copy": "off"}} {
+	for _, c := range []PoolConfig{{"connector": "fake"}, {"connector": "fake", "copy": "off"}, {"connector": "fake", "copy": "on"}} {
 		r := &Runner{Config: func() (string, map[string]PoolConfig, error) { return dir, map[string]PoolConfig{"fast": c}, nil }}
 		out, err := r.Run(t.Context(), "fast", Request{Verb: VerbInspect})
-		if err != nil || out.Pool.Can(VerbCopy) != (c["copy"] == "") || !out.Pool.Can(VerbDelete) {
+		if err != nil || out.Pool.Can(VerbCopy) != (c["copy"] == "on") || !out.Pool.Can(VerbDelete) {
 			t.Errorf("with %v it says %+v, %v", c, out.Pool, err)
 		}
 		in := Request{Verb: VerbCopy, Volume: "v", OpID: "a", Identity: "b", LengthBytes: 512, Source: &Source{Volume: "x", Identity: "c", SizeBytes: 512}}
@@ -234,13 +234,13 @@ func TestPoolsOfAConfigurationThatCouldNotBeAreRefused(t *testing.T) {
 		"a path upwards":      {"fast": {"connector": ".."}},
 		"a pool with a slash": {"a/b": {"connector": "lvm"}},
 		"a pool of no name":   {"": {"connector": "lvm"}},
-		"a copy that is on":   {"fast": {"connector": "lvm", "copy": "on"}},
+		"another copy":        {"fast": {"connector": "lvm", "copy": "yes"}},
 	} {
 		if err := CheckPools(pools); err == nil {
 			t.Errorf("%s is accepted", what)
 		}
 	}
-	good := map[string]PoolConfig{"fast": {"connector": "lvm", "vg": "a", "copy": "off"}}
+	good := map[string]PoolConfig{"fast": {"connector": "lvm", "vg": "a", "copy": "on"}}
 	if err := CheckPools(good); err != nil {
 		t.Error(err)
 	}

@@ -20,8 +20,9 @@ type PoolConfig map[string]string
 const (
 	// nameKey is the key of the connector's name.
 	nameKey = "connector"
-	// copyKey is copyOff in a pool that is not asked to copy, though it could.
+	// copyKey is copyOn in a pool that is asked to copy, if it can.
 	copyKey = "copy"
+	copyOn  = "on"
 	copyOff = "off"
 )
 
@@ -38,7 +39,7 @@ func (c PoolConfig) Options() map[string]string {
 
 // answer is the answer of the connector as far as the configuration lets it count.
 func (c PoolConfig) answer(out Answer) Answer {
-	if out.Pool != nil && c[copyKey] == copyOff {
+	if out.Pool != nil && c[copyKey] != copyOn {
 		pool := *out.Pool
 		pool.Verbs = slices.DeleteFunc(slices.Clone(pool.Verbs), func(verb string) bool { return verb == VerbCopy })
 		out.Pool = &pool
@@ -59,8 +60,8 @@ func CheckPools(pools map[string]PoolConfig) error {
 		if err := CheckName(c.Connector()); err != nil {
 			return fmt.Errorf("pool %s: %w", name, err)
 		}
-		if text, said := c[copyKey]; said && text != copyOff {
-			return fmt.Errorf("pool %s: %s is %.40q; it can only be %s", name, copyKey, text, copyOff)
+		if text, said := c[copyKey]; said && text != copyOn && text != copyOff {
+			return fmt.Errorf("pool %s: %s is %.40q; it can be %s or %s", name, copyKey, text, copyOn, copyOff)
 		}
 	}
 	return nil

@@ -324,7 +324,7 @@ func offloadMismatch(err error) error {
 	}
 	return &api.Error{
 		Code: e.Code, Details: e.Details,
-		Message: e.Message + `. The storage has made this copy; copy = "off" for its pool in volferryd.toml has Volferry copy by itself`,
+		Message: e.Message + `. The storage has made this copy; without copy = "on" for its pool in volferryd.toml Volferry copies by itself`,
 	}
 }
 
