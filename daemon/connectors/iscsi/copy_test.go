@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -173,9 +172,9 @@ func (h *fakeHost) copyLock(u unit) *os.File {
 // isWaitedFor says whether somebody waits for a lock, as the kernel has it.
 func (h *fakeHost) isWaitedFor(lock *os.File) bool {
 	h.t.Helper()
-	st, err := lock.Stat()
-	h.must(err)
-	inode := ":" + strconv.FormatUint(st.Sys().(*syscall.Stat_t).Ino, 10) + " "
+	var st unix.Stat_t
+	h.must(unix.Fstat(int(lock.Fd()), &st))
+	inode := ":" + strconv.FormatUint(st.Ino, 10) + " "
 	text, err := os.ReadFile("/proc/locks")
 	h.must(err)
 	for line := range strings.Lines(string(text)) {
