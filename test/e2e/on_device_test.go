@@ -110,9 +110,9 @@ func TestAnImageOnADeviceThatIsNotAttachedIsMoved(t *testing.T) {
 	d := h.imageOn(t, a, first)
 	h.ctl(t, "volume", "adopt", "data", "--path", first.Path, "--format", "qcow2")
 	for _, args := range [][]string{
-		{"--to-path", second.Path}, {"--to-pool", "b", "--to-format", "raw"}, {"--to-path", first.Path, "--to-format", "qcow2"},
+		{"--to-path", second.Path, "--yes"}, {"--to-pool", "b", "--to-format", "raw"}, {"--to-path", first.Path, "--to-format", "qcow2", "--yes"},
 	} {
-		m := get[api.Migration](t, h, "migration", append([]string{"volume", "migrate", "data", "--yes"}, args...)...)
+		m := get[api.Migration](t, h, "migration", append([]string{"volume", "migrate", "data"}, args...)...)
 		if m.State != api.MigrationCompleted {
 			t.Fatalf("ended as %s: %+v", m.State, m)
 		}
