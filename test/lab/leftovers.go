@@ -129,7 +129,7 @@ func (c *Connection) domainLeftovers(ctx context.Context, domain string) ([]stri
 			found = append(found, fmt.Sprintf("domain %s has a %s job on %s", domain, d.Mirror.Job, d.Target.Dev))
 		}
 		if d.BackingStore.Type != "" {
-			found = append(found, fmt.Sprintf("domain %s has an overlay on %s: %s", domain, d.Target.Dev, d.Source.File))
+			found = append(found, fmt.Sprintf("domain %s has an overlay on %s: %s", domain, d.Target.Dev, d.Source.File+d.Source.Dev)) // it has one of them
 		}
 	}
 	return found, nil
