@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -256,11 +255,7 @@ func TestKillOfAGuestInAMoveWithAllGuestsPaused(t *testing.T) {
 // firstGuestDies kills the process of a guest, if it has one.
 func (s *sharers) firstGuestDies(t *testing.T) {
 	t.Helper()
-	pid, err := s.both[0].guest.process()
-	if errors.Is(err, os.ErrNotExist) {
-		return
-	}
-	if err := cmp.Or(err, unix.Kill(pid, unix.SIGKILL)); err != nil && !errors.Is(err, unix.ESRCH) {
+	if _, err := s.both[0].guest.killsProcess(); err != nil && !errors.Is(err, unix.ESRCH) {
 		t.Fatal(err)
 	}
 }

@@ -164,11 +164,7 @@ func (g *guest) diesWithAnOverlay(ctx context.Context) error {
 // dies kills the guest's process, beside a test, and returns when libvirt knows it. libvirtd may be dead
 // meanwhile.
 func (g *guest) dies(ctx context.Context) error {
-	pid, err := g.process()
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // it is off already
-	}
-	if err := cmp.Or(err, unix.Kill(pid, unix.SIGKILL)); err != nil {
+	if had, err := g.killsProcess(); err != nil || !had {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -183,6 +179,18 @@ func (g *guest) dies(ctx context.Context) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// killsProcess kills the guest's process. It has none if it is off.
+func (g *guest) killsProcess() (had bool, err error) {
+	pid, err := g.process()
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil {
+		err = unix.Kill(pid, unix.SIGKILL)
+	}
+	return err == nil, err
 }
 
 // blows are what dies in a round.

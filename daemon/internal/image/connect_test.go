@@ -4,10 +4,8 @@ package image_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,24 +45,12 @@ func TestWhatIsNotThereCannotBeConnectedAndNeedsNoDisconnect(t *testing.T) {
 // What another host wrote is what the guest reads: here it is written below a
 // loop device that has the old content in memory.
 func TestAConnectedDeviceReadsWhatIsOnIt(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root for a loop device")
-	}
 	file := filepath.Join(t.TempDir(), "disk")
 	old, now := bytes.Repeat([]byte{1}, 1<<20), bytes.Repeat([]byte{2}, 1<<20)
 	if err := os.WriteFile(file, old, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), "losetup", "--find", "--show", file).Output()
-	if err != nil {
-		t.Skipf("no loop device: %v", err)
-	}
-	device := strings.TrimSpace(string(out))
-	t.Cleanup(func() {
-		if err := exec.CommandContext(context.Background(), "losetup", "--detach", device).Run(); err != nil {
-			t.Error(err)
-		}
-	})
+	device := loopDevice(t, file)
 	read := func() byte {
 		content, err := os.ReadFile(device)
 		if err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package image
+package image_test
 
 import (
 	"context"
@@ -12,22 +12,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/internal/api"
 )
 
-// deviceOf is a block device of this size.
-func deviceOf(t *testing.T, sizeBytes int64) string {
+// loopDevice is a block device of which a file has the bytes.
+func loopDevice(t *testing.T, file string) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root for a loop device")
-	}
-	file := filepath.Join(t.TempDir(), "device")
-	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, sizeBytes)); err != nil {
-		t.Fatal(err)
+		t.Skip("SKIPPED: needs root for a loop device")
 	}
 	out, err := exec.CommandContext(t.Context(), "losetup", "--find", "--show", file).Output()
 	if err != nil {
-		t.Skipf("no loop device: %v", err)
+		t.Skipf("SKIPPED: no loop device: %v", err)
 	}
 	device := strings.TrimSpace(string(out))
 	t.Cleanup(func() {
@@ -38,9 +35,19 @@ func deviceOf(t *testing.T, sizeBytes int64) string {
 	return device
 }
 
+// deviceOf is a block device of this size.
+func deviceOf(t *testing.T, sizeBytes int64) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "device")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, sizeBytes)); err != nil {
+		t.Fatal(err)
+	}
+	return loopDevice(t, file)
+}
+
 func TestAnImageOnADeviceHasTheSizeOfItsHeaderAndFitsOrNot(t *testing.T) {
 	const sizeBytes = 8 << 20
-	full, err := Storage{}.FullBytes(t.Context(), sizeBytes)
+	full, err := image.Storage{}.FullBytes(t.Context(), sizeBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,19 +61,19 @@ func TestAnImageOnADeviceHasTheSizeOfItsHeaderAndFitsOrNot(t *testing.T) {
 				t.Fatalf("%v: %s", err, out)
 			}
 			l := api.Location{Path: device, Format: api.FormatQcow2}
-			info, err := Storage{}.Inspect(t.Context(), l)
+			info, err := image.Storage{}.Inspect(t.Context(), l)
 			if err != nil || info.SizeBytes != sizeBytes || !info.Block {
 				t.Errorf("it is %+v, %v", info, err)
 			}
-			err = Storage{}.CheckFits(t.Context(), l, info)
+			err = image.Storage{}.CheckFits(t.Context(), l, info)
 			if fits := err == nil; fits != c.fits || !fits && (api.CodeOf(err) != api.CodeUnsupportedDisk || !strings.Contains(err.Error(), fmt.Sprintf("lvextend --size %db %s", full, device))) {
 				t.Errorf("got %v", err)
 			}
 			raw := api.Location{Path: device, Format: api.FormatRaw}
-			if info, err = (Storage{}).Inspect(t.Context(), raw); err != nil || info.SizeBytes != c.deviceBytes {
+			if info, err = (image.Storage{}).Inspect(t.Context(), raw); err != nil || info.SizeBytes != c.deviceBytes {
 				t.Errorf("the device is %+v, %v", info, err)
 			}
-			if err := (Storage{}).CheckFits(t.Context(), raw, info); err != nil {
+			if err := (image.Storage{}).CheckFits(t.Context(), raw, info); err != nil {
 				t.Errorf("raw: %v", err)
 			}
 		})
@@ -75,30 +82,30 @@ func TestAnImageOnADeviceHasTheSizeOfItsHeaderAndFitsOrNot(t *testing.T) {
 
 func TestAnImageIsMadeOnTheRightDeviceAlone(t *testing.T) {
 	const sizeBytes = 8 << 20
-	full, err := Storage{}.FullBytes(t.Context(), sizeBytes)
+	full, err := image.Storage{}.FullBytes(t.Context(), sizeBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	device := deviceOf(t, full)
-	is, err := Storage{}.Fingerprint(t.Context(), device)
+	is, err := image.Storage{}.Fingerprint(t.Context(), device)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := api.Location{Path: device, Format: api.FormatQcow2}
-	var replaced *ReplacedError
-	if err := (Storage{}).CreateOnDevice(t.Context(), device, sizeBytes, "device of somebody else"); !errors.As(err, &replaced) || replaced.Found != is {
+	var replaced *image.ReplacedError
+	if err := (image.Storage{}).CreateOnDevice(t.Context(), device, sizeBytes, "device of somebody else"); !errors.As(err, &replaced) || replaced.Found != is {
 		t.Errorf("another device: %v", err)
 	}
-	if err := (Storage{}).CreateOnDevice(t.Context(), device, sizeBytes+1<<20, is); api.CodeOf(err) != api.CodeSizeMismatch {
+	if err := (image.Storage{}).CreateOnDevice(t.Context(), device, sizeBytes+1<<20, is); api.CodeOf(err) != api.CodeSizeMismatch {
 		t.Errorf("a larger image: %v", err)
 	}
-	if info, err := (Storage{}).Inspect(t.Context(), l); api.CodeOf(err) != api.CodeUnsupportedDisk || !info.Block {
+	if info, err := (image.Storage{}).Inspect(t.Context(), l); api.CodeOf(err) != api.CodeUnsupportedDisk || !info.Block {
 		t.Errorf("it was written: %+v, %v", info, err)
 	}
-	if err := (Storage{}).CreateOnDevice(t.Context(), device, sizeBytes, is); err != nil {
+	if err := (image.Storage{}).CreateOnDevice(t.Context(), device, sizeBytes, is); err != nil {
 		t.Fatal(err)
 	}
-	if blank, err := (Storage{}).Blank(t.Context(), l); err != nil || !blank {
+	if blank, err := (image.Storage{}).Blank(t.Context(), l); err != nil || !blank {
 		t.Errorf("a new image is blank: %v, %v", blank, err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -47,8 +46,8 @@ func CreateOnDevice(ctx context.Context, path string, sizeBytes int64, is func(d
 		return err
 	}
 	var room Room
-	if room.DeviceBytes, err = o.file.Seek(0, io.SeekEnd); err != nil {
-		return fmt.Errorf("read size: %w", err)
+	if room.DeviceBytes, err = o.heldBytes(); err != nil {
+		return err
 	}
 	if room.FullBytes, err = FullBytes(ctx, sizeBytes); err != nil {
 		return err

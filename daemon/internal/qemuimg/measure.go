@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 )
 
@@ -34,8 +33,8 @@ func RoomOf(ctx context.Context, path string) (Room, error) {
 		return Room{}, err
 	}
 	var room Room
-	if room.DeviceBytes, err = o.file.Seek(0, io.SeekEnd); err != nil {
-		return Room{}, fmt.Errorf("read size: %w", err)
+	if room.DeviceBytes, err = o.heldBytes(); err != nil {
+		return Room{}, err
 	}
 	room.FullBytes, err = fullBytes(ctx, h.layout(), h.SizeBytes)
 	return room, err

@@ -84,6 +84,16 @@ func (o *opened) isFile() error {
 	return nil
 }
 
+// heldBytes is the size of the file, or of the block device.
+func (o *opened) heldBytes() (int64, error) {
+	// Seeking to the end gives the size of a block device as well.
+	n, err := o.file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0, fmt.Errorf("read size: %w", err)
+	}
+	return n, nil
+}
+
 // readSize reads the virtual size, and refuses a qcow2 image with internal snapshots.
 func (o *opened) readSize() error {
 	if o.Format == FormatQCOW2 {
@@ -94,10 +104,9 @@ func (o *opened) readSize() error {
 		o.sizeBytes = h.SizeBytes
 		return h.whole(o.Path)
 	}
-	// Seeking to the end gives the size of a block device as well.
-	n, err := o.file.Seek(0, io.SeekEnd)
+	n, err := o.heldBytes()
 	if err != nil {
-		return fmt.Errorf("read size: %w", err)
+		return err
 	}
 	if o.SliceBytes > n {
 		return &SizeError{o.Path, n, o.SliceBytes}
