@@ -21,26 +21,46 @@ func TestStorageAClockThatJumpsInEveryStepChangesNothing(t *testing.T) {
 	}
 	for _, c := range asks {
 		t.Run(c.name, func(t *testing.T) {
-			h := startHost(t)
-			h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long here
-			g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
+			g := guestUnderAnyClock(t)
 			x := c.trial(t, g)
 			x.writer = nil // gaps are by the host's clock
-			var jumps atomic.Int64
-			x.once(t, "", blow{
-				arm: func(t *testing.T, _ point) { x.watchPoints(t) },
-				strike: func(t *testing.T, _ context.Context, _ point) {
-					stop := x.host.clockJumps(t, &jumps)
-					t.Cleanup(stop)
-				},
-			})
-			steps := len(x.passed(t).of(c.kind).where(point.atStart))
-			t.Logf("the clock jumped %d times in %d steps", jumps.Load(), steps)
-			if jumps.Load() < int64(steps) {
-				t.Errorf("the clock jumped %d times in %d steps, want once in each", jumps.Load(), steps)
-			}
+			x.underJumps(t, func(ps points) points { return ps.of(c.kind) })
 			g.assertSettled(t)
 		})
+	}
+	t.Run("attach and detach", func(t *testing.T) {
+		g := guestUnderAnyClock(t)
+		v := g.host.adoptVolume(t, g.host.diskIn(t, g.host.poolA, api.FormatRaw))
+		forEachPlug(t, func(t *testing.T, detaches bool) {
+			g.plugTrial(v, "running", "running", detaches).underJumps(t, func(ps points) points { return ps.ofPlug(detaches) })
+		})
+		g.assertSettled(t)
+	})
+}
+
+// guestUnderAnyClock is a guest that runs on a host of its own.
+func guestUnderAnyClock(t *testing.T) *guest {
+	t.Helper()
+	h := startHost(t)
+	h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long here
+	return h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
+}
+
+// underJumps makes the request once while the clock jumps at each of its points.
+func (x *trial) underJumps(t *testing.T, its func(points) points) {
+	t.Helper()
+	var jumps atomic.Int64
+	stop := func() {}
+	defer func() { stop() }()
+	x.once(t, "", blow{
+		arm:    func(t *testing.T, _ point) { x.watchPoints(t) },
+		ready:  func(t *testing.T, _ point) { stop = x.host.clockJumps(t, &jumps) },
+		strike: func(*testing.T, context.Context, point) {},
+	})
+	steps := len(its(x.passed(t)).where(point.atStart))
+	t.Logf("the clock jumped %d times in %d steps", jumps.Load(), steps)
+	if jumps.Load() < int64(steps) {
+		t.Errorf("the clock jumped %d times in %d steps, want once in each", jumps.Load(), steps)
 	}
 }
 

@@ -14,30 +14,38 @@ import (
 // manySides is how many callers ask for one thing at once.
 const manySides = 8
 
-// together makes the same call from many sides at once, each under an op id of its own, and
-// returns the answers and the codes of the refusals.
-func (h *host) together(t *testing.T, args []string) (answers []api.Migration, refusals []api.Code) {
-	t.Helper()
+// together has many ask for the same at once, each under an op id of its own, and returns the
+// answers and the codes of the refusals.
+func together[T any](ask func() (T, error)) (answers []T, refusals []api.Code) {
 	type said struct {
-		m   api.Migration
-		err error
+		answer T
+		err    error
 	}
 	all := make(chan said, manySides)
 	for range manySides {
 		go func() {
-			m, err := site.Get[api.Migration](context.WithoutCancel(t.Context()), h.Caller, "migration", args...)
-			all <- said{m, err}
+			answer, err := ask()
+			all <- said{answer, err}
 		}()
 	}
 	for range manySides {
 		one := <-all
 		if one.err == nil {
-			answers = append(answers, one.m)
+			answers = append(answers, one.answer)
 			continue
 		}
 		refusals = append(refusals, codeOf(one.err))
 	}
 	return answers, refusals
+}
+
+// together is together for a command that answers with a migration.
+func (h *host) together(t *testing.T, args []string) (answers []api.Migration, refusals []api.Code) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	return together(func() (api.Migration, error) {
+		return site.Get[api.Migration](ctx, h.Caller, "migration", args...)
+	})
 }
 
 // Start, complete and cancel are asked for by many at once: one migration comes of it, and
@@ -80,6 +88,43 @@ func TestTheSameCallFromManySidesIsMadeOnce(t *testing.T) {
 			}
 			g.assertSettledAndGoOn(t)
 		})
+	}
+	g.assertSettled(t)
+}
+
+// An attach and a detach are asked for by many at once, and once more when they are made: the guest
+// is given the disk once and loses it once, and who comes too late is told so.
+func TestTheSameAttachOrDetachFromManySidesIsMadeOnce(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
+	v := h.adoptVolume(t, h.diskIn(t, a, api.FormatRaw))
+	ctx := context.WithoutCancel(t.Context())
+	ask := func(does string) func() (string, error) {
+		return func() (string, error) { return h.Ctl(ctx, "-o", "json", "volume", does, v.name, g.Name) }
+	}
+	for range 3 {
+		answers, refusals := together(ask("attach"))
+		if len(answers) != 1 {
+			t.Errorf("of %d attaches at once %d were made, and the others refused with %v", manySides, len(answers), refusals)
+		}
+		if _, err := ask("attach")(); codeOf(err) != api.CodeConflict {
+			t.Errorf("an attach of what is attached: %v", err)
+		}
+		p := &plugged{volume: v, guest: g, mode: api.ModeRW, dev: "vdb"}
+		g.took(t, p)
+		p.writes(t)
+		p.quiesce(t)
+
+		answers, refusals = together(ask("detach"))
+		if len(answers) != 1 {
+			t.Errorf("of %d detaches at once %d were made, and the others refused with %v", manySides, len(answers), refusals)
+		}
+		if _, err := ask("detach")(); codeOf(err) != api.CodeNotFound {
+			t.Errorf("a detach of what is not attached: %v", err)
+		}
+		p.assertDetached(t)
+		p.assertHolds(t)
 	}
 	g.assertSettled(t)
 }

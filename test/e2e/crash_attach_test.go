@@ -174,6 +174,18 @@ func TestKillWhileTheGuestEndsOrBeginsInAnAttachAndADetach(t *testing.T) {
 	g.assertSettled(t)
 }
 
+// The guest is asked to power itself off where it is about to be given the disk, or asked to let go of it.
+func TestPowerOffOfTheGuestAtEveryStepOfAnAttachAndADetach(t *testing.T) {
+	leftToTestCrash(t)
+	g := crashGuest(t)
+	v := g.host.adoptVolume(t, g.host.diskIn(t, g.host.poolA, api.FormatRaw))
+	forEachPlug(t, func(t *testing.T, detaches bool) {
+		ps := g.plugTrial(v, "running", "running", detaches).way(t).ofPlug(detaches).where(point.atStart)
+		g.plugTrial(v, "running", "shut off", detaches).strikeAt(t, ps, g.host.othersDie(g.powerOff))
+	})
+	g.assertSettled(t)
+}
+
 func TestKillOfTheOthersInAnAttachAndADetach(t *testing.T) {
 	leftToTestCrash(t)
 	g := crashGuest(t)

@@ -5,6 +5,7 @@ package matrix
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 )
 
@@ -33,20 +34,44 @@ func (all *Results) Read(r io.Reader, module string) error {
 	return readLines(r, func(e Event) error {
 		k := key{strings.TrimPrefix(e.Package, module+"/"), e.Test}
 		run.see(e, k.pkg)
-		if all.of[k] == nil {
-			all.of[k] = &result{}
-		}
-		switch e.Action {
-		case "pass":
-			all.of[k].passed++
-		case "fail":
-			all.of[k].failed++
-		}
-		if i := strings.LastIndex(k.name, "/"); i >= 0 {
-			all.parents[key{k.pkg, k.name[:i]}] = true
+		all.count(k, e.Action)
+		if name, action, ended := endInMachine(k.pkg, e); ended {
+			all.count(key{inMachine, name}, action)
 		}
 		return nil
 	}, run.hear)
+}
+
+func (all *Results) count(k key, action string) {
+	if all.of[k] == nil {
+		all.of[k] = &result{}
+	}
+	switch action {
+	case "pass":
+		all.of[k].passed++
+	case "fail":
+		all.of[k].failed++
+	}
+	if i := strings.LastIndex(k.name, "/"); i >= 0 {
+		all.parents[key{k.pkg, k.name[:i]}] = true
+	}
+}
+
+// The test of machine has a virtual machine run tests of inMachine, and its output is the console.
+const machine, inMachine = "test/storage", "test/e2e"
+
+var endOnConsole = regexp.MustCompile(`^\s*--- (PASS|FAIL): (\S+) \(`)
+
+// endInMachine is the end of a test of inMachine, if that is what the event of a test of pkg says.
+func endInMachine(pkg string, e Event) (name, action string, ended bool) {
+	if pkg != machine || e.Action != "output" {
+		return "", "", false
+	}
+	end := endOnConsole.FindStringSubmatch(e.Output)
+	if end == nil || end[2] == e.Test {
+		return "", "", false
+	}
+	return end[2], strings.ToLower(end[1]), true
 }
 
 // Verdict is what the tests of a row said.
