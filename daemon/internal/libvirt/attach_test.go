@@ -20,6 +20,7 @@ func TestWhatQEMUSaysIsUnderstood(t *testing.T) {
 		"internal error: No more available PCI slots":                                     hv.ErrUnsupported,
 		"internal error: Could not find sata controller with index 0 required for device": hv.ErrUnsupported,
 		"XML error: Attempted double use of PCI Address 0000:00:04.0":                     hv.ErrExists,
+		"internal error: pool 'b' has asynchronous jobs running.":                         hv.ErrUnavailable,
 		"Unable to read from monitor: Connection reset by peer":                           hv.ErrProcessEnds,
 		"internal error: End of file from qemu monitor":                                   hv.ErrProcessEnds,
 	} {

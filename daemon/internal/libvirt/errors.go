@@ -49,6 +49,8 @@ var sayings = []struct {
 	{"controller with index 0 required for device", hv.ErrUnsupported},
 	{"Attempted double use of PCI", hv.ErrExists},
 	{"domain has active block job", hv.ErrBusy},
+	// Somebody makes a volume there, which takes as long as its storage does. Until then the pool answers nothing.
+	{"has asynchronous jobs running", hv.ErrUnavailable},
 	// The other end of QEMU's monitor is gone.
 	{"Unable to read from monitor", hv.ErrProcessEnds},
 	{"Unable to write to monitor", hv.ErrProcessEnds},
