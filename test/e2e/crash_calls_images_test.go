@@ -63,12 +63,14 @@ func qemuImgHangs() *callBlow {
 	return &callBlow{program: syscalls.QemuImg, does: syscalls.Stop, image: anywhere, back: childrenGoOn}
 }
 
-// childrenGoOn lets what the daemon runs go on after a while. The daemon may have done so before, or ended it.
+// childrenGoOn lets what the daemon and libvirtd run go on after a while. They may have done so before, or ended it.
 func childrenGoOn(c *callGuest, t *testing.T) {
 	t.Helper()
 	<-time.After(hang)
-	for _, pid := range childrenOf(t, c.host.DaemonPID()) {
-		_ = unix.Kill(pid, unix.SIGCONT)
+	for _, parent := range []int{c.host.DaemonPID(), c.host.Libvirtd.PID()} {
+		for _, pid := range childrenOf(t, parent) {
+			_ = unix.Kill(pid, unix.SIGCONT)
+		}
 	}
 }
 
