@@ -8,13 +8,14 @@ import (
 )
 
 // Result says what a copy did: BytesCopied were written as data, BytesZero were made to
-// read as zeros, and BytesResumed were done by an earlier run. Together they are
+// read as zeros, BytesInherited were left to the base images, and BytesResumed were done by an earlier run. Together they are
 // BytesTotal, unless the image was cloned, which moves nothing, or the storage has copied it.
 type Result struct {
-	BytesTotal   int64
-	BytesCopied  int64
-	BytesZero    int64
-	BytesResumed int64
+	BytesTotal     int64
+	BytesCopied    int64
+	BytesZero      int64
+	BytesInherited int64
+	BytesResumed   int64
 	// Cloned says that dst shares the space of src.
 	Cloned bool
 	// Offloaded says that the storage has copied by itself, so that no byte went through this host.
@@ -22,7 +23,7 @@ type Result struct {
 	// Verified says that dst was read back and is equal.
 	Verified bool
 	// Digest is the XXH3-128, in hex, of the hashes of all chunks of 1 MiB; empty
-	// where no chunk was hashed: a clone, or a copy that the storage made.
+	// where chunks were not hashed: a clone, a copy that the storage made, or one that keeps the base images.
 	Digest string
 }
 
@@ -90,14 +91,21 @@ func copyEnds(ctx context.Context, spec *Spec, lock *os.File, m *meter) (Result,
 	}
 	pacedSrc, pacedDst := spec.paced(src, dst)
 	s := newStream(spec, pacedSrc, pacedDst, m)
+	if spec.KeepBase {
+		if s.base, err = newKeptBase(spec, src, dst); err != nil {
+			return Result{}, err
+		}
+	}
 	err = s.run(ctx)
 	result := Result{
-		BytesTotal: src.Size(), BytesCopied: s.copied.Load(), BytesZero: s.zeroed.Load(), BytesResumed: s.resumed,
+		BytesTotal: src.Size(), BytesCopied: s.copied.Load(), BytesZero: s.zeroed.Load(), BytesInherited: s.inherited.Load(), BytesResumed: s.resumed,
 	}
 	if err != nil {
 		return result, err
 	}
-	result.Digest = s.table.digest()
+	if s.base == nil {
+		result.Digest = s.table.digest()
+	}
 	if spec.Verify {
 		err = s.verify(ctx)
 		result.Verified = err == nil

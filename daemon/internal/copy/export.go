@@ -67,3 +67,12 @@ func (e exportEnd) Extent(off int64) (until int64, data bool, err error) {
 	}
 	return until, data, nil
 }
+
+// Own implements Layered, of an image that is served so.
+func (e exportEnd) Own(off int64) (until int64, own bool, err error) {
+	until, own, err = e.Export.Own(off)
+	if err != nil {
+		return 0, false, &ReadError{e.path, off, err}
+	}
+	return until, own, nil
+}

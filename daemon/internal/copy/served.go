@@ -13,8 +13,8 @@ import (
 )
 
 // openServed opens an image of one of QEMU's own formats, which QEMU serves: what is in it is read and written
-// as of a raw image.
-func openServed(ctx context.Context, i Image, opts qemuimg.ServeOptions) (End, error) {
+// as of a raw image. If asked for, the end is Layered.
+func openServed(ctx context.Context, i Image, layered bool, opts qemuimg.ServeOptions) (End, error) {
 	conn, err := qemuimg.Serve(ctx, i.image(), opts)
 	if errors.Is(err, qemuimg.ErrLocked) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrInUse, i.Path, err)
@@ -23,7 +23,11 @@ func openServed(ctx context.Context, i Image, opts qemuimg.ServeOptions) (End, e
 		return nil, err
 	}
 	// Its storage may take as long as it wants, as that of a raw image may.
-	export, err := nbd.OpenOn(ctx, conn, storagedaemon.ExportName, 0)
+	open := nbd.OpenOn
+	if layered {
+		open = nbd.OpenLayered
+	}
+	export, err := open(ctx, conn, storagedaemon.ExportName, 0)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}

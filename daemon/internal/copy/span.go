@@ -23,11 +23,13 @@ const maxWorkers = 16
 // maxHoleBytes bounds a span that is a hole, so that a cancel is heard.
 const maxHoleBytes = 1 << 30
 
-// span is a range of an image: one chunk of data, or a hole of whole chunks.
+// span is a range of an image: one chunk of data, or a hole of whole chunks, or whole chunks that are those of the
+// base images which src and dst have (keptBase).
 type span struct {
-	off  int64
-	n    int64
-	hole bool
+	off       int64
+	n         int64
+	hole      bool
+	inherited bool
 }
 
 func (s span) firstChunk() int { return int(s.off / chunkBytes) }
@@ -92,9 +94,9 @@ func nextSpan(readers []extentReader, off, sizeBytes int64) (span, error) {
 		hole -= hole % chunkBytes
 	}
 	if hole > off {
-		return span{off, hole - off, true}, nil
+		return span{off: off, n: hole - off, hole: true}, nil
 	}
-	return span{off, min(chunkBytes, sizeBytes-off), false}, nil
+	return span{off: off, n: min(chunkBytes, sizeBytes-off)}, nil
 }
 
 func cutAtSkipped(s span, skip func(chunk int) bool) span {

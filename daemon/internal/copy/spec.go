@@ -27,6 +27,10 @@ type Spec struct {
 	ThinBlockBytes func(dst *os.File) int64
 	// Offload, if set, is how the storage that has both ends copies between them by itself.
 	Offload *Offload
+	// KeepBase says that Src and Dst are qcow2 images over the same base images, whose bytes show through in both where
+	// Src has none itself: what it has is copied, and nothing else. Dst has nothing but what an earlier run of
+	// this copy wrote.
+	KeepBase bool
 	// Verify reads dst back after the copy.
 	Verify bool
 	// DstIsZero says that dst reads as zeros everywhere, because the caller has just
@@ -72,7 +76,7 @@ func (s *Spec) openFor(ctx context.Context, i Image, writable bool, is func(*os.
 	openEnd := s.OpenEnd
 	switch {
 	case i.Format != qemuimg.FormatRaw, i.LUKS:
-		return openServed(ctx, i, qemuimg.ServeOptions{Writable: writable, Is: is, Passphrase: s.Passphrase})
+		return openServed(ctx, i, s.KeepBase, qemuimg.ServeOptions{Writable: writable, Is: is, Passphrase: s.Passphrase})
 	case openEnd != nil:
 	case api.IsNetwork(i.Path):
 		openEnd = func(path string, writable bool) (End, error) { return openExport(ctx, s.Network, path, writable) }

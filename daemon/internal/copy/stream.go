@@ -5,6 +5,7 @@ package copy
 import (
 	"context"
 	"errors"
+	"iter"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -17,10 +18,13 @@ type stream struct {
 	meter *meter
 	// readback is nil where nothing is verified.
 	readback *readback
+	// base is nil where all of src is copied.
+	base *keptBase
 
-	copied  atomic.Int64
-	zeroed  atomic.Int64
-	resumed int64
+	copied    atomic.Int64
+	zeroed    atomic.Int64
+	inherited atomic.Int64
+	resumed   int64
 }
 
 func newStream(spec *Spec, src, dst End, m *meter) *stream {
@@ -49,7 +53,7 @@ func (s *stream) run(ctx context.Context) error {
 		g.Go(func() error { return s.readback.run(ctx) })
 	}
 	g.Go(func() error {
-		err := sweep(ctx, s.spec.workers(), chunkBytes, spans(s.src.Size(), s.table.isDone, s.src), s.copySpan)
+		err := sweep(ctx, s.spec.workers(), chunkBytes, s.spans(), s.copySpan)
 		err = errors.Join(err, s.saver.save())
 		if s.readback != nil {
 			s.readback.stop()
@@ -89,9 +93,23 @@ func (s *stream) resume(ctx context.Context) error {
 	return nil
 }
 
+// spans are what is not done of src.
+func (s *stream) spans() iter.Seq2[span, error] {
+	if s.base != nil {
+		return s.base.spans(s.table.isDone)
+	}
+	return spans(s.src.Size(), s.table.isDone, s.src)
+}
+
 func (s *stream) copySpan(ctx context.Context, sp span, buf []byte) error {
-	if sp.hole {
+	switch {
+	case sp.hole:
 		return s.copyHole(ctx, sp)
+	case sp.inherited:
+		s.base.inherit(sp)
+		s.inherited.Add(sp.n)
+		s.meter.add(sp.n, 0)
+		return ctx.Err()
 	}
 	if err := s.saver.claim(sp.n); err != nil {
 		return err
@@ -103,16 +121,26 @@ func (s *stream) copySpan(ctx context.Context, sp span, buf []byte) error {
 	if err := readFull(s.src, s.spec.Src.Path, p, sp.off); err != nil {
 		return err
 	}
-	written, err := s.write(p, sp.off)
+	written, left, err := s.writeChunk(p, sp.off)
 	if err != nil {
 		return err
 	}
 	chunk := sp.firstChunk()
 	s.table.set(chunk, hashOf(p))
 	s.copied.Add(written)
-	s.zeroed.Add(sp.n - written)
+	s.zeroed.Add(sp.n - written - left)
+	s.inherited.Add(left)
 	s.meter.add(sp.n, sp.n)
-	return s.saver.done(run{first: chunk, count: 1, zero: written == 0}, sp.n)
+	return s.saver.done(run{first: chunk, count: 1, zero: written == 0 && s.base == nil}, sp.n)
+}
+
+// writeChunk writes what was read of src. Left is what of that is left to the base images.
+func (s *stream) writeChunk(p []byte, off int64) (written, left int64, err error) {
+	if s.base != nil {
+		return s.base.write(p, off, s.write)
+	}
+	written, err = s.write(p, off)
+	return written, 0, err
 }
 
 // copyHole makes the same hole in dst.

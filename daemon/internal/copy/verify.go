@@ -2,48 +2,20 @@
 
 package copy
 
-import (
-	"context"
-	"math"
-	"sync"
-)
-
-// firstMismatch keeps the lowest offset that was found. Spans are handed out in
-// order, so once one is found only spans before it still matter.
-type firstMismatch struct {
-	mu     sync.Mutex
-	offset int64
-}
-
-func newFirstMismatch() *firstMismatch { return &firstMismatch{offset: math.MaxInt64} }
-
-func (f *firstMismatch) found(offset int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.offset = min(f.offset, offset)
-}
-
-// before says whether something below off is known to differ.
-func (f *firstMismatch) before(off int64) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.offset < off
-}
-
-func (f *firstMismatch) err(src, dst string) error {
-	if !f.before(math.MaxInt64) {
-		return nil
-	}
-	return &MismatchError{Src: src, Dst: dst, Offset: f.offset}
-}
+import "context"
 
 // verify reads back what of dst was not while the copy went on, and some of what
 // was, and holds it against the hashes of what was read from src. The holes of dst
 // are known without reading.
 func (s *stream) verify(ctx context.Context) error {
 	s.table.forgetSample()
-	s.meter.begin(PhaseVerify, s.table.verifiedBytes())
 	mismatch := newFirstMismatch()
+	if s.base != nil {
+		if err := s.base.verify(ctx, s.table, mismatch); err != nil {
+			return err
+		}
+	}
+	s.meter.begin(PhaseVerify, s.table.verifiedBytes())
 	check := func(ctx context.Context, sp span, buf []byte) error {
 		if sp.hole {
 			return s.verifyHole(sp, mismatch)

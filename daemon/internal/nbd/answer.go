@@ -69,7 +69,7 @@ func (e *Export) chunk() error {
 		err = e.data(c, head.Bytes)
 	case head.Kind == chunkOffsetHole && c.command == commandRead:
 		err = e.hole(c, head.Bytes)
-	case head.Kind == chunkBlockStatus && c.command == commandBlockStatus && c.extents == nil:
+	case head.Kind == chunkBlockStatus && c.command == commandBlockStatus:
 		err = e.status(c, head.Bytes)
 	case head.Kind == chunkNone && head.Bytes == 0:
 	default:
@@ -133,8 +133,18 @@ func (e *Export) hole(c *call, n uint32) error {
 
 func (e *Export) status(c *call, n uint32) error {
 	payload, err := e.c.payload(n)
-	if err == nil {
-		c.extents, err = e.c.extentsOf(payload)
+	if err != nil {
+		return err
 	}
-	return err
+	of, extents, err := e.c.extentsOf(payload)
+	switch {
+	case err != nil:
+		return err
+	case c.extents[of] != nil:
+		return errors.New("the server answers twice")
+	case c.extents == nil:
+		c.extents = map[string][]extent{}
+	}
+	c.extents[of] = extents
+	return nil
 }

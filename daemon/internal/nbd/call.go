@@ -25,10 +25,10 @@ type Export struct {
 	cancel func() bool
 	ended  chan struct{}
 
-	structured, allocation bool
-	stall                  time.Duration // 0: none is too long
-	answers                atomic.Uint64
-	stalled                atomic.Bool
+	structured bool
+	stall      time.Duration // 0: none is too long
+	answers    atomic.Uint64
+	stalled    atomic.Bool
 
 	mu      sync.Mutex
 	calls   map[uint64]*call
@@ -43,7 +43,7 @@ type call struct {
 	n       int64
 	p       []byte // of a read
 	filled  int64
-	extents []extent
+	extents map[string][]extent // by the meta context
 	err     error
 	done    chan struct{}
 }

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 )
 
 // The numbers of the protocol (doc/proto.md of the NBD project).
@@ -86,8 +88,8 @@ const maxPayloadBytes = 4 << 20
 type client struct {
 	in  *bufio.Reader
 	out io.Writer
-	// context is the number of the one meta context that was negotiated.
-	context   uint32
+	// contexts are what is said about blocks, by the numbers that the server gave them.
+	contexts  map[uint32]string
 	sizeBytes int64
 	flags     uint16 // what the export is capable of
 	cookie    uint64
@@ -132,21 +134,28 @@ func (c *client) negotiate(export, metaContext string) error {
 	return c.enter(export)
 }
 
-// choose names the one thing that is asked about the blocks of an export.
-func (c *client) choose(export, metaContext string) error {
+// choose names what is asked about the blocks of an export.
+func (c *client) choose(export string, metaContexts ...string) error {
 	query := appendText(nil, export)
-	query = binary.BigEndian.AppendUint32(query, 1)
-	query = appendText(query, metaContext)
-	found := false
+	query = binary.BigEndian.AppendUint32(query, uint32(len(metaContexts)))
+	for _, name := range metaContexts {
+		query = appendText(query, name)
+	}
+	c.contexts = map[uint32]string{}
 	err := c.option(optionSetMetaContext, query, func(kind uint32, data []byte) {
-		if kind == replyMetaContext && len(data) >= 4 && string(data[4:]) == metaContext {
-			c.context, found = binary.BigEndian.Uint32(data), true
+		if kind == replyMetaContext && len(data) >= 4 && slices.Contains(metaContexts, string(data[4:])) {
+			c.contexts[binary.BigEndian.Uint32(data)] = string(data[4:])
 		}
 	})
-	if err == nil && !found {
+	if err == nil && len(c.contexts) == 0 {
 		err = errNoContext
 	}
 	return err
+}
+
+// has says whether the server says this about blocks.
+func (c *client) has(metaContext string) bool {
+	return slices.Contains(slices.Collect(maps.Values(c.contexts)), metaContext)
 }
 
 // errNoContext says that nothing is known about the blocks of an export that was asked for.
@@ -230,7 +239,7 @@ func (c *client) blockStatus(off, n int64) ([]extent, error) {
 		case head.Kind&chunkError != 0:
 			return nil, fmt.Errorf("the server cannot say which blocks are dirty: %q", payload)
 		case head.Kind == chunkBlockStatus && extents == nil:
-			if extents, err = c.extentsOf(payload); err != nil {
+			if _, extents, err = c.extentsOf(payload); err != nil {
 				return nil, err
 			}
 		case head.Kind != chunkNone:
@@ -244,15 +253,15 @@ func (c *client) blockStatus(off, n int64) ([]extent, error) {
 	return extents, nil
 }
 
-func (c *client) extentsOf(payload []byte) ([]extent, error) {
-	if len(payload) < 4 || len(payload)%8 != 4 || binary.BigEndian.Uint32(payload) != c.context {
-		return nil, errors.New("the server answers with extents of something else")
+// extentsOf is what a server says of blocks, and which of the contexts that is of.
+func (c *client) extentsOf(payload []byte) (metaContext string, all []extent, err error) {
+	if len(payload) < 4 || len(payload)%8 != 4 || c.contexts[binary.BigEndian.Uint32(payload)] == "" {
+		return "", nil, errors.New("the server answers with extents of something else")
 	}
-	var all []extent
 	for p := payload[4:]; len(p) > 0; p = p[8:] {
 		all = append(all, extent{binary.BigEndian.Uint32(p), binary.BigEndian.Uint32(p[4:])})
 	}
-	return all, nil
+	return c.contexts[binary.BigEndian.Uint32(payload)], all, nil
 }
 
 // disconnect says goodbye; there is no answer.

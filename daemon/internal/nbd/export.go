@@ -58,7 +58,7 @@ func Open(ctx context.Context, dial Dial, address api.NBDExport) (*Export, error
 	if err != nil {
 		return fail(err)
 	}
-	e, err := openOn(ctx, opening, conn, address.Name)
+	e, err := openOn(ctx, opening, conn, address.Name, allocationContext)
 	if err != nil {
 		return fail(err)
 	}
@@ -69,9 +69,25 @@ func Open(ctx context.Context, dial Dial, address api.NBDExport) (*Export, error
 // OpenOn opens an export on a connection, which is closed with it. A server that leaves a request
 // without an answer for stall, and has given no other answer meanwhile, is one that is lost. It does not outlast ctx.
 func OpenOn(ctx context.Context, conn net.Conn, name string, stall time.Duration) (*Export, error) {
+	return openBounded(ctx, conn, name, stall, allocationContext)
+}
+
+// OpenLayered is OpenOn of an export of QEMU's that says which of its image's layers has a block (Own).
+func OpenLayered(ctx context.Context, conn net.Conn, name string, stall time.Duration) (*Export, error) {
+	e, err := openBounded(ctx, conn, name, stall, allocationContext, depthContext)
+	if err == nil && !e.c.has(depthContext) {
+		err = errors.Join(fmt.Errorf("NBD export %q does not say which layer of its image has a block: %w", name, errors.ErrUnsupported), e.Close())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func openBounded(ctx context.Context, conn net.Conn, name string, stall time.Duration, metaContexts ...string) (*Export, error) {
 	opening, cancel := context.WithTimeoutCause(ctx, openTimeout, ErrNoAnswer)
 	defer cancel()
-	e, err := openOn(ctx, opening, conn, name)
+	e, err := openOn(ctx, opening, conn, name, metaContexts...)
 	if err != nil {
 		if opening.Err() != nil {
 			err = context.Cause(opening)
@@ -83,10 +99,10 @@ func OpenOn(ctx context.Context, conn net.Conn, name string, stall time.Duration
 }
 
 // openOn opens an export as long as opening lasts.
-func openOn(ctx, opening context.Context, conn net.Conn, name string) (*Export, error) {
+func openOn(ctx, opening context.Context, conn net.Conn, name string, metaContexts ...string) (*Export, error) {
 	e := &Export{c: newClient(conn), conn: conn, ctx: ctx, ended: make(chan struct{}), calls: map[uint64]*call{}}
 	stop := context.AfterFunc(opening, func() { _ = conn.Close() })
-	err := e.negotiate(name)
+	err := e.negotiate(name, metaContexts)
 	if err == nil && !stop() {
 		err = context.Cause(opening)
 	}
@@ -100,11 +116,16 @@ func openOn(ctx, opening context.Context, conn net.Conn, name string) (*Export, 
 	return e, nil
 }
 
-// allocationContext is the meta context that says what reads as zeros.
-const allocationContext = "base:allocation"
+const (
+	// allocationContext is the meta context that says what reads as zeros.
+	allocationContext = "base:allocation"
+	// depthContext is QEMU's, which says how many layers below the top a block is: 0 for one that none has
+	// (docs/interop/nbd.txt of QEMU).
+	depthContext = "qemu:allocation-depth"
+)
 
 // negotiate asks for all that makes reading faster, and does without what is refused.
-func (e *Export) negotiate(export string) error {
+func (e *Export) negotiate(export string, metaContexts []string) error {
 	if err := e.c.greet(); err != nil {
 		return err
 	}
@@ -112,8 +133,7 @@ func (e *Export) negotiate(export string) error {
 	err := e.c.option(optionStructuredReply, nil, nil)
 	e.structured = err == nil
 	if e.structured {
-		err = e.c.choose(export, allocationContext)
-		e.allocation = err == nil
+		err = e.c.choose(export, metaContexts...)
 		if errors.Is(err, errNoContext) {
 			err = nil
 		}
@@ -183,26 +203,44 @@ const stateZero = 1 << 1
 // Extent says whether the bytes from off on read as zeros by the server's word, and until
 // where. A server that cannot say has data everywhere.
 func (e *Export) Extent(off int64) (until int64, data bool, err error) {
-	size := e.c.sizeBytes
-	if !e.allocation || off >= size {
-		return size, true, nil
+	if !e.c.has(allocationContext) || off >= e.c.sizeBytes {
+		return e.c.sizeBytes, true, nil
 	}
+	return e.whether(off, allocationContext, func(flags uint32) bool { return flags&stateZero == 0 })
+}
+
+// depthTop is what depthContext says of a block that the top has.
+const depthTop = 1
+
+// Own says whether the top of the image has the bytes from off on itself, be it as data or as zeros, and until where.
+// What it does not have is of a layer below it, or of none. The export is one of OpenLayered.
+func (e *Export) Own(off int64) (until int64, own bool, err error) {
+	if off >= e.c.sizeBytes {
+		return e.c.sizeBytes, false, nil
+	}
+	return e.whether(off, depthContext, func(depth uint32) bool { return depth == depthTop })
+}
+
+// whether asks about the blocks from off on, and says of the first of them whether they are, and until where all are as
+// they are.
+func (e *Export) whether(off int64, metaContext string, is func(flags uint32) bool) (until int64, yes bool, err error) {
+	size := e.c.sizeBytes
 	c := &call{command: commandBlockStatus, off: off, n: min(maxAskBytes, size-off)}
 	if err := e.do(c, nil); err != nil {
 		return 0, false, err
 	}
 	until = off
-	for i, x := range c.extents {
-		if x.bytes == 0 || i > 0 && x.flags&stateZero == 0 != data {
+	for i, x := range c.extents[metaContext] {
+		if x.bytes == 0 || i > 0 && is(x.flags) != yes {
 			break
 		}
-		data = x.flags&stateZero == 0
+		yes = is(x.flags)
 		until = min(until+int64(x.bytes), size)
 	}
 	if until == off {
 		return 0, false, errors.New("the server answers with an extent of no length")
 	}
-	return until, data, nil
+	return until, yes, nil
 }
 
 // Close ends the connection. What was written and not flushed may be lost.

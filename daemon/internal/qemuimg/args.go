@@ -36,14 +36,16 @@ func createOverlayArgs(path string, backing Image, sizeBytes, hashMS int64) []st
 	}
 }
 
-// createOptions are those of an image that stands alone.
+// createOptions are those of an image that is no overlay.
 const createOptions = "compat=1.1"
 
-func createArgs(path string, sizeBytes int64) []string {
-	return []string{
-		"create", "-q", "-f", FormatQCOW2, "-o", createOptions,
-		path, strconv.FormatInt(sizeBytes, 10),
+// createArgs does not open the backing image (-u), if there is one.
+func createArgs(path string, backing *Image, sizeBytes int64) []string {
+	args := []string{"create", "-q", "-f", FormatQCOW2, "-o", createOptions}
+	if backing != nil {
+		args = append(args, "-u", "-F", backing.driver(), "-b", backing.Path)
 	}
+	return append(args, path, strconv.FormatInt(sizeBytes, 10))
 }
 
 // measureArgs asks how large an image gets, and opens none.

@@ -21,7 +21,8 @@ func builders() map[string][]string {
 	return map[string][]string{
 		"withKey":           withKey(commitArgs(overOpts, luks.options("backing.", protocolFile), "none"), childFile(2)),
 		"createOverlayArgs": createOverlayArgs("/ovl/x", luks, 512, hashMS),
-		"createArgs":        createArgs("/pool/new", 512),
+		"createArgs":        createArgs("/pool/new", nil, 512),
+		"createArgs over":   createArgs("/pool/new", &Image{Path: "/pool/base", Format: FormatRaw}, 512),
 		"measureArgs":       measureArgs(createOptions, 512),
 		"resizeArgs":        resizeArgs("/pool/a", 1024),
 		"commitArgs":        commitArgs(qcow2.options("", protocolFile), raw.options("backing.", protocolDevice), "none"),

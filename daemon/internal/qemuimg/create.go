@@ -10,18 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Create makes a new image file that reads as zeros. The file is on stable storage when
+// Create makes a new image file that reads as zeros, or as what is below it. The file is on stable storage when
 // Create returns nil. It returns fs.ErrExist if there is anything at the path. A crash
 // leaves nothing or the whole image, and no other file is touched.
 func Create(ctx context.Context, image Image, sizeBytes int64, about NewFile) error {
 	if err := image.validate(); err != nil {
 		return err
 	}
+	if image.Backing != nil && image.Format != FormatQCOW2 {
+		return &ImageError{image.Path, "only a qcow2 image can be over another one"}
+	}
 	return createWhole(image.Path, about, func(f *os.File) error {
 		if image.Format == FormatRaw {
 			return f.Truncate(sizeBytes)
 		}
-		_, err := run(ctx, createArgs(childFile(0), sizeBytes), childOptions{files: []*os.File{f}})
+		_, err := run(ctx, createArgs(childFile(0), image.Backing, sizeBytes), childOptions{files: []*os.File{f}})
 		return err
 	})
 }

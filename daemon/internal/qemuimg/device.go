@@ -55,7 +55,7 @@ func CreateOnDevice(ctx context.Context, path string, sizeBytes int64, is func(d
 	if room.FullBytes > room.DeviceBytes {
 		return &RoomError{path, room}
 	}
-	if _, err := run(ctx, createArgs(childFile(0), sizeBytes), childOptions{files: []*os.File{o.file}}); err != nil {
+	if _, err := run(ctx, createArgs(childFile(0), nil, sizeBytes), childOptions{files: []*os.File{o.file}}); err != nil {
 		return err
 	}
 	return o.sync()

@@ -98,7 +98,7 @@ func TestATemporaryFileThatIsSwappedIsNotFollowed(t *testing.T) {
 		if err := errors.Join(os.Remove(f.Name()), os.Symlink(secret, f.Name())); err != nil {
 			t.Fatal(err)
 		}
-		_, err := run(t.Context(), createArgs(childFile(0), 1<<20), childOptions{files: []*os.File{f}})
+		_, err := run(t.Context(), createArgs(childFile(0), nil, 1<<20), childOptions{files: []*os.File{f}})
 		return err
 	})
 	if b, err := os.ReadFile(secret); err != nil || string(b) != "root's" {

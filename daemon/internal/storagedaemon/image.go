@@ -55,7 +55,7 @@ func (i *Image) arguments() []string {
 	return append(args,
 		"--blockdev", string(text),
 		"--nbd-server", "addr.type=fd,addr.str="+strconv.Itoa(firstFile+len(i.Files)),
-		"--export", "type=nbd,id=export,node-name=node,name="+ExportName+",writable="+mode,
+		"--export", "type=nbd,id=export,node-name=node,name="+ExportName+",writable="+mode+",allocation-depth=on",
 	)
 }
 
