@@ -257,10 +257,10 @@ type Hypervisor interface {
 	// extents is asked by making the smallest volume there, which is deleted again. ErrNotFound
 	// as for CreateVolume.
 	RoundedBytes(ctx context.Context, pool string, sizeBytes int64) (int64, error)
-	// CreateVolume makes a pool volume of exactly sizeBytes without backing
-	// file. ErrExists if the name is taken, ErrNotFound if there is no such
+	// CreateVolume makes a pool volume of exactly sizeBytes, over the first of the backing images if there are any.
+	// ErrExists if the name is taken, ErrNotFound if there is no such
 	// pool or it is not active.
-	CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64) (*PoolVolume, error)
+	CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64, backing []Image) (*PoolVolume, error)
 	// LookupVolume finds a pool volume by name, after refreshing the pool.
 	LookupVolume(ctx context.Context, pool, name string) (*PoolVolume, error)
 	// VolumeAt returns the name of the active pool that has a volume with exactly this

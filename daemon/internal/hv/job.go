@@ -23,18 +23,3 @@ type Job struct {
 	// any more; see JobStart.
 	Tracking bool
 }
-
-// BlockCopyOptions are the options of BlockCopy.
-type BlockCopyOptions struct {
-	// Shallow copies the top layer only. The caller has just seen that the live
-	// chain has a backing image: without one QEMU would quietly do a full copy
-	// and zero the target first.
-	Shallow bool
-	// Synchronous mirrors every guest write before it completes, so that the
-	// job converges under any load.
-	Synchronous bool
-	// BandwidthBytesPerSecond caps the job; 0 is no cap.
-	BandwidthBytesPerSecond int64
-	// GranularityBytes of the dirty bitmap, a power of two; 0 lets QEMU choose.
-	GranularityBytes int
-}

@@ -15,7 +15,7 @@ import (
 
 // BlockCopy starts mirroring the live disk into dst.
 func (c *Conn) BlockCopy(ctx context.Context, id, target string, dst hv.Image, opts hv.BlockCopyOptions) error {
-	doc, err := domainxml.CopyXML(dst, c.clusters)
+	doc, err := domainxml.CopyXML(append([]hv.Image{dst}, opts.Backing...), c.clusters)
 	if err != nil {
 		return fmt.Errorf("copy disk %s of domain %s: %w", target, id, err)
 	}

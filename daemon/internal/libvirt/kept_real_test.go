@@ -145,7 +145,7 @@ func filesIn(t *testing.T, dir string) map[string]string {
 
 // testDeletionSynced: libvirt unlinks the file of a volume and syncs nothing.
 func testDeletionSynced(t *testing.T, env *realEnv) {
-	made, err := env.conn.CreateVolume(t.Context(), env.Pool(t), "deleted.raw", hvtest.Raw, 1<<20)
+	made, err := env.conn.CreateVolume(t.Context(), env.Pool(t), "deleted.raw", hvtest.Raw, 1<<20, nil)
 	must(t, err)
 	var synced []string
 	defer env.conn.WatchSyncs(func(dir string) {

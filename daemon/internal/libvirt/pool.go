@@ -82,10 +82,10 @@ func (c *Conn) activePool(ctx context.Context, s *session, name string) (golibvi
 }
 
 // CreateVolume makes a pool volume of exactly sizeBytes.
-func (c *Conn) CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64) (*hv.PoolVolume, error) {
+func (c *Conn) CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64, backing []hv.Image) (*hv.PoolVolume, error) {
 	var v *hv.PoolVolume
 	err := c.changePool(ctx, pool, func(ctx context.Context, s *session) (err error) {
-		v, err = c.createVolume(ctx, s, pool, name, format, sizeBytes)
+		v, err = c.createVolume(ctx, s, pool, name, format, sizeBytes, backing)
 		return err
 	})
 	if err != nil {
@@ -94,12 +94,12 @@ func (c *Conn) CreateVolume(ctx context.Context, pool, name, format string, size
 	return v, nil
 }
 
-func (c *Conn) createVolume(ctx context.Context, s *session, poolName, name, format string, sizeBytes int64) (*hv.PoolVolume, error) {
+func (c *Conn) createVolume(ctx context.Context, s *session, poolName, name, format string, sizeBytes int64, backing []hv.Image) (*hv.PoolVolume, error) {
 	pool, info, err := c.activePool(ctx, s, poolName)
 	if err != nil {
 		return nil, err
 	}
-	doc, err := volumeXML(info.Type, name, format, sizeBytes)
+	doc, err := volumeXML(info.Type, name, format, sizeBytes, backing)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (c *Conn) RoundedBytes(ctx context.Context, poolName string, sizeBytes int6
 
 // extentBytes is the size of the smallest volume of a pool of logical volumes.
 func (c *Conn) extentBytes(ctx context.Context, s *session, pool golibvirt.StoragePool) (int64, error) {
-	doc, err := volumeXML("logical", extentProbe, "raw", 1)
+	doc, err := volumeXML("logical", extentProbe, "raw", 1, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -174,7 +174,7 @@ func (c *Conn) extentBytes(ctx context.Context, s *session, pool golibvirt.Stora
 // filePools are the types of pools whose volumes are files.
 var filePools = map[string]bool{"dir": true, "fs": true, "netfs": true, "vstorage": true}
 
-func volumeXML(poolType, name, format string, sizeBytes int64) (string, error) {
+func volumeXML(poolType, name, format string, sizeBytes int64, backing []hv.Image) (string, error) {
 	bytes := func(n int64) *libvirtxml.StorageVolumeSize {
 		return &libvirtxml.StorageVolumeSize{Unit: "bytes", Value: uint64(n)}
 	}
@@ -188,6 +188,11 @@ func volumeXML(poolType, name, format string, sizeBytes int64) (string, error) {
 		}
 	case format != "raw":
 		return "", fmt.Errorf("%w: %s volumes in a pool of type %s", hv.ErrUnsupported, format, poolType)
+	}
+	if len(backing) > 0 {
+		vol.BackingStore = &libvirtxml.StorageVolumeBackingStore{
+			Path: backing[0].Path, Format: &libvirtxml.StorageVolumeTargetFormat{Type: backing[0].Format},
+		}
 	}
 	// In other pools the allocation is left out: less than the capacity would
 	// make libvirt's logical pools create a thin snapshot that fills up.

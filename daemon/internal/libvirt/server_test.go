@@ -230,7 +230,7 @@ func TestTheCreationOfAVolumeIsNotLeft(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := c.CreateVolume(ctx, "p", "v", "raw", 512)
+		_, err := c.CreateVolume(ctx, "p", "v", "raw", 512, nil)
 		done <- err
 	}()
 	s.wait(t, procVolumeCreate, 1)

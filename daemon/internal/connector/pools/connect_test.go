@@ -127,7 +127,7 @@ func TestAPoolThatOnlyConnectsMakesNoVolumes(t *testing.T) {
 	if _, err := h.RoundedBytes(t.Context(), "san", size); api.CodeOf(err) != api.CodeInvalidArgument {
 		t.Errorf("it rounds: %v", err)
 	}
-	if _, err := h.CreateVolume(forOp(t, "op-1"), "san", "new", "raw", size); err == nil {
+	if _, err := h.CreateVolume(forOp(t, "op-1"), "san", "new", "raw", size, nil); err == nil {
 		t.Error("it makes a volume")
 	}
 }

@@ -24,7 +24,7 @@ func copying(t *testing.T, copies bool) (*pools.Host, connectortest.Fake) {
 	f.Copies = copies
 	h.Run = f.Run
 	for _, name := range []string{"a", "b"} {
-		if _, err := h.CreateVolume(forOp(t, "op-1"), "fast", name, "raw", size); err != nil {
+		if _, err := h.CreateVolume(forOp(t, "op-1"), "fast", name, "raw", size, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

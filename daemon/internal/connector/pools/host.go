@@ -240,9 +240,9 @@ func (h *Host) RoundedBytes(ctx context.Context, pool string, sizeBytes int64) (
 }
 
 // CreateVolume implements hv.Hypervisor. The connector keeps the op of the context at the volume.
-func (h *Host) CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64) (*hv.PoolVolume, error) {
+func (h *Host) CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64, backing []hv.Image) (*hv.PoolVolume, error) {
 	if !h.has(pool) {
-		return h.Hypervisor.CreateVolume(ctx, pool, name, format, sizeBytes)
+		return h.Hypervisor.CreateVolume(ctx, pool, name, format, sizeBytes, backing)
 	}
 	if err := connector.CheckVolumeName(name); err != nil {
 		return nil, api.Errorf(api.CodeInvalidArgument, "pool %s: %v; choose another name for the volume", pool, err)

@@ -63,14 +63,14 @@ func TestAPoolOfAConnectorIsAPoolAsAnyOther(t *testing.T) {
 	if _, err := h.LookupVolume(ctx, "fast", "db"); !errors.Is(err, hv.ErrNotFound) {
 		t.Errorf("a volume that is not there: %v", err)
 	}
-	made, err := h.CreateVolume(ctx, "fast", "db", "raw", size)
+	made, err := h.CreateVolume(ctx, "fast", "db", "raw", size, nil)
 	if err != nil || made.Path != connectortest.Directory+"/db" || made.CapacityBytes != size || !made.Block || made.OpID != "op-1" {
 		t.Fatalf("made %+v, %v", made, err)
 	}
-	if _, err := h.CreateVolume(forOp(t, "op-2"), "fast", "db", "raw", size); !errors.Is(err, hv.ErrExists) {
+	if _, err := h.CreateVolume(forOp(t, "op-2"), "fast", "db", "raw", size, nil); !errors.Is(err, hv.ErrExists) {
 		t.Errorf("a name that is taken: %v", err)
 	}
-	if again, err := h.CreateVolume(ctx, "fast", "db", "raw", size); err != nil || *again != *made {
+	if again, err := h.CreateVolume(ctx, "fast", "db", "raw", size, nil); err != nil || *again != *made {
 		t.Errorf("the same op once more: %+v, %v", again, err)
 	}
 	if at, err := h.VolumeAt(ctx, made.Path); at != "fast" || err != nil {
@@ -92,7 +92,7 @@ func TestAPoolOfAConnectorIsAPoolAsAnyOther(t *testing.T) {
 	if _, err := h.VolumeAt(ctx, made.Path); !errors.Is(err, hv.ErrNotFound) {
 		t.Errorf("it is gone, and in a pool: %v", err)
 	}
-	if _, err := h.CreateVolume(ctx, "files", "db", "raw", size); err != nil {
+	if _, err := h.CreateVolume(ctx, "files", "db", "raw", size, nil); err != nil {
 		t.Errorf("in libvirt's pool: %v", err)
 	}
 	if err := h.ExtendVolume(ctx, "files", "db", 2*size); !errors.Is(err, hv.ErrUnsupported) {
@@ -113,14 +113,14 @@ func TestWhatTheKernelDoesNotHaveIsNotBelieved(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if v, err := h.CreateVolume(forOp(t, "op-1"), "fast", "db", "raw", size); api.CodeOf(err) != api.CodeChainChanged {
+			if v, err := h.CreateVolume(forOp(t, "op-1"), "fast", "db", "raw", size, nil); api.CodeOf(err) != api.CodeChainChanged {
 				t.Errorf("made %+v, %v", v, err)
 			}
 		})
 	}
 	t.Run(string(connectortest.LeavesDevice), func(t *testing.T) {
 		h, _ := newHost(t, connectortest.LeavesDevice)
-		if _, err := h.CreateVolume(forOp(t, "op-1"), "fast", "db", "raw", size); err != nil {
+		if _, err := h.CreateVolume(forOp(t, "op-1"), "fast", "db", "raw", size, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.DeleteVolume(t.Context(), "fast", "db"); api.CodeOf(err) != api.CodeChainChanged {
@@ -133,7 +133,7 @@ func TestWhatTheKernelDoesNotHaveIsNotBelieved(t *testing.T) {
 func TestTheDeviceThatWasLookedUpIsDeletedAndNoOther(t *testing.T) {
 	h, f := newHost(t, "")
 	ctx := forOp(t, "op-1")
-	if _, err := h.CreateVolume(ctx, "fast", "db", "raw", size); err != nil {
+	if _, err := h.CreateVolume(ctx, "fast", "db", "raw", size, nil); err != nil {
 		t.Fatal(err)
 	}
 	replaced := false
@@ -165,7 +165,7 @@ func TestAConnectorThatFailsAtAVerbIsNoAbsence(t *testing.T) {
 		for _, why := range []error{broken, connector.Errorf(connector.CodeUnavailable, "the array is away"), connector.Errorf(connector.CodeFailed, "no")} {
 			h, f := newHost(t, "")
 			ctx := forOp(t, "op-1")
-			if _, err := h.CreateVolume(ctx, "fast", "db", "raw", size); err != nil {
+			if _, err := h.CreateVolume(ctx, "fast", "db", "raw", size, nil); err != nil {
 				t.Fatal(err)
 			}
 			h.Run = func(ctx context.Context, pool string, in connector.Request) (connector.Answer, error) {
@@ -174,7 +174,7 @@ func TestAConnectorThatFailsAtAVerbIsNoAbsence(t *testing.T) {
 				}
 				return f.Run(ctx, pool, in)
 			}
-			_, createErr := h.CreateVolume(ctx, "fast", "db2", "raw", size)
+			_, createErr := h.CreateVolume(ctx, "fast", "db2", "raw", size, nil)
 			_, lookErr := h.LookupVolume(ctx, "fast", "db")
 			calls := map[string]error{
 				connector.VerbInspect: lookErr, connector.VerbCreate: createErr,
@@ -229,7 +229,7 @@ func TestAnErrorOfAConnectorIsOneOfTheHypervisor(t *testing.T) {
 // deletion is the error of a deletion that a connector refuses by a code.
 func deletion(t *testing.T, code string) error {
 	h, f := newHost(t, "")
-	if _, err := h.CreateVolume(forOp(t, "op-1"), "fast", "db", "raw", size); err != nil {
+	if _, err := h.CreateVolume(forOp(t, "op-1"), "fast", "db", "raw", size, nil); err != nil {
 		t.Fatal(err)
 	}
 	h.Run = func(ctx context.Context, pool string, in connector.Request) (connector.Answer, error) {
@@ -297,7 +297,7 @@ func TestAConnectorThatIsSlowHasItsPool(t *testing.T) {
 				t.Errorf("look %d: the pool is %+v", i, p)
 			}
 			if i == 10 {
-				if _, err := h.CreateVolume(forOp(t, "op-1"), "fast", "db", "raw", size); err != nil {
+				if _, err := h.CreateVolume(forOp(t, "op-1"), "fast", "db", "raw", size, nil); err != nil {
 					t.Error(err)
 				}
 			}
@@ -323,7 +323,7 @@ func TestAPoolThatIsKnownIsNotInspectedForEachVolume(t *testing.T) {
 		return f.Run(ctx, pool, in)
 	}
 	ctx := forOp(t, "op-1")
-	if _, err := h.CreateVolume(ctx, "fast", "db", "raw", size); err != nil {
+	if _, err := h.CreateVolume(ctx, "fast", "db", "raw", size, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -423,7 +423,7 @@ func TestNoVolumeWhoseNameIsAPathOrAnOptionIsAskedFor(t *testing.T) {
 		return connector.Answer{}, errors.New("asked")
 	}
 	for _, name := range []string{"../db", "--force", "a b", "", "a\nb"} {
-		if _, err := h.CreateVolume(forOp(t, "op-1"), "fast", name, "raw", size); api.CodeOf(err) != api.CodeInvalidArgument {
+		if _, err := h.CreateVolume(forOp(t, "op-1"), "fast", name, "raw", size, nil); api.CodeOf(err) != api.CodeInvalidArgument {
 			t.Errorf("create %q: %v", name, err)
 		}
 		if _, err := h.LookupVolume(t.Context(), "fast", name); !errors.Is(err, hv.ErrNotFound) {

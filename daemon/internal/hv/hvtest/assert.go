@@ -43,10 +43,20 @@ func (f *Fake) AssertClean(tb testing.TB) {
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(f.files)) {
-		if f.files[path].backing.Path != "" && !used[path] {
+		if f.files[path].backing.Path != "" && !used[path] && !f.clones[path] {
 			tb.Errorf("overlay %s is left and no domain uses it", path)
 		}
 	}
+}
+
+// IsClone says of a qcow2 image over another one that it is the linked clone of a volume, and no overlay that was left.
+func (f *Fake) IsClone(path string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.clones == nil {
+		f.clones = map[string]bool{}
+	}
+	f.clones[path] = true
 }
 
 // AssertNoWriteLost fails the test if a disk of any domain lacks a write that its guest was

@@ -96,7 +96,13 @@ func (b *bench) image(t *testing.T, name, format string) hv.Image {
 // overlay makes an empty overlay over backing.
 func (b *bench) overlay(t *testing.T, backing hv.Image) hv.Image {
 	t.Helper()
-	img := hv.Image{Type: hv.SourceFile, Format: Qcow2, Path: b.Path(t, "overlay.qcow2")}
+	return b.over(t, "overlay.qcow2", backing)
+}
+
+// over makes an empty image of this name over backing.
+func (b *bench) over(t *testing.T, name string, backing hv.Image) hv.Image {
+	t.Helper()
+	img := hv.Image{Type: hv.SourceFile, Format: Qcow2, Path: b.Path(t, name)}
 	b.CreateOverlay(t, img.Path, backing, diskBytes)
 	return img
 }

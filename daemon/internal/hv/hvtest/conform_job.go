@@ -12,6 +12,7 @@ import (
 var copyTests = map[string]func(*testing.T, *bench){
 	"ShallowCopyToRawAndPivot":          func(t *testing.T, b *bench) { testShallowCopy(t, b, b.image(t, "dst.raw", Raw)) },
 	"ShallowCopyToQcow2AndPivot":        func(t *testing.T, b *bench) { testShallowCopy(t, b, b.image(t, "dst.qcow2", Qcow2)) },
+	"ShallowCopyOverBasesAndPivot":      testCopyOverBases,
 	"ShallowCopyToBlockDeviceAndPivot":  testCopyToBlockDevice,
 	"ADiskIsTheBeginningOfALargerImage": testCopyToASlice,
 	"ADiskIsAnImageOnABlockDevice":      testCopyToAnImageOnADevice,
@@ -136,6 +137,44 @@ func testShallowCopy(t *testing.T, b *bench, dst hv.Image) *guest {
 	}
 	g.CheckImage(t, g.src, 1, 0)
 	return g
+}
+
+// testCopyOverBases is a shallow copy of a linked clone into another one: what both are over shows through before and
+// after.
+func testCopyOverBases(t *testing.T, b *bench) {
+	base := b.image(t, "base.raw", Raw)
+	b.WriteImage(t, base, 3, 7)
+	b.WriteImage(t, base, 4, 8)
+	b.WriteImage(t, base, 20, 6)
+	middle := b.over(t, "middle.qcow2", base)
+	src, dst := b.over(t, "src.qcow2", middle), b.over(t, "dst.qcow2", middle)
+	id := b.define(t, nil, src, middle, base)
+	b.Start(t, id)
+	g := &guest{bench: b, id: id, src: src}
+	g.GuestWrite(t, id, "vda", 4, 9)
+	b.WriteImage(t, dst, 4, 9) // the copy of what the clone has of its own
+	overlay := g.snapshot(t, 1)
+	ok(t, g.hv.BlockCopy(t.Context(), id, "vda", dst, hv.BlockCopyOptions{Shallow: true, Backing: []hv.Image{middle, base}, GranularityBytes: 64 << 10}))
+	g.awaitReady(t, hv.JobCopy, dst)
+	g.GuestWrite(t, id, "vda", 21, 5) // a part of a cluster, of which the rest is the base image's
+	ok(t, g.hv.Suspend(t.Context(), id))
+	g.awaitDrained(t)
+	ok(t, g.hv.Pivot(t.Context(), id, "vda"))
+	g.wantLive(t, dst, middle, base)
+	g.wantConfig(t, dst, middle, base)
+	for _, left := range []hv.Image{overlay, src} {
+		if how := g.openFor(t, left); how != "" {
+			t.Errorf("%s is still open for %q after the pivot", left.Path, how)
+		}
+	}
+	if how := g.openFor(t, base); how != "r" {
+		t.Errorf("the base image is open for %q, want reading", how)
+	}
+	ok(t, g.hv.Resume(t.Context(), id))
+	for block, value := range map[int64]byte{1: 2, 3: 7, 4: 9, 20: 6, 21: 5} {
+		g.CheckGuest(t, id, "vda", block, value)
+	}
+	b.CheckImage(t, base, 4, 8)
 }
 
 func testFullCopy(t *testing.T, b *bench) {

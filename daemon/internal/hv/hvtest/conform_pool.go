@@ -27,7 +27,7 @@ func testPoolVolumes(t *testing.T, b *bench) {
 		if rounded, err := b.hv.RoundedBytes(ctx, pool, diskBytes); rounded != diskBytes || err != nil {
 			t.Errorf("RoundedBytes in a pool of files = %d, %v, want %d", rounded, err, diskBytes)
 		}
-		made, err := b.hv.CreateVolume(ctx, pool, name, format, diskBytes)
+		made, err := b.hv.CreateVolume(ctx, pool, name, format, diskBytes, nil)
 		ok(t, err)
 		if made.Name != name || made.Format != format || made.CapacityBytes != diskBytes || made.Block || made.Path == "" {
 			t.Errorf("CreateVolume = %+v", made)
@@ -43,7 +43,7 @@ func testPoolVolumes(t *testing.T, b *bench) {
 		if err := b.hv.ExtendVolume(ctx, pool, name, 2*diskBytes); !errors.Is(err, hv.ErrUnsupported) {
 			t.Errorf("ExtendVolume in a pool of files = %v, want ErrUnsupported", err)
 		}
-		if _, err := b.hv.CreateVolume(ctx, pool, name, format, diskBytes); !errors.Is(err, hv.ErrExists) {
+		if _, err := b.hv.CreateVolume(ctx, pool, name, format, diskBytes, nil); !errors.Is(err, hv.ErrExists) {
 			t.Errorf("CreateVolume of an existing name = %v, want ErrExists", err)
 		}
 		b.CheckImage(t, hv.Image{Type: hv.SourceFile, Format: format, Path: made.Path}, 0, 0)
@@ -70,7 +70,7 @@ func testPoolVolumes(t *testing.T, b *bench) {
 	if _, err := b.hv.RoundedBytes(ctx, "no-such-pool", diskBytes); !errors.Is(err, hv.ErrNotFound) {
 		t.Errorf("RoundedBytes in no pool = %v, want ErrNotFound", err)
 	}
-	if _, err := b.hv.CreateVolume(ctx, "no-such-pool", "x", Raw, diskBytes); !errors.Is(err, hv.ErrNotFound) {
+	if _, err := b.hv.CreateVolume(ctx, "no-such-pool", "x", Raw, diskBytes, nil); !errors.Is(err, hv.ErrNotFound) {
 		t.Errorf("CreateVolume in no pool = %v, want ErrNotFound", err)
 	}
 }

@@ -53,6 +53,8 @@ type Fake struct {
 	targets map[string]*image
 	// copies are the copies that a storage offers.
 	copies []hv.DeviceCopy
+	// clones are the images of volumes that are linked clones.
+	clones map[string]bool
 	// silent are the addresses of exports whose servers answer nobody.
 	silent map[string]bool
 }

@@ -18,7 +18,7 @@ func (m *Images) Copy(src, dst string) error {
 }
 
 // CopyImage is Copy between images of which either may be the beginning of a larger one. LUKS containers are
-// copied as they are.
+// copied as they are. An image that is over the backing image of src gets what src has itself.
 func (m *Images) CopyImage(from, into hv.Image) error {
 	from.LUKSSecret, into.LUKSSecret = "", ""
 	src, dst := from.Path, into.Path
@@ -43,6 +43,12 @@ func (m *Images) CopyImage(from, into hv.Image) error {
 	}
 	if to.full {
 		return &fs.PathError{Op: "write", Path: dst, Err: errNoSpace}
+	}
+	if to.backing.Path != "" {
+		if to.backing != m.files[src].backing {
+			return fmt.Errorf("copy %s to %s: it is over %v, not over %v", src, dst, to.backing, m.files[src].backing)
+		}
+		chain = chain[:1]
 	}
 	content, err := m.read(chain)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 type job struct {
 	kind        hv.JobKind
 	dst         hv.Image
+	backing     []hv.Image // of dst, as the caller said
 	synchronous bool
 	bandwidth   int64
 	dirty       map[int64]bool
@@ -38,5 +39,5 @@ func (j *job) after(chain []hv.Image) []hv.Image {
 	if j.kind == hv.JobActiveCommit && len(chain) > 1 {
 		return slices.Clone(chain[1:])
 	}
-	return []hv.Image{j.dst}
+	return append([]hv.Image{j.dst}, j.backing...)
 }

@@ -41,6 +41,12 @@ func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 			return fmt.Errorf("open %s: it is %s and not %s", dst.Path, to.format, dst.Format)
 		}
 		f.checkClear(disk.Top(), dst)
+		if len(opts.Backing) > 0 && to.backing != opts.Backing[0] {
+			return fmt.Errorf("%s is over %v, not over %v", dst.Path, to.backing, opts.Backing)
+		}
+		if opts.Synchronous && len(opts.Backing) > 0 {
+			f.violate("a synchronous job began on %s of domain %s into an image that libvirt puts over its base images in the pivot: what the guest writes of a part of a cluster hides the rest", target, dom.Name)
+		}
 		if err := to.decrypt(dst); err != nil {
 			return err
 		}
@@ -54,7 +60,7 @@ func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 			f.violate("a synchronous job began on %s of domain %s, which has I/O threads, with the guest running and writing, of which its QEMU may die", target, dom.Name)
 		}
 		j := &job{
-			kind: hv.JobCopy, dst: dst, synchronous: opts.Synchronous, bandwidth: opts.BandwidthBytesPerSecond,
+			kind: hv.JobCopy, dst: dst, backing: opts.Backing, synchronous: opts.Synchronous, bandwidth: opts.BandwidthBytesPerSecond,
 			dirty: make(map[int64]bool), scan: scanLooks,
 			// A full copy copies all of a raw image, whatever is allocated there.
 			blind: hv.JobStartOf(dom.qemu).LosesWrites && (len(disk.Chain) > 1 || disk.Top().Format != Raw),

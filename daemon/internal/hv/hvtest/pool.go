@@ -62,7 +62,7 @@ func (f *Fake) rounded(pool string, sizeBytes int64) int64 {
 }
 
 // CreateVolume implements hv.Hypervisor.
-func (f *Fake) CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64) (*hv.PoolVolume, error) {
+func (f *Fake) CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64, backing []hv.Image) (*hv.PoolVolume, error) {
 	var vol *hv.PoolVolume
 	err := f.call(ctx, "CreateVolume", func() error {
 		at, err := f.volumePath(pool, name)
@@ -76,6 +76,9 @@ func (f *Fake) CreateVolume(ctx context.Context, pool, name, format string, size
 			return fmt.Errorf("%w: the pool makes it %d bytes instead of %d", hv.ErrUnsupported, rounded, sizeBytes)
 		}
 		img := &image{format: format, size: sizeBytes}
+		if len(backing) > 0 {
+			img.backing = backing[0]
+		}
 		if f.pools[pool].Type == hv.ConnectorPool {
 			img.opID = hv.OpOf(ctx)
 		}

@@ -75,6 +75,18 @@ func SetChain(disk *etree.Element, chain []hv.Image, clusters rbd.Clusters) erro
 	return nil
 }
 
+// withChain is a disk with this chain.
+func withChain(diskXML string, chain []hv.Image, clusters rbd.Clusters) (string, error) {
+	doc := etree.NewDocument()
+	if err := doc.ReadFromString(diskXML); err != nil {
+		return "", fmt.Errorf("parse disk XML: %w", err)
+	}
+	if err := SetChain(doc.Root(), chain, clusters); err != nil {
+		return "", err
+	}
+	return TextOf(doc.Root())
+}
+
 // backingElement writes the layers below the top, down to the empty element
 // that says that there are no more.
 func backingElement(layers []hv.Image, clusters rbd.Clusters) *etree.Element {

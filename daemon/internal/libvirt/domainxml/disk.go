@@ -124,14 +124,7 @@ func newDiskXML(spec hv.DiskSpec, clusters rbd.Clusters) (string, error) {
 	if len(spec.Backing) == 0 {
 		return text, nil
 	}
-	doc := etree.NewDocument()
-	if err := doc.ReadFromString(text); err != nil {
-		return "", fmt.Errorf("parse disk XML: %w", err)
-	}
-	if err := SetChain(doc.Root(), spec.Chain(), clusters); err != nil {
-		return "", err
-	}
-	return TextOf(doc.Root())
+	return withChain(text, spec.Chain(), clusters)
 }
 
 // checkShared finds out what libvirt would when it starts the domain.

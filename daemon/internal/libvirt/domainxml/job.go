@@ -51,10 +51,11 @@ func sourceOf(img hv.Image, clusters rbd.Clusters) (*libvirtxml.DomainDiskSource
 	return source, nil
 }
 
-// CopyXML describes the destination of a copy. The format and the end of the
+// CopyXML describes the destination of a copy, with what it is over. The formats and the end of the
 // chain are stated because libvirt would probe for them, in content that a
 // guest wrote.
-func CopyXML(dst hv.Image, clusters rbd.Clusters) (string, error) {
+func CopyXML(chain []hv.Image, clusters rbd.Clusters) (string, error) {
+	dst := chain[0]
 	source, err := sourceOf(dst, clusters)
 	if err != nil {
 		return "", err
@@ -68,7 +69,10 @@ func CopyXML(dst hv.Image, clusters rbd.Clusters) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("write disk XML: %w", err)
 	}
-	return doc, nil
+	if len(chain) == 1 {
+		return doc, nil
+	}
+	return withChain(doc, chain, clusters)
 }
 
 // BackingName returns libvirt's name of the image directly below the top of a live disk.

@@ -73,7 +73,7 @@ func TestAnEncryptionThatTheSecretAloneDoesNotSayIsNotCarried(t *testing.T) {
 
 func TestAJobAndASnapshotOfAnEncryptedDiskSayWithWhichSecret(t *testing.T) {
 	img := hv.Image{Type: hv.SourceFile, Format: "raw", Path: "/new", LUKSSecret: luksSecret}
-	doc, err := domainxml.CopyXML(img, nil)
+	doc, err := domainxml.CopyXML([]hv.Image{img}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -113,10 +113,10 @@ func TestAnRBDImageOfNoKnownClusterIsNotWritten(t *testing.T) {
 			t.Errorf("%s, %v, %v", text, err, parse)
 		}
 	}
-	if text, err := domainxml.CopyXML(rbdImage, nil); !errors.Is(err, hv.ErrUnsupported) {
+	if text, err := domainxml.CopyXML([]hv.Image{rbdImage}, nil); !errors.Is(err, hv.ErrUnsupported) {
 		t.Errorf("a job goes to %s, %v", text, err)
 	}
-	text, err := domainxml.CopyXML(rbdImage, clusters)
+	text, err := domainxml.CopyXML([]hv.Image{rbdImage}, clusters)
 	if d, parse := domainxml.ParseDisk(text, clusters); err != nil || parse != nil || d.Top() != rbdImage || !d.Terminated {
 		t.Errorf("a job goes to %s, %v, %v", text, err, parse)
 	}

@@ -209,7 +209,7 @@ func TestSnapshotXMLNamesEveryDisk(t *testing.T) {
 }
 
 func TestCopyXMLStatesFormatAndEndOfChain(t *testing.T) {
-	doc, err := CopyXML(hv.Image{Type: hv.SourceBlock, Format: "raw", Path: "/dev/dst"}, nil)
+	doc, err := CopyXML([]hv.Image{{Type: hv.SourceBlock, Format: "raw", Path: "/dev/dst"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestCopyXMLStatesFormatAndEndOfChain(t *testing.T) {
 			t.Errorf("%s is missing in %s", want, doc)
 		}
 	}
-	if _, err := CopyXML(hv.Image{Type: hv.SourceFile, Path: "/dst"}, nil); !errors.Is(err, hv.ErrUnsupported) {
+	if _, err := CopyXML([]hv.Image{{Type: hv.SourceFile, Path: "/dst"}}, nil); !errors.Is(err, hv.ErrUnsupported) {
 		t.Errorf("copyXML without a format = %v, want ErrUnsupported: libvirt would probe", err)
 	}
 }
