@@ -123,6 +123,9 @@ func (in MigrationTarget) Check() error {
 	if err := checkDeleteSource(in.DeleteSource, in.Verify); err != nil {
 		return err
 	}
+	if err := in.checkKeepBase(); err != nil {
+		return err
+	}
 	if in.PauseAll && in.ExternalCopy {
 		return invalid("a move with all guests paused has no external copy: the guests would stand still until somebody has made it")
 	}
@@ -130,6 +133,21 @@ func (in MigrationTarget) Check() error {
 		return invalid("a move while all guests write has no external copy: nobody else knows what they write")
 	}
 	return in.checkMaxPause()
+}
+
+func (in MigrationTarget) checkKeepBase() error {
+	switch {
+	case !in.KeepBase:
+	case in.PauseAll, in.Method == MethodLive:
+		return invalid("a move that the registry leads keeps no base images: leave out keep_base")
+	case in.Method == MethodMirror:
+		return invalid("a mirror copies the whole disk, and keeps no base images: leave out method mirror or keep_base")
+	case in.ExternalCopy:
+		return invalid("keep_base has no external copy: another tool would copy what is in the base images as well")
+	case in.ToFormat != "" && in.ToFormat != FormatQcow2:
+		return invalid("keep_base makes a qcow2 image: leave out to_format")
+	}
+	return nil
 }
 
 func checkDeleteSource(deleteSource bool, verify string) error {

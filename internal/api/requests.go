@@ -93,6 +93,9 @@ type MigrationTarget struct {
 	CopyOptions
 	DeleteSource bool `json:"delete_source,omitempty"`
 	ExternalCopy bool `json:"external_copy,omitempty"`
+	// KeepBase leaves the base images of a linked clone where they are: the destination is a new qcow2 file over
+	// them, with what the volume has of its own. Without it the volume becomes one that stands alone.
+	KeepBase bool `json:"keep_base,omitempty" needs:"keep_base"`
 	// PauseAll saves every guest that has the volume with its RAM, moves the volume, and
 	// restores the guests: for volumes with several attachments. The registry does it, even
 	// if a daemon is asked.

@@ -70,9 +70,12 @@ const DrainLiveShared = "drain_live_shared"
 // their guests paused.
 const DrainPauseAll = "drain_pause_all"
 
+// KeepBase is the feature to leave the base images of a linked clone below it when it moves.
+const KeepBase = "keep_base"
+
 // features are those of this program, oldest first. A name is never reused, and never taken out
 // while a program of a neighbouring version may ask for it.
-var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared, RetypeTarget, RetypeFormat, LUKS, DrainPauseAll}
+var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared, RetypeTarget, RetypeFormat, LUKS, DrainPauseAll, KeepBase}
 
 // The headers of every request and answer between programs.
 const (

@@ -4,9 +4,11 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,10 +32,12 @@ func (h *host) cloneIn(t *testing.T, dir string, base lab.Disk) (clone lab.Disk,
 	return clone, []string{middle, base.Path}
 }
 
-// isClone says of what looks like an overlay that it is a clone of cloneIn, or one on a device, where no
-// overlay of a move ever is.
-func isClone(leftover string) bool {
-	return strings.Contains(leftover, " has an overlay on ") && (strings.Contains(leftover, "/clone-") || strings.Contains(leftover, ": /dev/"))
+// isClone says of what looks like an overlay that it is a clone of cloneIn, one that was moved and has kept its base
+// images, or one on a device, where no overlay of a move ever is.
+func (h *host) isClone(leftover string) bool {
+	_, path, overlay := strings.Cut(leftover, " has an overlay on ")
+	_, path, _ = strings.Cut(path, ": ")
+	return overlay && (strings.Contains(path, "/clone-") || strings.HasPrefix(path, "/dev/") || h.clones[path])
 }
 
 // unchanged claims at the end of the test that images have not changed by a byte until then.
@@ -130,6 +134,110 @@ func TestLinkedCloneThatIsNotAttachedIsMoved(t *testing.T) {
 	h.noteMove(t, m, kinds.NoGuest)
 	same()
 	h.assertUnattached(t, lab.Disk{Seed: clone.Seed, Fill: base.Fill}, m.Dst)
+	h.ctl(t, "volume", "delete", "data", "--yes")
+	same()
+}
+
+// takenBytes is the space that a file takes.
+func takenBytes(t *testing.T, path string) int64 {
+	t.Helper()
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.Sys().(*syscall.Stat_t).Blocks * 512
+}
+
+// What the clone has of its own goes, and its base images stay below it.
+func TestLinkedCloneOfARunningGuestKeepsItsBaseImages(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, b := sharedPools(t)
+	clone, bases := h.cloneIn(t, a, h.diskIn(t, b, api.FormatRaw))
+	same := unchanged(t, bases)
+	g := h.runningGuest(t, clone)
+	kept := func(t *testing.T) {
+		t.Helper()
+		same()
+		l := g.volume(t, "vda").Location
+		var named []string
+		for _, img := range l.Backing.Images() {
+			named = append(named, img.Path)
+		}
+		if l.Format != api.FormatQcow2 || !slices.Equal(named, bases) {
+			t.Errorf("the volume is %+v, over %v, want %v", l, named, bases)
+		}
+	}
+	t.Run("cancelled", func(t *testing.T) {
+		v := g.start(t, "vda", "--to-pool", "b", "--keep-base")
+		g.writes(t)
+		v.copy(t)
+		v.cancel(t)
+		kept(t)
+		g.assertSettledAndGoOn(t)
+	})
+	t.Run("into a pool", func(t *testing.T) {
+		v := g.start(t, "vda", "--to-pool", "b", "--keep-base", "--delete-source")
+		g.writes(t)
+		v.copy(t)
+		g.writes(t)
+		v.finish(t)
+		kept(t)
+		g.assertSettledAndGoOn(t)
+	})
+	t.Run("killed in the copy, to a path", func(t *testing.T) {
+		v := g.start(t, "vda", "--to-path", filepath.Join(a, "moved.qcow2"), "--keep-base", "--bandwidth", "1MiB/s")
+		g.writes(t)
+		v.copyThroughDeath(t)
+		v.finish(t)
+		kept(t)
+		g.assertSettledAndGoOn(t)
+	})
+	t.Run("off", func(t *testing.T) {
+		g.powerOff(t)
+		v := g.start(t, "vda", "--to-pool", "b", "--keep-base")
+		v.copy(t)
+		g.boot(t)
+		g.writes(t)
+		g.powerOff(t)
+		v.finish(t)
+		kept(t)
+	})
+	g.boot(t)
+	g.assertSettled(t)
+	same()
+}
+
+func TestLinkedCloneThatIsNotAttachedKeepsItsBaseImages(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, b := sharedPools(t)
+	base := h.diskIn(t, b, api.FormatQcow2)
+	clone, bases := h.cloneIn(t, a, base)
+	same := unchanged(t, bases)
+	h.ctl(t, "volume", "adopt", "data", "--path", clone.Path, "--format", "qcow2")
+	plan := h.ctl(t, "volume", "migrate", "data", "--to-pool", "b", "--keep-base", "--dry-run")
+	mustContain(t, plan, "over the base images of the volume")
+	for _, c := range []struct {
+		code api.Code
+		args []string
+	}{
+		{api.CodeInvalidArgument, []string{"--to-pool", "b", "--to-format", "raw"}},
+		{api.CodeInvalidArgument, []string{"--to-pool", "b", "--method", "mirror"}},
+		{api.CodeInvalidArgument, []string{"--to-pool", "b", "--external-copy"}},
+		{api.CodeInvalidArgument, []string{"--to-path", h.device(t, a, volumeBytes).Path}},
+	} {
+		h.refuses(t, c.code, append([]string{"volume", "migrate", "data", "--keep-base"}, c.args...)...)
+	}
+	m := get[api.Migration](t, h, "migration", "volume", "migrate", "data", "--to-pool", "b", "--keep-base")
+	if m.State != api.MigrationCompleted || m.Dst.Backing != m.Src.Backing {
+		t.Fatalf("ended as %s: %+v", m.State, m)
+	}
+	same()
+	if own, whole := takenBytes(t, m.Dst.Path), takenBytes(t, bases[1]); own > whole/2 {
+		t.Errorf("the clone takes %d bytes, of which it has none itself, and its base image %d", own, whole)
+	}
+	h.assertUnattached(t, lab.Disk{Seed: clone.Seed, Fill: base.Fill}, m.Dst)
+	e := h.refuses(t, api.CodeConflict, "volume", "adopt", "theirs", "--path", bases[1], "--format", "qcow2")
+	mustContain(t, e.Message, "base image of volume data")
 	h.ctl(t, "volume", "delete", "data", "--yes")
 	same()
 }

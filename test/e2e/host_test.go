@@ -31,6 +31,7 @@ type host struct {
 	poolA, poolB string          // the directories of the pools a and b
 	made         int             // volumes and guests, for names and seeds
 	paused       map[string]bool // the guests that a test has paused
+	clones       map[string]bool // the paths of volumes that have kept their base images in a move
 	libvirtdAway time.Duration   // how long it last was, when a test killed it
 }
 
@@ -164,7 +165,7 @@ func openHost(t *testing.T, dir string) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{Site: s, paused: map[string]bool{}}
+	h := &host{Site: s, paused: map[string]bool{}, clones: map[string]bool{}}
 	h.poolA, h.poolB = h.dirPool(t, "a"), h.dirPool(t, "b")
 	return h
 }

@@ -15,6 +15,9 @@ import (
 // noteMove says in the log of the test between which kinds of storage a volume was moved.
 func (h *host) noteMove(t *testing.T, m api.Migration, guest string) {
 	t.Helper()
+	if m.Dst.IsLinkedClone() {
+		h.clones[m.Dst.Path] = true
+	}
 	t.Log(kinds.Move{From: h.kindOf(t, m.Src), To: h.kindOf(t, m.Dst), Guest: guest, End: string(m.State)})
 }
 

@@ -150,7 +150,7 @@ func (g *guest) assertNothingLeft(t *testing.T, state string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	left = slices.DeleteFunc(left, isClone)
+	left = slices.DeleteFunc(left, g.host.isClone)
 	left = slices.DeleteFunc(left, func(s string) bool { // paused by the test, and it has to stay so
 		name, paused := strings.CutPrefix(strings.TrimSuffix(s, " is paused"), "domain ")
 		return paused && (g.host.paused[name] || name == g.Name && state == "paused")

@@ -105,6 +105,9 @@ func destinationText(p *api.MigrationPlan) string {
 	if p.NeededBytes != nil && p.FreeBytes != nil {
 		text += fmt.Sprintf("; takes up to %s of %s free", api.Bytes(*p.NeededBytes), api.Bytes(*p.FreeBytes))
 	}
+	if p.Dst.IsLinkedClone() {
+		text += ", over the base images of the volume, which stay where they are"
+	}
 	if p.Dst.IsSlice() {
 		text += fmt.Sprintf("; the volume is the first %s of %s", api.Bytes(p.Dst.SizeBytes), api.Bytes(p.Dst.ImageBytes))
 	}

@@ -30,6 +30,7 @@ func targetFlags() []cli.Flag {
 		paceFlag(),
 		&cli.StringFlag{Name: "verify", DefaultText: "full; none for a mirror", Usage: "`HOW` to check the copy: full reads all of it back, none trusts it", Action: cmdline.CheckWord("verify")},
 		&cli.BoolFlag{Name: "delete-source", Usage: "delete the source after the move; without this it is kept"},
+		&cli.BoolFlag{Name: "keep-base", Usage: "of a linked clone: copy what it has of its own, and leave its base images where they are"},
 		&cli.BoolFlag{Name: "external-copy", Usage: "leave the copying to another tool, until 'migration complete'"},
 	}
 }
@@ -54,6 +55,7 @@ func readTarget(c *cli.Context) (api.MigrationTarget, error) {
 		CopyOptions:  api.CopyOptions{Verify: c.String("verify"), Pace: c.String("pace")},
 		DeleteSource: c.Bool("delete-source"),
 		ExternalCopy: c.Bool("external-copy"),
+		KeepBase:     c.Bool("keep-base"),
 	}
 	var err error
 	t.Overwrite = c.Bool(flagYes) && c.IsSet("to-path")

@@ -151,7 +151,11 @@ func (i *Images) Fold(ctx context.Context, overlay string, into []hv.Image) erro
 func (i *Images) Create(ctx context.Context, img hv.Image, sizeBytes int64, about image.NewFile) error {
 	temporary := filepath.Join(filepath.Dir(img.Path), about.Temporary)
 	i.Temporary = temporary
-	if err := i.Fake.CreateImage(temporary, img.Format, sizeBytes); err != nil {
+	err := i.Fake.CreateImage(temporary, img.Format, sizeBytes)
+	if len(about.Backing) > 0 {
+		err = i.Fake.CreateOverlay(temporary, about.Backing[0], sizeBytes)
+	}
+	if err != nil {
 		return err
 	}
 	fingerprint, err := i.Fingerprint(ctx, temporary)

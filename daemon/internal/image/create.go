@@ -18,6 +18,8 @@ type NewFile struct {
 	// that cannot have a file without a name. If it is empty, a random name is used. A
 	// crash may leave that file.
 	Temporary string
+	// Backing are the images that a qcow2 image is made over, top first. They are not opened.
+	Backing []hv.Image
 	// Rights are the rights of the file, as far as its filesystem has them. If they are
 	// nil, only root has access.
 	Rights *Rights
@@ -28,6 +30,9 @@ type NewFile struct {
 	// gets there. Optional.
 	Whole func(fingerprint string) error
 }
+
+// ClusterBytes is the size of the clusters of the qcow2 images that are made here and by libvirt: the default of QEMU.
+const ClusterBytes = 64 << 10
 
 // TemporaryName returns a name for NewFile that no other file has.
 func TemporaryName() string { return qemuimg.TemporaryName() }
@@ -47,7 +52,7 @@ func (Storage) Create(ctx context.Context, img hv.Image, sizeBytes int64, about 
 			return about.Whole(fingerprint)
 		}
 	}
-	return noSpace(qemuimg.Create(ctx, qemuImage(img), sizeBytes, to))
+	return noSpace(qemuimg.Create(ctx, *qemuChain(append([]hv.Image{img}, about.Backing...)), sizeBytes, to))
 }
 
 // asOf gives a new file these rights, and tells what it does not have of them.

@@ -103,7 +103,7 @@ var chaosTroubles = []func(d *daemon, how time.Duration){
 func (d *daemon) endsSomehow(whole bool, cancelAfter time.Duration) api.Migration {
 	d.t.Helper()
 	ctx := context.Background()
-	req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool, Composite: whole}
+	req := StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: d.world.To, Composite: whole}
 	mig, err := d.manager().Start(ctx, req)
 	began := time.Now()
 	for ; err != nil; mig, err = d.manager().Start(ctx, req) {

@@ -51,6 +51,64 @@ func TestAMoveMakesALinkedCloneAVolumeOfItsOwn(t *testing.T) {
 	})
 }
 
+func TestAMoveThatKeepsTheBaseImagesCopiesWhatTheCloneHas(t *testing.T) {
+	ofClones(t, func(t *testing.T, d *daemon) {
+		must(t, d.world.Fake.SetFull(migratetest.BasePath, true)) // whoever writes to it fails
+		mig := d.until(d.migrateTo(api.MigrationTarget{ToPool: "new", KeepBase: true, DeleteSource: true}), api.MigrationCompleted)
+		if mig.Src.Backing == "" || mig.Dst.Backing != mig.Src.Backing || mig.Dst.Format != api.FormatQcow2 {
+			t.Errorf("moved from %+v to %+v", mig.Src, mig.Dst)
+		}
+		d.isOn(t, hv.Image{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: mig.Dst.Path}, hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: migratetest.BasePath})
+		if at := d.world.Registry.CurrentVolume().Location; at != mig.Dst {
+			t.Errorf("the registry has the volume at %+v", at)
+		}
+		if w, err := d.manager().Which(context.Background(), d.world.Registry.CurrentVolume()); err != nil || !w.Agree || len(w.Authoritative) != 2 {
+			t.Errorf("the chain is %+v (%v)", w, err)
+		}
+	})
+}
+
+func TestOnlyALinkedCloneKeepsItsBaseImagesInANewFile(t *testing.T) {
+	to := func(change func(*api.MigrationTarget)) api.MigrationTarget {
+		target := api.MigrationTarget{ToPath: "/new/clone.qcow2", KeepBase: true}
+		change(&target)
+		return target
+	}
+	for name, c := range map[string]struct {
+		world func(*testing.T, hv.State) *migratetest.World
+		to    api.MigrationTarget
+		code  api.Code
+	}{
+		"no clone":      {migratetest.NewWorld, to(func(t *api.MigrationTarget) { t.ToFormat = api.FormatQcow2 }), api.CodeInvalidArgument},
+		"raw":           {migratetest.CloneWorld, to(func(t *api.MigrationTarget) { t.ToFormat = api.FormatRaw }), api.CodeInvalidArgument},
+		"mirror":        {migratetest.CloneWorld, to(func(t *api.MigrationTarget) { t.Method = api.MethodMirror }), api.CodeInvalidArgument},
+		"external copy": {migratetest.CloneWorld, to(func(t *api.MigrationTarget) { t.ExternalCopy = true }), api.CodeInvalidArgument},
+		"an address":    {migratetest.CloneWorld, to(func(t *api.MigrationTarget) { t.ToPath = migratetest.OtherExport.Path }), api.CodeInvalidArgument},
+		"its own pool": {func(t *testing.T, state hv.State) *migratetest.World {
+			t.Helper()
+			w := migratetest.CloneWorld(t, state)
+			w.Registry.Vol.Location.Pool = "new"
+			return w
+		}, api.MigrationTarget{ToPool: "new", KeepBase: true}, api.CodeSameLocation},
+		"what is there": {func(t *testing.T, state hv.State) *migratetest.World {
+			t.Helper()
+			w := migratetest.CloneWorld(t, state)
+			must(t, w.CreateImage("/new/clone.qcow2", hvtest.Qcow2, migratetest.Size))
+			return w
+		}, to(func(t *api.MigrationTarget) { t.Overwrite = true }), api.CodeInvalidArgument},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDaemon(t, c.world(t, hv.StateRunning))
+				_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: c.to})
+				if api.CodeOf(err) != c.code {
+					t.Errorf("got %v, want %s", err, c.code)
+				}
+			})
+		})
+	}
+}
+
 // isOn claims that the disk is on this chain, with all that its guest wrote.
 func (d *daemon) isOn(t *testing.T, want ...hv.Image) {
 	t.Helper()

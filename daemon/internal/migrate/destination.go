@@ -25,6 +25,9 @@ func (m *Manager) resolveDestination(ctx context.Context, s *steps.Spec, t api.M
 	if t.ToFormat != "" {
 		s.Dst.Format = t.ToFormat
 	}
+	if t.KeepBase {
+		s.Dst.Backing = s.Src.Backing
+	}
 	find := m.destinationAtPath
 	if t.ToPool != "" {
 		find = m.destinationInPool
@@ -32,7 +35,26 @@ func (m *Manager) resolveDestination(ctx context.Context, s *steps.Spec, t api.M
 	if err := find(ctx, s, t); err != nil {
 		return err
 	}
-	return checkContainer(s)
+	if err := checkContainer(s); err != nil || !t.KeepBase {
+		return err
+	}
+	return checkKeepBase(s)
+}
+
+// checkKeepBase refuses a move that cannot leave the base images of src below dst.
+func checkKeepBase(s *steps.Spec) error {
+	switch {
+	case !s.Src.IsLinkedClone():
+		return api.Errorf(api.CodeInvalidArgument, "volume %s is no linked clone: it has no base images to keep; leave out --keep-base", s.VolumeName)
+	case s.DstBlock || api.IsNetwork(s.Dst.Path):
+		return api.Errorf(api.CodeInvalidArgument, "--keep-base makes a qcow2 file, and %s is none; name a file or a pool of files, or leave out --keep-base", s.Dst.Path)
+	case !s.CreateDst:
+		return api.Errorf(api.CodeInvalidArgument, "%s exists already, and would hide what is in the base images; with --keep-base the destination is made by the move: name a file that is not there", s.Dst.Path)
+	case s.Method == steps.MethodMirror:
+		return unsupported(s, "disk %s of instance %s %s, which copies what is in the base images as well; leave out --keep-base, or stop the instance and run this again",
+			s.Target, s.InstanceName, onlyMirrored)
+	}
+	return nil
 }
 
 // checkContainer refuses a dst that a LUKS container, which is copied byte for byte, cannot be.
@@ -63,7 +85,7 @@ func (m *Manager) destinationInPool(ctx context.Context, s *steps.Spec, t api.Mi
 			return err
 		}
 	}
-	if s.Src.Pool == name && s.Src.Format == s.Dst.Format && !s.Src.IsLinkedClone() { // a linked clone becomes a volume of its own
+	if s.Src.Pool == name && s.Src.Format == s.Dst.Format && s.Src.Backing == s.Dst.Backing { // unless a linked clone becomes a volume of its own
 		return api.Errorf(api.CodeSameLocation, "volume %s is in pool %s already", s.VolumeName, name)
 	}
 	s.CreateDst, s.DstBlock = true, !files
@@ -154,10 +176,14 @@ func (m *Manager) neededBytes(s *steps.Spec, sparse bool) int64 {
 	return need
 }
 
-// allocatedBytes is what src takes, with the base images of a linked clone; known is false if
+// allocatedBytes is what src takes, with the base images of a linked clone that are not kept; known is false if
 // a device is among them.
 func (m *Manager) allocatedBytes(s *steps.Spec) (total int64, known bool) {
-	for _, img := range s.SrcChain() {
+	chain := s.SrcChain()
+	if s.KeepsBase() {
+		chain = chain[:1]
+	}
+	for _, img := range chain {
 		n, err := m.ports.Images.AllocatedBytes(img.Path)
 		if err != nil || img.Type == hv.SourceBlock {
 			return 0, false

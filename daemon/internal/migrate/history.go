@@ -266,7 +266,7 @@ func (h *history) chain() []api.Location {
 	case steps.OnOverlay:
 		return append([]api.Location{{Path: s.Overlay, Format: api.FormatQcow2, SizeBytes: s.OverlayBytes()}}, withBases(s.Src)...)
 	case steps.OnDst:
-		return []api.Location{s.Dst}
+		return withBases(s.Dst)
 	case steps.OnSrc, steps.Foreign:
 	}
 	return withBases(s.Src)

@@ -29,7 +29,7 @@ func liveVolume() api.LiveVolume {
 func liveDaemon(t *testing.T, f func(t *testing.T, d *daemon)) {
 	t.Helper()
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		_, err := d.world.CreateVolume(t.Context(), "new", savedSpec().Dst.Name, "raw", savedSpec().Dst.SizeBytes)
+		_, err := d.world.CreateVolume(t.Context(), "new", savedSpec().Dst.Name, "raw", savedSpec().Dst.SizeBytes, nil)
 		must(t, err)
 		must(t, d.world.Images.Mark(t.Context(), dstPath, steps.LiveMark(testMigration)))
 		d.world.Registry.LiveRow(api.MigrationCopying)

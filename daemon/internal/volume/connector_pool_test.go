@@ -76,7 +76,7 @@ func TestTheUndoOfACreationDeletesWhatAConnectorMadeForTheOp(t *testing.T) {
 		w.withConnectorPool(asItIs)
 		in := &input{Volume: api.VolumeRegister{ID: matrixVolume, Name: "db", Location: api.Location{Pool: "thin", Name: "db", Path: devicePath, Format: api.FormatRaw, SizeBytes: testSize}}}
 		w.registry.volumes[matrixVolume] = api.Volume{ID: matrixVolume, Name: "db", Status: api.VolumeCreating}
-		_, err := w.CreateVolume(hv.WithOp(t.Context(), maker), "thin", "db", "raw", testSize)
+		_, err := w.CreateVolume(hv.WithOp(t.Context(), maker), "thin", "db", "raw", testSize, nil)
 		must(t, err)
 		must(t, w.start(t).env.removeMade(t.Context(), "this-op", in, claimNote{Ours: true}))
 		if w.Exists(devicePath) != left {

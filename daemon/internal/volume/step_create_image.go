@@ -40,7 +40,7 @@ func (e *env) stepCreateImage() op.Step {
 		if err := r.Note(ctx, claimNote{Ours: true}); err != nil {
 			return err
 		}
-		made, err := e.HV.CreateVolume(ctx, l.Pool, l.Name, string(l.Format), l.WholeBytes())
+		made, err := e.HV.CreateVolume(ctx, l.Pool, l.Name, string(l.Format), l.WholeBytes(), nil)
 		if errors.Is(err, hv.ErrExists) {
 			return e.notOurs(ctx, r, placeTaken(l))
 		}

@@ -106,6 +106,8 @@ func (tx *Tx) checkMigratable(ctx context.Context, v api.Volume, hostID string, 
 		return staleGeneration("migrate", v.Name, v.Generation, in.Generation)
 	case v.Status == api.VolumeResizing:
 		return NotAvailable(v, "migrate")
+	case in.Dst.Backing != "" && in.Dst.Backing != v.Location.Backing:
+		return validate.Invalid("the destination has other base images than volume %s", v.Name)
 	case v.Unheld():
 		return tx.checkMigratableUnheld(ctx, v, hostID, in)
 	case len(v.Attachments) > 1:

@@ -117,6 +117,12 @@ func TestMigrationsThatAreRefused(t *testing.T) {
 			code: api.CodeSizeMismatch, text: "has 1048576 bytes and the destination 1049088",
 			do: migrate(func(m *api.MigrationRegister) { m.Dst.SizeBytes += 512 }),
 		},
+		"over base images of which the volume has none": {
+			code: api.CodeInvalidArgument, text: "other base images than volume root",
+			do: migrate(func(m *api.MigrationRegister) {
+				m.Dst.Format, m.Dst.Backing = api.FormatQcow2, api.NewBacking([]api.BaseImage{{Path: "/fast/base", Format: api.FormatRaw}})
+			}),
+		},
 		"a LUKS container to a place that is said to be none": {
 			before: rawSQL("UPDATE locations SET luks_secret = '" + web + "' WHERE volume_id = '" + root + "'"),
 			code:   api.CodeUnsupportedDisk, text: "a move keeps what opens it",

@@ -31,3 +31,26 @@ func CloneWorld(t *testing.T, state hv.State) *World {
 	w.bring(t, state)
 	return w
 }
+
+// KeepBaseWorld returns a world whose volume is a linked clone that has something of its own, and goes to one over the
+// same base image.
+func KeepBaseWorld(t *testing.T, state hv.State) *World {
+	t.Helper()
+	w := CloneWorld(t, hv.StateStopped)
+	w.Src.Format, w.To.KeepBase = hvtest.Qcow2, true
+	w.Bases = []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: BasePath}}
+	w.Redefine(t, func(d *hv.Domain) {
+		d.Config[0].Chain, d.Config[0].Terminated = append([]hv.Image{w.Src}, w.Bases...), true
+	})
+	for block, value := range map[int64]uint64{0: 1, 4: 3} { // what the guest has there is in the clone
+		expect.OK(t, w.WriteBlock(SrcPath, block, value))
+		expect.OK(t, w.WriteBlock(BasePath, block, 77))
+	}
+	w.IsClone(SrcPath)
+	w.IsClone(DstPath)
+	info, err := w.Fake.Info(BasePath)
+	expect.OK(t, err)
+	w.basesWritten = info.Written
+	w.bring(t, state)
+	return w
+}

@@ -56,7 +56,7 @@ func (c *FakeCopier) Copy(ctx context.Context, req steps.CopyRequest) (steps.Cop
 		return steps.CopyResult{}, err
 	}
 	if !offloaded {
-		err = c.fake.CopyImage(req.Src[0], req.Dst)
+		err = c.fake.CopyImage(req.Src[0], req.Dst[0])
 	}
 	switch {
 	case errors.As(err, &full) && full.Op == "write":
@@ -109,7 +109,7 @@ func (c *FakeCopier) Unanswered(key string) (bool, error) {
 }
 
 // Compare implements steps.Copier.
-func (c *FakeCopier) Compare(ctx context.Context, src []hv.Image, dst hv.Image, _ int64, _ func(steps.Progress)) error {
+func (c *FakeCopier) Compare(ctx context.Context, src, dst []hv.Image, _ int64, _ func(steps.Progress)) error {
 	if c.OnCompare != nil {
 		c.OnCompare()
 	}
@@ -131,7 +131,7 @@ func (c *FakeCopier) Compare(ctx context.Context, src []hv.Image, dst hv.Image, 
 	if err != nil {
 		return err
 	}
-	b, err := read([]hv.Image{dst})
+	b, err := read(dst)
 	if err != nil {
 		return err
 	}

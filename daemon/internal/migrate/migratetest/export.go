@@ -53,6 +53,7 @@ var LiveKinds = map[string]func(*testing.T, hv.State) *World{
 	"from an export to an image":           ToAddress(ExportWorld, OtherRBD),
 	"from a container to another":          LUKSWorld,
 	"from an image on a device to another": DeviceWorld,
+	"from a linked clone to another":       KeepBaseWorld,
 }
 
 // OnLiveKinds runs a test on each of LiveKinds.

@@ -30,6 +30,9 @@ type World struct {
 	Copier   *FakeCopier
 	Blobs    *Blobs
 
+	// Bases are the base images that the volume keeps, wherever it is.
+	Bases        []hv.Image
+	basesWritten int64
 	// Src is the image of the volume in the beginning, To where it is moved.
 	Src hv.Image
 	To  api.MigrationTarget
@@ -243,6 +246,10 @@ func (w *World) Spec(method string) steps.Spec {
 	if w.To.ToPath != "" {
 		s.Dst, s.CreateDst = api.Location{Path: w.To.ToPath, Format: api.FormatRaw, SizeBytes: Size}, false
 	}
+	if w.To.KeepBase {
+		s.Src = w.Registry.CurrentVolume().Location
+		s.Dst.Format, s.Dst.Backing = s.Src.Format, s.Src.Backing
+	}
 	if w.Src.Type == hv.SourceBlock {
 		s.Src.Format, s.SrcBlock = api.FormatQcow2, true
 		s.Dst.Format, s.DstBlock, s.DstDeviceBytes = api.FormatQcow2, true, DeviceBytes
@@ -258,7 +265,7 @@ func (w *World) Settled(at string) error {
 	return w.SettledOn(hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: at})
 }
 
-// SettledOn is Settled for an image that is more than a path.
+// SettledOn is Settled for an image that is more than a path, over the base images that are kept.
 func (w *World) SettledOn(at hv.Image) error {
 	w.SetQuiet()
 	r := &hosttest.Recorder{}
@@ -268,7 +275,7 @@ func (w *World) SettledOn(at hv.Image) error {
 	if err != nil {
 		return err
 	}
-	want := []hv.Image{at}
+	want := append([]hv.Image{at}, w.Bases...)
 	for name, disks := range map[string][]hv.Disk{"live": dom.Live, "persistent": dom.Config} {
 		if len(disks) > 0 && !slices.Equal(disks[0].Chain, want) {
 			r.Errorf("the %s chain is %v, want %v", name, disks[0].Chain, want)
@@ -285,6 +292,11 @@ func (w *World) SettledOn(at hv.Image) error {
 	}
 	if w.Exists(SrcPath) == w.SrcGoes {
 		r.Errorf("src is there: %t", !w.SrcGoes)
+	}
+	for _, base := range w.Bases {
+		if info, err := w.Fake.Info(base.Path); err != nil || info.Written != w.basesWritten {
+			r.Errorf("base image %s was written: %+v (%v)", base.Path, info, err)
+		}
 	}
 	return errors.Join(r.Problems...)
 }

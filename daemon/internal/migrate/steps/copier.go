@@ -70,13 +70,13 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	opts := req.Options()
 	limit := copy.NewLimiter(opts.BandwidthBytesPerSecond)
 	spec := copy.Spec{
-		Src: copyChain(req.Src, req.SizeBytes), Dst: copyImage(req.Dst, req.SizeBytes),
+		Src: copyChain(req.Src, req.SizeBytes), Dst: copyChain(req.Dst, req.SizeBytes), KeepBase: len(req.Dst) > 1,
 		Verify: opts.Verify == VerifyFull, DstIsZero: req.DstIsZero, Offload: req.Offload, Limit: limit, Network: c.network, Progress: forwardProgress(req.Progress, noPacing),
 	}
 	spec.ThinBlockBytes = func(dst *os.File) int64 {
 		blockBytes, err := c.thin(ctx, dst)
 		if err != nil { // it costs space, and nothing else
-			c.log.WarnContext(ctx, "cannot ask whether a destination is thin: its zeros will take space", "path", req.Dst.Path, "err", err)
+			c.log.WarnContext(ctx, "cannot ask whether a destination is thin: its zeros will take space", "path", req.Dst[0].Path, "err", err)
 		}
 		return blockBytes
 	}
@@ -84,7 +84,7 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 		spec.IsDst = func(dst *os.File) error {
 			now, err := location.FingerprintOf(dst)
 			if err == nil && !location.SameImagePrint(req.DstPrint, now) {
-				err = dstReplaced(req.Dst.Path, req.DstPrint, now)
+				err = dstReplaced(req.Dst[0].Path, req.DstPrint, now)
 			}
 			return err
 		}
@@ -239,9 +239,9 @@ func forwardProgress(to func(Progress), pacing func() string) func(copy.Progress
 }
 
 // Compare implements Copier.
-func (c *CopyEngine) Compare(ctx context.Context, src []hv.Image, dst hv.Image, sizeBytes int64, progress func(Progress)) error {
+func (c *CopyEngine) Compare(ctx context.Context, src, dst []hv.Image, sizeBytes int64, progress func(Progress)) error {
 	spec := copy.Spec{
-		Src: copyChain(src, sizeBytes), Dst: copyImage(dst, sizeBytes), Network: c.network, Progress: forwardProgress(progress, noPacing),
+		Src: copyChain(src, sizeBytes), Dst: copyChain(dst, sizeBytes), Network: c.network, Progress: forwardProgress(progress, noPacing),
 	}
 	if err := c.decrypt(ctx, &spec, src); err != nil {
 		return err

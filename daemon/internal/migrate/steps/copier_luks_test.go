@@ -53,7 +53,7 @@ func TestTheCopierComparesAnEncryptedOverlayAsTheGuestSeesIt(t *testing.T) {
 	c := steps.NewCopier(filepath.Join(dir, "cursors"), sandbox.Privileged{}.ThinBlockBytes, network.Access{}, slog.New(slog.DiscardHandler))
 	c.Passphrase = storage.Passphrase
 	compare := func(chain []hv.Image, sizeBytes int64) error {
-		return c.Compare(t.Context(), chain, to, sizeBytes, func(steps.Progress) {})
+		return c.Compare(t.Context(), chain, []hv.Image{to}, sizeBytes, func(steps.Progress) {})
 	}
 	must(t, compare([]hv.Image{from}, int64(len(container))))
 	must(t, compare(chain, payload))

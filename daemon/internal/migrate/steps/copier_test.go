@@ -34,7 +34,7 @@ func TestACopyThatIsNotEqualIsMendedByCopyingAgain(t *testing.T) {
 	c := steps.NewCopier(filepath.Join(dir, "cursors"), sandbox.Privileged{}.ThinBlockBytes, network.Access{}, slog.New(slog.DiscardHandler))
 	copyOnce := func() error {
 		_, err := c.Copy(t.Context(), steps.CopyRequest{
-			Key: "k", Src: []hv.Image{rawFile(src)}, Dst: rawFile(dst), SizeBytes: size,
+			Key: "k", Src: []hv.Image{rawFile(src)}, Dst: []hv.Image{rawFile(dst)}, SizeBytes: size,
 			Options: func() api.CopyOptions { return api.CopyOptions{Verify: api.VerifyFull} }, Progress: func(steps.Progress) {},
 		})
 		return err
@@ -49,7 +49,7 @@ func TestACopyThatIsNotEqualIsMendedByCopyingAgain(t *testing.T) {
 		t.Fatalf("got %v, want copy_mismatch", err)
 	}
 	must(t, copyOnce())
-	must(t, c.Compare(t.Context(), []hv.Image{rawFile(src)}, rawFile(dst), size, func(steps.Progress) {}))
+	must(t, c.Compare(t.Context(), []hv.Image{rawFile(src)}, []hv.Image{rawFile(dst)}, size, func(steps.Progress) {}))
 }
 
 func rawFile(path string) hv.Image {
@@ -69,7 +69,7 @@ func TestTheCopierWritesOnlyToTheFileThatWasMade(t *testing.T) {
 	must(t, os.WriteFile(dst, []byte(theirs), 0o600))
 	c := steps.NewCopier(t.TempDir(), sandbox.Privileged{}.ThinBlockBytes, network.Access{}, slog.New(slog.DiscardHandler))
 	_, err = c.Copy(t.Context(), steps.CopyRequest{
-		Key: "k", Src: []hv.Image{{Path: src, Format: hvtest.Raw}}, Dst: hv.Image{Path: dst, Format: hvtest.Raw}, SizeBytes: 1 << 20,
+		Key: "k", Src: []hv.Image{{Path: src, Format: hvtest.Raw}}, Dst: []hv.Image{{Path: dst, Format: hvtest.Raw}}, SizeBytes: 1 << 20,
 		DstPrint: fingerprint, Options: func() api.CopyOptions { return api.CopyOptions{} }, Progress: func(steps.Progress) {},
 	})
 	if api.CodeOf(err) != api.CodeDstInUse {

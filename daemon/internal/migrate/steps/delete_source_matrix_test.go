@@ -38,7 +38,7 @@ func TestMatrixDeleteSource(t *testing.T) {
 		fingerprint, err := p.Images.Fingerprint(ctx, srcPath)
 		must(t, err)
 		p.spec.SrcPrint = fingerprint
-		_, err = p.CreateVolume(ctx, "new", p.spec.Dst.Name, "raw", testSize)
+		_, err = p.CreateVolume(ctx, "new", p.spec.Dst.Name, "raw", testSize, nil)
 		must(t, err)
 		must(t, p.Copy(srcPath, dstPath))
 		must(t, p.SetConfigChain(ctx, testInstance, "vda", []hv.Image{p.spec.DstImage()}))

@@ -5,7 +5,6 @@ package steps
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
@@ -18,14 +17,14 @@ func PositionOf(s *Spec, d *hv.Disk) Position {
 	if d == nil {
 		return Foreign
 	}
-	src := s.SrcChain()
+	src, dst := s.SrcChain(), s.DstChain()
 	bases := len(src) - 1
 	switch {
 	case location.OnChain(d, s.OverlayChain(), bases):
 		return OnOverlay
 	case location.OnChain(d, src, bases):
 		return OnSrc
-	case slices.Equal(d.Chain, s.DstChain()):
+	case location.OnChain(d, dst, len(dst)-1):
 		return OnDst
 	}
 	return Foreign

@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -37,7 +38,7 @@ type jobPace struct {
 // pacedJob makes the pacer of a job that is begun or taken up. Nothing of it is stored: whoever
 // takes a job up paces it from then on, whatever limit it has.
 func (e *Env) pacedJob(ctx context.Context, s *Spec, to direction, paced jobPacing) *jobPace {
-	p := &jobPace{stats: guestLatency(ctx, e.guestStats(s)), paced: paced, synchronous: to.job == hv.JobCopy}
+	p := &jobPace{stats: guestLatency(ctx, e.guestStats(s)), paced: paced, synchronous: to.job == hv.JobCopy && !s.KeepsBase()}
 	bound := PacedFoldBound
 	if s.Method == MethodMirror {
 		bound = 0
@@ -58,6 +59,11 @@ func (p *jobPace) keepShare(opts api.CopyOptions) float64 {
 // has the operator's bandwidth: a fold is short, and the guest waits for its end.
 func (e *Env) blockCopyOptions(s *Spec) hv.BlockCopyOptions {
 	opts := hv.BlockCopyOptions{Shallow: s.Method == MethodOverlay, Synchronous: true}
+	if s.KeepsBase() {
+		// libvirt puts dst over its base images in the pivot. Until then a write of less than a cluster would
+		// hide the rest of it, so that only the job may write: whole clusters of an image that we have made.
+		opts.Backing, opts.Synchronous, opts.GranularityBytes = s.DstChain()[1:], false, image.ClusterBytes
+	}
 	if s.Method == MethodMirror {
 		opts.BandwidthBytesPerSecond = e.CopyOptions(s).BandwidthBytesPerSecond
 	}

@@ -78,7 +78,7 @@ func live(t *testing.T, kind string, state hv.State, row api.MigrationState) *li
 	w := migratetest.NewWorld(t, state)
 	ctx := context.Background()
 	spec := testSpec(steps.MethodSave)
-	_, err := w.CreateVolume(ctx, "new", spec.Dst.Name, "raw", testSize)
+	_, err := w.CreateVolume(ctx, "new", spec.Dst.Name, "raw", testSize, nil)
 	must(t, err)
 	must(t, w.Images.Mark(ctx, dstPath, steps.LiveMark(testMigration)))
 	w.Registry.LiveRow(row)
@@ -265,7 +265,7 @@ func TestMatrixOfADroppedDestination(t *testing.T) {
 		w := migratetest.NewWorld(t, hv.StateRunning)
 		spec := savedSpec()
 		spec.Method = steps.MethodLive
-		_, err := w.CreateVolume(context.Background(), "new", spec.Dst.Name, "raw", testSize)
+		_, err := w.CreateVolume(context.Background(), "new", spec.Dst.Name, "raw", testSize, nil)
 		must(t, err)
 		w.Registry.LiveRow(api.MigrationCancelling)
 		return &phase{
@@ -301,7 +301,7 @@ func TestAHostThatHasAnotherImageAtTheDestinationIsFoundBeforeItsGuestsAreFollow
 func TestARoundIntoAnotherImageThanTheFirstIsRefused(t *testing.T) {
 	p := live(t, steps.KindLiveRound, hv.StateRunning, api.MigrationCopying).swapped(t)
 	must(t, p.Fake.Remove(dstPath))
-	_, err := p.CreateVolume(t.Context(), "new", p.in.Dst.Name, "raw", testSize)
+	_, err := p.CreateVolume(t.Context(), "new", p.in.Dst.Name, "raw", testSize, nil)
 	must(t, err)
 	p.history.DstPrint = "another"
 	if st := p.run(t); st.State != op.StateUndone || st.Failure == nil || st.Failure.Code != string(api.CodeDstInUse) {
@@ -325,7 +325,7 @@ func TestMatrixOfTheFirstRound(t *testing.T) {
 	matrix(t, func(t *testing.T) *livePhase {
 		p := live(t, steps.KindLiveRound, hv.StateRunning, api.MigrationCopying).tracked(t)
 		must(t, p.Fake.Remove(dstPath))
-		_, err := p.CreateVolume(context.Background(), "new", p.in.Dst.Name, "raw", testSize)
+		_, err := p.CreateVolume(context.Background(), "new", p.in.Dst.Name, "raw", testSize, nil)
 		must(t, err)
 		p.history.DstPrint, err = p.Images.Fingerprint(context.Background(), dstPath)
 		must(t, err)

@@ -105,7 +105,7 @@ func startedOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World
 	})
 	must(t, err)
 	if p.spec.CreateDst {
-		_, err = p.CreateVolume(ctx, "new", p.spec.Dst.Name, "raw", p.spec.SizeBytes())
+		_, err = p.CreateVolume(ctx, "new", p.spec.Dst.Name, string(p.spec.Dst.Format), p.spec.SizeBytes(), p.spec.DstChain()[1:])
 		must(t, err)
 	}
 	if p.spec.DstOnDevice() {
@@ -400,7 +400,7 @@ func (p *phase) mirrored() error {
 	if live.Mirror == nil || !live.Mirror.Ready || steps.PositionOf(&p.spec, live) != steps.OnSrc {
 		return fmt.Errorf("the live disk is %+v, want a ready mirror on src", live)
 	}
-	return p.Copier.Compare(context.Background(), p.spec.SrcChain(), p.spec.DstImage(), testSize, nil)
+	return p.Copier.Compare(context.Background(), p.spec.SrcChain(), p.spec.DstChain(), testSize, nil)
 }
 
 func TestCompleteMirrorMatrix(t *testing.T) {

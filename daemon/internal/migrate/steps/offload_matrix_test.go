@@ -25,7 +25,7 @@ func offloading(t *testing.T, fault *hvtest.Fault) *phase {
 	t.Helper()
 	p := started(t, hv.StateRunning, steps.MethodOverlay)
 	must(t, p.DeleteVolume(context.Background(), "new", p.spec.Dst.Name))
-	_, err := p.CreateVolume(context.Background(), "new", p.spec.Dst.Name, "raw", testSize)
+	_, err := p.CreateVolume(context.Background(), "new", p.spec.Dst.Name, "raw", testSize, nil)
 	must(t, err)
 	p.spec.SrcBlock, p.spec.DstBlock = true, true
 	p.OfferCopy(srcPath, dstPath, testSize)
@@ -42,7 +42,7 @@ func offloading(t *testing.T, fault *hvtest.Fault) *phase {
 
 // isCopied compares dst with src.
 func (p *phase) isCopied() error {
-	return p.Copier.Compare(context.Background(), p.spec.SrcChain(), p.spec.DstImage(), testSize, nil)
+	return p.Copier.Compare(context.Background(), p.spec.SrcChain(), p.spec.DstChain(), testSize, nil)
 }
 
 // isAnswered: nobody is at work on dst any more.

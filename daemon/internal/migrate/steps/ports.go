@@ -125,7 +125,7 @@ type Copier interface {
 	Copy(ctx context.Context, req CopyRequest) (CopyResult, error)
 	// Compare returns nil if the two have the same content. Otherwise it returns an
 	// *api.Error with copy_mismatch and the first offset that differs.
-	Compare(ctx context.Context, src []hv.Image, dst hv.Image, sizeBytes int64, progress func(Progress)) error
+	Compare(ctx context.Context, src, dst []hv.Image, sizeBytes int64, progress func(Progress)) error
 	// SetUpdate stores, durably, the operator's changes to a copy that was begun, by its
 	// key. Update returns them, a zero value if there are none.
 	SetUpdate(key string, in api.MigrationUpdate) error
@@ -150,11 +150,12 @@ type Copier interface {
 }
 
 // CopyRequest asks for a copy of the content of a chain, which is one image unless it is a
-// linked clone's. Key names its cursor.
+// linked clone's. If Dst is over base images these are Src's, and only what the top of Src has is copied. Key names
+// its cursor.
 type CopyRequest struct {
 	Key       string
 	Src       []hv.Image
-	Dst       hv.Image
+	Dst       []hv.Image
 	SizeBytes int64
 	// DstPrint is the fingerprint that dst must have before anything is written to it,
 	// empty if it is unknown.

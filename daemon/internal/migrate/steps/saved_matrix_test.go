@@ -29,7 +29,7 @@ func TestMatrixOfACopyWithAllGuestsPaused(t *testing.T) {
 func TestMatrixOfADroppedCopy(t *testing.T) {
 	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 		w := migratetest.NewWorld(t, hv.StateStopped)
-		_, err := w.CreateVolume(context.Background(), "new", testSpec(steps.MethodSave).Dst.Name, "raw", testSize)
+		_, err := w.CreateVolume(context.Background(), "new", testSpec(steps.MethodSave).Dst.Name, "raw", testSize, nil)
 		must(t, err)
 		w.Registry.SavedRow(api.MigrationCancelling)
 		return &phase{
@@ -48,7 +48,7 @@ func TestMatrixOfADroppedCopy(t *testing.T) {
 func TestMatrixOfADeletedSource(t *testing.T) {
 	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
 		w := migratetest.NewWorld(t, hv.StateStopped)
-		_, err := w.CreateVolume(context.Background(), "new", testSpec(steps.MethodSave).Dst.Name, "raw", testSize)
+		_, err := w.CreateVolume(context.Background(), "new", testSpec(steps.MethodSave).Dst.Name, "raw", testSize, nil)
 		must(t, err)
 		must(t, w.Copy(srcPath, dstPath))
 		spec := savedSpec()

@@ -215,8 +215,11 @@ func (s *Spec) beforeBytes() int64 {
 // clone.
 func (s *Spec) SrcChain() []hv.Image { return location.Chain(s.Src, s.SrcBlock) }
 
-// DstChain returns the chain after complete.
-func (s *Spec) DstChain() []hv.Image { return []hv.Image{s.DstImage()} }
+// DstChain returns the chain after complete: dst, with the base images that it keeps.
+func (s *Spec) DstChain() []hv.Image { return location.Chain(s.Dst, s.DstBlock) }
+
+// KeepsBase says whether dst is over the base images of src.
+func (s *Spec) KeepsBase() bool { return s.Dst.IsLinkedClone() }
 
 // Attached says whether the volume is a disk of an instance of this host.
 func (s *Spec) Attached() bool { return s.InstanceID != "" }

@@ -45,7 +45,7 @@ func (e *Env) stepCopy() op.Step {
 			remark = fmt.Sprintf("pool %s was asked to copy by itself and did not, so that Volferry did (%v)", pool, err)
 		})
 		res, err := e.copier.Copy(ctx, CopyRequest{
-			Key: s.CopyKey(), Src: s.SrcChain(), Dst: s.DstImage(), SizeBytes: s.SizeBytes(), DstPrint: fingerprint,
+			Key: s.CopyKey(), Src: s.SrcChain(), Dst: s.DstChain(), SizeBytes: s.SizeBytes(), DstPrint: fingerprint,
 			DstIsZero: zero, Offload: offload,
 			Options:    func() api.CopyOptions { return e.CopyOptions(s) },
 			GuestStats: e.guestStats(s),
@@ -117,7 +117,7 @@ type copyNote struct {
 // an image that was made for this migration and had nothing in it when the copy
 // began. A new block device has what its extents held before.
 func (e *Env) dstIsZero(ctx context.Context, r *op.Run, s *Spec) (bool, error) {
-	if !s.DstOnDevice() && (!s.CreateDst || s.DstBlock) {
+	if s.KeepsBase() || !s.DstOnDevice() && (!s.CreateDst || s.DstBlock) {
 		return false, nil
 	}
 	var note copyNote
@@ -212,7 +212,7 @@ func (e *Env) stepVerifyCopy() op.Step {
 		if err != nil || known || s.Verify == VerifyNone {
 			return err
 		}
-		err = e.copier.Compare(ctx, s.SrcChain(), s.DstImage(), s.SizeBytes(),
+		err = e.copier.Compare(ctx, s.SrcChain(), s.DstChain(), s.SizeBytes(),
 			func(p Progress) { e.progress.set(s.MigrationID, p) })
 		if api.CodeOf(err) == api.CodeCopyMismatch { // a copy that is made next begins anew
 			return errors.Join(err, e.copier.Forget(ctx, s.CopyKey()))

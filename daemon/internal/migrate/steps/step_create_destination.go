@@ -139,6 +139,7 @@ func (e *Env) makeDestination(ctx context.Context, r *op.Run, s *Spec, note DstN
 func (e *Env) createAtPath(ctx context.Context, r *op.Run, s *Spec, note DstNote) error {
 	return e.images.Create(ctx, s.DstImage(), s.SizeBytes(), image.NewFile{
 		Temporary: note.Temporary,
+		Backing:   s.DstChain()[1:],
 		Rights:    s.rightsOfDst(),
 		Left:      func(left []string) { e.warnRefusedRights(s, s.Dst.Path, left) },
 		Whole: func(fingerprint string) error {
@@ -153,7 +154,7 @@ func (e *Env) createInPool(ctx context.Context, r *op.Run, s *Spec, note DstNote
 	if s.DstOnDevice() {
 		format = api.FormatRaw // for the pool: what is on it comes after that
 	}
-	vol, err := e.hv.CreateVolume(ctx, s.Dst.Pool, s.Dst.Name, string(format), s.DstRoomBytes())
+	vol, err := e.hv.CreateVolume(ctx, s.Dst.Pool, s.Dst.Name, string(format), s.DstRoomBytes(), s.DstChain()[1:])
 	if err != nil {
 		return err
 	}
@@ -193,8 +194,11 @@ func (e *Env) dstUnfinished(ctx context.Context, s *Spec, note DstNote) (bool, e
 		return false, err
 	}
 	whole, err := e.dstWhole(ctx, s)
-	if api.CodeOf(err) == api.CodeUnsupportedDisk {
+	switch api.CodeOf(err) {
+	case api.CodeUnsupportedDisk:
 		return true, nil
+	case api.CodeChainChanged:
+		return s.KeepsBase(), nil // qemu-img names the base image when it has made all else
 	}
 	return !whole, err
 }

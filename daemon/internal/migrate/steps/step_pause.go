@@ -218,7 +218,7 @@ func (e *Env) stepDrain(to direction) op.Step {
 			// The guest's writes have stopped, so this ends unless the image
 			// that is written to is stuck.
 			waited := e.now().Sub(began)
-			if to.job == hv.JobCopy && waited > DrainBound {
+			if to.job == hv.JobCopy && waited > DrainBound && !s.KeepsBase() {
 				return cmp.Or(e.leaveSilentDstInPause(ctx, s), notClean(s, to))
 			}
 			if err := retry.Sleep(ctx, drainPollFor(waited)); err != nil {
@@ -285,7 +285,7 @@ func (e *Env) stepCompare() op.Step {
 		defer context.AfterFunc(e.stopping, func() {
 			cancel(&errWorldChanged{"the daemon was stopped while both sides were compared"})
 		})()
-		return e.copier.Compare(ctx, s.SrcChain(), s.DstImage(), s.SizeBytes(),
+		return e.copier.Compare(ctx, s.SrcChain(), s.DstChain(), s.SizeBytes(),
 			func(p Progress) { e.progress.set(s.MigrationID, p) })
 	}
 	return step("compare", do, nil, nil)
@@ -296,11 +296,11 @@ func (e *Env) stepCompare() op.Step {
 // chains are equal in the pause, so the definition is first made to name the chain that the
 // process has open. Where that cannot be told, with dst open, the definition stays: if it names
 // dst, dst has every write, since the job writes to both until its pivot, and the guest to dst
-// alone after it. A commit writes to src alone, so that neither name would be right once the
-// guest wrote: that guest stays paused. Other errors are returned as they are.
+// alone after it. A commit, and a job that is not synchronous (blockCopyOptions), write to one of the two, so that
+// neither name would be right once the guest wrote: that guest stays paused. Other errors are returned as they are.
 func (e *Env) endPauseOnDisagreement(ctx context.Context, r *op.Run, s *Spec, w pauseWindow, err error) error {
 	var disagreed *errWitnessesDisagree
-	if !errors.As(err, &disagreed) || disagreed.committed && w == toSwitch {
+	if !errors.As(err, &disagreed) || disagreed.oneSided && w == toSwitch {
 		return err
 	}
 	chains := map[Position][]hv.Image{OnSrc: s.SrcChain(), OnDst: s.DstChain()}

@@ -219,7 +219,8 @@ func (e *Env) assertClosed(ctx context.Context, s *Spec, path string) error {
 // notResumedByHand refuses to take the switch for done because the definition names dst, if
 // the guest was resumed by hand while the daemon was dead, wrote, and the host went down: a
 // synchronous job writes to both images, but a flush of the guest reaches the overlay alone,
-// so what was flushed last may be in the overlay only.
+// so what was flushed last may be in the overlay only. Of a job that is not synchronous (blockCopyOptions) that holds
+// without a host that goes down.
 func (e *Env) notResumedByHand(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
 	var note runNote
 	noted, err := r.Noted(toDst.nameStep(), &note)
@@ -227,7 +228,7 @@ func (e *Env) notResumedByHand(ctx context.Context, r *op.Run, s *Spec, to direc
 		return err
 	}
 	now, err := e.images.Stamp(ctx, s.top())
-	if err != nil || !now.RebootedSince(note.Top) || !now.WrittenSince(note.Top) {
+	if err != nil || !s.KeepsBase() && !now.RebootedSince(note.Top) || !now.WrittenSince(note.Top) {
 		return err
 	}
 	return op.UnknownOutcome(resumedByHand(s, disk.active))

@@ -5,6 +5,7 @@ package steps
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -71,6 +72,18 @@ func (o *openImages) position() Position {
 // not have QEMU close the overlay.
 func (o *openImages) mayBeCommitted() bool { return o.overlay && o.srcWritable }
 
+// oneSided says in words where the disk may be, if it is not on the overlay still, after the pivot of a job that has not
+// written to both: "" where both have all of what the guest wrote.
+func (o *openImages) oneSided(s *Spec) string {
+	switch {
+	case o.mayBeCommitted():
+		return "source"
+	case s.KeepsBase() && o.overlay && o.dst: // blockCopyOptions
+		return "destination"
+	}
+	return ""
+}
+
 func (o *openImages) String() string {
 	var open []string
 	for _, image := range []struct {
@@ -119,8 +132,9 @@ type errWitnessesDisagree struct {
 	// at is the position of the disk in the process, config its position at the next
 	// start.
 	at, config Position
-	// committed: the disk may be on src already, or on the overlay still.
-	committed bool
+	// oneSided: the disk may be at the end of the job already, or on the overlay still, and only one of them has what the
+	// guest writes from now on.
+	oneSided bool
 }
 
 func (disagreed *errWitnessesDisagree) Error() string { return disagreed.why.Message }
@@ -151,7 +165,7 @@ func (e *Env) confirmDisk(ctx context.Context, s *Spec) (*diskState, error) {
 }
 
 func disagreement(s *Spec, disk *diskState, open *openImages) *errWitnessesDisagree {
-	return &errWitnessesDisagree{disagree(s, disk, open), open.position(), disk.config, open.mayBeCommitted()}
+	return &errWitnessesDisagree{disagree(s, disk, open), open.position(), disk.config, open.oneSided(s) != ""}
 }
 
 func disagree(s *Spec, disk *diskState, open *openImages) *api.Error {
@@ -163,8 +177,8 @@ func disagree(s *Spec, disk *diskState, open *openImages) *api.Error {
 		is = "with the end of the job on disk " + s.Target + " under way"
 	}
 	paused := ""
-	if disk.dom.State == hv.StatePaused && open.mayBeCommitted() {
-		paused = ". It stands still and must not be resumed: it may be on the source or on the overlay, which are equal only until it writes, so end it with 'virsh destroy'"
+	if end := open.oneSided(s); disk.dom.State == hv.StatePaused && end != "" {
+		paused = fmt.Sprintf(". It stands still and must not be resumed: it may be on the %s or on the overlay, which are equal only until it writes, so end it with 'virsh destroy'", end)
 	}
 	end := "shutdown"
 	if disk.dom.State == hv.StatePaused { // which obeys no shutdown
