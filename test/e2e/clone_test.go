@@ -4,14 +4,13 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/kinds"
@@ -141,11 +140,11 @@ func TestLinkedCloneThatIsNotAttachedIsMoved(t *testing.T) {
 // takenBytes is the space that a file takes.
 func takenBytes(t *testing.T, path string) int64 {
 	t.Helper()
-	st, err := os.Stat(path)
-	if err != nil {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
 		t.Fatal(err)
 	}
-	return st.Sys().(*syscall.Stat_t).Blocks * 512
+	return st.Blocks * 512
 }
 
 // What the clone has of its own goes, and its base images stay below it.

@@ -194,11 +194,12 @@ func (e *Env) dstUnfinished(ctx context.Context, s *Spec, note DstNote) (bool, e
 		return false, err
 	}
 	whole, err := e.dstWhole(ctx, s)
-	switch api.CodeOf(err) {
-	case api.CodeUnsupportedDisk:
+	code := api.CodeOf(err)
+	switch {
+	case code == api.CodeUnsupportedDisk:
 		return true, nil
-	case api.CodeChainChanged:
-		return s.KeepsBase(), nil // qemu-img names the base image when it has made all else
+	case code == api.CodeChainChanged && s.KeepsBase(): // qemu-img names the base image when it has made all else
+		return true, nil
 	}
 	return !whole, err
 }
