@@ -39,6 +39,14 @@ func (h *host) isClone(leftover string) bool {
 	return overlay && (strings.Contains(path, "/clone-") || strings.HasPrefix(path, "/dev/") || h.clones[path])
 }
 
+// basePaths are the paths of the base images of a volume, the nearest first.
+func basePaths(l api.Location) (paths []string) {
+	for _, img := range l.Backing.Images() {
+		paths = append(paths, img.Path)
+	}
+	return paths
+}
+
 // unchanged claims at the end of the test that images have not changed by a byte until then.
 func unchanged(t *testing.T, paths []string) (check func()) {
 	t.Helper()
@@ -64,10 +72,7 @@ func TestLinkedCloneOfARunningGuestBecomesAVolumeOfItsOwn(t *testing.T) {
 	clone, bases := h.cloneIn(t, a, base)
 	same := unchanged(t, bases)
 	g := h.runningGuest(t, clone)
-	var named []string
-	for _, img := range g.volume(t, "vda").Location.Backing.Images() {
-		named = append(named, img.Path)
-	}
+	named := basePaths(g.volume(t, "vda").Location)
 	if !slices.Equal(named, bases) {
 		t.Fatalf("the volume is over %v, want %v", named, bases)
 	}
@@ -158,10 +163,7 @@ func TestLinkedCloneOfARunningGuestKeepsItsBaseImages(t *testing.T) {
 		t.Helper()
 		same()
 		l := g.volume(t, "vda").Location
-		var named []string
-		for _, img := range l.Backing.Images() {
-			named = append(named, img.Path)
-		}
+		named := basePaths(l)
 		if l.Format != api.FormatQcow2 || !slices.Equal(named, bases) {
 			t.Errorf("the volume is %+v, over %v, want %v", l, named, bases)
 		}
