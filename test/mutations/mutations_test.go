@@ -26,7 +26,7 @@ var mutations = []struct{ mistake, file, old, broken, simulation string }{
 	{"the guest is resumed before the pivot", steps + "plans.go", "e.stepPivot(toDst),\n\t\te.stepResume(toSwitch),\n\t\te.stepSettle", "e.stepResume(toSwitch),\n\t\te.stepPivot(toDst),\n\t\te.stepSettle", moves},
 	{"libvirt's word is believed alone", steps + "witness.go", "	switch {\n	case !disk.active:\n		return !o.src && !o.overlay && !o.dst", "	if true {\n		return true\n	}\n	switch {\n	case !disk.active:\n		return !o.src && !o.overlay && !o.dst", moves},
 	{"the pivot is not observed", steps + "step_pivot.go", "return provided(step(pivotStep", "observe = nil\n\treturn provided(step(pivotStep", moves},
-	{"a guest that may be on src or on the overlay is resumed", steps + "step_pause.go", "|| disagreed.committed && w == toSwitch", "", moves},
+	{"a guest that may be on either of two images that differ is resumed", steps + "step_pause.go", "|| disagreed.oneSided && w == toSwitch", "", moves},
 	{"a guest that a person has paused is resumed", steps + "step_pause.go", "err != nil || !note.Resume {", "err != nil {", moves},
 	{"dst is not flushed at the end", steps + "step_pivot.go", "e.images.Flush(ctx, to.image(s).Path)", "error(nil)", moves},
 	{"an overlay is folded into a src that was written since", steps + "seal.go", "!now.WrittenSince(*p.Seal) {", "!now.WrittenSince(*p.Seal) || true {", moves},
