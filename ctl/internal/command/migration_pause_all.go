@@ -77,10 +77,14 @@ func confirmPause(c *cli.Context, s *session.Session, target api.MigrationTarget
 	if err != nil {
 		return err
 	}
+	agreed := c.Bool(flagYes)
+	if agreed && s.JSON { // what is on stderr is one document, of an error, or nothing
+		return nil
+	}
 	for _, line := range estimateLines(*e, target) {
 		s.Say("%s", line)
 	}
-	if c.Bool(flagYes) {
+	if agreed {
 		return nil
 	}
 	if target.Method == api.MethodLive {

@@ -122,7 +122,7 @@ func (l *Loop) bringOne(ctx context.Context, p *workflow.Pause, g workflow.Pause
 				return err
 			}
 		}
-		return l.cancel(ctx, p, hostop.About(v.Failed, "cannot %s instance %s on host %s", d.verb, g.Name, g.Host.Name))
+		return l.cancel(ctx, p, refusal(g, d.verb, v.Failed))
 	}
 	return l.set(ctx, p, g)
 }

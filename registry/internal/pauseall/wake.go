@@ -114,6 +114,6 @@ func (l *Loop) woken(ctx context.Context, p *workflow.Pause, g workflow.PauseIns
 		g.Attempt++
 		return l.set(ctx, p, g)
 	}
-	g.Error = hostop.About(v.Failed, "cannot %s instance %s on host %s", verb, g.Name, g.Host.Name)
+	g.Error = refusal(g, verb, v.Failed)
 	return l.set(ctx, p, g)
 }

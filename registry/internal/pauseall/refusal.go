@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pauseall
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/hostop"
+	"github.com/volferry/volferry/registry/internal/workflow"
+)
+
+// refusal is why a host could not do something with an instance, with the host's name. A daemon may
+// have begun its own message with the words that stand before it here: they are said once.
+func refusal(g workflow.PauseInstance, verb string, failed *api.Error) *api.Error {
+	what := fmt.Sprintf("cannot %s instance %s", verb, g.Name)
+	short := *failed
+	short.Message = strings.TrimPrefix(failed.Message, what+": ")
+	return hostop.About(&short, "%s on host %s", what, g.Host.Name)
+}
