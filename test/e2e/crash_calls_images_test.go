@@ -42,7 +42,7 @@ func qemuDies(image func(*callGuest, *testing.T) string) *callBlow {
 		if err := c.WaitState(t.Context(), "shut off"); err != nil {
 			t.Fatal(err)
 		}
-		c.cuts = append(c.cuts, time.Now())
+		c.noteCut(t)
 	}}
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -58,7 +57,7 @@ func (g *guest) hostGoesDown(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "QEMU is gone", func() bool { return unix.Kill(pid, 0) != nil })
-		g.cuts = append(g.cuts, time.Now())
+		g.noteCut(t)
 	}
 	log := h.startsLibvirtd(t)
 	eventually(t, "libvirt has started the guest, or was refused", func() bool {

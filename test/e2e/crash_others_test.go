@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -127,5 +128,23 @@ func (g *guest) crashes(t *testing.T) {
 	if err := g.WaitState(t.Context(), "shut off"); err != nil {
 		t.Fatal(err)
 	}
+	g.noteCut(t)
+}
+
+// noteCut is for a guest whose process is gone with what it had not flushed.
+func (g *guest) noteCut(t *testing.T) {
+	t.Helper()
+	if err := g.cutNow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cutNow is noteCut beside a test. What the guest was told before its process ended may be heard
+// after that: it counts as before.
+func (g *guest) cutNow(ctx context.Context) error {
+	if err := g.WaitHeard(ctx); err != nil {
+		return err
+	}
 	g.cuts = append(g.cuts, time.Now())
+	return nil
 }

@@ -150,8 +150,7 @@ func (g *guest) loseHost(t *testing.T) {
 	t.Helper()
 	h := g.host
 	if g.state(t) != "shut off" {
-		g.killQEMU(t)
-		g.cuts = append(g.cuts, time.Now())
+		g.crashes(t)
 	}
 	if err := h.Libvirtd.Kill(); err != nil {
 		t.Fatal(err)

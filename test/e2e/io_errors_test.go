@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/lab"
@@ -129,7 +128,7 @@ func TestACompleteWhoseSourceCannotBeReadLosesNothing(t *testing.T) {
 	v.untilUndone(t, v.completeArgs())
 	if g.state(t) == "shut off" {
 		t.Log("QEMU has died of it")
-		g.cuts = append(g.cuts, time.Now())
+		g.noteCut(t)
 	} else {
 		g.writes(t)
 	}

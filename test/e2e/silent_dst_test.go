@@ -5,7 +5,6 @@ package e2e
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -57,7 +56,7 @@ func TestAGuestGoesOnThoughTheServerOfItsDestinationHangs(t *testing.T) {
 				}
 				if g.state(t) == "shut off" {
 					t.Log("QEMU has died of the end of its job")
-					g.cuts = append(g.cuts, time.Now())
+					g.noteCut(t)
 					g.startsAgain(t)
 				}
 			}

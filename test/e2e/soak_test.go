@@ -154,11 +154,10 @@ func (s *soak) choose(t *testing.T, g *soaked) deed {
 
 // diesWithAnOverlay is dies where QEMU may have in its memory alone where the overlay has what.
 func (g *guest) diesWithAnOverlay(ctx context.Context) error {
-	err := g.dies(ctx)
-	if err == nil {
-		g.cuts = append(g.cuts, time.Now())
+	if err := g.dies(ctx); err != nil {
+		return err
 	}
-	return err
+	return g.cutNow(ctx)
 }
 
 // dies kills the guest's process, beside a test, and returns when libvirt knows it. libvirtd may be dead

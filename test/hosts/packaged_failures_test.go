@@ -95,6 +95,9 @@ func (s *packagedSite) testPowerCut(t *testing.T) {
 	if err := h.Kill(); err != nil {
 		t.Fatal(err)
 	}
+	if err := g.WaitHeard(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	cut := time.Now()
 	if err := h.Boot(t.Context()); err != nil {
 		t.Fatal(err)

@@ -262,6 +262,15 @@ func (g *Guest) WaitNoDisk(ctx context.Context, serial string) error {
 	return nil
 }
 
+// WaitHeard waits until QEMU, which is ending, has closed its end of the guest's line and all that
+// the guest said is in its histories, with times before the return.
+func (g *Guest) WaitHeard(ctx context.Context) error {
+	if err := g.link.waitClosed(ctx); err != nil {
+		return fmt.Errorf("guest %s: %w", g.Name, err)
+	}
+	return nil
+}
+
 // History is what is known up to now of the operations on a disk. It belongs to
 // the volume that was there when the guest was defined, wherever its bytes are
 // now.

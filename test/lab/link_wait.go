@@ -70,6 +70,11 @@ func (l *link) disks(ctx context.Context) (seen []workload.GuestDisk, err error)
 	return seen, err
 }
 
+// waitClosed waits until QEMU has closed its end, and all that came before that is taken in.
+func (l *link) waitClosed(ctx context.Context) error {
+	return l.wait(ctx, "QEMU has not closed its end", func() bool { return l.conn == nil })
+}
+
 // waitDisk waits until the disk with this serial is, or is not, in the guest.
 func (l *link) waitDisk(ctx context.Context, serial string, there bool) (found workload.GuestDisk, err error) {
 	const shown = 20 // VIRTIO_BLK_ID_BYTES
