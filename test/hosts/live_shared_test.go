@@ -61,7 +61,7 @@ func startLiveCluster(t *testing.T, names ...string) *cluster {
 	ctl(t, c.Registry.Caller(), "type", "create", "clustered", "--multiattach")
 	for _, h := range c.Hosts { // the flag is none that an older volferryd knows
 		h.StopDaemon()
-		h.Flags = append(h.Flags, "--libvirt-state-dir", filepath.Join(h.Libvirtd.Dir, "lib", "qemu"))
+		h.LibvirtState = h.Libvirtd.StateDir()
 		if err := h.StartDaemon(t.Context()); err != nil {
 			t.Fatal(err)
 		}

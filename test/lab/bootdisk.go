@@ -95,4 +95,7 @@ func partition(ctx context.Context, raw string, sizeBytes int64) error {
 
 // NVRAMDir is what libvirtd sees as /var/lib/libvirt/qemu/nvram, with the variables
 // of guests with UEFI.
-func (l *Libvirtd) NVRAMDir() string { return filepath.Join(l.Dir, "lib", "qemu", "nvram") }
+func (l *Libvirtd) NVRAMDir() string { return filepath.Join(l.StateDir(), "nvram") }
+
+// StateDir is what libvirtd sees as /var/lib/libvirt/qemu.
+func (l *Libvirtd) StateDir() string { return filepath.Join(l.Dir, "lib", "qemu") }

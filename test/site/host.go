@@ -31,6 +31,9 @@ type Host struct {
 	SharedPools []string
 	// Metrics is the address of the daemon's metrics, which it has none of where that is empty.
 	Metrics string
+	// LibvirtState is where libvirtd keeps the NVRAM of guests and the sockets of their processes. A
+	// volferryd that is older than the flag for it is given none: empty.
+	LibvirtState string
 	// Flags are flags of the daemon besides, which win.
 	Flags []string
 
@@ -107,6 +110,9 @@ func (h *Host) StartDaemon(ctx context.Context, env ...string) error {
 	}
 	if len(h.SharedPools) > 0 {
 		args = append(args, "--shared-pools", strings.Join(h.SharedPools, ","))
+	}
+	if h.LibvirtState != "" {
+		args = append(args, "--libvirt-state-dir", h.LibvirtState)
 	}
 	args = append(args, h.Flags...)
 	d, err := h.launch(ctx, env, args)

@@ -52,6 +52,16 @@ func TestNVRAMIsReadAndReplacedInItsDirectoryOnly(t *testing.T) {
 	}
 }
 
+// A wrong libvirt_state_dir is no guest without NVRAM: its shelf would lose it.
+func TestNVRAMIsNotTakenForNoneWhereTheDirectoryOfLibvirtIsNotThere(t *testing.T) {
+	c := New(Config{StateDir: filepath.Join(t.TempDir(), "elsewhere")})
+	doc, err := domainxml.ParseDoc("<domain><os><nvram>" + domainxml.NVRAMHome + "web_VARS.fd</nvram></os></domain>")
+	must(t, err)
+	if variables, err := c.readNVRAM(doc.Root()); err == nil {
+		t.Errorf("NVRAM = %q, without an error", variables)
+	}
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
