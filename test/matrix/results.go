@@ -7,6 +7,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // Results are what tests said.
@@ -19,8 +20,12 @@ type Results struct {
 
 type key struct{ pkg, name string }
 
-// result is how often a test, or subtest, ended so.
-type result struct{ passed, failed int }
+// result is how often a test, or subtest, ended so, and how and when it ended last.
+type result struct {
+	passed, failed int
+	last           string
+	at             time.Time
+}
 
 // NewResults is of no test.
 func NewResults() *Results {
@@ -34,23 +39,28 @@ func (all *Results) Read(r io.Reader, module string) error {
 	return readLines(r, func(e Event) error {
 		k := key{strings.TrimPrefix(e.Package, module+"/"), e.Test}
 		run.see(e, k.pkg)
-		all.count(k, e.Action)
+		all.count(k, e.Action, e.Time)
 		if name, action, ended := endInMachine(k.pkg, e); ended {
-			all.count(key{inMachine, name}, action)
+			all.count(key{inMachine, name}, action, e.Time)
 		}
 		return nil
 	}, run.hear)
 }
 
-func (all *Results) count(k key, action string) {
-	if all.of[k] == nil {
-		all.of[k] = &result{}
+func (all *Results) count(k key, action string, at time.Time) {
+	got := all.of[k]
+	if got == nil {
+		got = &result{}
+		all.of[k] = got
 	}
 	switch action {
 	case "pass":
-		all.of[k].passed++
+		got.passed++
 	case "fail":
-		all.of[k].failed++
+		got.failed++
+	}
+	if (action == "pass" || action == "fail") && !at.Before(got.at) {
+		got.last, got.at = action, at
 	}
 	if i := strings.LastIndex(k.name, "/"); i >= 0 {
 		all.parents[key{k.pkg, k.name[:i]}] = true
@@ -77,7 +87,7 @@ func endInMachine(pkg string, e Event) (name, action string, ended bool) {
 // Verdict is what the tests of a row said.
 type Verdict string
 
-// The verdicts. A row of which a test failed has failed; one that is
+// The verdicts. A row of which a test failed when it ran last has failed; one that is
 // missing among tests that ran is named wrongly.
 const (
 	Failed  Verdict = "FAILED"
@@ -110,7 +120,7 @@ func (all *Results) Of(r *Row) (o Outcome) {
 		case got == nil && function != nil && function.passed > 0:
 			missing = true
 		case got == nil:
-		case got.failed > 0:
+		case got.last == "fail":
 			failed = true
 		case got.passed > 0:
 			o.TestsPassed++

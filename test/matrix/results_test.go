@@ -52,6 +52,32 @@ func TestARowHasTheWorstOfItsTestsAndAllTheirTrials(t *testing.T) {
 	}
 }
 
+func TestTheLastRunOfATestCountsWhateverTheOrderOfTheFiles(t *testing.T) {
+	end := func(action, at string) string {
+		return `{"Time":"2026-11-26T` + at + `Z","Action":"` + action + `","Package":"m/daemon","Test":"TestB"}`
+	}
+	r := row(t, "phase X Trial\nX1 a row\n  holds: something\n  kill: daemon TestB\n")
+	for _, c := range []struct {
+		files   []string
+		verdict Verdict
+	}{
+		{[]string{end("fail", "10:00:00"), end("pass", "11:00:00")}, Passed},
+		{[]string{end("pass", "11:00:00"), end("fail", "10:00:00")}, Passed},
+		{[]string{end("pass", "10:00:00"), end("fail", "11:00:00")}, Failed},
+		{[]string{end("fail", "10:00:00"), end("skip", "11:00:00")}, Failed},
+	} {
+		all := NewResults()
+		for _, file := range c.files {
+			if err := all.Read(strings.NewReader(file+"\n"), "m"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if o := all.Of(r); o.Verdict != c.verdict || o.TrialsFailed != 1 {
+			t.Errorf("of %v: %+v, want %s and one trial that failed", c.files, o, c.verdict)
+		}
+	}
+}
+
 func TestTestsInTheMachineWithStorageAreThoseOfTestE2E(t *testing.T) {
 	const head = `{"Action":"output","Package":"m/test/storage","Test":"TestAll","Output":"`
 	r := row(t, "phase X Trial\nX1 a row\n  holds: something\n  asked: test/e2e TestStorageA/sub_one\n")
