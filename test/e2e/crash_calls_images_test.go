@@ -142,7 +142,10 @@ func strikeQEMU(t *testing.T, blow func(func(*callGuest, *testing.T) string) *ca
 	t.Helper()
 	requireParallel(t)
 	for _, r := range qemuRequests {
-		t.Run(r.name, func(t *testing.T) { r.request().strikeAtEach(t, blow(r.image)) })
+		t.Run(r.name, func(t *testing.T) {
+			leftToAnotherSeed(t)
+			r.request().strikeAtEach(t, blow(r.image))
+		})
 	}
 }
 

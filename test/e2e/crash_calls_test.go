@@ -319,11 +319,16 @@ func untilAnsweredOr(t *testing.T, called <-chan error, cond func() bool) (answe
 	}
 }
 
-// forEachCall runs a test for each of some requests, each with a guest of its own.
+// forEachCall runs a test for each of some requests, in an order of chance, each with a guest of its own.
 func forEachCall(t *testing.T, requests map[string]func() *callTrial, blow func() *callBlow) {
 	t.Helper()
 	requireParallel(t)
-	for name, request := range requests {
-		t.Run(name, func(t *testing.T) { request().strikeAtEach(t, blow()) })
+	rnd, _ := chance(t)
+	names := slices.Sorted(maps.Keys(requests))
+	for _, i := range rnd.Perm(len(names)) {
+		t.Run(names[i], func(t *testing.T) {
+			leftToAnotherSeed(t)
+			requests[names[i]]().strikeAtEach(t, blow())
+		})
 	}
 }
