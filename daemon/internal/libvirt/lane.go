@@ -16,30 +16,70 @@ type lane struct {
 	mu     sync.Mutex
 	s      *session
 	closed bool
+	// making is closed when the session that is being made is there, or is not to be had; nil if
+	// none is. stop ends the making.
+	making chan struct{}
+	stop   context.CancelFunc
 }
 
-// session returns the lane's session.
+// session returns the lane's session. One caller makes it, and others wait for that.
 func (l *lane) session(ctx context.Context, dial func(context.Context) (*session, error)) (*session, error) {
+	for {
+		s, made, err := l.begin(ctx, dial)
+		if s != nil || err != nil {
+			return s, err
+		}
+		select {
+		case <-made:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", hv.ErrUnavailable, context.Cause(ctx))
+		}
+	}
+}
+
+// begin returns the session, made if nobody makes it, or what is closed when somebody else has.
+func (l *lane) begin(ctx context.Context, dial func(context.Context) (*session, error)) (*session, <-chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		return nil, fmt.Errorf("%w: not connected to libvirt", hv.ErrUnavailable)
+	switch {
+	case l.closed:
+		return nil, nil, errLaneClosed
+	case l.s != nil && !l.s.isLost():
+		return l.s, nil, nil
+	case l.making != nil:
+		return nil, l.making, nil
 	}
-	if l.s != nil && !l.s.isLost() {
-		return l.s, nil
-	}
+	made := make(chan struct{})
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	l.making, l.stop = made, stop
+	l.mu.Unlock() // libvirtd may hang: who closes the lane does not wait for it
 	s, err := dial(ctx)
+	l.mu.Lock()
+	l.making, l.stop = nil, nil
+	close(made)
+	if l.closed {
+		if err == nil {
+			s.close()
+		}
+		return nil, nil, errLaneClosed
+	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	l.s = s
-	return s, nil
+	return s, nil, nil
 }
+
+var errLaneClosed = fmt.Errorf("%w: not connected to libvirt", hv.ErrUnavailable)
 
 func (l *lane) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
+	if l.stop != nil {
+		l.stop()
+	}
 	if l.s != nil {
 		l.s.close()
 	}
