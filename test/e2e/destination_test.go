@@ -115,7 +115,7 @@ func TestDestinationThatMakesNoSenseIsRefused(t *testing.T) {
 		{"a directory", api.CodeInvalidArgument, []string{"--to-path", b}},
 		{"a relative path", api.CodeInvalidArgument, []string{"--to-path", "vol.raw"}},
 		{"where the system lives", api.CodePermissionDenied, []string{"--to-path", "/etc/vol.raw"}},
-		{"a device as qcow2", api.CodeInvalidArgument, []string{"--to-path", device, "--to-format", "qcow2"}},
+		{"a device that is too small for a full qcow2 image", api.CodeSizeMismatch, []string{"--to-path", device, "--to-format", "qcow2"}},
 		{"a format that is not there", api.CodeInvalidArgument, []string{"--to-pool", "b", "--to-format", "vmdk"}},
 		{"nowhere", api.CodeInvalidArgument, nil},
 		{"two places", api.CodeInvalidArgument, []string{"--to-pool", "b", "--to-path", filepath.Join(b, "vol.raw")}},

@@ -90,12 +90,15 @@ func TestAVolumeAtAnExportIsMovedWhileItsGuestIsStopped(t *testing.T) {
 	h.refuses(t, api.CodeUnsupportedDisk, "volume", "migrate", name, "--to-pool", "b", "--method", "mirror")
 	h.refuses(t, api.CodeUnsupportedDisk, "volume", "resize", name, "--size", fmt.Sprint(2*volumeBytes))
 	g.powerOff(t)
-	h.refuses(t, api.CodeInvalidArgument, "volume", "migrate", name, "--to-pool", "b", "--to-format", "qcow2")
 	h.refuses(t, api.CodeInvalidArgument, "volume", "migrate", name, "--to-pool", "b", "--delete-source")
 
-	// To a file, to an export, to another one, and to a file.
-	for _, to := range []string{h.poolB + "/web.raw", h.served(t).Export.URI(), h.served(t).Export.URI(), h.poolA + "/web.raw"} {
-		v := g.start(t, "vda", "--to-path", to)
+	// To a file, to an export, to another one, and to a file of another format.
+	for _, to := range []string{h.poolB + "/web.raw", h.served(t).Export.URI(), h.served(t).Export.URI(), h.poolA + "/web.qcow2"} {
+		format := api.FormatRaw
+		if strings.HasSuffix(to, ".qcow2") {
+			format = api.FormatQcow2
+		}
+		v := g.start(t, "vda", "--to-path", to, "--to-format", string(format))
 		v.copy(t)
 		v.finish(t)
 		if v.Method != "overlay" || v.Dst.Path != to {

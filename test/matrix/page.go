@@ -27,7 +27,7 @@ A row is
 * **simulated only** if nothing but a host in memory tries it (*fake*), though something real could. What that would be is said.
 * **open** if no test tries it.
 
-` + "`make matrix-report`" + ` says of each row what its tests said, and how often they ran.
+[What its tests said in the last runs](failure-matrix-runs.md), row by row, is written by ` + "`make matrix-report`" + `.
 
 `)
 	text.WriteString(counts(phases))
