@@ -119,7 +119,7 @@ test-conformance: compiler lab ## The hypervisor's conformance suite and the lab
 	$(GO) test $(JSON) $(SHORT) -count=1 -timeout 20m $(REAL_LIBVIRT)
 
 test-e2e: build lab compiler ## Real guests through volferryctl, and the benchmark of moves in small (root)
-	$(GO) test $(JSON) -v $(SHORT) -count=1 -timeout 40m -p 1 ./test/e2e ./test/bench/data
+	$(GO) test $(JSON) -v $(SHORT) -count=1 -timeout 60m -p 1 ./test/e2e ./test/bench/data
 
 # VOLFERRY_UNITS_RUN is a pattern for the names of some of them.
 test-units: build lab packages machine ## The same with each volferryd under the unit of its package, on a machine with systemd (root)
