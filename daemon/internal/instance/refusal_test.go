@@ -88,7 +88,7 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 				must(t, w.nodes[0].Fake.DetachDisk(t.Context(), web, hv.Config, "vda"))
 				w.registry.atts[0].VolumeName = "web-vda"
 			},
-			api.CodeChainChanged, "`volferryctl volume attach web-vda web --device vda --root`",
+			api.CodeChainChanged, "`volferryctl volume attach web-vda web --root`",
 		},
 		"repair of one whose definition has a volume at another device": {
 			api.InstanceStopped, "repair", func(t *testing.T, w *world) {

@@ -160,9 +160,11 @@ func plugAgain(dom *hv.Domain, a *api.Attachment) string {
 	if _, elsewhere, _ := location.DiskOf([]hv.Domain{*dom}, a.Location.Path); elsewhere != "" {
 		commands = append(commands, api.ShellLine("virsh", "detach-disk", dom.Name, elsewhere, "--config"))
 	}
-	attach := []string{"volferryctl", "volume", "attach", volumeOf(a), dom.Name, "--device", a.Device}
+	attach := []string{"volferryctl", "volume", "attach", volumeOf(a), dom.Name}
 	if api.IsRoot(a.BootIndex) {
-		attach = append(attach, "--root")
+		attach = append(attach, "--root") // which has its device
+	} else {
+		attach = append(attach, "--device", a.Device)
 	}
 	if a.Mode == api.ModeRO {
 		attach = append(attach, "--mode", string(a.Mode))
