@@ -51,6 +51,7 @@ func TestADiskThatWasTakenOutOfADefinitionComesBackAsTheMessageSays(t *testing.T
 			}
 		})
 	}
+	g.slots = g.persistentSlots(t) // but for where they are, they are new disks
 	g.boot(t)
 	g.assertSettledAndGoOn(t)
 }
