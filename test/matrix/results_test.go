@@ -79,19 +79,17 @@ func TestTheLastRunOfATestCountsWhateverTheOrderOfTheFiles(t *testing.T) {
 }
 
 func TestTestsInTheMachineWithStorageAreThoseOfTestE2E(t *testing.T) {
-	const head = `{"Action":"output","Package":"m/test/storage","Test":"TestAll","Output":"`
 	r := row(t, "phase X Trial\nX1 a row\n  holds: something\n  asked: test/e2e TestStorageA/sub_one\n")
-	for end, want := range map[string]Verdict{"PASS": Passed, "FAIL": Failed} {
+	for end, want := range map[string]Verdict{"pass": Passed, "fail": Failed} {
+		ended := func(action, test string) string {
+			return `{"Action":"` + action + `","Package":"m/test/storage","Test":"` + test + `"}` + "\n"
+		}
 		all := NewResults()
-		if err := all.Read(strings.NewReader(head+`--- `+end+`: TestStorageA (9.00s)\r\n"}
-`+head+`    --- `+end+`: TestStorageA/sub_one (9.00s)\r\n"}
-`+head+`--- PASS: TestAll (9.00s)\n"}
-{"Action":"pass","Package":"m/test/storage","Test":"TestAll"}
-`), "m"); err != nil {
+		if err := all.Read(strings.NewReader(ended(end, "TestStorageA/sub_one")+ended(end, "TestStorageA")+ended("pass", "TestAll")), "m"); err != nil {
 			t.Fatal(err)
 		}
 		if o := all.Of(r); o.Verdict != want || o.TrialsPassed+o.TrialsFailed != 1 {
-			t.Errorf("--- %s: %+v, want %s with one trial", end, o, want)
+			t.Errorf("%s: %+v, want %s with one trial", end, o, want)
 		}
 	}
 }
