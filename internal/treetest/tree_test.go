@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -82,7 +83,7 @@ func eachFile(t *testing.T, f func(path, text string)) {
 		}
 		name := d.Name()
 		if d.IsDir() {
-			if name == ".git" || name == ".cache" || name == "bin" || name == "testdata" {
+			if slices.Contains([]string{".git", ".cache", "bin", "build", "dist", "testdata"}, name) {
 				return fs.SkipDir
 			}
 			return nil
