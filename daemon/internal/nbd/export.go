@@ -294,13 +294,18 @@ func (e *Export) await(c *call) {
 		case <-timer.C:
 		}
 		if e.answers.Load() == began {
-			e.stalled.Store(true)
-			_ = e.conn.Close()
+			e.giveUp()
 			<-c.done
 			return
 		}
 		timer.Reset(e.stall)
 	}
+}
+
+// giveUp ends the connection to a server that has been silent for too long, and so all calls.
+func (e *Export) giveUp() {
+	e.stalled.Store(true)
+	_ = e.conn.Close()
 }
 
 func (e *Export) send(c *call, payload []byte) error {
@@ -310,6 +315,12 @@ func (e *Export) send(c *call, payload []byte) error {
 		return e.lost
 	}
 	e.calls[e.c.cookie+1] = c // request counts it up
+	if e.stall != 0 {
+		// A server that reads nothing keeps the first request that its socket has no room for from being
+		// sent, and with it all that wait for their turn: nobody may be in await.
+		unread := time.AfterFunc(e.stall, e.giveUp)
+		defer unread.Stop()
+	}
 	err := e.c.request(c.command, c.off, c.n)
 	if err == nil && len(payload) > 0 {
 		_, err = e.c.out.Write(payload)

@@ -76,6 +76,38 @@ func (s *stuck) Close() error {
 	return s.Conn.Close()
 }
 
+// deaf is a connection whose other end reads nothing any more once it is told so: its buffers are full.
+type deaf struct {
+	stuck
+}
+
+func (d *deaf) Write(p []byte) (int, error) {
+	if d.now.Load() {
+		<-d.closed
+		return 0, net.ErrClosed
+	}
+	return d.Conn.Write(p)
+}
+
+// A capped copy has one request under way, so that nobody waits for an answer while it is sent.
+func TestAStorageThatReadsNoRequestIsGivenUp(t *testing.T) {
+	server := serve(t, make([]byte, miB))
+	raw, err := (&net.Dialer{}).DialContext(t.Context(), "unix", server.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := &deaf{stuck{Conn: raw, closed: make(chan struct{})}}
+	e, err := nbd.OpenOn(t.Context(), conn, "web", 200*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	conn.now.Store(true)
+	if _, err := e.WriteAt(make([]byte, miB), 0); !errors.Is(err, unix.ENOLINK) || !strings.Contains(err.Error(), "has not answered for") {
+		t.Errorf("a request that is not read ends with %v", err)
+	}
+}
+
 func TestAStorageThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	server := serve(t, make([]byte, miB))
 	raw, err := (&net.Dialer{}).DialContext(t.Context(), "unix", server.Socket)
