@@ -157,7 +157,7 @@ X3 a third
 	}
 	page := all.RunsPage(phases)
 	for _, want := range []string{
-		"* 2026-01-02 03:04 to 2026-01-02 04:04 UTC, 1.2.3+4.gabc: 1 tests of test/e2e; on 2 processors, QEMU 7.2. Guests were answered for 70 writes, counted at each look, and 69 were found\n",
+		"* 2026-01-02 03:04 to 2026-01-02 04:04 UTC, 1.2.3+4.gabc: 1 test of test/e2e; on 2 processors, QEMU 7.2. Guests were answered for 70 writes, counted at each look, and 69 were found\n",
 		"UTC, 0.0.0+gdef: 0 tests",
 		"on a machine that its file does not say\n",
 		"| X1 | a row | kill | FAILED | 0 of 2 | 1 | 1 |\n",
