@@ -22,6 +22,20 @@ func ShellLine(words ...string) string {
 	return strings.Join(quoted, " ")
 }
 
+// AttachLine is the command that attaches a volume to an instance, at a device or as its root, whose device is known.
+func AttachLine(volume, instance, device string, root bool, mode Mode) string {
+	words := []string{"volferryctl", "volume", "attach", volume, instance}
+	if root {
+		words = append(words, "--root")
+	} else {
+		words = append(words, "--device", device)
+	}
+	if mode == ModeRO {
+		words = append(words, "--mode", string(mode))
+	}
+	return ShellLine(words...)
+}
+
 // DefineAgain is how an operator gives a guest that runs the definition back that somebody has
 // taken away.
 func DefineAgain(instance string) string {

@@ -153,7 +153,7 @@ func logSince(t *testing.T, path string) (log func() string) {
 
 // managedSave is where libvirt keeps the managed save image of a guest.
 func (g *guest) managedSave() string {
-	return filepath.Join(g.host.Libvirtd.Dir, "lib", "qemu", "save", g.Name+".save")
+	return filepath.Join(g.host.Libvirtd.StateDir(), "save", g.Name+".save")
 }
 
 // savedBefore starts the guest and has libvirt save it to a file, which is of the same

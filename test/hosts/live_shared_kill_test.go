@@ -261,7 +261,7 @@ func (s *sharedLive) assertNothingLeft(t *testing.T) {
 	}
 	for _, g := range []*guest{s.g1, s.g2} {
 		assertNothingIn(t, g.host, filepath.Join(g.host.State(), "cursors"))
-		sockets, err := filepath.Glob(filepath.Join(g.host.Libvirtd.Dir, "lib", "qemu", "*", "volferry*"))
+		sockets, err := filepath.Glob(filepath.Join(g.host.Libvirtd.StateDir(), "*", "volferry*"))
 		if err != nil || len(sockets) > 0 {
 			t.Errorf("host %s has sockets %v left (%v)", g.host.Name, sockets, err)
 		}

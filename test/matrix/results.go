@@ -26,6 +26,13 @@ type result struct {
 	at             time.Time
 }
 
+// ended notes an end that may be the last.
+func (got *result) ended(action string, at time.Time) {
+	if !at.Before(got.at) {
+		got.last, got.at = action, at
+	}
+}
+
 // NewResults is of no test.
 func NewResults() *Results {
 	return &Results{of: map[key]*result{}, parents: map[key]bool{}}
@@ -55,11 +62,10 @@ func (all *Results) count(k key, action string, at time.Time) {
 	switch action {
 	case "pass":
 		got.passed++
+		got.ended(action, at)
 	case "fail":
 		got.failed++
-	}
-	if (action == "pass" || action == "fail") && !at.Before(got.at) {
-		got.last, got.at = action, at
+		got.ended(action, at)
 	}
 	if i := strings.LastIndex(k.name, "/"); i >= 0 {
 		all.parents[key{k.pkg, k.name[:i]}] = true

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
 // Run is what a file says of when and where its tests ran.
@@ -78,12 +80,8 @@ func number(text string) (n int) {
 // String is the run in words.
 func (run *Run) String() string {
 	const minute = "2006-01-02 15:04"
-	tests := "tests"
-	if run.Functions == 1 {
-		tests = "test"
-	}
-	text := fmt.Sprintf("%s to %s UTC, %s: %d %s of %s; on %s", run.Began.UTC().Format(minute), run.Ended.UTC().Format(minute),
-		cmp.Or(run.Version, "a commit that its file does not say"), run.Functions, tests, strings.Join(run.Packages, ", "),
+	text := fmt.Sprintf("%s to %s UTC, %s: %s of %s; on %s", run.Began.UTC().Format(minute), run.Ended.UTC().Format(minute),
+		cmp.Or(run.Version, "a commit that its file does not say"), api.Count(run.Functions, "test"), strings.Join(run.Packages, ", "),
 		cmp.Or(run.Machine, "a machine that its file does not say"))
 	if run.Writes > 0 {
 		text += fmt.Sprintf(". Guests were answered for %d writes, counted at each look, and %d were found", run.Writes, run.WritesFound)

@@ -33,19 +33,10 @@ func (in *input) withCommands(err *api.Error, mend []string) *api.Error {
 // again is the command that goes on with the op. A detach knows what the attachment was, and an
 // attach does not.
 func (in *input) again() string {
-	words := []string{"volferryctl", "volume", "detach", in.VolumeName, in.InstanceName}
 	if in.From == "" {
-		words[2] = "attach"
-		if in.Mode == api.ModeRO {
-			words = append(words, "--mode", string(in.Mode))
-		}
-		if in.Root {
-			words = append(words, "--root")
-		} else {
-			words = append(words, "--device", in.Device)
-		}
+		return api.AttachLine(in.VolumeName, in.InstanceName, in.Device, in.Root, in.Mode)
 	}
-	return api.ShellLine(words...)
+	return api.ShellLine("volferryctl", "volume", "detach", in.VolumeName, in.InstanceName)
 }
 
 // mend are the commands that undo what somebody else has made of the disk, in their order: nil if it

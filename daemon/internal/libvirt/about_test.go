@@ -49,7 +49,7 @@ func TestHookIsAskedOnceLibvirtWasReloaded(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { must(t, libvirtd.Close()) })
 	env := &realEnv{libvirtd: libvirtd, dir: dir, conn: libvirt.New(libvirt.Config{
-		Socket: libvirtd.Socket, DefinitionsDir: filepath.Join(dir, "etc", "qemu"), StateDir: filepath.Join(dir, "lib", "qemu"),
+		Socket: libvirtd.Socket, DefinitionsDir: filepath.Join(dir, "etc", "qemu"), StateDir: libvirtd.StateDir(),
 	})}
 	env.run(t)
 	asked := func(want bool) error {

@@ -220,7 +220,7 @@ func (c *Conn) current() (*link, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.link == nil {
-		return nil, fmt.Errorf("%w: not connected to libvirt", hv.ErrUnavailable)
+		return nil, errNotConnected
 	}
 	return c.link, nil
 }

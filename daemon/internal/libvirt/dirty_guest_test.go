@@ -212,7 +212,7 @@ func testDirtyLeftBehind(t *testing.T, env *realEnv) {
 	must(t, conn.StartTracking(t.Context(), id, "vda", "a-r0", trackedUnit))
 	env.GuestWrite(t, id, "vda", 3, 7)
 	must(t, conn.SwapTracking(t.Context(), id, "vda", "a-r0", "a-r1", trackedUnit))
-	dirs, err := filepath.Glob(filepath.Join(env.libvirtd.Dir, "lib", "qemu", "domain-*-real-"+id[:8]+"*"))
+	dirs, err := filepath.Glob(filepath.Join(env.libvirtd.StateDir(), "domain-*-real-"+id[:8]+"*"))
 	if err != nil || len(dirs) != 1 {
 		t.Fatalf("directories of the domain: %v, %v", dirs, err)
 	}

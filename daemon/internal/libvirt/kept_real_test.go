@@ -20,10 +20,10 @@ import (
 func testKept(t *testing.T, env *realEnv) {
 	leftToTestConformance(t)
 	definitions := filepath.Join(env.libvirtd.EtcDir, "qemu")
-	saves, nvram := filepath.Join(env.libvirtd.Dir, "lib", "qemu", "save"), env.libvirtd.NVRAMDir()
+	saves, nvram := filepath.Join(env.libvirtd.StateDir(), "save"), env.libvirtd.NVRAMDir()
 	dirs := []string{definitions, filepath.Join(definitions, "autostart"), saves, nvram}
 	for _, other := range []string{"snapshot", "checkpoint"} {
-		dirs = append(dirs, filepath.Join(env.libvirtd.Dir, "lib", "qemu", other))
+		dirs = append(dirs, filepath.Join(env.libvirtd.StateDir(), other))
 	}
 	var changed []string // by the calls so far
 	step := func(name string, want []string, do func() error) {

@@ -85,7 +85,7 @@ func newConn(t *testing.T, libvirtd *lab.Libvirtd, callTimeout time.Duration) *l
 	t.Helper()
 	return libvirt.New(libvirt.Config{
 		Socket: libvirtd.Socket, CallTimeout: callTimeout, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		DefinitionsDir: filepath.Join(libvirtd.Dir, "etc", "qemu"), StateDir: filepath.Join(libvirtd.Dir, "lib", "qemu"),
+		DefinitionsDir: filepath.Join(libvirtd.Dir, "etc", "qemu"), StateDir: libvirtd.StateDir(),
 	})
 }
 

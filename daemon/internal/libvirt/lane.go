@@ -43,7 +43,7 @@ func (l *lane) begin(ctx context.Context, dial func(context.Context) (*session, 
 	defer l.mu.Unlock()
 	switch {
 	case l.closed:
-		return nil, nil, errLaneClosed
+		return nil, nil, errNotConnected
 	case l.s != nil && !l.s.isLost():
 		return l.s, nil, nil
 	case l.making != nil:
@@ -62,7 +62,7 @@ func (l *lane) begin(ctx context.Context, dial func(context.Context) (*session, 
 		if err == nil {
 			s.close()
 		}
-		return nil, nil, errLaneClosed
+		return nil, nil, errNotConnected
 	}
 	if err != nil {
 		return nil, nil, err
@@ -71,7 +71,7 @@ func (l *lane) begin(ctx context.Context, dial func(context.Context) (*session, 
 	return s, nil, nil
 }
 
-var errLaneClosed = fmt.Errorf("%w: not connected to libvirt", hv.ErrUnavailable)
+var errNotConnected = fmt.Errorf("%w: not connected to libvirt", hv.ErrUnavailable)
 
 func (l *lane) close() {
 	l.mu.Lock()

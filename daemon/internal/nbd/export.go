@@ -19,7 +19,7 @@ import (
 // client lets all others wait in its queue.
 const openTimeout = 5 * time.Second
 
-// StallTimeout is how long a server may leave a request without an answer, and give no other answer meanwhile. A
+// StallTimeout is how long a server may take to read a request, and how long it may leave one without an answer and give no other answer meanwhile. A
 // copy that is given up then goes on later where it stopped.
 const StallTimeout = time.Minute
 
@@ -66,8 +66,8 @@ func Open(ctx context.Context, dial Dial, address api.NBDExport) (*Export, error
 	return e, nil
 }
 
-// OpenOn opens an export on a connection, which is closed with it. A server that leaves a request
-// without an answer for stall, and has given no other answer meanwhile, is one that is lost. It does not outlast ctx.
+// OpenOn opens an export on a connection, which is closed with it. A server that does not
+// read a request within stall, or leaves one without an answer for stall and has given no other answer meanwhile, is one that is lost. It does not outlast ctx.
 func OpenOn(ctx context.Context, conn net.Conn, name string, stall time.Duration) (*Export, error) {
 	return openBounded(ctx, conn, name, stall, allocationContext)
 }

@@ -160,15 +160,8 @@ func plugAgain(dom *hv.Domain, a *api.Attachment) string {
 	if _, elsewhere, _ := location.DiskOf([]hv.Domain{*dom}, a.Location.Path); elsewhere != "" {
 		commands = append(commands, api.ShellLine("virsh", "detach-disk", dom.Name, elsewhere, "--config"))
 	}
-	attach := []string{"volferryctl", "volume", "attach", volumeOf(a), dom.Name}
-	if api.IsRoot(a.BootIndex) {
-		attach = append(attach, "--root") // which has its device
-	} else {
-		attach = append(attach, "--device", a.Device)
-	}
-	if a.Mode == api.ModeRO {
-		attach = append(attach, "--mode", string(a.Mode))
-	}
-	commands = append(commands, api.ShellLine("volferryctl", "volume", "detach", volumeOf(a), dom.Name), api.ShellLine(attach...))
+	commands = append(commands,
+		api.ShellLine("volferryctl", "volume", "detach", volumeOf(a), dom.Name),
+		api.AttachLine(volumeOf(a), dom.Name, a.Device, api.IsRoot(a.BootIndex), a.Mode))
 	return "Attach it anew, as a new disk is attached: `" + strings.Join(commands, "`, then `") + "`"
 }
