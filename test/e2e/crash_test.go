@@ -131,6 +131,7 @@ func (g *guest) endedRight(t *testing.T, m api.Migration, state string) {
 	if got := g.state(t); got != state {
 		t.Fatalf("the guest is %s, want %s", got, state)
 	}
+	g.noteMove(t, m)
 	at := g.host.assertOnlyOneIsLeft(t, m)
 	if got := g.volume(t, "vda").Location.Path; got != at.Path {
 		t.Errorf("the migration is %s and the volume at %s", m.State, got)

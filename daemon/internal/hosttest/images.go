@@ -50,6 +50,8 @@ type Images struct {
 	BeforeGrow, OnDisconnect func()
 	// Resized is the size that somebody has given to every overlay, 0 if nobody has.
 	Resized atomic.Int64
+	// SmallClusterBytes is the size of the clusters of what is moved, 0 for that of images that are made here.
+	SmallClusterBytes int64
 	// Free is the free space of every directory, 0 for plenty.
 	Free atomic.Int64
 	// Memory: every directory is in the host's own memory.
@@ -374,6 +376,11 @@ func (i *Images) AllocatedBytes(path string) (int64, error) {
 	}
 	info, err := i.Fake.Info(path)
 	return int64(info.Allocated) * hvtest.BlockSize, err
+}
+
+// ClusterBytes returns the size of the clusters of a qcow2 image.
+func (i *Images) ClusterBytes(string) (int64, error) {
+	return cmp.Or(i.SmallClusterBytes, image.ClusterBytes), nil
 }
 
 // Blank says whether nothing was written to the beginning of an image that a volume is to have.

@@ -44,6 +44,13 @@ func jobStartLosesWrites(qemu Version) bool {
 	return !qemu.Before(Version{Major: 8}) && qemu.Before(Version{Major: 11})
 }
 
+// CopySkipsZeros says whether a QEMU of this version, or an unknown one if it is zero, may leave out zeros as it copies to a target
+// that reads as zeros. From 10.1 on it does (block/mirror.c, zero_bitmap). It asks the target alone, which libvirt
+// puts over its base images in the pivot, so that these would show through.
+func CopySkipsZeros(qemu Version) bool {
+	return qemu == (Version{}) || !qemu.Before(Version{Major: 10, Minor: 1})
+}
+
 // JobEndKillsGuest says whether a QEMU of this version, or an unknown one if it is zero, dies if a synchronous copy ends
 // with an error under a write of its guest (corrupted double-linked list): 7.2 does, nearly always. Of
 // later ones it is not known.

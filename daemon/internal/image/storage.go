@@ -201,6 +201,9 @@ func (Storage) Beside(path string) ([]string, error) {
 // AllocatedBytes returns how much of the disk a file takes.
 func (Storage) AllocatedBytes(path string) (int64, error) { return qemuimg.AllocatedBytes(path) }
 
+// ClusterBytes returns the size of the clusters of a qcow2 image.
+func (Storage) ClusterBytes(path string) (int64, error) { return qemuimg.ClusterBytes(path) }
+
 // MayWrite refuses an image in a directory where this program cannot write.
 func (Storage) MayWrite(path string) error { return location.CheckWritable(path) }
 

@@ -79,10 +79,7 @@ func backingPaths(image, backing string) []string {
 	case strings.Contains(strings.SplitN(backing, "/", 2)[0], ":"):
 		return nil // another protocol
 	}
-	if !filepath.IsAbs(backing) {
-		backing = filepath.Join(filepath.Dir(image), backing)
-	}
-	return []string{filepath.Clean(backing)}
+	return []string{qemuimg.BackingPath(image, backing)}
 }
 
 // filenames are the values of all keys that name a file.

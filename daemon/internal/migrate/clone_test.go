@@ -5,16 +5,21 @@ package migrate
 import (
 	"context"
 	"maps"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -164,4 +169,94 @@ func TestALinkedCloneIsRefusedWhereItsChainIsAnother(t *testing.T) {
 			})
 		})
 	}
+}
+
+// slowComplete begins the complete of a move that keeps the base images, whose job gets nowhere until it is stepped, and
+// returns once the job runs.
+func slowComplete(t *testing.T, d *daemon) api.Migration {
+	t.Helper()
+	mig := d.copied()
+	for range 40 {
+		d.world.GuestWrites()
+	}
+	d.world.SetQuiet()
+	d.world.SetStep(0)
+	_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+	must(t, err)
+	for !slices.Contains(d.world.Calls(), "BlockCopy") {
+		pass(10 * time.Millisecond)
+		synctest.Wait()
+	}
+	return mig
+}
+
+func TestAGuestThatOutrunsTheCopyOfItsCloneIsSlowedDownAndNotPaused(t *testing.T) {
+	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := slowComplete(t, d)
+		pass(steps.CommitBound + steps.CommitBound/2)
+		if n := d.world.WriteLimit(testInstance, "vda"); n != steps.ThrottleBytesPerSecond {
+			t.Errorf("the guest's writes are limited to %d, want %d", n, steps.ThrottleBytesPerSecond)
+		}
+		d.stillRunning()
+		d.world.SetStep(2)
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
+		if n := d.world.WriteLimit(testInstance, "vda"); n != 0 {
+			t.Errorf("the guest's writes are still limited, to %d", n)
+		}
+	})
+}
+
+func TestACopyOfACloneThatGetsNowhereIsGivenUpWithoutAPause(t *testing.T) {
+	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := slowComplete(t, d)
+		pass(3 * steps.CommitBound)
+		d.stillRunning()
+		if e := d.get(mig.ID).Error; e == nil || !strings.Contains(e.Message, "does not catch up") {
+			t.Errorf("the complete has %v, want the reason", e)
+		}
+		if n := d.world.WriteLimit(testInstance, "vda"); n != 0 {
+			t.Errorf("the guest's writes are still limited, to %d", n)
+		}
+		if slices.Contains(d.world.Calls(), "Suspend") {
+			t.Error("the guest was suspended for a copy that gets nowhere")
+		}
+		d.world.SetStep(2)
+		_, _, err := d.manager().Cancel(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+		must(t, err)
+		d.until(mig.ID, api.MigrationCancelled)
+		d.stayed()
+	})
+}
+
+func TestAQEMUThatSkipsZerosDoesNotCopyAClone(t *testing.T) {
+	to := api.MigrationTarget{ToPool: "new", KeepBase: true}
+	for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDaemon(t, migratetest.KeepBaseWorld(t, hv.StateStopped))
+			d.world.SetAbout(hv.About{QEMU: hv.Version{Major: 10, Minor: 1}})
+			if state == hv.StateStopped {
+				d.until(d.migrateTo(to), api.MigrationCompleted)
+				return
+			}
+			must(t, d.world.Start(testInstance))
+			_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: to})
+			if api.CodeOf(err) != api.CodeUnsupportedDisk {
+				t.Errorf("got %v, want %s", err, api.CodeUnsupportedDisk)
+			}
+		})
+	}
+}
+
+func TestACloneWithSmallClustersNeedsRoomForTheLargerOnesOfItsCopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(t, migratetest.KeepBaseWorld(t, hv.StateStopped))
+		has, err := d.world.Images.AllocatedBytes(srcPath)
+		must(t, err)
+		d.world.Images.SmallClusterBytes = image.ClusterBytes / 4
+		d.world.Images.Free.Store(4*has - 1)
+		_, err = d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: api.MigrationTarget{ToPath: filepath.Join(t.TempDir(), "clone.qcow2"), KeepBase: true}})
+		if api.CodeOf(err) != api.CodeNoSpace || !strings.Contains(err.Error(), api.ExactBytes(4*has)) {
+			t.Errorf("got %v, want %s for %d bytes", err, api.CodeNoSpace, 4*has)
+		}
+	})
 }

@@ -11,14 +11,25 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/internal/api"
 )
 
 // The daemon dies with the guest paused for the switch and is not started for a
 // while. A person resumes the guest, which writes and is shut down.
 func TestAGuestThatIsResumedWhileTheDaemonIsDeadLosesNothing(t *testing.T) {
+	resumedWhileTheDaemonIsDead(t, migratetest.NewWorld, (*migratetest.World).Stop)
+}
+
+// A job in the background has not copied what it writes, and its process dies.
+func TestAGuestThatIsResumedWhileTheDaemonIsDeadAndIsKilledLosesNothing(t *testing.T) {
+	resumedWhileTheDaemonIsDead(t, migratetest.KeepBaseWorld, (*migratetest.World).Crash)
+}
+
+func resumedWhileTheDaemonIsDead(t *testing.T, world func(*testing.T, hv.State) *migratetest.World, end func(w *migratetest.World, instanceID string) error) {
+	t.Helper()
 	for _, cancel := range []bool{true, false} {
-		everyRecord(t, fmt.Sprintf("cancel %v", cancel), func(t *testing.T, d *daemon, arm func(func())) {
+		everyRecordOn(t, world, fmt.Sprintf("cancel %v", cancel), func(t *testing.T, d *daemon, arm func(func())) {
 			mig := d.copied()
 			for range 20 {
 				d.world.GuestWrites()
@@ -34,7 +45,7 @@ func TestAGuestThatIsResumedWhileTheDaemonIsDeadLosesNothing(t *testing.T) {
 					for range 5 {
 						d.world.GuestWrites()
 					}
-					must(t, d.world.Stop(testInstance))
+					must(t, end(d.world, testInstance))
 					d.world.SetStep(2)
 				})
 			})
@@ -53,7 +64,35 @@ func TestAGuestThatIsResumedWhileTheDaemonIsDeadLosesNothing(t *testing.T) {
 	}
 }
 
-// The same, and then the power of the host fails: what the guest has flushed since is
+// What a job has copied with the guest suspended is in the destination for certain only when somebody has flushed it.
+func TestAGuestThatDiesInTheSwitchLosesNothing(t *testing.T) {
+	for death, die := range map[string]func(d *daemon) error{
+		"its process": func(d *daemon) error { return d.world.Crash(testInstance) },
+		"its host":    func(d *daemon) error { return d.world.HostReboot() },
+	} {
+		for _, call := range []string{"SetConfigChain", "Pivot", "Resume"} {
+			migratetest.OnLiveKinds(t, func(t *testing.T, world func(*testing.T, hv.State) *migratetest.World) {
+				t.Run(death+" before "+call, func(t *testing.T) {
+					inBubbleOn(t, world, hv.StateRunning, func(t *testing.T, d *daemon) {
+						mig := d.copied()
+						d.world.SetStep(1)
+						d.world.Inject(hvtest.Fault{Call: "Suspend", Do: func() {
+							for range 5 {
+								d.world.GuestWrites()
+							}
+							d.world.Inject(hvtest.Fault{Call: call, Do: func() { must(t, die(d)) }})
+						}})
+						_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+						must(t, err)
+						d.moved(d.until(mig.ID, api.MigrationCompleted))
+					})
+				})
+			})
+		}
+	}
+}
+
+// A person resumes the guest while the daemon is dead, and then the power of the host fails: what the guest has flushed since is
 // in the overlay, and in dst perhaps not. So dst is not taken for the end because the
 // definition names it.
 func TestAGuestThatWasResumedInTheSwitchBeforeAPowerCutKeepsItsOverlay(t *testing.T) {

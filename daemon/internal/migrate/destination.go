@@ -38,11 +38,11 @@ func (m *Manager) resolveDestination(ctx context.Context, s *steps.Spec, t api.M
 	if err := checkContainer(s); err != nil || !t.KeepBase {
 		return err
 	}
-	return checkKeepBase(s)
+	return m.checkKeepBase(ctx, s)
 }
 
 // checkKeepBase refuses a move that cannot leave the base images of src below dst.
-func checkKeepBase(s *steps.Spec) error {
+func (m *Manager) checkKeepBase(ctx context.Context, s *steps.Spec) error {
 	switch {
 	case !s.Src.IsLinkedClone():
 		return api.Errorf(api.CodeInvalidArgument, "volume %s is no linked clone: it has no base images to keep; leave out --keep-base", s.VolumeName)
@@ -53,6 +53,8 @@ func checkKeepBase(s *steps.Spec) error {
 	case s.Method == steps.MethodMirror:
 		return unsupported(s, "disk %s of instance %s %s, which copies what is in the base images as well; leave out --keep-base, or stop the instance and run this again",
 			s.Target, s.InstanceName, onlyMirrored)
+	case s.Method == steps.MethodOverlay:
+		return m.env.MayCopyBehind(ctx, s)
 	}
 	return nil
 }
@@ -176,19 +178,24 @@ func (m *Manager) neededBytes(s *steps.Spec, sparse bool) int64 {
 	return need
 }
 
-// allocatedBytes is what src takes, with the base images of a linked clone that are not kept; known is false if
-// a device is among them.
+// allocatedBytes is what a copy of what src has takes at most, with the base images of a linked clone that are not kept; known
+// is false if a device is among them.
 func (m *Manager) allocatedBytes(s *steps.Spec) (total int64, known bool) {
-	chain := s.SrcChain()
-	if s.KeepsBase() {
+	chain, times := s.SrcChain(), int64(1)
+	if s.KeepsBase() { // each cluster of the top takes a cluster of dst, which may be larger
 		chain = chain[:1]
+		clusterBytes, err := m.ports.Images.ClusterBytes(s.Src.Path)
+		if err != nil {
+			return 0, false
+		}
+		times = max(1, image.ClusterBytes/clusterBytes)
 	}
 	for _, img := range chain {
 		n, err := m.ports.Images.AllocatedBytes(img.Path)
 		if err != nil || img.Type == hv.SourceBlock {
 			return 0, false
 		}
-		total += n
+		total += times * n
 	}
 	return total, true
 }

@@ -124,7 +124,12 @@ func (m *Manager) kindFor(ctx context.Context, s *steps.Spec, what steps.Goal) (
 				return "", steps.CannotLookAt(s, err)
 			}
 		}
-		if hold {
+		switch {
+		case what == steps.GoalComplete && s.Background() && hold:
+			return steps.KindCompleteBackgroundHeld, nil
+		case what == steps.GoalComplete && s.Background():
+			return steps.KindCompleteBackground, nil
+		case hold:
 			return map[steps.Goal]string{steps.GoalComplete: steps.KindCompleteLiveHeld, steps.GoalCancel: steps.KindCancelLiveHeld}[what], nil
 		}
 		return map[steps.Goal]string{steps.GoalStart: steps.KindStart, steps.GoalComplete: steps.KindCompleteLive, steps.GoalCancel: steps.KindCancelLive}[what], nil

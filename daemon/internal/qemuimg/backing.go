@@ -40,6 +40,20 @@ func ReadBacking(path string) (file, format string, err error) {
 	return string(first[offset:]), backingFormat(first[:offset], be.Uint32(fixed[4:]), be.Uint32(fixed[100:])), nil
 }
 
+// ClusterBytes returns the size of the clusters of a qcow2 image.
+func ClusterBytes(path string) (int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }()
+	h, err := parseHeader(f)
+	if err != nil {
+		return 0, &ImageError{path, err.Error()}
+	}
+	return h.clusterBytes, nil
+}
+
 // backingFormat finds the extension that names the format of the backing file.
 func backingFormat(header []byte, version, headerBytes uint32) string {
 	at := uint64(qcow2HeaderBytesV2)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -162,10 +163,24 @@ func backingPath(image, backing string) (string, error) {
 	case strings.Contains(strings.SplitN(backing, "/", 2)[0], ":"):
 		return "", elsewhere // another protocol
 	}
-	if !filepath.IsAbs(backing) {
-		backing = filepath.Join(filepath.Dir(image), backing)
+	return BackingPath(image, backing), nil
+}
+
+// BackingPath is the clean path of the file that QEMU opens for the path that the header of an image has, which may be
+// relative to the image. Where that goes up behind a symbolic link its text says nothing, and the kernel's way is
+// taken.
+func BackingPath(image, named string) string {
+	if !filepath.IsAbs(named) {
+		dir, _ := filepath.Split(image)
+		named = dir + named
 	}
-	return filepath.Clean(backing), nil
+	if slices.Contains(strings.Split(named, "/"), "..") {
+		dir, file := filepath.Split(named)
+		if real, err := filepath.EvalSymlinks(dir); err == nil { // else nobody can open it
+			return filepath.Join(real, file)
+		}
+	}
+	return filepath.Clean(named)
 }
 
 // pathOfJSON is the path in a description of a file or device that has no option besides.

@@ -115,6 +115,26 @@ func TestAChainIsReadFromItsHeaders(t *testing.T) {
 	}
 }
 
+// The parent of a directory that is reached by a symbolic link is that of where it leads, for the kernel.
+func TestABackingFileAboveASymbolicLinkIsTheOneThatTheKernelOpens(t *testing.T) {
+	dir := t.TempDir()
+	there, link := filepath.Join(dir, "there", "clones"), filepath.Join(dir, "link")
+	if err := errors.Join(os.MkdirAll(there, 0o700), os.Symlink(there, link)); err != nil {
+		t.Fatal(err)
+	}
+	for image, want := range map[string]string{
+		filepath.Join(link, "clone.qcow2"):  filepath.Join(dir, "there", "base.raw"),
+		filepath.Join(there, "clone.qcow2"): filepath.Join(dir, "there", "base.raw"),
+	} {
+		if got := BackingPath(image, "../base.raw"); got != want {
+			t.Errorf("../base.raw of %s is %s, want %s", image, got, want)
+		}
+	}
+	if got, want := BackingPath(filepath.Join(link, "clone.qcow2"), "base.raw"), filepath.Join(link, "base.raw"); got != want {
+		t.Errorf("base.raw is %s, want %s", got, want)
+	}
+}
+
 // A guest that may write to the raw base could have put any header there.
 func TestABackingFileWithoutAFormatIsNotProbed(t *testing.T) {
 	base := newImage(t, "base", FormatRaw)

@@ -137,6 +137,9 @@ func TestTheRoomOfAnImageIsThatOfItsLayout(t *testing.T) {
 		t.Run(options, func(t *testing.T) {
 			device := deviceOf(t, 3*sizeBytes)
 			qemuImg(t, "create", "-q", "-f", "qcow2", "-o", options, device.Path, fmt.Sprint(int64(sizeBytes)))
+			if has, err := ClusterBytes(device.Path); err != nil || has != clusterBytes {
+				t.Errorf("it has clusters of %d bytes, %v, want %d", has, err, clusterBytes)
+			}
 			room, err := RoomOf(t.Context(), device.Path)
 			if err != nil || room.DeviceBytes != 3*sizeBytes {
 				t.Fatalf("the room is %+v, %v", room, err)

@@ -22,15 +22,15 @@ func (f *Fake) Start(id string) error {
 }
 
 // Stop plays a guest that shuts down by itself.
-func (f *Fake) Stop(id string) error { return f.end(id, "shutdown", "stopped") }
+func (f *Fake) Stop(id string) error { return f.end(id, false, "shutdown", "stopped") }
 
-// Destroy plays a person who ends the domain with virsh.
-func (f *Fake) Destroy(id string) error { return f.end(id, "stopped") }
+// Destroy plays a person who ends the domain with virsh, which kills a process that is slow to end.
+func (f *Fake) Destroy(id string) error { return f.end(id, true, "stopped") }
 
 // Crash plays a hypervisor process that dies.
 func (f *Fake) Crash(id string) error {
 	f.found(id)
-	return f.end(id, "crashed", "stopped")
+	return f.end(id, true, "crashed", "stopped")
 }
 
 // CrashProcess is Crash of the domain whose process has this number, by OpenFiles.
@@ -52,7 +52,7 @@ func (f *Fake) CrashProcess(pid int) error {
 // MoveAway plays a person who moves the guest to another host, live, and keeps the
 // definition here (virsh migrate --live --persistent).
 func (f *Fake) MoveAway(id string) error {
-	if err := f.end(id, "stopped"); err != nil {
+	if err := f.end(id, false, "stopped"); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -64,20 +64,30 @@ func (f *Fake) MoveAway(id string) error {
 	return err
 }
 
-// end ends the process. Its jobs die with it, and libvirt sends no event for
+// end ends the process, which is killed or closes its images. Its jobs die with it, and libvirt sends no event for
 // them.
-func (f *Fake) end(id string, details ...string) error {
+func (f *Fake) end(id string, killed bool, details ...string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	dom, err := f.findActive(id)
 	if err != nil {
 		return err
 	}
+	if killed {
+		f.loseUnflushed(dom, false)
+	}
 	f.kill(dom)
 	for _, detail := range details {
 		f.lifecycle(dom, detail)
 	}
 	return nil
+}
+
+// loseUnflushed takes from the targets of a domain's jobs what nobody has flushed.
+func (f *Fake) loseUnflushed(dom *domain, host bool) {
+	for _, j := range dom.jobs {
+		j.lose(f.files[j.dst.Path], host)
+	}
 }
 
 // Reboot plays a guest that restarts. The process stays, and so do its jobs. Devices that
@@ -103,6 +113,7 @@ func (f *Fake) HostReboot() error {
 	}
 	var autostart []string
 	for id, dom := range f.domains {
+		f.loseUnflushed(dom, true)
 		f.kill(dom)
 		if dom.Autostart {
 			autostart = append(autostart, id)
@@ -227,7 +238,7 @@ func (f *Fake) mirrorWrite(dom *domain, disk *hv.Disk, block int64, value uint64
 	}
 	to, err := f.open(j.dst.Path)
 	if err == nil {
-		err = to.write(j.dst.Path, block+headerBlocks(j.dst), value)
+		err = j.write(to, block, value)
 	}
 	if err != nil {
 		delete(dom.jobs, disk.Target)

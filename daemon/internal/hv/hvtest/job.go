@@ -23,6 +23,43 @@ type job struct {
 	scan int
 	// blind: while it does so it misses what the guest writes (hv.JobStart.LosesWrites).
 	blind bool
+	// unflushed is what the target had before the job wrote there, of what nobody has flushed since. A flush
+	// of the guest does not reach the target.
+	unflushed map[int64]uint64
+}
+
+// write writes to the target.
+func (j *job) write(to *image, block int64, value uint64) error {
+	block += headerBlocks(j.dst)
+	old := to.blocks[block]
+	if err := to.write(j.dst.Path, block, value); err != nil {
+		return err
+	}
+	if _, noted := j.unflushed[block]; !noted {
+		if j.unflushed == nil {
+			j.unflushed = make(map[int64]uint64)
+		}
+		j.unflushed[block] = old
+	}
+	return nil
+}
+
+// flush is what QEMU does when it suspends a guest, when a job is ready, and in the pivot.
+func (j *job) flush() { j.unflushed = nil }
+
+// lose plays the death of a process, or of the host, with what was not flushed. The kernel keeps what a dead process has written to a raw
+// image; of a qcow2 image the process has a part of the tables in its memory.
+func (j *job) lose(to *image, host bool) {
+	if to == nil || !host && j.dst.Format == Raw {
+		return
+	}
+	for block, value := range j.unflushed {
+		if value == 0 {
+			delete(to.blocks, block)
+			continue
+		}
+		to.blocks[block] = value
+	}
 }
 
 // scanLooks is how many looks it takes until a job has looked through its disk.

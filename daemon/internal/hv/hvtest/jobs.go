@@ -305,6 +305,7 @@ func (f *Fake) advance(dom *domain, blocks int) {
 			continue
 		}
 		if len(j.dirty) == 0 && !j.ready {
+			j.flush()
 			j.ready = true
 			f.jobEvent(dom, disk, "ready")
 		}
@@ -328,7 +329,7 @@ func (f *Fake) copyDirty(disk *hv.Disk, j *job, blocks int) error {
 		if blocks == 0 {
 			break
 		}
-		if err := to.write(j.dst.Path, block+headerBlocks(j.dst), content[block]); err != nil {
+		if err := j.write(to, block, content[block]); err != nil {
 			return err
 		}
 		delete(j.dirty, block)

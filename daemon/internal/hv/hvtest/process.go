@@ -85,6 +85,9 @@ func (f *Fake) kill(dom *domain) {
 func (f *Fake) pause(dom *domain, paused bool, reason hv.PauseReason) {
 	switch {
 	case paused && dom.State == hv.StateRunning:
+		for _, j := range dom.jobs {
+			j.flush()
+		}
 		dom.State, dom.PauseReason = hv.StatePaused, reason
 		f.lifecycle(dom, "suspended")
 	case !paused && dom.State == hv.StatePaused:

@@ -42,7 +42,10 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout ti
 		if err != nil {
 			return false, err
 		}
-		ready := mirror != nil && mirror.Ready
+		ready, err := e.caughtUp(ctx, s, to, mirror)
+		if err != nil {
+			return false, err
+		}
 		if ready && to.end == OnDst { // or the guest would be suspended, and QEMU stand still
 			ready = waits == "" && e.dstAnswersQuickly(ctx, s) == nil
 		}
@@ -106,6 +109,26 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout ti
 		}
 	}
 }
+
+// behindBytes is how far a job in the background may be behind its guest as that is paused: what any disk writes well within
+// DrainBound.
+const behindBytes = 16 << 20
+
+// caughtUp says whether a job has come so far that the guest may be paused for its end. One that was ready once, and writes in the
+// background, may be far behind its guest again.
+func (e *Env) caughtUp(ctx context.Context, s *Spec, to direction, mirror *hv.Mirror) (bool, error) {
+	if mirror == nil || !mirror.Ready || !inBackground(s, to) {
+		return mirror != nil && mirror.Ready, nil
+	}
+	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
+	if err != nil {
+		return false, e.guestError(ctx, s, err)
+	}
+	return job != nil && job.End-job.Current <= behindBytes, nil
+}
+
+// inBackground says whether the job of a direction writes in the background alone.
+func inBackground(s *Spec, to direction) bool { return to.job == hv.JobActiveCommit || s.Background() }
 
 // standstill measures for how long a job has neither copied nor got more to
 // copy.
@@ -223,7 +246,7 @@ func (e *Env) observeJob(to direction) op.ObserveFunc[Spec] {
 			return op.Unknown, err
 		}
 		// If not, Do finds out why, and has the op planned anew or refuses.
-		mirror := disk.ours(to, s)
-		return op.DoneIf(mirror != nil && mirror.Ready && disk.mayName(s, to) == nil), nil
+		ready, err := e.caughtUp(ctx, s, to, disk.ours(to, s))
+		return op.DoneIf(ready && disk.mayName(s, to) == nil), err
 	}
 }

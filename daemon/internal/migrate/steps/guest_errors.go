@@ -98,6 +98,14 @@ func overlayLeft(s *Spec, disk *diskState) *api.Error {
 		s.InstanceName, s.place(OnSrc), where, s.place(OnOverlay), quoted(commands), s.whichCommand()), commands...)
 }
 
+// eitherHasMore is the error for a guest that went off behind the pivot of a job in the background, where it may have written to
+// dst if somebody has resumed it, and whose overlay was written since, or may have been.
+func eitherHasMore(s *Spec) *api.Error {
+	return api.Errorf(api.CodeChainChanged,
+		"instance %s went off while its disk was switched to %s, and %s was written since, or may have been: either may have what the other lacks. Nothing was deleted; keep both, and compare them (docs/how-to/recover.md, A guest that was resumed in the switch); `%s` shows what is known",
+		s.InstanceName, s.Dst.Path, s.top(), s.whichCommand())
+}
+
 // overlayHasData is the error for an overlay that a start which is undone has made, and that is not as
 // the start has made it. Why is why it is none any more, nil if it has data.
 func overlayHasData(s *Spec, why error) *api.Error {

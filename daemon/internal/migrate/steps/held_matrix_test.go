@@ -19,25 +19,29 @@ import (
 // The guests of these run in a QEMU that loses what they write while a job begins, and write
 // whenever anybody looks.
 func TestHeldMatrix(t *testing.T) {
+	file, clone := migratetest.NewWorld, migratetest.KeepBaseWorld
 	for _, c := range []struct {
+		world        func(*testing.T, hv.State) *migratetest.World
 		kind, method string
 		state        hv.State
 		folding      bool // a job is left that was not begun with the guest suspended
 		done         func(*phase) error
 	}{
-		{steps.KindCompleteLiveHeld, steps.MethodOverlay, hv.StateRunning, false, movedToDst},
-		{steps.KindCompleteLiveHeld, steps.MethodOverlay, hv.StateRunning, true, movedToDst},
-		{steps.KindCompleteLiveHeld, steps.MethodOverlay, hv.StatePaused, false, movedToDst},
-		{steps.KindCancelLiveHeld, steps.MethodOverlay, hv.StateRunning, false, backOnSrc},
-		{steps.KindCancelLiveHeld, steps.MethodOverlay, hv.StateRunning, true, backOnSrc},
-		{steps.KindCancelLiveHeld, steps.MethodOverlay, hv.StatePaused, false, backOnSrc},
-		{steps.KindRollbackLiveHeld, steps.MethodOverlay, hv.StateRunning, false, takenBack},
-		{steps.KindBeginMirror, steps.MethodMirror, hv.StateRunning, false, mirrorBegun},
-		{steps.KindBeginMirror, steps.MethodMirror, hv.StatePaused, false, mirrorBegun},
+		{file, steps.KindCompleteLiveHeld, steps.MethodOverlay, hv.StateRunning, false, movedToDst},
+		{file, steps.KindCompleteLiveHeld, steps.MethodOverlay, hv.StateRunning, true, movedToDst},
+		{file, steps.KindCompleteLiveHeld, steps.MethodOverlay, hv.StatePaused, false, movedToDst},
+		{clone, steps.KindCompleteBackgroundHeld, steps.MethodOverlay, hv.StateRunning, false, movedToDst},
+		{clone, steps.KindCompleteBackgroundHeld, steps.MethodOverlay, hv.StatePaused, false, movedToDst},
+		{file, steps.KindCancelLiveHeld, steps.MethodOverlay, hv.StateRunning, false, backOnSrc},
+		{file, steps.KindCancelLiveHeld, steps.MethodOverlay, hv.StateRunning, true, backOnSrc},
+		{file, steps.KindCancelLiveHeld, steps.MethodOverlay, hv.StatePaused, false, backOnSrc},
+		{file, steps.KindRollbackLiveHeld, steps.MethodOverlay, hv.StateRunning, false, takenBack},
+		{file, steps.KindBeginMirror, steps.MethodMirror, hv.StateRunning, false, mirrorBegun},
+		{file, steps.KindBeginMirror, steps.MethodMirror, hv.StatePaused, false, mirrorBegun},
 	} {
 		t.Run(fmt.Sprintf("%s %s folding=%t", c.kind, c.state, c.folding), func(t *testing.T) {
 			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
-				p := startedOn(t, migratetest.WithLosingQEMU(migratetest.NewWorld), c.state, c.method)
+				p := startedOn(t, migratetest.WithLosingQEMU(c.world), c.state, c.method)
 				if c.folding {
 					p.fold(t)
 				}
@@ -69,11 +73,11 @@ func (p *phase) isStill(want hv.State) error {
 }
 
 func movedToDst(p *phase) error {
-	return errors.Join(p.Settled(dstPath), p.row(api.MigrationCompleted))
+	return errors.Join(p.SettledOn(p.spec.DstImage()), p.row(api.MigrationCompleted))
 }
 
 func backOnSrc(p *phase) error {
-	return errors.Join(p.Settled(srcPath), p.row(api.MigrationCancelled))
+	return errors.Join(p.SettledOn(p.Src), p.row(api.MigrationCancelled))
 }
 
 func takenBack(p *phase) error { return p.Settled(srcPath) }

@@ -38,7 +38,7 @@ type jobPace struct {
 // pacedJob makes the pacer of a job that is begun or taken up. Nothing of it is stored: whoever
 // takes a job up paces it from then on, whatever limit it has.
 func (e *Env) pacedJob(ctx context.Context, s *Spec, to direction, paced jobPacing) *jobPace {
-	p := &jobPace{stats: guestLatency(ctx, e.guestStats(s)), paced: paced, synchronous: to.job == hv.JobCopy && !s.KeepsBase()}
+	p := &jobPace{stats: guestLatency(ctx, e.guestStats(s)), paced: paced, synchronous: !inBackground(s, to)}
 	bound := PacedFoldBound
 	if s.Method == MethodMirror {
 		bound = 0

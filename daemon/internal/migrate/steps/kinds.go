@@ -27,6 +27,10 @@ const (
 	KindCompleteLiveHeld = "migration_complete_live_held"
 	KindCancelLiveHeld   = "migration_cancel_live_held"
 	KindRollbackLiveHeld = "migration_take_back_live_held"
+	// The background kinds complete a move whose copy job writes in the background alone (Spec.Background), so that
+	// the pivot comes before the definition names dst.
+	KindCompleteBackground     = "migration_complete_live_background"
+	KindCompleteBackgroundHeld = "migration_complete_live_background_held"
 	// A migration that the registry has ended (the host was fenced meanwhile) is cancelled by
 	// ops of these kinds. If src still belongs to the instance and is under an overlay, a
 	// rollback kind folds the overlay back into src; otherwise KindRelease ends what is left on this host. Their names
@@ -65,6 +69,7 @@ var goals = map[string]Goal{
 	KindCancelLive: GoalCancel, KindCancelCold: GoalCancel, KindCancelOffline: GoalCancel, KindCancelMirror: GoalCancel, KindCancelCommitted: GoalCancel, KindRelease: GoalCancel,
 	KindRollbackLive: GoalCancel, KindRollbackCold: GoalCancel,
 	KindBeginMirror: GoalCopy, KindCompleteLiveHeld: GoalComplete, KindCancelLiveHeld: GoalCancel, KindRollbackLiveHeld: GoalCancel,
+	KindCompleteBackground: GoalComplete, KindCompleteBackgroundHeld: GoalComplete,
 	KindCopySaved: GoalCopy, KindMakeLive: GoalCopy, KindDropDst: GoalCancel, KindDropSrc: GoalComplete,
 }
 

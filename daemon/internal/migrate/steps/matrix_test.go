@@ -272,6 +272,9 @@ func TestCompleteMatrix(t *testing.T) {
 			t.Helper()
 			p := startedOn(t, world, c.state, c.method)
 			p.kind = c.kind
+			if p.kind == steps.KindCompleteLive && p.spec.Background() {
+				p.kind = steps.KindCompleteBackground
+			}
 			p.done = func(p *phase) error {
 				err := errors.Join(p.SettledOn(p.spec.DstImage()), p.row(api.MigrationCompleted))
 				if p.Registry.CurrentVolume().Location.Path != p.spec.Dst.Path {

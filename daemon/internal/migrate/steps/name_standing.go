@@ -3,6 +3,7 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,6 +58,8 @@ func (e *Env) leftAt(ctx context.Context, s *Spec, at Position, st *op.Status, r
 		return OnOverlay, nil // the same, since the guest has not run on src yet
 	case goal == GoalComplete && s.Method == MethodOffline && st.Step == toDst.nameStep():
 		return e.leftOffline(ctx, s, st.Op.ID, records)
+	case goal == GoalComplete && s.Method == MethodOverlay && s.Background() && (st.Step == toDst.nameStep() || st.Step == pivotStep):
+		return e.leftBehindJob(ctx, s, st, records)
 	case goal == GoalComplete && (st.Step == toDst.nameStep() || st.Step == pivotStep):
 		return e.leftInSwitch(ctx, s, records)
 	}
@@ -66,7 +69,7 @@ func (e *Env) leftAt(ctx context.Context, s *Spec, at Position, st *op.Status, r
 // leftOffline is leftAt for a complete of an instance that is kept off, which waits while its definition, that
 // names dst, is taken back. Dst was a copy of src when it was named, and has more if the instance was started on it.
 func (e *Env) leftOffline(ctx context.Context, s *Spec, opID string, records []op.Record) (Position, error) {
-	note, err := notedRun(records)
+	note, err := notedRun(records, toDst.nameStep())
 	if err != nil || note.DstNewer {
 		return OnDst, err
 	}
@@ -77,7 +80,7 @@ func (e *Env) leftOffline(ctx context.Context, s *Spec, opID string, records []o
 // same. A guest that somebody has resumed since has written to both, and only if the host went down may
 // the image that was left have more. Else dst has all, and more by a guest that was started on it.
 func (e *Env) leftInSwitch(ctx context.Context, s *Spec, records []op.Record) (Position, error) {
-	note, err := notedRun(records)
+	note, err := notedRun(records, toDst.nameStep())
 	if err != nil {
 		return Foreign, err
 	}
@@ -98,6 +101,23 @@ func (e *Env) leftInSwitch(ctx context.Context, s *Spec, records []op.Record) (P
 	return OnDst, nil
 }
 
+// leftBehindJob is leftAt for a complete with a job in the background (switchBehindJob). Before the pivot is known to be over a
+// guest that was resumed may have written to either of both.
+func (e *Env) leftBehindJob(ctx context.Context, s *Spec, st *op.Status, records []op.Record) (Position, error) {
+	if st.Step == pivotStep {
+		return Foreign, eitherHasMore(s)
+	}
+	note, err := notedRun(records, pivotStep)
+	if err != nil {
+		return Foreign, err
+	}
+	written, err := e.topWrittenSince(ctx, s, note)
+	if err != nil || written {
+		return Foreign, cmp.Or(err, error(eitherHasMore(s)))
+	}
+	return OnDst, nil
+}
+
 // notRunOnDst refuses to name the image that was left once dst was written since the host was booted, or may have
 // been: each may have what the other lacks.
 func (e *Env) notRunOnDst(ctx context.Context, s *Spec) error {
@@ -110,10 +130,10 @@ func (e *Env) notRunOnDst(ctx context.Context, s *Spec) error {
 		s.InstanceName, s.Dst.Path, s.top())
 }
 
-// notedRun is the newest note of the switch in the records of an op.
-func notedRun(records []op.Record) (note runNote, err error) {
+// notedRun is the newest note of the switch in the records of an op, by the step that has written it.
+func notedRun(records []op.Record, step string) (note runNote, err error) {
 	for _, r := range records {
-		if r.Step == toDst.nameStep() && r.Kind == op.EventNoted && err == nil {
+		if r.Step == step && r.Kind == op.EventNoted && err == nil {
 			err = json.Unmarshal(r.Data, &note)
 		}
 	}

@@ -45,8 +45,10 @@ func (e *Env) overlayPlans() []op.Plan {
 		{Kind: KindCopy, Steps: []op.Step{
 			e.stepCopy(),
 		}},
-		{Kind: KindCompleteLive, Commit: pivotStep, Steps: e.completeLiveSteps(nil)},
-		{Kind: KindCompleteLiveHeld, Commit: pivotStep, Steps: e.completeLiveSteps(e.heldSteps(toDst))},
+		{Kind: KindCompleteLive, Commit: pivotStep, Steps: e.completeLiveSteps(nil, e.mirrorToDst())},
+		{Kind: KindCompleteLiveHeld, Commit: pivotStep, Steps: e.completeLiveSteps(e.heldSteps(toDst), e.mirrorToDst())},
+		{Kind: KindCompleteBackground, Commit: pivotStep, Steps: e.completeLiveSteps(nil, e.copyToDst())},
+		{Kind: KindCompleteBackgroundHeld, Commit: pivotStep, Steps: e.completeLiveSteps(e.heldSteps(toDst), e.copyToDst())},
 		{Kind: KindCompleteCold, Commit: "fold", Steps: []op.Step{
 			e.stepVerifyCopy(),
 			e.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
@@ -68,13 +70,23 @@ func (e *Env) overlayPlans() []op.Plan {
 	}
 }
 
-// completeLiveSteps switch a running guest to dst. Hold are the steps that begin the job where
-// the guest has to be suspended for that, and nil elsewhere.
-func (e *Env) completeLiveSteps(hold []op.Step) []op.Step {
+// completeLiveSteps bring a running guest to dst. Hold are the steps that begin the job where
+// the guest has to be suspended for that, and nil elsewhere; fold are those of the job and the switch.
+func (e *Env) completeLiveSteps(hold, fold []op.Step) []op.Step {
 	return slices.Concat([]op.Step{
 		e.stepVerifyCopy(),
 		e.stepPublish("claim", api.MigrationCompleting, api.MigrationStarted),
-	}, hold, []op.Step{
+	}, hold, fold, []op.Step{
+		e.stepPublish("publish_completed", api.MigrationCompleted, ""),
+		e.stepRemoveOverlay(),
+		e.stepReleaseSource(),
+	})
+}
+
+// mirrorToDst folds the overlay of a running guest into dst, which a job keeps equal to its disk from then on, write
+// by write. So in the switch the definition names dst first: that has every acknowledged write.
+func (e *Env) mirrorToDst() []op.Step {
+	return []op.Step{
 		e.stepMirror(),
 		e.stepPauseToSwitch(toDst),
 		e.stepDrain(toDst),
@@ -82,10 +94,26 @@ func (e *Env) completeLiveSteps(hold []op.Step) []op.Step {
 		e.stepPivot(toDst),
 		e.stepResume(toSwitch),
 		e.stepSettle(toDst),
-		e.stepPublish("publish_completed", api.MigrationCompleted, ""),
-		e.stepRemoveOverlay(),
-		e.stepReleaseSource(),
-	})
+	}
+}
+
+// copyToDst is mirrorToDst with a job that writes in the background (Spec.Background).
+func (e *Env) copyToDst() []op.Step {
+	return append([]op.Step{e.stepCopyBehind()}, e.switchBehindJob(toDst)...)
+}
+
+// switchBehindJob switches a running guest to the end of a job that writes in the background: a commit, or the copy of a
+// move that keeps base images. What the job copies in the pause is flushed in the pivot, and what a guest writes that
+// somebody resumes is in the overlay alone until the pivot, so the definition names the end after it.
+func (e *Env) switchBehindJob(to direction) []op.Step {
+	return []op.Step{
+		e.stepPauseToSwitch(to),
+		e.stepDrain(to),
+		e.stepPivot(to),
+		e.stepNameLeft(to, overlayLeft),
+		e.stepResume(toSwitch),
+		e.stepSettle(to),
+	}
 }
 
 // cancelLiveSteps cancel the migration of a running guest. Hold is as in completeLiveSteps.
@@ -113,16 +141,7 @@ func (e *Env) rollbackLiveSteps(hold []op.Step) []op.Step {
 // backLiveSteps bring a running guest back to src, with all that it wrote to the
 // overlay. Their commit point is the pivot.
 func (e *Env) backLiveSteps() []op.Step {
-	return []op.Step{
-		e.stepCommit(),
-		e.stepPauseToSwitch(toSrc),
-		e.stepDrain(toSrc),
-		e.stepPivot(toSrc),
-		e.stepNameLeft(toSrc, overlayLeft),
-		e.stepResume(toSwitch),
-		e.stepSettle(toSrc),
-		e.stepRemoveOverlay(),
-	}
+	return slices.Concat([]op.Step{e.stepCommit()}, e.switchBehindJob(toSrc), []op.Step{e.stepRemoveOverlay()})
 }
 
 // backColdSteps are backLiveSteps for an instance that is off. Their commit point is

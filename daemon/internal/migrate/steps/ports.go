@@ -96,6 +96,8 @@ type Images interface {
 	Beside(path string) ([]string, error)
 	// AllocatedBytes returns how much of the disk a file takes.
 	AllocatedBytes(path string) (int64, error)
+	// ClusterBytes returns the size of the clusters of a qcow2 image.
+	ClusterBytes(path string) (int64, error)
 	// FreeBytes returns how much a file in dir may still grow.
 	FreeBytes(dir string) (int64, error)
 	// Reach returns nil if a process of this user can get to the files in a directory, and

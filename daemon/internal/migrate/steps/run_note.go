@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// runNote is written in the pause, before the definition names dst.
+// runNote is written in the pause, before the definition names dst; where the pivot comes first, before that.
 type runNote struct {
 	// Run tells the process of the guest, and Top is the stamp of the image that takes its
 	// writes, while the guest is paused.
@@ -18,6 +18,12 @@ type runNote struct {
 	// DstNewer says that dst was seen to have what the image that was left lacks. Whatever is written to
 	// that image from then on is a copy of dst, of which nobody knows whether it came to its end.
 	DstNewer bool `json:"dst_newer,omitempty"`
+}
+
+// topWrittenSince says whether the image that takes the guest's writes was written since a note.
+func (e *Env) topWrittenSince(ctx context.Context, s *Spec, note runNote) (bool, error) {
+	now, err := e.images.Stamp(ctx, s.top())
+	return err == nil && now.WrittenSince(note.Top), err
 }
 
 func (e *Env) noteRun(ctx context.Context, r *op.Run, s *Spec, disk *diskState) error {

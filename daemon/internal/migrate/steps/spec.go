@@ -221,6 +221,11 @@ func (s *Spec) DstChain() []hv.Image { return location.Chain(s.Dst, s.DstBlock) 
 // KeepsBase says whether dst is over the base images of src.
 func (s *Spec) KeepsBase() bool { return s.Dst.IsLinkedClone() }
 
+// Background says whether the job of the fold into dst writes in the background alone (blockCopyOptions). Then dst
+// lacks what a guest writes, until the job has copied it, and a flush does not reach what the job has copied
+// before the pivot.
+func (s *Spec) Background() bool { return s.KeepsBase() }
+
 // Attached says whether the volume is a disk of an instance of this host.
 func (s *Spec) Attached() bool { return s.InstanceID != "" }
 

@@ -92,7 +92,8 @@ func (e *Env) stepCommit() op.Step {
 			return op.Unknown, err
 		}
 		mirror := disk.ours(toSrc, s)
-		return op.DoneIf(mirror != nil && (mirror.Ready || note.Pause) && disk.mayName(s, toSrc) == nil), nil
+		ready, err := e.caughtUp(ctx, s, toSrc, mirror)
+		return op.DoneIf((ready || mirror != nil && note.Pause) && disk.mayName(s, toSrc) == nil), err
 	}
 	return provided(step(commitStep, do, undo, observe), e.srcUnchanged)
 }

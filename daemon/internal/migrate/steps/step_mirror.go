@@ -29,25 +29,13 @@ func (e *Env) stepMirror() op.Step {
 		if err := e.mayMirrorToDst(ctx, s); err != nil {
 			return err
 		}
-		if s.KeepsBase() {
-			return e.mirrorBehind(ctx, s)
-		}
 		_, err := e.runJob(ctx, s, toDst, 0, givesWay)
 		return err
 	}
-	return provided(step("mirror", do, nil, e.observeJob(toDst)), e.srcUnchanged, e.dstUnchanged)
+	return provided(step(mirrorStep, do, nil, e.observeJob(toDst)), e.srcUnchanged, e.dstUnchanged)
 }
 
-// mirrorBehind runs a job that is not synchronous (blockCopyOptions) for as long as it gets on. What it has not
-// copied then is left to the pause.
-func (e *Env) mirrorBehind(ctx context.Context, s *Spec) error {
-	for _, paced := range []jobPacing{givesWay, asFastAsItCan} {
-		if ready, err := e.runJob(ctx, s, toDst, CommitBound, paced); err != nil || ready {
-			return err
-		}
-	}
-	return nil
-}
+const mirrorStep = "mirror"
 
 // How a mirror waits for a guest that was stopped. If the guest is started again, it is
 // mirrored from the beginning. Meanwhile the mirror holds no lock that other ops of the

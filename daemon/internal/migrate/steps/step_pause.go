@@ -215,10 +215,13 @@ func (e *Env) stepDrain(to direction) op.Step {
 			if err != nil || clean {
 				return err
 			}
+			if e.stopping.Err() != nil { // the guest must not stay paused for it
+				return &errWorldChanged{"the daemon was stopped while the job of a switch was waited for"}
+			}
 			// The guest's writes have stopped, so this ends unless the image
 			// that is written to is stuck.
 			waited := e.now().Sub(began)
-			if to.job == hv.JobCopy && waited > DrainBound && !s.KeepsBase() {
+			if to.job == hv.JobCopy && waited > DrainBound {
 				return cmp.Or(e.leaveSilentDstInPause(ctx, s), notClean(s, to))
 			}
 			if err := retry.Sleep(ctx, drainPollFor(waited)); err != nil {
@@ -296,7 +299,7 @@ func (e *Env) stepCompare() op.Step {
 // chains are equal in the pause, so the definition is first made to name the chain that the
 // process has open. Where that cannot be told, with dst open, the definition stays: if it names
 // dst, dst has every write, since the job writes to both until its pivot, and the guest to dst
-// alone after it. A commit, and a job that is not synchronous (blockCopyOptions), write to one of the two, so that
+// alone after it. A commit, and a copy in the background, write to one of the two, so that
 // neither name would be right once the guest wrote: that guest stays paused. Other errors are returned as they are.
 func (e *Env) endPauseOnDisagreement(ctx context.Context, r *op.Run, s *Spec, w pauseWindow, err error) error {
 	var disagreed *errWitnessesDisagree

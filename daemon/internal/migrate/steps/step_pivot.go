@@ -62,8 +62,8 @@ func (e *Env) stepNameEnd(to direction) op.Step {
 	return provided(step(to.nameStep(), do, undo, observe), e.endUnchangedInPause(to))
 }
 
-// stepNameLeft makes the persistent XML name src, after the switch back to src: a commit does
-// not write to both, so the XML names the overlay as long as the guest may write to it.
+// stepNameLeft makes the persistent XML name the end, after the switch: a commit, and a copy in the
+// background, do not write to both, so the XML names the overlay as long as the guest may write to it.
 // libvirt has changed the name with the switch; this step makes sure. If somebody else has
 // changed the XML, the paused guest does not wait for that: stepSettle reports it. Left is the error for a disk that
 // is on the overlay, or would be with the next start.
@@ -78,6 +78,10 @@ func (e *Env) stepNameLeft(to direction, left func(*Spec, *diskState) *api.Error
 			return err
 		case named(disk):
 			return nil
+		case disk.config == OnOverlay && !disk.active && to.end == OnDst:
+			if err := e.dstHasAll(ctx, r, s); err != nil {
+				return err
+			}
 		case disk.config == OnOverlay && (!disk.active || disk.live == OnOverlay):
 			return op.UnknownOutcome(left(s, disk))
 		case !disk.active || disk.live != to.end:
@@ -93,6 +97,21 @@ func (e *Env) stepNameLeft(to direction, left func(*Spec, *diskState) *api.Error
 		return op.DoneIf(named(disk)), nil
 	}
 	return step(to.nameStep(), do, nil, observe)
+}
+
+// dstHasAll refuses, behind the pivot, to name dst for a guest that went off and whose definition names the overlay
+// still. From the pivot on dst has all, and more by a guest that somebody has resumed; so it is right unless the overlay
+// was written since, by a start of the instance on it.
+func (e *Env) dstHasAll(ctx context.Context, r *op.Run, s *Spec) error {
+	var note runNote
+	if _, err := r.Noted(pivotStep, &note); err != nil {
+		return err
+	}
+	written, err := e.topWrittenSince(ctx, s, note)
+	if err == nil && written {
+		err = op.UnknownOutcome(eitherHasMore(s))
+	}
+	return err
 }
 
 // pivotRetry is how long to wait when QEMU says that the job is not ready.
@@ -119,6 +138,11 @@ func (e *Env) stepPivot(to direction) op.Step {
 		}
 		if !clean {
 			return op.Retry(pivotRetry, api.Errorf(api.CodeInstanceBusy, "the fold into %s is not clean yet", to.image(s).Path))
+		}
+		if to.end == OnDst && s.Background() {
+			if err := e.noteRun(ctx, r, s, disk); err != nil { // see dstHasAll
+				return err
+			}
 		}
 		err = e.hv.Pivot(ctx, s.InstanceID, s.Target)
 		if err == nil {
@@ -219,8 +243,7 @@ func (e *Env) assertClosed(ctx context.Context, s *Spec, path string) error {
 // notResumedByHand refuses to take the switch for done because the definition names dst, if
 // the guest was resumed by hand while the daemon was dead, wrote, and the host went down: a
 // synchronous job writes to both images, but a flush of the guest reaches the overlay alone,
-// so what was flushed last may be in the overlay only. Of a job that is not synchronous (blockCopyOptions) that holds
-// without a host that goes down.
+// so what was flushed last may be in the overlay only.
 func (e *Env) notResumedByHand(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
 	var note runNote
 	noted, err := r.Noted(toDst.nameStep(), &note)
@@ -228,7 +251,7 @@ func (e *Env) notResumedByHand(ctx context.Context, r *op.Run, s *Spec, to direc
 		return err
 	}
 	now, err := e.images.Stamp(ctx, s.top())
-	if err != nil || !s.KeepsBase() && !now.RebootedSince(note.Top) || !now.WrittenSince(note.Top) {
+	if err != nil || !now.RebootedSince(note.Top) || !now.WrittenSince(note.Top) {
 		return err
 	}
 	return op.UnknownOutcome(resumedByHand(s, disk.active))

@@ -78,7 +78,7 @@ func (o *openImages) oneSided(s *Spec) string {
 	switch {
 	case o.mayBeCommitted():
 		return "source"
-	case s.KeepsBase() && o.overlay && o.dst: // blockCopyOptions
+	case s.Background() && o.overlay && o.dst:
 		return "destination"
 	}
 	return ""

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// stepCopyBehind is stepMirror with a job that writes in the background. A guest that writes faster than the job gets on
+// is slowed down until the switch is over, as under a commit (stepCommit). If not even that is enough the step is refused:
+// what the job has not copied would be left to the pause.
+func (e *Env) stepCopyBehind() op.Step {
+	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+		if err := cmp.Or(e.MayCopyBehind(ctx, s), e.mayMirrorToDst(ctx, s)); err != nil {
+			return err
+		}
+		ready, err := e.runJob(ctx, s, toDst, CommitBound, givesWay)
+		if err != nil || ready {
+			return err
+		}
+		if err := e.limitForCommit(ctx, s, ThrottleBytesPerSecond); err != nil {
+			return err
+		}
+		ready, err = e.runJob(ctx, s, toDst, CommitBound, asFastAsItCan)
+		if err == nil && !ready {
+			err = api.Errorf(api.CodeInternal, "the copy into %s does not catch up with instance %s, though that may write no more than %s per second: dst, or where the overlay is, is too slow; call again, or cancel",
+				s.Dst.Path, s.InstanceName, api.Bytes(ThrottleBytesPerSecond))
+		}
+		return err
+	}
+	undo := func(ctx context.Context, _ *op.Run, s *Spec) error { return e.limitForCommit(ctx, s, 0) }
+	return provided(step(mirrorStep, do, undo, e.observeJob(toDst)), e.srcUnchanged, e.dstUnchanged)
+}
+
+// MayCopyBehind refuses a copy of the overlay into a dst over base images under a guest whose QEMU may leave out
+// zeros there (hv.CopySkipsZeros). An instance that is off may be moved so.
+func (e *Env) MayCopyBehind(ctx context.Context, s *Spec) error {
+	v, err := e.hv.QEMUVersion(ctx, s.InstanceID)
+	switch {
+	case errors.Is(err, hv.ErrNotActive):
+		return nil
+	case err != nil:
+		return e.hvError(err)
+	case hv.CopySkipsZeros(v):
+		return api.Errorf(api.CodeUnsupportedDisk, "instance %s runs in QEMU %s, which may leave out zeros in a destination over base images, so that these would show through; stop the instance first, or move the volume without keeping its base images",
+			s.InstanceName, v)
+	}
+	return nil
+}
