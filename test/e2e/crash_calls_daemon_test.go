@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
@@ -31,23 +32,18 @@ func volferrydHangs() *callBlow {
 	}}
 }
 
-// Of all requests that volferryd works on.
-var volferrydRequests = map[string]func() *callTrial{
-	"move":              moveInCalls,
-	"cancel":            cancelInCalls,
-	"move, stopped":     func() *callTrial { return moveInCalls().stopped() },
-	"cancel, stopped":   func() *callTrial { return cancelInCalls().stopped() },
-	"complete a fold":   func() *callTrial { return foldInCalls((*guest).runThenComplete) },
-	"cancel by a fold":  func() *callTrial { return foldInCalls((*guest).runThenCancel) },
-	"reformat, stopped": func() *callTrial { return reformatInCalls(api.FormatQcow2).stopped() },
-	"resize":            resizeInCalls,
-	"attach":            func() *callTrial { return plugInCalls("running", false) },
-	"detach":            func() *callTrial { return plugInCalls("running", true) },
+// volferrydRequests are all requests: those for which libvirtd is called, and those for which it is hardly.
+func volferrydRequests() map[string]func() *callTrial {
+	all := maps.Clone(libvirtdRequests)
+	all["complete a fold"] = func() *callTrial { return foldInCalls((*guest).runThenComplete) }
+	all["cancel by a fold"] = func() *callTrial { return foldInCalls((*guest).runThenCancel) }
+	all["reformat, stopped"] = func() *callTrial { return reformatInCalls(api.FormatQcow2).stopped() }
+	return all
 }
 
 func TestKillOfVolferrydAtEverySystemCallOfARequest(t *testing.T) {
 	leftToTestE2E(t)
-	requests := volferrydRequests
+	requests := volferrydRequests()
 	if !everyCrash() {
 		requests = map[string]func() *callTrial{"move": requests["move"], "complete a fold": requests["complete a fold"]}
 	}
@@ -56,5 +52,5 @@ func TestKillOfVolferrydAtEverySystemCallOfARequest(t *testing.T) {
 
 func TestAHangOfVolferrydAtEverySystemCallOfARequest(t *testing.T) {
 	leftToTestCrash(t)
-	forEachCall(t, volferrydRequests, volferrydHangs)
+	forEachCall(t, volferrydRequests(), volferrydHangs)
 }

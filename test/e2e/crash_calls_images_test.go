@@ -131,6 +131,11 @@ var qemuRequests = []struct {
 }{
 	{"move/dst", moveInCalls, atPool(toPool)},
 	{"move/overlay", moveInCalls, atOverlays},
+	{"move that keeps the base images/dst", keepBaseInCalls, atPool(toPool)},
+	{"mirror/dst", mirrorInCalls, atPool(toPool)},
+	{"cancel of a mirror/dst", cancelOfAMirrorInCalls, atPool(toPool)},
+	{"cancel in a fold/dst", cancelOfAFoldInCalls, atPool(toPool)},
+	{"cancel in a fold/src", cancelOfAFoldInCalls, atPool(fromPool)},
 	{"cancel/src", cancelInCalls, atPool(fromPool)},
 	{"cancel/overlay", cancelInCalls, atOverlays},
 	{"resize", resizeInCalls, anywhere},

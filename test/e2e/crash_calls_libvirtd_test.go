@@ -36,6 +36,7 @@ var libvirtdRequests = map[string]func() *callTrial{
 	"cancel in a fold":                  cancelOfAFoldInCalls,
 	"cancel of a mirror":                cancelOfAMirrorInCalls,
 	"complete that begins its job anew": completeAnewInCalls,
+	"move that keeps the base images":   keepBaseInCalls,
 	"resize":                            resizeInCalls,
 	"attach":                            func() *callTrial { return plugInCalls("running", false) },
 	"detach":                            func() *callTrial { return plugInCalls("running", true) },

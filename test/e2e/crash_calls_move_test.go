@@ -18,6 +18,34 @@ func moveInCalls() *callTrial {
 	}
 }
 
+// keepBaseInCalls is the move of a linked clone over its base images.
+func keepBaseInCalls() *callTrial {
+	return &callTrial{
+		guest: func(t *testing.T) *callGuest {
+			t.Helper()
+			h, c := callHost(t)
+			clone, bases := h.cloneIn(t, h.poolA, h.diskIn(t, h.poolB, api.FormatRaw))
+			same := unchanged(t, bases)
+			c.guest = h.runningGuest(t, clone)
+			c.atEnd = func(t *testing.T) {
+				c.assertSettled(t)
+				same()
+			}
+			return c
+		},
+		begin: func(c *callGuest, t *testing.T) []string { return c.moveOverItsBase(t) },
+		ended: func(c *callGuest, t *testing.T, answer error) string { return c.migrationEnds(t, answer) },
+	}
+}
+
+// mirrorInCalls is a move by mirror.
+func mirrorInCalls() *callTrial {
+	return &callTrial{
+		begin: func(c *callGuest, t *testing.T) []string { return c.mirrorElsewhere(t) },
+		ended: func(c *callGuest, t *testing.T, answer error) string { return c.migrationEnds(t, answer) },
+	}
+}
+
 func cancelInCalls() *callTrial {
 	return &callTrial{
 		begin: func(c *callGuest, t *testing.T) []string {
@@ -183,12 +211,16 @@ func (g *guest) assertMonitorAgrees(t *testing.T) {
 	if len(jobs) > 0 {
 		t.Errorf("QEMU has jobs: %v", jobs)
 	}
+	depths := map[string]int{}
+	for _, v := range get[[]api.Volume](t, g.host, "volumes", "volume", "list") {
+		depths[v.Location.Path] = len(v.Location.Backing.Images())
+	}
 	slots := g.persistentSlots(t)
 	if len(blocks) != len(slots) {
 		t.Fatalf("QEMU has %d disks, the definition %d", len(blocks), len(slots))
 	}
 	for i, s := range slots {
-		if in := blocks[i].Inserted; in.ReadOnly || in.BackingDepth != 0 || in.Image.Filename != s.Source {
+		if in := blocks[i].Inserted; in.ReadOnly || in.BackingDepth != depths[s.Source] || in.Image.Filename != s.Source {
 			t.Errorf("QEMU has disk %s as %+v, the definition on %s", s.Target, in, s.Source)
 		}
 	}

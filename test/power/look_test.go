@@ -108,12 +108,17 @@ func assertChain(ctx context.Context, chain []image) error {
 
 // place is which of the places of a move a chain is.
 func (r *recording) place(h *host, chain []image) (place, error) {
-	switch top := chain[0].path; {
-	case len(chain) == 2 && filepath.Dir(top) == h.overlays() && chain[1].path == r.m.Src.Path:
+	is := func(chain []image, l api.Location) bool {
+		below := l.Backing.Images()
+		return len(chain) == 1+len(below) && chain[0].path == l.Path &&
+			!slices.ContainsFunc(below, func(b api.BaseImage) bool { return !slices.Contains(chain, image{b.Path, string(b.Format)}) })
+	}
+	switch {
+	case filepath.Dir(chain[0].path) == h.overlays() && len(chain) > 1 && is(chain[1:], r.m.Src):
 		return onOverlay, nil
-	case len(chain) == 1 && top == r.m.Src.Path:
+	case is(chain, r.m.Src):
 		return onSrc, nil
-	case len(chain) == 1 && top == r.m.Dst.Path:
+	case is(chain, r.m.Dst):
 		return onDst, nil
 	}
 	return "", fmt.Errorf("the definition names a chain that is none of the move: %v", chain)

@@ -29,6 +29,8 @@ type move struct {
 	make func(t *testing.T, h *host, s subject) api.Migration
 	// end is the command that ends the move where a cut was before it was asked for.
 	end string
+	// unbooted: the host is not booted after a cut. A mirror waits a minute for a guest that is off before it comes to its end.
+	unbooted bool
 }
 
 // subject is what is moved.
@@ -166,15 +168,28 @@ func (w *written) command(t *testing.T, h *host, o workload.Op) string {
 	return fmt.Sprintf("write -s %s %d %d", file, offset, length)
 }
 
-// whole is a move by one command.
-func whole(t *testing.T, h *host, s subject) api.Migration {
+// clone is the volume of a guest that writes, a linked clone of another image that is in the pool.
+func clone(t *testing.T, h *host, d lab.Disk) subject {
 	t.Helper()
-	return get[api.Migration](t, h, "migration", "volume", "migrate", s.volume, "--to-pool", "b", "--delete-source")
+	over := d
+	over.Path, over.Format = filepath.Join(h.pool("a"), "clone.qcow2"), "qcow2"
+	if out, err := exec.CommandContext(t.Context(), "qemu-img", "create", "-q", "-f", "qcow2", "-F", d.Format, "-b", d.Path, over.Path).CombinedOutput(); err != nil {
+		t.Fatalf("make a linked clone: %v\n%s", err, out)
+	}
+	return running(t, h, over)
+}
+
+// whole is a move by one command, with these flags.
+func whole(flags ...string) func(t *testing.T, h *host, s subject) api.Migration {
+	return func(t *testing.T, h *host, s subject) api.Migration {
+		t.Helper()
+		return get[api.Migration](t, h, "migration", append([]string{"volume", "migrate", s.volume, "--to-pool", "b", "--delete-source"}, flags...)...)
+	}
 }
 
 // inSteps are a move in steps, with writes between them where the guest is off, and the last
-// step a complete or a cancel.
-func inSteps(last string) func(t *testing.T, h *host, s subject) api.Migration {
+// step a complete or a cancel. The flags are those of its start.
+func inSteps(last string, flags ...string) func(t *testing.T, h *host, s subject) api.Migration {
 	return func(t *testing.T, h *host, s subject) api.Migration {
 		t.Helper()
 		write := func() {
@@ -185,7 +200,7 @@ func inSteps(last string) func(t *testing.T, h *host, s subject) api.Migration {
 			}
 		}
 		attachment := get[api.Volume](t, h, "volume", "volume", "show", s.volume).Attachments[0].ID
-		m := get[api.Migration](t, h, "migration", "migration", "start", attachment, "--to-pool", "b")
+		m := get[api.Migration](t, h, "migration", append([]string{"migration", "start", attachment, "--to-pool", "b"}, flags...)...)
 		write()
 		m = get[api.Migration](t, h, "migration", "migration", "copy", m.SrcAttachmentID)
 		write()
@@ -206,11 +221,14 @@ const stoppedMove = 1
 
 // moves are the moves that are recorded.
 var moves = []move{
-	{name: "a volume without an instance", prepare: unattached, make: whole},
+	{name: "a volume without an instance", prepare: unattached, make: whole()},
 	{name: "a stopped guest", prepare: stopped, make: inSteps("complete"), end: "complete"},
 	{name: "a stopped guest, cancelled", prepare: stopped, make: inSteps("cancel"), end: "cancel"},
 	{name: "a running guest", prepare: running, make: inSteps("complete"), end: "complete"},
 	{name: "a running guest, cancelled", prepare: running, make: inSteps("cancel"), end: "cancel"},
+	{name: "a running guest, to qcow2", prepare: running, make: inSteps("complete", "--to-format", "qcow2"), end: "complete"},
+	{name: "a running guest, by mirror", prepare: running, make: whole("--method", "mirror"), unbooted: true},
+	{name: "a linked clone over its base images", prepare: clone, make: inSteps("complete", "--keep-base"), end: "complete"},
 }
 
 // record makes a move, with all that it writes on the tape, and cuts the power.

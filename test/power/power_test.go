@@ -69,7 +69,7 @@ func cutsOf(t *testing.T, l layout, v move) {
 	h := newHost(t, l, "")
 	r, points := h.record(t, v)
 	begin := time.Now()
-	found := h.replay(t, r, points, replayed{boots: true, most: 10})
+	found := h.replay(t, r, points, replayed{boots: !v.unbooted, most: 10})
 	for _, what := range found.wrong {
 		t.Error(what)
 	}

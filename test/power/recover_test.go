@@ -106,7 +106,7 @@ func (h *host) atRest(ctx context.Context, r *recording, at time.Time) error {
 		if err != nil {
 			return err
 		}
-		if len(chain) != 1 || chain[0].path != v.Location.Path {
+		if len(chain) != 1+len(v.Location.Backing.Images()) || chain[0].path != v.Location.Path {
 			errs = append(errs, fmt.Errorf("the registry has it at %s, and the definition names %v", v.Location.Path, chain))
 		}
 	}
