@@ -23,6 +23,7 @@ const (
 // simulations find it.
 var mutations = []struct{ mistake, file, old, broken, simulation string }{
 	{"the pivot comes before the definition names dst", steps + "plans.go", "e.stepNameEnd(toDst),\n\t\te.stepPivot(toDst),\n\t\te.stepResume", "e.stepPivot(toDst),\n\t\te.stepNameEnd(toDst),\n\t\te.stepResume", moves},
+	{"the definition names a dst that a job in the background writes, before the pivot", steps + "plans.go", "e.stepCopyBehind()}, e.switchBehindJob(toDst)...", "e.stepCopyBehind()}, e.mirrorToDst()[1:]...", moves},
 	{"the guest is resumed before the pivot", steps + "plans.go", "e.stepPivot(toDst),\n\t\te.stepResume(toSwitch),\n\t\te.stepSettle", "e.stepResume(toSwitch),\n\t\te.stepPivot(toDst),\n\t\te.stepSettle", moves},
 	{"libvirt's word is believed alone", steps + "witness.go", "	switch {\n	case !disk.active:\n		return !o.src && !o.overlay && !o.dst", "	if true {\n		return true\n	}\n	switch {\n	case !disk.active:\n		return !o.src && !o.overlay && !o.dst", moves},
 	{"the pivot is not observed", steps + "step_pivot.go", "return provided(step(pivotStep", "observe = nil\n\treturn provided(step(pivotStep", moves},

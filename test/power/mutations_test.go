@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/test/site"
 )
 
-// mutations are fsyncs that a daemon forgets, each with a layout on which that costs something.
+// mutations are mistakes that cost something when the power is cut, each with a layout on which it does.
 var mutations = []struct {
 	mistake, file, old, broken string
 	layout                     layout
@@ -26,9 +26,15 @@ var mutations = []struct {
 		layout{"ext4", true},
 		stoppedMove,
 	},
+	{
+		"the definition names a dst that a job in the background writes, before the pivot", "daemon/internal/migrate/steps/plans.go",
+		"e.stepCopyBehind()}, e.switchBehindJob(toDst)...", "e.stepCopyBehind()}, e.mirrorToDst()[1:]...",
+		layout{"ext4", true},
+		cloneMove,
+	},
 }
 
-func TestAForgottenSyncIsFoundByPowerCuts(t *testing.T) {
+func TestAMistakeThatLosesFlushedWritesIsFoundByPowerCuts(t *testing.T) {
 	root, err := site.Root()
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // ofClones runs a test on worlds with a linked clone, whose base image must not change.
@@ -257,6 +258,55 @@ func TestACloneWithSmallClustersNeedsRoomForTheLargerOnesOfItsCopy(t *testing.T)
 		_, err = d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: api.MigrationTarget{ToPath: filepath.Join(t.TempDir(), "clone.qcow2"), KeepBase: true}})
 		if api.CodeOf(err) != api.CodeNoSpace || !strings.Contains(err.Error(), api.ExactBytes(4*has)) {
 			t.Errorf("got %v, want %s for %d bytes", err, api.CodeNoSpace, 4*has)
+		}
+	})
+}
+
+// offAtItsName has the guest end behind the pivot, with a definition that names the overlay as before, and returns the
+// complete that goes on then.
+func offAtItsName(d *daemon, then func()) api.Migration {
+	d.t.Helper()
+	mig := d.copied()
+	before := d.definition()
+	d.when("name_dst", op.EventStarted, func() {
+		must(d.t, d.world.Destroy(testInstance))
+		d.world.Redefine(d.t, func(dom *hv.Domain) { dom.Config[0].Chain = before })
+		then()
+	})
+	_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+	must(d.t, err)
+	return mig
+}
+
+// definition is the chain that the definition names.
+func (d *daemon) definition() []hv.Image {
+	d.t.Helper()
+	dom, err := d.world.Fake.Domain(context.Background(), testInstance)
+	must(d.t, err)
+	return slices.Clone(dom.ConfigDisk("vda").Chain)
+}
+
+func TestAGuestThatEndsBehindThePivotIsOnDst(t *testing.T) {
+	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := offAtItsName(d, func() {})
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
+	})
+}
+
+func TestAnOverlayThatWasWrittenBehindThePivotIsKept(t *testing.T) {
+	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := offAtItsName(d, func() {
+			d.world.OnStart = nil
+			must(t, d.world.Start(testInstance))
+			d.world.GuestWrites()
+			must(t, d.world.Stop(testInstance))
+		})
+		d.until(mig.ID, api.MigrationNeedsOperator)
+		if e := d.get(mig.ID).Error; !strings.Contains(e.Message, "either may have what the other lacks") || !d.world.Exists(overlayOf(mig)) {
+			t.Errorf("it waits with %v, and the overlay is there: %t", e, d.world.Exists(overlayOf(mig)))
+		}
+		if err := d.manager().NameStanding(context.Background(), testInstance); api.CodeOf(err) != api.CodeChainChanged {
+			t.Errorf("the definition was named after one of the two: %v", err)
 		}
 	})
 }
