@@ -199,6 +199,9 @@ func TestAGuestThatOutrunsTheCopyOfItsCloneIsSlowedDownAndNotPaused(t *testing.T
 			t.Errorf("the guest's writes are limited to %d, want %d", n, steps.ThrottleBytesPerSecond)
 		}
 		d.stillRunning()
+		if words := d.get(mig.ID).Pacing; !strings.Contains(words, "may write "+api.Bytes(steps.ThrottleBytesPerSecond)+" per second") {
+			t.Errorf("of the guest that is slowed it says %q", words)
+		}
 		d.world.SetStep(2)
 		d.moved(d.until(mig.ID, api.MigrationCompleted))
 		if n := d.world.WriteLimit(testInstance, "vda"); n != 0 {

@@ -85,7 +85,7 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout ti
 			begun, asked = disk.dom.Run, false
 			continue
 		}
-		job := e.reportJob(ctx, s, &pace, cmp.Or(waits, stuck.words(e.now()), pacer.State().String()))
+		job := e.reportJob(ctx, s, &pace, cmp.Or(waits, paced.words(), stuck.words(e.now()), pacer.State().String()))
 		// What is left is not known before the job has looked through the disk.
 		if job != nil && job.Tracking && job.End-job.Current < least {
 			least, since = job.End-job.Current, e.now()

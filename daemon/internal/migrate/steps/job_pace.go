@@ -5,6 +5,7 @@ package steps
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/copy"
@@ -22,6 +23,14 @@ const (
 	// asFastAsItCan is for a guest that is slowed down so that the job ends.
 	asFastAsItCan
 )
+
+// words says what is done to the guest for the job, "" if nothing is.
+func (p jobPacing) words() string {
+	if p == givesWay {
+		return ""
+	}
+	return fmt.Sprintf("the guest may write %s per second until the switch is over: the fold did not catch up with it", api.Bytes(ThrottleBytesPerSecond))
+}
 
 // PacedFoldBound is how long a fold may take for the sake of the guest: it is not made slower than
 // what it needs to be over by then.
