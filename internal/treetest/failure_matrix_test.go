@@ -116,3 +116,27 @@ func TestEveryTestThatTheFailureMatrixNamesIsThere(t *testing.T) {
 		t.Error("a test that is not there is found")
 	}
 }
+
+// What make test-crash says of the rows that it leaves is worth what it reads in the Makefile.
+func TestOfMostRowsOfTheFailureMatrixTheCrashTestsRunARealTest(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets, err := matrix.ReadTargets(string(makefile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, struck := 0, 0
+	for _, phase := range failureMatrix(t) {
+		for _, r := range phase.Rows {
+			rows++
+			if slices.ContainsFunc(r.Tests, func(test matrix.Test) bool { return test.Made != matrix.Fake && targets.Runs("test-crash", test) }) {
+				struck++
+			}
+		}
+	}
+	if struck <= rows/2 || struck == rows {
+		t.Errorf("make test-crash has real tests of %d of %d rows: the Makefile is not read right", struck, rows)
+	}
+}

@@ -3,7 +3,8 @@
 // Command report reads what 'go test -json' printed, from the files that it is given or
 // from its standard input, and says of each row of the failure matrix what the tests
 // that hold it said, and how often they ran. With --page it writes a page of that as well. With
-// --machine it prints the line that says in such a file where its tests ran, and reads nothing.
+// --machine it prints the line that says in such a file where its tests ran, and with --left-by the rows
+// of which a target of the Makefile here runs no real test; both read nothing.
 package main
 
 import (
@@ -21,12 +22,19 @@ const module = "github.com/volferry/volferry"
 func main() {
 	page := flag.String("page", "", "the file of the page")
 	version := flag.String("machine", "", "print the line of a run of this version")
+	target := flag.String("left-by", "", "print the rows of which this target of the Makefile runs no real test")
 	flag.Parse()
 	if *version != "" {
 		fmt.Println(matrix.RunLine(*version, machine()))
 		return
 	}
-	if err := run(flag.Args(), os.Stdin, os.Stdout, *page); err != nil {
+	err := error(nil)
+	if *target != "" {
+		err = leftBy(*target, os.Stdout)
+	} else {
+		err = run(flag.Args(), os.Stdin, os.Stdout, *page)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
 		os.Exit(1) //nolint:forbidigo // this is main
 	}
@@ -56,6 +64,23 @@ func run(files []string, in io.Reader, out io.Writer, page string) error {
 	if !all.Report(out, phases) {
 		return errors.New("a test of a row failed, or a row names a subtest that is not there")
 	}
+	return nil
+}
+
+func leftBy(target string, out io.Writer) error {
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		return err
+	}
+	targets, err := matrix.ReadTargets(string(makefile))
+	if err != nil {
+		return err
+	}
+	phases, err := matrix.Phases()
+	if err != nil {
+		return err
+	}
+	targets.LeftBy(out, target, phases)
 	return nil
 }
 
