@@ -296,7 +296,7 @@ func TestAGuestThatEndsBehindThePivotIsOnDst(t *testing.T) {
 	})
 }
 
-func TestAnOverlayThatWasWrittenBehindThePivotIsKept(t *testing.T) {
+func TestAnOverlayThatWasWrittenBehindThePivotIsKeptUntilTheOperatorHasDecided(t *testing.T) {
 	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := offAtItsName(d, func() {
 			d.world.OnStart = nil
@@ -311,5 +311,14 @@ func TestAnOverlayThatWasWrittenBehindThePivotIsKept(t *testing.T) {
 		if err := d.manager().NameStanding(context.Background(), testInstance); api.CodeOf(err) != api.CodeChainChanged {
 			t.Errorf("the definition was named after one of the two: %v", err)
 		}
+		// What docs/how-to/recover.md says, if the overlay is right.
+		content, err := d.world.AuthoritativeContent(testInstance, "vda")
+		must(t, err)
+		for block, value := range content {
+			must(t, d.world.WriteBlock(mig.Dst.Path, block, value))
+		}
+		_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+		must(t, err)
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
 	})
 }

@@ -127,9 +127,6 @@ func (e *Env) caughtUp(ctx context.Context, s *Spec, to direction, mirror *hv.Mi
 	return job != nil && job.End-job.Current <= behindBytes, nil
 }
 
-// inBackground says whether the job of a direction writes in the background alone.
-func inBackground(s *Spec, to direction) bool { return to.job == hv.JobActiveCommit || s.Background() }
-
 // standstill measures for how long a job has neither copied nor got more to
 // copy.
 type standstill struct {

@@ -42,6 +42,9 @@ type direction struct {
 // nameStep is the step in which the definition names the end.
 func (to direction) nameStep() string { return "name_" + string(to.end) }
 
+// inBackground says whether the job of a direction writes in the background alone.
+func inBackground(s *Spec, to direction) bool { return to.job == hv.JobActiveCommit || s.Background() }
+
 var (
 	toDst = direction{job: hv.JobCopy, image: (*Spec).DstImage, chain: (*Spec).DstChain, end: OnDst}
 	toSrc = direction{job: hv.JobActiveCommit, image: (*Spec).SrcImage, chain: (*Spec).SrcChain, end: OnSrc}

@@ -102,7 +102,7 @@ func overlayLeft(s *Spec, disk *diskState) *api.Error {
 // dst if somebody has resumed it, and whose overlay was written since, or may have been.
 func eitherHasMore(s *Spec) *api.Error {
 	return api.Errorf(api.CodeChainChanged,
-		"instance %s went off while its disk was switched to %s, and %s was written since, or may have been: either may have what the other lacks. Nothing was deleted; keep both, and compare them (docs/how-to/recover.md, A guest that was resumed in the switch); `%s` shows what is known",
+		"instance %s went off while its disk was switched to %s, and %s was written since, or may have been: either may have what the other lacks. Nothing was deleted; look at both, write that which is right over the other as docs/how-to/recover.md says (A guest that was resumed in the switch), and call again; `%s` shows what is known",
 		s.InstanceName, s.Dst.Path, s.top(), s.whichCommand())
 }
 

@@ -3,7 +3,6 @@
 package steps
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -111,11 +110,11 @@ func (e *Env) leftBehindJob(ctx context.Context, s *Spec, st *op.Status, records
 	if err != nil {
 		return Foreign, err
 	}
-	written, err := e.topWrittenSince(ctx, s, note)
-	if err != nil || written {
-		return Foreign, cmp.Or(err, error(eitherHasMore(s)))
+	now, err := e.images.Stamp(ctx, s.top())
+	if err == nil && now.WrittenSince(note.Top) {
+		err = eitherHasMore(s)
 	}
-	return OnDst, nil
+	return OnDst, err
 }
 
 // notRunOnDst refuses to name the image that was left once dst was written since the host was booted, or may have

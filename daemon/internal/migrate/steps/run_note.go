@@ -20,12 +20,6 @@ type runNote struct {
 	DstNewer bool `json:"dst_newer,omitempty"`
 }
 
-// topWrittenSince says whether the image that takes the guest's writes was written since a note.
-func (e *Env) topWrittenSince(ctx context.Context, s *Spec, note runNote) (bool, error) {
-	now, err := e.images.Stamp(ctx, s.top())
-	return err == nil && now.WrittenSince(note.Top), err
-}
-
 func (e *Env) noteRun(ctx context.Context, r *op.Run, s *Spec, disk *diskState) error {
 	stamp, err := e.images.Stamp(ctx, s.top())
 	if err != nil {

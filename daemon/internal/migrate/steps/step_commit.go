@@ -22,10 +22,6 @@ type slowNote struct {
 	foldingNote
 }
 
-// ThrottleBytesPerSecond is what a guest may still write to a disk whose commit does not
-// catch up. A commit to any usable disk is faster.
-const ThrottleBytesPerSecond = 1 << 20
-
 // stepCommit folds the overlay back into src while the guest runs: it is the commit of a block
 // job, and not the commit point of an op. QEMU has no
 // synchronous mode for that, so a guest that writes faster than the job is

@@ -101,15 +101,26 @@ func (e *Env) stepNameLeft(to direction, left func(*Spec, *diskState) *api.Error
 
 // dstHasAll refuses, behind the pivot, to name dst for a guest that went off and whose definition names the overlay
 // still. From the pivot on dst has all, and more by a guest that somebody has resumed; so it is right unless the overlay
-// was written since, by a start of the instance on it.
+// was written since, by a start of the instance on it. Then both have to read the same.
 func (e *Env) dstHasAll(ctx context.Context, r *op.Run, s *Spec) error {
 	var note runNote
 	if _, err := r.Noted(pivotStep, &note); err != nil {
 		return err
 	}
-	written, err := e.topWrittenSince(ctx, s, note)
-	if err == nil && written {
-		err = op.UnknownOutcome(eitherHasMore(s))
+	before, err := e.images.Stamp(ctx, s.top())
+	if err != nil || !before.WrittenSince(note.Top) {
+		return err
+	}
+	err = e.copier.Compare(ctx, s.beforeChain(), s.DstChain(), s.beforeBytes(), func(p Progress) { e.progress.set(s.MigrationID, p) })
+	switch {
+	case api.CodeOf(err) == api.CodeCopyMismatch:
+		return op.UnknownOutcome(eitherHasMore(s))
+	case err != nil:
+		return e.hvError(err)
+	}
+	after, err := e.images.Stamp(ctx, s.top())
+	if err == nil && after.WrittenSince(before) {
+		err = op.Retry(request.BusyDelay, eitherHasMore(s))
 	}
 	return err
 }

@@ -96,6 +96,10 @@ func (e *Env) LimitForSpace(ctx context.Context, s *Spec, bytesPerSecond int64, 
 	return e.setWriteLimit(ctx, s, change)
 }
 
+// ThrottleBytesPerSecond is what a guest may still write to a disk whose commit, or copy in the background, does not
+// catch up. A job to any usable disk is faster.
+const ThrottleBytesPerSecond = 1 << 20
+
 // limitForCommit has the guest write no faster than this while a commit does not catch up; 0 ends
 // that.
 func (e *Env) limitForCommit(ctx context.Context, s *Spec, bytesPerSecond int64) error {
