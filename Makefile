@@ -32,7 +32,7 @@ NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt$$|(test/lab|test/machine|test
 
 # Packages with simulations. make test runs some of their trials (-short); make
 # test-simulation runs all of them.
-SIMULATED := ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/migrate ./daemon/internal/migrate/steps ./registry/internal/pauseall ./registry/internal/liveshared ./registry/internal/store
+SIMULATED := ./daemon/internal/uplink ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/migrate ./daemon/internal/migrate/steps ./registry/internal/pauseall ./registry/internal/liveshared ./registry/internal/store
 
 # Their tests that choose by chance, and make a trial for each of some seeds. A walk of liveshared has a
 # database, and takes as long as fifty trials of the others.
@@ -41,7 +41,7 @@ BY_CHANCE_MANY  := ./daemon/internal/attach ./daemon/internal/instance ./daemon/
 BY_CHANCE_FEWER := ./registry/internal/liveshared
 
 # The longest come first: what is last is at work alone.
-LONG_UNIT := ./daemon/internal/qemuimg ./daemon/internal/uplink $(SIMULATED) ./daemon/internal/copy ./ctl/internal/command ./internal/treetest
+LONG_UNIT := ./daemon/internal/qemuimg $(SIMULATED) ./daemon/internal/copy ./ctl/internal/command ./internal/treetest
 UNIT       = $(LONG_UNIT) $$($(GO) list ./... | grep -vE '^$(NOT_UNIT)' | grep -vxF "$$($(GO) list $(LONG_UNIT))")
 
 # Where goroutines share most. make test has the race detector for these alone, since everything is

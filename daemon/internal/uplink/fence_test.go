@@ -63,12 +63,13 @@ func TestAFencedHostLetsGoOfWhatItLostAndComesBack(t *testing.T) {
 }
 
 // Every call between the fence and the way back fails once: before its effect,
-// after it, and with the death of the daemon.
+// after it, with the death of the daemon, and with that of a registry which then lets no host come back that
+// has not reported.
 func TestAFenceSurvivesEveryInterruption(t *testing.T) {
-	for _, how := range []string{"fails", "fails after its effect", "kills", "kills after its effect"} {
+	for _, how := range []string{"fails", "fails after its effect", "kills", "kills after its effect", "ends the registry", "ends the registry after its effect"} {
 		t.Run(how, func(t *testing.T) {
 			for n := 1; ; n++ {
-				name := interrupted(t, n, strings.Contains(how, "after"), strings.HasPrefix(how, "kills"))
+				name := interrupted(t, n, how)
 				if name == "" {
 					if n < 8 {
 						t.Errorf("only %d calls were interrupted", n-1)
@@ -84,10 +85,15 @@ func TestAFenceSurvivesEveryInterruption(t *testing.T) {
 }
 
 // interrupted returns the call that was interrupted, "" if there are not so many.
-func interrupted(t *testing.T, n int, after, die bool) (name string) {
+func interrupted(t *testing.T, n int, how string) (name string) {
+	die := strings.HasPrefix(how, "kills")
 	running(t, func(w *world) {
+		h := hosttest.Happening{After: strings.Contains(how, "after"), Lose: true, Err: errBoom}
+		if strings.HasPrefix(how, "ends") {
+			h.Do = func() { w.registry.set(func() { w.registry.justStarted = true }) }
+		}
 		w.registry.fence(attachment("web"))
-		name = w.interrupted(n, hosttest.Happening{After: after, Lose: true, Err: errBoom}, die)
+		name = w.interrupted(n, h, die)
 		if die && name != "" {
 			if len(w.guards.Guarded()) == 0 && w.state(web) != hv.StateRunning {
 				t.Error("an instance is off and was not guarded first")
