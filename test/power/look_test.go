@@ -52,7 +52,7 @@ type backingXML struct {
 type image struct{ path, format string }
 
 // chain is the chain that the definition names of the first disk of a domain.
-func (h *host) chain(instance string) ([]image, error) {
+func (h *host) chain(ctx context.Context, instance string) ([]image, error) {
 	text, err := os.ReadFile(filepath.Join(h.definitions(), instance+".xml"))
 	if err != nil {
 		return nil, fmt.Errorf("the definition: %w", err)
@@ -66,10 +66,35 @@ func (h *host) chain(instance string) ([]image, error) {
 	}
 	top := d.Disks[0]
 	images := []image{{top.Source.File, top.Driver.Type}}
-	for b := top.Backing; b != nil && b.Source.File != ""; b = b.Backing {
+	b := top.Backing
+	for ; b != nil && b.Source.File != ""; b = b.Backing {
 		images = append(images, image{b.Source.File, b.Format.Type})
 	}
+	for b == nil { // the definition leaves the rest to the headers
+		below, err := headerBacking(ctx, images[len(images)-1])
+		if err != nil || below == (image{}) {
+			return images, err
+		}
+		images = append(images, below)
+	}
 	return images, nil
+}
+
+// headerBacking is what the header of an image says that it is over, zero for nothing.
+func headerBacking(ctx context.Context, m image) (below image, err error) {
+	if m.format == "raw" {
+		return below, nil
+	}
+	out, err := exec.CommandContext(ctx, "qemu-img", "info", "-f", m.format, "--output=json", m.path).Output()
+	if err != nil {
+		return below, fmt.Errorf("%s cannot be read as %s: %w", m.path, m.format, err)
+	}
+	var info struct {
+		Backing string `json:"full-backing-filename"`
+		Format  string `json:"backing-filename-format"`
+	}
+	err = json.Unmarshal(out, &info)
+	return image{info.Backing, info.Format}, err
 }
 
 // assertChain claims that the images of a chain are there, and that each names the one below.
@@ -84,22 +109,15 @@ func assertChain(ctx context.Context, chain []image) error {
 			}
 			continue
 		}
-		out, err := exec.CommandContext(ctx, "qemu-img", "info", "-f", m.format, "--output=json", m.path).Output()
+		got, err := headerBacking(ctx, m)
 		if err != nil {
-			return fmt.Errorf("%s cannot be read as %s: %w", m.path, m.format, err)
-		}
-		var info struct {
-			Backing string `json:"full-backing-filename"`
-			Format  string `json:"backing-filename-format"`
-		}
-		if err := json.Unmarshal(out, &info); err != nil {
 			return err
 		}
 		below := image{}
 		if i+1 < len(chain) {
 			below = chain[i+1]
 		}
-		if got := (image{info.Backing, info.Format}); got != below {
+		if got != below {
 			return fmt.Errorf("%s is over %v, and the definition says %v", m.path, got, below)
 		}
 	}
@@ -146,7 +164,7 @@ func (h *host) lookBy(ctx context.Context, r *recording, j *journal, at time.Tim
 			onlyIf(done != "", func() error { return holds(ctx, r, dst, at) }),
 		)
 	}
-	chain, err := h.chain(r.instance)
+	chain, err := h.chain(ctx, r.instance)
 	if err != nil {
 		return err
 	}

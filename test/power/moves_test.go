@@ -172,7 +172,7 @@ func (w *written) command(t *testing.T, h *host, o workload.Op) string {
 func clone(t *testing.T, h *host, d lab.Disk) subject {
 	t.Helper()
 	over := d
-	over.Path, over.Format = filepath.Join(h.pool("a"), "clone.qcow2"), "qcow2"
+	over.Path, over.Format, over.OpenEnd = filepath.Join(h.pool("a"), "clone.qcow2"), "qcow2", true
 	if out, err := exec.CommandContext(t.Context(), "qemu-img", "create", "-q", "-f", "qcow2", "-F", d.Format, "-b", d.Path, over.Path).CombinedOutput(); err != nil {
 		t.Fatalf("make a linked clone: %v\n%s", err, out)
 	}
@@ -230,7 +230,7 @@ var moves = []move{
 	{name: "a running guest", prepare: running, make: inSteps("complete"), end: "complete"},
 	{name: "a running guest, cancelled", prepare: running, make: inSteps("cancel"), end: "cancel"},
 	{name: "a running guest, to qcow2", prepare: running, make: inSteps("complete", "--to-format", "qcow2"), end: "complete"},
-	{name: "a running guest, by mirror", prepare: running, make: whole("--method", "mirror"), unbooted: true},
+	{name: "a running guest, by mirror", prepare: running, make: whole("--method", "mirror", "--verify", "full"), unbooted: true},
 	{name: "a linked clone over its base images", prepare: clone, make: inSteps("complete", "--keep-base"), end: "complete"},
 }
 

@@ -102,7 +102,7 @@ func (h *host) atRest(ctx context.Context, r *recording, at time.Time) error {
 	}
 	var errs []error
 	if r.instance != "" {
-		chain, err := h.chain(r.instance)
+		chain, err := h.chain(ctx, r.instance)
 		if err != nil {
 			return err
 		}
