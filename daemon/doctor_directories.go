@@ -29,36 +29,6 @@ func (d *doctor) directories() api.Check {
 	return api.Check{Name: name, Status: status, Message: strings.Join(faults, "; "), Advice: "volferryctl doctor --fix"}
 }
 
-func (d *doctor) overlays() api.Check {
-	const name = "overlays"
-	if err := d.cfg.checkOverlayDir(); err != nil {
-		return api.Check{Name: name, Status: "fail", Message: err.Error(), Advice: "set overlay_dir to a directory on disk"}
-	}
-	free, err := d.storage.FreeBytes(d.cfg.overlays())
-	if err != nil {
-		return api.Check{Name: name, Status: "fail", Message: err.Error(), Advice: "make the directory, or set overlay_dir"}
-	}
-	message := fmt.Sprintf("%s has %s free for what guests write while their volumes move%s", d.cfg.overlays(), api.Bytes(free), d.largest())
-	if free < d.cfg.OverlayMinFreeBytes {
-		return api.Check{Name: name, Status: "warn", Message: message, Advice: "make room, or set overlay_dir to a larger filesystem"}
-	}
-	return ok(name, message)
-}
-
-// largest says how large an overlay may get.
-func (d *doctor) largest() string {
-	var largest api.Volume
-	for _, vol := range d.uplink.AttachedHere() {
-		if vol.SizeBytes > largest.SizeBytes {
-			largest = vol
-		}
-	}
-	if largest.ID == "" {
-		return ""
-	}
-	return fmt.Sprintf("; a guest that writes all of its volume anew fills as much as that has, %s for the largest here (%s)", api.Bytes(largest.SizeBytes), largest.Name)
-}
-
 func (d *doctor) saves() api.Check {
 	const name = "saves"
 	if err := d.cfg.checkSaveDir(); err != nil {

@@ -38,7 +38,7 @@ func metricsOf(cfg *config, health *service.Health, virt hv.Hypervisor, up *upli
 		CertificateEnds:  cfg.certificateEnds,
 		Parked:           func() int { return parked(r.Active()) },
 		OpenMigrations:   func(ctx context.Context) ([]api.Migration, error) { return m.List(ctx, false) },
-		OverlayFreeBytes: func() (int64, error) { return s.FreeBytes(cfg.overlays()) },
+		OverlayFreeBytes: m.OverlayFreeBytes,
 		ThinPools:        s.Privileged.ThinPools,
 		CopyTotals:       c.Totals,
 		GuestDisks:       func() []metrics.GuestDisk { return guestDisks(r.Active()) },

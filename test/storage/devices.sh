@@ -21,6 +21,8 @@
 #
 #   EXPORT     root is root there             SQUASHED  root is nobody
 #   GIVEN      everybody is the user that QEMU runs as
+#
+# And a directory on XFS where each user may have a quota: QUOTA.
 
 set -eu
 
@@ -186,6 +188,12 @@ mount_export root 1 no_root_squash
 mount_export squashed 2 root_squash
 mount_export given 3 "all_squash,anonuid=$(id -u libvirt-qemu),anongid=$(id -g libvirt-qemu)"
 export EXPORT=/mnt/root SQUASHED=/mnt/squashed GIVEN=/mnt/given
+
+truncate --size 320M /var/quota.xfs
+mkfs.xfs -q /var/quota.xfs
+mkdir -p /mnt/quota
+mount -o loop,uquota /var/quota.xfs /mnt/quota
+export QUOTA=/mnt/quota
 
 export THICK=/dev/vg/thick1 THICK2=/dev/vg/thick2 THIN=/dev/vg/thin1 THIN2=/dev/vg/thin2 LARGER=/dev/vg/larger
 lsblk

@@ -16,6 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/quota"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -54,6 +55,8 @@ type Images struct {
 	SmallClusterBytes int64
 	// Free is the free space of every directory, 0 for plenty.
 	Free atomic.Int64
+	// Quota is the limit of whoever has files in every directory, nil if there is none.
+	Quota atomic.Pointer[quota.Limit]
 	// Memory: every directory is in the host's own memory.
 	Memory atomic.Bool
 
@@ -400,6 +403,14 @@ func (i *Images) FreeBytes(string) (int64, error) {
 		return free, nil
 	}
 	return 1 << 40, nil
+}
+
+// Quotas returns Quota.
+func (i *Images) Quotas(context.Context, string, hv.ProcessUser) ([]quota.Limit, error) {
+	if limit := i.Quota.Load(); limit != nil {
+		return []quota.Limit{*limit}, nil
+	}
+	return nil, nil
 }
 
 // InMemory says what Memory does.

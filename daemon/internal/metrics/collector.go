@@ -32,7 +32,7 @@ type Sources struct {
 	// OpenMigrations returns the migrations that are not over.
 	OpenMigrations func(ctx context.Context) ([]api.Migration, error)
 	// OverlayFreeBytes returns the room that is left for overlays.
-	OverlayFreeBytes func() (int64, error)
+	OverlayFreeBytes func(ctx context.Context) (int64, error)
 	// ThinPools returns LVM's thin pools. Those that cannot be read are in the error.
 	ThinPools func(ctx context.Context) ([]thin.Pool, error)
 	// CopyTotals returns how long copies gave way to guests, how many bytes they wrote, and how many
@@ -129,11 +129,7 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	counter(copyPacedDesc, paced.Seconds())
 	counter(copyBytesDesc, float64(copied))
 	counter(offloadBytesDesc, float64(offloaded))
-	if free, err := c.OverlayFreeBytes(); err != nil {
-		c.log.Warn("the room for overlays could not be read for a scrape", "err", err)
-	} else {
-		gauge(overlayFreeDesc, float64(free))
-	}
+	c.collectOverlayRoom(gauge)
 	c.collectThinPools(gauge)
 	if took := c.reconciled.Load(); took > 0 {
 		gauge(reconcileDesc, time.Duration(took).Seconds())
@@ -141,6 +137,17 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	writes, total := c.guests.totals()
 	metrics <- prometheus.MustNewConstSummary(guestWriteDesc, writes, total.Seconds(), nil)
 	c.collectMigrations(gauge)
+}
+
+func (c *collector) collectOverlayRoom(gauge func(d *prometheus.Desc, v float64, labels ...string)) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	free, err := c.OverlayFreeBytes(ctx)
+	if err != nil {
+		c.log.Warn("the room for overlays could not be read for a scrape", "err", err)
+		return
+	}
+	gauge(overlayFreeDesc, float64(free))
 }
 
 func (c *collector) collectThinPools(gauge func(d *prometheus.Desc, v float64, labels ...string)) {

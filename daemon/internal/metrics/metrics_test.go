@@ -41,7 +41,7 @@ func sources() Sources {
 				{VolumeID: "c", Phase: "verify", RateBytesPerSecond: 7000, OverlayBytes: 8192},
 			}, nil
 		},
-		OverlayFreeBytes: func() (int64, error) { return 1 << 30, nil },
+		OverlayFreeBytes: func(context.Context) (int64, error) { return 1 << 30, nil },
 		ThinPools: func(context.Context) ([]thin.Pool, error) {
 			return []thin.Pool{
 				{Name: "vg/pool", Usage: thin.Usage{Data: 0.5, Metadata: 0.25}},
@@ -141,7 +141,7 @@ volferry_tasks_running 3`,
 func TestWhatCannotBeReadIsLeftOutOfTheScrape(t *testing.T) {
 	s := sources()
 	s.OpenMigrations = func(context.Context) ([]api.Migration, error) { return nil, errors.New("journal is away") }
-	s.OverlayFreeBytes = func() (int64, error) { return 0, errors.New("no such directory") }
+	s.OverlayFreeBytes = func(context.Context) (int64, error) { return 0, errors.New("no such directory") }
 	m := newMetrics(s)
 	wantLines(t, m, "volferry_needs_operator 2", "volferry_needs_operator", "volferry_migrations_active", "volferry_overlay_free_bytes")
 }

@@ -105,7 +105,7 @@ func (m *Manager) lookAtOverlay(ctx context.Context, s *steps.Spec, noRoom bool)
 		m.noteRunning(s, was)
 		return
 	}
-	free, err := m.ports.Images.FreeBytes(filepath.Dir(s.Overlay))
+	free, err := m.overlayFreeBytes(ctx, filepath.Dir(s.Overlay), s)
 	if err != nil {
 		m.log.Warn("cannot see how much room an overlay has", "overlay", s.Overlay, "err", err)
 		return

@@ -56,6 +56,9 @@ func (m *Manager) chooseMethod(ctx context.Context, s *steps.Spec, dom *hv.Domai
 		return unsupported(s, "disk %s of instance %s %s", s.Target, dom.Name, reason)
 	}
 	reason := notOverlayable(disk)
+	if reason == "" {
+		reason = m.underQuota(ctx, s, disk)
+	}
 	if reason == "" && disk.IsLUKS() {
 		var err error
 		if reason, err = m.notEncryptable(ctx, s); err != nil {
@@ -66,6 +69,8 @@ func (m *Manager) chooseMethod(ctx context.Context, s *steps.Spec, dom *hv.Domai
 	case dom.State.Active() && disk.IsLUKS() && (mirrorable(reason) || asked == steps.MethodMirror):
 		return unsupported(s, "disk %s of instance %s is encrypted by QEMU (LUKS) and would have to be mirrored, which copies what the guest sees and not the header that opens it; leave out --method, or, where the disk can have no overlay, stop the instance and run this again",
 			s.Target, dom.Name)
+	case dom.State.Active() && mirrorable(reason) && asked == steps.MethodOverlay:
+		return unsupported(s, "there can be no overlay on disk %s of instance %s, which %s; use --method auto", s.Target, dom.Name, reason)
 	case dom.State.Active() && (mirrorable(reason) || reason == "" && asked == steps.MethodMirror):
 		s.Method = steps.MethodMirror
 		return nil
@@ -109,12 +114,12 @@ const (
 
 // mirrorable says whether a disk that cannot have an overlay for this reason can be mirrored.
 func mirrorable(reason string) bool {
-	return slices.Contains([]string{notShareable, notReadOnly, notPaused}, reason)
+	return slices.Contains([]string{notShareable, notReadOnly, notPaused, notPausedByQuota}, reason)
 }
 
 // onlyMirrored says why method auto has chosen a mirror for a disk: nothing else moves it while
 // its instance runs.
-const onlyMirrored = notShareable + ", <readonly/> or " + notPaused + ", so it can only be mirrored while the instance runs"
+const onlyMirrored = notShareable + ", <readonly/>, " + notPaused + ", or " + notPausedByQuota + ", so it can only be mirrored while the instance runs"
 
 // notOverlayable says why no overlay is put on a disk that could be moved otherwise, "" if one
 // is.
@@ -128,7 +133,7 @@ func notOverlayable(d *hv.Disk) string {
 		return notShareable
 	case d.ReadOnly:
 		return notReadOnly
-	case !slices.Contains([]string{"", "stop", "enospace"}, d.ErrorPolicy): // none is enospace
+	case !slices.Contains([]string{"", pausedByAnyError, "enospace"}, d.ErrorPolicy): // none is enospace
 		return notPaused
 	}
 	return ""

@@ -15,7 +15,7 @@ import (
 // other open migrations may still take: one that fills its filesystem pauses all their guests. Starts are decided
 // one after the other, so each counts those before it.
 func (m *Manager) checkOverlaySpace(ctx context.Context, s *steps.Spec) error {
-	free, err := m.ports.Images.FreeBytes(m.cfg.OverlayDir)
+	free, err := m.overlayFreeBytes(ctx, m.cfg.OverlayDir, s)
 	if err != nil {
 		return fmt.Errorf("look at the overlay directory: %w", err)
 	}

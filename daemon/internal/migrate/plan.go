@@ -46,7 +46,7 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 		plan.NeededBytes, plan.FreeBytes = &needed, &free
 	}
 	if s.Method == steps.MethodOverlay {
-		free, err := m.ports.Images.FreeBytes(m.cfg.OverlayDir)
+		free, err := m.overlayFreeBytes(ctx, m.cfg.OverlayDir, s)
 		if err != nil {
 			return api.MigrationPlan{}, err
 		}

@@ -69,7 +69,7 @@ func (m *Manager) lookAtRoom(ctx context.Context) error {
 		if m.cfg.ThrottleBelowBytes == 0 {
 			return nil
 		}
-		if free, err := m.ports.Images.FreeBytes(m.cfg.OverlayDir); err != nil || free >= m.cfg.ThrottleBelowBytes {
+		if free, err := m.overlayFreeBytes(ctx, m.cfg.OverlayDir, nil); err != nil || free >= m.cfg.ThrottleBelowBytes {
 			return err
 		}
 	}
@@ -127,7 +127,7 @@ type room struct {
 // lookAtRoomIn decides what guests may write to the overlays in a directory: what is free, over the
 // time for which it is to last, shared evenly. Each is left what a commit needs to end, at least.
 func (m *Manager) lookAtRoomIn(ctx context.Context, dir string, writers []*history, limits map[string]steps.WriteLimit) (*room, error) {
-	free, err := m.ports.Images.FreeBytes(dir)
+	free, err := m.overlayFreeBytes(ctx, dir, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/quota"
 )
 
 // The calls.
@@ -23,6 +25,7 @@ const (
 	callAttribute = "attribute"
 	callThin      = "thin"
 	callThinPool  = "thin_pool"
+	callQuota     = "quota"
 	callConnect   = "connect"
 	callConnector = "connector"
 	callCheck     = "check"
@@ -39,6 +42,8 @@ type request struct {
 	Device uint64 `json:"device,omitempty"`
 	// Value is what a connector is asked.
 	Value []byte `json:"value,omitempty"`
+	// Owner is whose quotas are asked for.
+	Owner quota.Owner `json:"owner,omitzero"`
 	// Write: an image is opened for writing too.
 	Write bool `json:"write,omitempty"`
 }
@@ -50,6 +55,8 @@ type answer struct {
 	Errno int    `json:"errno,omitempty"`
 	Value []byte `json:"value,omitempty"`
 	Bytes int64  `json:"bytes,omitempty"`
+	// Limits are quotas.
+	Limits []quota.Limit `json:"limits,omitempty"`
 
 	// ended is called when whoever asked has closed the connection; nil if that is not waited for.
 	ended func() error

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/volferry/volferry/daemon/internal/quota"
 	"github.com/volferry/volferry/daemon/internal/thin"
 )
 
@@ -119,6 +120,15 @@ func (p Privileged) thinStatus(ctx context.Context, control *os.File, device uin
 	return string(out.Value), err
 }
 
+// Quotas is quota.Limits.
+func (p Privileged) Quotas(ctx context.Context, at *os.File, who quota.Owner) ([]quota.Limit, error) {
+	if p.Socket == "" {
+		return quota.Limits(at, who)
+	}
+	out, _, err := ask(ctx, p.Socket, request{Call: callQuota, Owner: who}, at)
+	return out.Limits, err
+}
+
 // ServePrivileged answers Privileged at a socket until ctx ends, and closes the socket.
 func ServePrivileged(ctx context.Context, listener *net.UnixListener, log *slog.Logger) error {
 	return serve(ctx, listener, answerPrivileged, log)
@@ -140,6 +150,8 @@ func answerPrivileged(_ context.Context, in request, file *os.File) (out answer,
 		var status string
 		status, err = thin.Status(file, in.Device)
 		out.Value = []byte(status)
+	case callQuota:
+		out.Limits, err = quota.Limits(file, in.Owner)
 	default:
 		err = fmt.Errorf("there is no call %q here", in.Call)
 	}

@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/quota"
 )
 
 // listen opens a socket as systemd does. It has no file: any user gets to it.
@@ -69,6 +71,10 @@ func TestPrivilegedCallsAreOfDevicesAndLibvirtsAttributesAlone(t *testing.T) {
 			}
 			if _, err := p.Attribute(t.Context(), f, AttrOwnerBefore); !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.EOPNOTSUPP) {
 				t.Errorf("an attribute that is not there: %v", err)
+			}
+			// No filesystem has quotas of this user.
+			if limits, err := p.Quotas(t.Context(), f, quota.Owner{User: 54321, Group: 54321, Project: 54321}); err != nil || len(limits) != 0 {
+				t.Errorf("the limits of nobody are %+v, %v", limits, err)
 			}
 			if n, err := p.ThinBlockBytes(t.Context(), f); n != 0 || err != nil {
 				t.Errorf("a file is asked about as a device: %d, %v", n, err)

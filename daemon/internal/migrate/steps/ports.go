@@ -10,6 +10,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/quota"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -100,6 +101,9 @@ type Images interface {
 	ClusterBytes(path string) (int64, error)
 	// FreeBytes returns how much a file in dir may still grow.
 	FreeBytes(dir string) (int64, error)
+	// Quotas returns the limits on what a file in dir that belongs to this user may take, besides the size of the
+	// filesystem.
+	Quotas(ctx context.Context, dir string, who hv.ProcessUser) ([]quota.Limit, error)
 	// Reach returns nil if a process of this user can get to the files in a directory, and
 	// an *image.ReachError if not.
 	Reach(user hv.ProcessUser, dir string) error

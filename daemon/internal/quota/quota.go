@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package quota
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Kind is whose files a quota counts.
+type Kind string
+
+// The kinds of quotas.
+const (
+	User    Kind = "user"
+	Group   Kind = "group"
+	Project Kind = "project"
+)
+
+// Owner is to whom a file belongs, by number.
+type Owner struct {
+	User    uint32 `json:"user"`
+	Group   uint32 `json:"group"`
+	Project uint32 `json:"project"`
+}
+
+// Limit is what the files of one user, group or project may take together on a filesystem.
+type Limit struct {
+	Kind Kind   `json:"kind"`
+	ID   uint32 `json:"id"`
+	// Bytes is the soft limit if there is one: whoever stays above it for too long gets no more.
+	Bytes     int64 `json:"bytes"`
+	UsedBytes int64 `json:"used_bytes"`
+	// AsFull: a write beyond it fails as on a full filesystem (ENOSPC), and not with EDQUOT.
+	AsFull bool `json:"as_full,omitempty"`
+}
+
+// FreeBytes is how much may be taken still.
+func (l *Limit) FreeBytes() int64 { return max(0, l.Bytes-l.UsedBytes) }
+
+// Free is how much a file may grow that these limits are for, where the filesystem has that much free.
+func Free(free int64, limits []Limit) int64 {
+	for i := range limits {
+		free = min(free, limits[i].FreeBytes())
+	}
+	return free
+}
+
+// What the kernel's headers linux/quota.h, linux/dqblk_xfs.h and linux/fs.h have. These two commands are answered by
+// all filesystems with quotas of the kernel's own, and read only.
+const (
+	getQuota = 'X'<<8 + 3 // Q_XGETQUOTA
+	getState = 'X'<<8 + 8 // Q_XGETQSTATV
+
+	diskQuotaBytes  = 112 // struct fs_disk_quota
+	hardLimitOffset = 8
+	softLimitOffset = 16
+	usedOffset      = 40
+	unitBytes       = 512
+
+	stateBytes   = 256 // more than a struct fs_quota_statv
+	stateVersion = 1
+	flagsOffset  = 2
+
+	getAttributes      = 0x801c581f // FS_IOC_FSGETXATTR
+	attributesBytes    = 28         // struct fsxattr
+	projectOffset      = 12
+	projectIsInherited = 0x200 // FS_XFLAG_PROJINHERIT
+	noProject          = 0
+)
+
+// kinds are the kernel's number of each kind of quota, and the flag of its state that says that it is enforced.
+var kinds = []struct {
+	kind     Kind
+	number   uintptr
+	enforced uint16
+}{{User, 0, 1 << 1}, {Group, 1, 1 << 3}, {Project, 2, 1 << 5}}
+
+// Limits returns the limits that are enforced of an owner's files on the filesystem of an open directory or file. It
+// takes CAP_SYS_ADMIN.
+func Limits(at *os.File, who Owner) ([]Limit, error) {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(at.Fd()), &fs); err != nil {
+		return nil, fmt.Errorf("look at the filesystem of %s: %w", at.Name(), err)
+	}
+	state := make([]byte, stateBytes)
+	state[0] = stateVersion
+	if err := ask(at, getState, 0, 0, state); absent(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("ask for the quotas of the filesystem of %s: %w", at.Name(), err)
+	}
+	flags := binary.NativeEndian.Uint16(state[flagsOffset:])
+	ids := map[Kind]uint32{User: who.User, Group: who.Group, Project: who.Project}
+	var limits []Limit
+	xfs := fs.Type == unix.XFS_SUPER_MAGIC
+	for _, k := range kinds {
+		if flags&k.enforced == 0 || xfs && ids[k.kind] == 0 { // there 0 has what is given to new ids, and no limit
+			continue
+		}
+		answer := make([]byte, diskQuotaBytes)
+		if err := ask(at, getQuota, k.number, ids[k.kind], answer); absent(err) {
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("ask for the quota of %s %d in %s: %w", k.kind, ids[k.kind], at.Name(), err)
+		}
+		l := Limit{
+			Kind: k.kind, ID: ids[k.kind], Bytes: bytesAt(answer, softLimitOffset), UsedBytes: bytesAt(answer, usedOffset),
+			AsFull: k.kind == Project && xfs, // xfs_trans_dqresv
+		}
+		if l.Bytes == 0 {
+			l.Bytes = bytesAt(answer, hardLimitOffset)
+		}
+		if l.Bytes > 0 {
+			limits = append(limits, l)
+		}
+	}
+	return limits, nil
+}
+
+// ProjectIn returns the project of the files that are made in an open directory.
+func ProjectIn(dir *os.File) (uint32, error) {
+	attributes := make([]byte, attributesBytes)
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), getAttributes, uintptr(unsafe.Pointer(&attributes[0])))
+	switch {
+	case errno == unix.ENOTTY || errno == unix.EOPNOTSUPP:
+		return noProject, nil // there are no projects
+	case errno != 0:
+		return 0, fmt.Errorf("ask for the project of %s: %w", dir.Name(), errno)
+	case binary.NativeEndian.Uint32(attributes)&projectIsInherited == 0:
+		return noProject, nil
+	}
+	return binary.NativeEndian.Uint32(attributes[projectOffset:]), nil
+}
+
+// absent says whether an error is that the filesystem, or the kernel, has no such quota.
+func absent(err error) bool {
+	for _, no := range []error{unix.ENOSYS, unix.ESRCH, unix.ENOENT, unix.EOPNOTSUPP} {
+		if errors.Is(err, no) {
+			return true
+		}
+	}
+	return false
+}
+
+func bytesAt(answer []byte, offset int) int64 {
+	return int64(binary.NativeEndian.Uint64(answer[offset:])) * unitBytes //nolint:gosec // no filesystem is as large
+}
+
+func ask(at *os.File, command, kind uintptr, id uint32, answer []byte) error {
+	_, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, at.Fd(), command<<8|kind, uintptr(id), uintptr(unsafe.Pointer(&answer[0])), 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/volferry/volferry/test/vm"
+	"github.com/volferry/volferry/test/vm/boot"
+)
+
+// Debian's kernel has quotas of users, groups and projects on ext4 and XFS.
+func TestQuotasAreReadOfTheKernel(t *testing.T) {
+	root, programs := vm.Root(t), t.TempDir()
+	build(t, "test", "-c", "-o", filepath.Join(programs, "quota.test"), "../../daemon/internal/quota")
+	err := vm.Run(t.Context(), t.TempDir(), vm.Config{
+		Root:    root,
+		Shares:  []vm.Share{{Host: programs, Share: boot.Share{Tag: "programs", Path: "/programs"}}},
+		Env:     []string{"VOLFERRY_LAB=require"},
+		Dir:     "/programs",
+		Command: []string{"/bin/sh", "-c", "modprobe -a loop && exec /programs/quota.test -test.v -test.timeout 10m"},
+	}, os.Stdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
