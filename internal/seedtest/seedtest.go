@@ -6,8 +6,10 @@ package seedtest
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -53,6 +55,39 @@ func number(t *testing.T, name string, without int) int {
 
 // Rand is the chance of a seed.
 func Rand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
+
+// RandOf is the chance of a seed for one thing of a trial, by its name. It is the same whenever and in
+// whatever order the things come: for what goroutines draw that are at work at once.
+func RandOf(seed uint64, name string) *rand.Rand {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name)) // it never fails
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+// SameTwice makes the trials of some seeds twice. It claims of each seed that it draws the same both
+// times, as many times: what is arranged, and what is asked for, is the same. Of most seeds it claims
+// that all that happened is the same, in the same order, which the trial returns beside its draws.
+// Not of every seed: goroutines that wake at the same moment of a bubble's time go on in an order
+// that Go's scheduler chooses, so that what happens to the nth of them may happen to another one.
+// A seed that has failed and does not fail again is one of those; it is made again some more times.
+func SameTwice(t *testing.T, seeds int, trial func(t *testing.T, seed uint64) (drawn []uint64, happened []string)) {
+	t.Helper()
+	same := 0
+	made := Every(t, seeds, func(t *testing.T, seed uint64) {
+		drawn, happened := trial(t, seed)
+		drawnAgain, happenedAgain := trial(t, seed)
+		if !slices.Equal(drawn, drawnAgain) {
+			t.Errorf("it draws %d times, then %d times, and not the same", len(drawn), len(drawnAgain))
+		}
+		if slices.Equal(happened, happenedAgain) {
+			same++
+		}
+	})
+	t.Logf("what happened in %d of %d seeds was the same", same, made)
+	if made > 10 && same <= made/2 {
+		t.Errorf("what happened in %d of %d seeds was the same, want most", same, made)
+	}
+}
 
 // Recorder is the chance of a seed that remembers what it drew.
 type Recorder struct {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,34 +98,12 @@ func EverySeed(t *testing.T, seeds int, trial func(t *testing.T, rng *rand.Rand)
 	})
 }
 
-// SameTwice makes the trials of some seeds twice. It claims of each seed that it draws the same both
-// times, as many times: what is arranged, and what is asked for, is the same. Of most seeds it claims
-// that all calls of the hypervisor are the same, in the same order, which the trial returns.
-// Not of every seed: goroutines that wake at the same moment of a bubble's time go on in an order
-// that Go's scheduler chooses, so that what happens at the nth call may happen at that of another goroutine.
-// A seed that has failed and does not fail again is one of those; it is made again some more times.
+// SameTwice is seedtest.SameTwice of trials in a bubble, which return their calls of the hypervisor.
 func SameTwice(t *testing.T, trial func(t *testing.T, rng *rand.Rand) (calls []string)) {
 	t.Helper()
-	same := 0
-	made := seedtest.Every(t, 40, func(t *testing.T, seed uint64) {
-		var drawn [2][]uint64
-		var calls [2][]string
-		for i := range calls {
-			synctest.Test(t, func(t *testing.T) {
-				rng, r := seedtest.NewRecorder(seed)
-				calls[i] = trial(t, rng)
-				drawn[i] = r.Drawn()
-			})
-		}
-		if !slices.Equal(drawn[0], drawn[1]) {
-			t.Errorf("it draws %d times, then %d times, and not the same", len(drawn[0]), len(drawn[1]))
-		}
-		if slices.Equal(calls[0], calls[1]) {
-			same++
-		}
+	seedtest.SameTwice(t, 40, func(t *testing.T, seed uint64) (drawn []uint64, calls []string) {
+		rng, r := seedtest.NewRecorder(seed)
+		synctest.Test(t, func(t *testing.T) { calls = trial(t, rng) })
+		return r.Drawn(), calls
 	})
-	t.Logf("the calls of %d of %d seeds were the same", same, made)
-	if made > 10 && same <= made/2 {
-		t.Errorf("the calls of %d of %d seeds were the same, want most", same, made)
-	}
 }

@@ -4,13 +4,16 @@ package liveshared_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/seedtest"
 	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 	"github.com/volferry/volferry/registry/internal/storetest"
 )
@@ -25,6 +28,7 @@ type daemon struct {
 	guests  []*guest
 	journal relaytest.Journal
 	ops     []*op
+	calls   map[string]int // how often, by name
 
 	// What it keeps: the processes that it follows, the last bitmaps as it read them, and what
 	// of the move is over.
@@ -63,7 +67,7 @@ type op struct {
 }
 
 func newDaemon(s *site, name string) *daemon {
-	d := &daemon{site: s, followed: map[string]int{}}
+	d := &daemon{site: s, followed: map[string]int{}, calls: map[string]int{}}
 	d.Host = s.Host(name, []api.Pool{storetest.NFS("old"), storetest.NFS("new")}, d.perform)
 	return d
 }
@@ -89,7 +93,7 @@ func (d *daemon) take(task api.Task) api.TaskAnswer {
 	if strings.HasPrefix(verb, "check") {
 		return api.TaskAnswer{Status: http.StatusOK, Body: json.RawMessage(`{}`)}
 	}
-	if d.site.random.IntN(12) == 0 {
+	if d.isBusy(task.ID) {
 		return relaytest.Refuse(api.CodeInstanceBusy)
 	}
 	o := &op{Op: api.Op{ID: task.ID, State: "running"}, begin: func() {}}
@@ -106,6 +110,24 @@ func (d *daemon) take(task api.Task) api.TaskAnswer {
 	d.ops = append(d.ops, o)
 	o.begin()
 	return api.TaskAnswer{Status: http.StatusAccepted, Body: relaytest.Document(map[string]any{"op": o.Op})}
+}
+
+// isBusy says whether a call is refused for the moment, which follows from the seed and from what is called how often:
+// the hosts and both loops are at work at once, and come in any order.
+func (d *daemon) isBusy(id string) bool {
+	call := d.Name + " " + nameOf(id)
+	d.calls[call]++
+	d.site.happened = append(d.site.happened, fmt.Sprint(time.Now().UnixMilli(), " ", call))
+	return seedtest.RandOf(d.site.seed, fmt.Sprint(call, d.calls[call])).IntN(12) == 0
+}
+
+// nameOf is the id of a call without what is random of it: its move, and the end of one that hastens.
+func nameOf(id string) string {
+	_, name, _ := strings.Cut(id, ".")
+	if hastens(id) {
+		name = name[:strings.LastIndex(name, ".")]
+	}
+	return name
 }
 
 // hastens says whether a call is to end a round that nobody wants any more: it is asked beside
@@ -135,8 +157,11 @@ func (d *daemon) goOn(o *op) {
 	}
 }
 
+// running are the ops that are not over, in an order that does not follow from when they came.
 func (d *daemon) running() []*op {
-	return slices.DeleteFunc(slices.Clone(d.ops), func(o *op) bool { return o.State != "running" })
+	all := slices.DeleteFunc(slices.Clone(d.ops), func(o *op) bool { return o.State != "running" })
+	slices.SortStableFunc(all, func(a, b *op) int { return strings.Compare(nameOf(a.ID), nameOf(b.ID)) })
+	return all
 }
 
 // restart ends the process of the daemon and starts another one. Nothing of a guest changes

@@ -42,9 +42,13 @@ type site struct {
 	// mortal ends the loops at a moment of the test's choice; nil never.
 	mortal *relaytest.Mortal
 
+	// random is for the goroutine of the walk alone, which draws when all others stand still. What a host draws
+	// in answer to a task follows from the seed and the task.
+	random *rand.Rand
+	seed   uint64
+
 	// mu guards the world that the hosts share.
 	mu     sync.Mutex
-	random *rand.Rand
 	images map[string]*image
 	// acked is the last write of each block that a guest was answered for.
 	acked             image
@@ -52,6 +56,8 @@ type site struct {
 	broken            []string
 	// followed are the commands that the operator was told.
 	followed []string
+	// happened is what the hosts were asked for, and when.
+	happened []string
 }
 
 // bubble runs f with a site that has the hosts a and b, which share the pools old and new,
@@ -62,7 +68,7 @@ func bubble(t *testing.T, seed uint64, f func(s *site)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &site{
 			Site: relaytest.New(t, path), hosts: map[string]*daemon{},
-			random: seedtest.Rand(seed), images: map[string]*image{srcPath: {}},
+			random: seedtest.Rand(seed), seed: seed, images: map[string]*image{srcPath: {}},
 		}
 		defer s.end()
 		for _, host := range hostsOf {

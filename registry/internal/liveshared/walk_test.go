@@ -3,8 +3,10 @@
 package liveshared_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
@@ -17,22 +19,27 @@ import (
 type troubles struct{ daemon, qemu, registry, cancel int }
 
 // tick has the world go on by some steps in random order: writes of guests, halves of swaps,
-// steps of ops.
+// steps of ops. A step wakes the loops where it asks the registry; the next one waits for what they do then.
 func (s *site) tick(steps int) {
+	for range steps {
+		s.step()
+		synctest.Wait()
+	}
+}
+
+func (s *site) step() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for range steps {
-		d := s.hosts[string(hostsOf[s.random.IntN(len(hostsOf))])]
-		g := d.guests[s.random.IntN(len(d.guests))]
-		ops := d.running()
-		switch n := s.random.IntN(10); {
-		case n < 3 && g.runs():
-			s.write(g)
-		case n < 4:
-			g.swapped()
-		case len(ops) > 0:
-			d.goOn(ops[s.random.IntN(len(ops))])
-		}
+	d := s.hosts[string(hostsOf[s.random.IntN(len(hostsOf))])]
+	g := d.guests[s.random.IntN(len(d.guests))]
+	ops := d.running()
+	switch n := s.random.IntN(10); {
+	case n < 3 && g.runs():
+		s.write(g)
+	case n < 4:
+		g.swapped()
+	case len(ops) > 0:
+		d.goOn(ops[s.random.IntN(len(ops))])
 	}
 }
 
@@ -78,18 +85,10 @@ func (s *site) follow(m api.Migration) {
 	}
 	s.followed = append(s.followed, again)
 	for _, line := range strings.Split(again, api.CureSeparator) {
-		var err error
-		switch words := strings.Fields(line); {
-		case strings.HasPrefix(line, "volferryctl instance start "): // once the move is over
-		case strings.HasSuffix(line, " --discard-memory"):
-			_, err = s.Store.DiscardPaused(s.T.Context(), store.Call{}, words[3])
-		case strings.HasPrefix(line, "volferryctl migration complete "):
-			_, err = s.Store.CompletePause(s.T.Context(), store.Call{}, words[3])
-		case strings.HasPrefix(line, "volferryctl migration cancel "):
-			_, err = s.Store.CancelPause(s.T.Context(), store.Call{}, words[3], nil)
-		default:
-			s.T.Fatalf("%s: nobody can type that here", line)
+		if strings.HasPrefix(line, "volferryctl instance start ") { // once the move is over
+			continue
 		}
+		err := s.Type(line)
 		if err != nil && api.CodeOf(err) != api.CodeStateForbidden { // it has gone on meanwhile
 			s.T.Errorf("%s: %v", line, err)
 		}
@@ -131,10 +130,12 @@ func (s *site) walk(left troubles, also func()) (api.Migration, map[string]bool)
 	return api.Migration{}, nil
 }
 
+func someTroubles(seed uint64) troubles {
+	return troubles{daemon: 3, qemu: 2, registry: 2, cancel: int(seed % 2)}
+}
+
 // Each walk is a random order of what guests, hosts and loops do. R1, R3, R4 and R6 are looked
 // for in what the hosts were asked for, R5 and all others in what is at dst at the end.
-// A seed is not one walk alone: the hosts and both loops are at work at once, and draw from one source in
-// the order in which they come to it. A seed that has failed is made again until it fails again (-count=50).
 func TestHoweverAMoveGoesEveryWriteIsThereAtItsEnd(t *testing.T) {
 	const enough = 60 // walks to see each way to the end
 	walks := enough
@@ -144,7 +145,7 @@ func TestHoweverAMoveGoesEveryWriteIsThereAtItsEnd(t *testing.T) {
 	ends, seen := map[api.MigrationState]int{}, map[string]int{}
 	walks = seedtest.Every(t, walks, func(t *testing.T, seed uint64) {
 		bubble(t, seed, func(s *site) {
-			m, phases := s.walk(troubles{daemon: 3, qemu: 2, registry: 2, cancel: int(seed % 2)}, func() {})
+			m, phases := s.walk(someTroubles(seed), func() {})
 			ends[m.State]++
 			for phase := range phases {
 				seen[phase]++
@@ -155,6 +156,23 @@ func TestHoweverAMoveGoesEveryWriteIsThereAtItsEnd(t *testing.T) {
 	if walks >= enough && (ends[api.MigrationCompleted] == 0 || ends[api.MigrationCancelled] == 0 || seen[trackedAgain] == 0) {
 		t.Errorf("the walks end as %v, by %v: they do not show much", ends, seen)
 	}
+}
+
+// What is not determined is the order of a look of a loop and of the end of a call that come at the same moment: a
+// walk that meets such a moment may go on in two ways.
+func TestOneSeedIsOneWalk(t *testing.T) {
+	seeds := 12
+	if testing.Short() {
+		seeds = 1
+	}
+	seedtest.SameTwice(t, seeds, func(t *testing.T, seed uint64) (_ []uint64, happened []string) {
+		bubble(t, seed, func(s *site) {
+			s.walk(someTroubles(seed), func() {})
+			happened = s.happened
+		})
+		slices.Sort(happened) // hosts are asked at the same moment in any order
+		return nil, happened
+	})
 }
 
 // The bitmaps of a host are in the way, at dst and back at src.

@@ -26,28 +26,18 @@ func (s *site) follow(id string) {
 
 func (s *site) types(line string) {
 	s.T.Helper()
-	ctx, call := s.T.Context(), store.Call{}
 	words := strings.Fields(line)
-	var err error
-	switch {
-	case slices.Equal(words[:3], []string{"volferryctl", "instance", "start"}):
+	if slices.Equal(words[:3], []string{"volferryctl", "instance", "start"}) {
 		// Any host that is there may start it: nothing of the move keeps it.
 		s.until(s.migrationID())
 		if i := s.instance(words[3]); i.Locked {
 			s.T.Errorf("%s: it is locked: %s", line, i.LockReason)
 		}
-	case !slices.Equal(words[:2], []string{"volferryctl", "migration"}):
-		s.T.Fatalf("%s: nobody can type that here", line)
-	case slices.Contains(words, "--discard-memory"):
-		_, err = s.Store.DiscardPaused(ctx, call, words[3])
-	case words[2] == "complete":
-		if _, err = s.Store.CompletePause(ctx, call, words[3]); api.CodeOf(err) == api.CodeNotFound {
-			err = s.adopt(words[3], s.Store.AdoptMovedPause)
-		}
-	case words[2] == "cancel":
-		_, err = s.Store.CancelPause(ctx, call, words[3], nil)
-	default:
-		s.T.Fatalf("%s: nobody can type that here", line)
+		return
+	}
+	err := s.Type(line)
+	if words[2] == "complete" && api.CodeOf(err) == api.CodeNotFound {
+		err = s.adopt(words[3], s.Store.AdoptMovedPause)
 	}
 	if err != nil {
 		s.T.Errorf("%s: %v", line, err)
