@@ -25,6 +25,8 @@ type guest struct {
 	// memory: its RAM is in a file.
 	process, running, memory bool
 	byHand                   bool // somebody let it run on, and no registry could have known
+	// off: its RAM was lost with the power of its host, or an operator gave it up; it is started anew by somebody.
+	off bool
 	// at is where its volume is, since when it runs without a stop.
 	at    string
 	since time.Time
@@ -41,6 +43,7 @@ type daemon struct {
 	guests  map[string]*guest
 	journal relaytest.Journal
 	ops     map[string]*op
+	free    map[string]time.Time // when the last op about a thing ends
 	asked   []string
 	// rests is what it was asked to do with its guests, by migration and guest.
 	rests map[string]map[string]api.SavedInstance
@@ -77,7 +80,7 @@ const (
 
 func newDaemon(s *site, name string) *daemon {
 	d := &daemon{
-		site: s, guests: map[string]*guest{}, ops: map[string]*op{}, fail: map[string][]string{}, rests: map[string]map[string]api.SavedInstance{},
+		site: s, guests: map[string]*guest{}, ops: map[string]*op{}, free: map[string]time.Time{}, fail: map[string][]string{}, rests: map[string]map[string]api.SavedInstance{},
 	}
 	d.Host = s.Host(name, []api.Pool{storetest.NFS("old"), storetest.NFS("new")}, d.perform)
 	return d
@@ -130,9 +133,12 @@ func (d *daemon) take(task api.Task) api.TaskAnswer {
 	if !strings.HasPrefix(verb, "check") {
 		d.asked = append(d.asked, task.ID)
 	}
-	end := ""
+	end, takes := "", opTakes
 	if next := d.fail[verb]; len(next) > 0 {
 		end, d.fail[verb] = next[0], next[1:]
+	}
+	if d.site.chance != nil {
+		end, takes = d.site.chance(d, verb, task)
 	}
 	switch end {
 	case busy:
@@ -151,7 +157,9 @@ func (d *daemon) take(task api.Task) api.TaskAnswer {
 	if verb == "check-save" || verb == "check-copy" {
 		return api.TaskAnswer{Status: http.StatusOK, Body: json.RawMessage(`{}`)}
 	}
-	o := &op{Op: api.Op{ID: task.ID, State: "running"}, after: time.Now().Add(opTakes), turn: len(d.ops)}
+	takes += max(0, time.Until(d.free[parts[1]]))
+	o := &op{Op: api.Op{ID: task.ID, State: "running"}, after: time.Now().Add(takes), turn: len(d.ops)}
+	d.free[parts[1]] = o.after
 	act := d.act(verb, parts[1], task.Body, o)
 	o.do = func() *api.Error {
 		switch end {
@@ -167,7 +175,7 @@ func (d *daemon) take(task api.Task) api.TaskAnswer {
 		return act()
 	}
 	d.ops[task.ID] = o
-	time.AfterFunc(opTakes, func() { // whether the registry asks for it or not
+	time.AfterFunc(takes, func() { // whether the registry asks for it or not
 		d.site.mu.Lock()
 		defer d.site.mu.Unlock()
 		if d.Polling() {

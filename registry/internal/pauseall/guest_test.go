@@ -61,7 +61,7 @@ func (d *daemon) restore(in api.InstanceRestore, id string) *api.Error {
 	}
 	switch {
 	case in.DiscardMemory && !g.running:
-		g.process, g.memory, g.at = false, false, in.Location.Path
+		g.process, g.memory, g.off, g.at = false, false, true, in.Location.Path
 	case g.process && g.at != in.Location.Path:
 		d.site.wrong("guest %s is on %s and is to be restored on %s", id, g.at, in.Location.Path)
 	case !g.process && g.memory:
@@ -149,7 +149,7 @@ func (d *daemon) reboot() {
 	d.Away()
 	d.site.mu.Lock()
 	for _, g := range d.guests {
-		g.process, g.running = false, false
+		g.process, g.running, g.off = false, false, g.off || !g.memory
 	}
 	d.site.mu.Unlock()
 	d.Start()
