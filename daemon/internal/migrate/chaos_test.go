@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,16 +66,43 @@ func chaos(t *testing.T, rng *rand.Rand) *daemon {
 	if rng.IntN(2) == 0 {
 		cancelAfter = time.Duration(rng.Int64N(int64(time.Minute)))
 	}
+	endFlushed := d.flushOfTheEnd()
 	mig := d.endsSomehow(rng.IntN(2) == 0, cancelAfter)
 	d.world.Registry.Moments.Cancel()
 	calm(d)
 	d.WantIdle()
 	if mig.State == api.MigrationCompleted {
 		d.moved(mig)
+		endFlushed(mig.Dst.Path)
 	} else {
 		d.stayed()
+		endFlushed(mig.Src.Path)
 	}
 	return d
+}
+
+// flushOfTheEnd returns a look at whether the end was flushed between a pivot and the removal of the overlay, where there
+// was a pivot. An image in memory loses nothing that was not flushed.
+func (d *daemon) flushOfTheEnd() (look func(end string)) {
+	pivoted := -1
+	for nth := 1; nth <= 2; nth++ { // one of them may be refused
+		d.world.Inject(hvtest.Fault{Call: "Pivot", Nth: nth, After: true, Do: func() {
+			d.world.Images.Mu.Lock()
+			defer d.world.Images.Mu.Unlock()
+			pivoted = len(d.world.Images.Durable)
+		}})
+	}
+	return func(end string) {
+		d.t.Helper()
+		if pivoted < 0 {
+			return
+		}
+		done := d.world.Images.Durable[pivoted:]
+		gone := slices.IndexFunc(done, func(s string) bool { return strings.HasPrefix(s, "remove /overlays/") })
+		if gone < 0 || !slices.Contains(done[:gone], "flush "+end) {
+			d.t.Errorf("behind the pivot: %v, want a flush of %s before the overlay is removed", done, end)
+		}
+	}
 }
 
 var chaosTroubles = []func(d *daemon, how time.Duration){
@@ -99,7 +127,8 @@ var chaosTroubles = []func(d *daemon, how time.Duration){
 }
 
 // endsSomehow asks for a migration, step by step or as a whole, and for its cancel after some time if
-// that is not negative, as a client does who asks again when something was away, until it is over.
+// that is not negative, as a client does who asks again when something was away, and less and less often, until it
+// is over: a move that never ends is found soon.
 func (d *daemon) endsSomehow(whole bool, cancelAfter time.Duration) api.Migration {
 	d.t.Helper()
 	ctx := context.Background()
@@ -113,7 +142,7 @@ func (d *daemon) endsSomehow(whole bool, cancelAfter time.Duration) api.Migratio
 		pass(time.Second)
 	}
 	cancels := false
-	for began = time.Now(); !mig.State.Final(); pass(time.Second) {
+	for began = time.Now(); !mig.State.Final(); pass(max(time.Second, time.Since(began)/60)) {
 		synctest.Wait()
 		if mig, err = d.manager().Get(ctx, mig.ID); err != nil {
 			d.t.Fatal(err)
