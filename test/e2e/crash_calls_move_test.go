@@ -13,8 +13,9 @@ import (
 
 func moveInCalls() *callTrial {
 	return &callTrial{
-		begin: func(c *callGuest, t *testing.T) []string { return c.moveElsewhere(t) },
-		ended: func(c *callGuest, t *testing.T, answer error) string { return c.migrationEnds(t, answer) },
+		spares: true,
+		begin:  func(c *callGuest, t *testing.T) []string { return c.moveElsewhere(t) },
+		ended:  func(c *callGuest, t *testing.T, answer error) string { return c.migrationEnds(t, answer) },
 	}
 }
 
@@ -48,6 +49,7 @@ func mirrorInCalls() *callTrial {
 
 func cancelInCalls() *callTrial {
 	return &callTrial{
+		spares: true,
 		begin: func(c *callGuest, t *testing.T) []string {
 			v := c.start(t, "vda", c.elsewhere(t)...)
 			if c.state(t) == "running" {

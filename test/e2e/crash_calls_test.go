@@ -30,6 +30,8 @@ type callTrial struct {
 	// ended does what the answer of the command says until all is over, and claims that it
 	// ended right. It returns in one word how.
 	ended func(*callGuest, *testing.T, error) string
+	// spares: a guest that runs writes on all the time, but for as long as what died or stood still was away.
+	spares bool
 }
 
 // callGuest is a guest on a host of its own whose programs can be made to die at a system call.
@@ -39,8 +41,9 @@ type callGuest struct {
 	env  string // of the daemon: its qemu-img and qemu-storage-daemon are some with the shim
 	// data is a volume that nobody else has, and root the one that the guest boots from.
 	data, root *volume
-	shelf      *shelf   // the guest, if it goes to the shelf
-	sharers    *sharers // if it is one of them
+	away       time.Duration // how long the last program that was struck was
+	shelf      *shelf        // the guest, if it goes to the shelf
+	sharers    *sharers      // if it is one of them
 	// atEnd claims, when all trials are over, that nothing is in progress and nothing was lost.
 	atEnd func(*testing.T)
 }
@@ -177,7 +180,12 @@ func (x *callTrial) strikeAtEach(t *testing.T, b *callBlow) {
 			args := x.begin(c, t)
 			t.Logf("before %s %s", p.Does, p.What)
 			var err error
+			spared := func() {}
+			if x.spares {
+				spared = c.spared(t)
+			}
 			struck, err = b.strike(t, c, p, args)
+			spared()
 			end = x.ended(c, t, err)
 		})
 		if !ok {
@@ -290,13 +298,36 @@ func (b *callBlow) strike(t *testing.T, c *callGuest, p syscalls.Point, args []s
 	}
 	c.shim.Off(t, b.program)
 	struck = c.shim.Fired(t, b.program) // perhaps with its answer out
+	c.away = 0
 	if struck {
+		fell := time.Now()
 		b.back(c, t)
+		c.away = time.Since(fell)
 	}
 	if !answered {
 		err = <-called
 	}
 	return struck, err
+}
+
+// spared begins a span of a guest that writes, and returns what ends it: where the guest has run through all of it, no
+// write took longer than a death may cost it.
+func (c *callGuest) spared(t *testing.T) (end func()) {
+	t.Helper()
+	before, err := c.process()
+	if err != nil { // it is off
+		return func() {}
+	}
+	from := time.Now()
+	return func() {
+		t.Helper()
+		if now, err := c.process(); err != nil || now != before {
+			return
+		}
+		if gap := longestGap(c.History("vda"), span{from, time.Now()}); gap > worstStall+c.away {
+			t.Errorf("the guest could not write for %v, and what was struck was away for %v; that is too long", gap, c.away)
+		}
+	}
 }
 
 // untilAnsweredOr waits for the answer of a command, or until cond is true.
