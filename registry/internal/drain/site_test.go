@@ -35,6 +35,7 @@ func bubble(t *testing.T, f func(s *site)) {
 	path := filepath.Join(t.TempDir(), "registry.db")
 	synctest.Test(t, func(t *testing.T) {
 		s := &site{relaytest.New(t, path), map[string]*daemon{}}
+		defer s.End()
 		for _, name := range []string{"a", "b"} {
 			s.hosts[name] = newDaemon(s, name)
 			s.hosts[name].Start()
@@ -42,7 +43,6 @@ func bubble(t *testing.T, f func(s *site)) {
 		synctest.Wait()
 		s.begin()
 		f(s)
-		s.End()
 	})
 }
 
