@@ -106,7 +106,7 @@ test-seeds: ## SEEDS (10000) seeds of the simulations that choose by chance, in 
 		VOLFERRY_SEED=$(SEED) VOLFERRY_SEEDS=$$(( $(SEEDS) / 3 )) $(GO) test -json -count=1 -timeout 40m -p 1 -run '$(BY_CHANCE)' $(BY_CHANCE_MANY) >build/seeds-many.json; wait; \
 		$(GO) run ./test/seeds --at-least $(SEEDS) build/seeds-many.json build/seeds-fewer.json
 
-test-mutations: ## Ten mistakes in the code of a move, of a pause and of a fence: the simulations find each
+test-mutations: ## Mistakes in the code of ops, moves, pauses, attachments, instances and fences, one at a time: the simulation named for each finds it
 	$(GO) test $(JSON) -v -count=1 -timeout 60m ./test/mutations
 
 test-registry-short: build ## The registry program under SIGKILL, SIGSTOP, backups, full disks; a minute
