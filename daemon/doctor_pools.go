@@ -36,7 +36,7 @@ func (d *doctor) pools(ctx context.Context) []api.Check {
 		}
 		if !p.Active {
 			out = append(out, api.Check{
-				Name: "pool " + p.Name, Status: "warn", Message: "it is not active", Advice: "virsh pool-start " + p.Name,
+				Name: "pool " + p.Name, Status: "warn", Message: "it is not active", Advice: api.ShellLine("virsh", "pool-start", p.Name),
 			})
 			continue
 		}

@@ -168,7 +168,7 @@ func (g *guest) isEndedByHand(t *testing.T, m api.Migration) {
 		t.Error("virsh can destroy the guest: the way out need not be so long")
 	}
 	steps := recoverCommands(t, lostCommands)
-	named := strings.NewReplacer("PID", pid[1], " G\n", " "+g.Name+"\n", "SOURCE", m.Src.Path, "DESTINATION", m.Dst.Path)
+	named := strings.NewReplacer("PID", pid[1], " G\n", " "+g.Name+"\n", " G)", " "+g.Name+")", "SOURCE", m.Src.Path, "DESTINATION", m.Dst.Path)
 	says := func(commands string) string {
 		t.Helper()
 		return g.host.types(t, t.TempDir(), named.Replace(commands))

@@ -128,5 +128,5 @@ func (s *library) recover(t *testing.T, p *page) {
 	p.leaves(t, "awk -v target=vda", "it is for a guest that libvirtd and QEMU disagree about; TestAGuestThatLibvirtHasOnTheWrongChainIsCuredBySaveAndRestore of test/e2e does it")
 	const lost = "it is for a guest that a libvirtd has lost which died in a switch; TestLibvirtdThatDiesBesideAPivotCostsTheGuestNothing of test/e2e follows it"
 	p.leaves(t, "virsh domuuid G", lost)
-	p.leaves(t, "kill PID", lost)
+	p.leaves(t, "grep -zxqF", lost)
 }

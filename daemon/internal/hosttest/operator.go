@@ -39,8 +39,18 @@ func CommandsIn(text string) (lines []string) {
 	return lines
 }
 
-// Type does what one command line does. What only shows something does nothing.
+// Type does what one command line does, which may be several of which each has to succeed for the next. What only shows
+// something does nothing.
 func (o *Operator) Type(line string) error {
+	for command := range strings.SplitSeq(line, " && ") {
+		if err := o.typeOne(command); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *Operator) typeOne(line string) error {
 	words, into, err := shellWords(line)
 	if err != nil {
 		return err
@@ -52,6 +62,8 @@ func (o *Operator) Type(line string) error {
 		err = o.Volferryctl(words[1:])
 	case "qemu-img":
 		err = o.convert(words[1:])
+	case "grep":
+		err = o.isArgument(words[1:])
 	case "kill":
 		err = o.kill(words[1])
 	case "rm":
@@ -192,6 +204,22 @@ func (o *Operator) startPool(name string) error {
 	}
 	pools[i].Active = true
 	o.Fake.AddPool(pools[i])
+	return nil
+}
+
+// isArgument is grep -zxqF -e TEXT /proc/PID/cmdline: whether a process of a domain has its id as an argument.
+func (o *Operator) isArgument(words []string) error {
+	const flags = "-zxqF -e"
+	if len(words) != 4 || strings.Join(words[:2], " ") != flags {
+		return errors.New("nobody can type that here")
+	}
+	var pid int
+	if _, err := fmt.Sscanf(words[3], "/proc/%d/cmdline", &pid); err != nil {
+		return err
+	}
+	if id, err := o.Fake.DomainOfProcess(pid); err != nil || id != words[2] {
+		return errors.Join(err, fmt.Errorf("process %d has no argument %s", pid, words[2]))
+	}
 	return nil
 }
 

@@ -24,7 +24,7 @@ func Pool(pools []hv.PoolInfo, name string) (hv.PoolInfo, error) {
 	case !pool.Active && pool.Type == hv.ConnectorPool:
 		return pool, api.Errorf(api.CodeStateForbidden, "pool %s cannot be used now: %s", name, pool.Problem)
 	case !pool.Active:
-		return pool, api.Errorf(api.CodeStateForbidden, "pool %s is not active; start it with `virsh pool-start %s`", name, name)
+		return pool, api.Errorf(api.CodeStateForbidden, "pool %s is not active; start it with `%s`", name, api.ShellLine("virsh", "pool-start", name))
 	case pool.Path == "":
 		return pool, api.Errorf(api.CodeInvalidArgument, "pool %s is of type %s, whose volumes have no path on this host", name, pool.Type)
 	}

@@ -118,7 +118,8 @@ func CheckPoolActive(ctx context.Context, q ledger.Querier, name string) error {
 		return fmt.Errorf("look up pool: %w", err)
 	}
 	if !active {
-		return api.Errorf(api.CodeStateForbidden, "pool %[1]s is active on no host: start it where it is to be (`virsh pool-start %[1]s`); its host reports it within seconds", validate.Clip(name))
+		return api.Errorf(api.CodeStateForbidden, "pool %s is active on no host: start it where it is to be (`%s`); its host reports it within seconds",
+			validate.Clip(name), api.ShellLine("virsh", "pool-start", validate.Clip(name)))
 	}
 	return nil
 }

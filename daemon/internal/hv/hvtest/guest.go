@@ -35,18 +35,23 @@ func (f *Fake) Crash(id string) error {
 
 // CrashProcess is Crash of the domain whose process has this number, by OpenFiles.
 func (f *Fake) CrashProcess(pid int) error {
-	f.mu.Lock()
-	id := ""
-	for _, dom := range f.domains {
-		if dom.State.Active() && firstPID+dom.Run == pid {
-			id = dom.ID
-		}
-	}
-	f.mu.Unlock()
-	if id == "" {
-		return fmt.Errorf("there is no process %d", pid)
+	id, err := f.DomainOfProcess(pid)
+	if err != nil {
+		return err
 	}
 	return f.Crash(id)
+}
+
+// DomainOfProcess is the id of the domain that has the process with this number.
+func (f *Fake) DomainOfProcess(pid int) (id string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, dom := range f.domains {
+		if dom.State.Active() && firstPID+dom.Run == pid {
+			return dom.ID, nil
+		}
+	}
+	return "", fmt.Errorf("there is no process %d", pid)
 }
 
 // MoveAway plays a person who moves the guest to another host, live, and keeps the

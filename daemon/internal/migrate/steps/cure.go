@@ -3,6 +3,8 @@
 package steps
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/volferry/volferry/internal/api"
@@ -58,6 +60,20 @@ func commitCommands(s *Spec, base string, runs bool) []string {
 
 // quoted are commands as they stand in a message.
 func quoted(commands []string) string { return "`" + strings.Join(commands, "`, `") + "`" }
+
+// killCommand ends a process of the instance, and no other that has its number by the time at which it is typed.
+func killCommand(s *Spec, pid int) string {
+	is := api.ShellLine("grep", "-zxqF", "-e", s.InstanceID, fmt.Sprintf("/proc/%d/cmdline", pid)) // an argument of libvirt's
+	return is + " && " + api.ShellLine("kill", strconv.Itoa(pid))
+}
+
+// convertCommand writes what is in one image to another that is there already, of the same size.
+func convertCommand(fromFormat, toFormat, from, to string) string {
+	return api.ShellLine("qemu-img", "convert", "-n", "-t", "writeback", "-f", fromFormat, "-O", toFormat, from, to)
+}
+
+// startPoolCommand starts a pool of libvirt's.
+func startPoolCommand(pool string) string { return api.ShellLine("virsh", "pool-start", pool) }
 
 // endJobCommand ends the block job that somebody else has begun on the disk.
 func endJobCommand(s *Spec) string {

@@ -2,8 +2,10 @@
 
 package steps
 
-// What tests of single steps call besides the plans.
+// What tests of single steps, and of the commands that errors name, call besides the plans.
 var (
+	KillCommand    = killCommand
+	ConvertCommand = convertCommand
 	DeleteSource   = (*Env).deleteSource
 	MayWriteDst    = (*Env).mayWriteDst
 	MayMirrorToDst = (*Env).mayMirrorToDst

@@ -128,7 +128,7 @@ func (e *Env) poolUnusable(ctx context.Context, s *Spec) error {
 	}
 	refused := api.Errorf(api.CodeNeedsOperator, "%s, which this migration has made, cannot be deleted: %v; see to the pool, then cancel again", s.Dst.Path, err)
 	if pool.Name != "" && !pool.Active && pool.Type != hv.ConnectorPool {
-		return op.UnknownOutcome(cured(refused, api.ShellLine("virsh", "pool-start", s.Dst.Pool)))
+		return op.UnknownOutcome(cured(refused, startPoolCommand(s.Dst.Pool)))
 	}
 	return op.UnknownOutcome(refused)
 }

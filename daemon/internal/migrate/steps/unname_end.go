@@ -122,8 +122,7 @@ func (e *Env) endDiffers(ctx context.Context, r *op.Run, s *Spec) error {
 	if err := r.Note(ctx, note); err != nil {
 		return err
 	}
-	format := s.beforeChain()[0].Format
-	convert := api.ShellLine("qemu-img", "convert", "-n", "-t", "writeback", "-f", string(s.Dst.Format), "-O", format, s.Dst.Path, s.top())
+	convert := convertCommand(string(s.Dst.Format), s.beforeChain()[0].Format, s.Dst.Path, s.top())
 	differs.Message += "; write it there with the instance off (`" + convert + "`), and call again"
 	return op.UnknownOutcome(cured(differs, convert))
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -199,7 +198,7 @@ func lost(s *Spec, open *openImages) *api.Error {
 		"libvirt has instance %s as stopped, and by the kernel's word %s: libvirtd has probably died inside a call, and has lost the guest, which virsh can neither shut down nor destroy any more. "+
 			"Nothing was undone, deleted or released. Do not start the instance while process %d goes on: end that as docs/how-to/recover.md says (A guest that libvirt has lost), "+
 			"and call complete or cancel of migration %s once more",
-		s.InstanceName, open, open.pid, s.MigrationID), "kill "+strconv.Itoa(open.pid))
+		s.InstanceName, open, open.pid, s.MigrationID), killCommand(s, open.pid))
 }
 
 // unknownCommit is the error where QEMU may be at work on a commit into src that libvirt does
@@ -255,7 +254,7 @@ func (e *Env) mayRelease(ctx context.Context, s *Spec) error {
 		return err
 	}
 	if none := (openImages{}); *open != none {
-		end := "kill " + strconv.Itoa(open.pid)
+		end := killCommand(s, open.pid)
 		return op.UnknownOutcome(cured(api.Errorf(api.CodeChainChanged,
 			"instance %s is not defined any more, and %s; nothing was released: look whether process %d is that guest's, end it as docs/how-to/recover.md says (A guest that libvirt has lost: `%s`), and call again",
 			s.InstanceName, open, open.pid, end), end))
