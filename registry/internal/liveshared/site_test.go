@@ -205,6 +205,7 @@ func (s *site) wantWhole(id string) {
 			s.T.Errorf("after %s instance %s is locked: %s", m.State, i.Name, i.LockReason)
 		}
 	}
+	s.WantTrail(id, m.State)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.images) != 1 || s.images[want] == nil {

@@ -164,7 +164,7 @@ func (w *walk) toTheEnd() api.Migration {
 }
 
 // wantNothingOpen says that nothing is under way any more once a move is over: no move and no task at the registry, no
-// op in a journal; that the trail is whole and has the move's end.
+// op in a journal; and that the trail has how it went.
 func (s *site) wantNothingOpen(id string) {
 	s.T.Helper()
 	ctx := s.T.Context()
@@ -183,7 +183,7 @@ func (s *site) wantNothingOpen(id string) {
 		}
 		s.mu.Unlock()
 	}
-	expect.Value(s.Store.VerifyAudit(ctx))(s.T)
+	s.WantTrail(id, expect.Value(s.Store.Migration(ctx, id, store.Viewer{}))(s.T).State)
 }
 
 // Each walk is a random order of what goes wrong with calls, daemons, hosts and the registry, and of an operator's
