@@ -48,6 +48,7 @@ func chaos(t *testing.T, rng *rand.Rand) *daemon {
 		worlds = append(worlds, migratetest.LiveKinds[kind])
 	}
 	d := newDaemon(t, worlds[rng.IntN(len(worlds))](t, allStates[rng.IntN(len(allStates))]))
+	d.world.WatchDefinition()
 	synctest.Wait()
 	for range 2 + rng.IntN(2) {
 		what := chaosTroubles[rng.IntN(len(chaosTroubles))]
@@ -64,7 +65,7 @@ func chaos(t *testing.T, rng *rand.Rand) *daemon {
 	}
 	cancelAfter := time.Duration(-1)
 	if rng.IntN(2) == 0 {
-		cancelAfter = time.Duration(rng.Int64N(int64(time.Minute)))
+		cancelAfter = time.Duration(rng.Int64N(int64(time.Minute))) >> rng.IntN(10) // most moves are over in seconds
 	}
 	endFlushed := d.flushOfTheEnd()
 	mig := d.endsSomehow(rng.IntN(2) == 0, cancelAfter)
@@ -126,6 +127,9 @@ var chaosTroubles = []func(d *daemon, how time.Duration){
 	func(d *daemon, _ time.Duration) { d.journal.FailNext(true) },
 }
 
+// lookEvery is how often whoever waits for the end of a migration looks, and asks for what is to be asked for.
+const lookEvery = 200 * time.Millisecond
+
 // endsSomehow asks for a migration, step by step or as a whole, and for its cancel after some time if
 // that is not negative, as a client does who asks again when something was away, and less and less often, until it
 // is over: a move that never ends is found soon.
@@ -141,12 +145,15 @@ func (d *daemon) endsSomehow(whole bool, cancelAfter time.Duration) api.Migratio
 		}
 		pass(time.Second)
 	}
+	said := &promises{d: d, req: req, mig: mig.ID}
+	defer func() { said.kept(mig) }()
 	cancels := false
-	for began = time.Now(); !mig.State.Final(); pass(max(time.Second, time.Since(began)/60)) {
+	for began = time.Now(); !mig.State.Final(); pass(max(lookEvery, time.Since(began)/60)) {
 		synctest.Wait()
 		if mig, err = d.manager().Get(ctx, mig.ID); err != nil {
 			d.t.Fatal(err)
 		}
+		said.look(mig)
 		if mig.State == api.MigrationNeedsOperator || time.Since(began) > moveTimeout {
 			d.t.Fatalf("the migration is %s (phase %s, %+v)", mig.State, mig.Phase, mig.Error)
 		}
@@ -154,6 +161,7 @@ func (d *daemon) endsSomehow(whole bool, cancelAfter time.Duration) api.Migratio
 		switch {
 		case cancelAfter >= 0 && time.Since(began) >= cancelAfter && (!cancels || mig.Error != nil):
 			_, _, err := d.manager().Cancel(ctx, d.call(mig.ID))
+			said.cancelled(err)
 			cancels = cancels || err == nil
 		case (!whole || mig.Error != nil) && mig.State == api.MigrationStarted:
 			_, _, _ = d.manager().Copy(ctx, d.call(mig.ID))

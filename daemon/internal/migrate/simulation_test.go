@@ -30,6 +30,7 @@ func everyCall(t *testing.T, state hv.State, simulate simulation, happen func(d 
 func everyCallOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World, state hv.State, simulate simulation, happen func(d *daemon) hvtest.Fault) {
 	t.Helper()
 	atEveryCallOn(t, world, state, func(t *testing.T, d *daemon, n int) (reached bool) {
+		d.world.WatchDefinition()
 		fault := happen(d)
 		do := fault.Do
 		fault.Nth, fault.Do = n, func() {
@@ -47,20 +48,25 @@ func simulateComplete(t *testing.T, d *daemon, fault hvtest.Fault) {
 	t.Helper()
 	d.world.Copier.Gate = make(chan struct{})
 	id := d.migrate()
-	d.until(id, api.MigrationCopying)
+	said := &promises{d: d, mig: id}
+	said.look(d.until(id, api.MigrationCopying))
 	d.world.Inject(fault)
 	close(d.world.Copier.Gate)
 	mig := d.until(id, api.MigrationCompleted)
 	calm(d)
+	said.srcIsFrozen(mig)
 	d.moved(mig)
 }
 
 func simulateCancel(t *testing.T, d *daemon, fault hvtest.Fault) {
 	t.Helper()
 	mig := d.begin(d.world.To)
+	said := &promises{d: d, mig: mig.ID}
+	said.look(mig)
 	for range 20 {
 		d.world.GuestWrites()
 	}
+	said.look(mig)
 	d.world.Inject(fault)
 	for {
 		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))

@@ -47,8 +47,9 @@ type World struct {
 	Mu    sync.Mutex
 	Quiet bool
 	// Seen, if set, is called at the next look, and may change what is seen.
-	Seen func(*hv.Domain)
-	next uint64
+	Seen       func(*hv.Domain)
+	next       uint64
+	definition definitionWatch
 	// latency, if set, is what a write of a busy guest takes beside a job, nil if there is
 	// none.
 	latency func(job *hv.Job) time.Duration
@@ -124,9 +125,15 @@ func with(kind func(*testing.T, hv.State) *World, prepare func(*testing.T, *Worl
 // Domain lets the guest write a block whenever it is looked at.
 func (w *World) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 	w.GuestWrites()
+	w.Mu.Lock()
+	told := w.next
+	w.Mu.Unlock()
 	dom, err := w.Fake.Domain(ctx, id)
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
+	if err == nil && id == Instance && w.definition.on && len(w.Guards.Guarded()) == 0 { // which refuses every start
+		w.definition.look(w.Fake, dom, func() bool { return w.next == told })
+	}
 	if err == nil && w.Seen != nil {
 		w.Seen(dom)
 		w.Seen = nil
@@ -176,6 +183,14 @@ func (w *World) GuestWrites() {
 	w.next++
 	// A guest that is off or paused does not write, which is no error here.
 	_ = w.GuestWrite(Instance, "vda", int64(w.next*7%Blocks), w.next)
+}
+
+// WatchDefinition is for a world in which nobody but Volferry changes the definition: Settled then says what was ever
+// wrong with it.
+func (w *World) WatchDefinition() {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	w.definition.on = true
 }
 
 // Ports returns the ports of the world.
@@ -259,8 +274,8 @@ func (w *World) Spec(method string) steps.Spec {
 }
 
 // Settled says what is wrong with a world in which no migration is in progress: the
-// instance must be on the given image alone, nothing may be left behind, and no
-// acknowledged write may be missing.
+// instance must be on the given image alone, nothing may be left behind, no
+// acknowledged write may be missing, nor from the definition at any look (WatchDefinition).
 func (w *World) Settled(at string) error {
 	return w.SettledOn(hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: at})
 }
@@ -293,6 +308,11 @@ func (w *World) SettledOn(at hv.Image) error {
 	if w.Exists(SrcPath) == w.SrcGoes {
 		r.Errorf("src is there: %t", !w.SrcGoes)
 	}
+	w.Mu.Lock()
+	for _, wrong := range w.definition.wrong {
+		r.Errorf("%s", wrong)
+	}
+	w.Mu.Unlock()
 	for _, base := range w.Bases {
 		if info, err := w.Fake.Info(base.Path); err != nil || info.Written != w.basesWritten {
 			r.Errorf("base image %s was written: %+v (%v)", base.Path, info, err)
