@@ -4,13 +4,17 @@ package migrate
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -67,6 +71,45 @@ func TestAStaleOverlayIsNotFoldedOverASrcThatWasWrittenSince(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The refusal is made anew by a daemon that has died in it, and by one whose libvirt went away.
+func TestAStaleOverlayIsNotFoldedOverASrcThatWasWrittenSinceWhateverHappensAtEveryCall(t *testing.T) {
+	for name, happen := range map[string]func(d *daemon) hvtest.Fault{
+		"the daemon dies":   func(d *daemon) hvtest.Fault { return hvtest.Fault{Do: func() { go d.Restart() }} },
+		"libvirt goes away": func(d *daemon) hvtest.Fault { return hvtest.Fault{Do: func() { awayFor(d, 3*time.Second) }} },
+	} {
+		for _, running := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, running %t", name, running), func(t *testing.T) {
+				everyCall(t, hv.StateRunning, func(t *testing.T, d *daemon, fault hvtest.Fault) {
+					mig := d.copied()
+					committedByUser(t, d, mig)
+					src, err := d.world.ReadImage(srcPath)
+					must(t, err)
+					d.world.SetQuiet()
+					if running {
+						must(t, d.world.Start(testInstance))
+					}
+					d.world.Inject(fault)
+					began := time.Now()
+					for mig.Error == nil || mig.Error.Code != api.CodeChainChanged {
+						_, _, _ = d.manager().Cancel(context.Background(), d.call(mig.ID))
+						pass(10 * time.Second)
+						synctest.Wait()
+						if mig = d.get(mig.ID); mig.State.Final() || time.Since(began) > moveTimeout {
+							t.Fatalf("the migration is %s (%v), want the cancel refused with chain_changed", mig.State, mig.Error)
+						}
+					}
+					calm(d)
+					now, err := d.world.ReadImage(srcPath)
+					must(t, err)
+					if !maps.Equal(src, now) {
+						t.Error("src was overwritten")
+					}
+				}, happen)
+			})
+		}
 	}
 }
 
