@@ -38,6 +38,10 @@ func TestOneSeedIsOneRunOfAMigration(t *testing.T) {
 // chaosCalls is about how many calls of the hypervisor a migration makes.
 const chaosCalls = 90
 
+// chaosTimeout is longer than any migration lasts whose troubles are over within a minute each. One that begins
+// anew again and again makes more history the longer it may.
+const chaosTimeout = 10 * time.Minute
+
 // changingCalls are those of them that change something.
 var changingCalls = []string{"Snapshot", "BlockCopy", "CommitActive", "Suspend", "Resume", "Pivot", "SetConfigChain", "AbortJob"}
 
@@ -144,7 +148,7 @@ func (d *daemon) endsSomehow(whole bool, cancelAfter time.Duration) api.Migratio
 	mig, err := d.manager().Start(ctx, req)
 	began := time.Now()
 	for ; err != nil; mig, err = d.manager().Start(ctx, req) {
-		if time.Since(began) > moveTimeout {
+		if time.Since(began) > chaosTimeout {
 			d.t.Fatalf("the start is refused: %v", err)
 		}
 		pass(time.Second)
@@ -158,7 +162,7 @@ func (d *daemon) endsSomehow(whole bool, cancelAfter time.Duration) api.Migratio
 			d.t.Fatal(err)
 		}
 		said.look(mig)
-		if mig.State == api.MigrationNeedsOperator || time.Since(began) > moveTimeout {
+		if mig.State == api.MigrationNeedsOperator || time.Since(began) > chaosTimeout {
 			d.t.Fatalf("the migration is %s (phase %s, %+v)", mig.State, mig.Phase, mig.Error)
 		}
 		// What was away or is too late is refused; it is asked for again, or the migration ends.
