@@ -21,12 +21,13 @@ func TestStorageAGuestWhoseOverlayIsUnderAQuotaStandsStillOrHasNoOverlay(t *test
 			t.Fatalf("xfs_quota %s: %v: %s", set, err, out)
 		}
 	}
-	const plenty = 256
+	const plenty = 192 // and below the size of the filesystem, which would be full before
 	limit(plenty)
 	h := startHost(t)
 	h.Flags = []string{"--overlay-dir", dir}
 	h.restartDaemon(t)
-	mustContain(t, h.ctl(t, "doctor"), "warn  overlays: ", "the quota of user libvirt-qemu (256MiB")
+	h.virsh(t, "capabilities") // as in hostThatMayUse
+	mustContain(t, h.ctl(t, "doctor"), "warn  overlays: ", "the quota of user libvirt-qemu (192MiB")
 
 	other := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 	h.refuses(t, api.CodeUnsupportedDisk, "volume", "migrate", other.volumeName("vda"), "--to-pool", "b", "--method", "overlay")
