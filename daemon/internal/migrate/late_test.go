@@ -90,3 +90,16 @@ func TestASnapshotThatLandsBehindItsUndoKeepsTheOverlayInTheDefinition(t *testin
 		}
 	})
 }
+
+// libvirt makes a snapshot of a guest that has ended since it was looked at in the definition alone, and leaves out there what
+// is below the overlay.
+func TestAGuestThatEndsInTheCallOfItsSnapshotIsOnTheOverlay(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.Inject(hvtest.Fault{Call: "Snapshot", Do: func() {
+			named := d.definition()
+			must(t, d.world.Destroy(testInstance))
+			d.world.Redefine(t, func(dom *hv.Domain) { dom.Config[0].Chain, dom.Config[0].Terminated = named[:1], false })
+		}})
+		d.moved(d.until(d.migrate(), api.MigrationCompleted))
+	})
+}

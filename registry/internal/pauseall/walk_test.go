@@ -35,10 +35,10 @@ func newWalk(s *site, seed uint64) *walk {
 	calls := map[string]int{}
 	s.chance = func(d *daemon, verb string, task api.Task) (string, time.Duration) {
 		_, name, _ := strings.Cut(task.ID, ".")
-		switch { // these have another id each time
-		case verb == "check-save":
+		switch verb { // these have another id each time
+		case "check-save":
 			name = task.Path
-		case verb == "check-copy":
+		case "check-copy":
 			name = verb
 		}
 		name = d.Name + " " + name

@@ -28,7 +28,7 @@ func main() {
 		fmt.Println(matrix.RunLine(*version, machine()))
 		return
 	}
-	err := error(nil)
+	var err error
 	if *target != "" {
 		err = leftBy(*target, os.Stdout)
 	} else {

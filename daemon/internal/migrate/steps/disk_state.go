@@ -12,15 +12,16 @@ import (
 )
 
 // PositionOf reads the position from a disk's chain. It compares whole chains, not only
-// their tops: an overlay over another image is foreign.
+// their tops: an overlay over another image is foreign. A definition may leave out what is below the overlay, if it does not say
+// that there is nothing: so libvirt leaves it that is asked for a snapshot in the moment in which the guest ends.
 func PositionOf(s *Spec, d *hv.Disk) Position {
 	if d == nil {
 		return Foreign
 	}
-	src, dst := s.SrcChain(), s.DstChain()
+	src, dst, overlay := s.SrcChain(), s.DstChain(), s.OverlayChain()
 	bases := len(src) - 1
 	switch {
-	case location.OnChain(d, s.OverlayChain(), bases):
+	case location.OnChain(d, overlay, len(overlay)-1):
 		return OnOverlay
 	case location.OnChain(d, src, bases):
 		return OnSrc
