@@ -11,7 +11,8 @@ NFPM=$1 VERSION=$2 SOURCE_DATE_EPOCH=$3 OUT=$4
 ARCH=$(go env GOARCH)
 export ARCH VERSION SOURCE_DATE_EPOCH
 
-rm -rf build "$OUT"
+# build/ has results of tests and measurements too, which stay.
+rm -rf build/man build/scripts "$OUT"
 mkdir -p build/man build/scripts "$OUT"
 go run ./packaging/man build/man
 gzip -9nf build/man/*.[1-9]

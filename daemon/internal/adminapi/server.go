@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -98,11 +99,15 @@ type Server struct {
 func New(d Deps) *Server { return &Server{Deps: d} }
 
 // logCaller writes down who asks for a change at the socket: root, the group's members
-// and scripts are all one at the registry, which knows this host alone.
+// and scripts are all one at the registry, which knows this host alone. What a change would be is asked without
+// making it, and is not written down.
 func (s *Server) logCaller(r *http.Request, refused error) {
 	who := whoAsks(r.Context())
 	if refused != nil {
 		s.Log.Warn("a change was asked for and refused", "method", r.Method, "path", r.URL.Path, "who", who, "err", refused)
+		return
+	}
+	if strings.HasSuffix(r.URL.Path, ":plan") || strings.HasSuffix(r.URL.Path, ":estimate") {
 		return
 	}
 	if key := r.Header.Get(api.IdempotencyKeyHeader); s.Callers != nil && key != "" {

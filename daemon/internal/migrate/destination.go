@@ -88,6 +88,9 @@ func (m *Manager) destinationInPool(ctx context.Context, s *steps.Spec, t api.Mi
 		}
 	}
 	if s.Src.Pool == name && s.Src.Format == s.Dst.Format && s.Src.Backing == s.Dst.Backing { // unless a linked clone becomes a volume of its own
+		if t.KeepBase {
+			return api.Errorf(api.CodeSameLocation, "volume %s is in pool %s already; without --keep-base it becomes a volume of its own there", s.VolumeName, name)
+		}
 		return api.Errorf(api.CodeSameLocation, "volume %s is in pool %s already", s.VolumeName, name)
 	}
 	s.CreateDst, s.DstBlock = true, !files
