@@ -108,9 +108,9 @@ func StandingText(m *api.Migration) string {
 		Program, m.ID, m.State, m.Ref(), render.VolumeName(m))
 }
 
-// cancelStandingText is StandingText after a cancel that failed and changed nothing.
+// cancelStandingText is StandingText after a cancel that failed. A copy that was at work has stopped for it.
 func cancelStandingText(m *api.Migration) string {
-	return fmt.Sprintf("Migration %s of volume %s is in state %s as before: nothing was cancelled.\nTry again: %s", m.ID, render.VolumeName(m), m.State, m.CancelAgain())
+	return fmt.Sprintf("Migration %s of volume %s was not cancelled, and is in state %s.\nTry again: %s", m.ID, render.VolumeName(m), m.State, m.CancelAgain())
 }
 
 // cancellingAdvice is StandingText for a migration that somebody is cancelling: it can

@@ -222,3 +222,22 @@ func TestAGuardOfTheWatchGoesWithTheMigrationEvenIfTheDaemonDiesInBetween(t *tes
 		d.stayed()
 	})
 }
+
+func TestADefinitionThatIsPutBackDuringTheCopyIsRepairedWhileItGoesOn(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		ctx := context.Background()
+		d.world.Copier.Gate = make(chan struct{})
+		id := d.migrate()
+		mig := d.until(id, api.MigrationCopying)
+		must(t, d.world.Destroy(testInstance))
+		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", []hv.Image{rawImage(srcPath)}))
+		misnamed, err := d.manager().Misnamed(ctx, testInstance, false)
+		must(t, err)
+		if diff := cmp.Diff([]hv.NamedChain{{Target: "vda", Chain: overlayChainOf(mig)}}, misnamed); diff != "" {
+			t.Fatalf("what the definition is to name (-want +got)\n%s", diff)
+		}
+		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", misnamed[0].Chain))
+		close(d.world.Copier.Gate)
+		d.moved(d.until(id, api.MigrationCompleted))
+	})
+}

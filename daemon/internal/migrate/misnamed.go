@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -20,7 +21,7 @@ func (m *Manager) Misnamed(ctx context.Context, instanceID string, srcUnwritten 
 		if s.InstanceID != instanceID || !s.Watched() {
 			return nil
 		}
-		if o := h.running(); o != nil {
+		if o := h.running(); o != nil && steps.GoalOf(o.Op.Kind) != steps.GoalCopy { // which looks at no definition
 			return api.Errorf(api.CodeInstanceBusy, "cannot repair instance %s: an operation of migration %s is at its disk %s; `volferryctl migration show %[2]s` says how it goes on",
 				s.InstanceName, s.MigrationID, s.Target)
 		}
