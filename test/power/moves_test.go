@@ -216,11 +216,8 @@ func endArgs(m api.Migration, last string) []string {
 	return []string{"migration", "complete", m.SrcAttachmentID, m.DstAttachmentID}
 }
 
-// The places in moves of those that the mutations are of.
-const (
-	stoppedMove = 1
-	cloneMove   = 7
-)
+// stoppedMove is the place in moves of the one of a stopped guest.
+const stoppedMove = 1
 
 // moves are the moves that are recorded.
 var moves = []move{

@@ -26,12 +26,6 @@ var mutations = []struct {
 		layout{"ext4", true},
 		stoppedMove,
 	},
-	{
-		"the definition names a dst that a job in the background writes, before the pivot", "daemon/internal/migrate/steps/plans.go",
-		"e.stepCopyBehind()}, e.switchBehindJob(toDst)...", "e.stepCopyBehind()}, e.mirrorToDst()[1:]...",
-		layout{"ext4", true},
-		cloneMove,
-	},
 }
 
 func TestAMistakeThatLosesFlushedWritesIsFoundByPowerCuts(t *testing.T) {
