@@ -251,6 +251,28 @@ func TestAQEMUThatSkipsZerosDoesNotCopyAClone(t *testing.T) {
 	}
 }
 
+func TestAGuestThatIsStartedInAQEMUThatSkipsZerosGetsNoCopyOfItsClone(t *testing.T) {
+	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateStopped, func(t *testing.T, d *daemon) {
+		mig := d.copied()
+		d.world.SetAbout(hv.About{QEMU: hv.Version{Major: 10, Minor: 1}})
+		must(t, d.world.Start(testInstance))
+		complete := func() string {
+			_, id, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+			must(t, err)
+			return id
+		}
+		if refused := d.ended(complete()); refused == nil || refused.Code != api.CodeUnsupportedDisk {
+			t.Errorf("the complete ended with %v, want %s", refused, api.CodeUnsupportedDisk)
+		}
+		if slices.Contains(d.world.Calls(), "BlockCopy") {
+			t.Error("a copy was begun")
+		}
+		must(t, d.world.Stop(testInstance))
+		complete()
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
+	})
+}
+
 func TestACloneWithSmallClustersNeedsRoomForTheLargerOnesOfItsCopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDaemon(t, migratetest.KeepBaseWorld(t, hv.StateStopped))

@@ -115,6 +115,11 @@ func (e *Env) mayMirrorToDst(ctx context.Context, s *Spec) error {
 	if err != nil || disk.mirror != nil {
 		return err
 	}
+	if s.Background() {
+		if err := e.MayCopyBehind(ctx, s); err != nil {
+			return err
+		}
+	}
 	if api.IsNetwork(s.Dst.Path) { // a client that libvirt does not know of may be the guest's own
 		if _, err := e.confirmDisk(ctx, s); err != nil {
 			return err

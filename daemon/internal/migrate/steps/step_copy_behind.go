@@ -3,11 +3,8 @@
 package steps
 
 import (
-	"cmp"
 	"context"
-	"errors"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -17,7 +14,7 @@ import (
 // what the job has not copied would be left to the pause.
 func (e *Env) stepCopyBehind() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		if err := cmp.Or(e.MayCopyBehind(ctx, s), e.mayMirrorToDst(ctx, s)); err != nil {
+		if err := e.mayMirrorToDst(ctx, s); err != nil {
 			return err
 		}
 		ready, err := e.runJob(ctx, s, toDst, CommitBound, givesWay)
@@ -36,20 +33,4 @@ func (e *Env) stepCopyBehind() op.Step {
 	}
 	undo := func(ctx context.Context, _ *op.Run, s *Spec) error { return e.limitForCommit(ctx, s, 0) }
 	return provided(step(mirrorStep, do, undo, e.observeJob(toDst)), e.srcUnchanged, e.dstUnchanged)
-}
-
-// MayCopyBehind refuses a copy of the overlay into a dst over base images under a guest whose QEMU may leave out
-// zeros there (hv.CopySkipsZeros). An instance that is off may be moved so.
-func (e *Env) MayCopyBehind(ctx context.Context, s *Spec) error {
-	v, err := e.hv.QEMUVersion(ctx, s.InstanceID)
-	switch {
-	case errors.Is(err, hv.ErrNotActive):
-		return nil
-	case err != nil:
-		return e.hvError(err)
-	case hv.CopySkipsZeros(v):
-		return api.Errorf(api.CodeUnsupportedDisk, "instance %s runs in QEMU %s, which may leave out zeros in a destination over base images, so that these would show through; stop the instance first, or move the volume without keeping its base images",
-			s.InstanceName, v)
-	}
-	return nil
 }

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// MayCopyBehind refuses a copy of the overlay into a dst over base images under a guest whose QEMU may leave out
+// zeros there (hv.CopySkipsZeros). An instance that is off may be moved so.
+func (e *Env) MayCopyBehind(ctx context.Context, s *Spec) error {
+	v, err := e.hv.QEMUVersion(ctx, s.InstanceID)
+	switch {
+	case errors.Is(err, hv.ErrNotActive):
+		return nil
+	case err != nil:
+		return e.hvError(err)
+	case hv.CopySkipsZeros(v):
+		return api.Errorf(api.CodeUnsupportedDisk, "instance %s runs in QEMU %s, which may leave out zeros in a destination over base images, so that these would show through; stop the instance first, or move the volume without keeping its base images",
+			s.InstanceName, v)
+	}
+	return nil
+}
