@@ -18,7 +18,7 @@ func TestQuotasAreReadOfTheKernel(t *testing.T) {
 	err := vm.Run(t.Context(), t.TempDir(), vm.Config{
 		Root:    root,
 		Shares:  []vm.Share{{Host: programs, Share: boot.Share{Tag: "programs", Path: "/programs"}}},
-		Env:     []string{"VOLFERRY_LAB=require"},
+		Env:     []string{"VOLFERRY_QUOTAS=require"},
 		Dir:     "/programs",
 		Command: []string{"/bin/sh", "-c", "modprobe -a loop && exec /programs/quota.test -test.v -test.timeout 10m"},
 	}, os.Stdout)
