@@ -25,9 +25,8 @@ func keepBaseInCalls() *callTrial {
 		guest: func(t *testing.T) *callGuest {
 			t.Helper()
 			h, c := callHost(t)
-			clone, bases := h.cloneIn(t, h.poolA, h.diskIn(t, h.poolB, api.FormatRaw))
-			same := unchanged(t, bases)
-			c.guest = h.runningGuest(t, clone)
+			g, same := h.guestOnClone(t)
+			c.guest = g
 			c.atEnd = func(t *testing.T) {
 				c.assertSettled(t)
 				same()

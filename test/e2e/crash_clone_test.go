@@ -11,13 +11,18 @@ import (
 // The deaths in a move that keeps the base images of a linked clone. Its job writes in the background: until the
 // pivot the overlay alone has all that the guest was told is done.
 
-// crashClone is a guest on a linked clone, whose base images have to stay as they are.
-func crashClone(t *testing.T) (g *guest, same func()) {
+// guestOnClone is a guest that runs and writes to a linked clone; same claims that its base images are as they were.
+func (h *host) guestOnClone(t *testing.T) (g *guest, same func()) {
 	t.Helper()
-	h, a, b := sharedPools(t)
-	clone, bases := h.cloneIn(t, a, h.diskIn(t, b, api.FormatRaw))
+	clone, bases := h.cloneIn(t, h.poolA, h.diskIn(t, h.poolB, api.FormatRaw))
 	same = unchanged(t, bases)
 	return h.runningGuest(t, clone), same
+}
+
+func crashClone(t *testing.T) (g *guest, same func()) {
+	t.Helper()
+	h, _, _ := sharedPools(t)
+	return h.guestOnClone(t)
 }
 
 func (g *guest) moveOverItsBase(t *testing.T) []string {
