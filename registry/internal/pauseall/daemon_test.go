@@ -91,6 +91,9 @@ func (d *daemon) perform(task api.Task) (api.TaskAnswer, bool) {
 	if wait := d.late[task.Path[strings.LastIndex(task.Path, "/")+1:]]; wait > 0 {
 		time.Sleep(wait) //nolint:forbidigo // fake time
 	}
+	if d.site.apart != nil {
+		time.Sleep(d.site.apart(d, task)) //nolint:forbidigo // fake time
+	}
 	d.site.mu.Lock()
 	defer d.site.mu.Unlock()
 	if id, ok := relaytest.AsksForOp(task); ok {

@@ -35,6 +35,9 @@ type site struct {
 
 	// chance says how a call ends, and after which time, in a walk; nil else.
 	chance func(d *daemon, verb string, task api.Task) (end string, takes time.Duration)
+	// apart is how long a host waits before it does a task, in a walk, so that no two things happen at the same
+	// moment, whose order no seed would say.
+	apart func(d *daemon, task api.Task) time.Duration
 	// happened is what the hosts of a walk were asked for, and when.
 	happened []string
 
