@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
@@ -35,6 +37,36 @@ func TestCancelBringsTheGuestBackAtAnyTimeBeforeTheSwitch(t *testing.T) {
 			}
 			if exists(t, v.Dst.Path) {
 				t.Errorf("the destination that the migration made is still there: %s", v.Dst.Path)
+			}
+			g.assertSettledAndGoOn(t)
+		})
+	}
+	g.assertSettled(t)
+}
+
+// Somebody has removed the destination that the migration made, and put an image of his own in its place.
+func TestACancelLeavesTheImageThatSomebodyHasPutInThePlaceOfTheDestination(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, b := sharedPools(t)
+	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
+	for name, target := range map[string][]string{
+		"at a path": {"--to-path", filepath.Join(b, "dst.raw")},
+		"in a pool": {"--to-pool", "b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := g.start(t, "vda", target...)
+			g.writes(t)
+			theirs := h.diskIn(t, a, api.FormatRaw)
+			for _, err := range []error{os.Remove(v.Dst.Path), os.Rename(theirs.Path, v.Dst.Path)} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			theirs.Path = v.Dst.Path
+			v.cancel(t)
+			(&volume{host: h, disk: theirs}).assertUntouched(t)
+			if err := os.Remove(theirs.Path); err != nil {
+				t.Fatal(err)
 			}
 			g.assertSettledAndGoOn(t)
 		})

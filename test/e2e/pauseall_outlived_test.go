@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/site"
+)
+
+// A guest of a move with all guests paused cannot be restored, or somebody lets one run on. What the others write
+// from then on is newer than the memory of the guest that is left: nobody restores that, and the command that the
+// message prints, and that one alone, gives it up. The daemon is dead in that moment, so that it is always the same one.
+func TestMemoryThatIsOlderThanWhatOtherGuestsHaveWrittenIsRestoredByNobody(t *testing.T) {
+	leftToTestE2E(t)
+	s := startSharers(t, startHost(t))
+	for _, c := range []struct {
+		name string
+		at   point
+		do   func(*testing.T)
+	}{
+		{"its file is damaged", "instance_restore_paused.wake.after_started", s.damagesMemory},
+		{"virsh resume of a guest while another one is saved", "instance_save.save.after_do", s.resumesOne},
+		{"virsh resume of a guest that is restored", "instance_restore_paused.wake.after_do", s.resumesOne},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			x := &trial{host: s.host, waits: true, begin: s.moveArgs, ended: s.memoryIsGivenUp}
+			x.strikeAt(t, points{c.at}, s.daemonDies(c.do))
+		})
+	}
+	s.end(t)
+}
+
+// damagesMemory cuts off half of the memory of a guest that is saved.
+func (s *sharers) damagesMemory(t *testing.T) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(s.saves, "*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("memory in %s: %v, %v", s.saves, files, err)
+	}
+	info, err := os.Stat(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(files[0], info.Size()/2); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// resumesOne lets a guest run on that stands still.
+func (s *sharers) resumesOne(t *testing.T) {
+	t.Helper()
+	i := slices.IndexFunc(s.both, func(p *plugged) bool { return p.guest.state(t) == "paused" })
+	if i < 0 {
+		t.Fatal("no guest stands still")
+	}
+	if err := s.both[i].guest.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// memoryIsGivenUp claims that a move stopped for an operator with one guest that runs and one that does not, and that
+// the command which gives up its memory ends the move, with both guests where the volume is.
+func (s *sharers) memoryIsGivenUp(t *testing.T, r *request) {
+	t.Helper()
+	m := newestOf(get[[]api.Migration](t, s.host, "migrations", "migration", "list", "--all", "--volume", s.volume.id))
+	verb, _ := m.PausedGoal()
+	givesUp := []string{"migration", verb, m.ID, "--discard-memory"}
+	var failed *site.CtlError
+	if !errors.As(r.err, &failed) || m.State != api.MigrationNeedsOperator || !strings.Contains(failed.Stderr, "volferryctl "+strings.Join(givesUp, " ")) {
+		t.Fatalf("the migration is %+v, and the command said: %v", m, r.err)
+	}
+	left := s.oneRuns(t)
+	if left.state(t) == "shut off" {
+		if err := left.Start(t.Context()); err == nil {
+			t.Error("the guest was started beside its memory")
+		}
+	}
+	if _, err := s.Ctl(t.Context(), givesUp[:3]...); err == nil {
+		t.Error("the memory was restored by the plain command")
+	}
+	if s.oneRuns(t) != left || !s.hasMemory(t, left) {
+		t.Error("the plain command changed something")
+	}
+	s.ctl(t, givesUp...)
+	if state := left.state(t); state != "shut off" {
+		t.Errorf("the guest whose memory was given up is %s", state)
+	}
+	s.ctl(t, "instance", "start", left.Name)
+	m = get[api.Migration](t, s.host, "migration", "migration", "show", m.ID)
+	for _, p := range s.both {
+		if p.guest == left {
+			p.appears(t)
+			s.begins(t, p)
+		}
+	}
+	s.assertMoved(t, m)
+}
+
+// oneRuns claims that one guest runs and writes, and returns the other one.
+func (s *sharers) oneRuns(t *testing.T) *guest {
+	t.Helper()
+	var left []*guest
+	for _, p := range s.both {
+		if p.guest.state(t) != "running" {
+			left = append(left, p.guest)
+			continue
+		}
+		if err := p.guest.WaitWriting(t.Context(), p.seen, 20); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(left) != 1 {
+		t.Fatalf("%d guests do not run", len(left))
+	}
+	return left[0]
+}
