@@ -4,6 +4,7 @@ package command
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -67,11 +68,14 @@ func notAtRegistry(s *session.Session, err error) error {
 	if !isNotFound(err) {
 		return err
 	}
+	daemon := fmt.Sprintf("Ask the daemon on that host: %s --socket %s doctor", session.Program, session.DaemonSocket)
+	if _, err := os.Stat(session.DaemonSocket); err != nil {
+		daemon += " (here it does not run: 'systemctl status volferryd')"
+	}
 	return &session.AdvisedError{
 		Err:  api.Errorf(api.CodeInvalidArgument, "doctor looks at a host, and at %s the registry answers, which has none", s.Client.Target()),
-		Exit: api.ExitUsage,
-		Advice: fmt.Sprintf("Ask the daemon on that host: %[1]s --socket %[2]s doctor\nHow the registry is: %[1]s --socket %[3]s status",
-			session.Program, session.DaemonSocket, s.Client.Target()),
+		Exit:   api.ExitUsage,
+		Advice: fmt.Sprintf("%s\nHow the registry is: %s --socket %s status", daemon, session.Program, s.Client.Target()),
 	}
 }
 

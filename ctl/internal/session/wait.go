@@ -69,11 +69,11 @@ func (s *Session) printStarted(resp Response, w Work) error {
 	if s.JSON {
 		return render.JSON(s.Stdout, resp.Members)
 	}
-	id := w.Op.ID
+	what, id := "operation", w.Op.ID
 	if w.Migration != nil {
-		id = w.Migration.ID
+		what, id = "migration", w.Migration.ID
 	}
-	s.Say("Started operation %s.\n%s", w.Op.ID, w.Advice())
+	s.Say("Started %s %s.\n%s", what, id, w.Advice())
 	return s.PrintLines(id)
 }
 
