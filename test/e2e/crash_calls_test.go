@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/lab/syscalls"
+	"github.com/volferry/volferry/test/site"
 )
 
 // The deaths and hangs of programs inside what they do for a request: at each system call by which one
@@ -180,12 +182,12 @@ func (x *callTrial) strikeAtEach(t *testing.T, b *callBlow) {
 			args := x.begin(c, t)
 			t.Logf("before %s %s", p.Does, p.What)
 			var err error
-			spared := func() {}
+			spared := func(error) {}
 			if x.spares {
 				spared = c.spared(t)
 			}
 			struck, err = b.strike(t, c, p, args)
-			spared()
+			spared(err)
 			end = x.ended(c, t, err)
 		})
 		if !ok {
@@ -310,21 +312,29 @@ func (b *callBlow) strike(t *testing.T, c *callGuest, p syscalls.Point, args []s
 	return struck, err
 }
 
-// spared begins a span of a guest that writes, and returns what ends it: where the guest has run through all of it, no
-// write took longer than a death may cost it.
-func (c *callGuest) spared(t *testing.T) (end func()) {
+// disagreeStall is how much longer a guest may stand still where libvirt shows another chain than QEMU has, for good: libvirt
+// is asked again for as long, and then the answer of the command is that an operator is needed.
+const disagreeStall = 3 * time.Second
+
+// spared begins a span of a guest that writes, and returns what ends it with the answer of the command: where the guest has
+// run through all of it, no write took longer than a death may cost it.
+func (c *callGuest) spared(t *testing.T) (end func(answer error)) {
 	t.Helper()
 	before, err := c.process()
 	if err != nil { // it is off
-		return func() {}
+		return func(error) {}
 	}
 	from := time.Now()
-	return func() {
+	return func(answer error) {
 		t.Helper()
+		most := worstStall + c.away
+		if failed := (*site.CtlError)(nil); errors.As(answer, &failed) && failed.Exit == api.ExitNeedsOperator {
+			most += disagreeStall
+		}
 		if now, err := c.process(); err != nil || now != before {
 			return
 		}
-		if gap := longestGap(c.History("vda"), span{from, time.Now()}); gap > worstStall+c.away {
+		if gap := longestGap(c.History("vda"), span{from, time.Now()}); gap > most {
 			t.Errorf("the guest could not write for %v, and what was struck was away for %v; that is too long", gap, c.away)
 		}
 	}

@@ -208,6 +208,36 @@ func standsStill(t *testing.T, d *daemon, mig api.Migration) {
 	}
 }
 
+// Where it goes on in the end it stands still for as long as libvirtd is away, and three seconds for the witnesses.
+func TestAGuestDoesNotStandStillForLongWhereTheWitnessesDisagree(t *testing.T) {
+	const away, most = 2 * time.Second, 6 * time.Second
+	for _, method := range []string{steps.MethodOverlay, steps.MethodMirror} {
+		t.Run(method, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				var struck time.Time
+				d.world.DieInside(testInstance, "Pivot", 1, func() { struck = time.Now(); awayFor(d, away) })
+				target := d.world.To
+				target.Method = method
+				id := d.migrateTo(target)
+				var ranOn time.Time
+				for ranOn.IsZero() && (struck.IsZero() || time.Since(struck) < time.Minute) {
+					pass(100 * time.Millisecond)
+					dom, err := d.world.Fake.Domain(context.Background(), testInstance)
+					if !struck.IsZero() && err == nil && dom.State == hv.StateRunning {
+						ranOn = time.Now()
+					}
+				}
+				if stood := ranOn.Sub(struck); ranOn.IsZero() || stood > most {
+					t.Errorf("it stood still for %s", stood)
+				}
+				if mig := d.untilItStands(id); mig.State != api.MigrationNeedsOperator {
+					t.Errorf("the migration is %s: the witnesses agreed", mig.State)
+				}
+			})
+		})
+	}
+}
+
 // QEMU has the job then, and libvirt can neither end it nor begin another.
 func TestAJobThatLibvirtDoesNotKnowOfIsNamedWithTheWayOut(t *testing.T) {
 	for _, method := range []string{steps.MethodOverlay, steps.MethodMirror} {

@@ -64,7 +64,7 @@ func (e *Env) stepAbortMirror() op.Step {
 		return e.endMirror(ctx, s, disk)
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
-		disk, err := e.confirmDisk(ctx, s)
+		disk, err := e.confirmDiskOfPaused(ctx, s)
 		if err != nil {
 			return op.Unknown, e.endPauseOnDisagreement(ctx, r, s, toAbort, err)
 		}

@@ -321,10 +321,10 @@ func (e *Env) endPauseOnDisagreement(ctx context.Context, r *op.Run, s *Spec, w 
 	return err
 }
 
-// confirmDiskInPause is confirmDisk for a step in the pause of a switch, at which a commit that
+// confirmDiskInPause is confirmDiskOfPaused for a step in the pause of a switch, at which a commit that
 // libvirt does not have any more may have been pivoted.
 func (e *Env) confirmDiskInPause(ctx context.Context, r *op.Run, s *Spec) (*diskState, error) {
-	disk, err := e.confirmDisk(ctx, s)
+	disk, err := e.confirmDiskOfPaused(ctx, s)
 	if err == nil && disk.maybeUnderCommit() {
 		err = e.commitIsOver(ctx, s)
 	}
@@ -338,7 +338,7 @@ func (e *Env) confirmDiskInPause(ctx context.Context, r *op.Run, s *Spec) (*disk
 // commit has failed. Otherwise the guest may be on src by now.
 func (e *Env) commitIsOver(ctx context.Context, s *Spec) error {
 	var unknown error
-	if _, err := retry.Poll(ctx, agreement.Poll, agreement.Bound, func() (bool, error) {
+	if _, err := retry.Poll(ctx, agreementInPause.Poll, agreementInPause.Bound, func() (bool, error) {
 		unknown = e.unknownCommit(ctx, s)
 		return unknown == nil, nil
 	}); err != nil {

@@ -131,6 +131,7 @@ type errWitnessesDisagree struct {
 	// at is the position of the disk in the process, config its position at the next
 	// start.
 	at, config Position
+	state      hv.State // by libvirt
 	// oneSided: the disk may be at the end of the job already, or on the overlay still, and only one of them has what the
 	// guest writes from now on.
 	oneSided bool
@@ -139,12 +140,30 @@ type errWitnessesDisagree struct {
 func (disagreed *errWitnessesDisagree) Error() string { return disagreed.why.Message }
 func (disagreed *errWitnessesDisagree) Unwrap() error { return disagreed.why }
 
-// agreement is how long the witnesses are asked until they agree.
-var agreement = witness.Retry{Poll: 20 * time.Millisecond, Bound: 10 * time.Second}
+// agreement is how long the witnesses are asked until they agree, and agreementInPause how long while a guest stands still
+// for that.
+var (
+	agreement        = witness.Retry{Poll: 20 * time.Millisecond, Bound: 10 * time.Second}
+	agreementInPause = witness.Retry{Poll: 20 * time.Millisecond, Bound: 3 * time.Second}
+)
 
 // confirmDisk is readDisk, confirmed by the kernel. Its errors are typed for the runner.
 func (e *Env) confirmDisk(ctx context.Context, s *Spec) (*diskState, error) {
-	return witness.Agreed(ctx, agreement, s.InstanceName, func(ctx context.Context) (heard witness.Heard[*diskState], err error) {
+	return e.confirmDiskWithin(ctx, s, agreement)
+}
+
+// confirmDiskOfPaused is confirmDisk where the guest may stand still meanwhile: then it is asked for less long.
+func (e *Env) confirmDiskOfPaused(ctx context.Context, s *Spec) (*diskState, error) {
+	disk, err := e.confirmDiskWithin(ctx, s, agreementInPause)
+	var disagreed *errWitnessesDisagree
+	if errors.As(err, &disagreed) && disagreed.state != hv.StatePaused { // a process that ends may take longer
+		return e.confirmDisk(ctx, s)
+	}
+	return disk, err
+}
+
+func (e *Env) confirmDiskWithin(ctx context.Context, s *Spec, bound witness.Retry) (*diskState, error) {
+	return witness.Agreed(ctx, bound, s.InstanceName, func(ctx context.Context) (heard witness.Heard[*diskState], err error) {
 		if heard.View, err = e.readDisk(ctx, s); err != nil {
 			return heard, err
 		}
@@ -164,7 +183,7 @@ func (e *Env) confirmDisk(ctx context.Context, s *Spec) (*diskState, error) {
 }
 
 func disagreement(s *Spec, disk *diskState, open *openImages) *errWitnessesDisagree {
-	return &errWitnessesDisagree{disagree(s, disk, open), open.position(), disk.config, open.oneSided(s) != ""}
+	return &errWitnessesDisagree{disagree(s, disk, open), open.position(), disk.config, disk.dom.State, open.oneSided(s) != ""}
 }
 
 func disagree(s *Spec, disk *diskState, open *openImages) *api.Error {
