@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,11 +16,13 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/kinds"
 	"github.com/volferry/volferry/test/lab"
+	"github.com/volferry/volferry/test/site"
 )
 
 // storageTarget is one of the machine with storage with which there is no session.
 type storageTarget struct {
 	connector string
+	program   string // of the connector; empty: the one that was built
 	// options are those of a pool, as KEY=VALUE.
 	options []string
 	// volumes are the paths that two of its volumes have while they are connected.
@@ -116,7 +120,7 @@ func (x storageTarget) keepsToTheProtocol(t *testing.T) {
 	if x.copies {
 		args = append(args, "--overwrite")
 	}
-	args = append(append(args, filepath.Join(bin, "connectors", x.connector)), x.options...)
+	args = append(append(args, cmp.Or(x.program, filepath.Join(bin, "connectors", x.connector))), x.options...)
 	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "volferryd"), args...).CombinedOutput()
 	t.Logf("%s", out)
 	if n := x.countSessions(t); err != nil || n > 0 {
@@ -154,6 +158,37 @@ func TestStorageTheConnectorOfISCSIKeepsToTheProtocolWithoutMultipath(t *testing
 		}
 	})
 	x.keepsToTheProtocol(t)
+}
+
+// osBrickTarget is the target of iSCSI, to which the example connects the host.
+func osBrickTarget(t *testing.T) storageTarget {
+	t.Helper()
+	x := iscsiTarget(t)
+	root, err := site.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for lun, path := range x.volumes {
+		text, err := json.Marshal(map[string]any{"driver_volume_type": "iscsi", "data": map[string]any{
+			"target_discovered": false, "discard": true,
+			"target_iqns": []string{x.name, x.name}, "target_portals": []string{"127.0.0.1:3260", "127.0.0.2:3260"}, "target_luns": []int{lun, lun},
+			"target_iqn": x.name, "target_portal": "127.0.0.1:3260", "target_lun": lun,
+		}})
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, filepath.Base(path)+".json"), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	x.program = filepath.Join(root, "daemon", "connectors", "examples", "os-brick")
+	x.options, x.copies = []string{"volumes=" + dir, "multipath=yes"}, false
+	return x
+}
+
+func TestStorageTheExampleWithOSBrickKeepsToTheProtocol(t *testing.T) {
+	osBrickTarget(t).keepsToTheProtocol(t)
 }
 
 // TestStorageAVolumeOfNoInstanceMovesToAnISCSITargetAndAwayThoughAPathIsLost in each copy.

@@ -19,6 +19,6 @@ suite=bookworm
 finish() { :; }
 
 install_missing mmdebstrap qemu-system-x86
-storage="udev,kmod,lvm2,thin-provisioning-tools,open-iscsi,multipath-tools,nvme-cli,sg3-utils,nfs-kernel-server"
+storage="udev,kmod,lvm2,thin-provisioning-tools,open-iscsi,multipath-tools,nvme-cli,sg3-utils,nfs-kernel-server,python3-os-brick"
 lab="libvirt-daemon-system,libvirt-clients,qemu-system-x86,qemu-utils,ovmf,systemd-boot-efi,mtools,fdisk,xfsprogs,btrfs-progs,e2fsprogs,strace"
 make_root "$0" "linux-image-amd64,iproute2,procps,util-linux,mount,$storage,$lab"
