@@ -56,6 +56,15 @@ func (s storageBeside) Watchers(ctx context.Context, image api.RBDImage, key *os
 	return addresses, err
 }
 
+// Change implements rbd.Reach.
+func (s storageBeside) Change(ctx context.Context, image api.RBDImage, change rbd.Change, key *os.File) error {
+	text, err := json.Marshal(change)
+	if err != nil {
+		return err
+	}
+	return sandbox.ChangeStorage(ctx, s.socket, image.URI(), text, key)
+}
+
 // Dial implements rbd.Reach.
 func (s storageBeside) Dial(ctx context.Context, image api.RBDImage, writable bool, key *os.File) (net.Conn, error) {
 	return sandbox.OpenStorage(ctx, s.socket, image.URI(), writable, key)

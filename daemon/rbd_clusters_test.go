@@ -39,6 +39,9 @@ func TestTheProgramOfStorageReachesTheClustersOfTheConfigurationAlone(t *testing
 	if _, _, err := host.Open(t.Context(), elsewhere, true, key); api.CodeOf(err) != api.CodePermissionDenied {
 		t.Errorf("an image of another cluster is opened: %v", err)
 	}
+	if err := host.Change(t.Context(), elsewhere, []byte(`{"remove":true,"id":"1"}`), key); api.CodeOf(err) != api.CodePermissionDenied {
+		t.Errorf("an image of another cluster is removed: %v", err)
+	}
 	for _, address := range []string{"/etc/shadow", "nbd://mon.example:6789/web", "rbd://" + cephCluster + "/rbd/web:conf=/x"} {
 		if _, _, err := host.Open(t.Context(), address, false, key); api.CodeOf(err) != api.CodeInvalidArgument {
 			t.Errorf("%s is opened: %v", address, err)
@@ -63,6 +66,8 @@ func (a awayReach) Look(context.Context, api.RBDImage, *os.File) (rbd.Info, erro
 func (a awayReach) Watchers(context.Context, api.RBDImage, *os.File) ([]string, error) {
 	return nil, a.err
 }
+
+func (a awayReach) Change(context.Context, api.RBDImage, rbd.Change, *os.File) error { return a.err }
 
 func (a awayReach) Dial(context.Context, api.RBDImage, bool, *os.File) (net.Conn, error) {
 	return nil, a.err

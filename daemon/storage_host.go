@@ -37,6 +37,19 @@ func (s storageHost) Watchers(ctx context.Context, address string, key *os.File)
 	return answerOf(ctx, address, key, s.Host.Watchers)
 }
 
+// Change implements sandbox.StorageReach.
+func (s storageHost) Change(ctx context.Context, address string, text []byte, key *os.File) error {
+	image, err := api.ParseRBD(address)
+	if err != nil {
+		return err
+	}
+	var change rbd.Change
+	if err := json.Unmarshal(text, &change); err != nil {
+		return fmt.Errorf("read what is to be changed: %w", err)
+	}
+	return s.Host.Change(ctx, image, change, key)
+}
+
 // answerOf is what is asked of an image, as text.
 func answerOf[T any](ctx context.Context, address string, key *os.File, ask func(context.Context, api.RBDImage, *os.File) (T, error)) ([]byte, error) {
 	image, err := api.ParseRBD(address)

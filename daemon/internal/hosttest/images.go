@@ -154,7 +154,7 @@ func (i *Images) Fold(ctx context.Context, overlay string, into []hv.Image) erro
 // Create makes the image under its temporary name first, as on a filesystem that has no
 // files without a name.
 func (i *Images) Create(ctx context.Context, img hv.Image, sizeBytes int64, about image.NewFile) error {
-	temporary := filepath.Join(filepath.Dir(img.Path), about.Temporary)
+	temporary := img.Path[:strings.LastIndexByte(img.Path, '/')+1] + about.Temporary
 	i.Temporary = temporary
 	err := i.Fake.CreateImage(temporary, img.Format, sizeBytes)
 	if len(about.Backing) > 0 {
@@ -199,10 +199,10 @@ func (i *Images) Grow(_ context.Context, img hv.Image, sizeBytes int64) error {
 	return err
 }
 
-// Remove unlinks an image; devices stay.
+// Remove unlinks an image; devices and exports stay.
 func (i *Images) Remove(_ context.Context, path string) error {
 	i.note("remove", path)
-	if i.Stuck != nil || i.isDevice(path) || api.IsNetwork(path) {
+	if i.Stuck != nil || i.isDevice(path) || api.IsNBD(path) {
 		return i.Stuck
 	}
 	if err := i.Fake.Remove(path); !errors.Is(err, fs.ErrNotExist) {

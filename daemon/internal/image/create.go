@@ -4,11 +4,14 @@ package image
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
+	"github.com/volferry/volferry/internal/api"
 )
 
 // NewFile says how an image file is made, and gives the caller its fingerprint in time, so
@@ -37,8 +40,12 @@ const ClusterBytes = 64 << 10
 // TemporaryName returns a name for NewFile that no other file has.
 func TemporaryName() string { return qemuimg.TemporaryName() }
 
-// Create makes a new image. It returns fs.ErrExist if there is anything at its path.
-func (Storage) Create(ctx context.Context, img hv.Image, sizeBytes int64, about NewFile) error {
+// Create makes a new image. It returns fs.ErrExist if there is anything at its path. An RBD image needs about.Temporary and
+// about.Whole, and has no rights.
+func (s Storage) Create(ctx context.Context, img hv.Image, sizeBytes int64, about NewFile) error {
+	if api.IsRBD(img.Path) {
+		return s.createRBD(ctx, img.Path, sizeBytes, about)
+	}
 	to := qemuimg.NewFile{
 		Temporary: about.Temporary,
 		Filled:    func(f *os.File) error { return asOf(f, about.Rights, about.Left) },
@@ -53,6 +60,14 @@ func (Storage) Create(ctx context.Context, img hv.Image, sizeBytes int64, about 
 		}
 	}
 	return noSpace(qemuimg.Create(ctx, *qemuChain(append([]hv.Image{img}, about.Backing...)), sizeBytes, to))
+}
+
+func (s Storage) createRBD(ctx context.Context, path string, sizeBytes int64, about NewFile) error {
+	err := s.Network.Make(ctx, path, about.Temporary, sizeBytes, about.Whole)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return cannotReach(path, err)
 }
 
 // asOf gives a new file these rights, and tells what it does not have of them.

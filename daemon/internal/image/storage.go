@@ -148,11 +148,17 @@ func cannotOpen(path string, err error) *api.Error {
 	return api.Errorf(api.CodeUnsupportedDisk, "%s cannot be opened: %v", path, err)
 }
 
-// Remove unlinks a file, durably. It is no error if there is none. A block device is never
-// removed.
-func (Storage) Remove(_ context.Context, path string) error {
-	if api.IsNetwork(path) {
-		return nil // it is its server's
+// Remove unlinks a file, durably, or deletes an RBD image, once nobody has it open. It is no error if there is none. A
+// block device is never removed, nor is an export, which is its server's.
+func (s Storage) Remove(ctx context.Context, path string) error {
+	switch {
+	case api.IsRBD(path):
+		if err := s.Network.Remove(ctx, path); err != nil {
+			return cannotReach(path, err)
+		}
+		return nil
+	case api.IsNetwork(path):
+		return nil
 	}
 	st, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

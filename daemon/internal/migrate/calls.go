@@ -132,7 +132,7 @@ func (m *Manager) copyMayBeThere(ctx context.Context, h *history) error {
 	if h.find(steps.GoalCopy) != nil {
 		return notThere // the built-in copy was begun and did not end well
 	}
-	if s.ExternalCopy || !s.CreateDst {
+	if s.ExternalCopy || !s.CreateDst || api.IsNetwork(s.Dst.Path) {
 		return nil
 	}
 	info, err := m.ports.Images.Inspect(ctx, s.Dst)

@@ -323,7 +323,7 @@ func (m *Manager) destinationToConnect(ctx context.Context, s *steps.Spec, t api
 	return m.checkNothingLost(ctx, s, t, image.Info{SizeBytes: s.DstRoomBytes(), Block: true})
 }
 
-// destinationAtExport fills in an export or an RBD image, which is there already, as dst.
+// destinationAtExport fills in an export, which is there already, or an RBD image, which is made if it is not, as dst.
 func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
 	path := t.ToPath
 	if s.LedByRegistry() {
@@ -346,8 +346,9 @@ func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, t api.
 	if err == nil {
 		err = m.ports.Images.Fence(ctx, path)
 	}
-	if errors.Is(err, image.ErrAbsent) {
-		return api.Errorf(api.CodeNotFound, "there is no image at %s; make it first, of %d bytes: rbd create --size %[2]dB POOL/IMAGE", path, s.SizeBytes())
+	if errors.Is(err, image.ErrAbsent) { // as an RBD image alone is
+		s.CreateDst = true
+		return nil
 	}
 	if err != nil {
 		return steps.HVRefusal(err) // of libvirt, which gives the key of a cluster

@@ -78,7 +78,6 @@ func TestWhatIsNotDoneWithAVolumeAtAnExportIsRefusedByNameAndChangesNothing(t *t
 		{"delete the source", hv.StateStopped, api.MigrationTarget{ToPool: "new", DeleteSource: true}, api.CodeInvalidArgument},
 		{"mirror", hv.StateRunning, api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror}, api.CodeUnsupportedDisk},
 		{"to itself", hv.StateStopped, api.MigrationTarget{ToPath: migratetest.Export.Path}, api.CodeSameLocation},
-		{"to an image that is not there", hv.StateStopped, api.MigrationTarget{ToPath: migratetest.RBD.Path + "-none"}, api.CodeNotFound},
 		{"to a cluster that is not listed", hv.StateStopped, api.MigrationTarget{ToPath: "rbd://00000000-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/web"}, api.CodePermissionDenied},
 	} {
 		for at, world := range map[string]func(*testing.T, hv.State) *migratetest.World{"an export": migratetest.ExportWorld, "an image": migratetest.RBDWorld} {

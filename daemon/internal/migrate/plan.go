@@ -37,7 +37,7 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 			plan.DstLeftBy = h.spec.MigrationID
 		}
 	}
-	if s.CreateDst && !s.ConnectDst || !s.DstBlock {
+	if (s.CreateDst && !s.ConnectDst || !s.DstBlock) && !api.IsNetwork(s.Dst.Path) { // of which nobody says how much room there is
 		needed := m.neededBytes(s, !s.DstBlock)
 		free, err := m.destinationFreeBytes(ctx, s)
 		if err != nil {

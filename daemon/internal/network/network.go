@@ -96,7 +96,25 @@ func (a Access) Fingerprint(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "rbd image " + info.ID + " at " + path, nil
+	return rbdFingerprint(info.ID, path), nil
+}
+
+func rbdFingerprint(id, path string) string { return "rbd image " + id + " at " + path }
+
+// Make makes an RBD image at an address, as rbd.Client does, and says its fingerprint in time.
+func (a Access) Make(ctx context.Context, path, temporary string, sizeBytes int64, whole func(fingerprint string) error) error {
+	if a.RBD == nil {
+		return errNoClusters
+	}
+	return a.RBD.Make(ctx, path, temporary, sizeBytes, func(id string) error { return whole(rbdFingerprint(id, path)) })
+}
+
+// Remove deletes an RBD image, once nobody has it open; it is no error if there is none.
+func (a Access) Remove(ctx context.Context, path string) error {
+	if a.RBD == nil {
+		return errNoClusters
+	}
+	return a.RBD.Remove(ctx, path)
 }
 
 // Holders says who has what is at an address, besides the clients that ours counts, "" if nobody can be

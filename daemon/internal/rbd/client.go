@@ -4,11 +4,14 @@ package rbd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/nbd"
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
@@ -23,6 +26,8 @@ type Reach interface {
 	Look(ctx context.Context, image api.RBDImage, key *os.File) (Info, error)
 	// Watchers asks for the addresses of the clients that have an image open. The error is as that of Look.
 	Watchers(ctx context.Context, image api.RBDImage, key *os.File) ([]string, error)
+	// Change changes an image.
+	Change(ctx context.Context, image api.RBDImage, change Change, key *os.File) error
 	// Dial has an image served, and returns a connection on which that is said by which NBD is spoken.
 	// The server ends with the connection.
 	Dial(ctx context.Context, image api.RBDImage, writable bool, key *os.File) (net.Conn, error)
@@ -80,6 +85,59 @@ func (c *Client) Look(ctx context.Context, path string) (info Info, err error) {
 		return err
 	})
 	return info, err
+}
+
+// Make makes an image at an address. It has a temporary name, which nobody else may have, until whole was called with its
+// id, which it keeps: if that fails, or the error wraps unix.EEXIST since there is an image at the address, nothing is left.
+// Whatever is cut off leaves an image of the temporary name, or the image at its address.
+func (c *Client) Make(ctx context.Context, path, temporary string, sizeBytes int64, whole func(id string) error) error {
+	return c.with(ctx, path, func(image api.RBDImage, key *os.File) error {
+		hidden := image
+		hidden.Name = temporary
+		err := c.Reach.Change(ctx, hidden, Change{CreateBytes: sizeBytes}, key)
+		if err != nil && !errors.Is(err, unix.EEXIST) { // an answer may have been lost
+			return fmt.Errorf("make %s: %w", path, err)
+		}
+		info, err := c.Reach.Look(ctx, hidden, key)
+		switch {
+		case err != nil:
+			return fmt.Errorf("make %s: %w", path, err)
+		case info.SizeBytes != sizeBytes:
+			err = fmt.Errorf("make %s: it was made with %d bytes, and has to have %d", path, info.SizeBytes, sizeBytes)
+		default:
+			err = whole(info.ID)
+		}
+		if err == nil {
+			err = c.Reach.Change(ctx, hidden, Change{RenameTo: image.Name, ID: info.ID}, key)
+		}
+		if err != nil {
+			return errors.Join(err, c.Reach.Change(ctx, hidden, Change{Remove: true, ID: info.ID}, key))
+		}
+		return nil
+	})
+}
+
+// Remove deletes the image at an address, once nobody has it open; it is no error if there is none.
+func (c *Client) Remove(ctx context.Context, path string) error {
+	has, err := c.Holders(ctx, path, nil)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case err != nil:
+		return fmt.Errorf("remove %s: %w", path, err)
+	case has != "":
+		return fmt.Errorf("remove %s: %s", path, has)
+	}
+	return c.with(ctx, path, func(image api.RBDImage, key *os.File) error {
+		info, err := c.Reach.Look(ctx, image, key)
+		if err == nil {
+			err = c.Reach.Change(ctx, image, Change{Remove: true, ID: info.ID}, key)
+		}
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("remove %s: %w", path, err)
+		}
+		return nil
+	})
 }
 
 // Open opens the image at an address. It does not outlast ctx.

@@ -3,10 +3,12 @@
 package rbd_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"strconv"
@@ -14,6 +16,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/internal/api"
@@ -28,6 +33,99 @@ const theKey = "\x01\x00timetime\x07\x00the key"
 type fakeReach struct {
 	watched func() bool
 	keys    []string
+}
+
+// fakePool is a cluster whose images are made and removed. Lost is what is done, and not answered.
+type fakePool struct {
+	fakeReach
+
+	images map[string]rbd.Info
+	made   int
+	lost   func(rbd.Change) bool
+}
+
+func (f *fakePool) Look(_ context.Context, image api.RBDImage, _ *os.File) (rbd.Info, error) {
+	info, is := f.images[image.Name]
+	if !is {
+		return info, unix.ENOENT
+	}
+	return info, nil
+}
+
+func (f *fakePool) Watchers(ctx context.Context, image api.RBDImage, key *os.File) ([]string, error) {
+	_, err := f.Look(ctx, image, key)
+	return nil, err
+}
+
+func (f *fakePool) Change(_ context.Context, image api.RBDImage, change rbd.Change, _ *os.File) error {
+	info := f.images[image.Name]
+	name := cmp.Or(change.RenameTo, image.Name)
+	if _, is := f.images[name]; is && !change.Remove {
+		return unix.EEXIST
+	}
+	if change.CreateBytes == 0 && info.ID != change.ID {
+		return errors.New("it is another image")
+	}
+	delete(f.images, image.Name)
+	switch {
+	case change.CreateBytes > 0:
+		f.made++
+		f.images[name] = rbd.Info{SizeBytes: change.CreateBytes, ID: "made " + strconv.Itoa(f.made)}
+	case change.RenameTo != "":
+		f.images[name] = info
+	}
+	if f.lost != nil && f.lost(change) {
+		return unix.EEXIST // as to whoever asks again
+	}
+	return nil
+}
+
+func TestAnImageIsMadeWithItsIDKnownOrNotAtAll(t *testing.T) {
+	refused := errors.New("the journal takes nothing")
+	stranger := map[string]rbd.Info{"web": {SizeBytes: 1, ID: "theirs"}}
+	made := map[string]rbd.Info{"web": {SizeBytes: 512, ID: "made 1"}}
+	for name, c := range map[string]struct {
+		there     map[string]rbd.Info
+		lost      func(rbd.Change) bool
+		whole     error
+		err       error
+		want      map[string]rbd.Info
+		wantWhole string
+	}{
+		"made":                             {want: made, wantWhole: "made 1"},
+		"made, and the answer is lost":     {lost: func(c rbd.Change) bool { return c.CreateBytes > 0 }, want: made, wantWhole: "made 1"},
+		"its id is not taken down":         {whole: refused, err: refused, want: map[string]rbd.Info{}, wantWhole: "made 1"},
+		"there is another one of its name": {there: stranger, err: unix.EEXIST, want: stranger, wantWhole: "made 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fakePool{images: map[string]rbd.Info{}, lost: c.lost}
+			maps.Copy(f.images, c.there)
+			client := clientOf(&f.fakeReach)
+			client.Reach = f
+			told := ""
+			err := client.Make(t.Context(), web, ".volferry-x", 512, func(id string) error {
+				if _, is := f.images["web"]; is && c.there == nil {
+					t.Error("it has its name before its id is taken down")
+				}
+				told = id
+				return c.whole
+			})
+			if !errors.Is(err, c.err) || told != c.wantWhole {
+				t.Errorf("%v, and the id that was told is %q", err, told)
+			}
+			if diff := gocmp.Diff(c.want, f.images); diff != "" {
+				t.Errorf("images (-want +got):\n%s", diff)
+			}
+			for range 2 {
+				if err := client.Remove(t.Context(), web); err != nil {
+					t.Error(err)
+				}
+			}
+			if len(f.images) > 0 {
+				t.Errorf("removed, and there: %v", f.images)
+			}
+		})
+	}
 }
 
 func (f *fakeReach) Look(_ context.Context, _ api.RBDImage, key *os.File) (rbd.Info, error) {
@@ -48,6 +146,10 @@ func (f *fakeReach) Watchers(context.Context, api.RBDImage, *os.File) ([]string,
 }
 
 func (*fakeReach) Check(context.Context, string, *os.File) error { return nil }
+
+func (*fakeReach) Change(context.Context, api.RBDImage, rbd.Change, *os.File) error {
+	return errors.New("it is not changed")
+}
 
 func (*fakeReach) Dial(context.Context, api.RBDImage, bool, *os.File) (net.Conn, error) {
 	return nil, errors.New("it is not served")

@@ -57,9 +57,14 @@ func command(ctx context.Context, key *os.File, name string, args ...string) *ex
 	return cmd
 }
 
-// output runs a tool of Ceph's for a cluster, and returns what it prints.
+// output runs a tool of Ceph's that asks a cluster something, and returns what it prints.
 func (c Cluster) output(ctx context.Context, key *os.File, tool string, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, toolTimeout, ErrNoAnswer)
+	return c.run(ctx, toolTimeout, key, tool, args...)
+}
+
+// run runs a tool of Ceph's for a cluster, and returns what it prints.
+func (c Cluster) run(ctx context.Context, timeout time.Duration, key *os.File, tool string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ErrNoAnswer)
 	defer cancel()
 	cmd := command(ctx, key, tool, append([]string{
 		"--conf", confFile(), "-m", strings.Join(c.Monitors, ","), "--id", c.User, "--keyfile", keyPath,

@@ -22,6 +22,8 @@ type StorageReach interface {
 	Look(ctx context.Context, address string, key *os.File) ([]byte, error)
 	// Watchers says who has an image open, as text for whoever asks.
 	Watchers(ctx context.Context, address string, key *os.File) ([]byte, error)
+	// Change makes, renames or removes an image, as the text of whoever asks says.
+	Change(ctx context.Context, address string, change []byte, key *os.File) error
 	// Open has an image served on a connection, until ended is called.
 	Open(ctx context.Context, address string, writable bool, key *os.File) (conn *os.File, ended func() error, err error)
 }
@@ -42,6 +44,12 @@ func LookAtStorage(ctx context.Context, socket, address string, key *os.File) ([
 func WatchersOfStorage(ctx context.Context, socket, address string, key *os.File) ([]byte, error) {
 	out, _, err := ask(ctx, socket, request{Call: callWatchers, Name: address}, key)
 	return out.Value, err
+}
+
+// ChangeStorage has `volferryd storage` make, rename or remove an image.
+func ChangeStorage(ctx context.Context, socket, address string, change []byte, key *os.File) error {
+	_, _, err := ask(ctx, socket, request{Call: callChange, Name: address, Value: change}, key)
+	return err
 }
 
 // OpenStorage has `volferryd storage` serve an image. What serves it ends with the connection, and is
@@ -122,6 +130,11 @@ func answerStorage(reach StorageReach) handler {
 				return failed(err), nil
 			}
 			return answer{Value: text}, nil
+		case callChange:
+			if err := reach.Change(ctx, in.Name, in.Value, key); err != nil {
+				return failed(err), nil
+			}
+			return answer{}, nil
 		case callOpen:
 			select {
 			case open <- struct{}{}:

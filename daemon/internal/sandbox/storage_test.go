@@ -39,6 +39,13 @@ func (echo) Watchers(_ context.Context, address string, _ *os.File) ([]byte, err
 	return []byte("those of " + address), nil
 }
 
+func (echo) Change(_ context.Context, address string, change []byte, _ *os.File) error {
+	if string(change) == "taken" {
+		return fmt.Errorf("%s is there: %w", address, unix.EEXIST)
+	}
+	return nil
+}
+
 func (e echo) Open(_ context.Context, address string, writable bool, _ *os.File) (*os.File, func() error, error) {
 	if !writable {
 		return nil, nil, errors.New("it is only written to")
@@ -83,6 +90,11 @@ func TestStorageLooksWithTheKeyThatItIsHandedAndSaysThatThereIsNothing(t *testin
 	}
 	if text, err := WatchersOfStorage(t.Context(), socket, "web", keyFile(t)); err != nil || string(text) != "those of web" {
 		t.Errorf("%q, %v", text, err)
+	}
+	for change, want := range map[string]error{"taken": unix.EEXIST, "free": nil} {
+		if err := ChangeStorage(t.Context(), socket, "web", []byte(change), keyFile(t)); !errors.Is(err, want) {
+			t.Errorf("the change of what is %s: %v", change, err)
+		}
 	}
 	if _, err := LookAtStorage(t.Context(), socket, "gone", keyFile(t)); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("an image that is not there: %v", err)

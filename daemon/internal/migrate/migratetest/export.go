@@ -45,12 +45,24 @@ func ToAddress(kind func(*testing.T, hv.State) *World, dst hv.Image) func(*testi
 	})
 }
 
+// NewRBD is an image that is not there.
+var NewRBD = hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "rbd://5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11/fast/new"}
+
+// ToNewImage makes worlds of a kind whose volume goes to an RBD image that the move makes.
+func ToNewImage(kind func(*testing.T, hv.State) *World) func(*testing.T, hv.State) *World {
+	return with(kind, func(t *testing.T, w *World) {
+		t.Helper()
+		w.To, w.Makes = api.MigrationTarget{ToPath: NewRBD.Path}, true
+	})
+}
+
 // LiveKinds are worlds by where the volume of a running guest may be, and where it may go.
 var LiveKinds = map[string]func(*testing.T, hv.State) *World{
 	"from a file to a file":                NewWorld,
 	"from an RBD image to a file":          RBDWorld,
 	"from a file to an export":             ToAddress(NewWorld, OtherExport),
 	"from an export to an image":           ToAddress(ExportWorld, OtherRBD),
+	"from a file to an image that is made": ToNewImage(NewWorld),
 	"from a container to another":          LUKSWorld,
 	"from an image on a device to another": DeviceWorld,
 	"from a linked clone to another":       KeepBaseWorld,

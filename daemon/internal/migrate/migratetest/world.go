@@ -36,6 +36,8 @@ type World struct {
 	// Src is the image of the volume in the beginning, To where it is moved.
 	Src hv.Image
 	To  api.MigrationTarget
+	// Makes: what is at an address is not there before the move, which makes it.
+	Makes bool
 	// SrcGoes: src is deleted in the end.
 	SrcGoes bool
 	// MayMove is the answer of the world's attachments.
@@ -259,7 +261,7 @@ func (w *World) Spec(method string) steps.Spec {
 		}
 	}
 	if w.To.ToPath != "" {
-		s.Dst, s.CreateDst = api.Location{Path: w.To.ToPath, Format: api.FormatRaw, SizeBytes: Size}, false
+		s.Dst, s.CreateDst = api.Location{Path: w.To.ToPath, Format: api.FormatRaw, SizeBytes: Size}, w.Makes
 	}
 	if w.To.KeepBase {
 		s.Src = w.Registry.CurrentVolume().Location

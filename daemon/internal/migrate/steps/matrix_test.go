@@ -13,6 +13,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
@@ -43,6 +44,8 @@ type phase struct {
 	kind string
 	spec steps.Spec
 	seal *image.Stamp // of src, nil if it was not frozen
+	// dstPrint is what the journal has of a dst that was made at an address.
+	dstPrint string
 	// handedOver is how the guest was when it was left to a person.
 	handedOver hv.State
 	// done and undone judge the world after the op.
@@ -52,7 +55,7 @@ type phase struct {
 // Plans implements optest.World.
 func (p *phase) Plans() []op.Plan {
 	host := func(context.Context) (steps.Host, error) { return steps.Host{ID: testHost, Epoch: 1}, nil }
-	plans := steps.NewEnv(p.Ports(), migratetest.FakeHistory{Note: steps.DstNote{Ours: true}, Seal: p.seal}, host, func(string) {}, slog.New(slog.DiscardHandler)).Plans()
+	plans := steps.NewEnv(p.Ports(), migratetest.FakeHistory{Note: steps.DstNote{Ours: true, Print: p.dstPrint}, Seal: p.seal}, host, func(string) {}, slog.New(slog.DiscardHandler)).Plans()
 	for _, plan := range plans {
 		if plan.Kind == steps.KindRelease {
 			stopWhenAsked(p, &plan.Steps[len(plan.Steps)-1])
@@ -104,7 +107,12 @@ func startedOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World
 		From: []api.MigrationState{api.MigrationStarting}, To: api.MigrationStarted, Epoch: 1,
 	})
 	must(t, err)
-	if p.spec.CreateDst {
+	switch {
+	case p.spec.CreateDst && p.spec.Dst.Pool == "":
+		must(t, p.CreateImage(p.spec.Dst.Path, hvtest.Raw, testSize))
+		p.dstPrint, err = p.Images.Fingerprint(ctx, p.spec.Dst.Path)
+		must(t, err)
+	case p.spec.CreateDst:
 		_, err = p.CreateVolume(ctx, "new", p.spec.Dst.Name, string(p.spec.Dst.Format), p.spec.SizeBytes(), p.spec.DstChain()[1:])
 		must(t, err)
 	}

@@ -117,7 +117,7 @@ type copyNote struct {
 // an image that was made for this migration and had nothing in it when the copy
 // began. A new block device has what its extents held before.
 func (e *Env) dstIsZero(ctx context.Context, r *op.Run, s *Spec) (bool, error) {
-	if s.KeepsBase() || !s.DstOnDevice() && (!s.CreateDst || s.DstBlock) {
+	if s.KeepsBase() || !s.DstOnDevice() && (!s.CreateDst || s.DstBlock) || api.IsNetwork(s.Dst.Path) {
 		return false, nil
 	}
 	var note copyNote

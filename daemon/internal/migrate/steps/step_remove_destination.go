@@ -5,7 +5,7 @@ package steps
 import (
 	"cmp"
 	"context"
-	"path/filepath"
+	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
@@ -83,7 +83,7 @@ func (e *Env) removeTemporary(ctx context.Context, s *Spec, note DstNote) error 
 }
 
 func temporaryPath(s *Spec, note DstNote) string {
-	return filepath.Join(filepath.Dir(s.Dst.Path), note.Temporary)
+	return s.Dst.Path[:strings.LastIndexByte(s.Dst.Path, '/')+1] + note.Temporary // of an address as well
 }
 
 // removeDestination deletes a dst that the migration made, and no other image that is at
