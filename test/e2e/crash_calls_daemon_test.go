@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"maps"
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
@@ -34,7 +33,7 @@ func volferrydHangs() *callBlow {
 
 // volferrydRequests are all requests: those for which libvirtd is called, and those for which it is hardly.
 func volferrydRequests() map[string]func() *callTrial {
-	all := maps.Clone(libvirtdRequests)
+	all := inWhichTheDaemonLives()
 	all["complete a fold"] = func() *callTrial { return foldInCalls((*guest).runThenComplete) }
 	all["cancel by a fold"] = func() *callTrial { return foldInCalls((*guest).runThenCancel) }
 	all["reformat, stopped"] = func() *callTrial { return reformatInCalls(api.FormatQcow2).stopped() }

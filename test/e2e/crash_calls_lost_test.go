@@ -18,7 +18,7 @@ import (
 // waits, and says so.
 func TestAHangOfLibvirtdThatOutlastsTheTimeoutOfACallIsSaidAndLosesNothing(t *testing.T) {
 	leftToTestCrash(t)
-	forEachCall(t, libvirtdRequests, libvirtdIsLost)
+	forEachCall(t, inWhichTheDaemonLives(), libvirtdIsLost)
 }
 
 // libvirtdIsLost is the blow of a libvirtd that stands still until the daemon has given it up, at one point of each
