@@ -88,6 +88,21 @@ func TestAGuestThatWasSuspendedAndRunsAgainIsNotSaved(t *testing.T) {
 	}, hv.StateRunning)
 }
 
+// Web is being saved when somebody lets db run on.
+func TestAGuestIsNotRestoredFromItsSaveBesideOneThatSomebodyHasLetRunOn(t *testing.T) {
+	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+		wantState(t, d.suspend("suspend", pausedWeb), op.StateDone, "")
+		wantState(t, d.suspend("suspend.db", pausedDB), op.StateDone, "")
+		d.world.Inject(hvtest.Fault{Call: "SaveMemory", After: true, Do: func() { must(t, d.world.Resume(t.Context(), pausedDB)) }})
+		st := d.saveOnly("save", pausedWeb)
+		wantState(t, st, op.StateUndone, api.CodeVolumeInUse)
+		if st.Failure.Details["ran_on"] != true || st.Failure.Details["instance_id"] != pausedDB {
+			t.Errorf("the refusal does not say who has run on: %+v", st.Failure)
+		}
+		must(t, d.world.asleep(true))
+	}, hv.StateRunning, hv.StateRunning)
+}
+
 func TestAGuestThatWasNotSuspendedIsNotSavedAndOneIsNotRestoredToRunOnAtOnce(t *testing.T) {
 	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
 		wantState(t, d.saveOnly("save", pausedWeb), op.StateUndone, api.CodeStateForbidden)

@@ -76,6 +76,8 @@ const (
 	halted  = "halted"  // taken on, done, and stopped for an operator
 	doubted = "doubted" // taken on and done, and answered as if nobody knew
 	resumed = "resumed" // refused, for somebody has let the guest run on by hand
+	// taken on, and taken back but for the memory, for somebody has let another guest of the host run on by hand
+	overtaken = "overtaken"
 )
 
 func newDaemon(s *site, name string) *daemon {
@@ -174,6 +176,11 @@ func (d *daemon) take(task api.Task) api.TaskAnswer {
 			}
 			o.State = "needs_operator"
 			return api.Errorf(api.CodeNeedsOperator, "look at it")
+		case overtaken:
+			if err := act(); err != nil {
+				return err
+			}
+			return d.overtakes(parts[1])
 		}
 		return act()
 	}
@@ -190,6 +197,18 @@ func (d *daemon) take(task api.Task) api.TaskAnswer {
 		return relaytest.Refuse(api.CodeJournalUnavailable)
 	}
 	return api.TaskAnswer{Status: http.StatusAccepted, Body: relaytest.Document(map[string]any{"op": o.Op})}
+}
+
+// overtakes has another guest of the host run on by hand, beside one that is saved, and says so.
+func (d *daemon) overtakes(saved string) *api.Error {
+	for id, g := range d.guests {
+		if id != saved && g.process {
+			g.running, g.byHand = true, true
+			return api.Errorf(api.CodeVolumeInUse, "guest %s runs", id).With("ran_on", true).With("instance_id", id)
+		}
+	}
+	d.site.wrong("host %s has no other guest", d.Name)
+	return nil
 }
 
 // act is what a call does to the world at its end, with what must never be looked for.

@@ -155,6 +155,23 @@ func TestAGuestThatSomebodyLetsRunOnKeepsTheOthersFromBeingRestored(t *testing.T
 	})
 }
 
+// g2 runs on by hand while g1 is saved: that is in its file, and older.
+func TestAGuestThatIsSavedWhileAnotherOneRunsOnByHandIsNotRestored(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.hosts["a"].fails("save", overtaken)
+		id := s.move()
+		s.untilPhase(id, "saving")
+		relaytest.Pass(time.Minute)
+		if a := s.guestsOf("a"); a[guestID("g1")].process || !a[guestID("g2")].running {
+			s.T.Errorf("guests g1 and g2 are %+v and %+v", a[guestID("g1")], a[guestID("g2")])
+		}
+		s.follow(id)
+		if m := s.until(id); m.State != api.MigrationCancelled {
+			t.Errorf("migration = %+v", m)
+		}
+	})
+}
+
 // report is what a host says of its guests now.
 func (s *site) report(host string) {
 	s.T.Helper()

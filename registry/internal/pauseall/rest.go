@@ -4,6 +4,7 @@ package pauseall
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
@@ -117,12 +118,22 @@ func (l *Loop) bringOne(ctx context.Context, p *workflow.Pause, g workflow.Pause
 		return v.Failed // in its turn
 	default:
 		if v.Failed.Details["ran_on"] == true { // by somebody's hand, beside others that may be saved
-			g.RanAt = time.Now()
-			if err := l.set(ctx, p, g); err != nil {
+			ran := ranOn(p, g, v.Failed)
+			ran.RanAt = time.Now()
+			if err := l.set(ctx, p, ran); err != nil {
 				return err
 			}
 		}
 		return l.cancel(ctx, p, refusal(g, d.verb, v.Failed))
 	}
 	return l.set(ctx, p, g)
+}
+
+// ranOn is the instance that a host says has run on, where it could not save another one, or g itself, for that.
+func ranOn(p *workflow.Pause, g workflow.PauseInstance, failed *api.Error) workflow.PauseInstance {
+	i := slices.IndexFunc(p.Instances, func(o workflow.PauseInstance) bool { return o.ID == failed.Details["instance_id"] })
+	if i < 0 {
+		return g
+	}
+	return p.Instances[i]
 }

@@ -41,7 +41,7 @@ func newWalk(s *site, seed uint64) *walk {
 		defer mu.Unlock()
 		name := d.Name + " " + task.Path
 		tasks[name]++
-		return time.Duration(1+seedtest.RandOf(seed, fmt.Sprint("apart ", name, tasks[name])).Int64N(int64(beside)))
+		return time.Duration(1 + seedtest.RandOf(seed, fmt.Sprint("apart ", name, tasks[name])).Int64N(int64(beside)))
 	}
 	calls := map[string]int{}
 	s.chance = func(d *daemon, verb string, task api.Task) (string, time.Duration) {

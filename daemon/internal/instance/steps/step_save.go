@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
@@ -37,8 +39,11 @@ func (e *Env) CheckSave(ctx context.Context, in *PauseInput) (before SavedState,
 }
 
 // ranOnDetail is the detail of a refusal that tells the registry that a guest has run on
-// while others may be saved already.
-const ranOnDetail = "ran_on"
+// while others may be saved already: another one than is saved, if instanceDetail says so.
+const (
+	ranOnDetail    = "ran_on"
+	instanceDetail = "instance_id"
+)
 
 // checkSuspended refuses to save a guest that was not suspended, or that runs again: the
 // saved memory of the other guests would be older than what it writes.
@@ -309,6 +314,9 @@ func (e *Env) unsave(ctx context.Context, in *PauseInput, was SavedState) error 
 		if err := e.recoverSaveImage(ctx, in); err != nil {
 			return err
 		}
+		if err := e.othersStandStill(ctx, in); err != nil {
+			return err
+		}
 		if _, err := e.wake(ctx, in, was); err != nil {
 			return err
 		}
@@ -317,6 +325,29 @@ func (e *Env) unsave(ctx context.Context, in *PauseInput, was SavedState) error 
 		return err
 	}
 	return e.resumeGuest(ctx, in, was)
+}
+
+// othersStandStill refuses (needs_operator) to restore a guest beside another one of this host that runs with the volume open, as
+// when somebody has resumed it by hand: what that one has written since is newer.
+func (e *Env) othersStandStill(ctx context.Context, in *PauseInput) error {
+	doms, err := e.HV.Domains(ctx)
+	if err != nil {
+		return request.HV(err)
+	}
+	for i := range doms {
+		dom := &doms[i]
+		if dom.ID == in.InstanceID || dom.State != hv.StateRunning {
+			continue
+		}
+		open, err := location.Opens(ctx, e.HV, dom, in.Location.Path)
+		if err != nil {
+			return request.HV(err)
+		}
+		if open {
+			return in.needsOperator(fmt.Errorf("instance %s runs, and may have written what its memory does not know of", dom.Name))
+		}
+	}
+	return nil
 }
 
 // stepReleased makes sure that on this host only guests that the migration has still to
@@ -355,14 +386,16 @@ func (e *Env) mayHaveOpen(ctx context.Context, in *PauseInput, dom *hv.Domain, a
 	if err != nil || !open {
 		return request.HV(err)
 	}
-	for i := range atts {
-		if atts[i].InstanceID == dom.ID && dom.State == hv.StatePaused {
-			return nil
-		}
+	refused := in.stillOpen("instance " + dom.Name)
+	switch {
+	case !slices.ContainsFunc(atts, func(a api.Attachment) bool { return a.InstanceID == dom.ID }):
+		return refused
+	case dom.State == hv.StatePaused:
+		return nil
 	}
-	return in.stillOpen("instance " + dom.Name)
+	return refused.With(ranOnDetail, true).With(instanceDetail, dom.ID) // it was suspended, as all were
 }
 
-func (in *PauseInput) stillOpen(who string) error {
+func (in *PauseInput) stillOpen(who string) *api.Error {
 	return api.Errorf(api.CodeVolumeInUse, "cannot move volume %s with all its guests paused: %s is still in use: %s", in.VolumeName, in.Location.Path, who)
 }
