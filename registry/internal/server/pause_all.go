@@ -75,10 +75,11 @@ func (s *Server) orPaused(route httpjson.Route, do func(context.Context, store.C
 		if err != nil {
 			return err
 		}
+		end := do // of this request alone
 		if in.DiscardMemory {
-			do = s.Store.DiscardPaused
+			end = s.Store.DiscardPaused
 		}
-		p, err := do(r.Context(), call, m.ID)
+		p, err := end(r.Context(), call, m.ID)
 		if err != nil {
 			return err
 		}

@@ -64,6 +64,20 @@ func TestTheRegistryItselfMovesWithAllGuestsPaused(t *testing.T) {
 	})
 }
 
+// Whoever has given memory up once has done so for that one call.
+func TestMemoryIsGivenUpByTheCallThatSaysSoAndByNoLaterOne(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		m := s.pausing(t)
+		for _, call := range []struct{ body, words string }{
+			{`{"discard_memory":true}`, "has no guest whose memory would have to be given up"}, {"", "goes on by itself"},
+		} {
+			if _, body := s.begin(t, "POST", "/v1/migrations/"+m.ID+"/complete", "", call.body).answer(); !strings.Contains(body, call.words) {
+				t.Errorf("complete %s: %s, want %q", call.body, body, call.words)
+			}
+		}
+	})
+}
+
 func TestAMoveWithAllGuestsPausedSaysWhomItWaitsFor(t *testing.T) {
 	bubble(t, func(t *testing.T, s *site) {
 		m := s.pausing(t)
