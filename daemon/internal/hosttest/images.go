@@ -199,11 +199,22 @@ func (i *Images) Grow(_ context.Context, img hv.Image, sizeBytes int64) error {
 	return err
 }
 
-// Remove unlinks an image; devices and exports stay.
-func (i *Images) Remove(_ context.Context, path string) error {
-	i.note("remove", path)
-	if i.Stuck != nil || i.isDevice(path) || api.IsNBD(path) {
+// Remove unlinks an image; devices, and what is at an address, stay.
+func (i *Images) Remove(ctx context.Context, path string) error {
+	if api.IsNetwork(path) {
 		return i.Stuck
+	}
+	return i.RemoveMade(ctx, path, "")
+}
+
+// RemoveMade is Remove for images at an address as well. An image at an address that has another fingerprint stays.
+func (i *Images) RemoveMade(ctx context.Context, path, fingerprint string) error {
+	i.note("remove", path)
+	if i.Stuck != nil || i.isDevice(path) {
+		return i.Stuck
+	}
+	if now, err := i.Fingerprint(ctx, path); err == nil && fingerprint != "" && now != fingerprint && api.IsNetwork(path) {
+		return fmt.Errorf("%s is another image by now: %s, and was %s", path, now, fingerprint)
 	}
 	if err := i.Fake.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -148,16 +148,22 @@ func cannotOpen(path string, err error) *api.Error {
 	return api.Errorf(api.CodeUnsupportedDisk, "%s cannot be opened: %v", path, err)
 }
 
-// Remove unlinks a file, durably, or deletes an RBD image, once nobody has it open. It is no error if there is none. A
-// block device is never removed, nor is an export, which is its server's.
-func (s Storage) Remove(ctx context.Context, path string) error {
-	switch {
-	case api.IsRBD(path):
-		if err := s.Network.Remove(ctx, path); err != nil {
-			return cannotReach(path, err)
-		}
-		return nil
-	case api.IsNetwork(path):
+// RemoveMade is Remove for what Create has made, whose fingerprint is this one, if it is known: an RBD image is deleted as
+// well, once nobody has it open. Another one that is at its address by now is not.
+func (s Storage) RemoveMade(ctx context.Context, path, fingerprint string) error {
+	if !api.IsRBD(path) {
+		return s.Remove(ctx, path)
+	}
+	if err := s.Network.Remove(ctx, path, fingerprint); err != nil {
+		return cannotReach(path, err)
+	}
+	return nil
+}
+
+// Remove unlinks a file, durably. It is no error if there is none. A block device is never
+// removed, nor is what is at an address.
+func (Storage) Remove(_ context.Context, path string) error {
+	if api.IsNetwork(path) {
 		return nil
 	}
 	st, err := os.Lstat(path)

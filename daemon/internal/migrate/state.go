@@ -144,11 +144,11 @@ func (h *history) onOverlay() bool {
 	return !state.Final() && h.position() == steps.OnOverlay
 }
 
-// inPivotToDst: a complete stands in its pivot. The definition names dst since the step before,
-// rightly, whether QEMU has gone over to it or not.
-func (h *history) inPivotToDst() bool {
+// inPivot: an op stands in its pivot. Of a complete the definition names dst since the step before,
+// rightly, whether QEMU has gone over to it or not; of a cancel libvirt has it name src once QEMU has.
+func (h *history) inPivot(goal steps.Goal) bool {
 	o := h.running()
-	return o != nil && o.goal == steps.GoalComplete && o.Step == "pivot"
+	return o != nil && o.goal == goal && o.Step == "pivot"
 }
 
 // times returns when src was frozen and when the migration ended; zero if not.

@@ -8,7 +8,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/nbd"
 	"github.com/volferry/volferry/daemon/internal/rbd"
@@ -62,14 +65,18 @@ func (a Access) SizeBytes(ctx context.Context, path string) (int64, error) {
 // answerTimeout is how long an export may take to be opened, read and flushed.
 const answerTimeout = 20 * time.Second
 
-// Answers returns nbd.ErrNoAnswer if an export does not answer a reading and a flush in answerTimeout. Whoever says
-// anything, were it a refusal, answers. Other things are not asked.
+// Answers returns nbd.ErrNoAnswer if an export does not answer a reading and a flush in answerTimeout, or until the
+// deadline of ctx. Whoever says anything, were it a refusal, answers; a machine that nobody reaches does not. Other things
+// are not asked.
 func (a Access) Answers(ctx context.Context, path string) error {
 	if !api.IsNBD(path) {
 		return nil
 	}
-	if err := a.touch(ctx, path); errors.Is(err, nbd.ErrNoAnswer) {
-		return err
+	err := a.touch(ctx, path)
+	for _, silent := range []error{nbd.ErrNoAnswer, context.DeadlineExceeded, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ETIMEDOUT} {
+		if errors.Is(err, silent) {
+			return nbd.ErrNoAnswer
+		}
 	}
 	return nil
 }
@@ -109,12 +116,19 @@ func (a Access) Make(ctx context.Context, path, temporary string, sizeBytes int6
 	return a.RBD.Make(ctx, path, temporary, sizeBytes, func(id string) error { return whole(rbdFingerprint(id, path)) })
 }
 
-// Remove deletes an RBD image, once nobody has it open; it is no error if there is none.
-func (a Access) Remove(ctx context.Context, path string) error {
+// Remove deletes the RBD image at an address that has this fingerprint, once nobody has it open; it is no error if there is
+// none. Without a fingerprint the address is one that nobody else can have given to an image.
+func (a Access) Remove(ctx context.Context, path, fingerprint string) error {
 	if a.RBD == nil {
 		return errNoClusters
 	}
-	return a.RBD.Remove(ctx, path)
+	id := ""
+	if fingerprint != "" {
+		if _, err := fmt.Sscanf(fingerprint, "rbd image %s at", &id); err != nil {
+			return fmt.Errorf("%q is no fingerprint of an RBD image: %w", fingerprint, err)
+		}
+	}
+	return a.RBD.Remove(ctx, path, id)
 }
 
 // Holders says who has what is at an address, besides the clients that ours counts, "" if nobody can be

@@ -3,6 +3,7 @@
 package rbd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,8 +118,9 @@ func (c *Client) Make(ctx context.Context, path, temporary string, sizeBytes int
 	})
 }
 
-// Remove deletes the image at an address, once nobody has it open; it is no error if there is none.
-func (c *Client) Remove(ctx context.Context, path string) error {
+// Remove deletes the image at an address that has this id, whichever it has if that is empty, once nobody has it open; it
+// is no error if there is none.
+func (c *Client) Remove(ctx context.Context, path, id string) error {
 	has, err := c.Holders(ctx, path, nil)
 	switch {
 	case errors.Is(err, unix.ENOENT):
@@ -131,7 +133,7 @@ func (c *Client) Remove(ctx context.Context, path string) error {
 	return c.with(ctx, path, func(image api.RBDImage, key *os.File) error {
 		info, err := c.Reach.Look(ctx, image, key)
 		if err == nil {
-			err = c.Reach.Change(ctx, image, Change{Remove: true, ID: info.ID}, key)
+			err = c.Reach.Change(ctx, image, Change{Remove: true, ID: cmp.Or(id, info.ID)}, key)
 		}
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("remove %s: %w", path, err)

@@ -117,11 +117,11 @@ func TestAnImageIsMadeWithItsIDKnownOrNotAtAll(t *testing.T) {
 				t.Errorf("images (-want +got):\n%s", diff)
 			}
 			for range 2 {
-				if err := client.Remove(t.Context(), web); err != nil {
+				if err := client.Remove(t.Context(), web, "made 1"); (err != nil) != (c.there != nil) {
 					t.Error(err)
 				}
 			}
-			if len(f.images) > 0 {
+			if len(f.images) != len(c.there) {
 				t.Errorf("removed, and there: %v", f.images)
 			}
 		})

@@ -13,9 +13,9 @@ import (
 )
 
 // ChainProblem says what is wrong with the chain of the instance, "" if nothing is. InUse
-// says whether the newest writes of the guest are in the overlay, as the journal has it.
-// Known is false if the chain cannot be read now.
-func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse bool) (problem string, known bool) {
+// says whether the newest writes of the guest are in the overlay, as the journal has it, and orSrc that they may
+// be in src if the definition names that. Known is false if the chain cannot be read now.
+func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse, orSrc bool) (problem string, known bool) {
 	disk, err := e.confirmDisk(ctx, s)
 	var disagreed *errWitnessesDisagree
 	switch {
@@ -26,7 +26,7 @@ func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse bool) (problem st
 	case err != nil:
 		return "", false
 	}
-	if !inUse || s.namedBy(disk.dom.ConfigDisk(s.Target)) {
+	if !inUse || s.namedBy(disk.dom.ConfigDisk(s.Target)) || orSrc && disk.config == OnSrc {
 		// What is above it is somebody else's snapshot, which has newer writes. A guest that
 		// was saved where the witnesses disagreed would be restored to libvirt's chain.
 		guarded, err := e.guards.Has(s.InstanceID, s.ChainOwner())

@@ -34,7 +34,7 @@ func (e *Env) NameStanding(ctx context.Context, s *Spec, at Position, st *op.Sta
 		if err := atRest(s, disk); err != nil {
 			return err
 		}
-		if at, err = e.leftAt(ctx, s, at, st, records); err != nil {
+		if at, err = e.leftAt(ctx, s, disk, at, st, records); err != nil {
 			return err
 		}
 	}
@@ -47,7 +47,7 @@ func (e *Env) NameStanding(ctx context.Context, s *Spec, at Position, st *op.Sta
 
 // leftAt is where the disk of an instance that is off is while an op waits for the operator: where
 // the journal has it, but for an op that waits in its switch.
-func (e *Env) leftAt(ctx context.Context, s *Spec, at Position, st *op.Status, records []op.Record) (Position, error) {
+func (e *Env) leftAt(ctx context.Context, s *Spec, disk *diskState, at Position, st *op.Status, records []op.Record) (Position, error) {
 	switch goal := GoalOf(st.Op.Kind); {
 	case st.Op.Kind == KindCancelCommitted:
 		return OnSrc, nil // to which somebody has committed the overlay
@@ -55,6 +55,8 @@ func (e *Env) leftAt(ctx context.Context, s *Spec, at Position, st *op.Status, r
 		return OnOverlay, nil // it reads as src, or has what the guest wrote since it was started on it
 	case goal == GoalCancel && st.Step == toSrc.nameStep():
 		return OnOverlay, nil // the same, since the guest has not run on src yet
+	case goal == GoalCancel && st.Step == pivotStep && disk.config == OnSrc:
+		return OnSrc, nil // libvirt names it when QEMU has gone over to it, where the guest may have run since
 	case goal == GoalComplete && s.Method == MethodOffline && st.Step == toDst.nameStep():
 		return e.leftOffline(ctx, s, st.Op.ID, records)
 	case goal == GoalComplete && s.Method == MethodOverlay && s.Background() && (st.Step == toDst.nameStep() || st.Step == pivotStep):

@@ -89,8 +89,11 @@ type Images interface {
 	// Written says whether some process of this host is seen to have the file open for
 	// writing.
 	Written(ctx context.Context, path string) (bool, error)
-	// Remove unlinks a file, durably, or deletes an RBD image, once nobody has it open. It is no error if there is
-	// none. A block device or an export is never removed.
+	// RemoveMade is Remove for what Create has made, whose fingerprint is this one, if it is known: an RBD image is
+	// deleted as well, once nobody has it open.
+	RemoveMade(ctx context.Context, path, fingerprint string) error
+	// Remove unlinks a file, durably. It is no error if there is none. A block device is never removed, nor is what
+	// is at an address.
 	Remove(ctx context.Context, path string) error
 	// Beside returns the other files in the directory of path whose names differ from its in the
 	// ending only: so libvirt names the image of a snapshot.

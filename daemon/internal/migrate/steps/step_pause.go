@@ -338,7 +338,7 @@ func (e *Env) confirmDiskInPause(ctx context.Context, r *op.Run, s *Spec) (*disk
 // commit has failed. Otherwise the guest may be on src by now.
 func (e *Env) commitIsOver(ctx context.Context, s *Spec) error {
 	var unknown error
-	if _, err := retry.Poll(ctx, agreementInPause.Poll, agreementInPause.Bound, func() (bool, error) {
+	if _, err := retry.Poll(ctx, agreement.Poll, agreement.Bound, func() (bool, error) {
 		unknown = e.unknownCommit(ctx, s)
 		return unknown == nil, nil
 	}); err != nil {

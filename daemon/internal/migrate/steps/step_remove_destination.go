@@ -79,7 +79,7 @@ func (e *Env) removeTemporary(ctx context.Context, s *Spec, note DstNote) error 
 	if note.Temporary == "" {
 		return nil
 	}
-	return e.images.Remove(ctx, temporaryPath(s, note))
+	return e.images.RemoveMade(ctx, temporaryPath(s, note), "")
 }
 
 func temporaryPath(s *Spec, note DstNote) string {
@@ -107,7 +107,7 @@ func (e *Env) removeDestination(ctx context.Context, s *Spec, note DstNote) erro
 		return err
 	}
 	if s.Dst.Pool == "" {
-		return e.images.Remove(ctx, s.Dst.Path)
+		return e.images.RemoveMade(ctx, s.Dst.Path, note.Print)
 	}
 	if err := e.hv.DeleteVolume(ctx, s.Dst.Pool, s.Dst.Name); err != nil {
 		return e.hvError(cmp.Or(e.poolUnusable(ctx, s), err))

@@ -152,11 +152,12 @@ func (e *Env) confirmDisk(ctx context.Context, s *Spec) (*diskState, error) {
 	return e.confirmDiskWithin(ctx, s, agreement)
 }
 
-// confirmDiskOfPaused is confirmDisk where the guest may stand still meanwhile: then it is asked for less long.
+// confirmDiskOfPaused is confirmDisk where the guest may stand still meanwhile: then it is asked for less long, if the guest
+// goes on when they disagree.
 func (e *Env) confirmDiskOfPaused(ctx context.Context, s *Spec) (*diskState, error) {
 	disk, err := e.confirmDiskWithin(ctx, s, agreementInPause)
 	var disagreed *errWitnessesDisagree
-	if errors.As(err, &disagreed) && disagreed.state != hv.StatePaused { // a process that ends may take longer
+	if errors.As(err, &disagreed) && (disagreed.oneSided || disagreed.state != hv.StatePaused) { // a process that ends may take longer
 		return e.confirmDisk(ctx, s)
 	}
 	return disk, err
