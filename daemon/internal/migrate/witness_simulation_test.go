@@ -208,6 +208,39 @@ func standsStill(t *testing.T, d *daemon, mig api.Migration) {
 	}
 }
 
+// libvirtd dies in the pivot of a cancel when it has saved the definition, and shows the overlay from then on. A person
+// resumes the guest, against the message: it is on src, and so is the definition. Nobody puts the overlay back, whose fold would undo what it wrote.
+func TestAGuestThatRanOnSrcInThePivotOfACancelIsLeftThere(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := d.begin(d.world.To)
+		d.world.DieInside(testInstance, "Pivot", 1, func() {
+			must(t, d.world.SetConfigChain(context.Background(), testInstance, "vda", []hv.Image{d.world.Src}))
+			awayFor(d, time.Second)
+		})
+		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
+		must(t, err)
+		d.until(mig.ID, api.MigrationNeedsOperator)
+		must(t, d.world.Resume(context.Background(), testInstance))
+		d.world.GuestWrites()
+		must(t, d.world.Stop(testInstance))
+		pass(time.Minute)
+		if err := d.manager().MayStart(context.Background(), testInstance); err != nil {
+			t.Errorf("it may not start: %v", err)
+		}
+		must(t, d.manager().NameStanding(context.Background(), testInstance))
+		if at := d.definition()[0].Path; at != d.world.Src.Path {
+			t.Errorf("its definition names %s", at)
+		}
+		_, _, err = d.manager().Cancel(context.Background(), d.call(mig.ID))
+		must(t, err)
+		d.until(mig.ID, api.MigrationCancelled)
+		calm(d)
+		if err := d.world.Settled(d.world.Src.Path); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Where it goes on in the end it stands still for as long as libvirtd is away, and three seconds for the witnesses.
 func TestAGuestDoesNotStandStillForLongWhereTheWitnessesDisagree(t *testing.T) {
 	const away, most = 2 * time.Second, 6 * time.Second

@@ -267,6 +267,7 @@ func TestDeleteRemovesBytesAndVolume(t *testing.T) {
 		"file at a path":                    {l: api.Location{Path: dir + "/db.raw"}},
 		"block device at a path is left":    {l: api.Location{Path: dir + "/sdb"}, block: true, image: true},
 		"an export is left":                 {l: api.Location{Path: "nbd+unix:///db?socket=" + dir + "/s"}, image: true},
+		"an RBD image is left":              {l: api.Location{Path: "rbd://" + cephCluster + "/rbd/db"}, image: true},
 		"block device in a pool is not":     {l: api.Location{Pool: "lvm", Name: "db", Path: "/dev/lvm/db"}, block: true},
 		"with a header that makes no sense": {l: api.Location{Path: dir + "/bad.qcow2", Format: api.FormatQcow2}},
 	} {

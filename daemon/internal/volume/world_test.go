@@ -15,6 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
@@ -59,12 +60,15 @@ func (w *world) addRealPool(dir string) {
 	w.AddPool(hv.PoolInfo{Name: "real", Type: "dir", Path: dir, Active: true})
 }
 
+// cephCluster is a Ceph cluster whose images may be volumes.
+const cephCluster = "5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11"
+
 func (w *world) newManager(runner *op.Runner) *Manager {
 	host := func(context.Context) (string, error) { return testHost, nil }
 	ports := Ports{HV: w.Fake, Registry: w.registry, Images: w.images, Claims: &location.Claims{Site: w.registry, Pools: w.Fake.Pools, HostID: testHost, HostName: hostName}}
 	ports.Adoptable = w.adoptable
 	ports.Left = func(context.Context, string) ([]string, error) { return w.left, nil }
-	rules := location.Rules{AllowedPaths: []string{os.TempDir()}, Storage: w.Fake}
+	rules := location.Rules{AllowedPaths: []string{os.TempDir()}, Storage: w.Fake, RBD: rbd.Clusters{cephCluster: {}}}
 	return New(Config{Rules: rules}, ports, runner, w.journal, host, slog.New(slog.DiscardHandler))
 }
 
