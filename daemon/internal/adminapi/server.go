@@ -107,7 +107,8 @@ func (s *Server) logCaller(r *http.Request, refused error) {
 		s.Log.Warn("a change was asked for and refused", "method", r.Method, "path", r.URL.Path, "who", who, "err", refused)
 		return
 	}
-	if strings.HasSuffix(r.URL.Path, ":plan") || strings.HasSuffix(r.URL.Path, ":estimate") {
+	// What is named in a path, and deleted, may end like that as well.
+	if r.Method == http.MethodPost && (strings.HasSuffix(r.URL.Path, ":plan") || strings.HasSuffix(r.URL.Path, ":estimate")) {
 		return
 	}
 	if key := r.Header.Get(api.IdempotencyKeyHeader); s.Callers != nil && key != "" {

@@ -15,6 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/relay/relaytest"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/storetest"
 	"github.com/volferry/volferry/registry/internal/workflow"
 )
 
@@ -154,4 +155,24 @@ func (s *site) asked() (n int) {
 		n += len(d.asked)
 	}
 	return n
+}
+
+// A host that is not to be trusted answers for a move that never was.
+func TestWhatAHostSaysOfTheGuestsOfOthersMovesNoVolume(t *testing.T) {
+	bubble(t, func(s *site) {
+		const id = "40000000-0000-4000-8000-000000000001"
+		volume := expect.Value(s.Store.Volume(s.T.Context(), "v", store.Viewer{}))(s.T).ID
+		dst := storetest.At("/new/theirs")
+		s.mu.Lock()
+		s.hosts["b"].rest(id, guestID("g1"), volume, dst)
+		s.hosts["b"].guests[guestID("g1")] = &guest{at: dst.Path} // as it says
+		s.mu.Unlock()
+		for name, take := range map[string]func(context.Context, store.Call, string, map[string][]api.SavedInstance, []string) (workflow.Pause, error){
+			"cancel": s.Store.AdoptPause, "complete": s.Store.AdoptMovedPause,
+		} {
+			if err := s.adopt(id, take); api.CodeOf(err) != api.CodeChainChanged {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
 }

@@ -194,7 +194,15 @@ func (tx *changeTx) endsOfSaved(ctx context.Context, id string, saved map[string
 				return api.Errorf(api.CodeChainChanged, "cannot take up migration %s of volume %s: %s; `%s` on its host says where its guest is, and nothing was changed", id, v.Name,
 					fmt.Sprintf(format, args...), api.ShellLine("volferryctl", "volume", "which", v.Name)).With("instance_id", g.InstanceID)
 			}
+			// What a host says of guests that are not its own moves nobody's volume.
+			var own bool
+			if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM attachments a JOIN instances i ON i.id = a.instance_id WHERE a.volume_id = ? AND i.id = ? AND i.host_id = ?)",
+				v.ID, g.InstanceID, hostID).Scan(&own); err != nil {
+				return v, dst, err
+			}
 			switch {
+			case !own:
+				return v, dst, refuse("a host says so of instance %s, which is not on it, or does not have the volume", g.InstanceName)
 			case g.VolumeID != v.ID:
 				return v, dst, refuse("the hosts say that it was of volume %s too, to instance %s", g.VolumeID, g.InstanceName)
 			case g.MovedTo != "":
