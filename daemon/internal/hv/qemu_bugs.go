@@ -45,10 +45,11 @@ func jobStartLosesWrites(qemu Version) bool {
 }
 
 // CopySkipsZeros says whether a QEMU of this version, or an unknown one if it is zero, may leave out zeros as it copies to a target
-// that reads as zeros. From 10.1 on it does (block/mirror.c, zero_bitmap). It asks the target alone, which libvirt
+// that reads as zeros. From 10.1 on it does (block/mirror.c, zero_bitmap), and vendors have put that into versions before (RHEL
+// into 10.0.0-4.el10), which do not say so: nobody knows it of 9.1 and later. It asks the target alone, which libvirt
 // puts over its base images in the pivot, so that these would show through.
 func CopySkipsZeros(qemu Version) bool {
-	return qemu == (Version{}) || !qemu.Before(Version{Major: 10, Minor: 1})
+	return qemu == (Version{}) || !qemu.Before(Version{Major: 9, Minor: 1})
 }
 
 // JobEndKillsGuest says whether a QEMU of this version, or an unknown one if it is zero, dies if a synchronous copy ends

@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -237,7 +238,7 @@ func TestAQEMUThatSkipsZerosDoesNotCopyAClone(t *testing.T) {
 	for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
 		synctest.Test(t, func(t *testing.T) {
 			d := newDaemon(t, migratetest.KeepBaseWorld(t, hv.StateStopped))
-			d.world.SetAbout(hv.About{QEMU: hv.Version{Major: 10, Minor: 1}})
+			d.world.SetAbout(hv.About{QEMU: hv.Version{Major: 9, Minor: 1}})
 			if state == hv.StateStopped {
 				d.until(d.migrateTo(to), api.MigrationCompleted)
 				return
@@ -254,7 +255,7 @@ func TestAQEMUThatSkipsZerosDoesNotCopyAClone(t *testing.T) {
 func TestAGuestThatIsStartedInAQEMUThatSkipsZerosGetsNoCopyOfItsClone(t *testing.T) {
 	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateStopped, func(t *testing.T, d *daemon) {
 		mig := d.copied()
-		d.world.SetAbout(hv.About{QEMU: hv.Version{Major: 10, Minor: 1}})
+		d.world.SetAbout(hv.About{QEMU: hv.Version{Major: 9, Minor: 1}})
 		must(t, d.world.Start(testInstance))
 		complete := func() string {
 			_, id, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
@@ -342,5 +343,24 @@ func TestAnOverlayThatWasWrittenBehindThePivotIsKeptUntilTheOperatorHasDecided(t
 		_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
 		must(t, err)
 		d.moved(d.until(mig.ID, api.MigrationCompleted))
+	})
+}
+
+// libvirtd dies in the pivot of such a move when it has attached the base images, and refuses it from then on: QEMU may still go
+// over to dst, so that nobody lets the guest run on.
+func TestAGuestWhosePivotMayStillComeIsNotResumed(t *testing.T) {
+	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.Inject(hvtest.Fault{Call: "Pivot", Nth: 1, Err: hv.ErrUnavailable})
+		d.world.Inject(hvtest.Fault{Call: "Pivot", Nth: 2, Err: errors.New("Duplicate nodes with node-name='libvirt-9-storage'")})
+		mig := d.untilItStands(d.migrateTo(d.world.To))
+		if mig.State != api.MigrationNeedsOperator || !strings.Contains(mig.Error.Message, "must not be resumed") {
+			t.Fatalf("the migration is %s: %v", mig.State, mig.Error)
+		}
+		standsStill(t, d, mig)
+		must(t, d.world.Destroy(testInstance))
+		must(t, d.world.Start(testInstance))
+		askAgain(d, &mig, steps.GoalComplete)
+		mig = d.untilItStands(mig.ID)
+		d.moved(mig)
 	})
 }

@@ -93,7 +93,7 @@ func (w *World) bring(t *testing.T, state hv.State) {
 }
 
 // LosingQEMU is a version of QEMU that loses what a guest writes while a block job begins.
-var LosingQEMU = hv.Version{Major: 10, Patch: 2}
+var LosingQEMU = hv.Version{Major: 8, Minor: 2}
 
 // DyingQEMU is a version of QEMU that may die of what an I/O thread writes while a block job
 // begins.

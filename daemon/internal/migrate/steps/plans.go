@@ -106,11 +106,15 @@ func (e *Env) copyToDst() []op.Step {
 // move that keeps base images. What the job copies in the pause is flushed in the pivot, and what a guest writes that
 // somebody resumes is in the overlay alone until the pivot, so the definition names the end after it.
 func (e *Env) switchBehindJob(to direction) []op.Step {
+	left := overlayLeft
+	if to.end == OnDst {
+		left = func(s *Spec, _ *diskState) *api.Error { return eitherHasMore(s) }
+	}
 	return []op.Step{
 		e.stepPauseToSwitch(to),
 		e.stepDrain(to),
 		e.stepPivot(to),
-		e.stepNameLeft(to, overlayLeft),
+		e.stepNameLeft(to, left),
 		e.stepResume(toSwitch),
 		e.stepSettle(to),
 	}

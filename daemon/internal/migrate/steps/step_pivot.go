@@ -4,8 +4,10 @@ package steps
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -150,8 +152,13 @@ func (e *Env) stepPivot(to direction) op.Step {
 		if !clean {
 			return op.Retry(pivotRetry, api.Errorf(api.CodeInstanceBusy, "the fold into %s is not clean yet", to.image(s).Path))
 		}
-		if to.end == OnDst && s.Background() {
-			if err := e.noteRun(ctx, r, s, disk); err != nil { // see dstHasAll
+		background := to.end == OnDst && s.Background()
+		var before runNote
+		if background {
+			if _, err := r.Noted(pivotStep, &before); err != nil {
+				return err
+			}
+			if err := e.noteRunAsked(ctx, r, s, disk, true); err != nil { // see dstHasAll
 				return err
 			}
 		}
@@ -159,8 +166,17 @@ func (e *Env) stepPivot(to direction) op.Step {
 		if err == nil {
 			return nil
 		}
-		if disk, lookErr := e.confirmDiskInPause(ctx, r, s); lookErr == nil && disk.active && disk.live == s.Before() && disk.mirror == nil {
+		now, lookErr := e.confirmDiskInPause(ctx, r, s)
+		if lookErr == nil && now.active && now.live == s.Before() && now.mirror == nil {
 			return jobEndedEarly(s, to.image(s)) // it is another process by now
+		}
+		if background && !errors.Is(err, hv.ErrUnavailable) {
+			if before.Asked && before.Run == disk.dom.Run && lookErr == nil && now.mirror != nil {
+				return e.pivotMayCome(ctx, s, now)
+			}
+			if noteErr := e.noteRun(ctx, r, s, disk); noteErr != nil {
+				return noteErr
+			}
 		}
 		return e.guestError(ctx, s, err)
 	}
@@ -186,6 +202,17 @@ func (e *Env) stepPivot(to direction) op.Step {
 }
 
 const pivotStep = "pivot"
+
+// pivotMayCome stops an op whose guest may go over to dst at any moment: libvirt was asked for the pivot before it died, and
+// refuses it now, with the job still there. It has attached the base images the first time, and cannot once more; QEMU may have
+// been told of the pivot, and flush dst yet. A guest that was resumed would write to dst, of which no definition knows.
+func (e *Env) pivotMayCome(ctx context.Context, s *Spec, disk *diskState) error {
+	open, err := e.openImages(ctx, s)
+	if err != nil {
+		return err
+	}
+	return op.UnknownOutcome(disagreement(s, disk, open))
+}
 
 // stepSettle makes sure, with the guest running again, that no definition names the chain
 // that was left, and that the guest's process has closed it.
