@@ -76,7 +76,7 @@ const (
 	halted  = "halted"  // taken on, done, and stopped for an operator
 	doubted = "doubted" // taken on and done, and answered as if nobody knew
 	resumed = "resumed" // refused, for somebody has let the guest run on by hand
-	// taken on, and taken back but for the memory, for somebody has let another guest of the host run on by hand
+	// taken on, and taken back but for the memory, for somebody has let another guest of the host run on by hand.
 	overtaken = "overtaken"
 )
 
