@@ -357,9 +357,7 @@ func TestAGuestWhosePivotMayStillComeIsNotResumed(t *testing.T) {
 			t.Fatalf("the migration is %s: %v", mig.State, mig.Error)
 		}
 		standsStill(t, d, mig)
-		must(t, d.world.Destroy(testInstance))
-		must(t, d.world.Start(testInstance))
-		askAgain(d, &mig, steps.GoalComplete)
+		d.follow(mig)
 		mig = d.untilItStands(mig.ID)
 		d.moved(mig)
 	})

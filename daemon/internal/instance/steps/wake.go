@@ -146,11 +146,12 @@ func (e *Env) awake(in *PauseInput, dom *hv.Domain) (remark string, err error) {
 }
 
 // needsOperator is the error for an instance that cannot be restored: it stays saved and
-// guarded, and a person is told where everything is. Which call goes on with the move only the registry knows, and adds.
+// guarded, and a person is told where everything is and both ways on. Which call goes on with the move only the registry knows.
 func (in *PauseInput) needsOperator(err error) error {
 	return api.Errorf(api.CodeNeedsOperator,
-		"cannot restore instance %s: %v; its memory is in %s, its volume %s at %s; once that is right, make the call again; with --discard-memory it gives the memory up, and the instance is stopped then, as after a power cut",
-		in.InstanceName, err, in.Memory, in.VolumeName, in.Location.Path).With("memory", in.Memory)
+		"cannot restore instance %s: %v; its memory is in %s, its volume %s at %s; once that is right, ask again (`%s`; of a move that is being taken back `%s`); to give its memory up, say so to that call (--discard-memory), or remove the file first (`%s`): the instance is then restored stopped, as after a power cut",
+		in.InstanceName, err, in.Memory, in.VolumeName, in.Location.Path, api.ShellLine("volferryctl", "migration", "complete", in.MigrationID),
+		api.ShellLine("volferryctl", "migration", "cancel", in.MigrationID), api.ShellLine("rm", in.Memory)).With("memory", in.Memory)
 }
 
 // permit asks the registry whether the move still wants what is about to be done, and waits
