@@ -19,9 +19,18 @@ func (e *Env) MayCopyBehind(ctx context.Context, s *Spec) error {
 		return nil
 	case err != nil:
 		return e.hvError(err)
-	case hv.CopySkipsZeros(v):
-		return api.Errorf(api.CodeUnsupportedDisk, "instance %s runs in QEMU %s, which may leave out zeros in a destination over base images, so that these would show through; stop the instance first, or move the volume without keeping its base images",
-			s.InstanceName, v)
+	case v == (hv.Version{}): // nobody knows it of a process that has just ended, either
+		if open, err := e.openImages(ctx, s); err == nil && !open.process {
+			return nil
+		}
+	}
+	if hv.CopySkipsZeros(v) {
+		which := "QEMU " + v.String()
+		if v == (hv.Version{}) {
+			which = "a QEMU of an unknown version"
+		}
+		return api.Errorf(api.CodeUnsupportedDisk, "instance %s runs in %s, which may leave out zeros in a destination over base images, so that these would show through; stop the instance first, or move the volume without keeping its base images",
+			s.InstanceName, which)
 	}
 	return nil
 }
