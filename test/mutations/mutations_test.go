@@ -30,7 +30,7 @@ type simulation struct {
 
 var (
 	moves     = simulation{"./daemon/internal/migrate", "^TestNoWriteIsLostWhateverHappensAndWhen$", 600, false}
-	endless   = simulation{"./daemon/internal/migrate", "^TestNoWriteIsLostWhateverHappensAndWhen$", 20, true}
+	endless   = simulation{"./daemon/internal/migrate", "^TestNoWriteIsLostWhateverHappensAndWhen$", 200, true}
 	deaths    = simulation{"./daemon/internal/migrate", "^TestLibvirtdDiesInsideACallAndShowsTheOldChainForEver$", 0, false}
 	strangers = simulation{"./daemon/internal/migrate", "^TestAStaleOverlayIsNotFoldedOverASrcThatWasWrittenSinceWhateverHappensAtEveryCall$", 0, false}
 	attaching = simulation{"./daemon/internal/attach", "^TestNothingIsLeftHalfDoneWhateverHappens$", 600, false}
