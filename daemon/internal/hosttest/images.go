@@ -154,7 +154,7 @@ func (i *Images) Fold(ctx context.Context, overlay string, into []hv.Image) erro
 // Create makes the image under its temporary name first, as on a filesystem that has no
 // files without a name.
 func (i *Images) Create(ctx context.Context, img hv.Image, sizeBytes int64, about image.NewFile) error {
-	temporary := img.Path[:strings.LastIndexByte(img.Path, '/')+1] + about.Temporary
+	temporary := image.TemporaryPath(img.Path, about.Temporary)
 	i.Temporary = temporary
 	err := i.Fake.CreateImage(temporary, img.Format, sizeBytes)
 	if len(about.Backing) > 0 {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
@@ -39,6 +40,9 @@ const ClusterBytes = 64 << 10
 
 // TemporaryName returns a name for NewFile that no other file has.
 func TemporaryName() string { return qemuimg.TemporaryName() }
+
+// TemporaryPath is where the unfinished image of a path, or of an address, is under a temporary name.
+func TemporaryPath(path, name string) string { return path[:strings.LastIndexByte(path, '/')+1] + name }
 
 // Create makes a new image. It returns fs.ErrExist if there is anything at its path. An RBD image needs about.Temporary and
 // about.Whole, and has no rights.

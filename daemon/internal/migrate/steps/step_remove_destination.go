@@ -5,9 +5,9 @@ package steps
 import (
 	"cmp"
 	"context"
-	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -83,7 +83,7 @@ func (e *Env) removeTemporary(ctx context.Context, s *Spec, note DstNote) error 
 }
 
 func temporaryPath(s *Spec, note DstNote) string {
-	return s.Dst.Path[:strings.LastIndexByte(s.Dst.Path, '/')+1] + note.Temporary // of an address as well
+	return image.TemporaryPath(s.Dst.Path, note.Temporary)
 }
 
 // removeDestination deletes a dst that the migration made, and no other image that is at
