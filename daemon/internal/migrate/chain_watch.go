@@ -184,5 +184,5 @@ func (m *Manager) chainProblem(ctx context.Context, h *history) (problem string,
 	if !parked && !h.onOverlay() {
 		return "", true
 	}
-	return m.env.ChainProblem(ctx, &h.spec, h.onOverlay() && !h.inPivot(steps.GoalComplete), h.inPivot(steps.GoalCancel))
+	return m.env.ChainProblem(ctx, &h.spec, h.onOverlay() && !h.inPivot(steps.GoalComplete), h.inPivot(steps.GoalCancel), parked && h.mayHaveRunAtEnd())
 }

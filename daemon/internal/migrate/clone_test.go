@@ -362,3 +362,96 @@ func TestAGuestWhosePivotMayStillComeIsNotResumed(t *testing.T) {
 		d.moved(mig)
 	})
 }
+
+// farBehind is a move that keeps the base images, whose complete came to nothing with its job far behind the guest.
+func farBehind(t *testing.T, d *daemon) api.Migration {
+	t.Helper()
+	d.world.Inject(hvtest.Fault{Call: "Suspend", Nth: 1, Err: errors.New("no")})
+	mig := d.copied()
+	_, id, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+	must(t, err)
+	if refused := d.ended(id); refused == nil {
+		t.Fatal("the complete was not refused")
+	}
+	must(t, d.world.SetBehind(testInstance, "vda", 1<<30))
+	d.world.SetQuiet()
+	return mig
+}
+
+func TestACancelPausesTheGuestForACopyOfItsCloneWhenThatHasCaughtUp(t *testing.T) {
+	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := farBehind(t, d)
+		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.SrcAttachmentID))
+		must(t, err)
+		d.until(mig.ID, api.MigrationCancelled)
+		d.stayed() // the fake says if the job was ended too early
+		if n := d.world.WriteLimit(testInstance, "vda"); n != 0 {
+			t.Errorf("the guest's writes are still limited, to %d", n)
+		}
+	})
+}
+
+func TestACancelDoesNotPauseTheGuestForACopyOfItsCloneThatGetsNowhere(t *testing.T) {
+	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := farBehind(t, d)
+		d.world.SetStep(0)
+		suspended := len(d.world.Calls())
+		_, id, err := d.manager().Cancel(context.Background(), d.call(mig.SrcAttachmentID))
+		must(t, err)
+		pass(steps.CommitBound + steps.CommitBound/2)
+		if n := d.world.WriteLimit(testInstance, "vda"); n != steps.ThrottleBytesPerSecond {
+			t.Errorf("the guest's writes are limited to %d, want %d", n, steps.ThrottleBytesPerSecond)
+		}
+		if refused := d.ended(id); refused == nil || !strings.Contains(refused.Message, "does not catch up") {
+			t.Errorf("the cancel ended with %v, want the reason", refused)
+		}
+		if n := d.world.WriteLimit(testInstance, "vda"); n != 0 {
+			t.Errorf("the guest's writes are still limited, to %d", n)
+		}
+		if slices.Contains(d.world.Calls()[suspended:], "Suspend") {
+			t.Error("the guest was suspended for a copy that gets nowhere")
+		}
+		must(t, d.world.Stop(testInstance)) // as the message says
+		_, _, err = d.manager().Cancel(context.Background(), d.call(mig.SrcAttachmentID))
+		must(t, err)
+		d.until(mig.ID, api.MigrationCancelled)
+		d.stayed()
+	})
+}
+
+// The hook of a host does not work, and somebody starts the instance in the moment in which its definition names dst.
+func TestAGuestThatIsStartedAsItsDefinitionIsToNameDstKeepsWhatItWrites(t *testing.T) {
+	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := offAtItsName(d, func() {
+			d.world.OnStart = nil
+			d.world.Inject(hvtest.Fault{Call: "SetConfigChain", Nth: 1, Do: func() { must(t, d.world.Start(testInstance)); d.world.GuestWrites() }})
+		})
+		d.until(mig.ID, api.MigrationNeedsOperator)
+		if at := d.definition()[0].Path; at != overlayOf(mig) {
+			t.Errorf("the guest runs on its overlay, and its definition names %s", at)
+		}
+		r := &hosttest.Recorder{}
+		d.world.AssertNoWriteLost(r)
+		for _, problem := range r.Problems {
+			t.Error(problem)
+		}
+	})
+}
+
+// A definition that names the end of a job in the background before its pivot is somebody else's, and says nothing of where the guest
+// was when it died.
+func TestAnEndThatSomebodyElseHasNamedIsNoPivot(t *testing.T) {
+	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := d.copied()
+		d.when("pivot", op.EventStarted, func() {
+			must(t, d.world.Fake.SetConfigChain(context.Background(), testInstance, "vda", []hv.Image{{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: mig.Dst.Path}, {Type: hv.SourceFile, Format: hvtest.Raw, Path: migratetest.BasePath}}))
+			d.world.Inject(hvtest.Fault{Call: "Pivot", Nth: 1, Do: func() { must(t, d.world.Fake.Crash(testInstance)) }})
+		})
+		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+		must(t, err)
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
+		if cold, err := d.journal.Ops(context.Background(), steps.KindCompleteCold, false); err != nil || len(cold) != 1 {
+			t.Errorf("the guest died before the pivot, and its overlay was folded %d times (%v), want once", len(cold), err)
+		}
+	})
+}

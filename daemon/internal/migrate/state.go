@@ -151,6 +151,14 @@ func (h *history) inPivot(goal steps.Goal) bool {
 	return o != nil && o.goal == goal && o.Step == "pivot"
 }
 
+// mayHaveRunAtEnd: an op stands in or behind the pivot of a job in the background, of which the definition does not tell on
+// which side of it the guest was when it went off.
+func (h *history) mayHaveRunAtEnd() bool {
+	o := h.running()
+	behind := h.spec.Background() && o != nil && o.goal == steps.GoalComplete && o.Step == "name_dst"
+	return behind || h.inPivot(steps.GoalCancel) || h.spec.Background() && h.inPivot(steps.GoalComplete)
+}
+
 // times returns when src was frozen and when the migration ended; zero if not.
 func (h *history) times() (frozen, ended time.Time) {
 	for i := range h.ops {

@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -239,6 +240,106 @@ func TestAGuestThatRanOnSrcInThePivotOfACancelIsLeftThere(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// libvirtd dies in the pivot of a job that writes in the background, and shows the overlay from then on, which its definition
+// names as well. A person resumes the guest, against the message, and it goes off: the end alone has what it wrote, and no fold
+// of the overlay undoes that, whichever way the move is called on to go.
+func TestAGuestThatRanBehindAPivotOfWhichNobodyKnowsIsNotFoldedOver(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		world func(*testing.T, hv.State) *migratetest.World
+		ends  api.MigrationState
+		call  func(*Manager, context.Context, Call) (api.Migration, string, error)
+	}{
+		{"complete", migratetest.KeepBaseWorld, api.MigrationCompleted, (*Manager).Complete},
+		{"cancel", migratetest.NewWorld, api.MigrationCancelled, (*Manager).Cancel},
+	} {
+		for _, right := range []string{"end", "overlay"} {
+			t.Run(c.name+", "+right, func(t *testing.T) {
+				inBubbleOn(t, c.world, hv.StateRunning, func(t *testing.T, d *daemon) {
+					ranBehindAPivot(t, d, right, c.ends, c.call)
+				})
+			})
+		}
+	}
+}
+
+func ranBehindAPivot(t *testing.T, d *daemon, right string, ends api.MigrationState, call func(*Manager, context.Context, Call) (api.Migration, string, error)) {
+	t.Helper()
+	mig := d.copied()
+	d.world.DieInside(testInstance, "Pivot", 1, func() { awayFor(d, time.Second) })
+	again := func() {
+		t.Helper()
+		_, _, err := call(d.manager(), context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+		must(t, err)
+	}
+	again()
+	if e := d.until(mig.ID, api.MigrationNeedsOperator).Error; !strings.Contains(e.Message, "must not be resumed") {
+		t.Fatalf("it waits with %v", e)
+	}
+	must(t, d.world.Resume(context.Background(), testInstance))
+	d.world.GuestWrites()
+	d.world.SetQuiet()
+	again()
+	if e := d.untilItStands(mig.ID).Error; e == nil || !strings.Contains(e.Message, "do not start it") {
+		t.Errorf("of the guest that runs it says %v", e)
+	}
+	end := mig.Dst.Path
+	if ends == api.MigrationCancelled {
+		end = mig.Src.Path
+	}
+	wrote, err := d.world.AuthoritativeContent(testInstance, "vda")
+	must(t, err)
+	must(t, d.world.Stop(testInstance))
+	d.world.OnStart = nil
+	if at := d.definition()[0].Path; at != overlayOf(mig) {
+		t.Fatalf("the definition names %s: the test is none", at)
+	}
+	pass(time.Minute)
+	if d.manager().MayStart(context.Background(), testInstance) == nil {
+		t.Error("it may be started on the overlay, which lacks what it wrote")
+	}
+	for range 2 {
+		again()
+		if e := d.until(mig.ID, api.MigrationNeedsOperator).Error; !strings.Contains(e.Message, "either may have what the other lacks") {
+			t.Fatalf("it waits with %v", e)
+		}
+		d.reads(t, end, wrote)
+	}
+	if err := d.manager().NameStanding(context.Background(), testInstance); api.CodeOf(err) != api.CodeChainChanged && ends == api.MigrationCancelled {
+		t.Errorf("the definition was named after one of the two: %v", err)
+	}
+	// What docs/how-to/recover.md says, either way.
+	if right == "end" {
+		for block, value := range wrote {
+			must(t, d.world.WriteBlock(overlayOf(mig), block, value))
+		}
+	} else {
+		content, err := d.world.ReadImage(overlayOf(mig))
+		must(t, err)
+		for block, value := range content {
+			must(t, d.world.WriteBlock(end, block, value))
+		}
+	}
+	again()
+	d.until(mig.ID, ends)
+	if right == "end" {
+		d.reads(t, end, wrote)
+	}
+	if d.manager().MayStart(context.Background(), testInstance) != nil {
+		t.Error("it may not be started now that all is over")
+	}
+}
+
+// reads claims what an image reads.
+func (d *daemon) reads(t *testing.T, path string, want map[int64]uint64) {
+	t.Helper()
+	content, err := d.world.ReadImage(path)
+	must(t, err)
+	if !maps.Equal(content, want) {
+		t.Errorf("%s reads %v, want %v", path, content, want)
+	}
 }
 
 // Where it goes on in the end it stands still for as long as libvirtd is away, and three seconds for the witnesses.

@@ -18,6 +18,7 @@ type job struct {
 	bandwidth   int64
 	dirty       map[int64]bool
 	copied      int64 // blocks
+	behind      int64 // bytes that are left beside those of dirty
 	ready       bool
 	// scan is how many looks from now the job has looked through the disk.
 	scan int

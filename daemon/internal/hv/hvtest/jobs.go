@@ -128,7 +128,7 @@ func (f *Fake) Job(ctx context.Context, id, target string) (*hv.Job, error) {
 			found = &hv.Job{
 				Kind:                    j.kind,
 				Current:                 j.copied * BlockSize,
-				End:                     (j.copied + int64(len(j.dirty))) * BlockSize,
+				End:                     (j.copied+int64(len(j.dirty)))*BlockSize + j.behind,
 				BandwidthBytesPerSecond: j.bandwidth,
 				Tracking:                j.scan == 0,
 			}
@@ -203,6 +203,9 @@ func (f *Fake) AbortJob(ctx context.Context, id, target string) error {
 		if dom.jobs[target].synchronous && dom.State == hv.StateRunning {
 			f.violate("the synchronous job on %s of domain %s was aborted with the guest running and writing, of which QEMU may die", target, dom.Name)
 		}
+		if j := dom.jobs[target]; j.ready && j.behind > soon && dom.State == hv.StatePaused {
+			f.violate("the job on %s of domain %s was aborted with the guest paused and %d bytes left, which are copied first", target, dom.Name, j.behind)
+		}
 		delete(dom.jobs, target)
 		f.jobEvent(dom, disk, "canceled")
 		return nil
@@ -254,6 +257,23 @@ func (f *Fake) SetStep(blocksPerLook int) {
 	f.perLook = blocksPerLook
 }
 
+// soon is how much a job copies in no time; behindPerBlock how much of what it is behind it copies where it would copy a block.
+const soon, behindPerBlock = 16 << 20, 1 << 20
+
+// SetBehind has the job on a live disk be so many bytes behind its guest, of blocks that are not there.
+func (f *Fake) SetBehind(id, target string, bytes int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, _, err := f.liveDisk(id, target)
+	if err == nil && dom.jobs[target] == nil {
+		err = errNoJob
+	}
+	if err == nil {
+		dom.jobs[target].behind = bytes
+	}
+	return err
+}
+
 // Step advances every job by this many blocks, and has every guest do what it was asked
 // for.
 func (f *Fake) Step(blocks int) {
@@ -298,6 +318,7 @@ func (f *Fake) advance(dom *domain, blocks int) {
 			j.scan--
 			continue
 		}
+		j.behind = max(0, j.behind-int64(blocks)*behindPerBlock)
 		disk := dom.LiveDisk(target)
 		if err := f.copyDirty(disk, j, blocks); err != nil {
 			delete(dom.jobs, target)

@@ -14,8 +14,9 @@ import (
 
 // ChainProblem says what is wrong with the chain of the instance, "" if nothing is. InUse
 // says whether the newest writes of the guest are in the overlay, as the journal has it, and orSrc that they may
-// be in src if the definition names that. Known is false if the chain cannot be read now.
-func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse, orSrc bool) (problem string, known bool) {
+// be in src if the definition names that. Unsure says that they may be in the end of a pivot though the definition names the
+// overlay. Known is false if the chain cannot be read now.
+func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse, orSrc, unsure bool) (problem string, known bool) {
 	disk, err := e.confirmDisk(ctx, s)
 	var disagreed *errWitnessesDisagree
 	switch {
@@ -25,6 +26,10 @@ func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse, orSrc bool) (pro
 		return "", true // there is nothing to start
 	case err != nil:
 		return "", false
+	}
+	if unsure && !disk.active && disk.config == OnOverlay {
+		return fmt.Sprintf("instance %s went off while its disk was switched, and the overlay that its definition names may lack what its guest wrote last: do not start it before complete or cancel of migration %s, called once more, has looked",
+			s.InstanceName, s.MigrationID), true
 	}
 	if !inUse || s.namedBy(disk.dom.ConfigDisk(s.Target)) || orSrc && disk.config == OnSrc {
 		// What is above it is somebody else's snapshot, which has newer writes. A guest that

@@ -55,8 +55,8 @@ func (e *Env) leftAt(ctx context.Context, s *Spec, disk *diskState, at Position,
 		return OnOverlay, nil // it reads as src, or has what the guest wrote since it was started on it
 	case goal == GoalCancel && st.Step == toSrc.nameStep():
 		return OnOverlay, nil // the same, since the guest has not run on src yet
-	case goal == GoalCancel && st.Step == pivotStep && disk.config == OnSrc:
-		return OnSrc, nil // libvirt names it when QEMU has gone over to it, where the guest may have run since
+	case goal == GoalCancel && st.Step == pivotStep:
+		return e.leftInCommit(ctx, s, disk, records)
 	case goal == GoalComplete && s.Method == MethodOffline && st.Step == toDst.nameStep():
 		return e.leftOffline(ctx, s, st.Op.ID, records)
 	case goal == GoalComplete && s.Method == MethodOverlay && s.Background() && (st.Step == toDst.nameStep() || st.Step == pivotStep):
@@ -102,11 +102,28 @@ func (e *Env) leftInSwitch(ctx context.Context, s *Spec, records []op.Record) (P
 	return OnDst, nil
 }
 
+// leftInCommit is leftAt for a cancel that waits in the pivot of its commit. libvirt names src when QEMU has gone over to it,
+// where the guest may have run since.
+func (e *Env) leftInCommit(ctx context.Context, s *Spec, disk *diskState, records []op.Record) (Position, error) {
+	if disk.config == OnSrc {
+		return OnSrc, nil
+	}
+	note, err := notedRun(records, pivotStep)
+	if err != nil {
+		return Foreign, err
+	}
+	as, err := e.asItWasAsked(ctx, s, toSrc, note)
+	if err == nil && !as {
+		err = eitherHasMore(s, toSrc)
+	}
+	return OnOverlay, err
+}
+
 // leftBehindJob is leftAt for a complete with a job in the background (switchBehindJob). Before the pivot is known to be over a
 // guest that was resumed may have written to either of both.
 func (e *Env) leftBehindJob(ctx context.Context, s *Spec, st *op.Status, records []op.Record) (Position, error) {
 	if st.Step == pivotStep {
-		return Foreign, eitherHasMore(s)
+		return Foreign, eitherHasMore(s, toDst)
 	}
 	note, err := notedRun(records, pivotStep)
 	if err != nil {
@@ -114,7 +131,7 @@ func (e *Env) leftBehindJob(ctx context.Context, s *Spec, st *op.Status, records
 	}
 	now, err := e.images.Stamp(ctx, s.top())
 	if err == nil && now.WrittenSince(note.Top) {
-		err = eitherHasMore(s)
+		err = eitherHasMore(s, toDst)
 	}
 	return OnDst, err
 }

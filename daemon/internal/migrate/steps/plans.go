@@ -108,7 +108,7 @@ func (e *Env) copyToDst() []op.Step {
 func (e *Env) switchBehindJob(to direction) []op.Step {
 	left := overlayLeft
 	if to.end == OnDst {
-		left = func(s *Spec, _ *diskState) *api.Error { return eitherHasMore(s) }
+		left = func(s *Spec, _ *diskState) *api.Error { return eitherHasMore(s, to) }
 	}
 	return []op.Step{
 		e.stepPauseToSwitch(to),

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
@@ -19,17 +20,31 @@ type runNote struct {
 	// that image from then on is a copy of dst, of which nobody knows whether it came to its end.
 	DstNewer bool `json:"dst_newer,omitempty"`
 	// Asked: libvirt was asked for the pivot of a job that writes in the background, and has not said what came of it.
-	Asked bool `json:"asked,omitempty"`
+	// End is the stamp of the image that the job writes to, as it was asked.
+	Asked bool        `json:"asked,omitempty"`
+	End   image.Stamp `json:"end,omitzero"`
 }
 
 func (e *Env) noteRun(ctx context.Context, r *op.Run, s *Spec, disk *diskState) error {
-	return e.noteRunAsked(ctx, r, s, disk, false)
-}
-
-func (e *Env) noteRunAsked(ctx context.Context, r *op.Run, s *Spec, disk *diskState, asked bool) error {
 	stamp, err := e.images.Stamp(ctx, s.top())
 	if err != nil {
 		return err
 	}
-	return r.Note(ctx, runNote{Run: disk.dom.Run, Top: stamp, Asked: asked})
+	return r.Note(ctx, runNote{Run: disk.dom.Run, Top: stamp})
+}
+
+// noteAsked is noteRun right before libvirt is asked for the pivot of a job that writes in the background. The server of
+// an end at an address is not asked with the guest paused: it would say the size alone.
+func (e *Env) noteAsked(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
+	note := runNote{Run: disk.dom.Run, Asked: true}
+	var err error
+	if note.Top, err = e.images.Stamp(ctx, s.top()); err != nil {
+		return err
+	}
+	if end := to.image(s).Path; !api.IsNetwork(end) {
+		if note.End, err = e.images.Stamp(ctx, end); err != nil {
+			return err
+		}
+	}
+	return r.Note(ctx, note)
 }

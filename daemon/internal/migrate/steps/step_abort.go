@@ -16,7 +16,7 @@ import (
 // the guest is paused for it. Where there is no job the guest is left alone.
 func (e *Env) abortSteps(abort op.Step) []op.Step {
 	return []op.Step{
-		provided(e.ifMirrored(e.stepPause(toAbort)), e.leaveSilentDst),
+		provided(e.ifMirrored(e.stepPause(toAbort)), e.leaveSilentDst, e.catchUpToAbort),
 		abort,
 		e.stepResume(toAbort),
 	}
@@ -89,6 +89,11 @@ func (e *Env) endMirror(ctx context.Context, s *Spec, disk *diskState) error {
 	e.log.Info("ending the copy job of a migration", "migration", s.MigrationID, "volume", s.VolumeName, "guest", disk.dom.State)
 	if err := e.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
 		return e.hvError(err)
+	}
+	if s.Background() { // see catchUpToAbort
+		if err := e.limitForCommit(ctx, s, 0); err != nil {
+			return err
+		}
 	}
 	return notEnded(s)
 }

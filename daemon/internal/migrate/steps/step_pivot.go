@@ -50,7 +50,7 @@ func (e *Env) stepNameEnd(to direction) op.Step {
 		case disk.config == to.end:
 			// The process died after the XML had named the end: the instance may have
 			// been started from there since.
-			return e.unnameEndUnderGuard(ctx, r, s)
+			return e.underGuard(s, "taking back", func() error { return e.unnameEnd(ctx, r, s) })
 		}
 		return op.UnknownOutcome(chainChanged(s, disk))
 	}
@@ -81,9 +81,7 @@ func (e *Env) stepNameLeft(to direction, left func(*Spec, *diskState) *api.Error
 		case named(disk):
 			return nil
 		case disk.config == OnOverlay && !disk.active && to.end == OnDst:
-			if err := e.dstHasAll(ctx, r, s); err != nil {
-				return err
-			}
+			return e.underGuard(s, "going on with", func() error { return e.nameDstOfOff(ctx, r, s) })
 		case disk.config == OnOverlay && (!disk.active || disk.live == OnOverlay):
 			return op.UnknownOutcome(left(s, disk))
 		case !disk.active || disk.live != to.end:
@@ -101,6 +99,22 @@ func (e *Env) stepNameLeft(to direction, left func(*Spec, *diskState) *api.Error
 	return step(to.nameStep(), do, nil, observe)
 }
 
+// nameDstOfOff has the definition of a guest that went off behind the pivot name dst. On a host where the guard hook does not
+// work it may be started on the overlay meanwhile, and what it writes then is there alone.
+func (e *Env) nameDstOfOff(ctx context.Context, r *op.Run, s *Spec) error {
+	if err := e.dstHasAll(ctx, r, s); err != nil {
+		return err
+	}
+	if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.DstChain()); err != nil {
+		return e.hvError(err)
+	}
+	err := e.renameIfStarted(ctx, s, toDst)
+	if started := (*errWorldChanged)(nil); errors.As(err, &started) {
+		return op.Retry(request.BusyDelay, err) // its overlay is looked at again
+	}
+	return err
+}
+
 // dstHasAll refuses, behind the pivot, to name dst for a guest that went off and whose definition names the overlay
 // still. From the pivot on dst has all, and more by a guest that somebody has resumed; so it is right unless the overlay
 // was written since, by a start of the instance on it. Then both have to read the same.
@@ -113,16 +127,12 @@ func (e *Env) dstHasAll(ctx context.Context, r *op.Run, s *Spec) error {
 	if err != nil || !before.WrittenSince(note.Top) {
 		return err
 	}
-	err = e.copier.Compare(ctx, s.beforeChain(), s.DstChain(), s.beforeBytes(), func(p Progress) { e.progress.set(s.MigrationID, p) })
-	switch {
-	case api.CodeOf(err) == api.CodeCopyMismatch:
-		return op.UnknownOutcome(eitherHasMore(s))
-	case err != nil:
-		return e.hvError(err)
+	if err := e.sameInBoth(ctx, s, toDst); err != nil {
+		return err
 	}
 	after, err := e.images.Stamp(ctx, s.top())
 	if err == nil && after.WrittenSince(before) {
-		err = op.Retry(request.BusyDelay, eitherHasMore(s))
+		err = op.Retry(request.BusyDelay, eitherHasMore(s, toDst))
 	}
 	return err
 }
@@ -152,13 +162,18 @@ func (e *Env) stepPivot(to direction) op.Step {
 		if !clean {
 			return op.Retry(pivotRetry, api.Errorf(api.CodeInstanceBusy, "the fold into %s is not clean yet", to.image(s).Path))
 		}
-		background := to.end == OnDst && s.Background()
+		background := inBackground(s, to)
 		var before runNote
 		if background {
+			if disk.config == to.end { // by somebody else, and would count as a pivot that was made
+				if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.beforeChain()); err != nil {
+					return e.hvError(err)
+				}
+			}
 			if _, err := r.Noted(pivotStep, &before); err != nil {
 				return err
 			}
-			if err := e.noteRunAsked(ctx, r, s, disk, true); err != nil { // see dstHasAll
+			if err := e.noteAsked(ctx, r, s, to, disk); err != nil { // see overlayHasAll, dstHasAll
 				return err
 			}
 		}
@@ -167,16 +182,16 @@ func (e *Env) stepPivot(to direction) op.Step {
 			return nil
 		}
 		now, lookErr := e.confirmDiskInPause(ctx, r, s)
-		if lookErr == nil && now.active && now.live == s.Before() && now.mirror == nil {
-			return jobEndedEarly(s, to.image(s)) // it is another process by now
-		}
 		if background && !errors.Is(err, hv.ErrUnavailable) {
-			if before.Asked && before.Run == disk.dom.Run && lookErr == nil && now.mirror != nil {
+			if to.end == OnDst && before.Asked && before.Run == disk.dom.Run && lookErr == nil && now.mirror != nil {
 				return e.pivotMayCome(ctx, s, now)
 			}
 			if noteErr := e.noteRun(ctx, r, s, disk); noteErr != nil {
 				return noteErr
 			}
+		}
+		if lookErr == nil && now.active && now.live == s.Before() && now.mirror == nil {
+			return jobEndedEarly(s, to.image(s)) // it is another process by now
 		}
 		return e.guestError(ctx, s, err)
 	}
@@ -194,11 +209,59 @@ func (e *Env) stepPivot(to direction) op.Step {
 			}
 			return op.Done, nil
 		case disk.active && disk.live == s.Before(), !disk.active && disk.config == s.Before():
-			return op.NotDone, nil
+			if inBackground(s, to) {
+				err = e.overlayHasAll(ctx, r, s, to, disk)
+			}
+			return op.NotDone, err
 		}
 		return op.Unknown, op.UnknownOutcome(chainChanged(s, disk))
 	}
 	return provided(step(pivotStep, do, nil, observe), e.endUnchangedInPause(to))
+}
+
+// overlayHasAll refuses to take a pivot of a job in the background for not made, by the name of the overlay in the definition
+// of a guest that went off, where libvirt was asked for it and has not answered: QEMU may have made it, and somebody may have
+// resumed the guest, which wrote to the end alone then. An end that is as it was when libvirt was asked was written by nobody.
+// Else both have to read the same, or an operator decides: QEMU writes there as well, in the pivot and as it ends.
+func (e *Env) overlayHasAll(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
+	var note runNote
+	if _, err := r.Noted(pivotStep, &note); err != nil || disk.active && disk.dom.Run == note.Run {
+		return err
+	}
+	if as, err := e.asItWasAsked(ctx, s, to, note); err != nil || as {
+		return err
+	}
+	if disk.active {
+		return op.UnknownOutcome(eitherHasMore(s, to))
+	}
+	if err := e.sameInBoth(ctx, s, to); err != nil {
+		return err
+	}
+	return e.noteRun(ctx, r, s, disk)
+}
+
+// asItWasAsked says whether the end of a direction is known not to have been written since libvirt was asked for the pivot by
+// a note, if it was.
+func (e *Env) asItWasAsked(ctx context.Context, s *Spec, to direction, note runNote) (bool, error) {
+	end := to.image(s).Path
+	if !note.Asked || api.IsNetwork(end) {
+		return !note.Asked, nil
+	}
+	now, err := e.images.Stamp(ctx, end)
+	if err != nil {
+		return false, err
+	}
+	forgotten := now.Device && (now.RebootedSince(note.End) || now.Sectors < note.End.Sectors)
+	return !forgotten && !now.WrittenSince(note.End), nil
+}
+
+// sameInBoth makes sure that the overlay and the end of a direction, of which each may have what the other lacks, read the same.
+func (e *Env) sameInBoth(ctx context.Context, s *Spec, to direction) error {
+	err := e.copier.Compare(ctx, s.beforeChain(), to.chain(s), s.beforeBytes(), func(p Progress) { e.progress.set(s.MigrationID, p) })
+	if api.CodeOf(err) == api.CodeCopyMismatch {
+		return op.UnknownOutcome(eitherHasMore(s, to))
+	}
+	return e.hvError(err)
 }
 
 const pivotStep = "pivot"

@@ -12,13 +12,12 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// unnameEndUnderGuard is unnameEnd for an instance that nothing keeps off.
-func (e *Env) unnameEndUnderGuard(ctx context.Context, r *op.Run, s *Spec) error {
-	if err := e.guards.Set(s.InstanceID, s.Owner(), "Volferry is taking back the switch of volume "+s.VolumeName+" of this instance; it may start again in a moment"); err != nil {
+// underGuard does something for an instance that nothing else keeps off.
+func (e *Env) underGuard(s *Spec, doing string, do func() error) error {
+	if err := e.guards.Set(s.InstanceID, s.Owner(), "Volferry is "+doing+" the switch of volume "+s.VolumeName+" of this instance; it may start again in a moment"); err != nil {
 		return err
 	}
-	err := e.unnameEnd(ctx, r, s)
-	return errors.Join(err, e.guards.Clear(s.InstanceID, s.Owner()))
+	return errors.Join(do(), e.guards.Clear(s.InstanceID, s.Owner()))
 }
 
 // unnameEnd has the definition name what it named before a switch to dst that is undone. The instance

@@ -53,8 +53,10 @@ func (e *Env) openImages(ctx context.Context, s *Spec) (*openImages, error) {
 // position is where the process has the disk, foreign if that cannot be told from what it
 // has open. A job into dst has dst open too, with the guest not on it; and behind its pivot,
 // with the guest on it, QEMU has the images open that it left, until libvirt has it close them.
-func (o *openImages) position() Position {
+func (o *openImages) position(s *Spec) Position {
 	switch {
+	case s.Background() && o.dst && !o.overlay:
+		return OnDst // the overlay is closed first; a definition that names it yet must not stay
 	case o.dst && (o.overlay || o.src):
 		return Foreign
 	case o.overlay:
@@ -184,7 +186,7 @@ func (e *Env) confirmDiskWithin(ctx context.Context, s *Spec, bound witness.Retr
 }
 
 func disagreement(s *Spec, disk *diskState, open *openImages) *errWitnessesDisagree {
-	return &errWitnessesDisagree{disagree(s, disk, open), open.position(), disk.config, disk.dom.State, open.oneSided(s) != ""}
+	return &errWitnessesDisagree{disagree(s, disk, open), open.position(s), disk.config, disk.dom.State, open.oneSided(s) != ""}
 }
 
 func disagree(s *Spec, disk *diskState, open *openImages) *api.Error {
@@ -195,19 +197,23 @@ func disagree(s *Spec, disk *diskState, open *openImages) *api.Error {
 	if disk.mirror != nil && disk.mirror.Ending {
 		is = "with the end of the job on disk " + s.Target + " under way"
 	}
-	paused := ""
-	if end := open.oneSided(s); disk.dom.State == hv.StatePaused && end != "" {
-		paused = fmt.Sprintf(". It stands still and must not be resumed: it may be on the %s or on the overlay, which are equal only until it writes, so end it with 'virsh destroy'", end)
-	}
 	end := "shutdown"
 	if disk.dom.State == hv.StatePaused { // which obeys no shutdown
 		end = "destroy"
 	}
+	commands := []string{api.ShellLine("virsh", end, s.InstanceName), api.ShellLine("virsh", "start", s.InstanceName)}
+	again, but := "shut it down, start it again, and call complete or cancel", ""
+	if end := open.oneSided(s); end != "" {
+		commands, again = commands[:1], "shut it down, do not start it, and call complete or cancel"
+		but = fmt.Sprintf(". It may be on the %s or on the overlay, which are equal only until it writes: the call compares them where it may have written", end)
+		if disk.dom.State == hv.StatePaused {
+			but = fmt.Sprintf(". It stands still and must not be resumed: it may be on the %s or on the overlay, which are equal only until it writes, so end it with 'virsh destroy'", end)
+		}
+	}
 	return cured(api.Errorf(api.CodeChainChanged,
 		"libvirt has instance %s %s, and by the kernel's word %s: libvirtd has probably died inside a call, and does not look again. Nothing was undone, deleted or released. "+
-			"Do not save, suspend to disk or live-migrate the instance, which would go on with libvirt's chain: shut it down, start it again, "+
-			"and call complete or cancel of migration %s once more (docs/how-to/recover.md)%s",
-		s.InstanceName, is, open, s.MigrationID, paused), api.ShellLine("virsh", end, s.InstanceName), api.ShellLine("virsh", "start", s.InstanceName))
+			"Do not save, suspend to disk or live-migrate the instance, which would go on with libvirt's chain: %s of migration %s once more (docs/how-to/recover.md)%s",
+		s.InstanceName, is, open, again, s.MigrationID, but), commands...)
 }
 
 // lost is the error where libvirt has a guest as stopped whose process goes on. A libvirtd

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/retry"
+)
+
+// catchUpToAbort waits until the end of our job into dst takes next to no time, where the job writes in the background: what
+// it has not copied yet is copied first if it was ready once, and the guest stands still for that. A guest that it does not catch
+// up with is slowed down until the job is over. If not even that is enough the guest is not paused, and the cancel is refused.
+func (e *Env) catchUpToAbort(ctx context.Context, s *Spec) error {
+	if !s.Background() {
+		return nil
+	}
+	caughtUp, err := e.catchesUp(ctx, s, "")
+	if err != nil || caughtUp {
+		return err
+	}
+	if err := e.limitForCommit(ctx, s, ThrottleBytesPerSecond); err != nil {
+		return err
+	}
+	caughtUp, err = e.catchesUp(ctx, s, asFastAsItCan.words())
+	if err == nil && !caughtUp {
+		err = api.Errorf(api.CodeInternal, "the copy into %s does not catch up with instance %s, though that may write no more than %s per second, and to end the copy now would pause it for as long as the rest takes: dst, or where the overlay is, is too slow; call again, or shut the instance down, by which the copy ends",
+			s.Dst.Path, s.InstanceName, api.Bytes(ThrottleBytesPerSecond))
+	}
+	if err != nil {
+		err = errors.Join(err, e.limitForCommit(ctx, s, 0))
+	}
+	return err
+}
+
+// catchesUp waits until our job into dst is as close to its guest as caughtUp wants it, was not ready yet, so that it
+// is ended at once, or is gone; or until it has made no progress for CommitBound, when it returns false.
+func (e *Env) catchesUp(ctx context.Context, s *Spec, pacing string) (bool, error) {
+	least, since, pace := int64(math.MaxInt64), e.now(), meter{}
+	for {
+		if err := e.mayPause(); err != nil { // a daemon that stops waits for the end of a pause
+			return false, err
+		}
+		disk, err := e.readDisk(ctx, s)
+		if err != nil {
+			return false, err
+		}
+		mirror := disk.ours(toDst, s)
+		if mirror == nil || !mirror.Ready {
+			return true, nil
+		}
+		if ready, err := e.caughtUp(ctx, s, toDst, mirror); err != nil || ready {
+			return ready, err
+		}
+		if job := e.reportJob(ctx, s, &pace, pacing); job != nil && job.End-job.Current < least {
+			least, since = job.End-job.Current, e.now()
+		}
+		if e.now().Sub(since) >= CommitBound {
+			return false, nil
+		}
+		if err := retry.Sleep(ctx, jobPoll); err != nil {
+			return false, err
+		}
+	}
+}
