@@ -5,6 +5,7 @@ package migrate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -138,3 +139,27 @@ func TestACancelDoesNotFoldAnOverlayThatTheInstanceWasTakenOff(t *testing.T) {
 }
 
 func overlayOf(mig api.Migration) string { return "/overlays/" + mig.ID + ".qcow2" }
+
+// The guest dies in the pause and is started again before its definition is to name dst: nothing is named that it does not
+// write to.
+func TestTheDefinitionDoesNotNameADestinationThatTheGuestDoesNotWriteTo(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := d.copied()
+		struck := 0
+		d.when("name_dst", op.EventStarted, func() {
+			if struck > 0 {
+				return
+			}
+			struck = len(d.world.Calls())
+			must(t, d.world.Crash(testInstance))
+			must(t, d.world.Start(testInstance))
+		})
+		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+		must(t, err)
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
+		calls := d.world.Calls()[struck:]
+		if until := slices.Index(calls, "BlockCopy"); until < 0 || slices.Contains(calls[:until], "SetConfigChain") {
+			t.Errorf("before the next copy was begun: %v, want no change of the definition", calls)
+		}
+	})
+}

@@ -29,6 +29,12 @@ func (e *Env) stepNameEnd(to direction) op.Step {
 		if err := disk.mayName(s, to); err != nil {
 			return err
 		}
+		switch mirror, err := disk.mirrorTo(to, s); {
+		case err != nil:
+			return err
+		case mirror == nil && disk.live != to.end: // it is another process by now, whose writes dst does not get
+			return jobEndedEarly(s, to.image(s))
+		}
 		if err := e.noteRun(ctx, r, s, disk); err != nil {
 			return err
 		}
