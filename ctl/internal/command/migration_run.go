@@ -23,7 +23,8 @@ func runMigration[In any](ctx context.Context, s *session.Session, route routes.
 	if resp.Has("op") || !resp.Has("migration") {
 		return printMigration(s, resp)
 	}
-	return followPaused(ctx, s, resp)
+	cancels := route.Declaration == routes.CancelMigration.Declaration
+	return followPaused(ctx, s, resp, cancels)
 }
 
 // printMigration prints what became of a migration whose op is done.
@@ -63,8 +64,8 @@ func isNotFound(err error) bool {
 	return api.CodeOf(err) == api.CodeNotFound && !errors.As(err, &ended)
 }
 
-// followPaused follows a move that the registry makes; it is not an op of a host.
-func followPaused(ctx context.Context, s *session.Session, resp session.Response) error {
+// followPaused follows a move that the registry makes; it is not an op of a host. Cancels says that its cancel was asked for.
+func followPaused(ctx context.Context, s *session.Session, resp session.Response, cancels bool) error {
 	m := &api.Migration{}
 	if err := resp.Decode("migration", m); err != nil {
 		return err
@@ -78,12 +79,16 @@ func followPaused(ctx context.Context, s *session.Session, resp session.Response
 		s.Say("%s", session.Work{Migration: m}.Advice())
 		return s.PrintLines(m.ID)
 	}
-	return watchMigration(ctx, s, m)
+	return watchMigration(ctx, s, m, cancels)
 }
 
-// watchMigration follows a migration until it is settled, and prints how it stands.
-func watchMigration(ctx context.Context, s *session.Session, m *api.Migration) error {
+// watchMigration follows a migration until it is settled, and prints how it stands. A migration that is cancelled with the reason
+// for it is no error for whoever has cancelled it.
+func watchMigration(ctx context.Context, s *session.Session, m *api.Migration, cancels bool) error {
 	m, resp, err := awaitMigration(ctx, s, m)
+	if cancels && m != nil && m.State == api.MigrationCancelled {
+		err = nil
+	}
 	if err != nil || s.Progress == session.ProgressJSON {
 		return err
 	}

@@ -185,5 +185,5 @@ func migrationWatch(c *cli.Context, s *session.Session) error {
 	if err != nil {
 		return err
 	}
-	return watchMigration(c.Context, s, m)
+	return watchMigration(c.Context, s, m, false)
 }
