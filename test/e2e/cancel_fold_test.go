@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 	"github.com/volferry/volferry/test/lab"
 )
 
@@ -23,7 +24,7 @@ func (v *move) untilFolding(t *testing.T) {
 // cancelled in the middle of its fold, again and again, with the guest writing.
 func TestCancelsInTheMiddleOfAFoldLeaveTheGuestAlive(t *testing.T) {
 	leftToTestE2E(t)
-	if !everyCrash() {
+	if !crash.Every() {
 		t.Skip("SKIPPED: it waits for moments that are rare on a fast machine; make test-crash runs it")
 	}
 	h, a, _ := sharedPools(t)
@@ -59,7 +60,7 @@ const endBound = 3 * time.Minute
 // fold never catches up: the guest is held back, and stands still in the end.
 
 func TestACancelEndsThoughTheGuestWritesFasterThanTheSourceTakes(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	v := g.start(t, "vda", "--to-pool", "b")
 	g.writes(t)
@@ -67,7 +68,7 @@ func TestACancelEndsThoughTheGuestWritesFasterThanTheSourceTakes(t *testing.T) {
 }
 
 func TestACompleteEndsThoughTheGuestWritesFasterThanTheDestinationTakes(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	v := g.start(t, "vda", "--to-pool", "b")
 	g.writes(t)

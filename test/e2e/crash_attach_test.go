@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 	"github.com/volferry/volferry/test/site"
 )
 
@@ -130,7 +131,7 @@ func TestKillAtEveryStepOfAnAttachAndADetachUnderARunningGuest(t *testing.T) {
 }
 
 func TestKillAtEveryStepOfAnAttachAndADetachOfAStoppedGuest(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	v := g.host.adoptVolume(t, g.host.diskIn(t, g.host.poolA, api.FormatQcow2))
 	forEachPlug(t, func(t *testing.T, detaches bool) {
@@ -143,7 +144,7 @@ func TestKillAtEveryStepOfAnAttachAndADetachOfAStoppedGuest(t *testing.T) {
 // The guest is started, or ends, while the daemon is dead; or all of the host ends, and libvirt starts
 // the guest at the boot.
 func TestKillWhileTheGuestEndsOrBeginsInAnAttachAndADetach(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	v := g.host.adoptVolume(t, g.host.diskIn(t, g.host.poolA, api.FormatRaw))
 	for _, c := range []struct {
@@ -176,7 +177,7 @@ func TestKillWhileTheGuestEndsOrBeginsInAnAttachAndADetach(t *testing.T) {
 
 // The guest is asked to power itself off where it is about to be given the disk, or asked to let go of it.
 func TestPowerOffOfTheGuestAtEveryStepOfAnAttachAndADetach(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	v := g.host.adoptVolume(t, g.host.diskIn(t, g.host.poolA, api.FormatRaw))
 	forEachPlug(t, func(t *testing.T, detaches bool) {
@@ -187,7 +188,7 @@ func TestPowerOffOfTheGuestAtEveryStepOfAnAttachAndADetach(t *testing.T) {
 }
 
 func TestKillOfTheOthersInAnAttachAndADetach(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	v := g.host.adoptVolume(t, g.host.diskIn(t, g.host.poolA, api.FormatRaw))
 	for name, strike := range g.host.others() {

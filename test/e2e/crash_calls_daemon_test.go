@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 	"github.com/volferry/volferry/test/lab/syscalls"
 )
 
@@ -43,13 +44,13 @@ func volferrydRequests() map[string]func() *callTrial {
 func TestKillOfVolferrydAtEverySystemCallOfARequest(t *testing.T) {
 	leftToTestE2E(t)
 	requests := volferrydRequests()
-	if !everyCrash() {
+	if !crash.Every() {
 		requests = map[string]func() *callTrial{"move": requests["move"], "complete a fold": requests["complete a fold"]}
 	}
 	forEachCall(t, requests, volferrydDies)
 }
 
 func TestAHangOfVolferrydAtEverySystemCallOfARequest(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	forEachCall(t, volferrydRequests(), volferrydHangs)
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 	"github.com/volferry/volferry/test/lab/syscalls"
 )
 
@@ -112,14 +113,14 @@ var qemuImgRequests = map[string]func() *callTrial{
 func TestKillOfQemuImgAtEverySystemCallOnAnImage(t *testing.T) {
 	leftToTestE2E(t)
 	requests := qemuImgRequests
-	if !everyCrash() {
+	if !crash.Every() {
 		requests = map[string]func() *callTrial{"complete": requests["complete"], "move": requests["move"]}
 	}
 	forEachCall(t, requests, qemuImgDies)
 }
 
 func TestAHangOfQemuImgAtEverySystemCallOnAnImage(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	forEachCall(t, qemuImgRequests, qemuImgHangs)
 }
 
@@ -148,18 +149,18 @@ func strikeQEMU(t *testing.T, blow func(func(*callGuest, *testing.T) string) *ca
 	requireParallel(t)
 	for _, r := range qemuRequests {
 		t.Run(r.name, func(t *testing.T) {
-			leftToAnotherSeed(t)
+			crash.LeftToAnotherSeed(t)
 			r.request().strikeAtEach(t, blow(r.image))
 		})
 	}
 }
 
 func TestKillOfQEMUAtEverySystemCallOnAnImage(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	strikeQEMU(t, qemuDies)
 }
 
 func TestAHangOfQEMUAtEverySystemCallOnAnImage(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	strikeQEMU(t, qemuHangs)
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"testing"
 
+	"github.com/volferry/volferry/test/crash"
 	"github.com/volferry/volferry/test/lab/syscalls"
 )
 
@@ -65,11 +66,11 @@ func inWhichTheDaemonLives() map[string]func() *callTrial {
 }
 
 func TestKillOfLibvirtdAtEverySystemCallOfARequest(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	forEachCall(t, libvirtdRequests, libvirtdDies)
 }
 
 func TestAHangOfLibvirtdAtEverySystemCallOfARequest(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	forEachCall(t, libvirtdRequests, libvirtdHangs)
 }

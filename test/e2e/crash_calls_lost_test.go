@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/lab/syscalls"
 )
@@ -17,7 +18,7 @@ import (
 // A libvirtd that stands still for longer than it may take to answer counts as lost: what needs it stops or
 // waits, and says so.
 func TestAHangOfLibvirtdThatOutlastsTheTimeoutOfACallIsSaidAndLosesNothing(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	forEachCall(t, inWhichTheDaemonLives(), libvirtdIsLost)
 }
 
@@ -73,7 +74,7 @@ func (c *callGuest) allWait(t *testing.T) bool {
 // oneOfEachCall chooses by chance one point of each kind of call.
 func oneOfEachCall(t *testing.T, points []syscalls.Point) []syscalls.Point {
 	t.Helper()
-	rnd, seed := chance(t)
+	rnd, seed := crash.Chance(t)
 	t.Logf("one point of each call; the same again: SEED=%d", seed)
 	of := map[string][]syscalls.Point{}
 	var kinds []string

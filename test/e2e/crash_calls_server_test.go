@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 	"github.com/volferry/volferry/test/lab/syscalls"
 )
 
@@ -31,7 +32,7 @@ var serverRequests = map[string]func() *callTrial{
 func TestKillOfTheServerOfAnImageAtEverySystemCallOnIt(t *testing.T) {
 	leftToTestE2E(t)
 	requests := serverRequests
-	if !everyCrash() {
+	if !crash.Every() {
 		const one = "raw to qcow2, stopped"
 		requests = map[string]func() *callTrial{one: requests[one]}
 	}
@@ -39,6 +40,6 @@ func TestKillOfTheServerOfAnImageAtEverySystemCallOnIt(t *testing.T) {
 }
 
 func TestAHangOfTheServerOfAnImageAtEverySystemCallOnIt(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	forEachCall(t, serverRequests, serverHangs)
 }

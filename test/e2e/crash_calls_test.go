@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 	"github.com/volferry/volferry/test/lab/syscalls"
 	"github.com/volferry/volferry/test/site"
 )
@@ -175,7 +176,7 @@ func (x *callTrial) strikeAtEach(t *testing.T, b *callBlow) {
 	}
 	total, wrong := &outcome{ends: map[string]int{}}, 0
 	by := map[string]*outcome{}
-	tried := inTime(t, points, func(p syscalls.Point) bool {
+	tried := crash.InTime(t, points, func(p syscalls.Point) bool {
 		begin := time.Now()
 		struck, end := false, ""
 		ok := t.Run(p.String(), func(t *testing.T) {
@@ -252,7 +253,7 @@ func someOf(t *testing.T, points []syscalls.Point) []syscalls.Point {
 		// The first and the last one are there, and others between them.
 		return n > manyOfOne && i != n-1 && i*(manyOfOne-1)/(n-1) == (i-1)*(manyOfOne-1)/(n-1) && i > 0
 	})
-	if everyCrash() || len(points) <= fewPoints {
+	if crash.Every() || len(points) <= fewPoints {
 		return points
 	}
 	some := make([]syscalls.Point, fewPoints)
@@ -364,11 +365,11 @@ func untilAnsweredOr(t *testing.T, called <-chan error, cond func() bool) (answe
 func forEachCall(t *testing.T, requests map[string]func() *callTrial, blow func() *callBlow) {
 	t.Helper()
 	requireParallel(t)
-	rnd, _ := chance(t)
+	rnd, _ := crash.Chance(t)
 	names := slices.Sorted(maps.Keys(requests))
 	for _, i := range rnd.Perm(len(names)) {
 		t.Run(names[i], func(t *testing.T) {
-			leftToAnotherSeed(t)
+			crash.LeftToAnotherSeed(t)
 			requests[names[i]]().strikeAtEach(t, blow())
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 )
 
 // The deaths in a move that keeps the base images of a linked clone. Its job writes in the background: until the
@@ -31,7 +32,7 @@ func (g *guest) moveOverItsBase(t *testing.T) []string {
 }
 
 func TestKillAtEveryStepOfAMoveThatKeepsTheBaseImages(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g, same := crashClone(t)
 	x := g.trial(api.MigrationCompleted, "running", g.moveOverItsBase)
 	ps := x.way(t)
@@ -44,7 +45,7 @@ func TestKillAtEveryStepOfAMoveThatKeepsTheBaseImages(t *testing.T) {
 }
 
 func TestKillOfTheGuestInTheSwitchOfAMoveThatKeepsTheBaseImages(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g, same := crashClone(t)
 	begin := func(t *testing.T) []string {
 		t.Helper()

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/test/crash"
 )
 
 // A host that goes down: daemon, registry, libvirtd and the guest die together, and libvirt starts
@@ -15,7 +17,7 @@ import (
 // not lost by that (the simulations lose it), but what QEMU had not is.
 
 func TestKillOfTheWholeHostAtEveryStepOfAMove(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	for _, c := range asks {
 		t.Run(c.name, func(t *testing.T) {
 			g := crashGuest(t)

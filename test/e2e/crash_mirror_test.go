@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 )
 
 // The deaths in the middle of a mirror. There is no overlay that has the newest
 // writes: until the switch the source has them all.
 
 func TestKillAtEveryStepOfAMirror(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	x := g.trial(api.MigrationCompleted, "running", g.mirrorElsewhere)
 	x.strikeAt(t, x.way(t).chosen(t), g.host.daemonDies(nothingElse))
@@ -20,7 +21,7 @@ func TestKillAtEveryStepOfAMirror(t *testing.T) {
 }
 
 func TestKillAtEveryStepOfACancelOfAMirror(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	x := g.trial(api.MigrationCancelled, "running", g.mirrorThenCancel)
 	x.strikeAt(t, x.way(t).of("migration_cancel"), g.host.daemonDies(nothingElse))
@@ -28,7 +29,7 @@ func TestKillAtEveryStepOfACancelOfAMirror(t *testing.T) {
 }
 
 func TestKillOfTheOthersInAMirror(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	for _, other := range []string{"libvirtd", "registry"} {
 		t.Run(other, func(t *testing.T) {
 			g := crashGuest(t)
@@ -42,7 +43,7 @@ func TestKillOfTheOthersInAMirror(t *testing.T) {
 // The guest's process and the daemon die together, and the guest is started again
 // before the daemon is. The mirror begins anew, or counts if the switch was past.
 func TestKillOfTheGuestAndTheDaemonInAMirror(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	x := g.trial(api.MigrationCompleted, "running", g.mirrorElsewhere)
 	ps := x.way(t).where(func(p point) bool { return p.inPause() || p.step() == "mirror" && p.atEffect() })
@@ -67,7 +68,7 @@ func TestKillOfTheGuestAndTheDaemonInAMirror(t *testing.T) {
 // A guest that ends in the middle of its mirror and does not come back keeps its
 // source.
 func TestKillOfAGuestThatIsMirroredEndsItsMirror(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	before := g.volume(t, "vda")
 	m := g.mirrorPartly(t, "--to-pool", "b")

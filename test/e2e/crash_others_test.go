@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 )
 
 // The deaths of the others: libvirtd, the registry, and QEMU together with the
@@ -42,21 +43,35 @@ func (h *host) others() map[string]func(*testing.T) {
 }
 
 func TestKillOfLibvirtdAtEveryStepOfAMove(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	g.strikeIn(t, []string{"start", "copy", "complete", "cancel"}, "running", point.atStart, g.host.othersDie(g.host.others()["libvirtd"]))
 	g.assertSettled(t)
 }
 
+// A package that is upgraded, or an operator, ends libvirtd in the middle of its calls, and it comes back.
+func TestRestartOfLibvirtdAtEveryStepOfAMove(t *testing.T) {
+	crash.LeftToTestCrash(t)
+	g := crashGuest(t)
+	g.strikeIn(t, []string{"start", "copy", "complete", "cancel"}, "running", point.atStart, g.host.othersDie(func(t *testing.T) {
+		began := time.Now()
+		if err := g.host.Libvirtd.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		g.host.libvirtdAway = time.Since(began)
+	}))
+	g.assertSettled(t)
+}
+
 func TestKillOfTheRegistryAtEveryStepOfAMove(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	g.strikeIn(t, []string{"start", "copy", "complete", "cancel"}, "running", point.atStart, g.host.othersDie(g.host.others()["registry"]))
 	g.assertSettled(t)
 }
 
 func TestKillOfTheOthersAtEveryStepOfAMoveOfAStoppedGuest(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	for name, kill := range g.host.others() {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +83,7 @@ func TestKillOfTheOthersAtEveryStepOfAMoveOfAStoppedGuest(t *testing.T) {
 }
 
 func TestKillOfTheGuestAtEveryStepOfAMove(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	g.strikeIn(t, []string{"start", "copy", "complete", "cancel"}, "shut off", point.atStart, g.host.othersDie(g.crashes))
 	g.assertSettled(t)
@@ -76,7 +91,7 @@ func TestKillOfTheGuestAtEveryStepOfAMove(t *testing.T) {
 
 // A guest that is paused powers itself off when it has been resumed.
 func TestPowerOffOfTheGuestAtEveryStepOfAMove(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	g.strikeIn(t, []string{"start", "complete", "cancel"}, "shut off", point.atStart, g.host.othersDie(g.powerOff))
 	g.assertSettled(t)
@@ -85,7 +100,7 @@ func TestPowerOffOfTheGuestAtEveryStepOfAMove(t *testing.T) {
 // From the pause to the resume both chains hold every write, so that it does not
 // matter which one is there when the guest's process dies.
 func TestKillOfTheGuestAndTheDaemonInTheSwitch(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	g.strikeIn(t, []string{"complete", "cancel"}, "shut off", point.inPause, g.host.daemonDies(g.killQEMU))
 	g.assertSettled(t)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/site"
 )
@@ -204,11 +205,11 @@ func (p point) guestsSaved() bool {
 }
 
 func TestKillAtEveryStepOfAMoveWithAllGuestsPaused(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	s := startSharers(t, startHost(t))
 	x, blow := s.trial(), s.daemonDies(s.neverLoose)
 	ps := points{"instance_suspend.suspend.after_do", "instance_restore_paused.wake.after_do", "instance_resume.forget_memory.after_do"}
-	if everyCrash() {
+	if crash.Every() {
 		ps = x.way(t).ofPauseAll().where(point.atEffect)
 	}
 	x.strikeAt(t, ps, blow)
@@ -216,7 +217,7 @@ func TestKillAtEveryStepOfAMoveWithAllGuestsPaused(t *testing.T) {
 }
 
 func TestKillOfTheRegistryInAMoveWithAllGuestsPaused(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	s := startSharers(t, startHost(t))
 	x := s.trial()
 	ps := x.registryWay(t).of("migration")
@@ -228,7 +229,7 @@ func TestKillOfTheRegistryInAMoveWithAllGuestsPaused(t *testing.T) {
 }
 
 func TestKillOfTheOthersInAMoveWithAllGuestsPaused(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	s := startSharers(t, startHost(t))
 	x := s.trial()
 	ps := x.way(t).ofPauseAll().where(point.atStart)
@@ -241,7 +242,7 @@ func TestKillOfTheOthersInAMoveWithAllGuestsPaused(t *testing.T) {
 // The move ends with the volume moved or not, by what its errors say, and a guest that was killed starts from where
 // the volume is.
 func TestKillOfAGuestInAMoveWithAllGuestsPaused(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	s := startSharers(t, startHost(t))
 	ps := s.trial().way(t).ofPauseAll().where(point.atEffect)
 	x := &trial{
@@ -263,7 +264,7 @@ func (s *sharers) firstGuestDies(t *testing.T) {
 // Everything on the host ends at once, as when it loses its power, while the guests
 // are on its disk.
 func TestKillOfTheHostInAMoveWithAllGuestsPaused(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	s := startSharers(t, startHost(t))
 	x := s.trial()
 	ps := x.way(t).ofPauseAll().where(point.guestsSaved).where(func(p point) bool { return p.isAfter("do") })

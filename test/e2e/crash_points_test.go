@@ -8,15 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-)
 
-// leftToTestCrash skips a test that is not part of make test.
-func leftToTestCrash(t *testing.T) {
-	t.Helper()
-	if !everyCrash() {
-		t.Skip("SKIPPED: left to make test-crash")
-	}
-}
+	"github.com/volferry/volferry/test/crash"
+)
 
 // leftToTestE2E skips a test that make test has no time for.
 func leftToTestE2E(t *testing.T) {
@@ -103,7 +97,7 @@ func (ps points) chosen(t *testing.T) points {
 	if len(ps) == 0 {
 		t.Fatal("no point was passed")
 	}
-	if everyCrash() {
+	if crash.Every() {
 		return ps
 	}
 	stride, always := 3, point.inPause

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 	"github.com/volferry/volferry/test/lab/workload"
 )
 
@@ -56,7 +57,7 @@ func TestKillAtEveryStepOfAResizeUnderARunningGuest(t *testing.T) {
 }
 
 func TestKillAtEveryStepOfAResizeOfAStoppedGuest(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	g.powerOff(t)
 	size := volumeBytes
@@ -68,7 +69,7 @@ func TestKillAtEveryStepOfAResizeOfAStoppedGuest(t *testing.T) {
 // The guest that is started again, by libvirt at the boot or by its user, has its disk in whatever
 // size it has then.
 func TestKillOfTheOthersInAResize(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	h := g.host
 	h.virsh(t, "autostart", g.Name)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 	"github.com/volferry/volferry/test/site"
 )
 
@@ -118,7 +119,7 @@ func TestKillAtEveryStepOfAnAttachAndADetachOfARoot(t *testing.T) {
 	forEachPlug(t, func(t *testing.T, detaches bool) {
 		x := g.rootTrial(v, detaches)
 		ps := x.way(t).ofRoot(detaches)
-		if !everyCrash() {
+		if !crash.Every() {
 			ps = ps.where(func(p point) bool {
 				return p.isAfter("do") && (p.step() == "attach_config" || p.step() == "detach_config")
 			})
@@ -129,7 +130,7 @@ func TestKillAtEveryStepOfAnAttachAndADetachOfARoot(t *testing.T) {
 }
 
 func TestKillOfTheRegistryInAnAttachAndADetachOfARoot(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g, v := rootGuest(t, startHost(t))
 	forEachPlug(t, func(t *testing.T, detaches bool) {
 		x := g.rootTrial(v, detaches)
@@ -141,7 +142,7 @@ func TestKillOfTheRegistryInAnAttachAndADetachOfARoot(t *testing.T) {
 }
 
 func TestKillOfTheOthersInAnAttachAndADetachOfARoot(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g, v := rootGuest(t, startHost(t))
 	for name, strike := range g.host.others() {
 		t.Run(name, func(t *testing.T) {
@@ -156,7 +157,7 @@ func TestKillOfTheOthersInAnAttachAndADetachOfARoot(t *testing.T) {
 
 // Everything on the host ends at once.
 func TestKillOfTheHostInAnAttachAndADetachOfARoot(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g, v := rootGuest(t, startHost(t))
 	forEachPlug(t, func(t *testing.T, detaches bool) {
 		x := g.rootTrial(v, detaches)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/site"
 )
@@ -34,7 +35,7 @@ func shelfGuest(t *testing.T, h *host) *shelf {
 	s := &shelf{guest: h.defineGuestLike(t, lab.GuestConfig{Machine: "q35", UEFI: true, Disks: disks})}
 	s.adopt(t)
 	s.data = &volume{host: h, disk: disks[1], name: s.volumeName(written), id: s.volume(t, written).ID}
-	if everyCrash() { // firmware is slow
+	if crash.Every() { // firmware is slow
 		h.ctl(t, "instance", "start", s.Name)
 		s.writesAgain(t)
 		s.destroy(t)
@@ -232,7 +233,7 @@ func TestKillAtEveryStepOfAShelveAndAnUnshelve(t *testing.T) {
 	leftToTestE2E(t)
 	s := shelfGuest(t, startHost(t))
 	blow := s.host.daemonDies(s.neverLost)
-	if !everyCrash() {
+	if !crash.Every() {
 		// Each on one side of where the only definition changes hands.
 		off, back := s.shelveTrial("shut off", false), s.unshelveTrial(false, false)
 		off.strikeAt(t, points{"instance_shelve.undefine.after_do"}, blow)
@@ -248,7 +249,7 @@ func TestKillAtEveryStepOfAShelveAndAnUnshelve(t *testing.T) {
 
 // With a guest that has to be stopped first, and one that is started at last.
 func TestKillInAShelveAndAnUnshelveOfARunningGuest(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	s := shelfGuest(t, startHost(t))
 	blow := s.host.daemonDies(s.neverLost)
 	t.Run("shelve", func(t *testing.T) {
@@ -263,7 +264,7 @@ func TestKillInAShelveAndAnUnshelveOfARunningGuest(t *testing.T) {
 }
 
 func TestKillOfTheRegistryInAShelveAndAnUnshelve(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	s := shelfGuest(t, startHost(t))
 	s.forEachShelving(t, func(t *testing.T, x *trial, _ func(points) points) {
 		ps := x.registryWay(t).where(func(p point) bool { return strings.HasPrefix(string(p), "instance.transition.") })
@@ -274,7 +275,7 @@ func TestKillOfTheRegistryInAShelveAndAnUnshelve(t *testing.T) {
 }
 
 func TestKillOfTheOthersInAShelveAndAnUnshelve(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	s := shelfGuest(t, startHost(t))
 	for name, strike := range s.host.others() {
 		t.Run(name, func(t *testing.T) {
@@ -288,7 +289,7 @@ func TestKillOfTheOthersInAShelveAndAnUnshelve(t *testing.T) {
 
 // Everything on the host ends at once, and only the instance's own definition, or the shelf, says where it is.
 func TestKillOfTheHostInAShelveAndAnUnshelve(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	s := shelfGuest(t, startHost(t))
 	blow := s.host.daemonDies(func(t *testing.T) {
 		s.host.reboot(t, s.guest)

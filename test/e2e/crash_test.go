@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 )
 
 // The deaths of the daemon. At each point of a migration it is killed and
@@ -20,7 +21,7 @@ func TestKillAtEveryStepOfAMoveUnderARunningGuest(t *testing.T) {
 }
 
 func TestKillAtEveryStepOfACancelUnderARunningGuest(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	x := g.trial(api.MigrationCancelled, "running", g.startThenCancel)
 	x.strikeAt(t, x.way(t).of("migration_cancel"), g.host.daemonDies(nothingElse))
@@ -28,7 +29,7 @@ func TestKillAtEveryStepOfACancelUnderARunningGuest(t *testing.T) {
 }
 
 func TestKillAtEveryStepOfAMoveOfAStoppedGuest(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	g.powerOff(t)
 	x := g.trial(api.MigrationCompleted, "shut off", g.moveElsewhere)
@@ -39,7 +40,7 @@ func TestKillAtEveryStepOfAMoveOfAStoppedGuest(t *testing.T) {
 // The overlay of a stopped guest holds something only if the guest ran since the
 // start.
 func TestKillAtEveryStepOfTheFoldOfAStoppedGuest(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	for _, c := range []struct {
 		name  string
 		want  api.MigrationState
@@ -60,7 +61,7 @@ func TestKillAtEveryStepOfTheFoldOfAStoppedGuest(t *testing.T) {
 }
 
 func TestKillAtEveryStepOfAMoveOfAVolumeThatIsNotAttached(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	h := startHost(t)
 	a := h.poolA
 	d := h.diskIn(t, a, api.FormatRaw)
@@ -90,12 +91,12 @@ func TestKillAtEveryStepOfAMoveOfAVolumeThatIsNotAttached(t *testing.T) {
 }
 
 func TestKillWhileTheCommandWaitsDoesNotEndTheCommand(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	x := g.trial(api.MigrationCompleted, "running", g.moveElsewhere)
 	x.waits = true
 	ps := x.way(t).where(func(p point) bool { return p.isAfter("do") })
-	if !everyCrash() {
+	if !crash.Every() {
 		ps = ps.where(func(p point) bool { return p.step() == "copy" || p.step() == "pivot" })
 	}
 	x.strikeAt(t, ps, g.host.daemonDies(nothingElse))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/site"
 )
@@ -69,6 +70,7 @@ func (h *host) daemonDies(along func(*testing.T)) blow {
 				t.Fatalf("the way does not lead past %s: %v", p, context.Cause(lost))
 			}
 			along(t)
+			h.definitionsStand(t)
 			if err := h.StartDaemon(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +132,7 @@ func (x *trial) strikeAt(t *testing.T, ps points, b blow) {
 		t.Fatal("there is no point to strike at")
 	}
 	x.struck, x.gap = 0, 0
-	inTime(t, ps, func(p point) bool {
+	crash.InTime(t, ps, func(p point) bool {
 		if !t.Run(string(p), func(t *testing.T) { x.once(t, p, b) }) {
 			t.Fatalf("wrong end after a blow at %s, the first of %d at %d points", p, x.struck, len(ps))
 		}
@@ -176,10 +178,10 @@ func (x *trial) once(t *testing.T, p point, b blow) {
 // the recovery from a blow has begun is cut off as well. It says whether it did.
 func (x *trial) diesOnceMore(t *testing.T) bool {
 	t.Helper()
-	if !everyCrash() {
+	if !crash.Every() {
 		return false
 	}
-	_, seed := chance(t)
+	_, seed := crash.Chance(t)
 	name := fnv.New64a()
 	_, _ = name.Write([]byte(t.Name()))
 	rnd := rand.New(rand.NewPCG(seed, name.Sum64()))

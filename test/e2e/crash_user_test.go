@@ -10,13 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 )
 
 // What a user does in the middle of an op, at every step: it is refused, or counts, and nothing is
 // lost by it.
 
 func TestAStoppedGuestIsStartedAtEveryStepOfItsMove(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	started := 0
 	x := moveOfAStoppedGuest.trialThatStarts(g)
@@ -36,7 +37,7 @@ func TestAStoppedGuestIsStartedAtEveryStepOfItsMove(t *testing.T) {
 }
 
 func TestACancelAtEveryStepOfTheStartOfAStoppedGuestEndsOnTheSource(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	g.powerOff(t)
 	ps := g.trial(api.MigrationCompleted, "shut off", g.moveElsewhere).way(t).of("migration_start").where(point.atStart)
@@ -48,7 +49,7 @@ func TestACancelAtEveryStepOfTheStartOfAStoppedGuestEndsOnTheSource(t *testing.T
 // A guest that somebody resumes in the pause of a switch writes to the chain that it is about to
 // leave. The daemon stands still meanwhile, as on a busy host.
 func TestAGuestThatSomebodyResumesInItsPauseLosesNothing(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	resumed := 0
 	g.strikeIn(t, []string{"complete", "cancel"}, "running", point.inPause, g.host.othersDie(func(t *testing.T) {
@@ -72,7 +73,7 @@ func TestAGuestThatSomebodyResumesInItsPauseLosesNothing(t *testing.T) {
 }
 
 func TestACompleteAtEveryStepOfACancelIsRefused(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	x := g.trial(api.MigrationCancelled, "running", g.startThenCancel)
 	x.strikeAt(t, x.way(t).of("migration_cancel").where(point.atStart), g.host.othersDie(func(t *testing.T) {
@@ -83,7 +84,7 @@ func TestACompleteAtEveryStepOfACancelIsRefused(t *testing.T) {
 
 // Another instance wants the volume while it is switched, or brought back.
 func TestAnAttachElsewhereAtEveryStepOfACompleteAndACancelIsRefused(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	h := g.host
 	other := h.stoppedGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))

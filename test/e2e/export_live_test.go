@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 	"github.com/volferry/volferry/test/lab"
 )
 
@@ -162,7 +163,7 @@ func TestKillAtEveryStepOfACancelOfAMoveBetweenExports(t *testing.T) {
 }
 
 func TestKillAtEveryStepOfTheFoldOfAStoppedGuestIntoAnExport(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := exportsGuest(t)
 	g.powerOff(t)
 	x := g.trial(api.MigrationCompleted, "shut off", func(t *testing.T) []string {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/site"
 )
@@ -34,7 +35,7 @@ type lostIn struct {
 }
 
 func TestTheCopyThatIsKeptOfALostHostHoldsWhatIsPromised(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	for name, c := range map[string]lostIn{
 		"start":             {moment: moments["start"], keep: api.KeepSrc},
 		"copy":              {moment: moments["copy"], keep: api.KeepSrc},

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/site"
 )
@@ -121,7 +122,7 @@ func requireParallel(t *testing.T) {
 	t.Helper()
 	lab.Require(t)
 	t.Parallel()
-	leftToAnotherSeed(t)
+	crash.LeftToAnotherSeed(t)
 }
 
 // tempDirOf is a directory for a host of this test alone. Nothing in it is in use when the

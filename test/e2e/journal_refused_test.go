@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 )
 
 // A disk that takes no more of the daemon's journal, at every step. It is not the journal that is
@@ -18,7 +19,7 @@ import (
 // an error. The guest's overlay can be written.
 
 func TestAJournalThatTakesNothingAtAnyStepCostsNoWrite(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	for _, c := range asks {
 		t.Run(c.name, func(t *testing.T) {
 			g := crashGuest(t)
@@ -31,7 +32,7 @@ func TestAJournalThatTakesNothingAtAnyStepCostsNoWrite(t *testing.T) {
 }
 
 func TestAJournalThatTakesNothingInAnAttachADetachAndAResizeCostsNoWrite(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	h := g.host
 	v := h.adoptVolume(t, h.diskIn(t, h.poolA, api.FormatRaw))
@@ -54,7 +55,7 @@ func TestAJournalThatTakesNothingInAnAttachADetachAndAResizeCostsNoWrite(t *test
 
 // A move with all guests paused keeps their memory by what the journal says.
 func TestAJournalThatTakesNothingInAMoveWithAllGuestsPausedCostsNoWrite(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	s := startSharers(t, startHost(t))
 	x := s.trial()
 	x.strikeAt(t, x.way(t).ofPauseAll().where(func(p point) bool { return p.isAfter("do") }), s.othersDie(s.journalIsRefused(nothingElse)))
@@ -62,7 +63,7 @@ func TestAJournalThatTakesNothingInAMoveWithAllGuestsPausedCostsNoWrite(t *testi
 }
 
 func TestAJournalThatTakesNothingInAShelveAndAnUnshelveLosesNoInstance(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	s := shelfGuest(t, startHost(t))
 	s.forEachShelving(t, func(t *testing.T, x *trial, of func(points) points) {
 		ps := of(x.way(t)).where(func(p point) bool { return p.isAfter("do") })
@@ -72,7 +73,7 @@ func TestAJournalThatTakesNothingInAShelveAndAnUnshelveLosesNoInstance(t *testin
 }
 
 func TestAJournalThatTakesNothingInAnAttachAndADetachOfARootCostsNoWrite(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g, v := rootGuest(t, startHost(t))
 	forEachPlug(t, func(t *testing.T, detaches bool) {
 		x := g.rootTrial(v, detaches)

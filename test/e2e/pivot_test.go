@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 	"github.com/volferry/volferry/test/lab"
 )
 
@@ -40,7 +41,7 @@ const noteTime = 700 * time.Millisecond
 // a pivot that QEMU has made. Whatever it believes then, the way out that Volferry names leads to
 // the end, with every write that the guest was told is done.
 func TestLibvirtdThatDiesBesideAPivotCostsTheGuestNothing(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	for name, begin := range map[string]func(*testing.T) []string{
 		"complete": g.copyThenComplete,

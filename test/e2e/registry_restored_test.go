@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 	"github.com/volferry/volferry/test/site"
 )
 
@@ -26,7 +27,7 @@ type restored struct {
 }
 
 func TestARegistryOfBeforeTheMigrationCostsNoWrite(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	for name, c := range map[string]restored{
 		"start":                   {moment: moments["start"]},
 		"copy":                    {moment: moments["copy"]},

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 )
 
 // A person starts the instance with virsh while its root volume is detached. In
@@ -21,7 +22,7 @@ import (
 func TestRootDetachAndVirshStartExcludeEachOther(t *testing.T) {
 	leftToTestE2E(t)
 	rounds := 20
-	if os.Getenv(crashEnv) == "all" {
+	if os.Getenv(crash.Env) == "all" {
 		rounds = 1000
 	}
 	h := sharedHost(t)

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 )
 
 // soakEnv is for how long TestSoak goes on at most, and killsEnv how many moves are to be under way
@@ -48,7 +49,7 @@ func TestSoak(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rnd, seed := chance(t)
+	rnd, seed := crash.Chance(t)
 	t.Logf("the same choices again: make soak SOAK=%s SEED=%d", length, seed)
 	s := &soak{host: startHost(t), rnd: rnd, done: map[string]int{}}
 	for range soakGuests {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 )
 
 // strangerCase is what somebody does, and the point of a move at which the daemon is dead then.
@@ -22,7 +23,7 @@ type strangerCase struct {
 // Nothing is lost, no guest is left paused, and what the messages say to type brings the move to its
 // end, without an editor.
 func TestWhatAStrangerDoesToTheDefinitionOfARunningGuestIsPutRightAsTheMessagesSay(t *testing.T) {
-	leftToTestCrash(t)
+	crash.LeftToTestCrash(t)
 	g := crashGuest(t)
 	for _, c := range []strangerCase{
 		{"migration_start.switch_to_overlay.after_started", "virsh define of another image", (*stranger).definesOther},

@@ -11,22 +11,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/volferry/volferry/test/crash"
 	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/site"
 )
 
-// The deaths of live_shared_kill_test.go in every step of a move, which take an hour.
-
-// crashEnv is set to "all" by make test-crash CRASH=all, which tries them.
-const crashEnv = "VOLFERRY_CRASH"
-
-// leftToTestCrash skips a test that only make test-crash CRASH=all has time for.
-func leftToTestCrash(t *testing.T) {
-	t.Helper()
-	if os.Getenv(crashEnv) != "all" {
-		t.Skip("SKIPPED: left to make test-crash CRASH=all")
-	}
-}
+// The deaths of live_shared_kill_test.go in every step of a move: those for which make test-crash has time.
 
 var deadlyMoments = []deadly{
 	{phase: "the bitmaps are made", point: "live_track.track.after_do", pass: 1, running: true},
@@ -70,54 +60,63 @@ const bothInTurn = -1
 func strikeLive(t *testing.T, hosts []int, k killable, moments ...deadly) {
 	t.Helper()
 	s := startSharedLive(t, "hv1", "hv2")
+	type place struct {
+		deadly
+		on *site.Host
+	}
+	var places []place
 	for i, m := range moments {
 		for _, n := range hosts {
 			if n == bothInTurn {
 				n = i % len(s.Hosts)
 			}
-			h := s.Hosts[n]
-			if !t.Run(m.phase+" on "+h.Name, func(t *testing.T) { s.struck(t, h, m, k.at(m)) }) {
-				t.Fatal("nothing would be certain after this")
-			}
+			places = append(places, place{m, s.Hosts[n]})
 		}
 	}
+	crash.InTime(t, places, func(p place) bool {
+		if !t.Run(p.phase+" on "+p.on.Name, func(t *testing.T) { s.struck(t, p.on, p.deadly, k.at(p.deadly)) }) {
+			t.Fatal("nothing would be certain after this")
+		}
+		return true
+	})
 }
 
 func TestKillOfADaemonInAMoveWhileAllGuestsWrite(t *testing.T) {
-	leftToTestCrash(t)
-	t.Parallel()
+	crash.LeftToTestCrash(t)
+	crash.LeftToAnotherSeed(t)
 	strikeLive(t, []int{0, 1}, aDaemon, deadlyMoments...)
 }
 
 func TestKillOfLibvirtdInAMoveWhileAllGuestsWrite(t *testing.T) {
-	leftToTestCrash(t)
-	t.Parallel()
+	crash.LeftToTestCrash(t)
+	crash.LeftToAnotherSeed(t)
 	strikeLive(t, []int{bothInTurn}, aLibvirtd, deadlyMoments...)
 }
 
 func TestKillOfTheRegistryInAMoveWhileAllGuestsWrite(t *testing.T) {
-	leftToTestCrash(t)
-	t.Parallel()
+	crash.LeftToTestCrash(t)
+	crash.LeftToAnotherSeed(t)
 	strikeLive(t, []int{bothInTurn}, aRegistry, deadlyMoments...)
 }
 
 func TestKillOfAGuestInAMoveWhileAllGuestsWrite(t *testing.T) {
-	leftToTestCrash(t)
-	t.Parallel()
+	crash.LeftToTestCrash(t)
+	crash.LeftToAnotherSeed(t)
 	strikeLive(t, []int{bothInTurn}, aGuest, slices.DeleteFunc(slices.Clone(deadlyMoments), func(m deadly) bool { return !m.running })...)
 }
 
 // The registry dies with each change of such a move stored and nobody knowing of it yet, and with
 // the one that decides not stored yet.
 func TestKillOfTheRegistryAsItDecidesInAMoveWhileAllGuestsWrite(t *testing.T) {
-	leftToTestCrash(t)
-	t.Parallel()
+	crash.LeftToTestCrash(t)
+	crash.LeftToAnotherSeed(t)
 	s := startSharedLive(t, "hv1", "hv2")
-	for _, point := range s.decisions(t) {
+	crash.InTime(t, s.decisions(t), func(point string) bool {
 		if !t.Run(point, func(t *testing.T) { s.registryDiesAt(t, point) }) {
 			t.Fatal("nothing would be certain after this")
 		}
-	}
+		return true
+	})
 }
 
 // decided is the change with which the registry decides for the destination.
@@ -202,16 +201,25 @@ var heavy = lab.Load{Depth: 4}
 // The rounds of a move are tried on hosts of their own: how long a pause takes there is not known
 // yet, so that it may be wanted shorter than it is.
 func TestKillInTheRoundsOfAMoveWhileAllGuestsWrite(t *testing.T) {
-	leftToTestCrash(t)
-	t.Parallel()
+	crash.LeftToTestCrash(t)
+	crash.LeftToAnotherSeed(t)
+	type place struct {
+		deadly
+		killable
+		on int
+	}
+	var places []place
 	for i, k := range []killable{aDaemon, aLibvirtd, aRegistry, aGuest} {
 		k.then = func(t *testing.T, s *sharedLive) { s.pace(t, light) }
 		for _, m := range roundMoments {
-			t.Run(k.name+" dies in "+m.phase, func(t *testing.T) {
-				s := startSharedLive(t, "hv1", "hv2")
-				s.pace(t, heavy)
-				s.struck(t, s.Hosts[i%2], m, k.at(m), "--max-pause", "5s", "--bandwidth", "4MiB/s")
-			})
+			places = append(places, place{m, k.at(m), i % 2})
 		}
 	}
+	crash.InTime(t, places, func(p place) bool {
+		return t.Run(p.name+" dies in "+p.phase, func(t *testing.T) {
+			s := startSharedLive(t, "hv1", "hv2")
+			s.pace(t, heavy)
+			s.struck(t, s.Hosts[p.on], p.deadly, p.killable, "--max-pause", "5s", "--bandwidth", "4MiB/s")
+		})
+	})
 }

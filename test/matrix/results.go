@@ -80,18 +80,19 @@ const machine, inMachine, forMachine = "test/storage", "test/e2e", "TestStorage"
 type Verdict string
 
 // The verdicts. A row of which a test failed when it ran last has failed; one that is
-// missing among tests that ran is named wrongly.
+// missing among tests that ran is named wrongly. One that has real tests of which none passed is not held by its fakes.
 const (
 	Failed  Verdict = "FAILED"
 	Missing Verdict = "no such subtest"
 	NotRun  Verdict = "not run"
+	Fakes   Verdict = "passed by fakes only"
 	Some    Verdict = "some passed"
 	Passed  Verdict = "passed"
 	None    Verdict = "-"
 )
 
 // verdicts are all of them, best first.
-var verdicts = []Verdict{Passed, Some, NotRun, None, Failed, Missing}
+var verdicts = []Verdict{Passed, Some, Fakes, NotRun, None, Failed, Missing}
 
 // Outcome is what became of a row.
 type Outcome struct {
@@ -105,7 +106,7 @@ type Outcome struct {
 
 // Of is what the tests of a row said.
 func (all *Results) Of(r *Row) (o Outcome) {
-	failed, missing := false, false
+	failed, missing, realPassed := false, false, false
 	for _, t := range r.Tests {
 		function := all.of[key{t.Package, t.Function()}]
 		switch got := all.of[key{t.Package, t.Name}]; {
@@ -117,6 +118,7 @@ func (all *Results) Of(r *Row) (o Outcome) {
 			failed = true
 		case got.passed > 0:
 			o.TestsPassed++
+			realPassed = realPassed || t.Made != Fake
 		}
 		passed, failed := all.trials(t)
 		o.TrialsPassed += passed
@@ -134,6 +136,8 @@ func (all *Results) Of(r *Row) (o Outcome) {
 		o.Verdict = Missing
 	case o.TestsPassed == 0:
 		o.Verdict = NotRun
+	case !realPassed && r.Cover() != Simulated:
+		o.Verdict = Fakes
 	case o.TestsPassed < len(r.Tests):
 		o.Verdict = Some
 	default:

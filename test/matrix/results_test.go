@@ -32,12 +32,13 @@ func TestARowHasTheWorstOfItsTestsAndAllTheirTrials(t *testing.T) {
 		runs    int
 	}{
 		"nothing ran":        {nil, NotRun, 0},
-		"one of two":         {[]string{other}, Some, 1},
+		"the fake alone":     {[]string{other}, Fakes, 1},
+		"the real one alone": {[]string{pass + `"`, pass + `/sub_one"`}, Some, 1},
 		"all":                {[]string{other, pass + `"`, pass + `/sub_one"`}, Passed, 2},
 		"with trials":        {[]string{other, pass + `"`, pass + `/sub_one"`, pass + `/sub_one/x"`, pass + `/sub_one/y"`}, Passed, 3},
 		"one failed":         {[]string{other, fail + `"`, fail + `/sub_one"`}, Failed, 1},
 		"no such subtest":    {[]string{other, pass + `"`, pass + `/sub_two"`}, Missing, 1},
-		"skipped":            {[]string{other, strings.Replace(pass, "pass", "skip", 1) + `"`}, Some, 1},
+		"skipped":            {[]string{other, strings.Replace(pass, "pass", "skip", 1) + `"`}, Fakes, 1},
 		"another's subtests": {[]string{other, pass + `"`, pass + `/sub_one"`, pass + `/sub_one_more"`}, Passed, 2},
 	} {
 		t.Run(name, func(t *testing.T) {

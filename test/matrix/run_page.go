@@ -24,7 +24,8 @@ What the tests of each row of [the failure matrix](failure-matrix.md) said in th
 	text.WriteString(`
 *Made* is how those tests of the row that ran made the failure: the words are those of the matrix. *Tests* is how many of the tests that the row names
 have passed, of how many. A trial is a test, or one of its subtests that has none itself: a blow at one point, most often; a test may be of several rows. The result is that
-of the last run of each test; the trials are those of all runs, with what failed before it was mended. A row whose tests are in none of these runs says *not run*.
+of the last run of each test; the trials are those of all runs, with what failed before it was mended. A row whose tests are in none of these runs says *not run*, and one of which only the tests on a
+host in memory are in them *passed by fakes only*.
 
 `)
 	said := map[Verdict]int{}
