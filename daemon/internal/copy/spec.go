@@ -100,16 +100,9 @@ func (s *Spec) askThin(file *os.File, dst End) {
 // sizeBytes checks everything that can be checked without opening for writing,
 // and returns the size that both images have.
 func (s *Spec) sizeBytes(ctx context.Context) (int64, error) {
-	srcBytes, err := s.statedSize(ctx, s.Src)
+	n, err := s.sameSize(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("read size of source: %w", err)
-	}
-	dstBytes, err := s.statedSize(ctx, s.Dst)
-	if err != nil {
-		return 0, fmt.Errorf("read size of destination: %w", err)
-	}
-	if srcBytes != dstBytes {
-		return 0, &SizeError{Path: s.Dst.Path, Bytes: dstBytes, WantBytes: srcBytes}
+		return 0, err
 	}
 	src := s.Src.image()
 	for from := &src; from != nil; from = from.Backing {
@@ -120,6 +113,22 @@ func (s *Spec) sizeBytes(ctx context.Context) (int64, error) {
 		if same {
 			return 0, fmt.Errorf("%w: %s and %s", ErrSameImage, from.Path, s.Dst.Path)
 		}
+	}
+	return n, nil
+}
+
+// sameSize is the size that both images have.
+func (s *Spec) sameSize(ctx context.Context) (int64, error) {
+	srcBytes, err := s.statedSize(ctx, s.Src)
+	if err != nil {
+		return 0, fmt.Errorf("read size of source: %w", err)
+	}
+	dstBytes, err := s.statedSize(ctx, s.Dst)
+	if err != nil {
+		return 0, fmt.Errorf("read size of destination: %w", err)
+	}
+	if srcBytes != dstBytes {
+		return 0, &SizeError{Path: s.Dst.Path, Bytes: dstBytes, WantBytes: srcBytes}
 	}
 	return srcBytes, nil
 }

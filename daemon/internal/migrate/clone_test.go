@@ -455,3 +455,18 @@ func TestAnEndThatSomebodyElseHasNamedIsNoPivot(t *testing.T) {
 		}
 	})
 }
+
+// The daemon dies when the definition of a guest that went off names dst, with the guard set that it was changed under.
+func TestADaemonThatDiesAsItNamesDstLeavesNoGuard(t *testing.T) {
+	inBubbleOn(t, migratetest.KeepBaseWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := offAtItsName(d, func() {
+			d.world.Inject(hvtest.Fault{Call: "SetConfigChain", Nth: 1, After: true, Do: func() { d.Restarts.Go(d.Restart) }})
+		})
+		d.moved(d.until(mig.ID, api.MigrationCompleted))
+		if guarded, err := d.world.Guards.Has(testInstance, "migration "+mig.ID); err != nil || guarded {
+			t.Errorf("the instance may not start: guarded %t, %v", guarded, err)
+		}
+		d.world.OnStart = nil
+		must(t, d.world.Start(testInstance))
+	})
+}

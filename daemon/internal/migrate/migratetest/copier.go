@@ -5,6 +5,7 @@ package migratetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
@@ -112,6 +113,9 @@ func (c *FakeCopier) Unanswered(key string) (bool, error) {
 func (c *FakeCopier) Compare(ctx context.Context, src, dst []hv.Image, _ int64, _ func(steps.Progress)) error {
 	if c.OnCompare != nil {
 		c.OnCompare()
+	}
+	if src[0].Path == dst[0].Path {
+		return fmt.Errorf("%s is to be compared with itself", src[0].Path)
 	}
 	if c.CompareGate != nil {
 		select {

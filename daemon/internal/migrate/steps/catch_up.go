@@ -31,16 +31,30 @@ func (e *Env) catchUpToAbort(ctx context.Context, s *Spec) error {
 			s.Dst.Path, s.InstanceName, api.Bytes(ThrottleBytesPerSecond))
 	}
 	if err != nil {
-		err = errors.Join(err, e.limitForCommit(ctx, s, 0))
+		err = errors.Join(err, e.endCatchUp(ctx, s))
 	}
 	return err
+}
+
+// endCatchUp lets the guest write at full speed again, whether the job that it was slowed down for was ended or not.
+func (e *Env) endCatchUp(ctx context.Context, s *Spec) error {
+	if !s.Background() {
+		return nil
+	}
+	return e.limitForCommit(ctx, s, 0)
 }
 
 // catchesUp waits until our job into dst is as close to its guest as caughtUp wants it, was not ready yet, so that it
 // is ended at once, or is gone; or until it has made no progress for CommitBound, when it returns false.
 func (e *Env) catchesUp(ctx context.Context, s *Spec, pacing string) (bool, error) {
 	least, since, pace := int64(math.MaxInt64), e.now(), meter{}
+	_, _, fenced := e.fence.behind(s)
 	for {
+		select {
+		case <-fenced: // which waits for the end of a pause, too
+			return false, &errWorldChanged{"the host was fenced while the job on a disk was waited for"}
+		default:
+		}
 		if err := e.mayPause(); err != nil { // a daemon that stops waits for the end of a pause
 			return false, err
 		}

@@ -28,8 +28,7 @@ func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse, orSrc, unsure bo
 		return "", false
 	}
 	if unsure && !disk.active && disk.config == OnOverlay {
-		return fmt.Sprintf("instance %s went off while its disk was switched, and the overlay that its definition names may lack what its guest wrote last: do not start it before complete or cancel of migration %s, called once more, has looked",
-			s.InstanceName, s.MigrationID), true
+		return mayLack(s), true
 	}
 	if !inUse || s.namedBy(disk.dom.ConfigDisk(s.Target)) || orSrc && disk.config == OnSrc {
 		// What is above it is somebody else's snapshot, which has newer writes. A guest that
@@ -45,6 +44,12 @@ func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse, orSrc, unsure bo
 	return fmt.Sprintf("the definition of instance %s was changed by somebody else: for disk %s it names %s, and what the guest of volume %s wrote since migration %s began is in %s over %s; "+
 		"do not start it from there: %s",
 		s.InstanceName, s.Target, s.place(disk.config), s.VolumeName, s.MigrationID, s.Overlay, s.Src.Path, way), true
+}
+
+// mayLack says why an instance does not start that went off in a switch of which nobody knows on which side of it it was.
+func mayLack(s *Spec) string {
+	return fmt.Sprintf("instance %s went off while its disk was switched, and the overlay that its definition names may lack what its guest wrote last: do not start it before complete or cancel of migration %s, called once more, has looked",
+		s.InstanceName, s.MigrationID)
 }
 
 // WitnessesDisagree says what libvirt and the kernel each say of the disk of a migration, if

@@ -56,11 +56,13 @@ func (e *Env) leftAt(ctx context.Context, s *Spec, disk *diskState, at Position,
 	case goal == GoalCancel && st.Step == toSrc.nameStep():
 		return OnOverlay, nil // the same, since the guest has not run on src yet
 	case goal == GoalCancel && st.Step == pivotStep:
-		return e.leftInCommit(ctx, s, disk, records)
+		return e.leftInPivot(ctx, s, toSrc, disk, records)
 	case goal == GoalComplete && s.Method == MethodOffline && st.Step == toDst.nameStep():
 		return e.leftOffline(ctx, s, st.Op.ID, records)
-	case goal == GoalComplete && s.Method == MethodOverlay && s.Background() && (st.Step == toDst.nameStep() || st.Step == pivotStep):
-		return e.leftBehindJob(ctx, s, st, records)
+	case goal == GoalComplete && s.Background() && st.Step == pivotStep:
+		return e.leftInPivot(ctx, s, toDst, disk, records)
+	case goal == GoalComplete && s.Background() && st.Step == toDst.nameStep():
+		return e.leftBehindJob(ctx, s, records)
 	case goal == GoalComplete && (st.Step == toDst.nameStep() || st.Step == pivotStep):
 		return e.leftInSwitch(ctx, s, records)
 	}
@@ -102,29 +104,25 @@ func (e *Env) leftInSwitch(ctx context.Context, s *Spec, records []op.Record) (P
 	return OnDst, nil
 }
 
-// leftInCommit is leftAt for a cancel that waits in the pivot of its commit. libvirt names src when QEMU has gone over to it,
-// where the guest may have run since.
-func (e *Env) leftInCommit(ctx context.Context, s *Spec, disk *diskState, records []op.Record) (Position, error) {
-	if disk.config == OnSrc {
-		return OnSrc, nil
+// leftInPivot is leftAt for an op that waits in the pivot of a job in the background. libvirt names the end when QEMU has gone over
+// to it, where the guest may have run since.
+func (e *Env) leftInPivot(ctx context.Context, s *Spec, to direction, disk *diskState, records []op.Record) (Position, error) {
+	if disk.config == to.end {
+		return to.end, nil
 	}
 	note, err := notedRun(records, pivotStep)
 	if err != nil {
 		return Foreign, err
 	}
-	as, err := e.asItWasAsked(ctx, s, toSrc, note)
+	as, err := e.asItWasAsked(ctx, s, to, note)
 	if err == nil && !as {
-		err = eitherHasMore(s, toSrc)
+		err = eitherHasMore(s, to)
 	}
 	return OnOverlay, err
 }
 
-// leftBehindJob is leftAt for a complete with a job in the background (switchBehindJob). Before the pivot is known to be over a
-// guest that was resumed may have written to either of both.
-func (e *Env) leftBehindJob(ctx context.Context, s *Spec, st *op.Status, records []op.Record) (Position, error) {
-	if st.Step == pivotStep {
-		return Foreign, eitherHasMore(s, toDst)
-	}
+// leftBehindJob is leftAt for a complete that waits behind the pivot of such a job.
+func (e *Env) leftBehindJob(ctx context.Context, s *Spec, records []op.Record) (Position, error) {
 	note, err := notedRun(records, pivotStep)
 	if err != nil {
 		return Foreign, err

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -42,6 +43,10 @@ func (e *Env) noteAsked(ctx context.Context, r *op.Run, s *Spec, to direction, d
 		return err
 	}
 	if end := to.image(s).Path; !api.IsNetwork(end) {
+		// QEMU does so right behind it. Else a host that loses its power comes back with an older time of it.
+		if err := e.images.Flush(ctx, end); err != nil {
+			return op.Retry(request.BusyDelay, err)
+		}
 		if note.End, err = e.images.Stamp(ctx, end); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -15,8 +16,17 @@ import (
 // synchronous job ends while a write of the guest is on its way to both sides: so
 // the guest is paused for it. Where there is no job the guest is left alone.
 func (e *Env) abortSteps(abort op.Step) []op.Step {
+	pause := provided(e.ifMirrored(e.stepPause(toAbort)), e.leaveSilentDst, e.catchUpToAbort)
+	undo := pause.Undo
+	pause.Undo = func(ctx context.Context, r *op.Run) error {
+		s, err := specOf(r)
+		if err != nil {
+			return err
+		}
+		return cmp.Or(undo(ctx, r), e.endCatchUp(ctx, s))
+	}
 	return []op.Step{
-		provided(e.ifMirrored(e.stepPause(toAbort)), e.leaveSilentDst, e.catchUpToAbort),
+		pause,
 		abort,
 		e.stepResume(toAbort),
 	}
@@ -82,7 +92,7 @@ func (e *Env) endMirror(ctx context.Context, s *Spec, disk *diskState) error {
 	e.progress.clear(s.MigrationID)
 	switch {
 	case disk.ours(toDst, s) == nil:
-		return nil
+		return e.endCatchUp(ctx, s)
 	case disk.dom.State == hv.StateRunning:
 		return &errWorldChanged{fmt.Sprintf("instance %s was resumed by somebody before the job on its disk was ended", s.InstanceName)}
 	}
@@ -90,10 +100,8 @@ func (e *Env) endMirror(ctx context.Context, s *Spec, disk *diskState) error {
 	if err := e.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
 		return e.hvError(err)
 	}
-	if s.Background() { // see catchUpToAbort
-		if err := e.limitForCommit(ctx, s, 0); err != nil {
-			return err
-		}
+	if err := e.endCatchUp(ctx, s); err != nil {
+		return err
 	}
 	return notEnded(s)
 }

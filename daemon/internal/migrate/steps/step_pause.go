@@ -74,9 +74,6 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 			// would be wrong, and it would stay paused for good.
 			return nil
 		}
-		if w == toSwitch {
-			e.flushBeforeSwitch(ctx, s)
-		}
 		e.progress.pausedAt(s.MigrationID, e.now())
 		return e.guestError(ctx, s, e.hv.Suspend(ctx, s.InstanceID))
 	}
@@ -120,7 +117,7 @@ func (e *Env) stepPauseToSwitch(to direction) op.Step {
 	if to.end == OnDst {
 		checks = append(checks, e.dstStillAnswers)
 	}
-	return provided(e.stepPause(toSwitch), checks...)
+	return provided(e.stepPause(toSwitch), append(checks, e.flushBeforeSwitch(to))...)
 }
 
 // mayStillPause makes the op wait if the guest runs while a call on its process is under way:
@@ -157,10 +154,13 @@ func (e *Env) runState(ctx context.Context, s *Spec) (hv.RunState, error) {
 }
 
 // flushBeforeSwitch puts on stable storage what QEMU would flush with the guest suspended: it
-// flushes all disks when it suspends a guest, and dst when it pivots. Only time depends on it.
-func (e *Env) flushBeforeSwitch(ctx context.Context, s *Spec) {
-	for _, path := range []string{s.top(), s.Dst.Path} {
-		e.flushEarly(ctx, s, path)
+// flushes all disks when it suspends a guest, and the end when it pivots. Only time depends on it.
+func (e *Env) flushBeforeSwitch(to direction) func(context.Context, *Spec) error {
+	return func(ctx context.Context, s *Spec) error {
+		for _, path := range []string{s.top(), to.image(s).Path} {
+			e.flushEarly(ctx, s, path)
+		}
+		return nil
 	}
 }
 

@@ -47,7 +47,7 @@ func (e *Env) stepNameEnd(to direction) op.Step {
 		}
 		switch {
 		case disk.config == s.Before() && (!disk.active || disk.live == s.Before()):
-			return nil
+			return e.guards.Clear(s.InstanceID, s.Owner()) // of a daemon that died behind the change
 		case disk.active && disk.live == s.Before() && disk.config == to.end:
 			return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.beforeChain()))
 		case disk.active && disk.live == s.Before():
@@ -85,7 +85,7 @@ func (e *Env) stepNameLeft(to direction, left func(*Spec, *diskState) *api.Error
 		case err != nil:
 			return err
 		case named(disk):
-			return nil
+			return e.guards.Clear(s.InstanceID, s.Owner()) // of a daemon that died behind the change
 		case disk.config == OnOverlay && !disk.active && to.end == OnDst:
 			return e.underGuard(s, "going on with", func() error { return e.nameDstOfOff(ctx, r, s) })
 		case disk.config == OnOverlay && (!disk.active || disk.live == OnOverlay):
@@ -97,10 +97,11 @@ func (e *Env) stepNameLeft(to direction, left func(*Spec, *diskState) *api.Error
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		disk, err := e.readDisk(ctx, s)
-		if err != nil {
-			return op.Unknown, err
+		if err != nil || !named(disk) {
+			return op.NotDone, err
 		}
-		return op.DoneIf(named(disk)), nil
+		guarded, err := e.guards.Has(s.InstanceID, s.Owner())
+		return op.DoneIf(!guarded), err
 	}
 	return step(to.nameStep(), do, nil, observe)
 }
@@ -231,19 +232,30 @@ func (e *Env) stepPivot(to direction) op.Step {
 // Else both have to read the same, or an operator decides: QEMU writes there as well, in the pivot and as it ends.
 func (e *Env) overlayHasAll(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
 	var note runNote
-	if _, err := r.Noted(pivotStep, &note); err != nil || disk.active && disk.dom.Run == note.Run {
+	if _, err := r.Noted(pivotStep, &note); err != nil || !note.Asked {
+		return err
+	}
+	top, err := e.images.Stamp(ctx, s.top())
+	if err != nil || disk.active && disk.dom.Run == note.Run && !top.RebootedSince(note.Top) { // libvirt counts anew with a boot
 		return err
 	}
 	if as, err := e.asItWasAsked(ctx, s, to, note); err != nil || as {
 		return err
 	}
-	if disk.active {
+	// A fence, for one, waits for the end of a pause, of which this step is one.
+	if disk.active || e.Behind(s) {
 		return op.UnknownOutcome(eitherHasMore(s, to))
+	}
+	if err := e.guards.Set(s.InstanceID, s.ChainOwner(), mayLack(s)); err != nil {
+		return err
 	}
 	if err := e.sameInBoth(ctx, s, to); err != nil {
 		return err
 	}
-	return e.noteRun(ctx, r, s, disk)
+	if err := e.noteRun(ctx, r, s, disk); err != nil {
+		return err
+	}
+	return e.guards.Clear(s.InstanceID, s.ChainOwner())
 }
 
 // asItWasAsked says whether the end of a direction is known not to have been written since libvirt was asked for the pivot by
@@ -264,8 +276,12 @@ func (e *Env) asItWasAsked(ctx context.Context, s *Spec, to direction, note runN
 // sameInBoth makes sure that the overlay and the end of a direction, of which each may have what the other lacks, read the same.
 func (e *Env) sameInBoth(ctx context.Context, s *Spec, to direction) error {
 	err := e.copier.Compare(ctx, s.beforeChain(), to.chain(s), s.beforeBytes(), func(p Progress) { e.progress.set(s.MigrationID, p) })
-	if api.CodeOf(err) == api.CodeCopyMismatch {
+	switch api.CodeOf(err) {
+	case api.CodeCopyMismatch:
 		return op.UnknownOutcome(eitherHasMore(s, to))
+	case api.CodeIOError: // which a second reading of all does not mend
+		return op.UnknownOutcome(api.Errorf(api.CodeIOError, "%v; what instance %s wrote last may be in %s or in %s, which are compared before one is written over the other: mend the storage and call again",
+			err, s.InstanceName, to.image(s).Path, s.top()))
 	}
 	return e.hvError(err)
 }
@@ -354,7 +370,7 @@ func (e *Env) assertClosed(ctx context.Context, s *Spec, path string) error {
 func (e *Env) notResumedByHand(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
 	var note runNote
 	noted, err := r.Noted(toDst.nameStep(), &note)
-	if err != nil || !noted || to.end != OnDst || disk.active && disk.dom.Run == note.Run {
+	if err != nil || !noted || to.end != OnDst {
 		return err
 	}
 	now, err := e.images.Stamp(ctx, s.top())

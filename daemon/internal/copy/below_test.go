@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy_test
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/copy"
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
+)
+
+// An overlay and what it is over read the same unless the overlay has a cluster of its own that differs: that is what a fold of it
+// would write over.
+func TestAnOverlayIsComparedWithTheImageThatItIsOver(t *testing.T) {
+	const size, written, read = 8 * miB, "write -P 7 1M 64k", "write -P 9 3M 64k"
+	for name, below := range map[string]copy.Image{
+		"raw":            raw(t, "src", size, [2]int64{0, 2 * miB}),
+		"a linked clone": clone(t, "cluster_size=64k", size, 5),
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := qemuimg.Image{Path: below.Path, Format: below.Format, Backing: below.Backing}
+			overlay := qemuimg.Image{Path: filepath.Join(t.TempDir(), "overlay"), Format: qemuimg.FormatQCOW2, Backing: &is}
+			create(t, overlay, "cluster_size=64k,extended_l2=on", size)
+			does := func(image qemuimg.Image, what string) {
+				t.Helper()
+				command(t, "qemu-io", "-f", image.Format, "-c", what, image.Path)
+			}
+			compared := func() error {
+				return copy.Compare(t.Context(), copy.Spec{
+					Src: copy.Image{Path: overlay.Path, Format: overlay.Format, Backing: overlay.Backing, SizeBytes: size}, Dst: below,
+				})
+			}
+			if err := compared(); err != nil {
+				t.Errorf("an empty overlay: %v", err)
+			}
+			does(overlay, written)
+			var mismatch *copy.MismatchError
+			if err := compared(); !errors.As(err, &mismatch) || mismatch.Offset != miB {
+				t.Errorf("of what the overlay has alone: %v", err)
+			}
+			does(is, written)
+			does(is, read) // which the overlay lets through
+			if err := compared(); err != nil {
+				t.Errorf("of what both have: %v", err)
+			}
+		})
+	}
+}
