@@ -276,10 +276,10 @@ func (e *Env) asItWasAsked(ctx context.Context, s *Spec, to direction, note runN
 // sameInBoth makes sure that the overlay and the end of a direction, of which each may have what the other lacks, read the same.
 func (e *Env) sameInBoth(ctx context.Context, s *Spec, to direction) error {
 	err := e.copier.Compare(ctx, s.beforeChain(), to.chain(s), s.beforeBytes(), func(p Progress) { e.progress.set(s.MigrationID, p) })
-	switch api.CodeOf(err) {
-	case api.CodeCopyMismatch:
+	if api.CodeOf(err) == api.CodeCopyMismatch {
 		return op.UnknownOutcome(eitherHasMore(s, to))
-	case api.CodeIOError: // which a second reading of all does not mend
+	}
+	if api.CodeOf(err) == api.CodeIOError { // which a second reading of all does not mend
 		return op.UnknownOutcome(api.Errorf(api.CodeIOError, "%v; what instance %s wrote last may be in %s or in %s, which are compared before one is written over the other: mend the storage and call again",
 			err, s.InstanceName, to.image(s).Path, s.top()))
 	}
