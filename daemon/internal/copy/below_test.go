@@ -4,6 +4,7 @@ package copy_test
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -46,5 +47,17 @@ func TestAnOverlayIsComparedWithTheImageThatItIsOver(t *testing.T) {
 				t.Errorf("of what both have: %v", err)
 			}
 		})
+	}
+}
+
+func TestAnImageIsNotComparedWithItself(t *testing.T) {
+	src := raw(t, "src", miB)
+	linked := src
+	linked.Path = filepath.Join(t.TempDir(), "dst")
+	if err := os.Link(src.Path, linked.Path); err != nil {
+		t.Fatal(err)
+	}
+	if err := copy.Compare(t.Context(), copy.Spec{Src: src, Dst: linked}); !errors.Is(err, copy.ErrSameImage) {
+		t.Errorf("got %v, want %v", err, copy.ErrSameImage)
 	}
 }

@@ -3,8 +3,10 @@
 package copy
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 )
 
 // Compare reads both images, for a copy that somebody else has made. Nil means that they
@@ -21,6 +23,9 @@ func compare(ctx context.Context, spec *Spec) error {
 	sizeBytes, err := spec.sameSize(ctx)
 	if err != nil {
 		return err
+	}
+	if same, err := sameImage(spec.Src.Path, spec.Dst.Path); err != nil || same {
+		return cmp.Or(err, fmt.Errorf("%w: %s and %s", ErrSameImage, spec.Src.Path, spec.Dst.Path))
 	}
 	src, err := spec.open(ctx, spec.Src)
 	if err != nil {

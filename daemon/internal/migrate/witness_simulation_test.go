@@ -310,6 +310,7 @@ func ranBehindAPivot(t *testing.T, d *daemon, right string, ends api.MigrationSt
 	if err := d.manager().NameStanding(context.Background(), testInstance); api.CodeOf(err) != api.CodeChainChanged && ends == api.MigrationCancelled {
 		t.Errorf("the definition was named after one of the two: %v", err)
 	}
+	d.manager().Epoch(9) // the host was fenced, and has rejoined
 	// What docs/how-to/recover.md says, either way.
 	if right == "end" {
 		for block, value := range wrote {

@@ -4,7 +4,9 @@ package steps
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -84,20 +86,42 @@ func (e *Env) keptSrc(ctx context.Context, s *Spec, at api.MigrationState) (bool
 // whileOurs returns a context that is cancelled when the host is fenced: a copy that takes
 // hours stops writing then.
 func (e *Env) whileOurs(ctx context.Context, s *Spec) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	_, behind, changed := e.fence.behind(s)
-	fenced := op.Retry(request.BusyDelay, api.Errorf(api.CodeStaleEpoch, "this host was fenced while volume %s was copied", s.VolumeName))
-	if behind {
-		cancel(fenced)
+	ctx, cancel := e.untilFenced(ctx, s)
+	if e.Behind(s) {
+		cancel(fencedMeanwhile(s))
 	}
+	return ctx, func() { cancel(nil) }
+}
+
+// untilFenced is whileOurs, but for a host that was fenced before.
+func (e *Env) untilFenced(ctx context.Context, s *Spec) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	_, _, changed := e.fence.behind(s)
 	go func() {
 		select {
 		case <-changed:
-			cancel(fenced)
+			cancel(fencedMeanwhile(s))
 		case <-ctx.Done():
 		}
 	}()
-	return ctx, func() { cancel(nil) }
+	return ctx, cancel
+}
+
+func fencedMeanwhile(s *Spec) error {
+	return op.Retry(request.BusyDelay, api.Errorf(api.CodeStaleEpoch, "this host was fenced while volume %s was copied", s.VolumeName))
+}
+
+// ownershipBound is how long the registry is asked where a fence of this host waits for the answer.
+const ownershipBound = 5 * time.Second
+
+// mayTakeLong says whether a step in which the guest may be paused may take its time: a fence waits for its end. Behind a fence
+// the registry has to have confirmed the migration, or ended it.
+func (e *Env) mayTakeLong(ctx context.Context, s *Spec) bool {
+	ctx, cancel := context.WithTimeout(ctx, ownershipBound)
+	defer cancel()
+	err := e.StillOurs(ctx, s)
+	var ended *errAbandoned
+	return err == nil || errors.As(err, &ended)
 }
 
 // RaiseEpoch keeps the newest epoch of this host that the registry has named.

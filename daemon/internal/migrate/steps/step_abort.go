@@ -96,12 +96,12 @@ func (e *Env) endMirror(ctx context.Context, s *Spec, disk *diskState) error {
 	case disk.dom.State == hv.StateRunning:
 		return &errWorldChanged{fmt.Sprintf("instance %s was resumed by somebody before the job on its disk was ended", s.InstanceName)}
 	}
+	if err := e.endCatchUp(ctx, s); err != nil { // it stands still
+		return err
+	}
 	e.log.Info("ending the copy job of a migration", "migration", s.MigrationID, "volume", s.VolumeName, "guest", disk.dom.State)
 	if err := e.hv.AbortJob(ctx, s.InstanceID, s.Target); err != nil {
 		return e.hvError(err)
-	}
-	if err := e.endCatchUp(ctx, s); err != nil {
-		return err
 	}
 	return notEnded(s)
 }

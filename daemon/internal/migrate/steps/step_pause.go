@@ -157,6 +157,9 @@ func (e *Env) runState(ctx context.Context, s *Spec) (hv.RunState, error) {
 // flushes all disks when it suspends a guest, and the end when it pivots. Only time depends on it.
 func (e *Env) flushBeforeSwitch(to direction) func(context.Context, *Spec) error {
 	return func(ctx context.Context, s *Spec) error {
+		if err := e.mayPause(); err != nil {
+			return err
+		}
 		for _, path := range []string{s.top(), to.image(s).Path} {
 			e.flushEarly(ctx, s, path)
 		}

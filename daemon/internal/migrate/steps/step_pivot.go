@@ -46,8 +46,10 @@ func (e *Env) stepNameEnd(to direction) op.Step {
 			return err
 		}
 		switch {
-		case disk.config == s.Before() && (!disk.active || disk.live == s.Before()):
+		case disk.config == s.Before() && !disk.active:
 			return e.guards.Clear(s.InstanceID, s.Owner()) // of a daemon that died behind the change
+		case disk.config == s.Before() && disk.live == s.Before():
+			return nil
 		case disk.active && disk.live == s.Before() && disk.config == to.end:
 			return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.beforeChain()))
 		case disk.active && disk.live == s.Before():
@@ -84,8 +86,10 @@ func (e *Env) stepNameLeft(to direction, left func(*Spec, *diskState) *api.Error
 		switch {
 		case err != nil:
 			return err
-		case named(disk):
+		case named(disk) && !disk.active:
 			return e.guards.Clear(s.InstanceID, s.Owner()) // of a daemon that died behind the change
+		case named(disk):
+			return nil
 		case disk.config == OnOverlay && !disk.active && to.end == OnDst:
 			return e.underGuard(s, "going on with", func() error { return e.nameDstOfOff(ctx, r, s) })
 		case disk.config == OnOverlay && (!disk.active || disk.live == OnOverlay):
@@ -97,8 +101,8 @@ func (e *Env) stepNameLeft(to direction, left func(*Spec, *diskState) *api.Error
 	}
 	observe := func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		disk, err := e.readDisk(ctx, s)
-		if err != nil || !named(disk) {
-			return op.NotDone, err
+		if err != nil || !named(disk) || disk.active {
+			return op.DoneIf(err == nil && named(disk)), err
 		}
 		guarded, err := e.guards.Has(s.InstanceID, s.Owner())
 		return op.DoneIf(!guarded), err
@@ -189,7 +193,7 @@ func (e *Env) stepPivot(to direction) op.Step {
 			return nil
 		}
 		now, lookErr := e.confirmDiskInPause(ctx, r, s)
-		if background && !errors.Is(err, hv.ErrUnavailable) {
+		if background && !errors.Is(err, hv.ErrUnavailable) && (lookErr != nil || !now.active || now.live != to.end) {
 			if to.end == OnDst && before.Asked && before.Run == disk.dom.Run && lookErr == nil && now.mirror != nil {
 				return e.pivotMayCome(ctx, s, now)
 			}
@@ -214,7 +218,10 @@ func (e *Env) stepPivot(to direction) op.Step {
 			if err := e.notResumedByHand(ctx, r, s, to, disk); err != nil {
 				return op.Unknown, err
 			}
-			return op.Done, nil
+			if !disk.active && inBackground(s, to) {
+				err = e.endWasReached(ctx, r, s, to)
+			}
+			return op.Done, err
 		case disk.active && disk.live == s.Before(), !disk.active && disk.config == s.Before():
 			if inBackground(s, to) {
 				err = e.overlayHasAll(ctx, r, s, to, disk)
@@ -224,6 +231,19 @@ func (e *Env) stepPivot(to direction) op.Step {
 		return op.Unknown, op.UnknownOutcome(chainChanged(s, disk))
 	}
 	return provided(step(pivotStep, do, nil, observe), e.endUnchangedInPause(to))
+}
+
+// endWasReached refuses to take a pivot of a job in the background for made, by the name of the end in the definition of a guest
+// that is off, where libvirt was never asked for it: somebody has named the end, and the overlay may have more.
+func (e *Env) endWasReached(ctx context.Context, r *op.Run, s *Spec, to direction) error {
+	var note runNote
+	if _, err := r.Noted(pivotStep, &note); err != nil {
+		return err
+	}
+	if note.Asked {
+		return e.guards.Clear(s.InstanceID, s.ChainOwner()) // of a comparison that was cut off
+	}
+	return e.sameInBoth(ctx, s, to)
 }
 
 // overlayHasAll refuses to take a pivot of a job in the background for not made, by the name of the overlay in the definition
@@ -242,20 +262,13 @@ func (e *Env) overlayHasAll(ctx context.Context, r *op.Run, s *Spec, to directio
 	if as, err := e.asItWasAsked(ctx, s, to, note); err != nil || as {
 		return err
 	}
-	// A fence, for one, waits for the end of a pause, of which this step is one.
-	if disk.active || e.Behind(s) {
+	if disk.active {
 		return op.UnknownOutcome(eitherHasMore(s, to))
-	}
-	if err := e.guards.Set(s.InstanceID, s.ChainOwner(), mayLack(s)); err != nil {
-		return err
 	}
 	if err := e.sameInBoth(ctx, s, to); err != nil {
 		return err
 	}
-	if err := e.noteRun(ctx, r, s, disk); err != nil {
-		return err
-	}
-	return e.guards.Clear(s.InstanceID, s.ChainOwner())
+	return e.noteRun(ctx, r, s, disk)
 }
 
 // asItWasAsked says whether the end of a direction is known not to have been written since libvirt was asked for the pivot by
@@ -274,7 +287,16 @@ func (e *Env) asItWasAsked(ctx context.Context, s *Spec, to direction, note runN
 }
 
 // sameInBoth makes sure that the overlay and the end of a direction, of which each may have what the other lacks, read the same.
+// Until then the instance, which is off, does not start.
 func (e *Env) sameInBoth(ctx context.Context, s *Spec, to direction) error {
+	if err := e.guards.Set(s.InstanceID, s.ChainOwner(), mayLack(s)); err != nil {
+		return err
+	}
+	if !e.mayTakeLong(ctx, s) {
+		return op.UnknownOutcome(eitherHasMore(s, to))
+	}
+	ctx, cancel := e.untilFenced(ctx, s)
+	defer cancel(nil)
 	err := e.copier.Compare(ctx, s.beforeChain(), to.chain(s), s.beforeBytes(), func(p Progress) { e.progress.set(s.MigrationID, p) })
 	if api.CodeOf(err) == api.CodeCopyMismatch {
 		return op.UnknownOutcome(eitherHasMore(s, to))
@@ -283,7 +305,10 @@ func (e *Env) sameInBoth(ctx context.Context, s *Spec, to direction) error {
 		return op.UnknownOutcome(api.Errorf(api.CodeIOError, "%v; what instance %s wrote last may be in %s or in %s, which are compared before one is written over the other: mend the storage and call again",
 			err, s.InstanceName, to.image(s).Path, s.top()))
 	}
-	return e.hvError(err)
+	if err != nil {
+		return e.hvError(err)
+	}
+	return e.guards.Clear(s.InstanceID, s.ChainOwner())
 }
 
 const pivotStep = "pivot"
