@@ -114,8 +114,8 @@ func (e *Env) leftInPivot(ctx context.Context, s *Spec, to direction, disk *disk
 	if err != nil {
 		return Foreign, err
 	}
-	as, err := e.asItWasAsked(ctx, s, to, note)
-	if err == nil && !as {
+	untouched, err := e.untouchedSinceAsked(ctx, s, to, note)
+	if err == nil && !untouched {
 		err = eitherHasMore(s, to)
 	}
 	return OnOverlay, err

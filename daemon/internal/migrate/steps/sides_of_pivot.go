@@ -49,7 +49,7 @@ func (e *Env) overlayHasAll(ctx context.Context, r *op.Run, s *Spec, to directio
 	if err != nil || disk.active && disk.dom.Run == note.Run && !top.RebootedSince(note.Top) { // libvirt counts anew with a boot
 		return err
 	}
-	if as, err := e.asItWasAsked(ctx, s, to, note); err != nil || as {
+	if untouched, err := e.untouchedSinceAsked(ctx, s, to, note); err != nil || untouched {
 		return err
 	}
 	if disk.active {
@@ -74,9 +74,9 @@ func (e *Env) endWasReached(ctx context.Context, r *op.Run, s *Spec, to directio
 	return e.sameInBoth(ctx, s, to)
 }
 
-// asItWasAsked says whether the end of a direction is known not to have been written since libvirt was asked for the pivot by
-// a note, if it was.
-func (e *Env) asItWasAsked(ctx context.Context, s *Spec, to direction, note runNote) (bool, error) {
+// untouchedSinceAsked says whether the end of a direction is known not to have been written since libvirt was asked for the pivot.
+// It is true if libvirt was not asked, by the note.
+func (e *Env) untouchedSinceAsked(ctx context.Context, s *Spec, to direction, note runNote) (bool, error) {
 	end := to.image(s).Path
 	if !note.Asked || api.IsNetwork(end) {
 		return !note.Asked, nil
