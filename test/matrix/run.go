@@ -77,11 +77,20 @@ func number(text string) (n int) {
 	return n
 }
 
+// where is the packages of the run, or how many they are if nobody would read them all.
+func (run *Run) where() string {
+	const few = 5
+	if len(run.Packages) > few {
+		return api.Count(len(run.Packages), "package")
+	}
+	return strings.Join(run.Packages, ", ")
+}
+
 // String is the run in words.
 func (run *Run) String() string {
 	const minute = "2006-01-02 15:04"
 	text := fmt.Sprintf("%s to %s UTC, %s: %s of %s; on %s", run.Began.UTC().Format(minute), run.Ended.UTC().Format(minute),
-		cmp.Or(run.Version, "a commit that its file does not say"), api.Count(run.Functions, "test"), strings.Join(run.Packages, ", "),
+		cmp.Or(run.Version, "a commit that its file does not say"), api.Count(run.Functions, "test"), run.where(),
 		cmp.Or(run.Machine, "a machine that its file does not say"))
 	if run.Writes > 0 {
 		text += fmt.Sprintf(". Guests were answered for %d writes, counted at each look, and %d were found", run.Writes, run.WritesFound)
