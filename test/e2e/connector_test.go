@@ -183,7 +183,7 @@ func TestStorageAGuestMovesIntoAThinPoolAndGrowsThere(t *testing.T) {
 }
 
 // TestStorageADaemonThatDiesLeavesNoVolumeThatNobodyKnows: it is killed when the connector has made
-// a volume, and before the journal knows which; and the same where it is undone.
+// a volume, and before the journal knows which.
 func TestStorageADaemonThatDiesLeavesNoVolumeThatNobodyKnows(t *testing.T) {
 	storageDevice(t, walked[0])
 	thinPool(t, "dying-pool", "100M")
