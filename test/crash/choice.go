@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crash chooses for the tests of make test-crash where they strike, in which order, and for how long. It is for tests
-// alone, and knows nothing of what they do.
+// Package crash chooses for the tests of make test-crash, and for others that choose by a seed, where they strike, in which order,
+// and for how long. It is for tests alone, and knows nothing of what they do.
 package crash
 
 import (
@@ -33,7 +33,7 @@ func Chance(t *testing.T) (*rand.Rand, uint64) {
 	if text := os.Getenv(SeedEnv); text != "" {
 		var err error
 		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
+			t.Fatalf("%s: %v", SeedEnv, err)
 		}
 	}
 	return rand.New(rand.NewPCG(seed, 0)), seed

@@ -17,15 +17,15 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/crash"
 )
 
 // soakEnv is for how long TestSoakOfASite goes on at most, killsEnv how many moves are to be under
-// way when a program is killed with SIGKILL until it ends before that, and seedEnv the number from
-// which all follows that it chooses. make soak sets them.
+// way when a program is killed with SIGKILL until it ends before that. make soak sets them, and crash.SeedEnv, from which
+// all follows that it chooses.
 const (
 	soakEnv  = "VOLFERRY_SOAK"
 	killsEnv = "VOLFERRY_KILLS"
-	seedEnv  = "VOLFERRY_SEED"
 )
 
 // TestSoakOfASite moves the volumes of instances of two hosts, boot volumes too, takes moves back,
@@ -41,9 +41,9 @@ func TestSoakOfASite(t *testing.T) {
 		t.Fatal(err)
 	}
 	kills := numberIn(t, killsEnv, math.MaxInt)
-	seed := numberIn(t, seedEnv, rand.Uint64())
+	rnd, seed := crash.Chance(t)
 	t.Logf("the same choices again: make soak SOAK=%s SEED=%d", length, seed)
-	s := &siteSoak{cluster: startCluster(t, "hv1", "hv2"), rnd: rand.New(rand.NewPCG(seed, 0)), done: map[string]int{}}
+	s := &siteSoak{cluster: startCluster(t, "hv1", "hv2"), rnd: rnd, done: map[string]int{}}
 	for _, name := range []string{"web", "db"} {
 		g := s.mobile(t, name)
 		ctl(t, s.Registry.Caller(), "instance", "start", name)
@@ -59,17 +59,17 @@ func TestSoakOfASite(t *testing.T) {
 }
 
 // numberIn is the number in a variable, or another one where that is empty.
-func numberIn[N int | uint64](t *testing.T, variable string, otherwise N) N {
+func numberIn(t *testing.T, variable string, otherwise int) int {
 	t.Helper()
 	text := os.Getenv(variable)
 	if text == "" {
 		return otherwise
 	}
-	n, err := strconv.ParseUint(text, 10, 64)
+	n, err := strconv.ParseUint(text, 10, 63)
 	if err != nil {
 		t.Fatalf("%s: %v", variable, err)
 	}
-	return N(n)
+	return int(n) //nolint:gosec // of 63 bits
 }
 
 // siteSoak is what goes about between the hosts, and how it is chosen.

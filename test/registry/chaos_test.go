@@ -6,28 +6,19 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/volferry/volferry/test/crash"
 )
 
-// seedEnv repeats the choices of a run. When what is chosen happens is up to the
+// seedOf is the seed of this run, which is printed. It repeats the choices of the run; when what is chosen happens is up to the
 // machine.
-const seedEnv = "VOLFERRY_SEED"
-
-// seedOf is the seed of this run, which is printed.
 func seedOf(t *testing.T) uint64 {
 	t.Helper()
-	seed := rand.Uint64()
-	if text := os.Getenv(seedEnv); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("%s: %v", seedEnv, err)
-		}
-	}
-	t.Logf("%s=%d", seedEnv, seed)
+	_, seed := crash.Chance(t)
+	t.Logf("%s=%d", crash.SeedEnv, seed)
 	return seed
 }
 

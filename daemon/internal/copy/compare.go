@@ -3,10 +3,8 @@
 package copy
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 )
 
 // Compare reads both images, for a copy that somebody else has made. Nil means that they
@@ -24,8 +22,8 @@ func compare(ctx context.Context, spec *Spec) error {
 	if err != nil {
 		return err
 	}
-	if same, err := sameImage(spec.Src.Path, spec.Dst.Path); err != nil || same {
-		return cmp.Or(err, fmt.Errorf("%w: %s and %s", ErrSameImage, spec.Src.Path, spec.Dst.Path))
+	if err := spec.notDst(spec.Src.Path); err != nil {
+		return err
 	}
 	src, err := spec.open(ctx, spec.Src)
 	if err != nil {

@@ -106,15 +106,20 @@ func (s *Spec) sizeBytes(ctx context.Context) (int64, error) {
 	}
 	src := s.Src.image()
 	for from := &src; from != nil; from = from.Backing {
-		same, err := sameImage(from.Path, s.Dst.Path)
-		if err != nil {
+		if err := s.notDst(from.Path); err != nil {
 			return 0, err
-		}
-		if same {
-			return 0, fmt.Errorf("%w: %s and %s", ErrSameImage, from.Path, s.Dst.Path)
 		}
 	}
 	return n, nil
+}
+
+// notDst refuses an image that is Dst, by whatever name.
+func (s *Spec) notDst(path string) error {
+	same, err := sameImage(path, s.Dst.Path)
+	if err == nil && same {
+		err = fmt.Errorf("%w: %s and %s", ErrSameImage, path, s.Dst.Path)
+	}
+	return err
 }
 
 // sameSize is the size that both images have.

@@ -155,8 +155,10 @@ func (h *history) inPivot(goal steps.Goal) bool {
 // which side of it the guest was when it went off.
 func (h *history) mayHaveRunAtEnd() bool {
 	o := h.running()
-	behind := h.spec.Background() && o != nil && o.goal == steps.GoalComplete && o.Step == "name_dst"
-	return behind || h.inPivot(steps.GoalCancel) || h.spec.Background() && h.inPivot(steps.GoalComplete)
+	if o == nil || o.goal == steps.GoalCancel || !h.spec.Background() {
+		return h.inPivot(steps.GoalCancel)
+	}
+	return h.inPivot(steps.GoalComplete) || o.goal == steps.GoalComplete && o.Step == "name_dst"
 }
 
 // times returns when src was frozen and when the migration ended; zero if not.

@@ -31,12 +31,9 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout ti
 		if err := e.StillOurs(ctx, s); err != nil {
 			return false, err
 		}
-		disk, err := e.readDisk(ctx, s)
+		disk, err := e.readActive(ctx, s)
 		if err != nil {
 			return false, err
-		}
-		if !disk.active {
-			return false, guestIsOff(s)
 		}
 		mirror, err := disk.mirrorTo(to, s)
 		if err != nil {

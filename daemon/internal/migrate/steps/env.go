@@ -139,3 +139,8 @@ func (e *Env) flushEarly(ctx context.Context, s *Spec, path string) {
 		e.log.Warn("an image was not flushed before its guest is held up, which may take longer now", "migration", s.MigrationID, "path", path, "err", err)
 	}
 }
+
+// compare compares two chains of a migration, and shows how far it is.
+func (e *Env) compare(ctx context.Context, s *Spec, a, b []hv.Image, sizeBytes int64) error {
+	return e.copier.Compare(ctx, a, b, sizeBytes, func(p Progress) { e.progress.set(s.MigrationID, p) })
+}

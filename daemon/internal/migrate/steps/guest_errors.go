@@ -164,6 +164,18 @@ func (s *Spec) positionOn(img hv.Image) Position {
 	return Foreign
 }
 
+// readActive is readDisk of a guest that has to have a process.
+func (e *Env) readActive(ctx context.Context, s *Spec) (*diskState, error) {
+	disk, err := e.readDisk(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if !disk.active {
+		return nil, guestIsOff(s)
+	}
+	return disk, nil
+}
+
 func guestIsOff(s *Spec) error {
 	return &errWorldChanged{fmt.Sprintf("instance %s is not running any more", s.InstanceName)}
 }

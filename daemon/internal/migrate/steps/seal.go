@@ -75,7 +75,7 @@ func (e *Env) sealedOrSame(ctx context.Context, s *Spec, opID string) error {
 	if !known || p.Completing || s.ExternalCopy || s.Verify != VerifyFull {
 		return refused
 	}
-	if err := e.copier.Compare(ctx, s.SrcChain(), s.DstChain(), s.SizeBytes(), func(p Progress) { e.progress.set(s.MigrationID, p) }); err != nil {
+	if err := e.compare(ctx, s, s.SrcChain(), s.DstChain(), s.SizeBytes()); err != nil {
 		if api.CodeOf(err) == api.CodeCopyMismatch {
 			return refused
 		}

@@ -100,7 +100,7 @@ func (e *Env) sameInBoth(ctx context.Context, s *Spec, to direction) error {
 	}
 	ctx, cancel := e.untilFenced(ctx, s)
 	defer cancel(nil)
-	err := e.copier.Compare(ctx, s.beforeChain(), to.chain(s), s.beforeBytes(), func(p Progress) { e.progress.set(s.MigrationID, p) })
+	err := e.compare(ctx, s, s.beforeChain(), to.chain(s), s.beforeBytes())
 	if api.CodeOf(err) == api.CodeCopyMismatch {
 		return op.UnknownOutcome(eitherHasMore(s, to))
 	}

@@ -212,8 +212,7 @@ func (e *Env) stepVerifyCopy() op.Step {
 		if err != nil || known || s.Verify == VerifyNone {
 			return err
 		}
-		err = e.copier.Compare(ctx, s.SrcChain(), s.DstChain(), s.SizeBytes(),
-			func(p Progress) { e.progress.set(s.MigrationID, p) })
+		err = e.compare(ctx, s, s.SrcChain(), s.DstChain(), s.SizeBytes())
 		if api.CodeOf(err) == api.CodeCopyMismatch { // a copy that is made next begins anew
 			return errors.Join(err, e.copier.Forget(ctx, s.CopyKey()))
 		}

@@ -46,12 +46,9 @@ type mayBeginOutput struct {
 // for nothing.
 func (e *Env) stepMayBegin(to direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		disk, err := e.readDisk(ctx, s)
+		disk, err := e.readActive(ctx, s)
 		if err != nil {
 			return err
-		}
-		if !disk.active {
-			return guestIsOff(s)
 		}
 		mirror, err := disk.mirrorTo(to, s)
 		if err != nil {
@@ -191,12 +188,10 @@ func (e *Env) stepBegin(to direction) op.Step {
 
 // held reads the disk of a guest that is to be suspended.
 func (e *Env) held(ctx context.Context, s *Spec) (*diskState, error) {
-	disk, err := e.readDisk(ctx, s)
+	disk, err := e.readActive(ctx, s)
 	switch {
 	case err != nil:
 		return nil, err
-	case !disk.active:
-		return nil, guestIsOff(s)
 	case disk.dom.State == hv.StateRunning:
 		return nil, &errWorldChanged{fmt.Sprintf("instance %s was resumed by somebody while a block job began on its disk", s.InstanceName)}
 	}

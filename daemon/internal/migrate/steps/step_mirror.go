@@ -67,12 +67,9 @@ func (e *Env) mayMirror(ctx context.Context, s *Spec) error {
 func (e *Env) stepReady() op.Step {
 	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
 		e.progress.clear(s.MigrationID)
-		disk, err := e.readDisk(ctx, s)
+		disk, err := e.readActive(ctx, s)
 		if err != nil {
 			return err
-		}
-		if !disk.active {
-			return guestIsOff(s)
 		}
 		mirror, err := disk.mirrorTo(toDst, s)
 		if err != nil {

@@ -17,12 +17,9 @@ import (
 // the mirror writes to both.
 func (e *Env) stepNameEnd(to direction) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
-		disk, err := e.readDisk(ctx, s)
+		disk, err := e.readActive(ctx, s)
 		if err != nil {
 			return err
-		}
-		if !disk.active {
-			return guestIsOff(s)
 		}
 		if err := disk.mayName(s, to); err != nil {
 			return err

@@ -48,12 +48,9 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 		if err := e.mayPause(); err != nil {
 			return err
 		}
-		disk, err := e.readDisk(ctx, s)
+		disk, err := e.readActive(ctx, s)
 		if err != nil {
 			return err
-		}
-		if !disk.active {
-			return guestIsOff(s)
 		}
 		var note pauseNote
 		again, err := r.Noted(w.begin, &note)
@@ -291,8 +288,7 @@ func (e *Env) stepCompare() op.Step {
 		defer context.AfterFunc(e.stopping, func() {
 			cancel(&errWorldChanged{"the daemon was stopped while both sides were compared"})
 		})()
-		return e.copier.Compare(ctx, s.SrcChain(), s.DstChain(), s.SizeBytes(),
-			func(p Progress) { e.progress.set(s.MigrationID, p) })
+		return e.compare(ctx, s, s.SrcChain(), s.DstChain(), s.SizeBytes())
 	}
 	return step("compare", do, nil, nil)
 }

@@ -30,7 +30,7 @@ func (e *Env) unnameEnd(ctx context.Context, r *op.Run, s *Spec) error {
 	if err != nil {
 		return err
 	}
-	err = e.copier.Compare(ctx, s.beforeChain(), s.DstChain(), s.beforeBytes(), func(p Progress) { e.progress.set(s.MigrationID, p) })
+	err = e.compare(ctx, s, s.beforeChain(), s.DstChain(), s.beforeBytes())
 	switch {
 	case api.CodeOf(err) == api.CodeCopyMismatch:
 		return e.endDiffers(ctx, r, s)
