@@ -27,7 +27,7 @@ type runNote struct {
 }
 
 func (e *Env) noteRun(ctx context.Context, r *op.Run, s *Spec, disk *diskState) error {
-	stamp, err := e.images.Stamp(ctx, s.top())
+	stamp, err := e.stampToKeep(ctx, s.top())
 	if err != nil {
 		return err
 	}
@@ -39,16 +39,12 @@ func (e *Env) noteRun(ctx context.Context, r *op.Run, s *Spec, disk *diskState) 
 func (e *Env) noteAsked(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
 	note := runNote{Run: disk.dom.Run, Asked: true}
 	var err error
-	if note.Top, err = e.images.Stamp(ctx, s.top()); err != nil {
+	if note.Top, err = e.stampToKeep(ctx, s.top()); err != nil {
 		return err
 	}
 	if end := to.image(s).Path; !api.IsNetwork(end) {
-		// QEMU does so right behind it. Else a host that loses its power comes back with an older time of it.
-		if err := e.images.Flush(ctx, end); err != nil {
+		if note.End, err = e.stampToKeep(ctx, end); err != nil { // which QEMU flushes right behind it
 			return op.Retry(request.BusyDelay, err)
-		}
-		if note.End, err = e.images.Stamp(ctx, end); err != nil {
-			return err
 		}
 	}
 	return r.Note(ctx, note)

@@ -10,10 +10,22 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// stampSrc takes the stamp of src as it is now.
-func (e *Env) stampSrc(ctx context.Context, s *Spec) (*image.Stamp, error) {
-	stamp, err := e.images.Stamp(ctx, s.Src.Path)
+// seal is the stamp of a src that nobody writes from now on.
+func (e *Env) seal(ctx context.Context, s *Spec) (*image.Stamp, error) {
+	stamp, err := e.stampToKeep(ctx, s.Src.Path)
 	return &stamp, err
+}
+
+// stampToKeep is the stamp of an image, for the journal. QEMU's flushes leave the time of modification in memory, and a host
+// that lost its power would come back with an older time, as if somebody had written. So it is put on stable storage first,
+// but for an image at an address, of which the stamp has the size alone.
+func (e *Env) stampToKeep(ctx context.Context, path string) (image.Stamp, error) {
+	if !api.IsNetwork(path) {
+		if err := e.images.Flush(ctx, path); err != nil {
+			return image.Stamp{}, err
+		}
+	}
+	return e.images.Stamp(ctx, path)
 }
 
 // sealed refuses a src that was written since it was frozen, by whomever: the content of the
@@ -29,7 +41,7 @@ func (e *Env) sealed(ctx context.Context, s *Spec, opID string) error {
 	if err != nil || p.Seal == nil || p.Folding {
 		return err
 	}
-	now, err := e.stampSrc(ctx, s)
+	now, err := e.images.Stamp(ctx, s.Src.Path)
 	if err != nil || !now.WrittenSince(*p.Seal) {
 		return e.hvError(err)
 	}

@@ -39,7 +39,7 @@ func (e *Env) stepKeepOff() op.Step {
 		if err := hold(ctx, s); err != nil {
 			return err
 		}
-		seal, err := e.stampSrc(ctx, s)
+		seal, err := e.seal(ctx, s)
 		if err != nil {
 			return err
 		}

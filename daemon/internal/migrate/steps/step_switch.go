@@ -146,7 +146,7 @@ func (e *Env) stepVerifyFrozen() op.Step {
 		if api.IsNetwork(s.Src.Path) { // its server may be away by now, and says no more than this
 			return r.SetOutput(frozenOutput{At: e.now().UTC(), Src: &image.Stamp{SizeBytes: s.Src.SizeBytes}})
 		}
-		seal, err := e.stampSrc(ctx, s)
+		seal, err := e.seal(ctx, s)
 		if err != nil {
 			return err
 		}
