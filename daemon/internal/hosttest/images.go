@@ -95,6 +95,7 @@ func (i *Images) info(path string) (hvtest.ImageInfo, error) {
 
 // Flush notes that an image is on stable storage.
 func (i *Images) Flush(_ context.Context, path string) error {
+	i.Fake.Sync(path)
 	i.note("flush", path)
 	return nil
 }

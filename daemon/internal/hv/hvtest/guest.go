@@ -132,6 +132,16 @@ func (f *Fake) HostReboot() error {
 	return errors.Join(errs...)
 }
 
+// PowerLoss is a HostReboot in which images come back with the time of modification that they had on stable storage.
+func (f *Fake) PowerLoss() error {
+	f.mu.Lock()
+	for _, img := range f.files {
+		img.written = img.kept
+	}
+	f.mu.Unlock()
+	return f.HostReboot()
+}
+
 // BootID returns the id of the host's present boot.
 func (f *Fake) BootID() string {
 	f.mu.Lock()

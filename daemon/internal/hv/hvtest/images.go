@@ -45,8 +45,10 @@ type image struct {
 	secret  string   // that opens what is in a qcow2 image
 	blocks  map[int64]uint64
 	full    bool // no space left
-	written int64
-	before  int64 // of these, how often before the host was booted
+	writes  int64
+	written int64 // which of its writes was the last, as its time of modification says
+	kept    int64 // the same on stable storage
+	before  int64 // the same when the host was booted
 	born    int64
 	opID    string // that has made it, in a pool that keeps that
 }
@@ -60,8 +62,8 @@ type ImageInfo struct {
 	Backing     hv.Image // the zero Image if there is none
 	Secret      string   // that opens what is in a qcow2 image
 	Allocated   int      // blocks that the image holds itself
-	Written     int64    // how often it was written
-	Before      int64    // how often it was when the host was booted
+	Written     int64    // which of its writes was the last, as its time of modification says
+	Before      int64    // the same when the host was booted
 	Born        int64    // tells it from one that was at its path before
 }
 
@@ -114,7 +116,7 @@ func (m *Images) CreateOnDevice(path string, sizeBytes int64) error {
 		return fmt.Errorf("create on %s: an image of %d bytes may outgrow its %d", path, sizeBytes, img.device)
 	}
 	img.format, img.size, img.backing, img.blocks = Qcow2, sizeBytes, hv.Image{}, make(map[int64]uint64)
-	img.written++
+	img.modified()
 	return nil
 }
 
@@ -313,6 +315,11 @@ func (m *Images) violate(format string, args ...any) {
 // errNoSpace is the image tools' ENOSPC.
 var errNoSpace = errors.New("no space left on device")
 
+func (img *image) modified() {
+	img.writes++
+	img.written = img.writes
+}
+
 func (img *image) write(path string, block int64, value uint64) error {
 	switch {
 	case block < 0 || (block+1)*BlockSize > img.size:
@@ -321,7 +328,7 @@ func (img *image) write(path string, block int64, value uint64) error {
 		return &fs.PathError{Op: "write", Path: path, Err: errNoSpace}
 	}
 	img.blocks[block] = value
-	img.written++
+	img.modified()
 	return nil
 }
 

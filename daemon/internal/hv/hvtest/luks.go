@@ -20,7 +20,7 @@ func (m *Images) Encrypt(path, secret string) error {
 		container[block+1] = value
 	}
 	img.blocks, img.size = container, img.size+HeaderBytes
-	img.written++
+	img.modified()
 	return nil
 }
 

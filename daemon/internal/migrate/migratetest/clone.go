@@ -48,6 +48,7 @@ func KeepBaseWorld(t *testing.T, state hv.State) *World {
 	}
 	w.IsClone(SrcPath)
 	w.IsClone(DstPath)
+	w.Sync(BasePath) // it is older than any failure
 	info, err := w.Fake.Info(BasePath)
 	expect.OK(t, err)
 	w.basesWritten = info.Written
