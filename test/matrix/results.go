@@ -15,6 +15,7 @@ type Results struct {
 	// parents are the tests that have subtests.
 	parents map[key]bool
 	runs    []*Run
+	earlier earlier
 }
 
 type key struct{ pkg, name string }
@@ -142,6 +143,9 @@ func (all *Results) Of(r *Row) (o Outcome) {
 		o.Verdict = Some
 	default:
 		o.Verdict = Passed
+	}
+	if before, ok := all.earlier.of[r.ID]; ok {
+		o.since(before, len(r.Tests))
 	}
 	return o
 }

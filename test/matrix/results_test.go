@@ -171,3 +171,55 @@ X3 a third
 		}
 	}
 }
+
+func TestARowHasWhatAPageOfEarlierRunsSaysOfIt(t *testing.T) {
+	const (
+		fake, kill = `{"Action":"pass","Package":"m/daemon","Test":"TestB"}`, `{"Action":"pass","Package":"m/test/e2e","Test":"TestA"}
+{"Action":"pass","Package":"m/test/e2e","Test":"TestA/sub_one"}`
+		fail = `{"Action":"fail","Package":"m/daemon","Test":"TestB"}`
+	)
+	page := func(t *testing.T, before *Results, events string) (*Results, string) {
+		t.Helper()
+		phases, err := parse(listed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := before.Read(strings.NewReader(events), "m"); err != nil {
+			t.Fatal(err)
+		}
+		return before, before.RunsPage(phases)
+	}
+	for name, c := range map[string]struct {
+		then, now             string
+		verdict               Verdict
+		tests, passed, failed int
+	}{
+		"the same again":        {fake, fake, Fakes, 1, 2, 0},
+		"the other":             {fake, kill, Some, 1, 2, 0},
+		"all then, some now":    {fake + "\n" + kill, fake, Passed, 2, 3, 0},
+		"failed then, some now": {fail, kill, Failed, 1, 1, 1},
+		"failed then, all now":  {fail, kill + "\n" + fake, Passed, 2, 2, 1},
+		"failed now":            {fake + "\n" + kill, fail, Failed, 0, 2, 1},
+		"nothing now":           {kill, "", Some, 1, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, then := page(t, NewResults(), c.then)
+			since := NewResults()
+			if err := since.ReadPage(strings.NewReader(then)); err != nil {
+				t.Fatal(err)
+			}
+			got, both := page(t, since, c.now)
+			o := got.Of(row(t, listed))
+			if o.Verdict != c.verdict || o.TestsPassed != c.tests || o.TrialsPassed != c.passed || o.TrialsFailed != c.failed {
+				t.Errorf("%+v, want %+v", o, c)
+			}
+			again := NewResults()
+			if err := again.ReadPage(strings.NewReader(both)); err != nil {
+				t.Fatal(err)
+			}
+			if _, third := page(t, again, ""); strings.Count(third, "\n* ") != strings.Count(both, "\n* ")+1 {
+				t.Errorf("a page of a page:\n%s\nwant the runs and the rows of\n%s", third, both)
+			}
+		})
+	}
+}

@@ -18,12 +18,15 @@ func (all *Results) RunsPage(phases []Phase) string {
 What the tests of each row of [the failure matrix](failure-matrix.md) said in these runs:
 
 `)
+	for _, run := range all.earlier.runs {
+		fmt.Fprintf(&text, "* %s\n", run)
+	}
 	for _, run := range all.runs {
 		fmt.Fprintf(&text, "* %s\n", run)
 	}
 	text.WriteString(`
 *Made* is how those tests of the row that ran made the failure: the words are those of the matrix. *Tests* is how many of the tests that the row names
-have passed, of how many. A trial is a test, or one of its subtests that has none itself: a blow at one point, most often; a test may be of several rows. The result is that
+have passed, of how many; where some ran on one machine and others on another, at least so many. A trial is a test, or one of its subtests that has none itself: a blow at one point, most often; a test may be of several rows. The result is that
 of the last run of each test; the trials are those of all runs, with what failed before it was mended. A row whose tests are in none of these runs says *not run*, and one of which only the tests on a
 host in memory are in them *passed by fakes only*.
 

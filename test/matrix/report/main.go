@@ -2,7 +2,8 @@
 
 // Command report reads what 'go test -json' printed, from the files that it is given or
 // from its standard input, and says of each row of the failure matrix what the tests
-// that hold it said, and how often they ran. With --page it writes a page of that as well. With
+// that hold it said, and how often they ran. With --page it writes a page of that as well, and with --since
+// it adds what such a page says of runs whose files are gone. With
 // --machine it prints the line that says in such a file where its tests ran, and with --left-by the rows
 // of which a target of the Makefile here runs no real test; both read nothing.
 package main
@@ -21,6 +22,7 @@ const module = "github.com/volferry/volferry"
 
 func main() {
 	page := flag.String("page", "", "the file of the page")
+	since := flag.String("since", "", "the file of a page of earlier runs")
 	version := flag.String("machine", "", "print the line of a run of this version")
 	target := flag.String("left-by", "", "print the rows of which this target of the Makefile runs no real test")
 	flag.Parse()
@@ -32,7 +34,7 @@ func main() {
 	if *target != "" {
 		err = leftBy(*target, os.Stdout)
 	} else {
-		err = run(flag.Args(), os.Stdin, os.Stdout, *page)
+		err = run(flag.Args(), os.Stdin, os.Stdout, *page, *since)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
@@ -40,14 +42,19 @@ func main() {
 	}
 }
 
-func run(files []string, in io.Reader, out io.Writer, page string) error {
+func run(files []string, in io.Reader, out io.Writer, page, since string) error {
 	phases, err := matrix.Phases()
 	if err != nil {
 		return err
 	}
 	all := matrix.NewResults()
+	if since != "" {
+		if err := readFile(since, all.ReadPage); err != nil {
+			return err
+		}
+	}
 	for _, name := range files {
-		if err := readFile(all, name); err != nil {
+		if err := readFile(name, func(r io.Reader) error { return all.Read(r, module) }); err != nil {
 			return err
 		}
 	}
@@ -84,11 +91,11 @@ func leftBy(target string, out io.Writer) error {
 	return nil
 }
 
-func readFile(all *matrix.Results, name string) error {
+func readFile(name string, read func(io.Reader) error) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	return all.Read(f, module)
+	return read(f)
 }
