@@ -19,6 +19,8 @@ type reportResult struct {
 	// blind is why libvirt did not tell of the instances: the report says nothing of
 	// them.
 	blind error
+	// noPools is why libvirt did not tell of the pools, of which the report says nothing then.
+	noPools error
 }
 
 // always is for a report that is made whatever the registry has heard.
@@ -27,8 +29,7 @@ func always(api.HostReport) bool { return false }
 // report describes the host, makes one report, and takes in the answer; unless that returns
 // true for the description, which it is called for while no other report is made.
 func (u *Uplink) report(ctx context.Context, unless func(api.HostReport) bool) (reportResult, error) {
-	r, blind := u.describe(ctx)
-	out := reportResult{busy: len(r.Migrations) > 0, blind: blind}
+	r, out := u.describe(ctx)
 	if err := u.reporting.lock(ctx); err != nil {
 		return out, err
 	}
@@ -71,9 +72,8 @@ func (u *Uplink) acceptAnswer(host api.Host) error {
 }
 
 // describe describes the host. What libvirt or the journal does not tell now is
-// left out; the registry keeps what it knew. Blind is why there is nothing of the
-// instances.
-func (u *Uplink) describe(ctx context.Context) (r api.HostReport, blind error) {
+// left out, and said in the result; the registry keeps what it knew.
+func (u *Uplink) describe(ctx context.Context) (r api.HostReport, out reportResult) {
 	// A bound of its own: a slow libvirt is not a registry that is away.
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
@@ -81,7 +81,8 @@ func (u *Uplink) describe(ctx context.Context) (r api.HostReport, blind error) {
 		ID: u.cfg.HostID, Name: u.cfg.HostName, Version: u.cfg.Version, BootID: u.cfg.BootID,
 		Instances: []api.InstanceReport{},
 	}
-	if pools, err := u.cfg.HV.Pools(ctx); err == nil {
+	pools, err := u.cfg.HV.Pools(ctx)
+	if out.noPools = err; err == nil {
 		r.Pools = []api.Pool{}
 		for _, p := range pools {
 			r.Pools = append(r.Pools, u.poolOf(p))
@@ -89,11 +90,11 @@ func (u *Uplink) describe(ctx context.Context) (r api.HostReport, blind error) {
 	}
 	open, openErr := u.openMigrations(ctx)
 	if openErr == nil {
-		r.Migrations = open
+		r.Migrations, out.busy = open, len(open) > 0
 	}
 	doms, unreadable, blind := hv.Readable(u.cfg.HV.Domains(ctx))
-	if blind != nil {
-		return r, blind
+	if out.blind = blind; blind != nil {
+		return r, out
 	}
 	for _, dom := range u.settled(doms) {
 		r.Instances = append(r.Instances, api.InstanceReport{ID: dom.ID, State: instance.StateOf(dom.State)})
@@ -101,7 +102,7 @@ func (u *Uplink) describe(ctx context.Context) (r api.HostReport, blind error) {
 	if openErr == nil {
 		r.Instances = u.findDrift(ctx, r.Instances, doms, unreadable, open)
 	}
-	return r, nil
+	return r, out
 }
 
 // settled are the domains whose state is told. One that is in the middle of a start,

@@ -4,6 +4,7 @@ package uplink
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/client"
@@ -25,20 +26,29 @@ func (u *Uplink) Site(r *client.Registry) *Site {
 }
 
 // sendFenced calls send, which sends a change to the registry, unless this host is fenced. A
-// registry that was just started wants a report of this host first: then the report is sent,
-// and the change once more.
+// registry that was just started wants a report of this host first, or of its pools: then the report is sent,
+// and the change once more. It waits if that report could not be made, or says nothing of the pools.
 func (u *Uplink) sendFenced(ctx context.Context, send func() error) error {
 	if err := u.Admit(); err != nil {
 		return waiting(err)
 	}
 	_, epoch := u.Token()
 	err := send()
-	if reportFirst(err) && u.Refresh(ctx) == nil {
-		_, epoch = u.Token()
-		err = send()
+	var unsaid error
+	if reportFirst(err) {
+		var out reportResult
+		if out, unsaid = u.report(ctx, always); unsaid == nil {
+			unsaid = out.noPools
+			_, epoch = u.Token()
+			err = send()
+		}
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
+	case reportFirst(err) && unsaid != nil:
+		u.Changed()
+		return waiting(fmt.Errorf("%w (this host could not say better: %w)", err, unsaid))
 	}
 	if err = u.refused(epoch, false, err); u.Admit() != nil {
 		return waiting(err)

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/httpjson"
@@ -135,6 +137,25 @@ func TestAPoolThatTheRegistryDoesNotKnowIsReportedAndAskedForOnceMore(t *testing
 	_, err := s.RegisterVolume(t.Context(), "op", api.VolumeRegister{})
 	if api.CodeOf(err) != api.CodeNotFound || sent.Load() != 2 || len(w.registry.reports) != 1 {
 		t.Errorf("%v, sent %d times with %d reports, want not_found, 2 and 1", err, sent.Load(), len(w.registry.reports))
+	}
+}
+
+// libvirt may not say which pools there are right after the boot of a host.
+func TestAPoolOfWhichNobodyKnowsYetIsWaitedFor(t *testing.T) {
+	for name, fail := range map[string]func(*world){
+		"libvirt does not tell":        func(w *world) { w.fake.Inject(hvtest.Fault{Call: "Pools", Err: hv.ErrUnavailable}) },
+		"the registry hears no report": func(w *world) { w.registry.tooOften = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			fail(w)
+			s := w.siteAt(func(rw http.ResponseWriter, _ *http.Request) {
+				httpjson.WriteError(rw, api.Errorf(api.CodeNotFound, "no pool").With(api.DetailReportFirst, true))
+			})
+			if _, err := s.RegisterVolume(t.Context(), "op", api.VolumeRegister{}); api.CodeOf(err) != api.CodeRegistryUnavailable {
+				t.Errorf("%v, want registry_unavailable, which operations wait for", err)
+			}
+		})
 	}
 }
 
