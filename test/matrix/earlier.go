@@ -17,26 +17,26 @@ type earlier struct {
 	of   map[string]Outcome
 }
 
-// ReadPage takes in a page that RunsPage has made. It knows how many tests of a row have passed, but not which: of a row some of
-// whose tests ran then and others since, it counts those of the two that are more.
-func (all *Results) ReadPage(r io.Reader) error {
-	all.earlier.of = map[string]Outcome{}
+// readPage reads a page that RunsPage has made. It knows how many tests of a row have passed, but not which: of a row some of
+// whose tests ran then and others since, those of the two count that are more.
+func readPage(r io.Reader) (earlier, error) {
+	got := earlier{of: map[string]Outcome{}}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
 		if run, ok := strings.CutPrefix(lines.Text(), "* "); ok {
-			all.earlier.runs = append(all.earlier.runs, run)
+			got.runs = append(got.runs, run)
 			continue
 		}
 		id, o, ok, err := readOutcome(lines.Text())
 		if err != nil {
-			return err
+			return got, err
 		}
 		if ok {
-			all.earlier.of[id] = o
+			got.of[id] = o
 		}
 	}
-	return lines.Err()
+	return got, lines.Err()
 }
 
 // readOutcome reads the line of a row as RunsPage writes it.
@@ -67,23 +67,4 @@ func readOutcome(line string) (id string, o Outcome, ok bool, err error) {
 		}
 	}
 	return cells[0], o, true, nil
-}
-
-// since adds what runs before said of a row with this many tests.
-func (o *Outcome) since(before Outcome, tests int) {
-	o.TrialsPassed += before.TrialsPassed
-	o.TrialsFailed += before.TrialsFailed
-	o.Made = append(o.Made, before.Made...)
-	if o.Verdict == Failed || o.Verdict == Missing || o.TestsPassed == tests {
-		return
-	}
-	o.TestsPassed = max(o.TestsPassed, min(before.TestsPassed, tests))
-	switch {
-	case before.Verdict == Failed:
-		o.Verdict = Failed
-	case before.Verdict == Passed && o.TestsPassed < tests: // a test has come since
-		o.Verdict = Some
-	case slices.Index(verdicts, before.Verdict) < slices.Index(verdicts, o.Verdict):
-		o.Verdict = before.Verdict
-	}
 }

@@ -54,6 +54,12 @@ func (all *Results) Read(r io.Reader, module string) error {
 	}, run.hear)
 }
 
+// ReadPage takes in a page that RunsPage has made.
+func (all *Results) ReadPage(r io.Reader) (err error) {
+	all.earlier, err = readPage(r)
+	return err
+}
+
 func (all *Results) count(k key, action string, at time.Time) {
 	got := all.of[k]
 	if got == nil {
@@ -76,34 +82,6 @@ func (all *Results) count(k key, action string, at time.Time) {
 // The test of machine has a virtual machine run those tests of inMachine whose names begin with
 // forMachine. 'go test -json' hears them on the console, and takes them for tests of machine.
 const machine, inMachine, forMachine = "test/storage", "test/e2e", "TestStorage"
-
-// Verdict is what the tests of a row said.
-type Verdict string
-
-// The verdicts. A row of which a test failed when it ran last has failed; one that is
-// missing among tests that ran is named wrongly. One that has real tests of which none passed is not held by its fakes.
-const (
-	Failed  Verdict = "FAILED"
-	Missing Verdict = "no such subtest"
-	NotRun  Verdict = "not run"
-	Fakes   Verdict = "passed by fakes only"
-	Some    Verdict = "some passed"
-	Passed  Verdict = "passed"
-	None    Verdict = "-"
-)
-
-// verdicts are all of them, best first.
-var verdicts = []Verdict{Passed, Some, Fakes, NotRun, None, Failed, Missing}
-
-// Outcome is what became of a row.
-type Outcome struct {
-	Verdict Verdict
-	// Made are the ways in which those of its tests that ran made the failure.
-	Made        []Made
-	TestsPassed int
-	// Trials are tests, and subtests, that have no subtests themselves.
-	TrialsPassed, TrialsFailed int
-}
 
 // Of is what the tests of a row said.
 func (all *Results) Of(r *Row) (o Outcome) {
