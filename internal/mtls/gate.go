@@ -3,12 +3,12 @@
 package mtls
 
 import (
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"sync"
 	"time"
@@ -36,10 +36,36 @@ type Gate struct {
 // authorities are those whose certificates are taken. Replaced authorities are
 // another value, so nothing is remembered of the old ones.
 type authorities struct {
-	pool *x509.CertPool
-	// verified has the identity of each certificate that was found to be theirs, by
-	// its SHA-256. Only who has such a certificate gets into it.
-	verified *sync.Map
+	pool     *x509.CertPool
+	verified *verified
+}
+
+// verified has the identity of each certificate that was found to be an authority's. Only
+// who has such a certificate gets into it. It is asked at every request.
+type verified struct {
+	mu sync.RWMutex
+	// byDER has the certificates as they are, which costs less to look up than a hash of them.
+	byDER map[string]Identity
+}
+
+func (v *verified) get(cert *x509.Certificate) (id Identity, found bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	id, found = v.byDER[string(cert.Raw)]
+	return id, found
+}
+
+func (v *verified) put(cert *x509.Certificate, id Identity) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.byDER[string(cert.Raw)] = id
+}
+
+// forget drops the certificates that have expired.
+func (v *verified) forget(now time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	maps.DeleteFunc(v.byDER, func(_ string, id Identity) bool { return now.After(id.NotAfter) })
 }
 
 // NewGate reads the files of dir: server.crt, server.key, ca.crt and the
@@ -149,9 +175,7 @@ func allowed(id Identity, now time.Time, denied denyList) error {
 
 // identify says who a certificate is, if it is of these authorities.
 func (a *authorities) identify(cert *x509.Certificate, now time.Time) (Identity, error) {
-	sum := sha256.Sum256(cert.Raw)
-	if known, ok := a.verified.Load(sum); ok {
-		id, _ := known.(Identity) // nothing else is stored
+	if id, known := a.verified.get(cert); known {
 		return id, nil
 	}
 	id, err := IdentityOfCertificate(cert)
@@ -161,7 +185,7 @@ func (a *authorities) identify(cert *x509.Certificate, now time.Time) (Identity,
 	if _, err := cert.Verify(x509.VerifyOptions{Roots: a.pool, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 		return Identity{}, fmt.Errorf("the certificate of %s is not one that this site takes: %w", id, err)
 	}
-	a.verified.Store(sum, id)
+	a.verified.put(cert, id)
 	return id, nil
 }
 
@@ -177,7 +201,7 @@ func readAuthorities(path string) (authorities, error) {
 		}
 		pool.AddCert(cert)
 	}
-	return authorities{pool: pool, verified: new(sync.Map)}, nil
+	return authorities{pool: pool, verified: &verified{byDER: map[string]Identity{}}}, nil
 }
 
 func readPair(certFile, keyFile string) (tls.Certificate, error) {

@@ -48,12 +48,7 @@ func (g *Gate) sweep() {
 			r.end()
 		}
 	}
-	roots.verified.Range(func(sum, known any) bool {
-		if id, ok := known.(Identity); ok && now.After(id.NotAfter) {
-			roots.verified.Delete(sum)
-		}
-		return true
-	})
+	roots.verified.forget(now)
 }
 
 // Ready is closed from the start: a gate is ready when it is made.
