@@ -18,6 +18,8 @@ import (
 const (
 	// maxBatch bounds how long the first change of a commit waits for the last.
 	maxBatch = 512
+	// gatherFor bounds how long a commit waits for as many changes as shared the last one.
+	gatherFor = time.Millisecond
 	// checkpointEvery is after how many changes the length of the log is looked at.
 	checkpointEvery = 256
 )
@@ -49,6 +51,8 @@ type writer struct {
 	cache Cache
 	// stored is the number of the last event that is on stable storage.
 	stored atomic.Int64
+	// last is how many changes shared the last commit.
+	last int
 	// checkpoint is sent to, without waiting, after every checkpointEvery changes.
 	checkpoint chan struct{}
 	since      int
@@ -153,14 +157,40 @@ func (w *writer) run() {
 	}
 }
 
-// fill returns first and what else is waiting already.
+// fill returns first and what else is to share its commit: what is waiting already and, if others shared the last one, as
+// many as that, which it waits a moment for. A commit costs much the same for few changes as for many, and those who were
+// answered together come back together. Who is alone waits for nobody.
 func (w *writer) fill(first submission) []submission {
-	batch := []submission{first}
+	batch := w.addWaiting([]submission{first})
+	if len(batch) < w.last {
+		batch = w.addWaiting(w.gather(batch))
+	}
+	w.last = len(batch)
+	return batch
+}
+
+// addWaiting adds to batch what is waiting already.
+func (w *writer) addWaiting(batch []submission) []submission {
 	for len(batch) < maxBatch {
 		select {
 		case c := <-w.queue:
 			batch = append(batch, c)
 		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// gather adds to batch what comes, until it is as large as the last one or gatherFor is over.
+func (w *writer) gather(batch []submission) []submission {
+	over := time.NewTimer(gatherFor)
+	defer over.Stop()
+	for len(batch) < w.last {
+		select {
+		case c := <-w.queue:
+			batch = append(batch, c)
+		case <-over.C:
 			return batch
 		}
 	}
