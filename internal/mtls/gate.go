@@ -134,7 +134,7 @@ func (g *Gate) config() *tls.Config {
 		// A resumed session would be let in by what was true when it began.
 		SessionTicketsDisabled: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
-			_, err := g.look(state)
+			_, err := g.look(g.roots.get(), state)
 			return err
 		},
 	}
@@ -143,17 +143,17 @@ func (g *Gate) config() *tls.Config {
 // Caller names who is at the other end of a connection. All connections of one host or
 // operator get the same name.
 func (g *Gate) Caller(state tls.ConnectionState) (string, error) {
-	id, err := g.look(state)
+	id, err := g.look(g.roots.get(), state)
 	return id.String(), err
 }
 
-// look says who is at the other end, if the gate takes him now.
-func (g *Gate) look(state tls.ConnectionState) (Identity, error) {
+// look says who is at the other end, if the gate takes him now. Roots are those of now.
+func (g *Gate) look(roots *authorities, state tls.ConnectionState) (Identity, error) {
 	if len(state.PeerCertificates) == 0 {
 		return Identity{}, errors.New("there is no certificate")
 	}
 	now := g.Now()
-	id, err := g.roots.get().identify(state.PeerCertificates[0], now)
+	id, err := roots.identify(state.PeerCertificates[0], now)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -187,6 +187,15 @@ func (a *authorities) identify(cert *x509.Certificate, now time.Time) (Identity,
 	}
 	a.verified.put(cert, id)
 	return id, nil
+}
+
+// still says whether the sender of a request is known by these authorities, too.
+func (a *authorities) still(r *request, now time.Time) bool {
+	if r.of == a {
+		return true
+	}
+	_, err := a.identify(r.cert, now)
+	return err == nil
 }
 
 func readAuthorities(path string) (authorities, error) {

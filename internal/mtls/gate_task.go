@@ -44,7 +44,7 @@ func (g *Gate) remind() {
 func (g *Gate) sweep() {
 	now, denied, roots := g.Now(), *g.denied.get(), g.roots.get()
 	for _, r := range g.active.all() {
-		if _, err := roots.identify(r.cert, now); err != nil || allowed(r.id, now, denied) != nil {
+		if !roots.still(r, now) || allowed(r.id, now, denied) != nil {
 			r.end()
 		}
 	}
