@@ -27,6 +27,8 @@ const (
 // submission is a change that waits for the writer, and for its answer.
 type submission struct {
 	ctx context.Context
+	// key is what the answer of the change is kept under, "" for none.
+	key string
 	// do may be run a second time, after everything that it did was undone.
 	do   func(context.Context, *Tx) error
 	done chan error
@@ -100,9 +102,9 @@ func (w *writer) stop() {
 	<-w.stopped
 }
 
-// submit is Ledger.Submit.
-func (w *writer) submit(ctx context.Context, do func(context.Context, *Tx) error) error {
-	c := submission{ctx: ctx, do: do, done: make(chan error, 1)}
+// submit is Ledger.Submit, of a change whose answer is kept under key.
+func (w *writer) submit(ctx context.Context, key string, do func(context.Context, *Tx) error) error {
+	c := submission{ctx: ctx, key: key, do: do, done: make(chan error, 1)}
 	select {
 	case w.queue <- c:
 	case <-ctx.Done():
@@ -248,10 +250,9 @@ func (w *writer) try(ctx context.Context, batch []submission, results []error, s
 	if err != nil {
 		return err
 	}
-	for i, c := range batch {
-		if results[i], err = attempt(ctx, tx, c); err != nil {
-			break
-		}
+	err = tx.lookUpKeys(ctx, batch)
+	for i := 0; i < len(batch) && err == nil; i++ {
+		results[i], err = attempt(ctx, tx, batch[i])
 	}
 	if err == nil {
 		err = tx.commit()
