@@ -44,7 +44,11 @@ func (g *Gate) remind() {
 func (g *Gate) sweep() {
 	now, denied, roots := g.Now(), *g.denied.get(), g.roots.get()
 	for _, r := range g.active.all() {
-		if !roots.still(r, now) || allowed(r.id, now, denied) != nil {
+		err := allowed(r.id, now, denied)
+		if err == nil && r.of != roots {
+			_, err = roots.identify(r.cert, now)
+		}
+		if err != nil {
 			r.end()
 		}
 	}

@@ -57,7 +57,7 @@ func lookUpAnswer(ctx context.Context, tx *Tx, req Request, hash []byte, answer 
 	if req.OpID == "" {
 		return false, nil
 	}
-	if may, known := tx.answers[req.key()]; known && !may {
+	if tx.hasNoAnswer(req.key()) {
 		return false, nil
 	}
 	var request, response []byte
@@ -89,39 +89,7 @@ func keepAnswer(ctx context.Context, tx *Tx, req Request, hash []byte, answer an
 		req.key(), hash, string(response), at.UnixMicro()); err != nil {
 		return fmt.Errorf("keep answer: %w", err)
 	}
-	if tx.answers != nil {
-		tx.answers[req.key()] = true
-	}
-	return nil
-}
-
-const keysQuery = "SELECT key FROM idempotency WHERE key IN (SELECT value FROM json_each(?))"
-
-// lookUpKeys finds out which changes of a batch have answers, with one query: hardly any has, and a query for each is a
-// tenth of what a change costs.
-func (t *Tx) lookUpKeys(ctx context.Context, batch []submission) error {
-	if len(batch) == 1 {
-		return nil // its own query costs less
-	}
-	answers, keys := map[string]bool{}, make([]string, 0, len(batch))
-	for _, c := range batch {
-		if c.key != "" {
-			answers[c.key] = false
-			keys = append(keys, c.key)
-		}
-	}
-	list, err := json.Marshal(keys)
-	if err != nil {
-		return fmt.Errorf("encode idempotency keys: %w", err)
-	}
-	found, err := QueryAll(ctx, t, ScanString, keysQuery, string(list))
-	if err != nil {
-		return fmt.Errorf("look up idempotency keys: %w", err)
-	}
-	for _, key := range found {
-		answers[key] = true
-	}
-	t.answers = answers
+	tx.noteAnswer(req.key())
 	return nil
 }
 

@@ -10,11 +10,14 @@ import (
 	"time"
 )
 
+// gatherFor is how long commits wait for others here.
+const gatherFor = time.Millisecond
+
 // gathering is a ledger in a bubble, of which the last commit had so many changes.
 func gathering(t *testing.T, last int) (l *Ledger, batches *[]int) {
 	t.Helper()
 	batches = &[]int{}
-	l = newLedger(t, Options{OnCommit: func(n int, _ time.Duration) { *batches = append(*batches, n) }})
+	l = newLedger(t, Options{GatherFor: gatherFor, OnCommit: func(n int, _ time.Duration) { *batches = append(*batches, n) }})
 	first, release := blockWriter(t, l)
 	waiting := []submission{first}
 	for n := range last {

@@ -18,8 +18,6 @@ import (
 const (
 	// maxBatch bounds how long the first change of a commit waits for the last.
 	maxBatch = 512
-	// gatherFor bounds how long a commit waits for as many changes as shared the last one.
-	gatherFor = time.Millisecond
 	// checkpointEvery is after how many changes the length of the log is looked at.
 	checkpointEvery = 256
 )
@@ -53,8 +51,9 @@ type writer struct {
 	cache Cache
 	// stored is the number of the last event that is on stable storage.
 	stored atomic.Int64
-	// last is how many changes shared the last commit.
-	last int
+	// gatherFor is of Options; last is how many changes shared the last commit.
+	gatherFor time.Duration
+	last      int
 	// checkpoint is sent to, without waiting, after every checkpointEvery changes.
 	checkpoint chan struct{}
 	since      int
@@ -75,6 +74,7 @@ func startWriter(db *sql.DB, end End, o Options, announce func()) *writer {
 		cache:      o.Cache,
 		onCommit:   o.OnCommit,
 		onTrail:    o.OnTrail,
+		gatherFor:  o.GatherFor,
 		announce:   announce,
 		checkpoint: make(chan struct{}, 1),
 		queue:      make(chan submission, maxBatch),
@@ -164,7 +164,7 @@ func (w *writer) run() {
 // answered together come back together. Who is alone waits for nobody.
 func (w *writer) fill(first submission) []submission {
 	batch := w.addWaiting([]submission{first})
-	if len(batch) < w.last {
+	if len(batch) < w.last && w.gatherFor > 0 {
 		batch = w.addWaiting(w.gather(batch))
 	}
 	w.last = len(batch)
@@ -186,7 +186,7 @@ func (w *writer) addWaiting(batch []submission) []submission {
 
 // gather adds to batch what comes, until it is as large as the last one or gatherFor is over.
 func (w *writer) gather(batch []submission) []submission {
-	over := time.NewTimer(gatherFor)
+	over := time.NewTimer(w.gatherFor)
 	defer over.Stop()
 	for len(batch) < w.last {
 		select {
@@ -250,7 +250,7 @@ func (w *writer) try(ctx context.Context, batch []submission, results []error, s
 	if err != nil {
 		return err
 	}
-	err = tx.lookUpKeys(ctx, batch)
+	err = tx.lookUpKeys(ctx, keysOf(batch))
 	for i := 0; i < len(batch) && err == nil; i++ {
 		results[i], err = attempt(ctx, tx, batch[i])
 	}
@@ -271,6 +271,16 @@ func (w *writer) try(ctx context.Context, batch []submission, results []error, s
 		w.onTrail(*w.end)
 	}
 	return nil
+}
+
+// keysOf returns the keys of the changes that have one.
+func keysOf(batch []submission) (keys []string) {
+	for _, c := range batch {
+		if c.key != "" {
+			keys = append(keys, c.key)
+		}
+	}
+	return keys
 }
 
 // attempt makes one change or leaves no trace of it. The first error is the
