@@ -32,6 +32,9 @@ import (
 // housekeepEvery is how old what is kept in memory alone may get.
 const housekeepEvery = 30 * time.Second
 
+// gatherFor is how long a commit waits for others to share it: about as long as it takes itself.
+const gatherFor = time.Millisecond
+
 // serve builds the registry and runs it until it is told to stop. The whole
 // wiring is here.
 func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
@@ -44,6 +47,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 	metrics := server.NewMetrics(version.String())
 	db, err := workflow.Open(ctx, cfg.DB, store.Options{
 		OnCommit:   metrics.Commit,
+		GatherFor:  gatherFor,
 		OnReadOnly: func(reason string) { log.Error("the registry is read-only", "why", reason) },
 		OnDoubt: func(host string) {
 			log.Error("a host shows a mark that this registry has neither given out nor signed; nothing that it asks for is done", "host", host)

@@ -18,13 +18,15 @@ type active struct {
 type request struct {
 	id   Identity
 	cert *x509.Certificate
-	end  context.CancelFunc
+	// of are the authorities by which the certificate was found to be the sender's.
+	of  *authorities
+	end context.CancelFunc
 }
 
 // enter notes a request. Done must be called at its end.
-func (a *active) enter(ctx context.Context, id Identity, cert *x509.Certificate) (_ context.Context, done func()) {
+func (a *active) enter(ctx context.Context, id Identity, cert *x509.Certificate, of *authorities) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &request{id: id, cert: cert, end: cancel}
+	r := &request{id: id, cert: cert, of: of, end: cancel}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.requests == nil {

@@ -17,14 +17,15 @@ func (g *Gate) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		id, err := g.look(*r.TLS)
+		roots := g.roots.get()
+		id, err := g.look(roots, *r.TLS)
 		if err != nil {
 			// On a connection that was good when it was made.
 			w.Header().Set("Connection", "close")
 			httpjson.WriteError(w, api.Errorf(api.CodePermissionDenied, "%v; ask for a new one", err))
 			return
 		}
-		ctx, done := g.active.enter(r.Context(), id, r.TLS.PeerCertificates[0])
+		ctx, done := g.active.enter(r.Context(), id, r.TLS.PeerCertificates[0], roots)
 		defer done()
 		next.ServeHTTP(w, r.WithContext(WithIdentity(ctx, id)))
 	})

@@ -3,14 +3,12 @@
 package mtls
 
 import (
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"sync"
 	"time"
 )
 
@@ -31,15 +29,6 @@ type Gate struct {
 	roots  *watched[authorities]
 	denied *watched[denyList]
 	active active
-}
-
-// authorities are those whose certificates are taken. Replaced authorities are
-// another value, so nothing is remembered of the old ones.
-type authorities struct {
-	pool *x509.CertPool
-	// verified has the identity of each certificate that was found to be theirs, by
-	// its SHA-256. Only who has such a certificate gets into it.
-	verified *sync.Map
 }
 
 // NewGate reads the files of dir: server.crt, server.key, ca.crt and the
@@ -108,7 +97,7 @@ func (g *Gate) config() *tls.Config {
 		// A resumed session would be let in by what was true when it began.
 		SessionTicketsDisabled: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
-			_, err := g.look(state)
+			_, err := g.look(g.roots.get(), state)
 			return err
 		},
 	}
@@ -117,17 +106,17 @@ func (g *Gate) config() *tls.Config {
 // Caller names who is at the other end of a connection. All connections of one host or
 // operator get the same name.
 func (g *Gate) Caller(state tls.ConnectionState) (string, error) {
-	id, err := g.look(state)
+	id, err := g.look(g.roots.get(), state)
 	return id.String(), err
 }
 
-// look says who is at the other end, if the gate takes him now.
-func (g *Gate) look(state tls.ConnectionState) (Identity, error) {
+// look says who is at the other end, if the gate takes him now. Roots are those of now.
+func (g *Gate) look(roots *authorities, state tls.ConnectionState) (Identity, error) {
 	if len(state.PeerCertificates) == 0 {
 		return Identity{}, errors.New("there is no certificate")
 	}
 	now := g.Now()
-	id, err := g.roots.get().identify(state.PeerCertificates[0], now)
+	id, err := roots.identify(state.PeerCertificates[0], now)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -145,39 +134,6 @@ func allowed(id Identity, now time.Time, denied denyList) error {
 		return fmt.Errorf("the certificate of %s is not good before %s", id, id.NotBefore.UTC().Format(time.RFC3339))
 	}
 	return nil
-}
-
-// identify says who a certificate is, if it is of these authorities.
-func (a *authorities) identify(cert *x509.Certificate, now time.Time) (Identity, error) {
-	sum := sha256.Sum256(cert.Raw)
-	if known, ok := a.verified.Load(sum); ok {
-		id, _ := known.(Identity) // nothing else is stored
-		return id, nil
-	}
-	id, err := IdentityOfCertificate(cert)
-	if err != nil {
-		return Identity{}, err
-	}
-	if _, err := cert.Verify(x509.VerifyOptions{Roots: a.pool, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
-		return Identity{}, fmt.Errorf("the certificate of %s is not one that this site takes: %w", id, err)
-	}
-	a.verified.Store(sum, id)
-	return id, nil
-}
-
-func readAuthorities(path string) (authorities, error) {
-	certs, err := readCertificates(path)
-	if err != nil {
-		return authorities{}, err
-	}
-	pool := x509.NewCertPool()
-	for _, cert := range certs {
-		if !cert.IsCA {
-			return authorities{}, fmt.Errorf("%s has a certificate in it that is no authority's", path)
-		}
-		pool.AddCert(cert)
-	}
-	return authorities{pool: pool, verified: new(sync.Map)}, nil
 }
 
 func readPair(certFile, keyFile string) (tls.Certificate, error) {

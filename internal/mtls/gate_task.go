@@ -44,16 +44,15 @@ func (g *Gate) remind() {
 func (g *Gate) sweep() {
 	now, denied, roots := g.Now(), *g.denied.get(), g.roots.get()
 	for _, r := range g.active.all() {
-		if _, err := roots.identify(r.cert, now); err != nil || allowed(r.id, now, denied) != nil {
+		err := allowed(r.id, now, denied)
+		if err == nil && r.of != roots {
+			_, err = roots.identify(r.cert, now)
+		}
+		if err != nil {
 			r.end()
 		}
 	}
-	roots.verified.Range(func(sum, known any) bool {
-		if id, ok := known.(Identity); ok && now.After(id.NotAfter) {
-			roots.verified.Delete(sum)
-		}
-		return true
-	})
+	roots.verified.forget(now)
 }
 
 // Ready is closed from the start: a gate is ready when it is made.

@@ -204,6 +204,30 @@ func TestRequestThatLastsEndsWithTheRightOfItsCaller(t *testing.T) {
 	}
 }
 
+func TestRequestThatLastsEndsWithTheAuthorityOfItsCaller(t *testing.T) {
+	s := newSite(t)
+	answer := must(s.caller(s.host()).http.Do(must(http.NewRequestWithContext(t.Context(), "GET", "https://"+s.addr+"/forever", http.NoBody))))
+	// Both authorities first, by which the caller is good as before.
+	otherDir := filepath.Join(t.TempDir(), "other")
+	must(mtls.CreateCA(otherDir, otherDir))
+	own, other := must(os.ReadFile(filepath.Join(s.dir, "ca.crt"))), must(os.ReadFile(filepath.Join(otherDir, "ca.crt")))
+	if err := os.WriteFile(filepath.Join(s.dir, "ca.crt"), append(own, other...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.caller(s.host()).ask("GET", "/any"); err != nil || len(s.ended) != 0 {
+		t.Errorf("with two authorities: %v, and %d requests ended", err, len(s.ended))
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "ca.crt"), other, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if who := <-s.ended; who != "alpha" {
+		t.Errorf("the request of %s ended", who)
+	}
+	if err := answer.Body.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestChangedFilesCountAtOnce(t *testing.T) {
 	s := newSite(t)
 	serial := func() string {

@@ -54,9 +54,9 @@ type Identity struct {
 // String returns the identity in the form of the audit trail.
 func (id Identity) String() string {
 	if id.Kind == KindHost {
-		return fmt.Sprintf("host=%s id=%s", id.Name, id.ID)
+		return "host=" + id.Name + " id=" + id.ID
 	}
-	return fmt.Sprintf("operator=%s role=%s", id.Name, id.Role)
+	return "operator=" + id.Name + " role=" + id.Role.String()
 }
 
 // uri is the identity as the certificate says it.

@@ -113,6 +113,17 @@ func (c *Cache) Touch(id string, at time.Time) (row Row, mark api.RegistryMark, 
 	return s.Row, s.mark, true
 }
 
+// Row returns a host as of the last commit, false if there is none.
+func (c *Cache) Row(id string) (row Row, found bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byID[id]
+	if s == nil {
+		return Row{}, false
+	}
+	return s.Row, true
+}
+
 // Update keeps the part of a report that is not stored, and says whether the other part is
 // stored already.
 func (c *Cache) Update(in api.HostReport, digest string) (stored bool) {

@@ -57,6 +57,9 @@ func lookUpAnswer(ctx context.Context, tx *Tx, req Request, hash []byte, answer 
 	if req.OpID == "" {
 		return false, nil
 	}
+	if tx.hasNoAnswer(req.key()) {
+		return false, nil
+	}
 	var request, response []byte
 	err = tx.QueryRowContext(ctx, "SELECT request, response FROM idempotency WHERE key = ?", req.key()).Scan(&request, &response)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -86,6 +89,7 @@ func keepAnswer(ctx context.Context, tx *Tx, req Request, hash []byte, answer an
 		req.key(), hash, string(response), at.UnixMicro()); err != nil {
 		return fmt.Errorf("keep answer: %w", err)
 	}
+	tx.noteAnswer(req.key())
 	return nil
 }
 

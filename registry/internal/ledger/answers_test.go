@@ -5,7 +5,10 @@ package ledger
 import (
 	"errors"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
@@ -27,6 +30,67 @@ func TestARepeatedRequestIsAnsweredAndNotRepeated(t *testing.T) {
 	must(audited(t.Context(), l, other))(t)
 	if got := things(t, l); !slices.Equal(got, []string{"x", "y"}) {
 		t.Errorf("things = %q", got)
+	}
+}
+
+// Changes that share a commit have their answers looked up together, before the first of them is made.
+func TestARepeatedRequestIsAnsweredAndNotRepeatedWhateverSharesItsCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var batches []int
+		l := newLedger(t, Options{OnCommit: func(n int, _ time.Duration) { batches = append(batches, n) }})
+		kept := Request{OpID: "kept", What: "make", Body: "kept"}
+		must(audited(t.Context(), l, kept))(t)
+		if err := l.Submit(t.Context(), insertThing("taken")); err != nil {
+			t.Fatal(err)
+		}
+		batches = nil
+
+		first, release := blockWriter(t, l)
+		news, refused := Request{OpID: "<&> new", What: "make", Body: "new"}, Request{OpID: "refused", What: "make", Body: "taken"}
+		other, free := news, refused
+		other.Body, free.Body = "other", "free"
+		batch := []struct {
+			req    Request
+			answer string
+			code   api.Code
+		}{
+			{kept, "made kept", ""},
+			{news, "made new", ""},
+			{news, "made new", ""},
+			{other, "", api.CodeIdempotencyMismatch},
+			{refused, "", api.CodeInternal},
+			{free, "made free", ""},
+		}
+		answers, errs := make([]string, len(batch)), make([]error, len(batch))
+		var wg sync.WaitGroup
+		for i, c := range batch {
+			wg.Go(func() { answers[i], errs[i] = audited(t.Context(), l, c.req) })
+			synctest.Wait() // it is in the queue
+		}
+		release()
+		wg.Wait()
+		if err := <-first.done; err != nil {
+			t.Error(err)
+		}
+		for i, c := range batch {
+			if answers[i] != c.answer || api.CodeOf(errs[i]) != c.code {
+				t.Errorf("request %d: answer = %q, %v, want %q %s", i, answers[i], errs[i], c.answer, c.code)
+			}
+		}
+		if got := things(t, l); !slices.Equal(got, []string{"kept", "taken", "new", "free"}) {
+			t.Errorf("things = %q", got)
+		}
+		if !slices.Equal(batches, []int{1, len(batch)}) {
+			t.Errorf("commits of %v changes, want all %d to share one", batches, len(batch))
+		}
+	})
+}
+
+func TestAnswersAreLookedUpByTheIndexOfTheirKeys(t *testing.T) {
+	l := newLedger(t, Options{})
+	plan := must(QueryAll(t.Context(), l.db.Read, ScanInto(func(p *string) []any { var ignored any; return []any{&ignored, &ignored, &ignored, p} }), "EXPLAIN QUERY PLAN "+keysQuery, "[]"))(t)
+	if text := strings.Join(plan, "\n"); !strings.Contains(text, "SEARCH idempotency USING COVERING INDEX") || strings.Contains(text, "SCAN idempotency") {
+		t.Errorf("the plan is\n%s", text)
 	}
 }
 

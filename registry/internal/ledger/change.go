@@ -39,7 +39,7 @@ func Mutate[T any](ctx context.Context, l *Ledger, req Request, admit func(conte
 	if err != nil {
 		return none, err
 	}
-	err = l.Submit(ctx, func(ctx context.Context, w *Tx) error {
+	err = l.writer.submit(ctx, req.key(), func(ctx context.Context, w *Tx) error {
 		answer = none // it may not be the first time
 		tx := l.NewChange(w, req)
 		if err := admit(ctx, tx); err != nil {

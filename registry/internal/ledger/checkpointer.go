@@ -10,9 +10,10 @@ import (
 )
 
 const (
-	// checkpointPages is how many pages of the log are written into the file at once: 16
-	// MiB. A page that was changed several times meanwhile is written once.
-	checkpointPages = 4096
+	// checkpointPages is how many pages of the log are written into the file at once: 64
+	// MiB. A page that was changed several times meanwhile is written once, and at the end of each checkpoint the writer
+	// waits for two writes to stable storage. In a longer log it takes longer to find a page.
+	checkpointPages = 16384
 	// pagesForWriter is how many pages are few enough for the writer to do the rest.
 	pagesForWriter = 256
 	// checkpointRounds bounds how often the rest is tried to be made as small as that.
@@ -20,7 +21,7 @@ const (
 )
 
 // checkpointer keeps the log of commits (WAL) short while many are made. A checkpoint
-// of 16 MiB takes as long as a hundred commits, and nobody is to wait for it: it is done
+// of 64 MiB takes as long as hundreds of commits, and nobody is to wait for it: it is done
 // beside the writer, which only does what was added meanwhile.
 type checkpointer struct {
 	wal     *sqlitedb.Checkpointer

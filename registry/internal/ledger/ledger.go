@@ -66,7 +66,7 @@ func (l *Ledger) Close() error {
 // stable storage. If ctx ends first, the change may still be made. Do may be run more than
 // once; only the last time counts.
 func (l *Ledger) Submit(ctx context.Context, do func(context.Context, *Tx) error) error {
-	return l.writer.submit(ctx, do)
+	return l.writer.submit(ctx, "", do)
 }
 
 // deleteAtOnce is how many rows DeleteInBatches deletes in one transaction, which

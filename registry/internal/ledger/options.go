@@ -4,7 +4,7 @@ package ledger
 
 import "time"
 
-// Options are the callbacks and the clock of a Ledger.
+// Options are the callbacks, the clock and the settings of a Ledger.
 type Options struct {
 	// OnCommit, if not nil, is called after every commit with the number of changes in it
 	// and the time that it took. It must not block.
@@ -12,6 +12,9 @@ type Options struct {
 	// OnTrail, if not nil, is called after every commit, and before its changes are
 	// answered, with the end of the audit trail. It must not block.
 	OnTrail func(End)
+	// GatherFor bounds how long a commit waits for as many changes as shared the last one. It
+	// is 0 where nothing is to wait for others.
+	GatherFor time.Duration
 	// FaultPoint, if not nil, is called at points where a test may want the program to end:
 	// with EVENT.before_commit when an event of the audit trail is written and not yet
 	// stored, and with EVENT.after_commit when it is on stable storage and nobody has been

@@ -29,6 +29,8 @@ type Tx struct {
 	// end is where the audit trail ends with what was done so far; nil is unknown.
 	end, endBefore *End
 	cache          Cache
+	// answers says of keys whether there may be an answer under them. Of others that is not known.
+	answers map[string]bool
 	// after is what is to be done after the commit.
 	after       []func()
 	afterBefore int

@@ -25,6 +25,8 @@ const (
 // submission is a change that waits for the writer, and for its answer.
 type submission struct {
 	ctx context.Context
+	// key is what the answer of the change is kept under, "" for none.
+	key string
 	// do may be run a second time, after everything that it did was undone.
 	do   func(context.Context, *Tx) error
 	done chan error
@@ -49,6 +51,9 @@ type writer struct {
 	cache Cache
 	// stored is the number of the last event that is on stable storage.
 	stored atomic.Int64
+	// gatherFor is of Options; last is how many changes shared the last commit.
+	gatherFor time.Duration
+	last      int
 	// checkpoint is sent to, without waiting, after every checkpointEvery changes.
 	checkpoint chan struct{}
 	since      int
@@ -69,6 +74,7 @@ func startWriter(db *sql.DB, end End, o Options, announce func()) *writer {
 		cache:      o.Cache,
 		onCommit:   o.OnCommit,
 		onTrail:    o.OnTrail,
+		gatherFor:  o.GatherFor,
 		announce:   announce,
 		checkpoint: make(chan struct{}, 1),
 		queue:      make(chan submission, maxBatch),
@@ -96,9 +102,9 @@ func (w *writer) stop() {
 	<-w.stopped
 }
 
-// submit is Ledger.Submit.
-func (w *writer) submit(ctx context.Context, do func(context.Context, *Tx) error) error {
-	c := submission{ctx: ctx, do: do, done: make(chan error, 1)}
+// submit is Ledger.Submit, of a change whose answer is kept under key.
+func (w *writer) submit(ctx context.Context, key string, do func(context.Context, *Tx) error) error {
+	c := submission{ctx: ctx, key: key, do: do, done: make(chan error, 1)}
 	select {
 	case w.queue <- c:
 	case <-ctx.Done():
@@ -153,14 +159,40 @@ func (w *writer) run() {
 	}
 }
 
-// fill returns first and what else is waiting already.
+// fill returns first and what else is to share its commit: what is waiting already and, if others shared the last one, as
+// many as that, which it waits a moment for. A commit costs much the same for few changes as for many, and those who were
+// answered together come back together. Who is alone waits for nobody.
 func (w *writer) fill(first submission) []submission {
-	batch := []submission{first}
+	batch := w.addWaiting([]submission{first})
+	if len(batch) < w.last && w.gatherFor > 0 {
+		batch = w.addWaiting(w.gather(batch))
+	}
+	w.last = len(batch)
+	return batch
+}
+
+// addWaiting adds to batch what is waiting already.
+func (w *writer) addWaiting(batch []submission) []submission {
 	for len(batch) < maxBatch {
 		select {
 		case c := <-w.queue:
 			batch = append(batch, c)
 		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// gather adds to batch what comes, until it is as large as the last one or gatherFor is over.
+func (w *writer) gather(batch []submission) []submission {
+	over := time.NewTimer(w.gatherFor)
+	defer over.Stop()
+	for len(batch) < w.last {
+		select {
+		case c := <-w.queue:
+			batch = append(batch, c)
+		case <-over.C:
 			return batch
 		}
 	}
@@ -218,10 +250,9 @@ func (w *writer) try(ctx context.Context, batch []submission, results []error, s
 	if err != nil {
 		return err
 	}
-	for i, c := range batch {
-		if results[i], err = attempt(ctx, tx, c); err != nil {
-			break
-		}
+	err = tx.lookUpKeys(ctx, keysOf(batch))
+	for i := 0; i < len(batch) && err == nil; i++ {
+		results[i], err = attempt(ctx, tx, batch[i])
 	}
 	if err == nil {
 		err = tx.commit()
@@ -240,6 +271,16 @@ func (w *writer) try(ctx context.Context, batch []submission, results []error, s
 		w.onTrail(*w.end)
 	}
 	return nil
+}
+
+// keysOf returns the keys of the changes that have one.
+func keysOf(batch []submission) (keys []string) {
+	for _, c := range batch {
+		if c.key != "" {
+			keys = append(keys, c.key)
+		}
+	}
+	return keys
 }
 
 // attempt makes one change or leaves no trace of it. The first error is the

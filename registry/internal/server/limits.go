@@ -45,11 +45,17 @@ func (l *limits) enter(ctx context.Context, caller string, lasts bool) (leave fu
 	if lasts {
 		return l.enterStream(o, caller)
 	}
+	leave = func() { <-o.requests; l.leave(o, caller) }
+	select {
+	case o.requests <- struct{}{}:
+		return leave, nil
+	default: // what waits needs a timer
+	}
 	timeout := time.NewTimer(slotTimeout)
 	defer timeout.Stop()
 	select {
 	case o.requests <- struct{}{}:
-		return func() { <-o.requests; l.leave(o, caller) }, nil
+		return leave, nil
 	case <-ctx.Done():
 		l.leave(o, caller)
 		return nil, ctx.Err()

@@ -81,6 +81,9 @@ type Options struct {
 	// OnCommit, if not nil, is called after every commit with the number of changes in it
 	// and the time that it took. It must not block.
 	OnCommit func(changes int, took time.Duration)
+	// GatherFor bounds how long a commit waits for as many changes as shared the last one, so
+	// that fewer commits are made; 0 is not at all.
+	GatherFor time.Duration
 	// OnReadOnly, if not nil, is called for every host that proves that the database was
 	// restored from a backup, with the reason that ReadOnly returns then. It must not
 	// block.
@@ -144,7 +147,7 @@ func (s *Store) start(ctx context.Context, o Options) error {
 	}
 	var err error
 	s.ledger, err = ledger.Start(ctx, s.db, ledger.Options{
-		OnCommit: o.OnCommit, OnTrail: func(end ledger.End) { s.history.Advance(end.Seq, end.Hash) }, FaultPoint: o.FaultPoint, Cache: s.cache,
+		OnCommit: o.OnCommit, GatherFor: o.GatherFor, OnTrail: func(end ledger.End) { s.history.Advance(end.Seq, end.Hash) }, FaultPoint: o.FaultPoint, Cache: s.cache,
 		Now: func() time.Time { return s.now() },
 	})
 	return err

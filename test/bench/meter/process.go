@@ -97,6 +97,24 @@ func MemoryOf(pid int) (m Memory, err error) {
 	return m, nil
 }
 
+// WrittenBy are the bytes that a process has given to the disk since its beginning.
+func WrittenBy(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		return 0, fmt.Errorf("read what was written: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, found := strings.CutPrefix(line, "write_bytes: "); found {
+			n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("read what was written: %w", err)
+			}
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("read what was written: %q", text)
+}
+
 // ResetPeak makes the peak of a process's memory what it has now.
 func ResetPeak(pid int) error {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {

@@ -17,12 +17,13 @@ const (
 	aimOneClient    = 583.0 // changes per second
 	aimOneLatency   = 1600 * time.Microsecond
 	aimManyClients  = 10000.0
-	aimManyLatency  = 50 * time.Millisecond
-	aimHeartbeats   = 0.10 // of a core, for ten thousand hosts
-	aimDisturbance  = 1.20 // of the p99 of attaches
+	aimManyLatency  = 50 * time.Millisecond // at half of aimManyClients
+	aimHeartbeats   = 0.10                  // of a core, for ten thousand hosts
+	aimDisturbance  = 1.20                  // of the p99 of attaches
 	aimResident     = 100 << 20
 	besideClients   = 100
 	besidePerSecond = 1000
+	fewConnections  = 4 // beside which memory is that of the attachments
 )
 
 // oneClient is one change after the other, each of which has to reach the disk.
@@ -56,7 +57,8 @@ func (b *bench) asFastAsTheyCan(ctx context.Context, r *report, where string) er
 	return nil
 }
 
-// offeredRate is a load that comes whether or not the registry keeps up.
+// offeredRate is a load that comes whether or not the registry keeps up. At the whole of it the registry has to keep up,
+// and at half of it to be quick.
 func (b *bench) offeredRate(ctx context.Context, r *report) error {
 	for _, rate := range []int{b.rate / 4, b.rate / 2, b.rate * 3 / 4, b.rate} {
 		l, err := b.drive(ctx, b.clients, rate, b.seconds)
@@ -64,8 +66,12 @@ func (b *bench) offeredRate(ctx context.Context, r *report) error {
 			return err
 		}
 		m := r.load(fmt.Sprintf("%d clients that offer %d/s", len(b.clients), rate), l)
-		if rate == b.rate {
-			m.aim("p99 ≤ 50 ms", l.p99 <= aimManyLatency && l.perSecond() >= 0.99*float64(rate))
+		keptUp := l.perSecond() >= 0.99*float64(rate)
+		switch rate {
+		case b.rate / 2:
+			m.aim("p99 ≤ 50 ms", l.p99 <= aimManyLatency && keptUp)
+		case b.rate:
+			m.aim("99 % of what is offered", keptUp)
 		}
 	}
 	return nil
@@ -82,7 +88,7 @@ func (b *bench) fillSite(ctx context.Context, r *report) error {
 }
 
 // memory is that of a registry just after the load of its clients, and of the same
-// registry started anew, with all its attachments and a connection of each host.
+// registry started anew, with all its attachments and few connections.
 func (b *bench) memory(ctx context.Context, r *report) error {
 	if err := b.memoryNow(r, len(b.clients)); err != nil {
 		return err
@@ -98,13 +104,14 @@ func (b *bench) memory(ctx context.Context, r *report) error {
 	if err := b.connect(ctx); err != nil {
 		return err
 	}
-	for _, c := range b.clients[loadHosts:] {
+	few := min(fewConnections, len(b.clients))
+	for _, c := range b.clients[few:] {
 		c.close()
 	}
-	if _, err := b.drive(ctx, b.clients[:min(loadHosts, len(b.clients))], 0, b.seconds); err != nil {
+	if _, err := b.drive(ctx, b.clients[:few], 0, b.seconds); err != nil {
 		return err
 	}
-	if err := b.memoryNow(r, loadHosts); err != nil {
+	if err := b.memoryNow(r, few); err != nil {
 		return err
 	}
 	b.disconnect()

@@ -22,6 +22,8 @@ type usage struct {
 	registry time.Duration // CPU time of the registry, or of etcd in its place
 	load     time.Duration // CPU time of this program
 	others   time.Duration // CPU time of everybody else on the machine
+	written  int64         // bytes that the registry gave to the disk: the log of commits, and the file at checkpoints
+	commits  commits       // of the registry; none of etcd
 }
 
 // cpuTimes are CPU times since their beginnings.
@@ -35,8 +37,10 @@ func (b *bench) usageWithin(ctx context.Context, w load.Window) (usage, error) {
 	if err := load.Until(ctx, w.Begin); err != nil {
 		return usage{}, err
 	}
+	committed, commitsErr := b.readCommits(ctx)
+	written, writtenErr := meter.WrittenBy(b.registry.PID())
 	before, err := b.cpuTimes()
-	if err != nil {
+	if err := errors.Join(commitsErr, writtenErr, err); err != nil {
 		return usage{}, err
 	}
 	if err := load.Until(ctx, w.End); err != nil {
@@ -45,7 +49,11 @@ func (b *bench) usageWithin(ctx context.Context, w load.Window) (usage, error) {
 	after, err := b.cpuTimes()
 	u := usage{wall: after.at.Sub(before.at), registry: after.registry - before.registry, load: after.load - before.load}
 	u.others = max(0, after.machine-before.machine-u.registry-u.load)
-	return u, err
+	writtenAfter, writtenErr := meter.WrittenBy(b.registry.PID())
+	u.written = writtenAfter - written
+	committedAfter, commitsErr := b.readCommits(ctx)
+	u.commits = committedAfter.since(committed)
+	return u, errors.Join(err, writtenErr, commitsErr)
 }
 
 func (b *bench) cpuTimes() (t cpuTimes, err error) {

@@ -77,6 +77,11 @@ func (r *report) driven(name, server, what string, l driven) *measurement {
 	m.value("cycles_per_second", float64(l.Cycles)/l.wall.Seconds(), "%.0f cycles/s")
 	m.value(server+"_cpu_us_per_change", micros(l.registry, l.Changes), server+" %.0f µs CPU each")
 	m.values["load_cpu_us_per_change"] = micros(l.usage.load, l.Changes)
+	if c := l.commits; c.count > 0 {
+		m.value("batch_size", c.changes/c.count, "%.1f changes in a commit")
+		m.value("commit_ms", 1000*c.took.Seconds()/c.count, "%.2f ms each")
+		m.value("written_kib_per_change", float64(l.written)/1024/c.changes, "%.1f KiB written for a change")
+	}
 	m.usage(server, l.usage)
 	return m
 }

@@ -13,11 +13,13 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/site"
 )
 
-// loadHosts are the hosts that the load of clients comes from.
-const loadHosts = 4
+// clientsPerHost are how many of the load's clients are of one host, as daemons have few changes on their way. The
+// registry bounds the requests of a caller that it answers at a time, and the load is not to be bounded by that.
+const clientsPerHost = 4
 
 // disksPerInstance are those of the instances that fill a site.
 const disksPerInstance = 10
@@ -32,6 +34,7 @@ type bench struct {
 
 	dir       string
 	registry  *site.Registry
+	metrics   string // address
 	authority *authority
 	random    *rand.Rand
 	hosts     []*host
@@ -55,8 +58,11 @@ func (b *bench) start(ctx context.Context) error {
 	if err := b.registry.InitTLS(ctx); err != nil {
 		return err
 	}
-	// Its many clients are of a few hosts.
-	b.registry.Flags = []string{"--max-connections-per-caller", "32768"}
+	var err error
+	if b.metrics, err = lab.FreeAddress(ctx); err != nil {
+		return err
+	}
+	b.registry.Flags = []string{"--metrics-listen", b.metrics}
 	if err := b.registry.Start(ctx); err != nil {
 		return err
 	}
@@ -68,7 +74,7 @@ func (b *bench) start(ctx context.Context) error {
 	if b.authority, err = loadAuthority(b.registry.TLSDir()); err != nil {
 		return err
 	}
-	for i := range loadHosts {
+	for i := range (b.options.clients + clientsPerHost - 1) / clientsPerHost {
 		h, err := newHost(b.authority, newID(b.random), fmt.Sprintf("load%d", i))
 		if err != nil {
 			return err
@@ -148,7 +154,7 @@ func (b *bench) close() {
 func (b *bench) makeClients(ctx context.Context) error {
 	for i := range b.options.clients {
 		b.clients = append(b.clients, &client{
-			conn: &conn{host: b.hosts[i%loadHosts]}, volume: newID(b.random), instance: newID(b.random), device: "vdb",
+			conn: &conn{host: b.hosts[i%len(b.hosts)]}, volume: newID(b.random), instance: newID(b.random), device: "vdb",
 			random: rand.New(rand.NewPCG(b.seed, uint64(i)+1)),
 		})
 	}
@@ -190,7 +196,7 @@ func (b *bench) disconnect() {
 func (b *bench) fill(ctx context.Context, attachments int) error {
 	instances := make([]api.InstanceRegister, attachments/disksPerInstance)
 	for n := range instances {
-		h := b.hosts[n%loadHosts]
+		h := b.hosts[n%len(b.hosts)]
 		in := api.InstanceRegister{ID: newID(b.random), Name: fmt.Sprintf("full%d", n), Host: h.id, State: api.InstanceRunning}
 		for d := range disksPerInstance {
 			name := fmt.Sprintf("full%d-%d", n, d)
@@ -203,7 +209,7 @@ func (b *bench) fill(ctx context.Context, attachments int) error {
 	}
 	conns := make([]*conn, fillers)
 	for i := range conns {
-		c, err := dial(ctx, b.registry.Listen, b.hosts[i%loadHosts])
+		c, err := dial(ctx, b.registry.Listen, b.hosts[i%len(b.hosts)])
 		if err != nil {
 			return err
 		}
