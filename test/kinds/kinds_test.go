@@ -51,12 +51,12 @@ func TestOnlyMovesOfTestsThatPassedAreOnThePage(t *testing.T) {
 		},
 		{says("TestE", Move{"file", "failed once", "running", Completed}), ended("TestE", "pass")},
 	} {
-		if err := all.Read(stream(t, events...)); err != nil {
+		if err := all.Read(stream(t, events...), "m"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	page := all.Page()
-	for _, want := range []string{"moves: 3, tests: 1.", "| from \\ to | device |\n", "| file | R N |\n", "| from \\ to | file |\n", "| device | S |\n"} {
+	for _, want := range []string{"moves: 3, tests: 1, in", "\n* 0001-01-01", "| from \\ to | device |\n", "| file | R N |\n", "| from \\ to | file |\n", "| device | S |\n"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
@@ -73,7 +73,7 @@ func TestALineThatIsHalfALineOfAMoveIsAnError(t *testing.T) {
 	var all Results
 	half := says("TestA", Move{})
 	half.Output = lineHead + "file; device"
-	if err := all.Read(stream(t, half, ended("TestA", "pass"))); err == nil {
+	if err := all.Read(stream(t, half, ended("TestA", "pass")), "m"); err == nil {
 		t.Error("no error")
 	}
 }

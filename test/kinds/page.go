@@ -24,8 +24,12 @@ func (all *Results) Page() string {
 Each letter is a move that a test has made with libvirtd, QEMU and real storage, and that passed: **R** under a guest that runs and
 writes, **P** under one that is paused, **S** of a stopped instance, **N** of a volume that no instance has. Of an empty cell nobody knows more than what
 [What a volume may be](storage.md) says. `+"`make kinds-report`"+` makes this page of the results of
-`+"`make test-e2e`, `make test-storage`"+` and others. Here moves: %d, tests: %d.
+`+"`make test-e2e`, `make test-storage`"+` and others. Here moves: %d, tests: %d, in these runs:
+
 `, len(moves), tests)
+	for _, run := range all.runs {
+		fmt.Fprintf(&text, "* %s\n", run)
+	}
 	for _, part := range []struct{ title, end string }{{"Moved", Completed}, {"Begun and cancelled", Cancelled}} {
 		ended := slices.DeleteFunc(slices.Clone(moves), func(m Move) bool { return m.End != part.end })
 		if len(ended) > 0 {

@@ -13,7 +13,8 @@ import (
 
 // Results are the moves that tests have said.
 type Results struct {
-	of map[test]*said
+	of   map[test]*said
+	runs []*matrix.Run
 }
 
 // test is a function: what a subtest says counts if its function passed.
@@ -24,12 +25,12 @@ type said struct {
 	passed, failed bool
 }
 
-// Read takes in what 'go test -json' printed.
-func (all *Results) Read(r io.Reader) error {
+// Read takes in what 'go test -json' printed in one run.
+func (all *Results) Read(r io.Reader, module string) error {
 	if all.of == nil {
 		all.of = map[test]*said{}
 	}
-	return matrix.ReadEvents(r, func(e matrix.Event) error {
+	run, err := matrix.ReadRun(r, module, func(e matrix.Event) error {
 		function, _, sub := strings.Cut(e.Test, "/")
 		k := test{e.Package, function}
 		if all.of[k] == nil {
@@ -49,6 +50,8 @@ func (all *Results) Read(r io.Reader) error {
 		}
 		return nil
 	})
+	all.runs = append(all.runs, run)
+	return err
 }
 
 // Passed are the moves of the functions that passed and never failed, and how many these are.

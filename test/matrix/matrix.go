@@ -12,6 +12,9 @@ import (
 	"strings"
 )
 
+// Module is the module whose tests are read of: rows name packages below it.
+const Module = "github.com/volferry/volferry"
+
 // Made is how a test makes a failure.
 type Made string
 

@@ -41,17 +41,16 @@ func NewResults() *Results {
 
 // Read takes in what 'go test -json' printed in one run.
 func (all *Results) Read(r io.Reader, module string) error {
-	run := &Run{}
-	all.runs = append(all.runs, run)
-	return readLines(r, func(e Event) error {
+	run, err := ReadRun(r, module, func(e Event) error {
 		k := key{strings.TrimPrefix(e.Package, module+"/"), e.Test}
-		run.see(e, k.pkg)
 		if k.pkg == machine && strings.HasPrefix(k.name, forMachine) {
 			k.pkg = inMachine
 		}
 		all.count(k, e.Action, e.Time)
 		return nil
-	}, run.hear)
+	})
+	all.runs = append(all.runs, run)
+	return err
 }
 
 // ReadPage takes in a page that RunsPage has made.

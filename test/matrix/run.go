@@ -5,6 +5,7 @@ package matrix
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -36,6 +37,16 @@ var (
 	// foundWrites is how a test with a real guest says what became of its writes.
 	foundWrites = regexp.MustCompile(`: (\d+) writes acknowledged, (\d+) found`)
 )
+
+// ReadRun hands over what 'go test -json' printed about tests, and returns what else is known of the run.
+func ReadRun(r io.Reader, module string, take func(Event) error) (*Run, error) {
+	run := &Run{}
+	err := readLines(r, func(e Event) error {
+		run.see(e, strings.TrimPrefix(e.Package, module+"/"))
+		return take(e)
+	}, run.hear)
+	return run, err
+}
 
 // hear takes in a line that is no event.
 func (run *Run) hear(line string) {

@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/volferry/volferry/test/kinds"
+	"github.com/volferry/volferry/test/matrix"
 )
 
 func main() {
@@ -44,5 +45,5 @@ func readFile(all *kinds.Results, name string) error {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	return all.Read(f)
+	return all.Read(f, matrix.Module)
 }

@@ -18,8 +18,6 @@ import (
 	"github.com/volferry/volferry/test/matrix"
 )
 
-const module = "github.com/volferry/volferry"
-
 func main() {
 	page := flag.String("page", "", "the file of the page")
 	since := flag.String("since", "", "the file of a page of earlier runs")
@@ -54,12 +52,12 @@ func run(files []string, in io.Reader, out io.Writer, page, since string) error 
 		}
 	}
 	for _, name := range files {
-		if err := readFile(name, func(r io.Reader) error { return all.Read(r, module) }); err != nil {
+		if err := readFile(name, func(r io.Reader) error { return all.Read(r, matrix.Module) }); err != nil {
 			return err
 		}
 	}
 	if len(files) == 0 {
-		if err := all.Read(in, module); err != nil {
+		if err := all.Read(in, matrix.Module); err != nil {
 			return err
 		}
 	}
