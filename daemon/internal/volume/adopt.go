@@ -88,7 +88,7 @@ func (m *Manager) findImage(ctx context.Context, in api.VolumeAdopt) (api.Locati
 	}
 	switch {
 	case errors.Is(err, image.ErrAbsent):
-		return l, api.Errorf(api.CodeNotFound, "there is no image at %s", l.Path)
+		return l, noImage(l.Path)
 	case err != nil:
 		return l, err
 	}

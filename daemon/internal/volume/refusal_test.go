@@ -303,3 +303,17 @@ func TestAnImageThatAVolumeHasLeftIsAdoptedOnlyByForce(t *testing.T) {
 	_, err = g.Adopt(t.Context(), testOp, in)
 	must(t, err)
 }
+
+// The end of a move deletes its source in the moment in which somebody adopts that.
+func TestAnImageThatIsDeletedMeanwhileIsNotAdopted(t *testing.T) {
+	w := newWorld(t)
+	path := filepath.Join(t.TempDir(), "a.raw")
+	must(t, os.WriteFile(path, nil, 0o600))
+	must(t, w.CreateImage(path, hvtest.Raw, testSize))
+	w.adoptable = func(ctx context.Context, path, _ string) error { return w.images.Remove(ctx, path) }
+	_, err := w.start(t).Adopt(t.Context(), testOp, api.VolumeAdopt{Name: "old", Path: path, Format: api.FormatRaw})
+	wantCode(t, err, api.CodeNotFound)
+	if len(w.registry.volumes) > 0 {
+		t.Errorf("registered %+v", w.registry.volumes)
+	}
+}

@@ -6,17 +6,18 @@ import (
 	"context"
 	"errors"
 
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepRegister takes the volume's name and place at the registry. The output is
+// stepRegister takes the volume's name and place at the registry, by register. The output is
 // the volume.
-func (e *env) stepRegister() op.Step {
+func (e *env) stepRegister(register func(context.Context, string, *input) error) op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		return e.register(ctx, r.OpID()+".register", in)
+		return register(ctx, r.OpID()+".register", in)
 	}
 	// Only what has our id is ours: where the name was taken there is nothing
 	// to take back.
@@ -36,11 +37,34 @@ func (e *env) stepRegister() op.Step {
 // register takes the volume's place, unless its image belongs to somebody by another
 // name: of that the registry knows nothing.
 func (e *env) register(ctx context.Context, opID string, in *input) error {
-	path := in.Volume.Location.Path
-	holder, err := e.Claims.Take(ctx, path, location.Self{VolumeID: in.Volume.ID}, func() error {
+	return e.takePlace(ctx, in, func() error {
 		_, err := e.Registry.RegisterVolume(ctx, opID, in.Volume)
 		return err
 	})
+}
+
+// registerExisting is register of an image that is there already: who had it until now may have deleted it
+// since it was looked at, as the end of a move deletes its source, with nobody taking an image meanwhile.
+func (e *env) registerExisting(ctx context.Context, opID string, in *input) error {
+	return e.takePlace(ctx, in, func() error {
+		if _, err := e.Images.Inspect(ctx, in.Volume.Location); errors.Is(err, image.ErrAbsent) {
+			return noImage(in.Volume.Location.Path)
+		} else if err != nil {
+			return err
+		}
+		_, err := e.Registry.RegisterVolume(ctx, opID, in.Volume)
+		return err
+	})
+}
+
+func noImage(path string) *api.Error {
+	return api.Errorf(api.CodeNotFound, "there is no image at %s", path)
+}
+
+// takePlace calls register while nobody takes an image, unless that of the volume belongs to somebody.
+func (e *env) takePlace(ctx context.Context, in *input, register func() error) error {
+	path := in.Volume.Location.Path
+	holder, err := e.Claims.Take(ctx, path, location.Self{VolumeID: in.Volume.ID}, register)
 	if errors.Is(err, location.ErrCannotTell) {
 		return cannotTell(path, err)
 	}
