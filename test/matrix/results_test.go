@@ -201,6 +201,7 @@ func TestARowHasWhatAPageOfEarlierRunsSaysOfIt(t *testing.T) {
 		"failed then, all now":  {fail, kill + "\n" + fake, Passed, 2, 2, 1},
 		"failed now":            {fake + "\n" + kill, fail, Failed, 0, 2, 1},
 		"nothing now":           {kill, "", Some, 1, 1, 0},
+		"another part of it":    {fake + "\n" + kill, `{"Action":"pass","Package":"m/test/e2e","Test":"TestA"}`, Passed, 2, 2, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, then := page(t, NewResults(), c.then)
