@@ -79,6 +79,21 @@ func halfZeros(t *testing.T, path string) {
 	}
 }
 
+// randomFile makes a file of which no block is zeros.
+func randomFile(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.CopyN(f, rand.NewChaCha8([32]byte{2}), volumeBytes); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // thinBytes is how much of its pool a thin volume takes.
 func thinBytes(t *testing.T, device string) int64 {
 	t.Helper()
@@ -142,23 +157,15 @@ func TestStorageAVolumeOfNoInstanceMovesFromEachKindToEach(t *testing.T) {
 		t.Errorf("a volume with %d bytes of data takes %d of its thin pool", volumeBytes/4, bytes)
 	}
 	move("THICK")
-	// A thin volume that is full of another's bytes is thin again.
-	filled, err := os.OpenFile(device, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.CopyN(filled, rand.NewChaCha8([32]byte{2}), volumeBytes); err != nil {
-		t.Fatal(err)
-	}
-	if err := filled.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	if err := filled.Close(); err != nil {
-		t.Fatal(err)
-	}
+	// A thin volume that was full of another volume's bytes is thin again.
+	full := filepath.Join(h.poolA, "full.raw")
+	randomFile(t, full)
+	other := h.adoptVolume(t, lab.Disk{Volume: lab.Volume{Path: full, Format: "raw"}})
+	h.noteMove(t, get[api.Migration](t, h, "migration", "volume", "migrate", other.name, "--to-path", device), kinds.NoGuest)
 	if bytes := thinBytes(t, device); bytes < volumeBytes {
 		t.Fatalf("a thin volume that is full takes %d bytes", bytes)
 	}
+	h.noteMove(t, get[api.Migration](t, h, "migration", "volume", "migrate", other.name, "--to-pool", "b"), kinds.NoGuest)
 	move("THIN2")
 	if bytes := thinBytes(t, device); bytes > volumeBytes/2 {
 		t.Errorf("a volume with %d bytes of data takes %d of its thin pool, which was full of others before", volumeBytes/4, bytes)
