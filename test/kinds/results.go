@@ -25,36 +25,53 @@ type said struct {
 	passed, failed bool
 }
 
-// Read takes in what 'go test -json' printed in one run.
+// Read takes in what 'go test -json' printed in one run. What a function says counts if it passed in that run.
 func (all *Results) Read(r io.Reader, module string) error {
-	if all.of == nil {
-		all.of = map[test]*said{}
-	}
+	now := map[test]*said{}
 	run, err := matrix.ReadRun(r, module, func(e matrix.Event) error {
 		function, _, sub := strings.Cut(e.Test, "/")
 		k := test{e.Package, function}
-		if all.of[k] == nil {
-			all.of[k] = &said{}
+		if now[k] == nil {
+			now[k] = &said{}
 		}
 		switch {
 		case e.Action == "output":
 			m, isMove, err := parse(e.Output)
 			if isMove && err == nil {
-				all.of[k].moves = append(all.of[k].moves, m)
+				now[k].moves = append(now[k].moves, m)
 			}
 			return err
 		case e.Action == "fail":
-			all.of[k].failed = true
+			now[k].failed = true
 		case e.Action == "pass" && !sub:
-			all.of[k].passed = true
+			now[k].passed = true
 		}
 		return nil
 	})
 	all.runs = append(all.runs, run)
+	for k, s := range now {
+		all.add(k, s)
+	}
 	return err
 }
 
-// Passed are the moves of the functions that passed and never failed, and how many these are.
+// add adds what a function has said in one more run.
+func (all *Results) add(k test, s *said) {
+	if all.of == nil {
+		all.of = map[test]*said{}
+	}
+	before := all.of[k]
+	switch passed := s.passed && !s.failed; {
+	case before == nil:
+		all.of[k] = s
+	case passed && before.passed && !before.failed:
+		before.moves = append(before.moves, s.moves...)
+	case passed:
+		all.of[k] = s
+	}
+}
+
+// Passed are the moves of the functions that passed, in the runs in which they did, and how many these are.
 func (all *Results) Passed() (moves []Move, tests int) {
 	for _, s := range all.of {
 		if s.passed && !s.failed && len(s.moves) > 0 {
@@ -65,7 +82,7 @@ func (all *Results) Passed() (moves []Move, tests int) {
 	return moves, tests
 }
 
-// Failed are the functions that have said a move and do not count.
+// Failed are the functions that have said a move and have passed in no run.
 func (all *Results) Failed() []string {
 	var names []string
 	for k, s := range maps.All(all.of) {

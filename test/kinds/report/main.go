@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command report reads what 'go test -json' printed, from the files that it is given, and
-// prints the page of the kinds of storage. Moves of tests that failed are not on it.
+// prints the page of the kinds of storage. Moves of tests in runs in which they failed are not on it.
 package main
 
 import (
