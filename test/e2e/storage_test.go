@@ -128,10 +128,10 @@ func TestStorageAVolumeOfNoInstanceMovesFromEachKindToEach(t *testing.T) {
 	sum := sumOfVolume(t, file)
 	v := h.adoptVolume(t, lab.Disk{Volume: lab.Volume{Path: file, Format: "raw"}})
 	at := "a file"
-	move := func(kind string) {
+	move := func(kind string, flags ...string) {
 		t.Helper()
 		device := storageDevice(t, kind)
-		m := get[api.Migration](t, h, "migration", "volume", "migrate", v.name, "--to-path", device)
+		m := get[api.Migration](t, h, "migration", append([]string{"volume", "migrate", v.name, "--to-path", device}, flags...)...)
 		if m.State != api.MigrationCompleted || m.Dst.Path != device || m.Dst.SizeBytes != volumeBytes {
 			t.Fatalf("the move from %s to %s ended as %+v", at, kind, m)
 		}
@@ -161,12 +161,12 @@ func TestStorageAVolumeOfNoInstanceMovesFromEachKindToEach(t *testing.T) {
 	full := filepath.Join(h.poolA, "full.raw")
 	randomFile(t, full)
 	other := h.adoptVolume(t, lab.Disk{Volume: lab.Volume{Path: full, Format: "raw"}})
-	h.noteMove(t, get[api.Migration](t, h, "migration", "volume", "migrate", other.name, "--to-path", device), kinds.NoGuest)
+	h.noteMove(t, get[api.Migration](t, h, "migration", "volume", "migrate", other.name, "--to-path", device, "--yes"), kinds.NoGuest)
 	if bytes := thinBytes(t, device); bytes < volumeBytes {
 		t.Fatalf("a thin volume that is full takes %d bytes", bytes)
 	}
 	h.noteMove(t, get[api.Migration](t, h, "migration", "volume", "migrate", other.name, "--to-pool", "b"), kinds.NoGuest)
-	move("THIN2")
+	move("THIN2", "--yes") // which is the way back of the other volume
 	if bytes := thinBytes(t, device); bytes > volumeBytes/2 {
 		t.Errorf("a volume with %d bytes of data takes %d of its thin pool, which was full of others before", volumeBytes/4, bytes)
 	}
