@@ -20,19 +20,26 @@ type Results struct {
 // test is a function: what a subtest says counts if its function passed.
 type test struct{ pkg, function string }
 
+// said is what a function has said in all its runs.
 type said struct {
-	moves          []Move
+	passed, spoke bool
+	moves         []Move // of the runs in which it passed
+}
+
+// saidNow is what it has said in one run.
+type saidNow struct {
 	passed, failed bool
+	moves          []Move
 }
 
 // Read takes in what 'go test -json' printed in one run. What a function says counts if it passed in that run.
 func (all *Results) Read(r io.Reader, module string) error {
-	now := map[test]*said{}
+	now := map[test]*saidNow{}
 	run, err := matrix.ReadRun(r, module, func(e matrix.Event) error {
 		function, _, sub := strings.Cut(e.Test, "/")
 		k := test{e.Package, function}
 		if now[k] == nil {
-			now[k] = &said{}
+			now[k] = &saidNow{}
 		}
 		switch {
 		case e.Action == "output":
@@ -56,25 +63,25 @@ func (all *Results) Read(r io.Reader, module string) error {
 }
 
 // add adds what a function has said in one more run.
-func (all *Results) add(k test, s *said) {
+func (all *Results) add(k test, now *saidNow) {
 	if all.of == nil {
 		all.of = map[test]*said{}
 	}
-	before := all.of[k]
-	switch passed := s.passed && !s.failed; {
-	case before == nil:
+	s := all.of[k]
+	if s == nil {
+		s = &said{}
 		all.of[k] = s
-	case passed && before.passed && !before.failed:
-		before.moves = append(before.moves, s.moves...)
-	case passed:
-		all.of[k] = s
+	}
+	s.spoke = s.spoke || len(now.moves) > 0
+	if now.passed && !now.failed {
+		s.passed, s.moves = true, append(s.moves, now.moves...)
 	}
 }
 
 // Passed are the moves of the functions that passed, in the runs in which they did, and how many these are.
 func (all *Results) Passed() (moves []Move, tests int) {
 	for _, s := range all.of {
-		if s.passed && !s.failed && len(s.moves) > 0 {
+		if len(s.moves) > 0 {
 			moves = append(moves, s.moves...)
 			tests++
 		}
@@ -86,7 +93,7 @@ func (all *Results) Passed() (moves []Move, tests int) {
 func (all *Results) Failed() []string {
 	var names []string
 	for k, s := range maps.All(all.of) {
-		if len(s.moves) > 0 && (s.failed || !s.passed) {
+		if s.spoke && !s.passed {
 			names = append(names, k.function)
 		}
 	}

@@ -51,12 +51,9 @@ func readOutcome(line string) (id string, o Outcome, ok bool, err error) {
 	if !ok {
 		return "", o, false, nil
 	}
+	numbers[0] = passed
 	for i, to := range []*int{&o.TestsPassed, &o.TrialsPassed, &o.TrialsFailed} {
-		text := numbers[i]
-		if i == 0 {
-			text = passed
-		}
-		if *to, err = strconv.Atoi(strings.TrimSpace(text)); err != nil {
+		if *to, err = strconv.Atoi(strings.TrimSpace(numbers[i])); err != nil {
 			return "", o, false, fmt.Errorf("%q is no line of a page of runs: %w", line, err)
 		}
 	}

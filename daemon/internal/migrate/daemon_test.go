@@ -156,6 +156,43 @@ func (d *daemon) call(id string) Call {
 	return Call{OpID: uuid.NewString(), Subject: id}
 }
 
+// completes asks for a complete of a migration that is copied, and returns its id.
+func (d *daemon) completes(mig api.Migration) string {
+	d.t.Helper()
+	_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+	must(d.t, err)
+	return mig.ID
+}
+
+func (d *daemon) cancels(id string) string {
+	d.t.Helper()
+	_, _, err := d.manager().Cancel(context.Background(), d.call(id))
+	must(d.t, err)
+	return id
+}
+
+// ends asks for a complete or a cancel, and claims that it comes to its end with nothing lost or left.
+func (d *daemon) ends(mig api.Migration, cancel bool) {
+	d.t.Helper()
+	if cancel {
+		d.until(d.cancels(mig.ID), api.MigrationCancelled)
+		d.stayed()
+		return
+	}
+	d.moved(d.until(d.completes(mig), api.MigrationCompleted))
+}
+
+// diesWhile has the daemon be dead while things happen: from here on it does nothing. Then there is another one.
+func (d *daemon) diesWhile(happen func()) {
+	d.world.Disconnect()
+	d.journal.SetDown(true)
+	go d.RestartAfter(func() {
+		d.world.Reconnect()
+		d.journal.SetDown(false)
+		happen()
+	})
+}
+
 // stride is how far the next call is to which something happens.
 var stride = hosttest.Stride(13)
 

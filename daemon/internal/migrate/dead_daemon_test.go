@@ -35,11 +35,7 @@ func resumedWhileTheDaemonIsDead(t *testing.T, world func(*testing.T, hv.State) 
 				d.world.GuestWrites()
 			}
 			arm(func() {
-				d.world.Disconnect() // from here on it does nothing
-				d.journal.SetDown(true)
-				go d.RestartAfter(func() {
-					d.world.Reconnect()
-					d.journal.SetDown(false)
+				d.diesWhile(func() {
 					d.world.SetStep(0) // the commit gets nowhere
 					must(t, d.world.ResumeByUser(testInstance))
 					for range 5 {
@@ -49,17 +45,7 @@ func resumedWhileTheDaemonIsDead(t *testing.T, world func(*testing.T, hv.State) 
 					d.world.SetStep(2)
 				})
 			})
-			c := Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID}
-			if cancel {
-				_, _, err := d.manager().Cancel(context.Background(), c)
-				must(t, err)
-				d.until(mig.ID, api.MigrationCancelled)
-				d.stayed()
-				return
-			}
-			_, _, err := d.manager().Complete(context.Background(), c)
-			must(t, err)
-			d.moved(d.until(mig.ID, api.MigrationCompleted))
+			d.ends(mig, cancel)
 		})
 	}
 }
@@ -102,11 +88,7 @@ func TestAGuestThatWasResumedInTheSwitchBeforeAPowerCutKeepsItsOverlay(t *testin
 				inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 					mig := d.copied()
 					d.world.Inject(hvtest.Fault{Call: "Pivot", Do: func() {
-						d.world.Disconnect()
-						d.journal.SetDown(true)
-						go d.RestartAfter(func() {
-							d.world.Reconnect()
-							d.journal.SetDown(false)
+						d.diesWhile(func() {
 							if resumed {
 								must(t, d.world.ResumeByUser(testInstance))
 								d.world.GuestWrites()

@@ -27,11 +27,7 @@ func TestWithoutTheHookAGuestMayRunAtAnyRecord(t *testing.T) {
 			time.AfterFunc(3*time.Second, func() { _ = d.world.Stop(testInstance) })
 		},
 		"the daemon is dead": func(d *daemon) {
-			d.world.Disconnect() // from here on it does nothing
-			d.journal.SetDown(true)
-			go d.RestartAfter(func() {
-				d.world.Reconnect()
-				d.journal.SetDown(false)
+			d.diesWhile(func() {
 				_ = d.world.Start(testInstance)
 				for range 5 {
 					d.world.GuestWrites()
@@ -46,17 +42,7 @@ func TestWithoutTheHookAGuestMayRunAtAnyRecord(t *testing.T) {
 				mig := d.copied()
 				must(t, d.world.Stop(testInstance))
 				arm(func() { run(d) })
-				c := Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID}
-				if cancel {
-					_, _, err := d.manager().Cancel(context.Background(), c)
-					must(t, err)
-					d.until(mig.ID, api.MigrationCancelled)
-					d.stayed()
-					return
-				}
-				_, _, err := d.manager().Complete(context.Background(), c)
-				must(t, err)
-				d.moved(d.until(mig.ID, api.MigrationCompleted))
+				d.ends(mig, cancel)
 			})
 		}
 	}

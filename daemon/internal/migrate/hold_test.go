@@ -266,11 +266,7 @@ func TestAJobThatADeadDaemonHasLeftIsBegunAnew(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newDaemon(t, losing(t, hv.StateRunning))
 				simulate(t, d, hvtest.Fault{Call: call, After: true, Do: func() {
-					d.world.Disconnect()
-					d.journal.SetDown(true)
-					go d.RestartAfter(func() {
-						d.world.Reconnect()
-						d.journal.SetDown(false)
+					d.diesWhile(func() {
 						must(t, d.world.ResumeByUser(testInstance))
 						for range 5 {
 							d.world.GuestWrites()

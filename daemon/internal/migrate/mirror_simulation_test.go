@@ -100,11 +100,7 @@ func TestAMirrorLosesNothingWhateverFailsAtEveryCall(t *testing.T) {
 func TestAMirroredGuestThatIsResumedWhileTheDaemonIsDeadLosesNothing(t *testing.T) {
 	everyRecord(t, "mirror", func(t *testing.T, d *daemon, arm func(func())) {
 		arm(func() {
-			d.world.Disconnect() // from here on it does nothing
-			d.journal.SetDown(true)
-			go d.RestartAfter(func() {
-				d.world.Reconnect()
-				d.journal.SetDown(false)
+			d.diesWhile(func() {
 				must(t, d.world.ResumeByUser(testInstance))
 				for range 5 {
 					d.world.GuestWrites()

@@ -3,15 +3,12 @@
 package migrate
 
 import (
-	"context"
+	"fmt"
 	"testing"
-
-	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
-	"github.com/volferry/volferry/internal/api"
 )
 
 // What a guest has written in place, and flushed, is on stable storage after a power cut, but perhaps not the time at
@@ -19,26 +16,12 @@ import (
 func TestAMoveGoesOnAfterAPowerCutThatTookTimesOfModification(t *testing.T) {
 	for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
 		for _, cancel := range []bool{false, true} {
-			name := string(state) + " complete"
-			if cancel {
-				name = string(state) + " cancel"
-			}
-			t.Run(name, func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s cancel %t", state, cancel), func(t *testing.T) {
 				inBubble(t, state, func(t *testing.T, d *daemon) {
 					d.world.GuestWrites()
 					mig := d.copied()
 					must(t, d.world.PowerLoss())
-					c := Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID}
-					if cancel {
-						_, _, err := d.manager().Cancel(context.Background(), c)
-						must(t, err)
-						d.until(mig.ID, api.MigrationCancelled)
-						d.stayed()
-						return
-					}
-					_, _, err := d.manager().Complete(context.Background(), c)
-					must(t, err)
-					d.moved(d.until(mig.ID, api.MigrationCompleted))
+					d.ends(mig, cancel)
 				})
 			})
 		}
@@ -52,17 +35,9 @@ func TestASwitchIsMadeAfterAPowerCutThatTookTimesOfModification(t *testing.T) {
 			mig := d.copied()
 			d.world.GuestWrites()
 			d.world.Inject(hvtest.Fault{Call: "Pivot", Do: func() {
-				d.world.Disconnect()
-				d.journal.SetDown(true)
-				go d.RestartAfter(func() {
-					d.world.Reconnect()
-					d.journal.SetDown(false)
-					must(t, d.world.PowerLoss())
-				})
+				d.diesWhile(func() { must(t, d.world.PowerLoss()) })
 			}})
-			_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-			must(t, err)
-			d.moved(d.until(mig.ID, api.MigrationCompleted))
+			d.ends(mig, false)
 		})
 	})
 }

@@ -50,21 +50,6 @@ func (d *daemon) runsAndIsOff() {
 	must(d.t, d.world.Stop(testInstance))
 }
 
-// completes asks for a complete of a migration that is copied, and returns its id.
-func (d *daemon) completes(mig api.Migration) string {
-	d.t.Helper()
-	_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-	must(d.t, err)
-	return mig.ID
-}
-
-func (d *daemon) cancels(id string) string {
-	d.t.Helper()
-	_, _, err := d.manager().Cancel(context.Background(), d.call(id))
-	must(d.t, err)
-	return id
-}
-
 // keepsDefinition has the operator own a copy of the definition, of before the move.
 func (d *daemon) keepsDefinition(t *testing.T) {
 	t.Helper()
@@ -162,11 +147,7 @@ var standstills = map[string]standstill{
 	"a guest that was resumed in the switch before a power cut": {running, func(t *testing.T, d *daemon) string {
 		mig := d.copied()
 		d.world.Inject(hvtest.Fault{Call: "Pivot", Do: func() {
-			d.world.Disconnect()
-			d.journal.SetDown(true)
-			go d.RestartAfter(func() {
-				d.world.Reconnect()
-				d.journal.SetDown(false)
+			d.diesWhile(func() {
 				must(t, d.world.ResumeByUser(testInstance))
 				d.world.GuestWrites()
 				must(t, d.world.HostReboot())

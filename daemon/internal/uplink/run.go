@@ -70,11 +70,15 @@ func (u *Uplink) beat(ctx context.Context, changed bool) time.Duration {
 // Refresh reports now. The error is the registry's, or says that this host is
 // fenced.
 func (u *Uplink) Refresh(ctx context.Context) error {
-	if err := u.Admit(); err != nil {
-		return err
-	}
-	_, err := u.report(ctx, always)
+	_, err := u.refresh(ctx)
 	return err
+}
+
+func (u *Uplink) refresh(ctx context.Context) (reportResult, error) {
+	if err := u.Admit(); err != nil {
+		return reportResult{}, err
+	}
+	return u.report(ctx, always)
 }
 
 // ReportNow reports now what has become of an instance. It only returns an error of

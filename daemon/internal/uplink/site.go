@@ -37,7 +37,7 @@ func (u *Uplink) sendFenced(ctx context.Context, send func() error) error {
 	var unsaid error
 	if reportFirst(err) {
 		var out reportResult
-		if out, unsaid = u.report(ctx, always); unsaid == nil {
+		if out, unsaid = u.refresh(ctx); unsaid == nil {
 			unsaid = out.noPools
 			_, epoch = u.Token()
 			err = send()

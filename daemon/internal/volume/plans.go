@@ -8,12 +8,12 @@ import "github.com/volferry/volferry/internal/op"
 func (e *env) plans() []op.Plan {
 	return []op.Plan{
 		{Kind: kindCreate, Steps: []op.Step{
-			e.stepRegister(e.register),
+			e.stepRegister(nil),
 			e.stepCreateImage(),
 			e.stepPublish(),
 		}},
 		{Kind: kindAdopt, Steps: []op.Step{
-			e.stepRegister(e.registerExisting),
+			e.stepRegister(e.checkStillThere),
 		}},
 		{Kind: kindDelete, Commit: "remove_image", Steps: []op.Step{
 			e.stepClaim(),

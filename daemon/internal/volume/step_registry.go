@@ -13,11 +13,11 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// stepRegister takes the volume's name and place at the registry, by register. The output is
-// the volume.
-func (e *env) stepRegister(register func(context.Context, string, *input) error) op.Step {
+// stepRegister takes the volume's name and place at the registry. Check, if not nil, is of the image, and is made while nobody
+// takes one. The output is the volume.
+func (e *env) stepRegister(check func(context.Context, api.Location) error) op.Step {
 	do := func(ctx context.Context, r *op.Run, in *input) error {
-		return register(ctx, r.OpID()+".register", in)
+		return e.register(ctx, r.OpID()+".register", in, check)
 	}
 	// Only what has our id is ours: where the name was taken there is nothing
 	// to take back.
@@ -36,35 +36,17 @@ func (e *env) stepRegister(register func(context.Context, string, *input) error)
 
 // register takes the volume's place, unless its image belongs to somebody by another
 // name: of that the registry knows nothing.
-func (e *env) register(ctx context.Context, opID string, in *input) error {
-	return e.takePlace(ctx, in, func() error {
-		_, err := e.Registry.RegisterVolume(ctx, opID, in.Volume)
-		return err
-	})
-}
-
-// registerExisting is register of an image that is there already: who had it until now may have deleted it
-// since it was looked at, as the end of a move deletes its source, with nobody taking an image meanwhile.
-func (e *env) registerExisting(ctx context.Context, opID string, in *input) error {
-	return e.takePlace(ctx, in, func() error {
-		if _, err := e.Images.Inspect(ctx, in.Volume.Location); errors.Is(err, image.ErrAbsent) {
-			return noImage(in.Volume.Location.Path)
-		} else if err != nil {
-			return err
+func (e *env) register(ctx context.Context, opID string, in *input, check func(context.Context, api.Location) error) error {
+	path := in.Volume.Location.Path
+	holder, err := e.Claims.Take(ctx, path, location.Self{VolumeID: in.Volume.ID}, func() error {
+		if check != nil {
+			if err := check(ctx, in.Volume.Location); err != nil {
+				return err
+			}
 		}
 		_, err := e.Registry.RegisterVolume(ctx, opID, in.Volume)
 		return err
 	})
-}
-
-func noImage(path string) *api.Error {
-	return api.Errorf(api.CodeNotFound, "there is no image at %s", path)
-}
-
-// takePlace calls register while nobody takes an image, unless that of the volume belongs to somebody.
-func (e *env) takePlace(ctx context.Context, in *input, register func() error) error {
-	path := in.Volume.Location.Path
-	holder, err := e.Claims.Take(ctx, path, location.Self{VolumeID: in.Volume.ID}, register)
 	if errors.Is(err, location.ErrCannotTell) {
 		return cannotTell(path, err)
 	}
@@ -72,6 +54,20 @@ func (e *env) takePlace(ctx context.Context, in *input, register func() error) e
 		return request.HV(request.Registry(err))
 	}
 	return taken(path, holder)
+}
+
+// checkStillThere refuses an image that is gone: who had it until now may have deleted it since it was looked at, as the end of a
+// move deletes its source.
+func (e *env) checkStillThere(ctx context.Context, l api.Location) error {
+	_, err := e.Images.Inspect(ctx, l)
+	if errors.Is(err, image.ErrAbsent) {
+		return noImage(l.Path)
+	}
+	return err
+}
+
+func noImage(path string) *api.Error {
+	return api.Errorf(api.CodeNotFound, "there is no image at %s", path)
 }
 
 // stepPublish says that the volume may be used, and where its bytes came to
