@@ -21,6 +21,7 @@ func printOpenOps(ctx context.Context, cfg *config, stdout io.Writer) (err error
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil // opening it would make one
 	}
+	defer reserveIn(cfg.StateDir).Close()
 	records, err := journal.Open(ctx, path)
 	if err != nil {
 		return err

@@ -21,9 +21,14 @@ const (
 // newReserve keeps room for the journal, the guards and what the registry told in the
 // state directory: a guest may fill its disk, and the way out of that needs them.
 func newReserve(cfg *config, log *slog.Logger) *atomicfile.Reserve {
-	r := atomicfile.NewReserve(filepath.Join(cfg.StateDir, "reserve"), reserveBytes)
+	r := reserveIn(cfg.StateDir)
 	fillReserve(r, log)
 	return r
+}
+
+// reserveIn is the reserve of a state directory, as much of it as there is.
+func reserveIn(stateDir string) *atomicfile.Reserve {
+	return atomicfile.NewReserve(filepath.Join(stateDir, "reserve"), reserveBytes)
 }
 
 // keepReserve fills the reserve again when there is room.

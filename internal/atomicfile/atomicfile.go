@@ -23,11 +23,7 @@ const temporary = ".tmp-"
 // the last fsync of the directory: then it may be either. On a full disk it uses the
 // Reserve of the directory, if there is one.
 func Write(path string, data []byte, mode os.FileMode) error {
-	err := write(path, data, mode)
-	for isFull(err) && MakeRoom(path) {
-		err = write(path, data, mode)
-	}
-	return err
+	return UseReserve(path, IsFull, func() error { return write(path, data, mode) })
 }
 
 func write(path string, data []byte, mode os.FileMode) error {

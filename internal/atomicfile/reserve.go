@@ -90,9 +90,18 @@ func (r *Reserve) release() bool {
 	return err == nil && st.Size() > 0 && os.Truncate(r.path, max(0, st.Size()-releaseBytes)) == nil
 }
 
-// MakeRoom is called when a write to path was refused because the disk is full. It
-// returns whether there is more room now, so that the write may be tried again.
-func MakeRoom(path string) bool {
+// UseReserve calls write, which writes to path, and calls it again while isFull says of its
+// error that the disk is full and a Reserve of the directory of path has room to give.
+func UseReserve(path string, isFull func(error) bool, write func() error) error {
+	for {
+		if err := write(); err == nil || !isFull(err) || !makeRoom(path) {
+			return err
+		}
+	}
+}
+
+// makeRoom says whether there is more room for path than before.
+func makeRoom(path string) bool {
 	reservesMu.Lock()
 	var found *Reserve
 	for _, r := range reserves {
@@ -104,7 +113,7 @@ func MakeRoom(path string) bool {
 	return found != nil && found.release()
 }
 
-// isFull says whether an error is that there is no room.
-func isFull(err error) bool {
+// IsFull says whether an error of the kernel is that there is no room.
+func IsFull(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,9 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/atomicfile/fulltest"
 	"github.com/volferry/volferry/test/lab"
 )
 
@@ -35,7 +33,7 @@ func TestAMigrationEndsOnAFullDiskWithEveryWrite(t *testing.T) {
 			v := g.start(t, "vda", "--to-pool", "b")
 			v.copy(t)
 			g.writes(t)
-			fill(t, filepath.Join(state, "filler"))
+			fulltest.Fill(t, filepath.Join(state, "filler"))
 			if err := g.WaitState(t.Context(), "paused"); err != nil {
 				t.Fatal(err)
 			}
@@ -58,7 +56,7 @@ func TestAFoldOfAStoppedGuestNeedsNoRoomOnTheFullDisk(t *testing.T) {
 	for name, end := range foldEnds {
 		t.Run(name, func(t *testing.T) {
 			f := end(g, t)
-			fill(t, filler)
+			fulltest.Fill(t, filler)
 			h.ctl(t, f.args...)
 			if err := os.Remove(filler); err != nil {
 				t.Fatal(err)
@@ -70,6 +68,68 @@ func TestAFoldOfAStoppedGuestNeedsNoRoomOnTheFullDisk(t *testing.T) {
 	g.assertSettled(t)
 }
 
+// The daemon is stopped on the full disk, as by an upgrade, and what that frees is taken as well.
+func TestADaemonThatEndsOnAFullDiskStartsThereAndItsMovesGoOn(t *testing.T) {
+	leftToTestE2E(t)
+	for name, end := range map[string]func(*move, *testing.T){"complete": (*move).finish, "cancel": (*move).cancel} {
+		t.Run(name, func(t *testing.T) {
+			g, v, _ := stoppedOnAFullDisk(t)
+			if err := g.host.StartDaemon(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			end(v, t)
+			g.assertSettledAndGoOn(t)
+			g.assertSettled(t)
+		})
+	}
+}
+
+// Somebody has removed the reserve. The daemon says what it waits for.
+func TestADaemonWithNothingKeptForItsJournalGoesOnWhenThereIsRoom(t *testing.T) {
+	leftToTestE2E(t)
+	g, v, state := stoppedOnAFullDisk(t)
+	if err := os.Remove(filepath.Join(state, "reserve")); err != nil {
+		t.Fatal(err)
+	}
+	filler := filepath.Join(state, "more")
+	fulltest.Fill(t, filler)
+	if err := g.host.StartDaemon(t.Context()); err == nil {
+		t.Error("the daemon starts with nothing kept for its journal")
+	}
+	log, err := os.ReadFile(g.host.Log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustContain(t, string(log), "make room in "+state)
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.host.StartDaemon(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v.finish(t)
+	g.assertSettledAndGoOn(t)
+	g.assertSettled(t)
+}
+
+// stoppedOnAFullDisk has a guest stand still in a move that is copied, for want of room, and no
+// daemon. Journal, guards and overlays are in state.
+func stoppedOnAFullDisk(t *testing.T) (g *guest, v *move, state string) {
+	t.Helper()
+	h, state := startHostWithState(t)
+	g = h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
+	v = g.start(t, "vda", "--to-pool", "b")
+	v.copy(t)
+	g.writes(t)
+	fulltest.Fill(t, filepath.Join(state, "filler"))
+	if err := g.WaitState(t.Context(), "paused"); err != nil {
+		t.Fatal(err)
+	}
+	h.StopDaemon()
+	fulltest.Fill(t, filepath.Join(state, "freed"))
+	return g, v, state
+}
+
 // Room for the overlay is all that such a guest waits for.
 func TestAGuestWhoseOverlayWasFullGoesOnWhenThereIsRoom(t *testing.T) {
 	leftToTestE2E(t)
@@ -78,7 +138,7 @@ func TestAGuestWhoseOverlayWasFullGoesOnWhenThereIsRoom(t *testing.T) {
 	v := g.start(t, "vda", "--to-pool", "b")
 	filler := filepath.Join(state, "filler")
 	for range 2 {
-		fill(t, filler)
+		fulltest.Fill(t, filler)
 		if err := g.WaitState(t.Context(), "paused"); err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +162,7 @@ func TestAStartWithoutRoomForTheOverlayIsRefused(t *testing.T) {
 	h, state := startHostWithState(t)
 	running, stopped := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw)), h.stoppedGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 	filler := filepath.Join(state, "filler")
-	fill(t, filler)
+	fulltest.Fill(t, filler)
 	for _, g := range []*guest{running, stopped} {
 		g.refusesToMove(t, "vda", api.CodeNoSpace, "--to-pool", "b")
 	}
@@ -196,22 +256,4 @@ func startHostWithFS(t *testing.T, name string, sizeMiB int64) (h *host, at stri
 		}
 	})
 	return startHostIn(t, dir), fs.Dir
-}
-
-// fill writes a file until there is no room for another block, not for root either.
-func fill(t *testing.T, path string) {
-	t.Helper()
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for size := 1 << 20; size >= 512; {
-		switch _, err := f.Write(make([]byte, size)); {
-		case errors.Is(err, unix.ENOSPC):
-			size /= 2
-		case err != nil:
-			t.Fatal(err)
-		}
-	}
 }

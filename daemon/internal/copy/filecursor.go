@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 
 	"github.com/zeebo/xxh3"
+
+	"github.com/volferry/volferry/internal/atomicfile"
 )
 
 // frameHeadBytes come before each record in the file: its length and its hash.
@@ -57,18 +59,31 @@ func (c *FileCursor) Load() ([]byte, error) {
 	return log, nil
 }
 
-// Append writes a record and waits until it is on stable storage.
+// Append writes a record and waits until it is on stable storage. On a full disk it uses
+// the room that is kept for the files of the directory, see atomicfile.Reserve.
 func (c *FileCursor) Append(record []byte) error {
 	if err := c.open(); err != nil {
 		return fmt.Errorf("open cursor: %w", err)
 	}
 	frame := binary.BigEndian.AppendUint32(nil, uint32(len(record)))
 	frame = binary.BigEndian.AppendUint64(frame, xxh3.Hash(record))
-	if _, err := c.file.Write(append(frame, record...)); err != nil {
-		return fmt.Errorf("append to cursor: %w", err)
+	frame = append(frame, record...)
+	st, err := c.file.Stat()
+	if err != nil {
+		return fmt.Errorf("look at cursor: %w", err)
 	}
-	if err := c.file.Sync(); err != nil {
-		return fmt.Errorf("sync cursor: %w", err)
+	err = atomicfile.UseReserve(c.path, atomicfile.IsFull, func() error {
+		_, err := c.file.Write(frame)
+		if err == nil {
+			err = c.file.Sync()
+		}
+		if err != nil { // a part may be there, or all
+			return errors.Join(err, c.file.Truncate(st.Size()))
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("append to cursor: %w", err)
 	}
 	return nil
 }

@@ -14,34 +14,36 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/atomicfile"
+	"github.com/volferry/volferry/internal/atomicfile/fulltest"
 	"github.com/volferry/volferry/internal/op"
 )
+
+const reservedBytes = 8 << 20
+
+// reserved keeps room in a directory.
+func reserved(t *testing.T, dir string) *atomicfile.Reserve {
+	t.Helper()
+	r := atomicfile.NewReserve(filepath.Join(dir, "reserve"), reservedBytes)
+	t.Cleanup(r.Close)
+	if has, err := r.Fill(); err != nil || has != reservedBytes {
+		t.Fatalf("the reserve has %d bytes, %v", has, err)
+	}
+	return r
+}
 
 // A guest has filled the disk. Records and guards are written all the same, as long as
 // the reserve lasts, which is for longer than any operation.
 func TestTheJournalAndGuardsAreWrittenOnAFullDisk(t *testing.T) {
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=24m"); err != nil {
-		t.Skipf("skipped: a filesystem of its own needs root: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
+	dir := fulltest.Disk(t, 24)
 	ctx := context.Background()
 	j, err := Open(ctx, filepath.Join(dir, "journal.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = j.Close() })
-	const reserved = 8 << 20
-	r := atomicfile.NewReserve(filepath.Join(dir, "reserve"), reserved)
-	t.Cleanup(r.Close)
-	if has, err := r.Fill(); err != nil || has != reserved {
-		t.Fatalf("the reserve has %d bytes, %v", has, err)
-	}
-	overlay := fill(t, filepath.Join(dir, "overlay"))
+	r := reserved(t, dir)
+	overlay := filepath.Join(dir, "overlay")
+	fulltest.Fill(t, overlay)
 
 	if err := os.WriteFile(filepath.Join(dir, "other"), make([]byte, 1<<16), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("the disk is not full: %v", err)
@@ -51,13 +53,45 @@ func TestTheJournalAndGuardsAreWrittenOnAFullDisk(t *testing.T) {
 		must(t, j.Append(ctx, op.Record{OpID: "a", Seq: n + 1, Kind: op.EventNoted, Step: "s", Data: []byte(`"` + strings.Repeat("x", 2000) + `"`)}))
 		must(t, atomicfile.Write(filepath.Join(dir, fmt.Sprintf("guard-%d", n)), make([]byte, 2000), 0o600))
 	}
-	if has, err := r.Fill(); err != nil || has == reserved {
+	if has, err := r.Fill(); err != nil || has == reservedBytes {
 		t.Errorf("the reserve is %d bytes on a full disk, %v", has, err)
 	}
 	must(t, os.Remove(overlay))
-	if has, err := r.Fill(); err != nil || has != reserved {
+	if has, err := r.Fill(); err != nil || has != reservedBytes {
 		t.Errorf("the reserve is %d bytes once there is room, %v", has, err)
 	}
+}
+
+// A daemon that was stopped is started on a disk that a guest has filled since. SQLite makes
+// a file beside a journal that it opens.
+func TestAJournalThatWasClosedOpensOnAFullDisk(t *testing.T) {
+	dir := fulltest.Disk(t, 24)
+	must(t, addsOp(t, dir, "before"))
+	reserved(t, dir)
+	fulltest.Fill(t, filepath.Join(dir, "overlay"))
+	must(t, addsOp(t, dir, "after"))
+}
+
+func TestAJournalOnAFullDiskWithNothingReservedAsksForRoom(t *testing.T) {
+	dir := fulltest.Disk(t, 24)
+	must(t, addsOp(t, dir, "before"))
+	overlay := filepath.Join(dir, "overlay")
+	fulltest.Fill(t, overlay)
+	if err := addsOp(t, dir, "full"); !errors.Is(err, op.ErrJournal) || !strings.Contains(err.Error(), "make room in "+dir) {
+		t.Errorf("opening it: %v", err)
+	}
+	must(t, os.Remove(overlay))
+	must(t, addsOp(t, dir, "after"))
+}
+
+// addsOp opens the journal in dir for one op.
+func addsOp(t *testing.T, dir, id string) error {
+	t.Helper()
+	j, err := Open(t.Context(), filepath.Join(dir, "journal.db"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(j.Create(t.Context(), op.Op{ID: id, Kind: "k"}), j.Close())
 }
 
 func must(t *testing.T, err error) {
@@ -65,18 +99,4 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// fill takes all that is free.
-func fill(t *testing.T, path string) string {
-	t.Helper()
-	f, err := os.Create(path)
-	must(t, err)
-	defer func() { _ = f.Close() }()
-	for size := 1 << 20; size >= 512; {
-		if _, err := f.Write(make([]byte, size)); err != nil {
-			size /= 2
-		}
-	}
-	return path
 }

@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/volferry/volferry/internal/atomicfile"
@@ -26,13 +27,22 @@ type Journal struct {
 var _ op.Journal = (*Journal)(nil)
 
 // Open opens the journal at path, creating it with mode 0600 if it is missing.
-// One process at a time may have it open.
+// One process at a time may have it open. On a full disk it uses the room that is kept
+// for the files of the directory, see atomicfile.Reserve: SQLite makes a file beside the
+// journal, and whoever starts the daemon then needs it for getting out.
 func Open(ctx context.Context, path string) (*Journal, error) {
-	db, err := sqlitedb.Open(ctx, path, schema)
-	if err != nil {
+	j := &Journal{path: path}
+	err := atomicfile.UseReserve(path, sqlitedb.IsFull, func() (err error) {
+		j.db, err = sqlitedb.Open(ctx, path, schema)
+		return err
+	})
+	switch {
+	case sqlitedb.IsFull(err):
+		return nil, fmt.Errorf("the disk is full and nothing is left of the room that is kept for the journal: make room in %s: %w", filepath.Dir(path), unavailable(err))
+	case err != nil:
 		return nil, fmt.Errorf("open journal: %w", unavailable(err))
 	}
-	return &Journal{db: db, path: path}, nil
+	return j, nil
 }
 
 // MigratedFrom returns the path of the backup that was made when the journal was opened,
@@ -51,15 +61,13 @@ func (j *Journal) Probe(ctx context.Context) error {
 	return nil
 }
 
-// exec makes one change. On a full disk it uses the room that is kept for the files of
-// the directory, see atomicfile.Reserve.
-func (j *Journal) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	for {
-		res, err := j.db.Write.ExecContext(ctx, query, args...)
-		if !sqlitedb.IsFull(err) || !atomicfile.MakeRoom(j.path) {
-			return res, err
-		}
-	}
+// exec makes one change. On a full disk it uses the same room as Open.
+func (j *Journal) exec(ctx context.Context, query string, args ...any) (res sql.Result, err error) {
+	err = atomicfile.UseReserve(j.path, sqlitedb.IsFull, func() (err error) {
+		res, err = j.db.Write.ExecContext(ctx, query, args...)
+		return err
+	})
+	return res, err
 }
 
 // unavailable marks an error of the database as one of the journal.

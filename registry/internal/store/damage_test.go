@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/atomicfile/fulltest"
 )
 
 // numbered is volume n of a host that is to have many.
@@ -60,15 +61,7 @@ func wantWhole(t *testing.T, s *Store, n int) {
 }
 
 func TestAFullDiskRefusesChangesAndWorksOnWhenThereIsSpace(t *testing.T) {
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=3m"); err != nil {
-		t.Skipf("a small file system cannot be mounted, which takes root: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
+	dir := fulltest.Disk(t, 3)
 	path, ballast := filepath.Join(dir, "registry.db"), filepath.Join(dir, "ballast")
 	if err := os.WriteFile(ballast, make([]byte, 2<<20), 0o600); err != nil {
 		t.Fatal(err)
