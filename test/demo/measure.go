@@ -17,8 +17,6 @@ type result struct {
 	title     string
 	pool      string // where the volume must be afterwards
 	migration api.Migration
-	// took is from the first command to the end of the last.
-	took time.Duration
 	// idle, during, start and switched are how the guest fared before, in all
 	// of the migration, and around its two moments; nil without a guest.
 	idle, during, start, switched *lab.Pace
@@ -70,7 +68,6 @@ func (r *result) feel(h *lab.History, at times, began, switching time.Time) erro
 	}
 	during, start, switched := h.Between(began, ended), h.Between(began, frozen), h.Between(switching, ended)
 	r.during, r.start, r.switched = &during, &start, &switched
-	r.took = ended.Sub(began)
 	return nil
 }
 

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 )
 
 // moveStopped moves the volume while the guest is off, and boots the guest from
@@ -24,11 +23,9 @@ func moveStopped(ctx context.Context, s *stage) (result, error) {
 		return r, err
 	}
 	s.say("This time the source is deleted, once the copy has been compared with it.")
-	began := time.Now()
 	if err := s.ctl(ctx, "volume", "migrate", volumeName, "--to-pool", r.pool, "--delete-source"); err != nil {
 		return r, err
 	}
-	r.took = time.Since(began)
 	var err error
 	if r.migration, err = s.lastMigration(ctx); err != nil {
 		return r, err

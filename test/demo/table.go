@@ -50,7 +50,7 @@ var rows = []struct {
 	{"", func(r *result) string { return r.title }},
 	{"pools", pools},
 	{"size of the volume", func(r *result) string { return bytes(r.migration.Src.SizeBytes) }},
-	{"seconds from request to end", func(r *result) string { return fmt.Sprintf("%.1f", r.took.Seconds()) }},
+	{"seconds from start to end", seconds},
 	{"stall at start, felt / measured, ms", func(r *result) string { return stall(r.start, r.migration.StallMS.Start) }},
 	{"stall at switch, felt / measured, ms", func(r *result) string { return stall(r.switched, r.migration.StallMS.Switch) }},
 	{"guest's writes idle, p50 / p99, ms", func(r *result) string { return latency(r.idle) }},
@@ -66,6 +66,14 @@ func pools(r *result) string {
 		return "stays in " + r.migration.Src.Pool
 	}
 	return r.migration.Src.Pool + " -> " + r.migration.Dst.Pool
+}
+
+// seconds is how long the migration took, as volferryctl says it.
+func seconds(r *result) string {
+	if r.migration.StartedAt == nil || r.migration.FinishedAt == nil {
+		return "unknown"
+	}
+	return fmt.Sprintf("%.1f", r.migration.FinishedAt.Sub(*r.migration.StartedAt).Seconds())
 }
 
 // milliseconds has one decimal where that says something.
