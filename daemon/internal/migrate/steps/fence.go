@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -105,6 +106,13 @@ func (e *Env) untilFenced(ctx context.Context, s *Spec) (context.Context, contex
 		}
 	}()
 	return ctx, cancel
+}
+
+// compareUntilFenced compares what the definition named before a switch with another chain.
+func (e *Env) compareUntilFenced(ctx context.Context, s *Spec, chain []hv.Image) error {
+	ctx, cancel := e.untilFenced(ctx, s)
+	defer cancel(nil)
+	return e.compare(ctx, s, s.beforeChain(), chain, s.beforeBytes())
 }
 
 func fencedMeanwhile(s *Spec) error {

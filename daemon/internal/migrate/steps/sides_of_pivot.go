@@ -98,9 +98,7 @@ func (e *Env) sameInBoth(ctx context.Context, s *Spec, to direction) error {
 	if !e.mayTakeLong(ctx, s) {
 		return op.UnknownOutcome(eitherHasMore(s, to))
 	}
-	ctx, cancel := e.untilFenced(ctx, s)
-	defer cancel(nil)
-	err := e.compare(ctx, s, s.beforeChain(), to.chain(s), s.beforeBytes())
+	err := e.compareUntilFenced(ctx, s, to.chain(s))
 	if api.CodeOf(err) == api.CodeCopyMismatch {
 		return op.UnknownOutcome(eitherHasMore(s, to))
 	}

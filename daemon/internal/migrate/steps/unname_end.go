@@ -26,11 +26,16 @@ func (e *Env) unnameEnd(ctx context.Context, r *op.Run, s *Spec) error {
 	if err := e.offAtEnd(ctx, s); err != nil {
 		return err
 	}
+	if !e.mayTakeLong(ctx, s) {
+		return op.UnknownOutcome(api.Errorf(api.CodeStaleEpoch,
+			"this host was fenced before %s and %s were compared, between which the switch of instance %s is taken back: call again once the host has rejoined; nothing was deleted; `%s` shows what is known",
+			s.top(), s.Dst.Path, s.InstanceName, s.whichCommand()))
+	}
 	before, err := e.images.Stamp(ctx, s.Dst.Path)
 	if err != nil {
 		return err
 	}
-	err = e.compare(ctx, s, s.beforeChain(), s.DstChain(), s.beforeBytes())
+	err = e.compareUntilFenced(ctx, s, s.DstChain())
 	switch {
 	case api.CodeOf(err) == api.CodeCopyMismatch:
 		return e.endDiffers(ctx, r, s)
