@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/atomicfile/fulltest"
+	"github.com/volferry/volferry/test/fulldisk"
 	"github.com/volferry/volferry/test/lab"
 )
 
@@ -33,7 +33,7 @@ func TestAMigrationEndsOnAFullDiskWithEveryWrite(t *testing.T) {
 			v := g.start(t, "vda", "--to-pool", "b")
 			v.copy(t)
 			g.writes(t)
-			fulltest.Fill(t, filepath.Join(state, "filler"))
+			fulldisk.Fill(t, filepath.Join(state, "filler"))
 			if err := g.WaitState(t.Context(), "paused"); err != nil {
 				t.Fatal(err)
 			}
@@ -56,7 +56,7 @@ func TestAFoldOfAStoppedGuestNeedsNoRoomOnTheFullDisk(t *testing.T) {
 	for name, end := range foldEnds {
 		t.Run(name, func(t *testing.T) {
 			f := end(g, t)
-			fulltest.Fill(t, filler)
+			fulldisk.Fill(t, filler)
 			h.ctl(t, f.args...)
 			if err := os.Remove(filler); err != nil {
 				t.Fatal(err)
@@ -92,7 +92,7 @@ func TestADaemonWithNothingKeptForItsJournalGoesOnWhenThereIsRoom(t *testing.T) 
 		t.Fatal(err)
 	}
 	filler := filepath.Join(state, "more")
-	fulltest.Fill(t, filler)
+	fulldisk.Fill(t, filler)
 	if err := g.host.StartDaemon(t.Context()); err == nil {
 		t.Error("the daemon starts with nothing kept for its journal")
 	}
@@ -121,12 +121,12 @@ func stoppedOnAFullDisk(t *testing.T) (g *guest, v *move, state string) {
 	v = g.start(t, "vda", "--to-pool", "b")
 	v.copy(t)
 	g.writes(t)
-	fulltest.Fill(t, filepath.Join(state, "filler"))
+	fulldisk.Fill(t, filepath.Join(state, "filler"))
 	if err := g.WaitState(t.Context(), "paused"); err != nil {
 		t.Fatal(err)
 	}
 	h.StopDaemon()
-	fulltest.Fill(t, filepath.Join(state, "freed"))
+	fulldisk.Fill(t, filepath.Join(state, "freed"))
 	return g, v, state
 }
 
@@ -138,7 +138,7 @@ func TestAGuestWhoseOverlayWasFullGoesOnWhenThereIsRoom(t *testing.T) {
 	v := g.start(t, "vda", "--to-pool", "b")
 	filler := filepath.Join(state, "filler")
 	for range 2 {
-		fulltest.Fill(t, filler)
+		fulldisk.Fill(t, filler)
 		if err := g.WaitState(t.Context(), "paused"); err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +162,7 @@ func TestAStartWithoutRoomForTheOverlayIsRefused(t *testing.T) {
 	h, state := startHostWithState(t)
 	running, stopped := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw)), h.stoppedGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 	filler := filepath.Join(state, "filler")
-	fulltest.Fill(t, filler)
+	fulldisk.Fill(t, filler)
 	for _, g := range []*guest{running, stopped} {
 		g.refusesToMove(t, "vda", api.CodeNoSpace, "--to-pool", "b")
 	}

@@ -10,13 +10,13 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/internal/atomicfile"
-	"github.com/volferry/volferry/internal/atomicfile/fulltest"
+	"github.com/volferry/volferry/test/fulldisk"
 )
 
 // A guest has filled the disk that its overlay shares with the cursor. What a refused write has
 // left of a record is in nobody's way.
 func TestACursorIsWrittenOnAFullDisk(t *testing.T) {
-	dir := fulltest.Disk(t, 24)
+	dir := fulldisk.Disk(t, 24)
 	reserve := atomicfile.NewReserve(filepath.Join(dir, "reserve"), 8<<20)
 	defer reserve.Close()
 	if _, err := reserve.Fill(); err != nil {
@@ -27,7 +27,7 @@ func TestACursorIsWrittenOnAFullDisk(t *testing.T) {
 	var want []byte
 	for n := range 60 {
 		if n == 1 {
-			fulltest.Fill(t, filepath.Join(dir, "overlay"))
+			fulldisk.Fill(t, filepath.Join(dir, "overlay"))
 		}
 		record := fmt.Appendf(nil, "%d:%s\n", n, bytes.Repeat([]byte("x"), 50_000))
 		want = append(want, record...)

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/atomicfile"
-	"github.com/volferry/volferry/internal/atomicfile/fulltest"
 	"github.com/volferry/volferry/internal/op"
+	"github.com/volferry/volferry/test/fulldisk"
 )
 
 const reservedBytes = 8 << 20
@@ -34,7 +34,7 @@ func reserved(t *testing.T, dir string) *atomicfile.Reserve {
 // A guest has filled the disk. Records and guards are written all the same, as long as
 // the reserve lasts, which is for longer than any operation.
 func TestTheJournalAndGuardsAreWrittenOnAFullDisk(t *testing.T) {
-	dir := fulltest.Disk(t, 24)
+	dir := fulldisk.Disk(t, 24)
 	ctx := context.Background()
 	j, err := Open(ctx, filepath.Join(dir, "journal.db"))
 	if err != nil {
@@ -43,7 +43,7 @@ func TestTheJournalAndGuardsAreWrittenOnAFullDisk(t *testing.T) {
 	t.Cleanup(func() { _ = j.Close() })
 	r := reserved(t, dir)
 	overlay := filepath.Join(dir, "overlay")
-	fulltest.Fill(t, overlay)
+	fulldisk.Fill(t, overlay)
 
 	if err := os.WriteFile(filepath.Join(dir, "other"), make([]byte, 1<<16), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("the disk is not full: %v", err)
@@ -65,18 +65,18 @@ func TestTheJournalAndGuardsAreWrittenOnAFullDisk(t *testing.T) {
 // A daemon that was stopped is started on a disk that a guest has filled since. SQLite makes
 // a file beside a journal that it opens.
 func TestAJournalThatWasClosedOpensOnAFullDisk(t *testing.T) {
-	dir := fulltest.Disk(t, 24)
+	dir := fulldisk.Disk(t, 24)
 	must(t, addsOp(t, dir, "before"))
 	reserved(t, dir)
-	fulltest.Fill(t, filepath.Join(dir, "overlay"))
+	fulldisk.Fill(t, filepath.Join(dir, "overlay"))
 	must(t, addsOp(t, dir, "after"))
 }
 
 func TestAJournalOnAFullDiskWithNothingReservedAsksForRoom(t *testing.T) {
-	dir := fulltest.Disk(t, 24)
+	dir := fulldisk.Disk(t, 24)
 	must(t, addsOp(t, dir, "before"))
 	overlay := filepath.Join(dir, "overlay")
-	fulltest.Fill(t, overlay)
+	fulldisk.Fill(t, overlay)
 	if err := addsOp(t, dir, "full"); !errors.Is(err, op.ErrJournal) || !strings.Contains(err.Error(), "make room in "+dir) {
 		t.Errorf("opening it: %v", err)
 	}

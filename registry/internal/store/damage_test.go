@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/atomicfile/fulltest"
+	"github.com/volferry/volferry/test/fulldisk"
 )
 
 // numbered is volume n of a host that is to have many.
@@ -61,7 +61,7 @@ func wantWhole(t *testing.T, s *Store, n int) {
 }
 
 func TestAFullDiskRefusesChangesAndWorksOnWhenThereIsSpace(t *testing.T) {
-	dir := fulltest.Disk(t, 3)
+	dir := fulldisk.Disk(t, 3)
 	path, ballast := filepath.Join(dir, "registry.db"), filepath.Join(dir, "ballast")
 	if err := os.WriteFile(ballast, make([]byte, 2<<20), 0o600); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fulltest makes full disks for tests.
-package fulltest
+// Package fulldisk makes full disks for tests.
+package fulldisk
 
 import (
 	"errors"
@@ -36,7 +36,7 @@ func Fill(t testing.TB, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // what it has is nothing to anybody
 	for size := 1 << 20; size >= 512; {
 		switch _, err := f.Write(make([]byte, size)); {
 		case errors.Is(err, unix.ENOSPC):
