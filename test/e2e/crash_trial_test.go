@@ -263,6 +263,7 @@ func (x *trial) followed(t *testing.T, r *request) api.Migration {
 	if m.State != x.want || m.Error != nil {
 		t.Fatalf("ended as %s, want %s: %+v", m.State, x.want, m)
 	}
+	x.assertSrcAsStarted(t, m)
 	return m
 }
 

@@ -75,9 +75,13 @@ func Tails(logs ...string) string {
 	return out.String()
 }
 
-// Close stops everything. Guests must be closed before.
+// Close stops everything. Guests must be closed before. An audit trail that is not what the registry has written is
+// an error.
 func (s *Site) Close() error {
 	err := s.Host.Close()
+	if s.registry.program == nil {
+		return err
+	}
 	s.registry.Stop()
-	return err
+	return errors.Join(err, s.registry.verifyTrail(context.Background()))
 }
