@@ -62,6 +62,21 @@ func (h *Hypervisor) DetachDisk(ctx context.Context, id string, where hv.Where, 
 	return h.call("DetachDisk", func() error { return h.Fake.DetachDisk(ctx, id, where, target) })
 }
 
+// SetConfigChain implements hv.Hypervisor.
+func (h *Hypervisor) SetConfigChain(ctx context.Context, id, target string, chain []hv.Image) error {
+	return h.call("SetConfigChain", func() error { return h.Fake.SetConfigChain(ctx, id, target, chain) })
+}
+
+// GrowDisk implements hv.Hypervisor.
+func (h *Hypervisor) GrowDisk(ctx context.Context, id, target string, sizeBytes int64) error {
+	return h.call("GrowDisk", func() error { return h.Fake.GrowDisk(ctx, id, target, sizeBytes) })
+}
+
+// DiskStats implements hv.Hypervisor.
+func (h *Hypervisor) DiskStats(ctx context.Context, id, target string) (*hv.DiskStats, error) {
+	return read(h, "DiskStats", func() (*hv.DiskStats, error) { return h.Fake.DiskStats(ctx, id, target) })
+}
+
 // DiskDefinition implements hv.Hypervisor.
 func (h *Hypervisor) DiskDefinition(ctx context.Context, id string, where hv.Where, target string) (string, error) {
 	return read(h, "DiskDefinition", func() (string, error) { return h.Fake.DiskDefinition(ctx, id, where, target) })
@@ -75,6 +90,11 @@ func (h *Hypervisor) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
 // LookupVolume implements hv.Hypervisor.
 func (h *Hypervisor) LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVolume, error) {
 	return read(h, "LookupVolume", func() (*hv.PoolVolume, error) { return h.Fake.LookupVolume(ctx, pool, name) })
+}
+
+// ExtendVolume implements hv.Hypervisor.
+func (h *Hypervisor) ExtendVolume(ctx context.Context, pool, name string, sizeBytes int64) error {
+	return h.call("ExtendVolume", func() error { return h.Fake.ExtendVolume(ctx, pool, name, sizeBytes) })
 }
 
 // PowerOn implements hv.Hypervisor.

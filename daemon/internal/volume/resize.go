@@ -38,7 +38,12 @@ func (m *Manager) Resize(ctx context.Context, opID, ref string, asked api.Volume
 	if len(st.Outputs[stepNameRecord]) == 0 {
 		return api.Volume{}, api.Errorf(api.CodeNotYourHost, "the image of volume %.64s has %s now, but the volume was taken from this host meanwhile; ask the registry where it is", ref, api.ExactBytes(asked.SizeBytes))
 	}
-	return volumeOf(st, stepNameRecord)
+	vol, err := volumeOf(st, stepNameRecord)
+	if err == nil && vol.SizeBytes < asked.SizeBytes {
+		return api.Volume{}, api.Errorf(api.CodeConflict, "volume %s has %s in the registry and not %s, because this host was fenced, or the registry restored, while it was made larger; its image may have that already, and nothing is lost: ask again",
+			vol.Name, api.ExactBytes(vol.SizeBytes), api.ExactBytes(asked.SizeBytes)).With("size_bytes", vol.SizeBytes)
+	}
+	return vol, err
 }
 
 func (m *Manager) decideResize(ctx context.Context, ref string, asked api.VolumeResize) (*resizeInput, error) {

@@ -103,11 +103,18 @@ func (in *resizeInput) checkDisk(disk *hv.Disk, dom *hv.Domain) error {
 	return nil
 }
 
-// isOn says whether a disk is on the volume and nothing else: as it was, or as an op that did
-// not come to its end has left the beginning of a larger image.
+// isOn says whether a disk is on the volume and nothing else: as it was, or with as much more of
+// a larger image as an op that did not come to its end has given it.
 func (in *resizeInput) isOn(disk *hv.Disk) bool {
-	block := disk.Top().Type == hv.SourceBlock
-	return location.HasVolume(disk, in.Location, block) || in.Location.IsSlice() && location.HasVolume(disk, in.grown(), block)
+	l := in.Location
+	switch has := disk.Top().SliceBytes; {
+	case !l.IsSlice():
+	case has == 0:
+		l.ImageBytes = 0 // it is all of it
+	case has > l.SizeBytes:
+		l.SizeBytes = has
+	}
+	return location.HasVolume(disk, l, disk.Top().Type == hv.SourceBlock)
 }
 
 // grown is the location of the volume when it has its new size, as the registry has it then.

@@ -26,7 +26,11 @@ func (in *resizeInput) checkSliceSize(foundBytes int64, dom *hv.Domain) error {
 	case in.SizeBytes >= l.ImageBytes && in.SizeBytes != foundBytes: // the registry knows the size that it had
 		return in.cannot(api.CodeUnsupportedDisk, "it is the beginning of %s, which was made larger since: it had %s in all and has %s; say less than the one, or all of the other",
 			l.Path, api.ExactBytes(l.ImageBytes), api.ExactBytes(foundBytes)).With("found_bytes", foundBytes).With("size_bytes", in.SizeBytes)
-	case dom != nil && dom.State.Active() && in.SizeBytes != l.SizeBytes:
+	case dom != nil && in.sliceSize(dom, foundBytes) > in.SizeBytes: // by a resize that was cut off
+		has := in.sliceSize(dom, foundBytes)
+		return in.cannot(api.CodeInvalidArgument, "its disk of instance %s has %s of %s already, and %s is less; say that size, or a larger one",
+			dom.Name, api.ExactBytes(has), l.Path, api.ExactBytes(in.SizeBytes)).With("found_bytes", has)
+	case dom != nil && dom.State.Active() && in.SizeBytes != sliceOf(dom.LiveDisk(in.Device), foundBytes):
 		return in.cannot(api.CodeUnsupportedDisk, "it is the beginning of %s, and QEMU gives a running guest no more of that; shut instance %s down and ask again, or move the volume to a place of its own size",
 			l.Path, dom.Name)
 	}
@@ -39,7 +43,11 @@ func (in *resizeInput) sliceSize(dom *hv.Domain, imageBytes int64) int64 {
 	if dom == nil {
 		return in.SizeBytes
 	}
-	disk := dom.ConfigDisk(in.Device)
+	return sliceOf(dom.ConfigDisk(in.Device), imageBytes)
+}
+
+// sliceOf is how much of its image a disk has, all of it where nothing says less.
+func sliceOf(disk *hv.Disk, imageBytes int64) int64 {
 	if disk == nil || disk.Top().SliceBytes == 0 {
 		return imageBytes
 	}

@@ -63,20 +63,40 @@ func TestAVolumeThatIsTheBeginningOfALargerImageGetsMoreOfIt(t *testing.T) {
 	}
 }
 
-// TestAResizeThatWasCutOffAfterTheDefinitionIsAskedForAgain: the registry has the old size.
+// TestAResizeThatWasCutOffAfterTheDefinitionIsAskedForAgain: the registry has the old size, and
+// the definition one that a guest may have seen since.
 func TestAResizeThatWasCutOffAfterTheDefinitionIsAskedForAgain(t *testing.T) {
-	for _, size := range []int64{testSize + hvtest.BlockSize, grownSize} {
-		w := newWorld(t)
-		vol := w.withSlice(t, stopped)
-		img := hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: vol.Location.Path}
-		if size < grownSize {
-			img.SliceBytes = size
-		}
-		must(t, w.SetConfigChain(t.Context(), guestID, "vdb", []hv.Image{img}))
-		got, err := w.start(t).Resize(t.Context(), uuid.NewString(), vol.ID, api.VolumeResize{SizeBytes: size})
-		if err != nil || got.SizeBytes != size {
-			t.Errorf("the volume has %d bytes, %v; want %d", got.SizeBytes, err, size)
-		}
+	const more = testSize + 2*hvtest.BlockSize
+	for name, c := range map[string]struct {
+		has, asked int64
+		runs       bool
+		code       api.Code
+	}{
+		"for the same":                            {has: more, asked: more},
+		"for the same, and its guest runs":        {has: more, asked: more, runs: true},
+		"for all of it":                           {has: grownSize, asked: grownSize},
+		"for more":                                {has: more, asked: more + hvtest.BlockSize},
+		"for more, up to all of it":               {has: more, asked: grownSize},
+		"for more, and its guest runs":            {has: more, asked: grownSize, runs: true, code: api.CodeUnsupportedDisk},
+		"for less":                                {has: more, asked: more - hvtest.BlockSize, code: api.CodeInvalidArgument},
+		"for less than the all of it that it has": {has: grownSize, asked: more, code: api.CodeInvalidArgument},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			vol := w.withSlice(t, stopped)
+			img := hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: vol.Location.Path}
+			if c.has < grownSize {
+				img.SliceBytes = c.has
+			}
+			must(t, w.SetConfigChain(t.Context(), guestID, "vdb", []hv.Image{img}))
+			if c.runs {
+				must(t, w.Start(guestID))
+			}
+			got, err := w.start(t).Resize(t.Context(), uuid.NewString(), vol.ID, api.VolumeResize{SizeBytes: c.asked})
+			if api.CodeOf(err) != c.code || err == nil && got.SizeBytes != c.asked {
+				t.Errorf("the volume has %d bytes, %v; want %d, %q", got.SizeBytes, err, c.asked, c.code)
+			}
+		})
 	}
 }
 

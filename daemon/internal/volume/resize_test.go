@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -184,6 +185,42 @@ func TestNothingGrowsThatIsNotKeptForItAnyMore(t *testing.T) {
 	_, err := w.start(t).Resize(t.Context(), resizeOp, vol.ID, api.VolumeResize{SizeBytes: grownSize})
 	wantCode(t, err, api.CodeConflict)
 	must(t, w.hasSize(vol, running, testSize))
+}
+
+// The size of before is never said of a request that is done.
+func TestAFenceInAResizeIsAnErrorThatSaysTheSizes(t *testing.T) {
+	for at, c := range map[string]struct {
+		imageBytes int64
+		text       string
+	}{
+		stepNameReserve + ".after_do":      {testSize, "its image has " + api.ExactBytes(testSize)},
+		stepNameRecord + ".before_started": {grownSize, "has " + api.ExactBytes(testSize) + " in the registry and not " + api.ExactBytes(grownSize)},
+	} {
+		t.Run(at, func(t *testing.T) {
+			w := newWorld(t)
+			vol := w.withVolume(t, running)
+			var once sync.Once
+			w.faultPoint = func(name string) {
+				if name == kindResize+"."+at {
+					once.Do(w.registry.fence)
+				}
+			}
+			g := w.start(t)
+			for range 2 {
+				_, err := g.Resize(t.Context(), resizeOp, vol.ID, api.VolumeResize{SizeBytes: grownSize})
+				wantCode(t, err, api.CodeConflict)
+				if !strings.Contains(err.Error(), c.text) {
+					t.Errorf("it says %q, want %q", err, c.text)
+				}
+			}
+			if info, err := w.Info(vol.Location.Path); err != nil || info.SizeBytes != c.imageBytes {
+				t.Errorf("the image has %d bytes (%v), want %d", info.SizeBytes, err, c.imageBytes)
+			}
+			_, err := g.Resize(t.Context(), testOp, vol.ID, api.VolumeResize{SizeBytes: grownSize})
+			must(t, err)
+			must(t, w.hasSize(vol, running, grownSize))
+		})
+	}
 }
 
 func TestASizeThatIsThereIsRecordedWhenTheRegistryIsBack(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 )
 
 // stepReserve keeps everybody else from the volume: from here on no host attaches,
-// moves or deletes it.
+// moves or deletes it. It has no observe, since a fence may take the volume back at once:
+// then stepGrow says so.
 func (e *env) stepReserve() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *resizeInput) error {
 		_, err := e.Registry.BeginResize(ctx, r.OpID()+"."+stepNameReserve, in.VolumeID, api.VolumeResizeBegin{
@@ -24,28 +25,26 @@ func (e *env) stepReserve() op.Step {
 	undo := func(ctx context.Context, r *op.Run, in *resizeInput) error {
 		return e.endResize(ctx, r, in, "release", 0)
 	}
-	observe := func(ctx context.Context, r *op.Run, in *resizeInput) (op.Observation, error) {
-		_, held, err := e.reserved(ctx, r, in)
-		return op.DoneIf(held), err
-	}
-	return resizeStep(stepNameReserve, do, undo, observe)
+	return resizeStep(stepNameReserve, do, undo, nil)
 }
 
 // stepGrow makes the image larger: by the QEMU that has it open, or by ourselves if none
 // has. It has no undo: a guest that was told of the new size may use it by then.
 func (e *env) stepGrow() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *resizeInput) error {
-		_, held, err := e.reserved(ctx, r, in)
+		now, err := e.sizesNow(ctx, in)
 		if err != nil {
 			return err
 		}
-		if !held {
-			return in.cannot(api.CodeConflict, "it is not kept for this any more, because this host was fenced or the registry restored; nothing was changed")
-		}
-		now, err := e.sizesNow(ctx, in)
+		_, held, err := e.reserved(ctx, r, in)
 		switch {
-		case err != nil || now.are(in.SizeBytes):
+		case err != nil:
 			return err
+		case !held:
+			return in.cannot(api.CodeConflict, "it is not kept for this any more, because this host was fenced or the registry restored; its image has %s now: ask again", api.ExactBytes(now.image)).
+				With("found_bytes", now.image)
+		case now.are(in.SizeBytes):
+			return nil
 		case now.image > in.SizeBytes:
 			return in.cannot(api.CodeSizeMismatch, "somebody has made its image %s %d bytes large meanwhile", in.Location.Path, now.image).With("found_bytes", now.image)
 		}
@@ -120,7 +119,8 @@ func (e *env) extend(ctx context.Context, in *resizeInput) error {
 }
 
 // stepRecord says at the registry what size the volume has, and lets others at it again.
-// The output is the volume, none if it is not this host's any more.
+// The output is the volume, none if it is not this host's any more. It has the size of before
+// if this host was fenced since the image grew: nothing is said of what is not kept for us.
 func (e *env) stepRecord() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *resizeInput) error {
 		if _, held, err := e.reserved(ctx, r, in); err != nil || !held {

@@ -29,9 +29,12 @@ const (
 	testSize = 32 * hvtest.BlockSize
 )
 
-// world is a host in memory, with its registry.
+// world is a host in memory, with its registry. Something can happen at each call of
+// hypervisor and registry.
 type world struct {
 	*hvtest.Fake
+	hv       *hosttest.Hypervisor // Fake, as the daemon sees it
+	moments  *hosttest.Moments
 	registry *fakeRegistry
 	images   *hosttest.Images
 	journal  *optest.Journal
@@ -48,7 +51,9 @@ type world struct {
 // and no volumes.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{Fake: hvtest.New(), registry: newFakeRegistry(), journal: optest.NewJournal()}
+	w := &world{Fake: hvtest.New(), moments: &hosttest.Moments{}, registry: newFakeRegistry(), journal: optest.NewJournal()}
+	w.hv = &hosttest.Hypervisor{Fake: w.Fake, Moments: w.moments}
+	w.registry.Moments = w.moments
 	w.images = &hosttest.Images{Fake: w.Fake, Users: map[string]string{}, Writing: map[string]bool{}, Devices: map[string]bool{}}
 	w.AddPool(hv.PoolInfo{Name: "files", Type: "dir", Path: "/files", Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
 	w.AddPool(hv.PoolInfo{Name: "lvm", Type: "logical", Path: "/dev/lvm", Active: true, CapacityBytes: 1 << 39, FreeBytes: 1 << 39})
@@ -65,7 +70,7 @@ const cephCluster = "5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11"
 
 func (w *world) newManager(runner *op.Runner) *Manager {
 	host := func(context.Context) (string, error) { return testHost, nil }
-	ports := Ports{HV: w.Fake, Registry: w.registry, Images: w.images, Claims: &location.Claims{Site: w.registry, Pools: w.Fake.Pools, HostID: testHost, HostName: hostName}}
+	ports := Ports{HV: w.hv, Registry: w.registry, Images: w.images, Claims: &location.Claims{Site: w.registry, Pools: w.hv.Pools, HostID: testHost, HostName: hostName}}
 	ports.Adoptable = w.adoptable
 	ports.Left = func(context.Context, string) ([]string, error) { return w.left, nil }
 	rules := location.Rules{AllowedPaths: []string{os.TempDir()}, Storage: w.Fake, RBD: rbd.Clusters{cephCluster: {}}}
@@ -148,7 +153,7 @@ func (r *fakeRegistry) Host(_ context.Context, ref string) (api.Host, error) {
 		if ref != testHost && ref != hostName {
 			return api.Host{ID: "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0007", Name: ref}, nil
 		}
-		return api.Host{ID: testHost, Name: hostName, Epoch: 1}, nil
+		return api.Host{ID: testHost, Name: hostName, Epoch: r.Newest(testHost)}, nil
 	})
 }
 
@@ -195,24 +200,32 @@ func (r *fakeRegistry) RegisterVolume(_ context.Context, opID string, in api.Vol
 func (r *fakeRegistry) GrowVolume(_ context.Context, opID, id string, in api.VolumeGrow) (api.Volume, error) {
 	return r.change(opID, in, func() (api.Volume, error) {
 		vol, err := r.find(id)
-		if err != nil {
+		switch {
+		case err != nil || vol.SizeBytes == in.SizeBytes:
 			return vol, err
+		case vol.SizeBytes != in.FromBytes:
+			return vol, api.Errorf(api.CodeConflict, "volume %s has %d bytes", vol.Name, vol.SizeBytes)
+		case vol.Location.IsSlice():
+			return vol, api.Errorf(api.CodeStateForbidden, "volume %s is the beginning of an image", vol.Name)
+		case vol.Status == api.VolumeResizing:
+			return vol, api.Errorf(api.CodeVolumeNotAvailable, "volume %s is resizing", vol.Name)
 		}
-		vol.SizeBytes, vol.Location.SizeBytes = in.SizeBytes, in.SizeBytes
-		r.volumes[id] = vol
-		return vol, nil
+		return r.grown(vol, in.SizeBytes), nil
 	})
 }
 
 func (r *fakeRegistry) BeginResize(_ context.Context, opID, id string, in api.VolumeResizeBegin) (api.Volume, error) {
 	return r.change(opID, in, func() (api.Volume, error) {
+		if err := r.CheckEpoch(in.Host, in.Epoch); err != nil {
+			return api.Volume{}, err
+		}
 		vol, err := r.find(id)
 		switch {
 		case err != nil:
 			return vol, err
 		case vol.MigrationID != "":
 			return vol, api.Errorf(api.CodeMigrationActive, "volume %s is moved", vol.Name)
-		case vol.Generation != in.Generation || in.Epoch != 1:
+		case vol.Generation != in.Generation:
 			return vol, api.Errorf(api.CodeConflict, "volume %s is not there to be resized", vol.Name)
 		}
 		vol.ResizeOpID, vol.Status = in.OpID, api.VolumeResizing
@@ -223,18 +236,45 @@ func (r *fakeRegistry) BeginResize(_ context.Context, opID, id string, in api.Vo
 
 func (r *fakeRegistry) EndResize(_ context.Context, opID, id string, in api.VolumeResizeEnd) (api.Volume, error) {
 	return r.change(opID, in, func() (api.Volume, error) {
+		if err := r.CheckEpoch(in.Host, in.Epoch); err != nil {
+			return api.Volume{}, err
+		}
 		vol, err := r.find(id)
 		if err != nil || vol.ResizeOpID != in.OpID {
 			return vol, err
 		}
-		vol.ResizeOpID, vol.Status = "", api.VolumeAvailable
-		if len(vol.Attachments) > 0 {
-			vol.Status = api.VolumeInUse
+		return r.grown(letIn(vol), max(vol.SizeBytes, in.SizeBytes)), nil
+	})
+}
+
+// letIn ends the resize of a volume.
+func letIn(vol api.Volume) api.Volume {
+	vol.ResizeOpID, vol.Status = "", api.VolumeAvailable
+	if len(vol.Attachments) > 0 {
+		vol.Status = api.VolumeInUse
+	}
+	return vol
+}
+
+// grown stores a volume with a new size. The caller holds the lock.
+func (r *fakeRegistry) grown(vol api.Volume, sizeBytes int64) api.Volume {
+	vol.SizeBytes, vol.Location.SizeBytes = sizeBytes, sizeBytes
+	if vol.Location.ImageBytes <= sizeBytes {
+		vol.Location.ImageBytes = 0
+	}
+	r.volumes[vol.ID] = vol
+	return vol
+}
+
+// fence takes from the host what its ops keep, and has it back at once.
+func (r *fakeRegistry) fence() {
+	r.With(func() {
+		r.NextEpoch(testHost, true)
+		for id, vol := range r.volumes {
+			if vol.ResizeOpID != "" {
+				r.volumes[id] = letIn(vol)
+			}
 		}
-		vol.SizeBytes = max(vol.SizeBytes, in.SizeBytes)
-		vol.Location.SizeBytes = vol.SizeBytes
-		r.volumes[id] = vol
-		return vol, nil
 	})
 }
 
