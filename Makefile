@@ -32,12 +32,12 @@ NOT_UNIT     := $(MODULE)/(daemon/internal/libvirt$$|(test/lab|test/machine|test
 
 # Packages with simulations. make test runs some of their trials (-short); make
 # test-simulation runs all of them.
-SIMULATED := ./daemon/internal/uplink ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/migrate ./daemon/internal/migrate/steps ./registry/internal/pauseall ./registry/internal/liveshared ./registry/internal/drain ./registry/internal/store
+SIMULATED := ./daemon/internal/uplink ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/volume ./daemon/internal/migrate ./daemon/internal/migrate/steps ./registry/internal/pauseall ./registry/internal/liveshared ./registry/internal/drain ./registry/internal/store
 
 # Their tests that choose by chance, and make a trial for each of some seeds. A walk with a
 # database takes as long as some dozens of trials of the others.
-BY_CHANCE       := ^Test(NoWriteIsLostWhateverHappensAndWhen|NothingIsLeftHalfDoneWhateverHappens|HoweverAMoveGoesEveryWriteIsThereAtItsEnd|NothingIsLeftOf(AMove|ADrain)HoweverItGoes)$$
-BY_CHANCE_MANY  := ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/migrate
+BY_CHANCE       := ^Test(NoWriteIsLostWhateverHappensAndWhen|NothingIsLeftHalfDoneWhateverHappens|AVolumeHasOneSizeWhateverHappens|HoweverAMoveGoesEveryWriteIsThereAtItsEnd|NothingIsLeftOf(AMove|ADrain)HoweverItGoes)$$
+BY_CHANCE_MANY  := ./daemon/internal/attach ./daemon/internal/instance ./daemon/internal/volume ./daemon/internal/migrate
 BY_CHANCE_FEWER := ./registry/internal/liveshared ./registry/internal/pauseall ./registry/internal/drain
 
 # The longest come first: what is last is at work alone.
@@ -103,10 +103,10 @@ SEEDS ?= 10000
 test-seeds: ## SEEDS (10000) seeds of the simulations that choose by chance, in two minutes on two idle cores; says how many they were; SEED=N begins with seed N
 	@mkdir -p build
 	@VOLFERRY_SEED=$(SEED) VOLFERRY_SEEDS=$$(( $(SEEDS) / 40 )) $(GO) test -json -count=1 -timeout 40m -run '$(BY_CHANCE)' $(BY_CHANCE_FEWER) >build/seeds-fewer.json & \
-		VOLFERRY_SEED=$(SEED) VOLFERRY_SEEDS=$$(( $(SEEDS) / 3 )) $(GO) test -json -count=1 -timeout 40m -p 1 -run '$(BY_CHANCE)' $(BY_CHANCE_MANY) >build/seeds-many.json; wait; \
+		VOLFERRY_SEED=$(SEED) VOLFERRY_SEEDS=$$(( $(SEEDS) / 4 )) $(GO) test -json -count=1 -timeout 40m -p 1 -run '$(BY_CHANCE)' $(BY_CHANCE_MANY) >build/seeds-many.json; wait; \
 		$(GO) run ./test/seeds --at-least $(SEEDS) build/seeds-many.json build/seeds-fewer.json
 
-test-mutations: ## Mistakes in the code of ops, moves, pauses, attachments, instances and fences, one at a time: the simulation named for each finds it
+test-mutations: ## Mistakes in the code of ops, moves, pauses, attachments, instances, resizes and fences, one at a time: the simulation named for each finds it
 	$(GO) test $(JSON) -v -count=1 -timeout 60m ./test/mutations
 
 test-registry-short: build ## The registry program under SIGKILL, SIGSTOP, backups, full disks; a minute

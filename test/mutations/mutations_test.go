@@ -36,6 +36,7 @@ var (
 	strangers = simulation{"./daemon/internal/migrate", "^TestAStaleOverlayIsNotFoldedOverASrcThatWasWrittenSinceWhateverHappensAtEveryCall$", 0, false}
 	attaching = simulation{"./daemon/internal/attach", "^TestNothingIsLeftHalfDoneWhateverHappens$", 600, false}
 	instances = simulation{"./daemon/internal/instance", "^TestNothingIsLeftHalfDoneWhateverHappens$", 300, false}
+	resizes   = simulation{"./daemon/internal/volume", "^TestAVolumeHasOneSizeWhateverHappens$", 1000, false}
 	rounds    = simulation{"./registry/internal/liveshared", "^TestHoweverAMoveGoesEveryWriteIsThereAtItsEnd$", 30, false}
 	pauses    = simulation{"./registry/internal/pauseall", "^Test(HoweverAMoveGoesNothingIsLeftAtItsEnd|DeathOfTheRegistryAtAnyMomentChangesNothing)$", 0, false}
 	fences    = simulation{"./daemon/internal/uplink", "^TestAFenceSurvivesEveryInterruption$", 0, false}
@@ -61,6 +62,8 @@ var mutations = []struct {
 	{"a step is journalled as undone and is not", "internal/op/backward.go", "	err := a.reverse(step)", "	var err error", attaching},
 	{"a detach that is undone leaves the disk out of the definition", "daemon/internal/attach/step_detach.go", "return e.putBack(ctx, r, in, hv.Config)", "return nil", attaching},
 	{"a claim on an instance that is not unshelved stays", "daemon/internal/instance/steps/step_unshelve.go", "err = e.leaveShelf(ctx, r, &in.Subject, \"unclaim\", api.InstanceShelvedOffloaded)", "err = nil", instances},
+	{"a resize is said to be done after a fence in which it was not recorded", "daemon/internal/volume/resize.go", "if err == nil && vol.SizeBytes < asked.SizeBytes {", "if false {", resizes},
+	{"a guest counts as told of the size of its device", "daemon/internal/volume/resize_sizes.go", "s.image == bytes && (s.guest == nil || *s.guest == bytes)", "s.image == bytes", resizes},
 	{"what a host was asked for counts as done", "registry/internal/workflow/live_wanted.go", "h.Call.again(want) && h.State == LiveDone {", "h.Call.again(want) {", rounds},
 }
 
