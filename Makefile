@@ -137,7 +137,7 @@ test-hosts: build lab promtool ## Several hosts and a registry over TLS, with re
 
 test-storage: build lab ceph vm ## Moves between logical volumes, thin ones, iSCSI multipath and NVMe/TCP, in a virtual machine, and RBD images of a Ceph cluster (root)
 	$(GO) test $(JSON) -v -count=1 -timeout 20m -run '^TestCeph' ./test/e2e
-	$(GO) test $(JSON) -v -count=1 -timeout 90m ./test/storage
+	$(GO) test $(JSON) -v -count=1 -timeout 240m ./test/storage
 
 test-live-shared: build lab ## Volumes that move while all guests write to them: block by block in turn, under a lock, faster than the copy (root)
 	VOLFERRY_LIVE_SHARED=1 $(GO) test $(JSON) -v -count=1 -timeout 30m -run 'GuestsWrite|WhileTheyDo|OutrunTheCopy|ByTheMirrorAndInRounds' ./test/hosts

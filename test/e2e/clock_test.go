@@ -21,7 +21,7 @@ func TestStorageAClockThatJumpsInEveryStepChangesNothing(t *testing.T) {
 	}
 	for _, c := range asks {
 		t.Run(c.name, func(t *testing.T) {
-			g := guestUnderAnyClock(t)
+			g := storageGuest(t)
 			x := c.trial(t, g)
 			x.writer = nil // gaps are by the host's clock
 			x.underJumps(t, func(ps points) points { return ps.of(c.kind) })
@@ -29,21 +29,13 @@ func TestStorageAClockThatJumpsInEveryStepChangesNothing(t *testing.T) {
 		})
 	}
 	t.Run("attach and detach", func(t *testing.T) {
-		g := guestUnderAnyClock(t)
+		g := storageGuest(t)
 		v := g.host.adoptVolume(t, g.host.diskIn(t, g.host.poolA, api.FormatRaw))
 		forEachPlug(t, func(t *testing.T, detaches bool) {
 			g.plugTrial(v, "running", "running", detaches).underJumps(t, func(ps points) points { return ps.ofPlug(detaches) })
 		})
 		g.assertSettled(t)
 	})
-}
-
-// guestUnderAnyClock is a guest that runs on a host of its own.
-func guestUnderAnyClock(t *testing.T) *guest {
-	t.Helper()
-	h := startHost(t)
-	h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long here
-	return h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 }
 
 // underJumps makes the request once while the clock jumps at each of its points.

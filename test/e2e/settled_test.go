@@ -202,7 +202,7 @@ func (g *guest) assertHoldsOnlyItsDisks(t *testing.T) {
 	var want []string
 	for _, s := range g.persistentSlots(t) {
 		if !api.IsNetwork(s.Source) { // which is no file that QEMU has open
-			want = append(want, s.Source)
+			want = append(want, deviceNode(t, s.Source))
 		}
 	}
 	for i := range g.disks {
@@ -221,13 +221,33 @@ func (g *guest) assertHoldsOnlyItsDisks(t *testing.T) {
 func (g *guest) openImages(t *testing.T) []string {
 	t.Helper()
 	var images []string
-	for _, path := range g.openFiles(t) {
-		if strings.HasPrefix(path, "/dev/loop") || strings.Contains(path, "/pool-") || strings.HasPrefix(path, g.host.Overlays()) {
+	for fd, path := range g.openFiles(t) {
+		if isBlockDevice(fd) || strings.Contains(path, "/pool-") || strings.HasPrefix(path, g.host.Overlays()) {
 			images = append(images, path)
 		}
 	}
 	slices.Sort(images)
 	return slices.Compact(images)
+}
+
+// deviceNode is the path of an image without the links that udev makes for a device, as the kernel says what a
+// process has open.
+func deviceNode(t *testing.T, path string) string {
+	t.Helper()
+	if !isBlockDevice(path) {
+		return path
+	}
+	node, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
+// isBlockDevice says whether a path leads to a block device.
+func isBlockDevice(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode().Type() == os.ModeDevice
 }
 
 // openFiles maps the descriptors of the guest's QEMU to the files behind them.
@@ -319,6 +339,9 @@ func (g *guest) check(t *testing.T, target string, l api.Location) *lab.History 
 	}
 	if i := int(target[2] - 'a'); l.IsLUKS() && i < len(g.disks) {
 		volume.LUKS = g.disks[i].LUKS
+	}
+	if onStorage() && isBlockDevice(volume.Path) {
+		tool(t, "blockdev", "--flushbufs", volume.Path) // so that the device is read, and not the page cache
 	}
 	r, err := lab.Check(t.Context(), volume, history, lab.PowerWasCutAt(g.cuts...))
 	if err != nil {

@@ -35,9 +35,7 @@ func storageDevice(t *testing.T, kind string) string {
 }
 
 func TestStorageAGuestWritesWhileItMovesFromEachKindToTheNext(t *testing.T) {
-	storageDevice(t, walked[0])
-	h := startHost(t)
-	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
+	g := storageGuest(t)
 	for _, kind := range walked {
 		g.migrate(t, "vda", "--to-path", storageDevice(t, kind))
 		t.Log("moved to", kind)
