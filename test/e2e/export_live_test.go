@@ -76,10 +76,9 @@ func TestAServerThatIsKilledInAMoveIsSaidAndLosesNothing(t *testing.T) {
 	v := g.start(t, "vda", "--to-path", dst.Export.URI(), "--bandwidth", "4MiB/s")
 	v.copyPartly(t)
 	back := away(t, &dst)
-	eventually(t, "the copy has failed", func() bool {
-		m := get[api.Migration](t, h, "migration", "migration", "show", v.ID)
-		return m.State == api.MigrationStarted && m.Error != nil && m.Error.Code == api.CodeIOError
-	})
+	if why := v.untilFailed(t, api.MigrationStarted); why.Code != api.CodeIOError {
+		t.Errorf("the copy has failed with %v, want %s", why, api.CodeIOError)
+	}
 	g.writes(t)
 	back()
 	h.ctl(t, "migration", "set", v.ID, "--bandwidth", "0")

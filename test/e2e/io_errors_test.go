@@ -111,9 +111,35 @@ func TestACompleteWhoseDiskFailsCostsTheGuestNothing(t *testing.T) {
 	}
 }
 
+// untilFailed returns why the last request of a move has come to nothing, once it is tried no more and has left the move in this
+// state.
+func (v *move) untilFailed(t *testing.T, left api.MigrationState) (why *api.Error) {
+	t.Helper()
+	eventually(t, "it is said why it came to nothing", func() bool {
+		m := get[api.Migration](t, v.g.host, "migration", "migration", "show", v.ID)
+		if m.State.Final() || m.State == api.MigrationNeedsOperator {
+			t.Fatalf("the migration is %s: %v", m.State, m.Error)
+		}
+		why = m.Error
+		return m.State == left && why != nil
+	})
+	return why
+}
+
+// outlivesItsJob claims that a guest writes after an error has ended a job on its disk. QEMU 7.2 may die when such a
+// job ends under a write, which is a crash of the guest like any other.
+func (g *guest) outlivesItsJob(t *testing.T) {
+	t.Helper()
+	if g.state(t) == "shut off" {
+		t.Log("QEMU has died of it")
+		g.noteCut(t)
+		return
+	}
+	g.writes(t)
+}
+
 // The job reads from the source what the guest has not written beside what it has. The kernel
-// answers so of a device that has lost its file. QEMU 7.2 may die when such a job ends under a
-// write, which is a crash of the guest like any other.
+// answers so of a device that has lost its file.
 func TestACompleteWhoseSourceCannotBeReadLosesNothing(t *testing.T) {
 	leftToTestE2E(t)
 	h, a, _ := sharedPools(t)
@@ -127,12 +153,7 @@ func TestACompleteWhoseSourceCannotBeReadLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.untilUndone(t, v.completeArgs())
-	if g.state(t) == "shut off" {
-		t.Log("QEMU has died of it")
-		g.noteCut(t)
-	} else {
-		g.writes(t)
-	}
+	g.outlivesItsJob(t)
 	if err := os.WriteFile(device.File, held, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -54,30 +54,35 @@ func iscsiTarget(t *testing.T) storageTarget {
 	}
 }
 
-// loseSecondAddress has the kernel drop what is sent to the second address of the targets.
-func loseSecondAddress(t *testing.T) (restore func()) {
+// loseSecondAddress takes the second path of the targets away.
+func loseSecondAddress(t *testing.T) (restore func()) { return loseAddresses(t, "127.0.0.2") }
+
+// loseAddresses has the kernel drop what is sent to these addresses.
+func loseAddresses(t *testing.T, addresses ...string) (restore func()) {
 	t.Helper()
-	route := func(verb string) error {
-		out, err := exec.Command("ip", "route", verb, "blackhole", "127.0.0.2/32", "table", "local").CombinedOutput() //nolint:noctx // also when the test has ended
+	route := func(verb, address string) error {
+		out, err := exec.Command("ip", "route", verb, "blackhole", address+"/32", "table", "local").CombinedOutput() //nolint:noctx // also when the test has ended
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
 		return nil
 	}
-	if err := route("add"); err != nil {
-		t.Fatal(err)
-	}
-	lost := true
+	var lost []string
 	restore = func() {
-		if !lost {
-			return
+		for _, address := range lost {
+			if err := route("delete", address); err != nil {
+				t.Error(err)
+			}
 		}
-		lost = false
-		if err := route("delete"); err != nil {
-			t.Error(err)
-		}
+		lost = nil
 	}
 	t.Cleanup(restore)
+	for _, address := range addresses {
+		if err := route("add", address); err != nil {
+			t.Fatal(err)
+		}
+		lost = append(lost, address)
+	}
 	return restore
 }
 

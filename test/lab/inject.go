@@ -41,8 +41,8 @@ func Inject(tb testing.TB, pid int, args ...string) (stop func()) {
 		<-ended
 	}
 	tb.Cleanup(stop)
-	if !poll(injectTimeout, func() bool { return traced(pid) }) {
-		tb.Fatalf("strace does not have process %d after %s", pid, injectTimeout)
+	if !poll(Limit(injectTimeout), func() bool { return traced(pid) }) {
+		tb.Fatalf("strace does not have process %d after %s", pid, Limit(injectTimeout))
 	}
 	return stop
 }

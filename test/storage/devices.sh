@@ -10,6 +10,9 @@
 #   LARGER         a logical volume that is one extent larger
 #   MULTIPATH      an iSCSI LUN by two paths  NVME         a namespace by two paths
 #
+# The paths of MULTIPATH are those by 127.0.0.3:3260 and 127.0.0.4:3260, which nothing else has. It answers with errors five
+# seconds after both are lost.
+#
 # Each has as many bytes as VOLUME_BYTES says. And those that are there once a connector has made a
 # session, with the names of their targets:
 #
@@ -82,10 +85,11 @@ export_units() {
 
 # A LUN over iSCSI, by two addresses, as one device of multipath.
 unit first /dev/vdb 0badcafe1234
-export_units $iqn "127.0.0.1 127.0.0.2" first
+export_units $iqn "127.0.0.3 127.0.0.4" first
 echo "InitiatorName=$iqn.host" >/etc/iscsi/initiatorname.iscsi
 iscsid
-iscsiadm --mode discovery --type sendtargets --portal 127.0.0.1:3260
+iscsiadm --mode discovery --type sendtargets --portal 127.0.0.3:3260
+iscsiadm --mode node --targetname $iqn --op update --name node.session.timeo.replacement_timeout --value 5
 cat >/etc/multipath.conf <<-'END'
 	defaults {
 		user_friendly_names no
@@ -93,6 +97,9 @@ cat >/etc/multipath.conf <<-'END'
 	}
 	blacklist {
 		devnode "^(loop|nbd|nvme|vd)"
+	}
+	overrides {
+		no_path_retry fail
 	}
 END
 multipathd
