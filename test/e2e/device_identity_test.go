@@ -14,6 +14,34 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
+// nameable is a device whose name another device can have for a while.
+type nameable interface {
+	whileAnother(t *testing.T, do func())
+	// identities are what a refusal says that the device was, and is while another one has its name.
+	identities() []string
+}
+
+// refusesAnother claims that a command is refused while another device has the name, and says which.
+func (h *host) refusesAnother(t *testing.T, n nameable, code api.Code, args []string) {
+	t.Helper()
+	n.whileAnother(t, func() {
+		e := h.fails(t, api.ExitOpFailed, code, args...)
+		mustContain(t, e.Message, n.identities()...)
+	})
+}
+
+// copiesAndRefusesOthers makes the copy of a move. No step of that is made while another device has the name of one of its own.
+func (v *move) copiesAndRefusesOthers(t *testing.T, src, dst nameable) {
+	t.Helper()
+	h := v.g.host
+	h.refusesAnother(t, dst, api.CodeDstInUse, v.copyArgs())
+	h.refusesAnother(t, src, api.CodeChainChanged, v.copyArgs())
+	v.copy(t)
+	h.refusesAnother(t, dst, api.CodeDstInUse, v.completeArgs())
+	h.refusesAnother(t, src, api.CodeChainChanged, v.completeArgs())
+	h.refusesAnother(t, src, api.CodeChainChanged, v.cancelArgs())
+}
+
 // slotDevice is a loop device by a number of its own, to which files are attached in turn: the
 // number of a LUN is given to another one in the same way.
 type slotDevice struct{ Path, file string }
@@ -56,6 +84,8 @@ func (d *slotDevice) whileAnother(t *testing.T, do func()) {
 	d.attach(t, d.file, volumeBytes)
 }
 
+func (d *slotDevice) identities() []string { return []string{d.file + " ", d.file + "-another"} }
+
 func TestADeviceWhoseNumberIsAnothersByNowIsNeitherReadNorWritten(t *testing.T) {
 	leftToTestE2E(t)
 	h := sharedHost(t)
@@ -67,19 +97,7 @@ func TestADeviceWhoseNumberIsAnothersByNowIsNeitherReadNorWritten(t *testing.T) 
 	}
 	g := h.stoppedGuest(t, d)
 	v := g.start(t, "vda", "--to-path", dst.Path)
-	refused := func(slot *slotDevice, code api.Code, args []string) {
-		t.Helper()
-		slot.whileAnother(t, func() {
-			e := h.fails(t, api.ExitOpFailed, code, args...)
-			mustContain(t, e.Message, slot.file+" ", slot.file+"-another")
-		})
-	}
-	refused(dst, api.CodeDstInUse, v.copyArgs())
-	refused(src, api.CodeChainChanged, v.copyArgs())
-	v.copy(t)
-	refused(dst, api.CodeDstInUse, v.completeArgs())
-	refused(src, api.CodeChainChanged, v.completeArgs())
-	refused(src, api.CodeChainChanged, v.cancelArgs())
+	v.copiesAndRefusesOthers(t, src, dst)
 	for _, file := range []string{src.file, dst.file} {
 		if sum := sumOf(t, file+"-another"); sum != sumOfZeros(t, dir) {
 			t.Errorf("%s-another was written", file)

@@ -53,6 +53,10 @@ func (h *host) kindOf(t *testing.T, l api.Location) string {
 		return "loop device"
 	case !strings.HasPrefix(l.Path, "/dev/"):
 		return string(l.Format) + " file"
+	case strings.HasPrefix(l.Path, "/dev/mapper/vg-"):
+		return "logical volume"
+	case strings.HasPrefix(l.Path, "/dev/sd"):
+		return "SCSI disk"
 	case l.Pool != "":
 		types := map[string]string{"connector": "thin volume of a connector's pool", "logical": "logical volume of a pool"}
 		return types[poolOf(t, h, l.Pool).Type]

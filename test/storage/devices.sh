@@ -20,6 +20,9 @@
 #   UNIT, UNIT2, UNIT_IQN                 of iSCSI, by 127.0.0.1:3260 and 127.0.0.2:3260
 #   SINGLE, SINGLE_IQN                    of iSCSI, by 127.0.0.1:3260 alone
 #
+# And a LUN of a SCSI host of the machine's own: LUN is its directory in configfs, in which LUN_UNIT is linked, and LUN_UNIT2 may be
+# in its place.
+#
 # And directories that are mounted over NFS 4.2, whose server "rpc.nfsd 0" ends:
 #
 #   EXPORT     root is root there             SQUASHED  root is nobody
@@ -40,7 +43,7 @@ cp -a /var/. /mnt/var/
 mount --move /mnt/var /var
 
 modprobe -a loop dm_mod dm_thin_pool dm_multipath dm_service_time target_core_mod target_core_iblock iscsi_target_mod iscsi_tcp \
-	nvmet nvmet_tcp nvme_tcp
+	nvmet nvmet_tcp nvme_tcp tcm_loop
 mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
 mkdir -p /run/lock /run/lvm
 /lib/systemd/systemd-udevd --daemon
@@ -52,7 +55,7 @@ pvcreate -q /dev/vda
 vgcreate -q vg /dev/vda
 lvcreate -q -y --size 600M --thinpool pool vg
 for name in thin1 thin2; do lvcreate -q -y --virtualsize "${VOLUME_BYTES}b" --thinpool pool --name $name vg; done
-for name in thick1 thick2; do lvcreate -q -y --size "${VOLUME_BYTES}b" --name $name vg; done
+for name in thick1 thick2 lun1 lun2; do lvcreate -q -y --size "${VOLUME_BYTES}b" --name $name vg; done
 lvcreate -q -y --size "$((VOLUME_BYTES + (4 << 20)))b" --name larger vg
 
 # A pool of libvirt whose extents are larger than a volume, and no part of it.
@@ -97,6 +100,7 @@ cat >/etc/multipath.conf <<-'END'
 	}
 	blacklist {
 		devnode "^(loop|nbd|nvme|vd)"
+		wwid "^360014050dec0de"
 	}
 	overrides {
 		no_path_retry fail
@@ -116,6 +120,17 @@ export_units $SINGLE_IQN 127.0.0.1 fourth
 wwid=360014050badcafe000
 export UNIT=/dev/disk/by-id/dm-uuid-mpath-${wwid}10000000000000 UNIT2=/dev/disk/by-id/dm-uuid-mpath-${wwid}20000000000000
 export SINGLE=/dev/disk/by-id/scsi-${wwid}30000000000000
+
+# A LUN without a network, which multipath leaves alone.
+unit lun1 /dev/vg/lun1 0dec0de00001
+unit lun2 /dev/vg/lun2 0dec0de00002
+group=/sys/kernel/config/target/loopback/naa.5001405000000001/tpgt_1
+mkdir -p $group
+echo naa.5001405000000002 >$group/nexus
+mkdir -p $group/lun/lun_0
+export LUN=$group/lun/lun_0 LUN_UNIT=$core/lun1 LUN_UNIT2=$core/lun2
+ln -s $LUN_UNIT $LUN/unit
+udevadm settle
 
 # A namespace over NVMe/TCP, by two addresses; the kernel makes them one device. And another
 # subsystem, with two of them.
