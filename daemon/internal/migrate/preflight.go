@@ -15,6 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -212,10 +213,31 @@ func (m *Manager) checkDisk(ctx context.Context, s *steps.Spec, att api.Attachme
 		return nil, nil, api.Errorf(api.CodeChainChanged, "disk %s of instance %s is not %s alone, as the registry has it; `volferryctl volume which %s` shows what is known",
 			att.Device, dom.Name, s.Src.Path, s.VolumeName)
 	}
+	if err := m.checkOpen(ctx, s, dom); err != nil {
+		return nil, nil, err
+	}
 	if err := m.checkJob(ctx, s, dom); err != nil {
 		return nil, nil, err
 	}
 	return dom, disk, nil
+}
+
+// checkOpen refuses a src that the process of its guest does not have open, by the kernel's word: the name of the guest's device is
+// another device's by now, which would be copied in its place, or libvirt shows a chain of before.
+func (m *Manager) checkOpen(ctx context.Context, s *steps.Spec, dom *hv.Domain) error {
+	if !dom.State.Active() || api.IsNetwork(s.Src.Path) {
+		return nil
+	}
+	held, err := witness.Look(ctx, m.ports.HV, dom.ID, dom.Name, s.Src.Path)
+	if err != nil {
+		return api.Errorf(api.CodeHypervisorUnavailable, "cannot see what the process of instance %s has open: %v", dom.Name, err)
+	}
+	if !held.Process || held.Open {
+		return nil
+	}
+	return api.Errorf(api.CodeChainChanged, "cannot migrate volume %s: libvirt has disk %s of instance %s on %s, and by the kernel's word its process does not have open what is there now: "+
+		"another image has that name by now, or libvirt has lost the right one. Do not stop the instance before the right image is at this path again; `volferryctl volume which %s` shows what is known",
+		s.VolumeName, s.Target, dom.Name, s.Src.Path, s.VolumeName)
 }
 
 // checkDomain refuses instances in a state in which nothing may be changed.

@@ -153,6 +153,21 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 	}
 }
 
+// libvirt shows the path of src, and its guest's process has something else open: another device has that name by now.
+func TestASourceThatItsGuestDoesNotHaveOpenIsNotMoved(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		must(t, d.world.GoStale(testInstance))
+		detach(hv.Live)(t, d)
+		_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool})
+		if api.CodeOf(err) != api.CodeChainChanged || !strings.Contains(err.Error(), "does not have open") {
+			t.Errorf("got %v, want chain_changed", err)
+		}
+		if list, err := d.manager().List(context.Background(), true); err != nil || len(list) != 0 {
+			t.Errorf("a refused start left migrations %v (%v)", list, err)
+		}
+	})
+}
+
 func TestADestinationOfAnotherSizeIsRefusedToTheByte(t *testing.T) {
 	for name, c := range map[string]struct {
 		size   int64

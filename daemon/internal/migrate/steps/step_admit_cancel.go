@@ -58,15 +58,16 @@ func (e *Env) mayBringBack(ctx context.Context, s *Spec, opID string) error {
 	if err != nil || p.Folding {
 		return err
 	}
+	// First, or a guest that has src open counts as one that has not.
+	if err := e.srcUnchanged(ctx, s); err != nil {
+		return err
+	}
 	disk, err := e.confirmDisk(ctx, s)
 	if err != nil {
 		return err
 	}
 	if disk.active && disk.live != OnOverlay || !disk.active && disk.config != OnOverlay {
 		return chainChanged(s, disk)
-	}
-	if err := e.srcUnchanged(ctx, s); err != nil {
-		return err
 	}
 	if err := e.notDenied(ctx, s, s.Src.Path, "cancel migration "+s.MigrationID); err != nil {
 		return e.hvError(err)
