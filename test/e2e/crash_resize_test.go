@@ -66,6 +66,38 @@ func TestKillAtEveryStepOfAResizeOfAStoppedGuest(t *testing.T) {
 	g.endsWhole(t, size)
 }
 
+// The host is fenced while its daemon is dead, and rejoins. What was told of a resize that came to nothing is true: asked
+// again it is done.
+func TestKillAtEveryStepOfAResizeOfAHostThatIsFenced(t *testing.T) {
+	crash.LeftToTestCrash(t)
+	g := crashGuest(t)
+	h := g.host
+	size := volumeBytes
+	x := g.resizeTrial(&size, func(t *testing.T) {
+		g.sees(t, size)
+		g.writes(t)
+	})
+	done := x.ended
+	x.ended = func(t *testing.T, r *request) {
+		eventually(t, "the host has rejoined", func() bool {
+			return get[api.Host](t, h, "host", "host", "show", "lab").Status == api.HostUp
+		})
+		if r.err != nil {
+			t.Log(mustHaveFailed(t, r.err, api.CodeConflict.ExitStatus(), api.CodeConflict).Message)
+			r = x.ask(t, resizeArgs(g.volumeName("vda"), size))
+		}
+		done(t, r)
+	}
+	x.strikeAt(t, x.way(t).of("volume_resize"), h.daemonDies(func(t *testing.T) {
+		if _, err := h.RegistryCaller().Ctl(t.Context(), "host", "fence", "lab", "--evidence", "the test has killed its daemon", "--even-if-up"); err != nil {
+			t.Fatal(err)
+		}
+	}))
+	g.quiesce(t)
+	g.destroy(t)
+	g.endsWhole(t, size)
+}
+
 // The guest that is started again, by libvirt at the boot or by its user, has its disk in whatever
 // size it has then.
 func TestKillOfTheOthersInAResize(t *testing.T) {
