@@ -181,6 +181,7 @@ func (x *callTrial) strikeAtEach(t *testing.T, b *callBlow) {
 		struck, end := false, ""
 		ok := t.Run(p.String(), func(t *testing.T) {
 			args := x.begin(c, t)
+			start := c.host.startsTrial(t)
 			t.Logf("before %s %s", p.Does, p.What)
 			var err error
 			spared := func(error) {}
@@ -190,6 +191,7 @@ func (x *callTrial) strikeAtEach(t *testing.T, b *callBlow) {
 			struck, err = b.strike(t, c, p, args)
 			spared(err)
 			end = x.ended(c, t, err)
+			start.assertGuarantees(t)
 		})
 		if !ok {
 			if wrong++; wrong == 5 {

@@ -151,6 +151,7 @@ func (x *trial) once(t *testing.T, p point, b blow) {
 	b.arm(t, p)
 	x.hearsRegistry(t)
 	args := x.begin(t)
+	start := x.startsTrial(t)
 	if b.ready != nil {
 		b.ready(t, p)
 	}
@@ -163,6 +164,7 @@ func (x *trial) once(t *testing.T, p point, b blow) {
 		<-r.answered
 		x.hearsRegistry(t)
 		x.ended(t, r)
+		start.assertGuarantees(t)
 		return
 	}
 	deaths := time.Duration(1)
@@ -172,6 +174,7 @@ func (x *trial) once(t *testing.T, p point, b blow) {
 	m := x.followed(t, r)
 	x.noteGap(t, p, deaths*worstStall, from, time.Now())
 	x.settled(t, m)
+	start.assertGuarantees(t)
 }
 
 // diesOnceMore kills the daemon at a moment of chance after one blow in three of make test-crash, and starts it again: whatever
@@ -263,7 +266,6 @@ func (x *trial) followed(t *testing.T, r *request) api.Migration {
 	if m.State != x.want || m.Error != nil {
 		t.Fatalf("ended as %s, want %s: %+v", m.State, x.want, m)
 	}
-	x.assertSrcAsStarted(t, m)
 	return m
 }
 

@@ -219,6 +219,16 @@ func get[T any](t *testing.T, h *host, noun string, args ...string) T {
 	return v
 }
 
+// ofRegistry lists what the registry itself has of a noun.
+func ofRegistry[T any](t *testing.T, h *host, noun string) []T {
+	t.Helper()
+	list, err := site.Get[[]T](t.Context(), h.RegistryCaller(), noun+"s", noun, "list")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
 // fails runs volferryctl, which must exit with this status and name this code,
 // and returns what it said.
 func (h *host) fails(t *testing.T, exit int, code api.Code, args ...string) api.Error {

@@ -146,18 +146,25 @@ func (g *guest) assertNoLeftovers(t *testing.T, state string) {
 // assertNothingLeft is assertNoLeftovers while a migration waits with its last word.
 func (g *guest) assertNothingLeft(t *testing.T, state string) {
 	t.Helper()
-	left, err := g.host.Libvirtd.Leftovers(t.Context(), g.host.Overlays(), g.host.Guards())
-	if err != nil {
-		t.Fatal(err)
-	}
-	left = slices.DeleteFunc(left, g.host.isClone)
-	left = slices.DeleteFunc(left, func(s string) bool { // paused by the test, and it has to stay so
-		name, paused := strings.CutPrefix(strings.TrimSuffix(s, " is paused"), "domain ")
-		return paused && (g.host.paused[name] || name == g.Name && state == "paused")
+	left := slices.DeleteFunc(g.host.leftovers(t, g.host.Overlays(), g.host.Guards()), func(s string) bool {
+		return s == "domain "+g.Name+" is paused" && state == "paused"
 	})
 	if len(left) > 0 {
 		t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
 	}
+}
+
+// leftovers are those of the host and its libvirtd, and what is in the directories, but for what the test has made so.
+func (h *host) leftovers(t *testing.T, empty ...string) []string {
+	t.Helper()
+	left, err := h.Libvirtd.Leftovers(t.Context(), empty...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(slices.DeleteFunc(left, h.isClone), func(s string) bool { // paused by the test, and it has to stay so
+		name, paused := strings.CutPrefix(strings.TrimSuffix(s, " is paused"), "domain ")
+		return paused && h.paused[name]
+	})
 }
 
 // assertRegistered: registry, journal and libvirt agree where the volume is, and
