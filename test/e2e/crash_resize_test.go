@@ -80,16 +80,17 @@ func TestKillAtEveryStepOfAResizeOfAHostThatIsFenced(t *testing.T) {
 	})
 	done := x.ended
 	x.ended = func(t *testing.T, r *request) {
-		eventually(t, "the host has rejoined", func() bool {
-			return get[api.Host](t, h, "host", "host", "show", "lab").Status == api.HostUp
-		})
 		if r.err != nil {
 			said := r.err.Error() // after what it says of the daemon that was away
 			if !strings.Contains(said, string(api.CodeConflict)) && !strings.Contains(said, string(api.CodeStaleEpoch)) {
 				t.Fatal(r.err)
 			}
 			t.Log(r.err)
-			r = x.ask(t, resizeArgs(g.volumeName("vda"), size))
+			eventually(t, "the host has rejoined, and makes it larger", func() bool {
+				r = x.ask(t, resizeArgs(g.volumeName("vda"), size))
+				<-r.answered
+				return r.err == nil
+			})
 		}
 		done(t, r)
 	}
