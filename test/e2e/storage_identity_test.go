@@ -60,9 +60,7 @@ func (n *namedVolume) whileAnother(t *testing.T, do func()) {
 
 // QEMU has its own device open, whatever has the name of that.
 func TestStorageANameInDevMapperThatIsAnothersByNowIsRefusedUnderARunningGuest(t *testing.T) {
-	storageDevice(t, walked[0])
-	h := startHost(t)
-	h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long here
+	h := storageHost(t)
 	volumes := nameVolumes(t, "named1", "named2")
 	src, dst := volumes[0], volumes[1]
 	same := unchanged(t, []string{src.path() + "_another", dst.path() + "_another"})

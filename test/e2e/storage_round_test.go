@@ -12,12 +12,19 @@ import (
 // ends in one.
 var round = []string{"THIN", "THICK", "MULTIPATH", "NVME"}
 
-// storageGuest is a guest that runs on a host of its own, in a machine with storage. Its disk is in a file.
-func storageGuest(t *testing.T) *guest {
+// storageHost is a host of the test's own, in a machine with storage.
+func storageHost(t *testing.T) *host {
 	t.Helper()
 	storageDevice(t, walked[0])
 	h := startHost(t)
 	h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long here
+	return h
+}
+
+// storageGuest is a guest that runs on a storageHost. Its disk is in a file.
+func storageGuest(t *testing.T) *guest {
+	t.Helper()
+	h := storageHost(t)
 	return h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 }
 

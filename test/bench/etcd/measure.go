@@ -12,10 +12,9 @@ import (
 	"path/filepath"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/volferry/volferry/test/bench/load"
 	"github.com/volferry/volferry/test/bench/meter"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // measure has the clients make changes and prints what that came to.
