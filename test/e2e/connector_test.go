@@ -68,9 +68,7 @@ func TestStorageTheConnectorOfLVMKeepsToTheProtocol(t *testing.T) {
 // TestStorageAThinPoolIsAPoolAsThePageSays follows the page, with names and sizes that the machine
 // has room for.
 func TestStorageAThinPoolIsAPoolAsThePageSays(t *testing.T) {
-	storageDevice(t, walked[0])
-	h := startHost(t)
-	h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long here
+	h := storageHost(t)
 	const page = "docs/how-to/use-a-connector.md"
 	blocks, err := site.ReadPage(page)
 	if err != nil {

@@ -118,9 +118,7 @@ func sumOfVolume(t *testing.T, path string) string {
 }
 
 func TestStorageAVolumeOfNoInstanceMovesFromEachKindToEach(t *testing.T) {
-	storageDevice(t, walked[0])
-	h := startHost(t)
-	h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long here
+	h := storageHost(t)
 	file := filepath.Join(h.poolA, "plain.raw")
 	halfZeros(t, file)
 	sum := sumOfVolume(t, file)

@@ -52,9 +52,7 @@ func TestStorageAThinPoolThatFillsIsSeenByDoctor(t *testing.T) {
 // TestStorageADeviceIsInItsPoolIfLibvirtKnowsIt, by whatever name it is adopted, so that a drain
 // finds it. Libvirt knows no thin volumes: they are in no pool, and are moved and grown by path.
 func TestStorageADeviceIsInItsPoolIfLibvirtKnowsIt(t *testing.T) {
-	storageDevice(t, walked[0])
-	h := startHost(t)
-	h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long here
+	h := storageHost(t)
 	lvm(t, "lvcreate", "--yes", "--virtualsize", strconv.Itoa(volumeBytes)+"b", "--thinpool", "pool", "--name", "grown", "vg")
 	t.Cleanup(func() { lvm(t, "lvremove", "--yes", "vg/grown") })
 	if err := writeRandom("/dev/vg/grown", volumeBytes/4); err != nil {
