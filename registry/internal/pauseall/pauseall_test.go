@@ -176,11 +176,7 @@ func TestDeathOfTheRegistryAtAnyMomentChangesNothing(t *testing.T) {
 						m := &relaytest.Mortal{N: n, After: after}
 						s.mortal = m
 						s.begin()
-						play(s, plot, func() {
-							if s.mortal != nil && m.IsDead() {
-								s.restart()
-							}
-						})
+						play(s, plot, s.restartDead)
 						died = m.IsDead()
 					})
 					if t.Failed() {
