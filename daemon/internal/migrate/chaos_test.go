@@ -54,12 +54,9 @@ func chaos(t *testing.T, rng *rand.Rand) *daemon {
 	world := worlds[rng.IntN(len(worlds))]
 	state := allStates[rng.IntN(len(allStates))]
 	d := newDaemon(t, world(t, state))
-	watched := state != hv.StatePaused // one that somebody lets go on in the middle of the switch writes until that is undone
 	synctest.Wait()
 	for range 2 + rng.IntN(2) {
-		trouble := rng.IntN(len(chaosTroubles))
-		what := chaosTroubles[trouble]
-		watched = watched && trouble != inNoTime
+		what := chaosTroubles[rng.IntN(len(chaosTroubles))]
 		how := time.Duration(rng.Int64N(int64(time.Minute)))
 		fault := hvtest.Fault{Nth: 1 + rng.IntN(chaosCalls), After: rng.IntN(2) == 0, Do: func() { what(d, how) }}
 		if rng.IntN(2) == 0 { // most calls only look
@@ -75,7 +72,7 @@ func chaos(t *testing.T, rng *rand.Rand) *daemon {
 	if rng.IntN(2) == 0 {
 		cancelAfter = time.Duration(rng.Int64N(int64(time.Minute))) >> rng.IntN(10) // most moves are over in seconds
 	}
-	if watched {
+	if state != hv.StatePaused { // one that somebody lets go on in the middle of the switch writes until that is undone
 		d.world.WatchDefinition()
 	}
 	endFlushed := d.flushOfTheEnd()
@@ -117,10 +114,6 @@ func (d *daemon) flushOfTheEnd() (look func(end string)) {
 	}
 }
 
-// inNoTime is the trouble of a guest that has another process within one call. If that is the change of the definition, which is for
-// the process that was looked at, it names what the other does not write to until the next look.
-const inNoTime = 6
-
 var chaosTroubles = []func(d *daemon, how time.Duration){
 	func(d *daemon, how time.Duration) { awayFor(d, how) },
 	func(d *daemon, how time.Duration) { d.away(how) },
@@ -128,7 +121,7 @@ var chaosTroubles = []func(d *daemon, how time.Duration){
 	func(d *daemon, _ time.Duration) { _ = d.world.Destroy(testInstance) },
 	func(d *daemon, _ time.Duration) { _ = d.world.Crash(testInstance) },
 	func(d *daemon, _ time.Duration) { _ = d.world.Start(testInstance) },
-	inNoTime: func(d *daemon, _ time.Duration) {
+	func(d *daemon, _ time.Duration) {
 		_ = d.world.Crash(testInstance)
 		_ = d.world.Start(testInstance)
 	},
