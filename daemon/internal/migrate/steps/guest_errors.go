@@ -98,8 +98,8 @@ func overlayLeft(s *Spec, disk *diskState) *api.Error {
 		s.InstanceName, s.place(OnSrc), where, s.place(OnOverlay), quoted(commands), s.whichCommand()), commands...)
 }
 
-// eitherHasMore is the error for a guest that went off in or behind the pivot of a job in the background, where it may have written
-// to the end alone if somebody has resumed it, and to the overlay alone if it was started there since.
+// eitherHasMore is the error for a guest whose process ended in its switch, where it may have written to the end alone if somebody
+// has resumed it, and to the overlay alone if it was started there since.
 func eitherHasMore(s *Spec, to direction) *api.Error {
 	return api.Errorf(api.CodeChainChanged,
 		"instance %s went off while its disk was switched to %s, and that and %s do not read the same, or may not: either may have what the other lacks. Nothing was deleted; with the instance off, look at both, write that which is right over the other as docs/how-to/recover.md says (A guest that was resumed in the switch), and call again; `%s` shows what is known",

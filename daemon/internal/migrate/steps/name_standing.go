@@ -80,8 +80,7 @@ func (e *Env) leftOffline(ctx context.Context, s *Spec, opID string, records []o
 }
 
 // leftInSwitch is leftAt for a complete that waits in its switch. In the pause both chains were the
-// same. A guest that somebody has resumed since has written to both, and only if the host went down may
-// the image that was left have more. Else dst has all, and more by a guest that was started on it.
+// same. If the image that was left was written since, see endHasAll. Else dst has all, and more by a guest that was started on it.
 func (e *Env) leftInSwitch(ctx context.Context, s *Spec, records []op.Record) (Position, error) {
 	note, err := notedRun(records, toDst.nameStep())
 	if err != nil {
@@ -92,8 +91,13 @@ func (e *Env) leftInSwitch(ctx context.Context, s *Spec, records []op.Record) (P
 		return Foreign, err
 	}
 	switch {
-	case note.DstNewer || !now.RebootedSince(note.Top):
+	case note.DstNewer:
 		return OnDst, nil
+	case !now.RebootedSince(note.Top):
+		if now.WrittenSince(note.Top) {
+			err = eitherHasMore(s, toDst)
+		}
+		return OnDst, err
 	case now.WrittenSince(note.Top):
 		return s.Before(), e.notRunOnDst(ctx, s)
 	case now.Device:

@@ -10,9 +10,41 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// On which side of the pivot of a job in the background a guest was that went off: the two images may differ then.
+// On which side of the pivot a guest was that went off or has another process: the two images may differ then.
 
 const pivotStep = "pivot"
+
+// endHasAll refuses to take a switch for made because the definition, or the process, has the end, where the image that was left
+// may have what the end lacks.
+func (e *Env) endHasAll(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
+	if inBackground(s, to) {
+		if disk.active {
+			return nil
+		}
+		return e.endWasReached(ctx, r, s, to)
+	}
+	var note runNote
+	noted, err := r.Noted(toDst.nameStep(), &note)
+	if err != nil || !noted || to.end != OnDst {
+		return err
+	}
+	now, err := e.images.Stamp(ctx, s.top())
+	switch {
+	case err != nil || !now.WrittenSince(note.Top):
+		return err
+	case now.RebootedSince(note.Top):
+		// Somebody has resumed the guest while the daemon was dead. A synchronous job writes to both images, but a flush
+		// of the guest reaches the image alone that it was to leave.
+		return op.UnknownOutcome(resumedByHand(s, disk.active))
+	case disk.active && disk.dom.Run == note.Run:
+		return nil // whose job wrote to both
+	case disk.active:
+		return op.UnknownOutcome(eitherHasMore(s, to))
+	}
+	// Either that, or the process that was paused died before the definition was changed, and another has written to the
+	// image that was to be left.
+	return e.sameInBoth(ctx, s, to)
+}
 
 // dstHasAll refuses, behind the pivot, to name dst for a guest that went off and whose definition names the overlay
 // still. From the pivot on dst has all, and more by a guest that somebody has resumed; so it is right unless the overlay

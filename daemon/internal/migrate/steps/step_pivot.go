@@ -27,7 +27,7 @@ func (e *Env) stepPivot(to direction) op.Step {
 		}
 		switch {
 		case disk.active && disk.live == to.end, !disk.active && disk.config == to.end:
-			return nil
+			return e.endHasAll(ctx, r, s, to, disk)
 		case !disk.active:
 			return guestIsOff(s)
 		}
@@ -80,13 +80,7 @@ func (e *Env) stepPivot(to direction) op.Step {
 		case disk.mirror != nil && disk.mirror.Ending:
 			return op.Unknown, op.WaitFor(request.WaitHypervisor, api.Errorf(api.CodeInstanceBusy, "the switch to %s is under way", to.image(s).Path))
 		case !disk.active && disk.config == to.end, disk.active && disk.live == to.end && disk.mirror == nil:
-			if err := e.notResumedByHand(ctx, r, s, to, disk); err != nil {
-				return op.Unknown, err
-			}
-			if !disk.active && inBackground(s, to) {
-				err = e.endWasReached(ctx, r, s, to)
-			}
-			return op.Done, err
+			return op.Done, e.endHasAll(ctx, r, s, to, disk)
 		case disk.active && disk.live == s.Before(), !disk.active && disk.config == s.Before():
 			if inBackground(s, to) {
 				err = e.overlayHasAll(ctx, r, s, to, disk)
@@ -107,21 +101,4 @@ func (e *Env) pivotMayCome(ctx context.Context, s *Spec, disk *diskState) error 
 		return err
 	}
 	return op.UnknownOutcome(disagreement(s, disk, open))
-}
-
-// notResumedByHand refuses to take the switch for done because the definition names dst, if
-// the guest was resumed by hand while the daemon was dead, wrote, and the host went down: a
-// synchronous job writes to both images, but a flush of the guest reaches the overlay alone,
-// so what was flushed last may be in the overlay only.
-func (e *Env) notResumedByHand(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
-	var note runNote
-	noted, err := r.Noted(toDst.nameStep(), &note)
-	if err != nil || !noted || to.end != OnDst {
-		return err
-	}
-	now, err := e.images.Stamp(ctx, s.top())
-	if err != nil || !now.RebootedSince(note.Top) || !now.WrittenSince(note.Top) {
-		return err
-	}
-	return op.UnknownOutcome(resumedByHand(s, disk.active))
 }

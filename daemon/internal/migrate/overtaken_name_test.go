@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
+)
+
+// The guest gets another process between the last look of a step and its change of the definition, and the daemon dies right behind
+// the change: what that process writes is in the overlay alone, while the definition names dst.
+func TestAGuestThatWroteToItsOverlayWhileItsDefinitionNamedDstKeepsBoth(t *testing.T) {
+	for _, written := range []bool{true, false} {
+		for _, startedOnDst := range []bool{true, false} {
+			t.Run(fmt.Sprintf("written %t, started on dst %t", written, startedOnDst), func(t *testing.T) {
+				inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+					mig := d.copied()
+					d.world.Inject(hvtest.Fault{Call: "SetConfigChain", Do: func() {
+						if !written {
+							d.world.SetQuiet()
+						}
+						must(t, d.world.Crash(testInstance))
+						must(t, d.world.Start(testInstance))
+					}})
+					d.world.Inject(hvtest.Fault{Call: "SetConfigChain", After: true, Do: func() {
+						d.diesWhile(func() {
+							for range 5 {
+								d.world.GuestWrites()
+							}
+							must(t, d.world.Crash(testInstance))
+							if startedOnDst {
+								must(t, d.world.Start(testInstance))
+							}
+						})
+					}})
+					_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+					must(t, err)
+					if !written {
+						d.moved(d.until(mig.ID, api.MigrationCompleted))
+						return
+					}
+					mig = d.until(mig.ID, api.MigrationNeedsOperator)
+					if !d.world.Exists(overlayOf(mig)) || !d.world.Exists(mig.Dst.Path) {
+						t.Errorf("the overlay is there: %t, and dst: %t", d.world.Exists(overlayOf(mig)), d.world.Exists(mig.Dst.Path))
+					}
+					if startedOnDst {
+						return
+					}
+					if guards := d.world.Guards.Guarded(); len(guards) == 0 {
+						t.Error("the instance may be started")
+					}
+					if err := d.manager().NameStanding(context.Background(), testInstance); api.CodeOf(err) != api.CodeChainChanged {
+						t.Errorf("the definition was named after one of the two: %v", err)
+					}
+					// What docs/how-to/recover.md says, if the overlay is right.
+					for block, value := range expect.Value(d.world.ReadImage(overlayOf(mig)))(t) {
+						must(t, d.world.WriteBlock(mig.Dst.Path, block, value))
+					}
+					_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+					must(t, err)
+					d.moved(d.until(mig.ID, api.MigrationCompleted))
+				})
+			})
+		}
+	}
+}
