@@ -41,11 +41,20 @@ func TestAGuestThatWroteToItsOverlayWhileItsDefinitionNamedDstKeepsBoth(t *testi
 							}
 						})
 					}})
-					_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-					must(t, err)
+					complete := func() {
+						t.Helper()
+						_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+						must(t, err)
+					}
+					complete()
 					if !written {
 						d.moved(d.until(mig.ID, api.MigrationCompleted))
 						return
+					}
+					for range 2 {
+						d.until(mig.ID, api.MigrationNeedsOperator)
+						complete()
+						calm(d)
 					}
 					mig = d.until(mig.ID, api.MigrationNeedsOperator)
 					if !d.world.Exists(overlayOf(mig)) || !d.world.Exists(mig.Dst.Path) {
@@ -64,8 +73,7 @@ func TestAGuestThatWroteToItsOverlayWhileItsDefinitionNamedDstKeepsBoth(t *testi
 					for block, value := range expect.Value(d.world.ReadImage(overlayOf(mig)))(t) {
 						must(t, d.world.WriteBlock(mig.Dst.Path, block, value))
 					}
-					_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-					must(t, err)
+					complete()
 					d.moved(d.until(mig.ID, api.MigrationCompleted))
 				})
 			})
