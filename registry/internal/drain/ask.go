@@ -157,7 +157,7 @@ func (l *Loop) request(ctx context.Context, d api.Drain, v api.DrainVolume) (rel
 	if err != nil {
 		return relay.Request{}, err
 	}
-	key, err := l.attempt(ctx, d, v)
+	key, err := l.nextAttempt(ctx, d, v)
 	if err != nil {
 		return relay.Request{}, err
 	}
@@ -186,17 +186,15 @@ func (l *Loop) heard(ctx context.Context, d api.Drain, v api.DrainVolume, status
 
 // refused records why a volume is not moved now, or not at all.
 func (l *Loop) refused(ctx context.Context, d api.Drain, v api.DrainVolume, refused *api.Error) error {
-	if relay.Passes(refused) {
-		l.queue.PutOff(keyOf(d, v))
-		return l.settle(ctx, d, v, api.DrainVolumePending, refused)
+	if passes(refused) {
+		return l.putOff(ctx, d, v, refused)
 	}
 	leaves, later, err := l.leaving(ctx, d, v, refused)
 	switch {
 	case err != nil:
 		return err
 	case later:
-		l.queue.PutOff(keyOf(d, v))
-		return l.settle(ctx, d, v, api.DrainVolumePending, refused)
+		return l.putOff(ctx, d, v, refused)
 	case leaves != "":
 		v.MigrationID = leaves
 		return l.settle(ctx, d, v, api.DrainVolumeMoving, nil)
@@ -235,8 +233,14 @@ func (l *Loop) notAsked(ctx context.Context, d api.Drain, v api.DrainVolume, err
 	if !errors.As(err, &e) || e.Code != api.CodeHypervisorUnavailable || e.Details["maybe_done"] == true {
 		return err
 	}
+	return l.putOff(ctx, d, v, e)
+}
+
+// putOff has a volume wait for another turn.
+func (l *Loop) putOff(ctx context.Context, d api.Drain, v api.DrainVolume, why *api.Error) error {
 	l.queue.PutOff(keyOf(d, v))
-	return l.settle(ctx, d, v, api.DrainVolumePending, e)
+	v.MigrationID = ""
+	return l.settle(ctx, d, v, api.DrainVolumePending, why)
 }
 
 // askOp looks at the op of a migration that the registry does not know: one that
@@ -251,7 +255,8 @@ func (l *Loop) askOp(ctx context.Context, d api.Drain, v api.DrainVolume) {
 	})
 }
 
-// opEnded records the end of an op whose migration never got to the registry.
+// opEnded records the end of an op whose migration never got to the registry. One that is undone
+// was refused, after it had waited for another op of its instance.
 // One that is done is told by the migration, which is there by then.
 func (l *Loop) opEnded(ctx context.Context, d api.Drain, v api.DrainVolume, o api.Op) error {
 	why := o.Error
@@ -260,7 +265,7 @@ func (l *Loop) opEnded(ctx context.Context, d api.Drain, v api.DrainVolume, o ap
 	}
 	switch o.State {
 	case api.OpUndone:
-		return l.settle(ctx, d, v, api.DrainVolumeSkipped, why)
+		return l.refused(ctx, d, v, why)
 	case api.OpNeedsOperator:
 		return l.settle(ctx, d, v, api.DrainVolumeFailed, why)
 	}

@@ -17,9 +17,9 @@ import (
 )
 
 // attempt returns the id of the task that moves a volume: the first of those
-// that follow from drain and volume whose answer is not that it be tried again.
+// that follow from drain and volume that has no answer, or one that is wanted.
 // So a restart finds the task that is on its way, and never makes a second one.
-func (l *Loop) attempt(ctx context.Context, d api.Drain, v api.DrainVolume) (string, error) {
+func (l *Loop) attempt(ctx context.Context, d api.Drain, v api.DrainVolume, wanted func(id string, a api.TaskAnswer) (bool, error)) (string, error) {
 	for n := 0; ; n++ {
 		id := taskID(d.ID, v.VolumeID, n)
 		_, answer, err := l.cfg.Store.Task(ctx, id)
@@ -32,22 +32,30 @@ func (l *Loop) attempt(ctx context.Context, d api.Drain, v api.DrainVolume) (str
 		if answer == nil {
 			return id, nil
 		}
-		again, err := l.again(ctx, d, *answer)
+		found, err := wanted(id, *answer)
 		if err != nil {
 			return "", err
 		}
-		if !again {
+		if found {
 			return id, nil
 		}
 	}
 }
 
-// again says whether an answer is of an attempt that another one may follow: it
-// was refused for the moment or for another migration, or it moved the volume, which came back
+// nextAttempt is the first one that no other may follow.
+func (l *Loop) nextAttempt(ctx context.Context, d api.Drain, v api.DrainVolume) (string, error) {
+	return l.attempt(ctx, d, v, func(id string, a api.TaskAnswer) (bool, error) {
+		again, err := l.again(ctx, d, v, id, a)
+		return !again, err
+	})
+}
+
+// again says whether an attempt with this answer is one that another may follow: it
+// was refused so, at once or when its op was undone, or it moved the volume, which came back
 // since.
-func (l *Loop) again(ctx context.Context, d api.Drain, a api.TaskAnswer) (bool, error) {
+func (l *Loop) again(ctx context.Context, d api.Drain, v api.DrainVolume, id string, a api.TaskAnswer) (bool, error) {
 	if refused := relay.Refusal(a.Status, a.Body); refused != nil {
-		return relay.Passes(refused) || refused.Code == api.CodeMigrationActive, nil
+		return mayFollow(refused), nil
 	}
 	begun, err := begun(a.Body)
 	if err != nil {
@@ -55,12 +63,29 @@ func (l *Loop) again(ctx context.Context, d api.Drain, a api.TaskAnswer) (bool, 
 	}
 	m, err := l.cfg.Store.Migration(ctx, begun, store.Viewer{})
 	if api.CodeOf(err) == api.CodeNotFound {
-		return false, nil
+		o, err := l.readOp(ctx, d, v, id)
+		if api.CodeOf(err) == api.CodeNotFound {
+			return false, nil
+		}
+		return o.State == api.OpUndone && o.Error != nil && mayFollow(o.Error), err
 	}
 	if err != nil {
 		return false, err
 	}
 	return l.cameBack(ctx, d, m)
+}
+
+// mayFollow says whether another attempt may follow one that was refused so: for the moment, or for
+// another migration of the volume.
+func mayFollow(refused *api.Error) bool {
+	return passes(refused) || refused.Code == api.CodeMigrationActive
+}
+
+// passes says whether a refusal may pass. What a migration has locked, it lets go of at its end; an
+// operator's lock stays.
+func passes(refused *api.Error) bool {
+	holder, _ := refused.Details["migration_id"].(string)
+	return relay.Passes(refused) || refused.Code == api.CodeInstanceLocked && holder != ""
 }
 
 // cameBack says whether a migration has moved its volume, and the volume is in the pool again.
@@ -86,13 +111,25 @@ func begun(body []byte) (string, error) {
 	return answer.Migration.ID, nil
 }
 
-// op reads from its host the op that moves a volume.
+// op reads from its host the op that has begun the migration of a volume.
 func (l *Loop) op(ctx context.Context, d api.Drain, v api.DrainVolume) (api.Op, error) {
-	req, err := l.request(ctx, d, v)
+	id, err := l.attempt(ctx, d, v, func(_ string, a api.TaskAnswer) (bool, error) {
+		migration, err := begun(a.Body)
+		return err == nil && migration == v.MigrationID, nil
+	})
 	if err != nil {
 		return api.Op{}, err
 	}
-	status, body, err := l.cfg.Relay.Do(ctx, req.Op())
+	return l.readOp(ctx, d, v, id)
+}
+
+// readOp reads from its host the op of an attempt.
+func (l *Loop) readOp(ctx context.Context, d api.Drain, v api.DrainVolume, id string) (api.Op, error) {
+	host, err := l.cfg.Placement.Host(ctx, v.Host)
+	if err != nil {
+		return api.Op{}, err
+	}
+	status, body, err := l.cfg.Relay.Do(ctx, relay.Request{HostID: host.ID, HostName: host.Name, Who: "drain " + d.ID, Key: id}.Op())
 	if err != nil {
 		return api.Op{}, err
 	}

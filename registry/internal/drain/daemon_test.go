@@ -42,15 +42,15 @@ type daemon struct {
 	end map[string]api.MigrationState
 	// why is the error of an end.
 	why map[string]*api.Error
-	// vanish are the volumes whose ops are undone before the registry has heard
-	// of them.
-	vanish map[string]bool
+	// vanish has why the next ops of a volume are undone before the registry has
+	// heard of them, by its name.
+	vanish map[string][]api.Code
 }
 
 func newDaemon(s *site, name string) *daemon {
 	d := &daemon{
 		site: s, ops: map[string]api.Op{},
-		refuse: map[string][]api.TaskAnswer{}, end: map[string]api.MigrationState{}, why: map[string]*api.Error{}, vanish: map[string]bool{},
+		refuse: map[string][]api.TaskAnswer{}, end: map[string]api.MigrationState{}, why: map[string]*api.Error{}, vanish: map[string][]api.Code{},
 	}
 	d.Host = s.Host(name, []api.Pool{storetest.Dir("fast"), storetest.Dir("slow")}, d.perform)
 	return d
@@ -87,9 +87,13 @@ func (d *daemon) migrate(task api.Task) api.TaskAnswer {
 		ID: uuid.NewString(), VolumeID: v.ID, Host: d.Name, Epoch: 1, Generation: v.Generation,
 		Dst: storetest.At("/" + target.ToPool + "/" + v.Name), Method: "offline", OpID: task.ID,
 	}
+	if !v.Unheld() {
+		m.SrcAttachmentID, m.DstAttachmentID = v.Attachments[0].ID, uuid.NewString()
+	}
 	d.ops[task.ID] = api.Op{ID: task.ID, State: "running", MigrationID: m.ID}
-	if d.vanish[v.Name] {
-		d.ops[task.ID] = api.Op{ID: task.ID, State: "undone", MigrationID: m.ID, Error: api.Errorf(api.CodeNoSpace, "no space")}
+	if why := d.vanish[v.Name]; len(why) > 0 {
+		d.vanish[v.Name] = why[1:]
+		d.ops[task.ID] = api.Op{ID: task.ID, State: "undone", MigrationID: m.ID, Error: api.Errorf(why[0], "undone as %s", why[0])}
 	} else if _, err := d.site.Store.RegisterMigration(context.Background(), store.Call{}, m); err != nil {
 		return refusal(api.AsError(err))
 	} else {

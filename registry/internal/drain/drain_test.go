@@ -187,6 +187,21 @@ func TestRefusalOfTheMomentIsNoEnd(t *testing.T) {
 	})
 }
 
+// An op that waits behind another one of the instance is refused by the registry when its host has long said that it
+// took the request.
+func TestAnOpThatIsUndoneForTheMomentIsNoEnd(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.volumes(2, "a")
+		s.hosts["a"].vanish["v0"] = []api.Code{api.CodeInstanceBusy, api.CodeStaleGeneration}
+		id := s.drain(1)
+		relaytest.Pass(5500 * time.Millisecond)
+		s.want(id, "running: v0 pending instance_busy, v1 moving")
+		s.restart()
+		s.until(id)
+		s.movedOnce(2)
+	})
+}
+
 func TestVolumeThatComesMeanwhileIsTakenIn(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(1, "a")
@@ -203,7 +218,7 @@ func TestMigrationThatEndsInErrorIsAFailure(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(4, "a")
 		maps.Copy(s.hosts["a"].end, map[string]api.MigrationState{"v0": api.MigrationError, "v1": api.MigrationNeedsOperator})
-		s.hosts["a"].vanish["v2"] = true
+		s.hosts["a"].vanish["v2"] = []api.Code{api.CodeNoSpace}
 		id := s.drain(1)
 		s.until(id)
 		s.want(id, "done: v0 failed copy_mismatch, v1 failed needs_operator, v2 skipped no_space, v3 moved")

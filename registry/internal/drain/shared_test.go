@@ -24,6 +24,18 @@ func (s *site) share() {
 	s.volume("a", "v0")
 }
 
+// give makes a volume of a type in pool fast, as the second one of these guests.
+func (s *site) give(name, volumeType string, guests ...string) {
+	s.T.Helper()
+	volumeID := relaytest.Kit.Available(s.T, s.Store, "a", name, volumeType, storetest.At("/fast/"+name))
+	for _, guest := range guests {
+		relaytest.Kit.Attach(s.T, s.Store, api.AttachmentReserve{
+			ID: storetest.NamedID(storetest.AttachmentKind, guest+"-2"), VolumeID: volumeID, InstanceID: storetest.NamedID(storetest.InstanceKind, guest),
+			Device: "vdc", Mode: api.ModeRW, Host: "a", Epoch: 1, Generation: 1, OpID: "o",
+		})
+	}
+}
+
 // drainShared drains pool fast.
 func (s *site) drainShared(how api.PoolDrain, announced protocol.Announcement) string {
 	s.T.Helper()
@@ -72,18 +84,74 @@ func (s *site) movesShared(how api.PoolDrain, asked func(p workflow.Pause) bool)
 	s.want(id, "done: shared failed conflict, v0 moved")
 }
 
+// bring has every guest of a move of a shared volume in a state.
+func (s *site) bring(p workflow.Pause, state string) workflow.Pause {
+	s.T.Helper()
+	for _, g := range p.Instances {
+		g.State = state
+		p = expect.Value(s.Store.SetPauseInstance(s.T.Context(), store.Call{}, p.Migration.ID, p.Phase, g))(s.T)
+	}
+	return p
+}
+
 // takeBack is an operator who cancels a move of a shared volume, of which nothing was touched yet.
 func (s *site) takeBack(id string) {
 	t := s.T
 	t.Helper()
-	p := expect.Value(s.Store.CancelPause(t.Context(), store.Call{}, id, nil))(t)
-	for _, g := range p.Instances {
-		g.State = workflow.PauseRestored
-		expect.Value(s.Store.SetPauseInstance(t.Context(), store.Call{}, id, p.Phase, g))(t)
+	p := s.bring(expect.Value(s.Store.CancelPause(t.Context(), store.Call{}, id, nil))(t), workflow.PauseRestored)
+	s.finishShared(expect.Value(s.Store.ResumePause(t.Context(), store.Call{}, p.Migration.ID))(t))
+}
+
+// bringOver brings such a move to its end as its own loop does, where all guests are paused.
+func (s *site) bringOver(id string) {
+	t := s.T
+	t.Helper()
+	ctx, call := t.Context(), store.Call{}
+	s.bring(expect.Value(s.Store.Pause(ctx, id))(t), workflow.PauseChecked)
+	s.bring(expect.Value(s.Store.SuspendPause(ctx, call, id))(t), workflow.PauseSuspended)
+	s.bring(expect.Value(s.Store.SavePause(ctx, call, id))(t), workflow.PauseSaved)
+	dst := expect.Value(s.Store.CopyPause(ctx, call, id))(t).Migration.Dst
+	dst.Path = "/" + dst.Pool + "/" + dst.Name
+	s.bring(expect.Value(s.Store.FlipPause(ctx, call, id, dst))(t), workflow.PauseReady)
+	s.finishShared(s.bring(expect.Value(s.Store.ResumePause(ctx, call, id))(t), workflow.PauseRestored))
+}
+
+// finishShared ends a move whose guests are awake, when the end that its volume has left is removed.
+func (s *site) finishShared(p workflow.Pause) {
+	t := s.T
+	t.Helper()
+	expect.Value(s.Store.SetPauseCopy(t.Context(), store.Call{}, p.Migration.ID, p.Phase, 0, "", nil))(t)
+	expect.Value(s.Store.FinishPause(t.Context(), store.Call{}, p.Migration.ID))(t)
+}
+
+// A registry that dies as it begins such a move finds it by the id that follows from drain and volume; and a drain that is
+// stopped tells how it ended.
+func TestADrainFollowsASharedVolumeToItsEndAcrossRestartsAndAStop(t *testing.T) {
+	for _, every := range []time.Duration{300 * time.Millisecond, 1700 * time.Millisecond, 9 * time.Second} {
+		t.Run(every.String(), func(t *testing.T) {
+			bubble(t, func(s *site) {
+				t := s.T
+				s.share()
+				id := s.drainShared(api.PoolDrain{PauseAll: true}, protocol.Own())
+				for range 6 {
+					relaytest.Pass(every)
+					s.restart()
+				}
+				relaytest.Pass(time.Minute)
+				s.want(id, "running: shared moving, v0 moved")
+				s.set(id, api.DrainStopped)
+				s.restart()
+				relaytest.Pass(time.Minute)
+				s.want(id, "stopped: shared moving, v0 moved")
+				s.bringOver(expect.Value(s.Store.Drain(t.Context(), id))(t).Volumes[0].MigrationID)
+				relaytest.Pass(5 * time.Second)
+				s.want(id, "stopped: shared moved, v0 moved")
+				if moves := s.moves(); moves["shared"] != 1 || moves["v0"] != 1 {
+					t.Errorf("migrations: %v", moves)
+				}
+			})
+		})
 	}
-	expect.Value(s.Store.ResumePause(t.Context(), store.Call{}, id))(t)
-	expect.Value(s.Store.SetPauseCopy(t.Context(), store.Call{}, id, p.Phase, 0, "", nil))(t)
-	expect.Value(s.Store.FinishPause(t.Context(), store.Call{}, id))(t)
 }
 
 // TestTwoVolumesOfTheSameInstancesMoveOneAfterTheOther: the second one waits, and is not skipped, because
@@ -91,13 +159,7 @@ func (s *site) takeBack(id string) {
 func TestTwoVolumesOfTheSameInstancesMoveOneAfterTheOther(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.share()
-		second := relaytest.Kit.Available(s.T, s.Store, "a", "other", "gold", storetest.At("/fast/other"))
-		for _, guest := range []string{"g1", "g2"} {
-			relaytest.Kit.Attach(s.T, s.Store, api.AttachmentReserve{
-				ID: storetest.NamedID(storetest.AttachmentKind, guest+"-o"), VolumeID: second, InstanceID: storetest.NamedID(storetest.InstanceKind, guest),
-				Device: "vdc", Mode: api.ModeRW, Host: "a", Epoch: 1, Generation: 1, OpID: "o",
-			})
-		}
+		s.give("other", "gold", "g1", "g2")
 		id := s.drainShared(api.PoolDrain{PauseAll: true}, protocol.Own())
 		relaytest.Pass(time.Minute)
 		d := expect.Value(s.Store.Drain(s.T.Context(), id))(s.T)
@@ -109,6 +171,22 @@ func TestTwoVolumesOfTheSameInstancesMoveOneAfterTheOther(t *testing.T) {
 		relaytest.Pass(time.Hour)
 		s.wantVolume(id, first.VolumeName, api.DrainVolumeFailed)
 		s.wantVolume(id, other, api.DrainVolumeMoving)
+	})
+}
+
+// A guest is locked while a volume of it moves with all guests paused, and its other volume waits for that, too, where it
+// moves by itself.
+func TestTheOwnVolumeOfAPausedGuestWaitsForItsTurn(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.share()
+		s.give("single", "", "g1")
+		s.hosts["a"].refuses("single", api.CodeInstanceBusy) // so that the other one is first
+		id := s.drainShared(api.PoolDrain{PauseAll: true}, protocol.Own())
+		relaytest.Pass(time.Minute)
+		s.want(id, "running: shared moving, single pending instance_locked, v0 moved")
+		s.bringOver(expect.Value(s.Store.Drain(s.T.Context(), id))(s.T).Volumes[0].MigrationID)
+		s.until(id)
+		s.want(id, "done: shared moved, single moved, v0 moved")
 	})
 }
 

@@ -45,6 +45,9 @@ func (w *walk) arrives() {
 		d.refuses(name, passing[of.IntN(len(passing))])
 	}
 	d.mu.Lock()
+	for range of.IntN(2) {
+		d.vanish[name] = append(d.vanish[name], passing[of.IntN(len(passing))])
+	}
 	w.want[name] = api.DrainVolumeMoved
 	switch of.IntN(8) {
 	case 0:
@@ -52,7 +55,7 @@ func (w *walk) arrives() {
 	case 1:
 		d.end[name], w.want[name] = api.MigrationNeedsOperator, api.DrainVolumeFailed
 	case 2:
-		d.vanish[name], w.want[name] = true, api.DrainVolumeSkipped
+		d.vanish[name], w.want[name] = append(d.vanish[name], final[of.IntN(len(final))]), api.DrainVolumeSkipped
 	case 3:
 		d.refuse[name] = append(d.refuse[name], relaytest.Refuse(final[of.IntN(len(final))]))
 		w.want[name] = api.DrainVolumeSkipped
