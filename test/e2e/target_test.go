@@ -114,6 +114,14 @@ func (x storageTarget) pool() string {
 	return text + " }\n"
 }
 
+// host is a storageHost whose pool san is the target.
+func (x storageTarget) host(t *testing.T) *host {
+	t.Helper()
+	h := storageHost(t)
+	h.configure(t, x.pool())
+	return h
+}
+
 // keepsToTheProtocol runs the kit for vendors, with the real kernel on both sides.
 func (x storageTarget) keepsToTheProtocol(t *testing.T) {
 	t.Helper()
@@ -199,9 +207,7 @@ func TestStorageTheExampleWithOSBrickKeepsToTheProtocol(t *testing.T) {
 // TestStorageAVolumeOfNoInstanceMovesToAnISCSITargetAndAwayThoughAPathIsLost in each copy.
 func TestStorageAVolumeOfNoInstanceMovesToAnISCSITargetAndAwayThoughAPathIsLost(t *testing.T) {
 	x := iscsiTarget(t)
-	h := startHost(t)
-	h.configure(t, x.pool())
-	h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long here
+	h := x.host(t)
 	file := filepath.Join(h.poolA, "plain.raw")
 	halfZeros(t, file)
 	sum := sumOfVolume(t, file)
@@ -237,9 +243,7 @@ func TestStorageAVolumeOfNoInstanceMovesToAnISCSITargetAndAwayThoughAPathIsLost(
 // that is killed in the copy. Not a byte of the copy is written by this host.
 func TestStorageAGuestMovesBetweenTwoVolumesOfATargetThatCopiesByItself(t *testing.T) {
 	x := iscsiTarget(t)
-	h := startHost(t)
-	h.configure(t, x.pool())
-	h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long here
+	h := x.host(t)
 	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 	g.migrate(t, "vda", "--to-path", x.volumes[0])
 
@@ -291,9 +295,7 @@ func TestStorageTwoVolumesOfAGuestMoveToATargetThatIsConnectedForThemAndAway(t *
 }
 
 func (x storageTarget) takesTwoVolumes(t *testing.T) {
-	h := startHost(t)
-	h.configure(t, x.pool())
-	h.virsh(t, "capabilities") // libvirtd asks QEMU for them at its first call, which takes long here
+	h := x.host(t)
 	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw), h.diskIn(t, h.poolA, api.FormatRaw))
 	connected := func(when string, want bool) {
 		t.Helper()
