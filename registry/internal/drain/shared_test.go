@@ -24,14 +24,14 @@ func (s *site) share() {
 	s.volume("a", "v0")
 }
 
-// give makes a volume of a type in pool fast, as the second one of these guests.
-func (s *site) give(name, volumeType string, guests ...string) {
+// give makes a volume of a type in pool fast, which is this device of these guests.
+func (s *site) give(name, volumeType, device string, guests ...string) {
 	s.T.Helper()
 	volumeID := relaytest.Kit.Available(s.T, s.Store, "a", name, volumeType, storetest.At("/fast/"+name))
 	for _, guest := range guests {
 		relaytest.Kit.Attach(s.T, s.Store, api.AttachmentReserve{
-			ID: storetest.NamedID(storetest.AttachmentKind, guest+"-2"), VolumeID: volumeID, InstanceID: storetest.NamedID(storetest.InstanceKind, guest),
-			Device: "vdc", Mode: api.ModeRW, Host: "a", Epoch: 1, Generation: 1, OpID: "o",
+			ID: storetest.NamedID(storetest.AttachmentKind, guest+device[2:]), VolumeID: volumeID, InstanceID: storetest.NamedID(storetest.InstanceKind, guest),
+			Device: device, Mode: api.ModeRW, Host: "a", Epoch: 1, Generation: 1, OpID: "o",
 		})
 	}
 }
@@ -154,12 +154,26 @@ func TestADrainFollowsASharedVolumeToItsEndAcrossRestartsAndAStop(t *testing.T) 
 	}
 }
 
+func TestASharedVolumeWaitsForTheHostOfItsGuests(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.share()
+		s.hosts["a"].Away()
+		relaytest.Pass(time.Minute)
+		id := s.drainShared(api.PoolDrain{PauseAll: true}, protocol.Own())
+		relaytest.Pass(2 * time.Minute)
+		s.want(id, "running: shared pending hypervisor_unavailable, v0 pending")
+		s.hosts["a"].Start()
+		relaytest.Pass(2 * time.Minute)
+		s.want(id, "running: shared moving, v0 moved")
+	})
+}
+
 // TestTwoVolumesOfTheSameInstancesMoveOneAfterTheOther: the second one waits, and is not skipped, because
 // the first one has its instances.
 func TestTwoVolumesOfTheSameInstancesMoveOneAfterTheOther(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.share()
-		s.give("other", "gold", "g1", "g2")
+		s.give("other", "gold", "vdc", "g1", "g2")
 		id := s.drainShared(api.PoolDrain{PauseAll: true}, protocol.Own())
 		relaytest.Pass(time.Minute)
 		d := expect.Value(s.Store.Drain(s.T.Context(), id))(s.T)
@@ -179,7 +193,7 @@ func TestTwoVolumesOfTheSameInstancesMoveOneAfterTheOther(t *testing.T) {
 func TestTheOwnVolumeOfAPausedGuestWaitsForItsTurn(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.share()
-		s.give("single", "", "g1")
+		s.give("single", "", "vdc", "g1")
 		s.hosts["a"].refuses("single", api.CodeInstanceBusy) // so that the other one is first
 		id := s.drainShared(api.PoolDrain{PauseAll: true}, protocol.Own())
 		relaytest.Pass(time.Minute)

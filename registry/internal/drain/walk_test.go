@@ -64,6 +64,33 @@ func (w *walk) arrives() {
 	w.volume(host, name)
 }
 
+// share makes two volumes that two guests of host a share, whose moves go as their names and the seed say, and one that
+// one of these has alone.
+func (w *walk) share() {
+	w.T.Helper()
+	w.site.share()
+	w.give("other", "gold", "vdc", "g1", "g2")
+	w.give("single", "", "vdd", "g1")
+	w.want["v0"], w.want["single"] = api.DrainVolumeMoved, api.DrainVolumeMoved
+	for _, name := range []string{"shared", "other"} {
+		w.want[name] = []string{api.DrainVolumeMoved, api.DrainVolumeFailed}[seedtest.RandOf(w.seed, name).IntN(2)]
+	}
+}
+
+// advanceShared ends the moves of shared volumes, now and then.
+func (w *walk) advanceShared() {
+	w.T.Helper()
+	for _, p := range expect.Value(w.Store.OpenPauses(w.T.Context()))(w.T) {
+		switch ends := w.want[p.Migration.VolumeName]; {
+		case w.random.IntN(8) > 0:
+		case ends == api.DrainVolumeMoved:
+			w.bringOver(p.Migration.ID)
+		default:
+			w.takeBack(p.Migration.ID)
+		}
+	}
+}
+
 // goWrong has something go wrong, or nothing.
 func (w *walk) goWrong(id string, left *int) {
 	name := []string{"a", "b"}[w.random.IntN(2)]
@@ -82,7 +109,7 @@ func (w *walk) goWrong(id string, left *int) {
 			w.restart()
 		case n == 3:
 			w.ask(id, api.DrainPaused)
-		case n == 4 && len(w.want) < 8:
+		case n == 4 && len(w.want) < 10:
 			w.arrives()
 		}
 	}
@@ -109,6 +136,9 @@ func (w *walk) ask(id, to string) {
 func (w *walk) toTheEnd() []api.DrainVolume {
 	w.T.Helper()
 	parallel, left := 1+w.random.IntN(3), 8
+	if w.random.IntN(2) == 0 {
+		w.share()
+	}
 	for range 1 + w.random.IntN(4) {
 		w.arrives()
 	}
@@ -129,6 +159,7 @@ func (w *walk) toTheEnd() []api.DrainVolume {
 			return d.Volumes
 		}
 		relaytest.Pass(time.Duration(1+w.random.IntN(3000)) * time.Millisecond)
+		w.advanceShared()
 		w.goWrong(id, &left)
 	}
 	w.T.Fatalf("not done: %s", w.states(id))
@@ -170,7 +201,7 @@ func (w *walk) wantDone(id string) {
 }
 
 // Each walk is a random order of what goes wrong with moves, daemons and the registry, and of an operator who pauses
-// the drain, and others who make volumes.
+// the drain, and others who make volumes. In half of them guests share some.
 func TestNothingIsLeftOfADrainHoweverItGoes(t *testing.T) {
 	const enough = 200 // walks to see each way to the end
 	walks := enough
