@@ -172,6 +172,13 @@ func (d *daemon) refuses(volume string, codes ...api.Code) {
 	}
 }
 
+// refusesNothing has the daemon take the next calls after all.
+func (d *daemon) refusesNothing() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.refuse)
+}
+
 // mostAtOnce is how many volumes ever moved at once.
 func (d *daemon) mostAtOnce() int {
 	d.mu.Lock()

@@ -27,6 +27,7 @@ type Store interface {
 	Task(ctx context.Context, id string) (api.Task, *api.TaskAnswer, error)
 	Volume(ctx context.Context, ref string, as store.Viewer) (api.Volume, error)
 	Migration(ctx context.Context, ref string, as store.Viewer) (api.Migration, error)
+	Instance(ctx context.Context, ref string, as store.Viewer) (api.Instance, error)
 }
 
 // Relay sends requests to hosts.

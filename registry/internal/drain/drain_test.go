@@ -160,15 +160,15 @@ func TestFencedHostIsWaitedFor(t *testing.T) {
 
 func TestWhatCannotBeMovedIsSkippedAndSaysWhy(t *testing.T) {
 	bubble(t, func(s *site) {
-		codes := []api.Code{api.CodeMultiattached, api.CodeUnsupportedDisk, api.CodePolicyDenied, api.CodeMigrationActive, api.CodeNoSpace}
+		codes := []api.Code{api.CodeMultiattached, api.CodeUnsupportedDisk, api.CodePolicyDenied, api.CodeMigrationActive, api.CodeNoSpace, api.CodeInstanceLocked}
 		s.volumes(len(codes)+1, "a")
 		for i, code := range codes {
 			s.hosts["a"].refuses(fmt.Sprint("v", i), code)
 		}
 		id := s.drain(1)
 		s.until(id)
-		s.want(id, "done: v0 skipped multiattached, v1 skipped unsupported_disk, v2 skipped policy_denied, v3 skipped migration_active, v4 skipped no_space, v5 moved")
-		if diff := cmp.Diff(map[string]int{"v5": 1}, s.moves()); diff != "" {
+		s.want(id, "done: v0 skipped multiattached, v1 skipped unsupported_disk, v2 skipped policy_denied, v3 skipped migration_active, v4 skipped no_space, v5 skipped instance_locked, v6 moved")
+		if diff := cmp.Diff(map[string]int{"v6": 1}, s.moves()); diff != "" {
 			s.T.Errorf("migrations (-want +got):\n%s", diff)
 		}
 	})
@@ -184,6 +184,19 @@ func TestRefusalOfTheMomentIsNoEnd(t *testing.T) {
 		s.restart()
 		s.until(id)
 		s.movedOnce(2)
+	})
+}
+
+// An operator's lock stays; a migration lets go of what it has locked.
+func TestVolumeOfAnInstanceThatAMigrationHasJustLockedIsTriedAgain(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.volumes(1, "a")
+		s.hosts["a"].refuse["v0"] = []api.TaskAnswer{refusal(api.Errorf(api.CodeInstanceLocked, "migration m holds it").With("migration_id", "m"))}
+		id := s.drain(1)
+		relaytest.Pass(1500 * time.Millisecond)
+		s.want(id, "running: v0 pending instance_locked")
+		s.until(id)
+		s.movedOnce(1)
 	})
 }
 

@@ -81,8 +81,8 @@ func (l *Loop) finish(ctx context.Context, d api.Drain) error {
 }
 
 // begin takes a volume on: it counts as moving before its host is asked. One
-// whose host is not there, or whose turn to be tried again has not come, is left
-// for later.
+// whose host is not there, whose instance is at rest, or whose turn to be tried
+// again has not come, is left for later.
 func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool, error) {
 	if !l.queue.Due(keyOf(d, v)) {
 		return false, nil
@@ -97,6 +97,9 @@ func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool,
 	if movesShared(d, volume) {
 		return l.take(ctx, d, v, "")
 	}
+	if held, err := l.held(ctx, volume); held || err != nil {
+		return false, err
+	}
 	host, err := l.cfg.Placement.Mover(ctx, volume, d.ToPool)
 	switch api.CodeOf(err) { //nolint:exhaustive // all others are no answer
 	case api.CodeHypervisorUnavailable:
@@ -108,6 +111,19 @@ func (l *Loop) begin(ctx context.Context, d api.Drain, v api.DrainVolume) (bool,
 		return false, err
 	}
 	return l.take(ctx, d, v, host.Name)
+}
+
+// held says whether the migration of another volume has locked the instance of a volume. The registry would refuse the
+// volume for that, and its host, which sees the guest go off and come back meanwhile, for anything.
+func (l *Loop) held(ctx context.Context, v api.Volume) (bool, error) {
+	if v.Unheld() || len(v.Attachments) > 1 {
+		return false, nil
+	}
+	i, err := l.cfg.Store.Instance(ctx, v.Attachments[0].InstanceID, store.Viewer{})
+	if api.CodeOf(err) == api.CodeNotFound {
+		return false, nil // it was forgotten just now
+	}
+	return i.LockedBy != "" && v.MigrationID == "", err
 }
 
 // take has a volume count as moving, by a host or by the registry, and has it moved.

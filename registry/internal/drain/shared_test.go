@@ -188,16 +188,20 @@ func TestTwoVolumesOfTheSameInstancesMoveOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// A guest is locked while a volume of it moves with all guests paused, and its other volume waits for that, too, where it
-// moves by itself.
+// A guest is locked while a volume of it moves with all guests paused. Its other volume, which moves by itself, waits for that,
+// and its host is not asked meanwhile: it sees the guest go off and come back, and might say anything.
 func TestTheOwnVolumeOfAPausedGuestWaitsForItsTurn(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.share()
 		s.give("single", "", "vdc", "g1")
-		s.hosts["a"].refuses("single", api.CodeInstanceBusy) // so that the other one is first
+		s.hosts["a"].refuses("single", api.CodeInstanceBusy) // if it is asked before the other one is begun
 		id := s.drainShared(api.PoolDrain{PauseAll: true}, protocol.Own())
-		relaytest.Pass(time.Minute)
-		s.want(id, "running: shared moving, single pending instance_locked, v0 moved")
+		relaytest.Pass(1500 * time.Millisecond)
+		s.hosts["a"].refuses("single", api.CodeChainChanged)
+		relaytest.Pass(10 * time.Minute)
+		s.wantVolume(id, "shared", api.DrainVolumeMoving)
+		s.wantVolume(id, "single", api.DrainVolumePending)
+		s.hosts["a"].refusesNothing()
 		s.bringOver(expect.Value(s.Store.Drain(s.T.Context(), id))(s.T).Volumes[0].MigrationID)
 		s.until(id)
 		s.want(id, "done: shared moved, single moved, v0 moved")
