@@ -25,9 +25,16 @@ const (
 // migration, and was free when the journal was told that dst would be made.
 func (e *Env) dstOwner(ctx context.Context, s *Spec, note DstNote) (dstOwner, error) {
 	now, err := e.images.Fingerprint(ctx, s.Dst.Path)
+	if errors.Is(err, image.ErrAbsent) {
+		if there, err := e.poolHasDst(ctx, s); err != nil || !there {
+			return ownedByNobody, err
+		}
+		// It may be there since: a pool in which it is being made answers when that is done.
+		now, err = e.images.Fingerprint(ctx, s.Dst.Path)
+	}
 	switch {
-	case errors.Is(err, image.ErrAbsent):
-		return e.dstOwnerInPool(ctx, s)
+	case errors.Is(err, image.ErrAbsent): // a logical volume that is not active
+		return ownedByOthers, nil
 	case err != nil:
 		return ownedByOthers, err
 	case !note.Ours:
@@ -40,15 +47,14 @@ func (e *Env) dstOwner(ctx context.Context, s *Spec, note DstNote) (dstOwner, er
 	return ownedByUs, nil
 }
 
-// dstOwnerInPool is dstOwner for a dst that has no path now: a logical volume that is not
-// active is there all the same.
-func (e *Env) dstOwnerInPool(ctx context.Context, s *Spec) (dstOwner, error) {
+// poolHasDst says whether the pool of dst, if it is in one, has it, whether it has a path now or not.
+func (e *Env) poolHasDst(ctx context.Context, s *Spec) (bool, error) {
 	if s.Dst.Pool == "" {
-		return ownedByNobody, nil
+		return false, nil
 	}
 	_, err := e.hv.LookupVolume(ctx, s.Dst.Pool, s.Dst.Name)
 	if errors.Is(err, hv.ErrNotFound) {
-		return ownedByNobody, nil
+		return false, nil
 	}
-	return ownedByOthers, e.hvError(err)
+	return err == nil, e.hvError(err)
 }
