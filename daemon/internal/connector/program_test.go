@@ -88,21 +88,29 @@ func TestAProgramThatBreaksTheProtocolIsNotBelieved(t *testing.T) {
 
 // TestNothingOfAProgramOutlivesIt, so that the next verb meets no other one.
 func TestNothingOfAProgramOutlivesIt(t *testing.T) {
-	alive := filepath.Join(t.TempDir(), "alive")
-	if err := os.WriteFile(alive, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	path := program(t, "(trap '' TERM; exec 9<"+alive+"; exec sleep 60) & sleep 60")
-	if _, err := run(t.Context(), path, Request{Protocol: Protocol, Verb: VerbInspect}, 200*time.Millisecond, 100*time.Millisecond); err == nil {
-		t.Fatal("it has ended by itself")
-	}
-	procs, err := filepath.Glob("/proc/[0-9]*/fd/9")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, fd := range procs {
-		if to, err := os.Readlink(fd); err == nil && to == alive {
-			t.Errorf("%s has what a child of the program has opened", fd)
+	const soon = 200 * time.Millisecond
+	givenUp, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	for what, c := range map[string]struct {
+		ctx     context.Context
+		timeout time.Duration
+	}{"its time is over": {t.Context(), soon}, "its caller gives up": {givenUp, time.Minute}} {
+		alive := filepath.Join(t.TempDir(), "alive")
+		if err := os.WriteFile(alive, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		path := program(t, "(trap '' TERM; exec 9<"+alive+"; exec sleep 60) & sleep 60")
+		if _, err := run(c.ctx, path, Request{Protocol: Protocol, Verb: VerbInspect}, c.timeout, 100*time.Millisecond); err == nil {
+			t.Fatal("it has ended by itself")
+		}
+		procs, err := filepath.Glob("/proc/[0-9]*/fd/9")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, fd := range procs {
+			if to, err := os.Readlink(fd); err == nil && to == alive {
+				t.Errorf("%s: %s has what a child of the program has opened", what, fd)
+			}
 		}
 	}
 }
@@ -145,31 +153,6 @@ func TestAProgramThatOthersCouldReplaceIsNotRun(t *testing.T) {
 	}
 	if _, err := Find(t.TempDir(), "../fake"); err == nil {
 		t.Error("a path is a name")
-	}
-}
-
-func TestOneVerbAtATimeIsAtWorkOnAVolume(t *testing.T) {
-	dir := t.TempDir()
-	at := filepath.Join(t.TempDir(), "at-work")
-	script := "#!/bin/sh\nmkdir " + at + " || exit 9\nsleep 0.1\nrmdir " + at + `
-echo '{"protocol":1,"volume":{"name":"v"}}'` + "\n"
-	if err := os.WriteFile(filepath.Join(dir, "fake"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	r := &Runner{Config: func() (string, map[string]PoolConfig, error) {
-		return dir, map[string]PoolConfig{"fast": {"connector": "fake"}}, nil
-	}}
-	ended := make(chan error)
-	for range 3 {
-		go func() {
-			_, err := r.Run(context.Background(), "fast", Request{Verb: VerbCreate, OpID: "a", Volume: "v", SizeBytes: 512})
-			ended <- err
-		}()
-	}
-	for range 3 {
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
 	}
 }
 

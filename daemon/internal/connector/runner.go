@@ -67,14 +67,16 @@ func CheckPools(pools map[string]PoolConfig) error {
 	return nil
 }
 
-// Runner runs the connectors of pools, one verb at a time on a volume: a program that was
-// given up may still be at work. The zero value of what is not exported is ready.
+// Runner runs the connectors of pools. On a volume one changing verb is at work at a time, in the
+// order in which they came: a program whose caller has given up or died may still be at work, and
+// what undoes that is to come behind it. The zero value of what is not exported is ready.
 type Runner struct {
 	// Config reads where connectors are installed, and the pools.
 	Config func() (dir string, pools map[string]PoolConfig, err error)
 
-	mu   sync.Mutex
-	busy map[string]chan struct{}
+	mu sync.Mutex
+	// newest is the newest changing verb of a volume that has not ended: closed when it has.
+	newest map[string]chan struct{}
 }
 
 // Run runs a verb of the connector of a pool; what the request says of options is replaced by
@@ -96,16 +98,13 @@ func (r *Runner) Run(ctx context.Context, pool string, in Request) (Answer, erro
 	if err != nil {
 		return Answer{}, err
 	}
-	if in.Verb == VerbInspect { // which changes nothing, and may look while something else is done
-		out, err := Run(ctx, path, in)
-		return c.answer(out), err
-	}
-	release, err := r.take(ctx, pool+"/"+in.Volume)
+	release, err := r.turn(ctx, pool, in)
 	if err != nil {
 		return Answer{}, &BrokenError{Verb: in.Verb, Err: err}
 	}
 	defer release()
-	return Run(ctx, path, in)
+	out, err := Run(ctx, path, in)
+	return c.answer(out), err
 }
 
 // RunText is Run for another process: what is asked and answered is text. The error is what no
@@ -126,30 +125,49 @@ func (r *Runner) RunText(ctx context.Context, pool string, text []byte) ([]byte,
 	return json.Marshal(out)
 }
 
-// take waits until nothing else is at work on a volume.
-func (r *Runner) take(ctx context.Context, volume string) (release func(), err error) {
-	for {
+// turn waits until all changing verbs on the volume of a request have ended that came before it.
+// Nobody waits for one that only looks: a volume that is being made is neither absent nor there
+// until that is over, but it may be looked at by many. An inspection of the pool waits for nothing.
+func (r *Runner) turn(ctx context.Context, pool string, in Request) (release func(), err error) {
+	leave := func() {}
+	if in.Volume == "" {
+		return leave, nil
+	}
+	volume := pool + "/" + in.Volume
+	r.mu.Lock()
+	before := r.newest[volume]
+	if in.Verb != VerbInspect {
+		leave = r.enter(volume)
+	}
+	r.mu.Unlock()
+	if before == nil {
+		return leave, nil
+	}
+	select {
+	case <-before:
+		return leave, nil
+	case <-ctx.Done():
+		go func() { // who came behind it waits for what is at work all the same
+			<-before
+			leave()
+		}()
+		return nil, errors.New("another verb on this volume has not ended")
+	}
+}
+
+// enter makes a verb the newest one of a volume, until it is released. The caller holds the lock.
+func (r *Runner) enter(volume string) (release func()) {
+	mine := make(chan struct{})
+	if r.newest == nil {
+		r.newest = map[string]chan struct{}{}
+	}
+	r.newest[volume] = mine
+	return func() {
 		r.mu.Lock()
-		other, taken := r.busy[volume]
-		if !taken {
-			mine := make(chan struct{})
-			if r.busy == nil {
-				r.busy = map[string]chan struct{}{}
-			}
-			r.busy[volume] = mine
-			r.mu.Unlock()
-			return func() {
-				r.mu.Lock()
-				defer r.mu.Unlock()
-				delete(r.busy, volume)
-				close(mine)
-			}, nil
+		defer r.mu.Unlock()
+		if r.newest[volume] == mine {
+			delete(r.newest, volume)
 		}
-		r.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return nil, errors.New("another verb on this volume has not ended")
-		}
+		close(mine)
 	}
 }
