@@ -32,6 +32,10 @@ func Describe(err error) op.Failure {
 		return op.Failure{Code: string(api.CodeHypervisorUnavailable), Message: err.Error()}
 	case errors.Is(err, hv.ErrUnsupported):
 		return op.Failure{Code: string(api.CodeUnsupportedDisk), Message: err.Error()}
+	case errors.Is(err, hv.ErrInUse):
+		return op.Failure{Code: string(api.CodeVolumeInUse), Message: err.Error()}
+	case errors.Is(err, hv.ErrExists):
+		return op.Failure{Code: string(api.CodeConflict), Message: err.Error()}
 	}
 	return op.Failure{Code: string(api.CodeInternal), Message: err.Error()}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
@@ -105,6 +106,13 @@ func (w *world) withDevice(t *testing.T, who holder) api.Volume {
 		v.Status = api.VolumeInUse
 		v.Attachments = []api.Attachment{{ID: "a", InstanceID: guestID, InstanceName: "web", DiskAttachment: api.DiskAttachment{Device: "vdb", Mode: api.ModeRW}, State: api.AttachmentAttached, Host: hostName}}
 	})
+}
+
+// withConnectors is withDevice on a host that runs the programs of its connectors.
+func (w *world) withConnectors(t *testing.T, who holder) api.Volume {
+	t.Helper()
+	w.connectors = &hosttest.Connectors{Fake: w.Fake, Images: w.images, Moments: w.moments}
+	return w.withDevice(t, who)
 }
 
 func TestADeviceOfAConnectorIsMadeLargerBeforeItsGuestIsTold(t *testing.T) {

@@ -23,14 +23,21 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// resizeSubjects are the volumes that simulations resize.
-var resizeSubjects = []struct {
+// byItsConnector is the subject whose connector is a program that is run.
+const byItsConnector = "a device by its connector"
+
+// resizeSubject is a volume with each of those who may have it.
+type resizeSubject struct {
 	name string
 	with func(w *world, t *testing.T, who holder) api.Volume
 	who  []holder
-}{
+}
+
+// resizeSubjects are the volumes that simulations resize.
+var resizeSubjects = []resizeSubject{
 	{"a file", (*world).withVolume, []holder{nobody, stopped, running, paused}},
 	{"a device", (*world).withDevice, []holder{nobody, stopped, running}},
+	{byItsConnector, (*world).withConnectors, []holder{nobody, stopped, running}},
 	{"a beginning", (*world).withSlice, []holder{nobody, stopped, running}},
 }
 
@@ -39,6 +46,7 @@ type resizeTrial struct {
 	*world
 	daemon *hosttest.Daemon[*Manager]
 	vol    api.Volume
+	who    holder
 	// asks counts the requests, and size is the largest that was asked for.
 	asks int
 	size int64
@@ -46,7 +54,7 @@ type resizeTrial struct {
 
 func newResizeTrial(t *testing.T, subject int, who holder) *resizeTrial {
 	t.Helper()
-	s := &resizeTrial{world: newWorld(t), size: testSize}
+	s := &resizeTrial{world: newWorld(t), size: testSize, who: who}
 	s.withConnectorPool(asItIs)
 	s.vol = resizeSubjects[subject].with(s.world, t, who)
 	s.moments.Look = s.look

@@ -114,6 +114,8 @@ func (e *env) extend(ctx context.Context, in *resizeInput) error {
 		return nil
 	case why == nil:
 		return in.tooSmall(info.SizeBytes)
+	case errors.Is(why, hv.ErrNotFound): // whose device is there
+		return in.cannot(api.CodeNotFound, "%v", why)
 	}
 	return request.HV(why)
 }

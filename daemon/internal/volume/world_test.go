@@ -39,6 +39,8 @@ type world struct {
 	images   *hosttest.Images
 	journal  *optest.Journal
 	runner   *op.Runner
+	// connectors, if set, have the pools of connectors: their programs are run.
+	connectors *hosttest.Connectors
 	// left are the images that every volume has left by moves.
 	left []string
 	// adoptable, if set, refuses images that volumes have left.
@@ -70,7 +72,11 @@ const cephCluster = "5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11"
 
 func (w *world) newManager(runner *op.Runner) *Manager {
 	host := func(context.Context) (string, error) { return testHost, nil }
-	ports := Ports{HV: w.hv, Registry: w.registry, Images: w.images, Claims: &location.Claims{Site: w.registry, Pools: w.hv.Pools, HostID: testHost, HostName: hostName}}
+	var h hv.Hypervisor = w.hv
+	if w.connectors != nil {
+		h = w.connectors.On(h)
+	}
+	ports := Ports{HV: h, Registry: w.registry, Images: w.images, Claims: &location.Claims{Site: w.registry, Pools: h.Pools, HostID: testHost, HostName: hostName}}
 	ports.Adoptable = w.adoptable
 	ports.Left = func(context.Context, string) ([]string, error) { return w.left, nil }
 	rules := location.Rules{AllowedPaths: []string{os.TempDir()}, Storage: w.Fake, RBD: rbd.Clusters{cephCluster: {}}}
