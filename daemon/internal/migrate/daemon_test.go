@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -69,11 +70,11 @@ func newDaemonWith(t *testing.T, w *migratetest.World, cfg *Config) *daemon {
 	t.Helper()
 	d := &daemon{t: t, world: w, journal: optest.NewJournal()}
 	rules := location.Rules{
-		AllowedPaths: []string{os.TempDir(), "/var", "/dev", "/run"}, Storage: w,
+		AllowedPaths: []string{os.TempDir(), "/var", "/dev", "/run"}, Storage: w.Hypervisor(),
 		RBD: rbd.Clusters{"5c3b8e1c-58a1-4ac3-8f0e-0e3c6f0f7a11": {}}, NBDServers: []string{"nbd.example:10809"},
 	}
 	d.Daemon = hosttest.Start(t, hosttest.Program[*Manager]{
-		Runner: op.Config{Journal: d.journal, Describe: request.Describe},
+		Runner: op.Config{Journal: d.journal, Describe: request.Describe, Context: hv.WithOp},
 		New: func(runner *op.Runner) *Manager {
 			runner.OnFinished(func(st op.Status) { Notify(st, &d.heard) })
 			host := func(context.Context) (steps.Host, error) {
@@ -233,7 +234,7 @@ func (d *daemon) moved(mig api.Migration) {
 	switch {
 	case api.IsNetwork(img.Path):
 		img.Type = hv.SourceNetwork
-	case d.world.Images.Devices[img.Path]:
+	case d.world.Images.Devices[img.Path], strings.HasPrefix(img.Path, "/dev/"):
 		img.Type = hv.SourceBlock
 	}
 	img.LUKSSecret = d.world.Src.LUKSSecret

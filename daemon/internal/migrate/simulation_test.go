@@ -60,7 +60,12 @@ func simulateComplete(t *testing.T, d *daemon, fault hvtest.Fault) {
 
 func simulateCancel(t *testing.T, d *daemon, fault hvtest.Fault) {
 	t.Helper()
-	mig := d.begin(d.world.To)
+	simulateCancelOf(t, d, d.begin(d.world.To), fault)
+}
+
+// simulateCancelOf is simulateCancel of a migration that is started.
+func simulateCancelOf(t *testing.T, d *daemon, mig api.Migration, fault hvtest.Fault) {
+	t.Helper()
 	said := &promises{d: d, mig: mig.ID}
 	said.look(mig)
 	for range 20 {

@@ -29,6 +29,8 @@ type World struct {
 	Images   *hosttest.Images
 	Copier   *FakeCopier
 	Blobs    *Blobs
+	// Connectors, if set, have the pools of connectors: their programs are run.
+	Connectors *hosttest.Connectors
 
 	// Bases are the base images that the volume keeps, wherever it is.
 	Bases        []hv.Image
@@ -203,7 +205,16 @@ func (w *World) Ports() steps.Ports {
 		}
 		return w.MayMove()
 	}
-	return steps.Ports{HV: w, Images: w.Images, Copier: w.Copier, Registry: w.Registry, Guards: w.Guards, Blobs: w.Blobs, MayMove: mayMove, Claims: w.claims(), Audit: w.audit, Clock: w.now}
+	h := w.Hypervisor()
+	return steps.Ports{HV: h, Images: w.Images, Copier: w.Copier, Registry: w.Registry, Guards: w.Guards, Blobs: w.Blobs, MayMove: mayMove, Claims: w.claims(h), Audit: w.audit, Clock: w.now}
+}
+
+// Hypervisor is the world's, as a daemon has it that starts.
+func (w *World) Hypervisor() hv.Hypervisor {
+	if w.Connectors == nil {
+		return w
+	}
+	return w.Connectors.On(w)
 }
 
 // SetClock sets the clock of the host forward; back, if by is negative.
@@ -231,8 +242,8 @@ func (w *World) Audits() []string {
 	return slices.Clone(w.audited)
 }
 
-func (w *World) claims() *location.Claims {
-	return &location.Claims{Site: w.Registry, Pools: w.Pools, HostID: Host}
+func (w *World) claims(h hv.Hypervisor) *location.Claims {
+	return &location.Claims{Site: w.Registry, Pools: h.Pools, HostID: Host}
 }
 
 // NewSpec returns the spec of the migration of the world's volume to the pool.
