@@ -5,12 +5,16 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
@@ -103,6 +107,59 @@ func servedConnectors(t *testing.T, args []string) string {
 		}
 	})
 	return address.Name
+}
+
+// TestTheNextDaemonIsToldOfAVolumeWhenItIsMade: the program that the daemon before has asked is still
+// at work on it, beside the daemon.
+func TestTheNextDaemonIsToldOfAVolumeWhenItIsMade(t *testing.T) {
+	dir := t.TempDir()
+	for _, pipe := range []string{"begun", "go"} {
+		if err := unix.Mkfifo(filepath.Join(dir, pipe), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := "#!/bin/sh\ncd " + dir + `
+case $(cat) in
+*'"verb":"create"'*) echo >begun; read on <go; touch made ;;
+*'"volume"'*) [ -e made ] || exec echo '{"protocol":1,"error":{"code":"not_found","message":"it is not there"}}' ;;
+*) exec echo '{"protocol":1,"pool":{"directory":"/dev/fake","capacity_bytes":2048,"free_bytes":1024,"granularity_bytes":512,"verbs":["inspect","create","delete"]}}' ;;
+esac
+echo '{"protocol":1,"volume":{"name":"v","path":"/dev/fake/v","size_bytes":512,"identity":"x","op_id":"a"}}'
+`
+	if err := os.WriteFile(filepath.Join(dir, "slow"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--connector-dir", dir, "--config", writeConfig(t, "[connector_pools]\nfast = { connector = \"slow\" }\n")}
+	cfg, err := load(t, args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(envConnectors, servedConnectors(t, args))
+	before, die := context.WithCancel(hv.WithOp(t.Context(), "a"))
+	died := make(chan error, 1)
+	go func() {
+		_, err := withConnectors(hvtest.New(), cfg).CreateVolume(before, "fast", "v", "raw", 512, nil)
+		died <- err
+	}()
+	if _, err := os.ReadFile(filepath.Join(dir, "begun")); err != nil {
+		t.Fatal(err)
+	}
+	die()
+	if err := <-died; err == nil {
+		t.Fatal("it was made before the daemon died")
+	}
+	next := withConnectors(hvtest.New(), cfg)
+	soon, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if v, err := next.LookupVolume(soon, "fast", "v"); err == nil || errors.Is(err, hv.ErrNotFound) {
+		t.Errorf("while it is made: %+v, %v", v, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go"), []byte("on\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := next.LookupVolume(t.Context(), "fast", "v"); err != nil || v.OpID != "a" {
+		t.Errorf("it is %+v, %v", v, err)
+	}
 }
 
 func TestAConnectorThatIsNotThereKeepsNoDaemonFromStarting(t *testing.T) {
