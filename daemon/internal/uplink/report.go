@@ -139,7 +139,7 @@ func (u *Uplink) poolOf(p hv.PoolInfo) api.Pool {
 // stands for that. The caller holds reporting.
 func (u *Uplink) send(ctx context.Context, r api.HostReport) (api.Host, error) {
 	now := time.Now()
-	if u.lastReport.covers(r, now, u.quietFor()) {
+	if u.lastReport.covers(r, now) {
 		host, err := u.cfg.Registry.Report(ctx, api.HostReport{
 			ID: r.ID, Name: r.Name, Epoch: r.Epoch, Mark: r.Mark, Digest: u.lastReport.digest, Migrations: r.Migrations,
 		})

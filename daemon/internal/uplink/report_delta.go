@@ -12,9 +12,9 @@ import (
 
 const (
 	// sizesEvery is how often the registry hears what the pools have free, if that is
-	// all that has changed.
+	// all that has changed and a report is made then.
 	sizesEvery = 30 * time.Second
-	// wholeEvery is how often it hears everything, whether or not it has changed.
+	// wholeEvery is how often it hears everything, by the next report, whether or not it has changed.
 	wholeEvery = 5 * time.Minute
 )
 
@@ -26,18 +26,19 @@ type lastReport struct {
 	at, heard time.Time
 }
 
-// covers says whether the registry need not hear a report now, because it was told
-// the same. One that gives no digest always hears it. It hears the sizes of pools not more
-// often than every quiet.
-func (l lastReport) covers(r api.HostReport, now time.Time, quiet time.Duration) bool {
+// covers says whether a report that is made now need not say what it says, because the registry was told
+// the same.
+func (l lastReport) covers(r api.HostReport, now time.Time) bool {
 	age := now.Sub(l.at)
-	switch {
-	case l.digest == "" || age >= wholeEvery:
-		return false
-	case r.Version != l.report.Version || r.BootID != l.report.BootID || !slices.Equal(r.Instances, l.report.Instances):
+	return age < wholeEvery && l.says(r, age >= sizesEvery)
+}
+
+// says says whether a report has nothing new in it, with the sizes of pools or without. For a registry that gives
+// no digest all is new.
+func (l lastReport) says(r api.HostReport, sizes bool) bool {
+	if l.digest == "" || r.Version != l.report.Version || r.BootID != l.report.BootID || !slices.Equal(r.Instances, l.report.Instances) {
 		return false
 	}
-	sizes := age >= max(sizesEvery, quiet)
 	return (r.Pools == nil) == (l.report.Pools == nil) &&
 		slices.EqualFunc(r.Pools, l.report.Pools, func(a, b api.Pool) bool { return poolAs(a, sizes) == poolAs(b, sizes) })
 }

@@ -3,6 +3,7 @@
 package uplink
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -109,9 +110,10 @@ func TestARegistryThatGivesNoDigestHearsEverything(t *testing.T) {
 	})
 }
 
-// TestAHostWithNothingNewIsAsSilentAsTheRegistryWants, and is looked at as often as ever.
+// TestAHostWithNothingNewIsAsSilentAsTheRegistryWants, for a minute at the most as it does not poll, and is looked at as
+// often as ever.
 func TestAHostWithNothingNewIsAsSilentAsTheRegistryWants(t *testing.T) {
-	for every, want := range map[int]int{0: 120, 1: 120, 20: 30, 50: 12, 3600: 10} {
+	for every, want := range map[int]int{0: 120, 1: 120, 20: 30, 50: 12, 200: 10, 3600: 10} {
 		bubble(t, func(w *world) {
 			w.registry.every = every
 			w.start()
@@ -143,6 +145,77 @@ func TestARegistryThatHasJustBegunHearsOfASilentHostAtOnce(t *testing.T) {
 		if whole, _ := w.sent(2 * retryEvery); whole != 1 {
 			t.Errorf("%d whole reports within %v, want 1", whole, 2*retryEvery)
 		}
+		stop()
+		w.kill()
+	})
+}
+
+// TestRareReportsAreMadeBetweenPolls: one that is made beside an open poll needs a connection of its own.
+func TestRareReportsAreMadeBetweenPolls(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.registry.every = 200
+		w.start()
+		stop := w.startTasks(&perform{})
+		pass(10*time.Minute + time.Millisecond)
+		w.registry.set(func() { w.registry.besidePoll, w.registry.waits = 0, nil })
+		whole, digests := w.sent(40 * time.Minute)
+		if n := whole + digests; n < 11 || n > 13 || whole > 7 {
+			t.Errorf("%d reports in 40 minutes, %d of them whole, want one every 195 s, and every other one whole", n, whole)
+		}
+		w.fake.AddPool(hv.PoolInfo{Name: "local", Type: "dir", Path: "/local", Active: true, FreeBytes: 7})
+		if whole, _ := w.sent(200 * time.Second); whole != 1 || w.report().Pools[1].FreeBytes != 7 {
+			t.Errorf("%d whole reports in the time of one, of the pools %+v: want what they have free", whole, w.report().Pools)
+		}
+		w.registry.set(func() {
+			if n := w.registry.besidePoll; n != 0 {
+				t.Errorf("%d of them beside an open poll", n)
+			}
+			for _, wait := range w.registry.waits {
+				if wait != 195*time.Second {
+					t.Errorf("a poll of %v", wait)
+				}
+			}
+		})
+		w.must(w.fake.PowerOff(w.t.Context(), web))
+		if whole, _ := w.sent(reportEvery + reportPause); whole != 1 {
+			t.Errorf("%d whole reports within %v of a change, want 1", whole, reportEvery)
+		}
+		stop()
+		w.kill()
+	})
+}
+
+// TestPollsAreNoLongerThanAnOlderRegistryTakes, which is a minute; it wants to hear of each host as often.
+func TestPollsAreNoLongerThanAnOlderRegistryTakes(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.registry.every = 60
+		w.start()
+		stop := w.startTasks(&perform{})
+		pass(10 * time.Minute)
+		w.registry.set(func() {
+			if len(w.registry.waits) < 10 || slices.Max(w.registry.waits) > time.Minute {
+				t.Errorf("polls of %v", w.registry.waits)
+			}
+		})
+		stop()
+		w.kill()
+	})
+}
+
+func TestAHostPollsAgainAfterItsRegistryWasTakenBackToAnOlderVersion(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.registry.every = 200
+		w.start()
+		stop := w.startTasks(&perform{})
+		pass(10 * time.Minute)
+		w.registry.set(func() { w.registry.every, w.registry.longestPoll, w.registry.waits = 50, time.Minute, nil })
+		w.registry.newTask <- struct{}{} // the open poll ends
+		pass(10 * time.Second)
+		w.registry.set(func() {
+			if waits := w.registry.waits; len(waits) == 0 || len(waits) > 3 || waits[len(waits)-1] > time.Minute {
+				t.Errorf("polls of %v", waits)
+			}
+		})
 		stop()
 		w.kill()
 	})

@@ -60,15 +60,8 @@ func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
 	return nil
 }
 
-const (
-	// fetchWait is how long the registry may hold back that it has no task, and fetchWaitMax
-	// is that of a registry with so many hosts that it wants to hear of each more rarely. Both are
-	// below what takes a silent connection for dead.
-	fetchWait    = 20 * time.Second
-	fetchWaitMax = 50 * time.Second
-	// fetchPause is between two looks for tasks.
-	fetchPause = 20 * time.Millisecond
-)
+// fetchPause is between two looks for tasks.
+const fetchPause = 20 * time.Millisecond
 
 // fetch waits at the registry for tasks. A host that is fenced gets none: it
 // could answer nothing.
@@ -80,7 +73,13 @@ func (u *Uplink) fetch(ctx context.Context) ([]api.Task, error) {
 		return nil, api.Errorf(api.CodeRegistryUnavailable, "the registry has not heard of this host yet")
 	}
 	_, epoch := u.Token()
-	tasks, err := u.cfg.Registry.Tasks(ctx, u.cfg.HostID, u.session, min(max(fetchWait, u.quietFor()), fetchWaitMax))
+	began := time.Now()
+	u.polling.Add(1)
+	tasks, err := u.cfg.Registry.Tasks(ctx, u.cfg.HostID, u.session, u.pollFor())
+	u.polling.Add(-1)
+	if err == nil && len(tasks) == 0 {
+		u.reportAfterPoll(ctx, began)
+	}
 	if err != nil && ctx.Err() == nil {
 		err = u.refused(epoch, true, err)
 		if u.Up() {

@@ -105,6 +105,8 @@ type Uplink struct {
 	reporting ctxMutex
 	// halted: ops were halted and have not been resumed.
 	halted atomic.Bool
+	// polling is how many polls for tasks are open.
+	polling atomic.Int32
 	// pendingView is a view that was read and not confirmed yet. Of reporting.
 	pendingView *pendingView
 	// halting gets the outcome of the halt that is under way, nil if there is none. Of

@@ -55,6 +55,11 @@ type registry struct {
 	sessions []string
 	answers  map[string][]api.TaskAnswer
 	newTask  chan struct{}
+	// longestPoll is what a poll may ask for, 0 for anything; waits is what polls have asked for.
+	longestPoll time.Duration
+	waits       []time.Duration
+	polling     int // how many polls are open
+	besidePoll  int // reports that came while one was
 }
 
 func newRegistry(m *hosttest.Moments) *registry {
@@ -86,6 +91,9 @@ func (r *registry) hostNow() api.Host {
 func (r *registry) Report(_ context.Context, in api.HostReport) (host api.Host, err error) {
 	err = r.do("Report", func() error {
 		r.reports = append(r.reports, in)
+		if r.polling > 0 {
+			r.besidePoll++
+		}
 		r.justStarted = false
 		if r.fenced {
 			return r.CheckEpoch(thisHost, 0)
@@ -167,6 +175,10 @@ func (r *registry) Attachments(context.Context, string, string) ([]api.Attachmen
 func (r *registry) Tasks(ctx context.Context, _, session string, wait time.Duration) (out []api.Task, err error) {
 	give := func() error {
 		r.sessions = append(r.sessions, session)
+		r.waits = append(r.waits, wait)
+		if r.longestPoll > 0 && wait > r.longestPoll {
+			return api.Errorf(api.CodeInvalidArgument, "wait_seconds is up to %v", r.longestPoll)
+		}
 		for _, t := range r.tasks {
 			if len(r.answers[t.ID]) == 0 {
 				out = append(out, t)
@@ -177,6 +189,8 @@ func (r *registry) Tasks(ctx context.Context, _, session string, wait time.Durat
 	if err := r.do("Tasks", give); err != nil || len(out) > 0 {
 		return out, err
 	}
+	r.With(func() { r.polling++ })
+	defer r.With(func() { r.polling-- })
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
