@@ -65,7 +65,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) (err error) {
 	}
 	metrics.Watch(db, log)
 
-	hosts := relay.New(relay.Config{Store: db, Log: log})
+	hosts := relay.New(relay.Config{Store: db, Log: log, OnBreak: db.BrokeOff})
 	defer hosts.Close()
 	health := healthOf(db)
 	metrics.WatchDatabase(func() bool { return health.Up(databaseProbe) })

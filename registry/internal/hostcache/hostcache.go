@@ -69,8 +69,11 @@ type Row struct {
 // State is what the cache has of one host.
 type State struct {
 	Row Row
-	// LastSeen is zero while the host has not reported since the start.
+	// LastSeen is when the host last reported or began to wait for tasks; zero while it has not
+	// since the start.
 	LastSeen time.Time
+	// brokeOff is when the connection broke on which it waited for tasks; zero if it was seen since.
+	brokeOff time.Time
 	Pools    []api.Pool
 	// PoolsAt is when pools were reported. PoolsFlushed is the PoolsAt of the pools in the
 	// database.
@@ -109,8 +112,28 @@ func (c *Cache) Touch(id string, at time.Time) (row Row, mark api.RegistryMark, 
 	if s == nil {
 		return Row{}, api.RegistryMark{}, false
 	}
-	s.LastSeen = at
+	s.LastSeen, s.brokeOff = at, time.Time{}
 	return s.Row, s.mark, true
+}
+
+// NoteBreak notes that the connection broke on which a host waited for tasks.
+func (c *Cache) NoteBreak(id string, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.byID[id]; s != nil {
+		s.brokeOff = at
+	}
+}
+
+// BrokeOff returns when NoteBreak was called for a host, and false if it was seen since.
+func (c *Cache) BrokeOff(id string) (at time.Time, broke bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.byID[id]
+	if s == nil || s.brokeOff.IsZero() {
+		return time.Time{}, false
+	}
+	return s.brokeOff, true
 }
 
 // Row returns a host as of the last commit, false if there is none.
@@ -197,8 +220,7 @@ func (c *Cache) SetMark(id string, mark api.RegistryMark) {
 	}
 }
 
-// LastSeen returns when a host last reported, and false if it has not reported since the
-// start.
+// LastSeen returns when a host was last seen, and false if it was not since the start.
 func (c *Cache) LastSeen(id string) (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -231,7 +253,7 @@ func (c *Cache) Len() int {
 	return len(c.byID)
 }
 
-// Snapshot returns a copy of the state of every host that has reported since the start.
+// Snapshot returns a copy of the state of every host that was seen since the start.
 func (c *Cache) Snapshot() map[string]State {
 	c.mu.Lock()
 	defer c.mu.Unlock()

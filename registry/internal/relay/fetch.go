@@ -21,7 +21,7 @@ func (r *Relay) Fetch(ctx context.Context, call store.Call, hostID, session stri
 		return nil, err
 	}
 	h, p := r.enter(hostID)
-	defer r.exit(h, p)
+	defer func() { r.exit(h, p, hostID, ctx.Err() != nil) }()
 	if err := admit(); err != nil {
 		return nil, err
 	}
@@ -78,13 +78,17 @@ func (r *Relay) EndPoll(hostID string) {
 	}
 }
 
-func (r *Relay) exit(h *host, p *poll) {
+func (r *Relay) exit(h *host, p *poll, hostID string, broke bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h.polls--
 	h.last = time.Now()
-	if h.poll == p {
-		h.poll = nil
+	if h.poll != p {
+		return // its host has gone on
+	}
+	h.poll = nil
+	if broke && r.cfg.OnBreak != nil {
+		r.cfg.OnBreak(hostID)
 	}
 }
 

@@ -281,3 +281,45 @@ func TestStormOfCallersAndSessions(t *testing.T) {
 		}
 	})
 }
+
+// TestAPollBreaksOffOnlyWhereItsHostHasNotGoneOn: the connection of an older poll may be found dead when its host
+// has made another.
+func TestAPollBreaksOffOnlyWhereItsHostHasNotGoneOn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		admit func(s *site, breakOff context.CancelFunc) error
+		end   func(s *site, breakOff context.CancelFunc)
+		broke string
+	}{
+		"its connection breaks": {end: func(_ *site, breakOff context.CancelFunc) { breakOff() }, broke: hostA},
+		"it ends":               {end: func(*site, context.CancelFunc) { pass(time.Hour) }},
+		"it is ended":           {end: func(s *site, _ context.CancelFunc) { s.EndPoll(hostA) }},
+		"there is a newer one": {admit: func(s *site, breakOff context.CancelFunc) error {
+			entered := make(chan struct{})
+			go func() {
+				_, _ = s.Fetch(context.Background(), store.Call{}, hostA, "s1", time.Hour, func() error { close(entered); return nil })
+			}()
+			<-entered
+			breakOff()
+			return nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *site) {
+				ctx, breakOff := context.WithCancel(t.Context())
+				defer breakOff()
+				admit := admitted
+				if tc.admit != nil {
+					admit = func() error { return tc.admit(s, breakOff) }
+				}
+				go func() { _, _ = s.Fetch(ctx, store.Call{}, hostA, "s1", time.Hour, admit) }()
+				synctest.Wait()
+				if tc.end != nil {
+					tc.end(s, breakOff)
+				}
+				synctest.Wait()
+				want(t, "broken off", strings.Join(s.broke, " "), tc.broke)
+				pass(time.Hour)
+			})
+		})
+	}
+}

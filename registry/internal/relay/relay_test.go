@@ -26,6 +26,8 @@ const (
 type site struct {
 	*relay.Relay
 	tasks *tasks
+	// broke are the hosts whose poll broke off.
+	broke []string
 }
 
 func newSite(t *testing.T) *site {
@@ -38,7 +40,9 @@ func newSite(t *testing.T) *site {
 
 // restart is the registry's: the tasks alone outlive it.
 func (s *site) restart() {
-	s.Relay = relay.New(relay.Config{Store: s.tasks, Log: slog.New(slog.DiscardHandler)})
+	s.Relay = relay.New(relay.Config{
+		Store: s.tasks, Log: slog.New(slog.DiscardHandler), OnBreak: func(hostID string) { s.broke = append(s.broke, hostID) },
+	})
 }
 
 // bubble runs f with a site in a bubble of its own time.

@@ -17,9 +17,9 @@ import (
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-// maxWait bounds a long poll; it is below what takes a silent connection for a
-// dead one.
-const maxWait = time.Minute
+// maxWait bounds a long poll. It is the longest that hosts are to be silent (package store); that their
+// connections live is looked at oftener, by TCP.
+const maxWait = 5 * time.Minute
 
 // report takes a host's report. The path names the host by its id, which the
 // body must repeat, as must the certificate, which has its name as well.
@@ -99,6 +99,7 @@ func (s *Server) tasks(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		s.Relay.Announced(id, protocol.AnnouncedIn(r.Header))
+		s.Store.Waits(id)
 		return nil
 	})
 	if err != nil {
@@ -110,7 +111,10 @@ func (s *Server) tasks(w http.ResponseWriter, r *http.Request) error {
 	if err := routes.FetchTasks.Write(w, http.StatusOK, tasks); err != nil {
 		return err
 	}
-	if err := http.NewResponseController(w).Flush(); err != nil && len(tasks) > 0 {
+	if len(tasks) == 0 {
+		return nil // one write less than with a flush, and nothing is lost with it
+	}
+	if err := http.NewResponseController(w).Flush(); err != nil {
 		s.Relay.Lost(id)
 	}
 	return nil

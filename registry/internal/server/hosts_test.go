@@ -3,14 +3,17 @@
 package server_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,6 +26,7 @@ import (
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/relay"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/storetest"
 )
 
 func TestHostTakesAndAnswersItsTasksOverTheAPI(t *testing.T) {
@@ -43,6 +47,54 @@ func TestHostTakesAndAnswersItsTasksOverTheAPI(t *testing.T) {
 			t.Errorf("the caller got %d %s", status, body)
 		}
 		wantError(t, s.speak(t, own, "POST", "/v1/hosts/"+hostID+"/tasks/x/answer", `{"status":200,"body":{}}`), api.CodeNotFound)
+	})
+}
+
+func TestAHostThatWaitsForTasksIsSeen(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		host := func() (h api.Host) { decode(t, s.ok(t, "GET", "/v1/hosts/a", ""), &h); return h }
+		tasks := "/v1/hosts/" + hostID + "/tasks?session=s&wait_seconds="
+		pass(time.Minute)
+		if h := host(); h.Status != api.HostSuspect {
+			t.Fatalf("a host that is silent for a minute is %s", h.Status)
+		}
+		wantError(t, s.speak(t, speaker{host: hostID, epoch: "2"}, "GET", tasks+"0", ""), api.CodeStaleEpoch)
+		if h := host(); h.Status != api.HostSuspect {
+			t.Errorf("after a poll that was refused it is %s", h.Status)
+		}
+		go s.handler.ServeHTTP(httptest.NewRecorder(), speaker{host: hostID, epoch: "1"}.request(t.Context(), "GET", tasks+"300", ""))
+		synctest.Wait()
+		if h := host(); h.Status != api.HostUp || time.Since(*h.LastSeenAt) > time.Second {
+			t.Errorf("while it waits it is %s, last seen at %v", h.Status, h.LastSeenAt)
+		}
+	})
+}
+
+// TestAHostWhoseConnectionBreaksWhileItWaitsIsSuspectBeforeItsReportIsOverdue: with so many hosts that is later.
+func TestAHostWhoseConnectionBreaksWhileItWaitsIsSuspectBeforeItsReportIsOverdue(t *testing.T) {
+	bubble(t, func(t *testing.T, s *site) {
+		for n := range 500 {
+			more := api.HostReport{ID: storetest.ID(storetest.InstanceKind, 100+n), Name: fmt.Sprint("more", n), Pools: []api.Pool{}, Instances: []api.InstanceReport{}}
+			expect.Value(s.store.Report(t.Context(), store.Call{}, more))(t)
+		}
+		status := func() string {
+			var h api.Host
+			decode(t, s.ok(t, "GET", "/v1/hosts/a", ""), &h)
+			return h.Status
+		}
+		ctx, breakOff := context.WithCancel(t.Context())
+		poll := speaker{host: hostID, epoch: "1"}.request(ctx, "GET", "/v1/hosts/"+hostID+"/tasks?session=s&wait_seconds=300", "")
+		go s.handler.ServeHTTP(httptest.NewRecorder(), poll)
+		pass(time.Second)
+		breakOff()
+		pass(29 * time.Second)
+		if got := status(); got != api.HostUp {
+			t.Errorf("29 s later it is %s", got)
+		}
+		pass(2 * time.Second)
+		if got := status(); got != api.HostSuspect {
+			t.Errorf("31 s later, and 32 s after it was last seen, it is %s", got)
+		}
 	})
 }
 

@@ -39,7 +39,7 @@ func TestMalformedRequestsChangeNothing(t *testing.T) {
 		"unknown filter":      {"GET", "/v1/volumes?name=x", ""},
 		"no session":          {"GET", "/v1/hosts/" + hostID + "/tasks", ""},
 		"negative wait":       {"GET", "/v1/hosts/" + hostID + "/tasks?session=s&wait_seconds=-1", ""},
-		"endless wait":        {"GET", "/v1/hosts/" + hostID + "/tasks?session=s&wait_seconds=61", ""},
+		"endless wait":        {"GET", "/v1/hosts/" + hostID + "/tasks?session=s&wait_seconds=301", ""},
 		"status of no answer": {"POST", "/v1/hosts/" + hostID + "/tasks/t/answer", `{"status":100,"body":null}`},
 		"body where none is":  {"POST", "/v1/migrations/m/copy", `{"x":1}`},
 		"relayed nonsense":    {"POST", "/v1/volumes", `{"name":7}`},

@@ -67,7 +67,7 @@ func openSite(path string) (*site, error) {
 		return nil, err
 	}
 	m.Watch(db, log)
-	hosts := relay.New(relay.Config{Store: db, Log: log})
+	hosts := relay.New(relay.Config{Store: db, Log: log, OnBreak: db.BrokeOff})
 	srv := server.New(server.Config{
 		Store: db, Relay: hosts, Metrics: m, Authorize: mtls.Authorizer(httpjson.SocketAuthorizer(-1)), Version: "1.2.3", Log: log,
 	})

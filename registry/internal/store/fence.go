@@ -58,19 +58,15 @@ func admitFence(ctx context.Context, s *Store, tx *Tx) error {
 	return nil
 }
 
-// checkSilent refuses to fence a host that is not and reports right now, unless that
+// checkSilent refuses to fence a host that is not and reports, or waits for tasks, right now, unless that
 // is what the operator means: it may be the wrong name.
 func (s *Store) checkSilent(host hostcache.Row, in api.HostFence) error {
 	last, seen := s.hosts.LastSeen(host.ID)
-	if !seen || host.Fenced || in.EvenIfUp {
+	if !seen || host.Fenced || in.EvenIfUp || !s.isUp(host.ID, last) {
 		return nil
 	}
-	ago := s.now().Sub(last)
-	if ago > s.upWithin() {
-		return nil
-	}
-	return api.Errorf(api.CodeConflict, "cannot fence host %s: it reported %s ago, so it has power and a network; if it is the right host and cannot touch any volume all the same, say so: --even-if-up",
-		host.Name, ago.Round(time.Second)).With("last_seen_at", last.UTC())
+	return api.Errorf(api.CodeConflict, "cannot fence host %s: it was heard of %s ago, so it has power and a network; if it is the right host and cannot touch any volume all the same, say so: --even-if-up",
+		host.Name, s.now().Sub(last).Round(time.Second)).With("last_seen_at", last.UTC())
 }
 
 // RejoinHost ends the fence of a host that has let go of what it lost. By naming the

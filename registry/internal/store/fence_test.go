@@ -292,11 +292,11 @@ func TestAHostThatReportsRightNowIsFencedOnlyIfThatIsMeant(t *testing.T) {
 	word := api.HostFence{Evidence: "the power is off"}
 	fence := func() error { return second(s.FenceHost(t.Context(), nobody, "a", word)) }
 	refused := fence()
-	wantCode(t, refused, api.CodeConflict, "it reported 0s ago")
+	wantCode(t, refused, api.CodeConflict, "it was heard of 0s ago")
 	if e := lastEvent(t, s); e.What != "host.fence" || e.Result != string(api.CodeConflict) {
 		t.Errorf("event = %+v", e)
 	}
-	s.now = func() time.Time { return time.Now().Add(s.upWithin() + time.Second) }
+	s.now = func() time.Time { return time.Now().Add(s.reportEvery() + upMargin + time.Second) }
 	if err := fence(); err != nil {
 		t.Errorf("a host that has been silent: %v", err)
 	}

@@ -12,30 +12,6 @@ import (
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-const (
-	// quietReports is how many reports a second all hosts together make that have nothing new
-	// to say. It bounds what they cost, and how old the newest mark is that a host has.
-	quietReports = 200
-	// shortestQuiet and longestQuiet bound how often a host reports that has nothing new to say.
-	// Daemons have the same bounds.
-	shortestQuiet = 5 * time.Second
-	longestQuiet  = time.Minute
-)
-
-// reportEvery is how often each host should report while it has nothing new to say.
-func (s *Store) reportEvery() time.Duration {
-	share := time.Duration(s.hosts.Len()) * time.Second / quietReports
-	return min(max(shortestQuiet, share.Truncate(time.Second)), longestQuiet)
-}
-
-// suspectAfter is how long a host may be silent. A host that is silent is suspect and no
-// more: what it holds stays held until an operator says that it is fenced.
-func (s *Store) suspectAfter() time.Duration { return max(30*time.Second, 3*s.reportEvery()) }
-
-// upWithin is how long ago a host that is fenced may have reported for the
-// operator to be asked whether it is the right one.
-func (s *Store) upWithin() time.Duration { return s.reportEvery() + 10*time.Second }
-
 // Hosts returns every host, by name.
 func (s *Store) Hosts(ctx context.Context) ([]api.Host, error) {
 	return ledger.ReadAll(ctx, s.db.Read, s.scanHost, hostQuery+" ORDER BY name")
@@ -74,7 +50,7 @@ func (s *Store) scanHost(row ledger.Scanner) (api.Host, error) {
 
 // hostDocument adds to what is stored of a host what is known in memory.
 func (s *Store) hostDocument(h hostcache.Row) api.Host {
-	last, now := h.LastSeen, s.now()
+	last := h.LastSeen
 	if at, ok := s.hosts.LastSeen(h.ID); ok {
 		last = at
 	}
@@ -82,7 +58,7 @@ func (s *Store) hostDocument(h hostcache.Row) api.Host {
 	switch {
 	case h.Fenced:
 		status = api.HostFenced
-	case now.Sub(last) > s.suspectAfter():
+	case s.isSuspect(h.ID, last):
 		status = api.HostSuspect
 	}
 	seen := last.UTC().Truncate(time.Microsecond)

@@ -198,7 +198,7 @@ func (s *Store) nameTaken(ctx context.Context, tx *Tx, name string) error {
 		last = at
 	}
 	refused := fmt.Sprintf("the name %s belongs to another host (id %s, last report %s)", name, h.ID, last.UTC().Format(time.RFC3339))
-	if !h.Fenced && s.now().Sub(last) <= s.upWithin() {
+	if !h.Fenced && s.isUp(h.ID, last) {
 		return api.Errorf(api.CodeConflict, "%s, which reports right now; give one of the two another name (host_name in volferryd.toml)", refused)
 	}
 	return api.Errorf(api.CodeConflict, "%s; if that is another machine, give one of the two another name (host_name in volferryd.toml); "+

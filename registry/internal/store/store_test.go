@@ -261,10 +261,10 @@ func TestHostIsSuspectWhenItIsSilentAndNothingMore(t *testing.T) {
 func TestTheMoreHostsThereAreTheMoreRarelyEachReports(t *testing.T) {
 	for hosts, want := range map[int]struct{ every, suspect time.Duration }{
 		2:       {5 * time.Second, 30 * time.Second},
-		1000:    {5 * time.Second, 30 * time.Second},
-		3000:    {15 * time.Second, 45 * time.Second},
-		10_000:  {50 * time.Second, 150 * time.Second},
-		100_000: {time.Minute, 3 * time.Minute},
+		250:     {5 * time.Second, 30 * time.Second},
+		1000:    {20 * time.Second, 45 * time.Second},
+		10_000:  {200 * time.Second, 225 * time.Second},
+		100_000: {5 * time.Minute, 325 * time.Second},
 	} {
 		s := newSite(t)
 		for n := s.hosts.Len(); n < hosts; n++ {
