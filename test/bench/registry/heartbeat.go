@@ -4,20 +4,17 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/test/bench/load"
 )
 
 const (
-	// heartbeaters are how many goroutines report, each for its share of the hosts.
+	// heartbeaters are how many goroutines connect the hosts, each its share of them.
 	heartbeaters = 32
 	// instancesPerHost are those of an ordinary host.
 	instancesPerHost = 10
@@ -30,7 +27,8 @@ const (
 var poolNames = []string{"fast", "slow"}
 
 // heart is a host that reports as daemons do: it shows the mark that it was told the
-// last time, and sends the digest of what it has said before.
+// last time, and sends the digest of what it has said before. It waits for tasks until just before a report is due, and
+// reports on the same connection.
 type heart struct {
 	*conn
 	path string
@@ -39,12 +37,12 @@ type heart struct {
 	mark, digest []byte
 	body         []byte
 	every        time.Duration // how often the registry wants to hear of it
-	beats        int           // of the whole run, which is spread over the hosts
+	wholeAt      time.Time     // of the last whole report
 	sent         *sent
 }
 
-// sent counts the reports of all hosts.
-type sent struct{ whole, brief atomic.Int64 }
+// sent counts the reports and the waits of all hosts.
+type sent struct{ whole, brief, waits atomic.Int64 }
 
 // reportOf is what a host says of itself, without a mark.
 func reportOf(h *host, instances []api.InstanceReport) []byte {
@@ -69,7 +67,8 @@ var (
 )
 
 func (h *heart) beat() error {
-	if h.beats++; len(h.digest) == 0 || h.beats%int(wholeEvery/h.every) == 0 {
+	if len(h.digest) == 0 || time.Since(h.wholeAt) >= wholeEvery {
+		h.wholeAt = time.Now()
 		h.body = append(h.body[:0], h.whole...)
 		h.sent.whole.Add(1)
 	} else {
@@ -111,32 +110,4 @@ func everyOf(hearts []*heart) (every time.Duration) {
 		every = max(every, h.every)
 	}
 	return every
-}
-
-// beats has every host report as often as the registry wants, spread evenly, until ctx ends.
-func beats(ctx context.Context, hearts []*heart) error {
-	begin, every := time.Now(), everyOf(hearts)
-	return inParallel(heartbeaters, func(first int) error {
-		for n := 0; ; n++ {
-			for i := first; i < len(hearts); i += heartbeaters {
-				due := begin.Add(every * time.Duration(n)).Add(every * time.Duration(i) / time.Duration(len(hearts)))
-				if err := load.Until(ctx, due); err != nil {
-					return nil //nolint:nilerr // it was told to end
-				}
-				if err := hearts[i].beat(); err != nil {
-					return err
-				}
-			}
-		}
-	})
-}
-
-// beside runs do while the hosts report.
-func beside(ctx context.Context, hearts []*heart, do func() error) error {
-	ctx, stop := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- beats(ctx, hearts) }()
-	err := do()
-	stop()
-	return errors.Join(err, <-done)
 }

@@ -44,7 +44,7 @@ func run(ctx context.Context) error {
 	flag.DurationVar(&o.seconds, "time", 15*time.Second, "how long each measurement takes")
 	flag.IntVar(&o.clients, "clients", 1000, "how many connections the load of many clients has")
 	flag.IntVar(&o.rate, "rate", 10000, "changes per `second` that they offer together where they do not go as fast as they can")
-	flag.IntVar(&o.hosts, "hosts", 10000, "how many hosts report every ten seconds")
+	flag.IntVar(&o.hosts, "hosts", 10000, "how many hosts report as often as the registry wants, and wait for tasks in between")
 	flag.IntVar(&o.attachments, "attachments", 100000, "how many attachments the full site has")
 	flag.Uint64Var(&o.seed, "seed", 1, "of the ids")
 	flag.StringVar(&o.bin, "bin", o.bin, "`directory` of the built programs")

@@ -23,7 +23,9 @@ const (
 	aimResident     = 100 << 20
 	besideClients   = 100
 	besidePerSecond = 1000
-	fewConnections  = 4 // beside which memory is that of the attachments
+	longestWindow   = time.Minute      // of the reports, however rare they are: they are spread evenly
+	settleFor       = 10 * time.Second // in which all hosts begin to wait for tasks, and each is new to the registry
+	fewConnections  = 4                // beside which memory is that of the attachments
 )
 
 // oneClient is one change after the other, each of which has to reach the disk.
@@ -150,52 +152,54 @@ func (b *bench) heartbeats(ctx context.Context, r *report) (err error) {
 	m.value("seconds", time.Since(begin).Seconds(), "%.1f s")
 	m.value("registry_cpu_us_per_host", micros(after.registry-before.registry, len(b.hearts)), "registry %.0f µs CPU each")
 
-	if b.pollers, err = connectPollers(ctx, b.registry.Listen, b.hearts); err != nil {
+	every := everyOf(b.hearts)
+	b.pulse = startPulse(ctx, b.hearts, every, b.random)
+	if err := load.Until(ctx, time.Now().Add(settleFor)); err != nil {
 		return err
 	}
-	every := everyOf(b.hearts)
-	b.pollers.start(ctx, every, b.random)
-	var used usage
+	window := load.NewWindow(max(b.seconds, min(every, longestWindow)))
+	if err := load.Until(ctx, window.Begin); err != nil {
+		return err
+	}
 	counts := b.hearts[0].sent
 	counts.whole.Store(0)
 	counts.brief.Store(0)
-	err = beside(ctx, b.hearts, func() error {
-		used, err = b.usageWithin(ctx, load.NewWindow(max(b.seconds, every)))
-		return err
-	})
+	counts.waits.Store(0)
+	used, err := b.usageWithin(ctx, window)
 	if err != nil {
 		return err
 	}
-	share := used.registry.Seconds() / used.wall.Seconds()
-	m = r.add("heartbeats", fmt.Sprintf("%d hosts report every %.0f s, %d of them wait for tasks", len(b.hearts), every.Seconds(), len(b.pollers.conns)))
-	m.value("core_percent", 100*share, "%.1f %% of a core")
-	m.value("registry_cpu_us_per_request", 1e6*share*every.Seconds()/float64(len(b.hearts)+len(b.pollers.conns)), "%.0f µs CPU for each report and each wait")
-	whole, brief := float64(counts.whole.Load()), float64(counts.brief.Load())
+	whole, brief, waits := float64(counts.whole.Load()), float64(counts.brief.Load()), float64(counts.waits.Load())
+	requests := whole + brief + waits
+	m = r.add("heartbeats", fmt.Sprintf("%d hosts report every %.0f s, and wait for tasks in between", len(b.hearts), every.Seconds()))
+	m.value("core_percent", 100*used.registry.Seconds()/used.wall.Seconds(), "%.1f %% of a core")
+	m.value("requests_per_second", requests/used.wall.Seconds(), "%.0f requests/s")
+	m.value("registry_cpu_us_per_request", micros(used.registry, int(requests)), "%.0f µs CPU for each report and each wait")
 	m.value("whole_percent", 100*whole/max(1, whole+brief), "%.1f %% of the reports whole")
 	m.usage("registry", used)
-	m.aim("≤ 10 % of a core", share <= aimHeartbeats)
-	return b.memoryNow(r, len(b.hearts)+len(b.pollers.conns)+len(b.clients))
+	m.aim("≤ 10 % of a core", used.registry.Seconds() <= aimHeartbeats*used.wall.Seconds())
+	return b.memoryNow(r, len(b.hearts)+len(b.clients))
 }
 
 // heartbeatsBesideAttach is what reports do to attaches.
 func (b *bench) heartbeatsBesideAttach(ctx context.Context, r *report) error {
-	if b.hearts == nil {
+	if b.pulse == nil {
 		return errors.New("it takes the connections of the hosts, so it is measured after them only")
 	}
 	clients := b.clients[:min(besideClients, len(b.clients))]
+	with, err := b.drive(ctx, clients, besidePerSecond, b.seconds)
+	if err != nil {
+		return err
+	}
+	if err := b.pulse.stop(); err != nil {
+		return err
+	}
+	b.pulse = nil
 	alone, err := b.drive(ctx, clients, besidePerSecond, b.seconds)
 	if err != nil {
 		return err
 	}
-	r.load(fmt.Sprintf("%d clients that offer %d/s, no reports", len(clients), besidePerSecond), alone)
-	var with driven
-	err = beside(ctx, b.hearts, func() error {
-		with, err = b.drive(ctx, clients, besidePerSecond, b.seconds)
-		return err
-	})
-	if err != nil {
-		return err
-	}
+	r.load(fmt.Sprintf("%d clients that offer %d/s, no hosts", len(clients), besidePerSecond), alone)
 	m := r.load(fmt.Sprintf("%d clients that offer %d/s, and the reports", len(clients), besidePerSecond), with)
 	m.aim("p99 ≤ 1.2 × without", float64(with.p99) <= aimDisturbance*float64(alone.p99))
 	return nil

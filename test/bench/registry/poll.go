@@ -14,61 +14,64 @@ import (
 	"time"
 )
 
-// maxPollers is how many of the hosts wait for tasks: each needs a second connection, and programs
-// may have 20,000 files open where this was measured.
-const maxPollers = 8000
+const (
+	// shortestWait is how long daemons wait for tasks on a small site. On a larger one they wait until so
+	// long before a report is due.
+	shortestWait = 20 * time.Second
+	dueSoon      = 5 * time.Second
+)
 
-// pollers wait for tasks, as daemons do beside their reports, until stop.
-type pollers struct {
-	conns []*conn
-	end   context.CancelFunc
-	done  sync.WaitGroup
-	mu    sync.Mutex
-	errs  []error
+// waitOf is how long a host waits for tasks that is to report so often.
+func waitOf(every time.Duration) time.Duration { return max(shortestWait, every-dueSoon) }
+
+// pulse has hosts wait for tasks and report in turns, until stop.
+type pulse struct {
+	hearts []*heart
+	end    context.CancelFunc
+	done   sync.WaitGroup
+	mu     sync.Mutex
+	errs   []error
 }
 
-// connectPollers connects for the first of the hosts once more, and has each ask once: the registry closes
-// connections of which nothing comes.
-func connectPollers(ctx context.Context, address string, hearts []*heart) (*pollers, error) {
-	p := &pollers{conns: make([]*conn, min(len(hearts), maxPollers))}
-	return p, inParallel(heartbeaters, func(first int) (err error) {
-		for i := first; i < len(p.conns) && err == nil; i += heartbeaters {
-			if p.conns[i], err = dial(ctx, address, hearts[i].host); err == nil {
-				err = p.conns[i].poll(0)
-			}
-		}
-		return err
-	})
-}
-
-// start has each wait for as long as every again and again, the first time for a part of that, so
-// that they are spread evenly.
-func (p *pollers) start(ctx context.Context, every time.Duration, random *rand.Rand) {
+// startPulse has each host wait for as long as every, the first time for a part of that, so that they are
+// spread evenly.
+func startPulse(ctx context.Context, hearts []*heart, every time.Duration, random *rand.Rand) *pulse {
+	p := &pulse{hearts: hearts}
 	ctx, p.end = context.WithCancel(ctx)
-	for _, c := range p.conns {
-		first := time.Duration(random.Int64N(int64(every)))
+	for _, h := range hearts {
+		h.every = every
+		first := time.Duration(random.Int64N(int64(waitOf(every))))
 		p.done.Go(func() {
-			for wait := first; ctx.Err() == nil; wait = every {
-				if err := c.poll(wait); err != nil && ctx.Err() == nil {
-					p.mu.Lock()
-					p.errs = append(p.errs, err)
-					p.mu.Unlock()
-					return
-				}
+			if err := h.live(ctx, first); err != nil && ctx.Err() == nil {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				p.errs = append(p.errs, err)
 			}
 		})
 	}
+	return p
 }
 
-// stop ends all polls, and returns why some had ended before.
-func (p *pollers) stop() error {
-	if p.end != nil {
-		p.end()
-	}
-	for _, c := range p.conns {
-		if c != nil {
-			c.close()
+// live waits for tasks, the first time for so long, and reports, again and again.
+func (h *heart) live(ctx context.Context, wait time.Duration) error {
+	for ctx.Err() == nil {
+		if err := h.poll(wait); err != nil {
+			return err
 		}
+		h.sent.waits.Add(1)
+		if err := h.beat(); err != nil {
+			return err
+		}
+		wait = waitOf(h.every)
+	}
+	return nil
+}
+
+// stop disconnects the hosts, and returns why some had ended before.
+func (p *pulse) stop() error {
+	p.end()
+	for _, h := range p.hearts {
+		h.close()
 	}
 	p.done.Wait()
 	return errors.Join(p.errs...)

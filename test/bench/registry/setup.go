@@ -40,7 +40,7 @@ type bench struct {
 	hosts     []*host
 	clients   []*client
 	hearts    []*heart
-	pollers   *pollers
+	pulse     *pulse
 	version   string // of the registry
 }
 
@@ -118,7 +118,7 @@ func (b *bench) connectHosts(ctx context.Context) ([]*heart, error) {
 		}
 		report := reportOf(h, instances)
 		hearts[i] = &heart{
-			conn: &conn{host: h}, path: "/v1/hosts/" + h.id + "/report", whole: report[:len(report)-1], beats: i, sent: counts, every: wholeEvery,
+			conn: &conn{host: h}, path: "/v1/hosts/" + h.id + "/report", whole: report[:len(report)-1], sent: counts, every: wholeEvery,
 			brief: fmt.Appendf(nil, `{"id":%q,"name":%q,"version":"","boot_id":"","epoch":1,"pools":null,"instances":null`, h.id, h.name),
 		}
 	}
@@ -139,13 +139,14 @@ func (b *bench) connectHosts(ctx context.Context) ([]*heart, error) {
 
 func (b *bench) close() {
 	b.disconnect()
-	if b.pollers != nil {
-		if err := b.pollers.stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "waiting for tasks has failed:", err)
+	if b.pulse != nil {
+		if err := b.pulse.stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "a host has failed:", err)
 		}
-	}
-	for _, h := range b.hearts {
-		h.close()
+	} else {
+		for _, h := range b.hearts {
+			h.close()
+		}
 	}
 	b.registry.Stop()
 }
