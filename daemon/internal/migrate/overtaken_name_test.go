@@ -35,6 +35,7 @@ func TestAGuestThatWroteToItsOverlayWhileItsDefinitionNamedDstKeepsBoth(t *testi
 							for range 5 {
 								d.world.GuestWrites()
 							}
+							d.world.SetQuiet()
 							must(t, d.world.Crash(testInstance))
 							if startedOnDst {
 								must(t, d.world.Start(testInstance))
@@ -61,9 +62,8 @@ func TestAGuestThatWroteToItsOverlayWhileItsDefinitionNamedDstKeepsBoth(t *testi
 						t.Errorf("the overlay is there: %t, and dst: %t", d.world.Exists(overlayOf(mig)), d.world.Exists(mig.Dst.Path))
 					}
 					if startedOnDst {
-						return
-					}
-					if guards := d.world.Guards.Guarded(); len(guards) == 0 {
+						must(t, d.world.Stop(testInstance))
+					} else if len(d.world.Guards.Guarded()) == 0 {
 						t.Error("the instance may be started")
 					}
 					if err := d.manager().NameStanding(context.Background(), testInstance); api.CodeOf(err) != api.CodeChainChanged {
