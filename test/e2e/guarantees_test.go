@@ -3,7 +3,9 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,6 +35,10 @@ func (h *host) startsTrial(t *testing.T) *trialStart {
 	s := &trialStart{host: h, at: time.Now(), images: map[string]*os.File{}, files: filesLike(h.poolA+"/*", h.poolB+"/*")}
 	for _, v := range get[[]api.Volume](t, h, "volumes", "volume", "list") {
 		path := v.Location.Path
+		// Of a test before on this host a volume is left, and no image.
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) && len(v.Attachments) == 0 {
+			continue
+		}
 		if fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil { // which is no use of it
 			s.images[path] = os.NewFile(uintptr(fd), path)
 			t.Cleanup(func() { _ = s.images[path].Close() })

@@ -47,8 +47,7 @@ var idleHosts struct {
 // sharedHost is a host with nothing in progress that other tests use, before and after.
 func sharedHost(t *testing.T) *host {
 	t.Helper()
-	lab.Require(t)
-	t.Parallel()
+	requireParallel(t)
 	h := takeIdle()
 	if h == nil {
 		dir, err := os.MkdirTemp("", "vfe2e-") //nolint:usetesting // it outlives the test
