@@ -57,7 +57,7 @@ const (
 	maxInFlight   = 16 << 20
 	minInFlight   = minPieceBytes
 	// A request rests only where one of the smallest at a time is still too much. With
-	// maxRest, 64 KiB are read or written in a millisecond and a little: a copy that
+	// maxRest, 64 KiB are read or written in a millisecond or two: a copy that
 	// never ends keeps the guest's newest writes in its overlay, which is no kindness
 	// either.
 	restStep = 125 * time.Microsecond
