@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
@@ -31,8 +29,7 @@ func (d *daemon) fold(mig api.Migration) api.Migration {
 		d.world.GuestWrites()
 	}
 	d.world.SetStep(0)
-	_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-	must(d.t, err)
+	d.completes(mig)
 	for !slices.Contains(d.world.Calls(), "BlockCopy") {
 		pass(10 * time.Millisecond)
 		synctest.Wait()
@@ -133,8 +130,7 @@ func TestACompleteTakesUpTheJobOfTheOneBefore(t *testing.T) {
 			d.world.GuestWrites()
 		}
 		d.world.SetStep(2)
-		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-		must(t, err)
+		d.completes(mig)
 		d.moved(d.until(mig.ID, api.MigrationCompleted))
 		begun := slices.DeleteFunc(d.world.Calls(), func(call string) bool { return call != "BlockCopy" && call != "AbortJob" })
 		if len(begun) != 1 {

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/uuid"
-
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -202,8 +200,7 @@ func TestAGuestWhoseLibvirtdDiedInThePivotIsStartedFromDst(t *testing.T) {
 		must(t, d.world.Destroy(testInstance))
 		pass(2 * chainWatchEvery)
 		must(t, d.world.Start(testInstance))
-		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-		must(t, err)
+		d.completes(mig)
 		d.moved(d.until(mig.ID, api.MigrationCompleted))
 	})
 }

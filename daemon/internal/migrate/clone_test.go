@@ -183,8 +183,7 @@ func slowComplete(t *testing.T, d *daemon) api.Migration {
 	}
 	d.world.SetQuiet()
 	d.world.SetStep(0)
-	_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-	must(t, err)
+	d.completes(mig)
 	for !slices.Contains(d.world.Calls(), "BlockCopy") {
 		pass(10 * time.Millisecond)
 		synctest.Wait()
@@ -299,8 +298,7 @@ func offAtItsName(d *daemon, then func()) api.Migration {
 		d.world.Redefine(d.t, func(dom *hv.Domain) { dom.Config[0].Chain = before })
 		then()
 	})
-	_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-	must(d.t, err)
+	d.completes(mig)
 	return mig
 }
 
@@ -340,8 +338,7 @@ func TestAnOverlayThatWasWrittenBehindThePivotIsKeptUntilTheOperatorHasDecided(t
 		for block, value := range content {
 			must(t, d.world.WriteBlock(mig.Dst.Path, block, value))
 		}
-		_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-		must(t, err)
+		d.completes(mig)
 		d.moved(d.until(mig.ID, api.MigrationCompleted))
 	})
 }
@@ -447,8 +444,7 @@ func TestAnEndThatSomebodyElseHasNamedIsNoPivot(t *testing.T) {
 			must(t, d.world.Fake.SetConfigChain(context.Background(), testInstance, "vda", []hv.Image{{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: mig.Dst.Path}, {Type: hv.SourceFile, Format: hvtest.Raw, Path: migratetest.BasePath}}))
 			d.world.Inject(hvtest.Fault{Call: "Pivot", Nth: 1, Do: func() { must(t, d.world.Fake.Crash(testInstance)) }})
 		})
-		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-		must(t, err)
+		d.completes(mig)
 		d.moved(d.until(mig.ID, api.MigrationCompleted))
 		if cold, err := d.journal.Ops(context.Background(), steps.KindCompleteCold, false); err != nil || len(cold) != 1 {
 			t.Errorf("the guest died before the pivot, and its overlay was folded %d times (%v), want once", len(cold), err)

@@ -3,11 +3,8 @@
 package migrate
 
 import (
-	"context"
 	"fmt"
 	"testing"
-
-	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
@@ -68,8 +65,7 @@ func TestAGuestThatDiesInTheSwitchLosesNothing(t *testing.T) {
 							}
 							d.world.Inject(hvtest.Fault{Call: call, Do: func() { must(t, die(d)) }})
 						}})
-						_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-						must(t, err)
+						d.completes(mig)
 						d.moved(d.until(mig.ID, api.MigrationCompleted))
 					})
 				})
@@ -99,8 +95,7 @@ func TestAGuestThatWasResumedInTheSwitchBeforeAPowerCutKeepsItsOverlay(t *testin
 							}
 						})
 					}})
-					_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-					must(t, err)
+					d.completes(mig)
 					if !resumed {
 						d.moved(d.until(mig.ID, api.MigrationCompleted))
 						return

@@ -6,8 +6,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/google/uuid"
-
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
@@ -23,8 +21,7 @@ func TestAnExternalCopyThatWasComparedIsNotRefusedAfterAFoldThatWasCutOff(t *tes
 			d.world.GuestWrites()
 		}
 		d.world.Inject(hvtest.Fault{Call: "Suspend", Do: func() { _ = d.world.Destroy(testInstance) }})
-		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-		must(t, err)
+		d.completes(mig)
 		d.moved(d.until(mig.ID, api.MigrationCompleted))
 	})
 }
@@ -37,8 +34,7 @@ func TestAnExternalCopyIsComparedAlsoAfterTheBuiltInCopierMadeOne(t *testing.T) 
 		must(t, err)
 		d.until(mig.ID, api.MigrationCopied)
 		must(t, d.world.WriteBlock(mig.Dst.Path, 1, 77))
-		_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-		must(t, err)
+		d.completes(mig)
 		mig = d.until(mig.ID, api.MigrationCopied, api.MigrationStarted)
 		if mig.Error == nil || mig.Error.Code != api.CodeCopyMismatch {
 			t.Errorf("the migration is %s with error %v, want copy_mismatch", mig.State, mig.Error)

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
@@ -140,8 +138,7 @@ func TestTheDefinitionDoesNotNameADestinationThatTheGuestDoesNotWriteTo(t *testi
 			must(t, d.world.Crash(testInstance))
 			must(t, d.world.Start(testInstance))
 		})
-		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-		must(t, err)
+		d.completes(mig)
 		d.moved(d.until(mig.ID, api.MigrationCompleted))
 		calls := d.world.Calls()[struck:]
 		if until := slices.Index(calls, "BlockCopy"); until < 0 || slices.Contains(calls[:until], "SetConfigChain") {

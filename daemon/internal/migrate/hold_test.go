@@ -151,8 +151,7 @@ func TestAGuestThatRestartsInAnotherQEMULosesNothing(t *testing.T) {
 	everyRecord(t, "complete", func(t *testing.T, d *daemon, arm func(func())) {
 		mig := d.copied()
 		arm(func() { restart(d) })
-		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-		must(t, err)
+		d.completes(mig)
 		d.moved(d.until(mig.ID, api.MigrationCompleted))
 	})
 	everyRecord(t, "cancel", func(t *testing.T, d *daemon, arm func(func())) {
@@ -220,8 +219,7 @@ func TestAJobThatTakesTooLongToBeginIsEndedAndTheGuestGoesOn(t *testing.T) {
 		d := newDaemon(t, losing(t, hv.StateRunning))
 		mig := d.copied()
 		d.world.SetStep(0)
-		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-		must(t, err)
+		d.completes(mig)
 		pass(steps.HoldBound + 10*time.Second)
 		d.stillRunning()
 		dom, err := d.world.Fake.Domain(context.Background(), testInstance)
@@ -234,8 +232,7 @@ func TestAJobThatTakesTooLongToBeginIsEndedAndTheGuestGoesOn(t *testing.T) {
 			t.Errorf("the migration's error is %v", mig.Error)
 		}
 		d.world.SetStep(2)
-		_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-		must(t, err)
+		d.completes(mig)
 		d.moved(d.until(mig.ID, api.MigrationCompleted))
 	})
 }
@@ -247,8 +244,7 @@ func TestADaemonThatStopsWhileAJobBeginsLeavesNoGuestPaused(t *testing.T) {
 				d := newDaemon(t, losing(t, hv.StateRunning))
 				mig := d.copied()
 				stopped := d.stopAt(at)
-				_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-				must(t, err)
+				d.completes(mig)
 				<-stopped
 				d.stillRunning()
 				d.Boot(nil)
@@ -287,8 +283,7 @@ func TestAJobThatWasBegunWithTheGuestSuspendedIsTakenUp(t *testing.T) {
 		mig := d.copied()
 		d.world.Inject(hvtest.Fault{Call: "Pivot", Err: errors.New("libvirt will not")})
 		complete := func() {
-			_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-			must(t, err)
+			d.completes(mig)
 		}
 		complete()
 		mig = d.until(mig.ID, api.MigrationCopied)

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/internal/api"
@@ -24,8 +22,7 @@ func TestAGuestDoesNotStandStillWhileTheJournalTakesNothing(t *testing.T) {
 		everyRecordOn(t, world, "complete "+name, func(t *testing.T, d *daemon, arm func(func())) {
 			mig := d.copied()
 			arm(d.journalAway)
-			_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-			must(t, err)
+			d.completes(mig)
 			d.moved(d.until(mig.ID, api.MigrationCompleted))
 		})
 		everyRecordOn(t, world, "cancel "+name, func(t *testing.T, d *daemon, arm func(func())) {

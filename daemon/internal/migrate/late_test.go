@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
@@ -45,8 +43,7 @@ func TestASuspendThatLandsLateLeavesNobodyPaused(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.copied()
 		d.late("Suspend", 20*time.Minute, func(ctx context.Context) error { return d.world.Fake.Suspend(ctx, testInstance) })
-		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-		must(t, err)
+		d.completes(mig)
 		pass(time.Minute)
 		go func() { _, _, _ = d.manager().Cancel(context.Background(), d.call(mig.ID)) }()
 		d.until(mig.ID, api.MigrationCancelled, api.MigrationCompleted)

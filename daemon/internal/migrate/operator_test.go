@@ -43,8 +43,7 @@ func TestWhatNeedsAnOperatorGoesOnWhenCalledAgain(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig, name := parked(t, d)
 		name(rawImage(mig.Dst.Path))
-		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-		must(t, err)
+		d.completes(mig)
 		d.moved(d.until(mig.ID, api.MigrationCompleted))
 	})
 }

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/uuid"
-
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
@@ -42,19 +40,14 @@ func TestAGuestThatWroteToItsOverlayWhileItsDefinitionNamedDstKeepsBoth(t *testi
 							}
 						})
 					}})
-					complete := func() {
-						t.Helper()
-						_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-						must(t, err)
-					}
-					complete()
+					d.completes(mig)
 					if !written {
 						d.moved(d.until(mig.ID, api.MigrationCompleted))
 						return
 					}
 					for range 2 {
 						d.until(mig.ID, api.MigrationNeedsOperator)
-						complete()
+						d.completes(mig)
 						calm(d)
 					}
 					mig = d.until(mig.ID, api.MigrationNeedsOperator)
@@ -73,7 +66,7 @@ func TestAGuestThatWroteToItsOverlayWhileItsDefinitionNamedDstKeepsBoth(t *testi
 					for block, value := range expect.Value(d.world.ReadImage(overlayOf(mig)))(t) {
 						must(t, d.world.WriteBlock(mig.Dst.Path, block, value))
 					}
-					complete()
+					d.completes(mig)
 					d.moved(d.until(mig.ID, api.MigrationCompleted))
 				})
 			})

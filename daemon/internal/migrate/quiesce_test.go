@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
@@ -49,8 +47,7 @@ func TestADaemonThatStopsLeavesNoGuestPaused(t *testing.T) {
 				must(t, err)
 				d.until(mig.ID, api.MigrationCopied)
 				stopped := d.stopAt(at)
-				_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-				must(t, err)
+				d.completes(mig)
 				<-stopped
 				dom, err := d.world.Fake.Domain(context.Background(), testInstance)
 				must(t, err)

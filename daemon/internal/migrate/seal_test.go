@@ -130,8 +130,7 @@ func TestASrcThatWasTouchedAndIsWhatWasCopiedIsSwitched(t *testing.T) {
 		src, err := d.world.ReadImage(srcPath)
 		must(t, err)
 		must(t, d.world.Touch(srcPath))
-		_, _, err = d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-		must(t, err)
+		d.completes(mig)
 		d.moved(d.until(mig.ID, api.MigrationCompleted))
 		if now, err := d.world.ReadImage(srcPath); err != nil || len(now) != len(src) {
 			t.Errorf("src has %d blocks (%v), want %d", len(now), err, len(src))

@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
@@ -52,12 +50,8 @@ func TestAGuestDoesNotWaitForADstWhoseServerDoesNotAnswer(t *testing.T) {
 						d.world.GuestWrites()
 					}
 					silence(d)
-					complete := func() {
-						_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-						must(t, err)
-					}
 					began := time.Now()
-					complete()
+					d.completes(mig)
 					for {
 						synctest.Wait()
 						now, err := d.manager().Get(context.Background(), mig.ID)
@@ -84,7 +78,7 @@ func TestAGuestDoesNotWaitForADstWhoseServerDoesNotAnswer(t *testing.T) {
 						return
 					}
 					d.world.SetSilent(dst, false)
-					complete()
+					d.completes(mig)
 					d.moved(d.until(mig.ID, api.MigrationCompleted))
 				})
 			})
@@ -99,8 +93,7 @@ func TestAGuestWaitsForASilentServerWhereItsQEMUWouldDieOtherwise(t *testing.T) 
 		mig := d.copiedToExport()
 		d.world.GuestWrites()
 		d.world.Inject(hvtest.Fault{Call: "BlockCopy", After: true, Do: func() { d.world.SetSilent(dst, true) }})
-		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-		must(t, err)
+		d.completes(mig)
 		pass(4 * silentBound)
 		now, err := d.manager().Get(context.Background(), mig.ID)
 		must(t, err)
@@ -117,16 +110,14 @@ func TestACancelEndsAJobIntoADstWhoseServerDoesNotAnswerWithoutAPause(t *testing
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		mig := d.copiedToExport()
 		d.world.Inject(hvtest.Fault{Call: "BlockCopy", After: true, Do: func() { d.world.SetSilent(migratetest.OtherExport.Path, true) }})
-		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
-		must(t, err)
+		d.completes(mig)
 		for dom := new(hv.Domain); dom.LiveDisk("vda") == nil || dom.LiveDisk("vda").Mirror == nil; pass(10 * time.Millisecond) {
 			synctest.Wait()
-			dom, err = d.world.Fake.Domain(context.Background(), testInstance)
+			now, err := d.world.Fake.Domain(context.Background(), testInstance)
 			must(t, err)
+			dom = now
 		}
-		_, _, err = d.manager().Cancel(context.Background(), d.call(mig.ID))
-		must(t, err)
-		d.until(mig.ID, api.MigrationCancelled)
+		d.until(d.cancels(mig.ID), api.MigrationCancelled)
 		d.stayed()
 		if !slices.Contains(d.world.Calls(), "EndConnections") {
 			t.Error("the connections to dst were not ended")
