@@ -80,7 +80,7 @@ var knownBugs = slices.Concat([]knownBug{
 	"QEMU before 8.0 may die of a write of an I/O thread that is under way when a synchronous block copy begins (mended by its commit 32125b1460)",
 	func(s hv.JobStart) bool { return s.KillsGuest },
 	"a guest with this QEMU and with I/O threads is suspended while the copy of a fold or of a mirror begins, mostly for some milliseconds, and lives",
-	"nothing has to be done; QEMU 8.0 or later spares the guests that pause, but see which of them lose writes instead",
+	"nothing has to be done; QEMU 8.0 or later spares the guests that pause (Volferry pauses guests for 8.0 to 10.2 too, which may miss a write then)",
 	"the QEMU of a busy guest with I/O threads may die in the moment in which a fold or a mirror begins",
 ), []knownBug{
 	{

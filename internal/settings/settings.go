@@ -48,6 +48,8 @@ func Load[C any](p Program, args []string, defaults func() *C, flags func(*C, *f
 			set.SetOutput(p.Stderr)
 			fmt.Fprint(p.Stderr, p.Usage)
 			PrintFlags(set)
+		} else if err != nil {
+			err = fmt.Errorf("%w (see %s --help)", err, p.Name)
 		}
 		return set, err
 	}

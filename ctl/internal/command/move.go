@@ -4,7 +4,6 @@ package command
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -33,7 +32,7 @@ func orOfMove(ctx context.Context, s *session.Session, ref string, err error, do
 	if m == nil {
 		return &session.AdvisedError{
 			Err: api.AsError(err), Exit: api.ExitNotFound,
-			Advice: fmt.Sprintf("No volume of this name moves, nor is there a migration or an attachment with this id: '%s migration list --all' shows what there is.", session.Program),
+			Advice: "Nor does a volume or an attachment of this name move.",
 		}
 	}
 	which := "the last one of volume " + render.VolumeName(m)

@@ -99,7 +99,7 @@ func Stall(ms *float64) string {
 	if ms == nil {
 		return "not at all"
 	}
-	return Duration(time.Duration(*ms * float64(time.Millisecond)))
+	return Duration(time.Duration(*ms * float64(time.Millisecond)).Round(time.Millisecond))
 }
 
 // Location writes a location as a person names it: pool/name, or its path.

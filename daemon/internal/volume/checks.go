@@ -71,7 +71,8 @@ func (e *env) checkNamed(ctx context.Context, path, may, verdict string) error {
 	case err != nil:
 		return api.Errorf(api.CodeStateForbidden, "%s: nobody can tell whether %s is in use: %v; mend that filesystem, or take the disk from that instance", verdict, path, err)
 	case domain != "":
-		return api.Errorf(api.CodeVolumeInUse, "%s: %s is disk %s of instance %s", verdict, path, target, domain).With("instance", domain)
+		return api.Errorf(api.CodeVolumeInUse, "%s: %s is disk %s of %s in libvirt; take it from there, or adopt that instance if it is none of Volferry's (volferryctl instance adopt) and detach the volume",
+			verdict, path, target, domain).With("instance", domain)
 	}
 	return nil
 }
