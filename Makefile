@@ -181,8 +181,8 @@ PAGE ?= docs/reference/failure-matrix-runs.md
 matrix-report: ## What the tests said of each row of the failure matrix, from the files in RESULTS, and docs/reference/failure-matrix-runs.md, or PAGE, of it; SINCE is such a page of runs whose files are gone
 	@$(GO) run ./test/matrix/report --page '$(PAGE)' --since '$(SINCE)' $(RESULTS)
 
-kinds-report: ## From which kind of storage to which those tests moved volumes: docs/reference/storage-matrix.md of the files in RESULTS
-	@$(GO) run ./test/kinds/report $(RESULTS)
+kinds-report: ## From which kind of storage to which those tests moved volumes: docs/reference/storage-matrix.md of the files in RESULTS; SINCE is such a page of runs whose files are gone
+	@$(GO) run ./test/kinds/report --since '$(SINCE)' $(RESULTS)
 
 bench: build bench-data ## Benchmarks of the engine and the registry, of moves, and the load of a whole site on a registry, beside etcd (root)
 	$(GO) test -run '^$$' -bench . -benchmem ./daemon/... ./registry/... ./internal/...

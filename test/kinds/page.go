@@ -13,9 +13,19 @@ var states = []struct{ letter, guest string }{
 	{"R", "running"}, {"P", "paused"}, {"S", "stopped"}, {"N", NoGuest},
 }
 
+// part is a table of the page.
+type part struct{ title, end string }
+
+var parts = []part{{"Moved", Completed}, {"Begun and cancelled", Cancelled}}
+
+const (
+	countHead = "Here moves: "
+	corner    = `from \ to`
+)
+
 // Page is the page of the documentation.
 func (all *Results) Page() string {
-	moves, tests := all.Passed()
+	moves := all.Passed()
 	var text strings.Builder
 	fmt.Fprintf(&text, `<!-- Made by make kinds-report of what tests said; not written by hand -->
 
@@ -24,13 +34,17 @@ func (all *Results) Page() string {
 Each letter is a move that a test has made with libvirtd, QEMU and real storage, and that passed: **R** under a guest that runs and
 writes, **P** under one that is paused, **S** of a stopped instance, **N** of a volume that no instance has. Of an empty cell nobody knows more than what
 [What a volume may be](storage.md) says. `+"`make kinds-report`"+` makes this page of the results of
-`+"`make test-e2e`, `make test-storage`"+` and others. Here moves: %d, tests: %d, in these runs:
+`+"`make test-e2e`, `make test-storage`"+` and others. `+countHead+`%d, in these runs:
 
-`, len(moves), tests)
+`, all.before.count+len(moves))
+	for _, run := range all.before.runs {
+		fmt.Fprintf(&text, "* %s\n", run)
+	}
 	for _, run := range all.runs {
 		fmt.Fprintf(&text, "* %s\n", run)
 	}
-	for _, part := range []struct{ title, end string }{{"Moved", Completed}, {"Begun and cancelled", Cancelled}} {
+	moves = append(moves, all.before.moves...)
+	for _, part := range parts {
 		ended := slices.DeleteFunc(slices.Clone(moves), func(m Move) bool { return m.End != part.end })
 		if len(ended) > 0 {
 			fmt.Fprintf(&text, "\n## %s\n\n%s", part.title, table(ended))
@@ -45,7 +59,7 @@ func table(moves []Move) string {
 	from := kindsOf(moves, func(m Move) string { return m.From })
 	to := kindsOf(moves, func(m Move) string { return m.To })
 	var text strings.Builder
-	text.WriteString("| from \\ to | " + strings.Join(to, " | ") + " |\n|---" + strings.Repeat("|---", len(to)) + "|\n")
+	text.WriteString("| " + corner + " | " + strings.Join(to, " | ") + " |\n|---" + strings.Repeat("|---", len(to)) + "|\n")
 	for _, a := range from {
 		text.WriteString("| " + a + " |")
 		for _, b := range to {

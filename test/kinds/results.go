@@ -13,8 +13,9 @@ import (
 
 // Results are the moves that tests have said.
 type Results struct {
-	of   map[test]*said
-	runs []*matrix.Run
+	of     map[test]*said
+	runs   []*matrix.Run
+	before earlier
 }
 
 // test is a function: what a subtest says counts if its function passed.
@@ -78,15 +79,12 @@ func (all *Results) add(k test, now *saidNow) {
 	}
 }
 
-// Passed are the moves of the functions that passed, in the runs in which they did, and how many these are.
-func (all *Results) Passed() (moves []Move, tests int) {
+// Passed are the moves of the functions that passed, in the runs in which they did.
+func (all *Results) Passed() (moves []Move) {
 	for _, s := range all.of {
-		if len(s.moves) > 0 {
-			moves = append(moves, s.moves...)
-			tests++
-		}
+		moves = append(moves, s.moves...)
 	}
-	return moves, tests
+	return moves
 }
 
 // Failed are the functions that have said a move and have passed in no run.

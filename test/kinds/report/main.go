@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command report reads what 'go test -json' printed, from the files that it is given, and
-// prints the page of the kinds of storage. Moves of tests in runs in which they failed are not on it.
+// prints the page of the kinds of storage. Moves of tests in runs in which they failed are not on it. With --since PAGE
+// it has what that page says as well, of runs whose files are gone.
 package main
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -20,14 +22,25 @@ func main() {
 	}
 }
 
-func run(files []string, out io.Writer) error {
+func run(args []string, out io.Writer) error {
+	set := flag.NewFlagSet("report", flag.ContinueOnError)
+	since := set.String("since", "", "also what this `page` says")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
 	var all kinds.Results
-	for _, name := range files {
-		if err := readFile(&all, name); err != nil {
+	if *since != "" {
+		if err := readFile(*since, all.ReadPage); err != nil {
 			return err
 		}
 	}
-	if moves, _ := all.Passed(); len(moves) == 0 {
+	files := set.Args()
+	for _, name := range files {
+		if err := readFile(name, func(r io.Reader) error { return all.Read(r, matrix.Module) }); err != nil {
+			return err
+		}
+	}
+	if len(all.Passed()) == 0 {
 		return fmt.Errorf("no test that passed has said a move in %q; JSON=-json has a target of make print what it is read from", files)
 	}
 	if _, err := io.WriteString(out, all.Page()); err != nil {
@@ -39,11 +52,11 @@ func run(files []string, out io.Writer) error {
 	return nil
 }
 
-func readFile(all *kinds.Results, name string) error {
+func readFile(name string, read func(io.Reader) error) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	return all.Read(f, matrix.Module)
+	return read(f)
 }
