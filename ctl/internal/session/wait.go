@@ -133,8 +133,7 @@ func (w Work) Advice() string {
 	if w.Migration.State == api.MigrationCancelling || strings.HasSuffix(w.Op.Kind, "cancel") {
 		return fmt.Sprintf("Follow it: %s migration watch %s", Program, w.Migration.ID)
 	}
-	return fmt.Sprintf("Follow it: %[1]s migration watch %[2]s\nCancel it: %[1]s migration cancel %[3]s",
-		Program, w.Migration.ID, w.Migration.Ref())
+	return fmt.Sprintf("Follow it: %[1]s migration watch %[2]s\nCancel it: %[1]s migration cancel %[2]s", Program, w.Migration.ID)
 }
 
 // readEnd reads into w how the op and its migration ended.
