@@ -18,6 +18,14 @@ type Results struct {
 	before earlier
 }
 
+// earlier is what a page says, for runs whose files are gone: the runs, how many moves they made, and each
+// move that is in a cell once.
+type earlier struct {
+	runs  []string
+	count int
+	moves []Move
+}
+
 // test is a function: what a subtest says counts if its function passed.
 type test struct{ pkg, function string }
 

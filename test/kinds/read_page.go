@@ -11,14 +11,6 @@ import (
 	"strings"
 )
 
-// earlier is what a page says, for runs whose files are gone: the runs, how many moves they made, and each
-// move that is in a cell once.
-type earlier struct {
-	runs  []string
-	count int
-	moves []Move
-}
-
 // ReadPage takes in what a page says that Page has made.
 func (all *Results) ReadPage(r io.Reader) error {
 	var (
