@@ -361,38 +361,6 @@ func (i *Images) Answers(_ context.Context, path string) error {
 // Fence refuses no image.
 func (*Images) Fence(context.Context, string) error { return nil }
 
-// InUse says who holds an image besides the domains, and of an RBD image besides the clients that ours counts.
-func (i *Images) InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
-	if api.IsRBD(path) {
-		// A guest may come or go between two counts: the real port looks again too.
-		for look := 1; ; look++ {
-			others, err := i.otherClients(ctx, path, ours)
-			if err != nil {
-				return "", err
-			}
-			if !others {
-				break
-			}
-			if look == 2 {
-				return "its clients are not those of the guests", nil
-			}
-		}
-	}
-	i.Mu.Lock()
-	defer i.Mu.Unlock()
-	return i.Users[path], nil
-}
-
-// otherClients says whether an RBD image has more or fewer clients than those that ours counts, which may be nil for none.
-func (i *Images) otherClients(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (bool, error) {
-	clients := i.Fake.Clients(path)
-	if ours == nil {
-		return clients > 0, nil
-	}
-	least, most, err := ours(ctx)
-	return clients > most || clients < least, err
-}
-
 // Beside returns the files that have the name of path but for the ending.
 func (i *Images) Beside(path string) ([]string, error) { return i.Fake.Beside(path) }
 

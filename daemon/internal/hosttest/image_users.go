@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hosttest
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// InUse says who holds an image besides the domains, and of an RBD image besides the clients that ours counts.
+func (i *Images) InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error) {
+	if api.IsRBD(path) {
+		// A guest may come or go between two counts: the real port looks again too.
+		for look := 1; ; look++ {
+			others, err := i.otherClients(ctx, path, ours)
+			if err != nil {
+				return "", err
+			}
+			if !others {
+				break
+			}
+			if look == 2 {
+				return "its clients are not those of the guests", nil
+			}
+		}
+	}
+	i.Mu.Lock()
+	defer i.Mu.Unlock()
+	return i.Users[path], nil
+}
+
+// otherClients says whether an RBD image has more or fewer clients than those that ours counts, which may be nil for none.
+func (i *Images) otherClients(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (bool, error) {
+	clients := i.Fake.Clients(path)
+	if ours == nil {
+		return clients > 0, nil
+	}
+	least, most, err := ours(ctx)
+	return clients > most || clients < least, err
+}
