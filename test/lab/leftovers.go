@@ -172,7 +172,7 @@ func strayDevices(dir string) ([]string, error) {
 		return nil, err
 	}
 	claimed := func(path string) bool {
-		return slices.ContainsFunc(all, func(c *claim) bool { return c.Dir == path && !c.dead() })
+		return slices.ContainsFunc(all, func(c *claim) bool { return (c.Dir == path || statusDir(c.Dir) == path) && !c.dead() })
 	}
 	mounts, err := mountsUnder(dir)
 	if err != nil {

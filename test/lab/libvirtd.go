@@ -97,6 +97,9 @@ func (l *Libvirtd) start(ctx context.Context) error {
 	if err := shareDir(l.Dir); err != nil {
 		return err
 	}
+	if err := l.keepStatusInMemory(); err != nil {
+		return err
+	}
 	if err := l.startVirtlogd(ctx); err != nil {
 		return err
 	}
@@ -106,6 +109,23 @@ func (l *Libvirtd) start(ctx context.Context) error {
 	return l.startLibvirtd(ctx)
 }
 
+// keepStatusInMemory makes the directory of the guests' status a tmpfs, as all of /run is on a
+// host: libvirtd waits for the status to be durable in every call that changes a guest, and a
+// guest that is suspended for several calls stands still meanwhile.
+func (l *Libvirtd) keepStatusInMemory() error {
+	dir := statusDir(l.Dir)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make directory of status: %w", err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
+		return fmt.Errorf("mount tmpfs for the status of guests: %w", err)
+	}
+	return nil
+}
+
+// statusDir is where the libvirtd of the lab in dir keeps the status of its guests.
+func statusDir(dir string) string { return filepath.Join(dir, "run", "qemu") }
+
 // startVirtlogd starts virtlogd in a new mount namespace and so makes the
 // namespace: it lives as long as virtlogd or a guest does, whatever becomes of
 // libvirtd. The namespace receives what is mounted below Dir and passes nothing
@@ -113,7 +133,7 @@ func (l *Libvirtd) start(ctx context.Context) error {
 func (l *Libvirtd) startVirtlogd(ctx context.Context) error {
 	script := []string{"set -e"}
 	for _, d := range privateDirs {
-		script = append(script, fmt.Sprintf(`mkdir -p %s; mount --bind "$1/%s" %s`, d.seenAt, d.name, d.seenAt))
+		script = append(script, fmt.Sprintf(`mkdir -p %s; mount --rbind "$1/%s" %s`, d.seenAt, d.name, d.seenAt))
 	}
 	// As udev has it on a host. libvirt asks every QEMU again what it can do, for each
 	// call, if that has KVM and QEMU's user may not use it.
