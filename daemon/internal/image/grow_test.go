@@ -5,11 +5,9 @@ package image
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
@@ -44,36 +42,7 @@ func TestAnImageThatQEMUHasOpenIsInUse(t *testing.T) {
 	if err := (Storage{}).Create(t.Context(), img, 1<<20, NewFile{}); err != nil {
 		t.Fatal(err)
 	}
-	qemu, err := exec.LookPath("qemu-io")
-	if err != nil {
-		t.Skip("qemu-io is not installed")
-	}
-	cmd := exec.CommandContext(t.Context(), qemu, "-f", "qcow2", img.Path)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = in.Close(), cmd.Wait() })
-	if _, err := in.Write([]byte("length\n")); err != nil {
-		t.Fatal(err)
-	}
-	answered := make(chan error, 1)
-	go func() { _, err := out.Read(make([]byte, 64)); answered <- err }()
-	select { // it prompts when it has the image open
-	case err := <-answered:
-		if err != nil {
-			t.Fatal(err)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("qemu-io says nothing")
-	}
+	opensInQEMU(t, "-f", "qcow2", img.Path)
 	if err := (Storage{}).Grow(t.Context(), img, 2<<20); !errors.Is(err, hv.ErrInUse) {
 		t.Errorf("got %v, want ErrInUse", err)
 	}

@@ -275,36 +275,6 @@ func (s Storage) InUse(ctx context.Context, path string, ours func(context.Conte
 	return "", unix.Close(fd)
 }
 
-// Written says whether some process of this host has a file open for writing: the kernel
-// grants no read lease on such a file. For devices, and on a filesystem without leases
-// (NFS), this is unknown: false. So it is for an export. An error means that the kernel should know and has not
-// answered.
-func (Storage) Written(_ context.Context, path string) (bool, error) {
-	if api.IsNetwork(path) {
-		return false, nil
-	}
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = f.Close() }() // and with it the lease
-	_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
-	switch {
-	case err == nil:
-		return false, nil
-	case errors.Is(err, unix.EAGAIN):
-		return true, nil
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP): // there are no leases here
-		return false, nil
-	case errors.Is(err, unix.EACCES):
-		return false, fmt.Errorf("ask for a lease of %s: %w (volferryd needs the capability CAP_LEASE for a file of another user)", path, err)
-	}
-	return false, fmt.Errorf("ask for a lease of %s: %w", path, err)
-}
-
 // loopDeviceOf names the loop device that shows a file, "" if none does.
 func loopDeviceOf(path string) (string, error) {
 	backing, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
