@@ -44,6 +44,8 @@ type Images struct {
 	// Writing are the images that somebody has open for writing. Devices are block devices
 	// that are not below /dev.
 	Writing, Devices map[string]bool
+	// Locked are the images that QEMU has open somewhere.
+	Locked map[string]image.Locks
 	// Stuck is the error of every removal.
 	Stuck error
 	// BeforeGrow, if set, is called once, before the next image grows. OnDisconnect, if
@@ -349,6 +351,11 @@ func (i *Images) Fingerprint(_ context.Context, path string) (string, error) {
 
 // Written says whether somebody has an image open for writing.
 func (i *Images) Written(_ context.Context, path string) (bool, error) { return i.Writing[path], nil }
+
+// Locks says who has an image open by QEMU's locks.
+func (i *Images) Locks(_ context.Context, path string) (image.Locks, error) {
+	return i.Locked[path], nil
+}
 
 // Answers says whether the server of an address answers.
 func (i *Images) Answers(_ context.Context, path string) error {

@@ -251,6 +251,9 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, t api.Mi
 	if err := m.checkNotWritten(ctx, path); err != nil {
 		return err
 	}
+	if err := m.checkDstNotLocked(ctx, path); err != nil {
+		return err
+	}
 	s.DstBlock = info.Block
 	switch {
 	case info.SizeBytes == s.SizeBytes():

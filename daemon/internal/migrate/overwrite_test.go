@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -48,6 +49,19 @@ func TestAFileWithDataThatIsNobodysIsOverwrittenOnlyIfThatIsAskedFor(t *testing.
 		d.stayed()
 		target.Overwrite = true
 		d.moved(d.until(d.migrateTo(target), api.MigrationCompleted))
+	})
+}
+
+func TestAFileThatAnotherHostHasOpenIsNotOverwritten(t *testing.T) {
+	forAllStates(t, func(t *testing.T, d *daemon) {
+		path := d.somebodysFile(t)
+		d.world.Images.Locked = map[string]image.Locks{path: {Open: true}}
+		target := api.MigrationTarget{ToPath: path, Overwrite: true}
+		_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true})
+		if api.CodeOf(err) != api.CodeDstInUse || !strings.Contains(err.Error(), "a QEMU of this host or of another has "+path+" open") {
+			t.Errorf("got %v, want dst_in_use by QEMU's locks", err)
+		}
+		d.stayed()
 	})
 }
 

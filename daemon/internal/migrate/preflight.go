@@ -53,6 +53,9 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	if err := m.env.CheckSrcNotInUse(ctx, s, s.InstanceID); err != nil {
 		return nil, err
 	}
+	if err := m.checkSrcNotLocked(ctx, s); err != nil {
+		return nil, err
+	}
 	if err := checkMethod(s, &target); err != nil {
 		return nil, err
 	}

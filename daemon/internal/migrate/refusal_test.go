@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
@@ -122,6 +123,14 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 			w.Registry.Vol.Attachments, w.Registry.Vol.Status = nil, api.VolumeAvailable
 		}, api.CodeVolumeInUse, "is disk vda of instance web"},
 		{"a device that is not there", api.MigrationTarget{ToPath: "/dev/no-such-device"}, nil, api.CodeInvalidArgument, "no device"},
+		{"a source to which another host's QEMU writes", toNewPool, func(_ *testing.T, w *migratetest.World) {
+			w.Images.Locked = map[string]image.Locks{srcPath: {Open: true, Writes: true}}
+		}, api.CodeVolumeInUse, "a QEMU of this host or of another has /old/vol.raw open for writing"},
+		{"an unattached source to which another host's QEMU writes", toNewPool, func(t *testing.T, w *migratetest.World) {
+			must(t, w.Undefine(testInstance))
+			w.Registry.Vol.Attachments, w.Registry.Vol.Status = nil, api.VolumeAvailable
+			w.Images.Locked = map[string]image.Locks{srcPath: {Open: true, Writes: true}}
+		}, api.CodeVolumeInUse, "a QEMU of this host or of another has /old/vol.raw open for writing"},
 		{"libvirt away", toNewPool, func(_ *testing.T, w *migratetest.World) { w.Disconnect() }, api.CodeHypervisorUnavailable, "nothing was changed"},
 		{"registry away", toNewPool, func(_ *testing.T, w *migratetest.World) { w.Registry.SetDown(true) }, api.CodeRegistryUnavailable, ""},
 	} {
@@ -149,6 +158,16 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// A guest that runs locks its disk, and who reads an image elsewhere does not keep it from being moved.
+func TestLocksThatHarmNothingDoNotKeepAVolumeFromBeingMoved(t *testing.T) {
+	for state, locks := range map[hv.State]image.Locks{hv.StateRunning: {Open: true, Writes: true}, hv.StateStopped: {Open: true}} {
+		inBubble(t, state, func(_ *testing.T, d *daemon) {
+			d.world.Images.Locked = map[string]image.Locks{srcPath: locks}
+			d.moved(d.until(d.migrate(), api.MigrationCompleted))
 		})
 	}
 }

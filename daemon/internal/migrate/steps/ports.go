@@ -86,9 +86,11 @@ type Images interface {
 	// swap, or, of an RBD image, clients besides those that ours counts, which may be nil. It
 	// returns "" if nobody does as far as this host can see.
 	InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error)
-	// Written says whether some process of this host is seen to have the file open for
+	// Written says whether some process of this host, or QEMU on another, is seen to have the file open for
 	// writing.
 	Written(ctx context.Context, path string) (bool, error)
+	// Locks says who has a file open by the locks that QEMU takes, on whatever host.
+	Locks(ctx context.Context, path string) (image.Locks, error)
 	// RemoveMade is Remove for what Create has made, whose fingerprint is this one, if it is known: an RBD image is
 	// deleted as well, once nobody has it open.
 	RemoveMade(ctx context.Context, path, fingerprint string) error

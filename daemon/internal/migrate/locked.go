@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// checkSrcNotLocked refuses a src that no guest here runs from, and to which QEMU may write all the same: on another host, that
+// has the file over NFS as well, or in a process that libvirt does not know. Who only reads may go on.
+func (m *Manager) checkSrcNotLocked(ctx context.Context, s *steps.Spec) error {
+	if s.Attached() {
+		dom, err := m.ports.HV.Domain(ctx, s.InstanceID)
+		if err != nil {
+			return steps.HVRefusal(err)
+		}
+		if dom.State.Active() { // its own locks let nobody else write there
+			return nil
+		}
+	}
+	locks, err := m.ports.Images.Locks(ctx, s.Src.Path)
+	switch {
+	case err != nil:
+		return steps.CannotTellUser(s.Src.Path, err)
+	case locks.Writes:
+		return api.Errorf(api.CodeVolumeInUse, "cannot migrate volume %s: by QEMU's locks, a QEMU of this host or of another has %s open for writing, which no instance here has; stop that guest or program, and call again",
+			s.VolumeName, s.Src.Path)
+	}
+	return nil
+}
+
+// checkDstNotLocked refuses to write to a file that QEMU has open, be it to read.
+func (m *Manager) checkDstNotLocked(ctx context.Context, path string) error {
+	locks, err := m.ports.Images.Locks(ctx, path)
+	switch {
+	case err != nil:
+		return steps.CannotTellUser(path, err)
+	case locks.Open:
+		return api.Errorf(api.CodeDstInUse, "by QEMU's locks, a QEMU of this host or of another has %s open; stop that guest or program, or name another destination", path)
+	}
+	return nil
+}
