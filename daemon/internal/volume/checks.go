@@ -142,7 +142,7 @@ func (e *env) checkHeld(ctx context.Context, path, verdict string) error {
 		return fmt.Errorf("see who writes to %s: %w", path, err)
 	}
 	if written {
-		return api.Errorf(api.CodeVolumeInUse, "%s: some process of this host has %s open for writing; `fuser -v %s` says which", verdict, path, path)
+		return api.Errorf(api.CodeVolumeInUse, "%s: some process has %s open for writing; `fuser -v %s` says which, unless it is on another host", verdict, path, path)
 	}
 	return nil
 }
