@@ -28,6 +28,8 @@
 #   EXPORT     root is root there             SQUASHED  root is nobody
 #   GIVEN      everybody is the user that QEMU runs as
 #
+# EXPORT_AT_SERVER is the directory that EXPORT is, on the server's own filesystem.
+#
 # And a directory on XFS where each user may have a quota: QUOTA.
 
 set -eu
@@ -209,7 +211,7 @@ mount_export() {
 mount_export root 1 no_root_squash
 mount_export squashed 2 root_squash
 mount_export given 3 "all_squash,anonuid=$(id -u libvirt-qemu),anongid=$(id -g libvirt-qemu)"
-export EXPORT=/mnt/root SQUASHED=/mnt/squashed GIVEN=/mnt/given
+export EXPORT=/mnt/root EXPORT_AT_SERVER=/var/export/root SQUASHED=/mnt/squashed GIVEN=/mnt/given
 
 truncate --size 320M /var/quota.xfs
 mkfs.xfs -q /var/quota.xfs
