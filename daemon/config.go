@@ -141,7 +141,7 @@ func loadConfig(args []string, stderr io.Writer) (*config, error) {
 		return nil, err
 	}
 	if len(rest) > 0 {
-		return nil, fmt.Errorf("there is no use for the argument %q; see volferryd --help", rest[0])
+		return nil, settings.Usagef("there is no use for the argument %q; see volferryd --help", rest[0])
 	}
 	cfg.HostName = cmp.Or(cfg.HostName, defaultConfig().HostName)
 	if cfg.OverlayDir == "" {

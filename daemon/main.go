@@ -15,6 +15,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/internal/service"
+	"github.com/volferry/volferry/internal/settings"
 	"github.com/volferry/volferry/internal/version"
 )
 
@@ -22,7 +23,7 @@ func main() {
 	if err := run(context.Background(), os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		service.NotifyFailed(err)
 		fmt.Fprintf(os.Stderr, "volferryd: %v\n", err)
-		os.Exit(1)
+		os.Exit(settings.ExitStatus(err))
 	}
 }
 
@@ -79,5 +80,5 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case "open-ops":
 		return printOpenOps(ctx, cfg, stdout)
 	}
-	return fmt.Errorf("there is no command %q; see volferryd --help", command)
+	return settings.Usagef("there is no command %q; see volferryd --help", command)
 }

@@ -60,10 +60,10 @@ func tryConnector(ctx context.Context, args []string, stdout, stderr io.Writer) 
 		return nil
 	}
 	if err != nil {
-		return err
+		return settings.Usagef("%w; see volferryd connector-test --help", err)
 	}
 	if set.NArg() == 0 {
-		return errors.New("connector-test needs a program; see volferryd connector-test --help")
+		return settings.Usagef("connector-test needs a program; see volferryd connector-test --help")
 	}
 	program, err := filepath.Abs(set.Arg(0))
 	if err != nil {
@@ -73,7 +73,7 @@ func tryConnector(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	for _, option := range set.Args()[1:] {
 		key, value, found := strings.Cut(option, "=")
 		if !found || key == "" {
-			return fmt.Errorf("%q is no option; say KEY=VALUE", option)
+			return settings.Usagef("%q is no option; say KEY=VALUE", option)
 		}
 		options[key] = value
 	}

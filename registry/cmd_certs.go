@@ -18,6 +18,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/mtls"
+	"github.com/volferry/volferry/internal/settings"
 	"github.com/volferry/volferry/registry/internal/server"
 )
 
@@ -91,7 +92,7 @@ func days(set *flag.FlagSet, o *options) {
 
 func (o *options) valid() (time.Duration, error) {
 	if o.days < 1 || o.days > int(mtls.MaxValidity/mtls.Day) {
-		return 0, fmt.Errorf("--days is %d; a certificate can be good for 1 to %d days", o.days, mtls.MaxValidity/mtls.Day)
+		return 0, settings.Usagef("--days is %d; a certificate can be good for 1 to %d days", o.days, mtls.MaxValidity/mtls.Day)
 	}
 	return time.Duration(o.days) * mtls.Day, nil
 }
@@ -160,9 +161,9 @@ func issueCert(_ context.Context, in *invocation) error {
 	case kind == serverName:
 		return in.issueServer(ca, names, valid)
 	case kind != string(mtls.KindHost) && kind != string(mtls.KindOperator):
-		return fmt.Errorf("a certificate is for a host, an operator or the server, not for %q", kind)
+		return settings.Usagef("a certificate is for a host, an operator or the server, not for %q", kind)
 	case len(names) != 1:
-		return fmt.Errorf("give one NAME for the %s", kind)
+		return settings.Usagef("give one NAME for the %s", kind)
 	}
 	if in.out == "" {
 		in.out = names[0]
@@ -192,10 +193,10 @@ func issueCert(_ context.Context, in *invocation) error {
 // fits refuses flags that are of another kind.
 func (in *invocation) fits(kind string) error {
 	if in.id != "" && kind != string(mtls.KindHost) {
-		return errors.New("--id is of hosts alone")
+		return settings.Usagef("--id is of hosts alone")
 	}
 	if in.role != "" && kind != string(mtls.KindOperator) {
-		return errors.New("--role is of operators alone")
+		return settings.Usagef("--role is of operators alone")
 	}
 	return nil
 }
@@ -243,11 +244,11 @@ func (in *invocation) issueOperator(ca *mtls.CA, name string, valid time.Duratio
 		in.role = old.Role.String()
 	}
 	if in.role == "" {
-		return mtls.Pair{}, errors.New("give --role: read, operate (and read) or fence (and operate)")
+		return mtls.Pair{}, settings.Usagef("give --role: read, operate (and read) or fence (and operate)")
 	}
 	role, err := mtls.ParseRole(in.role)
 	if err != nil {
-		return mtls.Pair{}, err
+		return mtls.Pair{}, settings.Usagef("--role: %w", err)
 	}
 	return ca.IssueOperator(role, name, valid)
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/settings"
 	"github.com/volferry/volferry/internal/sqlitedb"
 	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/workflow"
@@ -52,7 +53,7 @@ refused while no host has shown that the database is older than what it was told
 
 func acceptRestore(ctx context.Context, in *invocation) (err error) {
 	if in.evidence == "" {
-		return errors.New("say with --evidence how it is known that the registry and the hosts agree")
+		return settings.Usagef("say with --evidence how it is known that the registry and the hosts agree")
 	}
 	// Store.Open would make one.
 	if _, err := os.Stat(in.cfg.DB); err != nil {

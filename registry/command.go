@@ -69,13 +69,13 @@ func (c *command) call(ctx context.Context, args []string, stdout, stderr io.Wri
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("%w; see %s %s --help", err, server.Program, c.name)
+		return settings.Usagef("%w; see %s %s --help", err, server.Program, c.name)
 	}
 	if len(positional) < c.min {
-		return fmt.Errorf("give %s %s; see %s %s --help", c.name, c.args, server.Program, c.name)
+		return settings.Usagef("give %s %s; see %s %s --help", c.name, c.args, server.Program, c.name)
 	}
 	if c.max >= 0 && len(positional) > c.max {
-		return fmt.Errorf("%q is more than %s takes; see %s %s --help", strings.Join(positional[c.max:], " "), c.name, server.Program, c.name)
+		return settings.Usagef("%q is more than %s takes; see %s %s --help", strings.Join(positional[c.max:], " "), c.name, server.Program, c.name)
 	}
 	in.args = positional
 	if in.cfg, err = placed(set, *file); err != nil {

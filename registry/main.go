@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/internal/service"
+	"github.com/volferry/volferry/internal/settings"
 	"github.com/volferry/volferry/internal/version"
 	"github.com/volferry/volferry/registry/internal/server"
 )
@@ -49,7 +50,7 @@ func main() {
 	if err := run(context.Background(), os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		service.NotifyFailed(err)
 		fmt.Fprintf(os.Stderr, "%s: %v\n", server.Program, err)
-		os.Exit(1)
+		os.Exit(settings.ExitStatus(err))
 	}
 }
 
@@ -70,7 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 	}
 	if name != "" && name != "check-config" {
-		return fmt.Errorf("there is no command %q; see %s --help", name, server.Program)
+		return settings.Usagef("there is no command %q; see %s --help", name, server.Program)
 	}
 	cfg, rest, err := loadConfig(args, usage(), stderr)
 	if errors.Is(err, flag.ErrHelp) {
@@ -80,7 +81,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	if len(rest) > 0 {
-		return fmt.Errorf("%q is not what this command takes; see %s --help", rest, server.Program)
+		return settings.Usagef("%q is not what this command takes; see %s --help", rest, server.Program)
 	}
 	if name == "check-config" {
 		if err := cfg.check(); err != nil {

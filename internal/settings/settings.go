@@ -31,7 +31,7 @@ type Program struct {
 }
 
 // Load returns the defaults, overlaid with the file and then with the flags in
-// args, and what is left of args. The keys of the file are C's toml tags; one
+// args, and what is left of args; a UsageError if the flags are wrong. The keys of the file are C's toml tags; one
 // that C does not have is an error. Flags declares the flags that set the
 // fields of a C. flag.ErrHelp after --help has been answered.
 func Load[C any](p Program, args []string, defaults func() *C, flags func(*C, *flag.FlagSet)) (cfg *C, rest []string, err error) {
@@ -49,7 +49,7 @@ func Load[C any](p Program, args []string, defaults func() *C, flags func(*C, *f
 			fmt.Fprint(p.Stderr, p.Usage)
 			PrintFlags(set)
 		} else if err != nil {
-			err = fmt.Errorf("%w (see %s --help)", err, p.Name)
+			err = Usagef("%w (see %s --help)", err, p.Name)
 		}
 		return set, err
 	}
