@@ -6,6 +6,7 @@ GO      ?= go
 DESTDIR ?=
 PREFIX  ?= /usr/local
 HOOKS   ?= /etc/libvirt/hooks/qemu.d
+CONNECTORS = $(PREFIX)/libexec/volferry/connectors
 
 MODULE  := github.com/volferry/volferry
 # The one form of a version, in programs and packages: 1.2.3 is a tag, 1.2.3+14.gabcdef the
@@ -205,10 +206,12 @@ lint-packages: packages ## What lintian and rpmlint say of the packages, where t
 	@if command -v lintian >/dev/null; then lintian --fail-on error,warning dist/*.deb; else echo 'lintian is not installed: the debs were not checked'; fi
 	@if command -v rpmlint >/dev/null; then rpmlint --strict --config packaging/rpmlint.toml dist/*.rpm; else echo 'rpmlint is not installed: the rpms were not checked'; fi
 
-install: build ## Install programs and libvirt hook under DESTDIR and PREFIX
-	install -d '$(DESTDIR)$(PREFIX)/sbin' '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/libexec/volferry/connectors' '$(DESTDIR)$(HOOKS)'
-	install -m 0755 bin/volferryd bin/volferry-registry '$(DESTDIR)$(PREFIX)/sbin/'
-	install -m 0755 bin/connectors/* '$(DESTDIR)$(PREFIX)/libexec/volferry/connectors/'
+# The daemon is linked once more: the one in bin/ looks for connectors where the packages have them.
+install: build ## Install programs, connectors and libvirt hook under DESTDIR and PREFIX
+	CGO_ENABLED=0 $(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS) -X $(MODULE)/daemon/internal/connector.DefaultDir=$(CONNECTORS)' -o build/install/volferryd ./daemon
+	install -d '$(DESTDIR)$(PREFIX)/sbin' '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(CONNECTORS)' '$(DESTDIR)$(HOOKS)'
+	install -m 0755 build/install/volferryd bin/volferry-registry '$(DESTDIR)$(PREFIX)/sbin/'
+	install -m 0755 bin/connectors/* '$(DESTDIR)$(CONNECTORS)/'
 	install -m 0755 bin/volferryctl '$(DESTDIR)$(PREFIX)/bin/'
 	install -m 0755 packaging/libvirt-hook/volferry-guard '$(DESTDIR)$(HOOKS)/'
 

@@ -20,9 +20,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// DefaultDir is where connectors are installed. It is a variable for the linker: make install
+// has another directory, and nothing else sets it.
+var DefaultDir = "/usr/libexec/volferry/connectors"
+
 const (
-	// DefaultDir is where connectors are installed.
-	DefaultDir = "/usr/libexec/volferry/connectors"
 	// maxTextBytes bounds a request, an answer, and what is kept of stderr.
 	maxTextBytes = 64 << 10
 	// stderrBytes of a program that has failed are shown.
