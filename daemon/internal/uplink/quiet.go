@@ -50,12 +50,12 @@ func (u *Uplink) heardLately(r api.HostReport) bool {
 // minute, and wants to hear of a host oftener than that.
 func (u *Uplink) pollFor() time.Duration { return max(fetchWait, u.quietFor()-reportEvery) }
 
-// reportAfterPoll makes the report that is about to be due, after a poll that has lasted so long that nothing was
-// heard of this host meanwhile. Made while the next poll is open it would need a second connection, which is
+// reportAfterPoll makes the report that is about to be due, after a poll that has lasted for all of wait, so that
+// nothing was heard of this host meanwhile. It is made after the first, shorter poll too, and so both go on in the
+// same time. Made while the next poll is open it would need a second connection, which is
 // closed again before the report after that: a handshake for each report.
-func (u *Uplink) reportAfterPoll(ctx context.Context, began time.Time) {
-	quiet := u.quietFor()
-	if quiet <= fetchWait || time.Since(began) < quiet-2*reportEvery || u.Admit() != nil {
+func (u *Uplink) reportAfterPoll(ctx context.Context, began time.Time, wait time.Duration) {
+	if u.quietFor() <= fetchWait || time.Since(began) < wait-reportEvery || u.Admit() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout) // tasks wait meanwhile

@@ -11,14 +11,9 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-const (
-	// busyReportEvery is reportEvery while a migration is open, for those who watch
-	// it at the registry.
-	busyReportEvery = time.Second
-	// retryEvery is the same while the registry does not answer, or while a fence
-	// is not dealt with.
-	retryEvery = time.Second
-)
+// busyReportEvery is reportEvery while a migration is open, for those who watch
+// it at the registry.
+const busyReportEvery = time.Second
 
 // Run reports until ctx ends, and deals with a fence.
 func (u *Uplink) Run(ctx context.Context) error {
@@ -51,7 +46,7 @@ func (u *Uplink) beat(ctx context.Context, changed bool) time.Duration {
 			// The report is refused, for its epoch is over, but what this host was told is compared.
 			_, _ = u.report(ctx, always)
 		}
-		return retryEvery
+		return u.around(retryEvery)
 	}
 	unless := u.heardLately
 	if changed {
@@ -60,7 +55,7 @@ func (u *Uplink) beat(ctx context.Context, changed bool) time.Duration {
 	out, err := u.report(ctx, unless)
 	switch {
 	case err != nil:
-		return retryEvery
+		return u.retryIn()
 	case out.busy:
 		return busyReportEvery
 	}

@@ -29,10 +29,14 @@ func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	slots := make(chan struct{}, tasksAtOnce)
-	for ctx.Err() == nil {
-		tasks, err := u.fetch(ctx)
-		if err != nil {
-			if retry.Sleep(ctx, retryEvery) != nil {
+	for first := true; ctx.Err() == nil; {
+		wait := u.pollFor()
+		if first {
+			wait = u.within(fetchWait, wait)
+		}
+		tasks, err := u.fetch(ctx, wait)
+		if first = err != nil; err != nil {
+			if u.afterBrokenPoll(ctx) != nil {
 				return nil
 			}
 			continue
@@ -63,9 +67,9 @@ func (u *Uplink) RunTasks(ctx context.Context, perform Perform) error {
 // fetchPause is between two looks for tasks.
 const fetchPause = 20 * time.Millisecond
 
-// fetch waits at the registry for tasks. A host that is fenced gets none: it
+// fetch waits at the registry for tasks, for so long. A host that is fenced gets none: it
 // could answer nothing.
-func (u *Uplink) fetch(ctx context.Context) ([]api.Task, error) {
+func (u *Uplink) fetch(ctx context.Context, wait time.Duration) ([]api.Task, error) {
 	if err := u.Admit(); err != nil {
 		return nil, err
 	}
@@ -75,16 +79,13 @@ func (u *Uplink) fetch(ctx context.Context) ([]api.Task, error) {
 	_, epoch := u.Token()
 	began := time.Now()
 	u.polling.Add(1)
-	tasks, err := u.cfg.Registry.Tasks(ctx, u.cfg.HostID, u.session, u.pollFor())
+	tasks, err := u.cfg.Registry.Tasks(ctx, u.cfg.HostID, u.session, wait)
 	u.polling.Add(-1)
 	if err == nil && len(tasks) == 0 {
-		u.reportAfterPoll(ctx, began)
+		u.reportAfterPoll(ctx, began, wait)
 	}
 	if err != nil && ctx.Err() == nil {
 		err = u.refused(epoch, true, err)
-		if u.Up() {
-			u.Changed() // a registry that has just begun has to hear of this host
-		}
 	}
 	return tasks, err
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -97,6 +98,8 @@ type Uplink struct {
 	once  sync.Once
 	// changed is sent to, without waiting, when a report should be made soon.
 	changed chan struct{}
+	// random returns a number from 0 to 1, for what hosts are not to do in one moment (spread.go).
+	random func() float64
 	// session tells the registry one process of the daemon from the next.
 	session string
 
@@ -105,7 +108,7 @@ type Uplink struct {
 	reporting ctxMutex
 	// halted: ops were halted and have not been resumed.
 	halted atomic.Bool
-	// polling is how many polls for tasks are open.
+	// polling is how many polls for tasks are open, or will soon be again.
 	polling atomic.Int32
 	// pendingView is a view that was read and not confirmed yet. Of reporting.
 	pendingView *pendingView
@@ -158,7 +161,7 @@ const reportTimeout = 10 * time.Second
 func New(cfg Config) (*Uplink, error) {
 	u := &Uplink{
 		cfg: cfg, state: cfg.State,
-		ready: make(chan struct{}), reporting: make(ctxMutex, 1), changed: make(chan struct{}, 1), session: uuid.NewString(), tasks: map[string]bool{},
+		ready: make(chan struct{}), reporting: make(ctxMutex, 1), changed: make(chan struct{}, 1), session: uuid.NewString(), random: rand.Float64, tasks: map[string]bool{},
 	}
 	if err := readJSON(u.state.viewPath(), &u.view); err != nil {
 		return nil, fmt.Errorf("read what the registry last said: %w; move %s away only if no instance of this host runs: it says which volumes they may have", err, u.state.viewPath())

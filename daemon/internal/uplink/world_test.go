@@ -343,6 +343,7 @@ func (w *world) open() *Uplink {
 		defer w.registry.Unlock()
 		return w.migs, nil
 	})
+	up.random = func() float64 { return 0.5 } // the same trial is the same twice
 	w.up = up
 	return up
 }
