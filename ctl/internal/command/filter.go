@@ -101,7 +101,7 @@ func checkPoolIn(pools []api.Pool, name string) error {
 	if slices.ContainsFunc(pools, func(p api.Pool) bool { return p.Name == name }) {
 		return nil
 	}
-	return api.Errorf(api.CodeNotFound, "there is no pool %q on any host; '%s pool list' shows them", name, session.Program)
+	return api.NotFound("pool", name)
 }
 
 // volumeHosts are the hosts that have a volume attached, or else the host that has it.

@@ -56,7 +56,7 @@ func (s *Server) awaitEnd(ctx context.Context, wait time.Duration, o api.Op) {
 func (s *Server) requested(ctx context.Context, opID string) (api.Op, error) {
 	st, err := s.Runner.Status(ctx, opID)
 	if err != nil {
-		return api.Op{}, api.Errorf(api.CodeNotFound, "no op %s", opID)
+		return api.Op{}, api.NotFoundHere("operation", opID)
 	}
 	if migrate.Owns(st.Op.Kind) {
 		return s.Migrations.Request(ctx, opID)

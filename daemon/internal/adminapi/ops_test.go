@@ -43,6 +43,13 @@ func TestOpenOpsAreListedUntilTheyAreOver(t *testing.T) {
 	}
 }
 
+func TestAnOpThatIsNotThereIsRefusedWithTheWayToThoseThatAre(t *testing.T) {
+	e := wantError(t, newDisobedient(t), http.MethodGet, "/v1/ops/nope", api.CodeNotFound)
+	if want := "there is no operation \"nope\" on this host; `volferryctl op list` shows those of a host that are not finished"; e.Message != want {
+		t.Errorf("got %q, want %q", e.Message, want)
+	}
+}
+
 func open(t *testing.T, s *Server) []api.Op {
 	t.Helper()
 	status, body := askOf(t, s, http.MethodGet, "/v1/ops", "")

@@ -17,7 +17,7 @@ import (
 func Pool(pools []hv.PoolInfo, name string) (hv.PoolInfo, error) {
 	i := slices.IndexFunc(pools, func(p hv.PoolInfo) bool { return p.Name == name })
 	if i < 0 {
-		return hv.PoolInfo{}, api.Errorf(api.CodeNotFound, "no pool %s on this host; `volferryctl pool list` shows them", name)
+		return hv.PoolInfo{}, api.NotFoundHere("pool", name)
 	}
 	pool := pools[i]
 	switch {

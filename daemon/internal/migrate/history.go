@@ -95,7 +95,7 @@ func (m *Manager) loadHistory(ctx context.Context, id string) (*history, error) 
 		return nil, request.JournalError(err)
 	}
 	if len(ops) == 0 {
-		return nil, api.Errorf(api.CodeNotFound, "no migration %s", id)
+		return nil, api.NotFoundHere("migration", id)
 	}
 	h := &history{}
 	for i, o := range ops {

@@ -20,7 +20,7 @@ func Owns(kind string) bool { return steps.GoalOf(kind) != "" }
 func (m *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 	began, err := m.journal.Op(ctx, opID)
 	if err != nil {
-		return api.Op{}, api.Errorf(api.CodeNotFound, "no op %s", opID)
+		return api.Op{}, api.NotFoundHere("operation", opID)
 	}
 	h, err := m.loadHistory(ctx, began.Group)
 	if err != nil {

@@ -54,19 +54,11 @@ func (m *Manager) Resolve(ctx context.Context, name string) (api.Migration, erro
 	found := api.Lookup(ids, name, func(id *string) (string, string) { return *id, "" })
 	switch len(found) {
 	case 0:
-		return api.Migration{}, api.Errorf(api.CodeNotFound, "no migration %s on this host; `volferryctl migration list --all` shows them", shorten(name))
+		return api.Migration{}, api.NotFoundHere("migration", name)
 	case 1:
 		return m.Get(ctx, found[0])
 	}
 	return api.Migration{}, api.Errorf(api.CodeInvalidArgument, "%s could be any of the migrations %s", name, strings.Join(found, ", "))
-}
-
-func shorten(s string) string {
-	const limit = 120
-	if len(s) <= limit {
-		return s
-	}
-	return s[:limit] + "..."
 }
 
 // Watch yields the migration now and after every change, until it is over or ctx ends. Seq

@@ -214,7 +214,7 @@ func (p Placement) Create(ctx context.Context, ref string, in api.VolumeCreate) 
 	}
 	if in.Pool != "" {
 		return p.roomiest(ctx, pools, func(p api.Pool) bool { return p.Name == in.Pool },
-			api.Errorf(api.CodeNotFound, "no host has a pool %.80q; nothing was done", in.Pool))
+			api.NotFound("pool", in.Pool))
 	}
 	volumeType, err := p.Store.Type(ctx, cmp.Or(in.Type, defaultType))
 	if err != nil {
@@ -256,7 +256,7 @@ func (p Placement) Adopt(ctx context.Context, ref, pool string) (api.Host, error
 	}
 	pools = slices.DeleteFunc(pools, func(p api.Pool) bool { return p.Name != pool })
 	if len(pools) == 0 {
-		return api.Host{}, api.Errorf(api.CodeNotFound, "no host has a pool %.80q", pool)
+		return api.Host{}, api.NotFound("pool", pool)
 	}
 	// Of a shared pool each host sees the same image.
 	if len(pools) == 1 || !slices.ContainsFunc(pools, func(p api.Pool) bool { return !p.Shared }) {

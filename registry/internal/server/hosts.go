@@ -142,7 +142,7 @@ func pollOf(query url.Values) (session string, wait time.Duration, err error) {
 func (s *Server) admitPoll(call store.Call, hostID string) error {
 	host, found := s.Store.HostNow(hostID)
 	if !found {
-		return api.Errorf(api.CodeNotFound, "there is no host with the id %.80q", hostID)
+		return api.NotFound("host", hostID)
 	}
 	if host.Status == api.HostFenced || call.Host != nil && call.Host.Epoch != host.Epoch {
 		return api.Errorf(api.CodeStaleEpoch, "host %s was fenced: it has to let go of what it lost and rejoin in epoch %d", host.Name, host.Epoch).

@@ -217,7 +217,7 @@ func (s *Server) ofOp(ctx context.Context, r *http.Request, _ *routes.None) (to 
 func (s *Server) hostOfOp(ctx context.Context, id string) (api.Host, error) {
 	task, _, err := s.Store.Task(ctx, api.AskedOp(id))
 	if api.CodeOf(err) == api.CodeNotFound {
-		return api.Host{}, api.Errorf(api.CodeNotFound, "no operation %.80q was asked for here; the host that runs it knows it", id)
+		return api.Host{}, api.NotFound("operation", id)
 	}
 	if err != nil {
 		return api.Host{}, err

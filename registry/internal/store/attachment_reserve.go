@@ -89,7 +89,7 @@ func (tx *Tx) volumeForReserve(ctx context.Context, id string) (volumeForReserve
 		&v.name, &v.hostID, &v.scope, &v.status, &v.multiattach, &v.bootable, &v.generation, &v.movedBy,
 	}, LocationFields(&v.location)...)...)
 	if errors.Is(err, sql.ErrNoRows) {
-		return v, api.Errorf(api.CodeNotFound, "there is no volume %s", validate.Quote(id))
+		return v, api.NotFound("volume", id)
 	}
 	if err != nil {
 		return v, fmt.Errorf("read volume %s: %w", id, err)
@@ -142,7 +142,7 @@ func (tx *Tx) slotForReserve(ctx context.Context, instanceID, device string) (sl
 		&slot.lock.reason, &slot.lock.op, &slot.there, &slot.bootIndex, &slot.note, &slot.taken, &slot.takenBy)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return slot, api.Errorf(api.CodeNotFound, "there is no instance %s", validate.Quote(instanceID))
+		return slot, api.NotFound("instance", instanceID)
 	case err != nil:
 		return slot, fmt.Errorf("read instance %s: %w", instanceID, err)
 	}

@@ -113,7 +113,7 @@ func (tx *Tx) checkPoolReported(ctx context.Context, hostID string, l api.Locati
 		return fmt.Errorf("look up pool: %w", err)
 	}
 	if !known {
-		return api.Errorf(api.CodeNotFound, "no pool %s on this host that the registry knows; `volferryctl pool list` shows them", l.Pool).
+		return api.Errorf(api.CodeNotFound, "there is no pool %q on this host that the registry knows; `volferryctl pool list` shows them", l.Pool).
 			With(api.DetailReportFirst, true)
 	}
 	return nil

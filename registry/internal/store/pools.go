@@ -72,7 +72,7 @@ func (s *Store) Pool(ctx context.Context, name, hostRef string) (api.Pool, error
 	}
 	switch len(found) {
 	case 0:
-		return api.Pool{}, api.Errorf(api.CodeNotFound, "there is no pool %s", validate.Quote(name))
+		return api.Pool{}, api.NotFound("pool", name)
 	case 1:
 		return found[0], nil
 	}
@@ -105,7 +105,7 @@ func CheckPoolKnown(ctx context.Context, q ledger.Querier, name string) error {
 		return fmt.Errorf("look up pool: %w", err)
 	}
 	if !known {
-		return api.Errorf(api.CodeNotFound, "there is no pool %s on any host", validate.Quote(name))
+		return api.NotFound("pool", name)
 	}
 	return nil
 }

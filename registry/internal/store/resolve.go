@@ -63,7 +63,7 @@ func Resolve(ctx context.Context, q ledger.Querier, k Kind, ref string) (string,
 				validate.Quote(ref), k.Noun, strings.Join(called, ", ")).With("candidates", ids)
 		}
 	}
-	return "", api.Errorf(api.CodeNotFound, "there is no %s %s", k.Noun, validate.Quote(ref))
+	return "", api.NotFound(k.Noun, ref)
 }
 
 // withHosts returns each id with the name of its host behind it, for kinds of things that

@@ -216,7 +216,7 @@ func (tx *changeTx) endsOfSaved(ctx context.Context, id string, saved map[string
 		}
 	}
 	if v.ID == "" {
-		return v, dst, api.Errorf(api.CodeNotFound, "there is no migration %s", validate.Quote(id))
+		return v, dst, api.NotFound("migration", id)
 	}
 	return v, dst, nil
 }

@@ -148,7 +148,7 @@ func (r *FakeRegistry) Migration(_ context.Context, id string) (row api.Migratio
 	err = r.call(func() error {
 		var ok bool
 		if row, ok = r.Rows[id]; !ok {
-			return api.Errorf(api.CodeNotFound, "no migration %s", id)
+			return api.NotFound("migration", id)
 		}
 		return nil
 	})
@@ -191,7 +191,7 @@ func (r *FakeRegistry) transition(id string, t api.MigrationTransition) (api.Mig
 	}
 	switch {
 	case !ok:
-		return row, api.Errorf(api.CodeNotFound, "no migration %s", id)
+		return row, api.NotFound("migration", id)
 	case row.State == t.To:
 		return row, nil
 	case row.State.Final():
