@@ -118,8 +118,10 @@ type PoolDrain struct {
 	BandwidthBytesPerSecond int64  `json:"bandwidth_bytes_per_second,omitempty"`
 	// Pace is as in CopyOptions.
 	Pace string `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
-	// DeleteSource deletes each source once its copy is verified, as in MigrationTarget.
-	DeleteSource bool `json:"delete_source,omitempty"`
+	// Verify is as in CopyOptions. DeleteSource deletes each source once its copy is verified, as in
+	// MigrationTarget: a mirror is verified with Verify "full" alone.
+	Verify       string `json:"verify,omitempty" enum:"full,none" needs:"drain_verify"`
+	DeleteSource bool   `json:"delete_source,omitempty"`
 	// LiveShared moves the volumes that several instances have, too, as MigrationTarget does with
 	// Method live; MaxPauseSeconds and ThrottleWriters are as there. PauseAll moves them as PauseAll
 	// there does. Without either they are skipped.
@@ -131,7 +133,7 @@ type PoolDrain struct {
 
 // CopyOptions returns how each volume is copied.
 func (in PoolDrain) CopyOptions() CopyOptions {
-	return CopyOptions{BandwidthBytesPerSecond: in.BandwidthBytesPerSecond, Pace: in.Pace}
+	return CopyOptions{BandwidthBytesPerSecond: in.BandwidthBytesPerSecond, Verify: in.Verify, Pace: in.Pace}
 }
 
 // Target says where and how the volumes are migrated.
@@ -180,6 +182,7 @@ type Drain struct {
 	Parallel                int           `json:"parallel"`
 	BandwidthBytesPerSecond int64         `json:"bandwidth_bytes_per_second"`
 	Pace                    string        `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
+	Verify                  string        `json:"verify,omitempty" enum:"full,none" needs:"-"`
 	DeleteSource            bool          `json:"delete_source"`
 	LiveShared              bool          `json:"live_shared,omitempty" needs:"-"`
 	MaxPauseSeconds         int64         `json:"max_pause_seconds,omitempty" needs:"-"`
@@ -196,7 +199,7 @@ type Drain struct {
 // Request is what the drain was asked for by.
 func (d *Drain) Request() PoolDrain {
 	return PoolDrain{
-		ToPool: d.ToPool, Parallel: d.Parallel, BandwidthBytesPerSecond: d.BandwidthBytesPerSecond, Pace: d.Pace, DeleteSource: d.DeleteSource,
+		ToPool: d.ToPool, Parallel: d.Parallel, BandwidthBytesPerSecond: d.BandwidthBytesPerSecond, Pace: d.Pace, Verify: d.Verify, DeleteSource: d.DeleteSource,
 		LiveShared: d.LiveShared, MaxPauseSeconds: d.MaxPauseSeconds, ThrottleWriters: d.ThrottleWriters, PauseAll: d.PauseAll,
 	}
 }

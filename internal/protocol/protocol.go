@@ -73,9 +73,12 @@ const DrainPauseAll = "drain_pause_all"
 // KeepBase is the feature to leave the base images of a linked clone below it when it moves.
 const KeepBase = "keep_base"
 
+// DrainVerify is the feature to verify the copies of a drain as that is asked for.
+const DrainVerify = "drain_verify"
+
 // features are those of this program, oldest first. A name is never reused, and never taken out
 // while a program of a neighbouring version may ask for it.
-var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared, RetypeTarget, RetypeFormat, LUKS, DrainPauseAll, KeepBase}
+var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared, RetypeTarget, RetypeFormat, LUKS, DrainPauseAll, KeepBase, DrainVerify}
 
 // The headers of every request and answer between programs.
 const (

@@ -23,7 +23,7 @@ import (
 func poolDrainCommand() *cli.Command {
 	return &cli.Command{
 		Name: "drain", Usage: "move every volume of a pool to another pool", ArgsUsage: "POOL", Action: withSession(poolDrain),
-		UsageText: session.Program + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE] [--pace HOW] [--delete-source] [--live-shared [--max-pause T] | --pause-all] [--dry-run]",
+		UsageText: session.Program + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE] [--pace HOW] [--verify HOW] [--delete-source] [--live-shared [--max-pause T] | --pause-all] [--dry-run]",
 		Description: "It moves the volumes on every host, those of running and of stopped instances too. A volume\n" +
 			"that cannot be moved is skipped, and listed with the reason. The registry does the work: it\n" +
 			"goes on without this command, and after a restart. 'volferryctl drain' follows, pauses and\n" +
@@ -33,7 +33,8 @@ func poolDrainCommand() *cli.Command {
 			&cli.IntFlag{Name: "parallel", Value: 1, DefaultText: "1", Usage: "move `N` volumes at once"},
 			&cli.StringFlag{Name: "bandwidth", Usage: "copy each, and read it back to verify, no faster than `RATE`, for example 100MiB/s"},
 			paceFlag(),
-			&cli.BoolFlag{Name: "delete-source", Usage: "delete the source of each move, once the copy is verified"},
+			verifyFlag(),
+			&cli.BoolFlag{Name: "delete-source", Usage: "delete the source of each move, once the copy is verified: a mirror is with --verify full alone"},
 			&cli.BoolFlag{Name: "live-shared", Usage: "move volumes of several instances too, while their guests write: these stand still once, at the end of each move"},
 			maxPauseFlag(),
 			&cli.BoolFlag{Name: "throttle-writers", Usage: "with --live-shared: hold the guests' writes back if they write faster than it is copied"},
@@ -79,7 +80,7 @@ func drainVerb(verb string, route routes.Route[routes.None, api.Drain], usage, d
 }
 
 func poolDrain(c *cli.Context, s *session.Session) error {
-	in := api.PoolDrain{ToPool: c.String("to"), Parallel: c.Int("parallel"), Pace: c.String("pace"), DeleteSource: c.Bool("delete-source")}
+	in := api.PoolDrain{ToPool: c.String("to"), Parallel: c.Int("parallel"), Pace: c.String("pace"), Verify: c.String("verify"), DeleteSource: c.Bool("delete-source")}
 	switch {
 	case in.ToPool == "":
 		return cmdline.Usagef("pool drain: say where to: --to POOL")
@@ -87,6 +88,9 @@ func poolDrain(c *cli.Context, s *session.Session) error {
 		return cmdline.Usagef("pool drain: --to names the pool that shall be emptied: give another one")
 	case in.Parallel < 1:
 		return cmdline.Usagef("pool drain: --parallel %d is below 1", in.Parallel)
+	}
+	if err := checkVerify(c); err != nil {
+		return err
 	}
 	if c.IsSet("bandwidth") {
 		var err error
@@ -283,6 +287,7 @@ func drainShow(c *cli.Context, s *session.Session) error {
 	r.Add("parallel", strconv.Itoa(d.Parallel))
 	r.Add("bandwidth", atMost(d.BandwidthBytesPerSecond)+" each")
 	r.AddIf("pace", d.Pace)
+	r.AddIf("verify", d.Verify)
 	r.Add("delete source", render.YesNo(d.DeleteSource))
 	r.Add("moved", api.Bytes(d.BytesDone)+" of "+api.Bytes(d.BytesTotal))
 	r.Add("started", render.Time(d.StartedAt))

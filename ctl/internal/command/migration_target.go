@@ -28,11 +28,27 @@ func targetFlags() []cli.Flag {
 		},
 		&cli.StringFlag{Name: "bandwidth", Usage: "copy, and read back to verify, no faster than `RATE` each, for example 100MiB/s"},
 		paceFlag(),
-		&cli.StringFlag{Name: "verify", DefaultText: "full; none for a mirror", Usage: "`HOW` to check the copy: full reads all of it back, none trusts it", Action: cmdline.CheckWord("verify")},
+		verifyFlag(),
 		&cli.BoolFlag{Name: "delete-source", Usage: "delete the source after the move; without this it is kept"},
 		&cli.BoolFlag{Name: "keep-base", Usage: "of a linked clone: copy what it has of its own, and leave its base images where they are"},
 		&cli.BoolFlag{Name: "external-copy", Usage: "leave the copying to another tool, until 'migration complete'"},
 	}
+}
+
+// verifyFlag says how a copy is verified.
+func verifyFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name: "verify", DefaultText: "full; none for a mirror", Action: cmdline.CheckWord("verify"),
+		Usage: "`HOW` to check the copy: full reads all of it back, none trusts it",
+	}
+}
+
+// checkVerify refuses to delete the source of a copy that is not verified.
+func checkVerify(c *cli.Context) error {
+	if c.Bool("delete-source") && c.String("verify") == api.VerifyNone {
+		return cmdline.Usagef("%s--delete-source needs a verified copy: leave --verify none out", cmdline.Prefix(c))
+	}
+	return nil
 }
 
 // paceFlag says how far a copy gives way to its guest.
@@ -67,8 +83,9 @@ func readTarget(c *cli.Context) (api.MigrationTarget, error) {
 		return t, cmdline.Usagef("%ssay where to: --to-pool POOL or --to-path PATH", cmdline.Prefix(c))
 	case t.ToPool != "" && t.ToPath != "":
 		return t, cmdline.Usagef("%s--to-pool and --to-path exclude each other: give one", cmdline.Prefix(c))
-	case t.DeleteSource && t.Verify == "none":
-		return t, cmdline.Usagef("%s--delete-source needs a verified copy: leave --verify none out", cmdline.Prefix(c))
+	}
+	if err := checkVerify(c); err != nil {
+		return t, err
 	}
 	if text := c.String("bandwidth"); c.IsSet("bandwidth") {
 		t.BandwidthBytesPerSecond, err = parseRate(text)

@@ -28,7 +28,7 @@ func TestEveryVolumeOfEveryHostIsMovedAndNeverMoreAtOnceThanAskedFor(t *testing.
 				if got, want := s.hosts["a"].mostAtOnce(), min(parallel, 6); got != want {
 					s.T.Errorf("%d moved at once, want %d", got, want)
 				}
-				want := map[api.MigrationTarget]bool{{ToPool: "slow", CopyOptions: api.CopyOptions{BandwidthBytesPerSecond: 1000}, DeleteSource: true}: true}
+				want := map[api.MigrationTarget]bool{{ToPool: "slow", CopyOptions: api.CopyOptions{BandwidthBytesPerSecond: 1000, Verify: api.VerifyFull}, DeleteSource: true}: true}
 				if diff := cmp.Diff(want, s.hosts["a"].targets()); diff != "" {
 					s.T.Errorf("what was asked for (-want +got):\n%s", diff)
 				}

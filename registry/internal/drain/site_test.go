@@ -74,7 +74,7 @@ func (s *site) volumes(n int, hosts ...string) {
 // drain drains pool fast, with the guests of shared volumes paused.
 func (s *site) drain(parallel int) string {
 	s.T.Helper()
-	d := expect.Value(s.Store.CreateDrain(s.T.Context(), store.Call{}, "fast", api.PoolDrain{ToPool: "slow", Parallel: parallel, BandwidthBytesPerSecond: 1000, DeleteSource: true, PauseAll: true}))(s.T)
+	d := expect.Value(s.Store.CreateDrain(s.T.Context(), store.Call{}, "fast", api.PoolDrain{ToPool: "slow", Parallel: parallel, BandwidthBytesPerSecond: 1000, Verify: api.VerifyFull, DeleteSource: true, PauseAll: true}))(s.T)
 	return d.ID
 }
 

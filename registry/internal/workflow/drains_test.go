@@ -120,6 +120,8 @@ func TestDrainsThatAreRefused(t *testing.T) {
 		"to an unknown pool":       {"nfs", api.PoolDrain{ToPool: "lost"}, api.CodeNotFound},
 		"65 at once":               {"nfs", api.PoolDrain{ToPool: "fast", Parallel: 65}, api.CodeInvalidArgument},
 		"-1 at once":               {"nfs", api.PoolDrain{ToPool: "fast", Parallel: -1}, api.CodeInvalidArgument},
+		"verify what there is not": {"nfs", api.PoolDrain{ToPool: "fast", Verify: "half"}, api.CodeInvalidArgument},
+		"to lose what is unread":   {"nfs", api.PoolDrain{ToPool: "fast", Verify: api.VerifyNone, DeleteSource: true}, api.CodeInvalidArgument},
 		"a negative bandwidth":     {"nfs", api.PoolDrain{ToPool: "fast", BandwidthBytesPerSecond: -1}, api.CodeInvalidArgument},
 	} {
 		err := unchanged(t, s, func() error { return second(s.CreateDrain(t.Context(), nobody, tc.pool, tc.in)) })
