@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -63,16 +62,8 @@ func events(c *cli.Context, s *session.Session) error {
 		}
 		return render.JSON(s.Stdout, session.Response{}.With("events", doc).Members)
 	}
-	known := newEventNames(c.Context, s)
-	if len(all) > 0 && !s.Quiet {
-		if err := s.PrintLines(eventHeader); err != nil {
-			return err
-		}
-	}
-	for _, e := range all {
-		if err := printEvent(s, e, known); err != nil {
-			return err
-		}
+	if err := printEvents(s, all, newEventNames(c.Context, s)); err != nil {
+		return err
 	}
 	if len(all) == 0 {
 		s.Say("No event since number %d.", since)
@@ -131,148 +122,15 @@ func followEvents(ctx context.Context, s *session.Session, since int64, keep fun
 	return errors.Join(failed, err)
 }
 
-// eventNames finds the names of the things that events are about. It reads each list once,
-// when a name in it is first asked for.
-type eventNames struct {
-	load        func(collection string) map[string]string
-	attachments func() []api.Attachment
-	loaded      map[string]map[string]string
-}
-
-func newEventNames(ctx context.Context, s *session.Session) *eventNames {
-	return &eventNames{
-		load: func(collection string) map[string]string { return session.Names(ctx, s, collection) },
-		attachments: func() []api.Attachment {
-			all, _, _ := session.List(ctx, s, routes.ListAttachments)
-			return all
-		},
-		loaded: map[string]map[string]string{},
-	}
-}
-
-// attachment is the name of an attachment, made of those of its volume and its instance.
-func (n *eventNames) attachment(id string) string {
-	const nouns = "attachments"
-	if n.loaded[nouns] == nil {
-		n.loaded[nouns] = map[string]string{}
-		for _, a := range n.attachments() {
-			if a.VolumeName != "" {
-				n.loaded[nouns][a.ID] = a.VolumeName + " at " + a.InstanceName
-			}
-		}
-	}
-	return n.loaded[nouns][id]
-}
-
-// object is an event's object, "volume/ID", followed by its name. The name is the one that the
-// event itself has, which the thing had then, or the one that the thing has now.
-func (n *eventNames) object(object string, details map[string]any) string {
-	kind, id, _ := strings.Cut(object, "/")
-	if name := nameIn(kind, details); name != "" {
-		return object + " (" + name + ")"
-	}
-	if kind == "attachment" {
-		if name := n.attachment(id); name != "" {
-			return object + " (" + name + ")"
-		}
-		return object
-	}
-	collection, named := map[string]string{"volume": "volumes", "instance": "instances", "host": "hosts", "type": "types"}[kind]
-	if !named {
-		return object
-	}
-	if _, there := n.loaded[collection]; !there {
-		n.loaded[collection] = n.load(collection)
-	}
-	if name := n.loaded[collection][id]; name != "" {
-		return object + " (" + name + ")"
-	}
-	return object
-}
-
-// nameIn is the name that the details of an event, or those that a host posted, have for an
-// object of this kind.
-func nameIn(kind string, details map[string]any) string {
-	posted, _ := details["posted"].(map[string]any)
-	text := func(key string) string {
-		for _, from := range []map[string]any{details, posted} {
-			if s, ok := from[key].(string); ok && s != "" {
-				return s
-			}
-		}
-		return ""
-	}
-	volume, instance := text("volume_name"), text("instance_name")
-	switch {
-	case kind == "migration" && volume != "":
-		return "of " + volume
-	case kind == "attachment" && volume != "" && instance != "":
-		return volume + " at " + instance
-	case kind == "drain":
-		if pool := text("pool"); pool != "" {
-			return "of pool " + pool
-		}
-	case kind == "volume", kind == "instance", kind == "type":
-		return text("name")
-	}
-	return ""
-}
-
-// eventHeader is the line above events, in the order of eventLine.
-const eventHeader = "   SEQ  TIME                  WHAT                      OBJECT  FROM -> TO  RESULT  WHO  HOST  (REASON)"
-
 func printEvent(s *session.Session, e api.Event, known *eventNames) error {
-	switch {
-	case s.JSON:
+	if s.JSON {
 		return render.JSONLine(s.Stdout, struct {
 			SchemaVersion int       `json:"schema_version"`
 			Event         api.Event `json:"event"`
 		}{api.SchemaVersion, e})
-	case s.Quiet:
+	}
+	if s.Quiet {
 		return s.PrintLines(strconv.FormatInt(e.Seq, 10))
 	}
-	e.Object = known.object(e.Object, e.Details)
-	return s.PrintLines(render.Cell(eventLine(e)))
-}
-
-// eventLine is one event: number, time, what and object, and then who, where, from, to and
-// result as far as they are known.
-func eventLine(e api.Event) string {
-	line := fmt.Sprintf("%6d  %s  %-24s  %s", e.Seq, render.Time(e.At), e.What, e.Object)
-	if e.From != "" || e.To != "" {
-		line += fmt.Sprintf("  %s -> %s", render.OrDash(e.From), render.OrDash(e.To))
-	}
-	who := e.Who
-	if _, person, ok := strings.Cut(who, api.AskedBy); ok {
-		who = person // of whom the daemon is the messenger
-	}
-	for _, part := range []string{e.Result, who, e.Host} {
-		if part != "" {
-			line += "  " + part
-		}
-	}
-	posted, _ := e.Details["posted"].(map[string]any)
-	for _, details := range []map[string]any{e.Details, posted} {
-		for _, why := range []string{"reason", "evidence"} {
-			if text, ok := details[why].(string); ok && text != "" {
-				line += fmt.Sprintf("  (%s)", text)
-			}
-		}
-	}
-	return strings.TrimRight(line+postedBy(e), " ")
-}
-
-// postedBy says who asked a host for what it posted, and whether with force. Only the host
-// says so: the registry has not seen the request.
-func postedBy(e api.Event) string {
-	posted, _ := e.Details["posted"].(map[string]any)
-	who, _ := posted["who"].(string)
-	if who == "" {
-		return ""
-	}
-	text := "  by its word asked by " + who
-	if force, _ := posted["force"].(bool); force {
-		text += " with force"
-	}
-	return text
+	return s.PrintLines(streamWidths.line(eventCells(e, known)))
 }

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/volferry/volferry/ctl/internal/render"
+	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// eventHeader is above the columns of eventCells.
+var eventHeader = []string{"   SEQ", "TIME", "WHAT", "OBJECT", "FROM -> TO", "RESULT", "WHO", "HOST", "(REASON)"}
+
+// eventWidths is how wide the columns of events are at least.
+type eventWidths []int
+
+// streamWidths are for events that come one by one, of which nobody knows how wide the next is: most have room.
+var streamWidths = eventWidths{6, 20, 24, 60, 25, 8, 16, 12, 0}
+
+// line is one event, or the header.
+func (w eventWidths) line(cells []string) string {
+	var b strings.Builder
+	for i, c := range cells {
+		b.WriteString(c)
+		b.WriteString(strings.Repeat(" ", max(0, w[i]-utf8.RuneCountInString(c))+2))
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// printEvents prints events that are all known as a table, each column as wide as its widest cell.
+func printEvents(s *session.Session, all []api.Event, known *eventNames) error {
+	if len(all) == 0 {
+		return nil
+	}
+	rows := [][]string{eventHeader}
+	ids := make([]string, 0, len(all))
+	for _, e := range all {
+		rows = append(rows, eventCells(e, known))
+		ids = append(ids, strconv.FormatInt(e.Seq, 10))
+	}
+	if s.Quiet {
+		return s.PrintLines(ids...)
+	}
+	widths := make(eventWidths, len(eventHeader))
+	lines := make([]string, 0, len(rows))
+	for _, row := range rows {
+		for i, c := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(c))
+		}
+	}
+	for _, row := range rows {
+		lines = append(lines, widths.line(row))
+	}
+	return s.PrintLines(lines...)
+}
+
+// eventCells are number, time, what and object of an event, and then from and to, result, who, where and why as
+// far as they are known.
+func eventCells(e api.Event, known *eventNames) []string {
+	change := ""
+	if e.From != "" || e.To != "" {
+		change = fmt.Sprintf("%s -> %s", render.OrDash(e.From), render.OrDash(e.To))
+	}
+	who := e.Who
+	if _, person, ok := strings.Cut(who, api.AskedBy); ok {
+		who = person // of whom the daemon is the messenger
+	}
+	cells := []string{
+		fmt.Sprintf("%6d", e.Seq), render.Time(e.At), e.What, known.object(e.Object, e.Details),
+		render.OrDash(change), render.OrDash(e.Result), render.OrDash(who), render.OrDash(e.Host),
+		strings.Join(slices.DeleteFunc(append(eventReasons(e), postedBy(e)), func(s string) bool { return s == "" }), "  "),
+	}
+	for i := range cells {
+		cells[i] = render.Cell(cells[i])
+	}
+	return cells
+}
+
+// eventReasons are the reasons and the evidence that an event has, or what a host has posted.
+func eventReasons(e api.Event) (reasons []string) {
+	posted, _ := e.Details["posted"].(map[string]any)
+	for _, details := range []map[string]any{e.Details, posted} {
+		for _, why := range []string{"reason", "evidence"} {
+			if text, ok := details[why].(string); ok && text != "" {
+				reasons = append(reasons, "("+text+")")
+			}
+		}
+	}
+	return reasons
+}
+
+// postedBy says who asked a host for what it posted, and whether with force. Only the host
+// says so: the registry has not seen the request.
+func postedBy(e api.Event) string {
+	posted, _ := e.Details["posted"].(map[string]any)
+	who, _ := posted["who"].(string)
+	if who == "" {
+		return ""
+	}
+	text := "by its word asked by " + who
+	if force, _ := posted["force"].(bool); force {
+		text += " with force"
+	}
+	return text
+}
