@@ -18,6 +18,7 @@ func (d *doctor) checks(ctx context.Context) []api.Check {
 	out = append(out, d.cfg.certificates()...)
 	out = append(out, d.chain()...)
 	out = append(out, d.pools(ctx)...)
+	out = append(out, d.poolsGone(ctx, d.uplink.VolumesHere())...)
 	out = append(out, d.thinPools(ctx)...)
 	out = append(out, d.clusters(ctx)...)
 	out = append(out, d.reach(ctx)...)

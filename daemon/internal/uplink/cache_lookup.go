@@ -57,6 +57,12 @@ func (u *Uplink) AttachedHere() []api.Volume {
 	return slices.DeleteFunc(slices.Clone(v.Volumes), func(vol api.Volume) bool { return len(u.withOwnAttachments(vol).Attachments) == 0 })
 }
 
+// VolumesHere returns the volumes that are this host's, attached or not, by what the registry last said.
+func (u *Uplink) VolumesHere() []api.Volume {
+	v, _, _ := u.View()
+	return slices.DeleteFunc(slices.Clone(v.Volumes), func(vol api.Volume) bool { return !u.ours(api.Attachment{Host: vol.Host}) })
+}
+
 func (u *Uplink) withOwnAttachments(vol api.Volume) api.Volume {
 	vol.Attachments = slices.DeleteFunc(u.granted(), func(a api.Attachment) bool { return a.VolumeID != vol.ID })
 	return vol

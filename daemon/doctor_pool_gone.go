@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// poolsGone looks for volumes of this host in pools that libvirt does not have any more: to the registry they
+// are as they were, for it knows who may use a volume and not what can be reached. What is known of the volumes
+// may be half a minute old, so that the registry is asked.
+func (d *doctor) poolsGone(ctx context.Context, volumes []api.Volume) []api.Check {
+	pools, err := d.hv.Pools(ctx)
+	if err != nil {
+		return nil // libvirt has its own line
+	}
+	names := map[string][]string{}
+	for _, vol := range volumes {
+		pool := vol.Location.Pool
+		there := slices.ContainsFunc(pools, func(p hv.PoolInfo) bool { return p.Name == pool })
+		if pool != "" && !there && d.stillIn(ctx, &vol) {
+			names[pool] = append(names[pool], vol.Name)
+		}
+	}
+	out := []api.Check{}
+	for _, pool := range slices.Sorted(maps.Keys(names)) {
+		slices.Sort(names[pool])
+		out = append(out, api.Check{
+			Name: "pool " + pool, Status: "fail",
+			Message: fmt.Sprintf("it is not on this host any more, and %s of this host should be in it: %s", api.Count(len(names[pool]), "volume"), strings.Join(names[pool], ", ")),
+			Advice: "define and start it again (virsh pool-define, " + api.ShellLine("virsh", "pool-start", pool) + "), or list it in connector_pools if it is a connector's; " +
+				"if its storage is gone for good, detach each of its volumes and have it forgotten (" + api.ShellLine("volferryctl", "volume", "forget", names[pool][0]) + ")",
+		})
+	}
+	return out
+}
+
+// stillIn says whether a volume is in the pool and on the host that it is known in, by the registry's word of now.
+// While the registry does not answer, what is known stands.
+func (d *doctor) stillIn(ctx context.Context, known *api.Volume) bool {
+	now, err := d.volume(ctx, known.ID)
+	if err != nil {
+		return api.CodeOf(err) != api.CodeNotFound
+	}
+	return now.Location.Pool == known.Location.Pool && now.Host == known.Host
+}
