@@ -56,6 +56,18 @@ func (s storageBeside) Watchers(ctx context.Context, image api.RBDImage, key *os
 	return addresses, err
 }
 
+// Snapshot implements rbd.Reach.
+func (s storageBeside) Snapshot(ctx context.Context, image api.RBDImage, query rbd.SnapshotQuery, key *os.File) (snapshot rbd.Snapshot, err error) {
+	text, err := json.Marshal(query)
+	if err == nil {
+		text, err = sandbox.SnapshotOfStorage(ctx, s.socket, image.URI(), text, key)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &snapshot)
+	}
+	return snapshot, err
+}
+
 // Change implements rbd.Reach.
 func (s storageBeside) Change(ctx context.Context, image api.RBDImage, change rbd.Change, key *os.File) error {
 	text, err := json.Marshal(change)

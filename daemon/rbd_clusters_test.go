@@ -42,6 +42,9 @@ func TestTheProgramOfStorageReachesTheClustersOfTheConfigurationAlone(t *testing
 	if err := host.Change(t.Context(), elsewhere, []byte(`{"remove":true,"id":"1"}`), key); api.CodeOf(err) != api.CodePermissionDenied {
 		t.Errorf("an image of another cluster is removed: %v", err)
 	}
+	if _, err := host.Snapshot(t.Context(), elsewhere, []byte(`{"name":"volferry-00000000-58a1-4ac3-8f0e-0e3c6f0f7a11"}`), key); api.CodeOf(err) != api.CodePermissionDenied {
+		t.Errorf("an image of another cluster is asked for a snapshot: %v", err)
+	}
 	for _, address := range []string{"/etc/shadow", "nbd://mon.example:6789/web", "rbd://" + cephCluster + "/rbd/web:conf=/x"} {
 		if _, _, err := host.Open(t.Context(), address, false, key); api.CodeOf(err) != api.CodeInvalidArgument {
 			t.Errorf("%s is opened: %v", address, err)
@@ -65,6 +68,10 @@ func (a awayReach) Look(context.Context, api.RBDImage, *os.File) (rbd.Info, erro
 
 func (a awayReach) Watchers(context.Context, api.RBDImage, *os.File) ([]string, error) {
 	return nil, a.err
+}
+
+func (a awayReach) Snapshot(context.Context, api.RBDImage, rbd.SnapshotQuery, *os.File) (rbd.Snapshot, error) {
+	return rbd.Snapshot{}, a.err
 }
 
 func (a awayReach) Change(context.Context, api.RBDImage, rbd.Change, *os.File) error { return a.err }

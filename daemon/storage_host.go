@@ -37,6 +37,17 @@ func (s storageHost) Watchers(ctx context.Context, address string, key *os.File)
 	return answerOf(ctx, address, key, s.Host.Watchers)
 }
 
+// Snapshot implements sandbox.StorageReach.
+func (s storageHost) Snapshot(ctx context.Context, address string, text []byte, key *os.File) ([]byte, error) {
+	var query rbd.SnapshotQuery
+	if err := json.Unmarshal(text, &query); err != nil {
+		return nil, fmt.Errorf("read what is asked of a snapshot: %w", err)
+	}
+	return answerOf(ctx, address, key, func(ctx context.Context, image api.RBDImage, key *os.File) (rbd.Snapshot, error) {
+		return s.Host.Snapshot(ctx, image, query, key)
+	})
+}
+
 // Change implements sandbox.StorageReach.
 func (s storageHost) Change(ctx context.Context, address string, text []byte, key *os.File) error {
 	image, err := api.ParseRBD(address)

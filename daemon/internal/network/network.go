@@ -124,11 +124,50 @@ func (a Access) Remove(ctx context.Context, path, fingerprint string) error {
 	}
 	id := ""
 	if fingerprint != "" {
-		if _, err := fmt.Sscanf(fingerprint, "rbd image %s at", &id); err != nil {
-			return fmt.Errorf("%q is no fingerprint of an RBD image: %w", fingerprint, err)
+		var err error
+		if id, err = rbdID(fingerprint); err != nil {
+			return err
 		}
 	}
 	return a.RBD.Remove(ctx, path, id)
+}
+
+// rbdID is the id of an RBD image in its fingerprint.
+func rbdID(fingerprint string) (id string, err error) {
+	if _, err := fmt.Sscanf(fingerprint, "rbd image %s at", &id); err != nil {
+		return "", fmt.Errorf("%q is no fingerprint of an RBD image: %w", fingerprint, err)
+	}
+	return id, nil
+}
+
+// Snapshot says what there is of a snapshot of the RBD image at an address, and with compare whether the image was written since.
+// The error wraps unix.ENOENT if there is no image.
+func (a Access) Snapshot(ctx context.Context, path, name string, compare bool) (rbd.Snapshot, error) {
+	if a.RBD == nil {
+		return rbd.Snapshot{}, errNoClusters
+	}
+	return a.RBD.Snapshot(ctx, path, rbd.SnapshotQuery{Name: name, Compare: compare})
+}
+
+// MakeSnapshot makes a snapshot of the RBD image at an address that has this fingerprint.
+func (a Access) MakeSnapshot(ctx context.Context, path, fingerprint, name string) error {
+	return a.change(ctx, path, fingerprint, rbd.Change{Snapshot: name})
+}
+
+// RemoveSnapshot removes the snapshot with this name and id of the RBD image at an address that has this fingerprint. It is no
+// error if there is none.
+func (a Access) RemoveSnapshot(ctx context.Context, path, fingerprint, name string, id uint64) error {
+	return a.change(ctx, path, fingerprint, rbd.Change{RemoveSnapshot: name, SnapshotID: id})
+}
+
+func (a Access) change(ctx context.Context, path, fingerprint string, change rbd.Change) (err error) {
+	if a.RBD == nil {
+		return errNoClusters
+	}
+	if change.ID, err = rbdID(fingerprint); err != nil {
+		return err
+	}
+	return a.RBD.Change(ctx, path, change)
 }
 
 // Holders says who has what is at an address, besides the clients that ours counts, "" if nobody can be

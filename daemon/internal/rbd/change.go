@@ -23,7 +23,7 @@ const removeTimeout = 10 * time.Minute
 // The exclusive lock has to be among them (Info.Fence).
 const features = "layering,exclusive-lock,object-map,fast-diff,deep-flatten"
 
-// Change is one change of an image: one of CreateBytes, RenameTo and Remove is set. It may be asked for twice.
+// Change is one change of an image: one of CreateBytes, RenameTo, Remove, Snapshot and RemoveSnapshot is set. It may be asked for twice.
 type Change struct {
 	// CreateBytes makes an image of this size that reads as zeros. The error wraps unix.EEXIST if there is one of that name.
 	CreateBytes int64 `json:"create_bytes,omitempty"`
@@ -32,7 +32,13 @@ type Change struct {
 	RenameTo string `json:"rename_to,omitempty"`
 	// Remove deletes the image with the ID, for good. It is no error if there is none.
 	Remove bool `json:"remove,omitempty"`
-	// ID is that of the image that is renamed or removed: another one of its name is refused.
+	// Snapshot makes a snapshot with this name of the image with the ID. The error wraps unix.EEXIST if there is one.
+	Snapshot string `json:"snapshot,omitempty"`
+	// RemoveSnapshot removes the snapshot with this name, and the SnapshotID, of the image with the ID. It is no error if
+	// there is none.
+	RemoveSnapshot string `json:"remove_snapshot,omitempty"`
+	SnapshotID     uint64 `json:"snapshot_id,omitempty"`
+	// ID is that of the image that is changed, but for one that is made: another one of its name is refused.
 	ID string `json:"id,omitempty"`
 }
 
@@ -49,6 +55,10 @@ func (h *Host) Change(ctx context.Context, image api.RBDImage, change Change, ke
 		return c.rename(ctx, image, change, key)
 	case change.Remove:
 		return c.remove(ctx, image, change.ID, key)
+	case change.Snapshot != "":
+		return c.makeSnapshot(ctx, image, change, key)
+	case change.RemoveSnapshot != "":
+		return c.removeSnapshot(ctx, image, change, key)
 	}
 	return errors.New("there is nothing to change")
 }
@@ -78,6 +88,43 @@ func (c Cluster) remove(ctx context.Context, image api.RBDImage, id string, key 
 		return err
 	}
 	return c.change(ctx, key, removeTimeout, "rm", "--no-progress", image.Spec())
+}
+
+// makeSnapshot makes a snapshot of an image. Where a client has the image's exclusive lock, as QEMU has that of a guest that
+// has written, that client makes it, and keeps its lock. One that does not answer is waited for toolTimeout and not until
+// Ceph takes it for dead, after 30 s: then rbd would take the lock away, and with it all access to the cluster.
+func (c Cluster) makeSnapshot(ctx context.Context, image api.RBDImage, change Change, key *os.File) error {
+	if err := checkSnapshotName(change.Snapshot); err != nil {
+		return err
+	}
+	if err := c.is(ctx, image, change.ID, key); err != nil {
+		return err
+	}
+	return c.change(ctx, key, toolTimeout, "snap", "create", "--no-progress", image.Spec()+"@"+change.Snapshot)
+}
+
+// removeSnapshot removes a snapshot of an image; makeSnapshot says how long it may take.
+func (c Cluster) removeSnapshot(ctx context.Context, image api.RBDImage, change Change, key *os.File) error {
+	if err := checkSnapshotName(change.RemoveSnapshot); err != nil {
+		return err
+	}
+	err := c.is(ctx, image, change.ID, key)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s, err := c.snapshot(ctx, image, change.RemoveSnapshot, key)
+	switch {
+	case err != nil:
+		return err
+	case s.ID == 0:
+		return nil
+	case s.ID != change.SnapshotID:
+		return fmt.Errorf("%s@%s is another snapshot by now: its id is %d, and was %d", image.Spec(), change.RemoveSnapshot, s.ID, change.SnapshotID)
+	}
+	return c.change(ctx, key, toolTimeout, "snap", "rm", "--no-progress", image.Spec()+"@"+change.RemoveSnapshot)
 }
 
 // is refuses another image than the one with the id.

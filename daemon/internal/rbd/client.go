@@ -27,6 +27,8 @@ type Reach interface {
 	Look(ctx context.Context, image api.RBDImage, key *os.File) (Info, error)
 	// Watchers asks for the addresses of the clients that have an image open. The error is as that of Look.
 	Watchers(ctx context.Context, image api.RBDImage, key *os.File) ([]string, error)
+	// Snapshot asks about a snapshot of an image. The error is as that of Look.
+	Snapshot(ctx context.Context, image api.RBDImage, query SnapshotQuery, key *os.File) (Snapshot, error)
 	// Change changes an image.
 	Change(ctx context.Context, image api.RBDImage, change Change, key *os.File) error
 	// Dial has an image served, and returns a connection on which that is said by which NBD is spoken.
@@ -86,6 +88,20 @@ func (c *Client) Look(ctx context.Context, path string) (info Info, err error) {
 		return err
 	})
 	return info, err
+}
+
+// Snapshot asks about a snapshot of the image at an address. The error is as that of Look.
+func (c *Client) Snapshot(ctx context.Context, path string, query SnapshotQuery) (s Snapshot, err error) {
+	err = c.with(ctx, path, func(image api.RBDImage, key *os.File) error {
+		s, err = c.Reach.Snapshot(ctx, image, query, key)
+		return err
+	})
+	return s, err
+}
+
+// Change changes the image at an address.
+func (c *Client) Change(ctx context.Context, path string, change Change) error {
+	return c.with(ctx, path, func(image api.RBDImage, key *os.File) error { return c.Reach.Change(ctx, image, change, key) })
 }
 
 // Make makes an image at an address. It has a temporary name, which nobody else may have, until whole was called with its

@@ -147,6 +147,10 @@ func (f *fakeReach) Watchers(context.Context, api.RBDImage, *os.File) ([]string,
 
 func (*fakeReach) Check(context.Context, string, *os.File) error { return nil }
 
+func (*fakeReach) Snapshot(context.Context, api.RBDImage, rbd.SnapshotQuery, *os.File) (rbd.Snapshot, error) {
+	return rbd.Snapshot{}, nil
+}
+
 func (*fakeReach) Change(context.Context, api.RBDImage, rbd.Change, *os.File) error {
 	return errors.New("it is not changed")
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -144,11 +145,7 @@ func (h *Host) Watchers(ctx context.Context, image api.RBDImage, key *os.File) (
 
 // ask has rbd say something of an image.
 func (c Cluster) ask(ctx context.Context, image api.RBDImage, key *os.File, what string, into any) error {
-	text, err := c.output(ctx, key, "rbd", what, "--format", "json", "--pool", image.Pool, "--image", image.Name)
-	var failed *toolError
-	if errors.As(err, &failed) && strings.Contains(failed.stderr, "error opening image "+image.Name+": (2)") {
-		return fmt.Errorf("%w: %w", err, unix.ENOENT)
-	}
+	text, err := c.askText(ctx, toolTimeout, image, key, what)
 	if err != nil {
 		return err
 	}
@@ -156,4 +153,19 @@ func (c Cluster) ask(ctx context.Context, image api.RBDImage, key *os.File, what
 		return fmt.Errorf("read what rbd %s says: %w", what, err)
 	}
 	return nil
+}
+
+// askText is ask for text in JSON. The error wraps unix.ENOENT if there is no image.
+func (c Cluster) askText(ctx context.Context, timeout time.Duration, image api.RBDImage, key *os.File, what ...string) ([]byte, error) {
+	text, err := c.run(ctx, timeout, key, "rbd", append(what, "--format", "json", "--pool", image.Pool, "--image", image.Name)...)
+	var failed *toolError
+	switch {
+	case !errors.As(err, &failed):
+		return text, err
+	case strings.Contains(failed.stderr, "error opening image "+image.Name+": (2)"):
+		return nil, fmt.Errorf("%w: %w", err, unix.ENOENT)
+	case strings.Contains(failed.stderr, "(110) Connection timed out"): // where the configuration has it wait for less (rados_osd_op_timeout)
+		return nil, fmt.Errorf("%w: %w", err, ErrNoAnswer)
+	}
+	return nil, err
 }

@@ -31,6 +31,7 @@ const (
 	callCheck     = "check"
 	callLook      = "look"
 	callWatchers  = "watchers"
+	callSnapshot  = "snapshot"
 	callChange    = "change"
 	callOpen      = "open"
 )
@@ -41,7 +42,7 @@ type request struct {
 	Name string `json:"name,omitempty"`
 	// Device is the number of a block device.
 	Device uint64 `json:"device,omitempty"`
-	// Value is what a connector is asked, or how an image is changed.
+	// Value is what a connector is asked, or what of a snapshot, or how an image is changed.
 	Value []byte `json:"value,omitempty"`
 	// Owner is whose quotas are asked for.
 	Owner quota.Owner `json:"owner,omitzero"`

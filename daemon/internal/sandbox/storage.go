@@ -22,7 +22,9 @@ type StorageReach interface {
 	Look(ctx context.Context, address string, key *os.File) ([]byte, error)
 	// Watchers says who has an image open, as text for whoever asks.
 	Watchers(ctx context.Context, address string, key *os.File) ([]byte, error)
-	// Change makes, renames or removes an image, as the text of whoever asks says.
+	// Snapshot says what the text of whoever asks wants to know of a snapshot of an image, as text.
+	Snapshot(ctx context.Context, address string, query []byte, key *os.File) ([]byte, error)
+	// Change makes, renames or removes an image or a snapshot of one, as the text of whoever asks says.
 	Change(ctx context.Context, address string, change []byte, key *os.File) error
 	// Open has an image served on a connection, until ended is called.
 	Open(ctx context.Context, address string, writable bool, key *os.File) (conn *os.File, ended func() error, err error)
@@ -46,7 +48,13 @@ func WatchersOfStorage(ctx context.Context, socket, address string, key *os.File
 	return out.Value, err
 }
 
-// ChangeStorage has `volferryd storage` make, rename or remove an image.
+// SnapshotOfStorage has `volferryd storage` look at a snapshot of an image.
+func SnapshotOfStorage(ctx context.Context, socket, address string, query []byte, key *os.File) ([]byte, error) {
+	out, _, err := ask(ctx, socket, request{Call: callSnapshot, Name: address, Value: query}, key)
+	return out.Value, err
+}
+
+// ChangeStorage has `volferryd storage` make, rename or remove an image or a snapshot of one.
 func ChangeStorage(ctx context.Context, socket, address string, change []byte, key *os.File) error {
 	_, _, err := ask(ctx, socket, request{Call: callChange, Name: address, Value: change}, key)
 	return err
@@ -120,16 +128,12 @@ func answerStorage(reach StorageReach) handler {
 				return failed(err), nil
 			}
 			return answer{}, nil
-		case callLook, callWatchers:
-			ask := reach.Look
-			if in.Call == callWatchers {
-				ask = reach.Watchers
-			}
-			text, err := ask(ctx, in.Name, key)
-			if err != nil {
-				return failed(err), nil
-			}
-			return answer{Value: text}, nil
+		case callLook:
+			return said(reach.Look(ctx, in.Name, key)), nil
+		case callWatchers:
+			return said(reach.Watchers(ctx, in.Name, key)), nil
+		case callSnapshot:
+			return said(reach.Snapshot(ctx, in.Name, in.Value, key)), nil
 		case callChange:
 			if err := reach.Change(ctx, in.Name, in.Value, key); err != nil {
 				return failed(err), nil
@@ -153,4 +157,12 @@ func answerStorage(reach StorageReach) handler {
 		}
 		return failed(fmt.Errorf("there is no call %q here", in.Call)), nil
 	}
+}
+
+// said is the answer that is a text.
+func said(text []byte, err error) answer {
+	if err != nil {
+		return failed(err)
+	}
+	return answer{Value: text}
 }

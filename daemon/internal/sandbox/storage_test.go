@@ -39,6 +39,10 @@ func (echo) Watchers(_ context.Context, address string, _ *os.File) ([]byte, err
 	return []byte("those of " + address), nil
 }
 
+func (echo) Snapshot(_ context.Context, address string, query []byte, _ *os.File) ([]byte, error) {
+	return []byte(string(query) + " of " + address), nil
+}
+
 func (echo) Change(_ context.Context, address string, change []byte, _ *os.File) error {
 	if string(change) == "taken" {
 		return fmt.Errorf("%s is there: %w", address, unix.EEXIST)
@@ -89,6 +93,9 @@ func TestStorageLooksWithTheKeyThatItIsHandedAndSaysThatThereIsNothing(t *testin
 		t.Errorf("%q, %v", text, err)
 	}
 	if text, err := WatchersOfStorage(t.Context(), socket, "web", keyFile(t)); err != nil || string(text) != "those of web" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if text, err := SnapshotOfStorage(t.Context(), socket, "web", []byte("that"), keyFile(t)); err != nil || string(text) != "that of web" {
 		t.Errorf("%q, %v", text, err)
 	}
 	for change, want := range map[string]error{"taken": unix.EEXIST, "free": nil} {

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rbd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// diffTimeout is how long rbd may take to compare an image with a snapshot. It asks for each object that the image could
+// have: 30 s were seen for 1 TiB.
+const diffTimeout = 10 * time.Minute
+
+// snapshotPrefix is what the names of snapshots begin with that are made here. No other is made or removed.
+const snapshotPrefix = "volferry-"
+
+// SnapshotName is the name of the snapshot that belongs to something with this id, a UUID.
+func SnapshotName(id string) string { return snapshotPrefix + id }
+
+func checkSnapshotName(name string) error {
+	if id, ours := strings.CutPrefix(name, snapshotPrefix); ours {
+		if parsed, err := uuid.Parse(id); err == nil && parsed.String() == id {
+			return nil
+		}
+	}
+	return fmt.Errorf("%.60q is no name of a snapshot that Volferry makes", name)
+}
+
+// Snapshot is what a cluster says of a snapshot of an image.
+type Snapshot struct {
+	// ID is given to no other snapshot of the pool, whatever its name; 0 if there is no snapshot.
+	ID uint64 `json:"id,omitempty"`
+	// Protected: somebody keeps it from being removed, as for clones of it.
+	Protected bool `json:"protected,omitempty"`
+	// Written: something was written to the image since, were it what was there already. Only where that was asked.
+	Written bool `json:"written,omitempty"`
+}
+
+// SnapshotQuery is what is asked about a snapshot of an image.
+type SnapshotQuery struct {
+	Name string `json:"name"`
+	// Compare asks whether the image was written since, too.
+	Compare bool `json:"compare,omitempty"`
+}
+
+// Snapshot implements Reach.
+func (h *Host) Snapshot(ctx context.Context, image api.RBDImage, query SnapshotQuery, key *os.File) (Snapshot, error) {
+	if err := checkSnapshotName(query.Name); err != nil {
+		return Snapshot{}, err
+	}
+	c, err := h.cluster(ctx, image, key)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	s, err := c.snapshot(ctx, image, query.Name, key)
+	if err == nil && query.Compare && s.ID != 0 {
+		err = c.compare(ctx, image, query.Name, &s, key)
+	}
+	return s, err
+}
+
+// snapshot looks for a snapshot.
+func (c Cluster) snapshot(ctx context.Context, image api.RBDImage, name string, key *os.File) (Snapshot, error) {
+	text, err := c.askText(ctx, toolTimeout, image, key, "snap", "ls")
+	if err != nil {
+		return Snapshot{}, err
+	}
+	return snapshotIn(text, name)
+}
+
+// snapshotIn is the snapshot with a name in what rbd snap ls says.
+func snapshotIn(text []byte, name string) (Snapshot, error) {
+	var all []struct {
+		ID        uint64 `json:"id"`
+		Name      string `json:"name"`
+		Protected string `json:"protected"`
+	}
+	if err := json.Unmarshal(text, &all); err != nil {
+		return Snapshot{}, fmt.Errorf("read what rbd snap ls says: %w", err)
+	}
+	for _, s := range all {
+		if s.Name == name {
+			return Snapshot{ID: s.ID, Protected: s.Protected == "true"}, nil
+		}
+	}
+	return Snapshot{}, nil
+}
+
+// compare says whether an image was written since a snapshot, which is no snapshot any more if it was removed meanwhile.
+// Without --whole-object rbd asks the OSDs for what they keep of each object for its snapshots. With it, it believes the
+// image's object map, which a client keeps, and which knows whole objects only.
+func (c Cluster) compare(ctx context.Context, image api.RBDImage, name string, s *Snapshot, key *os.File) error {
+	text, err := c.askText(ctx, diffTimeout, image, key, "diff", "--from-snap", name)
+	var failed *toolError
+	if errors.As(err, &failed) && strings.Contains(failed.stderr, "diff error: (2)") {
+		*s = Snapshot{}
+		return nil
+	}
+	if err == nil {
+		s.Written, err = differs(text)
+	}
+	return err
+}
+
+// differs says whether rbd diff has found anything.
+func differs(text []byte) (bool, error) {
+	var extents []json.RawMessage
+	if err := json.Unmarshal(text, &extents); err != nil {
+		return false, fmt.Errorf("read what rbd diff says: %w", err)
+	}
+	return len(extents) > 0, nil
+}
