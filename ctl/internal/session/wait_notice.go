@@ -83,6 +83,8 @@ func waitReason(op *api.Op) string {
 		return "the registry, which does not answer"
 	case "hypervisor":
 		return "libvirt, which does not answer"
+	case "storage":
+		return "the storage, which does not answer"
 	case "guest":
 		return "the guest, which still has the disk"
 	case "turn":

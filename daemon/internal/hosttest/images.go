@@ -48,6 +48,8 @@ type Images struct {
 	Locked map[string]image.Locks
 	// Stuck is the error of every removal.
 	Stuck error
+	// NoSnapshots is the error of every making of a snapshot, nil if they can be made.
+	NoSnapshots error
 	// BeforeGrow, if set, is called once, before the next image grows. OnDisconnect, if
 	// set, is called with each image that is disconnected.
 	BeforeGrow, OnDisconnect func()
@@ -89,10 +91,15 @@ func (i *Images) note(what, path string) {
 // info looks at an image, image.ErrAbsent if there is none.
 func (i *Images) info(path string) (hvtest.ImageInfo, error) {
 	info, err := i.Fake.Info(path)
+	return info, absent(err)
+}
+
+// absent is the error as image.Storage has it.
+func absent(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		err = image.ErrAbsent
+		return image.ErrAbsent
 	}
-	return info, err
+	return err
 }
 
 // Flush notes that an image is on stable storage.

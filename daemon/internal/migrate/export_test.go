@@ -131,6 +131,9 @@ func TestAnRBDImageThatWasMadeAnewIsNeitherCopiedNorWritten(t *testing.T) {
 				d := newDaemon(t, migratetest.RBDWorld(t, hv.StateStopped))
 				must(t, d.world.CreateImage(other, hvtest.Raw, testSize))
 				id := d.begin(api.MigrationTarget{ToPath: other}).ID
+				if which != other {
+					d.removesSnapshot(id) // which keeps the image from being removed
+				}
 				must(t, d.world.Remove(which))
 				must(t, d.world.CreateImage(which, hvtest.Raw, testSize))
 				_, _, err := d.manager().Copy(context.Background(), d.call(id))

@@ -18,6 +18,7 @@ import (
 const (
 	WaitHypervisor = "hypervisor"
 	WaitRegistry   = "registry"
+	WaitStorage    = "storage"
 	WaitTurn       = "turn"
 )
 

@@ -131,6 +131,8 @@ func (a *Admission) stuck(st op.Status, doing string) error {
 		code, what = api.CodeRegistryUnavailable, "the registry does not answer"
 	case st.Waiting == WaitHypervisor:
 		code, what = api.CodeHypervisorUnavailable, "libvirt does not answer"
+	case st.Waiting == WaitStorage:
+		code, what = api.CodeIOError, "the storage does not answer"
 	default:
 		what = "another operation has to end first"
 	}

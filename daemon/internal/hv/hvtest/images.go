@@ -51,6 +51,8 @@ type image struct {
 	before  int64 // the same when the host was booted
 	born    int64
 	opID    string // that has made it, in a pool that keeps that
+	// snapshots are those that Ceph has of it, by their names.
+	snapshots map[string]*ImageSnapshot
 }
 
 // ImageInfo has what the header and the allocation of an image say.
@@ -67,6 +69,16 @@ type ImageInfo struct {
 	Born        int64    // tells it from one that was at its path before
 }
 
+// ImageSnapshot is a snapshot of an image that Ceph has.
+type ImageSnapshot struct {
+	ID        uint64
+	Protected bool
+	// Written: something was written to the image since.
+	Written bool
+
+	writes int64 // of the image when it was made
+}
+
 // Images is the storage of a simulated host: images by path. Its methods are
 // what image tools such as qemu-img do, and keep to the locks that QEMU takes.
 // It is safe for concurrent use.
@@ -74,6 +86,7 @@ type Images struct {
 	mu         sync.Mutex
 	files      map[string]*image
 	made       int64
+	snapshots  uint64 // that were ever made
 	holders    func(path string) (readers, writers int)
 	violations []string
 }
@@ -187,12 +200,15 @@ func (m *Images) Info(path string) (ImageInfo, error) {
 }
 
 // Remove deletes an image; it is no error if there is none. As on Linux, an image that a
-// domain has open can be deleted, but AssertClean reports that.
+// domain has open can be deleted, but AssertClean reports that. One that has snapshots cannot.
 func (m *Images) Remove(path string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if readers, writers := m.holders(path); readers+writers > 0 && m.files[path] != nil {
 		m.violate("%s was removed while a domain had it open", path)
+	}
+	if img := m.files[path]; img != nil && len(img.snapshots) > 0 {
+		return fmt.Errorf("remove %s: it has snapshots", path)
 	}
 	delete(m.files, path)
 	return nil

@@ -13,9 +13,10 @@ import (
 // FakeHistory is a migration whose copy is made and which is not completed.
 type FakeHistory struct {
 	Note steps.DstNote
-	// LiveState is the answer of Live, and Seal the stamp of the frozen src.
+	// LiveState is the answer of Live, and Seal and Snapshot are what is known of the frozen src.
 	LiveState steps.LiveHistory
 	Seal      *image.Stamp
+	Snapshot  *steps.SrcSnapshot
 }
 
 // Live implements steps.History.
@@ -34,7 +35,7 @@ func (FakeHistory) Made(context.Context, *steps.Spec) (bool, error) { return tru
 
 // Facts implements steps.History.
 func (h FakeHistory) Facts(context.Context, *steps.Spec, string) (steps.Facts, error) {
-	return steps.Facts{Seal: h.Seal}, nil
+	return steps.Facts{Seal: h.Seal, Snapshot: h.Snapshot, SnapshotBegun: h.Snapshot != nil}, nil
 }
 
 // BegunHeld implements steps.History.

@@ -40,8 +40,9 @@ type World struct {
 	To  api.MigrationTarget
 	// Makes: what is at an address is not there before the move, which makes it.
 	Makes bool
-	// SrcGoes: src is deleted in the end.
-	SrcGoes bool
+	// SrcGoes: src is deleted in the end. Snapshots are those of src that stay, as they are others'.
+	SrcGoes   bool
+	Snapshots []string
 	// MayMove is the answer of the world's attachments.
 	MayMove func() error
 	// audited has what the audit trail was told.
@@ -265,6 +266,9 @@ func NewSpec(method string) steps.Spec {
 func (w *World) Spec(method string) steps.Spec {
 	s := NewSpec(method)
 	s.Src.Path = w.Src.Path
+	if api.IsRBD(w.Src.Path) {
+		s.SrcPrint, _ = w.Images.Fingerprint(context.Background(), w.Src.Path) // there is one
+	}
 	if secret := w.Src.LUKSSecret; secret != "" {
 		s.GuestBytes = Size
 		for _, end := range []*api.Location{&s.Src, &s.Dst} {
@@ -314,6 +318,9 @@ func (w *World) SettledOn(at hv.Image) error {
 	}
 	if g := w.Guards.Guarded(); len(g) > 0 {
 		r.Errorf("guards are left: %v", g)
+	}
+	if left := w.SnapshotsOf(w.Src.Path); !slices.Equal(left, w.Snapshots) {
+		r.Errorf("src has the snapshots %v, want %v", left, w.Snapshots)
 	}
 	if left := w.Blobs.Keys(); len(left) > 0 {
 		r.Errorf("the journal still has %v", left)

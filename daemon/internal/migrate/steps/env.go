@@ -132,6 +132,11 @@ func step(name string, do, undo op.DoFunc[Spec], observe op.ObserveFunc[Spec]) o
 	return op.StepOf(specOf, name, do, undo, observe)
 }
 
+// remarkOutput is the output of a step that tells the caller something (request.Remark).
+type remarkOutput struct {
+	Remark string `json:"remark"`
+}
+
 // flushEarly puts an image on stable storage before its guest is held up for that. Only time
 // depends on it.
 func (e *Env) flushEarly(ctx context.Context, s *Spec, path string) {

@@ -37,6 +37,12 @@ type History interface {
 type Facts struct {
 	// Seal is the stamp of src when src was frozen, nil if an older version made the start.
 	Seal *image.Stamp
+	// Snapshot is that of src, an RBD image, that was made then, nil if there was none. SnapshotBegun: one of its name that is
+	// there is ours, whether that is in the journal or not.
+	Snapshot      *SrcSnapshot
+	SnapshotBegun bool
+	// Touched: src was written since, and has the content that was copied.
+	Touched bool
 	// Folding: a cancel has begun to write the overlay back into src, so we have changed
 	// src ourselves.
 	Folding bool
@@ -60,6 +66,18 @@ type DstNote struct {
 	Print string `json:"print,omitempty"`
 	// Formatted: dst, a qcow2 image on a block device, was made there.
 	Formatted bool `json:"formatted,omitempty"`
+}
+
+// SrcSnapshot is the snapshot of src, an RBD image, that was made when src was frozen: nobody has written to src as long as
+// nothing was written there since that.
+type SrcSnapshot struct {
+	Name string `json:"name"`
+	ID   uint64 `json:"id"`
+}
+
+// snapshotNote is written before the snapshot is made, when there is none of its name: one that is there later is ours.
+type snapshotNote struct {
+	Snapshot string `json:"snapshot"`
 }
 
 // foldingNote is what the notes of commit and fold have in common.

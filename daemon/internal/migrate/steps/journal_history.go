@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
@@ -80,12 +81,19 @@ func (h *journalHistory) Facts(ctx context.Context, s *Spec, exceptOp string) (F
 		goal := GoalOf(o.Op.Kind)
 		var out frozenOutput
 		var began switchOutput
+		var seen verifiedOutput
+		f.Touched = f.Touched || decodeOutput(o, verifyStep, &seen) && seen.Touched
+		if goal == GoalStart && api.IsRBD(s.Src.Path) {
+			if f.SnapshotBegun, err = h.beganSnapshot(ctx, o.Op.ID); err != nil {
+				return f, op.Retry(request.BusyDelay, err)
+			}
+		}
 		if goal == GoalStart && decodeOutput(o, switchStep, &began) {
 			f.Process = began.Process
 		}
 		switch {
 		case goal == GoalStart && (decodeOutput(o, frozenStep, &out) || decodeOutput(o, keepOffStep, &out)):
-			f.Seal = out.Src
+			f.Seal, f.Snapshot = out.Src, out.Snapshot
 		case goal == GoalComplete && o.Op.ID != exceptOp:
 			f.Completing = true
 		case goal == GoalCancel && !f.Folding:
@@ -98,14 +106,26 @@ func (h *journalHistory) Facts(ctx context.Context, s *Spec, exceptOp string) (F
 }
 
 func (h *journalHistory) beganToFold(ctx context.Context, opID string) (bool, error) {
+	return h.noted(ctx, opID, func(r *op.Record) bool {
+		var note foldingNote
+		return (r.Step == beginStep || r.Step == commitStep || r.Step == foldStep) && json.Unmarshal(r.Data, &note) == nil && note.Folding
+	})
+}
+
+func (h *journalHistory) beganSnapshot(ctx context.Context, opID string) (bool, error) {
+	return h.noted(ctx, opID, func(r *op.Record) bool {
+		var note snapshotNote
+		return (r.Step == frozenStep || r.Step == keepOffStep) && json.Unmarshal(r.Data, &note) == nil && note.Snapshot != ""
+	})
+}
+
+// noted says whether an op has made such a note.
+func (h *journalHistory) noted(ctx context.Context, opID string, is func(r *op.Record) bool) (bool, error) {
 	records, err := h.journal.Records(ctx, opID)
 	if err != nil {
 		return false, request.JournalError(err)
 	}
-	return slices.ContainsFunc(records, func(r op.Record) bool {
-		var note foldingNote
-		return r.Kind == op.EventNoted && (r.Step == beginStep || r.Step == commitStep || r.Step == foldStep) && json.Unmarshal(r.Data, &note) == nil && note.Folding
-	}), nil
+	return slices.ContainsFunc(records, func(r op.Record) bool { return r.Kind == op.EventNoted && is(&r) }), nil
 }
 
 // Dst implements History.

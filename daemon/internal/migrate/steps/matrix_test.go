@@ -17,6 +17,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/op"
@@ -44,6 +45,8 @@ type phase struct {
 	kind string
 	spec steps.Spec
 	seal *image.Stamp // of src, nil if it was not frozen
+	// snapshot is that of src, if it was frozen and is an RBD image.
+	snapshot *steps.SrcSnapshot
 	// dstPrint is what the journal has of a dst that was made at an address.
 	dstPrint string
 	// handedOver is how the guest was when it was left to a person.
@@ -55,7 +58,7 @@ type phase struct {
 // Plans implements optest.World.
 func (p *phase) Plans() []op.Plan {
 	host := func(context.Context) (steps.Host, error) { return steps.Host{ID: testHost, Epoch: 1}, nil }
-	plans := steps.NewEnv(p.Ports(), migratetest.FakeHistory{Note: steps.DstNote{Ours: true, Print: p.dstPrint}, Seal: p.seal}, host, func(string) {}, slog.New(slog.DiscardHandler)).Plans()
+	plans := steps.NewEnv(p.Ports(), migratetest.FakeHistory{Note: steps.DstNote{Ours: true, Print: p.dstPrint}, Seal: p.seal, Snapshot: p.snapshot}, host, func(string) {}, slog.New(slog.DiscardHandler)).Plans()
 	for _, plan := range plans {
 		if plan.Kind == steps.KindRelease {
 			stopWhenAsked(p, &plan.Steps[len(plan.Steps)-1])
@@ -124,12 +127,14 @@ func startedOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World
 		must(t, p.Fake.CreateOverlay(overlayPath, p.spec.SrcImage(), p.spec.OverlayBytes()))
 		must(t, p.SetConfigChain(ctx, testInstance, "vda", p.spec.OverlayChain()))
 		must(t, p.Snapshot(ctx, testInstance, "vda", p.spec.OverlayImage()))
+		p.snapshotSrc(t)
 		must(t, p.Copy(p.spec.Src.Path, p.spec.Dst.Path))
 		for range 10 {
 			p.GuestWrites()
 		}
 	case steps.MethodOffline:
 		must(t, p.Guards.Set(testInstance, p.spec.Owner(), "held"))
+		p.snapshotSrc(t)
 		must(t, p.Copy(p.spec.Src.Path, p.spec.Dst.Path))
 	}
 	switch {
@@ -140,6 +145,20 @@ func startedOn(t *testing.T, world func(*testing.T, hv.State) *migratetest.World
 		must(t, p.Stop(testInstance))
 	}
 	return p
+}
+
+// snapshotSrc makes the snapshot of a src that is an RBD image, as a start does, and no guest writes to it any more.
+func (p *phase) snapshotSrc(t *testing.T) {
+	t.Helper()
+	if !api.IsRBD(p.spec.Src.Path) {
+		return
+	}
+	name := rbd.SnapshotName(testMigration)
+	must(t, p.MakeImageSnapshot(t.Context(), p.spec.Src.Path, name))
+	made, err := p.ImageSnapshot(t.Context(), p.spec.Src.Path, name)
+	must(t, err)
+	p.snapshot = &steps.SrcSnapshot{Name: name, ID: made.ID}
+	p.seal = &image.Stamp{SizeBytes: p.spec.Src.SizeBytes}
 }
 
 // onOverlayStill: the op is undone, and the migration is where it was.
@@ -189,7 +208,7 @@ func TestStartMatrix(t *testing.T) {
 			p := &phase{
 				World: world(t, state), kind: steps.KindStart,
 				done: func(p *phase) error {
-					return errors.Join(p.row(api.MigrationStarted), onOverlayStill(p), p.srcUntouchedSince())
+					return errors.Join(p.row(api.MigrationStarted), onOverlayStill(p), p.srcUntouchedSince(), p.snapshotIsMade())
 				},
 				undone: notBegun,
 			}
@@ -242,18 +261,36 @@ func notBegun(p *phase) error {
 }
 
 func TestStartOfflineMatrix(t *testing.T) {
-	optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
-		return &phase{
-			World: migratetest.NewWorld(t, hv.StateStopped), kind: steps.KindStartOffline, spec: testSpec(steps.MethodOffline),
-			done: func(p *phase) error {
-				if guards, _ := p.Guards.Of(testInstance); len(guards) != 1 {
-					return errors.New("the instance is not held")
+	for name, world := range map[string]func(*testing.T, hv.State) *migratetest.World{"of a file": migratetest.NewWorld, "of an RBD image": migratetest.RBDWorld} {
+		t.Run(name, func(t *testing.T) {
+			optest.Matrix(t, optest.Subject{New: func(t *testing.T) optest.World {
+				p := &phase{
+					World: world(t, hv.StateStopped), kind: steps.KindStartOffline,
+					done: func(p *phase) error {
+						if guards, _ := p.Guards.Of(testInstance); len(guards) != 1 {
+							return errors.New("the instance is not held")
+						}
+						return errors.Join(p.row(api.MigrationStarted), p.snapshotIsMade())
+					},
+					undone: notBegun,
 				}
-				return p.row(api.MigrationStarted)
-			},
-			undone: notBegun,
-		}
-	}})
+				p.spec = p.Spec(steps.MethodOffline)
+				return p
+			}})
+		})
+	}
+}
+
+// snapshotIsMade: a src that is an RBD image has the snapshot of its move, and nothing was written to it since.
+func (p *phase) snapshotIsMade() error {
+	if !api.IsRBD(p.spec.Src.Path) {
+		return nil
+	}
+	s, err := p.ImageSnapshot(context.Background(), p.spec.Src.Path, rbd.SnapshotName(testMigration))
+	if err == nil && (s.ID == 0 || s.Written) {
+		err = fmt.Errorf("the snapshot of src is %+v", s)
+	}
+	return err
 }
 
 // onLiveKinds runs the matrix on each kind of world in which the volume of a running guest may be moved.

@@ -57,7 +57,7 @@ func (e *Env) overlayPlans() []op.Plan {
 			e.stepUnguard(),
 			e.stepPublish("publish_completed", api.MigrationCompleted, ""),
 			e.stepRemoveOverlay(),
-			e.stepReleaseSource(),
+			e.endsSnapshot(e.stepReleaseSource(), e.releaseSnapshot),
 		}},
 		{Kind: KindCancelLive, Commit: pivotStep, Steps: e.cancelLiveSteps(nil)},
 		{Kind: KindCancelLiveHeld, Commit: pivotStep, Steps: e.cancelLiveSteps(e.heldSteps(toSrc))},
@@ -79,7 +79,7 @@ func (e *Env) completeLiveSteps(hold, fold []op.Step) []op.Step {
 	}, hold, fold, []op.Step{
 		e.stepPublish("publish_completed", api.MigrationCompleted, ""),
 		e.stepRemoveOverlay(),
-		e.stepReleaseSource(),
+		e.endsSnapshot(e.stepReleaseSource(), e.releaseSnapshot),
 	})
 }
 
@@ -145,7 +145,7 @@ func (e *Env) rollbackLiveSteps(hold []op.Step) []op.Step {
 // backLiveSteps bring a running guest back to src, with all that it wrote to the
 // overlay. Their commit point is the pivot.
 func (e *Env) backLiveSteps() []op.Step {
-	return slices.Concat([]op.Step{e.stepCommit()}, e.switchBehindJob(toSrc), []op.Step{e.stepRemoveOverlay()})
+	return slices.Concat([]op.Step{e.stepCommit()}, e.switchBehindJob(toSrc), []op.Step{e.endsSnapshot(e.stepRemoveOverlay(), e.dropSnapshot)})
 }
 
 // backColdSteps are backLiveSteps for an instance that is off. Their commit point is
@@ -155,7 +155,7 @@ func (e *Env) backColdSteps() []op.Step {
 		e.stepGuard("bringing back"),
 		e.stepFold(toSrc),
 		e.stepUnguard(),
-		e.stepRemoveOverlay(),
+		e.endsSnapshot(e.stepRemoveOverlay(), e.dropSnapshot),
 	}
 }
 
@@ -182,13 +182,13 @@ func (e *Env) offlinePlans() []op.Plan {
 			e.stepNameDestination(),
 			e.stepPublish("publish_completed", api.MigrationCompleted, ""),
 			e.stepEndKeepOff(),
-			e.stepReleaseSource(),
+			e.endsSnapshot(e.stepReleaseSource(), e.releaseSnapshot),
 		}},
 		{Kind: KindCancelOffline, Commit: "publish_cancelled", Steps: []op.Step{
 			e.stepAdmitCancel(),
 			e.stepRemoveDestination(),
 			e.stepPublish("publish_cancelled", api.MigrationCancelled, ""),
-			e.stepEndKeepOff(),
+			e.endsSnapshot(e.stepEndKeepOff(), e.dropSnapshot),
 		}},
 	}
 }
@@ -239,7 +239,7 @@ func (e *Env) cancelCommittedPlan() op.Plan {
 		[]op.Step{
 			e.stepAdmitCommitted(),
 			e.stepNameLeft(toSrc, chainChanged),
-			e.stepSettle(toSrc),
+			e.endsSnapshot(e.stepSettle(toSrc), e.dropSnapshot),
 		},
 		e.cancelledSteps()...,
 	)}
@@ -264,7 +264,7 @@ func (e *Env) rollbackPlans() []op.Plan {
 // volume's by now. The guest goes on where it is, nothing is deleted and no name
 // is changed.
 func (e *Env) releasePlan() op.Plan {
-	return op.Plan{Kind: KindRelease, Steps: append(e.abortSteps(e.stepEndMirror()), e.stepHandOver())}
+	return op.Plan{Kind: KindRelease, Steps: append(e.abortSteps(e.stepEndMirror()), e.endsSnapshot(e.stepHandOver(), e.dropSnapshot))}
 }
 
 // savedPlans are the plans of the methods that the registry leads. By method save src is frozen because all guests that could write

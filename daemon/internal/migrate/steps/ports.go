@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/quota"
+	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -72,6 +73,13 @@ type Images interface {
 	// Fingerprint tells an image from a later image at the same path, also after a reboot.
 	// It returns image.ErrAbsent if there is nothing.
 	Fingerprint(ctx context.Context, path string) (string, error)
+	// Snapshot says what there is of a snapshot of an RBD image, and with compare whether anything was written to the
+	// image since. It returns image.ErrAbsent if there is no image, and image.ErrSilent if its cluster does not answer.
+	Snapshot(ctx context.Context, path, name string, compare bool) (rbd.Snapshot, error)
+	// MakeSnapshot makes a snapshot of the RBD image with this fingerprint. RemoveSnapshot removes the one with this name
+	// and id; it is no error if there is none. Their errors are as those of Snapshot.
+	MakeSnapshot(ctx context.Context, path, fingerprint, name string) error
+	RemoveSnapshot(ctx context.Context, path, fingerprint, name string, id uint64) error
 	// Connect drops what this host has cached of the image: another host may have written
 	// to it.
 	Connect(ctx context.Context, path string) error

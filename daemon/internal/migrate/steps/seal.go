@@ -8,12 +8,34 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
-// seal is the stamp of a src that nobody writes from now on.
-func (e *Env) seal(ctx context.Context, s *Spec) (*image.Stamp, error) {
-	stamp, err := e.stampToKeep(ctx, s.Src.Path)
-	return &stamp, err
+// frozenOutput is when src was seen to be frozen.
+type frozenOutput struct {
+	At time.Time `json:"at"`
+	// Src is the stamp of src then.
+	Src *image.Stamp `json:"src,omitempty"`
+	// Snapshot is that of src, if it is an RBD image.
+	Snapshot *SrcSnapshot `json:"snapshot,omitempty"`
+	// NotFrozen says that QEMU still had src open for writing: the start came to nothing,
+	// and the guest is brought back.
+	NotFrozen string `json:"not_frozen,omitempty"`
+}
+
+// seal is what is known of a src that nobody writes from now on, in the step with this name. A cluster does not say when an
+// image was written: an RBD image has a snapshot for that.
+func (e *Env) seal(ctx context.Context, r *op.Run, s *Spec, step string) (out frozenOutput, err error) {
+	if api.IsRBD(s.Src.Path) {
+		out.Src = &image.Stamp{SizeBytes: s.Src.SizeBytes}
+		out.Snapshot, err = e.snapshotSrc(ctx, r, s, step)
+	} else {
+		var stamp image.Stamp
+		stamp, err = e.stampToKeep(ctx, s.Src.Path)
+		out.Src = &stamp
+	}
+	out.At = e.now().UTC()
+	return out, err
 }
 
 // stampToKeep is the stamp of an image, for the journal. QEMU's flushes leave the time of modification in memory, and a host
@@ -32,20 +54,33 @@ func (e *Env) stampToKeep(ctx context.Context, path string) (image.Stamp, error)
 // overlay, or of a copy, belongs to a src that is gone, and a fold or a switch would lose
 // what was written. The one exception is a cancel that has begun to write the overlay back.
 // The time of modification and the size of a file tell, or the kernel's counters of a block
-// device, as long as the host is not rebooted.
+// device, as long as the host is not rebooted, or the snapshot of an RBD image.
 func (e *Env) sealed(ctx context.Context, s *Spec, opID string) error {
+	_, err := e.lookAtSeal(ctx, s, opID)
+	return err
+}
+
+// lookAtSeal is sealed, and says too whether what would tell is gone.
+func (e *Env) lookAtSeal(ctx context.Context, s *Spec, opID string) (lost bool, err error) {
 	if s.Method != MethodOverlay && s.Method != MethodOffline {
-		return nil
+		return false, nil
 	}
 	p, err := e.history.Facts(ctx, s, opID)
 	if err != nil || p.Seal == nil || p.Folding {
-		return err
+		return false, err
 	}
 	now, err := e.images.Stamp(ctx, s.Src.Path)
-	if err != nil || !now.WrittenSince(*p.Seal) {
-		return e.hvError(err)
+	if err != nil {
+		return false, e.hvError(err)
 	}
-	return written(s, p.Seal)
+	changed := now.WrittenSince(*p.Seal)
+	if !changed {
+		changed, lost, err = e.writtenSinceSnapshot(ctx, s, p.Snapshot)
+	}
+	if err != nil || !changed {
+		return lost, err
+	}
+	return false, written(s, p.Seal, p.Snapshot)
 }
 
 // sealedUnlessCommitted is sealed, unless a commit of the overlay is at work: a person has
@@ -57,9 +92,12 @@ func (e *Env) sealedUnlessCommitted(ctx context.Context, s *Spec, disk *diskStat
 	return e.sealed(ctx, s, opID)
 }
 
-func written(s *Spec, seal *image.Stamp) *api.Error {
+func written(s *Spec, seal *image.Stamp, snapshot *SrcSnapshot) *api.Error {
 	when := "when it was frozen"
-	if seal.ModifiedNS != 0 {
+	switch {
+	case snapshot != nil:
+		when = "`" + s.diffCommand() + "` shows where it differs from when it was frozen"
+	case seal.ModifiedNS != 0:
 		when += " it had last been written at " + time.Unix(0, seal.ModifiedNS).UTC().Format(time.RFC3339Nano)
 	}
 	return api.Errorf(api.CodeChainChanged,
@@ -68,31 +106,44 @@ func written(s *Spec, seal *image.Stamp) *api.Error {
 		s.Src.Path, s.VolumeName, when)
 }
 
-// sealedOrSame is sealed, but compares the content of src if its stamp has changed: a program
+// sealedOrSame is sealed, but compares the content of src if its stamp has changed, and if what would tell is gone: a program
 // may have touched src without changing it. Src can be compared with the copy only if the
-// copy was made of the frozen src, and before part of the overlay came to dst.
-func (e *Env) sealedOrSame(ctx context.Context, s *Spec, opID string) error {
-	refused := e.sealed(ctx, s, opID)
-	if api.CodeOf(refused) != api.CodeChainChanged {
-		return refused
+// copy was made of the frozen src, and before part of the overlay came to dst. Touched: it was compared.
+func (e *Env) sealedOrSame(ctx context.Context, s *Spec, opID string) (touched bool, err error) {
+	lost, refused := e.lookAtSeal(ctx, s, opID)
+	if !lost && api.CodeOf(refused) != api.CodeChainChanged {
+		return false, refused
 	}
 	p, err := e.history.Facts(ctx, s, opID)
 	if err != nil {
-		return err
+		return false, err
 	}
 	known, err := e.history.Copied(ctx, s)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if !known || p.Completing || s.ExternalCopy || s.Verify != VerifyFull {
-		return refused
+		return false, refused
 	}
 	if err := e.compare(ctx, s, s.SrcChain(), s.DstChain(), s.SizeBytes()); err != nil {
 		if api.CodeOf(err) == api.CodeCopyMismatch {
-			return refused
+			return false, written(s, p.Seal, p.Snapshot)
 		}
+		return false, err
+	}
+	e.log.Warn("the source was touched since the migration began, or nobody can tell, and has the same content", "migration", s.MigrationID, "src", s.Src.Path)
+	return true, nil
+}
+
+// sealedStill is sealed, with the copy in step with the guest, right before the guest is paused: src, an RBD image, is not written
+// under the job either. Of what is no RBD image that was asked for the last time before the job.
+func (e *Env) sealedStill(ctx context.Context, s *Spec) error {
+	if !api.IsRBD(s.Src.Path) {
+		return nil
+	}
+	p, err := e.history.Facts(ctx, s, "")
+	if err != nil || p.Touched {
 		return err
 	}
-	e.log.Warn("the source was touched since the migration began, and has the same content", "migration", s.MigrationID, "src", s.Src.Path)
-	return nil
+	return e.sealed(ctx, s, "")
 }

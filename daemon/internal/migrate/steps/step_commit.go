@@ -51,6 +51,9 @@ func (e *Env) stepCommit() op.Step {
 				return err
 			}
 		}
+		if err := e.dropSnapshotToFold(ctx, s); err != nil {
+			return err
+		}
 		if !note.Throttled {
 			ready, err := e.runJob(ctx, s, toSrc, CommitBound, givesWay)
 			if err != nil || ready {

@@ -184,6 +184,8 @@ const verifyStep = "verify_copy"
 // verifiedOutput says that dst was seen to be equal to src, byte for byte.
 type verifiedOutput struct {
 	Compared bool `json:"compared"`
+	// Touched: src was written since it was frozen, and is equal to dst all the same.
+	Touched bool `json:"touched,omitempty"`
 }
 
 // stepVerifyCopy refuses to complete unless dst is known to be a copy of src: the built-in
@@ -202,8 +204,14 @@ func (e *Env) stepVerifyCopy() op.Step {
 		if err := e.othersHaveSrc(ctx, s); err != nil {
 			return err
 		}
-		if err := e.sealedOrSame(ctx, s, r.OpID()); err != nil {
+		touched, err := e.sealedOrSame(ctx, s, r.OpID())
+		if err != nil {
 			return err
+		}
+		if touched {
+			if err := r.SetOutput(verifiedOutput{Touched: true}); err != nil {
+				return err
+			}
 		}
 		if err := e.dstIsAnswered(ctx, s); err != nil {
 			return err

@@ -70,6 +70,11 @@ func (e *Env) stepFold(to direction) op.Step {
 		if err := e.beginFold(ctx, r, s, to); err != nil {
 			return err
 		}
+		if to.end == OnSrc {
+			if err := e.dropSnapshotToFold(ctx, s); err != nil {
+				return err
+			}
+		}
 		e.progress.set(s.MigrationID, Progress{Phase: "fold"})
 		if err := e.images.Fold(ctx, s.Overlay, to.chain(s)); err != nil {
 			// An instance that was started since mayFold has its images locked.

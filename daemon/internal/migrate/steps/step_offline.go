@@ -39,13 +39,23 @@ func (e *Env) stepKeepOff() op.Step {
 		if err := hold(ctx, s); err != nil {
 			return err
 		}
-		seal, err := e.seal(ctx, s)
+		out, err := e.seal(ctx, r, s, keepOffStep)
 		if err != nil {
 			return err
 		}
-		return r.SetOutput(frozenOutput{At: e.now().UTC(), Src: seal})
+		return r.SetOutput(out)
 	}
-	undo := func(_ context.Context, _ *op.Run, s *Spec) error { return e.endKeepOff(s) }
+	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
+		var note snapshotNote
+		if noted, err := r.Noted(keepOffStep, &note); err != nil {
+			return err
+		} else if noted {
+			if _, err := e.removeSnapshot(ctx, s, nil); err != nil {
+				return err
+			}
+		}
+		return e.endKeepOff(s)
+	}
 	return provided(step(keepOffStep, do, undo, nil), e.srcUnchanged)
 }
 
@@ -81,7 +91,7 @@ func (e *Env) stepNameDestination() op.Step {
 			return chainChanged(s, disk)
 		}
 		// It may have been started since the copy was compared, where the guard hook does not work.
-		if err := e.sealedOrSame(ctx, s, r.OpID()); err != nil {
+		if _, err := e.sealedOrSame(ctx, s, r.OpID()); err != nil {
 			return err
 		}
 		return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, s.DstChain()))

@@ -112,7 +112,7 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 func (e *Env) stepPauseToSwitch(to direction) op.Step {
 	checks := []func(context.Context, *Spec) error{e.endUnchanged(to)}
 	if to.end == OnDst {
-		checks = append(checks, e.dstStillAnswers)
+		checks = append(checks, e.sealedStill, e.dstStillAnswers)
 	}
 	return provided(e.stepPause(toSwitch), append(checks, e.flushBeforeSwitch(to))...)
 }

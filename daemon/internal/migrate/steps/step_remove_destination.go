@@ -68,11 +68,6 @@ type disconnectedNote struct {
 	Disconnected bool `json:"disconnected"`
 }
 
-// remarkOutput is the output of a step that tells the caller something (request.Remark).
-type remarkOutput struct {
-	Remark string `json:"remark"`
-}
-
 // removeTemporary removes the file that an attempt which was cut off has left under its
 // temporary name. Nobody else knows that name.
 func (e *Env) removeTemporary(ctx context.Context, s *Spec, note DstNote) error {

@@ -101,16 +101,6 @@ func milliseconds(d time.Duration) *float64 {
 	return &ms
 }
 
-// frozenOutput is when src was seen to be frozen.
-type frozenOutput struct {
-	At time.Time `json:"at"`
-	// Src is the stamp of src then.
-	Src *image.Stamp `json:"src,omitempty"`
-	// NotFrozen says that QEMU still had src open for writing: the start came to nothing,
-	// and the guest is brought back.
-	NotFrozen string `json:"not_frozen,omitempty"`
-}
-
 // frozenBound is how long QEMU may take to have src open for reading only.
 const frozenBound = 5 * time.Second
 
@@ -143,14 +133,14 @@ func (e *Env) stepVerifyFrozen() op.Step {
 				return r.SetOutput(frozenOutput{NotFrozen: wrong})
 			}
 		}
-		if api.IsNetwork(s.Src.Path) { // its server may be away by now, and says no more than this
+		if api.IsNBD(s.Src.Path) { // its server may be away by now, and says no more than this
 			return r.SetOutput(frozenOutput{At: e.now().UTC(), Src: &image.Stamp{SizeBytes: s.Src.SizeBytes}})
 		}
-		seal, err := e.seal(ctx, s)
+		out, err := e.seal(ctx, r, s, frozenStep)
 		if err != nil {
 			return err
 		}
-		return r.SetOutput(frozenOutput{At: e.now().UTC(), Src: seal})
+		return r.SetOutput(out)
 	}
 	return step(frozenStep, do, nil, nil)
 }
