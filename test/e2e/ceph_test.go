@@ -126,7 +126,29 @@ func cephHost(t *testing.T, c *lab.Ceph) *host {
 		t.Fatal(err)
 	}
 	h.configure(t, fmt.Sprintf("[rbd_clusters.%s]\nmonitors = [%q]\nuser = %q\nsecret = %q\n", c.ID, c.Monitor, lab.CephUser, c.Secret))
+	t.Cleanup(func() { h.leavesNoSnapshots(t, c) })
 	return h
+}
+
+// leavesNoSnapshots claims that no image of a test has a snapshot any more.
+func (h *host) leavesNoSnapshots(t *testing.T, c *lab.Ceph) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	for _, pool := range lab.CephPools {
+		out, err := c.RBD(ctx, "ls", pool)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, name := range strings.Fields(out) {
+			if !strings.HasPrefix(name, filepath.Base(h.Dir)+"-") {
+				continue // of a test beside this one
+			}
+			if left, err := c.Snapshots(ctx, pool+"/"+name); err != nil || len(left) > 0 {
+				t.Errorf("image %s/%s has the snapshots %v (%v)", pool, name, left, err)
+			}
+		}
+	}
 }
 
 // imageIn makes a filled volume of an RBD image, for a guest.

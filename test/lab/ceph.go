@@ -253,6 +253,38 @@ func (c *Ceph) Watchers(ctx context.Context, spec string) (int, error) {
 	return len(status.Watchers), err
 }
 
+// Snapshots are the names of the snapshots of an image.
+func (c *Ceph) Snapshots(ctx context.Context, spec string) (names []string, err error) {
+	text, err := c.RBD(ctx, "snap", "ls", "--format", "json", spec)
+	if err != nil {
+		return nil, err
+	}
+	var all []struct{ Name string }
+	err = json.Unmarshal([]byte(text), &all)
+	for _, s := range all {
+		names = append(names, s.Name)
+	}
+	return names, err
+}
+
+// Write writes to an image, as a program does that nobody has asked to.
+func (c *Ceph) Write(ctx context.Context, spec string, offset int64, data []byte) error {
+	file := filepath.Join(c.dir, "write")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	_, err := run(ctx, "qemu-io", "-c", fmt.Sprintf("write -s %s %d %d", file, offset, len(data)), "-c", "flush", "--image-opts", c.imageOpts(spec))
+	return errors.Join(err, os.Remove(file))
+}
+
+// imageOpts is an image as qemu-io opens it.
+func (c *Ceph) imageOpts(spec string) string {
+	pool, image, _ := strings.Cut(spec, "/")
+	return fmt.Sprintf("driver=rbd,pool=%s,image=%s,conf=%s", pool, image, c.conf())
+}
+
 // GiveSecret has a libvirtd keep the key of the cluster's user.
 func (c *Ceph) GiveSecret(ctx context.Context, l *Connection) error {
 	file := filepath.Join(l.Dir, "secret-"+c.Secret)
@@ -273,8 +305,7 @@ func (c *Ceph) GiveSecret(ctx context.Context, l *Connection) error {
 // Hold opens an image for writing, as a guest does, until the function that it returns is called.
 func (c *Ceph) Hold(tb testing.TB, spec string) (release func()) {
 	tb.Helper()
-	pool, image, _ := strings.Cut(spec, "/")
-	cmd := exec.CommandContext(tb.Context(), "qemu-io", "-c", "read 0 512", "-c", "sleep 600000", "--image-opts", fmt.Sprintf("driver=rbd,pool=%s,image=%s,conf=%s", pool, image, c.conf()))
+	cmd := exec.CommandContext(tb.Context(), "qemu-io", "-c", "read 0 512", "-c", "sleep 600000", "--image-opts", c.imageOpts(spec))
 	before, err := c.Watchers(tb.Context(), spec)
 	if err == nil {
 		err = cmd.Start()
