@@ -62,7 +62,7 @@ func start(ctx context.Context, path, log string, env []string, args ...string) 
 	p.cmd.Env = append(append(os.Environ(), "NOTIFY_SOCKET="+address.Name), env...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = child()
-	if err := p.cmd.Start(); err != nil {
+	if err := startAsItsUnit(p.cmd, timerSlack(p.name)); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)
 	}
 	go func() {

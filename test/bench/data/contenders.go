@@ -4,11 +4,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os/exec"
 	"strings"
 	"syscall"
+	"time"
 
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/lab/workload"
 )
@@ -23,8 +26,10 @@ type contender struct {
 	// managed: the volume has to be one of Volferry's.
 	managed bool
 	// moves returns when dst is the volume and is durable.
-	moves func(ctx context.Context, s *stage, v volume) error
+	moves func(ctx context.Context, m *measurement) error
 }
+
+const dd = "dd if=SRC of=DST bs=1M iflag=direct oflag=direct conv=fsync,notrunc status=none"
 
 // contenders are all of them.
 var contenders = []contender{
@@ -33,6 +38,7 @@ var contenders = []contender{
 	{name: "volferry-pace-off", running: true, managed: true, moves: migrate("--pace", "off")},
 	{name: "volferry-pace-full", running: true, managed: true, moves: migrate("--pace", "full")},
 	{name: "volferry-mirror", running: true, managed: true, moves: migrate("--method", "mirror")},
+	{name: "volferry-external", running: true, managed: true, moves: external(dd)},
 	{name: "blockcopy", running: true, moves: blockcopy()},
 	{name: "blockcopy-sync", running: true, moves: blockcopy("--synchronous-writes")},
 
@@ -41,7 +47,7 @@ var contenders = []contender{
 	// With these caches qemu-img flushes when it closes the destination.
 	{name: "qemu-img", program: "qemu-img", moves: tool("qemu-img convert -n -W -m 16 -t none -T none -f raw -O raw SRC DST")},
 	{name: "nbdcopy", program: "nbdcopy", moves: tool("nbdcopy --flush SRC DST")},
-	{name: "dd", program: "dd", moves: tool("dd if=SRC of=DST bs=1M iflag=direct oflag=direct conv=fsync,notrunc status=none")},
+	{name: "dd", program: "dd", moves: tool(dd)},
 }
 
 func contenderNames() (names []string) {
@@ -62,39 +68,68 @@ func (c contender) missing() string {
 	return ""
 }
 
-func migrate(flags ...string) func(context.Context, *stage, volume) error {
-	return func(ctx context.Context, s *stage, v volume) error {
-		_, err := s.site.Ctl(ctx, append([]string{"volume", "migrate", v.managed, "--to-pool", dstPool}, flags...)...)
+func migrate(flags ...string) func(context.Context, *measurement) error {
+	return func(ctx context.Context, m *measurement) error {
+		_, err := m.site.Ctl(ctx, append([]string{"volume", "migrate", m.volume.managed, "--to-pool", dstPool}, flags...)...)
 		return err
 	}
 }
 
-func blockcopy(flags ...string) func(context.Context, *stage, volume) error {
-	return func(ctx context.Context, s *stage, v volume) error {
-		args := []string{"blockcopy", v.name, disk, "--dest", v.dst, "--format", "raw", "--transient-job", "--wait", "--pivot"}
-		_, err := s.site.Libvirtd.Virsh(ctx, append(args, flags...)...)
+func blockcopy(flags ...string) func(context.Context, *measurement) error {
+	return func(ctx context.Context, m *measurement) error {
+		args := []string{"blockcopy", m.volume.name, disk, "--dest", m.volume.dst, "--format", "raw", "--transient-job", "--wait", "--pivot"}
+		_, err := m.site.Libvirtd.Virsh(ctx, append(args, flags...)...)
+		return err
+	}
+}
+
+// external has the guest write to its overlay, while nothing is copied, for as long as it is
+// watched before the move: what it loses then is the price of the overlay. Then a command copies.
+func external(command string) func(context.Context, *measurement) error {
+	return func(ctx context.Context, m *measurement) error {
+		out, err := m.site.Ctl(ctx, "-o", "json", "migration", "start", m.volume.managed, "--to-pool", dstPool, "--external-copy")
+		if err != nil {
+			return err
+		}
+		var started api.Migration
+		if err := json.Unmarshal([]byte(out), &started); err != nil {
+			return fmt.Errorf("start of a migration: %w", err)
+		}
+		m.overlay.from = time.Now()
+		if err := m.watchGuest(ctx); err != nil {
+			return err
+		}
+		m.overlay.to = time.Now()
+		if err := runTool(ctx, command, m.volume.src, started.Dst.Path); err != nil {
+			return err
+		}
+		_, err = m.site.Ctl(ctx, "migration", "complete", started.ID)
 		return err
 	}
 }
 
 // tool is a command with SRC and DST in the places of the images. The destination is there, of
 // its size and without data.
-func tool(command string) func(context.Context, *stage, volume) error {
-	return func(ctx context.Context, _ *stage, v volume) error {
-		args := strings.Fields(command)
-		for i := range args {
-			args[i] = strings.NewReplacer("SRC", v.src, "DST", v.dst).Replace(args[i])
-		}
-		if err := makeSparse(v.dst, v.bytes); err != nil {
+func tool(command string) func(context.Context, *measurement) error {
+	return func(ctx context.Context, m *measurement) error {
+		if err := makeSparse(m.volume.dst, m.volume.bytes); err != nil {
 			return err
 		}
-		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w: %s", command, err, strings.TrimSpace(string(out)))
-		}
-		return nil
+		return runTool(ctx, command, m.volume.src, m.volume.dst)
 	}
+}
+
+func runTool(ctx context.Context, command, src, dst string) error {
+	args := strings.Fields(command)
+	for i := range args {
+		args[i] = strings.NewReplacer("SRC", src, "DST", dst).Replace(args[i])
+	}
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", command, err, strings.TrimSpace(string(out)))
+	}
+	return nil
 }
 
 // writer is what a running guest does.

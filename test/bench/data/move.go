@@ -24,7 +24,9 @@ type measurement struct {
 	volume volume
 	guest  *lab.Guest // nil if nobody has the volume
 	qemu   int
-	record record
+	// overlay is when the guest wrote to its overlay while nothing was copied.
+	overlay span
+	record  record
 }
 
 // measure moves a new volume by the contender.
@@ -151,16 +153,20 @@ func (m *measurement) move(ctx context.Context) (span, phases, error) {
 		seen = m.watch(ctx, m.volume.managed, done)
 	}
 	s := span{from: time.Now()}
-	err := m.moves(ctx, m.stage, m.volume)
+	err := m.moves(ctx, m)
 	s.to = time.Now()
 	close(done)
 	if err != nil {
 		return s, nil, errors.Join(err, context.Cause(ctx))
 	}
-	if m.managed {
-		return s, <-seen, nil
+	if !m.managed {
+		return s, nil, nil
 	}
-	return s, nil, nil
+	parts := <-seen
+	if m.overlay.to.After(m.overlay.from) {
+		parts["overlay"] = m.overlay
+	}
+	return s, parts, nil
 }
 
 // readMigration takes what Volferry says of the move.

@@ -29,7 +29,7 @@ type record struct {
 	// GapMS are the longest times without an acknowledgement, as the host saw them: at
 	// start and switch, where these are known.
 	GapMS map[string]float64 `json:"gap_ms,omitempty"`
-	// Guest are the guest's writes: idle, move, after; of Volferry also copy, verify, fold.
+	// Guest are the guest's writes: idle, move, after; of Volferry also overlay (alone), copy, verify, fold.
 	Guest map[string]window `json:"guest,omitempty"`
 
 	Cost *cost `json:"cost,omitempty"`

@@ -32,6 +32,8 @@ var columns = []column{
 	{"move p99 ms", guest("move", func(w window) float64 { return w.P99MS }), true},
 	{"move p99.9 ms", guest("move", func(w window) float64 { return w.P999MS }), false},
 	{"move max ms", guest("move", func(w window) float64 { return w.MaxMS }), false},
+	{"overlay alone p50 ms", guest("overlay", func(w window) float64 { return w.P50MS }), false},
+	{"overlay alone p99 ms", guest("overlay", func(w window) float64 { return w.P99MS }), false},
 	{"copy p99 ms", guest("copy", func(w window) float64 { return w.P99MS }), false},
 	{"verify p99 ms", guest("verify", func(w window) float64 { return w.P99MS }), false},
 	{"fold p99 ms", guest("fold", func(w window) float64 { return w.P99MS }), false},
@@ -41,7 +43,8 @@ var columns = []column{
 	{"gap at switch ms", func(r record) float64 { return some(r.GapMS["switch"]) }, false},
 	{"stall at start ms", startStall, false},
 	{"stall at switch ms", switchStall, false},
-	{"throughput kept %", kept, false},
+	{"throughput kept %", kept("move"), false},
+	{"kept on the overlay alone %", kept("overlay"), false},
 	{"mover CPU s/GiB", func(r record) float64 { return r.Cost.MoverCPUSeconds / gibibytes(r) }, false},
 	{"QEMU CPU s/GiB", func(r record) float64 { return some(r.Cost.QEMUCPUSeconds) / gibibytes(r) }, false},
 	{"daemon peak MiB", func(r record) float64 { return float64(r.Cost.DaemonPeakBytes) / (1 << 20) }, false},
@@ -74,13 +77,16 @@ func guest(name string, of func(window) float64) func(record) float64 {
 	}
 }
 
-// kept is the share of the guest's idle throughput that is left in a move.
-func kept(r record) float64 {
-	idle, ok := r.Guest["idle"]
-	if !ok || idle.PerSecond == 0 {
-		return math.NaN()
+// kept is the share of the guest's idle throughput that is left in a window.
+func kept(name string) func(record) float64 {
+	return func(r record) float64 {
+		idle, ok := r.Guest["idle"]
+		w, was := r.Guest[name]
+		if !ok || !was || idle.PerSecond == 0 {
+			return math.NaN()
+		}
+		return 100 * w.PerSecond / idle.PerSecond
 	}
-	return 100 * r.Guest["move"].PerSecond / idle.PerSecond
 }
 
 func startStall(r record) float64 {
