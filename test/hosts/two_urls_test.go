@@ -3,6 +3,7 @@
 package hosts
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,7 +12,8 @@ import (
 )
 
 // TestARegistryThatGoesToAnotherMachineIsFoundInTheMiddleOfAMove: the host has the URLs of two machines, and the registry dies
-// on one and is started on the other with its database, as a cluster manager does it, while a guest's volume moves; and back.
+// on one and is started on the other with its database, as a cluster manager does it, while a guest's volume moves; and back. An
+// operator elsewhere, who has both URLs, finds it, too.
 func TestARegistryThatGoesToAnotherMachineIsFoundInTheMiddleOfAMove(t *testing.T) {
 	leftToTestHosts(t)
 	t.Parallel()
@@ -29,6 +31,13 @@ func TestARegistryThatGoesToAnotherMachineIsFoundInTheMiddleOfAMove(t *testing.T
 	}
 	g := c.guest(t, h)
 	g.write(t, "vda")
+	tls := filepath.Join(c.Registry.Dir, "ann")
+	if err := c.Registry.Issue(t.Context(), tls, "operator", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	ann := h.Caller
+	ann.Socket = h.Registry
+	asAnn := []string{"--ca", filepath.Join(tls, "ca.crt"), "--cert", filepath.Join(tls, "operator.crt"), "--key", filepath.Join(tls, "operator.key")}
 
 	for _, move := range []struct{ machine, pool string }{{there, otherPool}, {here, localPool}} {
 		m := get[api.Migration](t, h.Caller, "migration", "volume", "migrate", g.root(t).Name, "--to-pool", move.pool, "--bandwidth", "2MiB/s", "--no-wait")
@@ -46,6 +55,9 @@ func TestARegistryThatGoesToAnotherMachineIsFoundInTheMiddleOfAMove(t *testing.T
 		}
 		if status := ctl(t, h.Caller, "status"); !strings.Contains(status, "https://"+move.machine) {
 			t.Errorf("status does not name the registry's machine %s:\n%s", move.machine, status)
+		}
+		if list := ctl(t, ann, append(asAnn, "volume", "list")...); !strings.Contains(list, g.root(t).Name) {
+			t.Errorf("an operator elsewhere, who has both URLs, does not see the volume:\n%s", list)
 		}
 	}
 	g.write(t, "vda")

@@ -12,7 +12,10 @@ import (
 // description that begins with driver=; a test walks them all.
 
 // overlayOptions: a subcluster of 2 KiB keeps a random 4 KiB write from copying
-// 64 KiB (14 times fewer bytes written).
+// 64 KiB (14 times fewer bytes written). Without lazy_refcounts QEMU flushes the data before the
+// entry that names it, and that again: the second flush is what a guest waits for, half of its
+// first write to a place, but where the power is cut between the two, what was there before is
+// there still. With them a write that was not answered yet could be neither old nor new.
 const overlayOptions = "compat=1.1,cluster_size=64k,extended_l2=on"
 
 // encryptOptions are those of an overlay over a LUKS container, before for how many milliseconds of a
