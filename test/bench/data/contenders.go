@@ -26,7 +26,7 @@ type contender struct {
 	// managed: the volume has to be one of Volferry's.
 	managed bool
 	// moves returns when dst is the volume and is durable.
-	moves func(ctx context.Context, m *measurement) error
+	moves func(ctx context.Context, s *stage, v *volume) error
 }
 
 const dd = "dd if=SRC of=DST bs=1M iflag=direct oflag=direct conv=fsync,notrunc status=none"
@@ -68,26 +68,26 @@ func (c contender) missing() string {
 	return ""
 }
 
-func migrate(flags ...string) func(context.Context, *measurement) error {
-	return func(ctx context.Context, m *measurement) error {
-		_, err := m.site.Ctl(ctx, append([]string{"volume", "migrate", m.volume.managed, "--to-pool", dstPool}, flags...)...)
+func migrate(flags ...string) func(context.Context, *stage, *volume) error {
+	return func(ctx context.Context, s *stage, v *volume) error {
+		_, err := s.site.Ctl(ctx, append([]string{"volume", "migrate", v.managed, "--to-pool", dstPool}, flags...)...)
 		return err
 	}
 }
 
-func blockcopy(flags ...string) func(context.Context, *measurement) error {
-	return func(ctx context.Context, m *measurement) error {
-		args := []string{"blockcopy", m.volume.name, disk, "--dest", m.volume.dst, "--format", "raw", "--transient-job", "--wait", "--pivot"}
-		_, err := m.site.Libvirtd.Virsh(ctx, append(args, flags...)...)
+func blockcopy(flags ...string) func(context.Context, *stage, *volume) error {
+	return func(ctx context.Context, s *stage, v *volume) error {
+		args := []string{"blockcopy", v.name, disk, "--dest", v.dst, "--format", "raw", "--transient-job", "--wait", "--pivot"}
+		_, err := s.site.Libvirtd.Virsh(ctx, append(args, flags...)...)
 		return err
 	}
 }
 
 // external has the guest write to its overlay, while nothing is copied, for as long as it is
 // watched before the move: what it loses then is the price of the overlay. Then a command copies.
-func external(command string) func(context.Context, *measurement) error {
-	return func(ctx context.Context, m *measurement) error {
-		out, err := m.site.Ctl(ctx, "-o", "json", "migration", "start", m.volume.managed, "--to-pool", dstPool, "--external-copy")
+func external(command string) func(context.Context, *stage, *volume) error {
+	return func(ctx context.Context, s *stage, v *volume) error {
+		out, err := s.site.Ctl(ctx, "-o", "json", "migration", "start", v.managed, "--to-pool", dstPool, "--external-copy")
 		if err != nil {
 			return err
 		}
@@ -95,27 +95,27 @@ func external(command string) func(context.Context, *measurement) error {
 		if err := json.Unmarshal([]byte(out), &started); err != nil {
 			return fmt.Errorf("start of a migration: %w", err)
 		}
-		m.overlay.from = time.Now()
-		if err := m.watchGuest(ctx); err != nil {
+		v.overlay.from = time.Now()
+		if err := s.watchGuest(ctx); err != nil {
 			return err
 		}
-		m.overlay.to = time.Now()
-		if err := runTool(ctx, command, m.volume.src, started.Dst.Path); err != nil {
+		v.overlay.to = time.Now()
+		if err := runTool(ctx, command, v.src, started.Dst.Path); err != nil {
 			return err
 		}
-		_, err = m.site.Ctl(ctx, "migration", "complete", started.ID)
+		_, err = s.site.Ctl(ctx, "migration", "complete", started.ID)
 		return err
 	}
 }
 
 // tool is a command with SRC and DST in the places of the images. The destination is there, of
 // its size and without data.
-func tool(command string) func(context.Context, *measurement) error {
-	return func(ctx context.Context, m *measurement) error {
-		if err := makeSparse(m.volume.dst, m.volume.bytes); err != nil {
+func tool(command string) func(context.Context, *stage, *volume) error {
+	return func(ctx context.Context, _ *stage, v *volume) error {
+		if err := makeSparse(v.dst, v.bytes); err != nil {
 			return err
 		}
-		return runTool(ctx, command, m.volume.src, m.volume.dst)
+		return runTool(ctx, command, v.src, v.dst)
 	}
 }
 

@@ -24,9 +24,7 @@ type measurement struct {
 	volume volume
 	guest  *lab.Guest // nil if nobody has the volume
 	qemu   int
-	// overlay is when the guest wrote to its overlay while nothing was copied.
-	overlay span
-	record  record
+	record record
 }
 
 // measure moves a new volume by the contender.
@@ -93,7 +91,7 @@ func (m *measurement) moveAndCheck(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := m.watchGuest(ctx); err != nil {
+	if err := m.watchWriter(ctx); err != nil {
 		return err
 	}
 	before, err := m.count(m.qemu)
@@ -111,7 +109,7 @@ func (m *measurement) moveAndCheck(ctx context.Context) error {
 	if m.record.Cost, err = m.costOf(before, after); err != nil {
 		return err
 	}
-	if err := m.watchGuest(ctx); err != nil {
+	if err := m.watchWriter(ctx); err != nil {
 		return err
 	}
 	if m.managed {
@@ -130,17 +128,12 @@ func (m *measurement) moveAndCheck(ctx context.Context) error {
 	return nil
 }
 
-// watchGuest lets time pass in which the guest writes and nothing else is done.
-func (m *measurement) watchGuest(ctx context.Context) error {
+// watchWriter is watchGuest, if the guest writes.
+func (m *measurement) watchWriter(ctx context.Context) error {
 	if m.writer.load == nil {
 		return nil
 	}
-	select {
-	case <-time.After(m.seconds):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return m.watchGuest(ctx)
 }
 
 // move moves the volume.
@@ -153,7 +146,7 @@ func (m *measurement) move(ctx context.Context) (span, phases, error) {
 		seen = m.watch(ctx, m.volume.managed, done)
 	}
 	s := span{from: time.Now()}
-	err := m.moves(ctx, m)
+	err := m.moves(ctx, m.stage, &m.volume)
 	s.to = time.Now()
 	close(done)
 	if err != nil {
@@ -163,8 +156,8 @@ func (m *measurement) move(ctx context.Context) (span, phases, error) {
 		return s, nil, nil
 	}
 	parts := <-seen
-	if m.overlay.to.After(m.overlay.from) {
-		parts["overlay"] = m.overlay
+	if m.volume.overlay != (span{}) {
+		parts["overlay"] = m.volume.overlay
 	}
 	return s, parts, nil
 }

@@ -48,6 +48,8 @@ type volume struct {
 	managed  string // its name in Volferry, "" if that does not have it
 	src, dst string
 	bytes    int64
+	// overlay is when the guest wrote to its overlay while nothing was copied, zero if it never did.
+	overlay span
 }
 
 // stage is the host on which everything runs.
@@ -145,6 +147,16 @@ func makeSparse(path string, bytes int64) error {
 		return fmt.Errorf("make destination: %w", err)
 	}
 	return nil
+}
+
+// watchGuest lets time pass in which the guest writes and nothing else is done.
+func (s *stage) watchGuest(ctx context.Context) error {
+	select {
+	case <-time.After(s.seconds):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // empty removes what is in both pools.
