@@ -90,12 +90,7 @@ func TestVolumeThatIsNotAttachedIsMoved(t *testing.T) {
 		{"--to-pool", "a", "--to-format", "qcow2"},
 		{"--to-path", device.Path, "--to-format", "raw"},
 	} {
-		m := get[api.Migration](t, h, "migration", append([]string{"volume", "migrate", "data"}, to...)...)
-		if m.State != api.MigrationCompleted || m.Method != "offline" {
-			t.Fatalf("ended as %s by %s: %+v", m.State, m.Method, m)
-		}
-		h.noteMove(t, m, kinds.NoGuest)
-		h.assertUnattached(t, d, m.Dst)
+		h.migrateUnattached(t, d, to...)
 	}
 
 	// Step by step it is named by its migration.
@@ -116,6 +111,18 @@ func TestVolumeThatIsNotAttachedIsMoved(t *testing.T) {
 	if !exists(t, device.Path) {
 		t.Errorf("%s is gone with the volume", device.Path)
 	}
+}
+
+// migrateUnattached moves the volume called data, which no instance has, in one go. It holds what it was filled with.
+func (h *host) migrateUnattached(t *testing.T, d lab.Disk, to ...string) api.Migration {
+	t.Helper()
+	m := get[api.Migration](t, h, "migration", append([]string{"volume", "migrate", "data"}, to...)...)
+	if m.State != api.MigrationCompleted || m.Method != "offline" {
+		t.Fatalf("ended as %s by %s: %+v", m.State, m.Method, m)
+	}
+	h.noteMove(t, m, kinds.NoGuest)
+	h.assertUnattached(t, d, m.Dst)
+	return m
 }
 
 // assertUnattached claims that the volume called data is at rest at the location

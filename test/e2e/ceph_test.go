@@ -17,7 +17,6 @@ import (
 	"github.com/beevik/etree"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/test/kinds"
 	"github.com/volferry/volferry/test/lab"
 )
 
@@ -236,12 +235,7 @@ func TestCephAVolumeOfNoGuestGoesFromAnImageToADeviceAndBack(t *testing.T) {
 	d := h.imageIn(t, c)
 	get[api.Volume](t, h, "volume", "volume", "adopt", "data", "--path", d.Path, "--format", "raw")
 	for _, to := range []string{h.device(t, h.poolB, volumeBytes).Path, h.emptyImage(t, c, "rbd"), h.emptyImage(t, c, "fast"), h.device(t, h.poolB, volumeBytes).Path} {
-		m := get[api.Migration](t, h, "migration", "volume", "migrate", "data", "--to-path", to)
-		if m.State != api.MigrationCompleted || m.Method != "offline" {
-			t.Fatalf("ended as %s by %s: %+v", m.State, m.Method, m)
-		}
-		h.noteMove(t, m, kinds.NoGuest)
-		h.assertUnattached(t, d, m.Dst)
+		h.migrateUnattached(t, d, "--to-path", to)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/test/kinds"
 	"github.com/volferry/volferry/test/lab"
 )
 
@@ -112,12 +111,7 @@ func TestAnImageOnADeviceThatIsNotAttachedIsMoved(t *testing.T) {
 	for _, args := range [][]string{
 		{"--to-path", second.Path, "--yes"}, {"--to-pool", "b", "--to-format", "raw"}, {"--to-path", first.Path, "--to-format", "qcow2", "--yes"},
 	} {
-		m := get[api.Migration](t, h, "migration", append([]string{"volume", "migrate", "data"}, args...)...)
-		if m.State != api.MigrationCompleted {
-			t.Fatalf("ended as %s: %+v", m.State, m)
-		}
-		h.noteMove(t, m, kinds.NoGuest)
-		h.assertUnattached(t, d, m.Dst)
+		h.migrateUnattached(t, d, args...)
 	}
 	e := h.refuses(t, api.CodeUnsupportedDisk, "volume", "resize", "data", "--size", fmt.Sprint(int64(volumeBytes+1<<20)))
 	mustContain(t, e.Message, first.Path)

@@ -33,11 +33,7 @@ func TestAGuestGoesOnThoughTheServerOfItsDestinationHangs(t *testing.T) {
 		t.Run(string(want), func(t *testing.T) {
 			h := startHost(t)
 			dst := h.servedOverTCP(t).Export
-			h.StopDaemon()
-			h.Flags = append(h.Flags, "--nbd-servers", dst.Server)
-			if err := h.StartDaemon(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			h.listServers(t, dst)
 			g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 			v := g.start(t, "vda", "--to-path", dst.URI())
 			g.writes(t)

@@ -29,71 +29,37 @@ func storageGuest(t *testing.T) *guest {
 }
 
 // goesRound moves the disk of a guest from each of five kinds of storage to the next: first in vain, and then by a daemon that is
-// killed in the middle. Middle is what the guest does between start and copy of a move that is cancelled. After each of
-// the moves the guest is in the state, and atRest claims that nothing was lost.
-func (g *guest) goesRound(t *testing.T, state string, middle, atRest func(*testing.T)) {
+// killed in the middle.
+func (g *inState) goesRound(t *testing.T) {
 	t.Helper()
-	ended := func(t *testing.T, path string) {
-		t.Helper()
-		if at := g.volume(t, "vda").Location.Path; at != path {
-			t.Errorf("the volume is at %s, want %s", at, path)
-		}
-		if now := g.state(t); now != state {
-			t.Fatalf("the guest was %s, and is %s after the move", state, now)
-		}
-		atRest(t)
-	}
-	goes := func(name string, to ...string) {
-		if !t.Run("to "+name, func(t *testing.T) {
+	goes := func(kind string, to ...string) {
+		goTo(t, kind, func(t *testing.T) {
 			v := g.start(t, "vda", to...)
-			middle(t)
+			g.middle(t)
 			v.copy(t)
 			v.cancel(t)
-			ended(t, v.Src.Path)
+			g.assertAt(t, v.Src.Path)
 			v = g.start(t, "vda", append(to, "--bandwidth", "1MiB/s")...)
 			v.copyThroughDeath(t)
 			v.complete(t)
-			ended(t, v.Dst.Path)
-		}) {
-			t.FailNow() // the guest is not where the next move begins
-		}
+			g.assertAt(t, v.Dst.Path)
+		})
 	}
 	for _, kind := range round {
 		goes(kind, "--to-path", storageDevice(t, kind))
 	}
 	goes("a file", "--to-pool", "b")
+	g.end(t)
 }
 
 func TestStorageARunningGuestMovesFromEachKind(t *testing.T) {
-	g := storageGuest(t)
-	g.goesRound(t, "running", g.writes, g.assertSettledAndGoOn)
-	g.assertSettled(t)
+	storageGuest(t).thatRuns().goesRound(t)
 }
 
-// Between two moves it runs, and writes to where it has come.
 func TestStorageAPausedGuestMovesFromEachKind(t *testing.T) {
-	g := storageGuest(t)
-	g.pause(t)
-	g.goesRound(t, "paused", nothingElse, func(t *testing.T) {
-		t.Helper()
-		g.assertAtRest(t)
-		g.resume(t)
-		g.assertSettledAndGoOn(t)
-		g.pause(t)
-	})
-	g.resume(t)
-	g.assertSettled(t)
+	storageGuest(t).thatIsPaused(t).goesRound(t)
 }
 
-// It runs once on the overlay over each kind, whose image qemu-img brings that back to.
 func TestStorageAStoppedGuestMovesFromEachKind(t *testing.T) {
-	g := storageGuest(t)
-	g.powerOff(t)
-	g.goesRound(t, "shut off", func(t *testing.T) {
-		t.Helper()
-		g.boot(t)
-		g.powerOff(t)
-	}, g.assertSettled)
-	g.boot(t) // where it has come in the end
-	g.assertSettled(t)
+	storageGuest(t).thatIsStopped(t).goesRound(t)
 }
