@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,7 +28,6 @@ var clusters struct {
 	shared *lab.Ceph
 	all    []*lab.Ceph
 	dir    string
-	files  int
 }
 
 // newCluster starts a cluster in a directory.
@@ -95,8 +95,11 @@ func cephFile(path string) string {
 		if c.ID != image.Cluster {
 			continue
 		}
-		clusters.files++
-		file := filepath.Join(clusters.dir, fmt.Sprintf("read-%d", clusters.files))
+		// One file for each image: a test reads some dozens of times what an image has.
+		file := filepath.Join(clusters.dir, "read-"+c.ID+"-"+url.PathEscape(image.Spec()))
+		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return "/nonexistent/" + err.Error()
+		}
 		if err := c.Export(context.Background(), image.Spec(), file); err != nil {
 			return "/nonexistent/" + err.Error()
 		}
