@@ -120,11 +120,11 @@ test-conformance: compiler lab ## The hypervisor's conformance suite and the lab
 	$(GO) test $(JSON) $(SHORT) -count=1 -timeout 20m $(REAL_LIBVIRT)
 
 test-e2e: build lab compiler ## Real guests through volferryctl, and the benchmark of moves in small (root)
-	$(GO) test $(JSON) -v $(SHORT) -count=1 -timeout 60m -p 1 ./test/e2e ./test/bench/data
+	$(GO) test $(JSON) -v $(SHORT) -count=1 -timeout 75m -p 1 ./test/e2e ./test/bench/data
 
 # VOLFERRY_UNITS_RUN is a pattern for the names of some of them.
 test-units: build lab packages machine ## The same with each volferryd under the unit of its package, on a machine with systemd (root)
-	$(GO) test $(JSON) -v -count=1 -timeout 60m ./test/units
+	$(GO) test $(JSON) -v -count=1 -timeout 75m ./test/units
 
 # The QEMU of the backports is one that loses writes of a guest which runs while a job begins.
 test-releases: ## The same on Debian 13, and on Debian 12 with its backports: libvirt 11, QEMU 10 (root)
@@ -137,7 +137,7 @@ test-hosts: build lab promtool ## Several hosts and a registry over TLS, with re
 	$(GO) test $(JSON) -v $(SHORT) -count=1 -timeout 45m -p 1 ./test/machine ./test/hosts
 
 test-storage: build lab ceph vm ## Moves between logical volumes, thin ones, iSCSI multipath and NVMe/TCP, in a virtual machine, and RBD images of a Ceph cluster (root)
-	$(GO) test $(JSON) -v -count=1 -timeout 20m -run '^TestCeph' ./test/e2e
+	$(GO) test $(JSON) -v -count=1 -timeout 30m -run '^TestCeph' ./test/e2e
 	$(GO) test $(JSON) -v -count=1 -timeout 240m ./test/storage
 
 test-live-shared: build lab ## Volumes that move while all guests write to them: block by block in turn, under a lock, faster than the copy (root)
