@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/lab/workload"
+	"github.com/volferry/volferry/test/site"
 )
 
 // contender is a way to move a volume from pool src to pool dst.
@@ -87,23 +87,26 @@ func blockcopy(flags ...string) func(context.Context, *stage, *volume) error {
 // watched before the move: what it loses then is the price of the overlay. Then a command copies.
 func external(command string) func(context.Context, *stage, *volume) error {
 	return func(ctx context.Context, s *stage, v *volume) error {
-		out, err := s.site.Ctl(ctx, "-o", "json", "migration", "start", v.managed, "--to-pool", dstPool, "--external-copy")
+		attachments, err := site.Get[[]api.Attachment](ctx, s.site.Caller, "attachments", "attachment", "list", "--volume", v.managed)
 		if err != nil {
 			return err
 		}
-		var started api.Migration
-		if err := json.Unmarshal([]byte(out), &started); err != nil {
-			return fmt.Errorf("start of a migration: %w", err)
+		if len(attachments) != 1 {
+			return fmt.Errorf("volume %s has %d attachments, want one", v.managed, len(attachments))
+		}
+		m, err := site.Get[api.Migration](ctx, s.site.Caller, "migration", "migration", "start", attachments[0].ID, "--to-pool", dstPool, "--external-copy")
+		if err != nil {
+			return err
 		}
 		v.overlay.from = time.Now()
 		if err := s.watchGuest(ctx); err != nil {
 			return err
 		}
 		v.overlay.to = time.Now()
-		if err := runTool(ctx, command, v.src, started.Dst.Path); err != nil {
+		if err := runTool(ctx, command, v.src, m.Dst.Path); err != nil {
 			return err
 		}
-		_, err = s.site.Ctl(ctx, "migration", "complete", started.ID)
+		_, err = s.site.Ctl(ctx, "migration", "complete", m.SrcAttachmentID, m.DstAttachmentID)
 		return err
 	}
 }
