@@ -32,7 +32,7 @@ func TestARegistryThatGoesToAnotherMachineIsFoundInTheMiddleOfAMove(t *testing.T
 	g := c.guest(t, h)
 	g.write(t, "vda")
 	tls := filepath.Join(c.Registry.Dir, "ann")
-	if err := c.Registry.Issue(t.Context(), tls, "operator", "ann"); err != nil {
+	if err := c.Registry.Issue(t.Context(), tls, "operator", "ann", "--role", "read"); err != nil {
 		t.Fatal(err)
 	}
 	ann := h.Caller
