@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
@@ -17,47 +16,27 @@ import (
 // eventHeader is above the columns of eventCells.
 var eventHeader = []string{"   SEQ", "TIME", "WHAT", "OBJECT", "FROM -> TO", "RESULT", "WHO", "HOST", "(REASON)"}
 
-// eventWidths is how wide the columns of events are at least.
-type eventWidths []int
-
 // streamWidths are for events that come one by one, of which nobody knows how wide the next is: most have room.
-var streamWidths = eventWidths{6, 20, 24, 60, 25, 8, 16, 12, 0}
-
-// line is one event, or the header.
-func (w eventWidths) line(cells []string) string {
-	var b strings.Builder
-	for i, c := range cells {
-		b.WriteString(c)
-		b.WriteString(strings.Repeat(" ", max(0, w[i]-utf8.RuneCountInString(c))+2))
-	}
-	return strings.TrimRight(b.String(), " ")
-}
+var streamWidths = render.Widths{6, 20, 24, 60, 25, 8, 16, 12, 0}
 
 // printEvents prints events that are all known as a table, each column as wide as its widest cell.
 func printEvents(s *session.Session, all []api.Event, known *eventNames) error {
 	if len(all) == 0 {
 		return nil
 	}
-	rows := [][]string{eventHeader}
-	ids := make([]string, 0, len(all))
-	for _, e := range all {
-		rows = append(rows, eventCells(e, known))
-		ids = append(ids, strconv.FormatInt(e.Seq, 10))
-	}
 	if s.Quiet {
+		ids := make([]string, 0, len(all))
+		for _, e := range all {
+			ids = append(ids, strconv.FormatInt(e.Seq, 10))
+		}
 		return s.PrintLines(ids...)
 	}
-	widths := make(eventWidths, len(eventHeader))
-	lines := make([]string, 0, len(rows))
-	for _, row := range rows {
-		for i, c := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(c))
-		}
+	table := render.Table{Header: eventHeader}
+	for _, e := range all {
+		table.Rows = append(table.Rows, eventCells(e, known))
 	}
-	for _, row := range rows {
-		lines = append(lines, widths.line(row))
-	}
-	return s.PrintLines(lines...)
+	_, err := table.Write(s.Stdout, 0)
+	return err
 }
 
 // eventCells are number, time, what and object of an event, and then from and to, result, who, where and why as

@@ -21,7 +21,7 @@ func TestEventsThatComeOneByOneAreAligned(t *testing.T) {
 	}
 	var columns []int
 	for _, e := range events {
-		line := []rune(streamWidths.line(eventCells(e, known)))
+		line := []rune(streamWidths.Line(eventCells(e, known)))
 		at := strings.Index(string(line), "(why)")
 		columns = append(columns, len([]rune(string(line)[:at])))
 	}
@@ -32,7 +32,7 @@ func TestEventsThatComeOneByOneAreAligned(t *testing.T) {
 
 func TestWhatIsWiderThanItsColumnIsNotCut(t *testing.T) {
 	name := strings.Repeat("n", 90)
-	line := streamWidths.line([]string{"     1", "-", "w", name, "-", "-", "-", "-", ""})
+	line := streamWidths.Line([]string{"     1", "-", "w", name, "-", "-", "-", "-", ""})
 	if !strings.Contains(line, "  "+name+"  -  ") || strings.HasSuffix(line, " ") {
 		t.Errorf("got %q", line)
 	}

@@ -132,5 +132,5 @@ func printEvent(s *session.Session, e api.Event, known *eventNames) error {
 	if s.Quiet {
 		return s.PrintLines(strconv.FormatInt(e.Seq, 10))
 	}
-	return s.PrintLines(streamWidths.line(eventCells(e, known)))
+	return s.PrintLines(streamWidths.Line(eventCells(e, known)))
 }

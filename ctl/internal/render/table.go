@@ -61,19 +61,27 @@ func layOut(rows [][]string) string {
 	var b strings.Builder
 	widths := columnWidths(rows)
 	for _, r := range rows {
-		var line strings.Builder
-		for i, c := range r {
-			line.WriteString(c)
-			line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c)+columnGap))
-		}
-		b.WriteString(strings.TrimRight(line.String(), " "))
+		b.WriteString(widths.Line(r))
 		b.WriteByte('\n')
 	}
 	return b.String()
 }
 
-func columnWidths(rows [][]string) []int {
-	widths := make([]int, len(rows[0]))
+// Widths are how wide the columns of a table are, in characters. A cell may be wider.
+type Widths []int
+
+// Line is a row, each of its cells filled up to the width of its column.
+func (w Widths) Line(row []string) string {
+	var line strings.Builder
+	for i, c := range row {
+		line.WriteString(c)
+		line.WriteString(strings.Repeat(" ", max(0, w[i]-utf8.RuneCountInString(c))+columnGap))
+	}
+	return strings.TrimRight(line.String(), " ")
+}
+
+func columnWidths(rows [][]string) Widths {
+	widths := make(Widths, len(rows[0]))
 	for _, r := range rows {
 		for i, c := range r {
 			widths[i] = max(widths[i], utf8.RuneCountInString(c))

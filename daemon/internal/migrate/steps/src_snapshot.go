@@ -17,10 +17,10 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// snapshotSrc makes the snapshot of a src that nobody writes any more, in the step with this name. It returns nil for what is
-// no RBD image, and where there can be no snapshot, which no move fails for: then the size of src is all that is known of it.
+// snapshotSrc makes the snapshot of src, an RBD image that nobody writes any more, in the step with this name. It returns nil
+// where there can be none, which no move fails for: then the size of src is all that is known of it.
 func (e *Env) snapshotSrc(ctx context.Context, r *op.Run, s *Spec, step string) (*SrcSnapshot, error) {
-	if !api.IsRBD(s.Src.Path) || s.SrcPrint == "" {
+	if s.SrcPrint == "" {
 		return nil, nil //nolint:nilnil // as above
 	}
 	name := rbd.SnapshotName(s.MigrationID)
