@@ -54,7 +54,7 @@ SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/la
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-race test-simulation test-seeds test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-live-shared test-clusterfs test-power test-upgrade test-crash soak test-web matrix-report kinds-report bench bench-data bench-growth \
+.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-race test-simulation test-seeds test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-storage-all test-live-shared test-clusterfs test-power test-upgrade test-crash soak test-web matrix-report kinds-report bench bench-data bench-growth \
 	packages lint-packages install clean litestream lab ceph machine vm clusterfs compiler chromium
 
 help: ## Show this list
@@ -70,7 +70,7 @@ test: SHORT := -short
 test: build lint test-unit test-registry-short test-conformance test-e2e test-hosts ## What CI runs: all kinds of tests, the long ones left to their own targets
 
 # Side by side they would slow each other down past their limits.
-test-all: build lint test-unit test-race test-simulation test-seeds test-mutations test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-live-shared test-clusterfs test-power test-upgrade test-crash test-web ## Everything, of test-crash what it has time for; about five hours on two idle cores (root)
+test-all: build lint test-unit test-race test-simulation test-seeds test-mutations test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage-all test-live-shared test-clusterfs test-power test-upgrade test-crash test-web ## Everything, of test-crash what it has time for; most of a day on two idle cores (root)
 
 build: ## Build the three programs and the connectors into bin/
 	CGO_ENABLED=0 $(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' -o bin/volferryd ./daemon
@@ -136,9 +136,13 @@ test-hosts: build lab promtool ## Several hosts and a registry over TLS, with re
 	@[ -n '$(SHORT)' ] || { $(MAKE) packages machine && test/machine/docs.sh; }
 	$(GO) test $(JSON) -v $(SHORT) -count=1 -timeout 45m -p 1 ./test/machine ./test/hosts
 
-test-storage: build lab ceph vm ## Moves between logical volumes, thin ones, iSCSI multipath and NVMe/TCP, in a virtual machine, and RBD images of a Ceph cluster (root)
-	$(GO) test $(JSON) -v -count=1 -timeout 30m -run '^TestCeph' ./test/e2e
-	$(GO) test $(JSON) -v -count=1 -timeout 240m ./test/storage
+test-storage: build lab ceph vm ## A running guest moves from each kind of storage to the next, with a cancel and a death in each move: logical volumes, thin ones, iSCSI multipath and NVMe/TCP, in a virtual machine, and RBD images of a Ceph cluster; less than half an hour (root)
+	$(GO) test $(JSON) -v -count=1 -timeout 30m -run '^TestCephAVolumeGoesFromAndToImagesUnderARunningGuest$$' ./test/e2e
+	VOLFERRY_STORAGE_RUN='^TestStorageARunningGuestMovesFromEachKind$$' $(GO) test $(JSON) -v -count=1 -timeout 60m ./test/storage
+
+test-storage-all: build lab ceph vm ## All tests of these kinds, and of NFS: guests that are paused or stopped, connectors, lost paths, reused LUNs, dead servers, kills at each step; hours where the machine is emulated and its guests once more (root)
+	$(GO) test $(JSON) -v -count=1 -timeout 120m -run '^TestCeph' ./test/e2e
+	$(GO) test $(JSON) -v -count=1 -timeout 0 ./test/storage
 
 test-live-shared: build lab ## Volumes that move while all guests write to them: block by block in turn, under a lock, faster than the copy (root)
 	VOLFERRY_LIVE_SHARED=1 $(GO) test $(JSON) -v -count=1 -timeout 30m -run 'GuestsWrite|WhileTheyDo|OutrunTheCopy|ByTheMirrorAndInRounds' ./test/hosts

@@ -29,7 +29,7 @@ func storageDevice(t *testing.T, kind string) string {
 	t.Helper()
 	path := os.Getenv(kind)
 	if path == "" {
-		t.Skipf("SKIPPED: there is no device %s here; make test-storage makes a machine that has it", kind)
+		t.Skipf("SKIPPED: there is no device %s here; make test-storage-all makes a machine that has it", kind)
 	}
 	return path
 }

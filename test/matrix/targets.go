@@ -30,7 +30,7 @@ const unit = "test-unit"
 var (
 	recipeOf = regexp.MustCompile(`^([a-z0-9-]+):`)
 	goTest   = regexp.MustCompile(`\$\(GO\) test (.*)`)
-	runOnly  = regexp.MustCompile(`(?:^| )-run '([^']*)'`)
+	runOnly  = regexp.MustCompile(`(?:[\t ]-run |\tVOLFERRY_STORAGE_RUN=)'([^']*)'`)
 )
 
 // ReadTargets reads a Makefile. Its variables stay as they are: who names packages or a pattern by one
@@ -47,7 +47,7 @@ func ReadTargets(makefile string) (Targets, error) {
 			continue
 		}
 		made := target{name: name}
-		if pattern := runOnly.FindStringSubmatch(call[1]); pattern != nil {
+		if pattern := runOnly.FindStringSubmatch(line); pattern != nil {
 			var err error
 			if made.run, err = regexp.Compile(strings.ReplaceAll(pattern[1], "$$", "$")); err != nil {
 				return nil, fmt.Errorf("read the tests of target %s: %w", name, err)
@@ -69,7 +69,7 @@ func (r *target) runs(t Test) bool {
 		folder = machine
 	}
 	here := func(p string) bool { return folder == p || strings.HasPrefix(folder, p+"/") }
-	return slices.ContainsFunc(r.packages, here) && (r.run == nil || folder == machine || r.run.MatchString(t.Function()))
+	return slices.ContainsFunc(r.packages, here) && (r.run == nil || r.run.MatchString(t.Function()))
 }
 
 // Runs says whether a target runs a test.

@@ -21,6 +21,9 @@ bench:
 	$(GO) test -run '^$$' -bench . ./daemon/...
 
 test-storage:
+	VOLFERRY_STORAGE_RUN='^TestStorageOf$$' $(GO) test -v ./test/storage
+
+test-storage-all:
 	$(GO) test -v ./test/storage
 `
 
@@ -35,10 +38,11 @@ func targetsOf(t *testing.T) Targets {
 
 func TestTheTargetOfATestIsTheOneThatNamesItBeforeOneThatHasItsPackage(t *testing.T) {
 	for want, of := range map[string][]Test{
-		"test-some":    {{Kernel, "test/e2e", "TestA"}, {Asked, "test/e2e", "TestB/sub"}},
-		"test-all":     {{Kernel, "test/e2e", "TestAB"}, {Killed, "test/power/tape", "TestA"}},
-		"test-storage": {{Asked, "test/e2e", "TestStorageOf"}},
-		"test-unit":    {{Fake, "daemon", "TestA"}},
+		"test-some":        {{Kernel, "test/e2e", "TestA"}, {Asked, "test/e2e", "TestB/sub"}},
+		"test-all":         {{Kernel, "test/e2e", "TestAB"}, {Killed, "test/power/tape", "TestA"}},
+		"test-storage":     {{Asked, "test/e2e", "TestStorageOf"}},
+		"test-storage-all": {{Asked, "test/e2e", "TestStorageOfAll"}},
+		"test-unit":        {{Fake, "daemon", "TestA"}},
 	} {
 		for _, one := range of {
 			if got := targetsOf(t).of(one); got != want {

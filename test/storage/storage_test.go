@@ -53,7 +53,7 @@ func TestVolumesOnEachKindOfDevice(t *testing.T) {
 		Dir: "/source/test/e2e",
 		Command: []string{
 			"/source/test/storage/devices.sh",
-			"/programs/e2e.test", "-test.v", "-test.parallel", "1", "-test.timeout", "235m", "-test.run", cmp.Or(os.Getenv(runVariable), "^TestStorage"),
+			"/programs/e2e.test", "-test.v", "-test.parallel", "1", "-test.timeout", "0", "-test.run", cmp.Or(os.Getenv(runVariable), "^TestStorage"),
 		},
 	}, os.Stdout)
 	if failed := (*vm.ExitError)(nil); errors.As(err, &failed) {
