@@ -15,6 +15,7 @@ import (
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/crash"
+	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/lab/syscalls"
 	"github.com/volferry/volferry/test/site"
 )
@@ -346,7 +347,7 @@ func (c *callGuest) spared(t *testing.T) (end func(answer error)) {
 // untilAnsweredOr waits for the answer of a command, or until cond is true.
 func untilAnsweredOr(t *testing.T, called <-chan error, cond func() bool) (answered bool, answer error) {
 	t.Helper()
-	expired := time.After(2 * wayTimeout)
+	expired := time.After(lab.Limit(2 * wayTimeout))
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
