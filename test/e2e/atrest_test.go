@@ -117,7 +117,7 @@ func TestVolumeThatIsNotAttachedIsMoved(t *testing.T) {
 func (h *host) migrateUnattached(t *testing.T, d lab.Disk, to ...string) api.Migration {
 	t.Helper()
 	m := get[api.Migration](t, h, "migration", append([]string{"volume", "migrate", "data"}, to...)...)
-	if m.State != api.MigrationCompleted || m.Method != "offline" {
+	if m.State != api.MigrationCompleted || m.Method != methodOffline {
 		t.Fatalf("ended as %s by %s: %+v", m.State, m.Method, m)
 	}
 	h.noteMove(t, m, kinds.NoGuest)

@@ -136,6 +136,36 @@ func TestLinkedCloneThatIsNotAttachedIsMoved(t *testing.T) {
 	same()
 }
 
+// A device has no base images, and no holes: it gets all that the clone reads.
+func TestLinkedCloneOnADeviceIsAVolumeOfItsOwn(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, b := sharedPools(t)
+	first, second := h.device(t, a, volumeBytes), h.device(t, a, volumeBytes)
+	base := h.diskIn(t, b, api.FormatRaw)
+	clone, bases := h.cloneIn(t, a, base)
+	lone, _ := h.cloneIn(t, a, base)
+	same := unchanged(t, bases)
+	for _, device := range []*lab.Loop{first, second} {
+		tool(t, "dd", "if=/dev/urandom", "of="+device.Path, "bs=1M", "conv=fsync", fmt.Sprintf("count=%d", volumeBytes>>20), "status=none")
+	}
+	h.ctl(t, "volume", "adopt", "data", "--path", lone.Path, "--format", "qcow2")
+	h.migrateUnattached(t, lone, "--to-path", second.Path, "--to-format", "raw")
+	h.ctl(t, "volume", "delete", "data", "--yes")
+
+	g := h.runningGuest(t, clone)
+	v := g.start(t, "vda", "--to-path", first.Path, "--to-format", "raw")
+	g.writes(t)
+	v.copy(t)
+	g.writes(t)
+	v.complete(t)
+	if l := g.volume(t, "vda").Location; l.Path != first.Path || l.IsLinkedClone() {
+		t.Errorf("the volume is at %+v", l)
+	}
+	same()
+	g.assertSettled(t)
+	same()
+}
+
 // takenBytes is the space that a file takes.
 func takenBytes(t *testing.T, path string) int64 {
 	t.Helper()

@@ -5,7 +5,11 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/api"
 )
@@ -106,6 +110,64 @@ func TestShareableDiskIsMirroredWhileItsGuestRuns(t *testing.T) {
 		t.Errorf("after a cancel: %v", err)
 	}
 	g.destroy(t)
+}
+
+// readOnlyDisk gives the domain of a guest that was not adopted yet another disk, vdb, which the guest may only
+// read. Its serial is a UUID, which is the id of its volume once it was adopted.
+func (g *guest) readOnlyDisk(t *testing.T, dir string) *plugged {
+	t.Helper()
+	d := g.host.diskIn(t, dir, api.FormatRaw)
+	d.Serial = uuid.NewString()
+	g.host.virsh(t, "attach-disk", g.Name, d.Path, "vdb", "--targetbus", "virtio", "--subdriver", d.Format, "--cache", "none",
+		"--mode", "readonly", "--serial", d.Serial, "--config")
+	g.slots = g.persistentSlots(t)
+	p := &plugged{volume: &volume{host: g.host, disk: d, name: g.volumeName("vdb"), id: d.Serial}, guest: g, mode: api.ModeRO, dev: "vdb"}
+	g.plugged = append(g.plugged, p)
+	return p
+}
+
+// libvirt puts no overlay on a disk that its guest only reads.
+func TestReadOnlyDiskThatCameWithItsDomainIsMirroredWhileItsGuestRunsAndStaysReadOnly(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	device := h.device(t, a, volumeBytes)
+	g := h.defineGuest(t, h.diskIn(t, a, api.FormatRaw))
+	read := g.readOnlyDisk(t, a)
+	sum := sumOf(t, read.disk.Path)
+	g.boot(t)
+	g.adopt(t)
+	read.assertAttached(t)
+
+	e := h.refuses(t, api.CodeUnsupportedDisk, "migration", "start", read.show(t).Attachments[0].ID, "--to-pool", "b")
+	mustContain(t, e.Message, g.Name, "<readonly/>", "volume migrate")
+	h.refuses(t, api.CodeUnsupportedDisk, "volume", "migrate", read.name, "--to-pool", "b", "--method", "overlay")
+	moves := func(method string, args ...string) {
+		t.Helper()
+		m := get[api.Migration](t, h, "migration", append([]string{"volume", "migrate", read.name}, args...)...)
+		if m.State != api.MigrationCompleted || m.Method != method {
+			t.Fatalf("the move is %s, by %s, want it by %s: %+v", m.State, m.Method, method, m)
+		}
+		g.noteMove(t, m)
+		read.assertAttached(t)
+		if got := sumOf(t, read.show(t).Location.Path); got != sum {
+			t.Errorf("at %s its bytes are %s, and were %s", m.Dst.Path, got, sum)
+		}
+	}
+	for _, to := range [][]string{{"--to-pool", "b", "--verify", "full"}, {"--to-path", device.Path}, {"--to-pool", "a"}} {
+		moves(api.MethodMirror, to...)
+		if modes := g.openModes(t, read.show(t).Location.Path); !slices.Equal(modes, []string{"read"}) {
+			t.Errorf("QEMU has the image of a disk that is only read open for %v", modes)
+		}
+		live := h.slotsOf(t, g.Name)
+		if i := slices.IndexFunc(live, func(s slot) bool { return s.Target == read.dev }); i < 0 || !strings.Contains(live[i].Rest, "<readonly/>") {
+			t.Errorf("the disk is not read-only as the guest runs: %+v", live)
+		}
+	}
+	g.writes(t)
+	g.powerOff(t)
+	moves(methodOffline, "--to-pool", "b")
+	g.boot(t) // and sees it, read-only
+	g.assertSettled(t)
 }
 
 func TestDomainThatIsNotOursToTouchIsRefused(t *testing.T) {

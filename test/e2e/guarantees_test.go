@@ -78,7 +78,7 @@ func (s *trialStart) assertFrozen(t *testing.T, m api.Migration) {
 	var since time.Time
 	exposed := time.Duration(m.ExposedSeconds * float64(time.Second))
 	switch completed := m.State == api.MigrationCompleted; {
-	case m.Method == "offline":
+	case m.Method == methodOffline:
 		since = *m.StartedAt
 	case m.Method == "overlay" && exposed > 0 && completed:
 		since = m.FinishedAt.Add(-exposed)

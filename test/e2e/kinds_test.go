@@ -41,6 +41,8 @@ func (h *host) kindOf(t *testing.T, l api.Location) string {
 		return "NBD export over TCP"
 	case api.IsNetwork(l.Path):
 		return "NBD export"
+	case l.IsLUKS() && strings.HasPrefix(l.Path, "/dev/"):
+		return "LUKS container on a device"
 	case l.IsLUKS():
 		return "LUKS container"
 	case l.IsLinkedClone():

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/kinds"
 	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/lab/workload"
 )
@@ -60,7 +61,20 @@ func (h *host) luksIn(t *testing.T, dir string) lab.Disk {
 	return d
 }
 
-// content is a file as it is on the disk.
+// luksOn is luksIn on a block device, which is as large as the container.
+func (h *host) luksOn(t *testing.T, dir string) lab.Disk {
+	t.Helper()
+	d := h.luksIn(t, dir)
+	device := h.device(t, dir, int64(len(content(t, d.Path))))
+	dd(t, d.Path, device.Path)
+	if err := os.Remove(d.Path); err != nil {
+		t.Fatal(err)
+	}
+	d.Path = device.Path
+	return d
+}
+
+// content is a file, or a device, as it is on the disk.
 func content(t *testing.T, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -194,9 +208,127 @@ func TestALUKSContainerWithAPrivateSecretMovesByteForByteWhileItsGuestIsOff(t *t
 	}
 	v.copy(t)
 	v.finish(t)
-	if v.Method != "offline" || !bytes.Equal(content(t, v.Dst.Path), want) {
+	if v.Method != methodOffline || !bytes.Equal(content(t, v.Dst.Path), want) {
 		t.Errorf("by %s the container became another", v.Method)
 	}
 	g.boot(t) // QEMU opens the container with the secret, or does not start
+	g.assertSettled(t)
+}
+
+func TestALUKSContainerOnADeviceMovesUnderItsRunningAndItsPausedGuest(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	d := h.luksOn(t, a)
+	first := d.Path
+	second := h.device(t, a, int64(len(content(t, first)))).Path
+	g := h.runningGuest(t, d)
+	if at := g.volume(t, "vda").Location; at.Path != first || at.LUKSSecret != d.LUKS.Secret {
+		t.Fatalf("adopted at %+v", at)
+	}
+
+	v := g.start(t, "vda", "--to-path", second)
+	v.copy(t)
+	g.writes(t)
+	v.cancel(t)
+	g.assertSettled(t)
+	g.boot(t)
+	v = g.start(t, "vda", "--to-path", second, "--yes")
+	g.writes(t)
+	v.copy(t)
+	assertNoPlaintext(t, d, v.overlay())
+	v.complete(t)
+	assertNoPlaintext(t, d, second)
+	g.writes(t)
+	g.assertSettled(t)
+
+	g.boot(t)
+	g.pause(t)
+	v = g.start(t, "vda", "--to-path", first, "--yes")
+	v.copy(t)
+	v.cancel(t)
+	for _, to := range [][]string{{"--to-pool", "b"}, {"--to-path", first, "--yes"}, {"--to-pool", "a"}, {"--to-pool", "b"}} {
+		m := g.migrate(t, "vda", to...)
+		if m.Method != api.MethodOverlay || m.Dst.LUKSSecret != d.LUKS.Secret {
+			t.Errorf("it went to %+v by %s", m.Dst, m.Method)
+		}
+		if state := g.state(t); state != "paused" {
+			t.Errorf("the guest was paused by its user, and is %s after the move", state)
+		}
+		g.assertAtRest(t)
+		assertNoPlaintext(t, d, m.Dst.Path)
+	}
+	g.resume(t)
+	g.assertSettled(t)
+	h.assertPassphraseHidden(t, d.LUKS.KeyFile)
+}
+
+// Its instance was forgotten and has no domain any more: the registry alone knows which secret opens it.
+func TestALUKSContainerThatNoInstanceHasMovesByteForByteAndIsFoundByItsDomain(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	d := h.luksIn(t, a)
+	want := content(t, d.Path)
+	device := h.device(t, a, int64(len(want)))
+	g := h.stoppedGuest(t, d)
+	name, id := g.volumeName("vda"), g.volume(t, "vda").ID
+	xml := h.virsh(t, "dumpxml", g.Name, "--inactive")
+	h.ctl(t, "instance", "forget", g.Name)
+	mustContain(t, h.refuses(t, api.CodeVolumeInUse, "volume", "migrate", name, "--to-pool", "b").Message, g.Name)
+	h.virsh(t, "undefine", g.Name)
+	h.refuses(t, api.CodeInvalidArgument, "volume", "migrate", name, "--to-pool", "b", "--to-format", "qcow2")
+
+	var at api.Location
+	for _, to := range [][]string{{"--to-path", device.Path}, {"--to-pool", "b"}} {
+		m := get[api.Migration](t, h, "migration", append([]string{"volume", "migrate", name}, to...)...)
+		if at = m.Dst; m.State != api.MigrationCompleted || m.Method != methodOffline || at.LUKSSecret != d.LUKS.Secret {
+			t.Fatalf("it is %s, by %s to %+v", m.State, m.Method, at)
+		}
+		h.noteMove(t, m, kinds.NoGuest)
+		if !bytes.Equal(content(t, at.Path), want) {
+			t.Errorf("at %s the container became another", at.Path)
+		}
+	}
+
+	file := filepath.Join(t.TempDir(), "domain.xml")
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(xml, d.Path, at.Path)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.virsh(t, "define", file)
+	g.adopt(t)
+	if v := g.volume(t, "vda"); v.ID != id || v.Location != at {
+		t.Errorf("its domain has volume %s at %+v, want %s at %+v", v.ID, v.Location, id, at)
+	}
+	g.boot(t) // QEMU opens the container with the secret, or does not start
+	g.assertSettled(t)
+}
+
+// Nobody has said which secret opens it, and nobody looks: it is moved as the bytes that it is, and is no disk
+// of a domain that opens it as LUKS.
+func TestALUKSContainerThatIsAdoptedByItsPathIsARawImageUntilItIsForgotten(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	d := h.luksIn(t, a)
+	want := content(t, d.Path)
+	h.refuses(t, api.CodeInvalidArgument, "volume", "adopt", "data", "--path", d.Path, "--format", "luks")
+	h.ctl(t, "volume", "adopt", "data", "--path", d.Path, "--format", "raw")
+	m := get[api.Migration](t, h, "migration", "volume", "migrate", "data", "--to-pool", "b")
+	h.noteMove(t, m, kinds.NoGuest)
+	if m.State != api.MigrationCompleted || m.Dst.LUKSSecret != "" || !bytes.Equal(content(t, m.Dst.Path), want) {
+		t.Errorf("it is %s at %+v, and may have become another", m.State, m.Dst)
+	}
+	d.Path = m.Dst.Path
+	g := h.defineGuest(t, d)
+	g.adopt(t)
+	slots := g.instance.BlockDeviceMappings
+	if len(slots) != 1 || slots[0].VolumeID != nil {
+		t.Fatalf("block device mappings: %+v, want vda without a volume", slots)
+	}
+	mustContain(t, slots[0].Note, "as LUKS with the secret "+d.LUKS.Secret, "volume data", "without a secret", "volferryctl volume forget data")
+	h.ctl(t, "instance", "forget", g.Name)
+	h.ctl(t, "volume", "forget", "data")
+	g.adopt(t)
+	if at := g.volume(t, "vda").Location; at.Path != d.Path || at.LUKSSecret != d.LUKS.Secret {
+		t.Errorf("adopted with its instance it is at %+v", at)
+	}
 	g.assertSettled(t)
 }

@@ -13,6 +13,9 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
+// methodOffline is how a volume moves that no QEMU has, and that none gets meanwhile.
+const methodOffline = "offline"
+
 // migrate moves a disk of the guest in one go and returns the migration, which
 // must be completed.
 func (g *guest) migrate(t *testing.T, target string, args ...string) api.Migration {

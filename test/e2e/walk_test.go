@@ -124,7 +124,7 @@ func (h *host) unattachedGoes(t *testing.T, way []place) {
 	h.ctl(t, "volume", "adopt", "data", "--path", d.Path, "--format", d.Format)
 	for _, to := range way {
 		goTo(t, to.kind, func(t *testing.T) {
-			h.comesTo(t, to, h.migrateUnattached(t, d, to.next()...), "offline")
+			h.comesTo(t, to, h.migrateUnattached(t, d, to.next()...), methodOffline)
 		})
 	}
 }
