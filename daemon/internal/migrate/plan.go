@@ -63,8 +63,16 @@ func withoutID(l api.Location, id string) api.Location {
 	return l
 }
 
-// destinationFreeBytes is what is free where dst is.
+// destinationFreeBytes is what is free where dst is, with what a file has that is overwritten.
 func (m *Manager) destinationFreeBytes(ctx context.Context, s *steps.Spec) (int64, error) {
+	if !s.CreateDst {
+		free, err := m.ports.Images.FreeBytes(filepath.Dir(s.Dst.Path))
+		if err != nil {
+			return 0, err
+		}
+		has, err := m.ports.Images.AllocatedBytes(s.Dst.Path)
+		return free + has, err
+	}
 	if s.Dst.Pool == "" {
 		return m.ports.Images.FreeBytes(filepath.Dir(s.Dst.Path))
 	}

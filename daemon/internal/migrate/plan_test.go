@@ -71,6 +71,22 @@ func TestAVolumeThatMayOutgrowItsPoolIsMovedWithAWarning(t *testing.T) {
 	})
 }
 
+// A move does without room for what it overwrites.
+func TestAPlanCountsTheFileThatIsOverwrittenAsFree(t *testing.T) {
+	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+		const free = testSize / 2
+		path := d.somebodysFile(t)
+		d.world.Images.Free.Store(free)
+		has, err := d.manager().ports.Images.AllocatedBytes(path)
+		must(t, err)
+		plan, err := d.manager().Plan(context.Background(), testVolume, api.MigrationTarget{ToPath: path, Overwrite: true})
+		must(t, err)
+		if has == 0 || *plan.FreeBytes != free+has {
+			t.Errorf("the plan has %d bytes free, with %d free and %d in the file", *plan.FreeBytes, free, has)
+		}
+	})
+}
+
 func TestAMoveThatWasCancelledHasNoWarningOfWhereItWent(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		d.world.Images.Free.Store(testSize - 1)
