@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -84,6 +85,9 @@ var devices = []device{
 	{"THICK", "logical volume", false},
 	{"THICK2", "logical volume", false},
 	{"LARGER", "logical volume, larger", false},
+	{"LARGER_THIN", "thin volume, larger", false},
+	{"LARGER_MULTIPATH", "iSCSI LUN by two paths, larger", false},
+	{"LARGER_NVME", "NVMe/TCP namespace by two paths, larger", false},
 	{"MULTIPATH", "iSCSI LUN by two paths", false},
 	{"NVME", "NVMe/TCP namespace by two paths", false},
 	{"NAMESPACE", "NVMe/TCP namespace, connected for it", true},
@@ -92,11 +96,21 @@ var devices = []device{
 	{"UNIT2", "iSCSI LUN by two paths, connected for it", true},
 }
 
-// deviceAt is the device with this path, nil if it is none of a machine with storage.
+// deviceAt is the device that has this name or a link to it, nil if it is none of a machine with storage.
 func deviceAt(path string) *device {
-	i := slices.IndexFunc(devices, func(d device) bool { return os.Getenv(d.variable) == path })
+	i := slices.IndexFunc(devices, func(d device) bool {
+		name := os.Getenv(d.variable)
+		return name == path || name != "" && sameNode(name, path)
+	})
 	if i < 0 {
 		return nil
 	}
 	return &devices[i]
+}
+
+// sameNode is whether two names lead to one node in /dev now.
+func sameNode(a, b string) bool {
+	nodeA, errA := filepath.EvalSymlinks(a)
+	nodeB, errB := filepath.EvalSymlinks(b)
+	return errA == nil && errB == nil && nodeA == nodeB
 }

@@ -7,13 +7,15 @@
 # vdf to vdj what targets export with which there is no session.
 #
 #   THICK, THICK2  logical volumes            THIN, THIN2  thin ones, of the pool vg/pool
-#   LARGER         a logical volume that is one extent larger
 #   MULTIPATH      an iSCSI LUN by two paths  NVME         a namespace by two paths
 #
-# The paths of MULTIPATH are those by 127.0.0.3:3260 and 127.0.0.4:3260, which nothing else has. It answers with errors five
-# seconds after both are lost.
+# The paths of MULTIPATH are those by 127.0.0.3:3260 and 127.0.0.4:3260, which LARGER_MULTIPATH alone has besides. It answers with
+# errors five seconds after both are lost.
 #
-# Each has as many bytes as VOLUME_BYTES says. And those that are there once a connector has made a
+# Each has as many bytes as VOLUME_BYTES says. One extent of 4 MiB larger is one of each kind: LARGER, a logical volume, LARGER_THIN,
+# LARGER_MULTIPATH and LARGER_NVME, whose directory in configfs is LARGER_NVME_AT.
+#
+# And those that are there once a connector has made a
 # session, with the names of their targets:
 #
 #   NAMESPACE, NAMESPACE2, NAMESPACE_NQN  of NVMe over TCP, by 127.0.0.1:4420 and 127.0.0.2:4420
@@ -58,7 +60,9 @@ vgcreate -q vg /dev/vda
 lvcreate -q -y --size 600M --thinpool pool vg
 for name in thin1 thin2; do lvcreate -q -y --virtualsize "${VOLUME_BYTES}b" --thinpool pool --name $name vg; done
 for name in thick1 thick2 lun1 lun2; do lvcreate -q -y --size "${VOLUME_BYTES}b" --name $name vg; done
-lvcreate -q -y --size "$((VOLUME_BYTES + (4 << 20)))b" --name larger vg
+larger_bytes=$((VOLUME_BYTES + (4 << 20)))
+for name in larger larger_unit larger_namespace; do lvcreate -q -y --size "${larger_bytes}b" --name $name vg; done
+lvcreate -q -y --virtualsize "${larger_bytes}b" --thinpool pool --name larger_thin vg
 
 # A pool of libvirt whose extents are larger than a volume, and no part of it.
 vgcreate -q --physicalextentsize 48M rounding /dev/vde
@@ -88,9 +92,10 @@ export_units() {
 	echo 1 >"$group/enable"
 }
 
-# A LUN over iSCSI, by two addresses, as one device of multipath.
+# LUNs over iSCSI, by two addresses, each as one device of multipath.
 unit first /dev/vdb 0badcafe1234
-export_units $iqn "127.0.0.3 127.0.0.4" first
+unit larger /dev/vg/larger_unit 0badcafe1235
+export_units $iqn "127.0.0.3 127.0.0.4" "first larger"
 echo "InitiatorName=$iqn.host" >/etc/iscsi/initiatorname.iscsi
 iscsid
 iscsiadm --mode discovery --type sendtargets --portal 127.0.0.3:3260
@@ -119,9 +124,13 @@ unit fourth /dev/vdh 0badcafe0003
 export UNIT_IQN=$iqn.connector SINGLE_IQN=$iqn.single
 export_units $UNIT_IQN "127.0.0.1 127.0.0.2" "second third"
 export_units $SINGLE_IQN 127.0.0.1 fourth
-wwid=360014050badcafe000
-export UNIT=/dev/disk/by-id/dm-uuid-mpath-${wwid}10000000000000 UNIT2=/dev/disk/by-id/dm-uuid-mpath-${wwid}20000000000000
-export SINGLE=/dev/disk/by-id/scsi-${wwid}30000000000000
+# wwid SERIAL prints it.
+wwid() { echo "36001405${1}0000000000000"; }
+by_id=/dev/disk/by-id
+UNIT=$by_id/dm-uuid-mpath-$(wwid 0badcafe0001)
+UNIT2=$by_id/dm-uuid-mpath-$(wwid 0badcafe0002)
+SINGLE=$by_id/scsi-$(wwid 0badcafe0003)
+export UNIT UNIT2 SINGLE
 
 # A LUN without a network, which multipath leaves alone.
 unit lun1 /dev/vg/lun1 0dec0de00001
@@ -134,7 +143,7 @@ export LUN=$group/lun/lun_0 LUN_UNIT=$core/lun1 LUN_UNIT2=$core/lun2
 ln -s $LUN_UNIT $LUN/unit
 udevadm settle
 
-# A namespace over NVMe/TCP, by two addresses; the kernel makes them one device. And another
+# Namespaces over NVMe/TCP, by two addresses; the kernel makes each one device. And another
 # subsystem, with two of them.
 nvmet=/sys/kernel/config/nvmet
 for n in 1 2; do
@@ -163,29 +172,30 @@ export_namespaces() {
 mkdir -p /etc/nvme
 nvme gen-hostnqn >/etc/nvme/hostnqn
 cat /proc/sys/kernel/random/uuid >/etc/nvme/hostid
-export_namespaces $nqn /dev/vdc
+export_namespaces $nqn "/dev/vdc /dev/vg/larger_namespace"
 for n in 1 2; do nvme connect --transport tcp --traddr 127.0.0.$n --trsvcid 4420 --nqn $nqn; done
 export NAMESPACE_NQN=$nqn.connector
 export_namespaces $NAMESPACE_NQN "/dev/vdi /dev/vdj"
-namespaces=$nvmet/subsystems/$NAMESPACE_NQN/namespaces
-NAMESPACE=/dev/disk/by-id/nvme-uuid.$(cat "$namespaces/1/device_uuid")
-NAMESPACE2=/dev/disk/by-id/nvme-uuid.$(cat "$namespaces/2/device_uuid")
+# namespace NQN NUMBER prints the name that a namespace has once it is connected.
+namespace() { echo "$by_id/nvme-uuid.$(cat "$nvmet/subsystems/$1/namespaces/$2/device_uuid")"; }
+NAMESPACE=$(namespace $NAMESPACE_NQN 1)
+NAMESPACE2=$(namespace $NAMESPACE_NQN 2)
 export NAMESPACE NAMESPACE2
 
-# until waits for a device that the kernel or a daemon makes.
+# until_there NAME waits for a device that the kernel or a daemon makes, and prints its name.
 until_there() {
 	for _ in $(seq 300); do
-		for found in "$@"; do
-			[ ! -b "$found" ] || { echo "$found"; return; }
-		done
+		[ ! -b "$1" ] || { echo "$1"; return; }
 		sleep 0.1
 	done
-	echo "there is no $*" >&2
+	echo "there is no $1" >&2
 	exit 1
 }
-MULTIPATH=$(until_there /dev/disk/by-id/dm-uuid-mpath-*)
-NVME=$(until_there /dev/disk/by-id/nvme-uuid.*)
-export MULTIPATH NVME
+MULTIPATH=$(until_there "$by_id/dm-uuid-mpath-$(wwid 0badcafe1234)")
+LARGER_MULTIPATH=$(until_there "$by_id/dm-uuid-mpath-$(wwid 0badcafe1235)")
+NVME=$(until_there "$(namespace $nqn 1)")
+LARGER_NVME=$(until_there "$(namespace $nqn 2)")
+export MULTIPATH LARGER_MULTIPATH NVME LARGER_NVME LARGER_NVME_AT=$nvmet/subsystems/$nqn/namespaces/2
 
 # The server lets clients take up again what they had for ten seconds and not for ninety.
 modprobe -a nfsd nfs
@@ -219,6 +229,6 @@ mkdir -p /mnt/quota
 mount -o loop,uquota /var/quota.xfs /mnt/quota
 export QUOTA=/mnt/quota
 
-export THICK=/dev/vg/thick1 THICK2=/dev/vg/thick2 THIN=/dev/vg/thin1 THIN2=/dev/vg/thin2 LARGER=/dev/vg/larger
+export THICK=/dev/vg/thick1 THICK2=/dev/vg/thick2 THIN=/dev/vg/thin1 THIN2=/dev/vg/thin2 LARGER=/dev/vg/larger LARGER_THIN=/dev/vg/larger_thin
 lsblk
 exec "$@"
