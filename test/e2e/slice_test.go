@@ -31,19 +31,24 @@ func (h *host) larger(t *testing.T, dir string) (file, device string) {
 	}
 	tool(t, "truncate", "--size", fmt.Sprint(int64(largerFileBytes)), file)
 	device = h.device(t, dir, largerDeviceBytes).Path
-	for _, path := range []string{file, device} {
-		f, err := os.OpenFile(path, os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.WriteAt([]byte(end), volumeBytes); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	putEnd(t, file)
+	putEnd(t, device)
 	return file, device
+}
+
+// putEnd writes somebody's bytes behind the volume.
+func putEnd(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte(end), volumeBytes); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // endIsLeft claims that nothing was written behind the volume.

@@ -20,9 +20,6 @@ import (
 // walked are the variables of devices, one or more of each kind.
 var walked = []string{"THIN", "THICK", "MULTIPATH", "NVME", "LARGER"}
 
-// largerVolumeBytes is the size of those that are larger than a volume.
-const largerVolumeBytes = volumeBytes + 4<<20
-
 // onStorage is whether the tests run in such a machine: QEMU emulates it, and it emulates the
 // guests once more.
 func onStorage() bool { return os.Getenv(walked[0]) != "" }
