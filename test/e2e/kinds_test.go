@@ -52,6 +52,8 @@ func (h *host) kindOf(t *testing.T, l api.Location) string {
 		return string(l.Format) + " file on NFS"
 	case strings.HasPrefix(l.Path, "/dev/") && l.Format == api.FormatQcow2:
 		return "qcow2 image on a device"
+	case isPartition(t, l.Path):
+		return "partition"
 	case strings.HasPrefix(l.Path, "/dev/loop"):
 		return "loop device"
 	case !strings.HasPrefix(l.Path, "/dev/"):

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // sysfs makes a /sys of these files, with a link by number to each device.
@@ -97,10 +99,49 @@ func TestALoopDeviceWithAnotherFileIsAnother(t *testing.T) {
 	}
 }
 
+// TestAPartitionAtAnotherSectorIsAnother, whatever its number is, and the same if it has grown.
+func TestAPartitionAtAnotherSectorIsAnother(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root for loop devices")
+	}
+	file := filepath.Join(t.TempDir(), "disk")
+	check(t, os.WriteFile(file, make([]byte, 4<<20), 0o600))
+	const node = "/dev/loop914" // as above
+	losetup(t, node, file)
+	t.Cleanup(func() { _ = exec.Command("losetup", "--detach", node).Run() }) //nolint:noctx // the test has ended
+	disk, err := os.Open(node)
+	check(t, err)
+	defer disk.Close()
+	check(t, unix.Flock(int(disk.Fd()), unix.LOCK_EX)) // or udev opens each partition
+	at := func(start, sectors string) string {
+		t.Helper()
+		tool(t, "addpart", node, "1", start, sectors)
+		fingerprint, err := Fingerprint(node + "p1")
+		tool(t, "delpart", node, "1")
+		check(t, err)
+		return fingerprint
+	}
+	first := at("63", "2001")
+	if want := "device partition 1 at sector 63 of loop " + file + " "; !strings.HasPrefix(first, want) {
+		t.Errorf("it is %q, want %q", first, want)
+	}
+	if grown := at("63", "4000"); grown != first {
+		t.Errorf("once it has grown it is %q, and was %q", grown, first)
+	}
+	if now := at("64", "2001"); SameImagePrint(first, now) {
+		t.Errorf("another one has the fingerprint %q of the first", now)
+	}
+}
+
 func losetup(t *testing.T, args ...string) {
 	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), "losetup", args...).CombinedOutput(); err != nil {
-		t.Fatalf("losetup %v: %v\n%s", args, err, out)
+	tool(t, "losetup", args...)
+}
+
+func tool(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
 	}
 }
 
