@@ -50,12 +50,17 @@ func (n *namedVolume) identities() []string { return []string{n.uuid, n.anotherU
 
 func (n *namedVolume) whileAnother(t *testing.T, do func()) {
 	t.Helper()
-	rename := func(from, to string) { lvm(t, "lvrename", "vg", n.name+from, n.name+to) }
-	rename("", "_aside")
-	rename("_another", "")
+	whileRenamed(n.name, n.name+"_another", func(from, to string) { lvm(t, "lvrename", "vg", from, to) }, do)
+}
+
+// whileRenamed runs do while what is called another has a name, and what has that is aside.
+func whileRenamed(name, another string, rename func(from, to string), do func()) {
+	aside := name + "_aside"
+	rename(name, aside)
+	rename(another, name)
 	do()
-	rename("", "_another")
-	rename("_aside", "")
+	rename(name, another)
+	rename(aside, name)
 }
 
 // QEMU has its own device open, whatever has the name of that.

@@ -158,6 +158,13 @@ func TestStorageTheConnectorOfISCSIKeepsToTheProtocolWithoutMultipath(t *testing
 	x.name = os.Getenv("SINGLE_IQN")
 	x.copies = false // there is one volume
 	x.options, x.volumes = []string{"iqn=" + x.name, "portals=127.0.0.1:3260"}, []string{os.Getenv("SINGLE")}
+	withoutMultipathd(t)
+	x.keepsToTheProtocol(t)
+}
+
+// withoutMultipathd ends multipathd until the test has ended. The kernel keeps the maps.
+func withoutMultipathd(t *testing.T) {
+	t.Helper()
 	run := func(args ...string) error {
 		out, err := exec.Command(args[0], args[1:]...).CombinedOutput() //nolint:noctx // also when the test has ended
 		t.Logf("%s: %s", strings.Join(args, " "), out)
@@ -170,7 +177,6 @@ func TestStorageTheConnectorOfISCSIKeepsToTheProtocolWithoutMultipath(t *testing
 			t.Error(err)
 		}
 	})
-	x.keepsToTheProtocol(t)
 }
 
 // osBrickTarget is the target of iSCSI, to which the example connects the host.
