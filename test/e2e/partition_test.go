@@ -171,3 +171,43 @@ func TestAPartitionOfAnUnevenSizeIsMovedToAnotherAndWhatIsAroundThemStays(t *tes
 		t.Errorf("what is around the partitions (-before +after):\n%s", diff)
 	}
 }
+
+// QEMU claims no device, so the kernel lets others write to the disk of a partition that a guest has, and to the file of
+// its device.
+func TestADeviceOfWhichAPartIsAVolumeOrADiskOfAGuestIsNotWritten(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	deviceBytes := int64((firstSector + 2*volumeSectors) * sectorBytes)
+	disk := h.device(t, a, deviceBytes)
+	mine, free := h.partition(t, disk, 1, firstSector, volumeSectors), h.partition(t, disk, 2, firstSector+volumeSectors, volumeSectors)
+	if err := writeRandom(disk.Path, deviceBytes); err != nil {
+		t.Fatal(err)
+	}
+	sum := sumBetween(t, disk.File, 0, deviceBytes/sectorBytes)
+	other := h.adoptVolume(t, h.diskIn(t, a, api.FormatRaw))
+	refused := func(why string, code api.Code, volume *volume, path, says string) {
+		t.Helper()
+		said := h.refuses(t, code, "volume", "migrate", volume.name, "--to-path", path, "--yes").Message
+		mustContain(t, said, says)
+		if sumBetween(t, disk.File, 0, deviceBytes/sectorBytes) != sum {
+			t.Fatalf("%s: it was written (%s)", why, said)
+		}
+	}
+
+	at := lab.Disk{Volume: lab.Volume{Path: mine.path(), Format: "raw"}}
+	name := fmt.Sprintf("stranger%d", h.number())
+	stranger, err := h.Libvirtd.DefineGuest(t.Context(), lab.GuestConfig{Name: name, Disks: []lab.Disk{at}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused("a domain that was not adopted has its partition", api.CodeDstInUse, other, disk.Path, "is disk vda of instance "+name)
+	if err := stranger.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	v := h.adoptVolume(t, at)
+	refused("its partition is a volume", api.CodeDstInUse, other, disk.Path, "shares bytes with "+mine.path()+", which is volume "+v.name)
+	refused("the device is the volume's own", api.CodeSameLocation, v, disk.Path, "shares bytes with")
+	mustContain(t, h.refuses(t, api.CodeConflict, "volume", "adopt", "whole", "--path", disk.Path, "--format", "raw").Message, "shares bytes with "+mine.path())
+	h.noteMove(t, get[api.Migration](t, h, "migration", "volume", "migrate", v.name, "--to-path", free.path(), "--yes"), kinds.NoGuest)
+}

@@ -143,7 +143,8 @@ func (c *Claims) Look(ctx context.Context) (*Look, error) {
 // may not be taken.
 var ErrCannotTell = errors.New("nobody can tell whose image it is")
 
-// Holder returns to whom the image at path belongs, or ErrCannotTell. The base images of a
+// Holder returns to whom the image at path belongs, or an image that overlaps it (of which it has the words
+// alone), or ErrCannotTell. The base images of a
 // linked clone count as taken like the clone itself, even for the clone's owner: others may
 // use them too.
 func (l *Look) Holder(path string, self Self) (Holder, error) {
@@ -158,6 +159,7 @@ func (l *Look) BaseHolder(path string) (Holder, error) {
 func (l *Look) holder(path string, self Self, claims []claim) (Holder, error) {
 	place := PlaceOf(path)
 	var unknown error
+	var overlapping Holder
 	for _, c := range claims {
 		if c.holder.BaseOf == nil && (c.volumeID == self.VolumeID && self.VolumeID != "") || (c.holder.MigrationID != "" && c.holder.MigrationID == self.MigrationID) {
 			continue
@@ -166,9 +168,19 @@ func (l *Look) holder(path string, self Self, claims []claim) (Holder, error) {
 		if same {
 			return c.holder, nil
 		}
+		overlaps := false
+		if err == nil {
+			overlaps, err = place.Overlaps(c.path)
+		}
+		if overlaps {
+			overlapping = Holder{Words: fmt.Sprintf("shares bytes with %s, which %s", c.path, c.holder.Words)}
+		}
 		if err != nil {
 			unknown = errors.Join(unknown, fmt.Errorf("cannot tell whether it %s: %w", c.holder.Words, err))
 		}
+	}
+	if overlapping.Words != "" {
+		return overlapping, nil
 	}
 	own, err := ownFile(l.own, place)
 	switch {
@@ -218,12 +230,4 @@ func ownFile(dirs []string, place Place) (name string, err error) {
 		}
 	}
 	return "", nil
-}
-
-// ignoreAbsent: what was removed during a walk is nobody's.
-func ignoreAbsent(err error) error {
-	if isAbsent(err) {
-		return nil
-	}
-	return err
 }

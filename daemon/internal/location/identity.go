@@ -123,6 +123,14 @@ func isAbsent(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
+// ignoreAbsent is for what is nobody's once it is gone.
+func ignoreAbsent(err error) error {
+	if isAbsent(err) {
+		return nil
+	}
+	return err
+}
+
 // Is says whether another path leads to the same place, by any link or device node. An
 // error means that this is unknown, so it may be the same.
 func (p Place) Is(path string) (bool, error) {

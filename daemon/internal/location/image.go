@@ -77,8 +77,8 @@ func HasVolume(d *hv.Disk, l api.Location, block bool) bool {
 	return OnChain(d, chain, len(chain)-1)
 }
 
-// DiskOf finds the domain that names the image at path, anywhere in the chain of a disk,
-// running or defined, and returns the name of the domain and the disk's target (vda). Both
+// DiskOf finds the domain that names the image at path, or one that overlaps it, anywhere in the chain of a
+// disk, running or defined, and returns the name of the domain and the disk's target (vda). Both
 // are empty if no domain does. An error means that it is unknown for some disk, and that no
 // other disk has the image.
 func DiskOf(doms []hv.Domain, path string) (domain, target string, err error) {
@@ -86,7 +86,7 @@ func DiskOf(doms []hv.Domain, path string) (domain, target string, err error) {
 	for i := range doms {
 		for _, disks := range [][]hv.Disk{doms[i].Live, doms[i].Config} {
 			for _, d := range disks {
-				named, why := place.NamedBy(&d)
+				named, why := place.among(&d, place.Overlaps)
 				if named {
 					return doms[i].Name, d.Target, nil
 				}
@@ -106,14 +106,17 @@ func Names(d *hv.Disk, path string) (bool, error) {
 }
 
 // NamedBy is Names for the image of this place.
-func (p Place) NamedBy(d *hv.Disk) (bool, error) {
+func (p Place) NamedBy(d *hv.Disk) (bool, error) { return p.among(d, p.Is) }
+
+// among is NamedBy for what is says of the path of an image.
+func (p Place) among(d *hv.Disk, is func(path string) (bool, error)) (bool, error) {
 	images := d.Chain
 	if d.Mirror != nil {
 		images = append(slices.Clone(images), d.Mirror.Image)
 	}
 	var unknown error
 	for _, img := range images {
-		same, err := p.Is(img.Path)
+		same, err := is(img.Path)
 		if same {
 			return true, nil
 		}

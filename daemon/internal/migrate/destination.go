@@ -367,12 +367,19 @@ func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, t api.
 
 // checkElsewhere refuses a path at which the volume is already, by whatever name.
 func checkElsewhere(s *steps.Spec, path string) error {
-	same, err := location.SameImage(path, s.Src.Path)
+	place := location.PlaceOf(path)
+	same, err := place.Is(s.Src.Path)
+	overlaps := same
+	if err == nil {
+		overlaps, err = place.Overlaps(s.Src.Path)
+	}
 	switch {
 	case err != nil:
 		return steps.CannotTellUser(path, err)
 	case same:
 		return api.Errorf(api.CodeSameLocation, "volume %s is at %s already", s.VolumeName, s.Src.Path)
+	case overlaps:
+		return api.Errorf(api.CodeSameLocation, "volume %s is at %s, and %s shares bytes with that: one is a part of the other, or both are names of one device", s.VolumeName, s.Src.Path, path)
 	}
 	return nil
 }
