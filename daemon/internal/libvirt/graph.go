@@ -3,6 +3,7 @@
 package libvirt
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -103,7 +104,7 @@ func (n *graphNode) address(clusters rbd.Clusters) string {
 				return ""
 			}
 			below := graphNode{File: optionsPrefix + string(over.File)}
-			return below.image(clusters)
+			return cmp.Or(below.image(clusters), exportIn(over.File))
 		}
 		return n.export()
 	}
@@ -119,6 +120,29 @@ func (n *graphNode) export() string {
 	}
 	export, err := api.ParseNBD(file)
 	if err != nil {
+		return ""
+	}
+	return export.URI()
+}
+
+// exportIn is the address of the NBD export that the options of a node name: QEMU writes them, and no address, of what is
+// below a node that has the beginning of it.
+func exportIn(options []byte) string {
+	var named struct {
+		Driver string `json:"driver"`
+		Export string `json:"export"`
+		Socket string `json:"server.path"`
+		Host   string `json:"server.host"`
+		Port   string `json:"server.port"`
+	}
+	if json.Unmarshal(options, &named) != nil || named.Driver != driverNBD {
+		return ""
+	}
+	export := api.NBDExport{Name: named.Export, Socket: named.Socket}
+	if named.Socket == "" {
+		export.Server = net.JoinHostPort(named.Host, named.Port)
+	}
+	if export.Check() != nil {
 		return ""
 	}
 	return export.URI()

@@ -16,6 +16,14 @@ func TestTheGraphSaysWhetherAnExportIsOpenAndMayBeWritten(t *testing.T) {
 	}
 	nbd := func(readOnly bool) graphNode { return node("nbd", address, readOnly) }
 	raw := func(readOnly bool) graphNode { return node("raw", address, readOnly) }
+	slice := func(below string, readOnly bool) graphNode {
+		return node("raw", `json:{"offset": 0, "driver": "raw", "size": 4194304, "file": `+below+`}`, readOnly)
+	}
+	const (
+		options      = `{"server.path": "/run/nbd.sock", "driver": "nbd", "export": "web", "server.type": "unix"}`
+		otherOptions = `{"server.path": "/run/nbd.sock", "driver": "nbd", "export": "other", "server.type": "unix"}`
+		tcpOptions   = `{"server.port": "10809", "server.host": "nbd.example", "driver": "nbd", "export": "web", "server.type": "inet"}`
+	)
 	for name, c := range map[string]struct {
 		nodes        []graphNode
 		address      string
@@ -33,6 +41,11 @@ func TestTheGraphSaysWhetherAnExportIsOpenAndMayBeWritten(t *testing.T) {
 		"frozen, and once more bare": {[]graphNode{nbd(false), raw(true), nbd(false)}, address, true, true},
 		"frozen, and once more":      {[]graphNode{nbd(false), raw(true), raw(false), nbd(false)}, address, true, true},
 		"frozen twice":               {[]graphNode{nbd(false), raw(true), raw(true), nbd(true)}, address, true, false},
+		"a beginning":                {[]graphNode{slice(options, false), nbd(false)}, address, true, true},
+		"a beginning, frozen":        {[]graphNode{nbd(false), slice(options, true)}, address, true, false},
+		"another one's beginning":    {[]graphNode{nbd(false), slice(otherOptions, true)}, address, true, true},
+		"a beginning over TCP":       {[]graphNode{slice(tcpOptions, true), node("nbd", tcp, false)}, tcp, true, false},
+		"a file's beginning":         {[]graphNode{slice(`{"driver": "file", "filename": "/pool/web.raw"}`, false)}, address, false, false},
 		"over TCP":                   {[]graphNode{node("raw", tcp, false), node("nbd", tcp, false)}, tcp, true, true},
 		"the default export":         {[]graphNode{node("nbd", "nbd+unix://?socket=/run/nbd.sock", false)}, "nbd+unix:///?socket=/run/nbd.sock", true, true},
 		"the default export of TCP":  {[]graphNode{node("nbd", "nbd://nbd.example:10809", true)}, "nbd://nbd.example:10809/", true, false},
@@ -64,6 +77,9 @@ func TestTheGraphSaysHowManyClientsOfAnRBDImageThereAre(t *testing.T) {
 	raw := func(options string, readOnly bool) graphNode {
 		return graphNode{Name: "format", Driver: "raw", File: `json:{"driver": "raw", "file": ` + options + `}`, ReadOnly: readOnly}
 	}
+	slice := func(options string, readOnly bool) graphNode {
+		return graphNode{Name: "format", Driver: "raw", File: `json:{"offset": 0, "driver": "raw", "size": 512, "file": ` + options + `}`, ReadOnly: readOnly}
+	}
 	for name, c := range map[string]struct {
 		nodes    []graphNode
 		clients  int
@@ -73,6 +89,8 @@ func TestTheGraphSaysHowManyClientsOfAnRBDImageThereAre(t *testing.T) {
 		"a disk":                        {[]graphNode{raw(options, false), image(options, false)}, 1, true},
 		"a monitor without a port":      {[]graphNode{image(portless, false)}, 1, true},
 		"frozen":                        {[]graphNode{image(options, false), raw(options, true)}, 1, false},
+		"a beginning":                   {[]graphNode{slice(options, false), image(options, false)}, 1, true},
+		"a beginning, frozen":           {[]graphNode{image(options, false), slice(options, true)}, 1, false},
 		"without a format":              {[]graphNode{image(options, false)}, 1, true},
 		"without a format, frozen":      {[]graphNode{image(options, true)}, 1, false},
 		"frozen, and once more":         {[]graphNode{image(options, false), raw(options, true), raw(options, false), image(options, false)}, 2, true},

@@ -29,8 +29,12 @@ func (e *realEnv) Export(tb testing.TB, sizeBytes int64) hv.Image {
 	return hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: export.URI()}
 }
 
-// exportXML is the <source> of an export.
-func exportXML(uri string) (string, error) {
-	e, err := api.ParseNBD(uri)
-	return fmt.Sprintf("<source protocol='nbd' name='%s'><host transport='unix' socket='%s'/></source>", e.Name, e.Socket), err
+// exportXML is the <source> of an export, or of its beginning.
+func exportXML(img hv.Image) (string, error) {
+	slices := ""
+	if img.SliceBytes != 0 {
+		slices = fmt.Sprintf("<slices><slice type='storage' offset='0' size='%d'/></slices>", img.SliceBytes)
+	}
+	e, err := api.ParseNBD(img.Path)
+	return fmt.Sprintf("<source protocol='nbd' name='%s'><host transport='unix' socket='%s'/>%s</source>", e.Name, e.Socket, slices), err
 }

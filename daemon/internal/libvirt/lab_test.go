@@ -331,7 +331,7 @@ var domainXML = template.Must(template.New("domain").Funcs(template.FuncMap{"tex
     {{- end}}
   </devices>
 </domain>
-{{- define "source"}}{{if eq .Type "network"}}{{export .Path}}{{else}}<source {{if eq .Type "block"}}dev{{else}}file{{end}}='{{text .Path}}'/>{{end}}{{end}}
+{{- define "source"}}{{if eq .Type "network"}}{{export .}}{{else}}<source {{if eq .Type "block"}}dev{{else}}file{{end}}='{{text .Path}}'/>{{end}}{{end}}
 {{- define "chain"}}
       {{- range $depth, $img := .}}
         {{- if $depth}}<backingStore type='{{.Type}}'><format type='{{.Format}}'/>{{end}}
@@ -399,6 +399,9 @@ func blockdev(chain []hv.Image) map[string]any {
 	}
 	if e, err := api.ParseNBD(chain[0].Path); err == nil {
 		node["file"] = map[string]any{"driver": "nbd", "export": e.Name, "server": map[string]any{"type": "unix", "path": e.Socket}}
+	}
+	if size := chain[0].SliceBytes; size != 0 {
+		node["offset"], node["size"] = 0, size
 	}
 	switch {
 	case len(chain) > 1:

@@ -16,6 +16,11 @@ var exportTests = map[string]func(*testing.T, *bench){
 	"AnExportIsLeftForAnotherOne": func(t *testing.T, b *bench) {
 		testExport(t, b, b.Export(t, diskBytes), b.Export(t, diskBytes))
 	},
+	"TheBeginningOfAnExportIsFrozenCommittedToAndLeftForAnother": func(t *testing.T, b *bench) {
+		src, dst := b.Export(t, 2*diskBytes), b.Export(t, diskBytes+1<<20)
+		src.SliceBytes, dst.SliceBytes = diskBytes, diskBytes
+		testExport(t, b, src, dst)
+	},
 	"AJobIntoAnExportEndsWithTheConnectionToIt": testEndConnections,
 	"AFileIsLeftForAnExport": func(t *testing.T, b *bench) {
 		testExport(t, b, b.image(t, "src.raw", Raw), b.Export(t, diskBytes))

@@ -34,22 +34,30 @@ func testCopyToBlockDevice(t *testing.T, b *bench) {
 	testShallowCopy(t, b, hv.Image{Type: hv.SourceBlock, Format: Raw, Path: device})
 }
 
-// testCopyToASlice: the disk is the beginning of a larger file or device, and stays it: as the
-// target of a copy, as the top, as what an overlay is over, and as the target of a commit.
+// testCopyToASlice: the disk is the beginning of a larger file, device or export, and stays it: as the
+// target of a copy, as the top, as what an overlay is over, and as the target of a commit. What is behind it is left.
 func testCopyToASlice(t *testing.T, b *bench) {
 	const largerBytes = diskBytes + 1<<20
-	for name, dst := range map[string]hv.Image{
-		"file":         {Type: hv.SourceFile, Path: b.Path(t, "larger.raw")},
-		"block device": {Type: hv.SourceBlock},
+	for name, larger := range map[string]func(*testing.T) hv.Image{
+		"file": func(t *testing.T) hv.Image {
+			t.Helper()
+			path := b.Path(t, "larger.raw")
+			b.CreateImage(t, path, Raw, largerBytes)
+			return hv.Image{Type: hv.SourceFile, Format: Raw, Path: path}
+		},
+		"block device": func(t *testing.T) hv.Image {
+			t.Helper()
+			return hv.Image{Type: hv.SourceBlock, Format: Raw, Path: b.BlockDevice(t, largerBytes)}
+		},
+		"export": func(t *testing.T) hv.Image { t.Helper(); return b.Export(t, largerBytes) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			dst.Format, dst.SliceBytes = Raw, diskBytes
-			if dst.Type == hv.SourceBlock {
-				dst.Path = b.BlockDevice(t, largerBytes)
-			} else {
-				b.CreateImage(t, dst.Path, Raw, largerBytes)
-			}
+			dst := larger(t)
+			b.WriteImage(t, dst, diskBytes/BlockSize, 9)
+			whole := dst
+			dst.SliceBytes = diskBytes
 			g := testShallowCopy(t, b, dst)
+			defer b.CheckImage(t, whole, diskBytes/BlockSize, 9)
 			g.overlaidAndCommitted(t, dst)
 			if err := g.hv.GrowDisk(t.Context(), g.id, "vda", diskBytes+512); !errors.Is(err, hv.ErrUnsupported) {
 				t.Errorf("GrowDisk of a slice = %v, want ErrUnsupported", err)

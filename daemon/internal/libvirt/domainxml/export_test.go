@@ -4,6 +4,7 @@ package domainxml_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +48,47 @@ func TestAnExportIsReadFromADefinitionOfAnyVersion(t *testing.T) {
 		d, err := domainxml.ParseDisk(exportDisk(attrs, ""), nil)
 		if err != nil || len(d.Chain) != 1 || d.Chain[0] != export || d.Uncarried != "" || !d.Terminated {
 			t.Errorf("%s: %+v, %v", attrs, d, err)
+		}
+	}
+}
+
+// The beginning of what is at an address is a disk as that of a file is, as the top, below an overlay, as the target of a job and
+// as a new disk; and the next image has nothing of it.
+func TestADiskIsTheBeginningOfWhatIsAtAnAddress(t *testing.T) {
+	file := hv.Image{Type: hv.SourceFile, Format: "raw", Path: "/pool/web.raw"}
+	for _, img := range []hv.Image{export, remote, rbdImage} {
+		part := img
+		part.SliceBytes = 8 << 20
+		domain := `<domain><devices>` + exportDisk("", "") + `</devices></domain>`
+		for _, chain := range [][]hv.Image{{part}, {overlay, part}, {img}, {overlay, img}, {part}, {file}} {
+			text, err := domainxml.Rechain(domain, "vda", chain, clusters)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(text, `<slices><slice type="storage" offset="0" size="8388608"/></slices>`) != slices.Contains(chain, part) {
+				t.Errorf("%v became %s", chain, text)
+			}
+			domain = `<domain><devices>` + text + `</devices></domain>`
+			if is, err := domainxml.HasConfigChain(domain, "vda", chain, clusters); err != nil || !is {
+				t.Errorf("%v became %s, %v", chain, domain, err)
+			}
+			if d, err := domainxml.ParseDisk(text, clusters); err != nil || d.Uncarried != "" || d.Slices {
+				t.Errorf("of %v would be lost: %+v, %v", chain, d, err)
+			}
+		}
+		for what, write := range map[string]func() (string, error){
+			"a job": func() (string, error) { return domainxml.CopyXML([]hv.Image{part}, clusters) },
+			"a new disk": func() (string, error) {
+				return domainxml.DiskXML(hv.DiskSpec{Target: "vda", Bus: "virtio", Image: part}, clusters)
+			},
+			"a slot": func() (string, error) {
+				return domainxml.DiskXML(hv.DiskSpec{Target: "vda", Image: part, Slot: exportDisk("", "")}, clusters)
+			},
+		} {
+			text, err := write()
+			if d, parse := domainxml.ParseDisk(text, clusters); err != nil || parse != nil || d.Top() != part {
+				t.Errorf("%s to %v: %s, %v, %v", what, part, text, err, parse)
+			}
 		}
 	}
 }

@@ -26,7 +26,7 @@ const PortCeph = "6789"
 
 // rbdOf is the address of the RBD image that a source names, if it is opened as the configuration has it of
 // one of the clusters: with all its monitors and no other ones, its user and its secret, and with
-// nothing else (a snapshot, a configuration file, encryption). "" otherwise.
+// nothing else (a snapshot, a configuration file, encryption), be it all of the image or its beginning. "" otherwise.
 func rbdOf(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) string {
 	pool, name, _ := strings.Cut(src.Network.Name, "/")
 	for _, id := range clusters.IDs() {
@@ -35,6 +35,9 @@ func rbdOf(src *libvirtxml.DomainDiskSource, clusters rbd.Clusters) string {
 			continue
 		}
 		want := &libvirtxml.DomainDiskSource{Network: rbdSource(image.URI(), clusters), Index: src.Index, StartupPolicy: src.StartupPolicy}
+		if sliceOf(src, "raw") != 0 {
+			want.Slices = src.Slices // hv.Image says it beside the address
+		}
 		if reflect.DeepEqual(withPlainHosts(src), withPlainHosts(want)) {
 			return image.URI()
 		}
