@@ -16,12 +16,17 @@ import (
 // would write over.
 func TestAnOverlayIsComparedWithTheImageThatItIsOver(t *testing.T) {
 	const size, written, read = 8 * miB, "write -P 7 1M 64k", "write -P 9 3M 64k"
+	larger := raw(t, "larger", size+miB, [2]int64{0, 2 * miB}, [2]int64{size, miB})
 	for name, below := range map[string]copy.Image{
+		"a beginning":    {Path: larger.Path, Format: larger.Format, SizeBytes: size, Slice: true},
 		"raw":            raw(t, "src", size, [2]int64{0, 2 * miB}),
 		"a linked clone": clone(t, "cluster_size=64k", size, 5),
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := qemuimg.Image{Path: below.Path, Format: below.Format, Backing: below.Backing}
+			if below.Slice {
+				is.SliceBytes = size
+			}
 			overlay := qemuimg.Image{Path: filepath.Join(t.TempDir(), "overlay"), Format: qemuimg.FormatQCOW2, Backing: &is}
 			create(t, overlay, "cluster_size=64k,extended_l2=on", size)
 			does := func(image qemuimg.Image, what string) {

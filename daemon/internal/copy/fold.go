@@ -16,9 +16,10 @@ import (
 
 // FoldSpec says which overlay is folded into what.
 type FoldSpec struct {
-	// Overlay is the path of the overlay, and Into the address of what it is folded into. Both have this size.
-	Overlay, Into string
-	SizeBytes     int64
+	// Overlay is the path of the overlay.
+	Overlay string
+	// Into is what it is folded into: raw, at an address, and of the size of the overlay, which is stated.
+	Into Image
 	// Network is how what is at the address is reached.
 	Network network.Access
 	// OpenEnd opens Into; nil is a client of NBD. It is for ends with faults.
@@ -30,22 +31,23 @@ type FoldSpec struct {
 // interrupted at any moment is simply run again; until it has succeeded, only overlay and image together have the
 // content.
 func Fold(ctx context.Context, f FoldSpec) (err error) {
-	overlay, err := openOverlay(f.Overlay, f.SizeBytes)
+	sizeBytes := f.Into.SizeBytes
+	overlay, err := openOverlay(f.Overlay, sizeBytes)
 	if err != nil {
 		return err
 	}
 	defer overlay.Close()
-	spec := &Spec{Dst: Image{Path: f.Into, Format: qemuimg.FormatRaw}, Network: f.Network, OpenEnd: f.OpenEnd}
+	spec := &Spec{Dst: f.Into, Network: f.Network, OpenEnd: f.OpenEnd}
 	into, err := spec.openFor(ctx, spec.Dst, true, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, into.Close()) }()
-	if into.Size() != f.SizeBytes {
-		return &SizeError{Path: f.Into, Bytes: into.Size(), WantBytes: f.SizeBytes}
+	if into.Size() != sizeBytes {
+		return &SizeError{Path: f.Into.Path, Bytes: into.Size(), WantBytes: sizeBytes}
 	}
 	to := &pair{spec: spec, dst: into}
-	err = sweep(ctx, spec.workers(), chunkBytes, overlaySpans(overlay, f.SizeBytes), func(_ context.Context, s span, buf []byte) error {
+	err = sweep(ctx, spec.workers(), chunkBytes, overlaySpans(overlay, sizeBytes), func(_ context.Context, s span, buf []byte) error {
 		return to.foldSpan(overlay, s, buf)
 	})
 	if err != nil {

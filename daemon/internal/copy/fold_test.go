@@ -53,7 +53,7 @@ func guestDoes(t *testing.T, overlay string, sizeBytes int64, seed uint64) {
 }
 
 func foldInto(ctx context.Context, overlay string, into copy.Image, open copy.OpenEnd) error {
-	return copy.Fold(ctx, copy.FoldSpec{Overlay: overlay, Into: into.Path, SizeBytes: into.SizeBytes, OpenEnd: open})
+	return copy.Fold(ctx, copy.FoldSpec{Overlay: overlay, Into: into, OpenEnd: open})
 }
 
 // qemu-img is the measure: what it makes of the same overlay, and that it changes as little.
@@ -166,6 +166,38 @@ func TestAnOverlayIsComparedWhereAnEndIsAtAnAddress(t *testing.T) {
 		if err := copy.Compare(t.Context(), copy.Spec{Src: src, Dst: ends[1]}); !errors.As(err, &mismatch) || mismatch.Offset != size-1 {
 			t.Errorf("%s, with another last byte: %v", name, err)
 		}
+	}
+}
+
+// TestAnOverlayIsFoldedIntoAndComparedWithTheBeginningOfAnExport: what is behind it is left, and is not what is compared.
+func TestAnOverlayIsFoldedIntoAndComparedWithTheBeginningOfAnExport(t *testing.T) {
+	const size, whole = 16*miB + 512, 17 * miB
+	larger := func(name string) (file, part copy.Image) {
+		file = raw(t, name, whole, [2]int64{miB, 5 * miB})
+		part, _ = served(t, file)
+		part.SizeBytes, part.Slice = size, true
+		return file, part
+	}
+	srcFile, src := larger("src")
+	dstFile, dst := larger("dst")
+	fill(t, srcFile, [2]int64{size, whole - size})
+	overlay := overlayOver(t, copy.Image{Path: src.Path, SizeBytes: size}, "compat=1.1,cluster_size=64k,extended_l2=on")
+	guestDoes(t, overlay, size, 3)
+	top := copy.Image{Path: overlay, Format: qemuimg.FormatQCOW2, SizeBytes: size, Backing: &qemuimg.Image{Path: src.Path, Format: qemuimg.FormatRaw, SliceBytes: size}}
+	rest := read(t, dstFile)[size:]
+	if err := foldInto(t.Context(), overlay, dst, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := copy.Compare(t.Context(), copy.Spec{Src: top, Dst: dst}); err != nil {
+		t.Errorf("after the fold: %v", err)
+	}
+	if !bytes.Equal(read(t, dstFile)[size:], rest) {
+		t.Error("the fold wrote behind the volume")
+	}
+	flip(t, dstFile.Path, size-1)
+	var mismatch *copy.MismatchError
+	if err := copy.Compare(t.Context(), copy.Spec{Src: top, Dst: dst}); !errors.As(err, &mismatch) || mismatch.Offset != size-1 {
+		t.Errorf("with another last byte: %v", err)
 	}
 }
 

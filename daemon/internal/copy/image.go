@@ -12,8 +12,8 @@ type Image struct {
 	Format    string
 	Backing   *qemuimg.Image
 	SizeBytes int64
-	// Slice says that the image is only the first SizeBytes of the larger file or device at
-	// Path. The rest is neither read nor written. Raw only.
+	// Slice says that the image is only the first SizeBytes of what is at Path, which is larger.
+	// The rest is neither read nor written. Raw only.
 	Slice bool
 	// LUKS says that the image is compared as the guest sees it, and that QEMU encrypts it.
 	LUKS bool

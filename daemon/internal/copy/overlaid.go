@@ -61,8 +61,8 @@ func (s *Spec) atAddress() bool {
 
 // openOverlaid opens Src, which is atAddress, for a comparison with dst. Nobody else may have the overlay: ErrInUse.
 func (s *Spec) openOverlaid(ctx context.Context, dst End) (End, error) {
-	path := s.Src.Backing.Path
-	below, err := s.open(ctx, Image{Path: path, Format: qemuimg.FormatRaw})
+	is := s.Src.Backing
+	below, err := s.open(ctx, Image{Path: is.Path, Format: qemuimg.FormatRaw, SizeBytes: is.SliceBytes, Slice: is.SliceBytes != 0})
 	if err != nil {
 		return nil, err
 	}

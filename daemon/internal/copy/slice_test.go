@@ -23,9 +23,13 @@ func TestACopyToTheBeginningOfALargerImageLeavesTheRest(t *testing.T) {
 	for name, dst := range map[string]copy.Image{
 		"file":   larger(raw(t, "dst", size+miB)),
 		"device": larger(loopDevice(t, size+miB)),
+		"export": larger(raw(t, "served", size+miB)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			whole := copy.Image{Path: dst.Path, Format: dst.Format, SizeBytes: size + miB}
+			if name == "export" {
+				dst, _ = served(t, dst)
+			}
 			rest := string(read(t, whole)[size:])
 			middle, back := qcow2(t, "middle", size), raw(t, "back", size)
 			for _, step := range []copy.Spec{{Src: src, Dst: dst}, {Src: dst, Dst: middle}, {Src: middle, Dst: dst}, {Src: dst, Dst: back}} {
@@ -74,13 +78,16 @@ func TestABeginningOfWhatIsSmallerIsRefusedUntouched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			small := raw(t, "small", size-512, [2]int64{0, size - 512})
 			before := string(read(t, small))
-			_, err := copy.Copy(t.Context(), copy.Spec{Src: src, Dst: copy.Image{Path: small.Path, Format: small.Format, SizeBytes: size, Slice: true}})
-			var refused *copy.SizeError
-			if !errors.As(err, &refused) {
-				t.Errorf("got %v, want a SizeError", err)
-			}
-			if string(read(t, small)) != before {
-				t.Error("it was written to")
+			export, _ := served(t, small)
+			for _, dst := range []copy.Image{small, export} {
+				_, err := copy.Copy(t.Context(), copy.Spec{Src: src, Dst: copy.Image{Path: dst.Path, Format: dst.Format, SizeBytes: size, Slice: true}})
+				var refused *copy.SizeError
+				if !errors.As(err, &refused) {
+					t.Errorf("got %v, want a SizeError", err)
+				}
+				if string(read(t, small)) != before {
+					t.Error("it was written to")
+				}
 			}
 		})
 	}

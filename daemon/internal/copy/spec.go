@@ -142,6 +142,9 @@ func (s *Spec) sameSize(ctx context.Context) (int64, error) {
 func (s *Spec) statedSize(ctx context.Context, i Image) (n int64, err error) {
 	if api.IsNetwork(i.Path) {
 		n, err = s.Network.SizeBytes(ctx, i.Path)
+		if err == nil && i.Slice && n > i.SizeBytes {
+			n = i.SizeBytes
+		}
 	} else {
 		n, err = qemuimg.VirtualSize(ctx, i.image())
 	}

@@ -3,6 +3,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"os"
 
@@ -39,16 +40,17 @@ func (Storage) CheckOverlay(_ context.Context, path string, backing hv.Image, si
 // returns when that is on stable storage. It reads the images below the top. It does not
 // change the overlay, so that a fold that was cut off can be repeated.
 func (s Storage) Fold(ctx context.Context, overlay string, into []hv.Image) error {
-	if address := into[0].Path; api.IsNetwork(address) {
-		n, err := exportBytes(ctx, s.Network, address, api.Format(into[0].Format))
+	if top := into[0]; api.IsNetwork(top.Path) {
+		n, err := exportBytes(ctx, s.Network, top.Path, api.Format(top.Format))
 		if err != nil {
 			return err
 		}
-		if err := copy.Fold(ctx, copy.FoldSpec{Overlay: overlay, Into: address, SizeBytes: n, Network: s.Network}); err != nil {
+		to := copy.Image{Path: top.Path, Format: top.Format, SizeBytes: cmp.Or(top.SliceBytes, n), Slice: top.SliceBytes != 0}
+		if err := copy.Fold(ctx, copy.FoldSpec{Overlay: overlay, Into: to, Network: s.Network}); err != nil {
 			return noSpace(err)
 		}
 		// The last flush may have ended in a cache of the server that is gone by now.
-		_, err = exportBytes(ctx, s.Network, address, api.Format(into[0].Format))
+		_, err = exportBytes(ctx, s.Network, top.Path, api.Format(top.Format))
 		return err
 	}
 	passphrase, err := s.passphrase(ctx, into[0])

@@ -227,7 +227,7 @@ func copyImage(img hv.Image, sizeBytes int64) copy.Image {
 func copyChain(chain []hv.Image, sizeBytes int64) copy.Image {
 	top := copyImage(chain[0], sizeBytes)
 	for _, img := range slices.Backward(chain[1:]) {
-		top.Backing = &qemuimg.Image{Path: img.Path, Format: img.Format, Backing: top.Backing}
+		top.Backing = &qemuimg.Image{Path: img.Path, Format: img.Format, SliceBytes: img.SliceBytes, Backing: top.Backing}
 	}
 	return top
 }

@@ -5,6 +5,7 @@ package steps_test
 import (
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,11 +14,13 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/network"
 	"github.com/volferry/volferry/daemon/internal/sandbox"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
 )
 
 // The storage has lost what the cursor says is there, further back than a copy that goes
@@ -54,6 +57,28 @@ func TestACopyThatIsNotEqualIsMendedByCopyingAgain(t *testing.T) {
 
 func rawFile(path string) hv.Image {
 	return hv.Image{Type: hv.SourceFile, Format: "raw", Path: path}
+}
+
+// A guest that went off in its switch has written to the overlay last: that, over the beginning that src is, is held against dst.
+func TestAnOverlayOverABeginningIsComparedWithACopyThatIsOne(t *testing.T) {
+	if _, err := exec.LookPath("qemu-nbd"); err != nil {
+		t.Skip("SKIPPED: no qemu-nbd: ", err)
+	}
+	const size = 1 << 20
+	beginning := func(name string, bytes int) hv.Image {
+		file := filepath.Join(t.TempDir(), name)
+		must(t, os.WriteFile(file, []byte("what the guest wrote"), 0o600))
+		must(t, os.Truncate(file, int64(bytes)))
+		export, err := lab.Serve(t.Context(), file, name, file+".sock")
+		must(t, err)
+		t.Cleanup(func() { _ = export.Close() })
+		return hv.Image{Type: hv.SourceNetwork, Format: "raw", Path: export.URI(), SliceBytes: size}
+	}
+	src, dst := beginning("src", 2*size), beginning("dst", 3*size)
+	overlay := hv.Image{Type: hv.SourceFile, Format: "qcow2", Path: filepath.Join(t.TempDir(), "overlay")}
+	must(t, image.Storage{}.CreateOverlay(t.Context(), overlay.Path, src, size, nil))
+	c := steps.NewCopier(t.TempDir(), sandbox.Privileged{}.ThinBlockBytes, network.Access{}, slog.New(slog.DiscardHandler))
+	must(t, c.Compare(t.Context(), []hv.Image{overlay, src}, []hv.Image{dst}, size, func(steps.Progress) {}))
 }
 
 // TestTheCopierWritesOnlyToTheFileThatWasMade, whatever its path names when it is opened.
