@@ -105,6 +105,30 @@ func TestAdoptionOfAllSaysWhereItStopped(t *testing.T) {
 	}
 }
 
+func TestADiskThatIsTheBeginningOfAnExportIsAVolumeOfItsSize(t *testing.T) {
+	const export = "nbd+unix:///web?socket=/run/nbd.sock"
+	s := &site{}
+	a := newAdopter(t, s)
+	a.Rules.AllowedPaths = []string{"/run"}
+	f, isFake := a.HV.(*hvtest.Fake)
+	if !isFake {
+		t.Fatal("no fake hypervisor")
+	}
+	disk := hv.Disk{Target: "vda", Bus: "virtio", Device: "disk", Terminated: true, Chain: []hv.Image{{
+		Type: hv.SourceNetwork, Format: hvtest.Raw, Path: export, SliceBytes: 7 * hvtest.BlockSize,
+	}}}
+	if err := errors.Join(f.CreateImage(export, hvtest.Raw, 8*hvtest.BlockSize), f.UndefineDomain(t.Context(), domainA), f.Define(hv.Domain{ID: domainA, Name: "web", Config: []hv.Disk{disk}})); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := a.Adopt(t.Context(), "op", api.InstanceAdopt{Domain: "web"}); err != nil {
+		t.Fatal(err)
+	}
+	want := api.Location{Path: export, Format: api.FormatRaw, SizeBytes: 7 * hvtest.BlockSize, ImageBytes: 8 * hvtest.BlockSize}
+	if reg := s.registered[0]; len(reg.Disks) != 1 || reg.Disks[0].Location != want {
+		t.Errorf("registered %+v", reg)
+	}
+}
+
 func TestADiskAtAnExportIsAVolumeAndAnyOtherNetworkDiskSaysWhyItIsNone(t *testing.T) {
 	const export = "nbd+unix:///web?socket=/run/nbd.sock"
 	for path, allowed := range map[string]string{export: "/run", export + " not allowed": "/srv", "": "/run"} {
