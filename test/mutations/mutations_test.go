@@ -55,7 +55,7 @@ var mutations = []struct {
 	{"a guest that may be on either of two images that differ is resumed", steps + "step_pause.go", "|| disagreed.oneSided && w == toSwitch", "", deaths},
 	{"a guest that a person has paused is resumed", steps + "step_pause.go", "err != nil || !note.Resume {", "err != nil {", moves},
 	{"dst is not flushed at the end", steps + "step_settle.go", "e.images.Flush(ctx, to.image(s).Path)", "error(nil)", moves},
-	{"an overlay is folded into a src that was written since", steps + "seal.go", "changed := now.WrittenSince(*p.Seal)", "changed := false && now.WrittenSince(*p.Seal)", strangers},
+	{"an overlay is folded into a src that was written since", steps + "seal.go", "changed := ofVolume(now, s.Src)", "changed := false && ofVolume(now, s.Src)", strangers},
 	{"guests run on before all are restored", barriers, "case PauseReady, PauseRestored:", "case PauseReady, PauseRestored, PauseSaved:", pauses},
 	{"a fenced host does not say what it was told", "daemon/internal/uplink/run.go", "if reportFirst(err) {", "if false {", fences},
 	{"a step's end is journalled before it is done", "internal/op/forward.go", "	v, err := a.bring(step, run, repeat)", "	if w := a.recordSuccess(step, nil); w != writtenAll {\n		return w.goesOn()\n	}\n	v, err := a.bring(step, run, repeat)", attaching},

@@ -356,8 +356,11 @@ func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, t api.
 	if err != nil {
 		return steps.HVRefusal(err) // of libvirt, which gives the key of a cluster
 	}
-	if info.SizeBytes != s.SizeBytes() {
+	switch {
+	case info.SizeBytes < s.SizeBytes():
 		return steps.SizeMismatch(s.Src.Path, s.SizeBytes(), path, info.SizeBytes)
+	case info.SizeBytes > s.SizeBytes():
+		s.Dst.ImageBytes = info.SizeBytes // the volume is its beginning
 	}
 	if s.DstPrint, err = m.ports.Images.Fingerprint(ctx, path); err != nil {
 		return err

@@ -10,13 +10,18 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/internal/api"
 )
 
 // larger makes an image that is larger than the world's volume, whose end is somebody's.
 func (d *daemon) larger(t *testing.T) api.MigrationTarget {
 	t.Helper()
-	path := t.TempDir() + "/larger.raw"
+	return d.largerAt(t, t.TempDir()+"/larger.raw")
+}
+
+func (d *daemon) largerAt(t *testing.T, path string) api.MigrationTarget {
+	t.Helper()
 	must(t, d.world.CreateImage(path, hvtest.Raw, testSize+2*hvtest.BlockSize))
 	must(t, d.world.WriteBlock(path, testBlocks+1, 4711))
 	return api.MigrationTarget{ToPath: path}
@@ -99,5 +104,56 @@ func TestAMoveFromAndToALargerImageIsCancelled(t *testing.T) {
 				d.tailIsLeft(t, mig.Dst.Path)
 			})
 		})
+	}
+}
+
+// TestAVolumeGoesToTheBeginningOfWhatIsAtAnAddressAndOnFromThere, as to that of a file, but for the mirror.
+func TestAVolumeGoesToTheBeginningOfWhatIsAtAnAddressAndOnFromThere(t *testing.T) {
+	for _, state := range []hv.State{hv.StateRunning, hv.StatePaused, hv.StateStopped} {
+		for _, at := range []hv.Image{migratetest.OtherExport, migratetest.OtherRBD} {
+			t.Run(string(state)+" "+at.Path, func(t *testing.T) {
+				inBubble(t, state, func(t *testing.T, d *daemon) {
+					first := d.until(d.migrateTo(d.largerAt(t, at.Path)), api.MigrationCompleted)
+					if first.Dst.SizeBytes != testSize || first.Dst.ImageBytes != testSize+2*hvtest.BlockSize {
+						t.Errorf("dst is %+v", first.Dst)
+					}
+					d.moved(first)
+					d.copyAndCancel(d.begin(d.larger(t)).ID)
+					d.moved(first)
+					d.moved(d.until(d.migrateTo(toNewPool), api.MigrationCompleted))
+					d.tailIsLeft(t, at.Path)
+				})
+			})
+		}
+	}
+}
+
+// TestAnAddressAtWhichThereIsLessThanTheVolumeIsNoDestination.
+func TestAnAddressAtWhichThereIsLessThanTheVolumeIsNoDestination(t *testing.T) {
+	for _, at := range []hv.Image{migratetest.OtherExport, migratetest.OtherRBD} {
+		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+			must(t, d.world.CreateImage(at.Path, hvtest.Raw, testSize-hvtest.BlockSize))
+			_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: api.MigrationTarget{ToPath: at.Path}, Composite: true})
+			if api.CodeOf(err) != api.CodeSizeMismatch {
+				t.Errorf("%s: %v, want %s", at.Path, err, api.CodeSizeMismatch)
+			}
+			d.stayed()
+		})
+	}
+}
+
+// TestWhatGrowsBehindTheVolumeIsNoWriteToIt: of what is at an address the size is what tells.
+func TestWhatGrowsBehindTheVolumeIsNoWriteToIt(t *testing.T) {
+	for _, at := range []hv.Image{migratetest.OtherExport, migratetest.OtherRBD} {
+		for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
+			inBubble(t, state, func(t *testing.T, d *daemon) {
+				d.moved(d.until(d.migrateTo(d.largerAt(t, at.Path)), api.MigrationCompleted))
+				id := d.begin(toNewPool).ID
+				must(t, d.world.GrowImage(at.Path, 2*testSize))
+				d.copyAndCancel(id)
+				d.moved(d.until(d.migrateTo(toNewPool), api.MigrationCompleted))
+				d.tailIsLeft(t, at.Path)
+			})
+		}
 	}
 }

@@ -66,6 +66,7 @@ var LiveKinds = map[string]func(*testing.T, hv.State) *World{
 	"from a container to another":          LUKSWorld,
 	"from an image on a device to another": DeviceWorld,
 	"from a linked clone to another":       KeepBaseWorld,
+	"from a part of an export to an image": toPartOf(partWorld(Export), OtherRBD),
 }
 
 // OnLiveKinds runs a test on each of LiveKinds.
@@ -76,15 +77,37 @@ func OnLiveKinds(t *testing.T, test func(t *testing.T, world func(*testing.T, hv
 	}
 }
 
+// partWorld makes worlds whose volume is the beginning of what is at an address.
+func partWorld(src hv.Image) func(*testing.T, hv.State) *World {
+	return func(t *testing.T, state hv.State) *World {
+		t.Helper()
+		src.SliceBytes = Size
+		return networkWorld(t, state, src)
+	}
+}
+
+// toPartOf makes worlds of a kind whose volume goes to the beginning of an image that is at an address.
+func toPartOf(kind func(*testing.T, hv.State) *World, dst hv.Image) func(*testing.T, hv.State) *World {
+	return with(kind, func(t *testing.T, w *World) {
+		t.Helper()
+		w.larger.create(t, w.Fake, dst.Path)
+		w.To = api.MigrationTarget{ToPath: dst.Path}
+	})
+}
+
 func networkWorld(t *testing.T, state hv.State, src hv.Image) *World {
 	t.Helper()
 	w := NewWorld(t, hv.StateStopped)
 	w.Src = src
-	expect.OK(t, w.CreateImage(src.Path, hvtest.Raw, Size))
-	expect.OK(t, w.Copy(SrcPath, src.Path))
+	if src.SliceBytes != 0 {
+		w.larger.create(t, w.Fake, src.Path)
+	} else {
+		expect.OK(t, w.CreateImage(src.Path, hvtest.Raw, Size))
+	}
+	expect.OK(t, w.CopyImage(hv.Image{Path: SrcPath}, src))
 	w.Redefine(t, func(d *hv.Domain) { d.Config[0].Chain = []hv.Image{src} })
 	v := &w.Registry.Vol
-	v.Location.Path = src.Path
+	v.Location.Path, v.Location.ImageBytes = src.Path, w.larger.bytes(src.Path)
 	v.Attachments[0].Location = v.Location
 	w.bring(t, state)
 	return w

@@ -40,6 +40,8 @@ type World struct {
 	To  api.MigrationTarget
 	// Makes: what is at an address is not there before the move, which makes it.
 	Makes bool
+	// larger are those of which the volume is, or will be, the beginning.
+	larger largerImages
 	// SrcGoes: src is deleted in the end. Snapshots are those of src that stay, as they are others'.
 	SrcGoes   bool
 	Snapshots []string
@@ -265,7 +267,7 @@ func NewSpec(method string) steps.Spec {
 // Spec is NewSpec for where the volume of the world is and goes.
 func (w *World) Spec(method string) steps.Spec {
 	s := NewSpec(method)
-	s.Src.Path = w.Src.Path
+	s.Src.Path, s.Src.ImageBytes = w.Src.Path, w.larger.bytes(w.Src.Path)
 	if api.IsRBD(w.Src.Path) {
 		s.SrcPrint, _ = w.Images.Fingerprint(context.Background(), w.Src.Path) // there is one
 	}
@@ -276,7 +278,7 @@ func (w *World) Spec(method string) steps.Spec {
 		}
 	}
 	if w.To.ToPath != "" {
-		s.Dst, s.CreateDst = api.Location{Path: w.To.ToPath, Format: api.FormatRaw, SizeBytes: Size}, w.Makes
+		s.Dst, s.CreateDst = api.Location{Path: w.To.ToPath, Format: api.FormatRaw, SizeBytes: Size, ImageBytes: w.larger.bytes(w.To.ToPath)}, w.Makes
 	}
 	if w.To.KeepBase {
 		s.Src = w.Registry.CurrentVolume().Location
@@ -324,6 +326,9 @@ func (w *World) SettledOn(at hv.Image) error {
 	}
 	if left := w.Blobs.Keys(); len(left) > 0 {
 		r.Errorf("the journal still has %v", left)
+	}
+	if err := w.larger.untouched(w.Fake); err != nil {
+		r.Errorf("%v", err)
 	}
 	if w.Exists(SrcPath) == w.SrcGoes {
 		r.Errorf("src is there: %t", !w.SrcGoes)

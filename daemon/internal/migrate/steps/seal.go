@@ -73,7 +73,7 @@ func (e *Env) lookAtSeal(ctx context.Context, s *Spec, opID string) (lost bool, 
 	if err != nil {
 		return false, e.hvError(err)
 	}
-	changed := now.WrittenSince(*p.Seal)
+	changed := ofVolume(now, s.Src).WrittenSince(ofVolume(*p.Seal, s.Src))
 	if !changed {
 		changed, lost, err = e.writtenSinceSnapshot(ctx, s, p.Snapshot)
 	}
@@ -81,6 +81,12 @@ func (e *Env) lookAtSeal(ctx context.Context, s *Spec, opID string) (lost bool, 
 		return lost, err
 	}
 	return false, written(s, p.Seal, p.Snapshot)
+}
+
+// ofVolume is the stamp of an image without what is behind the volume that is its beginning.
+func ofVolume(stamp image.Stamp, l api.Location) image.Stamp {
+	stamp.SizeBytes = l.VolumeBytes(stamp.SizeBytes)
+	return stamp
 }
 
 // sealedUnlessCommitted is sealed, unless a commit of the overlay is at work: a person has
