@@ -136,7 +136,7 @@ func (h *host) assertUnattached(t *testing.T, d lab.Disk, l api.Location) {
 	if w := get[api.Which](t, h, "which", "volume", "which", "data"); !w.Agree {
 		t.Errorf("volume which: %+v", w)
 	}
-	r, err := lab.Check(t.Context(), lab.Volume{Path: fileOf(l.Path), Format: string(l.Format)}, untouched(d))
+	r, err := lab.Check(t.Context(), volumeAt(l), untouched(d))
 	if err != nil {
 		t.Fatal(err)
 	}

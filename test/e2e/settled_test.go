@@ -340,10 +340,7 @@ func (g *guest) check(t *testing.T, target string, l api.Location) *lab.History 
 	if target == "vda" && g.grown > 0 {
 		history.Volume = uint64((volumeBytes + g.grown) / workload.BlockSize)
 	}
-	volume := lab.Volume{Path: fileOf(l.Path), Format: string(l.Format)}
-	if l.IsSlice() {
-		volume.SliceBytes = l.SizeBytes
-	}
+	volume := volumeAt(l)
 	if i := int(target[2] - 'a'); l.IsLUKS() && i < len(g.disks) {
 		volume.LUKS = g.disks[i].LUKS
 	}
@@ -359,4 +356,13 @@ func (g *guest) check(t *testing.T, target string, l api.Location) *lab.History 
 	}
 	t.Logf("%s of %s at %s: %d writes acknowledged, %d found", target, g.Name, l.Path, r.Acked, r.Found)
 	return history
+}
+
+// volumeAt is what is at a location, for who reads it there.
+func volumeAt(l api.Location) lab.Volume {
+	v := lab.Volume{Path: fileOf(l.Path), Format: string(l.Format)}
+	if l.IsSlice() {
+		v.SliceBytes = l.SizeBytes
+	}
+	return v
 }

@@ -54,7 +54,7 @@ func putEnd(t *testing.T, path string) {
 // endIsLeft claims that nothing was written behind the volume.
 func endIsLeft(t *testing.T, path string) {
 	t.Helper()
-	f, err := os.Open(path)
+	f, err := os.Open(fileOf(path))
 	if err != nil {
 		t.Fatal(err)
 	}
