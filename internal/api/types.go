@@ -23,7 +23,7 @@ type Location struct {
 	SizeBytes int64  `json:"size_bytes"`
 	// Backing are the base images of a linked clone, as they were when it became a volume.
 	Backing Backing `json:"backing,omitempty" needs:"base_images"`
-	// ImageBytes is the size of the file or device at Path, if the volume is only the
+	// ImageBytes is the size of what is at Path, if the volume is only the
 	// beginning of it; 0 if the volume is all of it. Raw only.
 	ImageBytes int64 `json:"image_bytes,omitempty" needs:"slices"`
 	// LUKSSecret is the UUID of the libvirt secret that has the passphrase, if the image is a

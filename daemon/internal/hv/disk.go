@@ -25,8 +25,8 @@ type Image struct {
 	Type   string
 	Format string
 	Path   string
-	// SliceBytes, if not 0, says that the image is only the first SliceBytes of the larger
-	// file or device at Path: libvirt's <slice type='storage'>. Raw only.
+	// SliceBytes, if not 0, says that the image is only the first SliceBytes of what is at Path,
+	// which is larger: libvirt's <slice type='storage'>. Raw only.
 	SliceBytes int64
 	// LUKSSecret, if not empty, is the UUID of the libvirt secret with which QEMU opens the
 	// image as LUKS, and nothing else is said of its encryption.
