@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 // labDirVar has TestMain build a lab in this directory and wait to be killed.
@@ -148,6 +149,35 @@ func TestFileSystemsComeToARunningLibvirtdAndGo(t *testing.T) {
 			mustBeClean(t, dir+".img")
 		})
 	}
+}
+
+func TestAFileSystemInMemoryIsOnNoDiskAndGoneAfterItsClose(t *testing.T) {
+	Require(t)
+	dir := filepath.Join(TempDir(t), "fs")
+	fs, err := MemoryFS(t.Context(), dir, "xfs", 300)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), make([]byte, mib), 0o600); err != nil {
+		t.Error(err)
+	}
+	if _, err := run(t.Context(), "cp", "--reflink=always", filepath.Join(dir, "file"), filepath.Join(dir, "clone")); err != nil {
+		t.Errorf("no reflink: %v", err)
+	}
+	loops, err := loopDevices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(loops[fs.loop.Path], &st); err != nil || st.Type != unix.TMPFS_MAGIC {
+		t.Errorf("its bytes are in %q, of a file system of type %x: %v", loops[fs.loop.Path], st.Type, err)
+	}
+	for range 2 {
+		if err := fs.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	mustBeClean(t, filepath.Dir(dir))
 }
 
 func TestLoopDeviceIsItsFile(t *testing.T) {

@@ -57,8 +57,9 @@ func (l *Loop) Close() error {
 type FS struct {
 	Dir string // where it is mounted
 
-	loop  *Loop
-	claim *claim
+	loop   *Loop
+	claim  *claim
+	memory *claim // of the directory in memory where its bytes are; nil: they are on a disk
 }
 
 // mkfs are the commands that make the file systems, by name. XFS and btrfs can
@@ -74,18 +75,48 @@ var mkfs = map[string][]string{
 // 300 MiB at least. For a libvirtd that runs already dir must be below its Dir.
 // Close must be called.
 func LoopFS(ctx context.Context, dir, fstype string, sizeMiB int64) (*FS, error) {
-	command, ok := mkfs[fstype]
-	if !ok {
-		return nil, fmt.Errorf("make file system: unknown type %q", fstype)
-	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("make file system: %w", err)
 	}
+	return imageFS(ctx, dir, dir+".img", fstype, sizeMiB)
+}
+
+// MemoryFS is LoopFS with the bytes in memory, and so on no disk that another file
+// system is on. They are gone after Close.
+func MemoryFS(ctx context.Context, dir, fstype string, sizeMiB int64) (*FS, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("make file system: %w", err)
+	}
+	memory := dir + ".memory"
+	if err := os.MkdirAll(memory, 0o755); err != nil {
+		return nil, fmt.Errorf("make file system: %w", err)
+	}
+	c, err := claimDir(memory)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Mount("tmpfs", memory, "tmpfs", 0, fmt.Sprintf("size=%dm", sizeMiB+1)); err != nil {
+		return nil, fmt.Errorf("mount memory for a file system: %w", errors.Join(err, c.release()))
+	}
+	f, err := imageFS(ctx, dir, filepath.Join(memory, "img"), fstype, sizeMiB)
+	if err != nil {
+		return nil, errors.Join(err, clean(memory), c.release())
+	}
+	f.memory = c
+	return f, nil
+}
+
+// imageFS makes a file system in a file and mounts it on dir.
+func imageFS(ctx context.Context, dir, image, fstype string, sizeMiB int64) (*FS, error) {
+	command, ok := mkfs[fstype]
+	if !ok {
+		return nil, fmt.Errorf("make file system: unknown type %q", fstype)
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make file system: %w", err)
 	}
-	image := dir + ".img"
 	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, sizeMiB<<20)); err != nil {
 		return nil, fmt.Errorf("make file system: %w", err)
 	}
@@ -106,8 +137,8 @@ func LoopFS(ctx context.Context, dir, fstype string, sizeMiB int64) (*FS, error)
 	return f, nil
 }
 
-// Close unmounts the file system, which nobody may be using. The image stays.
-// It may be called twice.
+// Close unmounts the file system, which nobody may be using. The image stays, unless
+// it was in memory. It may be called twice.
 func (f *FS) Close() error {
 	if f.claim == nil {
 		return nil
@@ -117,5 +148,8 @@ func (f *FS) Close() error {
 	}
 	err := errors.Join(f.loop.Close(), f.claim.release())
 	f.claim = nil
+	if f.memory != nil {
+		err = errors.Join(err, clean(f.memory.Dir), f.memory.release())
+	}
 	return err
 }

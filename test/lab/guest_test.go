@@ -111,6 +111,11 @@ func TestEveryFlushedWriteIsThereAfterQEMUIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustHold(t, g, v, UnflushedMayBeLost())
+	for _, a := range g.History("vda").Acks {
+		if (a.Flush > 0) != a.Op.Flush || a.Flush > a.Latency {
+			t.Fatalf("operation %+v took %v, and the flush behind it %v of that", a.Op, a.Latency, a.Flush)
+		}
+	}
 }
 
 func TestPauseIsSeenAsAGapAndNotAsALatency(t *testing.T) {

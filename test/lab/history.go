@@ -36,6 +36,8 @@ type Ack struct {
 	// the guest is paused.
 	Latency   time.Duration
 	GuestTime time.Duration
+	// Flush is the part of Latency that the flush behind the operation took.
+	Flush time.Duration
 	// HostTime is when the acknowledgement reached the host.
 	HostTime time.Time
 }

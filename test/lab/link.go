@@ -193,6 +193,7 @@ func (l *link) take(r workload.Report, now time.Time) {
 		n := w.history.acknowledge(Ack{
 			Op: *r.Op, HostTime: now,
 			Latency:   time.Duration(r.LatencyUS) * time.Microsecond,
+			Flush:     time.Duration(r.FlushUS) * time.Microsecond,
 			GuestTime: time.Duration(r.MonotonicUS) * time.Microsecond,
 		})
 		if n%(workload.Window/4) == 0 {

@@ -114,11 +114,10 @@ func openDisk(name string) (*disk, error) {
 
 func (d *disk) close() { _ = unix.Close(d.fd) }
 
-// do performs one operation. buf is aligned to a page and has room for the
-// largest write.
-func (d *disk) do(op workload.Op, buf []byte) error {
+// do performs one operation, and says how long the flush behind it took. buf is aligned to
+// a page and has room for the largest write.
+func (d *disk) do(op workload.Op, buf []byte) (flush time.Duration, err error) {
 	start, length := op.Block*workload.BlockSize, op.Count*workload.BlockSize
-	var err error
 	switch op.Kind {
 	case workload.Write:
 		err = d.write(buf[:length], int64(start))
@@ -129,10 +128,12 @@ func (d *disk) do(op workload.Op, buf []byte) error {
 	default:
 		err = fmt.Errorf("unknown operation %q", op.Kind)
 	}
-	if err == nil && op.Flush {
-		err = unix.Fdatasync(d.fd)
+	if err != nil || !op.Flush {
+		return 0, err
 	}
-	return err
+	begin := time.Now()
+	err = unix.Fdatasync(d.fd)
+	return time.Since(begin), err
 }
 
 // write writes all of buf at offset, whatever the kernel makes of it.

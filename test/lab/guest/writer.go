@@ -37,6 +37,7 @@ type result struct {
 	op      workload.Op
 	buf     []byte
 	latency time.Duration
+	flush   time.Duration // its part of latency
 	err     error
 }
 
@@ -156,8 +157,8 @@ func (w *writer) issue(op workload.Op) {
 			}
 		}
 		start := time.Now()
-		err := w.disk.do(op, buf)
-		w.results <- result{op: op, buf: buf, latency: time.Since(start), err: err}
+		flush, err := w.disk.do(op, buf)
+		w.results <- result{op: op, buf: buf, latency: time.Since(start), flush: flush, err: err}
 	}()
 }
 
@@ -166,7 +167,7 @@ func (w *writer) report(r result) {
 	w.buffers = append(w.buffers, r.buf)
 	report := workload.Report{
 		Type: workload.ReportAck, Disk: w.name, Op: &r.op,
-		LatencyUS: uint64(r.latency.Microseconds()), MonotonicUS: monotonicUS(),
+		LatencyUS: uint64(r.latency.Microseconds()), FlushUS: uint64(r.flush.Microseconds()), MonotonicUS: monotonicUS(),
 	}
 	if r.err != nil {
 		report.Type, report.Text = workload.ReportIOError, r.err.Error()

@@ -15,7 +15,7 @@ const RootOption = "volferry.root="
 const (
 	ReportHello   = "hello"   // the guest is up; Disks and Root are set. Sent once per boot
 	ReportDisks   = "disks"   // a disk came or went; Disks are those that there are now
-	ReportAck     = "ack"     // an operation is done; Op, LatencyUS and MonotonicUS are set
+	ReportAck     = "ack"     // an operation is done; Op, LatencyUS, FlushUS and MonotonicUS are set
 	ReportIOError = "ioerror" // an operation failed; Op and Text are set
 	ReportStopped = "stopped" // a writer has ended and has nothing in flight
 	// ReportCounted: the number of a region on Disk was counted up to Value. ReportUncounted: that
@@ -40,6 +40,8 @@ type Report struct {
 	// flush included, by the guest's clock. That clock stands still while the
 	// guest is paused.
 	LatencyUS uint64 `json:"us,omitempty"`
+	// FlushUS is the part of LatencyUS that the flush took.
+	FlushUS uint64 `json:"flush_us,omitempty"`
 	// MonotonicUS is the guest's clock at the completion.
 	MonotonicUS uint64 `json:"at,omitempty"`
 	Value       uint64 `json:"value,omitempty"`
