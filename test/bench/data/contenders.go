@@ -11,12 +11,11 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/test/lab"
-	"github.com/volferry/volferry/test/lab/workload"
+	"github.com/volferry/volferry/test/bench/meter"
 	"github.com/volferry/volferry/test/site"
 )
 
-// contender is a way to move a volume from pool src to pool dst.
+// contender is a way to move a volume from pool src to another pool.
 type contender struct {
 	name string
 	// program is what has to be installed for it, "" if it is always there.
@@ -25,6 +24,10 @@ type contender struct {
 	running bool
 	// managed: the volume has to be one of Volferry's.
 	managed bool
+	// reflink: the other pool is in the file system of the first, and the move shares its extents.
+	reflink bool
+	// full: it runs with --full, or where it is asked for by its name.
+	full bool
 	// moves returns when dst is the volume and is durable.
 	moves func(ctx context.Context, s *stage, v *volume) error
 }
@@ -36,18 +39,21 @@ var contenders = []contender{
 	{name: "volferry", running: true, managed: true, moves: migrate()},
 	{name: "volferry-noverify", running: true, managed: true, moves: migrate("--verify", "none")},
 	{name: "volferry-pace-off", running: true, managed: true, moves: migrate("--pace", "off")},
-	{name: "volferry-pace-full", running: true, managed: true, moves: migrate("--pace", "full")},
+	{name: "volferry-pace-full", running: true, managed: true, full: true, moves: migrate("--pace", "full")},
 	{name: "volferry-mirror", running: true, managed: true, moves: migrate("--method", "mirror")},
-	{name: "volferry-external", running: true, managed: true, moves: external(dd)},
+	{name: "volferry-reflink", running: true, managed: true, reflink: true, moves: migrate()},
+	{name: "volferry-external", running: true, managed: true, full: true, moves: external(dd)},
 	{name: "blockcopy", running: true, moves: blockcopy()},
 	{name: "blockcopy-sync", running: true, moves: blockcopy("--synchronous-writes")},
 
 	{name: "volferry-stopped", managed: true, moves: migrate()},
 	{name: "volferry-stopped-noverify", managed: true, moves: migrate("--verify", "none")},
+	{name: "volferry-stopped-reflink", managed: true, reflink: true, moves: migrate()},
 	// With these caches qemu-img flushes when it closes the destination.
 	{name: "qemu-img", program: "qemu-img", moves: tool("qemu-img convert -n -W -m 16 -t none -T none -f raw -O raw SRC DST")},
 	{name: "nbdcopy", program: "nbdcopy", moves: tool("nbdcopy --flush SRC DST")},
 	{name: "dd", program: "dd", moves: tool(dd)},
+	{name: "cp-reflink", program: "cp", reflink: true, moves: tool("cp --reflink=always SRC DST", "sync DST")},
 }
 
 func contenderNames() (names []string) {
@@ -57,8 +63,21 @@ func contenderNames() (names []string) {
 	return names
 }
 
-// missing says why the contender cannot run on this machine, "" if it can.
-func (c contender) missing() string {
+// fullNames are those of the contenders that a small run leaves out.
+func fullNames() (names []string) {
+	for _, c := range contenders {
+		if c.full {
+			names = append(names, c.name)
+		}
+	}
+	return names
+}
+
+// missing says why the contender cannot run on this machine with file systems of that type, "" if it can.
+func (c contender) missing(fs string) string {
+	if c.reflink && fs == "ext4" {
+		return "files of ext4 share no extents"
+	}
 	if c.program == "" {
 		return ""
 	}
@@ -70,7 +89,7 @@ func (c contender) missing() string {
 
 func migrate(flags ...string) func(context.Context, *stage, *volume) error {
 	return func(ctx context.Context, s *stage, v *volume) error {
-		_, err := s.site.Ctl(ctx, append([]string{"volume", "migrate", v.managed, "--to-pool", dstPool}, flags...)...)
+		_, err := s.site.Ctl(ctx, append([]string{"volume", "migrate", v.managed, "--to-pool", v.to.name}, flags...)...)
 		return err
 	}
 }
@@ -94,7 +113,7 @@ func external(command string) func(context.Context, *stage, *volume) error {
 		if len(attachments) != 1 {
 			return fmt.Errorf("volume %s has %d attachments, want one", v.managed, len(attachments))
 		}
-		m, err := site.Get[api.Migration](ctx, s.site.Caller, "migration", "migration", "start", attachments[0].ID, "--to-pool", dstPool, "--external-copy")
+		m, err := site.Get[api.Migration](ctx, s.site.Caller, "migration", "migration", "start", attachments[0].ID, "--to-pool", v.to.name, "--external-copy")
 		if err != nil {
 			return err
 		}
@@ -103,7 +122,7 @@ func external(command string) func(context.Context, *stage, *volume) error {
 			return err
 		}
 		v.overlay.to = time.Now()
-		if err := runTool(ctx, command, v.src, m.Dst.Path); err != nil {
+		if err := v.runTool(ctx, command, m.Dst.Path); err != nil {
 			return err
 		}
 		_, err = s.site.Ctl(ctx, "migration", "complete", m.SrcAttachmentID, m.DstAttachmentID)
@@ -111,48 +130,32 @@ func external(command string) func(context.Context, *stage, *volume) error {
 	}
 }
 
-// tool is a command with SRC and DST in the places of the images. The destination is there, of
+// tool is commands with SRC and DST in the places of the images. The destination is there, of
 // its size and without data.
-func tool(command string) func(context.Context, *stage, *volume) error {
+func tool(commands ...string) func(context.Context, *stage, *volume) error {
 	return func(ctx context.Context, _ *stage, v *volume) error {
 		if err := makeSparse(v.dst, v.bytes); err != nil {
 			return err
 		}
-		return runTool(ctx, command, v.src, v.dst)
+		for _, command := range commands {
+			if err := v.runTool(ctx, command, v.dst); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 }
 
-func runTool(ctx context.Context, command, src, dst string) error {
+func (v *volume) runTool(ctx context.Context, command, dst string) error {
 	args := strings.Fields(command)
 	for i := range args {
-		args[i] = strings.NewReplacer("SRC", src, "DST", dst).Replace(args[i])
+		args[i] = strings.NewReplacer("SRC", v.src, "DST", dst).Replace(args[i])
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", command, err, strings.TrimSpace(string(out)))
 	}
+	v.commandPeak = max(v.commandPeak, meter.ChildPeak(cmd.ProcessState))
 	return nil
-}
-
-// writer is what a running guest does.
-type writer struct {
-	name string
-	load *lab.Load // nil: nothing
-	mix  workload.Mix
-}
-
-var writers = []writer{
-	{name: "none"},
-	// Every write is durable before the next one, as in the log of a database.
-	{name: "depth1", load: &lab.Load{Depth: 1}, mix: workload.Mix{Flush: 100}},
-	{name: "depth32", load: &lab.Load{Depth: 32}, mix: workload.Mix{Flush: 2}},
-	{name: "sequential", load: &lab.Load{Depth: 1}, mix: workload.Mix{Sequential: 1 << 20 / workload.BlockSize}},
-}
-
-func writerNames() (names []string) {
-	for _, w := range writers {
-		names = append(names, w.name)
-	}
-	return names
 }

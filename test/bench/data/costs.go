@@ -22,8 +22,8 @@ type counters struct {
 	src, dst meter.DiskBytes
 }
 
-// count reads them. qemu is the process of the guest, 0 if there is none.
-func (s *stage) count(qemu int) (c counters, err error) {
+// count reads them. qemu is the process of the guest, 0 if there is none, and to is where the volume is moved to.
+func (s *stage) count(qemu int, to pool) (c counters, err error) {
 	var errs [5]error
 	c.at = time.Now()
 	var daemon time.Duration
@@ -33,18 +33,32 @@ func (s *stage) count(qemu int) (c counters, err error) {
 	if qemu != 0 {
 		c.qemu, errs[2] = meter.ProcessTime(qemu)
 	}
-	c.src, errs[3] = meter.DiskUnder(s.src.Dir)
-	c.dst, errs[4] = meter.DiskUnder(s.dst.Dir)
+	c.src, errs[3] = meter.DiskUnder(s.src.dir)
+	c.dst, errs[4] = meter.DiskUnder(to.dir)
 	return c, errors.Join(errs[:]...)
 }
 
-// costOf is what was used since an earlier count.
-func (s *stage) costOf(before, after counters) (*cost, error) {
-	m, err := meter.MemoryOf(s.site.DaemonPID())
-	return &cost{
+// resetPeaks has the peaks of memory be those from now on.
+func (s *stage) resetPeaks(qemu int) error {
+	err := meter.ResetPeak(s.site.DaemonPID())
+	if qemu != 0 {
+		err = errors.Join(err, meter.ResetPeak(qemu))
+	}
+	return err
+}
+
+// costOf is what was used since an earlier count, and the peaks.
+func (s *stage) costOf(before, after counters, qemu int) (*cost, error) {
+	daemon, err := meter.MemoryOf(s.site.DaemonPID())
+	c := &cost{
 		MoverCPUSeconds: (after.mover - before.mover).Seconds(), QEMUCPUSeconds: (after.qemu - before.qemu).Seconds(),
-		DaemonPeakBytes: m.Peak, Src: after.src.Since(before.src), Dst: after.dst.Since(before.dst),
-	}, err
+		DaemonPeakBytes: daemon.Peak, Src: after.src.Since(before.src), Dst: after.dst.Since(before.dst),
+	}
+	if qemu != 0 {
+		of, qemuErr := meter.MemoryOf(qemu)
+		c.QEMUPeakBytes, err = of.Peak, errors.Join(err, qemuErr)
+	}
+	return c, err
 }
 
 // qemuOf is the process of a running guest.

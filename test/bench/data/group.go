@@ -4,19 +4,46 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/volferry/volferry/test/lab/workload"
 )
+
+// setting is what a volume holds, and where it goes.
+type setting struct {
+	fill  uint64 // percent of its blocks
+	disks uint64 // 1: source and destination are on one; 2: each is on its own
+}
+
+// possible are the contenders that can move so: a clone does not leave its disk.
+func (at setting) possible(all []contender) []contender {
+	return slices.DeleteFunc(slices.Clone(all), func(c contender) bool { return c.reflink && at.disks == 2 })
+}
 
 // group is the contenders that are measured against each other.
 type group struct {
 	name       string
 	writer     writer
+	setting    setting
 	contenders []contender
+}
+
+// has says whether a move is one of the group's.
+func (g group) has(r record) bool {
+	return r.Group == g.name && r.FillPercent == g.setting.fill && r.Disks == g.setting.disks
 }
 
 // title says what the contenders move.
 func (g group) title() string {
+	where := "source and destination on one disk"
+	if g.setting.disks == 2 {
+		where = "source and destination on a disk each"
+	}
+	return fmt.Sprintf("%s; %d %% full, %s", g.who(), g.setting.fill, where)
+}
+
+// who says who has the volume.
+func (g group) who() string {
 	switch {
 	case g.name == stopped:
 		return "A volume that no guest has"

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/volferry/volferry/test/bench/meter"
 	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/lab/workload"
 )
@@ -20,16 +19,17 @@ const moveLimit = 5 * time.Minute
 type measurement struct {
 	*stage
 	contender
-	writer writer
-	volume volume
-	guest  *lab.Guest // nil if nobody has the volume
-	qemu   int
-	record record
+	writer  writer
+	setting setting
+	volume  volume
+	guest   *lab.Guest // nil if nobody has the volume
+	qemu    int        // its process, 0 without a guest
+	record  record
 }
 
 // measure moves a new volume by the contender.
-func (s *stage) measure(ctx context.Context, c contender, w writer) (record, error) {
-	m := &measurement{stage: s, contender: c, writer: w}
+func (s *stage) measure(ctx context.Context, c contender, g group) (record, error) {
+	m := &measurement{stage: s, contender: c, writer: g.writer, setting: g.setting}
 	err := m.prepare(ctx)
 	if err == nil {
 		err = m.moveAndCheck(ctx)
@@ -39,7 +39,7 @@ func (s *stage) measure(ctx context.Context, c contender, w writer) (record, err
 
 // prepare makes the volume and, for a running guest, the guest.
 func (m *measurement) prepare(ctx context.Context) (err error) {
-	if m.volume, err = m.makeVolume(ctx); err != nil {
+	if m.volume, err = m.makeVolume(ctx, m.fill(), m.destination(m.reflink, m.setting.disks)); err != nil {
 		return err
 	}
 	if m.running {
@@ -53,13 +53,16 @@ func (m *measurement) prepare(ctx context.Context) (err error) {
 		_, err = m.site.Ctl(ctx, "instance", "adopt", m.volume.name)
 	default:
 		m.volume.managed = m.volume.name
-		_, err = m.site.Ctl(ctx, "volume", "adopt", m.volume.name, "--pool", srcPool, "--volume-name", m.volume.name+".raw", "--format", "raw")
+		_, err = m.site.Ctl(ctx, "volume", "adopt", m.volume.name, "--pool", m.src.name, "--volume-name", m.volume.name+".raw", "--format", "raw")
 	}
 	return err
 }
 
+// fill is what the volume holds before anybody writes to it.
+func (m *measurement) fill() lab.Fill { return lab.Fill{Seed: m.seed, Percent: m.setting.fill} }
+
 func (m *measurement) boot(ctx context.Context) (err error) {
-	d := lab.Disk{Volume: lab.Volume{Path: m.volume.src, Format: "raw"}, Fill: m.filling(), Seed: m.seed, Mix: m.writer.mix}
+	d := lab.Disk{Volume: lab.Volume{Path: m.volume.src, Format: "raw"}, Fill: m.fill(), Seed: m.seed, Mix: m.writer.mix}
 	if m.guest, err = m.site.Libvirtd.DefineGuest(ctx, lab.GuestConfig{Name: m.volume.name, Disks: []lab.Disk{d}}); err != nil {
 		return err
 	}
@@ -84,17 +87,17 @@ func (m *measurement) boot(ctx context.Context) (err error) {
 
 // moveAndCheck is the measurement itself.
 func (m *measurement) moveAndCheck(ctx context.Context) error {
-	if err := meter.ResetPeak(m.site.DaemonPID()); err != nil {
+	if err := m.resetPeaks(m.qemu); err != nil {
 		return err
 	}
-	idle, err := m.count(m.qemu)
+	idle, err := m.count(m.qemu, m.volume.to)
 	if err != nil {
 		return err
 	}
 	if err := m.watchWriter(ctx); err != nil {
 		return err
 	}
-	before, err := m.count(m.qemu)
+	before, err := m.count(m.qemu, m.volume.to)
 	if err != nil {
 		return err
 	}
@@ -102,11 +105,15 @@ func (m *measurement) moveAndCheck(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	after, err := m.count(m.qemu)
+	after, err := m.count(m.qemu, m.volume.to)
 	if err != nil {
 		return err
 	}
-	if m.record.Cost, err = m.costOf(before, after); err != nil {
+	if m.record.Cost, err = m.costOf(before, after, m.qemu); err != nil {
+		return err
+	}
+	m.record.Cost.CommandPeakBytes = m.volume.commandPeak
+	if err := m.wantClone(move); err != nil {
 		return err
 	}
 	if err := m.watchWriter(ctx); err != nil {
@@ -126,6 +133,18 @@ func (m *measurement) moveAndCheck(ctx context.Context) error {
 		m.feel(span{idle.at, before.at}, move, parts)
 	}
 	return nil
+}
+
+// wantClone refuses the move of a contender that is to clone, and has not.
+func (m *measurement) wantClone(move span) error {
+	if !m.reflink {
+		return nil
+	}
+	written := uint64(0)
+	if m.guest != nil {
+		written = writtenIn(m.guest.History(disk), move)
+	}
+	return wantClone(m.volume.src, written)
 }
 
 // watchWriter is watchGuest, if the guest writes.
@@ -182,7 +201,7 @@ func (m *measurement) readMigration(ctx context.Context, parts phases) error {
 
 // check reads all of the destination and holds it against the fill and what the guest wrote.
 func (m *measurement) check(ctx context.Context) error {
-	h := &lab.History{Stream: workload.Stream{Seed: m.seed, Blocks: uint64(m.volume.bytes / workload.BlockSize)}, Fill: m.filling()}
+	h := &lab.History{Stream: workload.Stream{Seed: m.seed, Blocks: uint64(m.volume.bytes / workload.BlockSize)}, Fill: m.fill()}
 	if m.guest != nil {
 		if m.writer.load != nil {
 			if err := m.guest.Quiesce(ctx, disk); err != nil {

@@ -44,7 +44,7 @@ func panel(out *strings.Builder, y int, records []record, g group, c column) int
 	y += headHeight
 	most := 0.0
 	for _, contender := range g.contenders {
-		most = max(most, slices.Max(append(c.of(records, g.name, contender.name), 0)))
+		most = max(most, slices.Max(append(c.of(records, g, contender.name), 0)))
 	}
 	x := func(v float64) float64 {
 		return math.Round(labelWidth + barWidth*v/max(most, math.SmallestNonzeroFloat64))
@@ -58,7 +58,7 @@ func panel(out *strings.Builder, y int, records []record, g group, c column) int
 				fill = "#4a90d9"
 			}
 			fmt.Fprintf(out, "<rect x=\"%d\" y=\"%d\" width=\"%.0f\" height=\"%d\" fill=\"%s\"/>\n", labelWidth, y+4, x(v)-labelWidth, rowHeight-8, fill)
-			for _, each := range c.of(records, g.name, contender.name) {
+			for _, each := range c.of(records, g, contender.name) {
 				fmt.Fprintf(out, "<circle cx=\"%.0f\" cy=\"%d\" r=\"3\" fill=\"black\"/>\n", x(each), y+rowHeight/2)
 			}
 			fmt.Fprintf(out, "<text x=\"%d\" y=\"%d\">%s</text>\n", labelWidth+barWidth+10, y+16, c.cell(medians, contender.name))

@@ -16,8 +16,11 @@ type record struct {
 	Round     int    `json:"round"`
 	Contender string `json:"contender"`
 	// Group is what the guest does, the name of a writer; or stopped.
-	Group     string `json:"group"`
-	SizeBytes int64  `json:"size_bytes"`
+	Group       string `json:"group"`
+	SizeBytes   int64  `json:"size_bytes"`
+	FillPercent uint64 `json:"fill_percent"`
+	// Disks is 1 where source and destination are on one disk, and 2 where each is on its own.
+	Disks uint64 `json:"disks"`
 	// Error says why there is no measurement; the contender did not do its work.
 	Error string `json:"error,omitempty"`
 
@@ -44,9 +47,14 @@ type cost struct {
 	// QEMUCPUSeconds are of the guest's QEMU, which also emulates the guest.
 	QEMUCPUSeconds float64 `json:"qemu_cpu_s"`
 	// QEMUIdleCores is how many cores QEMU uses before the move.
-	QEMUIdleCores   float64 `json:"qemu_idle_cores"`
-	DaemonPeakBytes int64   `json:"daemon_peak_bytes"`
-	// The bytes are everybody's, the guest's own writes among them.
+	QEMUIdleCores float64 `json:"qemu_idle_cores"`
+	// The peaks are of resident memory: of the daemon, also where it has nothing to do; of a command
+	// that copies; and of the guest's QEMU, the guest's own memory included.
+	DaemonPeakBytes  int64 `json:"daemon_peak_bytes"`
+	CommandPeakBytes int64 `json:"command_peak_bytes,omitempty"`
+	QEMUPeakBytes    int64 `json:"qemu_peak_bytes,omitempty"`
+	// The bytes are everybody's, the guest's own writes among them. Where the move is a clone, both
+	// are of the one disk.
 	Src meter.DiskBytes `json:"src_disk"`
 	Dst meter.DiskBytes `json:"dst_disk"`
 }

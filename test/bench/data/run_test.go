@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,7 +26,7 @@ func small(t *testing.T) options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := options{sizeMiB: 16, fill: 50, rounds: 1, seconds: time.Second, fs: "xfs", seed: 1, out: t.TempDir(), bin: filepath.Join(root, "bin")}
+	o := options{sizeMiB: 16, fills: numbers{50}, disks: numbers{1, 2}, rounds: 1, seconds: time.Second, fs: "xfs", seed: 1, out: t.TempDir(), bin: filepath.Join(root, "bin")}
 	if _, err := os.Stat(filepath.Join(o.bin, "volferryd")); err != nil {
 		lab.SkipOrFail(t, "run 'make build' first: "+err.Error())
 	}
@@ -34,7 +35,7 @@ func small(t *testing.T) options {
 
 func TestContendersWithoutAGuestAreMeasured(t *testing.T) {
 	o := small(t)
-	o.only = "volferry-stopped-noverify,qemu-img,dd"
+	o.only = "volferry-stopped-noverify,qemu-img,dd,volferry-stopped-reflink,cp-reflink"
 	var out bytes.Buffer
 	if err := run(t.Context(), o, &out); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
@@ -49,8 +50,8 @@ func TestContendersWithoutAGuestAreMeasured(t *testing.T) {
 			t.Errorf("%s is not in the raw results:\n%s", name, raw)
 		}
 	}
-	if got := strings.Count(string(raw), `"checked_blocks":4096`); got != 3 {
-		t.Errorf("%d of 3 destinations were read whole:\n%s", got, raw)
+	if got := strings.Count(string(raw), `"checked_blocks":4096`); got != 8 {
+		t.Errorf("%d of 8 destinations, of which three are on another disk, too, were read whole:\n%s", got, raw)
 	}
 }
 
@@ -65,7 +66,7 @@ func TestAContenderThatLeavesBytesOutFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	half := contender{name: "half", moves: tool("dd if=SRC of=DST bs=1M count=8 conv=fsync,notrunc status=none")}
-	r, err := s.measure(t.Context(), half, writer{})
+	r, err := s.measure(t.Context(), half, group{setting: setting{fill: 50, disks: 1}})
 	if err == nil || !strings.Contains(err.Error(), "blocks are wrong") {
 		t.Errorf("half a copy was taken for a whole one: %v", err)
 	}
@@ -74,10 +75,18 @@ func TestAContenderThatLeavesBytesOutFails(t *testing.T) {
 	}
 }
 
-func TestANameThatNobodyHasIsRefused(t *testing.T) {
-	for _, o := range []options{{only: "rsync"}, {writers: "depth7"}} {
-		if _, err := o.groups(&bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "there is no") {
-			t.Errorf("%+v was taken: %v", o, err)
+func TestACopyThatIsNoCloneFailsWhereACloneIsAskedFor(t *testing.T) {
+	s, err := setUp(t.Context(), small(t))
+	defer func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
 		}
+	}()
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := contender{name: "whole", reflink: true, moves: tool("dd if=SRC of=DST bs=1M conv=fsync,notrunc status=none")}
+	if _, err := s.measure(t.Context(), whole, group{setting: setting{fill: 50, disks: 1}}); !errors.Is(err, errNoClone) {
+		t.Errorf("a copy was taken for a clone: %v", err)
 	}
 }

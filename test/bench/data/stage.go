@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,11 +24,13 @@ import (
 // options are what can be asked for.
 type options struct {
 	sizeMiB int64
-	fill    uint64
+	fills   numbers // percent of the volume's blocks
+	disks   numbers // 1: source and destination are on one; 2: each is on its own
 	rounds  int
 	seconds time.Duration
 	writers string
-	only    string
+	only    string // names of contenders; "" for all, or without full for those that are not for full
+	full    bool
 	fs      string
 	seed    uint64
 	out     string
@@ -36,31 +39,41 @@ type options struct {
 
 func (o options) bytes() int64 { return o.sizeMiB << 20 }
 
-// The names of the pools, and the guest's name of its disk.
-const (
-	srcPool, dstPool = "src", "dst"
-	disk             = "vda"
-)
+// disk is the guest's name of its disk.
+const disk = "vda"
+
+// pool is one that volumes are moved from or to.
+type pool struct {
+	name string
+	dir  string // of its images
+}
 
 // volume is one that is to be moved.
 type volume struct {
 	name     string // of its guest, too
 	managed  string // its name in Volferry, "" if that does not have it
-	src, dst string
+	src, dst string // paths
+	to       pool
 	bytes    int64
 	// overlay is when the guest wrote to its overlay while nothing was copied, zero if it never did.
 	overlay span
+	// commandPeak is the most memory that a command had which has copied it.
+	commandPeak int64
 }
 
 // stage is the host on which everything runs.
 type stage struct {
 	options
 
-	dir      string
-	site     *site.Site
-	daemon   *client.Client
-	src, dst *lab.FS
-	volumes  int // made so far
+	dir         string
+	site        *site.Site
+	daemon      *client.Client
+	fileSystems []*lab.FS
+	src         pool
+	near        pool // in the file system of src
+	dst         pool // in another one, on the same disk
+	second      pool // on another disk; only where that is asked for
+	volumes     int  // made so far
 }
 
 // setUp makes the stage. It is to be closed even where there is an error.
@@ -81,23 +94,59 @@ func setUp(ctx context.Context, o options) (*stage, error) {
 	if _, err := s.site.Libvirtd.Virsh(ctx, "domcapabilities"); err != nil {
 		return s, err
 	}
-	if s.src, err = s.pool(ctx, srcPool); err != nil {
-		return s, err
-	}
-	s.dst, err = s.pool(ctx, dstPool)
-	return s, err
+	return s, s.makePools(ctx)
 }
 
-// pool makes a pool with a file system of its own, which has room for two volumes.
-func (s *stage) pool(ctx context.Context, name string) (*lab.FS, error) {
-	fs, err := lab.LoopFS(ctx, filepath.Join(s.site.Libvirtd.Dir, name), s.fs, 2*s.sizeMiB+512)
+// makePools makes the pools, on file systems that have room for two volumes each.
+func (s *stage) makePools(ctx context.Context) error {
+	src, err := s.fileSystem(ctx, "one", lab.LoopFS)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := writeEveryBlock(ctx, filepath.Join(fs.Dir, "zeroes")); err != nil {
-		return fs, err
+	dst, err := s.fileSystem(ctx, "other", lab.LoopFS)
+	if err != nil {
+		return err
 	}
-	return fs, s.site.Libvirtd.DirPool(ctx, name, fs.Dir)
+	s.src, s.near, s.dst = pool{"src", filepath.Join(src, "src")}, pool{"near", filepath.Join(src, "near")}, pool{"dst", filepath.Join(dst, "dst")}
+	if slices.Contains(s.disks, 2) {
+		second, err := s.fileSystem(ctx, "second", lab.MemoryFS)
+		if err != nil {
+			return err
+		}
+		s.second = pool{"second", filepath.Join(second, "second")}
+	}
+	for _, p := range s.pools() {
+		if err := s.site.Libvirtd.DirPool(ctx, p.name, p.dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pools are those that there are.
+func (s *stage) pools() []pool {
+	return slices.DeleteFunc([]pool{s.src, s.near, s.dst, s.second}, func(p pool) bool { return p.name == "" })
+}
+
+// destination is the pool that volumes are moved to, by a clone or on so many disks.
+func (s *stage) destination(clone bool, disks uint64) pool {
+	switch {
+	case clone:
+		return s.near
+	case disks == 2:
+		return s.second
+	}
+	return s.dst
+}
+
+// fileSystem makes one and returns where it is mounted.
+func (s *stage) fileSystem(ctx context.Context, name string, make func(ctx context.Context, dir, fstype string, sizeMiB int64) (*lab.FS, error)) (string, error) {
+	fs, err := make(ctx, filepath.Join(s.site.Libvirtd.Dir, name), s.fs, 2*s.sizeMiB+512)
+	if err != nil {
+		return "", err
+	}
+	s.fileSystems = append(s.fileSystems, fs)
+	return fs.Dir, writeEveryBlock(ctx, filepath.Join(fs.Dir, "zeroes"))
 }
 
 // writeEveryBlock fills a file system once and empties it again. Below it is a sparse file, whose
@@ -111,24 +160,22 @@ func writeEveryBlock(ctx context.Context, path string) error {
 }
 
 // makeVolume makes the next volume in pool src, with nothing of it in memory.
-func (s *stage) makeVolume(ctx context.Context) (volume, error) {
+func (s *stage) makeVolume(ctx context.Context, fill lab.Fill, to pool) (volume, error) {
 	s.volumes++
 	name := fmt.Sprintf("v%d", s.volumes)
 	v := volume{
-		name: name, bytes: s.bytes(),
-		src: filepath.Join(s.src.Dir, name+".raw"), dst: filepath.Join(s.dst.Dir, name+"-dst.raw"),
+		name: name, bytes: s.bytes(), to: to,
+		src: filepath.Join(s.src.dir, name+".raw"), dst: filepath.Join(to.dir, name+"-dst.raw"),
 	}
-	if err := lab.MakeVolume(ctx, lab.Volume{Path: v.src, Format: "raw"}, v.bytes, s.filling()); err != nil {
+	if err := lab.MakeVolume(ctx, lab.Volume{Path: v.src, Format: "raw"}, v.bytes, fill); err != nil {
 		return v, err
 	}
 	if err := evict(v.src); err != nil {
 		return v, err
 	}
-	_, err := s.site.Libvirtd.Virsh(ctx, "pool-refresh", srcPool)
+	_, err := s.site.Libvirtd.Virsh(ctx, "pool-refresh", s.src.name)
 	return v, err
 }
-
-func (s *stage) filling() lab.Fill { return lab.Fill{Seed: s.seed, Percent: s.fill} }
 
 // evict has the kernel forget the content of a file that is on disk.
 func evict(path string) error {
@@ -159,11 +206,11 @@ func (s *stage) watchGuest(ctx context.Context) error {
 	}
 }
 
-// empty removes what is in both pools.
+// empty removes what is in the pools.
 func (s *stage) empty() error {
 	var errs []error
-	for _, fs := range []*lab.FS{s.src, s.dst} {
-		files, err := filepath.Glob(filepath.Join(fs.Dir, "*.raw"))
+	for _, p := range s.pools() {
+		files, err := filepath.Glob(filepath.Join(p.dir, "*.raw"))
 		errs = append(errs, err)
 		for _, f := range files {
 			errs = append(errs, os.Remove(f))
@@ -176,7 +223,7 @@ func (s *stage) empty() error {
 func (s *stage) about(ctx context.Context) map[string]any {
 	m := meter.Machine()
 	m["name"], m["at"] = "run", time.Now().UTC().Format(time.RFC3339)
-	m["size_bytes"], m["fill_percent"], m["seed"], m["rounds"], m["file_system"] = s.bytes(), s.fill, s.seed, s.rounds, s.fs
+	m["size_bytes"], m["fill_percent"], m["disks"], m["seed"], m["rounds"], m["file_system"] = s.bytes(), s.fills, s.disks, s.seed, s.rounds, s.fs
 	for name, command := range map[string][]string{
 		"qemu": {"qemu-system-x86_64", "--version"}, "libvirt": {"libvirtd", "--version"},
 		"version": {filepath.Join(s.bin, "volferryd"), "--version"},
@@ -196,10 +243,8 @@ func (s *stage) close() error {
 	if s.site != nil {
 		errs = append(errs, s.site.Close())
 	}
-	for _, fs := range []*lab.FS{s.src, s.dst} {
-		if fs != nil {
-			errs = append(errs, fs.Close())
-		}
+	for _, fs := range s.fileSystems {
+		errs = append(errs, fs.Close())
 	}
 	if s.dir != "" {
 		errs = append(errs, os.RemoveAll(s.dir))

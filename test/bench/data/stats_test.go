@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/volferry/volferry/test/lab"
 )
 
 func hundred() (latencies []time.Duration) {
@@ -53,19 +51,5 @@ func TestEachIsFirstOnceInAsManyRoundsAndNoneIsLeftOut(t *testing.T) {
 	want := [][]string{{"a", "b", "c"}, {"b", "c", "a"}, {"c", "a", "b"}, {"a", "b", "c"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("orders (-want +got):\n%s", diff)
-	}
-}
-
-func TestAWindowHasWhatWasAcknowledgedInItAndTheGapsThatReachIntoIt(t *testing.T) {
-	begin := time.Now()
-	at := func(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }
-	h := &lab.History{}
-	for _, ms := range []int{10, 20, 90, 100, 300} {
-		h.Acks = append(h.Acks, lab.Ack{HostTime: at(ms), Latency: time.Duration(ms) * time.Microsecond})
-	}
-	got := windowOf(h, span{at(15), at(115)})
-	want := window{Seconds: 0.1, Acked: 3, PerSecond: 30, P50MS: 0.09, P99MS: 0.1, P999MS: 0.1, MaxMS: 0.1, LongestGapMS: 200}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("window (-want +got):\n%s", diff)
 	}
 }

@@ -12,20 +12,20 @@ import (
 
 // results are of two contenders that move a volume of 1 GiB, one of which fails twice.
 func results() ([]record, []group) {
-	g := group{name: stopped, contenders: []contender{{name: "fast"}, {name: "slow"}, {name: "broken"}}}
+	g := group{name: stopped, setting: setting{fill: 100, disks: 1}, contenders: []contender{{name: "fast"}, {name: "slow"}, {name: "broken"}}}
 	var records []record
 	for i, seconds := range []float64{1, 2, 3} {
 		records = append(records,
-			record{Group: stopped, Contender: "fast", Round: i, SizeBytes: 1 << 30, TotalSeconds: seconds, Cost: &cost{}},
-			record{Group: stopped, Contender: "slow", Round: i, SizeBytes: 1 << 30, TotalSeconds: 3 * seconds, Cost: &cost{MoverCPUSeconds: 0.5}},
-			record{Group: stopped, Contender: "broken", Round: i, SizeBytes: 1 << 30, TotalSeconds: 0.001, Error: "a block is wrong"})
+			record{Group: stopped, FillPercent: 100, Disks: 1, Contender: "fast", Round: i, SizeBytes: 1 << 30, TotalSeconds: seconds, Cost: &cost{}},
+			record{Group: stopped, FillPercent: 100, Disks: 1, Contender: "slow", Round: i, SizeBytes: 1 << 30, TotalSeconds: 3 * seconds, Cost: &cost{MoverCPUSeconds: 0.5}},
+			record{Group: stopped, FillPercent: 100, Disks: 1, Contender: "broken", Round: i, SizeBytes: 1 << 30, TotalSeconds: 0.001, Error: "a block\nis wrong"})
 	}
 	return records, []group{g}
 }
 
 func TestTheTableHasMediansAndHowManyTimesTheBestTheyAre(t *testing.T) {
 	records, groups := results()
-	text := table(map[string]any{}, records, groups)
+	text := table(map[string]any{}, records, groups, nil)
 	for _, want := range []string{"| fast | 3 | 2 (1.00×) | 0 |", "| slow | 3 | 6 (3.00×) | 0.5 |"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the table has no line %q:\n%s", want, text)
@@ -35,12 +35,65 @@ func TestTheTableHasMediansAndHowManyTimesTheBestTheyAre(t *testing.T) {
 
 func TestAContenderThatFailsIsNeverFast(t *testing.T) {
 	records, groups := results()
-	text := table(map[string]any{}, records, groups)
+	text := table(map[string]any{}, records, groups, nil)
 	if !strings.Contains(text, "| broken | 3, **3 failed** | – |") || strings.Contains(text, "0.001") {
 		t.Errorf("the table does not say that the contender failed:\n%s", text)
 	}
 	if drawn := plot(records, groups); strings.Count(drawn, "no number") != 1 || strings.Count(drawn, "<circle") != 6 {
 		t.Errorf("the plot does not leave out what failed:\n%s", drawn)
+	}
+}
+
+func TestTheTableSaysWhyAContenderFailedOnceAndHowOften(t *testing.T) {
+	records, groups := results()
+	text := table(map[string]any{}, records, groups, []string{"rsync: rsync is not installed"})
+	if want := "\nbroken failed, 3×: a block is wrong\n"; strings.Count(text, want) != 1 {
+		t.Errorf("the table has %q not once:\n%s", want, text)
+	}
+	if want := "\nLeft out: rsync: rsync is not installed.\n"; !strings.Contains(text, want) {
+		t.Errorf("the table has no %q:\n%s", want, text)
+	}
+}
+
+func TestMovesOfOtherFillsAndDisksAreInOtherTables(t *testing.T) {
+	records, groups := results()
+	half := groups[0]
+	half.setting.fill = 50
+	two := groups[0]
+	two.setting.disks = 2
+	records = append(records, record{Group: stopped, FillPercent: 50, Disks: 1, Contender: "fast", SizeBytes: 1 << 30, TotalSeconds: 0.5, Cost: &cost{}})
+	text := table(map[string]any{}, records, append(groups, half, two), nil)
+	for _, want := range []string{"| fast | 3 | 2 (1.00×) |", "| fast | 1 | 0.5 (1.00×) |", "| fast | 0 |"} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("the tables have no line %q:\n%s", want, text)
+		}
+	}
+	for _, want := range []string{"; 100 % full, source and destination on one disk\n", "; 50 % full, ", "; 100 % full, source and destination on a disk each\n"} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("no heading, or two, with %q:\n%s", want, text)
+		}
+	}
+}
+
+func TestTheTableOfAGuestHasALineForEachWindowAndWhatIsLeftOfItsThroughput(t *testing.T) {
+	g := group{name: "depth1", writer: writers[1], contenders: []contender{{name: "fast"}, {name: "other"}}}
+	flush := &latencies{P50MS: 7, P99MS: 8, P999MS: 9, MaxMS: 10}
+	guest := map[string]window{
+		"idle": {Seconds: 2, Acked: 200, PerSecond: 100, latencies: latencies{1, 2, 3, 4}},
+		"fold": {Seconds: 1, Acked: 25, PerSecond: 25, latencies: latencies{5, 6, 7, 8}, Write: &latencies{2, 3, 4, 5}, Flush: flush},
+	}
+	text := table(map[string]any{}, []record{{Group: "depth1", Contender: "fast", SizeBytes: 1 << 30, Cost: &cost{}, Guest: guest}}, []group{g}, nil)
+	for _, want := range []string{
+		"| contender | window | s | each second | of idle % | p50 | p99 | p99.9 | max | write p50 | write p99 | write p99.9 | write max | flush p50 | flush p99 | flush p99.9 | flush max |\n",
+		"| fast | idle | 2 | 100 | 100 | 1 | 2 | 3 | 4 | – | – | – | – | – | – | – | – |\n",
+		"| fast | fold | 1 | 25 | 25 | 5 | 6 | 7 | 8 | 2 | 3 | 4 | 5 | 7 | 8 | 9 | 10 |\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the table has no line %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "| other | idle") || strings.Contains(text, "| fast | copy") {
+		t.Errorf("there are lines of windows that nobody was watched in:\n%s", text)
 	}
 }
 

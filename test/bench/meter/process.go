@@ -122,3 +122,11 @@ func ResetPeak(pid int) error {
 	}
 	return nil
 }
+
+// ChildPeak is the most memory that a child had which this program has waited for, in bytes.
+func ChildPeak(ended *os.ProcessState) int64 {
+	if r, ok := ended.SysUsage().(*syscall.Rusage); ok {
+		return r.Maxrss << 10
+	}
+	return 0
+}
