@@ -2,7 +2,8 @@
 
 // Program etcd is what the registry is compared with: `etcd serve` is an etcd of one
 // member, with its defaults, and `etcd load` has clients attach and detach volumes at
-// it by transactions that keep what the registry keeps. It is a module of its own, so
+// it by transactions that keep what the registry keeps, from as many hosts as there. The
+// hosts show one certificate, of which etcd asks only who issued it. It is a module of its own, so
 // that nothing of etcd is in what Volferry is built of. It must not know the registry.
 package main
 
@@ -27,7 +28,6 @@ type options struct {
 	certificate string // directory with the certificate of a host
 	server      int    // process id of the server, whose CPU time is measured
 	clients     int
-	connections int
 	rate        int
 	seconds     time.Duration
 	seed        uint64
@@ -50,8 +50,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&o.tls, "tls", "", "`directory` with ca.crt, server.crt and server.key")
 	flag.StringVar(&o.certificate, "certificate", "", "`directory` with host.crt and host.key")
 	flag.IntVar(&o.server, "server", 0, "process `id` of the server")
-	flag.IntVar(&o.clients, "clients", 1000, "how many clients the load has")
-	flag.IntVar(&o.connections, "connections", 100, "how many connections they share")
+	flag.IntVar(&o.clients, "clients", 1000, "how many clients the load has; those of a host share a connection")
 	flag.IntVar(&o.rate, "rate", 0, "changes per `second` that they offer together, 0 for as fast as they can")
 	flag.DurationVar(&o.seconds, "time", 15*time.Second, "how long it is measured")
 	flag.Uint64Var(&o.seed, "seed", 1, "of the ids")

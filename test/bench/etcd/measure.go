@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/volferry/volferry/test/bench/load"
@@ -55,7 +56,7 @@ func measure(ctx context.Context, o options) error {
 	return nil
 }
 
-// connect makes the clients, each with a volume and an instance.
+// connect makes the clients, each with a volume and an instance, and each host with a connection.
 func connect(ctx context.Context, o options) (clients []*client, closeAll func(), err error) {
 	var connections []*clientv3.Client
 	closeAll = func() {
@@ -72,26 +73,33 @@ func connect(ctx context.Context, o options) (clients []*client, closeAll func()
 	if err != nil {
 		return nil, closeAll, fmt.Errorf("read certificate: %w", err)
 	}
-	for range min(o.connections, o.clients) {
+	ids := rand.New(rand.NewPCG(o.seed, 0))
+	var hosts []string
+	for range load.Hosts(o.clients) {
 		c, err := clientv3.New(clientv3.Config{Endpoints: []string{"https://" + o.listen}, TLS: config, DialTimeout: answerTimeout, Context: ctx})
 		if err != nil {
 			return nil, closeAll, fmt.Errorf("connect to etcd: %w", err)
 		}
-		connections = append(connections, c)
+		connections, hosts = append(connections, c), append(hosts, newID(ids))
 	}
-	ids := rand.New(rand.NewPCG(o.seed, 0))
-	host := newID(ids)
 	for i := range o.clients {
-		c := &client{
-			etcd: connections[i%len(connections)], host: host, volume: newID(ids), instance: newID(ids),
+		clients = append(clients, &client{
+			etcd: connections[i%len(hosts)], host: hosts[i%len(hosts)], volume: newID(ids), instance: newID(ids),
 			random: rand.New(rand.NewPCG(o.seed, uint64(i)+1)),
-		}
-		if err := c.prepare(ctx); err != nil {
-			return nil, closeAll, err
-		}
-		clients = append(clients, c)
+		})
 	}
-	return clients, closeAll, nil
+	return clients, closeAll, prepareAll(ctx, clients)
+}
+
+// prepareAll prepares all clients at once.
+func prepareAll(ctx context.Context, clients []*client) error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(clients))
+	for i, c := range clients {
+		wg.Go(func() { errs[i] = c.prepare(ctx) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // times are CPU times since their beginnings.

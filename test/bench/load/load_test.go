@@ -56,6 +56,14 @@ func TestClientsEndTheirCycleAfterTheWindow(t *testing.T) {
 	})
 }
 
+func TestNoHostHasMoreClientsThanADaemonHasChangesOnItsWay(t *testing.T) {
+	for clients, want := range map[int]int{1: 1, 4: 1, 5: 2, 1000: 250} {
+		if got := Hosts(clients); got != want {
+			t.Errorf("%d clients are of %d hosts, want %d", clients, got, want)
+		}
+	}
+}
+
 func TestTheFirstErrorEndsAllClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken")

@@ -20,13 +20,11 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// anchorRounds are how often the registry and etcd are measured, in turns.
-const anchorRounds = 3
-
 // besideEtcd measures the registry and etcd in turns, with the same changes from as
-// many clients, on the same disk. What stands still meanwhile costs the other nothing.
+// many clients of as many hosts, on the same disk. What stands still meanwhile costs the other nothing.
 func (b *bench) besideEtcd(ctx context.Context, r *report) error {
 	if b.etcd == "" {
+		r.add("skipped", "SKIPPED beside etcd: no --etcd says where it is")
 		return nil
 	}
 	e, err := b.startEtcd(ctx)
@@ -34,9 +32,10 @@ func (b *bench) besideEtcd(ctx context.Context, r *report) error {
 		return err
 	}
 	defer e.stop()
-	for _, l := range []struct{ clients, rate int }{{1, 0}, {len(b.clients), 0}, {len(b.clients), b.rate / 10}, {len(b.clients), b.rate / 4}} {
+	many := len(b.clients)
+	for _, l := range []struct{ clients, rate int }{{1, 0}, {many, 0}, {many, b.rate / 10}, {many, b.rate / 4}, {many, b.rate / 2}} {
 		var ours, theirs []driven
-		for range anchorRounds {
+		for range b.rounds {
 			mine, err := b.drive(ctx, b.clients[:l.clients], l.rate, b.seconds)
 			if err != nil {
 				return err
@@ -47,9 +46,9 @@ func (b *bench) besideEtcd(ctx context.Context, r *report) error {
 			}
 			ours, theirs = append(ours, mine), append(theirs, its)
 		}
-		what := fmt.Sprintf("%d clients, as fast as they can", l.clients)
+		what := fmt.Sprintf("%d clients of %d hosts, as fast as they can", l.clients, load.Hosts(l.clients))
 		if l.rate > 0 {
-			what = fmt.Sprintf("%d clients that offer %d/s", l.clients, l.rate)
+			what = fmt.Sprintf("%d clients of %d hosts that offer %d/s", l.clients, load.Hosts(l.clients), l.rate)
 		}
 		r.compare(what, ours, theirs)
 	}

@@ -12,6 +12,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -20,7 +21,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/volferry/volferry/test/site"
 )
@@ -29,33 +29,17 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := run(ctx)
 	stop()
-	if err != nil {
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
 func run(ctx context.Context) error {
-	root, err := site.Root()
+	o, err := parse(os.Args[1:], names(), os.Stderr)
 	if err != nil {
 		return err
 	}
-	o := options{bin: filepath.Join(root, "bin")}
-	flag.DurationVar(&o.seconds, "time", 15*time.Second, "how long each measurement takes")
-	flag.IntVar(&o.clients, "clients", 1000, "how many connections the load of many clients has")
-	flag.IntVar(&o.rate, "rate", 10000, "changes per `second` that they offer together where they do not go as fast as they can")
-	flag.IntVar(&o.hosts, "hosts", 10000, "how many hosts report as often as the registry wants, and wait for tasks in between")
-	flag.IntVar(&o.attachments, "attachments", 100000, "how many attachments the full site has")
-	flag.Uint64Var(&o.seed, "seed", 1, "of the ids")
-	flag.StringVar(&o.bin, "bin", o.bin, "`directory` of the built programs")
-	flag.StringVar(&o.etcd, "etcd", "", "built `program` of test/bench/etcd, with which the registry is measured in turns; empty to leave that out")
-	flag.StringVar(&o.only, "only", "", "comma-separated `names` of what is measured: "+strings.Join(names(), ", ")+"; empty for all")
-	flag.StringVar(&o.results, "results", "", "`file` to which the raw numbers are added, as JSON lines, for example test/bench/registry/results/NAME.jsonl")
-	flag.Parse()
-	if o.clients < 1 || o.rate < 1 || o.hosts < 1 || o.attachments < o.clients {
-		return fmt.Errorf("there has to be something of everything, and as many attachments as clients")
-	}
-
 	dir, err := os.MkdirTemp("", "volferry-bench-")
 	if err != nil {
 		return fmt.Errorf("make directory: %w", err)
@@ -93,7 +77,7 @@ var steps = []struct {
 	{"etcd", (*bench).besideEtcd},
 	{"fill", (*bench).fillSite},
 	{"memory", (*bench).memory},
-	{"full", (*bench).manyClientsFull},
+	{"full", (*bench).manyClients},
 	{"hosts", (*bench).heartbeats},
 	{"both", (*bench).heartbeatsBesideAttach},
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -43,20 +42,20 @@ func (b *bench) oneClient(ctx context.Context, r *report) error {
 // manyClients go as fast as they can. What each change takes follows from their
 // number then, and is no aim: clients / changes per second.
 func (b *bench) manyClients(ctx context.Context, r *report) error {
-	return b.asFastAsTheyCan(ctx, r, "small site")
-}
-
-func (b *bench) manyClientsFull(ctx context.Context, r *report) error {
-	return b.asFastAsTheyCan(ctx, r, fmt.Sprintf("%d attachments", b.attachments))
-}
-
-func (b *bench) asFastAsTheyCan(ctx context.Context, r *report, where string) error {
 	l, err := b.drive(ctx, b.clients, 0, b.seconds)
 	if err != nil {
 		return err
 	}
-	r.load(fmt.Sprintf("%d clients, as fast as they can, %s", len(b.clients), where), l).aim("≥ 10000/s", l.perSecond() >= aimManyClients)
+	r.load(fmt.Sprintf("%d clients, as fast as they can, %s", len(b.clients), b.size()), l).aim("≥ 10000/s", l.perSecond() >= aimManyClients)
 	return nil
+}
+
+// size says how large the site is.
+func (b *bench) size() string {
+	if b.filled == 0 {
+		return "small site"
+	}
+	return fmt.Sprintf("%d attachments", b.filled)
 }
 
 // offeredRate is a load that comes whether or not the registry keeps up. At the whole of it the registry has to keep up,
@@ -85,6 +84,7 @@ func (b *bench) fillSite(ctx context.Context, r *report) error {
 	if err := b.fill(ctx, b.attachments); err != nil {
 		return err
 	}
+	b.filled = b.attachments
 	r.add("fill", fmt.Sprintf("%d attachments registered", b.attachments)).value("seconds", time.Since(begin).Seconds(), "%.1f s")
 	return nil
 }
@@ -125,7 +125,7 @@ func (b *bench) memoryNow(r *report, connections int) error {
 	if err != nil {
 		return err
 	}
-	m := r.add("memory", fmt.Sprintf("memory at %d attachments, after the load of %d connections", b.attachments, connections))
+	m := r.add("memory", fmt.Sprintf("memory, %s, after the load of %d connections", b.size(), connections))
 	m.value("rss_mib", float64(of.Resident)/(1<<20), "RSS %.0f MiB")
 	m.value("anonymous_mib", float64(of.Own)/(1<<20), "anonymous %.0f MiB")
 	if connections <= len(b.clients) { // the aim is of the attachments
@@ -134,27 +134,33 @@ func (b *bench) memoryNow(r *report, connections int) error {
 	return nil
 }
 
-// heartbeats is what reports alone cost.
-func (b *bench) heartbeats(ctx context.Context, r *report) (err error) {
+// startReports has the hosts connect, and report from then on.
+func (b *bench) startReports(ctx context.Context, r *report) (every time.Duration, err error) {
 	begin := time.Now()
 	before, err := b.cpuTimes()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if b.hearts, err = b.connectHosts(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	after, err := b.cpuTimes()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	m := r.add("connect", fmt.Sprintf("%d hosts connect and report for the first time", len(b.hearts)))
 	m.value("seconds", time.Since(begin).Seconds(), "%.1f s")
 	m.value("registry_cpu_us_per_host", micros(after.registry-before.registry, len(b.hearts)), "registry %.0f µs CPU each")
 
-	every := everyOf(b.hearts)
+	every = everyOf(b.hearts)
 	b.pulse = startPulse(ctx, b.hearts, every, b.random)
-	if err := load.Until(ctx, time.Now().Add(settleFor)); err != nil {
+	return every, load.Until(ctx, time.Now().Add(settleFor))
+}
+
+// heartbeats is what reports alone cost.
+func (b *bench) heartbeats(ctx context.Context, r *report) error {
+	every, err := b.startReports(ctx, r)
+	if err != nil {
 		return err
 	}
 	window := load.NewWindow(max(b.seconds, min(every, longestWindow)))
@@ -171,7 +177,7 @@ func (b *bench) heartbeats(ctx context.Context, r *report) (err error) {
 	}
 	whole, brief, waits := float64(counts.whole.Load()), float64(counts.brief.Load()), float64(counts.waits.Load())
 	requests := whole + brief + waits
-	m = r.add("heartbeats", fmt.Sprintf("%d hosts report every %.0f s, and wait for tasks in between", len(b.hearts), every.Seconds()))
+	m := r.add("heartbeats", fmt.Sprintf("%d hosts report every %.0f s, and wait for tasks in between", len(b.hearts), every.Seconds()))
 	m.value("core_percent", 100*used.registry.Seconds()/used.wall.Seconds(), "%.1f %% of a core")
 	m.value("requests_per_second", requests/used.wall.Seconds(), "%.0f requests/s")
 	m.value("registry_cpu_us_per_request", micros(used.registry, int(requests)), "%.0f µs CPU for each report and each wait")
@@ -184,7 +190,9 @@ func (b *bench) heartbeats(ctx context.Context, r *report) (err error) {
 // heartbeatsBesideAttach is what reports do to attaches.
 func (b *bench) heartbeatsBesideAttach(ctx context.Context, r *report) error {
 	if b.pulse == nil {
-		return errors.New("it takes the connections of the hosts, so it is measured after them only")
+		if _, err := b.startReports(ctx, r); err != nil {
+			return err
+		}
 	}
 	clients := b.clients[:min(besideClients, len(b.clients))]
 	with, err := b.drive(ctx, clients, besidePerSecond, b.seconds)

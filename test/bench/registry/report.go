@@ -47,8 +47,11 @@ func newReport(b *bench, out io.Writer) (*report, error) {
 	r.about["seed"] = b.seed
 	r.about["seconds"] = b.seconds.Seconds()
 	r.about["version"] = b.version
-	fmt.Fprintf(out, "%v, %v CPUs, kernel %v, load average %v, %v, %v\n",
-		r.about["cpu"], r.about["cpus"], r.about["kernel"], r.about["load_average"], r.about["go"], b.version)
+	r.about["rounds"] = b.rounds
+	r.about["clients"] = len(b.clients)
+	r.about["clients_hosts"] = len(b.hosts)
+	fmt.Fprintf(out, "%v, %v CPUs, kernel %v, load average %v, %v, %v; %d clients of %d hosts\n",
+		r.about["cpu"], r.about["cpus"], r.about["kernel"], r.about["load_average"], r.about["go"], b.version, len(b.clients), len(b.hosts))
 	r.add("disk", "4 KiB appended and made durable, without the registry").times(p50, p99)
 	r.print()
 	return r, nil

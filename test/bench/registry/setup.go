@@ -13,13 +13,10 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/bench/load"
 	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/site"
 )
-
-// clientsPerHost are how many of the load's clients are of one host, as daemons have few changes on their way. The
-// registry bounds the requests of a caller that it answers at a time, and the load is not to be bounded by that.
-const clientsPerHost = 4
 
 // disksPerInstance are those of the instances that fill a site.
 const disksPerInstance = 10
@@ -42,6 +39,7 @@ type bench struct {
 	hearts    []*heart
 	pulse     *pulse
 	version   string // of the registry
+	filled    int    // attachments that a step has added
 }
 
 // setUp starts a registry with its state below dir. Close must be called.
@@ -74,7 +72,7 @@ func (b *bench) start(ctx context.Context) error {
 	if b.authority, err = loadAuthority(b.registry.TLSDir()); err != nil {
 		return err
 	}
-	for i := range (b.options.clients + clientsPerHost - 1) / clientsPerHost {
+	for i := range load.Hosts(b.options.clients) {
 		h, err := newHost(b.authority, newID(b.random), fmt.Sprintf("load%d", i))
 		if err != nil {
 			return err
