@@ -5,7 +5,7 @@
 // a contender does is one command that an operator would type.
 //
 // What is fair: every contender gets a new volume of equal size, fill and seed, a new
-// destination, two file systems of a disk each, whose blocks have all been written before,
+// destination, file systems whose blocks have all been written before, two of them unless it clones,
 // and a guest that has just booted. Each round runs every contender once, in an order that
 // rotates, so that what else the machine does is spread over all of them. After every move each
 // byte of the destination is read back, and a wrong one fails the contender. All commands
