@@ -33,6 +33,21 @@ func small(t *testing.T) options {
 	return o
 }
 
+// smallStage is one of small options, for the test.
+func smallStage(t *testing.T) *stage {
+	t.Helper()
+	s, err := setUp(t.Context(), small(t))
+	t.Cleanup(func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func TestContendersWithoutAGuestAreMeasured(t *testing.T) {
 	o := small(t)
 	o.disks = numbers{1, 2}
@@ -57,15 +72,7 @@ func TestContendersWithoutAGuestAreMeasured(t *testing.T) {
 }
 
 func TestAContenderThatLeavesBytesOutFails(t *testing.T) {
-	s, err := setUp(t.Context(), small(t))
-	defer func() {
-		if err := s.close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := smallStage(t)
 	half := contender{name: "half", moves: tool("dd if=SRC of=DST bs=1M count=8 conv=fsync,notrunc status=none")}
 	r, err := s.measure(t.Context(), half, group{setting: setting{fill: 50, disks: 1}})
 	if err == nil || !strings.Contains(err.Error(), "blocks are wrong") {
@@ -77,15 +84,7 @@ func TestAContenderThatLeavesBytesOutFails(t *testing.T) {
 }
 
 func TestACopyThatIsNoCloneFailsWhereACloneIsAskedFor(t *testing.T) {
-	s, err := setUp(t.Context(), small(t))
-	defer func() {
-		if err := s.close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := smallStage(t)
 	whole := contender{name: "whole", reflink: true, moves: tool("dd if=SRC of=DST bs=1M conv=fsync,notrunc status=none")}
 	if _, err := s.measure(t.Context(), whole, group{setting: setting{fill: 50, disks: 1}}); !errors.Is(err, errNoClone) {
 		t.Errorf("a copy was taken for a clone: %v", err)
