@@ -91,6 +91,9 @@ func copyEnds(ctx context.Context, spec *Spec, lock *os.File, m *meter) (Result,
 	}
 	pacedSrc, pacedDst := spec.paced(src, dst)
 	s := newStream(spec, pacedSrc, pacedDst, m)
+	if f := fileOf(dst); spec.DstIsZero && f != nil && f.regular {
+		s.zeroGrainBytes = fileBlockBytes
+	}
 	if spec.KeepBase {
 		if s.base, err = newKeptBase(spec, src, dst); err != nil {
 			return Result{}, err

@@ -56,6 +56,20 @@ func TestHolesStayHolesAndZerosBecomeHoles(t *testing.T) {
 	}
 }
 
+func TestAFreshFileTakesNoMoreThanTheScatteredDataOfSrc(t *testing.T) {
+	var blocks [][2]int64
+	for at := int64(0); at < 4*miB; at += 16 << 10 {
+		blocks = append(blocks, [2]int64{at, 4 << 10})
+	}
+	src, dst := raw(t, "src", 4*miB, blocks...), raw(t, "dst", 4*miB)
+	mustCopy(t, copy.Spec{Src: src, Dst: dst, DstIsZero: true, Verify: true})
+	assertEqual(t, src, dst)
+	const tables = 64 << 10 // the filesystem's, of where the extents are
+	if n, has := allocated(t, dst), allocated(t, src); n > has+tables {
+		t.Errorf("%d bytes allocated for %d of src", n, has)
+	}
+}
+
 func TestOldGarbageInDstDoesNotSurviveASparseSrc(t *testing.T) {
 	src := raw(t, "src", 16*miB+512, [2]int64{5*miB + 64<<10, 64 << 10})
 	dst := raw(t, "dst", src.SizeBytes, [2]int64{0, 16*miB + 512})

@@ -30,7 +30,7 @@ type stream struct {
 func newStream(spec *Spec, src, dst End, m *meter) *stream {
 	table := newChunkTable(src.Size())
 	s := &stream{
-		pair:  pair{spec, src, dst, table},
+		pair:  pair{spec: spec, src: src, dst: dst, table: table},
 		saver: newSaver(spec.Cursor, dst, table), meter: m,
 	}
 	if spec.Verify {

@@ -2,14 +2,22 @@
 
 package copy
 
-// zeroGrainBytes is the smallest run of zeros inside a chunk that is
-// deallocated instead of written: 16 operations for a chunk at the worst.
-const zeroGrainBytes = 64 << 10
+import "cmp"
+
+const (
+	// defaultZeroGrainBytes is the smallest run of zeros inside a chunk that is
+	// deallocated instead of written: 16 operations for a chunk at the worst.
+	defaultZeroGrainBytes = 64 << 10
+	// fileBlockBytes is the smallest one that is left out of a file which is zeros so far, so that the file takes no
+	// more than src does. Nothing is done for it; the worst are 128 writes for a chunk.
+	fileBlockBytes = 4 << 10
+)
 
 // write writes the data in p and deallocates its zeros.
 func (e *pair) write(p []byte, off int64) (written int64, err error) {
+	grain := cmp.Or(e.zeroGrainBytes, defaultZeroGrainBytes)
 	for start := 0; start < len(p); {
-		end, zero := zeroRun(p, start)
+		end, zero := zeroRun(p, start, grain)
 		part, at := p[start:end], off+int64(start)
 		if zero {
 			err = e.zero(at, int64(len(part)))
@@ -26,11 +34,11 @@ func (e *pair) write(p []byte, off int64) (written int64, err error) {
 	return written, nil
 }
 
-// zeroRun finds how far p from start on is all zeros, or all not, by grains.
-func zeroRun(p []byte, start int) (end int, zero bool) {
-	grain := func(at int) []byte { return p[at:min(at+zeroGrainBytes, len(p))] }
+// zeroRun finds how far p from start on is all zeros, or all not, by grains of this size.
+func zeroRun(p []byte, start, bytes int) (end int, zero bool) {
+	grain := func(at int) []byte { return p[at:min(at+bytes, len(p))] }
 	zero = isZero(grain(start))
-	for end = start + zeroGrainBytes; end < len(p) && isZero(grain(end)) == zero; end += zeroGrainBytes {
+	for end = start + bytes; end < len(p) && isZero(grain(end)) == zero; end += bytes {
 	}
 	return min(end, len(p)), zero
 }

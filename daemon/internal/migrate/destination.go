@@ -172,7 +172,8 @@ func (m *Manager) checkDestinationSpace(s *steps.Spec, free int64, sparse bool) 
 	return nil
 }
 
-// neededBytes is what dst may take at most.
+// neededBytes is what dst may take at most, but that of data which lies scattered in a raw src a qcow2 dst takes whole
+// clusters.
 func (m *Manager) neededBytes(s *steps.Spec, sparse bool) int64 {
 	need := s.DstRoomBytes()
 	if n, known := m.allocatedBytes(s); known && sparse {
