@@ -82,7 +82,7 @@ func TestStorageAGuestGoesOnThoughAllPathsOfItsDestinationAreLostInTheFold(t *te
 		v = g.start(t, "vda", "--to-path", device)
 		g.writes(t)
 		v.copy(t)
-		slow := lab.Inject(t, g.pid(t), "-P", deviceNode(t, device), "-e", "trace="+fileWrites, "-e", "inject="+fileWrites+":delay_exit=3000000")
+		slow := lab.Inject(t, g.pid(t), "-P", deviceNode(t, device), "-e", "trace="+fileWrites, "-e", "inject="+fileWrites+":delay_exit=1000000")
 		g.host.ctl(t, append([]string{"--no-wait"}, v.completeArgs()...)...)
 		v.untilFolding(t)
 		comeBack = losePaths(t)
