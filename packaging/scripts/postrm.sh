@@ -53,27 +53,27 @@ needed() {
 }
 kept=$(needed | sort -u | head -n 5)
 if [ -n "$kept" ]; then
-	cat >&2 <<-END
-		$PACKAGE: $STATE is not removed, for it has
-		$kept
-	END
 	case "$PACKAGE" in
 	volferryd)
 		cat >&2 <<-END
-			which is what guests wrote while a volume moved, a guard, or not over yet. Install
-			$PACKAGE again, end what is open (volferryctl migration list, and volferryctl op list),
-			and purge it then.
+			$PACKAGE: $STATE is kept. It may hold writes of guests, a guard or an operation
+			that is not over:
+			$kept
+			Install $PACKAGE again, end what is open (volferryctl migration list, and
+			volferryctl op list), and purge then.
 		END
 		if [ -f "$STATE/configuration" ]; then
 			: >"$STATE/refused-purge"
-			echo "Its configuration is kept, and the installation puts it back." >&2
+			echo "Its configuration is kept, and installing $PACKAGE again puts it back." >&2
 		fi
 		exit 1
 		;;
 	volferry-registry)
 		cat >&2 <<-END
-			which is the only record of what is attached where at this site. Once no host needs
-			it any more: rm -r $STATE
+			$PACKAGE: $STATE is kept. It has the only record of what is attached where at
+			this site:
+			$kept
+			Once no host needs it any more: rm -r $STATE
 		END
 		exit 0
 		;;
