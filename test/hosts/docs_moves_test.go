@@ -23,13 +23,14 @@ func (s *library) moveARunningGuest(t *testing.T, p *page) {
 	ctl(t, s.hv1.at, "volume", "migrate", "web1-vda", "--to-pool", "slow")
 	p.Names = []string{"100MiB/s", "4MiB/s", "20MiB/s", "100MiB/s"} // it is a small volume
 	// The second line is for another terminal.
+	var migration string
 	p.Others["volferryctl volume migrate"] = func(ctx context.Context, line string) error {
 		_, _, err := p.Shell(ctx, line+" --no-wait")
-		p.Words["M"] = s.moving(t)
+		migration = s.moving(t)
 		return err
 	}
 	p.does(t, "volferryctl volume migrate web1-vda --to-pool fast --bandwidth")
-	ctl(t, s.hv1.at, "migration", "watch", p.Words["M"])
+	ctl(t, s.hv1.at, "migration", "watch", migration)
 	p.does(t, "volferryctl volume which web1-vda")
 	s.assertIn(t, "fast", "web1-vda")
 }
@@ -225,6 +226,8 @@ func (s *library) emptyAPool(t *testing.T, p *page) {
 	p.Words["D"] = s.slowDrain(t, "new", "old")
 	p.Others["volferryctl drain watch"] = interrupted(p)
 	p.does(t, "volferryctl drain watch D")
+	p.leaves(t, "volferryctl -o json volume list", "a machine has no jq")
+	p.leaves(t, "while read -r volume path", "a machine has no LUNs, and the test of the page reads line by line")
 	_, _ = s.admin.Ctl(t.Context(), "drain", "stop", p.Words["D"]) // the page may have stopped it
 	s.finishMoves(t)
 	ctl(t, s.admin, "type", "create", "fast", "--pool", "fast")

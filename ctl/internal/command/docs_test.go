@@ -95,6 +95,14 @@ func shellLines(page string) []string {
 func typed(line string) []string {
 	line, _, _ = strings.Cut(line, ";")
 	args := words(line)
+	if at := slices.IndexFunc(args, isTheShells); at >= 0 {
+		args = args[:at]
+	}
+	for i, word := range args {
+		if strings.HasPrefix(word, `"$`) {
+			args[i] = "/value-of-a-variable"
+		}
+	}
 	if len(args) < 2 || args[0] != session.Program {
 		return nil
 	}
@@ -104,6 +112,11 @@ func typed(line string) []string {
 		}
 	}
 	return args
+}
+
+// isTheShells says whether a word begins a pipe or a redirection.
+func isTheShells(word string) bool {
+	return strings.HasPrefix(word, "|") || strings.HasPrefix(word, "<")
 }
 
 // words are the words of a line, of which some are in single quotes.
