@@ -66,10 +66,9 @@ func TestTutorialWordForWord(t *testing.T) {
 	tour.looks(t, p.next(t, "awk").Text)
 
 	p.does(t, "volferryctl volume migrate tour-vda --to-pool old --bandwidth")
-	p.Words["A"] = tour.attached(t)
-	p.does(t, "volferryctl migration cancel A")
+	p.does(t, "volferryctl migration cancel tour-vda")
 
-	p.does(t, "volferryctl volume create data", "volferryctl pool drain old", "volferryctl volume list", "rm ")
+	p.does(t, "volferryctl volume create data", "volferryctl pool drain old", "volferryctl volume list", "volferryctl migration delete-source tour-vda")
 	tour.assertIn(t, "new", "tour-vda", "data", "spare")
 	if left := sh(t, m, "ls /var/lib/libvirt/old"); left != "" {
 		t.Errorf("the pool is not empty: %s", left)
@@ -189,18 +188,6 @@ func (o *tour) assertHolds(t *testing.T, disk string, bytes int64, sum string) {
 		return
 	}
 	t.Logf("all %d bytes that the guest had on stable storage are there, of %d in its log", bytes, len(log))
-}
-
-// attached is the attachment that the guest writes to while its volume moves.
-func (o *tour) attached(t *testing.T) string {
-	t.Helper()
-	for _, a := range get[[]api.Attachment](t, o.at, "attachments", "attachment", "list", "--volume", "tour-vda") {
-		if a.State == api.AttachmentAttached {
-			return a.ID
-		}
-	}
-	t.Fatal("no attachment of the volume is attached")
-	return ""
 }
 
 func (o *tour) location(t *testing.T, volume string) api.Location {
