@@ -13,7 +13,15 @@ import (
 	"github.com/volferry/volferry/daemon/internal/connector"
 )
 
+// quieten has the commands of LVM say nothing of descriptors that they inherit. With a line for each
+// there would be no room for what they say of an error.
+func quieten() error { return os.Setenv("LVM_SUPPRESS_FD_WARNINGS", "1") }
+
 func main() {
+	if err := quieten(); err != nil {
+		fmt.Fprintf(os.Stderr, "lvm: %v\n", err)
+		os.Exit(1)
+	}
 	c := lvm{run: command.Run}
 	if err := connector.Serve(context.Background(), os.Stdin, os.Stdout, c.handle); err != nil {
 		fmt.Fprintf(os.Stderr, "lvm: %v\n", err)
