@@ -23,6 +23,8 @@ type iscsi struct {
 	run func(ctx context.Context, args ...string) ([]byte, error)
 	// runHolding is run of a command that inherits a lock.
 	runHolding func(ctx context.Context, lock *os.File, args ...string) ([]byte, error)
+	// installed refuses where a program is missing, with the package that has it.
+	installed func(program, debian string) error
 	// canCopy says whether the command is there that has a target copy.
 	canCopy func() bool
 	// write writes an attribute of sysfs.
@@ -56,6 +58,9 @@ func note(err error) { _, _ = os.Stderr.WriteString("iscsi: " + err.Error() + "\
 // inspect is that verb: it looks, and runs nothing.
 func (i iscsi) inspect(p place, in connector.Request) (connector.Answer, error) {
 	if in.Volume == "" {
+		if err := i.canConnect(p); err != nil {
+			return connector.Answer{}, err
+		}
 		verbs := []string{connector.VerbInspect, connector.VerbConnect, connector.VerbDisconnect}
 		if i.canCopy() {
 			verbs = append(verbs, connector.VerbCopy)
@@ -79,6 +84,19 @@ func (i iscsi) inspect(p place, in connector.Request) (connector.Answer, error) 
 		return connector.Answer{}, connector.Errorf(connector.CodeNotConnected, "%s of target %s is not connected", u.name, p.iqn)
 	}
 	return i.volume(u, found), nil
+}
+
+// canConnect refuses a pool that could connect nothing, as a program is missing.
+func (i iscsi) canConnect(p place) error {
+	if err := i.installed("iscsiadm", "open-iscsi"); err != nil || len(p.portals) == 1 {
+		return err
+	}
+	for _, program := range []string{"multipath", multipathd} {
+		if err := i.installed(program, "multipath-tools"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func absent(p place, volume string) error {

@@ -56,6 +56,8 @@ type fakeHost struct {
 	// copyExits are the statuses with which the next copies end.
 	copyExits []int
 	flushed   []string
+	// missing is a program that is not installed.
+	missing string
 }
 
 func newHost(t *testing.T) *fakeHost {
@@ -257,10 +259,17 @@ func (h *fakeHost) ask(in connector.Request) (connector.Answer, error) {
 	}
 	c := iscsi{
 		Devices: target.Devices{Sys: h.at("sys"), Dev: h.at("dev"), Udev: h.at("udev"), Opener: h.opener, Within: 200 * time.Millisecond},
-		run:     h.run, runHolding: h.runHolding, canCopy: func() bool { return true }, write: h.write, state: h.at("run"),
+		run:     h.run, runHolding: h.runHolding, installed: h.installed, canCopy: func() bool { return true }, write: h.write, state: h.at("run"),
 		flush: func(path string) error { h.flushed = append(h.flushed, filepath.Base(path)); return nil },
 	}
 	return c.handle(h.t.Context(), in)
+}
+
+func (h *fakeHost) installed(program, debian string) error {
+	if program == h.missing {
+		return connector.Errorf(connector.CodeUnavailable, "%s: %s", program, debian)
+	}
+	return nil
 }
 
 func (h *fakeHost) connect(volume string) (connector.Answer, error) {
@@ -526,6 +535,27 @@ func TestOnePathIsEnoughAndNoneIsUnavailable(t *testing.T) {
 }
 
 // TestARecordThatIsThereIsLeftAsItIs, with the secret that the operator has put into it.
+// TestAPoolWithoutAProgramThatItNeedsIsUnavailable: with one portal no multipath is needed.
+func TestAPoolWithoutAProgramThatItNeedsIsUnavailable(t *testing.T) {
+	for _, c := range []struct{ missing, portals, says string }{
+		{"iscsiadm", "127.0.0.1:3260", "iscsiadm: open-iscsi"},
+		{"iscsiadm", twoPortals, "iscsiadm: open-iscsi"},
+		{"multipath", twoPortals, "multipath: multipath-tools"},
+		{"multipathd", twoPortals, "multipathd: multipath-tools"},
+		{"multipathd", "127.0.0.1:3260", ""},
+		{"", twoPortals, ""},
+	} {
+		h := newHost(t)
+		h.missing = c.missing
+		_, err := h.ask(connector.Request{Verb: connector.VerbInspect, Options: map[string]string{"iqn": iqn, "portals": c.portals}})
+		if c.says == "" {
+			h.must(err)
+		} else if connector.CodeOf(err) != connector.CodeUnavailable || err.Error() != c.says {
+			t.Errorf("without %s, by %s: %v", c.missing, c.portals, err)
+		}
+	}
+}
+
 func TestARecordThatIsThereIsLeftAsItIs(t *testing.T) {
 	h := newHost(t)
 	h.records = []string{"127.0.0.1:3260"}

@@ -26,7 +26,7 @@ func main() {
 	signal.Ignore(unix.SIGTERM)
 	c := iscsi{
 		Devices: target.Host(func(devices []string) (int, error) { return target.Opener(devices, multipathd) }),
-		run:     command.Run, runHolding: command.RunHolding, canCopy: canCopy, write: writeAttribute, flush: flush, state: target.StateDir,
+		run:     command.Run, runHolding: command.RunHolding, installed: command.Installed, canCopy: canCopy, write: writeAttribute, flush: flush, state: target.StateDir,
 	}
 	handle := func(ctx context.Context, in connector.Request) (connector.Answer, error) {
 		out, err := c.handle(ctx, in)

@@ -18,7 +18,7 @@ import (
 func main() {
 	c := nvme{
 		Devices: target.Host(func(devices []string) (int, error) { return target.Opener(devices) }),
-		run:     command.Run, state: target.StateDir,
+		run:     command.Run, installed: command.Installed, state: target.StateDir,
 	}
 	if err := connector.Serve(context.Background(), os.Stdin, os.Stdout, c.handle); err != nil {
 		fmt.Fprintf(os.Stderr, "nvme: %v\n", err)

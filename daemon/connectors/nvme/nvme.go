@@ -19,6 +19,8 @@ type nvme struct {
 	target.Devices
 	// run runs one of them and returns its stdout.
 	run func(ctx context.Context, args ...string) ([]byte, error)
+	// installed refuses where a program is missing, with the package that has it.
+	installed func(program, debian string) error
 	// state is the directory of the marks.
 	state string
 }
@@ -50,6 +52,9 @@ func (n nvme) read(p place) (subsystem, error) { return readSubsystem(n.Devices,
 
 func (n nvme) inspect(p place, in connector.Request) (connector.Answer, error) {
 	if in.Volume == "" {
+		if err := n.installed("nvme", "nvme-cli"); err != nil {
+			return connector.Answer{}, err
+		}
 		return connector.Answer{Pool: &connector.Pool{
 			Directory: n.ByID(), GranularityBytes: target.SectorBytes,
 			Verbs: []string{connector.VerbInspect, connector.VerbConnect, connector.VerbDisconnect},

@@ -38,6 +38,8 @@ type fakeKernel struct {
 	// open are the devices that somebody has open.
 	open map[string]bool
 	ran  []string
+	// missing is a program that is not installed.
+	missing string
 }
 
 func newKernel(t *testing.T) *fakeKernel {
@@ -112,8 +114,26 @@ func (k *fakeKernel) ask(in connector.Request) (connector.Answer, error) {
 		in.Options = map[string]string{"nqn": nqn, "addresses": "127.0.0.1:4420,127.0.0.2:4420"}
 	}
 	devices := target.Devices{Sys: k.at("sys"), Dev: k.at("dev"), Opener: k.opener, Within: 200 * time.Millisecond}
-	c := nvme{Devices: devices, run: k.run, state: k.at("run")}
+	c := nvme{Devices: devices, run: k.run, installed: k.installed, state: k.at("run")}
 	return c.handle(k.t.Context(), in)
+}
+
+func (k *fakeKernel) installed(program, debian string) error {
+	if program == k.missing {
+		return connector.Errorf(connector.CodeUnavailable, "%s: %s", program, debian)
+	}
+	return nil
+}
+
+func TestAPoolWithoutTheProgramThatItNeedsIsUnavailable(t *testing.T) {
+	k := newKernel(t)
+	if _, err := k.ask(connector.Request{Verb: connector.VerbInspect}); err != nil {
+		t.Errorf("with it: %v", err)
+	}
+	k.missing = "nvme"
+	if _, err := k.ask(connector.Request{Verb: connector.VerbInspect}); connector.CodeOf(err) != connector.CodeUnavailable || err.Error() != "nvme: nvme-cli" {
+		t.Errorf("without it: %v", err)
+	}
 }
 
 func (k *fakeKernel) connect(volume string) (connector.Answer, error) {
