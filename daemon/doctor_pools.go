@@ -40,6 +40,10 @@ func (d *doctor) pools(ctx context.Context) []api.Check {
 			})
 			continue
 		}
+		if p.NoCreate {
+			out = append(out, ok("pool "+p.Name, p.Type+", of volumes that are there already"))
+			continue
+		}
 		free, err := location.FreeBytes(p, d.storage.FreeBytes)
 		if err != nil {
 			out = append(out, api.Check{Name: "pool " + p.Name, Status: "warn", Message: err.Error(), Advice: "look at the filesystem of " + p.Path})

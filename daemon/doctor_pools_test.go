@@ -18,3 +18,12 @@ func TestDoctorAdvisesAWholeCommandForAPoolThatIsFull(t *testing.T) {
 		t.Errorf("got %+v", checks)
 	}
 }
+
+func TestDoctorLooksForNoRoomInAPoolThatMakesNoVolumes(t *testing.T) {
+	fake := hvtest.New()
+	fake.AddPool(hv.PoolInfo{Name: "san", Type: hv.ConnectorPool, Path: "/dev/disk/by-id", Active: true, NoCreate: true})
+	checks := (&doctor{cfg: &config{}, hv: fake}).pools(t.Context())
+	if len(checks) != 1 || checks[0].Status != "ok" || checks[0].Advice != "" || strings.Contains(checks[0].Message, "free") {
+		t.Errorf("got %+v", checks)
+	}
+}

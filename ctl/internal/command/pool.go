@@ -42,7 +42,7 @@ func poolList(c *cli.Context, s *session.Session) error {
 	for _, p := range pools {
 		pooled = append(pooled, p.Name)
 		t.Add(p.Name, p.Host, p.Type, render.YesNo(p.Active), render.YesNo(p.Shared),
-			api.Bytes(p.FreeBytes), api.Bytes(p.CapacityBytes), p.Path)
+			roomText(&p, p.FreeBytes, api.Bytes), roomText(&p, p.CapacityBytes, api.Bytes), p.Path)
 	}
 	if err := s.PrintList(resp, pooled, &t, "No pool: make one with 'virsh pool-define-as' and 'virsh pool-start'."); err != nil || s.JSON {
 		return err
@@ -51,6 +51,15 @@ func poolList(c *cli.Context, s *session.Session) error {
 		s.Say("%s", same)
 	}
 	return nil
+}
+
+// roomText is a size of a pool in words. A pool of a target, which makes no volumes, has none, and of
+// one that is not active it is not known.
+func roomText(p *api.Pool, bytes int64, words func(int64) string) string {
+	if p.CapacityBytes == 0 {
+		return "-"
+	}
+	return words(bytes)
 }
 
 // equalRooms says which pools of a host seem to be on one filesystem, whose room each of them
@@ -98,8 +107,8 @@ func poolShow(c *cli.Context, s *session.Session) error {
 	r.Add("path", p.Path)
 	r.Add("active", render.YesNo(p.Active))
 	r.Add("shared", render.YesNo(p.Shared))
-	r.Add("free", api.ExactBytes(p.FreeBytes))
-	r.Add("capacity", api.ExactBytes(p.CapacityBytes))
+	r.Add("free", roomText(p, p.FreeBytes, api.ExactBytes))
+	r.Add("capacity", roomText(p, p.CapacityBytes, api.ExactBytes))
 	r.Add("as of", render.Time(p.UpdatedAt))
 	return s.PrintRecord(resp, p.Name, &r)
 }

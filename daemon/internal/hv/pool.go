@@ -20,6 +20,8 @@ type PoolInfo struct {
 	Problem string
 	// Extends: ExtendVolume makes volumes of the pool larger.
 	Extends bool
+	// NoCreate: CreateVolume makes no volumes in the pool. It has those that its target has.
+	NoCreate bool
 }
 
 // PoolVolume is one volume of a pool.

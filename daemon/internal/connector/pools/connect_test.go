@@ -32,6 +32,9 @@ func newTarget(t *testing.T, flaw connectortest.Flaw) (*pools.Host, connectortes
 func TestAVolumeOfATargetHasItsDeviceWhileItIsConnected(t *testing.T) {
 	h, f := newTarget(t, "")
 	ctx := forOp(t, "op-1")
+	if p := pool(t, h, "san"); !p.Active || !p.NoCreate {
+		t.Errorf("the pool is %+v", p)
+	}
 	if is, err := h.Connectable(ctx, dbPath); !is || err != nil {
 		t.Errorf("Connectable = %v, %v", is, err)
 	}

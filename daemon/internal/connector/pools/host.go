@@ -90,7 +90,8 @@ func (h *Host) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
 			info.Problem = fmt.Sprintf("connector %s: %v", h.Connectors[name], err)
 		default:
 			info.Active, info.Path = true, p.Directory
-			info.CapacityBytes, info.FreeBytes, info.Extends = p.CapacityBytes, p.FreeBytes, p.Can(connector.VerbExtend)
+			info.CapacityBytes, info.FreeBytes = p.CapacityBytes, p.FreeBytes
+			info.Extends, info.NoCreate = p.Can(connector.VerbExtend), !p.Can(connector.VerbCreate)
 		}
 		pools = append(pools, info)
 	}

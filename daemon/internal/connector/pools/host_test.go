@@ -51,7 +51,7 @@ func pool(t *testing.T, h *pools.Host, name string) hv.PoolInfo {
 func TestAPoolOfAConnectorIsAPoolAsAnyOther(t *testing.T) {
 	h, _ := newHost(t, "")
 	ctx := forOp(t, "op-1")
-	if p := pool(t, h, "fast"); !p.Active || p.Type != hv.ConnectorPool || p.Path != connectortest.Directory || !p.Extends || p.FreeBytes <= 0 {
+	if p := pool(t, h, "fast"); !p.Active || p.Type != hv.ConnectorPool || p.Path != connectortest.Directory || !p.Extends || p.NoCreate || p.FreeBytes <= 0 {
 		t.Errorf("the pool is %+v", p)
 	}
 	if p := pool(t, h, "files"); p.Type != "dir" {
