@@ -285,7 +285,7 @@ func drainShow(c *cli.Context, s *session.Session) error {
 	r.Add("to pool", d.ToPool)
 	r.Add("state", d.State)
 	r.Add("parallel", strconv.Itoa(d.Parallel))
-	r.Add("bandwidth", atMost(d.BandwidthBytesPerSecond)+" each")
+	r.Add("bandwidth", atMostEach(d.BandwidthBytesPerSecond))
 	r.AddIf("pace", d.Pace)
 	r.AddIf("verify", d.Verify)
 	r.Add("delete source", render.YesNo(d.DeleteSource))

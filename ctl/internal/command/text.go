@@ -75,6 +75,14 @@ func atMost(rate int64) string {
 	return "at most " + render.Rate(rate)
 }
 
+// atMostEach is atMost of a limit that several moves have.
+func atMostEach(rate int64) string {
+	if rate == 0 {
+		return atMost(rate)
+	}
+	return atMost(rate) + " each"
+}
+
 // startedOf is when a migration was started, zero if that is not known.
 func startedOf(m *api.Migration) time.Time {
 	if m.StartedAt == nil {
