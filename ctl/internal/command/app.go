@@ -11,19 +11,20 @@ import (
 
 	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/version"
 )
 
 // appHelp is the first thing that a new user reads.
-const appHelp = `Start with 'volferryctl status' and 'volferryctl doctor'. To put the disks of a guest
+var appHelp = fmt.Sprintf(`Start with 'volferryctl status' and 'volferryctl doctor'. To put the disks of a guest
 that exists already under Volferry's care, and to move one of them while it runs:
 
    volferryctl instance adopt web1
    volferryctl volume list
    volferryctl volume migrate web1-vda --to-pool fast
 
-Things are named by name, by id, or by the unique beginning of an id. Flags may stand
-before or after the names. Results go to stdout, talk to stderr.
+Things are named by name, by id, or by the unique beginning of an id, %d characters of it
+at least. Flags may stand before or after the names. Results go to stdout, talk to stderr.
 
 Commands wait for work that takes long. Ctrl-C ends the waiting, never the work, and prints
 how to follow the work and how to cancel it; the exit status is 130 then. A second Ctrl-C
@@ -34,7 +35,7 @@ one line on stderr, {"error":{"code":...,"message":...}}.
 
 Exit status: 0 done, 1 internal error, 2 wrong usage, 3 not found, 4 refused,
 5 daemon, registry or libvirt unavailable, 6 the operation ended in error,
-7 it needs an operator, 130 you stopped waiting.`
+7 it needs an operator, 130 you stopped waiting.`, api.MinIDPrefix)
 
 // newApp builds the command tree. It connects to nothing: each command opens its own
 // session.
