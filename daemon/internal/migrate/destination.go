@@ -51,8 +51,7 @@ func (m *Manager) checkKeepBase(ctx context.Context, s *steps.Spec) error {
 	case !s.CreateDst:
 		return api.Errorf(api.CodeInvalidArgument, "%s exists already, and would hide what is in the base images; with --keep-base the destination is made by the move: name a file that is not there", s.Dst.Path)
 	case s.Method == steps.MethodMirror:
-		return unsupported(s, "disk %s of instance %s %s, which copies what is in the base images as well; leave out --keep-base, or stop the instance and run this again",
-			s.Target, s.InstanceName, onlyMirrored)
+		return onlyMirrored(s, "copies what is in the base images as well; leave out --keep-base, or stop the instance and run this again")
 	case s.Method == steps.MethodOverlay:
 		return m.env.MayCopyBehind(ctx, s)
 	}

@@ -13,7 +13,7 @@ import (
 // checkFromExport refuses what is not done with a src that is at an address: it is its server's to remove.
 func checkFromExport(s *steps.Spec) error {
 	if api.IsNetwork(s.Src.Path) && s.DeleteSource {
-		return api.Errorf(api.CodeInvalidArgument, "%s is %s, which is removed where it was made; leave out delete_source", s.Src.Path, api.AddressKind(s.Src.Path))
+		return api.Errorf(api.CodeInvalidArgument, "%s is %s, which is removed where it was made; leave out --delete-source", s.Src.Path, api.AddressKind(s.Src.Path))
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func (m *Manager) chooseMethod(ctx context.Context, s *steps.Spec, dom *hv.Domai
 	case dom.State.Active() && mirrorable(reason) && asked == steps.MethodOverlay:
 		return unsupported(s, "there can be no overlay on disk %s of instance %s, which %s; use --method auto", s.Target, dom.Name, reason)
 	case dom.State.Active() && (mirrorable(reason) || reason == "" && asked == steps.MethodMirror):
-		s.Method = steps.MethodMirror
+		s.Method, s.OnlyMirrored = steps.MethodMirror, reason
 		return nil
 	case reason == "" && asked != steps.MethodMirror:
 		s.Method = steps.MethodOverlay
@@ -117,9 +117,12 @@ func mirrorable(reason string) bool {
 	return slices.Contains([]string{notShareable, notReadOnly, notPaused, notPausedByQuota}, reason)
 }
 
-// onlyMirrored says why method auto has chosen a mirror for a disk: nothing else moves it while
-// its instance runs.
-const onlyMirrored = notShareable + ", <readonly/>, " + notPaused + ", or " + notPausedByQuota + ", so it can only be mirrored while the instance runs"
+// onlyMirrored refuses what a mirror does not do of a disk that nothing else moves while its
+// instance runs: which says that, and what to do.
+func onlyMirrored(s *steps.Spec, which string) *api.Error {
+	return unsupported(s, "disk %s of instance %s %s, so it can only be mirrored while the instance runs, which %s",
+		s.Target, s.InstanceName, s.OnlyMirrored, which)
+}
 
 // notOverlayable says why no overlay is put on a disk that could be moved otherwise, "" if one
 // is.
@@ -165,8 +168,7 @@ func checkMethod(s *steps.Spec, t *api.MigrationTarget) error {
 	case s.Method == steps.MethodMirror && t.ExternalCopy && t.Method == steps.MethodMirror:
 		return api.Errorf(api.CodeInvalidArgument, "an external copy needs a frozen source, which method mirror does not make; leave out one of the two")
 	case s.Method == steps.MethodMirror && t.ExternalCopy:
-		return unsupported(s, "disk %s of instance %s %s, which makes no frozen source for an external copy; stop the instance and run this again",
-			s.Target, s.InstanceName, onlyMirrored)
+		return onlyMirrored(s, "makes no frozen source for an external copy; stop the instance and run this again")
 	}
 	return nil
 }

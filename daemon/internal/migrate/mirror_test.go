@@ -129,11 +129,11 @@ func TestWhatAMirrorCannotDoIsRefusedWithTheReason(t *testing.T) {
 	}{
 		{"by hand", mirrorToNewPool, false, true, api.CodeInvalidArgument, "no frozen source"},
 		{"external copy", api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror, ExternalCopy: true}, false, false, api.CodeInvalidArgument, "frozen source"},
-		{"a shareable disk by hand", toNewPool, true, true, api.CodeUnsupportedDisk, "not done step by step"},
-		{"an external copy of a shareable disk", api.MigrationTarget{ToPool: "new", ExternalCopy: true}, true, false, api.CodeUnsupportedDisk, "no frozen source"},
+		{"a shareable disk by hand", toNewPool, true, true, api.CodeUnsupportedDisk, "vda of instance web is <shareable/>, so it can only be mirrored while the instance runs, which is not done step by step"},
+		{"an external copy of a shareable disk", api.MigrationTarget{ToPool: "new", ExternalCopy: true}, true, false, api.CodeUnsupportedDisk, "is <shareable/>, so it can only be mirrored while the instance runs, which makes no frozen source"},
 		{"an overlay on a shareable disk", api.MigrationTarget{ToPool: "new", Method: steps.MethodOverlay}, true, false, api.CodeUnsupportedDisk, "there can be no overlay"},
-		{"a source that is deleted unverified", api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror, DeleteSource: true}, false, false, api.CodeInvalidArgument, "say verify full"},
-		{"verification into qcow2", api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror, ToFormat: api.FormatQcow2, CopyOptions: api.CopyOptions{Verify: steps.VerifyFull}}, false, false, api.CodeInvalidArgument, "raw to raw"},
+		{"a source that is deleted unverified", api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror, DeleteSource: true}, false, false, api.CodeInvalidArgument, "--delete-source needs --verify full"},
+		{"verification into qcow2", api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror, ToFormat: api.FormatQcow2, CopyOptions: api.CopyOptions{Verify: steps.VerifyFull}}, false, false, api.CodeInvalidArgument, "say --verify none"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {

@@ -105,7 +105,7 @@ func checkTarget(t api.MigrationTarget) error {
 		return err
 	}
 	if t.PauseAll {
-		return api.Errorf(api.CodeInvalidArgument, "pause_all is no way to move one attachment; say it of the volume: volferryctl volume migrate VOLUME --pause-all")
+		return api.Errorf(api.CodeInvalidArgument, "--pause-all is no way to move one attachment; say it of the volume: volferryctl volume migrate VOLUME --pause-all")
 	}
 	if t.Method == api.MethodLive {
 		return api.Errorf(api.CodeInvalidArgument, "method live is no way to move one attachment; say it of the volume")
@@ -295,11 +295,11 @@ func chooseVerify(s *steps.Spec) error {
 		s.Verify = steps.VerifyFull
 	case s.Method != steps.MethodMirror:
 	case s.Verify == "" && s.DeleteSource:
-		return api.Errorf(api.CodeInvalidArgument, "delete_source needs verify full, which a mirror is not by itself: both sides are then compared with the guest paused; say verify full, or delete the source afterwards")
+		return api.Errorf(api.CodeInvalidArgument, "--delete-source needs --verify full, which a mirror is not by itself: both sides are then compared with the guest paused; say --verify full, or delete the source afterwards")
 	case s.Verify == "":
 		s.Verify = steps.VerifyNone
 	case s.Verify == steps.VerifyFull && (s.Src.Format != api.FormatRaw || s.Dst.Format != api.FormatRaw):
-		return api.Errorf(api.CodeInvalidArgument, "a mirror can be verified only from raw to raw, and this is %s to %s; say verify none", s.Src.Format, s.Dst.Format)
+		return api.Errorf(api.CodeInvalidArgument, "a mirror can be verified only from raw to raw, and this is %s to %s; say --verify none", s.Src.Format, s.Dst.Format)
 	}
 	return nil
 }

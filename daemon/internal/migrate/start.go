@@ -103,8 +103,7 @@ func checkByHand(s *steps.Spec, req StartRequest) error {
 	case req.Target.Method == steps.MethodMirror:
 		return api.Errorf(api.CodeInvalidArgument, "method mirror makes no frozen source to copy between start and complete; use `volferryctl volume migrate`, which goes through to the end")
 	}
-	return unsupported(s, "disk %s of instance %s %s, which is not done step by step; use `volferryctl volume migrate`, or stop the instance",
-		s.Target, s.InstanceName, onlyMirrored)
+	return onlyMirrored(s, "is not done step by step; use `volferryctl volume migrate`, or stop the instance")
 }
 
 // grantBound is how long a request waits for the registry's word before it is

@@ -90,8 +90,11 @@ type Spec struct {
 	// overlay has to know.
 	GuestBytes int64 `json:"guest_bytes,omitempty"`
 
-	Method       string `json:"method"`
-	Composite    bool   `json:"composite"` // volume migrate: go through to the end
+	Method    string `json:"method"`
+	Composite bool   `json:"composite"` // volume migrate: go through to the end
+	// OnlyMirrored says why the volume can only be mirrored while its instance runs, "" if it can
+	// move otherwise, or if it is not mirrored. Only the checks of the request have to know.
+	OnlyMirrored string `json:"-"`
 	ExternalCopy bool   `json:"external_copy"`
 	DeleteSource bool   `json:"delete_source"`
 	// CopyOptions are those that the migration was started with; Env.CopyOptions has what
