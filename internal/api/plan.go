@@ -16,6 +16,9 @@ type MigrationPlan struct {
 	Dst          Location `json:"dst"`
 	// CreatesDestination: dst is not there yet.
 	CreatesDestination bool `json:"creates_destination"`
+	// ConnectsDestination: dst is a volume of a target and has no device yet. The move connects it;
+	// whether it is there, and its size, are seen only then.
+	ConnectsDestination bool `json:"connects_destination,omitempty"`
 	// DstLeftBy is the migration that has left the image that is overwritten, empty if none has.
 	DstLeftBy string `json:"dst_left_by,omitempty"`
 	// Method is overlay, mirror, or offline: no instance has the volume.

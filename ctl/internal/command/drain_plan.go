@@ -97,7 +97,7 @@ func (p *drainPlan) row(pool string) (takes, method, reason string) {
 	case p.Error != nil:
 		return "-", "STAYS", p.VolumeName + " stays: " + p.Error.Message
 	case p.Migration != nil && p.comes(pool):
-		return api.Bytes(p.SizeBytes), "COMES", fmt.Sprintf("%s comes: migration %s brings it into pool %s; it is moved once that is over", p.VolumeName, p.Migration.ID, pool)
+		return "up to " + api.Bytes(p.SizeBytes), "COMES", fmt.Sprintf("%s comes: migration %s brings it into pool %s; it is moved once that is over", p.VolumeName, p.Migration.ID, pool)
 	case p.Migration != nil:
 		return "-", "LEAVES", fmt.Sprintf("%s leaves: migration %s moves it to %s already", p.VolumeName, p.Migration.ID, render.Location(p.Migration.Dst))
 	case p.Pause != nil:
@@ -181,7 +181,10 @@ func (p *drainPlan) ask(ctx context.Context, s *session.Session, v *api.Volume, 
 type room struct {
 	host               string
 	takes, grown, free int64
-	known              bool // free is
+	// comes is the size of the volumes that are not in the pool yet, of which nobody knows what they
+	// take once they are.
+	comes int64
+	known bool // free is
 }
 
 // roomLines say, for each host, what its volumes take together, what they may grow to, and what is
@@ -191,8 +194,12 @@ func (d *drainPlans) roomLines() []string {
 	rooms := map[string]*room{}
 	for i := range d.plans {
 		p := &d.plans[i]
-		takes, grown := p.room(d.pool)
-		if takes == 0 {
+		takes, grown := p.room()
+		var comes int64
+		if p.comes(d.pool) {
+			comes, grown = p.SizeBytes, p.SizeBytes
+		}
+		if takes == 0 && comes == 0 {
 			continue
 		}
 		host := p.Host
@@ -205,7 +212,7 @@ func (d *drainPlans) roomLines() []string {
 			r.free, r.known = d.reportedFree(p.Host)
 			rooms[host] = r
 		}
-		r.takes, r.grown = r.takes+takes, r.grown+grown
+		r.takes, r.grown, r.comes = r.takes+takes, r.grown+grown, r.comes+comes
 		if p.Plan != nil && p.Plan.FreeBytes != nil {
 			r.free, r.known = *p.Plan.FreeBytes, true // of now
 		}
@@ -221,11 +228,11 @@ func (d *drainPlans) roomLines() []string {
 
 // room is what a volume takes at most where the drain moves it, and what it may grow to there; both
 // are 0 if that is not known, or if it is not moved.
-func (p *drainPlan) room(pool string) (takes, grown int64) {
+func (p *drainPlan) room() (takes, grown int64) {
 	switch {
 	case p.Plan != nil && p.Plan.NeededBytes != nil && p.Plan.FreeBytes != nil:
 		return *p.Plan.NeededBytes, p.Plan.Dst.WholeBytes()
-	case p.Pause != nil, p.comes(pool):
+	case p.Pause != nil:
 		return p.SizeBytes, p.SizeBytes
 	}
 	return 0, 0
@@ -245,10 +252,19 @@ func (r *room) line(pool string, shared bool) string {
 	if shared {
 		whose, where = "All of them", ""
 	}
-	line := fmt.Sprintf("%s take up to %s together; pool %s has %s free%s.", whose, api.Bytes(r.takes), pool, api.Bytes(r.free), where)
+	takes := "up to " + api.Bytes(r.takes) + " together"
+	switch {
+	case r.comes > 0 && r.takes > 0:
+		takes += ", and what comes up to " + api.Bytes(r.comes) + " more"
+	case r.comes > 0:
+		takes = "up to " + api.Bytes(r.comes) + " once they have come"
+	}
+	line := fmt.Sprintf("%s take %s; pool %s has %s free%s.", whose, takes, pool, api.Bytes(r.free), where)
 	switch {
 	case r.takes > r.free:
 		line += " NOT ALL OF THEM MAY FIT."
+	case r.comes > 0 && r.takes+r.comes > r.free:
+		line += " What comes may not fit, by its size."
 	case r.grown > r.free:
 		line += " " + mayGrow(r.grown)
 	}

@@ -96,8 +96,11 @@ func instanceOf(p *api.MigrationPlan) string {
 // destinationText says what becomes of the place that the volume goes to.
 func destinationText(p *api.MigrationPlan) string {
 	text := "which is there and is overwritten"
-	if p.CreatesDestination {
+	switch {
+	case p.CreatesDestination:
 		text = "which is made"
+	case p.ConnectsDestination:
+		text = "which is connected for the move; whether it is there, and its size, are seen only then"
 	}
 	if p.DstLeftBy != "" {
 		text += " (it is the source that migration " + p.DstLeftBy + " has left, and nothing has written to it since)"

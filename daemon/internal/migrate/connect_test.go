@@ -32,6 +32,22 @@ func TestAVolumeMovesToATargetAndBackAndIsConnectedMeanwhile(t *testing.T) {
 	}
 }
 
+func TestAPlanSaysOfAVolumeOfATargetThatItIsConnectedForTheMoveUnlessItIs(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		must(t, d.world.AddTarget(volumePath, testSize))
+		for _, connected := range []bool{false, true} {
+			if connected {
+				must(t, d.world.Fake.ConnectDevice(t.Context(), volumePath))
+			}
+			plan, err := d.manager().Plan(t.Context(), testVolume, api.MigrationTarget{ToPath: volumePath})
+			must(t, err)
+			if plan.ConnectsDestination == connected || plan.CreatesDestination || d.world.Connected(volumePath) != connected {
+				t.Errorf("connected %v: the plan is %+v", connected, plan)
+			}
+		}
+	})
+}
+
 // TestAMoveToATargetThatEndsInVainDisconnectsIt: cancelled, or refused once it was connected.
 func TestAMoveToATargetThatEndsInVainDisconnectsIt(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {

@@ -4,9 +4,11 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
@@ -27,6 +29,11 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 	}
 	if s.CreateDst && s.Dst.Pool != "" {
 		plan.Dst = withoutID(s.Dst, s.MigrationID)
+	}
+	if s.ConnectDst {
+		if plan.ConnectsDestination, err = m.isAway(ctx, s.Dst.Path); err != nil {
+			return api.MigrationPlan{}, err
+		}
 	}
 	if !s.CreateDst {
 		h, err := m.leaverOf(ctx, s.Dst.Path)
@@ -53,6 +60,15 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 		plan.OverlayDir, plan.OverlayFreeBytes = m.cfg.OverlayDir, &free
 	}
 	return plan, nil
+}
+
+// isAway says whether a volume of a target has no device here.
+func (m *Manager) isAway(ctx context.Context, path string) (bool, error) {
+	_, err := m.ports.Images.Inspect(ctx, api.Location{Path: path, Format: api.FormatRaw})
+	if errors.Is(err, image.ErrAbsent) {
+		return true, nil
+	}
+	return false, err
 }
 
 // withoutID is a location with <id> in place of the beginning of a migration's id, which each
