@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,11 +75,12 @@ func TestWhatIsNotDoneWithAVolumeAtAnExportIsRefusedByNameAndChangesNothing(t *t
 		state  hv.State
 		target api.MigrationTarget
 		code   api.Code
+		says   string
 	}{
-		{"delete the source", hv.StateStopped, api.MigrationTarget{ToPool: "new", DeleteSource: true}, api.CodeInvalidArgument},
-		{"mirror", hv.StateRunning, api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror}, api.CodeUnsupportedDisk},
-		{"to itself", hv.StateStopped, api.MigrationTarget{ToPath: migratetest.Export.Path}, api.CodeSameLocation},
-		{"to a cluster that is not listed", hv.StateStopped, api.MigrationTarget{ToPath: "rbd://00000000-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/web"}, api.CodePermissionDenied},
+		{"delete the source", hv.StateStopped, api.MigrationTarget{ToPool: "new", DeleteSource: true}, api.CodeInvalidArgument, "leave out --delete-source"},
+		{"mirror", hv.StateRunning, api.MigrationTarget{ToPool: "new", Method: steps.MethodMirror}, api.CodeUnsupportedDisk, "leave out --method"},
+		{"to itself", hv.StateStopped, api.MigrationTarget{ToPath: migratetest.Export.Path}, api.CodeSameLocation, ""},
+		{"to a cluster that is not listed", hv.StateStopped, api.MigrationTarget{ToPath: "rbd://00000000-58a1-4ac3-8f0e-0e3c6f0f7a11/rbd/web"}, api.CodePermissionDenied, ""},
 	} {
 		for at, world := range map[string]func(*testing.T, hv.State) *migratetest.World{"an export": migratetest.ExportWorld, "an image": migratetest.RBDWorld} {
 			t.Run(c.name+", at "+at, func(t *testing.T) {
@@ -89,8 +91,8 @@ func TestWhatIsNotDoneWithAVolumeAtAnExportIsRefusedByNameAndChangesNothing(t *t
 						target.ToPath = d.world.Src.Path
 					}
 					_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true})
-					if api.CodeOf(err) != c.code {
-						t.Errorf("got %v, want %s", err, c.code)
+					if api.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
+						t.Errorf("got %v, want %s that says %q", err, c.code, c.says)
 					}
 					d.stayed()
 				})
