@@ -33,6 +33,8 @@ type doctor struct {
 	volume func(ctx context.Context, id string) (api.Volume, error)
 	// open returns the migrations of this host that are not over.
 	open func(ctx context.Context) ([]api.Migration, error)
+	// ops returns the operations of this host that are not over.
+	ops func() []api.Op
 	// written returns the released sources of this host that may have what their volumes lack.
 	written func(ctx context.Context) ([]api.ReleasedSource, error)
 	// tainted returns the guests of this host whose domains a move has tainted.

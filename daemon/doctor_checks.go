@@ -26,6 +26,7 @@ func (d *doctor) checks(ctx context.Context) []api.Check {
 	out = append(out, d.missing(ctx, attached)...)
 	out = append(out, d.outside(ctx, attached)...)
 	out = append(out, d.moves(ctx)...)
+	out = append(out, api.CheckOps(d.ops()))
 	out = append(out, d.sources(ctx)...)
 	out = append(out, d.taints(ctx)...)
 	out = append(out, d.limits())

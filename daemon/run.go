@@ -167,6 +167,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	look := &doctor{
 		cfg: cfg, rules: rules, hv: virt, guards: guards, proof: newHookProof(cfg.StateDir, guards), uplink: up, client: registry, volume: registry.Volume, storage: storage,
 		open:    func(ctx context.Context) ([]api.Migration, error) { return migrations.List(ctx, false) },
+		ops:     func() []api.Op { return adminapi.OpenOps(runner) },
 		written: func(ctx context.Context) ([]api.ReleasedSource, error) { return migrations.WrittenSources(ctx) },
 		tainted: migrations.TaintedGuests,
 		limited: migrations.LeftLimits,

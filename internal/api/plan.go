@@ -30,7 +30,8 @@ type MigrationPlan struct {
 	NeededBytes *int64 `json:"needed_bytes,omitempty"`
 	FreeBytes   *int64 `json:"free_bytes,omitempty"`
 	// Warning says what may go wrong after the move, and does not keep it from being made: the
-	// volume may grow to more than is free where it goes.
+	// volume may grow to more than is free where it goes. It also names an op that waits for an
+	// operator, and that the move has to wait for.
 	Warning string `json:"warning,omitempty"`
 	// OverlayDir is where the guest writes meanwhile, OverlayFreeBytes what is free there; left
 	// out unless the method is overlay.

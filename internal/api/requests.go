@@ -384,5 +384,6 @@ type Status struct {
 	Instances        int     `json:"instances"`
 	Volumes          int     `json:"volumes"`
 	MigrationsActive int     `json:"migrations_active"`
-	NeedsOperator    int     `json:"needs_operator"`
+	// NeedsOperator counts migrations, and ops that belong to none.
+	NeedsOperator int `json:"needs_operator"`
 }

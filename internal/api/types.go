@@ -392,7 +392,8 @@ type Migration struct {
 //
 // WaitingFor is what the op waits for: registry, hypervisor, storage, guest, turn (the op Behind
 // comes first) or another word; it is empty while the op works. WaitingSince is when the
-// wait began.
+// wait began. Next has, for people, the commands that bring an op that needs an operator to its end, if
+// they are known.
 type Op struct {
 	ID    string `json:"id"`
 	Kind  string `json:"kind"`
@@ -414,6 +415,7 @@ type Op struct {
 	CreatedAt  time.Time    `json:"created_at"`
 	FinishedAt *time.Time   `json:"finished_at"`
 	Error      *Error       `json:"error"`
+	Next       string       `json:"next,omitempty"`
 }
 
 // The states of an op that has ended or waits for the operator. The last line of its stream

@@ -90,6 +90,9 @@ func opShow(c *cli.Context, s *session.Session) error {
 	if o.Error != nil {
 		r.Add("error", o.Error.Message)
 	}
+	if o.State == api.OpNeedsOperator {
+		r.Add("next", o.WayOut())
+	}
 	return s.PrintRecord(resp, o.ID, &r)
 }
 

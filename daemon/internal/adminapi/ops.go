@@ -59,29 +59,40 @@ func (s *Server) requested(ctx context.Context, opID string) (api.Op, error) {
 		return api.Op{}, api.NotFoundHere("operation", opID)
 	}
 	if migrate.Owns(st.Op.Kind) {
-		return s.Migrations.Request(ctx, opID)
+		out, err := s.Migrations.Request(ctx, opID)
+		out.Next = next(&st, &out)
+		return out, err
 	}
-	out := request.Render(&st, st.State, request.APIError(st.Failure))
+	out := render(&st)
 	out.Live = migrate.LiveOutcome(&st)
 	return out, nil
 }
 
+// render returns the API's document of one op, of any kind.
+func render(st *op.Status) (out api.Op) {
+	if migrate.Owns(st.Op.Kind) {
+		out = migrate.RenderOp(st)
+	} else {
+		out = request.Render(st, st.State, request.APIError(st.Failure))
+	}
+	out.Next = next(st, &out)
+	return out
+}
+
 // listOps lists the ops of this host that are not finished, of every kind, the oldest
 // first: those that run, those that wait, and those that need the operator.
-func (s *Server) listOps(*http.Request, routes.None) ([]api.Op, error) {
+func (s *Server) listOps(*http.Request, routes.None) ([]api.Op, error) { return OpenOps(s.Runner), nil }
+
+// OpenOps returns the ops of a runner that are not finished, of every kind, the oldest first.
+func OpenOps(runner *op.Runner) []api.Op {
 	open := []api.Op{}
-	for _, st := range s.Runner.Active() {
-		if st.State.Final() {
-			continue
+	for _, st := range runner.Active() {
+		if !st.State.Final() {
+			open = append(open, render(&st))
 		}
-		if migrate.Owns(st.Op.Kind) {
-			open = append(open, migrate.RenderOp(&st))
-			continue
-		}
-		open = append(open, request.Render(&st, st.State, request.APIError(st.Failure)))
 	}
 	slices.SortFunc(open, func(a, b api.Op) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID)) })
-	return open, nil
+	return open
 }
 
 // watchOp streams what becomes of a request. The last line has its result:

@@ -207,6 +207,9 @@ func (s *Server) count(ctx context.Context, st *api.Status) {
 			st.Instances = len(insts)
 		}
 	}
+	ops := OpenOps(s.Runner)
+	st.NeedsOperator = api.CountStanding(ops)
+	st.Parts = append(st.Parts, api.CheckOps(ops))
 	open, err := s.allMigrations(ctx, false)
 	if err != nil {
 		st.Parts = append(st.Parts, api.Check{Name: "journal", Status: "fail", Message: err.Error()})

@@ -17,9 +17,10 @@ import (
 // Run brings migrations from one op to the next until ctx ends: it continues a `volume
 // migrate`, and plans again what the world has overtaken. It begins with the migrations
 // that an earlier daemon has left open, and calls caughtUp once it has looked at all of
-// them. Resume the runner first.
+// them. A deletion of a source that waits for the operator looks again. Resume the runner first.
 func (m *Manager) Run(ctx context.Context, caughtUp func()) error {
 	changes := m.watch.all(ctx)
+	m.continueDeletions(ctx)
 	open, err := m.List(ctx, false)
 	if err != nil {
 		return err

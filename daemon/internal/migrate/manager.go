@@ -67,7 +67,7 @@ type Manager struct {
 	sources writtenSources
 
 	// admission is locked from the look at a migration to the submission of its next op.
-	// Migrations last, so that no request waits behind one.
+	// Migrations last, so that no request waits behind one; the deletion of a source does not.
 	admission request.Admission
 }
 
@@ -76,7 +76,7 @@ type Manager struct {
 func New(cfg Config, ports steps.Ports, runner *op.Runner, journal Journal, host func(context.Context) (steps.Host, error), log *slog.Logger) *Manager {
 	m := &Manager{
 		cfg: cfg, ports: ports, runner: runner, journal: journal, host: host, log: log, watch: newWatchers(), opEnds: newWatchers(),
-		admission: request.Admission{Runner: runner, Journal: journal, Log: log, Now: ports.Now},
+		admission: request.Admission{Runner: runner, Journal: journal, Log: log, Now: ports.Now, Kinds: []string{steps.KindDeleteSource}},
 	}
 	m.env = steps.NewEnv(ports, steps.NewHistory(journal, runner.Status), host, m.watch.notify, log)
 	runner.Register(m.Plans()...)

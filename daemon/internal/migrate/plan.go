@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -26,6 +27,9 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 		InstanceID: s.InstanceID, InstanceName: s.InstanceName, Device: s.Target,
 		Src: s.Src, Dst: s.Dst, CreatesDestination: s.CreateDst && !s.ConnectDst,
 		Method: s.Method, Verify: s.Verify, DeleteSource: s.DeleteSource, Warning: s.RoomNote,
+	}
+	if parked := m.admission.Parked([]string{s.Key()}); parked != nil {
+		plan.Warning = strings.TrimPrefix(plan.Warning+"; "+request.StandsInTheWay(parked), "; ")
 	}
 	if s.CreateDst && s.Dst.Pool != "" {
 		plan.Dst = withoutID(s.Dst, s.MigrationID)

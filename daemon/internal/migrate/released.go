@@ -5,6 +5,7 @@ package migrate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -108,12 +109,26 @@ func (m *Manager) checkVolumeOfReleased(ctx context.Context, s *steps.Spec, vol 
 // DeleteSource deletes the src that a migration of this host has left, and returns what it
 // was. It refuses a src that anything uses, that was written since, or that is not the image
 // any more that was moved. Ref is the migration's id or the beginning of its id. A repeated
-// request gets the same answer.
+// request gets the same answer. A deletion of this source that waits for the operator goes on, and
+// its end is the answer.
 func (m *Manager) DeleteSource(ctx context.Context, opID, ref string) (api.ReleasedSource, error) {
 	_, err := m.admission.Submit(ctx, request.Request{
 		OpID: opID, Kind: steps.KindDeleteSource, Body: ref,
-		Decide: func(ctx context.Context) (request.Input, error) { return m.decideDeleteSource(ctx, ref) },
+		Decide: func(ctx context.Context) (_ request.Input, err error) {
+			parked, err := m.parkedDeletion(ctx, ref)
+			if err != nil {
+				return nil, err
+			}
+			if parked != "" {
+				opID = parked
+				return nil, errServed
+			}
+			return m.decideDeleteSource(ctx, ref)
+		},
 	})
+	if errors.Is(err, errServed) {
+		err = m.continueDeletion(ctx, opID)
+	}
 	if err != nil {
 		return api.ReleasedSource{}, err
 	}
@@ -122,6 +137,45 @@ func (m *Manager) DeleteSource(ctx context.Context, opID, ref string) (api.Relea
 		return api.ReleasedSource{}, err
 	}
 	return releasedBy(st.Op)
+}
+
+// parkedDeletion returns the op that deletes the source of a migration and waits for the operator, "" if
+// there is none.
+func (m *Manager) parkedDeletion(ctx context.Context, ref string) (opID string, err error) {
+	mig, err := m.Resolve(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	for _, st := range m.runner.Active() {
+		if st.Op.Kind != steps.KindDeleteSource || st.State != op.StateNeedsOperator {
+			continue
+		}
+		if was, err := releasedBy(st.Op); err == nil && was.MigrationID == mig.ID {
+			return st.Op.ID, nil
+		}
+	}
+	return "", nil
+}
+
+// continueDeletion lets a deletion go on that waits for the operator, and looks again at what is there.
+func (m *Manager) continueDeletion(ctx context.Context, opID string) error {
+	err := m.runner.Continue(ctx, opID)
+	if err == nil || errors.Is(err, op.ErrNotParked) || errors.Is(err, op.ErrFinished) {
+		return nil
+	}
+	return request.JournalError(err)
+}
+
+// continueDeletions lets the deletions go on that an earlier daemon has left to the operator.
+func (m *Manager) continueDeletions(ctx context.Context) {
+	for _, st := range m.runner.Active() {
+		if st.Op.Kind != steps.KindDeleteSource || st.State != op.StateNeedsOperator {
+			continue
+		}
+		if err := m.continueDeletion(ctx, st.Op.ID); err != nil {
+			m.log.Warn("the deletion of a source cannot go on", "op", st.Op.ID, "err", err)
+		}
+	}
 }
 
 func (m *Manager) decideDeleteSource(ctx context.Context, ref string) (request.Input, error) {

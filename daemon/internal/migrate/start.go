@@ -128,5 +128,28 @@ func (m *Manager) granted(ctx context.Context, id, opID string) (api.Migration, 
 			return api.Migration{}, steps.APIError(st.Failure)
 		}
 	}
-	return m.Get(context.WithoutCancel(ctx), id)
+	ctx = context.WithoutCancel(ctx)
+	if err := m.refuseParked(ctx, opID); err != nil {
+		return api.Migration{}, err
+	}
+	return m.Get(ctx, id)
+}
+
+// refuseParked takes back a start that has its turn behind an op that waits for the operator, and returns
+// the refusal. Behind another migration it waits (DESIGN.md, section 9).
+func (m *Manager) refuseParked(ctx context.Context, opID string) error {
+	st, err := m.runner.Status(ctx, opID)
+	if err != nil {
+		return request.JournalError(err)
+	}
+	if parked := m.admission.Parked(st.Op.Keys); parked == nil || Owns(parked.Op.Kind) || !m.admission.RefuseParked(st) {
+		return nil
+	}
+	if st, err = m.admission.Wait(ctx, opID); err != nil {
+		return request.JournalError(err)
+	}
+	if st.State != op.StateUndone { // it has got its turn since
+		return nil
+	}
+	return steps.APIError(st.Failure)
 }

@@ -47,9 +47,23 @@ func Remark(st *op.Status) string {
 	return strings.Join(remarks, "; ")
 }
 
-// subjectOf tells people what an op is about. Every kind has its own input, but volume and
-// instance have the same names in all of them.
+// subjectOf tells people what an op is about.
 func subjectOf(input json.RawMessage) string {
+	volume, instance := Names(input)
+	switch {
+	case volume != "" && instance != "":
+		return "volume " + volume + " at instance " + instance
+	case volume != "":
+		return "volume " + volume
+	case instance != "":
+		return "instance " + instance
+	}
+	return ""
+}
+
+// Names returns the names, or the ids, of the volume and the instance that an op is about, "" for none.
+// Every kind has its own input, but volume and instance have the same names in all of them.
+func Names(input json.RawMessage) (volume, instance string) {
 	var in struct {
 		VolumeName   string `json:"volume_name"`
 		VolumeID     string `json:"volume_id"`
@@ -65,17 +79,7 @@ func subjectOf(input json.RawMessage) string {
 		} `json:"spec"`
 	}
 	if json.Unmarshal(input, &in) != nil {
-		return ""
+		return "", ""
 	}
-	volume := cmp.Or(in.VolumeName, in.Volume.Name, in.Spec.VolumeName, in.VolumeID, in.Volume.ID, in.Spec.VolumeID)
-	instance := cmp.Or(in.InstanceName, in.InstanceID)
-	switch {
-	case volume != "" && instance != "":
-		return "volume " + volume + " at instance " + instance
-	case volume != "":
-		return "volume " + volume
-	case instance != "":
-		return "instance " + instance
-	}
-	return ""
+	return cmp.Or(in.VolumeName, in.Volume.Name, in.Spec.VolumeName, in.VolumeID, in.Volume.ID, in.Spec.VolumeID), cmp.Or(in.InstanceName, in.InstanceID)
 }

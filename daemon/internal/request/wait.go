@@ -76,10 +76,44 @@ func (a *Admission) behindOurs(mine op.Status) bool {
 // on its instance.
 func (a *Admission) takeBackTurn(ctx context.Context, st op.Status) (op.Status, error) {
 	busy := api.Errorf(api.CodeInstanceBusy, "another operation works on the instance or the volume; `volferryctl migration list` shows migrations; try again when it is over")
+	if parked := a.Parked(st.Op.Keys); parked != nil {
+		busy = waitsBehind(parked)
+	}
 	if err := a.Runner.Interrupt(st.Op.ID, busy); err != nil {
 		return st, nil //nolint:nilerr // it has got its turn since
 	}
 	return a.Wait(ctx, st.Op.ID)
+}
+
+// Parked returns an op, of any manager, that waits for the operator and has one of these keys, nil if there
+// is none. Nothing else with that key begins before its end.
+func (a *Admission) Parked(keys []string) *op.Status {
+	for _, st := range a.Runner.Active() {
+		if st.State == op.StateNeedsOperator && share(st.Op.Keys, keys) {
+			return &st
+		}
+	}
+	return nil
+}
+
+func waitsBehind(parked *op.Status) *api.Error {
+	return api.Errorf(api.CodeNeedsOperator, "%s; nothing was changed", StandsInTheWay(parked)).With("op_id", parked.Op.ID)
+}
+
+// StandsInTheWay says of an op that waits for the operator that others have to wait for it.
+func StandsInTheWay(parked *op.Status) string {
+	return fmt.Sprintf("operation %s (%s) has to end first, and an operator has to look at it: %s; `volferryctl op show %s` says what to do",
+		parked.Op.ID, parked.Op.Kind, parked.Failure.Message, parked.Op.ID)
+}
+
+// RefuseParked takes an op back that has touched nothing and has its turn behind one that waits for the
+// operator: it would not go on by itself. It returns false if that is not so.
+func (a *Admission) RefuseParked(st op.Status) bool {
+	if st.Waiting != WaitTurn || st.State != op.StateRunning || st.Step != "" {
+		return false
+	}
+	parked := a.Parked(st.Op.Keys)
+	return parked != nil && a.Runner.Interrupt(st.Op.ID, waitsBehind(parked)) == nil
 }
 
 // Wait waits for the end of an op, but no longer than a request may wait for a system that
@@ -110,6 +144,9 @@ func (a *Admission) End(ctx context.Context, opID, doing string) (op.Status, err
 		case st.State == op.StateNeedsOperator:
 			return st, api.Errorf(api.CodeNeedsOperator, "%s, but an operator has to look at it: %s", doing, st.Failure.Message).
 				With("op_id", opID).With("cause", st.Failure.Code)
+		}
+		if a.RefuseParked(st) {
+			continue
 		}
 		if err := a.stuck(st, doing); err != nil {
 			return st, err

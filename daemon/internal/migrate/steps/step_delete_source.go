@@ -3,12 +3,14 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -43,37 +45,76 @@ func (in *ReleasedInput) cannot(code api.Code, format string, args ...any) *api.
 
 // releasedPlan is the plan of KindDeleteSource.
 func (e *Env) releasedPlan() op.Plan {
-	do := func(ctx context.Context, _ *op.Run, in *ReleasedInput) error {
+	do := func(ctx context.Context, r *op.Run, in *ReleasedInput) error {
 		// As it belongs to nobody, anybody may take it until it is gone.
 		return e.claims.Exclusive(func() error {
 			if err := e.CheckReleased(ctx, in); err != nil {
 				return err
 			}
-			return e.hvError(e.removeReleased(ctx, in))
+			if err := r.Note(ctx, deletionNote{true}); err != nil {
+				return err
+			}
+			return e.removeReleased(ctx, in)
 		})
 	}
-	observe := func(ctx context.Context, _ *op.Run, in *ReleasedInput) (op.Observation, error) {
-		_, err := e.images.Fingerprint(ctx, in.Spec.Src.Path)
-		if errors.Is(err, image.ErrAbsent) {
-			return op.Done, nil
-		}
+	return op.Plan{Kind: KindDeleteSource, Steps: []op.Step{
+		op.StepOf(op.InputOf[ReleasedInput], deleteSourceStep, do, nil, e.observeReleased),
+	}}
+}
+
+const deleteSourceStep = "delete_source"
+
+// deletionNote says that the deletion was tried.
+type deletionNote struct {
+	Tried bool `json:"tried"`
+}
+
+// observeReleased says whether src is deleted. In a pool that was stopped or undefined nothing need be
+// at its path although it is there.
+func (e *Env) observeReleased(ctx context.Context, r *op.Run, in *ReleasedInput) (op.Observation, error) {
+	_, err := e.images.Fingerprint(ctx, in.Spec.Src.Path)
+	if !errors.Is(err, image.ErrAbsent) {
 		return op.NotDone, err
 	}
-	return op.Plan{Kind: KindDeleteSource, Steps: []op.Step{
-		op.StepOf(op.InputOf[ReleasedInput], "delete_source", do, nil, observe),
-	}}
+	err = e.checkReleasedPool(ctx, in)
+	refused, ok := errors.AsType[*api.Error](err)
+	if !ok {
+		return op.Done, err
+	}
+	var note deletionNote
+	if _, err := r.Noted(deleteSourceStep, &note); err != nil || !note.Tried {
+		return op.NotDone, err
+	}
+	return op.Unknown, op.UnknownOutcome(refused)
+}
+
+// again is the command that goes on with a deletion that waits for an operator.
+func (in *ReleasedInput) again() string {
+	return api.ShellLine("volferryctl", "migration", "delete-source", in.Spec.MigrationID, "--yes")
+}
+
+// releasedError is hvError for a step whose outcome is always seen: what is not found is no riddle.
+func (e *Env) releasedError(err error) error {
+	if errors.Is(err, hv.ErrNotFound) {
+		return err
+	}
+	return e.hvError(err)
 }
 
 func (e *Env) removeReleased(ctx context.Context, in *ReleasedInput) error {
 	src := in.Spec.Src
 	if src.Pool != "" {
-		return e.hv.DeleteVolume(ctx, src.Pool, src.Name)
+		err := e.hv.DeleteVolume(ctx, src.Pool, src.Name)
+		if errors.Is(err, hv.ErrNotFound) { // the pool, which was there a moment ago
+			err = cmp.Or(e.checkReleasedPool(ctx, in), err)
+		}
+		return e.releasedError(err)
 	}
 	// The bytes are to go, not a link to them.
 	if real, err := filepath.EvalSymlinks(src.Path); err == nil {
 		src.Path = real
 	}
-	return e.images.Remove(ctx, src.Path)
+	return e.hvError(e.images.Remove(ctx, src.Path))
 }
 
 // CheckReleased refuses a src that is not the released src of its migration any more, or that
@@ -85,7 +126,7 @@ func (e *Env) CheckReleased(ctx context.Context, in *ReleasedInput) error {
 	}
 	look, err := e.claims.Look(ctx)
 	if err != nil {
-		return e.hvError(e.registryError(err))
+		return e.releasedError(e.registryError(err))
 	}
 	path := in.Spec.Src.Path
 	holder, err := look.Holder(path, location.Self{})
@@ -98,7 +139,7 @@ func (e *Env) CheckReleased(ctx context.Context, in *ReleasedInput) error {
 	user, err := e.userOf(ctx, path)
 	switch {
 	case err != nil:
-		return e.hvError(err)
+		return e.releasedError(err)
 	case user != "":
 		return in.cannot(api.CodeVolumeInUse, "it %s", user)
 	}
@@ -122,6 +163,9 @@ func (e *Env) checkReleasedIdentity(ctx context.Context, in *ReleasedInput) erro
 	if s.SrcPrint == "" {
 		return in.cannot(api.CodeStateForbidden, "an older version has moved the volume, and nobody can tell whether this is still the image that it has left; look, and remove it yourself")
 	}
+	if err := e.checkReleasedPool(ctx, in); err != nil {
+		return err
+	}
 	now, err := e.images.Fingerprint(ctx, s.Src.Path)
 	switch {
 	case errors.Is(err, image.ErrAbsent):
@@ -132,7 +176,7 @@ func (e *Env) checkReleasedIdentity(ctx context.Context, in *ReleasedInput) erro
 	same, err := e.isSource(ctx, s)
 	switch {
 	case err != nil:
-		return e.hvError(err)
+		return e.releasedError(err)
 	case !same:
 		return in.cannot(api.CodeChainChanged, "something else is at its place by now (%s), which is not touched", now)
 	case api.IsNetwork(s.Src.Path):
@@ -143,6 +187,29 @@ func (e *Env) checkReleasedIdentity(ctx context.Context, in *ReleasedInput) erro
 		return e.images.MayWrite(s.Src.Path)
 	}
 	return nil
+}
+
+// checkReleasedPool refuses a src in a pool that cannot be used now: it says nothing of what it holds, and
+// deletes nothing.
+func (e *Env) checkReleasedPool(ctx context.Context, in *ReleasedInput) error {
+	name := in.Spec.Src.Pool
+	if name == "" {
+		return nil
+	}
+	pools, err := e.hv.Pools(ctx)
+	if err != nil {
+		return e.hvError(err)
+	}
+	pool, err := location.Pool(pools, name)
+	switch {
+	case err == nil:
+		return nil
+	case pool.Name == "":
+		return in.cannot(api.CodeStateForbidden, "there is no pool %s on this host any more; define it again and start it (`%s`), or remove the image yourself", name, startPoolCommand(name))
+	case pool.Type == hv.ConnectorPool || pool.Active:
+		return in.cannot(api.CodeStateForbidden, "%v", err)
+	}
+	return cured(in.cannot(api.CodeStateForbidden, "pool %s is not active; start it first (`%s`)", name, startPoolCommand(name)), startPoolCommand(name), in.again())
 }
 
 // checkReleasedContent refuses a src that was written since the volume left it: a guest that
@@ -176,7 +243,7 @@ func (e *Env) ReleasedWasWritten(ctx context.Context, in *ReleasedInput) (bool, 
 func (e *Env) checkNotOpen(ctx context.Context, in *ReleasedInput) error {
 	doms, err := e.hv.Domains(ctx)
 	if err != nil {
-		return e.hvError(err)
+		return e.releasedError(err)
 	}
 	for i := range doms {
 		held, err := witness.Look(ctx, e.hv, doms[i].ID, doms[i].Name, in.Spec.Src.Path)

@@ -3,6 +3,7 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -65,7 +66,10 @@ func (e *Env) deleteSource(ctx context.Context, s *Spec, opID string) (written b
 			return err
 		}
 		if s.Src.Pool != "" {
-			return e.hv.DeleteVolume(ctx, s.Src.Pool, s.Src.Name)
+			if err := e.hv.DeleteVolume(ctx, s.Src.Pool, s.Src.Name); err != nil {
+				return cmp.Or(e.poolUnusable(ctx, s.Src, "which this migration has left", "call again"), err)
+			}
+			return nil
 		}
 		return e.images.Remove(ctx, s.Src.Path)
 	})

@@ -105,25 +105,25 @@ func (e *Env) removeDestination(ctx context.Context, s *Spec, note DstNote) erro
 		return e.images.RemoveMade(ctx, s.Dst.Path, note.Print)
 	}
 	if err := e.hv.DeleteVolume(ctx, s.Dst.Pool, s.Dst.Name); err != nil {
-		return e.hvError(cmp.Or(e.poolUnusable(ctx, s), err))
+		return e.hvError(cmp.Or(e.poolUnusable(ctx, s.Dst, "which this migration has made", "cancel again"), err))
 	}
 	return nil
 }
 
-// poolUnusable says why nothing can be deleted from the pool of dst, nil if that is not the pool's
-// state: only the operator can change that.
-func (e *Env) poolUnusable(ctx context.Context, s *Spec) error {
+// poolUnusable says why an image, which is what, cannot be deleted from its pool, nil if that is not the
+// pool's state: only the operator can change that, and then ask again.
+func (e *Env) poolUnusable(ctx context.Context, l api.Location, what, again string) error {
 	pools, err := e.hv.Pools(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // the first error says what is wrong
 	}
-	pool, err := location.Pool(pools, s.Dst.Pool)
+	pool, err := location.Pool(pools, l.Pool)
 	if err == nil {
 		return nil
 	}
-	refused := api.Errorf(api.CodeNeedsOperator, "%s, which this migration has made, cannot be deleted: %v; see to the pool, then cancel again", s.Dst.Path, err)
+	refused := api.Errorf(api.CodeNeedsOperator, "%s, %s, cannot be deleted: %v; see to the pool, then %s", l.Path, what, err, again)
 	if pool.Name != "" && !pool.Active && pool.Type != hv.ConnectorPool {
-		return op.UnknownOutcome(cured(refused, startPoolCommand(s.Dst.Pool)))
+		return op.UnknownOutcome(cured(refused, startPoolCommand(l.Pool)))
 	}
 	return op.UnknownOutcome(refused)
 }

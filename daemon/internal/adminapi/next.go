@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adminapi
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// next returns the commands that bring an op which waits for the operator to its end: those that its error
+// knows, or else the one that makes the call again. It is empty if no command is known, and for other ops.
+func next(st *op.Status, o *api.Op) string {
+	if op.State(o.State) != op.StateNeedsOperator {
+		return ""
+	}
+	if o.Error != nil {
+		if cure, known := o.Error.Details[api.DetailCure].(string); known {
+			return cure
+		}
+	}
+	if migrate.Owns(st.Op.Kind) {
+		return api.ShellLine("volferryctl", "migration", "show", st.Op.Group)
+	}
+	words := again(st)
+	if words == nil {
+		return ""
+	}
+	return api.ShellLine(append([]string{"volferryctl"}, words...)...)
+}
+
+// byInstance are the verbs of `volferryctl instance` that an op of an instance may have been asked for by.
+var byInstance = []string{"start", "stop", "reboot", "pause", "unpause", "repair", "shelve", "unshelve"}
+
+// again is the call that goes on with an op, nil if none is known: the registry asks for some by itself.
+func again(st *op.Status) []string {
+	volume, instance := request.Names(st.Op.Input)
+	what, verb, _ := strings.Cut(st.Op.Kind, "_")
+	switch {
+	case st.Op.Kind == steps.KindDeleteSource:
+		var in steps.ReleasedInput
+		if json.Unmarshal(st.Op.Input, &in) != nil {
+			return nil
+		}
+		return []string{"migration", "delete-source", in.Spec.MigrationID, "--yes"}
+	case what == "instance" && slices.Contains(byInstance, verb):
+		return []string{"instance", verb, instance}
+	case what == "attachment" && strings.HasPrefix(verb, "attach"):
+		return []string{"volume", "attach", volume, instance}
+	case what == "attachment":
+		return []string{"volume", "detach", volume, instance}
+	case what == "volume" && (verb == "create" || verb == "delete"):
+		return []string{"volume", "delete", volume, "--force"}
+	}
+	return nil
+}
