@@ -151,7 +151,7 @@ const DetailRegistry = "registry"
 // that it does overwrite if that is asked for (MigrationTarget.Overwrite).
 const DetailOverwrites = "overwrites"
 
-// DetailCure is a detail of the error of a migration that needs an operator, if it is known what
+// DetailCure is a detail of the error of a migration, or an op, that needs an operator, if it is known what
 // ends its standstill: commands, in their order.
 const DetailCure = "cure"
 

@@ -28,3 +28,35 @@ func TestACancelWhosePoolIsOffEndsByTheCommandsThatItNames(t *testing.T) {
 	g.boot(t)
 	g.assertSettled(t)
 }
+
+// Nothing is left behind that keeps the volume from moving on.
+func TestASourceWhosePoolIsOffIsDeletedOnceThePoolIsStarted(t *testing.T) {
+	leftToTestE2E(t)
+	h := startHost(t)
+	g := h.stoppedGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
+	first := g.migrate(t, "vda", "--to-pool", "b")
+	left := g.migrate(t, "vda", "--to-pool", "a")
+	start := "virsh pool-start b"
+
+	h.virsh(t, "pool-destroy", "b")
+	mustContain(t, h.refuses(t, api.CodeStateForbidden, "migration", "delete-source", left.ID, "--yes").Message, start)
+	if r := h.released(t, left.ID); r == nil || !strings.Contains(r.Blocked, start) {
+		t.Errorf("released is %+v, want one that names %s", r, start)
+	}
+	if ops := get[[]api.Op](t, h, "ops", "op", "list"); len(ops) != 0 {
+		t.Errorf("these are left: %+v", ops)
+	}
+	if !exists(t, left.Src.Path) {
+		t.Fatalf("%s is gone", left.Src.Path)
+	}
+
+	h.virsh(t, "pool-start", "b")
+	h.ctl(t, "migration", "delete-source", left.ID, "--yes")
+	if exists(t, left.Src.Path) {
+		t.Errorf("%s is not deleted", left.Src.Path)
+	}
+	g.migrate(t, "vda", "--to-pool", "b")
+	h.ctl(t, "migration", "delete-source", first.ID, "--yes")
+	g.boot(t)
+	g.assertSettled(t)
+}

@@ -5,6 +5,7 @@ package adminapi
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/migrate"
@@ -55,6 +56,14 @@ func again(st *op.Status) []string {
 		return []string{"volume", "attach", volume, instance}
 	case what == "attachment":
 		return []string{"volume", "detach", volume, instance}
+	case st.Op.Kind == "volume_resize":
+		var in struct {
+			SizeBytes int64 `json:"size_bytes"`
+		}
+		if json.Unmarshal(st.Op.Input, &in) != nil {
+			return nil
+		}
+		return []string{"volume", "resize", volume, "--size", strconv.FormatInt(in.SizeBytes, 10)}
 	case what == "volume" && (verb == "create" || verb == "delete"):
 		return []string{"volume", "delete", volume, "--force"}
 	}

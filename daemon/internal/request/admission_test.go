@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,6 +133,37 @@ func TestWhatWaitsBehindSomethingThatLastsIsTakenBack(t *testing.T) {
 			synctest.Wait() // an op that was taken back goes from the runner behind its answer
 			if left := len(b.admission.Runner.Active()); want != "" && left != 1 {
 				t.Errorf("%d ops are left", left)
+			}
+		})
+	}
+}
+
+func TestWhatWouldWaitBehindAnOpThatNeedsAnOperatorIsRefused(t *testing.T) {
+	ends := func(b *bench, t *testing.T) error {
+		_, err := b.admission.End(t.Context(), "second", "it is being done")
+		return err
+	}
+	granted := func(b *bench, t *testing.T) error {
+		_, err := b.admission.Granted(t.Context(), "second", "admit")
+		return err
+	}
+	for name, wait := range map[string]func(*bench, *testing.T) error{"its end": ends, "its turn": granted} {
+		inBench(t, func(t *testing.T, b *bench) {
+			if _, err := b.ask(t, "first", kindOthers, "x"); err != nil {
+				t.Fatal(err)
+			}
+			b.let <- op.UnknownOutcome(errors.New("a riddle"))
+			synctest.Wait()
+			if _, err := b.ask(t, "second", kindOurs, "x"); err != nil {
+				t.Fatal(err)
+			}
+			err := wait(b, t)
+			if err == nil || !strings.Contains(err.Error(), "has to end first, and an operator has to look at it: a riddle; `volferryctl op show first`") {
+				t.Errorf("%s: %v, want a refusal that names the first op", name, err)
+			}
+			synctest.Wait() // an op that was taken back goes from the runner behind its answer
+			if left := len(b.admission.Runner.Active()); left != 1 {
+				t.Errorf("%s: %d ops are left", name, left)
 			}
 		})
 	}

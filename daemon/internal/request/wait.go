@@ -106,10 +106,10 @@ func StandsInTheWay(parked *op.Status) string {
 		parked.Op.ID, parked.Op.Kind, parked.Failure.Message, parked.Op.ID)
 }
 
-// RefuseParked takes an op back that has touched nothing and has its turn behind one that waits for the
+// RefuseParked takes an op back that has touched nothing, as it has its turn behind one that waits for the
 // operator: it would not go on by itself. It returns false if that is not so.
 func (a *Admission) RefuseParked(st op.Status) bool {
-	if st.Waiting != WaitTurn || st.State != op.StateRunning || st.Step != "" {
+	if st.Waiting != WaitTurn || st.State != op.StateRunning {
 		return false
 	}
 	parked := a.Parked(st.Op.Keys)
