@@ -4,6 +4,7 @@ package steps_test
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -62,5 +63,17 @@ func TestOnlyTheSourceThatWasMovedIsDeleted(t *testing.T) {
 				t.Error("what the pool has under that name is gone")
 			}
 		})
+	}
+}
+
+func TestASourceWhosePoolIsNotDefinedAnyMoreIsRefused(t *testing.T) {
+	w := migratetest.NewWorld(t, hv.StateStopped)
+	m := steps.NewEnv(w.Ports(), migratetest.FakeHistory{}, nil, func(string) {}, slog.New(slog.DiscardHandler))
+	in := steps.ReleasedInput{Spec: testSpec(steps.MethodOffline)}
+	fingerprint, err := w.Images.Fingerprint(t.Context(), srcPath)
+	must(t, err)
+	in.Spec.SrcPrint, in.Spec.Src.Pool = fingerprint, "gone"
+	if err := m.CheckReleased(t.Context(), &in); api.CodeOf(err) != api.CodeStateForbidden || !strings.Contains(err.Error(), "there is no pool gone on this host any more; define it again") {
+		t.Errorf("%v, want state_forbidden that names the pool", err)
 	}
 }
