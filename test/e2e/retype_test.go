@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"path/filepath"
 	"testing"
 
@@ -13,12 +14,15 @@ import (
 	"github.com/volferry/volferry/test/kinds"
 )
 
-// typeIn makes a volume type that allows these pools alone.
+// typeIn makes a volume type that allows these pools alone, once the host has told the registry of them.
 func (h *host) typeIn(t *testing.T, pools ...string) (name string) {
 	t.Helper()
 	name = fmt.Sprintf("type-%d", h.number())
 	args := []string{"type", "create", name}
 	for _, pool := range pools {
+		eventually(t, "the registry has pool "+pool, func() bool {
+			return slices.ContainsFunc(ofRegistry[api.Pool](t, h, "pool"), func(p api.Pool) bool { return p.Name == pool })
+		})
 		args = append(args, "--pool", pool)
 	}
 	h.ctl(t, args...)
