@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -81,13 +82,18 @@ func TestStorageAGuestMovesToNFSAndAwayThoughItsServerGoesAwayAndComesBack(t *te
 	comesBack := nfsServerIsAway(t)
 	g.writes(t) // to its overlay, which is here
 	h.answersInTime(t)
-	h.KillDaemon()
+	// The kernel lets go of the locks that it had at the server before it lets it end, so nobody waits for that here.
+	if err := syscall.Kill(h.DaemonPID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	g.writes(t)
+	comesBack()
+	if err := h.DaemonDied(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if err := h.StartDaemon(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	h.answersInTime(t)
-	g.writes(t)
-	comesBack()
 	h.ctl(t, "migration", "set", v.ID, "--bandwidth", "0")
 	v.copy(t)
 	v.finish(t)

@@ -4,8 +4,8 @@ package e2e
 
 import (
 	"fmt"
-	"slices"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
