@@ -20,7 +20,7 @@ type PoolInfo struct {
 	Problem string
 	// Extends: ExtendVolume makes volumes of the pool larger.
 	Extends bool
-	// NoCreate: CreateVolume makes no volumes in the pool. It has those that its target has.
+	// NoCreate: CreateVolume makes no volumes in the pool, and DeleteVolume deletes none. It has those that its target has.
 	NoCreate bool
 }
 

@@ -65,7 +65,7 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	if err := m.checkUneven(s, disk); err != nil {
 		return nil, err
 	}
-	if err := checkFromExport(s); err != nil {
+	if err := m.checkDeletable(ctx, s); err != nil {
 		return nil, err
 	}
 	if err := chooseVerify(s); err != nil {

@@ -37,6 +37,33 @@ func (d *daemon) nothingStands(t *testing.T) {
 	}
 }
 
+func TestASourceThatItsTargetRemovesIsNotDeleted(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		path, id := d.leaveInPool(t)
+		target := func(of bool) {
+			d.world.AddPool(hv.PoolInfo{Name: "new", Type: "dir", Path: "/new", CapacityBytes: 1 << 40, FreeBytes: 1 << 40, Active: true, NoCreate: of})
+		}
+		target(true)
+		const why = "makes and removes"
+		if err := d.deleteSource(id); api.CodeOf(err) != api.CodeStateForbidden || !strings.Contains(err.Error(), why) {
+			t.Errorf("its deletion is %v, want state_forbidden", err)
+		}
+		if !d.world.Exists(path) {
+			t.Error("the source is gone")
+		}
+		d.nothingStands(t)
+		target(false)
+		must(t, d.deleteSource(id))
+		d.until(d.migrate(), api.MigrationCompleted)
+		target(true)
+		out := api.MigrationTarget{ToPath: filepath.Join(t.TempDir(), "out.raw"), DeleteSource: true}
+		_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: out, Composite: true})
+		if api.CodeOf(err) != api.CodeInvalidArgument || !strings.Contains(err.Error(), why) {
+			t.Errorf("a move that deletes it is %v, want invalid_argument", err)
+		}
+	})
+}
+
 func TestASourceWhosePoolIsOffIsDeletedOnceThePoolIsStarted(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		path, id := d.leaveInPool(t)

@@ -5,6 +5,7 @@ package pools_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/connector"
@@ -133,4 +134,20 @@ func TestAPoolThatOnlyConnectsMakesNoVolumes(t *testing.T) {
 	if _, err := h.CreateVolume(forOp(t, "op-1"), "san", "new", "raw", size, nil); err == nil {
 		t.Error("it makes a volume")
 	}
+}
+
+func TestAVolumeOfATargetIsNotDeleted(t *testing.T) {
+	h, _ := newTarget(t, "")
+	ctx := forOp(t, "op-1")
+	refused := func() {
+		t.Helper()
+		if err := h.DeleteVolume(ctx, "san", "db"); api.CodeOf(err) != api.CodeInvalidArgument || !strings.Contains(err.Error(), "volume forget") {
+			t.Errorf("its deletion is %v, want a refusal", err)
+		}
+	}
+	refused()
+	if err := h.ConnectDevice(ctx, dbPath); err != nil {
+		t.Fatal(err)
+	}
+	refused()
 }

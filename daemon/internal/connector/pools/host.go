@@ -362,6 +362,9 @@ func (h *Host) DeleteVolume(ctx context.Context, pool, name string) error {
 	if !h.has(pool) {
 		return h.Hypervisor.DeleteVolume(ctx, pool, name)
 	}
+	if p, err := h.known(ctx, pool); err == nil && !p.Can(connector.VerbDelete) { // also of one that is not connected
+		return api.Errorf(api.CodeInvalidArgument, "pool %s deletes no volumes: its target makes and removes them; `volferryctl volume forget` leaves the image of a volume where it is", pool)
+	}
 	was, err := h.find(ctx, pool, name)
 	if errors.Is(err, hv.ErrNotFound) {
 		return nil

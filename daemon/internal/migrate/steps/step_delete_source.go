@@ -202,6 +202,8 @@ func (e *Env) checkReleasedPool(ctx context.Context, in *ReleasedInput) error {
 	}
 	pool, err := location.Pool(pools, name)
 	switch {
+	case err == nil && pool.NoCreate:
+		return in.cannot(api.CodeStateForbidden, "pool %s deletes no volumes: its target makes and removes them", name)
 	case err == nil:
 		return nil
 	case pool.Name == "":
