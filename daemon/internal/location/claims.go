@@ -164,13 +164,9 @@ func (l *Look) holder(path string, self Self, claims []claim) (Holder, error) {
 		if c.holder.BaseOf == nil && (c.volumeID == self.VolumeID && self.VolumeID != "") || (c.holder.MigrationID != "" && c.holder.MigrationID == self.MigrationID) {
 			continue
 		}
-		same, err := place.Is(c.path)
+		same, overlaps, err := place.Meets(c.path)
 		if same {
 			return c.holder, nil
-		}
-		overlaps := false
-		if err == nil {
-			overlaps, err = place.Overlaps(c.path)
 		}
 		if overlaps {
 			overlapping = Holder{Words: fmt.Sprintf("shares bytes with %s, which %s", c.path, c.holder.Words)}

@@ -68,16 +68,24 @@ func device(major, minor uint32) string {
 
 // selfOf is what the device with this directory in /sys says of itself, "" if nothing.
 func selfOf(dir string) string {
-	for _, file := range ownIdentities {
-		if text := attribute(dir, file); text != "" {
-			return text
-		}
+	if text := firstAttribute(dir, ownIdentities...); text != "" {
+		return text
 	}
 	if file := attribute(dir, "loop/backing_file"); file != "" {
 		return loopOf(dir, file)
 	}
 	if number := attribute(dir, "partition"); number != "" {
 		return partitionOf(dir, number)
+	}
+	return ""
+}
+
+// firstAttribute reads the first of these files of /sys that says something.
+func firstAttribute(dir string, files ...string) string {
+	for _, file := range files {
+		if text := attribute(dir, file); text != "" {
+			return text
+		}
 	}
 	return ""
 }

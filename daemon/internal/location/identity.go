@@ -4,12 +4,8 @@ package location
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/volferry/volferry/internal/api"
 )
 
 // Identity tells images apart, whatever their paths: it is the filesystem and inode of a
@@ -33,91 +29,6 @@ func Identify(path string) (Identity, error) {
 	return Identity{Dev: st.Dev, Inode: st.Ino}, nil
 }
 
-// Place is where a path leads at one moment: to an image, or to a name under which one
-// could be made.
-type Place struct {
-	path string
-	id   Identity
-	// network: it is the export of this name of the NBD server whose socket id is, or what is
-	// at this address of a network. Whether two addresses lead to one server is not asked.
-	network bool
-	export  string
-	// absent: nothing is at the path. Then dir and name say where it would be made,
-	// if its directory is there.
-	absent bool
-	dir    Identity
-	name   string
-	err    error
-}
-
-// PlaceOf looks where a path leads. If that is unknown, the path is compared as text; a
-// path with another text may or may not be the same then.
-func PlaceOf(path string) Place {
-	p := Place{path: path}
-	if api.IsNetwork(path) {
-		p.network = true
-		if api.IsRemote(path) {
-			p.err, p.export = api.CheckAddress(path), path
-			return p
-		}
-		var e api.NBDExport
-		if e, p.err = api.ParseNBD(path); p.err != nil {
-			return p
-		}
-		p.export, path = e.Name, e.Socket
-	}
-	p.id, p.err = Identify(path)
-	if isAbsent(p.err) {
-		p.absent, p.err = true, nil
-		p.findName(path, maxLinks)
-	}
-	return p
-}
-
-// maxLinks is how many symbolic links are followed, as the kernel does.
-const maxLinks = 40
-
-// findName finds the directory and the name at which a file would be made.
-func (p *Place) findName(path string, links int) {
-	to, err := os.Readlink(path)
-	if err == nil && links > 0 {
-		if !filepath.IsAbs(to) {
-			to = filepath.Join(filepath.Dir(path), to)
-		}
-		p.findName(filepath.Clean(to), links-1)
-		return
-	}
-	dir, err := Identify(filepath.Dir(path))
-	switch {
-	case err == nil:
-		p.dir, p.name = dir, filepath.Base(path)
-	case !isAbsent(err):
-		p.err = err
-	}
-}
-
-// cannotBeOn says whether a path of which nobody tells what is there (the server is
-// away, or lets root look at nothing) leads elsewhere: it is below the mount point of a network filesystem, and
-// the place is none of that filesystem. The kernel knows its mounts without asking
-// their servers, so that one server that is away does not stop what has nothing to
-// do with it. A symbolic link on such a filesystem to a file of this host is the
-// one thing that is missed.
-func (p Place) cannotBeOn(path string) bool {
-	table, err := os.ReadFile(mountInfo)
-	if err != nil {
-		return false
-	}
-	m, found := mountOf(string(table), path)
-	if !found || !m.network() {
-		return false
-	}
-	dev := p.id.Dev
-	if p.absent {
-		dev = p.dir.Dev
-	}
-	return p.id.Block || (dev != 0 && dev != m.dev)
-}
-
 // isAbsent says whether an error means that there is nothing at a path.
 func isAbsent(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
@@ -129,39 +40,4 @@ func ignoreAbsent(err error) error {
 		return nil
 	}
 	return err
-}
-
-// Is says whether another path leads to the same place, by any link or device node. An
-// error means that this is unknown, so it may be the same.
-func (p Place) Is(path string) (bool, error) {
-	if path == "" || p.path == "" {
-		return false, nil
-	}
-	if path == p.path {
-		return true, nil
-	}
-	if p.err != nil && p.network == api.IsNetwork(path) {
-		return false, p.err
-	}
-	other := PlaceOf(path)
-	switch {
-	case p.network != other.network || p.export != other.export:
-		return false, nil
-	case other.err != nil && p.cannotBeOn(path):
-		return false, nil
-	case other.err != nil:
-		return false, other.err
-	case p.absent != other.absent:
-		return false, nil
-	case p.absent:
-		return p.name != "" && p.name == other.name && p.dir == other.dir, nil
-	}
-	return p.id == other.id, nil
-}
-
-// SameImage says whether two paths name one file or device, by any link or device node. If
-// there is nothing at both, they are the same if a file that is made at one path would be
-// at the other. An error means that this is unknown.
-func SameImage(a, b string) (bool, error) {
-	return PlaceOf(a).Is(b)
 }

@@ -2,14 +2,6 @@
 
 package location
 
-import (
-	"fmt"
-	"os"
-	"path/filepath"
-
-	"golang.org/x/sys/unix"
-)
-
 // Overlaps says whether what is written at a path changes what is at this place, or the other way
 // round. It is the same place; or one is made of the other, as a partition and its disk, a map (LVM, multipath) and its devices,
 // a loop device and its file; or both are a LUN or namespace that has two names. An error means that this is unknown.
@@ -17,149 +9,32 @@ import (
 // The kernel does not keep one program from a disk while another has a partition open, unless one of them has
 // claimed it, which QEMU does not.
 func (p Place) Overlaps(path string) (bool, error) {
-	same, err := p.Is(path)
-	if same || err != nil || !p.isHere() {
-		return same, err
+	same, overlaps, err := p.Meets(path)
+	return same || overlaps, err
+}
+
+// Meets is Overlaps that tells the same place from one that only overlaps.
+func (p Place) Meets(path string) (same, overlaps bool, err error) {
+	same, other, err := p.compare(path)
+	if same || err != nil || !p.isHere() || !other.isHere() || !p.id.Block && !other.id.Block {
+		return same, false, err
 	}
-	other := PlaceOf(path)
-	if !other.isHere() || !p.id.Block && !other.id.Block {
-		return false, nil // Is has told
-	}
-	return overlap(p.id, other.id)
+	overlaps, err = overlap(p, other)
+	return false, overlaps, err
 }
 
 // isHere says whether a place is a file or device of this host that is there.
-func (p Place) isHere() bool { return !p.network && !p.absent && p.err == nil }
+func (p Place) isHere() bool { return p.madeOf != nil && !p.network && !p.absent && p.err == nil }
 
-// overlap is Overlaps of two images of which one is a block device.
-func overlap(a, b Identity) (bool, error) {
-	partsOfA, err := madeOf(a)
+// overlap says whether one of two places is made of the other. Both are here, and one is a block device.
+func overlap(a, b Place) (bool, error) {
+	partsOfA, err := a.madeOf()
 	if err != nil {
 		return false, err
 	}
-	partsOfB, err := madeOf(b)
+	partsOfB, err := b.madeOf()
 	if err != nil {
 		return false, err
 	}
-	return partsOfA.hasAny(namesOf(b)) || partsOfB.hasAny(namesOf(a)), nil
-}
-
-// parts are the names of an image and of all that it is made of.
-type parts map[string]bool
-
-func (all parts) hasAny(names []string) bool {
-	for _, name := range names {
-		if all[name] {
-			return true
-		}
-	}
-	return false
-}
-
-// namesOf are the names of a file or device, its number first. Those of a LUN or namespace, of its partitions, and of what is
-// at some place of a file, are the same on each path to it.
-func namesOf(id Identity) []string {
-	if !id.Block {
-		return []string{fmt.Sprintf("file %d %d", id.Dev, id.Inode)}
-	}
-	number := fmt.Sprintf("%d:%d", unix.Major(id.Dev), unix.Minor(id.Dev))
-	dir, err := filepath.EvalSymlinks(filepath.Join(sysDevBlock, number))
-	if err != nil {
-		return []string{number}
-	}
-	other := wwid(dir)
-	if attribute(dir, "partition") != "" {
-		other = at("sector", attribute(dir, "start"), wwid(filepath.Dir(dir)))
-	}
-	if file, err := loopFile(dir); err == nil && file != nil {
-		other = at("byte", attribute(dir, "loop/offset"), namesOf(*file)[0])
-	}
-	if other == "" {
-		return []string{number}
-	}
-	return []string{number, other}
-}
-
-// at names what begins somewhere in something that has a name.
-func at(unit, offset, of string) string {
-	if of == "" {
-		return ""
-	}
-	return unit + " " + offset + " of " + of
-}
-
-// wwid is the name of a LUN or namespace that no other one in the world has, "" if it has none.
-func wwid(dir string) string {
-	for _, file := range []string{"wwid", "device/wwid"} {
-		if text := attribute(dir, file); text != "" {
-			return text
-		}
-	}
-	return ""
-}
-
-// madeOf is what a file or device is made of, by the kernel's word, with itself. An error says that this is unknown.
-func madeOf(id Identity) (parts, error) {
-	all := parts{}
-	return all, all.add(id)
-}
-
-func (all parts) add(id Identity) error {
-	own := namesOf(id)
-	if all[own[0]] {
-		return nil
-	}
-	for _, name := range own {
-		all[name] = true
-	}
-	if !id.Block {
-		return nil
-	}
-	dir, err := filepath.EvalSymlinks(filepath.Join(sysDevBlock, own[0]))
-	if err != nil {
-		return ignoreAbsent(err) // it is gone
-	}
-	if attribute(dir, "partition") != "" {
-		return all.addDevice(filepath.Dir(dir))
-	}
-	if file, err := loopFile(dir); err != nil || file != nil {
-		if err == nil {
-			err = all.add(*file)
-		}
-		return err
-	}
-	lower, err := os.ReadDir(filepath.Join(dir, "slaves"))
-	if err != nil {
-		return ignoreAbsent(err)
-	}
-	for _, link := range lower {
-		if err := all.addDevice(filepath.Join(dir, "slaves", link.Name())); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// addDevice adds the device with this directory in /sys.
-func (all parts) addDevice(dir string) error {
-	var major, minor uint32
-	text := attribute(dir, "dev")
-	if _, err := fmt.Sscanf(text, "%d:%d", &major, &minor); err != nil {
-		return fmt.Errorf("%s says %q and no number of a device", filepath.Join(dir, "dev"), text)
-	}
-	return all.add(Identity{Block: true, Dev: unix.Mkdev(major, minor)})
-}
-
-// loopFile is the file of the loop device with this directory in /sys, nil if it is none, or if its file was deleted and so is
-// nobody's image.
-func loopFile(dir string) (*Identity, error) {
-	path := attribute(dir, "loop/backing_file")
-	if path == "" {
-		return nil, nil
-	}
-	id, err := Identify(path)
-	if err != nil {
-		return nil, ignoreAbsent(err)
-	}
-	return &id, nil
+	return partsOfA.hasAny(namesOf(b.id)) || partsOfB.hasAny(namesOf(a.id)), nil
 }

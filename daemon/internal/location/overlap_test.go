@@ -10,6 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// placeOf is the place of what has an identity.
+func placeOf(id Identity) Place {
+	return Place{id: id, madeOf: func() (parts, error) { return madeOf(id) }}
+}
+
 func TestADeviceOverlapsWhatItIsMadeOf(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "image")
@@ -57,7 +62,7 @@ func TestADeviceOverlapsWhatItIsMadeOf(t *testing.T) {
 		{number(9, 9), number(8, 0), false, "a device that is gone is of nothing"},
 	} {
 		for _, way := range [][2]Identity{{c.a, c.b}, {c.b, c.a}} {
-			got, err := overlap(way[0], way[1])
+			got, err := overlap(placeOf(way[0]), placeOf(way[1]))
 			check(t, err)
 			if got != c.want {
 				t.Errorf("%s: %v and %v overlap is %v", c.why, way[0], way[1], got)
@@ -68,7 +73,8 @@ func TestADeviceOverlapsWhatItIsMadeOf(t *testing.T) {
 
 func TestADeviceMadeOfWhatHasNoNumberIsUnknown(t *testing.T) {
 	sysfs(t, map[string]string{"253:0": "dm-0", "8:0": "sda"}, map[string]string{"dm-0/slaves/sda/dev": "gone"})
-	if _, err := overlap(Identity{Block: true, Dev: unix.Mkdev(253, 0)}, Identity{Block: true, Dev: unix.Mkdev(8, 0)}); err == nil {
+	number := func(major, minor uint32) Place { return placeOf(Identity{Block: true, Dev: unix.Mkdev(major, minor)}) }
+	if _, err := overlap(number(253, 0), number(8, 0)); err == nil {
 		t.Error("a map whose device is unknown overlaps nothing")
 	}
 }

@@ -370,12 +370,7 @@ func (m *Manager) destinationAtExport(ctx context.Context, s *steps.Spec, t api.
 
 // checkElsewhere refuses a path at which the volume is already, by whatever name.
 func checkElsewhere(s *steps.Spec, path string) error {
-	place := location.PlaceOf(path)
-	same, err := place.Is(s.Src.Path)
-	overlaps := same
-	if err == nil {
-		overlaps, err = place.Overlaps(s.Src.Path)
-	}
+	same, overlaps, err := location.PlaceOf(path).Meets(s.Src.Path)
 	switch {
 	case err != nil:
 		return steps.CannotTellUser(path, err)
