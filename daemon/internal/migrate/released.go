@@ -139,6 +139,13 @@ func (m *Manager) DeleteSource(ctx context.Context, opID, ref string) (api.Relea
 	return releasedBy(st.Op)
 }
 
+// parkedDeletions returns the ops that delete a source and wait for the operator.
+func (m *Manager) parkedDeletions() []op.Status {
+	return slices.DeleteFunc(m.runner.Active(), func(st op.Status) bool {
+		return st.Op.Kind != steps.KindDeleteSource || st.State != op.StateNeedsOperator
+	})
+}
+
 // parkedDeletion returns the op that deletes the source of a migration and waits for the operator, "" if
 // there is none.
 func (m *Manager) parkedDeletion(ctx context.Context, ref string) (opID string, err error) {
@@ -146,10 +153,7 @@ func (m *Manager) parkedDeletion(ctx context.Context, ref string) (opID string, 
 	if err != nil {
 		return "", err
 	}
-	for _, st := range m.runner.Active() {
-		if st.Op.Kind != steps.KindDeleteSource || st.State != op.StateNeedsOperator {
-			continue
-		}
+	for _, st := range m.parkedDeletions() {
 		if was, err := releasedBy(st.Op); err == nil && was.MigrationID == mig.ID {
 			return st.Op.ID, nil
 		}
@@ -168,10 +172,7 @@ func (m *Manager) continueDeletion(ctx context.Context, opID string) error {
 
 // continueDeletions lets the deletions go on that an earlier daemon has left to the operator.
 func (m *Manager) continueDeletions(ctx context.Context) {
-	for _, st := range m.runner.Active() {
-		if st.Op.Kind != steps.KindDeleteSource || st.State != op.StateNeedsOperator {
-			continue
-		}
+	for _, st := range m.parkedDeletions() {
 		if err := m.continueDeletion(ctx, st.Op.ID); err != nil {
 			m.log.Warn("the deletion of a source cannot go on", "op", st.Op.ID, "err", err)
 		}

@@ -30,6 +30,17 @@ func (d *daemon) pool(active bool) {
 	d.world.AddPool(hv.PoolInfo{Name: "new", Type: "dir", Path: "/new", CapacityBytes: 1 << 40, FreeBytes: 1 << 40, Active: active})
 }
 
+// isDeletedOnceThePoolIsStarted claims that nothing stands in the way of the deletion but the pool.
+func (d *daemon) isDeletedOnceThePoolIsStarted(t *testing.T, path, id string) {
+	t.Helper()
+	d.nothingStands(t)
+	d.pool(true)
+	must(t, d.deleteSource(id))
+	if d.world.Exists(path) {
+		t.Error("the source is there")
+	}
+}
+
 func (d *daemon) nothingStands(t *testing.T) {
 	t.Helper()
 	for _, st := range d.runner().Active() {
@@ -82,12 +93,7 @@ func TestASourceWhosePoolIsOffIsDeletedOnceThePoolIsStarted(t *testing.T) {
 		if !d.world.Exists(path) {
 			t.Error("the source is gone")
 		}
-		d.nothingStands(t)
-		d.pool(true)
-		must(t, d.deleteSource(id))
-		if d.world.Exists(path) {
-			t.Error("the source is there")
-		}
+		d.isDeletedOnceThePoolIsStarted(t, path, id)
 	})
 }
 
@@ -98,12 +104,7 @@ func TestADeletionWhosePoolIsStoppedMeanwhileIsUndone(t *testing.T) {
 		if err := d.deleteSource(id); api.CodeOf(err) != api.CodeStateForbidden || !strings.Contains(err.Error(), "virsh pool-start new") {
 			t.Errorf("%v, want state_forbidden with the way out", err)
 		}
-		d.nothingStands(t)
-		d.pool(true)
-		must(t, d.deleteSource(id))
-		if d.world.Exists(path) {
-			t.Error("the source is there")
-		}
+		d.isDeletedOnceThePoolIsStarted(t, path, id)
 	})
 }
 
