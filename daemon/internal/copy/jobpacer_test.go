@@ -205,6 +205,35 @@ func TestAFoldIsOverWithinItsBoundHoweverMuchItsGuestSuffers(t *testing.T) {
 	}
 }
 
+func TestAFoldOfLittleIsOverBeforeItIsHeldBack(t *testing.T) {
+	p := newJobPlant(32 << 20)
+	if took := p.run(0, 10*time.Minute, time.Hour); took > 200*time.Millisecond {
+		t.Errorf("32 MiB at 400 MiB/s took %v", took)
+	}
+	for what, p := range map[string]*jobPlant{"a mirror": newJobPlant(32 << 20), "a fold of more": newJobPlant(256 << 20)} {
+		bound := 10 * time.Minute
+		if what == "a mirror" {
+			bound = 0
+		}
+		if p.run(0, bound, 100*time.Millisecond); p.limit == 0 {
+			t.Errorf("%s is not held back at its first look", what)
+		}
+	}
+}
+
+func TestAFoldOfLittleOnASlowDiskIsHeldBackAfterAMoment(t *testing.T) {
+	p := newJobPlant(32 << 20)
+	p.bytesPerSecond = 20 << 20
+	p.run(0, 10*time.Minute, time.Second)
+	least, most, free := p.held(6)
+	if free > 0 {
+		t.Errorf("it had no limit in %d of the last 6 looks, and from %d to %d in the others", free, least, most)
+	}
+	if s := p.pacer.State(); s.Doing == copy.PaceFree {
+		t.Errorf("it says %+v", s)
+	}
+}
+
 func TestAJobWithPaceOffHasNoLimit(t *testing.T) {
 	p := newJobPlant(tib)
 	p.run(1, 0, 5*time.Second)
