@@ -36,6 +36,10 @@ func (b *bench) besideEtcd(ctx context.Context, r *report) error {
 	for _, l := range []struct{ clients, rate int }{{1, 0}, {many, 0}, {many, b.rate / 10}, {many, b.rate / 4}, {many, b.rate / 2}} {
 		var ours, theirs []driven
 		for range b.rounds {
+			b.disconnect() // the registry has ended what stood still for long
+			if err := b.connect(ctx); err != nil {
+				return err
+			}
 			mine, err := b.drive(ctx, b.clients[:l.clients], l.rate, b.seconds)
 			if err != nil {
 				return err
