@@ -23,15 +23,15 @@ func (j *Journal) PutBlob(ctx context.Context, key string, data []byte) error {
 
 // Blob returns what is stored under a key. op.ErrNotFound if nothing is.
 func (j *Journal) Blob(ctx context.Context, key string) ([]byte, error) {
-	var data []byte
-	err := j.db.Read.QueryRowContext(ctx, `SELECT data FROM blobs WHERE key = ?`, key).Scan(&data)
-	if errors.Is(err, sql.ErrNoRows) {
+	scan := func(rows *sql.Rows) (data []byte, err error) { return data, rows.Scan(&data) }
+	found, err := list(ctx, j.reads, `SELECT data FROM blobs WHERE key = ?`, []any{key}, scan)
+	if err != nil {
+		return nil, fmt.Errorf("read blob %s: %w", key, err)
+	}
+	if len(found) == 0 {
 		return nil, fmt.Errorf("read blob %s: %w", key, op.ErrNotFound)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read blob %s: %w", key, unavailable(err))
-	}
-	return data, nil
+	return found[0], nil
 }
 
 // DeleteBlobs removes, durably, every blob whose key begins with prefix. It is no error if
@@ -55,7 +55,7 @@ func (j *Journal) Blobs(ctx context.Context, prefix string) (map[string][]byte, 
 		data []byte
 	}
 	scan := func(rows *sql.Rows) (b blob, err error) { return b, rows.Scan(&b.key, &b.data) }
-	found, err := list(ctx, j.db.Read, `SELECT key, data FROM blobs WHERE substr(key, 1, length(?1)) = ?1`, []any{prefix}, scan)
+	found, err := list(ctx, j.reads, `SELECT key, data FROM blobs WHERE substr(key, 1, length(?1)) = ?1`, []any{prefix}, scan)
 	if err != nil {
 		return nil, fmt.Errorf("read blobs %s: %w", prefix, unavailable(err))
 	}

@@ -20,8 +20,10 @@ import (
 // disk, I/O, read-only) wrap op.ErrJournal, and what was to be written may then
 // be there or not.
 type Journal struct {
-	db   *sqlitedb.DB
-	path string
+	db     *sqlitedb.DB
+	path   string
+	reads  *statements
+	writes *statements
 }
 
 var _ op.Journal = (*Journal)(nil)
@@ -42,6 +44,7 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 	case err != nil:
 		return nil, fmt.Errorf("open journal: %w", unavailable(err))
 	}
+	j.reads, j.writes = newStatements(j.db.Read), newStatements(j.db.Write)
 	return j, nil
 }
 
@@ -63,8 +66,11 @@ func (j *Journal) Probe(ctx context.Context) error {
 
 // exec makes one change. On a full disk it uses the same room as Open.
 func (j *Journal) exec(ctx context.Context, query string, args ...any) (res sql.Result, err error) {
-	err = atomicfile.UseReserve(j.path, sqlitedb.IsFull, func() (err error) {
-		res, err = j.db.Write.ExecContext(ctx, query, args...)
+	err = atomicfile.UseReserve(j.path, sqlitedb.IsFull, func() error {
+		stmt, err := j.writes.of(ctx, query)
+		if err == nil {
+			res, err = stmt.ExecContext(ctx, args...)
+		}
 		return err
 	})
 	return res, err
@@ -74,8 +80,12 @@ func (j *Journal) exec(ctx context.Context, query string, args ...any) (res sql.
 func unavailable(err error) error { return fmt.Errorf("%w: %w", op.ErrJournal, err) }
 
 // list runs a query and scans its rows.
-func list[T any](ctx context.Context, db *sql.DB, query string, args []any, scan func(*sql.Rows) (T, error)) (all []T, err error) {
-	rows, err := db.QueryContext(ctx, query, args...)
+func list[T any](ctx context.Context, from *statements, query string, args []any, scan func(*sql.Rows) (T, error)) (all []T, err error) {
+	stmt, err := from.of(ctx, query)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	rows, err := stmt.QueryContext(ctx, args...)
 	if err != nil {
 		return nil, unavailable(err)
 	}

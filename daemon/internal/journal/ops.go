@@ -61,7 +61,7 @@ func (j *Journal) Ops(ctx context.Context, kind string, unfinishedOnly bool) ([]
 }
 
 func (j *Journal) listOps(ctx context.Context, query string, args ...any) ([]op.Op, error) {
-	return list(ctx, j.db.Read, query, args, scanOp)
+	return list(ctx, j.reads, query, args, scanOp)
 }
 
 func scanOp(rows *sql.Rows) (op.Op, error) {

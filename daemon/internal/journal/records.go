@@ -50,7 +50,7 @@ func (j *Journal) Append(ctx context.Context, records ...op.Record) error {
 func (j *Journal) Records(ctx context.Context, opID string) ([]op.Record, error) {
 	const query = `SELECT seq, at, step, records.kind, data FROM records JOIN ops ON number = op
 		WHERE id = ? ORDER BY seq`
-	records, err := list(ctx, j.db.Read, query, []any{opID}, func(rows *sql.Rows) (op.Record, error) {
+	records, err := list(ctx, j.reads, query, []any{opID}, func(rows *sql.Rows) (op.Record, error) {
 		r := op.Record{OpID: opID}
 		var at string
 		var data sql.NullString
