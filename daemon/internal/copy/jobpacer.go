@@ -27,6 +27,7 @@ const (
 	// is kinder to it than to measure what it would bear.
 	briefBytes = 32 << 20
 	briefTime  = 300 * time.Millisecond
+	briefTick  = 25 * time.Millisecond
 	// dirtiedOver is the time over which it is measured how much a guest adds.
 	dirtiedOver = 3 * time.Second
 )
@@ -102,7 +103,15 @@ func (p *JobPacer) State() PaceState {
 	return p.guest.State()
 }
 
-// Look is called about every 100 ms, and returns the limit that the job is to have from now on, in
+// Tick is how long to wait before the next Look: little while a job may be over in a moment, so that its end is seen then.
+func (p *JobPacer) Tick(now time.Time) time.Duration {
+	if now.Before(p.brief) || !p.looked && now.Sub(p.at) < briefTime {
+		return briefTick
+	}
+	return paceTick
+}
+
+// Look is called as often as Tick says, and returns the limit that the job is to have from now on, in
 // bytes per second; 0 is none.
 func (p *JobPacer) Look(now time.Time, guest GuestLatency, ok bool, job JobProgress) int64 {
 	elapsed := now.Sub(p.at)

@@ -49,12 +49,12 @@ func (p *jobPlant) latency() time.Duration {
 // run lets the plant go on until the job has nothing left to do, at the most for this long, and
 // returns how long that took.
 func (p *jobPlant) run(keepShare float64, bound, most time.Duration) time.Duration {
-	const look = 100 * time.Millisecond
 	if p.pacer == nil {
 		p.pacer = copy.NewJobPacer(p.now, p.counters(), true, keepShare, bound)
 	}
 	began := p.now
 	for p.job.Left > 0 && p.now.Sub(began) < most {
+		look := p.pacer.Tick(p.now)
 		p.now = p.now.Add(look)
 		done := min(int64(p.speed()*look.Seconds()), p.job.Left)
 		p.job.Done, p.job.Left = p.job.Done+done, p.job.Left-done
@@ -207,15 +207,15 @@ func TestAFoldIsOverWithinItsBoundHoweverMuchItsGuestSuffers(t *testing.T) {
 
 func TestAFoldOfLittleIsOverBeforeItIsHeldBack(t *testing.T) {
 	p := newJobPlant(32 << 20)
-	if took := p.run(0, 10*time.Minute, time.Hour); took > 200*time.Millisecond {
-		t.Errorf("32 MiB at 400 MiB/s took %v", took)
+	if took := p.run(0, 10*time.Minute, time.Hour); took > 100*time.Millisecond {
+		t.Errorf("the end of 32 MiB at 400 MiB/s was seen after %v", took)
 	}
 	for what, p := range map[string]*jobPlant{"a mirror": newJobPlant(32 << 20), "a fold of more": newJobPlant(256 << 20)} {
 		bound := 10 * time.Minute
 		if what == "a mirror" {
 			bound = 0
 		}
-		if p.run(0, bound, 100*time.Millisecond); p.limit == 0 {
+		if p.run(0, bound, time.Millisecond); p.limit == 0 {
 			t.Errorf("%s is not held back at its first look", what)
 		}
 	}

@@ -101,7 +101,7 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout ti
 			// With the guest paused the job must be as fast as it can be.
 			return false, e.hvError(e.unpaceJob(ctx, s))
 		}
-		if err := retry.Sleep(ctx, jobPoll); err != nil {
+		if err := retry.Sleep(ctx, pacer.Tick(e.now())); err != nil {
 			return false, err
 		}
 	}
