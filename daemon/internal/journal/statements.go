@@ -8,36 +8,33 @@ import (
 	"sync"
 )
 
+// prepared is a statement that is closed with the pool.
+type prepared struct{ *sql.Stmt }
+
 // statements are the prepared statements of a pool, by the texts of their queries, of which the
-// package has few: SQLite takes longer to parse one than to answer it. They are closed with the pool.
+// package has few: SQLite takes longer to parse one than to answer it.
 type statements struct {
 	pool *sql.DB
 
 	mu       sync.Mutex
-	prepared map[string]*sql.Stmt
+	prepared map[string]prepared
 }
 
 func newStatements(pool *sql.DB) *statements {
-	return &statements{pool: pool, prepared: map[string]*sql.Stmt{}}
+	return &statements{pool: pool, prepared: map[string]prepared{}}
 }
 
 // of returns the prepared statement of a query.
-func (s *statements) of(ctx context.Context, query string) (*sql.Stmt, error) {
-	s.mu.Lock()
-	stmt := s.prepared[query]
-	s.mu.Unlock()
-	if stmt != nil {
-		return stmt, nil
-	}
-	stmt, err := s.pool.PrepareContext(ctx, query) // which may wait for a connection
-	if err != nil {
-		return nil, err
-	}
+func (s *statements) of(ctx context.Context, query string) (prepared, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if other := s.prepared[query]; other != nil {
-		return other, stmt.Close()
+	if stmt, ok := s.prepared[query]; ok {
+		return stmt, nil
 	}
-	s.prepared[query] = stmt
-	return stmt, nil
+	stmt, err := s.pool.PrepareContext(ctx, query) //nolint:sqlclosecheck // it is kept
+	if err != nil {
+		return prepared{}, err
+	}
+	s.prepared[query] = prepared{stmt}
+	return prepared{stmt}, nil
 }
