@@ -112,12 +112,20 @@ func (s *library) externalCopy(t *testing.T, p *page) {
 }
 
 func (s *library) linkedClones(t *testing.T, p *page) {
-	sh(t, s.hv1.Machine, `
-		qemu-img create -q -f raw /srv/slow/base.raw 16M
-		qemu-img create -q -f qcow2 -b /srv/slow/base.raw -F raw /srv/slow/web.qcow2
-		virsh pool-refresh slow`)
-	s.off(t, "web", "<driver name='qemu' type='qcow2'/><source file='/srv/slow/web.qcow2'/>", "")
-	p.does(t, "volferryctl instance adopt web", "volferryctl volume migrate web-vda")
+	clone := func() {
+		sh(t, s.hv1.Machine, `
+			qemu-img create -q -f qcow2 -b /srv/slow/base.raw -F raw /srv/slow/web.qcow2
+			virsh pool-refresh slow`)
+		s.off(t, "web", "<driver name='qemu' type='qcow2'/><source file='/srv/slow/web.qcow2'/>", "")
+	}
+	sh(t, s.hv1.Machine, "qemu-img create -q -f raw /srv/slow/base.raw 16M")
+	clone()
+	p.does(t, "volferryctl instance adopt web", "volferryctl volume migrate web-vda --to-pool fast")
+	s.assertIn(t, "fast", "web-vda")
+	sh(t, s.hv1.Machine, "volferryctl instance forget web && volferryctl volume forget web-vda && virsh undefine web && rm /srv/slow/web.qcow2")
+	clone()
+	sh(t, s.hv1.Machine, "volferryctl instance adopt web")
+	p.does(t, "volferryctl volume migrate web-vda --to-pool fast --keep-base")
 	s.assertIn(t, "fast", "web-vda")
 }
 
