@@ -122,7 +122,12 @@ func (s *library) linkedClones(t *testing.T, p *page) {
 	clone()
 	p.does(t, "volferryctl instance adopt web", "volferryctl volume migrate web-vda --to-pool fast")
 	s.assertIn(t, "fast", "web-vda")
-	sh(t, s.hv1.Machine, "volferryctl instance forget web && volferryctl volume forget web-vda && virsh undefine web && rm /srv/slow/web.qcow2")
+	sh(t, s.hv1.Machine, `
+		volferryctl volume detach web-vda web
+		volferryctl volume forget web-vda
+		volferryctl instance forget web
+		virsh undefine web
+		rm /srv/slow/web.qcow2`)
 	clone()
 	sh(t, s.hv1.Machine, "volferryctl instance adopt web")
 	p.does(t, "volferryctl volume migrate web-vda --to-pool fast --keep-base")
