@@ -80,6 +80,8 @@ func NewJobPacer(now time.Time, guest GuestLatency, ok bool, keepShare float64, 
 
 // begin has the guest's latency measured before the job is held back by it.
 func (p *JobPacer) begin(guest GuestLatency, ok bool) {
+	p.guest.mu.Lock()
+	defer p.guest.mu.Unlock()
 	if p.guest.keepShare < 1 {
 		p.guest.standStill(quietTicks)
 	}

@@ -113,7 +113,7 @@ func (e *Env) mayPause() error {
 
 // Bounds of the waits inside steps.
 const (
-	// jobPoll is how often a running block job is looked at.
+	// jobPoll is how often a running block job is looked at that nobody paces.
 	jobPoll = 100 * time.Millisecond
 	// drainPoll is how often it is looked at while the guest is paused, where every
 	// millisecond is a stall.
