@@ -11,7 +11,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// missing looks whether the images are there that the volumes attached here are to be at. One that
+// missing looks whether the images are there that the volumes attached here are to be at, and no other device has the name of
+// one. One that
 // cannot be looked at is not said to be missing: reach says why. What is known of the volumes may be
 // half a minute old, so that the registry is asked where one is whose image is not there.
 func (d *doctor) missing(ctx context.Context, attached []api.Volume) []api.Check {
@@ -22,10 +23,20 @@ func (d *doctor) missing(ctx context.Context, attached []api.Volume) []api.Check
 		if api.IsNetwork(path) {
 			continue
 		}
-		if _, err := d.storage.Fingerprint(ctx, path); errors.Is(err, image.ErrAbsent) && d.stillAt(ctx, &vol) {
+		fingerprint, err := d.storage.Fingerprint(ctx, path)
+		if err == nil {
+			err = image.CheckIdentity(vol.Location, image.IdentityIn(fingerprint))
+		}
+		switch {
+		case errors.Is(err, image.ErrAbsent) && d.stillAt(ctx, &vol):
 			out = append(out, api.Check{
 				Name: name, Status: "fail", Message: fmt.Sprintf("there is no image of volume %s at %s", vol.Name, path),
 				Advice: "mount its filesystem, or connect its device; if that is there and the file was deleted, leave its guest running: it has the file open, and its data is gone with it",
+			})
+		case api.CodeOf(err) == api.CodeChainChanged && d.stillAt(ctx, &vol):
+			out = append(out, api.Check{
+				Name: name, Status: "fail", Message: fmt.Sprintf("another device is at the path of volume %s: %v", vol.Name, err),
+				Advice: "do not start its guest, nor stop one that runs and has the right device open, before that is at its path again (udev, multipath and the array say why the name has moved)",
 			})
 		}
 	}

@@ -317,7 +317,7 @@ func inspectWith(s image.Storage) instance.Inspect {
 		if err == nil {
 			err = s.CheckFits(ctx, l, info)
 		}
-		l.SizeBytes = info.SizeBytes
+		l.SizeBytes, l.Identity = info.SizeBytes, info.Identity
 		return l, err
 	}
 }

@@ -38,10 +38,12 @@ type VolumeAdopt struct {
 	Force bool `json:"force,omitempty" needs:"-"`
 }
 
-// VolumeUpdate changes what is not nil.
+// VolumeUpdate changes what is not nil. Identity is the operator's word that the device with this identity
+// (Location.Identity) is the volume by now; if it is empty, the device that is at the volume's path is.
 type VolumeUpdate struct {
 	Name     *string `json:"name,omitempty"`
 	Bootable *bool   `json:"bootable,omitempty"`
+	Identity *string `json:"identity,omitempty" needs:"identities"`
 }
 
 // InstanceAdopt takes over the disks of a libvirt domain, named by name or UUID, or with
@@ -246,6 +248,14 @@ type VolumeTransition struct {
 type VolumeGrow struct {
 	FromBytes int64 `json:"from_bytes"`
 	SizeBytes int64 `json:"size_bytes"`
+}
+
+// VolumeIdentify tells the registry what the device of a volume, which is at Path, says of itself
+// (Location.Identity): the body of POST /v1/volumes/{volume}/identify at the registry. It is stored if nothing is
+// yet; if the volume is elsewhere or has another identity, the answer is CodeConflict.
+type VolumeIdentify struct {
+	Path     string `json:"path"`
+	Identity string `json:"identity" needs:"identities"`
 }
 
 // VolumeResizeBegin locks a volume while its host makes it larger: the body of POST

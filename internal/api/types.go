@@ -30,6 +30,9 @@ type Location struct {
 	// LUKS container that QEMU opens for the guest; empty if it is none. SizeBytes is the size
 	// of the container, of which the guest sees all but the header. Raw only.
 	LUKSSecret string `json:"luks_secret,omitempty" needs:"luks"`
+	// Identity is what the device at Path said of itself when it became the volume's (the WWID of a LUN, the UUID
+	// of a map or namespace), or the id of the RBD image; empty for a file, an export, and a device that says nothing.
+	Identity string `json:"identity,omitempty" needs:"-"`
 }
 
 // IsLUKS says whether QEMU encrypts what is at the path.

@@ -55,6 +55,11 @@ func (r *Registry) TransitionVolume(ctx context.Context, opID, ref string, in ap
 	return change(ctx, r, routes.TransitionVolume, opID, in, ref)
 }
 
+// IdentifyVolume tells the registry what the device of a volume says of itself.
+func (r *Registry) IdentifyVolume(ctx context.Context, opID, ref string, in api.VolumeIdentify) (api.Volume, error) {
+	return change(ctx, r, routes.IdentifyVolume, opID, in, ref)
+}
+
 // GrowVolume tells the registry the new size of an image that has grown.
 func (r *Registry) GrowVolume(ctx context.Context, opID, ref string, in api.VolumeGrow) (api.Volume, error) {
 	return change(ctx, r, routes.GrowVolume, opID, in, ref)

@@ -76,9 +76,12 @@ const KeepBase = "keep_base"
 // DrainVerify is the feature to verify the copies of a drain as that is asked for.
 const DrainVerify = "drain_verify"
 
+// Identities is the feature to store what the device of a volume says of itself.
+const Identities = "identities"
+
 // features are those of this program, oldest first. A name is never reused, and never taken out
 // while a program of a neighbouring version may ask for it.
-var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared, RetypeTarget, RetypeFormat, LUKS, DrainPauseAll, KeepBase, DrainVerify}
+var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared, RetypeTarget, RetypeFormat, LUKS, DrainPauseAll, KeepBase, DrainVerify, Identities}
 
 // The headers of every request and answer between programs.
 const (

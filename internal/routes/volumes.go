@@ -53,6 +53,8 @@ var (
 		"Move a volume from one status to another")
 	GrowVolume = report[api.VolumeGrow, api.Volume]("/v1/volumes/{volume}/grow",
 		"Record that the image of a volume has grown")
+	IdentifyVolume = report[api.VolumeIdentify, api.Volume]("/v1/volumes/{volume}/identify",
+		"Record what the device of a volume says of itself")
 	BeginResize = report[api.VolumeResizeBegin, api.Volume]("/v1/volumes/{volume}/resize:begin",
 		"Keep others from a volume while its host makes it larger")
 	EndResize = report[api.VolumeResizeEnd, api.Volume]("/v1/volumes/{volume}/resize:end",

@@ -114,3 +114,76 @@ func sumOfZeros(t *testing.T, dir string) string {
 	tool(t, "truncate", "--size", fmt.Sprint(volumeBytes), file)
 	return sumOf(t, file)
 }
+
+// adopted makes a volume of a device without a guest, and returns it.
+func (h *host) adopted(t *testing.T, device string) api.Volume {
+	t.Helper()
+	name := fmt.Sprintf("adopted-%d", h.number())
+	h.ctl(t, "volume", "adopt", name, "--path", device, "--format", "raw")
+	t.Cleanup(func() {
+		_, _ = h.Ctl(context.WithoutCancel(t.Context()), "volume", "forget", name) // unless it was deleted
+	})
+	return get[api.Volume](t, h, "volume", "volume", "show", name)
+}
+
+// refusesAnotherAtRest claims that no command takes another device for the one of a volume that nothing is done to,
+// which is refused at once and names both, and that the other one is not written. It returns the other one's identity.
+func (h *host) refusesAnotherAtRest(t *testing.T, device *slotDevice, volume, instance string) (found string) {
+	t.Helper()
+	device.whileAnother(t, func() {
+		sum := sumOf(t, device.Path)
+		for _, args := range [][]string{
+			{"volume", "migrate", volume, "--to-pool", "a"},
+			{"volume", "migrate", volume, "--to-pool", "a", "--dry-run"},
+			{"volume", "attach", volume, instance},
+			{"volume", "resize", volume, "--size", fmt.Sprint(2 * volumeBytes)},
+			{"volume", "delete", volume, "--yes"},
+		} {
+			e := h.fails(t, api.ExitRefused, api.CodeChainChanged, args...)
+			mustContain(t, e.Message, device.identities()...)
+			found, _ = e.Details["found"].(string)
+		}
+		if sumOf(t, device.Path) != sum {
+			t.Error("the other device was written")
+		}
+	})
+	return found
+}
+
+func TestADeviceThatGotThePathOfAVolumeAtRestIsNotTakenForIt(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	device := slotOn(t, t.TempDir(), 2, volumeBytes)
+	if err := lab.FillVolume(device.Path, lab.Fill{Seed: 932, Percent: 30}); err != nil {
+		t.Fatal(err)
+	}
+	sum := sumOf(t, device.Path)
+	g := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw))
+	vol := h.adopted(t, device.Path)
+	mustContain(t, vol.Location.Identity, device.file+" ")
+	mustContain(t, h.ctl(t, "volume", "show", vol.Name), "identity:", vol.Location.Identity)
+	found := h.refusesAnotherAtRest(t, device, vol.Name, g.Name)
+
+	tool(t, "cp", device.file, device.file+"-another") // what an operator does who replaces a device
+	device.whileAnother(t, func() {
+		h.ctl(t, "volume", "set", vol.Name, "--identity", found)
+		h.ctl(t, "volume", "migrate", vol.Name, "--to-pool", "a")
+	})
+	now := h.shown(t, vol.Name)
+	if now.Pool != "a" || now.Identity != "" || sumOf(t, now.Path) != sum {
+		t.Errorf("the volume is at %+v", now)
+	}
+
+	h.ctl(t, "volume", "migrate", vol.Name, "--to-path", device.Path, "--yes")
+	if now = h.shown(t, vol.Name); now.Identity != vol.Location.Identity {
+		t.Errorf("moved to the device, the volume has the identity %q, want %q", now.Identity, vol.Location.Identity)
+	}
+	h.refusesAnotherAtRest(t, device, vol.Name, g.Name)
+	g.assertSettled(t)
+}
+
+// shown is where a volume is.
+func (h *host) shown(t *testing.T, volume string) api.Location {
+	t.Helper()
+	return get[api.Volume](t, h, "volume", "volume", "show", volume).Location
+}

@@ -25,6 +25,7 @@ func addLocation(r *render.Record, prefix string, l api.Location) {
 		r.Add(prefix+"pool name", l.Name)
 	}
 	r.Add(prefix+"path", l.Path)
+	r.AddIf(prefix+"identity", l.Identity)
 	r.Add(prefix+"format", string(l.Format))
 	bases := l.Backing.Images()
 	if len(bases) == 0 {

@@ -58,6 +58,7 @@ func volumeCommand() *cli.Command {
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "name", Usage: "give it the name `NAME`"},
 					&cli.BoolFlag{Name: "bootable", Usage: "may an instance boot from it: --bootable or --bootable=false"},
+					&cli.StringFlag{Name: "identity", Usage: "you have put its data on the device that is `IDENTITY` and has its path now, as the refusal of the new device says it"},
 				},
 			},
 			volumeResizeCommand(),
@@ -115,8 +116,11 @@ func volumeSet(c *cli.Context, s *session.Session) error {
 	if c.IsSet("bootable") {
 		in.Bootable = new(c.Bool("bootable"))
 	}
+	if c.IsSet("identity") {
+		in.Identity = new(c.String("identity"))
+	}
 	if in == (api.VolumeUpdate{}) {
-		return cmdline.Usagef("volume set: nothing to change: give --name or --bootable")
+		return cmdline.Usagef("volume set: nothing to change: give --name, --bootable or --identity")
 	}
 	v, resp, err := session.Change(c.Context, s, routes.UpdateVolume, in, c.Args().First())
 	if err != nil {

@@ -296,10 +296,18 @@ func (i *Images) Inspect(ctx context.Context, l api.Location) (image.Info, error
 	if err != nil {
 		return image.Info{Block: i.isDevice(path)}, err
 	}
-	if l.Format == api.FormatRaw && info.DeviceBytes != 0 {
-		return image.Info{SizeBytes: info.DeviceBytes, Block: true}, nil
+	fingerprint, err := i.Fingerprint(ctx, path)
+	if err != nil {
+		return image.Info{}, err
 	}
-	return image.Info{SizeBytes: info.SizeBytes, AllocatedBytes: int64(info.Allocated) * hvtest.BlockSize, Block: i.isDevice(path)}, nil
+	identity := image.IdentityIn(fingerprint)
+	if err := image.CheckIdentity(l, identity); err != nil {
+		return image.Info{Block: i.isDevice(path)}, err
+	}
+	if l.Format == api.FormatRaw && info.DeviceBytes != 0 {
+		return image.Info{SizeBytes: info.DeviceBytes, Block: true, Identity: identity}, nil
+	}
+	return image.Info{SizeBytes: info.SizeBytes, AllocatedBytes: int64(info.Allocated) * hvtest.BlockSize, Block: i.isDevice(path), Identity: identity}, nil
 }
 
 func (i *Images) checkBacking(ctx context.Context, l api.Location) error {
@@ -352,6 +360,9 @@ func (i *Images) Fingerprint(_ context.Context, path string) (string, error) {
 	defer i.Mu.Unlock()
 	if i.Print != nil {
 		return i.Print(path), nil
+	}
+	if i.isDevice(path) {
+		return fmt.Sprintf("device born-%d", info.Born), nil
 	}
 	return fmt.Sprintf("born %d", info.Born), nil
 }

@@ -109,3 +109,28 @@ func TestAnImageIsMadeOnTheRightDeviceAlone(t *testing.T) {
 		t.Errorf("a new image is blank: %v, %v", blank, err)
 	}
 }
+
+func TestADeviceIsInspectedForItsVolumeOnlyIfItIsTheVolumes(t *testing.T) {
+	device := deviceOf(t, 8<<20)
+	l := api.Location{Path: device, Format: api.FormatRaw}
+	info, err := image.Storage{}.Inspect(t.Context(), l)
+	if err != nil || info.Identity == "" {
+		t.Fatalf("it is %+v, %v", info, err)
+	}
+	l.Identity = info.Identity
+	if again, err := (image.Storage{}).Inspect(t.Context(), l); err != nil || again != info {
+		t.Errorf("it is %+v, %v, want %+v", again, err, info)
+	}
+	l.Path = deviceOf(t, 8<<20)
+	_, err = image.Storage{}.Inspect(t.Context(), l)
+	if refused := api.AsError(err); api.CodeOf(err) != api.CodeChainChanged || refused.Details["expected"] != info.Identity || !strings.Contains(refused.Message, "volume set VOLUME --identity") {
+		t.Errorf("another device at the path: %v", err)
+	}
+	l.Path = filepath.Join(t.TempDir(), "file.raw")
+	if err := errors.Join(os.WriteFile(l.Path, nil, 0o600), os.Truncate(l.Path, 8<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = (image.Storage{}).Inspect(t.Context(), l); api.CodeOf(err) != api.CodeChainChanged {
+		t.Errorf("a file at the path: %v", err)
+	}
+}

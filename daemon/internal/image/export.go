@@ -15,17 +15,17 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// exportBytes asks for the size of what is at an address. A server that is away says nothing
+// inspectAddress asks what is at an address: its size and its identity. A server that is away says nothing
 // about what it has: that is never ErrAbsent.
-func exportBytes(ctx context.Context, access network.Access, path string, format api.Format) (int64, error) {
+func inspectAddress(ctx context.Context, access network.Access, path string, format api.Format) (Info, error) {
 	if format != api.FormatRaw {
-		return 0, api.Errorf(api.CodeUnsupportedDisk, "%s has the format %s, and %s can only be raw here", path, format, api.AddressKind(path))
+		return Info{}, api.Errorf(api.CodeUnsupportedDisk, "%s has the format %s, and %s can only be raw here", path, format, api.AddressKind(path))
 	}
-	n, err := access.SizeBytes(ctx, path)
+	n, id, err := access.Look(ctx, path)
 	if err != nil {
-		return 0, cannotReach(path, err)
+		return Info{}, cannotReach(path, err)
 	}
-	return n, nil
+	return Info{SizeBytes: n, Identity: id}, nil
 }
 
 // cannotReach is the error of what is at an address, ErrAbsent if a cluster says that there is nothing, and

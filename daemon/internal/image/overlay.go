@@ -41,16 +41,16 @@ func (Storage) CheckOverlay(_ context.Context, path string, backing hv.Image, si
 // change the overlay, so that a fold that was cut off can be repeated.
 func (s Storage) Fold(ctx context.Context, overlay string, into []hv.Image) error {
 	if top := into[0]; api.IsNetwork(top.Path) {
-		n, err := exportBytes(ctx, s.Network, top.Path, api.Format(top.Format))
+		is, err := inspectAddress(ctx, s.Network, top.Path, api.Format(top.Format))
 		if err != nil {
 			return err
 		}
-		to := copy.Image{Path: top.Path, Format: top.Format, SizeBytes: cmp.Or(top.SliceBytes, n), Slice: top.SliceBytes != 0}
+		to := copy.Image{Path: top.Path, Format: top.Format, SizeBytes: cmp.Or(top.SliceBytes, is.SizeBytes), Slice: top.SliceBytes != 0}
 		if err := copy.Fold(ctx, copy.FoldSpec{Overlay: overlay, Into: to, Network: s.Network}); err != nil {
 			return noSpace(err)
 		}
 		// The last flush may have ended in a cache of the server that is gone by now.
-		_, err = exportBytes(ctx, s.Network, top.Path, api.Format(top.Format))
+		_, err = inspectAddress(ctx, s.Network, top.Path, api.Format(top.Format))
 		return err
 	}
 	passphrase, err := s.passphrase(ctx, into[0])

@@ -72,8 +72,8 @@ const bootIDFile = "/proc/sys/kernel/random/boot_id"
 // Stamp reads the stamp of the image at path. Of an export it has the size alone. It returns ErrAbsent if there is nothing.
 func (s Storage) Stamp(ctx context.Context, path string) (Stamp, error) {
 	if api.IsNetwork(path) {
-		n, err := exportBytes(ctx, s.Network, path, api.FormatRaw)
-		return Stamp{SizeBytes: n}, err
+		is, err := inspectAddress(ctx, s.Network, path, api.FormatRaw)
+		return Stamp{SizeBytes: is.SizeBytes}, err
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {

@@ -26,13 +26,6 @@ import (
 // SizeError says that an image does not have the size that the caller expects.
 type SizeError = qemuimg.SizeError
 
-// Info is the result of Inspect.
-type Info struct {
-	SizeBytes      int64
-	AllocatedBytes int64
-	Block          bool
-}
-
 // Storage is the files and devices of this host. Its methods may be called from
 // any goroutine.
 type Storage struct {
@@ -62,13 +55,16 @@ func qemuChain(chain []hv.Image) *qemuimg.Image {
 // Inspect reads size and kind of the image at a location. It returns ErrAbsent if there is
 // nothing at its path. It refuses an image that has other base images than its location
 // says: with chain_changed, or with unsupported_disk if the location says that the image
-// stands alone. The size is that of the whole image, even if the volume is only its
+// stands alone. It refuses another device than the location's (CheckIdentity). The size is that of the whole image, even if the volume is only its
 // beginning (api.Location.VolumeBytes), and of a LUKS container with its header.
 func (s Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 	path, format := l.Path, l.Format
 	if api.IsNetwork(path) {
-		n, err := exportBytes(ctx, s.Network, path, format)
-		return Info{SizeBytes: n}, err
+		info, err := inspectAddress(ctx, s.Network, path, format)
+		if err == nil {
+			err = CheckIdentity(l, info.Identity)
+		}
+		return info, err
 	}
 	st, err := os.Stat(path)
 	if link, is := linkToNothing(path, err); is {
@@ -80,6 +76,9 @@ func (s Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 	info := Info{Block: st.Mode().Type() == os.ModeDevice}
 	if !info.Block && !st.Mode().IsRegular() {
 		return info, api.Errorf(api.CodeInvalidArgument, "%s is neither a regular file nor a block device", path)
+	}
+	if info.Identity, err = identityAt(l); err != nil {
+		return info, err
 	}
 	l.ImageBytes, l.LUKSSecret = 0, ""
 	info.SizeBytes, err = qemuimg.VirtualSize(ctx, *qemuChain(location.Chain(l, info.Block)))

@@ -57,6 +57,10 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			},
 			api.CodeChainChanged, "its disk vda is at /released.raw, and volume",
 		},
+		"start on another device than its volume's": {
+			api.InstanceStopped, "start", func(_ *testing.T, w *world) { w.registry.atts[1].Location.Identity = "naa.6001405aa" },
+			api.CodeChainChanged, "is not what the volume there is on: that is naa.6001405aa",
+		},
 		"repair of a running one": {api.InstanceRunning, "repair", nil, api.CodeStateForbidden, "cannot repair instance web: it is running; shut it down first"},
 		"repair of a shelved one": {api.InstanceShelved, "repair", nil, api.CodeStateForbidden, "its definition is at the registry"},
 		"repair of a locked one": {

@@ -245,7 +245,7 @@ func (n *node) subject() steps.Subject {
 }
 
 func (n *node) ports() Ports {
-	return Ports{HV: n, Registry: &view{n.world.registry, n}, Guards: n.guards, Locations: n, Migrations: n, Known: n, Report: n.report}
+	return Ports{HV: n, Registry: &view{n.world.registry, n}, Guards: n.guards, Locations: n, Migrations: n, Known: n, Images: &hosttest.Images{Fake: n.Fake}, Report: n.report}
 }
 
 func (n *node) newManager(runner *op.Runner) *Manager {

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
 // Fingerprint tells the image at a path (links are followed) from a later image at the same
@@ -58,12 +60,12 @@ func device(major, minor uint32) string {
 	number := fmt.Sprintf("%d:%d", major, minor)
 	dir, err := filepath.EvalSymlinks(filepath.Join(sysDevBlock, number))
 	if err != nil {
-		return "device " + number
+		return devicePrefix + number
 	}
 	if text := selfOf(dir); text != "" {
-		return "device " + text
+		return devicePrefix + text
 	}
-	return "device " + number
+	return devicePrefix + number
 }
 
 // selfOf is what the device with this directory in /sys says of itself, "" if nothing.
@@ -143,8 +145,39 @@ func SameImagePrint(earlier, now string) bool {
 	if earlier == now {
 		return true
 	}
-	return numbered.MatchString(earlier) && strings.HasPrefix(now, "device ") && !numbered.MatchString(now)
+	return IsNumberPrint(earlier) && IdentityIn(now) != ""
 }
 
+// devicePrefix begins the fingerprint of a block device, before what the device says of itself.
+const devicePrefix = "device "
+
 // IsDevicePrint says whether a fingerprint belongs to a block device.
-func IsDevicePrint(fingerprint string) bool { return strings.HasPrefix(fingerprint, "device ") }
+func IsDevicePrint(fingerprint string) bool { return strings.HasPrefix(fingerprint, devicePrefix) }
+
+// IdentityIn is what a device says of itself, by its fingerprint: it tells the device from every other one, on
+// each host that has it. It is empty for a file, and for a device that says nothing, or nothing that can be printed.
+func IdentityIn(fingerprint string) string {
+	if !IsDevicePrint(fingerprint) || IsNumberPrint(fingerprint) || api.Printable(fingerprint) != fingerprint {
+		return ""
+	}
+	return strings.TrimPrefix(fingerprint, devicePrefix)
+}
+
+// SameIdentity says whether two identities are those of one device. A LUN has another one on a host with
+// multipath than on a host without: the UUID of the map there has the WWID in it, in the words of udev's scsi_id.
+func SameIdentity(a, b string) bool { return a == b || a != "" && b != "" && wwidIn(a) == wwidIn(b) }
+
+// namingTypes are the digits with which scsi_id begins a WWID, and what the kernel writes in their place.
+var namingTypes = map[byte]string{'3': "naa.", '2': "eui."}
+
+// wwidIn is the WWID of the LUN or namespace that a multipath map is made of, and any other identity as it is.
+func wwidIn(identity string) string {
+	text, isMap := strings.CutPrefix(identity, "mpath-")
+	if !isMap || text == "" {
+		return identity
+	}
+	if naming, known := namingTypes[text[0]]; known {
+		return naming + text[1:]
+	}
+	return text
+}

@@ -164,3 +164,35 @@ func TestFingerprintsOfAnOlderVersionProveNothingAgainstADevice(t *testing.T) {
 		}
 	}
 }
+
+func TestAnIdentityIsWhatADeviceSaysAndAFileHasNone(t *testing.T) {
+	for fingerprint, want := range map[string]string{
+		"device LVM-abcdef": "LVM-abcdef", "device 8:16": "", "inode 7 of 1.000000002": "", "device loop /srv/\x1b[2J.img": "",
+	} {
+		if got := IdentityIn(fingerprint); got != want {
+			t.Errorf("%q has the identity %q, want %q", fingerprint, got, want)
+		}
+	}
+}
+
+// A host may have multipath and another one none, for the LUNs of one array.
+func TestALUNIsTheSameWithMultipathAndWithout(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{"naa.6001405aa", "mpath-36001405aa", true},
+		{"mpath-36001405aa", "naa.6001405aa", true},
+		{"eui.0025385aa", "mpath-20025385aa", true},
+		{"uuid.0f0e0d0c-0b0a", "mpath-uuid.0f0e0d0c-0b0a", true},
+		{"LVM-abcdef", "LVM-abcdef", true},
+		{"naa.6001405aa", "mpath-36001405bb", false},
+		{"naa.6001405aa", "naa.6001405bb", false},
+		{"LVM-abcdef", "", false},
+		{"mpath-", "naa.", false},
+	} {
+		if got := SameIdentity(c.a, c.b); got != c.same {
+			t.Errorf("%q and %q: %v, want %v", c.a, c.b, got, c.same)
+		}
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -89,4 +91,33 @@ func TestADeviceThatGotTheNumberOfOursIsNotTakenForIt(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestAMoveDoesNotBeginOnAnotherDeviceThanTheVolumes, which the registry has since the volume was adopted or moved.
+func TestAMoveDoesNotBeginOnAnotherDeviceThanTheVolumes(t *testing.T) {
+	for _, state := range []hv.State{hv.StateRunning, hv.StateStopped} {
+		t.Run(string(state), func(t *testing.T) {
+			inBubble(t, state, func(t *testing.T, d *daemon) {
+				d.devices(srcPath)
+				d.world.Registry.Vol.Location.Identity = strings.TrimPrefix(ours, "device ")
+				_, err := d.manager().Start(t.Context(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool})
+				if refused := api.AsError(err); refused.Code != api.CodeChainChanged || refused.Details["expected"] != "naa.60014050000" || refused.Details["found"] != "naa.6001405ffff" {
+					t.Errorf("it is refused with %v, %v", refused, refused.Details)
+				}
+				d.devices("")
+				d.begin(toNewPool)
+			})
+		})
+	}
+}
+
+// TestADestinationThatIsThereIsReservedWithItsIdentity, which the volume has after the move.
+func TestADestinationThatIsThereIsReservedWithItsIdentity(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.devices("")
+		mig := d.begin(api.MigrationTarget{ToPath: d.somebodysFile(t), Overwrite: true})
+		if got := d.world.Registry.Rows[mig.ID].Dst.Identity; got != "naa.60014050000" {
+			t.Errorf("dst is reserved with the identity %q", got)
+		}
+	})
 }

@@ -45,21 +45,28 @@ func (a Access) Open(ctx context.Context, path string, writable bool) (*nbd.Expo
 	return nbd.Open(ctx, a.Dial, address)
 }
 
-// SizeBytes asks how large it is what is at an address, and refuses an RBD image of which the cluster does not have everything. Of an RBD image the error wraps unix.ENOENT if the cluster
-// says that there is none.
+// SizeBytes is Look without the id.
 func (a Access) SizeBytes(ctx context.Context, path string) (int64, error) {
+	n, _, err := a.Look(ctx, path)
+	return n, err
+}
+
+// Look asks how large it is what is at an address, and which one it is: the id of an RBD image, and nothing of an
+// export. It refuses an RBD image of which the cluster does not have everything. Of an RBD image the error wraps
+// unix.ENOENT if the cluster says that there is none.
+func (a Access) Look(ctx context.Context, path string) (sizeBytes int64, id string, err error) {
 	if api.IsRBD(path) {
 		info, image, err := a.look(ctx, path)
 		if err == nil {
 			err = info.Whole(image)
 		}
-		return info.SizeBytes, err
+		return info.SizeBytes, info.ID, err
 	}
 	export, err := a.Open(ctx, path, false)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
-	return export.SizeBytes(), export.Close()
+	return export.SizeBytes(), "", export.Close()
 }
 
 // answerTimeout is how long an export may take to be opened, read and flushed.
@@ -130,6 +137,15 @@ func (a Access) Remove(ctx context.Context, path, fingerprint string) error {
 		}
 	}
 	return a.RBD.Remove(ctx, path, id)
+}
+
+// IdentityIn is the id of an RBD image, by its fingerprint; empty for anything else.
+func IdentityIn(fingerprint string) string {
+	id, err := rbdID(fingerprint)
+	if err != nil {
+		return ""
+	}
+	return id
 }
 
 // rbdID is the id of an RBD image in its fingerprint.

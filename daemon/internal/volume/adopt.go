@@ -92,7 +92,7 @@ func (m *Manager) findImage(ctx context.Context, in api.VolumeAdopt) (api.Locati
 	case err != nil:
 		return l, err
 	}
-	l.SizeBytes = info.SizeBytes
+	l.SizeBytes, l.Identity = info.SizeBytes, info.Identity
 	return l, m.env.Images.CheckFits(ctx, l, info)
 }
 

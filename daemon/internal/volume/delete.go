@@ -127,6 +127,9 @@ func (m *Manager) decideDelete(ctx context.Context, ref string, force bool) (*in
 	if err := m.env.checkLeft(ctx, vol.ID, "cannot delete volume "+vol.Name); err != nil {
 		return in, err
 	}
+	if err := m.env.checkIdentity(ctx, vol.Location); err != nil {
+		return in, err
+	}
 	if vol.Location.Pool != "" {
 		// A pool that is away says nothing of what it holds, so it is no reason
 		// to forget the volume.

@@ -38,7 +38,7 @@ func TestCreateMakesTheImageAndPublishesTheVolume(t *testing.T) {
 		},
 		"a block device, by the type": {
 			api.VolumeCreate{Name: "db", SizeBytes: testSize, Type: "bulk"},
-			api.Location{Pool: "lvm", Name: "db", Path: "/dev/lvm/db", Format: api.FormatRaw, SizeBytes: testSize},
+			api.Location{Pool: "lvm", Name: "db", Path: "/dev/lvm/db", Format: api.FormatRaw, SizeBytes: testSize, Identity: "born-1"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -238,7 +238,7 @@ func TestAdoptTakesAnImageOnADevice(t *testing.T) {
 	w.addOnDevice(t, dir+"/dev")
 	vol, err := w.start(t).Adopt(t.Context(), testOp, api.VolumeAdopt{Name: "db", Path: dir + "/dev", Format: api.FormatQcow2})
 	must(t, err)
-	if want := (api.Location{Path: dir + "/dev", Format: api.FormatQcow2, SizeBytes: testSize}); vol.Location != want {
+	if want := (api.Location{Path: dir + "/dev", Format: api.FormatQcow2, SizeBytes: testSize, Identity: w.identityOf(t, dir+"/dev")}); vol.Location != want {
 		t.Errorf("the volume is at %+v, want %+v", vol.Location, want)
 	}
 }

@@ -37,6 +37,7 @@ type Registry interface {
 	Volumes(ctx context.Context) ([]api.Volume, error)
 	Volume(ctx context.Context, id string) (api.Volume, error)
 	GrowVolume(ctx context.Context, opID, ref string, in api.VolumeGrow) (api.Volume, error)
+	IdentifyVolume(ctx context.Context, opID, ref string, in api.VolumeIdentify) (api.Volume, error)
 	RegisterVolume(ctx context.Context, opID string, in api.VolumeRegister) (api.Volume, error)
 	TransitionVolume(ctx context.Context, opID, id string, t api.VolumeTransition) (api.Volume, error)
 	DeleteVolume(ctx context.Context, opID, id string) error

@@ -158,7 +158,7 @@ func (s *resizeTrial) settle(t *testing.T) {
 		who = running
 	}
 	m, _ := s.daemon.Now()
-	m.lookAtSizes(t.Context(), map[string]int64{})
+	m.lookAtImages(t.Context(), map[string]string{})
 	registry, inImage, guest := s.found()
 	isFile := s.vol.Location.Pool == "files" // of a device the guest may not be told yet
 	if slice := s.vol.Location.IsSlice(); !slice && (registry != inImage || isFile && guest != 0 && guest != inImage) {

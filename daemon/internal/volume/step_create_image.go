@@ -69,7 +69,7 @@ func (e *env) stepCreateImage() op.Step {
 		if mine, err := e.isMade(ctx, r.OpID(), found, note); err != nil || !mine {
 			return op.NotDone, err
 		}
-		made.Path = found.Path
+		made.Path, made.Identity = found.Path, image.IdentityIn(note.Print)
 		return op.Done, r.SetOutput(made)
 	}
 	return step(stepNameCreateImage, do, undo, observe)

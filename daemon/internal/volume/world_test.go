@@ -220,6 +220,21 @@ func (r *fakeRegistry) GrowVolume(_ context.Context, opID, id string, in api.Vol
 	})
 }
 
+func (r *fakeRegistry) IdentifyVolume(_ context.Context, opID, id string, in api.VolumeIdentify) (api.Volume, error) {
+	return r.change(opID, in, func() (api.Volume, error) {
+		vol, err := r.find(id)
+		switch {
+		case err != nil || vol.Location.Identity == in.Identity:
+			return vol, err
+		case vol.Location.Identity != "" || vol.Location.Path != in.Path:
+			return vol, api.Errorf(api.CodeConflict, "volume %s is %s at %s", vol.Name, vol.Location.Identity, vol.Location.Path)
+		}
+		vol.Location.Identity = in.Identity
+		r.volumes[vol.ID] = vol
+		return vol, nil
+	})
+}
+
 func (r *fakeRegistry) BeginResize(_ context.Context, opID, id string, in api.VolumeResizeBegin) (api.Volume, error) {
 	return r.change(opID, in, func() (api.Volume, error) {
 		if err := r.CheckEpoch(in.Host, in.Epoch); err != nil {

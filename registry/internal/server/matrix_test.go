@@ -68,6 +68,7 @@ func requests(drainID string) map[string]request {
 		"DELETE /v1/volumes/{volume}":                {path: volume},
 		"POST /v1/volumes/{volume}/transition":       {path: "/v1/volumes/" + freeID + "/transition", body: `{"from":"available","to":"deleting"}`},
 		"POST /v1/volumes/{volume}/grow":             {path: "/v1/volumes/" + freeID + "/grow", body: `{"from_bytes":1048576,"size_bytes":2097152}`},
+		"POST /v1/volumes/{volume}/identify":         {path: "/v1/volumes/" + freeID + "/identify", body: `{"path":"/nfs/free","identity":"naa.6001405aa"}`},
 		"POST /v1/volumes/{volume}/resize":           {path: volume + "/resize", body: `{"size_bytes":2097152}`},
 		"POST /v1/volumes/{volume}/resize:begin":     {path: "/v1/volumes/" + freeID + "/resize:begin", body: `{"generation":1,` + op + `,` + theirs + `}`},
 		"POST /v1/volumes/{volume}/resize:end":       {path: "/v1/volumes/" + freeID + "/resize:end", body: `{` + op + `,` + theirs + `}`},

@@ -101,6 +101,7 @@ func (s *Server) volumeRoutes() []httpjson.Route {
 		create(routes.RegisterVolume, db.RegisterVolume),
 		change(routes.TransitionVolume, db.TransitionVolume),
 		change(routes.GrowVolume, db.GrowVolume),
+		change(routes.IdentifyVolume, db.IdentifyVolume),
 		change(routes.BeginResize, db.BeginResize),
 		change(routes.EndResize, db.EndResize),
 	}

@@ -18,11 +18,11 @@ const scopeShared = "shared"
 
 // LocationColumns are the columns of the table locations, under the alias l, that
 // LocationFields scans.
-const LocationColumns = "l.pool, l.name, l.path, l.format, l.size_bytes, l.backing, l.image_bytes, l.luks_secret"
+const LocationColumns = "l.pool, l.name, l.path, l.format, l.size_bytes, l.backing, l.image_bytes, l.luks_secret, l.identity"
 
 // LocationFields returns the targets for scanning the LocationColumns of a row.
 func LocationFields(l *api.Location) []any {
-	return []any{&l.Pool, &l.Name, &l.Path, &l.Format, &l.SizeBytes, &l.Backing, &l.ImageBytes, &l.LUKSSecret}
+	return []any{&l.Pool, &l.Name, &l.Path, &l.Format, &l.SizeBytes, &l.Backing, &l.ImageBytes, &l.LUKSSecret, &l.Identity}
 }
 
 // scopeOf returns in which scope a location on a host is unique. A path that leads
@@ -96,9 +96,15 @@ func (tx *Tx) reserveLocation(ctx context.Context, volumeID, migrationID, hostID
 	if err != nil {
 		return err
 	}
-	return tx.Exec(ctx, `INSERT INTO locations (volume_id, migration_id, scope, pool, name, path, format, size_bytes, backing, image_bytes, luks_secret)
-		VALUES (?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		volumeID, migrationID, scope, l.Pool, l.Name, l.Path, l.Format, l.SizeBytes, l.Backing, l.ImageBytes, l.LUKSSecret)
+	return tx.ExecAll(ctx, InsertLocation(volumeID, migrationID, scope, l))
+}
+
+// InsertLocation records that a volume is at l, or with a migrationID that it shall be, in the scope in which the
+// place is unique.
+func InsertLocation(volumeID, migrationID, scope string, l api.Location) ledger.Step {
+	return ledger.SQL(`INSERT INTO locations (volume_id, migration_id, scope, pool, name, path, format, size_bytes, backing, image_bytes, luks_secret, identity)
+		VALUES (?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		volumeID, migrationID, scope, l.Pool, l.Name, l.Path, l.Format, l.SizeBytes, l.Backing, l.ImageBytes, l.LUKSSecret, l.Identity)
 }
 
 // checkPoolReported refuses a place in a pool that the host has not reported: the policies of

@@ -90,10 +90,16 @@ func volumeTaken(err error, id, name string) error {
 }
 
 // UpdateVolume changes the name of a volume and whether it is bootable. Neither touches its
-// bytes, so both are possible during a migration.
+// bytes, so both are possible during a migration. It also stores which device the volume is on by the
+// operator's word, unless the volume is being migrated.
 func (s *Store) UpdateVolume(ctx context.Context, call Call, ref string, in api.VolumeUpdate) (api.Volume, error) {
 	if in.Name != nil {
 		if err := validate.Name("volume name", *in.Name); err != nil {
+			return api.Volume{}, err
+		}
+	}
+	if in.Identity != nil {
+		if err := validate.Identity("identity", *in.Identity); err != nil {
 			return api.Volume{}, err
 		}
 	}
@@ -101,6 +107,11 @@ func (s *Store) UpdateVolume(ctx context.Context, call Call, ref string, in api.
 		old, err := tx.volumeInCare(ctx, ref, "change")
 		if err != nil {
 			return old, err
+		}
+		if in.Identity != nil && *in.Identity != old.Location.Identity {
+			if old, err = tx.setIdentity(ctx, old, *in.Identity); err != nil {
+				return old, err
+			}
 		}
 		name, bootable := old.Name, old.Bootable
 		if in.Name != nil {

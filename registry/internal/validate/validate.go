@@ -172,7 +172,18 @@ func Location(what string, l api.Location) error {
 	if l.IsSlice() && (l.Format != api.FormatRaw || l.ImageBytes <= l.SizeBytes) {
 		return Invalid("the %s is %s of %d bytes and said to be the beginning of %d bytes; only a raw volume can be that of something larger", what, l.Format, l.SizeBytes, l.ImageBytes)
 	}
-	return cmp.Or(luks(what, l), backing(what, l))
+	return cmp.Or(luks(what, l), backing(what, l), Identity("identity of the "+what, l.Identity))
+}
+
+// maxIdentity bounds, in bytes, what a device says of itself: a loop device says the path of its file.
+const maxIdentity = 2 * MaxPath
+
+// Identity checks what a device is said to say of itself.
+func Identity(what, identity string) error {
+	if len(identity) > maxIdentity {
+		return Invalid("the %s is longer than %d bytes", what, maxIdentity)
+	}
+	return Printable(what, identity)
 }
 
 // luks checks the secret of a location that QEMU encrypts.

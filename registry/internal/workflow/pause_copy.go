@@ -79,10 +79,8 @@ func (tx *changeTx) flipPause(ctx context.Context, p Pause, dst api.Location) er
 	if err := tx.Flip(ctx, p.Migration); err != nil {
 		return err
 	}
-	src := p.Migration.Src
 	return tx.ExecAll(ctx,
-		ledger.SQL(`INSERT INTO locations (volume_id, migration_id, scope, pool, name, path, format, size_bytes, backing, image_bytes, luks_secret) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			p.Migration.VolumeID, p.Migration.ID, scope, src.Pool, src.Name, src.Path, src.Format, src.SizeBytes, src.Backing, src.ImageBytes, src.LUKSSecret),
+		store.InsertLocation(p.Migration.VolumeID, p.Migration.ID, scope, p.Migration.Src),
 		ledger.SQL("UPDATE attachments SET updated_us = ? WHERE volume_id = ?", tx.At.UnixMicro(), p.Migration.VolumeID),
 	)
 }

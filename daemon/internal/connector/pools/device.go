@@ -51,16 +51,7 @@ func Look(path string) (Device, error) {
 	if err != nil {
 		return Device{}, err
 	}
-	return Device{SizeBytes: size, Identity: identityIn(fingerprint)}, nil
-}
-
-// identityIn is what the device has said of itself, without our own words.
-func identityIn(fingerprint string) string {
-	text, found := strings.CutPrefix(fingerprint, "device ")
-	if !found || location.IsNumberPrint(fingerprint) {
-		return ""
-	}
-	return text
+	return Device{SizeBytes: size, Identity: location.IdentityIn(fingerprint)}, nil
 }
 
 // Check compares what a connector says of a volume with what the kernel has: it has to be the

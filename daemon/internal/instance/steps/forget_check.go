@@ -5,7 +5,6 @@ package steps
 import (
 	"context"
 
-	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -22,21 +21,14 @@ func (e *Env) CheckForget(ctx context.Context, inst api.Instance) error {
 	if dom == nil {
 		return nil
 	}
-	what, err := e.differs(ctx, inst.ID, dom)
-	if err == nil && what != "" {
-		err = api.ForgetRefusal(inst.Name, what)
-	}
-	return err
-}
-
-// differs says how the disks of an instance differ from its volumes, but for those that move; ""
-// if they match.
-func (e *Env) differs(ctx context.Context, id string, dom *hv.Domain) (string, error) {
-	atts, err := e.atRest(ctx, id)
+	atts, err := e.atRest(ctx, inst.ID)
 	if err != nil {
-		return "", err
+		return err
 	}
-	return Differs(dom, atts), nil
+	if what := Differs(dom, atts); what != "" {
+		return api.ForgetRefusal(inst.Name, what)
+	}
+	return nil
 }
 
 // atRest returns the attachments of an instance whose volumes do not move.

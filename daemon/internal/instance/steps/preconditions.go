@@ -5,6 +5,7 @@ package steps
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/guard"
@@ -61,15 +62,31 @@ func (e *Env) CheckPower(ctx context.Context, kind string, in *PowerInput, inst 
 // move are looked at by MayStart. Where the registry is away nobody can tell, and the guest may
 // start, as it does without a daemon.
 func (e *Env) onItsVolumes(ctx context.Context, verb string, inst api.Instance, dom *hv.Domain) error {
-	what, err := e.differs(ctx, inst.ID, dom)
+	atts, err := e.atRest(ctx, inst.ID)
 	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if what != "" {
+	if what := Differs(dom, atts); what != "" {
 		return api.Errorf(api.CodeChainChanged, "cannot %s instance %s: %s. A guest that starts there lacks what it has written to its volume since. `volferryctl instance repair %[2]s` puts the volume's path back into the definition; volferryctl volume which says what is known of a volume", verb, inst.Name, what)
+	}
+	return e.onItsDevices(ctx, verb, inst.Name, atts)
+}
+
+// onItsDevices refuses to start a guest on another device than that of its volume, which has its path by now. What
+// else is wrong with an image is found out about by QEMU.
+func (e *Env) onItsDevices(ctx context.Context, verb, name string, atts []api.Attachment) error {
+	for _, a := range atts {
+		if a.Location.Identity == "" || api.IsNetwork(a.Location.Path) {
+			continue
+		}
+		_, err := e.Images.Inspect(ctx, a.Location)
+		if refused := (*api.Error)(nil); errors.As(err, &refused) && refused.Code == api.CodeChainChanged {
+			refused.Message = fmt.Sprintf("cannot %s instance %s: volume %s: %s", verb, name, a.VolumeName, refused.Message)
+			return refused
+		}
 	}
 	return nil
 }

@@ -191,6 +191,14 @@ func dstReplaced(path, want, now string) *api.Error {
 		path, want, orNothing(now)).With("expected", want).With("found", now)
 }
 
+// dstToReserve is dst with the identity of the device that is there already: the volume has it from the flip on. Of
+// what the migration makes, the look at the images (volume.Manager.Run) finds it.
+func (s *Spec) dstToReserve() api.Location {
+	dst := s.Dst
+	dst.Identity = image.IdentityIn(s.DstPrint)
+	return dst
+}
+
 func orNothing(identity string) string { return cmp.Or(identity, "nothing") }
 
 // isSource says whether the image at the path of src is the image that was moved. It is

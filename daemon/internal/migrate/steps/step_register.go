@@ -23,7 +23,7 @@ func (e *Env) stepRegister() op.Step {
 			ID: s.MigrationID, VolumeID: s.VolumeID,
 			SrcAttachmentID: s.SrcAttachmentID, DstAttachmentID: s.DstAttachmentID,
 			Host: s.Host, Epoch: s.Epoch, Generation: s.Generation,
-			Dst: s.Dst, Method: s.Method, ToType: s.ToType, OpID: r.OpID(),
+			Dst: s.dstToReserve(), Method: s.Method, ToType: s.ToType, OpID: r.OpID(),
 		})
 		if api.CodeOf(err) == api.CodeStaleEpoch {
 			// What was checked before is worth nothing: whoever asked may ask again.

@@ -44,7 +44,7 @@ func TestAnImageThatHasGrownIsTakenOver(t *testing.T) {
 				synctest.Wait()
 				must(t, w.Remove(vol.Location.Path))
 				must(t, w.CreateImage(vol.Location.Path, hvtest.Raw, c.bytes))
-				<-time.After(2 * sizesEvery)
+				<-time.After(2 * looksEvery)
 				cancel()
 				must(t, <-done)
 				if got := w.registry.volumes[vol.ID].Location.SizeBytes; got != c.want {

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"cmp"
+
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/network"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Info is the result of Inspect.
+type Info struct {
+	SizeBytes      int64
+	AllocatedBytes int64
+	Block          bool
+	// Identity is what the device says of itself, or the id of the RBD image (api.Location.Identity).
+	Identity string
+}
+
+// IdentityIn is the identity of a device or RBD image (api.Location.Identity), by its fingerprint
+// (Storage.Fingerprint).
+func IdentityIn(fingerprint string) string {
+	return cmp.Or(location.IdentityIn(fingerprint), network.IdentityIn(fingerprint))
+}
+
+// CheckIdentity refuses (chain_changed) what is at a location, by its identity, if it is not the device or RBD image
+// that the volume is on: a LUN or a logical volume that has got the name of another one holds somebody else's data. A
+// location without an identity is not compared.
+func CheckIdentity(l api.Location, found string) error {
+	if l.Identity == "" || location.SameIdentity(l.Identity, found) {
+		return nil
+	}
+	return api.Errorf(api.CodeChainChanged,
+		"%s is not what the volume there is on: that is %s, and now there is %s. Nothing is read from it, written or deleted. Put the right one back at this path; only if you have replaced it yourself and it has all data of the volume, say so with `%s`, and call again",
+		l.Path, l.Identity, cmp.Or(found, "something that says nothing of itself"), api.ShellLine("volferryctl", "volume", "set", "VOLUME", "--identity", found)).
+		With("expected", l.Identity).With("found", found)
+}
+
+// identityAt is the identity of the file or device at a location, which has to be the location's.
+func identityAt(l api.Location) (string, error) {
+	fingerprint, err := location.Fingerprint(l.Path)
+	if err != nil {
+		return "", noImage(err)
+	}
+	identity := location.IdentityIn(fingerprint)
+	return identity, CheckIdentity(l, identity)
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// identityOf is what the device at a path says of itself.
+func (w *world) identityOf(t *testing.T, path string) string {
+	t.Helper()
+	fingerprint, err := w.images.Fingerprint(t.Context(), path)
+	must(t, err)
+	identity := image.IdentityIn(fingerprint)
+	if identity == "" {
+		t.Fatalf("%s has the fingerprint %s, which is none of a device", path, fingerprint)
+	}
+	return identity
+}
+
+// replaceDevice puts another device at the path of one.
+func (w *world) replaceDevice(t *testing.T, path string) {
+	t.Helper()
+	must(t, w.Remove(path))
+	must(t, w.CreateImage(path, hvtest.Raw, testSize))
+}
+
+const pathOfDevice = "/dev/disk/by-path/lun-1"
+
+// onDevice is a volume on a device in no pool, of which the registry has this identity.
+func (w *world) onDevice(t *testing.T, identity string) api.Volume {
+	t.Helper()
+	must(t, w.CreateImage(pathOfDevice, hvtest.Raw, testSize))
+	if identity == "its own" {
+		identity = w.identityOf(t, pathOfDevice)
+	}
+	return w.addVolume("db", api.Location{Path: pathOfDevice, Format: api.FormatRaw, SizeBytes: testSize, Identity: identity})
+}
+
+func TestAVolumeThatIsMadeOnADeviceHasItsIdentity(t *testing.T) {
+	w := newWorld(t)
+	vol, err := w.start(t).Create(t.Context(), testOp, api.VolumeCreate{Name: "db", SizeBytes: testSize, Pool: "lvm", Format: api.FormatRaw})
+	must(t, err)
+	if is := w.identityOf(t, vol.Location.Path); vol.Location.Identity != is {
+		t.Errorf("the registry has %q, and the device is %s", vol.Location.Identity, is)
+	}
+}
+
+// look lets a manager look at the images once and once more, and returns what it has logged.
+func look(t *testing.T, w *world) string {
+	t.Helper()
+	var log bytes.Buffer
+	m := w.start(t)
+	m.log = slog.New(slog.NewTextHandler(&log, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- m.Run(ctx) }()
+	<-time.After(looksEvery + time.Second)
+	cancel()
+	must(t, <-done)
+	return log.String()
+}
+
+// A volume of a former version, and one that a move has brought to a device that it made, have none.
+func TestAVolumeWithoutAnIdentityGetsThatOfItsDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		vol := w.onDevice(t, "")
+		said := look(t, w)
+		if has, is := w.registry.volumes[vol.ID].Location.Identity, w.identityOf(t, pathOfDevice); has != is || said != "" {
+			t.Errorf("the registry has %q, the device is %s, and the log says %q", has, is, said)
+		}
+	})
+}
+
+func TestAnotherDeviceAtThePathOfAVolumeIsWarnedOfOnceAndTakenForNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		vol := w.onDevice(t, "its own")
+		must(t, w.Remove(pathOfDevice))
+		must(t, w.CreateImage(pathOfDevice, hvtest.Raw, 2*testSize))
+		said := look(t, w)
+		if now := w.registry.volumes[vol.ID]; now.Location != vol.Location {
+			t.Errorf("the registry has %+v, want %+v as before", now.Location, vol.Location)
+		}
+		if strings.Count(said, "level=WARN") != 1 || !strings.Contains(said, vol.Location.Identity) || !strings.Contains(said, w.identityOf(t, pathOfDevice)) {
+			t.Errorf("it was said %q, want one warning with both identities", said)
+		}
+	})
+}
+
+func TestAnotherDeviceAtThePathOfAVolumeIsNeitherDeletedNorResized(t *testing.T) {
+	for name, ask := range map[string]func(*Manager, api.Volume) error{
+		"delete":          func(m *Manager, v api.Volume) error { return deleted(m.Delete(t.Context(), testOp, v.ID, false)) },
+		"delete by force": func(m *Manager, v api.Volume) error { return deleted(m.Delete(t.Context(), testOp, v.ID, true)) },
+		"resize": func(m *Manager, v api.Volume) error {
+			_, err := m.Resize(t.Context(), testOp, v.ID, api.VolumeResize{SizeBytes: 2 * testSize})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			m := w.start(t)
+			vol, err := m.Create(t.Context(), "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0aab", api.VolumeCreate{Name: "db", SizeBytes: testSize, Pool: "lvm", Format: api.FormatRaw})
+			must(t, err)
+			w.replaceDevice(t, vol.Location.Path)
+			wantCode(t, ask(m, vol), api.CodeChainChanged)
+			if now := w.registry.volumes[vol.ID]; now.Status != api.VolumeAvailable {
+				t.Errorf("the volume is %s", now.Status)
+			}
+			w.identityOf(t, vol.Location.Path) // it is there
+			vol = w.registry.volumes[vol.ID]
+			vol.Location.Identity = w.identityOf(t, vol.Location.Path)
+			w.registry.volumes[vol.ID] = vol // as the operator has said
+			if err := ask(m, vol); api.CodeOf(err) == api.CodeChainChanged {
+				t.Errorf("with the device that the operator has named: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// looksEvery is how often the images of this host are looked at. Nothing tells of a
+// `virsh blockresize`, a `qemu-img resize` or a volume group: it has to be seen.
+const looksEvery = 30 * time.Second
+
+// Run looks at the images of this host's volumes now and then, until ctx ends. It has the
+// registry store the size of those that have grown, and the identity of a device that the registry has none of.
+func (m *Manager) Run(ctx context.Context) error {
+	tick := time.NewTicker(looksEvery)
+	defer tick.Stop()
+	warned := map[string]string{}
+	for {
+		m.lookAtImages(ctx, warned)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// lookAtImages looks at every volume's image once. Warned is what was said of each volume, by its id, so that the
+// log says it once.
+func (m *Manager) lookAtImages(ctx context.Context, warned map[string]string) {
+	id, err := m.host(ctx)
+	if err != nil {
+		return // the registry does not know this host yet
+	}
+	host, err := m.env.Registry.Host(ctx, id)
+	if err != nil {
+		return
+	}
+	volumes, err := m.env.Registry.Volumes(ctx)
+	if err != nil {
+		return // the next look asks again
+	}
+	for i := range volumes {
+		v := &volumes[i]
+		if ctx.Err() != nil {
+			return
+		}
+		if !looksAfter(v, host) {
+			continue
+		}
+		err := m.lookAt(ctx, v)
+		switch {
+		case err == nil:
+			delete(warned, v.ID)
+		case !request.Away(err) && warned[v.ID] != err.Error():
+			warned[v.ID] = err.Error()
+			m.log.Warn("the image of a volume is not as the registry has it", "volume", v.Name, "err", err)
+		}
+	}
+}
+
+// lookAt has the registry take over the size and the identity of a volume's image. It returns an error if the image is not the
+// volume's, or is smaller; one that is away, or cannot be read, is found out about by who wants to use it.
+func (m *Manager) lookAt(ctx context.Context, v *api.Volume) error {
+	info, err := m.env.Images.Inspect(ctx, v.Location)
+	if err != nil {
+		if replaced := (*api.Error)(nil); errors.As(err, &replaced) && replaced.Code == api.CodeChainChanged {
+			return err
+		}
+		return nil
+	}
+	size, err := request.TakeSize(ctx, m.env.Registry, v.ID, v.Name, v.Location, info.SizeBytes)
+	if err != nil {
+		return err
+	}
+	if size != v.SizeBytes {
+		m.log.Info("a volume has grown", slog.String("volume", v.Name), slog.Int64("from_bytes", v.SizeBytes), slog.Int64("to_bytes", size))
+	}
+	if v.Location.Identity != "" || info.Identity == "" {
+		return nil
+	}
+	_, err = m.env.Registry.IdentifyVolume(ctx, uuid.NewString(), v.ID, api.VolumeIdentify{Path: v.Location.Path, Identity: info.Identity})
+	return err
+}
+
+// looksAfter says whether this host is the one to look at a volume: it has the guest, or
+// the image where nothing has it. One that moves is left until that is over.
+func looksAfter(v *api.Volume, host api.Host) bool {
+	mine := func(name string) bool { return name == host.Name || name == host.ID }
+	if v.MigrationID != "" || v.Location.Path == "" || (v.Status != api.VolumeAvailable && v.Status != api.VolumeInUse) {
+		return false
+	}
+	if len(v.Attachments) == 0 {
+		return mine(v.Host)
+	}
+	return slices.ContainsFunc(v.Attachments, func(a api.Attachment) bool { return mine(a.Host) })
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/validate"
+)
+
+// IdentifyVolume stores what the device of a volume says of itself, on the word of a host that has looked, and
+// returns the volume. What is stored already is changed by an operator alone (UpdateVolume): another device may be at
+// the path by now.
+func (s *Store) IdentifyVolume(ctx context.Context, call Call, ref string, in api.VolumeIdentify) (api.Volume, error) {
+	if err := cmp.Or(validate.Required("path", in.Path), validate.Identity("identity", in.Identity)); err != nil {
+		return api.Volume{}, err
+	}
+	if in.Identity == "" {
+		return api.Volume{}, validate.Invalid("the identity is missing")
+	}
+	return Mutate(ctx, s, call, "volume.identify", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
+		v, err := tx.OwnVolume(ctx, ref, "store the identity of")
+		if err != nil {
+			return v, err
+		}
+		switch has := v.Location.Identity; {
+		case v.Location.Path != in.Path:
+			return v, api.Errorf(api.CodeConflict, "volume %s is at %s, and not at %s", v.Name, Place(v.Location), in.Path)
+		case has == in.Identity:
+			return v, nil
+		case has != "":
+			return v, api.Errorf(api.CodeConflict, "the device of volume %s is %s, and not %s", v.Name, has, in.Identity)
+		}
+		return tx.setIdentity(ctx, v, in.Identity)
+	})
+}
+
+// setIdentity stores the identity of the device that a volume is on, and returns the volume.
+func (tx *Tx) setIdentity(ctx context.Context, v api.Volume, identity string) (api.Volume, error) {
+	if v.MigrationID != "" {
+		return v, MigrationActive(v, "change the identity of")
+	}
+	if err := tx.ExecAll(ctx,
+		ledger.SQL("UPDATE locations SET identity = ? WHERE volume_id = ? AND migration_id IS NULL", identity, v.ID),
+		ledger.SQL("UPDATE volumes SET updated_us = ? WHERE id = ?", tx.At.UnixMicro(), v.ID)); err != nil {
+		return v, err
+	}
+	if err := tx.auditVolume(ctx, v, api.Event{What: "volume.identify", From: v.Location.Identity, To: identity}, nil); err != nil {
+		return v, err
+	}
+	return volumeByID(ctx, tx, v.ID)
+}

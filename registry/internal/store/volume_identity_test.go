@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+func TestTheIdentityOfADeviceIsStoredOnceAndThenChangedByAnOperatorAlone(t *testing.T) {
+	s := newCluster(t)
+	at := must(s.Volume(t.Context(), data, everyone))(t).Location.Path
+	identify := func(path, identity string) (api.Volume, error) {
+		return s.IdentifyVolume(t.Context(), nobody, data, api.VolumeIdentify{Path: path, Identity: identity})
+	}
+	wantCode(t, second(identify(at, "")), api.CodeInvalidArgument, "missing")
+	wantCode(t, second(identify(at, "naa.\x1b")), api.CodeInvalidArgument, "printed")
+	wantCode(t, second(identify(at, strings.Repeat("a", 9000))), api.CodeInvalidArgument, "longer")
+	wantCode(t, second(identify("/elsewhere", "naa.a")), api.CodeConflict, "not at /elsewhere")
+	if v := must(identify(at, "naa.a"))(t); v.Location.Identity != "naa.a" {
+		t.Errorf("the volume is at %+v", v.Location)
+	}
+	must(identify(at, "naa.a"))(t) // the same word of another look
+	wantCode(t, second(identify(at, "naa.b")), api.CodeConflict, "naa.a, and not naa.b")
+
+	set := func(identity string) (api.Volume, error) {
+		return s.UpdateVolume(t.Context(), nobody, data, api.VolumeUpdate{Identity: &identity})
+	}
+	for _, want := range []string{"naa.b", ""} {
+		if v := must(set(want))(t); v.Location.Identity != want {
+			t.Errorf("the volume is at %+v, want the identity %q", v.Location, want)
+		}
+	}
+	must(identify(at, "naa.c"))(t)
+}
+
+func TestAVolumeHasTheIdentityOfItsDestinationAfterTheMoveAndKeepsItMeanwhile(t *testing.T) {
+	s := newSite(t)
+	src := must(s.Volume(t.Context(), "data", everyone))(t).Location.Path
+	must(s.IdentifyVolume(t.Context(), nobody, "data", api.VolumeIdentify{Path: src, Identity: "naa.src"}))(t)
+	m := dataMigration()
+	m.Dst.Identity = "naa.dst"
+	moving(m)(t, s)
+	if v := must(s.Volume(t.Context(), "data", everyone))(t); v.Location.Identity != "naa.src" {
+		t.Errorf("in the move the volume is %q", v.Location.Identity)
+	}
+	other := "naa.other"
+	_, err := s.UpdateVolume(t.Context(), nobody, "data", api.VolumeUpdate{Identity: &other})
+	wantCode(t, err, api.CodeMigrationActive, "moving it")
+	must(s.TransitionMigration(t.Context(), nobody, m.ID, step(api.MigrationCompleting, api.MigrationStarting)))(t)
+	must(s.TransitionMigration(t.Context(), nobody, m.ID, step(api.MigrationCompleted, api.MigrationCompleting)))(t)
+	if v := must(s.Volume(t.Context(), "data", everyone))(t); v.Location.Identity != "naa.dst" {
+		t.Errorf("after the move the volume is %q", v.Location.Identity)
+	}
+}
