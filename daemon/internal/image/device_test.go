@@ -134,3 +134,19 @@ func TestADeviceIsInspectedForItsVolumeOnlyIfItIsTheVolumes(t *testing.T) {
 		t.Errorf("a file at the path: %v", err)
 	}
 }
+
+func TestADeviceIsNotRemovedNorIsItsName(t *testing.T) {
+	device := deviceOf(t, 1<<20)
+	name := filepath.Join(t.TempDir(), "by-id")
+	if err := os.Symlink(device, name); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{device, name} {
+		if err := (image.Storage{}).Remove(t.Context(), path); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		if _, err := os.Lstat(path); err != nil {
+			t.Errorf("it is gone: %v", err)
+		}
+	}
+}

@@ -160,7 +160,7 @@ func (s Storage) RemoveMade(ctx context.Context, path, fingerprint string) error
 }
 
 // Remove unlinks a file, durably. It is no error if there is none. A block device is never
-// removed, nor is what is at an address.
+// removed, nor is a link to one, by which udev names it, nor what is at an address.
 func (Storage) Remove(_ context.Context, path string) error {
 	if api.IsNetwork(path) {
 		return nil
@@ -171,6 +171,11 @@ func (Storage) Remove(_ context.Context, path string) error {
 	}
 	if err != nil {
 		return err
+	}
+	if st.Mode().Type() == os.ModeSymlink {
+		if behind, err := os.Stat(path); err == nil {
+			st = behind
+		}
 	}
 	if st.Mode().Type() == os.ModeDevice {
 		return nil // a device is released, not removed
