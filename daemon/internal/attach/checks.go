@@ -54,7 +54,7 @@ func (e *env) checkBefore(ctx context.Context, in *input) error {
 	if err != nil {
 		return request.HV(err)
 	}
-	if connectable && in.Location.Pool == "" {
+	if connectable {
 		_, err := e.Images.Inspect(ctx, in.Location)
 		if errors.Is(err, image.ErrAbsent) {
 			in.Block = true

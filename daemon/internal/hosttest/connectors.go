@@ -237,6 +237,8 @@ func said(err error) error {
 	switch {
 	case err == nil, errors.As(err, &own):
 		return err
+	case errors.Is(err, hv.ErrNotConnected):
+		return connector.Errorf(connector.CodeNotConnected, "%v", err)
 	case errors.Is(err, hv.ErrNotFound), errors.Is(err, pools.ErrNoDevice):
 		return connector.Errorf(connector.CodeNotFound, "%v", err)
 	case errors.Is(err, hv.ErrExists):

@@ -17,6 +17,7 @@ package hv
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // The errors that callers branch on. Every method may return ErrUnavailable (libvirt is
@@ -26,6 +27,9 @@ var (
 	ErrUnavailable = errors.New("hypervisor unavailable")
 	// ErrNotFound: no such domain, disk, pool or pool volume.
 	ErrNotFound = errors.New("not found")
+	// ErrNotConnected is an ErrNotFound: the pool volume has no device until it is connected, and
+	// whether there is one is seen only then.
+	ErrNotConnected = fmt.Errorf("%w, since it is not connected", ErrNotFound)
 	// ErrNotActive: the call needs a running or paused domain.
 	ErrNotActive = errors.New("domain is not active")
 	// ErrNoProcess: the domain is active, but its process cannot be found, so it is unknown
@@ -261,7 +265,8 @@ type Hypervisor interface {
 	// ErrExists if the name is taken, ErrNotFound if there is no such
 	// pool or it is not active.
 	CreateVolume(ctx context.Context, pool, name, format string, sizeBytes int64, backing []Image) (*PoolVolume, error)
-	// LookupVolume finds a pool volume by name, after refreshing the pool.
+	// LookupVolume finds a pool volume by name, after refreshing the pool. ErrNotConnected if the
+	// pool may have it.
 	LookupVolume(ctx context.Context, pool, name string) (*PoolVolume, error)
 	// VolumeAt returns the name of the active pool that has a volume with exactly this
 	// path: links are not followed. ErrNotFound if there is none.

@@ -42,6 +42,9 @@ func TestAVolumeOfATargetHasItsDeviceWhileItIsConnected(t *testing.T) {
 	if at, err := h.VolumeAt(ctx, dbPath); !errors.Is(err, hv.ErrNotFound) {
 		t.Errorf("before it is connected it is in pool %q, %v", at, err)
 	}
+	if _, err := h.LookupVolume(ctx, "san", "db"); !errors.Is(err, hv.ErrNotConnected) || !errors.Is(err, hv.ErrNotFound) {
+		t.Errorf("before it is connected LookupVolume says %v", err)
+	}
 	for range 2 {
 		if err := h.ConnectDevice(ctx, dbPath); err != nil {
 			t.Fatal(err)

@@ -200,7 +200,9 @@ func (h *Host) refusal(pool, what string, err error) error {
 		text = fmt.Sprintf("pool %s: connector %s was to %s, and has not answered in the time that there was for it; try again", pool, h.Connectors[pool], what)
 	}
 	switch connector.CodeOf(err) {
-	case connector.CodeNotFound, connector.CodeNotConnected:
+	case connector.CodeNotConnected:
+		return fmt.Errorf("%w: %s", hv.ErrNotConnected, text)
+	case connector.CodeNotFound:
 		return fmt.Errorf("%w: %s", hv.ErrNotFound, text)
 	case connector.CodeExists:
 		return fmt.Errorf("%w: %s", hv.ErrExists, text)

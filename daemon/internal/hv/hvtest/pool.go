@@ -102,10 +102,14 @@ func (f *Fake) LookupVolume(ctx context.Context, pool, name string) (*hv.PoolVol
 		if err != nil {
 			return err
 		}
-		if f.files[at] == nil {
+		switch {
+		case f.files[at] != nil:
+			vol = f.volume(at)
+		case f.pools[pool].Type == hv.ConnectorPool && f.ofTarget(at):
+			return fmt.Errorf("%w: volume %s in pool %s", hv.ErrNotConnected, name, pool)
+		default:
 			return fmt.Errorf("%w: volume %s in pool %s", hv.ErrNotFound, name, pool)
 		}
-		vol = f.volume(at)
 		return nil
 	})
 	if err != nil {

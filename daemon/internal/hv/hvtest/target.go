@@ -36,21 +36,27 @@ func (f *Fake) Connected(at string) bool {
 func (f *Fake) Connectable(ctx context.Context, at string) (bool, error) {
 	is := false
 	err := f.call(ctx, "Connectable", func() error {
-		for other := range f.targets {
-			is = is || path.Dir(other) == path.Dir(at)
-		}
+		is = f.ofTarget(at)
 		return nil
 	})
 	return is, err
 }
 
+// ofTarget says whether a path is in the directory of the volumes of a target.
+func (f *Fake) ofTarget(at string) bool {
+	for other := range f.targets {
+		if path.Dir(other) == path.Dir(at) {
+			return true
+		}
+	}
+	return false
+}
+
 // ConnectDevice implements hv.Hypervisor.
 func (f *Fake) ConnectDevice(ctx context.Context, at string) error {
 	return f.call(ctx, "ConnectDevice", func() error {
-		for other := range f.targets {
-			if path.Dir(other) == path.Dir(at) && f.targets[at] == nil {
-				return fmt.Errorf("%w: no target has %s", hv.ErrNotFound, at)
-			}
+		if f.targets[at] == nil && f.ofTarget(at) {
+			return fmt.Errorf("%w: no target has %s", hv.ErrNotFound, at)
 		}
 		if img := f.targets[at]; img != nil {
 			f.files[at] = img
