@@ -258,6 +258,13 @@ func TestThePlanOfARetypeIsThatOfItsMoveAndChangesNothing(t *testing.T) {
 		if got := p.code(); got != api.CodeNoSpace {
 			t.Errorf("what the host refuses: code = %s", got)
 		}
+		for pool, want := range map[string]string{"": string(api.CodePolicyDenied), "slow": "none:"} {
+			p = s.begin(t, "POST", "/v1/volumes/free/retype:plan", "", `{"type":"slow-only","migration_policy":"on-demand","to_path":"/dev/slow/x"}`)
+			s.reply(t, hostID, s.fetch(t, hostID)[0].ID, 200, `{"plan":{"volume_id":"`+freeID+`","dst":{"path":"/dev/slow/x","format":"raw","pool":"`+pool+`"}}}`)
+			if got := p.code(); !strings.HasPrefix(string(got), want) {
+				t.Errorf("to a device that the host has found in pool %q: code = %s, want %s", pool, got, want)
+			}
+		}
 		var v api.Volume
 		decode(t, s.ok(t, "GET", "/v1/volumes/free", ""), &v)
 		if v.Type == "gold" || v.Type == "slow-only" || v.MigrationID != "" {

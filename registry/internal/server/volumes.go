@@ -79,6 +79,9 @@ func (s *Server) planRetype(r *http.Request, call store.Call, in api.VolumeRetyp
 	}
 	req.Who, req.Change, req.Key = call.Who, true, uuid.NewString()
 	move, err := answerOf[api.MigrationPlan](r.Context(), s, req, routes.PlanMigration.Noun)
+	if err == nil && plan.ToPath != "" { // the host has found its pool, if it is in one
+		err = s.Store.CheckRetypeDst(r.Context(), plan, req.HostID, move.Dst)
+	}
 	out.Move = &move
 	return out, err
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
@@ -159,8 +160,8 @@ func (s *Store) planRetype(ctx context.Context, q ledger.Querier, v api.Volume, 
 }
 
 // atRetypeTarget says whether a volume is already where its retype wants it. No target is
-// wherever the volume is. A target where volumes of the type may not live is refused; what
-// else stands against it, the host finds.
+// wherever the volume is. A target where volumes of the type may not live is refused, but for a
+// device, of which the host finds the pool first; what else stands against it, the host finds.
 func atRetypeTarget(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, hostID string, in api.VolumeRetype) (bool, error) {
 	plan := RetypePlan{ToPool: in.ToPool, ToPath: in.ToPath}
 	if plan.to() == "" {
@@ -173,7 +174,7 @@ func atRetypeTarget(ctx context.Context, q ledger.Querier, v api.Volume, t api.V
 			return false, err
 		}
 	}
-	if !typeAllows(t, dst.Pool) {
+	if !typeAllows(t, dst.Pool) && !ofUnknownPool(dst) {
 		return false, api.Errorf(api.CodePolicyDenied, "cannot move volume %s to %s: its new type %s allows the pools %q only", v.Name, plan.to(), t.Name, t.Pools)
 	}
 	src := v.Location
@@ -181,6 +182,15 @@ func atRetypeTarget(ctx context.Context, q ledger.Querier, v api.Volume, t api.V
 		return true, nil
 	}
 	return dst.Pool != "" && dst.Pool == src.Pool && (in.ToPool != "" || dst.Name == src.Name), nil
+}
+
+// ofUnknownPool says whether a place is a device of which only its host knows whether a pool has it.
+func ofUnknownPool(l api.Location) bool { return l.Pool == "" && strings.HasPrefix(l.Path, "/dev/") }
+
+// CheckRetypeDst refuses a place that a host has found for the move of a retype, if volumes of
+// the new type may not live there. It decides nothing: RegisterMigration refuses it as well.
+func (s *Store) CheckRetypeDst(ctx context.Context, plan RetypePlan, hostID string, dst api.Location) error {
+	return checkTypeAllows(ctx, s.db.Read, plan.Type, hostID, dst)
 }
 
 // poolForType returns the pool of a host, with the most free space, that the type
