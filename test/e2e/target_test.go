@@ -330,6 +330,11 @@ func (x storageTarget) takesTwoVolumes(t *testing.T) {
 	v.finish(t)
 	restore()
 	g.migrate(t, "vdb", "--to-path", x.volumes[1])
+	for _, disk := range []string{"vda", "vdb"} {
+		if at := g.volume(t, disk).Location; at.Pool != "san" {
+			t.Errorf("%s is at %+v, want it in pool san", disk, at)
+		}
+	}
 	t.Log("both are on the target")
 
 	v = g.start(t, "vda", append(slow, "--to-pool", "b")...)

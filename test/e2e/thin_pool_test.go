@@ -49,8 +49,9 @@ func TestStorageAThinPoolThatFillsIsSeenByDoctor(t *testing.T) {
 	want("fail", "it has no room for data", "data 100.0%")
 }
 
-// TestStorageADeviceIsInItsPoolIfLibvirtKnowsIt, by whatever name it is adopted, so that a drain
-// finds it. Libvirt knows no thin volumes: they are in no pool, and are moved and grown by path.
+// TestStorageADeviceIsInItsPoolIfLibvirtKnowsIt, by whatever name it is adopted or moved to, so that a
+// drain finds it, and the pool deletes it. Libvirt knows no thin volumes: they are in no pool, and are
+// moved and grown by path.
 func TestStorageADeviceIsInItsPoolIfLibvirtKnowsIt(t *testing.T) {
 	h := storageHost(t)
 	lvm(t, "lvcreate", "--yes", "--virtualsize", strconv.Itoa(volumeBytes)+"b", "--thinpool", "pool", "--name", "grown", "vg")
@@ -78,7 +79,21 @@ func TestStorageADeviceIsInItsPoolIfLibvirtKnowsIt(t *testing.T) {
 		t.Errorf("it has %d bytes", v.SizeBytes)
 	}
 	sum := sumOf(t, v.Location.Path)
-	h.ctl(t, "volume", "migrate", "thin", "--to-pool", "b")
+	lvm(t, "lvcreate", "--yes", "--size", "128M", "--name", "made", "vg")
+	const made = "/dev/vg/made"
+	t.Cleanup(func() {
+		if exists(t, made) {
+			lvm(t, "lvremove", "--yes", "vg/made")
+		}
+	})
+	h.ctl(t, "volume", "migrate", "thin", "--to-path", made)
+	if l := get[api.Volume](t, h, "volume", "volume", "show", "thin").Location; l.Pool != "lvm" || l.Name != "made" {
+		t.Errorf("a logical volume that it has moved to is at %+v, want it in pool lvm", l)
+	}
+	h.ctl(t, "volume", "migrate", "thin", "--to-pool", "b", "--delete-source")
+	if exists(t, made) {
+		t.Error("the logical volume is left")
+	}
 	if v = get[api.Volume](t, h, "volume", "volume", "show", "thin"); sumOf(t, v.Location.Path) != sum {
 		t.Error("the move has changed the volume")
 	}

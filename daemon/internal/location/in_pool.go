@@ -18,12 +18,30 @@ import (
 // directory that does not answer is compared as text. Libvirt is asked whether it has a device:
 // it knows no thin volumes in the directory of a volume group. Errors are the hypervisor's.
 func InPool(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, error) {
+	in, _, err := inPool(ctx, h, l)
+	return in, err
+}
+
+// InPoolOnceConnected is InPool for a volume of a target, which need not be connected: then its
+// pool is named if no other one may have it. Once it is connected CheckPool says whether that
+// pool has it.
+func InPoolOnceConnected(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, error) {
+	in, may, err := inPool(ctx, h, l)
+	if err != nil || in.Pool != "" || len(may) != 1 {
+		return in, err
+	}
+	return may[0], nil
+}
+
+// inPool is InPool. If no pool is seen to have the image, may is where it is in each pool that
+// sees it only once it is connected.
+func inPool(ctx context.Context, h PoolVolumes, l api.Location) (in api.Location, may []api.Location, err error) {
 	if l.Pool != "" || l.Path == "" || api.IsNetwork(l.Path) {
-		return l, nil
+		return l, nil, nil
 	}
 	pools, err := h.Pools(ctx)
 	if err != nil {
-		return l, err
+		return l, nil, err
 	}
 	for _, p := range pools {
 		if !p.Active || p.Path == "" || !hasItsDirectory(p) {
@@ -33,19 +51,21 @@ func InPool(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, e
 		if name == "" {
 			continue
 		}
-		if !HoldsFiles(p) {
-			_, err := h.LookupVolume(ctx, p.Name, name)
-			if errors.Is(err, hv.ErrNotFound) {
-				continue
-			}
-			if err != nil {
-				return l, err
-			}
+		there := l
+		there.Pool, there.Name = p.Name, name
+		if HoldsFiles(p) {
+			return there, nil, nil
 		}
-		l.Pool, l.Name = p.Name, name
-		return l, nil
+		switch _, err := h.LookupVolume(ctx, p.Name, name); {
+		case err == nil:
+			return there, nil, nil
+		case errors.Is(err, hv.ErrNotConnected):
+			may = append(may, there)
+		case !errors.Is(err, hv.ErrNotFound):
+			return l, nil, err
+		}
 	}
-	return l, nil
+	return l, may, nil
 }
 
 // hasItsDirectory says whether the volumes of a pool are in its directory, by their names, and

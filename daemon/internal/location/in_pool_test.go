@@ -4,7 +4,10 @@ package location_test
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -51,6 +54,53 @@ func TestAnImageIsInThePoolWhoseDirectoryHasIt(t *testing.T) {
 			t.Errorf("%s: %q at %s, want %q at %s", name, got, l.Path, c.want, c.path)
 		}
 	}
+}
+
+// TestAVolumeThatIsNotConnectedIsInTheOnlyPoolThatMayHaveIt, if no pool is seen to have it.
+func TestAVolumeThatIsNotConnectedIsInTheOnlyPoolThatMayHaveIt(t *testing.T) {
+	unseen, no := hv.ErrNotConnected, hv.ErrNotFound
+	for name, c := range map[string]struct {
+		says map[string]error
+		want string
+	}{
+		"one may have it":                {map[string]error{"a": unseen}, "a"},
+		"one may, and another has it":    {map[string]error{"a": unseen, "b": nil}, "b"},
+		"one may, and another does not":  {map[string]error{"a": no, "b": unseen}, "b"},
+		"two may":                        {map[string]error{"a": unseen, "b": unseen}, ""},
+		"none may":                       {map[string]error{"a": no}, ""},
+		"one that is elsewhere may":      {map[string]error{"elsewhere": unseen}, ""},
+		"one may that is not active now": {map[string]error{"off": unseen}, ""},
+	} {
+		h := saying(c.says)
+		l, err := location.InPoolOnceConnected(t.Context(), h, api.Location{Path: "/dev/pts/lun"})
+		if l.Pool != c.want || (l.Name == "lun") != (c.want != "") || l.Path != "/dev/pts/lun" || err != nil {
+			t.Errorf("%s: %q of pool %q (%v), want pool %q", name, l.Name, l.Pool, err, c.want)
+		}
+		if l, err := location.InPool(t.Context(), h, api.Location{Path: "/dev/pts/lun"}); err != nil || l.Pool != "" && c.says[l.Pool] != nil {
+			t.Errorf("%s: without its device it is in pool %q (%v)", name, l.Pool, err)
+		}
+	}
+	if _, err := location.InPoolOnceConnected(t.Context(), saying{"a": hv.ErrUnavailable}, api.Location{Path: "/dev/pts/lun"}); !errors.Is(err, hv.ErrUnavailable) {
+		t.Errorf("a pool that does not answer: %v", err)
+	}
+}
+
+// saying is a hypervisor with pools of connectors, and what each says of every volume.
+type saying map[string]error
+
+func (s saying) Pools(context.Context) (pools []hv.PoolInfo, err error) {
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		p := hv.PoolInfo{Name: name, Type: hv.ConnectorPool, Path: "/dev/pts", Active: name != "off"}
+		if name == "elsewhere" {
+			p.Path = "/dev/other"
+		}
+		pools = append(pools, p)
+	}
+	return pools, nil
+}
+
+func (s saying) LookupVolume(_ context.Context, pool, name string) (*hv.PoolVolume, error) {
+	return &hv.PoolVolume{Name: name}, s[pool]
 }
 
 // listed is a hypervisor with one pool, of which libvirt lists all but what is thin.

@@ -35,6 +35,9 @@ func (m *Manager) resolveDestination(ctx context.Context, s *steps.Spec, t api.M
 	if err := find(ctx, s, t); err != nil {
 		return err
 	}
+	if err := m.findPool(ctx, s); err != nil {
+		return err
+	}
 	if err := checkContainer(s); err != nil || !t.KeepBase {
 		return err
 	}

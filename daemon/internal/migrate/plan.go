@@ -31,7 +31,7 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 	if parked := m.admission.Parked([]string{s.Key()}); parked != nil {
 		plan.Warning = strings.TrimPrefix(plan.Warning+"; "+request.StandsInTheWay(parked), "; ")
 	}
-	if s.CreateDst && s.Dst.Pool != "" {
+	if plan.CreatesDestination && s.Dst.Pool != "" {
 		plan.Dst = withoutID(s.Dst, s.MigrationID)
 	}
 	if s.ConnectDst {

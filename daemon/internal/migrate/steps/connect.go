@@ -19,6 +19,10 @@ func (e *Env) connectDestination(ctx context.Context, r *op.Run, s *Spec) error 
 	if err := location.Connect(ctx, e.hv, s.Dst.Path, "cannot migrate volume "+s.VolumeName); err != nil {
 		return e.hvError(err)
 	}
+	// Which pool has it was seen before there was a device, or not at all.
+	if err := location.CheckPool(ctx, e.hv, s.Dst, "cannot migrate volume "+s.VolumeName); err != nil {
+		return e.hvError(err)
+	}
 	if err := e.CheckFree(ctx, s.Dst.Path, location.Self{MigrationID: s.MigrationID}); err != nil {
 		return e.hvError(e.registryError(err))
 	}

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// lvPath is a device of the pool lvm of hasPool, in a directory that every machine has.
+const lvPath = "/dev/pts/vf-lv"
+
+// hasPool gives the host a pool of devices with one of this size, which is no volume.
+func hasPool(t *testing.T, w *migratetest.World, poolType string, sizeBytes int64) {
+	t.Helper()
+	w.AddPool(hv.PoolInfo{Name: "lvm", Type: poolType, Path: "/dev/pts", Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
+	must(t, w.CreateImage(lvPath, hvtest.Raw, sizeBytes))
+}
+
+// onLV is hasPool with the volume moved to its device.
+func onLV(t *testing.T, d *daemon) {
+	t.Helper()
+	hasPool(t, d.world, "logical", testSize)
+	d.until(d.migrateTo(api.MigrationTarget{ToPath: lvPath}), api.MigrationCompleted)
+}
+
+// isIn claims that a move has brought the volume into a pool, by the words of the plan, of the
+// registry and of the move.
+func (d *daemon) isIn(t *testing.T, pool, name string, plan api.MigrationPlan, mig api.Migration) {
+	t.Helper()
+	for what, l := range map[string]api.Location{
+		"plan": plan.Dst, "reservation": d.world.Registry.Last.Dst, "move": mig.Dst, "volume": d.world.Registry.CurrentVolume().Location,
+	} {
+		if l.Pool != pool || l.Name != name || l.Path != mig.Dst.Path {
+			t.Errorf("by the %s it is %q of pool %q, at %s", what, l.Name, l.Pool, l.Path)
+		}
+	}
+}
+
+// moveInto makes a move, and says what was planned.
+func (d *daemon) moveInto(t *testing.T, target api.MigrationTarget) (api.MigrationPlan, api.Migration) {
+	t.Helper()
+	plan, err := d.manager().Plan(t.Context(), testVolume, target)
+	must(t, err)
+	return plan, d.until(d.migrateTo(target), api.MigrationCompleted)
+}
+
+// TestAVolumeThatGoesToADeviceOfAPoolByItsPathIsInThatPool, in whichever pool the device is.
+func TestAVolumeThatGoesToADeviceOfAPoolByItsPathIsInThatPool(t *testing.T) {
+	for _, state := range allStates {
+		for _, poolType := range []string{"logical", hv.ConnectorPool} {
+			for _, method := range []string{"", api.MethodMirror} {
+				t.Run(string(state)+" "+poolType+" "+method, func(t *testing.T) {
+					inBubble(t, state, func(t *testing.T, d *daemon) {
+						hasPool(t, d.world, poolType, testSize)
+						plan, mig := d.moveInto(t, api.MigrationTarget{ToPath: lvPath, Method: method})
+						d.isIn(t, "lvm", filepath.Base(lvPath), plan, mig)
+						d.moved(mig)
+						if plan.CreatesDestination {
+							t.Error("by the plan the device is made")
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestADestinationInAPoolIsFoundThereWhateverItIs: the beginning of a device, an image on one, or a file.
+func TestADestinationInAPoolIsFoundThereWhateverItIs(t *testing.T) {
+	for name, c := range map[string]struct {
+		world  func(*testing.T, hv.State) *migratetest.World
+		bytes  int64
+		target api.MigrationTarget
+		pool   string
+	}{
+		"the beginning of a device":   {migratetest.NewWorld, 2 * testSize, api.MigrationTarget{ToPath: lvPath}, "lvm"},
+		"an image on a device":        {migratetest.DeviceWorld, migratetest.DeviceBytes, api.MigrationTarget{ToPath: lvPath, ToFormat: api.FormatQcow2}, "lvm"},
+		"an external copy":            {migratetest.NewWorld, testSize, api.MigrationTarget{ToPath: lvPath, ExternalCopy: true}, "lvm"},
+		"a file":                      {migratetest.NewWorld, testSize, api.MigrationTarget{ToPath: "/run/vf-file.raw"}, "files"},
+		"a device in no pool":         {migratetest.NewWorld, testSize, api.MigrationTarget{ToPath: "/dev/vf-other"}, ""},
+		"a device of a pool of disks": {migratetest.NewWorld, testSize, api.MigrationTarget{ToPath: "/dev/vf-disk"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubbleOn(t, c.world, hv.StateRunning, func(t *testing.T, d *daemon) {
+				hasPool(t, d.world, "logical", c.bytes)
+				d.world.AddPool(hv.PoolInfo{Name: "files", Type: "dir", Path: "/run", Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
+				if name == "a device of a pool of disks" {
+					d.world.AddPool(hv.PoolInfo{Name: "disks", Type: "disk", Path: "/dev", Active: true})
+				}
+				if c.target.ToPath != lvPath {
+					must(t, d.world.CreateImage(c.target.ToPath, hvtest.Raw, testSize))
+				}
+				want := filepath.Base(c.target.ToPath)
+				if c.pool == "" {
+					want = ""
+				}
+				plan, err := d.manager().Plan(t.Context(), testVolume, c.target)
+				must(t, err)
+				id := d.migrateTo(c.target)
+				if c.target.ExternalCopy {
+					mig := d.until(id, api.MigrationStarted)
+					must(t, d.world.Copy(srcPath, lvPath))
+					d.completes(mig)
+				}
+				mig := d.until(id, api.MigrationCompleted)
+				d.isIn(t, c.pool, want, plan, mig)
+				d.moved(mig)
+			})
+		})
+	}
+}
+
+// TestAFileThatAMoveMakesIsNotMadeByThePoolOfItsDirectory: the registry finds that pool.
+func TestAFileThatAMoveMakesIsNotMadeByThePoolOfItsDirectory(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		dir := t.TempDir()
+		d.world.AddPool(hv.PoolInfo{Name: "files", Type: "dir", Path: dir, Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
+		made := false
+		d.world.Inject(hvtest.Fault{Call: "CreateVolume", Do: func() { made = true }})
+		plan, mig := d.moveInto(t, api.MigrationTarget{ToPath: filepath.Join(dir, "new.raw")})
+		d.isIn(t, "", "", plan, mig)
+		if made {
+			t.Error("the pool has made it")
+		}
+	})
+}
+
+// TestADeviceOfAPoolThatWasThereIsNeitherMadeNorDeleted by a move that is cancelled, nor by one that
+// ends as it may, at whichever of its calls the daemon dies.
+func TestADeviceOfAPoolThatWasThereIsNeitherMadeNorDeleted(t *testing.T) {
+	for name, simulate := range map[string]simulation{
+		"cancelled": func(t *testing.T, d *daemon, fault hvtest.Fault) {
+			simulateCancelOf(t, d, d.begin(d.world.To), fault)
+		},
+		"as it may": func(_ *testing.T, d *daemon, fault hvtest.Fault) {
+			d.world.Inject(fault)
+			d.endsSomehow(true, 0)
+			calm(d)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulateOn := func(t *testing.T, d *daemon, fault hvtest.Fault) {
+				hasPool(t, d.world, "logical", testSize)
+				d.world.To = api.MigrationTarget{ToPath: lvPath}
+				born := d.world.Born(t, lvPath)
+				for _, change := range []string{"CreateVolume", "ExtendVolume", "DeleteVolume"} {
+					d.world.Inject(hvtest.Fault{Call: change, Do: func() { t.Errorf("%s was called", change) }})
+				}
+				simulate(t, d, fault)
+				if !d.world.Exists(lvPath) || d.world.Born(t, lvPath) != born {
+					t.Error("the device is another one, or gone")
+				}
+			}
+			everyCallOn(t, migratetest.NewWorld, hv.StateRunning, simulateOn, func(d *daemon) hvtest.Fault {
+				return hvtest.Fault{Do: func() { go d.Restart() }}
+			})
+		})
+	}
+}
+
+// TestADeviceIsDeletedByItsPoolWhenTheVolumeHasMovedOn, though a move by its path has brought it there.
+func TestADeviceIsDeletedByItsPoolWhenTheVolumeHasMovedOn(t *testing.T) {
+	for _, state := range allStates {
+		for _, later := range []bool{false, true} {
+			inBubble(t, state, func(t *testing.T, d *daemon) {
+				onLV(t, d)
+				deleted := false
+				d.world.Inject(hvtest.Fault{Call: "DeleteVolume", Do: func() { deleted = true }})
+				on := toNewPool
+				on.DeleteSource = !later
+				mig := d.until(d.migrateTo(on), api.MigrationCompleted)
+				if later {
+					if !d.world.Exists(lvPath) {
+						t.Error("it is deleted, and nobody has asked for that")
+					}
+					must(t, d.deleteSource(mig.ID))
+				}
+				if d.world.Exists(lvPath) || !deleted {
+					t.Errorf("%s, later %t: the device is there: %t; its pool was told: %t", state, later, d.world.Exists(lvPath), deleted)
+				}
+				d.moved(mig)
+			})
+		}
+	}
+}
+
+// TestAVolumeThatCameToAPoolByItsPathIsInItForTheNextMove: that pool is no other place, another
+// device of it is one, and so is the first one when the volume has left it.
+func TestAVolumeThatCameToAPoolByItsPathIsInItForTheNextMove(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		onLV(t, d)
+		for _, same := range []api.MigrationTarget{{ToPool: "lvm"}, {ToPath: lvPath}} {
+			_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: same, Composite: true})
+			if api.CodeOf(err) != api.CodeSameLocation {
+				t.Errorf("to %+v: %v, want same_location", same, err)
+			}
+		}
+		const other = lvPath + "2"
+		must(t, d.world.CreateImage(other, hvtest.Raw, testSize))
+		for _, path := range []string{other, lvPath} {
+			plan, mig := d.moveInto(t, api.MigrationTarget{ToPath: path})
+			d.isIn(t, "lvm", filepath.Base(path), plan, mig)
+			d.moved(mig)
+		}
+	})
+}
+
+// TestTheDestinationOfAMoveThatTheRegistryLeadsStaysAsItWasReserved: a pool of this host need not
+// be that of the other guests' hosts.
+func TestTheDestinationOfAMoveThatTheRegistryLeadsStaysAsItWasReserved(t *testing.T) {
+	savedDaemon(t, func(t *testing.T, d *daemon) {
+		hasPool(t, d.world, "logical", testSize)
+		in := copySaved()
+		in.Dst = api.Location{Path: lvPath, Format: in.Dst.Format, SizeBytes: in.Dst.SizeBytes}
+		_, err := d.manager().CopySaved(context.Background(), savedCopy, in)
+		must(t, err)
+		o := d.untilOp(savedCopy)
+		if o.State != string(op.StateDone) || o.Location == nil || *o.Location != in.Dst {
+			t.Errorf("the op is %s (%v) at %+v, want %+v", o.State, o.Error, o.Location, in.Dst)
+		}
+	})
+}
+
+// addTarget gives the host a target with a volume, and the pool of its connector.
+func addTarget(t *testing.T, w *migratetest.World, pools ...string) {
+	t.Helper()
+	must(t, w.AddTarget(migratetest.DstUnit, testSize))
+	for _, name := range pools {
+		w.AddPool(hv.PoolInfo{Name: name, Type: hv.ConnectorPool, Path: "/dev/pts", Active: true, NoCreate: true})
+	}
+}
+
+// TestAVolumeOfATargetIsInThePoolThatConnectsIt, unless several may.
+func TestAVolumeOfATargetIsInThePoolThatConnectsIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		pools     []string
+		connected bool
+		want      string
+	}{
+		"the only pool":                {[]string{"san"}, false, "san"},
+		"the only pool, connected":     {[]string{"san"}, true, "san"},
+		"two pools":                    {[]string{"san", "san2"}, false, ""},
+		"no pool that is active":       {nil, false, ""},
+		"no pool, and it is connected": {nil, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				addTarget(t, d.world, c.pools...)
+				if c.connected {
+					must(t, d.world.Fake.ConnectDevice(t.Context(), migratetest.DstUnit))
+				}
+				plan, mig := d.moveInto(t, api.MigrationTarget{ToPath: migratetest.DstUnit})
+				want := ""
+				if c.want != "" {
+					want = filepath.Base(migratetest.DstUnit)
+				}
+				d.isIn(t, c.want, want, plan, mig)
+				d.moved(mig)
+				if plan.CreatesDestination || plan.ConnectsDestination == c.connected {
+					t.Errorf("the plan is %+v", plan)
+				}
+			})
+		})
+	}
+}
+
+// TestAVolumeOfATargetThatItsPoolDoesNotHaveIsDisconnected, and nothing is frozen: the pool is
+// another one since the move was asked for.
+func TestAVolumeOfATargetThatItsPoolDoesNotHaveIsDisconnected(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		addTarget(t, d.world, "san")
+		d.world.Inject(hvtest.Fault{Call: "ConnectDevice", After: true, Do: func() {
+			d.world.AddPool(hv.PoolInfo{Name: "san", Type: hv.ConnectorPool, Path: "/dev/vf-other", Active: true, NoCreate: true})
+		}})
+		mig := d.until(d.migrateTo(api.MigrationTarget{ToPath: migratetest.DstUnit}), api.MigrationError)
+		if mig.Error == nil || mig.Error.Code != api.CodeNotFound || !strings.Contains(mig.Error.Message, "san") {
+			t.Errorf("it ended with %v, want not_found", mig.Error)
+		}
+		if d.world.Connected(migratetest.DstUnit) {
+			t.Error("it is connected")
+		}
+		d.stayed()
+	})
+}
+
+// TestAVolumeOfATargetThatCameByItsPathIsNotDeletedByItsPool, which makes none and removes none.
+func TestAVolumeOfATargetThatCameByItsPathIsNotDeletedByItsPool(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		addTarget(t, d.world, "san")
+		d.until(d.migrateTo(api.MigrationTarget{ToPath: migratetest.DstUnit}), api.MigrationCompleted)
+		d.world.Inject(hvtest.Fault{Call: "DeleteVolume", Do: func() { t.Error("its pool was told to delete it") }})
+		on := toNewPool
+		on.DeleteSource = true
+		_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: on, Composite: true})
+		if api.CodeOf(err) != api.CodeInvalidArgument {
+			t.Errorf("a move that deletes it is %v, want invalid_argument", err)
+		}
+		mig := d.until(d.migrateTo(toNewPool), api.MigrationCompleted)
+		if d.world.Connected(migratetest.DstUnit) {
+			t.Error("it is connected after the volume has left it")
+		}
+		if err := d.deleteSource(mig.ID); err == nil {
+			t.Error("it is deleted afterwards")
+		}
+		d.moved(mig)
+	})
+}
+
+// TestADestinationOfAPoolIsCopiedByItsStorage as one that is in no pool.
+func TestADestinationOfAPoolIsCopiedByItsStorage(t *testing.T) {
+	inBubbleOn(t, migratetest.TargetWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := d.until(d.migrate(), api.MigrationCompleted)
+		if offload := d.world.Copier.Last.Offload; mig.Dst.Pool != "target" || offload == nil || !offload.Offered {
+			t.Errorf("it is in pool %q, and its copy was %+v", mig.Dst.Pool, offload)
+		}
+		d.moved(mig)
+	})
+}
