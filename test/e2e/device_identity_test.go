@@ -115,35 +115,30 @@ func sumOfZeros(t *testing.T, dir string) string {
 	return sumOf(t, file)
 }
 
-// adopted makes a volume of a device without a guest, and returns it.
-func (h *host) adopted(t *testing.T, device string) api.Volume {
+// onDeviceAt is a volume of no guest on the device at a path.
+func (h *host) onDeviceAt(t *testing.T, path string) *volume {
 	t.Helper()
-	name := fmt.Sprintf("adopted-%d", h.number())
-	h.ctl(t, "volume", "adopt", name, "--path", device, "--format", "raw")
-	t.Cleanup(func() {
-		_, _ = h.Ctl(context.WithoutCancel(t.Context()), "volume", "forget", name) // unless it was deleted
-	})
-	return get[api.Volume](t, h, "volume", "volume", "show", name)
+	return h.adoptVolume(t, lab.Disk{Volume: lab.Volume{Path: path, Format: "raw"}})
 }
 
-// refusesAnotherAtRest claims that no command takes another device for the one of a volume that nothing is done to,
-// which is refused at once and names both, and that the other one is not written. It returns the other one's identity.
-func (h *host) refusesAnotherAtRest(t *testing.T, device *slotDevice, volume, instance string) (found string) {
+// refusesAnotherAtRest claims that no command takes another device for that of the volume, which nothing is done to:
+// each is refused at once and names both, and the other one is not written. It returns the other one's identity.
+func (v *volume) refusesAnotherAtRest(t *testing.T, n nameable, instance string) (found string) {
 	t.Helper()
-	device.whileAnother(t, func() {
-		sum := sumOf(t, device.Path)
+	n.whileAnother(t, func() {
+		sum := sumOf(t, v.disk.Path)
 		for _, args := range [][]string{
-			{"volume", "migrate", volume, "--to-pool", "a"},
-			{"volume", "migrate", volume, "--to-pool", "a", "--dry-run"},
-			{"volume", "attach", volume, instance},
-			{"volume", "resize", volume, "--size", fmt.Sprint(2 * volumeBytes)},
-			{"volume", "delete", volume, "--yes"},
+			{"volume", "migrate", v.name, "--to-pool", "a"},
+			{"volume", "migrate", v.name, "--to-pool", "a", "--dry-run"},
+			{"volume", "attach", v.name, instance},
+			{"volume", "resize", v.name, "--size", fmt.Sprint(2 * largerVolumeBytes)},
+			{"volume", "delete", v.name, "--yes"},
 		} {
-			e := h.fails(t, api.ExitRefused, api.CodeChainChanged, args...)
-			mustContain(t, e.Message, device.identities()...)
+			e := v.host.fails(t, api.ExitRefused, api.CodeChainChanged, args...)
+			mustContain(t, e.Message, n.identities()...)
 			found, _ = e.Details["found"].(string)
 		}
-		if sumOf(t, device.Path) != sum {
+		if sumOf(t, v.disk.Path) != sum {
 			t.Error("the other device was written")
 		}
 	})
@@ -159,31 +154,25 @@ func TestADeviceThatGotThePathOfAVolumeAtRestIsNotTakenForIt(t *testing.T) {
 	}
 	sum := sumOf(t, device.Path)
 	g := h.stoppedGuest(t, h.diskIn(t, a, api.FormatRaw))
-	vol := h.adopted(t, device.Path)
-	mustContain(t, vol.Location.Identity, device.file+" ")
-	mustContain(t, h.ctl(t, "volume", "show", vol.Name), "identity:", vol.Location.Identity)
-	found := h.refusesAnotherAtRest(t, device, vol.Name, g.Name)
+	v := h.onDeviceAt(t, device.Path)
+	identity := v.show(t).Location.Identity
+	mustContain(t, identity, device.file+" ")
+	mustContain(t, h.ctl(t, "volume", "show", v.name), "identity:", identity)
+	found := v.refusesAnotherAtRest(t, device, g.Name)
 
 	tool(t, "cp", device.file, device.file+"-another") // what an operator does who replaces a device
 	device.whileAnother(t, func() {
-		h.ctl(t, "volume", "set", vol.Name, "--identity", found)
-		h.ctl(t, "volume", "migrate", vol.Name, "--to-pool", "a")
+		h.ctl(t, "volume", "set", v.name, "--identity", found)
+		h.ctl(t, "volume", "migrate", v.name, "--to-pool", "a")
 	})
-	now := h.shown(t, vol.Name)
-	if now.Pool != "a" || now.Identity != "" || sumOf(t, now.Path) != sum {
+	if now := v.show(t).Location; now.Pool != "a" || now.Identity != "" || sumOf(t, now.Path) != sum {
 		t.Errorf("the volume is at %+v", now)
 	}
 
-	h.ctl(t, "volume", "migrate", vol.Name, "--to-path", device.Path, "--yes")
-	if now = h.shown(t, vol.Name); now.Identity != vol.Location.Identity {
-		t.Errorf("moved to the device, the volume has the identity %q, want %q", now.Identity, vol.Location.Identity)
+	h.ctl(t, "volume", "migrate", v.name, "--to-path", device.Path, "--yes")
+	if now := v.show(t).Location; now.Identity != identity {
+		t.Errorf("moved to the device, the volume has the identity %q, want %q", now.Identity, identity)
 	}
-	h.refusesAnotherAtRest(t, device, vol.Name, g.Name)
+	v.refusesAnotherAtRest(t, device, g.Name)
 	g.assertSettled(t)
-}
-
-// shown is where a volume is.
-func (h *host) shown(t *testing.T, volume string) api.Location {
-	t.Helper()
-	return get[api.Volume](t, h, "volume", "volume", "show", volume).Location
 }

@@ -173,3 +173,17 @@ func TestStorageANameOfASCSIDiskThatIsAnothersByNowIsRefusedUnderARunningGuest(t
 	g.migrate(t, "vda", "--to-pool", "b")
 	g.assertSettled(t)
 }
+
+func TestStorageADeviceThatGotThePathOfAVolumeAtRestIsNotTakenForIt(t *testing.T) {
+	h := storageHost(t)
+	logical, lun, namespace := nameVolumes(t, "resting")[0], lunOf(t), namespaceOf(t)
+	g := h.stoppedGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
+	for path, n := range map[string]nameable{logical.path(): logical, lun.path: lun, namespace.path: namespace} {
+		v := h.onDeviceAt(t, path)
+		v.refusesAnotherAtRest(t, n, g.Name)
+		t.Log("refused: another device at", path)
+		h.ctl(t, "volume", "attach", v.name, g.Name)
+		h.ctl(t, "volume", "detach", v.name, g.Name)
+	}
+	g.assertSettled(t)
+}
