@@ -35,6 +35,19 @@ func (g *guest) noteMove(t *testing.T, m api.Migration) {
 // kindOf is the kind of storage of a location, in words.
 func (h *host) kindOf(t *testing.T, l api.Location) string {
 	t.Helper()
+	kind := h.kindAt(t, l)
+	if l.IsSlice() && !strings.HasSuffix(kind, larger) {
+		kind += larger
+	}
+	return kind
+}
+
+// larger ends the kind of storage of which the volume is the beginning.
+const larger = ", larger"
+
+func (h *host) kindAt(t *testing.T, l api.Location) string {
+	t.Helper()
+	d := deviceAt(l.Path)
 	switch {
 	case api.IsRBD(l.Path):
 		return "RBD image"
@@ -62,15 +75,14 @@ func (h *host) kindOf(t *testing.T, l api.Location) string {
 		return "logical volume"
 	case strings.HasPrefix(l.Path, "/dev/sd"):
 		return "SCSI disk"
+	case d != nil:
+		return d.kind
 	case l.Pool != "":
 		types := map[string]string{"connector": "thin volume of a connector's pool", "logical": "logical volume of a pool"}
 		return types[poolOf(t, h, l.Pool).Type]
 	}
-	d := deviceAt(l.Path)
-	if d == nil {
-		t.Fatalf("nobody has said what %s is", l.Path)
-	}
-	return d.kind
+	t.Fatalf("nobody has said what %s is", l.Path)
+	return ""
 }
 
 // device is one of a machine with storage (test/storage/devices.sh), by the variable of the
@@ -86,10 +98,10 @@ var devices = []device{
 	{"THIN2", "thin volume", false},
 	{"THICK", "logical volume", false},
 	{"THICK2", "logical volume", false},
-	{"LARGER", "logical volume, larger", false},
-	{"LARGER_THIN", "thin volume, larger", false},
-	{"LARGER_MULTIPATH", "iSCSI LUN by two paths, larger", false},
-	{"LARGER_NVME", "NVMe/TCP namespace by two paths, larger", false},
+	{"LARGER", "logical volume" + larger, false},
+	{"LARGER_THIN", "thin volume" + larger, false},
+	{"LARGER_MULTIPATH", "iSCSI LUN by two paths" + larger, false},
+	{"LARGER_NVME", "NVMe/TCP namespace by two paths" + larger, false},
 	{"MULTIPATH", "iSCSI LUN by two paths", false},
 	{"NVME", "NVMe/TCP namespace by two paths", false},
 	{"NAMESPACE", "NVMe/TCP namespace, connected for it", true},

@@ -18,7 +18,7 @@ import (
 const introduction = `Move volumes by Volferry and by other tools, side by side, as root on an idle machine.
 
 Without flags: 5 rounds of a volume of 512 MiB that is full, stopped and under a guest that makes each
-write of 4 KiB durable, on one disk. On two cores it takes about ten minutes; --writers none,depth1 takes
+write of 4 KiB durable, on one disk. On two cores it takes about twelve minutes; --writers none,depth1 takes
 six more.
 With --full: 5 rounds of a volume of 1024 MiB, 10, 50 and 100 % full, on one disk and on two, with all
 writers and all contenders. It takes about six hours, and 2.5 GiB of memory for the second disk.
