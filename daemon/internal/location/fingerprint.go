@@ -164,8 +164,37 @@ func IdentityIn(fingerprint string) string {
 }
 
 // SameIdentity says whether two identities are those of one device. A LUN has another one on a host with
-// multipath than on a host without: the UUID of the map there has the WWID in it, in the words of udev's scsi_id.
-func SameIdentity(a, b string) bool { return a == b || a != "" && b != "" && wwidIn(a) == wwidIn(b) }
+// multipath than on a host without: the UUID of the map there has the WWID in it, in the words of udev's scsi_id. A
+// partition has its UUID in it only where the kernel says that (Linux 6.1 does not), and as a map of kpartx neither
+// that nor where it begins: what one of the two does not say is not compared.
+func SameIdentity(a, b string) bool {
+	if a == "" || b == "" {
+		return a == b
+	}
+	one, is := partIn(a)
+	other, both := partIn(b)
+	if !is || !both {
+		return wwidIn(a) == wwidIn(b)
+	}
+	return one.number == other.number && agree(one.sector, other.sector) && agree(one.uuid, other.uuid) && SameIdentity(one.disk, other.disk)
+}
+
+// part is what the identity of a partition says.
+type part struct{ number, sector, uuid, disk string }
+
+// partIdentity is the identity of a partition of the kernel's (partitionOf), and of one that kpartx has made a map of.
+var partIdentity = regexp.MustCompile(`^(?:partition (\d+) at sector (\d*)(?: uuid (\S+))? of |part(\d+)-)(.+)$`)
+
+func partIn(identity string) (p part, is bool) {
+	m := partIdentity.FindStringSubmatch(identity)
+	if m == nil {
+		return p, false
+	}
+	return part{number: m[1] + m[4], sector: m[2], uuid: m[3], disk: m[5]}, true
+}
+
+// agree says whether two texts are the same where both say something.
+func agree(a, b string) bool { return a == "" || b == "" || a == b }
 
 // namingTypes are the digits with which scsi_id begins a WWID, and what the kernel writes in their place.
 var namingTypes = map[byte]string{'3': "naa.", '2': "eui."}

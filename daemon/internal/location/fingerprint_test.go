@@ -196,3 +196,35 @@ func TestALUNIsTheSameWithMultipathAndWithout(t *testing.T) {
 		}
 	}
 }
+
+// A host may have multipath or a newer kernel than another one, or than it had itself.
+func TestAPartitionIsTheSameWhateverMoreTheKernelSaysOfIt(t *testing.T) {
+	const (
+		old  = "partition 1 at sector 2048 of naa.6001405aa"
+		now  = "partition 1 at sector 2048 uuid 11111111-01 of naa.6001405aa"
+		maps = "part1-mpath-36001405aa"
+	)
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{old, now, true},
+		{now, old, true},
+		{old, maps, true},
+		{maps, now, true},
+		{"partition 1 at sector 2048 of mpath-36001405aa", old, true},
+		{now, "partition 1 at sector 2048 uuid 22222222-01 of naa.6001405aa", false},
+		{old, "partition 1 at sector 4096 uuid 11111111-01 of naa.6001405aa", false},
+		{old, "partition 2 at sector 2048 of naa.6001405aa", false},
+		{old, "partition 1 at sector 2048 of naa.6001405bb", false},
+		{maps, "part2-mpath-36001405aa", false},
+		{maps, "part1-mpath-36001405bb", false},
+		{maps, "mpath-36001405aa", false},
+		{old, "naa.6001405aa", false},
+		{old, "", false},
+	} {
+		if got := SameIdentity(c.a, c.b); got != c.same {
+			t.Errorf("%q and %q: %v, want %v", c.a, c.b, got, c.same)
+		}
+	}
+}
