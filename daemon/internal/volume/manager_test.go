@@ -324,6 +324,28 @@ func TestDeleteFollowsALinkToTheBytes(t *testing.T) {
 	}
 }
 
+// A volume that was adopted by a link to its pool, or by /dev/mapper, keeps that path.
+func TestDeleteFindsInItsPoolAVolumeThatHasAnotherNameOfItsImage(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	must(t, os.Mkdir(dir+"/pool", 0o700))
+	must(t, os.WriteFile(dir+"/pool/db.raw", nil, 0o600))
+	must(t, os.WriteFile(dir+"/other.raw", nil, 0o600))
+	must(t, os.Symlink(dir+"/pool", dir+"/link"))
+	for path, code := range map[string]api.Code{dir + "/link/db.raw": "", dir + "/other.raw": api.CodeConflict} {
+		w := newWorld(t)
+		w.addRealPool(dir + "/pool")
+		must(t, w.CreateImage(dir+"/pool/db.raw", hvtest.Raw, testSize))
+		vol := w.addVolume("db", api.Location{Pool: "real", Name: "db.raw", Path: path})
+		if err := deleted(w.start(t).Delete(t.Context(), testOp, vol.ID, false)); api.CodeOf(err) != code {
+			t.Errorf("%s: got %v, want %q", path, err, code)
+		}
+		if is, want := w.Exists(dir+"/pool/db.raw"), code != ""; is != want {
+			t.Errorf("%s: the image is there: %t, want %t", path, is, want)
+		}
+	}
+}
+
 func TestDeleteIsUndoneWhenAGuestTakesTheImageMeanwhile(t *testing.T) {
 	w := newWorld(t)
 	g := w.start(t)

@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -44,7 +45,10 @@ func (e *env) stepRemoveImage() op.Step {
 		if err != nil || found == nil {
 			return err
 		}
-		if found.Path != l.Path {
+		// A volume that was adopted, or has moved, by another name of its image keeps that: /dev/mapper/vg-lv, or a link to the pool.
+		if same, err := location.SameImage(found.Path, l.Path); err != nil {
+			return cannotTell(l.Path, err)
+		} else if !same {
 			return api.Errorf(api.CodeConflict, "cannot delete volume %s: it was at %s, and pool %s has %s at %s now; was the pool changed?",
 				in.Volume.Name, l.Path, l.Pool, l.Name, found.Path)
 		}
