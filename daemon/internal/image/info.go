@@ -4,6 +4,8 @@ package image
 
 import (
 	"cmp"
+	"context"
+	"errors"
 
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/network"
@@ -33,9 +35,36 @@ func CheckIdentity(l api.Location, found string) error {
 		return nil
 	}
 	return api.Errorf(api.CodeChainChanged,
-		"%s is not what the volume there is on: that is %s, and now there is %s. Nothing is read from it, written or deleted. Put the right one back at this path; only if you have replaced it yourself and it has all data of the volume, say so with `%s`, and call again",
+		"%s is not what the volume there is on: that is %s, and now there is %s. Nothing is read from it, written or deleted. Put the right one back at this path; only if you have replaced it yourself and it has all data of the volume, say so with `%s`, and call again. A volume whose data is gone is forgotten: `volferryctl volume forget VOLUME`",
 		l.Path, l.Identity, cmp.Or(found, "something that says nothing of itself"), api.ShellLine("volferryctl", "volume", "set", "VOLUME", "--identity", found)).
 		With("expected", l.Identity).With("found", found)
+}
+
+// CheckDevice is CheckIdentity of what is at a location now, by its fingerprint (Storage.Fingerprint). What is not
+// there is no other one. Nothing is opened but by a cluster, of an RBD image.
+func CheckDevice(ctx context.Context, l api.Location, fingerprint func(ctx context.Context, path string) (string, error)) error {
+	if l.Identity == "" {
+		return nil
+	}
+	found, err := fingerprint(ctx, l.Path)
+	if errors.Is(err, ErrAbsent) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return CheckIdentity(l, IdentityIn(found))
+}
+
+// Prefixed puts before a refusal what was to be done, as in "cannot start instance x".
+func Prefixed(verdict string, err error) error {
+	var refused *api.Error
+	if !errors.As(err, &refused) {
+		return err
+	}
+	said := *refused
+	said.Message = verdict + ": " + said.Message
+	return &said
 }
 
 // identityAt is the identity of the file or device at a location, which has to be the location's.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/diskspec"
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -323,6 +324,10 @@ func identify(disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.
 		return false, api.Errorf(api.CodeStateForbidden, "cannot adopt domain %s: whose image %s, its disk %s, is: %v", dom.Name, path, d.Target, err)
 	case holder.Volume != nil:
 		v := holder.Volume
+		verdict := fmt.Sprintf("cannot adopt domain %s with its disk %s: volume %s", dom.Name, d.Target, v.Name)
+		if err := image.CheckIdentity(v.Location, disk.Location.Identity); err != nil {
+			return false, image.Prefixed(verdict, err)
+		}
 		disk.VolumeID, disk.VolumeName, disk.Location = v.ID, v.Name, v.Location
 		return true, nil
 	case holder.Words != "":

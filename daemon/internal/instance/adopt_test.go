@@ -413,6 +413,27 @@ func TestADiskThatIsAVolumeByAnotherNameIsThatVolume(t *testing.T) {
 	}
 }
 
+// A LUN that has got the path of a volume's is not that volume, and none of its own as long as the volume is known there.
+func TestADiskAtThePathOfAVolumeIsNotAdoptedIfItIsAnotherDevice(t *testing.T) {
+	path := filepath.Join(images(), "web.raw")
+	for _, c := range []struct {
+		has, is string
+		code    api.Code
+	}{{"naa.6001405aa", "naa.6001405bb", api.CodeChainChanged}, {"naa.6001405aa", "mpath-36001405aa", ""}, {"", "naa.6001405bb", ""}} {
+		s := &site{volumes: []api.Volume{{ID: domainB, Name: "web-vda", Host: "alpha", Location: api.Location{
+			Path: path, Format: api.FormatRaw, SizeBytes: 8 * hvtest.BlockSize, Identity: c.has,
+		}}}}
+		a := newAdopter(t, s)
+		a.Inspect = func(_ context.Context, path string, format api.Format) (api.Location, error) {
+			return api.Location{Path: path, Format: format, SizeBytes: 8 * hvtest.BlockSize, Identity: c.is}, nil
+		}
+		_, _, err := a.Adopt(t.Context(), "op", api.InstanceAdopt{Domain: "web"})
+		if api.CodeOf(err) != c.code || err != nil && !strings.Contains(err.Error(), "cannot adopt domain web with its disk vda: volume web-vda: ") {
+			t.Errorf("%q at the path of %q: got %v, want code %q", c.is, c.has, err, c.code)
+		}
+	}
+}
+
 func TestAnImageThatAVolumeHasLeftIsAdoptedOnlyByForce(t *testing.T) {
 	s := &site{}
 	a := newAdopter(t, s)

@@ -61,6 +61,19 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			api.InstanceStopped, "start", func(_ *testing.T, w *world) { w.registry.atts[1].Location.Identity = "naa.6001405aa" },
 			api.CodeChainChanged, "is not what the volume there is on: that is naa.6001405aa",
 		},
+		"start on another RBD image than its volume's": {
+			api.InstanceStopped, "start", func(t *testing.T, w *world) {
+				const at = "rbd://6f2cbd1e-6c2f-4f0e-9a5b-0d6a0a6f4e11/rbd/web"
+				must(t, w.nodes[0].CreateImage(at, hvtest.Raw, 16*hvtest.BlockSize))
+				must(t, w.nodes[0].Fake.SetConfigChain(t.Context(), web, "vda", []hv.Image{{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: at}}))
+				for i := range w.registry.atts {
+					if w.registry.atts[i].Device == "vda" {
+						w.registry.atts[i].Location = api.Location{Path: at, Format: api.FormatRaw, SizeBytes: 16 * hvtest.BlockSize, Identity: "5e1a"}
+					}
+				}
+			},
+			api.CodeChainChanged, "rbd/web is not what the volume there is on: that is 5e1a",
+		},
 		"repair of a running one": {api.InstanceRunning, "repair", nil, api.CodeStateForbidden, "cannot repair instance web: it is running; shut it down first"},
 		"repair of a shelved one": {api.InstanceShelved, "repair", nil, api.CodeStateForbidden, "its definition is at the registry"},
 		"repair of a locked one": {

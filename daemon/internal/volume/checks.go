@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -146,20 +145,4 @@ func (e *env) checkHeld(ctx context.Context, path, verdict string) error {
 		return api.Errorf(api.CodeVolumeInUse, "%s: some process has %s open for writing; `fuser -v %s` says which, unless it is on another host", verdict, path, path)
 	}
 	return nil
-}
-
-// checkIdentity refuses another device at the path of a volume than the volume's (image.CheckIdentity). What is not
-// there is no other one.
-func (e *env) checkIdentity(ctx context.Context, l api.Location) error {
-	if l.Identity == "" {
-		return nil
-	}
-	fingerprint, err := e.Images.Fingerprint(ctx, l.Path)
-	if errors.Is(err, image.ErrAbsent) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return image.CheckIdentity(l, image.IdentityIn(fingerprint))
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -127,8 +128,8 @@ func (m *Manager) decideDelete(ctx context.Context, ref string, force bool) (*in
 	if err := m.env.checkLeft(ctx, vol.ID, "cannot delete volume "+vol.Name); err != nil {
 		return in, err
 	}
-	if err := m.env.checkIdentity(ctx, vol.Location); err != nil {
-		return in, err
+	if err := image.CheckDevice(ctx, vol.Location, m.env.Images.Fingerprint); err != nil {
+		return in, image.Prefixed("cannot delete volume "+vol.Name, err)
 	}
 	if vol.Location.Pool != "" {
 		// A pool that is away says nothing of what it holds, so it is no reason

@@ -35,8 +35,8 @@ func (e *env) stepRemoveImage() op.Step {
 			return api.Errorf(api.CodeConflict, "cannot delete volume %s: somebody else has deleted it meanwhile, so what is at %s now may be another volume's; nothing was removed",
 				in.Volume.Name, l.Path)
 		}
-		if err := e.checkIdentity(ctx, l); err != nil {
-			return err
+		if err := image.CheckDevice(ctx, l, e.Images.Fingerprint); err != nil {
+			return image.Prefixed("cannot delete volume "+in.Volume.Name, err)
 		}
 		if l.Pool == "" {
 			return e.Images.Remove(ctx, in.Unlink)

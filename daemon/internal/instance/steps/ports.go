@@ -78,6 +78,9 @@ type Images interface {
 	// there is nothing at its path, and an *api.Error if the image is not as the location
 	// says, or has other base images.
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
+	// Fingerprint tells an image from a later image at the same path, also after a reboot. It returns image.ErrAbsent if
+	// there is nothing.
+	Fingerprint(ctx context.Context, path string) (string, error)
 	// InUse says in words who holds the image: a mount, a device mapper or loop device,
 	// swap, or, of an RBD image, clients besides those that ours counts, which may be nil. It
 	// returns "" if nobody does as far as this host can see.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -75,18 +76,19 @@ func (e *Env) onItsVolumes(ctx context.Context, verb string, inst api.Instance, 
 	return e.onItsDevices(ctx, verb, inst.Name, atts)
 }
 
-// onItsDevices refuses to start a guest on another device than that of its volume, which has its path by now. What
-// else is wrong with an image is found out about by QEMU.
+// onItsDevices refuses to start a guest on another device or RBD image than that of its volume, which has its path by
+// now. What else is wrong with an image is found out about by QEMU, and a cluster that does not answer is not asked again.
 func (e *Env) onItsDevices(ctx context.Context, verb, name string, atts []api.Attachment) error {
+	silent := false
 	for _, a := range atts {
-		if a.Location.Identity == "" || api.IsNetwork(a.Location.Path) {
+		if silent && api.IsNetwork(a.Location.Path) {
 			continue
 		}
-		_, err := e.Images.Inspect(ctx, a.Location)
-		if refused := (*api.Error)(nil); errors.As(err, &refused) && refused.Code == api.CodeChainChanged {
-			refused.Message = fmt.Sprintf("cannot %s instance %s: volume %s: %s", verb, name, a.VolumeName, refused.Message)
-			return refused
+		err := image.CheckDevice(ctx, a.Location, e.Images.Fingerprint)
+		if api.CodeOf(err) == api.CodeChainChanged {
+			return image.Prefixed(fmt.Sprintf("cannot %s instance %s: volume %s", verb, name, a.VolumeName), err)
 		}
+		silent = silent || err != nil && api.IsNetwork(a.Location.Path)
 	}
 	return nil
 }
