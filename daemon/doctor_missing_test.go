@@ -45,6 +45,24 @@ func TestDoctorNamesTheVolumesWhoseImagesAreNotThere(t *testing.T) {
 	}
 }
 
+// An operator who has just said which device the volume is on is believed at once.
+func TestDoctorNamesAVolumeAtWhosePathAnotherDeviceIs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.raw") // which says nothing of itself
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	on := func(identity string) api.Volume {
+		return api.Volume{ID: "db", Name: "db", Location: api.Location{Path: path, Identity: identity}, Attachments: []api.Attachment{{}}}
+	}
+	for _, c := range []struct{ known, now, status string }{{"naa.a", "naa.a", "fail"}, {"naa.a", "", "ok"}, {"", "", "ok"}} {
+		d := &doctor{volume: knownVolumes{"db": on(c.now)}.find}
+		checks := d.missing(t.Context(), []api.Volume{on(c.known)})
+		if len(checks) != 1 || checks[0].Status != c.status || c.status == "fail" && !strings.Contains(checks[0].Message, "at the path of volume db: ") {
+			t.Errorf("%+v with %q known and %q at the registry, want %s", checks, c.known, c.now, c.status)
+		}
+	}
+}
+
 // knownVolumes are what a registry knows; nil does not answer.
 type knownVolumes map[string]api.Volume
 

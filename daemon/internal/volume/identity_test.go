@@ -14,6 +14,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/protocol"
 )
 
 // identityOf is what the device at a path says of itself.
@@ -81,6 +82,24 @@ func TestAVolumeWithoutAnIdentityGetsThatOfItsDevice(t *testing.T) {
 			t.Errorf("the registry has %q, the device is %s, and the log says %q", has, is, said)
 		}
 	})
+}
+
+// A registry that is older than its hosts, for as long as that lasts, and a move that has begun since say nothing of the image.
+func TestAnIdentityThatTheRegistryCannotTakeIsNotWarnedOf(t *testing.T) {
+	older := protocol.Announcement{}.Check("the program at R", []string{protocol.Identities})
+	for _, c := range []struct {
+		refused error
+		warns   bool
+	}{{older, false}, {api.Errorf(api.CodeMigrationActive, "it moves"), false}, {api.Errorf(api.CodeConflict, "it is another"), true}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.onDevice(t, "")
+			w.registry.refusesIdentity = c.refused
+			if said := look(t, w); (said != "") != c.warns {
+				t.Errorf("%v: the log says %q", c.refused, said)
+			}
+		})
+	}
 }
 
 func TestAnotherDeviceAtThePathOfAVolumeIsWarnedOfOnceAndTakenForNothing(t *testing.T) {

@@ -69,8 +69,8 @@ func (m *Manager) lookAtImages(ctx context.Context, warned map[string]string) {
 	}
 }
 
-// lookAt has the registry take over the size and the identity of a volume's image. It returns an error if the image is not the
-// volume's, or is smaller; one that is away, or cannot be read, is found out about by who wants to use it.
+// lookAt has the registry take over the size and the identity of a volume's image. It returns an error if the image is
+// not the volume's, or is smaller; one that is away, or cannot be read, is found out about by who wants to use it.
 func (m *Manager) lookAt(ctx context.Context, v *api.Volume) error {
 	info, err := m.env.Images.Inspect(ctx, v.Location)
 	if err != nil {
@@ -90,6 +90,9 @@ func (m *Manager) lookAt(ctx context.Context, v *api.Volume) error {
 		return nil
 	}
 	_, err = m.env.Registry.IdentifyVolume(ctx, uuid.NewString(), v.ID, api.VolumeIdentify{Path: v.Location.Path, Identity: info.Identity})
+	if refused := (*api.Error)(nil); errors.As(err, &refused) && (refused.Details["lacks"] != nil || refused.Code == api.CodeMigrationActive) {
+		return nil // the registry is older, or a move has begun: neither says anything of the image
+	}
 	return err
 }
 

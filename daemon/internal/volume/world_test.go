@@ -123,6 +123,8 @@ type fakeRegistry struct {
 	migrations []api.Migration
 	// eager: whatever becomes available is attached at once.
 	eager bool
+	// refusesIdentity is the answer to whoever says which device a volume is on.
+	refusesIdentity error
 }
 
 func newFakeRegistry() *fakeRegistry {
@@ -224,6 +226,8 @@ func (r *fakeRegistry) IdentifyVolume(_ context.Context, opID, id string, in api
 	return r.change(opID, in, func() (api.Volume, error) {
 		vol, err := r.find(id)
 		switch {
+		case r.refusesIdentity != nil:
+			return vol, r.refusesIdentity
 		case err != nil || vol.Location.Identity == in.Identity:
 			return vol, err
 		case vol.Location.Identity != "" || vol.Location.Path != in.Path:
