@@ -10,7 +10,8 @@
 #   MULTIPATH      an iSCSI LUN by two paths  NVME         a namespace by two paths
 #
 # The paths of MULTIPATH are those by 127.0.0.3:3260 and 127.0.0.4:3260, which LARGER_MULTIPATH alone has besides. It answers with
-# errors five seconds after both are lost.
+# errors five seconds after both are lost. What its target has it in is MULTIPATH_DISK, a map of the device mapper that can be made slow.
+# Those of NVME and LARGER_NVME are by 127.0.0.5:4420 and 127.0.0.6:4420, which no other subsystem has.
 #
 # Each has as many bytes as VOLUME_BYTES says. One extent of 4 MiB larger is one of each kind: LARGER, a logical volume, LARGER_THIN,
 # LARGER_MULTIPATH and LARGER_NVME, whose directory in configfs is LARGER_NVME_AT.
@@ -46,7 +47,7 @@ mount /dev/vdd /mnt/var
 cp -a /var/. /mnt/var/
 mount --move /mnt/var /var
 
-modprobe -a loop dm_mod dm_thin_pool dm_multipath dm_service_time target_core_mod target_core_iblock iscsi_target_mod iscsi_tcp \
+modprobe -a loop dm_mod dm_delay dm_thin_pool dm_multipath dm_service_time target_core_mod target_core_iblock iscsi_target_mod iscsi_tcp \
 	nvmet nvmet_tcp nvme_tcp tcm_loop
 mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
 mkdir -p /run/lock /run/lvm
@@ -93,7 +94,9 @@ export_units() {
 }
 
 # LUNs over iSCSI, by two addresses, each as one device of multipath.
-unit first /dev/vdb 0badcafe1234
+export MULTIPATH_DISK=multipath_disk
+dmsetup create $MULTIPATH_DISK --table "0 $(blockdev --getsz /dev/vdb) linear /dev/vdb 0"
+unit first /dev/mapper/$MULTIPATH_DISK 0badcafe1234
 unit larger /dev/vg/larger_unit 0badcafe1235
 export_units $iqn "127.0.0.3 127.0.0.4" "first larger"
 echo "InitiatorName=$iqn.host" >/etc/iscsi/initiatorname.iscsi
@@ -144,9 +147,9 @@ ln -s $LUN_UNIT $LUN/unit
 udevadm settle
 
 # Namespaces over NVMe/TCP, by two addresses; the kernel makes each one device. And another
-# subsystem, with two of them.
+# subsystem, with two of them, by two others.
 nvmet=/sys/kernel/config/nvmet
-for n in 1 2; do
+for n in 1 2 5 6; do
 	port=$nvmet/ports/$n
 	mkdir -p $port
 	echo 127.0.0.$n >$port/addr_traddr
@@ -155,27 +158,27 @@ for n in 1 2; do
 	echo ipv4 >$port/addr_adrfam
 done
 
-# export_namespaces NQN DISKS exports disks.
+# export_namespaces NQN PORTS DISKS exports disks.
 export_namespaces() {
 	subsystem=$nvmet/subsystems/$1
 	mkdir -p "$subsystem"
 	echo 1 >"$subsystem/attr_allow_any_host"
 	n=1
-	for disk in $2; do
+	for disk in $3; do
 		mkdir "$subsystem/namespaces/$n"
 		printf '%s' "$disk" >"$subsystem/namespaces/$n/device_path"
 		echo 1 >"$subsystem/namespaces/$n/enable"
 		n=$((n + 1))
 	done
-	for n in 1 2; do ln -s "$subsystem" $nvmet/ports/$n/subsystems/; done
+	for n in $2; do ln -s "$subsystem" "$nvmet/ports/$n/subsystems/"; done
 }
 mkdir -p /etc/nvme
 nvme gen-hostnqn >/etc/nvme/hostnqn
 cat /proc/sys/kernel/random/uuid >/etc/nvme/hostid
-export_namespaces $nqn "/dev/vdc /dev/vg/larger_namespace"
-for n in 1 2; do nvme connect --transport tcp --traddr 127.0.0.$n --trsvcid 4420 --nqn $nqn; done
+export_namespaces $nqn "5 6" "/dev/vdc /dev/vg/larger_namespace"
+for n in 5 6; do nvme connect --transport tcp --traddr 127.0.0.$n --trsvcid 4420 --nqn $nqn; done
 export NAMESPACE_NQN=$nqn.connector
-export_namespaces $NAMESPACE_NQN "/dev/vdi /dev/vdj"
+export_namespaces $NAMESPACE_NQN "1 2" "/dev/vdi /dev/vdj"
 # namespace NQN NUMBER prints the name that a namespace has once it is connected.
 namespace() { echo "$by_id/nvme-uuid.$(cat "$nvmet/subsystems/$1/namespaces/$2/device_uuid")"; }
 NAMESPACE=$(namespace $NAMESPACE_NQN 1)
