@@ -13,6 +13,9 @@ import (
 // 2 MiB the speed of arrays is flat; 32 MiB is a quarter slower.
 const chunkBytes = 1 << 20
 
+// ChunkBytes is how much a copy with a cap moves at a time: by that its progress grows.
+const ChunkBytes = chunkBytes
+
 // defaultWorkers chunks are in flight: 8 MiB, enough for an array, too little to
 // starve a guest.
 const defaultWorkers = 8

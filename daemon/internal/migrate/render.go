@@ -112,7 +112,7 @@ func (m *Manager) fillProgress(h *history, mig *api.Migration) {
 	if mig.State == api.MigrationCompleted {
 		mig.BytesDone = s.SizeBytes()
 	}
-	if p, ok := m.env.Progress(s.MigrationID); ok && movesBytes(h.running()) {
+	if p, ok := m.env.Progress(s); ok && movesBytes(h.running()) {
 		if p.Phase != "" && h.running().Waiting == "" {
 			mig.Phase = p.Phase
 		}

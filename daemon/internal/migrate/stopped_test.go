@@ -162,3 +162,49 @@ func TestNobodyIsToldOfAStandstillThatIsACancelOrTheNextCallOfAnOperator(t *test
 		}
 	})
 }
+
+// The kernel holds back the writes to storage that is away, so that the copy itself says nothing.
+func TestACopyWhoseStorageDoesNotAnswerSaysForHowLongItHasMadeNoProgress(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.world.Copier.Gate = make(chan struct{})
+		id := d.migrate()
+		d.until(id, api.MigrationCopying)
+		pass(20 * time.Second)
+		if got := d.get(id).Pacing; got != "" {
+			t.Errorf("after 20 s it says %q", got)
+		}
+		pass(25 * time.Second)
+		if got := d.get(id); got.Pacing != "no progress for 45s" || got.RateBytesPerSecond != 0 {
+			t.Errorf("after 45 s it says %q, at %d B/s", got.Pacing, got.RateBytesPerSecond)
+		}
+		slowest := int64(16 << 10) // by which a chunk takes a minute
+		_, err := d.manager().Update(context.Background(), id, api.MigrationUpdate{BandwidthBytesPerSecond: &slowest})
+		must(t, err)
+		if got := d.get(id).Pacing; got != "" {
+			t.Errorf("with a cap by which a chunk takes longer it says %q", got)
+		}
+		close(d.world.Copier.Gate)
+		if done := d.until(id, api.MigrationCompleted); done.Pacing != "" {
+			t.Errorf("at its end it says %q", done.Pacing)
+		}
+	})
+}
+
+func TestACopyThatGoesOnDoesNotCountTheTimeForWhichItHadStopped(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := stuck(t, d)
+		d.until(mig.ID, api.MigrationStarted)
+		pass(time.Hour)
+		d.world.Copier.Gate = make(chan struct{})
+		must(t, d.world.SetFull(mig.Dst.Path, false))
+		_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
+		must(t, err)
+		d.until(mig.ID, api.MigrationCopying)
+		pass(20 * time.Second)
+		if got := d.get(mig.ID).Pacing; got != "" {
+			t.Errorf("20 s after it went on it says %q", got)
+		}
+		close(d.world.Copier.Gate)
+		d.until(mig.ID, api.MigrationCompleted)
+	})
+}

@@ -32,6 +32,8 @@ type FakeCopier struct {
 
 	Mu   sync.Mutex
 	Done map[string]bool
+	// reached is how far a copy has come, by key: the next one with that key goes on there.
+	reached map[string]int64
 	// Asked are the keys of copies that a storage was asked for and has not answered.
 	Asked   map[string]bool
 	Updates map[string]api.MigrationUpdate
@@ -42,7 +44,8 @@ type FakeCopier struct {
 
 // Copy implements steps.Copier.
 func (c *FakeCopier) Copy(ctx context.Context, req steps.CopyRequest) (steps.CopyResult, error) {
-	req.Progress(steps.Progress{Phase: "copy", BytesTotal: req.SizeBytes})
+	half := req.SizeBytes / 2
+	req.Progress(steps.Progress{Phase: "copy", BytesTotal: req.SizeBytes, BytesDone: c.reach(req.Key, half)})
 	if c.Gate != nil {
 		select {
 		case <-c.Gate:
@@ -50,7 +53,7 @@ func (c *FakeCopier) Copy(ctx context.Context, req steps.CopyRequest) (steps.Cop
 			return steps.CopyResult{}, context.Cause(ctx)
 		}
 	}
-	req.Progress(steps.Progress{Phase: "copy", BytesTotal: req.SizeBytes, BytesDone: req.SizeBytes / 2})
+	req.Progress(steps.Progress{Phase: "copy", BytesTotal: req.SizeBytes, BytesDone: half})
 	var full *fs.PathError
 	offloaded, err := c.offload(ctx, req)
 	if err != nil {
@@ -70,6 +73,17 @@ func (c *FakeCopier) Copy(ctx context.Context, req steps.CopyRequest) (steps.Cop
 	defer c.Mu.Unlock()
 	c.Done[req.Key], c.Last = true, req
 	return steps.CopyResult{BytesTotal: req.SizeBytes, BytesCopied: req.SizeBytes, Offloaded: offloaded, Verified: verified}, nil
+}
+
+// reach notes how far a copy comes now, and returns how far it came before.
+func (c *FakeCopier) reach(key string, to int64) (before int64) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	if c.reached == nil {
+		c.reached = map[string]int64{}
+	}
+	before, c.reached[key] = c.reached[key], to
+	return before
 }
 
 // offload has the storage copy, half by half.

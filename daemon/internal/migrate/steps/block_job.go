@@ -5,7 +5,6 @@ package steps
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"math"
 	"time"
 
@@ -147,7 +146,7 @@ func (s *standstill) words(now time.Time) string {
 	if s.at.IsZero() || now.Sub(s.at) < silentAfter {
 		return ""
 	}
-	return fmt.Sprintf("no progress for %s", now.Sub(s.at).Round(time.Second))
+	return noProgress(now.Sub(s.at))
 }
 
 // reportJob shows the job's progress and returns it; nil if it is not known.

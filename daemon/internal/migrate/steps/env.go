@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
@@ -50,7 +51,7 @@ type Env struct {
 func NewEnv(ports Ports, history History, host func(context.Context) (Host, error), change func(migrationID string), log *slog.Logger) *Env {
 	e := &Env{
 		hv: ports.HV, images: ports.Images, copier: ports.Copier, registry: ports.Registry, guards: ports.Guards, claims: ports.Claims, mayMove: ports.MayMove, audit: ports.Audit,
-		jobStart: ports.JobStart, history: history, blobs: ports.Blobs, progress: newProgressTracker(change), log: log, now: ports.Now, host: host,
+		jobStart: ports.JobStart, history: history, blobs: ports.Blobs, progress: newProgressTracker(change, ports.Now), log: log, now: ports.Now, host: host,
 	}
 	if e.jobStart == nil {
 		e.jobStart = hv.JobStartOf
@@ -91,9 +92,26 @@ func (e *Env) Update(s *Spec, in api.MigrationUpdate) error {
 	return nil
 }
 
-// Progress returns how far the op of a migration is; ok is false if no op moves bytes.
-func (e *Env) Progress(migrationID string) (p Progress, ok bool) {
-	return e.progress.get(migrationID)
+// standsAfter is how long a copy may be no farther until that is said. One that has a cap may take longer, by what a
+// chunk takes then.
+const standsAfter = 30 * time.Second
+
+// Progress returns how far the op of a migration is; ok is false if no op moves bytes. A copy says nothing while the kernel holds
+// its reads or writes back, as it does for storage that is away: that it stands still is said here.
+func (e *Env) Progress(s *Spec) (p Progress, ok bool) {
+	shown, ok := e.progress.get(s.MigrationID)
+	p = shown.Progress
+	if p.Phase == jobPhase(s) { // which reports while it stands still
+		return p, ok
+	}
+	bound := standsAfter
+	if limit := e.CopyOptions(s).BandwidthBytesPerSecond; limit > 0 {
+		bound += time.Duration(float64(copy.ChunkBytes) / float64(limit) * float64(time.Second))
+	}
+	if idle := e.now().Sub(shown.since); ok && idle >= bound {
+		p.RateBytesPerSecond, p.Pacing = 0, noProgress(idle)
+	}
+	return p, ok
 }
 
 // waitShutdown is what a switch waits for if it would begin while the daemon stops: the

@@ -3,6 +3,7 @@
 package steps
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -13,33 +14,54 @@ import (
 // shown, what was changed of the copy, when a pause began. Nothing depends on it after a restart.
 type progressTracker struct {
 	mu      sync.Mutex
-	byID    map[string]Progress
+	byID    map[string]shownProgress
 	updates map[string]api.MigrationUpdate
 	pauses  map[string]pause
 	change  func(migrationID string)
+	now     func() time.Time
+}
+
+// shownProgress is how far a migration is, and since when it is no farther.
+type shownProgress struct {
+	Progress
+
+	since time.Time
 }
 
 // pause is a time in which a guest is paused. What is not known of it is zero.
 type pause struct{ began, ended time.Time }
 
-func newProgressTracker(change func(migrationID string)) *progressTracker {
+func newProgressTracker(change func(migrationID string), now func() time.Time) *progressTracker {
 	return &progressTracker{
-		byID: map[string]Progress{}, updates: map[string]api.MigrationUpdate{}, pauses: map[string]pause{}, change: change,
+		byID: map[string]shownProgress{}, updates: map[string]api.MigrationUpdate{}, pauses: map[string]pause{}, change: change, now: now,
 	}
 }
 
 func (t *progressTracker) set(id string, p Progress) {
 	t.mu.Lock()
-	t.byID[id] = p
+	before, known := t.byID[id]
+	if !known || before.Phase != p.Phase || before.BytesDone != p.BytesDone {
+		before.since = t.now()
+	}
+	t.byID[id] = shownProgress{p, before.since}
 	t.mu.Unlock()
 	t.change(id)
 }
 
-func (t *progressTracker) get(id string) (Progress, bool) {
+func (t *progressTracker) get(id string) (shownProgress, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p, ok := t.byID[id]
 	return p, ok
+}
+
+// goesOn is called as a copy begins, or goes on where an earlier one has stopped.
+func (t *progressTracker) goesOn(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p, known := t.byID[id]; known {
+		t.byID[id] = shownProgress{p.Progress, t.now()}
+	}
 }
 
 func (t *progressTracker) clear(id string) {
@@ -88,6 +110,11 @@ func (t *progressTracker) takePause(id string) pause {
 	p := t.pauses[id]
 	delete(t.pauses, id)
 	return p
+}
+
+// noProgress says in words that a copy or a job stands still.
+func noProgress(idle time.Duration) string {
+	return fmt.Sprintf("no progress for %s", idle.Round(time.Second))
 }
 
 // jobPhase is the phase of a migration whose block job is at work.

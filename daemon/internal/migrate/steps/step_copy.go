@@ -44,6 +44,7 @@ func (e *Env) stepCopy() op.Step {
 		offload := e.offload(ctx, s, func(pool string, err error) {
 			remark = fmt.Sprintf("pool %s was asked to copy by itself and did not, so that Volferry did (%v)", pool, err)
 		})
+		e.progress.goesOn(s.MigrationID)
 		res, err := e.copier.Copy(ctx, CopyRequest{
 			Key: s.CopyKey(), Src: s.SrcChain(), Dst: s.DstChain(), SizeBytes: s.SizeBytes(), DstPrint: fingerprint,
 			DstIsZero: zero, Offload: offload,
