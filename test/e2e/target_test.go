@@ -29,7 +29,7 @@ type storageTarget struct {
 	volumes []string
 	// sessions are files of the kernel's in which the name of a target is with which there is one.
 	sessions, name string
-	// lose takes one of its paths away, until what it returns is called; nil if none is.
+	// lose takes one of its paths away, until what it returns is called.
 	lose func(*testing.T) (restore func())
 	// copies: the target copies between its volumes.
 	copies bool
@@ -41,6 +41,7 @@ func nvmeTarget(t *testing.T) storageTarget {
 		connector: "nvme", options: []string{"nqn=" + nqn, "addresses=127.0.0.1:4420,127.0.0.2:4420"},
 		volumes:  []string{os.Getenv("NAMESPACE"), os.Getenv("NAMESPACE2")},
 		sessions: "/sys/class/nvme-subsystem/*/subsysnqn", name: nqn,
+		lose: loseSecondAddress,
 	}
 }
 
@@ -292,8 +293,7 @@ func sectorsWritten(t *testing.T, path string) int64 {
 }
 
 // TestStorageTwoVolumesOfAGuestMoveToATargetThatIsConnectedForThemAndAway, while it writes: once in
-// vain, once by a daemon that is killed in the copy, and with a path less where the target has two
-// for which multipathd is there. The session ends with the last volume.
+// vain, once by a daemon that is killed in the copy, and with one of two paths less. The session ends with the last volume.
 func TestStorageTwoVolumesOfAGuestMoveToATargetThatIsConnectedForThemAndAway(t *testing.T) {
 	for _, x := range []storageTarget{nvmeTarget(t), iscsiTarget(t)} {
 		t.Run(x.connector, x.takesTwoVolumes)
@@ -310,12 +310,6 @@ func (x storageTarget) takesTwoVolumes(t *testing.T) {
 		}
 	}
 	slow := []string{"--bandwidth", "4MiB/s"}
-	lose := func() (restore func()) {
-		if x.lose == nil {
-			return func() {}
-		}
-		return x.lose(t)
-	}
 
 	v := g.start(t, "vda", "--to-path", x.volumes[0])
 	connected("src is frozen", true)
@@ -325,7 +319,7 @@ func (x storageTarget) takesTwoVolumes(t *testing.T) {
 
 	v = g.start(t, "vda", append(slow, "--to-path", x.volumes[0])...)
 	v.copyPartly(t)
-	restore := lose()
+	restore := x.lose(t)
 	v.copyThroughDeath(t)
 	v.finish(t)
 	restore()
@@ -339,7 +333,7 @@ func (x storageTarget) takesTwoVolumes(t *testing.T) {
 
 	v = g.start(t, "vda", append(slow, "--to-pool", "b")...)
 	v.copyPartly(t)
-	restore = lose()
+	restore = x.lose(t)
 	h.ctl(t, "migration", "set", v.ID, "--bandwidth", "0")
 	v.copy(t)
 	v.finish(t)
