@@ -17,9 +17,15 @@ import (
 // code, made in one go or step by step, and that nothing was changed by that.
 func (g *guest) refusesToMove(t *testing.T, target string, code api.Code, args ...string) api.Error {
 	t.Helper()
+	return g.failsToMove(t, target, code.ExitStatus(), code, args...)
+}
+
+// failsToMove is refusesToMove with this exit status: that of an op that has begun where it takes one to see what is refused.
+func (g *guest) failsToMove(t *testing.T, target string, exit int, code api.Code, args ...string) api.Error {
+	t.Helper()
 	before, slots := g.volume(t, target), g.persistentSlots(t)
-	e := g.host.refuses(t, code, append([]string{"volume", "migrate", g.volumeName(target)}, args...)...)
-	g.host.refuses(t, code, append([]string{"migration", "start", before.Attachments[0].ID}, args...)...)
+	e := g.host.fails(t, exit, code, append([]string{"volume", "migrate", g.volumeName(target)}, args...)...)
+	g.host.fails(t, exit, code, append([]string{"migration", "start", before.Attachments[0].ID}, args...)...)
 	if diff := cmp.Diff(before, g.volume(t, target)); diff != "" {
 		t.Errorf("the volume changed (-before +after):\n%s", diff)
 	}

@@ -129,12 +129,13 @@ func TestStorageAStoppedGuestMovesToNFSAndAway(t *testing.T) {
 	g.assertSettled(t)
 }
 
-// Where root is nobody, neither libvirt nor volferryd can give QEMU an image that root has made.
-func TestStorageAnExportWhereRootIsNobodyIsRefusedBeforeAnythingBegins(t *testing.T) {
+// Where root is nobody, neither libvirt nor volferryd can give QEMU an image that root has made. That shows when it is made, before
+// the guest is on its overlay.
+func TestStorageAnExportWhereRootIsNobodyIsRefusedBeforeTheGuestIsTouched(t *testing.T) {
 	dir, given := storageDevice(t, "SQUASHED"), storageDevice(t, "GIVEN")
 	h := hostThatMayUse(t, dir, given)
 	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
-	e := g.refusesToMove(t, "vda", api.CodePermissionDenied, "--to-path", filepath.Join(dir, "vda.raw"))
+	e := g.failsToMove(t, "vda", api.ExitOpFailed, api.CodePermissionDenied, "--to-path", filepath.Join(dir, "vda.raw"))
 	if !strings.Contains(e.Message, "root_squash") {
 		t.Errorf("the refusal does not say why: %s", e.Message)
 	}
