@@ -140,12 +140,14 @@ func IsNumberPrint(fingerprint string) bool { return numbered.MatchString(finger
 
 // SameImagePrint says whether two fingerprints, an earlier and a present one, can belong to
 // one image. If a device had only a number in the earlier one and says more now, an older
-// version of this program took the earlier one: that they differ proves nothing then.
+// version of this program took the earlier one: that they differ proves nothing then. Nor does it that
+// a host has multipath or another kernel since (SameIdentity).
 func SameImagePrint(earlier, now string) bool {
 	if earlier == now {
 		return true
 	}
-	return IsNumberPrint(earlier) && IdentityIn(now) != ""
+	identity := IdentityIn(now)
+	return identity != "" && (IsNumberPrint(earlier) || SameIdentity(IdentityIn(earlier), identity))
 }
 
 // devicePrefix begins the fingerprint of a block device, before what the device says of itself.

@@ -228,3 +228,21 @@ func TestAPartitionIsTheSameWhateverMoreTheKernelSaysOfIt(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatAHostSaysOfADeviceInOtherWordsIsTheSameImage(t *testing.T) {
+	for _, c := range []struct {
+		earlier, now string
+		same         bool
+	}{
+		{"device naa.6001405aa", "device mpath-36001405aa", true},
+		{"device 8:16", "device naa.6001405aa", true},
+		{"device naa.6001405aa", "device naa.6001405bb", false},
+		{"device naa.6001405aa", "device 8:16", false},
+		{"inode 7 of 1.0", "inode 8 of 1.0", false},
+		{"inode 7 of 1.0", "device naa.6001405aa", false},
+	} {
+		if got := SameImagePrint(c.earlier, c.now); got != c.same {
+			t.Errorf("%q and %q: %v, want %v", c.earlier, c.now, got, c.same)
+		}
+	}
+}
