@@ -49,6 +49,7 @@ var contenders = []contender{
 	{name: "volferry-stopped", managed: true, moves: migrate()},
 	{name: "volferry-stopped-noverify", managed: true, moves: migrate("--verify", "none")},
 	{name: "volferry-stopped-reflink", managed: true, reflink: true, moves: migrate()},
+	{name: "volferry-stopped-reflink-noverify", managed: true, reflink: true, moves: migrate("--verify", "none")},
 	// With these caches qemu-img flushes when it closes the destination.
 	{name: "qemu-img", program: "qemu-img", moves: tool("qemu-img convert -n -W -m 16 -t none -T none -f raw -O raw SRC DST")},
 	{name: "nbdcopy", program: "nbdcopy", moves: tool("nbdcopy --flush SRC DST")},
