@@ -50,7 +50,7 @@ func parse() (options, error) {
 		return options{}, err
 	}
 	var o options
-	flag.BoolVar(&o.full, "full", false, "the large sizes as well: needs 40 GiB of disk, and an hour")
+	flag.BoolVar(&o.full, "full", false, "the large sizes as well: needs 40 GiB of disk, and hours")
 	flag.StringVar(&o.only, "only", "", "comma-separated `names` of series, empty for all: "+strings.Join(seriesNames(), ", "))
 	flag.StringVar(&o.bin, "bin", filepath.Join(root, "bin"), "`directory` of the built programs")
 	flag.StringVar(&o.out, "out", filepath.Join(root, "build", "bench-growth"), "`directory` for the results")
