@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hosttest
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/quota"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// What the directories of the images have room for, and whom they let in.
+
+// FreeBytes returns how much a file may still grow.
+func (i *Images) FreeBytes(string) (int64, error) {
+	if free := i.Free.Load(); free != 0 {
+		return free, nil
+	}
+	return 1 << 40, nil
+}
+
+// Quotas returns Quota.
+func (i *Images) Quotas(context.Context, string, hv.ProcessUser) ([]quota.Limit, error) {
+	if limit := i.Quota.Load(); limit != nil {
+		return []quota.Limit{*limit}, nil
+	}
+	return nil, nil
+}
+
+// InMemory says what Memory does.
+func (i *Images) InMemory(string) (bool, error) { return i.Memory.Load(), nil }
+
+// Reach refuses paths in Closed.
+func (i *Images) Reach(user hv.ProcessUser, dir string) error {
+	if dir == i.Closed {
+		return &image.ReachError{User: user, Dir: dir, Mode: 0o700}
+	}
+	return nil
+}
+
+// MayOpen refuses images in Shut.
+func (i *Images) MayOpen(user hv.ProcessUser, path string) error {
+	if _, err := i.Fake.Info(path); err != nil {
+		return err
+	}
+	if i.Shut == path || i.Shut == filepath.Dir(path) {
+		return &image.OpenError{User: user, Path: path, Mode: 0o600}
+	}
+	return nil
+}
+
+// MayWrite refuses paths in ReadOnly.
+func (i *Images) MayWrite(path string) error {
+	if filepath.Dir(path) == i.ReadOnly {
+		return api.Errorf(api.CodePermissionDenied, "ReadWritePaths=%s", i.ReadOnly)
+	}
+	return nil
+}
