@@ -192,8 +192,8 @@ func TestCephAVolumeIsMovedFromAndToRBDImagesWhileItsGuestIsStopped(t *testing.T
 	d := h.imageIn(t, c)
 	g := h.runningGuest(t, d)
 	at := g.volume(t, "vda").Location
-	if want := (api.Location{Path: d.RBD.URI(), Format: api.FormatRaw, SizeBytes: volumeBytes}); at != want {
-		t.Fatalf("the volume was adopted at %+v, want %+v", at, want)
+	if want := (api.Location{Path: d.RBD.URI(), Format: api.FormatRaw, SizeBytes: volumeBytes}); !identifiedAt(at, want) {
+		t.Fatalf("the volume was adopted at %+v, want %+v with an identity", at, want)
 	}
 	g.assertSettledAndGoOn(t)
 	name := g.volumeName("vda")

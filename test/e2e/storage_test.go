@@ -171,6 +171,8 @@ func TestStorageAVolumeOfNoInstanceMovesFromEachKindToEach(t *testing.T) {
 	h.noteMove(t, get[api.Migration](t, h, "migration", "volume", "migrate", v.name, "--to-pool", "rounding"), kinds.NoGuest)
 	if l := v.show(t).Location; l.SizeBytes != volumeBytes || l.ImageBytes != 96<<20 || sumOfVolume(t, l.Path) != sum {
 		t.Errorf("in a pool with extents of 48 MiB the volume is at %+v, or has changed", l)
+	} else if uuid := saysOfItself(t, l.Path, "dm/uuid"); !strings.Contains(l.Identity, uuid) {
+		t.Errorf("right after the move the registry has the logical volume %s as %q", uuid, l.Identity)
 	}
 	if left := h.virsh(t, "vol-list", "rounding"); strings.Contains(left, "volferry-extent") {
 		t.Errorf("what asked for the extents is left: %s", left)

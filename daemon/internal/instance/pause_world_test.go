@@ -53,6 +53,8 @@ type pauseWorld struct {
 	asked   []string
 	// unmovable is what a plain move of the volume would be refused for.
 	unmovable error
+	// second is an attachment of web's other volume, if it has one.
+	second *api.Attachment
 	// wrote is the refusal of a guest that has written after the last of what it wrote was read.
 	wrote error
 }
@@ -137,6 +139,9 @@ func (w *pauseWorld) Attachments(_ context.Context, _, instance string) ([]api.A
 		if instance == "" || instance == id {
 			all = append(all, api.Attachment{VolumeID: pausedVol, InstanceID: id, DiskAttachment: api.DiskAttachment{Device: "vdb"}, Location: w.location(w.at)})
 		}
+	}
+	if w.second != nil && instance != pausedDB {
+		all = append(all, *w.second)
 	}
 	return all, err
 }

@@ -223,6 +223,27 @@ func TestAGuestIsNotWokenOnAnotherDiskThanItsDefinitionNames(t *testing.T) {
 	}
 }
 
+func TestAGuestIsNotWokenWhileAnotherOfItsVolumesHasAnotherDeviceAtItsPath(t *testing.T) {
+	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+		d.world.plugSecond(t, hv.Config, hv.Live)
+		d.world.second = &api.Attachment{
+			VolumeID: "second", VolumeName: "second", InstanceID: pausedWeb, DiskAttachment: api.DiskAttachment{Device: "vdc"},
+			Location: api.Location{Path: "/second.raw", Format: api.FormatRaw, SizeBytes: pausedSize, Identity: "naa.6001405aa"},
+		}
+		wantState(t, d.save("save"), op.StateDone, "")
+		must(t, d.world.copied())
+		st := d.restore("restore", pausedWeb, pausedDst)
+		wantState(t, st, op.StateUndone, api.CodeNeedsOperator)
+		if says := st.Failure.Message; !strings.Contains(says, "cannot wake instance web: volume second") || !strings.Contains(says, "naa.6001405aa") {
+			t.Errorf("it says %q", says)
+		}
+		must(t, d.world.asleep(true))
+		d.world.second.Location.Identity = ""
+		wantState(t, d.restore("restore.2", pausedWeb, pausedDst), op.StateDone, "")
+		must(t, d.world.as(pausedWeb, hv.StateRunning, pausedDst))
+	}, hv.StateRunning)
+}
+
 func TestAGuestThatRunsWithOtherDisksThanItsDefinitionHasIsNotSaved(t *testing.T) {
 	for _, where := range []hv.Where{hv.Live, hv.Config} {
 		inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {

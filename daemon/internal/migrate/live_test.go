@@ -188,7 +188,9 @@ func (d *daemon) make(v api.LiveVolume) api.Location {
 	}
 	st, err := d.manager().runner.Wait(context.Background(), "M.make")
 	must(d.t, err)
-	made := RenderOp(&st).Location
+	asked, err := d.manager().Request(context.Background(), "M.make")
+	must(d.t, err)
+	made := asked.Location
 	if st.State != op.StateDone || made == nil {
 		d.t.Fatalf("the op is %s: %+v, and dst at %v", st.State, st.Failure, made)
 	}

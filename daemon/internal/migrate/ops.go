@@ -32,8 +32,9 @@ func (m *Manager) Request(ctx context.Context, opID string) (api.Op, error) {
 		state, failure = last.State, steps.APIError(last.Failure)
 	}
 	out := request.Render(&last.Status, state, failure)
-	out.ID, out.Kind, out.CreatedAt, out.MigrationID, out.Location = opID, began.Kind, began.CreatedAt, began.Group, madeLocation(&last.Status)
-	return out, nil
+	out.ID, out.Kind, out.CreatedAt, out.MigrationID = opID, began.Kind, began.CreatedAt, began.Group
+	out.Location, err = m.madeLocation(ctx, &last.Status)
+	return out, err
 }
 
 // Await returns the status of the request that began with this op once the request is over
@@ -55,23 +56,24 @@ func (m *Manager) Await(ctx context.Context, opID string) (api.Op, error) {
 	return now, err
 }
 
-// RenderOp returns the API's document of one op of a migration, without the other ops of
+// RenderOp returns the API's document of one op of a migration that is not finished, without the other ops of
 // the same request.
 func RenderOp(st *op.Status) api.Op {
 	out := request.Render(st, st.State, steps.APIError(st.Failure))
-	out.MigrationID, out.Location = st.Op.Group, madeLocation(st)
+	out.MigrationID = st.Op.Group
 	return out
 }
 
 // madeLocation is the dst that an op of CopySaved or MakeLive has made, nil for other ops and before the
 // end of the op.
-func madeLocation(st *op.Status) *api.Location {
+func (m *Manager) madeLocation(ctx context.Context, st *op.Status) (*api.Location, error) {
 	if st.Op.Kind != steps.KindCopySaved && st.Op.Kind != steps.KindMakeLive || st.State != op.StateDone {
-		return nil
+		return nil, nil
 	}
 	var in steps.Input
 	if json.Unmarshal(st.Op.Input, &in) != nil {
-		return nil
+		return nil, nil
 	}
-	return &in.Spec.Dst
+	dst, err := m.env.MadeDst(ctx, &in.Spec)
+	return &dst, err
 }

@@ -63,10 +63,7 @@ func (e *Env) CheckPower(ctx context.Context, kind string, in *PowerInput, inst 
 // move are looked at by MayStart. Where the registry is away nobody can tell, and the guest may
 // start, as it does without a daemon.
 func (e *Env) onItsVolumes(ctx context.Context, verb string, inst api.Instance, dom *hv.Domain) error {
-	atts, err := e.atRest(ctx, inst.ID)
-	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) {
-		return nil
-	}
+	atts, err := e.restingOf(ctx, inst.ID)
 	if err != nil {
 		return err
 	}
@@ -74,6 +71,15 @@ func (e *Env) onItsVolumes(ctx context.Context, verb string, inst api.Instance, 
 		return api.Errorf(api.CodeChainChanged, "cannot %s instance %s: %s. A guest that starts there lacks what it has written to its volume since. `volferryctl instance repair %[2]s` puts the volume's path back into the definition; volferryctl volume which says what is known of a volume", verb, inst.Name, what)
 	}
 	return e.onItsDevices(ctx, verb, inst.Name, atts)
+}
+
+// restingOf is atRest, of nothing where the registry is away.
+func (e *Env) restingOf(ctx context.Context, id string) ([]api.Attachment, error) {
+	atts, err := e.atRest(ctx, id)
+	if request.Away(err) || errors.Is(err, context.DeadlineExceeded) {
+		return nil, nil
+	}
+	return atts, err
 }
 
 // onItsDevices refuses to start a guest on another device or RBD image than that of its volume, which has its path by

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -60,6 +61,9 @@ func (e *Env) wake(ctx context.Context, in *PauseInput, was SavedState) (remark 
 	if err := e.sameDisks(ctx, in, dom); err != nil {
 		return "", err
 	}
+	if err := e.othersOnTheirDevices(ctx, in); err != nil {
+		return "", in.needsOperator(err)
+	}
 	return "", e.wakeFromFile(ctx, in, dom)
 }
 
@@ -83,6 +87,17 @@ func (e *Env) sameDisks(ctx context.Context, in *PauseInput, dom *hv.Domain) err
 		return in.needsOperator(api.Errorf(api.CodeChainChanged, "its disk %s in its definition, which was changed while it was saved; it would be restored with the first", what))
 	}
 	return nil
+}
+
+// othersOnTheirDevices refuses to wake a guest if another of its volumes has another device at its path by now, as
+// after a reboot: its memory has what was read from the right one. The volume that moves is looked at by its copy.
+func (e *Env) othersOnTheirDevices(ctx context.Context, in *PauseInput) error {
+	atts, err := e.restingOf(ctx, in.InstanceID)
+	if err != nil {
+		return err
+	}
+	others := slices.DeleteFunc(atts, func(a api.Attachment) bool { return a.VolumeID == in.VolumeID })
+	return e.onItsDevices(ctx, "wake", in.InstanceName, others)
 }
 
 // wakeFromFile restores an instance that is off. Its guard is set all the while, so

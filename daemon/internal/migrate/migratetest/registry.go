@@ -25,6 +25,8 @@ type FakeRegistry struct {
 	OnChange func(to api.MigrationState)
 	// Others are further volumes.
 	Others []api.Volume
+	// RefusesIdentity, if set, is what IdentifyVolume is refused with.
+	RefusesIdentity error
 }
 
 // Volumes implements location.Site.
@@ -126,6 +128,24 @@ func (r *FakeRegistry) GrowVolume(_ context.Context, _, _ string, in api.VolumeG
 			return api.Errorf(api.CodeMigrationActive, "cannot grow volume %s: it moves", r.Vol.Name)
 		}
 		r.Vol.SizeBytes, r.Vol.Location.SizeBytes = in.SizeBytes, in.SizeBytes
+		vol = r.Vol
+		return nil
+	})
+	return vol, err
+}
+
+// IdentifyVolume implements steps.Registry.
+func (r *FakeRegistry) IdentifyVolume(_ context.Context, _, _ string, in api.VolumeIdentify) (vol api.Volume, err error) {
+	err = r.call(func() error {
+		switch {
+		case r.RefusesIdentity != nil:
+			return r.RefusesIdentity
+		case r.Vol.MigrationID != "":
+			return api.Errorf(api.CodeMigrationActive, "cannot change the identity of volume %s: it moves", r.Vol.Name)
+		case r.Vol.Location.Path != in.Path:
+			return api.Errorf(api.CodeConflict, "volume %s is at %s", r.Vol.Name, r.Vol.Location.Path)
+		}
+		r.Vol.Location.Identity = in.Identity
 		vol = r.Vol
 		return nil
 	})

@@ -192,11 +192,31 @@ func dstReplaced(path, want, now string) *api.Error {
 }
 
 // dstToReserve is dst with the identity of the device that is there already: the volume has it from the flip on. Of
-// what the migration makes, the look at the images (volume.Manager.Run) finds it.
+// what the migration makes, the registry hears later (identifyMade, MadeDst).
 func (s *Spec) dstToReserve() api.Location {
 	dst := s.Dst
 	dst.Identity = image.IdentityIn(s.DstPrint)
 	return dst
+}
+
+// MadeDst is dst with the identity of the device that the migration has made there.
+func (e *Env) MadeDst(ctx context.Context, s *Spec) (api.Location, error) {
+	dst := s.Dst
+	fingerprint, err := e.dstPrint(ctx, s)
+	dst.Identity = image.IdentityIn(fingerprint)
+	return dst, err
+}
+
+// identifyMade tells the registry which device the migration has made for the volume, which is there by now. If the
+// registry does not hear of it, the next look at the images (volume.Manager.Run) tells it.
+func (e *Env) identifyMade(ctx context.Context, opID string, s *Spec) {
+	dst, err := e.MadeDst(ctx, s)
+	if err == nil && s.CreateDst && dst.Identity != "" {
+		_, err = e.registry.IdentifyVolume(ctx, opID, s.VolumeID, api.VolumeIdentify{Path: dst.Path, Identity: dst.Identity})
+	}
+	if err != nil {
+		e.log.Info("the registry has not heard which device a volume was moved to", "volume", s.VolumeName, "migration", s.MigrationID, "err", err)
+	}
 }
 
 func orNothing(identity string) string { return cmp.Or(identity, "nothing") }

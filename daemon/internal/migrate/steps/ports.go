@@ -26,6 +26,7 @@ type Registry interface {
 	GrowVolume(ctx context.Context, opID, ref string, in api.VolumeGrow) (api.Volume, error)
 	RegisterMigration(ctx context.Context, opID string, m api.MigrationRegister) (api.Migration, error)
 	TransitionMigration(ctx context.Context, opID, id string, t api.MigrationTransition) (api.Migration, error)
+	IdentifyVolume(ctx context.Context, opID, ref string, in api.VolumeIdentify) (api.Volume, error)
 }
 
 // Images are the image files and devices of this host, by path

@@ -102,7 +102,11 @@ func (e *Env) stepPublish(name string, to api.MigrationState, undoTo api.Migrati
 				return err
 			}
 		}
-		return e.transition(ctx, r, s, to)
+		err := e.transition(ctx, r, s, to)
+		if err == nil && to == api.MigrationCompleted {
+			e.identifyMade(ctx, r.OpID()+".identify", s)
+		}
+		return err
 	}
 	var undo op.DoFunc[Spec]
 	if undoTo != "" {
