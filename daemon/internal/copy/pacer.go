@@ -350,8 +350,10 @@ func (p *GuestPacer) shrink(s strain) {
 
 // grow takes more. The lock is held.
 func (p *GuestPacer) grow(s strain) {
-	p.state = PaceState{Doing: PaceFree}
-	if p.inFlight < maxInFlight {
+	switch {
+	case p.inFlight >= maxInFlight:
+		p.state = PaceState{Doing: PaceFree}
+	case s.worst > 0: // or what it was held back for is still why
 		p.state = PaceState{Doing: PaceGivesWay, Requests: requestKinds[s.kind], Mean: s.mean, Tolerated: p.watches[s.kind].tolerated}
 	}
 	p.atLeast, p.relearn = 0, relearnAfter
