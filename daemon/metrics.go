@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -12,7 +11,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/uplink"
-	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/service"
 	"github.com/volferry/volferry/internal/version"
@@ -37,7 +35,7 @@ func metricsOf(cfg *config, health *service.Health, virt hv.Hypervisor, up *upli
 		TasksRunning:     up.TasksRunning,
 		CertificateEnds:  cfg.certificateEnds,
 		Parked:           func() int { return parked(r.Active()) },
-		OpenMigrations:   func(ctx context.Context) ([]api.Migration, error) { return m.List(ctx, false) },
+		OpenMigrations:   m.Open,
 		OverlayFreeBytes: m.OverlayFreeBytes,
 		ThinPools:        s.Privileged.ThinPools,
 		CopyTotals:       c.Totals,

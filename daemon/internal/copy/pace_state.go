@@ -23,6 +23,15 @@ const (
 // requestKinds are the kinds of GuestLatency, in its order.
 var requestKinds = [...]string{"reads", "writes", "flushes"}
 
+// HeldBackStates returns the states in which a copy is held back, without latencies.
+func HeldBackStates() []PaceState {
+	states := []PaceState{{Doing: PaceMeasures}, {Doing: PaceCatchesUp}}
+	for _, requests := range requestKinds {
+		states = append(states, PaceState{Doing: PaceGivesWay, Requests: requests}, PaceState{Doing: PaceKeepsShare, Requests: requests})
+	}
+	return states
+}
+
 // PaceState is what a pacer does, and why: a mean latency of the guest's requests of one kind,
 // and the latency that is tolerated.
 type PaceState struct {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/thin"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -30,7 +32,7 @@ type Sources struct {
 	// Parked counts the ops that wait for the operator.
 	Parked func() int
 	// OpenMigrations returns the migrations that are not over.
-	OpenMigrations func(ctx context.Context) ([]api.Migration, error)
+	OpenMigrations func(ctx context.Context) ([]migrate.PacedMigration, error)
 	// OverlayFreeBytes returns the room that is left for overlays.
 	OverlayFreeBytes func(ctx context.Context) (int64, error)
 	// ThinPools returns LVM's thin pools. Those that cannot be read are in the error.
@@ -58,6 +60,7 @@ var (
 	offloadBytesDesc = newDesc("volferry_copy_offloaded_bytes_total", "Bytes that storage has copied by itself, counted when a copy ends.")
 	copyRateDesc     = newDesc("volferry_copy_rate_bytes_per_second", "Rate of all copies together, now.")
 	pacedNowDesc     = newDesc("volferry_copies_paced", "Copies, mirrors and folds that are held back for their guests, now.")
+	paceStateDesc    = newDesc("volferry_copy_pace_state", "Copies, mirrors and folds in volferry_copies_paced, by what is done now, and by which requests of their guests take too long, where that is why.", "doing", "requests")
 	copyPacedDesc    = newDesc("volferry_copy_paced_seconds_total", "Time that copies, mirrors and folds were held back for guests, counted when one ends or is stopped.")
 	overlayDesc      = newDesc("volferry_overlay_bytes", "Disk that the overlay of a volume takes, by the id of the volume.", "volume")
 	exposedDesc      = newDesc("volferry_overlay_exposed_seconds", "Time for which what a guest has written since a volume was frozen is in its overlay alone, by the id of the volume and the storage of the overlay: local to the host, or shared.", "volume", "storage")
@@ -100,7 +103,7 @@ func (m *Metrics) Watch(s Sources, log *slog.Logger) {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		activeDesc, stoppedDesc, copyBytesDesc, offloadBytesDesc, copyRateDesc, pacedNowDesc, copyPacedDesc, overlayDesc, exposedDesc, overlayFreeDesc,
+		activeDesc, stoppedDesc, copyBytesDesc, offloadBytesDesc, copyRateDesc, pacedNowDesc, paceStateDesc, copyPacedDesc, overlayDesc, exposedDesc, overlayFreeDesc,
 		thinDataDesc, thinMetaDesc, thinUpDesc, pausedDesc, throttledDesc,
 		guestWriteDesc, parkedDesc, libvirtDesc, registryDesc, journalDesc, fencedDesc, tasksDesc, certificateDesc, reconcileDesc,
 	} {
@@ -177,6 +180,7 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 	gauge(activeDesc, float64(len(open)))
 	var rate int64
 	paused, throttled, stopped, paced := 0, 0, 0, 0
+	byPacing := map[steps.PacingKind]int{}
 	for i := range open {
 		if open[i].StoppedAt != nil && open[i].State != api.MigrationNeedsOperator { // which has a number of its own
 			stopped++
@@ -189,6 +193,7 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 		}
 		if open[i].Pacing != "" {
 			paced++
+			byPacing[open[i].PacingKind]++
 		}
 		if phase := copy.Phase(open[i].Phase); phase == copy.PhaseCopy || phase == copy.PhaseOffload {
 			rate += open[i].RateBytesPerSecond
@@ -198,11 +203,14 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 			gauge(overlayDesc, float64(open[i].OverlayBytes), open[i].VolumeID)
 		}
 		if open[i].ExposedSeconds > 0 {
-			gauge(exposedDesc, open[i].ExposedSeconds, open[i].VolumeID, storageOf(&open[i]))
+			gauge(exposedDesc, open[i].ExposedSeconds, open[i].VolumeID, storageOf(&open[i].Migration))
 		}
 	}
 	gauge(stoppedDesc, float64(stopped))
 	gauge(pacedNowDesc, float64(paced))
+	for _, kind := range steps.PacingKinds() { // none is a series of 0
+		gauge(paceStateDesc, float64(byPacing[kind]), kind.Doing, kind.Requests)
+	}
 	gauge(copyRateDesc, float64(rate))
 	gauge(pausedDesc, float64(paused))
 	gauge(throttledDesc, float64(throttled))

@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/thin"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -32,13 +34,13 @@ func sources() Sources {
 		Fenced: func() bool { return true }, TasksRunning: func() int { return 3 },
 		Parked:          func() int { return 2 },
 		CertificateEnds: func() map[string]time.Time { return map[string]time.Time{"host": time.Unix(1800000000, 0)} },
-		OpenMigrations: func(context.Context) ([]api.Migration, error) {
-			return []api.Migration{
-				{VolumeID: "a", Phase: "copy", RateBytesPerSecond: 1000, OverlayBytes: 4096, ExposedSeconds: 90.5, OverlayShared: true},
-				{VolumeID: "b", Phase: "copy", RateBytesPerSecond: 500, GuestPaused: "no room"},
-				{VolumeID: "d", State: api.MigrationStarted, StoppedAt: new(time.Time)},
-				{VolumeID: "e", State: api.MigrationNeedsOperator, StoppedAt: new(time.Time)},
-				{VolumeID: "c", Phase: "verify", RateBytesPerSecond: 7000, OverlayBytes: 8192},
+		OpenMigrations: func(context.Context) ([]migrate.PacedMigration, error) {
+			return []migrate.PacedMigration{
+				{Migration: api.Migration{VolumeID: "a", Phase: "copy", RateBytesPerSecond: 1000, OverlayBytes: 4096, ExposedSeconds: 90.5, OverlayShared: true}},
+				{Migration: api.Migration{VolumeID: "b", Phase: "copy", RateBytesPerSecond: 500, GuestPaused: "no room"}},
+				{Migration: api.Migration{VolumeID: "d", State: api.MigrationStarted, StoppedAt: new(time.Time)}},
+				{Migration: api.Migration{VolumeID: "e", State: api.MigrationNeedsOperator, StoppedAt: new(time.Time)}},
+				{Migration: api.Migration{VolumeID: "c", Phase: "verify", RateBytesPerSecond: 7000, OverlayBytes: 8192}},
 			}, nil
 		},
 		OverlayFreeBytes: func(context.Context) (int64, error) { return 1 << 30, nil },
@@ -138,9 +140,35 @@ volferry_tasks_running 3`,
 		"volferry_overlay_bytes", "volferry_overlay_exposed_seconds", "volferry_overlay_free_bytes", "volferry_registry_up", "volferry_reconcile_seconds")
 }
 
+// Each of volferry_copies_paced is counted once, and what nothing does now is a series of 0, or an
+// alert on it would see nothing before the first.
+func TestWhatHoldsCopiesBackIsCountedByItsKind(t *testing.T) {
+	s := sources()
+	s.OpenMigrations = func(context.Context) ([]migrate.PacedMigration, error) {
+		paced := func(doing, requests string) migrate.PacedMigration {
+			return migrate.PacedMigration{Migration: api.Migration{Pacing: "in words"}, PacingKind: steps.PacingKind{Doing: doing, Requests: requests}}
+		}
+		return []migrate.PacedMigration{
+			paced("gives_way", "flushes"), paced("gives_way", "flushes"), paced("keeps_share", "reads"), paced("measures", ""), paced("stands_still", ""), {},
+		}, nil
+	}
+	wantLines(t, newMetrics(s), `volferry_copies_paced 5
+volferry_copy_pace_state{doing="catches_up",requests=""} 0
+volferry_copy_pace_state{doing="gives_way",requests="flushes"} 2
+volferry_copy_pace_state{doing="gives_way",requests="reads"} 0
+volferry_copy_pace_state{doing="gives_way",requests="writes"} 0
+volferry_copy_pace_state{doing="keeps_share",requests="flushes"} 0
+volferry_copy_pace_state{doing="keeps_share",requests="reads"} 1
+volferry_copy_pace_state{doing="keeps_share",requests="writes"} 0
+volferry_copy_pace_state{doing="measures",requests=""} 1
+volferry_copy_pace_state{doing="stands_still",requests=""} 1
+volferry_copy_pace_state{doing="throttles_guest",requests=""} 0
+volferry_copy_pace_state{doing="waits_for_dst",requests=""} 0`, "volferry_copies_paced", "volferry_copy_pace_state")
+}
+
 func TestWhatCannotBeReadIsLeftOutOfTheScrape(t *testing.T) {
 	s := sources()
-	s.OpenMigrations = func(context.Context) ([]api.Migration, error) { return nil, errors.New("journal is away") }
+	s.OpenMigrations = func(context.Context) ([]migrate.PacedMigration, error) { return nil, errors.New("journal is away") }
 	s.OverlayFreeBytes = func(context.Context) (int64, error) { return 0, errors.New("no such directory") }
 	m := newMetrics(s)
 	wantLines(t, m, "volferry_needs_operator 2", "volferry_needs_operator", "volferry_migrations_active", "volferry_overlay_free_bytes")

@@ -202,6 +202,7 @@ func TestAGuestThatOutrunsTheCopyOfItsCloneIsSlowedDownAndNotPaused(t *testing.T
 		if words := d.get(mig.ID).Pacing; !strings.Contains(words, "may write "+api.Bytes(steps.ThrottleBytesPerSecond)+" per second") {
 			t.Errorf("of the guest that is slowed it says %q", words)
 		}
+		d.wantPacing(mig.ID, steps.PacingKind{Doing: "throttles_guest"})
 		d.world.SetStep(2)
 		d.moved(d.until(mig.ID, api.MigrationCompleted))
 		if n := d.world.WriteLimit(testInstance, "vda"); n != 0 {

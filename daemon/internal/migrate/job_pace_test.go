@@ -4,13 +4,16 @@ package migrate
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -31,6 +34,28 @@ func (d *daemon) limitOf() int64 {
 		d.t.Fatal("there is no job")
 	}
 	return job.BandwidthBytesPerSecond
+}
+
+// wantPacing claims that this kind of thing holds a migration back now. It is one of those that
+// are known, which the metrics count.
+func (d *daemon) wantPacing(id string, want steps.PacingKind) {
+	d.t.Helper()
+	synctest.Wait()
+	open, err := d.manager().Open(context.Background())
+	must(d.t, err)
+	for i := range open {
+		if open[i].ID != id {
+			continue
+		}
+		if got := open[i].PacingKind; got != want {
+			d.t.Errorf("the kind of %q is %q, want %q", open[i].Pacing, got, want)
+		}
+		if want != (steps.PacingKind{}) && !slices.Contains(steps.PacingKinds(), want) {
+			d.t.Errorf("%q is none of the known kinds", want)
+		}
+		return
+	}
+	d.t.Errorf("migration %s is not among the %d open ones", id, len(open))
 }
 
 func TestJobsOfQEMUGiveWayToTheirGuest(t *testing.T) {
@@ -71,6 +96,7 @@ func TestJobsOfQEMUGiveWayToTheirGuest(t *testing.T) {
 					if got := d.get(id); !strings.Contains(got.Pacing, "gives way") {
 						t.Errorf("pacing is %q", got.Pacing)
 					}
+					d.wantPacing(id, steps.PacingKind{Doing: "gives_way", Requests: "writes"})
 					d.Restart() // another daemon takes the job up, with the limit that it has
 				}
 				_, err = d.manager().Update(context.Background(), id, api.MigrationUpdate{Pace: api.PaceOff})
@@ -79,6 +105,7 @@ func TestJobsOfQEMUGiveWayToTheirGuest(t *testing.T) {
 				if limit := d.limitOf(); limit != 0 {
 					t.Errorf("with pace off the job has a limit of %d", limit)
 				}
+				d.wantPacing(id, steps.PacingKind{})
 				d.world.SetStep(2)
 				if name == "fold into the source" {
 					d.until(id, api.MigrationCancelled)
@@ -105,6 +132,7 @@ func TestAJobThatGetsNowhereIsNotHeldBack(t *testing.T) {
 		if got := d.get(id); !strings.Contains(got.Pacing, "catch up") {
 			t.Errorf("pacing is %q", got.Pacing)
 		}
+		d.wantPacing(id, steps.PacingKind{Doing: "catches_up"})
 		d.world.SetStep(2)
 		d.until(id, api.MigrationCompleted)
 	})

@@ -17,6 +17,12 @@ import (
 // render makes the API's document of a migration out of its history and of
 // what is known in memory.
 func (m *Manager) render(h *history) api.Migration {
+	mig, _ := m.renderPaced(h)
+	return mig
+}
+
+// renderPaced is render, with the kind of Pacing that the document has in words.
+func (m *Manager) renderPaced(h *history) (api.Migration, steps.PacingKind) {
 	s := &h.spec
 	state, failure := h.shownState()
 	mig := api.Migration{
@@ -48,8 +54,8 @@ func (m *Manager) render(h *history) api.Migration {
 	}
 	mig.Remark = remark(h, state)
 	fillStalls(h, &mig)
-	m.fillProgress(h, &mig)
-	return mig
+	pacing := m.fillProgress(h, &mig)
+	return mig, pacing
 }
 
 // remark is how the result of the migration differs, or may differ, from what the caller may expect.
@@ -106,7 +112,7 @@ func fillStalls(h *history, mig *api.Migration) {
 	}
 }
 
-func (m *Manager) fillProgress(h *history, mig *api.Migration) {
+func (m *Manager) fillProgress(h *history, mig *api.Migration) (pacing steps.PacingKind) {
 	s := &h.spec
 	mig.BytesDone = h.copiedBytes()
 	if mig.State == api.MigrationCompleted {
@@ -119,7 +125,7 @@ func (m *Manager) fillProgress(h *history, mig *api.Migration) {
 		if p.BytesTotal > 0 {
 			mig.BytesTotal = p.BytesTotal
 		}
-		mig.Pacing = p.Pacing
+		mig.Pacing, pacing = p.Pacing.Words, p.Pacing.PacingKind
 		mig.BytesDone, mig.RateBytesPerSecond = p.BytesDone, p.RateBytesPerSecond
 	}
 	if s.Overlay != "" && !mig.State.Final() {
@@ -127,6 +133,7 @@ func (m *Manager) fillProgress(h *history, mig *api.Migration) {
 			mig.OverlayBytes = n
 		}
 	}
+	return pacing
 }
 
 // movesBytes says whether the op is at a step whose progress is shown.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -21,27 +22,50 @@ func (m *Manager) Get(ctx context.Context, id string) (api.Migration, error) {
 
 // List returns the migrations of this host, oldest first: the open ones, or all.
 func (m *Manager) List(ctx context.Context, all bool) ([]api.Migration, error) {
-	ids, err := m.ids(ctx)
+	out := []api.Migration{}
+	err := m.each(ctx, all, func(mig PacedMigration) { out = append(out, mig.Migration) })
 	if err != nil {
 		return nil, err
 	}
-	out := []api.Migration{}
+	return out, nil
+}
+
+// PacedMigration is a migration with the kind of what its Pacing says in words.
+type PacedMigration struct {
+	api.Migration
+
+	PacingKind steps.PacingKind
+}
+
+// Open returns the migrations of this host that are not over, oldest first.
+func (m *Manager) Open(ctx context.Context) (open []PacedMigration, err error) {
+	err = m.each(ctx, false, func(mig PacedMigration) { open = append(open, mig) })
+	return open, err
+}
+
+// each calls visit with the migrations of this host, oldest first: the open ones, or all.
+func (m *Manager) each(ctx context.Context, all bool, visit func(PacedMigration)) error {
+	ids, err := m.ids(ctx)
+	if err != nil {
+		return err
+	}
 	for _, id := range ids {
 		if _, over := m.ended.Load(id); over && !all {
 			continue
 		}
-		mig, err := m.Get(ctx, id)
+		h, err := m.loadHistory(ctx, id)
 		if err != nil {
-			return nil, err
+			return err
 		}
+		mig, pacing := m.renderPaced(h)
 		if isOver(&mig) {
 			m.ended.Store(id, nil)
 		}
 		if all || !isOver(&mig) {
-			out = append(out, mig)
+			visit(PacedMigration{mig, pacing})
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // Resolve returns the migration with this id, or the only migration whose id begins with

@@ -81,7 +81,7 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout ti
 			begun, asked = disk.dom.Run, false
 			continue
 		}
-		job := e.reportJob(ctx, s, &pace, cmp.Or(waits, paced.words(), stuck.words(e.now()), pacer.State().String()))
+		job := e.reportJob(ctx, s, &pace, cmp.Or(pacingIf(doingWaitsForDst, waits), paced.pacing(), stuck.pacing(e.now()), pacingOf(pacer.State())))
 		// What is left is not known before the job has looked through the disk.
 		if job != nil && job.Tracking && job.End-job.Current < least {
 			least, since = job.End-job.Current, e.now()
@@ -141,16 +141,16 @@ func (s *standstill) since(now time.Time, job *hv.Job) time.Duration {
 	return now.Sub(s.at)
 }
 
-// words says that a job stands still, "" while it does not.
-func (s *standstill) words(now time.Time) string {
+// pacing says that a job stands still, zero while it does not.
+func (s *standstill) pacing(now time.Time) Pacing {
 	if s.at.IsZero() || now.Sub(s.at) < silentAfter {
-		return ""
+		return Pacing{}
 	}
-	return noProgress(now.Sub(s.at))
+	return pacingIf(doingStandsStill, noProgress(now.Sub(s.at)))
 }
 
 // reportJob shows the job's progress and returns it; nil if it is not known.
-func (e *Env) reportJob(ctx context.Context, s *Spec, pace *meter, pacing string) *hv.Job {
+func (e *Env) reportJob(ctx context.Context, s *Spec, pace *meter, pacing Pacing) *hv.Job {
 	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
 	if err != nil || job == nil {
 		return nil

@@ -18,14 +18,14 @@ func (e *Env) catchUpToAbort(ctx context.Context, s *Spec) error {
 	if !s.Background() {
 		return nil
 	}
-	caughtUp, err := e.catchesUp(ctx, s, "")
+	caughtUp, err := e.catchesUp(ctx, s, Pacing{})
 	if err != nil || caughtUp {
 		return err
 	}
 	if err := e.limitForCommit(ctx, s, ThrottleBytesPerSecond); err != nil {
 		return err
 	}
-	caughtUp, err = e.catchesUp(ctx, s, asFastAsItCan.words())
+	caughtUp, err = e.catchesUp(ctx, s, asFastAsItCan.pacing())
 	if err == nil && !caughtUp {
 		err = api.Errorf(api.CodeInternal, "the copy into %s does not catch up with instance %s, though that may write no more than %s per second, and to end the copy now would pause it for as long as the rest takes: dst, or where the overlay is, is too slow; call again, or shut the instance down, by which the copy ends",
 			s.Dst.Path, s.InstanceName, api.Bytes(ThrottleBytesPerSecond))
@@ -46,7 +46,7 @@ func (e *Env) endCatchUp(ctx context.Context, s *Spec) error {
 
 // catchesUp waits until our job into dst is as close to its guest as caughtUp wants it, was not ready yet, so that it
 // is ended at once, or is gone; or until it has made no progress for CommitBound, when it returns false.
-func (e *Env) catchesUp(ctx context.Context, s *Spec, pacing string) (bool, error) {
+func (e *Env) catchesUp(ctx context.Context, s *Spec, pacing Pacing) (bool, error) {
 	least, since, pace := int64(math.MaxInt64), e.now(), meter{}
 	_, _, fenced := e.fence.behind(s)
 	for {

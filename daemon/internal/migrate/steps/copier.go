@@ -92,7 +92,7 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	var pacer *copy.GuestPacer
 	if req.GuestStats != nil {
 		pacer = c.pace(ctx, &spec, &helpers, req.GuestStats, opts.Pace)
-		spec.Progress = forwardProgress(req.Progress, func() string { return pacer.State().String() })
+		spec.Progress = forwardProgress(req.Progress, func() Pacing { return pacingOf(pacer.State()) })
 		defer func() { c.count(pacer.Paced(), 0) }()
 	}
 	helpers.Go(func() { followOptions(ctx, limit, pacer, req.Options) })
@@ -196,7 +196,7 @@ func keepShare(pace string) float64 {
 const gentleShare = 0.5
 
 // noPacing is what is done for the guest where there is none.
-func noPacing() string { return "" }
+func noPacing() Pacing { return Pacing{} }
 
 // followOptions keeps limiter and pacer, which may be nil, at what the operator said last.
 func followOptions(ctx context.Context, limit *copy.Limiter, pacer *copy.GuestPacer, options func() api.CopyOptions) {
@@ -232,7 +232,7 @@ func copyChain(chain []hv.Image, sizeBytes int64) copy.Image {
 	return top
 }
 
-func forwardProgress(to func(Progress), pacing func() string) func(copy.Progress) {
+func forwardProgress(to func(Progress), pacing func() Pacing) func(copy.Progress) {
 	return func(p copy.Progress) {
 		to(Progress{Phase: string(p.Phase), BytesTotal: p.BytesTotal, BytesDone: p.BytesDone, RateBytesPerSecond: p.RateBytesPerSecond, Pacing: pacing()})
 	}

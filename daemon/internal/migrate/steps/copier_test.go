@@ -3,12 +3,17 @@
 package steps_test
 
 import (
+	"bytes"
+	"context"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -53,6 +58,55 @@ func TestACopyThatIsNotEqualIsMendedByCopyingAgain(t *testing.T) {
 	}
 	must(t, copyOnce())
 	must(t, c.Compare(t.Context(), []hv.Image{rawFile(src)}, []hv.Image{rawFile(dst)}, size, func(steps.Progress) {}))
+}
+
+// The guest's flushes take twenty times as long from the moment on that the copy goes on.
+func TestACopySaysWhichRequestsOfTheGuestItGivesWayTo(t *testing.T) {
+	dir := t.TempDir()
+	src, dst := rawFile(filepath.Join(dir, "src")), rawFile(filepath.Join(dir, "dst"))
+	const size = 64 << 20
+	must(t, os.WriteFile(src.Path, bytes.Repeat([]byte("what the guest wrote "), size/21+1)[:size], 0o600))
+	must(t, os.WriteFile(dst.Path, nil, 0o600))
+	must(t, os.Truncate(dst.Path, size))
+	looks, disk := 0, hv.DiskStats{}
+	guest := func(context.Context) (*hv.DiskStats, error) {
+		looks++
+		took := time.Millisecond
+		if looks > 4 {
+			took = 20 * time.Millisecond
+		}
+		disk.ReadRequests, disk.ReadTime = disk.ReadRequests+10, disk.ReadTime+10*time.Millisecond
+		disk.FlushRequests, disk.FlushTime = disk.FlushRequests+10, disk.FlushTime+10*took
+		now := disk
+		return &now, nil
+	}
+	var said atomic.Bool
+	options := func() api.CopyOptions {
+		if said.Load() {
+			return api.CopyOptions{Verify: api.VerifyNone, Pace: api.PaceOff}
+		}
+		return api.CopyOptions{Verify: api.VerifyNone, BandwidthBytesPerSecond: 16 << 20}
+	}
+	c := steps.NewCopier(dir, sandbox.Privileged{}.ThinBlockBytes, network.Access{}, slog.New(slog.DiscardHandler))
+	res, err := c.Copy(t.Context(), steps.CopyRequest{
+		Key: "k", Src: []hv.Image{src}, Dst: []hv.Image{dst}, SizeBytes: size, Options: options, GuestStats: guest,
+		Progress: func(p steps.Progress) {
+			kind := p.Pacing.PacingKind
+			if kind != (steps.PacingKind{}) && !slices.Contains(steps.PacingKinds(), kind) {
+				t.Errorf("%q of %q is none of the known kinds", kind, p.Pacing.Words)
+			}
+			if (kind.Doing == "gives_way" || kind.Doing == "keeps_share") && kind.Requests == "flushes" {
+				said.Store(true)
+			}
+		},
+	})
+	must(t, err)
+	switch {
+	case res.Cloned:
+		t.Skip("SKIPPED: this filesystem clones files, and a clone gives way to nobody")
+	case !said.Load():
+		t.Error("it did not say that it gives way to flushes")
+	}
 }
 
 func rawFile(path string) hv.Image {

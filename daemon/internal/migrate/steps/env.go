@@ -109,7 +109,7 @@ func (e *Env) Progress(s *Spec) (p Progress, ok bool) {
 		bound += time.Duration(float64(copy.ChunkBytes) / float64(limit) * float64(time.Second))
 	}
 	if idle := e.now().Sub(shown.since); ok && idle >= bound {
-		p.RateBytesPerSecond, p.Pacing = 0, noProgress(idle)
+		p.RateBytesPerSecond, p.Pacing = 0, pacingIf(doingStandsStill, noProgress(idle))
 	}
 	return p, ok
 }

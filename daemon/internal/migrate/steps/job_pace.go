@@ -24,12 +24,12 @@ const (
 	asFastAsItCan
 )
 
-// words says what is done to the guest for the job, "" if nothing is.
-func (p jobPacing) words() string {
+// pacing says what is done to the guest for the job, zero if nothing is.
+func (p jobPacing) pacing() Pacing {
 	if p == givesWay {
-		return ""
+		return Pacing{}
 	}
-	return fmt.Sprintf("the guest may write %s per second until the switch is over: the fold did not catch up with it", api.Bytes(ThrottleBytesPerSecond))
+	return pacingIf(doingThrottlesGuest, fmt.Sprintf("the guest may write %s per second until the switch is over: the fold did not catch up with it", api.Bytes(ThrottleBytesPerSecond)))
 }
 
 // PacedFoldBound is how long a fold may take for the sake of the guest: it is not made slower than

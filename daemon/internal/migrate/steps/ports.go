@@ -226,12 +226,11 @@ type UnitsRequest struct {
 
 // Progress is how far a copy is.
 type Progress struct {
-	Phase              string `json:"phase"`
-	BytesTotal         int64  `json:"bytes_total"`
-	BytesDone          int64  `json:"bytes_done"`
-	RateBytesPerSecond int64  `json:"rate_bytes_per_second"`
-	// Pacing is what is done for the guest now, and why.
-	Pacing string `json:"pacing,omitempty"`
+	Phase              string
+	BytesTotal         int64
+	BytesDone          int64
+	RateBytesPerSecond int64
+	Pacing             Pacing
 }
 
 // CopyResult is what a copy did.
