@@ -4,9 +4,7 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 )
 
 // column is a number of a move, as tables show it: the median of the rounds.
@@ -14,7 +12,7 @@ type column struct {
 	title string
 	// value is NaN where the move has none.
 	value func(r record) float64
-	// ratio: how many times it is of the best contender is shown, too; less is better.
+	// ratio: how many times it is of the reference of the group is shown, too.
 	ratio bool
 }
 
@@ -126,8 +124,8 @@ func (c column) medians(records []record, g group) map[string]float64 {
 	return medians
 }
 
-// cell is the median of a contender, and how many times the best of all it is.
-func (c column) cell(medians map[string]float64, contender string) string {
+// cell is the median of a contender, and how many times the one of the reference it is.
+func (c column) cell(medians map[string]float64, contender, reference string) string {
 	v, ok := medians[contender]
 	if !ok {
 		return "–"
@@ -136,8 +134,19 @@ func (c column) cell(medians map[string]float64, contender string) string {
 	if v >= 100 {
 		text = fmt.Sprintf("%.0f", v)
 	}
-	if best := slices.Min(slices.Collect(maps.Values(medians))); c.ratio && best > 0 {
-		text += fmt.Sprintf(" (%.2f×)", v/best)
+	if of := medians[reference]; c.ratio && of > 0 {
+		text += " (" + multiple(v/of) + ")"
 	}
 	return text
+}
+
+// multiple is a ratio as tables show it: to a hundredth, or to two digits where it is small.
+func multiple(ratio float64) string {
+	switch {
+	case ratio == 1:
+		return "1×"
+	case ratio < 0.1:
+		return fmt.Sprintf("%.2g×", ratio)
+	}
+	return fmt.Sprintf("%.2f×", ratio)
 }

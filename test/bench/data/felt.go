@@ -71,7 +71,7 @@ func felt(records []record, g group) string {
 			}
 			fmt.Fprintf(&out, "| %s | %s |", contender.name, w)
 			for _, i := range shown {
-				fmt.Fprintf(&out, " %s |", columns[i].cell(columns[i].medians(records, g), contender.name))
+				fmt.Fprintf(&out, " %s |", columns[i].cell(columns[i].medians(records, g), contender.name, g.reference()))
 			}
 			out.WriteByte('\n')
 		}

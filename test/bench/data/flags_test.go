@@ -46,6 +46,14 @@ func TestASmallRunHasFiveRoundsOfAFullVolumeOnOneDisk(t *testing.T) {
 	}
 }
 
+func TestEveryGroupHasTheContenderThatOthersAreComparedWith(t *testing.T) {
+	for _, g := range groupsOf(t, parsed(t, "--full")) {
+		if !slices.ContainsFunc(g.contenders, func(c contender) bool { return c.name == g.reference() && c.managed && !c.full }) {
+			t.Errorf("%s is not in: %s", g.reference(), g.title())
+		}
+	}
+}
+
 func TestAFullRunHasEveryWriterWithEveryFillOnOneDiskAndOnTwo(t *testing.T) {
 	o := parsed(t, "--full")
 	if o.rounds < 5 {

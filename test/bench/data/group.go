@@ -33,6 +33,14 @@ func (g group) has(r record) bool {
 	return r.Group == g.name && r.FillPercent == g.setting.fill && r.Disks == g.setting.disks
 }
 
+// reference is the contender with which the others are compared: Volferry as it is without flags.
+func (g group) reference() string {
+	if g.name == stopped {
+		return "volferry-stopped"
+	}
+	return "volferry"
+}
+
 // title says what the contenders move.
 func (g group) title() string {
 	where := "source and destination on one disk"

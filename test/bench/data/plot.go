@@ -16,7 +16,7 @@ var plotted = []string{"total s", "move p99 ms", "longest gap ms"}
 const (
 	plotWidth  = 900
 	labelWidth = 220
-	barWidth   = plotWidth - labelWidth - 100 // the longest, with room for its number
+	barWidth   = plotWidth - labelWidth - 120 // the longest, with room for its number
 	rowHeight  = 24
 	headHeight = 44
 )
@@ -24,7 +24,8 @@ const (
 // plot draws the results as SVG: a bar for each median, a dot for each move.
 func plot(records []record, groups []group) string {
 	var body strings.Builder
-	y := 0
+	fmt.Fprintf(&body, "<text x=\"10\" y=\"%d\">A bar is a median, a dot is a move. In brackets: how many times of volferry's.</text>\n", rowHeight)
+	y := rowHeight
 	for _, g := range groups {
 		for _, c := range columns {
 			if slices.Contains(plotted, c.title) && len(c.medians(records, g)) > 0 {
@@ -61,7 +62,7 @@ func panel(out *strings.Builder, y int, records []record, g group, c column) int
 			for _, each := range c.of(records, g, contender.name) {
 				fmt.Fprintf(out, "<circle cx=\"%.0f\" cy=\"%d\" r=\"3\" fill=\"black\"/>\n", x(each), y+rowHeight/2)
 			}
-			fmt.Fprintf(out, "<text x=\"%d\" y=\"%d\">%s</text>\n", labelWidth+barWidth+10, y+16, c.cell(medians, contender.name))
+			fmt.Fprintf(out, "<text x=\"%d\" y=\"%d\">%s</text>\n", labelWidth+barWidth+10, y+16, c.cell(medians, contender.name, g.reference()))
 		} else {
 			fmt.Fprintf(out, "<text x=\"%d\" y=\"%d\">no number</text>\n", labelWidth, y+16)
 		}

@@ -13,7 +13,7 @@ func table(about map[string]any, records []record, groups []group, missing []str
 	var out strings.Builder
 	fmt.Fprintf(&out, "%v, %v CPUs, Linux %v, %v, %v, %v, load average %v to %v; %v\n", about["cpu"], about["cpus"], about["kernel"],
 		about["qemu"], about["libvirt"], about["go"], about["load_average"], about["load_average_at_end"], about["version"])
-	fmt.Fprintf(&out, "Raw volume of %v bytes, from %v to %v; seed %v; medians of %v rounds; emulated guests: only ratios count. In brackets: how many times the best.\n",
+	fmt.Fprintf(&out, "Raw volume of %v bytes, from %v to %v; seed %v; medians of %v rounds; emulated guests: only ratios count. In brackets: how many times of volferry's.\n",
 		about["size_bytes"], about["file_system"], about["file_system"], about["seed"], about["rounds"])
 	for _, s := range missing {
 		fmt.Fprintf(&out, "\nLeft out: %s.\n", s)
@@ -29,7 +29,7 @@ func table(about map[string]any, records []record, groups []group, missing []str
 		for _, contender := range g.contenders {
 			fmt.Fprintf(&out, "| %s | %s |", contender.name, moves(records, g, contender.name))
 			for _, c := range shown {
-				fmt.Fprintf(&out, " %s |", c.cell(c.medians(records, g), contender.name))
+				fmt.Fprintf(&out, " %s |", c.cell(c.medians(records, g), contender.name, g.reference()))
 			}
 			out.WriteByte('\n')
 		}

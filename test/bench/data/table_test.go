@@ -10,26 +10,44 @@ import (
 	"testing"
 )
 
-// results are of two contenders that move a volume of 1 GiB, one of which fails twice.
+// results are of Volferry and two others that move a volume of 1 GiB, of which one always fails.
 func results() ([]record, []group) {
-	g := group{name: stopped, setting: setting{fill: 100, disks: 1}, contenders: []contender{{name: "fast"}, {name: "slow"}, {name: "broken"}}}
+	g := group{name: stopped, setting: setting{fill: 100, disks: 1}, contenders: []contender{{name: "volferry-stopped"}, {name: "slow"}, {name: "broken"}}}
 	var records []record
 	for i, seconds := range []float64{1, 2, 3} {
 		records = append(records,
-			record{Group: stopped, FillPercent: 100, Disks: 1, Contender: "fast", Round: i, SizeBytes: 1 << 30, TotalSeconds: seconds, Cost: &cost{}},
+			record{Group: stopped, FillPercent: 100, Disks: 1, Contender: "volferry-stopped", Round: i, SizeBytes: 1 << 30, TotalSeconds: seconds, Cost: &cost{}},
 			record{Group: stopped, FillPercent: 100, Disks: 1, Contender: "slow", Round: i, SizeBytes: 1 << 30, TotalSeconds: 3 * seconds, Cost: &cost{MoverCPUSeconds: 0.5}},
 			record{Group: stopped, FillPercent: 100, Disks: 1, Contender: "broken", Round: i, SizeBytes: 1 << 30, TotalSeconds: 0.001, Error: "a block\nis wrong"})
 	}
 	return records, []group{g}
 }
 
-func TestTheTableHasMediansAndHowManyTimesTheBestTheyAre(t *testing.T) {
+func TestTheTableHasMediansAndHowManyTimesThoseOfVolferryTheyAre(t *testing.T) {
 	records, groups := results()
 	text := table(map[string]any{}, records, groups, nil)
-	for _, want := range []string{"| fast | 3 | 2 (1.00×) | 0 |", "| slow | 3 | 6 (3.00×) | 0.5 |"} {
+	for _, want := range []string{"| volferry-stopped | 3 | 2 (1×) | 0 |", "| slow | 3 | 6 (3.00×) | 0.5 |", "how many times of volferry's"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the table has no line %q:\n%s", want, text)
 		}
+	}
+}
+
+func TestARatioIsToTheDefaultOfVolferryWhereThatRan(t *testing.T) {
+	seconds := column{title: "total s", ratio: true}
+	medians := map[string]float64{"volferry": 3, "blockcopy": 1.26, "slow": 300, "cp": 0.03}
+	for contender, want := range map[string]string{
+		"volferry": "3 (1×)", "blockcopy": "1.26 (0.42×)", "slow": "300 (100.00×)", "cp": "0.03 (0.01×)", "absent": "–",
+	} {
+		if got := seconds.cell(medians, contender, "volferry"); got != want {
+			t.Errorf("the cell of %s is %q, want %q", contender, got, want)
+		}
+	}
+	if got := seconds.cell(medians, "blockcopy", "volferry-stopped"); got != "1.26" {
+		t.Errorf("without Volferry's default the cell is %q, want 1.26", got)
+	}
+	if got := (column{}).cell(medians, "blockcopy", "volferry"); got != "1.26" {
+		t.Errorf("in a column without ratios the cell is %q, want 1.26", got)
 	}
 }
 
@@ -61,9 +79,9 @@ func TestMovesOfOtherFillsAndDisksAreInOtherTables(t *testing.T) {
 	half.setting.fill = 50
 	two := groups[0]
 	two.setting.disks = 2
-	records = append(records, record{Group: stopped, FillPercent: 50, Disks: 1, Contender: "fast", SizeBytes: 1 << 30, TotalSeconds: 0.5, Cost: &cost{}})
+	records = append(records, record{Group: stopped, FillPercent: 50, Disks: 1, Contender: "volferry-stopped", SizeBytes: 1 << 30, TotalSeconds: 0.5, Cost: &cost{}})
 	text := table(map[string]any{}, records, append(groups, half, two), nil)
-	for _, want := range []string{"| fast | 3 | 2 (1.00×) |", "| fast | 1 | 0.5 (1.00×) |", "| fast | 0 |"} {
+	for _, want := range []string{"| volferry-stopped | 3 | 2 (1×) |", "| volferry-stopped | 1 | 0.5 (1×) |", "| volferry-stopped | 0 |"} {
 		if strings.Count(text, want) != 1 {
 			t.Errorf("the tables have no line %q:\n%s", want, text)
 		}
