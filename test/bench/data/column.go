@@ -35,7 +35,9 @@ var columns = []column{
 	{"daemon peak MiB", daemonPeak, false},
 	{"command peak MiB", func(r record) float64 { return some(mebibytes(r.Cost.CommandPeakBytes)) }, false},
 	{"QEMU peak MiB", func(r record) float64 { return some(mebibytes(r.Cost.QEMUPeakBytes)) }, false},
+	{"QEMU written MiB", qemuWritten, false},
 	{"src read MiB", func(r record) float64 { return mebibytes(r.Cost.Src.Read) }, false},
+	{"src written MiB", func(r record) float64 { return mebibytes(r.Cost.Src.Written) }, false},
 	{"dst read MiB", func(r record) float64 { return mebibytes(r.Cost.Dst.Read) }, false},
 	{"dst written MiB", func(r record) float64 { return mebibytes(r.Cost.Dst.Written) }, false},
 }
@@ -50,6 +52,14 @@ func daemonPeak(r record) float64 {
 		return math.NaN()
 	}
 	return mebibytes(r.Cost.DaemonPeakBytes)
+}
+
+// qemuWritten is of the moves beside a guest, which may have written nothing.
+func qemuWritten(r record) float64 {
+	if r.Group == stopped {
+		return math.NaN()
+	}
+	return mebibytes(r.Cost.QEMUWrittenBytes)
 }
 
 // some is a number that 0 stands for the absence of.

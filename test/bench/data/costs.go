@@ -16,15 +16,16 @@ import (
 
 // counters are what the kernel has counted up to a moment.
 type counters struct {
-	at       time.Time
-	mover    time.Duration
-	qemu     time.Duration
-	src, dst meter.DiskBytes
+	at          time.Time
+	mover       time.Duration
+	qemu        time.Duration
+	qemuWritten int64 // bytes
+	src, dst    meter.DiskBytes
 }
 
 // count reads them. qemu is the process of the guest, 0 if there is none, and to is where the volume is moved to.
 func (s *stage) count(qemu int, to pool) (c counters, err error) {
-	var errs [5]error
+	var errs [6]error
 	c.at = time.Now()
 	var daemon time.Duration
 	daemon, errs[0] = meter.FamilyTime(s.site.DaemonPID())
@@ -32,9 +33,10 @@ func (s *stage) count(qemu int, to pool) (c counters, err error) {
 	c.mover += daemon
 	if qemu != 0 {
 		c.qemu, errs[2] = meter.ProcessTime(qemu)
+		c.qemuWritten, errs[3] = meter.WrittenBy(qemu)
 	}
-	c.src, errs[3] = meter.DiskUnder(s.src.dir)
-	c.dst, errs[4] = meter.DiskUnder(to.dir)
+	c.src, errs[4] = meter.DiskUnder(s.src.dir)
+	c.dst, errs[5] = meter.DiskUnder(to.dir)
 	return c, errors.Join(errs[:]...)
 }
 
@@ -52,7 +54,8 @@ func (s *stage) costOf(before, after counters, qemu int) (*cost, error) {
 	daemon, err := meter.MemoryOf(s.site.DaemonPID())
 	c := &cost{
 		MoverCPUSeconds: (after.mover - before.mover).Seconds(), QEMUCPUSeconds: (after.qemu - before.qemu).Seconds(),
-		DaemonPeakBytes: daemon.Peak, Src: after.src.Since(before.src), Dst: after.dst.Since(before.dst),
+		QEMUWrittenBytes: after.qemuWritten - before.qemuWritten, DaemonPeakBytes: daemon.Peak,
+		Src: after.src.Since(before.src), Dst: after.dst.Since(before.dst),
 	}
 	if qemu != 0 {
 		of, qemuErr := meter.MemoryOf(qemu)

@@ -53,8 +53,11 @@ type cost struct {
 	DaemonPeakBytes  int64 `json:"daemon_peak_bytes"`
 	CommandPeakBytes int64 `json:"command_peak_bytes,omitempty"`
 	QEMUPeakBytes    int64 `json:"qemu_peak_bytes,omitempty"`
-	// The bytes are everybody's, the guest's own writes among them. Where the move is a clone, both
-	// are of the one disk.
+	// QEMUWrittenBytes are what the guest's QEMU wrote, wherever it did: to the overlay, which is on neither
+	// of the two disks below, and to source and destination. The guest's own writes are among them.
+	QEMUWrittenBytes int64 `json:"qemu_written_bytes,omitempty"`
+	// The bytes of a disk are everybody's: of the mover, and of the guest as long as it is not on an
+	// overlay. Where the move is a clone, both are of the one disk.
 	Src meter.DiskBytes `json:"src_disk"`
 	Dst meter.DiskBytes `json:"dst_disk"`
 }

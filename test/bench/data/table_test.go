@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/volferry/volferry/test/bench/meter"
 )
 
 // results are of Volferry and two others that move a volume of 1 GiB, of which one always fails.
@@ -112,6 +114,26 @@ func TestTheTableOfAGuestHasALineForEachWindowAndWhatIsLeftOfItsThroughput(t *te
 	}
 	if strings.Contains(text, "| other | idle") || strings.Contains(text, "| fast | copy") {
 		t.Errorf("there are lines of windows that nobody was watched in:\n%s", text)
+	}
+}
+
+func TestTheTableHasWhatQEMUWroteBesideAGuestAndWhatWasWrittenToBothDisks(t *testing.T) {
+	moved := func(name string, bytes int64) record {
+		of := cost{QEMUWrittenBytes: bytes, Src: meter.DiskBytes{Written: 3 << 20}, Dst: meter.DiskBytes{Written: 4 << 20}}
+		return record{Group: name, Contender: "one", SizeBytes: 1 << 30, Cost: &of}
+	}
+	for name, want := range map[string]string{
+		"none":  "| QEMU written MiB | src read MiB | src written MiB | dst read MiB | dst written MiB |\n|---|---|---|---|---|---|---|---|---|\n| one | 1 | 0 | 0 | 5 | 0 | 3 | 0 | 4 |\n",
+		stopped: "| mover CPU s/GiB | src read MiB | src written MiB |",
+	} {
+		g := group{name: name, contenders: []contender{{name: "one"}}}
+		if text := table(map[string]any{}, []record{moved(name, 5<<20)}, []group{g}, nil); !strings.Contains(text, want) {
+			t.Errorf("the table of %s has no %q:\n%s", name, want, text)
+		}
+	}
+	// A QEMU that wrote nothing is one that was asked.
+	if got := qemuWritten(moved("none", 0)); got != 0 {
+		t.Errorf("a QEMU that wrote nothing wrote %v MiB", got)
 	}
 }
 
