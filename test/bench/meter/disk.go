@@ -7,8 +7,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // DiskBytes are those that everybody together has read from a disk and written to it.
@@ -24,11 +22,14 @@ func (b DiskBytes) Since(earlier DiskBytes) DiskBytes {
 
 // DiskUnder reads the counters of the disk that the file system of dir is on.
 func DiskUnder(dir string) (DiskBytes, error) {
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil {
-		return DiskBytes{}, fmt.Errorf("find disk of %s: %w", dir, err)
+	p, err := placeOf(dir)
+	if err != nil {
+		return DiskBytes{}, err
 	}
-	text, err := os.ReadFile(fmt.Sprintf("/sys/dev/block/%d:%d/stat", unix.Major(st.Dev), unix.Minor(st.Dev)))
+	if p.device == "" {
+		return DiskBytes{}, fmt.Errorf("read counters of a disk: %s is in a file system (%s) on no disk", dir, p.fsType)
+	}
+	text, err := os.ReadFile("/sys/dev/block/" + p.device + "/stat")
 	if err != nil {
 		return DiskBytes{}, fmt.Errorf("read counters of a disk: %w", err)
 	}
