@@ -221,7 +221,7 @@ func (s *stage) empty() error {
 
 // about describes machine and run.
 func (s *stage) about(ctx context.Context) map[string]any {
-	m := meter.Machine()
+	m := meter.Machine(s.src.dir)
 	m["name"], m["at"] = "run", time.Now().UTC().Format(time.RFC3339)
 	m["size_bytes"], m["fill_percent"], m["disks"], m["seed"], m["rounds"], m["file_system"] = s.bytes(), s.fills, s.disks, s.seed, s.rounds, s.fs
 	for name, command := range map[string][]string{

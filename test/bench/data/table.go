@@ -11,8 +11,8 @@ import (
 // table is the results in Markdown, a contender a line. missing says which of them are left out, and why.
 func table(about map[string]any, records []record, groups []group, missing []string) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%v, %v CPUs, Linux %v, %v, %v, %v, load average %v to %v; %v\n", about["cpu"], about["cpus"], about["kernel"],
-		about["qemu"], about["libvirt"], about["go"], about["load_average"], about["load_average_at_end"], about["version"])
+	fmt.Fprintf(&out, "%v, %v CPUs, %v GiB of RAM, volumes on %v, Linux %v, %v, %v, %v, load average %v to %v; %v\n", about["cpu"], about["cpus"], about["memory_gib"],
+		about["disk"], about["kernel"], about["qemu"], about["libvirt"], about["go"], about["load_average"], about["load_average_at_end"], about["version"])
 	fmt.Fprintf(&out, "Raw volume of %v bytes, from %v to %v; seed %v; medians of %v rounds; emulated guests: only ratios count. In brackets: how many times of volferry's.\n",
 		about["size_bytes"], about["file_system"], about["file_system"], about["seed"], about["rounds"])
 	for _, s := range missing {

@@ -35,6 +35,14 @@ func TestTheTableHasMediansAndHowManyTimesThoseOfVolferryTheyAre(t *testing.T) {
 	}
 }
 
+func TestTheTableSaysOnWhichMachineAndDiskItWasMade(t *testing.T) {
+	records, groups := results()
+	text := table(map[string]any{"cpu": "a CPU", "cpus": 2, "memory_gib": 7.8, "disk": "vda (virtio, rotational=1)"}, records, groups, nil)
+	if want := "a CPU, 2 CPUs, 7.8 GiB of RAM, volumes on vda (virtio, rotational=1), Linux "; !strings.Contains(text, want) {
+		t.Errorf("the table has no %q:\n%s", want, text)
+	}
+}
+
 func TestARatioIsToTheDefaultOfVolferryWhereThatRan(t *testing.T) {
 	seconds := column{title: "total s", ratio: true}
 	medians := map[string]float64{"volferry": 3, "blockcopy": 1.26, "slow": 300, "cp": 0.03}

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -86,7 +87,7 @@ func run(ctx context.Context, o options, progress io.Writer) error {
 	}
 	defer func() { _ = raw.Close() }()
 	lines := json.NewEncoder(raw)
-	machine := meter.Machine()
+	machine := meter.Machine(cmp.Or(o.dir, os.TempDir()))
 	machine["name"] = "run"
 	if err := lines.Encode(machine); err != nil {
 		return fmt.Errorf("write results: %w", err)

@@ -6,11 +6,14 @@ package meter
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // MachineTime is the time that CPUs were not idle, what a hypervisor took of them
@@ -29,9 +32,12 @@ func MachineTime() (time.Duration, error) {
 	return ticks(slices.Concat(fields[1:4], fields[6:9]))
 }
 
-// Machine describes where this runs, for a report.
-func Machine() map[string]any {
-	m := map[string]any{"cpus": runtime.NumCPU(), "go": runtime.Version(), "arch": runtime.GOARCH, "load_average": LoadAverage()}
+// Machine describes where this runs, for a report. The disk is the one under dir.
+func Machine(dir string) map[string]any {
+	m := map[string]any{
+		"cpus": runtime.NumCPU(), "memory_gib": memoryGiB(), "disk": DiskKind(dir),
+		"go": runtime.Version(), "arch": runtime.GOARCH, "load_average": LoadAverage(),
+	}
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		if _, rest, found := strings.Cut(string(text), "model name\t: "); found {
 			m["cpu"], _, _ = strings.Cut(rest, "\n")
@@ -41,6 +47,15 @@ func Machine() map[string]any {
 		m["kernel"] = strings.TrimSpace(string(text))
 	}
 	return m
+}
+
+// memoryGiB is all of the machine's memory, to a tenth; 0 where it cannot be read.
+func memoryGiB() float64 {
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return 0
+	}
+	return math.Round(10*float64(info.Totalram)*float64(info.Unit)/(1<<30)) / 10
 }
 
 // LoadAverage is the machine's, of the last minute; empty where it cannot be read.

@@ -37,7 +37,7 @@ type aim struct {
 
 // newReport describes the machine and the run.
 func newReport(b *bench, out io.Writer) (*report, error) {
-	r := &report{out: out, about: meter.Machine()}
+	r := &report{out: out, about: meter.Machine(b.dir)}
 	p50, p99, err := syncTimes(b.dir)
 	if err != nil {
 		return nil, err
@@ -50,8 +50,8 @@ func newReport(b *bench, out io.Writer) (*report, error) {
 	r.about["rounds"] = b.rounds
 	r.about["clients"] = len(b.clients)
 	r.about["clients_hosts"] = len(b.hosts)
-	fmt.Fprintf(out, "%v, %v CPUs, kernel %v, load average %v, %v, %v; %d clients of %d hosts\n",
-		r.about["cpu"], r.about["cpus"], r.about["kernel"], r.about["load_average"], r.about["go"], b.version, len(b.clients), len(b.hosts))
+	fmt.Fprintf(out, "%v, %v CPUs, %v GiB of RAM, %v, kernel %v, load average %v, %v, %v; %d clients of %d hosts\n",
+		r.about["cpu"], r.about["cpus"], r.about["memory_gib"], r.about["disk"], r.about["kernel"], r.about["load_average"], r.about["go"], b.version, len(b.clients), len(b.hosts))
 	r.add("disk", "4 KiB appended and made durable, without the registry").times(p50, p99)
 	r.print()
 	return r, nil
