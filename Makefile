@@ -195,7 +195,7 @@ bench: build bench-data ## Benchmarks of the engine and the registry, of moves, 
 	$(GO) run ./test/bench/registry --etcd bin/bench-etcd
 
 # The flags are in BENCH, --full among them: go run ./test/bench/data --help.
-bench-data: build lab ## Moves by Volferry and by other tools, side by side, with tables and plots in build/bench-data (root)
+bench-data: build lab ## Moves by Volferry and by other tools, side by side, in less than ten minutes, with tables and plots in build/bench-data (root)
 	$(GO) run ./test/bench/data $(BENCH)
 
 # FULL=1 adds the large sizes.

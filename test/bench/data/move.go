@@ -15,6 +15,9 @@ import (
 // moveLimit ends a move that does not: a mirror may never catch up with its guest.
 const moveLimit = 5 * time.Minute
 
+// warm is how long a guest writes before it is watched: QEMU translates what it runs for the first time.
+const warm = 500 * time.Millisecond
+
 // measurement is one that is being made.
 type measurement struct {
 	*stage
@@ -76,8 +79,10 @@ func (m *measurement) boot(ctx context.Context) (err error) {
 		if err := m.guest.Write(disk, *m.writer.load); err != nil {
 			return err
 		}
-		const warm = 500
-		if err := m.guest.WaitWriting(ctx, disk, warm); err != nil {
+		if err := m.guest.WaitWriting(ctx, disk, 1); err != nil {
+			return err
+		}
+		if err := letPass(ctx, warm); err != nil {
 			return err
 		}
 	}

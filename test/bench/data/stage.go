@@ -197,9 +197,12 @@ func makeSparse(path string, bytes int64) error {
 }
 
 // watchGuest lets time pass in which the guest writes and nothing else is done.
-func (s *stage) watchGuest(ctx context.Context) error {
+func (s *stage) watchGuest(ctx context.Context) error { return letPass(ctx, s.seconds) }
+
+// letPass waits.
+func letPass(ctx context.Context, d time.Duration) error {
 	select {
-	case <-time.After(s.seconds):
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
