@@ -8,6 +8,10 @@ import (
 	"strings"
 )
 
+// percentiles says which rule they follow, that of quantile.
+const percentiles = "Percentiles are by the nearest rank: p99 is the smallest latency that 99 % of the writes of one move do not exceed, and so the longest where there are fewer than 100; " +
+	"p99.9 is the longest of fewer than 1000. Of the rounds the median is shown.\n"
+
 // table is the results in Markdown, a contender a line. missing says which of them are left out, and why.
 func table(about map[string]any, records []record, groups []group, missing []string) string {
 	var out strings.Builder
@@ -15,6 +19,7 @@ func table(about map[string]any, records []record, groups []group, missing []str
 		about["disk"], about["kernel"], about["qemu"], about["libvirt"], about["go"], about["load_average"], about["load_average_at_end"], about["version"])
 	fmt.Fprintf(&out, "Raw volume of %v bytes, from %v to %v; seed %v; medians of %v rounds; emulated guests: only ratios count. In brackets: how many times of volferry's.\n",
 		about["size_bytes"], about["file_system"], about["file_system"], about["seed"], about["rounds"])
+	out.WriteString(percentiles)
 	for _, s := range missing {
 		fmt.Fprintf(&out, "\nLeft out: %s.\n", s)
 	}

@@ -43,6 +43,19 @@ func TestTheTableSaysOnWhichMachineAndDiskItWasMade(t *testing.T) {
 	}
 }
 
+func TestTheRuleOfPercentilesThatTheTableNamesIsObeyed(t *testing.T) {
+	records, groups := results()
+	if text := table(map[string]any{}, records, groups, nil); !strings.Contains(text, percentiles) {
+		t.Errorf("the table does not say what a percentile is:\n%s", text)
+	}
+	for n, longest := range map[int]bool{99: true, 100: false} {
+		all := hundred()[:n]
+		if got := quantile(all, 0.99) == all[n-1]; got != longest {
+			t.Errorf("of %d latencies p99 is the longest: %v, want %v", n, got, longest)
+		}
+	}
+}
+
 func TestARatioIsToTheDefaultOfVolferryWhereThatRan(t *testing.T) {
 	seconds := column{title: "total s", ratio: true}
 	medians := map[string]float64{"volferry": 3, "blockcopy": 1.26, "slow": 300, "cp": 0.03}
