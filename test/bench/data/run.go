@@ -143,7 +143,7 @@ func save(dir string, about map[string]any, records []record, groups []group, mi
 		errs = append(errs, lines.Encode(r))
 	}
 	for name, text := range map[string]string{
-		"results.jsonl": raw.String(), "results.md": table(about, records, groups, missing), "results.svg": plot(records, groups),
+		"results.jsonl": raw.String(), "results.md": table(about, records, groups, missing), "results.svg": draw(records, groups),
 	} {
 		errs = append(errs, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}

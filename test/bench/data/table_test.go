@@ -80,7 +80,7 @@ func TestAContenderThatFailsIsNeverFast(t *testing.T) {
 	if !strings.Contains(text, "| broken | 3, **3 failed** | – |") || strings.Contains(text, "0.001") {
 		t.Errorf("the table does not say that the contender failed:\n%s", text)
 	}
-	if drawn := plot(records, groups); strings.Count(drawn, "no number") != 1 || strings.Count(drawn, "<circle") != 6 {
+	if drawn := draw(records, groups); strings.Count(drawn, "no number") != 1 || strings.Count(drawn, "<circle") != 6 {
 		t.Errorf("the plot does not leave out what failed:\n%s", drawn)
 	}
 }
@@ -159,7 +159,7 @@ func TestTheTableHasWhatQEMUWroteBesideAGuestAndWhatWasWrittenToBothDisks(t *tes
 }
 
 func TestThePlotIsXML(t *testing.T) {
-	d := xml.NewDecoder(strings.NewReader(plot(results())))
+	d := xml.NewDecoder(strings.NewReader(draw(results())))
 	for {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			return
