@@ -198,8 +198,8 @@ bench: build bench-data ## Benchmarks of the engine and the registry, of moves, 
 bench-data: build lab ## Moves by Volferry and by other tools, side by side, in less than ten minutes, with tables and plots in build/bench-data (root)
 	$(GO) run ./test/bench/data $(BENCH)
 
-# FULL=1 adds the large sizes.
-bench-growth: build lab ## How the cost of moves, volumes, folds, attachments and history grows with their size, into build/bench-growth (root)
+# FULL=1 adds the large sizes. go run ./test/bench/growth --plot FILE... draws the raw results of other days once more.
+bench-growth: build lab ## How the cost of moves, volumes, folds, attachments and history grows with their size, with a table and a plot in build/bench-growth (root)
 	$(GO) run ./test/bench/growth $(if $(FULL),--full)
 
 packages: build ## deb and rpm of the three programs into dist/

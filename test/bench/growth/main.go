@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -19,64 +20,29 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/volferry/volferry/test/bench/meter"
-	"github.com/volferry/volferry/test/site"
 )
-
-// options are what can be asked for.
-type options struct {
-	full     bool
-	only     string
-	bin, out string
-	dir      string // below which hosts are made; "" for that of temporary files
-}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	o, err := parse()
-	if err == nil {
+	o, err := parse(os.Args[1:], os.Stderr)
+	switch {
+	case err != nil:
+	case o.drawn != nil:
+		err = drawFiles(o, os.Stdout)
+	default:
 		err = run(ctx, o, os.Stdout)
 	}
 	stop()
-	if err != nil {
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "growth:", err)
 		os.Exit(1)
 	}
 }
 
-func parse() (options, error) {
-	root, err := site.Root()
-	if err != nil {
-		return options{}, err
-	}
-	var o options
-	flag.BoolVar(&o.full, "full", false, "the large sizes as well: needs 40 GiB of disk, and hours")
-	flag.StringVar(&o.only, "only", "", "comma-separated `names` of series, empty for all: "+strings.Join(seriesNames(), ", "))
-	flag.StringVar(&o.bin, "bin", filepath.Join(root, "bin"), "`directory` of the built programs")
-	flag.StringVar(&o.out, "out", filepath.Join(root, "build", "bench-growth"), "`directory` for the results")
-	flag.StringVar(&o.dir, "dir", "", "`directory` for hosts and volumes; empty for the one of temporary files")
-	flag.Parse()
-	for _, name := range o.names() {
-		if !slices.Contains(seriesNames(), name) {
-			return o, fmt.Errorf("there is no series %q", name)
-		}
-	}
-	if flag.NArg() > 0 {
-		return o, fmt.Errorf("there are flags alone, not %q", flag.Arg(0))
-	}
-	return o, nil
-}
-
-// names are the series that were asked for.
-func (o options) names() []string {
-	if o.only == "" {
-		return seriesNames()
-	}
-	return strings.Split(o.only, ",")
-}
-
-// run measures, and writes the raw numbers and the table.
+// run measures, and writes the raw numbers, the table and the plot.
 func run(ctx context.Context, o options, progress io.Writer) error {
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return fmt.Errorf("make directory for the results: %w", err)
@@ -88,7 +54,7 @@ func run(ctx context.Context, o options, progress io.Writer) error {
 	defer func() { _ = raw.Close() }()
 	lines := json.NewEncoder(raw)
 	machine := meter.Machine(cmp.Or(o.dir, os.TempDir()))
-	machine["name"] = "run"
+	machine["name"], machine["at"] = "run", time.Now().UTC().Format(time.RFC3339)
 	if err := lines.Encode(machine); err != nil {
 		return fmt.Errorf("write results: %w", err)
 	}
@@ -110,5 +76,28 @@ func run(ctx context.Context, o options, progress io.Writer) error {
 	if err := os.WriteFile(filepath.Join(o.out, "growth.md"), []byte(table.String()), 0o644); err != nil {
 		return fmt.Errorf("write table: %w", err)
 	}
+	o.drawn = []string{raw.Name()}
+	return drawFiles(o, progress)
+}
+
+// drawFiles draws raw results into the directory of the results.
+func drawFiles(o options, progress io.Writer) error {
+	var runs []measuredRun
+	for _, path := range o.drawn {
+		more, err := readRuns(path)
+		if err != nil {
+			return fmt.Errorf("read raw results: %w", err)
+		}
+		runs = append(runs, more...)
+	}
+	text, err := draw(runs, o.names())
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(o.out, "growth.svg")
+	if err := errors.Join(os.MkdirAll(o.out, 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		return fmt.Errorf("write plot: %w", err)
+	}
+	fmt.Fprintf(progress, "The plot is %s.\n", path)
 	return nil
 }
