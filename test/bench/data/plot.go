@@ -14,8 +14,8 @@ var plotted = []string{"total s", "move p99 ms", "longest gap ms"}
 
 // The layout of the plot, in pixels.
 const (
-	plotWidth  = 900
-	labelWidth = 220
+	plotWidth  = 1120
+	labelWidth = 260
 	barWidth   = plotWidth - labelWidth - 120 // the longest, with room for its number
 	rowHeight  = 24
 	headHeight = 44
