@@ -88,7 +88,7 @@ func compareEnds(ctx context.Context, spec *Spec, src, dst End, m *meter) error 
 		m.add(sp.n, sp.n)
 		return nil
 	}
-	if err := sweep(ctx, spec.workers(), 2*chunkBytes, spans(src.Size(), noSkip, src, dst), check); err != nil {
+	if err := sweep(ctx, spec.depth(), 2*chunkBytes, spans(src.Size(), noSkip, src, dst), check); err != nil {
 		return err
 	}
 	return mismatch.err(spec.Src.Path, spec.Dst.Path)

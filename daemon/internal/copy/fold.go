@@ -47,7 +47,7 @@ func Fold(ctx context.Context, f FoldSpec) (err error) {
 		return &SizeError{Path: f.Into.Path, Bytes: into.Size(), WantBytes: sizeBytes}
 	}
 	to := &pair{spec: spec, dst: into}
-	err = sweep(ctx, spec.workers(), chunkBytes, overlaySpans(overlay, sizeBytes), func(_ context.Context, s span, buf []byte) error {
+	err = sweep(ctx, spec.depth(), chunkBytes, overlaySpans(overlay, sizeBytes), func(_ context.Context, s span, buf []byte) error {
 		return to.foldSpan(overlay, s, buf)
 	})
 	if err != nil {

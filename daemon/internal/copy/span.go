@@ -16,13 +16,6 @@ const chunkBytes = 1 << 20
 // ChunkBytes is how much a copy with a cap moves at a time: by that its progress grows.
 const ChunkBytes = chunkBytes
 
-// defaultWorkers chunks are in flight: 8 MiB, enough for an array, too little to
-// starve a guest.
-const defaultWorkers = 8
-
-// maxWorkers bounds what is in flight to 16 MiB.
-const maxWorkers = 16
-
 // maxHoleBytes bounds a span that is a hole, so that a cancel is heard.
 const maxHoleBytes = 1 << 30
 
@@ -33,6 +26,14 @@ type span struct {
 	n         int64
 	hole      bool
 	inherited bool
+}
+
+// dataBytes is how much of a span is read.
+func (s span) dataBytes() int64 {
+	if s.hole || s.inherited {
+		return 0
+	}
+	return s.n
 }
 
 func (s span) firstChunk() int { return int(s.off / chunkBytes) }
@@ -115,17 +116,18 @@ func cutAtSkipped(s span, skip func(chunk int) bool) span {
 // noSkip leaves nothing out.
 func noSkip(int) bool { return false }
 
-// sweep has workers visit the spans, which are handed out in order, each worker
+// sweep has as many workers as are in flight visit the spans, which are handed out in order, each worker
 // with a buffer of its own. After the first error no span is handed out any
 // more; what the others are doing ends by itself, their waits by ctx.
-func sweep(ctx context.Context, workers, bufferBytes int, all iter.Seq2[span, error],
+func sweep(ctx context.Context, inFlight *depth, bufferBytes int, all iter.Seq2[span, error],
 	visit func(ctx context.Context, s span, buf []byte) error,
 ) error {
-	arena, free := newArena(workers * bufferBytes)
+	arena, free := newArena(inFlight.most * bufferBytes)
 	defer free()
 	g, groupCtx := errgroup.WithContext(ctx)
 	work := make(chan span)
 	g.Go(func() error {
+		defer inFlight.end()
 		defer close(work)
 		for s, err := range all {
 			if err != nil {
@@ -139,13 +141,18 @@ func sweep(ctx context.Context, workers, bufferBytes int, all iter.Seq2[span, er
 		}
 		return nil
 	})
-	for i := range workers {
+	for i := range inFlight.most {
 		buf := arena[i*bufferBytes : (i+1)*bufferBytes]
 		g.Go(func() error {
-			for s := range work {
+			for inFlight.enter(i) {
+				s, ok := <-work
+				if !ok {
+					break
+				}
 				if err := visit(groupCtx, s, buf); err != nil {
 					return err
 				}
+				inFlight.done(s.dataBytes())
 			}
 			return nil
 		})

@@ -47,7 +47,8 @@ type Spec struct {
 	Progress func(Progress)
 	// Passphrase opens the images of a comparison that are LUKS.
 	Passphrase []byte
-	// Workers is how many chunks are in flight, 1 to 16; 0 is 8.
+	// Workers is how many chunks are in flight, 1 to 16; with 0 it is 8 or, in a copy and its verification, as many
+	// from 8 on as are worth it.
 	Workers int
 	// OpenEnd opens raw images; nil is OpenFile, and a client of NBD for what is at an address. It is for other kinds of ends, and for
 	// ends with faults.
@@ -56,11 +57,20 @@ type Spec struct {
 	Network network.Access
 }
 
-func (s *Spec) workers() int {
+// depth is how many chunks are in flight where two buffers of a chunk are needed, or where it is over soon.
+func (s *Spec) depth() *depth {
 	if s.Workers <= 0 {
-		return defaultWorkers
+		return fixedDepth(defaultWorkers)
 	}
-	return min(s.Workers, maxWorkers)
+	return fixedDepth(min(s.Workers, maxWorkers))
+}
+
+// bestDepth is as many as are worth it.
+func (s *Spec) bestDepth() *depth {
+	if s.Workers <= 0 {
+		return adaptiveDepth()
+	}
+	return s.depth()
 }
 
 // open opens an image that is read.

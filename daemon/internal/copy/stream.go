@@ -53,7 +53,7 @@ func (s *stream) run(ctx context.Context) error {
 		g.Go(func() error { return s.readback.run(ctx) })
 	}
 	g.Go(func() error {
-		err := sweep(ctx, s.spec.workers(), chunkBytes, s.spans(), s.copySpan)
+		err := sweep(ctx, s.spec.bestDepth(), chunkBytes, s.spans(), s.copySpan)
 		err = errors.Join(err, s.saver.save())
 		if s.readback != nil {
 			s.readback.stop()

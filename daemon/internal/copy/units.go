@@ -239,7 +239,7 @@ func (u *units) each(ctx context.Context, pieces []Range, visit func(ctx context
 			}
 		}
 	}
-	return sweep(ctx, u.spec.workers(), chunkBytes, numbered, func(ctx context.Context, s span, buf []byte) error {
+	return sweep(ctx, u.spec.depth(), chunkBytes, numbered, func(ctx context.Context, s span, buf []byte) error {
 		return visit(ctx, int(s.off), buf[:s.n])
 	})
 }

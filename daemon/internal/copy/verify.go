@@ -33,7 +33,7 @@ func (s *stream) verify(ctx context.Context) error {
 		s.meter.add(sp.n, sp.n)
 		return nil
 	}
-	if err := sweep(ctx, s.spec.workers(), chunkBytes, spans(s.dst.Size(), s.table.isVerified, s.dst), check); err != nil {
+	if err := sweep(ctx, s.spec.bestDepth(), chunkBytes, spans(s.dst.Size(), s.table.isVerified, s.dst), check); err != nil {
 		return err
 	}
 	return mismatch.err(s.spec.Src.Path, s.spec.Dst.Path)
