@@ -54,7 +54,7 @@ SCRIPTS := .ci/run .ci/promtool .ci/version .ci/vulncheck test/debian.sh test/la
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # the kinds of test would slow each other down past their limits
-.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-race test-simulation test-seeds test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-storage-all test-live-shared test-clusterfs test-power test-upgrade test-crash soak test-web matrix-report kinds-report bench bench-data bench-growth \
+.PHONY: help demo test test-all build lint shellcheck promtool test-unit test-race test-simulation test-seeds test-mutations test-registry-short test-registry test-conformance test-e2e test-units test-releases test-hosts test-storage test-storage-all test-live-shared test-clusterfs test-power test-upgrade test-crash soak test-web matrix-report kinds-report bench bench-engine bench-registry bench-growth \
 	packages lint-packages install clean litestream lab ceph machine vm clusterfs compiler chromium
 
 help: ## Show this list
@@ -189,14 +189,16 @@ matrix-report: ## What the tests said of each row of the failure matrix, from th
 kinds-report: ## From which kind of storage to which those tests moved volumes: docs/reference/storage-matrix.md of the files in RESULTS; SINCE is such a page of runs whose files are gone
 	@$(GO) run ./test/kinds/report --since '$(SINCE)' $(RESULTS)
 
-bench: build bench-data ## Benchmarks of the engine and the registry, of moves, and the load of a whole site on a registry, beside etcd (root)
-	$(GO) test -run '^$$' -bench . -benchmem ./daemon/... ./registry/... ./internal/...
-	cd test/bench/etcd && CGO_ENABLED=0 $(GO) build -trimpath -o '$(CURDIR)/bin/bench-etcd' .
-	$(GO) run ./test/bench/registry --etcd bin/bench-etcd
-
 # The flags are in BENCH, --full among them: go run ./test/bench/data --help.
-bench-data: build lab ## Moves by Volferry and by other tools, side by side, in less than ten minutes, with tables and plots in build/bench-data (root)
+bench: build lab ## Moves by Volferry and by other tools, side by side, in less than ten minutes, with tables and plots in build/bench (root)
 	$(GO) run ./test/bench/data $(BENCH)
+
+bench-engine: ## Benchmarks of the copy engine, the journal and the registry's parts
+	$(GO) test -run '^$$' -bench . -benchmem ./daemon/... ./registry/... ./internal/...
+
+bench-registry: build ## The load of a whole site on a registry, beside an etcd that makes the same changes: twenty minutes, with the raw numbers in build/bench-registry.jsonl (root)
+	cd test/bench/etcd && CGO_ENABLED=0 $(GO) build -trimpath -o '$(CURDIR)/bin/bench-etcd' .
+	$(GO) run ./test/bench/registry --etcd bin/bench-etcd --results build/bench-registry.jsonl
 
 # FULL=1 adds the large sizes. go run ./test/bench/growth --plot FILE... draws the raw results of other days once more.
 bench-growth: build lab ## How the cost of moves, volumes, folds, attachments and history grows with their size, with a table and a plot in build/bench-growth (root)

@@ -56,7 +56,7 @@ func parse(args []string, help io.Writer) (options, error) {
 	f.StringVar(&o.only, "only", "", "comma-separated `names` of contenders; empty for all, without --full for all but "+strings.Join(fullNames(), ", ")+": "+strings.Join(contenderNames(), ", "))
 	f.StringVar(&o.fs, "fs", "xfs", "`type` of the file systems of the pools: xfs, btrfs or ext4")
 	f.Uint64Var(&o.seed, "seed", 1, "of fill and writes")
-	f.StringVar(&o.out, "out", filepath.Join(root, "build", "bench-data"), "`directory` for the results")
+	f.StringVar(&o.out, "out", filepath.Join(root, "build", "bench"), "`directory` for the results")
 	f.StringVar(&o.bin, "bin", filepath.Join(root, "bin"), "`directory` of the built programs")
 	if err := f.Parse(args); err != nil {
 		return o, err
