@@ -5,6 +5,7 @@ package migrate
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -71,8 +72,8 @@ func (m *Manager) madeLocation(ctx context.Context, st *op.Status) (*api.Locatio
 		return nil, nil
 	}
 	var in steps.Input
-	if json.Unmarshal(st.Op.Input, &in) != nil {
-		return nil, nil
+	if err := json.Unmarshal(st.Op.Input, &in); err != nil {
+		return nil, fmt.Errorf("decode input of operation: %w", err)
 	}
 	dst, err := m.env.MadeDst(ctx, &in.Spec)
 	return &dst, err

@@ -74,8 +74,11 @@ func TestRunsInOneFileAreTwoRuns(t *testing.T) {
 func TestWhatCannotBeDrawnIsRefused(t *testing.T) {
 	run := early[0]
 	for _, lines := range [][]string{
-		{early[1]}, {run, "{"}, {run, `{"name":"growth","series":"guests","n":1,"seconds":1}`},
-		{run, `{"name":"growth","series":"size","n":0,"seconds":1}`}, {run, `{"name":"growth","series":"size","n":1}`},
+		{early[1]},
+		{run, "{"},
+		{run, `{"name":"growth","series":"guests","n":1,"seconds":1}`},
+		{run, `{"name":"growth","series":"size","n":0,"seconds":1}`},
+		{run, `{"name":"growth","series":"size","n":1}`},
 	} {
 		if runs, err := readRuns(rawFile(t, lines...)); err == nil {
 			t.Errorf("%q was taken: %+v", lines, runs)
