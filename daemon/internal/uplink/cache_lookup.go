@@ -14,22 +14,19 @@ import (
 // registry now.
 func (u *Uplink) KnownInstance(_ context.Context, ref string) (api.Instance, bool) {
 	v, _, _ := u.View()
-	here := slices.DeleteFunc(slices.Clone(v.Instances), func(i api.Instance) bool { return !u.ours(api.Attachment{Host: i.Host}) })
+	here := slices.DeleteFunc(slices.Clone(v.Instances), func(i api.Instance) bool { return !u.ours(i.Host) })
 	found := api.Lookup(here, ref, func(i *api.Instance) (id, name string) { return i.ID, i.Name })
 	if len(found) != 1 {
 		return api.Instance{}, false
 	}
-	return u.withGranted(found[0]), true
+	return withGranted(found[0], u.grantedBy(instanceOf)[found[0].ID]), true
 }
 
-// withGranted puts what was granted since the view was read into the slots that
+// withGranted puts what was granted to an instance since the view was read into the slots that
 // were empty then.
-func (u *Uplink) withGranted(inst api.Instance) api.Instance {
+func withGranted(inst api.Instance, granted []api.Attachment) api.Instance {
 	inst.BlockDeviceMappings = slices.Clone(inst.BlockDeviceMappings)
-	for _, a := range u.granted() {
-		if a.InstanceID != inst.ID {
-			continue
-		}
+	for _, a := range granted {
 		for i := range inst.BlockDeviceMappings {
 			if s := &inst.BlockDeviceMappings[i]; s.Device == a.Device && s.VolumeID == nil {
 				s.VolumeID, s.AttachmentID = &a.VolumeID, &a.ID
@@ -47,25 +44,23 @@ func (u *Uplink) KnownVolume(ref string) (api.Volume, bool) {
 	if len(found) != 1 {
 		return api.Volume{}, false
 	}
-	return u.withOwnAttachments(found[0]), true
+	vol := found[0]
+	vol.Attachments = append([]api.Attachment{}, u.grantedBy(volumeOf)[vol.ID]...)
+	return vol, true
 }
 
 // AttachedHere returns the volumes that this host has at its instances, by what the
 // registry last said.
 func (u *Uplink) AttachedHere() []api.Volume {
 	v, _, _ := u.View()
-	return slices.DeleteFunc(slices.Clone(v.Volumes), func(vol api.Volume) bool { return len(u.withOwnAttachments(vol).Attachments) == 0 })
+	own := u.grantedBy(volumeOf)
+	return slices.DeleteFunc(slices.Clone(v.Volumes), func(vol api.Volume) bool { return len(own[vol.ID]) == 0 })
 }
 
 // VolumesHere returns the volumes that are this host's, attached or not, by what the registry last said.
 func (u *Uplink) VolumesHere() []api.Volume {
 	v, _, _ := u.View()
-	return slices.DeleteFunc(slices.Clone(v.Volumes), func(vol api.Volume) bool { return !u.ours(api.Attachment{Host: vol.Host}) })
-}
-
-func (u *Uplink) withOwnAttachments(vol api.Volume) api.Volume {
-	vol.Attachments = slices.DeleteFunc(u.granted(), func(a api.Attachment) bool { return a.VolumeID != vol.ID })
-	return vol
+	return slices.DeleteFunc(slices.Clone(v.Volumes), func(vol api.Volume) bool { return !u.ours(vol.Host) })
 }
 
 // Known finds an attachment of this host, by its id or the beginning of it, in what the

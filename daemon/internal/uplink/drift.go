@@ -33,25 +33,28 @@ func (u *Uplink) Notes() []Note {
 // findDrift adds to a report what is not as it was left with the instances of this host,
 // and guards those that have lost their root without a guard.
 func (u *Uplink) findDrift(ctx context.Context, reports []api.InstanceReport, doms []hv.Domain, unreadable []hv.UnreadableDomain, open []api.Migration) []api.InstanceReport {
-	granted := api.NotMoving(u.granted(), open)
+	all := u.granted()
+	granted, resting := attachmentsBy(all, instanceOf), attachmentsBy(api.NotMoving(all, open), instanceOf)
 	v, _, known := u.View()
 	if known {
 		u.clearForgotten(ctx, v.Instances)
 	}
+	domains := map[string]*hv.Domain{}
+	for i := range doms {
+		domains[doms[i].ID] = &doms[i]
+	}
 	found := map[string]finding{}
 	for _, inst := range v.Instances {
-		if !u.ours(api.Attachment{Host: inst.Host}) {
+		if !u.ours(inst.Host) {
 			continue
 		}
-		inst = u.withGranted(inst)
-		var dom *hv.Domain
-		if i := slices.IndexFunc(doms, func(d hv.Domain) bool { return d.ID == inst.ID }); i >= 0 {
-			dom = &doms[i]
-		}
-		atts := slices.DeleteFunc(slices.Clone(granted), func(a api.Attachment) bool { return a.InstanceID != inst.ID })
-		what := driftOf(inst, dom, unreadable, atts)
-		if i := slices.IndexFunc(doms, func(d hv.Domain) bool { return d.Name == inst.Name && d.ID != inst.ID }); what.Gone && i >= 0 {
-			what.Note = instance.UnderAnotherID(inst, &doms[i])
+		inst = withGranted(inst, granted[inst.ID])
+		dom := domains[inst.ID]
+		what := driftOf(inst, dom, unreadable, resting[inst.ID])
+		if what.Gone {
+			if i := slices.IndexFunc(doms, func(d hv.Domain) bool { return d.Name == inst.Name && d.ID != inst.ID }); i >= 0 {
+				what.Note = instance.UnderAnotherID(inst, &doms[i])
+			}
 		}
 		if what.NoRoot {
 			u.guardRoot(ctx, inst)

@@ -52,38 +52,57 @@ func (u *Uplink) granted() []api.Attachment {
 	since := u.state.current().Granted
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	out := []api.Attachment{}
+	out, known := []api.Attachment{}, map[string]bool{}
 	for i := range since {
 		out = append(out, since[i].Attachment)
+		known[since[i].ID] = true
 	}
 	for i := range u.view.Attachments {
-		a := u.view.Attachments[i]
-		if u.oursLocked(a) && !slices.ContainsFunc(out, func(g api.Attachment) bool { return g.ID == a.ID }) {
-			out = append(out, a)
+		if a := &u.view.Attachments[i]; u.oursLocked(a.Host) && !known[a.ID] {
+			out = append(out, *a)
 		}
 	}
 	return out
 }
+
+// grantedBy is granted by the key of each, since a host may have thousands.
+func (u *Uplink) grantedBy(key func(a *api.Attachment) string) map[string][]api.Attachment {
+	return attachmentsBy(u.granted(), key)
+}
+
+func attachmentsBy(atts []api.Attachment, key func(a *api.Attachment) string) map[string][]api.Attachment {
+	by := map[string][]api.Attachment{}
+	for i := range atts {
+		k := key(&atts[i])
+		by[k] = append(by[k], atts[i])
+	}
+	return by
+}
+
+func instanceOf(a *api.Attachment) string   { return a.InstanceID }
+func volumeOf(a *api.Attachment) string     { return a.VolumeID }
+func attachmentOf(a *api.Attachment) string { return a.ID }
 
 // everGranted is granted with what the registry last said of attachments that have
 // moved since: until the next view the guest may have them at either place.
 func (u *Uplink) everGranted() []api.Attachment {
 	out := u.granted()
+	known := attachmentsBy(out, attachmentOf)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for i := range u.view.Attachments {
-		a := u.view.Attachments[i]
-		if u.oursLocked(a) && !slices.ContainsFunc(out, func(g api.Attachment) bool { return g.ID == a.ID && g.Location == a.Location }) {
-			out = append(out, a)
+		a := &u.view.Attachments[i]
+		if u.oursLocked(a.Host) && !slices.ContainsFunc(known[a.ID], func(g api.Attachment) bool { return g.Location == a.Location }) {
+			out = append(out, *a)
 		}
 	}
 	return out
 }
 
-// oursLocked says whether an attachment is one of this host, which the registry
-// names by its name or its id. The caller holds mu.
-func (u *Uplink) oursLocked(a api.Attachment) bool {
-	return a.Host != "" && (a.Host == u.cfg.HostID || a.Host == u.cfg.HostName || a.Host == u.host.Name)
+// oursLocked says whether the host that the registry has for something, by its name or its id, is
+// this one. The caller holds mu.
+func (u *Uplink) oursLocked(host string) bool {
+	return host != "" && (host == u.cfg.HostID || host == u.cfg.HostName || host == u.host.Name)
 }
 
 // grant keeps that the registry has granted attachments, before their disks are

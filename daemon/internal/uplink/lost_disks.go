@@ -29,7 +29,7 @@ func (u *Uplink) settleLost(ctx context.Context) ([]LostDisk, error) {
 	if err != nil {
 		return u.Lost(), fmt.Errorf("read what this host still has: %w", err)
 	}
-	own := slices.DeleteFunc(slices.Clone(now), func(a api.Attachment) bool { return !u.ours(a) })
+	own := slices.DeleteFunc(slices.Clone(now), func(a api.Attachment) bool { return !u.ours(a.Host) })
 	gone := u.goneFrom(own)
 	doms, unreadable, blind := u.domainsFor(ctx, gone)
 	if blind != nil {
@@ -59,8 +59,9 @@ func (u *Uplink) settleLost(ctx context.Context) ([]LostDisk, error) {
 // goneFrom are the attachments that this host was granted and are not among its own
 // any more.
 func (u *Uplink) goneFrom(own []api.Attachment) []api.Attachment {
+	still := attachmentsBy(own, attachmentOf)
 	return slices.DeleteFunc(u.everGranted(), func(g api.Attachment) bool {
-		return slices.ContainsFunc(own, func(a api.Attachment) bool { return a.ID == g.ID && a.InstanceID == g.InstanceID })
+		return slices.ContainsFunc(still[g.ID], func(a api.Attachment) bool { return a.InstanceID == g.InstanceID })
 	})
 }
 
@@ -129,10 +130,10 @@ func (u *Uplink) findLost(doms []hv.Domain, unreadable []hv.UnreadableDomain, go
 	return lost
 }
 
-func (u *Uplink) ours(a api.Attachment) bool {
+func (u *Uplink) ours(host string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.oursLocked(a)
+	return u.oursLocked(host)
 }
 
 func (u *Uplink) volumeNames() map[string]string {

@@ -88,7 +88,7 @@ func (s *Site) ReserveAttachment(ctx context.Context, opID string, in api.Attach
 // what it was granted; if that was not stored then, it is stored now.
 func (s *Site) Attachment(ctx context.Context, ref string) (api.Attachment, error) {
 	a, err := s.Registry.Attachment(ctx, ref)
-	if err != nil || !s.up.ours(a) {
+	if err != nil || !s.up.ours(a.Host) {
 		return a, err
 	}
 	return a, s.up.grantFound(a)
@@ -102,7 +102,7 @@ func (s *Site) Attachments(ctx context.Context, volume, instance string) ([]api.
 		return nil, err
 	}
 	for _, a := range all {
-		if !s.up.ours(a) {
+		if !s.up.ours(a.Host) {
 			continue
 		}
 		if err := s.up.grantFound(a); err != nil {
@@ -125,7 +125,7 @@ func (s *Site) RegisterMigration(ctx context.Context, opID string, in api.Migrat
 // Attachment stores what was granted.
 func (s *Site) Migration(ctx context.Context, ref string) (api.Migration, error) {
 	m, err := s.Registry.Migration(ctx, ref)
-	if err != nil || m.State.Final() || m.DstAttachmentID == "" || !s.up.ours(api.Attachment{Host: m.Host}) {
+	if err != nil || m.State.Final() || m.DstAttachmentID == "" || !s.up.ours(m.Host) {
 		return m, err
 	}
 	return m, s.up.grantFound(s.dstOf(m))

@@ -20,7 +20,7 @@ var all = []series{
 	{"moves", "moves", "volumes of 64 MiB, full of data, that no guest has, all moved at once", []int64{1, 4, 16, 64}, nil, movesAtOnce},
 	{"size", "GiB", "a volume that no guest has, a tenth of it data, moved", []int64{1, 2, 4, 8}, []int64{16, 32}, sizeOfVolume},
 	{"fold", "MiB", "an overlay of a stopped guest, so much of it written, folded into dst (complete)", []int64{1, 16, 128, 512}, []int64{1024, 4096}, sizeOfOverlay},
-	{"attachments", "attachments", "a daemon that was killed, on a host with so many, until it is ready", []int64{20, 200, 1000}, []int64{5000, 10000}, attachmentsAtStart},
+	{"attachments", "attachments", "a daemon that was killed, on a host with so many, until it is ready; its processor time is that of the minute after, in which it has nothing to do", []int64{20, 200, 1000}, []int64{5000, 10000}, attachmentsAtStart},
 	{"history", "operations", "an attach and a detach, mean of ten, after so many operations", []int64{20, 200, 1000}, []int64{5000}, operationsBefore},
 }
 
