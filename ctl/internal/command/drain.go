@@ -25,9 +25,9 @@ func poolDrainCommand() *cli.Command {
 		Name: "drain", Usage: "move every volume of a pool to another pool", ArgsUsage: "POOL", Action: withSession(poolDrain),
 		UsageText: session.Program + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE] [--pace HOW] [--verify HOW] [--delete-source] [--live-shared [--max-pause T] | --pause-all] [--dry-run]",
 		Description: "It moves the volumes on every host, those of running and of stopped instances too. A volume\n" +
-			"that cannot be moved is skipped, and listed with the reason. The registry does the work: it\n" +
-			"goes on without this command, and after a restart. 'volferryctl drain' follows, pauses and\n" +
-			"stops it.",
+			"that cannot be moved is skipped, and listed with the reason, and so is one elsewhere that reads\n" +
+			"a base image in the pool. The registry does the work: it goes on without this command, and\n" +
+			"after a restart. 'volferryctl drain' follows, pauses and stops it.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "to", Usage: "move them into `POOL`"},
 			&cli.IntFlag{Name: "parallel", Value: 1, DefaultText: "1", Usage: "move `N` volumes at once"},
@@ -57,7 +57,7 @@ func drainCommand() *cli.Command {
 			{
 				Name: "watch", Usage: "follow a drain until it is over", ArgsUsage: "DRAIN", Action: withSession(drainWatch),
 				Description: "Ctrl-C stops the watching, not the drain. The exit status is 6 if a drain that ran to its end\n" +
-					"left a volume behind.",
+					"left a volume behind, or if one elsewhere reads a base image in the pool.",
 			},
 			drainVerb("pause", routes.PauseDrain, "begin no more moves; moves under way go on", "Paused drain %s: the moves that run go on to their end."),
 			drainVerb("resume", routes.ResumeDrain, "resume a paused drain", "Drain %s goes on."),
@@ -164,31 +164,17 @@ func endDrain(ctx context.Context, s *session.Session, id string, view *drainVie
 		return err
 	}
 	view.update(d)
-	moved, left := 0, 0
-	for _, v := range d.Volumes {
-		if v.State == api.DrainVolumeMoved {
-			moved++
-		} else {
-			left++
-		}
-	}
-	line := fmt.Sprintf("Drained pool %s to %s: %s moved, %d left.", d.Pool, d.ToPool, api.Count(moved, "volume"), left)
-	switch {
-	case d.State == api.DrainStopped:
-		line = fmt.Sprintf("The drain of pool %s was stopped: %s moved, %d left.", d.Pool, api.Count(moved, "volume"), left)
-	case left > 0:
-		line = fmt.Sprintf("Pool %s is not drained: %s moved to %s, %d left.", d.Pool, api.Count(moved, "volume"), d.ToPool, left)
-	}
+	line, stays := drainResult(d)
 	if s.Progress != session.ProgressJSON {
 		if err := s.PrintResult(resp, d.ID, append([]string{line}, leftInPool(ctx, s, d)...)...); err != nil {
 			return err
 		}
 	}
-	if left == 0 || d.State == api.DrainStopped {
+	if stays == "" || d.State == api.DrainStopped {
 		return nil
 	}
 	return &session.AdvisedError{
-		Err: api.Errorf(api.CodeConflict, "pool %s is not empty: %s not moved", d.Pool, api.Count(left, "volume")), Exit: api.ExitOpFailed,
+		Err: api.Errorf(api.CodeConflict, "%s", stays), Exit: api.ExitOpFailed,
 		Advice: fmt.Sprintf("See why: %s drain show %s", session.Program, d.ID),
 	}
 }
@@ -207,12 +193,12 @@ func (v *drainView) update(d *api.Drain) {
 	}
 	over := 0
 	for _, vol := range d.Volumes {
-		if vol.State != api.DrainVolumePending && vol.State != api.DrainVolumeMoving {
+		if vol.State != api.DrainVolumePending && vol.State != api.DrainVolumeMoving && !vol.ReadsBase() {
 			over++
 		}
 	}
 	for _, vol := range d.Volumes {
-		line := fmt.Sprintf("%s: %s", vol.VolumeName, vol.State)
+		line := fmt.Sprintf("%s: %s", vol.VolumeName, drainVolumeState(&vol))
 		if vol.Error != nil {
 			line += ": " + vol.Error.Message
 		}
@@ -220,7 +206,7 @@ func (v *drainView) update(d *api.Drain) {
 			continue
 		}
 		v.shown[vol.VolumeID] = line
-		v.s.Say("%s  (%d of %s, %s of %s)", line, over, api.Count(len(d.Volumes), "volume"), api.Bytes(d.BytesDone), api.Bytes(d.BytesTotal))
+		v.s.Say("%s  (%d of %s, %s of %s)", line, over, api.Count(inDrain(d), "volume"), api.Bytes(d.BytesDone), api.Bytes(d.BytesTotal))
 	}
 }
 
@@ -248,7 +234,7 @@ func drainList(c *cli.Context, s *session.Session) error {
 	ids := make([]string, 0, len(drains))
 	for _, d := range drains {
 		ids = append(ids, d.ID)
-		t.Add(d.ID, d.Pool, d.ToPool, d.State, strconv.Itoa(len(d.Volumes)),
+		t.Add(d.ID, d.Pool, d.ToPool, d.State, strconv.Itoa(inDrain(&d)),
 			api.Bytes(d.BytesDone)+" of "+api.Bytes(d.BytesTotal), render.Ago(d.StartedAt, s.Now), leftBehind(d))
 	}
 	empty := "No pool is being drained: '" + session.Program + " pool drain POOL --to POOL' begins."
@@ -310,9 +296,9 @@ func printDrainVolumes(s *session.Session, d *api.Drain) error {
 	t := render.Table{Header: []string{"VOLUME", "HOST", "SIZE", "STATE"}}
 	reasons := []string{""}
 	for _, v := range d.Volumes {
-		t.Add(v.VolumeName, v.Host, api.Bytes(v.SizeBytes), v.State)
+		t.Add(v.VolumeName, v.Host, api.Bytes(v.SizeBytes), drainVolumeState(&v))
 		if v.Error != nil {
-			reasons = append(reasons, fmt.Sprintf("%s %s: %s", v.VolumeName, v.State, v.Error.Message))
+			reasons = append(reasons, fmt.Sprintf("%s %s: %s", v.VolumeName, drainVolumeState(&v), v.Error.Message))
 		}
 	}
 	if len(t.Rows) == 0 {

@@ -18,7 +18,8 @@ import (
 )
 
 // drainPlan is what a drain would do to a volume: a plan, or why it is refused, or the move under
-// way that it would wait for.
+// way that it would wait for. A volume that is not in the pool, and reads a base image there, has an
+// error too.
 type drainPlan struct {
 	VolumeID   string             `json:"volume_id"`
 	VolumeName string             `json:"volume_name"`
@@ -32,6 +33,8 @@ type drainPlan struct {
 	// moves a volume that it brings once that is over.
 	Migration *api.Migration `json:"migration,omitempty"`
 	Error     *api.Error     `json:"error,omitempty"`
+	// readsBase says that the volume is elsewhere, and Error which base image it reads in the pool.
+	readsBase bool
 }
 
 // comes says whether the volume is not in the pool yet.
@@ -75,11 +78,12 @@ func showDrainPlan(ctx context.Context, s *session.Session, pool string, in api.
 	if err := s.PrintList(session.Response{}, ids, &t, fmt.Sprintf("Pool %s has no volume.", pool)); err != nil || s.Quiet {
 		return cmp.Or(err, d.refusal())
 	}
-	if len(d.plans) == 0 {
-		return s.PrintLines(leftInPool(ctx, s, &api.Drain{Pool: pool})...)
-	}
 	if len(reasons) > 0 {
 		reasons = append([]string{""}, reasons...)
+	}
+	if d.inPool() == 0 {
+		lines := append(reasons, leftInPool(ctx, s, &api.Drain{Pool: pool})...)
+		return cmp.Or(s.PrintLines(lines...), d.refusal())
 	}
 	if err := s.PrintLines(append(reasons, d.roomLines()...)...); err != nil {
 		return err
@@ -94,6 +98,8 @@ func showDrainPlan(ctx context.Context, s *session.Session, pool string, in api.
 // row is what the table says of a volume, and the sentence under it, "" if there is none.
 func (p *drainPlan) row(pool string) (takes, method, reason string) {
 	switch {
+	case p.readsBase:
+		return "-", "READS", p.VolumeName + " reads: " + p.Error.Message
 	case p.Error != nil:
 		return "-", "STAYS", p.VolumeName + " stays: " + p.Error.Message
 	case p.Migration != nil && p.comes(pool):
@@ -108,10 +114,25 @@ func (p *drainPlan) row(pool string) (takes, method, reason string) {
 	return api.Bytes(*p.Plan.NeededBytes), p.Plan.Method, ""
 }
 
-// refusal is an error if the pool has volumes and none of them would be moved.
+// inPool is how many volumes of the plan are in the pool, or on their way there.
+func (d *drainPlans) inPool() int {
+	n := 0
+	for i := range d.plans {
+		if !d.plans[i].readsBase {
+			n++
+		}
+	}
+	return n
+}
+
+// refusal is an error if the pool has volumes and none of them would be moved, or if it has none
+// and is needed all the same.
 func (d *drainPlans) refusal() error {
-	if len(d.plans) == 0 || slices.ContainsFunc(d.plans, func(p drainPlan) bool { return p.Error == nil }) {
+	switch {
+	case len(d.plans) == 0 || slices.ContainsFunc(d.plans, func(p drainPlan) bool { return p.Error == nil }):
 		return nil
+	case d.inPool() == 0:
+		return api.Errorf(api.CodeConflict, "pool %s has no volume, and is still needed: %s", d.pool, readBases(len(d.plans)))
 	}
 	return api.Errorf(api.CodeConflict, "no volume of pool %s can be moved to pool %s, and nothing was done", d.pool, d.in.ToPool)
 }
@@ -128,7 +149,7 @@ func planDrain(ctx context.Context, s *session.Session, pool string, in api.Pool
 			return nil, err
 		}
 	}
-	d.to = slices.DeleteFunc(pools, func(p api.Pool) bool { return p.Name != in.ToPool })
+	d.to = slices.DeleteFunc(slices.Clone(pools), func(p api.Pool) bool { return p.Name != in.ToPool })
 	volumes, _, err := session.List(ctx, s, routes.ListVolumes)
 	if err != nil {
 		return nil, err
@@ -144,6 +165,10 @@ func planDrain(ctx context.Context, s *session.Session, pool string, in api.Pool
 			p.Migration = &moves[n]
 		}
 		if v.Location.Pool != pool && !p.comes(pool) {
+			if p.Error = readsFrom(v, pools, pool); p.Error != nil {
+				p.Migration, p.readsBase = nil, true
+				d.plans = append(d.plans, p)
+			}
 			continue
 		}
 		if p.Migration == nil {
@@ -154,6 +179,15 @@ func planDrain(ctx context.Context, s *session.Session, pool string, in api.Pool
 		d.plans = append(d.plans, p)
 	}
 	return d, nil
+}
+
+// readsFrom says that a volume, which is not in the pool, has a base image there, nil if it has not.
+func readsFrom(v *api.Volume, pools []api.Pool, pool string) *api.Error {
+	i := slices.IndexFunc(pools, func(p api.Pool) bool { return p.Name == pool && p.Host == v.Host })
+	if i < 0 {
+		return nil
+	}
+	return v.ReadsFrom(&pools[i])
 }
 
 // underWay says whether a drain waits for a move of somebody else, and does not leave its volume

@@ -239,7 +239,7 @@ func leaverHosts(ctx context.Context, s *session.Session, d *api.Drain) []string
 			add(v.Host)
 		}
 	}
-	if len(d.Volumes) > 0 {
+	if inDrain(d) > 0 {
 		return hosts
 	}
 	pools, _, err := session.List(ctx, s, routes.ListPools)

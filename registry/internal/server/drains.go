@@ -20,15 +20,19 @@ func (s *Server) drains(ctx context.Context) ([]api.Drain, error) {
 	for i := range found {
 		s.sayWhyVolumesWait(ctx, found[i])
 	}
-	return found, nil
+	return found, s.Store.AddBaseReaders(ctx, found)
 }
 
 func (s *Server) drain(ctx context.Context, ref string) (api.Drain, error) {
 	d, err := s.Store.Drain(ctx, ref)
-	if err == nil {
-		s.sayWhyVolumesWait(ctx, d)
+	if err != nil {
+		return d, err
 	}
-	return d, err
+	s.sayWhyVolumesWait(ctx, d)
+	// An operator takes a pool away by this answer, so it fails where this is not known.
+	one := []api.Drain{d}
+	err = s.Store.AddBaseReaders(ctx, one)
+	return one[0], err
 }
 
 // sayWhyVolumesWait gives the reason to the volumes that do not get on.

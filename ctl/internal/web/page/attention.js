@@ -115,5 +115,11 @@ function ofDrains(site, add, command) {
       if (left.length > whys.length) whys.push(`and ${left.length - whys.length} more`);
       add('act', `drain ${d.id}`, `The drain of pool ${d.pool} leaves ${count(left.length, 'volume')} there`, whys.join('\n'), command('drain', 'show', d.id));
     }
+    const readers = d.volumes.filter((v) => v.error?.details?.base_image); // which are elsewhere
+    if (readers.length > 0 && d.state !== 'stopped') {
+      const whys = readers.slice(0, 3).map((v) => v.error.message);
+      if (readers.length > whys.length) whys.push(`and ${readers.length - whys.length} more`);
+      add('act', `bases ${d.id}`, `Pool ${d.pool} is still needed: base images in it are read by ${count(readers.length, 'volume')} elsewhere`, whys.join('\n'), command('drain', 'show', d.id));
+    }
   }
 }
