@@ -5,6 +5,7 @@ package command
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -65,7 +66,9 @@ func volumeCommand() *cli.Command {
 			{
 				Name: "delete", Usage: "delete a volume that is not attached, and its bytes", ArgsUsage: "VOLUME", Action: withSession(volumeDelete),
 				Description: "The data of an adopted volume was there before Volferry, so delete asks first, also after a move,\n" +
-					"unless you give --yes. 'volume forget' removes a volume from Volferry and keeps its image.",
+					"unless you give --yes. 'volume forget' removes a volume from Volferry and keeps its image.\n" +
+					"The bytes stay of an NBD export, an RBD image and a device in no pool, which Volferry does not\n" +
+					"remove: the output says so.",
 				Flags: []cli.Flag{
 					&cli.BoolFlag{Name: "force", Usage: "also a volume whose creation or deletion was interrupted (creating, deleting, error)"},
 					&cli.BoolFlag{Name: flagYes, Usage: "do not ask whether the data of an adopted volume may be deleted"},
@@ -153,6 +156,9 @@ func volumeDelete(c *cli.Context, s *session.Session) error {
 	if err := s.PrintResult(resp, name, fmt.Sprintf("Deleted volume %s.", resp.NameIn("volume", name))); err != nil || s.JSON || s.Quiet {
 		return err
 	}
+	if kind := keptByDelete(v.Location); kind != "" {
+		s.Say("Its data was not deleted: %s is %s, which Volferry does not remove.", v.Location.Path, kind)
+	}
 	left := listLeft(c.Context, s, volumeHosts(*v), v.ID)
 	for _, line := range releasedLines(left) {
 		s.Say("Not deleted with it: %s.", line)
@@ -177,8 +183,23 @@ func refuseDelete(v *api.Volume) error {
 // confirmDelete asks before data is deleted that existed before its volume, wherever the
 // volume has been moved since.
 func confirmDelete(c *cli.Context, s *session.Session, v *api.Volume) error {
+	if keptByDelete(v.Location) != "" {
+		return nil // its data stays
+	}
 	return confirm(c, s, fmt.Sprintf("Volume %s was adopted: its data was there before it. Delete it, with its image %s?", v.Name, v.Location.Path),
 		fmt.Sprintf("volume %s was adopted, and its image %s would be deleted: give --yes where nobody can be asked, or use 'volume forget', which leaves it", v.Name, v.Location.Path))
+}
+
+// keptByDelete says what the image of a volume is if its deletion leaves it where it is, and "" of one
+// that is deleted: a device is deleted through its pool, and what is at a server by nobody here.
+func keptByDelete(l api.Location) string {
+	switch {
+	case api.IsNetwork(l.Path):
+		return api.AddressKind(l.Path)
+	case l.Pool == "" && strings.HasPrefix(l.Path, "/dev/"):
+		return "a device in no pool"
+	}
+	return ""
 }
 
 func volumeForget(c *cli.Context, s *session.Session) error {
