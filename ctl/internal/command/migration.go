@@ -120,7 +120,19 @@ func migrationCancel(c *cli.Context, s *session.Session) error {
 	if c.Bool(flagDiscard) {
 		return endWithoutMemory(c, s, routes.CancelMigration)
 	}
-	return runStep(c.Context, s, routes.CancelByAttachment, routes.None{}, routes.CancelMigration.WithoutBody(), c.Args().First())
+	ref := c.Args().First()
+	err := runStep(c.Context, s, routes.CancelByAttachment, routes.None{}, routes.CancelMigration.WithoutBody(), ref)
+	if api.CodeOf(err) != api.CodeNoMigration {
+		return err
+	}
+	// A daemon knows by the name of a volume only a move that is under way. One that was cancelled
+	// before is said to have been.
+	if m, findErr := findMove(c.Context, s, ref); findErr != nil || m == nil || m.State != api.MigrationCancelled {
+		return err
+	}
+	return orOfMove(c.Context, s, ref, api.NotFound("migration", ref), func(id string) error {
+		return runMigration(c.Context, s, routes.CancelMigration.WithoutBody(), routes.None{}, id)
+	})
 }
 
 func migrationComplete(c *cli.Context, s *session.Session) error {
