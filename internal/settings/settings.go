@@ -13,6 +13,7 @@ import (
 	"net"
 	"os/user"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -94,12 +95,30 @@ func readFile(path string, named bool, cfg any) error {
 		return nil
 	}
 	if err != nil {
+		if said := wrongType.ReplaceAllStringFunc(err.Error(), sayType); said != err.Error() {
+			err = errors.New(said)
+		}
 		return fmt.Errorf("read configuration %s: %w", path, err)
 	}
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
 		return fmt.Errorf("read configuration %s: there is no key %s", path, unknown[0])
 	}
 	return nil
+}
+
+// wrongType is what the decoder says of a value of another type than its key has, in the words of Go.
+var wrongType = regexp.MustCompile(`incompatible types: TOML value has type \S+; destination has type (\S+)`)
+
+// sayType says it in the words of the file.
+func sayType(text string) string {
+	kind := wrongType.FindStringSubmatch(text)[1]
+	said, known := map[string]string{
+		"slice": `a list, as ["a", "b"]`, "map": `a table, as { a = "b" }`, "struct": `a table, as { a = "b" }`, "string": "a text in quotes", "integer": "a whole number", "boolean": "true or false",
+	}[kind]
+	if !known {
+		return text
+	}
+	return "it has to be " + said
 }
 
 // CheckPath refuses a path that is not absolute and clean.

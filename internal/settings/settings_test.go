@@ -76,6 +76,20 @@ func TestAKeyThatNobodyKnowsIsNamed(t *testing.T) {
 	}
 }
 
+func TestAValueOfAnotherTypeIsRefusedInTheWordsOfTheFile(t *testing.T) {
+	for text, want := range map[string]string{
+		`paths = "/a"`:     `"paths"): it has to be a list, as ["a", "b"]`,
+		`paths = [1]`:      `it has to be a text in quotes`,
+		`colour = ["red"]`: `"colour"): it has to be a text in quotes`,
+		`size = "2"`:       `"size"): it has to be a whole number`,
+	} {
+		_, _, err := load(t, new(bytes.Buffer), "--config", file(t, text))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
 func TestHelpIsPrintedOnce(t *testing.T) {
 	var stderr bytes.Buffer
 	_, _, err := load(t, &stderr, "--help")
