@@ -62,14 +62,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		return serveBeside(ctx, command, args, log)
 	case "check-config":
-		if err := cfg.check(); err != nil {
-			return err
-		}
-		for _, w := range cfg.warnings() {
-			_, _ = fmt.Fprintln(stderr, "warning:", w) // the answer is on stdout
-		}
-		_, err := fmt.Fprintln(stdout, "the configuration is right")
-		return err
+		return checkConfig(ctx, cfg, stdout, stderr)
 	case "directories":
 		// The script before a removal keeps it: the one of a purge has no configuration any more.
 		if id, err := readID(idFile(cfg.StateDir)); err == nil { // else no daemon has made overlays yet

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/connector"
+	"github.com/volferry/volferry/daemon/internal/connector/pools"
+)
+
+// optionsTimeout is how long a connector may take to look at its pool while a person waits.
+const optionsTimeout = 15 * time.Second
+
+// checkConfig is the command check-config. The answer is on stdout, what is beside it on stderr.
+func checkConfig(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	warnings := cfg.warnings()
+	if os.Getenv(envConnectors) == "" { // else this is the check before a start, which no pool is to prevent
+		asked, err := cfg.askConnectors(ctx)
+		if err != nil {
+			return err
+		}
+		warnings = append(warnings, asked...)
+	}
+	for _, w := range warnings {
+		_, _ = fmt.Fprintln(stderr, "warning:", w)
+	}
+	answer := "the configuration is right"
+	if len(warnings) > 0 {
+		answer += ", but for the warnings"
+	}
+	_, err := fmt.Fprintln(stdout, answer)
+	return err
+}
+
+// askConnectors has each connector look at its pools. The error has the pools whose options make no sense to
+// their connectors. A pool that its connector cannot look at is warned of: its options may be right.
+func (c *config) askConnectors(ctx context.Context) (warnings []string, err error) {
+	runner := &connector.Runner{Config: func() (string, map[string]connector.PoolConfig, error) {
+		return c.ConnectorDir, c.ConnectorPools, nil
+	}}
+	var refused []error
+	for _, pool := range slices.Sorted(maps.Keys(c.ConnectorPools)) {
+		name := c.ConnectorPools[pool].Connector()
+		if _, err := connector.Find(c.ConnectorDir, name); err != nil {
+			continue // warned of already
+		}
+		bounded, cancel := context.WithTimeout(ctx, optionsTimeout)
+		out, err := runner.Run(bounded, pool, connector.Request{Verb: connector.VerbInspect})
+		cancel()
+		if err == nil {
+			err = pools.CheckPool(*out.Pool)
+		}
+		var said *connector.Error
+		switch {
+		case err == nil:
+		case errors.As(err, &said) && said.Code == connector.CodeInvalid:
+			refused = append(refused, fmt.Errorf("connector_pools: pool %s: connector %s refuses its options: %w", pool, name, said))
+		case errors.Is(err, context.DeadlineExceeded):
+			warnings = append(warnings, fmt.Sprintf("connector_pools: pool %s was not checked: connector %s has not answered within %s", pool, name, optionsTimeout))
+		default:
+			warnings = append(warnings, fmt.Sprintf("connector_pools: pool %s: connector %s cannot look at it: %v", pool, name, err))
+		}
+	}
+	return warnings, errors.Join(refused...)
+}
