@@ -48,6 +48,9 @@ func attachmentList(c *cli.Context, s *session.Session) error {
 	if err != nil {
 		return err
 	}
+	if err := checkHost(c, s, len(attachments)); err != nil {
+		return err
+	}
 	volumes, instances := session.Names(c.Context, s, "volumes"), session.Names(c.Context, s, "instances")
 	slices.SortStableFunc(attachments, func(a, b api.Attachment) int {
 		return cmp.Or(strings.Compare(session.NameOr(volumes, a.VolumeID), session.NameOr(volumes, b.VolumeID)),

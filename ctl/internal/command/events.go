@@ -45,6 +45,9 @@ func events(c *cli.Context, s *session.Session) error {
 		return cmdline.Usagef("events: --last is a number from 1, and does not go with --follow")
 	}
 	if c.Bool("follow") {
+		if err := checkHost(c, s, 0); err != nil {
+			return err
+		}
 		return followEvents(c.Context, s, since, func(e api.Event) bool { return matches(c, "host", e.Host) })
 	}
 	all, err := eventsSince(c.Context, s, since, last, c.IsSet("host"))
@@ -52,6 +55,9 @@ func events(c *cli.Context, s *session.Session) error {
 		return err
 	}
 	all = slices.DeleteFunc(all, func(e api.Event) bool { return !matches(c, "host", e.Host) })
+	if err := checkHost(c, s, len(all)); err != nil {
+		return err
+	}
 	if last > 0 && len(all) > last {
 		all = all[len(all)-last:]
 	}

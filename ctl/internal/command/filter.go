@@ -87,6 +87,20 @@ func filterList[T any](things []T, resp session.Response, collection string, kee
 	return kept, resp.With(collection, slices.Concat([]byte("["), bytes.Join(stays, []byte(",")), []byte("]"))), nil
 }
 
+// checkHost refuses a --host that names no host, of a list that has nothing of it. A list that
+// has something may be of a host that was forgotten since.
+func checkHost(c *cli.Context, s *session.Session, found int) error {
+	host := c.String("host")
+	if host == "" || found > 0 {
+		return nil
+	}
+	hosts, _, err := session.List(c.Context, s, routes.ListHosts)
+	if err != nil || slices.ContainsFunc(hosts, func(h api.Host) bool { return host == h.Name || host == h.ID }) {
+		return nil //nolint:nilerr // the list is what was asked for, and is there
+	}
+	return api.NotFound("host", host)
+}
+
 // checkPool refuses a pool that no host has.
 func checkPool(ctx context.Context, s *session.Session, name string) error {
 	pools, _, err := session.List(ctx, s, routes.ListPools)

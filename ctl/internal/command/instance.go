@@ -66,6 +66,9 @@ func instanceList(c *cli.Context, s *session.Session) error {
 	if err != nil {
 		return err
 	}
+	if err := checkHost(c, s, len(instances)); err != nil {
+		return err
+	}
 	silent := silentHosts(c.Context, s)
 	t := render.Table{Header: []string{"NAME", "ID", "STATE", "HOST", "VOLUMES"}}
 	ids := make([]string, 0, len(instances))

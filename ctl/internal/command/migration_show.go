@@ -36,6 +36,9 @@ func migrationList(c *cli.Context, s *session.Session) error {
 	if err != nil {
 		return err
 	}
+	if err := checkHost(c, s, len(migrations)); err != nil {
+		return err
+	}
 	slices.SortStableFunc(migrations, func(a, b api.Migration) int {
 		return cmp.Or(strings.Compare(render.VolumeName(&a), render.VolumeName(&b)), startedOf(&b).Compare(startedOf(&a)))
 	})

@@ -37,6 +37,9 @@ func poolList(c *cli.Context, s *session.Session) error {
 	if pools, resp, err = filterList(pools, resp, "pools", func(p api.Pool) bool { return matches(c, "host", p.Host) }); err != nil {
 		return err
 	}
+	if err := checkHost(c, s, len(pools)); err != nil {
+		return err
+	}
 	t := render.Table{Header: []string{"NAME", "HOST", "TYPE", "ACTIVE", "SHARED", "FREE", "CAPACITY", "PATH"}}
 	pooled := make([]string, 0, len(pools))
 	for _, p := range pools {

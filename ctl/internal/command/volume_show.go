@@ -28,6 +28,9 @@ func volumeList(c *cli.Context, s *session.Session) error {
 	if err != nil {
 		return err
 	}
+	if err := checkHost(c, s, len(volumes)); err != nil {
+		return err
+	}
 	if pool := c.String("pool"); pool != "" && len(volumes) == 0 {
 		if err := checkPool(c.Context, s, pool); err != nil {
 			return err
