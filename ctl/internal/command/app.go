@@ -131,8 +131,25 @@ func missingVerb(c *cli.Context) error {
 	unknown := fmt.Sprintf("%sunknown command %q", cmdline.Prefix(c), word)
 	if near := cmdline.Nearest(c.Command.Subcommands, word); near != "" {
 		unknown += fmt.Sprintf(". Did you mean %q?", near)
+	} else if under := withVerb(c.Command.Subcommands, word); len(under) > 0 && len(under) <= maxSuggested {
+		unknown += fmt.Sprintf(". Did you mean %s?", cmdline.OrList(under))
 	}
 	return cmdline.Usagef("%s", unknown) // where the list of them is comes under it
+}
+
+// maxSuggested is how many commands a slip may have meant, so that naming them helps.
+const maxSuggested = 3
+
+// withVerb are the commands of two words that end with word, for who has left the first one out.
+func withVerb(nouns []*cli.Command, word string) (out []string) {
+	for _, noun := range nouns {
+		for _, verb := range noun.Subcommands {
+			if !noun.Hidden && !verb.Hidden && verb.Name == word {
+				out = append(out, fmt.Sprintf("%q", noun.Name+" "+word))
+			}
+		}
+	}
+	return out
 }
 
 // wrongFlag puts the parser's error about a flag in our words.

@@ -73,7 +73,7 @@ func notAtRegistry(s *session.Session, err error) error {
 		daemon += " (here it does not run: 'systemctl status volferryd')"
 	}
 	return &session.AdvisedError{
-		Err:    api.Errorf(api.CodeInvalidArgument, "doctor looks at a host, and at %s the registry answers, which has none", s.Client.Target()),
+		Err:    api.Errorf(api.CodeInvalidArgument, "doctor looks at a host, and at %s the registry answers, which looks at none", s.Client.Target()),
 		Exit:   api.ExitUsage,
 		Advice: fmt.Sprintf("%s\nHow the registry is: %s --socket %s status", daemon, session.Program, s.Client.Target()),
 	}

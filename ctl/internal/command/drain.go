@@ -23,7 +23,7 @@ import (
 func poolDrainCommand() *cli.Command {
 	return &cli.Command{
 		Name: "drain", Usage: "move every volume of a pool to another pool", ArgsUsage: "POOL", Action: withSession(poolDrain),
-		UsageText: session.Program + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE] [--pace HOW] [--verify HOW] [--delete-source] [--live-shared [--max-pause T] | --pause-all] [--dry-run]",
+		UsageText: session.Program + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE] [--pace HOW] [--verify HOW] [--delete-source] [--live-shared [--max-pause T] [--throttle-writers] | --pause-all] [--dry-run]",
 		Description: "It moves the volumes on every host, those of running and of stopped instances too. A volume\n" +
 			"that cannot be moved is skipped, and listed with the reason, and so is one elsewhere that reads\n" +
 			"a base image in the pool. The registry does the work: it goes on without this command, and\n" +

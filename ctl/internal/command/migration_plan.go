@@ -62,7 +62,11 @@ func showPausePlan(c *cli.Context, s *session.Session, target api.MigrationTarge
 	if err := s.PrintLines(estimateLines(*e, target)...); err != nil {
 		return err
 	}
-	s.Say("Nothing was done. Without --dry-run the guests are saved and the volume is moved.")
+	done := "the guests are saved and the volume is moved"
+	if target.Method == api.MethodLive {
+		done = "the volume is copied while its guests write, and they are saved once, at the end, for the switch"
+	}
+	s.Say("Nothing was done. Without --dry-run %s.", done)
 	return nil
 }
 

@@ -142,6 +142,10 @@ func absolute(flag, path string) (string, error) {
 	if path == "" || filepath.IsAbs(path) || api.IsNetwork(path) {
 		return path, nil
 	}
+	if scheme, _, is := strings.Cut(path, "://"); is {
+		return "", cmdline.Usagef("--%s %q: no volume is at an address that begins with %s://: %s. A LUN or a namespace is named by its path below /dev, also one that is not connected yet, of a pool of the connectors iscsi and nvme",
+			flag, path, scheme, "it is a path, or begins with "+api.NBDScheme+", "+api.NBDTCPScheme+" or "+api.RBDScheme)
+	}
 	full, err := filepath.Abs(path)
 	if err != nil {
 		full = "/" + path
