@@ -32,7 +32,8 @@ const usage = `volferryd - the Volferry daemon of one hypervisor
 
 Usage:
   volferryd [flags]               run
-  volferryd check-config [flags]  say whether the configuration is right; start nothing
+  volferryd check-config [flags]  say whether the configuration is right; start nothing.
+                                  Connectors look at their pools
   volferryd directories [flags]   print what the configuration says where guards, overlays and saved guests are
   volferryd open-ops [flags]      print the operations in the journal that are not over; not while the daemon runs
   volferryd connector-test PROGRAM [KEY=VALUE ...]

@@ -143,8 +143,8 @@ func absolute(flag, path string) (string, error) {
 		return path, nil
 	}
 	if scheme, _, is := strings.Cut(path, "://"); is {
-		return "", cmdline.Usagef("--%s %q: no volume is at an address that begins with %s://: %s. A LUN or a namespace is named by its path below /dev, also one that is not connected yet, of a pool of the connectors iscsi and nvme",
-			flag, path, scheme, "it is a path, or begins with "+api.NBDScheme+", "+api.NBDTCPScheme+" or "+api.RBDScheme)
+		return "", cmdline.Usagef("--%s %q: no volume is at an address that begins with %s://; give a path, or an address that begins with %s, %s or %s. A LUN or a namespace has a path below /dev, and one that is not connected yet is connected by a pool of the connector iscsi or nvme",
+			flag, path, scheme, api.NBDScheme, api.NBDTCPScheme, api.RBDScheme)
 	}
 	full, err := filepath.Abs(path)
 	if err != nil {
