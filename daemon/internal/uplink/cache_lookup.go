@@ -19,7 +19,8 @@ func (u *Uplink) KnownInstance(_ context.Context, ref string) (api.Instance, boo
 	if len(found) != 1 {
 		return api.Instance{}, false
 	}
-	return withGranted(found[0], u.grantedBy(instanceOf)[found[0].ID]), true
+	inst := found[0]
+	return withGranted(inst, slices.DeleteFunc(u.granted(), func(a api.Attachment) bool { return a.InstanceID != inst.ID })), true
 }
 
 // withGranted puts what was granted to an instance since the view was read into the slots that
@@ -45,7 +46,7 @@ func (u *Uplink) KnownVolume(ref string) (api.Volume, bool) {
 		return api.Volume{}, false
 	}
 	vol := found[0]
-	vol.Attachments = append([]api.Attachment{}, u.grantedBy(volumeOf)[vol.ID]...)
+	vol.Attachments = slices.DeleteFunc(u.granted(), func(a api.Attachment) bool { return a.VolumeID != vol.ID })
 	return vol, true
 }
 
@@ -53,7 +54,7 @@ func (u *Uplink) KnownVolume(ref string) (api.Volume, bool) {
 // registry last said.
 func (u *Uplink) AttachedHere() []api.Volume {
 	v, _, _ := u.View()
-	own := u.grantedBy(volumeOf)
+	own := attachmentsBy(u.granted(), volumeOf)
 	return slices.DeleteFunc(slices.Clone(v.Volumes), func(vol api.Volume) bool { return len(own[vol.ID]) == 0 })
 }
 

@@ -65,11 +65,7 @@ func (u *Uplink) granted() []api.Attachment {
 	return out
 }
 
-// grantedBy is granted by the key of each, since a host may have thousands.
-func (u *Uplink) grantedBy(key func(a *api.Attachment) string) map[string][]api.Attachment {
-	return attachmentsBy(u.granted(), key)
-}
-
+// attachmentsBy are attachments by the key of each: a host may have thousands, too many to compare each with each.
 func attachmentsBy(atts []api.Attachment, key func(a *api.Attachment) string) map[string][]api.Attachment {
 	by := map[string][]api.Attachment{}
 	for i := range atts {

@@ -34,8 +34,8 @@ func attachmentsAtStart(ctx context.Context, h *host, n int64) (p point, err err
 	if err := h.UntilReady(ctx); err != nil {
 		return p, err
 	}
-	p.Seconds = time.Since(begin).Seconds()
-	rested, err := h.measured(func() error {
+	ready := time.Since(begin).Seconds()
+	p, err = h.measured(func() error {
 		select {
 		case <-time.After(rest):
 			return nil
@@ -43,6 +43,6 @@ func attachmentsAtStart(ctx context.Context, h *host, n int64) (p point, err err
 			return context.Cause(ctx)
 		}
 	})
-	p.CPUSeconds, p.ResidentBytes, p.PeakBytes = rested.CPUSeconds, rested.ResidentBytes, rested.PeakBytes
+	p.Seconds = ready // and not that minute
 	return p, err
 }

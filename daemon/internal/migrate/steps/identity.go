@@ -210,8 +210,11 @@ func (e *Env) MadeDst(ctx context.Context, s *Spec) (api.Location, error) {
 // identifyMade tells the registry which device the migration has made for the volume, which is there by now. If the
 // registry does not hear of it, the next look at the images (volume.Manager.Run) tells it.
 func (e *Env) identifyMade(ctx context.Context, opID string, s *Spec) {
+	if !s.CreateDst {
+		return // the registry has reserved it with its identity
+	}
 	dst, err := e.MadeDst(ctx, s)
-	if err == nil && s.CreateDst && dst.Identity != "" {
+	if err == nil && dst.Identity != "" {
 		_, err = e.registry.IdentifyVolume(ctx, opID, s.VolumeID, api.VolumeIdentify{Path: dst.Path, Identity: dst.Identity})
 	}
 	if err != nil {
