@@ -20,6 +20,7 @@ type latencyWatch struct {
 	before   Latency
 	measured bool // before is set
 
+	idle      time.Duration // without the copy, 0 where it is not known
 	tolerated time.Duration // 0 where it is not known what is usual
 
 	// Of a quiet time: the mean of each look.
@@ -57,7 +58,7 @@ func (w *latencyWatch) learn(now Latency, ok bool) {
 // learned ends a quiet time. Without enough requests nothing is known, and what the
 // guest does after a pause is not held against an old figure.
 func (w *latencyWatch) learned() {
-	w.tolerated = 0
+	w.idle, w.tolerated = 0, 0
 	if len(w.means) == 0 {
 		return
 	}
@@ -65,8 +66,8 @@ func (w *latencyWatch) learned() {
 	for _, mean := range w.means {
 		least, most, sum = min(least, mean), max(most, mean), sum+mean
 	}
-	idle := sum / time.Duration(len(w.means))
-	w.tolerated = max(time.Duration(tolerated*float64(idle)), idle+max(toleratedSlack, most-least))
+	w.idle = max(1, sum/time.Duration(len(w.means)))
+	w.tolerated = max(time.Duration(tolerated*float64(w.idle)), w.idle+max(toleratedSlack, most-least))
 }
 
 // Latency counts a guest's requests of one kind and sums up how long they took.

@@ -10,24 +10,28 @@ import (
 // PaceDoing is what a pacer does.
 type PaceDoing string
 
-// What a pacer does. It keeps a share of the copy's speed where the guest still suffers, and has
-// a block job catch up with a guest that would outrun it.
+// What a pacer does. It keeps a share of the copy's speed where the guest still suffers, lets the copy
+// go where the guest suffers as much beside a slow one, and has a block job catch up with a guest
+// that would outrun it.
 const (
-	PaceFree       PaceDoing = "free"
-	PaceMeasures   PaceDoing = "measures"
-	PaceGivesWay   PaceDoing = "gives_way"
-	PaceKeepsShare PaceDoing = "keeps_share"
-	PaceCatchesUp  PaceDoing = "catches_up"
+	PaceFree        PaceDoing = "free"
+	PaceMeasures    PaceDoing = "measures"
+	PaceGivesWay    PaceDoing = "gives_way"
+	PaceKeepsShare  PaceDoing = "keeps_share"
+	PaceDoesNotHelp PaceDoing = "does_not_help"
+	PaceCatchesUp   PaceDoing = "catches_up"
 )
 
 // requestKinds are the kinds of GuestLatency, in its order.
 var requestKinds = [...]string{"reads", "writes", "flushes"}
 
-// HeldBackStates returns the states in which a copy is held back, without latencies.
-func HeldBackStates() []PaceState {
+// PacedStates returns the states of a copy beside a guest that minds it, without latencies.
+func PacedStates() []PaceState {
 	states := []PaceState{{Doing: PaceMeasures}, {Doing: PaceCatchesUp}}
 	for _, requests := range requestKinds {
-		states = append(states, PaceState{Doing: PaceGivesWay, Requests: requests}, PaceState{Doing: PaceKeepsShare, Requests: requests})
+		for _, doing := range []PaceDoing{PaceGivesWay, PaceKeepsShare, PaceDoesNotHelp} {
+			states = append(states, PaceState{Doing: doing, Requests: requests})
+		}
 	}
 	return states
 }
@@ -40,7 +44,7 @@ type PaceState struct {
 	Mean, Tolerated time.Duration
 }
 
-// String says it in words, "" where the copy is not held back.
+// String says it in words, "" where the guest does not mind the copy.
 func (s PaceState) String() string {
 	why := fmt.Sprintf("the guest's %s take %.1f ms, and %.1f ms are tolerated", s.Requests, millis(s.Mean), millis(s.Tolerated))
 	switch s.Doing {
@@ -50,6 +54,8 @@ func (s PaceState) String() string {
 		return "gives way: " + why
 	case PaceKeepsShare:
 		return "gives way no further: " + why
+	case PaceDoesNotHelp:
+		return "does not give way, by which the guest would lose more: " + why
 	case PaceCatchesUp:
 		return "gives way no further: it has to catch up with what the guest writes"
 	case PaceFree:

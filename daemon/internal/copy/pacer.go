@@ -74,7 +74,8 @@ const (
 // It gives way only as far as the copy keeps a share of the speed that it has when it is not
 // held back. Where the guest waits for something else that the copy needs, the processors
 // above all, less in flight makes the copy slow and helps the guest little, and the guest
-// suffers for longer.
+// suffers for longer. Where the guest loses more than it gains by that the copy is let go, until
+// the next time that it stands still (reliefWatch).
 type GuestPacer struct {
 	sample    func() (GuestLatency, bool)
 	keepShare float64
@@ -95,11 +96,12 @@ type GuestPacer struct {
 	atLeast    time.Duration // for how long the guest has suffered under the least copy
 	relearn    time.Duration // how long it may
 	speed      speedWatch
+	relief     reliefWatch
 	wasFull    bool          // the copy was not held back since the last look
 	idle       int           // looks at a guest that has done nothing
 	fullLeft   int           // looks until the copy is held back again
 	sinceFull  time.Duration // since it was not
-	heldTo     int64         // what was in flight before
+	heldTo     int64         // what was in flight before, or before it was let go
 }
 
 // NewGuestPacer returns a pacer that measures with sample: it returns the counters of the
@@ -241,7 +243,7 @@ func (p *GuestPacer) lookAt(now GuestLatency, ok bool) {
 		p.state = PaceState{Doing: PaceFree}
 		p.rest, p.atLeast, p.inFlight = 0, 0, min(maxInFlight, 2*p.inFlight)
 	case strain.known && strain.worst > 1:
-		p.shrink(strain)
+		p.shrink(strain, moved)
 	case strain.known:
 		p.grow(strain)
 	}
@@ -272,6 +274,8 @@ func (p *GuestPacer) learn(now GuestLatency, ok, idle bool) {
 	switch {
 	case idle:
 		p.rest, p.inFlight = 0, maxInFlight
+	case p.keepShare > 0 && p.relief.letGo:
+		p.measureFull(p.heldTo)
 	case p.keepShare > 0 && p.sinceFull >= quietEvery:
 		p.measureFull(p.inFlight)
 	}
@@ -281,7 +285,7 @@ func (p *GuestPacer) learn(now GuestLatency, ok, idle bool) {
 // guest minds. The lock is held.
 func (p *GuestPacer) measureFull(held int64) {
 	p.fullLeft, p.sinceFull, p.heldTo = fullTicks, 0, held
-	p.rest, p.inFlight, p.speed = 0, maxInFlight, speedWatch{}
+	p.rest, p.inFlight, p.speed, p.relief = 0, maxInFlight, speedWatch{}, reliefWatch{}
 	p.state = PaceState{Doing: PaceMeasures}
 }
 
@@ -290,6 +294,7 @@ func (p *GuestPacer) measureFull(held int64) {
 func (p *GuestPacer) lookAtFull(moved int64, s strain) {
 	p.fullLeft--
 	p.speed.learn(moved) // the last look is not of the time in which the copy began
+	p.relief.atFull(s, moved)
 	if p.fullLeft == 0 && s.known && s.worst > 1 {
 		p.inFlight = p.heldTo
 	}
@@ -303,6 +308,7 @@ type strain struct {
 	known, learned bool
 	kind           int // of the worst
 	mean           time.Duration
+	excess         float64 // by how much that is longer, as a part of what it is without the copy
 }
 
 func (p *GuestPacer) strain(now GuestLatency, ok bool) strain {
@@ -317,7 +323,7 @@ func (p *GuestPacer) strain(now GuestLatency, ok bool) strain {
 		default:
 			s.known = true
 			if worst := float64(mean) / float64(watch.tolerated); worst > s.worst {
-				s.worst, s.kind, s.mean = worst, i, mean
+				s.worst, s.kind, s.mean, s.excess = worst, i, mean, float64(mean)/float64(watch.idle)-1
 			}
 		}
 	}
@@ -325,26 +331,41 @@ func (p *GuestPacer) strain(now GuestLatency, ok bool) strain {
 }
 
 // shrink gives way. The lock is held.
-func (p *GuestPacer) shrink(s strain) {
+func (p *GuestPacer) shrink(s strain, moved int64) {
 	p.state = PaceState{Doing: PaceGivesWay, Requests: requestKinds[s.kind], Mean: s.mean, Tolerated: p.watches[s.kind].tolerated}
+	if p.relief.letGo {
+		p.state.Doing = PaceDoesNotHelp
+		if p.relief.atFull(s, moved); !p.relief.letGo {
+			p.measureFull(p.heldTo) // what the guest does, or the disk, is not what it was
+		}
+		return
+	}
 	spare := p.speed.spare(p.keepShare)
 	switch {
 	case spare < outdated && p.sinceFull >= relearnAfter:
 		p.measureFull(min(p.inFlight, startInFlight))
 	case spare < 1: // it has given way too far
-		p.state.Doing = PaceKeepsShare
-		p.atLeast += paceTick
+		p.keepsShare(s, moved)
 		p.faster()
 	case p.inFlight > minInFlight:
 		factor := max(0.5, 1/s.worst, min(1, shareMargin/spare))
-		if factor == min(1, shareMargin/spare) {
-			p.state.Doing = PaceKeepsShare
-			p.atLeast += paceTick
-		}
 		p.inFlight = max(minInFlight, int64(float64(p.inFlight)*factor))
+		if factor == min(1, shareMargin/spare) {
+			p.keepsShare(s, moved)
+		}
 	default:
 		p.atLeast += paceTick
 		p.rest = min(p.rest+restStep, maxRest)
+	}
+}
+
+// keepsShare is a look at a guest to whom the copy gives way no further. The lock is held.
+func (p *GuestPacer) keepsShare(s strain, moved int64) {
+	p.state.Doing = PaceKeepsShare
+	p.atLeast += paceTick
+	if p.relief.atLeast(s, moved); p.relief.letGo {
+		p.state.Doing = PaceDoesNotHelp
+		p.heldTo, p.rest, p.inFlight, p.atLeast = p.inFlight, 0, maxInFlight, 0
 	}
 }
 

@@ -212,7 +212,7 @@ func (p *plant) share() float64 {
 
 // The guest waits for a processor that the copy needs, too, and not for the disk: its writes take
 // twice as long, however little is in flight.
-func TestThePacerKeepsItsShareOfTheSpeedWhereGivingWayDoesNotHelp(t *testing.T) {
+func TestThePacerKeepsItsShareOfTheSpeedWhereGivingWayDoesNotHelpEnough(t *testing.T) {
 	for keep, want := range map[float64][2]float64{0.5: {0.45, 0.7}, 0: {0.01, 0.12}} {
 		for name, noise := range map[string]float64{"without noise": 0, "with noise": 0.3} {
 			t.Run(fmt.Sprintf("%v of it, %s", keep, name), func(t *testing.T) {
@@ -234,6 +234,58 @@ func TestThePacerKeepsItsShareOfTheSpeedWhereGivingWayDoesNotHelp(t *testing.T) 
 			})
 		}
 	}
+}
+
+// states looks at the pacer for a while, every 100 ms, and counts what it does.
+func (p *plant) states(d time.Duration) map[copy.PaceDoing]int {
+	seen := map[copy.PaceDoing]int{}
+	for range d / (100 * time.Millisecond) {
+		<-time.After(100 * time.Millisecond)
+		seen[p.pacer.State().Doing]++
+	}
+	return seen
+}
+
+// Of this guest's requests none waits for the copy's: it only has less of the processors.
+func TestThePacerLetsACopyGoWhereGivingWayDoesNotHelp(t *testing.T) {
+	for name, noise := range map[string]float64{"without noise": 0, "with noise": 0.3} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlant(time.Millisecond, 64<<30)
+			p.contention, p.perRequest, p.noise = 2, 500*time.Microsecond, noise
+			p.run(t, func() {
+				<-time.After(4 * time.Second)
+				if share := p.share(); share < 0.9 {
+					t.Errorf("the copy has %.2f of its speed", share)
+				}
+				if s := p.pacer.State(); s.Doing != copy.PaceDoesNotHelp || s.Requests != "writes" || s.Mean < 2*time.Millisecond {
+					t.Errorf("it says %q", s)
+				}
+				held := p.states(2 * time.Minute)
+				if held[copy.PaceKeepsShare] == 0 || held[copy.PaceKeepsShare]+held[copy.PaceGivesWay] > 100 {
+					t.Errorf("in two minutes it held the copy back in %v of 1200 looks, want a second or two each half minute, to try it anew", held)
+				}
+			})
+		})
+	}
+}
+
+func TestThePacerGivesWayAgainOnceThatHelps(t *testing.T) {
+	p := newPlant(time.Millisecond, 64<<30)
+	p.contention, p.perRequest = 2, 500*time.Microsecond
+	p.run(t, func() {
+		<-time.After(4 * time.Second)
+		if s := p.pacer.State(); s.Doing != copy.PaceDoesNotHelp {
+			t.Fatalf("it says %q", s)
+		}
+		p.change(func() { p.bytesPerSecond = 1 << 30 })
+		<-time.After(2 * time.Second)
+		if inFlight, _ := p.pacer.Allow(); inFlight > 4*miB {
+			t.Errorf("%d bytes are in flight two seconds after the disk became slow", inFlight)
+		}
+		if seen := p.states(time.Minute); seen[copy.PaceDoesNotHelp] > 0 {
+			t.Errorf("with the disk slow: %v", seen)
+		}
+	})
 }
 
 func TestACopyBesideAGuestThatDoesNothingIsFastAtOnce(t *testing.T) {

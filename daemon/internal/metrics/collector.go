@@ -59,7 +59,7 @@ var (
 	copyBytesDesc    = newDesc("volferry_copy_bytes_total", "Bytes that copies wrote to destinations, counted when a copy ends or is stopped.")
 	offloadBytesDesc = newDesc("volferry_copy_offloaded_bytes_total", "Bytes that storage has copied by itself, counted when a copy ends.")
 	copyRateDesc     = newDesc("volferry_copy_rate_bytes_per_second", "Rate of all copies together, now.")
-	pacedNowDesc     = newDesc("volferry_copies_paced", "Copies, mirrors and folds that are held back for their guests, now.")
+	pacedNowDesc     = newDesc("volferry_copies_paced", "Copies, mirrors and folds that are held back for their guests, or whose guests suffer whether they are or not, now.")
 	paceStateDesc    = newDesc("volferry_copy_pace_state", "Copies, mirrors and folds in volferry_copies_paced, by what is done now, and by which requests of their guests take too long, where that is why.", "doing", "requests")
 	copyPacedDesc    = newDesc("volferry_copy_paced_seconds_total", "Time that copies, mirrors and folds were held back for guests, counted when one ends or is stopped.")
 	overlayDesc      = newDesc("volferry_overlay_bytes", "Disk that the overlay of a volume takes, by the id of the volume.", "volume")

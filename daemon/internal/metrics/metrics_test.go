@@ -154,6 +154,9 @@ func TestWhatHoldsCopiesBackIsCountedByItsKind(t *testing.T) {
 	}
 	wantLines(t, newMetrics(s), `volferry_copies_paced 5
 volferry_copy_pace_state{doing="catches_up",requests=""} 0
+volferry_copy_pace_state{doing="does_not_help",requests="flushes"} 0
+volferry_copy_pace_state{doing="does_not_help",requests="reads"} 0
+volferry_copy_pace_state{doing="does_not_help",requests="writes"} 0
 volferry_copy_pace_state{doing="gives_way",requests="flushes"} 2
 volferry_copy_pace_state{doing="gives_way",requests="reads"} 0
 volferry_copy_pace_state{doing="gives_way",requests="writes"} 0

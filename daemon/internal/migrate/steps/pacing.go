@@ -28,7 +28,7 @@ const (
 // PacingKinds returns all that there are.
 func PacingKinds() []PacingKind {
 	kinds := []PacingKind{{Doing: doingThrottlesGuest}, {Doing: doingWaitsForDst}, {Doing: doingStandsStill}}
-	for _, s := range copy.HeldBackStates() {
+	for _, s := range copy.PacedStates() {
 		kinds = append(kinds, pacingKind(s))
 	}
 	return kinds

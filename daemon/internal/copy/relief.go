@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copy
+
+const (
+	// reliefLooks are the looks at a guest whose copy gives way no further after which it is
+	// judged whether that is worth it: a second.
+	reliefLooks = 10
+	// reliefSmoothing is the weight of a look when there were many.
+	reliefSmoothing = 0.1
+	// reliefMargin keeps a copy from wavering: one that was let go is held back again when its
+	// guest would lose only this part then.
+	reliefMargin = 0.8
+)
+
+// reliefWatch tells whether it is worth it for a guest that a copy gives way. To give way shortens
+// what a request of the guest takes longer, and lengthens the copy, for all of which they take
+// longer. The guest loses the product of the two. Beside a copy with which it shares a disk it loses
+// much less if the copy gives way, since what waits in the queue of the disk grows faster than the
+// speed. Where the guest waits for the processors, or for its own overlay, it takes as long beside a
+// slow copy, and loses more.
+type reliefWatch struct {
+	held, full lossMean
+	// letGo: giving way was found to be not worth it.
+	letGo bool
+}
+
+// lossMean is the mean of several looks at a guest and a copy.
+type lossMean struct {
+	looks  int
+	excess float64 // by how much requests take longer, as a part of what they take without the copy
+	bytes  float64 // that the copy moves in a look
+}
+
+// add takes a look. From some looks on the older ones count for less and less.
+func (m *lossMean) add(s strain, moved int64) {
+	if !s.known {
+		return
+	}
+	m.looks++
+	weight := max(1/float64(m.looks), reliefSmoothing)
+	m.excess += weight * (s.excess - m.excess)
+	m.bytes += weight * (float64(moved) - m.bytes)
+}
+
+// less says whether a guest loses less than part of what it loses beside the other copy.
+func (m *lossMean) less(part float64, other lossMean) bool {
+	return m.excess*other.bytes < part*other.excess*m.bytes
+}
+
+// atFull takes a look at a guest whose copy is not held back.
+func (w *reliefWatch) atFull(s strain, moved int64) {
+	w.full.add(s, moved)
+	if w.held.less(reliefMargin, w.full) {
+		w.letGo = false
+	}
+}
+
+// atLeast takes a look at a guest whose copy gives way no further.
+func (w *reliefWatch) atLeast(s strain, moved int64) {
+	w.held.add(s, moved)
+	w.letGo = w.full.looks > 0 && w.held.looks >= reliefLooks && w.full.less(1, w.held)
+}
