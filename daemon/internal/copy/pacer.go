@@ -35,8 +35,12 @@ const (
 	quietTicks      = 4
 	firstQuietTicks = quietTicks - 1
 	// fullTicks is for how long the copy is not held back after that, to see how fast it
-	// would be. 0.7 % of the time.
-	fullTicks = 2
+	// would be: 0.7 % of the time. It goes on, up to maxFullTicks, for as long as each look
+	// sees the copy at more than stillFaster of the speed that the last one saw: a copy that
+	// begins is slow at first, and would be held to a part of that for half a minute.
+	fullTicks    = 2
+	maxFullTicks = 6
+	stillFaster  = 1.2
 	// relearnAfter is for how long the guest may suffer under the least copy, or do
 	// something that it did not do while the copy stood still last, before the copy
 	// stands still again to measure the guest's latency without it.
@@ -99,7 +103,7 @@ type GuestPacer struct {
 	relief     reliefWatch
 	wasFull    bool          // the copy was not held back since the last look
 	idle       int           // looks at a guest that has done nothing
-	fullLeft   int           // looks until the copy is held back again
+	full       int           // looks at the copy since it is not held back for a while, 0 otherwise
 	sinceFull  time.Duration // since it was not
 	heldTo     int64         // what was in flight before, or before it was let go
 }
@@ -219,7 +223,7 @@ func (p *GuestPacer) lookAt(now GuestLatency, ok bool) {
 	strain := p.strain(now, ok)
 	p.sinceQuiet += paceTick
 	p.sinceFull += paceTick
-	if p.fullLeft > 0 {
+	if p.full > 0 {
 		p.lookAtFull(moved, strain)
 		return
 	}
@@ -284,7 +288,7 @@ func (p *GuestPacer) learn(now GuestLatency, ok, idle bool) {
 // measureFull does not hold the copy back for a while. Then as much as held is in flight, if the
 // guest minds. The lock is held.
 func (p *GuestPacer) measureFull(held int64) {
-	p.fullLeft, p.sinceFull, p.heldTo = fullTicks, 0, held
+	p.full, p.sinceFull, p.heldTo = 1, 0, held
 	p.rest, p.inFlight, p.speed, p.relief = 0, maxInFlight, speedWatch{}, reliefWatch{}
 	p.state = PaceState{Doing: PaceMeasures}
 }
@@ -292,10 +296,17 @@ func (p *GuestPacer) measureFull(held int64) {
 // lookAtFull is a look while the copy is not held back, to learn how fast it is. What is in
 // flight stays as it is if the guest does not mind, and is otherwise what it was before.
 func (p *GuestPacer) lookAtFull(moved int64, s strain) {
-	p.fullLeft--
-	p.speed.learn(moved) // the last look is not of the time in which the copy began
-	p.relief.atFull(s, moved)
-	if p.fullLeft == 0 && s.known && s.worst > 1 {
+	before := p.speed.full
+	p.speed.learn(moved)
+	if p.full > 1 { // and not of the time in which the copy began
+		p.relief.full.add(s, moved)
+	}
+	if p.full < fullTicks || p.full < maxFullTicks && p.speed.full > stillFaster*before {
+		p.full++
+		return
+	}
+	p.full = 0
+	if s.known && s.worst > 1 {
 		p.inFlight = p.heldTo
 	}
 }
@@ -335,7 +346,7 @@ func (p *GuestPacer) shrink(s strain, moved int64) {
 	p.state = PaceState{Doing: PaceGivesWay, Requests: requestKinds[s.kind], Mean: s.mean, Tolerated: p.watches[s.kind].tolerated}
 	if p.relief.letGo {
 		p.state.Doing = PaceDoesNotHelp
-		if p.relief.atFull(s, moved); !p.relief.letGo {
+		if p.relief.atLetGo(s, moved); !p.relief.letGo {
 			p.measureFull(p.heldTo) // what the guest does, or the disk, is not what it was
 		}
 		return

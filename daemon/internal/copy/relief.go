@@ -4,13 +4,16 @@ package copy
 
 const (
 	// reliefLooks are the looks at a guest whose copy gives way no further after which it is
-	// judged whether that is worth it: a second.
+	// judged whether that is worth it: a second. A copy that was let go is judged from
+	// letGoLooks on.
 	reliefLooks = 10
+	letGoLooks  = 5
 	// reliefSmoothing is the weight of a look when there were many.
 	reliefSmoothing = 0.1
-	// reliefMargin keeps a copy from wavering: one that was let go is held back again when its
-	// guest would lose only this part then.
-	reliefMargin = 0.8
+	// A copy is let go where its guest loses less than letGoBelow times as much then, by the one
+	// look that there was, which may be wrong; and held back again where the guest loses less
+	// than holdBelow of it by that, so that it does not waver.
+	letGoBelow, holdBelow = 2, 0.8
 )
 
 // reliefWatch tells whether it is worth it for a guest that a copy gives way. To give way shortens
@@ -43,21 +46,23 @@ func (m *lossMean) add(s strain, moved int64) {
 	m.bytes += weight * (float64(moved) - m.bytes)
 }
 
-// less says whether a guest loses less than part of what it loses beside the other copy.
-func (m *lossMean) less(part float64, other lossMean) bool {
-	return m.excess*other.bytes < part*other.excess*m.bytes
-}
-
-// atFull takes a look at a guest whose copy is not held back.
-func (w *reliefWatch) atFull(s strain, moved int64) {
-	w.full.add(s, moved)
-	if w.held.less(reliefMargin, w.full) {
-		w.letGo = false
-	}
+// less says whether a guest loses less than times what it loses beside the other copy.
+func (m *lossMean) less(times float64, other lossMean) bool {
+	return m.excess*other.bytes < times*other.excess*m.bytes
 }
 
 // atLeast takes a look at a guest whose copy gives way no further.
 func (w *reliefWatch) atLeast(s strain, moved int64) {
 	w.held.add(s, moved)
-	w.letGo = w.full.looks > 0 && w.held.looks >= reliefLooks && w.full.less(1, w.held)
+	if w.held.looks >= reliefLooks && w.full.looks > 0 && w.full.less(letGoBelow, w.held) {
+		w.letGo, w.full = true, lossMean{}
+	}
+}
+
+// atLetGo takes a look at a guest whose copy was let go.
+func (w *reliefWatch) atLetGo(s strain, moved int64) {
+	w.full.add(s, moved)
+	if w.full.looks >= letGoLooks && w.held.less(holdBelow, w.full) {
+		w.letGo = false
+	}
 }
