@@ -70,7 +70,7 @@ func (c *Conn) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read domain %s: %w", id, err)
 	}
-	dom, err := c.lookup(ctx, s, id)
+	dom, err := handle(id)
 	if err != nil {
 		return nil, err
 	}
@@ -282,7 +282,7 @@ func (f *domainFacts) domain(known domainxml.PoolSources, clusters rbd.Clusters)
 	}
 	d = &hv.Domain{
 		ID:          domainID(f.dom),
-		Name:        f.dom.Name,
+		Name:        current.Name, // and not of the handle, which may have none
 		Persistent:  f.persistent,
 		Autostart:   f.autostart,
 		ManagedSave: f.managedSave,

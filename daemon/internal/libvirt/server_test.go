@@ -3,6 +3,7 @@
 package libvirt
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	golibvirt "github.com/digitalocean/go-libvirt"
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -21,6 +23,7 @@ import (
 // The procedures of libvirt's protocol that the tests answer.
 const (
 	procGetXMLDesc      = 14
+	procGetAutostart    = 15
 	procLookupByUUID    = 24
 	procAuthList        = 66
 	procPoolRefresh     = 83
@@ -31,6 +34,7 @@ const (
 	procVolumeByName    = 95
 	procVolumeXML       = 99
 	procIsPersistent    = 151
+	procHasManagedSave  = 183
 	procSnapshotNum     = 187
 	procGetState        = 212
 	procListAllDomains  = 273
@@ -47,6 +51,16 @@ type request struct {
 // answer is XDR; nil leaves the request without one for as long as the connection
 // lasts.
 type answer func(request) []byte
+
+// refusal is the beginning of an answer that is an error.
+const refusal = "refused "
+
+// refuses answers with one of libvirt's errors.
+func refuses(code golibvirt.ErrorNumber, message string) answer {
+	return func(request) []byte {
+		return append([]byte(refusal), xdr(uint32(code), uint32(0), uint32(1), message, uint32(2))...)
+	}
+}
 
 // server is a libvirtd that answers as a test says.
 type server struct {
@@ -106,12 +120,26 @@ func (s *server) serve(conn net.Conn) {
 		if known && body == nil {
 			continue
 		}
+		body, refused := bytes.CutPrefix(body, []byte(refusal))
+		if refused {
+			binary.BigEndian.PutUint32(head[24:], 1)
+		}
 		binary.BigEndian.PutUint32(head, uint32(headerBytes+len(body)))
 		binary.BigEndian.PutUint32(head[16:], 1) // a reply
 		if _, err := conn.Write(append(head, body...)); err != nil {
 			return
 		}
 	}
+}
+
+// total is how many questions the server was asked.
+func (s *server) total() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, asked := range s.asked {
+		n += asked
+	}
+	return n
 }
 
 // wait returns when the procedure was asked for n times.
@@ -288,5 +316,39 @@ func TestADomainThatCannotBeReadLeavesTheOthers(t *testing.T) {
 	}
 	if doms, _, err := hv.Readable(c.Domains(t.Context())); err != nil || len(doms) != 1 {
 		t.Errorf("Readable = %d domains, %v", len(doms), err)
+	}
+}
+
+// A guest that is paused waits for each question.
+func TestADomainIsReadByItsUUIDAlone(t *testing.T) {
+	s := newServer(t, map[uint32]answer{
+		procGetXMLDesc:      always("<domain type='qemu' id='7'><name>guest</name><memory>1024</memory><devices/></domain>"),
+		procGetState:        always(uint32(3), uint32(1)),
+		procIsPersistent:    always(uint32(1)),
+		procGetAutostart:    always(uint32(1)),
+		procHasManagedSave:  always(uint32(0)),
+		procGetControlInfo:  always(uint32(0), uint32(0), uint64(0)),
+		procSnapshotNum:     always(uint32(0)),
+		procListCheckpoints: always(uint32(0), uint32(0)),
+	})
+	c := linked(t, s)
+	before := s.total()
+	dom, err := c.Domain(t.Context(), guestID.String())
+	if err != nil || dom.Name != "guest" || dom.ID != guestID.String() || dom.State != hv.StatePaused || dom.Run != 7 || !dom.Autostart {
+		t.Errorf("Domain = %+v, %v", dom, err)
+	}
+	if n := s.total() - before; n > 9 {
+		t.Errorf("libvirtd was asked %d questions, want 9 at most", n)
+	}
+}
+
+func TestADomainThatIsNotThereIsNotFound(t *testing.T) {
+	s := newServer(t, map[uint32]answer{procGetControlInfo: refuses(golibvirt.ErrNoDomain, "Domain not found: no domain with matching uuid")})
+	c := linked(t, s)
+	if _, err := c.Domain(t.Context(), guestID.String()); !errors.Is(err, hv.ErrNotFound) {
+		t.Errorf("Domain = %v, want ErrNotFound", err)
+	}
+	if _, err := c.Domain(t.Context(), "no UUID"); !errors.Is(err, hv.ErrNotFound) {
+		t.Errorf("Domain of what is no UUID = %v, want ErrNotFound", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 // Domain is what is read from a domain's XML.
 type Domain struct {
+	Name   string
 	Active bool  // it is the XML of a process
 	Run    int   // of that process
 	Memory int64 // in bytes
@@ -30,7 +31,7 @@ func ParseDomain(doc string, known PoolSources, clusters rbd.Clusters) (*Domain,
 		return nil, fmt.Errorf("parse domain XML: %w", err)
 	}
 	known.resolve(&dom)
-	p := &Domain{Active: dom.ID != nil, Disks: []hv.Disk{}}
+	p := &Domain{Name: dom.Name, Active: dom.ID != nil, Disks: []hv.Disk{}}
 	if dom.ID != nil {
 		p.Run = *dom.ID
 	}
