@@ -101,6 +101,43 @@ func TestARepeatedDoIsPrecededByALook(t *testing.T) {
 	})
 }
 
+// Of a Do that fails, and of one that another daemon may have made, only Observe tells what became of it.
+func TestADoThatVerifiesIsNotObservedWhereItSucceeds(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		seen op.Observation
+		ends op.State
+		want []string
+	}{
+		"it succeeds":           {nil, op.NotDone, op.StateDone, []string{"do", "commit", "last"}},
+		"it fails":              {errBoom, op.NotDone, op.StateUndone, []string{"do", "look", "undo first"}},
+		"it fails and happened": {errBoom, op.Done, op.StateDone, []string{"do", "look", "commit", "last"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(s *stage) {
+				s.first.Verifies = true
+				s.first.Do = func(context.Context, *op.Run) error { s.mark("do"); return c.err }
+				s.first.Observe = func(context.Context, *op.Run) (op.Observation, error) { s.mark("look"); return c.seen, nil }
+				s.start()
+				s.submit("a")
+				s.wait("a", c.ends)
+				s.wantTrace(c.want...)
+			})
+		})
+	}
+	bubble(t, func(s *stage) {
+		s.first.Verifies = true
+		s.first.Do = untilCancelled
+		s.first.Observe = func(context.Context, *op.Run) (op.Observation, error) { s.mark("look"); return op.Done, nil }
+		s.start()
+		s.submit("a")
+		synctest.Wait()
+		s.start()
+		s.wait("a", op.StateDone)
+		s.wantTrace("look", "commit", "last")
+	})
+}
+
 func TestWaitingHasNoLimitAndEndsAtOnceByWake(t *testing.T) {
 	bubble(t, func(s *stage) {
 		tries, back := 0, false

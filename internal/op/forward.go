@@ -129,11 +129,11 @@ func (a *activeOp) givenUp(err error) (verdict, error) {
 // outcome is what Do achieved, whatever it returned. verdictFailed means that
 // it did not happen, and comes with the reason.
 func (a *activeOp) outcome(step *Step, run *Run, doErr error) (verdict, error) {
-	if step.Observe == nil {
-		if doErr != nil {
-			return verdictFailed, doErr
-		}
+	switch {
+	case doErr == nil && (step.Observe == nil || step.Verifies):
 		return verdictSucceeded, nil
+	case step.Observe == nil:
+		return verdictFailed, doErr
 	}
 	v, err := a.look(step, run)
 	switch {

@@ -32,11 +32,15 @@ type Step struct {
 	// Undo reverses Do, wholly or half done. Nil: there is nothing to reverse.
 	Undo func(ctx context.Context, r *Run) error
 	// Observe looks at the world. It is asked before a Do that may be a repeat, and after
-	// every Do, whatever Do returned: the world decides, not the return value. If Observe
-	// does not see what Do says it did, Do is tried again. Nil, for steps that only check:
-	// Do's answer counts. An error means "cannot look now" and is treated by its type like
-	// Do's.
+	// every Do, whatever Do returned: the world decides, not the return value (but see
+	// Verifies). If Observe does not see what Do says it did, Do is tried again. Nil, for steps
+	// that only check: Do's answer counts. An error means "cannot look now" and is treated by
+	// its type like Do's.
 	Observe func(ctx context.Context, r *Run) (Observation, error)
+	// Verifies: Do looks itself, behind its effect, at what Observe looks at, and returns nil
+	// only if it is there. Then Observe is not asked behind it: a guest that is paused waits for
+	// each look.
+	Verifies bool
 	// Critical steps that follow each other are a critical section. A halt does not stop
 	// the op from the beginning of the section's first step until the section ends or that
 	// step is undone: the world must not be left in between (a guest is paused), since a
