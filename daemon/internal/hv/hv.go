@@ -96,7 +96,7 @@ type Hypervisor interface {
 	// first, written out in full and terminated; everything else of the disk
 	// (address, serial, boot order, unknown elements) stays. Works on active
 	// and stopped domains and does not touch the live one. A repeated call is
-	// harmless.
+	// harmless. When it returns nil, the definition was read behind the change and has it.
 	SetConfigChain(ctx context.Context, id, target string, chain []Image) error
 	// Snapshot puts overlay, a prepared empty qcow2 file whose backing file is
 	// the disk's top image, on top of the live chain, atomically: when it

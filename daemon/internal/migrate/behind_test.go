@@ -137,9 +137,10 @@ func TestADefinitionThatIsChangedInTheSwitchDoesNotLeaveTheGuestPaused(t *testin
 		then api.MigrationState // once that is mended
 	}{
 		{"name_dst", (*Manager).Complete, api.MigrationCompleted},
+		{"pivot", (*Manager).Complete, api.MigrationCompleted},
 		{"pivot", (*Manager).Cancel, api.MigrationCancelled},
 	} {
-		t.Run(c.at, func(t *testing.T) {
+		t.Run(c.at+", then "+string(c.then), func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 				ctx := context.Background()
 				mig := d.copied()
@@ -163,6 +164,9 @@ func TestADefinitionThatIsChangedInTheSwitchDoesNotLeaveTheGuestPaused(t *testin
 					t.Errorf("the guest is %s", dom.State)
 				}
 				live := dom.LiveDisk("vda")
+				if live.Top().Path == mig.Dst.Path {
+					t.Error("the guest was switched to dst, which its definition does not name")
+				}
 				must(t, d.world.AttachDisk(ctx, testInstance, hv.Config, hv.DiskSpec{Target: "vda", Bus: "virtio", Serial: live.Serial, Image: live.Top()}))
 				must(t, d.world.SetConfigChain(ctx, testInstance, "vda", live.Chain))
 				call()
@@ -170,6 +174,25 @@ func TestADefinitionThatIsChangedInTheSwitchDoesNotLeaveTheGuestPaused(t *testin
 			})
 		})
 	}
+}
+
+// A process that died behind such a pivot would start on the overlay, which lacks what it wrote.
+func TestADefinitionThatIsChangedBackBeforeThePivotNamesDstAgainFirst(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := d.copied()
+		d.journal.AfterAppend(func(r op.Record) {
+			if r.Step == "pivot" && r.Kind == op.EventStarted {
+				d.journal.AfterAppend(nil)
+				must(t, d.world.SetConfigChain(context.Background(), testInstance, "vda", d.instance().LiveDisk("vda").Chain))
+			}
+		})
+		d.world.Inject(hvtest.Fault{Call: "Pivot", Do: func() {
+			if named := d.instance().ConfigDisk("vda").Top().Path; named != mig.Dst.Path {
+				t.Errorf("at the pivot the definition names %s", named)
+			}
+		}})
+		d.ends(mig, false)
+	})
 }
 
 // images are those of a migration that are there.

@@ -64,7 +64,9 @@ func (e *Env) stepNameEnd(to direction) op.Step {
 		}
 		return op.DoneIf(disk.config == to.end), nil
 	}
-	return provided(step(to.nameStep(), do, undo, observe), e.endUnchangedInPause(to))
+	named := step(to.nameStep(), do, undo, observe)
+	named.Verifies = true // SetConfigChain does, and stepPivot looks again
+	return provided(named, e.endUnchangedInPause(to))
 }
 
 // stepNameLeft makes the persistent XML name the end, after the switch: a commit, and a copy in the

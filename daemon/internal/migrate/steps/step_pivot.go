@@ -5,6 +5,7 @@ package steps
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -30,6 +31,8 @@ func (e *Env) stepPivot(to direction) op.Step {
 			return e.endHasAll(ctx, r, s, to, disk)
 		case !disk.active:
 			return guestIsOff(s)
+		case !inBackground(s, to) && disk.config != to.end:
+			return nameTakenBack(s, to, disk)
 		}
 		clean, err := e.drained(ctx, s, to, disk)
 		if err != nil {
@@ -90,6 +93,15 @@ func (e *Env) stepPivot(to direction) op.Step {
 		return op.Unknown, op.UnknownOutcome(chainChanged(s, disk))
 	}
 	return provided(step(pivotStep, do, nil, observe), e.endUnchangedInPause(to))
+}
+
+// nameTakenBack ends an op whose definition does not name the end any more, as it has to before a pivot: somebody has changed it
+// since stepNameEnd.
+func nameTakenBack(s *Spec, to direction, disk *diskState) error {
+	if err := disk.mayName(s, to); err != nil {
+		return err
+	}
+	return &errWorldChanged{fmt.Sprintf("the definition of instance %s was changed back by somebody while its disk was being switched", s.InstanceName)}
 }
 
 // pivotMayCome stops an op whose guest may go over to dst at any moment: libvirt was asked for the pivot before it died, and
