@@ -131,6 +131,35 @@ func TestAPauseThatRoomDoesNotMendIsLeftAlone(t *testing.T) {
 	}
 }
 
+// A look would make the pause of a switch longer. What an I/O error pauses has an event of its own.
+func TestAPauseAndANewNameForADiskAreNotLookedAt(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.overlaysWatched()
+		mig := d.begin(toNewPool)
+		synctest.Wait()
+		for _, c := range []struct {
+			event string
+			act   func() error
+			looks int
+		}{
+			{"a pause", func() error { return d.world.SuspendByUser(testInstance) }, 0},
+			{"a changed definition", func() error {
+				return d.world.SetConfigChain(context.Background(), testInstance, "vda", d.instance().ConfigDisk("vda").Chain)
+			}, 0},
+			{"a resume", func() error { return d.world.ResumeByUser(testInstance) }, 1},
+		} {
+			must(t, c.act())
+			before := len(d.world.Calls())
+			synctest.Wait()
+			if calls := d.world.Calls()[before:]; len(calls) != c.looks {
+				t.Errorf("behind %s: %v, want %d looks", c.event, calls, c.looks)
+			}
+		}
+		d.cancels(mig.ID)
+		d.until(mig.ID, api.MigrationCancelled)
+	})
+}
+
 // open is the migration that is not over.
 func (d *daemon) open() api.Migration {
 	d.t.Helper()
