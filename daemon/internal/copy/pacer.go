@@ -311,17 +311,6 @@ func (p *GuestPacer) lookAtFull(moved int64, s strain) {
 	}
 }
 
-// strain is the worst of the latencies of all kinds of requests. Known says that there were
-// enough requests of one kind; learned is false if the guest does something that it did not
-// while the copy stood still.
-type strain struct {
-	worst          float64 // 1 is what is tolerated
-	known, learned bool
-	kind           int // of the worst
-	mean           time.Duration
-	excess         float64 // by how much that is longer, as a part of what it is without the copy
-}
-
 func (p *GuestPacer) strain(now GuestLatency, ok bool) strain {
 	s := strain{learned: true}
 	for i, kind := range now.kinds() {
