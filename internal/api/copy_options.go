@@ -20,9 +20,9 @@ type CopyOptions struct {
 const (
 	// PaceOff copies as fast as the storage allows, whatever the guest feels.
 	PaceOff = "off"
-	// PaceGentle gives way to the guest as long as the copy keeps half of its speed. It is the
-	// default: a copy that takes much longer keeps the guest's newest writes in the overlay
-	// alone for as long.
+	// PaceGentle gives way to the guest as long as the copy keeps half of its speed, and the guest
+	// loses less by it. It is the default: a copy that takes much longer keeps the guest's newest
+	// writes in the overlay alone for as long.
 	PaceGentle = "gentle"
 	// PaceFull gives way as far as the guest needs it. The copy may become many times slower.
 	PaceFull = "full"
