@@ -163,7 +163,7 @@ func (p *GuestPacer) SetKeepShare(share float64) {
 	if share == p.keepShare {
 		return
 	}
-	p.keepShare = share
+	p.keepShare, p.relief = share, reliefWatch{} // it was judged by the share
 	p.standStill(quietTicks)
 }
 

@@ -291,6 +291,23 @@ func TestThePacerDoesNotWaverWhereGivingWayHelpsALittle(t *testing.T) {
 	})
 }
 
+// An operator who has a copy give way as far as need be knows better than the pacer.
+func TestACopyThatWasLetGoGivesWayWithoutAShare(t *testing.T) {
+	p := newPlant(time.Millisecond, 64<<30)
+	p.contention, p.perRequest = 2, 500*time.Microsecond
+	p.run(t, func() {
+		<-time.After(4 * time.Second)
+		if s := p.pacer.State(); s.Doing != copy.PaceDoesNotHelp {
+			t.Fatalf("it says %q", s)
+		}
+		p.pacer.SetKeepShare(0)
+		<-time.After(4 * time.Second)
+		if inFlight, _ := p.pacer.Allow(); inFlight > miB {
+			t.Errorf("%d bytes are in flight", inFlight)
+		}
+	})
+}
+
 func TestThePacerGivesWayAgainOnceThatHelps(t *testing.T) {
 	p := newPlant(time.Millisecond, 64<<30)
 	p.contention, p.perRequest = 2, 500*time.Microsecond
