@@ -297,15 +297,15 @@ func (p *GuestPacer) measureFull(held int64) {
 // flight stays as it is if the guest does not mind, and is otherwise what it was before.
 func (p *GuestPacer) lookAtFull(moved int64, s strain) {
 	before := p.speed.full
-	p.speed.learn(moved)
-	if p.full > 1 { // and not of the time in which the copy began
+	p.speed.learn(max(moved, int64(before))) // one may have met a flush
+	if p.full > 1 {                          // and not of the time in which the copy began
 		p.relief.full.add(s, moved)
 	}
 	if p.full < fullTicks || p.full < maxFullTicks && p.speed.full > stillFaster*before {
 		p.full++
 		return
 	}
-	p.full = 0
+	p.full, p.wasFull = 0, false
 	if s.known && s.worst > 1 {
 		p.inFlight = p.heldTo
 	}
@@ -335,8 +335,9 @@ func (p *GuestPacer) shrink(s strain, moved int64) {
 	p.state = PaceState{Doing: PaceGivesWay, Requests: requestKinds[s.kind], Mean: s.mean, Tolerated: p.watches[s.kind].tolerated}
 	if p.relief.letGo {
 		p.state.Doing = PaceDoesNotHelp
-		if p.relief.atLetGo(s, moved); !p.relief.letGo {
+		if p.relief.whileLetGo(s, moved); !p.relief.letGo {
 			p.measureFull(p.heldTo) // what the guest does, or the disk, is not what it was
+			p.relief.again = true
 		}
 		return
 	}
@@ -348,9 +349,10 @@ func (p *GuestPacer) shrink(s strain, moved int64) {
 		p.keepsShare(s, moved)
 		p.faster()
 	case p.inFlight > minInFlight:
-		factor := max(0.5, 1/s.worst, min(1, shareMargin/spare))
+		floor := min(1, shareMargin/spare) // so that the copy keeps its share
+		factor := max(0.5, 1/s.worst, floor)
 		p.inFlight = max(minInFlight, int64(float64(p.inFlight)*factor))
-		if factor == min(1, shareMargin/spare) {
+		if factor == floor {
 			p.keepsShare(s, moved)
 		}
 	default:
@@ -363,7 +365,7 @@ func (p *GuestPacer) shrink(s strain, moved int64) {
 func (p *GuestPacer) keepsShare(s strain, moved int64) {
 	p.state.Doing = PaceKeepsShare
 	p.atLeast += paceTick
-	if p.relief.atLeast(s, moved); p.relief.letGo {
+	if p.relief.whileHeld(s, moved); p.relief.letGo {
 		p.state.Doing = PaceDoesNotHelp
 		p.heldTo, p.rest, p.inFlight, p.atLeast = p.inFlight, 0, maxInFlight, 0
 	}

@@ -12,8 +12,9 @@ const (
 	reliefSmoothing = 0.1
 	// A copy is let go where its guest loses less than letGoBelow times as much then, by the one
 	// look that there was, which may be wrong; and held back again where the guest loses less
-	// than holdBelow of it by that, so that it does not waver.
-	letGoBelow, holdBelow = 2, 0.8
+	// than holdBelow of it by that. To be let go once more it has to lose less than holdBelow
+	// the other way round, so that the copy does not waver.
+	letGoBelow, holdBelow = 2.0, 0.8
 )
 
 // reliefWatch tells whether it is worth it for a guest that a copy gives way. To give way shortens
@@ -26,6 +27,8 @@ type reliefWatch struct {
 	held, full lossMean
 	// letGo: giving way was found to be not worth it.
 	letGo bool
+	// again: the copy was let go and held back again, so that full is of that.
+	again bool
 }
 
 // lossMean is the mean of several looks at a guest and a copy.
@@ -37,7 +40,7 @@ type lossMean struct {
 
 // add takes a look. From some looks on the older ones count for less and less.
 func (m *lossMean) add(s strain, moved int64) {
-	if !s.known {
+	if s.worst == 0 { // nothing is known that was learned
 		return
 	}
 	m.looks++
@@ -51,16 +54,20 @@ func (m *lossMean) less(times float64, other lossMean) bool {
 	return m.excess*other.bytes < times*other.excess*m.bytes
 }
 
-// atLeast takes a look at a guest whose copy gives way no further.
-func (w *reliefWatch) atLeast(s strain, moved int64) {
+// whileHeld takes a look at a guest whose copy gives way no further.
+func (w *reliefWatch) whileHeld(s strain, moved int64) {
 	w.held.add(s, moved)
-	if w.held.looks >= reliefLooks && w.full.looks > 0 && w.full.less(letGoBelow, w.held) {
+	times := letGoBelow
+	if w.again {
+		times = holdBelow
+	}
+	if w.held.looks >= reliefLooks && w.full.looks > 0 && w.full.less(times, w.held) {
 		w.letGo, w.full = true, lossMean{}
 	}
 }
 
-// atLetGo takes a look at a guest whose copy was let go.
-func (w *reliefWatch) atLetGo(s strain, moved int64) {
+// whileLetGo takes a look at a guest whose copy was let go.
+func (w *reliefWatch) whileLetGo(s strain, moved int64) {
 	w.full.add(s, moved)
 	if w.full.looks >= letGoLooks && w.held.less(holdBelow, w.full) {
 		w.letGo = false

@@ -93,14 +93,12 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 		if ended, err := r.Output(w.end, &over); err != nil || ended {
 			return err // if it is paused again, that is a person's
 		}
-		now, err := e.runState(ctx, s)
-		if err == nil {
-			err = mayStillPause(s, now)
+		if now, err := e.runState(ctx, s); err != nil {
+			return err
+		} else if err := mayStillPause(s, now); err != nil {
+			return err
 		}
-		if err == nil && now.State == hv.StatePaused {
-			err = e.resume(ctx, r, s, w)
-		}
-		if err != nil {
+		if err := e.resume(ctx, r, s, w); err != nil {
 			return err
 		}
 		e.progress.takePause(s.MigrationID) // the next one is another
@@ -129,17 +127,17 @@ func mayStillPause(s *Spec, now hv.RunState) error {
 	return op.WaitFor(request.WaitHypervisor, api.Errorf(api.CodeInstanceBusy, "a call of libvirt on instance %s is under way", s.InstanceName))
 }
 
-// resume lets a guest run that stepPause paused. It does not look first, for which the guest would wait: one that somebody has
-// resumed goes on as it is, and one that is off has nothing to resume.
+// resume lets a guest run that stepPause paused.
 func (e *Env) resume(ctx context.Context, r *op.Run, s *Spec, w pauseWindow) error {
 	var note pauseNote
 	if _, err := r.Noted(w.begin, &note); err != nil || !note.Resume {
 		return err
 	}
-	switch err := e.hv.Resume(ctx, s.InstanceID); {
-	case errors.Is(err, hv.ErrNotActive):
-		return nil
-	case err != nil:
+	now, err := e.runState(ctx, s)
+	if err != nil || now.State != hv.StatePaused {
+		return err
+	}
+	if err := e.hv.Resume(ctx, s.InstanceID); err != nil {
 		return e.hvError(err)
 	}
 	e.progress.pauseEnded(s.MigrationID, e.now())
