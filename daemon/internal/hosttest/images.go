@@ -68,6 +68,9 @@ type Images struct {
 	Users map[string]string
 	// Marks are the texts that raw images were marked with.
 	Marks map[string]string
+	// FlushFails, if set, returns the error of the next flush of an image, and is forgotten then: Linux
+	// reports what it could not write once.
+	FlushFails func(path string) error
 	// Print, if set, returns the fingerprint of an image.
 	Print func(path string) string
 	// Durable lists, in order, the flushes and removals of images, and the rights that were
@@ -101,8 +104,24 @@ func absent(err error) error {
 	return err
 }
 
+func (i *Images) flushFailure(path string) error {
+	i.Mu.Lock()
+	defer i.Mu.Unlock()
+	if i.FlushFails == nil {
+		return nil
+	}
+	err := i.FlushFails(path)
+	if err != nil {
+		i.FlushFails = nil
+	}
+	return err
+}
+
 // Flush notes that an image is on stable storage.
 func (i *Images) Flush(_ context.Context, path string) error {
+	if err := i.flushFailure(path); err != nil {
+		return err
+	}
 	i.Fake.Sync(path)
 	i.note("flush", path)
 	return nil

@@ -4,8 +4,10 @@ package migrate
 
 import (
 	"context"
+	"io/fs"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -67,4 +69,30 @@ func TestTheEndIsFlushedBetweenThePivotAndTheRemovalOfTheOverlay(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Linux tells of what it could not write once: a flush that only shortens the pause must not hide it.
+func TestAnEndThatCannotStoreWhatTheFoldWroteIsSaidBeforeTheGuestIsPaused(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := d.copied()
+		d.world.Images.FlushFails = func(path string) error {
+			if path != mig.Dst.Path {
+				return nil
+			}
+			return &fs.PathError{Op: "sync", Path: path, Err: syscall.EIO}
+		}
+		complete := d.call(mig.ID)
+		complete.DstAttachmentID = mig.DstAttachmentID
+		_, _, err := d.manager().Complete(context.Background(), complete)
+		must(t, err)
+		d.until(mig.ID, api.MigrationCompleting)
+		now := d.until(mig.ID, api.MigrationCopied)
+		if now.Error == nil || now.Error.Code != api.CodeIOError {
+			t.Errorf("the error is %v", now.Error)
+		}
+		if calls := d.world.Calls(); slices.Contains(calls, "Pivot") || slices.Contains(calls, "Suspend") {
+			t.Errorf("%v", calls)
+		}
+		d.ends(now, false)
+	})
 }

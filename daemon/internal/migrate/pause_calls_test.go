@@ -34,14 +34,14 @@ func TestThePauseOfASwitchMakesNoCallTooMany(t *testing.T) {
 		"Domain", "Job", // drain
 		"Domain", "SetConfigChain", // name_dst
 		"Domain", "Job", "Pivot", "Domain", "OpenFiles", // pivot
-		"Resume",
+		"RunState", "Resume", // resume
 	}
 	toSource := []string{
 		"Suspend", "RunState", // pause
 		"Domain", "Job", // drain
 		"Domain", "Job", "Pivot", "Domain", "OpenFiles", // pivot
 		"Domain", "OpenFiles", "Domain", // name_src
-		"Resume",
+		"RunState", "Resume", // resume
 	}
 	for name, c := range map[string]struct {
 		method string
@@ -67,7 +67,6 @@ func TestThePauseOfASwitchMakesNoCallTooMany(t *testing.T) {
 	}
 }
 
-// Nobody looks right before the Resume: a guest that runs, or is off, has to be taken for what it is all the same.
 func TestASwitchEndsWhateverBecameOfTheGuestBeforeItsResume(t *testing.T) {
 	for name, act := range map[string]func(*daemon) error{
 		"resumed by a person": func(d *daemon) error { return d.world.ResumeByUser(testInstance) },

@@ -25,7 +25,6 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout ti
 	begun, pace := 0, meter{} // the run of the guest in which the job was begun
 	var stuck standstill
 	var dst silence
-	behind := flushBehind{flush: func() { e.flushEarly(ctx, s, to.image(s).Path) }}
 	waits := "" // why the guest has to, if it has
 	for {
 		if err := e.StillOurs(ctx, s); err != nil {
@@ -97,7 +96,6 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout ti
 			}
 		}
 		e.paceJob(ctx, s, job, pacer)
-		behind.look(job)
 		if stallTimeout > 0 && e.now().Sub(since) >= stallTimeout {
 			// With the guest paused the job must be as fast as it can be.
 			return false, e.hvError(e.unpaceJob(ctx, s))

@@ -159,8 +159,12 @@ type remarkOutput struct {
 // depends on it.
 func (e *Env) flushEarly(ctx context.Context, s *Spec, path string) {
 	if err := e.images.Flush(ctx, path); err != nil {
-		e.log.Warn("an image was not flushed before its guest is held up, which may take longer now", "migration", s.MigrationID, "path", path, "err", err)
+		e.notFlushedEarly(s, path, err)
 	}
+}
+
+func (e *Env) notFlushedEarly(s *Spec, path string, err error) {
+	e.log.Warn("an image was not flushed before its guest is held up, which may take longer now", "migration", s.MigrationID, "path", path, "err", err)
 }
 
 // compare compares two chains of a migration, and shows how far it is.

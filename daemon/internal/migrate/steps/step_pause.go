@@ -151,14 +151,22 @@ func (e *Env) runState(ctx context.Context, s *Spec) (hv.RunState, error) {
 }
 
 // flushBeforeSwitch puts on stable storage what QEMU would flush with the guest suspended: it
-// flushes all disks when it suspends a guest, and the end when it pivots. Only time depends on it.
+// flushes all disks when it suspends a guest, and the end when it pivots. Only time depends on it, unless the end
+// cannot store what was written to it: Linux tells each descriptor once, and a later flush would know nothing of
+// it. With cache='unsafe' nobody else flushes.
 func (e *Env) flushBeforeSwitch(to direction) func(context.Context, *Spec) error {
 	return func(ctx context.Context, s *Spec) error {
 		if err := e.mayPause(); err != nil {
 			return err
 		}
-		for _, path := range []string{s.top(), to.image(s).Path} {
-			e.flushEarly(ctx, s, path)
+		e.flushEarly(ctx, s, s.top())
+		end := to.image(s).Path
+		switch err := e.images.Flush(ctx, end); {
+		case err == nil:
+		case isIOError(err), isFull(err):
+			return api.Errorf(api.CodeIOError, "%v; nothing is lost, instance %s is where it was: mend the storage and call again, which writes all of it anew", err, s.InstanceName)
+		default:
+			e.notFlushedEarly(s, end, err)
 		}
 		return nil
 	}
