@@ -23,7 +23,17 @@ if command -v deb-systemd-helper >/dev/null; then
 		;;
 	esac
 fi
-[ "$1" = purge ] && [ -d "$STATE" ] || exit 0
+[ "$1" = purge ] || exit 0
+
+remove_hook() {
+	[ "$PACKAGE" = volferryd ] || return 0
+	rm -f /etc/libvirt/hooks/qemu.d/volferry-guard
+	[ ! -d /etc/libvirt/hooks/qemu.d ] || rmdir --ignore-fail-on-non-empty /etc/libvirt/hooks/qemu.d || true
+}
+if [ ! -d "$STATE" ]; then # it has never run, or the state was removed by hand
+	remove_hook
+	exit 0
+fi
 
 # elsewhere names what guests may need in the directories that the configuration named: the
 # file has them from before the removal. An overlay has the name of a migration, and the
@@ -79,9 +89,6 @@ if [ -n "$kept" ]; then
 		;;
 	esac
 fi
-if [ "$PACKAGE" = volferryd ]; then
-	rm -f /etc/libvirt/hooks/qemu.d/volferry-guard
-	rmdir --ignore-fail-on-non-empty /etc/libvirt/hooks/qemu.d || true
-fi
+remove_hook
 find "$STATE" -mindepth 1 -delete
 rmdir "$STATE" || true # it may be a mount of its own

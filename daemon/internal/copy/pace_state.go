@@ -55,7 +55,7 @@ func (s PaceState) String() string {
 	case PaceKeepsShare:
 		return "gives way no further: " + why
 	case PaceDoesNotHelp:
-		return "does not give way, by which the guest would lose more: " + why
+		return "does not give way, which did not pay: " + why
 	case PaceCatchesUp:
 		return "gives way no further: it has to catch up with what the guest writes"
 	case PaceFree:

@@ -6,9 +6,11 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/retry"
 )
 
 // testOwners: libvirt gives an image to QEMU's user, and gives it back when a domain lets go of it. Were that done to an image that
@@ -47,18 +49,32 @@ func testOwners(t *testing.T, env *realEnv) {
 		}
 		wantOwner(t, spec, "while one domain has it", qemu)
 		env.unplug(t, first)
-		wantOwner(t, spec, "when none has it", c.after)
+		awaitOwner(t, spec, "when none has it", c.after)
 	}
 }
 
 func wantOwner(t *testing.T, spec hv.DiskSpec, when string, want int) {
 	t.Helper()
+	if got := ownerOf(t, spec); got != want {
+		t.Errorf("read-only %v, shareable %v: owner %s is %d, want %d", spec.ReadOnly, spec.Shareable, when, got, want)
+	}
+}
+
+// awaitOwner is wantOwner behind a disk that was taken away: libvirt gives the owner back when the XML has no
+// such disk any more.
+func awaitOwner(t *testing.T, spec hv.DiskSpec, when string, want int) {
+	t.Helper()
+	_, err := retry.Poll(t.Context(), 20*time.Millisecond, 5*time.Second, func() (bool, error) { return ownerOf(t, spec) == want, nil })
+	must(t, err)
+	wantOwner(t, spec, when, want)
+}
+
+func ownerOf(t *testing.T, spec hv.DiskSpec) int {
+	t.Helper()
 	info, err := os.Stat(spec.Image.Path)
 	must(t, err)
 	stat, _ := info.Sys().(*syscall.Stat_t)
-	if got := int(stat.Uid); got != want {
-		t.Errorf("read-only %v, shareable %v: owner %s is %d, want %d", spec.ReadOnly, spec.Shareable, when, got, want)
-	}
+	return int(stat.Uid)
 }
 
 // unplug takes the disk sda from a domain.
