@@ -50,6 +50,20 @@ func TestPurgeIsRefusedWhileAnOperationIsOpen(t *testing.T) {
 }
 
 // dpkg has removed the configuration by then.
+func TestAPurgeWithoutStateRemovesTheHook(t *testing.T) {
+	hooks := t.TempDir()
+	hook := filepath.Join(hooks, "volferry-guard")
+	if err := os.WriteFile(hook, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := purge(t, filepath.Join(t.TempDir(), "none"), hooks); err != nil {
+		t.Errorf("the purge: %v, and it says\n%s", err, said)
+	}
+	if _, err := os.Stat(hook); !os.IsNotExist(err) {
+		t.Errorf("the hook after a purge: %v", err)
+	}
+}
+
 func TestAPurgeThatIsRefusedKeepsTheConfigurationForTheNextInstallation(t *testing.T) {
 	dir := t.TempDir()
 	state, hooks := filepath.Join(dir, "var"), filepath.Join(dir, "hooks")
