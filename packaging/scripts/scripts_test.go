@@ -49,7 +49,6 @@ func TestPurgeIsRefusedWhileAnOperationIsOpen(t *testing.T) {
 	}
 }
 
-// dpkg has removed the configuration by then.
 func TestAPurgeWithoutStateRemovesTheHook(t *testing.T) {
 	hooks := t.TempDir()
 	hook := filepath.Join(hooks, "volferry-guard")
@@ -64,6 +63,7 @@ func TestAPurgeWithoutStateRemovesTheHook(t *testing.T) {
 	}
 }
 
+// dpkg has removed the configuration by then.
 func TestAPurgeThatIsRefusedKeepsTheConfigurationForTheNextInstallation(t *testing.T) {
 	dir := t.TempDir()
 	state, hooks := filepath.Join(dir, "var"), filepath.Join(dir, "hooks")

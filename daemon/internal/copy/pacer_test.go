@@ -246,12 +246,28 @@ func (p *plant) states(d time.Duration) map[copy.PaceDoing]int {
 	return seen
 }
 
+// newCrowdedPlant has a guest whose writes take three times as long beside any copy, since it has less of the
+// processors then, and what the disk adds to that.
+func newCrowdedPlant(bytesPerSecond int64, noise float64) *plant {
+	p := newPlant(time.Millisecond, bytesPerSecond)
+	p.contention, p.perRequest, p.noise = 2, 500*time.Microsecond, noise
+	return p
+}
+
+// letGo waits until the pacer has found that giving way does not help.
+func (p *plant) letGo(t *testing.T) {
+	t.Helper()
+	<-time.After(4 * time.Second)
+	if s := p.pacer.State(); s.Doing != copy.PaceDoesNotHelp {
+		t.Fatalf("it says %q", s)
+	}
+}
+
 // Of this guest's requests none waits for the copy's: it only has less of the processors.
 func TestThePacerLetsACopyGoWhereGivingWayDoesNotHelp(t *testing.T) {
 	for name, noise := range map[string]float64{"without noise": 0, "with noise": 0.3} {
 		t.Run(name, func(t *testing.T) {
-			p := newPlant(time.Millisecond, 64<<30)
-			p.contention, p.perRequest, p.noise = 2, 500*time.Microsecond, noise
+			p := newCrowdedPlant(64<<30, noise)
 			p.run(t, func() {
 				<-time.After(4 * time.Second)
 				if share := p.share(); share < 0.9 {
@@ -274,8 +290,7 @@ func TestThePacerLetsACopyGoWhereGivingWayDoesNotHelp(t *testing.T) {
 func TestThePacerDoesNotWaverWhereGivingWayHelpsALittle(t *testing.T) {
 	for bytesPerSecond := int64(512 << 20); bytesPerSecond <= 8<<30; bytesPerSecond += bytesPerSecond / 4 {
 		t.Run(fmt.Sprintf("%d MiB/s", bytesPerSecond>>20), func(t *testing.T) {
-			p := newPlant(time.Millisecond, bytesPerSecond)
-			p.contention, p.perRequest, p.noise = 2, 500*time.Microsecond, 0.3
+			p := newCrowdedPlant(bytesPerSecond, 0.3)
 			p.run(t, func() {
 				<-time.After(4 * time.Second)
 				letGo, before := 0, copy.PaceDoing("")
@@ -297,13 +312,9 @@ func TestThePacerDoesNotWaverWhereGivingWayHelpsALittle(t *testing.T) {
 
 // An operator who has a copy give way as far as need be knows better than the pacer.
 func TestACopyThatWasLetGoGivesWayWithoutAShare(t *testing.T) {
-	p := newPlant(time.Millisecond, 64<<30)
-	p.contention, p.perRequest = 2, 500*time.Microsecond
+	p := newCrowdedPlant(64<<30, 0)
 	p.run(t, func() {
-		<-time.After(4 * time.Second)
-		if s := p.pacer.State(); s.Doing != copy.PaceDoesNotHelp {
-			t.Fatalf("it says %q", s)
-		}
+		p.letGo(t)
 		p.pacer.SetKeepShare(0)
 		<-time.After(4 * time.Second)
 		if inFlight, _ := p.pacer.Allow(); inFlight > miB {
@@ -313,13 +324,9 @@ func TestACopyThatWasLetGoGivesWayWithoutAShare(t *testing.T) {
 }
 
 func TestThePacerGivesWayAgainOnceThatHelps(t *testing.T) {
-	p := newPlant(time.Millisecond, 64<<30)
-	p.contention, p.perRequest = 2, 500*time.Microsecond
+	p := newCrowdedPlant(64<<30, 0)
 	p.run(t, func() {
-		<-time.After(4 * time.Second)
-		if s := p.pacer.State(); s.Doing != copy.PaceDoesNotHelp {
-			t.Fatalf("it says %q", s)
-		}
+		p.letGo(t)
 		p.change(func() { p.bytesPerSecond = 1 << 30 })
 		<-time.After(2 * time.Second)
 		if inFlight, _ := p.pacer.Allow(); inFlight > 4*miB {

@@ -308,7 +308,7 @@ func loopDevice(backingFile string) string {
 }
 
 func noSpace(err error) error {
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+	if atomicfile.IsFull(err) {
 		return api.Errorf(api.CodeNoSpace, "%v", err)
 	}
 	return err

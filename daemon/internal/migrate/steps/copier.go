@@ -363,15 +363,13 @@ func copyError(ctx context.Context, err error) error {
 		return api.Errorf(api.CodeUnsupportedDisk, "%v", image)
 	case errors.Is(err, copy.ErrInUse):
 		return api.Errorf(api.CodeDstInUse, "%v", err)
-	case isFull(err):
+	case atomicfile.IsFull(err):
 		return api.Errorf(api.CodeNoSpace, "%v; make room and run the copy again, it goes on where it stopped", err)
 	case isIOError(err):
 		return api.Errorf(api.CodeIOError, "%v; mend the storage and run the copy again, it goes on where it stopped", err)
 	}
 	return api.Errorf(api.CodeInternal, "%v; the copy goes on where it stopped when it is run again", err)
 }
-
-func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // isIOError says whether storage failed: these are the errors that Linux makes of what a device or
 // a file server answers (blk_errors in block/blk-core.c, nfs_stat_to_errno).

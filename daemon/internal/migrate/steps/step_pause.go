@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/atomicfile"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/retry"
 )
@@ -163,7 +164,7 @@ func (e *Env) flushBeforeSwitch(to direction) func(context.Context, *Spec) error
 		end := to.image(s).Path
 		switch err := e.images.Flush(ctx, end); {
 		case err == nil:
-		case isIOError(err), isFull(err):
+		case isIOError(err), atomicfile.IsFull(err):
 			return api.Errorf(api.CodeIOError, "%v; nothing is lost, instance %s is where it was: mend the storage and call again, which writes all of it anew", err, s.InstanceName)
 		default:
 			e.notFlushedEarly(s, end, err)
