@@ -77,11 +77,11 @@ var knownBugs = slices.Concat([]knownBug{
 	"nothing has to be done; a QEMU whose changelog has that commit spares the guests that pause",
 	"what a busy guest writes in the moment in which a fold or a mirror begins may be missing in the destination",
 ), jobStartBug(
-	"QEMU before 8.0 may die of a write of an I/O thread that is under way when a synchronous block copy begins (mended by its commit 32125b1460)",
+	"the process of a guest with I/O threads may end at the start of a block copy with QEMU before 8.0 (fixed by its commit 32125b1460)",
 	func(s hv.JobStart) bool { return s.KillsGuest },
-	"a guest with this QEMU and with I/O threads is suspended while the copy of a fold or of a mirror begins, mostly for some milliseconds, and lives",
+	"a guest with this QEMU and with I/O threads is suspended while the copy of a fold or of a mirror begins, mostly for some milliseconds",
 	"nothing has to be done; QEMU 8.0 or later spares the guests that pause (Volferry pauses guests for 8.0 to 10.2 too, which may miss a write then)",
-	"the QEMU of a busy guest with I/O threads may die in the moment in which a fold or a mirror begins",
+	"the process of a guest with I/O threads may end when a fold or a mirror begins",
 ), []knownBug{
 	{
 		on:     func(a hv.About, _ *config) bool { return a.Libvirt.Before(testedLibvirt) },

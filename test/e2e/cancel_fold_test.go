@@ -20,7 +20,7 @@ func (v *move) untilFolding(t *testing.T) {
 	})
 }
 
-// QEMU may die of the end of a job under a write of its guest. A complete is
+// The guest's process may end with a job, unless the guest is paused. A complete is
 // cancelled in the middle of its fold, again and again, with the guest writing.
 func TestCancelsInTheMiddleOfAFoldLeaveTheGuestAlive(t *testing.T) {
 	leftToTestE2E(t)

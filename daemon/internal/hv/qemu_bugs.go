@@ -14,7 +14,7 @@ const devRelease = 50
 type JobStart struct {
 	// LosesWrites: it may lose a write of the guest that is under way.
 	LosesWrites bool
-	// KillsGuest: it may die of a write that comes from an I/O thread, if the copy is synchronous.
+	// KillsGuest: the process of a guest with I/O threads may end, if the copy is synchronous.
 	KillsGuest bool
 }
 
@@ -23,10 +23,8 @@ func JobStartOf(qemu Version) JobStart {
 	return JobStart{LosesWrites: jobStartLosesWrites(qemu), KillsGuest: jobStartKillsGuest(qemu)}
 }
 
-// jobStartKillsGuest: before QEMU 8.0 the filter of a copy knows its job before mirror_run has made
-// the job's bitmap of what is in flight, and a synchronous copy looks into that bitmap at each
-// write. An I/O thread writes in between; where the disk has none, nothing comes in between. The
-// commit 32125b1460, which is in 8.0, puts the job behind the bitmap.
+// jobStartKillsGuest reports whether the guest's process may end as a synchronous copy begins. QEMU
+// 8.0 has the fix, commit 32125b1460. A guest whose disk has no I/O thread is not concerned.
 func jobStartKillsGuest(qemu Version) bool { return qemu.Before(Version{Major: 8}) }
 
 // jobStartLosesWrites: from the beginning of such a job until it has looked through the disk for
@@ -52,7 +50,7 @@ func CopySkipsZeros(qemu Version) bool {
 	return qemu == (Version{}) || !qemu.Before(Version{Major: 9, Minor: 1})
 }
 
-// JobEndKillsGuest says whether a QEMU of this version, or an unknown one if it is zero, dies if a synchronous copy ends
-// with an error under a write of its guest (corrupted double-linked list): 7.2 does, nearly always. Of
-// later ones it is not known.
+// JobEndKillsGuest reports whether the process of a guest with a QEMU of this version, or an
+// unknown one if it is zero, may end with a synchronous copy that fails. Seen in 7.2; 8.0 and
+// later were not tried.
 func JobEndKillsGuest(qemu Version) bool { return qemu.Before(Version{Major: 8}) }

@@ -30,8 +30,8 @@ var (
 // saveChannels is how many channels can write the RAM of a domain that runs; 0 is none, one
 // stream. QEMU is what the process runs, which may be older than the one that is installed.
 //
-// Channels are for what goes past the page cache. QEMU 10.0 dies when several write into a tmpfs,
-// and the guest with it.
+// Channels are for files that are written past the page cache. A file on a tmpfs gets none: the
+// process of a guest with QEMU 10.0 may end there.
 func (c *Conn) saveChannels(ctx context.Context, id string, past golibvirt.DomainSaveRestoreFlags) (int, error) {
 	channels, err := c.restoreChannels(ctx)
 	if err != nil || channels == 0 || past == 0 {

@@ -57,7 +57,7 @@ func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 		}
 		// Nobody can keep a person from resuming the guest after it was seen to stand still.
 		if opts.Synchronous && dom.IOThreads && dom.State == hv.StateRunning && dom.shown != hv.StatePaused && hv.JobStartOf(dom.qemu).KillsGuest {
-			f.violate("a synchronous job began on %s of domain %s, which has I/O threads, with the guest running and writing, of which its QEMU may die", target, dom.Name)
+			f.violate("a synchronous job began on %s of domain %s, which has I/O threads, with the guest running and writing: its process may end", target, dom.Name)
 		}
 		j := &job{
 			kind: hv.JobCopy, dst: dst, backing: opts.Backing, synchronous: opts.Synchronous, bandwidth: opts.BandwidthBytesPerSecond,
@@ -201,7 +201,7 @@ func (f *Fake) AbortJob(ctx context.Context, id, target string) error {
 			return err
 		}
 		if dom.jobs[target].synchronous && dom.State == hv.StateRunning {
-			f.violate("the synchronous job on %s of domain %s was aborted with the guest running and writing, of which QEMU may die", target, dom.Name)
+			f.violate("the synchronous job on %s of domain %s was aborted with the guest running and writing: its process may end", target, dom.Name)
 		}
 		if j := dom.jobs[target]; j.ready && j.behind > soon && dom.State == hv.StatePaused {
 			f.violate("the job on %s of domain %s was aborted with the guest paused and %d bytes left, which are copied first", target, dom.Name, j.behind)

@@ -12,9 +12,8 @@ import (
 )
 
 // abortSteps end the copy job into dst that a mirror, or a complete that failed, has left.
-// QEMU 7.2 corrupts its heap, and the guest dies, if a
-// synchronous job ends while a write of the guest is on its way to both sides: so
-// the guest is paused for it. Where there is no job the guest is left alone.
+// The process of a guest with QEMU 7.2 may end with a synchronous job, unless the guest is
+// paused. Without a job the guest is left alone.
 func (e *Env) abortSteps(abort op.Step) []op.Step {
 	pause := provided(e.ifMirrored(e.stepPause(toAbort)), e.leaveSilentDst, e.catchUpToAbort)
 	undo := pause.Undo

@@ -235,8 +235,8 @@ func (e *Env) awaitTracking(ctx context.Context, s *Spec, to direction, run int)
 }
 
 // endBegun ends a job that may have missed a write, or that nobody goes on with. A guest that
-// somebody has resumed is suspended once more for that: QEMU may die if a synchronous job ends
-// during a write. If the daemon dies meanwhile, the undo of the pause lets the guest go on, unless
+// somebody has resumed is suspended once more for that: its process may end with a synchronous job
+// otherwise. If the daemon dies meanwhile, the undo of the pause lets the guest go on, unless
 // it was paused by a person before.
 func (e *Env) endBegun(ctx context.Context, s *Spec, to direction) error {
 	disk, err := e.readDisk(ctx, s)

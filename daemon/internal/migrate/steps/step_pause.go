@@ -38,8 +38,8 @@ var (
 	// toSwitch is the pause of a switch: once the job is drained both of its ends are
 	// equal, and a crash loses nothing.
 	toSwitch = pauseWindow{"pause", "resume", true}
-	// toAbort is the pause in which a job is ended: QEMU may die if a job ends during a
-	// write of the guest.
+	// toAbort is the pause in which a job is ended: the guest's process may end with the job
+	// otherwise.
 	toAbort = pauseWindow{"pause_to_abort", "resume_after_abort", true}
 )
 
