@@ -192,8 +192,11 @@ type Drain struct {
 	BytesTotal              int64         `json:"bytes_total"`
 	BytesDone               int64         `json:"bytes_done"`
 	Volumes                 []DrainVolume `json:"volumes"`
-	StartedAt               time.Time     `json:"started_at"`
-	FinishedAt              *time.Time    `json:"finished_at"`
+	// Uses are the files below the path of the pool, of any host, that domains need. Moves of
+	// volumes do not end them.
+	Uses       []PoolUse  `json:"uses,omitempty" needs:"-"`
+	StartedAt  time.Time  `json:"started_at"`
+	FinishedAt *time.Time `json:"finished_at"`
 }
 
 // Request is what the drain was asked for by.

@@ -168,6 +168,9 @@ type Pool struct {
 	CapacityBytes int64     `json:"capacity_bytes"`
 	FreeBytes     int64     `json:"free_bytes"`
 	UpdatedAt     time.Time `json:"updated_at" schema:"optional"`
+	// Uses are the files below Path that domains of the host need and that are no volumes of
+	// attachments, MaxPoolUses at most.
+	Uses []PoolUse `json:"uses,omitempty" needs:"-"`
 }
 
 // VolumeType is a named set of properties. If Pools is empty, every pool is allowed.

@@ -4,9 +4,14 @@ package hosts
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/lab"
 	"github.com/volferry/volferry/test/site"
 )
 
@@ -110,4 +115,56 @@ func (c *cluster) untilMoved(t *testing.T, n int) {
 func (g *guest) root(t *testing.T) api.Volume {
 	t.Helper()
 	return get[api.Volume](t, g.host.Caller, "volume", "volume", "show", g.Name+"-vda")
+}
+
+// A pool is taken away when its drain says so: what else needs it is named.
+func TestADrainNamesWhatElseNeedsThePool(t *testing.T) {
+	leftToTestHosts(t)
+	t.Parallel()
+	c := startCluster(t, "hv1")
+	h, admin := c.Hosts[0], c.Registry.Caller()
+	c.guest(t, h)
+	inPool := func(name string) string {
+		path := filepath.Join(localDir(h), name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := lab.MakeVolume(t.Context(), lab.Volume{Path: path, Format: "raw"}, 1<<20, lab.Fill{}); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	stranger, below := inPool("stranger.raw"), inPool("sub/below.raw")
+	if err := h.Libvirtd.DefineWithDisks(t.Context(), "stranger", stranger); err != nil {
+		t.Fatal(err)
+	}
+	ctl(t, h.Caller, "volume", "adopt", "--path", below, "--format", "raw", "below")
+
+	for _, args := range [][]string{{"--dry-run"}, nil} {
+		out, err := admin.Ctl(t.Context(), append([]string{"pool", "drain", localPool, "--to", otherPool}, args...)...)
+		var failed *site.CtlError
+		if !errors.As(err, &failed) || failed.Exit != api.ExitOpFailed {
+			t.Fatalf("pool drain %v ended with %v, want exit status %d", args, err, api.ExitOpFailed)
+		}
+		for _, want := range []string{stranger, below} {
+			if !strings.Contains(out+err.Error(), want) {
+				t.Errorf("pool drain %v does not name %s:\n%s\n%v", args, want, out, err)
+			}
+		}
+	}
+	d := c.drain(t)
+	want := api.PoolUse{Host: "hv1", Domain: "stranger", What: "disk vda", Path: stranger}
+	if !slices.Equal(d.Uses, []api.PoolUse{want}) {
+		t.Errorf("uses = %+v, want %+v", d.Uses, want)
+	}
+
+	// Without them the pool may go.
+	if _, err := h.Libvirtd.Virsh(t.Context(), "undefine", "stranger"); err != nil {
+		t.Fatal(err)
+	}
+	ctl(t, h.Caller, "volume", "migrate", "below", "--to-pool", otherPool)
+	eventually(t, "the pool is not needed any more", func() bool {
+		d := get[api.Drain](t, admin, "drain", "drain", "show", d.ID)
+		return len(d.Uses) == 0 && !slices.ContainsFunc(d.Volumes, func(v api.DrainVolume) bool { return v.Outside() })
+	})
 }

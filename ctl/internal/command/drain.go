@@ -25,9 +25,11 @@ func poolDrainCommand() *cli.Command {
 		Name: "drain", Usage: "move every volume of a pool to another pool", ArgsUsage: "POOL", Action: withSession(poolDrain),
 		UsageText: session.Program + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE] [--pace HOW] [--verify HOW] [--delete-source] [--live-shared [--max-pause T] [--throttle-writers] | --pause-all] [--dry-run]",
 		Description: "It moves the volumes on every host, those of running and of stopped instances too. A volume\n" +
-			"that cannot be moved is skipped, and listed with the reason, and so is one elsewhere that reads\n" +
-			"a base image in the pool. The registry does the work: it goes on without this command, and\n" +
-			"after a restart. 'volferryctl drain' follows, pauses and stops it.",
+			"that cannot be moved is skipped, and listed with the reason. What else needs the pool is listed\n" +
+			"too: volumes outside that have an image or a base image below its path, and the files there that\n" +
+			"domains name, adopted or not, such as the image of a CD-ROM. The registry does the\n" +
+			"work: it goes on without this command, and after a restart. 'volferryctl drain' follows, pauses\n" +
+			"and stops it.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "to", Usage: "move them into `POOL`"},
 			&cli.IntFlag{Name: "parallel", Value: 1, DefaultText: "1", Usage: "move `N` volumes at once"},
@@ -57,7 +59,7 @@ func drainCommand() *cli.Command {
 			{
 				Name: "watch", Usage: "follow a drain until it is over", ArgsUsage: "DRAIN", Action: withSession(drainWatch),
 				Description: "Ctrl-C stops the watching, not the drain. The exit status is 6 if a drain that ran to its end\n" +
-					"left a volume behind, or if one elsewhere reads a base image in the pool.",
+					"left a volume behind, or if the pool is still needed.",
 			},
 			drainVerb("pause", routes.PauseDrain, "begin no more moves; moves under way go on", "Paused drain %s: the moves that run go on to their end."),
 			drainVerb("resume", routes.ResumeDrain, "resume a paused drain", "Drain %s goes on."),
@@ -166,7 +168,8 @@ func endDrain(ctx context.Context, s *session.Session, id string, view *drainVie
 	view.update(d)
 	line, stays := drainResult(d)
 	if s.Progress != session.ProgressJSON {
-		if err := s.PrintResult(resp, d.ID, append([]string{line}, leftInPool(ctx, s, d)...)...); err != nil {
+		lines := append([]string{line}, (&poolNeeds{uses: d.Uses}).lines()...)
+		if err := s.PrintResult(resp, d.ID, append(lines, leftInPool(ctx, s, d)...)...); err != nil {
 			return err
 		}
 	}
@@ -193,7 +196,7 @@ func (v *drainView) update(d *api.Drain) {
 	}
 	over := 0
 	for _, vol := range d.Volumes {
-		if vol.State != api.DrainVolumePending && vol.State != api.DrainVolumeMoving && !vol.ReadsBase() {
+		if vol.State != api.DrainVolumePending && vol.State != api.DrainVolumeMoving && !vol.Outside() {
 			over++
 		}
 	}
@@ -284,7 +287,7 @@ func drainShow(c *cli.Context, s *session.Session) error {
 	if err := printDrainVolumes(s, d); err != nil {
 		return err
 	}
-	if lines := leftInPool(c.Context, s, d); len(lines) > 0 {
+	if lines := append((&poolNeeds{uses: d.Uses}).lines(), leftInPool(c.Context, s, d)...); len(lines) > 0 {
 		return s.PrintLines(append([]string{""}, lines...)...)
 	}
 	return nil

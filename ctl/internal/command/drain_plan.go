@@ -18,8 +18,8 @@ import (
 )
 
 // drainPlan is what a drain would do to a volume: a plan, or why it is refused, or the move under
-// way that it would wait for. A volume that is not in the pool, and reads a base image there, has an
-// error too.
+// way that it would wait for. A volume that is not in the pool, and needs an image below its path, has
+// an error too.
 type drainPlan struct {
 	VolumeID   string             `json:"volume_id"`
 	VolumeName string             `json:"volume_name"`
@@ -33,8 +33,8 @@ type drainPlan struct {
 	// moves a volume that it brings once that is over.
 	Migration *api.Migration `json:"migration,omitempty"`
 	Error     *api.Error     `json:"error,omitempty"`
-	// readsBase says that the volume is elsewhere, and Error which base image it reads in the pool.
-	readsBase bool
+	// outside says that the volume is not in the pool, and Error which image below its path it needs.
+	outside bool
 }
 
 // comes says whether the volume is not in the pool yet.
@@ -48,6 +48,8 @@ type drainPlans struct {
 	in    api.PoolDrain
 	plans []drainPlan
 	to    []api.Pool
+	// needs is what needs the pool besides the volumes in it.
+	needs poolNeeds
 }
 
 // showDrainPlan prints what a drain would do to each volume of the pool, and does nothing.
@@ -78,6 +80,7 @@ func showDrainPlan(ctx context.Context, s *session.Session, pool string, in api.
 	if err := s.PrintList(session.Response{}, ids, &t, fmt.Sprintf("Pool %s has no volume.", pool)); err != nil || s.Quiet {
 		return cmp.Or(err, d.refusal())
 	}
+	reasons = append(reasons, d.needs.lines()...)
 	if len(reasons) > 0 {
 		reasons = append([]string{""}, reasons...)
 	}
@@ -98,8 +101,10 @@ func showDrainPlan(ctx context.Context, s *session.Session, pool string, in api.
 // row is what the table says of a volume, and the sentence under it, "" if there is none.
 func (p *drainPlan) row(pool string) (takes, method, reason string) {
 	switch {
-	case p.readsBase:
+	case p.outside && p.Error.Details[api.DetailBaseImage] != nil:
 		return "-", "READS", p.VolumeName + " reads: " + p.Error.Message
+	case p.outside:
+		return "-", "BELOW", p.VolumeName + " is below: " + p.Error.Message
 	case p.Error != nil:
 		return "-", "STAYS", p.VolumeName + " stays: " + p.Error.Message
 	case p.Migration != nil && p.comes(pool):
@@ -118,21 +123,29 @@ func (p *drainPlan) row(pool string) (takes, method, reason string) {
 func (d *drainPlans) inPool() int {
 	n := 0
 	for i := range d.plans {
-		if !d.plans[i].readsBase {
+		if !d.plans[i].outside {
 			n++
 		}
 	}
 	return n
 }
 
-// refusal is an error if the pool has volumes and none of them would be moved, or if it has none
-// and is needed all the same.
+// refusal is an error if the pool has volumes and none of them would be moved, or if something would
+// need the pool after the drain.
 func (d *drainPlans) refusal() error {
+	moves := slices.ContainsFunc(d.plans, func(p drainPlan) bool { return p.Error == nil })
 	switch {
-	case len(d.plans) == 0 || slices.ContainsFunc(d.plans, func(p drainPlan) bool { return p.Error == nil }):
+	case d.needs.any() && (moves || d.inPool() == 0):
+		what := "has no volume, and is still needed"
+		if moves {
+			what = "would still be needed after the drain"
+		}
+		return &session.AdvisedError{
+			Err: api.Errorf(api.CodeConflict, "pool %s %s: %s", d.pool, what, d.needs.text()), Exit: api.ExitOpFailed,
+			Advice: "Nothing was done. Whoever takes the pool away now loses that.",
+		}
+	case moves || len(d.plans) == 0:
 		return nil
-	case d.inPool() == 0:
-		return api.Errorf(api.CodeConflict, "pool %s has no volume, and is still needed: %s", d.pool, readBases(len(d.plans)))
 	}
 	return api.Errorf(api.CodeConflict, "no volume of pool %s can be moved to pool %s, and nothing was done", d.pool, d.in.ToPool)
 }
@@ -147,6 +160,11 @@ func planDrain(ctx context.Context, s *session.Session, pool string, in api.Pool
 	for _, name := range []string{pool, in.ToPool} { // as the drain itself refuses it
 		if err := checkPoolIn(pools, name); err != nil {
 			return nil, err
+		}
+	}
+	for i := range pools {
+		if pools[i].Name == pool {
+			d.needs.uses = append(d.needs.uses, pools[i].Uses...)
 		}
 	}
 	d.to = slices.DeleteFunc(slices.Clone(pools), func(p api.Pool) bool { return p.Name != in.ToPool })
@@ -165,9 +183,10 @@ func planDrain(ctx context.Context, s *session.Session, pool string, in api.Pool
 			p.Migration = &moves[n]
 		}
 		if v.Location.Pool != pool && !p.comes(pool) {
-			if p.Error = readsFrom(v, pools, pool); p.Error != nil {
-				p.Migration, p.readsBase = nil, true
+			if p.Error = needsPool(v, pools, pool); p.Error != nil {
+				p.Migration, p.outside = nil, true
 				d.plans = append(d.plans, p)
+				d.needs.add(p.Error)
 			}
 			continue
 		}
@@ -181,13 +200,13 @@ func planDrain(ctx context.Context, s *session.Session, pool string, in api.Pool
 	return d, nil
 }
 
-// readsFrom says that a volume, which is not in the pool, has a base image there, nil if it has not.
-func readsFrom(v *api.Volume, pools []api.Pool, pool string) *api.Error {
+// needsPool is api.Volume.NeedsPool of the pool on the volume's host.
+func needsPool(v *api.Volume, pools []api.Pool, pool string) *api.Error {
 	i := slices.IndexFunc(pools, func(p api.Pool) bool { return p.Name == pool && p.Host == v.Host })
 	if i < 0 {
 		return nil
 	}
-	return v.ReadsFrom(&pools[i])
+	return v.NeedsPool(&pools[i])
 }
 
 // underWay says whether a drain waits for a move of somebody else, and does not leave its volume

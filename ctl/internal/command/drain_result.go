@@ -4,17 +4,20 @@ package command
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/volferry/volferry/internal/api"
 )
 
-// drainResult says how a drain ended, and why its pool may not be taken away yet, "" if it may.
+// drainResult returns a line about the end of a drain, and why its pool may not be taken away yet,
+// "" if it may.
 func drainResult(d *api.Drain) (line, stays string) {
-	moved, left, readers := 0, 0, 0
+	moved, left := 0, 0
+	needs := poolNeeds{uses: d.Uses}
 	for i := range d.Volumes {
 		switch v := &d.Volumes[i]; {
-		case v.ReadsBase():
-			readers++
+		case v.Outside():
+			needs.add(v.Error)
 		case v.State == api.DrainVolumeMoved:
 			moved++
 		default:
@@ -25,38 +28,94 @@ func drainResult(d *api.Drain) (line, stays string) {
 	switch {
 	case d.State == api.DrainStopped:
 		line = fmt.Sprintf("The drain of pool %s was stopped: %s, %d left", d.Pool, counts, left)
-	case left+readers > 0:
+	case left > 0 || needs.any():
 		line = fmt.Sprintf("Pool %s is not drained: %s to %s, %d left", d.Pool, counts, d.ToPool, left)
 	default:
 		line = fmt.Sprintf("Drained pool %s to %s: %s, %d left", d.Pool, d.ToPool, counts, left)
 	}
-	if readers > 0 {
-		line += "; " + readBases(readers)
+	if needs.any() {
+		line += "; " + needs.text()
 	}
 	switch {
 	case left > 0:
 		stays = fmt.Sprintf("pool %s is not empty: %s not moved", d.Pool, api.Count(left, "volume"))
-		if readers > 0 {
-			stays += ", and " + readBases(readers)
+		if needs.any() {
+			stays += ", and " + needs.text()
 		}
-	case readers > 0:
-		stays = fmt.Sprintf("pool %s is still needed: %s", d.Pool, readBases(readers))
+	case needs.any():
+		stays = fmt.Sprintf("pool %s is still needed: %s", d.Pool, needs.text())
 	}
 	return line + ".", stays
 }
 
-// readBases says that so many volumes need a pool that they are not in.
-func readBases(n int) string {
-	if n == 1 {
-		return "1 volume elsewhere reads a base image there"
+// poolNeeds counts what needs a pool besides the volumes in it.
+type poolNeeds struct {
+	readers, below int
+	uses           []api.PoolUse
+}
+
+// add counts a volume outside of the pool by its error.
+func (n *poolNeeds) add(why *api.Error) {
+	if v := (api.DrainVolume{Error: why}); v.ReadsBase() {
+		n.readers++
+	} else {
+		n.below++
 	}
-	return api.Count(n, "volume") + " elsewhere read base images there"
+}
+
+func (n *poolNeeds) any() bool { return n.readers+n.below+len(n.uses) > 0 }
+
+// text names what needs the pool, in one clause.
+func (n *poolNeeds) text() string {
+	var parts []string
+	switch {
+	case n.readers == 1:
+		parts = append(parts, "1 volume elsewhere reads a base image there")
+	case n.readers > 1:
+		parts = append(parts, api.Count(n.readers, "volume")+" elsewhere read base images there")
+	}
+	switch {
+	case n.below == 1:
+		parts = append(parts, "1 volume that is not in the pool is below its path")
+	case n.below > 1:
+		parts = append(parts, api.Count(n.below, "volume")+" that are not in the pool are below its path")
+	}
+	files, unknown := 0, 0
+	for i := range n.uses {
+		if n.uses[i].Unknown != "" {
+			unknown++
+		} else {
+			files++
+		}
+	}
+	switch {
+	case files == 1:
+		parts = append(parts, "a domain needs 1 file there")
+	case files > 1:
+		parts = append(parts, "domains need "+api.Count(files, "file")+" there")
+	}
+	if unknown > 0 {
+		parts = append(parts, "it is not known what all domains need there")
+	}
+	return strings.Join(parts, ", and ")
+}
+
+// lines has a sentence for each use.
+func (n *poolNeeds) lines() []string {
+	lines := make([]string, 0, len(n.uses))
+	for i := range n.uses {
+		lines = append(lines, "Needed: "+n.uses[i].Text()+".")
+	}
+	return lines
 }
 
 // drainVolumeState is the state of a volume of a drain, for people.
 func drainVolumeState(v *api.DrainVolume) string {
-	if v.ReadsBase() {
+	switch {
+	case v.ReadsBase():
 		return "reads base"
+	case v.Outside():
+		return "below"
 	}
 	return v.State
 }
@@ -65,7 +124,7 @@ func drainVolumeState(v *api.DrainVolume) string {
 func inDrain(d *api.Drain) int {
 	n := 0
 	for i := range d.Volumes {
-		if !d.Volumes[i].ReadsBase() {
+		if !d.Volumes[i].Outside() {
 			n++
 		}
 	}

@@ -113,5 +113,8 @@ func poolShow(c *cli.Context, s *session.Session) error {
 	r.Add("free", roomText(p, p.FreeBytes, api.ExactBytes))
 	r.Add("capacity", roomText(p, p.CapacityBytes, api.ExactBytes))
 	r.Add("as of", render.Time(p.UpdatedAt))
-	return s.PrintRecord(resp, p.Name, &r)
+	if err := s.PrintRecord(resp, p.Name, &r); err != nil || s.JSON || s.Quiet || len(p.Uses) == 0 {
+		return err
+	}
+	return s.PrintLines(append([]string{""}, (&poolNeeds{uses: p.Uses}).lines()...)...)
 }

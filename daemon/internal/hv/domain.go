@@ -67,6 +67,15 @@ type Domain struct {
 	// domain is transient.
 	Live   []Disk
 	Config []Disk
+	// Files are the files and directories that the running process or the persistent definition
+	// names besides disks, each once.
+	Files []DomainFile
+}
+
+// DomainFile is a file or a directory that a domain needs and that is no disk.
+type DomainFile struct {
+	What string // as nvram, kernel, tpm
+	Path string
 }
 
 // LiveDisk returns the live disk with this target (vda), nil if none.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"github.com/google/uuid"
@@ -289,6 +290,7 @@ func (f *domainFacts) domain(known domainxml.PoolSources, clusters rbd.Clusters)
 		Snapshots:   f.snapshots,
 		Checkpoints: f.checkpoints,
 		MemoryBytes: current.Memory, IOThreads: current.IOThreads,
+		Files: current.Files,
 	}
 	d.State, d.PauseReason = stateOf(f.state, f.reason)
 	d.Moved = movedAway(f.state, f.reason)
@@ -305,6 +307,11 @@ func (f *domainFacts) domain(known domainxml.PoolSources, clusters rbd.Clusters)
 			return nil, false, err
 		}
 		d.Config = config.Disks
+		for _, file := range config.Files {
+			if !slices.Contains(d.Files, file) {
+				d.Files = append(d.Files, file)
+			}
+		}
 	}
 	return d, true, nil
 }

@@ -93,6 +93,11 @@ func (u *Uplink) describe(ctx context.Context) (r api.HostReport, out reportResu
 		r.Migrations, out.busy = open, len(open) > 0
 	}
 	doms, unreadable, blind := hv.Readable(u.cfg.HV.Domains(ctx))
+	// A host that the registry has not told of its attachments cannot tell disks of volumes from
+	// others. It reports again once it is told.
+	if _, _, told := u.View(); told {
+		addUses(r.Pools, doms, unreadable, blind, attachmentsBy(u.granted(), instanceOf))
+	}
 	if out.blind = blind; blind != nil {
 		return r, out
 	}

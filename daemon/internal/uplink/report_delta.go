@@ -4,6 +4,7 @@ package uplink
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"time"
 
@@ -40,16 +41,16 @@ func (l lastReport) says(r api.HostReport, sizes bool) bool {
 		return false
 	}
 	return (r.Pools == nil) == (l.report.Pools == nil) &&
-		slices.EqualFunc(r.Pools, l.report.Pools, func(a, b api.Pool) bool { return poolAs(a, sizes) == poolAs(b, sizes) })
+		slices.EqualFunc(r.Pools, l.report.Pools, func(a, b api.Pool) bool { return samePool(a, b, sizes) })
 }
 
-// poolAs is what of a pool is news, with its sizes or without.
-func poolAs(p api.Pool, sizes bool) api.Pool {
-	p.UpdatedAt = time.Time{}
+// samePool reports whether nothing of a pool has changed but, without sizes, its sizes.
+func samePool(a, b api.Pool, sizes bool) bool {
+	a.UpdatedAt = b.UpdatedAt
 	if !sizes {
-		p.CapacityBytes, p.FreeBytes = 0, 0
+		a.CapacityBytes, a.FreeBytes = b.CapacityBytes, b.FreeBytes
 	}
-	return p
+	return reflect.DeepEqual(a, b)
 }
 
 // reportLater says whether the registry has heard too much of this host for the moment.

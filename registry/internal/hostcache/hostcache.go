@@ -8,6 +8,7 @@ package hostcache
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -231,19 +232,23 @@ func (c *Cache) LastSeen(id string) (time.Time, bool) {
 	return s.LastSeen, true
 }
 
-// FillPool puts into a pool the sizes that its host last reported.
-func (c *Cache) FillPool(hostID string, p *api.Pool) {
+// FillPool puts into a pool the sizes and uses that its host last reported. It returns false if the
+// host has not reported the pool since the start.
+func (c *Cache) FillPool(hostID string, p *api.Pool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.byID[hostID]
 	if s == nil {
-		return
+		return false
 	}
 	for _, fresh := range s.Pools {
 		if fresh.Name == p.Name {
 			p.CapacityBytes, p.FreeBytes, p.UpdatedAt = fresh.CapacityBytes, fresh.FreeBytes, s.PoolsAt.UTC().Truncate(time.Microsecond)
+			p.Uses = slices.Clone(fresh.Uses)
+			return true
 		}
 	}
+	return false
 }
 
 // Len returns how many hosts are stored.

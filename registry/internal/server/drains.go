@@ -20,7 +20,7 @@ func (s *Server) drains(ctx context.Context) ([]api.Drain, error) {
 	for i := range found {
 		s.sayWhyVolumesWait(ctx, found[i])
 	}
-	return found, s.Store.AddBaseReaders(ctx, found)
+	return found, s.Store.AddNeeds(ctx, found)
 }
 
 func (s *Server) drain(ctx context.Context, ref string) (api.Drain, error) {
@@ -31,7 +31,7 @@ func (s *Server) drain(ctx context.Context, ref string) (api.Drain, error) {
 	s.sayWhyVolumesWait(ctx, d)
 	// An operator takes a pool away by this answer, so it fails where this is not known.
 	one := []api.Drain{d}
-	err = s.Store.AddBaseReaders(ctx, one)
+	err = s.Store.AddNeeds(ctx, one)
 	return one[0], err
 }
 

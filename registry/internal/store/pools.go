@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
@@ -94,8 +95,24 @@ func (s *Store) scanPool(row ledger.Scanner) (api.Pool, error) {
 	)
 	err := row.Scan(&hostID, &p.Host, &p.Name, &p.Type, &p.Path, &p.Shared, &p.Multiattach, &p.Active, &p.CapacityBytes, &p.FreeBytes, &updated)
 	p.UpdatedAt = ledger.FromMicros(updated)
-	s.hosts.FillPool(hostID, &p)
+	s.fillPool(hostID, &p)
 	return p, err
+}
+
+// fillPool adds to a stored pool what its host reported and the database does not keep. A host that
+// is silent may use the pool for more than it last reported.
+func (s *Store) fillPool(hostID string, p *api.Pool) {
+	reported := s.hosts.FillPool(hostID, p)
+	last, seen := s.hosts.LastSeen(hostID)
+	switch {
+	case !reported:
+		p.Uses = append(p.Uses, api.PoolUse{Unknown: "the host has not reported since the registry started"})
+	case !seen || !s.isUp(hostID, last):
+		p.Uses = append(p.Uses, api.PoolUse{Unknown: "the host was last heard of at " + last.UTC().Format(time.RFC3339)})
+	}
+	for i := range p.Uses {
+		p.Uses[i].Host = p.Host
+	}
 }
 
 // CheckPoolKnown refuses a name that no host has a pool of.

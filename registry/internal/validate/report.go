@@ -67,6 +67,24 @@ func checkReportPools(pools []api.Pool) error {
 			return Invalid("the pool %s is reported twice", p.Name)
 		}
 		seen[p.Name] = true
+		if err := checkPoolUses(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkPoolUses(p api.Pool) error {
+	if err := checkMany("uses of pool "+p.Name, len(p.Uses), api.MaxPoolUses); err != nil {
+		return err
+	}
+	for _, u := range p.Uses {
+		if err := cmp.Or(Text("domain of a use", u.Domain), Text("kind of a use", u.What), Printable("path of a use", u.Path), Text("reason of an unknown use", u.Unknown)); err != nil {
+			return err
+		}
+		if len(u.Path) > MaxPath {
+			return Invalid("the path of a use of pool %s is longer than %d bytes", p.Name, MaxPath)
+		}
 	}
 	return nil
 }

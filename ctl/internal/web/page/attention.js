@@ -101,6 +101,12 @@ function ofPool(p, add, command) {
   }
 }
 
+function useText(u) {
+  const host = u.host ? ` of host ${u.host}` : '';
+  if (u.unknown) return `It is not known what ${u.domain ? `domain ${u.domain}` : 'domains'}${host} need there: ${u.unknown}`;
+  return `Domain ${u.domain}${host} has ${u.path} as its ${u.what}`;
+}
+
 function ofDrains(site, add, command) {
   const seen = new Set();
   const inPool = new Map((site.volumes ?? []).map((v) => [v.id, v.location.pool]));
@@ -115,11 +121,12 @@ function ofDrains(site, add, command) {
       if (left.length > whys.length) whys.push(`and ${left.length - whys.length} more`);
       add('act', `drain ${d.id}`, `The drain of pool ${d.pool} leaves ${count(left.length, 'volume')} there`, whys.join('\n'), command('drain', 'show', d.id));
     }
-    const readers = d.volumes.filter((v) => v.error?.details?.base_image); // which are elsewhere
-    if (readers.length > 0 && d.state !== 'stopped') {
-      const whys = readers.slice(0, 3).map((v) => v.error.message);
-      if (readers.length > whys.length) whys.push(`and ${readers.length - whys.length} more`);
-      add('act', `bases ${d.id}`, `Pool ${d.pool} is still needed: base images in it are read by ${count(readers.length, 'volume')} elsewhere`, whys.join('\n'), command('drain', 'show', d.id));
+    const needs = d.volumes.filter((v) => v.error?.details?.base_image || v.error?.details?.image_below).map((v) => v.error.message)
+      .concat((d.uses ?? []).map(useText));
+    if (needs.length > 0 && d.state !== 'stopped') {
+      const whys = needs.slice(0, 3);
+      if (needs.length > whys.length) whys.push(`and ${needs.length - whys.length} more`);
+      add('act', `needs ${d.id}`, `Pool ${d.pool} is still needed`, whys.join('\n'), command('drain', 'show', d.id));
     }
   }
 }

@@ -21,6 +21,7 @@ type Domain struct {
 	// IOThreads: it has some.
 	IOThreads bool
 	Disks     []hv.Disk
+	Files     []hv.DomainFile
 }
 
 // ParseDomain reads the XML of a domain. Where known is nil a disk of a pool's volume is of
@@ -31,7 +32,7 @@ func ParseDomain(doc string, known PoolSources, clusters rbd.Clusters) (*Domain,
 		return nil, fmt.Errorf("parse domain XML: %w", err)
 	}
 	known.resolve(&dom)
-	p := &Domain{Name: dom.Name, Active: dom.ID != nil, Disks: []hv.Disk{}}
+	p := &Domain{Name: dom.Name, Active: dom.ID != nil, Disks: []hv.Disk{}, Files: filesOf(&dom)}
 	if dom.ID != nil {
 		p.Run = *dom.ID
 	}

@@ -3,10 +3,14 @@
 package workflow
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/store"
 )
 
 var overTemplate = api.NewBacking([]api.BaseImage{{Path: "/fast/template", Format: api.FormatRaw}})
@@ -41,7 +45,7 @@ func migrateAs(t *testing.T, s *Store, n, generation int, dst api.Location) {
 func shown(t *testing.T, s *Store, drain string) api.Drain {
 	t.Helper()
 	one := []api.Drain{must(s.Drain(t.Context(), drain))(t)}
-	if err := s.AddBaseReaders(t.Context(), one); err != nil {
+	if err := s.AddNeeds(t.Context(), one); err != nil {
 		t.Fatal(err)
 	}
 	return one[0]
@@ -108,4 +112,70 @@ func TestAVolumeThatLeftAPoolWithoutItsBaseImageIsNotMoved(t *testing.T) {
 	wantReaders(t, shown(t, s, d.ID), "more")
 	migrateAs(t, s, 4, 2, at("/slow/alone"))
 	wantReaders(t, shown(t, s, d.ID))
+}
+
+// reported has host b report its pools with the uses of pool fast.
+func reported(t *testing.T, s *Store, uses ...api.PoolUse) {
+	t.Helper()
+	pools := clusterPools()
+	for i := range pools {
+		if pools[i].Name == "fast" {
+			pools[i].Uses = uses
+		}
+	}
+	must(s.Report(t.Context(), nobody, api.HostReport{ID: hostB, Name: "b", BootID: "first", Epoch: 1, Pools: pools}))(t)
+}
+
+func TestADrainNamesTheFilesInThePoolThatDomainsNeed(t *testing.T) {
+	s, d := drainSite(t)
+	if got := shown(t, s, d.ID).Uses; len(got) != 0 {
+		t.Fatalf("uses before any = %+v", got)
+	}
+	iso := api.PoolUse{Domain: "other", What: "cdrom sda", Path: "/fast/a.iso"}
+	reported(t, s, iso)
+	iso.Host = "b"
+	if got := shown(t, s, d.ID).Uses; !slices.Equal(got, []api.PoolUse{iso}) {
+		t.Errorf("uses = %+v, want %+v", got, iso)
+	}
+	reported(t, s)
+	if got := shown(t, s, d.ID).Uses; len(got) != 0 {
+		t.Errorf("uses after the last one ended = %+v", got)
+	}
+}
+
+func TestADrainSaysThatTheUsesOfASilentHostAreNotKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, d := drainSite(t)
+		<-time.After(time.Minute)
+		uses := shown(t, s, d.ID).Uses
+		if !slices.ContainsFunc(uses, func(u api.PoolUse) bool { return u.Host == "b" && u.Unknown != "" }) {
+			t.Errorf("uses = %+v, want those of host b unknown", uses)
+		}
+	})
+}
+
+func TestADrainNamesVolumesBelowThePoolThatAreNotInIt(t *testing.T) {
+	s, d := drainSite(t)
+	below := func(name string) bool {
+		return slices.ContainsFunc(shown(t, s, d.ID).Volumes, func(v api.DrainVolume) bool {
+			return v.VolumeName == name && v.State == api.DrainVolumeSkipped && v.Outside() && !v.ReadsBase() &&
+				v.Error.Code == api.CodeVolumeInUse && v.Error.Details[api.DetailImageBelow] == "/fast/sub/late"
+		})
+	}
+	must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{
+		ID: addedID["late"], Name: "late", Status: api.VolumeAvailable, Host: "b",
+		Location: api.Location{Path: "/fast/sub/late", Format: api.FormatRaw, SizeBytes: size},
+	}))(t)
+	if !below("late") {
+		t.Errorf("a volume in a directory of the pool is not named: %+v", shown(t, s, d.ID).Volumes)
+	}
+	// A pool that is defined on that directory takes the volume in, and is below all the same.
+	pools := append(clusterPools(), api.Pool{Name: "sub", Type: "dir", Path: "/fast/sub", Active: true})
+	must(s.Report(t.Context(), nobody, api.HostReport{ID: hostB, Name: "b", BootID: "first", Epoch: 1, Pools: pools}))(t)
+	if got := must(s.Volume(t.Context(), "late", store.Viewer{}))(t).Location.Pool; got != "sub" {
+		t.Fatalf("the volume is in pool %q, want sub", got)
+	}
+	if !below("late") {
+		t.Errorf("a volume of a pool below the pool is not named: %+v", shown(t, s, d.ID).Volumes)
+	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-func TestAVolumeReadsFromThePoolThatHasABaseImage(t *testing.T) {
+func TestAVolumeNeedsPoolThePoolThatHasABaseImage(t *testing.T) {
 	dir := api.Pool{Name: "old", Host: "a", Type: "dir", Path: "/old/"}
 	group := api.Pool{Name: "old", Host: "a", Type: "logical", Path: "/dev/vg-1"}
 	for name, tc := range map[string]struct {
@@ -36,7 +36,7 @@ func TestAVolumeReadsFromThePoolThatHasABaseImage(t *testing.T) {
 		}
 		v := api.Volume{Name: "web", Host: tc.host, Location: api.Location{Pool: "fast", Backing: api.NewBacking(images)}}
 		got := ""
-		if err := v.ReadsFrom(&tc.pool); err != nil {
+		if err := v.NeedsPool(&tc.pool); err != nil {
 			got, _ = err.Details[api.DetailBaseImage].(string)
 			if !strings.Contains(err.Message, "volferryctl volume migrate web --to-pool fast") {
 				t.Errorf("%s: %s does not say what to do", name, err.Message)
@@ -46,7 +46,7 @@ func TestAVolumeReadsFromThePoolThatHasABaseImage(t *testing.T) {
 			t.Errorf("%s: reads %q, want %q", name, got, tc.want)
 		}
 		v.Location.Pool = "old"
-		if err := v.ReadsFrom(&tc.pool); err != nil {
+		if err := v.NeedsPool(&tc.pool); err != nil {
 			t.Errorf("%s: a volume of the pool itself: %v", name, err)
 		}
 	}

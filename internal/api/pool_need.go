@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// Details of the error of a volume of a drain that is not in the pool and needs an image below its
+// path: the path of its base image, or of the volume itself.
+const (
+	DetailBaseImage  = "base_image"
+	DetailImageBelow = "image_below"
+)
+
+// pathPools are the types of pools whose volumes are below the path of the pool, and nothing else
+// is. Pools of disks and of LUNs have directories of the whole host, as /dev and /dev/disk/by-path.
+var pathPools = []string{"dir", "fs", "netfs", "vstorage", "logical", "zfs", "connector"}
+
+// HasBelow reports whether an image of the host of the pool is below the path of the pool. It
+// compares the paths and resolves no links.
+func (p *Pool) HasBelow(image string) bool {
+	if p.Path == "" || !slices.Contains(pathPools, p.Type) {
+		return false
+	}
+	dir, image := path.Clean(p.Path), path.Clean(image)
+	if strings.HasPrefix(image, strings.TrimSuffix(dir, "/")+"/") {
+		return true
+	}
+	// A logical volume is below /dev/mapper too, with each dash of its group doubled.
+	group, isGroup := strings.CutPrefix(dir, "/dev/")
+	mapped, isMapped := strings.CutPrefix(image, "/dev/mapper/"+strings.ReplaceAll(group, "-", "--")+"-")
+	return isGroup && isMapped && !strings.HasPrefix(mapped, "-")
+}
+
+// NeedsPool returns an error that names what to do if a volume is not in a pool of its host, and
+// its image or a base image is below the path of the pool: the volume is lost with the pool.
+func (v *Volume) NeedsPool(pool *Pool) *Error {
+	if v.Location.Pool == pool.Name || v.Host != pool.Host {
+		return nil
+	}
+	if pool.HasBelow(v.Location.Path) {
+		return Errorf(CodeVolumeInUse, "volume %s is at %s, which is below pool %s and not in it. Next: %s",
+			v.Name, v.Location.Path, pool.Name, ShellLine("volferryctl", "volume", "migrate", v.Name, "--to-pool", "POOL")).
+			With(DetailImageBelow, v.Location.Path)
+	}
+	for _, base := range v.Location.Backing.Images() {
+		if !pool.HasBelow(base.Path) {
+			continue
+		}
+		to := v.Location.Pool
+		if to == "" {
+			to = "POOL"
+		}
+		return Errorf(CodeVolumeInUse, "volume %s is not in pool %s, and reads its base image %s there. Next: %s, without --keep-base, which copies that into the volume; "+
+			"or move the base image and rebase the clone", v.Name, pool.Name, base.Path, ShellLine("volferryctl", "volume", "migrate", v.Name, "--to-pool", to)).
+			With(DetailBaseImage, base.Path)
+	}
+	return nil
+}
+
+// Outside reports whether a volume of a drain is not in the pool, and is listed because it needs an
+// image below the path of the pool.
+func (v *DrainVolume) Outside() bool { return v.ReadsBase() || v.isBelow() }
+
+// ReadsBase reports whether that image is a base image.
+func (v *DrainVolume) ReadsBase() bool { return v.hasDetail(DetailBaseImage) }
+
+func (v *DrainVolume) isBelow() bool { return v.hasDetail(DetailImageBelow) }
+
+func (v *DrainVolume) hasDetail(name string) bool {
+	return v.Error != nil && v.Error.Details[name] != nil
+}

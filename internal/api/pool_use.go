@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"cmp"
+	"fmt"
+)
+
+// MaxPoolUses is how many uses of a pool a host reports at most.
+const MaxPoolUses = 64
+
+// PoolUse says that a domain of a host, whether adopted or not, names a file below the path of a
+// pool which is no volume of an attachment: the image of a CD-ROM, a disk that was left out of an
+// adoption, NVRAM, a kernel. The domain does not start without it.
+type PoolUse struct {
+	Host   string `json:"host,omitempty"`
+	Domain string `json:"domain,omitempty"`
+	// What names the disk (cdrom sda) or the element of the definition (nvram).
+	What string `json:"what,omitempty"`
+	Path string `json:"path,omitempty"`
+	// Unknown says why it is not known what a domain, or the host without a domain, uses. What and
+	// Path are empty then.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+// Text returns a sentence about the use, without a full stop.
+func (u *PoolUse) Text() string {
+	host := ""
+	if u.Host != "" {
+		host = " of host " + u.Host
+	}
+	switch {
+	case u.Unknown != "" && u.Domain != "":
+		return fmt.Sprintf("it is not known whether domain %s%s needs a file there: %s", u.Domain, host, u.Unknown)
+	case u.Unknown != "":
+		return fmt.Sprintf("it is not known whether domains%s need files there: %s", host, u.Unknown)
+	}
+	return fmt.Sprintf("domain %s%s has %s as its %s", u.Domain, host, u.Path, u.What)
+}
+
+// Compare orders uses by host, domain, path and what they are.
+func (u PoolUse) Compare(other PoolUse) int {
+	return cmp.Or(cmp.Compare(u.Host, other.Host), cmp.Compare(u.Domain, other.Domain), cmp.Compare(u.Path, other.Path),
+		cmp.Compare(u.What, other.What), cmp.Compare(u.Unknown, other.Unknown))
+}

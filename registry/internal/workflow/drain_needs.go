@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workflow
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/store"
+)
+
+// outsideQuery is every volume at its place that is a linked clone, or is in no pool, or in a pool
+// whose path is below the path of another one. It looks at all places, so it is for views alone.
+const outsideQuery = `SELECT v.id, v.name, h.name, ` + store.LocationColumns + `
+	FROM locations l JOIN volumes v ON v.id = l.volume_id JOIN hosts h ON h.id = v.host_id
+	WHERE l.migration_id IS NULL AND l.path <> '' AND (l.backing <> '' OR l.pool = '' OR EXISTS (
+		SELECT 1 FROM pools mine JOIN pools other ON other.host_id = mine.host_id AND mine.path LIKE rtrim(other.path, '/') || '/_%'
+		WHERE mine.host_id = v.host_id AND mine.name = l.pool AND other.path <> '')) ORDER BY v.name, v.id`
+
+func scanOutside(row ledger.Scanner) (v api.Volume, err error) {
+	err = row.Scan(append([]any{&v.ID, &v.Name, &v.Host}, store.LocationFields(&v.Location)...)...)
+	return v, err
+}
+
+// AddNeeds adds, to the last drain of each pool, what keeps the pool from being taken away besides
+// its volumes: as skipped, with what to do, the volumes that are not in the pool and need an image
+// below its path, and the files there that domains need. These are of now and are not stored with
+// the drain, which has nothing to move of them.
+func (s *Store) AddNeeds(ctx context.Context, drains []api.Drain) error {
+	if len(drains) == 0 {
+		return nil
+	}
+	outside, err := ledger.ReadAll(ctx, s.Reader(), scanOutside, outsideQuery)
+	if err != nil {
+		return err
+	}
+	pools, err := s.Pools(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range drains {
+		d := &drains[i]
+		var last bool
+		if err := s.Reader().QueryRowContext(ctx, "SELECT NOT EXISTS (SELECT 1 FROM drains WHERE pool = ? AND started_us > ?)", d.Pool, d.StartedAt.UnixMicro()).Scan(&last); err != nil {
+			return fmt.Errorf("look up later drains: %w", err)
+		}
+		if last {
+			addOutside(d, outside, pools)
+			addUses(d, pools)
+		}
+	}
+	return nil
+}
+
+// addUses adds the uses of the pool that its hosts reported.
+func addUses(d *api.Drain, pools []api.Pool) {
+	for i := range pools {
+		if pools[i].Name == d.Pool {
+			d.Uses = append(d.Uses, pools[i].Uses...)
+		}
+	}
+	slices.SortFunc(d.Uses, api.PoolUse.Compare)
+}
+
+func addOutside(d *api.Drain, outside []api.Volume, pools []api.Pool) {
+	for i := range outside {
+		v := &outside[i]
+		at := slices.IndexFunc(pools, func(p api.Pool) bool { return p.Name == d.Pool && p.Host == v.Host })
+		if at < 0 {
+			continue
+		}
+		why := v.NeedsPool(&pools[at])
+		if why == nil {
+			continue
+		}
+		n := slices.IndexFunc(d.Volumes, func(l api.DrainVolume) bool { return l.VolumeID == v.ID })
+		switch {
+		case n < 0:
+			d.Volumes = append(d.Volumes, api.DrainVolume{
+				VolumeID: v.ID, VolumeName: v.Name, SizeBytes: v.Location.SizeBytes, Host: v.Host, State: api.DrainVolumeSkipped, Error: why,
+			})
+		case d.Volumes[n].State != api.DrainVolumePending && d.Volumes[n].State != api.DrainVolumeMoving:
+			// Somebody moved it out of the pool with --keep-base.
+			d.Volumes[n].State, d.Volumes[n].Error = api.DrainVolumeSkipped, why
+		}
+	}
+}
