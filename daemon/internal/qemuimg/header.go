@@ -24,11 +24,13 @@ const (
 	qcow2L1OffsetMask     = 0x00fffffffffffe00
 	qcow2NoCrypt          = 0
 	qcow2LUKS             = 2
+	qcow2CompressionAt    = 104 // a byte, where the header is long enough
 
 	extensionEnd           = 0
 	extensionBackingFormat = 0xe2792aca
 	extensionDataFile      = 0x44415441
 	extensionLUKS          = 0x0537be77
+	extensionBitmaps       = 0x23852875
 
 	incompatibleDirty       = 1 << 0
 	incompatibleCorrupt     = 1 << 1
@@ -37,6 +39,9 @@ const (
 	incompatibleExtendedL2  = 1 << 4
 	incompatibleKnown       = incompatibleDirty | incompatibleCorrupt | incompatibleDataFile |
 		incompatibleCompression | incompatibleExtendedL2
+
+	compatibleLazyRefcounts = 1 << 0
+	autoclearBitmaps        = 1 << 0
 )
 
 // Header has the fields of a qcow2 header that are needed here. An image with an external
@@ -53,7 +58,10 @@ type Header struct {
 
 	clusterBytes int64
 	refcountBits int
-	luksAt       int64 // where the header of the encryption is
+	lazy         bool   // its refcounts are written late
+	compression  byte   // how its compressed clusters are compressed
+	bitmaps      []byte // the header extension that says where the list of dirty bitmaps is
+	luksAt       int64  // where the header of the encryption is
 	l1Offset     int64
 	l1Entries    int
 }
@@ -95,6 +103,7 @@ func parseHeader(r io.ReaderAt) (*Header, error) {
 		if err := h.features(be.Uint64(fixed[72:])); err != nil {
 			return nil, err
 		}
+		h.lazy = be.Uint64(fixed[80:])&compatibleLazyRefcounts != 0
 	default:
 		return nil, fmt.Errorf("qcow2 version %d is not supported", h.Version)
 	}
@@ -121,7 +130,16 @@ func parseHeader(r io.ReaderAt) (*Header, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("read first qcow2 cluster: %w", err)
 	}
-	return h, h.names(first[:n], headerBytes, be.Uint64(fixed[8:]), be.Uint32(fixed[16:]))
+	if headerBytes > qcow2CompressionAt && n > qcow2CompressionAt {
+		h.compression = first[qcow2CompressionAt]
+	}
+	if err := h.names(first[:n], headerBytes, be.Uint64(fixed[8:]), be.Uint32(fixed[16:])); err != nil {
+		return nil, err
+	}
+	if h.Version == 2 || be.Uint64(fixed[88:])&autoclearBitmaps == 0 {
+		h.bitmaps = nil // a program that does not know bitmaps has written to the image, and QEMU drops them
+	}
+	return h, nil
 }
 
 func (h *Header) features(incompatible uint64) error {
@@ -180,6 +198,8 @@ func (h *Header) names(first []byte, at uint32, backingOffset uint64, backingByt
 				return errors.New("qcow2 header has an impossible pointer to its encryption")
 			}
 			h.luksAt = int64(binary.BigEndian.Uint64(first[off:]) & math.MaxInt64)
+		case extensionBitmaps:
+			h.bitmaps = first[off : off+length]
 		case extensionBackingFormat:
 			if h.BackingFormat != "" {
 				return errors.New("qcow2 header names the backing format twice")
