@@ -42,6 +42,16 @@ type DirtyBitmap struct {
 	DirtyBytes int64
 }
 
+// StoredBitmap is a dirty bitmap that QEMU stores in its image: a backup that begins later takes what
+// it has noted for all that was written.
+type StoredBitmap struct {
+	Name string
+	// Node is the node of QEMU's block graph that has it. Path is the image, empty if QEMU does not
+	// say it as a path.
+	Node string
+	Path string
+}
+
 // DirtyRange is a range of a disk that was written: whole units, but at the end of the disk.
 type DirtyRange struct {
 	Offset int64

@@ -201,6 +201,11 @@ type Hypervisor interface {
 	// DiskStats reads the counters of the live disk.
 	DiskStats(ctx context.Context, id, target string) (*DiskStats, error)
 	DirtyTracker
+	// StoredBitmaps lists the bitmaps that the process of an active domain stores in its images, of all
+	// images that it has open, also of those that are marked as inconsistent. QEMU itself is asked: a
+	// bitmap that was added while the process runs is in no image until it ends. ErrNotActive if
+	// the domain is off.
+	StoredBitmaps(ctx context.Context, id string) ([]StoredBitmap, error)
 	// OpenFiles lists what the domain's process has open on the images at these paths, in one look: of
 	// files and devices by device and inode (or device number), as the kernel says (/proc), and of images
 	// of the type network as QEMU itself says, whatever the hypervisor has noted. A path where

@@ -23,6 +23,8 @@ type graphNode struct {
 	Driver   string `json:"drv"`
 	File     string `json:"file"`
 	ReadOnly bool   `json:"ro"`
+
+	DirtyBitmaps []blockBitmap `json:"dirty-bitmaps"`
 }
 
 // The drivers of nodes: of NBD exports, of RBD images, and of what libvirt puts over them before its version 9.10.

@@ -253,6 +253,11 @@ func (e *realEnv) CreateOnDevice(tb testing.TB, path string, sizeBytes int64) {
 	e.CreateImage(tb, path, hvtest.Qcow2, sizeBytes)
 }
 
+func (e *realEnv) AddBitmap(tb testing.TB, path, name string) {
+	tb.Helper()
+	command(tb, "qemu-img", "bitmap", "-f", hvtest.Qcow2, "--add", "--enable", path, name)
+}
+
 func (e *realEnv) WriteImage(tb testing.TB, img hv.Image, block int64, value byte) {
 	tb.Helper()
 	command(tb, "qemu-io", "-f", img.Format, "-c", ioCommand("write", block, value), img.Path)

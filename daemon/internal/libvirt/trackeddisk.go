@@ -14,6 +14,7 @@ import (
 type blockBitmap struct {
 	Name        string `json:"name"`
 	Recording   bool   `json:"recording"`
+	Persistent  bool   `json:"persistent"`
 	Granularity int64  `json:"granularity"`
 	Count       int64  `json:"count"`
 }

@@ -28,6 +28,8 @@ type Env interface {
 	BlockDevice(tb testing.TB, sizeBytes int64) string
 	// CreateOnDevice makes an empty qcow2 image on a block device, over what is there.
 	CreateOnDevice(tb testing.TB, path string, sizeBytes int64)
+	// AddBitmap makes a dirty bitmap that notes what is written, in a qcow2 image that nobody has open.
+	AddBitmap(tb testing.TB, path, name string)
 	// Export returns a raw image of this size that an NBD server at a Unix socket has.
 	Export(tb testing.TB, sizeBytes int64) hv.Image
 	// WriteImage writes a block into an image that nobody has open.

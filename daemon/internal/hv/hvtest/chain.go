@@ -46,6 +46,7 @@ func (f *Fake) Snapshot(ctx context.Context, id, target string, overlay hv.Image
 			return err
 		}
 		below := disk.Top()
+		continueBitmaps(f.files[below.Path], f.files[overlay.Path])
 		disk.Chain = slices.Insert(disk.Chain, 0, overlay)
 		// libvirt lets the definition follow if it named the same top, and
 		// does not state the end of the chain there.

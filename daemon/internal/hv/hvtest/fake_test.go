@@ -66,6 +66,10 @@ func (e *fakeEnv) CreateOnDevice(tb testing.TB, path string, sizeBytes int64) {
 	e.do(tb, e.fake.CreateOnDevice(path, sizeBytes))
 }
 
+func (e *fakeEnv) AddBitmap(tb testing.TB, path, name string) {
+	e.do(tb, e.fake.AddBitmap(path, name))
+}
+
 func (e *fakeEnv) Export(tb testing.TB, sizeBytes int64) hv.Image {
 	export := hv.Image{Type: hv.SourceNetwork, Format: hvtest.Raw, Path: "nbd+unix:///web?socket=" + e.Path(tb, "socket")}
 	e.CreateImage(tb, export.Path, hvtest.Raw, sizeBytes)

@@ -51,6 +51,8 @@ type image struct {
 	before  int64 // the same when the host was booted
 	born    int64
 	opID    string // that has made it, in a pool that keeps that
+	// bitmaps are the dirty bitmaps that are stored in it, by name: the blocks that were written since.
+	bitmaps map[string]map[int64]bool
 	// snapshots are those that Ceph has of it, by their names.
 	snapshots map[string]*ImageSnapshot
 }
@@ -344,6 +346,9 @@ func (img *image) write(path string, block int64, value uint64) error {
 		return &fs.PathError{Op: "write", Path: path, Err: errNoSpace}
 	}
 	img.blocks[block] = value
+	for _, written := range img.bitmaps {
+		written[block] = true
+	}
 	img.modified()
 	return nil
 }

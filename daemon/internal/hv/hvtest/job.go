@@ -14,6 +14,7 @@ type job struct {
 	kind        hv.JobKind
 	dst         hv.Image
 	backing     []hv.Image // of dst, as the caller said
+	whole       bool       // not the top layer alone is copied
 	synchronous bool
 	bandwidth   int64
 	dirty       map[int64]bool

@@ -68,6 +68,7 @@ func (f *Fake) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 		if opts.Shallow && len(disk.Chain) > 1 {
 			j.mark(top.guestBlocks(disk.Top()))
 		} else {
+			j.whole = true
 			// QEMU's full copy, which a shallow one of a disk without backing
 			// image becomes without a word: it zeroes the target first.
 			maps.DeleteFunc(to.blocks, func(block int64, _ uint64) bool {
@@ -179,7 +180,11 @@ func (f *Fake) Pivot(ctx context.Context, id, target string) error {
 			f.jobEvent(dom, disk, "failed")
 			return err
 		}
-		old := disk.Top()
+		old, copied := disk.Top(), disk.Chain[:1]
+		if j.whole {
+			copied = disk.Chain
+		}
+		f.joinBitmaps(copied, f.files[j.dst.Path])
 		disk.Chain = j.after(disk.Chain)
 		if config := dom.ConfigDisk(target); config != nil && config.Top() == old && dom.stale == nil {
 			config.Chain = j.after(config.Chain)

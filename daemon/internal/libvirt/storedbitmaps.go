@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// StoredBitmaps implements hv.Hypervisor.
+func (c *Conn) StoredBitmaps(ctx context.Context, id string) ([]hv.StoredBitmap, error) {
+	nodes, err := c.blockNodes(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	var all []hv.StoredBitmap
+	for _, n := range nodes {
+		for _, b := range n.DirtyBitmaps {
+			if b.Persistent {
+				all = append(all, hv.StoredBitmap{Name: b.Name, Node: n.Name, Path: n.path()})
+			}
+		}
+	}
+	return all, nil
+}
+
+// path is the file or device that a node of a format is over, empty if QEMU does not say it as a path: it
+// writes the options of an image that is opened with a key, for example.
+func (n *graphNode) path() string {
+	options, is := strings.CutPrefix(n.File, optionsPrefix)
+	if !is {
+		return n.File
+	}
+	var over struct {
+		File struct {
+			Filename string `json:"filename"`
+		} `json:"file"`
+	}
+	if json.Unmarshal([]byte(options), &over) != nil {
+		return ""
+	}
+	return over.File.Filename
+}
