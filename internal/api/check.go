@@ -123,7 +123,7 @@ func (in MigrationTarget) Check() error {
 	if err := checkDeleteSource(in.DeleteSource, in.Verify); err != nil {
 		return err
 	}
-	if err := in.checkKeepBase(); err != nil {
+	if err := first(in.checkKeepBase(), in.checkCheckpoints()); err != nil {
 		return err
 	}
 	if in.PauseAll && in.ExternalCopy {
@@ -146,6 +146,17 @@ func (in MigrationTarget) checkKeepBase() error {
 		return invalid("keep_base has no external copy: another tool would copy what is in the base images as well")
 	case in.ToFormat != "" && in.ToFormat != FormatQcow2:
 		return invalid("keep_base makes a qcow2 image: leave out to_format")
+	}
+	return nil
+}
+
+func (in MigrationTarget) checkCheckpoints() error {
+	switch {
+	case in.Checkpoints == "":
+	case in.Checkpoints != CheckpointsDrop:
+		return invalid("checkpoints is %.20q; it must be %s", in.Checkpoints, CheckpointsDrop)
+	case in.PauseAll, in.Method == MethodLive:
+		return invalid("a move that the registry leads drops no dirty bitmaps: leave out checkpoints, and remove them with qemu-img bitmap --remove while no guest runs")
 	}
 	return nil
 }

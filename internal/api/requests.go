@@ -110,10 +110,16 @@ type MigrationTarget struct {
 	// write to the volume when they write faster than it is copied. Without it such a move is
 	// cancelled.
 	ThrottleWriters bool `json:"throttle_writers,omitempty" needs:"throttle_writers"`
+	// Checkpoints is CheckpointsDrop to lose the dirty bitmaps of a volume that no guest writes to: without it
+	// such a volume is refused, since backups by them could not go on.
+	Checkpoints string `json:"checkpoints,omitempty" enum:"drop" needs:"-"`
 	// Overwrite lets the move overwrite a file at ToPath that has data of which Volferry knows
 	// nothing, or that another volume has left. Without it that is refused with dst_in_use and DetailOverwrites.
 	Overwrite bool `json:"overwrite,omitempty" needs:"-"`
 }
+
+// CheckpointsDrop is the value of MigrationTarget.Checkpoints.
+const CheckpointsDrop = "drop"
 
 // MigrationComplete is the body of migration:complete.
 type MigrationComplete struct {

@@ -21,6 +21,7 @@ var FlagWords = map[string][]string{
 	"method":           {"auto", "overlay", "mirror"},
 	"verify":           {"full", "none"},
 	"pace":             {api.PaceOff, api.PaceGentle, api.PaceFull},
+	"checkpoints":      {api.CheckpointsDrop},
 	"shell":            {"bash", "zsh", "fish"},
 	"mode":             {"rw", "ro"},
 	"keep":             {"src", "dst"},

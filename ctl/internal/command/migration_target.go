@@ -31,6 +31,7 @@ func targetFlags() []cli.Flag {
 		verifyFlag(),
 		&cli.BoolFlag{Name: "delete-source", Usage: "delete the source after the move; without this it is kept"},
 		&cli.BoolFlag{Name: "keep-base", Usage: "of a linked clone: copy what it has of its own, and leave its base images where they are"},
+		&cli.StringFlag{Name: "checkpoints", Action: cmdline.CheckWord("checkpoints"), Usage: "`WHAT` becomes of dirty bitmaps of a volume that no guest writes to: drop loses them, without this they are refused"},
 		&cli.BoolFlag{Name: "external-copy", Usage: "leave the copying to another tool, until 'migration complete'"},
 	}
 }
@@ -72,6 +73,7 @@ func readTarget(c *cli.Context) (api.MigrationTarget, error) {
 		DeleteSource: c.Bool("delete-source"),
 		ExternalCopy: c.Bool("external-copy"),
 		KeepBase:     c.Bool("keep-base"),
+		Checkpoints:  c.String("checkpoints"),
 	}
 	var err error
 	t.Overwrite = c.Bool(flagYes) && c.IsSet("to-path")

@@ -56,6 +56,8 @@ type Images struct {
 	Resized atomic.Int64
 	// SmallClusterBytes is the size of the clusters of what is moved, 0 for that of images that are made here.
 	SmallClusterBytes int64
+	// Layout is how every qcow2 image was made, where that is not as usual.
+	Layout []string
 	// Free is the free space of every directory, 0 for plenty.
 	Free atomic.Int64
 	// Quota is the limit of whoever has files in every directory, nil if there is none.
@@ -414,6 +416,12 @@ func (i *Images) AllocatedBytes(path string) (int64, error) {
 	}
 	info, err := i.Fake.Info(path)
 	return int64(info.Allocated) * hvtest.BlockSize, err
+}
+
+// Properties are the bitmaps of an image.
+func (i *Images) Properties(path string) (image.Properties, error) {
+	names, err := i.Fake.Bitmaps(path)
+	return image.Properties{Bitmaps: names, Layout: i.Layout}, err
 }
 
 // ClusterBytes returns the size of the clusters of a qcow2 image.

@@ -217,6 +217,12 @@ func (Storage) Beside(path string) ([]string, error) {
 // AllocatedBytes returns how much of the disk a file takes.
 func (Storage) AllocatedBytes(path string) (int64, error) { return qemuimg.AllocatedBytes(path) }
 
+// Properties are what a qcow2 image has besides what a guest sees of it.
+type Properties = qemuimg.Properties
+
+// Properties reads them from the header.
+func (Storage) Properties(path string) (Properties, error) { return qemuimg.ReadProperties(path) }
+
 // ClusterBytes returns the size of the clusters of a qcow2 image.
 func (Storage) ClusterBytes(path string) (int64, error) { return qemuimg.ClusterBytes(path) }
 

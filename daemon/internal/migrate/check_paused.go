@@ -25,6 +25,9 @@ func (m *Manager) CheckPaused(ctx context.Context, vol api.Volume, att api.Attac
 	if reason := immovable(disk); reason != "" {
 		return unsupported(s, "disk %s of instance %s %s", s.Target, dom.Name, reason)
 	}
+	if err := m.checkQcow2(ctx, s, dom); err != nil {
+		return err
+	}
 	return m.env.CheckSrcNotInUse(ctx, s, beside...)
 }
 

@@ -32,7 +32,7 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	s := &steps.Spec{
 		MigrationID: uuid.NewString(), VolumeID: vol.ID, VolumeName: vol.Name,
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Generation: vol.Generation, Src: vol.Location, ToType: target.ToType,
-		ExternalCopy: target.ExternalCopy, CopyOptions: target.CopyOptions, DeleteSource: target.DeleteSource,
+		ExternalCopy: target.ExternalCopy, CopyOptions: target.CopyOptions, DeleteSource: target.DeleteSource, Checkpoints: target.Checkpoints,
 		Method: steps.MethodOffline,
 	}
 	if err := checkVolume(vol); err != nil {
@@ -44,9 +44,10 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	if err := m.checkSource(ctx, s); err != nil {
 		return nil, err
 	}
+	var dom *hv.Domain
 	var disk *hv.Disk
 	if !vol.Unheld() {
-		if disk, err = m.checkInstance(ctx, s, vol.Attachments[0], target); err != nil {
+		if dom, disk, err = m.checkInstance(ctx, s, vol.Attachments[0], target); err != nil {
 			return nil, err
 		}
 	}
@@ -60,6 +61,9 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 		return nil, err
 	}
 	if err := m.resolveDestination(ctx, s, target); err != nil {
+		return nil, err
+	}
+	if err := m.checkQcow2(ctx, s, dom); err != nil {
 		return nil, err
 	}
 	if err := m.checkUneven(s, disk); err != nil {
@@ -181,15 +185,15 @@ func (m *Manager) checkSource(ctx context.Context, s *steps.Spec) error {
 }
 
 // checkInstance looks at the disk that the volume is, and chooses the method.
-func (m *Manager) checkInstance(ctx context.Context, s *steps.Spec, att api.Attachment, target api.MigrationTarget) (*hv.Disk, error) {
+func (m *Manager) checkInstance(ctx context.Context, s *steps.Spec, att api.Attachment, target api.MigrationTarget) (*hv.Domain, *hv.Disk, error) {
 	dom, disk, err := m.checkDisk(ctx, s, att)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if api.IsNetwork(s.Src.Path) || api.IsNetwork(target.ToPath) {
-		return disk, m.chooseOverNetwork(ctx, s, dom, disk, target)
+		return dom, disk, m.chooseOverNetwork(ctx, s, dom, disk, target)
 	}
-	return disk, m.chooseMethod(ctx, s, dom, disk, target.Method)
+	return dom, disk, m.chooseMethod(ctx, s, dom, disk, target.Method)
 }
 
 // checkDisk checks an instance and the disk that the volume is in it, for every method.

@@ -65,7 +65,7 @@ func remark(h *history, state api.MigrationState) string {
 		remarks = append(remarks, request.Remark(&h.ops[len(h.ops)-1].Status))
 	}
 	if !state.Final() || state == api.MigrationCompleted {
-		remarks = append(remarks, h.spec.RoomNote)
+		remarks = append(append(remarks, h.spec.RoomNote), h.spec.Notes...)
 	}
 	return strings.Join(slices.DeleteFunc(remarks, func(r string) bool { return r == "" }), "; ")
 }

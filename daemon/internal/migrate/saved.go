@@ -129,6 +129,9 @@ func (m *Manager) preflightLed(ctx context.Context, method string, in api.CopySa
 	if err := nameDestination(s, in.Dst.Name); err != nil {
 		return nil, err
 	}
+	if err := m.checkQcow2(ctx, s, nil); err != nil {
+		return nil, err
+	}
 	if err := m.checkUneven(s, nil); err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // TaintedGuest is a guest whose process a move has asked by its monitor: for what it writes, in a move while
-// all guests write, or for what it has at an address. libvirt calls the domain tainted for as long as the
+// all guests write, for what it has at an address, or for its dirty bitmaps. libvirt calls the domain tainted for as long as the
 // process lives.
 type TaintedGuest struct {
 	InstanceName, MigrationID, VolumeName string
@@ -27,7 +27,7 @@ type TaintedGuest struct {
 // noted when their writes were first followed, or when they were put onto their overlay. A move while all guests
 // write that went through has ended the process.
 func (m *Manager) TaintedGuests(ctx context.Context) (all []TaintedGuest, err error) {
-	for _, asked := range []func(context.Context) ([]askedProcess, error){m.trackedProcesses, m.processesWithAddresses} {
+	for _, asked := range []func(context.Context) ([]askedProcess, error){m.trackedProcesses, m.processesUnderOverlays} {
 		processes, err := asked(ctx)
 		if err != nil {
 			return nil, err
@@ -68,11 +68,12 @@ func (m *Manager) trackedProcesses(ctx context.Context) (all []askedProcess, err
 	return all, err
 }
 
-// processesWithAddresses are those that were put onto the overlay of a move from or to an address.
-func (m *Manager) processesWithAddresses(ctx context.Context) (all []askedProcess, err error) {
+// processesUnderOverlays are those that were put onto the overlay of a move from or to an address, or of a qcow2 image,
+// which may have dirty bitmaps.
+func (m *Manager) processesUnderOverlays(ctx context.Context) (all []askedProcess, err error) {
 	err = eachOp(ctx, m, steps.KindStart, func(in *steps.Input, st *op.Status) {
 		s := &in.Spec
-		if api.IsNetwork(s.Src.Path) || api.IsNetwork(s.Dst.Path) {
+		if api.IsNetwork(s.Src.Path) || api.IsNetwork(s.Dst.Path) || s.Src.Format == api.FormatQcow2 {
 			all = append(all, askedProcess{TaintedGuest{s.InstanceName, s.MigrationID, s.VolumeName}, s.InstanceID, s.Target, steps.SwitchedProcess(st)})
 		}
 	})

@@ -14,6 +14,24 @@ import (
 // BasePath is the base image of the world's volume once that is a linked clone.
 const BasePath = "/old/base.raw"
 
+// Qcow2World returns a world whose volume is a qcow2 image.
+func Qcow2World(t *testing.T, state hv.State) *World {
+	t.Helper()
+	w := NewWorld(t, hv.StateStopped)
+	w.Src.Format = hvtest.Qcow2
+	expect.OK(t, w.Remove(SrcPath))
+	expect.OK(t, w.CreateImage(SrcPath, hvtest.Qcow2, Size))
+	for b := range int64(Blocks / 2) {
+		expect.OK(t, w.WriteBlock(SrcPath, b*2, uint64(b)+1))
+	}
+	w.Redefine(t, func(d *hv.Domain) { d.Config[0].Chain[0].Format = hvtest.Qcow2 })
+	v := &w.Registry.Vol
+	v.Location.Format = api.FormatQcow2
+	v.Attachments[0].Location = v.Location
+	w.bring(t, state)
+	return w
+}
+
 // CloneWorld returns a world whose volume is a linked clone, over an image that has what
 // the volume had. The definition does not name that image; the header does.
 func CloneWorld(t *testing.T, state hv.State) *World {

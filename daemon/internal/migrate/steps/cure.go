@@ -34,6 +34,11 @@ func (s *Spec) repairCommand() string {
 	return api.ShellLine("volferryctl", "instance", "repair", s.InstanceName)
 }
 
+// cancelCommand is the command that cancels the migration.
+func (s *Spec) cancelCommand() string {
+	return api.ShellLine("volferryctl", "migration", "cancel", s.MigrationID)
+}
+
 func (s *Spec) whichCommand() string {
 	return api.ShellLine("volferryctl", "volume", "which", s.VolumeName)
 }

@@ -111,6 +111,8 @@ type Images interface {
 	Beside(path string) ([]string, error)
 	// AllocatedBytes returns how much of the disk a file takes.
 	AllocatedBytes(path string) (int64, error)
+	// Properties reads what a qcow2 image has besides what a guest sees of it.
+	Properties(path string) (image.Properties, error)
 	// ClusterBytes returns the size of the clusters of a qcow2 image.
 	ClusterBytes(path string) (int64, error)
 	// FreeBytes returns how much a file in dir may still grow.

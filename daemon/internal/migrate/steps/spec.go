@@ -84,7 +84,9 @@ type Spec struct {
 	ConnectDst bool `json:"connect_dst,omitempty"`
 	// RoomNote says that the volume may outgrow the place of dst, "" if it may not.
 	RoomNote string `json:"room_note,omitempty"`
-	Overlay  string `json:"overlay,omitempty"`
+	// Notes say, each in a sentence, what of src dst does not have.
+	Notes   []string `json:"notes,omitempty"`
+	Overlay string   `json:"overlay,omitempty"`
 	// GuestBytes is the size of what the guest sees of src, if that is not all of it: the payload
 	// of a LUKS container, by its header when the move was asked for. Only a move under an
 	// overlay has to know.
@@ -97,6 +99,8 @@ type Spec struct {
 	OnlyMirrored string `json:"-"`
 	ExternalCopy bool   `json:"external_copy"`
 	DeleteSource bool   `json:"delete_source"`
+	// Checkpoints says what becomes of dirty bitmaps that the move would lose (api.MigrationTarget).
+	Checkpoints string `json:"checkpoints,omitempty"`
 	// CopyOptions are those that the migration was started with; Env.CopyOptions has what
 	// was changed since.
 	api.CopyOptions

@@ -209,6 +209,9 @@ func (e *Env) stepVerifyCopy() op.Step {
 		if err != nil {
 			return err
 		}
+		if err := e.checkBitmapsKeptNow(ctx, s); err != nil {
+			return err
+		}
 		if touched {
 			if err := r.SetOutput(verifiedOutput{Touched: true}); err != nil {
 				return err

@@ -70,6 +70,9 @@ func (e *Env) stepFold(to direction) op.Step {
 		if err := e.beginFold(ctx, r, s, to); err != nil {
 			return err
 		}
+		if err := e.mayLeave(ctx, s, to, false); err != nil {
+			return err
+		}
 		if to.end == OnSrc {
 			if err := e.dropSnapshotToFold(ctx, s); err != nil {
 				return err

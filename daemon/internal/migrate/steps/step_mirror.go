@@ -81,6 +81,9 @@ func (e *Env) stepReady() op.Step {
 		if err := e.srcNotInUse(ctx, s); err != nil {
 			return err
 		}
+		if err := e.checkBitmapsKept(ctx, s, true); err != nil {
+			return err
+		}
 		return disk.mayName(s, toDst)
 	}
 	return step("ready", do, nil, nil)

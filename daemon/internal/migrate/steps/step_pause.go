@@ -221,8 +221,11 @@ func (e *Env) stepDrain(to direction) op.Step {
 				return err
 			}
 			clean, err := e.drained(ctx, s, to, disk)
-			if err != nil || clean {
+			if err != nil {
 				return err
+			}
+			if clean {
+				return e.mayLeave(ctx, s, to, true)
 			}
 			if e.stopping.Err() != nil { // the guest must not stay paused for it
 				return &errWorldChanged{"the daemon was stopped while the job of a switch was waited for"}

@@ -50,6 +50,9 @@ func (e *Env) stepSwitchToOverlay() op.Step {
 		if disk.live != OnSrc || disk.mirror != nil || disk.config != OnOverlay {
 			return chainChanged(s, disk)
 		}
+		if err := e.checkNoBitmapAppeared(ctx, s); err != nil {
+			return err
+		}
 		e.flushEarly(ctx, s, s.Src.Path) // or QEMU does it with the guest's writes held back
 		began := e.now()
 		if err := e.hv.Snapshot(ctx, s.InstanceID, s.Target, s.OverlayImage()); err != nil {

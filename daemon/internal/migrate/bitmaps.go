@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// checkQcow2 refuses a move that would lose what a qcow2 image has besides the bytes of its guest, or leave dst with a
+// dirty bitmap that lacks what was written. It notes what dst will not have. Dom is nil if no
+// instance of this host has the volume.
+func (m *Manager) checkQcow2(ctx context.Context, s *steps.Spec, dom *hv.Domain) error {
+	if err := m.checkBitmapsOfDst(s); err != nil || s.Src.Format != api.FormatQcow2 {
+		return err
+	}
+	instance := ""
+	if dom != nil && dom.State.Active() {
+		instance = dom.ID
+	}
+	if err := m.checkBitmaps(ctx, s, instance); err != nil {
+		return err
+	}
+	has, err := m.ports.Images.Properties(s.Src.Path)
+	if err != nil {
+		return fmt.Errorf("look at src: %w", err)
+	}
+	if len(has.Layout) > 0 && s.Dst.Format == api.FormatQcow2 && s.CreateDst {
+		s.Notes = append(s.Notes, fmt.Sprintf("the destination is made with QEMU's usual options, and the source has %s", strings.Join(has.Layout, ",")))
+	}
+	return nil
+}
+
+// checkBitmaps refuses to lose dirty bitmaps, unless that is asked for. Instance is the one that runs, empty if none does.
+func (m *Manager) checkBitmaps(ctx context.Context, s *steps.Spec, instance string) error {
+	all, err := m.bitmaps(ctx, s, instance, s.Src.Path)
+	if err != nil {
+		return err
+	}
+	stays := s.Method == steps.MethodMirror && s.Dst.Format == api.FormatQcow2
+	switch {
+	case stays:
+		return m.checkBitmapsBelow(ctx, s, instance, all)
+	case len(all) == 0:
+		return nil
+	case instance != "":
+		return unsupported(s, "disk %s of instance %s has %s, and libvirt has no checkpoint of it: at the destination it would lack what was written before, and an incremental backup would be wrong without an error; %s",
+			s.Target, s.InstanceName, steps.BitmapNames(all), removal(s, all[0]))
+	case s.Checkpoints == api.CheckpointsDrop:
+		s.Notes = append(s.Notes, fmt.Sprintf("the destination does not have %s, as was asked for (--checkpoints %s): the next backup has to be a full one", steps.BitmapNames(all), api.CheckpointsDrop))
+		return nil
+	case s.LedByRegistry():
+		return unsupported(s, "%s has %s, which the destination would not have: remove it while no guest runs (`%s`, each one); the next backup has to be a full one then",
+			s.Src.Path, steps.BitmapNames(all), steps.RemoveBitmap("", all[0]))
+	}
+	return unsupported(s, "%s has %s, which the destination would not have: say --checkpoints %s if the next backup may be a full one",
+		s.Src.Path, steps.BitmapNames(all), api.CheckpointsDrop)
+}
+
+// checkBitmapsBelow refuses the mirror of a linked clone whose base image has a bitmap that the clone itself lacks: dst would
+// have it, and it has nothing of what was written to the clone.
+func (m *Manager) checkBitmapsBelow(ctx context.Context, s *steps.Spec, instance string, top []hv.StoredBitmap) error {
+	for _, base := range s.SrcChain()[1:] {
+		if base.Format != string(api.FormatQcow2) {
+			continue
+		}
+		all, err := m.bitmaps(ctx, s, instance, base.Path)
+		if err != nil {
+			return err
+		}
+		for _, b := range all {
+			if !steps.HasBitmap(top, b.Name) {
+				return unsupported(s, "its base image %s has %s, and the linked clone has not: a mirror would have it, without what was written to the clone; leave out --method mirror, or stop the instance and run this again",
+					base.Path, steps.BitmapNames([]hv.StoredBitmap{b}))
+			}
+		}
+	}
+	return nil
+}
+
+// checkBitmapsOfDst refuses a dst that is there already and has dirty bitmaps: they know nothing of what the move writes there.
+func (m *Manager) checkBitmapsOfDst(s *steps.Spec) error {
+	if s.Dst.Format != api.FormatQcow2 || s.CreateDst || s.DstBlock { // on a device the move makes a new image
+		return nil
+	}
+	has, err := m.ports.Images.Properties(s.Dst.Path)
+	if err != nil {
+		return fmt.Errorf("look at dst: %w", err)
+	}
+	if len(has.Bitmaps) == 0 {
+		return nil
+	}
+	b := hv.StoredBitmap{Name: has.Bitmaps[0], Path: s.Dst.Path}
+	return unsupported(s, "the destination %s has a dirty bitmap of its own, %.60q, by which an incremental backup of the volume would be wrong; remove it: `%s`, and each other one, or name another destination",
+		s.Dst.Path, b.Name, steps.RemoveBitmap("", b))
+}
+
+// bitmaps is steps.Env.Bitmaps with the errors of a refusal.
+func (m *Manager) bitmaps(ctx context.Context, s *steps.Spec, instance, path string) ([]hv.StoredBitmap, error) {
+	all, err := m.env.Bitmaps(ctx, instance, path)
+	switch {
+	case errors.Is(err, hv.ErrUnavailable):
+		return nil, steps.NoHypervisor()
+	case errors.Is(err, hv.ErrNotActive):
+		return nil, api.Errorf(api.CodeInstanceBusy, "cannot migrate volume %s: instance %s was stopped in this moment; try again", s.VolumeName, s.InstanceName)
+	case err != nil:
+		return nil, fmt.Errorf("look for dirty bitmaps of %s: %w", path, err)
+	}
+	return all, nil
+}
+
+// removal says how the bitmaps of an instance that runs are taken along, where a move does that, or removed.
+func removal(s *steps.Spec, b hv.StoredBitmap) string {
+	remove := fmt.Sprintf("remove it: `%s`, each one (the next backup has to be a full one then)", steps.RemoveBitmap(s.InstanceName, b))
+	if s.Method != steps.MethodOverlay || s.Dst.Format != api.FormatQcow2 || s.Src.IsLUKS() || s.Src.IsLinkedClone() {
+		return remove
+	}
+	return "--method mirror takes it along as it is; otherwise " + remove
+}

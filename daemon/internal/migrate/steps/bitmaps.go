@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// A qcow2 image may have dirty bitmaps, by which a backup program copies what was written since its last
+// backup. The copy of a frozen src has none of them. libvirt puts empty ones with the same names into an
+// overlay, and merges these into dst at the pivot: they would have what was written since
+// the start alone, and a backup by them would be wrong without an error. A mirror of a whole image,
+// and a commit, take them along as they are.
+
+// Bitmaps returns the dirty bitmaps that are stored in an image, each name once: by its header, and by the process of an
+// active instance, which has some of them in its memory alone. The instance is empty if no process has the image.
+func (e *Env) Bitmaps(ctx context.Context, instance, path string) ([]hv.StoredBitmap, error) {
+	var all []hv.StoredBitmap
+	if instance != "" {
+		open, err := e.hv.StoredBitmaps(ctx, instance)
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range open {
+			if b.Path == path || b.Path == "" { // whose image QEMU does not say
+				all = append(all, b)
+			}
+		}
+	}
+	header, err := e.images.Properties(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range header.Bitmaps {
+		if !HasBitmap(all, name) {
+			all = append(all, hv.StoredBitmap{Name: name, Path: path})
+		}
+	}
+	return all, nil
+}
+
+// HasBitmap reports whether a bitmap with this name is among them.
+func HasBitmap(all []hv.StoredBitmap, name string) bool {
+	return slices.ContainsFunc(all, func(b hv.StoredBitmap) bool { return b.Name == name })
+}
+
+// BitmapNames names bitmaps for people.
+func BitmapNames(all []hv.StoredBitmap) string {
+	const most = 5
+	var names []string
+	for _, b := range all[:min(most, len(all))] {
+		names = append(names, fmt.Sprintf("%.60q", b.Name))
+	}
+	text := "the dirty bitmap "
+	if len(all) > 1 {
+		text = "the dirty bitmaps "
+	}
+	text += strings.Join(names, ", ")
+	if more := len(all) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// RemoveBitmap is the command that removes a dirty bitmap: of an image that an instance has open, or that nobody has open.
+func RemoveBitmap(instanceName string, b hv.StoredBitmap) string {
+	if instanceName == "" || b.Node == "" {
+		return api.ShellLine("qemu-img", "bitmap", "-f", string(api.FormatQcow2), "--remove", b.Path, b.Name)
+	}
+	command, err := json.Marshal(map[string]any{"execute": "block-dirty-bitmap-remove", "arguments": map[string]string{"node": b.Node, "name": b.Name}})
+	if err != nil { // of strings alone
+		return ""
+	}
+	return api.ShellLine("virsh", "qemu-monitor-command", instanceName, string(command))
+}
+
+// checkBitmapsKept refuses the end of a move that would leave dst with a dirty bitmap that lacks what was written, or lose
+// one: somebody has made it since the move began, as preflight has looked before that.
+// Active says whether the instance runs.
+func (e *Env) checkBitmapsKept(ctx context.Context, s *Spec, active bool) error {
+	instance := ""
+	if active {
+		instance = s.InstanceID
+	}
+	if s.Src.Format != api.FormatQcow2 {
+		if instance != "" || s.Overlay == "" { // QEMU is not asked for it: libvirt takes the overlay's along, and src can have none
+			return nil
+		}
+		made, err := e.Bitmaps(ctx, "", s.Overlay)
+		return errOrLost(s, made, err)
+	}
+	src, err := e.Bitmaps(ctx, instance, s.Src.Path)
+	if err != nil {
+		return e.hvError(err)
+	}
+	if s.Method != MethodOverlay {
+		if instance != "" && s.Dst.Format == api.FormatQcow2 { // a mirror
+			src = nil
+		}
+		return errOrLost(s, src, nil)
+	}
+	overlay, err := e.Bitmaps(ctx, instance, s.Overlay)
+	if err != nil {
+		return e.hvError(err)
+	}
+	forgetful := slices.DeleteFunc(slices.Clone(src), func(b hv.StoredBitmap) bool { return !HasBitmap(overlay, b.Name) })
+	if len(forgetful) > 0 && instance != "" {
+		return api.Errorf(api.CodeStateForbidden,
+			"the source %s of volume %s has %s, made since the move was checked, and so has the overlay: at the destination there would be only what was written since the start, and an incremental backup would be wrong without an error. Cancel the migration (`%s`), which keeps what is in both, and remove the bitmap before the next move",
+			s.Src.Path, s.VolumeName, BitmapNames(forgetful), s.cancelCommand())
+	}
+	if instance != "" && s.Dst.Format == api.FormatQcow2 { // libvirt takes the overlay's along
+		overlay = nil
+	}
+	return errOrLost(s, append(src, overlay...), nil)
+}
+
+// mayLeave is checkBitmapsKept of a switch that goes to dst: the way back to src loses nothing.
+func (e *Env) mayLeave(ctx context.Context, s *Spec, to direction, active bool) error {
+	if to.end == OnSrc {
+		return nil
+	}
+	return e.checkBitmapsKept(ctx, s, active)
+}
+
+// checkBitmapsKeptNow is checkBitmapsKept of an instance that may run or not, or of none.
+func (e *Env) checkBitmapsKeptNow(ctx context.Context, s *Spec) error {
+	if !s.Attached() {
+		return e.checkBitmapsKept(ctx, s, false)
+	}
+	disk, err := e.readDisk(ctx, s)
+	if err != nil {
+		return err
+	}
+	return e.checkBitmapsKept(ctx, s, disk.active)
+}
+
+// errOrLost refuses to lose these bitmaps, unless that was asked for.
+func errOrLost(s *Spec, lost []hv.StoredBitmap, err error) error {
+	if err != nil || len(lost) == 0 || s.Checkpoints == api.CheckpointsDrop {
+		return err
+	}
+	return api.Errorf(api.CodeStateForbidden,
+		"%s has %s, made since the move of volume %s was checked, and the destination would not have it: cancel the migration (`%s`), or remove it (`%s`, each one) if the next backup may be a full one, and call again",
+		lost[0].Path, BitmapNames(lost), s.VolumeName, s.cancelCommand(), RemoveBitmap(s.InstanceName, lost[0]))
+}
+
+// checkNoBitmapAppeared refuses to put an overlay over an image that has dirty bitmaps by now.
+func (e *Env) checkNoBitmapAppeared(ctx context.Context, s *Spec) error {
+	if s.Src.Format != api.FormatQcow2 {
+		return nil
+	}
+	all, err := e.Bitmaps(ctx, s.InstanceID, s.Src.Path)
+	if err != nil || len(all) == 0 {
+		return e.hvError(err)
+	}
+	return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s: disk %s of instance %s, which runs, has %s by now; nothing was changed: try again, which says what can be done",
+		s.VolumeName, s.Target, s.InstanceName, BitmapNames(all))
+}
