@@ -22,7 +22,7 @@ func (s *Store) IdentifyVolume(ctx context.Context, call Call, ref string, in ap
 		return api.Volume{}, validate.Invalid("the identity is missing")
 	}
 	return Mutate(ctx, s, call, "volume.identify", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
-		v, err := tx.OwnVolume(ctx, ref, "store the identity of")
+		v, err := tx.volumeInHand(ctx, ref, "store the identity of")
 		if err != nil {
 			return v, err
 		}

@@ -25,7 +25,7 @@ func (s *Store) BeginResize(ctx context.Context, call Call, ref string, in api.V
 		if err != nil {
 			return api.Volume{}, err
 		}
-		v, err := tx.OwnVolume(ctx, ref, resizeVerb)
+		v, err := tx.volumeInHand(ctx, ref, resizeVerb)
 		if err != nil {
 			return v, err
 		}
@@ -107,18 +107,23 @@ func (tx *Tx) resizedBy(ctx context.Context, volumeID string) (hostID string, er
 
 // EndResize ends what BeginResize began, and stores the size that the host has seen the
 // image to have, if the request gives one. If the op lost the lock because its host was
-// fenced, nothing changes: what the host sees later is for GrowVolume.
+// fenced, nothing changes: what the host sees later is for GrowVolume. The host that has begun
+// the resize is the only one that ends it.
 func (s *Store) EndResize(ctx context.Context, call Call, ref string, in api.VolumeResizeEnd) (api.Volume, error) {
 	if err := validate.Required("op id", in.OpID); err != nil {
 		return api.Volume{}, err
 	}
 	return Mutate(ctx, s, call, "volume.resize_end", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
-		if _, err := tx.CheckHost(ctx, in.Host, in.Epoch); err != nil {
+		hostID, err := tx.CheckHost(ctx, in.Host, in.Epoch)
+		if err != nil {
 			return api.Volume{}, err
 		}
 		v, err := tx.OwnVolume(ctx, ref, resizeVerb)
 		if err != nil || v.ResizeOpID == "" || v.ResizeOpID != in.OpID {
 			return v, err
+		}
+		if holder, err := tx.resizedBy(ctx, v.ID); err != nil || holder != hostID {
+			return v, cmp.Or(err, error(api.Errorf(api.CodeNotYourHost, "cannot end the resize %s of volume %s: another host has begun it", in.OpID, v.Name)))
 		}
 		size := cmp.Or(in.SizeBytes, v.SizeBytes)
 		if size < v.SizeBytes {
@@ -151,7 +156,7 @@ func (tx *Tx) endResizesOf(ctx context.Context, hostID string) error {
 // migration ends, because its destination has been made for it.
 func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.VolumeGrow) (api.Volume, error) {
 	return Mutate(ctx, s, call, "volume.grow", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
-		v, err := tx.OwnVolume(ctx, ref, "change the size of")
+		v, err := tx.volumeInHand(ctx, ref, "change the size of")
 		if err != nil {
 			return v, err
 		}

@@ -81,25 +81,6 @@ func (tx *Tx) OwnVolume(ctx context.Context, ref, verb string) (api.Volume, erro
 	return v, tx.CheckOwn(ctx, KindVolume, v.ID, verb, v.Name)
 }
 
-// volumeInCare is OwnVolume for a change of what a volume is, by the host that has it in
-// its care: that others reach the bytes lets them attach it, not rename or forget it.
-// Another host deletes it where an operator has asked for that there.
-func (tx *Tx) volumeInCare(ctx context.Context, ref, verb string) (api.Volume, error) {
-	v, err := tx.OwnVolume(ctx, ref, verb)
-	if err != nil || tx.host == nil || v.Host == tx.host.Name {
-		return v, err
-	}
-	var asked bool
-	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM tasks WHERE host_id = ?1 AND state = 'taken' AND method = 'DELETE'
-		AND (path = ?2 OR substr(path, 1, length(?2) + 1) = ?2 || '?'))`, tx.host.ID, "/v1/volumes/"+v.ID).Scan(&asked); err != nil {
-		return v, fmt.Errorf("look up task: %w", err)
-	}
-	if !asked {
-		return v, api.Errorf(api.CodeNotYourHost, "cannot %s volume %s: it is in the care of host %s, and you are host %s; ask there, or at the registry", verb, v.Name, v.Host, tx.host.Name)
-	}
-	return v, nil
-}
-
 const volumeQuery = `SELECT v.id, v.name, v.status, t.name, t.multiattach, v.bootable, v.generation, h.name, COALESCE(m.id, ''),
 		v.created_us, v.updated_us, v.size_changed_us, v.resize_op, v.adopted_path <> '', ` + LocationColumns + `
 	FROM volumes v
