@@ -86,6 +86,9 @@ func (in VolumeCreate) Check() error {
 // Check refuses what makes no sense by itself.
 func (in VolumeResize) Check() error { return checkSize(in.SizeBytes) }
 
+// Check refuses what makes no sense by itself.
+func (in VolumeSize) Check() error { return checkSize(in.SizeBytes) }
+
 func checkSize(bytes int64) error {
 	if bytes <= 0 || bytes%SectorBytes != 0 {
 		return invalid("size_bytes is %d; it must be a positive multiple of %d", bytes, SectorBytes)

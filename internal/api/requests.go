@@ -264,6 +264,21 @@ type VolumeIdentify struct {
 	Identity string `json:"identity" needs:"identities"`
 }
 
+// VolumeSize sets the size of a volume in the registry to the one that its image has, also a smaller one: the body of
+// POST /v1/volumes/{volume}/size at the registry. A host that reaches the image has to report exactly this size: Host if
+// that is set. Evidence is how the operator knows that the image is the volume, for the audit trail.
+type VolumeSize struct {
+	SizeBytes int64  `json:"size_bytes"`
+	Evidence  string `json:"evidence"`
+	Host      string `json:"host,omitempty" needs:"-"`
+}
+
+// VolumeImage is what a host sees of the image of a volume.
+type VolumeImage struct {
+	Path      string `json:"path"`
+	SizeBytes int64  `json:"size_bytes"`
+}
+
 // VolumeResizeBegin locks a volume while its host makes it larger: the body of POST
 // /v1/volumes/{volume}/resize:begin at the registry. Generation is the volume's generation
 // that the host saw. OpID is the op that will unlock the volume with VolumeResizeEnd.

@@ -23,6 +23,11 @@ var (
 		"Forget a volume that is not attached; its bytes are left as they are", registry(own), daemon(Answers))
 	ResizeVolume = post[api.VolumeResize, api.Volume]("/v1/volumes/{volume}/resize",
 		"Make a volume larger, also under a running guest", registry(never), daemon(Answers))
+	SetVolumeSize = post[api.VolumeSize, api.Volume]("/v1/volumes/{volume}/size",
+		"Set the size of a volume to the one that its image has by the report of a host that reaches it, also a smaller one; the image is not changed",
+		registry(never), daemon(PassesOn))
+	ShowVolumeImage = get[api.VolumeImage]("/v1/volumes/{volume}/image",
+		"Show the size that the image of a volume has on this host", daemon(Answers))
 	RetypeVolume = post[api.VolumeRetype, api.Volume]("/v1/volumes/{volume}/retype",
 		"Give a volume another type, and move it if it must be moved and that is asked for", registry(never), daemon(PassesOn))
 	PlanRetype = post[api.VolumeRetype, api.RetypePlan]("/v1/volumes/{volume}/retype:plan",

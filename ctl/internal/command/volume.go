@@ -63,6 +63,7 @@ func volumeCommand() *cli.Command {
 				},
 			},
 			volumeResizeCommand(),
+			volumeSetSizeCommand(),
 			{
 				Name: "delete", Usage: "delete a volume that is not attached, and its bytes", ArgsUsage: "VOLUME", Action: withSession(volumeDelete),
 				Description: "The data of an adopted volume was there before Volferry, so delete asks first, also after a move,\n" +

@@ -82,6 +82,9 @@ func (s *Server) volumeRoutes() []httpjson.Route {
 		routes.DeleteVolume.ServedByDaemon(s.deleteVolume),
 		routes.ForgetVolume.ServedByDaemon(s.forgetVolume),
 		answer(routes.ShowWhich, s.which),
+		answer(routes.ShowVolumeImage, func(r *http.Request, _ routes.None) (api.VolumeImage, error) {
+			return s.Volumes.Image(r.Context(), r.PathValue("volume"))
+		}),
 		routes.MigrateVolume.ServedByDaemon(s.migrateVolume),
 		answer(routes.PlanMigration, func(r *http.Request, in api.MigrationTarget) (api.MigrationPlan, error) {
 			return s.Migrations.Plan(r.Context(), httpjson.Reference(r), in)

@@ -4,6 +4,7 @@ package request
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/google/uuid"
 
@@ -37,6 +38,6 @@ func TakeSize(ctx context.Context, registry Grower, volumeID, volumeName string,
 // Shrunk refuses an image that is smaller than its volume.
 func Shrunk(volumeName string, l api.Location, foundBytes int64) error {
 	return api.Errorf(api.CodeSizeMismatch,
-		"volume %s is %s at %s but %s in the registry: it was made smaller, or is another image; if the end of it was not needed, forget the volume (volferryctl volume forget %s) and adopt the image again",
-		volumeName, api.ExactBytes(foundBytes), l.Path, api.ExactBytes(l.SizeBytes), volumeName).With("size_bytes", l.SizeBytes).With("found_bytes", foundBytes)
+		"volume %s is %s at %s but %s in the registry: it was made smaller, or is another image; if it is the volume, and nothing is missing, an operator sets the size at the registry: `%s`",
+		volumeName, api.ExactBytes(foundBytes), l.Path, api.ExactBytes(l.SizeBytes), api.ShellLine("volferryctl", "volume", "set-size", volumeName, "--size", strconv.FormatInt(foundBytes, 10), "--evidence", "TEXT")).With("size_bytes", l.SizeBytes).With("found_bytes", foundBytes)
 }

@@ -64,3 +64,23 @@ func attachedAt(host string) func(*api.Volume) {
 		v.Status, v.Attachments = api.VolumeInUse, []api.Attachment{{Host: host}}
 	}
 }
+
+// TestAHostReportsTheSizeThatAnImageHas, not the one that the registry has of it.
+func TestAHostReportsTheSizeThatAnImageHas(t *testing.T) {
+	w := newWorld(t)
+	g := w.start(t)
+	vol, err := g.Create(t.Context(), testOp, api.VolumeCreate{Name: "db", SizeBytes: testSize})
+	must(t, err)
+	must(t, w.Remove(vol.Location.Path))
+	if _, err := g.Image(t.Context(), vol.ID); api.CodeOf(err) != api.CodeNotFound {
+		t.Errorf("of an image that is away: %v", err)
+	}
+	for _, size := range []int64{testSize / 2, 2 * testSize} {
+		must(t, w.CreateImage(vol.Location.Path, hvtest.Raw, size))
+		got, err := g.Image(t.Context(), vol.ID)
+		if must(t, err); got != (api.VolumeImage{Path: vol.Location.Path, SizeBytes: size}) {
+			t.Errorf("the image is %+v, want %d bytes", got, size)
+		}
+		must(t, w.Remove(vol.Location.Path))
+	}
+}

@@ -60,6 +60,29 @@ func (p Placement) Volume(ctx context.Context, v api.Volume) (api.Host, error) {
 	return p.First(ctx, names)
 }
 
+// VolumeAt returns the host that ref names, which is to look at a volume and has to reach it; no ref is Volume.
+func (p Placement) VolumeAt(ctx context.Context, v api.Volume, ref string) (api.Host, error) {
+	if ref == "" {
+		return p.Volume(ctx, v)
+	}
+	h, err := p.Host(ctx, ref)
+	if err != nil {
+		return h, err
+	}
+	holders, err := p.hostsOf(ctx, v)
+	if err != nil {
+		return h, err
+	}
+	reaching, err := p.reaching(ctx, v)
+	if err != nil {
+		return h, err
+	}
+	if all := append(holders, reaching...); !slices.Contains(all, h.Name) {
+		return h, api.Errorf(api.CodeNotYourHost, "host %s does not reach volume %s, which is on host %s", h.Name, v.Name, v.Host)
+	}
+	return h, nil
+}
+
 // Mover returns the host that is to move a volume to a pool, or to a path if toPool is
 // empty: the host of its migration, else of its instance, else a host that reaches both
 // places.

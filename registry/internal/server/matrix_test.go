@@ -80,6 +80,7 @@ func requests(drainID string) map[string]request {
 		"POST /v1/volumes/{volume}/migrate:estimate": {path: volume + "/migrate:estimate", body: `{"to_pool":"slow"}`},
 		"POST /v1/volumes/{volume}/retype":           {path: "/v1/volumes/" + freeID + "/retype", body: `{"type":"gold"}`},
 		"POST /v1/volumes/{volume}/retype:plan":      {path: "/v1/volumes/" + freeID + "/retype:plan", body: `{"type":"gold"}`},
+		"POST /v1/volumes/{volume}/size":             {path: "/v1/volumes/" + freeID + "/size", body: `{"size_bytes":1048576,"evidence":"looked"}`},
 		"GET /v1/volumes/{volume}/which":             {path: volume + "/which"},
 
 		"GET /v1/attachments":                                  {path: "/v1/attachments"},

@@ -89,6 +89,7 @@ func (s *Server) volumeRoutes() []httpjson.Route {
 		relayed(s, routes.DeleteVolume, s.toDelete),
 		change(routes.ForgetVolume, s.forgetVolume),
 		relayed(s, routes.ResizeVolume, s.toResize),
+		write(routes.SetVolumeSize, http.StatusOK, s.setVolumeSize),
 		routes.RetypeVolume.ServedByRegistry(s.retype),
 		write(routes.PlanRetype, http.StatusOK, s.planRetype),
 		shelvedOr(s, routes.AttachVolume, db.AttachShelved, s.toAttach),
