@@ -16,7 +16,8 @@ VERSION := $(shell .ci/version)
 LDFLAGS := -s -w -X $(MODULE)/internal/version.Version=$(VERSION)
 # Packages and releases name no path of the machine that built them. CI builds none: without this
 # what is compiled for the programs is compiled for the linter and the tests too.
-TRIMPATH ?= -trimpath
+# The version says the commit, and Go's own stamp differs between two clones of it.
+TRIMPATH ?= -trimpath -buildvcs=false
 
 NFPM_VERSION    := 2.45.2
 

@@ -25,7 +25,7 @@ func (d *doctor) sharedDisk() api.Check {
 	}
 	return api.Check{
 		Name: journalDisk, Status: "warn",
-		Message: fmt.Sprintf("%s (%s) is on the filesystem of the journal (%s), as after every installation: moves work, and %s may fill it; "+
+		Message: fmt.Sprintf("%s (%s) is on the filesystem of the journal (%s), as in a new installation. Moves work, but %s may fill it; "+
 			"then guests may stand still, and Volferry has %d MiB that it keeps for its journal, enough to end the moves", key, dir, d.cfg.StateDir, what, reserveBytes>>20),
 		Advice: fmt.Sprintf("it may stay so for a try; %s mount a filesystem of its own at %s, or set %s to a directory on another one and restart volferryd", who, dir, key),
 	}

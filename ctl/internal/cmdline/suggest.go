@@ -3,15 +3,36 @@
 package cmdline
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 )
 
+// synonyms are words that other programs have for commands.
+var synonyms = map[string]string{"ls": "list", "get": "show", "info": "show", "describe": "show", "rm": "delete", "remove": "delete", "move": "migrate", "mv": "migrate"}
+
+// NearestFlag returns the long name of the flag that name was probably meant to be: name is a part
+// of it after a dash, or differs as in Nearest; "" if there is none.
+func NearestFlag(flags []cli.Flag, name string) string {
+	var names []*cli.Command
+	for _, f := range flags {
+		long := f.Names()[0]
+		if strings.HasSuffix(long, "-"+name) || strings.HasPrefix(long, name+"-") {
+			return long
+		}
+		names = append(names, &cli.Command{Name: long})
+	}
+	return Nearest(names, name)
+}
+
 // Nearest is the name of the command that word was probably meant to be: word is its
 // beginning, or differs by at most two letters and by less than half of them; "" if there is
 // none.
 func Nearest(commands []*cli.Command, word string) string {
+	if usual, ok := synonyms[word]; ok && slices.ContainsFunc(commands, func(c *cli.Command) bool { return c.Name == usual }) {
+		return usual
+	}
 	best, near := "", 3
 	for _, c := range commands {
 		if c.Hidden {

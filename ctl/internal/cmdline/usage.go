@@ -7,6 +7,7 @@ package cmdline
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -73,6 +74,11 @@ func CheckArguments(c *cli.Context) error {
 func tooManyArguments(c *cli.Context, extra string) error {
 	if extra == "true" || extra == "false" {
 		return Usagef("%sone argument too many: %q; a flag and its truth are one word, as in --bootable=%s", Prefix(c), extra, extra)
+	}
+	for _, to := range []string{"to-pool", "to"} {
+		if slices.ContainsFunc(c.Command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), to) }) && !c.IsSet(to) {
+			return Usagef("%sone argument too many: %q; a destination is given as --%s %s", Prefix(c), extra, to, extra)
+		}
 	}
 	return Usagef("%sone argument too many: %q", Prefix(c), extra)
 }

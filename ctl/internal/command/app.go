@@ -155,7 +155,11 @@ func withVerb(nouns []*cli.Command, word string) (out []string) {
 // wrongFlag puts the parser's error about a flag in our words.
 func wrongFlag(c *cli.Context, err error, _ bool) error {
 	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
-		return cmdline.Usagef("%sunknown flag %s", cmdline.Prefix(c), flagSpelling(name))
+		unknown := fmt.Sprintf("%sunknown flag %s", cmdline.Prefix(c), flagSpelling(name))
+		if near := cmdline.NearestFlag(c.Command.Flags, strings.TrimLeft(name, "-")); near != "" {
+			unknown += fmt.Sprintf(". Did you mean --%s?", near)
+		}
+		return cmdline.Usagef("%s", unknown)
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "flag needs an argument: -"); ok {
 		return cmdline.Usagef("%s%s needs a value", cmdline.Prefix(c), flagSpelling(name))

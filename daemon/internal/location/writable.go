@@ -46,7 +46,7 @@ func CheckWritableDir(dir string) error {
 		return api.Errorf(api.CodePermissionDenied, "volferryd can write nothing in %s%s", dir, hidden).With("path", dir)
 	}
 	return api.Errorf(api.CodePermissionDenied,
-		"volferryd can write nothing in %s: its unit has all read-only that it does not name; `systemctl edit volferryd.service` with the lines [Service] and ReadWritePaths=%[1]s, and restart it", dir).
+		"volferryd can write nothing in %s: its systemd unit allows writes only in the directories of ReadWritePaths=. Run `systemctl edit volferryd.service`, add the lines [Service] and ReadWritePaths=%[1]s, and restart volferryd", dir).
 		With("path", dir)
 }
 

@@ -122,7 +122,7 @@ func checkTarget(t api.MigrationTarget) error {
 // store). A rule that is added here belongs there too.
 func checkVolume(vol api.Volume) error {
 	if n := len(vol.Attachments); n > 1 && !vol.Unheld() {
-		return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s: it has %d attachments; detach all but one, or move it with --pause-all", vol.Name, n)
+		return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s: it has %d attachments; detach all but one, or move it with --live-shared, while its guests write, or with --pause-all, which saves and restores them", vol.Name, n)
 	}
 	if vol.Status != api.VolumeAvailable && vol.Status != api.VolumeInUse {
 		return api.Errorf(api.CodeVolumeNotAvailable, "cannot migrate volume %s: it is %s", vol.Name, vol.Status)

@@ -91,8 +91,8 @@ func (m *Manager) checkReleased(ctx context.Context, in *steps.ReleasedInput, vo
 func (m *Manager) checkVolumeOfReleased(ctx context.Context, s *steps.Spec, vol api.Volume) error {
 	if m.reaches(ctx, vol) {
 		if path := m.absentOf(ctx, withBases(vol.Location)); path != "" {
-			return api.Errorf(api.CodeChainChanged, "cannot delete %s, which migration %s has left: volume %s is to be at %s, and there is no image (is its filesystem mounted?), so this may be the only copy",
-				s.Src.Path, s.MigrationID, vol.Name, path)
+			return api.Errorf(api.CodeChainChanged, "cannot delete %s, which migration %s has left: volume %s is to be at %s, and there is no image (%s), so this may be the only copy",
+				s.Src.Path, s.MigrationID, vol.Name, path, absentHint(path))
 		}
 	}
 	w, err := m.Which(ctx, vol)

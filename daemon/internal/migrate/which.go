@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
@@ -143,7 +144,7 @@ func (m *Manager) confirmAtRest(ctx context.Context, w *api.Which, found *holder
 	}
 	if path := m.absentOf(ctx, w.Authoritative); path != "" {
 		w.Authoritative, w.Agree = nil, false
-		w.Explanation = fmt.Sprintf("there is no image at %s: is its filesystem mounted?", path)
+		w.Explanation = fmt.Sprintf("there is no image at %s: %s", path, absentHint(path))
 	}
 }
 
@@ -152,6 +153,14 @@ func (m *Manager) confirmAtRest(ctx context.Context, w *api.Which, found *holder
 func (m *Manager) reaches(ctx context.Context, vol api.Volume) bool {
 	host, err := m.host(ctx)
 	return err == nil && m.checkReach(ctx, vol, host) == nil
+}
+
+// absentHint asks the question that most often explains an image which is not there.
+func absentHint(path string) string {
+	if strings.HasPrefix(path, "/dev/") {
+		return "is its device there? `" + api.ShellLine("lvchange", "-ay", "-K", path) + "` activates a logical volume"
+	}
+	return "is its filesystem mounted?"
 }
 
 // absentOf returns the path of the first image of a chain that is seen to be not there, "" if none

@@ -147,5 +147,14 @@ func fileIn(rights []byte) (*os.File, error) {
 	if err != nil || len(fds) != 1 {
 		return nil, fmt.Errorf("read the file of a message: %w", errors.Join(err, unix.EINVAL))
 	}
-	return os.NewFile(uintptr(fds[0]), "handed over"), nil
+	return os.NewFile(uintptr(fds[0]), nameOf(fds[0])), nil
+}
+
+// nameOf returns the path of an open file for messages, if the kernel has one.
+func nameOf(fd int) string {
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return "handed over"
+	}
+	return path
 }

@@ -31,7 +31,7 @@ func staleGeneration(verb, volume string, is, asked int64) error {
 }
 
 func multiattached(volume string, attachments int) error {
-	return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s: it has %d attachments; detach all but one, or move it with --pause-all", volume, attachments).With("attachments", attachments)
+	return api.Errorf(api.CodeMultiattached, "cannot migrate volume %s: it has %d attachments; detach all but one, or move it with --live-shared, while its guests write, or with --pause-all, which saves and restores them", volume, attachments).With("attachments", attachments)
 }
 
 // shelvedOnHost refuses to move a volume of an instance that is shelved and still on its

@@ -130,7 +130,11 @@ func (s *Store) SetDrainVolume(ctx context.Context, call store.Call, drainID str
 		if err := tx.storeDrainVolume(ctx, id, v); err != nil {
 			return none, err
 		}
-		return none, tx.auditDrain(ctx, d, "drain.volume", was.State, v.State, map[string]any{
+		from, to := was.State, v.State
+		if from == to { // its migration or host is known now
+			from, to = "", ""
+		}
+		return none, tx.auditDrain(ctx, d, "drain.volume", from, to, map[string]any{
 			"volume_id": v.VolumeID, "volume_name": was.VolumeName, "migration_id": v.MigrationID, "host": v.Host, "error": v.Error,
 		})
 	})
