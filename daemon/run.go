@@ -25,6 +25,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/openfile"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/daemon/internal/volume"
@@ -106,16 +107,16 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	runner.OnChange(func(string) { up.Changed() })
 
 	site := up.Site(registry)
-	storage := image.Storage{Privileged: privileged(), Network: networkAccess(cfg, conn), Secret: conn.Secret}
-	copier := steps.NewCopier(cfg.cursorDir(), storage.Privileged.ThinBlockBytes, storage.Network, log)
-	copier.Passphrase = storage.Passphrase
 	own := []string{cfg.StateDir, cfg.OverlayDir, cfg.SaveDir}
+	rules := location.Rules{AllowedPaths: cfg.AllowedPaths, NBDServers: cfg.NBDServers, RBD: cfg.RBDClusters, Own: own, Storage: virt}
+	storage := image.Storage{Privileged: privileged(), Network: networkAccess(cfg, conn), Secret: conn.Secret, Files: openfile.Files{Places: &rules}}
+	copier := steps.NewCopier(cfg.cursorDir(), storage.Privileged.ThinBlockBytes, storage.Network, log)
+	copier.Passphrase, copier.Files = storage.Passphrase, storage.Files
 	claims := &location.Claims{
 		Site: site, Pools: virt.Pools, HostID: who.id, HostName: who.name, SharedPools: cfg.SharedPools,
 		Own: own,
 	}
 	asked := audit.NewOutbox(cfg.auditDir(), registry.PostEvent, log)
-	rules := location.Rules{AllowedPaths: cfg.AllowedPaths, NBDServers: cfg.NBDServers, RBD: cfg.RBDClusters, Own: own, Storage: virt}
 	unplugs := attach.NewPendingUnplugs(virt, records, bootID())
 	migrations := migrate.New(migrate.Config{
 		OverlayDir: cfg.overlays(), OverlaysShared: cfg.OverlayDirShared && cfg.overlaysNotShared() == "", Rules: rules, OverlayMinFreeBytes: cfg.OverlayMinFreeBytes, SharedPools: cfg.SharedPools,

@@ -64,7 +64,7 @@ var layers = [][]string{
 	{"daemon/internal/sandbox", "daemon/internal/storagedaemon", "internal/service", "internal/settings", "internal/mtls", "internal/routes"},
 	{"internal/httpjson", "internal/sqlitedb", "internal/fault"},
 	{"internal/protocol"},
-	{"internal/version", "daemon/internal/thin", "daemon/internal/quota"},
+	{"internal/version", "daemon/internal/thin", "daemon/internal/quota", "daemon/internal/openfile"},
 	{"internal/atomicfile", "internal/retry"},
 	{"internal/api"},
 }

@@ -123,11 +123,6 @@ func (m *Manager) decideDisk(ctx context.Context, in *input, asked api.VolumeAtt
 			return err
 		}
 	}
-	if in.Location.Pool == "" {
-		if err := m.rules.CheckPath(ctx, in.Location.Path); err != nil {
-			return err
-		}
-	}
 	return m.env.checkBefore(ctx, in)
 }
 

@@ -19,7 +19,7 @@ import (
 // checkLocation refuses a location that is not what the registry says of it, or
 // that somebody on this host has who may not. Errors are typed for the runner.
 func (e *env) checkLocation(ctx context.Context, in *input) error {
-	if err := location.CheckPool(ctx, e.HV, in.Location, "cannot attach volume "+in.VolumeName); err != nil {
+	if err := e.rules.CheckLocation(ctx, e.HV, in.Location, "cannot attach volume "+in.VolumeName); err != nil {
 		return request.HV(err)
 	}
 	l := in.Location
@@ -58,6 +58,9 @@ func (e *env) checkBefore(ctx context.Context, in *input) error {
 		_, err := e.Images.Inspect(ctx, in.Location)
 		if errors.Is(err, image.ErrAbsent) {
 			in.Block = true
+			if in.Location.Pool == "" {
+				return e.rules.CheckPath(ctx, in.Location.Path)
+			}
 			return nil
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/op"
 )
 
@@ -29,6 +30,7 @@ type runner interface {
 // env is what the steps share.
 type env struct {
 	Ports
+	rules         location.Rules
 	runner        runner
 	host          func(context.Context) (Host, error)
 	unplugTimeout time.Duration

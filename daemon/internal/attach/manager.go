@@ -27,7 +27,6 @@ const DefaultUnplugTimeout = 30 * time.Second
 
 // Manager attaches and detaches volumes. It is safe for concurrent use.
 type Manager struct {
-	rules     location.Rules
 	env       *env
 	host      func(context.Context) (Host, error)
 	admission request.Admission
@@ -40,8 +39,7 @@ func New(cfg Config, ports Ports, runner *op.Runner, journal Journal, host func(
 		cfg.UnplugTimeout = DefaultUnplugTimeout
 	}
 	m := &Manager{
-		rules:     cfg.Rules,
-		env:       &env{Ports: ports, runner: runner, host: host, unplugTimeout: cfg.UnplugTimeout, log: log},
+		env:       &env{Ports: ports, rules: cfg.Rules, runner: runner, host: host, unplugTimeout: cfg.UnplugTimeout, log: log},
 		host:      host,
 		admission: request.Admission{Runner: runner, Journal: journal, Log: log, Kinds: kinds, Waits: waits},
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -30,14 +31,19 @@ func (m *Manager) Connect(ctx context.Context, vol api.Volume, att api.Attachmen
 // Chain checks like Connect and returns the chain, and changes nothing.
 func (m *Manager) Chain(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error) {
 	in := onShelf(vol, att)
-	if in.Location.Pool == "" {
-		if err := m.rules.CheckPath(ctx, in.Location.Path); err != nil {
-			return nil, err
-		}
-	}
 	err := m.env.checkBefore(ctx, in)
 	return in.chain(), err
 }
+
+// CheckLocation refuses a location that the registry has said and that no volume of this host may
+// have. What begins the message, as in "cannot wake instance x". Its errors are typed for the runner.
+func (m *Manager) CheckLocation(ctx context.Context, l api.Location, verdict string) error {
+	return request.HV(m.env.rules.CheckLocation(ctx, m.env.HV, l, verdict))
+}
+
+// CheckImages refuses an image at a location, or a base image of it, that is no image, or is where no
+// image may be: the name of it has become a link, say. What is not there is not refused.
+func (m *Manager) CheckImages(l api.Location) error { return request.HV(m.env.rules.CheckImages(l)) }
 
 // Disconnect ends the use of the location on this host, unless a domain or another
 // attachment here needs it. The instance's process must not have it open, whatever libvirt

@@ -11,6 +11,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/daemon/internal/copy/copytest"
+	"github.com/volferry/volferry/daemon/internal/openfile"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
@@ -127,7 +128,7 @@ func TestAnImageIsNotCopiedOntoItself(t *testing.T) {
 	if err := os.Symlink(src.Path, link.Path); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := copy.Copy(t.Context(), copy.Spec{Src: src, Dst: link}); !errors.Is(err, copy.ErrSameImage) {
+	if _, err := copy.Copy(t.Context(), copy.Spec{Src: src, Dst: link, Files: openfile.Anywhere()}); !errors.Is(err, copy.ErrSameImage) {
 		t.Errorf("error %v", err)
 	}
 }

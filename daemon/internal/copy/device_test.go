@@ -59,7 +59,7 @@ func TestToAnImageOnABlockDeviceAndBack(t *testing.T) {
 	image := copy.Image{Path: device.Path, Format: qemuimg.FormatQCOW2, SizeBytes: size}
 	back := raw(t, "back", size)
 	for _, from := range []copy.Image{src, thin} {
-		if err := qemuimg.CreateOnDevice(t.Context(), device.Path, size, func(*os.File) error { return nil }); err != nil {
+		if err := qemuimg.CreateOnDevice(t.Context(), qemuimg.Image{Path: device.Path, Format: qemuimg.FormatQCOW2}, size, func(*os.File) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		for _, step := range []copy.Spec{{Src: from, Dst: image, DstIsZero: true}, {Src: image, Dst: back}} {
@@ -78,7 +78,7 @@ func TestToAnImageOnABlockDeviceAndBack(t *testing.T) {
 // Somebody who has claimed the device, as mounts do, is not written to.
 func TestAnImageOnABlockDeviceThatSomebodyHasIsNotOverwritten(t *testing.T) {
 	device := loopDevice(t, 32*miB)
-	if err := qemuimg.CreateOnDevice(t.Context(), device.Path, 16*miB, func(*os.File) error { return nil }); err != nil {
+	if err := qemuimg.CreateOnDevice(t.Context(), qemuimg.Image{Path: device.Path, Format: qemuimg.FormatQCOW2}, 16*miB, func(*os.File) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	fd, err := unix.Open(device.Path, unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/openfile"
 )
 
 const thinBlock = 64 << 10
@@ -32,7 +34,7 @@ func thinEnd(t *testing.T) (f *fileEnd, file string) {
 	}
 	device := strings.TrimSpace(string(out))
 	t.Cleanup(func() { _ = exec.Command("losetup", "--detach", device).Run() }) //nolint:noctx // the test has ended
-	f, err = openFile(device, true, unix.O_DIRECT)
+	f, err = openFile(openfile.Files{}, device, true, unix.O_DIRECT)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/openfile"
 )
 
 // fileEnd is a regular file or a block device. It has two descriptors: one with
@@ -29,28 +31,24 @@ type fileEnd struct {
 	thinBlockBytes atomic.Int64
 }
 
-// OpenFile opens a regular file or block device as an End.
+// OpenFile opens a regular file or block device as an End, and follows no link.
 func OpenFile(path string, writable bool) (End, error) {
-	return openFile(path, writable, unix.O_DIRECT)
+	return openFile(openfile.Files{}, path, writable, unix.O_DIRECT)
 }
 
 // openFile takes the flag that bypasses the page cache, 0 for none.
-func openFile(path string, writable bool, directFlag int) (*fileEnd, error) {
-	// Opening a FIFO would wait for its writer: look first.
-	st, err := os.Stat(path)
+func openFile(files openfile.Files, path string, writable bool, directFlag int) (*fileEnd, error) {
+	found, err := files.Find(path, 0)
 	if err != nil {
-		return nil, err
+		return nil, imageError(err)
 	}
-	device := st.Mode()&os.ModeDevice != 0 && st.Mode()&os.ModeCharDevice == 0
-	if !device && !st.Mode().IsRegular() {
-		return nil, &ImageError{Path: path, Reason: "neither a regular file nor a block device"}
-	}
+	defer found.Close()
 	flags := os.O_RDONLY
 	if writable {
 		flags = os.O_RDWR
 	}
-	f := &fileEnd{path: path, regular: !device}
-	if f.buffered, err = os.OpenFile(path, flags, 0); err != nil {
+	f := &fileEnd{path: path, regular: !found.Block}
+	if f.buffered, err = found.Open(flags); err != nil {
 		return nil, err
 	}
 	if f.sizeByte, err = f.buffered.Seek(0, io.SeekEnd); err != nil {
@@ -59,11 +57,19 @@ func openFile(path string, writable bool, directFlag int) (*fileEnd, error) {
 	if directFlag == 0 {
 		return f, nil
 	}
-	f.direct, err = os.OpenFile(path, flags|directFlag, 0)
+	f.direct, err = found.Open(flags | directFlag)
 	if err != nil && !errors.Is(err, unix.EINVAL) {
 		return nil, errors.Join(err, f.buffered.Close())
 	}
 	return f, nil
+}
+
+// imageError gives a refusal of a path the type that this package has for it.
+func imageError(err error) error {
+	if bad := (*openfile.Error)(nil); errors.As(err, &bad) {
+		return &ImageError{Path: bad.Path, Reason: bad.Reason}
+	}
+	return err
 }
 
 func (f *fileEnd) Size() int64 { return f.sizeByte }

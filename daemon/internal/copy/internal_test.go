@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
+
+	"github.com/volferry/volferry/daemon/internal/openfile"
 )
 
 func TestWithoutODirectTheCopyIsEqualAndVerified(t *testing.T) {
@@ -24,7 +26,7 @@ func TestWithoutODirectTheCopyIsEqualAndVerified(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Copy(t.Context(), Spec{Src: src, Dst: dst, Verify: true, OpenEnd: func(path string, writable bool) (End, error) {
-		return openFile(path, writable, 0)
+		return openFile(openfile.Files{}, path, writable, 0)
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +41,7 @@ func TestODirectRefusedAtTheFirstTransferFallsBackForGood(t *testing.T) {
 	if err := os.WriteFile(path, make([]byte, 64<<10), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := openFile(path, true, unix.O_DIRECT)
+	f, err := openFile(openfile.Files{}, path, true, unix.O_DIRECT)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +71,7 @@ func TestEveryWayToZeroAFileZeroesExactlyTheRange(t *testing.T) {
 		if err := os.WriteFile(path, want, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		f, err := openFile(path, true, unix.O_DIRECT)
+		f, err := openFile(openfile.Files{}, path, true, unix.O_DIRECT)
 		if err != nil {
 			t.Fatal(err)
 		}

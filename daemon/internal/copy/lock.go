@@ -40,15 +40,16 @@ func (s *Spec) lockDstAs(kind int16) (*os.File, error) {
 	if api.IsNetwork(path) {
 		return nil, nil
 	}
-	st, err := os.Stat(path)
+	found, err := s.Files.Find(path, 0)
 	if err != nil {
-		return nil, err
+		return nil, imageError(err)
 	}
+	defer found.Close()
 	flags := os.O_RDWR
-	if st.Mode()&os.ModeDevice != 0 {
+	if found.Block {
 		flags |= os.O_EXCL
 	}
-	f, err := os.OpenFile(path, flags, 0)
+	f, err := found.Open(flags)
 	if errors.Is(err, unix.EBUSY) {
 		return nil, fmt.Errorf("%w: %s", ErrInUse, path)
 	}

@@ -14,8 +14,8 @@ import (
 
 // openServed opens an image of one of QEMU's own formats, which QEMU serves: what is in it is read and written
 // as of a raw image. If asked for, the end is Layered.
-func openServed(ctx context.Context, i Image, layered bool, opts qemuimg.ServeOptions) (End, error) {
-	conn, err := qemuimg.Serve(ctx, i.image(), opts)
+func openServed(ctx context.Context, i qemuimg.Image, layered bool, opts qemuimg.ServeOptions) (End, error) {
+	conn, err := qemuimg.Serve(ctx, i, opts)
 	if errors.Is(err, qemuimg.ErrLocked) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrInUse, i.Path, err)
 	}

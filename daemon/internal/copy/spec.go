@@ -8,7 +8,10 @@ import (
 	"os"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/volferry/volferry/daemon/internal/network"
+	"github.com/volferry/volferry/daemon/internal/openfile"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -53,6 +56,8 @@ type Spec struct {
 	// OpenEnd opens raw images; nil is OpenFile, and a client of NBD for what is at an address. It is for other kinds of ends, and for
 	// ends with faults.
 	OpenEnd OpenEnd
+	// Files opens what is a file or a device.
+	Files openfile.Files
 	// Network is how what is no file and no device is reached.
 	Network network.Access
 }
@@ -73,6 +78,13 @@ func (s *Spec) bestDepth() *depth {
 	return s.depth()
 }
 
+// image is an image as QEMU's programs get it.
+func (s *Spec) image(i Image) qemuimg.Image {
+	img := i.image()
+	img.Files = s.Files
+	return img
+}
+
 // open opens an image that is read.
 func (s *Spec) open(ctx context.Context, i Image) (End, error) { return s.openFor(ctx, i, false, nil) }
 
@@ -86,12 +98,12 @@ func (s *Spec) openFor(ctx context.Context, i Image, writable bool, is func(*os.
 	openEnd := s.OpenEnd
 	switch {
 	case i.Format != qemuimg.FormatRaw, i.LUKS:
-		return openServed(ctx, i, s.KeepBase, qemuimg.ServeOptions{Writable: writable, Is: is, Passphrase: s.Passphrase})
+		return openServed(ctx, s.image(i), s.KeepBase, qemuimg.ServeOptions{Writable: writable, Is: is, Passphrase: s.Passphrase})
 	case openEnd != nil:
 	case api.IsNetwork(i.Path):
 		openEnd = func(path string, writable bool) (End, error) { return openExport(ctx, s.Network, path, writable) }
 	default:
-		openEnd = OpenFile
+		openEnd = func(path string, writable bool) (End, error) { return openFile(s.Files, path, writable, unix.O_DIRECT) }
 	}
 	end, err := openEnd(i.Path, writable)
 	if err != nil || !i.Slice {
@@ -156,7 +168,7 @@ func (s *Spec) statedSize(ctx context.Context, i Image) (n int64, err error) {
 			n = i.SizeBytes
 		}
 	} else {
-		n, err = qemuimg.VirtualSize(ctx, i.image())
+		n, err = qemuimg.VirtualSize(ctx, s.image(i))
 	}
 	if err == nil && i.SizeBytes != 0 && i.SizeBytes != n {
 		err = &SizeError{Path: i.Path, Bytes: n, WantBytes: i.SizeBytes}

@@ -229,6 +229,9 @@ func (i *Images) Grow(_ context.Context, img hv.Image, sizeBytes int64) error {
 	return err
 }
 
+// RealPath is the path: there are no links.
+func (i *Images) RealPath(path string) (string, error) { return path, nil }
+
 // Remove unlinks an image; devices, and what is at an address, stay.
 func (i *Images) Remove(ctx context.Context, path string) error {
 	if api.IsNetwork(path) {

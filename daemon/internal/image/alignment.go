@@ -84,8 +84,8 @@ func probeAlign(direct *os.File) int64 {
 // FillFirstBlock writes zeros to the first block of a raw file where that reads as zeros, so
 // that it has space there and does not begin with a hole. It returns when that is on stable
 // storage. Nobody may write to the file meanwhile.
-func (Storage) FillFirstBlock(_ context.Context, path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+func (s Storage) FillFirstBlock(_ context.Context, path string) error {
+	f, err := s.Files.Open(path, os.O_RDWR)
 	if err != nil {
 		return noImage(err)
 	}

@@ -23,15 +23,15 @@ const blankLookBytes = 1 << 30
 // Blank says whether an image file has nothing that anybody could miss: a raw one only holes and
 // zeros in the bytes that a volume there has, a qcow2 no cluster. One in which too much is allocated
 // to be looked at is not blank.
-func (Storage) Blank(ctx context.Context, l api.Location) (bool, error) {
+func (s Storage) Blank(ctx context.Context, l api.Location) (bool, error) {
 	if l.Format == api.FormatQcow2 {
-		blank, err := qemuimg.Empty(l.Path)
+		blank, err := qemuimg.Empty(s.qcow2At(l.Path))
 		if err != nil {
 			return false, badImage(l.Path, l.Format, err)
 		}
 		return blank, nil
 	}
-	f, err := os.Open(l.Path)
+	f, err := s.Files.Open(l.Path, os.O_RDONLY)
 	if err != nil {
 		return false, noImage(err)
 	}

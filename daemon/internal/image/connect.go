@@ -23,7 +23,7 @@ func (s Storage) Connect(ctx context.Context, path string) error {
 	if api.IsNetwork(path) {
 		return nil
 	}
-	f, err := os.Open(path)
+	f, err := s.Files.Open(path, os.O_RDONLY)
 	if err != nil {
 		return fmt.Errorf("connect %s: %w", path, noImage(err))
 	}
@@ -61,7 +61,7 @@ func (s Storage) Flush(ctx context.Context, path string) error {
 	if api.IsNetwork(path) {
 		return nil
 	}
-	f, err := os.Open(path)
+	f, err := s.Files.Open(path, os.O_RDONLY)
 	if err != nil {
 		return fmt.Errorf("flush %s: %w", path, err)
 	}
@@ -84,7 +84,7 @@ func (s Storage) flushExport(ctx context.Context, path string) error {
 }
 
 func (s Storage) flush(ctx context.Context, path string) error {
-	f, err := os.Open(path)
+	f, err := s.Files.Open(path, os.O_RDONLY)
 	if err != nil {
 		return err
 	}

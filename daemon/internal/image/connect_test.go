@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/openfile"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -99,11 +100,12 @@ func TestADeviceThatCannotBeOpenedIsRefused(t *testing.T) {
 	if err := unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(240, 99))); err != nil {
 		t.Skipf("device nodes cannot be made here: %v", err)
 	}
-	_, err := image.Storage{}.Inspect(t.Context(), api.Location{Path: path, Format: api.FormatRaw})
+	storage := image.Storage{Files: openfile.Anywhere()}
+	_, err := storage.Inspect(t.Context(), api.Location{Path: path, Format: api.FormatRaw})
 	if api.CodeOf(err) != api.CodeUnsupportedDisk || !strings.Contains(err.Error(), path+" cannot be opened") {
 		t.Errorf("inspect: got %v, want unsupported_disk", err)
 	}
-	if _, err = (image.Storage{}).InUse(t.Context(), path, nil); api.CodeOf(err) != api.CodeUnsupportedDisk {
+	if _, err = storage.InUse(t.Context(), path, nil); api.CodeOf(err) != api.CodeUnsupportedDisk {
 		t.Errorf("in use: got %v, want unsupported_disk", err)
 	}
 }

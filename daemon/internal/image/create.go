@@ -63,7 +63,7 @@ func (s Storage) Create(ctx context.Context, img hv.Image, sizeBytes int64, abou
 			return about.Whole(fingerprint)
 		}
 	}
-	return noSpace(qemuimg.Create(ctx, *qemuChain(append([]hv.Image{img}, about.Backing...)), sizeBytes, to))
+	return noSpace(qemuimg.Create(ctx, *s.qemuChain(append([]hv.Image{img}, about.Backing...)), sizeBytes, to))
 }
 
 func (s Storage) createRBD(ctx context.Context, path string, sizeBytes int64, about NewFile) error {

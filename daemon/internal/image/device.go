@@ -20,11 +20,11 @@ func (Storage) FullBytes(ctx context.Context, sizeBytes int64) (int64, error) {
 
 // CheckFits refuses (unsupported_disk) a qcow2 image on a block device that is smaller than the image
 // may get: nobody makes the device larger when the guest writes. Everything else fits.
-func (Storage) CheckFits(ctx context.Context, l api.Location, info Info) error {
+func (s Storage) CheckFits(ctx context.Context, l api.Location, info Info) error {
 	if !info.Block || l.Format != api.FormatQcow2 {
 		return nil
 	}
-	room, err := qemuimg.RoomOf(ctx, l.Path)
+	room, err := qemuimg.RoomOf(ctx, s.qcow2At(l.Path))
 	if err != nil {
 		return badImage(l.Path, l.Format, err)
 	}
@@ -44,8 +44,8 @@ func (e *ReplacedError) Error() string { return fmt.Sprintf("%s is another one: 
 // CreateOnDevice makes a qcow2 image of sizeBytes, which reads as zeros, on the block device at path, over what
 // is there, durably. The device must have the fingerprint (*ReplacedError), and be as large as FullBytes says. It
 // may be called again.
-func (Storage) CreateOnDevice(ctx context.Context, path string, sizeBytes int64, fingerprint string) error {
-	err := qemuimg.CreateOnDevice(ctx, path, sizeBytes, func(device *os.File) error {
+func (s Storage) CreateOnDevice(ctx context.Context, path string, sizeBytes int64, fingerprint string) error {
+	err := qemuimg.CreateOnDevice(ctx, s.qcow2At(path), sizeBytes, func(device *os.File) error {
 		now, err := location.FingerprintOf(device)
 		if err == nil && !location.SameImagePrint(fingerprint, now) {
 			err = &ReplacedError{path, now}

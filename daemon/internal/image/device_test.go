@@ -150,3 +150,12 @@ func TestADeviceIsNotRemovedNorIsItsName(t *testing.T) {
 		}
 	}
 }
+
+func TestADeviceHasNoRightsOfItsOwn(t *testing.T) {
+	if r, err := (image.Storage{}).Rights(t.Context(), deviceOf(t, 1<<20)); r != nil || err != nil {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := (image.Storage{}).Rights(t.Context(), "/no/such/image"); !errors.Is(err, image.ErrAbsent) {
+		t.Errorf("%v, want ErrAbsent", err)
+	}
+}

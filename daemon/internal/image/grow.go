@@ -5,6 +5,8 @@ package image
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -13,14 +15,23 @@ import (
 )
 
 // Sync puts on stable storage what another program has changed of an image.
-func (Storage) Sync(_ context.Context, path string) error { return qemuimg.Sync(path) }
+func (s Storage) Sync(_ context.Context, path string) error {
+	f, err := s.Files.Open(path, os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("sync %s: %w", path, err)
+	}
+	return nil
+}
 
 // Grow makes an image file sizeBytes large, durably; the added bytes read as zeros. A file
 // that has this size already is no error, and a larger file is size_mismatch. It returns
 // hv.ErrInUse if a running guest has the file open, and ErrAbsent if there is nothing at
 // the path.
-func (Storage) Grow(ctx context.Context, img hv.Image, sizeBytes int64) error {
-	err := qemuimg.Grow(ctx, qemuImage(img), sizeBytes)
+func (s Storage) Grow(ctx context.Context, img hv.Image, sizeBytes int64) error {
+	err := qemuimg.Grow(ctx, s.qemuImage(img), sizeBytes)
 	var larger *SizeError
 	var bad *qemuimg.ImageError
 	var ran *qemuimg.CommandError

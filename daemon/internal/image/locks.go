@@ -35,7 +35,7 @@ const (
 
 // Locks reads the locks of a file, and takes none. Of a device, and on a filesystem without locks, it says that nobody has
 // it: QEMU's locks of a device are known by its node alone, and each guest has nodes of its own.
-func (Storage) Locks(_ context.Context, path string) (Locks, error) {
+func (s Storage) Locks(_ context.Context, path string) (Locks, error) {
 	if api.IsNetwork(path) {
 		return Locks{}, nil
 	}
@@ -45,7 +45,7 @@ func (Storage) Locks(_ context.Context, path string) (Locks, error) {
 		if err != nil || !st.Mode().IsRegular() {
 			return err
 		}
-		f, err := os.Open(path)
+		f, err := s.Files.Open(path, os.O_RDONLY)
 		if err != nil {
 			return err
 		}

@@ -43,8 +43,8 @@ func (s Storage) CheckSecret(ctx context.Context, img hv.Image) error {
 
 // PayloadBytes is the size of what a guest sees of a LUKS container, by the header, to which no guest can
 // write.
-func (Storage) PayloadBytes(ctx context.Context, img hv.Image) (int64, error) {
-	n, err := qemuimg.VirtualSize(ctx, qemuImage(img))
+func (s Storage) PayloadBytes(ctx context.Context, img hv.Image) (int64, error) {
+	n, err := qemuimg.VirtualSize(ctx, s.qemuImage(img))
 	if err != nil {
 		return 0, badImage(img.Path, api.Format(img.Format), err)
 	}

@@ -15,12 +15,12 @@ import (
 
 // Mark writes a text to the beginning of a raw image, and zeros behind it up to the end of the
 // first block, durably and past the page cache: it is for others who have the image.
-func (Storage) Mark(_ context.Context, path, text string) error {
+func (s Storage) Mark(_ context.Context, path, text string) error {
 	block, err := markBlock(text)
 	if err != nil {
 		return err
 	}
-	f, err := openDirect(path, os.O_RDWR)
+	f, err := s.openDirect(path, os.O_RDWR)
 	if err != nil {
 		return noImage(err)
 	}
@@ -36,12 +36,12 @@ func (Storage) Mark(_ context.Context, path, text string) error {
 
 // Marked says whether an image begins with a text that Mark has written, as the storage has it:
 // what this host has cached is not looked at. ErrAbsent if there is nothing at the path.
-func (Storage) Marked(_ context.Context, path, text string) (bool, error) {
+func (s Storage) Marked(_ context.Context, path, text string) (bool, error) {
 	want, err := markBlock(text)
 	if err != nil {
 		return false, err
 	}
-	f, err := openDirect(path, os.O_RDONLY)
+	f, err := s.openDirect(path, os.O_RDONLY)
 	if err != nil {
 		return false, noImage(err)
 	}
@@ -64,10 +64,10 @@ func markBlock(text string) ([]byte, error) {
 }
 
 // openDirect opens an image past the page cache, where its filesystem allows that.
-func openDirect(path string, flags int) (*os.File, error) {
-	f, err := os.OpenFile(path, flags|unix.O_DIRECT, 0)
+func (s Storage) openDirect(path string, flags int) (*os.File, error) {
+	f, err := s.Files.Open(path, flags|unix.O_DIRECT)
 	if errors.Is(err, unix.EINVAL) {
-		f, err = os.OpenFile(path, flags, 0)
+		f, err = s.Files.Open(path, flags)
 	}
 	return f, err
 }

@@ -48,31 +48,33 @@ func (e *OpenError) refusal(what string) *api.Error {
 // *OpenError if not. It tries to open the image: only the kernel, and the server of a
 // mount, know. For that the image may belong to the user for a moment, so nobody may have
 // it open.
-func (Storage) MayOpen(who hv.ProcessUser, path string) error {
+func (s Storage) MayOpen(who hv.ProcessUser, path string) error {
 	if who.UID == 0 {
 		return nil
 	}
 	if api.IsNetwork(path) {
 		return mayConnect(who, path)
 	}
-	return answered("QEMU can open "+path, func() error { return mayOpen(who, path) })
+	return answered("QEMU can open "+path, func() error {
+		f, err := s.Files.Open(path, os.O_RDONLY)
+		if err != nil {
+			return noImage(err)
+		}
+		defer func() { _ = f.Close() }()
+		return mayOpen(who, f)
+	})
 }
 
-func mayOpen(who hv.ProcessUser, path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return noImage(err)
-	}
-	defer func() { _ = f.Close() }()
-	err = openAs(who, f)
+func mayOpen(who hv.ProcessUser, f *os.File) error {
+	err := openAs(who, f)
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return &os.PathError{Op: "stat", Path: path, Err: err}
+		return &os.PathError{Op: "stat", Path: f.Name(), Err: err}
 	}
-	cannot := &OpenError{User: who, Path: path, Mode: os.FileMode(st.Mode & 0o777), UID: st.Uid}
+	cannot := &OpenError{User: who, Path: f.Name(), Mode: os.FileMode(st.Mode & 0o777), UID: st.Uid}
 	if !who.Given {
 		return cannot
 	}
@@ -111,11 +113,11 @@ func openAs(who hv.ProcessUser, f *os.File) error {
 // libvirt does not give images to QEMU's user it only makes the image: nobody can tell then
 // who may open it.
 func (s Storage) TryDirectory(who hv.ProcessUser, dir string) error {
-	return answered("an image can be made in "+dir, func() error { return s.tryDirectory(who, dir) })
+	return answered("an image can be made in "+dir, func() error { return tryDirectory(who, dir) })
 }
 
-func (s Storage) tryDirectory(who hv.ProcessUser, dir string) error {
-	_, path, remove, err := trialFile(dir)
+func tryDirectory(who hv.ProcessUser, dir string) error {
+	f, _, remove, err := trialFile(dir)
 	if err != nil {
 		return err
 	}
@@ -123,7 +125,9 @@ func (s Storage) tryDirectory(who hv.ProcessUser, dir string) error {
 	if !who.Given {
 		return nil
 	}
-	err = s.MayOpen(who, path)
+	if who.UID != 0 {
+		err = mayOpen(who, f)
+	}
 	var cannot *OpenError
 	if errors.As(err, &cannot) {
 		cannot.Path = "what is made in " + dir

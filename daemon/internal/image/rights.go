@@ -44,7 +44,7 @@ func (s Storage) Rights(ctx context.Context, path string) (*Rights, error) {
 	if api.IsNetwork(path) {
 		return nil, nil
 	}
-	f, err := os.Open(path)
+	f, err := s.Files.Open(path, os.O_RDONLY)
 	if err != nil {
 		return nil, noImage(err)
 	}
@@ -119,14 +119,14 @@ func refused(err error) bool {
 // GiveRights gives the image file at path these rights, durably. It returns, in words, the
 // rights that the filesystem does not have or does not let root change; nobody gets more
 // access by that.
-func (Storage) GiveRights(_ context.Context, path string, r *Rights) (left []string, err error) {
-	return onFile(path, func(f *os.File) ([]string, error) { return giveRights(f, r) })
+func (s Storage) GiveRights(_ context.Context, path string, r *Rights) (left []string, err error) {
+	return s.onFile(path, func(f *os.File) ([]string, error) { return giveRights(f, r) })
 }
 
 // GiveBack gives the image file at path the owner and the label of these rights, which are
 // what libvirt changes while a guest has it. Otherwise it is like GiveRights.
-func (Storage) GiveBack(_ context.Context, path string, r *Rights) (left []string, err error) {
-	return onFile(path, func(f *os.File) ([]string, error) {
+func (s Storage) GiveBack(_ context.Context, path string, r *Rights) (left []string, err error) {
+	return s.onFile(path, func(f *os.File) ([]string, error) {
 		owner, err := giveOwner(f, r)
 		if err != nil {
 			return nil, err
@@ -136,8 +136,8 @@ func (Storage) GiveBack(_ context.Context, path string, r *Rights) (left []strin
 	})
 }
 
-func onFile(path string, give func(*os.File) ([]string, error)) (left []string, err error) {
-	f, err := os.Open(path)
+func (s Storage) onFile(path string, give func(*os.File) ([]string, error)) (left []string, err error) {
+	f, err := s.Files.Open(path, os.O_RDONLY)
 	if err != nil {
 		return nil, noImage(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/network"
+	"github.com/volferry/volferry/daemon/internal/openfile"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/daemon/internal/sandbox"
 	"github.com/volferry/volferry/internal/api"
@@ -35,17 +36,24 @@ type Storage struct {
 	Network network.Access
 	// Secret gives the value of a secret of libvirt's, by its UUID.
 	Secret func(ctx context.Context, id string) ([]byte, error)
+	// Files opens the images that are files or devices.
+	Files openfile.Files
 }
 
-func qemuImage(img hv.Image) qemuimg.Image {
-	return qemuimg.Image{Path: img.Path, Format: img.Format, SliceBytes: img.SliceBytes, LUKS: img.LUKSSecret != ""}
+func (s Storage) qemuImage(img hv.Image) qemuimg.Image {
+	return qemuimg.Image{Path: img.Path, Format: img.Format, SliceBytes: img.SliceBytes, LUKS: img.LUKSSecret != "", Files: s.Files}
+}
+
+// qcow2At is the qcow2 image at path, by itself.
+func (s Storage) qcow2At(path string) qemuimg.Image {
+	return s.qemuImage(hv.Image{Path: path, Format: string(api.FormatQcow2)})
 }
 
 // qemuChain is a chain, top first, as an image over the others.
-func qemuChain(chain []hv.Image) *qemuimg.Image {
+func (s Storage) qemuChain(chain []hv.Image) *qemuimg.Image {
 	var img *qemuimg.Image
 	for _, layer := range slices.Backward(chain) {
-		top := qemuImage(layer)
+		top := s.qemuImage(layer)
 		top.Backing = img
 		img = &top
 	}
@@ -66,22 +74,17 @@ func (s Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 		}
 		return info, err
 	}
-	st, err := os.Stat(path)
-	if link, is := linkToNothing(path, err); is {
-		return Info{}, api.Errorf(api.CodeInvalidArgument, "%s is a symbolic link to %s, where there is nothing; name the image itself", path, link)
-	}
+	found, err := s.find(path)
 	if err != nil {
-		return Info{}, noImage(err)
+		return Info{}, err
 	}
-	info := Info{Block: st.Mode().Type() == os.ModeDevice}
-	if !info.Block && !st.Mode().IsRegular() {
-		return info, api.Errorf(api.CodeInvalidArgument, "%s is neither a regular file nor a block device", path)
-	}
+	defer found.Close()
+	info := Info{Block: found.Block}
 	if info.Identity, err = identityAt(l); err != nil {
 		return info, err
 	}
 	l.ImageBytes, l.LUKSSecret = 0, ""
-	info.SizeBytes, err = qemuimg.VirtualSize(ctx, *qemuChain(location.Chain(l, info.Block)))
+	info.SizeBytes, err = qemuimg.VirtualSize(ctx, *s.qemuChain(location.Chain(l, info.Block)))
 	if err != nil {
 		return info, badImage(path, format, err)
 	}
@@ -91,14 +94,40 @@ func (s Storage) Inspect(ctx context.Context, l api.Location) (Info, error) {
 	return info, err
 }
 
+// find finds the file or device at path, and refuses what is no image, or is where no image may be.
+func (s Storage) find(path string) (*openfile.Image, error) {
+	found, err := s.Files.Find(path, 0)
+	if link, is := linkToNothing(path, err); is {
+		return nil, api.Errorf(api.CodeInvalidArgument, "%s is a symbolic link to %s, where there is nothing; name the image itself", path, link)
+	}
+	if err != nil {
+		return nil, noImage(err)
+	}
+	return found, nil
+}
+
+// RealPath returns where the image at path is, without links. It refuses what is no image, or is where
+// no image may be, and returns ErrAbsent if there is nothing.
+func (s Storage) RealPath(path string) (string, error) {
+	if api.IsNetwork(path) {
+		return path, nil
+	}
+	found, err := s.find(path)
+	if err != nil {
+		return path, err
+	}
+	defer found.Close()
+	return found.Real, nil
+}
+
 // ReadBacking returns the base images of the image at path, by its header and those below
 // it, if it is said to be qcow2. It refuses (unsupported_disk) a header that does not state
 // the format of the next image, and an image that is not a file or device of this host.
-func (Storage) ReadBacking(_ context.Context, path string, format api.Format) (api.Backing, error) {
+func (s Storage) ReadBacking(_ context.Context, path string, format api.Format) (api.Backing, error) {
 	if api.IsNetwork(path) {
 		return "", nil // Inspect refuses all formats but raw
 	}
-	below, err := qemuimg.ReadChain(qemuimg.Image{Path: path, Format: string(format)})
+	below, err := qemuimg.ReadChain(s.qemuImage(hv.Image{Path: path, Format: string(format)}))
 	if err != nil {
 		return "", badImage(path, format, err)
 	}
@@ -127,6 +156,9 @@ func badImage(path string, format api.Format, err error) error {
 	var changed *qemuimg.ChainError
 	if errors.As(err, &changed) {
 		return api.Errorf(api.CodeChainChanged, "somebody has changed what a linked clone is over since it became a volume: %v; if that is right, forget it and adopt it again", changed)
+	}
+	if elsewhere := (*api.Error)(nil); errors.As(err, &elsewhere) || errors.Is(err, hv.ErrUnavailable) {
+		return err // of the places where images may be
 	}
 	var bad *qemuimg.ImageError
 	if errors.As(err, &bad) {
@@ -224,7 +256,9 @@ type Properties = qemuimg.Properties
 func (Storage) Properties(path string) (Properties, error) { return qemuimg.ReadProperties(path) }
 
 // ClusterBytes returns the size of the clusters of a qcow2 image.
-func (Storage) ClusterBytes(path string) (int64, error) { return qemuimg.ClusterBytes(path) }
+func (s Storage) ClusterBytes(path string) (int64, error) {
+	return qemuimg.ClusterBytes(s.qcow2At(path))
+}
 
 // MayWrite refuses an image in a directory where this program cannot write.
 func (Storage) MayWrite(path string) error { return location.CheckWritable(path) }
@@ -275,14 +309,14 @@ func (s Storage) InUse(ctx context.Context, path string, ours func(context.Conte
 	if st.Mode().Type() != os.ModeDevice {
 		return loopDeviceOf(path)
 	}
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
+	f, err := s.Files.Open(path, os.O_RDONLY|unix.O_EXCL)
 	if errors.Is(err, unix.EBUSY) {
 		return "it is mounted, or part of another device", nil
 	}
 	if err != nil {
 		return "", cannotOpen(path, err)
 	}
-	return "", unix.Close(fd)
+	return "", f.Close()
 }
 
 // loopDeviceOf names the loop device that shows a file, "" if none does.

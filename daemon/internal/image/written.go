@@ -19,11 +19,11 @@ import (
 // kernel grants there depends on what the server lends this host. For devices, and on a filesystem without leases,
 // this is unknown: false. So it is for an export. An error means that the kernel should know and has not
 // answered.
-func (Storage) Written(_ context.Context, path string) (bool, error) {
+func (s Storage) Written(_ context.Context, path string) (bool, error) {
 	if api.IsNetwork(path) {
 		return false, nil
 	}
-	f, err := os.Open(path)
+	f, err := s.Files.Open(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

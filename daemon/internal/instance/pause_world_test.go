@@ -34,6 +34,7 @@ const (
 // pauseWorld is a host with two instances that share a volume, which a migration has
 // locked. The files of RAM are real ones.
 type pauseWorld struct {
+	places places
 	*hvtest.Fake
 	saveDir string
 	guards  *hosttest.Guards
@@ -208,7 +209,7 @@ func (w *pauseWorld) mount() {
 func (w *pauseWorld) newManager(runner *op.Runner) *Manager {
 	host := func(context.Context) (Host, error) { return Host{ID: "host-alpha", Name: "alpha", Epoch: 1}, nil }
 	return New(Config{SaveDir: w.saveDir, BootID: fmt.Sprint("boot-", w.boots)}, Ports{
-		HV: w, Registry: w, Guards: w.guards, Images: w.images, Known: w, Migrations: pauseMigrations{w}, Report: func(context.Context) error { return nil },
+		HV: w, Registry: w, Guards: w.guards, Locations: onlyPlaces{of: &w.places}, Images: w.images, Known: w, Migrations: pauseMigrations{w}, Report: func(context.Context) error { return nil },
 	}, runner, w.journal, host, slog.New(slog.DiscardHandler))
 }
 

@@ -221,6 +221,7 @@ type node struct {
 	open         []api.Migration
 	// missing are images that this host does not have.
 	missing map[string]bool
+	places
 }
 
 func newNode(t *testing.T, w *world, name, id string) *node {

@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -44,43 +42,8 @@ type Storage interface {
 	Connectable(ctx context.Context, path string) (bool, error)
 }
 
-// maxPathBytes is Linux's PATH_MAX without its terminating zero.
-const maxPathBytes = 4095
-
 // devices is the directory of the block devices.
 const devices = "/dev"
-
-// CheckPath refuses paths that libvirt or QEMU could understand differently
-// (invalid_argument), and paths that CheckPlace refuses. The image need not exist, but its
-// directory must.
-func (r Rules) CheckPath(ctx context.Context, path string) error {
-	bad := func(why string) error {
-		return api.Errorf(api.CodeInvalidArgument, "path %.120q %s", path, why)
-	}
-	if api.IsNetwork(path) {
-		return r.CheckPlace(ctx, path)
-	}
-	switch {
-	case len(path) > maxPathBytes:
-		return bad("is too long")
-	case !utf8.ValidString(path) || strings.ContainsFunc(path, unicode.IsControl):
-		return bad("has characters that no path of a volume may have")
-	case !filepath.IsAbs(path):
-		return bad("is not absolute")
-	case filepath.Clean(path) != path:
-		return bad("is not clean: say " + filepath.Clean(path))
-	}
-	real, err := resolve(path)
-	if err != nil {
-		return bad("is in a directory that does not exist" + hiddenByUnit(path))
-	}
-	for _, dir := range r.Own {
-		if within(real, dir) {
-			return bad("is in " + dir + ", which is Volferry's own")
-		}
-	}
-	return r.CheckPlace(ctx, path)
-}
 
 // CheckPlace refuses (permission_denied) a path that is neither in an active pool nor in
 // AllowedPaths; the message says what the operator can do. For a file the place where links
@@ -142,18 +105,6 @@ func (r Rules) checkExport(path string) error {
 	}
 	return api.Errorf(api.CodePermissionDenied, "socket %s of an NBD server is not in allowed_paths of volferryd.toml; list its directory %s there",
 		e.Socket, filepath.Dir(real))
-}
-
-// CheckPlaces is CheckPlace for the image at a location and for its base images: a header
-// could name any file of the host.
-func (r Rules) CheckPlaces(ctx context.Context, l api.Location) error {
-	err := r.CheckPlace(ctx, l.Path)
-	for _, b := range l.Backing.Images() {
-		if err == nil {
-			err = r.CheckPlace(ctx, b.Path)
-		}
-	}
-	return err
 }
 
 // isDevice says whether there is a block device, or whether one would have to be there:

@@ -28,6 +28,10 @@ func (m *Manager) CheckPaused(ctx context.Context, vol api.Volume, att api.Attac
 	if err := m.checkQcow2(ctx, s, dom); err != nil {
 		return err
 	}
+	// The host that copies asks the same, when the guests are saved.
+	if err := m.checkLedPlace(ctx, s.VolumeName, s.Src); err != nil {
+		return err
+	}
 	return m.env.CheckSrcNotInUse(ctx, s, beside...)
 }
 

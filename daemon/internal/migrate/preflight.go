@@ -153,7 +153,7 @@ func (m *Manager) checkReach(ctx context.Context, vol api.Volume, host steps.Hos
 		return elsewhere
 	}
 	// Another host says where the volume is: on this host anything may be at that path.
-	err = location.CheckPool(ctx, m.ports.HV, vol.Location, "cannot migrate volume "+vol.Name)
+	err = m.cfg.Rules.CheckLocation(ctx, m.ports.HV, vol.Location, "cannot migrate volume "+vol.Name)
 	return steps.HVRefusal(err)
 }
 
@@ -165,6 +165,9 @@ func (m *Manager) checkSource(ctx context.Context, s *steps.Spec) error {
 	}
 	if s.LedByRegistry() && s.Src.IsLUKS() {
 		return unsupported(s, "it is encrypted by QEMU (LUKS), and such a volume moves only by itself, with its one guest: not with its guests paused, and not while several write")
+	}
+	if err := m.cfg.Rules.CheckImages(s.Src); err != nil {
+		return steps.HVRefusal(image.Prefixed("cannot migrate volume "+s.VolumeName, err))
 	}
 	info, err := m.ports.Images.Inspect(ctx, s.Src)
 	if errors.Is(err, image.ErrAbsent) {

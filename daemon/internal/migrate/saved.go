@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -116,9 +115,9 @@ func (m *Manager) preflightLed(ctx context.Context, method string, in api.CopySa
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Src: in.Src,
 		CopyOptions: in.CopyOptions, Method: method,
 	}
-	// The volume may be on another host, which has said where it is.
-	if err := location.CheckPool(ctx, m.ports.HV, s.Src, "cannot copy volume "+s.VolumeName); err != nil {
-		return nil, steps.HVRefusal(err)
+	// The volume may be on another host, which has said where it is, and the registry has passed that on.
+	if err := m.checkLedPlace(ctx, s.VolumeName, s.Src); err != nil {
+		return nil, err
 	}
 	if err := m.checkSource(ctx, s); err != nil {
 		return nil, err

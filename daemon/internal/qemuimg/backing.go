@@ -8,13 +8,19 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/volferry/volferry/daemon/internal/openfile"
 )
 
 // ReadBacking returns the backing file of a qcow2 image and its format, as the header has
 // them. Both are empty if the header has none or the image is not qcow2. It also reads
-// images that open refuses, because a guest may use them all the same.
+// images that open refuses, because a guest may use them all the same, and follows links, as
+// QEMU does.
 func ReadBacking(path string) (file, format string, err error) {
-	f, err := os.Open(path)
+	f, err := openfile.Anywhere().Open(path, os.O_RDONLY)
+	if no := (*openfile.Error)(nil); errors.As(err, &no) {
+		return "", "", nil // a pipe or a directory has no header
+	}
 	if err != nil {
 		return "", "", err
 	}
@@ -41,15 +47,15 @@ func ReadBacking(path string) (file, format string, err error) {
 }
 
 // ClusterBytes returns the size of the clusters of a qcow2 image.
-func ClusterBytes(path string) (int64, error) {
-	f, err := os.Open(path)
+func ClusterBytes(i Image) (int64, error) {
+	o, err := openAny(i, os.O_RDONLY)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = f.Close() }()
-	h, err := parseHeader(f)
+	defer o.close()
+	h, err := parseHeader(o.file)
 	if err != nil {
-		return 0, &ImageError{path, err.Error()}
+		return 0, &ImageError{i.Path, err.Error()}
 	}
 	return h.clusterBytes, nil
 }

@@ -78,7 +78,9 @@ func openBelow(o *opened) (*opened, error) {
 	case is == nil, is.Path != want.Path, is.Format != want.driver():
 		return nil, &ChainError{o.Path, is, want}
 	}
-	below, err := openAny(*want, os.O_RDONLY)
+	image := *want
+	image.Files = o.Files
+	below, err := openAny(image, os.O_RDONLY)
 	if err != nil {
 		return nil, &BackingError{want.Path, err}
 	}
@@ -111,7 +113,7 @@ func (o *opened) backing() (*Image, error) {
 // file or device of this host.
 func ReadChain(i Image) (*Image, error) {
 	var below *Image
-	at := &below
+	at, files := &below, i.Files
 	for range MaxBacking {
 		if err := i.validate(); err != nil {
 			return nil, err
@@ -134,7 +136,7 @@ func ReadChain(i Image) (*Image, error) {
 			return nil, unnamedFormat(i.Path, next.Path)
 		}
 		*at, i = next, *next
-		at = &next.Backing
+		at, i.Files = &next.Backing, files
 	}
 	return nil, &ImageError{i.Path, "its chain does not end"}
 }

@@ -20,7 +20,7 @@ func Create(ctx context.Context, image Image, sizeBytes int64, about NewFile) er
 	if image.Backing != nil && image.Format != FormatQCOW2 {
 		return &ImageError{image.Path, "only a qcow2 image can be over another one"}
 	}
-	return createWhole(image.Path, about, func(f *os.File) error {
+	return createWhole(image, about, func(f *os.File) error {
 		if image.Format == FormatRaw {
 			return f.Truncate(sizeBytes)
 		}

@@ -47,13 +47,13 @@ func fullBytesForTest(t *testing.T) int64 {
 // it is written.
 func TestAnImageFitsOnTheSmallestDeviceThatItIsMadeOn(t *testing.T) {
 	device := deviceOf(t, fullBytesForTest(t))
-	if err := CreateOnDevice(t.Context(), device.Path, overlayTestBytes, anyDevice); err != nil {
+	if err := CreateOnDevice(t.Context(), device, overlayTestBytes, anyDevice); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(content(t, device), make([]byte, overlayTestBytes)) {
 		t.Fatal("a new image does not read as zeros")
 	}
-	if empty, err := Empty(device.Path); err != nil || !empty {
+	if empty, err := Empty(device); err != nil || !empty {
 		t.Errorf("a new image is empty: %v, %v", empty, err)
 	}
 	var writes []string
@@ -67,15 +67,15 @@ func TestAnImageFitsOnTheSmallestDeviceThatItIsMadeOn(t *testing.T) {
 			t.Fatalf("MiB %d has other bytes than were written", mib)
 		}
 	}
-	room, err := RoomOf(t.Context(), device.Path)
+	room, err := RoomOf(t.Context(), device)
 	if err != nil || room.FullBytes != room.DeviceBytes {
 		t.Errorf("the room is %+v, %v", room, err)
 	}
 	// Made once more it is empty again.
-	if err := CreateOnDevice(t.Context(), device.Path, overlayTestBytes, anyDevice); err != nil {
+	if err := CreateOnDevice(t.Context(), device, overlayTestBytes, anyDevice); err != nil {
 		t.Fatal(err)
 	}
-	if empty, err := Empty(device.Path); err != nil || !empty {
+	if empty, err := Empty(device); err != nil || !empty {
 		t.Errorf("an image that was made again is empty: %v, %v", empty, err)
 	}
 }
@@ -84,7 +84,7 @@ func TestNoImageIsMadeOnADeviceThatItMayOutgrow(t *testing.T) {
 	full := fullBytesForTest(t)
 	device := deviceOf(t, full-512)
 	var room *RoomError
-	if err := CreateOnDevice(t.Context(), device.Path, overlayTestBytes, anyDevice); !errors.As(err, &room) || room.Room.FullBytes != full || room.Room.DeviceBytes != full-512 {
+	if err := CreateOnDevice(t.Context(), device, overlayTestBytes, anyDevice); !errors.As(err, &room) || room.Room.FullBytes != full || room.Room.DeviceBytes != full-512 {
 		t.Errorf("a device that is too small: %v", err)
 	}
 	assertOld(t, device)
@@ -93,14 +93,14 @@ func TestNoImageIsMadeOnADeviceThatItMayOutgrow(t *testing.T) {
 func TestNoImageIsMadeOnAnotherDeviceOrOneThatSomebodyHas(t *testing.T) {
 	device := deviceOf(t, fullBytesForTest(t))
 	other := errors.New("it is another device")
-	if err := CreateOnDevice(t.Context(), device.Path, overlayTestBytes, func(*os.File) error { return other }); !errors.Is(err, other) {
+	if err := CreateOnDevice(t.Context(), device, overlayTestBytes, func(*os.File) error { return other }); !errors.Is(err, other) {
 		t.Errorf("another device: %v", err)
 	}
 	fd, err := unix.Open(device.Path, unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := CreateOnDevice(t.Context(), device.Path, overlayTestBytes, anyDevice); !errors.Is(err, ErrBusy) {
+	if err := CreateOnDevice(t.Context(), device, overlayTestBytes, anyDevice); !errors.Is(err, ErrBusy) {
 		t.Errorf("a device that is mounted: %v", err)
 	}
 	if err := unix.Close(fd); err != nil {
@@ -109,7 +109,7 @@ func TestNoImageIsMadeOnAnotherDeviceOrOneThatSomebodyHas(t *testing.T) {
 	assertOld(t, device)
 	file := newImage(t, "file", FormatRaw)
 	var refused *ImageError
-	if err := CreateOnDevice(t.Context(), file.Path, overlayTestBytes, anyDevice); !errors.As(err, &refused) {
+	if err := CreateOnDevice(t.Context(), file, overlayTestBytes, anyDevice); !errors.As(err, &refused) {
 		t.Errorf("a file: %v", err)
 	}
 }
@@ -137,10 +137,10 @@ func TestTheRoomOfAnImageIsThatOfItsLayout(t *testing.T) {
 		t.Run(options, func(t *testing.T) {
 			device := deviceOf(t, 3*sizeBytes)
 			qemuImg(t, "create", "-q", "-f", "qcow2", "-o", options, device.Path, fmt.Sprint(int64(sizeBytes)))
-			if has, err := ClusterBytes(device.Path); err != nil || has != clusterBytes {
+			if has, err := ClusterBytes(device); err != nil || has != clusterBytes {
 				t.Errorf("it has clusters of %d bytes, %v, want %d", has, err, clusterBytes)
 			}
-			room, err := RoomOf(t.Context(), device.Path)
+			room, err := RoomOf(t.Context(), device)
 			if err != nil || room.DeviceBytes != 3*sizeBytes {
 				t.Fatalf("the room is %+v, %v", room, err)
 			}
@@ -170,7 +170,7 @@ func endOf(t *testing.T, device Image) int64 {
 
 func TestAQcow2ImageOnADeviceIsServedAndFoldedInto(t *testing.T) {
 	src := deviceOf(t, fullBytesForTest(t))
-	if err := CreateOnDevice(t.Context(), src.Path, overlayTestBytes, anyDevice); err != nil {
+	if err := CreateOnDevice(t.Context(), src, overlayTestBytes, anyDevice); err != nil {
 		t.Fatal(err)
 	}
 	guestWrites(t, src, basePatterns...)

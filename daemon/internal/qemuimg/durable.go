@@ -5,7 +5,6 @@ package qemuimg
 import (
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -37,12 +36,12 @@ type NewFile struct {
 // TemporaryName returns a name for NewFile that no other file has.
 func TemporaryName() string { return ".volferry-" + rand.Text() }
 
-// createWhole makes the file at path appear complete and durable, or not at all: fill
+// createWhole makes the file of an image appear complete and durable, or not at all: fill
 // gets an empty file that has no name yet, or the temporary one, and must not open
-// that, which could be another file by then. fs.ErrExist if path exists. A crash
+// that, which could be another file by then. fs.ErrExist if its path exists. A crash
 // leaves nothing but perhaps the temporary file.
-func createWhole(path string, about NewFile, fill func(f *os.File) error) error {
-	dir, err := os.Open(filepath.Dir(path))
+func createWhole(image Image, about NewFile, fill func(f *os.File) error) error {
+	dir, err := image.Files.OpenDir(image.Path)
 	if err != nil {
 		return err
 	}
@@ -63,7 +62,7 @@ func createWhole(path string, about NewFile, fill func(f *os.File) error) error 
 		err = about.Whole(f)
 	}
 	if err == nil {
-		err = nameFile(dir, f, path)
+		err = nameFile(dir, f, image.Path)
 	}
 	if named {
 		err = errors.Join(err, unix.Unlinkat(int(dir.Fd()), filepath.Base(f.Name()), 0))
@@ -109,16 +108,4 @@ func nameFile(dir, f *os.File, path string) error {
 		return &os.LinkError{Op: "link", Old: f.Name(), New: path, Err: err}
 	}
 	return nil
-}
-
-// Sync puts a file, block device or directory on stable storage.
-func Sync(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return errors.Join(fmt.Errorf("sync %s: %w", path, err), f.Close())
-	}
-	return f.Close()
 }

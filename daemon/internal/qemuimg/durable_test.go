@@ -94,7 +94,7 @@ func TestATemporaryFileThatIsSwappedIsNotFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "db.qcow2")
-	_ = createWhole(path, NewFile{Temporary: "tmp"}, func(f *os.File) error {
+	_ = createWhole(Image{Path: path}, NewFile{Temporary: "tmp"}, func(f *os.File) error {
 		if err := errors.Join(os.Remove(f.Name()), os.Symlink(secret, f.Name())); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/volferry/volferry/daemon/internal/openfile"
 )
 
 // The formats of images that qemu-img gets.
@@ -33,6 +35,8 @@ type Image struct {
 	// sees the payload, and what a qcow2 image holds is encrypted inside. All encrypted images of
 	// a call have one passphrase.
 	LUKS bool
+	// Files says where this image and those below it may be; Backing's own do not count.
+	Files openfile.Files
 }
 
 func (i Image) String() string { return i.Path + " (" + i.Format + ")" }

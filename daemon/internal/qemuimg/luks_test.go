@@ -157,7 +157,7 @@ func TestAnOverlayThatIsNotEncryptedAsItsVolumeIsIsNoOverlayOfIt(t *testing.T) {
 		"fold of a clear overlay":         CommitOffline(t.Context(), open, src, key),
 		"creation over a clear overlay":   CreateOverlay(t.Context(), open, src, payload, NewFile{Passphrase: passphrase}),
 		"a volume that is encrypted":      second(VirtualSize(t.Context(), Image{Path: encrypted, Format: FormatQCOW2})),
-		"blank":                           second(Empty(encrypted)),
+		"blank":                           second(Empty(Image{Path: encrypted, Format: FormatQCOW2})),
 		"a container that is a slice":     second(VirtualSize(t.Context(), Image{Path: src.Path, Format: FormatRaw, LUKS: true, SliceBytes: 512})),
 		"over a qcow2 image":              CreateOverlay(t.Context(), filepath.Join(dir, "x"), Image{Path: "/q", Format: FormatQCOW2, LUKS: true}, payload, NewFile{Passphrase: passphrase}),
 		"a fold of an encrypted as clear": CommitOffline(t.Context(), encrypted, clear, CommitOptions{}),

@@ -22,8 +22,8 @@ type Room struct {
 }
 
 // RoomOf reads how a qcow2 image that is on a block device was made, and says how large it may get.
-func RoomOf(ctx context.Context, path string) (Room, error) {
-	o, err := openAny(Image{Path: path, Format: FormatQCOW2}, os.O_RDONLY)
+func RoomOf(ctx context.Context, i Image) (Room, error) {
+	o, err := openAny(i, os.O_RDONLY)
 	if err != nil {
 		return Room{}, err
 	}

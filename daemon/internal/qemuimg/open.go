@@ -4,11 +4,14 @@ package qemuimg
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/openfile"
 )
 
 // opened is an image that this process has open. What is checked of it is what a child
@@ -21,26 +24,18 @@ type opened struct {
 	below     *opened // the image that it is over, open for reading
 }
 
-// openAny opens a regular file or block device. It looks before, since to open a fifo is to
-// wait for a writer, and at what it has open.
+// openAny opens a regular file or block device where the image may be (Image.Files).
 func openAny(i Image, flags int) (*opened, error) {
-	look := os.Stat
-	if flags&unix.O_NOFOLLOW != 0 {
-		look = os.Lstat
+	f, err := i.Files.Open(i.Path, flags)
+	if bad := (*openfile.Error)(nil); errors.As(err, &bad) {
+		return nil, &ImageError{bad.Path, bad.Reason}
 	}
-	st, err := look(i.Path)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := protocolOf(i.Path, st); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(i.Path, flags, 0)
 	if err != nil {
 		return nil, err
 	}
 	o := &opened{Image: i, file: f}
-	if st, err = f.Stat(); err == nil {
+	st, err := f.Stat()
+	if err == nil {
 		o.protocol, err = protocolOf(i.Path, st)
 	}
 	if err != nil {
@@ -142,11 +137,11 @@ const cacheNone = "none"
 // cacheMode is none where the filesystem takes O_DIRECT, else writeback, after which the
 // caller's fsync makes it durable.
 func (o *opened) cacheMode() string {
-	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", o.file.Fd()), unix.O_RDONLY|unix.O_DIRECT|unix.O_CLOEXEC, 0)
+	f, err := openfile.Again(o.file, os.O_RDONLY|unix.O_DIRECT)
 	if err != nil {
 		return "writeback"
 	}
-	_ = unix.Close(fd)
+	_ = f.Close()
 	return cacheNone
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/volferry/volferry/daemon/internal/openfile"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -32,7 +33,7 @@ func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes in
 	if err := validateBacking(backing); err != nil {
 		return err
 	}
-	err := createWhole(path, about, func(f *os.File) error {
+	err := createWhole(overlayAt(path, backing), about, func(f *os.File) error {
 		fill := func(hashMS int64) error {
 			_, err := run(ctx, createOverlayArgs(childFile(0), backing, sizeBytes, hashMS), childOptions{files: []*os.File{f}, passphrase: about.Passphrase})
 			return err
@@ -55,9 +56,9 @@ func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes in
 	return nil
 }
 
-// overlayAt is an overlay over backing.
+// overlayAt is an overlay over backing. It is in a directory of Volferry's, wherever that is.
 func overlayAt(path string, backing Image) Image {
-	return Image{Path: path, Format: FormatQCOW2, LUKS: backing.LUKS}
+	return Image{Path: path, Format: FormatQCOW2, LUKS: backing.LUKS, Files: openfile.Anywhere()}
 }
 
 // validateBacking refuses what no header may name: it may also be at an address, where it is raw.
@@ -94,10 +95,10 @@ func CheckOverlay(path string, backing Image, sizeBytes int64) (empty bool, err 
 	return empty, nil
 }
 
-// Empty says whether the qcow2 image at path has no cluster, so that it reads as zeros, or as its
+// Empty says whether a qcow2 image has no cluster, so that it reads as zeros, or as its
 // backing image.
-func Empty(path string) (bool, error) {
-	o, err := openAny(Image{Path: path, Format: FormatQCOW2}, os.O_RDONLY)
+func Empty(i Image) (bool, error) {
+	o, err := openAny(i, os.O_RDONLY)
 	if err != nil {
 		return false, err
 	}
@@ -108,7 +109,7 @@ func Empty(path string) (bool, error) {
 	}
 	empty, err := h.empty(o.file)
 	if err != nil {
-		return false, &ImageError{path, err.Error()}
+		return false, &ImageError{i.Path, err.Error()}
 	}
 	return empty, nil
 }

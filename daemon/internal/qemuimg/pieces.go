@@ -32,10 +32,11 @@ type Piece struct {
 // OpenOverlay opens the overlay at path, which has this size, once hold has taken the locks that keep
 // others off it.
 func OpenOverlay(path string, sizeBytes int64, hold func(*os.File) error) (*Overlay, error) {
-	if err := (Image{Path: path, Format: FormatQCOW2}).validate(); err != nil {
+	overlay := overlayAt(path, Image{})
+	if err := overlay.validate(); err != nil {
 		return nil, err
 	}
-	o, err := openAny(Image{Path: path, Format: FormatQCOW2}, os.O_RDWR|unix.O_NOFOLLOW) // to be locked
+	o, err := openAny(overlay, os.O_RDWR|unix.O_NOFOLLOW) // to be locked
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/image"
@@ -132,6 +131,9 @@ func (m *Manager) decideDelete(ctx context.Context, ref string, force bool) (*in
 		return in, image.Prefixed("cannot delete volume "+vol.Name, err)
 	}
 	if vol.Location.Pool != "" {
+		if err := m.rules.CheckOpen(vol.Location.Path); err != nil {
+			return in, image.Prefixed("cannot delete volume "+vol.Name, err)
+		}
 		// A pool that is away says nothing of what it holds, so it is no reason
 		// to forget the volume.
 		_, err := m.env.inPool(ctx, vol.Location)
@@ -144,11 +146,8 @@ func (m *Manager) decideDelete(ctx context.Context, ref string, force bool) (*in
 	if err := m.env.Images.MayWrite(vol.Location.Path); err != nil {
 		return in, err
 	}
-	in.Unlink = vol.Location.Path
-	if real, err := filepath.EvalSymlinks(in.Unlink); err == nil {
-		in.Unlink = real
-	}
-	return in, nil
+	in.Unlink, err = m.rules.RealPath(vol.Location.Path)
+	return in, err
 }
 
 // checkReach refuses a volume that this host does not have: it is another host's,

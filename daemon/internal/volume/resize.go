@@ -112,12 +112,7 @@ func (m *Manager) reachForResize(ctx context.Context, in *resizeInput, vol api.V
 // checkSize looks at the image, and refuses what cannot be made of it.
 func (m *Manager) checkSize(ctx context.Context, in *resizeInput) error {
 	l := in.Location
-	if l.Pool == "" && in.InstanceID == "" { // what a guest has it may have
-		if err := m.rules.CheckPath(ctx, l.Path); err != nil {
-			return err
-		}
-	}
-	if err := location.CheckPool(ctx, m.env.HV, l, in.verdict()); err != nil {
+	if err := m.checkPlace(ctx, in); err != nil {
 		return err
 	}
 	info, err := m.env.inspect(ctx, in)
@@ -143,6 +138,17 @@ func (m *Manager) checkSize(ctx context.Context, in *resizeInput) error {
 		return m.env.checkGrowth(in, in.SizeBytes-found)
 	}
 	return nil
+}
+
+// checkPlace refuses an image that is where none may be. What a guest has it may have, but for a link.
+func (m *Manager) checkPlace(ctx context.Context, in *resizeInput) error {
+	if in.InstanceID == "" {
+		return m.rules.CheckLocation(ctx, m.env.HV, in.Location, in.verdict())
+	}
+	if err := location.CheckPool(ctx, m.env.HV, in.Location, in.verdict()); err != nil {
+		return err
+	}
+	return m.rules.CheckImages(in.Location)
 }
 
 // checkSlice looks at the instance, if one has the volume, and refuses what cannot be.

@@ -66,6 +66,11 @@ type Locations interface {
 	Connect(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error)
 	// Chain checks like Connect and returns the chain, and changes nothing.
 	Chain(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error)
+	// CheckLocation refuses a location that the registry has said and that no volume of this host may
+	// have, and CheckImages an image that is no image by now, or is a link. Their errors are typed for the
+	// runner.
+	CheckLocation(ctx context.Context, l api.Location, verdict string) error
+	CheckImages(l api.Location) error
 	// Disconnect ends the use of the location on this host, unless another domain
 	// or attachment needs it.
 	Disconnect(ctx context.Context, vol api.Volume, att api.Attachment) error

@@ -90,6 +90,9 @@ func (e *Env) onItsDevices(ctx context.Context, verb, name string, atts []api.At
 		if silent && api.IsNetwork(a.Location.Path) {
 			continue
 		}
+		if err := e.Locations.CheckImages(a.Location); err != nil {
+			return image.Prefixed(fmt.Sprintf("cannot %s instance %s: volume %s", verb, name, a.VolumeName), err)
+		}
 		err := image.CheckDevice(ctx, a.Location, e.Images.Fingerprint)
 		if api.CodeOf(err) == api.CodeChainChanged {
 			return image.Prefixed(fmt.Sprintf("cannot %s instance %s: volume %s", verb, name, a.VolumeName), err)

@@ -54,15 +54,28 @@ func (e *Env) stepConnect() op.Step {
 	}, nil, nil)
 }
 
-// checkPlace refuses a location whose path is not in its pool on this host: the path was
-// chosen by the host that made the copy.
+// checkPlace refuses a location that no volume of this host may have: the path was chosen by the host
+// that made the copy, and the registry has passed it on. The image that the definition names may be
+// anywhere, as long as no link leads there.
 func (e *Env) checkPlace(ctx context.Context, in *PauseInput) error {
-	err := location.CheckPool(ctx, e.HV, in.Location, "cannot wake instance "+in.InstanceName)
+	dom, err := e.domain(ctx, in.InstanceID)
+	if err != nil {
+		return err
+	}
+	verdict := "cannot wake instance " + in.InstanceName
+	if in.Location.Pool == "" && dom != nil && uses(dom.ConfigDisk(in.Device), in.Location.Path) {
+		err = e.Locations.CheckImages(in.Location)
+	} else {
+		err = e.Locations.CheckLocation(ctx, in.Location, verdict)
+	}
 	var refused *api.Error
-	if errors.As(err, &refused) {
+	switch {
+	case api.CodeOf(err) == api.CodeHypervisorUnavailable:
+		return op.WaitFor(request.WaitHypervisor, err)
+	case errors.As(err, &refused):
 		return in.needsOperator(refused)
 	}
-	return request.HV(err)
+	return err
 }
 
 // image is the volume's image as the hypervisor names it.

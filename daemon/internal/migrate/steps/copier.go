@@ -21,6 +21,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/network"
+	"github.com/volferry/volferry/daemon/internal/openfile"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -38,6 +39,8 @@ type CopyEngine struct {
 	// Passphrase gives what opens a LUKS container, by the UUID of libvirt's secret, to compare what is
 	// encrypted.
 	Passphrase func(ctx context.Context, secret string) ([]byte, error)
+	// Files opens what is a file or a device.
+	Files openfile.Files
 
 	mu    sync.Mutex
 	paced time.Duration // by pacers that have ended
@@ -71,7 +74,7 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	limit := copy.NewLimiter(opts.BandwidthBytesPerSecond)
 	spec := copy.Spec{
 		Src: copyChain(req.Src, req.SizeBytes), Dst: copyChain(req.Dst, req.SizeBytes), KeepBase: len(req.Dst) > 1,
-		Verify: opts.Verify == VerifyFull, DstIsZero: req.DstIsZero, Offload: req.Offload, Limit: limit, Network: c.network, Progress: forwardProgress(req.Progress, noPacing),
+		Verify: opts.Verify == VerifyFull, DstIsZero: req.DstIsZero, Offload: req.Offload, Limit: limit, Network: c.network, Files: c.Files, Progress: forwardProgress(req.Progress, noPacing),
 	}
 	spec.ThinBlockBytes = func(dst *os.File) int64 {
 		blockBytes, err := c.thin(ctx, dst)
@@ -241,7 +244,7 @@ func forwardProgress(to func(Progress), pacing func() Pacing) func(copy.Progress
 // Compare implements Copier.
 func (c *CopyEngine) Compare(ctx context.Context, src, dst []hv.Image, sizeBytes int64, progress func(Progress)) error {
 	spec := copy.Spec{
-		Src: copyChain(src, sizeBytes), Dst: copyChain(dst, sizeBytes), Network: c.network, Progress: forwardProgress(progress, noPacing),
+		Src: copyChain(src, sizeBytes), Dst: copyChain(dst, sizeBytes), Network: c.network, Files: c.Files, Progress: forwardProgress(progress, noPacing),
 	}
 	if err := c.decrypt(ctx, &spec, src); err != nil {
 		return err

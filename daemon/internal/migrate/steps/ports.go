@@ -103,6 +103,9 @@ type Images interface {
 	// RemoveMade is Remove for what Create has made, whose fingerprint is this one, if it is known: an RBD image is
 	// deleted as well, once nobody has it open.
 	RemoveMade(ctx context.Context, path, fingerprint string) error
+	// RealPath returns where the image at path is, without links. It refuses what is no image, or is where
+	// no image may be, and returns image.ErrAbsent if there is nothing.
+	RealPath(path string) (string, error)
 	// Remove unlinks a file, durably. It is no error if there is none. A block device is never removed, nor is what
 	// is at an address.
 	Remove(ctx context.Context, path string) error

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -111,10 +110,13 @@ func (e *Env) removeReleased(ctx context.Context, in *ReleasedInput) error {
 		return e.releasedError(err)
 	}
 	// The bytes are to go, not a link to them.
-	if real, err := filepath.EvalSymlinks(src.Path); err == nil {
-		src.Path = real
+	real, err := e.images.RealPath(src.Path)
+	switch {
+	case errors.Is(err, image.ErrAbsent):
+	case err != nil:
+		return e.releasedError(err)
 	}
-	return e.hvError(e.images.Remove(ctx, src.Path))
+	return e.hvError(e.images.Remove(ctx, real))
 }
 
 // CheckReleased refuses a src that is not the released src of its migration any more, or that

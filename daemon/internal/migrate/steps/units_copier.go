@@ -26,7 +26,7 @@ func (c *CopyEngine) CopyUnits(ctx context.Context, req UnitsRequest) (copy.Unit
 	spec := copy.UnitsSpec{
 		Spec: copy.Spec{
 			Src: copyImage(req.Src, req.SizeBytes), Dst: copyImage(req.Dst, req.SizeBytes), Verify: req.Options.Verify != VerifyNone,
-			Limit: copy.NewLimiter(req.Options.BandwidthBytesPerSecond), Progress: forwardProgress(req.Progress, noPacing),
+			Limit: copy.NewLimiter(req.Options.BandwidthBytesPerSecond), Files: c.Files, Progress: forwardProgress(req.Progress, noPacing),
 		},
 		UnitBytes: req.UnitBytes, Ranges: req.Ranges, Again: req.Again, Still: req.Still,
 	}

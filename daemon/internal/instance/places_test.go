@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/daemon/internal/instance/steps"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// places are the images that a host refuses: they are outside of what is allowed, or links.
+type places struct {
+	outside, linked string
+}
+
+// CheckLocation implements steps.Locations.
+func (p *places) CheckLocation(_ context.Context, l api.Location, _ string) error {
+	if l.Path == p.outside {
+		return api.Errorf(api.CodePermissionDenied, "%s is in no active pool", l.Path)
+	}
+	return p.CheckImages(l)
+}
+
+// CheckImages implements steps.Locations.
+func (p *places) CheckImages(l api.Location) error {
+	if l.Path == p.linked {
+		return api.Errorf(api.CodePermissionDenied, "%s is a symbolic link", l.Path)
+	}
+	return nil
+}
+
+// onlyPlaces are Locations of which nothing is connected.
+type onlyPlaces struct {
+	steps.Locations
+	of *places
+}
+
+// CheckLocation implements steps.Locations.
+func (p onlyPlaces) CheckLocation(ctx context.Context, l api.Location, verdict string) error {
+	return p.of.CheckLocation(ctx, l, verdict)
+}
+
+// CheckImages implements steps.Locations.
+func (p onlyPlaces) CheckImages(l api.Location) error { return p.of.CheckImages(l) }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package location
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// maxPathBytes is Linux's PATH_MAX without its terminating zero.
+const maxPathBytes = 4095
+
+// CheckPath refuses paths that libvirt or QEMU could understand differently
+// (invalid_argument), and paths that CheckPlace or CheckOpen refuses. The image need not exist, but its
+// directory must.
+func (r Rules) CheckPath(ctx context.Context, path string) error {
+	bad := func(why string) error {
+		return api.Errorf(api.CodeInvalidArgument, "path %.120q %s", path, why)
+	}
+	if api.IsNetwork(path) {
+		return r.CheckPlace(ctx, path)
+	}
+	switch {
+	case len(path) > maxPathBytes:
+		return bad("is too long")
+	case !utf8.ValidString(path) || strings.ContainsFunc(path, unicode.IsControl):
+		return bad("has characters that no path of a volume may have")
+	case !filepath.IsAbs(path):
+		return bad("is not absolute")
+	case filepath.Clean(path) != path:
+		return bad("is not clean: say " + filepath.Clean(path))
+	}
+	real, err := resolve(path)
+	if err != nil {
+		return bad("is in a directory that does not exist" + hiddenByUnit(path))
+	}
+	for _, dir := range r.Own {
+		if within(real, dir) {
+			return bad("is in " + dir + ", which is Volferry's own")
+		}
+	}
+	return r.checkPlaced(ctx, path)
+}
+
+// checkPlaced refuses what CheckPlace or CheckOpen refuses.
+func (r Rules) checkPlaced(ctx context.Context, path string) error {
+	if err := r.CheckPlace(ctx, path); err != nil {
+		return err
+	}
+	return r.CheckOpen(path)
+}
+
+// CheckPlaces is CheckPlace and CheckOpen for the image at a location and for its base images: a
+// header could name any file of the host.
+func (r Rules) CheckPlaces(ctx context.Context, l api.Location) error {
+	if err := r.checkPlaced(ctx, l.Path); err != nil {
+		return err
+	}
+	return r.checkBases(ctx, l)
+}
+
+func (r Rules) checkBases(ctx context.Context, l api.Location) error {
+	for _, b := range l.Backing.Images() {
+		if err := r.checkPlaced(ctx, b.Path); err != nil {
+			return linkedTo(l.Path, b.Path, "is over a base image", err)
+		}
+	}
+	return nil
+}
+
+// CheckLocation refuses a location that the registry, another host or a caller has said and that no
+// volume of this host may have: in a pool CheckPool and CheckOpen decide, elsewhere CheckPath, and for
+// base images CheckPlaces. What begins the message of CheckPool, as in "cannot attach volume x". Errors
+// are *api.Error or the hypervisor's.
+func (r Rules) CheckLocation(ctx context.Context, h PoolVolumes, l api.Location, verdict string) error {
+	check := r.CheckPath
+	if l.Pool != "" {
+		check = func(ctx context.Context, path string) error {
+			if err := CheckPool(ctx, h, l, verdict); err != nil {
+				return err
+			}
+			return r.CheckOpen(path)
+		}
+	}
+	if err := check(ctx, l.Path); err != nil {
+		return err
+	}
+	return r.checkBases(ctx, l)
+}
+
+// CheckImages is CheckOpen for the image at a location and for its base images.
+func (r Rules) CheckImages(l api.Location) error {
+	err := r.CheckOpen(l.Path)
+	for _, b := range l.Backing.Images() {
+		if err == nil {
+			err = r.CheckOpen(b.Path)
+		}
+	}
+	return err
+}
+

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package openfile opens images by their paths. Every image that this program reads, writes or
+// hands to a child is opened here: a regular file or a block device, and nothing else. A path says
+// little of what is opened, since others can write in the directories of images, on this host or
+// on another one that has the same filesystem. So each image is first found, which neither waits
+// nor has an effect on it, then checked, and then opened by the descriptor that was checked.
+//
+// The rule about places is in the DESIGN.md of package location.
+package openfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Places says where images may be. It is asked only where a path does not say where its image is.
+type Places interface {
+	// CheckFound refuses an image to which path leads by a symbolic link, and a block device
+	// outside of /dev. Real is where the image is, by the kernel's word.
+	CheckFound(path, real string, device bool) error
+}
+
+// Files opens images at these places. The zero Files follow no symbolic link outside of /dev, and
+// open no block device there.
+type Files struct {
+	Places Places
+}
+
+// Anywhere opens what a path leads to, wherever that is. It is for files that only root can have
+// put where they are, and for what is only compared.
+func Anywhere() Files { return Files{anywhere{}} }
+
+type anywhere struct{}
+
+func (anywhere) CheckFound(string, string, bool) error { return nil }
+
+// Error says why what is at a path is not opened.
+type Error struct {
+	Path, Reason string
+}
+
+func (e *Error) Error() string { return e.Path + ": " + e.Reason }
+
+// Image is an image that was found at a path. It has not been opened yet, for reading or writing,
+// and stays the same whatever is put at the path.
+type Image struct {
+	// Path is where it was looked for, and Real where it is, without links; for a device in /dev
+	// it is Path.
+	Path, Real string
+	// Block is true for a block device.
+	Block bool
+
+	file *os.File // of O_PATH
+}
+
+// Open opens the image at path with the flags of open(2). With O_NOFOLLOW the last part of the path
+// may not be a link, wherever it leads.
+func (f Files) Open(path string, flags int) (file *os.File, err error) {
+	for range staleTries {
+		if file, err = f.open(path, flags); !errors.Is(err, unix.ESTALE) {
+			break
+		}
+	}
+	return file, err
+}
+
+// staleTries is how often an image is found again that another client of an NFS server has
+// replaced: NFS believes for some seconds what it knows of a name, until the image is opened.
+const staleTries = 3
+
+func (f Files) open(path string, flags int) (*os.File, error) {
+	img, err := f.Find(path, flags&unix.O_NOFOLLOW)
+	if err != nil {
+		return nil, err
+	}
+	defer img.Close()
+	return img.Open(flags)
+}
+
+// Find finds the image at path. Flags are 0 or O_NOFOLLOW.
+func (f Files) Find(path string, flags int) (*Image, error) {
+	file, st, err := find(path, flags)
+	if err != nil {
+		return nil, err
+	}
+	img := &Image{Path: path, Real: path, file: file}
+	if err := f.check(img, st.Mode&unix.S_IFMT); err != nil {
+		img.Close()
+		return nil, err
+	}
+	return img, nil
+}
+
+// check refuses what is no image, or is not where an image may be, and fills in img.
+func (f Files) check(img *Image, kind uint32) (err error) {
+	switch img.Block = kind == unix.S_IFBLK; {
+	case !img.Block && kind != unix.S_IFREG:
+		return &Error{img.Path, "neither a regular file nor a block device"}
+	case IsDevicePath(img.Path):
+		if !img.Block {
+			return &Error{img.Path, "no block device, and nothing else in /dev can be an image"}
+		}
+		return nil // only root makes nodes and links there
+	}
+	if img.Real, err = realPath(img.file); err != nil {
+		return err
+	}
+	if img.Real == img.Path && !img.Block {
+		return nil
+	}
+	return f.places().CheckFound(img.Path, img.Real, img.Block)
+}
+
+// OpenDir opens the directory of path, in which an image is to be made.
+func (f Files) OpenDir(path string) (*os.File, error) {
+	file, st, err := find(filepath.Dir(path), 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return nil, &Error{file.Name(), "no directory"}
+	}
+	real, err := realPath(file)
+	if err != nil {
+		return nil, err
+	}
+	if at := filepath.Join(real, filepath.Base(path)); at != path {
+		if err := f.places().CheckFound(path, at, false); err != nil {
+			return nil, err
+		}
+	}
+	return reopen(file, unix.O_RDONLY|unix.O_DIRECTORY)
+}
+
+func (f Files) places() Places {
+	if f.Places == nil {
+		return nowhere{}
+	}
+	return f.Places
+}
+
+type nowhere struct{}
+
+func (nowhere) CheckFound(path, real string, device bool) error {
+	if path == real && device {
+		return &Error{path, "a block device outside of /dev"}
+	}
+	return &Error{path, "there is a symbolic link in its path, which leads to " + real}
+}
+
+// Open opens the image that was found, with the flags of open(2).
+func (i *Image) Open(flags int) (*os.File, error) { return reopen(i.file, flags&^unix.O_NOFOLLOW) }
+
+// Stat says what the image is.
+func (i *Image) Stat() (os.FileInfo, error) { return i.file.Stat() }
+
+// Close gives the image back. What Open has returned stays open.
+func (i *Image) Close() { _ = i.file.Close() }
+
+// Again opens the file or device of f once more, with the flags of open(2), whatever is at its path.
+func Again(f *os.File, flags int) (*os.File, error) { return reopen(f, flags) }
+
+func find(path string, flags int) (*os.File, unix.Stat_t, error) {
+	var st unix.Stat_t
+	fd, err := retried(func() (int, error) { return unix.Open(path, unix.O_PATH|unix.O_CLOEXEC|flags, 0) })
+	if err != nil {
+		return nil, st, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd)
+		return nil, st, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), st, nil
+}
+
+func reopen(f *os.File, flags int) (*os.File, error) {
+	fd, err := retried(func() (int, error) { return unix.Open(procPath(f), flags|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: f.Name(), Err: err}
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+// retried repeats a call that a signal has interrupted.
+func retried(call func() (int, error)) (n int, err error) {
+	for {
+		if n, err = call(); err != unix.EINTR { //nolint:errorlint // as the kernel says it
+			return n, err
+		}
+	}
+}
+
+// realPath is where an open file is, by the kernel's word.
+func realPath(f *os.File) (string, error) {
+	real, err := os.Readlink(procPath(f))
+	if err != nil {
+		return "", err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return "", &os.PathError{Op: "stat", Path: f.Name(), Err: err}
+	}
+	if st.Nlink == 0 { // it was removed meanwhile
+		return "", &os.PathError{Op: "open", Path: f.Name(), Err: fs.ErrNotExist}
+	}
+	return real, nil
+}
+
+func procPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
+
+// IsDevicePath reports whether a clean path is in /dev, where only root makes nodes and links. Files
+// in /dev/shm are not.
+func IsDevicePath(path string) bool {
+	return strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, "/dev/shm/")
+}
