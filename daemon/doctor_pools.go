@@ -25,7 +25,7 @@ func (d *doctor) pools(ctx context.Context) []api.Check {
 			Name: "pools", Status: "warn", Message: "this host has no storage pool", Advice: "virsh pool-define-as, pool-start; or list directories in allowed_paths",
 		}}
 	}
-	out := d.sharedPools(pools)
+	out := append(d.sharedPools(pools), openPools(pools)...)
 	for _, p := range pools {
 		if !p.Active && p.Type == hv.ConnectorPool {
 			out = append(out, api.Check{
@@ -67,6 +67,25 @@ func (d *doctor) sharedPools(pools []hv.PoolInfo) []api.Check {
 			out = append(out, api.Check{
 				Name: "pool " + name, Status: "warn", Message: "shared_pools names it, and libvirt has no such pool",
 				Advice: "virsh pool-define it, or take it out of shared_pools",
+			})
+		}
+	}
+	return out
+}
+
+// openPools names the active pools of files in whose directory others than root may write: they could
+// put another file in the place of a volume.
+func openPools(pools []hv.PoolInfo) []api.Check {
+	var out []api.Check
+	for _, p := range pools {
+		if !p.Active || !location.HoldsFiles(p) {
+			continue
+		}
+		if who := location.OpenTo(p.Path); who != "" {
+			out = append(out, api.Check{
+				Name: "pool " + p.Name, Status: "warn",
+				Message: fmt.Sprintf("%s may write in its directory %s, or rename it, and so put another file in the place of a volume", who, p.Path),
+				Advice:  "let root alone write there: " + api.ShellLine("chown", "root:root", p.Path) + " and " + api.ShellLine("chmod", "go-w", p.Path) + ", and so for the directories above it",
 			})
 		}
 	}

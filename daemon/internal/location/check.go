@@ -103,4 +103,3 @@ func (r Rules) CheckImages(l api.Location) error {
 	}
 	return err
 }
-

@@ -11,7 +11,7 @@ import (
 )
 
 // OpenTo says in words who besides root could replace a file in dir, or could make a file
-// there that is then taken for a volume: everybody, if everybody may write to dir, or a
+// there that is then taken for a volume: everybody or a group, if they may write to dir, or a
 // user who owns dir or a directory above it and so may rename its files. "" means nobody.
 // It follows links; a directory that cannot be looked at counts as open to nobody.
 func OpenTo(dir string) string {
@@ -24,8 +24,11 @@ func OpenTo(dir string) string {
 		if err != nil {
 			return ""
 		}
-		if at == real && st.Mode&unix.S_IWOTH != 0 {
+		switch {
+		case at == real && st.Mode&unix.S_IWOTH != 0:
 			return "every user"
+		case at == real && st.Mode&unix.S_IWGRP != 0 && st.Gid != 0:
+			return fmt.Sprintf("its group (gid %d)", st.Gid)
 		}
 		if who := whoMayRename(&st); who != "" {
 			return who

@@ -15,7 +15,7 @@ func TestADirectoryIsOpenToThoseWhoCouldReplaceAFileInIt(t *testing.T) {
 	const somebody = 4711
 	for name, c := range map[string]struct {
 		mode        os.FileMode
-		uid         int
+		uid, gid    int
 		open, below bool
 	}{
 		"root's":                  {mode: 0o755},
@@ -23,9 +23,11 @@ func TestADirectoryIsOpenToThoseWhoCouldReplaceAFileInIt(t *testing.T) {
 		"open to all":             {mode: 0o777, open: true, below: true},
 		"open to all, and sticky": {mode: 0o777 | os.ModeSticky, open: true},
 		"somebody's":              {mode: 0o755, uid: somebody, open: true, below: true},
+		"a group's":               {mode: 0o775, gid: somebody, open: true},
+		"root's group's":          {mode: 0o775},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if c.uid != 0 && os.Geteuid() != 0 {
+			if (c.uid != 0 || c.gid != 0) && os.Geteuid() != 0 {
 				t.Skip("only root gives a directory to somebody else")
 			}
 			dir := filepath.Join(realDir(t), "dir")
@@ -35,8 +37,8 @@ func TestADirectoryIsOpenToThoseWhoCouldReplaceAFileInIt(t *testing.T) {
 			if err := os.Chmod(dir, c.mode); err != nil {
 				t.Fatal(err)
 			}
-			if c.uid != 0 {
-				if err := os.Chown(dir, c.uid, -1); err != nil {
+			if c.uid != 0 || c.gid != 0 {
+				if err := os.Chown(dir, c.uid, c.gid); err != nil {
 					t.Fatal(err)
 				}
 			}

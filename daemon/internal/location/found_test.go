@@ -3,6 +3,7 @@
 package location_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -134,5 +135,63 @@ func TestAPipeBelowADiskDoesNotHoldUpTheComparison(t *testing.T) {
 	disk := hv.Disk{Target: "vda", Chain: []hv.Image{{Path: dir + "/pipe", Format: "qcow2"}}}
 	if named, err := location.Names(&disk, dir+"/a.raw"); named || err != nil {
 		t.Errorf("%t, %v", named, err)
+	}
+}
+
+// poolsOfFiles are pools whose volumes are files.
+type poolsOfFiles struct{ storage }
+
+func (p poolsOfFiles) LookupVolume(_ context.Context, pool, name string) (*hv.PoolVolume, error) {
+	for _, info := range p.pools {
+		if info.Name == pool {
+			return &hv.PoolVolume{Path: filepath.Join(info.Path, name)}, nil
+		}
+	}
+	return nil, hv.ErrNotFound
+}
+
+// TestAPlaceFromOutsideIsHeldAgainstPoolsAndAllowedPaths, with its base images: this is what attach,
+// unshelve, moves, restores and resizes ask.
+func TestAPlaceFromOutsideIsHeldAgainstPoolsAndAllowedPaths(t *testing.T) {
+	dir := realDir(t)
+	for _, sub := range []string{"pool", "free", "secret"} {
+		mkdir(t, filepath.Join(dir, sub))
+	}
+	for _, file := range []string{"pool/a.raw", "pool/base", "free/c.raw", "secret/s"} {
+		write(t, filepath.Join(dir, file))
+	}
+	link(t, dir+"/secret/s", dir+"/pool/link.raw")
+	link(t, dir+"/pool/base", dir+"/pool/base-link")
+	link(t, dir+"/secret/s", dir+"/free/link.raw")
+	host := poolsOfFiles{storage{pools: []hv.PoolInfo{{Name: "pool", Type: "dir", Path: dir + "/pool", Active: true}}}}
+	rules := location.Rules{AllowedPaths: []string{dir + "/free"}, Storage: host}
+	for what, c := range map[string]struct {
+		pool, path, base string
+		want             api.Code
+	}{
+		"a volume of a pool":                     {pool: "pool", path: "pool/a.raw"},
+		"an image in an allowed path":            {path: "free/c.raw"},
+		"an image in a pool that is not named":   {path: "pool/a.raw"},
+		"a clone":                                {pool: "pool", path: "pool/a.raw", base: "pool/base"},
+		"a link in a pool":                       {pool: "pool", path: "pool/link.raw", want: api.CodePermissionDenied},
+		"a link in an allowed path":              {path: "free/link.raw", want: api.CodePermissionDenied},
+		"a link in a pool that is not named":     {path: "pool/link.raw", want: api.CodePermissionDenied},
+		"a file of the host":                     {path: "secret/s", want: api.CodePermissionDenied},
+		"a clone over a file of the host":        {pool: "pool", path: "pool/a.raw", base: "secret/s", want: api.CodePermissionDenied},
+		"a clone over a link to a base image":    {pool: "pool", path: "pool/a.raw", base: "pool/base-link", want: api.CodePermissionDenied},
+		"a clone over a link to another file":    {pool: "pool", path: "pool/a.raw", base: "pool/link.raw", want: api.CodePermissionDenied},
+		"an allowed image over one of the host":  {path: "free/c.raw", base: "secret/s", want: api.CodePermissionDenied},
+		"a volume at another path than its pool": {pool: "pool", path: "free/c.raw", want: api.CodeConflict},
+	} {
+		l := api.Location{Pool: c.pool, Name: filepath.Base(c.path), Path: filepath.Join(dir, c.path), Format: api.FormatQcow2}
+		if c.pool != "" && c.want == api.CodeConflict {
+			l.Name = "a.raw"
+		}
+		if c.base != "" {
+			l.Backing = api.NewBacking([]api.BaseImage{{Path: filepath.Join(dir, c.base), Format: api.FormatRaw}})
+		}
+		if err := rules.CheckLocation(t.Context(), host, l, "cannot attach volume x"); api.CodeOf(err) != c.want {
+			t.Errorf("%s: %v, want %q", what, err, c.want)
+		}
 	}
 }

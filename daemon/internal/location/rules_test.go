@@ -103,7 +103,7 @@ func TestOnlyPoolsAndListedPathsAreAllowed(t *testing.T) {
 	}
 	rules.AllowedPaths = []string{dir + "/free", "/dev"}
 	for path, want := range map[string]api.Code{
-		dir + "/free/a.raw": "", dir + "/images/innocent.raw": "",
+		dir + "/free/a.raw": "", dir + "/images/innocent.raw": api.CodePermissionDenied, // a link in a pool of files leads nowhere
 		"/dev/shm/a.raw": api.CodePermissionDenied, "/dev/null": api.CodePermissionDenied, // what is listed in /dev are devices
 	} {
 		if got := api.CodeOf(rules.CheckPath(t.Context(), path)); got != want {
@@ -131,6 +131,8 @@ func TestABlockDeviceIsAllowedByAPoolOrByTheNameThatIsGiven(t *testing.T) {
 	write(t, vg+"/file")
 	alias := realDir(t) + "/alias"
 	link(t, loop, alias)
+	outside := realDir(t) + "/outside"
+	link(t, loop, outside)
 	host := storage{
 		pools: []hv.PoolInfo{
 			{Name: "vg", Type: "logical", Path: vg, Active: true},
@@ -152,7 +154,7 @@ func TestABlockDeviceIsAllowedByAPoolOrByTheNameThatIsGiven(t *testing.T) {
 		"by its name":                     {path: lv, allowed: []string{lv}},
 		"by a pattern":                    {path: lv, allowed: []string{vg + "/l*"}},
 		"by another pattern":              {path: lv, allowed: []string{vg + "/x*"}, want: api.CodePermissionDenied},
-		"by where it leads":               {path: alias, allowed: []string{loop}},
+		"by where it leads":               {path: outside, allowed: []string{loop}},
 		"by a part of its name":           {path: lv, allowed: []string{vg + "/l", vg[:len(vg)-1]}, want: api.CodePermissionDenied},
 		"by a directory of files":         {path: alias, allowed: []string{filepath.Dir(alias)}, want: api.CodePermissionDenied},
 		"by a link in a pool of files":    {path: alias, in: map[string]string{alias: "dir"}, want: api.CodePermissionDenied},
