@@ -14,6 +14,9 @@ func (r *ReleasedSource) MayHaveMore() bool { return r.Written || r.RunBy != "" 
 // which, and why they differ.
 func (r *ReleasedSource) Difference() string {
 	left := fmt.Sprintf("%s, which volume %s has left by migration %s", r.Location.Path, r.VolumeName, r.MigrationID)
+	if r.Unrecorded {
+		left += " (the registry does not know it, and has the volume there still)"
+	}
 	if r.RunBy != "" {
 		return fmt.Sprintf("the guest of instance %s runs on %s; what it writes there is not in the volume, which is at %s", r.RunBy, left, orUnknown(r.VolumePath))
 	}
@@ -30,9 +33,15 @@ func orUnknown(path string) string {
 // WayOut says, in lines, what an operator does about a source that may have what its volume
 // lacks.
 func (r *ReleasedSource) WayOut() string {
-	const howTo = "docs/how-to/recover.md (A guest on another image than its volume)"
+	howTo := "docs/how-to/recover.md (A guest on another image than its volume)"
+	if r.Unrecorded {
+		howTo = "docs/how-to/lose-a-host.md (The registry is lost)"
+	}
 	if r.RunBy != "" {
 		return fmt.Sprintf("shut that guest down before the two differ more (%s), and delete neither; %s says how the right one is kept", ShellLine("virsh", "shutdown", r.RunBy), howTo)
+	}
+	if r.Unrecorded {
+		return "delete neither, and start no guest on either: compare the two; " + howTo + " says how the volume is put where it belongs"
 	}
 	adopt := []string{"volferryctl", "volume", "adopt", r.VolumeName + "-old"}
 	remove := ShellLine("rm", r.Location.Path)
@@ -57,5 +66,6 @@ func (r *ReleasedSource) WayOut() string {
 // says how they differ.
 func ForgetRefusal(name, what string) *Error {
 	return Errorf(CodeChainChanged, "cannot forget instance %s: %s. Once it is forgotten nothing says that its guest is on another image: its volume, with all that was written there since a move, is free to be deleted or given to another instance, and an adoption takes the image that the guest is on now. "+
-		"Put the volume's path back into the definition first, with the guest off (`%s`; docs/how-to/recover.md, A guest on another image than its volume), or give --force", name, what, ShellLine("volferryctl", "instance", "repair", name))
+		"See first which image is the right one (`volferryctl volume which`). If it is the volume's, put its path back into the definition, with the guest off (`%s`; docs/how-to/recover.md, A guest on another image than its volume). "+
+		"If it is the one that the definition names, since the registry was restored from a backup, docs/how-to/lose-a-host.md (The registry is lost) has the way, which begins with --force", name, what, ShellLine("volferryctl", "instance", "repair", name))
 }

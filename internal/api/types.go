@@ -228,6 +228,9 @@ type ReleasedSource struct {
 	RunBy string `json:"run_by,omitempty"`
 	// VolumePath is where the volume is now, empty if it is not known.
 	VolumePath string `json:"volume_path,omitempty"`
+	// Unrecorded says that the registry does not know the move, and has the volume here still:
+	// VolumePath is by the journal of the host then.
+	Unrecorded bool `json:"unrecorded,omitempty" needs:"-"`
 	// Blocked says why it is not deleted if that is asked for now; empty if it would be.
 	Blocked string `json:"blocked,omitempty"`
 }

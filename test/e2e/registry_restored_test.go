@@ -110,6 +110,10 @@ func (g *guest) isPutRightAtDst(t *testing.T, m api.Migration) {
 	}
 	overlay := filepath.Join(h.Overlays(), m.ID+".qcow2")
 	mustContain(t, m.Error.Message, m.Src.Path, m.Dst.Path, overlay)
+	for _, call := range []string{"start", "repair", "forget"} { // which go by the registry's word
+		mustContain(t, h.refuses(t, api.CodeChainChanged, "instance", call, g.Name).Message, m.Src.Path, m.Dst.Path, "lose-a-host.md")
+	}
+	g.assertHolds(t, "vda", m.Dst)
 	h.ctl(t, "instance", "forget", g.Name, "--force")
 	h.ctl(t, "volume", "forget", g.volumeName("vda"))
 	g.adopt(t)

@@ -57,6 +57,7 @@ func (r *shelfRegistry) TransitionInstance(context.Context, string, string, api.
 type noMigrations struct{}
 
 func (noMigrations) List(context.Context, bool) ([]api.Migration, error) { return nil, nil }
+func (noMigrations) CheckRecorded(context.Context, string) error         { return nil }
 func (noMigrations) MayStart(context.Context, string) error              { return nil }
 func (noMigrations) Switching(string) bool                               { return false }
 func (noMigrations) StoodStill(context.Context, string, string) error    { return nil }

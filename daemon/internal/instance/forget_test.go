@@ -22,6 +22,9 @@ func TestAnInstanceIsForgottenOnlyOnItsVolumes(t *testing.T) {
 		"a definition that was put back after a move": {func(t *testing.T, w *world) {
 			must(t, w.nodes[0].Fake.SetConfigChain(t.Context(), web, "vda", []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/released.raw"}}))
 		}, api.CodeChainChanged, "its disk vda is at /released.raw"},
+		"registry and journal contradict each other": {func(_ *testing.T, w *world) {
+			w.nodes[0].unrecorded = api.Errorf(api.CodeChainChanged, "the journal has it at /dst.raw")
+		}, api.CodeChainChanged, "cannot forget instance web: the journal has it at /dst.raw"},
 		"its domain is gone":      {func(t *testing.T, w *world) { must(t, w.nodes[0].Fake.UndefineDomain(t.Context(), web)) }, "", ""},
 		"libvirt does not answer": {func(_ *testing.T, w *world) { w.nodes[0].SetAway(true) }, api.CodeHypervisorUnavailable, "--force"},
 	} {

@@ -171,6 +171,7 @@ type pauseMigrations struct{ w *pauseWorld }
 
 func (pauseMigrations) List(context.Context, bool) ([]api.Migration, error) { return nil, nil }
 func (pauseMigrations) Switching(string) bool                               { return false }
+func (pauseMigrations) CheckRecorded(context.Context, string) error         { return nil }
 func (pauseMigrations) MayStart(context.Context, string) error              { return nil }
 
 func (m pauseMigrations) StoodStill(context.Context, string, string) error {

@@ -86,6 +86,13 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			},
 			api.CodeChainChanged, "src was written since",
 		},
+		"repair of one of which the journal says another place": {
+			api.InstanceStopped, "repair", func(t *testing.T, w *world) {
+				must(t, w.nodes[0].Fake.SetConfigChain(t.Context(), web, "vda", []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/dst.raw"}}))
+				w.nodes[0].unrecorded = api.Errorf(api.CodeChainChanged, "the journal has it at /dst.raw")
+			},
+			api.CodeChainChanged, "cannot repair instance web: the journal has it at /dst.raw",
+		},
 		"repair of one whose definition has lost a disk": {
 			api.InstanceStopped, "repair", func(t *testing.T, w *world) {
 				must(t, w.nodes[0].Fake.DetachDisk(t.Context(), web, hv.Config, "vdb"))

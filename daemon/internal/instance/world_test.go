@@ -218,6 +218,7 @@ type node struct {
 	// nameStanding is NameStanding while an op of a migration waits for the operator, else nil.
 	nameStanding func() error
 	mayStart     error
+	unrecorded   error // of CheckRecorded
 	open         []api.Migration
 	// missing are images that this host does not have.
 	missing map[string]bool
@@ -280,6 +281,9 @@ func (n *node) Disconnect(context.Context, api.Volume, api.Attachment) error { r
 
 // List implements Migrations.
 func (n *node) List(context.Context, bool) ([]api.Migration, error) { return n.open, nil }
+
+// CheckRecorded implements Migrations.
+func (n *node) CheckRecorded(context.Context, string) error { return n.unrecorded }
 
 // MayStart implements Migrations.
 func (n *node) MayStart(context.Context, string) error { return n.mayStart }

@@ -165,7 +165,7 @@ func (m *Manager) noteChain(s *steps.Spec, text string) {
 // MayStart refuses the start of an instance that would not start with the chain that has
 // its newest writes. It looks itself, because the watch may not have seen the problem yet.
 func (m *Manager) MayStart(ctx context.Context, instanceID string) error {
-	return m.eachOpen(ctx, func(h *history) error {
+	err := m.eachOpen(ctx, func(h *history) error {
 		if h.spec.InstanceID != instanceID || !h.spec.Watched() {
 			return nil
 		}
@@ -175,6 +175,10 @@ func (m *Manager) MayStart(ctx context.Context, instanceID string) error {
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return m.CheckRecorded(ctx, instanceID)
 }
 
 // chainProblem says what is wrong with the chain of the instance of a migration, "" if

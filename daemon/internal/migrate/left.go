@@ -55,10 +55,13 @@ func newestOfEach(all []*history) []*history {
 // oldest first.
 func (m *Manager) leavers(ctx context.Context, look *location.Look, wanted func(*steps.Spec) bool) ([]*history, error) {
 	all, err := m.kept(ctx, wanted)
-	return slices.DeleteFunc(all, func(h *history) bool {
-		holder, unknown := look.Holder(h.spec.Src.Path, location.Self{})
-		return unknown == nil && holder.Volume != nil
-	}), err
+	return slices.DeleteFunc(all, func(h *history) bool { return isVolumes(look, h) }), err
+}
+
+// isVolumes reports whether the src of a migration is the image of a volume.
+func isVolumes(look *location.Look, h *history) bool {
+	holder, unknown := look.Holder(h.spec.Src.Path, location.Self{})
+	return unknown == nil && holder.Volume != nil
 }
 
 // kept returns those of the wanted migrations that have left their src and whose src is there

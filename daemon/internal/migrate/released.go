@@ -25,7 +25,7 @@ func (m *Manager) Released(ctx context.Context, volume string) ([]api.ReleasedSo
 	if err != nil {
 		return nil, steps.HVRefusal(request.Refused(err))
 	}
-	all, err := m.leavers(ctx, look, func(s *steps.Spec) bool { return volume == "" || s.VolumeID == volume || s.VolumeName == volume })
+	all, err := m.kept(ctx, func(s *steps.Spec) bool { return volume == "" || s.VolumeID == volume || s.VolumeName == volume })
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,18 @@ func (m *Manager) Released(ctx context.Context, volume string) ([]api.ReleasedSo
 	}
 	out := []api.ReleasedSource{}
 	for _, h := range newestOfEach(all) {
-		out = append(out, m.describeReleased(ctx, h, doms))
+		unrecorded, err := m.holdsUnrecorded(ctx, h, look)
+		if err != nil {
+			return nil, steps.HVRefusal(request.Refused(err))
+		}
+		if isVolumes(look, h) && !unrecorded {
+			continue
+		}
+		r := m.describeReleased(ctx, h, doms)
+		if r.Unrecorded = unrecorded; unrecorded {
+			r.VolumePath = h.chain()[0].Path
+		}
+		out = append(out, r)
 	}
 	return out, nil
 }

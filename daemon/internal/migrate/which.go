@@ -36,6 +36,9 @@ func (m *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) 
 	if m.witnessesDisagree(ctx, &w, &found) {
 		return w, nil
 	}
+	if move, err := m.unrecorded(ctx, vol, h); err == nil && move != nil { // without the registry it catches up, or nobody can tell
+		move.explain(&w, found.dom)
+	}
 	m.recognizeCommit(ctx, &w, &found)
 	if err := m.confirmLive(ctx, &w, &found); err != nil {
 		return w, err

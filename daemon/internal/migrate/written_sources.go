@@ -212,7 +212,11 @@ func (m *Manager) describeWritten(ctx context.Context, h *history, now *whoHas) 
 	if err != nil {
 		return nil, steps.HVRefusal(err)
 	}
-	if holder, unknown := look.Holder(s.Src.Path, location.Self{}); unknown == nil && (holder.Volume != nil || holder.MigrationID != "") {
+	unrecorded, err := m.holdsUnrecorded(ctx, h, look)
+	if err != nil {
+		return nil, err
+	}
+	if holder, unknown := look.Holder(s.Src.Path, location.Self{}); !unrecorded && unknown == nil && (holder.Volume != nil || holder.MigrationID != "") {
 		return nil, nil
 	}
 	starts, err := now.starts()
@@ -235,7 +239,10 @@ func (m *Manager) describeWritten(ctx context.Context, h *history, now *whoHas) 
 		return nil, err
 	}
 	w := &writtenSource{ReleasedSource: releasedSource(s, ended)}
-	w.VolumeName, w.VolumePath = vol.Name, vol.Location.Path
+	w.VolumeName, w.VolumePath, w.Unrecorded = vol.Name, vol.Location.Path, unrecorded
+	if unrecorded {
+		w.VolumePath = h.chain()[0].Path
+	}
 	for i := range vol.Attachments {
 		w.instances = append(w.instances, vol.Attachments[i].InstanceID)
 	}

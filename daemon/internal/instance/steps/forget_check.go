@@ -8,8 +8,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// CheckForget refuses to forget an instance whose disks are not where its volumes are: nothing
-// else says that its guest is on the wrong image. It changes nothing.
+// CheckForget refuses to forget an instance whose disks are not where its volumes are, or of which
+// registry and journal do not agree: nothing else says that its guest is on the wrong image. It changes nothing.
 func (e *Env) CheckForget(ctx context.Context, inst api.Instance) error {
 	if inst.State == api.InstanceShelvedOffloaded {
 		return nil // no host has a domain of it
@@ -24,6 +24,9 @@ func (e *Env) CheckForget(ctx context.Context, inst api.Instance) error {
 	atts, err := e.atRest(ctx, inst.ID)
 	if err != nil {
 		return err
+	}
+	if err := e.Migrations.CheckRecorded(ctx, inst.ID); err != nil {
+		return refusedFor("forget", inst.Name, err)
 	}
 	if what := Differs(dom, atts); what != "" {
 		return api.ForgetRefusal(inst.Name, what)

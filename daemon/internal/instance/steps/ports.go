@@ -110,6 +110,10 @@ type Migrations interface {
 	// MayStart refuses the start of an instance if it is unknown whether its disks have the
 	// right chains. Its error says why, and what can be done.
 	MayStart(ctx context.Context, instanceID string) error
+	// CheckRecorded refuses what goes by the registry's word of where the volumes of an instance are,
+	// if the journal of this host has one of them elsewhere since a move that the registry does not
+	// know. Its error says what each witness has, and what can be done.
+	CheckRecorded(ctx context.Context, instanceID string) error
 	// Misnamed returns the disks of an instance that is off whose definition is to name the
 	// overlay of a migration, and does not. It is an error if that is not safe.
 	Misnamed(ctx context.Context, instanceID string, srcUnwritten bool) ([]hv.NamedChain, error)

@@ -44,7 +44,7 @@ func (e *Env) CheckPower(ctx context.Context, kind string, in *PowerInput, inst 
 		return nil
 	}
 	if err := e.Migrations.MayStart(ctx, inst.ID); err != nil {
-		return refusedStart(verb, inst.Name, err)
+		return refusedFor(verb, inst.Name, err)
 	}
 	if kind == KindReboot {
 		return nil
@@ -68,7 +68,7 @@ func (e *Env) onItsVolumes(ctx context.Context, verb string, inst api.Instance, 
 		return err
 	}
 	if what := Differs(dom, atts); what != "" {
-		return api.Errorf(api.CodeChainChanged, "cannot %s instance %s: %s. A guest that starts there lacks what it has written to its volume since. `volferryctl instance repair %[2]s` puts the volume's path back into the definition; volferryctl volume which says what is known of a volume", verb, inst.Name, what)
+		return api.Errorf(api.CodeChainChanged, "cannot %s instance %s: %s. The guest would not start on its volume: `volferryctl volume which` says what each witness has; if the registry is right, `volferryctl instance repair %[2]s` puts the volume's path back into the definition", verb, inst.Name, what)
 	}
 	return e.onItsDevices(ctx, verb, inst.Name, atts)
 }

@@ -28,8 +28,8 @@ func NoRoot(verb, name string) *api.Error {
 	return api.Errorf(api.CodeRootVolumeMissing, "cannot %s instance %s without a root device volume; attach one with `volferryctl volume attach VOLUME %s --root`", verb, name, name)
 }
 
-// refusedStart is a refusal of Migrations.MayStart for whoever asked.
-func refusedStart(verb, name string, err error) error {
+// refusedFor is a refusal of Migrations (MayStart, CheckRecorded) for the caller.
+func refusedFor(verb, name string, err error) error {
 	return api.Errorf(cmp.Or(api.CodeOf(err), api.CodeInternal), "cannot %s instance %s: %v", verb, name, err)
 }
 

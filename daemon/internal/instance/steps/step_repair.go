@@ -94,6 +94,9 @@ func (e *Env) toRepair(ctx context.Context, in *RepairInput) ([]hv.NamedChain, e
 	if err := request.AtHome("cannot repair instance "+dom.Name, dom); err != nil {
 		return nil, err
 	}
+	if err := e.Migrations.CheckRecorded(ctx, in.InstanceID); err != nil {
+		return nil, refusedFor("repair", dom.Name, err)
+	}
 	return e.misnamed(ctx, in, dom)
 }
 

@@ -159,8 +159,17 @@ func (r *FakeRegistry) Attachment(context.Context, string) (att api.Attachment, 
 }
 
 // Instance implements steps.Registry.
-func (r *FakeRegistry) Instance(context.Context, string) (api.Instance, error) {
-	return api.Instance{ID: Instance, Name: "web"}, nil
+func (r *FakeRegistry) Instance(context.Context, string) (inst api.Instance, err error) {
+	inst = api.Instance{ID: Instance, Name: "web"}
+	err = r.call(func() error {
+		for _, a := range r.Vol.Attachments {
+			if a.InstanceID == Instance {
+				inst.BlockDeviceMappings = append(inst.BlockDeviceMappings, api.BlockDeviceMapping{VolumeID: &a.VolumeID})
+			}
+		}
+		return nil
+	})
+	return inst, err
 }
 
 // Migration implements steps.Registry.
