@@ -24,7 +24,11 @@ func (d *doctor) sources(ctx context.Context) []api.Check {
 		})
 	}
 	for i := range left {
-		out = append(out, api.Check{Name: name, Status: "warn", Message: left[i].Difference(), Advice: left[i].WayOut()})
+		status := "warn"
+		if left[i].RunBy != "" {
+			status = "fail"
+		}
+		out = append(out, api.Check{Name: name, Status: status, Message: left[i].Difference(), Advice: left[i].WayOut()})
 	}
 	return out
 }

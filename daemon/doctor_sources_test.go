@@ -33,7 +33,7 @@ func TestDoctorSaysWhatCanBeDoneAboutASourceThatWasWritten(t *testing.T) {
 	left[0].Location = api.Location{Path: "/dev/vg/db", Format: api.FormatRaw}
 	one("warn", "--path /dev/vg/db", "removed where it was made")
 	left[0].RunBy = "web"
-	one("warn", "instance web runs on /dev/vg/db", "virsh shutdown web", "delete neither")
+	one("fail", "instance web runs on /dev/vg/db", "virsh shutdown web", "delete neither")
 	left, fail = nil, errors.New("registry away")
 	one("warn", "nobody can tell", "registry away")
 }

@@ -415,6 +415,7 @@ type Status struct {
 	Instances        int     `json:"instances"`
 	Volumes          int     `json:"volumes"`
 	MigrationsActive int     `json:"migrations_active"`
-	// NeedsOperator counts migrations, and ops that belong to none.
+	// NeedsOperator counts migrations, ops that belong to none, and guests that run on an image which
+	// their volume has left.
 	NeedsOperator int `json:"needs_operator"`
 }

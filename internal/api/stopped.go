@@ -44,16 +44,24 @@ func (m *Migration) Cures() (again, back string) {
 	again, back = m.goOn(), m.cancelCommand()
 	switch m.State {
 	case MigrationStarted, MigrationCopied:
+		if m.underSnapshot() {
+			return m.KnownCure() + CureSeparator + again, "" // a cancel is refused for the same reason until then
+		}
 		return m.lookFirst() + again, back
 	case MigrationCancelling:
-		return m.lookFirst() + back, ""
+		return m.CancelAgain(), ""
 	default:
 		return again, ""
 	}
 }
 
 // CancelAgain returns the commands that go on with a cancel that failed.
-func (m *Migration) CancelAgain() string { return m.lookFirst() + m.cancelCommand() }
+func (m *Migration) CancelAgain() string {
+	if m.underSnapshot() {
+		return m.KnownCure() + CureSeparator + m.cancelCommand()
+	}
+	return m.lookFirst() + m.cancelCommand()
+}
 
 // goOn returns the commands that bring a migration that has stopped to its end, in their order.
 func (m *Migration) goOn() string {
@@ -92,6 +100,12 @@ func (m *Migration) KnownCure() string {
 	}
 	cure, _ := m.Error.Details[DetailCure].(string)
 	return cure
+}
+
+// underSnapshot reports whether the last operation was refused because of a foreign snapshot, which the
+// commands of its error merge.
+func (m *Migration) underSnapshot() bool {
+	return m.ChainChanged() && strings.HasPrefix(m.KnownCure(), "virsh blockcommit ")
 }
 
 // ChainChanged says whether the last operation of the migration was refused because somebody

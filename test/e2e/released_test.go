@@ -39,6 +39,13 @@ func TestAGuestOnTheSourceThatAMoveHasLeft(t *testing.T) {
 	h.virsh(t, "start", g.Name)
 	said := h.fails(t, api.ExitNeedsOperator, api.CodeNeedsOperator, "volume", "which", volume)
 	mustContain(t, said.Message, put.Src.Path, put.Dst.Path, "recover.md")
+	eventually(t, "status counts the guest as a case for the operator", func() bool {
+		st := get[api.Status](t, h, "status", "status")
+		return st.NeedsOperator == 1 && st.Degraded
+	})
+	if _, err := h.Ctl(t.Context(), "doctor", "--quiet"); err == nil {
+		t.Error("doctor does not fail for a guest on the image that its volume has left")
+	}
 	h.refuses(t, api.CodeChainChanged, "volume", "detach", volume, g.Name)
 	h.refuses(t, api.CodeChainChanged, "volume", "migrate", volume, "--to-pool", "a")
 	h.refuses(t, api.CodeChainChanged, "volume", "resize", volume, "--size", "1GiB")

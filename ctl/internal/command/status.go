@@ -50,7 +50,7 @@ func status(c *cli.Context, s *session.Session) error {
 	r.Add("volumes", fmt.Sprint(st.Volumes))
 	r.Add("migrations", fmt.Sprintf("%d active", st.MigrationsActive))
 	if st.NeedsOperator > 0 {
-		r.Add("NEEDS OPERATOR", fmt.Sprintf("%d; see %[2]s migration list and %[2]s op list", st.NeedsOperator, session.Program))
+		r.Add("NEEDS OPERATOR", fmt.Sprintf("%d; see %[2]s migration list, %[2]s op list and %[2]s doctor", st.NeedsOperator, session.Program))
 	}
 	if st.Degraded {
 		r.Add("degraded", "yes: what is not ok above keeps some work from being done")

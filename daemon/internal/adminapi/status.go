@@ -29,7 +29,10 @@ func (s *Server) status(r *http.Request, _ routes.None) (api.Status, error) {
 			st.Parts = append(st.Parts, c)
 		}
 	}
-	st.Parts = append(st.Parts, s.sourcesPart())           // one that was written keeps nothing from being done
+	sources := s.sourcesPart()
+	st.NeedsOperator += s.Migrations.GuestsOnReleasedSources()
+	st.Degraded = st.Degraded || sources.Status == "fail" // one that was written keeps nothing from being done
+	st.Parts = append(st.Parts, sources)
 	st.Parts = append(st.Parts, VersionsChecks(s.Peer)...) // what needs more is refused, and nothing else waits
 	if s.ShortOfRoom != nil {                              // nothing is kept from being done yet
 		st.Parts = append(st.Parts, s.ShortOfRoom()...)
@@ -188,10 +191,15 @@ func (s *Server) sourcesPart() api.Check {
 	for i := range left {
 		which[i] = fmt.Sprintf("%s of volume %s", left[i].Location.Path, left[i].VolumeName)
 	}
-	return api.Check{
+	part := api.Check{
 		Name: name, Status: "warn", Message: fmt.Sprintf("%s, written since the volume left it: %s", api.Count(len(left), "source"), strings.Join(which, ", ")),
 		Advice: "volferryctl doctor says what can be done",
 	}
+	if runs := s.Migrations.GuestsOnReleasedSources(); runs > 0 {
+		part.Status = "fail"
+		part.Message = fmt.Sprintf("%s a guest runs on now, and writes to instead of to its volume; ", api.Count(runs, "source")) + part.Message
+	}
+	return part
 }
 
 // count fills in what can be counted now; a part that is away is told of by

@@ -29,8 +29,10 @@ type Sources struct {
 	Fenced func() bool
 	// TasksRunning counts the registry's requests that have not been answered.
 	TasksRunning func() int
-	// Parked counts the ops that wait for the operator.
+	// Parked counts the ops, and the guests on released sources, that wait for the operator.
 	Parked func() int
+	// OnReleased counts the released sources that a guest runs on.
+	OnReleased func() int
 	// OpenMigrations returns the migrations that are not over.
 	OpenMigrations func(ctx context.Context) ([]migrate.PacedMigration, error)
 	// OverlayFreeBytes returns the room that is left for overlays.
@@ -71,7 +73,8 @@ var (
 	pausedDesc       = newDesc("volferry_guests_paused_by_io_error", "Guests that an I/O error has paused while their writes go to an overlay.")
 	throttledDesc    = newDesc("volferry_guests_throttled", "Guests whose writes to an overlay are slowed down because the room for overlays is short.")
 	guestWriteDesc   = newDesc("volferry_guest_write_seconds", "Time that writes of guests took while an operation moved their volume.")
-	parkedDesc       = newDesc("volferry_needs_operator", "Operations that wait for a person.")
+	parkedDesc       = newDesc("volferry_needs_operator", "Operations, and guests on an image that their volume has left, that wait for a person.")
+	onReleasedDesc   = newDesc("volferry_guests_on_released_source", "Images that a volume has left by a move, and that a guest runs on.")
 	libvirtDesc      = newDesc("volferry_libvirt_up", "1 if libvirt answers, else 0.")
 	registryDesc     = newDesc("volferry_registry_up", "1 if the registry answers, else 0.")
 	journalDesc      = newDesc("volferry_journal_up", "1 if the journal takes records, by the last try, else 0.")
@@ -105,7 +108,7 @@ func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		activeDesc, stoppedDesc, copyBytesDesc, offloadBytesDesc, copyRateDesc, pacedNowDesc, paceStateDesc, copyPacedDesc, overlayDesc, exposedDesc, overlayFreeDesc,
 		thinDataDesc, thinMetaDesc, thinUpDesc, pausedDesc, throttledDesc,
-		guestWriteDesc, parkedDesc, libvirtDesc, registryDesc, journalDesc, fencedDesc, tasksDesc, certificateDesc, reconcileDesc,
+		guestWriteDesc, parkedDesc, onReleasedDesc, libvirtDesc, registryDesc, journalDesc, fencedDesc, tasksDesc, certificateDesc, reconcileDesc,
 	} {
 		descs <- d
 	}
@@ -125,6 +128,7 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	gauge(fencedDesc, oneIf(c.Fenced()))
 	gauge(tasksDesc, float64(c.TasksRunning()))
 	gauge(parkedDesc, float64(c.Parked()))
+	gauge(onReleasedDesc, float64(c.OnReleased()))
 	for name, end := range c.CertificateEnds() {
 		gauge(certificateDesc, float64(end.Unix()), name)
 	}

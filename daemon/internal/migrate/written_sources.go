@@ -23,7 +23,7 @@ const (
 	// sourceWatchEvery is how often the watch looks without an event, and sourceWatchAfter how
 	// long it waits after one: the guests of a host that boots are started one after the other.
 	sourceWatchEvery = time.Minute
-	sourceWatchAfter = 2 * time.Second
+	sourceWatchAfter = 500 * time.Millisecond
 )
 
 // WrittenSources returns, newest first, the released sources that may have what their volumes
@@ -40,6 +40,17 @@ func (m *Manager) KnownWrittenSources() []api.ReleasedSource {
 	m.sources.mu.Lock()
 	defer m.sources.mu.Unlock()
 	return described(m.sources.found)
+}
+
+// GuestsOnReleasedSources counts the released sources that a guest runs on, as the watch saw them last.
+func (m *Manager) GuestsOnReleasedSources() int {
+	n := 0
+	for _, r := range m.KnownWrittenSources() {
+		if r.RunBy != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // WrittenSourceNote says of an instance that one of its volumes has left a source that may have
