@@ -3,6 +3,9 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/volferry/volferry/internal/api"
@@ -193,6 +196,28 @@ func TestAVolumeAtAnExportIsGivenToAndTakenFromARunningGuest(t *testing.T) {
 	p.quiesce(t)
 	p.detach(t)
 	p.assertHolds(t)
+	g.powerOff(t)
+	g.assertSettled(t)
+}
+
+func TestADiskWithAStartupPolicyGoesToNoExport(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	g := h.defineGuest(t, h.diskIn(t, a, api.FormatRaw))
+	file := filepath.Join(t.TempDir(), "domain.xml")
+	source := "<source file='" + g.disks[0].Path + "'"
+	with := strings.Replace(h.virsh(t, "dumpxml", g.Name, "--inactive"), source, source+" startupPolicy='optional'", 1)
+	if err := os.WriteFile(file, []byte(with), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.virsh(t, "define", file)
+	g.slots = g.persistentSlots(t)
+	g.boot(t)
+	g.adopt(t)
+	e := g.refusesToMove(t, "vda", api.CodeUnsupportedDisk, "--to-path", h.served(t).Export.URI())
+	mustContain(t, e.Message, "startupPolicy='optional'", "virsh edit "+g.Name)
+	g.migrate(t, "vda", "--to-pool", "b")
+	g.assertSettledAndGoOn(t)
 	g.powerOff(t)
 	g.assertSettled(t)
 }

@@ -80,9 +80,12 @@ type Disk struct {
 	// ImageSetting names a setting that belongs to one image, so that libvirt drops it when
 	// it replaces the image. Empty if there is none.
 	ImageSetting string
-	Cache        string // driver attributes, empty if not set
-	Discard      string
-	ErrorPolicy  string
+	// StartupPolicy is what becomes of a start without the image, empty if not set. A definition with one takes
+	// no image at an address.
+	StartupPolicy string
+	Cache         string // driver attributes, empty if not set
+	Discard       string
+	ErrorPolicy   string
 }
 
 // Top returns the image that takes the guest's writes; the zero Image for an empty drive.

@@ -29,6 +29,9 @@ func (f *Fake) SetConfigChain(ctx context.Context, id, target string, chain []hv
 		if err := checkChain(chain); err != nil {
 			return err
 		}
+		if disk.StartupPolicy != "" && chain[0].Type == hv.SourceNetwork {
+			return fmt.Errorf("disk startupPolicy '%s' is not allowed for disk of 'network' type", disk.StartupPolicy)
+		}
 		disk.Chain, disk.Terminated = slices.Clone(chain), true
 		f.lifecycle(dom, "defined")
 		return nil

@@ -24,7 +24,7 @@ func TestAPoolsVolumeIsTheImageThatThePoolHas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := hv.Disk{Target: "vda", Device: "disk", Terminated: true, Chain: []hv.Image{
+	want := hv.Disk{Target: "vda", Device: "disk", Terminated: true, StartupPolicy: "optional", Chain: []hv.Image{
 		file("qcow2", "/pool/top"), {Type: hv.SourceBlock, Format: "raw", Path: "/dev/vg/base"},
 	}}
 	if diff := cmp.Diff([]hv.Disk{want}, p.Disks); diff != "" {

@@ -97,6 +97,9 @@ func diskOf(x *libvirtxml.DomainDisk, clusters rbd.Clusters) hv.Disk {
 	}
 	d.Mirror = mirrorOf(x.Mirror, clusters)
 	d.Uncarried, d.ImageSetting = peculiarTo(x)
+	if x.Source != nil {
+		d.StartupPolicy = x.Source.StartupPolicy
+	}
 	return d
 }
 
