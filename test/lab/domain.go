@@ -32,6 +32,8 @@ type Disk struct {
 	Serial    string
 	Shareable bool
 	IOThread  bool // gives the disk a thread of its own in QEMU
+	// Cache is the cache mode, empty for none.
+	Cache string
 	// Pool: the definition names the volume by this pool and its name there, not by its path.
 	Pool string
 	// Export, if not nil, is the server that the guest has the volume from. Its image is at Path.
@@ -87,7 +89,7 @@ var domainTemplate = template.Must(template.New("domain").Parse(`<domain type='q
     <emulator>/usr/bin/qemu-system-x86_64</emulator>
 {{- range $n, $disk := .Disks}}
     <disk type='{{.Type}}' device='disk'>
-      <driver name='qemu' type='{{html .Format}}' cache='none' discard='unmap'{{if .Thread}} iothread='{{.Thread}}'{{end}}/>
+      <driver name='qemu' type='{{html .Format}}' cache='{{or .Cache "none"}}' discard='unmap'{{if .Thread}} iothread='{{.Thread}}'{{end}}/>
 {{- if .RBD}}
       <source protocol='rbd' name='{{html .RBD.Spec}}'><host name='{{.RBD.Host}}' port='{{.RBD.Port}}'/></source>
       <auth username='{{.RBD.User}}'><secret type='ceph' uuid='{{.RBD.Secret}}'/></auth>

@@ -4,7 +4,9 @@ package attach
 
 import (
 	"context"
+	"errors"
 
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -60,7 +62,12 @@ func (e *env) disconnect(ctx context.Context, in *input) error {
 			return nil
 		}
 	}
-	if err := e.Images.Disconnect(ctx, in.Location.Path); err != nil {
+	err = e.Images.Disconnect(ctx, in.Location.Path)
+	var lost *image.NotStoredError
+	switch {
+	case errors.As(err, &lost): // nothing here can change that, and the guest has let go of it
+		e.log.Error("a volume that is disconnected may lack what its guest wrote last", "volume", in.VolumeName, "instance", in.InstanceName, "err", err)
+	case err != nil:
 		return err
 	}
 	return location.Disconnect(ctx, e.HV, in.Location.Path)

@@ -71,8 +71,9 @@ type Images struct {
 	// Marks are the texts that raw images were marked with.
 	Marks map[string]string
 	// FlushFails, if set, returns the error of the next flush of an image, and is forgotten then: Linux
-	// reports what it could not write once.
+	// reports what it could not write once, and what that is it drops. Lost counts the blocks that were.
 	FlushFails func(path string) error
+	Lost       int
 	// Print, if set, returns the fingerprint of an image.
 	Print func(path string) string
 	// Durable lists, in order, the flushes and removals of images, and the rights that were
@@ -113,10 +114,12 @@ func (i *Images) flushFailure(path string) error {
 		return nil
 	}
 	err := i.FlushFails(path)
-	if err != nil {
-		i.FlushFails = nil
+	if err == nil {
+		return nil
 	}
-	return err
+	i.FlushFails = nil
+	i.Lost += i.Fake.FailSync(path)
+	return &image.NotStoredError{Path: path, Err: err}
 }
 
 // Flush notes that an image is on stable storage.
@@ -129,8 +132,8 @@ func (i *Images) Flush(_ context.Context, path string) error {
 	return nil
 }
 
-// Sync does nothing: a write to an image in memory is complete.
-func (i *Images) Sync(context.Context, string) error { return nil }
+// Sync does nothing, unless FlushFails: the size of an image in memory needs none.
+func (i *Images) Sync(_ context.Context, path string) error { return i.flushFailure(path) }
 
 // CreateOverlay makes an empty overlay, unless there is one.
 func (i *Images) CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64, rights *image.Rights) error {
@@ -488,6 +491,9 @@ func (i *Images) Connect(context.Context, string) error { return nil }
 
 // Disconnect counts the call.
 func (i *Images) Disconnect(_ context.Context, path string) error {
+	if err := i.flushFailure(path); err != nil {
+		return err
+	}
 	i.Mu.Lock()
 	defer i.Mu.Unlock()
 	i.Disconnects++

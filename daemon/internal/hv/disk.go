@@ -51,6 +51,9 @@ type Mirror struct {
 	Ending bool
 }
 
+// CacheUnsafe is the cache mode with which QEMU leaves out the flushes of its guest, and its own.
+const CacheUnsafe = "unsafe"
+
 // Disk is one <disk> of a domain.
 type Disk struct {
 	Target    string // vda

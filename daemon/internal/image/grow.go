@@ -14,17 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Sync puts on stable storage what another program has changed of an image.
-func (s Storage) Sync(_ context.Context, path string) error {
-	f, err := s.Files.Open(path, os.O_RDONLY)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("sync %s: %w", path, err)
-	}
-	return nil
-}
+// Sync puts on stable storage what another program has changed of an image, and fails as Flush does.
+func (s Storage) Sync(ctx context.Context, path string) error { return s.Flush(ctx, path) }
 
 // Grow makes an image file sizeBytes large, durably; the added bytes read as zeros. A file
 // that has this size already is no error, and a larger file is size_mismatch. It returns

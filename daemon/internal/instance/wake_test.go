@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -320,6 +322,37 @@ func TestASaveThatWasCutOffIsEndedOrBegunAnew(t *testing.T) {
 			}, hv.StateRunning)
 		})
 	}
+}
+
+// Linux says once what it could not store: a guest is not woken with memory that has lost a part.
+func TestAGuestIsNotWokenFromMemoryThatCouldNotBeStored(t *testing.T) {
+	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+		d.world.images.FlushFails = func(path string) error {
+			if path == d.world.part() {
+				return syscall.EIO
+			}
+			return nil
+		}
+		wantState(t, d.save("save"), op.StateUndone, api.CodeIOError)
+		wantState(t, d.restore("back", pausedWeb, pausedSrc), op.StateDone, "")
+		must(t, d.world.as(pausedWeb, hv.StateStopped, pausedSrc))
+		if left, err := filepath.Glob(d.world.saveDir + "/*"); err != nil || len(left) > 0 {
+			t.Errorf("%v is left, %v", left, err)
+		}
+	}, hv.StateRunning)
+}
+
+// Another host would read what was there before.
+func TestAVolumeThatLacksWhatItsGuestsWroteIsNotCopiedByAnotherHost(t *testing.T) {
+	inPauseBubble(t, func(t *testing.T, d *pauseDaemon) {
+		d.world.images.FlushFails = func(path string) error {
+			if path == pausedSrc {
+				return syscall.EIO
+			}
+			return nil
+		}
+		wantState(t, d.save("save"), op.StateUndone, api.CodeIOError)
+	}, hv.StateRunning)
 }
 
 // A guest that stood still before looks no different while libvirt saves it: the file is neither

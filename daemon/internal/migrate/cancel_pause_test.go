@@ -5,6 +5,7 @@ package migrate
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,12 +83,43 @@ func TestACommitThatGetsNowhereIsEndedByAPause(t *testing.T) {
 			t.Errorf("the guest's writes are limited to %d, want %d", n, steps.ThrottleBytesPerSecond)
 		}
 		d.stillRunning()
-		pass(2 * steps.CommitBound)
-		dom, err := d.world.Fake.Domain(context.Background(), testInstance)
-		must(t, err)
-		if dom.State != hv.StatePaused {
-			t.Errorf("the guest is %s, and the commit gets nowhere", dom.State)
-		}
+		d.untilPaused()
 		d.backOnSrc(mig)
+	})
+}
+
+// untilPaused waits until somebody has paused the guest.
+func (d *daemon) untilPaused() {
+	d.t.Helper()
+	for range 1000 {
+		if now, err := d.world.RunState(context.Background(), testInstance); err == nil && now.State == hv.StatePaused {
+			return
+		}
+		pass(100 * time.Millisecond)
+		synctest.Wait()
+	}
+	d.t.Fatal("nobody pauses the guest")
+}
+
+// A guest whose writes cannot be limited outruns its commit for as long as it likes.
+func TestACancelWhoseCommitGetsNowhereInItsPauseLetsTheGuestGoOn(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := slowCancel(t, d)
+		d.untilPaused()
+		pass(steps.DrainBound + time.Second)
+		d.stillRunning()
+		for d.get(mig.ID).Error == nil {
+			pass(time.Second)
+		}
+		now := d.get(mig.ID)
+		if now.State != api.MigrationCancelling || !strings.Contains(now.Error.Message, "cancel again") {
+			t.Errorf("the migration is %s: %v", now.State, now.Error)
+		}
+		if n := d.world.WriteLimit(testInstance, "vda"); n != 0 {
+			t.Errorf("the guest's writes are still limited, to %d", n)
+		}
+		d.world.SetStep(2)
+		d.until(d.cancels(mig.ID), api.MigrationCancelled)
+		d.stayed()
 	})
 }

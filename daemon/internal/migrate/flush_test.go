@@ -9,10 +9,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // endByHand brings a migration to its end, call by call: a complete, or a cancel. It
@@ -71,28 +76,316 @@ func TestTheEndIsFlushedBetweenThePivotAndTheRemovalOfTheOverlay(t *testing.T) {
 	}
 }
 
-// Linux tells of what it could not write once: a flush that only shortens the pause must not hide it.
-func TestAnEndThatCannotStoreWhatTheFoldWroteIsSaidBeforeTheGuestIsPaused(t *testing.T) {
-	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-		mig := d.copied()
-		d.world.Images.FlushFails = func(path string) error {
-			if path != mig.Dst.Path {
-				return nil
+// loses has the next flush of an image fail, once, with what was written to it since the last one lost.
+func (d *daemon) loses(path string) {
+	d.world.Images.Mu.Lock()
+	defer d.world.Images.Mu.Unlock()
+	d.world.Images.FlushFails = func(flushed string) error {
+		if flushed != path {
+			return nil
+		}
+		return &fs.PathError{Op: "sync", Path: path, Err: syscall.EIO}
+	}
+}
+
+// lost is how many blocks were lost so.
+func (d *daemon) lost() int {
+	d.world.Images.Mu.Lock()
+	defer d.world.Images.Mu.Unlock()
+	return d.world.Images.Lost
+}
+
+// unsafely is a world whose guest has cache='unsafe', and has written to its overlay by the time of a complete.
+func unsafely(world func(*testing.T, hv.State) *migratetest.World) func(*testing.T, hv.State) *migratetest.World {
+	return func(t *testing.T, state hv.State) *migratetest.World {
+		w := world(t, state)
+		must(t, w.SetCache(testInstance, "vda", hv.CacheUnsafe))
+		return w
+	}
+}
+
+func (d *daemon) writesALot() {
+	for range 20 {
+		d.world.GuestWrites()
+	}
+	d.world.SetQuiet()
+}
+
+// losesInPause has the guest write as it is paused, and the image that the job writes to lose that.
+func (d *daemon) losesInPause(path string) {
+	d.world.Inject(hvtest.Fault{Call: "Suspend", Do: func() {
+		d.world.Mu.Lock()
+		d.world.Quiet = false
+		d.world.Mu.Unlock()
+		d.world.GuestWrites()
+		d.world.SetQuiet()
+		d.loses(path)
+	}})
+}
+
+// calls counts the calls of libvirt with this name.
+func (d *daemon) calls(name string) (n int) {
+	for _, c := range d.world.Calls() {
+		if c == name {
+			n++
+		}
+	}
+	return n
+}
+
+// failsToStore waits until a call has come to nothing because of the flush that failed.
+func (d *daemon) failsToStore(id string, state api.MigrationState) {
+	d.t.Helper()
+	for range 600 {
+		if now := d.get(id); now.State == state && now.Error != nil {
+			if now.Error.Code != api.CodeIOError || d.lost() == 0 {
+				d.t.Errorf("%v, with %d blocks lost", now.Error, d.lost())
 			}
-			return &fs.PathError{Op: "sync", Path: path, Err: syscall.EIO}
+			return
 		}
-		complete := d.call(mig.ID)
-		complete.DstAttachmentID = mig.DstAttachmentID
-		_, _, err := d.manager().Complete(context.Background(), complete)
-		must(t, err)
-		d.until(mig.ID, api.MigrationCompleting)
-		now := d.until(mig.ID, api.MigrationCopied)
-		if now.Error == nil || now.Error.Code != api.CodeIOError {
-			t.Errorf("the error is %v", now.Error)
+		pass(100 * time.Millisecond)
+	}
+	d.t.Fatalf("the migration is %s, want %s with an error", d.get(id).State, state)
+}
+
+// liveFolds are the moves that fold an overlay under a running guest.
+var liveFolds = map[string]func(*testing.T, hv.State) *migratetest.World{"a volume": migratetest.NewWorld, "a clone that keeps its base": migratetest.KeepBaseWorld}
+
+// Linux tells of what it could not write once: the next flush knows nothing of it.
+func TestAnEndThatCouldNotStoreTheFoldIsWrittenByAnotherJobWhenCalledAgain(t *testing.T) {
+	for name, world := range liveFolds {
+		for when, restart := range map[string]bool{"": false, " after a restart": true} {
+			for moment, inPause := range map[string]bool{"before the pause": false, "in the pause": true} {
+				t.Run(name+", "+moment+when, func(t *testing.T) {
+					inBubbleOn(t, unsafely(world), hv.StateRunning, func(t *testing.T, d *daemon) {
+						mig := d.copied()
+						d.writesALot()
+						if inPause {
+							d.losesInPause(mig.Dst.Path)
+						} else {
+							d.loses(mig.Dst.Path)
+						}
+						d.completes(mig)
+						d.failsToStore(mig.ID, api.MigrationCopied)
+						d.stillRunning()
+						if n := d.calls("Pivot"); n > 0 || !inPause && d.calls("Suspend") > 0 {
+							t.Errorf("%v", d.world.Calls())
+						}
+						if restart {
+							d.Restart()
+						}
+						now := d.until(d.completes(mig), api.MigrationCompleted)
+						if begun, ended := d.calls("BlockCopy"), d.calls("AbortJob"); begun != 2 || ended != 1 {
+							t.Errorf("%d jobs were begun and %d ended, want 2 and 1", begun, ended)
+						}
+						d.moved(now)
+					})
+				})
+			}
 		}
-		if calls := d.world.Calls(); slices.Contains(calls, "Pivot") || slices.Contains(calls, "Suspend") {
-			t.Errorf("%v", calls)
+	}
+}
+
+// Nobody knows what the flush said that was under way when the daemon died.
+func TestADaemonThatDiesInTheFlushOfAnEndHasAnotherJobWriteIt(t *testing.T) {
+	for _, step := range []string{"pause", "drain"} {
+		for name, world := range liveFolds {
+			t.Run(step+" "+name, func(t *testing.T) {
+				inBubbleOn(t, unsafely(world), hv.StateRunning, func(t *testing.T, d *daemon) {
+					mig := d.copied()
+					d.writesALot()
+					d.when(step, op.EventNoted, func() {
+						d.diesWhile(func() { d.world.FailSync(mig.Dst.Path) })
+					})
+					now := d.until(d.completes(mig), api.MigrationCompleted)
+					if begun, ended := d.calls("BlockCopy"), d.calls("AbortJob"); begun != 2 || ended != 1 {
+						t.Errorf("%d jobs were begun and %d ended, want 2 and 1", begun, ended)
+					}
+					d.moved(now)
+				})
+			})
 		}
-		d.ends(now, false)
-	})
+	}
+}
+
+func TestASourceThatCouldNotStoreTheCommitIsWrittenByAnotherJobWhenCancelledAgain(t *testing.T) {
+	for moment, inPause := range map[string]bool{"before the pause": false, "in the pause": true} {
+		t.Run(moment, func(t *testing.T) {
+			inBubbleOn(t, unsafely(migratetest.NewWorld), hv.StateRunning, func(t *testing.T, d *daemon) {
+				mig := d.begin(toNewPool)
+				d.writesALot()
+				if inPause {
+					d.losesInPause(srcPath)
+				} else {
+					d.world.Inject(hvtest.Fault{Call: "CommitActive", After: true, Do: func() { d.loses(srcPath) }})
+				}
+				d.cancels(mig.ID)
+				d.failsToStore(mig.ID, api.MigrationCancelling)
+				d.stillRunning()
+				if d.calls("Pivot") > 0 {
+					t.Errorf("%v", d.world.Calls())
+				}
+				d.until(d.cancels(mig.ID), api.MigrationCancelled)
+				if begun := d.calls("CommitActive"); begun != 2 {
+					t.Errorf("%d commits were begun, want 2", begun)
+				}
+				d.stayed()
+			})
+		})
+	}
+}
+
+// QEMU flushes the end in the pivot, and so does a cancel right before it: of a guest with another cache mode that is the first
+// that hears of it.
+func TestASourceThatCouldNotStoreItsLastWritesIsNotPivotedToByTheSecondTry(t *testing.T) {
+	for name, world := range map[string]func(*testing.T, hv.State) *migratetest.World{"cancel": migratetest.NewWorld, "complete": migratetest.KeepBaseWorld} {
+		t.Run(name, func(t *testing.T) {
+			inBubbleOn(t, world, hv.StateRunning, func(t *testing.T, d *daemon) {
+				mig := d.copied()
+				d.writesALot()
+				end, back := mig.Dst.Path, name == "cancel"
+				if back {
+					end = d.world.Src.Path
+				}
+				d.losesInPause(end)
+				if back {
+					d.cancels(mig.ID)
+					d.failsToStore(mig.ID, api.MigrationCancelling)
+				} else {
+					d.completes(mig)
+					d.failsToStore(mig.ID, api.MigrationCopied)
+				}
+				if d.calls("Pivot") > 0 {
+					t.Errorf("%v", d.world.Calls())
+				}
+				d.ends(mig, back)
+			})
+		})
+	}
+}
+
+// notProved has a switch whose end could not store what was written to it, which came to light behind the pivot.
+func notProved(t *testing.T, d *daemon, cancel bool) (mig api.Migration, end string) {
+	t.Helper()
+	mig = d.copied()
+	d.writesALot()
+	end = mig.Dst.Path
+	if cancel {
+		end = srcPath
+	}
+	d.world.Inject(hvtest.Fault{Call: "Pivot", After: true, Do: func() {
+		must(t, d.world.Touch(end))
+		d.loses(end)
+	}})
+	if cancel {
+		d.cancels(mig.ID)
+	} else {
+		d.completes(mig)
+	}
+	for d.get(mig.ID).State != api.MigrationNeedsOperator {
+		if d.get(mig.ID).State.Final() {
+			t.Fatalf("the migration is %s, and nothing proves what %s has", d.get(mig.ID).State, end)
+		}
+		pass(time.Second)
+	}
+	return d.get(mig.ID), end
+}
+
+func (d *daemon) callsAgain(mig api.Migration, cancel bool) api.Migration {
+	if cancel {
+		d.cancels(mig.ID)
+	} else {
+		d.completes(mig)
+	}
+	return d.untilItStands(mig.ID)
+}
+
+// Behind the pivot nothing can be written again: the images that were left are kept until a comparison has proved the end.
+func TestAnEndWhoseFlushFailsBehindThePivotIsProvedByAComparison(t *testing.T) {
+	for _, cancel := range []bool{false, true} {
+		for _, restart := range []bool{false, true} {
+			inBubbleOn(t, unsafely(migratetest.NewWorld), hv.StateRunning, func(t *testing.T, d *daemon) {
+				mig, _ := notProved(t, d, cancel)
+				if restart {
+					d.Restart()
+				}
+				for range 2 { // with the guest running nothing can be compared
+					if again := d.callsAgain(mig, cancel); again.State != api.MigrationNeedsOperator || again.Error.Code != api.CodeIOError {
+						t.Fatalf("the migration is %s: %v", again.State, again.Error)
+					}
+				}
+				if there := []bool{d.world.Exists(overlayOf(mig)), d.world.Exists(srcPath)}; !there[0] || !there[1] {
+					t.Errorf("overlay and source are there: %v", there)
+				}
+				if len(d.world.Guards.Guarded()) == 0 {
+					t.Error("the instance may be started while nobody knows what its disk has")
+				}
+				d.follow(mig)
+				if cancel {
+					d.stayed()
+				} else {
+					d.moved(mig)
+				}
+			})
+		}
+	}
+}
+
+func TestAnEndThatLacksWhatItCouldNotStoreKeepsTheOverlayUntilItIsWrittenAgain(t *testing.T) {
+	for _, cancel := range []bool{false, true} {
+		inBubbleOn(t, unsafely(migratetest.NewWorld), hv.StateRunning, func(t *testing.T, d *daemon) {
+			mig, end := notProved(t, d, cancel)
+			must(t, d.world.Stop(testInstance))
+			// As if the pages had been dropped by now.
+			content, err := d.world.Read([]hv.Image{{Type: hv.SourceFile, Format: hvtest.Qcow2, Path: overlayOf(mig)}})
+			must(t, err)
+			for block := range content {
+				must(t, d.world.WriteBlock(end, block, 0))
+				break
+			}
+			mig = d.callsAgain(mig, cancel)
+			if mig.State != api.MigrationNeedsOperator || !strings.Contains(mig.Error.Message, "do not read the same") || !d.world.Exists(overlayOf(mig)) {
+				t.Fatalf("the migration is %s: %v", mig.State, mig.Error)
+			}
+			// What docs/how-to/recover.md says, if the overlay is right.
+			for block, value := range content {
+				must(t, d.world.WriteBlock(end, block, value))
+			}
+			d.ends(mig, cancel)
+		})
+	}
+}
+
+// The flush before the snapshot and that of the seal have the only report of what src could not store.
+func TestASourceThatCouldNotStoreWhatTheGuestWroteIsNotMovedUnasked(t *testing.T) {
+	for moment, call := range map[string]string{"before the snapshot": "", "behind it": "Snapshot"} {
+		t.Run(moment, func(t *testing.T) {
+			inBubbleOn(t, unsafely(migratetest.NewWorld), hv.StateRunning, func(t *testing.T, d *daemon) {
+				d.writesALot()
+				if call == "" {
+					d.loses(srcPath)
+				} else {
+					d.world.Inject(hvtest.Fault{Call: call, After: true, Do: func() {
+						must(t, d.world.Touch(srcPath))
+						d.loses(srcPath)
+					}})
+				}
+				_, err := d.manager().Start(context.Background(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: toNewPool, Composite: true})
+				must(t, err)
+				var now api.Migration
+				for !now.State.Final() {
+					pass(time.Second)
+					all, err := d.manager().List(context.Background(), true)
+					must(t, err)
+					now = all[0]
+				}
+				if now.State == api.MigrationCompleted || now.Error == nil || now.Error.Code != api.CodeIOError {
+					t.Errorf("the migration is %s: %v", now.State, now.Error)
+				}
+				if on := d.instance().LiveDisk("vda").Top().Path; on != srcPath {
+					t.Errorf("the guest is on %s", on)
+				}
+			})
+		})
+	}
 }

@@ -28,7 +28,7 @@ func (m *Manager) chooseOverNetwork(ctx context.Context, s *steps.Spec, dom *hv.
 		// Of a src at an address nobody can tell, after a power cut, whether it was written behind dst.
 		return unsupported(s, "it would have to be mirrored, which is not done from and to an NBD export or an RBD image; leave out --method, or, where the disk can have no overlay, stop instance %s and run this again", dom.Name)
 	}
-	if disk.Cache == "unsafe" && (api.IsRBD(s.Src.Path) || api.IsRBD(target.ToPath)) {
+	if disk.Cache == hv.CacheUnsafe && (api.IsRBD(s.Src.Path) || api.IsRBD(target.ToPath)) {
 		return unsupported(s, "disk %s of instance %s has cache='unsafe', with which QEMU keeps in its memory even what the guest has flushed to an RBD image; set another cache mode, and restart the instance", s.Target, dom.Name)
 	}
 	if s.Method != steps.MethodOverlay || !api.IsNetwork(s.Src.Path) {

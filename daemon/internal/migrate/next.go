@@ -81,11 +81,7 @@ func (h *history) notFrozen() *api.Error {
 	if o == nil {
 		return nil
 	}
-	wrong := steps.NotFrozen(&o.Status)
-	if wrong == "" {
-		return nil
-	}
-	return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s while its guest runs: %s", h.spec.VolumeName, wrong)
+	return steps.NotFrozen(&o.Status, &h.spec)
 }
 
 // requestState is how a request stands. The caller knows it by the id of its first op; its

@@ -124,6 +124,11 @@ func (m *Manager) kindFor(ctx context.Context, s *steps.Spec, what steps.Goal) (
 				return "", steps.CannotLookAt(s, err)
 			}
 		}
+		if what == steps.GoalComplete && !hold { // the plan that ends a job, and begins another one
+			if hold, err = m.env.EndNotStored(ctx, s); err != nil {
+				return "", err
+			}
+		}
 		switch {
 		case what == steps.GoalComplete && s.Background() && hold:
 			return steps.KindCompleteBackgroundHeld, nil

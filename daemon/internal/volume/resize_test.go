@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -256,6 +257,24 @@ func TestAPowerCutThatTakesTheNewSizeBackIsGotOver(t *testing.T) {
 }
 
 // A migration has its instance for hours.
+// Linux says once what it could not store.
+func TestAResizeThatCannotBeStoredIsNotRecordedByItsSecondFlush(t *testing.T) {
+	w := newWorld(t)
+	vol := w.withVolume(t, nobody)
+	w.Sync(vol.Location.Path)
+	w.images.FlushFails = func(string) error { return syscall.EIO }
+	g := w.start(t)
+	_, err := g.Resize(t.Context(), resizeOp, vol.ID, api.VolumeResize{SizeBytes: grownSize})
+	wantCode(t, err, api.CodeNeedsOperator)
+	if now := w.registry.volumes[vol.ID]; now.SizeBytes != testSize {
+		t.Errorf("the registry has %d bytes", now.SizeBytes)
+	}
+	// An operator has looked at the image, and asks again.
+	_, err = g.Resize(t.Context(), testOp, vol.ID, api.VolumeResize{SizeBytes: grownSize})
+	must(t, err)
+	must(t, w.hasSize(vol, nobody, grownSize))
+}
+
 func TestAResizeDoesNotWaitForWhatLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

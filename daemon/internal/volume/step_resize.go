@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -156,7 +157,13 @@ func (e *env) makeLast(ctx context.Context, in *resizeInput) error {
 	if err != nil {
 		return err
 	}
-	return e.Images.Sync(ctx, in.Location.Path)
+	err = e.Images.Sync(ctx, in.Location.Path)
+	var lost *image.NotStoredError
+	if errors.As(err, &lost) { // the next one would succeed
+		return op.UnknownOutcome(in.cannot(api.CodeIOError, "%v. It is %s large, which may not outlive a power cut, and it may lack what its guest wrote last: mend the storage, look at the image (of qcow2 with `%s`, and nobody on it), and make the same call again, which takes it as it is then",
+			err, api.ExactBytes(in.SizeBytes), api.ShellLine("qemu-img", "check", "-f", "qcow2", in.Location.Path)))
+	}
+	return err
 }
 
 // reserved reads the volume, and whether it is kept for this op. A volume that is not

@@ -44,13 +44,15 @@ type image struct {
 	backing hv.Image // what a qcow2 header says
 	secret  string   // that opens what is in a qcow2 image
 	blocks  map[int64]uint64
-	full    bool // no space left
-	writes  int64
-	written int64 // which of its writes was the last, as its time of modification says
-	kept    int64 // the same on stable storage
-	before  int64 // the same when the host was booted
-	born    int64
-	opID    string // that has made it, in a pool that keeps that
+	// unstored is what blocks had before they were written, of what was not put on stable storage since.
+	unstored map[int64]uint64
+	full     bool // no space left
+	writes   int64
+	written  int64 // which of its writes was the last, as its time of modification says
+	kept     int64 // the same on stable storage
+	before   int64 // the same when the host was booted
+	born     int64
+	opID     string // that has made it, in a pool that keeps that
 	// bitmaps are the dirty bitmaps that are stored in it, by name: the blocks that were written since.
 	bitmaps map[string]map[int64]bool
 	// snapshots are those that Ceph has of it, by their names.
@@ -345,6 +347,7 @@ func (img *image) write(path string, block int64, value uint64) error {
 	case img.full:
 		return &fs.PathError{Op: "write", Path: path, Err: errNoSpace}
 	}
+	img.note(block)
 	img.blocks[block] = value
 	for _, written := range img.bitmaps {
 		written[block] = true

@@ -57,6 +57,7 @@ func (m *Images) CopyImage(from, into hv.Image) error {
 	maps.DeleteFunc(to.blocks, func(block int64, _ uint64) bool { return within(into, to, block) })
 	maps.DeleteFunc(content, func(block int64, _ uint64) bool { return !within(into, to, block) })
 	maps.Copy(to.blocks, content)
+	to.stored()
 	to.modified()
 	return nil
 }
@@ -88,6 +89,7 @@ func (m *Images) CommitOffline(overlay string, base hv.Image) error {
 	for block, value := range from.blocks {
 		to.blocks[block+headerBlocks(base)] = value
 	}
+	to.stored()
 	to.modified()
 	return nil
 }
@@ -106,15 +108,6 @@ func (m *Images) Rebase(overlay string, backing hv.Image) error {
 	}
 	img.backing = backing
 	return nil
-}
-
-// Sync puts the time of modification of an image on stable storage, as fsync does. QEMU's own flushes do not.
-func (m *Images) Sync(path string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if img := m.files[path]; img != nil {
-		img.kept = img.written
-	}
 }
 
 // Touch makes an image look as if it had been written to, and keeps its content.

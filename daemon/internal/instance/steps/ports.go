@@ -95,6 +95,9 @@ type Images interface {
 	Connect(ctx context.Context, path string) error
 	// Disconnect writes what this host has cached of an image to stable storage.
 	Disconnect(ctx context.Context, path string) error
+	// Flush puts what this host has in memory of a file on stable storage. Both return an *image.NotStoredError, once, if that
+	// cannot be stored.
+	Flush(ctx context.Context, path string) error
 	// FreeBytes returns how much a file in dir may still grow.
 	FreeBytes(dir string) (int64, error)
 	// InMemory says whether what is in dir is gone after a reboot.

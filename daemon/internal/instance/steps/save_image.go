@@ -12,7 +12,9 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
@@ -52,12 +54,18 @@ func partPaths(in *PauseInput) ([]string, error) {
 	return parts, nil
 }
 
+// notStoredSuffix is in the place of the id of a boot for a part that was not stored: it is as a part of an earlier boot.
+const notStoredSuffix = "not-stored"
+
 // commitSaveImage gives the part of this boot, which is whole, the name of the save image,
-// once it is on stable storage.
-func (e *Env) commitSaveImage(in *PauseInput) error {
-	f, err := os.Open(e.partPath(in))
-	if err == nil {
-		err = errors.Join(f.Sync(), f.Close())
+// once it is on stable storage. A part that cannot be stored is none of this boot any more: a second flush would know nothing
+// of what it lacks.
+func (e *Env) commitSaveImage(ctx context.Context, in *PauseInput) error {
+	err := e.Images.Flush(ctx, e.partPath(in))
+	var lost *image.NotStoredError
+	if errors.As(err, &lost) {
+		err = errors.Join(err, os.Rename(e.partPath(in), in.Memory+partSuffix+notStoredSuffix), atomicfile.SyncDir(e.cfg.SaveDir))
+		return api.Errorf(api.CodeIOError, "keep the saved memory of instance %s: %v; it is stopped now, as after a power cut, and has nothing but that memory lost: mend the storage of %s, and start it", in.InstanceName, err, e.cfg.SaveDir)
 	}
 	if err == nil {
 		err = os.Rename(e.partPath(in), in.Memory)
@@ -82,7 +90,7 @@ func (e *Env) recoverSaveImage(ctx context.Context, in *PauseInput) error {
 	if there {
 		_, err := e.HV.SavedDisks(ctx, in.InstanceID, e.partPath(in))
 		if err == nil {
-			err = e.commitSaveImage(in)
+			err = e.commitSaveImage(ctx, in)
 		}
 		if err != nil && !errors.Is(err, hv.ErrIncomplete) {
 			return request.HV(err)

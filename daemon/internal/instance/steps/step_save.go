@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -276,7 +277,7 @@ func (e *Env) saveMemory(ctx context.Context, in *PauseInput) error {
 	err := e.HV.SaveMemory(ctx, in.InstanceID, e.partPath(in))
 	switch {
 	case err == nil:
-		return e.commitSaveImage(in)
+		return e.commitSaveImage(ctx, in)
 	case errors.Is(err, hv.ErrNotActive): // it went off
 		return e.recoverSaveImage(ctx, in)
 	}
@@ -375,7 +376,13 @@ func (e *Env) stepReleased() op.Step {
 		if user != "" {
 			return in.stillOpen(user)
 		}
-		return e.Images.Disconnect(ctx, in.Location.Path)
+		err = e.Images.Disconnect(ctx, in.Location.Path)
+		var lost *image.NotStoredError
+		if errors.As(err, &lost) {
+			return api.Errorf(api.CodeIOError, "cannot move volume %s with all its guests paused: %v, so that another host may read what was there before; mend the storage, and look at what the guests have, before you migrate it again: that goes on with what is stored",
+				in.VolumeName, err)
+		}
+		return err
 	}, nil, nil)
 }
 

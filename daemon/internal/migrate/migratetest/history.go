@@ -43,5 +43,8 @@ func (h FakeHistory) BegunHeld(context.Context, *steps.Spec, hv.JobKind, string)
 	return false, nil
 }
 
+// EndNotStored implements steps.History.
+func (FakeHistory) EndNotStored(context.Context, *steps.Spec) (bool, error) { return false, nil }
+
 // Dst implements steps.History.
 func (h FakeHistory) Dst(context.Context, *steps.Spec) (steps.DstNote, error) { return h.Note, nil }

@@ -155,12 +155,18 @@ type remarkOutput struct {
 	Remark string `json:"remark"`
 }
 
-// flushEarly puts an image on stable storage before its guest is held up for that. Only time
-// depends on it.
-func (e *Env) flushEarly(ctx context.Context, s *Spec, path string) {
-	if err := e.images.Flush(ctx, path); err != nil {
+// flushEarly puts an image to which the guest writes on stable storage, before the guest is held up for that. Only time
+// depends on it, unless the image cannot store what was written to it, of which a later flush would know nothing.
+func (e *Env) flushEarly(ctx context.Context, s *Spec, path string) error {
+	err := e.images.Flush(ctx, path)
+	switch {
+	case err == nil:
+	case notStored(err):
+		return lostByGuest(s, err)
+	default:
 		e.notFlushedEarly(s, path, err)
 	}
+	return nil
 }
 
 func (e *Env) notFlushedEarly(s *Spec, path string, err error) {

@@ -28,6 +28,9 @@ type History interface {
 	// BegunHeld says whether a job of this kind was begun in this process of the guest with
 	// the guest suspended. False if the process is not known.
 	BegunHeld(ctx context.Context, s *Spec, job hv.JobKind, process string) (bool, error)
+	// EndNotStored says whether dst may lack what a block job has written to it, because its flush has failed or was cut
+	// off, and no other job was begun since with the guest suspended.
+	EndNotStored(ctx context.Context, s *Spec) (bool, error)
 	// Live says what this host has done in a move while all guests write, in the generation
 	// of in. The op with this id does not count.
 	Live(ctx context.Context, in *LiveInput, exceptOp string) (LiveHistory, error)

@@ -158,6 +158,49 @@ func (h *journalHistory) BegunHeld(ctx context.Context, s *Spec, job hv.JobKind,
 	}), err
 }
 
+// EndNotStored implements History.
+func (h *journalHistory) EndNotStored(ctx context.Context, s *Spec) (lost bool, err error) {
+	ops, err := h.ops(ctx, s)
+	if err != nil {
+		return false, err
+	}
+	for i := range ops {
+		var begun begunOutput
+		if decodeOutput(&ops[i], beginStep, &begun) && begun.Job == toDst.job {
+			lost = false
+		}
+		if lost || GoalOf(ops[i].Op.Kind) != GoalComplete {
+			continue
+		}
+		records, err := h.journal.Records(ctx, ops[i].Op.ID)
+		if err != nil {
+			return false, op.Retry(request.BusyDelay, request.JournalError(err))
+		}
+		lost = leftFlushing(records)
+	}
+	return lost, nil
+}
+
+// leftFlushing says whether the last flush of the end in one of the steps of an op has failed, or has no outcome.
+func leftFlushing(records []op.Record) bool {
+	flushing := map[string]bool{}
+	for i := range records {
+		r := &records[i]
+		switch {
+		case r.Kind == op.EventSucceeded:
+			delete(flushing, r.Step)
+		case r.Kind == op.EventNoted && (r.Step == toSwitch.begin || r.Step == drainStep || r.Step == pivotStep):
+			var note flushingNote
+			if json.Unmarshal(r.Data, &note) == nil && note.Flushing {
+				flushing[r.Step] = true
+			} else {
+				delete(flushing, r.Step)
+			}
+		}
+	}
+	return len(flushing) > 0
+}
+
 // decodeOutput reads the output of a step of an op; false if there is none.
 func decodeOutput(st *op.Status, step string, v any) bool {
 	data, ok := st.Outputs[step]
@@ -183,12 +226,18 @@ func FrozenAt(st *op.Status) (at time.Time, ok bool) {
 	return out.At, ok
 }
 
-// NotFrozen says why a start failed because QEMU kept src open for writing, "" if it did
-// not.
-func NotFrozen(st *op.Status) string {
+// NotFrozen says why a start came to nothing after its guest was on the overlay: QEMU kept src open for writing, or src could
+// not store what was written to it. It is nil if it did not.
+func NotFrozen(st *op.Status, s *Spec) *api.Error {
 	var out frozenOutput
 	decodeOutput(st, frozenStep, &out)
-	return out.NotFrozen
+	switch {
+	case out.NotStored != "":
+		return api.Errorf(api.CodeIOError, "cannot migrate volume %s: %s", s.VolumeName, out.NotStored)
+	case out.NotFrozen != "":
+		return api.Errorf(api.CodeUnsupportedDisk, "cannot migrate volume %s while its guest runs: %s", s.VolumeName, out.NotFrozen)
+	}
+	return nil
 }
 
 // StartStall returns for how many milliseconds the guest could not write when it was put

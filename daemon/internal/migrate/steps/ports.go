@@ -84,7 +84,8 @@ type Images interface {
 	// Connect drops what this host has cached of the image: another host may have written
 	// to it.
 	Connect(ctx context.Context, path string) error
-	// Flush writes what this host has cached of an image to stable storage.
+	// Flush writes what this host has cached of an image to stable storage. An *image.NotStoredError says that it could
+	// not: it is said once.
 	Flush(ctx context.Context, path string) error
 	// Answers returns an error if what is at the address of an NBD export says nothing at all to a reading and a
 	// flush in a time in which any server does. Nothing else is asked.

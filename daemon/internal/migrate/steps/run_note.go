@@ -24,26 +24,35 @@ type runNote struct {
 	// End is the stamp of the image that the job writes to, as it was asked.
 	Asked bool        `json:"asked,omitempty"`
 	End   image.Stamp `json:"end,omitzero"`
+	flushingNote
 }
 
 func (e *Env) noteRun(ctx context.Context, r *op.Run, s *Spec, disk *diskState) error {
 	stamp, err := e.stampToKeep(ctx, s.top())
 	if err != nil {
-		return err
+		return lostByGuest(s, err)
 	}
 	return r.Note(ctx, runNote{Run: disk.dom.Run, Top: stamp})
 }
 
 // noteAsked is noteRun right before libvirt is asked for the pivot of a job that writes in the background. The server of
-// an end at an address is not asked with the guest paused: it would say the size alone.
-func (e *Env) noteAsked(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
+// an end at an address is not asked with the guest paused: it would say the size alone. Before is the note of an earlier try.
+func (e *Env) noteAsked(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState, before runNote) error {
 	note := runNote{Run: disk.dom.Run, Asked: true}
 	var err error
 	if note.Top, err = e.stampToKeep(ctx, s.top()); err != nil {
-		return err
+		return lostByGuest(s, err)
 	}
 	if end := to.image(s).Path; !api.IsNetwork(end) {
-		if note.End, err = e.stampToKeep(ctx, end); err != nil { // which QEMU flushes right behind it
+		note.End, err = e.stampToKeep(ctx, end) // which QEMU flushes right behind it
+		switch {
+		case notStored(err):
+			before.Flushing = true
+			if noteErr := r.Note(ctx, before); noteErr != nil {
+				return noteErr
+			}
+			return endNotStored(s, err)
+		case err != nil:
 			return op.Retry(request.BusyDelay, err)
 		}
 	}

@@ -21,6 +21,8 @@ type frozenOutput struct {
 	// NotFrozen says that QEMU still had src open for writing: the start came to nothing,
 	// and the guest is brought back.
 	NotFrozen string `json:"not_frozen,omitempty"`
+	// NotStored is that src could not store what was written to it, which has the same end.
+	NotStored string `json:"not_stored,omitempty"`
 }
 
 // seal is what is known of a src that nobody writes from now on, in the step with this name. A cluster does not say when an

@@ -65,6 +65,13 @@ func (e *Env) stepMayBegin(to direction) op.Step {
 				e.log.Warn("a commit is taken up that was not begun with its guest suspended, as it has to be with this QEMU", "migration", s.MigrationID, "instance", s.InstanceName)
 				held = true
 			}
+			if to.end == OnDst {
+				lost, err := e.history.EndNotStored(ctx, s)
+				if err != nil {
+					return err
+				}
+				held = held && !lost
+			}
 			return r.SetOutput(mayBeginOutput{AtWork: held})
 		}
 		if disk, err = e.confirmDisk(ctx, s); err != nil {

@@ -41,7 +41,7 @@ func (e *Env) stepKeepOff() op.Step {
 		}
 		out, err := e.seal(ctx, r, s, keepOffStep)
 		if err != nil {
-			return err
+			return lostByGuest(s, err)
 		}
 		return r.SetOutput(out)
 	}

@@ -3,7 +3,6 @@
 package steps
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/atomicfile"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/retry"
 )
@@ -23,6 +21,8 @@ type pauseNote struct {
 	// Resume: the guest ran, or an I/O error (a full overlay) had stopped it, and what is
 	// done in the pause cures that. A guest that a person had paused stays paused.
 	Resume bool `json:"resume"`
+	// Flushing is noted earlier, while the guest runs.
+	flushingNote
 }
 
 // pauseWindow is a time in which the guest is paused. It has the names of the steps that
@@ -61,8 +61,9 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 		// A guest that is found paused on a second try may have been paused by
 		// the first; one that runs was resumed or started since.
 		running := disk.dom.State == hv.StateRunning
-		if !again || (running && !note.Resume) {
-			note.Resume = running || w.cures && disk.dom.PauseReason == hv.PauseIOError
+		if !again || note.Flushing || (running && !note.Resume) {
+			resume := note.Resume || running || w.cures && disk.dom.PauseReason == hv.PauseIOError
+			note = pauseNote{Resume: resume}
 			if err := r.Note(ctx, note); err != nil {
 				return err
 			}
@@ -77,7 +78,7 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		var note pauseNote
-		if noted, err := r.Noted(w.begin, &note); err != nil || !noted {
+		if noted, err := r.Noted(w.begin, &note); err != nil || !noted || note.Flushing {
 			return op.NotDone, err
 		}
 		now, err := e.runState(ctx, s)
@@ -115,7 +116,19 @@ func (e *Env) stepPauseToSwitch(to direction) op.Step {
 	if to.end == OnDst {
 		checks = append(checks, e.sealedStill, e.dstStillAnswers)
 	}
-	return provided(e.stepPause(toSwitch), append(checks, e.flushBeforeSwitch(to))...)
+	pause := e.stepPause(toSwitch)
+	do := pause.Do
+	pause.Do = func(ctx context.Context, r *op.Run) error {
+		s, err := specOf(r)
+		if err == nil {
+			err = e.flushBeforeSwitch(ctx, r, s, to)
+		}
+		if err != nil {
+			return err
+		}
+		return do(ctx, r)
+	}
+	return provided(pause, checks...)
 }
 
 // mayStillPause makes the op wait if the guest runs while a call on its process is under way:
@@ -149,28 +162,6 @@ func (e *Env) resume(ctx context.Context, r *op.Run, s *Spec, w pauseWindow) err
 func (e *Env) runState(ctx context.Context, s *Spec) (hv.RunState, error) {
 	now, err := e.hv.RunState(ctx, s.InstanceID)
 	return now, e.hvError(err)
-}
-
-// flushBeforeSwitch puts on stable storage what QEMU would flush with the guest suspended: it
-// flushes all disks when it suspends a guest, and the end when it pivots. Only time depends on it, unless the end
-// cannot store what was written to it: Linux tells each descriptor once, and a later flush would know nothing of
-// it. With cache='unsafe' nobody else flushes.
-func (e *Env) flushBeforeSwitch(to direction) func(context.Context, *Spec) error {
-	return func(ctx context.Context, s *Spec) error {
-		if err := e.mayPause(); err != nil {
-			return err
-		}
-		e.flushEarly(ctx, s, s.top())
-		end := to.image(s).Path
-		switch err := e.images.Flush(ctx, end); {
-		case err == nil:
-		case isIOError(err), atomicfile.IsFull(err):
-			return api.Errorf(api.CodeIOError, "%v; nothing is lost, instance %s is where it was: mend the storage and call again, which writes all of it anew", err, s.InstanceName)
-		default:
-			e.notFlushedEarly(s, end, err)
-		}
-		return nil
-	}
 }
 
 // resumeOutput is what a pause cost the guest.
@@ -213,7 +204,14 @@ func (e *Env) pauseOutput(s *Spec, note pauseNote) resumeOutput {
 
 // stepDrain waits until the paused guest's job has nothing left to do.
 func (e *Env) stepDrain(to direction) op.Step {
-	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		var note flushingNote
+		if _, err := r.Noted(drainStep, &note); err != nil {
+			return err
+		}
+		if note.Flushing {
+			return flushCutOff(s, to)
+		}
 		began := e.now()
 		for {
 			disk, err := e.readDisk(ctx, s)
@@ -225,7 +223,10 @@ func (e *Env) stepDrain(to direction) op.Step {
 				return err
 			}
 			if clean {
-				return e.mayLeave(ctx, s, to, true)
+				if err := e.mayLeave(ctx, s, to, true); err != nil {
+					return err
+				}
+				return e.flushInPause(ctx, r, s, to, disk)
 			}
 			if e.stopping.Err() != nil { // the guest must not stay paused for it
 				return &errWorldChanged{"the daemon was stopped while the job of a switch was waited for"}
@@ -233,25 +234,36 @@ func (e *Env) stepDrain(to direction) op.Step {
 			// The guest's writes have stopped, so this ends unless the image
 			// that is written to is stuck.
 			waited := e.now().Sub(began)
-			if to.job == hv.JobCopy && waited > DrainBound {
-				return cmp.Or(e.leaveSilentDstInPause(ctx, s), notClean(s, to))
+			if waited > DrainBound {
+				return e.givesUpPause(ctx, s, to)
 			}
 			if err := retry.Sleep(ctx, drainPollFor(waited)); err != nil {
 				return err
 			}
 		}
 	}
-	return step("drain", do, nil, nil)
+	return step(drainStep, do, nil, nil)
 }
 
-// notClean ends a pause in which the job takes too long. A mirror stays ready and is tried
+const drainStep = "drain"
+
+// givesUpPause ends a pause in which the job takes too long. A mirror stays ready and is tried
 // again in another pause.
-func notClean(s *Spec, to direction) error {
-	refused := api.Errorf(api.CodeInternal, "the copy into %s did not get clean in %s with the guest paused", to.image(s).Path, DrainBound)
-	if s.Method == MethodMirror {
-		return &errWorldChanged{refused.Message}
+func (e *Env) givesUpPause(ctx context.Context, s *Spec, to direction) error {
+	if to.end == OnDst {
+		if err := e.leaveSilentDstInPause(ctx, s); err != nil {
+			return err
+		}
 	}
-	return refused
+	refused := fmt.Sprintf("the copy into %s did not get clean in %s with the guest paused", to.image(s).Path, DrainBound)
+	switch {
+	case s.Method == MethodMirror:
+		return &errWorldChanged{refused}
+	case to.end == OnSrc:
+		return api.Errorf(api.CodeInternal, "%s, and instance %s goes on with its overlay, since it writes as fast as the commit gets on: have it write less, or take off the limits of its disk that keep Volferry from setting one (`%s`), and cancel again; with the instance shut off a cancel needs no pause",
+			refused, s.InstanceName, api.ShellLine("virsh", "blkdeviotune", s.InstanceName, s.Target))
+	}
+	return api.Errorf(api.CodeInternal, "%s", refused)
 }
 
 // drainPollFor looks often at first, because every millisecond is a stall, and

@@ -52,7 +52,7 @@ func (e *Env) stepPivot(to direction) op.Step {
 			if _, err := r.Noted(pivotStep, &before); err != nil {
 				return err
 			}
-			if err := e.noteAsked(ctx, r, s, to, disk); err != nil { // see overlayHasAll, dstHasAll
+			if err := e.noteAsked(ctx, r, s, to, disk, before); err != nil { // see overlayHasAll, dstHasAll
 				return err
 			}
 		}

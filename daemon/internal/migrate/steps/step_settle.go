@@ -5,7 +5,6 @@ package steps
 import (
 	"context"
 
-	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -41,10 +40,8 @@ func (e *Env) stepSettle(to direction) op.Step {
 		if err := e.endHasItsName(ctx, s, to); err != nil {
 			return err
 		}
-		// Before anything goes of which the end is a copy: with some cache modes QEMU
-		// leaves flushes out.
-		if err := e.images.Flush(ctx, to.image(s).Path); err != nil {
-			return op.Retry(request.BusyDelay, err)
+		if err := e.endIsStored(ctx, r, s, to, disk); err != nil {
+			return err
 		}
 		if to.end == OnDst {
 			if disk.active {
@@ -59,8 +56,10 @@ func (e *Env) stepSettle(to direction) op.Step {
 		}
 		return e.assertClosed(ctx, s, s.Overlay)
 	}
-	return step("settle", do, nil, nil)
+	return step(settleStep, do, nil, nil)
 }
+
+const settleStep = "settle"
 
 // assertClosed waits until the guest's process has closed an image.
 func (e *Env) assertClosed(ctx context.Context, s *Spec, path string) error {

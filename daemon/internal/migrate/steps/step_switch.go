@@ -53,7 +53,9 @@ func (e *Env) stepSwitchToOverlay() op.Step {
 		if err := e.checkNoBitmapAppeared(ctx, s); err != nil {
 			return err
 		}
-		e.flushEarly(ctx, s, s.Src.Path) // or QEMU does it with the guest's writes held back
+		if err := e.flushEarly(ctx, s, s.Src.Path); err != nil { // or QEMU does it with the guest's writes held back
+			return err
+		}
 		began := e.now()
 		if err := e.hv.Snapshot(ctx, s.InstanceID, s.Target, s.OverlayImage()); err != nil {
 			return e.guestError(ctx, s, err)
@@ -140,7 +142,10 @@ func (e *Env) stepVerifyFrozen() op.Step {
 			return r.SetOutput(frozenOutput{At: e.now().UTC(), Src: &image.Stamp{SizeBytes: s.Src.SizeBytes}})
 		}
 		out, err := e.seal(ctx, r, s, frozenStep)
-		if err != nil {
+		switch {
+		case notStored(err): // a second try would know nothing of it
+			return r.SetOutput(frozenOutput{NotStored: lostByGuest(s, err).Error()})
+		case err != nil:
 			return err
 		}
 		return r.SetOutput(out)

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hvtest
+
+// note keeps what a block has on stable storage, before it is written to.
+func (img *image) note(block int64) {
+	if _, noted := img.unstored[block]; noted {
+		return
+	}
+	if img.unstored == nil {
+		img.unstored = make(map[int64]uint64)
+	}
+	img.unstored[block] = img.blocks[block]
+}
+
+// stored says that all of the image is on stable storage.
+func (img *image) stored() { img.unstored = nil }
+
+// Sync puts an image on stable storage with its time of modification, as fsync does. QEMU's own flushes leave that time out, and
+// with cache='unsafe' there are none.
+func (m *Images) Sync(path string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if img := m.files[path]; img != nil {
+		img.kept = img.written
+		img.stored()
+	}
+}
+
+// FailSync is Sync where the storage stores nothing: as on Linux what was to be stored is lost, and counts as stored for whoever
+// asks again. It returns how many blocks were lost.
+func (m *Images) FailSync(path string) (lost int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	img := m.files[path]
+	if img == nil {
+		return 0
+	}
+	for block, value := range img.unstored {
+		if img.blocks[block] != value {
+			lost++
+		}
+		if value == 0 {
+			delete(img.blocks, block)
+			continue
+		}
+		img.blocks[block] = value
+	}
+	img.kept = img.written
+	img.stored()
+	return lost
+}
+
+// SetCache gives a disk, in the definition and in the process, another cache mode.
+func (f *Fake) SetCache(id, target, mode string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dom, live, err := f.liveDisk(id, target)
+	if err != nil {
+		return err
+	}
+	live.Cache = mode
+	for i := range dom.Config {
+		if dom.Config[i].Target == target {
+			dom.Config[i].Cache = mode
+		}
+	}
+	return nil
+}

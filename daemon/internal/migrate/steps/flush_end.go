@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// A flush that fails says once that writes may be lost (image.NotStoredError). The next flush succeeds, and proves nothing of
+// them: only writing them again does, by another job, or comparing both images.
+
+// flushingNote is a part of the note of each step that flushes the end of a job before the pivot.
+type flushingNote struct {
+	// Flushing: the end may lack what the job has written. Its flush has failed, or has not been answered yet.
+	Flushing bool `json:"flushing,omitempty"`
+}
+
+func notStored(err error) bool {
+	var lost *image.NotStoredError
+	return errors.As(err, &lost)
+}
+
+// lostByGuest adds to the error of a flush what it means for an image to which the guest wrote, and of which there is no copy:
+// nothing can be written again.
+func lostByGuest(s *Spec, err error) error {
+	if !notStored(err) {
+		return err
+	}
+	return api.Errorf(api.CodeIOError, "%v: that is what was written to volume %s last, and only the memory of this host has it, for a while; mend the storage, and look at what the volume has, before you call again: "+
+		"that goes on with what is stored", err, s.VolumeName)
+}
+
+// qemuFlushes says whether QEMU flushes what the disk's job writes. Where it does, it has a descriptor of its own, to which
+// the kernel reports lost writes too, and the job fails.
+func (d *diskState) qemuFlushes(s *Spec) bool {
+	live := d.dom.LiveDisk(s.Target)
+	return live == nil || live.Cache != hv.CacheUnsafe
+}
+
+// flushBeforeSwitch puts on stable storage, with the guest running, what would be flushed with the guest paused: QEMU
+// flushes all disks when it suspends a guest, and the end when it pivots.
+func (e *Env) flushBeforeSwitch(ctx context.Context, r *op.Run, s *Spec, to direction) error {
+	if err := e.mayPause(); err != nil {
+		return err
+	}
+	var note pauseNote
+	if _, err := r.Noted(toSwitch.begin, &note); err != nil {
+		return err
+	}
+	if note.Flushing {
+		return flushCutOff(s, to)
+	}
+	disk, err := e.readDisk(ctx, s)
+	if err != nil || disk.dom.State != hv.StateRunning {
+		return err // nobody waits for a flush
+	}
+	if err := e.flushEarly(ctx, s, s.top()); err != nil {
+		return err
+	}
+	return e.flushEnd(ctx, s, to, disk, func(flushing bool) error {
+		note.Flushing = flushing
+		return r.Note(ctx, note)
+	})
+}
+
+// flushInPause makes sure, once the job is clean, that the end has on stable storage what the job has written: after the
+// pivot nothing can be written again. Where QEMU flushes the end in the pivot it is not done twice. The server of an end at
+// an address is not asked with the guest paused.
+func (e *Env) flushInPause(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
+	if disk.qemuFlushes(s) || api.IsNetwork(to.image(s).Path) {
+		return nil
+	}
+	return e.flushEnd(ctx, s, to, disk, func(flushing bool) error { return r.Note(ctx, flushingNote{flushing}) })
+}
+
+// flushEnd flushes the end of a job. Where nobody else does, keep stores before that the outcome is not known: a daemon that
+// dies could not tell it from a later flush.
+func (e *Env) flushEnd(ctx context.Context, s *Spec, to direction, disk *diskState, keep func(flushing bool) error) error {
+	alone := !disk.qemuFlushes(s)
+	if alone {
+		if err := keep(true); err != nil {
+			return err
+		}
+	}
+	end := to.image(s).Path
+	err := e.images.Flush(ctx, end)
+	switch {
+	case err == nil:
+		return nil
+	case notStored(err):
+		if !alone {
+			if err := keep(true); err != nil {
+				return err
+			}
+		}
+		return endNotStored(s, err)
+	}
+	e.notFlushedEarly(s, end, err)
+	if alone {
+		return keep(false)
+	}
+	return nil
+}
+
+// endNotStored is the error for an end whose flush has failed before the pivot.
+func endNotStored(s *Spec, err error) error {
+	goesOn := "call again, which writes all of it anew"
+	if s.Method == MethodMirror {
+		goesOn = "migrate it again"
+	}
+	return api.Errorf(api.CodeIOError, "%v; nothing is lost, instance %s is where it was: mend the storage and %s", err, s.InstanceName, goesOn)
+}
+
+// flushCutOff ends an op whose daemon died in the flush of the end.
+func flushCutOff(s *Spec, to direction) error {
+	what := fmt.Sprintf("volferryd ended while %s was flushed, and nobody knows whether it has stored what was written to it", to.image(s).Path)
+	if s.Method == MethodMirror {
+		return endNotStored(s, errors.New(what))
+	}
+	return &errWorldChanged{what}
+}
+
+// EndNotStored says whether dst may lack what the job at work has written to it, because a flush has failed: then the job has to be ended, and
+// another one begun.
+func (e *Env) EndNotStored(ctx context.Context, s *Spec) (bool, error) {
+	return e.history.EndNotStored(ctx, s)
+}
+
+// jobIsWhole ends an op that would take up such a job: the op that is planned next begins another one (MustHold has the plan).
+func (e *Env) jobIsWhole(ctx context.Context, s *Spec) error {
+	disk, err := e.readDisk(ctx, s)
+	if err != nil || disk.ours(toDst, s) == nil {
+		return err
+	}
+	lost, err := e.history.EndNotStored(ctx, s)
+	if err == nil && lost {
+		err = &errWorldChanged{fmt.Sprintf("%s may lack what the job on disk %s of instance %s has written to it, so another job has to be begun", s.Dst.Path, s.Target, s.InstanceName)}
+	}
+	return err
+}
+
+// settledNote is written when the flush of the end has failed behind the pivot.
+type settledNote struct {
+	NotStored string `json:"not_stored,omitempty"`
+}
+
+// endIsStored makes sure, before anything goes of which the end is a copy, that the end has it on stable storage: with some
+// cache modes QEMU leaves flushes out. If its flush fails only a comparison proves that.
+func (e *Env) endIsStored(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
+	var note settledNote
+	if _, err := r.Noted(settleStep, &note); err != nil {
+		return err
+	}
+	if note.NotStored != "" {
+		return e.sameAsLeft(ctx, s, to, disk, note)
+	}
+	err := e.images.Flush(ctx, to.image(s).Path)
+	switch {
+	case err == nil:
+		return nil
+	case !notStored(err):
+		return op.Retry(request.BusyDelay, err)
+	}
+	note.NotStored = err.Error()
+	if err := r.Note(ctx, note); err != nil {
+		return err
+	}
+	return e.sameAsLeft(ctx, s, to, disk, note)
+}
+
+// sameAsLeft makes sure that the end reads as what was left for it. The guest has to be off for that, and stays so until
+// then: what it wrote to the end since the switch is there alone.
+func (e *Env) sameAsLeft(ctx context.Context, s *Spec, to direction, disk *diskState, note settledNote) error {
+	end := to.image(s).Path
+	if err := e.guards.Set(s.InstanceID, s.Owner(), fmt.Sprintf("%s may not have stored what instance %s wrote before it was switched there: do not start it before the last call of migration %s, made once more, has looked",
+		end, s.InstanceName, s.MigrationID)); err != nil {
+		return err
+	}
+	known := fmt.Sprintf("%s. Instance %s was switched there before that was known, so %s may lack what the guest wrote before; %s is kept, and has that", note.NotStored, s.InstanceName, end, s.left())
+	if disk.active {
+		shutdown := api.ShellLine("virsh", "shutdown", s.InstanceName)
+		return op.UnknownOutcome(cured(api.Errorf(api.CodeIOError, "%s. Mend the storage, shut the guest down (`%s`), and call again: both are compared then; docs/how-to/recover.md (An image that could not store what was written) says more",
+			known, shutdown), shutdown))
+	}
+	if !e.mayTakeLong(ctx, s) {
+		return op.UnknownOutcome(api.Errorf(api.CodeIOError, "%s. Both are compared when this host has rejoined and the call is made again", known))
+	}
+	err := e.compareUntilFenced(ctx, s, to.chain(s))
+	switch {
+	case api.CodeOf(err) == api.CodeCopyMismatch:
+		return op.UnknownOutcome(api.Errorf(api.CodeIOError,
+			"%s. They do not read the same: %v. That is what was lost, or what the guest has written since the switch. Nothing was deleted; with the instance off, write that which is right over the other as docs/how-to/recover.md says (An image that could not store what was written), and call again; `%s` shows what is known",
+			known, err, s.whichCommand()))
+	case api.CodeOf(err) == api.CodeIOError:
+		return op.UnknownOutcome(api.Errorf(api.CodeIOError, "%s. They could not be compared: %v; mend the storage and call again", known, err))
+	case err != nil:
+		return e.hvError(err)
+	}
+	e.log.Info("the end of a switch whose flush had failed reads as what was left for it", "migration", s.MigrationID, "end", end)
+	return e.guards.Clear(s.InstanceID, s.Owner())
+}
+
+// left says which images have together what the guest wrote before the switch.
+func (s *Spec) left() string {
+	if s.Overlay == "" {
+		return s.Src.Path
+	}
+	return s.Overlay + " over " + s.Src.Path
+}
