@@ -93,7 +93,8 @@ func (p *PendingUnplugs) list() []pendingUnplug {
 }
 
 // load finds in the journal, once, the unplugs that were pending when the daemon before
-// this one ended: those of attachments whose last detach was undone.
+// this one ended. It takes every detach of an attachment into account, as that daemon did: the
+// last one may have been given up before it asked.
 func (p *PendingUnplugs) load(ctx context.Context) error {
 	p.loading.Lock()
 	defer p.loading.Unlock()
@@ -104,27 +105,42 @@ func (p *PendingUnplugs) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	last := map[string]op.Op{}
+	found := map[string]pendingUnplug{}
 	for _, o := range ops {
-		last[o.Group] = o
-	}
-	for _, o := range last {
 		records, err := p.journal.Records(ctx, o.ID)
 		if err != nil {
 			return err
 		}
 		var in input
-		if asked, gaveUp := howItEnded(records); gaveUp && json.Unmarshal(o.Input, &in) == nil {
-			p.add(&in, asked)
+		if err := json.Unmarshal(o.Input, &in); err != nil {
+			continue
 		}
+		switch asked, end := howItEnded(records); end {
+		case detachGivenUp:
+			found[o.Group] = pendingUnplug{in, cmp.Or(asked, found[o.Group].asked)}
+		case detachDone:
+			delete(found, o.Group) // the guest has let go
+		case detachHasNotAsked:
+		}
+	}
+	for _, of := range found {
+		p.add(&of.input, of.asked)
 	}
 	p.loaded = true
 	return nil
 }
 
-// howItEnded says of a detach which process it asked to let go, and whether it was given
-// up.
-func howItEnded(records []op.Record) (asked process, gaveUp bool) {
+// detachEnd is what became of the step of a detach that asks the guest.
+type detachEnd int
+
+const (
+	detachHasNotAsked detachEnd = iota // or is at work
+	detachGivenUp
+	detachDone
+)
+
+// howItEnded says of a detach which process it asked to let go, and how that ended.
+func howItEnded(records []op.Record) (asked process, end detachEnd) {
 	for _, r := range records {
 		if r.Step != stepNameDetachLive {
 			continue
@@ -133,9 +149,14 @@ func howItEnded(records []op.Record) (asked process, gaveUp bool) {
 		if r.Kind == op.EventNoted && json.Unmarshal(r.Data, &note) == nil {
 			asked = cmp.Or(note.Asked, asked)
 		}
-		gaveUp = gaveUp || r.Kind == op.EventUndoStarted
+		switch {
+		case r.Kind == op.EventUndoStarted:
+			end = detachGivenUp
+		case r.Kind == op.EventSucceeded:
+			end = detachDone
+		}
 	}
-	return asked, gaveUp
+	return asked, end
 }
 
 // MayMove refuses to move a volume with a pending unplug: in the middle of the move QEMU
