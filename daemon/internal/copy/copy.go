@@ -43,6 +43,11 @@ func Copy(ctx context.Context, spec Spec) (Result, error) {
 		return Result{}, err
 	}
 	defer func() { _ = lock.Close() }()
+	if spec.Begins != nil {
+		if err := spec.Begins(); err != nil {
+			return Result{}, err
+		}
+	}
 	result, err := copyEnds(ctx, &spec, lock, newMeter(spec.Progress, sizeBytes))
 	if err == nil {
 		err = stillNamed(lock)

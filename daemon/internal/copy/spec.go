@@ -24,6 +24,8 @@ type Spec struct {
 	// IsDst, if set, checks the open dst, where that is a file or device, before anything is
 	// written to it: an error ends the copy.
 	IsDst func(dst *os.File) error
+	// Begins, if set, is called right before the first byte is written, with dst open: an error ends the copy.
+	Begins func() error
 	// ThinBlockBytes, if set, is called with the open dst where that is a block device. It
 	// returns the size of the blocks that read as zeros after they were discarded, until
 	// somebody writes to them (package thin), or 0 if dst does not promise that.

@@ -217,7 +217,7 @@ func (m *Manager) leaverAmong(ctx context.Context, starts []op.Op, path string) 
 }
 
 // lastCopyOnto returns the newest of the migrations that these ops have begun, oldest first, that
-// has begun to copy onto a path, nil if none has.
+// has written to a path, nil if none has: a copy that was refused has not.
 func (m *Manager) lastCopyOnto(ctx context.Context, starts []op.Op, path string) (*history, error) {
 	for _, o := range slices.Backward(starts) {
 		s, err := specOf(o)
@@ -231,11 +231,25 @@ func (m *Manager) lastCopyOnto(ctx context.Context, starts []op.Op, path string)
 		if err != nil {
 			return nil, err
 		}
-		if h.find(steps.GoalCopy) != nil {
-			return h, nil
+		if wrote, err := m.wroteDst(ctx, h); err != nil || wrote {
+			return h, err
 		}
 	}
 	return nil, nil
+}
+
+// wroteDst reports whether an op of a migration has written to its dst.
+func (m *Manager) wroteDst(ctx context.Context, h *history) (bool, error) {
+	for i := range h.ops {
+		records, err := m.journal.Records(ctx, h.ops[i].Op.ID)
+		if err != nil {
+			return false, request.JournalError(err)
+		}
+		if steps.WroteDst(&h.ops[i].Status, records) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // wasWritten says whether the src that a migration has left was written since.
@@ -292,7 +306,7 @@ func (m *Manager) checkNothingLost(ctx context.Context, s *steps.Spec, t api.Mig
 	whose := "not by anything that Volferry knows of"
 	if left != nil {
 		whose = fmt.Sprintf("by what volume %s has left (migration %s), which is its way back", left.spec.VolumeName, left.spec.MigrationID)
-	} else if copied, err := m.copiedInVain(ctx, starts, s.Dst.Path, s.DstPrint); err != nil || copied {
+	} else if copied, err := m.copiedInVain(ctx, starts, s); err != nil || copied {
 		return err
 	}
 	says := "give --yes to have it overwritten"
@@ -304,15 +318,27 @@ func (m *Manager) checkNothingLost(ctx context.Context, s *steps.Spec, t api.Mig
 		With(api.DetailOverwrites, s.Dst.Path).With("allocated_bytes", info.AllocatedBytes)
 }
 
-// copiedInVain says whether what is in the image at a path was put there by the copy of a move that
-// was taken back. Of one that the registry leads this host does not know how it ended.
-func (m *Manager) copiedInVain(ctx context.Context, starts []op.Op, path, fingerprint string) (bool, error) {
-	h, err := m.lastCopyOnto(ctx, starts, path)
-	if err != nil || h == nil {
+// copiedInVain reports whether all that is in the file at the dst of s was put there by the copy of a move that
+// was taken back: it is the same file, and nothing has written to it since that move ended. Of a move that the
+// registry leads this host does not know how it ended.
+func (m *Manager) copiedInVain(ctx context.Context, starts []op.Op, s *steps.Spec) (bool, error) {
+	h, err := m.lastCopyOnto(ctx, starts, s.Dst.Path)
+	if err != nil || h == nil || h.spec.LedByRegistry() || h.position() == steps.OnDst {
 		return false, err
 	}
-	s := &h.spec
-	return !s.LedByRegistry() && h.position() != steps.OnDst && s.DstPrint != "" && location.SameImagePrint(s.DstPrint, fingerprint), nil
+	if h.spec.DstPrint == "" || !location.SameImagePrint(h.spec.DstPrint, s.DstPrint) {
+		return false, nil
+	}
+	last := h.find(steps.GoalCancel)
+	if last == nil {
+		return false, nil
+	}
+	left := steps.LeftDst(&last.Status)
+	if left == nil {
+		return false, nil
+	}
+	now, err := m.ports.Images.Stamp(ctx, s.Dst.Path)
+	return err == nil && !now.WrittenSince(*left), err
 }
 
 // CheckAdoptable refuses an image that a volume has left by a move of this host, while there is

@@ -91,6 +91,34 @@ func TestAFileThatHasNothingToLoseIsOverwrittenUnasked(t *testing.T) {
 	}
 }
 
+// Its identity says which file it is, and not what is in it.
+func TestAFileThatWasWrittenSinceACancelledMoveIsOverwrittenOnlyIfThatIsAskedFor(t *testing.T) {
+	for name, writes := range map[string]func(t *testing.T, d *daemon, path string){
+		"by a person": func(t *testing.T, d *daemon, path string) {
+			for b := range int64(testBlocks) { // cp another.img somebodys.raw
+				must(t, d.world.WriteBlock(path, b, 4711))
+			}
+		},
+		"by its guest": func(t *testing.T, d *daemon, path string) { d.ranOn(t, rawImage(path)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				path := d.somebodysFile(t)
+				d.copyAndCancel(d.begin(api.MigrationTarget{ToPath: path, Overwrite: true}).ID)
+				writes(t, d, path)
+				for _, again := range []string{"at once", "after a restart"} {
+					_, err := d.manager().Plan(context.Background(), testVolume, api.MigrationTarget{ToPath: path})
+					if api.CodeOf(err) != api.CodeDstInUse || !strings.Contains(err.Error(), "--yes") {
+						t.Errorf("%s: %v, want dst_in_use with --yes", again, err)
+					}
+					d.Restart()
+				}
+				d.moved(d.until(d.migrateTo(api.MigrationTarget{ToPath: path, Overwrite: true}), api.MigrationCompleted))
+			})
+		})
+	}
+}
+
 // The tool that copies is the operator's, and so is what it writes to.
 func TestWhoCopiesOutsideOverwritesUnasked(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -249,14 +251,51 @@ func TestAReleasedSourceThatNobodyHasWrittenIsOverwritten(t *testing.T) {
 	})
 }
 
-// What was there a move has begun to copy over, so there is nothing left to keep.
-func TestAReleasedSourceThatACancelledMoveHasCopiedOverIsOverwritten(t *testing.T) {
+// A copy that was refused has written nothing, and hides nothing.
+func TestACopyThatHasWrittenNothingHidesNoReleasedSource(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		ctx := context.Background()
+		path, id := d.leaveFile(t)
+		mig := d.begin(api.MigrationTarget{ToPath: path})
+		d.world.DefineOn(t, path)
+		must(t, d.world.Start(migratetest.SrcAttachment))
+		must(t, d.world.Fake.GuestWrite(migratetest.SrcAttachment, "vda", 3, 1<<41))
+		_, _, err := d.manager().Copy(ctx, d.call(mig.ID))
+		must(t, err)
+		if now := d.until(mig.ID, api.MigrationStarted); now.Error == nil {
+			t.Fatal("the copy was not refused")
+		}
+		must(t, d.world.Stop(migratetest.SrcAttachment))
+		must(t, d.world.Undefine(migratetest.SrcAttachment))
+		d.until(d.cancels(mig.ID), api.MigrationCancelled)
+		if got := d.writtenSources(); len(got) != 1 {
+			t.Errorf("written sources: %q, want the one that %s has left", got, id)
+		}
+		if !slices.ContainsFunc(d.released(), func(r api.ReleasedSource) bool { return r.Location.Path == path }) {
+			t.Errorf("%s is no released source any more", path)
+		}
+		if err := d.manager().CheckAdoptable(ctx, path, "cannot adopt"); api.CodeOf(err) != api.CodeConflict {
+			t.Errorf("an adoption: %v, want conflict", err)
+		}
+		if _, err := d.manager().Plan(ctx, testVolume, api.MigrationTarget{ToPath: path}); api.CodeOf(err) != api.CodeDstInUse {
+			t.Errorf("a plan that overwrites it: %v, want dst_in_use", err)
+		}
+	})
+}
+
+// What was there a move has begun to copy over, so there is nothing left to keep of that; but a guest has run there
+// since, so what it wrote is asked about.
+func TestAReleasedSourceThatACancelledMoveHasCopiedOverIsNoReleasedSource(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		path, id := d.leaveFile(t)
 		target := api.MigrationTarget{ToPath: path}
 		mig := d.begin(target)
 		d.copyAndCancel(mig.ID)
 		d.ranOn(t, rawImage(path)) // its bytes are others than those that were left
+		if _, err := d.manager().Plan(context.Background(), testVolume, target); api.CodeOf(err) != api.CodeDstInUse || !strings.Contains(err.Error(), "--yes") {
+			t.Errorf("%v, want dst_in_use with --yes", err)
+		}
+		target.Overwrite = true
 		plan, err := d.manager().Plan(context.Background(), testVolume, target)
 		if err != nil || plan.DstLeftBy == id {
 			t.Errorf("left by %q, %v, want a plan that overwrites what nobody has left", plan.DstLeftBy, err)

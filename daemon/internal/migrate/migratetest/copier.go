@@ -44,6 +44,11 @@ type FakeCopier struct {
 
 // Copy implements steps.Copier.
 func (c *FakeCopier) Copy(ctx context.Context, req steps.CopyRequest) (steps.CopyResult, error) {
+	if req.Begins != nil {
+		if err := req.Begins(); err != nil {
+			return steps.CopyResult{}, err
+		}
+	}
 	half := req.SizeBytes / 2
 	req.Progress(steps.Progress{Phase: "copy", BytesTotal: req.SizeBytes, BytesDone: c.reach(req.Key, half)})
 	if c.Gate != nil {

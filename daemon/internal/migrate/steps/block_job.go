@@ -17,7 +17,7 @@ import (
 // job is ready, or until it has made no progress for as long as stallTimeout (0: for ever). The job
 // gives way to its guest as paced says, and has none but the operator's limit when this returns
 // without an error.
-func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout time.Duration, paced jobPacing) (ready bool, err error) {
+func (e *Env) runJob(ctx context.Context, r *op.Run, s *Spec, to direction, stallTimeout time.Duration, paced jobPacing) (ready bool, err error) {
 	pacer := e.pacedJob(ctx, s, to, paced)
 	defer func() { e.countPaced(pacer.Paced()) }()
 	least, since := int64(math.MaxInt64), e.now()
@@ -70,6 +70,11 @@ func (e *Env) runJob(ctx context.Context, s *Spec, to direction, stallTimeout ti
 			}
 			if err := e.mayBeginUnheld(ctx, s); err != nil {
 				return false, err
+			}
+			if to.end == OnDst {
+				if err := r.Note(ctx, writesNote{Writes: true}); err != nil {
+					return false, err
+				}
 			}
 			if err := e.begin(ctx, s, to); err != nil {
 				err = e.guestError(ctx, s, err)

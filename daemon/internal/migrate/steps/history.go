@@ -83,6 +83,17 @@ type snapshotNote struct {
 	Snapshot string `json:"snapshot"`
 }
 
+// writesNote is written right before the first byte is written to dst, by a copy or a job.
+type writesNote struct {
+	Writes bool `json:"writes,omitempty"`
+}
+
+// begunNote is the note of a job that begins with its guest suspended.
+type begunNote struct {
+	foldingNote
+	writesNote
+}
+
 // foldingNote is what the notes of commit and fold have in common.
 type foldingNote struct {
 	Folding bool `json:"folding"`

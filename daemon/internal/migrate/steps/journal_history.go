@@ -128,6 +128,17 @@ func (h *journalHistory) noted(ctx context.Context, opID string, is func(r *op.R
 	return slices.ContainsFunc(records, func(r op.Record) bool { return r.Kind == op.EventNoted && is(&r) }), nil
 }
 
+// WroteDst reports whether an op with these records has written to dst, or has been about to.
+func WroteDst(st *op.Status, records []op.Record) bool {
+	if GoalOf(st.Op.Kind) == GoalCopy && st.State == op.StateDone {
+		return true
+	}
+	return slices.ContainsFunc(records, func(r op.Record) bool {
+		var note writesNote
+		return r.Kind == op.EventNoted && json.Unmarshal(r.Data, &note) == nil && note.Writes
+	})
+}
+
 // Dst implements History.
 func (h *journalHistory) Dst(ctx context.Context, s *Spec) (DstNote, error) {
 	ops, err := h.journal.Group(ctx, s.MigrationID)

@@ -188,6 +188,8 @@ type CopyRequest struct {
 	DstPrint string
 	// DstIsZero: we have made dst, and nobody has written to it.
 	DstIsZero bool
+	// Begins is called right before the first byte is written. The copy is not made if it fails.
+	Begins func() error
 	// Offload is how the storage that has both copies by itself; nil if there is none.
 	Offload *copy.Offload
 	// Options is called again and again, because the operator may change the options.

@@ -55,7 +55,7 @@ func (e *Env) stepCommit() op.Step {
 			return err
 		}
 		if !note.Throttled {
-			ready, err := e.runJob(ctx, s, toSrc, CommitBound, givesWay)
+			ready, err := e.runJob(ctx, r, s, toSrc, CommitBound, givesWay)
 			if err != nil || ready {
 				return err
 			}
@@ -69,7 +69,7 @@ func (e *Env) stepCommit() op.Step {
 		if err := e.limitForCommit(ctx, s, ThrottleBytesPerSecond); err != nil {
 			return err
 		}
-		ready, err := e.runJob(ctx, s, toSrc, CommitBound, asFastAsItCan)
+		ready, err := e.runJob(ctx, r, s, toSrc, CommitBound, asFastAsItCan)
 		if err != nil || ready {
 			return err
 		}

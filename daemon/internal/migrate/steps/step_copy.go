@@ -48,6 +48,7 @@ func (e *Env) stepCopy() op.Step {
 		res, err := e.copier.Copy(ctx, CopyRequest{
 			Key: s.CopyKey(), Src: s.SrcChain(), Dst: s.DstChain(), SizeBytes: s.SizeBytes(), DstPrint: fingerprint,
 			DstIsZero: zero, Offload: offload,
+			Begins:     func() error { return r.Note(ctx, copyNote{zero, writesNote{Writes: true}}) },
 			Options:    func() api.CopyOptions { return e.CopyOptions(s) },
 			GuestStats: e.guestStats(s),
 			Progress:   func(p Progress) { e.progress.set(s.MigrationID, p) },
@@ -109,9 +110,10 @@ func (s *Spec) DstIsUneven() bool {
 	return s.Dst.Format == api.FormatRaw && !s.DstBlock && !api.IsNetwork(s.Dst.Path) && s.Dst.WholeBytes()%image.MaxAlignBytes != 0
 }
 
-// copyNote is what dst was before the first byte was copied.
+// copyNote is what dst was before the first byte was copied, and whether that is about to be written.
 type copyNote struct {
 	DstIsZero bool `json:"dst_is_zero"`
+	writesNote
 }
 
 // dstIsZero says whether dst reads as zeros wherever the copy has not written:

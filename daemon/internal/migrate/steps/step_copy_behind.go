@@ -13,18 +13,18 @@ import (
 // is slowed down until the switch is over, as under a commit (stepCommit). If not even that is enough the step is refused:
 // what the job has not copied would be left to the pause.
 func (e *Env) stepCopyBehind() op.Step {
-	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if err := e.mayMirrorToDst(ctx, s); err != nil {
 			return err
 		}
-		ready, err := e.runJob(ctx, s, toDst, CommitBound, givesWay)
+		ready, err := e.runJob(ctx, r, s, toDst, CommitBound, givesWay)
 		if err != nil || ready {
 			return err
 		}
 		if err := e.limitForCommit(ctx, s, ThrottleBytesPerSecond); err != nil {
 			return err
 		}
-		ready, err = e.runJob(ctx, s, toDst, CommitBound, asFastAsItCan)
+		ready, err = e.runJob(ctx, r, s, toDst, CommitBound, asFastAsItCan)
 		if err == nil && !ready {
 			err = api.Errorf(api.CodeInternal, "the copy into %s does not catch up with instance %s, though that may write no more than %s per second: dst, or where the overlay is, is too slow; call again, or cancel",
 				s.Dst.Path, s.InstanceName, api.Bytes(ThrottleBytesPerSecond))

@@ -161,7 +161,7 @@ func (e *Env) stepBegin(to direction) op.Step {
 			return err
 		}
 		// From here on a commit writes src: no cancel may compare it after this.
-		if err := r.Note(ctx, foldingNote{Folding: to.end == OnSrc}); err != nil {
+		if err := r.Note(ctx, begunNote{foldingNote{Folding: to.end == OnSrc}, writesNote{Writes: to.end == OnDst}}); err != nil {
 			return err
 		}
 		began := e.now()

@@ -21,8 +21,11 @@ func LiveMark(migrationID string) string {
 
 // stepMarkDestination marks dst for the other hosts.
 func (e *Env) stepMarkDestination() op.Step {
-	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if err := e.checkSizes(ctx, s); err != nil {
+			return err
+		}
+		if err := r.Note(ctx, writesNote{Writes: true}); err != nil {
 			return err
 		}
 		return e.images.Mark(ctx, s.Dst.Path, LiveMark(s.MigrationID))

@@ -20,7 +20,7 @@ import (
 // It has no undo: the job is left to the next try, which takes it up, or to the
 // cancel, which ends it with the guest paused (abortSteps).
 func (e *Env) stepMirror() op.Step {
-	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if s.Method == MethodMirror {
 			if err := e.mayMirror(ctx, s); err != nil {
 				return err
@@ -29,7 +29,7 @@ func (e *Env) stepMirror() op.Step {
 		if err := e.mayMirrorToDst(ctx, s); err != nil {
 			return err
 		}
-		_, err := e.runJob(ctx, s, toDst, 0, givesWay)
+		_, err := e.runJob(ctx, r, s, toDst, 0, givesWay)
 		return err
 	}
 	return provided(step(mirrorStep, do, nil, e.observeJob(toDst)), e.srcUnchanged, e.dstUnchanged, e.jobIsWhole)

@@ -18,7 +18,10 @@ import (
 func (e *Env) stepRemoveDestination() op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {
 		if !s.CreateDst {
-			return r.SetOutput(remarkOutput{s.Dst.Path + " was there before the move, and is left; it may hold a part of the copy" + e.mayBeWritten(s)})
+			return r.SetOutput(leftOutput{
+				remarkOutput{s.Dst.Path + " was there before the move, and is left; it may hold a part of the copy" + e.mayBeWritten(s)},
+				e.stampOfLeft(ctx, s),
+			})
 		}
 		note, err := e.history.Dst(ctx, s)
 		if err != nil {
@@ -62,6 +65,34 @@ func (e *Env) stepRemoveDestination() op.Step {
 }
 
 const removeDestinationStep = "remove_destination"
+
+// leftOutput is what a cancel says of a dst that was there before.
+type leftOutput struct {
+	remarkOutput
+	// Dst is the stamp of the file with what our copy has put there, nil if it is not known.
+	Dst *image.Stamp `json:"dst,omitempty"`
+}
+
+// stampOfLeft is the stamp of a file that a cancel leaves, after the last of our writes to it. Without one nobody is
+// asked less: what is there counts as somebody else's.
+func (e *Env) stampOfLeft(ctx context.Context, s *Spec) *image.Stamp {
+	if s.DstBlock || api.IsNetwork(s.Dst.Path) {
+		return nil // no move asks about these
+	}
+	stamp, err := e.stampToKeep(ctx, s.Dst.Path)
+	if err != nil {
+		e.log.Warn("a later move to a destination that is left will ask before it overwrites that", "migration", s.MigrationID, "path", s.Dst.Path, "err", err)
+		return nil
+	}
+	return &stamp
+}
+
+// LeftDst returns the stamp that dst, which was there before the move, had when a cancel left it; nil if that is not known.
+func LeftDst(st *op.Status) *image.Stamp {
+	var out leftOutput
+	decodeOutput(st, removeDestinationStep, &out)
+	return out.Dst
+}
 
 // disconnectedNote says that dst, a volume of a target, was disconnected.
 type disconnectedNote struct {
