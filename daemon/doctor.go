@@ -37,6 +37,8 @@ type doctor struct {
 	ops func() []api.Op
 	// written returns the released sources of this host that may have what their volumes lack.
 	written func(ctx context.Context) ([]api.ReleasedSource, error)
+	// released returns all released sources of this host.
+	released func(ctx context.Context) ([]api.ReleasedSource, error)
 	// tainted returns the guests of this host whose domains a move has tainted.
 	tainted func(ctx context.Context) ([]migrate.TaintedGuest, error)
 	// limited returns the limits on the writes of guests that moves have left.

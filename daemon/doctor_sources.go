@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/volferry/volferry/internal/api"
 )
@@ -13,10 +14,10 @@ import (
 func (d *doctor) sources(ctx context.Context) []api.Check {
 	const name = "released"
 	left, err := d.written(ctx)
-	if err == nil && len(left) == 0 {
+	out := d.unseen(ctx, name)
+	if err == nil && len(left) == 0 && len(out) == 0 {
 		return []api.Check{ok(name, "no source was written since its volume left it")}
 	}
-	out := []api.Check{}
 	if err != nil {
 		out = append(out, api.Check{
 			Name: name, Status: "warn", Message: "nobody can tell of each source whether it was written since its volume left it: " + err.Error(),
@@ -29,6 +30,27 @@ func (d *doctor) sources(ctx context.Context) []api.Check {
 			status = "fail"
 		}
 		out = append(out, api.Check{Name: name, Status: status, Message: left[i].Difference(), Advice: left[i].WayOut()})
+	}
+	return out
+}
+
+// unseen names the released sources of which nobody can tell whether they were written.
+func (d *doctor) unseen(ctx context.Context, name string) []api.Check {
+	all, err := d.released(ctx)
+	if err != nil {
+		return nil // as of those that were written, which says so
+	}
+	out := []api.Check{}
+	for i := range all {
+		r := &all[i]
+		if r.CannotTell == "" || r.RunBy != "" {
+			continue
+		}
+		out = append(out, api.Check{
+			Name: name, Status: "warn",
+			Message: fmt.Sprintf("nobody can tell whether %s was written since volume %s has left it by migration %s: %s", r.Location.Path, r.VolumeName, r.MigrationID, r.CannotTell),
+			Advice:  "compare it with the volume before it is deleted or used for another volume, if any guest may have been started on it",
+		})
 	}
 	return out
 }

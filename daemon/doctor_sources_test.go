@@ -16,7 +16,8 @@ func TestDoctorSaysWhatCanBeDoneAboutASourceThatWasWritten(t *testing.T) {
 		left []api.ReleasedSource
 		fail error
 	)
-	d := &doctor{written: func(context.Context) ([]api.ReleasedSource, error) { return left, fail }}
+	none := func(context.Context) ([]api.ReleasedSource, error) { return nil, nil }
+	d := &doctor{written: func(context.Context) ([]api.ReleasedSource, error) { return left, fail }, released: none}
 	one := func(status string, says ...string) {
 		t.Helper()
 		checks := d.sources(t.Context())
@@ -36,4 +37,20 @@ func TestDoctorSaysWhatCanBeDoneAboutASourceThatWasWritten(t *testing.T) {
 	one("fail", "instance web runs on /dev/vg/db", "virsh shutdown web", "delete neither")
 	left, fail = nil, errors.New("registry away")
 	one("warn", "nobody can tell", "registry away")
+}
+
+func TestDoctorSaysOfWhichSourcesNobodyCanTellWhetherTheyWereWritten(t *testing.T) {
+	d := &doctor{
+		written: func(context.Context) ([]api.ReleasedSource, error) { return nil, nil },
+		released: func(context.Context) ([]api.ReleasedSource, error) {
+			return []api.ReleasedSource{
+				{MigrationID: "m1", VolumeName: "db", Location: api.Location{Path: "/dev/vg/db"}, CannotTell: "the host was booted"},
+				{MigrationID: "m2", VolumeName: "web", Location: api.Location{Path: "/old/web.raw"}},
+			}, nil
+		},
+	}
+	checks := d.sources(t.Context())
+	if len(checks) != 1 || checks[0].Status != "warn" || !strings.Contains(checks[0].Message, "nobody can tell whether /dev/vg/db was written") || !strings.Contains(checks[0].Message, "the host was booted") {
+		t.Errorf("%+v, want one that says of /dev/vg/db that nobody can tell, and why", checks)
+	}
 }

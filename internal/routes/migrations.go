@@ -14,7 +14,7 @@ var (
 	ListReleased = get[[]api.ReleasedSource]("/v1/migrations:released",
 		"List the sources that the moves of a host have left and that are still there", registry(never, "host"), daemon(Answers), query("volume"))
 	DeleteSource = post[None, api.ReleasedSource]("/v1/migrations/{migration}/delete-source",
-		"Delete the source that a completed migration has left, if nothing uses it and nothing has written to it since", registry(never), daemon(Answers))
+		"Delete the source that a completed migration has left, if nothing uses it and nothing has written to it since; with force=1 also one of which nobody can tell whether it was written", registry(never), daemon(Answers), query("force"))
 	ShowMigration = get[api.Migration]("/v1/migrations/{migration}",
 		"Show a migration", registry(own), daemon(Answers))
 	FollowMigration = stream("/v1/migrations/{migration}/events",

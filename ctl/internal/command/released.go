@@ -4,6 +4,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,11 +31,15 @@ func releasedCommands() []*cli.Command {
 		},
 		{
 			Name: deleteSourceName, Usage: "delete the source that a completed migration has left", ArgsUsage: "MIGRATION", Action: withSession(migrationDeleteSource),
-			UsageText: session.Program + " migration delete-source MIGRATION [--yes]",
+			UsageText: session.Program + " migration delete-source MIGRATION [--yes] [--force]",
 			Description: "It is refused if anything uses the image, or is over it; if something has written to it since, as a\n" +
-				"guest does that was started on it; and if another image is at its place by now. A volume may be\n" +
-				"named instead, if there is one source only that it has left.",
-			Flags: []cli.Flag{&cli.BoolFlag{Name: flagYes, Usage: "do not ask"}},
+				"guest does that was started on it; and if another image is at its place by now. If nobody can tell\n" +
+				"whether something has written to it, as of a device after a reboot of its host, it asks, or wants\n" +
+				"--force. A volume may be named instead, if there is one source only that it has left.",
+			Flags: []cli.Flag{
+				&cli.BoolFlag{Name: flagYes, Usage: "do not ask"},
+				&cli.BoolFlag{Name: "force", Usage: "delete it too if nobody can tell whether it was written since"},
+			},
 		},
 	}
 }
@@ -114,11 +119,32 @@ func deleteSourceOf(c *cli.Context, s *session.Session, ref string) error {
 	if err := confirmDeleteSource(c, s, ref); err != nil {
 		return err
 	}
-	resp, finished, err := session.Perform(c.Context, s, routes.DeleteSource, routes.None{}, ref)
-	if err != nil || !finished {
+	return askingUnseen(c, s, func(force bool) error {
+		resp, finished, err := session.Perform(c.Context, s, routes.DeleteSource.With("force", boolParam(force)), routes.None{}, ref)
+		if err != nil || !finished {
+			return err
+		}
+		return s.PrintResult(resp, ref, fmt.Sprintf("Deleted the source that migration %s has left.", ref))
+	})
+}
+
+// askingUnseen deletes a source, and asks the user first if nobody can tell whether it was written since. Where nobody can be
+// asked, and with --yes alone, it stays refused.
+func askingUnseen(c *cli.Context, s *session.Session, remove func(force bool) error) error {
+	force := c.Bool("force")
+	err := remove(force)
+	var refused *api.Error
+	if !errors.As(err, &refused) || refused.Details[api.DetailCannotTell] == nil || force || c.Bool(flagYes) {
 		return err
 	}
-	return s.PrintResult(resp, ref, fmt.Sprintf("Deleted the source that migration %s has left.", ref))
+	if _, ok := terminal(c); !ok {
+		return err
+	}
+	s.Say("%s", refused.Message)
+	if err := confirm(c, s, fmt.Sprintf("Delete %v all the same?", refused.Details[api.DetailCannotTell]), ""); err != nil {
+		return err
+	}
+	return remove(true)
 }
 
 // confirmDeleteSource asks before an image is deleted. Whoever cannot be asked says --yes.
@@ -188,6 +214,8 @@ func releasedLines(left leftSources) []string {
 			line += fmt.Sprintf("; the guest of instance %s runs on it, and what it writes there is not in the volume", r.RunBy)
 		case r.Written:
 			line += fmt.Sprintf("; written since, so it may have what the volume lacks ('%s volume which')", session.Program)
+		case r.CannotTell != "":
+			line += fmt.Sprintf("; nobody can tell whether it was written since (%s)", r.CannotTell)
 		}
 		lines = append(lines, line)
 	}

@@ -175,3 +175,19 @@ func (s *Server) watchMigration(w http.ResponseWriter, r *http.Request) error {
 	}
 	return s.Migrations.Watch(r.Context(), m.ID, func(e api.Event) bool { return stream.Send(e) == nil })
 }
+
+func (s *Server) deleteSource(w http.ResponseWriter, r *http.Request) error {
+	force, err := forced(r)
+	if err != nil {
+		return err
+	}
+	id, err := opID(r)
+	if err != nil {
+		return err
+	}
+	left, err := s.Migrations.DeleteSource(r.Context(), id, httpjson.Reference(r), force)
+	if err != nil {
+		return err
+	}
+	return routes.DeleteSource.Write(w, http.StatusOK, left)
+}

@@ -122,9 +122,7 @@ func (s *Server) migrationRoutes() []httpjson.Route {
 		answer(routes.ListReleased, func(r *http.Request, _ routes.None) ([]api.ReleasedSource, error) {
 			return m.Released(r.Context(), r.URL.Query().Get("volume"))
 		}),
-		do(routes.DeleteSource, http.StatusOK, func(ctx context.Context, opID, ref string, _ routes.None) (api.ReleasedSource, error) {
-			return m.DeleteSource(ctx, opID, ref)
-		}),
+		routes.DeleteSource.ServedByDaemon(s.deleteSource),
 		s.unlessRegistryLeads(answer(routes.ShowMigration, s.showMigration)),
 		answer(routes.UpdateMigration, s.updateMigration),
 		s.unlessRegistryLeads(routes.FollowMigration.ServedByDaemon(s.watchMigration)),

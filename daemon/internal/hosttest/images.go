@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
@@ -370,7 +371,20 @@ func (i *Images) Stamp(_ context.Context, path string) (image.Stamp, error) {
 	if api.IsNetwork(path) {
 		return image.Stamp{SizeBytes: info.SizeBytes}, err
 	}
-	return image.Stamp{SizeBytes: info.SizeBytes, ModifiedNS: info.Written, BootedNS: info.Before, Boot: i.Fake.BootID()}, err
+	stamp := image.Stamp{Boot: i.Fake.BootID(), BootedNS: timeOf(info.Before)}
+	i.Mu.Lock()
+	defer i.Mu.Unlock()
+	if i.isDevice(path) {
+		stamp.Device, stamp.Sectors = true, max(0, info.Written-info.Before)
+	} else {
+		stamp.SizeBytes, stamp.ModifiedNS = info.SizeBytes, timeOf(info.Written)
+	}
+	return stamp, err
+}
+
+// timeOf is the time of a write of the fake, which counts them. It is early in the time of a bubble.
+func timeOf(write int64) int64 {
+	return time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(write) * time.Microsecond).UnixNano()
 }
 
 // Fingerprint tells an image from a later image at the same path.

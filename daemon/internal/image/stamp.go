@@ -33,14 +33,41 @@ type Stamp struct {
 	BootedNS int64  `json:"-"`
 }
 
-// WrittenSince says whether the image with this stamp was written to since the earlier
-// stamp. It is false if that is unknown: for a device after a reboot of the host, or after
-// the device was disconnected and connected again, when the kernel counts from zero.
-func (s Stamp) WrittenSince(earlier Stamp) bool {
-	if s.Device && (s.Boot != earlier.Boot || s.Sectors < earlier.Sectors) {
-		return false
+// Change is what two stamps of an image say of the time between them.
+type Change int
+
+// The changes.
+const (
+	CannotTell Change = iota
+	Unchanged
+	Changed
+)
+
+// ChangeSince reports whether the image with this stamp was written to since the earlier stamp, nil for none. Why is the
+// reason if nobody can tell.
+func (s Stamp) ChangeSince(earlier *Stamp) (change Change, why string) {
+	switch {
+	case earlier == nil:
+		return CannotTell, "it is not recorded how it was then"
+	case s.Device != earlier.Device || s.SizeBytes != earlier.SizeBytes || s.ModifiedNS != earlier.ModifiedNS:
+		return Changed, ""
+	case !s.Device && s.ModifiedNS == 0:
+		return CannotTell, "its server does not say when it was last written"
+	case s.Device && s.Boot != earlier.Boot:
+		return CannotTell, "it is a device, and the kernel counts the writes to it from zero since the host was booted"
+	case s.Sectors < earlier.Sectors:
+		return CannotTell, "it is a device, and the kernel counts the writes to it from zero since it was disconnected"
+	case s.Sectors != earlier.Sectors:
+		return Changed, ""
 	}
-	return s.SizeBytes != earlier.SizeBytes || s.ModifiedNS != earlier.ModifiedNS || s.Sectors != earlier.Sectors
+	return Unchanged, ""
+}
+
+// WrittenSince reports whether the image with this stamp is known to have been written to since the
+// earlier stamp. What may not be taken for unwritten without proof asks ChangeSince.
+func (s Stamp) WrittenSince(earlier Stamp) bool {
+	change, _ := s.ChangeSince(&earlier)
+	return change == Changed
 }
 
 // RebootedSince says whether the host was booted since the earlier stamp was read.

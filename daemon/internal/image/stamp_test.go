@@ -87,3 +87,27 @@ func TestThereIsNoStampOfWhatIsNotThere(t *testing.T) {
 		t.Errorf("%v, want ErrAbsent", err)
 	}
 }
+
+// Not known to be written is not known to be unwritten.
+func TestAStampThatCannotTellSaysSoAndWhy(t *testing.T) {
+	device := Stamp{Device: true, Sectors: 8, Boot: "a"}
+	for name, c := range map[string]struct {
+		now     Stamp
+		earlier *Stamp
+		want    Change
+	}{
+		"no earlier stamp":                  {Stamp{SizeBytes: 1, ModifiedNS: 2, Boot: "a"}, nil, CannotTell},
+		"a file as it was, after a reboot":  {Stamp{SizeBytes: 1, ModifiedNS: 2, Boot: "b"}, &Stamp{SizeBytes: 1, ModifiedNS: 2, Boot: "a"}, Unchanged},
+		"a file with an older time":         {Stamp{SizeBytes: 1, ModifiedNS: 1}, &Stamp{SizeBytes: 1, ModifiedNS: 2}, Changed},
+		"an export":                         {Stamp{SizeBytes: 1}, &Stamp{SizeBytes: 1}, CannotTell},
+		"a device as it was":                {device, &device, Unchanged},
+		"a device with more sectors":        {Stamp{Device: true, Sectors: 16, Boot: "a"}, &device, Changed},
+		"a device after a reboot":           {Stamp{Device: true, Sectors: 8, Boot: "b"}, &device, CannotTell},
+		"a device that was connected again": {Stamp{Device: true, Sectors: 0, Boot: "a"}, &device, CannotTell},
+	} {
+		got, why := c.now.ChangeSince(c.earlier)
+		if got != c.want || (why != "") != (c.want == CannotTell) {
+			t.Errorf("%s: %d %q, want %d", name, got, why, c.want)
+		}
+	}
+}

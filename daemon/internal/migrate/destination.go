@@ -251,7 +251,7 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, t api.Mi
 	if s.DstPrint, err = m.ports.Images.Fingerprint(ctx, path); err != nil {
 		return err
 	}
-	if err := m.checkNotWritten(ctx, path); err != nil {
+	if err := m.checkNotWritten(ctx, s, t); err != nil {
 		return err
 	}
 	if err := m.checkDstNotLocked(ctx, path); err != nil {
@@ -295,7 +295,7 @@ func (m *Manager) destinationOnDevice(ctx context.Context, s *steps.Spec, t api.
 	if s.DstPrint, err = m.ports.Images.Fingerprint(ctx, path); err != nil {
 		return err
 	}
-	if err := m.checkNotWritten(ctx, path); err != nil {
+	if err := m.checkNotWritten(ctx, s, t); err != nil {
 		return err
 	}
 	s.DstBlock = true

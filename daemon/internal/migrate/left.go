@@ -252,25 +252,38 @@ func (m *Manager) wroteDst(ctx context.Context, h *history) (bool, error) {
 	return false, nil
 }
 
-// wasWritten says whether the src that a migration has left was written since.
-func (m *Manager) wasWritten(ctx context.Context, h *history) (bool, error) {
+// changeOf reports whether the src that a migration has left was written since, and why if nobody can tell.
+func (m *Manager) changeOf(ctx context.Context, h *history) (change image.Change, why string, err error) {
 	in, err := m.releasedInput(ctx, h)
 	if err != nil {
-		return false, err
+		return image.CannotTell, "", err
 	}
-	return m.env.ReleasedWasWritten(ctx, in)
+	return m.env.ReleasedChange(ctx, in)
 }
 
 // checkNotWritten refuses to overwrite an image that a volume of this host has left and that
-// was written since: it may be the only one that has what a guest wrote there.
-func (m *Manager) checkNotWritten(ctx context.Context, path string) error {
+// was written since: it may be the only one that has what a guest wrote there. One of which nobody can
+// tell is overwritten if the target says so, or if others copy.
+func (m *Manager) checkNotWritten(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
+	path := s.Dst.Path
 	h, err := m.leaverOf(ctx, path)
 	if err != nil || h == nil {
 		return err
 	}
-	written, err := m.wasWritten(ctx, h)
-	if err != nil || !written {
+	change, why, err := m.changeOf(ctx, h)
+	switch {
+	case err != nil || change == image.Unchanged:
 		return err
+	case change == image.CannotTell && (t.Overwrite || t.ExternalCopy):
+		return nil
+	case change == image.CannotTell:
+		says := "give --yes to have it overwritten"
+		if s.LedByRegistry() {
+			says = "compare it with the volume and remove it yourself"
+		}
+		return api.Errorf(api.CodeDstInUse, "%s is the source that migration %s has left, and nobody can tell whether it was written since volume %s has left it (%s), so it may have what the volume lacks: %s, or choose another path",
+			path, h.spec.MigrationID, h.spec.VolumeName, why, says).
+			With("migration_id", h.spec.MigrationID).With(api.DetailOverwrites, path)
 	}
 	return api.Errorf(api.CodeDstInUse, "%s is the source that migration %s has left, and it was written since volume %s has left it, by a guest that was started on it perhaps: "+
 		"it may have what the volume lacks, and is not overwritten; compare it with the volume, and then remove it yourself or choose another path", path, h.spec.MigrationID, h.spec.VolumeName).
@@ -356,13 +369,17 @@ func (m *Manager) CheckAdoptable(ctx context.Context, path, verdict string) erro
 	if err != nil {
 		return err
 	}
-	written, err := m.wasWritten(ctx, h)
+	change, why, err := m.changeOf(ctx, h)
 	if err != nil {
 		return err
 	}
 	state := "Nothing was written to it since, so the volume has all that it has"
-	if written {
+	switch change {
+	case image.Changed:
 		state = "It was written since, so each may have what the other lacks"
+	case image.CannotTell:
+		state = "Nobody can tell whether it was written since (" + why + "), so each may have what the other lacks"
+	case image.Unchanged:
 	}
 	_, ended := h.times()
 	return api.Errorf(api.CodeConflict, "%s: %s is the source that volume %s has left by migration %s on %s; the volume is at %s now. %s. To have the older copy as a volume of its own, give --force",

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -70,9 +71,11 @@ func (m *Manager) describeReleased(ctx context.Context, h *history, doms []hv.Do
 	}
 	r.RunBy = runsOn(doms, s.Src.Path)
 	if err == nil {
-		if written, err := m.env.ReleasedWasWritten(ctx, in); err == nil {
-			r.Written = written
+		change, why, unknown := m.env.ReleasedChange(ctx, in)
+		if unknown != nil {
+			why = unknown.Error()
 		}
+		r.Written, r.CannotTell = change == image.Changed, why
 		err = m.checkReleased(ctx, in, vol, unknown)
 	}
 	if err != nil {
@@ -119,12 +122,16 @@ func (m *Manager) checkVolumeOfReleased(ctx context.Context, s *steps.Spec, vol 
 
 // DeleteSource deletes the src that a migration of this host has left, and returns what it
 // was. It refuses a src that anything uses, that was written since, or that is not the image
-// any more that was moved. Ref is the migration's id or the beginning of its id. A repeated
+// any more that was moved; without force also one of which nobody can tell whether it was written. Ref is the migration's id or the beginning of its id. A repeated
 // request gets the same answer. A deletion of this source that waits for the operator goes on, and
 // its end is the answer.
-func (m *Manager) DeleteSource(ctx context.Context, opID, ref string) (api.ReleasedSource, error) {
+func (m *Manager) DeleteSource(ctx context.Context, opID, ref string, force bool) (api.ReleasedSource, error) {
+	var body any = ref
+	if force {
+		body = forcedDeletion{Migration: ref, Force: true}
+	}
 	_, err := m.admission.Submit(ctx, request.Request{
-		OpID: opID, Kind: steps.KindDeleteSource, Body: ref,
+		OpID: opID, Kind: steps.KindDeleteSource, Body: body,
 		Decide: func(ctx context.Context) (_ request.Input, err error) {
 			parked, err := m.parkedDeletion(ctx, ref)
 			if err != nil {
@@ -134,7 +141,7 @@ func (m *Manager) DeleteSource(ctx context.Context, opID, ref string) (api.Relea
 				opID = parked
 				return nil, errServed
 			}
-			return m.decideDeleteSource(ctx, ref)
+			return m.decideDeleteSource(ctx, ref, force)
 		},
 	})
 	if errors.Is(err, errServed) {
@@ -148,6 +155,12 @@ func (m *Manager) DeleteSource(ctx context.Context, opID, ref string) (api.Relea
 		return api.ReleasedSource{}, err
 	}
 	return releasedBy(st.Op)
+}
+
+// forcedDeletion is what the caller of a deletion by force sent.
+type forcedDeletion struct {
+	Migration string `json:"migration"`
+	Force     bool   `json:"force"`
 }
 
 // parkedDeletions returns the ops that delete a source and wait for the operator.
@@ -190,7 +203,7 @@ func (m *Manager) continueDeletions(ctx context.Context) {
 	}
 }
 
-func (m *Manager) decideDeleteSource(ctx context.Context, ref string) (request.Input, error) {
+func (m *Manager) decideDeleteSource(ctx context.Context, ref string, force bool) (request.Input, error) {
 	mig, err := m.Resolve(ctx, ref)
 	if err != nil {
 		return nil, err
@@ -216,6 +229,7 @@ func (m *Manager) decideDeleteSource(ctx context.Context, ref string) (request.I
 	if err != nil {
 		return nil, err
 	}
+	in.Force = force
 	vol, unknown := m.ports.Registry.Volume(ctx, h.spec.VolumeID)
 	if err := m.checkReleased(ctx, in, vol, unknown); err != nil {
 		return nil, err

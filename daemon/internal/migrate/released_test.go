@@ -28,7 +28,7 @@ func (d *daemon) released() []api.ReleasedSource {
 }
 
 func (d *daemon) deleteSource(id string) error {
-	_, err := d.manager().DeleteSource(context.Background(), uuid.NewString(), id)
+	_, err := d.manager().DeleteSource(context.Background(), uuid.NewString(), id, false)
 	return err
 }
 

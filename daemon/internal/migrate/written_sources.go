@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
@@ -184,10 +185,11 @@ type whoHas struct {
 // lookAtSource describes the src that a migration has left, nil if it cannot have what the volume
 // lacks.
 func (m *Manager) lookAtSource(ctx context.Context, h *history, doms []hv.Domain, now *whoHas) (*writtenSource, error) {
-	written, err := m.wasWritten(ctx, h)
+	change, _, err := m.changeOf(ctx, h)
 	if err != nil {
 		return nil, err
 	}
+	written := change == image.Changed
 	runBy := runsOn(doms, h.spec.Src.Path)
 	if !written && runBy == "" {
 		return nil, nil

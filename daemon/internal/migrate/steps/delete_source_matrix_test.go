@@ -21,7 +21,7 @@ type deletion struct{ *phase }
 
 // Op implements optest.World.
 func (d deletion) Op() op.Op {
-	in, err := json.Marshal(steps.ReleasedInput{Spec: d.spec, EndedAt: time.Now().Add(time.Hour)})
+	in, err := json.Marshal(steps.ReleasedInput{Spec: d.spec, Seal: d.seal, EndedAt: time.Now().Add(time.Hour)})
 	if err != nil {
 		panic(err)
 	}
@@ -38,6 +38,9 @@ func TestMatrixDeleteSource(t *testing.T) {
 		fingerprint, err := p.Images.Fingerprint(ctx, srcPath)
 		must(t, err)
 		p.spec.SrcPrint = fingerprint
+		seal, err := p.Images.Stamp(ctx, srcPath)
+		must(t, err)
+		p.seal = &seal
 		_, err = p.CreateVolume(ctx, "new", p.spec.Dst.Name, "raw", testSize, nil)
 		must(t, err)
 		must(t, p.Copy(srcPath, dstPath))

@@ -44,7 +44,9 @@ func TestOnlyTheSourceThatWasMovedIsDeleted(t *testing.T) {
 			w.AddPool(hv.PoolInfo{Name: "old", Type: "dir", Path: "/old", Active: true})
 			w.AddPool(hv.PoolInfo{Name: "moved", Type: "dir", Path: "/moved", Active: true})
 			must(t, w.CreateImage("/moved/vol.raw", hvtest.Raw, testSize))
-			m := steps.NewEnv(w.Ports(), migratetest.FakeHistory{}, nil, func(string) {}, slog.New(slog.DiscardHandler))
+			seal, err := w.Images.Stamp(t.Context(), srcPath)
+			must(t, err)
+			m := steps.NewEnv(w.Ports(), migratetest.FakeHistory{Seal: &seal}, nil, func(string) {}, slog.New(slog.DiscardHandler))
 			s := testSpec(steps.MethodOffline)
 			if s.Src.Pool = c.pool; c.pool != "" {
 				s.Src.Name = "vol.raw"

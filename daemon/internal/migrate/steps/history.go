@@ -38,7 +38,8 @@ type History interface {
 
 // Facts are what the journal says of a migration and its steps need to know.
 type Facts struct {
-	// Seal is the stamp of src when src was frozen, nil if an older version made the start.
+	// Seal is the stamp of src when src was frozen or, by a method that does not freeze it, when nobody had it any more; nil if
+	// there is none.
 	Seal *image.Stamp
 	// Snapshot is that of src, an RBD image, that was made then, nil if there was none. SnapshotBegun: one of its name that is
 	// there is ours, whether that is in the journal or not.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -102,7 +103,35 @@ func (h *journalHistory) Facts(ctx context.Context, s *Spec, exceptOp string) (F
 			}
 		}
 	}
-	return f, nil
+	if f.Seal == nil && s.Method != MethodOverlay && s.Method != MethodOffline {
+		f.Seal, err = h.left(ctx, s)
+	}
+	return f, err
+}
+
+// left returns the stamp of a src that was not frozen, of when nobody had it any more; nil if there is none. Of several
+// tries, or generations, the last one counts.
+func (h *journalHistory) left(ctx context.Context, s *Spec) (seal *image.Stamp, err error) {
+	for _, group := range []string{s.MigrationID, LiveGroup(s.MigrationID)} {
+		ops, err := h.journal.Group(ctx, group)
+		if err != nil {
+			return nil, op.Retry(request.BusyDelay, request.JournalError(err))
+		}
+		for _, o := range ops {
+			_, err := h.noted(ctx, o.ID, func(r *op.Record) bool {
+				var note leftSrcNote
+				is := slices.Contains([]string{settleStep, stillClosedStep, copyLastStep}, r.Step) && json.Unmarshal(r.Data, &note) == nil && note.Left != nil
+				if is {
+					seal = note.Left
+				}
+				return is
+			})
+			if err != nil {
+				return nil, op.Retry(request.BusyDelay, err)
+			}
+		}
+	}
+	return seal, nil
 }
 
 func (h *journalHistory) beganToFold(ctx context.Context, opID string) (bool, error) {

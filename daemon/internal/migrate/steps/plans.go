@@ -217,7 +217,7 @@ func (e *Env) mirrorPlans() []op.Plan {
 			e.stepNameEnd(toDst),
 			e.stepPivot(toDst),
 			e.stepResume(toSwitch),
-			e.stepSettle(toDst),
+			e.sealsLeft(e.stepSettle(toDst)),
 			e.stepPublish("publish_completed", api.MigrationCompleted, ""),
 			e.stepReleaseSource(),
 		}},
@@ -277,7 +277,7 @@ func (e *Env) savedPlans() []op.Plan {
 			e.wanted(e.stepClosed("closed"), toCopy),
 			e.wanted(e.stepCreateDestination(), toCopy),
 			e.wanted(e.forgettingUndo(e.stepCopy()), toCopy),
-			e.wanted(e.stepClosed("still_closed"), toCopy),
+			e.wanted(e.sealsLeft(e.stepClosed(stillClosedStep)), toCopy),
 		}},
 		{Kind: KindMakeLive, Steps: []op.Step{
 			e.wanted(e.stepCreateDestination(), toMake),

@@ -55,8 +55,10 @@ func TestMatrixOfADeletedSource(t *testing.T) {
 		must(t, w.SetConfigChain(context.Background(), testInstance, "vda", spec.DstChain()))
 		w.Registry.Flip()
 		spec.DeleteSource = true
+		seal, err := w.Images.Stamp(context.Background(), srcPath)
+		must(t, err)
 		return &phase{
-			World: w, kind: steps.KindDropSrc, spec: spec,
+			World: w, kind: steps.KindDropSrc, spec: spec, seal: &seal,
 			done: func(p *phase) error {
 				if p.Exists(srcPath) {
 					return errors.New("src is left")

@@ -85,6 +85,60 @@ func (e *Env) lookAtSeal(ctx context.Context, s *Spec, opID string) (lost bool, 
 	return false, written(s, p.Seal, p.Snapshot)
 }
 
+// leftSrcNote has the stamp of a src that a volume has left and that was not frozen, taken as soon as nobody had it any more.
+type leftSrcNote struct {
+	Left *image.Stamp `json:"left,omitempty"`
+}
+
+// sealsLeft makes a step, after which nobody has src any more, note the stamp of src.
+func (e *Env) sealsLeft(st op.Step) op.Step {
+	do := st.Do
+	st.Do = func(ctx context.Context, r *op.Run) error {
+		if err := do(ctx, r); err != nil {
+			return err
+		}
+		s, err := specOf(r)
+		if err != nil {
+			return err
+		}
+		return e.sealLeft(ctx, r, s.Src.Path, st.Name)
+	}
+	return st
+}
+
+// sealLeft notes the stamp of a src that its volume leaves, once: what was written between two tries of a step counts. The
+// move does not fail for want of it; then nobody can tell later whether src was written.
+func (e *Env) sealLeft(ctx context.Context, r *op.Run, src, step string) error {
+	var note leftSrcNote
+	if noted, err := r.Noted(step, &note); err != nil || noted && note.Left != nil || api.IsNetwork(src) {
+		return err
+	}
+	stamp, err := e.stampToKeep(ctx, src)
+	if err != nil {
+		e.log.Warn("nobody will be able to tell whether a source is written after its volume has left it", "path", src, "err", err)
+		return ctx.Err()
+	}
+	return r.Note(ctx, leftSrcNote{&stamp})
+}
+
+// changeSinceLeft reports whether src was written since its volume has left it, by the stamp that was taken when it was
+// frozen, or closed. Why is the reason if nobody can tell.
+func (e *Env) changeSinceLeft(ctx context.Context, s *Spec, seal *image.Stamp) (change image.Change, why string, err error) {
+	if api.IsNetwork(s.Src.Path) {
+		return image.CannotTell, "nothing is kept of " + api.AddressKind(s.Src.Path) + " that would tell", nil
+	}
+	now, err := e.images.Stamp(ctx, s.Src.Path)
+	if err != nil {
+		return image.CannotTell, "", err
+	}
+	if seal != nil {
+		was := ofVolume(*seal, s.Src)
+		seal = &was
+	}
+	change, why = ofVolume(now, s.Src).ChangeSince(seal)
+	return change, why, nil
+}
+
 // ofVolume is the stamp of an image without what is behind the volume that is its beginning.
 func ofVolume(stamp image.Stamp, l api.Location) image.Stamp {
 	stamp.SizeBytes = l.VolumeBytes(stamp.SizeBytes)

@@ -25,10 +25,12 @@ const KindDeleteSource = "migration_delete_source"
 // ReleasedInput is the Input of an op that deletes a released src.
 type ReleasedInput struct {
 	Spec Spec `json:"spec"`
-	// Seal is the stamp of src when it was frozen, nil if it was not. EndedAt is when the
-	// migration ended.
+	// Seal is the stamp of src when it was frozen or, if it was not, when nobody had it any more; nil if there is
+	// none. EndedAt is when the migration ended.
 	Seal    *image.Stamp `json:"seal,omitempty"`
 	EndedAt time.Time    `json:"ended_at"`
+	// Force: src is deleted too if nobody can tell whether it was written.
+	Force bool `json:"force,omitempty"`
 	request.Body
 }
 
@@ -217,30 +219,28 @@ func (e *Env) checkReleasedPool(ctx context.Context, in *ReleasedInput) error {
 }
 
 // checkReleasedContent refuses a src that was written since the volume left it: a guest that
-// was started on it may have put there what the volume lacks.
+// was started on it may have put there what the volume lacks. One of which nobody can tell is deleted
+// if the caller insists.
 func (e *Env) checkReleasedContent(ctx context.Context, in *ReleasedInput) error {
-	written, err := e.ReleasedWasWritten(ctx, in)
-	if err == nil && written {
-		err = in.cannot(api.CodeChainChanged, "it was written since volume %s has left it, by a guest that was started on it perhaps, and may have what the volume lacks; remove it yourself, but only after you have compared it with the volume", in.Spec.VolumeName)
+	change, why, err := e.ReleasedChange(ctx, in)
+	switch {
+	case err != nil || change == image.Unchanged || change == image.CannotTell && in.Force:
+		return err
+	case change == image.Changed:
+		return in.cannot(api.CodeChainChanged, "it was written since volume %s has left it, by a guest that was started on it perhaps, and may have what the volume lacks; remove it yourself, but only after you have compared it with the volume", in.Spec.VolumeName)
 	}
-	return err
+	return in.cannot(api.CodeChainChanged, "nobody can tell whether it was written since volume %s has left it (%s), so it may have what the volume lacks; compare it with the volume, or give --force if no guest and no program has written to it", in.Spec.VolumeName, why).
+		With(api.DetailCannotTell, in.Spec.Src.Path)
 }
 
-// ReleasedWasWritten says whether a released src was written since the volume left it. Where
-// no stamp was taken when it was frozen, the end of the migration is later than the last
-// write that was copied.
-func (e *Env) ReleasedWasWritten(ctx context.Context, in *ReleasedInput) (bool, error) {
-	if api.IsNetwork(in.Spec.Src.Path) {
-		return false, nil // nobody knows
+// ReleasedChange reports whether a released src was written since the volume left it. Why is the reason if
+// nobody can tell. The time of the move's end is no proof: it is by another clock than that of the file.
+func (e *Env) ReleasedChange(ctx context.Context, in *ReleasedInput) (change image.Change, why string, err error) {
+	change, why, err = e.changeSinceLeft(ctx, &in.Spec, in.Seal)
+	if change == image.Unchanged && in.Spec.SrcBlock && in.Spec.LedByRegistry() {
+		return image.CannotTell, "it is a device that other hosts have too, and this host counts its own writes alone", err
 	}
-	now, err := e.images.Stamp(ctx, in.Spec.Src.Path)
-	if err != nil {
-		return false, err
-	}
-	if in.Seal != nil {
-		return now.WrittenSince(*in.Seal), nil
-	}
-	return now.ModifiedNS > in.EndedAt.UnixNano(), nil
+	return change, why, err
 }
 
 // checkNotOpen refuses a src that the process of a domain has open, whatever libvirt says.

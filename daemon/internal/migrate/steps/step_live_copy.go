@@ -279,6 +279,9 @@ func (e *Env) stepCopyLast() op.Step {
 		if err := e.nothingWritten(ctx, in); err != nil {
 			return err
 		}
+		if err := e.sealLeft(ctx, r, in.Src.Path, copyLastStep); err != nil {
+			return err
+		}
 		return r.SetOutput(api.LiveOutcome{CopiedBytes: res.CopiedBytes, Seconds: e.now().Sub(began).Seconds()})
 	}
 	return liveStep(copyLastStep, do, nil)

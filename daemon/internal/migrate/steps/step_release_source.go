@@ -9,7 +9,6 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
-	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
@@ -35,19 +34,19 @@ func (e *Env) stepReleaseSource() op.Step {
 		if err := e.notNamed(ctx, s.Src.Path); err != nil {
 			return err
 		}
-		written, err := e.deleteSource(ctx, s, r.OpID())
-		if err != nil || !written {
+		kept, err := e.deleteSource(ctx, s, r.OpID())
+		if err != nil || kept == "" {
 			return err
 		}
-		return r.SetOutput(remarkOutput{s.Src.Path + " was to be deleted and is kept: it was written since it was frozen, by a guest that was started on it perhaps, and may have what the volume lacks"})
+		return r.SetOutput(remarkOutput{s.Src.Path + " was to be deleted and is kept: " + kept})
 	}
 	return step("release_source", do, nil, nil)
 }
 
 // deleteSource deletes src, unless another image is at its path by now, or src belongs to
-// somebody else: the registry has freed it before. A src that was written since it was frozen
-// may have what the volume lacks, and is kept as a released source.
-func (e *Env) deleteSource(ctx context.Context, s *Spec, opID string) (written bool, err error) {
+// somebody else: the registry has freed it before. A src that was written since it was frozen, or closed, or of which nobody
+// can tell, may have what the volume lacks, and is kept as a released source: kept is why.
+func (e *Env) deleteSource(ctx context.Context, s *Spec, opID string) (kept string, err error) {
 	self := location.Self{MigrationID: s.MigrationID}
 	holder, err := e.claims.Take(ctx, s.Src.Path, self, func() error {
 		is, err := e.isSource(ctx, s)
@@ -58,8 +57,8 @@ func (e *Env) deleteSource(ctx context.Context, s *Spec, opID string) (written b
 			e.log.Warn("src is not deleted: something else is at its place by now", "migration", s.MigrationID, "path", s.Src.Path)
 			return nil
 		}
-		err = e.sealed(ctx, s, opID)
-		if written = api.CodeOf(err) == api.CodeChainChanged; written {
+		kept, err = e.whyKeepSource(ctx, s, opID)
+		if kept != "" {
 			return nil
 		}
 		if err != nil && !errors.Is(err, image.ErrAbsent) { // a try before this one has deleted the file
@@ -75,11 +74,27 @@ func (e *Env) deleteSource(ctx context.Context, s *Spec, opID string) (written b
 	})
 	switch {
 	case errors.Is(err, location.ErrCannotTell):
-		return written, op.UnknownOutcome(CannotTellUser(s.Src.Path, err))
+		return kept, op.UnknownOutcome(CannotTellUser(s.Src.Path, err))
 	case err == nil && holder.Words != "":
 		e.log.Warn("src is not deleted: somebody else has it by now", "migration", s.MigrationID, "path", s.Src.Path, "it", holder.Words)
 	}
-	return written, e.hvError(e.registryError(err))
+	return kept, e.hvError(e.registryError(err))
+}
+
+// whyKeepSource says why a src that is to be deleted is kept, "" if it is known not to have been written since.
+func (e *Env) whyKeepSource(ctx context.Context, s *Spec, opID string) (string, error) {
+	facts, err := e.history.Facts(ctx, s, opID)
+	if err != nil {
+		return "", err
+	}
+	change, why, err := e.changeSinceLeft(ctx, s, facts.Seal)
+	switch {
+	case err != nil || change == image.Unchanged:
+		return "", err
+	case change == image.Changed:
+		return "it was written since the volume has left it, by a guest that was started on it perhaps, and may have what the volume lacks", nil
+	}
+	return "nobody can tell whether it was written since the volume has left it (" + why + "), so that it may have what the volume lacks", nil
 }
 
 // mayDeleteSource says whether src is to be deleted. Preflight refuses --delete-source

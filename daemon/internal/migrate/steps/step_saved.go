@@ -104,6 +104,9 @@ func evaluate(ctx context.Context, r *op.Run, question predicate) (bool, error) 
 	return question(ctx, s)
 }
 
+// stillClosedStep is the step after the copy that makes sure of it once more.
+const stillClosedStep = "still_closed"
+
 // stepClosed makes sure that nobody on this host has src open, and drops what this host has
 // cached of it: other hosts have written to it.
 func (e *Env) stepClosed(name string) op.Step {
