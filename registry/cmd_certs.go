@@ -79,7 +79,7 @@ var revokeCommand = command{
 it with every request, so the next one is refused, on connections that are open as
 well. SPKI is the SHA-256 of the public key in hex, as issue-cert prints it. With the id
 of a host every certificate is refused that was issued to it here and is recorded (the file
-issued in the TLS directory), also those that were replaced and have not ended yet.
+issued beside the authority's key), also those that were replaced and have not ended yet.
 `,
 	run: revoke,
 }
@@ -181,7 +181,7 @@ func issueCert(_ context.Context, in *invocation) error {
 	if err != nil {
 		return err
 	}
-	if err := mtls.Record(in.cfg.TLSDir, cert); err != nil {
+	if err := mtls.Record(in.cfg.keyDir(), cert); err != nil {
 		return err
 	}
 	if err := in.write(pair, kind); err != nil {
@@ -326,12 +326,12 @@ Next, on host %s:
 
 // revokeHost refuses every certificate that a host was given.
 func revokeHost(in *invocation, hostID string) error {
-	keys, err := mtls.Issued(in.cfg.TLSDir, hostID)
+	keys, err := mtls.Issued(in.cfg.keyDir(), hostID)
 	if err != nil {
 		return err
 	}
 	if len(keys) == 0 {
-		return fmt.Errorf("no certificate is recorded in %s that was issued to a host with the id %s; give the certificate or its key", in.cfg.TLSDir, hostID)
+		return fmt.Errorf("no certificate is recorded in %s that was issued to a host with the id %s; give the certificate or its key", in.cfg.keyDir(), hostID)
 	}
 	for _, spki := range keys {
 		if _, err := mtls.Deny(in.cfg.TLSDir, spki, "host id="+hostID); err != nil {

@@ -6,11 +6,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/atomicfile"
 )
@@ -23,34 +26,35 @@ const issuedHead = `# The certificates of hosts and operators that were issued h
 # all that a host was ever given.
 `
 
-// Record notes in dir that a certificate was issued. Call it before the certificate is
-// given away: a certificate that is not on record cannot be denied.
+// Record notes in dir, where the authority's key is, that a certificate was issued. Call it before the certificate is
+// given away: a certificate that is not on record cannot be denied. A list that is a link, or another user's, is refused:
+// root must not copy a file for the user whose directory this is.
 func Record(dir string, id Identity) error {
 	return underLock(dir, func() error {
 		path := filepath.Join(dir, IssuedFile)
-		data, err := os.ReadFile(path)
+		data, err := readIssued(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			data, err = []byte(issuedHead), nil
 		}
 		if err != nil {
-			return fmt.Errorf("read what was issued: %w", err)
+			return err
 		}
 		if len(data) > 0 && data[len(data)-1] != '\n' {
 			data = append(data, '\n')
 		}
 		data = fmt.Appendf(data, "%s %s %s\n", id.SPKI, id.NotAfter.UTC().Format(time.RFC3339), id)
-		return atomicfile.Write(path, data, 0o644)
+		return atomicfile.Write(path, data, 0o600)
 	})
 }
 
 // Issued returns the public keys of the recorded certificates of a host, by the host's id.
 func Issued(dir, hostID string) ([]string, error) {
-	data, err := os.ReadFile(filepath.Join(dir, IssuedFile))
+	data, err := readIssued(filepath.Join(dir, IssuedFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read what was issued: %w", err)
+		return nil, err
 	}
 	var keys []string
 	for line := range bytes.Lines(data) {
@@ -65,4 +69,40 @@ func Issued(dir, hostID string) ([]string, error) {
 		keys = append(keys, spki)
 	}
 	return keys, nil
+}
+
+// readIssued reads the list at path, which is a file of the calling user and has the form of a list.
+func readIssued(path string) (data []byte, err error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ELOOP) {
+		return nil, fmt.Errorf("read what was issued: %s is a link, which is not followed", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what was issued: %w", &fs.PathError{Op: "open", Path: path, Err: err})
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer func() { err = errors.Join(err, f.Close()) }()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("read what was issued: %w", err)
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1:
+		return nil, fmt.Errorf("read what was issued: %s is no file with a single name", path)
+	case int(st.Uid) != os.Geteuid():
+		return nil, fmt.Errorf("read what was issued: %s is not yours, but of the user with the id %d", path, st.Uid)
+	}
+	if data, err = io.ReadAll(f); err != nil {
+		return nil, fmt.Errorf("read what was issued: %w", err)
+	}
+	for line := range bytes.Lines(data) {
+		words := strings.Fields(string(line))
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		if _, err := ParseSPKI(words[0]); err != nil {
+			return nil, fmt.Errorf("read what was issued: %s is no list of certificates: %w", path, err)
+		}
+	}
+	return data, nil
 }

@@ -77,20 +77,20 @@ func lookUpAnswer(ctx context.Context, tx *Tx, req Request, hash []byte, answer 
 	return true, nil
 }
 
-func keepAnswer(ctx context.Context, tx *Tx, req Request, hash []byte, answer any, at time.Time) error {
+func keepAnswer(ctx context.Context, tx *Tx, req Request, hash []byte, answer any, at time.Time) (bytes int, err error) {
 	if req.OpID == "" {
-		return nil
+		return 0, nil
 	}
 	response, err := json.Marshal(answer)
 	if err != nil {
-		return fmt.Errorf("encode answer: %w", err)
+		return 0, fmt.Errorf("encode answer: %w", err)
 	}
 	if _, err := tx.write(ctx, "INSERT INTO idempotency (key, request, response, at_us) VALUES (?, ?, ?, ?)",
 		req.key(), hash, string(response), at.UnixMicro()); err != nil {
-		return fmt.Errorf("keep answer: %w", err)
+		return 0, fmt.Errorf("keep answer: %w", err)
 	}
 	tx.noteAnswer(req.key())
-	return nil
+	return len(response), nil
 }
 
 // ExpireAnswers deletes the answers that are older than KeepAnswers.

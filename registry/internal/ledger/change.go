@@ -20,8 +20,12 @@ type Change struct {
 	Epoch    int64
 
 	who, opID  string
+	kept       int
 	faultPoint func(name string)
 }
+
+// Kept is how many bytes the change adds to what outlasts it: its events, and once do of Mutate has returned also its answer.
+func (tx *Change) Kept() int { return tx.kept }
 
 // NewChange returns a change, made for a caller in a running transaction.
 func (l *Ledger) NewChange(tx *Tx, req Request) *Change {
@@ -52,7 +56,9 @@ func Mutate[T any](ctx context.Context, l *Ledger, req Request, admit func(conte
 		if err != nil {
 			return err
 		}
-		return keepAnswer(ctx, w, req, hash, answer, tx.At)
+		kept, err := keepAnswer(ctx, w, req, hash, answer, tx.At)
+		tx.kept += kept
+		return err
 	})
 	if err != nil {
 		return none, err // a change that was refused late may have begun to fill it

@@ -23,6 +23,24 @@ const (
 	maxEventBytes = 1 << 20
 )
 
+// MaxEventDetails bounds, as JSON, the details of an event: the trail is kept for ever.
+const MaxEventDetails = 256 << 10
+
+// boundDetails returns the details of an event, or their size if they are too long.
+func boundDetails(details map[string]any) (map[string]any, error) {
+	if len(details) == 0 {
+		return details, nil
+	}
+	b, err := json.Marshal(details)
+	if err != nil {
+		return nil, fmt.Errorf("encode details of audit event: %w", err)
+	}
+	if len(b) > MaxEventDetails {
+		return map[string]any{"details_left_out_bytes": len(b)}, nil
+	}
+	return details, nil
+}
+
 // Audit adds an event to the trail, in the transaction of the change. Callers fill in what
 // only they know: object, states, details, and, for a volume, the generation in the token.
 func (tx *Change) Audit(ctx context.Context, e api.Event) error {
@@ -53,6 +71,9 @@ func (tx *Change) AddEvent(ctx context.Context, e api.Event) (api.Event, error) 
 		}
 		e.Token = &token
 	}
+	if e.Details, err = boundDetails(e.Details); err != nil {
+		return e, err
+	}
 	content, err := json.Marshal(e)
 	if err != nil {
 		return e, fmt.Errorf("encode audit event: %w", err)
@@ -61,6 +82,7 @@ func (tx *Change) AddEvent(ctx context.Context, e api.Event) (api.Event, error) 
 	if _, err := tx.write(ctx, "INSERT INTO events (seq, content, hash) VALUES (?, ?, ?)", e.Seq, string(content), hash); err != nil {
 		return e, fmt.Errorf("store audit event: %w", err)
 	}
+	tx.kept += len(content)
 	tx.end = &End{Seq: e.Seq, Hash: hash}
 	tx.passFaultPoints(e)
 	return e, nil

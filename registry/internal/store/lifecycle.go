@@ -115,6 +115,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	s := &Store{
 		db: db, cache: newRowCache(), progress: ledger.NewNotifier(), onReadOnly: o.OnReadOnly, onDoubt: o.OnDoubt, sharedPools: o.SharedPools, now: time.Now,
 		postLimit: newPostLimit(), refusalLimit: newRefusalLimit(), reportLimit: ratelimit.New(reportsPerSecond, reportsAtOnce),
+		changeBytes: ratelimit.NewBytes(changeBytesPerSecond, changeBytesAtOnce),
 	}
 	if err := s.start(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("open registry: %w", err), db.Close())

@@ -20,8 +20,25 @@ type admission func(context.Context, *Store, *Tx) error
 // reported since the start is refused with registry_unavailable, because its mark may prove
 // that the database is from a backup.
 func Mutate[T any](ctx context.Context, s *Store, call Call, what string, request any, do func(context.Context, *Tx) (T, error)) (T, error) {
-	return mutateIf(ctx, s, call, what, request, admitToken, do)
+	if call.Host == nil {
+		return mutateIf(ctx, s, call, what, request, admitToken, do)
+	}
+	if !s.changeBytes.Allow(call.Host.ID, s.now()) {
+		return *new(T), api.Errorf(api.CodeRegistryUnavailable, "the change was not made: what a host changes may add %d MiB to the registry at once and %d KiB a second; try again later",
+			changeBytesAtOnce>>20, changeBytesPerSecond>>10)
+	}
+	return mutateIf(ctx, s, call, what, request, admitToken, func(ctx context.Context, tx *Tx) (T, error) {
+		tx.OnCommit(func() { s.changeBytes.Spend(call.Host.ID, tx.Kept(), s.now()) })
+		return do(ctx, tx)
+	})
 }
+
+// What the changes of one host may add to the trail and to the answers that are kept, at once and then a second: 500
+// instances with 20 disks each are adopted at once, with room to spare.
+const (
+	changeBytesAtOnce    = 64 << 20
+	changeBytesPerSecond = 16 << 10
+)
 
 // mutateIf is Mutate with an admission of its own.
 func mutateIf[T any](ctx context.Context, s *Store, call Call, what string, request any, admit admission, do func(context.Context, *Tx) (T, error)) (T, error) {

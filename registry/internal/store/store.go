@@ -37,6 +37,8 @@ type Store struct {
 	postLimit, refusalLimit *ratelimit.Limit
 	// reportLimit bounds the reports of a host that the database has to take.
 	reportLimit *ratelimit.Limit
+	// changeBytes is what the changes of each host may add.
+	changeBytes *ratelimit.Bytes
 	// progress is of what hosts say of their migrations.
 	progress    *ledger.Notifier
 	onReadOnly  func(reason string)

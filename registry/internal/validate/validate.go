@@ -26,6 +26,8 @@ const (
 	MaxText = 255
 	// MaxPath is the kernel's PATH_MAX without its final zero.
 	MaxPath = 4095
+	// MaxLocation bounds, as JSON, all that is said of one place, with its base images.
+	MaxLocation = 64 << 10
 	// sectorBytes divides the size of every disk.
 	sectorBytes = 512
 )
@@ -172,7 +174,22 @@ func Location(what string, l api.Location) error {
 	if l.IsSlice() && (l.Format != api.FormatRaw || l.ImageBytes <= l.SizeBytes) {
 		return Invalid("the %s is %s of %d bytes and said to be the beginning of %d bytes; only a raw volume can be that of something larger", what, l.Format, l.SizeBytes, l.ImageBytes)
 	}
-	return cmp.Or(luks(what, l), backing(what, l), Identity("identity of the "+what, l.Identity))
+	return cmp.Or(luks(what, l), backing(what, l), Identity("identity of the "+what, l.Identity), locationBytes(what, l))
+}
+
+// locationBytes bounds what the registry keeps of a location: it is in each event and each answer about it.
+func locationBytes(what string, l api.Location) error {
+	if l.Backing == "" {
+		return nil // the bounds of its texts are less
+	}
+	b, err := json.Marshal(l)
+	if err != nil {
+		return Invalid("the %s cannot be written as JSON: %v", what, err)
+	}
+	if len(b) > MaxLocation {
+		return Invalid("the %s with its base images has %d bytes as JSON and may have %d", what, len(b), MaxLocation)
+	}
+	return nil
 }
 
 // maxIdentity bounds, in bytes, what a device says of itself: a loop device says the path of its file.

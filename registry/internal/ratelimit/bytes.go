@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ratelimit
+
+import (
+	"sync"
+	"time"
+)
+
+// Bytes bounds how many bytes each caller uses up. What a request costs is known only once it is done, so
+// a caller may begin one as long as it has something left, and owes what is more. It is safe for concurrent use.
+type Bytes struct {
+	perSecond, burst float64
+
+	mu      sync.Mutex
+	callers map[string]*account
+}
+
+type account struct {
+	left float64
+	at   time.Time
+}
+
+// NewBytes returns a bound: every caller has burst bytes at first, and gets back so many per second.
+func NewBytes(perSecond, burst int) *Bytes {
+	return &Bytes{perSecond: float64(perSecond), burst: float64(burst), callers: map[string]*account{}}
+}
+
+// Allow reports whether the caller has something left.
+func (b *Bytes) Allow(caller string, now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.settled(caller, now).left > 0
+}
+
+// Spend notes what the caller has used up.
+func (b *Bytes) Spend(caller string, bytes int, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.settled(caller, now).left -= float64(bytes)
+}
+
+// settled is the account of a caller with what it has got back until now.
+func (b *Bytes) settled(caller string, now time.Time) *account {
+	a := b.callers[caller]
+	if a == nil {
+		a = &account{left: b.burst, at: now}
+		b.callers[caller] = a
+	}
+	if elapsed := now.Sub(a.at); elapsed > 0 {
+		a.left, a.at = min(b.burst, a.left+elapsed.Seconds()*b.perSecond), now
+	}
+	return a
+}
