@@ -5,6 +5,7 @@ package web
 import (
 	"crypto/rand"
 	"crypto/subtle"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -72,13 +73,16 @@ type admission struct {
 	// cookie is the name of the session's cookie. Browsers do not tell ports apart, so each
 	// run has a name of its own.
 	cookie, session string
+	// key is what the page's scripts send with all that they ask for, in keyHeader. The cookie goes to every
+	// server of this machine; the browser keeps the key for pages of this port.
+	key string
 
 	mu    sync.Mutex
 	token string // "" once it was used
 }
 
 func newAdmission() *admission {
-	return &admission{cookie: "volferry-" + rand.Text()[:8], session: rand.Text(), token: rand.Text()}
+	return &admission{cookie: "volferry-" + rand.Text()[:8], session: rand.Text(), key: rand.Text(), token: rand.Text()}
 }
 
 // exchange uses the token up. It returns false if token is another one, or was used.
@@ -92,8 +96,11 @@ func (a *admission) exchange(token string) bool {
 	return true
 }
 
-// open gives the session to the browser that has the token. Its answer is a page that goes
-// on by itself and no redirect: a browser that followed a link from elsewhere would not
+// keyHeader has the key in what the page's scripts ask for.
+const keyHeader = "Volferry-Page-Key"
+
+// open gives the session to the browser that has the token. Its answer is a page that keeps the key and goes
+// on by itself, and no redirect: a browser that followed a link from elsewhere would not
 // send a strict cookie with that.
 func (a *admission) open(w http.ResponseWriter, r *http.Request) {
 	if !a.exchange(r.URL.Query().Get("token")) {
@@ -103,7 +110,7 @@ func (a *admission) open(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, &http.Cookie{Name: a.cookie, Value: a.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write([]byte(`<!doctype html><html lang="en"><meta http-equiv="refresh" content="0;url=/"><title>Volferry</title><a href="/">Open the page</a></html>` + "\n"))
+	_, _ = fmt.Fprintf(w, `<!doctype html><html lang="en"><meta name="key" content="%s"><script type="module" src="/enter.js"></script><title>Volferry</title><a href="/">Open the page</a></html>`+"\n", a.key)
 }
 
 // only has next answer the session alone.
@@ -111,6 +118,17 @@ func (a *admission) only(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, err := r.Cookie(a.cookie); err != nil || !equal(c.Value, a.session) {
 			http.Error(w, "This browser has no session here: open the link that 'volferryctl web' printed.", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// withKey has next answer the page's own scripts alone.
+func (a *admission) withKey(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !equal(r.Header.Get(keyHeader), a.key) {
+			http.Error(w, "This page has no key: open the link that 'volferryctl web' printed.", http.StatusUnauthorized)
 			return
 		}
 		next.ServeHTTP(w, r)

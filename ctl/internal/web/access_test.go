@@ -4,6 +4,7 @@ package web
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -11,7 +12,7 @@ import (
 
 func TestLinkWorksOnceAndForTheBrowserThatOpenedItFirst(t *testing.T) {
 	s := newSite(t)
-	if status, body := get(t, s.browser, s.link()); status != http.StatusOK || !strings.Contains(body, "url=/") {
+	if status, body := get(t, s.browser, s.link()); status != http.StatusOK || !strings.Contains(body, `src="/enter.js"`) {
 		t.Fatalf("the link answers %d %s", status, body)
 	}
 	if status, body := get(t, s.browser, s.page.URL); status != http.StatusOK || !strings.Contains(body, "<h1>Volferry</h1>") {
@@ -94,6 +95,34 @@ func TestWithoutTheSessionNothingIsAnswered(t *testing.T) {
 	if n := len(s.requests()); n > 0 {
 		t.Errorf("%d requests reached the other side", n)
 	}
+}
+
+// A browser sends its cookies to all ports: a server at another one has the session, and asks with it.
+func TestWhoHasTheCookieAloneReadsNothing(t *testing.T) {
+	s := openSite(t)
+	stolen := newBrowser(t)
+	stolen.Jar = s.browser.Jar
+	if len(stolen.Jar.Cookies(&url.URL{Scheme: "http", Host: "127.0.0.1:1"})) != 1 {
+		t.Fatal("another port does not get the cookie, which proves nothing")
+	}
+	for _, path := range []string{"/about", "/v1/status", "/v1/events?follow=1", "/v1/migrations/m1"} {
+		for _, key := range []string{"", "guess", s.server.admission.session} {
+			stolen.Transport = script{key}
+			if status, body := get(t, stolen, s.page.URL+path); status != http.StatusUnauthorized {
+				t.Errorf("%s with key %q is answered %d %s", path, key, status, body)
+			}
+		}
+	}
+	if n := len(s.requests()); n > 0 {
+		t.Errorf("%d requests reached the other side", n)
+	}
+	// No page but the one that takes the token has the key.
+	eachPageFile(t, func(name, _ string) {
+		stolen.Transport = nil
+		if _, body := get(t, stolen, s.page.URL+"/"+strings.TrimSuffix(name, "index.html")); strings.Contains(body, s.server.admission.key) {
+			t.Errorf("%s has the key", name)
+		}
+	})
 }
 
 func TestOtherNamesOfThisMachineAreRefused(t *testing.T) {

@@ -68,9 +68,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 func (s *Server) handler() http.Handler {
 	shown := http.NewServeMux()
 	for _, d := range forwarded {
-		shown.Handle(d.String(), s.forward.handler(d))
+		shown.Handle(d.String(), s.admission.withKey(s.forward.handler(d)))
 	}
-	shown.HandleFunc("GET /about", s.sayAbout)
+	shown.Handle("GET /about", s.admission.withKey(http.HandlerFunc(s.sayAbout)))
 	page, err := fs.Sub(embedded, "page")
 	if err != nil {
 		panic(err) // the name is a constant

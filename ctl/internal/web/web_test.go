@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -111,14 +112,34 @@ func newBrowser(t *testing.T) *http.Client {
 	return &http.Client{Jar: jar}
 }
 
+// script sends the key with all that it asks for, as the page's scripts do.
+type script struct{ key string }
+
+func (s script) RoundTrip(r *http.Request) (*http.Response, error) {
+	r.Header.Set(keyHeader, s.key)
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// keyIn is the key in the page that the link opens.
+var keyIn = regexp.MustCompile(`<meta name="key" content="([A-Z2-7]+)">`)
+
 // openSite serves the page to a browser that has opened the link.
 func openSite(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t)
-	if status, body := get(t, s.browser, s.link()); status != http.StatusOK {
+	s.open(t, s.link())
+	return s
+}
+
+// open opens the link, and has the browser send the key from then on.
+func (s *site) open(t *testing.T, link string) {
+	t.Helper()
+	status, body := get(t, s.browser, link)
+	key := keyIn.FindStringSubmatch(body)
+	if status != http.StatusOK || key == nil {
 		t.Fatalf("the link answers %d %s", status, body)
 	}
-	return s
+	s.browser.Transport = script{key[1]}
 }
 
 func (s *site) link() string { return s.server.URL(s.page.Listener.Addr()) }
@@ -172,7 +193,7 @@ func TestServingEndsWithTheContextAlsoUnderAStream(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- s.server.Serve(ctx, l) }()
-	get(t, s.browser, s.server.URL(l.Addr()))
+	s.open(t, s.server.URL(l.Addr()))
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+l.Addr().String()+"/v1/events?follow=1", nil)
 	if err != nil {
 		t.Fatal(err)

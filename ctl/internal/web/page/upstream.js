@@ -22,7 +22,7 @@ const pageOfTrail = 1000;
 async function ask(path, signal) {
   let response;
   try {
-    response = await fetch(path, { signal, redirect: 'error' });
+    response = await fetch(path, { signal, redirect: 'error', headers: { 'Volferry-Page-Key': localStorage.getItem('key') ?? '' } });
   } catch (e) {
     throw new Refused(0, e.name === 'TimeoutError' ? 'no answer within a minute' : 'volferryctl web does not answer');
   }
