@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -41,8 +42,8 @@ type call struct {
 	command uint16
 	off     int64
 	n       int64
-	p       []byte // of a read
-	filled  int64
+	p       []byte              // of a read
+	filled  []span              // the parts of it that have come
 	extents map[string][]extent // by the meta context
 	err     error
 	done    chan struct{}
@@ -69,8 +70,12 @@ func (e *Export) find(cookie uint64) (*call, error) {
 
 func (e *Export) end(cookie uint64, c *call) {
 	var err error
-	if c.command == commandRead && c.filled != c.n {
-		err = fmt.Errorf("the server has answered with %d of %d bytes: %w", c.filled, c.n, unix.EIO)
+	if c.command == commandRead && !slices.Equal(c.filled, []span{{0, c.n}}) {
+		var n int64
+		for _, s := range c.filled {
+			n += s.to - s.from
+		}
+		err = fmt.Errorf("the server has answered with %d of %d bytes: %w", n, c.n, unix.EIO)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

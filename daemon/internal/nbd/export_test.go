@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -250,6 +251,48 @@ func answering(t *testing.T, answer func(cookie []byte) []byte) *nbd.Export {
 func reply(cookie []byte, kind uint16, payload []byte) []byte {
 	b := be.AppendUint16(be.AppendUint16(be.AppendUint32(nil, 0x668e33ef), 1), kind)
 	return append(be.AppendUint32(append(b, cookie...), uint32(len(payload))), payload...)
+}
+
+// more is a piece of a structured reply, after which others come.
+func more(cookie []byte, kind uint16, payload []byte) []byte {
+	b := reply(cookie, kind, payload)
+	b[5] = 0
+	return b
+}
+
+// pieceOf is data of a read, each byte of which is b.
+func pieceOf(off uint64, n int, b byte) []byte {
+	return append(be.AppendUint64(nil, off), bytes.Repeat([]byte{b}, n)...)
+}
+
+func TestAReadThatIsAnsweredTwiceInOnePlaceIsAnError(t *testing.T) {
+	for name, answer := range map[string]func(c []byte) []byte{
+		"one half twice": func(c []byte) []byte {
+			return append(more(c, 1, pieceOf(0, 256, 1)), reply(c, 1, pieceOf(0, 256, 1))...)
+		},
+		"pieces that overlap": func(c []byte) []byte {
+			return append(more(c, 1, pieceOf(256, 256, 1)), reply(c, 1, pieceOf(255, 256, 1))...)
+		},
+		"a hole in data": func(c []byte) []byte {
+			return append(more(c, 1, pieceOf(0, 256, 1)), reply(c, 2, be.AppendUint32(be.AppendUint64(nil, 128), 256))...)
+		},
+	} {
+		if _, err := answering(t, answer).ReadAt(make([]byte, 512), 0); err == nil || !strings.Contains(err.Error(), "twice") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestThePiecesOfAReadComeInAnyOrder(t *testing.T) {
+	e := answering(t, func(c []byte) []byte {
+		return slices.Concat(more(c, 1, pieceOf(256, 128, 3)), more(c, 2, be.AppendUint32(be.AppendUint64(nil, 384), 128)),
+			more(c, 1, pieceOf(0, 64, 1)), more(c, 1, pieceOf(128, 128, 2)), reply(c, 1, pieceOf(64, 64, 1)))
+	})
+	got := bytes.Repeat([]byte{9}, 512)
+	want := slices.Concat(bytes.Repeat([]byte{1}, 128), bytes.Repeat([]byte{2}, 128), bytes.Repeat([]byte{3}, 128), make([]byte, 128))
+	if _, err := e.ReadAt(got, 0); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("read %x, %v", got, err)
+	}
 }
 
 func TestAReadThatIsAnsweredInPartIsAnError(t *testing.T) {
