@@ -40,6 +40,12 @@ func (d *doctor) pools(ctx context.Context) []api.Check {
 			})
 			continue
 		}
+		if p.Problem != "" {
+			out = append(out, api.Check{
+				Name: "pool " + p.Name, Status: "warn", Message: p.Problem,
+				Advice: "look where that comes from; the pool can be used",
+			})
+		}
 		if p.NoCreate {
 			out = append(out, ok("pool "+p.Name, p.Type+", of volumes that are there already"))
 			continue

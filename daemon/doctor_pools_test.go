@@ -19,6 +19,15 @@ func TestDoctorAdvisesAWholeCommandForAPoolThatIsFull(t *testing.T) {
 	}
 }
 
+func TestDoctorShowsTheWarningOfAPoolThatCanBeUsed(t *testing.T) {
+	fake := hvtest.New()
+	fake.AddPool(hv.PoolInfo{Name: "thin", Type: hv.ConnectorPool, Path: "/dev/vg", Active: true, FreeBytes: 10 * poolLow, Problem: "another volume group has the name vg"})
+	checks := (&doctor{cfg: &config{}, hv: fake}).pools(t.Context())
+	if len(checks) != 2 || checks[0].Status != "warn" || !strings.Contains(checks[0].Message, "name vg") || checks[1].Status != "ok" {
+		t.Errorf("got %+v", checks)
+	}
+}
+
 func TestDoctorLooksForNoRoomInAPoolThatMakesNoVolumes(t *testing.T) {
 	fake := hvtest.New()
 	fake.AddPool(hv.PoolInfo{Name: "san", Type: hv.ConnectorPool, Path: "/dev/disk/by-id", Active: true, NoCreate: true})

@@ -49,12 +49,22 @@ func poolOf(t *testing.T, h *host, name string) api.Pool {
 	return api.Pool{}
 }
 
+// groupUUID is that of the volume group of the tests.
+func groupUUID(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "vgs", "--noheadings", "--options", "vg_uuid", "vg").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
 // TestStorageTheConnectorOfLVMKeepsToTheProtocol, on a real thin pool.
 func TestStorageTheConnectorOfLVMKeepsToTheProtocol(t *testing.T) {
 	storageDevice(t, walked[0])
 	thinPool(t, "kit-pool", "200M")
 	bin := programs(t)
-	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "volferryd"), "connector-test", filepath.Join(bin, "connectors", "lvm"), "vg=vg", "thin_pool=kit-pool").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "volferryd"), "connector-test", filepath.Join(bin, "connectors", "lvm"), "vg=vg", "vg_uuid="+groupUUID(t), "thin_pool=kit-pool").CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
 		t.Fatal(err)
@@ -63,6 +73,32 @@ func TestStorageTheConnectorOfLVMKeepsToTheProtocol(t *testing.T) {
 	if err != nil || strings.Contains(string(left), "volferry-test") {
 		t.Errorf("it has left something: %s, %v", left, err)
 	}
+}
+
+// TestStorageAGroupThatAGuestHasMadeIsNotUsed, though it has the name of the pool's group.
+func TestStorageAGroupThatAGuestHasMadeIsNotUsed(t *testing.T) {
+	storageDevice(t, walked[0])
+	thinPool(t, "own-pool", "100M")
+	h := startHost(t)
+	h.configure(t, "[connector_pools]\nthin = { connector = \"lvm\", vg = \"vg\", vg_uuid = \""+groupUUID(t)+"\", thin_pool = \"own-pool\" }\n")
+	file := filepath.Join(t.TempDir(), "lun")
+	lvm(t, "truncate", "--size", "64M", file)
+	out, err := exec.CommandContext(t.Context(), "losetup", "--find", "--show", file).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lun := strings.TrimSpace(string(out))
+	t.Cleanup(func() { lvm(t, "losetup", "--detach", lun) })
+	lvm(t, "vgcreate", "--devices", lun, "vg", lun)
+	t.Cleanup(func() { lvm(t, "vgremove", "--devices", lun, "--yes", "vg") })
+	h.ctl(t, "volume", "create", "db", "--size", "32MiB", "--pool", "thin")
+	h.ctl(t, "volume", "delete", "db", "--yes")
+	for _, c := range h.checks(t) {
+		if c.Name == "pool thin" && c.Status == "warn" && strings.Contains(c.Message, lun) {
+			return
+		}
+	}
+	t.Error("doctor says nothing of the other group")
 }
 
 // TestStorageAThinPoolIsAPoolAsThePageSays follows the page where it is about a thin pool, with names
@@ -74,7 +110,7 @@ func TestStorageAThinPoolIsAPoolAsThePageSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	here := strings.NewReplacer("vg1/pool", "vg/page-pool", "vg1", "vg", "--name pool", "--yes --name page-pool", `"pool"`, `"page-pool"`,
+	here := strings.NewReplacer("M3Uv6R-Gnhy-mmFU-ApVl-YWPJ-yS3a-dRnKhR", groupUUID(t), "vg1/pool", "vg/page-pool", "vg1", "vg", "--name pool", "--yes --name page-pool", `"pool"`, `"page-pool"`,
 		"500G", "300M", "+100G", "+40M", "20GiB", "32MiB", "40GiB", "64MiB")
 	web := filepath.Join(h.poolA, "web.raw")
 	halfZeros(t, web)
@@ -152,7 +188,7 @@ func TestStorageAGuestMovesIntoAThinPoolAndGrowsThere(t *testing.T) {
 	storageDevice(t, walked[0])
 	thinPool(t, "guest-pool", "200M")
 	h := startHost(t)
-	h.configure(t, "[connector_pools]\nthin = { connector = \"lvm\", vg = \"vg\", thin_pool = \"guest-pool\" }\n")
+	h.configure(t, "[connector_pools]\nthin = { connector = \"lvm\", vg = \"vg\", vg_uuid = \""+groupUUID(t)+"\", thin_pool = \"guest-pool\" }\n")
 	h.virsh(t, "capabilities")
 	g := h.runningGuest(t, h.diskIn(t, h.poolA, api.FormatRaw))
 	v := g.start(t, "vda", "--to-pool", "thin")
@@ -197,7 +233,7 @@ func TestStorageADaemonThatDiesLeavesNoVolumeThatNobodyKnows(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "killer"), []byte(script), 0o700); err != nil { //nolint:gosec // it is a program
 		t.Fatal(err)
 	}
-	h.configure(t, "[connector_pools]\nthin = { connector = \"killer\", vg = \"vg\", thin_pool = \"dying-pool\" }\n")
+	h.configure(t, "[connector_pools]\nthin = { connector = \"killer\", vg = \"vg\", vg_uuid = \""+groupUUID(t)+"\", thin_pool = \"dying-pool\" }\n")
 	h.Flags = append(h.Flags, "--connector-dir", dir)
 	h.KillDaemon()
 	if err := h.StartDaemon(t.Context()); err != nil {

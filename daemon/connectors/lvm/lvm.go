@@ -63,7 +63,7 @@ func (l lvm) create(ctx context.Context, p place, r *report, in connector.Reques
 		}
 		return connector.Answer{}, connector.Errorf(connector.CodeExists, "volume group %s has a logical volume %s already", p.group, in.Volume)
 	}
-	_, err := l.run(ctx, "lvcreate", "--yes", "--wipesignatures", "n", "--activate", "y", "--setactivationskip", "n",
+	_, err := l.within(ctx, r.group, "lvcreate", "--yes", "--wipesignatures", "n", "--activate", "y", "--setactivationskip", "n",
 		"--virtualsize", inBytes(in.SizeBytes), "--thinpool", p.pool, "--addtag", opTag+in.OpID, "--name", in.Volume, p.group)
 	if err != nil {
 		return connector.Answer{}, refusal(err)
@@ -87,7 +87,7 @@ func (l lvm) extend(ctx context.Context, p place, r *report, in connector.Reques
 	case v.sizeBytes > in.SizeBytes:
 		return connector.Answer{}, connector.Errorf(connector.CodeInvalid, "%s has %d bytes, and is not made smaller", in.Volume, v.sizeBytes)
 	}
-	if _, err := l.run(ctx, "lvextend", "--yes", "--size", inBytes(in.SizeBytes), p.group+"/"+in.Volume); err != nil {
+	if _, err := l.within(ctx, r.group, "lvextend", "--yes", "--size", inBytes(in.SizeBytes), p.group+"/"+in.Volume); err != nil {
 		return connector.Answer{}, refusal(err)
 	}
 	return l.now(ctx, p, in.Volume)
@@ -108,7 +108,7 @@ func (l lvm) remove(ctx context.Context, p place, r *report, in connector.Reques
 	case v.open:
 		return connector.Answer{}, connector.Errorf(connector.CodeInUse, "%s is open: `lsof %[1]s` may say by whom", p.path(in.Volume))
 	}
-	if _, err := l.run(ctx, "lvremove", "--yes", "--select", "lv_uuid="+v.UUID, p.group); err != nil {
+	if _, err := l.within(ctx, r.group, "lvremove", "--yes", "--select", "lv_uuid="+v.UUID, p.group); err != nil {
 		return connector.Answer{}, refusal(err)
 	}
 	now, err := l.report(ctx, p)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,9 +18,12 @@ import (
 
 const extent = 4 << 20
 
-// fakeLVM is a volume group vg with a thin pool, as far as the commands of the connector need it.
+// fakeLVM is a volume group vg with a thin pool, as far as the commands of the connector need it. A command that sees
+// two groups of one name refuses the name.
 type fakeLVM struct {
 	volumes []logical
+	// disks have the group that each is of, by its name and its UUID.
+	disks map[string][2]string
 	// fails, if set, is the error of the command of this name.
 	fails map[string]error
 	ran   []string
@@ -30,7 +34,30 @@ func newFakeLVM() *fakeLVM {
 		{Name: "pool", UUID: "pool-uuid", Size: strconv.Itoa(100 * extent), Layout: "thin,pool", DataPercent: "25.00", Zero: "1"},
 		{Name: "root", UUID: "root-uuid", Size: strconv.Itoa(10 * extent), Layout: "linear"},
 		{Name: "elsewhere", UUID: "else-uuid", Size: strconv.Itoa(10 * extent), Layout: "thin,sparse", PoolLV: "another"},
-	}, fails: map[string]error{}}
+	}, fails: map[string]error{}, disks: map[string][2]string{"/dev/sda": {"vg", "vg-uuid"}, "/dev/sdb": {"vg", "vg-uuid"}, "/dev/sdc": {"other", "other-uuid"}}}
+}
+
+// pvs reports the disks.
+func (f *fakeLVM) pvs() ([]byte, error) {
+	pvs := []map[string]string{{"pv_name": "[unknown]", "vg_name": "vg", "vg_uuid": "vg-uuid"}, {"pv_name": "/dev/free", "vg_name": "", "vg_uuid": ""}}
+	for _, disk := range slices.Sorted(maps.Keys(f.disks)) {
+		pvs = append(pvs, map[string]string{"pv_name": disk, "vg_name": f.disks[disk][0], "vg_uuid": f.disks[disk][1]})
+	}
+	return json.Marshal(map[string]any{"report": []any{map[string]any{"pv": pvs}}})
+}
+
+// uuidOf is the group of this name that a command sees.
+func (f *fakeLVM) uuidOf(name, devices string) (string, error) {
+	seen := map[string]bool{}
+	for disk, of := range f.disks {
+		if of[0] == name && (devices == "" || slices.Contains(strings.Split(devices, ","), disk)) {
+			seen[of[1]] = true
+		}
+	}
+	if len(seen) != 1 {
+		return "", fmt.Errorf("exit status 5: there are %d groups %q", len(seen), name)
+	}
+	return slices.Collect(maps.Keys(seen))[0], nil
 }
 
 // option is the value of an option of a command.
@@ -47,15 +74,20 @@ func (f *fakeLVM) run(_ context.Context, args ...string) ([]byte, error) {
 	if err := f.fails[args[0]]; err != nil {
 		return nil, err
 	}
+	if args[0] == "pvs" {
+		return f.pvs()
+	}
 	target := args[len(args)-1]
+	name, _, _ := strings.Cut(target, "/")
+	uuid, err := f.uuidOf(name, option(args, "--devices"))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", args[0], err)
+	}
 	switch args[0] {
 	case "lvs":
-		if target != "vg" {
-			return nil, fmt.Errorf("lvs: exit status 5: Volume group %q not found", target)
-		}
 		all := slices.Clone(f.volumes)
 		for i := range all {
-			all[i].GroupUUID, all[i].ExtentSize = "vg-uuid", strconv.Itoa(extent)
+			all[i].GroupUUID, all[i].ExtentSize = uuid, strconv.Itoa(extent)
 		}
 		return json.Marshal(map[string]any{"report": []any{map[string]any{"lv": all}}})
 	case "lvcreate":
@@ -76,7 +108,7 @@ func (f *fakeLVM) run(_ context.Context, args ...string) ([]byte, error) {
 func ask(t *testing.T, f *fakeLVM, in connector.Request) (connector.Answer, error) {
 	t.Helper()
 	if in.Options == nil {
-		in.Options = map[string]string{"vg": "vg", "thin_pool": "pool"}
+		in.Options = map[string]string{"vg": "vg", "vg_uuid": "vg-uuid", "thin_pool": "pool"}
 	}
 	return lvm{run: f.run}.handle(t.Context(), in)
 }
@@ -88,12 +120,59 @@ func TestAThinPoolSaysWhatItHas(t *testing.T) {
 	}
 }
 
+// A guest writes a group of the pool's name on its own disk.
+func TestAnotherVolumeGroupOfTheNameIsNotUsed(t *testing.T) {
+	guest := [2]string{"vg", "guest-uuid"}
+	f := newFakeLVM()
+	f.disks["/dev/lun"] = guest
+	out, err := ask(t, f, connector.Request{Verb: connector.VerbInspect})
+	if err != nil || !strings.Contains(out.Pool.Warning, "guest-uuid on /dev/lun") {
+		t.Errorf("beside it: %+v, %v", out.Pool, err)
+	}
+	made, err := ask(t, f, connector.Request{Verb: connector.VerbCreate, OpID: "op", Volume: "db", SizeBytes: extent})
+	if err != nil || made.Volume.Identity != "LVM-vguuiddbuuid" {
+		t.Errorf("a volume beside it: %+v, %v", made.Volume, err)
+	}
+	for _, ran := range f.ran {
+		if !strings.HasPrefix(ran, "pvs ") && !strings.Contains(ran, " --devices /dev/sda,/dev/sdb ") {
+			t.Errorf("%s sees other disks", ran)
+		}
+	}
+	// And while the pool's own disks are away.
+	f.disks = map[string][2]string{"/dev/lun": guest}
+	f.ran = nil
+	for _, in := range []connector.Request{
+		{Verb: connector.VerbInspect},
+		{Verb: connector.VerbInspect, Volume: "db"},
+		{Verb: connector.VerbCreate, OpID: "op", Volume: "new", SizeBytes: extent},
+		{Verb: connector.VerbDelete, OpID: "op", Volume: "db", Identity: "LVM-vguuiddbuuid"},
+	} {
+		if _, err := ask(t, f, in); connector.CodeOf(err) != connector.CodeUnavailable || !strings.Contains(err.Error(), "guest-uuid on /dev/lun") {
+			t.Errorf("alone, %s %s: %v", in.Verb, in.Volume, err)
+		}
+	}
+	if i := slices.IndexFunc(f.ran, func(c string) bool { return !strings.HasPrefix(c, "pvs ") }); i >= 0 {
+		t.Errorf("it ran %s", f.ran[i])
+	}
+}
+
+func TestWithoutTheUUIDOfTheGroupNothingIsUsedAndItIsSaid(t *testing.T) {
+	f := newFakeLVM()
+	f.disks["/dev/lun"] = [2]string{"vg", "guest-uuid"}
+	_, err := ask(t, f, connector.Request{Verb: connector.VerbInspect, Options: map[string]string{"vg": "vg", "thin_pool": "pool"}})
+	if connector.CodeOf(err) != connector.CodeInvalid || !strings.Contains(err.Error(), "vg-uuid on /dev/sda, /dev/sdb") || !strings.Contains(err.Error(), "guest-uuid on /dev/lun") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestAPoolThatIsNotThereIsNotEmpty: its disks may be away.
 func TestAPoolThatIsNotThereIsNotEmpty(t *testing.T) {
 	for what, c := range map[string]struct {
 		change func(f *fakeLVM)
 		code   string
 	}{
+		"no disks":        {func(f *fakeLVM) { f.disks = nil }, connector.CodeUnavailable},
+		"no labels":       {func(f *fakeLVM) { f.fails["pvs"] = errors.New("pvs: exit status 5") }, connector.CodeUnavailable},
 		"no volume group": {func(f *fakeLVM) { f.fails["lvs"] = errors.New("lvs: exit status 5: not found") }, connector.CodeUnavailable},
 		"no pool":         {func(f *fakeLVM) { f.volumes = f.volumes[1:] }, connector.CodeUnavailable},
 		"no thin pool":    {func(f *fakeLVM) { f.volumes[0].Layout = "linear" }, connector.CodeInvalid},

@@ -14,6 +14,7 @@ import (
 // The options of a pool.
 const (
 	optionGroup = "vg"
+	optionUUID  = "vg_uuid"
 	optionPool  = "thin_pool"
 )
 
@@ -26,18 +27,19 @@ type lvm struct {
 	run func(ctx context.Context, args ...string) ([]byte, error)
 }
 
-// place is the thin pool that a request is about.
-type place struct{ group, pool string }
+// place is the thin pool that a request is about. The group is the one with the UUID: a guest can write any name
+// of a group on its own disk.
+type place struct{ group, uuid, pool string }
 
 // name is what volume groups and logical volumes are named by.
 var name = regexp.MustCompile(`^[A-Za-z0-9_+.][A-Za-z0-9_+.-]*$`)
 
 // placeOf reads the options.
 func placeOf(options map[string]string) (place, error) {
-	p := place{options[optionGroup], options[optionPool]}
+	p := place{options[optionGroup], options[optionUUID], options[optionPool]}
 	for _, key := range slices.Sorted(maps.Keys(options)) {
-		if key != optionGroup && key != optionPool {
-			return p, connector.Errorf(connector.CodeInvalid, "there is no option %.40q; a pool has vg and thin_pool", key)
+		if key != optionGroup && key != optionUUID && key != optionPool {
+			return p, connector.Errorf(connector.CodeInvalid, "there is no option %.40q; a pool has vg, vg_uuid and thin_pool", key)
 		}
 	}
 	for _, key := range []string{optionGroup, optionPool} {

@@ -15,6 +15,8 @@ import (
 // report is what there is in a volume group, at one moment.
 type report struct {
 	place       place
+	group       group
+	warning     string
 	volumes     []logical
 	pool        *logical
 	extentBytes int64
@@ -41,7 +43,11 @@ type logical struct {
 // report reads the volume group. A pool that is not there is unavailable, not absent: its disks
 // may be away, and nobody knows then what it has.
 func (l lvm) report(ctx context.Context, p place) (*report, error) {
-	text, err := l.run(ctx, "lvs", "--reportformat", "json", "--binary", "--units", "b", "--nosuffix",
+	own, warning, err := l.groupOf(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	text, err := l.within(ctx, own, "lvs", "--reportformat", "json", "--binary", "--units", "b", "--nosuffix",
 		"--options", "lv_name,lv_uuid,vg_uuid,lv_size,lv_layout,pool_lv,lv_tags,data_percent,vg_extent_size,zero,lv_device_open", p.group)
 	if err != nil {
 		return nil, connector.Errorf(connector.CodeUnavailable, "volume group %s cannot be read: %v", p.group, err)
@@ -54,7 +60,7 @@ func (l lvm) report(ctx context.Context, p place) (*report, error) {
 	if err := json.Unmarshal(text, &doc); err != nil {
 		return nil, connector.Errorf(connector.CodeFailed, "lvs says what cannot be read: %v", err)
 	}
-	r := &report{place: p}
+	r := &report{place: p, group: own, warning: warning}
 	for _, part := range doc.Report {
 		r.volumes = append(r.volumes, part.LV...)
 	}
@@ -62,6 +68,9 @@ func (l lvm) report(ctx context.Context, p place) (*report, error) {
 		v := &r.volumes[i]
 		if v.sizeBytes, err = strconv.ParseInt(v.Size, 10, 64); err != nil {
 			return nil, connector.Errorf(connector.CodeFailed, "lvs says that %s has %.40q bytes", v.Name, v.Size)
+		}
+		if v.GroupUUID != p.uuid {
+			return nil, connector.Errorf(connector.CodeUnavailable, "%s is in volume group %.60q by now, and not in %s", v.Name, v.GroupUUID, p.uuid)
 		}
 		v.open = v.DeviceOpen == "1"
 	}
@@ -108,7 +117,8 @@ func (r *report) facts() *connector.Pool {
 	return &connector.Pool{
 		Directory: r.place.directory(), CapacityBytes: r.pool.sizeBytes,
 		FreeBytes: max(0, r.pool.sizeBytes-int64(float64(r.pool.sizeBytes)*used/100)), GranularityBytes: r.extentBytes,
-		Verbs: []string{connector.VerbInspect, connector.VerbCreate, connector.VerbExtend, connector.VerbDelete},
+		Warning: r.warning,
+		Verbs:   []string{connector.VerbInspect, connector.VerbCreate, connector.VerbExtend, connector.VerbDelete},
 	}
 }
 

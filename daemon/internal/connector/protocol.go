@@ -92,6 +92,8 @@ type Pool struct {
 	GranularityBytes int64 `json:"granularity_bytes"`
 	// Verbs are what can be asked for of this pool.
 	Verbs []string `json:"verbs"`
+	// Warning is what an operator should look at, though the pool can be used.
+	Warning string `json:"warning,omitempty"`
 }
 
 // Can says whether a verb can be asked for.

@@ -16,7 +16,7 @@ type PoolInfo struct {
 	Active        bool
 	CapacityBytes int64
 	FreeBytes     int64
-	// Problem is why a pool of a connector is not active.
+	// Problem is why a pool of a connector is not active, or, of one that is, what an operator should look at.
 	Problem string
 	// Extends: ExtendVolume makes volumes of the pool larger.
 	Extends bool

@@ -89,7 +89,7 @@ func (h *Host) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
 		case err != nil:
 			info.Problem = fmt.Sprintf("connector %s: %v", h.Connectors[name], err)
 		default:
-			info.Active, info.Path = true, p.Directory
+			info.Active, info.Path, info.Problem = true, p.Directory, p.Warning
 			info.CapacityBytes, info.FreeBytes = p.CapacityBytes, p.FreeBytes
 			info.Extends, info.NoCreate = p.Can(connector.VerbExtend), !p.Can(connector.VerbCreate)
 		}
