@@ -3,12 +3,10 @@
 package nbd
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 )
 
 // answer reads one reply, or one piece of a structured one. Its errors end the connection:
@@ -48,7 +46,7 @@ func (e *Export) simple() error {
 		if _, err := io.ReadFull(e.c.in, c.p); err != nil {
 			return err
 		}
-		c.filled = []span{{0, c.n}}
+		c.filled = spans{{0, c.n}}
 	}
 	e.end(head.Cookie, c)
 	return nil
@@ -102,45 +100,11 @@ func (c *call) part(off uint64, n int64) ([]byte, error) {
 	if int64(off) < 0 || at < 0 || n <= 0 || n > c.n-at {
 		return nil, errors.New("the server answers with bytes that were not asked for")
 	}
-	if err := c.fill(span{at, at + n}); err != nil {
+	if err := c.filled.add(span{at, at + n}); err != nil {
 		return nil, err
 	}
 	return c.p[at : at+n], nil
 }
-
-// span is a part of a read's buffer.
-type span struct{ from, to int64 }
-
-// maxSpans bounds what is kept of a read whose pieces come in no order.
-const maxSpans = 4096
-
-// fill adds a part to those that have come, which are in order and do not touch each other.
-func (c *call) fill(s span) error {
-	i, _ := slices.BinarySearchFunc(c.filled, s.from, func(f span, from int64) int { return cmp.Compare(f.from, from) })
-	j := i
-	if i > 0 {
-		switch before := c.filled[i-1]; {
-		case before.to > s.from:
-			return errAnsweredTwice
-		case before.to == s.from:
-			s.from, i = before.from, i-1
-		}
-	}
-	if j < len(c.filled) {
-		switch after := c.filled[j]; {
-		case after.from < s.to:
-			return errAnsweredTwice
-		case after.from == s.to:
-			s.to, j = after.to, j+1
-		}
-	}
-	if c.filled = slices.Replace(c.filled, i, j, s); len(c.filled) > maxSpans {
-		return errors.New("the server answers a read in too many pieces")
-	}
-	return nil
-}
-
-var errAnsweredTwice = errors.New("the server answers a read twice in the same place")
 
 func (e *Export) data(c *call, n uint32) error {
 	var off uint64

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -43,7 +42,7 @@ type call struct {
 	off     int64
 	n       int64
 	p       []byte              // of a read
-	filled  []span              // the parts of it that have come
+	filled  spans               // the parts of it that have come
 	extents map[string][]extent // by the meta context
 	err     error
 	done    chan struct{}
@@ -70,11 +69,7 @@ func (e *Export) find(cookie uint64) (*call, error) {
 
 func (e *Export) end(cookie uint64, c *call) {
 	var err error
-	if c.command == commandRead && !slices.Equal(c.filled, []span{{0, c.n}}) {
-		var n int64
-		for _, s := range c.filled {
-			n += s.to - s.from
-		}
+	if n := c.filled.bytes(); c.command == commandRead && n != c.n {
 		err = fmt.Errorf("the server has answered with %d of %d bytes: %w", n, c.n, unix.EIO)
 	}
 	e.mu.Lock()
