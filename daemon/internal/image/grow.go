@@ -5,8 +5,6 @@ package image
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"

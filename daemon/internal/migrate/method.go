@@ -21,8 +21,8 @@ func (m *Manager) chooseOverNetwork(ctx context.Context, s *steps.Spec, dom *hv.
 		return err
 	}
 	if disk.StartupPolicy != "" && api.IsNetwork(target.ToPath) {
-		return unsupported(s, "disk %s of instance %s has startupPolicy='%s', which libvirt takes for no disk on %s; take it out of the definition first (`virsh edit %s`)",
-			s.Target, dom.Name, disk.StartupPolicy, api.AddressKind(target.ToPath), dom.Name)
+		return unsupported(s, "disk %s of instance %s has startupPolicy='%s', which libvirt takes for no disk on %s; take it out of the definition first",
+			s.Target, dom.Name, disk.StartupPolicy, api.AddressKind(target.ToPath))
 	}
 	if s.Method == steps.MethodMirror {
 		// Of a src at an address nobody can tell, after a power cut, whether it was written behind dst.

@@ -413,3 +413,17 @@ func (img *image) guestBlocks(named hv.Image) map[int64]uint64 {
 	}
 	return blocks
 }
+
+// note keeps what a block has on stable storage, before it is written to.
+func (img *image) note(block int64) {
+	if _, noted := img.unstored[block]; noted {
+		return
+	}
+	if img.unstored == nil {
+		img.unstored = make(map[int64]uint64)
+	}
+	img.unstored[block] = img.blocks[block]
+}
+
+// stored says that all of the image is on stable storage.
+func (img *image) stored() { img.unstored = nil }

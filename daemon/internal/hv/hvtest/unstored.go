@@ -2,20 +2,6 @@
 
 package hvtest
 
-// note keeps what a block has on stable storage, before it is written to.
-func (img *image) note(block int64) {
-	if _, noted := img.unstored[block]; noted {
-		return
-	}
-	if img.unstored == nil {
-		img.unstored = make(map[int64]uint64)
-	}
-	img.unstored[block] = img.blocks[block]
-}
-
-// stored says that all of the image is on stable storage.
-func (img *image) stored() { img.unstored = nil }
-
 // Sync puts an image on stable storage with its time of modification, as fsync does. QEMU's own flushes leave that time out, and
 // with cache='unsafe' there are none.
 func (m *Images) Sync(path string) {

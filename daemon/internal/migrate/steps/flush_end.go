@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -16,27 +15,6 @@ import (
 
 // A flush that fails says once that writes may be lost (image.NotStoredError). The next flush succeeds, and proves nothing of
 // them: only writing them again does, by another job, or comparing both images.
-
-// flushingNote is a part of the note of each step that flushes the end of a job before the pivot.
-type flushingNote struct {
-	// Flushing: the end may lack what the job has written. Its flush has failed, or has not been answered yet.
-	Flushing bool `json:"flushing,omitempty"`
-}
-
-func notStored(err error) bool {
-	var lost *image.NotStoredError
-	return errors.As(err, &lost)
-}
-
-// lostByGuest adds to the error of a flush what it means for an image to which the guest wrote, and of which there is no copy:
-// nothing can be written again.
-func lostByGuest(s *Spec, err error) error {
-	if !notStored(err) {
-		return err
-	}
-	return api.Errorf(api.CodeIOError, "%v: that is what was written to volume %s last, and only the memory of this host has it, for a while; mend the storage, and look at what the volume has, before you call again: "+
-		"that goes on with what is stored", err, s.VolumeName)
-}
 
 // qemuFlushes says whether QEMU flushes what the disk's job writes. Where it does, it has a descriptor of its own, to which
 // the kernel reports lost writes too, and the job fails.
@@ -146,6 +124,8 @@ func (e *Env) jobIsWhole(ctx context.Context, s *Spec) error {
 	}
 	return err
 }
+
+const settleStep = "settle"
 
 // settledNote is written when the flush of the end has failed behind the pivot.
 type settledNote struct {

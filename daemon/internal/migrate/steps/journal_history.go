@@ -15,6 +15,8 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
+const createDestinationStep = "create_destination"
+
 // journalHistory reads a History from the journal, and from the runner for the ops that are
 // at work.
 type journalHistory struct {

@@ -14,8 +14,6 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-const createDestinationStep = "create_destination"
-
 // stepCreateDestination makes dst, in a pool or at a path, unless the operator
 // named an image that exists.
 func (e *Env) stepCreateDestination() op.Step {

@@ -15,34 +15,6 @@ import (
 	"github.com/volferry/volferry/internal/retry"
 )
 
-// pauseNote is written before the guest is paused: afterwards nobody could tell who paused
-// it.
-type pauseNote struct {
-	// Resume: the guest ran, or an I/O error (a full overlay) had stopped it, and what is
-	// done in the pause cures that. A guest that a person had paused stays paused.
-	Resume bool `json:"resume"`
-	// Flushing is noted earlier, while the guest runs.
-	flushingNote
-}
-
-// pauseWindow is a time in which the guest is paused. It has the names of the steps that
-// begin and end it.
-type pauseWindow struct {
-	begin, end string
-	// cures: what is done in the pause takes the guest off its overlay, and so cures an I/O error
-	// that had stopped it.
-	cures bool
-}
-
-var (
-	// toSwitch is the pause of a switch: once the job is drained both of its ends are
-	// equal, and a crash loses nothing.
-	toSwitch = pauseWindow{"pause", "resume", true}
-	// toAbort is the pause in which a job is ended: the guest's process may end with the job
-	// otherwise.
-	toAbort = pauseWindow{"pause_to_abort", "resume_after_abort", true}
-)
-
 // stepPause pauses the guest.
 func (e *Env) stepPause(w pauseWindow) op.Step {
 	do := func(ctx context.Context, r *op.Run, s *Spec) error {

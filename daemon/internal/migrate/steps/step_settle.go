@@ -59,8 +59,6 @@ func (e *Env) stepSettle(to direction) op.Step {
 	return step(settleStep, do, nil, nil)
 }
 
-const settleStep = "settle"
-
 // assertClosed waits until the guest's process has closed an image.
 func (e *Env) assertClosed(ctx context.Context, s *Spec, path string) error {
 	files, err := e.hv.OpenFiles(ctx, s.InstanceID, path)

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"errors"
+
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// notStored reports whether a flush has failed, and not merely not been tried.
+func notStored(err error) bool {
+	var lost *image.NotStoredError
+	return errors.As(err, &lost)
+}
+
+// lostByGuest adds to the error of a flush what it means for an image to which the guest wrote, and of which there is no copy:
+// nothing can be written again.
+func lostByGuest(s *Spec, err error) error {
+	if !notStored(err) {
+		return err
+	}
+	return api.Errorf(api.CodeIOError, "%v: that is what was written to volume %s last, and only the memory of this host has it, for a while; mend the storage, and look at what the volume has, before you call again: "+
+		"that goes on with what is stored", err, s.VolumeName)
+}
