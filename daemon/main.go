@@ -37,6 +37,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "connector-test" {
 		return tryConnector(ctx, args[1:], stdout, stderr) // whatever the configuration is
 	}
+	if len(args) > 0 && args[0] == "images" {
+		return runImageProgram(ctx) // its unit has no configuration
+	}
 	command := ""
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
 		command, args = args[0], args[1:]

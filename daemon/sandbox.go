@@ -12,13 +12,16 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/connector"
 	"github.com/volferry/volferry/daemon/internal/connector/pools"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/nbd"
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/daemon/internal/sandbox"
 	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/service"
@@ -31,7 +34,33 @@ const (
 	envDialer     = "VOLFERRYD_DIALER"
 	envConnectors = "VOLFERRYD_CONNECTORS"
 	envStorage    = "VOLFERRYD_STORAGE"
+	envImages     = "VOLFERRYD_IMAGES"
 )
+
+// programsTimeout is how long programs of QEMU's may take to be gone that the daemon before this one has started:
+// they have been killed.
+const programsTimeout = 30 * time.Second
+
+// runPrograms has the programs of QEMU run in units of their own, where there are such units. No other daemon
+// of this state directory runs.
+func runPrograms(ctx context.Context, cfg *config) error {
+	socket := os.Getenv(envImages)
+	if socket == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, programsTimeout)
+	defer cancel()
+	return qemuimg.RunInUnit(ctx, sandbox.Programs{Socket: socket, Lock: filepath.Join(cfg.StateDir, "programs.lock")})
+}
+
+// runImageProgram runs one program of QEMU's for the daemon, which has connected for that.
+func runImageProgram(ctx context.Context) error {
+	conn, err := service.OnlyConnection()
+	if err != nil {
+		return err
+	}
+	return qemuimg.RunFor(ctx, conn)
+}
 
 // serveBeside is what runs beside the daemon, one of the four programs, until it is told to
 // stop.

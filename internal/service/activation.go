@@ -46,6 +46,23 @@ func OnlySocket() (*net.UnixListener, error) {
 	return nil, errors.New("this command is for systemd to start, with the socket of its socket unit")
 }
 
+// OnlyConnection returns the Unix connection for which systemd has started this program (Accept=yes).
+func OnlyConnection() (*net.UnixConn, error) {
+	files := activation.Files(true)
+	if len(files) != 1 {
+		return nil, errors.New("this command is for systemd to start, with a connection to its socket unit")
+	}
+	conn, err := net.FileConn(files[0]) // has a descriptor of its own
+	if err := errors.Join(err, files[0].Close()); err != nil {
+		return nil, fmt.Errorf("take a connection from systemd: %w", err)
+	}
+	unix, ok := conn.(*net.UnixConn)
+	if !ok {
+		return nil, errors.Join(errors.New("take a connection from systemd: it is no Unix socket"), conn.Close())
+	}
+	return unix, nil
+}
+
 // at finds the listener of an address. No host in a TCP address is every address of the
 // machine, as in ListenStream=7643.
 func at(given []net.Listener, network, address string) (net.Listener, error) {

@@ -62,7 +62,7 @@ var layers = [][]string{
 	{"daemon/internal/rbd"},
 	{"daemon/internal/qemuimg", "daemon/internal/nbd", "daemon/internal/connector", "registry/internal/ledger", "registry/internal/validate", "registry/internal/schema", "registry/internal/history", "registry/internal/hostcache", "registry/internal/ratelimit"},
 	{"daemon/internal/sandbox", "daemon/internal/storagedaemon", "internal/service", "internal/settings", "internal/mtls", "internal/routes"},
-	{"internal/httpjson", "internal/sqlitedb", "internal/fault"},
+	{"internal/httpjson", "internal/sqlitedb", "internal/fault", "daemon/internal/child"},
 	{"internal/protocol"},
 	{"internal/version", "daemon/internal/thin", "daemon/internal/quota", "daemon/internal/openfile"},
 	{"internal/atomicfile", "internal/retry"},

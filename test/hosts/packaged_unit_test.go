@@ -104,6 +104,10 @@ func takesADropIn(t *testing.T, m *machine.Machine, at site.Caller) {
 // was read by the moves before.
 func isDoneBeside(t *testing.T, m *machine.Machine, at site.Caller) {
 	sh(t, m, "systemctl is-active volferryd-privileged.service")
+	ctl(t, at, "volume", "migrate", "data", "--to-pool", "old", "--to-format", "qcow2")
+	if runs := sh(t, m, "systemctl show --property=NAccepted --value volferryd-images.socket"); runs == "0" {
+		t.Error("no program of QEMU has run in a unit of its own")
+	}
 	sh(t, m, `
 		cd /root
 		setpriv --reuid volferry-registry --regid volferry-registry --clear-groups volferry-registry init-ca --server-name localhost

@@ -5,24 +5,18 @@ package qemuimg
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
-	"os/exec"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
+	"github.com/volferry/volferry/daemon/internal/child"
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
 // maxOutputBytes of each of stdout and stderr that are kept.
 const maxOutputBytes = 16 << 10
-
-// pipeGrace is how long a killed child's pipes may stay open.
-const pipeGrace = 5 * time.Second
 
 // childOptions of one run.
 type childOptions struct {
@@ -35,7 +29,7 @@ type childOptions struct {
 
 // childFile is how a child calls the number-th of the open files that it is given. It opens
 // the file itself by this name, whatever is at the file's path meanwhile.
-func childFile(number int) string { return "/proc/self/fd/" + strconv.Itoa(3+number) }
+func childFile(number int) string { return child.FileName(number) }
 
 // inOurWords puts the paths of files in the place of what a child calls them.
 func inOurWords(text string, files []*os.File) string {
@@ -59,13 +53,10 @@ func run(ctx context.Context, args []string, opts childOptions) (string, error) 
 	}
 	stdout := &outputTail{report: opts.progress}
 	stderr := &outputTail{}
-	cmd := exec.CommandContext(ctx, Program, args...)
-	cmd.Env = childEnvironment()
-	cmd.ExtraFiles = opts.files
-	cmd.Stdout, cmd.Stderr = stdout, stderr
-	cmd.WaitDelay = pipeGrace
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	err := runConfined(cmd)
+	err := child.Run(ctx, starter(), child.Command{
+		Program: Program, Args: args, Env: childEnvironment(), Files: opts.files, Stdout: stdout, Stderr: stderr,
+		DeathSignal: syscall.SIGKILL, Confine: confine,
+	})
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return "", context.Cause(ctx)
@@ -73,28 +64,6 @@ func run(ctx context.Context, args []string, opts childOptions) (string, error) 
 		err = &CommandError{Verb: args[0], Stderr: inOurWords(string(stderr.kept), opts.files), Err: err}
 	}
 	return string(stdout.kept), err
-}
-
-// runConfined runs a child that may do little. It
-// keeps the thread that starts the child until the child has ended: the kernel
-// sends the death signal when that thread ends, not the process.
-func runConfined(cmd *exec.Cmd) error {
-	ended := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		if err := cmd.Start(); err != nil {
-			ended <- err
-			return
-		}
-		if err := confine(cmd.Process.Pid); err != nil {
-			_ = cmd.Process.Kill() // one that has ended needs none
-			ended <- errors.Join(err, cmd.Wait())
-			return
-		}
-		ended <- cmd.Wait()
-	}()
-	return <-ended
 }
 
 // outputTail keeps the end of a stream, and reports the progress lines of
@@ -129,9 +98,3 @@ func lastPercent(out []byte) (fraction float64, ok bool) {
 	percent, err := strconv.ParseFloat(string(out[start+1:end]), 64)
 	return percent / 100, err == nil
 }
-
-// Program is qemu-img.
-const Program = "qemu-img"
-
-// Find returns the path of qemu-img, or an error if it is not installed.
-func Find() (string, error) { return exec.LookPath(Program) }

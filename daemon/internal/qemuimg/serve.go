@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/volferry/volferry/daemon/internal/child"
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
@@ -62,7 +62,7 @@ func Serve(ctx context.Context, img Image, opts ServeOptions) (*storagedaemon.Se
 	defer cancel()
 	served := storagedaemon.Image{
 		Node: o.node(0), Files: o.files(), Writable: opts.Writable, Env: childEnvironment(),
-		DeathSignal: unix.SIGKILL, Confine: confine,
+		DeathSignal: unix.SIGKILL, Confine: confine, Start: starter(),
 	}
 	if opts.Passphrase != nil {
 		key, err := storagedaemon.SecretFile(opts.Passphrase)
@@ -84,7 +84,7 @@ func Serve(ctx context.Context, img Image, opts ServeOptions) (*storagedaemon.Se
 func serveError(img Image, files []*os.File, err error) error {
 	ended := (*storagedaemon.EndedError)(nil)
 	switch {
-	case errors.Is(err, exec.ErrNotFound):
+	case errors.Is(err, child.ErrNotInstalled):
 		return fmt.Errorf("%w; install it with QEMU (on Debian qemu-system-common)", err)
 	case errors.As(err, &ended) && strings.Contains(ended.Said, " lock"):
 		return fmt.Errorf("%w: %s", ErrLocked, inOurWords(ended.Said, files))

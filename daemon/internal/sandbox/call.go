@@ -63,10 +63,10 @@ func connectTo(ctx context.Context, socket string) (*net.UnixConn, error) {
 }
 
 // exchange makes a request on a connection.
-func exchange(ctx context.Context, conn *net.UnixConn, in request, file *os.File) (out answer, handedOver *os.File, err error) {
+func exchange(ctx context.Context, conn *net.UnixConn, in request, files ...*os.File) (out answer, handedOver *os.File, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if err := send(conn, in, file); err != nil {
+	if err := send(conn, in, files...); err != nil {
 		return out, nil, err
 	}
 	handedOver, err = receive(conn, &out)

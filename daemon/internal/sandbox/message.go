@@ -2,16 +2,19 @@
 
 // Package sandbox does what the unit of volferryd does not let it do: the calls that need
 // CAP_SYS_ADMIN, connections to the registry and to NBD servers, images of Ceph clusters, and the programs of storage that libvirt does not
-// manage. Four small programs do them in its place; without the unit the daemon does them itself. The package has both sides. It knows
+// manage. It also keeps the programs of QEMU that read images away from what the daemon may do. Five small programs do this
+// in the daemon's place; without the unit the daemon does it itself. The package has both sides. It knows
 // nothing of volumes.
 package sandbox
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -34,9 +37,12 @@ const (
 	callSnapshot  = "snapshot"
 	callChange    = "change"
 	callOpen      = "open"
+	callRun       = "run"
+	callBegin     = "begin"
+	callSignal    = "signal"
 )
 
-// request is one message, with the open file that it is about, if it is about one.
+// request is one message, with the open files that it is about.
 type request struct {
 	Call string `json:"call"`
 	Name string `json:"name,omitempty"`
@@ -48,6 +54,16 @@ type request struct {
 	Owner quota.Owner `json:"owner,omitzero"`
 	// Write: an image is opened for writing too.
 	Write bool `json:"write,omitempty"`
+	// Program is a program to run, and Signal what one that runs gets.
+	Program *program `json:"program,omitempty"`
+	Signal  int      `json:"signal,omitempty"`
+}
+
+// program is a program to run.
+type program struct {
+	Name string   `json:"name"`
+	Args []string `json:"args,omitempty"`
+	Env  []string `json:"env,omitempty"`
 }
 
 // answer is the message that comes back, with an open file if there is one to hand over.
@@ -59,6 +75,10 @@ type answer struct {
 	Bytes int64  `json:"bytes,omitempty"`
 	// Limits are quotas.
 	Limits []quota.Limit `json:"limits,omitempty"`
+	// Status is that of a program that has ended.
+	Status uint32 `json:"status,omitempty"`
+	// NotInstalled: the error is that there is no such program.
+	NotInstalled bool `json:"not_installed,omitempty"`
 
 	// ended is called when whoever asked has closed the connection; nil if that is not waited for.
 	ended func() error
@@ -95,59 +115,87 @@ func (e *remoteError) Error() string { return e.text }
 func (e *remoteError) Unwrap() error { return e.errno }
 
 // maxMessage bounds a message: an extended attribute and what is said to a connector have at
-// most 64 KiB, in base64.
-const maxMessage = 128 << 10
+// most 64 KiB, in base64, and one argument of a program 128 KiB, with quotes in it.
+const maxMessage = 256 << 10
 
-// send writes one message, with a file unless that is nil.
-func send(conn *net.UnixConn, message any, file *os.File) error {
+// maxFiles is how many files the kernel sends with a message (SCM_MAX_FD).
+const maxFiles = 253
+
+// send writes one message, with the files that are not nil.
+func send(conn *net.UnixConn, message any, files ...*os.File) error {
 	text, err := json.Marshal(message)
 	if err != nil {
 		return err
 	}
+	var fds []int
+	for _, f := range files {
+		if f != nil {
+			fds = append(fds, int(f.Fd()))
+		}
+	}
 	var rights []byte
-	if file != nil {
-		rights = unix.UnixRights(int(file.Fd()))
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
 	}
 	_, _, err = conn.WriteMsgUnix(text, rights, nil)
+	runtime.KeepAlive(files)
 	return err
 }
 
 // receive reads one message, and the file that came with it, nil if none did.
 func receive(conn *net.UnixConn, message any) (*os.File, error) {
+	files, err := receiveFiles(conn, message)
+	switch {
+	case err != nil || len(files) > 1:
+		closeAll(files)
+		return nil, cmp.Or(err, errors.New("the message has more than one file"))
+	case len(files) == 1:
+		return files[0], nil
+	}
+	return nil, nil //nolint:nilnil // a message without a file
+}
+
+// receiveFiles reads one message, and the files that came with it, also those of a message that is an error.
+func receiveFiles(conn *net.UnixConn, message any) ([]*os.File, error) {
 	text := make([]byte, maxMessage)
-	rights := make([]byte, unix.CmsgSpace(4))
+	rights := make([]byte, unix.CmsgSpace(4*maxFiles))
 	n, nRights, flags, _, err := conn.ReadMsgUnix(text, rights)
 	if err != nil {
 		return nil, err
 	}
-	file, err := fileIn(rights[:nRights])
+	files, err := filesIn(rights[:nRights])
 	if err == nil && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
-		err = errors.New("the message is too long, or has more than one file")
+		err = errors.New("the message is too long, or has too many files")
 	}
 	if err == nil {
 		err = json.Unmarshal(text[:n], message)
 	}
-	if err != nil && file != nil {
-		err = errors.Join(err, file.Close())
-		file = nil
-	}
-	return file, err
+	return files, err
 }
 
-// fileIn is the file in the control part of a message.
-func fileIn(rights []byte) (*os.File, error) {
+// filesIn are the files in the control part of a message.
+func filesIn(rights []byte) (files []*os.File, err error) {
 	if len(rights) == 0 {
-		return nil, nil //nolint:nilnil // a message without a file
+		return nil, nil
 	}
 	control, err := unix.ParseSocketControlMessage(rights)
 	if err != nil || len(control) != 1 {
-		return nil, fmt.Errorf("read the file of a message: %w", errors.Join(err, unix.EINVAL))
+		return nil, fmt.Errorf("read the files of a message: %w", errors.Join(err, unix.EINVAL))
 	}
 	fds, err := unix.ParseUnixRights(&control[0])
-	if err != nil || len(fds) != 1 {
-		return nil, fmt.Errorf("read the file of a message: %w", errors.Join(err, unix.EINVAL))
+	if err != nil {
+		return nil, fmt.Errorf("read the files of a message: %w", errors.Join(err, unix.EINVAL))
 	}
-	return os.NewFile(uintptr(fds[0]), nameOf(fds[0])), nil
+	for _, fd := range fds {
+		files = append(files, os.NewFile(uintptr(fd), nameOf(fd)))
+	}
+	return files, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
 }
 
 // nameOf returns the path of an open file for messages, if the kernel has one.

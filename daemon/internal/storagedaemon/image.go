@@ -4,12 +4,14 @@ package storagedaemon
 
 import (
 	"encoding/json"
+	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"syscall"
+
+	"github.com/volferry/volferry/daemon/internal/child"
 )
 
 const (
@@ -25,7 +27,7 @@ type Image struct {
 	// objects that it names.
 	Node    map[string]any
 	Objects []string
-	// Files are open files that the server gets. Options call them /proc/self/fd/3 and on.
+	// Files are open files that the server gets. Options call them by child.FileName.
 	Files    []*os.File
 	Writable bool
 	// Env is the environment of the server.
@@ -34,10 +36,9 @@ type Image struct {
 	DeathSignal syscall.Signal
 	// Confine, if set, is called with the number of the process, which has just begun.
 	Confine func(pid int) error
+	// Start starts the server; nil is child.Start.
+	Start child.Starter
 }
-
-// firstFile is the descriptor behind stderr.
-const firstFile = 3
 
 // arguments of the server, whose socket is its last file.
 func (i *Image) arguments() []string {
@@ -54,7 +55,7 @@ func (i *Image) arguments() []string {
 	}
 	return append(args,
 		"--blockdev", string(text),
-		"--nbd-server", "addr.type=fd,addr.str="+strconv.Itoa(firstFile+len(i.Files)),
+		"--nbd-server", "addr.type=fd,addr.str="+strconv.Itoa(child.Descriptor(len(i.Files))),
 		"--export", "type=nbd,id=export,node-name=node,name="+ExportName+",writable="+mode+",allocation-depth=on",
 	)
 }
@@ -64,11 +65,10 @@ func (i *Image) arguments() []string {
 var heap = []string{"MALLOC_MMAP_THRESHOLD_=33554432", "MALLOC_TRIM_THRESHOLD_=134217728"}
 
 // command is the server, with nothing of ours in its environment.
-func (i *Image) command(listening *os.File) *exec.Cmd {
-	cmd := exec.Command(Program, i.arguments()...) //nolint:noctx // it is told to end
-	cmd.Dir = "/"
-	cmd.Env = append(slices.Clone(i.Env), heap...)
-	cmd.ExtraFiles = append(append(cmd.ExtraFiles, i.Files...), listening)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: i.DeathSignal}
-	return cmd
+func (i *Image) command(listening *os.File, stderr io.Writer) child.Command {
+	return child.Command{
+		Program: Program, Args: i.arguments(), Env: append(slices.Clone(i.Env), heap...),
+		Files: append(slices.Clone(i.Files), listening), Stderr: stderr,
+		DeathSignal: i.DeathSignal, Confine: i.Confine,
+	}
 }

@@ -3,14 +3,15 @@
 package storagedaemon
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/volferry/volferry/daemon/internal/child"
 )
 
 // EndedError says that the server has ended before it served, and what it has said last.
@@ -29,9 +30,9 @@ const shownBytes = 512
 
 // process is a server that runs.
 type process struct {
-	cmd    *exec.Cmd
+	child.Process
+
 	stderr tail
-	ended  chan struct{}
 }
 
 // tail keeps the end of what a server says, which may run for days: libraries of storage say much before
@@ -46,52 +47,41 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// start starts a server. The kernel signals it when the thread ends that has started it, so that thread is
-// kept.
-func start(image Image, listening *os.File) (*process, error) {
-	p := &process{cmd: image.command(listening), ended: make(chan struct{})}
-	p.cmd.Stderr = &p.stderr
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := p.cmd.Start()
-		if err == nil && image.Confine != nil {
-			if err = image.Confine(p.cmd.Process.Pid); err != nil {
-				_ = p.cmd.Process.Kill() // one that has ended needs none
-				err = errors.Join(err, p.cmd.Wait())
-			}
-		}
-		started <- err
-		if err == nil {
-			_ = p.cmd.Wait() // by a signal, or its stderr says why
-			close(p.ended)
-		}
-	}()
-	return p, <-started
+func start(ctx context.Context, image Image, listening *os.File) (*process, error) {
+	p := new(process)
+	begin := image.Start
+	if begin == nil {
+		begin = child.Start
+	}
+	var err error
+	p.Process, err = begin(ctx, image.command(listening, &p.stderr))
+	return p, err
 }
 
 // end tells the server to let go of the image, and kills it if it does not: its storage may be away.
 func (p *process) end() error {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may be gone
+	p.Signal(syscall.SIGTERM)
 	timer := time.NewTimer(endTimeout)
 	defer timer.Stop()
 	select {
-	case <-p.ended:
+	case <-p.Ended():
 		return nil
 	case <-timer.C:
 	}
-	_ = p.cmd.Process.Kill()
-	<-p.ended
+	p.Signal(syscall.SIGKILL)
+	<-p.Ended()
 	return fmt.Errorf("%s did not let go of the image within %v, and was killed", Program, endTimeout)
 }
 
 // said is why a server that has ended did not serve.
 func (p *process) said() error {
-	<-p.ended
+	<-p.Ended()
 	text := OneLine(string(p.stderr.text))
 	if at := strings.LastIndex(text, "}: "); at >= 0 { // behind the arguments that it repeats
 		text = text[at+len("}: "):]
+	}
+	if text == "" && p.Err() != nil {
+		text = p.Err().Error()
 	}
 	return &EndedError{text}
 }

@@ -52,13 +52,13 @@ func (s *Served) HandOver() (*os.File, error) {
 }
 
 // Serve has an image served, and returns when the server has opened it. A server that ends before is an
-// *EndedError, one that is not installed exec.ErrNotFound, and the cause of ctx is returned if that ends first.
+// *EndedError, one that is not installed child.ErrNotInstalled, and the cause of ctx is returned if that ends first.
 func Serve(ctx context.Context, image Image) (*Served, error) {
 	listening, conn, err := meetingPoint()
 	if err != nil {
 		return nil, fmt.Errorf("make a socket for %s: %w", Program, err)
 	}
-	p, err := start(image, listening)
+	p, err := start(ctx, image, listening)
 	if err = errors.Join(err, listening.Close()); err != nil { // of this process: the server has its own
 		return nil, errors.Join(err, conn.Close())
 	}

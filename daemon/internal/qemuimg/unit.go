@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package qemuimg
+
+import (
+	"context"
+	"net"
+	"os/exec"
+	"sync/atomic"
+
+	"github.com/volferry/volferry/daemon/internal/child"
+	"github.com/volferry/volferry/daemon/internal/sandbox"
+	"github.com/volferry/volferry/daemon/internal/storagedaemon"
+)
+
+// Program is qemu-img.
+const Program = "qemu-img"
+
+// Find returns the path of qemu-img, or an error if it is not installed.
+func Find() (string, error) { return exec.LookPath(Program) }
+
+// unit is where the programs of QEMU run; nil if they are children of this process.
+var unit atomic.Pointer[sandbox.Programs]
+
+// RunInUnit has the programs of QEMU run in units of their own from now on, once those of an earlier
+// process have ended.
+func RunInUnit(ctx context.Context, programs sandbox.Programs) error {
+	if err := programs.Await(ctx); err != nil {
+		return err
+	}
+	unit.Store(&programs)
+	return nil
+}
+
+// starter is how a program is started.
+func starter() child.Starter {
+	if programs := unit.Load(); programs != nil {
+		return programs.Start
+	}
+	return child.Start
+}
+
+// RunFor is the unit: it runs one program of QEMU for the daemon at the other end of a connection.
+func RunFor(ctx context.Context, conn *net.UnixConn) error {
+	return sandbox.RunProgram(ctx, conn, []string{Program, storagedaemon.Program}, confine)
+}

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/child"
+)
+
+// The first files of a request to run a program. The program's own ones come after them.
+const (
+	fileHeld = iota // a lock of Programs.Lock
+	fileStdout
+	fileStderr
+	ownFiles
+)
+
+// programStartTimeout is how long systemd and the unit may take to start a program.
+const programStartTimeout = time.Minute
+
+// Programs has programs run by `volferryd images`, each in a unit of its own.
+type Programs struct {
+	// Socket is where a connection starts such a unit.
+	Socket string
+	// Lock is a file that each program has locked, shared, until it is gone. Await waits for them.
+	Lock string
+}
+
+// Start is a child.Starter. DeathSignal and Confine of the command are not used: a program is killed when this process dies,
+// and `volferryd images` confines it.
+func (p Programs) Start(ctx context.Context, c child.Command) (child.Process, error) {
+	ctx, cancel := context.WithTimeout(ctx, programStartTimeout)
+	defer cancel()
+	held, err := p.lock(unix.LOCK_SH)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = held.Close() }() // the program has it
+	conn, err := connectTo(ctx, p.Socket)
+	if err != nil {
+		return nil, p.noUnit(err)
+	}
+	r := &remoteProgram{conn: conn, ended: make(chan struct{})}
+	if err := r.prepare(ctx, c, held); err != nil {
+		return nil, errors.Join(p.noUnit(err), conn.Close()) // so it does not begin any more
+	}
+	out, _, err := exchange(ctx, conn, request{Call: callBegin})
+	switch {
+	case err != nil:
+		err = errors.Join(unitEnded(err), conn.Close()) // so it is killed, if it has begun
+		r.taken.Wait()
+	case out.NotInstalled:
+		err = errors.Join(child.NotInstalled(c.Program), conn.Close())
+	default:
+		err = out.err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	go r.follow()
+	return r, nil
+}
+
+// noUnit is the error where no program was started.
+func (p Programs) noUnit(err error) error {
+	// Not wrapped: "no such file" here is not about an image.
+	return fmt.Errorf("no answer at %s (%v); `systemctl status volferryd-images.socket 'volferryd-images@*'` says why", p.Socket, err) //nolint:errorlint // see above
+}
+
+// unitEnded is the error where a program may have begun, and who started it is gone.
+func unitEnded(err error) error {
+	return fmt.Errorf("the unit of the program has ended before it: %w", err)
+}
+
+// prepare hands the program over. It does not begin yet: a request may lie in the queue of the socket for longer than its
+// caller waits.
+func (r *remoteProgram) prepare(ctx context.Context, c child.Command, held *os.File) error {
+	stdout, err := r.take(c.Stdout)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stdout.Close() }() // the program has it
+	stderr, err := r.take(c.Stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stderr.Close() }()
+	in := request{Call: callRun, Program: &program{c.Program, c.Args, c.Env}}
+	out, _, err := exchange(ctx, r.conn, in, slices.Concat([]*os.File{held, stdout, stderr}, c.Files)...)
+	return cmp.Or(err, out.err())
+}
+
+// Await returns when no program of an earlier process runs any more. That process is dead, and its programs are
+// being killed. No other process may use Programs with this lock.
+func (p Programs) Await(ctx context.Context) error {
+	ended := make(chan error, 1)
+	go func() {
+		f, err := p.lock(unix.LOCK_EX)
+		if err == nil {
+			err = f.Close()
+		}
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("a program of QEMU's that an earlier volferryd has started runs still; its storage may not answer: `systemctl list-units 'volferryd-images@*'` names it (%w)", ctx.Err())
+	}
+}
+
+// lock opens the file and locks it. Closing the file in all processes unlocks it.
+func (p Programs) lock(how int) (*os.File, error) {
+	f, err := os.OpenFile(p.Lock, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if err = unix.Flock(int(f.Fd()), how); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", p.Lock, err), f.Close())
+	}
+	return f, nil
+}
+
+// remoteProgram is a program that another unit runs.
+type remoteProgram struct {
+	conn    *net.UnixConn
+	outputs []*os.File
+	taken   sync.WaitGroup
+	ended   chan struct{}
+	err     error
+}
+
+// take returns a pipe for an output of the program, which w takes.
+func (r *remoteProgram) take(w io.Writer) (*os.File, error) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	r.outputs = append(r.outputs, read)
+	r.taken.Go(func() {
+		if w == nil {
+			w = io.Discard
+		}
+		_, _ = io.Copy(w, read) // until nobody has the other end, or read is closed
+		_ = read.Close()
+	})
+	return write, nil
+}
+
+// follow waits for the program's end.
+func (r *remoteProgram) follow() {
+	defer close(r.ended)
+	var out answer
+	_, err := receive(r.conn, &out)
+	if err == nil {
+		err = out.err()
+	}
+	switch {
+	case err != nil:
+		// Its end is seen by its outputs alone.
+		r.err = unitEnded(err)
+		_ = r.conn.Close()
+	default:
+		if out.Status != 0 {
+			r.err = child.StatusError(out.Status)
+		}
+		grace := time.AfterFunc(child.OutputGrace, func() {
+			for _, f := range r.outputs {
+				_ = f.Close() // what the program has left behind has it
+			}
+		})
+		defer grace.Stop()
+	}
+	r.taken.Wait()
+	_ = r.conn.Close()
+}
+
+func (r *remoteProgram) Signal(signal syscall.Signal) {
+	if err := send(r.conn, request{Call: callSignal, Signal: int(signal)}); err != nil && signal == syscall.SIGKILL {
+		_ = r.conn.CloseWrite() // this kills it as well
+	}
+}
+
+func (r *remoteProgram) Ended() <-chan struct{} { return r.ended }
+
+func (r *remoteProgram) Err() error { return r.err }
+
+// RunProgram runs a program for the process at the other end of a connection, and returns when it has ended. The program is
+// one of those that are named here. It is killed when the other process dies, or closes the connection.
+func RunProgram(ctx context.Context, conn *net.UnixConn, programs []string, confine func(pid int) error) (err error) {
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	if err := checkPeer(conn); err != nil {
+		return err
+	}
+	if err := conn.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
+		return err
+	}
+	p, err := startProgram(ctx, conn, programs, confine)
+	if err != nil {
+		refused := failed(err)
+		refused.NotInstalled = errors.Is(err, child.ErrNotInstalled)
+		return unlessGone(send(conn, refused))
+	}
+	err = cmp.Or(conn.SetDeadline(time.Time{}), send(conn, answer{}))
+	if err != nil {
+		p.Signal(syscall.SIGKILL)
+		<-p.Ended()
+		return unlessGone(err)
+	}
+	go passSignals(conn, p)
+	<-p.Ended()
+	var status child.StatusError
+	if err := p.Err(); err != nil && !errors.As(err, &status) {
+		return unlessGone(send(conn, failed(err)))
+	}
+	return unlessGone(send(conn, answer{Status: uint32(status)}))
+}
+
+// unlessGone is the error of a message, nil if the other side has closed the connection: a daemon may die at any time.
+func unlessGone(err error) error {
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		return nil
+	}
+	return err
+}
+
+// startProgram reads which program is to run, and starts it once the other side says that it waits for it still. The outputs
+// are the program's alone then.
+func startProgram(ctx context.Context, conn *net.UnixConn, programs []string, confine func(pid int) error) (child.Process, error) {
+	var in, begin request
+	files, err := receiveFiles(conn, &in)
+	defer closeAll(files)
+	switch {
+	case err != nil:
+		return nil, err
+	case in.Call != callRun || in.Program == nil:
+		return nil, fmt.Errorf("there is no call %q here", in.Call)
+	case !slices.Contains(programs, in.Program.Name):
+		return nil, fmt.Errorf("program %q is not one that is run here", in.Program.Name)
+	case len(files) < ownFiles:
+		return nil, errors.New("the program has no outputs")
+	}
+	if err := send(conn, answer{}); err != nil {
+		return nil, err
+	}
+	if _, err := receive(conn, &begin); err != nil {
+		return nil, err
+	}
+	if begin.Call != callBegin {
+		return nil, fmt.Errorf("there is no call %q here", begin.Call)
+	}
+	return child.Start(ctx, child.Command{
+		Program: in.Program.Name, Args: in.Program.Args, Env: in.Program.Env,
+		Stdout: files[fileStdout], Stderr: files[fileStderr],
+		// Its lock comes last: it has that until it is gone.
+		Files:       append(slices.Clone(files[ownFiles:]), files[fileHeld]),
+		DeathSignal: syscall.SIGKILL, Confine: confine,
+	})
+}
+
+// passSignals has a program get the signals that the other side sends, and kills it when the other side is gone.
+func passSignals(conn *net.UnixConn, p child.Process) {
+	for {
+		var in request
+		files, err := receiveFiles(conn, &in)
+		closeAll(files)
+		if err != nil {
+			p.Signal(syscall.SIGKILL)
+			return
+		}
+		if in.Call == callSignal {
+			p.Signal(syscall.Signal(in.Signal))
+		}
+	}
+}
