@@ -43,12 +43,12 @@ func (d *doctor) unseen(ctx context.Context, name string) []api.Check {
 	out := []api.Check{}
 	for i := range all {
 		r := &all[i]
-		if r.CannotTell == "" || r.RunBy != "" {
+		if r.WrittenUnknown == "" || r.RunBy != "" {
 			continue
 		}
 		out = append(out, api.Check{
 			Name: name, Status: "warn",
-			Message: fmt.Sprintf("nobody can tell whether %s was written since volume %s has left it by migration %s: %s", r.Location.Path, r.VolumeName, r.MigrationID, r.CannotTell),
+			Message: fmt.Sprintf("nobody can tell whether %s was written since volume %s has left it by migration %s: %s", r.Location.Path, r.VolumeName, r.MigrationID, r.WrittenUnknown),
 			Advice:  "compare it with the volume before it is deleted or used for another volume, if any guest may have been started on it",
 		})
 	}

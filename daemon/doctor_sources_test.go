@@ -44,7 +44,7 @@ func TestDoctorSaysOfWhichSourcesNobodyCanTellWhetherTheyWereWritten(t *testing.
 		written: func(context.Context) ([]api.ReleasedSource, error) { return nil, nil },
 		released: func(context.Context) ([]api.ReleasedSource, error) {
 			return []api.ReleasedSource{
-				{MigrationID: "m1", VolumeName: "db", Location: api.Location{Path: "/dev/vg/db"}, CannotTell: "the host was booted"},
+				{MigrationID: "m1", VolumeName: "db", Location: api.Location{Path: "/dev/vg/db"}, WrittenUnknown: "the host was booted"},
 				{MigrationID: "m2", VolumeName: "web", Location: api.Location{Path: "/old/web.raw"}},
 			}, nil
 		},

@@ -147,9 +147,9 @@ func (c Code) ExitStatus() int {
 // asked does not. It is where the registry is, as --socket takes it.
 const DetailRegistry = "registry"
 
-// DetailCannotTell is a detail of a refusal to delete the source that a move has left, because nobody can tell whether it was
+// DetailWrittenUnknown is a detail of a refusal to delete the source that a move has left, because nobody can tell whether it was
 // written since: its path. The same is done with force.
-const DetailCannotTell = "cannot_tell"
+const DetailWrittenUnknown = "written_unknown"
 
 // DetailOverwrites is a detail of a dst_in_use: the path of a file that a move would overwrite, and
 // that it does overwrite if that is asked for (MigrationTarget.Overwrite).

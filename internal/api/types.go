@@ -223,8 +223,8 @@ type ReleasedSource struct {
 	ReleasedAt     time.Time `json:"released_at"`
 	// Written says that something has written to it since the volume left it.
 	Written bool `json:"written,omitempty"`
-	// CannotTell says why nobody can tell whether it was written since, empty if that is known.
-	CannotTell string `json:"cannot_tell,omitempty"`
+	// WrittenUnknown says why nobody can tell whether it was written since, empty if that is known.
+	WrittenUnknown string `json:"written_unknown,omitempty"`
 	// RunBy is the name of a domain of its host whose running guest has it as a disk, empty
 	// if there is none.
 	RunBy string `json:"run_by,omitempty"`

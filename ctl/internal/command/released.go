@@ -134,14 +134,14 @@ func askingUnseen(c *cli.Context, s *session.Session, remove func(force bool) er
 	force := c.Bool("force")
 	err := remove(force)
 	var refused *api.Error
-	if !errors.As(err, &refused) || refused.Details[api.DetailCannotTell] == nil || force || c.Bool(flagYes) {
+	if !errors.As(err, &refused) || refused.Details[api.DetailWrittenUnknown] == nil || force || c.Bool(flagYes) {
 		return err
 	}
 	if _, ok := terminal(c); !ok {
 		return err
 	}
 	s.Say("%s", refused.Message)
-	if err := confirm(c, s, fmt.Sprintf("Delete %v all the same?", refused.Details[api.DetailCannotTell]), ""); err != nil {
+	if err := confirm(c, s, fmt.Sprintf("Delete %v all the same?", refused.Details[api.DetailWrittenUnknown]), ""); err != nil {
 		return err
 	}
 	return remove(true)
@@ -214,8 +214,8 @@ func releasedLines(left leftSources) []string {
 			line += fmt.Sprintf("; the guest of instance %s runs on it, and what it writes there is not in the volume", r.RunBy)
 		case r.Written:
 			line += fmt.Sprintf("; written since, so it may have what the volume lacks ('%s volume which')", session.Program)
-		case r.CannotTell != "":
-			line += fmt.Sprintf("; nobody can tell whether it was written since (%s)", r.CannotTell)
+		case r.WrittenUnknown != "":
+			line += fmt.Sprintf("; nobody can tell whether it was written since (%s)", r.WrittenUnknown)
 		}
 		lines = append(lines, line)
 	}

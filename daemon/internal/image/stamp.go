@@ -38,7 +38,7 @@ type Change int
 
 // The changes.
 const (
-	CannotTell Change = iota
+	ChangeUnknown Change = iota
 	Unchanged
 	Changed
 )
@@ -48,15 +48,15 @@ const (
 func (s Stamp) ChangeSince(earlier *Stamp) (change Change, why string) {
 	switch {
 	case earlier == nil:
-		return CannotTell, "it is not recorded how it was then"
+		return ChangeUnknown, "it is not recorded how it was then"
 	case s.Device != earlier.Device || s.SizeBytes != earlier.SizeBytes || s.ModifiedNS != earlier.ModifiedNS:
 		return Changed, ""
 	case !s.Device && s.ModifiedNS == 0:
-		return CannotTell, "its server does not say when it was last written"
+		return ChangeUnknown, "its server does not say when it was last written"
 	case s.Device && s.Boot != earlier.Boot:
-		return CannotTell, "it is a device, and the kernel counts the writes to it from zero since the host was booted"
+		return ChangeUnknown, "it is a device, and the kernel counts the writes to it from zero since the host was booted"
 	case s.Sectors < earlier.Sectors:
-		return CannotTell, "it is a device, and the kernel counts the writes to it from zero since it was disconnected"
+		return ChangeUnknown, "it is a device, and the kernel counts the writes to it from zero since it was disconnected"
 	case s.Sectors != earlier.Sectors:
 		return Changed, ""
 	}

@@ -96,17 +96,17 @@ func TestAStampThatCannotTellSaysSoAndWhy(t *testing.T) {
 		earlier *Stamp
 		want    Change
 	}{
-		"no earlier stamp":                  {Stamp{SizeBytes: 1, ModifiedNS: 2, Boot: "a"}, nil, CannotTell},
+		"no earlier stamp":                  {Stamp{SizeBytes: 1, ModifiedNS: 2, Boot: "a"}, nil, ChangeUnknown},
 		"a file as it was, after a reboot":  {Stamp{SizeBytes: 1, ModifiedNS: 2, Boot: "b"}, &Stamp{SizeBytes: 1, ModifiedNS: 2, Boot: "a"}, Unchanged},
 		"a file with an older time":         {Stamp{SizeBytes: 1, ModifiedNS: 1}, &Stamp{SizeBytes: 1, ModifiedNS: 2}, Changed},
-		"an export":                         {Stamp{SizeBytes: 1}, &Stamp{SizeBytes: 1}, CannotTell},
+		"an export":                         {Stamp{SizeBytes: 1}, &Stamp{SizeBytes: 1}, ChangeUnknown},
 		"a device as it was":                {device, &device, Unchanged},
 		"a device with more sectors":        {Stamp{Device: true, Sectors: 16, Boot: "a"}, &device, Changed},
-		"a device after a reboot":           {Stamp{Device: true, Sectors: 8, Boot: "b"}, &device, CannotTell},
-		"a device that was connected again": {Stamp{Device: true, Sectors: 0, Boot: "a"}, &device, CannotTell},
+		"a device after a reboot":           {Stamp{Device: true, Sectors: 8, Boot: "b"}, &device, ChangeUnknown},
+		"a device that was connected again": {Stamp{Device: true, Sectors: 0, Boot: "a"}, &device, ChangeUnknown},
 	} {
 		got, why := c.now.ChangeSince(c.earlier)
-		if got != c.want || (why != "") != (c.want == CannotTell) {
+		if got != c.want || (why != "") != (c.want == ChangeUnknown) {
 			t.Errorf("%s: %d %q, want %d", name, got, why, c.want)
 		}
 	}

@@ -256,7 +256,7 @@ func (m *Manager) wroteDst(ctx context.Context, h *history) (bool, error) {
 func (m *Manager) changeOf(ctx context.Context, h *history) (change image.Change, why string, err error) {
 	in, err := m.releasedInput(ctx, h)
 	if err != nil {
-		return image.CannotTell, "", err
+		return image.ChangeUnknown, "", err
 	}
 	return m.env.ReleasedChange(ctx, in)
 }
@@ -274,9 +274,9 @@ func (m *Manager) checkNotWritten(ctx context.Context, s *steps.Spec, t api.Migr
 	switch {
 	case err != nil || change == image.Unchanged:
 		return err
-	case change == image.CannotTell && (t.Overwrite || t.ExternalCopy):
+	case change == image.ChangeUnknown && (t.Overwrite || t.ExternalCopy):
 		return nil
-	case change == image.CannotTell:
+	case change == image.ChangeUnknown:
 		says := "give --yes to have it overwritten"
 		if s.LedByRegistry() {
 			says = "compare it with the volume and remove it yourself"
@@ -377,7 +377,7 @@ func (m *Manager) CheckAdoptable(ctx context.Context, path, verdict string) erro
 	switch change {
 	case image.Changed:
 		state = "It was written since, so each may have what the other lacks"
-	case image.CannotTell:
+	case image.ChangeUnknown:
 		state = "Nobody can tell whether it was written since (" + why + "), so each may have what the other lacks"
 	case image.Unchanged:
 	}

@@ -72,13 +72,13 @@ func TestOfADeviceThatIsLeftNobodyCanTellAfterAReboot(t *testing.T) {
 					_, err := d.manager().Plan(ctx, testVolume, api.MigrationTarget{ToPath: path})
 					return err
 				}
-				if r := of(); r.Written || r.CannotTell != "" {
+				if r := of(); r.Written || r.WrittenUnknown != "" {
 					t.Errorf("untouched in its boot: %+v", r)
 				}
 				must(t, back())
 				must(t, d.world.HostReboot())
 				d.Restart()
-				if r := of(); r.Written || !strings.Contains(r.CannotTell, "booted") || r.Blocked == "" {
+				if r := of(); r.Written || !strings.Contains(r.WrittenUnknown, "booted") || r.Blocked == "" {
 					t.Errorf("after a reboot: %+v, want one of which nobody can tell", r)
 				}
 				if err := back(); api.CodeOf(err) != api.CodeDstInUse || api.AsError(err).Details[api.DetailOverwrites] != path || !strings.Contains(err.Error(), "nobody can tell") {
@@ -102,7 +102,7 @@ func TestASourceOfWhichNobodyCanTellIsDeletedOnlyByForce(t *testing.T) {
 		if !d.world.Exists(srcPath) || !strings.Contains(mig.Remark, "nobody can tell") {
 			t.Fatalf("the remark is %q, want that src is kept since nobody can tell", mig.Remark)
 		}
-		if err := d.deleteSource(mig.ID); api.CodeOf(err) != api.CodeChainChanged || api.AsError(err).Details[api.DetailCannotTell] != srcPath {
+		if err := d.deleteSource(mig.ID); api.CodeOf(err) != api.CodeChainChanged || api.AsError(err).Details[api.DetailWrittenUnknown] != srcPath {
 			t.Errorf("%v, want a refusal that says that nobody can tell", err)
 		}
 		if !d.world.Exists(srcPath) {

@@ -75,7 +75,7 @@ func (m *Manager) describeReleased(ctx context.Context, h *history, doms []hv.Do
 		if unknown != nil {
 			why = unknown.Error()
 		}
-		r.Written, r.CannotTell = change == image.Changed, why
+		r.Written, r.WrittenUnknown = change == image.Changed, why
 		err = m.checkReleased(ctx, in, vol, unknown)
 	}
 	if err != nil {

@@ -125,11 +125,11 @@ func (e *Env) sealLeft(ctx context.Context, r *op.Run, src, step string) error {
 // frozen, or closed. Why is the reason if nobody can tell.
 func (e *Env) changeSinceLeft(ctx context.Context, s *Spec, seal *image.Stamp) (change image.Change, why string, err error) {
 	if api.IsNetwork(s.Src.Path) {
-		return image.CannotTell, "nothing is kept of " + api.AddressKind(s.Src.Path) + " that would tell", nil
+		return image.ChangeUnknown, "nothing is kept of " + api.AddressKind(s.Src.Path) + " that would tell", nil
 	}
 	now, err := e.images.Stamp(ctx, s.Src.Path)
 	if err != nil {
-		return image.CannotTell, "", err
+		return image.ChangeUnknown, "", err
 	}
 	if seal != nil {
 		was := ofVolume(*seal, s.Src)

@@ -224,13 +224,13 @@ func (e *Env) checkReleasedPool(ctx context.Context, in *ReleasedInput) error {
 func (e *Env) checkReleasedContent(ctx context.Context, in *ReleasedInput) error {
 	change, why, err := e.ReleasedChange(ctx, in)
 	switch {
-	case err != nil || change == image.Unchanged || change == image.CannotTell && in.Force:
+	case err != nil || change == image.Unchanged || change == image.ChangeUnknown && in.Force:
 		return err
 	case change == image.Changed:
 		return in.cannot(api.CodeChainChanged, "it was written since volume %s has left it, by a guest that was started on it perhaps, and may have what the volume lacks; remove it yourself, but only after you have compared it with the volume", in.Spec.VolumeName)
 	}
 	return in.cannot(api.CodeChainChanged, "nobody can tell whether it was written since volume %s has left it (%s), so it may have what the volume lacks; compare it with the volume, or give --force if no guest and no program has written to it", in.Spec.VolumeName, why).
-		With(api.DetailCannotTell, in.Spec.Src.Path)
+		With(api.DetailWrittenUnknown, in.Spec.Src.Path)
 }
 
 // ReleasedChange reports whether a released src was written since the volume left it. Why is the reason if
@@ -238,7 +238,7 @@ func (e *Env) checkReleasedContent(ctx context.Context, in *ReleasedInput) error
 func (e *Env) ReleasedChange(ctx context.Context, in *ReleasedInput) (change image.Change, why string, err error) {
 	change, why, err = e.changeSinceLeft(ctx, &in.Spec, in.Seal)
 	if change == image.Unchanged && in.Spec.SrcBlock && in.Spec.LedByRegistry() {
-		return image.CannotTell, "it is a device that other hosts have too, and this host counts its own writes alone", err
+		return image.ChangeUnknown, "it is a device that other hosts have too, and this host counts its own writes alone", err
 	}
 	return change, why, err
 }
