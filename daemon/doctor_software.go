@@ -133,7 +133,26 @@ func (d *doctor) libvirt(ctx context.Context) []api.Check {
 			out = append(out, api.Check{Name: "known bug", Status: bug.status, Message: bug.name + ": " + bug.means, Advice: bug.advice})
 		}
 	}
-	return append(out, d.security(ctx, about)...)
+	return append(append(out, d.security(ctx, about)...), d.leases(ctx)...)
+}
+
+// leases says whether libvirt would resume guests that are switched to other images, where it has a lock manager.
+func (d *doctor) leases(ctx context.Context) []api.Check {
+	const name = "lock manager"
+	// Any device stands for all of them: some lock managers know them by another name.
+	for _, image := range []string{"/", "/dev/any"} {
+		if err := d.hv.CanSwitch(ctx, image); err != nil {
+			which := "volumes are"
+			if strings.HasPrefix(image, "/dev") {
+				which = "volumes on devices are"
+			}
+			return []api.Check{{
+				Name: name, Status: "fail", Message: fmt.Sprintf("%s not moved while their instances run: %v", which, err),
+				Advice: "move them with their instances stopped; or change that setting, and restart libvirt",
+			}}
+		}
+	}
+	return nil
 }
 
 // security says what confines QEMU, and what of that a move has to get along with.

@@ -63,6 +63,19 @@ func TestDoctorNamesTheBugsOfAVersion(t *testing.T) {
 	}
 }
 
+func TestDoctorSaysThatALockManagerStopsMovesOfRunningGuests(t *testing.T) {
+	fake := hvtest.New()
+	check := func() []api.Check { return (&doctor{cfg: defaultConfig(), hv: fake}).libvirt(t.Context()) }
+	fake.UseLockManager("")
+	if checks := check(); found(checks, "lock manager", "fail", "") {
+		t.Errorf("%+v, and nothing stops a move", checks)
+	}
+	fake.UseLockManager("libvirt locks images with sanlock")
+	if checks := check(); !found(checks, "lock manager", "fail", "sanlock") {
+		t.Errorf("%+v does not name the lock manager", checks)
+	}
+}
+
 // A bug that Volferry works around is no reason for a warning.
 func TestDoctorSaysWhatCanHappenToAGuestWhenACopyBegins(t *testing.T) {
 	for qemu, bug := range map[uint64]string{10_000_002: "0f51f9c342", 7_002_022: "32125b1460"} {

@@ -187,6 +187,10 @@ func CheckOverlays(open []Migration) Check {
 	var paused, slowed, advice []string
 	for i := range open {
 		m := &open[i]
+		if m.GuestNotResumed != "" {
+			paused = append(paused, m.GuestNotResumed)
+			advice = append(advice, m.volume()+": "+m.ResumeAdvice())
+		}
 		if m.GuestPaused == "" && m.GuestThrottled == "" {
 			continue
 		}
@@ -213,6 +217,11 @@ func CheckOverlays(open []Migration) Check {
 	check.Message = strings.Join(lines, "; ")
 	check.Advice = strings.Join(append(advice, "docs/how-to/recover.md (The overlay's disk is full)"), "\n")
 	return check
+}
+
+// ResumeAdvice says, of a migration whose guest libvirt does not resume, what ends that.
+func (m *Migration) ResumeAdvice() string {
+	return "see to what libvirt says; the guest goes on by itself then"
 }
 
 // WakeAdvice says, of a migration whose guest an I/O error has paused, or which is slowed down,

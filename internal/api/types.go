@@ -367,6 +367,9 @@ type Migration struct {
 	// GuestPaused says why the guest stands still, if an I/O error has paused it while its
 	// writes go to the overlay. Mostly the overlay has no room left.
 	GuestPaused string `json:"guest_paused,omitempty"`
+	// GuestNotResumed says why the guest stands still, if the migration has paused it and libvirt
+	// refuses to resume it.
+	GuestNotResumed string `json:"guest_not_resumed,omitempty" needs:"-"`
 	// GuestThrottled says how fast the guest may write, and why, while the room for overlays is
 	// short and the host slows its guests for that.
 	GuestThrottled string  `json:"guest_throttled,omitempty" needs:"-"`

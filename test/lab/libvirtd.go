@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -43,9 +44,10 @@ type Libvirtd struct {
 	// its next start on.
 	Preload string
 
-	claim    *claim
-	virtlogd *daemon
-	libvirtd *daemon
+	claim     *claim
+	virtlogd  *daemon
+	virtlockd *daemon // nil if there is none, see UseLockManager
+	libvirtd  *daemon
 }
 
 // daemon is a child process of ours.
@@ -106,6 +108,9 @@ func (l *Libvirtd) start(ctx context.Context) error {
 	if err := l.dropForeignMounts(ctx); err != nil {
 		return err
 	}
+	if err := l.startVirtlockd(ctx); err != nil {
+		return err
+	}
 	return l.startLibvirtd(ctx)
 }
 
@@ -146,6 +151,23 @@ func (l *Libvirtd) startVirtlogd(ctx context.Context) error {
 		return err
 	}
 	return l.waitSocket(ctx, "virtlogd", l.virtlogd, filepath.Join(l.RunDir, "virtlogd-sock"))
+}
+
+// startVirtlockd starts virtlockd in the namespace, if UseLockManager was called for this directory.
+func (l *Libvirtd) startVirtlockd(ctx context.Context) error {
+	_, err := os.Stat(filepath.Join(l.EtcDir, virtlockdConf))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("start virtlockd: %w", err)
+	}
+	l.virtlockd, err = l.spawn("virtlockd", nil, "nsenter",
+		l.enter("virtlockd", "-f", "/etc/libvirt/"+virtlockdConf, "-p", "/run/libvirt/virtlockd.pid")...)
+	if err != nil {
+		return err
+	}
+	return l.waitSocket(ctx, "virtlockd", l.virtlockd, filepath.Join(l.RunDir, "virtlockd-sock"))
 }
 
 // enter prefixes a command with what runs it in the namespace.
@@ -322,7 +344,7 @@ func (l *Libvirtd) Close() error {
 	}
 	err := errors.Join(handOnCapabilities(l.Dir), clean(l.Dir))
 	var reaped sync.WaitGroup
-	for _, d := range []*daemon{l.libvirtd, l.virtlogd} {
+	for _, d := range []*daemon{l.libvirtd, l.virtlockd, l.virtlogd} {
 		if d != nil {
 			reaped.Go(func() { <-d.done })
 		}

@@ -19,6 +19,9 @@ var privateDirs = []struct{ name, seenAt string }{
 	{"cache", "/var/cache/libvirt"},
 }
 
+// virtlockdConf is the configuration of virtlockd, which a lab has that uses it.
+const virtlockdConf = "virtlockd.conf"
+
 // configFiles are the contents of the lab's /etc/libvirt. QEMU runs as on a host
 // with the packages' defaults: as an unprivileged user, to which libvirt gives the
 // images while a guest has them (dynamic ownership) and takes them back afterwards.

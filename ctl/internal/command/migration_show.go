@@ -50,7 +50,7 @@ func migrationList(c *cli.Context, s *session.Session) error {
 		phase, rate := m.Phase, ""
 		if m.Stopped() {
 			phase = "STOPPED"
-		} else if m.GuestPaused != "" {
+		} else if m.GuestPaused != "" || m.GuestNotResumed != "" {
 			phase = "GUEST PAUSED"
 		} else if m.State.Final() {
 			phase = ""
@@ -77,6 +77,9 @@ func printStopped(s *session.Session, migrations []api.Migration) error {
 			if back != "" {
 				lines = append(lines, "  Take it back: "+back)
 			}
+		}
+		if m.GuestNotResumed != "" {
+			lines = append(lines, "", "volume "+render.VolumeName(m)+": "+m.GuestNotResumed, "  Next:         "+m.ResumeAdvice())
 		}
 		if m.GuestPaused != "" {
 			lines = append(lines, "", "volume "+render.VolumeName(m)+": "+m.GuestPaused, "  Next:         "+m.WakeAdvice())
@@ -130,6 +133,7 @@ func migrationRecord(m *api.Migration, instances map[string]string) *render.Reco
 	r.AddIf("pacing", m.Pacing)
 	r.Add("overlay", api.ExactBytes(m.OverlayBytes))
 	r.AddIf("GUEST PAUSED", m.GuestPaused)
+	r.AddIf("GUEST NOT RESUMED", m.GuestNotResumed)
 	r.AddIf("guest slowed", m.GuestThrottled)
 	r.Add("verify", m.Verify)
 	r.Add("external copy", render.YesNo(m.ExternalCopy))

@@ -85,6 +85,10 @@ func waitReason(op *api.Op) string {
 		return "libvirt, which does not answer"
 	case "storage":
 		return "the storage, which does not answer"
+	case "wake":
+		return "the guest to run or to be off: it is asleep or has crashed (virsh dompmwakeup, reset or destroy)"
+	case "resume":
+		return "libvirt to resume the guest, which is paused; `volferryctl status` says why it does not"
 	case "guest":
 		return "the guest, which still has the disk"
 	case "turn":

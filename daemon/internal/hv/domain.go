@@ -2,6 +2,8 @@
 
 package hv
 
+import "fmt"
+
 // State is the state of a domain.
 type State string
 
@@ -27,12 +29,28 @@ const (
 	PauseUser    PauseReason = "user"
 	PauseIOError PauseReason = "io_error"
 	PauseOther   PauseReason = "other"
+	// PauseAsleep and PauseCrashed are reasons of StateOther: the guest has gone to sleep (S3), or has crashed
+	// and its process is kept. Its CPUs do nothing.
+	PauseAsleep  PauseReason = "asleep"
+	PauseCrashed PauseReason = "crashed"
 )
+
+// Standstill says in words that a guest sleeps or has crashed, and what ends that; it is empty for other guests.
+func (r PauseReason) Standstill(instance string) string {
+	switch r {
+	case PauseAsleep:
+		return fmt.Sprintf("instance %s is asleep (S3); `virsh dompmwakeup %s` wakes it", instance, instance)
+	case PauseCrashed:
+		return fmt.Sprintf("the guest of instance %s has crashed and its process is kept; `virsh reset %s` boots it again, `virsh destroy %s` ends it", instance, instance, instance)
+	case PauseUser, PauseIOError, PauseOther:
+	}
+	return ""
+}
 
 // RunState says whether a domain runs, at one moment. It is a part of Domain.
 type RunState struct {
 	State       State
-	PauseReason PauseReason // only if paused
+	PauseReason PauseReason // only if paused, asleep or crashed
 	Occupied    bool
 }
 
@@ -41,7 +59,7 @@ type Domain struct {
 	ID          string // UUID, lower case, with dashes
 	Name        string
 	State       State
-	PauseReason PauseReason // only if paused
+	PauseReason PauseReason // only if paused, asleep or crashed
 	Persistent  bool
 	Autostart   bool
 	// ManagedSave: a start would restore an old XML with old paths.

@@ -129,9 +129,13 @@ type Hypervisor interface {
 	// none is no error. Of the disk that the guest has there itself every request fails from then on.
 	EndConnections(ctx context.Context, id, address string) error
 
+	// CanSwitch returns nil if running domains of this host may be switched to these images. ErrUnsupported, with the
+	// reason, if the hypervisor would not resume a domain on one of them.
+	CanSwitch(ctx context.Context, images ...string) error
 	// Suspend pauses a running domain; already paused is no error.
 	Suspend(ctx context.Context, id string) error
-	// Resume lets a paused domain run; already running is no error.
+	// Resume lets a paused domain run; already running is no error. ErrBusy if another domain has the
+	// lease of an image of it.
 	Resume(ctx context.Context, id string) error
 	// PowerOff ends the domain's process at once, as a power cut ends a machine.
 	// A domain that is off is no error.

@@ -41,8 +41,10 @@ func (c *Conn) BlockCopy(ctx context.Context, id, target string, dst hv.Image, o
 			Value: *golibvirt.NewTypedParamValueUint(uint32(opts.GranularityBytes)),
 		})
 	}
-	return c.change(ctx, "copy", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
-		return lv.DomainBlockCopy(dom, target, doc, params, flags)
+	return c.takingImage(ctx, id, dst, func() error {
+		return c.change(ctx, "copy", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+			return lv.DomainBlockCopy(dom, target, doc, params, flags)
+		})
 	})
 }
 
@@ -53,27 +55,41 @@ func (c *Conn) CommitActive(ctx context.Context, id, target string, bytesPerSeco
 	// template that others use.
 	const flags = golibvirt.DomainBlockCommitActive | golibvirt.DomainBlockCommitShallow |
 		golibvirt.DomainBlockCommitBandwidthBytes
-	base, err := c.directBacking(ctx, id, target)
+	base, image, err := c.directBacking(ctx, id, target)
 	if err != nil {
 		return fmt.Errorf("commit disk %s of domain %s: %w", target, id, err)
 	}
-	return c.change(ctx, "commit", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
-		return lv.DomainBlockCommit(dom, target, golibvirt.OptString{base}, nil, uint64(bytesPerSecond), flags)
+	return c.takingImage(ctx, id, image, func() error {
+		return c.change(ctx, "commit", id, target, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+			return lv.DomainBlockCommit(dom, target, golibvirt.OptString{base}, nil, uint64(bytesPerSecond), flags)
+		})
 	})
 }
 
-// directBacking names the live image below the top as libvirt does: vda[5].
-func (c *Conn) directBacking(ctx context.Context, id, target string) (string, error) {
+// directBacking is the live image below the top, and libvirt's name of it: vda[5].
+func (c *Conn) directBacking(ctx context.Context, id, target string) (name string, image hv.Image, err error) {
 	s, err := c.reads()
 	if err != nil {
-		return "", err
+		return "", image, err
 	}
 	doc, err := onLive(ctx, c, s, c.callTimeout, "read XML of", id, "",
 		func(lv *golibvirt.Libvirt, dom golibvirt.Domain) (string, error) { return lv.DomainGetXMLDesc(dom, 0) })
 	if err != nil {
-		return "", err
+		return "", image, err
 	}
-	return domainxml.BackingName(doc, target)
+	if name, err = domainxml.BackingName(doc, target); err != nil {
+		return "", image, err
+	}
+	dom, err := domainxml.ParseDomain(doc, nil, c.clusters)
+	if err != nil {
+		return "", image, err
+	}
+	for i := range dom.Disks {
+		if d := &dom.Disks[i]; d.Target == target && len(d.Chain) > 1 {
+			image = d.Chain[1]
+		}
+	}
+	return name, image, nil
 }
 
 // Job reports the block job on the live disk, nil if there is none.

@@ -324,7 +324,11 @@ func stateOf(state golibvirt.DomainState, reason int32) (hv.State, hv.PauseReaso
 		return hv.StateStopped, ""
 	case golibvirt.DomainPaused:
 		return pausedState(golibvirt.DomainPausedReason(reason))
-	case golibvirt.DomainNostate, golibvirt.DomainShutdown, golibvirt.DomainCrashed, golibvirt.DomainPmsuspended:
+	case golibvirt.DomainPmsuspended:
+		return hv.StateOther, hv.PauseAsleep
+	case golibvirt.DomainCrashed:
+		return hv.StateOther, hv.PauseCrashed
+	case golibvirt.DomainNostate, golibvirt.DomainShutdown:
 	}
 	return hv.StateOther, ""
 }
@@ -349,8 +353,10 @@ func pausedState(reason golibvirt.DomainPausedReason) (hv.State, hv.PauseReason)
 		return hv.StatePaused, hv.PauseUser
 	case golibvirt.DomainPausedIoerror:
 		return hv.StatePaused, hv.PauseIOError
+	case golibvirt.DomainPausedCrashed:
+		return hv.StateOther, hv.PauseCrashed
 	case golibvirt.DomainPausedMigration, golibvirt.DomainPausedSave, golibvirt.DomainPausedDump,
-		golibvirt.DomainPausedShuttingDown, golibvirt.DomainPausedSnapshot, golibvirt.DomainPausedCrashed,
+		golibvirt.DomainPausedShuttingDown, golibvirt.DomainPausedSnapshot,
 		golibvirt.DomainPausedStartingUp, golibvirt.DomainPausedPostcopy, golibvirt.DomainPausedPostcopyFailed:
 		return hv.StateOther, ""
 	case golibvirt.DomainPausedUnknown, golibvirt.DomainPausedWatchdog, golibvirt.DomainPausedFromSnapshot,

@@ -32,7 +32,7 @@ var kinds = map[golibvirt.ErrorNumber]error{
 }
 
 // sayings are what libvirt has no code for: it passes on what QEMU said, or
-// gives up, with a code that says nothing.
+// gives up, with a code that says nothing or too much.
 var sayings = []struct {
 	text string
 	kind error
@@ -49,6 +49,8 @@ var sayings = []struct {
 	{"controller with index 0 required for device", hv.ErrUnsupported},
 	{"Attempted double use of PCI", hv.ErrExists},
 	{"domain has active block job", hv.ErrBusy},
+	// A backup is a block job, too, and ends by itself or by virDomainAbortJob.
+	{"already in active block job", hv.ErrBusy},
 	// Somebody makes a volume there, which takes as long as its storage does. Until then the pool answers nothing.
 	{"has asynchronous jobs running", hv.ErrUnavailable},
 	// The other end of QEMU's monitor is gone.
@@ -58,16 +60,14 @@ var sayings = []struct {
 	{"unexpectedly closed the monitor", hv.ErrProcessEnds},
 }
 
+// kindOf goes by the text first: libvirt has one code for what it never does and for what it does not do now.
 func kindOf(answer golibvirt.Error) error {
-	if kind := kinds[golibvirt.ErrorNumber(answer.Code)]; kind != nil {
-		return kind
-	}
 	for _, s := range sayings {
 		if strings.Contains(answer.Message, s.text) {
 			return s.kind
 		}
 	}
-	return nil
+	return kinds[golibvirt.ErrorNumber(answer.Code)]
 }
 
 // classify wraps an error of a call in the hv error that it stands for, and

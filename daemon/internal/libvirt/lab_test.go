@@ -47,7 +47,12 @@ type realEnv struct {
 func newRealEnv(t *testing.T) *realEnv {
 	t.Helper()
 	lab.Require(t)
-	dir := lab.TempDir(t)
+	return realEnvIn(t, lab.TempDir(t))
+}
+
+// realEnvIn is newRealEnv of a libvirtd that has its files below dir.
+func realEnvIn(t *testing.T, dir string) *realEnv {
+	t.Helper()
 	installHook(t, dir)
 	libvirtd, err := lab.StartLibvirtd(t.Context(), dir)
 	if err != nil {

@@ -4,7 +4,6 @@ package libvirt
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -110,23 +109,6 @@ func (c *Conn) Suspend(ctx context.Context, id string) error {
 	return c.inWindow(ctx, "suspend", id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 		return lv.DomainSuspend(dom)
 	})
-}
-
-// Resume lets a paused domain run.
-func (c *Conn) Resume(ctx context.Context, id string) error {
-	err := c.inWindow(ctx, "resume", id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
-		return lv.DomainResume(dom)
-	})
-	if err == nil || !said(err, golibvirt.ErrOperationInvalid) || errors.Is(err, hv.ErrNotActive) {
-		return err
-	}
-	// libvirt refuses a domain that runs already, in the words that it has for
-	// every refusal.
-	dom, readErr := c.Domain(ctx, id)
-	if readErr == nil && dom.State == hv.StateRunning {
-		return nil
-	}
-	return err
 }
 
 // explain finds out what an ambiguous refusal of a call on a live disk means.

@@ -22,21 +22,35 @@ func qemuConfBeside(definitions string) string {
 func givesImages(conf string) (bool, error) { return setting(conf, "dynamic_ownership") }
 
 // setting reads a switch of the file that is on unless it says otherwise.
-func setting(conf, name string) (on bool, err error) {
-	text, err := os.ReadFile(conf)
+func setting(conf, name string) (bool, error) {
+	values, err := readConf(conf)
+	return on(values, name, true), err
+}
+
+// on is the switch with this name, or what it is where the file does not have it.
+func on(values map[string]string, name string, otherwise bool) bool {
+	value, set := values[name]
+	if !set {
+		return otherwise
+	}
+	return value != "0"
+}
+
+// readConf reads a file of libvirt's settings. A file that is not there has none.
+func readConf(path string) (map[string]string, error) {
+	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read the settings of libvirt's QEMU driver: %w", err)
+		return nil, fmt.Errorf("read the settings of libvirt's QEMU driver: %w", err)
 	}
-	on = true
+	values := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		line, _, _ = strings.Cut(line, "#")
-		key, value, _ := strings.Cut(line, "=")
-		if strings.TrimSpace(key) == name {
-			on = strings.Trim(strings.TrimSpace(value), `"`) != "0"
+		if key, value, is := strings.Cut(line, "="); is {
+			values[strings.TrimSpace(key)] = strings.Trim(strings.TrimSpace(value), `"`)
 		}
 	}
-	return on, nil
+	return values, nil
 }

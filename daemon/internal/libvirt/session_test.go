@@ -28,6 +28,14 @@ func TestErrorsKeepLibvirtsWordsAndGainAKind(t *testing.T) {
 	}
 }
 
+// libvirt refuses a block job on a disk that a backup reads as an operation that is unsupported.
+func TestADiskInABlockJobIsBusyWhateverTheCode(t *testing.T) {
+	err := classify(golibvirt.Error{Code: uint32(golibvirt.ErrOperationUnsupported), Message: "disk 'vda' already in active block job"})
+	if !errors.Is(err, hv.ErrBusy) || errors.Is(err, hv.ErrUnsupported) {
+		t.Errorf("classify = %v, want ErrBusy alone", err)
+	}
+}
+
 func TestLostAnswersLeaveTheOutcomeUnknown(t *testing.T) {
 	for _, err := range []error{golibvirt.ErrInterrupted, syscall.EINVAL, errors.New("cannot decode")} {
 		if got := classify(err); !errors.Is(got, hv.ErrUnavailable) || !errors.Is(got, err) {
@@ -158,8 +166,8 @@ func TestStatesThatAreNeitherRunningNorOffForGood(t *testing.T) {
 		{golibvirt.DomainRunning, 0, hv.StateRunning, ""},
 		{golibvirt.DomainShutoff, 0, hv.StateStopped, ""},
 		{golibvirt.DomainShutdown, 0, hv.StateOther, ""},
-		{golibvirt.DomainCrashed, 0, hv.StateOther, ""},
-		{golibvirt.DomainPmsuspended, 0, hv.StateOther, ""},
+		{golibvirt.DomainCrashed, 0, hv.StateOther, hv.PauseCrashed},
+		{golibvirt.DomainPmsuspended, 0, hv.StateOther, hv.PauseAsleep},
 		{golibvirt.DomainPaused, golibvirt.DomainPausedUser, hv.StatePaused, hv.PauseUser},
 		{golibvirt.DomainPaused, golibvirt.DomainPausedIoerror, hv.StatePaused, hv.PauseIOError},
 		{golibvirt.DomainPaused, golibvirt.DomainPausedWatchdog, hv.StatePaused, hv.PauseOther},

@@ -37,9 +37,11 @@ func (c *Conn) Snapshot(ctx context.Context, id, target string, overlay hv.Image
 	}
 	// What was on top is flushed, which waits for storage. A definition that named it
 	// names the overlay then.
-	err = c.modifyByItself(ctx, longCallTimeout, id, keptDefinitions, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
-		_, err := lv.DomainSnapshotCreateXML(dom, doc, uint32(snapshotFlags))
-		return err
+	err = c.takingImage(ctx, id, overlay, func() error {
+		return c.modifyByItself(ctx, longCallTimeout, id, keptDefinitions, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+			_, err := lv.DomainSnapshotCreateXML(dom, doc, uint32(snapshotFlags))
+			return err
+		})
 	})
 	return c.changed(ctx, "snapshot", id, target, err)
 }

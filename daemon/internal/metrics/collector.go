@@ -70,6 +70,7 @@ var (
 	thinDataDesc     = newDesc("volferry_thin_pool_data_used_ratio", "Used part of the room for data of a thin pool of LVM.", "pool")
 	thinMetaDesc     = newDesc("volferry_thin_pool_metadata_used_ratio", "Used part of the room for metadata of a thin pool of LVM.", "pool")
 	thinUpDesc       = newDesc("volferry_thin_pool_writable", "1 if a thin pool of LVM takes new data, else 0.", "pool")
+	unresumedDesc    = newDesc("volferry_guests_not_resumed", "Guests that a move has paused and that libvirt does not resume.")
 	pausedDesc       = newDesc("volferry_guests_paused_by_io_error", "Guests that an I/O error has paused while their writes go to an overlay.")
 	throttledDesc    = newDesc("volferry_guests_throttled", "Guests whose writes to an overlay are slowed down because the room for overlays is short.")
 	guestWriteDesc   = newDesc("volferry_guest_write_seconds", "Time that writes of guests took while an operation moved their volume.")
@@ -107,7 +108,7 @@ func (m *Metrics) Watch(s Sources, log *slog.Logger) {
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		activeDesc, stoppedDesc, copyBytesDesc, offloadBytesDesc, copyRateDesc, pacedNowDesc, paceStateDesc, copyPacedDesc, overlayDesc, exposedDesc, overlayFreeDesc,
-		thinDataDesc, thinMetaDesc, thinUpDesc, pausedDesc, throttledDesc,
+		thinDataDesc, thinMetaDesc, thinUpDesc, pausedDesc, unresumedDesc, throttledDesc,
 		guestWriteDesc, parkedDesc, onReleasedDesc, libvirtDesc, registryDesc, journalDesc, fencedDesc, tasksDesc, certificateDesc, reconcileDesc,
 	} {
 		descs <- d
@@ -183,7 +184,7 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 	}
 	gauge(activeDesc, float64(len(open)))
 	var rate int64
-	paused, throttled, stopped, paced := 0, 0, 0, 0
+	paused, unresumed, throttled, stopped, paced := 0, 0, 0, 0, 0
 	byPacing := map[steps.PacingKind]int{}
 	for i := range open {
 		if open[i].StoppedAt != nil && open[i].State != api.MigrationNeedsOperator { // which has a number of its own
@@ -191,6 +192,9 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 		}
 		if open[i].GuestPaused != "" {
 			paused++
+		}
+		if open[i].GuestNotResumed != "" {
+			unresumed++
 		}
 		if open[i].GuestThrottled != "" {
 			throttled++
@@ -217,6 +221,7 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 	}
 	gauge(copyRateDesc, float64(rate))
 	gauge(pausedDesc, float64(paused))
+	gauge(unresumedDesc, float64(unresumed))
 	gauge(throttledDesc, float64(throttled))
 }
 

@@ -123,6 +123,7 @@ volferry_copy_paced_seconds_total 1.5
 volferry_copy_rate_bytes_per_second 1500
 volferry_guest_write_seconds_sum 0
 volferry_guest_write_seconds_count 0
+volferry_guests_not_resumed 0
 volferry_guests_on_released_source 1
 volferry_guests_paused_by_io_error 1
 volferry_host_fenced 1
@@ -138,7 +139,7 @@ volferry_overlay_free_bytes 1.073741824e+09
 volferry_registry_up 0
 volferry_tasks_running 3`,
 		"volferry_build_info", "volferry_copy_bytes_total", "volferry_copy_offloaded_bytes_total", "volferry_copy_paced_seconds_total", "volferry_copy_rate_bytes_per_second",
-		"volferry_guest_write_seconds", "volferry_guests_on_released_source", "volferry_guests_paused_by_io_error", "volferry_host_fenced", "volferry_tasks_running", "volferry_journal_up", "volferry_libvirt_up", "volferry_migrations_active", "volferry_migrations_stopped", "volferry_needs_operator",
+		"volferry_guest_write_seconds", "volferry_guests_not_resumed", "volferry_guests_on_released_source", "volferry_guests_paused_by_io_error", "volferry_host_fenced", "volferry_tasks_running", "volferry_journal_up", "volferry_libvirt_up", "volferry_migrations_active", "volferry_migrations_stopped", "volferry_needs_operator",
 		"volferry_overlay_bytes", "volferry_overlay_exposed_seconds", "volferry_overlay_free_bytes", "volferry_registry_up", "volferry_reconcile_seconds")
 }
 

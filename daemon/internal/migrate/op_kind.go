@@ -120,6 +120,9 @@ func (m *Manager) kindFor(ctx context.Context, s *steps.Spec, what steps.Goal) (
 	if dom.State.Active() {
 		hold := false
 		if what != steps.GoalStart { // which begins no job
+			if err = m.env.CheckSwitchable(ctx, s, dom.State); err != nil {
+				return "", err
+			}
 			if hold, err = m.env.MustHold(ctx, s); err != nil {
 				return "", steps.CannotLookAt(s, err)
 			}

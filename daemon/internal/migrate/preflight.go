@@ -63,6 +63,11 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	if err := m.resolveDestination(ctx, s, target); err != nil {
 		return nil, err
 	}
+	if dom != nil {
+		if err := m.env.CheckSwitchable(ctx, s, dom.State); err != nil {
+			return nil, err
+		}
+	}
 	if err := m.checkQcow2(ctx, s, dom); err != nil {
 		return nil, err
 	}
@@ -255,6 +260,8 @@ func checkDomain(s *steps.Spec, dom *hv.Domain) error {
 	switch {
 	case !dom.Persistent:
 		return unsupported(s, "instance %s is transient (it has no persistent definition)", dom.Name)
+	case dom.PauseReason.Standstill(dom.Name) != "":
+		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: %s; try again then", s.VolumeName, dom.PauseReason.Standstill(dom.Name))
 	case dom.State == hv.StateOther:
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s is neither running, paused nor stopped; try again when it is",
 			s.VolumeName, dom.Name)

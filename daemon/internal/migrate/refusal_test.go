@@ -74,6 +74,14 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 			disk(func(d *hv.Disk) { d.ReadOnly = true })(t, w)
 			must(t, w.Start(testInstance))
 		}, api.CodeUnsupportedDisk, "stop the instance and run this again"},
+		{"a running disk under a lock manager with which it cannot be switched", toNewPool, func(t *testing.T, w *migratetest.World) {
+			w.UseLockManager("libvirt locks images with sanlock")
+			must(t, w.Start(testInstance))
+		}, api.CodeUnsupportedDisk, "sanlock; stop the instance and call again"},
+		{"a guest that is asleep", toNewPool, func(t *testing.T, w *migratetest.World) {
+			must(t, w.Start(testInstance))
+			must(t, w.StandStill(testInstance, hv.PauseAsleep))
+		}, api.CodeStateForbidden, "asleep (S3); `virsh dompmwakeup web` wakes it"},
 		{"a managed save image", toNewPool, func(t *testing.T, w *migratetest.World) {
 			must(t, w.Start(testInstance))
 			must(t, w.Save(testInstance))

@@ -49,6 +49,9 @@ func (m *Manager) renderPaced(h *history) (api.Migration, steps.PacingKind) {
 		mig.StoppedAt, mig.Error = &utc, at.failure
 	}
 	mig.GuestPaused = m.guestPaused(h)
+	if !state.Final() {
+		mig.GuestNotResumed = m.env.Unresumed(s.MigrationID)
+	}
 	if h.onOverlay() {
 		mig.GuestThrottled = m.slowed.text(s.MigrationID)
 	}

@@ -19,6 +19,8 @@ const (
 	WaitHypervisor = "hypervisor"
 	WaitRegistry   = "registry"
 	WaitStorage    = "storage"
+	WaitResume     = "resume" // of a guest that Volferry has paused
+	WaitWake       = "wake"   // of a guest that sleeps or has crashed
 	WaitTurn       = "turn"
 )
 

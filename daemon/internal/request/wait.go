@@ -170,6 +170,10 @@ func (a *Admission) stuck(st op.Status, doing string) error {
 		code, what = api.CodeHypervisorUnavailable, "libvirt does not answer"
 	case st.Waiting == WaitStorage:
 		code, what = api.CodeIOError, "the storage does not answer"
+	case st.Waiting == WaitWake:
+		code, what = api.CodeInstanceBusy, "the guest is asleep or has crashed, and is switched once it runs again or is off (virsh dompmwakeup, reset or destroy)"
+	case st.Waiting == WaitResume:
+		what = "libvirt does not resume the guest, which is paused; `volferryctl status` says why"
 	default:
 		what = "another operation has to end first"
 	}

@@ -57,6 +57,17 @@ type Fake struct {
 	clones map[string]bool
 	// silent are the addresses of exports whose servers answer nobody.
 	silent map[string]bool
+	locks  locks
+}
+
+// locks is the lock manager of the hypervisor. The leases of its own domains follow from what they do: a running
+// domain has those of the images that its disks write to, and every active one those that its jobs write to.
+type locks struct {
+	on bool
+	// why nothing may be switched, empty if it may.
+	why string
+	// elsewhere are the images of which domains of other hosts have the lease.
+	elsewhere map[string]bool
 }
 
 // domain is the state of one domain.

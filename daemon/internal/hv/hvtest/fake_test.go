@@ -26,6 +26,15 @@ func TestFakeKeepsThePromisesOfTheHypervisor(t *testing.T) {
 	f.AssertNoWriteLost(t)
 }
 
+func TestFakeKeepsThePromisesOfAHypervisorWithALockManager(t *testing.T) {
+	f := hvtest.New()
+	f.UseLockManager("")
+	hvtest.LeaseConformance(t, &fakeEnv{fake: f, refused: make(map[string]error), tokens: make(map[string]string)})
+	f.AssertNoWriteLost(t)
+}
+
+func (e *fakeEnv) Leased(_ testing.TB, path string) bool { return e.fake.Leased(path) }
+
 // fakeEnv is the conformance suite's view of a Fake.
 type fakeEnv struct {
 	fake    *hvtest.Fake

@@ -32,6 +32,11 @@ func (f *Fake) setRunning(ctx context.Context, name, id string, paused bool) err
 				f.violate("domain %s was suspended with a job on %s into %s, whose server does not answer: QEMU stands still until it does", dom.Name, target, j.dst.Path)
 			}
 		}
+		if !paused {
+			if err := f.takeLeases(dom, dom.Live); err != nil {
+				return err
+			}
+		}
 		f.pause(dom, paused, hv.PauseUser)
 		return nil
 	})

@@ -49,6 +49,9 @@ func (f *Fake) run(dom *domain, disks []hv.Disk) (err error) {
 		}
 		disk.Terminated = true
 	}
+	if err := f.takeLeases(dom, disks); err != nil {
+		return err
+	}
 	dom.beganOn, dom.plugged = nil, map[string]bool{}
 	for i := range disks {
 		for _, img := range disks[i].Chain {

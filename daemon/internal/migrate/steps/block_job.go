@@ -5,10 +5,13 @@ package steps
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 	"github.com/volferry/volferry/internal/retry"
 )
@@ -169,10 +172,18 @@ func (e *Env) reportJob(ctx context.Context, s *Spec, pace *meter, pacing Pacing
 
 // begin begins the job of a direction.
 func (e *Env) begin(ctx context.Context, s *Spec, to direction) error {
+	var err error
 	if to.end == OnSrc {
-		return e.hv.CommitActive(ctx, s.InstanceID, s.Target, 0)
+		err = e.hv.CommitActive(ctx, s.InstanceID, s.Target, 0)
+	} else {
+		err = e.hv.BlockCopy(ctx, s.InstanceID, s.Target, s.DstImage(), e.blockCopyOptions(s))
 	}
-	return e.hv.BlockCopy(ctx, s.InstanceID, s.Target, s.DstImage(), e.blockCopyOptions(s))
+	if errors.Is(err, hv.ErrBusy) {
+		return op.Retry(request.BusyDelay, api.Errorf(api.CodeInstanceBusy,
+			"disk %s of instance %s is in a job of libvirt that Volferry has not begun, mostly a backup: %v; nothing was changed: wait for its end, or end it (a backup by `%s`), and call again",
+			s.Target, s.InstanceName, err, api.ShellLine("virsh", "domjobabort", s.InstanceName)))
+	}
+	return err
 }
 
 // mayBegin refuses a job on a disk that has another chain than it should have, or whose domain

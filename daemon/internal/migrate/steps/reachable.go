@@ -49,6 +49,18 @@ func (e *Env) CheckNotDenied(ctx context.Context, s *Spec) error {
 	return HVRefusal(e.notDenied(ctx, s, s.Dst.Path, "migrate volume "+s.VolumeName))
 }
 
+// CheckSwitchable refuses the switch of a guest that runs if libvirt would not resume it on the other image.
+func (e *Env) CheckSwitchable(ctx context.Context, s *Spec, state hv.State) error {
+	if !state.Active() {
+		return nil
+	}
+	err := e.hv.CanSwitch(ctx, s.Src.Path, s.Dst.Path)
+	if errors.Is(err, hv.ErrUnsupported) {
+		return api.Errorf(api.CodeUnsupportedDisk, "cannot switch volume %s while instance %s runs: %v; stop the instance and call again", s.VolumeName, s.InstanceName, err)
+	}
+	return HVRefusal(err)
+}
+
 // checkOpens refuses an image that was just made, or is about to be used, if the guest's
 // QEMU could not open it. Nobody uses the image yet.
 func (e *Env) checkOpens(ctx context.Context, s *Spec, path string) error {

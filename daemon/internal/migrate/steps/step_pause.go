@@ -25,6 +25,10 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 		if err != nil {
 			return err
 		}
+		if why := disk.dom.PauseReason.Standstill(s.InstanceName); why != "" {
+			// It cannot be paused, and could wake at any moment.
+			return op.WaitFor(request.WaitWake, api.Errorf(api.CodeInstanceBusy, "the switch of volume %s waits: %s, and the switch is made then", s.VolumeName, why))
+		}
 		var note pauseNote
 		again, err := r.Noted(w.begin, &note)
 		if err != nil {
@@ -124,11 +128,37 @@ func (e *Env) resume(ctx context.Context, r *op.Run, s *Spec, w pauseWindow) err
 		return err
 	}
 	if err := e.hv.Resume(ctx, s.InstanceID); err != nil {
-		return e.hvError(err)
+		return e.notResumed(s, err)
 	}
 	e.progress.pauseEnded(s.MigrationID, e.now())
+	e.progress.setUnresumed(s.MigrationID, "")
 	return nil
 }
+
+// quickResumes is how often a resume that failed is tried again after request.BusyDelay. Then it is tried whenever an op that waits is.
+const quickResumes = 10
+
+// notResumed has a resume tried until it is made, and says meanwhile that the guest is paused: no other step may begin before.
+func (e *Env) notResumed(s *Spec, err error) error {
+	typed := e.hvError(err)
+	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
+		return typed
+	}
+	command := api.ShellLine("virsh", "resume", s.InstanceName)
+	refused := api.Errorf(api.CodeInstanceBusy, "instance %s was paused for the move of volume %s, and libvirt does not resume it: %v; it is tried again every few seconds, and at once by `%s`",
+		s.InstanceName, s.VolumeName, err, command)
+	tries := e.progress.setUnresumed(s.MigrationID, refused.Message)
+	if errors.Is(err, hv.ErrUnavailable) {
+		return typed
+	}
+	if tries <= quickResumes {
+		return op.Retry(request.BusyDelay, refused)
+	}
+	return op.WaitFor(request.WaitResume, refused)
+}
+
+// Unresumed says why the guest of a migration is paused that libvirt does not resume, empty if there is none.
+func (e *Env) Unresumed(migrationID string) string { return e.progress.unresumedText(migrationID) }
 
 // runState says whether the guest runs. Its errors are already typed for the runner.
 func (e *Env) runState(ctx context.Context, s *Spec) (hv.RunState, error) {
@@ -158,6 +188,7 @@ func (e *Env) stepResume(w pauseWindow) op.Step {
 		if note.Resume && now.State == hv.StatePaused {
 			return op.NotDone, nil
 		}
+		e.progress.setUnresumed(s.MigrationID, "")
 		return op.Done, r.SetOutput(e.pauseOutput(s, note))
 	}
 	return step(w.end, do, nil, observe)

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+
+	"github.com/beevik/etree"
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
+)
+
+// With its lock manager lockd, libvirt drops the leases of a guest's disks when it suspends the guest, and takes
+// them when it resumes it. The image that a block job writes to has a lease from the beginning of the job on, which
+// neither the suspend drops, nor a pivot while the guest is suspended: libvirt then refuses to resume the guest on that
+// image, since the lease is taken, by the guest. It drops the lease of the base of an active commit that was aborted as
+// little, and refuses the next commit. QEMU's own cont would let the guest run, but without the leases of
+// its other disks. So the lease is dropped here, as libvirtd does it, and libvirt takes it again in the next call.
+
+// CanSwitch implements hv.Hypervisor.
+func (c *Conn) CanSwitch(ctx context.Context, images ...string) error {
+	conf, err := readLockConf(c.library.definitions)
+	if err != nil {
+		return err
+	}
+	if why := conf.unswitchable(images...); why != "" {
+		return fmt.Errorf("%w: %s", hv.ErrUnsupported, why)
+	}
+	if conf.manager != lockLockd {
+		return nil
+	}
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", c.virtlockdSocket())
+	if err != nil {
+		return fmt.Errorf("%w: virtlockd, which has the leases of its guests (lock_manager in qemu.conf), does not answer: %w", hv.ErrUnsupported, err)
+	}
+	return conn.Close()
+}
+
+// Resume lets a paused domain run.
+func (c *Conn) Resume(ctx context.Context, id string) error {
+	err := c.resumeWithLeases(ctx, id)
+	if err == nil || !said(err, golibvirt.ErrOperationInvalid) || errors.Is(err, hv.ErrNotActive) {
+		return err
+	}
+	// libvirt refuses a domain that runs already, in the words that it has for
+	// every refusal.
+	dom, readErr := c.Domain(ctx, id)
+	if readErr == nil && dom.State == hv.StateRunning {
+		return nil
+	}
+	return err
+}
+
+// resumeWithLeases resumes a domain that is suspended. A suspended domain has to have none of the leases that libvirt takes
+// when it resumes the domain.
+func (c *Conn) resumeWithLeases(ctx context.Context, id string) error {
+	resume := func() error {
+		return c.inWindow(ctx, "resume", id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+			return lv.DomainResume(dom)
+		})
+	}
+	conf, err := readLockConf(c.library.definitions)
+	if err != nil {
+		return err
+	}
+	if conf.manager != lockLockd {
+		return resume()
+	}
+	state, err := c.RunState(ctx, id)
+	if err != nil {
+		return err
+	}
+	if state.State != hv.StatePaused { // its leases are its own
+		return resume()
+	}
+	leases, err := c.leasesOf(ctx, id, conf)
+	if err != nil {
+		return err
+	}
+	return c.takingAgain(ctx, id, leases, resume)
+}
+
+// takingImage makes a call in which libvirt takes the lease of an image for the process of a running domain. If the process has
+// it already, from a job that was aborted or by a libvirtd that died, it is dropped for that.
+func (c *Conn) takingImage(ctx context.Context, id string, image hv.Image, do func() error) error {
+	err := do()
+	if !said(err, golibvirt.ErrResourceBusy) {
+		return err
+	}
+	conf, confErr := readLockConf(c.library.definitions)
+	if confErr != nil || conf.manager != lockLockd {
+		return err
+	}
+	l := conf.leaseOf(&hv.Disk{Chain: []hv.Image{image}})
+	if l == nil {
+		return err
+	}
+	return c.takingAgain(ctx, id, []lease{*l}, do)
+}
+
+// takingAgain drops the leases that the process of a domain has of these, and makes a call in which libvirt takes them. If the
+// call fails, the process has them again.
+func (c *Conn) takingAgain(ctx context.Context, id string, leases []lease, do func() error) error {
+	ctx = context.WithoutCancel(ctx) // what was dropped is to be taken
+	proc, err := c.onlyProcess(ctx, id)
+	if err != nil {
+		return fmt.Errorf("find the process of domain %s: %w", id, err)
+	}
+	pid, err := strconv.Atoi(filepath.Base(proc.dir))
+	if err != nil {
+		return fmt.Errorf("find the process of domain %s: %w", id, err)
+	}
+	v, err := dialVirtlockd(ctx, c.virtlockdSocket(), id, pid)
+	if err != nil {
+		return err
+	}
+	defer v.close()
+	var dropped []lease
+	for _, l := range leases {
+		err = v.release(l)
+		for err == nil && l.shared { // such a one may be held several times
+			dropped = append(dropped, l)
+			err = v.release(l)
+		}
+		if err == nil {
+			dropped = append(dropped, l)
+			continue
+		}
+		var refused *refusedByVirtlockd
+		if !errors.As(err, &refused) { // a refusal: the process does not have it
+			err = fmt.Errorf("drop the lease of %s: %w", l.name, err)
+			break
+		}
+		err = nil
+	}
+	if err == nil {
+		err = do()
+	}
+	if err == nil {
+		return nil
+	}
+	// virtlockd waits for no one, and the call may have taken longer than a conversation may.
+	again, dialErr := dialVirtlockd(ctx, c.virtlockdSocket(), id, pid)
+	if dialErr != nil {
+		return errors.Join(err, dialErr)
+	}
+	defer again.close()
+	for _, l := range dropped {
+		if takeErr := again.acquire(l); takeErr != nil {
+			// Mostly since libvirt has taken it before it met what it failed of.
+			c.log.Warn("a lease was not taken again", "domain", id, "lease", l.name, "err", takeErr)
+		}
+	}
+	return err
+}
+
+// virtlockdSocket is where virtlockd listens: beside libvirt, which looks for it there.
+func (c *Conn) virtlockdSocket() string {
+	return filepath.Join(filepath.Dir(c.sockets[0]), "virtlockd-sock")
+}
+
+// leasesOf lists the leases that libvirt takes for a domain when it resumes it, as far as their names are known.
+func (c *Conn) leasesOf(ctx context.Context, id string, conf lockConf) ([]lease, error) {
+	text, err := c.describedXML(ctx, id, hv.Live)
+	if err != nil {
+		return nil, fmt.Errorf("read the leases of domain %s: %w", id, err)
+	}
+	known, err := c.poolSourcesIn(ctx, text)
+	if err != nil {
+		return nil, fmt.Errorf("read the leases of domain %s: %w", id, err)
+	}
+	dom, err := domainxml.ParseDomain(text, known, c.clusters)
+	if err != nil {
+		return nil, err
+	}
+	doc := etree.NewDocument()
+	if err := doc.ReadFromString(text); err != nil {
+		return nil, fmt.Errorf("parse domain XML: %w", err)
+	}
+	var leases []lease
+	for _, l := range doc.FindElements("/domain/devices/lease") {
+		if target := l.SelectElement("target"); target != nil {
+			leases = append(leases, lease{
+				lockspace: target.SelectAttrValue("path", "") + "/" + domainxml.TextIn(l, "lockspace"), name: domainxml.TextIn(l, "key"),
+			})
+		}
+	}
+	for i := range dom.Disks {
+		if l := conf.leaseOf(&dom.Disks[i]); l != nil {
+			leases = append(leases, *l)
+		}
+	}
+	return leases, nil
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// The lock managers of libvirt's QEMU driver (lock_manager in qemu.conf).
+const (
+	lockNothing = "nop"
+	lockLockd   = "lockd"
+)
+
+// lockConf is what libvirt is told of the leases of images, in its configuration files.
+type lockConf struct {
+	// manager is the lock manager; empty for none.
+	manager string
+	// auto: the images of disks have leases, and not only what a definition names as <lease>.
+	// required: a guest without leases is refused then.
+	auto, required bool
+	// files is the lockspace of images that are files, empty for leases on the images themselves. volumes
+	// and luns are those of logical volumes and SCSI devices.
+	files, volumes, luns string
+}
+
+// readLockConf reads the configuration files beside the directory of definitions.
+func readLockConf(definitions string) (lockConf, error) {
+	qemu, err := readConf(qemuConfBeside(definitions))
+	if err != nil {
+		return lockConf{}, err
+	}
+	c := lockConf{manager: qemu["lock_manager"]}
+	if c.manager == lockNothing {
+		c.manager = ""
+	}
+	if c.manager != lockLockd {
+		return c, nil
+	}
+	lockd, err := readConf(filepath.Join(filepath.Dir(definitions), "qemu-lockd.conf"))
+	if err != nil {
+		return lockConf{}, err
+	}
+	c.auto = on(lockd, "auto_disk_leases", true)
+	c.required = on(lockd, "require_lease_for_disks", !c.auto)
+	c.files, c.volumes, c.luns = lockd["file_lockspace_dir"], lockd["lvm_lockspace_dir"], lockd["scsi_lockspace_dir"]
+	return c, nil
+}
+
+// unswitchable says why a guest may not be switched to these images while it runs: with its disk on one of
+// them libvirt would not resume it. It is empty if the guest may be.
+func (c lockConf) unswitchable(images ...string) string {
+	switch {
+	case c.manager == "":
+		return ""
+	case c.manager != lockLockd:
+		return fmt.Sprintf("libvirt locks images with %s (lock_manager in qemu.conf), with which nobody knows whether a guest can be resumed on another image", c.manager)
+	case !c.auto && c.required:
+		return "libvirt has leases only for what a definition names (auto_disk_leases in qemu-lockd.conf is 0), and refuses a guest another image without one (require_lease_for_disks)"
+	}
+	for _, path := range images {
+		if c.auto && strings.HasPrefix(path, "/dev") && (c.volumes != "" || c.luns != "") {
+			return "libvirt locks devices by their LVM or SCSI identity (lvm_lockspace_dir, scsi_lockspace_dir in qemu-lockd.conf), and Volferry does not know the leases of such"
+		}
+	}
+	return ""
+}
+
+// leaseOf is the lease of a disk, nil if it has none, or one whose name is not known.
+func (c lockConf) leaseOf(disk *hv.Disk) *lease {
+	top := disk.Top()
+	if !c.auto || disk.ReadOnly || top.Path == "" || top.Type != hv.SourceFile && top.Type != hv.SourceBlock ||
+		strings.HasPrefix(top.Path, "/dev") && (c.volumes != "" || c.luns != "") {
+		return nil
+	}
+	l := &lease{name: top.Path, shared: disk.Shareable}
+	if c.files != "" {
+		sum := sha256.Sum256([]byte(top.Path))
+		l.lockspace, l.name, l.autoCreate = c.files, hex.EncodeToString(sum[:]), true
+	}
+	return l
+}

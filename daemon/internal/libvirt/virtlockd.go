@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// virtlockd is a connection to libvirt's lock daemon, registered for one process of a domain. It speaks
+// the protocol of libvirt's src/locking/lock_protocol.x, which libvirtd and virtlockd of different versions
+// speak with each other, so that it does not change. libvirtd makes such a connection, too, each time it
+// takes or drops the leases of a domain. Its end drops no lease: that is done by the end of the connection
+// that QEMU itself has.
+type virtlockd struct {
+	conn   net.Conn
+	serial uint32
+}
+
+// The numbers of the protocol.
+const (
+	lockProgram, lockVersion = 0xEA7BEEF, 1
+
+	lockRegister = 1
+	lockAcquire  = 6
+	lockRelease  = 7
+
+	lockShared, lockAutoCreate = 1, 2
+
+	rpcHeaderBytes = 28 // length, program, version, procedure, type, serial, status
+	rpcMaxBytes    = 1 << 16
+)
+
+// virtlockdTimeout bounds the conversation with virtlockd: a guest is suspended meanwhile.
+const virtlockdTimeout = 5 * time.Second
+
+// lease is a lease of a domain, by the names that libvirtd gives it at virtlockd.
+type lease struct {
+	lockspace, name    string
+	shared, autoCreate bool
+}
+
+// dialVirtlockd connects to the virtlockd at a socket for the process with this number.
+func dialVirtlockd(ctx context.Context, socket, domain string, pid int) (*virtlockd, error) {
+	id, err := uuid.Parse(domain)
+	if err != nil {
+		return nil, fmt.Errorf("register at virtlockd: %w", err)
+	}
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("connect to virtlockd: %w", err)
+	}
+	v := &virtlockd{conn: conn}
+	err = conn.SetDeadline(time.Now().Add(virtlockdTimeout))
+	if err == nil {
+		args := append([]byte{}, id[:]...)
+		// The name and the number of the domain, which virtlockd only wants to be there, and then who has the leases.
+		args = appendString(args, domain)
+		args = binary.BigEndian.AppendUint32(args, uint32(pid))
+		args = binary.BigEndian.AppendUint32(args, uint32(pid))
+		args = binary.BigEndian.AppendUint32(args, 0)
+		err = v.call(lockRegister, args)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("register at virtlockd: %w", errors.Join(err, conn.Close()))
+	}
+	return v, nil
+}
+
+func (v *virtlockd) close() { _ = v.conn.Close() }
+
+// release drops one hold of the process on a lease. It is an error if the process has none.
+func (v *virtlockd) release(l lease) error { return v.call(lockRelease, l.args(0)) }
+
+// acquire takes a lease.
+func (v *virtlockd) acquire(l lease) error {
+	var flags uint32
+	if l.shared {
+		flags |= lockShared
+	}
+	if l.autoCreate {
+		flags |= lockAutoCreate
+	}
+	return v.call(lockAcquire, l.args(flags))
+}
+
+func (l lease) args(flags uint32) []byte {
+	return binary.BigEndian.AppendUint32(appendString(appendString(nil, l.lockspace), l.name), flags)
+}
+
+// refusedByVirtlockd is virtlockd's answer to a call that it has understood and that did nothing.
+type refusedByVirtlockd struct{ text string }
+
+func (e *refusedByVirtlockd) Error() string { return "virtlockd refuses: " + e.text }
+
+// call makes one call and waits for its answer.
+func (v *virtlockd) call(procedure uint32, args []byte) error {
+	v.serial++
+	message := make([]byte, 0, rpcHeaderBytes+len(args))
+	for _, field := range []uint32{uint32(rpcHeaderBytes + len(args)), lockProgram, lockVersion, procedure, 0, v.serial, 0} {
+		message = binary.BigEndian.AppendUint32(message, field)
+	}
+	if _, err := v.conn.Write(append(message, args...)); err != nil {
+		return err
+	}
+	header := make([]byte, rpcHeaderBytes)
+	if _, err := io.ReadFull(v.conn, header); err != nil {
+		return err
+	}
+	field := func(n int) uint32 { return binary.BigEndian.Uint32(header[4*n:]) }
+	length, status := field(0), field(6)
+	if length < rpcHeaderBytes || length > rpcMaxBytes || field(1) != lockProgram || field(3) != procedure || field(5) != v.serial {
+		return errors.New("virtlockd answers something else")
+	}
+	body := make([]byte, length-rpcHeaderBytes)
+	if _, err := io.ReadFull(v.conn, body); err != nil {
+		return err
+	}
+	if status != 0 {
+		return &refusedByVirtlockd{errorText(body)}
+	}
+	return nil
+}
+
+// errorText reads the text of an error: a code, a domain of errors, and then the text if there is one.
+func errorText(body []byte) string {
+	const before = 16 // code, domain, whether there is a text, its length
+	if len(body) < before || binary.BigEndian.Uint32(body[8:]) == 0 {
+		return "it says no reason"
+	}
+	n := binary.BigEndian.Uint32(body[12:])
+	if uint64(before)+uint64(n) > uint64(len(body)) {
+		return "it says no reason"
+	}
+	return string(body[before : before+n])
+}
+
+// appendString encodes a string: its length, its bytes, and zeros up to a multiple of four.
+func appendString(to []byte, s string) []byte {
+	to = binary.BigEndian.AppendUint32(to, uint32(len(s)))
+	to = append(to, s...)
+	for len(s)%4 != 0 {
+		to, s = append(to, 0), s+" "
+	}
+	return to
+}

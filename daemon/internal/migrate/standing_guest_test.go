@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// show is a migration as it is shown.
+func (d *daemon) show(id string) api.Migration {
+	d.t.Helper()
+	mig, err := d.manager().Get(context.Background(), id)
+	must(d.t, err)
+	return mig
+}
+
+// awaitShown waits until a migration is shown so.
+func (d *daemon) awaitShown(id string, is func(*api.Migration) bool) api.Migration {
+	d.t.Helper()
+	for range 10_000 {
+		mig := d.show(id)
+		if is(&mig) {
+			return mig
+		}
+		pass(10 * time.Millisecond)
+		synctest.Wait()
+	}
+	d.t.Fatalf("%+v", d.show(id))
+	return api.Migration{}
+}
+
+func TestAGuestThatLibvirtDoesNotResumeIsShownAtOnceAndGoesOnByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := migratetest.NewWorld(t, hv.StateRunning)
+		w.UseLockManager("")
+		d := newDaemon(t, w)
+		mig := d.begin(toNewPool)
+		w.LeaseElsewhere(srcPath, true)
+		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
+		must(t, err)
+		shown := d.awaitShown(mig.ID, func(m *api.Migration) bool { return m.GuestNotResumed != "" })
+		if !strings.Contains(shown.GuestNotResumed, "virsh resume web") {
+			t.Errorf("%q does not name the command that helps", shown.GuestNotResumed)
+		}
+		pass(10 * time.Minute)
+		synctest.Wait()
+		if shown = d.show(mig.ID); shown.GuestNotResumed == "" || shown.State == api.MigrationNeedsOperator {
+			t.Errorf("after ten minutes it is %s: %q", shown.State, shown.GuestNotResumed)
+		}
+		w.LeaseElsewhere(srcPath, false)
+		if shown = d.until(mig.ID, api.MigrationCancelled); shown.GuestNotResumed != "" {
+			t.Errorf("the guest runs, and is shown so: %q", shown.GuestNotResumed)
+		}
+		d.stillRunning()
+	})
+}
+
+func TestASwitchWaitsForAGuestThatIsAsleep(t *testing.T) {
+	for _, why := range []hv.PauseReason{hv.PauseAsleep, hv.PauseCrashed} {
+		t.Run(string(why), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := migratetest.NewWorld(t, hv.StateRunning)
+				d := newDaemon(t, w)
+				mig := d.begin(toNewPool)
+				must(t, w.StandStill(testInstance, why))
+				_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
+				if err != nil && !strings.Contains(err.Error(), "asleep or has crashed") {
+					t.Fatal(err)
+				}
+				d.awaitShown(mig.ID, func(m *api.Migration) bool { return m.Phase == "waiting for wake" })
+				must(t, w.Wake(testInstance))
+				d.until(mig.ID, api.MigrationCancelled)
+				d.stillRunning()
+			})
+		})
+	}
+}
