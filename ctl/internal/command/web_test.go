@@ -46,11 +46,15 @@ func TestWebPrintsALinkToAPageOfTheOtherSideUntilItIsEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	browser := &http.Client{Jar: jar}
-	visit := func(url, want string) {
+	key := "" // the page has it, and its scripts send it
+	visit := func(url, want string) (page string) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if key != "" {
+			r.Header.Set("Volferry-Page-Key", key)
 		}
 		resp, err := browser.Do(r)
 		if err != nil {
@@ -61,8 +65,10 @@ func TestWebPrintsALinkToAPageOfTheOtherSideUntilItIsEnded(t *testing.T) {
 		if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), want) {
 			t.Errorf("%s answers %s %s, %v; want %s", url, resp.Status, body, err, want)
 		}
+		return string(body)
 	}
-	visit(link, "url=/")
+	_, key, _ = strings.Cut(visit(link, `name="key" content="`), `name="key" content="`)
+	key, _, _ = strings.Cut(key, `"`)
 	base, _, _ := strings.Cut(link, "/open")
 	visit(base+"/", "<h1>Volferry</h1>")
 	visit(base+"/v1/status", `"host":"hv1"`)
