@@ -121,12 +121,12 @@ func TestARefusedChangeLeavesNoEvent(t *testing.T) {
 	}
 }
 
-// fillTrail adds events of about 1 MiB each, as they could be posted once.
+// fillTrail adds n times about 1 MiB of events.
 func fillTrail(t *testing.T, l *Ledger, n int) {
 	t.Helper()
-	for range n {
+	for range 6 * n { // the details of each are within their bound
 		must(Mutate(t.Context(), l, Request{What: "fill"}, admitAll, func(ctx context.Context, tx *Change) (struct{}, error) {
-			return struct{}{}, tx.Audit(ctx, api.Event{What: "fill", Details: map[string]any{"text": strings.Repeat("x", 1<<20)}})
+			return struct{}{}, tx.Audit(ctx, api.Event{What: "fill", Details: map[string]any{"text": strings.Repeat("x", 200<<10)}})
 		}))(t)
 	}
 }
