@@ -215,7 +215,7 @@ func TestADiskWithAStartupPolicyGoesToNoExport(t *testing.T) {
 	g.boot(t)
 	g.adopt(t)
 	e := g.refusesToMove(t, "vda", api.CodeUnsupportedDisk, "--to-path", h.served(t).Export.URI())
-	mustContain(t, e.Message, "startupPolicy='optional'", "virsh edit "+g.Name)
+	mustContain(t, e.Message, "startupPolicy='optional'", "take it out of the definition first")
 	g.migrate(t, "vda", "--to-pool", "b")
 	g.assertSettledAndGoOn(t)
 	g.powerOff(t)

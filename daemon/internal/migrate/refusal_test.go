@@ -65,7 +65,7 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 		{"reservations", toNewPool, disk(func(d *hv.Disk) { d.Uncarried = "<reservations> in its <source>" }), api.CodeUnsupportedDisk, "has <reservations>"},
 		{"a metadata cache", toNewPool, disk(func(d *hv.Disk) { d.ImageSetting = "<metadata_cache>" }), api.CodeUnsupportedDisk, "has <metadata_cache>"},
 		{"a startup policy, to an export", api.MigrationTarget{ToPath: migratetest.OtherExport.Path}, disk(func(d *hv.Disk) { d.StartupPolicy = "optional" }), api.CodeUnsupportedDisk, "startupPolicy='optional'"},
-		{"a startup policy, to an RBD image", api.MigrationTarget{ToPath: migratetest.RBD.Path}, disk(func(d *hv.Disk) { d.StartupPolicy = "mandatory" }), api.CodeUnsupportedDisk, "virsh edit web"},
+		{"a startup policy, to an RBD image", api.MigrationTarget{ToPath: migratetest.RBD.Path}, disk(func(d *hv.Disk) { d.StartupPolicy = "mandatory" }), api.CodeUnsupportedDisk, "take it out of the definition first"},
 		{"a running disk with copy_on_read", toNewPool, func(t *testing.T, w *migratetest.World) {
 			disk(func(d *hv.Disk) { d.CopyOnRead, d.ReadOnly = true, true })(t, w)
 			must(t, w.Start(testInstance))
