@@ -73,10 +73,18 @@ func TestDestinationThatIsNotFreeIsRefused(t *testing.T) {
 	mustContain(t, e.Message, path, other.Name)
 	t.Run("by another name", func(t *testing.T) {
 		link := filepath.Join(b, "link.raw")
-		if err := os.Symlink(path, link); err != nil {
+		if err := os.Link(path, link); err != nil {
 			t.Fatal(err)
 		}
 		g.refusesToMove(t, "vda", api.CodeDstInUse, "--to-path", link)
+	})
+	t.Run("a link in a pool of files", func(t *testing.T) {
+		link := filepath.Join(b, "symlink.raw")
+		if err := os.Symlink(path, link); err != nil {
+			t.Fatal(err)
+		}
+		e := g.refusesToMove(t, "vda", api.CodePermissionDenied, "--to-path", link)
+		mustContain(t, e.Message, link+" is a symbolic link to "+path)
 	})
 	t.Run("the file of a device", func(t *testing.T) {
 		loop := h.device(t, b, volumeBytes)
