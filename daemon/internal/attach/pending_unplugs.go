@@ -149,10 +149,10 @@ func howItEnded(records []op.Record) (asked process, end detachEnd) {
 		if r.Kind == op.EventNoted && json.Unmarshal(r.Data, &note) == nil {
 			asked = cmp.Or(note.Asked, asked)
 		}
-		switch {
-		case r.Kind == op.EventUndoStarted:
+		switch r.Kind { //nolint:exhaustive // the others end nothing
+		case op.EventUndoStarted:
 			end = detachGivenUp
-		case r.Kind == op.EventSucceeded:
+		case op.EventSucceeded:
 			end = detachDone
 		}
 	}

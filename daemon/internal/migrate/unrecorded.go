@@ -168,7 +168,7 @@ func (u *unrecordedMove) explain(w *api.Which, dom *hv.Domain) {
 func (m *Manager) holdsUnrecorded(ctx context.Context, h *history, look *location.Look) (bool, error) {
 	holder, unknown := look.Holder(h.spec.Src.Path, location.Self{})
 	if unknown != nil || holder.Volume == nil || holder.Volume.ID != h.spec.VolumeID {
-		return false, nil
+		return false, nil //nolint:nilerr // the next look may know whose image it is
 	}
 	newest, err := m.newest(ctx, h.spec.VolumeID)
 	if err != nil || newest == nil || newest.spec.MigrationID != h.spec.MigrationID {

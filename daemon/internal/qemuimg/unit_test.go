@@ -52,7 +52,7 @@ func runInUnits(m *testing.M) int {
 		panic(err)
 	}
 	code := m.Run()
-	fmt.Println("units:", len(u.started))
+	_, _ = fmt.Fprintln(os.Stdout, "units:", len(u.started)) // for the test that began this process
 	return code
 }
 
