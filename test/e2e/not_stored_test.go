@@ -20,7 +20,7 @@ import (
 // called.
 func (h *host) crowdedDevice(t *testing.T) (device *lab.Loop, fill func(t *testing.T) (room func())) {
 	t.Helper()
-	fs, err := lab.LoopFS(t.Context(), filepath.Join(h.Libvirtd.Dir, "crowded"), "ext4", volumeBytes>>20)
+	fs, err := lab.LoopFS(t.Context(), filepath.Join(h.Libvirtd.Dir, "crowded"), "ext4", volumeBytes>>20+volumeBytes>>21)
 	if err != nil {
 		t.Fatal(err)
 	}
