@@ -63,12 +63,10 @@ func (v *Volume) NeedsPool(pool *Pool) *Error {
 
 // Outside reports whether a volume of a drain is not in the pool, and is listed because it needs an
 // image below the path of the pool.
-func (v *DrainVolume) Outside() bool { return v.ReadsBase() || v.isBelow() }
+func (v *DrainVolume) Outside() bool { return v.ReadsBase() || v.hasDetail(DetailImageBelow) }
 
 // ReadsBase reports whether that image is a base image.
 func (v *DrainVolume) ReadsBase() bool { return v.hasDetail(DetailBaseImage) }
-
-func (v *DrainVolume) isBelow() bool { return v.hasDetail(DetailImageBelow) }
 
 func (v *DrainVolume) hasDetail(name string) bool {
 	return v.Error != nil && v.Error.Details[name] != nil

@@ -15,15 +15,15 @@ var synonyms = map[string]string{"ls": "list", "get": "show", "info": "show", "d
 // NearestFlag returns the long name of the flag that name was probably meant to be: name is a part
 // of it after a dash, or differs as in Nearest; "" if there is none.
 func NearestFlag(flags []cli.Flag, name string) string {
-	var names []*cli.Command
+	var names []string
 	for _, f := range flags {
 		long := f.Names()[0]
 		if strings.HasSuffix(long, "-"+name) || strings.HasPrefix(long, name+"-") {
 			return long
 		}
-		names = append(names, &cli.Command{Name: long})
+		names = append(names, long)
 	}
-	return Nearest(names, name)
+	return nearest(names, name)
 }
 
 // Nearest is the name of the command that word was probably meant to be: word is its
@@ -33,17 +33,25 @@ func Nearest(commands []*cli.Command, word string) string {
 	if usual, ok := synonyms[word]; ok && slices.ContainsFunc(commands, func(c *cli.Command) bool { return c.Name == usual }) {
 		return usual
 	}
-	best, near := "", 3
+	var names []string
 	for _, c := range commands {
-		if c.Hidden {
-			continue
+		if !c.Hidden {
+			names = append(names, c.Name)
 		}
-		d := distance(word, c.Name)
-		if len(word) > 1 && strings.HasPrefix(c.Name, word) {
+	}
+	return nearest(names, word)
+}
+
+// nearest is Nearest among names.
+func nearest(names []string, word string) string {
+	best, near := "", 3
+	for _, name := range names {
+		d := distance(word, name)
+		if len(word) > 1 && strings.HasPrefix(name, word) {
 			d = 1
 		}
 		if d < near && 2*d < max(len(word), 3) {
-			best, near = c.Name, d
+			best, near = name, d
 		}
 	}
 	return best
