@@ -15,9 +15,9 @@ import (
 	"github.com/volferry/volferry/test/lab"
 )
 
-// crowdedDevice is a block device whose bytes are on a filesystem with room for half of them, as those of a thin volume. What
-// is written to it without room fails when the kernel writes its pages back, which it says once. Fill leaves no room until what it returns is
-// called.
+// crowdedDevice is a block device whose bytes are in a file with holes, as those of a thin volume. Fill makes a hole of each
+// zero in it, and leaves no room in its filesystem until the returned function is called. A write to a hole fails then when
+// the kernel writes its pages back, which the kernel says once.
 func (h *host) crowdedDevice(t *testing.T) (device *lab.Loop, fill func(t *testing.T) (room func())) {
 	t.Helper()
 	fs, err := lab.LoopFS(t.Context(), filepath.Join(h.Libvirtd.Dir, "crowded"), "ext4", volumeBytes>>20+volumeBytes>>21)
@@ -32,6 +32,13 @@ func (h *host) crowdedDevice(t *testing.T) (device *lab.Loop, fill func(t *testi
 	filler := filepath.Join(fs.Dir, "filler")
 	return h.device(t, fs.Dir, volumeBytes), func(t *testing.T) func() {
 		t.Helper()
+		unix.Sync()
+		files, err := filepath.Glob(filepath.Join(fs.Dir, "device-*"))
+		if err != nil || len(files) != 1 {
+			t.Fatal(files, err)
+		}
+		tool(t, "fallocate", "--dig-holes", files[0])
+		unix.Sync()
 		fulldisk.Fill(t, filler)
 		unix.Sync()
 		fulldisk.Fill(t, filler+"2") // what the first one was given back

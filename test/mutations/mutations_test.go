@@ -54,7 +54,7 @@ var mutations = []struct {
 	{"the pivot is not observed", steps + "step_pivot.go", "return provided(step(pivotStep", "observe = nil\n\treturn provided(step(pivotStep", moves},
 	{"a guest that may be on either of two images that differ is resumed", steps + "step_pause.go", "|| disagreed.oneSided && w == toSwitch", "", deaths},
 	{"a guest that a person has paused is resumed", steps + "step_pause.go", "err != nil || !note.Resume {", "err != nil {", moves},
-	{"dst is not flushed at the end", steps + "step_settle.go", "e.images.Flush(ctx, to.image(s).Path)", "error(nil)", moves},
+	{"dst is not flushed at the end", steps + "flush_end.go", "err := e.images.Flush(ctx, to.image(s).Path)", "err := error(nil)", moves},
 	{"an overlay is folded into a src that was written since", steps + "seal.go", "changed := ofVolume(now, s.Src)", "changed := false && ofVolume(now, s.Src)", strangers},
 	{"guests run on before all are restored", barriers, "case PauseReady, PauseRestored:", "case PauseReady, PauseRestored, PauseSaved:", pauses},
 	{"a fenced host does not say what it was told", "daemon/internal/uplink/run.go", "if reportFirst(err) {", "if false {", fences},

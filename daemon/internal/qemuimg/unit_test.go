@@ -246,7 +246,8 @@ func TestAProgramOfADeadDaemonHasEndedBeforeTheNextOneBegins(t *testing.T) {
 	if err := next.Await(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(program), Events: unix.POLLIN}}, 0); err != nil || n != 1 {
+	// Its files are closed a moment before its parent can wait for it.
+	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(program), Events: unix.POLLIN}}, int(time.Minute.Milliseconds())); err != nil || n != 1 {
 		t.Errorf("the program runs still: %d, %v", n, err)
 	}
 }

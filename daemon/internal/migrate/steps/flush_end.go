@@ -125,6 +125,14 @@ func (e *Env) jobIsWhole(ctx context.Context, s *Spec) error {
 	return err
 }
 
+// hearOfLostWrites flushes dst before a job writes all of it again. The job before may have written, after its flush had failed, what
+// was lost as well: Linux says so at the next flush, which would be that of the new job.
+func (e *Env) hearOfLostWrites(ctx context.Context, s *Spec) {
+	if err := e.images.Flush(ctx, s.Dst.Path); err != nil {
+		e.log.Info("dst lacks more of what the job before has written; the next job writes all of it", "migration", s.MigrationID, "dst", s.Dst.Path, "err", err)
+	}
+}
+
 const settleStep = "settle"
 
 // settledNote is written when the flush of the end has failed behind the pivot.

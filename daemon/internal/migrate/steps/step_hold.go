@@ -54,6 +54,15 @@ func (e *Env) stepMayBegin(to direction) op.Step {
 		if err != nil {
 			return err
 		}
+		lost := false
+		if to.end == OnDst {
+			if lost, err = e.history.EndNotStored(ctx, s); err != nil {
+				return err
+			}
+		}
+		if lost {
+			e.hearOfLostWrites(ctx, s)
+		}
 		if mirror != nil {
 			held, err := e.BegunHeld(ctx, s)
 			if err != nil {
@@ -65,14 +74,7 @@ func (e *Env) stepMayBegin(to direction) op.Step {
 				e.log.Warn("a commit is taken up that was not begun with its guest suspended, as it has to be with this QEMU", "migration", s.MigrationID, "instance", s.InstanceName)
 				held = true
 			}
-			if to.end == OnDst {
-				lost, err := e.history.EndNotStored(ctx, s)
-				if err != nil {
-					return err
-				}
-				held = held && !lost
-			}
-			return r.SetOutput(mayBeginOutput{AtWork: held})
+			return r.SetOutput(mayBeginOutput{AtWork: held && !lost})
 		}
 		if disk, err = e.confirmDisk(ctx, s); err != nil {
 			return err
