@@ -23,7 +23,7 @@ func NearestFlag(flags []cli.Flag, name string) string {
 		}
 		names = append(names, long)
 	}
-	return nearest(names, name)
+	return NearestName(names, name)
 }
 
 // Nearest is the name of the command that word was probably meant to be: word is its
@@ -39,11 +39,11 @@ func Nearest(commands []*cli.Command, word string) string {
 			names = append(names, c.Name)
 		}
 	}
-	return nearest(names, word)
+	return NearestName(names, word)
 }
 
-// nearest is Nearest among names.
-func nearest(names []string, word string) string {
+// NearestName is Nearest among names.
+func NearestName(names []string, word string) string {
 	best, near := "", 3
 	for _, name := range names {
 		d := distance(word, name)

@@ -6,29 +6,12 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 )
-
-// completionTimeout is how long a Tab waits for the names of things.
-const completionTimeout = time.Second
-
-// flagCollections are the collections in which the values of other flags are names.
-var flagCollections = map[string]string{
-	"pool": "pools", "to-pool": "pools", "to": "pools", "type": "types", "volume": "volumes", "instance": "instances",
-	"host": "hosts",
-}
-
-// argumentCollections are the collections in which arguments are names.
-var argumentCollections = map[string]string{
-	"HOST": "hosts", "POOL": "pools", "TYPE": "types", "VOLUME": "volumes", "INSTANCE": "instances",
-	"ATTACHMENT": "attachments", "DST_ATTACHMENT": "attachments", "MIGRATION": "migrations", "MOVE": "migrations",
-	"DRAIN": "drains", "POLICY": "policies", "OP": "ops",
-}
 
 // completions are what the last word could become.
 func completions(ctx context.Context, s *session.Session, app *cli.App, words []string) []string {
@@ -89,29 +72,6 @@ func completedReleased(ctx context.Context, s *session.Session) []string {
 		ids = append(ids, r.MigrationID)
 	}
 	return ids
-}
-
-// collectionNames are the names of the things in a collection; of a thing without a name,
-// its id.
-func collectionNames(ctx context.Context, s *session.Session, collection string) []string {
-	if collection == "" {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
-	defer cancel()
-	all, _, err := session.List(ctx, s, session.CollectionRoute(collection))
-	if err != nil {
-		return nil
-	}
-	var out []string
-	for _, thing := range all {
-		if thing.Name != "" {
-			out = append(out, thing.Name)
-		} else {
-			out = append(out, thing.ID)
-		}
-	}
-	return out
 }
 
 func flagNames(flags []cli.Flag) []string {

@@ -70,6 +70,6 @@ func withSession(f func(*cli.Context, *session.Session) error) cli.ActionFunc {
 			return err
 		}
 		defer s.Client.Close()
-		return hintVolume(c, s, hintInstance(c, s, f(c, s)))
+		return hintNearest(c, s, hintVolume(c, s, hintInstance(c, s, f(c, s))))
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/render"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
@@ -30,13 +31,18 @@ func releasedCommands() []*cli.Command {
 			Flags: append(filterFlags("volume", "pool"), hostFlag("the sources of `HOST`")),
 		},
 		{
-			Name: deleteSourceName, Usage: "delete the source that a completed migration has left", ArgsUsage: "MIGRATION", Action: withSession(migrationDeleteSource),
-			UsageText: session.Program + " migration delete-source MIGRATION [--yes] [--force]",
+			Name: deleteSourceName, Usage: "delete the source that a completed migration has left", ArgsUsage: "[MIGRATION]", Action: withSession(migrationDeleteSource),
+			UsageText: session.Program + " migration delete-source {MIGRATION | --pool POOL [--host HOST]} [--yes] [--force]",
 			Description: "It is refused if anything uses the image, or is over it; if something has written to it since, as a\n" +
 				"guest does that was started on it; and if another image is at its place by now. If nobody can tell\n" +
 				"whether something has written to it, as of a device after a reboot of its host, it asks, or wants\n" +
-				"--force. A volume may be named instead, if there is one source only that it has left.",
+				"--force. A volume may be named instead, if there is one source only that it has left. With --pool\n" +
+				"all sources go that moves of the host have left in the pool, but for those that are refused: these\n" +
+				"are listed with the reason, and the exit status is 4 then. 'migration released --pool POOL' shows\n" +
+				"both before.",
 			Flags: []cli.Flag{
+				&cli.StringFlag{Name: "pool", Usage: "delete all that moves have left in `POOL`"},
+				hostFlag("with --pool: the sources of `HOST`"),
 				&cli.BoolFlag{Name: flagYes, Usage: "do not ask"},
 				&cli.BoolFlag{Name: "force", Usage: "delete it too if nobody can tell whether it was written since"},
 			},
@@ -91,6 +97,14 @@ func deleteSourceCommand(migration string) string {
 // migrationDeleteSource takes the name of a volume as well, if that has left one source.
 func migrationDeleteSource(c *cli.Context, s *session.Session) error {
 	ref := c.Args().First()
+	switch {
+	case c.IsSet("pool"):
+		return deleteSourcesOf(c, s)
+	case ref == "":
+		return cmdline.Usagef("%sname the migration, or a pool by --pool", cmdline.Prefix(c))
+	case c.IsSet("host"):
+		return cmdline.Usagef("%s--host is for --pool: a migration has its host", cmdline.Prefix(c))
+	}
 	err := deleteSourceOf(c, s, ref)
 	if !isNotFound(err) {
 		return err
@@ -245,7 +259,8 @@ func leftInPool(ctx context.Context, s *session.Session, d *api.Drain) []string 
 		}
 		lines = append(lines, fmt.Sprintf("Still in pool %s: %s, %s.", d.Pool, api.Count(n, "released source"), api.Bytes(bytes)),
 			"List them:  "+api.ShellLine(session.Program, "migration", "released", "--pool", d.Pool),
-			"Delete one: "+deleteSourceCommand("MIGRATION"))
+			"Delete one: "+deleteSourceCommand("MIGRATION"),
+			"Delete all: "+api.ShellLine(session.Program, "migration", deleteSourceName, "--pool", d.Pool))
 	}
 	for _, why := range left.unknown {
 		lines = append(lines, fmt.Sprintf("Released sources in pool %s are not known: %s.", d.Pool, why))
