@@ -89,6 +89,8 @@ type Disk struct {
 	Cache         string // driver attributes, empty if not set
 	Discard       string
 	ErrorPolicy   string
+	// ThrottleGroup is the name of the group whose disks share one limit of throughput, empty if it has its own.
+	ThrottleGroup string
 }
 
 // Top returns the image that takes the guest's writes; the zero Image for an empty drive.

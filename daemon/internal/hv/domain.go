@@ -99,6 +99,20 @@ type DomainFile struct {
 // LiveDisk returns the live disk with this target (vda), nil if none.
 func (d *Domain) LiveDisk(target string) *Disk { return findDisk(d.Live, target) }
 
+// LimitedWith are the targets of the other live disks that share a limit of throughput with a disk.
+func (d *Domain) LimitedWith(target string) (others []string) {
+	of := d.LiveDisk(target)
+	if of == nil || of.ThrottleGroup == "" {
+		return nil
+	}
+	for i := range d.Live {
+		if other := &d.Live[i]; other.Target != target && other.ThrottleGroup == of.ThrottleGroup {
+			others = append(others, other.Target)
+		}
+	}
+	return others
+}
+
 // ConfigDisk returns the disk of the persistent definition with this target,
 // nil if none.
 func (d *Domain) ConfigDisk(target string) *Disk { return findDisk(d.Config, target) }

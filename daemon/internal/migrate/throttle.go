@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -213,8 +214,12 @@ func (m *Manager) slowText(s *steps.Spec, r *room, l *steps.WriteLimit) string {
 	case l.Is == l.Before:
 		return "" // its owner's limit is lower
 	}
+	disk := s.Target
+	if len(l.With) > 0 {
+		disk = fmt.Sprintf("%s, and to %s, which share its throttle group, together", s.Target, strings.Join(l.With, ", "))
+	}
 	return fmt.Sprintf("instance %s may write %s/s to disk %s, since %s; at full speed again from %s, or when the migration has ended",
-		s.InstanceName, api.Bytes(l.Is), s.Target, why, api.Bytes(below+below/roomBack))
+		s.InstanceName, api.Bytes(l.Is), disk, why, api.Bytes(below+below/roomBack))
 }
 
 // takeOffLimits takes off what was put on guests that write to no overlay of ours any more. It

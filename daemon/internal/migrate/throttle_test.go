@@ -94,6 +94,15 @@ func TestAGuestIsSlowedSoThatWhatIsFreeForItsOverlayLasts(t *testing.T) {
 	})
 }
 
+func TestADiskThatIsSlowedWithTheDisksOfItsThrottleGroupNamesThem(t *testing.T) {
+	slowing(t, 0, func(t *testing.T, d *daemon, _ *Config, _ api.Migration) {
+		text := d.manager().slowText(&steps.Spec{InstanceName: "web", Target: "vda"}, &room{}, &steps.WriteLimit{Space: 1 << 20, Is: 1 << 20, With: []string{"vdb"}})
+		if !strings.Contains(text, "to disk vda, and to vdb, which share its throttle group, together, since") {
+			t.Errorf("the migration says %q", text)
+		}
+	})
+}
+
 func TestTheOwnersLimitIsKeptAndPutBack(t *testing.T) {
 	for name, own := range map[string]int64{"a higher one": 100 << 20, "a lower one": 4096} {
 		t.Run(name, func(t *testing.T) {

@@ -92,6 +92,9 @@ func diskOf(x *libvirtxml.DomainDisk, clusters rbd.Clusters) hv.Disk {
 		d.Discard = x.Driver.Discard
 		d.ErrorPolicy = x.Driver.ErrorPolicy
 	}
+	if x.IOTune != nil {
+		d.ThrottleGroup = x.IOTune.GroupName
+	}
 	if addLayer(&d, x.Source, format, clusters) {
 		addBacking(&d, x.BackingStore, clusters)
 	}

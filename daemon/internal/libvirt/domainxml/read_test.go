@@ -42,7 +42,7 @@ func TestParseLiveDomainWithACopy(t *testing.T) {
 			Chain:      []hv.Image{file("qcow2", "/srv/images/o2.qcow2"), file("qcow2", "/srv/images/d.qcow2")},
 			Terminated: true,
 			Mirror:     &hv.Mirror{Job: hv.JobCopy, Image: file("raw", "/srv/images/e.raw"), Ready: true},
-			Cache:      "none", Discard: "unmap", ErrorPolicy: "stop",
+			Cache:      "none", Discard: "unmap", ErrorPolicy: "stop", ThrottleGroup: "both",
 		},
 		{
 			Target: "vdb", Bus: "virtio", Device: "disk", Address: "pci:0000:00:04.0",

@@ -35,6 +35,8 @@ type WriteLimit struct {
 	Space  int64 `json:"space,omitempty"`
 	// Theirs is the limit that somebody else has set meanwhile. It is left alone from then on.
 	Theirs *int64 `json:"theirs,omitempty"`
+	// With are the targets of the disks that have the limit too, because they share a throttle group with this one.
+	With []string `json:"with,omitempty"`
 	// Refused: the hypervisor takes no limit on the writes of this disk as it is.
 	Refused bool `json:"refused,omitempty"`
 }
@@ -160,6 +162,9 @@ func (e *Env) setWriteLimit(ctx context.Context, s *Spec, change func(*WriteLimi
 		}
 		return l, e.keepWriteLimit(ctx, s, &l, &before, nothing)
 	}
+	if err := e.lookAtGroup(ctx, s, &l); err != nil {
+		return l, err
+	}
 	l.Is, l.Next = now, &to
 	if err := e.keepWriteLimit(ctx, s, &l, &before, false); err != nil {
 		return l, err
@@ -203,6 +208,18 @@ func (e *Env) lookAtWriteLimit(ctx context.Context, s *Spec, l *WriteLimit, kept
 	}
 	l.Process = process.ID
 	return now, nil
+}
+
+// lookAtGroup notes which other disks get the limit too.
+func (e *Env) lookAtGroup(ctx context.Context, s *Spec, l *WriteLimit) error {
+	dom, err := e.hv.Domain(ctx, s.InstanceID)
+	if err != nil {
+		return e.hvError(err)
+	}
+	if l.With = dom.LimitedWith(s.Target); len(l.With) > 0 {
+		e.log.Warn("the limit on the writes of a disk changes for other disks of its throttle group too", "instance", s.InstanceName, "migration", s.MigrationID, "target", s.Target, "with", l.With)
+	}
+	return nil
 }
 
 // keepWriteLimit writes to the journal what is known now, if it is not what was known before. Over:
