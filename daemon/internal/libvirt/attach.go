@@ -35,6 +35,9 @@ func (c *Conn) attachDisk(ctx context.Context, id string, where hv.Where, disk h
 	if err == nil && len(disk.Reserved) > 0 {
 		doc, err = c.addressBesideReserved(ctx, id, where, doc, disk.Reserved)
 	}
+	if err == nil && where == hv.Config {
+		err = c.checkLivePort(ctx, id, doc)
+	}
 	if err != nil {
 		return err
 	}
@@ -45,6 +48,19 @@ func (c *Conn) attachDisk(ctx context.Context, id string, where hv.Where, disk h
 		err = c.defineWithDisk(context.WithoutCancel(ctx), id, doc)
 	}
 	return c.explainAttach(context.WithoutCancel(ctx), id, where, disk.Target, err)
+}
+
+// checkLivePort refuses a disk that the definition could take, and the running guest could not: libvirt would add a port to
+// the definition, which stays when the disk is taken out again.
+func (c *Conn) checkLivePort(ctx context.Context, id, disk string) error {
+	live, err := c.describedXML(ctx, id, hv.Live)
+	if errors.Is(err, hv.ErrNotActive) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return domainxml.CheckPort(live, disk)
 }
 
 // keptBy is what libvirt keeps of one of the descriptions on disk.

@@ -129,11 +129,29 @@ func testFullMachine(t *testing.T, env *realEnv, g *lab.Guest, machine string) {
 		})
 		if errors.Is(err, hv.ErrUnsupported) {
 			t.Logf("%s took %d disks more", machine, n-1)
+			if machine == "q35" {
+				testNoPortIsAdded(t, env, g, path)
+			}
 			return
 		}
 		if err != nil || n == most {
 			t.Fatalf("disk %d: AttachDisk = %v, want ErrUnsupported at some time", n, err)
 		}
+	}
+}
+
+// A port that libvirt adds to the definition of a guest that has none stays there.
+func testNoPortIsAdded(t *testing.T, env *realEnv, g *lab.Guest, path string) {
+	t.Helper()
+	before := env.virsh(t, "dumpxml", "--inactive", g.UUID)
+	err := env.conn.AttachDisk(t.Context(), g.UUID, hv.Config, hv.DiskSpec{
+		Target: "vdz", Bus: "virtio", Image: hv.Image{Type: hv.SourceFile, Format: hvtest.Raw, Path: path},
+	})
+	if !errors.Is(err, hv.ErrUnsupported) {
+		t.Errorf("a disk without a port: AttachDisk = %v, want ErrUnsupported", err)
+	}
+	if diff := cmp.Diff(before, env.virsh(t, "dumpxml", "--inactive", g.UUID)); diff != "" {
+		t.Errorf("the definition was changed:\n%s", diff)
 	}
 }
 

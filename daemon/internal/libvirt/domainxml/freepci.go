@@ -91,6 +91,23 @@ func (l pciLayout) free() (bus, slot uint, ok bool) {
 	return 0, 0, false
 }
 
+// CheckPort refuses a disk that a running domain cannot get: all ports of its PCI Express are taken. libvirt adds
+// ports to a definition only. A disk that states its address is not looked at.
+func CheckPort(live, disk string) error {
+	d, err := ParseDisk(disk, nil)
+	if err != nil || d.Bus != "virtio" || d.Address != "" {
+		return err
+	}
+	l, err := pciLayoutOf(live)
+	if err != nil || l.models[0] != pciExpress {
+		return err
+	}
+	if _, _, ok := l.free(); ok {
+		return nil
+	}
+	return fmt.Errorf("%w: the guest has no free PCI Express port; add ports to the definition (<controller type='pci' model='pcie-root-port'/>), which the guest has from its next start, or shut it down and attach then", hv.ErrUnsupported)
+}
+
 // freePCI chooses the PCI address of a new disk beside those that are away; nil if none
 // of these has one, so that it is libvirt's to choose.
 //
