@@ -68,6 +68,7 @@ func wholeSite(t *testing.T, b *browser) {
 	p.awaitAll(t, "#findings", "The move of volume web1-vda has stopped", "volferryctl --socket "+"/", "volume which web1-vda",
 		"The guest of volume mail stands still", "migration complete a-mail b-mail", "migration cancel a-mail", "Host hv3 is silent", "The drain of pool old leaves 1 volume there",
 		"quorum: cannot migrate volume quorum: it has 2 attachments", "Pool images of host hv2 is nearly full", "Instance backup is not as it was left", "good for 12 more days")
+	p.await(t, `#findings li[data-line$=" instance repair backup"]`, "Copy") // the cure, not what shows it
 	p.await(t, "#attention-summary", "5 things to act on, 5 to look at.")
 	if title := eval[string](t, p, "document.title"); title != "(5) Volferry: registry" {
 		t.Errorf("the title is %s", title)
