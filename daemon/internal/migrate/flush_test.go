@@ -186,6 +186,24 @@ func TestAnEndThatCouldNotStoreTheFoldIsWrittenByAnotherJobWhenCalledAgain(t *te
 	}
 }
 
+// The job goes on until it is ended, and Linux tells at the next flush what it has lost meanwhile.
+func TestWhatTheJobLosesAfterItsFlushHasFailedDoesNotRefuseTheNextCall(t *testing.T) {
+	for name, world := range liveFolds {
+		t.Run(name, func(t *testing.T) {
+			inBubbleOn(t, unsafely(world), hv.StateRunning, func(t *testing.T, d *daemon) {
+				mig := d.copied()
+				d.writesALot()
+				d.loses(mig.Dst.Path)
+				d.completes(mig)
+				d.failsToStore(mig.ID, api.MigrationCopied)
+				d.loses(mig.Dst.Path)
+				now := d.until(d.completes(mig), api.MigrationCompleted)
+				d.moved(now)
+			})
+		})
+	}
+}
+
 // Nobody knows what the flush said that was under way when the daemon died.
 func TestADaemonThatDiesInTheFlushOfAnEndHasAnotherJobWriteIt(t *testing.T) {
 	for _, step := range []string{"pause", "drain"} {
