@@ -24,7 +24,7 @@ var unprofiled = []string{
 func (d *doctor) profiles(ctx context.Context) []api.Check {
 	out := []api.Check{}
 	places := d.places(ctx)
-	for _, p := range append(places, place{"the memory of saved guests in " + d.cfg.SaveDir, d.cfg.SaveDir, "fail"}) {
+	for _, p := range append(places, place{what: "the memory of saved guests in " + d.cfg.SaveDir, dir: d.cfg.SaveDir, status: "fail"}) {
 		dir, err := filepath.EvalSymlinks(p.dir)
 		if err != nil {
 			continue // others say that it is not there

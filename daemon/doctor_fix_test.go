@@ -121,7 +121,7 @@ func TestDoctorLetsQEMUPassThroughWhatIsTheDaemonsOwn(t *testing.T) {
 	if len(fixes) != 2 || fixes[0].Status != "fixed" || !strings.Contains(fixes[1].Action, "chmod 0701 "+d.cfg.OverlayDir) {
 		t.Errorf("fixes %+v", fixes)
 	}
-	if checks := d.try(hv.ProcessUser{UID: 64055, GID: 64055, Given: true}, place{"the overlays", d.cfg.OverlayDir, "fail"}); len(checks) != 0 {
+	if checks := d.try(hv.ProcessUser{UID: 64055, GID: 64055, Given: true}, place{what: "the overlays", dir: d.cfg.OverlayDir, status: "fail"}); len(checks) != 0 {
 		t.Errorf("and then: %+v", checks)
 	}
 }

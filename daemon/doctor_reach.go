@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
@@ -13,9 +14,12 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// place is a directory that a move makes images in, and what doctor says of one in which
-// QEMU could not use them.
-type place struct{ what, dir, status string }
+// place is a directory that a move makes images in, what these need of its filesystem, and what
+// doctor says of one in which QEMU could not use them.
+type place struct {
+	what, dir, status string
+	needs             image.Needs
+}
 
 // reach tries what a move needs of each place: an image is made there, and QEMU, which is
 // not root, gets to it and opens it. Of instances it looks for images that QEMU cannot open:
@@ -55,13 +59,16 @@ func (d *doctor) try(user hv.ProcessUser, p place) []api.Check {
 	}
 	err := d.storage.Reach(user, p.dir)
 	if err == nil {
-		err = d.storage.TryDirectory(user, p.dir)
+		err = d.storage.TryDirectory(user, p.dir, p.needs)
 	}
 	var blocked *image.ReachError
 	var cannot *image.OpenError
+	var limit *image.LimitError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &limit):
+		return []api.Check{{Name: "filesystem", Status: p.status, Message: p.what + ": " + limit.Error()}} // which says what to do
 	case errors.As(err, &cannot):
 		return []api.Check{{Name: name, Status: p.status, Message: cannot.Error()}} // which says what to do
 	case errors.As(err, &blocked):
@@ -76,22 +83,34 @@ func (d *doctor) try(user hv.ProcessUser, p place) []api.Check {
 // places are the overlay directory, the pools that hold files, and the directories that
 // allowed_paths names.
 func (d *doctor) places(ctx context.Context) []place {
-	out := []place{{"the overlays in " + d.cfg.overlays(), d.cfg.overlays(), "fail"}}
+	direct := d.pastPageCache(ctx)
+	out := []place{{"the overlays in " + d.cfg.overlays(), d.cfg.overlays(), "fail", image.Needs{Named: true, Direct: direct, Kept: true}}}
 	pools, err := d.hv.Pools(ctx)
 	if err != nil {
 		pools = nil // libvirt has its own line
 	}
 	for _, p := range pools {
 		if p.Active && location.HoldsFiles(p) {
-			out = append(out, place{"pool " + p.Name, p.Path, "warn"})
+			out = append(out, place{"pool " + p.Name, p.Path, "warn", image.Needs{Direct: direct, Kept: true}})
 		}
 	}
 	for _, dir := range d.cfg.AllowedPaths {
 		if !location.IsOfDevices(dir) { // libvirt gives QEMU the device
-			out = append(out, place{"the volumes in " + dir + ", which allowed_paths allows", dir, "warn"})
+			out = append(out, place{"the volumes in " + dir + ", which allowed_paths allows", dir, "warn", image.Needs{Named: true, Direct: direct, Kept: true}})
 		}
 	}
 	return out
+}
+
+// pastPageCache reports whether a disk of this host is opened past the page cache.
+func (d *doctor) pastPageCache(ctx context.Context) bool {
+	doms, err := d.hv.Domains(ctx)
+	if err != nil {
+		return false // libvirt has its own line
+	}
+	return slices.ContainsFunc(doms, func(dom hv.Domain) bool {
+		return slices.ContainsFunc(dom.Config, func(disk hv.Disk) bool { return disk.PastPageCache() })
+	})
 }
 
 // images looks for images of instances that are off which QEMU could not open, where

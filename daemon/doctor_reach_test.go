@@ -12,6 +12,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/location"
 )
 
 // unprivileged is a hypervisor whose QEMU is not root.
@@ -97,9 +98,23 @@ func TestDoctorNamesTheImagesThatQEMUCannotOpen(t *testing.T) {
 
 func TestDoctorTriesToMakeAnImageWhoeverMayOpenIt(t *testing.T) {
 	for name, user := range map[string]hv.ProcessUser{"QEMU is root": {}, "libvirt gives no images": {UID: 64055, GID: 64055}} {
-		checks := (&doctor{}).try(user, place{"pool broken", "/proc", "warn"})
+		checks := (&doctor{}).try(user, place{what: "pool broken", dir: "/proc", status: "warn"})
 		if len(checks) != 1 || checks[0].Status != "warn" || !strings.Contains(checks[0].Message, "no image can be made and opened for pool broken") {
 			t.Errorf("%s: %+v", name, checks)
 		}
+	}
+}
+
+func TestDoctorNamesWhatAFilesystemCannotDo(t *testing.T) {
+	const memory = "/dev/shm"
+	if inMemory, err := location.InMemory(memory); err != nil || !inMemory {
+		t.Skipf("SKIPPED: this machine has no tmpfs at %s (%v)", memory, err)
+	}
+	fake := hvtest.New()
+	fake.AddPool(hv.PoolInfo{Name: "ram", Type: "dir", Path: memory, Active: true})
+	d := &doctor{cfg: &config{OverlayDir: memory}, hv: fake}
+	checks := d.reach(t.Context())
+	if !found(checks, "filesystem", "fail", "the overlays in "+memory+": the filesystem of "+memory+" (tmpfs) is in memory") || !found(checks, "filesystem", "warn", "pool ram: ") {
+		t.Errorf("%+v", checks)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -68,9 +69,31 @@ var mkfs = map[string][]string{
 	"ext4":  {"mkfs.ext4", "-q", "-F"},
 	"xfs":   {"mkfs.xfs", "-q", "-m", "reflink=1"},
 	"btrfs": {"mkfs.btrfs", "-q"},
+	"exfat": {"mkfs.exfat"},
 }
 
-// LoopFS makes a file system (ext4, xfs or btrfs) of this size and mounts it on
+// byProgram are the file systems that a program mounts, since the kernel of this machine need not have them.
+var byProgram = map[string]string{"exfat": "mount.exfat-fuse"}
+
+// LacksFS returns which program this machine lacks for a file system, "" if it has all.
+func LacksFS(fstype string) string {
+	for _, program := range []string{mkfs[fstype][0], byProgram[fstype]} {
+		if _, err := exec.LookPath(program); program != "" && err != nil {
+			return program
+		}
+	}
+	return ""
+}
+
+func mountFS(ctx context.Context, device, dir, fstype string) error {
+	if program := byProgram[fstype]; program != "" {
+		_, err := run(ctx, program, device, dir)
+		return err
+	}
+	return unix.Mount(device, dir, fstype, 0, "")
+}
+
+// LoopFS makes a file system (ext4, xfs, btrfs, or by FUSE exfat) of this size and mounts it on
 // dir, which it creates; its bytes are in dir.img, which is sparse. xfs wants
 // 300 MiB at least. For a libvirtd that runs already dir must be below its Dir.
 // Close must be called.
@@ -131,7 +154,7 @@ func imageFS(ctx context.Context, dir, image, fstype string, sizeMiB int64) (*FS
 	if f.loop, err = LoopDevice(image); err != nil {
 		return nil, errors.Join(err, c.release())
 	}
-	if err := unix.Mount(f.loop.Path, dir, fstype, 0, ""); err != nil {
+	if err := mountFS(ctx, f.loop.Path, dir, fstype); err != nil {
 		return nil, fmt.Errorf("mount %s: %w", dir, errors.Join(err, f.Close()))
 	}
 	return f, nil

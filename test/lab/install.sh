@@ -14,7 +14,7 @@ cache=${VOLFERRY_LAB_CACHE:-$top/.cache/lab}
 # libvirt-daemon-system makes the user libvirt-qemu: libvirtd does not start its
 # QEMU driver without, whatever user its configuration names.
 packages="libvirt-daemon libvirt-daemon-system libvirt-daemon-driver-qemu libvirt-clients
-	qemu-system-x86 qemu-utils ovmf systemd-boot-efi mtools fdisk xfsprogs btrfs-progs e2fsprogs util-linux mount strace"
+	qemu-system-x86 qemu-utils ovmf systemd-boot-efi mtools fdisk xfsprogs btrfs-progs e2fsprogs exfat-fuse exfatprogs util-linux mount strace"
 
 say() { echo "lab: $*" >&2; }
 

@@ -5,6 +5,7 @@ package hosttest
 import (
 	"context"
 	"path/filepath"
+	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
@@ -50,6 +51,32 @@ func (i *Images) MayOpen(user hv.ProcessUser, path string) error {
 		return &image.OpenError{User: user, Path: path, Mode: 0o600}
 	}
 	return nil
+}
+
+// TryDirectory refuses what the filesystem of a directory in Limits lacks of the needs, and the directory in Shut if
+// libvirt would give the image to its user.
+func (i *Images) TryDirectory(user hv.ProcessUser, dir string, needs image.Needs) error {
+	if i.Shut == dir && user.Given {
+		return &image.OpenError{User: user, Path: "what is made in " + dir, Mode: 0o600}
+	}
+	can, limited := i.Limits[dir]
+	if !limited {
+		return nil
+	}
+	var lacks []string
+	for words, lack := range map[string]bool{
+		"has no hard links": needs.Named && !can.Named, "is not used past the page cache": needs.Direct && !can.Direct,
+		"is in memory": needs.Kept && !can.Kept, "holds no such file": needs.FileBytes > can.FileBytes,
+	} {
+		if lack {
+			lacks = append(lacks, words)
+		}
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	slices.Sort(lacks)
+	return &image.LimitError{Dir: dir, Kind: "exfat", Lacks: lacks}
 }
 
 // MayWrite refuses paths in ReadOnly.

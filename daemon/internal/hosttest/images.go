@@ -35,6 +35,8 @@ type Images struct {
 	Unreadable string
 	// Private is a secret of libvirt's whose value nobody gets.
 	Private string
+	// Limits are directories whose filesystems can do no more than this.
+	Limits map[string]image.Needs
 	// ReadOnly is a directory in which the daemon cannot write.
 	ReadOnly string
 	// OnCreate, if set, is called with how far a new image is. Temporary is the temporary

@@ -106,6 +106,9 @@ func (d *Disk) IsLUKS() bool {
 	return slices.ContainsFunc(d.Chain, func(img Image) bool { return img.LUKSSecret != "" })
 }
 
+// PastPageCache reports whether QEMU opens the disk past the page cache of the host.
+func (d *Disk) PastPageCache() bool { return d.Cache == "none" || d.Cache == "directsync" }
+
 // SamePlace says whether two disks have the same address in the guest. Equal drive
 // addresses mean the same place only on the same kind of bus.
 func (d *Disk) SamePlace(other *Disk) bool {

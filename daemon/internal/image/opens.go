@@ -109,19 +109,22 @@ func openAs(who hv.ProcessUser, f *os.File) error {
 	})
 }
 
-// TryDirectory makes an image in a directory, checks it with MayOpen, and removes it. If
-// libvirt does not give images to QEMU's user it only makes the image: nobody can tell then
-// who may open it.
-func (s Storage) TryDirectory(who hv.ProcessUser, dir string) error {
-	return answered("an image can be made in "+dir, func() error { return tryDirectory(who, dir) })
+// TryDirectory makes an image in a directory, does with it what it will need, checks it with
+// MayOpen, and removes it. It returns a *LimitError for what the filesystem cannot do. If
+// libvirt does not give images to QEMU's user nobody can tell who may open one there.
+func (s Storage) TryDirectory(who hv.ProcessUser, dir string, needs Needs) error {
+	return answered("an image can be made in "+dir, func() error { return tryDirectory(who, dir, needs) })
 }
 
-func tryDirectory(who hv.ProcessUser, dir string) error {
-	f, _, remove, err := trialFile(dir)
+func tryDirectory(who hv.ProcessUser, dir string, needs Needs) error {
+	f, path, remove, err := trialFile(dir)
 	if err != nil {
 		return err
 	}
 	defer remove()
+	if err := needs.check(f, path, dir); err != nil {
+		return err
+	}
 	if !who.Given {
 		return nil
 	}
@@ -152,11 +155,15 @@ func trialFile(dir string) (f *os.File, path string, remove func(), err error) {
 }
 
 // Refused returns the refusal of an action (what) if err says that QEMU's user cannot get
-// to path (Reach) or cannot open an image (MayOpen). It returns any other error as it is.
+// to path (Reach) or cannot open an image (MayOpen), or that a filesystem cannot hold one
+// (TryDirectory). It returns any other error as it is.
 func Refused(what, path string, err error) error {
 	var blocked *ReachError
 	var cannot *OpenError
+	var limit *LimitError
 	switch {
+	case errors.As(err, &limit):
+		return limit.refusal(what)
 	case errors.As(err, &blocked):
 		return blocked.refusal(what, path)
 	case errors.As(err, &cannot):

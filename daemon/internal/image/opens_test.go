@@ -64,7 +64,7 @@ func TestAnImageThatQEMUCannotOpenIsNamed(t *testing.T) {
 
 func TestADirectoryIsTriedAndNothingIsLeft(t *testing.T) {
 	_, dir := reachable(t)
-	if err := (image.Storage{}).TryDirectory(hv.ProcessUser{UID: 64055, GID: 64055, Given: true}, dir); err != nil {
+	if err := (image.Storage{}).TryDirectory(hv.ProcessUser{UID: 64055, GID: 64055, Given: true}, dir, image.Needs{FileBytes: 1 << 40, Named: true, Kept: true}); err != nil {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {

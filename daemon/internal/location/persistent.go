@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -44,4 +45,16 @@ func CheckPersistent(path string) error {
 		return api.Errorf(api.CodeInvalidArgument, "%s is in memory (tmpfs); a volume there would be gone with the next reboot", path)
 	}
 	return nil
+}
+
+// CheckPoolPersistent is CheckPersistent for the volumes of a pool of files.
+func CheckPoolPersistent(pool hv.PoolInfo) error {
+	inMemory, err := InMemory(pool.Path)
+	if err == nil && inMemory {
+		return api.Errorf(api.CodeInvalidArgument, "pool %s is in memory (tmpfs at %s); a volume there would be gone with the next reboot", pool.Name, pool.Path)
+	}
+	if errors.Is(err, unix.ENOENT) {
+		return nil // its room is asked for next
+	}
+	return err
 }

@@ -61,7 +61,7 @@ func (m *Manager) checkLiveGuest(ctx context.Context, v *api.LiveVolume, att api
 		return unsupported(s, "disk %s of instance %s is opened as %s, and only a raw one can be followed", s.Target, dom.Name, disk.Top().Format)
 	}
 	// What one host has in its page cache no other host would read, and none would copy.
-	if elsewhere && disk.Cache != "none" && disk.Cache != "directsync" {
+	if elsewhere && !disk.PastPageCache() {
 		return unsupported(s, "disk %s of instance %s has cache mode %q, and guests of other hosts have the volume too: they need cache='none' or 'directsync'", s.Target, dom.Name, disk.Cache)
 	}
 	if !dom.State.Active() {

@@ -98,10 +98,13 @@ func (m *Manager) destinationInPool(ctx context.Context, s *steps.Spec, t api.Mi
 	s.CreateDst, s.DstBlock = true, !files
 	s.Dst.Pool, s.Dst.Name = name, destinationName(s, files)
 	s.Dst.Path = filepath.Join(pool.Path, s.Dst.Name)
-	if !files {
-		if err := m.roundUp(ctx, s); err != nil {
-			return err
-		}
+	if files {
+		err = location.CheckPoolPersistent(pool)
+	} else {
+		err = m.roundUp(ctx, s)
+	}
+	if err != nil {
+		return err
 	}
 	free, err := location.FreeBytes(pool, m.ports.Images.FreeBytes)
 	if err != nil {
@@ -398,7 +401,7 @@ func checkAligned(path string, info image.Info) error {
 // no multiple of what its filesystem wants. Disk is the disk that moves, nil if there is none
 // or there are several.
 func (m *Manager) checkUneven(s *steps.Spec, disk *hv.Disk) error {
-	if !s.DstIsUneven() || disk != nil && disk.Cache != "none" && disk.Cache != "directsync" {
+	if !s.DstIsUneven() || disk != nil && !disk.PastPageCache() {
 		return nil
 	}
 	// QEMU opens what it mirrors to while that is empty. A copy fills the first block.

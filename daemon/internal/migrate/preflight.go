@@ -92,7 +92,10 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	if err := m.env.CheckNotDenied(ctx, s); err != nil {
 		return nil, err
 	}
-	return s, m.env.CheckReachable(ctx, s)
+	if err := m.env.CheckReachable(ctx, s); err != nil {
+		return nil, err
+	}
+	return s, m.checkFilesystems(ctx, s, disk)
 }
 
 // checkWritable refuses a move that could not be finished, or not be cancelled, since this

@@ -24,6 +24,9 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 			w.Redefine(t, func(d *hv.Domain) { f(&d.Config[0]) })
 		}
 	}
+	limited := func(dir string, can image.Needs) func(*testing.T, *migratetest.World) {
+		return func(_ *testing.T, w *migratetest.World) { w.Images.Limits = map[string]image.Needs{dir: can} }
+	}
 	for _, c := range []struct {
 		name   string
 		target api.MigrationTarget
@@ -51,6 +54,18 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 		{"a source to which a cancel could not write", toNewPool, func(_ *testing.T, w *migratetest.World) { w.Images.ReadOnly = filepath.Dir(srcPath) }, api.CodePermissionDenied, "ReadWritePaths="},
 		{"a pool that is full, though libvirt's last look says otherwise", toNewPool, func(_ *testing.T, w *migratetest.World) { w.Images.Free.Store(1) }, api.CodeNoSpace, "/new has 1B free"},
 		{"overlays that QEMU does not get to", toNewPool, func(_ *testing.T, w *migratetest.World) { w.Images.Closed = "/overlays" }, api.CodePermissionDenied, "chmod o+x /overlays"},
+		{"a path on a filesystem without hard links", api.MigrationTarget{ToPath: "/var/x.raw"}, limited("/var", image.Needs{FileBytes: 1 << 40, Direct: true, Kept: true}), api.CodeInvalidArgument, "the filesystem of /var (exfat) has no hard links"},
+		{"a pool on a filesystem of small files", toNewPool, limited("/new", image.Needs{FileBytes: testSize - 1, Direct: true}), api.CodeInvalidArgument, "the filesystem of /new (exfat) holds no such file"},
+		{"a pool in which no disk is opened past the page cache", toNewPool, func(t *testing.T, w *migratetest.World) {
+			disk(func(d *hv.Disk) { d.Cache = "none" })(t, w)
+			limited("/new", image.Needs{FileBytes: 1 << 40})(t, w)
+		}, api.CodeInvalidArgument, "is not used past the page cache"},
+		{"overlays on a filesystem without hard links", toNewPool, limited("/overlays", image.Needs{FileBytes: 1 << 40, Direct: true, Kept: true}), api.CodeInvalidArgument, "the filesystem of /overlays (exfat) has no hard links"},
+		{"overlays on a filesystem of files that are smaller than the volume", toNewPool, limited("/overlays", image.Needs{FileBytes: testSize, Named: true, Kept: true}), api.CodeInvalidArgument, "holds no such file"},
+		{"overlays in memory", toNewPool, limited("/overlays", image.Needs{FileBytes: 1 << 40, Named: true}), api.CodeInvalidArgument, "is in memory"},
+		{"a pool in memory", api.MigrationTarget{ToPool: "ram"}, func(_ *testing.T, w *migratetest.World) {
+			w.AddPool(hv.PoolInfo{Name: "ram", Type: "dir", Path: "/dev/shm", Active: true, FreeBytes: 1 << 40})
+		}, api.CodeInvalidArgument, "pool ram is in memory (tmpfs at /dev/shm)"},
 		{"snapshots", toNewPool, func(t *testing.T, w *migratetest.World) {
 			w.Redefine(t, func(d *hv.Domain) { d.Snapshots = 1 })
 		}, api.CodeUnsupportedDisk, "virsh snapshot-delete web NAME"},

@@ -137,7 +137,10 @@ func (m *Manager) preflightLed(ctx context.Context, method string, in api.CopySa
 	if err := chooseVerify(s); err != nil {
 		return nil, err
 	}
-	return s, m.checkWritable(s)
+	if err := m.checkWritable(s); err != nil {
+		return nil, err
+	}
+	return s, m.checkFilesystems(ctx, s, nil)
 }
 
 // nameDestination gives dst in a pool the name that the registry has reserved.

@@ -130,6 +130,9 @@ type Images interface {
 	// MayOpen returns nil if a process of this user can open an image that nobody has open,
 	// for reading and writing, and an *image.OpenError if not.
 	MayOpen(user hv.ProcessUser, path string) error
+	// TryDirectory makes an image in a directory and removes it. It returns an *image.LimitError for what the
+	// filesystem cannot do that is needed, and an *image.OpenError if a process of this user cannot open the image.
+	TryDirectory(user hv.ProcessUser, dir string, needs image.Needs) error
 	// MayWrite refuses an image in a directory where this program cannot write.
 	MayWrite(path string) error
 	// DirectAlignBytes returns what the size of a raw file in dir has to be a multiple of, so

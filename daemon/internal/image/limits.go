@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Needs are what a new image takes of the filesystem of its directory.
+type Needs struct {
+	// FileBytes is how large the file may become.
+	FileBytes int64
+	// Named: this program makes the file, and gives it its name when it is whole.
+	Named bool
+	// Direct: QEMU opens the image past the page cache.
+	Direct bool
+	// Kept: the file has to be there after a reboot.
+	Kept bool
+}
+
+// LimitError says what the filesystem of a directory cannot do that an image there needs.
+type LimitError struct {
+	Dir string
+	// Kind is the type of the filesystem, as the kernel calls it.
+	Kind string
+	// Lacks are sentences about the filesystem, without their subject.
+	Lacks []string
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("the filesystem of %s (%s) %s; use a directory of another filesystem", e.Dir, e.Kind, strings.Join(e.Lacks, ", and "))
+}
+
+// refusal is the error for an action that was asked for (what).
+func (e *LimitError) refusal(what string) *api.Error {
+	return api.Errorf(api.CodeInvalidArgument, "cannot %s: %v", what, e).With("path", e.Dir).With("filesystem", e.Kind)
+}
+
+// check does, with a file of the directory that can be opened again at path, what is done with an image there. It
+// returns a *LimitError for what the filesystem cannot do.
+func (n Needs) check(f *os.File, path, dir string) error {
+	var lacks []string
+	for _, need := range []struct {
+		needed bool
+		try    func() (can bool, err error)
+		words  string
+	}{
+		{n.Named, func() (bool, error) { return hasLinks(f, dir) }, "has no hard links, by which a new image gets its name"},
+		{true, func() (bool, error) { return hasLocks(f) }, "has no locks of open files (F_OFD_SETLK), which keep others off an image"},
+		{n.Direct, func() (bool, error) { return hasDirect(path) }, "cannot be used past the page cache, as cache='none' and cache='directsync' demand"},
+		{n.Kept, func() (bool, error) { return outlives(dir) }, "is in memory, so that its files are gone after the next reboot"},
+		{n.FileBytes > 0, func() (bool, error) { return holds(f, n.FileBytes) }, "holds no file of " + api.ExactBytes(n.FileBytes) + ", which the image may need"},
+	} {
+		if !need.needed {
+			continue
+		}
+		can, err := need.try()
+		if err != nil {
+			return fmt.Errorf("look what the filesystem of %s can do: %w", dir, err)
+		}
+		if !can {
+			lacks = append(lacks, need.words)
+		}
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	limit := &LimitError{Dir: dir, Kind: "of a kind that is not known", Lacks: lacks}
+	if is, err := location.FilesystemOf(dir); err == nil {
+		limit.Kind = is.Kind
+	}
+	return limit
+}
+
+// hasLinks reports whether a file of a directory can get a name there. If this program dies in between, an empty
+// file is left.
+func hasLinks(f *os.File, dir string) (bool, error) {
+	name := filepath.Join(dir, TemporaryName())
+	err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
+	switch {
+	case refused(err):
+		return false, nil
+	case err != nil:
+		return false, &os.LinkError{Op: "link", Old: f.Name(), New: name, Err: err}
+	}
+	return true, os.Remove(name)
+}
+
+// hasLocks reports whether an open file can be locked as QEMU and the copy do it.
+func hasLocks(f *os.File) (bool, error) {
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Len: 1}
+	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
+	if refused(err) || errors.Is(err, unix.ENOLCK) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// hasDirect reports whether a file can be opened past the page cache.
+func hasDirect(path string) (bool, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_DIRECT, 0)
+	if errors.Is(err, unix.EINVAL) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, f.Close()
+}
+
+// outlives reports whether the files of a directory are there after a reboot.
+func outlives(dir string) (bool, error) {
+	inMemory, err := location.InMemory(dir)
+	return !inMemory, err
+}
+
+// holds reports whether a file can become this large. The kernel knows for its own filesystems, without a change of
+// the file; a server is asked by a change of the size, where that takes no room.
+func holds(f *os.File, bytes int64) (bool, error) {
+	if _, err := f.Seek(bytes, io.SeekStart); errors.Is(err, unix.EINVAL) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	if sparse, err := hasHoles(f); err != nil || !sparse {
+		return err == nil, err
+	}
+	err := f.Truncate(bytes)
+	if errors.Is(err, unix.EFBIG) || errors.Is(err, unix.EINVAL) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// hasHoles reports whether what was never written to of a file takes no room, as far as the filesystem says. It
+// makes the file larger.
+func hasHoles(f *os.File) (bool, error) {
+	const trialBytes = 1 << 20
+	if err := f.Truncate(trialBytes); err != nil {
+		return false, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return false, err
+	}
+	return st.Blocks*512 < trialBytes, nil
+}

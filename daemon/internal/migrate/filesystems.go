@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// checkFilesystems refuses directories whose filesystem cannot hold the images that the move makes there, or is to write
+// to. Each directory is tried with a file that is removed. Disk is the disk that moves, nil if there is none or there are
+// several.
+func (m *Manager) checkFilesystems(ctx context.Context, s *steps.Spec, disk *hv.Disk) error {
+	user, confined, err := hv.ConfinedUser(ctx, m.ports.HV, s.InstanceID)
+	switch {
+	case errors.Is(err, hv.ErrUnavailable):
+		return steps.NoHypervisor()
+	case err != nil:
+		return err
+	case !confined:
+		user = hv.ProcessUser{}
+	}
+	direct := disk != nil && disk.PastPageCache()
+	if s.Overlay != "" {
+		needs := image.Needs{FileBytes: qcow2FileBytes(s.SizeBytes()), Named: true, Direct: direct, Kept: true}
+		if err := m.tryDirectory(s, user, s.Overlay, needs); err != nil {
+			return err
+		}
+	}
+	if s.DstBlock || api.IsNetwork(s.Dst.Path) {
+		return nil
+	}
+	needs := image.Needs{FileBytes: s.Dst.WholeBytes(), Named: s.CreateDst && s.Dst.Pool == "", Direct: direct}
+	if s.Dst.Format == api.FormatQcow2 {
+		needs.FileBytes = qcow2FileBytes(s.SizeBytes())
+	}
+	if !s.CreateDst {
+		user = hv.ProcessUser{} // who may open a file that is there says the file
+	}
+	return m.tryDirectory(s, user, s.Dst.Path, needs)
+}
+
+// tryDirectory tries the directory of an image.
+func (m *Manager) tryDirectory(s *steps.Spec, user hv.ProcessUser, path string, needs image.Needs) error {
+	dir := location.Directory(path)
+	return image.Refused("migrate volume "+s.VolumeName, filepath.Clean(dir), m.ports.Images.TryDirectory(user, dir, needs))
+}
+
+// qcow2FileBytes is at least how large the file of a qcow2 image of clusters of 64 KiB gets: each takes 16 bytes in a table and 2
+// in another.
+func qcow2FileBytes(sizeBytes int64) int64 { return sizeBytes + sizeBytes/2048 + 1<<20 }
