@@ -39,6 +39,8 @@ type doctor struct {
 	written func(ctx context.Context) ([]api.ReleasedSource, error)
 	// released returns all released sources of this host.
 	released func(ctx context.Context) ([]api.ReleasedSource, error)
+	// contradictions returns the volumes of which the registry and the journal of this host do not agree.
+	contradictions func(ctx context.Context) ([]migrate.Contradiction, error)
 	// tainted returns the guests of this host whose domains a move has tainted.
 	tainted func(ctx context.Context) ([]migrate.TaintedGuest, error)
 	// limited returns the limits on the writes of guests that moves have left.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/volferry/volferry/internal/api"
 )
@@ -18,7 +19,9 @@ func (d *doctor) checks(ctx context.Context) []api.Check {
 	out = append(out, d.cfg.certificates()...)
 	out = append(out, d.chain()...)
 	out = append(out, d.pools(ctx)...)
-	out = append(out, d.poolsGone(ctx, d.uplink.VolumesHere())...)
+	records, contradicted := d.records(ctx)
+	out = append(out, records...)
+	out = append(out, d.poolsGone(ctx, slices.DeleteFunc(d.uplink.VolumesHere(), contradicted))...)
 	out = append(out, d.thinPools(ctx)...)
 	out = append(out, d.clusters(ctx)...)
 	out = append(out, d.reach(ctx)...)

@@ -170,13 +170,14 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	scraped := service.MetricsServer(cfg.MetricsListen, promhttp.HandlerFor(numbers.Registry, promhttp.HandlerOpts{}), health, log)
 	look := &doctor{
 		cfg: cfg, rules: rules, hv: virt, guards: guards, proof: newHookProof(cfg.StateDir, guards), uplink: up, client: registry, volume: registry.Volume, storage: storage,
-		open:     func(ctx context.Context) ([]api.Migration, error) { return migrations.List(ctx, false) },
-		ops:      func() []api.Op { return adminapi.OpenOps(runner) },
-		written:  func(ctx context.Context) ([]api.ReleasedSource, error) { return migrations.WrittenSources(ctx) },
-		released: func(ctx context.Context) ([]api.ReleasedSource, error) { return migrations.Released(ctx, "") },
-		tainted:  migrations.TaintedGuests,
-		limited:  migrations.LeftLimits,
-		probe:    registry.Probe,
+		open:           func(ctx context.Context) ([]api.Migration, error) { return migrations.List(ctx, false) },
+		ops:            func() []api.Op { return adminapi.OpenOps(runner) },
+		written:        func(ctx context.Context) ([]api.ReleasedSource, error) { return migrations.WrittenSources(ctx) },
+		released:       func(ctx context.Context) ([]api.ReleasedSource, error) { return migrations.Released(ctx, "") },
+		contradictions: migrations.Contradictions,
+		tainted:        migrations.TaintedGuests,
+		limited:        migrations.LeftLimits,
+		probe:          registry.Probe,
 	}
 	admin := adminapi.New(adminapi.Deps{
 		HV: virt, Runner: runner, Migrations: migrations, Volumes: volumes, Attachments: attachments, Instances: instances, Registry: site, Uplink: up, Audit: asked, Callers: &callers,

@@ -15,9 +15,9 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// next returns the commands that bring an op which waits for the operator to its end: those that its error
+// nextCommands returns the commands that bring an op which waits for the operator to its end: those that its error
 // knows, or else the one that makes the call again. It is empty if no command is known, and for other ops.
-func next(st *op.Status, o *api.Op) string {
+func nextCommands(st *op.Status, o *api.Op) string {
 	if op.State(o.State) != op.StateNeedsOperator {
 		return ""
 	}

@@ -60,7 +60,7 @@ func (s *Server) requested(ctx context.Context, opID string) (api.Op, error) {
 	}
 	if migrate.Owns(st.Op.Kind) {
 		out, err := s.Migrations.Request(ctx, opID)
-		out.Next = next(&st, &out)
+		out.Next = nextCommands(&st, &out)
 		return out, err
 	}
 	out := render(&st)
@@ -75,7 +75,7 @@ func render(st *op.Status) (out api.Op) {
 	} else {
 		out = request.Render(st, st.State, request.APIError(st.Failure))
 	}
-	out.Next = next(st, &out)
+	out.Next = nextCommands(st, &out)
 	return out
 }
 

@@ -33,12 +33,19 @@ func (s *Server) proxied(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) forgetVolume(w http.ResponseWriter, r *http.Request) error {
 	vol, err := s.Registry.Volume(r.Context(), r.PathValue("volume"))
 	if err == nil && vol.Status != api.VolumeAvailable && vol.Status != api.VolumeInUse {
-		return api.Errorf(api.CodeVolumeNotAvailable, "cannot forget volume %s: it is %s; wait until that is over, or `volferryctl volume delete %s --force`", vol.Name, vol.Status, vol.Name).
-			With("status", vol.Status)
+		return api.Errorf(api.CodeVolumeNotAvailable, "cannot forget volume %s: it is %s; %s", vol.Name, vol.Status, endOf(&vol)).With("status", vol.Status)
 	}
 	// What else may be said of it is the registry's to say, also that it was forgotten
 	// by this very request before.
 	return s.proxied(w, r)
+}
+
+// endOf is how an operator ends what keeps a volume from being forgotten. The image of one that grows has its data.
+func endOf(vol *api.Volume) string {
+	if vol.Status == api.VolumeResizing {
+		return "wait until that is over; if it stands, `volferryctl op list` has the command that goes on with it"
+	}
+	return "wait until that is over, or delete what there is of its image, too (`" + api.ShellLine("volferryctl", "volume", "delete", vol.Name, "--force") + "`)"
 }
 
 // remembered is proxied for a read that can be answered from what the registry last

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -84,6 +85,9 @@ func (m *Manager) decideAttach(ctx context.Context, volumeRef string, asked api.
 		return input{}, err
 	}
 	if err := checkVolume(vol, inst, host); err != nil {
+		return input{}, err
+	}
+	if err := image.Prefixed("cannot attach volume "+vol.Name, m.env.Migrations.CheckVolumeRecorded(ctx, vol)); err != nil {
 		return input{}, err
 	}
 	in := input{

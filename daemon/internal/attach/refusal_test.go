@@ -41,6 +41,7 @@ func TestAttachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 		"no image":                       {change: func(t *testing.T, w *world) { must(t, w.Remove(volPath)) }, want: api.CodeNotFound},
 		"another size":                   {change: func(_ *testing.T, w *world) { w.registry.vol.Location.SizeBytes++ }, want: api.CodeSizeMismatch},
 		"another device":                 {change: func(_ *testing.T, w *world) { w.registry.vol.Location.Identity = "naa.6001405ffff" }, want: api.CodeChainChanged},
+		"the journal has it elsewhere":   {change: func(_ *testing.T, w *world) { w.migrations.unrecorded = api.Errorf(api.CodeChainChanged, "two places") }, want: api.CodeChainChanged},
 		"a mount":                        {change: func(_ *testing.T, w *world) { w.images.Users = map[string]string{volPath: "it is mounted"} }, want: api.CodeVolumeInUse},
 		"an image that QEMU cannot open": {change: func(_ *testing.T, w *world) { w.images.Shut = volPath }, want: api.CodePermissionDenied},
 		"a closed directory":             {change: func(_ *testing.T, w *world) { w.images.Closed = filepath.Dir(volPath) }, want: api.CodePermissionDenied},

@@ -261,9 +261,14 @@ func startDaemon(t *testing.T, w *world) *daemon {
 var must, wantCode, pass = expect.OK, expect.Code, hosttest.Pass
 
 // fakeMigrations are the open migrations of the host.
-type fakeMigrations struct{ open []api.Migration }
+type fakeMigrations struct {
+	open       []api.Migration
+	unrecorded error
+}
 
 func (m *fakeMigrations) List(context.Context, bool) ([]api.Migration, error) { return m.open, nil }
+
+func (m *fakeMigrations) CheckVolumeRecorded(context.Context, api.Volume) error { return m.unrecorded }
 
 // fakeKnown is what the host remembers, by attachment.
 type fakeKnown map[string]api.Attachment

@@ -37,7 +37,7 @@ func DriftOf(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Drift {
 		return Drift{} // an op looks when it brings it back
 	case dom == nil:
 		return Drift{Gone: true, Note: printable(fmt.Sprintf(
-			"its domain is gone from this host: somebody has undefined it, or moved it to another one; define it again (virsh define), or `volferryctl instance forget %s` where it is not to come back", inst.Name))}
+			"its domain is gone from this host: somebody has undefined it, or moved it to another one. Where its guest runs on no other host, define it again (virsh define), or `%s` if it is not to come back", api.ShellLine("volferryctl", "instance", "forget", inst.Name)))}
 	}
 	if err := request.AtHome("nothing is done here", dom); err != nil {
 		return Drift{Elsewhere: true, Note: printable(err.Error())}

@@ -241,7 +241,27 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 		},
 		"unshelve where its id is taken": {api.InstanceShelvedOffloaded, "unshelve", func(t *testing.T, w *world) {
 			must(t, w.nodes[0].Define(hv.Domain{ID: web, Name: "other"}))
-		}, api.CodeConflict, "undefine"},
+		}, api.CodeConflict, "do not undefine it; docs/how-to/lose-a-host.md"},
+		"unshelve where a domain of its id is on its volumes": {api.InstanceShelvedOffloaded, "unshelve", func(t *testing.T, w *world) {
+			must(t, w.nodes[0].Define(onVolumes(w, "other")))
+		}, api.CodeConflict, "undefine it (`virsh undefine --keep-nvram other`)"},
+		"unshelve where a domain of its id is on its volumes but one": {api.InstanceShelvedOffloaded, "unshelve", func(t *testing.T, w *world) {
+			must(t, w.nodes[0].CreateImage("/moved.raw", hvtest.Raw, testSize))
+			dom := onVolumes(w, "other")
+			dom.Config[1].Chain = []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: "/moved.raw"}}
+			must(t, w.nodes[0].Define(dom))
+		}, api.CodeConflict, "its disk vdb is at /moved.raw, and volume"},
+		"unshelve where a domain of its id runs": {api.InstanceShelvedOffloaded, "unshelve", func(t *testing.T, w *world) {
+			must(t, w.nodes[0].Define(onVolumes(w, "other")))
+			must(t, w.nodes[0].guards.Clear(web, guard.OwnerShelf))
+			must(t, w.nodes[0].Fake.Start(web))
+		}, api.CodeConflict, "its guest runs on the volumes"},
+		"unshelve of one of which the journal says another place": {api.InstanceShelvedOffloaded, "unshelve", func(_ *testing.T, w *world) {
+			w.nodes[0].unrecorded = api.Errorf(api.CodeChainChanged, "the journal has it at /dst.raw")
+		}, api.CodeChainChanged, "cannot unshelve instance web: the journal has it at /dst.raw"},
+		"shelve of one of which the journal says another place": {api.InstanceStopped, "shelve", func(_ *testing.T, w *world) {
+			w.nodes[0].unrecorded = api.Errorf(api.CodeChainChanged, "the journal has it at /dst.raw")
+		}, api.CodeChainChanged, "cannot shelve instance web: the journal has it at /dst.raw"},
 		"unshelve while the registry is away": {
 			api.InstanceShelvedOffloaded, "unshelve", func(_ *testing.T, w *world) { w.registry.Down = true },
 			api.CodeRegistryUnavailable, "",
@@ -523,4 +543,13 @@ func TestARepeatedRequestIsTheSameOpAndAnotherOneIsNot(t *testing.T) {
 		_, err := g.BeginStop(t.Context(), testOp, "web", api.InstanceStop{Force: true})
 		wantCode(t, err, api.CodeIdempotencyMismatch)
 	})
+}
+
+// onVolumes is a domain with the id of the instance, and its volumes as disks.
+func onVolumes(w *world, name string) hv.Domain {
+	dom := hv.Domain{ID: web, Name: name}
+	for _, a := range w.registry.atts {
+		dom.Config = append(dom.Config, hv.Disk{Target: a.Device, Bus: "virtio", Device: "disk", Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: a.Location.Path}}})
+	}
+	return dom
 }

@@ -33,6 +33,9 @@ func (m *Manager) CheckLive(ctx context.Context, in api.LiveCheck) error {
 	if err != nil {
 		return err
 	}
+	if err := m.checkRecorded(ctx, vol); err != nil {
+		return err
+	}
 	elsewhere := slices.ContainsFunc(vol.Attachments, func(a api.Attachment) bool { return !slices.Contains(v.Instances, a.InstanceID) })
 	for _, id := range v.Instances {
 		att, err := attachmentOf(&vol, id)

@@ -14,6 +14,9 @@ import (
 // and its disk, or because of other users on this host. Beside are the ids of the instances
 // that have the volume by the registry, all of which are paused. It changes nothing.
 func (m *Manager) CheckPaused(ctx context.Context, vol api.Volume, att api.Attachment, beside []string) error {
+	if err := m.checkRecorded(ctx, vol); err != nil {
+		return err
+	}
 	s := &steps.Spec{VolumeID: vol.ID, VolumeName: vol.Name, Src: vol.Location, Method: steps.MethodSave}
 	if err := m.checkSource(ctx, s); err != nil {
 		return err

@@ -7,9 +7,16 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
 )
+
+// checkRecorded refuses a move, or a part in one that the registry leads, if the journal of this host has the volume elsewhere
+// than the registry.
+func (m *Manager) checkRecorded(ctx context.Context, vol api.Volume) error {
+	return image.Prefixed("cannot migrate volume "+vol.Name, m.CheckVolumeRecorded(ctx, vol))
+}
 
 // checkLedPlace refuses a place that the registry names, in a move that it leads, if no volume may be
 // there on this host. In no pool there may also be the image that a guest of this host has: it was

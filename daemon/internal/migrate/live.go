@@ -158,6 +158,9 @@ func (m *Manager) liveGuests(ctx context.Context, in *steps.LiveInput) ([]steps.
 	if err != nil {
 		return nil, err
 	}
+	if err := m.checkRecorded(ctx, vol); err != nil {
+		return nil, err
+	}
 	var guests []steps.LiveGuest
 	for _, id := range in.Instances {
 		att, err := attachmentOf(&vol, id)

@@ -88,48 +88,6 @@ func (m *Manager) untrackIfUnwanted(ctx context.Context, track op.Op) error {
 	return m.Live(ctx, id, api.LiveUntrack{LiveVolume: in.LiveVolume})
 }
 
-// liveProgress is what this host has done in a move while all guests write.
-type liveProgress struct {
-	ops int
-	// tracked: guests were followed. over: that was ended, and nothing is left.
-	tracked, over bool
-	// lastCopied: what they wrote last was copied.
-	lastCopied bool
-	// read is the input of the newest op that has read what they wrote last, nil if none has.
-	read *steps.LiveInput
-}
-
-func (m *Manager) liveDone(ctx context.Context, migrationID string) (liveProgress, error) {
-	ops, err := m.journal.Group(ctx, steps.LiveGroup(migrationID))
-	if err != nil {
-		return liveProgress{}, request.JournalError(err)
-	}
-	p := liveProgress{ops: len(ops)}
-	for _, o := range ops {
-		st, err := m.runner.Status(ctx, o.ID)
-		if err != nil {
-			return p, request.JournalError(err)
-		}
-		done := st.State == op.StateDone
-		switch o.Kind {
-		case steps.KindLiveTrack:
-			p.tracked = true
-		case steps.KindLiveUntrack:
-			p.over = p.over || done
-		case steps.KindLiveLast:
-			p.lastCopied = p.lastCopied || done
-		case steps.KindLiveLastRead:
-			if done {
-				p.read = &steps.LiveInput{}
-				if err := json.Unmarshal(o.Input, p.read); err != nil {
-					return p, fmt.Errorf("decode the input of op %s: %w", o.ID, err)
-				}
-			}
-		}
-	}
-	return p, nil
-}
-
 // StoodStill refuses to go on with a guest that has written since the last of what its volume's
 // guests wrote was read, in a move while all of them write: its process still knows, and is about
 // to end. It is nil for every other move. Nobody may let the guest run meanwhile.

@@ -41,6 +41,9 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	if err := m.checkReach(ctx, vol, host); err != nil {
 		return nil, err
 	}
+	if err := m.checkRecorded(ctx, vol); err != nil {
+		return nil, err
+	}
 	if err := m.checkSource(ctx, s); err != nil {
 		return nil, err
 	}

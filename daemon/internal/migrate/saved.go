@@ -110,6 +110,13 @@ func (m *Manager) preflightLed(ctx context.Context, method string, in api.CopySa
 	if err != nil {
 		return nil, err
 	}
+	vol, err := m.ports.Registry.Volume(ctx, in.VolumeID)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.checkRecorded(ctx, vol); err != nil {
+		return nil, err
+	}
 	s := &steps.Spec{
 		MigrationID: in.MigrationID, VolumeID: in.VolumeID, VolumeName: in.VolumeName,
 		Host: host.ID, HostName: host.Name, Epoch: host.Epoch, Src: in.Src,

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -24,21 +25,148 @@ type unrecordedMove struct {
 	vol api.Volume
 }
 
-// unrecorded returns the newest move of a volume on this host if it is an unrecorded one, else nil.
-func (m *Manager) unrecorded(ctx context.Context, vol api.Volume, newest *history) (*unrecordedMove, error) {
-	found := holder{vol: vol, newest: newest}
-	if newest == nil || found.moving() || newest.spec.LedByRegistry() || found.overtaken() || sameImage(newest.chain()[0].Path, vol.Location.Path) {
+// unrecorded returns the last move of a volume on this host (lastMove) if it is an unrecorded one, else nil.
+func (m *Manager) unrecorded(ctx context.Context, vol api.Volume, last *history) (*unrecordedMove, error) {
+	if last == nil || !last.contradicts(&vol) {
 		return nil, nil
 	}
-	mig, err := m.ports.Registry.Migration(ctx, newest.spec.MigrationID)
+	mig, err := m.ports.Registry.Migration(ctx, last.spec.MigrationID)
 	switch {
 	case api.CodeOf(err) == api.CodeNotFound:
 	case err != nil:
 		return nil, err
+	case last.spec.LedByRegistry():
+		return nil, nil // where it ended is the registry's word
 	case mig.State.Final() && mig.State != api.MigrationCompleted:
 		return nil, nil // a person has abandoned it, and has said which copy is kept
 	}
-	return &unrecordedMove{newest, vol}, nil
+	return &unrecordedMove{last, vol}, nil
+}
+
+// contradicts reports whether the journal has the volume elsewhere than the registry, and the registry knows of no later move.
+func (h *history) contradicts(vol *api.Volume) bool {
+	if h.spec.LedByRegistry() {
+		return sameImage(h.spec.Src.Path, vol.Location.Path)
+	}
+	found := holder{vol: *vol, newest: h}
+	return !found.moving() && !found.overtaken() && !sameImage(h.chain()[0].Path, vol.Location.Path)
+}
+
+// lastMove returns the newest migration of a volume, among those that these ops have begun, oldest
+// first, that may say where the volume is; nil if there is none. One that the registry leads may say it
+// only if this host has copied all of the volume to dst, and has not dropped that.
+func (m *Manager) lastMove(ctx context.Context, starts []op.Op, volumeID string) (*history, error) {
+	for _, start := range slices.Backward(starts) {
+		s, err := specOf(start)
+		if err != nil {
+			return nil, err
+		}
+		if s.VolumeID != volumeID {
+			continue
+		}
+		h, err := m.loadHistory(ctx, start.Group)
+		if err != nil || !h.spec.LedByRegistry() {
+			return h, err
+		}
+		if copied, err := m.copiedLed(ctx, h); copied || err != nil {
+			return h, err
+		}
+	}
+	return nil, nil
+}
+
+// copiedLed reports whether the dst of a move that the registry leads has all of the volume, and was not dropped.
+func (m *Manager) copiedLed(ctx context.Context, h *history) (bool, error) {
+	if drop := h.find(steps.GoalCancel); !h.copiedBefore(len(h.ops)) || drop != nil && !drop.undone() {
+		return false, nil
+	}
+	if h.spec.Method != steps.MethodLive {
+		return true, nil
+	}
+	live, err := m.liveDone(ctx, h.spec.MigrationID)
+	return live.lastCopied, err
+}
+
+// CheckVolumeRecorded refuses what depends on where a volume is, as CheckRecorded does of an instance. Without the
+// registry it is refused, too.
+func (m *Manager) CheckVolumeRecorded(ctx context.Context, vol api.Volume) error {
+	move, err := m.unrecordedOfVolume(ctx, vol)
+	if err != nil || move == nil {
+		return err
+	}
+	return m.contradicted(ctx, move)
+}
+
+// unrecordedOfVolume returns an unrecorded move of a volume, nil if there is none.
+func (m *Manager) unrecordedOfVolume(ctx context.Context, vol api.Volume) (*unrecordedMove, error) {
+	starts, err := m.starts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	last, err := m.lastMove(ctx, starts, vol.ID)
+	if err != nil {
+		return nil, err
+	}
+	return m.unrecorded(ctx, vol, last)
+}
+
+// Contradiction is a volume that the journal of this host has elsewhere than the registry.
+type Contradiction struct {
+	Volume api.Volume
+	// Witnesses say where each of them has the volume, and WayOut what an operator does.
+	Witnesses, WayOut string
+}
+
+// Contradictions returns the volumes of which registry and journal do not agree (CheckVolumeRecorded). It changes nothing.
+func (m *Manager) Contradictions(ctx context.Context) ([]Contradiction, error) {
+	starts, err := m.starts(ctx)
+	if err != nil || len(starts) == 0 {
+		return nil, err
+	}
+	volumes, err := m.ports.Claims.Site.Volumes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []Contradiction
+	for i := range volumes {
+		last, err := m.lastMove(ctx, starts, volumes[i].ID)
+		if err != nil {
+			return nil, err
+		}
+		move, err := m.unrecorded(ctx, volumes[i], last)
+		if err != nil {
+			return nil, err
+		}
+		if move == nil {
+			continue
+		}
+		dom, err := m.domainOf(ctx, move)
+		if err != nil {
+			return nil, steps.HVRefusal(request.Refused(err))
+		}
+		out = append(out, Contradiction{volumes[i], move.witnesses(dom), move.wayOut(dom)})
+	}
+	return out, nil
+}
+
+// contradicted says what each witness has of an unrecorded move, and what an operator does.
+func (m *Manager) contradicted(ctx context.Context, move *unrecordedMove) error {
+	dom, err := m.domainOf(ctx, move)
+	if err != nil {
+		return steps.HVRefusal(request.Refused(err))
+	}
+	return api.Errorf(api.CodeChainChanged, "%s; %s", move.witnesses(dom), move.wayOut(dom)).With("migration_id", move.h.spec.MigrationID)
+}
+
+// domainOf returns a domain of this host to which the volume is attached, nil if there is none.
+func (m *Manager) domainOf(ctx context.Context, move *unrecordedMove) (*hv.Domain, error) {
+	for i := range move.vol.Attachments {
+		dom, err := m.ports.HV.Domain(ctx, move.vol.Attachments[i].InstanceID)
+		if err == nil || !errors.Is(err, hv.ErrNotFound) {
+			return dom, err
+		}
+	}
+	return nil, nil
 }
 
 // CheckRecorded refuses what depends on where the volumes of an instance are if the registry does
@@ -51,11 +179,7 @@ func (m *Manager) CheckRecorded(ctx context.Context, instanceID string) error {
 	if err != nil || move == nil {
 		return err
 	}
-	dom, err := m.ports.HV.Domain(ctx, instanceID)
-	if err != nil && !errors.Is(err, hv.ErrNotFound) {
-		return steps.HVRefusal(request.Refused(err))
-	}
-	return api.Errorf(api.CodeChainChanged, "%s; %s", move.witnesses(dom), move.wayOut(dom)).With("migration_id", move.h.spec.MigrationID)
+	return m.contradicted(ctx, move)
 }
 
 // unrecordedOf returns an unrecorded move of one of the volumes of an instance, nil if there is none.
@@ -72,41 +196,31 @@ func (m *Manager) unrecordedOf(ctx context.Context, instanceID string) (*unrecor
 		if slot.VolumeID == nil {
 			continue
 		}
-		newest, err := m.newestAmong(ctx, starts, *slot.VolumeID)
+		last, err := m.lastMove(ctx, starts, *slot.VolumeID)
 		if err != nil {
 			return nil, err
 		}
-		if newest == nil {
+		if last == nil {
 			continue
 		}
 		vol, err := m.ports.Registry.Volume(ctx, *slot.VolumeID)
 		if err != nil {
 			return nil, err
 		}
-		if move, err := m.unrecorded(ctx, vol, newest); move != nil || err != nil {
+		if move, err := m.unrecorded(ctx, vol, last); move != nil || err != nil {
 			return move, err
 		}
 	}
 	return nil, nil
 }
 
-// newestAmong returns the newest migration of a volume among those that these ops have begun, oldest
-// first, nil if there is none.
-func (m *Manager) newestAmong(ctx context.Context, starts []op.Op, volumeID string) (*history, error) {
-	for i := len(starts) - 1; i >= 0; i-- {
-		s, err := specOf(starts[i])
-		if err != nil {
-			return nil, err
-		}
-		if s.VolumeID == volumeID {
-			return m.loadHistory(ctx, starts[i].Group)
-		}
-	}
-	return nil, nil
-}
-
 // place is where the volume is by the journal.
-func (u *unrecordedMove) place() string { return u.h.chain()[0].Path }
+func (u *unrecordedMove) place() string {
+	if u.h.spec.LedByRegistry() {
+		return u.h.spec.Dst.Path
+	}
+	return u.h.chain()[0].Path
+}
 
 // disk returns the disk of the volume in a domain, of the definition or of the running guest.
 func (u *unrecordedMove) disk(dom *hv.Domain, of func(*hv.Domain, string) *hv.Disk) *hv.Disk {
@@ -124,9 +238,13 @@ func (u *unrecordedMove) disk(dom *hv.Domain, of func(*hv.Domain, string) *hv.Di
 // witnesses say each what it has. The running guest is named only if there is one.
 func (u *unrecordedMove) witnesses(dom *hv.Domain) string {
 	s := &u.h.spec
+	moved := "has it at"
+	if s.LedByRegistry() {
+		moved = "has it copied to"
+	}
 	says := []string{
 		fmt.Sprintf("the registry has volume %s at %s", u.vol.Name, u.vol.Location.Path),
-		fmt.Sprintf("the journal of this host has it at %s since migration %s, which the registry does not know (it was restored from a backup of before, perhaps)", u.place(), s.MigrationID),
+		fmt.Sprintf("the journal of this host %s %s since migration %s, which the registry does not know (it was restored from a backup of before, perhaps)", moved, u.place(), s.MigrationID),
 	}
 	if d := u.disk(dom, (*hv.Domain).ConfigDisk); d != nil && len(d.Chain) > 0 {
 		says = append(says, fmt.Sprintf("the definition of instance %s names %s", dom.Name, d.Chain[0].Path))
@@ -147,6 +265,10 @@ func (u *unrecordedMove) wayOut(dom *hv.Domain) string {
 	if d := u.disk(dom, (*hv.Domain).ConfigDisk); d != nil && len(d.Chain) > 0 && !sameImage(d.Chain[0].Path, u.place()) {
 		first = "have the definition name the image that is right (`virsh define` of a copy that does), then "
 	}
+	if id := u.h.spec.MigrationID; u.h.spec.LedByRegistry() {
+		first = fmt.Sprintf("while an instance is still saved for the move (`%s` says so), `%s` at the registry ends it there, or `%s` at its source; else ",
+			api.ShellLine("volferryctl", "instance", "show", instance), api.ShellLine("volferryctl", "migration", "complete", id), api.ShellLine("volferryctl", "migration", "cancel", id)) + first
+	}
 	return fmt.Sprintf("%s has what was written since that migration, unless something was written to %s meanwhile: delete neither, and start no guest on the other. "+
 		"docs/how-to/lose-a-host.md (The registry is lost) says how it is put right, with the guest off: %s`%s`, `%s` and `%s`", u.place(), u.vol.Location.Path, first,
 		api.ShellLine("volferryctl", "instance", "forget", instance, "--force"), api.ShellLine("volferryctl", "volume", "forget", u.vol.Name),
@@ -156,6 +278,9 @@ func (u *unrecordedMove) wayOut(dom *hv.Domain) string {
 // explain makes an answer about the volume say that registry and journal contradict each other.
 func (u *unrecordedMove) explain(w *api.Which, dom *hv.Domain) {
 	w.Agree = false
+	if w.Authoritative != nil && !sameImage(w.Authoritative[0].Path, u.place()) {
+		w.Authoritative = nil
+	}
 	text := u.witnesses(dom) + "; " + u.wayOut(dom)
 	if w.Authoritative == nil && w.Live != nil {
 		text = w.Explanation + "; " + text
@@ -170,10 +295,6 @@ func (m *Manager) holdsUnrecorded(ctx context.Context, h *history, look *locatio
 	if unknown != nil || holder.Volume == nil || holder.Volume.ID != h.spec.VolumeID {
 		return false, nil //nolint:nilerr // the next look may know whose image it is
 	}
-	newest, err := m.newest(ctx, h.spec.VolumeID)
-	if err != nil || newest == nil || newest.spec.MigrationID != h.spec.MigrationID {
-		return false, err
-	}
-	move, err := m.unrecorded(ctx, *holder.Volume, newest)
-	return move != nil, err
+	move, err := m.unrecordedOfVolume(ctx, *holder.Volume)
+	return move != nil && move.h.spec.MigrationID == h.spec.MigrationID, err
 }

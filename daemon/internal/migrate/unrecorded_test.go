@@ -110,3 +110,108 @@ func TestWithoutTheRegistryAMoveIsNoContradiction(t *testing.T) {
 		must(t, d.manager().MayStart(context.Background(), testInstance))
 	})
 }
+
+// A host that has moved the volume elsewhere takes no part in a move of the image that the registry has.
+func TestAMoveThatTheRegistryDoesNotKnowKeepsItsVolumeFromFurtherMoves(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		ctx := context.Background()
+		mig := d.forgetsMove(t)
+		d.defineOn(t, rawImage(mig.Src.Path)) // as it was before that move
+		vol := d.world.Registry.CurrentVolume()
+		live := liveVolume()
+		for name, call := range map[string]func() error{
+			"of one guest": func() error { _, err := d.manager().Plan(ctx, testVolume, toNewPool); return err },
+			"with all guests paused, asked before": func() error {
+				return d.manager().CheckPaused(ctx, vol, vol.Attachments[0], []string{testInstance})
+			},
+			"with all guests paused, the copying host": func() error { _, err := d.manager().CheckCopySaved(ctx, copySaved()); return err },
+			"with all guests paused, the copy":         func() error { _, err := d.manager().CopySaved(ctx, savedCopy, copySaved()); return err },
+			"while all guests write, asked before": func() error {
+				return d.manager().CheckLive(ctx, api.LiveCheck{LiveVolume: live})
+			},
+			"while all guests write, the destination": func() error { return d.manager().MakeLive(ctx, "M.make", api.LiveMake{LiveVolume: live}) },
+			"while all guests write":                  func() error { return d.manager().Live(ctx, "M.track", api.LiveTrack{LiveVolume: live, Generation: 1}) },
+		} {
+			err := call()
+			if api.CodeOf(err) != api.CodeChainChanged {
+				t.Errorf("%s: %v, want chain_changed", name, err)
+				continue
+			}
+			saysWhichIsWhich(t, err.Error(), &mig)
+		}
+	})
+}
+
+// Doctor names it before any guest was started.
+func TestEachVolumeThatRegistryAndJournalHaveAtTwoPlacesIsNamed(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		none, err := d.manager().Contradictions(t.Context())
+		must(t, err)
+		mig := d.forgetsMove(t)
+		found, err := d.manager().Contradictions(t.Context())
+		must(t, err)
+		if len(none) > 0 || len(found) != 1 || found[0].Volume.ID != testVolume {
+			t.Fatalf("before the backup was taken back: %+v, then: %+v, want the volume then", none, found)
+		}
+		saysWhichIsWhich(t, found[0].Witnesses+"; "+found[0].WayOut, &mig)
+		mig.State = api.MigrationCompleted
+		d.world.Registry.Rows[mig.ID], d.world.Registry.Vol.Location = mig, mig.Dst // the operator has put it right
+		if found, err = d.manager().Contradictions(t.Context()); err != nil || len(found) > 0 {
+			t.Errorf("%+v, %v, want none", found, err)
+		}
+	})
+}
+
+// checksWithoutRow asks whether an instance may be repaired, say, while the registry does not know the move that it leads.
+func (d *daemon) checksWithoutRow(t *testing.T) error {
+	t.Helper()
+	row := d.world.Registry.Rows[testMigration]
+	delete(d.world.Registry.Rows, testMigration)
+	defer func() { d.world.Registry.Rows[testMigration] = row }()
+	return d.manager().CheckRecorded(t.Context(), testInstance)
+}
+
+// The copying host alone knows of a move with all guests paused, which ended after the backup.
+func TestACopyOfALedMoveThatTheRegistryDoesNotKnowKeepsItsInstanceFromRepair(t *testing.T) {
+	savedDaemon(t, func(t *testing.T, d *daemon) {
+		_, err := d.manager().CopySaved(t.Context(), savedCopy, copySaved())
+		must(t, err)
+		must(t, d.checksWithoutRow(t)) // it has copied nothing yet
+		d.untilOp(savedCopy)
+		must(t, d.manager().CheckRecorded(t.Context(), testInstance))
+		err = d.checksWithoutRow(t)
+		if api.CodeOf(err) != api.CodeChainChanged || !strings.Contains(err.Error(), "has it copied to "+dstPath) {
+			t.Errorf("%v, want chain_changed", err)
+		}
+		if w := d.which(); !w.Agree {
+			t.Errorf("with its row, which says %s", w.Explanation)
+		}
+		delete(d.world.Registry.Rows, testMigration)
+		if w := d.which(); w.Agree || w.Authoritative != nil || !strings.Contains(w.Explanation, dstPath) {
+			t.Errorf("which says agree %t, authoritative %+v: %s", w.Agree, w.Authoritative, w.Explanation)
+		}
+		d.world.Registry.SavedRow(api.MigrationCancelling)
+		dropped := savedSpec()
+		must(t, d.manager().DropSaved(t.Context(), savedDrop, dropSaved(api.DropDst, &dropped)))
+		d.untilOp(savedDrop)
+		must(t, d.checksWithoutRow(t))
+	})
+}
+
+// A move while all guests write has copied all of the volume once what they wrote last is copied.
+func TestALiveMoveThatTheRegistryDoesNotKnowCountsFromItsLastCopy(t *testing.T) {
+	toMake(t, func(t *testing.T, d *daemon, v api.LiveVolume) {
+		v.Dst = d.make(v)
+		d.world.Registry.LiveRow(api.MigrationCopying)
+		d.mustLive("M.track", api.LiveTrack{LiveVolume: v, Generation: 1})
+		d.mustLive("M.round.0", api.LiveRound{LiveVolume: v, Generation: 1, UntilBytes: v.Src.SizeBytes})
+		must(t, d.world.Suspend(t.Context(), testInstance))
+		d.world.Registry.LiveRow(api.MigrationCompleting)
+		d.mustLive("M.read", api.LiveLastRead{LiveVolume: v, Generation: 1})
+		must(t, d.checksWithoutRow(t))
+		d.mustLive("M.last", api.LiveLastCopy{LiveVolume: v, Generation: 1})
+		if err := d.checksWithoutRow(t); api.CodeOf(err) != api.CodeChainChanged {
+			t.Errorf("%v, want chain_changed", err)
+		}
+	})
+}

@@ -36,7 +36,7 @@ func (m *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) 
 	if m.witnessesDisagree(ctx, &w, &found) {
 		return w, nil
 	}
-	if move, err := m.unrecorded(ctx, vol, h); err == nil && move != nil { // without the registry it catches up, or nobody can tell
+	if move, err := m.unrecordedOfVolume(ctx, vol); err == nil && move != nil { // without the registry it catches up, or nobody can tell
 		move.explain(&w, found.dom)
 	}
 	m.recognizeCommit(ctx, &w, &found)

@@ -5,6 +5,7 @@ package steps
 import (
 	"context"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -31,14 +32,40 @@ func (e *Env) CheckUnshelve(ctx context.Context, inst api.Instance) error {
 	case inst.LacksRoot():
 		return NoRoot(verb, inst.Name)
 	}
+	if err := e.Migrations.CheckRecorded(ctx, inst.ID); err != nil {
+		return refusedFor(verb, inst.Name, err)
+	}
 	dom, err := e.domain(ctx, inst.ID)
 	switch {
 	case err != nil:
 		return err
 	case dom != nil && inst.State == api.InstanceShelvedOffloaded:
-		return api.Errorf(api.CodeConflict, "cannot unshelve instance %s: this host has a domain %s with its id, which is not what is on the shelf; look at it, and undefine it (virsh undefine --keep-nvram %s)", inst.Name, dom.Name, dom.Name)
+		return e.notFromShelf(ctx, inst, dom)
 	case dom != nil && dom.State.Active():
 		return forbidden(verb, inst.Name, "somebody has started its domain; stop that first")
 	}
 	return nil
+}
+
+// notFromShelf refuses an instance of which this host has a domain though the registry has it on no host. Which of the two is
+// right the disks say: a registry that was restored from a backup may have an instance on the shelf that has come back since.
+func (e *Env) notFromShelf(ctx context.Context, inst api.Instance, dom *hv.Domain) error {
+	refused := func(format string, args ...any) error {
+		return api.Errorf(api.CodeConflict, "cannot unshelve instance %s: this host has a domain %s with its id, which the registry has on no host; "+format, append([]any{inst.Name, dom.Name}, args...)...)
+	}
+	atts, err := e.Registry.Attachments(ctx, "", inst.ID)
+	if err != nil {
+		return request.Registry(err)
+	}
+	for i := range atts {
+		config := side{"its definition", "its disk", api.ShellLine("virsh", "dumpxml", "--inactive", dom.Name), dom.ConfigDisk(atts[i].Device)}
+		if what := config.differs(&atts[i]); what != "" {
+			return refused("%s. If the registry was restored from a backup, the domain may be the newer of the two: do not undefine it; docs/how-to/lose-a-host.md (The registry is lost) says how it is kept", what)
+		}
+	}
+	if dom.State.Active() {
+		return refused("its guest runs on the volumes: if the registry was restored from a backup, docs/how-to/lose-a-host.md (The registry is lost) says how it is kept; else shut it down (`%s`), and ask again", api.ShellLine("virsh", "shutdown", dom.Name))
+	}
+	undefine := api.ShellLine("virsh", "undefine", "--keep-nvram", dom.Name)
+	return refused("it is off, and its disks are the volumes, which an undefine does not touch: if what is on the shelf is to be the instance, undefine it (`%s`)", undefine)
 }
