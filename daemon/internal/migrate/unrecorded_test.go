@@ -6,6 +6,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
@@ -174,9 +175,12 @@ func (d *daemon) checksWithoutRow(t *testing.T) error {
 // The copying host alone knows of a move with all guests paused, which ended after the backup.
 func TestACopyOfALedMoveThatTheRegistryDoesNotKnowKeepsItsInstanceFromRepair(t *testing.T) {
 	savedDaemon(t, func(t *testing.T, d *daemon) {
+		d.world.Copier.Gate = make(chan struct{})
 		_, err := d.manager().CopySaved(t.Context(), savedCopy, copySaved())
 		must(t, err)
-		must(t, d.checksWithoutRow(t)) // it has copied nothing yet
+		synctest.Wait()
+		must(t, d.checksWithoutRow(t)) // it has not copied all yet
+		close(d.world.Copier.Gate)
 		d.untilOp(savedCopy)
 		must(t, d.manager().CheckRecorded(t.Context(), testInstance))
 		err = d.checksWithoutRow(t)

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// ledMoves are the moves that the registry leads, up to the moment in which the volume is at dst, on the host that has copied:
+// each with what is asked of that host to delete src.
+var ledMoves = map[string]func(t *testing.T, before func(*daemon), f func(*testing.T, *daemon, api.DropSaved)){
+	"with all guests paused": func(t *testing.T, before func(*daemon), f func(*testing.T, *daemon, api.DropSaved)) {
+		t.Helper()
+		savedDaemon(t, func(t *testing.T, d *daemon) {
+			before(d)
+			d.copiesSaved(t)
+			spec := savedSpec()
+			f(t, d, dropSaved(api.DropSrc, &spec))
+		})
+	},
+	"while all guests write": func(t *testing.T, before func(*daemon), f func(*testing.T, *daemon, api.DropSaved)) {
+		t.Helper()
+		toMake(t, func(t *testing.T, d *daemon, v api.LiveVolume) {
+			before(d)
+			v.Dst = d.make(v)
+			d.world.Registry.LiveRow(api.MigrationCopying)
+			d.mustLive("M.track", api.LiveTrack{LiveVolume: v, Generation: 1})
+			d.mustLive("M.round.0", api.LiveRound{LiveVolume: v, Generation: 1, UntilBytes: v.Src.SizeBytes})
+			d.world.GuestWrites()
+			must(t, d.world.Suspend(t.Context(), testInstance))
+			d.world.Registry.LiveRow(api.MigrationCompleting)
+			d.mustLive("M.read", api.LiveLastRead{LiveVolume: v, Generation: 1})
+			d.mustLive("M.last", api.LiveLastCopy{LiveVolume: v, Generation: 1})
+			d.mustLive("M.untrack", api.LiveUntrack{LiveVolume: v})
+			must(t, d.world.Destroy(testInstance)) // its memory is saved
+			spec := savedSpec()
+			f(t, d, dropSaved(api.DropSrc, &spec))
+		})
+	},
+}
+
+// drops ends the move as the registry does: the volume is at dst, the definition names it, and src is to be deleted. It returns
+// what the host remarks.
+func (d *daemon) drops(t *testing.T, in api.DropSaved) string {
+	t.Helper()
+	spec := savedSpec()
+	must(t, d.world.SetConfigChain(t.Context(), testInstance, "vda", spec.DstChain()))
+	method := d.world.Registry.Rows[testMigration].Method
+	d.world.Registry.Flip()
+	d.world.Registry.With(func() {
+		row := d.world.Registry.Rows[testMigration]
+		row.Method = method
+		d.world.Registry.Rows[testMigration] = row
+	})
+	must(t, d.manager().DropSaved(t.Context(), savedDrop, in))
+	o := d.untilOp(savedDrop)
+	if o.State != string(op.StateDone) {
+		t.Errorf("the op is %+v", o)
+	}
+	return o.Remark
+}
+
+// Somebody has started a domain on src that the registry does not know, after the last byte was copied.
+func TestASourceThatIsWrittenBehindALedMoveIsNotDropped(t *testing.T) {
+	for name, move := range ledMoves {
+		t.Run(name, func(t *testing.T) {
+			move(t, func(*daemon) {}, func(t *testing.T, d *daemon, drop api.DropSaved) {
+				must(t, d.world.WriteBlock(srcPath, 3, 1<<41))
+				if remark := d.drops(t, drop); !d.world.Exists(srcPath) || !strings.Contains(remark, "was written since") {
+					t.Errorf("src is there: %t, and the remark is %q", d.world.Exists(srcPath), remark)
+				}
+				d.keepsReleased(t, func(r *api.ReleasedSource) bool { return r.Written })
+			})
+		})
+	}
+}
+
+func TestASourceThatNobodyWritesBehindALedMoveIsDropped(t *testing.T) {
+	for name, move := range ledMoves {
+		t.Run(name, func(t *testing.T) {
+			move(t, func(*daemon) {}, func(t *testing.T, d *daemon, drop api.DropSaved) {
+				if remark := d.drops(t, drop); d.world.Exists(srcPath) || remark != "" {
+					t.Errorf("src is there: %t, and the remark is %q", d.world.Exists(srcPath), remark)
+				}
+			})
+		})
+	}
+}
+
+// Of a src whose last stamp could not be taken nobody can tell.
+func TestASourceOfALedMoveThatHasNoStampIsNotDropped(t *testing.T) {
+	for name, move := range ledMoves {
+		t.Run(name, func(t *testing.T) {
+			move(t, func(d *daemon) {
+				d.journal.AfterAppend(func(r op.Record) {
+					if r.Kind == op.EventStarted && (r.Step == "still_closed" || r.Step == "copy_last") {
+						d.world.Images.Unreadable = srcPath
+					}
+				})
+			}, func(t *testing.T, d *daemon, drop api.DropSaved) {
+				d.journal.AfterAppend(nil)
+				d.world.Images.Unreadable = ""
+				if remark := d.drops(t, drop); !d.world.Exists(srcPath) || !strings.Contains(remark, "nobody can tell") {
+					t.Errorf("src is there: %t, and the remark is %q", d.world.Exists(srcPath), remark)
+				}
+				d.keepsReleased(t, func(r *api.ReleasedSource) bool { return r.WrittenUnknown != "" })
+			})
+		})
+	}
+}
+
+// keepsReleased claims that src is a released source that is not deleted without --force.
+func (d *daemon) keepsReleased(t *testing.T, is func(*api.ReleasedSource) bool) {
+	t.Helper()
+	d.world.Registry.With(func() {
+		row := d.world.Registry.Rows[testMigration]
+		ended := time.Now()
+		row.State, row.FinishedAt = api.MigrationCompleted, &ended
+		d.world.Registry.Rows[testMigration] = row
+	})
+	if all := d.released(); len(all) != 1 || !is(&all[0]) {
+		t.Errorf("released are %+v", all)
+	}
+	if err := d.deleteSource(testMigration); api.CodeOf(err) != api.CodeChainChanged || !d.world.Exists(srcPath) {
+		t.Errorf("delete-source: %v, and src is there: %t", err, d.world.Exists(srcPath))
+	}
+}
