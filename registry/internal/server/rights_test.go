@@ -20,7 +20,7 @@ import (
 // What a route wants of a host before it changes something of a volume, or reads it.
 const (
 	takesCare      = "care"      // it has the volume in its care, or was asked to delete it
-	takesGuest     = "guest"     // that, or one of its instances has the volume, or it was asked to do something to it
+	takesGuest     = "guest"     // one of its instances has the volume; or no host has, and it has the volume in its care or was asked to do something to it
 	takesBegun     = "begun"     // it has begun what this ends
 	takesReach     = "reach"     // it has the shared pool of a volume that nobody has
 	takesAllGuests = "guests"    // it has all instances with the volume

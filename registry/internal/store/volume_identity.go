@@ -22,7 +22,9 @@ func (s *Store) IdentifyVolume(ctx context.Context, call Call, ref string, in ap
 		return api.Volume{}, validate.Invalid("the identity is missing")
 	}
 	return Mutate(ctx, s, call, "volume.identify", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
-		v, err := tx.volumeInHand(ctx, ref, "store the identity of")
+		v, err := tx.volumeSeen(ctx, ref, "store the identity of", func(v api.Volume) string {
+			return api.ShellLine("volferryctl", "volume", "set", v.Name, "--identity", in.Identity)
+		})
 		if err != nil {
 			return v, err
 		}

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
@@ -156,7 +157,9 @@ func (tx *Tx) endResizesOf(ctx context.Context, hostID string) error {
 // migration ends, because its destination has been made for it.
 func (s *Store) GrowVolume(ctx context.Context, call Call, ref string, in api.VolumeGrow) (api.Volume, error) {
 	return Mutate(ctx, s, call, "volume.grow", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Volume, error) {
-		v, err := tx.volumeInHand(ctx, ref, "change the size of")
+		v, err := tx.volumeSeen(ctx, ref, "change the size of", func(v api.Volume) string {
+			return api.ShellLine("volferryctl", "volume", "set-size", v.Name, "--size", strconv.FormatInt(in.SizeBytes, 10), "--evidence", "TEXT")
+		})
 		if err != nil {
 			return v, err
 		}
