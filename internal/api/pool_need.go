@@ -35,6 +35,9 @@ func (p *Pool) HasBelow(image string) bool {
 	return isGroup && isMapped && !strings.HasPrefix(mapped, "-")
 }
 
+// Covers reports whether a path is the path of the pool, or HasBelow is true of it.
+func (p *Pool) Covers(path string) bool { return p.HasBelow(path) || p.HasBelow(path+"/any") }
+
 // NeedsPool returns an error that names what to do if a volume is not in a pool of its host, and
 // its image or a base image is below the path of the pool: the volume is lost with the pool.
 func (v *Volume) NeedsPool(pool *Pool) *Error {

@@ -2,7 +2,11 @@
 
 package hv
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/volferry/volferry/internal/domainfiles"
+)
 
 // State is the state of a domain.
 type State string
@@ -85,15 +89,11 @@ type Domain struct {
 	// domain is transient.
 	Live   []Disk
 	Config []Disk
-	// Files are the files and directories that the running process or the persistent definition
-	// names besides disks, each once.
-	Files []DomainFile
-}
-
-// DomainFile is a file or a directory that a domain needs and that is no disk.
-type DomainFile struct {
-	What string // as nvram, kernel, tpm
-	Path string
+	// Files is what the running process, the persistent definition and a managed save image name, the images of disks
+	// too, each once.
+	Files []domainfiles.File
+	// FilesUnknown says why Files lacks what the managed save image names, empty if it does not.
+	FilesUnknown string
 }
 
 // LiveDisk returns the live disk with this target (vda), nil if none.

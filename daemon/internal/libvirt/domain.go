@@ -3,6 +3,7 @@
 package libvirt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 	"github.com/volferry/volferry/daemon/internal/rbd"
+	"github.com/volferry/volferry/internal/domainfiles"
 )
 
 // maxReads is how often a domain is read that changes its state meanwhile.
@@ -180,6 +182,8 @@ type domainFacts struct {
 	checkpoints int
 	xml         string // of the process, or of the definition if there is none
 	configXML   string // of the definition, empty if transient
+	savedXML    string // of the managed save image, empty if there is none or savedErr
+	savedErr    error
 }
 
 func gather(lv *golibvirt.Libvirt, dom golibvirt.Domain) (*domainFacts, error) {
@@ -216,6 +220,9 @@ func gather(lv *golibvirt.Libvirt, dom golibvirt.Domain) (*domainFacts, error) {
 		return nil, fmt.Errorf("get managed save: %w", err)
 	}
 	f.autostart, f.managedSave = autostart != 0, saved != 0
+	if f.managedSave {
+		f.savedXML, f.savedErr = lv.DomainManagedSaveGetXMLDesc(dom, 0)
+	}
 	return f, f.gatherSnapshots(lv)
 }
 
@@ -307,13 +314,33 @@ func (f *domainFacts) domain(known domainxml.PoolSources, clusters rbd.Clusters)
 			return nil, false, err
 		}
 		d.Config = config.Disks
-		for _, file := range config.Files {
-			if !slices.Contains(d.Files, file) {
-				d.Files = append(d.Files, file)
-			}
+		d.Files = union(d.Files, config.Files)
+	}
+	f.addSaved(d)
+	return d, true, nil
+}
+
+// addSaved adds the files that the managed save image names: a start needs them.
+func (f *domainFacts) addSaved(d *hv.Domain) {
+	if !f.managedSave {
+		return
+	}
+	saved, err := domainfiles.Named(f.savedXML)
+	if err = cmp.Or(f.savedErr, err); err != nil {
+		d.FilesUnknown = fmt.Sprintf("its managed save image cannot be read: %v", err)
+		return
+	}
+	d.Files = union(d.Files, saved)
+}
+
+// union adds to files those of others that it lacks.
+func union(files, others []domainfiles.File) []domainfiles.File {
+	for _, file := range others {
+		if !slices.Contains(files, file) {
+			files = append(files, file)
 		}
 	}
-	return d, true, nil
+	return files
 }
 
 func stateOf(state golibvirt.DomainState, reason int32) (hv.State, hv.PauseReason) {

@@ -18,9 +18,34 @@ import (
 const maxBacking = 200
 
 // leansOn says whether a disk whose definition does not say where its chain ends has
-// the place further down in it. Only the headers of images that are said to be qcow2
-// are read: what is in a raw image is the guest's to write.
+// the place further down in it.
 func (p Place) leansOn(d *hv.Disk) (bool, error) {
+	return walkHeaders(d, func(image string) (bool, error) {
+		_, err := Identify(image)
+		return err == nil, p.unlessElsewhere(image, err)
+	}, p.Is)
+}
+
+// Beneath returns the paths of the images that a disk is over by the headers of its images, where its definition does
+// not say where its chain ends. An image that is not there is over none.
+func Beneath(d *hv.Disk) (paths []string, err error) {
+	_, err = walkHeaders(d, func(image string) (bool, error) {
+		_, err := Stat(image)
+		if isAbsent(err) {
+			return false, nil
+		}
+		return err == nil, err
+	}, func(below string) (bool, error) {
+		paths = append(paths, below)
+		return false, nil
+	})
+	return paths, err
+}
+
+// walkHeaders follows a chain by the headers of its images from where the definition of the disk ends, to the first image that
+// is not there, or that found is true of, and reports the latter. Only the headers of images that are said to be qcow2 are
+// read: what is in a raw image is the guest's to write.
+func walkHeaders(d *hv.Disk, there, found func(path string) (bool, error)) (bool, error) {
 	if d.Terminated || len(d.Chain) == 0 {
 		return false, nil
 	}
@@ -29,8 +54,8 @@ func (p Place) leansOn(d *hv.Disk) (bool, error) {
 		if img.Format != string(api.FormatQcow2) || img.Path == "" {
 			return false, nil
 		}
-		if _, err := Identify(img.Path); err != nil {
-			return false, p.unlessElsewhere(img.Path, err)
+		if ok, err := there(img.Path); !ok || err != nil {
+			return false, err
 		}
 		backing, format, err := qemuimg.ReadBacking(img.Path)
 		if err != nil {
@@ -41,9 +66,9 @@ func (p Place) leansOn(d *hv.Disk) (bool, error) {
 		}
 		var next hv.Image
 		for _, path := range backingPaths(img.Path, backing) {
-			same, err := p.Is(path)
-			if err != nil || same {
-				return same, err
+			is, err := found(path)
+			if err != nil || is {
+				return is, err
 			}
 			next = hv.Image{Path: path, Format: format}
 		}

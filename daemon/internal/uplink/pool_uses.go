@@ -30,28 +30,35 @@ func bounded(text string, most int) string {
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
-// addUses adds to pools the files below their paths that domains name and that are no volumes of
-// attachments. The registry knows those, and they come and go while volumes move. Domains that
-// could not be read, or all of them (blind), may use every pool.
-func addUses(pools []api.Pool, doms []hv.Domain, unreadable []hv.UnreadableDomain, blind error, attachments map[string][]api.Attachment) {
+// addUses adds to pools what domains name there, running or not, and what their managed save images name: all but the images of
+// their attachments, which the registry knows. Domains that could not be read, or all of them (blind), may use every
+// pool, and so may those of whose files nothing is known.
+func addUses(pools []api.Pool, doms []hv.Domain, unreadable []hv.UnreadableDomain, blind error, attachments map[string][]api.Attachment, files *namedFiles) {
 	var unknown []api.PoolUse
 	if blind != nil {
 		unknown = append(unknown, api.PoolUse{Unknown: bounded(blind.Error(), maxUseText)})
 	}
 	for _, d := range unreadable {
-		unknown = append(unknown, api.PoolUse{Domain: bounded(cmp.Or(d.Name, d.ID), maxUseText), Unknown: bounded(d.Err.Error(), maxUseText)})
+		unknown = append(unknown, unknownUse(cmp.Or(d.Name, d.ID), d.Err.Error()))
 	}
-	var uses []api.PoolUse
+	var uses []use
 	for i := range doms {
-		uses = append(uses, usesOf(&doms[i], attachments[doms[i].ID])...)
+		d := &doms[i]
+		if d.FilesUnknown != "" {
+			unknown = append(unknown, unknownUse(d.Name, d.FilesUnknown))
+		}
+		named, why := usesOf(d, attachments[d.ID], files)
+		uses, unknown = append(uses, named...), append(unknown, why...)
 	}
 	for i := range pools {
 		p := &pools[i]
 		p.Uses = slices.Clone(unknown)
+		if !p.Active {
+			p.Uses = append(p.Uses, api.PoolUse{Unknown: "the pool is not active, and what is in it is not seen"})
+		}
 		for _, u := range uses {
-			if p.HasBelow(u.Path) {
-				u.Domain, u.What, u.Path = bounded(u.Domain, maxUseText), bounded(u.What, maxUseText), bounded(u.Path, maxUsePath)
-				p.Uses = append(p.Uses, u)
+			if u.isIn(p, files) {
+				p.Uses = append(p.Uses, api.PoolUse{Domain: bounded(u.Domain, maxUseText), What: bounded(u.What, maxUseText), Path: bounded(u.Path, maxUsePath)})
 			}
 		}
 		slices.SortFunc(p.Uses, api.PoolUse.Compare)
@@ -60,21 +67,60 @@ func addUses(pools []api.Pool, doms []hv.Domain, unreadable []hv.UnreadableDomai
 	}
 }
 
-// usesOf returns the files that a domain names, but for the disks of these attachments.
-func usesOf(d *hv.Domain, attachments []api.Attachment) (uses []api.PoolUse) {
-	for _, disks := range [][]hv.Disk{d.Live, d.Config} {
-		for i := range disks {
-			disk := &disks[i]
-			if slices.ContainsFunc(attachments, func(a api.Attachment) bool { return a.Device == disk.Target }) {
-				continue
-			}
-			for _, img := range disk.Chain {
-				uses = append(uses, api.PoolUse{Domain: d.Name, What: disk.Device + " " + disk.Target, Path: img.Path})
-			}
+func unknownUse(domain, why string) api.PoolUse {
+	return api.PoolUse{Domain: bounded(domain, maxUseText), Unknown: bounded(why, maxUseText)}
+}
+
+// use is a file, or a volume of a pool, that a domain names.
+type use struct {
+	api.PoolUse
+	pool string
+}
+
+// isIn reports whether it is in the pool, below its path, or its path itself, by the text of both or by where that leads.
+func (u *use) isIn(p *api.Pool, files *namedFiles) bool {
+	if u.pool != "" {
+		return u.pool == p.Name
+	}
+	real := *p
+	real.Path = files.at(p.Path)
+	return p.Covers(u.Path) || real.Covers(files.at(u.Path))
+}
+
+// usesOf returns what a domain names, but for the images of these attachments. A disk whose images are others than its
+// attachment has is a use.
+func usesOf(d *hv.Domain, attachments []api.Attachment, files *namedFiles) (uses []use, unknown []api.PoolUse) {
+	mine := map[string]bool{}
+	inPools := map[[2]string]bool{}
+	for i := range attachments {
+		a := &attachments[i]
+		inPools[[2]string{a.Location.Pool, a.Location.Name}] = a.Location.Pool != ""
+		for _, image := range imagesOf(a) {
+			mine[files.at(image)] = true
+		}
+	}
+	add := func(what, path string) {
+		if !mine[files.at(path)] {
+			uses = append(uses, use{PoolUse: api.PoolUse{Domain: d.Name, What: what, Path: path}})
 		}
 	}
 	for _, f := range d.Files {
-		uses = append(uses, api.PoolUse{Domain: d.Name, What: f.What, Path: f.Path})
+		switch {
+		case f.Pool == "":
+			add(f.What, f.Path)
+		case !inPools[[2]string{f.Pool, f.Path}]:
+			uses = append(uses, use{api.PoolUse{Domain: d.Name, What: f.What, Path: f.Path}, f.Pool})
+		}
 	}
-	return uses
+	for i := range d.Config {
+		disk := &d.Config[i]
+		top := disk.Top().Path
+		for _, path := range files.beneath[top] {
+			add(disk.Device+" "+disk.Target, path)
+		}
+		if err := files.unread[top]; err != nil {
+			unknown = append(unknown, unknownUse(d.Name, err.Error()))
+		}
+	}
+	return uses, unknown
 }

@@ -4,53 +4,130 @@ package uplink
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/domainfiles"
 )
 
-func TestUsesOfAPoolAreTheFilesThereThatAreNoVolumes(t *testing.T) {
-	diskAt := func(target, device string, paths ...string) hv.Disk {
-		d := hv.Disk{Target: target, Device: device}
-		for _, p := range paths {
-			d.Chain = append(d.Chain, hv.Image{Path: p})
-		}
-		return d
+func files(disk string, paths ...string) (named []domainfiles.File) {
+	for _, p := range paths {
+		named = append(named, domainfiles.File{What: disk, Path: p})
 	}
+	return named
+}
+
+func pathsOf(uses []api.PoolUse) (paths []string) {
+	for _, u := range uses {
+		paths = append(paths, u.Domain+" "+u.What+" "+u.Path)
+	}
+	return paths
+}
+
+// usesIn are the uses of an active pool p at /p.
+func usesIn(doms []hv.Domain, atts []api.Attachment, seen *namedFiles) []string {
+	pools := []api.Pool{{Name: "p", Type: "dir", Path: "/p", Active: true}, {Name: "q", Type: "dir", Path: "/q", Active: true}}
+	addUses(pools, doms, nil, nil, attachmentsBy(atts, instanceOf), seen)
+	return pathsOf(pools[0].Uses)
+}
+
+func attachmentAt(l api.Location) []api.Attachment {
+	return []api.Attachment{{InstanceID: "1", Location: l, DiskAttachment: api.DiskAttachment{Device: "vda"}}}
+}
+
+func TestUsesOfAPoolAreTheFilesThereThatAreNoImagesOfAttachments(t *testing.T) {
 	doms := []hv.Domain{
-		{
-			ID: "1", Name: "web", Live: []hv.Disk{diskAt("vda", "disk", "/var/ovl", "/p/web"), diskAt("sda", "cdrom", "/p/a.iso")},
-			Config: []hv.Disk{diskAt("vda", "disk", "/p/web"), diskAt("sda", "cdrom", "/p/a.iso")},
-			Files:  []hv.DomainFile{{What: "nvram", Path: "/p/VARS.fd"}, {What: "kernel", Path: "/boot/vmlinuz"}},
-		},
-		{ID: "2", Name: "other", Config: []hv.Disk{diskAt("vda", "disk", "/p/sub/clone", "/p/base")}},
+		{ID: "1", Name: "web", Files: slices.Concat(files("disk vda", "/var/ovl", "/p/web", "/p/webs base"), files("cdrom sda", "/p/a.iso"), files("nvram", "/p/VARS.fd"), files("kernel", "/boot/vmlinuz"))},
+		{ID: "2", Name: "other", Files: slices.Concat(files("disk vda", "/p/sub/clone"), files("filesystem", "/p"))},
 	}
-	pools := []api.Pool{{Name: "p", Type: "dir", Path: "/p"}, {Name: "q", Type: "dir", Path: "/q"}}
-	addUses(pools, doms, nil, nil, map[string][]api.Attachment{"1": {{DiskAttachment: api.DiskAttachment{Device: "vda"}}}})
-	want := []api.PoolUse{
-		{Domain: "other", What: "disk vda", Path: "/p/base"},
-		{Domain: "other", What: "disk vda", Path: "/p/sub/clone"},
-		{Domain: "web", What: "nvram", Path: "/p/VARS.fd"},
-		{Domain: "web", What: "cdrom sda", Path: "/p/a.iso"},
+	backing := api.NewBacking([]api.BaseImage{{Path: "/p/webs base", Format: api.FormatRaw}})
+	got := usesIn(doms, attachmentAt(api.Location{Path: "/p/web", Backing: backing}), &namedFiles{})
+	if want := []string{"other filesystem /p", "other disk vda /p/sub/clone", "web nvram /p/VARS.fd", "web cdrom sda /p/a.iso"}; !slices.Equal(got, want) {
+		t.Errorf("uses = %q\nwant %q", got, want)
 	}
-	if !slices.Equal(pools[0].Uses, want) {
-		t.Errorf("uses = %+v\nwant %+v", pools[0].Uses, want)
+}
+
+// The disk has an attachment, and other images than that.
+func TestAnImageThatIsNotTheOneOfItsAttachmentIsAUse(t *testing.T) {
+	at := attachmentAt(api.Location{Path: "/other/web"})
+	for name, image := range map[string][]string{
+		"a snapshot over the volume":         {"/p/snap.qcow2", "/other/web"},
+		"the image that the volume has left": {"/p/web"},
+		"the destination of somebody's copy": {"/other/web", "/p/copy"},
+	} {
+		got := usesIn([]hv.Domain{{ID: "1", Name: "web", Files: files("disk vda", image...)}}, at, &namedFiles{})
+		if len(got) != 1 || !strings.HasPrefix(got[0], "web disk vda /p/") {
+			t.Errorf("%s: uses = %q", name, got)
+		}
 	}
-	if len(pools[1].Uses) != 0 {
-		t.Errorf("uses of another pool = %+v", pools[1].Uses)
+}
+
+func TestAVolumeThatIsNamedByItsPoolIsAUseOfThatPool(t *testing.T) {
+	doms := []hv.Domain{{ID: "1", Name: "web", Files: []domainfiles.File{{What: "disk vda", Pool: "p", Path: "mine"}, {What: "disk vdb", Pool: "p", Path: "theirs"}, {What: "disk vdc", Pool: "q", Path: "far"}}}}
+	got := usesIn(doms, attachmentAt(api.Location{Pool: "p", Name: "mine", Path: "/p/mine"}), &namedFiles{})
+	if want := []string{"web disk vdb theirs"}; !slices.Equal(got, want) {
+		t.Errorf("uses = %q, want %q", got, want)
+	}
+}
+
+func TestAFileThatIsInAPoolByALinkIsAUse(t *testing.T) {
+	dir := t.TempDir()
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(os.Mkdir(in("data"), 0o700), os.WriteFile(in("data/a.iso"), nil, 0o600), os.WriteFile(in("data/web"), nil, 0o600),
+		os.Symlink("data", in("pool")), os.Symlink("data/a.iso", in("cd.iso"))); err != nil {
+		t.Fatal(err)
+	}
+	doms := []hv.Domain{{ID: "1", Name: "web", Files: slices.Concat(files("cdrom sda", in("cd.iso")), files("disk vda", real+"/data/web"))}}
+	atts := attachmentAt(api.Location{Path: in("pool/web")})
+	pools := []api.Pool{{Name: "p", Type: "dir", Path: in("pool"), Active: true}}
+	seen, err := new(fileLooker).look(t.Context(), pools, doms, atts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addUses(pools, doms, nil, nil, attachmentsBy(atts, instanceOf), seen)
+	if got, want := pathsOf(pools[0].Uses), []string{"web cdrom sda " + in("cd.iso")}; !slices.Equal(got, want) {
+		t.Errorf("uses = %q, want %q", got, want)
+	}
+}
+
+// libvirt does not say what the image of a domain that is off is over.
+func TestTheBaseImageOfADomainThatIsOffIsAUse(t *testing.T) {
+	top := hv.Disk{Target: "vda", Device: "disk", Chain: []hv.Image{{Path: "/elsewhere/clone"}}}
+	doms := []hv.Domain{{ID: "2", Name: "other", Config: []hv.Disk{top}, Files: files("disk vda", "/elsewhere/clone")}}
+	got := usesIn(doms, nil, &namedFiles{beneath: map[string][]string{"/elsewhere/clone": {"/p/base"}}})
+	if want := []string{"other disk vda /p/base"}; !slices.Equal(got, want) {
+		t.Errorf("uses = %q, want %q", got, want)
+	}
+	got = usesIn(doms, nil, &namedFiles{unread: map[string]error{"/elsewhere/clone": errors.New("no answer")}})
+	if want := []string{"other  "}; !slices.Equal(got, want) {
+		t.Errorf("uses = %q, want %q", got, want)
+	}
+}
+
+func TestOfAPoolThatIsNotActiveItIsNotKnownWhatIsNeeded(t *testing.T) {
+	pools := []api.Pool{{Name: "p", Type: "dir", Path: "/p"}}
+	addUses(pools, nil, nil, nil, nil, &namedFiles{})
+	if u := pools[0].Uses; len(u) != 1 || !strings.Contains(u[0].Unknown, "not active") {
+		t.Errorf("uses = %+v", u)
 	}
 }
 
 func TestADomainThatCannotBeReadMayUseEveryPool(t *testing.T) {
-	pools := []api.Pool{{Name: "p", Type: "dir", Path: "/p"}}
-	addUses(pools, nil, []hv.UnreadableDomain{{ID: "1", Name: "odd\n", Err: errors.New(strings.Repeat("x", 1000))}}, nil, nil)
+	pools := []api.Pool{{Name: "p", Type: "dir", Path: "/p", Active: true}}
+	addUses(pools, nil, []hv.UnreadableDomain{{ID: "1", Name: "odd\n", Err: errors.New(strings.Repeat("x", 1000))}}, nil, nil, &namedFiles{})
 	if u := pools[0].Uses; len(u) != 1 || u[0].Unknown == "" || len(u[0].Unknown) > maxUseText || u[0].Domain != "odd\ufffd" {
 		t.Errorf("uses = %+v", u)
 	}
-	addUses(pools, nil, nil, errors.New("libvirt is away"), nil)
+	addUses(pools, nil, nil, errors.New("libvirt is away"), nil, &namedFiles{})
 	if u := pools[0].Uses; len(u) != 1 || u[0].Unknown != "libvirt is away" || u[0].Domain != "" {
 		t.Errorf("uses of a host whose libvirt does not answer = %+v", u)
 	}

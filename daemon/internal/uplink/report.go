@@ -3,6 +3,7 @@
 package uplink
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -96,7 +97,12 @@ func (u *Uplink) describe(ctx context.Context) (r api.HostReport, out reportResu
 	// A host that the registry has not told of its attachments cannot tell disks of volumes from
 	// others. It reports again once it is told.
 	if _, _, told := u.View(); told {
-		addUses(r.Pools, doms, unreadable, blind, attachmentsBy(u.granted(), instanceOf))
+		granted := u.granted()
+		files, err := u.files.look(ctx, r.Pools, doms, granted)
+		if err != nil {
+			files = &namedFiles{}
+		}
+		addUses(r.Pools, doms, unreadable, cmp.Or(blind, err), attachmentsBy(granted, instanceOf), files)
 	}
 	if out.blind = blind; blind != nil {
 		return r, out

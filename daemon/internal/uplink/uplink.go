@@ -106,6 +106,8 @@ type Uplink struct {
 	// reporting makes reports one after the other, so that the last answer is
 	// the newest.
 	reporting ctxMutex
+	// files looks at the files that domains name.
+	files fileLooker
 	// halted: ops were halted and have not been resumed.
 	halted atomic.Bool
 	// polling is how many polls for tasks are open, or will soon be again.

@@ -4,20 +4,24 @@ package workflow
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/domainfiles"
 	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
 // outsideQuery is every volume at its place that is a linked clone, or is in no pool, or in a pool
-// whose path is below the path of another one. It looks at all places, so it is for views alone.
+// whose path is the path of another one or below it. It looks at all places, so it is for views alone.
 const outsideQuery = `SELECT v.id, v.name, h.name, ` + store.LocationColumns + `
 	FROM locations l JOIN volumes v ON v.id = l.volume_id JOIN hosts h ON h.id = v.host_id
 	WHERE l.migration_id IS NULL AND l.path <> '' AND (l.backing <> '' OR l.pool = '' OR EXISTS (
-		SELECT 1 FROM pools mine JOIN pools other ON other.host_id = mine.host_id AND mine.path LIKE rtrim(other.path, '/') || '/_%'
+		SELECT 1 FROM pools mine JOIN pools other ON other.host_id = mine.host_id AND other.name <> mine.name
+			AND (rtrim(mine.path, '/') = rtrim(other.path, '/') OR mine.path LIKE rtrim(other.path, '/') || '/_%')
 		WHERE mine.host_id = v.host_id AND mine.name = l.pool AND other.path <> '')) ORDER BY v.name, v.id`
 
 func scanOutside(row ledger.Scanner) (v api.Volume, err error) {
@@ -41,6 +45,10 @@ func (s *Store) AddNeeds(ctx context.Context, drains []api.Drain) error {
 	if err != nil {
 		return err
 	}
+	shelved, err := ledger.ReadAll(ctx, s.Reader(), scanShelved, "SELECT i.name, s.definition FROM shelves s JOIN instances i ON i.id = s.instance_id ORDER BY i.name")
+	if err != nil {
+		return err
+	}
 	for i := range drains {
 		d := &drains[i]
 		var last bool
@@ -50,9 +58,55 @@ func (s *Store) AddNeeds(ctx context.Context, drains []api.Drain) error {
 		if last {
 			addOutside(d, outside, pools)
 			addUses(d, pools)
+			addShelved(d, shelved, pools)
 		}
 	}
 	return nil
+}
+
+// shelvedFiles are what the definition of a shelved instance names, but for its volumes.
+type shelvedFiles struct {
+	instance string
+	files    []domainfiles.File
+	unread   error
+}
+
+func scanShelved(row ledger.Scanner) (s shelvedFiles, err error) {
+	var text string
+	if err := row.Scan(&s.instance, &text); err != nil {
+		return s, err
+	}
+	var def api.InstanceDefinition
+	if s.unread = json.Unmarshal([]byte(text), &def); s.unread != nil {
+		return s, nil
+	}
+	s.files, s.unread = domainfiles.Named(def.Domain)
+	s.files = slices.DeleteFunc(s.files, func(f domainfiles.File) bool {
+		_, device, _ := strings.Cut(f.What, " ")
+		_, isVolume := def.Disks[device]
+		return isVolume
+	})
+	return s, nil
+}
+
+// addShelved adds what the definitions of shelved instances name in the pool, on whatever host that is.
+func addShelved(d *api.Drain, shelved []shelvedFiles, pools []api.Pool) {
+	for i := range shelved {
+		s := &shelved[i]
+		domain := s.instance + " (shelved)"
+		if s.unread != nil {
+			d.Uses = append(d.Uses, api.PoolUse{Domain: domain, Unknown: s.unread.Error()})
+		}
+		for _, f := range s.files {
+			in := func(p api.Pool) bool {
+				return p.Name == d.Pool && (f.Pool == p.Name || f.Pool == "" && p.Covers(f.Path))
+			}
+			if slices.ContainsFunc(pools, in) {
+				d.Uses = append(d.Uses, api.PoolUse{Domain: domain, What: f.What, Path: f.Path})
+			}
+		}
+	}
+	slices.SortFunc(d.Uses, api.PoolUse.Compare)
 }
 
 // addUses adds the uses of the pool that its hosts reported.

@@ -179,3 +179,29 @@ func TestADrainNamesVolumesBelowThePoolThatAreNotInIt(t *testing.T) {
 		t.Errorf("a volume of a pool below the pool is not named: %+v", shown(t, s, d.ID).Volumes)
 	}
 }
+
+// libvirt takes a pool of files and one of a filesystem at one path.
+func TestADrainNamesTheVolumesOfAnotherPoolAtItsPath(t *testing.T) {
+	s := newSite(t)
+	pools := append(clusterPools(), api.Pool{Name: "twin", Type: "netfs", Path: "/fast/", Active: true})
+	must(s.Report(t.Context(), nobody, api.HostReport{ID: hostB, Name: "b", BootID: "first", Epoch: 1, Pools: pools}))(t)
+	there := at("/fast/twins")
+	there.Pool = "twin"
+	must(s.RegisterVolume(t.Context(), nobody, api.VolumeRegister{ID: addedID["more"], Name: "more", Status: api.VolumeAvailable, Host: "b", Location: there}))(t)
+	d := must(s.CreateDrain(t.Context(), nobody, "fast", toNFS))(t)
+	if !slices.ContainsFunc(shown(t, s, d.ID).Volumes, func(v api.DrainVolume) bool { return v.VolumeName == "more" && v.Outside() }) {
+		t.Errorf("volumes = %+v, want more below the pool", shown(t, s, d.ID).Volumes)
+	}
+}
+
+func TestADrainNamesTheFilesOfShelvedInstances(t *testing.T) {
+	s, d := drainSite(t)
+	in := toShelf()
+	in.Definition.Domain = `<domain><devices>
+		<disk device='cdrom'><source file='/fast/a.iso'/><target dev='sda'/></disk><disk><source file='/fast/web'/><target dev='vda'/></disk></devices></domain>`
+	movedTo(web, in)(t, s)
+	want := []api.PoolUse{{Domain: "web (shelved)", What: "cdrom sda", Path: "/fast/a.iso"}}
+	if got := shown(t, s, d.ID).Uses; !slices.Equal(got, want) {
+		t.Errorf("uses = %+v, want %+v", got, want)
+	}
+}

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/domainfiles"
 )
 
 // defaultPerLook is how many blocks a look advances a job: few, so that tests
@@ -185,5 +187,23 @@ func (d *domain) view() hv.Domain {
 			v.Live[i].Mirror = &hv.Mirror{Job: j.kind, Image: j.dst, Ready: j.ready}
 		}
 	}
+	v.Files = filesOf(v.Live, v.Config)
 	return v
+}
+
+// filesOf are the files that the disks of a process and of a definition name.
+func filesOf(all ...[]hv.Disk) (files []domainfiles.File) {
+	for _, disk := range slices.Concat(all...) {
+		images := disk.Chain
+		if disk.Mirror != nil {
+			images = append(slices.Clone(images), disk.Mirror.Image)
+		}
+		for _, img := range images {
+			file := domainfiles.File{What: disk.Device + " " + disk.Target, Path: img.Path}
+			if strings.HasPrefix(img.Path, "/") && !slices.Contains(files, file) {
+				files = append(files, file)
+			}
+		}
+	}
+	return files
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/rbd"
+	"github.com/volferry/volferry/internal/domainfiles"
 )
 
 // Domain is what is read from a domain's XML.
@@ -21,7 +22,7 @@ type Domain struct {
 	// IOThreads: it has some.
 	IOThreads bool
 	Disks     []hv.Disk
-	Files     []hv.DomainFile
+	Files     []domainfiles.File
 }
 
 // ParseDomain reads the XML of a domain. Where known is nil a disk of a pool's volume is of
@@ -32,7 +33,11 @@ func ParseDomain(doc string, known PoolSources, clusters rbd.Clusters) (*Domain,
 		return nil, fmt.Errorf("parse domain XML: %w", err)
 	}
 	known.resolve(&dom)
-	p := &Domain{Name: dom.Name, Active: dom.ID != nil, Disks: []hv.Disk{}, Files: filesOf(&dom)}
+	files, err := domainfiles.Named(doc)
+	if err != nil {
+		return nil, err
+	}
+	p := &Domain{Name: dom.Name, Active: dom.ID != nil, Disks: []hv.Disk{}, Files: files}
 	if dom.ID != nil {
 		p.Run = *dom.ID
 	}

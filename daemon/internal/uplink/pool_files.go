@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uplink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// filesTimeout is how long a report waits for what the filesystems say of the files that domains name.
+const filesTimeout = 3 * time.Second
+
+// errNoAnswer is the error while storage does not answer.
+var errNoAnswer = errors.New("the storage of a file that a domain names does not answer")
+
+// namedFiles are what the filesystems of this host say of files that domains name.
+type namedFiles struct {
+	// real is where the links in a path lead to, for paths with links.
+	real map[string]string
+	// beneath are the images that the first image of a stopped disk is over, by the path of that.
+	beneath map[string][]string
+	// unread are the images, by path, of which it is not known what they are over.
+	unread map[string]error
+}
+
+// at returns a path without links.
+func (n *namedFiles) at(path string) string {
+	if real, ok := n.real[path]; ok {
+		return real
+	}
+	return path
+}
+
+// fileLooker looks at files. Storage that does not answer holds a look for as long as it likes, and there is
+// one at a time.
+type fileLooker struct{ busy atomic.Bool }
+
+// look looks at the files that domains name, and at the paths of pools and attachments.
+func (l *fileLooker) look(ctx context.Context, pools []api.Pool, doms []hv.Domain, attachments []api.Attachment) (*namedFiles, error) {
+	if l.busy.Swap(true) {
+		return nil, errNoAnswer
+	}
+	seen := make(chan *namedFiles, 1)
+	go func() {
+		defer l.busy.Store(false)
+		seen <- lookAtFiles(pools, doms, attachments)
+	}()
+	timer := time.NewTimer(filesTimeout)
+	defer timer.Stop()
+	select {
+	case n := <-seen:
+		return n, nil
+	case <-timer.C:
+		return nil, errNoAnswer
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", errNoAnswer, ctx.Err())
+	}
+}
+
+func lookAtFiles(pools []api.Pool, doms []hv.Domain, attachments []api.Attachment) *namedFiles {
+	n := &namedFiles{real: map[string]string{}, beneath: map[string][]string{}, unread: map[string]error{}}
+	for i := range pools {
+		n.follow(pools[i].Path)
+	}
+	mine := map[string]bool{}
+	for i := range attachments {
+		for _, image := range imagesOf(&attachments[i]) {
+			n.follow(image)
+			mine[image] = true
+		}
+	}
+	for i := range doms {
+		for _, f := range doms[i].Files {
+			if f.Pool == "" {
+				n.follow(f.Path)
+			}
+		}
+		for k := range doms[i].Config {
+			if disk := &doms[i].Config[k]; !mine[disk.Top().Path] {
+				n.lookBeneath(disk)
+			}
+		}
+	}
+	return n
+}
+
+// follow notes where a path leads. What is not there leads nowhere.
+func (n *namedFiles) follow(path string) {
+	if !filepath.IsAbs(path) {
+		return
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil && real != filepath.Clean(path) {
+		n.real[path] = real
+	}
+}
+
+// lookBeneath reads what the disk of a definition is over: libvirt does not say it of a domain that is off.
+func (n *namedFiles) lookBeneath(disk *hv.Disk) {
+	top := disk.Top().Path
+	paths, err := location.Beneath(disk)
+	if err != nil {
+		n.unread[top] = err
+	}
+	for _, path := range paths {
+		n.follow(path)
+	}
+	if len(paths) > 0 {
+		n.beneath[top] = paths
+	}
+}
+
+// imagesOf returns the paths of the images of an attachment.
+func imagesOf(a *api.Attachment) []string {
+	paths := []string{a.Location.Path}
+	for _, base := range a.Location.Backing.Images() {
+		paths = append(paths, base.Path)
+	}
+	return paths
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package domainfiles finds the files that the definition of a libvirt domain names.
+package domainfiles
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// File is a file, a directory or a volume of a pool that a definition names.
+type File struct {
+	// What is the element that names it, as nvram, or the disk, as cdrom sda.
+	What string
+	// Path is absolute, as it is written. For a volume of a pool it is the name of the volume.
+	Path string
+	// Pool is the pool of a volume that is named by its pool, empty for a file.
+	Pool string
+}
+
+// Named returns each absolute path in the definition of a domain, and each volume of a pool, once. It does not choose by
+// element, so that it has those too that libvirt names in a later version. Texts for people and metadata of other programs are
+// left out, and so are paths of the emulator's own command line that are no words of their own, separated by commas or equals
+// signs.
+func Named(definition string) ([]File, error) {
+	w := walk{decoder: xml.NewDecoder(strings.NewReader(definition))}
+	for {
+		token, err := w.decoder.Token()
+		if errors.Is(err, io.EOF) {
+			return w.found, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("parse domain XML: %w", err)
+		}
+		switch t := token.(type) {
+		case xml.StartElement:
+			if err := w.start(t); err != nil {
+				return nil, err
+			}
+		case xml.CharData:
+			w.value("", string(t))
+		case xml.EndElement:
+			w.end()
+		}
+	}
+}
+
+// unread are elements below a domain of which nothing is a file of the guest.
+var unread = []string{"name", "title", "description", "metadata", "emulator"}
+
+type walk struct {
+	decoder *xml.Decoder
+	within  []string
+	found   []File
+	// disk is the disk that is being read: where its files begin in found, what it is, and its target.
+	disk struct {
+		begins       int
+		kind, target string
+	}
+}
+
+func (w *walk) start(t xml.StartElement) error {
+	name := t.Name.Local
+	if slices.Contains(unread, name) {
+		return w.decoder.Skip()
+	}
+	w.within = append(w.within, name)
+	if w.isDisk() {
+		w.disk.begins, w.disk.kind, w.disk.target = len(w.found), "disk", "" // disk is libvirt's default
+	}
+	var pool, volume string
+	for _, a := range t.Attr {
+		switch {
+		case name == "source" && a.Name.Local == "pool":
+			pool = a.Value
+		case name == "source" && a.Name.Local == "volume":
+			volume = a.Value
+		case w.isDisk() && a.Name.Local == "device":
+			w.disk.kind = a.Value
+		case name == "target" && a.Name.Local == "dev" && w.inDisk():
+			w.disk.target = a.Value
+		default:
+			w.value(a.Name.Local, a.Value)
+		}
+	}
+	if pool != "" && volume != "" {
+		w.add(File{What: w.what(""), Path: volume, Pool: pool})
+	}
+	return nil
+}
+
+func (w *walk) end() {
+	if w.isDisk() {
+		for i := w.disk.begins; i < len(w.found); i++ {
+			w.found[i].What = strings.TrimSpace(w.disk.kind + " " + w.disk.target)
+		}
+		w.found = compact(w.found)
+	}
+	w.within = w.within[:len(w.within)-1]
+}
+
+func (w *walk) isDisk() bool { return len(w.within) == 3 && w.inDisk() }
+
+func (w *walk) inDisk() bool {
+	return len(w.within) >= 3 && w.within[1] == "devices" && w.within[2] == "disk"
+}
+
+// value adds the paths in an attribute, or in a text.
+func (w *walk) value(attribute, value string) {
+	value = strings.TrimSpace(value)
+	if strings.HasPrefix(value, "/") {
+		w.add(File{What: w.what(attribute), Path: value})
+		return
+	}
+	for _, word := range strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == '=' }) {
+		if strings.HasPrefix(word, "/") {
+			w.add(File{What: w.what(attribute), Path: word})
+		}
+	}
+}
+
+// what is the device, the element of the operating system or the element of the domain that is being read.
+func (w *walk) what(attribute string) string {
+	what := w.within[min(1, len(w.within)-1)]
+	if len(w.within) > 2 && (what == "devices" || what == "os") {
+		what = w.within[2]
+	}
+	switch last := w.within[len(w.within)-1]; {
+	case attribute == "template":
+		return what + " template"
+	case last == "log" && what != last, last == "table" && what != last:
+		return what + " " + last
+	}
+	return what
+}
+
+func (w *walk) add(f File) {
+	if len(w.within) > 0 && !slices.Contains(w.found, f) {
+		w.found = append(w.found, f)
+	}
+}
+
+// compact leaves out what is there before.
+func compact(files []File) []File {
+	out := files[:0]
+	for _, f := range files {
+		if !slices.Contains(out, f) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
