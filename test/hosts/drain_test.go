@@ -5,6 +5,7 @@ package hosts
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -166,5 +167,79 @@ func TestADrainNamesWhatElseNeedsThePool(t *testing.T) {
 	eventually(t, "the pool is not needed any more", func() bool {
 		d := get[api.Drain](t, admin, "drain", "drain", "show", d.ID)
 		return len(d.Uses) == 0 && !slices.ContainsFunc(d.Volumes, func(v api.DrainVolume) bool { return v.Outside() })
+	})
+}
+
+// A file is needed by whatever way a definition leads to it.
+func TestADrainNamesWhatDefinitionsLeadToInThePool(t *testing.T) {
+	leftToTestHosts(t)
+	t.Parallel()
+	c := startCluster(t, "hv1")
+	h, admin := c.Hosts[0], c.Registry.Caller()
+	pool, elsewhere := localDir(h), filepath.Join(h.Dir, "elsewhere")
+	base, link := filepath.Join(pool, "base.qcow2"), filepath.Join(elsewhere, "link")
+	if err := errors.Join(os.MkdirAll(elsewhere, 0o755), os.Symlink(pool, link), os.WriteFile(filepath.Join(pool, "web.ign"), []byte("{}"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	create := func(args ...string) {
+		t.Helper()
+		if out, err := exec.CommandContext(t.Context(), "qemu-img", append([]string{"create", "-q", "-f", "qcow2"}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	for _, image := range []string{base, filepath.Join(pool, "named.qcow2"), filepath.Join(pool, "linked.qcow2")} {
+		create(image, "1M")
+	}
+	create("-b", base, "-F", "qcow2", filepath.Join(elsewhere, "clone.qcow2"))
+	virsh := func(args ...string) {
+		t.Helper()
+		if _, err := h.Libvirtd.Virsh(t.Context(), args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	define := func(name, source, sysinfo string) {
+		t.Helper()
+		doc := filepath.Join(h.Dir, name+".xml")
+		text := "<domain type='qemu'><name>" + name + "</name><memory unit='MiB'>32</memory><os><type arch='x86_64'>hvm</type></os>" + sysinfo +
+			"<devices><disk " + source + "<driver name='qemu' type='qcow2'/><target dev='vda' bus='virtio'/></disk></devices></domain>"
+		if err := os.WriteFile(doc, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		virsh("define", doc)
+	}
+	virsh("pool-refresh", localPool)
+	file := func(path string) string { return "type='file'><source file='" + path + "'/>" }
+	define("clone", file(filepath.Join(elsewhere, "clone.qcow2")), "")
+	define("linked", file(filepath.Join(link, "linked.qcow2")), "")
+	define("named", "type='volume'><source pool='"+localPool+"' volume='named.qcow2'/>", "")
+	define("coreos", file(filepath.Join(elsewhere, "clone.qcow2")), "<sysinfo type='fwcfg'><entry name='opt/com.coreos/config' file='"+filepath.Join(pool, "web.ign")+"'/></sysinfo>")
+
+	named := []string{"clone disk vda " + base, "coreos disk vda " + base, "coreos sysinfo " + filepath.Join(pool, "web.ign"), "linked disk vda " + filepath.Join(link, "linked.qcow2"), "named disk vda named.qcow2"}
+	awaitUses(t, admin, named)
+	virsh("pool-destroy", localPool)
+	awaitUses(t, admin, append([]string{"unknown"}, named...))
+}
+
+// awaitUses waits until the only pool of its name has these uses.
+func awaitUses(t *testing.T, admin site.Caller, want []string) {
+	t.Helper()
+	var got []string
+	eventually(t, "the uses of the pool are "+strings.Join(want, ", "), func() bool {
+		got = nil
+		for _, p := range get[[]api.Pool](t, admin, "pools", "pool", "list") {
+			if p.Name != localPool {
+				continue
+			}
+			for _, u := range p.Uses {
+				text := u.Domain + " " + u.What + " " + u.Path
+				if u.Unknown != "" {
+					text = "unknown"
+				}
+				got = append(got, text)
+			}
+		}
+		slices.Sort(got)
+		sorted := slices.Sorted(slices.Values(want))
+		return slices.Equal(got, sorted)
 	})
 }
