@@ -24,7 +24,8 @@ func (d *doctor) lost() []api.Check {
 	return out
 }
 
-// moves checks that no migration of this host has stopped, and that the guest of none stands still.
+// moves checks that no migration of this host has stopped, that the guest of none stands still, and that nobody
+// else has changed the disk of one.
 func (d *doctor) moves(ctx context.Context) []api.Check {
 	open, err := d.open(ctx)
 	if err != nil {
@@ -33,6 +34,9 @@ func (d *doctor) moves(ctx context.Context) []api.Check {
 	out := []api.Check{api.CheckMoves(open)}
 	if paused := api.CheckOverlays(open); paused.Status != "ok" { // the room for overlays has its own line
 		out = append(out, paused)
+	}
+	if chains := api.CheckChains(api.ChainProblems(open)); chains.Status != "ok" {
+		out = append(out, chains)
 	}
 	return out
 }

@@ -48,3 +48,15 @@ func TestDoctorFailsForAGuestThatStandsStillOnItsOverlay(t *testing.T) {
 		t.Errorf("without the journal: %q", got)
 	}
 }
+
+func TestDoctorFailsForADiskThatSomebodyElseHasChanged(t *testing.T) {
+	problem := &api.ChainProblem{Message: "over the overlay is a snapshot", Cure: "virsh blockcommit web vda"}
+	d := &doctor{open: func(context.Context) ([]api.Migration, error) {
+		return []api.Migration{{ID: "m1", VolumeName: "db", State: api.MigrationCopying, ChainProblem: problem}}, nil
+	}}
+	found := d.moves(t.Context())
+	last := found[len(found)-1]
+	if last.Name != "chains" || last.Status != "fail" || !strings.Contains(last.Message, problem.Message) || !strings.Contains(last.Advice, problem.Cure) {
+		t.Errorf("%+v", found)
+	}
+}

@@ -105,7 +105,7 @@ func (m *Migration) KnownCure() string {
 // underSnapshot reports whether the last operation was refused because of a foreign snapshot, which the
 // commands of its error merge.
 func (m *Migration) underSnapshot() bool {
-	return m.ChainChanged() && strings.HasPrefix(m.KnownCure(), "virsh blockcommit ")
+	return m.ChainChanged() && strings.Contains(m.KnownCure(), "virsh blockcommit ")
 }
 
 // ChainChanged says whether the last operation of the migration was refused because somebody

@@ -370,6 +370,8 @@ type Migration struct {
 	// GuestNotResumed says why the guest stands still, if the migration has paused it and libvirt
 	// refuses to resume it.
 	GuestNotResumed string `json:"guest_not_resumed,omitempty" needs:"-"`
+	// ChainProblem is what somebody else has done to the images of the disk, nil if nothing was seen.
+	ChainProblem *ChainProblem `json:"chain_problem,omitempty" needs:"-"`
 	// GuestThrottled says how fast the guest may write, and why, while the room for overlays is
 	// short and the host slows its guests for that.
 	GuestThrottled string  `json:"guest_throttled,omitempty" needs:"-"`

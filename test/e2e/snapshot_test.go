@@ -3,12 +3,49 @@
 package e2e
 
 import (
+	"errors"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/test/site"
 )
+
+var mergeCommands = regexp.MustCompile("(?s)## A snapshot over a disk that moves.*?```sh\n(.*?)```")
+
+// part is a line of status.
+func (h *host) part(t *testing.T, name string) api.Check {
+	t.Helper()
+	for _, p := range get[api.Status](t, h, "status", "status").Parts {
+		if p.Name == name {
+			return p
+		}
+	}
+	t.Fatalf("status has no line %s", name)
+	return api.Check{}
+}
+
+// showsItsSnapshot waits until the snapshot over a disk that moves is named wherever an operator looks, with the command.
+func (g *guest) showsItsSnapshot(t *testing.T, v *move, merge string) {
+	t.Helper()
+	h := g.host
+	began := time.Now()
+	eventually(t, "status names the snapshot", func() bool { return h.part(t, "chains").Status == "fail" })
+	t.Logf("status named it %s later", time.Since(began))
+	mustContain(t, h.part(t, "chains").Advice, merge)
+	var failed *site.CtlError
+	if _, err := h.Ctl(t.Context(), "doctor"); !errors.As(err, &failed) || failed.Exit != api.ExitRefused {
+		t.Fatalf("doctor = %v, want exit status %d", err, api.ExitRefused)
+	}
+	mustContain(t, failed.Stdout, "chains: ", merge)
+	mustContain(t, h.ctl(t, "migration", "show", v.ID), "DISK CHANGED", merge)
+	mustContain(t, h.ctl(t, "migration", "list"), "DISK CHANGED", merge)
+	e := h.fails(t, api.ExitRefused, api.CodeChainChanged, "volume", "which", g.volumeName("vda"))
+	mustContain(t, e.Message, merge)
+}
 
 // An operator, or a backup tool, takes snapshots of a guest while its volume is moved. The message
 // has the commands that merge them.
@@ -24,13 +61,18 @@ func TestASnapshotOverTheOverlayIsMergedAsTheMessageSays(t *testing.T) {
 		g.writes(t)
 	}
 	overlay := filepath.Join(h.Overlays(), v.ID+".qcow2")
-	merge := []string{"blockcommit", g.Name, "vda", "--base", overlay, "--active", "--pivot", "--wait"}
-	e := h.fails(t, api.ExitOpFailed, api.CodeChainChanged, v.completeArgs()...)
-	mustContain(t, e.Message, "`virsh "+strings.Join(merge, " ")+"`", "`virsh snapshot-delete "+g.Name+" NAME --metadata`")
-	h.virsh(t, merge...)
+	merge := "virsh " + strings.Join([]string{"blockcommit", g.Name, "vda", "--base", overlay, "--active", "--pivot", "--wait"}, " ")
+	g.showsItsSnapshot(t, v, merge)
+	for _, call := range [][]string{v.completeArgs(), {"migration", "cancel", v.ID}} {
+		e := h.fails(t, api.ExitOpFailed, api.CodeChainChanged, call...)
+		mustContain(t, e.Message, "`"+merge+"`", "`virsh snapshot-delete "+g.Name+" NAME --metadata`", "A snapshot over a disk that moves")
+	}
+	commands := recoverCommands(t, mergeCommands)[1]
+	h.types(t, t.TempDir(), strings.NewReplacer(" G\n", " "+g.Name+"\n", " G ", " "+g.Name+" ", "OVERLAY", overlay).Replace(commands))
 	for _, name := range []string{"nightly", "weekly"} {
 		h.virsh(t, "snapshot-delete", g.Name, name, "--metadata")
 	}
+	eventually(t, "the chain is as the move has it", func() bool { return h.part(t, "chains").Status == "ok" })
 	g.writes(t)
 	v.complete(t)
 	g.assertSettledAndGoOn(t)

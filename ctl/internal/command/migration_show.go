@@ -52,6 +52,8 @@ func migrationList(c *cli.Context, s *session.Session) error {
 			phase = "STOPPED"
 		} else if m.GuestPaused != "" || m.GuestNotResumed != "" {
 			phase = "GUEST PAUSED"
+		} else if m.ChainProblem != nil {
+			phase = "DISK CHANGED"
 		} else if m.State.Final() {
 			phase = ""
 		} else if m.RateBytesPerSecond > 0 {
@@ -65,8 +67,8 @@ func migrationList(c *cli.Context, s *session.Session) error {
 	return printStopped(s, migrations)
 }
 
-// printStopped prints under a list, for each migration that has stopped or whose guest stands
-// still, why, and the commands that end that.
+// printStopped prints under a list, for each migration that has stopped, whose guest stands
+// still or whose disk somebody else has changed, why, and the commands that end that.
 func printStopped(s *session.Session, migrations []api.Migration) error {
 	for i := range migrations {
 		m := &migrations[i]
@@ -80,6 +82,12 @@ func printStopped(s *session.Session, migrations []api.Migration) error {
 		}
 		if m.GuestNotResumed != "" {
 			lines = append(lines, "", "volume "+render.VolumeName(m)+": "+m.GuestNotResumed, "  Next:         "+m.ResumeAdvice())
+		}
+		if p := m.ChainProblem; p != nil {
+			lines = append(lines, "", p.Message)
+			if p.Cure != "" {
+				lines = append(lines, "  Next:         "+p.Cure)
+			}
 		}
 		if m.GuestPaused != "" {
 			lines = append(lines, "", "volume "+render.VolumeName(m)+": "+m.GuestPaused, "  Next:         "+m.WakeAdvice())
@@ -134,6 +142,10 @@ func migrationRecord(m *api.Migration, instances map[string]string) *render.Reco
 	r.Add("overlay", api.ExactBytes(m.OverlayBytes))
 	r.AddIf("GUEST PAUSED", m.GuestPaused)
 	r.AddIf("GUEST NOT RESUMED", m.GuestNotResumed)
+	if p := m.ChainProblem; p != nil {
+		r.Add("DISK CHANGED", p.Message)
+		r.AddIf("next", p.Cure)
+	}
 	r.AddIf("guest slowed", m.GuestThrottled)
 	r.Add("verify", m.Verify)
 	r.Add("external copy", render.YesNo(m.ExternalCopy))

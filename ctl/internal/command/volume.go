@@ -87,7 +87,8 @@ func volumeCommand() *cli.Command {
 				Name: "which", Usage: "tell which copy of a volume is the good one", ArgsUsage: "VOLUME", Action: withSession(volumeWhich),
 				Description: "Asks the registry (who may), the journal (what was done) and QEMU (what is) for the chain of\n" +
 					"images that holds every acknowledged write, top first, and says whether they agree. It\n" +
-					"changes nothing. The exit status is 7 if they disagree in a way that Volferry cannot settle.",
+					"changes nothing. The exit status is 7 if no chain is known to be the good one, and 4 if one is\n" +
+					"and they do not agree all the same.",
 			},
 		},
 	}

@@ -120,6 +120,10 @@ func volumeWhich(c *cli.Context, s *session.Session) error {
 		return api.Errorf(api.CodeNeedsOperator, "cannot tell which copy of volume %s is the good one: %s",
 			s.NameOf(c.Context, "volumes", c.Args().First()), cmp.Or(w.Explanation, "registry, journal and hypervisor disagree"))
 	}
+	if !w.Agree {
+		return api.Errorf(api.CodeChainChanged, "registry, journal and hypervisor do not agree on volume %s; the chain shown as authoritative has every write: %s",
+			s.NameOf(c.Context, "volumes", c.Args().First()), cmp.Or(w.Explanation, "a move may be under way"))
+	}
 	return nil
 }
 

@@ -162,21 +162,14 @@ func (s *Server) instancesPart() api.Check {
 	}
 }
 
-// chainsPart tells of instances whose next start would miss what their guests wrote.
+// chainsPart tells of disks that move and whose chains somebody else has changed.
 func (s *Server) chainsPart() api.Check {
-	const name = "chains"
 	problems := s.Migrations.ChainProblems()
-	if len(problems) == 0 {
-		return api.Check{Name: name, Status: "ok", Message: "no instance is kept from starting: each definition names the newest image of its moving volumes"}
-	}
-	texts := make([]string, len(problems))
+	found := make([]api.ChainProblem, len(problems))
 	for i := range problems {
-		texts[i] = problems[i].Text
+		found[i] = problems[i].ChainProblem
 	}
-	return api.Check{
-		Name: name, Status: "fail", Message: fmt.Sprintf("%s, kept from starting: %s", api.Count(len(problems), "instance"), strings.Join(texts, "; ")),
-		Advice: "volferryctl volume which says what is known of the volume; docs/how-to/recover.md",
-	}
+	return api.CheckChains(found)
 }
 
 // sourcesPart tells of images that volumes have left by moves and that may have what the volumes

@@ -52,6 +52,11 @@ func (h *Hypervisor) RunState(ctx context.Context, id string) (hv.RunState, erro
 	return read(h, "RunState", func() (hv.RunState, error) { return h.Fake.RunState(ctx, id) })
 }
 
+// TopImage implements hv.Hypervisor.
+func (h *Hypervisor) TopImage(ctx context.Context, id, target string) (string, error) {
+	return read(h, "TopImage", func() (string, error) { return h.Fake.TopImage(ctx, id, target) })
+}
+
 // AttachDisk implements hv.Hypervisor.
 func (h *Hypervisor) AttachDisk(ctx context.Context, id string, where hv.Where, disk hv.DiskSpec) error {
 	return h.call("AttachDisk", func() error { return h.Fake.AttachDisk(ctx, id, where, disk) })

@@ -91,6 +91,10 @@ type Hypervisor interface {
 	Domain(ctx context.Context, id string) (*Domain, error)
 	// RunState is Domain for whom it is enough, and who is in a hurry: it reads no definition.
 	RunState(ctx context.Context, id string) (RunState, error)
+	// TopImage returns the path of the top image of a disk: of the process, or of the persistent definition if the
+	// domain is not active. It asks libvirt one question, for callers who look every second. ErrUnavailable
+	// also while libvirt owes the answer to an earlier question about the domain.
+	TopImage(ctx context.Context, id, target string) (string, error)
 
 	// SetConfigChain makes the persistent definition's disk use this chain, top
 	// first, written out in full and terminated; everything else of the disk

@@ -71,6 +71,7 @@ var (
 	thinMetaDesc     = newDesc("volferry_thin_pool_metadata_used_ratio", "Used part of the room for metadata of a thin pool of LVM.", "pool")
 	thinUpDesc       = newDesc("volferry_thin_pool_writable", "1 if a thin pool of LVM takes new data, else 0.", "pool")
 	unresumedDesc    = newDesc("volferry_guests_not_resumed", "Guests that a move has paused and that libvirt does not resume.")
+	changedDesc      = newDesc("volferry_disks_changed", "Disks that move and whose images somebody else has changed: a snapshot over one, say.")
 	pausedDesc       = newDesc("volferry_guests_paused_by_io_error", "Guests that an I/O error has paused while their writes go to an overlay.")
 	throttledDesc    = newDesc("volferry_guests_throttled", "Guests whose writes to an overlay are slowed down because the room for overlays is short.")
 	guestWriteDesc   = newDesc("volferry_guest_write_seconds", "Time that writes of guests took while an operation moved their volume.")
@@ -108,7 +109,7 @@ func (m *Metrics) Watch(s Sources, log *slog.Logger) {
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		activeDesc, stoppedDesc, copyBytesDesc, offloadBytesDesc, copyRateDesc, pacedNowDesc, paceStateDesc, copyPacedDesc, overlayDesc, exposedDesc, overlayFreeDesc,
-		thinDataDesc, thinMetaDesc, thinUpDesc, pausedDesc, unresumedDesc, throttledDesc,
+		thinDataDesc, thinMetaDesc, thinUpDesc, pausedDesc, unresumedDesc, throttledDesc, changedDesc,
 		guestWriteDesc, parkedDesc, onReleasedDesc, libvirtDesc, registryDesc, journalDesc, fencedDesc, tasksDesc, certificateDesc, reconcileDesc,
 	} {
 		descs <- d
@@ -184,7 +185,7 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 	}
 	gauge(activeDesc, float64(len(open)))
 	var rate int64
-	paused, unresumed, throttled, stopped, paced := 0, 0, 0, 0, 0
+	paused, unresumed, throttled, changed, stopped, paced := 0, 0, 0, 0, 0, 0
 	byPacing := map[steps.PacingKind]int{}
 	for i := range open {
 		if open[i].StoppedAt != nil && open[i].State != api.MigrationNeedsOperator { // which has a number of its own
@@ -195,6 +196,9 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 		}
 		if open[i].GuestNotResumed != "" {
 			unresumed++
+		}
+		if open[i].ChainProblem != nil {
+			changed++
 		}
 		if open[i].GuestThrottled != "" {
 			throttled++
@@ -223,6 +227,7 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 	gauge(pausedDesc, float64(paused))
 	gauge(unresumedDesc, float64(unresumed))
 	gauge(throttledDesc, float64(throttled))
+	gauge(changedDesc, float64(changed))
 }
 
 func oneIf(yes bool) float64 {

@@ -39,7 +39,7 @@ func sources() Sources {
 			return []migrate.PacedMigration{
 				{Migration: api.Migration{VolumeID: "a", Phase: "copy", RateBytesPerSecond: 1000, OverlayBytes: 4096, ExposedSeconds: 90.5, OverlayShared: true}},
 				{Migration: api.Migration{VolumeID: "b", Phase: "copy", RateBytesPerSecond: 500, GuestPaused: "no room"}},
-				{Migration: api.Migration{VolumeID: "d", State: api.MigrationStarted, StoppedAt: new(time.Time)}},
+				{Migration: api.Migration{VolumeID: "d", State: api.MigrationStarted, StoppedAt: new(time.Time), ChainProblem: &api.ChainProblem{}}},
 				{Migration: api.Migration{VolumeID: "e", State: api.MigrationNeedsOperator, StoppedAt: new(time.Time)}},
 				{Migration: api.Migration{VolumeID: "c", Phase: "verify", RateBytesPerSecond: 7000, OverlayBytes: 8192}},
 			}, nil
@@ -121,6 +121,7 @@ volferry_copy_bytes_total 1.048576e+06
 volferry_copy_offloaded_bytes_total 2.097152e+06
 volferry_copy_paced_seconds_total 1.5
 volferry_copy_rate_bytes_per_second 1500
+volferry_disks_changed 1
 volferry_guest_write_seconds_sum 0
 volferry_guest_write_seconds_count 0
 volferry_guests_not_resumed 0
@@ -139,7 +140,7 @@ volferry_overlay_free_bytes 1.073741824e+09
 volferry_registry_up 0
 volferry_tasks_running 3`,
 		"volferry_build_info", "volferry_copy_bytes_total", "volferry_copy_offloaded_bytes_total", "volferry_copy_paced_seconds_total", "volferry_copy_rate_bytes_per_second",
-		"volferry_guest_write_seconds", "volferry_guests_not_resumed", "volferry_guests_on_released_source", "volferry_guests_paused_by_io_error", "volferry_host_fenced", "volferry_tasks_running", "volferry_journal_up", "volferry_libvirt_up", "volferry_migrations_active", "volferry_migrations_stopped", "volferry_needs_operator",
+		"volferry_disks_changed", "volferry_guest_write_seconds", "volferry_guests_not_resumed", "volferry_guests_on_released_source", "volferry_guests_paused_by_io_error", "volferry_host_fenced", "volferry_tasks_running", "volferry_journal_up", "volferry_libvirt_up", "volferry_migrations_active", "volferry_migrations_stopped", "volferry_needs_operator",
 		"volferry_overlay_bytes", "volferry_overlay_exposed_seconds", "volferry_overlay_free_bytes", "volferry_registry_up", "volferry_reconcile_seconds")
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // ChainProblems returns the problems that the watch has found, ordered by the name of the
-// instance. Each instance is guarded.
+// instance.
 func (m *Manager) ChainProblems() []ChainProblem {
 	m.chains.mu.Lock()
 	defer m.chains.mu.Unlock()
@@ -29,18 +29,23 @@ func (m *Manager) ChainProblems() []ChainProblem {
 	return out
 }
 
-// chainWatchEvery is how often the watch looks without an event.
-const chainWatchEvery = 30 * time.Second
+const (
+	// chainWatchEvery is how often the watch looks at everything without an event.
+	chainWatchEvery = 30 * time.Second
+	// glanceEvery is how often it looks which image a disk has: libvirt has no event for a snapshot.
+	glanceEvery = time.Second
+)
 
 // WatchChains checks, until ctx ends, the definitions and the processes of the instances
-// whose newest writes are in an overlay: at once when somebody changes a definition, and
-// now and then. An instance whose next start would miss its newest writes is guarded until
+// whose volumes are moved: at once when somebody changes a definition, within a second when somebody
+// puts an image over a disk, and now and then. An instance whose next start would miss its newest writes is guarded until
 // that is mended. WatchChains does not look while an op works on the instance, but at once
 // when the op has ended: it may have mended what was wrong.
 func (m *Manager) WatchChains(ctx context.Context) error {
 	events := m.ports.HV.Events(ctx)
-	tick := time.NewTicker(chainWatchEvery)
+	tick, glance := time.NewTicker(chainWatchEvery), time.NewTicker(glanceEvery)
 	defer tick.Stop()
+	defer glance.Stop()
 	ended := newFollower("")
 	m.opEnds.subscribe(ctx, ended)
 	m.lookAtChains(ctx, func(*history) bool { return true }, true)
@@ -49,6 +54,9 @@ func (m *Manager) WatchChains(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-glance.C:
+			m.glanceAtChains(ctx)
+			continue
 		case <-tick.C:
 		case <-ended.wake:
 			keys := m.opEnds.take(ended)
@@ -72,7 +80,7 @@ func (m *Manager) WatchChains(ctx context.Context) error {
 func (m *Manager) lookAtChains(ctx context.Context, of func(*history) bool, over bool) {
 	ids, err := m.ids(ctx)
 	for _, id := range ids {
-		if _, ended := m.ended.Load(id); ended && !over && !m.hasProblem(id) {
+		if _, ended := m.ended.Load(id); ended && !over && m.chains.of(id) == nil {
 			continue
 		}
 		var h *history
@@ -80,6 +88,7 @@ func (m *Manager) lookAtChains(ctx context.Context, of func(*history) bool, over
 			break
 		}
 		if h.spec.Watched() && of(h) {
+			m.keepGlance(h)
 			m.lookAtChain(ctx, h)
 		}
 	}
@@ -88,11 +97,28 @@ func (m *Manager) lookAtChains(ctx context.Context, of func(*history) bool, over
 	}
 }
 
-func (m *Manager) hasProblem(id string) bool {
-	m.chains.mu.Lock()
-	defer m.chains.mu.Unlock()
-	_, has := m.chains.found[id]
-	return has
+// glanceAtChains looks at the migrations whose disks have an unexpected image on top, and at those with a problem,
+// which may have ended.
+func (m *Manager) glanceAtChains(ctx context.Context) {
+	for id, disk := range m.glances {
+		top, err := m.ports.HV.TopImage(ctx, disk.instanceID, disk.target)
+		if err != nil || top == disk.top && m.chains.of(id) == nil {
+			continue // where nobody can tell now, the next glance does
+		}
+		if h, err := m.loadHistory(ctx, id); err == nil {
+			m.keepGlance(h)
+			m.lookAtChain(ctx, h)
+		}
+	}
+}
+
+func (m *Manager) keepGlance(h *history) {
+	s := &h.spec
+	if state, _ := h.state(); state.Final() {
+		delete(m.glances, s.MigrationID)
+		return
+	}
+	m.glances[s.MigrationID] = chainGlance{s.InstanceID, s.Target, s.TopBefore()}
 }
 
 // lookAtChain looks at the instance of one migration, unless an op works on it.
@@ -130,11 +156,11 @@ func (m *Manager) lookBesideCopy(ctx context.Context, h *history, copyID string)
 	}
 }
 
-// noteChain keeps the problem of a migration and guards its instance, or forgets the problem
-// and clears the guard if text is empty.
-func (m *Manager) noteChain(s *steps.Spec, text string) {
+// noteChain keeps the problem of a migration and guards its instance if the problem wants that, or else clears the
+// guard; nil is no problem.
+func (m *Manager) noteChain(s *steps.Spec, problem *api.ChainProblem) {
 	guards := m.ports.Guards
-	if text == "" {
+	if problem == nil || !problem.Guarded {
 		has, err := guards.Has(s.InstanceID, s.ChainOwner())
 		if err == nil && has {
 			err = guards.Clear(s.InstanceID, s.ChainOwner())
@@ -143,23 +169,16 @@ func (m *Manager) noteChain(s *steps.Spec, text string) {
 			m.log.Warn("cannot clear a guard", "instance", s.InstanceName, "err", err)
 			return // with the problem, so that it is tried again
 		}
-		m.chains.mu.Lock()
-		defer m.chains.mu.Unlock()
-		delete(m.chains.found, s.MigrationID)
-		return
-	}
-	if err := guards.Set(s.InstanceID, s.ChainOwner(), text); err != nil {
+	} else if err := guards.Set(s.InstanceID, s.ChainOwner(), problem.Message); err != nil {
 		m.log.Error("cannot guard an instance", "instance", s.InstanceName, "err", err)
 	}
-	m.chains.mu.Lock()
-	defer m.chains.mu.Unlock()
-	if m.chains.found == nil {
-		m.chains.found = map[string]ChainProblem{}
+	if !m.chains.put(s.MigrationID, s.InstanceName, problem) {
+		return
 	}
-	if m.chains.found[s.MigrationID].Text != text {
-		m.log.Error("an instance is guarded", "instance", s.InstanceName, "migration", s.MigrationID, "why", text)
+	if problem != nil {
+		m.log.Error("somebody else has changed the disk of a migration", "instance", s.InstanceName, "migration", s.MigrationID, "guarded", problem.Guarded, "why", problem.Message)
 	}
-	m.chains.found[s.MigrationID] = ChainProblem{s.MigrationID, s.VolumeName, s.InstanceID, s.InstanceName, text}
+	m.watch.notify(s.MigrationID)
 }
 
 // MayStart refuses the start of an instance that would not start with the chain that has
@@ -170,8 +189,8 @@ func (m *Manager) MayStart(ctx context.Context, instanceID string) error {
 			return nil
 		}
 		problem, known := m.chainProblem(ctx, h)
-		if known && problem != "" {
-			return api.Errorf(api.CodeChainChanged, "%s", problem)
+		if known && problem != nil && problem.Guarded {
+			return api.Errorf(api.CodeChainChanged, "%s", problem.Message)
 		}
 		return nil
 	})
@@ -181,12 +200,18 @@ func (m *Manager) MayStart(ctx context.Context, instanceID string) error {
 	return m.CheckRecorded(ctx, instanceID)
 }
 
-// chainProblem says what is wrong with the chain of the instance of a migration, "" if
+// chainProblem says what is wrong with the chain of the instance of a migration, nil if
 // nothing is. Known is false if nobody can tell now.
-func (m *Manager) chainProblem(ctx context.Context, h *history) (problem string, known bool) {
+func (m *Manager) chainProblem(ctx context.Context, h *history) (problem *api.ChainProblem, known bool) {
 	parked := h.running() != nil && h.running().State == op.StateNeedsOperator
-	if !parked && !h.onOverlay() {
-		return "", true
+	if parked || h.onOverlay() {
+		problem, known = m.env.ChainProblem(ctx, &h.spec, h.onOverlay() && !h.inPivot(steps.GoalComplete), h.inPivot(steps.GoalCancel), parked && h.mayHaveRunAtEnd())
+		if problem != nil || !known {
+			return problem, known
+		}
 	}
-	return m.env.ChainProblem(ctx, &h.spec, h.onOverlay() && !h.inPivot(steps.GoalComplete), h.inPivot(steps.GoalCancel), parked && h.mayHaveRunAtEnd())
+	if state, _ := h.state(); state.Final() {
+		return nil, true
+	}
+	return m.env.UnderSnapshot(ctx, &h.spec)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -45,7 +46,7 @@ func TestADefinitionThatIsPutBackIsGuardedAtOnceUntilItIsRight(t *testing.T) {
 		must(t, d.world.SetConfigChain(ctx, testInstance, "vda", []hv.Image{rawImage(srcPath)}))
 		synctest.Wait() // no time passes: the event is enough
 		problems := d.manager().ChainProblems()
-		if len(problems) != 1 || !strings.Contains(problems[0].Text, overlayOf(mig)) {
+		if len(problems) != 1 || !strings.Contains(problems[0].Message, overlayOf(mig)) {
 			t.Fatalf("the watch has found %+v, want the overlay that the definition misses", problems)
 		}
 		if err := d.manager().MayStart(ctx, testInstance); api.CodeOf(err) != api.CodeChainChanged {
@@ -153,17 +154,76 @@ func TestAnOverlayIsNotNamedAgainOverASrcThatWasWritten(t *testing.T) {
 	})
 }
 
+// foundSnapshot fails unless the watch has found the foreign snapshot over the disk of the migration, and it is shown.
+func (d *daemon) foundSnapshot(id string) api.ChainProblem {
+	d.t.Helper()
+	found := d.manager().ChainProblems()
+	if len(found) != 1 || found[0].MigrationID != id || found[0].Guarded || !strings.Contains(found[0].Message, migratetest.ForeignPath) {
+		d.t.Fatalf("the watch has found %+v, want the snapshot", found)
+	}
+	if shown := d.show(id).ChainProblem; shown == nil || *shown != found[0].ChainProblem {
+		d.t.Errorf("the migration shows %+v", shown)
+	}
+	return found[0].ChainProblem
+}
+
 func TestAForeignSnapshotOverTheOverlayIsNoReasonToRefuseAStart(t *testing.T) {
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
 		d.watched()
-		d.begin(toNewPool)
+		mig := d.begin(toNewPool)
 		d.world.SnapshotByUser(t)
 		pass(2 * chainWatchEvery)
-		if got := d.manager().ChainProblems(); len(got) > 0 {
-			t.Errorf("found %+v", got)
-		}
+		d.foundSnapshot(mig.ID)
 		must(t, d.world.Destroy(testInstance))
+		pass(glanceEvery)
+		synctest.Wait()
+		if cure := d.foundSnapshot(mig.ID).Cure; cure != "" {
+			t.Errorf("with the instance off the cure is %q", cure)
+		}
+		must(t, d.manager().MayStart(context.Background(), testInstance))
 		must(t, d.world.Start(testInstance))
+	})
+}
+
+// The merge of the message ends it, as it is typed.
+func TestAForeignSnapshotIsFoundWithinASecondAndGoneWithinOneOfItsMerge(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.watched()
+		d.world.Copier.Gate = make(chan struct{})
+		id := d.migrate()
+		d.until(id, api.MigrationCopying)
+		d.world.SnapshotByUser(t)
+		pass(glanceEvery)
+		synctest.Wait()
+		d.types(strings.Split(d.foundSnapshot(id).Cure, api.CureSeparator)...)
+		pass(glanceEvery)
+		synctest.Wait()
+		if got := d.manager().ChainProblems(); len(got) > 0 {
+			t.Errorf("still found: %+v", got)
+		}
+		must(t, d.world.Images.Remove(context.Background(), migratetest.ForeignPath))
+		close(d.world.Copier.Gate)
+		d.moved(d.until(id, api.MigrationCompleted))
+	})
+}
+
+// A glance each second costs libvirt one question about the domain, and the journal nothing.
+func TestTheWatchReadsNothingButTheTopImageWhileNobodyChangesAnything(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.watched()
+		d.begin(toNewPool)
+		synctest.Wait()
+		before := len(d.world.Calls())
+		pass(chainWatchEvery / 2)
+		calls := d.world.Calls()[before:]
+		if n := int(chainWatchEvery/2/glanceEvery) - 1; len(calls) < n {
+			t.Errorf("%d calls in %s, want one each second", len(calls), chainWatchEvery/2)
+		}
+		for _, call := range calls {
+			if call != "TopImage" {
+				t.Errorf("libvirt was asked for %s", call)
+			}
+		}
 	})
 }
 

@@ -61,6 +61,7 @@ type Manager struct {
 	cancels cancels
 
 	chains  chainProblems
+	glances chainGlances // of WatchChains alone
 	ioStops ioStops
 	slowed  slowedGuests
 	stops   stops
@@ -75,7 +76,7 @@ type Manager struct {
 // ops. Journal is the runner's journal. Host returns this host once the registry knows it.
 func New(cfg Config, ports steps.Ports, runner *op.Runner, journal Journal, host func(context.Context) (steps.Host, error), log *slog.Logger) *Manager {
 	m := &Manager{
-		cfg: cfg, ports: ports, runner: runner, journal: journal, host: host, log: log, watch: newWatchers(), opEnds: newWatchers(),
+		cfg: cfg, ports: ports, runner: runner, journal: journal, host: host, log: log, watch: newWatchers(), opEnds: newWatchers(), glances: chainGlances{},
 		admission: request.Admission{Runner: runner, Journal: journal, Log: log, Now: ports.Now, Kinds: []string{steps.KindDeleteSource}},
 	}
 	m.env = steps.NewEnv(ports, steps.NewHistory(journal, runner.Status), host, m.watch.notify, log)

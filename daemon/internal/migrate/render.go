@@ -52,6 +52,7 @@ func (m *Manager) renderPaced(h *history) (api.Migration, steps.PacingKind) {
 	if !state.Final() {
 		mig.GuestNotResumed = m.env.Unresumed(s.MigrationID)
 	}
+	mig.ChainProblem = m.chains.of(s.MigrationID)
 	if h.onOverlay() {
 		mig.GuestThrottled = m.slowed.text(s.MigrationID)
 	}

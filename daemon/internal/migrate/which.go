@@ -40,6 +40,7 @@ func (m *Manager) Which(ctx context.Context, vol api.Volume) (api.Which, error) 
 		move.explain(&w, found.dom)
 	}
 	m.recognizeCommit(ctx, &w, &found)
+	m.explainSnapshot(ctx, &w, &found)
 	if err := m.confirmLive(ctx, &w, &found); err != nil {
 		return w, err
 	}
@@ -115,6 +116,17 @@ func (m *Manager) recognizeCommit(ctx context.Context, w *api.Which, found *hold
 	w.Authoritative = w.Live
 	w.Explanation = fmt.Sprintf("somebody else has committed the overlay of instance %s into %s under the running guest (virsh blockcommit, say): it has every write, and the guest goes on there. "+
 		"The move cannot be completed: take it back (volferryctl migration cancel %s), and delete the overlay %s after that, which is kept", found.dom.Name, s.Src.Path, s.MigrationID, s.Overlay)
+}
+
+// explainSnapshot adds to an answer how to merge what somebody else has put over the disk of an open migration.
+func (m *Manager) explainSnapshot(ctx context.Context, w *api.Which, found *holder) {
+	h := found.newest
+	if w.Agree || found.dom == nil || !found.moving() || found.atWork() || !h.spec.Watched() || h.spec.InstanceID != found.dom.ID {
+		return
+	}
+	if problem, known := m.env.UnderSnapshot(ctx, &h.spec); known && problem != nil {
+		w.Explanation = problem.Message
+	}
 }
 
 // confirmLive asks the kernel whether the process of the guest has the image open that the

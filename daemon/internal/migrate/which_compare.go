@@ -111,6 +111,9 @@ func (f *holder) compareRunning(w *api.Which) {
 	case sameChain(w.Live, w.Journal) && w.Persistent != nil && !f.moving():
 		w.Authoritative = w.Live
 		w.Explanation = fmt.Sprintf("instance %s runs on the chain shown as authoritative, and its persistent definition names %s: it would start from there the next time; once it is off, `%s` puts %s back into it", f.instance(), w.Persistent[0].Path, api.ShellLine("volferryctl", "instance", "repair", f.instance()), w.Live[0].Path)
+	case f.underSnapshot(w):
+		w.Authoritative = w.Live
+		w.Explanation = fmt.Sprintf("instance %s runs on %s, a snapshot of somebody else over %s; the chain shown as authoritative has every write", f.instance(), w.Live[0].Path, w.Journal[0].Path)
 	case f.leadsTo(w):
 		w.Authoritative = w.Live
 		w.Explanation = fmt.Sprintf("the witnesses disagree; the chain shown as authoritative is what is in use now (%s)", w.Live[0].Path)
@@ -125,11 +128,22 @@ func (f *holder) compareRunning(w *api.Which) {
 	}
 }
 
+// underSnapshot reports whether the guest runs on an image over the chain of the journal that no move has made.
+func (f *holder) underSnapshot(w *api.Which) bool {
+	ours := f.newest != nil && f.newest.spec.Overlay == w.Live[0].Path
+	return !f.atWork() && !ours && len(w.Live) > len(w.Journal) && onJournal(w)
+}
+
+// onJournal reports whether the chain of the guest is that of the journal, or has it under it.
+func onJournal(w *api.Which) bool {
+	n := len(w.Live) - len(w.Journal)
+	return n >= 0 && sameChain(w.Live[n:], w.Journal)
+}
+
 // leadsTo says whether what is recorded of the volume leads to the chain that its guest is
 // on: it is that chain, or is under it, or a migration that is at work is changing it now.
 func (f *holder) leadsTo(w *api.Which) bool {
-	n := len(w.Live) - len(w.Journal)
-	if n >= 0 && sameChain(w.Live[n:], w.Journal) {
+	if onJournal(w) {
 		return true
 	}
 	return f.atWork() && steps.PositionOf(&f.newest.spec, f.dom.LiveDisk(f.of.Device)) != steps.Foreign

@@ -122,6 +122,7 @@ func withHostView(m, host api.Migration) api.Migration {
 	}
 	if !m.State.Final() {
 		m.StoppedAt = host.StoppedAt
+		m.GuestPaused, m.GuestNotResumed, m.GuestThrottled, m.ChainProblem = host.GuestPaused, host.GuestNotResumed, host.GuestThrottled, host.ChainProblem
 	}
 	return m
 }

@@ -35,6 +35,9 @@ func (s *Server) currentStatus(ctx context.Context) (api.Status, error) {
 	}
 	database := s.databaseCheck()
 	parts := []api.Check{database, hostsCheck(counts, silentHosts(hosts, time.Now()), s.Store.Doubted()), locksCheck(counts), api.CheckMoves(open), s.auditCheck(), sharedCheck(s.Store.SharedPools()), versions}
+	if chains := api.CheckChains(api.ChainProblems(open)); chains.Status != checkOK {
+		parts = append(parts, chains)
+	}
 	parts = append(parts, s.duplicateChecks(ctx)...)
 	if s.TLSTrouble != nil {
 		parts = append(parts, tlsCheck(s.TLSTrouble()))

@@ -68,6 +68,8 @@ function ofMove(m, add, command) {
     add('act', key, `The move of volume ${volume} has stopped`, `${why ? `${why}. ` : ''}Nothing more is done unasked, and nothing was deleted.`, which);
   } else if (m.guest_not_resumed) {
     add('act', key, `The guest of volume ${volume} stands still`, m.guest_not_resumed, which);
+  } else if (m.chain_problem) {
+    add('act', key, `Somebody else has changed the disk of volume ${volume}`, m.chain_problem.message, ...(m.chain_problem.cure ? [m.chain_problem.cure] : []), which);
   } else if (m.guest_paused) {
     add('act', key, `The guest of volume ${volume} stands still`, `${m.guest_paused} Make room where the overlay is (${bytes(m.overlay_bytes)}), or end the move.`, complete, cancel);
   } else if (m.error && !isFinal(m)) {

@@ -20,6 +20,7 @@ var chainTests = map[string]func(*testing.T, *bench){
 	"SetConfigChainNamesASecretAndDropsIt":        testSetConfigChainSecret,
 	"SetConfigChainRefusesWhatItCannotName":       testSetConfigChainRefuses,
 	"ADefinitionStartsWithItsStatedChain":         testStartUsesConfigChain,
+	"TopImageIsThatOfTheProcessWhileThereIsOne":   testTopImage,
 }
 
 func testSnapshot(t *testing.T, b *bench) {
@@ -42,6 +43,25 @@ func testSnapshot(t *testing.T, b *bench) {
 	g.Destroy(t, g.id)
 	g.CheckImage(t, g.src, 1, 0)
 	g.CheckImage(t, overlay, 1, 2)
+}
+
+func testTopImage(t *testing.T, b *bench) {
+	g := b.start(t)
+	wantTop := func(want hv.Image) {
+		t.Helper()
+		got, err := g.hv.TopImage(t.Context(), g.id, "vda")
+		ok(t, err)
+		if got != want.Path {
+			t.Errorf("the top image is %s, want %s", got, want.Path)
+		}
+	}
+	wantTop(g.src)
+	overlay := g.snapshot(t, 1)
+	wantTop(overlay)
+	ok(t, g.hv.SetConfigChain(t.Context(), g.id, "vda", []hv.Image{g.src}))
+	wantTop(overlay)
+	g.Destroy(t, g.id)
+	wantTop(g.src)
 }
 
 // The persistent definition names the overlay before the live switch, so that

@@ -96,6 +96,8 @@ func testNotFound(t *testing.T, b *bench) {
 	nobody := uuid.NewString()
 	_, noDomain := b.hv.Domain(ctx, nobody)
 	_, noState := b.hv.RunState(ctx, nobody)
+	_, noTop := b.hv.TopImage(ctx, nobody, "vda")
+	_, noDisk := b.hv.TopImage(ctx, g.id, "vdz")
 	_, noJob := b.hv.Job(ctx, g.id, "vdz")
 	_, noStats := b.hv.DiskStats(ctx, g.id, "vdz")
 	_, noLimit := b.hv.LiveWriteLimit(ctx, g.id, "vdz")
@@ -103,6 +105,8 @@ func testNotFound(t *testing.T, b *bench) {
 	for call, err := range map[string]error{
 		"Domain":              noDomain,
 		"RunState":            noState,
+		"TopImage, no domain": noTop,
+		"TopImage":            noDisk,
 		"SavingMemory":        noSave,
 		"Suspend":             b.hv.Suspend(ctx, nobody),
 		"PowerOff":            b.hv.PowerOff(ctx, nobody),

@@ -171,6 +171,27 @@ func (f *Fake) RunState(ctx context.Context, id string) (state hv.RunState, err 
 	return state, err
 }
 
+// TopImage implements hv.Hypervisor.
+func (f *Fake) TopImage(ctx context.Context, id, target string) (path string, err error) {
+	err = f.call(ctx, "TopImage", func() error {
+		dom, err := f.look(id)
+		if err != nil {
+			return err
+		}
+		v := dom.view()
+		disk := v.ConfigDisk(target)
+		if v.State.Active() {
+			disk = v.LiveDisk(target)
+		}
+		if disk == nil {
+			return fmt.Errorf("%w: disk %s of %s", hv.ErrNotFound, target, id)
+		}
+		path = disk.Top().Path
+		return nil
+	})
+	return path, err
+}
+
 // view is a copy for a caller, with the mirrors as the jobs are.
 func (d *domain) view() hv.Domain {
 	v := d.Domain

@@ -7,43 +7,81 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
 )
 
-// ChainProblem says what is wrong with the chain of the instance, "" if nothing is. InUse
+// ChainProblem says what is wrong with the chain of the instance, so that it may not start, nil if nothing is. InUse
 // says whether the newest writes of the guest are in the overlay, as the journal has it, and orSrc that they may
 // be in src if the definition names that. Unsure says that they may be in the end of a pivot though the definition names the
 // overlay. Known is false if the chain cannot be read now.
-func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse, orSrc, unsure bool) (problem string, known bool) {
+func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse, orSrc, unsure bool) (problem *api.ChainProblem, known bool) {
 	disk, err := e.confirmDisk(ctx, s)
 	var disagreed *errWitnessesDisagree
 	switch {
 	case errors.As(err, &disagreed):
-		return disagreed.Error(), true
+		return guarded(disagreed.Error()), true
 	case errors.Is(err, hv.ErrNotFound):
-		return "", true // there is nothing to start
+		return nil, true // there is nothing to start
 	case err != nil:
-		return "", false
+		return nil, false
 	}
 	if unsure && !disk.active && disk.config == OnOverlay {
-		return mayLack(s), true
+		return guarded(mayLack(s)), true
 	}
 	if !inUse || s.namedBy(disk.dom.ConfigDisk(s.Target)) || orSrc && disk.config == OnSrc {
-		// What is above it is somebody else's snapshot, which has newer writes. A guest that
+		// What is above it is somebody else's snapshot, which has newer writes (UnderSnapshot). A guest that
 		// was saved where the witnesses disagreed would be restored to libvirt's chain.
 		guarded, err := e.guards.Has(s.InstanceID, s.ChainOwner())
-		return "", err == nil && (!guarded || !disk.dom.ManagedSave)
+		return nil, err == nil && (!guarded || !disk.dom.ManagedSave)
 	}
 	way := fmt.Sprintf("with the instance shut off, `volferryctl instance repair %s` names the overlay again; docs/how-to/recover.md (A definition that was put back) says more", s.InstanceName)
 	if api.IsNetwork(s.Src.Path) {
 		way = fmt.Sprintf("if its guest has not run from there since, `%s` names the overlay again, with the instance shut off; docs/how-to/recover.md (A definition that was put back) says more",
 			api.ShellLine("volferryctl", "instance", "repair", s.InstanceName, "--source-unwritten"))
 	}
-	return fmt.Sprintf("the definition of instance %s was changed by somebody else: for disk %s it names %s, and what the guest of volume %s wrote since migration %s began is in %s over %s; "+
+	return guarded(fmt.Sprintf("the definition of instance %s was changed by somebody else: for disk %s it names %s, and what the guest of volume %s wrote since migration %s began is in %s over %s; "+
 		"do not start it from there: %s",
-		s.InstanceName, s.Target, s.place(disk.config), s.VolumeName, s.MigrationID, s.Overlay, s.Src.Path, way), true
+		s.InstanceName, s.Target, s.place(disk.config), s.VolumeName, s.MigrationID, s.Overlay, s.Src.Path, way)), true
+}
+
+func guarded(message string) *api.ChainProblem {
+	return &api.ChainProblem{Message: message, Guarded: true}
+}
+
+// UnderSnapshot returns what somebody else has put over the image that takes the guest's writes, nil if there is nothing. The next
+// start of the instance has them. Known is false if the chain cannot be read now, or libvirt and the kernel disagree about it.
+func (e *Env) UnderSnapshot(ctx context.Context, s *Spec) (problem *api.ChainProblem, known bool) {
+	disk, err := e.readDisk(ctx, s)
+	switch {
+	case errors.Is(err, hv.ErrNotFound):
+		return nil, true
+	case err != nil:
+		return nil, false
+	}
+	now := disk.dom.ConfigDisk(s.Target)
+	if disk.active {
+		now = disk.dom.LiveDisk(s.Target)
+	}
+	if !s.under(now) {
+		return nil, true
+	}
+	advice := fmt.Sprintf("its definition has %s over %s: start it, and the commands that merge that are shown", now.Top().Path, now.Chain[s.ours(now.Chain)].Path)
+	if disk.active {
+		open, err := witness.Look(ctx, e.hv, s.InstanceID, s.InstanceName, now.Top().Path)
+		if err != nil || !open.Open {
+			return nil, false
+		}
+		advice = snapshotAdvice(s, disk)
+	}
+	return &api.ChainProblem{
+		Message: fmt.Sprintf("disk %s of instance %s was changed by somebody else while volume %s moves: %s; until then the move can be neither completed nor cancelled (docs/how-to/recover.md, %s)",
+			s.Target, s.InstanceName, s.VolumeName, advice, snapshotSection),
+		Cure: strings.Join(foldCommands(s, disk), api.CureSeparator),
+	}, true
 }
 
 // mayLack says why an instance does not start that went off in a switch of which nobody knows on which side of it it was.

@@ -55,7 +55,10 @@ func chainChanged(s *Spec, disk *diskState) *api.Error {
 			s.definitionFile(), s.defineCommand(), s.repairCommand())
 	}
 	if disk.active {
-		where = "the guest runs on " + s.place(disk.live) + ", and " + where + snapshotAdvice(s, disk)
+		where = "the guest runs on " + s.place(disk.live) + ", and " + where
+	}
+	if advice := snapshotAdvice(s, disk); advice != "" {
+		where += "; " + advice + ", and call again (docs/how-to/recover.md, " + snapshotSection + ")"
 	}
 	return cured(api.Errorf(api.CodeChainChanged,
 		"disk %s of instance %s was changed by somebody else: %s; `%s` shows what is known",
@@ -119,7 +122,10 @@ func overlayHasData(s *Spec, why error) *api.Error {
 		s.Overlay, is, keep), keep)
 }
 
-// snapshotAdvice says how to merge what somebody has put over the image that a running guest was
+// snapshotSection is the section of the page Recover about a snapshot of somebody else.
+const snapshotSection = "A snapshot over a disk that moves"
+
+// snapshotAdvice says how to merge what somebody has put over the image that a guest was
 // on, "" if there is nothing over it.
 func snapshotAdvice(s *Spec, disk *diskState) string {
 	fold := foldCommands(s, disk)
@@ -128,23 +134,23 @@ func snapshotAdvice(s *Spec, disk *diskState) string {
 	}
 	chain := disk.dom.LiveDisk(s.Target).Chain
 	over := s.place(s.positionOn(chain[s.ours(chain)]))
-	return fmt.Sprintf("; over %s is a snapshot (%s), which has the newest writes: merge it (%s), "+
-		"have libvirt forget it if it is listed (`%s`, `%s`), and call again",
+	return fmt.Sprintf("over %s is a snapshot (%s), which has the newest writes: merge it (%s), "+
+		"have libvirt forget it if it is listed (`%s`, `%s`)",
 		over, chain[0].Path, quoted(fold), api.ShellLine("virsh", "snapshot-list", s.InstanceName), api.ShellLine("virsh", "snapshot-delete", s.InstanceName, "NAME", "--metadata"))
 }
 
 // foldCommands are the commands that fold what somebody has put over the image that a guest
 // was on into that image, nil if there is nothing over it.
 func foldCommands(s *Spec, disk *diskState) []string {
-	if !disk.active {
+	if !disk.active || !s.under(disk.dom.LiveDisk(s.Target)) {
 		return nil
 	}
-	live := disk.dom.LiveDisk(s.Target)
-	if live == nil || s.ours(live.Chain) < 1 {
-		return nil
-	}
-	return commitCommands(s, live.Chain[s.ours(live.Chain)].Path, disk.dom.State != hv.StatePaused)
+	chain := disk.dom.LiveDisk(s.Target).Chain
+	return commitCommands(s, chain[s.ours(chain)].Path, disk.dom.State != hv.StatePaused)
 }
+
+// under reports whether a disk, nil for none, has something over an image that the migration knows.
+func (s *Spec) under(d *hv.Disk) bool { return d != nil && s.ours(d.Chain) > 0 }
 
 // ours is the place in a chain of the first image that the migration knows, -1 for none.
 func (s *Spec) ours(chain []hv.Image) int {

@@ -261,6 +261,9 @@ func specOf(r *op.Run) (*Spec, error) {
 	return &in.Spec, nil
 }
 
+// TopBefore returns the path of the image that takes the guest's writes before the switch.
+func (s *Spec) TopBefore() string { return s.top() }
+
 // top is the image that takes the guest's writes before the switch.
 func (s *Spec) top() string {
 	if s.Overlay != "" {

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import "strings"
+
+// CheckChains checks that nobody else has changed the images of a disk that moves; those that were changed are
+// listed with the commands that end it.
+func CheckChains(problems []ChainProblem) Check {
+	check := Check{Name: "chains", Status: "ok", Message: "no instance is kept from starting: each definition names the newest image of its moving volumes"}
+	var guarded, others, advice []string
+	for _, p := range problems {
+		if p.Guarded {
+			guarded = append(guarded, p.Message)
+		} else {
+			others = append(others, p.Message)
+		}
+		if p.Cure != "" {
+			advice = append(advice, p.Cure)
+		}
+	}
+	var lines []string
+	if len(guarded) > 0 {
+		lines = append(lines, Count(len(guarded), "instance")+", kept from starting: "+strings.Join(guarded, "; "))
+	}
+	if len(others) > 0 {
+		lines = append(lines, Count(len(others), "disk")+", changed by somebody else while it moves: "+strings.Join(others, "; "))
+	}
+	if len(lines) == 0 {
+		return check
+	}
+	check.Status, check.Message = "fail", strings.Join(lines, "; ")
+	check.Advice = strings.Join(append(advice, "volferryctl volume which says what is known of the volume; docs/how-to/recover.md"), "\n")
+	return check
+}
+
+// ChainProblems returns the problems of the chains of migrations.
+func ChainProblems(open []Migration) []ChainProblem {
+	var out []ChainProblem
+	for i := range open {
+		if p := open[i].ChainProblem; p != nil {
+			out = append(out, *p)
+		}
+	}
+	return out
+}
