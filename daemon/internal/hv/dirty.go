@@ -50,6 +50,8 @@ type StoredBitmap struct {
 	// say it as a path.
 	Node string
 	Path string
+	// Idle says that it notes no writes, because it is disabled or inconsistent. A copy of the disk does not have it.
+	Idle bool
 }
 
 // DirtyRange is a range of a disk that was written: whole units, but at the end of the disk.

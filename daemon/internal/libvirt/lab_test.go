@@ -258,6 +258,11 @@ func (e *realEnv) CreateOnDevice(tb testing.TB, path string, sizeBytes int64) {
 	e.CreateImage(tb, path, hvtest.Qcow2, sizeBytes)
 }
 
+func (e *realEnv) DisableBitmap(tb testing.TB, path, name string) {
+	tb.Helper()
+	command(tb, "qemu-img", "bitmap", "-f", hvtest.Qcow2, "--disable", path, name)
+}
+
 func (e *realEnv) AddBitmap(tb testing.TB, path, name string) {
 	tb.Helper()
 	command(tb, "qemu-img", "bitmap", "-f", hvtest.Qcow2, "--add", "--enable", path, name)

@@ -20,7 +20,7 @@ func (c *Conn) StoredBitmaps(ctx context.Context, id string) ([]hv.StoredBitmap,
 	for _, n := range nodes {
 		for _, b := range n.DirtyBitmaps {
 			if b.Persistent {
-				all = append(all, hv.StoredBitmap{Name: b.Name, Node: n.Name, Path: n.path()})
+				all = append(all, hv.StoredBitmap{Name: b.Name, Node: n.Name, Path: n.path(), Idle: !b.Recording || b.Inconsistent})
 			}
 		}
 	}

@@ -12,11 +12,13 @@ import (
 
 // blockBitmap is a dirty bitmap in the answer of query-block.
 type blockBitmap struct {
-	Name        string `json:"name"`
-	Recording   bool   `json:"recording"`
-	Persistent  bool   `json:"persistent"`
-	Granularity int64  `json:"granularity"`
-	Count       int64  `json:"count"`
+	Name       string `json:"name"`
+	Recording  bool   `json:"recording"`
+	Persistent bool   `json:"persistent"`
+	// Inconsistent says that QEMU ended without storing it.
+	Inconsistent bool  `json:"inconsistent"`
+	Granularity  int64 `json:"granularity"`
+	Count        int64 `json:"count"`
 }
 
 // blockDevice is one device in the answer of query-block.

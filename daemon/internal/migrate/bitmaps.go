@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +47,7 @@ func (m *Manager) checkBitmaps(ctx context.Context, s *steps.Spec, instance stri
 	stays := s.Method == steps.MethodMirror && s.Dst.Format == api.FormatQcow2
 	switch {
 	case stays:
-		return m.checkBitmapsBelow(ctx, s, instance, all)
+		return cmp.Or(m.checkIdle(s, all), m.checkBitmapsBelow(ctx, s, instance, all))
 	case len(all) == 0:
 		return nil
 	case instance != "":
@@ -61,6 +62,20 @@ func (m *Manager) checkBitmaps(ctx context.Context, s *steps.Spec, instance stri
 	}
 	return unsupported(s, "%s has %s, which the destination would not have: say --checkpoints %s if the next backup may be a full one",
 		s.Src.Path, steps.BitmapNames(all), api.CheckpointsDrop)
+}
+
+// checkIdle refuses a mirror of an image with bitmaps that a mirror leaves out, unless that is asked for.
+func (m *Manager) checkIdle(s *steps.Spec, all []hv.StoredBitmap) error {
+	idle := steps.IdleBitmaps(all)
+	switch {
+	case len(idle) == 0:
+		return nil
+	case s.Checkpoints == api.CheckpointsDrop:
+		s.Notes = append(s.Notes, fmt.Sprintf("the destination does not have %s, as was asked for (--checkpoints %s)", steps.BitmapNames(idle), api.CheckpointsDrop))
+		return nil
+	}
+	return unsupported(s, "disk %s of instance %s has %s, which notes no writes, and a mirror takes along only bitmaps that do: say --checkpoints %s if the destination may lack it, or remove it: `%s`, each one",
+		s.Target, s.InstanceName, steps.BitmapNames(idle), api.CheckpointsDrop, steps.RemoveBitmap(s.InstanceName, idle[0]))
 }
 
 // checkBitmapsBelow refuses the mirror of a linked clone whose base image has a bitmap that the clone itself lacks: dst would
@@ -118,7 +133,7 @@ func (m *Manager) bitmaps(ctx context.Context, s *steps.Spec, instance, path str
 // removal says how the bitmaps of an instance that runs are taken along, where a move does that, or removed.
 func removal(s *steps.Spec, b hv.StoredBitmap) string {
 	remove := fmt.Sprintf("remove it: `%s`, each one (the next backup has to be a full one then)", steps.RemoveBitmap(s.InstanceName, b))
-	if s.Method != steps.MethodOverlay || s.Dst.Format != api.FormatQcow2 || s.Src.IsLUKS() || s.Src.IsLinkedClone() {
+	if b.Idle || s.Method != steps.MethodOverlay || s.Dst.Format != api.FormatQcow2 || s.Src.IsLUKS() || s.Src.IsLinkedClone() {
 		return remove
 	}
 	return "--method mirror takes it along as it is; otherwise " + remove

@@ -90,6 +90,36 @@ func TestAMirrorTakesBitmapsAlongWholeAndNotToARawImage(t *testing.T) {
 	})
 }
 
+func TestAMirrorRefusesToLoseBitmapsThatNoteNoWrites(t *testing.T) {
+	inBubbleOn(t, recordedWorld, hv.StateRunning, func(t *testing.T, d *daemon) {
+		must(t, d.world.DisableBitmap(srcPath, "b0"))
+		must(t, d.world.AddBitmap(srcPath, "b1"))
+		d.refusesToStart(mirrorToNewPool, api.CodeUnsupportedDisk, `dirty bitmap "b0"`, "--checkpoints drop", "block-dirty-bitmap-remove")
+		drop := mirrorToNewPool
+		drop.Checkpoints = api.CheckpointsDrop
+		mig := d.until(d.migrateTo(drop), api.MigrationCompleted)
+		d.bitmapsAt(mig.Dst.Path, "b1")
+		if !strings.Contains(mig.Remark, `does not have the dirty bitmap "b0"`) {
+			t.Errorf("the migration remarks %q", mig.Remark)
+		}
+	})
+}
+
+func TestACancelOfAStoppedGuestSaysWhichBitmapsOfItsOverlayItLoses(t *testing.T) {
+	for name, world := range map[string]func(*testing.T, hv.State) *migratetest.World{"qcow2": migratetest.Qcow2World, "raw": migratetest.NewWorld} {
+		t.Run(name, func(t *testing.T) {
+			inBubbleOn(t, world, hv.StateStopped, func(t *testing.T, d *daemon) {
+				mig := d.begin(toNewPool)
+				must(t, d.world.AddBitmap("/overlays/"+mig.ID+".qcow2", "late"))
+				mig = d.until(d.cancels(mig.ID), api.MigrationCancelled)
+				if !strings.Contains(mig.Remark, `does not have the dirty bitmap "late"`) {
+					t.Errorf("the migration remarks %q", mig.Remark)
+				}
+			})
+		})
+	}
+}
+
 func TestABitmapAtRestIsLostOnlyIfThatIsAskedForAndIsSaid(t *testing.T) {
 	for name, prepare := range map[string]func(*daemon){
 		"attached": func(*daemon) {},
@@ -168,12 +198,17 @@ func TestABitmapThatAppearsInAMoveIsKeptOrRefusedAtItsEnd(t *testing.T) {
 	}{
 		{"in the overlay, to a qcow2 image", hv.StateRunning, toNewPool, []string{overlayPath}, true},
 		{"in the overlay, to a raw image", hv.StateRunning, toRaw, []string{overlayPath}, false},
+		{"in the overlay over a raw image, to a raw image", hv.StateRunning, toRaw, []string{overlayPath}, false},
 		{"in the source", hv.StateRunning, toNewPool, []string{srcPath}, false},
 		{"in the source and in the overlay", hv.StateRunning, toNewPool, []string{srcPath, overlayPath}, false},
 		{"in the overlay of a guest that is off", hv.StateStopped, toNewPool, []string{overlayPath}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inBubbleOn(t, migratetest.Qcow2World, c.state, func(t *testing.T, d *daemon) {
+			world := migratetest.Qcow2World
+			if strings.Contains(c.name, "over a raw image") {
+				world = migratetest.NewWorld
+			}
+			inBubbleOn(t, world, c.state, func(t *testing.T, d *daemon) {
 				mig := d.begin(c.target)
 				_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
 				must(t, err)

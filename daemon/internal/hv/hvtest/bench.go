@@ -30,6 +30,8 @@ type Env interface {
 	CreateOnDevice(tb testing.TB, path string, sizeBytes int64)
 	// AddBitmap makes a dirty bitmap that notes what is written, in a qcow2 image that nobody has open.
 	AddBitmap(tb testing.TB, path, name string)
+	// DisableBitmap has one note nothing more.
+	DisableBitmap(tb testing.TB, path, name string)
 	// Export returns a raw image of this size that an NBD server at a Unix socket has.
 	Export(tb testing.TB, sizeBytes int64) hv.Image
 	// WriteImage writes a block into an image that nobody has open.

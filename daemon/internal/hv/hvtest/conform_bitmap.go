@@ -4,6 +4,7 @@ package hvtest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -14,6 +15,7 @@ var bitmapTests = map[string]func(*testing.T, *bench){
 	"StoredBitmapsAreThoseOfAllImagesThatAreOpen":    testStoredBitmaps,
 	"ABitmapOfAShallowCopyHasWhatItsOverlayHasAlone": testStoredBitmapsShallow,
 	"ACopyToARawImageLosesTheBitmaps":                testStoredBitmapsRaw,
+	"ACopyLosesTheBitmapsThatNoteNoWrites":           testIdleBitmaps,
 }
 
 // recorded is a running domain whose vda is a qcow2 image with the bitmap b0, which was written to.
@@ -76,6 +78,32 @@ func testStoredBitmapsShallow(t *testing.T, b *bench) {
 	ok(t, g.hv.Snapshot(t.Context(), g.id, "vda", overlay))
 	dst := g.copyTo(t, Qcow2, true)
 	g.wantStored(t, dst.Path)
+}
+
+func testIdleBitmaps(t *testing.T, b *bench) {
+	src := b.image(t, "kept.qcow2", Qcow2)
+	b.AddBitmap(t, src.Path, "b0")
+	b.DisableBitmap(t, src.Path, "b0")
+	b.AddBitmap(t, src.Path, "b1")
+	id := b.define(t, nil, src)
+	b.Start(t, id)
+	g := &guest{bench: b, id: id, src: src}
+	idle := func() (out []string) {
+		all, err := g.hv.StoredBitmaps(t.Context(), id)
+		ok(t, err)
+		for _, b := range all {
+			out = append(out, fmt.Sprintf("%s %t", b.Name, b.Idle))
+		}
+		slices.Sort(out)
+		return out
+	}
+	if got, want := idle(), []string{"b0 true", "b1 false"}; !slices.Equal(got, want) {
+		t.Errorf("before the copy: %v, want %v", got, want)
+	}
+	g.copyTo(t, Qcow2, false)
+	if got, want := idle(), []string{"b1 false"}; !slices.Equal(got, want) {
+		t.Errorf("after the copy: %v, want %v", got, want)
+	}
 }
 
 func testStoredBitmapsRaw(t *testing.T, b *bench) {

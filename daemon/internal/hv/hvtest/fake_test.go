@@ -75,6 +75,10 @@ func (e *fakeEnv) CreateOnDevice(tb testing.TB, path string, sizeBytes int64) {
 	e.do(tb, e.fake.CreateOnDevice(path, sizeBytes))
 }
 
+func (e *fakeEnv) DisableBitmap(tb testing.TB, path, name string) {
+	e.do(tb, e.fake.DisableBitmap(path, name))
+}
+
 func (e *fakeEnv) AddBitmap(tb testing.TB, path, name string) {
 	e.do(tb, e.fake.AddBitmap(path, name))
 }

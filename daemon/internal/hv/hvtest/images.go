@@ -55,6 +55,8 @@ type image struct {
 	opID     string // that has made it, in a pool that keeps that
 	// bitmaps are the dirty bitmaps that are stored in it, by name: the blocks that were written since.
 	bitmaps map[string]map[int64]bool
+	// idle are those of them that note no writes.
+	idle map[string]bool
 	// snapshots are those that Ceph has of it, by their names.
 	snapshots map[string]*ImageSnapshot
 }
@@ -349,8 +351,10 @@ func (img *image) write(path string, block int64, value uint64) error {
 	}
 	img.note(block)
 	img.blocks[block] = value
-	for _, written := range img.bitmaps {
-		written[block] = true
+	for name, written := range img.bitmaps {
+		if !img.idle[name] {
+			written[block] = true
+		}
 	}
 	img.modified()
 	return nil

@@ -22,6 +22,18 @@ func (m *Images) AddBitmap(path, name string) error {
 	return err
 }
 
+// DisableBitmap has a dirty bitmap of an image note nothing from now on, as `qemu-img bitmap --disable` does.
+func (m *Images) DisableBitmap(path, name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	img, err := m.open(path)
+	if err == nil {
+		img.idle = map[string]bool{name: true}
+		m.storeBitmaps(path, img)
+	}
+	return err
+}
+
 // storeBitmaps writes the bitmaps of an image to its file, which QEMU does at the end of a domain that has it open.
 func (m *Images) storeBitmaps(path string, img *image) {
 	if readers, writers := m.holders(path); readers+writers == 0 {
@@ -87,7 +99,7 @@ func (f *Fake) StoredBitmaps(ctx context.Context, id string) (all []hv.StoredBit
 					continue
 				}
 				for _, name := range slices.Sorted(maps.Keys(img.bitmaps)) {
-					all = append(all, hv.StoredBitmap{Name: name, Node: "node-of-" + layer.Path, Path: layer.Path})
+					all = append(all, hv.StoredBitmap{Name: name, Node: "node-of-" + layer.Path, Path: layer.Path, Idle: img.idle[name]})
 				}
 			}
 		}
@@ -103,12 +115,15 @@ func continueBitmaps(from, overlay *image) {
 		return
 	}
 	for name := range from.bitmaps {
-		overlay.addBitmap(name)
+		if !from.idle[name] {
+			overlay.addBitmap(name)
+		}
 	}
 }
 
 // joinBitmaps adds the bitmaps of the images that a job has copied to those of its target, as libvirt does before the pivot:
-// it does not know what is in a target that was not empty. What cannot have bitmaps gets none.
+// it does not know what is in a target that was not empty. What cannot have bitmaps gets none, and libvirt leaves out those that
+// note no writes.
 func (f *Fake) joinBitmaps(copied []hv.Image, to *image) {
 	if to.format != Qcow2 {
 		return
@@ -116,7 +131,9 @@ func (f *Fake) joinBitmaps(copied []hv.Image, to *image) {
 	for _, layer := range copied {
 		if img := f.files[layer.Path]; img != nil {
 			for name, written := range img.bitmaps {
-				maps.Copy(to.addBitmap(name), written)
+				if !img.idle[name] {
+					maps.Copy(to.addBitmap(name), written)
+				}
 			}
 		}
 	}

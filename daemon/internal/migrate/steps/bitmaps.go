@@ -11,13 +11,14 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // A qcow2 image may have dirty bitmaps, by which a backup program copies what was written since its last
 // backup. The copy of a frozen src has none of them. libvirt puts empty ones with the same names into an
 // overlay, and merges these into dst at the pivot: they would have what was written since
 // the start alone, and a backup by them would be wrong without an error. A mirror of a whole image,
-// and a commit, take them along as they are.
+// and a commit, take along as they are those that note writes.
 
 // Bitmaps returns the dirty bitmaps that are stored in an image, each name once: by its header, and by the process of an
 // active instance, which has some of them in its memory alone. The instance is empty if no process has the image.
@@ -49,6 +50,11 @@ func (e *Env) Bitmaps(ctx context.Context, instance, path string) ([]hv.StoredBi
 // HasBitmap reports whether a bitmap with this name is among them.
 func HasBitmap(all []hv.StoredBitmap, name string) bool {
 	return slices.ContainsFunc(all, func(b hv.StoredBitmap) bool { return b.Name == name })
+}
+
+// IdleBitmaps are those that note no writes, which a mirror leaves out.
+func IdleBitmaps(all []hv.StoredBitmap) []hv.StoredBitmap {
+	return slices.DeleteFunc(slices.Clone(all), func(b hv.StoredBitmap) bool { return !b.Idle })
 }
 
 // BitmapNames names bitmaps for people.
@@ -90,10 +96,11 @@ func (e *Env) checkBitmapsKept(ctx context.Context, s *Spec, active bool) error 
 		instance = s.InstanceID
 	}
 	if s.Src.Format != api.FormatQcow2 {
-		if instance != "" || s.Overlay == "" { // QEMU is not asked for it: libvirt takes the overlay's along, and src can have none
+		// src can have none, and libvirt takes the overlay's along to an image that can.
+		if s.Overlay == "" || instance != "" && s.Dst.Format == api.FormatQcow2 {
 			return nil
 		}
-		made, err := e.Bitmaps(ctx, "", s.Overlay)
+		made, err := e.Bitmaps(ctx, instance, s.Overlay)
 		return errOrLost(s, made, err)
 	}
 	src, err := e.Bitmaps(ctx, instance, s.Src.Path)
@@ -102,7 +109,7 @@ func (e *Env) checkBitmapsKept(ctx context.Context, s *Spec, active bool) error 
 	}
 	if s.Method != MethodOverlay {
 		if instance != "" && s.Dst.Format == api.FormatQcow2 { // a mirror
-			src = nil
+			src = IdleBitmaps(src)
 		}
 		return errOrLost(s, src, nil)
 	}
@@ -128,6 +135,29 @@ func (e *Env) mayLeave(ctx context.Context, s *Spec, to direction, active bool) 
 		return nil
 	}
 	return e.checkBitmapsKept(ctx, s, active)
+}
+
+// remarkBitmaps says of a cancel with the instance off which bitmaps it loses: a fold takes none along, and what was made in the
+// overlay is not in src.
+func (e *Env) remarkBitmaps(ctx context.Context, r *op.Run, s *Spec, to direction) error {
+	if to.end != OnSrc {
+		return nil
+	}
+	made, err := e.Bitmaps(ctx, "", s.Overlay)
+	if err != nil {
+		return err
+	}
+	var src []hv.StoredBitmap
+	if s.Src.Format == api.FormatQcow2 {
+		if src, err = e.Bitmaps(ctx, "", s.Src.Path); err != nil {
+			return err
+		}
+	}
+	made = slices.DeleteFunc(made, func(b hv.StoredBitmap) bool { return HasBitmap(src, b.Name) })
+	if len(made) == 0 {
+		return nil
+	}
+	return r.SetOutput(remarkOutput{Remark: fmt.Sprintf("the volume does not have %s, made while it was on its overlay: the next backup by it has to be a full one", BitmapNames(made))})
 }
 
 // checkBitmapsKeptNow is checkBitmapsKept of an instance that may run or not, or of none.

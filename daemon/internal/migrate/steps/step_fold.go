@@ -92,7 +92,10 @@ func (e *Env) stepFold(to direction) op.Step {
 		if err := e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, to.chain(s)); err != nil {
 			return e.hvError(err)
 		}
-		return e.renameIfStarted(ctx, s, to)
+		if err := e.renameIfStarted(ctx, s, to); err != nil {
+			return err
+		}
+		return e.remarkBitmaps(ctx, r, s, to)
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		var note foldNote
