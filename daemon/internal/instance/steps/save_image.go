@@ -54,21 +54,26 @@ func partPaths(in *PauseInput) ([]string, error) {
 	return parts, nil
 }
 
-// notStoredSuffix is in the place of the id of a boot for a part that was not stored: it is as a part of an earlier boot.
-const notStoredSuffix = "not-stored"
+// unprovenSuffix is in the place of the id of a boot in the name of a part while it is flushed: it is as a part of an earlier boot.
+const unprovenSuffix = "not-stored"
 
 // commitSaveImage gives the part of this boot, which is whole, the name of the save image,
-// once it is on stable storage. A part that cannot be stored is none of this boot any more: a second flush would know nothing
-// of what it lacks.
+// once it is on stable storage. Until that is known it has a name of no boot. The kernel reports a lost write once: if the daemon
+// died of it, or could not rename the part then, the next flush would succeed and prove nothing.
 func (e *Env) commitSaveImage(ctx context.Context, in *PauseInput) error {
-	err := e.Images.Flush(ctx, e.partPath(in))
-	var lost *image.NotStoredError
-	if errors.As(err, &lost) {
-		err = errors.Join(err, os.Rename(e.partPath(in), in.Memory+partSuffix+notStoredSuffix), atomicfile.SyncDir(e.cfg.SaveDir))
-		return api.Errorf(api.CodeIOError, "keep the saved memory of instance %s: %v; it is stopped now, as after a power cut, and has nothing but that memory lost: mend the storage of %s, and start it", in.InstanceName, err, e.cfg.SaveDir)
-	}
+	part, unproven := e.partPath(in), in.Memory+partSuffix+unprovenSuffix
+	err := os.Rename(part, unproven)
 	if err == nil {
-		err = os.Rename(e.partPath(in), in.Memory)
+		err = e.Images.Flush(ctx, unproven)
+		var lost *image.NotStoredError
+		switch {
+		case errors.As(err, &lost):
+			return api.Errorf(api.CodeIOError, "keep the saved memory of instance %s: %v; it is stopped now, as after a power cut, and has nothing but that memory lost: mend the storage of %s, and start it", in.InstanceName, err, e.cfg.SaveDir)
+		case err != nil: // it was not tried
+			err = errors.Join(err, os.Rename(unproven, part))
+		default:
+			err = os.Rename(unproven, in.Memory)
+		}
 	}
 	if err == nil {
 		err = atomicfile.SyncDir(e.cfg.SaveDir)
