@@ -92,6 +92,18 @@ func TestASourceThatNobodyWritesBehindALedMoveIsDropped(t *testing.T) {
 	}
 }
 
+// Another host may have written to it, which the counts of this one do not have.
+func TestASourceOfALedMoveThatIsADeviceIsNotDropped(t *testing.T) {
+	savedDaemon(t, func(t *testing.T, d *daemon) {
+		d.world.Images.Devices = map[string]bool{srcPath: true}
+		d.copiesSaved(t)
+		s := savedSpec()
+		if remark := d.drops(t, dropSaved(api.DropSrc, &s)); !d.world.Exists(srcPath) || !strings.Contains(remark, "other hosts") {
+			t.Errorf("src is there: %t, and the remark is %q", d.world.Exists(srcPath), remark)
+		}
+	})
+}
+
 // Of a src whose last stamp could not be taken nobody can tell.
 func TestASourceOfALedMoveThatHasNoStampIsNotDropped(t *testing.T) {
 	for name, move := range ledMoves {

@@ -136,6 +136,9 @@ func (e *Env) changeSinceLeft(ctx context.Context, s *Spec, seal *image.Stamp) (
 		seal = &was
 	}
 	change, why = ofVolume(now, s.Src).ChangeSince(seal)
+	if change == image.Unchanged && s.SrcBlock && s.LedByRegistry() {
+		return image.ChangeUnknown, "it is a device that other hosts have too, and this host counts its own writes alone", nil
+	}
 	return change, why, nil
 }
 

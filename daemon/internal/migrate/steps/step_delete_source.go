@@ -236,11 +236,7 @@ func (e *Env) checkReleasedContent(ctx context.Context, in *ReleasedInput) error
 // ReleasedChange reports whether a released src was written since the volume left it. Why is the reason if
 // nobody can tell. The time of the move's end is no proof: it is by another clock than that of the file.
 func (e *Env) ReleasedChange(ctx context.Context, in *ReleasedInput) (change image.Change, why string, err error) {
-	change, why, err = e.changeSinceLeft(ctx, &in.Spec, in.Seal)
-	if change == image.Unchanged && in.Spec.SrcBlock && in.Spec.LedByRegistry() {
-		return image.ChangeUnknown, "it is a device that other hosts have too, and this host counts its own writes alone", err
-	}
-	return change, why, err
+	return e.changeSinceLeft(ctx, &in.Spec, in.Seal)
 }
 
 // checkNotOpen refuses a src that the process of a domain has open, whatever libvirt says.
