@@ -77,6 +77,8 @@ type Images struct {
 	// reports what it could not write once, and what that is it drops. Lost counts the blocks that were.
 	FlushFails func(path string) error
 	Lost       int
+	// Slow, if set, returns how long the flush of an image takes, in which nothing stops it.
+	Slow func(path string) time.Duration
 	// Print, if set, returns the fingerprint of an image.
 	Print func(path string) string
 	// Durable lists, in order, the flushes and removals of images, and the rights that were
@@ -127,6 +129,12 @@ func (i *Images) flushFailure(path string) error {
 
 // Flush notes that an image is on stable storage.
 func (i *Images) Flush(_ context.Context, path string) error {
+	i.Mu.Lock()
+	slow := i.Slow
+	i.Mu.Unlock()
+	if slow != nil {
+		time.Sleep(slow(path)) //nolint:forbidigo // nothing interrupts an fsync
+	}
 	if err := i.flushFailure(path); err != nil {
 		return err
 	}

@@ -156,16 +156,13 @@ type remarkOutput struct {
 }
 
 // flushEarly puts an image to which the guest writes on stable storage, before the guest is held up for that. Only time
-// depends on it, unless the image cannot store what was written to it, of which a later flush would know nothing.
+// depends on it, unless the image cannot store what was written to it, of which a later flush would know nothing: that is its error.
 func (e *Env) flushEarly(ctx context.Context, s *Spec, path string) error {
 	err := e.images.Flush(ctx, path)
-	switch {
-	case err == nil:
-	case notStored(err):
-		return lostByGuest(s, err)
-	default:
-		e.notFlushedEarly(s, path, err)
+	if err == nil || notStored(err) {
+		return err
 	}
+	e.notFlushedEarly(s, path, err)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -34,19 +35,23 @@ func (e *Env) flushBeforeSwitch(ctx context.Context, r *op.Run, s *Spec, to dire
 		return err
 	}
 	if note.Flushing {
-		return flushCutOff(s, to)
+		return flushUnanswered(s, to, heldUp)
 	}
 	disk, err := e.readDisk(ctx, s)
 	if err != nil || disk.dom.State != hv.StateRunning {
 		return err // nobody waits for a flush
 	}
 	if err := e.flushEarly(ctx, s, s.top()); err != nil {
+		return lostUnderJob(s, to, err)
+	}
+	keep := func(flushing bool) error {
+		note.Early, note.Flushing = true, flushing
+		return r.Note(ctx, note)
+	}
+	if err := e.flushEnd(ctx, s, to, disk, e.images.Flush, keep); err != nil || !note.Flushing {
 		return err
 	}
-	return e.flushEnd(ctx, s, to, disk, func(flushing bool) error {
-		note.Flushing = flushing
-		return r.Note(ctx, note)
-	})
+	return keep(false) // what waits before the pause does not make the outcome unknown
 }
 
 // flushInPause makes sure, once the job is clean, that the end has on stable storage what the job has written: after the
@@ -56,12 +61,37 @@ func (e *Env) flushInPause(ctx context.Context, r *op.Run, s *Spec, to direction
 	if disk.qemuFlushes(s) || api.IsNetwork(to.image(s).Path) {
 		return nil
 	}
-	return e.flushEnd(ctx, s, to, disk, func(flushing bool) error { return r.Note(ctx, flushingNote{flushing}) })
+	err := e.flushEnd(ctx, s, to, disk, e.flushInTime, func(flushing bool) error { return r.Note(ctx, flushingNote{flushing}) })
+	if errors.Is(err, errFlushTakesLong) {
+		return flushUnanswered(s, to, pausedTooLong)
+	}
+	return err
 }
 
-// flushEnd flushes the end of a job. Where nobody else does, keep stores before that the outcome is not known: a daemon that
-// dies could not tell it from a later flush.
-func (e *Env) flushEnd(ctx context.Context, s *Spec, to direction, disk *diskState, keep func(flushing bool) error) error {
+var errFlushTakesLong = errors.New("the flush takes too long")
+
+// flushInTime flushes an image with the guest paused. The guest does not wait for storage that hangs: after DrainBound the flush
+// is left to itself, and nobody hears what comes of it.
+func (e *Env) flushInTime(ctx context.Context, path string) error {
+	flushed := make(chan error, 1)
+	flushCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { flushed <- e.images.Flush(flushCtx, path) }()
+	bound := time.NewTimer(DrainBound)
+	defer bound.Stop()
+	select {
+	case err := <-flushed:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-bound.C:
+		return errFlushTakesLong
+	}
+}
+
+// flushEnd has flush put the end of a job on stable storage. Where nobody else does, keep stores before that the outcome is not
+// known: a daemon that dies could not tell it from a later flush.
+func (e *Env) flushEnd(ctx context.Context, s *Spec, to direction, disk *diskState, flush func(context.Context, string) error, keep func(flushing bool) error) error {
 	alone := !disk.qemuFlushes(s)
 	if alone {
 		if err := keep(true); err != nil {
@@ -69,7 +99,7 @@ func (e *Env) flushEnd(ctx context.Context, s *Spec, to direction, disk *diskSta
 		}
 	}
 	end := to.image(s).Path
-	err := e.images.Flush(ctx, end)
+	err := flush(ctx, end)
 	switch {
 	case err == nil:
 		return nil
@@ -80,6 +110,8 @@ func (e *Env) flushEnd(ctx context.Context, s *Spec, to direction, disk *diskSta
 			}
 		}
 		return endNotStored(s, err)
+	case errors.Is(err, errFlushTakesLong), ctx.Err() != nil:
+		return err
 	}
 	e.notFlushedEarly(s, end, err)
 	if alone {
@@ -88,18 +120,34 @@ func (e *Env) flushEnd(ctx context.Context, s *Spec, to direction, disk *diskSta
 	return nil
 }
 
-// endNotStored is the error for an end whose flush has failed before the pivot.
+// endNotStored is the error for an end whose flush has failed before the pivot. It does not say that nothing is lost: the image
+// that the guest goes on with may have lost something as well.
 func endNotStored(s *Spec, err error) error {
-	goesOn := "call again, which writes all of it anew"
+	goesOn := "call again, which writes all of it again"
 	if s.Method == MethodMirror {
 		goesOn = "migrate it again"
 	}
-	return api.Errorf(api.CodeIOError, "%v; nothing is lost, instance %s is where it was: mend the storage and %s", err, s.InstanceName, goesOn)
+	return api.Errorf(api.CodeIOError, "%v; instance %s was not switched there, and goes on where it was: mend the storage and %s", err, s.InstanceName, goesOn)
 }
 
-// flushCutOff ends an op whose daemon died in the flush of the end.
-func flushCutOff(s *Spec, to direction) error {
-	what := fmt.Sprintf("volferryd ended while %s was flushed, and nobody knows whether it has stored what was written to it", to.image(s).Path)
+// lostUnderJob is lostByGuest before a switch. A job that writes to dst whatever the guest writes has written that there too, and
+// a complete that is called again takes this job up; a mirror is given up.
+func lostUnderJob(s *Spec, to direction, err error) error {
+	if !notStored(err) || to.end != OnDst || inBackground(s, to) || s.Method == MethodMirror {
+		return lostByGuest(s, err)
+	}
+	return api.Errorf(api.CodeIOError, "%v: that is what was written to volume %s last; the memory of this host has it for a while, and so has %s as long as the block job on disk %s of instance %s is at work: mend the storage and complete again, "+
+		"which goes on to %s; a cancel, or a complete with the instance off, goes on with what is stored", err, s.VolumeName, s.Dst.Path, s.Target, s.InstanceName, s.Dst.Path)
+}
+
+// Why the answer of a flush is not known: the op finds itself in it, or has a guest that waits for it.
+const heldUp = "volferryd ended or was held up"
+
+var pausedTooLong = fmt.Sprintf("the guest was paused for %s", DrainBound)
+
+// flushUnanswered ends an op that does not know what the flush of the end said.
+func flushUnanswered(s *Spec, to direction, why string) error {
+	what := fmt.Sprintf("%s while %s was flushed, and nobody knows whether it has stored what was written to it", why, to.image(s).Path)
 	if s.Method == MethodMirror {
 		return endNotStored(s, errors.New(what))
 	}

@@ -22,18 +22,40 @@ import (
 func provided(st op.Step, checks ...func(context.Context, *Spec) error) op.Step {
 	do := st.Do
 	st.Do = func(ctx context.Context, r *op.Run) error {
-		s, err := specOf(r)
-		if err != nil {
+		if err := passed(ctx, r, checks); err != nil {
 			return err
-		}
-		for _, check := range checks {
-			if err := check(ctx, s); err != nil {
-				return err
-			}
 		}
 		return do(ctx, r)
 	}
 	return st
+}
+
+// jobProvided is provided for a step that waits for a job. The job may be ready whatever the checks say, and an op goes by what
+// Observe sees: so there the step is not done as long as a check refuses it. Do says why.
+func jobProvided(st op.Step, checks ...func(context.Context, *Spec) error) op.Step {
+	st = provided(st, checks...)
+	observe := st.Observe
+	st.Observe = func(ctx context.Context, r *op.Run) (op.Observation, error) {
+		if passed(ctx, r, checks) != nil {
+			return op.NotDone, nil //nolint:nilerr // Do says why
+		}
+		return observe(ctx, r)
+	}
+	return st
+}
+
+// passed is the error of the first check that refuses a step.
+func passed(ctx context.Context, r *op.Run, checks []func(context.Context, *Spec) error) error {
+	s, err := specOf(r)
+	if err != nil {
+		return err
+	}
+	for _, check := range checks {
+		if err := check(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // endUnchanged is the check of the image that a direction leads to.

@@ -4,6 +4,7 @@ package steps
 
 import (
 	"context"
+	"errors"
 
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/request"
@@ -27,10 +28,10 @@ type runNote struct {
 	flushingNote
 }
 
-func (e *Env) noteRun(ctx context.Context, r *op.Run, s *Spec, disk *diskState) error {
+func (e *Env) noteRun(ctx context.Context, r *op.Run, s *Spec, to direction, disk *diskState) error {
 	stamp, err := e.stampToKeep(ctx, s.top())
 	if err != nil {
-		return lostByGuest(s, err)
+		return lostUnderJob(s, to, err)
 	}
 	return r.Note(ctx, runNote{Run: disk.dom.Run, Top: stamp})
 }
@@ -44,15 +45,23 @@ func (e *Env) noteAsked(ctx context.Context, r *op.Run, s *Spec, to direction, d
 		return lostByGuest(s, err)
 	}
 	if end := to.image(s).Path; !api.IsNetwork(end) {
-		note.End, err = e.stampToKeep(ctx, end) // which QEMU flushes right behind it
-		switch {
-		case notStored(err):
+		err = e.flushInTime(ctx, end) // which QEMU flushes right behind it
+		unanswered := errors.Is(err, errFlushTakesLong)
+		if unanswered || notStored(err) {
 			before.Flushing = true
 			if noteErr := r.Note(ctx, before); noteErr != nil {
 				return noteErr
 			}
+		}
+		switch {
+		case unanswered:
+			return flushUnanswered(s, to, pausedTooLong)
+		case notStored(err):
 			return endNotStored(s, err)
-		case err != nil:
+		case err == nil:
+			note.End, err = e.images.Stamp(ctx, end)
+		}
+		if err != nil {
 			return op.Retry(request.BusyDelay, err)
 		}
 	}

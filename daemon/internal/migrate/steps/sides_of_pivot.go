@@ -30,8 +30,15 @@ func (e *Env) endHasAll(ctx context.Context, r *op.Run, s *Spec, to direction, d
 	}
 	now, err := e.images.Stamp(ctx, s.top())
 	switch {
-	case err != nil || !now.WrittenSince(note.Top):
+	case err != nil:
 		return err
+	case !now.WrittenSince(note.Top):
+		if disk.active {
+			return nil
+		}
+		// Nobody has written to the image that was left. But QEMU flushes the end as it suspends the guest, and in the pivot: if
+		// that failed QEMU alone was told, and it may have ended before it could say so.
+		return e.sameInBoth(ctx, s, to)
 	case now.RebootedSince(note.Top):
 		// Somebody has resumed the guest while the daemon was dead. A synchronous job writes to both images, but a flush
 		// of the guest reaches the image alone that it was to leave.
@@ -90,7 +97,7 @@ func (e *Env) overlayHasAll(ctx context.Context, r *op.Run, s *Spec, to directio
 	if err := e.sameInBoth(ctx, s, to); err != nil {
 		return err
 	}
-	return e.noteRun(ctx, r, s, disk)
+	return e.noteRun(ctx, r, s, to, disk)
 }
 
 // endWasReached refuses to take a pivot of a job in the background for made, by the name of the end in the definition of a guest

@@ -94,7 +94,7 @@ func (e *Env) stepCommit() op.Step {
 		ready, err := e.caughtUp(ctx, s, toSrc, mirror)
 		return op.DoneIf((ready || mirror != nil && note.Pause) && disk.mayName(s, toSrc) == nil), err
 	}
-	return provided(step(commitStep, do, undo, observe), e.srcUnchanged)
+	return jobProvided(step(commitStep, do, undo, observe), e.srcUnchanged)
 }
 
 const commitStep = "commit"

@@ -32,5 +32,5 @@ func (e *Env) stepCopyBehind() op.Step {
 		return err
 	}
 	undo := func(ctx context.Context, _ *op.Run, s *Spec) error { return e.limitForCommit(ctx, s, 0) }
-	return provided(step(mirrorStep, do, undo, e.observeJob(toDst)), e.srcUnchanged, e.dstUnchanged, e.jobIsWhole)
+	return jobProvided(step(mirrorStep, do, undo, e.observeJob(toDst)), e.srcUnchanged, e.dstUnchanged, e.jobIsWhole)
 }

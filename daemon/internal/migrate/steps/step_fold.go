@@ -118,7 +118,7 @@ func (e *Env) foldError(s *Spec, err error) error {
 	if !isIOError(err) {
 		return e.hvError(err) // which gives the passphrase of a LUKS container
 	}
-	return api.Errorf(api.CodeIOError, "%v; nothing is lost, the volume is on its overlay %s as before: mend the storage and call again", err, s.Overlay)
+	return api.Errorf(api.CodeIOError, "%v; the volume is on its overlay %s as before: mend the storage and call again", err, s.Overlay)
 }
 
 // beginFold makes sure that src is still as it was when it was frozen, and notes that a fold

@@ -234,13 +234,22 @@ func (e *Env) awaitTracking(ctx context.Context, s *Spec, to direction, run int)
 		}
 		waited := e.now().Sub(began)
 		if waited > HoldBound {
-			return api.Errorf(api.CodeInternal, "the QEMU of instance %s may lose a write, or die of it, while a block job begins, so its guest was suspended for that; it took longer than %s, and the guest goes on as before; stop the instance and call again, or upgrade QEMU",
-				s.InstanceName, HoldBound)
+			return e.holdTookLong(ctx, s)
 		}
 		if err := retry.Sleep(ctx, drainPollFor(waited)); err != nil {
 			return err
 		}
 	}
+}
+
+// holdTookLong is the error for a job that does not track the writes of its suspended guest in time.
+func (e *Env) holdTookLong(ctx context.Context, s *Spec) error {
+	if must, err := e.MustHold(ctx, s); err == nil && !must {
+		return api.Errorf(api.CodeInternal, "%s may lack what a block job has written to it, so another one was to begin, with the guest of instance %s suspended; it took longer than %s, and the guest goes on as before; call again, or stop the instance and call again",
+			s.Dst.Path, s.InstanceName, HoldBound)
+	}
+	return api.Errorf(api.CodeInternal, "the QEMU of instance %s may lose a write, or die of it, while a block job begins, so its guest was suspended for that; it took longer than %s, and the guest goes on as before; stop the instance and call again, or upgrade QEMU",
+		s.InstanceName, HoldBound)
 }
 
 // endBegun ends a job that may have missed a write, or that nobody goes on with. A guest that

@@ -32,7 +32,7 @@ func (e *Env) stepMirror() op.Step {
 		_, err := e.runJob(ctx, r, s, toDst, 0, givesWay)
 		return err
 	}
-	return provided(step(mirrorStep, do, nil, e.observeJob(toDst)), e.srcUnchanged, e.dstUnchanged, e.jobIsWhole)
+	return jobProvided(step(mirrorStep, do, nil, e.observeJob(toDst)), e.srcUnchanged, e.dstUnchanged, e.jobIsWhole)
 }
 
 const mirrorStep = "mirror"

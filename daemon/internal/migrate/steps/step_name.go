@@ -30,7 +30,7 @@ func (e *Env) stepNameEnd(to direction) op.Step {
 		case mirror == nil && disk.live != to.end: // it is another process by now, whose writes dst does not get
 			return jobEndedEarly(s, to.image(s))
 		}
-		if err := e.noteRun(ctx, r, s, disk); err != nil {
+		if err := e.noteRun(ctx, r, s, to, disk); err != nil {
 			return err
 		}
 		return e.hvError(e.hv.SetConfigChain(ctx, s.InstanceID, s.Target, to.chain(s)))

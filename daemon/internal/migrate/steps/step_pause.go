@@ -37,7 +37,7 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 		// A guest that is found paused on a second try may have been paused by
 		// the first; one that runs was resumed or started since.
 		running := disk.dom.State == hv.StateRunning
-		if !again || note.Flushing || (running && !note.Resume) {
+		if !again || note.Early || (running && !note.Resume) {
 			resume := note.Resume || running || w.cures && disk.dom.PauseReason == hv.PauseIOError
 			note = pauseNote{Resume: resume}
 			if err := r.Note(ctx, note); err != nil {
@@ -54,7 +54,7 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		var note pauseNote
-		if noted, err := r.Noted(w.begin, &note); err != nil || !noted || note.Flushing {
+		if noted, err := r.Noted(w.begin, &note); err != nil || !noted || note.Early {
 			return op.NotDone, err
 		}
 		now, err := e.runState(ctx, s)
@@ -213,7 +213,7 @@ func (e *Env) stepDrain(to direction) op.Step {
 			return err
 		}
 		if note.Flushing {
-			return flushCutOff(s, to)
+			return flushUnanswered(s, to, heldUp)
 		}
 		began := e.now()
 		for {

@@ -28,7 +28,7 @@ func (e *Env) stepPivot(to direction) op.Step {
 		}
 		switch {
 		case disk.active && disk.live == to.end, !disk.active && disk.config == to.end:
-			return e.endHasAll(ctx, r, s, to, disk)
+			return nil // Observe looks at what the end has
 		case !disk.active:
 			return guestIsOff(s)
 		case !inBackground(s, to) && disk.config != to.end:
@@ -65,7 +65,7 @@ func (e *Env) stepPivot(to direction) op.Step {
 			if to.end == OnDst && before.Asked && before.Run == disk.dom.Run && lookErr == nil && now.mirror != nil {
 				return e.pivotMayCome(ctx, s, now)
 			}
-			if noteErr := e.noteRun(ctx, r, s, disk); noteErr != nil {
+			if noteErr := e.noteRun(ctx, r, s, to, disk); noteErr != nil {
 				return noteErr
 			}
 		}

@@ -54,7 +54,7 @@ func (e *Env) stepSwitchToOverlay() op.Step {
 			return err
 		}
 		if err := e.flushEarly(ctx, s, s.Src.Path); err != nil { // or QEMU does it with the guest's writes held back
-			return err
+			return lostByGuest(s, err)
 		}
 		began := e.now()
 		if err := e.hv.Snapshot(ctx, s.InstanceID, s.Target, s.OverlayImage()); err != nil {
