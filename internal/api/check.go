@@ -126,7 +126,7 @@ func (in MigrationTarget) Check() error {
 	if err := checkDeleteSource(in.DeleteSource, in.Verify); err != nil {
 		return err
 	}
-	if err := first(in.checkKeepBase(), in.checkCheckpoints()); err != nil {
+	if err := first(in.checkKeepBase(), in.checkCheckpoints(), in.checkAllocation()); err != nil {
 		return err
 	}
 	if in.PauseAll && in.ExternalCopy {
@@ -136,6 +136,27 @@ func (in MigrationTarget) Check() error {
 		return invalid("a move while all guests write has no external copy: nobody else knows what they write")
 	}
 	return in.checkMaxPause()
+}
+
+func (in MigrationTarget) checkAllocation() error {
+	switch in.Allocation {
+	case "":
+		return nil
+	case AllocationKeep, AllocationThin, AllocationThick:
+	default:
+		return invalid("allocation is %.20q; it must be keep, thin or thick", in.Allocation)
+	}
+	switch {
+	case in.Method == MethodLive:
+		return invalid("a move while all guests write makes a sparse file: leave allocation out")
+	case in.PauseAll:
+		return invalid("a move with all guests paused keeps the allocation of the source: leave allocation out")
+	case in.ExternalCopy:
+		return invalid("what an external copy takes is up to the tool that makes it: leave allocation out")
+	case in.KeepBase && in.Allocation == AllocationThick:
+		return invalid("a linked clone gets room as it is written to: leave out keep_base or allocation thick")
+	}
+	return nil
 }
 
 func (in MigrationTarget) checkKeepBase() error {

@@ -113,10 +113,20 @@ type MigrationTarget struct {
 	// Checkpoints is CheckpointsDrop to lose the dirty bitmaps of a volume that no guest writes to: without it
 	// such a volume is refused, since backups by them could not go on.
 	Checkpoints string `json:"checkpoints,omitempty" enum:"drop" needs:"-"`
+	// Allocation says whether the file that the move makes gets room for all of the volume at once: AllocationThick or
+	// AllocationThin, or AllocationKeep, the default, as src has.
+	Allocation string `json:"allocation,omitempty" enum:"keep,thin,thick" needs:"allocation"`
 	// Overwrite lets the move overwrite a file at ToPath that has data of which Volferry knows
 	// nothing, or that another volume has left. Without it that is refused with dst_in_use and DetailOverwrites.
 	Overwrite bool `json:"overwrite,omitempty" needs:"-"`
 }
+
+// The values of MigrationTarget.Allocation.
+const (
+	AllocationKeep  = "keep"
+	AllocationThin  = "thin"
+	AllocationThick = "thick"
+)
 
 // CheckpointsDrop is the value of MigrationTarget.Checkpoints.
 const CheckpointsDrop = "drop"

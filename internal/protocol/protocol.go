@@ -79,9 +79,12 @@ const DrainVerify = "drain_verify"
 // Identities is the feature to store what the device of a volume says of itself.
 const Identities = "identities"
 
+// Allocation is the feature to give the file that a move makes the room that is asked for.
+const Allocation = "allocation"
+
 // features are those of this program, oldest first. A name is never reused, and never taken out
 // while a program of a neighbouring version may ask for it.
-var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared, RetypeTarget, RetypeFormat, LUKS, DrainPauseAll, KeepBase, DrainVerify, Identities}
+var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared, RetypeTarget, RetypeFormat, LUKS, DrainPauseAll, KeepBase, DrainVerify, Identities, Allocation}
 
 // The headers of every request and answer between programs.
 const (

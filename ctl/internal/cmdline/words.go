@@ -22,6 +22,7 @@ var FlagWords = map[string][]string{
 	"verify":           {"full", "none"},
 	"pace":             {api.PaceOff, api.PaceGentle, api.PaceFull},
 	"checkpoints":      {api.CheckpointsDrop},
+	"allocation":       {api.AllocationKeep, api.AllocationThin, api.AllocationThick},
 	"shell":            {"bash", "zsh", "fish"},
 	"mode":             {"rw", "ro"},
 	"keep":             {"src", "dst"},

@@ -109,6 +109,9 @@ func destinationText(p *api.MigrationPlan) string {
 	if p.DstLeftBy != "" {
 		text += " (it is the source that migration " + p.DstLeftBy + " has left, and nothing has written to it since)"
 	}
+	if p.Allocation != "" {
+		text += ", " + p.Allocation
+	}
 	if p.NeededBytes != nil && p.FreeBytes != nil {
 		text += fmt.Sprintf("; takes up to %s of %s free", api.Bytes(*p.NeededBytes), api.Bytes(*p.FreeBytes))
 	}

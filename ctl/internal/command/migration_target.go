@@ -32,6 +32,10 @@ func targetFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "delete-source", Usage: "delete the source after the move; without this it is kept"},
 		&cli.BoolFlag{Name: "keep-base", Usage: "of a linked clone: copy what it has of its own, and leave its base images where they are"},
 		&cli.StringFlag{Name: "checkpoints", Action: cmdline.CheckWord("checkpoints"), Usage: "`WHAT` becomes of dirty bitmaps of a volume that no guest writes to: drop loses them, without this they are refused"},
+		&cli.StringFlag{
+			Name: "allocation", DefaultText: api.AllocationKeep, Action: cmdline.CheckWord("allocation"),
+			Usage: "`HOW` a new file gets its room: thick (all of it at once), thin (as it is written to) or keep (as the source)",
+		},
 		&cli.BoolFlag{Name: "external-copy", Usage: "leave the copying to another tool, until 'migration complete'"},
 	}
 }
@@ -74,6 +78,7 @@ func readTarget(c *cli.Context) (api.MigrationTarget, error) {
 		ExternalCopy: c.Bool("external-copy"),
 		KeepBase:     c.Bool("keep-base"),
 		Checkpoints:  c.String("checkpoints"),
+		Allocation:   c.String("allocation"),
 	}
 	var err error
 	t.Overwrite = c.Bool(flagYes) && c.IsSet("to-path")

@@ -28,6 +28,14 @@ func (f *fileEnd) CloneFrom(src End) error {
 	}
 }
 
+// clone is tryClone, unless dst is to keep the room that it has.
+func (s *Spec) clone(src, dst End) (bool, error) {
+	if s.Thick {
+		return false, nil
+	}
+	return tryClone(src, dst)
+}
+
 // tryClone clones if the ends can, and says whether it did.
 func tryClone(src, dst End) (bool, error) {
 	cloner, ok := dst.(Cloner)

@@ -80,7 +80,7 @@ func copyEnds(ctx context.Context, spec *Spec, lock *os.File, m *meter) (Result,
 	if err := src.Flush(); err != nil {
 		return Result{}, err
 	}
-	cloned, err := tryClone(src, dst)
+	cloned, err := spec.clone(src, dst)
 	switch {
 	case err != nil:
 		return Result{}, err

@@ -41,6 +41,8 @@ type Spec struct {
 	// DstIsZero says that dst reads as zeros everywhere, because the caller has just
 	// created it and nobody but this copy has written to it since.
 	DstIsZero bool
+	// Thick says that dst has room of its own, which it is to keep: it is not made to share that of src.
+	Thick bool
 	// Limit caps the copy and its verification.
 	Limit *Limiter
 	// Pace gives way to the guest.

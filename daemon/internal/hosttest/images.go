@@ -37,6 +37,11 @@ type Images struct {
 	Private string
 	// Limits are directories whose filesystems can do no more than this.
 	Limits map[string]image.Needs
+	// Allocations says how the filesystems of directories give room: Sparse and Ahead, where they are not named. Full is an
+	// image that takes all of its room. Unlike is what the files of no directory have of any other file.
+	Allocations map[string]image.Allocating
+	Full        string
+	Unlike      []string
 	// ReadOnly is a directory in which the daemon cannot write.
 	ReadOnly string
 	// OnCreate, if set, is called with how far a new image is. Temporary is the temporary

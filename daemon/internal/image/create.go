@@ -27,6 +27,9 @@ type NewFile struct {
 	// Rights are the rights of the file, as far as its filesystem has them. If they are
 	// nil, only root has access.
 	Rights *Rights
+	// Like is the path of the image as which the file is stored, as far as its filesystem can: written in place, and with the
+	// same extent size hint and project. Optional.
+	Like string
 	// Left is called with the rights that the file could not be given. Optional.
 	Left func(rights []string)
 	// Whole is called with the fingerprint of the file (Storage.Fingerprint) when the file
@@ -52,6 +55,7 @@ func (s Storage) Create(ctx context.Context, img hv.Image, sizeBytes int64, abou
 	}
 	to := qemuimg.NewFile{
 		Temporary: about.Temporary,
+		Empty:     func(f *os.File) { s.attributesAt(about.Like).give(f) },
 		Filled:    func(f *os.File) error { return asOf(f, about.Rights, about.Left) },
 	}
 	if about.Whole != nil {

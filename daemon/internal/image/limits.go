@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -85,7 +86,7 @@ func (n Needs) check(f *os.File, path, dir string) error {
 // hasLinks reports whether a file of a directory can get a name there. If this program dies in between, an empty
 // file is left.
 func hasLinks(f *os.File, dir string) (bool, error) {
-	name := filepath.Join(dir, TemporaryName())
+	name := filepath.Join(dir, qemuimg.TemporaryName())
 	err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
 	switch {
 	case refused(err):

@@ -18,13 +18,19 @@ import (
 // no error. The overlay gets these rights, if they are not nil, as far as its filesystem
 // has them.
 //
+// Over a file that is written in place (NOCOW) the overlay is, too.
+//
 // Over a LUKS container the overlay is encrypted, with the passphrase of the container.
 func (s Storage) CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64, rights *Rights) error {
 	passphrase, err := s.passphrase(ctx, backing)
 	if err != nil {
 		return err
 	}
-	about := qemuimg.NewFile{Filled: func(f *os.File) error { return asOf(f, rights, nil) }, Passphrase: passphrase}
+	about := qemuimg.NewFile{
+		Empty:      func(f *os.File) { attributes{noCOW: s.attributesAt(backing.Path).noCOW}.give(f) },
+		Filled:     func(f *os.File) error { return asOf(f, rights, nil) },
+		Passphrase: passphrase,
+	}
 	return noSpace(qemuimg.CreateOverlay(ctx, path, s.qemuImage(backing), sizeBytes, about))
 }
 

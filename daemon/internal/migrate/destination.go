@@ -35,6 +35,9 @@ func (m *Manager) resolveDestination(ctx context.Context, s *steps.Spec, t api.M
 	if err := find(ctx, s, t); err != nil {
 		return err
 	}
+	if err := checkAllocation(s, t); err != nil {
+		return err
+	}
 	if err := m.findPool(ctx, s); err != nil {
 		return err
 	}
@@ -106,6 +109,11 @@ func (m *Manager) destinationInPool(ctx context.Context, s *steps.Spec, t api.Mi
 	if err != nil {
 		return err
 	}
+	if files {
+		if err := m.chooseAllocation(s, t); err != nil {
+			return err
+		}
+	}
 	free, err := location.FreeBytes(pool, m.ports.Images.FreeBytes)
 	if err != nil {
 		return err
@@ -159,7 +167,7 @@ func destinationName(s *steps.Spec, file bool) string {
 }
 
 // checkDestinationSpace refuses a dst for which there is no room: a sparse file needs what
-// src takes, a block device the whole size. It notes where a sparse file may outgrow its place.
+// src takes, a thick one and a block device the whole size. It notes where a sparse file may outgrow its place.
 func (m *Manager) checkDestinationSpace(s *steps.Spec, free int64, sparse bool) error {
 	need := m.neededBytes(s, sparse)
 	if free < need {
@@ -181,6 +189,9 @@ func (m *Manager) checkDestinationSpace(s *steps.Spec, free int64, sparse bool) 
 // clusters.
 func (m *Manager) neededBytes(s *steps.Spec, sparse bool) int64 {
 	need := s.DstRoomBytes()
+	if s.Allocation == api.AllocationThick || s.MirrorFills && !s.DstBlock {
+		return s.DstFileBytes()
+	}
 	if n, known := m.allocatedBytes(s); known && sparse {
 		need = min(need, n)
 	}
@@ -243,7 +254,7 @@ func (m *Manager) destinationAtPath(ctx context.Context, s *steps.Spec, t api.Mi
 		}
 	}
 	if errors.Is(err, image.ErrAbsent) {
-		return m.destinationToCreate(s)
+		return m.destinationToCreate(s, t)
 	}
 	if info.Block && s.Dst.Format != api.FormatRaw {
 		return m.destinationOnDevice(ctx, s, t)
@@ -418,13 +429,16 @@ func (m *Manager) checkUneven(s *steps.Spec, disk *hv.Disk) error {
 		s.VolumeName, s.SizeBytes(), filepath.Dir(s.Dst.Path), align, s.VolumeName, whole).With("src_size_bytes", s.SizeBytes()).With("align_bytes", align)
 }
 
-func (m *Manager) destinationToCreate(s *steps.Spec) error {
+func (m *Manager) destinationToCreate(s *steps.Spec, t api.MigrationTarget) error {
 	dir := filepath.Dir(s.Dst.Path)
 	free, err := m.ports.Images.FreeBytes(dir)
 	if err != nil {
 		return api.Errorf(api.CodeInvalidArgument, "cannot create %s: the directory %s does not exist, or volferryd cannot see it", s.Dst.Path, dir)
 	}
 	s.CreateDst = true
+	if err := m.chooseAllocation(s, t); err != nil {
+		return err
+	}
 	return m.checkDestinationSpace(s, free, true)
 }
 

@@ -35,7 +35,7 @@ func (d *daemon) rejoined() {
 // changes are the calls of libvirt that change something, since the nth.
 func (d *daemon) changes(since int) []string {
 	return slices.DeleteFunc(d.world.Calls()[since:], func(call string) bool {
-		return slices.Contains([]string{"Domain", "CanSwitch", "RunState", "Domains", "Job", "Pools", "OpenFiles", "QEMUUser", "WriteDeniedBy", "DiskStats", "LookupVolume"}, call)
+		return slices.Contains([]string{"Domain", "About", "CanSwitch", "RunState", "Domains", "Job", "Pools", "OpenFiles", "QEMUUser", "WriteDeniedBy", "DiskStats", "LookupVolume"}, call)
 	})
 }
 

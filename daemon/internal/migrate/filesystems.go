@@ -29,7 +29,7 @@ func (m *Manager) checkFilesystems(ctx context.Context, s *steps.Spec, disk *hv.
 	}
 	direct := disk != nil && disk.PastPageCache()
 	if s.Overlay != "" {
-		needs := image.Needs{FileBytes: qcow2FileBytes(s.SizeBytes()), Named: true, Direct: direct, Kept: true}
+		needs := image.Needs{FileBytes: steps.Qcow2FileBytes(s.SizeBytes()), Named: true, Direct: direct, Kept: true}
 		if err := m.tryDirectory(s, user, s.Overlay, needs); err != nil {
 			return err
 		}
@@ -37,10 +37,7 @@ func (m *Manager) checkFilesystems(ctx context.Context, s *steps.Spec, disk *hv.
 	if s.DstBlock || api.IsNetwork(s.Dst.Path) {
 		return nil
 	}
-	needs := image.Needs{FileBytes: s.Dst.WholeBytes(), Named: s.CreateDst && s.Dst.Pool == "", Direct: direct}
-	if s.Dst.Format == api.FormatQcow2 {
-		needs.FileBytes = qcow2FileBytes(s.SizeBytes())
-	}
+	needs := image.Needs{FileBytes: s.DstFileBytes(), Named: s.CreateDst && s.Dst.Pool == "", Direct: direct}
 	if !s.CreateDst {
 		user = hv.ProcessUser{} // who may open a file that is there says the file
 	}
@@ -52,7 +49,3 @@ func (m *Manager) tryDirectory(s *steps.Spec, user hv.ProcessUser, path string, 
 	dir := location.Directory(path)
 	return image.Refused("migrate volume "+s.VolumeName, filepath.Clean(dir), m.ports.Images.TryDirectory(user, dir, needs))
 }
-
-// qcow2FileBytes is at least how large the file of a qcow2 image of clusters of 64 KiB gets: each takes 16 bytes in a table and 2
-// in another.
-func qcow2FileBytes(sizeBytes int64) int64 { return sizeBytes + sizeBytes/2048 + 1<<20 }

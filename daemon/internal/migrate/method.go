@@ -76,7 +76,7 @@ func (m *Manager) chooseMethod(ctx context.Context, s *steps.Spec, dom *hv.Domai
 	case dom.State.Active() && mirrorable(reason) && asked == steps.MethodOverlay:
 		return unsupported(s, "there can be no overlay on disk %s of instance %s, which %s; use --method auto", s.Target, dom.Name, reason)
 	case dom.State.Active() && (mirrorable(reason) || reason == "" && asked == steps.MethodMirror):
-		s.Method, s.OnlyMirrored = steps.MethodMirror, reason
+		s.Method, s.OnlyMirrored, s.MirrorFills = steps.MethodMirror, reason, m.mirrorFills(ctx, disk)
 		return nil
 	case reason == "" && asked != steps.MethodMirror:
 		s.Method = steps.MethodOverlay
@@ -86,6 +86,16 @@ func (m *Manager) chooseMethod(ctx context.Context, s *steps.Spec, dom *hv.Domai
 			s.Target, dom.Name, reason)
 	}
 	return m.checkKeptOff(s, dom)
+}
+
+// mirrorFills says whether QEMU may write what is a hole in the disk to the target of a mirror. libvirt 9.0 had QEMU open each target so
+// that zeros may be holes there; 11.3 does so only for a disk with discard='unmap'.
+func (m *Manager) mirrorFills(ctx context.Context, disk *hv.Disk) bool {
+	if disk.Discard == "unmap" {
+		return false
+	}
+	about, err := m.ports.HV.About(ctx)
+	return err != nil || !about.Libvirt.Before(hv.Version{Major: 9, Minor: 1})
 }
 
 // immovable says why a disk cannot be moved at all, "" if it can.

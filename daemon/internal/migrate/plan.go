@@ -26,7 +26,7 @@ func (m *Manager) Plan(ctx context.Context, volumeID string, target api.Migratio
 		VolumeID: s.VolumeID, VolumeName: s.VolumeName,
 		InstanceID: s.InstanceID, InstanceName: s.InstanceName, Device: s.Target,
 		Src: s.Src, Dst: s.Dst, CreatesDestination: s.CreateDst && !s.ConnectDst,
-		Method: s.Method, Verify: s.Verify, DeleteSource: s.DeleteSource, Warning: strings.TrimPrefix(strings.Join(append([]string{s.RoomNote}, s.Notes...), "; "), "; "),
+		Allocation: s.Allocation, Method: s.Method, Verify: s.Verify, DeleteSource: s.DeleteSource, Warning: strings.TrimPrefix(strings.Join(append([]string{s.RoomNote}, s.Notes...), "; "), "; "),
 	}
 	if parked := m.admission.Parked([]string{s.Key()}); parked != nil {
 		plan.Warning = strings.TrimPrefix(plan.Warning+"; "+request.StandsInTheWay(parked), "; ")

@@ -23,6 +23,8 @@ type NewFile struct {
 	// that cannot have a file without a name. Nobody else may use that name. If it is
 	// empty, a random name is used.
 	Temporary string
+	// Empty is called when the file has no bytes yet. Optional.
+	Empty func(file *os.File)
 	// Filled is called when the file is complete and not yet durable, to add what has to be
 	// durable with it. An error ends the creation. Optional.
 	Filled func(file *os.File) error
@@ -51,6 +53,9 @@ func createWhole(image Image, about NewFile, fill func(f *os.File) error) error 
 		return err
 	}
 	defer func() { _ = f.Close() }()
+	if about.Empty != nil {
+		about.Empty(f)
+	}
 	err = fill(f)
 	if err == nil && about.Filled != nil {
 		err = about.Filled(f)

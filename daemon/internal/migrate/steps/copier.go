@@ -74,7 +74,7 @@ func (c *CopyEngine) Copy(ctx context.Context, req CopyRequest) (CopyResult, err
 	limit := copy.NewLimiter(opts.BandwidthBytesPerSecond)
 	spec := copy.Spec{
 		Src: copyChain(req.Src, req.SizeBytes), Dst: copyChain(req.Dst, req.SizeBytes), KeepBase: len(req.Dst) > 1,
-		Verify: opts.Verify == VerifyFull, DstIsZero: req.DstIsZero, Begins: req.Begins, Offload: req.Offload, Limit: limit, Network: c.network, Files: c.Files, Progress: forwardProgress(req.Progress, noPacing),
+		Verify: opts.Verify == VerifyFull, DstIsZero: req.DstIsZero, Thick: req.Thick, Begins: req.Begins, Offload: req.Offload, Limit: limit, Network: c.network, Files: c.Files, Progress: forwardProgress(req.Progress, noPacing),
 	}
 	spec.ThinBlockBytes = func(dst *os.File) int64 {
 		blockBytes, err := c.thin(ctx, dst)

@@ -4,7 +4,9 @@ package steps
 
 import (
 	"context"
+	"strings"
 
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
@@ -12,6 +14,15 @@ import (
 func (e *Env) noteMade(ctx context.Context, r *op.Run, s *Spec, note DstNote) error {
 	if note.Print != "" {
 		return nil
+	}
+	if s.Dst.Format == api.FormatRaw && !s.DstBlock && !s.SrcBlock {
+		left, err := e.images.StoreLike(ctx, s.Dst.Path, s.Src.Path)
+		if err != nil {
+			return err
+		}
+		if len(left) > 0 {
+			e.log.Warn("an image is not stored as src is", "migration", s.MigrationID, "path", s.Dst.Path, "lacks", strings.Join(left, ", "))
+		}
 	}
 	err := e.giveDstRights(ctx, s)
 	if err != nil {

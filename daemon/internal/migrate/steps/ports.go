@@ -130,6 +130,17 @@ type Images interface {
 	// MayOpen returns nil if a process of this user can open an image that nobody has open,
 	// for reading and writing, and an *image.OpenError if not.
 	MayOpen(user hv.ProcessUser, path string) error
+	// Allocating says how the filesystem of a directory gives its files room. Thick reports whether a file takes as much
+	// as its volume has bytes. Allocate gives a file room for its first sizeBytes, durably; the error wraps
+	// errors.ErrUnsupported where its filesystem cannot.
+	Allocating(dir string) (image.Allocating, error)
+	Thick(path string, sizeBytes int64) (bool, error)
+	Allocate(ctx context.Context, path string, sizeBytes int64) error
+	// AttributesLost returns in words what a file that is made in a directory would not have of how the one at path is stored;
+	// filled says that another program makes it. StoreLike has what a pool has made at path stored as the file like, and
+	// returns what it does not have.
+	AttributesLost(path, dir string, filled bool) ([]string, error)
+	StoreLike(ctx context.Context, path, like string) ([]string, error)
 	// TryDirectory makes an image in a directory and removes it. It returns an *image.LimitError for what the
 	// filesystem cannot do that is needed, and an *image.OpenError if a process of this user cannot open the image.
 	TryDirectory(user hv.ProcessUser, dir string, needs image.Needs) error
@@ -191,6 +202,8 @@ type CopyRequest struct {
 	DstPrint string
 	// DstIsZero: we have made dst, and nobody has written to it.
 	DstIsZero bool
+	// Thick: dst has room of its own, which it does not give up to share that of Src.
+	Thick bool
 	// Begins is called right before the first byte is written. The copy is not made if it fails.
 	Begins func() error
 	// Offload is how the storage that has both copies by itself; nil if there is none.

@@ -85,8 +85,11 @@ type Spec struct {
 	// RoomNote says that the volume may outgrow the place of dst, "" if it may not.
 	RoomNote string `json:"room_note,omitempty"`
 	// Notes say, each in a sentence, what of src dst does not have.
-	Notes   []string `json:"notes,omitempty"`
-	Overlay string   `json:"overlay,omitempty"`
+	Notes []string `json:"notes,omitempty"`
+	// Allocation is api.AllocationThick if dst, a file that the migration makes, gets room for all of the volume before it is
+	// written to, api.AllocationThin if not; empty where it is no such file.
+	Allocation string `json:"allocation,omitempty"`
+	Overlay    string `json:"overlay,omitempty"`
 	// GuestBytes is the size of what the guest sees of src, if that is not all of it: the payload
 	// of a LUKS container, by its header when the move was asked for. Only a move under an
 	// overlay has to know.
@@ -97,8 +100,11 @@ type Spec struct {
 	// OnlyMirrored says why the volume can only be mirrored while its instance runs, "" if it can
 	// move otherwise, or if it is not mirrored. Only the checks of the request have to know.
 	OnlyMirrored string `json:"-"`
-	ExternalCopy bool   `json:"external_copy"`
-	DeleteSource bool   `json:"delete_source"`
+	// MirrorFills says that QEMU may write what is a hole in src to dst, where it then takes room. Only the checks
+	// of the request have to know.
+	MirrorFills  bool `json:"-"`
+	ExternalCopy bool `json:"external_copy"`
+	DeleteSource bool `json:"delete_source"`
 	// Checkpoints says what becomes of dirty bitmaps that the move would lose (api.MigrationTarget).
 	Checkpoints string `json:"checkpoints,omitempty"`
 	// CopyOptions are those that the migration was started with; Env.CopyOptions has what
@@ -137,6 +143,18 @@ func (s *Spec) DstOnDevice() bool { return s.DstDeviceBytes != 0 }
 
 // DstRoomBytes is how much room dst takes where it is made, if it is not sparse.
 func (s *Spec) DstRoomBytes() int64 { return max(s.Dst.WholeBytes(), s.DstDeviceBytes) }
+
+// DstFileBytes is how large the file of dst may become.
+func (s *Spec) DstFileBytes() int64 {
+	if s.Dst.Format == api.FormatQcow2 {
+		return Qcow2FileBytes(s.SizeBytes())
+	}
+	return s.Dst.WholeBytes()
+}
+
+// Qcow2FileBytes is at least how large the file of a qcow2 image of clusters of 64 KiB gets: each takes 16 bytes in a table and 2
+// in another.
+func Qcow2FileBytes(sizeBytes int64) int64 { return sizeBytes + sizeBytes/2048 + 1<<20 }
 
 // OverlayImage returns the overlay as the hypervisor names it. It is encrypted as src is.
 func (s *Spec) OverlayImage() hv.Image {

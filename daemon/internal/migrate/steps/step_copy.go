@@ -35,6 +35,9 @@ func (e *Env) stepCopy() op.Step {
 			return err
 		}
 		fingerprint, err := e.mayWriteDst(ctx, s)
+		if err == nil {
+			err = e.allocate(ctx, s)
+		}
 		if err != nil {
 			return err
 		}
@@ -47,7 +50,7 @@ func (e *Env) stepCopy() op.Step {
 		e.progress.goesOn(s.MigrationID)
 		res, err := e.copier.Copy(ctx, CopyRequest{
 			Key: s.CopyKey(), Src: s.SrcChain(), Dst: s.DstChain(), SizeBytes: s.SizeBytes(), DstPrint: fingerprint,
-			DstIsZero: zero, Offload: offload,
+			DstIsZero: zero, Thick: s.Allocation == api.AllocationThick, Offload: offload,
 			Begins:     func() error { return r.Note(ctx, copyNote{zero, writesNote{Writes: true}}) },
 			Options:    func() api.CopyOptions { return e.CopyOptions(s) },
 			GuestStats: e.guestStats(s),
@@ -59,6 +62,9 @@ func (e *Env) stepCopy() op.Step {
 		err = e.sealed(ctx, s, r.OpID()) // or it is of a src that changed under it
 		if err == nil && s.DstIsUneven() {
 			err = e.images.FillFirstBlock(ctx, s.Dst.Path)
+		}
+		if err == nil {
+			err = e.allocate(ctx, s)
 		}
 		if err != nil {
 			return err

@@ -139,6 +139,7 @@ func (e *Env) createAtPath(ctx context.Context, r *op.Run, s *Spec, note DstNote
 		Temporary: note.Temporary,
 		Backing:   s.DstChain()[1:],
 		Rights:    s.rightsOfDst(),
+		Like:      s.Src.Path,
 		Left:      func(left []string) { e.warnRefusedRights(s, s.Dst.Path, left) },
 		Whole: func(fingerprint string) error {
 			note.Print = fingerprint

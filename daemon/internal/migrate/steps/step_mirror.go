@@ -25,11 +25,17 @@ func (e *Env) stepMirror() op.Step {
 			if err := e.mayMirror(ctx, s); err != nil {
 				return err
 			}
+			if err := e.allocate(ctx, s); err != nil {
+				return err
+			}
 		}
 		if err := e.mayMirrorToDst(ctx, s); err != nil {
 			return err
 		}
 		_, err := e.runJob(ctx, r, s, toDst, 0, givesWay)
+		if err == nil {
+			err = e.allocate(ctx, s)
+		}
 		return err
 	}
 	return jobProvided(step(mirrorStep, do, nil, e.observeJob(toDst)), e.srcUnchanged, e.dstUnchanged, e.jobIsWhole)

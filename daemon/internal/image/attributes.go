@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// attributes are what a file says of how its filesystem stores it.
+type attributes struct {
+	noCOW       bool   // written in place (btrfs)
+	extentBytes uint32 // the hint for the size of its extents (XFS), 0 for none
+	project     uint32 // whose quota it counts against, 0 for none
+}
+
+// The requests of the kernel, and the bits of what they read and write (linux/fs.h).
+const (
+	getFlags  = 0x80086601 // FS_IOC_GETFLAGS
+	setFlags  = 0x40086602 // FS_IOC_SETFLAGS
+	noCOWFlag = 0x00800000 // FS_NOCOW_FL
+	getXattr  = 0x801c581f // FS_IOC_FSGETXATTR
+	setXattr  = 0x401c5820 // FS_IOC_FSSETXATTR
+	extentBit = 0x00000800 // FS_XFLAG_EXTSIZE
+)
+
+// fsxattr is the kernel's structure of that name.
+type fsxattr struct {
+	flags, extentBytes, extents, project, cowExtentBytes uint32
+	_                                                    [8]byte
+}
+
+func (x *fsxattr) request(f *os.File, number uintptr) error {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), number, uintptr(unsafe.Pointer(x))); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// attributesOf reads them. What a filesystem does not have is zero.
+func attributesOf(f *os.File) (a attributes) {
+	if flags, err := unix.IoctlGetInt(int(f.Fd()), getFlags); err == nil {
+		a.noCOW = flags&noCOWFlag != 0
+	}
+	var x fsxattr
+	if err := x.request(f, getXattr); err == nil {
+		a.project = x.project
+		if x.flags&extentBit != 0 {
+			a.extentBytes = x.extentBytes
+		}
+	}
+	return a
+}
+
+// give gives them to a file that has no bytes yet, and returns in words what it does not have afterwards. A file that
+// got a project from its directory keeps that.
+func (a attributes) give(f *os.File) (left []string) {
+	has := attributesOf(f)
+	if a.noCOW && !has.noCOW {
+		if flags, err := unix.IoctlGetInt(int(f.Fd()), getFlags); err == nil {
+			_ = unix.IoctlSetPointerInt(int(f.Fd()), setFlags, flags|noCOWFlag)
+		}
+	}
+	if a.extentBytes != has.extentBytes || a.project != has.project {
+		a.giveXattr(f, has)
+	}
+	has = attributesOf(f)
+	if a.noCOW && !has.noCOW {
+		left = append(left, "that it is written in place (NOCOW)")
+	}
+	if a.extentBytes != 0 && a.extentBytes != has.extentBytes {
+		left = append(left, fmt.Sprintf("its extent size hint (%d bytes)", a.extentBytes))
+	}
+	if a.project != 0 && a.project != has.project {
+		left = append(left, fmt.Sprintf("its project (%d)", a.project))
+	}
+	return left
+}
+
+// giveXattr makes one change after the other: a filesystem that has no projects may have the hint.
+func (a attributes) giveXattr(f *os.File, has attributes) {
+	var x fsxattr
+	if a.extentBytes != 0 && x.request(f, getXattr) == nil {
+		x.flags, x.extentBytes = x.flags|extentBit, a.extentBytes
+		_ = x.request(f, setXattr) // give looks what came of it
+	}
+	if a.project != 0 && has.project == 0 && x.request(f, getXattr) == nil {
+		x.project = a.project
+		_ = x.request(f, setXattr)
+	}
+}
+
+// attributesAt are those of the file at path; none of what is no file.
+func (s Storage) attributesAt(path string) attributes {
+	if path == "" || api.IsNetwork(path) {
+		return attributes{}
+	}
+	f, err := s.Files.Open(path, os.O_RDONLY)
+	if err != nil {
+		return attributes{}
+	}
+	defer func() { _ = f.Close() }()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return attributes{}
+	}
+	return attributesOf(f)
+}
+
+// AttributesLost returns in words what a file that is made in a directory would not have of how the file at path is
+// stored. Filled says that another program makes it, with bytes in it, so that only its directory decides.
+func (s Storage) AttributesLost(path, dir string, filled bool) (left []string, err error) {
+	has := s.attributesAt(path)
+	if has == (attributes{}) {
+		return nil, nil
+	}
+	answered := answered("files in "+dir+" are stored alike", func() error {
+		f, _, remove, err := trialFile(dir)
+		if err != nil {
+			return err
+		}
+		defer remove()
+		if filled {
+			if _, err := f.Write([]byte{0}); err != nil {
+				return err
+			}
+			if err := f.Sync(); err != nil { // or it has no extent yet
+				return err
+			}
+		}
+		left = has.give(f)
+		return nil
+	})
+	if answered != nil {
+		return nil, answered
+	}
+	return left, nil
+}
+
+// StoreLike has the raw file at path, which another program has just made and nobody has open, stored as the file like, as
+// far as that can be. It returns in words what it does not have.
+func (s Storage) StoreLike(_ context.Context, path, like string) (left []string, err error) {
+	has := s.attributesAt(like)
+	if has == (attributes{}) || api.IsNetwork(path) {
+		return nil, nil
+	}
+	f, err := s.Files.Open(path, os.O_RDWR)
+	if err != nil {
+		return nil, noImage(err)
+	}
+	defer func() { _ = f.Close() }()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, err
+	}
+	empty := st.Mode&unix.S_IFMT == unix.S_IFREG && st.Blocks == 0
+	if empty { // btrfs looks at the size, and not at what is in it
+		if err := f.Truncate(0); err != nil {
+			return nil, err
+		}
+	}
+	left = has.give(f)
+	if empty {
+		err = f.Truncate(st.Size)
+	}
+	return left, noSpace(errors.Join(err, f.Sync()))
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// chooseAllocation decides whether the file that the move makes gets room for all of the volume at once, and notes where
+// that is otherwise than in src. It refuses what was asked for and cannot be.
+func (m *Manager) chooseAllocation(s *steps.Spec, t api.MigrationTarget) error {
+	if s.ExternalCopy || s.Method == steps.MethodLive {
+		return nil
+	}
+	dir := filepath.Dir(s.Dst.Path)
+	how, err := m.ports.Images.Allocating(dir)
+	if err != nil {
+		return fmt.Errorf("look how files get room in %s: %w", dir, err)
+	}
+	asked := t.Allocation == api.AllocationThick || t.Allocation == api.AllocationThin
+	s.Allocation = t.Allocation
+	if !asked {
+		if s.Allocation, err = m.allocationOf(s); err != nil {
+			return err
+		}
+	}
+	thick := s.Allocation == api.AllocationThick
+	switch {
+	case thick && !how.Ahead && asked:
+		return api.Errorf(api.CodeInvalidArgument, "cannot migrate volume %s: the filesystem of %s gives a file no room before it is written to (fallocate); leave out --allocation thick, or name another place", s.VolumeName, dir)
+	case thick && !how.Ahead:
+		s.Allocation = api.AllocationThin
+		s.Notes = append(s.Notes, fmt.Sprintf("the destination gets room as it is written to, and the source has all of its room: the filesystem of %s gives none before (fallocate)", dir))
+	case !thick && s.MirrorFills && asked:
+		return unsupported(s, "disk %s of instance %s has no discard='unmap', without which this libvirt has QEMU write the holes of the source as data: --allocation thin is not to be had with a mirror; leave it out, or set discard='unmap'", s.Target, s.InstanceName)
+	case !thick && s.MirrorFills:
+		s.Allocation = api.AllocationThick
+		s.Notes = append(s.Notes, fmt.Sprintf("the destination takes all of its room, and the source does not: without discard='unmap' at disk %s this libvirt has QEMU write holes as data", s.Target))
+	case !thick && !how.Sparse && s.Dst.Format == api.FormatRaw && !asked:
+		s.Allocation = api.AllocationThick
+		s.Notes = append(s.Notes, fmt.Sprintf("the filesystem of %s has no holes in files, or does not say so, and all of the destination is counted; --allocation thin counts what the source takes", dir))
+	}
+	return m.noteStorage(s, dir)
+}
+
+// allocationOf is the allocation of src, of which a device has none.
+func (m *Manager) allocationOf(s *steps.Spec) (string, error) {
+	if s.SrcBlock || api.IsNetwork(s.Src.Path) || s.KeepsBase() {
+		return api.AllocationThin, nil
+	}
+	thick, err := m.ports.Images.Thick(s.Src.Path, s.Src.WholeBytes())
+	if err != nil {
+		return "", fmt.Errorf("look what %s takes: %w", s.Src.Path, err)
+	}
+	if thick {
+		return api.AllocationThick, nil
+	}
+	return api.AllocationThin, nil
+}
+
+// noteStorage notes what the file that the move makes does not have of how src is stored.
+func (m *Manager) noteStorage(s *steps.Spec, dir string) error {
+	if s.SrcBlock {
+		return nil
+	}
+	left, err := m.ports.Images.AttributesLost(s.Src.Path, dir, s.Dst.Pool != "" && s.Dst.Format == api.FormatQcow2)
+	if err != nil {
+		return fmt.Errorf("look how files are stored in %s: %w", dir, err)
+	}
+	if len(left) > 0 {
+		s.Notes = append(s.Notes, fmt.Sprintf("the destination does not keep of the source: %s", strings.Join(left, ", ")))
+	}
+	return nil
+}
+
+// checkAllocation refuses an allocation where the move makes no file.
+func checkAllocation(s *steps.Spec, t api.MigrationTarget) error {
+	if t.Allocation == "" || s.Allocation != "" {
+		return nil
+	}
+	is := "is there already"
+	switch {
+	case api.IsNetwork(s.Dst.Path):
+		is = "is " + api.AddressKind(s.Dst.Path)
+	case s.DstBlock:
+		is = "is a block device"
+	}
+	return api.Errorf(api.CodeInvalidArgument, "cannot migrate volume %s: --allocation says how a new file gets its room, and %s %s; leave it out", s.VolumeName, s.Dst.Path, is)
+}
