@@ -75,7 +75,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	if backup := records.MigratedFrom(); backup != "" {
 		log.Info("the journal has a new schema; what it was before is kept", "backup", backup)
 	}
-	if err := runPrograms(ctx, cfg); err != nil {
+	if err := runPrograms(ctx, cfg, log); err != nil {
 		return err
 	}
 	if err := sweepDirs(cfg); err != nil {

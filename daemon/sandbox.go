@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -43,14 +44,19 @@ const programsTimeout = 30 * time.Second
 
 // runPrograms has the programs of QEMU run in units of their own, where there are such units. No other daemon
 // of this state directory runs.
-func runPrograms(ctx context.Context, cfg *config) error {
+func runPrograms(ctx context.Context, cfg *config, log *slog.Logger) error {
 	socket := os.Getenv(envImages)
 	if socket == "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, programsTimeout)
 	defer cancel()
-	return qemuimg.RunInUnit(ctx, sandbox.Programs{Socket: socket, Lock: filepath.Join(cfg.StateDir, "programs.lock")})
+	return qemuimg.RunInUnit(ctx, sandbox.Programs{
+		Socket: socket, Lock: filepath.Join(cfg.StateDir, "programs.lock"),
+		Unrestricted: sync.OnceFunc(func() {
+			log.Warn("this kernel has no Landlock: a program of QEMU, once an image has taken it over, reaches the images of the others that run; Linux 5.13 or newer, with landlock in its lsm=, keeps them apart")
+		}),
+	})
 }
 
 // runImageProgram runs one program of QEMU's for the daemon, which has connected for that.

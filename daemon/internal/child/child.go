@@ -38,12 +38,17 @@ type Command struct {
 	Env []string
 	// Files are open files that the program gets. FileName and Descriptor say how it finds them.
 	Files []*os.File
+	// Written are the numbers of Files that are open for reading, and that the program opens again for writing.
+	Written []int
 	// Stdout and Stderr take the outputs; nil drops one.
 	Stdout, Stderr io.Writer
 	// DeathSignal is the signal that the program gets from the kernel when its parent process dies.
 	DeathSignal syscall.Signal
 	// Confine, if set, is called with the number of the process, which has just begun.
 	Confine func(pid int) error
+	// Restrict, if set, is called before on the thread that starts the program, and restricts that thread: the
+	// program inherits it. The thread ends with the program.
+	Restrict func() error
 }
 
 // Process is a program that was started.
@@ -99,7 +104,12 @@ func Start(_ context.Context, c Command) (Process, error) {
 		// The kernel sends the death signal when the thread ends that has started the program, so
 		// that thread is kept.
 		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
+		if c.Restrict == nil {
+			defer runtime.UnlockOSThread()
+		} else if err := c.Restrict(); err != nil {
+			started <- err
+			return // locked still, so the thread ends
+		}
 		err := cmd.Start()
 		if err == nil && c.Confine != nil {
 			if err = c.Confine(cmd.Process.Pid); err != nil {

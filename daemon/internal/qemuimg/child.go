@@ -22,6 +22,7 @@ const maxOutputBytes = 16 << 10
 type childOptions struct {
 	progress func(fraction float64) // optional; the arguments have -p
 	files    []*os.File             // optional; the arguments call them childFile
+	written  []int                  // the numbers of files that are open for reading and are written to
 	// passphrase, if not nil, is what the arguments call keyID. It comes to the child by an open
 	// file alone.
 	passphrase []byte
@@ -54,7 +55,7 @@ func run(ctx context.Context, args []string, opts childOptions) (string, error) 
 	stdout := &outputTail{report: opts.progress}
 	stderr := &outputTail{}
 	err := child.Run(ctx, starter(), child.Command{
-		Program: Program, Args: args, Env: childEnvironment(), Files: opts.files, Stdout: stdout, Stderr: stderr,
+		Program: Program, Args: args, Env: childEnvironment(), Files: opts.files, Written: opts.written, Stdout: stdout, Stderr: stderr,
 		DeathSignal: syscall.SIGKILL, Confine: confine,
 	})
 	switch {

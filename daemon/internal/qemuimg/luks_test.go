@@ -241,20 +241,21 @@ func TestThePassphraseIsInNoArgumentAndNoEnvironmentOfAChild(t *testing.T) {
 	defer cancel()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "qemu-img")
-	// In its place a program that keeps what it was given, and whether it could read the key.
-	script := "#!/bin/sh\ncat /proc/$$/cmdline /proc/$$/environ | tr '\\0' '\\n' > " + dir + "/seen\nfor a; do case $a in secret,*) cat ${a##*file=} > " + dir + "/key;; esac; done\n"
+	// In its place a program that prints what it was given, and the key if it can read that.
+	script := "#!/bin/sh\ncat /proc/$$/cmdline /proc/$$/environ | tr '\\0' '\\n' >&2\necho KEY >&2\nfor a; do case $a in secret,*) cat ${a##*file=} >&2;; esac; done\nexit 1\n"
 	must(t, os.WriteFile(program, []byte(script), 0o700))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	// What that makes is no overlay.
-	if err := CreateOverlay(ctx, filepath.Join(dir, "ovl"), src, 1<<20, NewFile{Passphrase: passphrase}); err == nil {
-		t.Error("nothing was made, and nobody noticed")
+	err := CreateOverlay(ctx, filepath.Join(dir, "ovl"), src, 1<<20, NewFile{Passphrase: passphrase})
+	failed := (*CommandError)(nil)
+	if !errors.As(err, &failed) {
+		t.Fatalf("nothing was made, and nobody noticed: %v", err)
 	}
-	seen, err := os.ReadFile(filepath.Join(dir, "seen"))
-	must(t, err)
-	if bytes.Contains(seen, passphrase) || !strings.Contains(string(seen), "secret,id=") {
+	seen, key, _ := strings.Cut(failed.Stderr, "KEY\n")
+	if strings.Contains(seen, string(passphrase)) || !strings.Contains(seen, "secret,id=") {
 		t.Errorf("the child was given %s", seen)
 	}
-	if key, err := os.ReadFile(filepath.Join(dir, "key")); err != nil || !bytes.Equal(key, passphrase) {
-		t.Errorf("by the open file it got %q, %v", key, err)
+	if key != string(passphrase) {
+		t.Errorf("by the open file it got %q", key)
 	}
 }

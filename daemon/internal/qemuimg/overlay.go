@@ -180,7 +180,10 @@ func CommitOffline(ctx context.Context, overlay string, into Image, opts CommitO
 	}
 	defer top.close()
 	args := commitArgs(top.describe("", 0), base.describe("backing.", 1), commonCache(top, base))
-	_, err = run(ctx, args, childOptions{progress: opts.Progress, files: slices.Concat(top.files(), base.files()), passphrase: opts.Passphrase})
+	// qemu-img opens the overlay for writing too, and leaves it as it is.
+	_, err = run(ctx, args, childOptions{
+		progress: opts.Progress, files: slices.Concat(top.files(), base.files()), written: []int{0, 1}, passphrase: opts.Passphrase,
+	})
 	if err != nil {
 		return err
 	}

@@ -64,6 +64,8 @@ type program struct {
 	Name string   `json:"name"`
 	Args []string `json:"args,omitempty"`
 	Env  []string `json:"env,omitempty"`
+	// Written are the numbers of the files that it opens for writing, though they are open for reading.
+	Written []int `json:"written,omitempty"`
 }
 
 // answer is the message that comes back, with an open file if there is one to hand over.
@@ -79,6 +81,8 @@ type answer struct {
 	Status uint32 `json:"status,omitempty"`
 	// NotInstalled: the error is that there is no such program.
 	NotInstalled bool `json:"not_installed,omitempty"`
+	// Unrestricted: the kernel has no Landlock for the program that has begun.
+	Unrestricted bool `json:"unrestricted,omitempty"`
 
 	// ended is called when whoever asked has closed the connection; nil if that is not waited for.
 	ended func() error

@@ -37,6 +37,8 @@ type Programs struct {
 	Socket string
 	// Lock is a file that each program has locked, shared, until it is gone. Await waits for them.
 	Lock string
+	// Unrestricted, if set, is called for each program that the kernel keeps from no other one, as it has no Landlock.
+	Unrestricted func()
 }
 
 // Start is a child.Starter. DeathSignal and Confine of the command are not used: a program is killed when this process dies,
@@ -70,6 +72,9 @@ func (p Programs) Start(ctx context.Context, c child.Command) (child.Process, er
 	if err != nil {
 		return nil, err
 	}
+	if out.Unrestricted && p.Unrestricted != nil {
+		p.Unrestricted()
+	}
 	go r.follow()
 	return r, nil
 }
@@ -98,7 +103,7 @@ func (r *remoteProgram) prepare(ctx context.Context, c child.Command, held *os.F
 		return err
 	}
 	defer func() { _ = stderr.Close() }()
-	in := request{Call: callRun, Program: &program{c.Program, c.Args, c.Env}}
+	in := request{Call: callRun, Program: &program{c.Program, c.Args, c.Env, c.Written}}
 	out, _, err := exchange(ctx, r.conn, in, slices.Concat([]*os.File{held, stdout, stderr}, c.Files)...)
 	return cmp.Or(err, out.err())
 }
@@ -122,9 +127,9 @@ func (p Programs) Await(ctx context.Context) error {
 	}
 }
 
-// lock opens the file and locks it. Closing the file in all processes unlocks it.
+// lock opens the file and locks it. Closing the file in all processes unlocks it. A program gets it, and cannot write to it.
 func (p Programs) lock(how int) (*os.File, error) {
-	f, err := os.OpenFile(p.Lock, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(p.Lock, os.O_RDONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -213,13 +218,13 @@ func RunProgram(ctx context.Context, conn *net.UnixConn, programs []string, conf
 	if err := conn.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
 		return err
 	}
-	p, err := startProgram(ctx, conn, programs, confine)
+	p, restricted, err := startProgram(ctx, conn, programs, confine)
 	if err != nil {
 		refused := failed(err)
 		refused.NotInstalled = errors.Is(err, child.ErrNotInstalled)
 		return unlessGone(send(conn, refused))
 	}
-	err = cmp.Or(conn.SetDeadline(time.Time{}), send(conn, answer{}))
+	err = cmp.Or(conn.SetDeadline(time.Time{}), send(conn, answer{Unrestricted: !restricted}))
 	if err != nil {
 		p.Signal(syscall.SIGKILL)
 		<-p.Ended()
@@ -244,36 +249,42 @@ func unlessGone(err error) error {
 
 // startProgram reads which program is to run, and starts it once the other side says that it waits for it still. The outputs
 // are the program's alone then.
-func startProgram(ctx context.Context, conn *net.UnixConn, programs []string, confine func(pid int) error) (child.Process, error) {
+func startProgram(ctx context.Context, conn *net.UnixConn, programs []string, confine func(pid int) error) (_ child.Process, restricted bool, err error) {
 	var in, begin request
 	files, err := receiveFiles(conn, &in)
 	defer closeAll(files)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, false, err
 	case in.Call != callRun || in.Program == nil:
-		return nil, fmt.Errorf("there is no call %q here", in.Call)
+		return nil, false, fmt.Errorf("there is no call %q here", in.Call)
 	case !slices.Contains(programs, in.Program.Name):
-		return nil, fmt.Errorf("program %q is not one that is run here", in.Program.Name)
+		return nil, false, fmt.Errorf("program %q is not one that is run here", in.Program.Name)
 	case len(files) < ownFiles:
-		return nil, errors.New("the program has no outputs")
+		return nil, false, errors.New("the program has no outputs")
 	}
 	if err := send(conn, answer{}); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if _, err := receive(conn, &begin); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if begin.Call != callBegin {
-		return nil, fmt.Errorf("there is no call %q here", begin.Call)
+		return nil, false, fmt.Errorf("there is no call %q here", begin.Call)
 	}
-	return child.Start(ctx, child.Command{
+	given := files[ownFiles:]
+	p, err := child.Start(ctx, child.Command{
 		Program: in.Program.Name, Args: in.Program.Args, Env: in.Program.Env,
 		Stdout: files[fileStdout], Stderr: files[fileStderr],
 		// Its lock comes last: it has that until it is gone.
-		Files:       append(slices.Clone(files[ownFiles:]), files[fileHeld]),
+		Files:       append(slices.Clone(given), files[fileHeld]),
 		DeathSignal: syscall.SIGKILL, Confine: confine,
+		Restrict: func() (err error) {
+			restricted, err = restrictThread(given, in.Program.Written)
+			return err
+		},
 	})
+	return p, restricted, err
 }
 
 // passSignals has a program get the signals that the other side sends, and kills it when the other side is gone.

@@ -28,7 +28,8 @@ type Image struct {
 	Node    map[string]any
 	Objects []string
 	// Files are open files that the server gets. Options call them by child.FileName.
-	Files    []*os.File
+	Files []*os.File
+	// Writable: the image is written to, which is the first of Files if it is a file.
 	Writable bool
 	// Env is the environment of the server.
 	Env []string
@@ -66,9 +67,13 @@ var heap = []string{"MALLOC_MMAP_THRESHOLD_=33554432", "MALLOC_TRIM_THRESHOLD_=1
 
 // command is the server, with nothing of ours in its environment.
 func (i *Image) command(listening *os.File, stderr io.Writer) child.Command {
+	var written []int
+	if i.Writable {
+		written = []int{0}
+	}
 	return child.Command{
 		Program: Program, Args: i.arguments(), Env: append(slices.Clone(i.Env), heap...),
-		Files: append(slices.Clone(i.Files), listening), Stderr: stderr,
+		Files: append(slices.Clone(i.Files), listening), Written: written, Stderr: stderr,
 		DeathSignal: i.DeathSignal, Confine: i.Confine,
 	}
 }
