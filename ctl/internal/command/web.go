@@ -22,12 +22,12 @@ func webCommand() *cli.Command {
 		Usage: "show hosts, pools, moves and what needs an operator in a browser",
 		Description: "Prints the address of a page that shows what the other side knows, as it changes, and what\n" +
 			"to do about it. The page only reads. The address is this machine's own and works once, in\n" +
-			"one browser; to look from elsewhere, forward the port first: ssh -L 9645:127.0.0.1:9645 HOST.\n" +
-			"Ctrl-C ends the page.",
+			"one browser. To look from elsewhere, forward a port of your choice (ssh -L PORT:127.0.0.1:PORT HOST)\n" +
+			"and have the page served there (--listen 127.0.0.1:PORT). Ctrl-C ends the page.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{
-				Name: "listen", Value: web.DefaultAddress, DefaultText: web.DefaultAddress,
-				Usage: "serve the page at `ADDR` on 127.0.0.1 or ::1; port 0 takes a free port",
+				Name: "listen", Value: web.DefaultAddress, DefaultText: "a free port of 127.0.0.1",
+				Usage: "serve the page at `ADDR` on 127.0.0.1 or ::1, such as 127.0.0.1:9645 for ssh -L",
 			},
 		},
 		Action: withSession(serveWeb),
@@ -48,7 +48,7 @@ func serveWeb(c *cli.Context, s *session.Session) error {
 	}
 	l, err := new(net.ListenConfig).Listen(c.Context, "tcp", address)
 	if err != nil {
-		return api.Errorf(api.CodeConflict, "cannot serve the page: %v; --listen 127.0.0.1:0 takes a port that is free", err)
+		return api.Errorf(api.CodeConflict, "cannot serve the page: %v; without --listen it takes a port that is free", err)
 	}
 	server := web.New(s.Client, web.About{Target: s.Client.Target(), Command: commandFor(c, s), Version: version.String()})
 	if err := printWebURL(s, server.URL(l.Addr())); err != nil {

@@ -9,16 +9,17 @@ import (
 	"strconv"
 )
 
-// DefaultAddress is where the page is served unless told otherwise. The port is fixed, so
-// that the same command forwards it from one day to the next (ssh -L).
-const DefaultAddress = "127.0.0.1:9645"
+// DefaultAddress is where the page is served unless told otherwise: at a port that is free, and another one each time.
+// What a page of another program has stored in the browser for its port, such as a service worker, stays there when
+// that program has ended, and would get this page's requests at the same port.
+const DefaultAddress = "127.0.0.1:0"
 
 // CheckAddress returns address with its name resolved. It refuses what other machines
 // could reach: whoever sees the page sees the whole site.
 func CheckAddress(address string) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", fmt.Errorf("%q is no address with a port: give one like %s", address, DefaultAddress)
+		return "", fmt.Errorf("%q is no address with a port: give one like 127.0.0.1:9645", address)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return "", fmt.Errorf("%q is no port: give a number, or 0 for one that is free", port)

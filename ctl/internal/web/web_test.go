@@ -224,6 +224,22 @@ func TestLinkNamesTheAddressThatIsListenedAt(t *testing.T) {
 	}
 }
 
+// What another program's page has left in the browser for a port that is known beforehand would see this page.
+func TestThePageHasAPortThatNobodyKnowsBeforehand(t *testing.T) {
+	ports := map[int]bool{}
+	for range 3 {
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", DefaultAddress)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()                            //nolint:errcheck // nobody connects
+		ports[l.Addr().(*net.TCPAddr).Port] = true //nolint:errcheck // it is one
+	}
+	if len(ports) != 3 {
+		t.Errorf("three pages are at the ports %v", ports)
+	}
+}
+
 func TestOnlyThisMachinesOwnAddressesAreListenedAt(t *testing.T) {
 	for address, want := range map[string]string{
 		"127.0.0.1:9645": "127.0.0.1:9645", "127.0.0.1:0": "127.0.0.1:0", "localhost:80": "127.0.0.1:80",
