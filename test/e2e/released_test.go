@@ -185,3 +185,37 @@ func (g *guest) define(t *testing.T, xml string) {
 	}
 	g.host.virsh(t, "define", file)
 }
+
+// A device says nothing of when it was written: the kernel's count of its sectors does, from the moment on in which a mirror has
+// left it.
+func TestADeviceThatAMoveHasLeftIsSaidToBeWrittenAfterItsGuestIsOff(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, b := sharedPools(t)
+	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
+	device := h.device(t, b, volumeBytes)
+	g.mirror(t, "vda", "--to-path", device.Path)
+	old := h.virsh(t, "dumpxml", "--inactive", "--security-info", g.Name)
+	m := g.mirror(t, "vda", "--to-pool", "b")
+	if r := h.released(t, m.ID); r == nil || r.Written || r.WrittenUnknown != "" {
+		t.Errorf("before anybody has written there: %+v", r)
+	}
+	h.ctl(t, "volume", "migrate", g.volumeName("vda"), "--to-path", device.Path, "--dry-run")
+
+	g.quiesce(t)
+	g.destroy(t)
+	right := h.virsh(t, "dumpxml", "--inactive", "--security-info", g.Name)
+	g.define(t, old)
+	h.virsh(t, "start", g.Name)
+	h.virsh(t, "qemu-monitor-command", g.Name, "--hmp", `qemu-io -d /machine/peripheral/virtio-disk0/virtio-backend "write -P 7 0 4k"`)
+	h.virsh(t, "destroy", g.Name)
+	g.define(t, right)
+
+	if r := h.released(t, m.ID); r == nil || !r.Written {
+		t.Errorf("the guest has written there and is off: %+v", r)
+	}
+	mustContain(t, h.ctl(t, "doctor"), device.Path+", which volume "+g.volumeName("vda")+" has left by migration "+m.ID+", was written since")
+	h.refuses(t, api.CodeUnsupportedDisk, "migration", "delete-source", m.ID, "--yes") // it is removed where it was made
+	mustContain(t, h.refuses(t, api.CodeDstInUse, "volume", "migrate", g.volumeName("vda"), "--to-path", device.Path).Message, device.Path, "was written")
+	g.boot(t)
+	g.assertSettled(t)
+}
