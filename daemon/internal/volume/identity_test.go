@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/internal/api"
@@ -144,6 +145,44 @@ func TestAnotherDeviceAtThePathOfAVolumeIsNeitherDeletedNorResized(t *testing.T)
 			if err := ask(m, vol); api.CodeOf(err) == api.CodeChainChanged {
 				t.Errorf("with the device that the operator has named: %v", err)
 			}
+		})
+	}
+}
+
+// A name in /dev has gone to another device under a running guest, before this version has stored which one is the volume.
+func TestTheIdentityOfADeviceIsTakenOnlyFromWhatItsGuestHasOpen(t *testing.T) {
+	for name, c := range map[string]struct {
+		happens func(t *testing.T, w *world)
+		taken   bool
+	}{
+		"the guest has it open": {func(*testing.T, *world) {}, true},
+		"the guest has another open": {func(t *testing.T, w *world) {
+			t.Helper()
+			must(t, w.GoStale(guestID)) // so that libvirt has it by the name of before
+			must(t, w.Fake.DetachDisk(t.Context(), guestID, hv.Live, "vdb"))
+			must(t, w.Extend(pathOfDevice, 2*testSize))
+		}, false},
+		"the guest is off": {func(t *testing.T, w *world) { t.Helper(); must(t, w.Destroy(guestID)) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				v := w.onDevice(t, "")
+				must(t, w.Define(hv.Domain{ID: guestID, Name: "web", Config: []hv.Disk{{
+					Target: "vdb", Bus: "virtio", Device: "disk", Chain: []hv.Image{{Type: hv.SourceBlock, Format: hvtest.Raw, Path: pathOfDevice}},
+				}}}))
+				must(t, w.Start(guestID))
+				v.Status, v.Attachments = api.VolumeInUse, []api.Attachment{{
+					ID: "a", InstanceID: guestID, InstanceName: "web", DiskAttachment: api.DiskAttachment{Device: "vdb", Mode: api.ModeRW}, State: api.AttachmentAttached, Host: hostName,
+				}}
+				w.registry.volumes[v.ID] = v
+				c.happens(t, w)
+				said := look(t, w)
+				now := w.registry.volumes[v.ID]
+				if (now.Location.Identity != "") != c.taken || now.Location.SizeBytes != testSize || strings.Contains(said, "does not have open") == c.taken {
+					t.Errorf("the registry has %q and %d bytes, and the log says %q; want the identity taken: %t", now.Location.Identity, now.Location.SizeBytes, said, c.taken)
+				}
+			})
 		})
 	}
 }

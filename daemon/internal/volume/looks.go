@@ -5,6 +5,7 @@ package volume
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/daemon/internal/witness"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -79,6 +81,9 @@ func (m *Manager) lookAt(ctx context.Context, v *api.Volume) error {
 		}
 		return nil
 	}
+	if err := m.openInGuests(ctx, v); err != nil {
+		return err
+	}
 	size, err := request.TakeSize(ctx, m.env.Registry, v.ID, v.Name, v.Location, info.SizeBytes)
 	if err != nil {
 		return err
@@ -94,6 +99,29 @@ func (m *Manager) lookAt(ctx context.Context, v *api.Volume) error {
 		return nil // the registry is older, or a move has begun: neither says anything of the image
 	}
 	return err
+}
+
+// openInGuests refuses an image that a running guest of this host does not have open, though it is at the path of the guest's
+// volume: another image has that name by now, whose size and identity are not the volume's.
+func (m *Manager) openInGuests(ctx context.Context, v *api.Volume) error {
+	if api.IsNetwork(v.Location.Path) {
+		return nil // which is no path of the kernel
+	}
+	for i := range v.Attachments {
+		a := &v.Attachments[i]
+		if a.State != api.AttachmentAttached {
+			continue // an op is at it
+		}
+		held, err := witness.Look(ctx, m.env.HV, a.InstanceID, a.InstanceName, v.Location.Path)
+		if err != nil {
+			return fmt.Errorf("see whether instance %s has %s open: %w", a.InstanceName, v.Location.Path, err)
+		}
+		if held.Process && !held.Open {
+			return api.Errorf(api.CodeChainChanged, "instance %s does not have open what is at %s now, where volume %s is: another image has that name by now. Its size and its identity are not taken for the volume's. "+
+				"Do not stop the instance before the right image is at this path again; `%s` shows what is known", a.InstanceName, v.Location.Path, v.Name, api.ShellLine("volferryctl", "volume", "which", v.Name))
+		}
+	}
+	return nil
 }
 
 // looksAfter says whether this host is the one to look at a volume: it has the guest, or
