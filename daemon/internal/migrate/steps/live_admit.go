@@ -117,21 +117,39 @@ func turnToCopyLast(in *LiveInput, h *LiveHistory) error {
 	return nil
 }
 
-// allTracked refuses a domain that has src open and is none of the guests: nobody would
-// follow what it writes.
-func (e *Env) allTracked(ctx context.Context, in *LiveInput) error {
+// onlyGuestsHave refuses a src that a domain has which is none of the guests: nobody follows what it writes. One that has run
+// since the last look is defined still, as a rule. Whenever it is refused the guests go on at src, which has all of it.
+func (e *Env) onlyGuestsHave(ctx context.Context, in *LiveInput) error {
+	stranger := func(what string) error {
+		return in.refused(api.CodeVolumeInUse, "%s %s, which the registry does not know at it: what it writes, or has written since it was started, is in no copy; "+
+			"take the disk from there, or have the instance adopted first if it is none of Volferry's yet", in.Src.Path, what)
+	}
 	doms, err := e.hv.Domains(ctx)
 	if err != nil {
 		return e.hvError(err)
 	}
+	guests := make([]string, len(in.Guests))
+	for i, g := range in.Guests {
+		guests[i] = g.ID
+	}
 	for i := range doms {
-		open, err := location.Opens(ctx, e.hv, &doms[i], in.Src.Path)
+		if slices.Contains(guests, doms[i].ID) {
+			continue
+		}
+		open, err := location.Opens(ctx, e.hv, &doms[i], in.Src.Path) // also by the kernel
 		if err != nil {
 			return e.hvError(err)
 		}
-		if open && !slices.ContainsFunc(in.Guests, func(g LiveGuest) bool { return g.ID == doms[i].ID }) {
-			return in.refused(api.CodeVolumeInUse, "%s is in use by instance %s, which the registry does not know at it", in.Src.Path, doms[i].Name)
+		if open {
+			return stranger("is in use by instance " + doms[i].Name)
 		}
+	}
+	user, err := e.userOf(ctx, in.Src.Path, guests...)
+	if err != nil {
+		return e.hvError(err)
+	}
+	if user != "" {
+		return stranger(user)
 	}
 	return nil
 }

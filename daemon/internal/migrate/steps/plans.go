@@ -274,10 +274,10 @@ func (e *Env) releasePlan() op.Plan {
 func (e *Env) savedPlans() []op.Plan {
 	return []op.Plan{
 		{Kind: KindCopySaved, Steps: []op.Step{
-			e.wanted(e.stepClosed("closed"), toCopy),
+			e.wanted(e.sealsLeft(e.stepClosed(closedStep)), toCopy),
 			e.wanted(e.stepCreateDestination(), toCopy),
 			e.wanted(e.forgettingUndo(e.stepCopy()), toCopy),
-			e.wanted(e.sealsLeft(e.stepClosed(stillClosedStep)), toCopy),
+			e.wanted(e.unwrittenSinceClosed(e.sealsLeft(e.stepClosed(stillClosedStep))), toCopy),
 		}},
 		{Kind: KindMakeLive, Steps: []op.Step{
 			e.wanted(e.stepCreateDestination(), toMake),
@@ -289,7 +289,7 @@ func (e *Env) savedPlans() []op.Plan {
 		}},
 		{Kind: KindDropSrc, Steps: []op.Step{
 			e.stepForget(),
-			e.wanted(e.stepClosed("closed"), toDelete),
+			e.wanted(e.stepClosed(closedStep), toDelete),
 			e.wanted(e.stepReleaseSource(), toDelete),
 		}},
 	}

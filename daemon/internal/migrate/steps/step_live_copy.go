@@ -220,6 +220,9 @@ func (in *LiveInput) ranOn(g LiveGuest) *api.Error {
 // from then on, and nothing may ever be in it.
 func (e *Env) stepReadLast() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *LiveInput) error {
+		if err := e.onlyGuestsHave(ctx, in); err != nil {
+			return err
+		}
 		h, err := e.history.Live(ctx, in, r.OpID())
 		if err != nil {
 			return err
@@ -277,6 +280,9 @@ func (e *Env) stepCopyLast() op.Step {
 			return err
 		}
 		if err := e.nothingWritten(ctx, in); err != nil {
+			return err
+		}
+		if err := e.onlyGuestsHave(ctx, in); err != nil { // the last look before the registry decides
 			return err
 		}
 		if err := e.sealLeft(ctx, r, in.Src.Path, copyLastStep); err != nil {

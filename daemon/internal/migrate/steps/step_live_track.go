@@ -49,7 +49,7 @@ func (e *Env) clearLiveGuards(in *LiveInput) error {
 // guests with their processes. All of them are guarded, so that none is started meanwhile.
 func (e *Env) stepTrack() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *LiveInput) error {
-		if err := e.allTracked(ctx, in); err != nil {
+		if err := e.onlyGuestsHave(ctx, in); err != nil {
 			return err
 		}
 		var tracked []TrackedGuest
@@ -126,6 +126,9 @@ func (e *Env) stepUnguardTracked() op.Step {
 // more, in every guest.
 func (e *Env) stepSwapLive() op.Step {
 	do := func(ctx context.Context, r *op.Run, in *LiveInput) error {
+		if err := e.onlyGuestsHave(ctx, in); err != nil {
+			return err
+		}
 		h, err := e.history.Live(ctx, in, r.OpID())
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -104,8 +105,11 @@ func evaluate(ctx context.Context, r *op.Run, question predicate) (bool, error) 
 	return question(ctx, s)
 }
 
-// stillClosedStep is the step after the copy that makes sure of it once more.
-const stillClosedStep = "still_closed"
+// The steps around the copy: nobody has src open before it, and nobody had it behind it.
+const (
+	closedStep      = "closed"
+	stillClosedStep = "still_closed"
+)
 
 // stepClosed makes sure that nobody on this host has src open, and drops what this host has
 // cached of it: other hosts have written to it.
@@ -117,6 +121,31 @@ func (e *Env) stepClosed(name string) op.Step {
 		return e.images.Connect(ctx, s.Src.Path)
 	}
 	return step(name, do, nil, nil)
+}
+
+// unwrittenSinceClosed makes a step after the copy refuse a src that was written since the step before the copy: a domain that
+// was started meanwhile, and is off again, is seen by that alone.
+func (e *Env) unwrittenSinceClosed(st op.Step) op.Step {
+	do := st.Do
+	st.Do = func(ctx context.Context, r *op.Run) error {
+		if err := do(ctx, r); err != nil {
+			return err
+		}
+		s, err := specOf(r)
+		if err != nil {
+			return err
+		}
+		var was leftSrcNote
+		if _, err := r.Noted(closedStep, &was); err != nil || was.Left == nil {
+			return err
+		}
+		change, _, err := e.changeSinceLeft(ctx, s, was.Left)
+		if err != nil {
+			return ctx.Err() // as of a stamp that sealLeft cannot take, which it has logged
+		}
+		return inUseBy(s, change == image.Changed, "it was written while it was copied, by a guest that was started on it perhaps")
+	}
+	return st
 }
 
 // closed refuses a src that somebody on this host has open: a domain that runs, by libvirt
