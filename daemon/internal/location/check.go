@@ -35,27 +35,38 @@ func (r Rules) CheckPath(ctx context.Context, path string) error {
 	case filepath.Clean(path) != path:
 		return bad("is not clean: say " + filepath.Clean(path))
 	}
-	real, err := resolve(path)
-	if err != nil {
-		return bad("is in a directory that does not exist" + hiddenByUnit(path))
-	}
-	for _, dir := range r.Own {
-		if within(real, dir) {
-			return bad("is in " + dir + ", which is Volferry's own")
-		}
-	}
 	return r.checkPlaced(ctx, path)
 }
 
-// checkPlaced refuses what CheckPlace or CheckOpen refuses.
+// checkPlaced refuses what is in a directory of Volferry's own, and what CheckPlace or CheckOpen refuses.
 func (r Rules) checkPlaced(ctx context.Context, path string) error {
+	if err := r.checkNotOwn(path); err != nil {
+		return err
+	}
 	if err := r.CheckPlace(ctx, path); err != nil {
 		return err
 	}
 	return r.CheckOpen(path)
 }
 
-// CheckPlaces is CheckPlace and CheckOpen for the image at a location and for its base images: a
+// checkNotOwn refuses (invalid_argument) what is in a directory of Volferry's own.
+func (r Rules) checkNotOwn(path string) error {
+	if api.IsNetwork(path) {
+		return nil
+	}
+	real, err := resolve(path)
+	if err != nil {
+		return nil //nolint:nilerr // CheckPlace says so, or CheckPool has
+	}
+	for _, dir := range r.Own {
+		if within(real, dir) {
+			return api.Errorf(api.CodeInvalidArgument, "path %.120q is in %s, which is Volferry's own", path, dir)
+		}
+	}
+	return nil
+}
+
+// CheckPlaces is checkPlaced for the image at a location and for its base images: a
 // header could name any file of the host.
 func (r Rules) CheckPlaces(ctx context.Context, l api.Location) error {
 	if err := r.checkPlaced(ctx, l.Path); err != nil {
@@ -82,6 +93,9 @@ func (r Rules) CheckLocation(ctx context.Context, h PoolVolumes, l api.Location,
 	if l.Pool != "" {
 		check = func(ctx context.Context, path string) error {
 			if err := CheckPool(ctx, h, l, verdict); err != nil {
+				return err
+			}
+			if err := r.checkNotOwn(path); err != nil {
 				return err
 			}
 			return r.CheckOpen(path)

@@ -3,11 +3,13 @@
 package location
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -22,32 +24,49 @@ var _ openfile.Places = Rules{}
 const poolsTimeout = 30 * time.Second
 
 // CheckFound refuses (permission_denied) an image to which a path leads by a symbolic link, unless
-// root alone can have made the link so or the link leads to a place where images may be:
+// root of this host alone can have made the link and it leads to a place where images may be:
 //
-//   - In the directory of a pool of files a volume is a file itself. Whoever can write there, on
-//     this host or on another one, can make a link or a device node in the place of a volume.
-//   - Elsewhere the place where the image is has to be one of CheckPlace.
+//   - Below the directory of a pool of files a link leads to what is in this pool, and no volume is
+//     one. Whoever can write there, on this host or on another one, can make a link, or a device node,
+//     in the place of a volume or of a directory on the way to it.
+//   - Below Volferry's own directories nothing is a link.
+//   - Elsewhere a link counts in a directory where root of this host alone can make one. The place
+//     where the image is has to be one of CheckPlace.
 //
-// The directories of pools, and Volferry's own, may be reached by links: they are in the
-// configuration of root. Errors that wrap hv.ErrUnavailable are the hypervisor's.
+// The directories of pools, allowed paths and Volferry's own directories may themselves be reached by
+// links: they are in the configuration of root. Errors that wrap hv.ErrUnavailable are the hypervisor's.
 func (r Rules) CheckFound(path, real string, device bool) error {
-	if inOwn(r.Own, path) {
-		return nil
+	if dir := deepest(r.Own, path); dir != "" {
+		return checkInOwn(dir, path, real, device)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), poolsTimeout)
 	defer cancel()
-	pool, err := r.poolOfFiles(ctx, path)
+	pools, err := r.poolsOfFiles(ctx, path)
 	if err != nil {
 		return err
 	}
-	if pool != nil {
-		return checkInPool(*pool, path, real, device)
+	pool := deepest(pathsOf(pools), path)
+	dir := cmp.Or(deepest(append(r.filePaths(), pool), path), "/")
+	if err := checkLinks(path, real, dir, pools); err != nil {
+		return err
+	}
+	if pool := poolAround(filepath.Dir(real), pools); device && pool != nil {
+		return api.Errorf(api.CodePermissionDenied, "%s is a device node (%s), and the volumes of pool %s are files: somebody has put it there, and nothing is read from it or written to it; look who could (ls -ld %s), and remove it",
+			path, real, pool.Name, filepath.Dir(path))
 	}
 	for _, dir := range r.Own {
 		if within(real, dir) {
 			return api.Errorf(api.CodePermissionDenied, "%s leads to %s, which is Volferry's own", path, real)
 		}
 	}
+	if dir == pool {
+		return nil
+	}
+	return r.checkLinked(ctx, path, real, device)
+}
+
+// checkLinked refuses an image to which a path outside of pools leads and that is where none may be.
+func (r Rules) checkLinked(ctx context.Context, path, real string, device bool) error {
 	if device {
 		return r.checkDevice(ctx, path, real)
 	}
@@ -57,13 +76,41 @@ func (r Rules) CheckFound(path, real string, device bool) error {
 	return nil
 }
 
-// inOwn reports whether a path is in a directory of Volferry's by its text.
-func inOwn(own []string, path string) bool {
-	return slices.ContainsFunc(own, func(dir string) bool { return dir != "" && below(path, dir) })
+// checkInOwn refuses what is below one of Volferry's own directories by a link, or is no file: with
+// overlay_dir_shared other hosts can write there.
+func checkInOwn(dir, path, real string, device bool) error {
+	at, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return fmt.Errorf("follow the links in %s: %w", dir, err)
+	}
+	if device || real != filepath.Join(at, strings.TrimPrefix(path, dir)) {
+		return api.Errorf(api.CodePermissionDenied, "%s leads to %s, and below %s, which is Volferry's own, nothing is a symbolic link or a device node: somebody has put it there, and nothing is read from it or written to it; look who could (ls -ld %[3]s), and remove it",
+			path, real, dir)
+	}
+	return nil
 }
 
-// poolOfFiles is the active pool of files in whose directory a path is, nil if there is none.
-func (r Rules) poolOfFiles(ctx context.Context, path string) (*hv.PoolInfo, error) {
+// checkLinks refuses a path in which others than root of this host can have made a symbolic link below
+// dir, and one that leads elsewhere by now than to real.
+func checkLinks(path, real, dir string, pools []hv.PoolInfo) error {
+	at, foreign, err := follow(path, dir, pools)
+	switch {
+	case err != nil:
+		return err
+	case foreign != nil && foreign.pool != nil:
+		return api.Errorf(api.CodePermissionDenied, "%s leads to %s by the symbolic link %s in the directory of pool %s, where volumes are files themselves and no link leads out of the pool: somebody has put it there, and nothing is read from %[2]s or written to it; look who could (ls -ld %[5]s), and remove the link",
+			path, real, foreign.path, foreign.pool.Name, filepath.Dir(foreign.path))
+	case foreign != nil:
+		return api.Errorf(api.CodePermissionDenied, "%s leads to %s by the symbolic link %s, which is not followed, since links in %s may be made by %s; name the image by the path at which it is, or have root of this host alone write there",
+			path, real, foreign.path, filepath.Dir(foreign.path), foreign.who)
+	case at != real:
+		return api.Errorf(api.CodePermissionDenied, "%s led to %s and leads to %s now: somebody changes the directories in it; look who can write there, and try again", path, real, at)
+	}
+	return nil
+}
+
+// poolsOfFiles are the active pools whose volumes are files. Path is what is to be opened.
+func (r Rules) poolsOfFiles(ctx context.Context, path string) ([]hv.PoolInfo, error) {
 	if r.Storage == nil {
 		return nil, nil
 	}
@@ -71,33 +118,19 @@ func (r Rules) poolOfFiles(ctx context.Context, path string) (*hv.PoolInfo, erro
 	if err != nil {
 		return nil, fmt.Errorf("look at the pools, to open %s: %w", path, err)
 	}
+	return slices.DeleteFunc(slices.Clone(pools), func(p hv.PoolInfo) bool { return !p.Active || !HoldsFiles(p) }), nil
+}
+
+func pathsOf(pools []hv.PoolInfo) (paths []string) {
 	for _, p := range pools {
-		if p.Active && HoldsFiles(p) && isDirectory(filepath.Dir(path), p.Path) {
-			return &p, nil
-		}
+		paths = append(paths, p.Path)
 	}
-	return nil, nil
+	return paths
 }
 
-// isDirectory reports whether a path is that of a directory, by whatever link.
-func isDirectory(path, dir string) bool {
-	if filepath.Clean(dir) == path {
-		return true
-	}
-	same, err := SameImage(path, dir)
-	return err == nil && same
-}
-
-func checkInPool(pool hv.PoolInfo, path, real string, device bool) error {
-	switch {
-	case device:
-		return api.Errorf(api.CodePermissionDenied, "%s is a device node (%s), and the volumes of pool %s are files: somebody has put it there, and nothing is read from it or written to it; look who could (ls -ld %s), and remove it",
-			path, real, pool.Name, filepath.Dir(path))
-	case filepath.Base(real) == filepath.Base(path) && isDirectory(filepath.Dir(real), pool.Path):
-		return nil
-	}
-	return api.Errorf(api.CodePermissionDenied, "%s is a symbolic link to %s, and the volumes of pool %s are files themselves: somebody has put it there, and nothing is read from %[2]s or written to it; look who could (ls -ld %[4]s), and remove the link",
-		path, real, pool.Name, filepath.Dir(path))
+// filePaths are the entries of AllowedPaths for files.
+func (r Rules) filePaths() []string {
+	return slices.DeleteFunc(slices.Clone(r.AllowedPaths), IsOfDevices)
 }
 
 // linkedTo adds to a refusal of a place by which path somebody gets there, and how.

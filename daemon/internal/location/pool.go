@@ -5,6 +5,7 @@ package location
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -66,7 +67,8 @@ type PoolVolumes interface {
 }
 
 // CheckPool refuses a location whose path is not the path that its pool has for it on this
-// host: another image may be at that path. What begins the message, as in "cannot attach
+// host: another image may be at that path. Below the directory of a pool of files that is asked of the
+// text: the image may be the same now, by a link that is exchanged later. What begins the message, as in "cannot attach
 // volume x". Errors are *api.Error or the hypervisor's.
 func CheckPool(ctx context.Context, h PoolVolumes, l api.Location, verdict string) error {
 	if l.Pool == "" {
@@ -76,7 +78,8 @@ func CheckPool(ctx context.Context, h PoolVolumes, l api.Location, verdict strin
 	if err != nil {
 		return err
 	}
-	if _, err := Pool(pools, l.Pool); err != nil {
+	pool, err := Pool(pools, l.Pool)
+	if err != nil {
 		return err
 	}
 	found, err := h.LookupVolume(ctx, l.Pool, l.Name)
@@ -90,7 +93,7 @@ func CheckPool(ctx context.Context, h PoolVolumes, l api.Location, verdict strin
 	switch {
 	case err != nil:
 		return api.Errorf(api.CodeStateForbidden, "%s: nobody can tell whether it is at %s: %v", verdict, l.Path, err)
-	case !same:
+	case !same, HoldsFiles(pool) && below(l.Path, pool.Path) && l.Path != filepath.Clean(found.Path):
 		return api.Errorf(api.CodeConflict, "%s: it is at %s, and pool %s has %s at %s on this host; give the pool the same path on every host",
 			verdict, l.Path, l.Pool, l.Name, found.Path)
 	}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package location
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/openfile"
+)
+
+// foreignLink is a symbolic link that others than root of this host may have made.
+type foreignLink struct {
+	path string
+	// pool is the pool in whose directory it is, and who may have made it elsewhere.
+	pool *hv.PoolInfo
+	who  string
+}
+
+// follow follows the symbolic links in a path as the kernel does. It also returns the first one that
+// may not be followed: one that others than root of this host may have made, and in the directory of a
+// pool of files one in the place of a volume, or one that leads out of the pool. The links in the path of
+// dir, a directory of the configuration that the path is below, are believed. Pools are the active pools
+// of files. The last part of the path need not be there.
+func follow(path, dir string, pools []hv.PoolInfo) (real string, foreign *foreignLink, err error) {
+	at, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", nil, fmt.Errorf("follow the links in %s: %w", dir, err)
+	}
+	var inPool *foreignLink
+	parts := strings.Split(strings.TrimPrefix(path, filepath.Clean(dir)), "/")
+	for links := 0; len(parts) > 0; {
+		part := parts[0]
+		parts = parts[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
+		}
+		next := filepath.Join(at, part)
+		to, err := os.Readlink(next)
+		if err != nil { // no link
+			at = next
+			continue
+		}
+		link := foreignIn(at, pools)
+		switch {
+		case link == nil:
+		case link.pool == nil, len(parts) == 0 && isDirectory(at, link.pool.Path):
+			link.path = next
+			return "", link, nil
+		case inPool == nil:
+			inPool, link.path = link, next
+		}
+		if links++; links > maxLinks {
+			return "", nil, fmt.Errorf("follow the links in %s: there are more than %d", path, maxLinks)
+		}
+		if filepath.IsAbs(to) {
+			at = "/"
+		}
+		parts = slices.Concat(strings.Split(to, "/"), parts)
+	}
+	if inPool != nil && poolAround(filepath.Dir(at), pools) != inPool.pool {
+		return "", inPool, nil
+	}
+	return at, nil, nil
+}
+
+// foreignIn returns who may have made a link in a directory, nil for root of this host alone. No link
+// leads to the directory. Who can write in the directory of a pool of files is not asked.
+func foreignIn(dir string, pools []hv.PoolInfo) *foreignLink {
+	if pool := poolAround(dir, pools); pool != nil {
+		return &foreignLink{pool: pool}
+	}
+	if openfile.IsDevicePath(dir + "/") {
+		return nil // only root makes links there
+	}
+	if fs, err := FilesystemOf(dir); err != nil || !fs.Local() {
+		return &foreignLink{who: "another host that has its filesystem"}
+	}
+	if who := OpenTo(dir); who != "" {
+		return &foreignLink{who: who}
+	}
+	return nil
+}
+
+// poolAround is the pool of files that has a directory in its own, nil if there is none. No link leads
+// to the directory.
+func poolAround(dir string, pools []hv.PoolInfo) *hv.PoolInfo {
+	for at := dir; at != "/"; at = filepath.Dir(at) {
+		if i := slices.IndexFunc(pools, func(p hv.PoolInfo) bool { return isDirectory(at, p.Path) }); i >= 0 {
+			return &pools[i]
+		}
+	}
+	return nil
+}
+
+// isDirectory reports whether a path is that of a directory, by whatever link.
+func isDirectory(path, dir string) bool {
+	if dir == "" {
+		return false
+	}
+	if filepath.Clean(dir) == path {
+		return true
+	}
+	same, err := SameImage(path, dir)
+	return err == nil && same
+}
+
+// deepest is the deepest of these directories that a path is below by the text of both, "" if there
+// is none. The text of a path with .. says nothing.
+func deepest(dirs []string, path string) (found string) {
+	if slices.Contains(strings.Split(path, "/"), "..") {
+		return ""
+	}
+	for _, dir := range dirs {
+		if dir != "" && below(path, dir) && len(filepath.Clean(dir)) > len(found) {
+			found = filepath.Clean(dir)
+		}
+	}
+	return found
+}
