@@ -102,18 +102,24 @@ func (e *env) qemuUser(ctx context.Context, in *input) (user hv.ProcessUser, con
 }
 
 // checkOwn refuses an image that, by another name, belongs to another volume or to a
-// migration of one.
+// migration of one, and one over a base image that does: another host has said what is below it.
 func (e *env) checkOwn(ctx context.Context, in *input) error {
 	look, err := e.Claims.Look(ctx)
 	if err != nil {
 		return request.HV(request.Registry(err))
 	}
-	holder, err := look.Holder(in.Location.Path, location.Self{VolumeID: in.VolumeID})
+	what := in.Location.Path
+	holder, err := look.Holder(what, location.Self{VolumeID: in.VolumeID})
+	if err == nil && holder.Words == "" {
+		var base string
+		base, holder, err = look.BasesHolder(in.Location)
+		what = "its base image " + base
+	}
 	switch {
 	case err != nil:
-		return api.Errorf(api.CodeStateForbidden, "cannot attach volume %s: %s: %v", in.VolumeName, in.Location.Path, err)
+		return api.Errorf(api.CodeStateForbidden, "cannot attach volume %s: %s: %v", in.VolumeName, what, err)
 	case holder.Words != "":
-		return api.Errorf(api.CodeVolumeInUse, "cannot attach volume %s: %s %s", in.VolumeName, in.Location.Path, holder.Words)
+		return api.Errorf(api.CodeVolumeInUse, "cannot attach volume %s: %s %s", in.VolumeName, what, holder.Words)
 	}
 	return nil
 }

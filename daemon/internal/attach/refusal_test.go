@@ -173,6 +173,32 @@ func TestAVolumeWhoseImageIsAnotherVolumeByAnotherNameIsNotAttached(t *testing.T
 	}
 }
 
+// TestACloneOverTheImageOfAnotherVolumeIsNotAttached: another host may have written its header.
+func TestACloneOverTheImageOfAnotherVolumeIsNotAttached(t *testing.T) {
+	const base = "/run/base.raw"
+	for what, c := range map[string]struct {
+		volumes    []api.Volume
+		migrations []api.Migration
+		words      string
+	}{
+		"nobody's":               {},
+		"another clone's":        {volumes: []api.Volume{{ID: otherAtt, Name: "other", Host: hostName, Location: api.Location{Path: "/run/clone", Backing: api.NewBacking([]api.BaseImage{{Path: base, Format: api.FormatRaw}})}}}},
+		"a volume":               {volumes: []api.Volume{{ID: otherAtt, Name: "other", Host: hostName, Location: api.Location{Path: base}}}, words: "its base image " + base + " is volume other already"},
+		"a move's destination":   {migrations: []api.Migration{{ID: "m1", VolumeName: "db", Host: hostName, Dst: api.Location{Path: base}}}, words: "is the destination of migration m1"},
+		"below another of these": {volumes: []api.Volume{{ID: otherAtt, Name: "other", Host: hostName, Location: api.Location{Path: "/run/deep.raw"}}}, words: "its base image /run/deep.raw is volume other"},
+	} {
+		w := newWorld(t)
+		w.registry.vol.Location.Format = api.FormatQcow2
+		w.registry.vol.Location.Backing = api.NewBacking([]api.BaseImage{{Path: base, Format: api.FormatQcow2}, {Path: "/run/deep.raw", Format: api.FormatRaw}})
+		w.site.volumes, w.site.migrations = append(c.volumes, w.registry.vol), c.migrations
+		in := w.input(testAtt, web)
+		err := w.newManager(optest.NewRunner(w.journal)).env.checkOwn(t.Context(), &in)
+		if (err == nil) != (c.words == "") || err != nil && (api.CodeOf(err) != api.CodeVolumeInUse || !strings.Contains(err.Error(), c.words)) {
+			t.Errorf("%s: %v, want %q", what, err, c.words)
+		}
+	}
+}
+
 // oldPath is where the volume was before it was moved.
 const oldPath = "/old/vol.raw"
 

@@ -277,13 +277,12 @@ func bases(look *location.Look, l api.Location) (string, error) {
 	if err == nil && holder.BaseOf != nil {
 		return "not a volume: " + l.Path + " " + holder.Words, nil
 	}
-	for _, b := range l.Backing.Images() {
-		if err != nil {
-			break
-		}
-		if holder, err = look.BaseHolder(b.Path); err == nil && holder.Words != "" {
-			return "not a volume: its base image " + b.Path + " " + holder.Words, nil
-		}
+	var base string
+	if err == nil {
+		base, holder, err = look.BasesHolder(l)
+	}
+	if err == nil && base != "" {
+		return "not a volume: its base image " + base + " " + holder.Words, nil
 	}
 	if errors.Is(err, location.ErrCannotTell) {
 		return "", nil // identify refuses it

@@ -156,6 +156,17 @@ func (l *Look) BaseHolder(path string) (Holder, error) {
 	return l.holder(path, Self{}, slices.Concat(l.volumes, l.open))
 }
 
+// BasesHolder is BaseHolder for each base image at a location: it returns the first one that belongs to
+// somebody, and to whom.
+func (l *Look) BasesHolder(at api.Location) (base string, h Holder, err error) {
+	for _, b := range at.Backing.Images() {
+		if h, err = l.BaseHolder(b.Path); err != nil || h.Words != "" {
+			return b.Path, h, err
+		}
+	}
+	return "", Holder{}, nil
+}
+
 func (l *Look) holder(path string, self Self, claims []claim) (Holder, error) {
 	place := PlaceOf(path)
 	var unknown error

@@ -125,7 +125,7 @@ func TestABitmapAtRestIsLostOnlyIfThatIsAskedForAndIsSaid(t *testing.T) {
 		"attached": func(*daemon) {},
 		"unattached": func(d *daemon) {
 			must(d.t, d.world.Undefine(testInstance))
-			d.world.Registry.Vol.Attachments, d.world.Registry.Vol.Status = nil, api.VolumeAvailable
+			d.world.Unattached()
 		},
 		"of a disk that has no overlay": func(d *daemon) {
 			d.world.Redefine(d.t, func(dom *hv.Domain) {

@@ -26,7 +26,7 @@ func (m *Manager) CheckLive(ctx context.Context, in api.LiveCheck) error {
 	if err := m.ports.Guards.Enforced(); err != nil {
 		return api.Errorf(api.CodeStateForbidden, "cannot move volume %s while its guests write: guests that are off would have to be kept off, and %v; `volferryctl doctor` says what to do", v.VolumeName, err)
 	}
-	if err := m.checkLedPlace(ctx, v.VolumeName, v.Src); err != nil {
+	if err := m.checkPlace(ctx, v.VolumeName, v.Src, v.Instances...); err != nil {
 		return err
 	}
 	vol, err := m.ports.Registry.Volume(ctx, v.VolumeID)

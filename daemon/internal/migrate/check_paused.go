@@ -32,7 +32,7 @@ func (m *Manager) CheckPaused(ctx context.Context, vol api.Volume, att api.Attac
 		return err
 	}
 	// The host that copies asks the same, when the guests are saved.
-	if err := m.checkLedPlace(ctx, s.VolumeName, s.Src); err != nil {
+	if err := m.checkPlace(ctx, s.VolumeName, s.Src, att.InstanceID); err != nil {
 		return err
 	}
 	return m.env.CheckSrcNotInUse(ctx, s, beside...)

@@ -113,10 +113,11 @@ func (m *Manager) decideLive(ctx context.Context, in *steps.LiveInput) (err erro
 	if in.Kind == steps.KindLiveEnd || in.Kind == steps.KindLiveUntrack {
 		return nil
 	}
-	for _, l := range []api.Location{in.Src, in.Dst} {
-		if err := m.checkLedPlace(ctx, in.VolumeName, l); err != nil {
-			return err
-		}
+	if err := m.checkPlace(ctx, in.VolumeName, in.Src, in.Instances...); err != nil {
+		return err
+	}
+	if err := m.checkPlace(ctx, in.VolumeName, in.Dst); err != nil {
+		return err
 	}
 	if in.Kind != steps.KindLiveRound && in.Kind != steps.KindLiveLast {
 		return nil

@@ -34,7 +34,7 @@ func TestVolumeMigrateEndsAtDstInEveryState(t *testing.T) {
 func TestVolumeThatIsNotAttachedMoves(t *testing.T) {
 	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 		must(t, d.world.Undefine(testInstance))
-		d.world.Registry.Vol.Attachments, d.world.Registry.Vol.Status = nil, api.VolumeAvailable
+		d.world.Unattached()
 		mig := d.until(d.migrate(), api.MigrationCompleted)
 		got, err := d.world.ReadImage(mig.Dst.Path)
 		must(t, err)

@@ -110,7 +110,7 @@ func TestAMirrorOfWhatDoesNotRunIsMadeOffline(t *testing.T) {
 	t.Run("not attached", func(t *testing.T) {
 		inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
 			must(t, d.world.Undefine(testInstance))
-			d.world.Registry.Vol.Attachments, d.world.Registry.Vol.Status = nil, api.VolumeAvailable
+			d.world.Unattached()
 			if mig := d.until(d.migrateTo(mirrorToNewPool), api.MigrationCompleted); mig.Method != steps.MethodOffline {
 				t.Errorf("the method is %s, want offline", mig.Method)
 			}

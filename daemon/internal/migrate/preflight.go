@@ -44,6 +44,11 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	if err := m.checkRecorded(ctx, vol); err != nil {
 		return nil, err
 	}
+	if vol.Unheld() { // what a guest has is looked at with the guest
+		if err := m.checkPlace(ctx, vol.Name, vol.Location); err != nil {
+			return nil, err
+		}
+	}
 	if err := m.checkSource(ctx, s); err != nil {
 		return nil, err
 	}
@@ -163,9 +168,7 @@ func (m *Manager) checkReach(ctx context.Context, vol api.Volume, host steps.Hos
 	if i < 0 || (!location.Shared(pools[i].Type) && !slices.Contains(m.cfg.SharedPools, pools[i].Name)) {
 		return elsewhere
 	}
-	// Another host says where the volume is: on this host anything may be at that path.
-	err = m.cfg.Rules.CheckLocation(ctx, m.ports.HV, vol.Location, "cannot migrate volume "+vol.Name)
-	return steps.HVRefusal(err)
+	return nil
 }
 
 // checkSource looks at the image of src: it must be what the registry says, and must not
@@ -179,6 +182,9 @@ func (m *Manager) checkSource(ctx context.Context, s *steps.Spec) error {
 	}
 	if err := m.cfg.Rules.CheckImages(s.Src); err != nil {
 		return steps.HVRefusal(image.Prefixed("cannot migrate volume "+s.VolumeName, err))
+	}
+	if err := m.checkBases(ctx, s); err != nil {
+		return err
 	}
 	info, err := m.ports.Images.Inspect(ctx, s.Src)
 	if errors.Is(err, image.ErrAbsent) {

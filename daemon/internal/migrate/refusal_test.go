@@ -109,6 +109,7 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 			w.Registry.Vol.Attachments[0].Host = "elsewhere"
 		}, api.CodeNotYourHost, "elsewhere"},
 		{"an instance that no host has, whose domain is here all the same", toNewPool, func(_ *testing.T, w *migratetest.World) {
+			w.InOldPool()
 			w.Registry.Vol.Attachments[0].Host = ""
 		}, api.CodeVolumeInUse, "by the registry no host has it at an instance, but /old/vol.raw is disk vda of instance web"},
 		{"two instances, of which a host has one", toNewPool, func(t *testing.T, w *migratetest.World) {
@@ -145,7 +146,7 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 			w.Elsewhere("nfs")
 		}, api.CodeConflict, "pool nfs has vol.raw at /nfs/vol.raw"},
 		{"an instance that was forgotten", toNewPool, func(_ *testing.T, w *migratetest.World) {
-			w.Registry.Vol.Attachments, w.Registry.Vol.Status = nil, api.VolumeAvailable
+			w.Unattached()
 		}, api.CodeVolumeInUse, "is disk vda of instance web"},
 		{"a device that is not there", api.MigrationTarget{ToPath: "/dev/no-such-device"}, nil, api.CodeInvalidArgument, "no device"},
 		{"a source to which another host's QEMU writes", toNewPool, func(_ *testing.T, w *migratetest.World) {
@@ -153,7 +154,7 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 		}, api.CodeVolumeInUse, "a QEMU of this host or of another has /old/vol.raw open for writing"},
 		{"an unattached source to which another host's QEMU writes", toNewPool, func(t *testing.T, w *migratetest.World) {
 			must(t, w.Undefine(testInstance))
-			w.Registry.Vol.Attachments, w.Registry.Vol.Status = nil, api.VolumeAvailable
+			w.Unattached()
 			w.Images.Locked = map[string]image.Locks{srcPath: {Open: true, Writes: true}}
 		}, api.CodeVolumeInUse, "a QEMU of this host or of another has /old/vol.raw open for writing"},
 		{"libvirt away", toNewPool, func(_ *testing.T, w *migratetest.World) { w.Disconnect() }, api.CodeHypervisorUnavailable, "nothing was changed"},

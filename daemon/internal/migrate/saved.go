@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -123,7 +124,7 @@ func (m *Manager) preflightLed(ctx context.Context, method string, in api.CopySa
 		CopyOptions: in.CopyOptions, Method: method,
 	}
 	// The volume may be on another host, which has said where it is, and the registry has passed that on.
-	if err := m.checkLedPlace(ctx, s.VolumeName, s.Src); err != nil {
+	if err := m.checkPlace(ctx, s.VolumeName, s.Src, location.InstancesOf(vol)...); err != nil {
 		return nil, err
 	}
 	if err := m.checkSource(ctx, s); err != nil {

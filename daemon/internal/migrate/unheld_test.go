@@ -19,6 +19,7 @@ import (
 func (d *daemon) shelve(n int) {
 	d.t.Helper()
 	must(d.t, d.world.Undefine(testInstance))
+	d.world.InOldPool()
 	r := d.world.Registry
 	r.Lock()
 	defer r.Unlock()

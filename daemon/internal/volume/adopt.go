@@ -110,15 +110,11 @@ func (m *Manager) checkFree(ctx context.Context, l api.Location) error {
 	if err := taken(l.Path, holder); err != nil {
 		return err
 	}
-	for _, b := range l.Backing.Images() {
-		if holder, err = look.BaseHolder(b.Path); err != nil {
-			return cannotTell(b.Path, err)
-		}
-		if err := taken("its base image "+b.Path, holder); err != nil {
-			return err
-		}
+	base, holder, err := look.BasesHolder(l)
+	if err != nil {
+		return cannotTell(base, err)
 	}
-	return nil
+	return taken("its base image "+base, holder)
 }
 
 // checkAdoptable refuses an image that is in use. A domain's disk needs its

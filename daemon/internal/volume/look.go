@@ -19,7 +19,7 @@ func (m *Manager) Image(ctx context.Context, ref string) (api.VolumeImage, error
 		return api.VolumeImage{}, err
 	}
 	cannot := "cannot look at the image of volume " + v.Name
-	if err := location.CheckPool(ctx, m.env.HV, v.Location, cannot); err != nil {
+	if err := m.rules.CheckHeld(ctx, m.env.HV, v.Location, cannot, location.InstancesOf(v)...); err != nil {
 		return api.VolumeImage{}, request.HV(err)
 	}
 	info, err := m.env.Images.Inspect(ctx, v.Location)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -82,5 +83,30 @@ func TestAHostReportsTheSizeThatAnImageHas(t *testing.T) {
 			t.Errorf("the image is %+v, want %d bytes", got, size)
 		}
 		must(t, w.Remove(vol.Location.Path))
+	}
+}
+
+// TestAHostReportsNoSizeOfWhatIsNoPlaceForAVolume: the registry, or another host, has said where the volume is.
+func TestAHostReportsNoSizeOfWhatIsNoPlaceForAVolume(t *testing.T) {
+	const file = "/etc/hostname"
+	w := newWorld(t)
+	g := w.start(t)
+	must(t, w.CreateImage(file, hvtest.Raw, testSize))
+	vol := w.addVolume("x", api.Location{Path: file, Format: api.FormatRaw, SizeBytes: testSize})
+	if got, err := g.Image(t.Context(), vol.ID); api.CodeOf(err) != api.CodePermissionDenied {
+		t.Errorf("%+v, %v, want permission_denied", got, err)
+	}
+	// A guest had it before it became a volume.
+	const guest = "6f0f7f6e-6c3c-4c39-9a7c-2f2c6a1e0abc"
+	must(t, w.Define(hv.Domain{ID: guest, Name: "web", Config: []hv.Disk{{
+		Target: "vda", Bus: "virtio", Device: "disk", Terminated: true, Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: file}},
+	}}}))
+	if got, err := g.Image(t.Context(), vol.ID); api.CodeOf(err) != api.CodePermissionDenied {
+		t.Errorf("a guest has it that is none of the volume's: %+v, %v", got, err)
+	}
+	vol.Attachments = []api.Attachment{{InstanceID: guest, Host: hostName}}
+	w.registry.volumes[vol.ID] = vol
+	if got, err := g.Image(t.Context(), vol.ID); err != nil || got.SizeBytes != testSize {
+		t.Errorf("its own guest has it: %+v, %v", got, err)
 	}
 }

@@ -142,13 +142,7 @@ func (m *Manager) checkSize(ctx context.Context, in *resizeInput) error {
 
 // checkPlace refuses an image that is where none may be. What a guest has it may have, but for a link.
 func (m *Manager) checkPlace(ctx context.Context, in *resizeInput) error {
-	if in.InstanceID == "" {
-		return m.rules.CheckLocation(ctx, m.env.HV, in.Location, in.verdict())
-	}
-	if err := location.CheckPool(ctx, m.env.HV, in.Location, in.verdict()); err != nil {
-		return err
-	}
-	return m.rules.CheckImages(in.Location)
+	return m.rules.CheckHeld(ctx, m.env.HV, in.Location, in.verdict(), in.InstanceID)
 }
 
 // checkSlice looks at the instance, if one has the volume, and refuses what cannot be.

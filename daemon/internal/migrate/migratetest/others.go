@@ -97,6 +97,23 @@ func (w *World) Elsewhere(pool string) {
 	v.Location.Name = filepath.Base(SrcPath)
 }
 
+// Unattached turns the world's volume into one that no instance has, in a pool of this host.
+func (w *World) Unattached() {
+	w.InOldPool()
+	v := &w.Registry.Vol
+	v.Attachments, v.Status = nil, api.VolumeAvailable
+}
+
+// InOldPool names the pool of the world's volume: one that no guest has is nowhere else.
+func (w *World) InOldPool() {
+	w.AddPool(hv.PoolInfo{Name: "old", Type: "dir", Path: filepath.Dir(SrcPath), Active: true})
+	v := &w.Registry.Vol
+	v.Location.Pool, v.Location.Name = "old", filepath.Base(v.Location.Path)
+	for i := range v.Attachments {
+		v.Attachments[i].Location = v.Location
+	}
+}
+
 // ForeignPath is the image of a snapshot that somebody else has made.
 const ForeignPath = "/backup/snap.qcow2"
 
