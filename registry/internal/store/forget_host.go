@@ -98,9 +98,14 @@ func stillHas(host hostcache.Row, what string, names []string, advice string) er
 	return api.Errorf(api.CodeConflict, "cannot forget host %s: there are %s of it left (%s); %s", host.Name, what, said, advice).With("left", names[:min(most, len(names))])
 }
 
-// heirOf is another host that reaches what a volume of the host ?1 has, NULL if none does.
+// heirOf is another host that reaches what a volume of the host ?1 has, NULL if none does. The host
+// that is gone has said at which path the volume is: an heir takes it at the path alone that its own
+// pool has for a file of this name, or, of a pool of devices, in the directory of the pool.
 var heirOf = `(SELECT p.host_id FROM pools p JOIN hosts h ON h.id = p.host_id JOIN locations l ON l.pool = p.name
 	WHERE l.volume_id = volumes.id AND l.migration_id IS NULL AND l.scope = 'shared' AND p.shared = 1 AND p.host_id <> ?1
+		AND (l.path = '' OR p.path <> '' AND CASE WHEN p.type IN ('dir', 'fs', 'netfs', 'vstorage')
+			THEN l.path = rtrim(p.path, '/') || '/' || l.name
+			ELSE substr(l.path, 1, length(rtrim(p.path, '/')) + 1) = rtrim(p.path, '/') || '/' END)
 		AND ` + basesReachedBy("p.host_id", "?1", "l.backing") + ` ORDER BY h.fenced, h.name LIMIT 1)`
 
 // reassignVolumes gives away or forgets the volumes of a host that is gone.
@@ -117,7 +122,7 @@ func (tx *Tx) reassignVolumes(ctx context.Context, host hostcache.Row, forget bo
 		names = append(names, v.Name)
 	}
 	if len(names) > 0 && !forget {
-		return stillHas(host, "volumes", names, "no other host reaches what is in its own pools: --with-volumes forgets them too")
+		return stillHas(host, "volumes", names, "no other host has them at these paths in a shared pool: --with-volumes forgets them too")
 	}
 	for _, v := range own {
 		if err := tx.Exec(ctx, "DELETE FROM volumes WHERE id = ?", v.ID); err != nil {

@@ -89,3 +89,40 @@ func unchangedBut(t *testing.T, s *Store, do func() error) error {
 	}
 	return err
 }
+
+// TestAnHeirGetsAVolumeAtThePathOfItsOwnPoolAlone: the host that is gone has said at which path each is.
+func TestAnHeirGetsAVolumeAtThePathOfItsOwnPoolAlone(t *testing.T) {
+	for _, tc := range []struct {
+		pool, name, path string
+		inherited        bool
+	}{
+		{"nfs", "v", "/nfs/v", true},
+		{"nfs", "v", "", true}, // it has not been made
+		{"nfs", "v", "/nfs/sub/v", false},
+		{"nfs", "v", "/nfs/w", false},
+		{"nfs", "v", "/nfs/../etc/shadow", false},
+		{"nfs", "v", "/etc/shadow", false},
+		{"nfs", "v", "/other/nfs/v", false},
+		{"luns", "unit:0:0:1", "/dev/disk/by-path/ip-192.0.2.1-lun-1", true},
+		{"luns", "unit:0:0:1", "/dev/sda", false},
+		{"luns", "unit:0:0:1", "/etc/shadow", false},
+	} {
+		t.Run(tc.path, func(t *testing.T) {
+			s := newCluster(t)
+			for n, name := range []string{"a", "b"} {
+				pools := append(clusterPools(), api.Pool{Name: "luns", Type: "iscsi", Path: "/dev/disk/by-path", Active: true, Shared: true})
+				must(s.Report(t.Context(), nobody, api.HostReport{ID: id(hostKind, n+1), Name: name, BootID: "first", Epoch: 1, Pools: pools}))(t)
+			}
+			late(t, s, 1, "a", api.Location{Pool: tc.pool, Name: tc.name, Path: "/nfs/other", Format: api.FormatRaw, SizeBytes: 512})
+			// As it would be with a registry that had taken anything.
+			if _, err := s.db.Write.ExecContext(t.Context(), "UPDATE locations SET path = ? WHERE volume_id = ?", tc.path, id(volumeKind, 61)); err != nil {
+				t.Fatal(err)
+			}
+			var heirs int
+			err := s.db.Read.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM volumes WHERE id = ?2 AND "+heirOf+" IS NOT NULL", hostA, id(volumeKind, 61)).Scan(&heirs)
+			if err != nil || (heirs == 1) != tc.inherited {
+				t.Errorf("%d heirs, %v", heirs, err)
+			}
+		})
+	}
+}
