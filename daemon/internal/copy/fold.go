@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/network"
+	"github.com/volferry/volferry/daemon/internal/openfile"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 )
 
@@ -22,6 +23,8 @@ type FoldSpec struct {
 	Into Image
 	// Network is how what is at the address is reached.
 	Network network.Access
+	// Files opens the overlay.
+	Files openfile.Files
 	// OpenEnd opens Into; nil is a client of NBD. It is for ends with faults.
 	OpenEnd OpenEnd
 }
@@ -32,7 +35,7 @@ type FoldSpec struct {
 // content.
 func Fold(ctx context.Context, f FoldSpec) (err error) {
 	sizeBytes := f.Into.SizeBytes
-	overlay, err := openOverlay(f.Overlay, sizeBytes)
+	overlay, err := openOverlay(f.Overlay, f.Files, sizeBytes)
 	if err != nil {
 		return err
 	}
@@ -57,8 +60,8 @@ func Fold(ctx context.Context, f FoldSpec) (err error) {
 }
 
 // openOverlay opens an overlay of this size, with the locks that keep every QEMU off it: ErrInUse.
-func openOverlay(path string, sizeBytes int64) (*qemuimg.Overlay, error) {
-	return qemuimg.OpenOverlay(path, sizeBytes, func(file *os.File) error {
+func openOverlay(path string, files openfile.Files, sizeBytes int64) (*qemuimg.Overlay, error) {
+	return qemuimg.OpenOverlay(path, files, sizeBytes, func(file *os.File) error {
 		return lockBytes(file, unix.F_WRLCK, qemuLockOffset, qemuLockBytes)
 	})
 }

@@ -69,7 +69,7 @@ func (s *Spec) openOverlaid(ctx context.Context, dst End) (End, error) {
 	if below.Size() != dst.Size() {
 		return nil, errors.Join(&SizeError{Path: s.Dst.Path, Bytes: dst.Size(), WantBytes: below.Size()}, below.Close())
 	}
-	overlay, err := openOverlay(s.Src.Path, dst.Size())
+	overlay, err := openOverlay(s.Src.Path, s.Files, dst.Size())
 	if err != nil {
 		return nil, errors.Join(err, below.Close())
 	}

@@ -52,7 +52,7 @@ func (s Storage) Fold(ctx context.Context, overlay string, into []hv.Image) erro
 			return err
 		}
 		to := copy.Image{Path: top.Path, Format: top.Format, SizeBytes: cmp.Or(top.SliceBytes, is.SizeBytes), Slice: top.SliceBytes != 0}
-		if err := copy.Fold(ctx, copy.FoldSpec{Overlay: overlay, Into: to, Network: s.Network}); err != nil {
+		if err := copy.Fold(ctx, copy.FoldSpec{Overlay: overlay, Into: to, Network: s.Network, Files: s.Files}); err != nil {
 			return noSpace(err)
 		}
 		// The last flush may have ended in a cache of the server that is gone by now.

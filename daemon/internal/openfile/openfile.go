@@ -33,8 +33,7 @@ type Files struct {
 	Places Places
 }
 
-// Anywhere opens what a path leads to, wherever that is. It is for files that only root can have
-// put where they are, and for what is only compared.
+// Anywhere opens what a path leads to, wherever that is. It is for what is only compared.
 func Anywhere() Files { return Files{anywhere{}} }
 
 type anywhere struct{}

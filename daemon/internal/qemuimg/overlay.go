@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/volferry/volferry/daemon/internal/openfile"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -56,9 +55,10 @@ func CreateOverlay(ctx context.Context, path string, backing Image, sizeBytes in
 	return nil
 }
 
-// overlayAt is an overlay over backing. It is in a directory of Volferry's, wherever that is.
+// overlayAt is an overlay over backing, in a directory of Volferry's. Other hosts may write there, so it
+// is opened by the rules of all images.
 func overlayAt(path string, backing Image) Image {
-	return Image{Path: path, Format: FormatQCOW2, LUKS: backing.LUKS, Files: openfile.Anywhere()}
+	return Image{Path: path, Format: FormatQCOW2, LUKS: backing.LUKS, Files: backing.Files}
 }
 
 // validateBacking refuses what no header may name: it may also be at an address, where it is raw.

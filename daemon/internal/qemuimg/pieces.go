@@ -10,6 +10,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/daemon/internal/openfile"
 )
 
 // Overlay is an overlay that is read here and not by qemu-img, which follows the name in its header
@@ -31,8 +33,8 @@ type Piece struct {
 
 // OpenOverlay opens the overlay at path, which has this size, once hold has taken the locks that keep
 // others off it.
-func OpenOverlay(path string, sizeBytes int64, hold func(*os.File) error) (*Overlay, error) {
-	overlay := overlayAt(path, Image{})
+func OpenOverlay(path string, files openfile.Files, sizeBytes int64, hold func(*os.File) error) (*Overlay, error) {
+	overlay := overlayAt(path, Image{Files: files})
 	if err := overlay.validate(); err != nil {
 		return nil, err
 	}

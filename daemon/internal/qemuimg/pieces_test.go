@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/openfile"
 )
 
 func openPieces(path string) (*Overlay, error) {
-	return OpenOverlay(path, overlayTestBytes, func(*os.File) error { return nil })
+	return OpenOverlay(path, openfile.Files{}, overlayTestBytes, func(*os.File) error { return nil })
 }
 
 // What a guest has written is in its overlay, and QEMU has written the tables. What they cannot say is not believed.
