@@ -44,7 +44,7 @@ func (d *doctor) hook(ctx context.Context) api.Check {
 		Name: name, Status: "warn",
 		Message: fmt.Sprintf("%s is installed, and %s, which looks for hooks when it starts or is reloaded, has run since %s: it may not have seen it",
 			d.cfg.LibvirtHook, process.Name, process.Since.UTC().Format(time.RFC3339)),
-		Advice: fmt.Sprintf("volferryctl doctor --fix, or systemctl reload %s; guests are not touched by that", process.Name),
+		Advice: "volferryctl doctor --fix, or " + api.ShellLine("systemctl", "reload", process.Name) + "; guests are not touched by that",
 	}
 }
 

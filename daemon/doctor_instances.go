@@ -17,8 +17,8 @@ func (d *doctor) lost() []api.Check {
 		out = append(out, api.Check{
 			Name: "instance " + l.InstanceName, Status: "warn",
 			Message: fmt.Sprintf("it is kept off: disk %s is volume %s at %s, which this host lost when it was fenced", l.Target, l.VolumeName, l.Path),
-			Advice: fmt.Sprintf("virsh detach-disk %s %s --config; it may be started then, and the volume attached here again once it is free",
-				l.InstanceName, l.Target),
+			Advice: api.ShellLine("virsh", "detach-disk", "--config", "--", l.InstanceName, l.Target) +
+				"; it may be started then, and the volume attached here again once it is free",
 		})
 	}
 	return out

@@ -24,7 +24,7 @@ func (d *doctor) outside(ctx context.Context, attached []api.Volume) []api.Check
 		if err := d.rules.CheckPlace(ctx, vol.Location.Path); api.CodeOf(err) == api.CodePermissionDenied {
 			advice := "do either before that, or move the volume to a pool"
 			if location.OfSystem(filepath.Dir(vol.Location.Path)) {
-				advice = "move the volume to a pool: volferryctl volume migrate " + vol.Name + " --to-pool POOL"
+				advice = "move the volume to a pool: " + api.ShellLine("volferryctl", "volume", "migrate", vol.Name, "--to-pool", "POOL")
 			}
 			out = append(out, api.Check{
 				Name: "volume " + vol.Name, Status: "warn", Message: "it goes on as it is, but once it is detached it is not attached again: " + err.Error(),

@@ -35,7 +35,7 @@ func (d *doctor) poolsGone(ctx context.Context, volumes []api.Volume) []api.Chec
 		out = append(out, api.Check{
 			Name: "pool " + pool, Status: "fail",
 			Message: fmt.Sprintf("it is not on this host any more, and %s of this host should be in it: %s", api.Count(len(names[pool]), "volume"), strings.Join(names[pool], ", ")),
-			Advice: "define and start it again (virsh pool-define, " + api.ShellLine("virsh", "pool-start", pool) + "), or list it in connector_pools if it is a connector's; " +
+			Advice: "define and start it again (virsh pool-define, " + api.ShellLine("virsh", "pool-start", "--", pool) + "), or list it in connector_pools if it is a connector's; " +
 				"if its storage is gone for good, detach each of its volumes and have it forgotten (" + api.ShellLine("volferryctl", "volume", "forget", names[pool][0]) + ")",
 		})
 	}

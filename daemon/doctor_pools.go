@@ -36,7 +36,7 @@ func (d *doctor) pools(ctx context.Context) []api.Check {
 		}
 		if !p.Active {
 			out = append(out, api.Check{
-				Name: "pool " + p.Name, Status: "warn", Message: "it is not active", Advice: api.ShellLine("virsh", "pool-start", p.Name),
+				Name: "pool " + p.Name, Status: "warn", Message: "it is not active", Advice: api.ShellLine("virsh", "pool-start", "--", p.Name),
 			})
 			continue
 		}
@@ -57,7 +57,7 @@ func (d *doctor) pools(ctx context.Context) []api.Check {
 		}
 		has := ok("pool "+p.Name, fmt.Sprintf("%s, %s free", p.Type, api.Bytes(free)))
 		if free < poolLow {
-			has.Status, has.Advice = "warn", "hardly a volume has room there; make room, or move out what volumes it has (volferryctl pool drain "+p.Name+" --to POOL)"
+			has.Status, has.Advice = "warn", "hardly a volume has room there; make room, or move out what volumes it has ("+api.ShellLine("volferryctl", "pool", "drain", p.Name, "--to", "POOL")+")"
 		}
 		out = append(out, has)
 	}
@@ -91,7 +91,7 @@ func openPools(pools []hv.PoolInfo) []api.Check {
 			out = append(out, api.Check{
 				Name: "pool " + p.Name, Status: "warn",
 				Message: fmt.Sprintf("%s may write in its directory %s, or rename it, and so put another file in the place of a volume", who, p.Path),
-				Advice:  "let root alone write there: " + api.ShellLine("chown", "root:root", p.Path) + " and " + api.ShellLine("chmod", "go-w", p.Path) + ", and so for the directories above it",
+				Advice:  "let root alone write there: " + api.ShellLine("chown", "root:root", "--", p.Path) + " and " + api.ShellLine("chmod", "go-w", "--", p.Path) + ", and so for the directories above it",
 			})
 		}
 	}

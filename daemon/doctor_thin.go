@@ -31,11 +31,11 @@ func thinChecks(pools []thin.Pool) []api.Check {
 		switch {
 		case p.Trouble != "":
 			full.Status, full.Message = "fail", p.Trouble+": "+full.Message
-			full.Advice = "lvs -a " + p.Name + ", lvextend; one that is damaged: lvconvert --repair " + p.Name
+			full.Advice = api.ShellLine("lvs", "-a", "--", p.Name) + ", lvextend; one that is damaged: " + api.ShellLine("lvconvert", "--repair", "--", p.Name)
 		case p.Metadata >= thinFull:
-			full.Status, full.Advice = "warn", "lvextend --poolmetadatasize +SIZE "+p.Name
+			full.Status, full.Advice = "warn", api.ShellLine("lvextend", "--poolmetadatasize", "+SIZE", "--", p.Name)
 		case p.Data >= thinFull:
-			full.Status, full.Advice = "warn", "lvextend --size +SIZE "+p.Name+", or move volumes out of it with --delete-source"
+			full.Status, full.Advice = "warn", api.ShellLine("lvextend", "--size", "+SIZE", "--", p.Name)+", or move volumes out of it with --delete-source"
 		}
 		out = append(out, full)
 	}

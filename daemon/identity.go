@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/uplink"
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
@@ -51,8 +52,8 @@ func holdID(cfg *config, id string) error {
 		return fmt.Errorf("look whether %s is known to a registry: %w", path, err)
 	}
 	if kept != "" && registered {
-		return fmt.Errorf("%s says host %s and the certificate %s is of host %s: the journal in %s is the other host's; use the certificate of %s, which 'volferry-registry issue-cert host NAME --id %s' makes, or give this host a state_dir of its own",
-			path, kept, cfg.TLSCert, id, cfg.StateDir, kept, kept)
+		return fmt.Errorf("%s says host %s and the certificate %s is of host %s: the journal in %s is the other host's; use the certificate of %s, which `%s` makes, or give this host a state_dir of its own",
+			path, kept, cfg.TLSCert, id, cfg.StateDir, kept, api.ShellLine("volferry-registry", "issue-cert", "host", "NAME", "--id", kept))
 	}
 	return atomicfile.Write(path, []byte(id+"\n"), 0o644)
 }

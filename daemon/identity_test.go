@@ -174,7 +174,7 @@ func TestDoctorTellsWhatAFenceTook(t *testing.T) {
 		t.Fatal(err)
 	}
 	checks := (&doctor{uplink: up}).lost()
-	if len(checks) != 1 || !strings.Contains(checks[0].Message, "data") || !strings.Contains(checks[0].Advice, "detach-disk web vdb") {
+	if len(checks) != 1 || !strings.Contains(checks[0].Message, "data") || !strings.Contains(checks[0].Advice, "detach-disk --config web vdb;") {
 		t.Errorf("checks %+v", checks)
 	}
 }

@@ -228,7 +228,7 @@ func (in *invocation) issueHost(ca *mtls.CA, name string, valid time.Duration) (
 		in.id = old.ID
 	case in.id == "" && in.replace:
 		// A new id would be another host, and the registry would refuse this one.
-		return mtls.Pair{}, fmt.Errorf("there is no certificate in %s to replace: name its directory with --out, or give the host's id with --id (`volferryctl host show %s` has it)", in.out, name)
+		return mtls.Pair{}, fmt.Errorf("there is no certificate in %s to replace: name its directory with --out, or give the host's id with --id (`%s` has it)", in.out, api.ShellLine("volferryctl", "host", "show", name))
 	case in.id == "":
 		in.id = uuid.NewString()
 	}

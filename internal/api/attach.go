@@ -161,6 +161,6 @@ func (a *Attachment) CheckStart() error {
 	if a.Host != "" {
 		return nil
 	}
-	return Errorf(CodeStateForbidden, "cannot start a migration at the attachment of volume %[1]s: no host has its instance %[2]s; move the volume with `volferryctl volume migrate %[1]s`, with --external-copy if another tool is to copy it",
-		a.VolumeName, a.InstanceName)
+	return Errorf(CodeStateForbidden, "cannot start a migration at the attachment of volume %s: no host has its instance %s; move the volume with `%s`, with --external-copy if another tool is to copy it",
+		a.VolumeName, a.InstanceName, ShellLine("volferryctl", "volume", "migrate", a.VolumeName))
 }

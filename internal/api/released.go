@@ -38,17 +38,17 @@ func (r *ReleasedSource) WayOut() string {
 		howTo = "docs/how-to/lose-a-host.md (The registry is lost)"
 	}
 	if r.RunBy != "" {
-		return fmt.Sprintf("shut that guest down before the two differ more (%s), and delete neither; %s says how the right one is kept", ShellLine("virsh", "shutdown", r.RunBy), howTo)
+		return fmt.Sprintf("shut that guest down before the two differ more (%s), and delete neither; %s says how the right one is kept", ShellLine("virsh", "shutdown", "--", r.RunBy), howTo)
 	}
 	if r.Unrecorded {
 		return "delete neither, and start no guest on either: compare the two; " + howTo + " says how the volume is put where it belongs"
 	}
 	adopt := []string{"volferryctl", "volume", "adopt", r.VolumeName + "-old"}
-	remove := ShellLine("rm", r.Location.Path)
+	remove := ShellLine("rm", "--", r.Location.Path)
 	switch {
 	case r.Location.Pool != "":
 		adopt = append(adopt, "--pool", r.Location.Pool, "--volume-name", r.Location.Name)
-		remove = ShellLine("virsh", "vol-delete", "--pool", r.Location.Pool, r.Location.Name)
+		remove = ShellLine("virsh", "vol-delete", "--pool", r.Location.Pool, "--", r.Location.Name)
 	case strings.HasPrefix(r.Location.Path, "/dev/"):
 		adopt = append(adopt, "--path", r.Location.Path)
 		remove = "it is a device, which is removed where it was made"

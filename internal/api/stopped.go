@@ -26,15 +26,17 @@ func (m *Migration) Ref() string {
 
 // CopyCommand is the command that copies, and that goes on with the copy of a migration whose copy
 // has failed. A Composite migration goes on from there to its end.
-func (m *Migration) CopyCommand() string { return "volferryctl migration copy " + m.Ref() }
+func (m *Migration) CopyCommand() string {
+	return ShellLine("volferryctl", "migration", "copy", m.Ref())
+}
 
 // CompleteCommand is the command that completes the migration.
 func (m *Migration) CompleteCommand() string {
-	line := "volferryctl migration complete " + m.Ref()
+	words := []string{"volferryctl", "migration", "complete", m.Ref()}
 	if m.DstAttachmentID != "" {
-		line += " " + m.DstAttachmentID
+		words = append(words, m.DstAttachmentID)
 	}
-	return line
+	return ShellLine(words...)
 }
 
 // Cures returns the commands that end the standstill of a migration that has stopped: again
@@ -74,7 +76,7 @@ func (m *Migration) goOn() string {
 			return m.whichCommand()
 		}
 		verb, _ := m.PausedGoal()
-		return "volferryctl migration " + verb + " " + m.ID
+		return ShellLine("volferryctl", "migration", verb, m.ID)
 	case MigrationOrphaned:
 		return m.whichCommand() + CureSeparator + "volferryctl migration abandon --help"
 	case MigrationStarted:
@@ -88,7 +90,7 @@ func (m *Migration) goOn() string {
 	case MigrationCopied:
 		return m.CompleteCommand()
 	default:
-		return "volferryctl migration show " + m.ID
+		return ShellLine("volferryctl", "migration", "show", m.ID)
 	}
 }
 
@@ -122,9 +124,13 @@ func (m *Migration) lookFirst() string {
 	return m.whichCommand() + `, mend what it shows (the page Recover, "A definition that was put back" or "A source that was written"), then `
 }
 
-func (m *Migration) whichCommand() string { return "volferryctl volume which " + m.volume() }
+func (m *Migration) whichCommand() string {
+	return ShellLine("volferryctl", "volume", "which", m.volume())
+}
 
-func (m *Migration) cancelCommand() string { return "volferryctl migration cancel " + m.Ref() }
+func (m *Migration) cancelCommand() string {
+	return ShellLine("volferryctl", "migration", "cancel", m.Ref())
+}
 
 // PausedGoal returns, of a move with all guests paused that needs an operator, the verb that
 // goes on with it and where its volume is. While its guests are let run the phase does not say which; the commands do.

@@ -112,8 +112,10 @@ func (m *Metrics) Checks() []api.Check {
 	advice := "`ss -ltnp` says which program has the address; end it, or set metrics_listen"
 	if errors.Is(m.trouble, syscall.EAFNOSUPPORT) {
 		// The packaged units forbid it: an address has to be opened by systemd.
-		advice = fmt.Sprintf("the unit of this program has no network of its own, so systemd opens the address: `systemctl edit %[1]s-metrics.socket` with the lines [Socket], ListenStream= and ListenStream=%[2]s; then `systemctl stop %[1]s.socket %[1]s-metrics.socket %[1]s.service` and `systemctl start %[1]s.socket %[1]s.service`",
-			filepath.Base(os.Args[0]), m.address)
+		program := filepath.Base(os.Args[0])
+		advice = fmt.Sprintf("the unit of this program has no network of its own, so systemd opens the address: `%s` with the lines [Socket], ListenStream= and ListenStream=%s; then `%s` and `%s`",
+			api.ShellLine("systemctl", "edit", program+"-metrics.socket"), m.address,
+			api.ShellLine("systemctl", "stop", program+".socket", program+"-metrics.socket", program+".service"), api.ShellLine("systemctl", "start", program+".socket", program+".service"))
 	}
 	return []api.Check{{
 		Name: "metrics", Status: "warn", Message: fmt.Sprintf("not served at %s: %v", m.address, m.trouble), Advice: advice,

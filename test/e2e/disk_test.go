@@ -179,7 +179,7 @@ func TestDomainThatIsNotOursToTouchIsRefused(t *testing.T) {
 		h.virsh(t, "blockcopy", g.Name, "vda", filepath.Join(a, "theirs.raw"), "--format", "raw", "--transient-job", "--bandwidth", "1")
 		before := g.volume(t, "vda")
 		e := h.refuses(t, api.CodeInstanceBusy, "volume", "migrate", before.ID, "--to-pool", "b")
-		mustContain(t, e.Message, "virsh blockjob "+g.Name+" vda", "--abort")
+		mustContain(t, e.Message, "virsh blockjob --info "+g.Name+" vda", "--abort")
 		h.virsh(t, "blockjob", g.Name, "vda", "--abort")
 	})
 	t.Run("a managed save", func(t *testing.T) {

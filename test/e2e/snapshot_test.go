@@ -61,11 +61,11 @@ func TestASnapshotOverTheOverlayIsMergedAsTheMessageSays(t *testing.T) {
 		g.writes(t)
 	}
 	overlay := filepath.Join(h.Overlays(), v.ID+".qcow2")
-	merge := "virsh " + strings.Join([]string{"blockcommit", g.Name, "vda", "--base", overlay, "--active", "--pivot", "--wait"}, " ")
+	merge := "virsh " + strings.Join([]string{"blockcommit", "--base", overlay, "--active", "--pivot", "--wait", g.Name, "vda"}, " ")
 	g.showsItsSnapshot(t, v, merge)
 	for _, call := range [][]string{v.completeArgs(), {"migration", "cancel", v.ID}} {
 		e := h.fails(t, api.ExitOpFailed, api.CodeChainChanged, call...)
-		mustContain(t, e.Message, "`"+merge+"`", "`virsh snapshot-delete "+g.Name+" NAME --metadata`", "A snapshot over a disk that moves")
+		mustContain(t, e.Message, "`"+merge+"`", "`virsh snapshot-delete --metadata "+g.Name+" NAME`", "A snapshot over a disk that moves")
 	}
 	commands := recoverCommands(t, mergeCommands)[1]
 	h.types(t, t.TempDir(), strings.NewReplacer(" G\n", " "+g.Name+"\n", " G ", " "+g.Name+" ", "OVERLAY", overlay).Replace(commands))

@@ -75,7 +75,7 @@ func notAtRegistry(s *session.Session, err error) error {
 	return &session.AdvisedError{
 		Err:    api.Errorf(api.CodeInvalidArgument, "doctor looks at a host, and at %s the registry answers, which looks at none", s.Client.Target()),
 		Exit:   api.ExitUsage,
-		Advice: fmt.Sprintf("%s\nHow the registry is: %s --socket %s status", daemon, session.Program, s.Client.Target()),
+		Advice: daemon + "\nHow the registry is: " + api.ShellLine(session.Program, "--socket", s.Client.Target(), "status"),
 	}
 }
 

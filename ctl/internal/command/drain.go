@@ -121,7 +121,8 @@ func poolDrain(c *cli.Context, s *session.Session) error {
 }
 
 func drainAdvice(id string) string {
-	return fmt.Sprintf("Follow it: %[1]s drain watch %[2]s\nPause it:  %[1]s drain pause %[2]s\nStop it:   %[1]s drain stop %[2]s", session.Program, id)
+	return fmt.Sprintf("Follow it: %s\nPause it:  %s\nStop it:   %s",
+		api.ShellLine(session.Program, "drain", "watch", id), api.ShellLine(session.Program, "drain", "pause", id), api.ShellLine(session.Program, "drain", "stop", id))
 }
 
 func drainWatch(c *cli.Context, s *session.Session) error {
@@ -178,7 +179,7 @@ func endDrain(ctx context.Context, s *session.Session, id string, view *drainVie
 	}
 	return &session.AdvisedError{
 		Err: api.Errorf(api.CodeConflict, "%s", stays), Exit: api.ExitOpFailed,
-		Advice: fmt.Sprintf("See why: %s drain show %s", session.Program, d.ID),
+		Advice: "See why: " + api.ShellLine(session.Program, "drain", "show", d.ID),
 	}
 }
 

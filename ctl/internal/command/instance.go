@@ -165,7 +165,7 @@ func whyKeptOff(i *api.Instance) string {
 	if i.LockedBy == "" || i.State != api.InstanceStopped {
 		return ""
 	}
-	return fmt.Sprintf("until migration %[1]s is over, which leaves it as it was before; '%[2]s migration watch %[1]s'", i.LockedBy, session.Program)
+	return fmt.Sprintf("until migration %s is over, which leaves it as it was before; `%s`", i.LockedBy, api.ShellLine(session.Program, "migration", "watch", i.LockedBy))
 }
 
 // diskLine is a slot of an instance: the volume in it, or why it is empty.
@@ -194,7 +194,7 @@ func whySlotEmpty(i *api.Instance, slot api.BlockDeviceMapping) string {
 	case slot.Note != "":
 		return slot.Note
 	case api.IsRoot(slot.BootIndex):
-		return fmt.Sprintf("detached, so it does not start; '%s volume attach VOLUME %s --root' gives it one", session.Program, i.Name)
+		return fmt.Sprintf("detached, so it does not start; `%s` gives it one", api.ShellLine(session.Program, "volume", "attach", "VOLUME", i.Name, "--root"))
 	}
 	return "detached"
 }

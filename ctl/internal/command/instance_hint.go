@@ -60,7 +60,7 @@ func hintVolume(c *cli.Context, s *session.Session, err error) error {
 		if name == ref {
 			return &session.AdvisedError{
 				Err: e, Exit: api.ExitNotFound,
-				Advice: fmt.Sprintf("%s is a volume; '%s attachment list --volume %[1]s' shows the ids of its attachments.", ref, session.Program),
+				Advice: fmt.Sprintf("%s is a volume; `%s` shows the ids of its attachments.", ref, api.ShellLine(session.Program, "attachment", "list", "--volume", ref)),
 			}
 		}
 	}

@@ -60,17 +60,17 @@ func instanceMigrate(c *cli.Context, s *session.Session) error {
 
 // againText is the command that goes on with what is left.
 func againText(c *cli.Context, p *instancePlan) string {
-	line := fmt.Sprintf("%s instance migrate %s --to-pool %s", session.Program, p.InstanceName, p.ToPool)
+	words := []string{session.Program, "instance", "migrate", p.InstanceName, "--to-pool", p.ToPool}
 	if c.IsSet("bandwidth") {
-		line += " --bandwidth " + c.String("bandwidth")
+		words = append(words, "--bandwidth", c.String("bandwidth"))
 	}
 	if c.IsSet("pace") {
-		line += " --pace " + c.String("pace")
+		words = append(words, "--pace", c.String("pace"))
 	}
 	if c.Bool("delete-source") {
-		line += " --delete-source"
+		words = append(words, "--delete-source")
 	}
-	return line
+	return api.ShellLine(words...)
 }
 
 // instanceMove moves the volumes of an instance. Each move is an operation of its own, which

@@ -91,7 +91,7 @@ func migrationReleased(c *cli.Context, s *session.Session) error {
 
 // deleteSourceCommand is the command that deletes the source that a migration has left.
 func deleteSourceCommand(migration string) string {
-	return session.Program + " migration " + deleteSourceName + " " + migration
+	return api.ShellLine(session.Program, "migration", deleteSourceName, migration)
 }
 
 // migrationDeleteSource takes the name of a volume as well, if that has left one source.

@@ -77,7 +77,7 @@ func (s *Session) notStarted(now unit.State) error {
 	}
 	advice := fmt.Sprintf("'%[1]s check-config' says whether its configuration is right; 'journalctl -u %[1]s -n 30' has more of what it said.", s.program())
 	if now.GivenUp() {
-		advice += fmt.Sprintf("\nOnce that is mended: systemctl reset-failed %[1]s.service %[1]s.socket && systemctl start %[1]s.socket %[1]s.service", s.program())
+		advice += "\nOnce that is mended: " + api.ShellLine("systemctl", "reset-failed", s.unit(), s.program()+".socket") + " && " + api.ShellLine("systemctl", "start", s.program()+".socket", s.unit())
 	} else {
 		advice += "\nOnce that is mended it starts by itself: systemd tries again every few seconds."
 	}

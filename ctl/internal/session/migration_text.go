@@ -27,13 +27,13 @@ func OutcomeText(m *api.Migration) []string {
 		return []string{
 			fmt.Sprintf("Started migration %s of volume %s: nothing writes to %s any more.", m.ID, name, m.Src.Path),
 			fmt.Sprintf("Destination attachment: %s at %s", render.OrDash(m.DstAttachmentID), m.Dst.Path),
-			fmt.Sprintf("Next: copy the data with '%s migration copy %s', or with any other tool,", Program, m.Ref()),
-			fmt.Sprintf("then '%s'.", m.CompleteCommand()),
+			fmt.Sprintf("Next: copy the data with `%s`, or with any other tool,", api.ShellLine(Program, "migration", "copy", m.Ref())),
+			fmt.Sprintf("then `%s`.", m.CompleteCommand()),
 		}
 	case api.MigrationCopied:
 		return []string{
 			fmt.Sprintf("Copied %s from %s to %s.", api.Bytes(m.BytesTotal), src, dst),
-			fmt.Sprintf("Next: '%s'.", m.CompleteCommand()),
+			fmt.Sprintf("Next: `%s`.", m.CompleteCommand()),
 		}
 	case api.MigrationError:
 		return []string{StandingText(m)}
@@ -88,8 +88,8 @@ func StandingText(m *api.Migration) string {
 		if m.LedByRegistry() {
 			return pausedAdvice(m)
 		}
-		return fmt.Sprintf("Migration %[1]s of volume %[3]s needs an operator; nothing more will be done unasked.\nSee which copy is authoritative: %[2]s volume which %[3]s",
-			m.ID, Program, render.VolumeName(m))
+		return fmt.Sprintf("Migration %s of volume %s needs an operator; nothing more will be done unasked.\nSee which copy is authoritative: %s",
+			m.ID, render.VolumeName(m), api.ShellLine(Program, "volume", "which", render.VolumeName(m)))
 	case api.MigrationCompleted:
 		return fmt.Sprintf("Volume %s is at %s.", render.VolumeName(m), render.Location(m.Dst))
 	case api.MigrationCancelled, api.MigrationError:
@@ -104,8 +104,8 @@ func StandingText(m *api.Migration) string {
 		return fmt.Sprintf("Migration %s of volume %s is in state %s.\nTry again:    %s\nTake it back: %s", m.ID, render.VolumeName(m), m.State, goOn, back)
 	default:
 	}
-	return fmt.Sprintf("Migration %[2]s of volume %[5]s is in state %[3]s.\nTake it back: %[1]s migration cancel %[4]s",
-		Program, m.ID, m.State, m.Ref(), render.VolumeName(m))
+	return fmt.Sprintf("Migration %s of volume %s is in state %s.\nTake it back: %s",
+		m.ID, render.VolumeName(m), m.State, api.ShellLine(Program, "migration", "cancel", m.Ref()))
 }
 
 // cancelStandingText is StandingText after a cancel that failed. A copy that was at work has stopped for it.
@@ -121,8 +121,8 @@ func cancellingAdvice(m *api.Migration) string {
 		return fmt.Sprintf("The cancel of migration %s of volume %s has stopped; the volume will be at %s as before.\nTry again: %s",
 			m.ID, render.VolumeName(m), render.Location(m.Src), again)
 	}
-	return fmt.Sprintf("Migration %[2]s of volume %[3]s is being cancelled: the volume will be at %[4]s as before.\nFollow it: %[1]s migration watch %[2]s",
-		Program, m.ID, render.VolumeName(m), render.Location(m.Src))
+	return fmt.Sprintf("Migration %s of volume %s is being cancelled: the volume will be at %s as before.\nFollow it: %s",
+		m.ID, render.VolumeName(m), render.Location(m.Src), api.ShellLine(Program, "migration", "watch", m.ID))
 }
 
 // duration is how long a migration took, 0 if it is not over.

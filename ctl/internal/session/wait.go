@@ -5,7 +5,6 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/volferry/volferry/ctl/internal/render"
@@ -128,12 +127,13 @@ func (s *Session) FollowError(err error, advice string) error {
 // Advice says how to follow the work and how to cancel it.
 func (w Work) Advice() string {
 	if w.Migration == nil {
-		return fmt.Sprintf("Follow it: %s op watch %s", Program, w.Op.ID)
+		return "Follow it: " + api.ShellLine(Program, "op", "watch", w.Op.ID)
 	}
+	follow := "Follow it: " + api.ShellLine(Program, "migration", "watch", w.Migration.ID)
 	if w.Migration.State == api.MigrationCancelling || strings.HasSuffix(w.Op.Kind, "cancel") {
-		return fmt.Sprintf("Follow it: %s migration watch %s", Program, w.Migration.ID)
+		return follow
 	}
-	return fmt.Sprintf("Follow it: %[1]s migration watch %[2]s\nCancel it: %[1]s migration cancel %[2]s", Program, w.Migration.ID)
+	return follow + "\nCancel it: " + api.ShellLine(Program, "migration", "cancel", w.Migration.ID)
 }
 
 // readEnd reads into w how the op and its migration ended.

@@ -106,7 +106,7 @@ func (l lvm) remove(ctx context.Context, p place, r *report, in connector.Reques
 	case err != nil:
 		return connector.Answer{}, err
 	case v.open:
-		return connector.Answer{}, connector.Errorf(connector.CodeInUse, "%s is open: `lsof %[1]s` may say by whom", p.path(in.Volume))
+		return connector.Answer{}, connector.Errorf(connector.CodeInUse, "%s is open: lsof may say by whom", p.path(in.Volume))
 	}
 	if _, err := l.within(ctx, r.group, "lvremove", "--yes", "--select", "lv_uuid="+v.UUID, p.group); err != nil {
 		return connector.Answer{}, refusal(err)

@@ -81,7 +81,7 @@ func (l lvm) report(ctx context.Context, p place) (*report, error) {
 	case !slices.Contains(strings.Split(r.pool.Layout, ","), "pool") || !slices.Contains(strings.Split(r.pool.Layout, ","), "thin"):
 		return nil, connector.Errorf(connector.CodeInvalid, "%s/%s is no thin pool (%s)", p.group, p.pool, r.pool.Layout)
 	case r.pool.Zero != "1":
-		return nil, connector.Errorf(connector.CodeInvalid, "thin pool %s/%s does not zero what it allots, so that a new volume could show another's data; lvchange --zero y %[1]s/%[2]s", p.group, p.pool)
+		return nil, connector.Errorf(connector.CodeInvalid, "thin pool %s/%s does not zero what it allots, so that a new volume could show another's data; lvchange --zero y turns that on", p.group, p.pool)
 	}
 	if r.extentBytes, err = strconv.ParseInt(r.pool.ExtentSize, 10, 64); err != nil || r.extentBytes <= 0 {
 		return nil, connector.Errorf(connector.CodeFailed, "lvs says that extents have %.40q bytes", r.pool.ExtentSize)

@@ -164,8 +164,8 @@ func (e *env) notUnderAnotherID(ctx context.Context, in *input, verdict string) 
 	}
 	for _, u := range users {
 		if u.instance == in.InstanceName && u.instanceID != in.InstanceID {
-			return api.Errorf(api.CodeChainChanged, "%s: instance %s is not defined on this host any more, and a domain of its name with another UUID, %s, has the volume as disk %s; give that domain its UUID back (volferryctl instance show %[2]s says how), or take the disk from it (virsh detach-disk %[2]s %[4]s)",
-				verdict, u.instance, u.instanceID, u.disk.Target)
+			return api.Errorf(api.CodeChainChanged, "%s: instance %s is not defined on this host any more, and a domain of its name with another UUID, %s, has the volume as disk %s; give that domain its UUID back (`%s` says how), or take the disk from it (`%s`)",
+				verdict, u.instance, u.instanceID, u.disk.Target, api.ShellLine("volferryctl", "instance", "show", u.instance), api.ShellLine("virsh", "detach-disk", "--", u.instance, u.disk.Target))
 		}
 	}
 	return nil
@@ -242,8 +242,8 @@ func checkDomain(verdict string, dom *hv.Domain) error {
 	case dom.State == hv.StateOther:
 		return api.Errorf(api.CodeInstanceBusy, "%s: instance %s is neither running, paused nor stopped; try again when it is", verdict, dom.Name)
 	case !dom.State.Active() && dom.ManagedSave:
-		return api.Errorf(api.CodeStateForbidden, "%s: instance %s has a managed save image, which names its disks of then; start it, or run `virsh managedsave-remove %s`",
-			verdict, dom.Name, dom.Name)
+		return api.Errorf(api.CodeStateForbidden, "%s: instance %s has a managed save image, which names its disks of then; start it, or run `%s`",
+			verdict, dom.Name, api.ShellLine("virsh", "managedsave-remove", "--", dom.Name))
 	}
 	return request.AtHome(verdict, dom)
 }

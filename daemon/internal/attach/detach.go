@@ -55,7 +55,7 @@ func (m *Manager) detachRequest(opID, volumeRef string, in api.VolumeDetach) req
 		OpID: opID, Kind: kindDetach, Body: detachBody{Volume: volumeRef, In: in},
 		Decide: func(ctx context.Context) (request.Input, error) {
 			if in.Instance == "" {
-				return nil, api.Errorf(api.CodeInvalidArgument, "instance is missing; `volferryctl volume show %.64s` says where the volume is", volumeRef)
+				return nil, api.Errorf(api.CodeInvalidArgument, "instance is missing; `%s` says where the volume is", api.ShellLine("volferryctl", "volume", "show", volumeRef))
 			}
 			f, err := m.findAt(ctx, volumeRef, in.Instance)
 			if err != nil {

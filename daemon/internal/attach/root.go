@@ -53,7 +53,7 @@ func (in *input) onShelf(what rootChange, inst api.Instance) error {
 	if inst.State != api.InstanceShelved && inst.State != api.InstanceShelvedOffloaded {
 		return nil
 	}
-	return api.Errorf(what.code, "%s: it is %s; `volferryctl instance unshelve %s` first", in.cannot(what), inst.State, inst.Name).With("state", inst.State)
+	return api.Errorf(what.code, "%s: it is %s; `%s` first", in.cannot(what), inst.State, api.ShellLine("volferryctl", "instance", "unshelve", inst.Name)).With("state", inst.State)
 }
 
 // checkLocked refuses an instance that somebody has locked. What is begun with
@@ -66,7 +66,7 @@ func checkLocked(verdict string, inst api.Instance) error {
 		return api.Errorf(api.CodeInstanceLocked, "%s: instance %s is locked by migration %s; try again when that is over", verdict, inst.Name, inst.LockedBy).
 			With("migration_id", inst.LockedBy)
 	}
-	return api.Errorf(api.CodeInstanceLocked, "%s: instance %s is locked (%s); `volferryctl instance unlock %s` if that is over", verdict, inst.Name, inst.LockReason, inst.Name)
+	return api.Errorf(api.CodeInstanceLocked, "%s: instance %s is locked (%s); `%s` if that is over", verdict, inst.Name, inst.LockReason, api.ShellLine("volferryctl", "instance", "unlock", inst.Name))
 }
 
 // freshen makes the registry know what this host is like now before it is asked
@@ -97,8 +97,8 @@ func (e *env) chooseRoot(ctx context.Context, in *input, device string, dom *hv.
 	case s.Note != "":
 		return refuse(api.CodeUnsupportedDisk, "its disk %s is what it boots from, and that is %s; only volumes are changed", s.Device, s.Note)
 	case dom.ConfigDisk(s.Device) != nil:
-		return refuse(api.CodeConflict, "its definition has a disk %s that the registry does not know of; take that out first (virsh detach-disk %s %s --config)",
-			s.Device, inst.Name, s.Device)
+		return refuse(api.CodeConflict, "its definition has a disk %s that the registry does not know of; take that out first (`%s`)",
+			s.Device, api.ShellLine("virsh", "detach-disk", "--config", "--", inst.Name, s.Device))
 	}
 	in.Device, in.BootIndex, in.Root, in.Slot = s.Device, s.BootIndex, true, s.Slot
 	was, err := e.slotDisk(in)

@@ -60,19 +60,19 @@ func (in *input) mend(v *view, toBe place) (commands []string) {
 			switch {
 			case err != nil, topErr != nil, committed[d.Target], !named && (toBe == absent || d.Target != in.Device && d.Serial != in.VolumeID), whole && toBe == attached:
 			case named && d.Mirror != nil:
-				virsh("blockjob", in.InstanceName, d.Target, "--abort")
+				virsh("blockjob", "--abort", "--", in.InstanceName, d.Target)
 			case over: // a snapshot, which has the newest writes
 				if !v.active {
-					virsh("start", in.InstanceName)
+					virsh("start", "--", in.InstanceName)
 				}
 				// Some versions of QEMU miss what a guest writes as such a job begins.
 				suspend := v.dom.State != hv.StatePaused
 				if suspend {
-					virsh("suspend", in.InstanceName)
+					virsh("suspend", "--", in.InstanceName)
 				}
-				virsh("blockcommit", in.InstanceName, d.Target, "--base", in.Location.Path, "--active", "--pivot", "--wait")
+				virsh("blockcommit", "--base", in.Location.Path, "--active", "--pivot", "--wait", "--", in.InstanceName, d.Target)
 				if suspend {
-					virsh("resume", in.InstanceName)
+					virsh("resume", "--", in.InstanceName)
 				}
 				committed[d.Target] = true
 			default:
@@ -86,7 +86,7 @@ func (in *input) mend(v *view, toBe place) (commands []string) {
 	scope(v.dom.Config, "--config")
 	for _, d := range slices.Concat(v.dom.Live, v.dom.Config) {
 		if flags := takeOut[d.Target]; len(flags) > 0 {
-			virsh(append([]string{"detach-disk", in.InstanceName, d.Target}, flags...)...)
+			virsh(slices.Concat([]string{"detach-disk"}, flags, []string{"--", in.InstanceName, d.Target})...)
 			delete(takeOut, d.Target)
 		}
 	}

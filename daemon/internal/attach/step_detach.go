@@ -192,8 +192,8 @@ func (in *input) comesBack(dom *hv.Domain) error {
 		}
 		if d != nil && d.Uncarried != "" {
 			return api.Errorf(api.CodeUnsupportedDisk,
-				"cannot detach volume %s: disk %s of instance %s has %s, which it would come back without; `virsh dumpxml %s` shows it, and who keeps that may take the disk out (virsh detach-disk %s %s) and then end the attachment (volferryctl attachment delete %s --force)",
-				in.VolumeName, in.Device, in.InstanceName, d.Uncarried, in.InstanceName, in.InstanceName, in.Device, in.AttachmentID)
+				"cannot detach volume %s: disk %s of instance %s has %s, which it would come back without; `%s` shows it, and who keeps that may take the disk out (`%s`) and then end the attachment (`%s`)",
+				in.VolumeName, in.Device, in.InstanceName, d.Uncarried, api.ShellLine("virsh", "dumpxml", "--", in.InstanceName), api.ShellLine("virsh", "detach-disk", "--", in.InstanceName, in.Device), api.ShellLine("volferryctl", "attachment", "delete", in.AttachmentID, "--force"))
 		}
 	}
 	return nil

@@ -37,7 +37,7 @@ func (e *env) stepRelease() op.Step {
 			return in.stands(v, absent)
 		case wasGone:
 		case v.saved:
-			return op.UnknownOutcome(in.withCommands(api.AsError(in.notSaved(v)), []string{api.ShellLine("virsh", "start", in.InstanceName)}))
+			return op.UnknownOutcome(in.withCommands(api.AsError(in.notSaved(v)), []string{api.ShellLine("virsh", "start", "--", in.InstanceName)}))
 		case v.displaced != nil:
 			return op.UnknownOutcome(in.withCommands(api.AsError(in.onItsImage("cannot release volume "+in.VolumeName, v)), in.mend(v, attached)))
 		}

@@ -123,5 +123,5 @@ func (in *input) asInSlot(v *view, was *hv.Disk) error {
 	default:
 		return nil
 	}
-	return api.Errorf(api.CodeChainChanged, "%s: disk %s %s; `virsh dumpxml --inactive %s` shows what is there", in.cannot(rootAttach), in.Device, wrong, in.InstanceName)
+	return api.Errorf(api.CodeChainChanged, "%s: disk %s %s; `%s` shows what is there", in.cannot(rootAttach), in.Device, wrong, api.ShellLine("virsh", "dumpxml", "--inactive", "--", in.InstanceName))
 }

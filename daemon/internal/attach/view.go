@@ -130,8 +130,9 @@ func (in *input) onItsImage(verdict string, v *view) error {
 		return nil
 	}
 	return api.Errorf(api.CodeChainChanged, "%s: disk %s of instance %s is at %s, and the volume is at %s, so the guest has, or will start with, another image than the volume's; nothing was changed. "+
-		"`volferryctl volume which %s` shows what is known; docs/how-to/recover.md (A guest on another image than its volume) says what can be done; a disk that has nothing to do with the volume can be taken out (virsh detach-disk %[3]s %[2]s)",
-		verdict, v.displaced.Target, in.InstanceName, v.displaced.Top().Path, in.Location.Path, in.VolumeName)
+		"`%s` shows what is known; docs/how-to/recover.md (A guest on another image than its volume) says what can be done; a disk that has nothing to do with the volume can be taken out (`%s`)",
+		verdict, v.displaced.Target, in.InstanceName, v.displaced.Top().Path, in.Location.Path,
+		api.ShellLine("volferryctl", "volume", "which", in.VolumeName), api.ShellLine("virsh", "detach-disk", "--", in.InstanceName, v.displaced.Target))
 }
 
 func (in *input) cannotSee(d *hv.Disk, err error) error {
@@ -196,8 +197,8 @@ func (in *input) changed(v *view) *api.Error {
 	if v.active {
 		where = string(v.live) + " in the running guest, " + where
 	}
-	return api.Errorf(api.CodeChainChanged, "disk %s of instance %s was changed by somebody else: %s is %s; `virsh dumpxml %s` shows what is there",
-		in.Device, in.InstanceName, in.Location.Path, where, in.InstanceName)
+	return api.Errorf(api.CodeChainChanged, "disk %s of instance %s was changed by somebody else: %s is %s; `%s` shows what is there",
+		in.Device, in.InstanceName, in.Location.Path, where, api.ShellLine("virsh", "dumpxml", "--", in.InstanceName))
 }
 
 // notSaved refuses an instance whose next start would bring back its disks as
@@ -207,6 +208,6 @@ func (in *input) notSaved(v *view) error {
 		return nil
 	}
 	return api.Errorf(api.CodeStateForbidden,
-		"instance %s has a managed save image, which would start it with its disks of then; start it, or remove the image (virsh managedsave-remove %s)",
-		in.InstanceName, in.InstanceName)
+		"instance %s has a managed save image, which would start it with its disks of then; start it, or remove the image (`%s`)",
+		in.InstanceName, api.ShellLine("virsh", "managedsave-remove", "--", in.InstanceName))
 }

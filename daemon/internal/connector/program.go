@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
 // DefaultDir is where connectors are installed. It is a variable for the linker: make install
@@ -86,7 +88,7 @@ func checkOwners(path string) error {
 		// In a directory with the sticky bit nobody replaces what is another's.
 		sticky := st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&unix.S_ISVTX != 0
 		if st.Mode&unix.S_IFMT != unix.S_IFLNK && st.Mode&0o022 != 0 && !sticky {
-			return fmt.Errorf("%s may be written by others than its owner, who could put another program there; chmod go-w %[1]s", at)
+			return fmt.Errorf("%s may be written by others than its owner, who could put another program there; `%s`", at, api.ShellLine("chmod", "go-w", "--", at))
 		}
 		if at == "/" {
 			return nil

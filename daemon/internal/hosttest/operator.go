@@ -81,16 +81,14 @@ func (o *Operator) typeOne(line string) error {
 
 func (o *Operator) virsh(verb string, words []string, into string) error {
 	ctx := context.Background()
+	names, options := operands(words)
 	switch verb {
 	case "define":
-		return o.define(words[0])
+		return o.define(names[0])
 	case "pool-start":
-		return o.startPool(words[0])
+		return o.startPool(names[0])
 	}
-	id, err := o.idOf(words[len(words)-1])
-	if verb != "dumpxml" {
-		id, err = o.idOf(words[0])
-	}
+	id, err := o.idOf(names[0])
 	if err != nil {
 		return err
 	}
@@ -109,24 +107,42 @@ func (o *Operator) virsh(verb string, words []string, into string) error {
 		return o.dump(id, into)
 	case "detach-disk":
 		for flag, where := range map[string]hv.Where{"--live": hv.Live, "--config": hv.Config} {
-			if slices.Contains(words[2:], flag) {
-				err = errors.Join(err, o.Fake.DetachDisk(ctx, id, where, words[1]))
+			if slices.Contains(options, flag) {
+				err = errors.Join(err, o.Fake.DetachDisk(ctx, id, where, names[1]))
 			}
 		}
 		return err
 	case "blockjob":
-		return o.Fake.AbortJob(ctx, id, words[1])
+		return o.Fake.AbortJob(ctx, id, names[1])
 	case "blockcommit":
-		if err := Commit(o.Fake, id, words[1]); err != nil {
+		if err := Commit(o.Fake, id, names[1]); err != nil {
 			return err
 		}
 		dom, err := o.Fake.Domain(ctx, id)
-		if base := words[slices.Index(words, "--base")+1]; err == nil && dom.LiveDisk(words[1]).Top().Path != base {
-			err = fmt.Errorf("the guest is on %s", dom.LiveDisk(words[1]).Top().Path)
+		if base := words[slices.Index(words, "--base")+1]; err == nil && dom.LiveDisk(names[1]).Top().Path != base {
+			err = fmt.Errorf("the guest is on %s", dom.LiveDisk(names[1]).Top().Path)
 		}
 		return err
 	}
 	return errors.New("nobody can type that here")
+}
+
+// operands divides the words of a command of virsh as virsh does: its options, without their values, and the rest.
+func operands(words []string) (names, options []string) {
+	for i := 0; i < len(words); i++ {
+		switch {
+		case words[i] == "--":
+			return append(names, words[i+1:]...), options
+		case !strings.HasPrefix(words[i], "--"):
+			names = append(names, words[i])
+		default:
+			options = append(options, words[i])
+			if words[i] == "--base" {
+				i++
+			}
+		}
+	}
+	return names, options
 }
 
 // Commit commits the top image of a running guest's disk to that below it, and has the guest go on

@@ -2,11 +2,7 @@
 
 package hv
 
-import (
-	"fmt"
-
-	"github.com/volferry/volferry/internal/domainfiles"
-)
+import "github.com/volferry/volferry/internal/domainfiles"
 
 // State is the state of a domain.
 type State string
@@ -38,18 +34,6 @@ const (
 	PauseAsleep  PauseReason = "asleep"
 	PauseCrashed PauseReason = "crashed"
 )
-
-// Standstill says in words that a guest sleeps or has crashed, and what ends that; it is empty for other guests.
-func (r PauseReason) Standstill(instance string) string {
-	switch r {
-	case PauseAsleep:
-		return fmt.Sprintf("instance %s is asleep (S3); `virsh dompmwakeup %s` wakes it", instance, instance)
-	case PauseCrashed:
-		return fmt.Sprintf("the guest of instance %s has crashed and its process is kept; `virsh reset %s` boots it again, `virsh destroy %s` ends it", instance, instance, instance)
-	case PauseUser, PauseIOError, PauseOther:
-	}
-	return ""
-}
 
 // RunState says whether a domain runs, at one moment. It is a part of Domain.
 type RunState struct {

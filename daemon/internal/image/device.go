@@ -31,8 +31,8 @@ func (s Storage) CheckFits(ctx context.Context, l api.Location, info Info) error
 	if room.FullBytes <= room.DeviceBytes {
 		return nil
 	}
-	return api.Errorf(api.CodeUnsupportedDisk, "%s is a block device of %s, and the qcow2 image on it, a disk of %s, takes %s once all of it is written: nothing here makes the device larger meanwhile, so make it that large first (of LVM with `lvextend --size %db %s`)",
-		l.Path, api.ExactBytes(room.DeviceBytes), api.ExactBytes(info.SizeBytes), api.ExactBytes(room.FullBytes), room.FullBytes, l.Path).
+	return api.Errorf(api.CodeUnsupportedDisk, "%s is a block device of %s, and the qcow2 image on it, a disk of %s, takes %s once all of it is written: nothing here makes the device larger meanwhile, so make it that large first (of LVM with `%s`)",
+		l.Path, api.ExactBytes(room.DeviceBytes), api.ExactBytes(info.SizeBytes), api.ExactBytes(room.FullBytes), api.ExtendLine(l.Path, room.FullBytes)).
 		With("device_bytes", room.DeviceBytes).With("needed_bytes", room.FullBytes)
 }
 

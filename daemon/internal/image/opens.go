@@ -34,8 +34,8 @@ func (e *OpenError) Error() string {
 	if e.NotGiven {
 		why = "and root may not make it the owner there (NFS with root_squash, or a filesystem without owners)"
 	}
-	return fmt.Sprintf("QEMU runs as %s here and may not read and write %s (owner %d, mode %04o), %s; let it in (chown %[1]s, or setfacl -m u:%[1]s:rw), or use another directory or pool",
-		who, e.Path, e.UID, e.Mode.Perm(), why)
+	return fmt.Sprintf("QEMU runs as %s here and may not read and write %s (owner %d, mode %04o), %s; let it in (`%s`, or `%s`), or use another directory or pool",
+		who, e.Path, e.UID, e.Mode.Perm(), why, api.ShellLine("chown", "--", who, e.Path), api.ShellLine("setfacl", "-m", "u:"+who+":rw", "--", e.Path))
 }
 
 // refusal is the error for whoever wanted to do something (what).

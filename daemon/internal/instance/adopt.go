@@ -250,8 +250,8 @@ func (a *Adopter) place(ctx context.Context, disk *api.AdoptedDisk, dom *hv.Doma
 	secret := disk.Location.LUKSSecret
 	known, err := identify(disk, dom, d, look, volumes)
 	if err == nil && disk.Location.LUKSSecret != secret {
-		return fmt.Sprintf("not a volume: its domain opens it %s, and the registry has volume %s, which it is, as one that is opened %s; change the definition, or, if that is right, forget the volume (`volferryctl volume forget %[2]s`) and the instance, and adopt this again",
-			openedWith(secret), disk.VolumeName, openedWith(disk.Location.LUKSSecret)), nil
+		return fmt.Sprintf("not a volume: its domain opens it %s, and the registry has volume %s, which it is, as one that is opened %s; change the definition, or, if that is right, forget the volume (`%s`) and the instance, and adopt this again",
+			openedWith(secret), disk.VolumeName, openedWith(disk.Location.LUKSSecret), api.ShellLine("volferryctl", "volume", "forget", disk.VolumeName)), nil
 	}
 	if err == nil && !known && !force && a.Adoptable != nil {
 		err = a.Adoptable(ctx, disk.Location.Path, fmt.Sprintf("cannot adopt domain %s with its disk %s", dom.Name, d.Target))

@@ -52,13 +52,13 @@ func Remark(text string) Drift { return Drift{Note: printable(text)} }
 // UnderAnotherID returns the note about an instance that is gone while a domain with its name
 // is there under another UUID, as after `virsh define` of a definition without one.
 func UnderAnotherID(inst api.Instance, dom *hv.Domain) string {
-	return printable(fmt.Sprintf("a domain of its name is defined, with UUID %s and not %s: to libvirt and to Volferry it is another domain, which nothing here guards or moves. If it is the same guest, give it its UUID back: shut it down, `virsh dumpxml --inactive %s`, put <uuid>%[2]s</uuid> into what that prints, `virsh undefine --keep-nvram %[3]s`, and `virsh define` the file",
-		dom.ID, inst.ID, dom.Name))
+	return printable(fmt.Sprintf("a domain of its name is defined, with UUID %s and not %s: to libvirt and to Volferry it is another domain, which nothing here guards or moves. If it is the same guest, give it its UUID back: shut it down, `%s`, put <uuid>%s</uuid> into what that prints, `%s`, and `virsh define` the file",
+		dom.ID, inst.ID, api.ShellLine("virsh", "dumpxml", "--inactive", "--", dom.Name), inst.ID, api.ShellLine("virsh", "undefine", "--keep-nvram", "--", dom.Name)))
 }
 
 // Unreadable returns the note about an instance whose domain cannot be read.
 func Unreadable(dom hv.UnreadableDomain) string {
-	return printable(fmt.Sprintf("libvirt cannot tell what its domain is like: %v; until it can (virsh dumpxml %s), nothing is begun on this host that another domain may be in the way of", dom.Err, dom.Name))
+	return printable(fmt.Sprintf("libvirt cannot tell what its domain is like: %v; until it can (`%s`), nothing is begun on this host that another domain may be in the way of", dom.Err, api.ShellLine("virsh", "dumpxml", "--", dom.Name)))
 }
 
 // noRootIn says whether neither the registry nor the definition has a root.

@@ -68,7 +68,7 @@ func OrphanedSave(inst api.Instance, guards []guard.Guard) string {
 			continue
 		}
 		return fmt.Sprintf("it was saved for migration %s, which does not have it by the registry's word: the registry was restored from a backup, or the move ended without it; "+
-			"`volferryctl migration cancel %s` at the registry wakes it, with its volume where the registry has it, if all guests of the volume can be", id, id)
+			"`%s` at the registry wakes it, with its volume where the registry has it, if all guests of the volume can be", id, api.ShellLine("volferryctl", "migration", "cancel", id))
 	}
 	return ""
 }

@@ -123,7 +123,7 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 				must(t, f.DetachDisk(t.Context(), web, hv.Config, "vdb"))
 				must(t, f.AttachDisk(t.Context(), web, hv.Config, hv.DiskSpec{Target: "vdc", Bus: "virtio", Image: image}))
 			},
-			api.CodeChainChanged, "`virsh detach-disk web vdc --config`, then `volferryctl volume detach",
+			api.CodeChainChanged, "`virsh detach-disk --config web vdc`, then `volferryctl volume detach",
 		},
 		"repair of one whose definition has lost an encrypted disk": {
 			api.InstanceStopped, "repair", func(t *testing.T, w *world) {

@@ -127,8 +127,8 @@ func (m *Manager) copyMayBeThere(ctx context.Context, h *history) error {
 		return err
 	}
 	notThere := api.Errorf(api.CodeCopyNotVerified,
-		"cannot complete the migration of volume %s: it has not been copied to %s yet; run `volferryctl migration copy %s`, or copy it yourself",
-		s.VolumeName, s.Dst.Path, s.MigrationID)
+		"cannot complete the migration of volume %s: it has not been copied to %s yet; run `%s`, or copy it yourself",
+		s.VolumeName, s.Dst.Path, api.ShellLine("volferryctl", "migration", "copy", s.MigrationID))
 	if h.find(steps.GoalCopy) != nil {
 		return notThere // the built-in copy was begun and did not end well
 	}
@@ -197,8 +197,8 @@ func notTakenBack(id, stopped string, err error) error {
 		return err
 	}
 	said := *refused
-	said.Message = fmt.Sprintf("%s; the %s was stopped for this cancel, and nothing was taken back yet: the migration stands as it is, also when that is mended, until you cancel again: volferryctl migration cancel %s",
-		strings.TrimSuffix(said.Message, "; nothing was changed"), stopped, id)
+	said.Message = fmt.Sprintf("%s; the %s was stopped for this cancel, and nothing was taken back yet: the migration stands as it is, also when that is mended, until you cancel again: `%s`",
+		strings.TrimSuffix(said.Message, "; nothing was changed"), stopped, api.ShellLine("volferryctl", "migration", "cancel", id))
 	return &said
 }
 
@@ -351,8 +351,8 @@ func notCalledByHand(h *history, what steps.Goal, state api.MigrationState) erro
 	if state.Final() {
 		return wrongState(h, string(what), state)
 	}
-	return api.Errorf(api.CodeStateForbidden, "cannot %s the migration of volume %s by hand: it is a mirror, which goes on to its end by itself (it is %s); `volferryctl migration cancel %s` ends it",
-		what, h.spec.VolumeName, state, h.spec.MigrationID).With("state", state)
+	return api.Errorf(api.CodeStateForbidden, "cannot %s the migration of volume %s by hand: it is a mirror, which goes on to its end by itself (it is %s); `%s` ends it",
+		what, h.spec.VolumeName, state, api.ShellLine("volferryctl", "migration", "cancel", h.spec.MigrationID)).With("state", state)
 }
 
 // serving returns the op that is doing, or has done, what a call asks for.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -425,8 +426,8 @@ func (m *Manager) checkUneven(s *steps.Spec, disk *hv.Disk) error {
 		return nil
 	}
 	whole := (s.SizeBytes() + align - 1) / align * align
-	return api.Errorf(api.CodeSizeMismatch, "cannot migrate volume %s: it has %d bytes, and QEMU does not write past the page cache to a file in %s whose size is no multiple of %d; make it larger first: volferryctl volume resize %s --size %d",
-		s.VolumeName, s.SizeBytes(), filepath.Dir(s.Dst.Path), align, s.VolumeName, whole).With("src_size_bytes", s.SizeBytes()).With("align_bytes", align)
+	return api.Errorf(api.CodeSizeMismatch, "cannot migrate volume %s: it has %d bytes, and QEMU does not write past the page cache to a file in %s whose size is no multiple of %d; make it larger first: `%s`",
+		s.VolumeName, s.SizeBytes(), filepath.Dir(s.Dst.Path), align, api.ShellLine("volferryctl", "volume", "resize", s.VolumeName, "--size", strconv.FormatInt(whole, 10))).With("src_size_bytes", s.SizeBytes()).With("align_bytes", align)
 }
 
 func (m *Manager) destinationToCreate(s *steps.Spec, t api.MigrationTarget) error {

@@ -22,8 +22,8 @@ func (m *Manager) Misnamed(ctx context.Context, instanceID string, srcUnwritten 
 			return nil
 		}
 		if o := h.running(); o != nil && steps.GoalOf(o.Op.Kind) != steps.GoalCopy { // which looks at no definition
-			return api.Errorf(api.CodeInstanceBusy, "cannot repair instance %s: an operation of migration %s is at its disk %s; `volferryctl migration show %[2]s` says how it goes on",
-				s.InstanceName, s.MigrationID, s.Target)
+			return api.Errorf(api.CodeInstanceBusy, "cannot repair instance %s: an operation of migration %s is at its disk %s; `%s` says how it goes on",
+				s.InstanceName, s.MigrationID, s.Target, api.ShellLine("volferryctl", "migration", "show", s.MigrationID))
 		}
 		if !h.onOverlay() {
 			return nil

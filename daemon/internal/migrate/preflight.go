@@ -237,8 +237,8 @@ func (m *Manager) checkDisk(ctx context.Context, s *steps.Spec, att api.Attachme
 		return nil, nil, api.Errorf(api.CodeChainChanged, "instance %s has no disk %s any more; was it detached behind Volferry's back?", dom.Name, att.Device)
 	}
 	if steps.PositionOf(s, disk) != steps.OnSrc || (dom.State.Active() && steps.PositionOf(s, dom.LiveDisk(att.Device)) != steps.OnSrc) {
-		return nil, nil, api.Errorf(api.CodeChainChanged, "disk %s of instance %s is not %s alone, as the registry has it; `volferryctl volume which %s` shows what is known",
-			att.Device, dom.Name, s.Src.Path, s.VolumeName)
+		return nil, nil, api.Errorf(api.CodeChainChanged, "disk %s of instance %s is not %s alone, as the registry has it; `%s` shows what is known",
+			att.Device, dom.Name, s.Src.Path, api.ShellLine("volferryctl", "volume", "which", s.VolumeName))
 	}
 	if err := m.checkOpen(ctx, s, dom); err != nil {
 		return nil, nil, err
@@ -263,8 +263,8 @@ func (m *Manager) checkOpen(ctx context.Context, s *steps.Spec, dom *hv.Domain) 
 		return nil
 	}
 	return api.Errorf(api.CodeChainChanged, "cannot migrate volume %s: libvirt has disk %s of instance %s on %s, and by the kernel's word its process does not have open what is there now: "+
-		"another image has that name by now, or libvirt has lost the right one. Do not stop the instance before the right image is at this path again; `volferryctl volume which %s` shows what is known",
-		s.VolumeName, s.Target, dom.Name, s.Src.Path, s.VolumeName)
+		"another image has that name by now, or libvirt has lost the right one. Do not stop the instance before the right image is at this path again; `%s` shows what is known",
+		s.VolumeName, s.Target, dom.Name, s.Src.Path, api.ShellLine("volferryctl", "volume", "which", s.VolumeName))
 }
 
 // checkDomain refuses instances in a state in which nothing may be changed.
@@ -272,20 +272,20 @@ func checkDomain(s *steps.Spec, dom *hv.Domain) error {
 	switch {
 	case !dom.Persistent:
 		return unsupported(s, "instance %s is transient (it has no persistent definition)", dom.Name)
-	case dom.PauseReason.Standstill(dom.Name) != "":
-		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: %s; try again then", s.VolumeName, dom.PauseReason.Standstill(dom.Name))
+	case steps.Standstill(dom.PauseReason, dom.Name) != "":
+		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: %s; try again then", s.VolumeName, steps.Standstill(dom.PauseReason, dom.Name))
 	case dom.State == hv.StateOther:
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s is neither running, paused nor stopped; try again when it is",
 			s.VolumeName, dom.Name)
 	case dom.Snapshots > 0:
-		return unsupported(s, "instance %s has %s in libvirt, made of its present disks; `virsh snapshot-list %s` has the names, and `virsh snapshot-delete %s NAME` deletes one (with --metadata libvirt only forgets it, and its images stay)",
-			dom.Name, api.Count(dom.Snapshots, "snapshot"), dom.Name, dom.Name)
+		return unsupported(s, "instance %s has %s in libvirt, made of its present disks; `%s` has the names, and `%s` deletes one (with --metadata libvirt only forgets it, and its images stay)",
+			dom.Name, api.Count(dom.Snapshots, "snapshot"), api.ShellLine("virsh", "snapshot-list", "--", "--", dom.Name), api.ShellLine("virsh", "snapshot-delete", "--", dom.Name, "NAME"))
 	case dom.Checkpoints > 0:
-		return unsupported(s, "instance %s has %s in libvirt, and a move would lose what is there; `virsh checkpoint-list %s` has the names, and `virsh checkpoint-delete %s NAME` deletes one",
-			dom.Name, api.Count(dom.Checkpoints, "checkpoint"), dom.Name, dom.Name)
+		return unsupported(s, "instance %s has %s in libvirt, and a move would lose what is there; `%s` has the names, and `%s` deletes one",
+			dom.Name, api.Count(dom.Checkpoints, "checkpoint"), api.ShellLine("virsh", "checkpoint-list", "--", dom.Name), api.ShellLine("virsh", "checkpoint-delete", "--", dom.Name, "NAME"))
 	case dom.ManagedSave:
-		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s has a managed save image, which names its present disks; start it or run `virsh managedsave-remove %s`",
-			s.VolumeName, dom.Name, dom.Name)
+		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s has a managed save image, which names its present disks; start it or run `%s`",
+			s.VolumeName, dom.Name, api.ShellLine("virsh", "managedsave-remove", "--", dom.Name))
 	}
 	return request.AtHome("cannot migrate volume "+s.VolumeName, dom)
 }
@@ -306,8 +306,8 @@ func (m *Manager) checkJob(ctx context.Context, s *steps.Spec, dom *hv.Domain) e
 		return fmt.Errorf("read the block job of %s: %w", s.Target, err)
 	}
 	if job != nil || (live != nil && live.Mirror != nil) {
-		return api.Errorf(api.CodeInstanceBusy, "cannot migrate volume %s: a block job that Volferry did not start runs on disk %s of instance %s; `virsh blockjob %s %s --info` shows it: wait for its end, or end it with --abort in place of --info",
-			s.VolumeName, s.Target, dom.Name, dom.Name, s.Target)
+		return api.Errorf(api.CodeInstanceBusy, "cannot migrate volume %s: a block job that Volferry did not start runs on disk %s of instance %s; `%s` shows it: wait for its end, or end it with --abort in place of --info",
+			s.VolumeName, s.Target, dom.Name, api.ShellLine("virsh", "blockjob", "--info", "--", dom.Name, s.Target))
 	}
 	return nil
 }

@@ -83,13 +83,13 @@ func (m *Manager) noOther(ctx context.Context, vol api.Volume) error {
 	}
 	for i := range open {
 		if open[i].VolumeID == vol.ID {
-			return api.Errorf(api.CodeMigrationActive, "volume %s has migration %s in progress (%s); see `volferryctl migration show %s`",
-				vol.Name, open[i].ID, open[i].State, open[i].ID).With("migration_id", open[i].ID)
+			return api.Errorf(api.CodeMigrationActive, "volume %s has migration %s in progress (%s); see `%s`",
+				vol.Name, open[i].ID, open[i].State, api.ShellLine("volferryctl", "migration", "show", open[i].ID)).With("migration_id", open[i].ID)
 		}
 	}
 	if vol.MigrationID != "" {
-		return api.Errorf(api.CodeMigrationActive, "volume %s has migration %s in progress; see `volferryctl migration show %s`",
-			vol.Name, vol.MigrationID, vol.MigrationID).With("migration_id", vol.MigrationID)
+		return api.Errorf(api.CodeMigrationActive, "volume %s has migration %s in progress; see `%s`",
+			vol.Name, vol.MigrationID, api.ShellLine("volferryctl", "migration", "show", vol.MigrationID)).With("migration_id", vol.MigrationID)
 	}
 	return nil
 }

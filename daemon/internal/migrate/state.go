@@ -74,7 +74,7 @@ func (h *history) again(goal steps.Goal) string {
 	case steps.GoalCopy:
 		return mig.CopyCommand()
 	default:
-		return "volferryctl migration cancel " + mig.Ref()
+		return api.ShellLine("volferryctl", "migration", "cancel", mig.Ref())
 	}
 }
 

@@ -115,7 +115,7 @@ func (m *Manager) recognizeCommit(ctx context.Context, w *api.Which, found *hold
 	}
 	w.Authoritative = w.Live
 	w.Explanation = fmt.Sprintf("somebody else has committed the overlay of instance %s into %s under the running guest (virsh blockcommit, say): it has every write, and the guest goes on there. "+
-		"The move cannot be completed: take it back (volferryctl migration cancel %s), and delete the overlay %s after that, which is kept", found.dom.Name, s.Src.Path, s.MigrationID, s.Overlay)
+		"The move cannot be completed: take it back (`%s`), and delete the overlay %s after that, which is kept", found.dom.Name, s.Src.Path, api.ShellLine("volferryctl", "migration", "cancel", s.MigrationID), s.Overlay)
 }
 
 // explainSnapshot adds to an answer how to merge what somebody else has put over the disk of an open migration.
@@ -173,7 +173,7 @@ func (m *Manager) reaches(ctx context.Context, vol api.Volume) bool {
 // absentHint asks the question that most often explains an image which is not there.
 func absentHint(path string) string {
 	if strings.HasPrefix(path, "/dev/") {
-		return "is its device there? `" + api.ShellLine("lvchange", "-ay", "-K", path) + "` activates a logical volume"
+		return "is its device there? `" + api.ShellLine("lvchange", "-ay", "-K", "--", path) + "` activates a logical volume"
 	}
 	return "is its filesystem mounted?"
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
 // ChainError says that an image has another backing image than was stored: somebody has
@@ -145,14 +147,19 @@ func ReadChain(i Image) (*Image, error) {
 // backing file by its first bytes, which a guest may have written.
 func unnamedFormat(path, backing string) *ImageError {
 	return &ImageError{path, fmt.Sprintf("it does not say in which format its backing file %s is, and nobody may guess that from its bytes; "+
-		"if you know it, write it down while no guest has the image: `qemu-img rebase -u -f qcow2 -b %s -F FORMAT %s`, with raw or qcow2 for FORMAT", backing, backing, path)}
+		"if you know it, write it down while no guest has the image: `%s`, with raw or qcow2 for FORMAT", backing, rebaseLine(backing, path))}
+}
+
+// rebaseLine is the command that writes into a header which backing file is below, and in which format.
+func rebaseLine(backing, image string) string {
+	return api.ShellLine("qemu-img", "rebase", "-u", "-f", "qcow2", "-b", backing, "-F", "FORMAT", "--", image)
 }
 
 // backingPath is the path of a backing file that is a file or device of this host, named as
 // QEMU takes it.
 func backingPath(image, backing string) (string, error) {
 	elsewhere := &ImageError{image, fmt.Sprintf("its backing file is %.200q, and only a plain path can be kept track of; name it by its path, while no guest has the image: "+
-		"`qemu-img rebase -u -f qcow2 -b PATH -F FORMAT %s`", backing, image)}
+		"`%s`", backing, rebaseLine("PATH", image))}
 	switch {
 	case strings.HasPrefix(backing, "json:"):
 		path, ok := pathOfJSON(strings.TrimPrefix(backing, "json:"))

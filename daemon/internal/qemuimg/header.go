@@ -9,6 +9,8 @@ import (
 	"io"
 	"math"
 	"strings"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
 // Constants of the qcow2 format (docs/interop/qcow2.txt of QEMU).
@@ -69,7 +71,7 @@ type Header struct {
 // whole refuses an image of which a copy of its content would not carry over all.
 func (h *Header) whole(path string) error {
 	if h.Snapshots > 0 {
-		return &ImageError{path, fmt.Sprintf("has %d internal snapshots, which a copy would lose; while no guest has it, `qemu-img snapshot -l %s` lists them and `qemu-img snapshot -d NAME %s` deletes one", h.Snapshots, path, path)}
+		return &ImageError{path, fmt.Sprintf("has %d internal snapshots, which a copy would lose; while no guest has it, `%s` lists them and `%s` deletes one", h.Snapshots, api.ShellLine("qemu-img", "snapshot", "-l", "--", path), api.ShellLine("qemu-img", "snapshot", "-d", "NAME", "--", path))}
 	}
 	return nil
 }

@@ -37,7 +37,8 @@ func (i Info) Whole(image api.RBDImage) error {
 		return nil
 	}
 	return fmt.Errorf("a client of the image has writes in a persistent cache of its own (rbd_persistent_cache_mode), which the cluster does not have; "+
-		"with the guest stopped, on the client's host, rbd persistent-cache flush %s puts them there, and where that cache is gone, rbd persistent-cache invalidate %[1]s drops them", image.Spec())
+		"with the guest stopped, on the client's host, `%s` puts them there, and where that cache is gone, `%s` drops them",
+		api.ShellLine("rbd", "persistent-cache", "flush", "--", image.Spec()), api.ShellLine("rbd", "persistent-cache", "invalidate", "--", image.Spec()))
 }
 
 // Fence refuses an image from which nobody keeps what a client that was killed has begun to write.
@@ -45,7 +46,7 @@ func (i Info) Fence(image api.RBDImage) error {
 	if i.Fenced {
 		return nil
 	}
-	return fmt.Errorf("it has no exclusive lock, without which a client that was killed could write later what it had begun: rbd feature enable %s exclusive-lock", image.Spec())
+	return fmt.Errorf("it has no exclusive lock, without which a client that was killed could write later what it had begun: `%s`", api.ShellLine("rbd", "feature", "enable", "--", image.Spec(), "exclusive-lock"))
 }
 
 // Host reaches clusters from this process, which needs a network. The zero value of what is not

@@ -102,8 +102,8 @@ func waitsBehind(parked *op.Status) *api.Error {
 
 // StandsInTheWay says of an op that waits for the operator that others have to wait for it.
 func StandsInTheWay(parked *op.Status) string {
-	return fmt.Sprintf("operation %s (%s) has to end first, and an operator has to look at it: %s; `volferryctl op show %s` says what to do",
-		parked.Op.ID, parked.Op.Kind, parked.Failure.Message, parked.Op.ID)
+	return fmt.Sprintf("operation %s (%s) has to end first, and an operator has to look at it: %s; `%s` says what to do",
+		parked.Op.ID, parked.Op.Kind, parked.Failure.Message, api.ShellLine("volferryctl", "op", "show", parked.Op.ID))
 }
 
 // RefuseParked takes an op back that has touched nothing, as it has its turn behind one that waits for the

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
 // attempts is how often a request is made whose answer does not come: whoever answers may
@@ -36,9 +38,9 @@ func ask(ctx context.Context, socket string, in request, file *os.File) (out ans
 }
 
 func noAnswer(socket string, err error) error {
-	unit := strings.TrimSuffix(filepath.Base(socket), ".sock")
+	unit := "volferryd-" + strings.TrimSuffix(filepath.Base(socket), ".sock")
 	// Not wrapped: "no such file" here is not about the file that was asked about.
-	return fmt.Errorf("no answer at %s (%v); `systemctl status volferryd-%s.socket volferryd-%[3]s.service` says why", socket, err, unit) //nolint:errorlint // see above
+	return fmt.Errorf("no answer at %s (%v); `%s` says why", socket, err, api.ShellLine("systemctl", "status", unit+".socket", unit+".service")) //nolint:errorlint // see above
 }
 
 func askOnce(ctx context.Context, socket string, in request, file *os.File) (out answer, handedOver *os.File, err error) {

@@ -195,6 +195,6 @@ type LostDisk struct {
 
 // reason is the guard's text, for the person who tries to start the instance.
 func (d LostDisk) reason() string {
-	return fmt.Sprintf("disk %s is volume %s at %s, which was taken from this host when it was fenced; take the disk out (virsh detach-disk %s %s --config), or attach the volume here again once it is free",
-		d.Target, d.VolumeName, d.Path, d.InstanceName, d.Target)
+	return fmt.Sprintf("disk %s is volume %s at %s, which was taken from this host when it was fenced; take the disk out (`%s`), or attach the volume here again once it is free",
+		d.Target, d.VolumeName, d.Path, api.ShellLine("virsh", "detach-disk", "--config", "--", d.InstanceName, d.Target))
 }

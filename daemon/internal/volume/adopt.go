@@ -70,7 +70,7 @@ func (m *Manager) findImage(ctx context.Context, in api.VolumeAdopt) (api.Locati
 			return l, err
 		}
 		if found == nil {
-			return l, api.Errorf(api.CodeNotFound, "pool %s has no volume %.120q; `virsh vol-list %s` shows what it has", in.Pool, in.VolumeName, in.Pool)
+			return l, api.Errorf(api.CodeNotFound, "pool %s has no volume %.120q; `%s` shows what it has", in.Pool, in.VolumeName, api.ShellLine("virsh", "vol-list", "--", in.Pool))
 		}
 		l.Path = found.Path
 	}
@@ -123,7 +123,7 @@ func (m *Manager) checkAdoptable(ctx context.Context, name, path string) error {
 	err := m.env.checkUnused(ctx, path, "cannot adopt volume "+name)
 	var used *api.Error
 	if errors.As(err, &used) && used.Details["instance"] != nil {
-		used.Message += fmt.Sprintf("; adopt it together with its instance: `volferryctl instance adopt %v`", used.Details["instance"])
+		used.Message += fmt.Sprintf("; adopt it together with its instance: `%s`", api.ShellLine("volferryctl", "instance", "adopt", fmt.Sprint(used.Details["instance"])))
 	}
 	return err
 }

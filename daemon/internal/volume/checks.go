@@ -98,8 +98,8 @@ func (e *env) checkLeft(ctx context.Context, volumeID, verdict string) error {
 		case err != nil:
 			return api.Errorf(api.CodeStateForbidden, "%s: nobody can tell whether %s, which it has left by a move, is in use: %v; mend that filesystem, or take the disk from that instance", verdict, path, err)
 		case domain != "":
-			return api.Errorf(api.CodeVolumeInUse, "%s: disk %s of instance %s is at %s, which the volume has left by a move, so each may have what the other lacks; docs/how-to/recover.md (A guest on another image than its volume) says what can be done; if that image is to stand for itself, adopt it (volferryctl instance adopt %[3]s --force)",
-				verdict, target, domain, path).With("instance", domain)
+			return api.Errorf(api.CodeVolumeInUse, "%s: disk %s of instance %s is at %s, which the volume has left by a move, so each may have what the other lacks; docs/how-to/recover.md (A guest on another image than its volume) says what can be done; if that image is to stand for itself, adopt it (`%s`)",
+				verdict, target, domain, path, api.ShellLine("volferryctl", "instance", "adopt", domain, "--force")).With("instance", domain)
 		}
 	}
 	return nil
@@ -122,8 +122,8 @@ func (e *env) checkNoClone(ctx context.Context, path, verdict string) error {
 		})
 	}
 	if clone := location.CloneOf(pools, path, isRaw); clone != "" {
-		return api.Errorf(api.CodeVolumeInUse, "%s: %s is the base image of %s, a linked clone that would be worth nothing without it; delete that first, or make it stand alone (qemu-img rebase -f qcow2 -b '' %[3]s, while no guest has it); `volferryctl volume forget` leaves the image where it is",
-			verdict, path, clone).With("clone", clone)
+		return api.Errorf(api.CodeVolumeInUse, "%s: %s is the base image of %s, a linked clone that would be worth nothing without it; delete that first, or make it stand alone (`%s`, while no guest has it); `volferryctl volume forget` leaves the image where it is",
+			verdict, path, clone, api.ShellLine("qemu-img", "rebase", "-f", "qcow2", "-b", "", "--", clone)).With("clone", clone)
 	}
 	return nil
 }
@@ -142,7 +142,7 @@ func (e *env) checkHeld(ctx context.Context, path, verdict string) error {
 		return fmt.Errorf("see who writes to %s: %w", path, err)
 	}
 	if written {
-		return api.Errorf(api.CodeVolumeInUse, "%s: some process has %s open for writing; `fuser -v %s` says which, unless it is on another host", verdict, path, path)
+		return api.Errorf(api.CodeVolumeInUse, "%s: some process has %s open for writing; `%s` says which, unless it is on another host", verdict, path, api.ShellLine("fuser", "-v", "--", path))
 	}
 	return nil
 }

@@ -26,8 +26,8 @@ func choosePool(pools []hv.PoolInfo, typ api.VolumeType, in api.VolumeCreate, of
 		return !p.Active || p.Path == "" || !canHold(p, in.Format) || !allows(typ, p) || (typ.Multiattach && !location.OpenByMany(p.Type))
 	})
 	if len(capable) == 0 {
-		return hv.PoolInfo{}, api.Errorf(api.CodeNoCapablePool, "no active pool of this host can hold a %s volume of type %s; `volferryctl pool list` and `volferryctl type show %s` say why",
-			in.Format, typ.Name, typ.Name)
+		return hv.PoolInfo{}, api.Errorf(api.CodeNoCapablePool, "no active pool of this host can hold a %s volume of type %s; `volferryctl pool list` and `%s` say why",
+			in.Format, typ.Name, api.ShellLine("volferryctl", "type", "show", typ.Name))
 	}
 	slices.SortFunc(capable, func(a, b hv.PoolInfo) int {
 		return cmp.Or(cmp.Compare(b.FreeBytes, a.FreeBytes), cmp.Compare(a.Name, b.Name))

@@ -42,8 +42,8 @@ func (in *resizeInput) checkVolume(vol api.Volume) error {
 
 // tooSmall refuses a block device that has to be made larger by whoever has made it.
 func (in *resizeInput) tooSmall(found int64) error {
-	return in.cannot(api.CodeUnsupportedDisk, "%s is a block device of %s, and a device is made larger where it was made (of LVM with `lvextend --size %db %s`); do that, and ask again for the size that it has then: its guest and the registry get it",
-		in.Location.Path, api.ExactBytes(found), in.SizeBytes, in.Location.Path).With("found_bytes", found).With("size_bytes", in.SizeBytes)
+	return in.cannot(api.CodeUnsupportedDisk, "%s is a block device of %s, and a device is made larger where it was made (of LVM with `%s`); do that, and ask again for the size that it has then: its guest and the registry get it",
+		in.Location.Path, api.ExactBytes(found), api.ExtendLine(in.Location.Path, in.SizeBytes)).With("found_bytes", found).With("size_bytes", in.SizeBytes)
 }
 
 // checkHolder refuses a volume whose instance does not have it as the registry says, or
@@ -56,7 +56,7 @@ func (e *env) checkHolder(ctx context.Context, in *resizeInput, dom *hv.Domain) 
 	case dom.State == hv.StateOther:
 		return in.cannot(api.CodeStateForbidden, "instance %s is neither running, paused nor off; try again when it is", dom.Name)
 	case dom.ManagedSave:
-		return in.cannot(api.CodeStateForbidden, "instance %s is saved, and would wake with the disk as it was; start it first, or give up what it has in memory (virsh managedsave-remove %s)", dom.Name, dom.Name)
+		return in.cannot(api.CodeStateForbidden, "instance %s is saved, and would wake with the disk as it was; start it first, or give up what it has in memory (`%s`)", dom.Name, api.ShellLine("virsh", "managedsave-remove", "--", dom.Name))
 	case dom.State.Active() && dom.LiveDisk(in.Device) == nil, !dom.State.Active() && dom.ConfigDisk(in.Device) == nil:
 		return in.chainChanged(dom)
 	}
@@ -90,7 +90,7 @@ func (in *resizeInput) checkDisk(disk *hv.Disk, dom *hv.Domain) error {
 	case !same || !in.isOn(disk):
 		return in.chainChanged(dom)
 	case disk.Mirror != nil:
-		return in.cannot(api.CodeInstanceBusy, "a block job works on disk %s of instance %s; try again when it is over (virsh blockjob %s %s)", disk.Target, dom.Name, dom.Name, disk.Target)
+		return in.cannot(api.CodeInstanceBusy, "a block job works on disk %s of instance %s; try again when it is over (`%s`)", disk.Target, dom.Name, api.ShellLine("virsh", "blockjob", "--", dom.Name, disk.Target))
 	case disk.Slices:
 		return in.cannot(api.CodeUnsupportedDisk, "disk %s of instance %s is a slice of its image (<slices>) that is not its beginning, which would stay as large as it is", disk.Target, dom.Name)
 	case disk.Encrypted || disk.IsLUKS():
@@ -127,7 +127,7 @@ func (in *resizeInput) grown() api.Location {
 }
 
 func (in *resizeInput) chainChanged(dom *hv.Domain) error {
-	return in.cannot(api.CodeChainChanged, "disk %s of instance %s is not on %s alone; `volferryctl volume which %s` says what it is on", in.Device, dom.Name, in.Location.Path, in.VolumeName)
+	return in.cannot(api.CodeChainChanged, "disk %s of instance %s is not on %s alone; `%s` says what it is on", in.Device, dom.Name, in.Location.Path, api.ShellLine("volferryctl", "volume", "which", in.VolumeName))
 }
 
 // inspect reads size and kind of the image.

@@ -122,8 +122,8 @@ func (e *env) takeMade(ctx context.Context, r *op.Run, l api.Location, found *hv
 	case mine:
 		return nil
 	case note.Ours && note.Print == "":
-		return e.notOurs(ctx, r, api.Errorf(api.CodeConflict, "cannot create %s in pool %s: it is there, and whether the try that was cut off has made it cannot be told, so it is neither used nor deleted; look whose it is, delete it with `virsh vol-delete %s --pool %s` if it is nobody's, and try again",
-			l.Name, l.Pool, l.Name, l.Pool))
+		return e.notOurs(ctx, r, api.Errorf(api.CodeConflict, "cannot create %s in pool %s: it is there, and whether the try that was cut off has made it cannot be told, so it is neither used nor deleted; look whose it is, delete it with `%s` if it is nobody's, and try again",
+			l.Name, l.Pool, api.ShellLine("virsh", "vol-delete", "--pool", l.Pool, "--", l.Name)))
 	}
 	return e.notOurs(ctx, r, placeTaken(l))
 }

@@ -161,7 +161,7 @@ func (e *env) makeLast(ctx context.Context, in *resizeInput) error {
 	var lost *image.NotStoredError
 	if errors.As(err, &lost) { // the next one would succeed
 		return op.UnknownOutcome(in.cannot(api.CodeIOError, "%v. It is %s large, which may not outlive a power cut, and it may lack what its guest wrote last: mend the storage, look at the image (of qcow2 with `%s`, and nobody on it), and make the same call again, which takes it as it is then",
-			err, api.ExactBytes(in.SizeBytes), api.ShellLine("qemu-img", "check", "-f", "qcow2", in.Location.Path)))
+			err, api.ExactBytes(in.SizeBytes), api.ShellLine("qemu-img", "check", "-f", "qcow2", "--", in.Location.Path)))
 	}
 	return err
 }

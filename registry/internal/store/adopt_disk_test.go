@@ -55,7 +55,7 @@ func TestASharedDiskThatCannotBeAdoptedSaysTheWayOut(t *testing.T) {
 		},
 		"the second does not share": {
 			second: func(in *api.InstanceRegister) { in.Disks[0].Shareable = false },
-			code:   api.CodeUnsupportedDisk, says: "`virsh detach-disk node2 vdb --persistent`), adopt the instance without it (`volferryctl instance adopt node2`), and attach the volume, which shares it (`volferryctl volume attach quorum node2 --device vdb`)",
+			code:   api.CodeUnsupportedDisk, says: "`virsh detach-disk --persistent node2 vdb`), adopt the instance without it (`volferryctl instance adopt node2`), and attach the volume, which shares it (`volferryctl volume attach quorum node2 --device vdb`)",
 		},
 		"the second does not share, and only reads": {
 			second: func(in *api.InstanceRegister) { in.Disks[0].Shareable, in.Disks[0].Mode = false, api.ModeRO },

@@ -92,6 +92,6 @@ func (a attachmentRow) checkStep(in api.AttachmentTransition) error {
 
 // shelved refuses what is done to an attachment on its host alone, or on none.
 func (a attachmentRow) shelved(verb string) error {
-	return api.Errorf(api.CodeStateForbidden, "cannot %s volume %s: its instance %s is shelved and still on its host; unshelve it, or take it off with `volferryctl instance shelve %s`", verb, a.VolumeName, a.InstanceName, a.InstanceName).
+	return api.Errorf(api.CodeStateForbidden, "cannot %s volume %s: its instance %s is shelved and still on its host; unshelve it, or take it off with `%s`", verb, a.VolumeName, a.InstanceName, api.ShellLine("volferryctl", "instance", "shelve", a.InstanceName)).
 		With("state", a.instanceState)
 }

@@ -278,8 +278,8 @@ func (tx *Tx) adoptShared(ctx context.Context, in api.InstanceRegister, v api.Vo
 	case v.MigrationID != "":
 		return MigrationActive(v, "adopt a disk of")
 	case !v.Multiattach:
-		return refuse(api.CodeVolumeInUse, "if they share it, `volferryctl instance forget %s`, `volferryctl volume retype %s --type TYPE` to a multiattach type, and adopt both again",
-			cmp.Or(has.InstanceName, has.InstanceID), v.Name)
+		return refuse(api.CodeVolumeInUse, "if they share it, `%s`, `%s` to a multiattach type, and adopt both again",
+			api.ShellLine("volferryctl", "instance", "forget", cmp.Or(has.InstanceName, has.InstanceID)), api.ShellLine("volferryctl", "volume", "retype", v.Name, "--type", "TYPE"))
 	case !d.Shareable:
 		return refuse(api.CodeUnsupportedDisk, "its definition does not share it; %s", shareDisk(in.Name, v.Name, d))
 	case v.Location.Path != d.Location.Path:
@@ -302,14 +302,14 @@ func (tx *Tx) adoptShared(ctx context.Context, in api.InstanceRegister, v api.Vo
 func shareDisk(instance, volume string, d api.AdoptedDisk) string {
 	if api.IsRoot(d.BootIndex) {
 		return fmt.Sprintf("it has to have <shareable/> in a definition that you give to `virsh define` with the instance off, for which no command of virsh or volferryctl is enough (`%s` prints it); then adopt it again",
-			api.ShellLine("virsh", "dumpxml", "--inactive", "--security-info", instance))
+			api.ShellLine("virsh", "dumpxml", "--inactive", "--security-info", "--", instance))
 	}
 	attach := []string{"volferryctl", "volume", "attach", volume, instance, "--device", d.Device}
 	if d.Mode == api.ModeRO {
 		attach = append(attach, "--mode", string(d.Mode))
 	}
 	return fmt.Sprintf("take it out (`%s`), adopt the instance without it (`%s`), and attach the volume, which shares it (`%s`)",
-		api.ShellLine("virsh", "detach-disk", instance, d.Device, "--persistent"), api.ShellLine("volferryctl", "instance", "adopt", instance), api.ShellLine(attach...))
+		api.ShellLine("virsh", "detach-disk", "--persistent", "--", instance, d.Device), api.ShellLine("volferryctl", "instance", "adopt", instance), api.ShellLine(attach...))
 }
 
 // readopt puts a volume into use again that an instance had before it was

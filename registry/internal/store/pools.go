@@ -136,7 +136,7 @@ func CheckPoolActive(ctx context.Context, q ledger.Querier, name string) error {
 	}
 	if !active {
 		return api.Errorf(api.CodeStateForbidden, "pool %s is active on no host: start it where it is to be (`%s`); its host reports it within seconds",
-			validate.Clip(name), api.ShellLine("virsh", "pool-start", validate.Clip(name)))
+			validate.Clip(name), api.ShellLine("virsh", "pool-start", "--", validate.Clip(name)))
 	}
 	return nil
 }

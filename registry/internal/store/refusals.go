@@ -37,7 +37,7 @@ func multiattached(volume string, attachments int) error {
 // shelvedOnHost refuses to move a volume of an instance that is shelved and still on its
 // host, or is on its way back to one.
 func shelvedOnHost(volume, instance string) error {
-	return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: its instance %s is shelved and still on its host; unshelve it, or take it off with `volferryctl instance shelve %s`", volume, instance, instance).
+	return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: its instance %s is shelved and still on its host; unshelve it, or take it off with `%s`", volume, instance, api.ShellLine("volferryctl", "instance", "shelve", instance)).
 		With("state", api.InstanceShelved)
 }
 
@@ -57,9 +57,9 @@ func stopAdvice(instance string, state api.InstanceState) string {
 	case api.InstanceRunning, api.InstancePaused:
 		return "stop it first"
 	case api.InstanceShelved:
-		return "it is shelved and still on its host; take it off with `volferryctl instance shelve " + instance + "`, or unshelve and stop it"
+		return "it is shelved and still on its host; take it off with `" + api.ShellLine("volferryctl", "instance", "shelve", instance) + "`, or unshelve and stop it"
 	case api.InstanceError:
-		return "`volferryctl instance show " + instance + "` says what its host found; mend that first"
+		return "`" + api.ShellLine("volferryctl", "instance", "show", instance) + "` says what its host found; mend that first"
 	case api.InstanceStopped, api.InstanceShelvedOffloaded:
 	}
 	return "it has to be stopped or shelved_offloaded"
@@ -80,7 +80,7 @@ func (l instanceLock) check(verb, instance string) error {
 		return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: migration %s holds it (%s) and lets it go at its end", verb, instance, l.op, l.reason).
 			With("migration_id", l.op)
 	}
-	return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); `volferryctl instance unlock %s`, if that may be", verb, instance, l.reason, instance)
+	return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); `%s`, if that may be", verb, instance, l.reason, api.ShellLine("volferryctl", "instance", "unlock", instance))
 }
 
 // CheckUnlocked refuses a change of an instance while it is locked.

@@ -203,8 +203,8 @@ func (s *Store) nameTaken(ctx context.Context, tx *Tx, name string) error {
 	}
 	return api.Errorf(api.CodeConflict, "%s; if that is another machine, give one of the two another name (host_name in volferryd.toml); "+
 		"if it is this machine, which was installed again, give it back that id, and what it had is its own again: "+
-		"without TLS by `echo %s > /var/lib/volferry/host-id` while volferryd is stopped, with TLS by a certificate from `volferry-registry issue-cert host %s --id %s --out %s-again`; "+
-		"docs/how-to/reinstall-a-host.md has all of it", refused, h.ID, name, h.ID, name)
+		"without TLS by `%s > /var/lib/volferry/host-id` while volferryd is stopped, with TLS by a certificate from `%s`; "+
+		"docs/how-to/reinstall-a-host.md has all of it", refused, api.ShellLine("echo", h.ID), api.ShellLine("volferry-registry", "issue-cert", "host", name, "--id", h.ID, "--out", name+"-again"))
 }
 
 // auditReport tells of what is news in a report: that a host is new, has another

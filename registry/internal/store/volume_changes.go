@@ -84,7 +84,7 @@ func volumeTaken(err error, id, name string) error {
 	case sqlitedb.Violates(err, "volumes.id"):
 		return api.Errorf(api.CodeConflict, "there is a volume with the id %s already", id)
 	case sqlitedb.Violates(err, "volumes.name"):
-		return api.Errorf(api.CodeConflict, "there is a volume %[1]s already (`volferryctl volume show %[1]s`); choose another name, or give that one another: `volferryctl volume set %[1]s --name NAME`", name)
+		return api.Errorf(api.CodeConflict, "there is a volume %s already (`%s`); choose another name, or give that one another: `%s`", name, api.ShellLine("volferryctl", "volume", "show", name), api.ShellLine("volferryctl", "volume", "set", name, "--name", "NAME"))
 	}
 	return fmt.Errorf("store volume: %w", err)
 }

@@ -111,6 +111,6 @@ func (tx *changeTx) drainConflict(ctx context.Context, pool string) error {
 	if err := tx.QueryRowContext(ctx, "SELECT id, state FROM drains WHERE pool = ? AND state IN ('running', 'paused')", pool).Scan(&id, &state); err != nil {
 		return fmt.Errorf("read drain of pool: %w", err)
 	}
-	return api.Errorf(api.CodeConflict, "the pool %[1]s is being drained already: drain %[2]s is %[3]s; let it run on, or stop it first; volferryctl drain show %[2]s says what it waits for", pool, id, state).
+	return api.Errorf(api.CodeConflict, "the pool %s is being drained already: drain %s is %s; let it run on, or stop it first; `%s` says what it waits for", pool, id, state, api.ShellLine("volferryctl", "drain", "show", id)).
 		With("drain_id", id)
 }

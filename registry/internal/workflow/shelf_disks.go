@@ -16,7 +16,7 @@ func checkUnshelvable(i api.Instance) error {
 		return err
 	}
 	if i.LacksRoot() {
-		return api.Errorf(api.CodeRootVolumeMissing, "cannot unshelve instance %s without a root device volume; attach one with `volferryctl volume attach VOLUME %s --root`", i.Name, i.Name).
+		return api.Errorf(api.CodeRootVolumeMissing, "cannot unshelve instance %s without a root device volume; attach one with `%s`", i.Name, api.ShellLine("volferryctl", "volume", "attach", "VOLUME", i.Name, "--root")).
 			With("device", i.RootSlot().Device)
 	}
 	return nil

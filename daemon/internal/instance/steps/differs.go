@@ -23,14 +23,14 @@ func Differs(dom *hv.Domain, atts []api.Attachment) string {
 		if !dom.Persistent {
 			return fmt.Sprintf("it has no definition any more: somebody has undefined it, and it is gone once it is off; define it again while it runs: %s", api.DefineAgain(dom.Name))
 		}
-		config := side{"its definition", "its disk", "virsh dumpxml --inactive " + dom.Name, dom.ConfigDisk(a.Device)}
+		config := side{"its definition", "its disk", api.ShellLine("virsh", "dumpxml", "--inactive", "--", dom.Name), dom.ConfigDisk(a.Device)}
 		if what := config.differs(a); what != "" {
 			return what
 		}
 		if !dom.State.Active() {
 			continue
 		}
-		live := side{"the running guest", "the running guest's disk", "virsh dumpxml " + dom.Name, dom.LiveDisk(a.Device)}
+		live := side{"the running guest", "the running guest's disk", api.ShellLine("virsh", "dumpxml", "--", dom.Name), dom.LiveDisk(a.Device)}
 		if what := live.differs(a); what != "" {
 			return what + ". What the guest writes there, its volume does not get; volferryctl volume which and docs/how-to/recover.md (A guest on another image than its volume) say more"
 		}

@@ -35,8 +35,8 @@ type PauseInput struct {
 func (in *PauseInput) Owner() string { return guard.OwnerPause + in.MigrationID }
 
 func (in *PauseInput) reason() string {
-	return fmt.Sprintf("instance %s is saved while volume %s moves with all its guests paused; `volferryctl migration show %s` says how far it is",
-		in.InstanceName, in.VolumeName, in.MigrationID)
+	return fmt.Sprintf("instance %s is saved while volume %s moves with all its guests paused; `%s` says how far it is",
+		in.InstanceName, in.VolumeName, api.ShellLine("volferryctl", "migration", "show", in.MigrationID))
 }
 
 // SaveImagePath returns the path of the save image of an instance for a migration.

@@ -92,9 +92,10 @@ func (e *Env) powerOff(ctx context.Context, s *Subject, how Stopping) error {
 		if more, err := hv.Await(ctx, events, s.InstanceID, lookEvery, over.C); err != nil {
 			return err
 		} else if !more {
-			return api.Errorf(api.CodeInstanceBusy, "instance %[1]s has not shut down within %[2]s and runs on; it was asked to, and may still do so later: a guest that boots, or has no ACPI, does not hear it. "+
-				"Wait and see (volferryctl instance show %[1]s), ask it once more (volferryctl instance stop %[1]s --timeout 10m), or cut its power (volferryctl instance stop %[1]s --force)",
-				s.InstanceName, how.timeout())
+			return api.Errorf(api.CodeInstanceBusy, "instance %s has not shut down within %s and runs on; it was asked to, and may still do so later: a guest that boots, or has no ACPI, does not hear it. "+
+				"Wait and see (`%s`), ask it once more (`%s`), or cut its power (`%s`)",
+				s.InstanceName, how.timeout(), api.ShellLine("volferryctl", "instance", "show", s.InstanceName),
+				api.ShellLine("volferryctl", "instance", "stop", s.InstanceName, "--timeout", "10m"), api.ShellLine("volferryctl", "instance", "stop", s.InstanceName, "--force"))
 		}
 	}
 }

@@ -28,7 +28,7 @@ func (e *Env) CheckPower(ctx context.Context, kind string, in *PowerInput, inst 
 		return locked(verb, inst)
 	}
 	if inst.State.OnShelf() {
-		return forbidden(verb, inst.Name, "it is %s; `volferryctl instance unshelve %s` brings it back", inst.State, inst.Name)
+		return forbidden(verb, inst.Name, "it is %s; `%s` brings it back", inst.State, api.ShellLine("volferryctl", "instance", "unshelve", inst.Name))
 	}
 	dom, err := e.domain(ctx, inst.ID)
 	if err != nil {
@@ -68,7 +68,7 @@ func (e *Env) onItsVolumes(ctx context.Context, verb string, inst api.Instance, 
 		return err
 	}
 	if what := Differs(dom, atts); what != "" {
-		return api.Errorf(api.CodeChainChanged, "cannot %s instance %s: %s. The guest would not start on its volume: `volferryctl volume which` says what each witness has; if the registry is right, `volferryctl instance repair %[2]s` puts the volume's path back into the definition", verb, inst.Name, what)
+		return api.Errorf(api.CodeChainChanged, "cannot %s instance %s: %s. The guest would not start on its volume: `volferryctl volume which` says what each witness has; if the registry is right, `%s` puts the volume's path back into the definition", verb, inst.Name, what, api.ShellLine("volferryctl", "instance", "repair", inst.Name))
 	}
 	return e.onItsDevices(ctx, verb, inst.Name, atts)
 }
@@ -107,7 +107,7 @@ func inState(kind string, dom *hv.Domain, name string, force bool) error {
 	verb := verbs[kind]
 	switch {
 	case dom == nil:
-		return api.Errorf(api.CodeNotFound, "cannot %s instance %s: it is not defined on this host; `volferryctl instance show %s` says what is known", verb, name, name)
+		return api.Errorf(api.CodeNotFound, "cannot %s instance %s: it is not defined on this host; `%s` says what is known", verb, name, api.ShellLine("volferryctl", "instance", "show", name))
 	case dom.State == hv.StateOther && (kind != KindStop || !force):
 		return api.Errorf(api.CodeInstanceBusy, "cannot %s instance %s: it is neither running, paused nor stopped; try again when it is", verb, name)
 	case kind == KindStart:

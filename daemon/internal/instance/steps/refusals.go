@@ -20,12 +20,12 @@ func locked(verb string, inst api.Instance) *api.Error {
 		return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); migration %s unlocks it when it is over", verb, inst.Name, inst.LockReason, inst.LockedBy).
 			With("locked_by", inst.LockedBy)
 	}
-	return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); `volferryctl instance unlock %s`, if that may be", verb, inst.Name, inst.LockReason, inst.Name)
+	return api.Errorf(api.CodeInstanceLocked, "cannot %s instance %s: it is locked (%s); `%s`, if that may be", verb, inst.Name, inst.LockReason, api.ShellLine("volferryctl", "instance", "unlock", inst.Name))
 }
 
 // NoRoot returns the refusal for an instance without its root volume.
 func NoRoot(verb, name string) *api.Error {
-	return api.Errorf(api.CodeRootVolumeMissing, "cannot %s instance %s without a root device volume; attach one with `volferryctl volume attach VOLUME %s --root`", verb, name, name)
+	return api.Errorf(api.CodeRootVolumeMissing, "cannot %s instance %s without a root device volume; attach one with `%s`", verb, name, api.ShellLine("volferryctl", "volume", "attach", "VOLUME", name, "--root"))
 }
 
 // refusedFor is a refusal of Migrations (MayStart, CheckRecorded) for the caller.

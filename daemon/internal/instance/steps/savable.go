@@ -20,7 +20,7 @@ func savable(dom *hv.Domain, in *PauseInput) error {
 	case !dom.Persistent:
 		return cannot("its domain is transient")
 	case dom.ManagedSave:
-		return cannot("it was saved by libvirt, with its disks as they were then; start it, or drop that: virsh managedsave-remove %s", dom.Name)
+		return cannot("it was saved by libvirt, with its disks as they were then; start it, or drop that: %s", api.ShellLine("virsh", "managedsave-remove", "--", dom.Name))
 	case dom.State == hv.StateOther:
 		return api.Errorf(api.CodeInstanceBusy, "cannot save instance %s: it is neither running, paused nor stopped; try again when it is", in.InstanceName)
 	case !uses(dom.ConfigDisk(in.Device), in.Location.Path):
@@ -76,8 +76,8 @@ func uses(d *hv.Disk, path string) bool {
 }
 
 func (in *PauseInput) chainChanged(where string) error {
-	return api.Errorf(api.CodeChainChanged, "disk %s in the %s of instance %s is not volume %s at %s; `volferryctl volume which %s` shows what is known",
-		in.Device, where, in.InstanceName, in.VolumeName, in.Location.Path, in.VolumeName)
+	return api.Errorf(api.CodeChainChanged, "disk %s in the %s of instance %s is not volume %s at %s; `%s` shows what is known",
+		in.Device, where, in.InstanceName, in.VolumeName, in.Location.Path, api.ShellLine("volferryctl", "volume", "which", in.VolumeName))
 }
 
 // MemoryBytes returns how much of the save directory the save image of a domain may take:

@@ -81,7 +81,7 @@ func mayLeave(dom *hv.Domain, name string, force bool) error {
 	}
 	switch {
 	case dom == nil:
-		return api.Errorf(api.CodeNotFound, "cannot shelve instance %s: it is not defined on this host; `volferryctl instance show %s` says what is known", name, name)
+		return api.Errorf(api.CodeNotFound, "cannot shelve instance %s: it is not defined on this host; `%s` says what is known", name, api.ShellLine("volferryctl", "instance", "show", name))
 	case !dom.Persistent:
 		return forbidden(verb, name, "it is transient; define it first (virsh dumpxml, virsh define)")
 	case dom.State == hv.StateOther:
@@ -89,11 +89,11 @@ func mayLeave(dom *hv.Domain, name string, force bool) error {
 	case dom.State == hv.StatePaused && !force:
 		return forbidden(verb, name, "it is paused and cannot shut down; unpause it first, or use --force")
 	case dom.ManagedSave:
-		return left("a managed save image", "start it, or remove the image (virsh managedsave-remove "+name+")")
+		return left("a managed save image", "start it, or remove the image ("+api.ShellLine("virsh", "managedsave-remove", "--", name)+")")
 	case dom.Snapshots > 0:
-		return left("snapshots", "delete them first (virsh snapshot-list "+name+")")
+		return left("snapshots", "delete them first ("+api.ShellLine("virsh", "snapshot-list", "--", name)+")")
 	case dom.Checkpoints > 0:
-		return left("checkpoints", "delete them first (virsh checkpoint-list "+name+")")
+		return left("checkpoints", "delete them first ("+api.ShellLine("virsh", "checkpoint-list", "--", name)+")")
 	}
 	return request.AtHome("cannot shelve instance "+name, dom)
 }
@@ -117,7 +117,7 @@ func (e *Env) notMoving(ctx context.Context, inst api.Instance) error {
 func mayTake(dom *hv.Domain, atts []api.Attachment, keep bool) error {
 	for _, a := range atts {
 		if a.State != api.AttachmentAttached {
-			return api.Errorf(api.CodeConflict, "cannot shelve instance %s: its disk %s is only %s; wait, or `volferryctl attachment delete %s --force`", dom.Name, a.Device, a.State, a.ID)
+			return api.Errorf(api.CodeConflict, "cannot shelve instance %s: its disk %s is only %s; wait, or `%s`", dom.Name, a.Device, a.State, api.ShellLine("volferryctl", "attachment", "delete", a.ID, "--force"))
 		}
 	}
 	if what := Differs(dom, atts); what != "" {

@@ -161,7 +161,7 @@ func plugAgain(dom *hv.Domain, a *api.Attachment) string {
 	}
 	commands := []string{}
 	if _, elsewhere, _ := location.DiskOf([]hv.Domain{*dom}, a.Location.Path); elsewhere != "" {
-		commands = append(commands, api.ShellLine("virsh", "detach-disk", dom.Name, elsewhere, "--config"))
+		commands = append(commands, api.ShellLine("virsh", "detach-disk", "--config", "--", dom.Name, elsewhere))
 	}
 	commands = append(commands,
 		api.ShellLine("volferryctl", "volume", "detach", volumeOf(a), dom.Name),

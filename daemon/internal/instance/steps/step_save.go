@@ -148,7 +148,7 @@ func saveTooLate(in *PauseInput, yes bool) error {
 func (e *Env) pausedDomain(ctx context.Context, in *PauseInput) (*hv.Domain, error) {
 	dom, err := e.domain(ctx, in.InstanceID)
 	if err == nil && dom == nil {
-		err = api.Errorf(api.CodeNotFound, "instance %s is not defined on this host; `volferryctl instance show %s` says what is known", in.InstanceName, in.InstanceName)
+		err = api.Errorf(api.CodeNotFound, "instance %s is not defined on this host; `%s` says what is known", in.InstanceName, api.ShellLine("volferryctl", "instance", "show", in.InstanceName))
 	}
 	return dom, err
 }

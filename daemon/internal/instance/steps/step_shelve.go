@@ -94,7 +94,7 @@ func (e *Env) guardShelf(s *Subject) error {
 }
 
 func shelfReason(name string) string {
-	return "instance " + name + " is shelved, or another host's; `volferryctl instance unshelve " + name + "`"
+	return "instance " + name + " is shelved, or another host's; `" + api.ShellLine("volferryctl", "instance", "unshelve", name) + "`"
 }
 
 // stored tells which state of the domain the registry has, or will have.

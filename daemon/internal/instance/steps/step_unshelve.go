@@ -237,7 +237,7 @@ func (e *Env) stepDefine() op.Step {
 		err := e.HV.UndefineDomain(ctx, in.InstanceID)
 		if errors.Is(err, hv.ErrActive) {
 			return op.UnknownOutcome(api.Errorf(api.CodeStateForbidden, "instance %s runs, though it is guarded and not this host's; stop it (`%s`), and ask again, which goes on with it (`%s`)",
-				in.InstanceName, api.ShellLine("virsh", "destroy", in.InstanceName), api.ShellLine("volferryctl", "instance", "unshelve", in.InstanceName)))
+				in.InstanceName, api.ShellLine("virsh", "destroy", "--", in.InstanceName), api.ShellLine("volferryctl", "instance", "unshelve", in.InstanceName)))
 		}
 		return request.HV(err)
 	}

@@ -166,7 +166,7 @@ func (in *PauseInput) needsOperator(err error) error {
 	return api.Errorf(api.CodeNeedsOperator,
 		"cannot restore instance %s: %v; its memory is in %s, its volume %s at %s; once that is right, ask again (`%s`; of a move that is being taken back `%s`); to give its memory up, say so to that call (--discard-memory), or remove the file first (`%s`): the instance is then restored stopped, as after a power cut",
 		in.InstanceName, err, in.Memory, in.VolumeName, in.Location.Path, api.ShellLine("volferryctl", "migration", "complete", in.MigrationID),
-		api.ShellLine("volferryctl", "migration", "cancel", in.MigrationID), api.ShellLine("rm", in.Memory)).With("memory", in.Memory)
+		api.ShellLine("volferryctl", "migration", "cancel", in.MigrationID), api.ShellLine("rm", "--", in.Memory)).With("memory", in.Memory)
 }
 
 // permit asks the registry whether the move still wants what is about to be done, and waits

@@ -78,13 +78,13 @@ func BitmapNames(all []hv.StoredBitmap) string {
 // RemoveBitmap is the command that removes a dirty bitmap: of an image that an instance has open, or that nobody has open.
 func RemoveBitmap(instanceName string, b hv.StoredBitmap) string {
 	if instanceName == "" || b.Node == "" {
-		return api.ShellLine("qemu-img", "bitmap", "-f", string(api.FormatQcow2), "--remove", b.Path, b.Name)
+		return api.ShellLine("qemu-img", "bitmap", "-f", string(api.FormatQcow2), "--remove", "--", b.Path, b.Name)
 	}
 	command, err := json.Marshal(map[string]any{"execute": "block-dirty-bitmap-remove", "arguments": map[string]string{"node": b.Node, "name": b.Name}})
 	if err != nil { // of strings alone
 		return ""
 	}
-	return api.ShellLine("virsh", "qemu-monitor-command", instanceName, string(command))
+	return api.ShellLine("virsh", "qemu-monitor-command", "--", instanceName, string(command))
 }
 
 // checkBitmapsKept refuses the end of a move that would leave dst with a dirty bitmap that lacks what was written, or lose

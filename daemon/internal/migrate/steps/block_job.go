@@ -181,7 +181,7 @@ func (e *Env) begin(ctx context.Context, s *Spec, to direction) error {
 	if errors.Is(err, hv.ErrBusy) {
 		return op.Retry(request.BusyDelay, api.Errorf(api.CodeInstanceBusy,
 			"disk %s of instance %s is in a job of libvirt that Volferry has not begun, mostly a backup: %v; nothing was changed: wait for its end, or end it (a backup by `%s`), and call again",
-			s.Target, s.InstanceName, err, api.ShellLine("virsh", "domjobabort", s.InstanceName)))
+			s.Target, s.InstanceName, err, api.ShellLine("virsh", "domjobabort", "--", s.InstanceName)))
 	}
 	return err
 }

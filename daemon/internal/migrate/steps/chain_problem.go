@@ -38,7 +38,7 @@ func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse, orSrc, unsure bo
 		guarded, err := e.guards.Has(s.InstanceID, s.ChainOwner())
 		return nil, err == nil && (!guarded || !disk.dom.ManagedSave)
 	}
-	way := fmt.Sprintf("with the instance shut off, `volferryctl instance repair %s` names the overlay again; docs/how-to/recover.md (A definition that was put back) says more", s.InstanceName)
+	way := fmt.Sprintf("with the instance shut off, `%s` names the overlay again; docs/how-to/recover.md (A definition that was put back) says more", api.ShellLine("volferryctl", "instance", "repair", s.InstanceName))
 	if api.IsNetwork(s.Src.Path) {
 		way = fmt.Sprintf("if its guest has not run from there since, `%s` names the overlay again, with the instance shut off; docs/how-to/recover.md (A definition that was put back) says more",
 			api.ShellLine("volferryctl", "instance", "repair", s.InstanceName, "--source-unwritten"))

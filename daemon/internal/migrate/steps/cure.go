@@ -46,21 +46,23 @@ func (s *Spec) whichCommand() string {
 // dumpCommand writes what libvirt shows of the instance to definitionFile, and defineCommand defines
 // the instance by that.
 func (s *Spec) dumpCommand() string {
-	return api.ShellLine("virsh", "dumpxml", "--security-info", s.InstanceName) + " > " + api.ShellLine(s.definitionFile())
+	return api.ShellLine("virsh", "dumpxml", "--security-info", "--", s.InstanceName) + " > " + api.ShellLine(s.definitionFile())
 }
 
-func (s *Spec) defineCommand() string { return api.ShellLine("virsh", "define", s.definitionFile()) }
+func (s *Spec) defineCommand() string {
+	return api.ShellLine("virsh", "define", "--", s.definitionFile())
+}
 
 func (s *Spec) definitionFile() string { return "./" + s.InstanceName + ".xml" }
 
 // commitCommands commit what is over an image to that image under a guest, which runs or is paused. One that runs
 // stands still meanwhile: some versions of QEMU miss what it writes as such a job begins (MustHold).
 func commitCommands(s *Spec, base string, runs bool) []string {
-	commit := api.ShellLine("virsh", "blockcommit", s.InstanceName, s.Target, "--base", base, "--active", "--pivot", "--wait")
+	commit := api.ShellLine("virsh", "blockcommit", "--base", base, "--active", "--pivot", "--wait", "--", s.InstanceName, s.Target)
 	if !runs {
 		return []string{commit}
 	}
-	return []string{api.ShellLine("virsh", "suspend", s.InstanceName), commit, api.ShellLine("virsh", "resume", s.InstanceName)}
+	return []string{api.ShellLine("virsh", "suspend", "--", s.InstanceName), commit, api.ShellLine("virsh", "resume", "--", "--", s.InstanceName)}
 }
 
 // quoted are commands as they stand in a message.
@@ -74,13 +76,15 @@ func killCommand(s *Spec, pid int) string {
 
 // convertCommand writes what is in one image to another that is there already, of the same size.
 func convertCommand(fromFormat, toFormat, from, to string) string {
-	return api.ShellLine("qemu-img", "convert", "-n", "-t", "writeback", "-f", fromFormat, "-O", toFormat, from, to)
+	return api.ShellLine("qemu-img", "convert", "-n", "-t", "writeback", "-f", fromFormat, "-O", toFormat, "--", from, to)
 }
 
 // startPoolCommand starts a pool of libvirt's.
-func startPoolCommand(pool string) string { return api.ShellLine("virsh", "pool-start", pool) }
+func startPoolCommand(pool string) string {
+	return api.ShellLine("virsh", "pool-start", "--", "--", pool)
+}
 
 // endJobCommand ends the block job that somebody else has begun on the disk.
 func endJobCommand(s *Spec) string {
-	return api.ShellLine("virsh", "blockjob", s.InstanceName, s.Target, "--abort")
+	return api.ShellLine("virsh", "blockjob", "--abort", "--", s.InstanceName, s.Target)
 }

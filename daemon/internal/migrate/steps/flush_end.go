@@ -222,7 +222,7 @@ func (e *Env) sameAsLeft(ctx context.Context, s *Spec, to direction, disk *diskS
 	}
 	known := fmt.Sprintf("%s. Instance %s was switched there before that was known, so %s may lack what the guest wrote before; %s is kept, and has that", note.NotStored, s.InstanceName, end, s.left())
 	if disk.active {
-		shutdown := api.ShellLine("virsh", "shutdown", s.InstanceName)
+		shutdown := api.ShellLine("virsh", "shutdown", "--", s.InstanceName)
 		return op.UnknownOutcome(cured(api.Errorf(api.CodeIOError, "%s. Mend the storage, shut the guest down (`%s`), and call again: both are compared then; docs/how-to/recover.md (An image that could not store what was written) says more",
 			known, shutdown), shutdown))
 	}

@@ -33,8 +33,8 @@ func atRest(s *Spec, disk *diskState) error {
 		return request.AtHome("cannot go on with the migration of volume "+s.VolumeName, disk.dom)
 	}
 	return api.Errorf(api.CodeStateForbidden,
-		"instance %s has a managed save image, which would start it with its old disks; start it or remove the image (virsh managedsave-remove %s)",
-		s.InstanceName, s.InstanceName)
+		"instance %s has a managed save image, which would start it with its old disks; start it or remove the image (`%s`)",
+		s.InstanceName, api.ShellLine("virsh", "managedsave-remove", "--", s.InstanceName))
 }
 
 // chainChanged is the error for a disk on a chain that no step expects.
@@ -94,7 +94,7 @@ func overlayLeft(s *Spec, disk *diskState) *api.Error {
 	where := "runs on"
 	if !disk.active {
 		where = "starts on"
-		commands = append([]string{api.ShellLine("virsh", "start", s.InstanceName)}, commands...)
+		commands = append([]string{api.ShellLine("virsh", "start", "--", s.InstanceName)}, commands...)
 	}
 	return cured(api.Errorf(api.CodeChainChanged,
 		"instance %s is to be back on %s, and it %s %s, which may have writes that the source lacks; commit it to the source under the guest (%s), and call again; `%s` shows what is known",
@@ -116,7 +116,7 @@ func overlayHasData(s *Spec, why error) *api.Error {
 	if why != nil {
 		is = fmt.Sprintf("it is not the overlay that the start has made: %v", why)
 	}
-	keep := api.ShellLine("mv", "-n", s.Overlay, s.Overlay+".kept")
+	keep := api.ShellLine("mv", "-n", "--", s.Overlay, s.Overlay+".kept")
 	return cured(api.Errorf(api.CodeChainChanged,
 		"%s was to be deleted, since the start of its migration is taken back, but %s; nothing was deleted: put the file out of the way (`%s`), and call again; docs/how-to/recover.md (A source that was written) says what can be done with it",
 		s.Overlay, is, keep), keep)
@@ -136,7 +136,7 @@ func snapshotAdvice(s *Spec, disk *diskState) string {
 	over := s.place(s.positionOn(chain[s.ours(chain)]))
 	return fmt.Sprintf("over %s is a snapshot (%s), which has the newest writes: merge it (%s), "+
 		"have libvirt forget it if it is listed (`%s`, `%s`)",
-		over, chain[0].Path, quoted(fold), api.ShellLine("virsh", "snapshot-list", s.InstanceName), api.ShellLine("virsh", "snapshot-delete", s.InstanceName, "NAME", "--metadata"))
+		over, chain[0].Path, quoted(fold), api.ShellLine("virsh", "snapshot-list", "--", s.InstanceName), api.ShellLine("virsh", "snapshot-delete", "--metadata", "--", s.InstanceName, "NAME"))
 }
 
 // foldCommands are the commands that fold what somebody has put over the image that a guest

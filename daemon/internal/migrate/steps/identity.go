@@ -113,8 +113,8 @@ func renameBack(path string) string {
 		return "nobody but its server's owner can tell how"
 	}
 	spec := image.Spec()
-	return "`" + api.ShellLine("rbd", "info", image.Pool+"/IMAGE") + "` says which one has that id; `" + api.ShellLine("rbd", "rename", spec, spec+".other") + "` takes the name from what has it now, and `" +
-		api.ShellLine("rbd", "rename", image.Pool+"/IMAGE", spec) + "` gives it back"
+	return "`" + api.ShellLine("rbd", "info", "--", image.Pool+"/IMAGE") + "` says which one has that id; `" + api.ShellLine("rbd", "rename", "--", spec, spec+".other") + "` takes the name from what has it now, and `" +
+		api.ShellLine("rbd", "rename", "--", image.Pool+"/IMAGE", spec) + "` gives it back"
 }
 
 // mayWriteDst is called right before the first byte is written to dst, and each time before

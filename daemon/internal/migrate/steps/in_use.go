@@ -180,12 +180,12 @@ func (e *Env) notNamed(ctx context.Context, path string) error {
 
 // detachCommand takes a disk from a domain, running and defined, wherever that has it.
 func detachCommand(dom *hv.Domain, target string) string {
-	words := []string{"virsh", "detach-disk", dom.Name, target}
+	words := []string{"virsh", "detach-disk"}
 	if dom.LiveDisk(target) != nil {
 		words = append(words, "--live")
 	}
 	if dom.ConfigDisk(target) != nil {
 		words = append(words, "--config")
 	}
-	return api.ShellLine(words...)
+	return api.ShellLine(append(words, "--", dom.Name, target)...)
 }

@@ -88,8 +88,8 @@ func (e *Env) dstIsAnswered(_ context.Context, s *Spec) error {
 		return err
 	}
 	return api.Errorf(api.CodeStateForbidden,
-		"the storage of %s was asked to copy a part of volume %s and has not answered, so that it may be at work on it; run the copy once more, which asks it for the same again (volferryctl migration copy %s)",
-		s.Dst.Path, s.VolumeName, s.MigrationID)
+		"the storage of %s was asked to copy a part of volume %s and has not answered, so that it may be at work on it; run the copy once more, which asks it for the same again (`%s`)",
+		s.Dst.Path, s.VolumeName, api.ShellLine("volferryctl", "migration", "copy", s.MigrationID))
 }
 
 // mayBeWritten is what a cancel says of a dst that it leaves, if a storage may be writing to it.

@@ -166,7 +166,7 @@ func (e *Env) leaveDst(ctx context.Context, s *Spec) error {
 	if err != nil || gone {
 		return err
 	}
-	how := "end its guest (virsh destroy " + s.InstanceName + "), whose overlay has what it has flushed"
+	how := "end its guest (" + api.ShellLine("virsh", "destroy", "--", s.InstanceName) + "), whose overlay has what it has flushed"
 	if !api.IsRemote(s.Dst.Path) {
 		how = "end the process of that server, which is on this host, and the guest goes on where it was"
 	}

@@ -190,7 +190,7 @@ func (s *Spec) snapshotSpec() string {
 }
 
 func (s *Spec) removeSnapshotCommand() string {
-	return api.ShellLine("rbd", "snap", "rm", s.snapshotSpec())
+	return api.ShellLine("rbd", "snap", "rm", "--", s.snapshotSpec())
 }
 
 // diffCommand shows what was written to src since its snapshot.
@@ -199,5 +199,5 @@ func (s *Spec) diffCommand() string {
 	if err != nil {
 		return s.Src.Path
 	}
-	return api.ShellLine("rbd", "diff", "--from-snap", rbd.SnapshotName(s.MigrationID), src.Spec())
+	return api.ShellLine("rbd", "diff", "--from-snap", rbd.SnapshotName(s.MigrationID), "--", src.Spec())
 }

@@ -261,7 +261,7 @@ func (e *Env) CheckNotResized(ctx context.Context, s *Spec) error {
 		return nil // what else is wrong with it is found by who uses it
 	}
 	return api.Errorf(api.CodeSizeMismatch,
-		"cannot complete the migration of volume %s: its disk was resized from %d to %d bytes while it moves, and %s has been made for the old size; cancel it while the instance runs (volferryctl migration cancel %s), which makes %s as large, and move the volume again",
-		s.VolumeName, s.OverlayBytes(), size.Bytes, s.Dst.Path, s.MigrationID, s.Src.Path).
+		"cannot complete the migration of volume %s: its disk was resized from %d to %d bytes while it moves, and %s has been made for the old size; cancel it while the instance runs (`%s`), which makes %s as large, and move the volume again",
+		s.VolumeName, s.OverlayBytes(), size.Bytes, s.Dst.Path, api.ShellLine("volferryctl", "migration", "cancel", s.MigrationID), s.Src.Path).
 		With("size_bytes", s.OverlayBytes()).With("found_bytes", size.Bytes)
 }

@@ -152,7 +152,7 @@ func (e *Env) CheckReleased(ctx context.Context, in *ReleasedInput) error {
 	case err != nil:
 		return fmt.Errorf("see who writes to %s: %w", path, err)
 	case written:
-		return in.cannot(api.CodeVolumeInUse, "some process has it open for writing; `fuser -v %s` says which, unless it is on another host", path)
+		return in.cannot(api.CodeVolumeInUse, "some process has it open for writing; `%s` says which, unless it is on another host", api.ShellLine("fuser", "-v", "--", path))
 	}
 	if err := e.checkNotOpen(ctx, in); err != nil {
 		return err

@@ -168,7 +168,7 @@ func (e *Env) renameIfStarted(ctx context.Context, s *Spec, to direction) error 
 	case disk.config != to.end:
 		return guestIsOn(s)
 	case disk.live != OnOverlay:
-		shutdown := api.ShellLine("virsh", "shutdown", s.InstanceName)
+		shutdown := api.ShellLine("virsh", "shutdown", "--", s.InstanceName)
 		return op.UnknownOutcome(cured(api.Errorf(api.CodeChainChanged,
 			"instance %s was started on %s while its disk was moved with the instance off, and the definition names %s by now: what it writes there the volume does not get. Shut it down (`%s`), keep what you need of that, and call again; `%s` shows what is known",
 			s.InstanceName, s.place(disk.live), s.place(disk.config), shutdown, s.whichCommand()), shutdown))

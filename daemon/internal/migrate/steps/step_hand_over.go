@@ -33,7 +33,7 @@ func (e *Env) stepHandOver() op.Step {
 				return r.SetOutput(remarkOutput{left})
 			}
 		}
-		shutdown := api.ShellLine("virsh", "shutdown", s.InstanceName)
+		shutdown := api.ShellLine("virsh", "shutdown", "--", s.InstanceName)
 		var in Input
 		if err := r.Input(&in); err != nil {
 			return err

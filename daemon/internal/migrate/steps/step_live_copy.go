@@ -357,7 +357,7 @@ func (e *Env) stepAdmitUntrack() op.Step {
 		case err != nil:
 			return e.registryError(err)
 		case row.Method == api.MethodLive && row.State == api.MigrationCopying:
-			return in.refused(api.CodeStateForbidden, "by the registry migration %s is %s: `volferryctl migration cancel %[1]s` ends it", in.MigrationID, row.State)
+			return in.refused(api.CodeStateForbidden, "by the registry migration %s is %s: `%s` ends it", in.MigrationID, row.State, api.ShellLine("volferryctl", "migration", "cancel", in.MigrationID))
 		}
 		return nil
 	}

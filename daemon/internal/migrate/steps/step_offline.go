@@ -18,7 +18,7 @@ func (e *Env) stepKeepOff() op.Step {
 			return nil
 		}
 		reason := fmt.Sprintf("volume %s of this instance is being moved with the instance stopped; "+
-			"wait, or cancel it: volferryctl migration cancel %s", s.VolumeName, s.MigrationID)
+			"wait, or cancel it: %s", s.VolumeName, s.cancelCommand())
 		if err := e.guards.Set(s.InstanceID, s.Owner(), reason); err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 		if err != nil {
 			return err
 		}
-		if why := disk.dom.PauseReason.Standstill(s.InstanceName); why != "" {
+		if why := Standstill(disk.dom.PauseReason, s.InstanceName); why != "" {
 			// It cannot be paused, and could wake at any moment.
 			return op.WaitFor(request.WaitWake, api.Errorf(api.CodeInstanceBusy, "the switch of volume %s waits: %s, and the switch is made then", s.VolumeName, why))
 		}
@@ -144,7 +144,7 @@ func (e *Env) notResumed(s *Spec, err error) error {
 	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
 		return typed
 	}
-	command := api.ShellLine("virsh", "resume", s.InstanceName)
+	command := api.ShellLine("virsh", "resume", "--", s.InstanceName)
 	refused := api.Errorf(api.CodeInstanceBusy, "instance %s was paused for the move of volume %s, and libvirt does not resume it: %v; it is tried again every few seconds, and at once by `%s`",
 		s.InstanceName, s.VolumeName, err, command)
 	tries := e.progress.setUnresumed(s.MigrationID, refused.Message)
@@ -264,7 +264,7 @@ func (e *Env) givesUpPause(ctx context.Context, s *Spec, to direction) error {
 		return &errWorldChanged{refused}
 	case to.end == OnSrc:
 		return api.Errorf(api.CodeInternal, "%s, and instance %s goes on with its overlay, since it writes as fast as the commit gets on: have it write less, or take off the limits of its disk that keep Volferry from setting one (`%s`), and cancel again; with the instance shut off a cancel needs no pause",
-			refused, s.InstanceName, api.ShellLine("virsh", "blkdeviotune", s.InstanceName, s.Target))
+			refused, s.InstanceName, api.ShellLine("virsh", "blkdeviotune", "--", s.InstanceName, s.Target))
 	}
 	return api.Errorf(api.CodeInternal, "%s", refused)
 }

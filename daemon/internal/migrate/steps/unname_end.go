@@ -57,7 +57,7 @@ func (e *Env) offAtEnd(ctx context.Context, s *Spec) error {
 	case disk.config != OnDst:
 		return op.Retry(request.BusyDelay, chainChanged(s, disk)) // it was when this undo began
 	case disk.active:
-		shutdown := api.ShellLine("virsh", "shutdown", s.InstanceName)
+		shutdown := api.ShellLine("virsh", "shutdown", "--", s.InstanceName)
 		return op.UnknownOutcome(cured(api.Errorf(api.CodeChainChanged,
 			"instance %s was started on %s while its switch there was taken back: shut it down (`%s`), and call again; nothing was deleted; `%s` shows what is known",
 			s.InstanceName, s.place(disk.live), shutdown, s.whichCommand()), shutdown))

@@ -201,7 +201,7 @@ func disagree(s *Spec, disk *diskState, open *openImages) *api.Error {
 	if disk.dom.State == hv.StatePaused { // which obeys no shutdown
 		end = "destroy"
 	}
-	commands := []string{api.ShellLine("virsh", end, s.InstanceName), api.ShellLine("virsh", "start", s.InstanceName)}
+	commands := []string{api.ShellLine("virsh", end, "--", s.InstanceName), api.ShellLine("virsh", "start", "--", s.InstanceName)}
 	again, but := "shut it down, start it again, and call complete or cancel", ""
 	if end := open.oneSided(s); end != "" {
 		commands, again = commands[:1], "shut it down, do not start it, and call complete or cancel"
@@ -256,7 +256,7 @@ func (e *Env) notOpen(ctx context.Context, doms []hv.Domain, path string) error 
 			return err
 		}
 		if h.Open {
-			shutdown, start := api.ShellLine("virsh", "shutdown", doms[i].Name), api.ShellLine("virsh", "start", doms[i].Name)
+			shutdown, start := api.ShellLine("virsh", "shutdown", "--", doms[i].Name), api.ShellLine("virsh", "start", "--", doms[i].Name)
 			return op.UnknownOutcome(cured(api.Errorf(api.CodeDstInUse, "%s was to be deleted, but the process of instance %s has it open, of which libvirt knows nothing; nothing was deleted: shut the instance down and start it again (`%s`, `%s`), then call again (docs/how-to/recover.md)",
 				path, doms[i].Name, shutdown, start), shutdown, start))
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
@@ -120,8 +121,8 @@ func (e *Env) endWriteLimits(ctx context.Context, s *Spec) (left string, err err
 	if err != nil || l.Theirs == nil || *l.Theirs == l.Before {
 		return "", err
 	}
-	return fmt.Sprintf("the limit on the writes of %s (%d bytes per second; 0 is none) is left as it is: somebody has set it while this move had slowed the guest, which had %d before (virsh blkdeviotune %s %s)",
-		s.Target, *l.Theirs, l.Before, s.InstanceName, s.Target), nil
+	return fmt.Sprintf("the limit on the writes of %s (%d bytes per second; 0 is none) is left as it is: somebody has set it while this move had slowed the guest, which had %d before (`%s`)",
+		s.Target, *l.Theirs, l.Before, api.ShellLine("virsh", "blkdeviotune", "--", "--", s.InstanceName, s.Target)), nil
 }
 
 // setWriteLimit changes what is wanted, and gives the disk the limit that follows. It returns what

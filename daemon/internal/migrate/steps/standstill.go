@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"fmt"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Standstill says in words that a guest sleeps or has crashed, and which command ends that; it is empty for other guests.
+func Standstill(why hv.PauseReason, instance string) string {
+	switch why {
+	case hv.PauseAsleep:
+		return fmt.Sprintf("instance %s is asleep (S3); `%s` wakes it", instance, api.ShellLine("virsh", "dompmwakeup", "--", instance))
+	case hv.PauseCrashed:
+		return fmt.Sprintf("the guest of instance %s has crashed and its process is kept; `%s` boots it again, `%s` ends it",
+			instance, api.ShellLine("virsh", "reset", "--", instance), api.ShellLine("virsh", "destroy", "--", "--", instance))
+	case hv.PauseUser, hv.PauseIOError, hv.PauseOther:
+	}
+	return ""
+}
