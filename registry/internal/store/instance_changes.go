@@ -48,7 +48,7 @@ func (s *Store) RegisterInstance(ctx context.Context, call Call, in api.Instance
 }
 
 func checkInstance(in api.InstanceRegister) error {
-	if err := cmp.Or(validate.ID("instance id", in.ID), validate.Required("instance name", in.Name), validate.InstanceState(in.State)); err != nil {
+	if err := cmp.Or(validate.ID("instance id", in.ID), validate.Required("instance name", in.Name), validate.Word("instance name", in.Name), validate.InstanceState(in.State)); err != nil {
 		return err
 	}
 	if in.State.OnShelf() {

@@ -66,6 +66,15 @@ func Required(what, text string) error {
 	return Text(what, text)
 }
 
+// Word checks as Text does, and refuses what a command would take for an option. Names that libvirt or a
+// storage pool has are printed in commands that operators copy.
+func Word(what, text string) error {
+	if strings.HasPrefix(text, "-") {
+		return Invalid("the %s %s is not allowed: it begins with a hyphen, and commands would take it for an option; give it another name first", what, Quote(text))
+	}
+	return Text(what, text)
+}
+
 // Printable refuses characters that would harm a terminal.
 func Printable(what, text string) error {
 	if !utf8.ValidString(text) {
@@ -143,10 +152,10 @@ func Evidence(what, text string) error {
 // Location checks where a volume is or is going to be. The path may be missing if pool and
 // name are given: the image is then still to be made.
 func Location(what string, l api.Location) error {
-	if err := Text("pool of the "+what, l.Pool); err != nil {
+	if err := Word("pool of the "+what, l.Pool); err != nil {
 		return err
 	}
-	if err := Text("name in the pool of the "+what, l.Name); err != nil {
+	if err := Word("name in the pool of the "+what, l.Name); err != nil {
 		return err
 	}
 	switch {
