@@ -96,11 +96,12 @@ func (e *Env) checkBitmapsKept(ctx context.Context, s *Spec, active bool) error 
 		instance = s.InstanceID
 	}
 	if s.Src.Format != api.FormatQcow2 {
-		// src can have none, and libvirt takes the overlay's along to an image that can.
-		if s.Overlay == "" || instance != "" && s.Dst.Format == api.FormatQcow2 {
+		// src can have none. Of a guest that runs QEMU is not asked: it is paused. libvirt takes the overlay's along to a qcow2 image;
+		// a raw one does not get them.
+		if instance != "" || s.Overlay == "" {
 			return nil
 		}
-		made, err := e.Bitmaps(ctx, instance, s.Overlay)
+		made, err := e.Bitmaps(ctx, "", s.Overlay)
 		return errOrLost(s, made, err)
 	}
 	src, err := e.Bitmaps(ctx, instance, s.Src.Path)
