@@ -2,8 +2,6 @@
 
 package hv
 
-import "github.com/volferry/volferry/internal/domainfiles"
-
 // State is the state of a domain.
 type State string
 
@@ -75,9 +73,19 @@ type Domain struct {
 	Config []Disk
 	// Files is what the running process, the persistent definition and a managed save image name, the images of disks
 	// too, each once.
-	Files []domainfiles.File
+	Files []DomainFile
 	// FilesUnknown says why Files lacks what the managed save image names, empty if it does not.
 	FilesUnknown string
+}
+
+// DomainFile is a file, a directory or a volume of a pool that a domain names.
+type DomainFile struct {
+	// What is the element that names it, as nvram, or the disk, as cdrom sda.
+	What string
+	// Path is absolute, as it is written. For a volume of a pool it is the name of the volume.
+	Path string
+	// Pool is the pool of a volume that is named by its pool, empty for a file.
+	Pool string
 }
 
 // LiveDisk returns the live disk with this target (vda), nil if none.

@@ -15,7 +15,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/libvirt/domainxml"
 	"github.com/volferry/volferry/daemon/internal/rbd"
-	"github.com/volferry/volferry/internal/domainfiles"
 )
 
 // maxReads is how often a domain is read that changes its state meanwhile.
@@ -325,7 +324,7 @@ func (f *domainFacts) addSaved(d *hv.Domain) {
 	if !f.managedSave {
 		return
 	}
-	saved, err := domainfiles.Named(f.savedXML)
+	saved, err := domainxml.FilesOf(f.savedXML)
 	if err = cmp.Or(f.savedErr, err); err != nil {
 		d.FilesUnknown = fmt.Sprintf("its managed save image cannot be read: %v", err)
 		return
@@ -334,7 +333,7 @@ func (f *domainFacts) addSaved(d *hv.Domain) {
 }
 
 // union adds to files those of others that it lacks.
-func union(files, others []domainfiles.File) []domainfiles.File {
+func union(files, others []hv.DomainFile) []hv.DomainFile {
 	for _, file := range others {
 		if !slices.Contains(files, file) {
 			files = append(files, file)

@@ -12,12 +12,11 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/domainfiles"
 )
 
-func files(disk string, paths ...string) (named []domainfiles.File) {
+func files(disk string, paths ...string) (named []hv.DomainFile) {
 	for _, p := range paths {
-		named = append(named, domainfiles.File{What: disk, Path: p})
+		named = append(named, hv.DomainFile{What: disk, Path: p})
 	}
 	return named
 }
@@ -68,7 +67,7 @@ func TestAnImageThatIsNotTheOneOfItsAttachmentIsAUse(t *testing.T) {
 }
 
 func TestAVolumeThatIsNamedByItsPoolIsAUseOfThatPool(t *testing.T) {
-	doms := []hv.Domain{{ID: "1", Name: "web", Files: []domainfiles.File{{What: "disk vda", Pool: "p", Path: "mine"}, {What: "disk vdb", Pool: "p", Path: "theirs"}, {What: "disk vdc", Pool: "q", Path: "far"}}}}
+	doms := []hv.Domain{{ID: "1", Name: "web", Files: []hv.DomainFile{{What: "disk vda", Pool: "p", Path: "mine"}, {What: "disk vdb", Pool: "p", Path: "theirs"}, {What: "disk vdc", Pool: "q", Path: "far"}}}}
 	got := usesIn(doms, attachmentAt(api.Location{Pool: "p", Name: "mine", Path: "/p/mine"}), &namedFiles{})
 	if want := []string{"web disk vdb theirs"}; !slices.Equal(got, want) {
 		t.Errorf("uses = %q, want %q", got, want)

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
-	"github.com/volferry/volferry/internal/domainfiles"
 )
 
 // defaultPerLook is how many blocks a look advances a job: few, so that tests
@@ -213,14 +212,14 @@ func (d *domain) view() hv.Domain {
 }
 
 // filesOf are the files that the disks of a process and of a definition name.
-func filesOf(all ...[]hv.Disk) (files []domainfiles.File) {
+func filesOf(all ...[]hv.Disk) (files []hv.DomainFile) {
 	for _, disk := range slices.Concat(all...) {
 		images := disk.Chain
 		if disk.Mirror != nil {
 			images = append(slices.Clone(images), disk.Mirror.Image)
 		}
 		for _, img := range images {
-			file := domainfiles.File{What: disk.Device + " " + disk.Target, Path: img.Path}
+			file := hv.DomainFile{What: disk.Device + " " + disk.Target, Path: img.Path}
 			if strings.HasPrefix(img.Path, "/") && !slices.Contains(files, file) {
 				files = append(files, file)
 			}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/rbd"
-	"github.com/volferry/volferry/internal/domainfiles"
 )
 
 // Domain is what is read from a domain's XML.
@@ -22,7 +21,7 @@ type Domain struct {
 	// IOThreads: it has some.
 	IOThreads bool
 	Disks     []hv.Disk
-	Files     []domainfiles.File
+	Files     []hv.DomainFile
 }
 
 // ParseDomain reads the XML of a domain. Where known is nil a disk of a pool's volume is of
@@ -33,7 +32,7 @@ func ParseDomain(doc string, known PoolSources, clusters rbd.Clusters) (*Domain,
 		return nil, fmt.Errorf("parse domain XML: %w", err)
 	}
 	known.resolve(&dom)
-	files, err := domainfiles.Named(doc)
+	files, err := FilesOf(doc)
 	if err != nil {
 		return nil, err
 	}
