@@ -5,6 +5,7 @@ package workflow
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -77,10 +78,9 @@ func scanShelved(row ledger.Scanner) (s shelvedFiles, err error) {
 		return s, err
 	}
 	var def api.InstanceDefinition
-	if s.unread = json.Unmarshal([]byte(text), &def); s.unread != nil {
-		return s, nil
-	}
+	bad := json.Unmarshal([]byte(text), &def)
 	s.files, s.unread = domainfiles.Named(def.Domain)
+	s.unread = errors.Join(bad, s.unread)
 	s.files = slices.DeleteFunc(s.files, func(f domainfiles.File) bool {
 		_, device, _ := strings.Cut(f.What, " ")
 		_, isVolume := def.Disks[device]
