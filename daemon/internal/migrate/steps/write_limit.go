@@ -122,7 +122,7 @@ func (e *Env) endWriteLimits(ctx context.Context, s *Spec) (left string, err err
 		return "", err
 	}
 	return fmt.Sprintf("the limit on the writes of %s (%d bytes per second; 0 is none) is left as it is: somebody has set it while this move had slowed the guest, which had %d before (`%s`)",
-		s.Target, *l.Theirs, l.Before, api.ShellLine("virsh", "blkdeviotune", "--", "--", s.InstanceName, s.Target)), nil
+		s.Target, *l.Theirs, l.Before, api.ShellLine("virsh", "blkdeviotune", "--", s.InstanceName, s.Target)), nil
 }
 
 // setWriteLimit changes what is wanted, and gives the disk the limit that follows. It returns what
