@@ -4,10 +4,7 @@ package treetest
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"io/fs"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -28,31 +25,14 @@ type advises struct {
 func advisedIn(t *testing.T) (found map[string]map[string]bool, functions map[string]bool) {
 	t.Helper()
 	packages := map[string]map[string]*advises{}
-	for _, folder := range []string{"daemon", "registry", "ctl", "internal"} {
-		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, e fs.DirEntry, err error) error {
-			if err != nil || e.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
-			pkg, err := filepath.Rel(root, filepath.Dir(path))
-			if err != nil {
-				return err
-			}
-			if packages[pkg] == nil {
-				packages[pkg] = map[string]*advises{}
-			}
-			for _, decl := range file.Decls {
-				addAdvice(packages[pkg], decl)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
+	eachSource(t, programFolders, func(s source) {
+		if packages[s.pkg] == nil {
+			packages[s.pkg] = map[string]*advises{}
 		}
-	}
+		for _, decl := range s.file.Decls {
+			addAdvice(packages[s.pkg], decl)
+		}
+	})
 	found, functions = map[string]map[string]bool{}, map[string]bool{}
 	for pkg, all := range packages {
 		handOn(all)

@@ -4,10 +4,7 @@ package treetest
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"io/fs"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -33,16 +30,16 @@ var (
 // What an operator is to copy into a shell comes from api.ShellLine: a host chooses the names of its
 // instances and pools, and a header the path of its backing file, so that one may be "x;reboot".
 func TestNoCommandHoldsANameThatIsNotQuoted(t *testing.T) {
-	eachSourceOfPrograms(t, func(at func(ast.Node) token.Position, file *ast.File) {
-		ast.Inspect(file, func(n ast.Node) bool {
+	eachSource(t, programFolders, func(s source) {
+		ast.Inspect(s.file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.BasicLit:
 				if text, ok := unquoted(n); ok && hasNameInCommand(text) {
-					t.Errorf("%s: the command in %q has to come from api.ShellLine", at(n), text)
+					t.Errorf("%s: the command in %q has to come from api.ShellLine", s.at(n), text)
 				}
 			case *ast.BinaryExpr:
 				if text := textOf(n.X); n.Op == token.ADD && isCutInCommand(text) {
-					t.Errorf("%s: the command that begins in %q has to come from api.ShellLine", at(n), text)
+					t.Errorf("%s: the command that begins in %q has to come from api.ShellLine", s.at(n), text)
 				}
 			}
 			return true
@@ -53,8 +50,8 @@ func TestNoCommandHoldsANameThatIsNotQuoted(t *testing.T) {
 // A word that comes from elsewhere may begin with a hyphen.
 func TestNoWordOfACommandBecomesAnOption(t *testing.T) {
 	lines := 0
-	eachSourceOfPrograms(t, func(at func(ast.Node) token.Position, file *ast.File) {
-		ast.Inspect(file, func(n ast.Node) bool {
+	eachSource(t, programFolders, func(s source) {
+		ast.Inspect(s.file, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
 			if !ok || !isShellLine(call) || len(call.Args) < 2 || call.Ellipsis.IsValid() {
 				return true
@@ -68,9 +65,12 @@ func TestNoWordOfACommandBecomesAnOption(t *testing.T) {
 			for i, word := range call.Args[1:] {
 				text, constant := unquoted(word)
 				before, _ := unquoted(call.Args[i])
+				if ended && text == "--" {
+					t.Errorf(`%s: this command of %s has "--" twice, and the second one is taken for an option`, s.at(word), program)
+				}
 				ended = ended || text == "--"
 				if i > 0 && !constant && !ended && !strings.HasPrefix(before, "-") {
-					t.Errorf(`%s: a word of this command of %s is neither behind "--" nor the value of an option`, at(word), program)
+					t.Errorf(`%s: a word of this command of %s is neither behind "--" nor the value of an option`, s.at(word), program)
 				}
 			}
 			return true
@@ -132,26 +132,4 @@ func unquoted(e ast.Expr) (string, bool) {
 	}
 	text, err := strconv.Unquote(literal.Value)
 	return text, err == nil
-}
-
-// eachSourceOfPrograms reads the files of the programs, without their tests.
-func eachSourceOfPrograms(t *testing.T, read func(at func(ast.Node) token.Position, file *ast.File)) {
-	t.Helper()
-	for _, folder := range []string{"ctl", "daemon", "internal", "registry"} {
-		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, e fs.DirEntry, err error) error {
-			if err != nil || e.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			files := token.NewFileSet()
-			file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
-			read(func(n ast.Node) token.Position { return files.Position(n.Pos()) }, file)
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 }

@@ -4,12 +4,8 @@ package treetest
 
 import (
 	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -25,8 +21,7 @@ func TestEveryStandstillIsTriedOrSaysWhatItLacks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	there := standstillsIn(t, "daemon")
-	maps.Copy(there, standstillsIn(t, "registry"))
+	there := standstillsIn(t, "daemon", "registry")
 	known := maps.Clone(there)
 	read := map[string]testsOf{}
 	for line := range strings.Lines(string(text)) {
@@ -61,33 +56,18 @@ func TestEveryStandstillIsTriedOrSaysWhatItLacks(t *testing.T) {
 	}
 }
 
-// standstillsIn are the functions below a folder that call op.UnknownOutcome, make an error with
+// standstillsIn are the functions below these folders that call op.UnknownOutcome, make an error with
 // needs_operator, or set that code or that state, each behind its package.
-func standstillsIn(t *testing.T, folder string) map[string]bool {
+func standstillsIn(t *testing.T, folders ...string) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
-	err := filepath.WalkDir(filepath.Join(root, folder), func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		pkg, err := filepath.Rel(root, filepath.Dir(path))
-		if err != nil {
-			return err
-		}
-		for _, decl := range file.Decls {
+	eachSource(t, folders, func(s source) {
+		for _, decl := range s.file.Decls {
 			if f, ok := decl.(*ast.FuncDecl); ok && standsStill(f) {
-				found[pkg+" "+f.Name.Name] = true
+				found[s.pkg+" "+f.Name.Name] = true
 			}
 		}
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return found
 }
 

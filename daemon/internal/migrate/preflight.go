@@ -279,7 +279,7 @@ func checkDomain(s *steps.Spec, dom *hv.Domain) error {
 			s.VolumeName, dom.Name)
 	case dom.Snapshots > 0:
 		return unsupported(s, "instance %s has %s in libvirt, made of its present disks; `%s` has the names, and `%s` deletes one (with --metadata libvirt only forgets it, and its images stay)",
-			dom.Name, api.Count(dom.Snapshots, "snapshot"), api.ShellLine("virsh", "snapshot-list", "--", "--", dom.Name), api.ShellLine("virsh", "snapshot-delete", "--", dom.Name, "NAME"))
+			dom.Name, api.Count(dom.Snapshots, "snapshot"), api.ShellLine("virsh", "snapshot-list", "--", dom.Name), api.ShellLine("virsh", "snapshot-delete", "--", dom.Name, "NAME"))
 	case dom.Checkpoints > 0:
 		return unsupported(s, "instance %s has %s in libvirt, and a move would lose what is there; `%s` has the names, and `%s` deletes one",
 			dom.Name, api.Count(dom.Checkpoints, "checkpoint"), api.ShellLine("virsh", "checkpoint-list", "--", dom.Name), api.ShellLine("virsh", "checkpoint-delete", "--", dom.Name, "NAME"))

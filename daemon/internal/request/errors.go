@@ -54,7 +54,7 @@ func AtHome(verdict string, dom *hv.Domain) error {
 		return nil
 	}
 	return api.Errorf(api.CodeStateForbidden, "%s: instance %s was moved to another host behind Volferry's back (virsh migrate) and may run there; move it back, or stop it there and start it here (`%s`)",
-		verdict, dom.Name, api.ShellLine("virsh", "start", "--", "--", dom.Name))
+		verdict, dom.Name, api.ShellLine("virsh", "start", "--", dom.Name))
 }
 
 // Away says whether the registry did not answer: what it was asked for may have been done

@@ -62,7 +62,7 @@ func commitCommands(s *Spec, base string, runs bool) []string {
 	if !runs {
 		return []string{commit}
 	}
-	return []string{api.ShellLine("virsh", "suspend", "--", s.InstanceName), commit, api.ShellLine("virsh", "resume", "--", "--", s.InstanceName)}
+	return []string{api.ShellLine("virsh", "suspend", "--", s.InstanceName), commit, api.ShellLine("virsh", "resume", "--", s.InstanceName)}
 }
 
 // quoted are commands as they stand in a message.
@@ -81,7 +81,7 @@ func convertCommand(fromFormat, toFormat, from, to string) string {
 
 // startPoolCommand starts a pool of libvirt's.
 func startPoolCommand(pool string) string {
-	return api.ShellLine("virsh", "pool-start", "--", "--", pool)
+	return api.ShellLine("virsh", "pool-start", "--", pool)
 }
 
 // endJobCommand ends the block job that somebody else has begun on the disk.

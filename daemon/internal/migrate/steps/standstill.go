@@ -16,7 +16,7 @@ func Standstill(why hv.PauseReason, instance string) string {
 		return fmt.Sprintf("instance %s is asleep (S3); `%s` wakes it", instance, api.ShellLine("virsh", "dompmwakeup", "--", instance))
 	case hv.PauseCrashed:
 		return fmt.Sprintf("the guest of instance %s has crashed and its process is kept; `%s` boots it again, `%s` ends it",
-			instance, api.ShellLine("virsh", "reset", "--", instance), api.ShellLine("virsh", "destroy", "--", "--", instance))
+			instance, api.ShellLine("virsh", "reset", "--", instance), api.ShellLine("virsh", "destroy", "--", instance))
 	case hv.PauseUser, hv.PauseIOError, hv.PauseOther:
 	}
 	return ""
