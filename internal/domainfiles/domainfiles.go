@@ -31,7 +31,7 @@ func Named(definition string) ([]File, error) {
 	for {
 		token, err := w.decoder.Token()
 		if errors.Is(err, io.EOF) {
-			return w.found, nil
+			return onceEach(w.found), nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("parse domain XML: %w", err)
@@ -42,7 +42,9 @@ func Named(definition string) ([]File, error) {
 				return nil, err
 			}
 		case xml.CharData:
-			w.value("", string(t))
+			if len(w.within) > 0 { // else it is outside of the document
+				w.value("", string(t))
+			}
 		case xml.EndElement:
 			w.end()
 		}
@@ -98,7 +100,6 @@ func (w *walk) end() {
 		for i := w.disk.begins; i < len(w.found); i++ {
 			w.found[i].What = strings.TrimSpace(w.disk.kind + " " + w.disk.target)
 		}
-		w.found = compact(w.found)
 	}
 	w.within = w.within[:len(w.within)-1]
 }
@@ -138,14 +139,10 @@ func (w *walk) what(attribute string) string {
 	return what
 }
 
-func (w *walk) add(f File) {
-	if len(w.within) > 0 && !slices.Contains(w.found, f) {
-		w.found = append(w.found, f)
-	}
-}
+func (w *walk) add(f File) { w.found = append(w.found, f) }
 
-// compact leaves out what is there before.
-func compact(files []File) []File {
+// onceEach leaves out what is there before.
+func onceEach(files []File) []File {
 	out := files[:0]
 	for _, f := range files {
 		if !slices.Contains(out, f) {

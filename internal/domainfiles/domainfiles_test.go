@@ -69,6 +69,14 @@ func TestEachFileThatADefinitionNamesIsFound(t *testing.T) {
 	}
 }
 
+func TestTextAroundADefinitionNamesNothing(t *testing.T) {
+	for _, doc := range []string{"/p/before<domain/>", "<domain/>/p/behind", "/p/alone"} {
+		if got, err := Named(doc); err != nil || len(got) > 0 {
+			t.Errorf("%q: %+v, %v", doc, got, err)
+		}
+	}
+}
+
 func TestADefinitionThatIsNoXMLIsAnError(t *testing.T) {
 	if _, err := Named("<domain><devices>"); err == nil {
 		t.Error("no error")

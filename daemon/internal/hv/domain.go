@@ -72,9 +72,9 @@ type Domain struct {
 	Live   []Disk
 	Config []Disk
 	// Files is what the running process, the persistent definition and a managed save image name, the images of disks
-	// too, each once.
+	// too, each once. Domains alone fills it in.
 	Files []DomainFile
-	// FilesUnknown says why Files lacks what the managed save image names, empty if it does not.
+	// FilesUnknown says why Files lacks some of it, empty if it has all.
 	FilesUnknown string
 }
 

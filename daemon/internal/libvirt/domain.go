@@ -3,11 +3,9 @@
 package libvirt
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"github.com/google/uuid"
@@ -63,7 +61,12 @@ func (c *Conn) readListed(ctx context.Context, s *session, dom golibvirt.Domain)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.listedTimeout)
 	defer cancel()
-	return c.readDomain(ctx, s, dom)
+	d, facts, err := c.readDomain(ctx, s, dom)
+	if err != nil {
+		return nil, err
+	}
+	c.addFiles(ctx, s, dom, d, facts.xml, facts.configXML)
+	return d, nil
 }
 
 // Domain reads one domain by UUID.
@@ -76,7 +79,8 @@ func (c *Conn) Domain(ctx context.Context, id string) (*hv.Domain, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.readDomain(ctx, s, dom)
+	d, _, err := c.readDomain(ctx, s, dom)
+	return d, err
 }
 
 // handle names a domain to libvirt, which finds it by its UUID alone: nobody is asked whether it
@@ -144,28 +148,28 @@ func domainID(dom golibvirt.Domain) string { return uuid.UUID(dom.UUID).String()
 // readDomain reads everything about a domain that belongs to one moment: state
 // and XML come from separate calls, so it reads again if they contradict each
 // other.
-func (c *Conn) readDomain(ctx context.Context, s *session, dom golibvirt.Domain) (*hv.Domain, error) {
+func (c *Conn) readDomain(ctx context.Context, s *session, dom golibvirt.Domain) (*hv.Domain, *domainFacts, error) {
 	for range maxReads {
 		facts, err := call(ctx, s, c.callTimeout, func(lv *golibvirt.Libvirt) (*domainFacts, error) {
 			defer s.silent.while(ctx, domainID(dom))()
 			return gather(lv, dom)
 		})
 		if err != nil {
-			return nil, fmt.Errorf("read domain %s: %w", domainID(dom), err)
+			return nil, nil, fmt.Errorf("read domain %s: %w", domainID(dom), err)
 		}
 		known, err := c.poolSourcesIn(ctx, facts.xml, facts.configXML)
 		if err != nil {
-			return nil, fmt.Errorf("read domain %s: %w", domainID(dom), err)
+			return nil, nil, fmt.Errorf("read domain %s: %w", domainID(dom), err)
 		}
 		d, consistent, err := facts.domain(known, c.clusters)
 		if err != nil {
-			return nil, fmt.Errorf("read domain %s: %w", domainID(dom), err)
+			return nil, nil, fmt.Errorf("read domain %s: %w", domainID(dom), err)
 		}
 		if consistent {
-			return d, nil
+			return d, facts, nil
 		}
 	}
-	return nil, fmt.Errorf("read domain %s: %w: its state keeps changing", domainID(dom), hv.ErrBusy)
+	return nil, nil, fmt.Errorf("read domain %s: %w: its state keeps changing", domainID(dom), hv.ErrBusy)
 }
 
 // domainFacts are libvirt's answers about one domain.
@@ -181,8 +185,6 @@ type domainFacts struct {
 	checkpoints int
 	xml         string // of the process, or of the definition if there is none
 	configXML   string // of the definition, empty if transient
-	savedXML    string // of the managed save image, empty if there is none or savedErr
-	savedErr    error
 }
 
 func gather(lv *golibvirt.Libvirt, dom golibvirt.Domain) (*domainFacts, error) {
@@ -219,9 +221,6 @@ func gather(lv *golibvirt.Libvirt, dom golibvirt.Domain) (*domainFacts, error) {
 		return nil, fmt.Errorf("get managed save: %w", err)
 	}
 	f.autostart, f.managedSave = autostart != 0, saved != 0
-	if f.managedSave {
-		f.savedXML, f.savedErr = lv.DomainManagedSaveGetXMLDesc(dom, 0)
-	}
 	return f, f.gatherSnapshots(lv)
 }
 
@@ -296,7 +295,6 @@ func (f *domainFacts) domain(known domainxml.PoolSources, clusters rbd.Clusters)
 		Snapshots:   f.snapshots,
 		Checkpoints: f.checkpoints,
 		MemoryBytes: current.Memory, IOThreads: current.IOThreads,
-		Files: current.Files,
 	}
 	d.State, d.PauseReason = stateOf(f.state, f.reason)
 	d.Moved = movedAway(f.state, f.reason)
@@ -313,33 +311,8 @@ func (f *domainFacts) domain(known domainxml.PoolSources, clusters rbd.Clusters)
 			return nil, false, err
 		}
 		d.Config = config.Disks
-		d.Files = union(d.Files, config.Files)
 	}
-	f.addSaved(d)
 	return d, true, nil
-}
-
-// addSaved adds the files that the managed save image names: a start needs them.
-func (f *domainFacts) addSaved(d *hv.Domain) {
-	if !f.managedSave {
-		return
-	}
-	saved, err := domainxml.FilesOf(f.savedXML)
-	if err = cmp.Or(f.savedErr, err); err != nil {
-		d.FilesUnknown = fmt.Sprintf("its managed save image cannot be read: %v", err)
-		return
-	}
-	d.Files = union(d.Files, saved)
-}
-
-// union adds to files those of others that it lacks.
-func union(files, others []hv.DomainFile) []hv.DomainFile {
-	for _, file := range others {
-		if !slices.Contains(files, file) {
-			files = append(files, file)
-		}
-	}
-	return files
 }
 
 func stateOf(state golibvirt.DomainState, reason int32) (hv.State, hv.PauseReason) {

@@ -112,7 +112,9 @@ func (f *Fake) Domains(ctx context.Context) ([]hv.Domain, error) {
 			if err := f.unreadable[id]; err != nil {
 				unreadable.Domains = append(unreadable.Domains, hv.UnreadableDomain{ID: id, Name: f.domains[id].Name, Err: err})
 			} else if dom, err := f.look(id); err == nil {
-				all = append(all, dom.view())
+				view := dom.view()
+				view.Files = filesOf(view.Live, view.Config)
+				all = append(all, view)
 			}
 		}
 		if len(unreadable.Domains) > 0 {
@@ -207,7 +209,6 @@ func (d *domain) view() hv.Domain {
 			v.Live[i].Mirror = &hv.Mirror{Job: j.kind, Image: j.dst, Ready: j.ready}
 		}
 	}
-	v.Files = filesOf(v.Live, v.Config)
 	return v
 }
 

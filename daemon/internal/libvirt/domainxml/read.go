@@ -21,7 +21,6 @@ type Domain struct {
 	// IOThreads: it has some.
 	IOThreads bool
 	Disks     []hv.Disk
-	Files     []hv.DomainFile
 }
 
 // ParseDomain reads the XML of a domain. Where known is nil a disk of a pool's volume is of
@@ -32,11 +31,7 @@ func ParseDomain(doc string, known PoolSources, clusters rbd.Clusters) (*Domain,
 		return nil, fmt.Errorf("parse domain XML: %w", err)
 	}
 	known.resolve(&dom)
-	files, err := FilesOf(doc)
-	if err != nil {
-		return nil, err
-	}
-	p := &Domain{Name: dom.Name, Active: dom.ID != nil, Disks: []hv.Disk{}, Files: files}
+	p := &Domain{Name: dom.Name, Active: dom.ID != nil, Disks: []hv.Disk{}}
 	if dom.ID != nil {
 		p.Run = *dom.ID
 	}
