@@ -103,6 +103,11 @@ func (m *Manager) unrecordedOfVolume(ctx context.Context, vol api.Volume) (*unre
 	if err != nil {
 		return nil, err
 	}
+	return m.unrecordedIn(ctx, starts, vol)
+}
+
+// unrecordedIn returns an unrecorded move of a volume among those that these ops have begun, oldest first; nil if there is none.
+func (m *Manager) unrecordedIn(ctx context.Context, starts []op.Op, vol api.Volume) (*unrecordedMove, error) {
 	last, err := m.lastMove(ctx, starts, vol.ID)
 	if err != nil {
 		return nil, err
@@ -129,11 +134,7 @@ func (m *Manager) Contradictions(ctx context.Context) ([]Contradiction, error) {
 	}
 	var out []Contradiction
 	for i := range volumes {
-		last, err := m.lastMove(ctx, starts, volumes[i].ID)
-		if err != nil {
-			return nil, err
-		}
-		move, err := m.unrecorded(ctx, volumes[i], last)
+		move, err := m.unrecordedIn(ctx, starts, volumes[i])
 		if err != nil {
 			return nil, err
 		}
@@ -142,7 +143,7 @@ func (m *Manager) Contradictions(ctx context.Context) ([]Contradiction, error) {
 		}
 		dom, err := m.domainOf(ctx, move)
 		if err != nil {
-			return nil, steps.HVRefusal(request.Refused(err))
+			return nil, err
 		}
 		out = append(out, Contradiction{volumes[i], move.witnesses(dom), move.wayOut(dom)})
 	}
@@ -153,7 +154,7 @@ func (m *Manager) Contradictions(ctx context.Context) ([]Contradiction, error) {
 func (m *Manager) contradicted(ctx context.Context, move *unrecordedMove) error {
 	dom, err := m.domainOf(ctx, move)
 	if err != nil {
-		return steps.HVRefusal(request.Refused(err))
+		return err
 	}
 	return api.Errorf(api.CodeChainChanged, "%s; %s", move.witnesses(dom), move.wayOut(dom)).With("migration_id", move.h.spec.MigrationID)
 }
@@ -162,8 +163,11 @@ func (m *Manager) contradicted(ctx context.Context, move *unrecordedMove) error 
 func (m *Manager) domainOf(ctx context.Context, move *unrecordedMove) (*hv.Domain, error) {
 	for i := range move.vol.Attachments {
 		dom, err := m.ports.HV.Domain(ctx, move.vol.Attachments[i].InstanceID)
-		if err == nil || !errors.Is(err, hv.ErrNotFound) {
-			return dom, err
+		switch {
+		case err == nil:
+			return dom, nil
+		case !errors.Is(err, hv.ErrNotFound):
+			return nil, steps.HVRefusal(request.Refused(err))
 		}
 	}
 	return nil, nil

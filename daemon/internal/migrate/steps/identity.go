@@ -30,6 +30,22 @@ func provided(st op.Step, checks ...func(context.Context, *Spec) error) op.Step 
 	return st
 }
 
+// followed is a step that does this too, once it has done its own.
+func followed(st op.Step, by func(context.Context, *op.Run, *Spec) error) op.Step {
+	do := st.Do
+	st.Do = func(ctx context.Context, r *op.Run) error {
+		if err := do(ctx, r); err != nil {
+			return err
+		}
+		s, err := specOf(r)
+		if err != nil {
+			return err
+		}
+		return by(ctx, r, s)
+	}
+	return st
+}
+
 // jobProvided is provided for a step that waits for a job. The job may be ready whatever the checks say, and an op goes by what
 // Observe sees: so there the step is not done as long as a check refuses it. Do says why.
 func jobProvided(st op.Step, checks ...func(context.Context, *Spec) error) op.Step {

@@ -92,18 +92,7 @@ type leftSrcNote struct {
 
 // sealsLeft makes a step, after which nobody has src any more, note the stamp of src.
 func (e *Env) sealsLeft(st op.Step) op.Step {
-	do := st.Do
-	st.Do = func(ctx context.Context, r *op.Run) error {
-		if err := do(ctx, r); err != nil {
-			return err
-		}
-		s, err := specOf(r)
-		if err != nil {
-			return err
-		}
-		return e.sealLeft(ctx, r, s.Src.Path, st.Name)
-	}
-	return st
+	return followed(st, func(ctx context.Context, r *op.Run, s *Spec) error { return e.sealLeft(ctx, r, s.Src.Path, st.Name) })
 }
 
 // sealLeft notes the stamp of a src that its volume leaves, once: what was written between two tries of a step counts. The

@@ -126,15 +126,7 @@ func (e *Env) stepClosed(name string) op.Step {
 // unwrittenSinceClosed makes a step after the copy refuse a src that was written since the step before the copy: a domain that
 // was started meanwhile, and is off again, is seen by that alone.
 func (e *Env) unwrittenSinceClosed(st op.Step) op.Step {
-	do := st.Do
-	st.Do = func(ctx context.Context, r *op.Run) error {
-		if err := do(ctx, r); err != nil {
-			return err
-		}
-		s, err := specOf(r)
-		if err != nil {
-			return err
-		}
+	return followed(st, func(ctx context.Context, r *op.Run, s *Spec) error {
 		var was leftSrcNote
 		if _, err := r.Noted(closedStep, &was); err != nil || was.Left == nil {
 			return err
@@ -144,8 +136,7 @@ func (e *Env) unwrittenSinceClosed(st op.Step) op.Step {
 			return ctx.Err() // as of a stamp that sealLeft cannot take, which it has logged
 		}
 		return inUseBy(s, change == image.Changed, "it was written while it was copied, by a guest that was started on it perhaps")
-	}
-	return st
+	})
 }
 
 // closed refuses a src that somebody on this host has open: a domain that runs, by libvirt
