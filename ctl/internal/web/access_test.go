@@ -116,7 +116,7 @@ func TestWhoHasTheCookieAloneReadsNothing(t *testing.T) {
 	if n := len(s.requests()); n > 0 {
 		t.Errorf("%d requests reached the other side", n)
 	}
-	// No page but the one that takes the token has the key.
+	// Only the page that takes the token has the key.
 	eachPageFile(t, func(name, _ string) {
 		stolen.Transport = nil
 		if _, body := get(t, stolen, s.page.URL+"/"+strings.TrimSuffix(name, "index.html")); strings.Contains(body, s.server.admission.key) {

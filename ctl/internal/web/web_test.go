@@ -232,7 +232,7 @@ func TestThePageHasAPortThatNobodyKnowsBeforehand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()                            //nolint:errcheck // nobody connects
+		defer l.Close()                            //nolint:errcheck // no client connects
 		ports[l.Addr().(*net.TCPAddr).Port] = true //nolint:errcheck // it is one
 	}
 	if len(ports) != 3 {
