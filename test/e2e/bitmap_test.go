@@ -140,7 +140,7 @@ func TestAnIncrementalBackupIsRightAfterAMoveOrTheMoveIsRefused(t *testing.T) {
 			mustContain(t, e.Message, `dirty bitmap "b0"`, "block-dirty-bitmap-remove")
 		}
 	})
-	m := g.mirror(t, "vda", "--to-pool", "b")
+	m := g.mirror(t, "--to-pool", "b")
 	g.writes(t)
 	g.powerOff(t)
 	restoresIncremental(t, full, m.Dst.Path, "b0")

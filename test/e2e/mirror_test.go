@@ -13,14 +13,14 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// mirror moves a disk of the guest by mirror. No overlay may be made for it.
-func (g *guest) mirror(t *testing.T, target string, args ...string) api.Migration {
+// mirror moves the first disk of the guest by mirror. No overlay may be made for it.
+func (g *guest) mirror(t *testing.T, args ...string) api.Migration {
 	t.Helper()
-	m := g.migrate(t, target, append([]string{"--method", "mirror"}, args...)...)
+	m := g.migrate(t, "vda", append([]string{"--method", "mirror"}, args...)...)
 	if m.Method != "mirror" || m.ExposedSeconds != 0 || m.StallMS.Start != nil {
 		t.Errorf("migration was made by %s, with %v s of exposure and a stall of %v at its start", m.Method, m.ExposedSeconds, m.StallMS.Start)
 	}
-	if got := g.volume(t, target).Location; got.Path != m.Dst.Path {
+	if got := g.volume(t, "vda").Location; got.Path != m.Dst.Path {
 		t.Errorf("the volume is at %s, the migration went to %s", got.Path, m.Dst.Path)
 	}
 	return m
@@ -44,7 +44,7 @@ func TestMirrorMovesADiskUnderARunningGuest(t *testing.T) {
 			if i > 2 {
 				leftToTestE2E(t)
 			}
-			m := g.mirror(t, "vda", step.to...)
+			m := g.mirror(t, step.to...)
 			if exists(t, m.Src.Path) == m.DeleteSource {
 				t.Errorf("delete_source is %v, and whether the source is there the same: %s", m.DeleteSource, m.Src.Path)
 			}
@@ -55,7 +55,7 @@ func TestMirrorMovesADiskUnderARunningGuest(t *testing.T) {
 	t.Run("paused", func(t *testing.T) {
 		leftToTestE2E(t)
 		g.pause(t)
-		g.mirror(t, "vda", "--to-pool", "a")
+		g.mirror(t, "--to-pool", "a")
 		if state := g.state(t); state != "paused" {
 			t.Errorf("the guest was paused by its user, and is %s after the move", state)
 		}

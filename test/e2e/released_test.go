@@ -193,9 +193,9 @@ func TestADeviceThatAMoveHasLeftIsSaidToBeWrittenAfterItsGuestIsOff(t *testing.T
 	h, a, b := sharedPools(t)
 	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
 	device := h.device(t, b, volumeBytes)
-	g.mirror(t, "vda", "--to-path", device.Path)
+	g.mirror(t, "--to-path", device.Path)
 	old := h.virsh(t, "dumpxml", "--inactive", "--security-info", g.Name)
-	m := g.mirror(t, "vda", "--to-pool", "b")
+	m := g.mirror(t, "--to-pool", "b")
 	if r := h.released(t, m.ID); r == nil || r.Written || r.WrittenUnknown != "" {
 		t.Errorf("before anybody has written there: %+v", r)
 	}
