@@ -86,27 +86,34 @@ func TestAHaltDoesNotWaitForAStepThatSubmitsAnOp(t *testing.T) {
 	}
 }
 
-// stoppingJournal stops the runner when an op was stored.
+// stoppingJournal has the runner be stopped before an op is stored, which then takes a while.
 type stoppingJournal struct {
 	*optest.Journal
-	stop func()
+	stop    func()
+	stopped chan struct{}
 }
 
 func (j *stoppingJournal) Create(ctx context.Context, o op.Op) error {
-	err := j.Journal.Create(ctx, o)
-	j.stop()
-	return err
+	go func() {
+		j.stop()
+		close(j.stopped)
+	}()
+	<-time.After(time.Second)
+	return j.Journal.Create(ctx, o)
 }
 
-func TestAnOpThatIsStoredWhenTheRunnerStopsIsAccepted(t *testing.T) {
+func TestAnOpThatIsStoredWhileTheRunnerStopsIsAcceptedAndReadByTheNextOne(t *testing.T) {
 	bubble(t, func(s *stage) {
-		journal := &stoppingJournal{Journal: s.journal}
+		journal := &stoppingJournal{Journal: s.journal, stopped: make(chan struct{})}
 		runner := s.newRunner(op.Config{Journal: journal})
 		journal.stop = runner.Stop
-		if err := runner.Submit(s.t.Context(), op.Op{ID: "a", Kind: "k"}); err != nil {
+		submitted := make(chan error, 1)
+		go func() { submitted <- runner.Submit(s.t.Context(), op.Op{ID: "a", Kind: "k"}) }()
+		<-journal.stopped
+		s.start()
+		if err := <-submitted; err != nil {
 			t.Errorf("it is refused, and is done at the next start: %v", err)
 		}
-		s.start()
 		s.wait("a", op.StateDone)
 	})
 }

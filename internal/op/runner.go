@@ -68,6 +68,17 @@ func (r *Runner) runs() bool {
 	return !r.stopped && !r.halted
 }
 
+// enlist has Stop wait for the caller, who calls r.wg.Done, unless the runner does not run.
+func (r *Runner) enlist() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopped || r.halted {
+		return false
+	}
+	r.wg.Add(1)
+	return true
+}
+
 // enter gives an op its turn, and makes it one that is active.
 func (r *Runner) enter(a *activeOp) {
 	r.queue.enter(a.ticket)

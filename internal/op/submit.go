@@ -19,9 +19,10 @@ func (r *Runner) Submit(ctx context.Context, o Op) error {
 	}
 	r.admit.Lock()
 	defer r.admit.Unlock()
-	if !r.runs() {
+	if !r.enlist() {
 		return fmt.Errorf("submit op %s: %w", o.ID, ErrStopped)
 	}
+	defer r.wg.Done()
 	if err := r.cfg.Journal.Create(ctx, o); err != nil {
 		return fmt.Errorf("submit op %s: %w", o.ID, err)
 	}
@@ -81,9 +82,9 @@ func (r *Runner) Resume(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the runner: it cancels what is running and waits until every goroutine has
-// ended. It writes no record, since a shutdown is not a failure. The ops go on at the next
-// start.
+// Stop ends the runner: it cancels what is running and waits until every goroutine and every
+// Submit has ended, so that the next runner reads each op that is stored. It writes no record,
+// since a shutdown is not a failure. The ops go on at the next start.
 func (r *Runner) Stop() {
 	r.mu.Lock()
 	r.stopped = true

@@ -84,7 +84,7 @@ func TestDestinationThatIsNotFreeIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := g.refusesToMove(t, "vda", api.CodePermissionDenied, "--to-path", link)
-		mustContain(t, e.Message, link+" is a symbolic link to "+path)
+		mustContain(t, e.Message, link+" leads to "+path+" by the symbolic link "+link)
 	})
 	t.Run("the file of a device", func(t *testing.T) {
 		loop := h.device(t, b, volumeBytes)

@@ -100,15 +100,12 @@ func Start(_ context.Context, c Command) (Process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: c.DeathSignal}
 	p := &process{cmd: cmd, ended: make(chan struct{})}
 	started := make(chan error)
-	go func() {
-		// The kernel sends the death signal when the thread ends that has started the program, so
-		// that thread is kept.
-		runtime.LockOSThread()
-		if c.Restrict == nil {
-			defer runtime.UnlockOSThread()
-		} else if err := c.Restrict(); err != nil {
-			started <- err
-			return // locked still, so the thread ends
+	go onThread(func() (reusable bool) {
+		if c.Restrict != nil {
+			if err := c.Restrict(); err != nil {
+				started <- err
+				return false
+			}
 		}
 		err := cmd.Start()
 		if err == nil && c.Confine != nil {
@@ -122,11 +119,32 @@ func Start(_ context.Context, c Command) (Process, error) {
 			p.err = statusOf(cmd.Wait())
 			close(p.ended)
 		}
-	}()
+		return c.Restrict == nil
+	})
 	if err := <-started; err != nil {
 		return nil, err
 	}
 	return p, nil
+}
+
+// onThread calls f on a thread that nothing else uses meanwhile: the kernel sends the death signal when the thread
+// ends that has started the program. A thread that is not reusable afterwards ends. It is never the main thread, which
+// cannot end, and whose credentials and Landlock domain are those of the process in /proc.
+func onThread(f func() (reusable bool)) {
+	runtime.LockOSThread()
+	if syscall.Gettid() == syscall.Getpid() {
+		defer runtime.UnlockOSThread()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			onThread(f)
+		}()
+		<-done
+		return
+	}
+	if f() {
+		runtime.UnlockOSThread()
+	}
 }
 
 // statusOf is the error of a program that was waited for.
