@@ -88,7 +88,9 @@ type Disk struct {
 	StartupPolicy string
 	Cache         string // driver attributes, empty if not set
 	Discard       string
-	ErrorPolicy   string
+	// DiscardNoUnref: the disk has discard_no_unref='on', which libvirt allows for qcow2 images only.
+	DiscardNoUnref bool
+	ErrorPolicy    string
 	// ThrottleGroup is the name of the group whose disks share one limit of throughput, empty if it has its own.
 	ThrottleGroup string
 }

@@ -64,6 +64,8 @@ func testSettings(t *testing.T, env *realEnv) {
 	must(t, env.conn.DetachDisk(ctx, id, hv.Config, "vdc"))
 	must(t, env.conn.AttachDisk(ctx, id, hv.Config, hv.DiskSpec{Target: "vdc", Slot: slot, Image: second}))
 
+	testImageKinds(t, env, id)
+
 	env.Start(t, id)
 	before, err := env.conn.DiskDefinition(ctx, id, hv.Live, "sda")
 	must(t, err)
@@ -72,6 +74,32 @@ func testSettings(t *testing.T, env *realEnv) {
 	env.unplug(t, id)
 	must(t, env.conn.AttachDisk(ctx, id, hv.Live, hv.DiskSpec{Target: "sda", Definition: config}))
 	wantSettings(t, env, id, hv.Live, "sda", before, hv.Image{}, hv.Image{})
+}
+
+// testImageKinds defines disks with the settings that a move refuses for some destinations: libvirt allows each for the kind of
+// image that the disk has, and refuses it for the kind that the move would put there.
+func testImageKinds(t *testing.T, env *realEnv, id string) {
+	t.Helper()
+	raw, qcow2 := env.Path(t, "vde.raw"), env.Path(t, "vde.qcow2")
+	env.CreateImage(t, raw, hvtest.Raw, 1<<20)
+	env.CreateImage(t, qcow2, hvtest.Qcow2, 1<<20)
+	for name, def := range map[string]struct{ allowed, refused string }{
+		"startupPolicy, to an export": {
+			"<disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='" + raw + "' startupPolicy='optional'/><backingStore/><target dev='vde' bus='virtio'/></disk>",
+			"<disk type='network' device='disk'><driver name='qemu' type='raw'/><source protocol='nbd' startupPolicy='optional'><host transport='unix' socket='/run/none'/></source><target dev='vde' bus='virtio'/></disk>",
+		},
+		"shareable, to qcow2": {
+			"<disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='" + raw + "'/><backingStore/><target dev='vde' bus='virtio'/><shareable/></disk>",
+			"<disk type='file' device='disk'><driver name='qemu' type='qcow2'/><source file='" + qcow2 + "'/><backingStore/><target dev='vde' bus='virtio'/><shareable/></disk>",
+		},
+	} {
+		must(t, env.conn.AttachDisk(t.Context(), id, hv.Config, hv.DiskSpec{Target: "vde", Definition: def.allowed}))
+		must(t, env.conn.DetachDisk(t.Context(), id, hv.Config, "vde"))
+		if err := env.conn.AttachDisk(t.Context(), id, hv.Config, hv.DiskSpec{Target: "vde", Definition: def.refused}); err == nil {
+			t.Errorf("%s: libvirt allows it", name)
+			must(t, env.conn.DetachDisk(t.Context(), id, hv.Config, "vde"))
+		}
+	}
 }
 
 // wantSettings claims that a disk is what it was but for its image.

@@ -129,7 +129,7 @@ func TestABitmapAtRestIsLostOnlyIfThatIsAskedForAndIsSaid(t *testing.T) {
 		},
 		"of a disk that has no overlay": func(d *daemon) {
 			d.world.Redefine(d.t, func(dom *hv.Domain) {
-				dom.Config[0].Chain[0].Format, dom.Config[0].Shareable = hvtest.Qcow2, true
+				dom.Config[0].Chain[0].Format, dom.Config[0].ErrorPolicy = hvtest.Qcow2, "report"
 			})
 		},
 	} {

@@ -20,10 +20,6 @@ func (m *Manager) chooseOverNetwork(ctx context.Context, s *steps.Spec, dom *hv.
 	if err := m.chooseMethod(ctx, s, dom, disk, target.Method); err != nil {
 		return err
 	}
-	if disk.StartupPolicy != "" && api.IsNetwork(target.ToPath) {
-		return unsupported(s, "disk %s of instance %s has startupPolicy='%s', which libvirt takes for no disk on %s; take it out of the definition first",
-			s.Target, dom.Name, disk.StartupPolicy, api.AddressKind(target.ToPath))
-	}
 	if s.Method == steps.MethodMirror {
 		// Of a src at an address nobody can tell, after a power cut, whether it was written behind dst.
 		return unsupported(s, "it would have to be mirrored, which is not done from and to an NBD export or an RBD image; leave out --method, or, where the disk can have no overlay, stop instance %s and run this again", dom.Name)

@@ -71,6 +71,9 @@ func (m *Manager) preflight(ctx context.Context, vol api.Volume, target api.Migr
 	if err := m.resolveDestination(ctx, s, target); err != nil {
 		return nil, err
 	}
+	if err := checkFits(s, disk); err != nil {
+		return nil, err
+	}
 	if dom != nil {
 		if err := m.env.CheckSwitchable(ctx, s, dom.State); err != nil {
 			return nil, err

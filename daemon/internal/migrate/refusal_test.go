@@ -81,6 +81,8 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 		{"a metadata cache", toNewPool, disk(func(d *hv.Disk) { d.ImageSetting = "<metadata_cache>" }), api.CodeUnsupportedDisk, "has <metadata_cache>"},
 		{"a startup policy, to an export", api.MigrationTarget{ToPath: migratetest.OtherExport.Path}, disk(func(d *hv.Disk) { d.StartupPolicy = "optional" }), api.CodeUnsupportedDisk, "startupPolicy='optional'"},
 		{"a startup policy, to an RBD image", api.MigrationTarget{ToPath: migratetest.RBD.Path}, disk(func(d *hv.Disk) { d.StartupPolicy = "mandatory" }), api.CodeUnsupportedDisk, "take it out of the definition first"},
+		{"discard_no_unref, to raw", toNewPool, disk(func(d *hv.Disk) { d.DiscardNoUnref = true }), api.CodeUnsupportedDisk, "has discard_no_unref='on', which libvirt allows for qcow2 images only"},
+		{"a shareable disk, to qcow2", api.MigrationTarget{ToPool: "new", ToFormat: api.FormatQcow2}, disk(func(d *hv.Disk) { d.Shareable = true }), api.CodeUnsupportedDisk, "say --to-format raw"},
 		{"a running disk with copy_on_read", toNewPool, func(t *testing.T, w *migratetest.World) {
 			disk(func(d *hv.Disk) { d.CopyOnRead, d.ReadOnly = true, true })(t, w)
 			must(t, w.Start(testInstance))

@@ -29,13 +29,26 @@ func (f *Fake) SetConfigChain(ctx context.Context, id, target string, chain []hv
 		if err := checkChain(chain); err != nil {
 			return err
 		}
-		if disk.StartupPolicy != "" && chain[0].Type == hv.SourceNetwork {
-			return fmt.Errorf("disk startupPolicy '%s' is not allowed for disk of 'network' type", disk.StartupPolicy)
+		if err := checkKind(disk, chain[0]); err != nil {
+			return err
 		}
 		disk.Chain, disk.Terminated = slices.Clone(chain), true
 		f.lifecycle(dom, "defined")
 		return nil
 	})
+}
+
+// checkKind refuses a disk on an image for which libvirt does not allow one of its settings.
+func checkKind(disk *hv.Disk, top hv.Image) error {
+	switch {
+	case disk.StartupPolicy != "" && top.Type == hv.SourceNetwork:
+		return fmt.Errorf("disk startupPolicy '%s' is not allowed for disk of 'network' type", disk.StartupPolicy)
+	case disk.DiscardNoUnref && top.Format != Qcow2:
+		return errors.New("'discard_no_unref' only works with qcow2 disk format")
+	case disk.Shareable && !disk.ReadOnly && top.Format != Raw:
+		return fmt.Errorf("shared access for disk '%s' requires use of supported storage format", disk.Target)
+	}
+	return nil
 }
 
 // Snapshot implements hv.Hypervisor.

@@ -89,6 +89,7 @@ func diskOf(x *libvirtxml.DomainDisk, clusters rbd.Clusters) hv.Disk {
 		d.CopyOnRead = x.Driver.CopyOnRead == "on"
 		d.Cache = x.Driver.Cache
 		d.Discard = x.Driver.Discard
+		d.DiscardNoUnref = x.Driver.DiscardNoUnref == "on"
 		d.ErrorPolicy = x.Driver.ErrorPolicy
 	}
 	if x.IOTune != nil {
