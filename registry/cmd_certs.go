@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/mtls"
@@ -129,9 +128,6 @@ func initCA(_ context.Context, in *invocation) error {
 	if err := pair.Write(dir, serverName); err != nil {
 		return err
 	}
-	if err := giveToOwner(dir, mtls.ServerKeyFile); err != nil {
-		return err
-	}
 	in.printf(`made the authority and the server certificate for %s in %s
 
 Next:
@@ -207,7 +203,7 @@ func (in *invocation) known(kind mtls.Kind, name string) (mtls.Identity, bool, e
 		return mtls.Identity{}, false, nil
 	}
 	path := filepath.Join(in.out, string(kind)+".crt")
-	old, err := mtls.IdentityOfFile(path)
+	old, err := mtls.IdentityIn(in.out, string(kind)+".crt")
 	if errors.Is(err, fs.ErrNotExist) {
 		return mtls.Identity{}, false, nil
 	}
@@ -258,7 +254,7 @@ func (in *invocation) issueServer(ca *mtls.CA, names []string, valid time.Durati
 		in.out = in.cfg.TLSDir
 	}
 	if len(names) == 0 {
-		cert, err := mtls.ReadCertificate(filepath.Join(in.out, mtls.ServerCertFile))
+		cert, err := mtls.ReadCertificate(in.out, mtls.ServerCertFile)
 		if err != nil {
 			return fmt.Errorf("give the names under which hosts reach the registry; those of its certificate are not known: %w", err)
 		}
@@ -271,26 +267,7 @@ func (in *invocation) issueServer(ca *mtls.CA, names []string, valid time.Durati
 	if err := in.write(pair, serverName); err != nil {
 		return err
 	}
-	if err := giveToOwner(in.out, mtls.ServerKeyFile); err != nil {
-		return err
-	}
 	in.printf("the server certificate in %s is for %s and good for %s\nA registry that runs takes it up by itself.\n", in.out, strings.Join(names, ", "), api.Count(in.days, "day"))
-	return nil
-}
-
-// giveToOwner gives a file that root has made to the owner of its directory, who has to
-// read it.
-func giveToOwner(dir, file string) error {
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil {
-		return fmt.Errorf("look at %s: %w", dir, err)
-	}
-	if err := os.Lchown(filepath.Join(dir, file), int(st.Uid), int(st.Gid)); err != nil {
-		return fmt.Errorf("give the file to the owner of its directory: %w", err)
-	}
 	return nil
 }
 
@@ -308,7 +285,7 @@ func (in *invocation) write(pair mtls.Pair, name string) error {
 // printIssued shows what was made, as the file says it, and what to do next.
 func (in *invocation) printIssued(kind string) error {
 	path := filepath.Join(in.out, kind+".crt")
-	id, err := mtls.IdentityOfFile(path)
+	id, err := mtls.IdentityIn(in.out, kind+".crt")
 	if err != nil {
 		return err
 	}

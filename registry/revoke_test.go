@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,5 +38,24 @@ func TestRevokingAHostRefusesAllThatItWasEverGivenAndNoOther(t *testing.T) {
 	}
 	if _, err := output(t, at("revoke", "10000000-0000-4000-8000-000000000009")...); err == nil || !strings.Contains(err.Error(), "no certificate is recorded") {
 		t.Errorf("of a host that was given none: %v", err)
+	}
+}
+
+func TestRootOpensNoDatabaseInTheDirectoryOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: it needs root, who works in a directory of another user")
+	}
+	dir := t.TempDir()
+	db := filepath.Join(dir, "registry.db")
+	if err := errors.Join(os.WriteFile(db, nil, 0o600), os.Chown(dir, 12345, 12345)); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"backup", filepath.Join(t.TempDir(), "copy")}, {"accept-restore", "--evidence", "none"}} {
+		if _, err := output(t, append(args, "--db", db)...); err == nil || !strings.Contains(err.Error(), "setpriv --reuid 12345 ") {
+			t.Errorf("%s: %v", args[0], err)
+		}
+	}
+	if left := must(os.ReadDir(dir))(t); len(left) != 1 {
+		t.Errorf("beside the database is %v", left)
 	}
 }

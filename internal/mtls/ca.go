@@ -3,6 +3,7 @@
 package mtls
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -12,13 +13,13 @@ import (
 	"fmt"
 	"math/big"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/internal/atomicfile"
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
@@ -48,24 +49,47 @@ type CA struct {
 // CreateCA makes an authority: ca.crt and an empty deny-list in dir, ca.key in keyDir,
 // which may be the same. Both are made with mode 0700 if they are missing. It never
 // touches an authority that exists.
-func CreateCA(dir, keyDir string) (*CA, error) {
-	for _, d := range []string{dir, keyDir} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			return nil, fmt.Errorf("make directory of the authority: %w", err)
-		}
-	}
-	// Half of an authority is one as well: its other half may be elsewhere.
-	certPath, keyPath := filepath.Join(dir, CACertFile), filepath.Join(keyDir, CAKeyFile)
-	if err := refuseExisting(certPath, keyPath); err != nil {
+func CreateCA(dir, keyDir string) (_ *CA, err error) {
+	certs, err := atomicfile.MakeDirectory(dir, 0o700)
+	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, certs.Close()) }()
+	keys, err := atomicfile.MakeDirectory(keyDir, 0o700)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, keys.Close()) }()
+	// Half of an authority is one as well: its other half may be elsewhere.
+	if err := cmp.Or(refuseExisting(certs, CACertFile), refuseExisting(keys, CAKeyFile)); err != nil {
+		return nil, err
+	}
+	pair, err := selfSigned()
+	if err != nil {
+		return nil, err
+	}
+	// The key first: a certificate whose key was never written is worth nothing.
+	if err := keys.Write(CAKeyFile, pair.Key, 0o600); err != nil {
+		return nil, err
+	}
+	if err := certs.Write(CACertFile, pair.Cert, 0o644); err != nil {
+		return nil, err
+	}
+	if err := createDenyList(certs); err != nil {
+		return nil, err
+	}
+	return LoadCA(dir, keyDir)
+}
+
+// selfSigned makes the certificate and the key of a new authority.
+func selfSigned() (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make key: %w", err)
+		return Pair{}, fmt.Errorf("make key: %w", err)
 	}
 	serial, err := newSerial()
 	if err != nil {
-		return nil, err
+		return Pair{}, err
 	}
 	begin := time.Now()
 	template := &x509.Certificate{
@@ -79,30 +103,16 @@ func CreateCA(dir, keyDir string) (*CA, error) {
 		MaxPathLenZero:        true,
 		KeyUsage:              x509.KeyUsageCertSign,
 	}
-	pair, err := sign(template, template, key, key)
-	if err != nil {
-		return nil, err
-	}
-	// The key first: a certificate whose key was never written is worth nothing.
-	if err := writeNew(keyPath, pair.Key, 0o600); err != nil {
-		return nil, err
-	}
-	if err := writeNew(certPath, pair.Cert, 0o644); err != nil {
-		return nil, err
-	}
-	if err := createDenyList(filepath.Join(dir, DenyListFile)); err != nil {
-		return nil, err
-	}
-	return LoadCA(dir, keyDir)
+	return sign(template, template, key, key)
 }
 
 // LoadCA reads the authority whose ca.crt is in dir, and its ca.key in keyDir.
 func LoadCA(dir, keyDir string) (*CA, error) {
-	certs, err := readCertificates(filepath.Join(dir, CACertFile))
+	certs, err := readCertificatesIn(dir, CACertFile)
 	if err != nil {
 		return nil, err
 	}
-	key, err := readKey(filepath.Join(keyDir, CAKeyFile))
+	key, err := readKey(keyDir, CAKeyFile)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -25,18 +24,23 @@ const denyListHead = `# Public keys that the registry refuses, whatever their ce
 // denyList is the set of public keys that are refused.
 type denyList map[string]bool
 
-func createDenyList(path string) error {
+func createDenyList(d *atomicfile.Directory) error {
 	// One that is left of an older authority is kept: it can only refuse.
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+	if exists, err := d.Exists(DenyListFile); err != nil || exists {
 		return err
 	}
-	return atomicfile.Write(path, []byte(denyListHead), 0o644)
+	return d.Write(DenyListFile, []byte(denyListHead), 0o644)
 }
 
 // readDenyList reads the file at path. A missing file is an error: somebody who
 // was refused must not be let in because a file is gone.
 func readDenyList(path string) (denyList, error) {
 	data, err := os.ReadFile(path)
+	return denyListOf(path, data, err)
+}
+
+// denyListOf is the list that was read from path, or why there is none.
+func denyListOf(path string, data []byte, err error) (denyList, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the deny-list %s is missing; bring it back, or make an empty file if nobody is to be refused", path)
 	}
@@ -79,22 +83,18 @@ func ParseSPKI(text string) (string, error) {
 // Deny adds a public key to the deny-list in dir, with a comment that names its holder. It
 // returns false if the key was there already. It does not touch a list that cannot be read.
 func Deny(dir, spki, comment string) (added bool, err error) {
-	err = underLock(dir, func() error {
-		path := filepath.Join(dir, DenyListFile)
-		list, err := readDenyList(path)
+	err = underLock(dir, func(d *atomicfile.Directory) error {
+		data, _, err := d.Read(DenyListFile, maxListBytes)
+		list, err := denyListOf(d.Path(DenyListFile), data, err)
 		if err != nil || list[spki] {
 			return err
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return fmt.Errorf("read deny-list: %w", err)
 		}
 		if len(data) > 0 && data[len(data)-1] != '\n' {
 			data = append(data, '\n')
 		}
 		data = fmt.Appendf(data, "%s # %s, %s\n", spki, comment, time.Now().UTC().Format(time.RFC3339))
 		added = true
-		return atomicfile.Write(path, data, 0o644)
+		return d.Write(DenyListFile, data, 0o644)
 	})
 	return added && err == nil, err
 }

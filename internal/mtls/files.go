@@ -14,8 +14,6 @@ import (
 	"path/filepath"
 	"regexp"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/volferry/volferry/internal/atomicfile"
 )
 
@@ -26,6 +24,12 @@ const (
 	ServerCertFile = "server.crt"
 	ServerKeyFile  = "server.key"
 	DenyListFile   = "denied"
+)
+
+const (
+	// maxFileBytes bounds a certificate or key, maxListBytes a list of certificates.
+	maxFileBytes = 1 << 20
+	maxListBytes = 64 << 20
 )
 
 const (
@@ -56,63 +60,68 @@ func (p Pair) Identity() (Identity, error) {
 
 // Write puts the pair into dir as name.crt and name.key, and its authority as ca.crt. It
 // does not replace a certificate or key, and if there is a ca.crt, that must contain the
-// authority.
+// authority. Other users may own dir: no link in it is followed, and a server's key is given
+// to the owner, who has to read it.
 func (p Pair) Write(dir, name string) error {
-	if err := refuseExisting(filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")); err != nil {
-		return err
-	}
-	return p.Replace(dir, name)
+	return p.write(dir, name, func(d *atomicfile.Directory) error { return refuseExisting(d, name+".crt", name+".key") })
 }
 
 // Replace is Write, and replaces a pair that is there. A reader that comes between the two
 // files finds that they do not belong together, and keeps the pair that it had.
 func (p Pair) Replace(dir, name string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make directory of the certificate: %w", err)
-	}
-	// One that was killed here has left a key under a name of no use.
-	if err := atomicfile.SweepOld(dir); err != nil {
-		return err
-	}
-	if err := p.writeCA(filepath.Join(dir, CACertFile)); err != nil {
-		return err
-	}
-	if err := atomicfile.Write(filepath.Join(dir, name+".key"), p.Key, 0o600); err != nil {
-		return err
-	}
-	return atomicfile.Write(filepath.Join(dir, name+".crt"), p.Cert, 0o644)
+	return p.write(dir, name, func(*atomicfile.Directory) error { return nil })
 }
 
-func (p Pair) writeCA(path string) error {
-	known, err := os.ReadFile(path)
+func (p Pair) write(dir, name string, check func(*atomicfile.Directory) error) (err error) {
+	d, err := atomicfile.MakeDirectory(dir, 0o755)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	if err := check(d); err != nil {
+		return err
+	}
+	// One that was killed here has left a key under a name of no use.
+	if err := d.SweepOld(); err != nil {
+		return err
+	}
+	if err := p.writeCA(d); err != nil {
+		return err
+	}
+	writeKey := d.Write
+	if name+".key" == ServerKeyFile {
+		writeKey = d.WriteForOwner
+	}
+	if err := writeKey(name+".key", p.Key, 0o600); err != nil {
+		return err
+	}
+	return d.Write(name+".crt", p.Cert, 0o644)
+}
+
+func (p Pair) writeCA(d *atomicfile.Directory) error {
+	known, _, err := d.Read(CACertFile, maxFileBytes)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return atomicfile.Write(path, p.CA, 0o644)
+		return d.Write(CACertFile, p.CA, 0o644)
 	case err != nil:
-		return fmt.Errorf("read authority: %w", err)
+		return err
 	case !bytes.Contains(known, p.CA):
-		return fmt.Errorf("%s is there already and is another authority's; choose another directory or move it away", path)
+		return fmt.Errorf("%s is there already and is another authority's; choose another directory or move it away", d.Path(CACertFile))
 	}
 	return nil
 }
 
-func refuseExisting(paths ...string) error {
-	for _, path := range paths {
-		if _, err := os.Lstat(path); err == nil {
-			return fmt.Errorf("%s is there already and is not replaced: %w", path, fs.ErrExist)
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("look for %s: %w", path, err)
+func refuseExisting(d *atomicfile.Directory, names ...string) error {
+	for _, name := range names {
+		exists, err := d.Exists(name)
+		if err != nil {
+			return err
+		}
+		if exists {
+			return fmt.Errorf("%s is there already and is not replaced: %w", d.Path(name), fs.ErrExist)
 		}
 	}
 	return nil
-}
-
-// writeNew writes a file that must not be there yet.
-func writeNew(path string, data []byte, mode os.FileMode) error {
-	if err := refuseExisting(path); err != nil {
-		return err
-	}
-	return atomicfile.Write(path, data, mode)
 }
 
 func encodeCertificate(der []byte) []byte {
@@ -123,22 +132,51 @@ func encodeKey(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der})
 }
 
-// ReadCertificate returns the first certificate of a PEM file.
-func ReadCertificate(path string) (*x509.Certificate, error) {
-	certs, err := readCertificates(path)
+// ReadCertificate returns the first certificate of the PEM file with this name in dir, where it follows no link.
+func ReadCertificate(dir, name string) (*x509.Certificate, error) {
+	certs, err := readCertificatesIn(dir, name)
 	if err != nil {
 		return nil, err
 	}
 	return certs[0], nil
 }
 
-// IdentityOfFile returns the identity in the certificate of a PEM file.
+func readCertificatesIn(dir, name string) ([]*x509.Certificate, error) {
+	data, err := readIn(dir, name)
+	if err != nil {
+		return nil, fmt.Errorf("read certificate: %w", err)
+	}
+	return parseCertificates(filepath.Join(dir, name), data)
+}
+
+// readIn reads a small file in a directory that other users may own.
+func readIn(dir, name string) (data []byte, err error) {
+	d, err := atomicfile.OpenDirectory(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	data, _, err = d.Read(name, maxFileBytes)
+	return data, err
+}
+
+// IdentityOfFile returns the identity in the first certificate of a PEM file.
 func IdentityOfFile(path string) (Identity, error) {
-	cert, err := ReadCertificate(path)
+	certs, err := readCertificates(path)
+	return identityOfFirst(path, certs, err)
+}
+
+// IdentityIn is IdentityOfFile of the file with this name in dir, where it follows no link.
+func IdentityIn(dir, name string) (Identity, error) {
+	certs, err := readCertificatesIn(dir, name)
+	return identityOfFirst(filepath.Join(dir, name), certs, err)
+}
+
+func identityOfFirst(path string, certs []*x509.Certificate, err error) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	id, err := IdentityOfCertificate(cert)
+	id, err := IdentityOfCertificate(certs[0])
 	if err != nil {
 		return Identity{}, fmt.Errorf("%s: %w", path, err)
 	}
@@ -152,6 +190,10 @@ func readCertificates(path string) ([]*x509.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read certificate: %w", err)
 	}
+	return parseCertificates(path, data)
+}
+
+func parseCertificates(path string, data []byte) ([]*x509.Certificate, error) {
 	var certs []*x509.Certificate
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != pemCertificate {
@@ -169,8 +211,10 @@ func readCertificates(path string) ([]*x509.Certificate, error) {
 	return certs, nil
 }
 
-func readKey(path string) (*ecdsa.PrivateKey, error) {
-	data, err := os.ReadFile(path)
+// readKey reads the key with this name in dir, where it follows no link.
+func readKey(dir, name string) (*ecdsa.PrivateKey, error) {
+	path := filepath.Join(dir, name)
+	data, err := readIn(dir, name)
 	if err != nil {
 		return nil, fmt.Errorf("read key: %w", err)
 	}
@@ -189,16 +233,16 @@ func readKey(path string) (*ecdsa.PrivateKey, error) {
 	return ec, nil
 }
 
-// underLock runs do while nobody else changes the lists in dir: two at a time would lose
+// underLock runs do while no other process changes the lists in dir: two at a time would lose
 // what one of them wrote.
-func underLock(dir string, do func() error) (err error) {
-	lock, err := os.Open(dir)
+func underLock(dir string, do func(*atomicfile.Directory) error) (err error) {
+	d, err := atomicfile.OpenDirectory(dir)
 	if err != nil {
-		return fmt.Errorf("lock %s: %w", dir, err)
+		return err
 	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return fmt.Errorf("lock %s: %w", dir, err)
+	defer func() { err = errors.Join(err, d.Close()) }()
+	if err := d.Lock(); err != nil {
+		return err
 	}
-	return do()
+	return do(d)
 }

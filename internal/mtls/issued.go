@@ -6,14 +6,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/internal/atomicfile"
 )
@@ -30,9 +26,8 @@ const issuedHead = `# The certificates of hosts and operators that were issued h
 // given away: a certificate that is not on record cannot be denied. A list that is a link, or another user's, is refused:
 // root must not copy a file for the user whose directory this is.
 func Record(dir string, id Identity) error {
-	return underLock(dir, func() error {
-		path := filepath.Join(dir, IssuedFile)
-		data, err := readIssued(path)
+	return underLock(dir, func(d *atomicfile.Directory) error {
+		data, err := readIssued(d)
 		if errors.Is(err, fs.ErrNotExist) {
 			data, err = []byte(issuedHead), nil
 		}
@@ -43,20 +38,24 @@ func Record(dir string, id Identity) error {
 			data = append(data, '\n')
 		}
 		data = fmt.Appendf(data, "%s %s %s\n", id.SPKI, id.NotAfter.UTC().Format(time.RFC3339), id)
-		return atomicfile.Write(path, data, 0o600)
+		return d.Write(IssuedFile, data, 0o600)
 	})
 }
 
 // Issued returns the public keys of the recorded certificates of a host, by the host's id.
-func Issued(dir, hostID string) ([]string, error) {
-	data, err := readIssued(filepath.Join(dir, IssuedFile))
+func Issued(dir, hostID string) (keys []string, err error) {
+	d, err := atomicfile.OpenDirectory(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	data, err := readIssued(d)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	var keys []string
 	for line := range bytes.Lines(data) {
 		words := strings.Fields(string(line))
 		if len(words) < 4 || words[0] == "#" || words[len(words)-1] != "id="+hostID {
@@ -71,29 +70,15 @@ func Issued(dir, hostID string) ([]string, error) {
 	return keys, nil
 }
 
-// readIssued reads the list at path, which is a file of the calling user and has the form of a list.
-func readIssued(path string) (data []byte, err error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ELOOP) {
-		return nil, fmt.Errorf("read what was issued: %s is a link, which is not followed", path)
-	}
+// readIssued reads the list in d, which is a file of the calling user and has the form of a list.
+func readIssued(d *atomicfile.Directory) ([]byte, error) {
+	path := d.Path(IssuedFile)
+	data, owner, err := d.Read(IssuedFile, maxListBytes)
 	if err != nil {
-		return nil, fmt.Errorf("read what was issued: %w", &fs.PathError{Op: "open", Path: path, Err: err})
-	}
-	f := os.NewFile(uintptr(fd), path)
-	defer func() { err = errors.Join(err, f.Close()) }()
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, fmt.Errorf("read what was issued: %w", err)
 	}
-	switch {
-	case st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1:
-		return nil, fmt.Errorf("read what was issued: %s is no file with a single name", path)
-	case int(st.Uid) != os.Geteuid():
-		return nil, fmt.Errorf("read what was issued: %s is not yours, but of the user with the id %d", path, st.Uid)
-	}
-	if data, err = io.ReadAll(f); err != nil {
-		return nil, fmt.Errorf("read what was issued: %w", err)
+	if owner != os.Geteuid() {
+		return nil, fmt.Errorf("read what was issued: %s is not yours, but of the user with the id %d", path, owner)
 	}
 	for line := range bytes.Lines(data) {
 		words := strings.Fields(string(line))
