@@ -72,6 +72,14 @@ func ended() []api.Migration {
 	return all
 }
 
+// rows are moves as a registry lists them: what a move has cost stands with its host.
+func rows(moves []api.Migration) []api.Migration {
+	for i := range moves {
+		moves[i].StallMS, moves[i].ExposedSeconds = api.StallMS{}, 0
+	}
+	return moves
+}
+
 func pool(name, host, kind string, shared, active bool, capacity, free int64) api.Pool {
 	return api.Pool{Name: name, Host: host, Type: kind, Shared: shared, Active: active, CapacityBytes: capacity * gib, FreeBytes: free * gib, UpdatedAt: ago(9 * time.Second)}
 }
@@ -125,7 +133,8 @@ func registry() map[string]any {
 			{ID: "i-1", Name: "web1", Host: "hv2", State: api.InstanceRunning},
 			{ID: "i-2", Name: "backup", Host: "hv1", State: api.InstanceStopped, Note: "its disk vdb is not the volume that was attached there; `volferryctl instance repair backup` puts it back"},
 		},
-		"migrations": moves(80), "migrations?all": append(moves(80), ended()...),
+		"migrations": moves(80), "migrations?all": append(moves(80), rows(ended())...),
+		"migrations/" + ended()[0].ID: ended()[0], // of the hosts of the others the registry knows nothing now
 		"drains": []api.Drain{{
 			ID: "d-1", Pool: "old", ToPool: "fast", Parallel: 2, State: api.DrainRunning, BytesTotal: 1400 * gib, BytesDone: 480 * gib, StartedAt: ago(3 * time.Hour),
 			Volumes: []api.DrainVolume{

@@ -79,6 +79,15 @@ func (i *Images) TryDirectory(user hv.ProcessUser, dir string, needs image.Needs
 	return &image.LimitError{Dir: dir, Kind: "exfat", Lacks: lacks}
 }
 
+// CheckFileBytes refuses what is larger than a file in a directory in Limits.
+func (i *Images) CheckFileBytes(path string, bytes int64) error {
+	dir := filepath.Dir(path)
+	if can, limited := i.Limits[dir]; limited && bytes > can.FileBytes {
+		return &image.LimitError{Dir: dir, Kind: "exfat", Lacks: []string{"holds no such file"}}
+	}
+	return nil
+}
+
 // MayWrite refuses paths in ReadOnly.
 func (i *Images) MayWrite(path string) error {
 	if filepath.Dir(path) == i.ReadOnly {

@@ -60,7 +60,7 @@ func (n Needs) check(f *os.File, path, dir string) error {
 		{true, func() (bool, error) { return hasLocks(f) }, "has no locks of open files (F_OFD_SETLK), which keep others off an image"},
 		{n.Direct, func() (bool, error) { return hasDirect(path) }, "cannot be used past the page cache, as cache='none' and cache='directsync' demand"},
 		{n.Kept, func() (bool, error) { return outlives(dir) }, "is in memory, so that its files are gone after the next reboot"},
-		{n.FileBytes > 0, func() (bool, error) { return holds(f, n.FileBytes) }, "holds no file of " + api.ExactBytes(n.FileBytes) + ", which the image may need"},
+		{n.FileBytes > 0, func() (bool, error) { return holds(f, n.FileBytes) }, holdsNone(n.FileBytes)},
 	} {
 		if !need.needed {
 			continue
@@ -76,6 +76,10 @@ func (n Needs) check(f *os.File, path, dir string) error {
 	if len(lacks) == 0 {
 		return nil
 	}
+	return limitOf(dir, lacks...)
+}
+
+func limitOf(dir string, lacks ...string) *LimitError {
 	limit := &LimitError{Dir: dir, Kind: "of a kind that is not known", Lacks: lacks}
 	if is, err := location.FilesystemOf(dir); err == nil {
 		limit.Kind = is.Kind
@@ -125,12 +129,38 @@ func outlives(dir string) (bool, error) {
 	return !inMemory, err
 }
 
-// holds reports whether a file can become this large. The kernel knows for its own filesystems, without a change of
-// the file; a server is asked by a change of the size, where that takes no room.
-func holds(f *os.File, bytes int64) (bool, error) {
-	if _, err := f.Seek(bytes, io.SeekStart); errors.Is(err, unix.EINVAL) {
+// CheckFileBytes returns a *LimitError if the filesystem of a file holds none of this size. It changes nothing, so a
+// server's limit is not found.
+func (s Storage) CheckFileBytes(path string, bytes int64) error {
+	f, err := s.Files.Open(path, os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // it was only looked at
+	can, err := mayReach(f, bytes)
+	if err != nil || can {
+		return err
+	}
+	return limitOf(filepath.Dir(path), holdsNone(bytes))
+}
+
+func holdsNone(bytes int64) string {
+	return "holds no file of " + api.ExactBytes(bytes) + ", which the image may need"
+}
+
+// mayReach reports whether a file of a filesystem of the kernel's own can become this large. It changes nothing.
+func mayReach(f *os.File, bytes int64) (bool, error) {
+	_, err := f.Seek(bytes, io.SeekStart)
+	if errors.Is(err, unix.EINVAL) {
 		return false, nil
-	} else if err != nil {
+	}
+	return err == nil, err
+}
+
+// holds reports whether a file can become this large. A server is asked by a change of the size, where that takes no
+// room.
+func holds(f *os.File, bytes int64) (bool, error) {
+	if can, err := mayReach(f, bytes); err != nil || !can {
 		return false, err
 	}
 	if sparse, err := hasHoles(f); err != nil || !sparse {

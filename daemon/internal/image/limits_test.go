@@ -57,7 +57,15 @@ func TestAFileThatAFilesystemDoesNotHoldIsNamedAndNoRoomIsTaken(t *testing.T) {
 	if e := image.Refused("migrate volume db", dir, err); api.CodeOf(e) != api.CodeInvalidArgument || !strings.HasPrefix(e.Error(), "cannot migrate volume db: the filesystem of ") {
 		t.Errorf("the refusal is %v", e)
 	}
-	if err := os.Remove(filepath.Join(dir, "lost+found")); err != nil {
+	file := filepath.Join(dir, "image")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := (image.Storage{}).CheckFileBytes(file, 3<<40); err != nil {
+		t.Errorf("to make it as large as it may be: %v", err)
+	}
+	mustLack(t, (image.Storage{}).CheckFileBytes(file, 5<<40), "(ext4) holds no file of 5TiB")
+	if err := errors.Join(os.Remove(file), os.Remove(filepath.Join(dir, "lost+found"))); err != nil {
 		t.Fatal(err)
 	}
 	mustBeEmpty(t, dir)

@@ -284,7 +284,7 @@ func checkDomain(s *steps.Spec, dom *hv.Domain) error {
 		return unsupported(s, "instance %s has %s in libvirt, made of its present disks; `%s` has the names, and `%s` deletes one (with --metadata libvirt only forgets it, and its images stay)",
 			dom.Name, api.Count(dom.Snapshots, "snapshot"), api.ShellLine("virsh", "snapshot-list", "--", dom.Name), api.ShellLine("virsh", "snapshot-delete", "--", dom.Name, "NAME"))
 	case dom.Checkpoints > 0:
-		return unsupported(s, "instance %s has %s in libvirt, and a move would lose what is there; `%s` has the names, and `%s` deletes one",
+		return unsupported(s, "instance %s has %s in libvirt, and a move would lose what is there; `%s` has the names, and `%s` deletes one (if its bitmap is gone, that fails: add --metadata)",
 			dom.Name, api.Count(dom.Checkpoints, "checkpoint"), api.ShellLine("virsh", "checkpoint-list", "--", dom.Name), api.ShellLine("virsh", "checkpoint-delete", "--", dom.Name, "NAME"))
 	case dom.ManagedSave:
 		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s has a managed save image, which names its present disks; start it or run `%s`",

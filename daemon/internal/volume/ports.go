@@ -76,6 +76,8 @@ type Images interface {
 	Sync(ctx context.Context, path string) error
 	// FreeBytes returns how much a file in dir may still grow.
 	FreeBytes(dir string) (int64, error)
+	// CheckFileBytes returns an *image.LimitError if the filesystem of a file is known to hold none of this size.
+	CheckFileBytes(path string, bytes int64) error
 	// MayWrite refuses an image in a directory where this program cannot write.
 	MayWrite(path string) error
 	// FillFirstBlock makes sure, durably, that a raw file which nobody writes to does not begin

@@ -17,6 +17,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -366,33 +367,36 @@ func TestResizeIsRefused(t *testing.T) {
 		"outside what is allowed": {who: nobody, before: volume(func(v *api.Volume) {
 			v.Location = api.Location{Path: "/etc/passwd", Format: api.FormatRaw, SizeBytes: testSize}
 		}), code: api.CodePermissionDenied, text: "allowed_paths"},
-		"half a sector":                       {who: nobody, bytes: grownSize + 1, code: api.CodeInvalidArgument},
-		"smaller":                             {who: running, bytes: testSize - 512, code: api.CodeInvalidArgument, text: api.ExactBytes(testSize) + ", and " + api.ExactBytes(testSize-512) + " is less: a volume is only made larger"},
-		"smaller than its image":              {who: nobody, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.GrowImage(path, 2*grownSize)) }, code: api.CodeInvalidArgument},
-		"a shrunk image":                      {who: nobody, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.GrowImage(path, testSize/2)) }, code: api.CodeSizeMismatch},
-		"moving":                              {who: running, before: volume(func(v *api.Volume) { v.MigrationID = "m" }), code: api.CodeMigrationActive},
-		"reserved":                            {who: running, before: volume(func(v *api.Volume) { v.Status = api.VolumeReserved }), code: api.CodeVolumeNotAvailable},
-		"being deleted":                       {who: nobody, before: volume(func(v *api.Volume) { v.Status = api.VolumeDeleting }), code: api.CodeVolumeNotAvailable},
-		"attached twice":                      {who: running, before: volume(func(v *api.Volume) { v.Attachments = append(v.Attachments, v.Attachments[0]) }), code: api.CodeMultiattached},
-		"on the shelf":                        {who: stopped, before: attachment(func(a *api.Attachment) { a.Host = "" }), code: api.CodeStateForbidden},
-		"another host's guest":                {who: stopped, before: attachment(func(a *api.Attachment) { a.Host = "beta" }), code: api.CodeNotYourHost},
-		"another host's":                      {who: nobody, before: volume(func(v *api.Volume) { v.Host = "beta" }), code: api.CodeNotYourHost},
-		"read-only":                           {who: running, before: attachment(func(a *api.Attachment) { a.Mode = api.ModeRO }), code: api.CodeStateForbidden},
-		"not attached yet":                    {who: running, before: attachment(func(a *api.Attachment) { a.State = api.AttachmentAttaching }), code: api.CodeStateForbidden},
-		"a domain that is gone":               {who: stopped, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.Undefine(guestID)) }, code: api.CodeNotFound},
-		"a slice":                             {who: stopped, before: disk(func(d *hv.Disk) { d.Slices = true }), code: api.CodeUnsupportedDisk},
-		"encrypted":                           {who: stopped, before: disk(func(d *hv.Disk) { d.Encrypted = true }), code: api.CodeUnsupportedDisk},
-		"a LUKS container":                    {who: stopped, before: volume(func(v *api.Volume) { v.Location.LUKSSecret = guestID }), code: api.CodeUnsupportedDisk},
-		"a read-only disk":                    {who: stopped, before: disk(func(d *hv.Disk) { d.ReadOnly = true }), code: api.CodeStateForbidden},
-		"a transient disk":                    {who: stopped, before: disk(func(d *hv.Disk) { d.Transient = true }), code: api.CodeUnsupportedDisk},
-		"another device":                      {who: stopped, before: disk(func(d *hv.Disk) { d.Target = "vdc" }), code: api.CodeChainChanged},
-		"saved":                               {who: running, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.Save(guestID)) }, code: api.CodeStateForbidden},
-		"moved away":                          {who: running, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.MoveAway(guestID)) }, code: api.CodeStateForbidden},
-		"mounted":                             {who: nobody, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.Users[path] = "it is mounted" }, code: api.CodeVolumeInUse},
-		"written by somebody":                 {who: stopped, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.Writing[path] = true }, code: api.CodeVolumeInUse},
-		"another domain's as well":            {who: nobody, before: func(t *testing.T, w *world, _ api.Volume) { w.define(t, "foreign", path) }, code: api.CodeVolumeInUse},
-		"no room":                             {who: running, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.Free.Store(grownSize - testSize - 1) }, code: api.CodeNoSpace, text: "may grow by " + api.ExactBytes(grownSize-testSize)},
-		"a place that the unit does not name": {who: nobody, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.ReadOnly = "/files" }, code: api.CodePermissionDenied, text: "ReadWritePaths=/files"},
+		"half a sector":            {who: nobody, bytes: grownSize + 1, code: api.CodeInvalidArgument},
+		"smaller":                  {who: running, bytes: testSize - 512, code: api.CodeInvalidArgument, text: api.ExactBytes(testSize) + ", and " + api.ExactBytes(testSize-512) + " is less: a volume is only made larger"},
+		"smaller than its image":   {who: nobody, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.GrowImage(path, 2*grownSize)) }, code: api.CodeInvalidArgument},
+		"a shrunk image":           {who: nobody, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.GrowImage(path, testSize/2)) }, code: api.CodeSizeMismatch},
+		"moving":                   {who: running, before: volume(func(v *api.Volume) { v.MigrationID = "m" }), code: api.CodeMigrationActive},
+		"reserved":                 {who: running, before: volume(func(v *api.Volume) { v.Status = api.VolumeReserved }), code: api.CodeVolumeNotAvailable},
+		"being deleted":            {who: nobody, before: volume(func(v *api.Volume) { v.Status = api.VolumeDeleting }), code: api.CodeVolumeNotAvailable},
+		"attached twice":           {who: running, before: volume(func(v *api.Volume) { v.Attachments = append(v.Attachments, v.Attachments[0]) }), code: api.CodeMultiattached},
+		"on the shelf":             {who: stopped, before: attachment(func(a *api.Attachment) { a.Host = "" }), code: api.CodeStateForbidden},
+		"another host's guest":     {who: stopped, before: attachment(func(a *api.Attachment) { a.Host = "beta" }), code: api.CodeNotYourHost},
+		"another host's":           {who: nobody, before: volume(func(v *api.Volume) { v.Host = "beta" }), code: api.CodeNotYourHost},
+		"read-only":                {who: running, before: attachment(func(a *api.Attachment) { a.Mode = api.ModeRO }), code: api.CodeStateForbidden},
+		"not attached yet":         {who: running, before: attachment(func(a *api.Attachment) { a.State = api.AttachmentAttaching }), code: api.CodeStateForbidden},
+		"a domain that is gone":    {who: stopped, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.Undefine(guestID)) }, code: api.CodeNotFound},
+		"a slice":                  {who: stopped, before: disk(func(d *hv.Disk) { d.Slices = true }), code: api.CodeUnsupportedDisk},
+		"encrypted":                {who: stopped, before: disk(func(d *hv.Disk) { d.Encrypted = true }), code: api.CodeUnsupportedDisk},
+		"a LUKS container":         {who: stopped, before: volume(func(v *api.Volume) { v.Location.LUKSSecret = guestID }), code: api.CodeUnsupportedDisk},
+		"a read-only disk":         {who: stopped, before: disk(func(d *hv.Disk) { d.ReadOnly = true }), code: api.CodeStateForbidden},
+		"a transient disk":         {who: stopped, before: disk(func(d *hv.Disk) { d.Transient = true }), code: api.CodeUnsupportedDisk},
+		"another device":           {who: stopped, before: disk(func(d *hv.Disk) { d.Target = "vdc" }), code: api.CodeChainChanged},
+		"saved":                    {who: running, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.Save(guestID)) }, code: api.CodeStateForbidden},
+		"moved away":               {who: running, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.MoveAway(guestID)) }, code: api.CodeStateForbidden},
+		"mounted":                  {who: nobody, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.Users[path] = "it is mounted" }, code: api.CodeVolumeInUse},
+		"written by somebody":      {who: stopped, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.Writing[path] = true }, code: api.CodeVolumeInUse},
+		"another domain's as well": {who: nobody, before: func(t *testing.T, w *world, _ api.Volume) { w.define(t, "foreign", path) }, code: api.CodeVolumeInUse},
+		"no room":                  {who: running, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.Free.Store(grownSize - testSize - 1) }, code: api.CodeNoSpace, text: "may grow by " + api.ExactBytes(grownSize-testSize)},
+		"more than its filesystem holds": {who: running, before: func(_ *testing.T, w *world, _ api.Volume) {
+			w.images.Limits = map[string]image.Needs{"/files": {FileBytes: grownSize - 1}}
+		}, code: api.CodeInvalidArgument, text: "cannot resize volume "},
+		"a place that the unit does not name":                 {who: nobody, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.ReadOnly = "/files" }, code: api.CodePermissionDenied, text: "ReadWritePaths=/files"},
 		"a place that the unit does not name, of a guest off": {who: stopped, before: func(_ *testing.T, w *world, _ api.Volume) { w.images.ReadOnly = "/files" }, code: api.CodePermissionDenied, text: "ReadWritePaths=/files"},
 		"an image on a device": {who: nobody, before: func(t *testing.T, w *world, vol api.Volume) {
 			must(t, w.Extend(path, testSize+hvtest.TableBytes))

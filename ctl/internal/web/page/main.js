@@ -5,7 +5,7 @@
 
 import { findings } from './attention.js';
 import { byID, setText } from './dom.js';
-import { showDrains, showFindings, showHosts, showMoves, showPools, showTrail } from './sections.js';
+import { newestEnded, showDrains, showFindings, showHosts, showMoves, showPools, showTrail } from './sections.js';
 import { Refused, eventsAfter, follow, lastEvents, read } from './upstream.js';
 import { duration, isFinal } from './words.js';
 
@@ -61,14 +61,25 @@ async function keepEnded(before) {
   const open = new Set(site.migrations.map((m) => m.id));
   const gone = (before ?? []).filter((m) => !open.has(m.id));
   try {
-    const ended = allEnded
-      ? await Promise.all(gone.map(async (m) => (await read(`/v1/migrations/${encodeURIComponent(m.id)}`)).migration))
-      : (await read('/v1/migrations?all=1')).migrations;
+    const ended = allEnded ? await Promise.all(gone.map(whole)) : (await read('/v1/migrations?all=1')).migrations;
     for (const m of ended.filter(isFinal)) site.ended.set(m.id, m);
+    if (!allEnded) for (const m of await Promise.all(newestEnded(site).map(wholeOrRow))) site.ended.set(m.id, m);
     allEnded = true;
   } catch (e) {
     if (!(e instanceof Refused)) throw e;
     allEnded = false; // they are read again with the next list
+  }
+}
+
+/** whole is a move with what it has cost, which a registry's list has not: it stands with the host. */
+const whole = async (m) => (await read(`/v1/migrations/${encodeURIComponent(m.id)}`)).migration;
+
+async function wholeOrRow(m) {
+  try {
+    return await whole(m);
+  } catch (e) {
+    if (e instanceof Refused) return m;
+    throw e;
   }
 }
 

@@ -51,12 +51,15 @@ const endedColumns = [
   words('Ended', (m) => say.ago(m.finished_at)),
 ];
 
+/** newestEnded are the ended moves that are shown. */
+export const newestEnded = (site) =>
+  [...site.ended.values()].sort((a, b) => Date.parse(b.finished_at) - Date.parse(a.finished_at)).slice(0, endedShown);
+
 export function showMoves(site) {
   const open = site.migrations ?? [];
   setText(byID('count-moves'), open.length);
   fillTable(byID('open-moves'), openColumns, open, (m) => m.id, 'No volume moves now.');
-  const ended = [...site.ended.values()].sort((a, b) => Date.parse(b.finished_at) - Date.parse(a.finished_at));
-  fillTable(byID('ended-moves'), endedColumns, ended.slice(0, endedShown), (m) => m.id, 'None yet.');
+  fillTable(byID('ended-moves'), endedColumns, newestEnded(site), (m) => m.id, 'None yet.');
   setText(byID('moves-summary'), summary(open));
 }
 
