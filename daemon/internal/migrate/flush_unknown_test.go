@@ -159,6 +159,22 @@ func TestARestartOfLibvirtBehindTheFlushOfAnEndLeavesItsJob(t *testing.T) {
 	}
 }
 
+// The storage of src fails, which is why the operator empties it: dst has each write since the mirror began.
+func TestAMirrorWhoseSourceCannotStoreGoesOnToItsDestination(t *testing.T) {
+	inBubbleOn(t, unsafely(migratetest.NewWorld), hv.StateRunning, func(t *testing.T, d *daemon) {
+		d.when("claim", op.EventStarted, func() {
+			d.writesALot()
+			d.loses(srcPath)
+		})
+		mig := d.until(d.migrateTo(mirrorToNewPool), api.MigrationCompleted)
+		if d.lost() == 0 {
+			t.Fatal("src has lost nothing")
+		}
+		d.moved(mig)
+		d.world.AssertNoWriteLost(t)
+	})
+}
+
 // hangs has each flush of an image take so long.
 func (d *daemon) hangs(path string, how time.Duration) {
 	d.world.Images.Mu.Lock()

@@ -41,8 +41,10 @@ func (e *Env) flushBeforeSwitch(ctx context.Context, r *op.Run, s *Spec, to dire
 	if err != nil || disk.dom.State != hv.StateRunning {
 		return err // nobody waits for a flush
 	}
-	if err := e.flushEarly(ctx, s, s.top()); err != nil {
+	if err := e.flushEarly(ctx, s, s.top()); err != nil && s.Method != MethodMirror {
 		return lostUnderJob(s, to, err)
+	} else if err != nil {
+		e.log.Warn("src cannot store what its guest writes; the move goes on to dst, which has it", "migration", s.MigrationID, "src", s.Src.Path, "dst", s.Dst.Path, "err", err)
 	}
 	keep := func(flushing bool) error {
 		note.Early, note.Flushing = true, flushing
@@ -131,9 +133,9 @@ func endNotStored(s *Spec, err error) error {
 }
 
 // lostUnderJob is lostByGuest before a switch. A job that writes to dst whatever the guest writes has written that there too, and
-// a complete that is called again takes this job up; a mirror is given up.
+// a complete that is called again takes this job up.
 func lostUnderJob(s *Spec, to direction, err error) error {
-	if !notStored(err) || to.end != OnDst || inBackground(s, to) || s.Method == MethodMirror {
+	if !notStored(err) || to.end != OnDst || inBackground(s, to) {
 		return lostByGuest(s, err)
 	}
 	return api.Errorf(api.CodeIOError, "%v: that is what was written to volume %s last; the memory of this host has it for a while, and so has %s as long as the block job on disk %s of instance %s is at work: mend the storage and complete again, "+
