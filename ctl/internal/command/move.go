@@ -70,17 +70,15 @@ func findMove(ctx context.Context, s *session.Session, ref string) (*api.Migrati
 	return nil, nil
 }
 
-// movesNamed are the moves whose volume or source attachment ref names, or else those with an id
-// that begins with ref.
+// movesNamed are the moves whose volume or source attachment has the id ref, or else those whose
+// volume is called so and those with an id that begins so.
 func movesNamed(moves []api.Migration, ref string) (named []api.Migration) {
-	for _, names := range []func(m *api.Migration) bool{
-		func(m *api.Migration) bool {
-			return ref == m.VolumeID || ref == m.VolumeName || ref == m.SrcAttachmentID
-		},
-		func(m *api.Migration) bool {
-			return len(ref) >= api.MinIDPrefix && (strings.HasPrefix(m.VolumeID, ref) || strings.HasPrefix(m.SrcAttachmentID, ref))
-		},
-	} {
+	byID := func(m *api.Migration) bool { return ref == m.VolumeID || ref == m.SrcAttachmentID }
+	otherwise := func(m *api.Migration) bool {
+		return ref == m.VolumeName ||
+			len(ref) >= api.MinIDPrefix && (strings.HasPrefix(m.VolumeID, ref) || strings.HasPrefix(m.SrcAttachmentID, ref))
+	}
+	for _, names := range []func(m *api.Migration) bool{byID, otherwise} {
 		for i := range moves {
 			if names(&moves[i]) {
 				named = append(named, moves[i])

@@ -138,7 +138,12 @@ func find[T any](noun, ref string, things []T, key func(*T) (id, name string)) (
 	case 1:
 		return found[0], nil
 	}
-	return none, api.Errorf(api.CodeInvalidArgument, "%.80s could be any of %d %ss", ref, len(found), noun)
+	var candidates []string
+	for i := range found[:min(len(found), 10)] {
+		id, name := key(&found[i])
+		candidates = append(candidates, strings.TrimSpace(id+" "+name))
+	}
+	return none, api.Errorf(api.CodeInvalidArgument, "%.80s could be any of the %ss %s; give the whole id", ref, noun, strings.Join(candidates, ", "))
 }
 
 func hosts(v *uplink.View) []api.Host                { return v.Hosts }

@@ -111,7 +111,7 @@ func (tx *Tx) resolveHost(ctx context.Context, ref string) (hostcache.Row, error
 	if h, ok := tx.cache.hosts.byID[ref]; ok {
 		return h, nil
 	}
-	if h, ok := tx.cache.hosts.byName[ref]; ok {
+	if h, ok := tx.cache.hosts.byName[ref]; ok && !api.MayBeginID(ref) {
 		return h, nil
 	}
 	id, err := Resolve(ctx, tx, KindHost, ref)

@@ -31,39 +31,55 @@ var (
 	KindMigration  = Kind{"migration", "migrations", ""}
 )
 
-// Resolve returns the id of the thing that ref names: by its id, its name, or the beginning
-// of its id if no other id has the same. The first of these that fits counts.
+// Resolve returns the id of the thing that ref names: by its id, or else by its name or the
+// beginning of its id, if that fits one thing only. A name never hides the id of another thing:
+// hosts choose names, and people type the beginnings of ids.
 func Resolve(ctx context.Context, q ledger.Querier, k Kind, ref string) (string, error) {
 	if ref == "" {
 		return "", validate.Invalid("the %s is missing", k.Noun)
 	}
-	queries := []string{"SELECT id FROM " + k.Table + " WHERE id = ?1"}
+	exact, err := ledger.QueryAll(ctx, q, ledger.ScanString, "SELECT id FROM "+k.Table+" WHERE id = ?1", ref)
+	if err != nil {
+		return "", err
+	}
+	if len(exact) == 1 {
+		return exact[0], nil
+	}
+	var named, begun []string
 	if k.NameColumn != "" {
-		queries = append(queries, "SELECT id FROM "+k.Table+" WHERE "+k.NameColumn+" = ?1 ORDER BY id LIMIT 10")
+		named, err = ledger.QueryAll(ctx, q, ledger.ScanString, "SELECT id FROM "+k.Table+" WHERE "+k.NameColumn+" = ?1 ORDER BY id LIMIT 10", ref)
 	}
-	if len(ref) >= api.MinIDPrefix {
+	if err == nil && len(ref) >= api.MinIDPrefix {
 		// A range, not LIKE: it uses the primary key and has no wildcards.
-		queries = append(queries, "SELECT id FROM "+k.Table+" WHERE id >= ?1 AND id < ?1 || x'7f' ORDER BY id LIMIT 10")
+		begun, err = ledger.QueryAll(ctx, q, ledger.ScanString, "SELECT id FROM "+k.Table+" WHERE id >= ?1 AND id < ?1 || x'7f' ORDER BY id LIMIT 10", ref)
 	}
-	for _, query := range queries {
-		ids, err := ledger.QueryAll(ctx, q, ledger.ScanString, query, ref)
-		if err != nil {
-			return "", err
-		}
-		switch len(ids) {
-		case 0:
-		case 1:
-			return ids[0], nil
-		default:
-			called, err := withHosts(ctx, q, k, ids)
-			if err != nil {
-				return "", err
-			}
-			return "", api.Errorf(api.CodeInvalidArgument, "%s may be more than one %s: %s; give more of the id",
-				validate.Quote(ref), k.Noun, strings.Join(called, ", ")).With("candidates", ids)
-		}
+	if err != nil {
+		return "", err
 	}
-	return "", api.NotFound(k.Noun, ref)
+	begun = slices.DeleteFunc(begun, func(id string) bool { return slices.Contains(named, id) })
+	switch ids := slices.Concat(named, begun); len(ids) {
+	case 0:
+		return "", api.NotFound(k.Noun, ref)
+	case 1:
+		return ids[0], nil
+	default:
+		return "", ambiguous(ctx, q, k, ref, named, begun)
+	}
+}
+
+// ambiguous refuses ref, which is the name of the things named and the beginning of the ids begun.
+func ambiguous(ctx context.Context, q ledger.Querier, k Kind, ref string, named, begun []string) error {
+	candidates := slices.Concat(named, begun)
+	called, err := withHosts(ctx, q, k, candidates)
+	if err != nil {
+		return err
+	}
+	if len(named) == 0 || len(begun) == 0 {
+		return api.Errorf(api.CodeInvalidArgument, "%s may be more than one %s: %s; give more of the id",
+			validate.Quote(ref), k.Noun, strings.Join(called, ", ")).With("candidates", candidates)
+	}
+	return api.Errorf(api.CodeInvalidArgument, "%s is the name of the %s %s and the beginning of the id %s; give the whole id",
+		validate.Quote(ref), k.Noun, strings.Join(called[:len(named)], ", "), strings.Join(called[len(named):], ", ")).With("candidates", candidates)
 }
 
 // withHosts returns each id with the name of its host behind it, for kinds of things that

@@ -197,6 +197,34 @@ func TestThingsAreFoundByIDNameAndPrefix(t *testing.T) {
 	}
 }
 
+// The name of an instance is the one that its domain has, so it may be the beginning of any id.
+func TestANameThatBeginsTheIDOfAnotherThingIsRefused(t *testing.T) {
+	s := newSite(t)
+	of := func(name, host string, n int) api.InstanceRegister {
+		return api.InstanceRegister{ID: id("6000000a", n), Name: name, Host: host, State: api.InstanceStopped}
+	}
+	mine := must(s.RegisterInstance(t.Context(), nobody, of("db1", "a", 1)))(t)
+	other := must(s.RegisterInstance(t.Context(), nobody, of("6000000a", "b", 2)))(t)
+	own := must(s.RegisterInstance(t.Context(), nobody, api.InstanceRegister{ID: id("7000000a", 1), Name: "7000", Host: "b", State: api.InstanceStopped}))(t)
+	whole := must(s.RegisterInstance(t.Context(), nobody, of(mine.ID, "b", 3)))(t)
+
+	_, err := s.Instance(t.Context(), "6000000a", everyone)
+	wantCode(t, err, api.CodeInvalidArgument, `"6000000a" is the name of the instance `+other.ID+" (host b) and the beginning of the id "+mine.ID+" (host a)", "give the whole id")
+	for ref, want := range map[string]string{mine.ID: mine.ID, other.ID: other.ID, whole.ID: whole.ID, "db1": mine.ID, "7000": own.ID, "7000000a": own.ID} {
+		if i := must(s.Instance(t.Context(), ref, everyone))(t); i.ID != want {
+			t.Errorf("%s is %s, want %s", ref, i.ID, want)
+		}
+	}
+}
+
+// Names of hosts are in their certificates.
+func TestAHostWhoseNameBeginsTheIDOfAnotherIsRefusedAlsoWhereItIsRemembered(t *testing.T) {
+	s := newSite(t)
+	must(s.Report(t.Context(), nobody, reportOf(id("70000000", 1), hostA[:8], 1)))(t)
+	_, err := s.FenceHost(t.Context(), nobody, hostA[:8], api.HostFence{Evidence: "off", EvenIfUp: true})
+	wantCode(t, err, api.CodeInvalidArgument, "is the name of the host "+id("70000000", 1)+" and the beginning of the id "+hostA)
+}
+
 func TestListsAndFilters(t *testing.T) {
 	s := newSite(t)
 	migrating(t, s)

@@ -25,7 +25,7 @@ func Report(in api.HostReport) error {
 	if err := ID("host id", in.ID); err != nil {
 		return err
 	}
-	if err := Name("host name", in.Name); err != nil {
+	if err := plainName("host name", in.Name); err != nil {
 		return err
 	}
 	if err := cmp.Or(Text("version", in.Version), Text("boot id", in.BootID)); err != nil {

@@ -42,8 +42,17 @@ func Invalid(format string, args ...any) error {
 	return api.Errorf(api.CodeInvalidArgument, format, args...)
 }
 
-// Name checks a name that Volferry's users choose: of a volume, a type, a host.
+// Name checks a name that users of Volferry choose: of a volume, a type. It may not be the
+// beginning of an id, which people type in place of a name.
 func Name(what, name string) error {
+	if api.MayBeginID(name) {
+		return Invalid("the %s %s is not allowed: an id may begin so; choose a name that also has a character that is not one of 0 to 9 and a to f", what, Quote(name))
+	}
+	return plainName(what, name)
+}
+
+// plainName checks the characters of a name that is chosen here or is in a certificate.
+func plainName(what, name string) error {
 	if !nameRule.MatchString(name) {
 		return Invalid("the %s %s is not allowed: it must begin with a letter or digit, go on with letters, digits, dots, underscores and hyphens, and have at most 255 characters", what, Quote(name))
 	}

@@ -22,3 +22,15 @@ func TestNoNameOfALocationMayBeTakenForAnOption(t *testing.T) {
 		expect.Code(t, validate.Location("location", l), api.CodeInvalidArgument)
 	}
 }
+
+// A name such as 3f2a9c01 would be another thing's for who types the beginning of its id.
+func TestNoNameMayBeTheBeginningOfAnID(t *testing.T) {
+	for _, name := range []string{"3f2a9c01", "dead", "2024", "3f2a9c01-77d0", "3f2a9c01-77d0-4b1c-9a3e-0123456789ab"} {
+		expect.Code(t, validate.Name("volume name", name), api.CodeInvalidArgument, "an id may begin so")
+	}
+	for _, name := range []string{"web1", "v3f2a9c01", "3f2a9c01.img", "3F2A", "abc"} {
+		if err := validate.Name("volume name", name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -173,7 +173,7 @@ func (m *machine) doRegister(rt *rapid.T) {
 	host, typeName := m.drawHost(rt), draw(rt, "type", keys(m.types)...)
 	v := modelVolume{host: host, bootable: rarely(rt, "bootable"), place: m.place(rt, host)}
 	id := m.fresh(volumeKind)
-	in := api.VolumeRegister{ID: id, Name: id, Status: api.VolumeAvailable, Type: typeName, Bootable: v.bootable, Host: host, Location: v.place.location()}
+	in := api.VolumeRegister{ID: id, Name: "v-" + id, Status: api.VolumeAvailable, Type: typeName, Bootable: v.bootable, Host: host, Location: v.place.location()}
 	_, err := m.s.RegisterVolume(m.t.Context(), nobody, in)
 	agree(rt, fmt.Sprintf("register %+v", in), err, m.register(id, v, typeName))
 }

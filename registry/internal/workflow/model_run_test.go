@@ -94,7 +94,7 @@ func (m *machine) begin() {
 		id := m.fresh(volumeKind)
 		place := modelPlace{pool: v.pool, name: fmt.Sprint(n), host: v.host, format: api.FormatRaw}
 		must(m.s.RegisterVolume(m.t.Context(), nobody, api.VolumeRegister{
-			ID: id, Name: id, Status: api.VolumeAvailable, Type: v.typeName, Host: v.host, Location: place.location(),
+			ID: id, Name: "v-" + id, Status: api.VolumeAvailable, Type: v.typeName, Host: v.host, Location: place.location(),
 		}))(m.t)
 		if wrong := m.register(id, modelVolume{host: v.host, place: place}, v.typeName); wrong != nil {
 			m.t.Fatalf("the model refuses what the site begins with: %q", wrong)
