@@ -240,7 +240,7 @@ func checkDomain(verdict string, dom *hv.Domain) error {
 		return api.Errorf(api.CodeStateForbidden, "%s: instance %s is transient, so nothing would be left of it at its next start; define it first (virsh dumpxml, virsh define)",
 			verdict, dom.Name)
 	case dom.State == hv.StateOther:
-		return api.Errorf(api.CodeInstanceBusy, "%s: instance %s is neither running, paused nor stopped; try again when it is", verdict, dom.Name)
+		return api.Errorf(api.CodeInstanceBusy, "%s: %s", verdict, request.Unsettled(dom))
 	case !dom.State.Active() && dom.ManagedSave:
 		return api.Errorf(api.CodeStateForbidden, "%s: instance %s has a managed save image, which names its disks of then; start it, or run `%s`",
 			verdict, dom.Name, api.ShellLine("virsh", "managedsave-remove", "--", dom.Name))

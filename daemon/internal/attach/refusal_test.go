@@ -139,6 +139,25 @@ func TestDetachIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 	}
 }
 
+func TestARefusalForAGuestThatIsAsleepSaysSo(t *testing.T) {
+	asleep := func(err error, code api.Code, command string) {
+		t.Helper()
+		wantCode(t, err, code)
+		if !strings.Contains(err.Error(), "asleep") || !strings.Contains(err.Error(), command) {
+			t.Errorf("it does not say that the guest is asleep, and %q: %v", command, err)
+		}
+	}
+	inBubble(t, func(t *testing.T, d *daemon) {
+		must(t, d.world.StandStill(web, hv.PauseAsleep))
+		asleep(failed(d.attach("a", api.VolumeAttach{Instance: "web"})), api.CodeInstanceBusy, "virsh dompmwakeup")
+	}, hv.StateRunning)
+	withRoot(t, false, func(t *testing.T, d *daemon) {
+		d.world.runs(t)
+		must(t, d.world.StandStill(web, hv.PauseAsleep))
+		asleep(failed(d.attach("a", attachAsRoot)), api.CodeRootAttachForbidden, "volferryctl instance stop --force")
+	})
+}
+
 func TestARefusalNamesWhatIsInTheWay(t *testing.T) {
 	named := func(err error, name string) {
 		t.Helper()

@@ -41,6 +41,9 @@ func (in *input) off(what rootChange, dom *hv.Domain) error {
 		return api.Errorf(what.code, "%v", request.AtHome(in.cannot(what), dom))
 	case dom.State == hv.StateStopped:
 		return nil
+	case dom.State == hv.StateOther && dom.PauseReason != "":
+		return api.Errorf(what.code, "%s: it is %s; stop it first: `%s`", in.cannot(what), dom.PauseReason, api.ShellLine("volferryctl", "instance", "stop", "--force", "--", dom.Name)).
+			With("state", dom.PauseReason)
 	case dom.State == hv.StateOther:
 		return api.Errorf(what.code, "%s: it is not off; stop it first", in.cannot(what))
 	}

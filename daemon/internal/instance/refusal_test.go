@@ -173,6 +173,14 @@ func TestWhatMayNotBeIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			api.InstanceRunning, "shelve", func(t *testing.T, w *world) { must(t, w.nodes[0].MoveAway(web)) },
 			api.CodeStateForbidden, "moved to another host",
 		},
+		"reboot of one that is asleep": {
+			api.InstanceRunning, "reboot", func(t *testing.T, w *world) { must(t, w.nodes[0].StandStill(web, hv.PauseAsleep)) },
+			api.CodeInstanceBusy, "is asleep (S3)",
+		},
+		"shelve of one that has crashed": {
+			api.InstanceRunning, "shelve", func(t *testing.T, w *world) { must(t, w.nodes[0].StandStill(web, hv.PauseCrashed)) },
+			api.CodeInstanceBusy, "has crashed and its process is kept",
+		},
 		"one that has no domain": {
 			api.InstanceStopped, "start", func(t *testing.T, w *world) { must(t, w.nodes[0].Fake.UndefineDomain(t.Context(), web)) },
 			api.CodeNotFound, "not defined on this host",

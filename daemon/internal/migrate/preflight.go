@@ -275,11 +275,8 @@ func checkDomain(s *steps.Spec, dom *hv.Domain) error {
 	switch {
 	case !dom.Persistent:
 		return unsupported(s, "instance %s is transient (it has no persistent definition)", dom.Name)
-	case steps.Standstill(dom.PauseReason, dom.Name) != "":
-		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: %s; try again then", s.VolumeName, steps.Standstill(dom.PauseReason, dom.Name))
 	case dom.State == hv.StateOther:
-		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: instance %s is neither running, paused nor stopped; try again when it is",
-			s.VolumeName, dom.Name)
+		return api.Errorf(api.CodeStateForbidden, "cannot migrate volume %s: %s", s.VolumeName, request.Unsettled(dom))
 	case dom.Snapshots > 0:
 		return unsupported(s, "instance %s has %s in libvirt, made of its present disks; `%s` has the names, and `%s` deletes one (with --metadata libvirt only forgets it, and its images stay)",
 			dom.Name, api.Count(dom.Snapshots, "snapshot"), api.ShellLine("virsh", "snapshot-list", "--", dom.Name), api.ShellLine("virsh", "snapshot-delete", "--", dom.Name, "NAME"))

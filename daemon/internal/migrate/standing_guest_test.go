@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // show is a migration as it is shown.
@@ -77,6 +78,34 @@ func TestASwitchWaitsForAGuestThatIsAsleep(t *testing.T) {
 				}
 				d.awaitShown(mig.ID, func(m *api.Migration) bool { return m.Phase == "waiting for wake" })
 				must(t, w.Wake(testInstance))
+				d.until(mig.ID, api.MigrationCancelled)
+				d.stillRunning()
+			})
+		})
+	}
+}
+
+// The guest runs at the look, and sleeps or crashes before it is suspended: libvirt refuses to suspend a guest that sleeps, and
+// reports success for a crashed one, which it does not pause.
+func TestAGuestThatFallsAsleepOrCrashesAsItIsPausedIsWaitedFor(t *testing.T) {
+	for _, why := range []hv.PauseReason{hv.PauseAsleep, hv.PauseCrashed} {
+		t.Run(string(why), func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				mig := d.begin(toNewPool)
+				stopped := false
+				d.journal.AfterAppend(func(r op.Record) {
+					if !stopped && r.Step == "pause" && r.Kind == op.EventNoted {
+						stopped = true
+						must(t, d.world.StandStill(testInstance, why))
+					}
+				})
+				_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
+				must(t, err)
+				shown := d.awaitShown(mig.ID, func(m *api.Migration) bool { return m.Phase == "waiting for wake" })
+				if !stopped || shown.State != api.MigrationCancelling || shown.Stopped() {
+					t.Errorf("stopped %v; the migration is %s (%v)", stopped, shown.State, shown.Error)
+				}
+				must(t, d.world.Wake(testInstance))
 				d.until(mig.ID, api.MigrationCancelled)
 				d.stillRunning()
 			})

@@ -54,7 +54,7 @@ func (e *env) checkHolder(ctx context.Context, in *resizeInput, dom *hv.Domain) 
 	}
 	switch {
 	case dom.State == hv.StateOther:
-		return in.cannot(api.CodeStateForbidden, "instance %s is neither running, paused nor off; try again when it is", dom.Name)
+		return in.cannot(api.CodeStateForbidden, "%s", request.Unsettled(dom))
 	case dom.ManagedSave:
 		return in.cannot(api.CodeStateForbidden, "instance %s is saved, and would wake with the disk as it was; start it first, or give up what it has in memory (`%s`)", dom.Name, api.ShellLine("virsh", "managedsave-remove", "--", dom.Name))
 	case dom.State.Active() && dom.LiveDisk(in.Device) == nil, !dom.State.Active() && dom.ConfigDisk(in.Device) == nil:

@@ -381,6 +381,7 @@ func TestResizeIsRefused(t *testing.T) {
 		"read-only":                {who: running, before: attachment(func(a *api.Attachment) { a.Mode = api.ModeRO }), code: api.CodeStateForbidden},
 		"not attached yet":         {who: running, before: attachment(func(a *api.Attachment) { a.State = api.AttachmentAttaching }), code: api.CodeStateForbidden},
 		"a domain that is gone":    {who: stopped, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.Undefine(guestID)) }, code: api.CodeNotFound},
+		"asleep":                   {who: running, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.StandStill(guestID, hv.PauseAsleep)) }, code: api.CodeStateForbidden, text: "is asleep (S3)"},
 		"a slice":                  {who: stopped, before: disk(func(d *hv.Disk) { d.Slices = true }), code: api.CodeUnsupportedDisk},
 		"encrypted":                {who: stopped, before: disk(func(d *hv.Disk) { d.Encrypted = true }), code: api.CodeUnsupportedDisk},
 		"a LUKS container":         {who: stopped, before: volume(func(v *api.Volume) { v.Location.LUKSSecret = guestID }), code: api.CodeUnsupportedDisk},

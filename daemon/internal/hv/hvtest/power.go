@@ -4,6 +4,7 @@ package hvtest
 
 import (
 	"context"
+	"errors"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
@@ -23,6 +24,12 @@ func (f *Fake) setRunning(ctx context.Context, name, id string, paused bool) err
 		dom, err := f.findActive(id)
 		if err != nil {
 			return err
+		}
+		switch {
+		case dom.PauseReason == hv.PauseAsleep:
+			return errors.New("domain is pmsuspended")
+		case dom.PauseReason == hv.PauseCrashed && paused:
+			return nil // libvirt reports success, and the guest stays crashed
 		}
 		if !paused && dom.byUser {
 			f.violate("domain %s was resumed though a person had paused it", dom.Name)

@@ -109,7 +109,7 @@ func inState(kind string, dom *hv.Domain, name string, force bool) error {
 	case dom == nil:
 		return api.Errorf(api.CodeNotFound, "cannot %s instance %s: it is not defined on this host; `%s` says what is known", verb, name, api.ShellLine("volferryctl", "instance", "show", name))
 	case dom.State == hv.StateOther && (kind != KindStop || !force):
-		return api.Errorf(api.CodeInstanceBusy, "cannot %s instance %s: it is neither running, paused nor stopped; try again when it is", verb, name)
+		return api.Errorf(api.CodeInstanceBusy, "cannot %s instance %s: %s", verb, name, request.Unsettled(dom))
 	case kind == KindStart:
 		switch {
 		case dom.State == hv.StatePaused:

@@ -22,7 +22,7 @@ func savable(dom *hv.Domain, in *PauseInput) error {
 	case dom.ManagedSave:
 		return cannot("it was saved by libvirt, with its disks as they were then; start it, or drop that: %s", api.ShellLine("virsh", "managedsave-remove", "--", dom.Name))
 	case dom.State == hv.StateOther:
-		return api.Errorf(api.CodeInstanceBusy, "cannot save instance %s: it is neither running, paused nor stopped; try again when it is", in.InstanceName)
+		return api.Errorf(api.CodeInstanceBusy, "cannot save instance %s: %s", in.InstanceName, request.Unsettled(dom))
 	case !uses(dom.ConfigDisk(in.Device), in.Location.Path):
 		return in.chainChanged("persistent definition")
 	case dom.State.Active() && !uses(dom.LiveDisk(in.Device), in.Location.Path):

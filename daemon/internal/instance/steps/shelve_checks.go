@@ -85,7 +85,7 @@ func mayLeave(dom *hv.Domain, name string, force bool) error {
 	case !dom.Persistent:
 		return forbidden(verb, name, "it is transient; define it first (virsh dumpxml, virsh define)")
 	case dom.State == hv.StateOther:
-		return api.Errorf(api.CodeInstanceBusy, "cannot shelve instance %s: it is neither running, paused nor stopped; try again when it is", name)
+		return api.Errorf(api.CodeInstanceBusy, "cannot shelve instance %s: %s", name, request.Unsettled(dom))
 	case dom.State == hv.StatePaused && !force:
 		return forbidden(verb, name, "it is paused and cannot shut down; unpause it first, or use --force")
 	case dom.ManagedSave:

@@ -3,6 +3,7 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,9 +26,8 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 		if err != nil {
 			return err
 		}
-		if why := Standstill(disk.dom.PauseReason, s.InstanceName); why != "" {
-			// It cannot be paused, and could wake at any moment.
-			return op.WaitFor(request.WaitWake, api.Errorf(api.CodeInstanceBusy, "the switch of volume %s waits: %s, and the switch is made then", s.VolumeName, why))
+		if err := mayPauseGuest(s, disk.dom.PauseReason); err != nil {
+			return err
 		}
 		var note pauseNote
 		again, err := r.Noted(w.begin, &note)
@@ -50,7 +50,13 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 			return nil
 		}
 		e.progress.pausedAt(s.MigrationID, e.now())
-		return e.guestError(ctx, s, e.hv.Suspend(ctx, s.InstanceID))
+		if err := e.hv.Suspend(ctx, s.InstanceID); err != nil {
+			if now, readErr := e.runState(ctx, s); readErr == nil && mayPauseGuest(s, now.PauseReason) != nil {
+				return mayPauseGuest(s, now.PauseReason) // it fell asleep after the look above
+			}
+			return e.guestError(ctx, s, err)
+		}
+		return nil
 	}
 	observe := func(ctx context.Context, r *op.Run, s *Spec) (op.Observation, error) {
 		var note pauseNote
@@ -61,7 +67,7 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 		if err != nil {
 			return op.Unknown, err
 		}
-		if err := mayStillPause(s, now); err != nil {
+		if err := cmp.Or(mayStillPause(s, now), mayPauseGuest(s, now.PauseReason)); err != nil {
 			return op.Unknown, err
 		}
 		return op.DoneIf(now.State == hv.StatePaused), nil
@@ -105,6 +111,15 @@ func (e *Env) stepPauseToSwitch(to direction) op.Step {
 		return do(ctx, r)
 	}
 	return provided(pause, checks...)
+}
+
+// mayPauseGuest makes the op wait for a guest that is asleep or has crashed: it cannot be paused, and could go on at any moment.
+func mayPauseGuest(s *Spec, is hv.PauseReason) error {
+	why := request.Standstill(is, s.InstanceName)
+	if why == "" {
+		return nil
+	}
+	return op.WaitFor(request.WaitWake, api.Errorf(api.CodeInstanceBusy, "the switch of volume %s waits: %s, and the switch is made then", s.VolumeName, why))
 }
 
 // mayStillPause makes the op wait if the guest runs while a call on its process is under way:

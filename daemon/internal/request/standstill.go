@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package steps
+package request
 
 import (
 	"fmt"
@@ -20,4 +20,12 @@ func Standstill(why hv.PauseReason, instance string) string {
 	case hv.PauseUser, hv.PauseIOError, hv.PauseOther:
 	}
 	return ""
+}
+
+// Unsettled says in words why an instance of hv.StateOther can do nothing now, and what ends that.
+func Unsettled(dom *hv.Domain) string {
+	if why := Standstill(dom.PauseReason, dom.Name); why != "" {
+		return why + "; try again then"
+	}
+	return fmt.Sprintf("instance %s is neither running, paused nor stopped; try again when it is", dom.Name)
 }
