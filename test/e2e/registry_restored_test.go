@@ -175,6 +175,46 @@ func (h *host) acceptsRestore(t *testing.T) {
 	h.hearsRegistry(t)
 }
 
+// The backup is of the middle of a move, which has ended on the host since. The journal of the host is the witness of that.
+func TestARegistryOfTheMiddleOfAMoveHearsHowItHasEnded(t *testing.T) {
+	leftToTestE2E(t)
+	for end, begin := range map[api.MigrationState]func(*guest, *testing.T) []string{
+		api.MigrationCompleted: (*guest).copyThenComplete,
+		api.MigrationCancelled: (*guest).startThenCancel,
+	} {
+		t.Run(string(end), func(t *testing.T) {
+			g := crashGuest(t)
+			h := g.host
+			g.be(t, "running")
+			at := g.volume(t, "vda").Location
+			args := begin(g, t)
+			id := g.volume(t, "vda").MigrationID
+			back := h.backUp(t)
+			h.ctl(t, args...)
+			h.untilState(t, id, end)
+			g.writes(t)
+			back(t)
+			h.isReadOnly(t, g)
+			h.acceptsRestore(t)
+			eventually(t, "the registry has heard of the end", func() bool {
+				m, err := site.Get[api.Migration](t.Context(), h.RegistryCaller(), "migration", "migration", "show", id)
+				if end == api.MigrationCompleted {
+					at = m.Dst
+				}
+				return err == nil && m.State == end
+			})
+			if v := g.volume(t, "vda"); v.Location.Path != at.Path || v.MigrationID != "" {
+				t.Errorf("the volume is at %s and has migration %q, want %s and none", v.Location.Path, v.MigrationID, at.Path)
+			}
+			if state := g.state(t); state != "running" {
+				t.Errorf("the guest is %s", state)
+			}
+			g.writes(t)
+			g.assertSettled(t)
+		})
+	}
+}
+
 // The volume may be somebody else's by the registry's word, so that nobody writes to it who is not
 // known to have it.
 func TestAVolumeThatTheRestoredRegistryHasNotAttachedIsTakenFromItsGuest(t *testing.T) {

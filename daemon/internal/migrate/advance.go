@@ -17,10 +17,12 @@ import (
 // Run brings migrations from one op to the next until ctx ends: it continues a `volume
 // migrate`, and plans again what the world has overtaken. It begins with the migrations
 // that an earlier daemon has left open, and calls caughtUp once it has looked at all of
-// them. A deletion of a source that waits for the operator looks again. Resume the runner first.
+// them. A deletion of a source that waits for the operator looks again. The registry is told how
+// earlier moves ended that are open there. Resume the runner first.
 func (m *Manager) Run(ctx context.Context, caughtUp func()) error {
 	changes := m.watch.all(ctx)
 	m.continueDeletions(ctx)
+	m.recordEndsOrRetry(ctx)
 	open, err := m.List(ctx, false)
 	if err != nil {
 		return err
@@ -99,7 +101,7 @@ func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo steps.Go
 	defer cancel()
 	row, err := m.ports.Registry.Migration(ctx, s.MigrationID)
 	if api.CodeOf(err) == api.CodeNotFound { // as after a restore from an older backup
-		row.State, err = api.MigrationCancelled, nil
+		row.State, err = api.MigrationCancelled, m.recordEnds(ctx)
 	}
 	if err != nil {
 		m.retryLater(s.MigrationID, err)
@@ -109,8 +111,10 @@ func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo steps.Go
 }
 
 // Rejoined has the manager look at every open migration, because this host was fenced and
-// the registry may have ended some of them meanwhile.
+// the registry may have ended some of them meanwhile. The registry hears how earlier moves ended, as its
+// database may have been restored: soon, since it takes nothing from this host before Rejoined has returned.
 func (m *Manager) Rejoined(ctx context.Context) error {
+	m.recordEndsOrRetry(context.WithoutCancel(ctx))
 	open, err := m.List(ctx, false)
 	for i := range open {
 		m.watch.notify(open[i].ID)

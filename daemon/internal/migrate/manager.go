@@ -72,20 +72,6 @@ type Manager struct {
 	admission request.Admission
 }
 
-// New makes a manager, registers its plans with the runner of its ops, and follows these
-// ops. Journal is the runner's journal. Host returns this host once the registry knows it.
-func New(cfg Config, ports steps.Ports, runner *op.Runner, journal Journal, host func(context.Context) (steps.Host, error), log *slog.Logger) *Manager {
-	m := &Manager{
-		cfg: cfg, ports: ports, runner: runner, journal: journal, host: host, log: log, watch: newWatchers(), opEnds: newWatchers(), glances: chainGlances{},
-		admission: request.Admission{Runner: runner, Journal: journal, Log: log, Now: ports.Now, Kinds: []string{steps.KindDeleteSource}},
-	}
-	m.env = steps.NewEnv(ports, steps.NewHistory(journal, runner.Status), host, m.watch.notify, log)
-	runner.Register(m.Plans()...)
-	runner.OnChange(m.changed)
-	runner.OnFinished(m.finished)
-	return m
-}
-
 func (m *Manager) overlayPath(migrationID string) string {
 	return filepath.Join(m.cfg.OverlayDir, migrationID+".qcow2")
 }

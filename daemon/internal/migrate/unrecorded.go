@@ -17,12 +17,14 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// unrecordedMove is a move of this host that is over, and that the registry does not know: its
-// database was restored from a backup of before. The registry has the volume at one place, and the
-// journal, with all that was written since, at another.
+// unrecordedMove is a move of this host that is over, and that the registry does not know, or has
+// open: its database was restored from a backup of before. The registry has the volume at one place,
+// and the journal, with all that was written since, at another.
 type unrecordedMove struct {
 	h   *history
 	vol api.Volume
+	// open is the state that the registry has the move in, "" if it does not know it. It hears the end from recordEnds.
+	open api.MigrationState
 }
 
 // unrecorded returns the last move of a volume on this host (lastMove) if it is an unrecorded one, else nil.
@@ -31,8 +33,10 @@ func (m *Manager) unrecorded(ctx context.Context, vol api.Volume, last *history)
 		return nil, nil
 	}
 	mig, err := m.ports.Registry.Migration(ctx, last.spec.MigrationID)
+	open := mig.State
 	switch {
 	case api.CodeOf(err) == api.CodeNotFound:
+		open = ""
 	case err != nil:
 		return nil, err
 	case last.spec.LedByRegistry():
@@ -40,7 +44,7 @@ func (m *Manager) unrecorded(ctx context.Context, vol api.Volume, last *history)
 	case mig.State.Final() && mig.State != api.MigrationCompleted:
 		return nil, nil // a person has abandoned it, and has said which copy is kept
 	}
-	return &unrecordedMove{last, vol}, nil
+	return &unrecordedMove{last, vol, open}, nil
 }
 
 // contradicts reports whether the journal has the volume elsewhere than the registry, and the registry knows of no later move.
@@ -242,13 +246,16 @@ func (u *unrecordedMove) disk(dom *hv.Domain, of func(*hv.Domain, string) *hv.Di
 // witnesses say each what it has. The running guest is named only if there is one.
 func (u *unrecordedMove) witnesses(dom *hv.Domain) string {
 	s := &u.h.spec
-	moved := "has it at"
+	moved, knows := "has it at", "does not know"
+	if u.open != "" {
+		knows = fmt.Sprintf("has as %s", u.open)
+	}
 	if s.LedByRegistry() {
 		moved = "has it copied to"
 	}
 	says := []string{
 		fmt.Sprintf("the registry has volume %s at %s", u.vol.Name, u.vol.Location.Path),
-		fmt.Sprintf("the journal of this host %s %s since migration %s, which the registry does not know (it was restored from a backup of before, perhaps)", moved, u.place(), s.MigrationID),
+		fmt.Sprintf("the journal of this host %s %s since migration %s, which the registry %s (it was restored from a backup of before, perhaps)", moved, u.place(), s.MigrationID, knows),
 	}
 	if d := u.disk(dom, (*hv.Domain).ConfigDisk); d != nil && len(d.Chain) > 0 {
 		says = append(says, fmt.Sprintf("the definition of instance %s names %s", dom.Name, d.Chain[0].Path))
@@ -259,8 +266,13 @@ func (u *unrecordedMove) witnesses(dom *hv.Domain) string {
 	return strings.Join(says, "; ")
 }
 
-// wayOut is what an operator does: the volume becomes one where its definition has it.
+// wayOut is what an operator does: the volume becomes one where its definition has it. A move that the
+// registry has open needs nothing but that the registry takes changes.
 func (u *unrecordedMove) wayOut(dom *hv.Domain) string {
+	if u.open != "" && !u.open.Final() {
+		return fmt.Sprintf("this host reports the end of that migration once the restore of the registry is accepted and this host has rejoined; `%s` reports it at once, or says why it cannot: start no guest on %s before, and delete neither",
+			u.h.again(steps.GoalComplete), u.vol.Location.Path)
+	}
 	instance := "INSTANCE"
 	if dom != nil {
 		instance = dom.Name

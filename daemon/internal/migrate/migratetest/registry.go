@@ -197,7 +197,7 @@ func (r *FakeRegistry) RegisterMigration(_ context.Context, _ string, m api.Migr
 		if r.Vol.MigrationID != "" {
 			return api.Errorf(api.CodeMigrationActive, "volume vol has migration %s", r.Vol.MigrationID)
 		}
-		row = api.Migration{ID: m.ID, State: api.MigrationStarting, Dst: m.Dst}
+		row = api.Migration{ID: m.ID, State: api.MigrationStarting, Dst: m.Dst, DstAttachmentID: m.DstAttachmentID}
 		r.Vol.MigrationID, r.Rows[m.ID], r.Last = m.ID, row, m
 		return nil
 	})
@@ -242,6 +242,10 @@ func (r *FakeRegistry) transition(id string, t api.MigrationTransition) (api.Mig
 	if t.To == api.MigrationCompleted {
 		r.Vol.Location = row.Dst
 		r.Vol.Generation++
+		if len(r.Vol.Attachments) == 1 {
+			r.Vol.Attachments = slices.Clone(r.Vol.Attachments)
+			r.Vol.Attachments[0].ID, r.Vol.Attachments[0].Location = row.DstAttachmentID, row.Dst
+		}
 	}
 	return row, nil
 }

@@ -44,6 +44,8 @@ type Env struct {
 	// host answers for this host, and fence knows when it was fenced.
 	host  func(context.Context) (Host, error)
 	fence fence
+	// recordEnds is called before a migration counts as one that the registry does not know.
+	recordEnds func(context.Context) error
 }
 
 // NewEnv makes an Env on these ports. Change is called with the id of each migration whose
@@ -60,9 +62,14 @@ func NewEnv(ports Ports, history History, host func(context.Context) (Host, erro
 	if e.countPaced == nil {
 		e.countPaced = func(time.Duration) {}
 	}
+	e.recordEnds = func(context.Context) error { return nil }
 	e.stopping, e.stop = context.WithCancel(context.Background())
 	return e
 }
+
+// OnForgotten has recordEnds called before anything is decided for a migration that the registry
+// does not know: a registry from a backup may have to hear first where the volume was when the migration began.
+func (e *Env) OnForgotten(recordEnds func(context.Context) error) { e.recordEnds = recordEnds }
 
 // CopyOptions returns how a migration is copied now: as it was started, with the operator's
 // last changes, even those from before a restart.

@@ -47,6 +47,9 @@ func (e *Env) abandoned(ctx context.Context, s *Spec, at api.MigrationState, swi
 // forgotten is abandoned for a migration that the registry does not know: its database is from a
 // backup of before the migration began, and has nothing locked for it.
 func (e *Env) forgotten(ctx context.Context, s *Spec, switched bool) error {
+	if err := e.recordEnds(ctx); err != nil {
+		return e.registryError(err)
+	}
 	return e.endedAt(ctx, s, api.MigrationCancelled, switched, fmt.Sprintf("the registry knows nothing of migration %s of volume %s: it was restored from a backup of before that", s.MigrationID, s.VolumeName))
 }
 

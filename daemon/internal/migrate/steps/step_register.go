@@ -125,15 +125,13 @@ func (e *Env) stepPublish(name string, to api.MigrationState, undoTo api.Migrati
 	return step(name, do, undo, observe)
 }
 
-// transition asks the registry for one change of state. A registry that is from a backup of before
-// the claim hears of that first: it frees src only if it knew that the volume was about to leave it.
+// transition asks the registry for one change of state.
 func (e *Env) transition(ctx context.Context, r *op.Run, s *Spec, to api.MigrationState) error {
-	err := e.askTransition(ctx, r, s, to)
-	if to == api.MigrationCompleted && api.CodeOf(err) == api.CodeStateForbidden {
-		if err = e.askTransition(ctx, r, s, api.MigrationCompleting); err == nil {
-			err = e.askTransition(ctx, r, s, to)
-		}
+	var in Input
+	if err := r.Input(&in); err != nil {
+		return err
 	}
+	err := e.askThroughClaim(ctx, r.OpID(), s, to, in.Why)
 	switch api.CodeOf(err) {
 	case api.CodeNoMigration:
 		return e.overAtRegistry(ctx, s, to, err)
@@ -144,28 +142,54 @@ func (e *Env) transition(ctx context.Context, r *op.Run, s *Spec, to api.Migrati
 	}
 }
 
+// RecordEnd brings the registry's row of a migration that has ended on this host to its end. OpID is
+// the op that ended it, and why its reason, if it has one. If the row has ended there is nothing to report.
+func (e *Env) RecordEnd(ctx context.Context, s *Spec, opID string, end api.MigrationState, why *api.Error) error {
+	row, err := e.registry.Migration(ctx, s.MigrationID)
+	if err != nil || row.State.Final() {
+		return err
+	}
+	if err := e.askThroughClaim(ctx, opID, s, end, why); err != nil {
+		return err
+	}
+	e.log.Warn("the registry had a move open that is over on this host, as after a restore from a backup, and has heard of its end",
+		"migration", s.MigrationID, "volume", s.VolumeName, "end", end)
+	if end == api.MigrationCompleted {
+		e.identifyMade(ctx, opID+".identify", s)
+	}
+	return nil
+}
+
+// askThroughClaim is askTransition. A registry that is from a backup of before the claim hears of that
+// first: it frees src only if it knew that the volume was about to leave it.
+func (e *Env) askThroughClaim(ctx context.Context, opID string, s *Spec, to api.MigrationState, why *api.Error) error {
+	err := e.askTransition(ctx, opID, s, to, why)
+	if to == api.MigrationCompleted && api.CodeOf(err) == api.CodeStateForbidden {
+		if err = e.askTransition(ctx, opID, s, api.MigrationCompleting, why); err == nil {
+			err = e.askTransition(ctx, opID, s, to, why)
+		}
+	}
+	return err
+}
+
 // askTransition makes the call of a transition. Its op id names the op and both ends, so that a
 // repeated call gets the same answer and an undo a new one.
 //
 // It is made in the epoch of now and not in the epoch in which the op began: a host that was
 // fenced and has rejoined goes on with the migrations that are still its own. For others
 // the registry refuses in the same transaction.
-func (e *Env) askTransition(ctx context.Context, r *op.Run, s *Spec, to api.MigrationState) error {
+func (e *Env) askTransition(ctx context.Context, opID string, s *Spec, to api.MigrationState, why *api.Error) error {
 	host, err := e.host(ctx)
 	if err != nil {
 		return err
 	}
-	var in Input
-	if err := r.Input(&in); err != nil {
-		return err
-	}
-	t := api.MigrationTransition{From: openStates, To: to, Host: s.Host, Epoch: max(s.Epoch, host.Epoch), OpID: r.OpID()}
+	t := api.MigrationTransition{From: openStates, To: to, Host: s.Host, Epoch: max(s.Epoch, host.Epoch), OpID: opID}
 	// It is undone before its commit point, or was brought back to src.
 	t.NotSwitched = to == api.MigrationCancelled || to == api.MigrationError
 	if to == api.MigrationCancelled {
-		t.Error = in.Why
+		t.Error = why
 	}
-	id := r.OpID() + "." + string(to)
+	id := opID + "." + string(to)
 	if t.Epoch != s.Epoch {
 		id = fmt.Sprintf("%s.%d", id, t.Epoch) // another request by its body
 	}

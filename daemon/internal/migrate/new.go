@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// New makes a manager, registers its plans with the runner of its ops, and follows these
+// ops. Journal is the runner's journal. Host returns this host once the registry knows it.
+func New(cfg Config, ports steps.Ports, runner *op.Runner, journal Journal, host func(context.Context) (steps.Host, error), log *slog.Logger) *Manager {
+	m := &Manager{
+		cfg: cfg, ports: ports, runner: runner, journal: journal, host: host, log: log, watch: newWatchers(), opEnds: newWatchers(), glances: chainGlances{},
+		admission: request.Admission{Runner: runner, Journal: journal, Log: log, Now: ports.Now, Kinds: []string{steps.KindDeleteSource}},
+	}
+	m.env = steps.NewEnv(ports, steps.NewHistory(journal, runner.Status), host, m.watch.notify, log)
+	m.env.OnForgotten(m.recordEnds)
+	runner.Register(m.Plans()...)
+	runner.OnChange(m.changed)
+	runner.OnFinished(m.finished)
+	return m
+}
