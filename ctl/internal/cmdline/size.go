@@ -3,7 +3,9 @@
 package cmdline
 
 import (
+	"errors"
 	"math/big"
+	"regexp"
 	"strings"
 
 	"github.com/volferry/volferry/internal/api"
@@ -24,12 +26,23 @@ var sizeUnits = map[string]int64{
 // parseSize reads --size, a number of bytes: 20GiB, 1.5GiB, 512MiB or plain bytes. It
 // must be above zero and come out as whole bytes.
 func parseSize(text string) (int64, error) {
-	n, ok := ParseQuantity(text)
-	if !ok || n <= 0 {
+	if ambiguous.MatchString(text) {
+		return 0, Usagef("--size %q may mean powers of 1000 or of 1024: write %siB, which are powers of 1024, or the number of bytes", text, strings.TrimSuffix(text, "B"))
+	}
+	n, err := parseBytes(text)
+	switch {
+	case errors.Is(err, errNoQuantity):
 		return 0, Usagef("--size %q is not a size: write for example 20GiB, 512MiB or 1073741824 (bytes)", text)
+	case err != nil:
+		return 0, Usagef("--size %q %w; write for example 20GiB, 512MiB or 1073741824 (bytes)", text, err)
+	case n == 0:
+		return 0, Usagef("--size %q: a disk has more than nothing; write for example 20GiB", text)
 	}
 	return n, nil
 }
+
+// ambiguous are the units that some take for powers of 1000, and others for powers of 1024.
+var ambiguous = regexp.MustCompile(`^[0-9.]+[KMGTP]B?$`)
 
 // minPlausibleSize is the smallest size of a disk that looks intended: below it the user has
 // left out the unit.
@@ -50,18 +63,32 @@ func ParseDiskSize(text string) (int64, error) {
 
 // ParseQuantity reads a decimal number with a unit exactly, without floating point.
 func ParseQuantity(text string) (int64, bool) {
+	n, err := parseBytes(text)
+	return n, err == nil
+}
+
+var (
+	errNoQuantity = errors.New("is not a number of bytes")
+	errFraction   = errors.New("is no whole number of bytes")
+	errTooLarge   = errors.New("is more than 8 EiB, which is more than any disk has")
+)
+
+func parseBytes(text string) (int64, error) {
 	digits := strings.TrimRight(text, "BKMGTPi")
 	unit, known := sizeUnits[text[len(digits):]]
 	if !known || digits == "" || strings.Trim(digits, "0123456789.") != "" || len(digits) > 30 {
-		return 0, false
+		return 0, errNoQuantity
 	}
 	n, ok := new(big.Rat).SetString(digits)
 	if !ok {
-		return 0, false
+		return 0, errNoQuantity
 	}
 	n.Mul(n, new(big.Rat).SetInt64(unit))
-	if !n.IsInt() || !n.Num().IsInt64() {
-		return 0, false
+	switch {
+	case !n.IsInt():
+		return 0, errFraction
+	case !n.Num().IsInt64():
+		return 0, errTooLarge
 	}
-	return n.Num().Int64(), true
+	return n.Num().Int64(), nil
 }

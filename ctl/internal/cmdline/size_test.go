@@ -43,6 +43,16 @@ func TestNonsenseSizesAreUsageErrorsWithAnExample(t *testing.T) {
 	}
 }
 
+func TestARefusedSizeSaysWhy(t *testing.T) {
+	for text, why := range map[string]string{
+		"1.3GiB": "is no whole number of bytes", "9000000TiB": "is more than 8 EiB", "20GB": "may mean powers of 1000 or of 1024: write 20GiB", "0": "more than nothing",
+	} {
+		if _, err := parseSize(text); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v, want %q", text, err, why)
+		}
+	}
+}
+
 func TestDiskHasWholeSectors(t *testing.T) {
 	for text, want := range map[string]string{
 		"40":      "size 40 bytes: it must be a multiple of 512 bytes; did you mean --size 40GiB?",

@@ -5,6 +5,7 @@ package command
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -166,9 +167,29 @@ func wrongFlag(c *cli.Context, err error, _ bool) error {
 	}
 	if value, name, ok := strings.Cut(err.Error(), " for flag -"); ok && strings.HasPrefix(value, "invalid value ") {
 		name, _, _ = strings.Cut(name, ": ")
-		return cmdline.Usagef("%s%s: %s is not a value for it", cmdline.Prefix(c), flagSpelling(name), strings.TrimPrefix(value, "invalid value "))
+		return cmdline.Usagef("%s%s: %s is not a value for it%s", cmdline.Prefix(c), flagSpelling(name), strings.TrimPrefix(value, "invalid value "), valueOf(c, name))
+	}
+	if value, name, ok := strings.Cut(strings.TrimPrefix(err.Error(), "invalid boolean value "), " for -"); ok && value != err.Error() {
+		name, _, _ = strings.Cut(name, ": ")
+		return cmdline.Usagef("%s%s takes no value, and %s is one", cmdline.Prefix(c), flagSpelling(name), value)
 	}
 	return cmdline.Usagef("%s%w", cmdline.Prefix(c), err)
+}
+
+// valueOf says which values a flag takes, if it takes a number.
+func valueOf(c *cli.Context, name string) string {
+	for _, f := range c.Command.Flags {
+		if !slices.Contains(f.Names(), strings.TrimLeft(name, "-")) {
+			continue
+		}
+		switch f.(type) {
+		case *cli.IntFlag, *cli.Int64Flag, *cli.UintFlag, *cli.Uint64Flag:
+			return "; it takes a whole number"
+		case *cli.DurationFlag:
+			return "; it takes a time such as 30s or 5m"
+		}
+	}
+	return ""
 }
 
 // flagSpelling is a flag's name as the user writes it: -o, --output.

@@ -33,7 +33,7 @@ func poolDrainCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "to", Usage: "move them into `POOL`"},
 			&cli.IntFlag{Name: "parallel", Value: 1, DefaultText: "1", Usage: "move `N` volumes at once"},
-			&cli.StringFlag{Name: "bandwidth", Usage: "copy each, and read it back to verify, no faster than `RATE`, for example 100MiB/s"},
+			&cli.StringFlag{Name: "bandwidth", Usage: "copy each, and read it back to verify, no faster than `RATE`, for example 100MiB/s; 0 for no limit"},
 			paceFlag(),
 			verifyFlag(),
 			&cli.BoolFlag{Name: "delete-source", Usage: "delete the source of each move, once the copy is verified: a mirror is with --verify full alone"},

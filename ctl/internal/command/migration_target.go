@@ -26,7 +26,7 @@ func targetFlags() []cli.Flag {
 			Name: "method", Value: "auto", DefaultText: "auto", Action: cmdline.CheckWord("method"),
 			Usage: "`METHOD`: overlay, mirror (QEMU copies it whole, without an overlay) or auto",
 		},
-		&cli.StringFlag{Name: "bandwidth", Usage: "copy, and read back to verify, no faster than `RATE` each, for example 100MiB/s"},
+		&cli.StringFlag{Name: "bandwidth", Usage: "copy, and read back to verify, no faster than `RATE` each, for example 100MiB/s; 0 for no limit"},
 		paceFlag(),
 		verifyFlag(),
 		&cli.BoolFlag{Name: "delete-source", Usage: "delete the source after the move; without this it is kept"},

@@ -31,8 +31,8 @@ func orOfMove(ctx context.Context, s *session.Session, ref string, err error, do
 	}
 	if m == nil {
 		return &session.AdvisedError{
-			Err: api.AsError(err), Exit: api.ExitNotFound,
-			Advice: "Nor does a volume or an attachment of this name move.",
+			Err:  api.Errorf(api.CodeNotFound, "there is no migration %q, and none of a volume or an attachment of this name", ref),
+			Exit: api.ExitNotFound, Advice: "'" + session.Program + " migration list --all' shows them.",
 		}
 	}
 	which := "the last one of volume " + render.VolumeName(m)

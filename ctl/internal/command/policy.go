@@ -14,17 +14,19 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
+const policies = "multiattach: a volume whose type allows it may be attached more than once. multiattach_bootable:\n" +
+	"that holds for volumes that instances boot from as well. What is attached already stays attached."
+
 func policyCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "policy",
 		Usage: "rules of the whole site that are on or off",
-		Description: "multiattach: a volume whose type allows it may be attached more than once. multiattach_bootable:\n" +
-			"that holds for volumes that instances boot from as well. What is attached already stays attached.",
+		Description: policies,
 		Subcommands: []*cli.Command{
 			{Name: "list", Usage: "list the policies", Action: withSession(policyList)},
 			{
 				Name: "set", Usage: "turn a policy on or off", ArgsUsage: "POLICY ON_OR_OFF", Action: withSession(policySet),
-				UsageText: session.Program + " policy set POLICY on|off",
+				UsageText: session.Program + " policy set POLICY on|off", Description: policies,
 			},
 		},
 	}

@@ -47,7 +47,7 @@ func poolList(c *cli.Context, s *session.Session) error {
 		t.Add(p.Name, p.Host, p.Type, render.YesNo(p.Active), render.YesNo(p.Shared),
 			roomText(&p, p.FreeBytes, api.Bytes), roomText(&p, p.CapacityBytes, api.Bytes), p.Path)
 	}
-	if err := s.PrintList(resp, pooled, &t, "No pool: make one with 'virsh pool-define-as' and 'virsh pool-start'."); err != nil || s.JSON {
+	if err := s.PrintList(resp, pooled, &t, "No pool is known: make one with 'virsh pool-define-as' and 'virsh pool-start'. A host whose libvirt does not answer tells of none; 'volferryctl status' there shows that."); err != nil || s.JSON {
 		return err
 	}
 	for _, same := range equalRooms(pools) {

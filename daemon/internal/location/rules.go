@@ -191,6 +191,9 @@ func (r Rules) pools(ctx context.Context) ([]hv.PoolInfo, error) {
 }
 
 func noPools(why error) error {
+	if errors.Is(why, hv.ErrUnavailable) {
+		return api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer; nothing was changed")
+	}
 	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the pools: %v", why)
 }
 

@@ -80,7 +80,10 @@ func checkContainer(s *steps.Spec) error {
 func (m *Manager) destinationInPool(ctx context.Context, s *steps.Spec, t api.MigrationTarget) error {
 	name := t.ToPool
 	pools, err := m.ports.HV.Pools(ctx)
-	if err != nil {
+	switch {
+	case errors.Is(err, hv.ErrUnavailable):
+		return steps.NoHypervisor()
+	case err != nil:
 		return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the pools: %v", err)
 	}
 	pool, err := location.Pool(pools, name)
