@@ -34,8 +34,10 @@ func table(results []result) string {
 Stall, felt: the longest time without an acknowledged write, as they arrived from
 the guest: from the request until the source was frozen, and from the start of
 the fold until the end. The guest's own pace, a write every %d ms, is part of it.
-Stall, measured: how long Volferry kept the guest's disk, or the guest, still; it
-is what volferryctl prints. A guest that is stopped feels nothing.
+Stall, measured: the whole call of libvirt in which the guest's disk is held up for
+a part of the time, or how long the guest was paused; it is what volferryctl prints.
+The switch of a move that is cancelled is the one back to the source. A guest that
+is stopped feels nothing.
 p50, p99: latency of the writes, by the guest's clock.
 Writes: zeroing, discards and flushes are among them.
 `, load.Interval.Milliseconds())

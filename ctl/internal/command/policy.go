@@ -19,8 +19,8 @@ const policies = "multiattach: a volume whose type allows it may be attached mor
 
 func policyCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "policy",
-		Usage: "rules of the whole site that are on or off",
+		Name:        "policy",
+		Usage:       "rules of the whole site that are on or off",
 		Description: policies,
 		Subcommands: []*cli.Command{
 			{Name: "list", Usage: "list the policies", Action: withSession(policyList)},
