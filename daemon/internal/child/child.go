@@ -11,10 +11,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/volferry/volferry/daemon/internal/osthread"
 )
 
 // OutputGrace is how long the outputs of a program that has ended may stay open.
@@ -100,7 +101,8 @@ func Start(_ context.Context, c Command) (Process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: c.DeathSignal}
 	p := &process{cmd: cmd, ended: make(chan struct{})}
 	started := make(chan error)
-	go onThread(func() (reusable bool) {
+	// The kernel sends the death signal when the thread ends that has started the program.
+	go osthread.Own(func() (reusable bool) {
 		if c.Restrict != nil {
 			if err := c.Restrict(); err != nil {
 				started <- err
@@ -125,26 +127,6 @@ func Start(_ context.Context, c Command) (Process, error) {
 		return nil, err
 	}
 	return p, nil
-}
-
-// onThread calls f on a thread that nothing else uses meanwhile: the kernel sends the death signal when the thread
-// ends that has started the program. A thread that is not reusable afterwards ends. It is never the main thread, which
-// cannot end, and whose credentials and Landlock domain are those of the process in /proc.
-func onThread(f func() (reusable bool)) {
-	runtime.LockOSThread()
-	if syscall.Gettid() == syscall.Getpid() {
-		defer runtime.UnlockOSThread()
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			onThread(f)
-		}()
-		<-done
-		return
-	}
-	if f() {
-		runtime.UnlockOSThread()
-	}
 }
 
 // statusOf is the error of a program that was waited for.

@@ -12,13 +12,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/volferry/volferry/daemon/internal/osthread"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -173,24 +173,21 @@ func run(ctx context.Context, path string, in Request, timeout, grace time.Durat
 // runGroup runs a program, and ends whatever it leaves in its process group. It keeps the thread
 // that starts the program until then: the kernel sends the death signal when that thread ends,
 // not the process.
-func runGroup(cmd *exec.Cmd) error {
-	ended := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		if err := cmd.Start(); err != nil {
-			ended <- err
-			return
+func runGroup(cmd *exec.Cmd) (err error) {
+	osthread.Own(func() (reusable bool) {
+		if err = cmd.Start(); err != nil {
+			return true
 		}
 		// What it leaves behind is not to work on when the next verb is asked for. As long as
 		// nobody has waited for the program, its number is no other group's.
-		err := waitForExit(cmd.Process.Pid)
+		err = waitForExit(cmd.Process.Pid)
 		if killErr := unix.Kill(-cmd.Process.Pid, unix.SIGKILL); killErr != nil && !errors.Is(killErr, unix.ESRCH) {
 			err = errors.Join(err, fmt.Errorf("end what it has started: %w", killErr))
 		}
-		ended <- errors.Join(cmd.Wait(), err)
-	}()
-	return <-ended
+		err = errors.Join(cmd.Wait(), err)
+		return true
+	})
+	return err
 }
 
 // waitForExit returns when a child has ended, and leaves it to be waited for.

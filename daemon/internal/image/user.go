@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"os"
 	"os/user"
-	"runtime"
 	"strconv"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/osthread"
 )
 
 // UserName returns the name of a user, or its number if it has no name.
@@ -26,30 +26,28 @@ func UserName(who hv.ProcessUser) string {
 	return name
 }
 
-// asUser runs f with the rights of a user on files, in a goroutine of its own, since
-// rights belong to a thread. One that cannot be made root's again ends with its
-// goroutine, which has not unlocked it then.
-func asUser(who hv.ProcessUser, f func() error) error {
-	outcome := make(chan error, 1)
-	go func() { outcome <- onThreadOf(who, f) }()
-	return <-outcome
+// asUser runs f with the rights of a user on files, on a thread of its own, since
+// rights belong to a thread. One that cannot be made root's again ends.
+func asUser(who hv.ProcessUser, f func() error) (err error) {
+	osthread.Own(func() (reusable bool) {
+		reusable, err = withRightsOf(who, f)
+		return reusable
+	})
+	return err
 }
 
-func onThreadOf(who hv.ProcessUser, f func() error) error {
-	runtime.LockOSThread()
+// withRightsOf runs f on this thread, and reports whether the thread has root's rights afterwards.
+func withRightsOf(who hv.ProcessUser, f func() error) (restored bool, err error) {
 	own, err := unix.Getgroups()
 	if err != nil {
-		return fmt.Errorf("read the groups of this process: %w", err)
+		return true, fmt.Errorf("read the groups of this process: %w", err)
 	}
 	err = takeRights(int(who.UID), int(who.GID), groupsOf(who))
 	if err == nil {
 		err = f()
 	}
-	if back := takeRights(os.Geteuid(), os.Getegid(), own); back != nil {
-		return errors.Join(err, back)
-	}
-	runtime.UnlockOSThread()
-	return err
+	back := takeRights(os.Geteuid(), os.Getegid(), own)
+	return back == nil, errors.Join(err, back)
 }
 
 // takeRights changes as whom this thread uses files. It is done by system calls: the

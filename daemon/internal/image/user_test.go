@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+)
+
+// What others see of the process in /proc is the main thread's, which cannot end if its rights do not come back.
+func TestTheMainThreadNeverHasTheRightsOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: it needs root, who may take the rights of another user")
+	}
+	const calls = 16
+	var together, done sync.WaitGroup
+	var onMain atomic.Int32
+	together.Add(calls)
+	for range calls {
+		done.Go(func() {
+			if err := asUser(hv.ProcessUser{UID: 12345, GID: 12345}, func() error {
+				if syscall.Gettid() == syscall.Getpid() {
+					onMain.Add(1)
+				}
+				together.Done() // each has a thread of its own until all have one
+				together.Wait()
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	done.Wait()
+	if n := onMain.Load(); n != 0 {
+		t.Errorf("%d of %d calls had the main thread", n, calls)
+	}
+}
