@@ -156,9 +156,11 @@ func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain, in 
 		disk, why := a.disk(ctx, dom, d)
 		if why == "" {
 			disk.BootIndex, disk.Type = boot[d.Target], in.Type
-			if disk.Location, err = location.InPool(ctx, a.HV, disk.Location); err != nil {
+			if why, err = a.findPool(ctx, &disk); err != nil {
 				return api.Instance{}, fmt.Errorf("find the pool of disk %s: %w", d.Target, err)
 			}
+		}
+		if why == "" {
 			if why, err = a.place(ctx, &disk, dom, d, look, volumes, in.Force); err != nil {
 				return api.Instance{}, err
 			}
@@ -170,6 +172,16 @@ func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain, in 
 		reg.Disks = append(reg.Disks, disk)
 	}
 	return a.Registry.RegisterInstance(ctx, opID, reg)
+}
+
+// findPool names the pool of a disk, or says why its definition has to name it by another path.
+func (a *Adopter) findPool(ctx context.Context, disk *api.AdoptedDisk) (why string, err error) {
+	named := disk.Location.Path
+	if disk.Location, err = location.InPool(ctx, a.HV, disk.Location); err != nil || disk.Location.Path == named {
+		return "", err
+	}
+	return fmt.Sprintf("not a volume: its definition names it %s, and in the directory of pool %s it is %s, which other hosts find too; have the definition name that path, and adopt it then",
+		named, disk.Location.Pool, disk.Location.Path), nil
 }
 
 // disk describes a disk as a volume to be, or says why it is none.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/location"
@@ -86,6 +88,42 @@ func TestAdoptingAgainSaysSo(t *testing.T) {
 	}
 	if len(s.registered) != 2 {
 		t.Errorf("%d instances were registered, want 2", len(s.registered))
+	}
+}
+
+// An attach takes the path of the pool alone. What the definition names stays.
+func TestADiskBehindALinkInItsPoolIsNoVolumeAndTheNoteNamesItsPath(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err := errors.Join(err, os.Symlink(".", dir+"/link"), os.WriteFile(dir+"/app.raw", nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	s := &site{}
+	a := newAdopter(t, s)
+	f, is := a.HV.(*hvtest.Fake)
+	if !is {
+		t.Fatalf("the host is %T", a.HV)
+	}
+	f.AddPool(hv.PoolInfo{Name: "real", Type: "dir", Path: dir, Active: true})
+	for name, path := range map[string]string{"behind": dir + "/link/app.raw", "direct": dir + "/app.raw"} {
+		disk := hv.Disk{Target: "vda", Bus: "virtio", Device: "disk", Terminated: true, Chain: []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: path}}}
+		dom := hv.Domain{ID: uuid.NewString(), Name: name, Config: []hv.Disk{disk}}
+		if err := errors.Join(f.CreateImage(path, hvtest.Raw, 8*hvtest.BlockSize), f.Define(dom)); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := a.Adopt(t.Context(), "op", api.InstanceAdopt{Domain: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reg := s.registered[len(s.registered)-1]
+		switch {
+		case name == "direct" && (len(reg.Disks) != 1 || reg.Disks[0].Location.Pool != "real"):
+			t.Errorf("a disk by the path of its pool: %+v", reg)
+		case name == "behind" && (len(reg.Disks) != 0 || len(reg.Slots) != 1 || !strings.Contains(reg.Slots[0].Note, dir+"/app.raw")):
+			t.Errorf("a disk behind a link: %+v", reg)
+		}
+		if err := f.Undefine(dom.ID); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -14,8 +14,9 @@ import (
 )
 
 // InPool names the pool of a location that is known by its path alone, if an active pool of
-// this host has the image, by whatever link its path leads there. Path stays as it is. A
-// directory that does not answer is compared as text. Libvirt is asked whether it has a device:
+// this host has the image, by whatever link its path leads there. Path stays as it is, unless it
+// leads by a link in the directory of a pool of files: others can change that link, and CheckPool
+// takes the path of the pool alone, which is the path then. A directory that does not answer is compared as text. Libvirt is asked whether it has a device:
 // it knows no thin volumes in the directory of a volume group. Errors are the hypervisor's.
 func InPool(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, error) {
 	in, _, err := inPool(ctx, h, l)
@@ -54,6 +55,9 @@ func inPool(ctx context.Context, h PoolVolumes, l api.Location) (in api.Location
 		there := l
 		there.Pool, there.Name = p.Name, name
 		if HoldsFiles(p) {
+			if below(l.Path, p.Path) {
+				there.Path = filepath.Join(p.Path, name)
+			}
 			return there, nil, nil
 		}
 		switch _, err := h.LookupVolume(ctx, p.Name, name); {

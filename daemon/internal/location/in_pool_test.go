@@ -56,6 +56,25 @@ func TestAnImageIsInThePoolWhoseDirectoryHasIt(t *testing.T) {
 	}
 }
 
+// Anybody who can write in the pool can change the link, and an attach refuses another path than the pool's.
+func TestAnImageBehindALinkInItsPoolHasThePathOfThePool(t *testing.T) {
+	dir := realDir(t)
+	for _, made := range []error{
+		os.MkdirAll(dir+"/pool/below", 0o700), os.WriteFile(dir+"/pool/a.raw", nil, 0o600), os.Symlink(".", dir+"/pool/link"), os.Symlink("../link", dir+"/pool/below/up"),
+	} {
+		if made != nil {
+			t.Fatal(made)
+		}
+	}
+	pool := listed{hv.PoolInfo{Name: "files", Type: "dir", Path: dir + "/pool", Active: true}}
+	for _, path := range []string{dir + "/pool/link/a.raw", dir + "/pool/below/up/a.raw", dir + "/pool/below/../a.raw"} {
+		l, err := location.InPool(t.Context(), pool, api.Location{Path: path})
+		if want := (api.Location{Pool: "files", Name: "a.raw", Path: dir + "/pool/a.raw"}); l != want || err != nil {
+			t.Errorf("%s is %+v (%v), want %+v", path, l, err, want)
+		}
+	}
+}
+
 // TestAVolumeThatIsNotConnectedIsInTheOnlyPoolThatMayHaveIt, if no pool is seen to have it.
 func TestAVolumeThatIsNotConnectedIsInTheOnlyPoolThatMayHaveIt(t *testing.T) {
 	unseen, no := hv.ErrNotConnected, hv.ErrNotFound

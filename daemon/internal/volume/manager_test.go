@@ -18,6 +18,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
@@ -344,6 +345,25 @@ func TestDeleteFindsInItsPoolAVolumeThatHasAnotherNameOfItsImage(t *testing.T) {
 			t.Errorf("%s: the image is there: %t, want %t", path, is, want)
 		}
 	}
+}
+
+// Only what is at its pool's path can be attached, and what the link leads to can change.
+func TestAnImageThatIsAdoptedByALinkInItsPoolHasThePathOfThePool(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	must(t, os.WriteFile(dir+"/db.raw", nil, 0o600))
+	must(t, os.Symlink(".", dir+"/link"))
+	w := newWorld(t)
+	w.addRealPool(dir)
+	for _, path := range []string{dir + "/db.raw", dir + "/link/db.raw"} {
+		must(t, w.CreateImage(path, hvtest.Raw, testSize))
+	}
+	v, err := w.start(t).Adopt(t.Context(), testOp, api.VolumeAdopt{Name: "db", Path: dir + "/link/db.raw", Format: api.FormatRaw})
+	must(t, err)
+	if l := v.Location; l.Pool != "real" || l.Name != "db.raw" || l.Path != dir+"/db.raw" {
+		t.Errorf("the volume is at %+v", l)
+	}
+	must(t, location.CheckPool(t.Context(), w.Fake, v.Location, "cannot attach volume db"))
 }
 
 func TestDeleteIsUndoneWhenAGuestTakesTheImageMeanwhile(t *testing.T) {
