@@ -6,15 +6,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
+	"syscall"
 
 	"github.com/volferry/volferry/daemon/internal/image"
 )
 
 // What files take of their filesystems.
 
-// Allocating is what Allocations says of the directory.
+// Allocating is what Allocations says of the directory. It tries that with a file, as the daemon does.
 func (i *Images) Allocating(dir string) (image.Allocating, error) {
+	if i.ReadOnly != "" && dir == i.ReadOnly {
+		return image.Allocating{}, &fs.PathError{Op: "open", Path: dir, Err: syscall.EROFS}
+	}
 	if how, known := i.Allocations[dir]; known {
 		return how, nil
 	}

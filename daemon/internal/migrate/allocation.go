@@ -17,6 +17,9 @@ func (m *Manager) chooseAllocation(s *steps.Spec, t api.MigrationTarget) error {
 	if s.ExternalCopy || s.Method == steps.MethodLive {
 		return nil
 	}
+	if err := m.ports.Images.MayWrite(s.Dst.Path); err != nil { // a file is made there below, to try it
+		return err
+	}
 	dir := filepath.Dir(s.Dst.Path)
 	how, err := m.ports.Images.Allocating(dir)
 	if err != nil {
