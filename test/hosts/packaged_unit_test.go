@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/test/machine"
 	"github.com/volferry/volferry/test/site"
@@ -108,6 +110,9 @@ func isDoneBeside(t *testing.T, m *machine.Machine, at site.Caller) {
 	if runs := sh(t, m, "systemctl show --property=NAccepted --value volferryd-images.socket"); runs == "0" {
 		t.Error("no program of QEMU has run in a unit of its own")
 	}
+	if log := sh(t, m, "journalctl --unit=volferryd.service --output=cat"); hasLandlock() && strings.Contains(log, "no Landlock") {
+		t.Error("this kernel has Landlock, and a program of QEMU has run without it: the unit's system calls lack it")
+	}
 	sh(t, m, `
 		cd /root
 		setpriv --reuid volferry-registry --regid volferry-registry --clear-groups volferry-registry init-ca --server-name localhost
@@ -129,6 +134,12 @@ func isDoneBeside(t *testing.T, m *machine.Machine, at site.Caller) {
 	if links := sh(t, m, `nsenter --net=/proc/$(systemctl show --property=MainPID --value volferryd.service)/ns/net cat /proc/net/dev | grep -c :`); links != "1" {
 		t.Errorf("the daemon has %s network interfaces, want the loopback alone", links)
 	}
+}
+
+// hasLandlock reports whether the kernel, which machines have too, has Landlock.
+func hasLandlock() bool {
+	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	return errno == 0 && version > 0
 }
 
 // runsConnectors has a connector that says how many capabilities it has, as its capacity.

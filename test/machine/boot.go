@@ -57,6 +57,8 @@ func (m *Machine) spawn() error {
 	m.nspawn = exec.Command("sh", "-e", "-c", m.group.enter()+`exec systemd-nspawn "$@"`, "sh", //nolint:noctx // it outlives the call
 		"--quiet", "--boot", "--directory="+m.Path("/"), "--machine="+m.Name,
 		"--register=no", "--keep-unit", "--capability=all", "--network-namespace-path="+m.namespace.path(),
+		// No group of system calls that nspawn lets through has these.
+		"--system-call-filter=landlock_create_ruleset landlock_add_rule landlock_restrict_self",
 		"--console=pipe", "--link-journal=no", "--resolv-conf=off", "--timezone=off")
 	m.nspawn.Stdout, m.nspawn.Stderr = console, console
 	m.nspawn.SysProcAttr = ours()
