@@ -34,6 +34,9 @@ type Request struct {
 // again: longer than any host stays away and still has an op to resume.
 const KeepAnswers = 90 * 24 * time.Hour
 
+// maxHostAnswer bounds the kept answer to a request of a host, several times what the largest request of one makes.
+const maxHostAnswer = 4 << 20
+
 // HashRequest returns a hash of all that a request asks for.
 func HashRequest(what string, body any) ([]byte, error) {
 	b, err := json.Marshal([]any{what, body})
@@ -84,6 +87,9 @@ func keepAnswer(ctx context.Context, tx *Tx, req Request, hash []byte, answer an
 	response, err := json.Marshal(answer)
 	if err != nil {
 		return 0, fmt.Errorf("encode answer: %w", err)
+	}
+	if req.Owner != "" && len(response) > maxHostAnswer {
+		return 0, api.Errorf(api.CodeInvalidArgument, "the change was not made: its answer, which is kept in case the request is sent again, would have %d bytes, and may have %d", len(response), maxHostAnswer)
 	}
 	if _, err := tx.write(ctx, "INSERT INTO idempotency (key, request, response, at_us) VALUES (?, ?, ?, ?)",
 		req.key(), hash, string(response), at.UnixMicro()); err != nil {

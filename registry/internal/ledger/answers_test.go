@@ -128,3 +128,19 @@ func TestOldAnswersExpire(t *testing.T) {
 		t.Errorf("things = %q", got)
 	}
 }
+
+// Answers are kept for months. An operator may have a larger one, as of a drain of many volumes.
+func TestAChangeOfAHostWhoseAnswerIsTooLargeToBeKeptIsNotMade(t *testing.T) {
+	l := newLedger(t, Options{})
+	body := strings.Repeat("x", maxHostAnswer)
+	req := Request{OpID: "op-1", Owner: "a", What: "make", Body: body}
+	_, err := audited(t.Context(), l, req)
+	wantCode(t, err, api.CodeInvalidArgument, "the change was not made")
+	if got := things(t, l); len(got) > 0 {
+		t.Errorf("%d things were made", len(got))
+	}
+	req.Body = "small"
+	must(audited(t.Context(), l, req))(t)
+	req.OpID, req.Owner, req.Body = "op-2", "", body
+	must(audited(t.Context(), l, req))(t)
+}

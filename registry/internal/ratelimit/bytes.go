@@ -3,6 +3,7 @@
 package ratelimit
 
 import (
+	"maps"
 	"sync"
 	"time"
 )
@@ -44,11 +45,25 @@ func (b *Bytes) Spend(caller string, bytes int, now time.Time) {
 func (b *Bytes) settled(caller string, now time.Time) *account {
 	a := b.callers[caller]
 	if a == nil {
+		b.dropIdle(now)
 		a = &account{left: b.burst, at: now}
 		b.callers[caller] = a
 	}
 	if elapsed := now.Sub(a.at); elapsed > 0 {
-		a.left, a.at = min(b.burst, a.left+elapsed.Seconds()*b.perSecond), now
+		a.left, a.at = b.leftOf(a, now), now
 	}
 	return a
+}
+
+// leftOf is what a caller has left, with what it has got back until now.
+func (b *Bytes) leftOf(a *account, now time.Time) float64 {
+	return min(b.burst, a.left+max(0, now.Sub(a.at).Seconds())*b.perSecond)
+}
+
+// dropIdle drops the callers that have all of it again, if there are many.
+func (b *Bytes) dropIdle(now time.Time) {
+	if len(b.callers) < manyCallers {
+		return
+	}
+	maps.DeleteFunc(b.callers, func(_ string, a *account) bool { return b.leftOf(a, now) >= b.burst })
 }

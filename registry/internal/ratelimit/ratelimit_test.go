@@ -43,3 +43,18 @@ func TestIdleCallersAreDroppedAndBusyOnesAreNot(t *testing.T) {
 		t.Error("a caller was dropped with what it has used up")
 	}
 }
+
+func TestCallersThatOweNoBytesAreDroppedAndOthersAreNot(t *testing.T) {
+	b, now := NewBytes(1, 60), time.Unix(0, 0)
+	b.Spend("owes", 180, now)
+	for n := range manyCallers {
+		b.Spend(fmt.Sprint(n), 1, now)
+	}
+	now = now.Add(time.Minute)
+	if !b.Allow("one more", now) || len(b.callers) != 2 {
+		t.Errorf("%d callers are left, want the one that owes and the new one", len(b.callers))
+	}
+	if b.Allow("owes", now) {
+		t.Error("a caller was dropped with what it owes")
+	}
+}
