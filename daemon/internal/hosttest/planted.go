@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hosttest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/internal/api"
+)
+
+// Planted is a pool of files whose directory is one of this machine's, with a symbolic link in the place of a volume
+// to a file outside of all pools: another host that has the pool can put it there.
+type Planted struct {
+	// Location is the place of the volume.
+	Location api.Location
+	secret   string
+}
+
+const plantedContent = "bytes of somebody else"
+
+// PlantLink makes the pool, and in the fake an image of a volume at the link.
+func PlantLink(t *testing.T, f *hvtest.Fake, sizeBytes int64) Planted {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Planted{secret: filepath.Join(dir, "secret")}
+	pool := filepath.Join(dir, "planted")
+	p.Location = api.Location{Pool: "planted", Name: "vol.raw", Path: filepath.Join(pool, "vol.raw"), Format: api.FormatRaw, SizeBytes: sizeBytes}
+	for _, made := range []error{os.WriteFile(p.secret, []byte(plantedContent), 0o600), os.Mkdir(pool, 0o700), os.Symlink(p.secret, p.Location.Path)} {
+		if made != nil {
+			t.Fatal(made)
+		}
+	}
+	f.AddPool(hv.PoolInfo{Name: "planted", Type: "dir", Path: pool, Active: true, CapacityBytes: 1 << 40, FreeBytes: 1 << 40})
+	if err := f.CreateImage(p.Location.Path, hvtest.Raw, sizeBytes); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Refused checks that err is a refusal that names the link, and that the file and the pool are as they were.
+func (p Planted) Refused(t *testing.T, err error) {
+	t.Helper()
+	if api.CodeOf(err) != api.CodePermissionDenied || !strings.Contains(err.Error(), p.Location.Path) || !strings.Contains(err.Error(), "symbolic link") {
+		t.Errorf("got %v, want a refusal that names the link %s", err, p.Location.Path)
+	}
+	if text, err := os.ReadFile(p.secret); err != nil || string(text) != plantedContent {
+		t.Errorf("the file outside of the pool has %q now (%v)", text, err)
+	}
+	entries, err := os.ReadDir(filepath.Dir(p.Location.Path))
+	if err != nil || len(entries) != 1 {
+		t.Errorf("in the pool is %v (%v), want the link alone", entries, err)
+	}
+}
