@@ -33,6 +33,9 @@ type doctor struct {
 	volume func(ctx context.Context, id string) (api.Volume, error)
 	// open returns the migrations of this host that are not over.
 	open func(ctx context.Context) ([]api.Migration, error)
+	// unresumed says why guests are paused that a move has suspended and that libvirt does not resume, as far as no open migration
+	// of this host says it.
+	unresumed func() []string
 	// ops returns the operations of this host that are not over.
 	ops func() []api.Op
 	// written returns the released sources of this host that may have what their volumes lack.

@@ -32,7 +32,7 @@ func (d *doctor) moves(ctx context.Context) []api.Check {
 		return []api.Check{{Name: "moves", Status: "fail", Message: err.Error(), Advice: "look at the disk of the state directory"}}
 	}
 	out := []api.Check{api.CheckMoves(open)}
-	if paused := api.CheckOverlays(open); paused.Status != "ok" { // the room for overlays has its own line
+	if paused := api.CheckOverlays(open, d.unresumed()...); paused.Status != "ok" { // the room for overlays has its own line
 		out = append(out, paused)
 	}
 	if chains := api.CheckChains(api.ChainProblems(open)); chains.Status != "ok" {

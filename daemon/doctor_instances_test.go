@@ -16,7 +16,8 @@ func TestDoctorFailsForAGuestThatStandsStillOnItsOverlay(t *testing.T) {
 		open []api.Migration
 		fail error
 	)
-	d := &doctor{open: func(context.Context) ([]api.Migration, error) { return open, fail }}
+	var unresumed []string
+	d := &doctor{open: func(context.Context) ([]api.Migration, error) { return open, fail }, unresumed: func() []string { return unresumed }}
 	failed := func() (text string) {
 		for _, c := range d.moves(t.Context()) {
 			if c.Status == "fail" {
@@ -29,6 +30,13 @@ func TestDoctorFailsForAGuestThatStandsStillOnItsOverlay(t *testing.T) {
 	if got := failed(); got != "" {
 		t.Errorf("with a guest that runs: %s", got)
 	}
+	unresumed = []string{"instance web2 was paused for the move of volume shared"}
+	for _, want := range []string{"overlays: ", "instance web2 was paused", "goes on by itself"} {
+		if got := failed(); !strings.Contains(got, want) || strings.Contains(got, "overlay's disk is full") {
+			t.Errorf("not resumed: %q, want %q and nothing of a full disk", got, want)
+		}
+	}
+	unresumed = nil
 	open[0].GuestPaused = "instance web1 is paused: there is no room"
 	for _, want := range []string{"overlays: ", "instance web1 is paused", "db: ", "volferryctl migration cancel a1"} {
 		if got := failed(); !strings.Contains(got, want) || strings.Contains(got, "migration complete") {
@@ -53,7 +61,7 @@ func TestDoctorFailsForADiskThatSomebodyElseHasChanged(t *testing.T) {
 	problem := &api.ChainProblem{Message: "over the overlay is a snapshot", Cure: "virsh blockcommit web vda"}
 	d := &doctor{open: func(context.Context) ([]api.Migration, error) {
 		return []api.Migration{{ID: "m1", VolumeName: "db", State: api.MigrationCopying, ChainProblem: problem}}, nil
-	}}
+	}, unresumed: func() []string { return nil }}
 	found := d.moves(t.Context())
 	last := found[len(found)-1]
 	if last.Name != "chains" || last.Status != "fail" || !strings.Contains(last.Message, problem.Message) || !strings.Contains(last.Advice, problem.Cure) {

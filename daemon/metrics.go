@@ -7,6 +7,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/metrics"
 	"github.com/volferry/volferry/daemon/internal/migrate"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
@@ -28,7 +29,7 @@ func newMetrics(r *op.Runner) *metrics.Metrics {
 }
 
 // metricsOf says where the metrics find what they show at a scrape.
-func metricsOf(cfg *config, health *service.Health, virt hv.Hypervisor, up *uplink.Uplink, r *op.Runner, m *migrate.Manager, s image.Storage, c *steps.CopyEngine) metrics.Sources {
+func metricsOf(cfg *config, health *service.Health, virt hv.Hypervisor, up *uplink.Uplink, r *op.Runner, m *migrate.Manager, i *instance.Manager, s image.Storage, c *steps.CopyEngine) metrics.Sources {
 	return metrics.Sources{
 		LibvirtUp: virt.Up, RegistryUp: up.Up, Fenced: func() bool { return up.Fence() != nil },
 		JournalUp:        func() bool { return health.Up(journalProbe) },
@@ -37,6 +38,7 @@ func metricsOf(cfg *config, health *service.Health, virt hv.Hypervisor, up *upli
 		Parked:           func() int { return parked(r.Active()) + m.GuestsOnReleasedSources() },
 		OnReleased:       m.GuestsOnReleasedSources,
 		OpenMigrations:   m.Open,
+		Unresumed:        func() int { return len(i.Unresumed()) },
 		OverlayFreeBytes: m.OverlayFreeBytes,
 		ThinPools:        s.Privileged.ThinPools,
 		CopyTotals:       c.Totals,

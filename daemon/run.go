@@ -147,7 +147,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 
 	numbers := newMetrics(runner)
 	health := healthOf(records, runner, migrations, virt, up, numbers)
-	numbers.Watch(metricsOf(cfg, health, virt, up, runner, migrations, storage, copier), log)
+	numbers.Watch(metricsOf(cfg, health, virt, up, runner, migrations, instances, storage, copier), log)
 	began := time.Now()
 	// What a daemon that died has left goes on before anybody can ask for more,
 	// unless this host is known to be fenced: then it stands until that is settled, but
@@ -171,6 +171,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	look := &doctor{
 		cfg: cfg, rules: rules, hv: virt, guards: guards, proof: newHookProof(cfg.StateDir, guards), uplink: up, client: registry, volume: registry.Volume, storage: storage,
 		open:           func(ctx context.Context) ([]api.Migration, error) { return migrations.List(ctx, false) },
+		unresumed:      instances.Unresumed,
 		ops:            func() []api.Op { return adminapi.OpenOps(runner) },
 		written:        func(ctx context.Context) ([]api.ReleasedSource, error) { return migrations.WrittenSources(ctx) },
 		released:       func(ctx context.Context) ([]api.ReleasedSource, error) { return migrations.Released(ctx, "") },

@@ -187,10 +187,15 @@ func CheckMoves(open []Migration) Check {
 }
 
 // CheckOverlays checks that no guest stands still, or is slowed down, while its writes go to an
-// overlay; those are listed with what ends it.
-func CheckOverlays(open []Migration) Check {
+// overlay; those are listed with what ends it. Unresumed says of other guests that a move has suspended why libvirt
+// does not resume them.
+func CheckOverlays(open []Migration, unresumed ...string) Check {
 	check := Check{Name: "overlays", Status: "ok", Message: "no guest stands still"}
 	var paused, slowed, advice []string
+	full := false
+	for _, text := range unresumed {
+		paused, advice = append(paused, text), append(advice, resumeAdvice)
+	}
 	for i := range open {
 		m := &open[i]
 		if m.GuestNotResumed != "" {
@@ -200,6 +205,7 @@ func CheckOverlays(open []Migration) Check {
 		if m.GuestPaused == "" && m.GuestThrottled == "" {
 			continue
 		}
+		full = true
 		if m.GuestPaused != "" {
 			paused = append(paused, m.GuestPaused)
 		}
@@ -221,14 +227,19 @@ func CheckOverlays(open []Migration) Check {
 		lines = append(lines, Count(len(slowed), "guest")+", near a full overlay directory: "+strings.Join(slowed, "; "))
 	}
 	check.Message = strings.Join(lines, "; ")
-	check.Advice = strings.Join(append(advice, "docs/how-to/recover.md (The overlay's disk is full)"), "\n")
+	if full {
+		advice = append(advice, "docs/how-to/recover.md (The overlay's disk is full)")
+	}
+	check.Advice = strings.Join(advice, "\n")
 	return check
 }
 
+// resumeAdvice says what ends that libvirt does not resume a guest. After a refusal libvirt takes the guest's own leases for
+// the leases of another guest, and refuses each `virsh resume`.
+const resumeAdvice = "end what libvirt names, mostly a guest of another host that has the lease of an image of this guest; this guest goes on by itself within seconds then, and volferryd has to run for that (systemctl start volferryd): virsh resume is refused also then"
+
 // ResumeAdvice says, of a migration whose guest libvirt does not resume, what ends that.
-func (m *Migration) ResumeAdvice() string {
-	return "see to what libvirt says; the guest goes on by itself then"
-}
+func (m *Migration) ResumeAdvice() string { return resumeAdvice }
 
 // WakeAdvice says, of a migration whose guest an I/O error has paused, or which is slowed down,
 // what ends that: what can be done about the overlay's storage is in GuestPaused.

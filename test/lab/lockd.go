@@ -6,10 +6,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,30 +37,40 @@ func UseLockManager(dir, lockspace string) error {
 }
 
 // Leased reports whether virtlockd holds a lock on the file at path: an image, or a lease in a lockspace.
-// The kernel is asked (/proc/locks).
+// The kernel is asked. A lease on the same file that TakeLease took is given up by that.
 func (l *Libvirtd) Leased(path string) (bool, error) {
-	var file unix.Stat_t
-	if err := unix.Stat(path, &file); errors.Is(err, unix.ENOENT) {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
-	} else if err != nil {
-		return false, fmt.Errorf("look for the lease of %s: %w", path, err)
 	}
-	locks, err := os.ReadFile("/proc/locks")
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Len: 1}
+	if err == nil {
+		err = errors.Join(unix.FcntlFlock(file.Fd(), unix.F_GETLK, &lock), file.Close())
+	}
 	if err != nil {
 		return false, fmt.Errorf("look for the lease of %s: %w", path, err)
 	}
-	pid := strconv.Itoa(l.virtlockd.cmd.Process.Pid)
-	at := fmt.Sprintf("%02x:%02x:%d", unix.Major(file.Dev), unix.Minor(file.Dev), file.Ino)
-	for line := range strings.Lines(string(locks)) {
-		// 1: POSIX  ADVISORY  WRITE 1234 08:01:5678 0 0
-		if fields := strings.Fields(line); len(fields) > 5 && fields[1] == "POSIX" && fields[4] == pid && fields[5] == at {
-			return true, nil
-		}
-	}
-	return false, nil
+	return lock.Type != unix.F_UNLCK && int(lock.Pid) == l.virtlockd.cmd.Process.Pid, nil
 }
 
 // LeaseIn is the file that virtlockd locks for an image, where libvirt has a lockspace for files.
 func LeaseIn(lockspace, image string) string {
 	return filepath.Join(lockspace, fmt.Sprintf("%x", sha256.Sum256([]byte(image))))
+}
+
+// TakeLease locks a file that a virtlockd locks for an image, as the virtlockd of another host does. It reports whether that
+// was possible, and returns what ends it.
+func TakeLease(path string) (end func() error, taken bool, err error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, false, fmt.Errorf("take the lease of %s: %w", path, err)
+	}
+	err = unix.FcntlFlock(file.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Len: 1})
+	if err == nil {
+		return file.Close, true, nil
+	}
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		err = nil
+	}
+	return nil, false, errors.Join(err, file.Close())
 }

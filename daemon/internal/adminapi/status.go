@@ -223,7 +223,7 @@ func (s *Server) count(ctx context.Context, st *api.Status) {
 			st.NeedsOperator++
 		}
 	}
-	st.Parts = append(st.Parts, api.CheckMoves(open), api.CheckOverlays(open))
+	st.Parts = append(st.Parts, api.CheckMoves(open), api.CheckOverlays(open, s.Instances.Unresumed()...))
 }
 
 func (s *Server) version(*http.Request, routes.None) (map[string]string, error) {

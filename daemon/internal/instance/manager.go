@@ -53,6 +53,9 @@ func New(cfg Config, ports Ports, runner *op.Runner, journal op.Journal, host fu
 // Plans returns the plans of all op kinds of instances.
 func (m *Manager) Plans() []op.Plan { return m.env.Plans() }
 
+// Unresumed says why guests are paused that a move has suspended and that libvirt does not resume.
+func (m *Manager) Unresumed() []string { return m.env.Unresumed() }
+
 // CheckForget refuses to forget an instance whose disks are not where its volumes are: nothing
 // else says that its guest is on the wrong image. It changes nothing.
 func (m *Manager) CheckForget(ctx context.Context, inst api.Instance) error {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/beevik/etree"
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -41,9 +40,16 @@ func (c *Conn) attachDisk(ctx context.Context, id string, where hv.Where, disk h
 	if err != nil {
 		return err
 	}
-	err = c.modify(ctx, id, keptBy(where), func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
-		return lv.DomainAttachDeviceFlags(dom, doc, uint32(flag))
-	})
+	attach := func() error {
+		return c.modify(ctx, id, keptBy(where), func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+			return lv.DomainAttachDeviceFlags(dom, doc, uint32(flag))
+		})
+	}
+	if where == hv.Live {
+		err = c.leavingNoLease(ctx, id, disk.Target, attach)
+	} else {
+		err = attach()
+	}
 	if where == hv.Config && isBootClash(err) {
 		err = c.defineWithDisk(context.WithoutCancel(ctx), id, doc)
 	}
@@ -156,23 +162,6 @@ func (c *Conn) DiskDefinition(ctx context.Context, id string, where hv.Where, ta
 		return "", fmt.Errorf("read %s %s: %w", where, nameOf(id, target), err)
 	}
 	return doc, nil
-}
-
-// diskElement reads a <disk> out of one description of a domain.
-func (c *Conn) diskElement(ctx context.Context, id string, where hv.Where, target string) (*etree.Element, error) {
-	text, err := c.describedXML(ctx, id, where)
-	if err != nil {
-		return nil, err
-	}
-	doc := etree.NewDocument()
-	if err := doc.ReadFromString(text); err != nil {
-		return nil, fmt.Errorf("parse domain XML: %w", err)
-	}
-	disk := domainxml.FindDisk(doc, target)
-	if disk == nil {
-		return nil, fmt.Errorf("%w: no such disk", hv.ErrNotFound)
-	}
-	return disk, nil
 }
 
 // addressBesideReserved returns the new <disk> with an address that none of the reserved

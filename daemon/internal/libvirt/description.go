@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/beevik/etree"
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -71,4 +72,21 @@ func (c *Conn) definitionXML(ctx context.Context, s *session, dom golibvirt.Doma
 		err = fmt.Errorf("%w: the domain is transient", hv.ErrUnsupported)
 	}
 	return doc, err
+}
+
+// diskElement reads a <disk> out of one description of a domain.
+func (c *Conn) diskElement(ctx context.Context, id string, where hv.Where, target string) (*etree.Element, error) {
+	text, err := c.describedXML(ctx, id, where)
+	if err != nil {
+		return nil, err
+	}
+	doc := etree.NewDocument()
+	if err := doc.ReadFromString(text); err != nil {
+		return nil, fmt.Errorf("parse domain XML: %w", err)
+	}
+	disk := domainxml.FindDisk(doc, target)
+	if disk == nil {
+		return nil, fmt.Errorf("%w: no such disk", hv.ErrNotFound)
+	}
+	return disk, nil
 }

@@ -18,11 +18,13 @@ import (
 )
 
 // With its lock manager lockd, libvirt drops the leases of a guest's disks when it suspends the guest, and takes
-// them when it resumes it. The image that a block job writes to has a lease from the beginning of the job on, which
-// neither the suspend drops, nor a pivot while the guest is suspended: libvirt then refuses to resume the guest on that
-// image, since the lease is taken, by the guest. It drops the lease of the base of an active commit that was aborted as
-// little, and refuses the next commit. QEMU's own cont would let the guest run, but without the leases of
-// its other disks. So the lease is dropped here, as libvirtd does it, and libvirt takes it again in the next call.
+// them when it resumes the guest. An image that a disk of a suspended guest gets (by a pivot or a hot plug) has a
+// lease at once, which the guest keeps: libvirt then refuses to resume the guest, since the lease is taken, by the guest. libvirt
+// also keeps the lease of the base of an active commit that was aborted, and refuses the next commit. And a resume that is refused
+// for one disk keeps the leases of the disks before that disk, so that the next resume is refused for these. QEMU's own cont
+// would let the guest run, but without the leases of its other disks. So such a lease is dropped here, as libvirtd
+// drops leases: after each change that leaves one (leavingNoLease), and, if libvirt refuses a lease nevertheless, before libvirt
+// is asked once more (takingAgain).
 
 // CanSwitch implements hv.Hypervisor.
 func (c *Conn) CanSwitch(ctx context.Context, images ...string) error {
@@ -46,7 +48,15 @@ func (c *Conn) CanSwitch(ctx context.Context, images ...string) error {
 
 // Resume lets a paused domain run.
 func (c *Conn) Resume(ctx context.Context, id string) error {
-	err := c.resumeWithLeases(ctx, id)
+	resume := func() error {
+		return c.inWindow(ctx, "resume", id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
+			return lv.DomainResume(dom)
+		})
+	}
+	err := resume()
+	if said(err, golibvirt.ErrResourceBusy) {
+		err = c.resumeWithLeases(ctx, id, err, resume)
+	}
 	if err == nil || !said(err, golibvirt.ErrOperationInvalid) || errors.Is(err, hv.ErrNotActive) {
 		return err
 	}
@@ -59,31 +69,26 @@ func (c *Conn) Resume(ctx context.Context, id string) error {
 	return err
 }
 
-// resumeWithLeases resumes a domain that is suspended. A suspended domain has to have none of the leases that libvirt takes
-// when it resumes the domain.
-func (c *Conn) resumeWithLeases(ctx context.Context, id string) error {
-	resume := func() error {
-		return c.inWindow(ctx, "resume", id, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
-			return lv.DomainResume(dom)
-		})
-	}
+// resumeWithLeases resumes a suspended domain that libvirt has refused to resume, since a lease of the domain is taken. A
+// suspended domain has to have none of the leases that libvirt takes when it resumes the domain.
+func (c *Conn) resumeWithLeases(ctx context.Context, id string, refused error, resume func() error) error {
 	conf, err := readLockConf(c.library.definitions)
 	if err != nil {
-		return err
+		return errors.Join(refused, err)
 	}
 	if conf.manager != lockLockd {
-		return resume()
+		return refused
 	}
 	state, err := c.RunState(ctx, id)
 	if err != nil {
-		return err
+		return errors.Join(refused, err)
 	}
 	if state.State != hv.StatePaused { // its leases are its own
-		return resume()
+		return refused
 	}
 	leases, err := c.leasesOf(ctx, id, conf)
 	if err != nil {
-		return err
+		return errors.Join(refused, err)
 	}
 	return c.takingAgain(ctx, id, leases, resume)
 }
@@ -110,42 +115,12 @@ func (c *Conn) takingImage(ctx context.Context, id string, image hv.Image, do fu
 // call fails, the process has them again.
 func (c *Conn) takingAgain(ctx context.Context, id string, leases []lease, do func() error) error {
 	ctx = context.WithoutCancel(ctx) // what was dropped is to be taken
-	proc, err := c.onlyProcess(ctx, id)
-	if err != nil {
-		return fmt.Errorf("find the process of domain %s: %w", id, err)
-	}
-	pid, err := strconv.Atoi(filepath.Base(proc.dir))
-	if err != nil {
-		return fmt.Errorf("find the process of domain %s: %w", id, err)
-	}
-	v, err := dialVirtlockd(ctx, c.virtlockdSocket(), id, pid)
-	if err != nil {
-		return err
-	}
-	defer v.close()
-	var dropped []lease
-	for _, l := range leases {
-		err = v.release(l)
-		for err == nil && l.shared { // such a one may be held several times
-			dropped = append(dropped, l)
-			err = v.release(l)
-		}
-		if err == nil {
-			dropped = append(dropped, l)
-			continue
-		}
-		var refused *refusedByVirtlockd
-		if !errors.As(err, &refused) { // a refusal: the process does not have it
-			err = fmt.Errorf("drop the lease of %s: %w", l.name, err)
-			break
-		}
-		err = nil
-	}
+	pid, dropped, err := c.drop(ctx, id, leases, true)
 	if err == nil {
 		err = do()
 	}
-	if err == nil {
-		return nil
+	if err == nil || len(dropped) == 0 {
+		return err
 	}
 	// virtlockd waits for no one, and the call may have taken longer than a conversation may.
 	again, dialErr := dialVirtlockd(ctx, c.virtlockdSocket(), id, pid)
@@ -154,12 +129,74 @@ func (c *Conn) takingAgain(ctx context.Context, id string, leases []lease, do fu
 	}
 	defer again.close()
 	for _, l := range dropped {
-		if takeErr := again.acquire(l); takeErr != nil {
-			// Mostly since libvirt has taken it before it met what it failed of.
+		var refused *refusedByVirtlockd // libvirt has taken it before it met the lease of another guest
+		if takeErr := again.acquire(l); takeErr != nil && !errors.As(takeErr, &refused) {
 			c.log.Warn("a lease was not taken again", "domain", id, "lease", l.name, "err", takeErr)
 		}
 	}
 	return err
+}
+
+// drop drops the leases that the process of a domain has of these, and returns those. A lease of a shareable disk may
+// be held several times: one hold is dropped, or all.
+func (c *Conn) drop(ctx context.Context, id string, leases []lease, all bool) (pid int, dropped []lease, err error) {
+	proc, err := c.onlyProcess(ctx, id)
+	if err != nil {
+		return 0, nil, fmt.Errorf("find the process of domain %s: %w", id, err)
+	}
+	if pid, err = strconv.Atoi(filepath.Base(proc.dir)); err != nil {
+		return 0, nil, fmt.Errorf("find the process of domain %s: %w", id, err)
+	}
+	v, err := dialVirtlockd(ctx, c.virtlockdSocket(), id, pid)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer v.close()
+	for _, l := range leases {
+		err = v.release(l)
+		for err == nil && l.shared && all {
+			dropped = append(dropped, l)
+			err = v.release(l)
+		}
+		var refused *refusedByVirtlockd
+		switch {
+		case err == nil:
+			dropped = append(dropped, l)
+		case !errors.As(err, &refused): // a refusal: the process does not have it
+			return pid, dropped, fmt.Errorf("drop the lease of %s: %w", l.name, err)
+		}
+	}
+	return pid, dropped, nil
+}
+
+// leavingNoLease makes a change to the images of a live disk, after which the guest has no lease of an image of the disk
+// without a need: a guest that is suspended needs none, and a guest that runs needs the lease of the image that it writes to.
+func (c *Conn) leavingNoLease(ctx context.Context, id, target string, do func() error) error {
+	conf, err := readLockConf(c.library.definitions)
+	if err != nil {
+		return err
+	}
+	if conf.manager != lockLockd || !conf.auto {
+		return do()
+	}
+	before, err := c.Domain(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	after, err := c.Domain(ctx, id)
+	if err == nil {
+		if leases := conf.needless(before, after, target); len(leases) > 0 {
+			_, _, err = c.drop(ctx, id, leases, false)
+		}
+	}
+	if err != nil { // the change is made, and Resume and takingImage can do without
+		c.log.Warn("a guest may have a lease that it does not need", "domain", id, "disk", target, "err", err)
+	}
+	return nil
 }
 
 // virtlockdSocket is where virtlockd listens: beside libvirt, which looks for it there.

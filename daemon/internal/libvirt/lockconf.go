@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -85,4 +86,40 @@ func (c lockConf) leaseOf(disk *hv.Disk) *lease {
 		l.lockspace, l.name, l.autoCreate = c.files, hex.EncodeToString(sum[:]), true
 	}
 	return l
+}
+
+// needless lists the leases of a disk's images, before a change and after it, for which the domain has no need after it.
+func (c lockConf) needless(before, after *hv.Domain, target string) []lease {
+	now := after.LiveDisk(target)
+	if now == nil {
+		return nil
+	}
+	var needed, images []hv.Image
+	if after.State == hv.StateRunning {
+		needed = append(needed, now.Top())
+	}
+	if now.Mirror != nil { // whether the guest runs or not
+		needed = append(needed, now.Mirror.Image)
+	}
+	for _, disk := range []*hv.Disk{before.LiveDisk(target), now} {
+		if disk == nil {
+			continue
+		}
+		images = append(images, disk.Chain...)
+		if disk.Mirror != nil {
+			images = append(images, disk.Mirror.Image)
+		}
+	}
+	var leases []lease
+	for _, image := range images {
+		named := *now
+		named.Chain = []hv.Image{image}
+		l := c.leaseOf(&named)
+		if l == nil || slices.Contains(leases, *l) ||
+			slices.ContainsFunc(needed, func(n hv.Image) bool { return n.Path == image.Path }) {
+			continue
+		}
+		leases = append(leases, *l)
+	}
+	return leases
 }

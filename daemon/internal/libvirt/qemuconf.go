@@ -47,10 +47,22 @@ func readConf(path string) (map[string]string, error) {
 	}
 	values := map[string]string{}
 	for line := range strings.Lines(string(text)) {
-		line, _, _ = strings.Cut(line, "#")
-		if key, value, is := strings.Cut(line, "="); is {
-			values[strings.TrimSpace(key)] = strings.Trim(strings.TrimSpace(value), `"`)
+		key, value, is := strings.Cut(strings.TrimSpace(line), "=")
+		if is && !strings.HasPrefix(key, "#") {
+			values[strings.TrimSpace(key)] = confValue(strings.TrimSpace(value))
 		}
 	}
 	return values, nil
+}
+
+// confValue reads a number, or a string in quotes of either kind, before a comment.
+func confValue(text string) string {
+	for _, quote := range []string{`"""`, `"`, `'`} {
+		if rest, quoted := strings.CutPrefix(text, quote); quoted {
+			value, _, _ := strings.Cut(rest, quote)
+			return value
+		}
+	}
+	value, _, _ := strings.Cut(text, "#")
+	return strings.TrimSpace(value)
 }

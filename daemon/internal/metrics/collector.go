@@ -35,6 +35,9 @@ type Sources struct {
 	OnReleased func() int
 	// OpenMigrations returns the migrations that are not over.
 	OpenMigrations func(ctx context.Context) ([]migrate.PacedMigration, error)
+	// Unresumed counts the guests that a move has suspended and that libvirt does not resume, of moves that are not in
+	// OpenMigrations.
+	Unresumed func() int
 	// OverlayFreeBytes returns the room that is left for overlays.
 	OverlayFreeBytes func(ctx context.Context) (int64, error)
 	// ThinPools returns LVM's thin pools. Those that cannot be read are in the error.
@@ -185,7 +188,7 @@ func (c *collector) collectMigrations(gauge func(d *prometheus.Desc, v float64, 
 	}
 	gauge(activeDesc, float64(len(open)))
 	var rate int64
-	paused, unresumed, throttled, changed, stopped, paced := 0, 0, 0, 0, 0, 0
+	paused, unresumed, throttled, changed, stopped, paced := 0, c.Unresumed(), 0, 0, 0, 0
 	byPacing := map[steps.PacingKind]int{}
 	for i := range open {
 		if open[i].StoppedAt != nil && open[i].State != api.MigrationNeedsOperator { // which has a number of its own

@@ -35,6 +35,7 @@ func sources() Sources {
 		Parked:          func() int { return 2 },
 		OnReleased:      func() int { return 1 },
 		CertificateEnds: func() map[string]time.Time { return map[string]time.Time{"host": time.Unix(1800000000, 0)} },
+		Unresumed:       func() int { return 1 },
 		OpenMigrations: func(context.Context) ([]migrate.PacedMigration, error) {
 			return []migrate.PacedMigration{
 				{Migration: api.Migration{VolumeID: "a", Phase: "copy", RateBytesPerSecond: 1000, OverlayBytes: 4096, ExposedSeconds: 90.5, OverlayShared: true}},
@@ -124,7 +125,7 @@ volferry_copy_rate_bytes_per_second 1500
 volferry_disks_changed 1
 volferry_guest_write_seconds_sum 0
 volferry_guest_write_seconds_count 0
-volferry_guests_not_resumed 0
+volferry_guests_not_resumed 1
 volferry_guests_on_released_source 1
 volferry_guests_paused_by_io_error 1
 volferry_host_fenced 1

@@ -104,6 +104,14 @@ func (m *Manager) mirrorKind(ctx context.Context, h *history) (string, error) {
 func (m *Manager) kindFor(ctx context.Context, s *steps.Spec, what steps.Goal) (string, error) {
 	switch {
 	case s.Method == steps.MethodMirror:
+		if what == steps.GoalComplete { // a cancel leaves the guest on src
+			// The op finds out about a guest that cannot be looked at.
+			if dom, err := m.ports.HV.Domain(ctx, s.InstanceID); err == nil {
+				if err := m.env.CheckSwitchable(ctx, s, dom.State); err != nil {
+					return "", err
+				}
+			}
+		}
 		return map[steps.Goal]string{steps.GoalStart: steps.KindStartMirror, steps.GoalCopy: steps.KindMirror, steps.GoalComplete: steps.KindCompleteMirror, steps.GoalCancel: steps.KindCancelMirror}[what], nil
 	case what == steps.GoalCopy:
 		return steps.KindCopy, nil

@@ -9,9 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/op"
 )
 
@@ -48,8 +51,8 @@ func TestAGuestThatLibvirtDoesNotResumeIsShownAtOnceAndGoesOnByItself(t *testing
 		_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
 		must(t, err)
 		shown := d.awaitShown(mig.ID, func(m *api.Migration) bool { return m.GuestNotResumed != "" })
-		if !strings.Contains(shown.GuestNotResumed, "virsh resume web") {
-			t.Errorf("%q does not name the command that helps", shown.GuestNotResumed)
+		if !strings.Contains(shown.GuestNotResumed, "goes on by itself") {
+			t.Errorf("%q does not say what ends it", shown.GuestNotResumed)
 		}
 		pass(10 * time.Minute)
 		synctest.Wait()
@@ -107,6 +110,47 @@ func TestAGuestThatFallsAsleepOrCrashesAsItIsPausedIsWaitedFor(t *testing.T) {
 				}
 				must(t, d.world.Wake(testInstance))
 				d.until(mig.ID, api.MigrationCancelled)
+				d.stillRunning()
+			})
+		})
+	}
+}
+
+// The lock manager was changed after the move began.
+func TestAGuestIsNotSwitchedToAnImageOnWhichLibvirtWouldNotResumeIt(t *testing.T) {
+	completes := func(d *daemon, mig api.Migration) error {
+		_, _, err := d.manager().Complete(context.Background(), Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID})
+		return err
+	}
+	for name, refused := range map[string]func(t *testing.T, d *daemon) api.Migration{
+		"overlay": func(t *testing.T, d *daemon) api.Migration {
+			mig := d.begin(toNewPool)
+			_, _, err := d.manager().Copy(t.Context(), d.call(mig.ID))
+			must(t, err)
+			mig = d.until(mig.ID, api.MigrationCopied)
+			d.world.UseLockManager("libvirt locks images with sanlock")
+			expect.Code(t, completes(d, mig), api.CodeUnsupportedDisk, "sanlock; stop the instance and call again")
+			return mig
+		},
+		"mirror": func(t *testing.T, d *daemon) api.Migration {
+			mig := d.mirroring(mirrorToNewPool)
+			d.world.UseLockManager("libvirt locks images with sanlock")
+			d.world.SetStep(2)
+			pass(2 * heldUpAfter)
+			shown := d.awaitShown(mig.ID, func(m *api.Migration) bool { return m.Stopped() })
+			expect.Code(t, shown.Error, api.CodeUnsupportedDisk, "sanlock; move the volume with the instance stopped instead")
+			return mig
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				mig := refused(t, d)
+				d.stillRunning()
+				d.world.UseLockManager("")
+				if name == "overlay" { // a mirror goes on by itself
+					must(t, completes(d, mig))
+				}
+				d.until(mig.ID, api.MigrationCompleted)
 				d.stillRunning()
 			})
 		})

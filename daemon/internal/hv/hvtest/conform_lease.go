@@ -3,6 +3,7 @@
 package hvtest
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -16,6 +17,10 @@ type LeaseEnv interface {
 	Env
 	// Leased reports whether a domain has the lease of the image at path.
 	Leased(tb testing.TB, path string) bool
+	// LeaseElsewhere has a domain of another host take the lease of an image, which is free, and returns what ends that.
+	LeaseElsewhere(tb testing.TB, path string) (end func())
+	// OwnerResumes resumes a domain as its owner does, by the hypervisor's own tools.
+	OwnerResumes(tb testing.TB, id string)
 }
 
 // LeaseConformance holds a hypervisor with a lock manager to the promises of package hv that concern leases.
@@ -26,6 +31,10 @@ func LeaseConformance(t *testing.T, env LeaseEnv) {
 		"ACommitPivotedInAPauseLeavesTheGuestItsLeases": testLeasesOfACommit,
 		"ACommitIsMadeAfterAnAbortedOne":                testLeasesOfAnAbortedCommit,
 		"ACopyThatBeganInAPauseIsPivoted":               testLeasesOfAHeldCopy,
+		"AnAbortedCommitLeavesItsBaseToOthers":          testLeasesAfterAnAbortedCommit,
+		"AGuestThatItsOwnerHasSuspendedIsSwitched":      testLeasesOfASuspendedGuest,
+		"ADiskIsPluggedIntoASuspendedGuest":             testLeasesOfAHotPlug,
+		"AGuestIsResumedOnceNobodyElseHasItsLease":      testLeasesElsewhere,
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(t, startLeased(t, env, false))
@@ -100,14 +109,13 @@ func (g *leasedGuest) pivot(t *testing.T, to hv.Image, left ...hv.Image) {
 	ok(t, g.hv.Suspend(ctx, g.id))
 	g.awaitDrained(t)
 	ok(t, g.hv.Pivot(ctx, g.id, "vda"))
-	ok(t, g.hv.Resume(ctx, g.id))
+	g.wantUnleased(t, to)
+	g.env.OwnerResumes(t, g.id)
 	g.wantRunning(t)
 	g.wantLeased(t, to, left...)
 	for range 2 {
 		ok(t, g.hv.Suspend(ctx, g.id))
-		if g.env.Leased(t, to.Path) {
-			t.Errorf("the suspended guest has the lease of %s", to.Path)
-		}
+		g.wantUnleased(t, to)
 		ok(t, g.hv.Resume(ctx, g.id))
 		g.wantLeased(t, to, left...)
 	}
@@ -123,6 +131,16 @@ func (g *leasedGuest) pivot(t *testing.T, to hv.Image, left ...hv.Image) {
 	}
 	ok(t, g.hv.PowerOn(ctx, g.id))
 	g.wantLeased(t, to, left...)
+}
+
+// wantUnleased claims that the suspended guest has no lease, neither of this image nor of its other disks.
+func (g *leasedGuest) wantUnleased(t *testing.T, top hv.Image) {
+	t.Helper()
+	for _, img := range append(slices.Clone(g.others), top) {
+		if g.env.Leased(t, img.Path) {
+			t.Errorf("the suspended guest has the lease of %s", img.Path)
+		}
+	}
 }
 
 func (g *leasedGuest) wantRunning(t *testing.T) {
@@ -172,4 +190,61 @@ func testLeasesOfAnAbortedCommit(t *testing.T, g *leasedGuest) {
 	}
 	ok(t, g.hv.CommitActive(t.Context(), g.id, "vda", 0))
 	g.pivot(t, g.src)
+}
+
+func testLeasesAfterAnAbortedCommit(t *testing.T, g *leasedGuest) {
+	g.over(t)
+	ok(t, g.hv.CommitActive(t.Context(), g.id, "vda", 0))
+	g.awaitReady(t, hv.JobActiveCommit, g.src)
+	ok(t, g.hv.AbortJob(t.Context(), g.id, "vda"))
+	g.wantLeased(t, g.overlay, g.src)
+	dst := g.image(t, "dst.raw", Raw)
+	g.copyTo(t, dst)
+	g.pivot(t, dst, g.src, g.overlay)
+}
+
+func testLeasesOfASuspendedGuest(t *testing.T, g *leasedGuest) {
+	ctx := t.Context()
+	ok(t, g.hv.Suspend(ctx, g.id))
+	g.overlay = g.bench.overlay(t, g.src)
+	ok(t, g.hv.Snapshot(ctx, g.id, "vda", g.overlay))
+	g.wantUnleased(t, g.overlay)
+	g.env.OwnerResumes(t, g.id)
+	g.wantLeased(t, g.overlay, g.src)
+	ok(t, g.hv.Suspend(ctx, g.id))
+	dst := g.image(t, "dst.raw", Raw)
+	g.copyTo(t, dst)
+	g.pivot(t, dst, g.src, g.overlay)
+}
+
+func testLeasesOfAHotPlug(t *testing.T, g *leasedGuest) {
+	ok(t, g.hv.Suspend(t.Context(), g.id))
+	spec := g.spec(t, "sdb")
+	spec.Bus = "scsi"
+	g.attach(t, g.id, hv.Live, spec)
+	g.wantUnleased(t, spec.Image)
+	g.env.OwnerResumes(t, g.id)
+	g.wantLeased(t, spec.Image)
+	g.wantLeased(t, g.src)
+}
+
+// testLeasesElsewhere is of a guest of which another host has the lease of one image, before or after which the
+// hypervisor takes the leases of others.
+func testLeasesElsewhere(t *testing.T, g *leasedGuest) {
+	ctx := t.Context()
+	for _, img := range append(slices.Clone(g.others), g.src) {
+		ok(t, g.hv.Suspend(ctx, g.id))
+		end := g.env.LeaseElsewhere(t, img.Path)
+		for range 2 {
+			if err := g.hv.Resume(ctx, g.id); !errors.Is(err, hv.ErrBusy) {
+				t.Errorf("want ErrBusy, got %v", err)
+			}
+		}
+		end()
+		ok(t, g.hv.Resume(ctx, g.id))
+		g.wantRunning(t)
+		g.wantLeased(t, g.src)
+	}
+	ok(t, g.hv.Suspend(ctx, g.id))
+	g.wantUnleased(t, g.src)
 }

@@ -35,6 +35,16 @@ func TestFakeKeepsThePromisesOfAHypervisorWithALockManager(t *testing.T) {
 
 func (e *fakeEnv) Leased(_ testing.TB, path string) bool { return e.fake.Leased(path) }
 
+func (e *fakeEnv) LeaseElsewhere(_ testing.TB, path string) func() {
+	e.fake.LeaseElsewhere(path, true)
+	return func() { e.fake.LeaseElsewhere(path, false) }
+}
+
+func (e *fakeEnv) OwnerResumes(tb testing.TB, id string) {
+	tb.Helper()
+	e.do(tb, e.fake.Resume(tb.Context(), id))
+}
+
 // fakeEnv is the conformance suite's view of a Fake.
 type fakeEnv struct {
 	fake    *hvtest.Fake

@@ -35,6 +35,8 @@ type Env struct {
 	journal op.Journal
 	// runner runs the ops.
 	runner Runner
+	// unresumed are the guests of moves of shared volumes, by instance.
+	unresumed request.Unresumed
 }
 
 // Runner is the part of the runner of their ops that the steps need (op.Runner).
@@ -61,6 +63,9 @@ func NewEnv(cfg Config, ports Ports, runner Runner, journal op.Journal, host fun
 
 // FreeBytes returns how much room there is for save images.
 func (e *Env) FreeBytes() (int64, error) { return e.Images.FreeBytes(e.cfg.SaveDir) }
+
+// Unresumed says why guests are paused that libvirt does not resume.
+func (e *Env) Unresumed() []string { return e.unresumed.All() }
 
 // SavesInMemory says whether save images are in this host's own memory.
 func (e *Env) SavesInMemory() (bool, error) { return e.Images.InMemory(e.cfg.SaveDir) }

@@ -82,7 +82,11 @@ func (e *Env) stepResumeGuest() op.Step {
 			return op.Unknown, err
 		}
 		dom, err := e.domain(ctx, in.InstanceID)
-		return op.DoneIf(dom == nil || !toBeResumed(dom, was)), err
+		if err != nil || dom != nil && toBeResumed(dom, was) {
+			return op.NotDone, err
+		}
+		e.unresumed.Runs(in.InstanceID)
+		return op.Done, nil
 	}
 	return step(stepNameResume, do, nil, observe)
 }

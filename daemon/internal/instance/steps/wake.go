@@ -195,14 +195,19 @@ func (e *Env) mayResume(ctx context.Context, in *PauseInput, was SavedState) err
 	return e.permit(ctx, in, api.PermitResume)
 }
 
+// resumeGuest resumes a guest that ran before. A resume that fails is tried until it is made, and the guest is shown meanwhile.
 func (e *Env) resumeGuest(ctx context.Context, in *PauseInput, was SavedState) error {
 	dom, err := e.domain(ctx, in.InstanceID)
-	if err != nil || dom == nil || !toBeResumed(dom, was) {
+	if err != nil {
 		return err
 	}
-	err = e.HV.Resume(ctx, in.InstanceID)
+	if dom == nil || !toBeResumed(dom, was) {
+		e.unresumed.Runs(in.InstanceID)
+		return nil
+	}
+	err = e.unresumed.Ended(in.InstanceID, in.InstanceName, "the move of volume "+in.VolumeName, e.HV.Resume(ctx, in.InstanceID))
 	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
 		return nil // it went off meanwhile
 	}
-	return request.HV(err)
+	return err
 }

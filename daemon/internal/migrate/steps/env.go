@@ -12,6 +12,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -31,6 +32,7 @@ type Env struct {
 	// writeLimits is locked while a limit on a guest's writes is changed.
 	writeLimits sync.Mutex
 	progress    *progressTracker
+	unresumed   request.Unresumed
 	// jobStart says what a version of QEMU may do to a guest when a block job begins.
 	jobStart func(hv.Version) hv.JobStart
 	// countPaced counts for how long block jobs were held back.
@@ -53,7 +55,7 @@ type Env struct {
 func NewEnv(ports Ports, history History, host func(context.Context) (Host, error), change func(migrationID string), log *slog.Logger) *Env {
 	e := &Env{
 		hv: ports.HV, images: ports.Images, copier: ports.Copier, registry: ports.Registry, guards: ports.Guards, claims: ports.Claims, mayMove: ports.MayMove, audit: ports.Audit,
-		jobStart: ports.JobStart, history: history, blobs: ports.Blobs, progress: newProgressTracker(change, ports.Now), log: log, now: ports.Now, host: host,
+		jobStart: ports.JobStart, history: history, blobs: ports.Blobs, progress: newProgressTracker(change, ports.Now), unresumed: request.Unresumed{Changed: change}, log: log, now: ports.Now, host: host,
 	}
 	if e.jobStart == nil {
 		e.jobStart = hv.JobStartOf

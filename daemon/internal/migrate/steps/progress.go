@@ -17,10 +17,8 @@ type progressTracker struct {
 	byID    map[string]shownProgress
 	updates map[string]api.MigrationUpdate
 	pauses  map[string]pause
-	// unresumed are the guests that libvirt does not resume.
-	unresumed map[string]unresumed
-	change    func(migrationID string)
-	now       func() time.Time
+	change  func(migrationID string)
+	now     func() time.Time
 }
 
 // shownProgress is how far a migration is, and since when it is no farther.
@@ -33,16 +31,10 @@ type shownProgress struct {
 // pause is a time in which a guest is paused. What is not known of it is zero.
 type pause struct{ began, ended time.Time }
 
-// unresumed says why a guest was not resumed, and how often that was tried.
-type unresumed struct {
-	text  string
-	tries int
-}
-
 func newProgressTracker(change func(migrationID string), now func() time.Time) *progressTracker {
 	return &progressTracker{
 		byID: map[string]shownProgress{}, updates: map[string]api.MigrationUpdate{}, pauses: map[string]pause{},
-		unresumed: map[string]unresumed{}, change: change, now: now,
+		change: change, now: now,
 	}
 }
 
@@ -119,28 +111,6 @@ func (t *progressTracker) takePause(id string) pause {
 	p := t.pauses[id]
 	delete(t.pauses, id)
 	return p
-}
-
-// setUnresumed keeps why a guest was not resumed, or that it was if that is empty. It returns how often it was not.
-func (t *progressTracker) setUnresumed(id, text string) (tries int) {
-	t.mu.Lock()
-	was := t.unresumed[id]
-	delete(t.unresumed, id)
-	if text != "" {
-		tries = was.tries + 1
-		t.unresumed[id] = unresumed{text, tries}
-	}
-	t.mu.Unlock()
-	if was.text != text {
-		t.change(id)
-	}
-	return tries
-}
-
-func (t *progressTracker) unresumedText(id string) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.unresumed[id].text
 }
 
 // noProgress says in words that a copy or a job stands still.

@@ -56,7 +56,11 @@ func (e *Env) CheckSwitchable(ctx context.Context, s *Spec, state hv.State) erro
 	}
 	err := e.hv.CanSwitch(ctx, s.Src.Path, s.Dst.Path)
 	if errors.Is(err, hv.ErrUnsupported) {
-		return api.Errorf(api.CodeUnsupportedDisk, "cannot switch volume %s while instance %s runs: %v; stop the instance and call again", s.VolumeName, s.InstanceName, err)
+		instead := "stop the instance and call again"
+		if s.Method == MethodMirror { // which ends with its guest
+			instead = "move the volume with the instance stopped instead"
+		}
+		return api.Errorf(api.CodeUnsupportedDisk, "cannot switch volume %s while instance %s runs: %v; %s", s.VolumeName, s.InstanceName, err, instead)
 	}
 	return HVRefusal(err)
 }

@@ -284,7 +284,7 @@ func (e *Env) endBegun(ctx context.Context, s *Spec, to direction) error {
 	case !gone:
 		return notEnded(s)
 	case again:
-		return e.hvError(e.hv.Resume(ctx, s.InstanceID))
+		return e.resumeNow(ctx, s)
 	}
 	return nil
 }

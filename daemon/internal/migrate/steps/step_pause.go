@@ -142,38 +142,20 @@ func (e *Env) resume(ctx context.Context, r *op.Run, s *Spec, w pauseWindow) err
 	if err != nil || now.State != hv.StatePaused {
 		return err
 	}
-	if err := e.hv.Resume(ctx, s.InstanceID); err != nil {
-		return e.notResumed(s, err)
+	if err := e.resumeNow(ctx, s); err != nil {
+		return err
 	}
 	e.progress.pauseEnded(s.MigrationID, e.now())
-	e.progress.setUnresumed(s.MigrationID, "")
 	return nil
 }
 
-// quickResumes is how often a resume that failed is tried again after request.BusyDelay. Then it is tried whenever an op that waits is.
-const quickResumes = 10
-
-// notResumed has a resume tried until it is made, and says meanwhile that the guest is paused: no other step may begin before.
-func (e *Env) notResumed(s *Spec, err error) error {
-	typed := e.hvError(err)
-	if errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
-		return typed
-	}
-	command := api.ShellLine("virsh", "resume", "--", s.InstanceName)
-	refused := api.Errorf(api.CodeInstanceBusy, "instance %s was paused for the move of volume %s, and libvirt does not resume it: %v; it is tried again every few seconds, and at once by `%s`",
-		s.InstanceName, s.VolumeName, err, command)
-	tries := e.progress.setUnresumed(s.MigrationID, refused.Message)
-	if errors.Is(err, hv.ErrUnavailable) {
-		return typed
-	}
-	if tries <= quickResumes {
-		return op.Retry(request.BusyDelay, refused)
-	}
-	return op.WaitFor(request.WaitResume, refused)
+// resumeNow resumes a guest that the migration has paused. A resume that fails is tried until it is made, and the guest is shown meanwhile.
+func (e *Env) resumeNow(ctx context.Context, s *Spec) error {
+	return e.hvError(e.unresumed.Ended(s.MigrationID, s.InstanceName, "the move of volume "+s.VolumeName, e.hv.Resume(ctx, s.InstanceID)))
 }
 
 // Unresumed says why the guest of a migration is paused that libvirt does not resume, empty if there is none.
-func (e *Env) Unresumed(migrationID string) string { return e.progress.unresumedText(migrationID) }
+func (e *Env) Unresumed(migrationID string) string { return e.unresumed.Text(migrationID) }
 
 // runState says whether the guest runs. Its errors are already typed for the runner.
 func (e *Env) runState(ctx context.Context, s *Spec) (hv.RunState, error) {
@@ -203,7 +185,7 @@ func (e *Env) stepResume(w pauseWindow) op.Step {
 		if note.Resume && now.State == hv.StatePaused {
 			return op.NotDone, nil
 		}
-		e.progress.setUnresumed(s.MigrationID, "")
+		e.unresumed.Runs(s.MigrationID)
 		return op.Done, r.SetOutput(e.pauseOutput(s, note))
 	}
 	return step(w.end, do, nil, observe)

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// libvirt takes strings in quotes of either kind.
+func TestTheLockManagerIsReadAsLibvirtReadsIt(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lockd := lockConf{manager: "lockd", auto: true, files: "/leases #1"}
+	for text, want := range map[string]lockConf{
+		"":                                        {},
+		"#lock_manager = \"lockd\"\n":             {},
+		"lock_manager = \"nop\"\n":                {},
+		"lock_manager = \"lockd\"\n":              lockd,
+		"user = 'root'\n lock_manager='lockd'\n":  lockd,
+		"lock_manager = 'lockd' # of the site\n":  lockd,
+		"lock_manager = \"\"\"lockd\"\"\" # same": lockd,
+		"lock_manager = 'sanlock'\n":              {manager: "sanlock"},
+	} {
+		write("qemu.conf", text)
+		write("qemu-lockd.conf", "auto_disk_leases = 1 # the default\nfile_lockspace_dir = '/leases #1' # on NFS\n")
+		got, err := readLockConf(filepath.Join(dir, "qemu"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(lockConf{})); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", text, diff)
+		}
+	}
+	if why := (lockConf{manager: "sanlock"}).unswitchable("/images/a.raw"); !strings.Contains(why, "sanlock") {
+		t.Errorf("sanlock: %q", why)
+	}
+	if why := lockd.unswitchable("/images/a.raw", "/dev/vg/a"); why != "" {
+		t.Errorf("lockd: %q", why)
+	}
+	lockd.luns = "/leases/scsi"
+	if why := lockd.unswitchable("/images/a.raw", "/dev/vg/a"); !strings.Contains(why, "scsi_lockspace_dir") {
+		t.Errorf("lockd with leases of LUNs: %q", why)
+	}
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package request
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+// Unresumed are the guests that an op has paused and that libvirt does not resume, by a name that the caller
+// gives each. It is kept in memory: after a restart of the daemon the op tries the resume again.
+type Unresumed struct {
+	// Changed is called with the name of a guest whose text has changed; it may be nil.
+	Changed func(name string)
+
+	mu     sync.Mutex
+	guests map[string]unresumed
+}
+
+// unresumed says why a guest was not resumed, and how often that was tried.
+type unresumed struct {
+	text  string
+	tries int
+}
+
+// quickResumes is how often a resume that failed is tried again after BusyDelay. Then it is tried whenever an op that waits is.
+const quickResumes = 10
+
+// Ended keeps how a call ended that was to resume a guest of an instance, which the reason says why it was paused, and
+// returns the error that has the call made again until it succeeds: nothing else may begin before.
+func (u *Unresumed) Ended(name, instance, reason string, err error) error {
+	if err == nil || errors.Is(err, hv.ErrNotActive) || errors.Is(err, hv.ErrNotFound) {
+		u.set(name, "")
+		return err
+	}
+	refused := api.Errorf(api.CodeInstanceBusy, "instance %s was paused for %s, and libvirt does not resume it: %v; it is tried again every few seconds: once that has ended, the guest goes on by itself",
+		instance, reason, err)
+	tries := u.set(name, refused.Message)
+	switch {
+	case errors.Is(err, hv.ErrUnavailable):
+		return HV(err)
+	case tries <= quickResumes:
+		return op.Retry(BusyDelay, refused)
+	}
+	return op.WaitFor(WaitResume, refused)
+}
+
+// Runs keeps that a guest is not paused any more.
+func (u *Unresumed) Runs(name string) { u.set(name, "") }
+
+// Text says why a guest is paused that libvirt does not resume, empty if it is not.
+func (u *Unresumed) Text(name string) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.guests[name].text
+}
+
+// All lists the texts of all guests.
+func (u *Unresumed) All() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(u.guests)) {
+		texts = append(texts, u.guests[name].text)
+	}
+	return texts
+}
+
+// set keeps why a guest was not resumed, or that it was if that is empty. It returns how often it was not.
+func (u *Unresumed) set(name, text string) (tries int) {
+	u.mu.Lock()
+	was := u.guests[name]
+	delete(u.guests, name)
+	if text != "" {
+		tries = was.tries + 1
+		if u.guests == nil {
+			u.guests = map[string]unresumed{}
+		}
+		u.guests[name] = unresumed{text, tries}
+	}
+	u.mu.Unlock()
+	if was.text != text && u.Changed != nil {
+		u.Changed(name)
+	}
+	return tries
+}
