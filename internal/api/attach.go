@@ -120,7 +120,7 @@ type VolumeRetype struct {
 	// ToFormat is the format that the volume gets by its move; one that it does not have is a
 	// reason to move it.
 	ToFormat Format `json:"to_format,omitempty" needs:"retype_format"`
-	// Method, Verify, Overwrite, BandwidthBytesPerSecond, DeleteSource and Pace are of the move, as in
+	// Method, Verify, Overwrite, BandwidthBytesPerSecond, DeleteSource, Pace and Checkpoints are of the move, as in
 	// MigrationTarget; like the target they go with the policy on-demand, and they mean nothing
 	// where nothing has to move.
 	Method                  string `json:"method,omitempty" enum:"auto,overlay,mirror" needs:"retype_target"`
@@ -129,6 +129,7 @@ type VolumeRetype struct {
 	BandwidthBytesPerSecond int64  `json:"bandwidth_bytes_per_second,omitempty" needs:"retype_options"`
 	DeleteSource            bool   `json:"delete_source,omitempty" needs:"retype_options"`
 	Pace                    string `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
+	Checkpoints             string `json:"checkpoints,omitempty" enum:"drop" needs:"-"`
 }
 
 // CopyOptions returns how the volume is copied if it has to move.

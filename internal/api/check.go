@@ -258,7 +258,7 @@ func (in VolumeRetype) Check() error {
 	bare := VolumeRetype{Type: in.Type, MigrationPolicy: in.MigrationPolicy}
 	switch {
 	case in.MigrationPolicy != RetypeOnDemand && in != bare:
-		return invalid("to_pool, to_path, to_format, method, verify, overwrite, bandwidth_bytes_per_second, delete_source and pace are of a move, which needs migration_policy on-demand")
+		return invalid("to_pool, to_path, to_format, method, verify, overwrite, bandwidth_bytes_per_second, delete_source, pace and checkpoints are of a move, which needs migration_policy on-demand")
 	case in.ToPool != "" && in.ToPath != "":
 		return invalid("say where to by one of to_pool and to_path, or by none: the type decides then")
 	case in.Overwrite && in.ToPath == "":
@@ -269,7 +269,7 @@ func (in VolumeRetype) Check() error {
 	default:
 		return invalid("method is %.20q; it must be auto, overlay or mirror", in.Method)
 	}
-	return first(checkGiven("type", in.Type), checkFormat("to_format", in.ToFormat), in.CopyOptions().Check(), checkDeleteSource(in.DeleteSource, in.Verify))
+	return first(checkGiven("type", in.Type), checkFormat("to_format", in.ToFormat), in.CopyOptions().Check(), checkDeleteSource(in.DeleteSource, in.Verify), MigrationTarget{Checkpoints: in.Checkpoints}.checkCheckpoints())
 }
 
 // Check refuses what makes no sense by itself.

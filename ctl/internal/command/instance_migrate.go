@@ -29,7 +29,7 @@ func instanceMigrateCommand() *cli.Command {
 			"It stops at the first move that fails; run again, it goes on with the volumes that are left.\n" +
 			"With --no-wait all moves begin at once.\n\n" +
 			"For example: " + session.Program + " instance migrate web1 --to-pool fast --dry-run",
-		Flags: []cli.Flag{cmdline.FindFlag(all, "to-pool"), cmdline.FindFlag(all, "bandwidth"), paceFlag(), cmdline.FindFlag(all, "delete-source"), dryRunFlag()},
+		Flags: []cli.Flag{cmdline.FindFlag(all, "to-pool"), cmdline.FindFlag(all, "bandwidth"), paceFlag(), cmdline.FindFlag(all, "delete-source"), cmdline.FindFlag(all, "checkpoints"), dryRunFlag()},
 	}
 }
 
@@ -69,6 +69,9 @@ func againText(c *cli.Context, p *instancePlan) string {
 	}
 	if c.Bool("delete-source") {
 		words = append(words, "--delete-source")
+	}
+	if c.IsSet("checkpoints") {
+		words = append(words, "--checkpoints", c.String("checkpoints"))
 	}
 	return api.ShellLine(words...)
 }

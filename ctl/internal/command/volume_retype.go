@@ -32,7 +32,7 @@ func volumeRetypeCommand() *cli.Command {
 				Usage: "`WHEN` to move the volume: never, or on-demand if its new type needs another pool, or you name another place",
 			},
 			cmdline.FindFlag(move, "to-pool"), cmdline.FindFlag(move, "to-path"), cmdline.FindFlag(move, "to-format"), cmdline.FindFlag(move, "method"),
-			cmdline.FindFlag(move, "bandwidth"), paceFlag(), cmdline.FindFlag(move, "verify"), cmdline.FindFlag(move, "delete-source"),
+			cmdline.FindFlag(move, "bandwidth"), paceFlag(), cmdline.FindFlag(move, "verify"), cmdline.FindFlag(move, "delete-source"), cmdline.FindFlag(move, "checkpoints"),
 			&cli.BoolFlag{Name: flagYes, Usage: "do not ask whether a file at --to-path may be overwritten"},
 			dryRunFlag(),
 		},
@@ -43,7 +43,7 @@ func volumeRetypeCommand() *cli.Command {
 func readRetype(c *cli.Context) (api.VolumeRetype, error) {
 	in := api.VolumeRetype{
 		Type: c.String("type"), MigrationPolicy: c.String("migration-policy"), ToPool: c.String("to-pool"), ToFormat: api.Format(c.String("to-format")),
-		Overwrite: c.Bool(flagYes), Pace: c.String("pace"), Verify: c.String("verify"), DeleteSource: c.Bool("delete-source"),
+		Overwrite: c.Bool(flagYes), Pace: c.String("pace"), Verify: c.String("verify"), DeleteSource: c.Bool("delete-source"), Checkpoints: c.String("checkpoints"),
 	}
 	var err error
 	if in.ToPath, err = absolute("to-path", c.String("to-path")); err != nil {
@@ -62,7 +62,7 @@ func readRetype(c *cli.Context) (api.VolumeRetype, error) {
 	case in.Type == "":
 		return in, cmdline.Usagef("volume retype: --type is missing: give the new type, for example --type fast")
 	case in.MigrationPolicy != api.RetypeOnDemand && in != bare:
-		return in, cmdline.Usagef("volume retype: --to-pool, --to-path, --to-format, --method, --bandwidth, --pace, --verify, --delete-source and --yes are of a move: give --migration-policy on-demand too")
+		return in, cmdline.Usagef("volume retype: --to-pool, --to-path, --to-format, --method, --bandwidth, --pace, --verify, --delete-source, --checkpoints and --yes are of a move: give --migration-policy on-demand too")
 	case in.ToPool != "" && in.ToPath != "":
 		return in, cmdline.Usagef("volume retype: --to-pool and --to-path exclude each other: give one, or none")
 	case in.DeleteSource && in.Verify == api.VerifyNone:

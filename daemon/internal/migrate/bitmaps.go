@@ -32,7 +32,7 @@ func (m *Manager) checkQcow2(ctx context.Context, s *steps.Spec, dom *hv.Domain)
 	if err != nil {
 		return fmt.Errorf("look at src: %w", err)
 	}
-	if len(has.Layout) > 0 && s.Dst.Format == api.FormatQcow2 && s.CreateDst {
+	if len(has.Layout) > 0 && s.Dst.Format == api.FormatQcow2 && (s.CreateDst || s.DstBlock) { // the move makes the image
 		s.Notes = append(s.Notes, fmt.Sprintf("the destination is made with QEMU's usual options, and the source has %s", strings.Join(has.Layout, ",")))
 	}
 	return nil
@@ -60,7 +60,7 @@ func (m *Manager) checkBitmaps(ctx context.Context, s *steps.Spec, instance stri
 		return unsupported(s, "%s has %s, which the destination would not have: remove it while no guest runs (`%s`, each one); the next backup has to be a full one then",
 			s.Src.Path, steps.BitmapNames(all), steps.RemoveBitmap("", all[0]))
 	}
-	return unsupported(s, "%s has %s, which the destination would not have: say --checkpoints %s if the next backup may be a full one",
+	return unsupported(s, "%s has %s, which the destination would not have: say --checkpoints %s (of volume migrate, instance migrate and volume retype; a drain leaves the volume to one of these) if the next backup may be a full one",
 		s.Src.Path, steps.BitmapNames(all), api.CheckpointsDrop)
 }
 

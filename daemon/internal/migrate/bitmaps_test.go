@@ -274,15 +274,23 @@ func TestTheMirrorOfALinkedCloneDoesNotTakeTheBitmapOfItsBaseImageForItsOwn(t *t
 }
 
 func TestALayoutThatTheDestinationDoesNotGetIsSaid(t *testing.T) {
-	inBubbleOn(t, migratetest.Qcow2World, hv.StateStopped, func(t *testing.T, d *daemon) {
-		d.world.Images.Layout = []string{"cluster_size=1048576", "lazy_refcounts=on"}
-		plan, err := d.manager().Plan(t.Context(), testVolume, toNewPool)
-		must(t, err)
-		mig := d.until(d.migrate(), api.MigrationCompleted)
-		for _, said := range []string{plan.Warning, mig.Remark} {
-			if !strings.Contains(said, "cluster_size=1048576,lazy_refcounts=on") {
-				t.Errorf("the layout of the source is not in %q", said)
-			}
-		}
-	})
+	for name, world := range map[string]func(*testing.T, hv.State) *migratetest.World{"file": migratetest.Qcow2World, "existing device": migratetest.DeviceWorld} {
+		t.Run(name, func(t *testing.T) {
+			inBubbleOn(t, world, hv.StateStopped, func(t *testing.T, d *daemon) {
+				d.world.Images.Layout = []string{"cluster_size=1048576", "lazy_refcounts=on"}
+				target := toNewPool
+				if name == "existing device" {
+					target = d.world.To
+				}
+				plan, err := d.manager().Plan(t.Context(), testVolume, target)
+				must(t, err)
+				mig := d.until(d.migrateTo(target), api.MigrationCompleted)
+				for _, said := range []string{plan.Warning, mig.Remark} {
+					if !strings.Contains(said, "cluster_size=1048576,lazy_refcounts=on") {
+						t.Errorf("the layout of the source is not in %q", said)
+					}
+				}
+			})
+		})
+	}
 }

@@ -95,7 +95,7 @@ func (s *Server) retypeMove(ctx context.Context, plan store.RetypePlan, in api.V
 	}
 	req = relay.Request{HostID: host.ID, HostName: host.Name, Method: http.MethodPost, Path: path}
 	return req.With(api.MigrationTarget{
-		ToPool: plan.ToPool, ToPath: plan.ToPath, ToFormat: in.ToFormat, ToType: plan.Type.ID, Method: in.Method, CopyOptions: in.CopyOptions(), DeleteSource: in.DeleteSource, Overwrite: in.Overwrite,
+		ToPool: plan.ToPool, ToPath: plan.ToPath, ToFormat: in.ToFormat, ToType: plan.Type.ID, Method: in.Method, CopyOptions: in.CopyOptions(), DeleteSource: in.DeleteSource, Overwrite: in.Overwrite, Checkpoints: in.Checkpoints,
 	})
 }
 
