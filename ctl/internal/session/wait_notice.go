@@ -87,6 +87,8 @@ func waitReason(op *api.Op) string {
 		return "the storage, which does not answer"
 	case "wake":
 		return "the guest to run or to be off: it is asleep or has crashed (virsh dompmwakeup, reset or destroy)"
+	case "backup":
+		return "the end of a backup of the guest's disk, which somebody else has begun (virsh domjobabort ends it)"
 	case "resume":
 		return "libvirt to resume the guest, which is paused; `volferryctl status` says why it does not"
 	case "guest":

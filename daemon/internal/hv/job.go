@@ -9,6 +9,7 @@ type JobKind string
 const (
 	JobCopy         JobKind = "copy"
 	JobActiveCommit JobKind = "active-commit"
+	JobBackup       JobKind = "backup" // of somebody else: Volferry begins none
 	JobOther        JobKind = "other"
 )
 

@@ -130,8 +130,9 @@ func jobKind(t golibvirt.DomainBlockJobType) hv.JobKind {
 		return hv.JobCopy
 	case golibvirt.DomainBlockJobTypeActiveCommit:
 		return hv.JobActiveCommit
-	case golibvirt.DomainBlockJobTypeUnknown, golibvirt.DomainBlockJobTypePull,
-		golibvirt.DomainBlockJobTypeCommit, golibvirt.DomainBlockJobTypeBackup:
+	case golibvirt.DomainBlockJobTypeBackup:
+		return hv.JobBackup
+	case golibvirt.DomainBlockJobTypeUnknown, golibvirt.DomainBlockJobTypePull, golibvirt.DomainBlockJobTypeCommit:
 	}
 	return hv.JobOther
 }

@@ -379,6 +379,24 @@ func (e *realEnv) LetGo(tb testing.TB, id, _ string) {
 	e.virsh(tb, "reset", id)
 }
 
+// BeginBackup begins a backup to which readers would come at a socket.
+func (e *realEnv) BeginBackup(tb testing.TB, id, target string) func() {
+	tb.Helper()
+	dir := e.Path(tb, "backup")
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o777)); err != nil { //nolint:gosec // QEMU, of another user, makes files there
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	xml := filepath.Join(dir, "backup.xml")
+	text := fmt.Sprintf("<domainbackup mode='pull'><server transport='unix' socket='%s'/><disks><disk name='%s' type='file'><scratch file='%s'/></disk></disks></domainbackup>",
+		filepath.Join(dir, "nbd"), target, filepath.Join(dir, "scratch.qcow2"))
+	if err := os.WriteFile(xml, []byte(text), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	e.virsh(tb, "backup-begin", id, xml)
+	return func() { e.virsh(tb, "domjobabort", id) }
+}
+
 // GuestWrite writes through the virtual device of a disk, and flushes, so that
 // another process can read it.
 func (e *realEnv) GuestWrite(tb testing.TB, id, target string, block int64, value byte) {

@@ -305,6 +305,10 @@ func (m *Manager) checkJob(ctx context.Context, s *steps.Spec, dom *hv.Domain) e
 	case err != nil:
 		return fmt.Errorf("read the block job of %s: %w", s.Target, err)
 	}
+	if job != nil && job.Kind == hv.JobBackup {
+		return api.Errorf(api.CodeInstanceBusy, "cannot migrate volume %s: somebody has a backup made of disk %s of instance %s; wait for its end, or end it: `%s`",
+			s.VolumeName, s.Target, dom.Name, api.ShellLine("virsh", "domjobabort", "--", dom.Name))
+	}
 	if job != nil || (live != nil && live.Mirror != nil) {
 		return api.Errorf(api.CodeInstanceBusy, "cannot migrate volume %s: a block job that Volferry did not start runs on disk %s of instance %s; `%s` shows it: wait for its end, or end it with --abort in place of --info",
 			s.VolumeName, s.Target, dom.Name, api.ShellLine("virsh", "blockjob", "--info", "--", dom.Name, s.Target))

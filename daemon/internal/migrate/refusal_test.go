@@ -95,6 +95,10 @@ func TestRefusalsNameTheirReasonAndChangeNothing(t *testing.T) {
 			w.UseLockManager("libvirt locks images with sanlock")
 			must(t, w.Start(testInstance))
 		}, api.CodeUnsupportedDisk, "sanlock; stop the instance and call again"},
+		{"a backup of the disk", toNewPool, func(t *testing.T, w *migratetest.World) {
+			must(t, w.Start(testInstance))
+			must(t, w.BeginBackup(testInstance, "vda"))
+		}, api.CodeInstanceBusy, "end it: `virsh domjobabort web`"},
 		{"a guest that is asleep", toNewPool, func(t *testing.T, w *migratetest.World) {
 			must(t, w.Start(testInstance))
 			must(t, w.StandStill(testInstance, hv.PauseAsleep))

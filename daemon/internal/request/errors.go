@@ -21,6 +21,7 @@ const (
 	WaitStorage    = "storage"
 	WaitResume     = "resume" // of a guest that Volferry has paused
 	WaitWake       = "wake"   // of a guest that sleeps or has crashed
+	WaitBackup     = "backup" // of the disk, of somebody else
 	WaitTurn       = "turn"
 )
 

@@ -32,6 +32,8 @@ func Describe(err error) op.Failure {
 		return op.Failure{Code: string(api.CodeHypervisorUnavailable), Message: err.Error()}
 	case errors.Is(err, hv.ErrUnsupported):
 		return op.Failure{Code: string(api.CodeUnsupportedDisk), Message: err.Error()}
+	case errors.Is(err, hv.ErrBusy):
+		return op.Failure{Code: string(api.CodeInstanceBusy), Message: err.Error()}
 	case errors.Is(err, hv.ErrInUse):
 		return op.Failure{Code: string(api.CodeVolumeInUse), Message: err.Error()}
 	case errors.Is(err, hv.ErrExists):

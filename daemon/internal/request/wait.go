@@ -172,6 +172,8 @@ func (a *Admission) stuck(st op.Status, doing string) error {
 		code, what = api.CodeIOError, "the storage does not answer"
 	case st.Waiting == WaitWake:
 		code, what = api.CodeInstanceBusy, "the guest is asleep or has crashed, and is switched once it runs again or is off (virsh dompmwakeup, reset or destroy)"
+	case st.Waiting == WaitBackup:
+		code, what = api.CodeInstanceBusy, "somebody has a backup made of the guest's disk, beside which libvirt begins no other job; wait for its end, or end it (virsh domjobabort)"
 	case st.Waiting == WaitResume:
 		what = "libvirt does not resume the guest, which is paused; `volferryctl status` says why"
 	default:

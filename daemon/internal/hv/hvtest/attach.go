@@ -224,6 +224,9 @@ func (f *Fake) DetachDisk(ctx context.Context, id string, where hv.Where, target
 			if dom.jobs[target] != nil {
 				return fmt.Errorf("%w: the disk is in an active block job", hv.ErrBusy)
 			}
+			if err := dom.notInBackup(target); err != nil {
+				return err
+			}
 			dom.leaving[target] = true
 			f.answer(dom)
 		case where == hv.Config && dom.ConfigDisk(target) != nil:

@@ -54,6 +54,10 @@ type Env interface {
 	// guest keeps the disk. A reset of the machine may be the way.
 	LetGo(tb testing.TB, id, target string)
 
+	// BeginBackup begins a backup of the live disk, as virsh backup-begin does, from which nobody reads.
+	// It lasts until end is called, or the domain is off.
+	BeginBackup(tb testing.TB, id, target string) (end func())
+
 	// Refuse makes the host's hook refuse every start of a domain, saying why, until
 	// allow is called or the test ends.
 	Refuse(tb testing.TB, id, why string) (allow func())

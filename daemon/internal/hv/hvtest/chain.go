@@ -3,6 +3,7 @@
 package hvtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,7 +81,7 @@ func (f *Fake) checkSnapshot(dom *domain, disk *hv.Disk, overlay hv.Image) error
 	if dom.jobs[disk.Target] != nil {
 		return fmt.Errorf("%w: a block job runs on the disk", hv.ErrBusy)
 	}
-	if err := checkImage(overlay); err != nil {
+	if err := cmp.Or(dom.notInBackup(disk.Target), checkImage(overlay)); err != nil {
 		return err
 	}
 	img, err := f.open(overlay.Path)

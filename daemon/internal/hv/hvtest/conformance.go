@@ -15,7 +15,7 @@ func Conformance[E Env](t *testing.T, envs []E, why string, left ...string) {
 	promises := map[string]func(*testing.T, E){}
 	for _, group := range []map[string]func(*testing.T, *bench){
 		domainTests, chainTests, copyTests, commitTests, poolTests, attachTests, detachTests,
-		powerTests, definitionTests, memoryTests, growTests, dirtyTests, bitmapTests, exportTests,
+		powerTests, definitionTests, memoryTests, growTests, dirtyTests, bitmapTests, exportTests, backupTests,
 	} {
 		for name, test := range group {
 			if promises[name] != nil {

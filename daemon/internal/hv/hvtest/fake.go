@@ -74,7 +74,8 @@ type locks struct {
 type domain struct {
 	hv.Domain // Live and Config without mirrors
 	jobs      map[string]*job
-	saved     []hv.Disk // what a managed save would start with
+	backups   map[string]bool // by target, those that somebody has begun
+	saved     []hv.Disk       // what a managed save would start with
 	acked     map[string]map[int64]uint64
 	// beganOn are the images that its process was started with, plugged the disks that it
 	// was given since.

@@ -138,6 +138,12 @@ func (e *fakeEnv) CheckGuest(tb testing.TB, id, target string, block int64, valu
 
 func (e *fakeEnv) LetGo(tb testing.TB, id, target string) { e.do(tb, e.fake.ReleaseDevice(id, target)) }
 
+func (e *fakeEnv) BeginBackup(tb testing.TB, id, target string) func() {
+	tb.Helper()
+	e.do(tb, e.fake.BeginBackup(id, target))
+	return func() { e.do(tb, e.fake.EndBackup(id, target)) }
+}
+
 func (e *fakeEnv) Refuse(_ testing.TB, id, why string) func() {
 	e.refused[id] = errors.New(why)
 	return func() { delete(e.refused, id) }

@@ -19,6 +19,9 @@ func (f *Fake) GrowDisk(ctx context.Context, id, target string, sizeBytes int64)
 		if dom.jobs[target] != nil {
 			return fmt.Errorf("%w: block device is in use by block job", hv.ErrBusy)
 		}
+		if err := dom.notInBackup(target); err != nil {
+			return err
+		}
 		img, err := f.open(disk.Top().Path)
 		if err != nil {
 			return err

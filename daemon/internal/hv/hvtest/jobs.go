@@ -125,6 +125,9 @@ func (f *Fake) Job(ctx context.Context, id, target string) (*hv.Job, error) {
 		if err != nil {
 			return err
 		}
+		if dom.backups[target] {
+			found = &hv.Job{Kind: hv.JobBackup, End: 1}
+		}
 		if j := dom.jobs[target]; j != nil && dom.knowsJob(target) {
 			found = &hv.Job{
 				Kind:                    j.kind,
@@ -201,6 +204,10 @@ func (f *Fake) AbortJob(ctx context.Context, id, target string) error {
 		dom, disk, err := f.liveDisk(id, target)
 		if errors.Is(err, hv.ErrNotActive) {
 			return nil
+		}
+		if err == nil && dom.backups[target] {
+			f.violate("a backup that somebody else began of %s of domain %s was ended", target, dom.Name)
+			delete(dom.backups, target)
 		}
 		if err != nil || dom.jobs[target] == nil || !dom.knowsJob(target) {
 			return err

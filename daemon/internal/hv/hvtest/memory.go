@@ -38,7 +38,7 @@ func (f *Fake) SaveMemory(ctx context.Context, id, path string) error {
 			return hv.ErrNotActive
 		case !dom.Persistent:
 			return fmt.Errorf("%w: the domain is transient", hv.ErrUnsupported)
-		case len(dom.jobs) > 0:
+		case len(dom.jobs)+len(dom.backups) > 0:
 			return fmt.Errorf("%w: domain has active block job", hv.ErrBusy)
 		}
 		saved := memory{Domain: id, Disks: dom.Live, Acked: make(map[string]map[int64]uint64), ByUser: dom.byUser}

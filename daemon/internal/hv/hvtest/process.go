@@ -75,6 +75,7 @@ func (f *Fake) run(dom *domain, disks []hv.Disk) (err error) {
 func (f *Fake) kill(dom *domain) {
 	dom.Live, dom.Run, dom.State, dom.PauseReason, dom.byUser = nil, 0, hv.StateStopped, "", false
 	clear(dom.jobs)
+	clear(dom.backups)
 	clear(dom.leaving)
 	clear(dom.bitmaps)
 	dom.asked, dom.reboots = 0, 0

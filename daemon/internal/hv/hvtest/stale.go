@@ -87,11 +87,19 @@ func (d *domain) knowsJob(target string) bool { return d.stale == nil || d.stale
 func (d *domain) mayBeginJob(target string) error {
 	switch {
 	case d.jobs[target] == nil:
-		return nil
+		return d.notInBackup(target)
 	case !d.knowsJob(target):
 		return errDuplicate
 	}
 	return fmt.Errorf("%w: the disk is already in an active block job", hv.ErrBusy)
+}
+
+// notInBackup refuses what libvirt does not do to a disk while somebody has a backup of it.
+func (d *domain) notInBackup(target string) error {
+	if !d.backups[target] {
+		return nil
+	}
+	return fmt.Errorf("%w: disk '%s' already in active block job", hv.ErrBusy, target)
 }
 
 // known refuses to attach or detach a live disk of which the hypervisor knows less

@@ -178,12 +178,17 @@ func (e *Env) begin(ctx context.Context, s *Spec, to direction) error {
 	} else {
 		err = e.hv.BlockCopy(ctx, s.InstanceID, s.Target, s.DstImage(), e.blockCopyOptions(s))
 	}
-	if errors.Is(err, hv.ErrBusy) {
-		return op.Retry(request.BusyDelay, api.Errorf(api.CodeInstanceBusy,
-			"disk %s of instance %s is in a job of libvirt that Volferry has not begun, mostly a backup: %v; nothing was changed: wait for its end, or end it (a backup by `%s`), and call again",
-			s.Target, s.InstanceName, err, api.ShellLine("virsh", "domjobabort", "--", s.InstanceName)))
+	if !errors.Is(err, hv.ErrBusy) {
+		return err
 	}
-	return err
+	job, jobErr := e.hv.Job(ctx, s.InstanceID, s.Target)
+	if jobErr == nil && job != nil && job.Kind == hv.JobBackup {
+		return op.WaitFor(request.WaitBackup, api.Errorf(api.CodeInstanceBusy,
+			"the switch of volume %s waits for the end of a backup of disk %s of instance %s; `%s` ends it", s.VolumeName, s.Target, s.InstanceName, api.ShellLine("virsh", "domjobabort", "--", s.InstanceName)))
+	}
+	return op.Retry(request.BusyDelay, api.Errorf(api.CodeInstanceBusy,
+		"disk %s of instance %s is in a job of libvirt that Volferry has not begun: %v; nothing was changed: wait for its end, or end it, and call again",
+		s.Target, s.InstanceName, err))
 }
 
 // mayBegin refuses a job on a disk that has another chain than it should have, or whose domain
