@@ -24,6 +24,8 @@ type GuestConfig struct {
 	// order. Nothing in its definition is this host's: it has no file for its console,
 	// and its sockets are where libvirt puts them.
 	UEFI bool
+	// CanSleep: the machine of the guest has the sleep state S3.
+	CanSleep bool
 }
 
 // Disk is a disk of a guest.
@@ -85,6 +87,8 @@ var domainTemplate = template.Must(template.New("domain").Parse(`<domain type='q
   <on_poweroff>destroy</on_poweroff>
   <on_reboot>restart</on_reboot>
   <on_crash>destroy</on_crash>
+{{- if .CanSleep}}
+  <pm><suspend-to-mem enabled='yes'/></pm>{{end}}
   <devices>
     <emulator>/usr/bin/qemu-system-x86_64</emulator>
 {{- range $n, $disk := .Disks}}

@@ -172,6 +172,21 @@ func (g *Guest) Reboot(ctx context.Context) error {
 	return nil
 }
 
+// Sleep has the guest's kernel suspend the machine to memory (S3), and waits until it sleeps. The guest has to be one that
+// CanSleep.
+func (g *Guest) Sleep(ctx context.Context) error {
+	if err := g.link.command(ctx, workload.Command{Type: workload.CommandSleep}); err != nil {
+		return fmt.Errorf("put guest %s to sleep: %w", g.Name, err)
+	}
+	return g.WaitState(ctx, "pmsuspended")
+}
+
+// Wake wakes a guest that sleeps.
+func (g *Guest) Wake(ctx context.Context) error {
+	_, err := g.virsh(ctx, "dompmwakeup")
+	return err
+}
+
 // State is the state of the domain in virsh's words.
 func (g *Guest) State(ctx context.Context) (string, error) {
 	out, err := g.virsh(ctx, "domstate")

@@ -105,11 +105,20 @@ func (g *guest) obey(c workload.Command) error {
 	case workload.CommandPowerOff:
 		g.port.silence()
 		return fmt.Errorf("power off: %w", unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF))
+	case workload.CommandSleep:
+		go suspend(g.port) // the write returns when somebody has woken the machine
 	case workload.CommandReboot:
 		g.port.silence()
 		return fmt.Errorf("reboot: %w", unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART))
 	}
 	return nil
+}
+
+// suspend puts the machine to sleep (S3).
+func suspend(p *port) {
+	if err := os.WriteFile("/sys/power/state", []byte("mem"), 0); err != nil {
+		p.send(workload.Report{Type: workload.ReportFatal, Text: err.Error()})
+	}
 }
 
 // bootedFrom is the name of the volume that the kernel comes from, empty if the host

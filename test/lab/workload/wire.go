@@ -66,6 +66,7 @@ const (
 	CommandUncount  = "uncount"  // end that
 	CommandPowerOff = "poweroff" // at once
 	CommandReboot   = "reboot"   // at once
+	CommandSleep    = "sleep"    // S3, until somebody wakes the machine
 )
 
 // Command is a line to the guest. One for another boot is ignored: it was on
