@@ -103,6 +103,24 @@ func TestAGuestHasTheLeasesOfItsImagesAfterEachSwitch(t *testing.T) {
 			g.mirrorPartly(t, "--to-pool", to())
 			h.ctl(t, "migration", "cancel", g.volume(t, "vda").Attachments[0].ID)
 		}, true},
+		{"cancel of a fold", func(t *testing.T) {
+			v := g.start(t, "vda", "--to-pool", to(), "--bandwidth", slowFold)
+			g.writes(t)
+			v.copy(t)
+			h.ctl(t, append([]string{"--no-wait"}, v.completeArgs()...)...)
+			v.untilFolding(t)
+			v.cancel(t)
+		}, true},
+		{"resize", func(t *testing.T) {
+			g.grown += 1 << 20
+			h.ctl(t, resizeArgs(g.volumeName("vda"), volumeBytes+g.grown)...)
+			g.sees(t, volumeBytes+g.grown)
+		}, true},
+		{"complete of a guest that its owner has suspended", func(t *testing.T) {
+			h.virsh(t, "suspend", g.Name)
+			g.migrate(t, "vda", "--to-pool", to())
+			h.virsh(t, "resume", g.Name)
+		}, true},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			if way.long {
