@@ -185,6 +185,8 @@ const DetailReportLater = "report_later"
 type InstanceReport struct {
 	ID    string        `json:"id"`
 	State InstanceState `json:"state"`
+	// Standstill is why a guest that is reported as paused stands still of its own accord: asleep, crashed, or empty.
+	Standstill InstanceState `json:"standstill,omitempty" needs:"-"`
 	// Note is stored as Instance.Note.
 	Note string `json:"note,omitempty"`
 	// Differs says that the disks of its domain are not where its volumes are. The registry

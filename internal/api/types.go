@@ -60,11 +60,16 @@ type InstanceState string
 const (
 	InstanceRunning          InstanceState = "running"
 	InstancePaused           InstanceState = "paused"
+	InstanceAsleep           InstanceState = "asleep"  // the guest has gone to sleep (S3)
+	InstanceCrashed          InstanceState = "crashed" // the guest has crashed, and its process is kept
 	InstanceStopped          InstanceState = "stopped"
 	InstanceShelved          InstanceState = "shelved"
 	InstanceShelvedOffloaded InstanceState = "shelved_offloaded"
 	InstanceError            InstanceState = "error"
 )
+
+// Standstill reports whether a guest in this state stands still of its own accord. The registry's rules take it for paused.
+func (s InstanceState) Standstill() bool { return s == InstanceAsleep || s == InstanceCrashed }
 
 // OnShelf says whether the registry has an instance in this state on the shelf.
 func (s InstanceState) OnShelf() bool {

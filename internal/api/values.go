@@ -7,7 +7,7 @@ func (Format) Values() []string { return words(FormatRaw, FormatQcow2) }
 
 // Values are the states of an instance.
 func (InstanceState) Values() []string {
-	return words(InstanceRunning, InstancePaused, InstanceStopped, InstanceShelved, InstanceShelvedOffloaded, InstanceError)
+	return words(InstanceRunning, InstancePaused, InstanceAsleep, InstanceCrashed, InstanceStopped, InstanceShelved, InstanceShelvedOffloaded, InstanceError)
 }
 
 // Values are the statuses of a volume.

@@ -37,6 +37,9 @@ func TestASwitchWaitsUntilAGuestThatSleepsIsAwake(t *testing.T) {
 			if m := show(); m.Stopped() || m.Error != nil {
 				t.Errorf("the migration is %s: %v", m.State, m.Error)
 			}
+			if i := get[api.Instance](t, h, "instance", "instance", "show", g.Name); i.State != api.InstanceAsleep {
+				t.Errorf("the instance is shown as %s", i.State)
+			}
 			mustContain(t, h.refuses(t, api.CodeInstanceBusy, "instance", "reboot", g.Name).Message, "asleep")
 			if err := g.Wake(t.Context()); err != nil {
 				t.Fatal(err)

@@ -62,7 +62,7 @@ func (s *Server) asSeen(ctx context.Context, v uplink.View) uplink.View {
 		here := inst.Host == s.HostID || inst.Host == s.HostName
 		at := slices.IndexFunc(doms, func(d hv.Domain) bool { return d.ID == inst.ID })
 		if here && at >= 0 && inst.State != api.InstanceShelved {
-			inst.State = instance.StateOf(doms[at].State)
+			inst.State = instance.StateOf(&doms[at])
 		}
 	}
 	return v

@@ -149,7 +149,8 @@ func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain, in 
 	if err != nil {
 		return api.Instance{}, err
 	}
-	reg := api.InstanceRegister{ID: dom.ID, Name: dom.Name, Host: a.HostID, State: StateOf(dom.State)}
+	state, _ := Reported(dom)
+	reg := api.InstanceRegister{ID: dom.ID, Name: dom.Name, Host: a.HostID, State: state}
 	boot := BootIndexes(dom.Config)
 	for i := range dom.Config {
 		d := &dom.Config[i]
@@ -380,9 +381,18 @@ func BootIndexes(disks []hv.Disk) map[string]*int {
 	return out
 }
 
-// StateOf returns the state of an instance whose domain is in this state.
-func StateOf(s hv.State) api.InstanceState {
-	switch s {
+// Reported is the state of an instance as the registry hears it: a registry of before knows of no guest that stands still.
+func Reported(dom *hv.Domain) (state, standstill api.InstanceState) {
+	state = StateOf(dom)
+	if state.Standstill() {
+		return api.InstancePaused, state
+	}
+	return state, ""
+}
+
+// StateOf returns the state of an instance that has this domain.
+func StateOf(dom *hv.Domain) api.InstanceState {
+	switch dom.State {
 	case hv.StateRunning:
 		return api.InstanceRunning
 	case hv.StatePaused:
@@ -390,6 +400,13 @@ func StateOf(s hv.State) api.InstanceState {
 	case hv.StateStopped:
 		return api.InstanceStopped
 	case hv.StateOther:
+	}
+	switch dom.PauseReason {
+	case hv.PauseAsleep:
+		return api.InstanceAsleep
+	case hv.PauseCrashed:
+		return api.InstanceCrashed
+	case hv.PauseUser, hv.PauseIOError, hv.PauseOther:
 	}
 	return api.InstanceError
 }

@@ -40,7 +40,7 @@ func (m *Manager) Memory(ctx context.Context, instanceRef string) (api.PausedIns
 		return api.PausedInstance{}, fmt.Errorf("look at the directory for saved memory: %w", err)
 	}
 	return api.PausedInstance{
-		InstanceID: inst.ID, InstanceName: inst.Name, Host: s.HostName, State: StateOf(dom.State),
+		InstanceID: inst.ID, InstanceName: inst.Name, Host: s.HostName, State: StateOf(dom),
 		MemoryBytes: steps.MemoryBytes(dom), FreeBytes: free, SavedInMemory: inMemory,
 	}, nil
 }

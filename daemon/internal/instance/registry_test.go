@@ -173,6 +173,6 @@ func (v *view) move(in api.InstanceTransition) {
 		v.on("")
 	case api.InstanceStopped:
 		v.shelf = nil
-	case api.InstanceRunning, api.InstancePaused, api.InstanceError:
+	case api.InstanceRunning, api.InstancePaused, api.InstanceAsleep, api.InstanceCrashed, api.InstanceError:
 	}
 }

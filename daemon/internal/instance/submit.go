@@ -45,7 +45,7 @@ func (m *Manager) currentInstance(ctx context.Context, s *steps.Subject) api.Ins
 		inst = api.Instance{ID: s.InstanceID, Name: s.InstanceName, Host: s.HostName}
 	}
 	if dom, err := m.env.HV.Domain(ctx, s.InstanceID); err == nil && !inst.State.OnShelf() {
-		inst.State = StateOf(dom.State)
+		inst.State = StateOf(dom)
 	}
 	return inst
 }

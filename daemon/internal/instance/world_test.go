@@ -68,7 +68,7 @@ func newWorld(t *testing.T, state api.InstanceState) *world {
 		}
 	case api.InstanceShelved, api.InstanceShelvedOffloaded:
 		w.shelve(t, alpha, state)
-	case api.InstanceStopped, api.InstanceError:
+	case api.InstanceStopped, api.InstanceAsleep, api.InstanceCrashed, api.InstanceError:
 	}
 	w.registry.place(alpha, state)
 	return w
@@ -142,7 +142,7 @@ func (w *world) unheard() error {
 	inst := w.registry.now().inst
 	for _, n := range w.nodes {
 		dom, err := n.Fake.Domain(context.Background(), web)
-		if err == nil && inst.Host == n.name && !inst.State.OnShelf() && StateOf(dom.State) != inst.State {
+		if err == nil && inst.Host == n.name && !inst.State.OnShelf() && StateOf(dom) != inst.State {
 			return fmt.Errorf("the instance is %s, and the registry has it as %s", dom.State, inst.State)
 		}
 	}
@@ -154,7 +154,7 @@ func (w *world) settled() error {
 	w.look()
 	for _, n := range w.nodes {
 		if dom, err := n.Fake.Domain(context.Background(), web); err == nil {
-			w.registry.report(n, StateOf(dom.State))
+			w.registry.report(n, StateOf(dom))
 		}
 	}
 	wrongs := w.moments.Wrongs()
@@ -190,7 +190,7 @@ func (n *node) unsettled(reg snapshot) string {
 		return fmt.Sprintf("it is %s on %s, guarded: %t", state, n.name, guarded)
 	case here && state.OnShelf() && dom.State.Active():
 		return fmt.Sprintf("it is %s on %s and runs", state, n.name)
-	case here && !state.OnShelf() && state != StateOf(dom.State):
+	case here && !state.OnShelf() && state != StateOf(dom):
 		return fmt.Sprintf("it is %s on %s and the registry has it as %s", dom.State, n.name, state)
 	case here && steps.Differs(dom, reg.atts) != "":
 		return steps.Differs(dom, reg.atts)
@@ -258,7 +258,7 @@ func (n *node) newManager(runner *op.Runner) *Manager {
 func (n *node) report(ctx context.Context) error {
 	dom, err := n.Domain(ctx, web)
 	if err == nil {
-		n.world.registry.report(n, StateOf(dom.State))
+		n.world.registry.report(n, StateOf(dom))
 	}
 	return err
 }

@@ -108,7 +108,8 @@ func (u *Uplink) describe(ctx context.Context) (r api.HostReport, out reportResu
 		return r, out
 	}
 	for _, dom := range u.settled(doms) {
-		r.Instances = append(r.Instances, api.InstanceReport{ID: dom.ID, State: instance.StateOf(dom.State)})
+		state, standstill := instance.Reported(&dom)
+		r.Instances = append(r.Instances, api.InstanceReport{ID: dom.ID, State: state, Standstill: standstill})
 	}
 	if openErr == nil {
 		r.Instances = u.findDrift(ctx, r.Instances, doms, unreadable, open)
@@ -124,7 +125,7 @@ func (u *Uplink) settled(doms []hv.Domain) []hv.Domain {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	told := slices.DeleteFunc(slices.Clone(doms), func(d hv.Domain) bool {
-		if d.State != hv.StateOther {
+		if d.State != hv.StateOther || instance.StateOf(&d).Standstill() {
 			return false
 		}
 		passing[d.ID] = true

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/instance"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -35,6 +36,20 @@ func TestADomainThatStartsIsNotReportedInError(t *testing.T) {
 		}
 		if got := slices.ContainsFunc(told, func(d hv.Domain) bool { return d.ID == "a" }); got != step.told {
 			t.Errorf("report %d: %s is told: %t", n, step.state, got)
+		}
+	}
+}
+
+// Nothing else is about to become of it, and a registry of before knows only that a guest is paused.
+func TestAGuestThatStandsStillIsReportedAtOnceAsPausedAndWhy(t *testing.T) {
+	u := &Uplink{}
+	for why, want := range map[hv.PauseReason]api.InstanceState{hv.PauseAsleep: api.InstanceAsleep, hv.PauseCrashed: api.InstanceCrashed} {
+		told := u.settled([]hv.Domain{{ID: "a", State: hv.StateOther, PauseReason: why}})
+		if len(told) != 1 {
+			t.Fatalf("%s: it is not told", why)
+		}
+		if state, standstill := instance.Reported(&told[0]); state != api.InstancePaused || standstill != want {
+			t.Errorf("%s: it is reported as %s, %q", why, state, standstill)
 		}
 	}
 }

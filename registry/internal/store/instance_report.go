@@ -12,8 +12,8 @@ import (
 
 // reported is what the database has of an instance that a host may report.
 type reported struct {
-	id, note string
-	state    api.InstanceState
+	id, note          string
+	state, standstill api.InstanceState
 	// differs says that its disks are not where its volumes are.
 	differs bool
 	// own says that the host has it now; shelved_offloaded it only had it.
@@ -24,8 +24,8 @@ type reported struct {
 // active there without being its own. It writes what is news alone: a report costs
 // the writer one look, however long it is.
 func (tx *Tx) storeInstances(ctx context.Context, in api.HostReport) (foreign []string, err error) {
-	scan := ledger.ScanInto(func(r *reported) []any { return []any{&r.id, &r.note, &r.state, &r.differs, &r.own} })
-	rows, err := ledger.QueryAll(ctx, tx, scan, "SELECT i.id, i.note, i.state, i.differs, "+instanceHostID+" = ?1 FROM instances i WHERE i.host_id = ?1", in.ID)
+	scan := ledger.ScanInto(func(r *reported) []any { return []any{&r.id, &r.note, &r.state, &r.standstill, &r.differs, &r.own} })
+	rows, err := ledger.QueryAll(ctx, tx, scan, "SELECT i.id, i.note, i.state, i.standstill, i.differs, "+instanceHostID+" = ?1 FROM instances i WHERE i.host_id = ?1", in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (tx *Tx) storeInstanceReport(ctx context.Context, was reported, i api.Insta
 	if was.state.OnShelf() || state.OnShelf() {
 		state = was.state
 	}
-	if state == was.state && i.Note == was.note && i.Differs == was.differs {
+	if state == was.state && i.Standstill == was.standstill && i.Note == was.note && i.Differs == was.differs {
 		return nil
 	}
 	if state == api.InstanceRunning && was.state != state {
@@ -65,7 +65,7 @@ func (tx *Tx) storeInstanceReport(ctx context.Context, was reported, i api.Insta
 			return err
 		}
 	}
-	return tx.Exec(ctx, "UPDATE instances SET state = ?, note = ?, differs = ?, updated_us = ? WHERE id = ?", state, i.Note, i.Differs, tx.At.UnixMicro(), i.ID)
+	return tx.Exec(ctx, "UPDATE instances SET state = ?, standstill = ?, note = ?, differs = ?, updated_us = ? WHERE id = ?", state, i.Standstill, i.Note, i.Differs, tx.At.UnixMicro(), i.ID)
 }
 
 // noteRanOn takes the word of a host that an instance runs, which did not when the host

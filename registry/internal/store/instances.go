@@ -50,7 +50,10 @@ const (
 	instanceHostID = "CASE i.state WHEN 'shelved_offloaded' THEN '' ELSE i.host_id END"
 )
 
-const instanceQuery = "SELECT i.id, i.name, " + instanceHost + `, i.state, i.lock_reason, i.lock_op, i.note, i.created_us, i.updated_us
+// shownState is the state of an instance i as it is shown.
+const shownState = "CASE WHEN i.state = 'paused' AND i.standstill <> '' THEN i.standstill ELSE i.state END"
+
+const instanceQuery = "SELECT i.id, i.name, " + instanceHost + ", " + shownState + `, i.lock_reason, i.lock_op, i.note, i.created_us, i.updated_us
 	FROM instances i JOIN hosts h ON h.id = i.host_id`
 
 // slotQuery is the block device mappings with what is in them.

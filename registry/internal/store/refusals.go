@@ -54,7 +54,7 @@ func usedByInstance(volume, instance, instanceID, attachment string) error {
 // change of its root volume.
 func stopAdvice(instance string, state api.InstanceState) string {
 	switch state {
-	case api.InstanceRunning, api.InstancePaused:
+	case api.InstanceRunning, api.InstancePaused, api.InstanceAsleep, api.InstanceCrashed:
 		return "stop it first"
 	case api.InstanceShelved:
 		return "it is shelved and still on its host; take it off with `" + api.ShellLine("volferryctl", "instance", "shelve", instance) + "`, or unshelve and stop it"

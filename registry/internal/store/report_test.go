@@ -32,6 +32,28 @@ func TestAReportThatSaysNothingNewOfInstancesWritesNothingOfThem(t *testing.T) {
 	}
 }
 
+func TestAGuestThatStandsStillIsShownSoUntilItsHostSaysOtherwise(t *testing.T) {
+	s := newSite(t)
+	in := reportOf(hostA, "a", 1)
+	for _, c := range []struct{ state, standstill, shown api.InstanceState }{
+		{api.InstancePaused, api.InstanceAsleep, api.InstanceAsleep},
+		{api.InstancePaused, api.InstanceCrashed, api.InstanceCrashed},
+		{api.InstancePaused, "", api.InstancePaused},
+		{api.InstancePaused, api.InstanceAsleep, api.InstanceAsleep},
+		{api.InstanceRunning, "", api.InstanceRunning},
+	} {
+		in.Instances = []api.InstanceReport{{ID: web, State: c.state, Standstill: c.standstill}}
+		must(s.Report(t.Context(), as(hostA, 1), in))(t)
+		if got := must(s.Instance(t.Context(), web, everyone))(t); got.State != c.shown {
+			t.Errorf("reported as %+v, it is shown as %s", in.Instances[0], got.State)
+		}
+	}
+	in.Instances[0].Standstill = api.InstanceError
+	if _, err := s.Report(t.Context(), as(hostA, 1), in); api.CodeOf(err) != api.CodeInvalidArgument {
+		t.Errorf("an unknown one is taken: %v", err)
+	}
+}
+
 func TestAHostThatReportsWithoutEndIsHeldUpAndNoOther(t *testing.T) {
 	s := newSite(t)
 	now := time.Now()

@@ -95,13 +95,20 @@ func checkReportInstances(instances []api.InstanceReport) error {
 	}
 	seen := make(map[string]bool, len(instances))
 	for _, i := range instances {
-		if err := cmp.Or(ID("instance id", i.ID), InstanceState(i.State), InstanceNote(i.Note)); err != nil {
+		if err := cmp.Or(ID("instance id", i.ID), InstanceState(i.State), standstill(i.Standstill), InstanceNote(i.Note)); err != nil {
 			return err
 		}
 		if seen[i.ID] {
 			return Invalid("the instance %s is reported twice", i.ID)
 		}
 		seen[i.ID] = true
+	}
+	return nil
+}
+
+func standstill(s api.InstanceState) error {
+	if s != "" && !s.Standstill() {
+		return Invalid("%s is no state in which a guest stands still", Quote(string(s)))
 	}
 	return nil
 }

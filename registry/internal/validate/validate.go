@@ -120,11 +120,12 @@ func Disk(d api.DiskAttachment) error {
 	return nil
 }
 
-// InstanceState checks the state of an instance.
+// InstanceState checks the state of an instance as it is stored: a guest that stands still is paused.
 func InstanceState(s api.InstanceState) error {
 	switch s {
 	case api.InstanceRunning, api.InstancePaused, api.InstanceStopped, api.InstanceShelved, api.InstanceShelvedOffloaded, api.InstanceError:
 		return nil
+	case api.InstanceAsleep, api.InstanceCrashed:
 	}
 	return Invalid("%s is no state of an instance", Quote(string(s)))
 }

@@ -219,7 +219,7 @@ func (tx *changeTx) guestToPause(ctx context.Context, v api.Volume, instanceID s
 	switch state {
 	case api.InstanceShelved, api.InstanceShelvedOffloaded, api.InstanceError:
 		return g, refuse(api.CodeStateForbidden, "is %s", state)
-	case api.InstanceRunning, api.InstancePaused, api.InstanceStopped:
+	case api.InstanceRunning, api.InstancePaused, api.InstanceAsleep, api.InstanceCrashed, api.InstanceStopped:
 	}
 	switch {
 	case moved != "": // which may be what has locked it, and passes
