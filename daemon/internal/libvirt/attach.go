@@ -46,7 +46,7 @@ func (c *Conn) attachDisk(ctx context.Context, id string, where hv.Where, disk h
 		})
 	}
 	if where == hv.Live {
-		err = c.leavingNoLease(ctx, id, disk.Target, attach)
+		err = c.leavingNoLease(ctx, id, disk.Target, true, attach)
 	} else {
 		err = attach()
 	}

@@ -149,7 +149,7 @@ func (c *Conn) SetJobBandwidth(ctx context.Context, id, target string, bytesPerS
 // libvirt answers when it has closed the old images. If the persistent definition named the
 // disk's old chain, it then names the new one.
 func (c *Conn) Pivot(ctx context.Context, id, target string) error {
-	err := c.leavingNoLease(ctx, id, target, func() error {
+	err := c.leavingNoLease(ctx, id, target, true, func() error {
 		return c.endJob(ctx, "pivot", id, target, keptDefinitions, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			return lv.DomainBlockJobAbort(dom, target, golibvirt.DomainBlockJobAbortPivot)
 		})
@@ -162,7 +162,7 @@ func (c *Conn) Pivot(ctx context.Context, id, target string) error {
 
 // AbortJob ends the job and stays on the present chain.
 func (c *Conn) AbortJob(ctx context.Context, id, target string) error {
-	err := c.leavingNoLease(ctx, id, target, func() error {
+	err := c.leavingNoLease(ctx, id, target, false, func() error {
 		return c.endJob(ctx, "abort block job of", id, target, keptNothing, func(lv *golibvirt.Libvirt, dom golibvirt.Domain) error {
 			return lv.DomainBlockJobAbort(dom, target, 0)
 		})

@@ -171,7 +171,8 @@ func (c *Conn) drop(ctx context.Context, id string, leases []lease, all bool) (p
 
 // leavingNoLease makes a change to the images of a live disk, after which the guest has no lease of an image of the disk
 // without a need: a guest that is suspended needs none, and a guest that runs needs the lease of the image that it writes to.
-func (c *Conn) leavingNoLease(ctx context.Context, id, target string, do func() error) error {
+// NewTop says that the change gives the disk another top image.
+func (c *Conn) leavingNoLease(ctx context.Context, id, target string, newTop bool, do func() error) error {
 	conf, err := readLockConf(c.library.definitions)
 	if err != nil {
 		return err
@@ -189,7 +190,7 @@ func (c *Conn) leavingNoLease(ctx context.Context, id, target string, do func() 
 	ctx = context.WithoutCancel(ctx)
 	after, err := c.Domain(ctx, id)
 	if err == nil {
-		if leases := conf.needless(before, after, target); len(leases) > 0 {
+		if leases := conf.needless(before, after, target, newTop); len(leases) > 0 {
 			_, _, err = c.drop(ctx, id, leases, false)
 		}
 	}

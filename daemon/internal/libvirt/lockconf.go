@@ -88,14 +88,16 @@ func (c lockConf) leaseOf(disk *hv.Disk) *lease {
 	return l
 }
 
-// needless lists the leases of a disk's images, before a change and after it, for which the domain has no need after it.
-func (c lockConf) needless(before, after *hv.Domain, target string) []lease {
+// needless lists the leases of a disk's images, before a change and after it, for which the domain has no need after it. A
+// guest that is suspended needs no lease of its top image. libvirt has dropped that lease with the suspend, unless the change has put the image
+// there (newTop): only then can it be dropped here, without a look whether the guest was resumed meanwhile.
+func (c lockConf) needless(before, after *hv.Domain, target string, newTop bool) []lease {
 	now := after.LiveDisk(target)
 	if now == nil {
 		return nil
 	}
 	var needed, images []hv.Image
-	if after.State == hv.StateRunning {
+	if !newTop || after.State != hv.StatePaused { // a guest that sleeps keeps its leases
 		needed = append(needed, now.Top())
 	}
 	if now.Mirror != nil { // whether the guest runs or not

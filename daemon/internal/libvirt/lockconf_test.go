@@ -9,7 +9,39 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
 )
+
+// A guest whose CPUs stand still for another reason than a suspend keeps its leases, and one that was suspended may be resumed at any moment.
+func TestALeaseThatAGuestMayNeedIsNotDropped(t *testing.T) {
+	image := func(path string) hv.Image { return hv.Image{Type: hv.SourceFile, Path: path} }
+	domain := func(state hv.State, chain ...hv.Image) *hv.Domain {
+		return &hv.Domain{State: state, Live: []hv.Disk{{Target: "vda", Chain: chain}}}
+	}
+	conf := lockConf{manager: lockLockd, auto: true}
+	src, dst := image("/src"), image("/dst")
+	for name, c := range map[string]struct {
+		before, after *hv.Domain
+		newTop        bool
+		want          []string
+	}{
+		"a pivot, suspended":  {domain(hv.StatePaused, src), domain(hv.StatePaused, dst), true, []string{"/src", "/dst"}},
+		"a pivot, running":    {domain(hv.StateRunning, src), domain(hv.StateRunning, dst), true, []string{"/src"}},
+		"a pivot, asleep":     {domain(hv.StateOther, src), domain(hv.StateOther, dst), true, []string{"/src"}},
+		"an abort, suspended": {domain(hv.StatePaused, dst, src), domain(hv.StatePaused, dst, src), false, []string{"/src"}},
+		"an abort, running":   {domain(hv.StateRunning, dst, src), domain(hv.StateRunning, dst, src), false, []string{"/src"}},
+		"an abort, asleep":    {domain(hv.StateOther, dst, src), domain(hv.StateOther, dst, src), false, []string{"/src"}},
+	} {
+		var got []string
+		for _, l := range conf.needless(c.before, c.after, "vda", c.newTop) {
+			got = append(got, l.name)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: dropped (-want +got):\n%s", name, diff)
+		}
+	}
+}
 
 // libvirt takes strings in quotes of either kind.
 func TestTheLockManagerIsReadAsLibvirtReadsIt(t *testing.T) {

@@ -8,18 +8,38 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
 
 func waitsForBackup(mig *api.Migration) bool { return mig.Phase == "waiting for backup" }
 
+// With a QEMU that loses writes the guest is suspended where the job begins, and runs while a backup is waited for.
 func TestASwitchWaitsForTheEndOfABackupAndGoesOnByItself(t *testing.T) {
-	for name, cancel := range map[string]bool{"complete": false, "cancel": true} {
+	for name, c := range map[string]struct {
+		world  func(*testing.T, hv.State) *migratetest.World
+		cancel bool
+		call   string // the backup begins before it, at once if empty
+	}{
+		"complete":                              {migratetest.NewWorld, false, ""},
+		"cancel":                                {migratetest.NewWorld, true, ""},
+		"complete, held":                        {losing, false, ""},
+		"cancel, held":                          {losing, true, ""},
+		"complete, held, begun as it is paused": {losing, false, "Suspend"},
+		"cancel, held, begun as it is paused":   {losing, true, "Suspend"},
+	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+			inBubbleOn(t, c.world, hv.StateRunning, func(t *testing.T, d *daemon) {
+				cancel := c.cancel
 				mig := d.copied()
-				must(t, d.world.BeginBackup(testInstance, "vda"))
+				begin := func() { must(t, d.world.BeginBackup(testInstance, "vda")) }
+				if c.call == "" {
+					begin()
+				} else {
+					d.world.Inject(hvtest.Fault{Call: c.call, Do: begin})
+				}
 				want := api.MigrationCompleted
 				if cancel {
 					want = api.MigrationCancelled
@@ -30,6 +50,7 @@ func TestASwitchWaitsForTheEndOfABackupAndGoesOnByItself(t *testing.T) {
 				d.awaitShown(mig.ID, waitsForBackup)
 				pass(10 * time.Minute)
 				synctest.Wait()
+				d.stillRunning()
 				if shown := d.show(mig.ID); !waitsForBackup(&shown) || shown.Stopped() || shown.Error != nil {
 					t.Errorf("after ten minutes it is %s, %s: %v", shown.State, shown.Phase, shown.Error)
 				}

@@ -73,7 +73,7 @@ func checkInstanceTransition(in api.InstanceTransition) error {
 // putOnShelf stores what its host knows of an instance that is off. Whether it
 // runs is known to its host first: its word here is newer than its last report.
 func (tx *changeTx) putOnShelf(ctx context.Context, i shelving, in api.InstanceTransition, caller string) error {
-	if i.State == api.InstanceRunning || i.State == api.InstancePaused {
+	if i.State == api.InstanceRunning || i.State == api.InstancePaused || i.State.Standstill() {
 		i.State = api.InstanceStopped
 	}
 	if err := i.checkHolder(in, caller); err != nil {

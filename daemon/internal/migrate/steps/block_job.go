@@ -181,14 +181,27 @@ func (e *Env) begin(ctx context.Context, s *Spec, to direction) error {
 	if !errors.Is(err, hv.ErrBusy) {
 		return err
 	}
-	job, jobErr := e.hv.Job(ctx, s.InstanceID, s.Target)
-	if jobErr == nil && job != nil && job.Kind == hv.JobBackup {
-		return op.WaitFor(request.WaitBackup, api.Errorf(api.CodeInstanceBusy,
-			"the switch of volume %s waits for the end of a backup of disk %s of instance %s; `%s` ends it", s.VolumeName, s.Target, s.InstanceName, api.ShellLine("virsh", "domjobabort", "--", s.InstanceName)))
+	if err := e.awaitBackup(ctx, s); err != nil {
+		return err
 	}
 	return op.Retry(request.BusyDelay, api.Errorf(api.CodeInstanceBusy,
 		"disk %s of instance %s is in a job of libvirt that Volferry has not begun: %v; nothing was changed: wait for its end, or end it, and call again",
 		s.Target, s.InstanceName, err))
+}
+
+// awaitBackup has the op wait while a backup of the disk is at work, of somebody else. The guest runs meanwhile.
+func (e *Env) awaitBackup(ctx context.Context, s *Spec) error {
+	if !e.backupAtWork(ctx, s) {
+		return nil
+	}
+	return op.WaitFor(request.WaitBackup, api.Errorf(api.CodeInstanceBusy,
+		"the switch of volume %s waits for the end of a backup of disk %s of instance %s; `%s` ends it", s.VolumeName, s.Target, s.InstanceName, api.ShellLine("virsh", "domjobabort", "--", s.InstanceName)))
+}
+
+// backupAtWork reports whether a backup of the disk is seen at work.
+func (e *Env) backupAtWork(ctx context.Context, s *Spec) bool {
+	job, err := e.hv.Job(ctx, s.InstanceID, s.Target)
+	return err == nil && job != nil && job.Kind == hv.JobBackup
 }
 
 // mayBegin refuses a job on a disk that has another chain than it should have, or whose domain

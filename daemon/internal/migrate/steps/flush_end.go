@@ -41,10 +41,11 @@ func (e *Env) flushBeforeSwitch(ctx context.Context, r *op.Run, s *Spec, to dire
 	if err != nil || disk.dom.State != hv.StateRunning {
 		return err // nobody waits for a flush
 	}
-	if err := e.flushEarly(ctx, s, s.top()); err != nil && s.Method != MethodMirror {
+	if err := e.flushEarly(ctx, s, s.top()); err != nil {
+		if s.Method == MethodMirror {
+			return srcNotStored(s, err)
+		}
 		return lostUnderJob(s, to, err)
-	} else if err != nil {
-		e.log.Warn("src cannot store what its guest writes; the move goes on to dst, which has it", "migration", s.MigrationID, "src", s.Src.Path, "dst", s.Dst.Path, "err", err)
 	}
 	keep := func(flushing bool) error {
 		note.Early, note.Flushing = true, flushing
@@ -132,10 +133,18 @@ func endNotStored(s *Spec, err error) error {
 	return api.Errorf(api.CodeIOError, "%v; instance %s was not switched there, and goes on where it was: mend the storage and %s", err, s.InstanceName, goesOn)
 }
 
+// srcNotStored stops a mirror before its switch, with the guest running and the job at work, for the operator: dst may be the only
+// image that has what src could not store, and a mirror that is given up deletes it.
+func srcNotStored(s *Spec, err error) error {
+	return op.UnknownOutcome(api.Errorf(api.CodeIOError, "%v: that is what was written to volume %s last; %s has what the guest has written since the mirror began, and may lack what was lost before: "+
+		"mend the storage; `%s` goes on to %[3]s, and `%s` stays at %[6]s and deletes %[3]s", err, s.VolumeName, s.Dst.Path,
+		api.ShellLine("volferryctl", "migration", "complete", s.MigrationID), api.ShellLine("volferryctl", "migration", "cancel", s.MigrationID), s.Src.Path))
+}
+
 // lostUnderJob is lostByGuest before a switch. A job that writes to dst whatever the guest writes has written that there too, and
-// a complete that is called again takes this job up.
+// a complete that is called again takes this job up; a mirror that has paused its guest is given up.
 func lostUnderJob(s *Spec, to direction, err error) error {
-	if !notStored(err) || to.end != OnDst || inBackground(s, to) {
+	if !notStored(err) || to.end != OnDst || inBackground(s, to) || s.Method == MethodMirror {
 		return lostByGuest(s, err)
 	}
 	return api.Errorf(api.CodeIOError, "%v: that is what was written to volume %s last; the memory of this host has it for a while, and so has %s as long as the block job on disk %s of instance %s is at work: mend the storage and complete again, "+

@@ -76,6 +76,9 @@ func (e *Env) stepMayBegin(to direction) op.Step {
 			}
 			return r.SetOutput(mayBeginOutput{AtWork: held && !lost})
 		}
+		if err := e.awaitBackup(ctx, s); err != nil {
+			return err
+		}
 		if disk, err = e.confirmDisk(ctx, s); err != nil {
 			return err
 		}
@@ -168,6 +171,9 @@ func (e *Env) stepBegin(to direction) op.Step {
 		}
 		began := e.now()
 		if err := e.begin(ctx, s, to); err != nil {
+			if e.backupAtWork(ctx, s) { // it is waited for with the guest running
+				return &errWorldChanged{fmt.Sprintf("a backup of disk %s of instance %s has begun", s.Target, s.InstanceName)}
+			}
 			return e.guestError(ctx, s, err)
 		}
 		if err := e.awaitTracking(ctx, s, to, disk.dom.Run); err != nil {
