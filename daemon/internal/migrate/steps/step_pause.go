@@ -139,8 +139,12 @@ func (e *Env) resume(ctx context.Context, r *op.Run, s *Spec, w pauseWindow) err
 		return err
 	}
 	now, err := e.runState(ctx, s)
-	if err != nil || now.State != hv.StatePaused {
+	if err != nil {
 		return err
+	}
+	if now.State != hv.StatePaused {
+		e.unresumed.Runs(s.MigrationID)
+		return nil
 	}
 	if err := e.resumeNow(ctx, s); err != nil {
 		return err
