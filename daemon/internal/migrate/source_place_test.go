@@ -48,8 +48,9 @@ func TestAVolumeThatNoGuestHasMovesOnlyFromWhereAVolumeMayBe(t *testing.T) {
 					target := toNewPool
 					target.DeleteSource = true
 					_, err := d.manager().Start(t.Context(), StartRequest{OpID: uuid.NewString(), VolumeID: testVolume, Target: target, Composite: true})
-					if api.CodeOf(err) != c.want || !d.world.Exists(c.path) {
-						t.Errorf("%s, host %q, shelved %t: %v, want code %q; the file is there: %t", what, host, shelved, err, c.want, d.world.Exists(c.path))
+					there := c.want == "" || d.world.Exists(c.path) // a move that is not refused may have deleted it by now
+					if api.CodeOf(err) != c.want || !there {
+						t.Errorf("%s, host %q, shelved %t: %v, want code %q; the file is there: %t", what, host, shelved, err, c.want, there)
 					}
 				})
 			}
