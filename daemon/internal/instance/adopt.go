@@ -381,7 +381,8 @@ func BootIndexes(disks []hv.Disk) map[string]*int {
 	return out
 }
 
-// Reported is the state of an instance as the registry hears it: a registry of before knows of no guest that stands still.
+// Reported returns the state of an instance for a report to the registry. An older registry does not know the states of a
+// standstill, so the report says paused, and the standstill beside it.
 func Reported(dom *hv.Domain) (state, standstill api.InstanceState) {
 	state = StateOf(dom)
 	if state.Standstill() {

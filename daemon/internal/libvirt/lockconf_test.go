@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
-// A guest whose CPUs stand still for another reason than a suspend keeps its leases, and one that was suspended may be resumed at any moment.
+// A guest that sleeps keeps its leases. A suspended guest may be resumed at any moment, and libvirt takes the lease of its top image then.
 func TestALeaseThatAGuestMayNeedIsNotDropped(t *testing.T) {
 	image := func(path string) hv.Image { return hv.Image{Type: hv.SourceFile, Path: path} }
 	domain := func(state hv.State, chain ...hv.Image) *hv.Domain {
