@@ -196,17 +196,17 @@ func (tx *changeTx) checkOnlyTheyShare(ctx context.Context, v api.Volume, guests
 func (tx *changeTx) guestToPause(ctx context.Context, v api.Volume, instanceID string, present []string, k kind) (PauseInstance, error) {
 	g := PauseInstance{ID: instanceID, State: PausePending}
 	var (
-		state         api.InstanceState
+		state, rest   api.InstanceState
 		reason, moved string
 		busy          bool
 	)
-	if err := tx.QueryRowContext(ctx, `SELECT i.name, i.state, i.lock_reason, h.id, h.name, h.fenced,
+	if err := tx.QueryRowContext(ctx, `SELECT i.name, i.state, i.standstill, i.lock_reason, h.id, h.name, h.fenced,
 			EXISTS (SELECT 1 FROM attachments a WHERE a.instance_id = i.id AND a.state <> 'attached' AND a.migration_id IS NULL),
 			COALESCE((SELECT m.id FROM attachments a JOIN migrations m ON m.volume_id = a.volume_id WHERE a.instance_id = i.id AND `+store.MigrationOpen+` LIMIT 1), ''),
 			EXISTS (SELECT 1 FROM attachments a WHERE a.instance_id = i.id AND a.mode = 'rw'
 				AND EXISTS (SELECT 1 FROM attachments o WHERE o.volume_id = a.volume_id AND o.instance_id <> i.id))
 		FROM instances i JOIN hosts h ON h.id = i.host_id WHERE i.id = ?`, instanceID).
-		Scan(&g.Name, &state, &reason, &g.Host.ID, &g.Host.Name, &g.Host.Fenced, &busy, &moved, &g.Writes); err != nil {
+		Scan(&g.Name, &state, &rest, &reason, &g.Host.ID, &g.Host.Name, &g.Host.Fenced, &busy, &moved, &g.Writes); err != nil {
 		return g, fmt.Errorf("read instance: %w", err)
 	}
 	if err := CheckGuest(tx.Call, "migrate volume "+v.Name+" "+k.manner, g); err != nil {
@@ -232,6 +232,10 @@ func (tx *changeTx) guestToPause(ctx context.Context, v api.Volume, instanceID s
 		return g, refuse(api.CodeHypervisorUnavailable, "cannot be saved: its host is fenced")
 	case !slices.Contains(present, g.Host.ID):
 		return g, refuse(api.CodeHypervisorUnavailable, "cannot be saved: its host is not there; look at volferryd on that host")
+	case state == api.InstancePaused && rest == api.InstanceAsleep:
+		return g, refuse(api.CodeInstanceBusy, "cannot be saved: it is asleep (S3); `%s` on that host wakes it; migrate again then", api.ShellLine("virsh", "dompmwakeup", "--", g.Name))
+	case state == api.InstancePaused && rest == api.InstanceCrashed:
+		return g, refuse(api.CodeInstanceBusy, "cannot be saved: it has crashed, and its process is kept; `%s` on that host boots it again; migrate again then", api.ShellLine("virsh", "reset", "--", g.Name))
 	}
 	return g, tx.CheckNoSplitBrain("migrate volume "+v.Name+" of instance "+g.Name, g.ID, g.Host.ID)
 }

@@ -26,13 +26,16 @@ var (
 func newPauseSite(t *testing.T) *Store {
 	t.Helper()
 	s := newCluster(t)
-	pools := append(clusterPools(), api.Pool{Name: "san", Type: "netfs", Path: "/san", Active: true, Shared: true, Multiattach: true})
 	for n, name := range []string{"a", "b"} {
-		must(s.Report(t.Context(), nobody, api.HostReport{ID: id(hostKind, n+1), Name: name, BootID: "first", Pools: pools}))(t)
+		must(s.Report(t.Context(), nobody, api.HostReport{ID: id(hostKind, n+1), Name: name, BootID: "first", Pools: pausePools()}))(t)
 	}
 	attached(nil)(t, s)
 	attached(atDB)(t, s)
 	return s
+}
+
+func pausePools() []api.Pool {
+	return append(clusterPools(), api.Pool{Name: "san", Type: "netfs", Path: "/san", Active: true, Shared: true, Multiattach: true})
 }
 
 // newPause is a move of disk to san in phase checking.
@@ -179,6 +182,8 @@ func TestMovesWithAllGuestsPausedThatAreRefused(t *testing.T) {
 		"an instance is in error": {
 			before: instanceState(api.InstanceError, app), code: api.CodeStateForbidden, text: "is error",
 		},
+		"a guest sleeps":      {before: reportedAtRest(api.InstanceAsleep), code: api.CodeInstanceBusy, text: "instance app on host a cannot be saved: it is asleep (S3); `virsh dompmwakeup app`"},
+		"a guest has crashed": {before: reportedAtRest(api.InstanceCrashed), code: api.CodeInstanceBusy, text: "`virsh reset app`"},
 		"an attachment ends": {before: func(t *testing.T, s *Store) {
 			t.Helper()
 			must(s.TransitionAttachment(t.Context(), nobody, first, attachmentStep(api.AttachmentDetaching, api.AttachmentAttached)))(t)
@@ -226,6 +231,17 @@ func TestMovesWithAllGuestsPausedThatAreRefused(t *testing.T) {
 			err := unchanged(t, s, func() error { return second(s.RegisterPause(t.Context(), nobody, tc.volume, tc.in, tc.there)) })
 			wantCode(t, err, tc.code, tc.text)
 		})
+	}
+}
+
+// reportedAtRest has the host of app report that its guest rests by its own doing.
+func reportedAtRest(rest api.InstanceState) func(*testing.T, *Store) {
+	return func(t *testing.T, s *Store) {
+		t.Helper()
+		in := reportOf(hostA, "a")
+		in.Pools = pausePools()
+		in.Instances = []api.InstanceReport{{ID: app, State: api.InstancePaused, Standstill: rest}}
+		must(s.Report(t.Context(), nobody, in))(t)
 	}
 }
 
