@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
@@ -22,7 +23,6 @@ import (
 func (m *Manager) Run(ctx context.Context, caughtUp func()) error {
 	changes := m.watch.all(ctx)
 	m.continueDeletions(ctx)
-	m.recordEndsOrRetry(ctx)
 	open, err := m.List(ctx, false)
 	if err != nil {
 		return err
@@ -32,6 +32,9 @@ func (m *Manager) Run(ctx context.Context, caughtUp func()) error {
 		m.auditStop(ctx, open[i].ID, true)
 	}
 	caughtUp()
+	var ends sync.WaitGroup
+	defer ends.Wait()
+	ends.Go(func() { m.keepEndsRecorded(ctx) })
 	for id := range changes {
 		m.advance(ctx, id)
 		m.auditStop(ctx, id, false)
@@ -114,7 +117,7 @@ func (m *Manager) endedMeanwhile(ctx context.Context, h *history) (todo steps.Go
 // the registry may have ended some of them meanwhile. The registry hears how earlier moves ended, as its
 // database may have been restored: soon, since it takes nothing from this host before Rejoined has returned.
 func (m *Manager) Rejoined(ctx context.Context) error {
-	m.recordEndsOrRetry(context.WithoutCancel(ctx))
+	m.recordEndsSoon()
 	open, err := m.List(ctx, false)
 	for i := range open {
 		m.watch.notify(open[i].ID)
@@ -129,6 +132,7 @@ func (m *Manager) Wake(hypervisor, registry bool) {
 	}
 	if registry {
 		m.runner.Wake(request.WaitRegistry)
+		m.recordEndsSoon()
 	}
 	m.retries.expedite()
 }

@@ -295,7 +295,9 @@ func (m *Manager) call(ctx context.Context, goal steps.Goal, c Call, check func(
 	switch {
 	case errors.Is(err, errServed):
 		same := h.serving(goal)
-		if err := m.recordEnd(ctx, h); err != nil && api.CodeOf(err) != api.CodeNotFound && !request.Away(err) {
+		if err := m.recordEnd(ctx, h); request.Away(err) {
+			m.recordEndsSoon()
+		} else if err != nil && api.CodeOf(err) != api.CodeNotFound {
 			return api.Migration{}, "", err
 		}
 		return m.render(h), same.requestID, m.continueParked(ctx, same)

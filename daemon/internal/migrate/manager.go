@@ -59,6 +59,7 @@ type Manager struct {
 
 	retries retries
 	cancels cancels
+	endsDue chan struct{} // of recordEndsSoon
 
 	chains  chainProblems
 	glances chainGlances // of WatchChains alone

@@ -15,7 +15,7 @@ import (
 // ops. Journal is the runner's journal. Host returns this host once the registry knows it.
 func New(cfg Config, ports steps.Ports, runner *op.Runner, journal Journal, host func(context.Context) (steps.Host, error), log *slog.Logger) *Manager {
 	m := &Manager{
-		cfg: cfg, ports: ports, runner: runner, journal: journal, host: host, log: log, watch: newWatchers(), opEnds: newWatchers(), glances: chainGlances{},
+		cfg: cfg, ports: ports, runner: runner, journal: journal, host: host, log: log, watch: newWatchers(), opEnds: newWatchers(), glances: chainGlances{}, endsDue: make(chan struct{}, 1),
 		admission: request.Admission{Runner: runner, Journal: journal, Log: log, Now: ports.Now, Kinds: []string{steps.KindDeleteSource}},
 	}
 	m.env = steps.NewEnv(ports, steps.NewHistory(journal, runner.Status), host, m.watch.notify, log)

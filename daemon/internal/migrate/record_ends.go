@@ -4,11 +4,14 @@ package migrate
 
 import (
 	"context"
+	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/retry"
 )
 
 // recordEnds reports to the registry how those moves of this host ended that are over by the journal
@@ -16,9 +19,15 @@ import (
 // oldest is first, since a later move of the volume begins where an earlier one has ended. An error
 // says that the registry is away, or that this host has not rejoined; what the registry refuses is in the log.
 func (m *Manager) recordEnds(ctx context.Context) error {
+	_, err := m.recordEndsAt(ctx, slog.LevelWarn)
+	return err
+}
+
+// recordEndsAt is recordEnds, which logs at a level what the registry refuses, and reports whether it refused any.
+func (m *Manager) recordEndsAt(ctx context.Context, level slog.Level) (refused bool, err error) {
 	rows, err := m.ports.Claims.Site.Migrations(ctx, "", false)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, row := range slices.Backward(rows) {
 		h, err := m.loadHistory(ctx, row.ID)
@@ -29,13 +38,46 @@ func (m *Manager) recordEnds(ctx context.Context) error {
 			err = m.recordEnd(ctx, h)
 		}
 		if request.Away(err) || api.CodeOf(err) == api.CodeStaleEpoch {
-			return err
+			return refused, err
 		}
 		if err != nil {
-			m.log.Warn("cannot report to the registry how a move has ended that is open there", "migration", row.ID, "err", err)
+			refused = true
+			m.log.Log(ctx, level, "cannot report to the registry how a move has ended that is open there", "migration", row.ID, "err", err)
 		}
 	}
-	return nil
+	return refused, nil
+}
+
+// keepEndsRecorded calls recordEnds now and whenever it is told to, until ctx ends. What the registry does not
+// take is reported again, less and less often: it may wait for an operator there. It is a warning once.
+func (m *Manager) keepEndsRecorded(ctx context.Context) {
+	backoff := retry.Backoff{First: replanDelay, Max: endsDelay}
+	level := slog.LevelWarn
+	for ctx.Err() == nil {
+		var again <-chan time.Time
+		if refused, err := m.recordEndsAt(ctx, level); refused || err != nil {
+			again = time.After(backoff.Next())
+		}
+		level = slog.LevelDebug
+		select {
+		case <-ctx.Done():
+		case <-again:
+		case <-m.endsDue:
+			backoff.Reset()
+			level = slog.LevelWarn
+		}
+	}
+}
+
+// endsDelay bounds the delay between two reports of an end that the registry did not take.
+const endsDelay = time.Minute
+
+// recordEndsSoon has keepEndsRecorded look, if Run is called.
+func (m *Manager) recordEndsSoon() {
+	select {
+	case m.endsDue <- struct{}{}:
+	default: // it has a look to come
+	}
 }
 
 // recordEnd reports to the registry how a move has ended, if its end is in the journal.
@@ -62,14 +104,4 @@ func (h *history) recordedEnd() (end api.MigrationState, known bool) {
 	default:
 		return "", false
 	}
-}
-
-// recordEndsOrRetry calls recordEnds until the registry has answered.
-func (m *Manager) recordEndsOrRetry(ctx context.Context) {
-	const key = "ends of earlier moves"
-	if err := m.recordEnds(ctx); err != nil && ctx.Err() == nil {
-		m.retries.schedule(key, err, func() { m.recordEndsOrRetry(ctx) })
-		return
-	}
-	m.retries.forget(key)
 }

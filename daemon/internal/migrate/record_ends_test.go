@@ -165,3 +165,26 @@ func TestUntilTheRegistryHasHeardOfAnEndNothingGoesByItsWord(t *testing.T) {
 		must(t, d.manager().MayStart(t.Context(), testInstance))
 	})
 }
+
+func TestAnEndThatTheRegistryRefusesIsReportedAgain(t *testing.T) {
+	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+		mig := d.copied()
+		b := d.hasBackup(mig.ID)
+		d.ends(mig, false)
+		d.restores(b, api.MigrationOrphaned) // from which no host ends a move
+		d.rejoined()
+		pass(time.Minute)
+		row, err := d.world.Registry.Migration(t.Context(), mig.ID)
+		must(t, err)
+		if row.State != api.MigrationOrphaned {
+			t.Fatalf("the registry has the migration as %s: it has refused nothing", row.State)
+		}
+		r := d.world.Registry
+		r.With(func() {
+			row.State = api.MigrationCopied
+			r.Rows[mig.ID] = row
+		})
+		pass(2 * endsDelay)
+		d.wantEnded(d.get(mig.ID))
+	})
+}
