@@ -199,3 +199,19 @@ func TestABitmapOfAnOverlayComesAlongOrBack(t *testing.T) {
 	g.boot(t)
 	g.assertSettled(t)
 }
+
+func TestABitmapMadeInTheOverlayOfARawImageIsNotLost(t *testing.T) {
+	leftToTestE2E(t)
+	h, a, _ := sharedPools(t)
+	g := h.runningGuest(t, h.diskIn(t, a, api.FormatRaw))
+	v := g.start(t, "vda", "--to-pool", "b")
+	h.virsh(t, "checkpoint-create-as", g.Name, "nightly")
+	h.virsh(t, "checkpoint-delete", g.Name, "nightly", "--metadata")
+	g.writes(t)
+	v.copy(t)
+	e := h.fails(t, api.ExitOpFailed, api.CodeStateForbidden, v.completeArgs()...)
+	mustContain(t, e.Message, `dirty bitmap "nightly"`, "volferryctl migration cancel "+v.ID)
+	g.removesBitmap(t, e.Message)
+	v.complete(t)
+	g.assertSettled(t)
+}
