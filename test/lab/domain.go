@@ -26,6 +26,8 @@ type GuestConfig struct {
 	UEFI bool
 	// CanSleep: the machine of the guest has the sleep state S3.
 	CanSleep bool
+	// KeptInCrash: QEMU hears of a panic of the guest's kernel, and libvirt keeps the process.
+	KeptInCrash bool
 }
 
 // Disk is a disk of a guest.
@@ -86,7 +88,7 @@ var domainTemplate = template.Must(template.New("domain").Parse(`<domain type='q
   <features><acpi/></features>
   <on_poweroff>destroy</on_poweroff>
   <on_reboot>restart</on_reboot>
-  <on_crash>destroy</on_crash>
+  <on_crash>{{if .KeptInCrash}}preserve{{else}}destroy{{end}}</on_crash>
 {{- if .CanSleep}}
   <pm><suspend-to-mem enabled='yes'/></pm>{{end}}
   <devices>
@@ -128,6 +130,8 @@ var domainTemplate = template.Must(template.New("domain").Parse(`<domain type='q
     </serial>
 {{- end}}
     <memballoon model='none'/>
+{{- if .KeptInCrash}}
+    <panic model='isa'/>{{end}}
   </devices>
 </domain>
 `))

@@ -181,6 +181,16 @@ func (g *Guest) Sleep(ctx context.Context) error {
 	return g.WaitState(ctx, "pmsuspended")
 }
 
+// Crash has the guest's kernel panic, and waits until libvirt says so. The guest has to be one that is KeptInCrash.
+func (g *Guest) Crash(ctx context.Context) error {
+	if err := g.link.ending(func() error {
+		return g.link.command(ctx, workload.Command{Type: workload.CommandCrash})
+	}); err != nil {
+		return fmt.Errorf("crash guest %s: %w", g.Name, err)
+	}
+	return g.WaitState(ctx, "crashed")
+}
+
 // Wake wakes a guest that sleeps.
 func (g *Guest) Wake(ctx context.Context) error {
 	_, err := g.virsh(ctx, "dompmwakeup")

@@ -30,7 +30,7 @@ const kernelOptions = "console=ttyS0 quiet panic=-1 no_timer_check mitigations=o
 // that the kernel has built in is no file, and is passed over.
 var guestModules = []string{
 	"virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci",
-	"virtio_blk", "virtio_console", "evdev", "button",
+	"virtio_blk", "virtio_console", "evdev", "button", "pvpanic", "pvpanic-mmio",
 }
 
 // built is what this process has built, once it has succeeded.

@@ -86,7 +86,7 @@ func waitReason(op *api.Op) string {
 	case "storage":
 		return "the storage, which does not answer"
 	case "wake":
-		return "the guest to run or to be off: it is asleep or has crashed (virsh dompmwakeup, reset or destroy)"
+		return "the guest to run or to be off: it is asleep or has crashed (virsh dompmwakeup; reset, then resume; or destroy)"
 	case "backup":
 		return "the end of a backup of the guest's disk, which somebody else has begun (virsh domjobabort ends it)"
 	case "resume":

@@ -15,8 +15,8 @@ func Standstill(why hv.PauseReason, instance string) string {
 	case hv.PauseAsleep:
 		return fmt.Sprintf("instance %s is asleep (S3); `%s` wakes it", instance, api.ShellLine("virsh", "dompmwakeup", "--", instance))
 	case hv.PauseCrashed:
-		return fmt.Sprintf("the guest of instance %s has crashed and its process is kept; `%s` boots it again, `%s` ends it",
-			instance, api.ShellLine("virsh", "reset", "--", instance), api.ShellLine("virsh", "destroy", "--", instance))
+		return fmt.Sprintf("the guest of instance %s has crashed and its process is kept; `%s` and then `%s` boot it again, `%s` ends it",
+			instance, api.ShellLine("virsh", "reset", "--", instance), api.ShellLine("virsh", "resume", "--", instance), api.ShellLine("virsh", "destroy", "--", instance))
 	case hv.PauseUser, hv.PauseIOError, hv.PauseOther:
 	}
 	return ""

@@ -171,7 +171,7 @@ func (a *Admission) stuck(st op.Status, doing string) error {
 	case st.Waiting == WaitStorage:
 		code, what = api.CodeIOError, "the storage does not answer"
 	case st.Waiting == WaitWake:
-		code, what = api.CodeInstanceBusy, "the guest is asleep or has crashed, and is switched once it runs again or is off (virsh dompmwakeup, reset or destroy)"
+		code, what = api.CodeInstanceBusy, "the guest is asleep or has crashed, and is switched once it runs again or is off (virsh dompmwakeup; reset, then resume; or destroy)"
 	case st.Waiting == WaitBackup:
 		code, what = api.CodeInstanceBusy, "somebody has a backup made of the guest's disk, beside which libvirt begins no other job; wait for its end, or end it (virsh domjobabort)"
 	case st.Waiting == WaitResume:

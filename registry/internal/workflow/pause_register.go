@@ -235,7 +235,8 @@ func (tx *changeTx) guestToPause(ctx context.Context, v api.Volume, instanceID s
 	case state == api.InstancePaused && rest == api.InstanceAsleep:
 		return g, refuse(api.CodeInstanceBusy, "cannot be saved: it is asleep (S3); `%s` on that host wakes it; migrate again then", api.ShellLine("virsh", "dompmwakeup", "--", g.Name))
 	case state == api.InstancePaused && rest == api.InstanceCrashed:
-		return g, refuse(api.CodeInstanceBusy, "cannot be saved: it has crashed, and its process is kept; `%s` on that host boots it again; migrate again then", api.ShellLine("virsh", "reset", "--", g.Name))
+		return g, refuse(api.CodeInstanceBusy, "cannot be saved: it has crashed, and its process is kept; `%s` and then `%s` on that host boot it again; migrate again then",
+			api.ShellLine("virsh", "reset", "--", g.Name), api.ShellLine("virsh", "resume", "--", g.Name))
 	}
 	return g, tx.CheckNoSplitBrain("migrate volume "+v.Name+" of instance "+g.Name, g.ID, g.Host.ID)
 }

@@ -183,7 +183,7 @@ func TestMovesWithAllGuestsPausedThatAreRefused(t *testing.T) {
 			before: instanceState(api.InstanceError, app), code: api.CodeStateForbidden, text: "is error",
 		},
 		"a guest sleeps":      {before: reportedAtRest(api.InstanceAsleep), code: api.CodeInstanceBusy, text: "instance app on host a cannot be saved: it is asleep (S3); `virsh dompmwakeup app`"},
-		"a guest has crashed": {before: reportedAtRest(api.InstanceCrashed), code: api.CodeInstanceBusy, text: "`virsh reset app`"},
+		"a guest has crashed": {before: reportedAtRest(api.InstanceCrashed), code: api.CodeInstanceBusy, text: "`virsh reset app` and then `virsh resume app`"},
 		"an attachment ends": {before: func(t *testing.T, s *Store) {
 			t.Helper()
 			must(s.TransitionAttachment(t.Context(), nobody, first, attachmentStep(api.AttachmentDetaching, api.AttachmentAttached)))(t)

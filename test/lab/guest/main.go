@@ -107,6 +107,9 @@ func (g *guest) obey(c workload.Command) error {
 		return fmt.Errorf("power off: %w", unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF))
 	case workload.CommandSleep:
 		go suspend(g.port) // the write returns when somebody has woken the machine
+	case workload.CommandCrash:
+		g.port.silence()
+		return os.WriteFile("/proc/sysrq-trigger", []byte("c"), 0)
 	case workload.CommandReboot:
 		g.port.silence()
 		return fmt.Errorf("reboot: %w", unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART))

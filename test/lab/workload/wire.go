@@ -67,6 +67,7 @@ const (
 	CommandPowerOff = "poweroff" // at once
 	CommandReboot   = "reboot"   // at once
 	CommandSleep    = "sleep"    // S3, until somebody wakes the machine
+	CommandCrash    = "crash"    // a panic of the kernel, at once
 )
 
 // Command is a line to the guest. One for another boot is ignored: it was on
