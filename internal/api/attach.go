@@ -129,7 +129,7 @@ type VolumeRetype struct {
 	BandwidthBytesPerSecond int64  `json:"bandwidth_bytes_per_second,omitempty" needs:"retype_options"`
 	DeleteSource            bool   `json:"delete_source,omitempty" needs:"retype_options"`
 	Pace                    string `json:"pace,omitempty" enum:"off,gentle,full" needs:"-"`
-	Checkpoints             string `json:"checkpoints,omitempty" enum:"drop" needs:"-"`
+	Checkpoints             string `json:"checkpoints,omitempty" enum:"drop" needs:"checkpoints"`
 }
 
 // CopyOptions returns how the volume is copied if it has to move.

@@ -82,9 +82,12 @@ const Identities = "identities"
 // Allocation is the feature to give the file that a move makes the room that is asked for.
 const Allocation = "allocation"
 
+// Checkpoints is the feature to lose the dirty bitmaps of a volume by a move only where that is asked for.
+const Checkpoints = "checkpoints"
+
 // features are those of this program, oldest first. A name is never reused, and never taken out
 // while a program of a neighbouring version may ask for it.
-var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared, RetypeTarget, RetypeFormat, LUKS, DrainPauseAll, KeepBase, DrainVerify, Identities, Allocation}
+var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared, RetypeTarget, RetypeFormat, LUKS, DrainPauseAll, KeepBase, DrainVerify, Identities, Allocation, Checkpoints}
 
 // The headers of every request and answer between programs.
 const (
