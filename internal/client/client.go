@@ -145,6 +145,7 @@ type call struct {
 	within    time.Duration
 	whole     bool
 	noun      string
+	next      *string
 	needs     []string
 }
 
@@ -174,6 +175,9 @@ func Whole() Option { return func(c *call) { c.whole = true } }
 // noun has Do fill out with that member of the answer, whatever other members a newer
 // program has put beside it.
 func noun(name string) Option { return func(c *call) { c.noun = name } }
+
+// nextOf has Do fill next with where the next page of a list begins, "" if there is none.
+func nextOf(next *string) Option { return func(c *call) { c.next = next } }
 
 // Do sends in (nil for no body) and decodes the value under the answer's noun into out (nil
 // ignores the answer). If the answer has several nouns, out gets the whole document. Path
@@ -297,6 +301,13 @@ func decodeAnswer(method, path string, body []byte, out any, options call) error
 	}
 	for _, remark := range remarks {
 		delete(document, remark)
+	}
+	if options.next != nil {
+		next, err := NextIn(document)
+		if err != nil {
+			return api.Errorf(api.CodeInternal, "cannot read the answer to %s %s: %v", method, path, err)
+		}
+		*options.next = next
 	}
 	value := json.RawMessage(body)
 	switch named, there := document[options.noun]; {

@@ -4,6 +4,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 	"strconv"
 	"time"
@@ -50,6 +51,48 @@ func ask[Out any](ctx context.Context, r *Registry, route routes.Route[routes.No
 	return out, err
 }
 
+// each calls do with the things of a list, of which it has one page in memory. After an error of do
+// it returns that.
+func each[T any](ctx context.Context, r *Registry, route routes.Route[routes.None, []T], do func(*T) error) error {
+	return eachPage(ctx, r, route, func(things []T, _ int) error {
+		for i := range things {
+			if err := do(&things[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// list returns a list, in its order.
+func list[T any](ctx context.Context, r *Registry, route routes.Route[routes.None, []T]) ([]T, error) {
+	all, bytes := []T{}, 0
+	err := eachPage(ctx, r, route, func(things []T, size int) error {
+		all, bytes = append(all, things...), bytes+size
+		return CheckListBytes(bytes)
+	})
+	if err != nil {
+		return nil, err
+	}
+	routes.Sort(route, all)
+	return all, nil
+}
+
+// eachPage calls do with the pages of a list and their sizes in bytes.
+func eachPage[T any](ctx context.Context, r *Registry, route routes.Route[routes.None, []T], do func(things []T, bytes int) error) error {
+	return FollowPages(func(after string) (next string, err error) {
+		var text json.RawMessage
+		if err := r.Do(ctx, route.Method, route.With(routes.AfterParameter, after).PathOf(), nil, &text, noun(route.Noun), nextOf(&next)); err != nil {
+			return "", err
+		}
+		var things []T
+		if err := json.Unmarshal(text, &things); err != nil {
+			return "", api.Errorf(api.CodeInternal, "cannot read the answer to %s: %v", route, err)
+		}
+		return next, do(things, len(text))
+	})
+}
+
 // change makes a request that changes what refs name.
 func change[In, Out any](ctx context.Context, r *Registry, route routes.Route[In, Out], opID string, in In, refs ...string) (out Out, err error) {
 	if peer, known := r.Peer(); known && peer.IsFirst() {
@@ -84,7 +127,7 @@ func (r *Registry) Report(ctx context.Context, in api.HostReport) (api.Host, err
 
 // Hosts returns every host.
 func (r *Registry) Hosts(ctx context.Context) ([]api.Host, error) {
-	return ask(ctx, r, routes.ListHosts)
+	return list(ctx, r, routes.ListHosts)
 }
 
 // Host returns one host.
@@ -106,7 +149,7 @@ func (r *Registry) RejoinHost(ctx context.Context, hostID string, in api.HostRej
 
 // Pools returns the pools of every host.
 func (r *Registry) Pools(ctx context.Context) ([]api.Pool, error) {
-	return ask(ctx, r, routes.ListPools)
+	return list(ctx, r, routes.ListPools)
 }
 
 // Pool returns the pool with this name on a host. The host may be empty if only one host

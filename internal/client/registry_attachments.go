@@ -11,7 +11,7 @@ import (
 
 // Instances returns every instance.
 func (r *Registry) Instances(ctx context.Context) ([]api.Instance, error) {
-	return ask(ctx, r, routes.ListInstances)
+	return list(ctx, r, routes.ListInstances)
 }
 
 // Instance returns one instance.
@@ -33,7 +33,7 @@ func (r *Registry) ForgetInstance(ctx context.Context, opID, ref string) error {
 // Attachments returns the attachments of a volume at an instance. An empty reference stands
 // for every volume, or every instance.
 func (r *Registry) Attachments(ctx context.Context, volume, instance string) ([]api.Attachment, error) {
-	return ask(ctx, r, routes.ListAttachments.With("volume", volume).With("instance", instance))
+	return list(ctx, r, routes.ListAttachments.With("volume", volume).With("instance", instance))
 }
 
 // Attachment returns one attachment.

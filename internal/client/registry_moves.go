@@ -16,7 +16,13 @@ func (r *Registry) Migrations(ctx context.Context, volume string, all bool) ([]a
 	if all {
 		flag = "1"
 	}
-	return ask(ctx, r, routes.ListMigrations.With("volume", volume).With("all", flag))
+	return list(ctx, r, routes.ListMigrations.With("volume", volume).With("all", flag))
+}
+
+// EachOpenMigration calls do with every open migration, and keeps none. After an error of do it
+// returns that.
+func (r *Registry) EachOpenMigration(ctx context.Context, do func(*api.Migration) error) error {
+	return each(ctx, r, routes.ListMigrations, do)
 }
 
 // Migration returns one migration.

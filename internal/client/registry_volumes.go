@@ -11,7 +11,7 @@ import (
 
 // Types returns every volume type.
 func (r *Registry) Types(ctx context.Context) ([]api.VolumeType, error) {
-	return ask(ctx, r, routes.ListTypes)
+	return list(ctx, r, routes.ListTypes)
 }
 
 // Type returns one volume type.
@@ -32,12 +32,17 @@ func (r *Registry) DeleteType(ctx context.Context, opID, ref string) error {
 
 // Policies returns every policy.
 func (r *Registry) Policies(ctx context.Context) ([]api.Policy, error) {
-	return ask(ctx, r, routes.ListPolicies)
+	return list(ctx, r, routes.ListPolicies)
 }
 
 // Volumes returns every volume.
 func (r *Registry) Volumes(ctx context.Context) ([]api.Volume, error) {
-	return ask(ctx, r, routes.ListVolumes)
+	return list(ctx, r, routes.ListVolumes)
+}
+
+// EachVolume calls do with every volume, and keeps none. After an error of do it returns that.
+func (r *Registry) EachVolume(ctx context.Context, do func(*api.Volume) error) error {
+	return each(ctx, r, routes.ListVolumes, do)
 }
 
 // Volume returns one volume.

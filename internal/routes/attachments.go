@@ -7,7 +7,7 @@ import "github.com/volferry/volferry/internal/api"
 // Routes of attachments.
 var (
 	ListAttachments = get[[]api.Attachment]("/v1/attachments",
-		"List the attachments, or those of a volume or at an instance", registry(own), daemon(Remembers), query("volume", "instance"))
+		"List the attachments, or those of a volume or at an instance", registry(own), daemon(Remembers), query("volume", "instance"), paged(attachmentOrder))
 	ShowAttachment = get[api.Attachment]("/v1/attachments/{attachment}",
 		"Show an attachment", registry(own), daemon(Remembers))
 	DeleteAttachment = remove[api.Attachment]("/v1/attachments/{attachment}",

@@ -11,6 +11,18 @@ import (
 	"github.com/volferry/volferry/internal/httpjson"
 )
 
+// A list of the registry comes in pages for a program that announces protocol.Pages, and for a
+// request with AfterParameter. A page has the things whose keys follow that parameter, which is
+// empty for the first page, in the order of the keys. A key never changes, so a thing that is
+// there all the time is in one of the pages, whatever becomes of the others meanwhile.
+const (
+	// AfterParameter is the query parameter with the Next of the page before.
+	AfterParameter = "after"
+	// Next is the member of an answer that is a page and not the last one. It stands beside the
+	// noun, and its value means nothing to a client.
+	Next = "next"
+)
+
 // Declaration is all that is declared of a route but its types.
 type Declaration struct {
 	Method string
@@ -29,6 +41,8 @@ type Declaration struct {
 	in    any
 	out   []httpjson.Noun
 	lines any
+	// order is a func(a, b T) int, of a list that the registry answers in pages.
+	order any
 }
 
 // AtDaemon is a route as the daemon serves it.
@@ -98,6 +112,9 @@ func (d *Declaration) ServedByDaemon(h httpjson.Handler) httpjson.Route {
 		panic(d.String() + " is no route of the daemon")
 	}
 	served := d.served(d.Daemon.Query, h)
+	if d.order != nil && d.Daemon.Part.ByRegistry() {
+		served.Out = withNext(served.Out)
+	}
 	if d.Daemon.Part == Remembers {
 		served.Out = append(slices.Clip(served.Out), httpjson.Noun{Name: "stale", Value: false}, httpjson.Noun{Name: "age_seconds", Value: 0.0})
 	}
@@ -112,6 +129,9 @@ func (d *Declaration) ServedByRegistry(h httpjson.Handler) httpjson.Route {
 	}
 	served := d.served(d.Registry.Query, h)
 	served.Hosts = d.Registry.Hosts
+	if d.order != nil {
+		served.Out = withNext(served.Out)
+	}
 	return served
 }
 
@@ -120,4 +140,18 @@ func (d *Declaration) served(query []string, h httpjson.Handler) httpjson.Route 
 		Method: d.Method, Path: d.Path, Access: d.Access, Summary: d.Summary, Query: query,
 		In: d.in, Out: d.out, Lines: d.lines, Handler: h,
 	}
+}
+
+// addPages adds the query parameter where the registry answers.
+func (d *Declaration) addPages() {
+	if d.Registry != nil {
+		d.Registry.Query = append(d.Registry.Query, AfterParameter)
+	}
+	if d.Daemon != nil && d.Daemon.Part.ByRegistry() {
+		d.Daemon.Query = append(d.Daemon.Query, AfterParameter)
+	}
+}
+
+func withNext(out []httpjson.Noun) []httpjson.Noun {
+	return append(slices.Clip(out), httpjson.Noun{Name: Next, Value: ""})
 }

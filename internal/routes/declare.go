@@ -44,6 +44,11 @@ func also[T any](noun string) option {
 	return func(d *Declaration) { d.out = append(d.out, httpjson.Noun{Name: noun, Value: none}) }
 }
 
+// paged says that the registry answers with the list in pages. Order is that of the whole list.
+func paged[T any](order func(a, b T) int) option {
+	return func(d *Declaration) { d.order = order }
+}
+
 // waitParameter is how long a host may wait for the end of the op before it answers: a
 // duration such as "30s". The registry has no such parameter, as it keeps no task waiting.
 const waitParameter = "wait"
@@ -73,6 +78,9 @@ func declare[In, Out any](access httpjson.Access, method, path, summary string, 
 	}
 	if d.Registry != nil {
 		d.Registry.Query = append(d.Registry.Query, d.query...)
+	}
+	if d.order != nil {
+		d.addPages()
 	}
 	all = append(all, d)
 	return Route[In, Out]{Declaration: d}

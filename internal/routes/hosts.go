@@ -10,7 +10,7 @@ import (
 // Routes of hosts, and of the tasks that the registry has for them.
 var (
 	ListHosts = get[[]api.Host]("/v1/hosts",
-		"List the hosts", registry(own), daemon(Remembers))
+		"List the hosts", registry(own), daemon(Remembers), paged(hostOrder))
 	ShowHost = get[api.Host]("/v1/hosts/{host}",
 		"Show a host", registry(own), daemon(Remembers))
 	ReportHost = report[api.HostReport, api.Host]("/v1/hosts/{host}/report",

@@ -7,7 +7,7 @@ import "github.com/volferry/volferry/internal/api"
 // Routes of instances.
 var (
 	ListInstances = get[[]api.Instance]("/v1/instances",
-		"List the instances", registry(own), daemon(Remembers))
+		"List the instances", registry(own), daemon(Remembers), paged(instanceOrder))
 	ShowInstance = get[api.Instance]("/v1/instances/{instance}",
 		"Show an instance", registry(own), daemon(Remembers))
 	AdoptInstance = post[api.InstanceAdopt, api.Instance]("/v1/instances:adopt",

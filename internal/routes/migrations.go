@@ -10,7 +10,7 @@ import (
 // Routes of migrations.
 var (
 	ListMigrations = get[[]api.Migration]("/v1/migrations",
-		"List the open migrations, with all=1 also those that are over", registry(own, "volume"), daemon(Answers), query("all"))
+		"List the open migrations, with all=1 also those that are over", registry(own, "volume"), daemon(Answers), query("all"), paged(migrationOrder))
 	ListReleased = get[[]api.ReleasedSource]("/v1/migrations:released",
 		"List the sources that the moves of a host have left and that are still there", registry(never, "host"), daemon(Answers), query("volume"))
 	DeleteSource = post[None, api.ReleasedSource]("/v1/migrations/{migration}/delete-source",

@@ -7,7 +7,7 @@ import "github.com/volferry/volferry/internal/api"
 // Routes of pools and of the drains that empty them.
 var (
 	ListPools = get[[]api.Pool]("/v1/pools",
-		"List the storage pools of every host", registry(own), daemon(Remembers))
+		"List the storage pools of every host", registry(own), daemon(Remembers), paged(poolOrder))
 	ShowPool = get[api.Pool]("/v1/pools/{pool}",
 		"Show a storage pool; host says whose, where several hosts have one of that name",
 		registry(own), daemon(Remembers), query("host"))
@@ -15,7 +15,7 @@ var (
 		"Move every volume of a pool, on every host, to another pool", registry(never), daemon(PassesOn))
 
 	ListDrains = get[[]api.Drain]("/v1/drains",
-		"List the drains, newest first", registry(never), daemon(PassesOn))
+		"List the drains, newest first", registry(never), daemon(PassesOn), paged(drainOrder))
 	ShowDrain = get[api.Drain]("/v1/drains/{drain}",
 		"Show a drain with its volumes", registry(never), daemon(PassesOn))
 	FollowDrain = stream("/v1/drains/{drain}/events",

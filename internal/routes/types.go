@@ -7,7 +7,7 @@ import "github.com/volferry/volferry/internal/api"
 // Routes of volume types and policies.
 var (
 	ListTypes = get[[]api.VolumeType]("/v1/types",
-		"List the volume types", registry(anyOf), daemon(Remembers))
+		"List the volume types", registry(anyOf), daemon(Remembers), paged(typeOrder))
 	CreateType = post[api.VolumeTypeCreate, api.VolumeType]("/v1/types",
 		"Create a volume type", registry(never), daemon(PassesOn))
 	ShowType = get[api.VolumeType]("/v1/types/{type}",
@@ -18,7 +18,7 @@ var (
 		"Delete a volume type", registry(never), daemon(PassesOn))
 
 	ListPolicies = get[[]api.Policy]("/v1/policies",
-		"List the policies", registry(anyOf), daemon(Remembers))
+		"List the policies", registry(anyOf), daemon(Remembers), paged(policyOrder))
 	// The registry does not have it, so this is answered only while that is away.
 	ShowPolicy = get[api.Policy]("/v1/policies/{policy}",
 		"Show a policy", daemon(Remembers))

@@ -7,7 +7,7 @@ import "github.com/volferry/volferry/internal/api"
 // Routes of volumes.
 var (
 	ListVolumes = get[[]api.Volume]("/v1/volumes",
-		"List the volumes", registry(own), daemon(Remembers))
+		"List the volumes", registry(own), daemon(Remembers), paged(volumeOrder))
 	ShowVolume = get[api.Volume]("/v1/volumes/{volume}",
 		"Show a volume", registry(own), daemon(Remembers))
 	CreateVolume = post[api.VolumeCreate, api.Volume]("/v1/volumes",

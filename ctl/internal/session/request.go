@@ -3,11 +3,13 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -58,17 +60,67 @@ func Ask[In, Out any](ctx context.Context, s *Session, route routes.Route[In, Ou
 	return out, resp, resp.Decode(route.Noun, out)
 }
 
-// List reads a collection. It returns the things and the answer.
+// List reads a collection, page after page. It returns the things and the answer, which has all of them.
 func List[T any](ctx context.Context, s *Session, route routes.Route[routes.None, []T]) ([]T, Response, error) {
-	resp, err := Get(ctx, s, route)
+	var pages []Response
+	size := 0
+	err := client.FollowPages(func(after string) (string, error) {
+		page, err := Get(ctx, s, route.With(routes.AfterParameter, after))
+		if err != nil {
+			return "", err
+		}
+		pages, size = append(pages, page), size+len(page.Members[route.Noun])
+		if err := client.CheckListBytes(size); err != nil {
+			return "", err
+		}
+		return client.NextIn(page.Members)
+	})
 	if err != nil {
 		return nil, Response{}, err
+	}
+	resp := pages[0]
+	if len(pages) > 1 {
+		if resp, err = joinPages(route, pages); err != nil {
+			return nil, Response{}, err
+		}
 	}
 	var things []T
 	if resp.Has(route.Noun) {
 		err = resp.Decode(route.Noun, &things)
 	}
 	return things, resp, err
+}
+
+// joinPages returns one answer with the things of several pages, in the order of the list. They stay
+// as they came.
+func joinPages[T any](route routes.Route[routes.None, []T], pages []Response) (Response, error) {
+	type item struct {
+		thing T
+		text  json.RawMessage
+	}
+	var all []item
+	for _, page := range pages {
+		var texts []json.RawMessage
+		if err := page.Decode(route.Noun, &texts); err != nil {
+			return Response{}, err
+		}
+		for _, text := range texts {
+			i := item{text: text}
+			if err := json.Unmarshal(text, &i.thing); err != nil {
+				return Response{}, fmt.Errorf("decode %s: %w", route.Noun, err)
+			}
+			all = append(all, i)
+		}
+	}
+	routes.SortBy(route, all, func(i item) T { return i.thing })
+	texts := make([][]byte, len(all))
+	for i := range all {
+		texts[i] = all[i].text
+	}
+	whole := slices.Concat([]byte("["), bytes.Join(texts, []byte(",")), []byte("]")) // an encoder would change them
+	resp := pages[0].With(route.Noun, whole)
+	delete(resp.Members, routes.Next) // of a copy
+	return resp, nil
 }
 
 // Show reads one thing. It returns the thing and the answer.

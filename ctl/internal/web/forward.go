@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -42,7 +43,7 @@ type forwarder struct {
 }
 
 // handler passes a read of route d on. Of the browser's request the other side sees the
-// names in the path, and the query: no cookie, and no header.
+// names in the path, and the query: no cookie, and no header. It is told which program asks.
 func (f *forwarder) handler(d *routes.Declaration) http.Handler {
 	names := wildcard.FindAllStringSubmatch(d.Path, -1)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -59,6 +60,7 @@ func (f *forwarder) handler(d *routes.Declaration) http.Handler {
 			writeError(w, http.StatusBadRequest, api.Errorf(api.CodeInvalidArgument, "cannot make a request of %.80q", r.URL.RawQuery))
 			return
 		}
+		protocol.Announce(ask.Header) // the page follows the pages of a list, too
 		resp, err := f.transport.RoundTrip(ask)
 		if err != nil {
 			writeError(w, http.StatusBadGateway, api.Errorf(api.CodeHypervisorUnavailable, "%v", err))

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/internal/routes"
 )
 
@@ -63,7 +64,7 @@ func TestOtherMethodsThanGetReachNothing(t *testing.T) {
 
 func TestOtherSideSeesPathAndQueryAndNothingElseOfTheBrowser(t *testing.T) {
 	s := openSite(t)
-	resp := s.ask(t, "GET", "/v1/migrations?all=1", "Volferry-Host: h1", "Volferry-Epoch: 9", "Idempotency-Key: k", "Authorization: Basic x", "Origin: "+s.page.URL, "Forwarded: for=me")
+	resp := s.ask(t, "GET", "/v1/migrations?all=1", "Volferry-Host: h1", "Volferry-Epoch: 9", "Idempotency-Key: k", "Authorization: Basic x", "Origin: "+s.page.URL, "Forwarded: for=me", "Volferry-Version: v0")
 	if resp.StatusCode != http.StatusTeapot || len(resp.Cookies()) > 0 || resp.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("answer: %s %v", resp.Status, resp.Header)
 	}
@@ -71,8 +72,11 @@ func TestOtherSideSeesPathAndQueryAndNothingElseOfTheBrowser(t *testing.T) {
 	if got := r.Method + " " + r.URL.RequestURI(); got != "GET /v1/migrations?all=1" {
 		t.Errorf("the other side sees %s", got)
 	}
+	if diff := cmp.Diff(protocol.Own(), protocol.AnnouncedIn(r.Header)); diff != "" {
+		t.Errorf("the other side is told of another program (-want +got):\n%s", diff)
+	}
 	for name := range r.Header {
-		if !slices.Contains([]string{"User-Agent", "Accept-Encoding"}, name) {
+		if !slices.Contains([]string{"User-Agent", "Accept-Encoding", "Volferry-Version", "Volferry-Protocol", "Volferry-Features"}, name) {
 			t.Errorf("the other side sees %s: %s", name, r.Header.Get(name))
 		}
 	}

@@ -59,7 +59,8 @@ func TestWhatIsNotRememberedIsSaidToBe(t *testing.T) {
 	for path, code := range map[string]api.Code{
 		"/v1/volumes/other": api.CodeRegistryUnavailable, "/v1/pools/other": api.CodeRegistryUnavailable, "/v1/attachments?volume=other": api.CodeRegistryUnavailable,
 		"/v1/volumes/1111": api.CodeInvalidArgument, "/v1/pools/fast": api.CodeInvalidArgument, "/v1/volumes?colour=red": api.CodeInvalidArgument,
-		"/v1/events": api.CodeRegistryUnavailable, "/v1/drains": api.CodeRegistryUnavailable,
+		"/v1/volumes?after=11112222": api.CodeRegistryUnavailable, // the rest of a list that the registry has begun
+		"/v1/events":                 api.CodeRegistryUnavailable, "/v1/drains": api.CodeRegistryUnavailable,
 	} {
 		wantError(t, newServer(t, nowhere, remembers()), "GET", path, code)
 	}

@@ -52,6 +52,9 @@ func endOf(vol *api.Volume) string {
 // said. It is, marked as stale, while the registry is away.
 func remembered[Out any](s *Server, route routes.Route[routes.None, Out], lookup cached[Out]) httpjson.Route {
 	return route.ServedByDaemon(func(w http.ResponseWriter, r *http.Request) error {
+		if hasBegun(r) {
+			return s.proxied(w, r)
+		}
 		if why := s.Uplink.Err(); why != nil && away(why) {
 			if done, err := stale(s, w, r, route, lookup); done || err != nil {
 				return err
@@ -73,6 +76,10 @@ func remembered[Out any](s *Server, route routes.Route[routes.None, Out], lookup
 	})
 }
 
+// hasBegun reports whether a request asks for a page that is not the first one. The registry alone
+// has the rest of a list that it has begun.
+func hasBegun(r *http.Request) bool { return r.URL.Query().Get(routes.AfterParameter) != "" }
+
 // readTimeout is how long a read waits for the registry before it is answered
 // from what is remembered.
 const readTimeout = 5 * time.Second
@@ -85,7 +92,7 @@ func away(err error) bool { return api.CodeOf(err) == api.CodeRegistryUnavailabl
 func (s *Server) fresh(route httpjson.Route) httpjson.Route {
 	next := route.Handler
 	route.Handler = func(w http.ResponseWriter, r *http.Request) error {
-		if s.Uplink.Err() == nil {
+		if s.Uplink.Err() == nil && !hasBegun(r) {
 			_ = s.Uplink.Refresh(r.Context())
 		}
 		return next(w, r)

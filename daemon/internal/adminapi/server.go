@@ -32,7 +32,7 @@ const program = "volferryd"
 // are passed on as they came.
 type Registry interface {
 	Volume(ctx context.Context, id string) (api.Volume, error)
-	Volumes(ctx context.Context) ([]api.Volume, error)
+	EachVolume(ctx context.Context, do func(*api.Volume) error) error
 	Instances(ctx context.Context) ([]api.Instance, error)
 	Instance(ctx context.Context, id string) (api.Instance, error)
 	Attachment(ctx context.Context, id string) (api.Attachment, error)

@@ -201,8 +201,9 @@ func (s *Server) count(ctx context.Context, st *api.Status) {
 	view, _, _ := s.Uplink.View()
 	st.Volumes, st.Instances = len(view.Volumes), len(view.Instances)
 	if s.Uplink.Up() { // or it would be asked in vain
-		if vols, err := s.Registry.Volumes(ctx); err == nil {
-			st.Volumes = len(vols)
+		n := 0
+		if err := s.Registry.EachVolume(ctx, func(*api.Volume) error { n++; return nil }); err == nil {
+			st.Volumes = n
 		}
 		if insts, err := s.Registry.Instances(ctx); err == nil {
 			st.Instances = len(insts)

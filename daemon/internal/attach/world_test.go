@@ -64,6 +64,16 @@ func (s *fakeSite) Migrations(context.Context, string, bool) ([]api.Migration, e
 	return s.migrations, nil
 }
 
+// EachVolume implements location.Site.
+func (s *fakeSite) EachVolume(ctx context.Context, do func(*api.Volume) error) error {
+	return hosttest.Each(s.Volumes(ctx))(do)
+}
+
+// EachOpenMigration implements location.Site.
+func (s *fakeSite) EachOpenMigration(ctx context.Context, do func(*api.Migration) error) error {
+	return hosttest.Each(s.Migrations(ctx, "", false))(do)
+}
+
 func newWorld(t *testing.T, states ...hv.State) *world {
 	t.Helper()
 	moments := &hosttest.Moments{}

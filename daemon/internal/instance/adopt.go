@@ -22,7 +22,7 @@ import (
 
 // Registry is the part of the registry that adoption needs.
 type Registry interface {
-	Volumes(ctx context.Context) ([]api.Volume, error)
+	EachVolume(ctx context.Context, do func(*api.Volume) error) error
 	Instances(ctx context.Context) ([]api.Instance, error)
 	RegisterInstance(ctx context.Context, opID string, in api.InstanceRegister) (api.Instance, error)
 }
@@ -141,8 +141,8 @@ func (a *Adopter) adopt(ctx context.Context, opID string, dom *hv.Domain, in api
 
 // register registers a domain with its disks. Nobody else takes an image meanwhile.
 func (a *Adopter) register(ctx context.Context, opID string, dom *hv.Domain, in api.InstanceAdopt) (api.Instance, error) {
-	volumes, err := a.Registry.Volumes(ctx)
-	if err != nil {
+	volumes := map[string]bool{}
+	if err := a.Registry.EachVolume(ctx, func(v *api.Volume) error { volumes[v.ID] = true; return nil }); err != nil {
 		return api.Instance{}, err
 	}
 	look, err := a.Claims.Look(ctx)
@@ -256,7 +256,7 @@ func otherChain(d *hv.Disk, l api.Location) string {
 
 // place gives the disk its volume (identify), or says why where it is keeps it from being
 // one.
-func (a *Adopter) place(ctx context.Context, disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.Look, volumes []api.Volume, force bool) (why string, err error) {
+func (a *Adopter) place(ctx context.Context, disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.Look, volumes map[string]bool, force bool) (why string, err error) {
 	if why, err = bases(look, disk.Location); why != "" || err != nil {
 		return why, err
 	}
@@ -328,7 +328,7 @@ func isShared(dom *hv.Domain, d *hv.Disk) bool {
 // one has the volume), else a new one, whose id is the disk's serial if that is a
 // UUID that no volume of any host has. Known says that there is one already. An image
 // that something else needs is refused.
-func identify(disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.Look, volumes []api.Volume) (known bool, err error) {
+func identify(disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.Look, volumes map[string]bool) (known bool, err error) {
 	path := disk.Location.Path
 	holder, err := look.Holder(path, location.Self{})
 	switch {
@@ -346,15 +346,11 @@ func identify(disk *api.AdoptedDisk, dom *hv.Domain, d *hv.Disk, look *location.
 		return false, api.Errorf(api.CodeConflict, "cannot adopt domain %s: its disk %s, %s, %s", dom.Name, d.Target, path, holder.Words)
 	}
 	disk.VolumeID = uuid.NewString()
-	if id, err := uuid.Parse(d.Serial); err == nil && !hasVolume(volumes, id.String()) {
+	if id, err := uuid.Parse(d.Serial); err == nil && !volumes[id.String()] {
 		disk.VolumeID = id.String()
 	}
 	disk.VolumeName = volumeName(dom, d.Target)
 	return false, nil
-}
-
-func hasVolume(volumes []api.Volume, id string) bool {
-	return slices.ContainsFunc(volumes, func(v api.Volume) bool { return v.ID == id })
 }
 
 // BootIndexes numbers the boot order of a definition's disks from 0, by target. If there is

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/location"
@@ -41,6 +42,16 @@ func (s *site) Instances(context.Context) ([]api.Instance, error) { return s.ins
 
 func (s *site) Migrations(context.Context, string, bool) ([]api.Migration, error) {
 	return s.migrations, nil
+}
+
+// EachVolume implements location.Site.
+func (s *site) EachVolume(ctx context.Context, do func(*api.Volume) error) error {
+	return hosttest.Each(s.Volumes(ctx))(do)
+}
+
+// EachOpenMigration implements location.Site.
+func (s *site) EachOpenMigration(ctx context.Context, do func(*api.Migration) error) error {
+	return hosttest.Each(s.Migrations(ctx, "", false))(do)
 }
 
 func (s *site) RegisterInstance(_ context.Context, _ string, in api.InstanceRegister) (api.Instance, error) {

@@ -4,9 +4,11 @@ package location_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
+	"github.com/volferry/volferry/daemon/internal/hosttest"
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
@@ -21,6 +23,16 @@ func (s cloneSite) Volumes(context.Context) ([]api.Volume, error) {
 
 func (s cloneSite) Migrations(context.Context, string, bool) ([]api.Migration, error) {
 	return []api.Migration{{ID: "m1", VolumeID: "v1", VolumeName: "web", Host: "here", Src: s.clone, Dst: api.Location{Path: "/nowhere/dst"}}}, nil
+}
+
+// EachVolume implements location.Site.
+func (s cloneSite) EachVolume(ctx context.Context, do func(*api.Volume) error) error {
+	return hosttest.Each(s.Volumes(ctx))(do)
+}
+
+// EachOpenMigration implements location.Site.
+func (s cloneSite) EachOpenMigration(ctx context.Context, do func(*api.Migration) error) error {
+	return hosttest.Each(s.Migrations(ctx, "", false))(do)
 }
 
 func TestABaseImageIsSpokenForButForOtherClones(t *testing.T) {
@@ -43,6 +55,59 @@ func TestABaseImageIsSpokenForButForOtherClones(t *testing.T) {
 	}
 	if h, err := look.BaseHolder("/nowhere/top"); err != nil || h.Volume == nil {
 		t.Errorf("a volume may be a base image: %+v (%v)", h, err)
+	}
+}
+
+// movingSite has a volume whose move ends while a look reads what the site has.
+type movingSite struct {
+	cloneSite
+	moved bool
+}
+
+func (s *movingSite) EachVolume(_ context.Context, do func(*api.Volume) error) error {
+	v := api.Volume{ID: "v1", Name: "web", Host: "here", Location: api.Location{Path: "/nowhere/top"}}
+	if s.moved {
+		v.Location.Path = "/nowhere/dst"
+	}
+	s.moved = true
+	return do(&v)
+}
+
+func (s *movingSite) EachOpenMigration(ctx context.Context, do func(*api.Migration) error) error {
+	if s.moved {
+		return nil
+	}
+	s.moved = true
+	return s.cloneSite.EachOpenMigration(ctx, do)
+}
+
+func TestADestinationIsSpokenForThoughItsMoveEndsDuringTheLook(t *testing.T) {
+	c := &location.Claims{Site: &movingSite{}, HostID: "here", Pools: func(context.Context) ([]hv.PoolInfo, error) { return nil, nil }}
+	look, err := c.Look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h, err := look.Holder("/nowhere/dst", location.Self{}); err != nil || h.Words == "" {
+		t.Errorf("the place of the volume belongs to nobody: %+v (%v)", h, err)
+	}
+}
+
+// tornSite has volumes of which only some can be read.
+type tornSite struct{ cloneSite }
+
+func (s tornSite) EachVolume(ctx context.Context, do func(*api.Volume) error) error {
+	return errors.Join(s.cloneSite.EachVolume(ctx, do), api.Errorf(api.CodeRegistryUnavailable, "away"))
+}
+
+func TestALookThatReadsOnlyAPartKnowsNothing(t *testing.T) {
+	c := &location.Claims{Site: tornSite{}, HostID: "here", Pools: func(context.Context) ([]hv.PoolInfo, error) { return nil, nil }}
+	if look, err := c.Look(t.Context()); err == nil || look != nil {
+		t.Errorf("%+v (%v)", look, err)
+	}
+	taken := false
+	_, err := c.Take(t.Context(), "/nowhere/free", location.Self{}, func() error { taken = true; return nil })
+	if err == nil || taken {
+		t.Errorf("an image was taken (%t, %v)", taken, err)
 	}
 }
 

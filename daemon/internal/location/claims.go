@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -33,17 +34,20 @@ type Claims struct {
 	mu sync.Mutex
 }
 
-// Site is the part of the registry that Claims asks.
+// Site is the part of the registry that Claims asks. A list may be longer than what a host can have
+// in memory, so its things are visited and not returned: if one cannot be read, the error is of the
+// whole visit.
 type Site interface {
-	Volumes(ctx context.Context) ([]api.Volume, error)
-	// Migrations returns the open migrations of a volume, or all. An empty reference stands
-	// for every volume.
+	EachVolume(ctx context.Context, do func(*api.Volume) error) error
+	EachOpenMigration(ctx context.Context, do func(*api.Migration) error) error
+	// Migrations returns the open migrations of a volume, or all, newest first. An empty reference
+	// stands for every volume.
 	Migrations(ctx context.Context, volume string, all bool) ([]api.Migration, error)
 }
 
 // Holder says to whom an image belongs. The zero Holder is nobody.
 type Holder struct {
-	// Volume is set if it is the image of a volume.
+	// Volume is set if it is the image of a volume. It lacks the attachments.
 	Volume *api.Volume
 	// BaseOf is set if it is a base image of a volume.
 	BaseOf *api.Volume
@@ -85,58 +89,125 @@ func (c *Claims) Exclusive(do func() error) error {
 	return do()
 }
 
-// Look knows which images belonged to somebody at one moment.
+// Look knows which images belonged to somebody at one moment. Of everything else in the registry it
+// keeps nothing.
 type Look struct {
-	volumes []claim
-	bases   []claim // base images of volumes
-	open    []claim
+	volumes []heldVolume
+	moves   []openMove
 	own     []string
+}
+
+// heldVolume is a volume whose image is at a path of this host.
+type heldVolume struct {
+	path string
+	api.Volume
+}
+
+// openMove is an open migration with those of its ends that are at paths of this host.
+type openMove struct {
+	id, volumeID, volumeName string
+	ends                     []moveEnd
+	bases                    api.Backing // of src, if that is here
+}
+
+// moveEnd is the source or the destination of a migration.
+type moveEnd struct{ what, path string }
+
+// Look asks registry and hypervisor which images belong to somebody. Its errors are theirs.
+func (c *Claims) Look(ctx context.Context) (*Look, error) {
+	pools, err := c.Pools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	look := &Look{own: c.Own}
+	// First the migrations: the destination of one that ends meanwhile is the place of its volume then.
+	err = c.Site.EachOpenMigration(ctx, func(m *api.Migration) error {
+		move := openMove{id: m.ID, volumeID: m.VolumeID, volumeName: m.VolumeName}
+		if path, here := c.pathHere(m.Host, m.Dst, pools); here {
+			move.ends = append(move.ends, moveEnd{"destination", path})
+		}
+		if path, here := c.pathHere(m.Host, m.Src, pools); here {
+			move.ends, move.bases = append(move.ends, moveEnd{"source", path}), m.Src.Backing
+		}
+		if len(move.ends) > 0 {
+			look.moves = append(look.moves, move)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = c.Site.EachVolume(ctx, func(v *api.Volume) error {
+		if path, here := c.pathHere(v.Host, v.Location, pools); here {
+			held := heldVolume{path, *v}
+			held.Attachments = nil
+			look.volumes = append(look.volumes, held)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return look, nil
 }
 
 // claim is a path of this host with whom it belongs to.
 type claim struct {
 	path     string
 	volumeID string
-	holder   Holder
+	holder   func() Holder
+	// shared says that it is a base image of a volume, which belongs to each of its clones, and
+	// migrationID is set if the claim is a migration's.
+	shared      bool
+	migrationID string
 }
 
-// Look asks registry and hypervisor which images belong to somebody. Its errors are theirs.
-func (c *Claims) Look(ctx context.Context) (*Look, error) {
-	volumes, err := c.Site.Volumes(ctx)
-	if err != nil {
-		return nil, err
+// images are the claims of images that are written to, or may be.
+func (l *Look) images(yield func(claim) bool) {
+	for i := range l.volumes {
+		v := &l.volumes[i]
+		holder := func() Holder { return Holder{Volume: &v.Volume, Words: fmt.Sprintf("is volume %s already", v.Name)} }
+		if !yield(claim{path: v.path, volumeID: v.ID, holder: holder}) {
+			return
+		}
 	}
-	migrations, err := c.Site.Migrations(ctx, "", false)
-	if err != nil {
-		return nil, err
-	}
-	pools, err := c.Pools(ctx)
-	if err != nil {
-		return nil, err
-	}
-	look := &Look{own: c.Own}
-	for i := range volumes {
-		v := &volumes[i]
-		if path, here := c.pathHere(v.Host, v.Location, pools); here {
-			look.volumes = append(look.volumes, claim{path, v.ID, Holder{Volume: v, Words: fmt.Sprintf("is volume %s already", v.Name)}})
-			for _, b := range v.Location.Backing.Images() {
-				look.bases = append(look.bases, claim{b.Path, v.ID, Holder{BaseOf: v, Words: fmt.Sprintf("is a base image of volume %s, a linked clone", v.Name)}})
+	for i := range l.moves {
+		m := &l.moves[i]
+		for _, end := range m.ends {
+			holder := func() Holder {
+				return Holder{MigrationID: m.id, Words: fmt.Sprintf("is the %s of migration %s of volume %s", end.what, m.id, m.volumeName)}
+			}
+			if !yield(claim{path: end.path, volumeID: m.volumeID, migrationID: m.id, holder: holder}) {
+				return
 			}
 		}
 	}
-	for i := range migrations {
-		m := &migrations[i]
-		if path, here := c.pathHere(m.Host, m.Dst, pools); here {
-			look.open = append(look.open, claim{path, m.VolumeID, Holder{MigrationID: m.ID, Words: fmt.Sprintf("is the destination of migration %s of volume %s", m.ID, m.VolumeName)}})
+}
+
+// bases are the claims of base images.
+func (l *Look) bases(yield func(claim) bool) {
+	for i := range l.volumes {
+		v := &l.volumes[i]
+		holder := func() Holder {
+			return Holder{BaseOf: &v.Volume, Words: fmt.Sprintf("is a base image of volume %s, a linked clone", v.Name)}
 		}
-		if path, here := c.pathHere(m.Host, m.Src, pools); here {
-			look.open = append(look.open, claim{path, m.VolumeID, Holder{MigrationID: m.ID, Words: fmt.Sprintf("is the source of migration %s of volume %s", m.ID, m.VolumeName)}})
-			for _, b := range m.Src.Backing.Images() {
-				look.bases = append(look.bases, claim{b.Path, m.VolumeID, Holder{MigrationID: m.ID, Words: fmt.Sprintf("is a base image of the source of migration %s of volume %s", m.ID, m.VolumeName)}})
+		for _, b := range v.Location.Backing.Images() {
+			if !yield(claim{path: b.Path, volumeID: v.ID, holder: holder, shared: true}) {
+				return
 			}
 		}
 	}
-	return look, nil
+	for i := range l.moves {
+		m := &l.moves[i]
+		holder := func() Holder {
+			return Holder{MigrationID: m.id, Words: fmt.Sprintf("is a base image of the source of migration %s of volume %s", m.id, m.volumeName)}
+		}
+		for _, b := range m.bases.Images() {
+			if !yield(claim{path: b.Path, volumeID: m.volumeID, migrationID: m.id, holder: holder}) {
+				return
+			}
+		}
+	}
 }
 
 // ErrCannotTell says that it is unknown whether an image belongs to somebody, so that it
@@ -148,12 +219,12 @@ var ErrCannotTell = errors.New("nobody can tell whose image it is")
 // linked clone count as taken like the clone itself, even for the clone's owner: others may
 // use them too.
 func (l *Look) Holder(path string, self Self) (Holder, error) {
-	return l.holder(path, self, slices.Concat(l.volumes, l.open, l.bases))
+	return l.holder(path, self, l.images, l.bases)
 }
 
 // BaseHolder is Holder for an image that is to be a base image: several clones may use one.
 func (l *Look) BaseHolder(path string) (Holder, error) {
-	return l.holder(path, Self{}, slices.Concat(l.volumes, l.open))
+	return l.holder(path, Self{}, l.images)
 }
 
 // BasesHolder is BaseHolder for each base image at a location: it returns the first one that belongs to
@@ -167,23 +238,30 @@ func (l *Look) BasesHolder(at api.Location) (base string, h Holder, err error) {
 	return "", Holder{}, nil
 }
 
-func (l *Look) holder(path string, self Self, claims []claim) (Holder, error) {
+// isOf reports whether a claim is the caller's own.
+func (c claim) isOf(self Self) bool {
+	return !c.shared && c.volumeID == self.VolumeID && self.VolumeID != "" || c.migrationID != "" && c.migrationID == self.MigrationID
+}
+
+func (l *Look) holder(path string, self Self, claims ...iter.Seq[claim]) (Holder, error) {
 	place := PlaceOf(path)
 	var unknown error
 	var overlapping Holder
-	for _, c := range claims {
-		if c.holder.BaseOf == nil && (c.volumeID == self.VolumeID && self.VolumeID != "") || (c.holder.MigrationID != "" && c.holder.MigrationID == self.MigrationID) {
-			continue
-		}
-		same, overlaps, err := place.Meets(c.path)
-		if same {
-			return c.holder, nil
-		}
-		if overlaps {
-			overlapping = Holder{Words: fmt.Sprintf("shares bytes with %s, which %s", c.path, c.holder.Words)}
-		}
-		if err != nil {
-			unknown = errors.Join(unknown, fmt.Errorf("cannot tell whether it %s: %w", c.holder.Words, err))
+	for _, some := range claims {
+		for c := range some {
+			if c.isOf(self) {
+				continue
+			}
+			same, overlaps, err := place.Meets(c.path)
+			if same {
+				return c.holder(), nil
+			}
+			if overlaps {
+				overlapping = Holder{Words: fmt.Sprintf("shares bytes with %s, which %s", c.path, c.holder().Words)}
+			}
+			if err != nil {
+				unknown = errors.Join(unknown, fmt.Errorf("cannot tell whether it %s: %w", c.holder().Words, err))
+			}
 		}
 	}
 	if overlapping.Words != "" {

@@ -132,26 +132,19 @@ func (m *Manager) Contradictions(ctx context.Context) ([]Contradiction, error) {
 	if err != nil || len(starts) == 0 {
 		return nil, err
 	}
-	volumes, err := m.ports.Claims.Site.Volumes(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var out []Contradiction
-	for i := range volumes {
-		move, err := m.unrecordedIn(ctx, starts, volumes[i])
-		if err != nil {
-			return nil, err
-		}
-		if move == nil {
-			continue
+	err = m.ports.Claims.Site.EachVolume(ctx, func(v *api.Volume) error {
+		move, err := m.unrecordedIn(ctx, starts, *v)
+		if err != nil || move == nil {
+			return err
 		}
 		dom, err := m.domainOf(ctx, move)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			out = append(out, Contradiction{*v, move.witnesses(dom), move.wayOut(dom)})
 		}
-		out = append(out, Contradiction{volumes[i], move.witnesses(dom), move.wayOut(dom)})
-	}
-	return out, nil
+		return err
+	})
+	return out, err
 }
 
 // contradicted says what each witness has of an unrecorded move, and what an operator does.

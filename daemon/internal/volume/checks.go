@@ -112,16 +112,16 @@ func (e *env) checkNoClone(ctx context.Context, path, verdict string) error {
 	if err != nil {
 		return request.HV(err)
 	}
-	volumes, err := e.Registry.Volumes(ctx)
-	if err != nil {
+	raw := map[string]bool{}
+	if err := e.Registry.EachVolume(ctx, func(v *api.Volume) error {
+		if v.Location.Format == api.FormatRaw {
+			raw[v.Location.Path] = true
+		}
+		return nil
+	}); err != nil {
 		return request.Registry(err)
 	}
-	isRaw := func(file string) bool {
-		return slices.ContainsFunc(volumes, func(v api.Volume) bool {
-			return v.Location.Path == file && v.Location.Format == api.FormatRaw
-		})
-	}
-	if clone := location.CloneOf(pools, path, isRaw); clone != "" {
+	if clone := location.CloneOf(pools, path, func(file string) bool { return raw[file] }); clone != "" {
 		return api.Errorf(api.CodeVolumeInUse, "%s: %s is the base image of %s, a linked clone that would be worth nothing without it; delete that first, or make it stand alone (`%s`, while no guest has it); `volferryctl volume forget` leaves the image where it is",
 			verdict, path, clone, api.ShellLine("qemu-img", "rebase", "-f", "qcow2", "-b", "", "--", clone)).With("clone", clone)
 	}

@@ -48,26 +48,22 @@ func (m *Manager) lookAtImages(ctx context.Context, warned map[string]string) {
 	if err != nil {
 		return
 	}
-	volumes, err := m.env.Registry.Volumes(ctx)
-	if err != nil {
-		return // the next look asks again
-	}
-	for i := range volumes {
-		v := &volumes[i]
-		if ctx.Err() != nil {
-			return
+	_ = m.env.Registry.EachVolume(ctx, func(v *api.Volume) error { // what is not seen now is at the next look
+		if ctx.Err() == nil && looksAfter(v, host) {
+			m.lookAtOne(ctx, v, warned)
 		}
-		if !looksAfter(v, host) {
-			continue
-		}
-		err := m.lookAt(ctx, v)
-		switch {
-		case err == nil:
-			delete(warned, v.ID)
-		case !request.Away(err) && warned[v.ID] != err.Error():
-			warned[v.ID] = err.Error()
-			m.log.Warn("the image of a volume is not as the registry has it", "volume", v.Name, "err", err)
-		}
+		return ctx.Err()
+	})
+}
+
+func (m *Manager) lookAtOne(ctx context.Context, v *api.Volume, warned map[string]string) {
+	err := m.lookAt(ctx, v)
+	switch {
+	case err == nil:
+		delete(warned, v.ID)
+	case !request.Away(err) && warned[v.ID] != err.Error():
+		warned[v.ID] = err.Error()
+		m.log.Warn("the image of a volume is not as the registry has it", "volume", v.Name, "err", err)
 	}
 }
 

@@ -34,7 +34,7 @@ type Registry interface {
 	Host(ctx context.Context, ref string) (api.Host, error)
 	// Type finds a volume type by id or name.
 	Type(ctx context.Context, ref string) (api.VolumeType, error)
-	Volumes(ctx context.Context) ([]api.Volume, error)
+	EachVolume(ctx context.Context, do func(*api.Volume) error) error
 	Volume(ctx context.Context, id string) (api.Volume, error)
 	GrowVolume(ctx context.Context, opID, ref string, in api.VolumeGrow) (api.Volume, error)
 	IdentifyVolume(ctx context.Context, opID, ref string, in api.VolumeIdentify) (api.Volume, error)

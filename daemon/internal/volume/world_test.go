@@ -185,6 +185,16 @@ func (r *fakeRegistry) Volumes(context.Context) ([]api.Volume, error) {
 	})
 }
 
+// EachVolume implements location.Site.
+func (r *fakeRegistry) EachVolume(ctx context.Context, do func(*api.Volume) error) error {
+	return hosttest.Each(r.Volumes(ctx))(do)
+}
+
+// EachOpenMigration implements location.Site.
+func (r *fakeRegistry) EachOpenMigration(ctx context.Context, do func(*api.Migration) error) error {
+	return hosttest.Each(r.Migrations(ctx, "", false))(do)
+}
+
 func (r *fakeRegistry) Volume(_ context.Context, id string) (api.Volume, error) {
 	return ask(r, func() (api.Volume, error) { return r.find(id) })
 }

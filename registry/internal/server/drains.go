@@ -9,18 +9,22 @@ import (
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
+	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-func (s *Server) drains(ctx context.Context) ([]api.Drain, error) {
-	found, err := s.Store.Drains(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for i := range found {
-		s.sayWhyVolumesWait(ctx, found[i])
-	}
-	return found, s.Store.AddNeeds(ctx, found)
+// eachDrain visits the drains after one, each with what keeps its pool from being taken away.
+func (s *Server) eachDrain(r *http.Request, after string, do ledger.Visit[api.Drain]) error {
+	return ledger.InChunks(after, func(d *api.Drain) string { return d.ID }, func(after string) ([]api.Drain, bool, error) {
+		found, more, err := s.Store.DrainsAfter(r.Context(), after)
+		if err != nil {
+			return nil, false, err
+		}
+		for i := range found {
+			s.sayWhyVolumesWait(r.Context(), found[i])
+		}
+		return found, more, s.Store.AddNeeds(r.Context(), found)
+	}, do)
 }
 
 func (s *Server) drain(ctx context.Context, ref string) (api.Drain, error) {

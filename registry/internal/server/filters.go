@@ -8,10 +8,13 @@ import (
 	"strconv"
 
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/registry/internal/ledger"
+	"github.com/volferry/volferry/registry/internal/store"
 )
 
-func (s *Server) attachments(r *http.Request, query url.Values) ([]api.Attachment, error) {
-	return s.Store.Attachments(r.Context(), query.Get("volume"), query.Get("instance"), viewerOf(r))
+func (s *Server) eachAttachment(r *http.Request, after string, do ledger.Visit[api.Attachment]) error {
+	query := r.URL.Query()
+	return s.Store.EachAttachment(r.Context(), store.AttachmentFilter{Volume: query.Get("volume"), Instance: query.Get("instance")}, viewerOf(r), after, do)
 }
 
 // boolean returns a query parameter that is 1, 0, true or false, and false if

@@ -25,11 +25,6 @@ func read[Out any](route routes.Route[routes.None, Out], do func(r *http.Request
 	})
 }
 
-// list answers with everything of all that the caller sees.
-func list[T any](route routes.Route[routes.None, []T], all func(context.Context, store.Viewer) ([]T, error)) httpjson.Route {
-	return read(route, func(r *http.Request, _ url.Values) ([]T, error) { return all(r.Context(), viewerOf(r)) })
-}
-
 // show answers with what one returns for the thing that the path names.
 func show[T any](route routes.Route[routes.None, T], one func(context.Context, string, store.Viewer) (T, error)) httpjson.Route {
 	return read(route, func(r *http.Request, _ url.Values) (T, error) {
@@ -37,11 +32,7 @@ func show[T any](route routes.Route[routes.None, T], one func(context.Context, s
 	})
 }
 
-// listed and shown are for what every caller sees alike.
-func listed[T any](all func(context.Context) ([]T, error)) func(context.Context, store.Viewer) ([]T, error) {
-	return func(ctx context.Context, _ store.Viewer) ([]T, error) { return all(ctx) }
-}
-
+// shown is for what every caller sees alike.
 func shown[T any](one func(context.Context, string) (T, error)) func(context.Context, string, store.Viewer) (T, error) {
 	return func(ctx context.Context, ref string, _ store.Viewer) (T, error) { return one(ctx, ref) }
 }

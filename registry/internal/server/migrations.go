@@ -6,29 +6,24 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"net/url"
 	"slices"
 	"time"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/routes"
+	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/store"
 )
 
-func (s *Server) migrations(r *http.Request, query url.Values) ([]api.Migration, error) {
+// eachMigration visits the migrations as the registry has them; withProgress adds the rest.
+func (s *Server) eachMigration(r *http.Request, after string, do ledger.Visit[api.Migration]) error {
+	query := r.URL.Query()
 	all, err := boolean(query, "all")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	found, err := s.Store.Migrations(r.Context(), query.Get("volume"), all, viewerOf(r))
-	if err != nil {
-		return nil, err
-	}
-	for i := range found {
-		found[i] = s.withProgress(r.Context(), found[i])
-	}
-	return found, nil
+	return s.Store.EachMigration(r.Context(), query.Get("volume"), all, viewerOf(r), after, do)
 }
 
 // openMigrations are the migrations of all hosts that are not over.

@@ -3,10 +3,13 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/sqlitedb"
@@ -27,28 +30,80 @@ const attachmentQuery = "SELECT a.id, a.volume_id, (SELECT name FROM volumes WHE
 // attachmentOrder puts the attachment at src before the reserved one at dst.
 const attachmentOrder = " ORDER BY a.created_us, a.migration_id IS NOT NULL, a.id"
 
-// Attachments returns the attachments of a volume at an instance. An empty reference stands
-// for every volume, or every instance. A host gets its own attachments only.
-func (s *Store) Attachments(ctx context.Context, volumeRef, instanceRef string, viewer Viewer) ([]api.Attachment, error) {
-	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]api.Attachment, error) {
-		query, args := attachmentQuery+" WHERE "+viewer.visible(ownsAttachment), []any{viewer.HostID}
-		for _, filter := range []struct {
-			kind   Kind
-			ref    string
-			column string
-		}{{KindVolume, volumeRef, "a.volume_id"}, {KindInstance, instanceRef, "a.instance_id"}} {
-			if filter.ref == "" {
-				continue
-			}
-			id, err := Resolve(ctx, q, filter.kind, filter.ref)
-			if err != nil {
-				return nil, err
-			}
-			args = append(args, id)
-			query += fmt.Sprintf(" AND %s = ?%d", filter.column, len(args))
+// AttachmentFilter names the volume or the instance whose attachments are asked for; an empty
+// reference is of every one.
+type AttachmentFilter struct{ Volume, Instance string }
+
+// EachAttachment visits the attachments after a key. Those of a volume at an instance have the same
+// key, since at the end of a move one takes the place of the other. A host sees those of its own
+// instances.
+func (s *Store) EachAttachment(ctx context.Context, filter AttachmentFilter, viewer Viewer, after string, do ledger.Visit[api.Attachment]) error {
+	return s.view(ctx, func(q ledger.Querier) (err error) {
+		if filter.Volume, err = resolveFilter(ctx, q, KindVolume, filter.Volume); err != nil {
+			return err
 		}
-		return ledger.QueryAll(ctx, q, scanAttachment, query+attachmentOrder, args...)
+		if filter.Instance, err = resolveFilter(ctx, q, KindInstance, filter.Instance); err != nil {
+			return err
+		}
+		at, err := readKey(after, filter.Volume, filter.Instance, 2)
+		if err != nil {
+			return err
+		}
+		read := func(string) (chunk []api.Attachment, more bool, err error) {
+			chunk, at, more, err = attachmentsAfter(ctx, q, filter, viewer, at)
+			return chunk, more, err
+		}
+		return ledger.InChunks(after, func(a *api.Attachment) string {
+			return writeKey(filter.Volume, filter.Instance, a.VolumeID, a.InstanceID)
+		}, read, do)
 	})
+}
+
+// attachmentsAfter returns attachments, and up to which volume at which instance.
+func attachmentsAfter(ctx context.Context, q ledger.Querier, filter AttachmentFilter, viewer Viewer, at []string) (chunk []api.Attachment, last []string, more bool, err error) {
+	args := []any{viewer.HostID, filter.Volume, filter.Instance, at[0], at[1]}
+	pairs, err := ledger.QueryAll(ctx, q, func(row ledger.Scanner) ([]string, error) {
+		pair := make([]string, 2)
+		return pair, row.Scan(&pair[0], &pair[1])
+	}, viewer.attachedPairsQuery(filter), append(args, ledger.ChunkRows)...)
+	if err != nil || len(pairs) == 0 {
+		return nil, at, false, err
+	}
+	last = pairs[len(pairs)-1]
+	chunk, err = ledger.QueryAll(ctx, q, scanAttachment, viewer.attachmentsQuery(filter), append(args, last[0], last[1])...)
+	return chunk, last, len(pairs) == ledger.ChunkRows, err
+}
+
+func (v Viewer) attachedPairsQuery(filter AttachmentFilter) string {
+	return "SELECT DISTINCT a.volume_id, a.instance_id FROM attachments a WHERE " + v.attachedAfter(filter) + " ORDER BY a.volume_id, a.instance_id LIMIT ?6"
+}
+
+func (v Viewer) attachmentsQuery(filter AttachmentFilter) string {
+	return attachmentQuery + " WHERE " + v.attachedAfter(filter) + " AND (a.volume_id, a.instance_id) <= (?6, ?7) ORDER BY a.volume_id, a.instance_id, a.id"
+}
+
+// attachedAfter is the condition of the attachments that a filter leaves after ?4 and ?5. What is
+// not asked for is left out, so that an index serves what is.
+func (v Viewer) attachedAfter(filter AttachmentFilter) string {
+	condition := v.visible(ownsAttachment) + " AND (a.volume_id, a.instance_id) > (?4, ?5)"
+	if filter.Volume != "" {
+		condition += " AND a.volume_id = ?2"
+	}
+	if filter.Instance != "" {
+		condition += " AND a.instance_id = ?3"
+	}
+	return condition
+}
+
+// Attachments returns the attachments that EachAttachment visits, oldest first.
+func (s *Store) Attachments(ctx context.Context, volumeRef, instanceRef string, viewer Viewer) ([]api.Attachment, error) {
+	all, err := gather(func(do ledger.Visit[api.Attachment]) error {
+		return s.EachAttachment(ctx, AttachmentFilter{volumeRef, instanceRef}, viewer, "", do)
+	})
+	slices.SortFunc(all, func(a, b api.Attachment) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID))
+	})
+	return all, err
 }
 
 // Attachment returns the attachment that ref names.

@@ -3,35 +3,61 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// Instances returns every instance, by name. A host gets its own instances only.
-func (s *Store) Instances(ctx context.Context, viewer Viewer) ([]api.Instance, error) {
-	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]api.Instance, error) {
-		instances, err := ledger.QueryAll(ctx, q, scanInstance, instanceQuery+" WHERE "+viewer.visible(ownsInstance)+" ORDER BY i.name, i.id", viewer.HostID)
-		if err != nil {
-			return nil, err
-		}
-		slots, err := ledger.QueryAll(ctx, q, scanSlot, slotQuery+" JOIN instances i ON i.id = s.instance_id WHERE "+viewer.visible(ownsInstance)+slotOrder, viewer.HostID)
-		if err != nil {
-			return nil, err
-		}
-		of := map[string][]api.BlockDeviceMapping{}
-		for _, s := range slots {
-			of[s.instanceID] = append(of[s.instanceID], s.BlockDeviceMapping)
-		}
-		for n := range instances {
-			instances[n].BlockDeviceMappings = append(instances[n].BlockDeviceMappings, of[instances[n].ID]...)
-			s.noteSplitBrain(&instances[n])
-		}
-		return instances, nil
+// EachInstance visits the instances after a key. A host sees only its own.
+func (s *Store) EachInstance(ctx context.Context, viewer Viewer, after string, do ledger.Visit[api.Instance]) error {
+	return s.view(ctx, func(q ledger.Querier) error {
+		read := func(after string) ([]api.Instance, bool, error) { return s.instancesAfter(ctx, q, viewer, after) }
+		return ledger.InChunks(after, func(i *api.Instance) string { return i.ID }, read, do)
 	})
+}
+
+func (s *Store) instancesAfter(ctx context.Context, q ledger.Querier, viewer Viewer, after string) (instances []api.Instance, more bool, err error) {
+	instances, err = ledger.QueryAll(ctx, q, scanInstance, viewer.instancesQuery(), viewer.HostID, after, ledger.ChunkRows)
+	if err != nil || len(instances) == 0 {
+		return nil, false, err
+	}
+	last := instances[len(instances)-1].ID
+	slots, err := ledger.QueryAll(ctx, q, scanSlot, viewer.slotsQuery(), viewer.HostID, after, last)
+	if err != nil {
+		return nil, false, err
+	}
+	of := map[string][]api.BlockDeviceMapping{}
+	for _, s := range slots {
+		of[s.instanceID] = append(of[s.instanceID], s.BlockDeviceMapping)
+	}
+	for n := range instances {
+		instances[n].BlockDeviceMappings = append(instances[n].BlockDeviceMappings, of[instances[n].ID]...)
+		s.noteSplitBrain(&instances[n])
+	}
+	return instances, len(instances) == ledger.ChunkRows, nil
+}
+
+func (v Viewer) instancesQuery() string {
+	return instanceQuery + " WHERE i.id > ?2 AND " + v.visible(ownsInstance) + " ORDER BY i.id LIMIT ?3"
+}
+
+func (v Viewer) slotsQuery() string {
+	return slotQuery + " JOIN instances i ON i.id = s.instance_id WHERE s.instance_id > ?2 AND s.instance_id <= ?3 AND " + v.visible(ownsInstance) + slotOrder
+}
+
+// Instances returns every instance, by name, as EachInstance visits them.
+func (s *Store) Instances(ctx context.Context, viewer Viewer) ([]api.Instance, error) {
+	all, err := gather(func(do ledger.Visit[api.Instance]) error { return s.EachInstance(ctx, viewer, "", do) })
+	slices.SortFunc(all, func(a, b api.Instance) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ID, b.ID))
+	})
+	return all, err
 }
 
 // Instance returns the instance that ref names.

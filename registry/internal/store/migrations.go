@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
@@ -30,23 +32,52 @@ const migrationQuery = `SELECT m.id, m.volume_id, COALESCE(v.name, m.volume_name
 	LEFT JOIN volumes v ON v.id = m.volume_id
 	LEFT JOIN pauses p ON p.migration_id = m.id`
 
-// Migrations returns the migrations of the volume that the reference names (of every volume
-// if it is empty), newest first: the open ones, or all. A host gets its own only.
-func (s *Store) Migrations(ctx context.Context, volumeRef string, all bool, viewer Viewer) ([]api.Migration, error) {
-	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]api.Migration, error) {
+// EachMigration visits the migrations after a key: the open ones of a volume, or also those that are
+// over. An empty reference is of every volume. A host sees only its own.
+func (s *Store) EachMigration(ctx context.Context, volumeRef string, all bool, viewer Viewer, after string, do ledger.Visit[api.Migration]) error {
+	return s.view(ctx, func(q ledger.Querier) error {
 		volume, err := resolveFilter(ctx, q, KindVolume, volumeRef)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		query, args := migrationQuery+" WHERE "+viewer.visible(ownsMigration), []any{viewer.HostID}
-		if volume != "" {
-			query, args = query+" AND m.volume_id = ?2", append(args, volume)
+		at, err := readKey(after, volume, "", 1)
+		if err != nil {
+			return err
 		}
-		if !all {
-			query += " AND " + MigrationOpen
+		query := viewer.migrationsQuery(volume, all)
+		read := func(string) ([]api.Migration, bool, error) {
+			chunk, err := ledger.QueryAll(ctx, q, scanMigration, query, viewer.HostID, volume, at[0], ledger.ChunkRows)
+			if err == nil && len(chunk) > 0 {
+				at[0] = chunk[len(chunk)-1].ID
+			}
+			return chunk, len(chunk) == ledger.ChunkRows, err
 		}
-		return ledger.QueryAll(ctx, q, scanMigration, query+" ORDER BY m.started_us DESC, m.id", args...)
+		return ledger.InChunks(after, func(m *api.Migration) string { return writeKey(volume, "", m.ID) }, read, do)
 	})
+}
+
+// migrationsQuery reads a chunk of migrations. The open ones are few among many that are over, so
+// they are found by an index that has nothing else.
+func (v Viewer) migrationsQuery(volume string, all bool) string {
+	which, key := v.visible(ownsMigration), "m.id"
+	if volume != "" {
+		which += " AND m.volume_id = ?2"
+	}
+	if !all {
+		which, key = which+" AND "+MigrationOpen, "+m.id" // which no index is in the order of
+	}
+	return migrationQuery + " WHERE m.id IN (SELECT m.id FROM migrations m WHERE " + which + " AND " + key + " > ?3 ORDER BY " + key + " LIMIT ?4) ORDER BY m.id"
+}
+
+// Migrations returns the migrations that EachMigration visits, newest first.
+func (s *Store) Migrations(ctx context.Context, volumeRef string, all bool, viewer Viewer) ([]api.Migration, error) {
+	found, err := gather(func(do ledger.Visit[api.Migration]) error {
+		return s.EachMigration(ctx, volumeRef, all, viewer, "", do)
+	})
+	slices.SortFunc(found, func(a, b api.Migration) int {
+		return cmp.Or(b.StartedAt.Compare(*a.StartedAt), strings.Compare(a.ID, b.ID))
+	})
+	return found, err
 }
 
 // Migration returns the migration that ref names.

@@ -60,6 +60,32 @@ func TestHotChangesDoNotScanTables(t *testing.T) {
 	}
 }
 
+// TestAPageIsReadFromWhereItBegins holds each list to work that does not grow with what comes before
+// and after the page.
+func TestAPageIsReadFromWhereItBegins(t *testing.T) {
+	s := newSite(t)
+	for _, viewer := range []Viewer{everyone, {hostA}} {
+		for name, tc := range map[string]struct{ query, search string }{
+			"volumes":                     {viewer.volumesQuery(), "SEARCH v USING PRIMARY KEY (id>?)"},
+			"attachments of volumes":      {viewer.attachmentsOfVolumesQuery(), "USING INDEX attachment_volume (volume_id"},
+			"instances":                   {viewer.instancesQuery(), "SEARCH i USING "},
+			"slots":                       {viewer.slotsQuery(), "PRIMARY KEY (instance_id"},
+			"pairs":                       {viewer.attachedPairsQuery(AttachmentFilter{}), "SEARCH a USING"},
+			"attachments":                 {viewer.attachmentsQuery(AttachmentFilter{}), "SEARCH a USING"},
+			"attachments of a volume":     {viewer.attachmentsQuery(AttachmentFilter{Volume: "v"}), "USING INDEX attachment_volume (volume_id=?)"},
+			"attachments of an instance":  {viewer.attachmentsQuery(AttachmentFilter{Instance: "i"}), "USING INDEX attachment_device (instance_id=?"},
+			"migrations":                  {viewer.migrationsQuery("", true), "SEARCH m USING PRIMARY KEY (id>?)"},
+			"migrations of a volume":      {viewer.migrationsQuery("v", true), "INDEX migration_volume (volume_id=?"},
+			"open migrations":             {viewer.migrationsQuery("", false), "SCAN m USING INDEX migration_open"},
+			"open migrations of a volume": {viewer.migrationsQuery("v", false), "SEARCH m USING INDEX migration_lock (volume_id=?"},
+		} {
+			if plan := explain(t.Context(), t, s, tc.query); !strings.Contains(plan, tc.search) {
+				t.Errorf("%s for %q: want %s in\n%s", name, viewer.HostID, tc.search, plan)
+			}
+		}
+	}
+}
+
 func explain(ctx context.Context, t *testing.T, s *Store, query string) string {
 	t.Helper()
 	scan := func(row ledger.Scanner) (string, error) {

@@ -5,33 +5,54 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/registry/internal/ledger"
 )
 
-// Volumes returns every volume, by name. A host gets only its own volumes, with all their
-// attachments.
-func (s *Store) Volumes(ctx context.Context, viewer Viewer) ([]api.Volume, error) {
-	return ledger.View(ctx, s.db.Read, func(q ledger.Querier) ([]api.Volume, error) {
-		condition := " WHERE " + viewer.visible(ownsVolume)
-		volumes, err := ledger.QueryAll(ctx, q, scanVolume, volumeQuery+condition+" ORDER BY v.name", viewer.HostID)
-		if err != nil {
-			return nil, err
-		}
-		attachments, err := ledger.QueryAll(ctx, q, scanAttachment, attachmentQuery+" JOIN volumes v ON v.id = a.volume_id"+condition+attachmentOrder, viewer.HostID)
-		if err != nil {
-			return nil, err
-		}
-		of := map[string][]api.Attachment{}
-		for _, a := range attachments {
-			of[a.VolumeID] = append(of[a.VolumeID], a)
-		}
-		for i := range volumes {
-			attach(&volumes[i], of[volumes[i].ID])
-		}
-		return volumes, nil
+// EachVolume visits the volumes after a key with all their attachments. A host sees only its own.
+func (s *Store) EachVolume(ctx context.Context, viewer Viewer, after string, do ledger.Visit[api.Volume]) error {
+	return s.view(ctx, func(q ledger.Querier) error {
+		read := func(after string) ([]api.Volume, bool, error) { return volumesAfter(ctx, q, viewer, after) }
+		return ledger.InChunks(after, func(v *api.Volume) string { return v.ID }, read, do)
 	})
+}
+
+func volumesAfter(ctx context.Context, q ledger.Querier, viewer Viewer, after string) (volumes []api.Volume, more bool, err error) {
+	volumes, err = ledger.QueryAll(ctx, q, scanVolume, viewer.volumesQuery(), viewer.HostID, after, ledger.ChunkRows)
+	if err != nil || len(volumes) == 0 {
+		return nil, false, err
+	}
+	last := volumes[len(volumes)-1].ID
+	attachments, err := ledger.QueryAll(ctx, q, scanAttachment, viewer.attachmentsOfVolumesQuery(), viewer.HostID, after, last)
+	if err != nil {
+		return nil, false, err
+	}
+	of := map[string][]api.Attachment{}
+	for _, a := range attachments {
+		of[a.VolumeID] = append(of[a.VolumeID], a)
+	}
+	for i := range volumes {
+		attach(&volumes[i], of[volumes[i].ID])
+	}
+	return volumes, len(volumes) == ledger.ChunkRows, nil
+}
+
+func (v Viewer) volumesQuery() string {
+	return volumeQuery + " WHERE v.id > ?2 AND " + v.visible(ownsVolume) + " ORDER BY v.id LIMIT ?3"
+}
+
+func (v Viewer) attachmentsOfVolumesQuery() string {
+	return attachmentQuery + " JOIN volumes v ON v.id = a.volume_id WHERE a.volume_id > ?2 AND a.volume_id <= ?3 AND " + v.visible(ownsVolume) + attachmentOrder
+}
+
+// Volumes returns every volume, by name, as EachVolume visits them.
+func (s *Store) Volumes(ctx context.Context, viewer Viewer) ([]api.Volume, error) {
+	all, err := gather(func(do ledger.Visit[api.Volume]) error { return s.EachVolume(ctx, viewer, "", do) })
+	slices.SortFunc(all, func(a, b api.Volume) int { return strings.Compare(a.Name, b.Name) })
+	return all, err
 }
 
 // Volume returns the volume that ref names.

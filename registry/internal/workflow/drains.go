@@ -30,6 +30,16 @@ func (s *Store) Drains(ctx context.Context) ([]api.Drain, error) {
 	return s.drains(ctx, "ORDER BY started_us DESC, id")
 }
 
+// drainRows is how many drains are read at a time; each may have thousands of volumes.
+const drainRows = 16
+
+// DrainsAfter returns the drains that follow the one with this id, in the order of their ids, and
+// whether there may be more.
+func (s *Store) DrainsAfter(ctx context.Context, id string) (drains []api.Drain, more bool, err error) {
+	drains, err = s.drains(ctx, "WHERE id > ? ORDER BY id LIMIT ?", id, drainRows)
+	return drains, len(drains) == drainRows, err
+}
+
 // OpenDrains returns, oldest first, the drains that the loop has to advance: those that run
 // or are paused, and stopped ones with a move under way.
 func (s *Store) OpenDrains(ctx context.Context) ([]api.Drain, error) {
@@ -38,9 +48,9 @@ func (s *Store) OpenDrains(ctx context.Context) ([]api.Drain, error) {
 		ORDER BY started_us, id`)
 }
 
-func (s *Store) drains(ctx context.Context, which string) ([]api.Drain, error) {
+func (s *Store) drains(ctx context.Context, which string, args ...any) ([]api.Drain, error) {
 	return ledger.View(ctx, s.Reader(), func(q ledger.Querier) ([]api.Drain, error) {
-		ids, err := ledger.QueryAll(ctx, q, ledger.ScanString, "SELECT id FROM drains "+which)
+		ids, err := ledger.QueryAll(ctx, q, ledger.ScanString, "SELECT id FROM drains "+which, args...)
 		if err != nil {
 			return nil, err
 		}

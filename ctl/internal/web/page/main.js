@@ -6,7 +6,7 @@
 import { findings } from './attention.js';
 import { byID, setText } from './dom.js';
 import { newestEnded, showDrains, showFindings, showHosts, showMoves, showPools, showTrail } from './sections.js';
-import { Refused, eventsAfter, follow, lastEvents, read } from './upstream.js';
+import { Refused, eventsAfter, follow, lastEvents, read, readAll } from './upstream.js';
 import { duration, isFinal } from './words.js';
 
 const eventsShown = 200;
@@ -41,7 +41,7 @@ async function load(source) {
   source.touched = false;
   source.last = performance.now();
   try {
-    const document = await read(source.path);
+    const document = await readAll(source.path, source.noun);
     const before = site[source.noun];
     site[source.noun] = document[source.noun];
     source.error = null;
@@ -61,7 +61,7 @@ async function keepEnded(before) {
   const open = new Set(site.migrations.map((m) => m.id));
   const gone = (before ?? []).filter((m) => !open.has(m.id));
   try {
-    const ended = allEnded ? await Promise.all(gone.map(whole)) : (await read('/v1/migrations?all=1')).migrations;
+    const ended = allEnded ? await Promise.all(gone.map(whole)) : (await readAll('/v1/migrations?all=1', 'migrations')).migrations;
     for (const m of ended.filter(isFinal)) site.ended.set(m.id, m);
     if (!allEnded) for (const m of await Promise.all(newestEnded(site).map(wholeOrRow))) site.ended.set(m.id, m);
     allEnded = true;

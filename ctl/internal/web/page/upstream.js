@@ -18,6 +18,7 @@ export class Refused extends Error {
 
 const readTimeout = 60_000;
 const pageOfTrail = 1000;
+const mostPages = 10_000;
 
 async function ask(path, signal) {
   let response;
@@ -44,6 +45,26 @@ export async function read(path) {
   } catch {
     throw new Refused(0, 'the answer broke off');
   }
+}
+
+/** readAll is read for a list, which may come in pages: the document has all that is under noun, in its order. */
+export async function readAll(path, noun) {
+  const document = await read(path);
+  const seen = new Set();
+  for (let page = document; page.next;) {
+    if (seen.has(page.next) || seen.size >= mostPages) throw new Refused(0, 'the list has no end');
+    seen.add(page.next);
+    page = await read(`${path}${path.includes('?') ? '&' : '?'}after=${encodeURIComponent(page.next)}`);
+    document[noun].push(...page[noun]);
+  }
+  if (seen.size > 0) document[noun].sort(inOrder);
+  return document;
+}
+
+/** inOrder is the order of lists: what was started comes newest first, everything else by its name. */
+function inOrder(a, b) {
+  const compare = (x = '', y = '') => (x < y ? -1 : Number(x > y));
+  return compare(b.started_at, a.started_at) || compare(a.name, b.name) || compare(a.id ?? a.host, b.id ?? b.host);
 }
 
 /** eventsAfter returns the events of the audit trail after number since, at most 1000. */

@@ -38,6 +38,16 @@ func (r *FakeRegistry) Volumes(context.Context) (all []api.Volume, err error) {
 	return all, err
 }
 
+// EachVolume implements location.Site.
+func (r *FakeRegistry) EachVolume(ctx context.Context, do func(*api.Volume) error) error {
+	return hosttest.Each(r.Volumes(ctx))(do)
+}
+
+// EachOpenMigration implements location.Site.
+func (r *FakeRegistry) EachOpenMigration(ctx context.Context, do func(*api.Migration) error) error {
+	return hosttest.Each(r.Migrations(ctx, "", false))(do)
+}
+
 // Migrations implements location.Site.
 func (r *FakeRegistry) Migrations(context.Context, string, bool) (all []api.Migration, err error) {
 	err = r.call(func() error {
