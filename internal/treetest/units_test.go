@@ -17,7 +17,7 @@ import (
 var exposures = map[string]int{
 	"volferry-registry.service":    4,
 	"volferryd.service":            19,
-	"volferryd-connectors.service": 58,
+	"volferryd-connectors.service": 40,
 	"volferryd-dialer.service":     11,
 	"volferryd-images@.service":    11,
 	"volferryd-privileged.service": 8, // one of the calls of @privileged is quotactl_fd

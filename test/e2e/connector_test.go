@@ -63,9 +63,8 @@ func groupUUID(t *testing.T) string {
 func TestStorageTheConnectorOfLVMKeepsToTheProtocol(t *testing.T) {
 	storageDevice(t, walked[0])
 	thinPool(t, "kit-pool", "200M")
-	bin := programs(t)
-	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "volferryd"), "connector-test", filepath.Join(bin, "connectors", "lvm"), "vg=vg", "vg_uuid="+groupUUID(t), "thin_pool=kit-pool").CombinedOutput()
-	t.Logf("%s", out)
+	out, err := connectorTest(t, filepath.Join(programs(t), "connectors", "lvm"), "vg=vg", "vg_uuid="+groupUUID(t), "thin_pool=kit-pool")
+	t.Log(out)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -127,7 +127,7 @@ func (x storageTarget) host(t *testing.T) *host {
 func (x storageTarget) keepsToTheProtocol(t *testing.T) {
 	t.Helper()
 	bin := programs(t)
-	args := []string{"connector-test"}
+	var args []string
 	for _, v := range x.volumes {
 		args = append(args, "--volume", filepath.Base(v))
 	}
@@ -135,12 +135,12 @@ func (x storageTarget) keepsToTheProtocol(t *testing.T) {
 		args = append(args, "--overwrite")
 	}
 	args = append(append(args, cmp.Or(x.program, filepath.Join(bin, "connectors", x.connector))), x.options...)
-	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "volferryd"), args...).CombinedOutput()
-	t.Logf("%s", out)
+	out, err := connectorTest(t, args...)
+	t.Log(out)
 	if n := x.countSessions(t); err != nil || n > 0 {
 		t.Fatalf("%v; sessions that are left: %d", err, n)
 	}
-	if tried := strings.Contains(string(out), "ok    copy copies a range"); tried != x.copies {
+	if tried := strings.Contains(out, "ok    copy copies a range"); tried != x.copies {
 		t.Errorf("that copy was tried is %v", tried)
 	}
 }

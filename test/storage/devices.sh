@@ -40,12 +40,17 @@ set -eu
 iqn=iqn.2026-11.test.volferry
 nqn=nqn.2026-11.test.volferry
 
+# What is started here is not started by systemd a second time, where that is process 1.
+if [ -d /run/systemd/system ]; then
+	systemctl mask --runtime iscsid.socket iscsid.service multipathd.socket multipathd.service
+fi
+
 ip link set lo up
 mkfs.ext4 -q /dev/vdd
 mkdir -p /mnt/var
 mount /dev/vdd /mnt/var
 cp -a /var/. /mnt/var/
-mount --move /mnt/var /var
+mount --bind /mnt/var /var # it cannot be moved where systemd has made mounts shared
 
 modprobe -a loop dm_mod dm_delay dm_thin_pool dm_multipath dm_service_time target_core_mod target_core_iblock iscsi_target_mod iscsi_tcp \
 	nvmet nvmet_tcp nvme_tcp tcm_loop

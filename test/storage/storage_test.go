@@ -25,6 +25,18 @@ const volumeBytes = 64 << 20
 const runVariable = "VOLFERRY_STORAGE_RUN"
 
 func TestVolumesOnEachKindOfDevice(t *testing.T) {
+	runTests(t, cmp.Or(os.Getenv(runVariable), "^TestStorage"), false)
+}
+
+// The tools of LVM, of iSCSI with multipath and of NVMe over TCP do under the unit of the connectors what the protocol wants.
+func TestConnectorsKeepToTheProtocolUnderTheirUnit(t *testing.T) {
+	runTests(t, cmp.Or(os.Getenv(runVariable), "^TestStorageThe(ConnectorOf|Example).*KeepsToTheProtocol"), true,
+		"VOLFERRY_CONNECTORS_UNIT=/source/systemd/volferryd-connectors.service")
+}
+
+// runTests runs the tests of package e2e that have these names in a machine with devices, with systemd or without it.
+func runTests(t *testing.T, names string, systemd bool, env ...string) {
+	t.Helper()
 	lab.Require(t)
 	root := vm.Root(t)
 	top, err := site.Root()
@@ -46,14 +58,15 @@ func TestVolumesOnEachKindOfDevice(t *testing.T) {
 			{Host: programs, Share: boot.Share{Tag: "programs", Path: "/programs"}},
 		},
 		DiskBytes: append([]int64{2 << 30, volumeBytes, volumeBytes, 1 << 30, 512 << 20}, slices.Repeat([]int64{volumeBytes}, 5)...),
-		Env: []string{
+		Systemd:   systemd,
+		Env: append([]string{
 			"VOLUME_BYTES=" + strconv.Itoa(volumeBytes), "TMPDIR=/var/tmp",
 			"VOLFERRY_LAB=require", "VOLFERRY_LAB_SLOWNESS=5", "VOLFERRY_LAB_CACHE=/source/.cache/lab", "VOLFERRY_LAB_GUEST=/programs/guest",
-		},
+		}, env...),
 		Dir: "/source/test/e2e",
 		Command: []string{
 			"/source/test/storage/devices.sh",
-			"/programs/e2e.test", "-test.v", "-test.parallel", "1", "-test.timeout", "0", "-test.run", cmp.Or(os.Getenv(runVariable), "^TestStorage"),
+			"/programs/e2e.test", "-test.v", "-test.parallel", "1", "-test.timeout", "0", "-test.run", names,
 		},
 	}, os.Stdout)
 	if failed := (*vm.ExitError)(nil); errors.As(err, &failed) {

@@ -22,6 +22,8 @@ type Config struct {
 	Env     []string
 	// Dir is where the command starts.
 	Dir string
+	// Systemd: systemd is process 1 and runs the command in a unit. Without it there is no systemd.
+	Systemd bool
 }
 
 // Share is a directory of this host at a path of the machine.

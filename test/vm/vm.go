@@ -4,7 +4,7 @@
 // kernel of this host does not have: device mapper, iSCSI, NVMe over TCP, NFS.
 //
 // The machine has a root on this host that it cannot change, empty disks, no network but its own
-// loopback, and no systemd: one command runs in it, and with that it ends. QEMU emulates it
+// loopback, and no systemd unless that is asked for: one command runs in it, and with that it ends. QEMU emulates it
 // (TCG), so that it is some ten times slower than this host.
 //
 // Like package lab it knows QEMU and the kernel, and must not know Volferry.
@@ -161,7 +161,7 @@ func firstFiles(ctx context.Context, cfg Config, modules string) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	plan := boot.Plan{Command: cfg.Command, Env: cfg.Env, Dir: cfg.Dir}
+	plan := boot.Plan{Command: cfg.Command, Env: cfg.Env, Dir: cfg.Dir, Systemd: cfg.Systemd}
 	for _, s := range cfg.Shares {
 		plan.Shares = append(plan.Shares, s.Share)
 	}

@@ -10,6 +10,8 @@ type Plan struct {
 	Command []string
 	Env     []string
 	Dir     string
+	// Systemd: the command runs in a unit of systemd, which is the machine's process 1.
+	Systemd bool
 }
 
 // PlanFile is where the plan is.

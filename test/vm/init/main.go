@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -50,8 +49,11 @@ func run() (int, error) {
 	if err := enterRoot(plan.Shares); err != nil {
 		return 0, err
 	}
+	if plan.Systemd {
+		return 0, becomeSystemd(plan)
+	}
 	cmd := exec.Command(plan.Command[0], plan.Command[1:]...) //nolint:noctx // the machine ends with it
-	cmd.Env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}, plan.Env...)
+	cmd.Env = append([]string{"PATH=" + path, "HOME=/root"}, plan.Env...)
 	cmd.Dir = plan.Dir
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	err = cmd.Run()
@@ -63,15 +65,9 @@ func run() (int, error) {
 
 // report says how the command has ended.
 func report(status int) error {
-	ports, err := filepath.Glob("/sys/class/virtio-ports/*/name")
+	port, err := exitPort()
 	if err != nil {
 		return err
 	}
-	for _, p := range ports {
-		if name, err := os.ReadFile(p); err == nil && string(name) == boot.ExitPort+"\n" {
-			port := filepath.Join("/dev", filepath.Base(filepath.Dir(p)))
-			return os.WriteFile(port, []byte(strconv.Itoa(status)), 0)
-		}
-	}
-	return errors.New("there is no port " + boot.ExitPort)
+	return os.WriteFile(port, []byte(strconv.Itoa(status)), 0)
 }
