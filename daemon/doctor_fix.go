@@ -19,7 +19,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/retry"
-	libvirthook "github.com/volferry/volferry/packaging/libvirt-hook"
 )
 
 // fixes mends what is safe to mend, one thing after the other: directories of the daemon,
@@ -35,7 +34,7 @@ func (d *doctor) fixes(ctx context.Context) []api.Fix {
 		out = append(out, fixTooOpen(dir)...)
 	}
 	out = append(out, d.fixPassage(ctx)...)
-	out = append(out, d.fixHook()...)
+	out = append(out, d.fixHook(ctx)...)
 	return append(out, d.fixHookUnseen(ctx)...)
 }
 
@@ -92,7 +91,7 @@ func (d *doctor) fixPassage(ctx context.Context) []api.Fix {
 }
 
 // fixHook puts the hook of this version in its place, if there is none or an older one.
-func (d *doctor) fixHook() []api.Fix {
+func (d *doctor) fixHook(ctx context.Context) []api.Fix {
 	err := d.guards.Enforced()
 	if err == nil {
 		err = d.guards.HookKnowsStartTokens()
@@ -101,7 +100,7 @@ func (d *doctor) fixHook() []api.Fix {
 		return nil // the second is a setting
 	}
 	fix := api.Fix{Name: "hook", Before: err.Error(), Action: "install " + d.cfg.LibvirtHook + " of this version"}
-	err = d.guards.InstallHook(libvirthook.Script)
+	err = installHook(ctx, d.guards)
 	return fixed(fix, d.cfg.LibvirtHook+" is installed", err)
 }
 

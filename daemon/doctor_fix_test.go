@@ -181,7 +181,7 @@ func TestDoctorDoesNotReplaceAnotherHook(t *testing.T) {
 	if err := os.WriteFile(d.cfg.LibvirtHook, []byte(theirs), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if fixes := d.fixHook(); len(fixes) != 1 || fixes[0].Status != "failed" || !strings.Contains(fixes[0].After, "is another one") {
+	if fixes := d.fixHook(t.Context()); len(fixes) != 1 || fixes[0].Status != "failed" || !strings.Contains(fixes[0].After, "is another one") {
 		t.Errorf("fixes %+v", fixes)
 	}
 	if text, err := os.ReadFile(d.cfg.LibvirtHook); err != nil || string(text) != theirs {

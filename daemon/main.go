@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 		return serve(ctx, cfg, log)
-	case "privileged", "dialer", "connectors", "storage":
+	case "privileged", "dialer", "connectors", "storage", "access", "processes", "hook":
 		log, err := service.NewLogger(stderr, cfg.LogLevel)
 		if err != nil {
 			return err

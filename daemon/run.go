@@ -65,7 +65,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	}
 	reserve := newReserve(cfg, log)
 	defer reserve.Close()
-	conn := libvirt.New(libvirt.Config{Socket: cfg.LibvirtSocket, DefinitionsDir: cfg.LibvirtConfigDir, StateDir: cfg.LibvirtStateDir, Clusters: cfg.RBDClusters, Log: log})
+	conn := libvirt.New(libvirt.Config{Socket: cfg.LibvirtSocket, DefinitionsDir: cfg.LibvirtConfigDir, StateDir: cfg.LibvirtStateDir, Clusters: cfg.RBDClusters, Processes: processes(), Log: log})
 	virt := withConnectors(conn, cfg)
 	records, err := journal.Open(ctx, filepath.Join(cfg.StateDir, "journal.db"))
 	if err != nil {
@@ -112,7 +112,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	site := up.Site(registry)
 	own := []string{cfg.StateDir, cfg.OverlayDir, cfg.SaveDir}
 	rules := location.Rules{AllowedPaths: cfg.AllowedPaths, NBDServers: cfg.NBDServers, RBD: cfg.RBDClusters, Own: own, Storage: virt}
-	storage := image.Storage{Privileged: privileged(), Network: networkAccess(cfg, conn), Secret: conn.Secret, Files: openfile.Files{Places: &rules}}
+	storage := image.Storage{Privileged: privileged(), Access: access(), Network: networkAccess(cfg, conn), Secret: conn.Secret, Files: openfile.Files{Places: &rules}}
 	copier := steps.NewCopier(cfg.cursorDir(), storage.Privileged.ThinBlockBytes, storage.Network, log)
 	copier.Passphrase, copier.Files = storage.Passphrase, storage.Files
 	claims := &location.Claims{

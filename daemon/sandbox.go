@@ -20,12 +20,15 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/connector"
 	"github.com/volferry/volferry/daemon/internal/connector/pools"
+	"github.com/volferry/volferry/daemon/internal/guard"
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/libvirt"
 	"github.com/volferry/volferry/daemon/internal/nbd"
 	"github.com/volferry/volferry/daemon/internal/qemuimg"
 	"github.com/volferry/volferry/daemon/internal/sandbox"
 	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/service"
+	libvirthook "github.com/volferry/volferry/packaging/libvirt-hook"
 )
 
 // The environment of the packaged unit says by which sockets it is done what the unit may
@@ -36,6 +39,9 @@ const (
 	envConnectors = "VOLFERRYD_CONNECTORS"
 	envStorage    = "VOLFERRYD_STORAGE"
 	envImages     = "VOLFERRYD_IMAGES"
+	envAccess     = "VOLFERRYD_ACCESS"
+	envHook       = "VOLFERRYD_HOOK"
+	envProcesses  = "VOLFERRYD_PROCESSES"
 )
 
 // programsTimeout is how long programs of QEMU's may take to be gone that the daemon before this one has started:
@@ -68,7 +74,7 @@ func runImageProgram(ctx context.Context) error {
 	return qemuimg.RunFor(ctx, conn)
 }
 
-// serveBeside is what runs beside the daemon, one of the four programs, until it is told to
+// serveBeside is what runs beside the daemon, one of the programs that answer more than once, until it is told to
 // stop.
 func serveBeside(ctx context.Context, command string, args []string, log *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
@@ -80,6 +86,12 @@ func serveBeside(ctx context.Context, command string, args []string, log *slog.L
 	switch command {
 	case "privileged":
 		return sandbox.ServePrivileged(ctx, listener, log)
+	case "access":
+		return sandbox.ServeAccess(ctx, listener, log)
+	case "processes":
+		return sandbox.ServeProcesses(ctx, listener, "/proc", log)
+	case "hook":
+		return sandbox.ServeHook(ctx, listener, func() error { return writeHook(args) }, log)
 	case "connectors":
 		return sandbox.ServeConnectors(ctx, listener, runConnectors(args).RunText, log)
 	case "storage":
@@ -162,6 +174,38 @@ func askConnector(ctx context.Context, socket, pool string, in connector.Request
 
 // privileged makes the calls that take CAP_SYS_ADMIN.
 func privileged() sandbox.Privileged { return sandbox.Privileged{Socket: os.Getenv(envPrivileged)} }
+
+// access asks what QEMU's user may do.
+func access() sandbox.Access { return sandbox.Access{Socket: os.Getenv(envAccess)} }
+
+// processes is who sees what the processes of guests have open; nil is this process.
+func processes() libvirt.Processes {
+	if socket := os.Getenv(envProcesses); socket != "" {
+		return sandbox.Processes{Socket: socket}
+	}
+	return nil
+}
+
+// installHook puts the hook of this version where libvirt looks for it.
+func installHook(ctx context.Context, guards *guard.Dir) error {
+	if socket := os.Getenv(envHook); socket != "" {
+		return sandbox.InstallHook(ctx, socket)
+	}
+	return guards.InstallHook(libvirthook.Script)
+}
+
+// writeHook does that for the daemon, by the configuration as it is by now.
+func writeHook(args []string) error {
+	cfg, err := loadConfig(args, io.Discard)
+	if err != nil {
+		return err
+	}
+	err = guard.New(cfg.guardDir(), cfg.LibvirtHook).InstallHook(libvirthook.Script)
+	if errors.Is(err, syscall.EROFS) {
+		return fmt.Errorf("%w: the unit lets nobody write there; `systemctl edit volferryd-hook.service`, and write ReadWritePaths=%s in its section [Service]", err, filepath.Dir(cfg.LibvirtHook))
+	}
+	return err
+}
 
 // dialing is how a registry on another machine is connected to.
 func dialing() client.Setting {

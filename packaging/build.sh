@@ -38,7 +38,7 @@ script() {
 		sed -e "s|@PACKAGE@|$package|; s|@STATE@|$state|; s|@SOCKETS@|$*|" "packaging/scripts/$kind.sh" >"build/scripts/$package.$kind"
 	done
 }
-script volferryd /var/lib/volferry volferryd.socket volferryd-metrics.socket volferryd-privileged.socket volferryd-dialer.socket volferryd-connectors.socket volferryd-storage.socket volferryd-images.socket
+script volferryd /var/lib/volferry volferryd.socket volferryd-metrics.socket volferryd-privileged.socket volferryd-dialer.socket volferryd-connectors.socket volferryd-storage.socket volferryd-images.socket volferryd-access.socket volferryd-processes.socket volferryd-hook.socket
 script volferry-registry /var/lib/volferry-registry volferry-registry.socket volferry-registry-metrics.socket
 
 for package in volferryd volferry-registry volferryctl; do

@@ -64,7 +64,7 @@ var layers = [][]string{
 	{"daemon/internal/sandbox", "daemon/internal/storagedaemon", "internal/service", "internal/settings", "internal/mtls", "internal/routes"},
 	{"internal/httpjson", "internal/sqlitedb", "internal/fault", "daemon/internal/child"},
 	{"internal/protocol"},
-	{"internal/version", "daemon/internal/thin", "daemon/internal/quota", "daemon/internal/openfile", "daemon/internal/osthread"},
+	{"internal/version", "daemon/internal/thin", "daemon/internal/quota", "daemon/internal/process", "daemon/internal/openfile", "daemon/internal/osthread"},
 	{"internal/atomicfile", "internal/retry"},
 	{"internal/api"},
 }

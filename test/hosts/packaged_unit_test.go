@@ -105,7 +105,16 @@ func takesADropIn(t *testing.T, m *machine.Machine, at site.Caller) {
 // isDoneBeside has a registry that only a network leads to. What libvirt remembers of an image
 // was read by the moves before.
 func isDoneBeside(t *testing.T, m *machine.Machine, at site.Caller) {
-	sh(t, m, "systemctl is-active volferryd-privileged.service")
+	sh(t, m, "systemctl is-active volferryd-privileged.service volferryd-processes.service volferryd-access.service")
+	// In the daemon's own view of the host, and with what it may: it sees none of the processes of others, becomes none of their
+	// users, and writes nothing that runs as root.
+	sh(t, m, `
+		daemon=$(systemctl show --property=MainPID --value volferryd.service)
+		may=$((0x$(sed -n 's/^CapBnd:[[:space:]]*//p' /proc/$daemon/status)))
+		[ $((may & (1 << 19 | 1 << 21 | 1 << 6 | 1 << 7))) = 0 ] # SYS_PTRACE, SYS_ADMIN, SETGID, SETUID
+		for at in /etc/libvirt/hooks/qemu.d /etc/volferry; do
+			if nsenter --mount=/proc/$daemon/ns/mnt touch $at/by-the-daemon; then echo "$at can be written"; exit 1; fi
+		done`)
 	ctl(t, at, "volume", "migrate", "data", "--to-pool", "old", "--to-format", "qcow2")
 	if runs := sh(t, m, "systemctl show --property=NAccepted --value volferryd-images.socket"); runs == "0" {
 		t.Error("no program of QEMU has run in a unit of its own")

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"golang.org/x/sys/unix"
 
@@ -41,21 +40,4 @@ func cannotReach(path string, err error) error {
 		return fmt.Errorf("look at %s: %w", path, ErrAbsent)
 	}
 	return api.Errorf(api.CodeStateForbidden, "%s cannot be used: %v", path, err)
-}
-
-// mayConnect says whether a user may connect to the server of an export: libvirt gives nobody a
-// socket. Over TCP everybody may, as far as this host knows.
-func mayConnect(who hv.ProcessUser, path string) error {
-	if api.IsRemote(path) {
-		return nil
-	}
-	e, err := api.ParseNBD(path)
-	if err != nil {
-		return err
-	}
-	err = asUser(who, func() error { return unix.Faccessat(unix.AT_FDCWD, e.Socket, unix.W_OK, unix.AT_EACCESS) })
-	if !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	return api.Errorf(api.CodePermissionDenied, "QEMU runs as %s here and may not connect to %s; let it in (setfacl -m u:%[1]s:rw %[2]s)", UserName(who), e.Socket)
 }

@@ -3,10 +3,12 @@
 package image
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -53,7 +55,7 @@ func (s Storage) MayOpen(who hv.ProcessUser, path string) error {
 		return nil
 	}
 	if api.IsNetwork(path) {
-		return mayConnect(who, path)
+		return s.mayConnect(who, path)
 	}
 	return answered("QEMU can open "+path, func() error {
 		f, err := s.Files.Open(path, os.O_RDONLY)
@@ -61,12 +63,12 @@ func (s Storage) MayOpen(who hv.ProcessUser, path string) error {
 			return noImage(err)
 		}
 		defer func() { _ = f.Close() }()
-		return mayOpen(who, f)
+		return s.mayOpen(who, f)
 	})
 }
 
-func mayOpen(who hv.ProcessUser, f *os.File) error {
-	err := openAs(who, f)
+func (s Storage) mayOpen(who hv.ProcessUser, f *os.File) error {
+	err := s.openAs(who, f)
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
@@ -87,7 +89,7 @@ func mayOpen(who hv.ProcessUser, f *os.File) error {
 	} else if err != nil {
 		return fmt.Errorf("look whether QEMU can open it: %w", err)
 	}
-	err = openAs(who, f)
+	err = s.openAs(who, f)
 	if back := f.Chown(int(st.Uid), int(st.Gid)); back != nil {
 		return errors.Join(err, fmt.Errorf("give an image back that was lent: %w", back))
 	}
@@ -97,26 +99,53 @@ func mayOpen(who hv.ProcessUser, f *os.File) error {
 	return err
 }
 
+// mayConnect says whether a user may connect to the server of an export: libvirt gives nobody a
+// socket. Over TCP everybody may, as far as this host knows.
+func (s Storage) mayConnect(who hv.ProcessUser, path string) error {
+	if api.IsRemote(path) {
+		return nil
+	}
+	e, err := api.ParseNBD(path)
+	if err != nil {
+		return err
+	}
+	return answered("QEMU may connect to "+e.Socket, func() error { return s.mayConnectTo(who, e.Socket) })
+}
+
+func (s Storage) mayConnectTo(who hv.ProcessUser, socket string) error {
+	if err := s.reach(who, filepath.Dir(socket)); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(socket, unix.O_PATH, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
+	defer cancel()
+	err = s.Access.MayConnect(ctx, userOf(who), f)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return api.Errorf(api.CodePermissionDenied, "QEMU runs as %s here and may not connect to %s; let it in (`%s`)", UserName(who), socket,
+		api.ShellLine("setfacl", "-m", "u:"+UserName(who)+":rw", "--", socket))
+}
+
 // openAs opens an open file once more, as a user.
-func openAs(who hv.ProcessUser, f *os.File) error {
-	name := fmt.Sprintf("/proc/self/fd/%d", f.Fd())
-	return asUser(who, func() error {
-		again, err := os.OpenFile(name, os.O_RDWR, 0)
-		if err != nil {
-			return err
-		}
-		return again.Close()
-	})
+func (s Storage) openAs(who hv.ProcessUser, f *os.File) error {
+	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
+	defer cancel()
+	return s.Access.MayOpen(ctx, userOf(who), f)
 }
 
 // TryDirectory makes an image in a directory, does with it what it will need, checks it with
 // MayOpen, and removes it. It returns a *LimitError for what the filesystem cannot do. If
 // libvirt does not give images to QEMU's user nobody can tell who may open one there.
 func (s Storage) TryDirectory(who hv.ProcessUser, dir string, needs Needs) error {
-	return answered("an image can be made in "+dir, func() error { return tryDirectory(who, dir, needs) })
+	return answered("an image can be made in "+dir, func() error { return s.tryDirectory(who, dir, needs) })
 }
 
-func tryDirectory(who hv.ProcessUser, dir string, needs Needs) error {
+func (s Storage) tryDirectory(who hv.ProcessUser, dir string, needs Needs) error {
 	f, path, remove, err := trialFile(dir)
 	if err != nil {
 		return err
@@ -129,7 +158,7 @@ func tryDirectory(who hv.ProcessUser, dir string, needs Needs) error {
 		return nil
 	}
 	if who.UID != 0 {
-		err = mayOpen(who, f)
+		err = s.mayOpen(who, f)
 	}
 	var cannot *OpenError
 	if errors.As(err, &cannot) {

@@ -3,6 +3,7 @@
 package image
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/sandbox"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -40,11 +42,11 @@ const reachTimeout = 5 * time.Second
 // Reach returns nil if a process of this user can get to the files in a directory, which
 // may be reached by links, and a *ReachError if not. MayOpen says whether the user may open
 // an image there: libvirt gives images to QEMU's user, but not directories.
-func (Storage) Reach(who hv.ProcessUser, dir string) error {
+func (s Storage) Reach(who hv.ProcessUser, dir string) error {
 	if who.UID == 0 {
 		return nil
 	}
-	return answered("QEMU gets to "+dir, func() error { return reach(who, dir) })
+	return answered("QEMU gets to "+dir, func() error { return s.reach(who, dir) })
 }
 
 // answered is look, whether something is so, with a bound.
@@ -61,36 +63,40 @@ func answered(what string, look func() error) error {
 	}
 }
 
-func reach(who hv.ProcessUser, dir string) error {
+func (s Storage) reach(who hv.ProcessUser, dir string) error {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return fmt.Errorf("look whether QEMU gets to %s: %w", dir, noImage(err))
 	}
 	// The kernel is asked as that user, directory by directory: it knows of access
 	// lists, and of what the server of a mount thinks of root.
-	if err := asUser(who, func() error { return pass(who, real) }); err != nil {
-		return fmt.Errorf("look whether QEMU gets to %s: %w", dir, err)
-	}
-	return nil
-}
-
-// pass walks down to a directory.
-func pass(who hv.ProcessUser, dir string) error {
-	at := "/"
-	for _, part := range append(strings.Split(strings.Trim(dir, "/"), "/"), "") {
-		var st unix.Stat_t
-		err := unix.Lstat(strings.TrimSuffix(at, "/")+"/.", &st)
+	user, at := userOf(who), "/"
+	for _, part := range append(strings.Split(strings.Trim(real, "/"), "/"), "") {
+		mode, err := s.pass(user, at)
 		if errors.Is(err, unix.EACCES) {
-			blocked := &ReachError{User: who, Dir: at}
-			if unix.Lstat(at, &st) == nil { // the directory that it is in was passed
-				blocked.Mode = os.FileMode(st.Mode & 0o777)
-			}
-			return blocked
+			err = &ReachError{User: who, Dir: at, Mode: mode}
 		}
 		if err != nil {
-			return &os.PathError{Op: "look into", Path: at, Err: err}
+			return fmt.Errorf("look whether QEMU gets to %s: %w", dir, err)
 		}
 		at = filepath.Join(at, part)
 	}
 	return nil
+}
+
+// pass returns nil if a user may pass through a directory, and the mode of the directory.
+func (s Storage) pass(user sandbox.User, dir string) (os.FileMode, error) {
+	f, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
+	defer cancel()
+	if err = s.Access.MayPass(ctx, user, f); err == nil {
+		return 0, nil
+	}
+	var st unix.Stat_t
+	_ = unix.Fstat(int(f.Fd()), &st) // without it the message has no mode
+	return os.FileMode(st.Mode & 0o777), err
 }

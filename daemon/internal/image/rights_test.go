@@ -164,7 +164,7 @@ func TestRightsThatAreRefusedGiveNobodyMore(t *testing.T) {
 		{"the owner 0:0", Rights{Mode: 0o664}, hv.ProcessUser{UID: 1000, GID: 1000}, 0o644},
 	} {
 		var left []string
-		if err := asUser(c.who, func() (err error) {
+		if err := userOf(c.who).As(func() (err error) {
 			left, err = giveRights(f, &c.rights)
 			return err
 		}); err != nil {
@@ -187,7 +187,7 @@ func TestAnImageThatNobodyCanGiveAwayIsNotTakenForGiven(t *testing.T) {
 		t.Fatal(err)
 	}
 	qemu := hv.ProcessUser{UID: 64055, GID: 64055, Given: true}
-	err := asUser(hv.ProcessUser{UID: 1000, GID: 1001}, func() error { return mayOpen(qemu, f) })
+	err := userOf(hv.ProcessUser{UID: 1000, GID: 1001}).As(func() error { return Storage{}.mayOpen(qemu, f) })
 	var cannot *OpenError
 	if !errors.As(err, &cannot) || !cannot.NotGiven || !strings.Contains(err.Error(), "root_squash") {
 		t.Errorf("%v", err)

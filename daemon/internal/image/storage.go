@@ -32,6 +32,8 @@ type SizeError = qemuimg.SizeError
 type Storage struct {
 	// Privileged makes the calls that take CAP_SYS_ADMIN.
 	Privileged sandbox.Privileged
+	// Access asks what QEMU's user may do.
+	Access sandbox.Access
 	// Network is how what is no file and no device is reached.
 	Network network.Access
 	// Secret gives the value of a secret of libvirt's, by its UUID.

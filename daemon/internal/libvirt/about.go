@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,7 +101,7 @@ func (c *Conn) daemonProcess(ctx context.Context) *hv.DaemonProcess {
 		}
 	}
 	for _, pid := range pids {
-		if p := readDaemon(pid); p != nil {
+		if p := c.readDaemon(ctx, pid); p != nil {
 			return p
 		}
 	}
@@ -110,21 +109,16 @@ func (c *Conn) daemonProcess(ctx context.Context) *hv.DaemonProcess {
 }
 
 // readDaemon reads what is known of a process, nil if it is none of libvirt's.
-func readDaemon(pid int) *hv.DaemonProcess {
-	p := process{dir: filepath.Join(procDir, strconv.Itoa(pid))}
-	name, err := os.ReadFile(filepath.Join(p.dir, "comm"))
-	if err != nil || !slices.Contains(daemonNames, strings.TrimSpace(string(name))) {
+func (c *Conn) readDaemon(ctx context.Context, pid int) *hv.DaemonProcess {
+	p, err := c.processes.About(ctx, pid)
+	if err != nil || !slices.Contains(daemonNames, p.Name) {
 		return nil
 	}
-	text, err := p.startTicks()
-	if err != nil {
-		return nil // ended since
-	}
-	ticks, err := strconv.ParseInt(text, 10, 64)
+	ticks, err := strconv.ParseInt(p.Ticks, 10, 64)
 	if err != nil {
 		return nil
 	}
-	id, err := p.identity()
+	id, err := identity(pid, p)
 	if err != nil {
 		return nil
 	}
@@ -133,7 +127,7 @@ func readDaemon(pid int) *hv.DaemonProcess {
 		return nil
 	}
 	age := time.Duration(boot.Nano()) - time.Duration(ticks)*(time.Second/ticksPerSecond)
-	return &hv.DaemonProcess{PID: pid, ID: id, Name: strings.TrimSpace(string(name)), Since: time.Now().Add(-age)}
+	return &hv.DaemonProcess{PID: pid, ID: id, Name: p.Name, Since: time.Now().Add(-age)}
 }
 
 // ticksPerSecond is in what the kernel counts the times of /proc for programs.

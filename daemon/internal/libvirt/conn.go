@@ -62,6 +62,8 @@ type Config struct {
 	DefinitionsDir, StateDir string
 	// Clusters are the Ceph clusters whose images have an address.
 	Clusters rbd.Clusters
+	// Processes is asked what the kernel says of processes. If it is nil, this process looks itself.
+	Processes Processes
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -76,6 +78,7 @@ type Conn struct {
 	listedTimeout time.Duration
 	library       *library
 	clusters      rbd.Clusters
+	processes     Processes
 	log           *slog.Logger
 	feed          hv.Feed
 	ready         chan struct{}
@@ -128,10 +131,13 @@ func (l *link) close() {
 func New(cfg Config) *Conn {
 	c := &Conn{
 		sockets: defaultSockets, callTimeout: cfg.CallTimeout, listedTimeout: defaultListedTimeout,
-		library: newLibrary(cfg.DefinitionsDir, cfg.StateDir), clusters: cfg.Clusters, log: cfg.Log, ready: make(chan struct{}),
+		library: newLibrary(cfg.DefinitionsDir, cfg.StateDir), clusters: cfg.Clusters, processes: cfg.Processes, log: cfg.Log, ready: make(chan struct{}),
 	}
 	if cfg.Socket != "" {
 		c.sockets = []string{cfg.Socket}
+	}
+	if c.processes == nil {
+		c.processes = procDir
 	}
 	if c.callTimeout == 0 {
 		c.callTimeout = defaultCallTimeout

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
-	"strconv"
 
 	"github.com/beevik/etree"
 	golibvirt "github.com/digitalocean/go-libvirt"
@@ -140,11 +139,7 @@ func (c *Conn) takingAgain(ctx context.Context, id string, leases []lease, do fu
 // drop drops the leases that the process of a domain has of these, and returns those. A lease of a shareable disk may
 // be held several times: one hold is dropped, or all.
 func (c *Conn) drop(ctx context.Context, id string, leases []lease, all bool) (pid int, dropped []lease, err error) {
-	proc, err := c.onlyProcess(ctx, id)
-	if err != nil {
-		return 0, nil, fmt.Errorf("find the process of domain %s: %w", id, err)
-	}
-	if pid, err = strconv.Atoi(filepath.Base(proc.dir)); err != nil {
+	if pid, _, err = c.onlyProcess(ctx, id); err != nil {
 		return 0, nil, fmt.Errorf("find the process of domain %s: %w", id, err)
 	}
 	v, err := dialVirtlockd(ctx, c.virtlockdSocket(), id, pid)

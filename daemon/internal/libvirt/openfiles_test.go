@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/process"
 )
 
 const openFilesID = "5f6d9a53-0000-4000-8000-000000000001"
@@ -20,14 +21,14 @@ const openFilesID = "5f6d9a53-0000-4000-8000-000000000001"
 func fakeProc(t *testing.T) {
 	t.Helper()
 	old := procDir
-	procDir = t.TempDir()
+	procDir = process.Dir(t.TempDir())
 	t.Cleanup(func() { procDir = old })
 }
 
 // fakeProcess adds a process that says it is the domain, and has these files open.
 func fakeProcess(t *testing.T, pid int, uid uint32, exe string, open map[string]string) {
 	t.Helper()
-	dir := filepath.Join(procDir, fmt.Sprint(pid))
+	dir := filepath.Join(string(procDir), fmt.Sprint(pid))
 	for _, d := range []string{"fd", "fdinfo"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			t.Fatal(err)
@@ -35,6 +36,8 @@ func fakeProcess(t *testing.T, pid int, uid uint32, exe string, open map[string]
 	}
 	args := strings.Join([]string{"qemu", "-name", "x", "-uuid", openFilesID, "-S", ""}, "\x00")
 	errs := []error{
+		os.WriteFile(filepath.Join(dir, "comm"), []byte("qemu-system-x86\n"), 0o600),
+		os.WriteFile(filepath.Join(dir, "stat"), fmt.Appendf(nil, "%d (qemu) S 1 7 7 0 -1 4194560 9 0 0 0 1 2 0 0 20 0 1 0 8111 1 2\n", pid), 0o600),
 		os.WriteFile(filepath.Join(dir, "cmdline"), []byte(args), 0o600),
 		os.WriteFile(filepath.Join(dir, "status"), fmt.Appendf(nil, "Name:\tx\nUid:\t%d\t%[1]d\t%[1]d\t%[1]d\n", uid), 0o600),
 		os.Symlink(exe, filepath.Join(dir, "exe")),
@@ -80,11 +83,10 @@ func TestOpenFilesComparesInodesAndNotPaths(t *testing.T) {
 	if err := os.Link(src, alias); err != nil {
 		t.Fatal(err)
 	}
-	c := connOfQEMU()
 	for flags, writable := range map[string]bool{"02140000": false, "02140001": true, "02140002": true} {
 		fakeProc(t)
 		fakeProcess(t, 42, qemuUID, qemuExe, map[string]string{alias: flags, other: "02"})
-		files, err := c.OpenFiles(t.Context(), openFilesID, src)
+		files, err := connOfQEMU().OpenFiles(t.Context(), openFilesID, src)
 		if err != nil || len(files) != 1 || files[0].Writable != writable {
 			t.Errorf("flags %s: OpenFiles = %+v, %v; want one, writable %v", flags, files, err, writable)
 		}
@@ -111,12 +113,11 @@ func TestOpenFilesOfSeveralImagesSayWhichIsWhich(t *testing.T) {
 // Any user may start a QEMU with the UUID of another's guest.
 func TestAnotherUsersQEMUWithTheUUIDHidesNothing(t *testing.T) {
 	src := emptyFile(t, "src")
-	c := connOfQEMU()
 	for _, pid := range []int{41, 43} { // before and after the true one
 		fakeProc(t)
 		fakeProcess(t, 42, qemuUID, qemuExe, map[string]string{src: "02"})
 		fakeProcess(t, pid, nobody, "/tmp/qemu-mine", nil)
-		files, err := c.OpenFiles(t.Context(), openFilesID, src)
+		files, err := connOfQEMU().OpenFiles(t.Context(), openFilesID, src)
 		if err != nil || len(files) != 1 || !files[0].Writable {
 			t.Errorf("beside process %d: OpenFiles = %+v, %v; want the guest's descriptor", pid, files, err)
 		}
@@ -126,7 +127,6 @@ func TestAnotherUsersQEMUWithTheUUIDHidesNothing(t *testing.T) {
 // Nothing open is the answer only where the domain's own process was looked at.
 func TestWithoutTheDomainsProcessWhatIsOpenIsUnknown(t *testing.T) {
 	src := emptyFile(t, "src")
-	c := connOfQEMU()
 	for name, add := range map[string]func(){
 		"no process":             func() {},
 		"another user's process": func() { fakeProcess(t, 43, nobody, qemuExe, nil) },
@@ -135,7 +135,7 @@ func TestWithoutTheDomainsProcessWhatIsOpenIsUnknown(t *testing.T) {
 		fakeProc(t)
 		add()
 		// libvirt, which could say that the domain is off, is away.
-		if files, err := c.OpenFiles(t.Context(), openFilesID, src); !errors.Is(err, hv.ErrUnavailable) {
+		if files, err := connOfQEMU().OpenFiles(t.Context(), openFilesID, src); !errors.Is(err, hv.ErrUnavailable) {
 			t.Errorf("%s: OpenFiles = %+v, %v; want ErrUnavailable", name, files, err)
 		}
 	}

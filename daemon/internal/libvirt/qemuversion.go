@@ -6,14 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/beevik/etree"
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/process"
 )
 
 // QEMUVersion implements hv.Hypervisor. Libvirt says no version of a process, and asking its
@@ -29,7 +28,7 @@ func (c *Conn) QEMUVersion(ctx context.Context, id string) (hv.Version, error) {
 }
 
 func (c *Conn) qemuVersion(ctx context.Context, id string) (none hv.Version, err error) {
-	proc, err := c.onlyProcess(ctx, id)
+	_, about, err := c.onlyProcess(ctx, id)
 	if errors.Is(err, hv.ErrNoProcess) {
 		return none, nil
 	}
@@ -42,12 +41,8 @@ func (c *Conn) qemuVersion(ctx context.Context, id string) (none hv.Version, err
 	if err != nil || path == "" {
 		return none, err
 	}
-	runs, err := os.Stat(filepath.Join(proc.dir, "exe"))
-	if err != nil {
-		return none, nil //nolint:nilerr // it has ended, or this is not ours to see: unknown
-	}
-	installed, err := os.Stat(path)
-	if err != nil || !os.SameFile(runs, installed) {
+	installed, err := process.Identify(path)
+	if err != nil || about.Program != installed {
 		return none, nil //nolint:nilerr // it was upgraded or removed since: unknown
 	}
 	return version, nil

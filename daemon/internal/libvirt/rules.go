@@ -30,12 +30,8 @@ func (c *Conn) WriteDeniedBy(ctx context.Context, id, path string) (*hv.Rule, er
 }
 
 func (c *Conn) writeDeniedBy(ctx context.Context, id, path string) (*hv.Rule, error) {
-	proc, err := c.onlyProcess(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	profile, err := proc.enforcedProfile()
-	if err != nil || profile == "" {
+	_, about, err := c.onlyProcess(ctx, id)
+	if err != nil || about.Profile == "" {
 		return nil, err
 	}
 	real, err := filepath.EvalSymlinks(path)
@@ -46,7 +42,7 @@ func (c *Conn) writeDeniedBy(ctx context.Context, id, path string) (*hv.Rule, er
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(rulesDir, filepath.Base(profile)+".files")
+	file := filepath.Join(rulesDir, filepath.Base(about.Profile)+".files")
 	rules, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil // the profile is not of libvirt's making
@@ -60,23 +56,4 @@ func (c *Conn) writeDeniedBy(ctx context.Context, id, path string) (*hv.Rule, er
 		}
 	}
 	return nil, nil
-}
-
-// enforcedProfile is the AppArmor profile that the kernel enforces on the process; empty if none is.
-func (p process) enforcedProfile() (string, error) {
-	for _, name := range []string{"attr/apparmor/current", "attr/current"} { // the first is younger
-		label, err := os.ReadFile(filepath.Join(p.dir, name))
-		if err == nil {
-			profile, enforced := strings.CutSuffix(strings.TrimRight(string(label), "\x00\n"), " (enforce)")
-			if !enforced {
-				profile = ""
-			}
-			return profile, nil
-		}
-	}
-	// No security module has a word for it, or the process is gone.
-	if _, err := os.Stat(p.dir); errors.Is(err, os.ErrNotExist) {
-		return "", hv.ErrNotActive
-	}
-	return "", nil
 }

@@ -23,7 +23,7 @@ func confine(t *testing.T, pid, label, rules string) {
 	old := rulesDir
 	rulesDir = t.TempDir()
 	t.Cleanup(func() { rulesDir = old })
-	attr := filepath.Join(procDir, pid, "attr")
+	attr := filepath.Join(string(procDir), pid, "attr")
 	if err := errors.Join(
 		os.MkdirAll(attr, 0o755), os.WriteFile(filepath.Join(attr, "current"), []byte(label), 0o600),
 		os.WriteFile(filepath.Join(rulesDir, profileName+".files"), []byte(rules), 0o600),

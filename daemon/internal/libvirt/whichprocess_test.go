@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -15,16 +14,27 @@ import (
 
 func writeProc(t *testing.T, name, content string) {
 	t.Helper()
-	path := filepath.Join(procDir, name)
+	path := filepath.Join(string(procDir), name)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 }
 
+// identityOf7 is the identity of process 7.
+func identityOf7(t *testing.T) (string, error) {
+	t.Helper()
+	about, err := procDir.About(t.Context(), 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return identity(7, about)
+}
+
 // A process may be named so that its line looks like two.
 func TestAProcessIsToldByItsBootNumberAndStart(t *testing.T) {
 	fakeProc(t)
-	p := process{dir: filepath.Join(procDir, "7")}
+	writeProc(t, "7/comm", "qemu\n")
+	writeProc(t, "7/cmdline", "qemu\x00")
 	const after = " S 1 7 7 0 -1 4194560 9 0 0 0 1 2 0 0 20 0 1 0 8111 1 2\n"
 	ids := map[string]bool{}
 	for _, c := range []struct{ boot, stat string }{
@@ -34,7 +44,7 @@ func TestAProcessIsToldByItsBootNumberAndStart(t *testing.T) {
 	} {
 		writeProc(t, "sys/kernel/random/boot_id", c.boot)
 		writeProc(t, "7/stat", c.stat)
-		id, err := p.identity()
+		id, err := identityOf7(t)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,20 +54,7 @@ func TestAProcessIsToldByItsBootNumberAndStart(t *testing.T) {
 		t.Errorf("three processes are %v", ids)
 	}
 	writeProc(t, "7/stat", "7 (qemu) S 1\n")
-	if id, err := p.identity(); !errors.Is(err, hv.ErrNoProcess) {
+	if id, err := identityOf7(t); !errors.Is(err, hv.ErrNoProcess) {
 		t.Errorf("without a start: %q, %v", id, err)
-	}
-}
-
-func TestWhatAProcessBeganWithIsReadFromItsCommandLine(t *testing.T) {
-	fakeProc(t)
-	writeProc(t, "7/cmdline", strings.Join([]string{
-		"qemu", "-blockdev", `{"driver":"file","filename":"/a \"b\".raw","node-name":"libvirt-2-storage","cache":{"direct":true}}`,
-		"-blockdev", `{"node-name":"libvirt-2-format","driver":"raw","file":"libvirt-2-storage"}`,
-		"-name", `{"filename":"/no","node-name":"libvirt-1-storage"}`, "",
-	}, "\x00"))
-	got, err := process{dir: filepath.Join(procDir, "7")}.began()
-	if want := []blockNode{{`/a "b".raw`, "libvirt-2-storage"}}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("%v (%v), want %v", got, err, want)
 	}
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sandbox does what the unit of volferryd does not let it do: the calls that need
-// CAP_SYS_ADMIN, connections to the registry and to NBD servers, images of Ceph clusters, and the programs of storage that libvirt does not
-// manage. It also keeps the programs of QEMU that read images away from what the daemon may do. Five small programs do this
+// CAP_SYS_ADMIN, connections to the registry and to NBD servers, images of Ceph clusters, the programs of storage that libvirt does not
+// manage, looks at other processes and by other users' rights, and the installation of the hook. It also keeps the programs of QEMU that read
+// images away from what the daemon may do. Eight small programs do this
 // in the daemon's place; without the unit the daemon does it itself. The package has both sides. It knows
 // nothing of volumes.
 package sandbox
@@ -19,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/volferry/volferry/daemon/internal/process"
 	"github.com/volferry/volferry/daemon/internal/quota"
 )
 
@@ -40,6 +42,13 @@ const (
 	callRun       = "run"
 	callBegin     = "begin"
 	callSignal    = "signal"
+
+	callMayOpen    = "may_open"
+	callMayPass    = "may_pass"
+	callMayConnect = "may_connect"
+	callHook       = "hook"
+	callClaims     = "claims"
+	callProcess    = "process"
 )
 
 // request is one message, with the open files that it is about.
@@ -52,6 +61,11 @@ type request struct {
 	Value []byte `json:"value,omitempty"`
 	// Owner is whose quotas are asked for.
 	Owner quota.Owner `json:"owner,omitzero"`
+	// Images are those of which it is asked who has them open, and PID is a process.
+	Images []process.Image `json:"images,omitempty"`
+	PID    int             `json:"pid,omitempty"`
+	// User is who is tried for what may be done with the file.
+	User *User `json:"user,omitempty"`
 	// Write: an image is opened for writing too.
 	Write bool `json:"write,omitempty"`
 	// Program is a program to run, and Signal what one that runs gets.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package image
+package sandbox
 
 import (
 	"os"
@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-
-	"github.com/volferry/volferry/daemon/internal/hv"
 )
 
 // What others see of the process in /proc is the main thread's, which cannot end if its rights do not come back.
@@ -23,7 +21,7 @@ func TestTheMainThreadNeverHasTheRightsOfAnotherUser(t *testing.T) {
 	together.Add(calls)
 	for range calls {
 		done.Go(func() {
-			if err := asUser(hv.ProcessUser{UID: 12345, GID: 12345}, func() error {
+			if err := (User{UID: 12345, GID: 12345}).As(func() error {
 				if syscall.Gettid() == syscall.Getpid() {
 					onMain.Add(1)
 				}

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package process reads what the kernel says of the processes of guests and of libvirt. It asks libvirt nothing: what
+// it says is the proof against which libvirt's answers are checked.
+package process
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dir is where the kernel shows processes, /proc but in tests.
+type Dir string
+
+// Claim is a QEMU process that claims to be a domain.
+type Claim struct {
+	PID int    `json:"pid"`
+	UID uint32 `json:"uid"`
+	// Ended: it has ended since, and what it had open is not known.
+	Ended bool   `json:"ended,omitempty"`
+	Files []File `json:"files,omitempty"`
+}
+
+// File is a descriptor of a process on one of the images that were asked for.
+type File struct {
+	Image    int  `json:"image"` // which of them
+	FD       int  `json:"fd"`
+	Writable bool `json:"writable,omitempty"`
+}
+
+// Claims finds the QEMU processes with the UUID of a domain in their command
+// line, which is each one's own claim: any user may start a QEMU with it. libvirt's pid
+// files are not used: libvirtd may live in another mount namespace. What they have open of some images is read in the same walk,
+// which takes long where there are many processes.
+func (d Dir) Claims(_ context.Context, id string, images []Image) ([]Claim, error) {
+	pids, err := d.list()
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	needle := []byte("\x00-uuid\x00" + id + "\x00")
+	var found []Claim
+	for _, pid := range pids {
+		dir := d.of(pid)
+		// Before its arguments: a link is read faster, and a host has many other processes.
+		exe, err := os.Readlink(filepath.Join(dir, "exe"))
+		if err != nil || !strings.HasPrefix(filepath.Base(exe), "qemu") {
+			continue // gone, or none of QEMU
+		}
+		args, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if err != nil || !bytes.Contains(args, needle) {
+			continue
+		}
+		uid, err := uidOf(dir)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, Claim{PID: pid, UID: uid})
+	}
+	for i := range found {
+		if err := found[i].readFiles(d.of(found[i].PID), images); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+func (d Dir) of(pid int) string { return filepath.Join(string(d), strconv.Itoa(pid)) }
+
+// list returns the numbers of all processes, in no order.
+func (d Dir) list() ([]int, error) {
+	dir, err := os.Open(string(d))
+	if err != nil {
+		return nil, err
+	}
+	names, err := dir.Readdirnames(-1)
+	if err := errors.Join(err, dir.Close()); err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// uidOf reads the effective user of a process. The owner of its directory is root's
+// where the process has changed its user.
+func uidOf(dir string) (uint32, error) {
+	status, err := os.ReadFile(filepath.Join(dir, "status"))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if ids, ok := strings.CutPrefix(line, "Uid:"); ok {
+			if fields := strings.Fields(ids); len(fields) > 1 {
+				uid, err := strconv.ParseUint(fields[1], 10, 32)
+				return uint32(uid), err
+			}
+		}
+	}
+	return 0, fmt.Errorf("no user in %s/status", dir)
+}
+
+// readFiles lists the descriptors of the process on images.
+func (c *Claim) readFiles(dir string, images []Image) error {
+	fds, err := os.ReadDir(filepath.Join(dir, "fd"))
+	if errors.Is(err, os.ErrNotExist) {
+		c.Ended = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, entry := range fds {
+		// Through /proc, stat reaches the open file itself, also one that has
+		// no name any more or lives in another mount namespace.
+		got, err := Identify(filepath.Join(dir, "fd", entry.Name()))
+		if errors.Is(err, os.ErrNotExist) {
+			continue // closed since
+		}
+		if err != nil {
+			return err
+		}
+		for i, want := range images {
+			if got != want {
+				continue
+			}
+			file, err := openFile(dir, entry.Name())
+			if errors.Is(err, os.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			file.Image = i
+			c.Files = append(c.Files, file)
+		}
+	}
+	return nil
+}
+
+func openFile(dir, fd string) (File, error) {
+	n, err := strconv.Atoi(fd)
+	if err != nil {
+		return File{}, fmt.Errorf("read descriptor number: %w", err)
+	}
+	info, err := os.ReadFile(filepath.Join(dir, "fdinfo", fd))
+	if err != nil {
+		return File{}, err
+	}
+	for line := range strings.Lines(string(info)) {
+		octal, ok := strings.CutPrefix(line, "flags:")
+		if !ok {
+			continue
+		}
+		flags, err := strconv.ParseUint(strings.TrimSpace(octal), 8, 64)
+		if err != nil {
+			return File{}, fmt.Errorf("read descriptor flags: %w", err)
+		}
+		return File{FD: n, Writable: flags&unix.O_ACCMODE != unix.O_RDONLY}, nil
+	}
+	return File{}, fmt.Errorf("no flags in fdinfo of descriptor %s", fd)
+}
+
+// Image tells images apart whatever their paths: a file by file system and
+// inode, a block device by its number, since a process may use a device node
+// of its own.
+type Image struct {
+	Block bool   `json:"block,omitempty"`
+	Dev   uint64 `json:"dev"`
+	Ino   uint64 `json:"ino,omitempty"`
+}
+
+// Identify returns what a path leads to.
+func Identify(path string) (Image, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return Image{}, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFBLK {
+		return Image{Block: true, Dev: st.Rdev}, nil
+	}
+	return Image{Dev: st.Dev, Ino: st.Ino}, nil
+}
+
+// About is what is known of one process.
+type About struct {
+	Name string `json:"name"`
+	// Ticks is when it was started, in ticks since boot; empty if the kernel does not say.
+	Ticks string `json:"ticks,omitempty"`
+	// Program is the file that it runs; empty if that cannot be seen.
+	Program Image `json:"program,omitzero"`
+	// Nodes are the images that it was started with.
+	Nodes []Node `json:"nodes,omitempty"`
+	// Profile is the AppArmor profile that the kernel enforces on it; empty if none is.
+	Profile string `json:"profile,omitempty"`
+}
+
+// Node is an image in QEMU's own graph. libvirt gives no name of a node twice in
+// the life of a process, and shows its number as the index of a <source>.
+type Node struct {
+	Filename string `json:"filename"`
+	Name     string `json:"node-name"`
+}
+
+// About reads what is known of a process. The error is os.ErrNotExist if there is none.
+func (d Dir) About(_ context.Context, pid int) (about About, err error) {
+	dir := d.of(pid)
+	if about.Ticks, err = startTicks(dir); err != nil {
+		return about, err
+	}
+	name, err := os.ReadFile(filepath.Join(dir, "comm"))
+	if err != nil {
+		return about, err
+	}
+	about.Name = strings.TrimSpace(string(name))
+	if about.Nodes, err = began(dir); err != nil {
+		return about, err
+	}
+	about.Profile = enforcedProfile(dir)
+	if program, err := Identify(filepath.Join(dir, "exe")); err == nil {
+		about.Program = program
+	}
+	return about, nil
+}
+
+// startTime is the number of the field of /proc/PID/stat that says when the process was
+// started, counted after its name, which ends with the last bracket.
+const startTime = 22 - 3
+
+func startTicks(dir string) (string, error) {
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil {
+		return "", err
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) <= startTime {
+		return "", nil
+	}
+	return fields[startTime], nil
+}
+
+// began lists the images that a process was started with, by its command line.
+func began(dir string) (nodes []Node, err error) {
+	cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+	if err != nil {
+		return nil, err
+	}
+	args := strings.Split(string(cmdline), "\x00")
+	for i, arg := range args {
+		var n Node
+		if i > 0 && args[i-1] == "-blockdev" && json.Unmarshal([]byte(arg), &n) == nil && n.Filename != "" {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes, nil
+}
+
+func enforcedProfile(dir string) string {
+	for _, name := range []string{"attr/apparmor/current", "attr/current"} { // the first is younger
+		label, err := os.ReadFile(filepath.Join(dir, name))
+		if err == nil {
+			profile, enforced := strings.CutSuffix(strings.TrimRight(string(label), "\x00\n"), " (enforce)")
+			if !enforced {
+				profile = ""
+			}
+			return profile
+		}
+	}
+	return "" // no security module has a word for it
+}

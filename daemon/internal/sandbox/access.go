@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Access asks the kernel what another user may do with an open file. Nothing of the file is read or written, and nothing is
+// handed over.
+type Access struct {
+	// Socket is the socket of `volferryd access`, which asks; if it is empty, this process asks.
+	Socket string
+}
+
+// MayOpen returns nil if a user may open a file again for reading and writing, and the kernel's error if not.
+func (a Access) MayOpen(ctx context.Context, who User, f *os.File) error {
+	return a.look(ctx, callMayOpen, who, f)
+}
+
+// MayPass returns nil if a user may look something up in a directory, which may be open as a path only.
+func (a Access) MayPass(ctx context.Context, who User, dir *os.File) error {
+	return a.look(ctx, callMayPass, who, dir)
+}
+
+// MayConnect returns nil if a user may connect to a socket, which is open as a path only.
+func (a Access) MayConnect(ctx context.Context, who User, socket *os.File) error {
+	return a.look(ctx, callMayConnect, who, socket)
+}
+
+// looks are what a user is tried for.
+var looks = map[string]func(*os.File) error{callMayOpen: openAgain, callMayPass: lookInto, callMayConnect: openSocket}
+
+func (a Access) look(ctx context.Context, call string, who User, f *os.File) error {
+	if a.Socket == "" {
+		return who.As(func() error { return looks[call](f) })
+	}
+	_, _, err := ask(ctx, a.Socket, request{Call: call, User: &who}, f)
+	return err
+}
+
+// ServeAccess answers Access at a socket until ctx ends, and closes the socket.
+func ServeAccess(ctx context.Context, listener *net.UnixListener, log *slog.Logger) error {
+	return serve(ctx, listener, answerAccess, log)
+}
+
+func answerAccess(_ context.Context, in request, file *os.File) (answer, *os.File) {
+	look := looks[in.Call]
+	switch {
+	case look == nil:
+		return failed(fmt.Errorf("there is no call %q here", in.Call)), nil
+	case file == nil || in.User == nil:
+		return failed(errors.New("no file, or no user, came with the request")), nil
+	}
+	if err := in.User.As(func() error { return look(file) }); err != nil {
+		return failed(err), nil
+	}
+	return answer{}, nil
+}
+
+func openAgain(f *os.File) error {
+	again, err := os.OpenFile(pathOf(f), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return again.Close()
+}
+
+func lookInto(dir *os.File) error {
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(dir.Fd()), ".", &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return &os.PathError{Op: "look into", Path: dir.Name(), Err: err}
+	}
+	return nil
+}
+
+// openSocket asks for the right to write, which a connection takes. The kernel looks at it before it says that a socket is
+// not opened like a file.
+func openSocket(socket *os.File) error {
+	fd, err := unix.Open(pathOf(socket), unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	switch {
+	case errors.Is(err, unix.ENXIO):
+		return nil
+	case err != nil:
+		return &os.PathError{Op: "connect", Path: socket.Name(), Err: err}
+	}
+	return errors.Join(fmt.Errorf("%s is no socket", socket.Name()), unix.Close(fd))
+}
+
+// pathOf is a path by which this process opens an open file once more.
+func pathOf(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+
+	"github.com/volferry/volferry/daemon/internal/process"
+)
+
+// Processes asks `volferryd processes`, which sees what other processes have open.
+type Processes struct {
+	// Socket is its socket.
+	Socket string
+}
+
+// Claims is process.Dir.Claims.
+func (p Processes) Claims(ctx context.Context, id string, images []process.Image) (claims []process.Claim, err error) {
+	return claims, p.ask(ctx, request{Call: callClaims, Name: id, Images: images}, &claims)
+}
+
+// About is process.Dir.About.
+func (p Processes) About(ctx context.Context, pid int) (about process.About, err error) {
+	return about, p.ask(ctx, request{Call: callProcess, PID: pid}, &about)
+}
+
+func (p Processes) ask(ctx context.Context, in request, into any) error {
+	out, _, err := ask(ctx, p.Socket, in, nil)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(out.Value, into)
+}
+
+// ServeProcesses answers Processes at a socket until ctx ends, and closes the socket.
+func ServeProcesses(ctx context.Context, listener *net.UnixListener, dir process.Dir, log *slog.Logger) error {
+	return serve(ctx, listener, func(ctx context.Context, in request, _ *os.File) (out answer, none *os.File) {
+		var found any
+		var err error
+		switch in.Call {
+		case callClaims:
+			found, err = dir.Claims(ctx, in.Name, in.Images)
+		case callProcess:
+			found, err = dir.About(ctx, in.PID)
+		default:
+			err = fmt.Errorf("there is no call %q here", in.Call)
+		}
+		if err == nil {
+			out.Value, err = json.Marshal(found)
+		}
+		if err != nil {
+			return failed(err), nil
+		}
+		return out, nil
+	}, log)
+}
