@@ -38,15 +38,17 @@ func (r Rules) CheckPath(ctx context.Context, path string) error {
 	return r.checkPlaced(ctx, path)
 }
 
-// checkPlaced refuses what is in a directory of Volferry's own, and what CheckPlace or CheckOpen refuses.
+// checkPlaced refuses what is in a directory of Volferry's own, and what CheckPlace or CheckOpen refuses. Of a link in a
+// pool it says that, and not how the place where it leads could be allowed.
 func (r Rules) checkPlaced(ctx context.Context, path string) error {
 	if err := r.checkNotOwn(path); err != nil {
 		return err
 	}
-	if err := r.CheckPlace(ctx, path); err != nil {
-		return err
+	placed, found := r.CheckPlace(ctx, path), r.CheckOpen(path)
+	if placed != nil && api.CodeOf(found) != api.CodePermissionDenied {
+		return placed
 	}
-	return r.CheckOpen(path)
+	return found
 }
 
 // checkNotOwn refuses (invalid_argument) what is in a directory of Volferry's own.
