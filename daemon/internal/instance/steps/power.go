@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -34,6 +35,14 @@ func (e *Env) powerOn(ctx context.Context, s *Subject) error {
 		return err
 	}
 	if err := e.connectDisks(ctx, s); err != nil {
+		return err
+	}
+	// QEMU opens the images by their paths, and this call may be made long after the op was admitted.
+	atts, err := e.restingOf(ctx, s.InstanceID)
+	if err != nil {
+		return request.Registry(err)
+	}
+	if err := e.onItsDevices(ctx, "start", s.InstanceName, atts); err != nil {
 		return err
 	}
 	return s.refusal("start", e.HV.PowerOn(ctx, s.InstanceID))

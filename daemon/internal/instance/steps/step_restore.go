@@ -68,6 +68,11 @@ func (e *Env) checkPlace(ctx context.Context, in *PauseInput) error {
 	} else {
 		err = e.Locations.CheckLocation(ctx, in.Location, verdict)
 	}
+	return in.placeRefused(err)
+}
+
+// placeRefused is the error of a look at the place of the image, typed for the runner.
+func (in *PauseInput) placeRefused(err error) error {
 	var refused *api.Error
 	switch {
 	case api.CodeOf(err) == api.CodeHypervisorUnavailable:

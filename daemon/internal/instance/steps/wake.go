@@ -110,6 +110,10 @@ func (e *Env) wakeFromFile(ctx context.Context, in *PauseInput, dom *hv.Domain) 
 	if err := e.permit(ctx, in, api.PermitRestore); err != nil {
 		return err
 	}
+	// Libvirt opens the image by its path, and some time may have passed since it was connected.
+	if err := in.placeRefused(e.Locations.CheckImages(in.Location)); err != nil {
+		return err
+	}
 	if err := e.Guards.Set(in.InstanceID, in.Owner(), in.reason()); err != nil {
 		return err
 	}
