@@ -16,6 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/image"
+	"github.com/volferry/volferry/daemon/internal/openfile"
 	"github.com/volferry/volferry/daemon/internal/quota"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -53,6 +54,8 @@ type Images struct {
 	Writing, Devices map[string]bool
 	// Locked are the images that QEMU has open somewhere.
 	Locked map[string]image.Locks
+	// Places, if set, says of what is on this machine, too, whether it may be looked at as an image.
+	Places openfile.Places
 	// Stuck is the error of every removal.
 	Stuck error
 	// NoSnapshots is the error of every making of a snapshot, nil if they can be made.
@@ -105,6 +108,15 @@ func (i *Images) note(what, path string) {
 
 // info looks at an image, image.ErrAbsent if there is none.
 func (i *Images) info(path string) (hvtest.ImageInfo, error) {
+	if i.Places != nil && !api.IsNetwork(path) {
+		img, err := openfile.Files{Places: i.Places}.Find(path, 0)
+		switch {
+		case err == nil:
+			img.Close()
+		case !errors.Is(err, fs.ErrNotExist):
+			return hvtest.ImageInfo{}, err
+		}
+	}
 	info, err := i.Fake.Info(path)
 	return info, absent(err)
 }
@@ -204,7 +216,7 @@ func (i *Images) Grow(_ context.Context, img hv.Image, sizeBytes int64) error {
 		i.BeforeGrow = nil
 		before()
 	}
-	info, err := i.Fake.Info(img.Path)
+	info, err := i.info(img.Path)
 	if err != nil || info.SizeBytes > sizeBytes || i.isDevice(img.Path) {
 		return fmt.Errorf("%s cannot be made %d bytes large: %+v, %w", img.Path, sizeBytes, info, err)
 	}

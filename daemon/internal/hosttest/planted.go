@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -26,6 +27,14 @@ const plantedContent = "bytes of somebody else"
 // PlantLink makes the pool, and in the fake an image of a volume at the link.
 func PlantLink(t *testing.T, f *hvtest.Fake, sizeBytes int64) Planted {
 	t.Helper()
+	p := PlantLater(t, f, sizeBytes)
+	p.Plant(t)
+	return p
+}
+
+// PlantLater makes the pool with a file in the place of the volume, which Plant replaces.
+func PlantLater(t *testing.T, f *hvtest.Fake, sizeBytes int64) Planted {
+	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +42,7 @@ func PlantLink(t *testing.T, f *hvtest.Fake, sizeBytes int64) Planted {
 	p := Planted{secret: filepath.Join(dir, "secret")}
 	pool := filepath.Join(dir, "planted")
 	p.Location = api.Location{Pool: "planted", Name: "vol.raw", Path: filepath.Join(pool, "vol.raw"), Format: api.FormatRaw, SizeBytes: sizeBytes}
-	for _, made := range []error{os.WriteFile(p.secret, []byte(plantedContent), 0o600), os.Mkdir(pool, 0o700), os.Symlink(p.secret, p.Location.Path)} {
+	for _, made := range []error{os.WriteFile(p.secret, []byte(plantedContent), 0o600), os.Mkdir(pool, 0o700), os.WriteFile(p.Location.Path, nil, 0o600)} {
 		if made != nil {
 			t.Fatal(made)
 		}
@@ -45,12 +54,51 @@ func PlantLink(t *testing.T, f *hvtest.Fake, sizeBytes int64) Planted {
 	return p
 }
 
+// Plant puts the link in the place of the file.
+func (p Planted) Plant(t *testing.T) {
+	t.Helper()
+	for _, done := range []error{os.Remove(p.Location.Path), os.Symlink(p.secret, p.Location.Path)} {
+		if done != nil {
+			t.Error(done)
+		}
+	}
+}
+
+// Restore puts a file in the place of the link.
+func (p Planted) Restore(t *testing.T) {
+	t.Helper()
+	for _, done := range []error{os.Remove(p.Location.Path), os.WriteFile(p.Location.Path, nil, 0o600)} {
+		if done != nil {
+			t.Error(done)
+		}
+	}
+}
+
+// Rules are those of a host that has the pool.
+func (Planted) Rules(f *hvtest.Fake) location.Rules { return location.Rules{Storage: f} }
+
 // Refused checks that err is a refusal that names the link, and that the file and the pool are as they were.
 func (p Planted) Refused(t *testing.T, err error) {
 	t.Helper()
-	if api.CodeOf(err) != api.CodePermissionDenied || !strings.Contains(err.Error(), p.Location.Path) || !strings.Contains(err.Error(), "symbolic link") {
-		t.Errorf("got %v, want a refusal that names the link %s", err, p.Location.Path)
+	if api.CodeOf(err) != api.CodePermissionDenied {
+		t.Errorf("got %v, want permission_denied", err)
+	} else {
+		p.Named(t, err.Error())
 	}
+	p.Untouched(t)
+}
+
+// Named checks that a refusal names the link.
+func (p Planted) Named(t *testing.T, message string) {
+	t.Helper()
+	if !strings.Contains(message, p.Location.Path) || !strings.Contains(message, "symbolic link") {
+		t.Errorf("%q does not name the link %s", message, p.Location.Path)
+	}
+}
+
+// Untouched checks that the file outside of the pool is as it was, and that the pool has the link alone.
+func (p Planted) Untouched(t *testing.T) {
+	t.Helper()
 	if text, err := os.ReadFile(p.secret); err != nil || string(text) != plantedContent {
 		t.Errorf("the file outside of the pool has %q now (%v)", text, err)
 	}

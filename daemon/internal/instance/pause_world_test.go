@@ -48,6 +48,8 @@ type pauseWorld struct {
 	at       string
 	lockedBy string
 	down     bool
+	// planted is the place of the volume in a pool, if it is in one.
+	planted api.Location
 	// refused are the permissions that the registry does not give; asked those that it
 	// was asked for.
 	refused map[string]bool
@@ -98,6 +100,9 @@ func nameOf(id string) string {
 }
 
 func (w *pauseWorld) location(path string) api.Location {
+	if path == w.planted.Path {
+		return w.planted
+	}
 	return api.Location{Path: path, Format: api.FormatRaw, SizeBytes: pausedSize}
 }
 

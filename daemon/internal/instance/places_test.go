@@ -6,16 +6,23 @@ import (
 	"context"
 
 	"github.com/volferry/volferry/daemon/internal/instance/steps"
+	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/internal/api"
 )
 
 // places are the images that a host refuses: they are outside of what is allowed, or links.
 type places struct {
 	outside, linked string
+	// rules, if there are any, decide about what is in a pool, by the files of this machine.
+	rules *location.Rules
+	pools location.PoolVolumes
 }
 
 // CheckLocation implements steps.Locations.
-func (p *places) CheckLocation(_ context.Context, l api.Location, _ string) error {
+func (p *places) CheckLocation(ctx context.Context, l api.Location, verdict string) error {
+	if p.rules != nil && l.Pool != "" {
+		return p.rules.CheckLocation(ctx, p.pools, l, verdict)
+	}
 	if l.Path == p.outside {
 		return api.Errorf(api.CodePermissionDenied, "%s is in no active pool", l.Path)
 	}
@@ -24,6 +31,9 @@ func (p *places) CheckLocation(_ context.Context, l api.Location, _ string) erro
 
 // CheckImages implements steps.Locations.
 func (p *places) CheckImages(l api.Location) error {
+	if p.rules != nil && l.Pool != "" {
+		return p.rules.CheckImages(l)
+	}
 	if l.Path == p.linked {
 		return api.Errorf(api.CodePermissionDenied, "%s is a symbolic link", l.Path)
 	}

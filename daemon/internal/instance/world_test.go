@@ -269,9 +269,12 @@ func (n *node) Connect(ctx context.Context, vol api.Volume, att api.Attachment) 
 }
 
 // Chain implements Locations.
-func (n *node) Chain(_ context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error) {
+func (n *node) Chain(ctx context.Context, vol api.Volume, att api.Attachment) ([]hv.Image, error) {
 	if n.missing[att.Location.Path] {
 		return nil, api.Errorf(api.CodeNotFound, "cannot attach volume %s: there is nothing at %s on this host", vol.Name, att.Location.Path)
+	}
+	if err := n.CheckLocation(ctx, att.Location, "cannot attach volume "+vol.Name); err != nil {
+		return nil, err
 	}
 	return []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: att.Location.Path}}, nil
 }

@@ -46,6 +46,12 @@ func (w *world) withVolume(t *testing.T, who holder) api.Volume {
 	t.Helper()
 	l := inPoolOfFiles()
 	must(t, w.CreateImage(l.Path, hvtest.Raw, testSize))
+	return w.volumeAt(t, l, who)
+}
+
+// volumeAt puts the volume of an image into the world, with whoever has it.
+func (w *world) volumeAt(t *testing.T, l api.Location, who holder) api.Volume {
+	t.Helper()
 	must(t, w.WriteBlock(l.Path, 1, 7))
 	vol := w.addVolume("db", l)
 	if who == nobody {

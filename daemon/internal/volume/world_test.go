@@ -125,6 +125,8 @@ type fakeRegistry struct {
 	eager bool
 	// refusesIdentity is the answer to whoever says which device a volume is on.
 	refusesIdentity error
+	// onBegin, where set, is called when a volume is kept for a resize.
+	onBegin func()
 }
 
 func newFakeRegistry() *fakeRegistry {
@@ -265,6 +267,9 @@ func (r *fakeRegistry) BeginResize(_ context.Context, opID, id string, in api.Vo
 		}
 		vol.ResizeOpID, vol.Status = in.OpID, api.VolumeResizing
 		r.volumes[id] = vol
+		if r.onBegin != nil {
+			r.onBegin()
+		}
 		return vol, nil
 	})
 }

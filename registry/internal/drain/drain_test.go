@@ -174,6 +174,21 @@ func TestWhatCannotBeMovedIsSkippedAndSaysWhy(t *testing.T) {
 	})
 }
 
+// TestAVolumeInWhosePlaceIsALinkIsSkippedInTheWordsOfItsHost, and the others are moved.
+func TestAVolumeInWhosePlaceIsALinkIsSkippedInTheWordsOfItsHost(t *testing.T) {
+	bubble(t, func(s *site) {
+		s.volumes(2, "a")
+		const says = "cannot migrate volume v0: /fast/v0 leads to /etc/shadow by the symbolic link /fast/v0 in the directory of pool fast"
+		s.hosts["a"].refuse["v0"] = []api.TaskAnswer{refusal(api.Errorf(api.CodePermissionDenied, says))}
+		id := s.drain(1)
+		s.until(id)
+		s.want(id, "done: v0 skipped permission_denied, v1 moved")
+		if e := expect.Value(s.Store.Drain(s.T.Context(), id))(s.T).Volumes[0].Error; e == nil || e.Message != says {
+			s.T.Errorf("the drain says %v", e)
+		}
+	})
+}
+
 func TestRefusalOfTheMomentIsNoEnd(t *testing.T) {
 	bubble(t, func(s *site) {
 		s.volumes(2, "a")
