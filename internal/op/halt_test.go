@@ -5,6 +5,7 @@ package op_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,5 +116,44 @@ func TestAnOpThatIsStoredWhileTheRunnerStopsIsAcceptedAndReadByTheNextOne(t *tes
 			t.Errorf("it is refused, and is done at the next start: %v", err)
 		}
 		s.wait("a", op.StateDone)
+	})
+}
+
+// hangingJournal takes no op until the context of the call ends.
+type hangingJournal struct {
+	*optest.Journal
+	began chan struct{}
+}
+
+func (j *hangingJournal) Create(ctx context.Context, _ op.Op) error {
+	close(j.began)
+	<-ctx.Done()
+	return fmt.Errorf("%w: %w", op.ErrJournal, context.Cause(ctx))
+}
+
+func TestAStopDoesNotWaitForEverForAJournalThatTakesNoOp(t *testing.T) {
+	bubble(t, func(s *stage) {
+		journal := &hangingJournal{Journal: s.journal, began: make(chan struct{})}
+		runner := s.newRunner(op.Config{Journal: journal})
+		submitted := make(chan error, 1)
+		go func() { submitted <- runner.Submit(context.Background(), op.Op{ID: "a", Kind: "k"}) }()
+		<-journal.began
+		asked := time.Now()
+		stopped := make(chan struct{})
+		go func() {
+			runner.Stop()
+			close(stopped)
+		}()
+		select {
+		case <-stopped:
+		case <-time.After(time.Hour):
+			t.Fatal("the stop does not end")
+		}
+		if took := time.Since(asked); took < time.Second || took > time.Minute {
+			t.Errorf("it took %s", took)
+		}
+		if err := <-submitted; !errors.Is(err, op.ErrJournal) || !errors.Is(err, op.ErrStopped) {
+			t.Errorf("submit: %v", err)
+		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Submit stores a new op and starts it. When it returns nil, the op survives a crash; if
@@ -23,6 +24,8 @@ func (r *Runner) Submit(ctx context.Context, o Op) error {
 		return fmt.Errorf("submit op %s: %w", o.ID, ErrStopped)
 	}
 	defer r.wg.Done()
+	ctx, cancel := r.storing(ctx)
+	defer cancel()
 	if err := r.cfg.Journal.Create(ctx, o); err != nil {
 		return fmt.Errorf("submit op %s: %w", o.ID, err)
 	}
@@ -31,6 +34,28 @@ func (r *Runner) Submit(ctx context.Context, o Op) error {
 		return fmt.Errorf("submit op %s: %w", o.ID, err)
 	}
 	return nil
+}
+
+// storeTimeout is how long Stop waits for the journal to take an op.
+const storeTimeout = 10 * time.Second
+
+// storing returns a context for the calls that store an op. It ends storeTimeout after Stop: what is being stored is waited
+// for, and a journal that hangs does not keep the daemon from its end.
+func (r *Runner) storing(ctx context.Context) (bounded context.Context, cancel func()) {
+	ctx, end := context.WithCancelCause(ctx)
+	unstop := context.AfterFunc(r.ctx, func() {
+		expired := time.NewTimer(storeTimeout)
+		defer expired.Stop()
+		select {
+		case <-expired.C:
+			end(ErrStopped)
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() {
+		unstop()
+		end(nil)
+	}
 }
 
 // activateLater takes up an op that is stored, and whose records cannot be read now:

@@ -36,15 +36,15 @@ func TestAnOpThatIsStoredAndCannotBeReadBackRunsOnceItCan(t *testing.T) {
 		cfg.Journal = j
 		runner := s.newRunner(cfg)
 		defer runner.Stop()
-		if err := runner.Resume(t.Context()); err != nil {
+		if err := runner.Resume(s.t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		j.fails.Store(5)
-		if err := runner.Submit(t.Context(), op.Op{ID: "a", Kind: "k"}); !errors.Is(err, op.ErrJournal) {
+		if err := runner.Submit(s.t.Context(), op.Op{ID: "a", Kind: "k"}); !errors.Is(err, op.ErrJournal) {
 			t.Fatalf("submit: got %v, want ErrJournal", err)
 		}
 		for {
-			st, err := runner.Wait(t.Context(), "a")
+			st, err := runner.Wait(s.t.Context(), "a")
 			if err == nil {
 				if st.State != op.StateDone {
 					t.Errorf("the op is %s", st.State)
