@@ -3,11 +3,13 @@
 package rbd
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"strings"
 
+	"github.com/volferry/volferry/daemon/internal/child"
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -36,11 +38,14 @@ func (h *Host) Check(ctx context.Context, id string, key *os.File) error {
 func checkServer(ctx context.Context, key *os.File) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, toolTimeout, ErrNoAnswer)
 	defer cancel()
-	out, err := command(ctx, key, storagedaemon.Program, "--blockdev", `{"driver":"rbd","node-name":"node","pool":"none","image":"none","key-secret":"none"}`).CombinedOutput()
+	var out bytes.Buffer
+	server := program(key, storagedaemon.Program, "--blockdev", `{"driver":"rbd","node-name":"node","pool":"none","image":"none","key-secret":"none"}`)
+	server.Stdout, server.Stderr = &out, &out
+	err := child.Run(ctx, child.Start, server)
 	if notThere := notInstalled(err); notThere != nil {
 		return notThere
 	}
-	if strings.Contains(string(out), noDriver) {
+	if strings.Contains(out.String(), noDriver) {
 		return errNoDriver
 	}
 	return nil

@@ -9,12 +9,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/volferry/volferry/daemon/internal/child"
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 )
 
@@ -48,13 +49,9 @@ func (e *toolError) Unwrap() error { return e.err }
 // environment of the programs.
 var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
 
-// command is a program that finds the key at keyPath, and nothing of ours in its environment.
-func command(ctx context.Context, key *os.File, name string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = "/"
-	cmd.Env = environment
-	cmd.ExtraFiles = []*os.File{key}
-	return cmd
+// program is a program that finds the key at keyPath, has nothing of ours in its environment, and dies with this process.
+func program(key *os.File, name string, args ...string) child.Command {
+	return child.Command{Program: name, Args: args, Env: environment, Files: []*os.File{key}, DeathSignal: syscall.SIGKILL}
 }
 
 // output runs a tool of Ceph's that asks a cluster something, and returns what it prints.
@@ -66,14 +63,14 @@ func (c Cluster) output(ctx context.Context, key *os.File, tool string, args ...
 func (c Cluster) run(ctx context.Context, timeout time.Duration, key *os.File, tool string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ErrNoAnswer)
 	defer cancel()
-	cmd := command(ctx, key, tool, append([]string{
+	cmd := program(key, tool, append([]string{
 		"--conf", confFile(), "-m", strings.Join(c.Monitors, ","), "--id", c.User, "--keyfile", keyPath,
 	}, args...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
+	err := child.Run(ctx, child.Start, cmd)
 	switch {
-	case errors.Is(err, exec.ErrNotFound):
+	case errors.Is(err, child.ErrNotInstalled):
 		return nil, fmt.Errorf("%w; install the package ceph-common", err)
 	case err != nil && ctx.Err() != nil:
 		return nil, fmt.Errorf("%s: %w", tool, context.Cause(ctx))

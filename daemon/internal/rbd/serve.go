@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/volferry/volferry/daemon/internal/child"
 	"github.com/volferry/volferry/daemon/internal/storagedaemon"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -76,7 +76,7 @@ func (c Cluster) node(image api.RBDImage) map[string]any {
 
 // notInstalled is the error of a server that is not on this host, nil for any other one.
 func notInstalled(err error) error {
-	if !errors.Is(err, exec.ErrNotFound) {
+	if !errors.Is(err, child.ErrNotInstalled) {
 		return nil
 	}
 	return fmt.Errorf("%w; install it with QEMU (on Debian qemu-system-common), and the RBD driver (qemu-block-extra)", err)
