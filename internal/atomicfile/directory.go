@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
 // Directory is an open directory. Another user may own it, and change at any time what is in it: each
@@ -174,7 +176,9 @@ func (d *Directory) Exists(name string) (bool, error) {
 	return true, nil
 }
 
-// Read returns the content of a regular file, which has no other name and at most that many bytes, and its owner.
+// Read returns the content of a regular file, which has at most that many bytes, and its owner. Where others can make files
+// in the directory, the file has no other name: it could be a hard link of theirs to a file that they may not read.
+// The kernel refuses such links only where fs.protected_hardlinks is set.
 func (d *Directory) Read(name string, most int64) (data []byte, owner int, err error) {
 	path := d.Path(name)
 	fd, err := unix.Openat(int(d.file.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -190,8 +194,13 @@ func (d *Directory) Read(name string, most int64) (data []byte, owner int, err e
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, 0, fmt.Errorf("read %s: %w", path, err)
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 {
-		return nil, 0, fmt.Errorf("read %s: it is no file with a single name", path)
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, 0, fmt.Errorf("read %s: it is no regular file", path)
+	}
+	if st.Nlink != 1 {
+		if err := d.checkHardLink(path, uint64(st.Nlink)); err != nil {
+			return nil, 0, err
+		}
 	}
 	data, err = io.ReadAll(io.LimitReader(f, most+1))
 	if err != nil {
@@ -201,6 +210,20 @@ func (d *Directory) Read(name string, most int64) (data []byte, owner int, err e
 		return nil, 0, fmt.Errorf("read %s: it has more than %d bytes", path, most)
 	}
 	return data, int(st.Uid), nil
+}
+
+// checkHardLink refuses a file that has several names, where others than root and the caller can make files.
+func (d *Directory) checkHardLink(path string, names uint64) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(d.file.Fd()), &st); err != nil {
+		return fmt.Errorf("look at %s: %w", d.path, err)
+	}
+	if isTrusted(st.Uid) && st.Mode&0o022 == 0 {
+		return nil
+	}
+	part := path + ".copy"
+	return fmt.Errorf("read %s: it has %d names (hard links), and others can make files in its directory, so that it may be a file that they may not read; look at its names (`%s`), and if it is yours, put a copy in its place, which has one name: `%s`, then `%s`",
+		path, names, api.ShellLine("find", "/", "-xdev", "-samefile", path), api.ShellLine("cp", "-p", "--", path, part), api.ShellLine("mv", "--", part, path))
 }
 
 // Write is the function Write for a file in the directory.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -120,7 +121,6 @@ func TestOnlyASmallRegularFileIsReadInADirectory(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	if err := errors.Join(
 		os.WriteFile(at("file"), []byte("four"), 0o600), os.Symlink("file", at("link")), unix.Mkfifo(at("fifo"), 0o600), os.Mkdir(at("dir"), 0o700),
-		os.WriteFile(at("twice"), nil, 0o600), os.Link(at("twice"), at("again")),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -131,9 +131,37 @@ func TestOnlyASmallRegularFileIsReadInADirectory(t *testing.T) {
 	if _, _, err := d.Read("file", 3); err == nil {
 		t.Error("more was read than was asked for")
 	}
-	for _, name := range []string{"link", "fifo", "dir", "twice", "absent"} {
+	for _, name := range []string{"link", "fifo", "dir", "absent"} {
 		if _, _, err := d.Read(name, 4); err == nil || errors.Is(err, fs.ErrNotExist) != (name == "absent") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestAFileWithSeveralNamesIsReadWhereOthersCanMakeNone: elsewhere it may be a file that they may not read.
+func TestAFileWithSeveralNamesIsReadWhereOthersCanMakeNone(t *testing.T) {
+	dir := t.TempDir()
+	at := filepath.Join(dir, "twice")
+	if err := errors.Join(os.WriteFile(at, []byte("four"), 0o600), os.Link(at, filepath.Join(dir, "again"))); err != nil {
+		t.Fatal(err)
+	}
+	d := openedDirectory(t, dir)
+	if text, _, err := d.Read("twice", 4); string(text) != "four" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+	for name, open := range map[string]func() error{
+		"writable for others": func() error { return os.Chmod(dir, 0o777) },
+		"of another user":     func() error { return errors.Join(os.Chmod(dir, 0o755), os.Chown(dir, 12345, 12345)) },
+	} {
+		if name == "of another user" && os.Geteuid() != 0 {
+			continue // it needs root
+		}
+		if err := open(); err != nil {
+			t.Fatal(err)
+		}
+		text, _, err := d.Read("twice", 4)
+		if err == nil || !strings.Contains(err.Error(), at+": it has 2 names") || !strings.Contains(err.Error(), "mv "+at+".copy "+at) {
+			t.Errorf("%s: %q, %v", name, text, err)
 		}
 	}
 }
