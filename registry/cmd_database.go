@@ -8,11 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
 
-	"github.com/volferry/volferry/internal/api"
-	"github.com/volferry/volferry/internal/atomicfile"
 	"github.com/volferry/volferry/internal/httpjson"
 	"github.com/volferry/volferry/internal/settings"
 	"github.com/volferry/volferry/internal/sqlitedb"
@@ -29,7 +25,7 @@ ends without an error. A file that is there is not replaced. The TLS directory i
 not in it.
 `,
 	run: func(ctx context.Context, in *invocation) error {
-		if err := in.refuseDirectoryOfOthers(); err != nil {
+		if err := in.refuseDirectoryOfOthers(in.args[0]); err != nil {
 			return err
 		}
 		if err := sqlitedb.Backup(ctx, in.cfg.DB, in.args[0]); err != nil {
@@ -58,30 +54,11 @@ refused while no host has shown that the database is older than what it was told
 	run: acceptRestore,
 }
 
-// refuseDirectoryOfOthers refuses root in the directory of another user, who could have SQLite open and change any file:
-// it makes files beside the database, by their names.
-func (in *invocation) refuseDirectoryOfOthers() (err error) {
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	dir, err := atomicfile.OpenDirectory(filepath.Dir(in.cfg.DB))
-	if err != nil {
-		return fmt.Errorf("open database: %w", err)
-	}
-	defer func() { err = errors.Join(err, dir.Close()) }()
-	uid, gid, err := dir.Owner()
-	if err != nil || uid == 0 {
-		return err
-	}
-	asOwner := []string{"setpriv", "--reuid", strconv.Itoa(uid), "--regid", strconv.Itoa(gid), "--clear-groups"}
-	return fmt.Errorf("the directory of %s belongs to the user with the id %d; run this as that user: `%s`", in.cfg.DB, uid, api.ShellLine(append(asOwner, os.Args...)...))
-}
-
 func acceptRestore(ctx context.Context, in *invocation) (err error) {
 	if in.evidence == "" {
 		return settings.Usagef("say with --evidence how it is known that the registry and the hosts agree")
 	}
-	if err := in.refuseDirectoryOfOthers(); err != nil {
+	if err := in.refuseDirectoryOfOthers(""); err != nil {
 		return err
 	}
 	// Store.Open would make one.

@@ -59,3 +59,34 @@ func TestRootOpensNoDatabaseInTheDirectoryOfAnotherUser(t *testing.T) {
 		t.Errorf("beside the database is %v", left)
 	}
 }
+
+// TestTheAdviceToRootIsACommandThatTheOwnerOfTheDatabaseCanRun, and that has no right of root's group.
+func TestTheAdviceToRootIsACommandThatTheOwnerOfTheDatabaseCanRun(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: it needs root, who works in a directory of another user")
+	}
+	top, err := os.MkdirTemp("/tmp", "owner")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(top) })
+	dir, open, shut := filepath.Join(top, "db"), filepath.Join(top, "open"), filepath.Join(top, "shut")
+	for _, made := range []error{os.Chmod(top, 0o755), os.Mkdir(dir, 0o700), os.Mkdir(open, 0o700), os.Mkdir(shut, 0o755), os.Chown(dir, 12345, 0), os.Chown(open, 12345, 0)} {
+		if made != nil {
+			t.Fatal(made)
+		}
+	}
+	db, before := filepath.Join(dir, "registry.db"), os.Args
+	defer func() { os.Args = before }()
+	for file, want := range map[string]string{
+		filepath.Join(open, "copy"):         " backup " + filepath.Join(open, "copy") + "`",
+		filepath.Join(shut, "copy"):         " backup " + filepath.Join(dir, "copy") + "`, and move the file then, since that user cannot make one in " + shut + ": `mv -n " + filepath.Join(dir, "copy") + " " + filepath.Join(shut, "copy") + "`",
+		filepath.Join(shut, "none", "copy"): "`mv -n ",
+	} {
+		os.Args = []string{"volferry-registry", "backup", file}
+		_, err := output(t, "backup", file, "--db", db)
+		if err == nil || !strings.Contains(err.Error(), "setpriv --reuid 12345 --regid 12345 --clear-groups volferry-registry backup ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", file, err, want)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/atomicfile"
+)
+
+// refuseDirectoryOfOthers refuses root in the directory of another user, who could have SQLite open and change any file:
+// it makes files beside the database, by their names. File is what the command makes, "" if it makes none.
+func (in *invocation) refuseDirectoryOfOthers(file string) (err error) {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	dir, err := atomicfile.OpenDirectory(filepath.Dir(in.cfg.DB))
+	if err != nil {
+		return fmt.Errorf("open database: %w", err)
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	uid, gid, err := dir.Owner()
+	if err != nil || uid == 0 {
+		return err
+	}
+	owner := databaseOwner{uid, groupOf(uid, gid)}
+	refused := fmt.Sprintf("the directory of %s belongs to the user with the id %d; run this as that user: ", in.cfg.DB, uid)
+	if file == "" || owner.mayMakeIn(filepath.Dir(file)) {
+		return fmt.Errorf("%s`%s`", refused, owner.line(os.Args))
+	}
+	there := filepath.Join(filepath.Dir(in.cfg.DB), filepath.Base(file))
+	args := make([]string, 0, len(os.Args))
+	for _, arg := range os.Args {
+		if arg == file {
+			arg = there
+		}
+		args = append(args, arg)
+	}
+	return fmt.Errorf("%s`%s`, and move the file then, since that user cannot make one in %s: `%s`",
+		refused, owner.line(args), filepath.Dir(file), api.ShellLine("mv", "-n", "--", there, file))
+}
+
+// databaseOwner is the user and the group that a command is to run as.
+type databaseOwner struct{ uid, gid int }
+
+// groupOf is the group of a user: that of the directory, which gives the user its files, or, where that is root's, the
+// user's own.
+func groupOf(uid, dirGID int) int {
+	if dirGID != 0 {
+		return dirGID
+	}
+	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
+		if gid, err := strconv.Atoi(u.Gid); err == nil {
+			return gid
+		}
+	}
+	return uid
+}
+
+func (o databaseOwner) line(args []string) string {
+	as := []string{"setpriv", "--reuid", strconv.Itoa(o.uid), "--regid", strconv.Itoa(o.gid), "--clear-groups"}
+	return api.ShellLine(append(as, args...)...)
+}
+
+// mayMakeIn reports whether the user may make a file in a directory, by the modes of it and of those above it.
+func (o databaseOwner) mayMakeIn(dir string) bool {
+	dir, err := filepath.Abs(dir)
+	if err != nil || !o.may(dir, 0o3) {
+		return false
+	}
+	for dir != "/" {
+		if dir = filepath.Dir(dir); !o.may(dir, 0o1) {
+			return false
+		}
+	}
+	return true
+}
+
+// may reports whether the mode of a directory gives the user these rights (of rwx).
+func (o databaseOwner) may(dir string, rights uint32) bool {
+	var st unix.Stat_t
+	if unix.Stat(dir, &st) != nil {
+		return false
+	}
+	mode := st.Mode
+	switch {
+	case int64(st.Uid) == int64(o.uid):
+		mode >>= 6
+	case int64(st.Gid) == int64(o.gid):
+		mode >>= 3
+	}
+	return mode&rights == rights
+}
