@@ -52,7 +52,7 @@ func tryConnector(ctx context.Context, args []string, stdout, stderr io.Writer) 
 		volumes = append(volumes, name)
 		return connector.CheckVolumeName(name)
 	})
-	err := set.Parse(args)
+	err := settings.ParseFlags(set, args)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(stderr, tryConnectorUsage)
 		set.SetOutput(stderr)

@@ -114,7 +114,7 @@ func placed(set *flag.FlagSet, file string) (*config, error) {
 // parse returns the arguments that are no flags.
 func parse(set *flag.FlagSet, args []string) (positional []string, err error) {
 	for {
-		if err := set.Parse(args); err != nil {
+		if err := settings.ParseFlags(set, args); err != nil {
 			return nil, err
 		}
 		if set.NArg() == 0 {

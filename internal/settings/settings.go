@@ -44,7 +44,7 @@ func Load[C any](p Program, args []string, defaults func() *C, flags func(*C, *f
 		set.SetOutput(io.Discard)
 		set.StringVar(&file, "config", file, "configuration `file` (TOML); the default may be absent")
 		flags(c, set)
-		err := set.Parse(args)
+		err := ParseFlags(set, args)
 		if errors.Is(err, flag.ErrHelp) {
 			set.SetOutput(p.Stderr)
 			fmt.Fprint(p.Stderr, p.Usage)

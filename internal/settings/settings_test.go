@@ -129,3 +129,17 @@ func TestChecksRefuseWhatIsNone(t *testing.T) {
 		t.Error("a group that is not there is taken")
 	}
 }
+
+func TestAnUnknownFlagNamesTheOneThatWasMeant(t *testing.T) {
+	for args, want := range map[string]string{
+		"--confg x":  "unknown flag --confg. Did you mean --config?",
+		"-colou":     "unknown flag --colou. Did you mean --colour?",
+		"--nonsense": "unknown flag --nonsense (see ",
+		"--config":   "--config needs a value",
+	} {
+		_, _, err := load(t, new(bytes.Buffer), strings.Fields(args)...)
+		if err == nil || !strings.HasPrefix(err.Error(), want) || settings.ExitStatus(err) != 2 {
+			t.Errorf("%s: %v, exit status %d; want %q", args, err, settings.ExitStatus(err), want)
+		}
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
 // synonyms are words that other programs have for commands.
@@ -23,12 +25,11 @@ func NearestFlag(flags []cli.Flag, name string) string {
 		}
 		names = append(names, long)
 	}
-	return NearestName(names, name)
+	return api.Nearest(names, name)
 }
 
-// Nearest is the name of the command that word was probably meant to be: word is its
-// beginning, or differs by at most two letters and by less than half of them; "" if there is
-// none.
+// Nearest is the name of the command that word was probably meant to be: api.Nearest
+// of their names, or the usual word of other programs for it; "" if there is none.
 func Nearest(commands []*cli.Command, word string) string {
 	if usual, ok := synonyms[word]; ok && slices.ContainsFunc(commands, func(c *cli.Command) bool { return c.Name == usual }) {
 		return usual
@@ -39,46 +40,5 @@ func Nearest(commands []*cli.Command, word string) string {
 			names = append(names, c.Name)
 		}
 	}
-	return NearestName(names, word)
-}
-
-// NearestName is Nearest among names.
-func NearestName(names []string, word string) string {
-	best, near := "", 3
-	for _, name := range names {
-		d := distance(word, name)
-		if len(word) > 1 && strings.HasPrefix(name, word) {
-			d = 1
-		}
-		if d < near && 2*d < max(len(word), 3) {
-			best, near = name, d
-		}
-	}
-	return best
-}
-
-// distance is how many letters of a have to be inserted, removed, replaced or swapped with
-// the next one to get b.
-func distance(a, b string) int {
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
-	}
-	for j := range rows[0] {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			differ := 1
-			if a[i-1] == b[j-1] {
-				differ = 0
-			}
-			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+differ)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
-			}
-		}
-	}
-	return rows[len(a)][len(b)]
+	return api.Nearest(names, word)
 }

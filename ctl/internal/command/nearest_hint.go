@@ -11,7 +11,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/volferry/volferry/ctl/internal/cmdline"
 	"github.com/volferry/volferry/ctl/internal/session"
 	"github.com/volferry/volferry/internal/api"
 )
@@ -29,7 +28,7 @@ func hintNearest(c *cli.Context, s *session.Session, err error) error {
 			continue
 		}
 		names := collectionNames(c.Context, s, named.collection)
-		if near := cmdline.NearestName(names, named.ref); near != "" && !slices.Contains(names, named.ref) {
+		if near := api.Nearest(names, named.ref); near != "" && !slices.Contains(names, named.ref) {
 			return &session.AdvisedError{Err: e, Exit: api.ExitNotFound, Advice: fmt.Sprintf("Did you mean %q?", near)}
 		}
 	}

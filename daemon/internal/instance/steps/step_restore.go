@@ -71,18 +71,6 @@ func (e *Env) checkPlace(ctx context.Context, in *PauseInput) error {
 	return in.placeRefused(err)
 }
 
-// placeRefused is the error of a look at the place of the image, typed for the runner.
-func (in *PauseInput) placeRefused(err error) error {
-	var refused *api.Error
-	switch {
-	case api.CodeOf(err) == api.CodeHypervisorUnavailable:
-		return op.WaitFor(request.WaitHypervisor, err)
-	case errors.As(err, &refused):
-		return in.needsOperator(refused)
-	}
-	return err
-}
-
 // image is the volume's image as the hypervisor names it.
 func (e *Env) image(ctx context.Context, in *PauseInput) (hv.Image, error) {
 	info, err := e.Images.Inspect(ctx, in.Location)

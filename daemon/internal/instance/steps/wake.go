@@ -142,6 +142,18 @@ func (e *Env) wakeFromFile(ctx context.Context, in *PauseInput, dom *hv.Domain) 
 	return in.needsOperator(err)
 }
 
+// placeRefused is the error of a look at the place of the image, typed for the runner.
+func (in *PauseInput) placeRefused(err error) error {
+	var refused *api.Error
+	switch {
+	case api.CodeOf(err) == api.CodeHypervisorUnavailable:
+		return op.WaitFor(request.WaitHypervisor, err)
+	case errors.As(err, &refused):
+		return in.needsOperator(refused)
+	}
+	return err
+}
+
 // awake checks an instance that has a process again. If it runs while its save image is
 // there, somebody else has started or resumed it: the image is outdated then, and kept
 // under a name that nothing restores.
