@@ -20,6 +20,7 @@ func TestNothingIsAttachedThroughALinkInAPool(t *testing.T) {
 				inBubble(t, func(t *testing.T, d *daemon) {
 					planted := hosttest.PlantLater(t, d.world.Fake, testSize)
 					d.world.registry.vol.Location = planted.Location
+					d.world.images.Places = planted.Rules(d.world.Fake)
 					if when == "before the request" {
 						planted.Plant(t)
 					} else {

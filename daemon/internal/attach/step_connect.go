@@ -25,7 +25,13 @@ func (e *env) stepConnect() op.Step {
 		}
 		return e.Images.Connect(ctx, in.Location.Path)
 	}
-	undo := func(ctx context.Context, _ *op.Run, in *input) error { return e.disconnect(ctx, in) }
+	undo := func(ctx context.Context, _ *op.Run, in *input) error {
+		err := e.disconnect(ctx, in)
+		if api.CodeOf(err) == api.CodePermissionDenied { // a link, through which nothing was connected
+			return nil
+		}
+		return err
+	}
 	return step(stepNameConnect, do, undo, nil)
 }
 

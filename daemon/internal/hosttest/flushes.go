@@ -50,6 +50,11 @@ func (i *Images) Connect(context.Context, string) error { return nil }
 
 // Disconnect counts the call.
 func (i *Images) Disconnect(_ context.Context, path string) error {
+	if i.Places != nil {
+		if _, err := i.info(path); err != nil {
+			return err
+		}
+	}
 	if err := i.flushFailure(path); err != nil {
 		return err
 	}

@@ -279,8 +279,10 @@ func (n *node) Chain(ctx context.Context, vol api.Volume, att api.Attachment) ([
 	return []hv.Image{{Type: hv.SourceFile, Format: hvtest.Raw, Path: att.Location.Path}}, nil
 }
 
-// Disconnect implements Locations.
-func (n *node) Disconnect(context.Context, api.Volume, api.Attachment) error { return nil }
+// Disconnect implements Locations. It opens the image, to flush it.
+func (n *node) Disconnect(_ context.Context, _ api.Volume, att api.Attachment) error {
+	return n.CheckImages(att.Location)
+}
 
 // List implements Migrations.
 func (n *node) List(context.Context, bool) ([]api.Migration, error) { return n.open, nil }
