@@ -129,6 +129,8 @@ type PoolDrain struct {
 	MaxPauseSeconds int64 `json:"max_pause_seconds,omitempty" needs:"drain_live_shared"`
 	ThrottleWriters bool  `json:"throttle_writers,omitempty" needs:"drain_live_shared"`
 	PauseAll        bool  `json:"pause_all,omitempty" needs:"drain_pause_all"`
+	// Checkpoints is as in MigrationTarget, for the volumes that one instance has, or none.
+	Checkpoints string `json:"checkpoints,omitempty" enum:"drop" needs:"drain_checkpoints"`
 }
 
 // CopyOptions returns how each volume is copied.
@@ -138,15 +140,16 @@ func (in PoolDrain) CopyOptions() CopyOptions {
 
 // Target says where and how the volumes are migrated.
 func (in PoolDrain) Target() MigrationTarget {
-	return MigrationTarget{ToPool: in.ToPool, CopyOptions: in.CopyOptions(), DeleteSource: in.DeleteSource}
+	return MigrationTarget{ToPool: in.ToPool, CopyOptions: in.CopyOptions(), DeleteSource: in.DeleteSource, Checkpoints: in.Checkpoints}
 }
 
 // MovesShared says whether the volumes that several instances have are moved, too.
 func (in PoolDrain) MovesShared() bool { return in.LiveShared || in.PauseAll }
 
-// SharedTarget is Target for a volume that several instances have.
+// SharedTarget is Target for a volume that several instances have. Such a move drops no dirty bitmaps.
 func (in PoolDrain) SharedTarget() MigrationTarget {
 	t := in.Target()
+	t.Checkpoints = ""
 	if in.PauseAll {
 		t.PauseAll = true
 		return t
@@ -188,6 +191,7 @@ type Drain struct {
 	MaxPauseSeconds         int64         `json:"max_pause_seconds,omitempty" needs:"-"`
 	ThrottleWriters         bool          `json:"throttle_writers,omitempty" needs:"-"`
 	PauseAll                bool          `json:"pause_all,omitempty" needs:"-"`
+	Checkpoints             string        `json:"checkpoints,omitempty" enum:"drop" needs:"-"`
 	State                   string        `json:"state" enum:"running,paused,stopped,done"`
 	BytesTotal              int64         `json:"bytes_total"`
 	BytesDone               int64         `json:"bytes_done"`
@@ -203,7 +207,7 @@ type Drain struct {
 func (d *Drain) Request() PoolDrain {
 	return PoolDrain{
 		ToPool: d.ToPool, Parallel: d.Parallel, BandwidthBytesPerSecond: d.BandwidthBytesPerSecond, Pace: d.Pace, Verify: d.Verify, DeleteSource: d.DeleteSource,
-		LiveShared: d.LiveShared, MaxPauseSeconds: d.MaxPauseSeconds, ThrottleWriters: d.ThrottleWriters, PauseAll: d.PauseAll,
+		LiveShared: d.LiveShared, MaxPauseSeconds: d.MaxPauseSeconds, ThrottleWriters: d.ThrottleWriters, PauseAll: d.PauseAll, Checkpoints: d.Checkpoints,
 	}
 }
 

@@ -85,13 +85,16 @@ const Allocation = "allocation"
 // Checkpoints is the feature to lose the dirty bitmaps of a volume by a move only where that is asked for.
 const Checkpoints = "checkpoints"
 
+// DrainCheckpoints is the feature to lose the dirty bitmaps of the volumes of a drain where that is asked for.
+const DrainCheckpoints = "drain_checkpoints"
+
 // Pages is the feature to read a list a page at a time. The registry answers a program that announces it
 // with pages, and every other one with the whole list.
 const Pages = "pages"
 
 // features are those of this program, oldest first. A name is never reused, and never taken out
 // while a program of a neighbouring version may ask for it.
-var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared, RetypeTarget, RetypeFormat, LUKS, DrainPauseAll, KeepBase, DrainVerify, Identities, Allocation, Checkpoints, Pages}
+var features = []string{OptionalFields, BaseImages, Slices, RetypeOptions, LiveShared, OpWait, ThrottleWriters, DrainLiveShared, RetypeTarget, RetypeFormat, LUKS, DrainPauseAll, KeepBase, DrainVerify, Identities, Allocation, Checkpoints, Pages, DrainCheckpoints}
 
 // The headers of every request and answer between programs.
 const (

@@ -23,7 +23,7 @@ import (
 func poolDrainCommand() *cli.Command {
 	return &cli.Command{
 		Name: "drain", Usage: "move every volume of a pool to another pool", ArgsUsage: "POOL", Action: withSession(poolDrain),
-		UsageText: session.Program + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE] [--pace HOW] [--verify HOW] [--delete-source] [--live-shared [--max-pause T] [--throttle-writers] | --pause-all] [--dry-run]",
+		UsageText: session.Program + " pool drain POOL --to POOL [--parallel N] [--bandwidth RATE] [--pace HOW] [--verify HOW] [--delete-source] [--live-shared [--max-pause T] [--throttle-writers] | --pause-all] [--checkpoints drop] [--dry-run]",
 		Description: "It moves the volumes on every host, those of running and of stopped instances too. A volume\n" +
 			"that cannot be moved is skipped, and listed with the reason. What else needs the pool is listed\n" +
 			"too: volumes outside that have an image or a base image below its path, and the files there that\n" +
@@ -41,6 +41,7 @@ func poolDrainCommand() *cli.Command {
 			maxPauseFlag(),
 			&cli.BoolFlag{Name: "throttle-writers", Usage: "with --live-shared: hold the guests' writes back if they write faster than it is copied"},
 			&cli.BoolFlag{Name: "pause-all", Usage: "move volumes of several instances too, each with its guests saved to disk and restored"},
+			checkpointsFlag(),
 			dryRunFlag(),
 		},
 	}
@@ -82,7 +83,7 @@ func drainVerb(verb string, route routes.Route[routes.None, api.Drain], usage, d
 }
 
 func poolDrain(c *cli.Context, s *session.Session) error {
-	in := api.PoolDrain{ToPool: c.String("to"), Parallel: c.Int("parallel"), Pace: c.String("pace"), Verify: c.String("verify"), DeleteSource: c.Bool("delete-source")}
+	in := api.PoolDrain{ToPool: c.String("to"), Parallel: c.Int("parallel"), Pace: c.String("pace"), Verify: c.String("verify"), DeleteSource: c.Bool("delete-source"), Checkpoints: c.String("checkpoints")}
 	switch {
 	case in.ToPool == "":
 		return cmdline.Usagef("pool drain: say where to: --to POOL")
@@ -279,6 +280,7 @@ func drainShow(c *cli.Context, s *session.Session) error {
 	r.AddIf("pace", d.Pace)
 	r.AddIf("verify", d.Verify)
 	r.Add("delete source", render.YesNo(d.DeleteSource))
+	r.AddIf("checkpoints", d.Checkpoints)
 	r.Add("moved", api.Bytes(d.BytesDone)+" of "+api.Bytes(d.BytesTotal))
 	r.Add("started", render.Time(d.StartedAt))
 	r.Add("finished", timeOrDash(d.FinishedAt))

@@ -31,7 +31,7 @@ func targetFlags() []cli.Flag {
 		verifyFlag(),
 		&cli.BoolFlag{Name: "delete-source", Usage: "delete the source after the move; without this it is kept"},
 		&cli.BoolFlag{Name: "keep-base", Usage: "of a linked clone: copy what it has of its own, and leave its base images where they are"},
-		&cli.StringFlag{Name: "checkpoints", Action: cmdline.CheckWord("checkpoints"), Usage: "`WHAT` becomes of dirty bitmaps of a volume that no guest writes to: drop loses them, without this they are refused"},
+		checkpointsFlag(),
 		&cli.StringFlag{
 			Name: "allocation", DefaultText: api.AllocationKeep, Action: cmdline.CheckWord("allocation"),
 			Usage: "`HOW` a new file gets its room: thick (all of it at once), thin (as it is written to) or keep (as the source)",
@@ -65,6 +65,10 @@ func paceFlagOr(unset string) cli.Flag {
 		Name: "pace", DefaultText: unset, Action: cmdline.CheckWord("pace"),
 		Usage: "`HOW` far the copy gives way to the guest: off, gentle (it keeps half of its speed) or full (as far as need be)",
 	}
+}
+
+func checkpointsFlag() cli.Flag {
+	return &cli.StringFlag{Name: "checkpoints", Action: cmdline.CheckWord("checkpoints"), Usage: "`WHAT` becomes of dirty bitmaps of a volume that no guest writes to: drop loses them, without this they are refused"}
 }
 
 // readTarget makes the body of a start or migrate request from the flags.

@@ -84,7 +84,7 @@ func TestStatusSaysWhatTheRegistryLacks(t *testing.T) {
 		want string
 	}{
 		"the same": {protocol.Own(), "ok registry and daemon are " + protocol.Own().Version},
-		"older":    {protocol.Announcement{Protocol: 1}, "warn the registry is an older version, and this daemon " + protocol.Own().Version + "; the registry lacks optional_fields, base_images, slices, retype_options, live_shared, op_wait, throttle_writers, drain_live_shared, retype_target, retype_format, luks, drain_pause_all, keep_base, drain_verify, identities, allocation, checkpoints, pages"},
+		"older":    {protocol.Announcement{Protocol: 1}, "warn the registry is an older version, and this daemon " + protocol.Own().Version + "; the registry lacks optional_fields, base_images, slices, retype_options, live_shared, op_wait, throttle_writers, drain_live_shared, retype_target, retype_format, luks, drain_pause_all, keep_base, drain_verify, identities, allocation, checkpoints, pages, drain_checkpoints"},
 		"newer":    {protocol.Announcement{Version: "v99", Protocol: 99, Features: protocol.Own().Features}, "ok the registry is v99, and this daemon " + protocol.Own().Version + "; it is newer"},
 	} {
 		checks := VersionsChecks(func() (protocol.Announcement, bool) { return tc.peer, true })

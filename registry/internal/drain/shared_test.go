@@ -228,6 +228,34 @@ func TestAVolumeWhoseHostCannotFollowItsGuestsIsSkipped(t *testing.T) {
 	})
 }
 
+// The moves that the registry leads drop none.
+func TestADrainLosesDirtyBitmapsOfVolumesOfOneInstanceIfThatIsAskedFor(t *testing.T) {
+	bubble(t, func(s *site) {
+		t := s.T
+		s.share()
+		for _, host := range []string{storetest.HostA, storetest.HostB} {
+			s.Relay.Announced(host, protocol.Own())
+		}
+		id := s.drainShared(api.PoolDrain{PauseAll: true, Checkpoints: api.CheckpointsDrop}, protocol.Own())
+		relaytest.Pass(time.Minute)
+		s.want(id, "running: shared moving, v0 moved")
+		targets := s.hosts["a"].targets()
+		if len(targets) != 1 {
+			t.Errorf("the host was asked for %+v", targets)
+		}
+		for target := range targets {
+			if target.Checkpoints != api.CheckpointsDrop {
+				t.Errorf("v0 is moved by %+v", target)
+			}
+		}
+		d := expect.Value(s.Store.Drain(t.Context(), id))(t)
+		p := expect.Value(s.Store.Pause(t.Context(), d.Volumes[0].MigrationID))(t)
+		if p.Request.Checkpoints != "" || d.Checkpoints != api.CheckpointsDrop {
+			t.Errorf("shared is moved by %+v, for %+v", p.Request, d)
+		}
+	})
+}
+
 func TestADrainMovesSharedVolumesInOneWayOnly(t *testing.T) {
 	bubble(t, func(s *site) {
 		_, err := s.Store.CreateDrain(s.T.Context(), store.Call{}, "fast", api.PoolDrain{ToPool: "slow", LiveShared: true, PauseAll: true})

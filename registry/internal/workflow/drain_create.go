@@ -37,9 +37,9 @@ func (s *Store) CreateDrain(ctx context.Context, call store.Call, pool string, i
 			return api.Drain{}, err
 		}
 		id := uuid.NewString()
-		_, err := tx.ExecContext(ctx, `INSERT INTO drains (id, pool, to_pool, parallel, bandwidth_bytes_per_second, pace, verify, delete_source, live_shared, max_pause_seconds, throttle_writers, pause_all, state, started_us)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'running', ?)`, id, pool, in.ToPool, in.Parallel, in.BandwidthBytesPerSecond, in.Pace, in.Verify, in.DeleteSource,
-			in.LiveShared, in.MaxPauseSeconds, in.ThrottleWriters, in.PauseAll, tx.At.UnixMicro())
+		_, err := tx.ExecContext(ctx, `INSERT INTO drains (id, pool, to_pool, parallel, bandwidth_bytes_per_second, pace, verify, delete_source, live_shared, max_pause_seconds, throttle_writers, pause_all, checkpoints, state, started_us)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'running', ?)`, id, pool, in.ToPool, in.Parallel, in.BandwidthBytesPerSecond, in.Pace, in.Verify, in.DeleteSource,
+			in.LiveShared, in.MaxPauseSeconds, in.ThrottleWriters, in.PauseAll, in.Checkpoints, tx.At.UnixMicro())
 		if sqlitedb.Violates(err, "drains.pool") {
 			return api.Drain{}, tx.drainConflict(ctx, pool)
 		}
@@ -55,7 +55,7 @@ func (s *Store) CreateDrain(ctx context.Context, call store.Call, pool string, i
 		}
 		return d, tx.auditDrain(ctx, d, "drain.create", "", d.State, map[string]any{
 			"to_pool": d.ToPool, "parallel": d.Parallel, "bandwidth_bytes_per_second": d.BandwidthBytesPerSecond, "pace": d.Pace,
-			"verify": d.Verify, "delete_source": d.DeleteSource, "live_shared": d.LiveShared, "pause_all": d.PauseAll, "volumes": len(d.Volumes),
+			"verify": d.Verify, "delete_source": d.DeleteSource, "live_shared": d.LiveShared, "pause_all": d.PauseAll, "checkpoints": d.Checkpoints, "volumes": len(d.Volumes),
 		})
 	})
 }

@@ -78,9 +78,9 @@ func (s *Store) drainByID(ctx context.Context, q ledger.Querier, id string) (api
 		started  int64
 		finished *int64
 	)
-	if err := q.QueryRowContext(ctx, `SELECT pool, to_pool, parallel, bandwidth_bytes_per_second, pace, verify, delete_source, live_shared, max_pause_seconds, throttle_writers, pause_all, state, started_us, finished_us
+	if err := q.QueryRowContext(ctx, `SELECT pool, to_pool, parallel, bandwidth_bytes_per_second, pace, verify, delete_source, live_shared, max_pause_seconds, throttle_writers, pause_all, checkpoints, state, started_us, finished_us
 		FROM drains WHERE id = ?`, id).
-		Scan(&d.Pool, &d.ToPool, &d.Parallel, &d.BandwidthBytesPerSecond, &d.Pace, &d.Verify, &d.DeleteSource, &d.LiveShared, &d.MaxPauseSeconds, &d.ThrottleWriters, &d.PauseAll, &d.State, &started, &finished); err != nil {
+		Scan(&d.Pool, &d.ToPool, &d.Parallel, &d.BandwidthBytesPerSecond, &d.Pace, &d.Verify, &d.DeleteSource, &d.LiveShared, &d.MaxPauseSeconds, &d.ThrottleWriters, &d.PauseAll, &d.Checkpoints, &d.State, &started, &finished); err != nil {
 		return d, fmt.Errorf("read drain %s: %w", id, err)
 	}
 	d.StartedAt = ledger.FromMicros(started)
