@@ -174,7 +174,8 @@ type Hypervisor interface {
 	UndefineDomain(ctx context.Context, id string) error
 	// SaveMemory writes the RAM of an active domain into a new file at path and ends its
 	// process. When it returns nil, the domain is off, all its disks are closed and the
-	// file is durable. If it fails, the domain goes on as it was, and a piece of the file
+	// file is whole. The caller makes it durable: a flush in here would take the kernel's one report of a lost
+	// write, and the caller's would succeed. If it fails, the domain goes on as it was, and a piece of the file
 	// may be left. ErrNotActive if the domain is off, ErrExists if there is a file, ErrBusy
 	// while a block job runs, ErrUnsupported for a transient domain, of which nothing would
 	// be left.

@@ -72,7 +72,7 @@ func (c *Conn) saveMemory(ctx context.Context, id, path string) error {
 	if dom.State != hv.StateStopped {
 		return fmt.Errorf("libvirt saved the domain, and it is %s", dom.State)
 	}
-	return errors.Join(syncFile(path), syncFile(filepath.Dir(path)))
+	return nil
 }
 
 // pastCache is the flag that has libvirt write and read a file in the directory past the page cache, or none:
