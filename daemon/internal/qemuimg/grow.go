@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Grow makes an image file sizeBytes large, on stable storage when it returns nil. The
-// added bytes read as zeros and take no room yet. A file that has this size already is no
+// Grow makes an image file sizeBytes large. The caller puts that on stable storage: a sync in here could take the kernel's
+// one report of a lost write. The added bytes read as zeros and take no room yet. A file that has this size already is no
 // error; a larger file is left as it is: *SizeError. The path must be that of the file
 // itself: a symbolic link or a device is an *ImageError. Nobody else may have the image
 // open; for a qcow2 image QEMU's lock ensures that (*CommandError).
@@ -31,8 +31,5 @@ func Grow(ctx context.Context, image Image, sizeBytes int64) error {
 	default:
 		_, err = run(ctx, resizeArgs(childFile(0), sizeBytes), childOptions{files: []*os.File{o.file}})
 	}
-	if err != nil {
-		return err
-	}
-	return o.sync()
+	return err
 }
