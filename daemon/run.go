@@ -130,7 +130,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 	}, runner, records, migrationHost(up), log)
 	connectMigrations(up, migrations)
 	attachments := attach.New(attach.Config{Rules: rules}, attach.Ports{
-		HV: virt, Registry: site, Images: storage, Migrations: migrations, Known: up, Guards: guards, Unplugs: unplugs, Claims: claims,
+		HV: virt, Registry: site, Images: storage, Migrations: migrations, Known: up, Guards: guards, Unplugs: unplugs, Claims: claims, Audit: asked.Note,
 		Report: func(ctx context.Context) { _ = up.Refresh(ctx) }, // what it says, the next call says again
 	}, runner, records, func(ctx context.Context) (attach.Host, error) {
 		h, err := up.Host(ctx)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -271,6 +272,18 @@ func TestADiskThatSomebodyHasTakenOutOfTheDefinitionIsAttachedAnew(t *testing.T)
 			t.Errorf("root %+v, guard %q", root, d.world.guarded())
 		}
 	})
+}
+
+func TestADetachThatCouldNotStoreWhatTheGuestWroteSaysSoInTheAuditTrail(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *daemon) {
+		w := d.world
+		w.attached(t, testAtt, web)
+		w.images.FlushFails = func(string) error { return syscall.EIO }
+		must(t, failed(d.detach("d", web)))
+		if len(w.events) != 1 || w.events[0].What != "volume.not_stored" || w.events[0].Object != "volume/"+testVolume || w.events[0].Details["path"] == "" {
+			t.Errorf("events: %+v", w.events)
+		}
+	}, hv.StateRunning)
 }
 
 func TestADetachGoesOnWhileTheRegistryIsAway(t *testing.T) {

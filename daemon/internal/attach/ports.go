@@ -25,6 +25,8 @@ type Ports struct {
 	Claims *location.Claims
 	// Report reports the present state of this host to the registry, if it can.
 	Report func(ctx context.Context)
+	// Audit adds an event to the audit trail. Nil: events are dropped.
+	Audit func(api.EventPost)
 }
 
 // Registry is what attachments need of the registry. Every mutation carries an

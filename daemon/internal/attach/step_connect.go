@@ -5,6 +5,9 @@ package attach
 import (
 	"context"
 	"errors"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
@@ -72,9 +75,21 @@ func (e *env) disconnect(ctx context.Context, in *input) error {
 	var lost *image.NotStoredError
 	switch {
 	case errors.As(err, &lost): // nothing here can change that, and the guest has let go of it
-		e.log.Error("a volume that is disconnected may lack what its guest wrote last", "volume", in.VolumeName, "instance", in.InstanceName, "err", err)
+		e.noteNotStored(in, err)
 	case err != nil:
 		return err
 	}
 	return location.Disconnect(ctx, e.HV, in.Location.Path)
+}
+
+// noteNotStored says in the log and in the audit trail that a volume may lack what its guest wrote last: nothing else shows that.
+func (e *env) noteNotStored(in *input, why error) {
+	e.log.Error("a volume that is disconnected may lack what its guest wrote last", "volume", in.VolumeName, "instance", in.InstanceName, "err", why)
+	if e.Audit == nil {
+		return
+	}
+	e.Audit(api.EventPost{
+		At: time.Now(), What: "volume.not_stored", Object: "volume/" + in.VolumeID, OpID: uuid.NewString(),
+		Details: map[string]any{"volume_name": in.VolumeName, "instance_name": in.InstanceName, "path": in.Location.Path, "reason": why.Error()},
+	})
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -60,8 +59,7 @@ func (s Storage) Disconnect(ctx context.Context, path string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, unix.EIO), errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ESTALE):
-		slog.WarnContext(ctx, "an image cannot be opened any more, and is not flushed", "path", path, "err", err)
-		return nil
+		return &NotStoredError{path, err}
 	default:
 		return fmt.Errorf("disconnect %s: %w", path, err)
 	}

@@ -105,6 +105,10 @@ func TestADeviceThatCannotBeOpenedIsRefused(t *testing.T) {
 	if api.CodeOf(err) != api.CodeUnsupportedDisk || !strings.Contains(err.Error(), path+" cannot be opened") {
 		t.Errorf("inspect: got %v, want unsupported_disk", err)
 	}
+	var lost *image.NotStoredError
+	if err := storage.Disconnect(t.Context(), path); !errors.As(err, &lost) {
+		t.Errorf("disconnect: got %v, want that what was written may not be stored", err)
+	}
 	if _, err = storage.InUse(t.Context(), path, nil); api.CodeOf(err) != api.CodeUnsupportedDisk {
 		t.Errorf("in use: got %v, want unsupported_disk", err)
 	}
