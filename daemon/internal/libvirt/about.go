@@ -110,7 +110,7 @@ func (c *Conn) daemonProcess(ctx context.Context) *hv.DaemonProcess {
 
 // readDaemon reads what is known of a process, nil if it is none of libvirt's.
 func (c *Conn) readDaemon(ctx context.Context, pid int) *hv.DaemonProcess {
-	p, err := c.processes.About(ctx, pid)
+	p, err := c.about(ctx, pid)
 	if err != nil || !slices.Contains(daemonNames, p.Name) {
 		return nil
 	}

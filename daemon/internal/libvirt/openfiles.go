@@ -40,7 +40,7 @@ func (c *Conn) openFiles(ctx context.Context, id string, paths []string) ([]hv.O
 		}
 		local, wanted = append(local, path), append(wanted, is)
 	}
-	claims, err := c.processes.Claims(ctx, id, wanted)
+	claims, err := c.claims(ctx, id, wanted)
 	if err != nil {
 		return nil, err
 	}

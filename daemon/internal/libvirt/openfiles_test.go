@@ -3,6 +3,7 @@
 package libvirt
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -195,5 +196,22 @@ func TestLibvirtGivesImagesUnlessItIsToldNotTo(t *testing.T) {
 		if _, _, relabels, err := ownUser(doc); err != nil || relabels != want {
 			t.Errorf("%s: %v, %v", doc, relabels, err)
 		}
+	}
+}
+
+// unanswered is a helper that does not answer.
+type unanswered struct{ Processes }
+
+func (unanswered) Claims(context.Context, string, []process.Image) ([]process.Claim, error) {
+	return nil, errors.New("no answer")
+}
+
+func TestAnInstanceWhoseProcessCannotBeAskedForIsNotOff(t *testing.T) {
+	c := &Conn{processes: unanswered{}}
+	if files, err := c.OpenFiles(t.Context(), openFilesID); !errors.Is(err, hv.ErrUnavailable) || files != nil {
+		t.Errorf("open files: %v, %v, want ErrUnavailable", files, err)
+	}
+	if p, err := c.Process(t.Context(), openFilesID, "vda"); !errors.Is(err, hv.ErrUnavailable) {
+		t.Errorf("process: %v, %v, want ErrUnavailable", p, err)
 	}
 }

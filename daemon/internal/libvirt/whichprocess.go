@@ -56,7 +56,7 @@ func (c *Conn) whichProcess(ctx context.Context, id, target string) (p hv.Proces
 
 // onlyProcess is the one process that claims to be an active domain.
 func (c *Conn) onlyProcess(ctx context.Context, id string) (pid int, about process.About, err error) {
-	found, err := c.processes.Claims(ctx, id, nil)
+	found, err := c.claims(ctx, id, nil)
 	if err == nil {
 		err = c.oneIsTrue(ctx, id, found)
 	}
@@ -66,7 +66,7 @@ func (c *Conn) onlyProcess(ctx context.Context, id string) (pid int, about proce
 	if len(found) != 1 {
 		return 0, about, fmt.Errorf("%w: %d name its UUID", hv.ErrNoProcess, len(found))
 	}
-	about, err = c.processes.About(ctx, found[0].PID)
+	about, err = c.about(ctx, found[0].PID)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		err = hv.ErrNotActive // ended since
 	}

@@ -21,12 +21,14 @@ type Processes struct {
 
 // Claims is process.Dir.Claims.
 func (p Processes) Claims(ctx context.Context, id string, images []process.Image) (claims []process.Claim, err error) {
-	return claims, p.ask(ctx, request{Call: callClaims, Name: id, Images: images}, &claims)
+	err = p.ask(ctx, request{Call: callClaims, Name: id, Images: images}, &claims)
+	return claims, err
 }
 
 // About is process.Dir.About.
 func (p Processes) About(ctx context.Context, pid int) (about process.About, err error) {
-	return about, p.ask(ctx, request{Call: callProcess, PID: pid}, &about)
+	err = p.ask(ctx, request{Call: callProcess, PID: pid}, &about)
+	return about, err
 }
 
 func (p Processes) ask(ctx context.Context, in request, into any) error {
