@@ -14,6 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 	"github.com/volferry/volferry/registry/internal/ledger"
 	"github.com/volferry/volferry/registry/internal/store"
+	"github.com/volferry/volferry/registry/internal/validate"
 )
 
 // eachMigration visits the migrations as the registry has them; withProgress adds the rest.
@@ -69,7 +70,7 @@ func (s *Server) migration(ctx context.Context, ref string, as store.Viewer) (ap
 	if err != nil || end.ID != m.ID {
 		return m, nil //nolint:nilerr // the registry knows how it ended; the rest is a courtesy
 	}
-	return withHostView(m, end), nil
+	return withHostView(m, validate.ReportedMigration(end)), nil
 }
 
 const (

@@ -23,7 +23,7 @@ func (s *Store) TransitionMigration(ctx context.Context, call Call, ref string, 
 	if err := checkTransition(in); err != nil {
 		return api.Migration{}, err
 	}
-	in.Error = validate.PrintableError(in.Error)
+	in.Error = validate.ReportedError(in.Error)
 	return Mutate(ctx, s, call, "migration.transition", []any{ref, in}, func(ctx context.Context, tx *Tx) (api.Migration, error) {
 		id, err := Resolve(ctx, tx, KindMigration, ref)
 		if err != nil {

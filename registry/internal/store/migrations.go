@@ -173,8 +173,7 @@ func (s *Store) cacheProgress(ctx context.Context, in api.HostReport) error {
 				continue
 			}
 		}
-		m.Error = validate.PrintableError(m.Error)
-		live[m.ID] = m
+		live[m.ID] = validate.ReportedMigration(m)
 	}
 	s.hosts.SetProgress(in.ID, live)
 	s.progress.Announce()

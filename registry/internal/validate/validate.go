@@ -254,7 +254,7 @@ const (
 )
 
 // Error checks an error that a daemon reports; nil is no error. Its text may come from
-// another program: see PrintableError.
+// another program: see ReportedError.
 func Error(what string, e *api.Error) error {
 	if e == nil {
 		return nil
@@ -273,14 +273,6 @@ func Error(what string, e *api.Error) error {
 		return Invalid("the details of the %s have %d bytes as JSON and may have %d", what, len(details), MaxErrorDetails)
 	}
 	return nil
-}
-
-// PrintableError returns a checked error in the form in which people are shown it.
-func PrintableError(e *api.Error) *api.Error {
-	if e == nil {
-		return nil
-	}
-	return &api.Error{Code: e.Code, Message: api.Printable(e.Message), Details: api.PrintableDetails(e.Details)}
 }
 
 // Quote returns the beginning of an untrusted text in quotes.

@@ -69,6 +69,7 @@ function ofMove(m, add, command) {
   } else if (m.guest_not_resumed) {
     add('act', key, `The guest of volume ${volume} stands still`, m.guest_not_resumed, which);
   } else if (m.chain_problem) {
+    // The cure is from the daemon whose page this is: a registry passes on no commands of hosts.
     add('act', key, `Somebody else has changed the disk of volume ${volume}`, m.chain_problem.message, ...(m.chain_problem.cure ? [m.chain_problem.cure] : []), which);
   } else if (m.guest_paused) {
     add('act', key, `The guest of volume ${volume} stands still`, `${m.guest_paused} Make room where the overlay is (${bytes(m.overlay_bytes)}), or end the move.`, complete, cancel);

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package validate
+
+import "github.com/volferry/volferry/internal/api"
+
+// ReportedError returns a checked error of a host in the form in which people are shown it. It has
+// no commands of the host: the registry's clients show commands to be copied, and a host that
+// somebody has broken into must not choose them.
+func ReportedError(e *api.Error) *api.Error {
+	if e == nil {
+		return nil
+	}
+	out := &api.Error{Code: e.Code, Message: api.Printable(e.Message), Details: api.PrintableDetails(e.Details)}
+	delete(out.Details, api.DetailCure)
+	return out
+}
+
+// ReportedMigration returns a checked migration of a host in the form in which people are shown
+// it. Its texts are bounded and can be printed, and it has no commands of the host.
+func ReportedMigration(m api.Migration) api.Migration {
+	m.Error = ReportedError(m.Error)
+	for _, text := range []*string{&m.Remark, &m.GuestPaused, &m.GuestNotResumed, &m.GuestThrottled} {
+		*text = ClipTo(MaxErrorMessage, *text)
+	}
+	if p := m.ChainProblem; p != nil {
+		m.ChainProblem = &api.ChainProblem{Message: ClipTo(MaxErrorMessage, p.Message), Guarded: p.Guarded}
+	}
+	return m
+}
