@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/process"
+)
+
+// claims returns the processes that claim to be a domain, and what they have open of some images. It returns ErrUnavailable
+// where the kernel could not be asked: the program that asks it for the daemon does not answer.
+func (c *Conn) claims(ctx context.Context, id string, images []process.Image) ([]process.Claim, error) {
+	found, err := c.processes.Claims(ctx, id, images)
+	return found, notAsked(err)
+}
+
+// about returns what is known of one process, with the errors of claims.
+func (c *Conn) about(ctx context.Context, pid int) (process.About, error) {
+	about, err := c.processes.About(ctx, pid)
+	return about, notAsked(err)
+}
+
+func notAsked(err error) error {
+	if _, answered := errors.AsType[syscall.Errno](err); err == nil || answered {
+		return err
+	}
+	return fmt.Errorf("%w: %w", hv.ErrUnavailable, err)
+}
