@@ -236,6 +236,8 @@ type CopySaved struct {
 	Src         Location `json:"src"`
 	Dst         Location `json:"dst"`
 	CopyOptions `schema:"extensible"`
+	// Overwrite is that of MigrationTarget.
+	Overwrite bool `json:"overwrite,omitempty" needs:"-"`
 }
 
 // DropSaved has the host that made a copy remove one end of it: the body of POST

@@ -63,6 +63,8 @@ type LiveHost struct {
 type LiveMake struct {
 	LiveVolume  `schema:"extensible"`
 	CopyOptions `schema:"extensible"`
+	// Overwrite is that of MigrationTarget.
+	Overwrite bool `json:"overwrite,omitempty" needs:"-"`
 }
 
 // LiveTrack has a host guard the instances that are off, and follow what the processes of

@@ -277,16 +277,16 @@ func (m *Manager) checkNotWritten(ctx context.Context, s *steps.Spec, t api.Migr
 	case change == image.ChangeUnknown && (t.Overwrite || t.ExternalCopy):
 		return nil
 	case change == image.ChangeUnknown:
-		says := "give --yes to have it overwritten"
-		if s.LedByRegistry() {
-			says = "compare it with the volume and remove it yourself"
-		}
-		return api.Errorf(api.CodeDstInUse, "%s is the source that migration %s has left, and nobody can tell whether it was written since volume %s has left it (%s), so it may have what the volume lacks: %s, or choose another path",
-			path, h.spec.MigrationID, h.spec.VolumeName, why, says).
+		return api.Errorf(api.CodeDstInUse, "%s is the source that migration %s has left, and nobody can tell whether it was written since volume %s has left it (%s), so it may have what the volume lacks: compare it with the volume and give --yes to have it overwritten, or choose another path",
+			path, h.spec.MigrationID, h.spec.VolumeName, why).
 			With("migration_id", h.spec.MigrationID).With(api.DetailOverwrites, path)
 	}
+	says := "remove it yourself"
+	if h.spec.SrcBlock {
+		says = "delete the device and make another one"
+	}
 	return api.Errorf(api.CodeDstInUse, "%s is the source that migration %s has left, and it was written since volume %s has left it, by a guest that was started on it perhaps: "+
-		"it may have what the volume lacks, and is not overwritten; compare it with the volume, and then remove it yourself or choose another path", path, h.spec.MigrationID, h.spec.VolumeName).
+		"it may have what the volume lacks, and is not overwritten; compare it with the volume, and then %s or choose another path", path, h.spec.MigrationID, h.spec.VolumeName, says).
 		With("migration_id", h.spec.MigrationID)
 }
 
@@ -322,12 +322,8 @@ func (m *Manager) checkNothingLost(ctx context.Context, s *steps.Spec, t api.Mig
 	} else if copied, err := m.copiedInVain(ctx, starts, s); err != nil || copied {
 		return err
 	}
-	says := "give --yes to have it overwritten"
-	if s.LedByRegistry() {
-		says = "remove it yourself"
-	}
-	return api.Errorf(api.CodeDstInUse, "%s is there already: %s, %s. The move would overwrite it: %s, or choose another path",
-		s.Dst.Path, is, whose, says).
+	return api.Errorf(api.CodeDstInUse, "%s is there already: %s, %s. The move would overwrite it: give --yes to have it overwritten, or choose another path",
+		s.Dst.Path, is, whose).
 		With(api.DetailOverwrites, s.Dst.Path).With("allocated_bytes", info.AllocatedBytes)
 }
 

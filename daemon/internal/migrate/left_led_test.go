@@ -3,10 +3,15 @@
 package migrate
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -129,16 +134,72 @@ func TestASourceOfALedMoveThatHasNoStampIsNotDropped(t *testing.T) {
 // keepsReleased claims that src is a released source that is not deleted without --force.
 func (d *daemon) keepsReleased(t *testing.T, is func(*api.ReleasedSource) bool) {
 	t.Helper()
-	d.world.Registry.With(func() {
-		row := d.world.Registry.Rows[testMigration]
-		ended := time.Now()
-		row.State, row.FinishedAt = api.MigrationCompleted, &ended
-		d.world.Registry.Rows[testMigration] = row
-	})
+	d.endsLed()
 	if all := d.released(); len(all) != 1 || !is(&all[0]) {
 		t.Errorf("released are %+v", all)
 	}
 	if err := d.deleteSource(testMigration); api.CodeOf(err) != api.CodeChainChanged || !d.world.Exists(srcPath) {
 		t.Errorf("delete-source: %v, and src is there: %t", err, d.world.Exists(srcPath))
 	}
+}
+
+// A device has other hosts that may write to it, and cannot be removed: the operator says that it may be overwritten.
+func TestADeviceThatALedMoveHasLeftIsTheDestinationOfAnotherIfThatIsAskedFor(t *testing.T) {
+	for name, back := range map[string]func(d *daemon, in api.CopySaved) error{
+		"with all guests paused, the copying host": func(d *daemon, in api.CopySaved) error {
+			_, err := d.manager().CheckCopySaved(d.t.Context(), in)
+			return err
+		},
+		"with all guests paused, the copy": func(d *daemon, in api.CopySaved) error {
+			_, err := d.manager().CopySaved(d.t.Context(), uuid.NewString(), in)
+			return err
+		},
+		"while all guests write": func(d *daemon, in api.CopySaved) error {
+			v := liveVolume()
+			v.MigrationID, v.Src, v.Dst = in.MigrationID, in.Src, in.Dst
+			return d.manager().MakeLive(d.t.Context(), uuid.NewString(), api.LiveMake{LiveVolume: v, Overwrite: in.Overwrite})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+				in := d.leavesDeviceLed(t)
+				if err := back(d, in); api.CodeOf(err) != api.CodeDstInUse || !strings.Contains(err.Error(), "other hosts") || !strings.Contains(err.Error(), "--yes") {
+					t.Errorf("unasked: %v, want dst_in_use with --yes", err)
+				}
+				in.Overwrite = true
+				must(t, back(d, in))
+			})
+		})
+	}
+}
+
+// leavesDeviceLed has the volume leave a device by a move that the registry leads, and returns the call that moves it back.
+func (d *daemon) leavesDeviceLed(t *testing.T) api.CopySaved {
+	t.Helper()
+	in := copySaved()
+	in.Src.Path = filepath.Join(t.TempDir(), "lun")
+	d.until(d.migrateTo(api.MigrationTarget{ToPath: in.Src.Path}), api.MigrationCompleted)
+	d.world.Images.Devices = map[string]bool{in.Src.Path: true}
+	must(t, os.WriteFile(in.Src.Path, nil, 0o600))
+	d.world.Registry.SavedRow(api.MigrationCopying)
+	_, err := d.manager().CopySaved(t.Context(), savedCopy, in)
+	must(t, err)
+	d.untilOp(savedCopy)
+	spec := savedSpec()
+	d.world.Registry.Flip()
+	must(t, d.world.SetConfigChain(t.Context(), testInstance, "vda", spec.DstChain()))
+	d.endsLed()
+	in.MigrationID = uuid.NewString()
+	in.Src, in.Dst = spec.Dst, api.Location{Path: in.Src.Path, Format: api.FormatRaw, SizeBytes: in.Src.SizeBytes}
+	return in
+}
+
+// endsLed has the registry know the led move as completed.
+func (d *daemon) endsLed() {
+	d.world.Registry.With(func() {
+		row := d.world.Registry.Rows[testMigration]
+		ended := time.Now()
+		row.State, row.FinishedAt = api.MigrationCompleted, &ended
+		d.world.Registry.Rows[testMigration] = row
+	})
 }

@@ -44,7 +44,7 @@ func (m *Manager) MakeLive(ctx context.Context, opID string, in api.LiveMake) er
 				return nil, err
 			}
 			return m.decideLed(ctx, opID, steps.KindMakeLive, steps.MethodLive, api.CopySaved{
-				MigrationID: v.MigrationID, VolumeID: v.VolumeID, VolumeName: v.VolumeName, Src: v.Src, Dst: v.Dst, CopyOptions: in.CopyOptions,
+				MigrationID: v.MigrationID, VolumeID: v.VolumeID, VolumeName: v.VolumeName, Src: v.Src, Dst: v.Dst, CopyOptions: in.CopyOptions, Overwrite: in.Overwrite,
 			})
 		},
 	})
@@ -100,7 +100,7 @@ func (h *history) mayCopyLed() error {
 
 // preflightLed makes every check that can be made before anything is touched.
 func (m *Manager) preflightLed(ctx context.Context, method string, in api.CopySaved) (*steps.Spec, error) {
-	target := api.MigrationTarget{ToPool: in.Dst.Pool, ToFormat: in.Dst.Format, CopyOptions: in.CopyOptions}
+	target := api.MigrationTarget{ToPool: in.Dst.Pool, ToFormat: in.Dst.Format, CopyOptions: in.CopyOptions, Overwrite: in.Overwrite}
 	if target.ToPool == "" {
 		target.ToPath = in.Dst.Path
 	}

@@ -22,7 +22,7 @@ func request(p *workflow.Pause, h workflow.LiveHost, c workflow.LiveCall) hostop
 	case workflow.LiveCheck:
 		r.Path, r.Body = routes.CheckLive.PathOf(m.ID), api.LiveCheck{LiveVolume: v}
 	case workflow.LiveMake:
-		r.Key, r.Path, r.Body = id(pauseall.VerbMake), routes.MakeLive.PathOf(m.ID), api.LiveMake{LiveVolume: v, CopyOptions: p.Request.CopyOptions}
+		r.Key, r.Path, r.Body = id(pauseall.VerbMake), routes.MakeLive.PathOf(m.ID), api.LiveMake{LiveVolume: v, CopyOptions: p.Request.CopyOptions, Overwrite: p.Request.Overwrite}
 	case workflow.LiveTrack:
 		r.Key, r.Path, r.Body = id("track", h.ID, generation), routes.TrackLive.PathOf(m.ID), api.LiveTrack{LiveVolume: v, Generation: c.Generation}
 	case workflow.LiveSwap:

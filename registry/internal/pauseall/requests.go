@@ -22,7 +22,7 @@ func copyRequest(p *workflow.Pause) hostop.Request {
 		HostID: p.CopyHost.ID, HostName: p.CopyHost.Name, Key: hostop.Key(m.ID, verbCopy, p.Attempt), Path: routes.CopySaved.PathOf(m.ID),
 		Body: api.CopySaved{
 			MigrationID: m.ID, VolumeID: m.VolumeID, VolumeName: m.VolumeName, Src: m.Src, Dst: m.Dst,
-			CopyOptions: p.Request.CopyOptions,
+			CopyOptions: p.Request.CopyOptions, Overwrite: p.Request.Overwrite,
 		},
 	}
 }
