@@ -137,7 +137,7 @@ func serve(ctx context.Context, cfg *config, log *slog.Logger) error {
 		return attach.Host{ID: h.ID, Name: h.Name, Epoch: h.Epoch}, err
 	}, log)
 	volumes := volume.New(volume.Config{Rules: rules, SharedPools: cfg.SharedPools},
-		volume.Ports{HV: virt, Registry: site, Images: storage, Claims: claims, Left: migrations.Left, Adoptable: migrations.CheckAdoptable}, runner, records,
+		volume.Ports{HV: virt, Registry: site, Images: storage, Claims: claims, Left: migrations.Left, Adoptable: migrations.CheckAdoptable, Recorded: migrations.CheckVolumeRecorded}, runner, records,
 		func(ctx context.Context) (string, error) { h, err := up.Host(ctx); return h.ID, err }, log)
 
 	instances := instance.New(instance.Config{SaveDir: cfg.SaveDir, BootID: bootID()}, instance.Ports{

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -75,6 +76,14 @@ func (e *env) checkNamed(ctx context.Context, path, may, verdict string) error {
 			verdict, path, target, domain).With("instance", domain)
 	}
 	return nil
+}
+
+// checkRecorded refuses a volume of which nobody can tell which image is the good one (Ports.Recorded).
+func (e *env) checkRecorded(ctx context.Context, vol api.Volume, verdict string) error {
+	if e.Recorded == nil {
+		return nil
+	}
+	return image.Prefixed(verdict, e.Recorded(ctx, vol))
 }
 
 // checkLeft refuses to delete a volume while a domain of this host names an image that the

@@ -117,6 +117,9 @@ func (m *Manager) decideDelete(ctx context.Context, ref string, force bool) (*in
 	if err := m.checkReach(ctx, vol, id); err != nil {
 		return nil, err
 	}
+	if err := m.env.checkRecorded(ctx, vol, "cannot delete volume "+vol.Name); err != nil {
+		return nil, err
+	}
 	in := &input{From: vol.Status, Volume: api.VolumeRegister{ID: vol.ID, Name: vol.Name, Host: id, Location: vol.Location}}
 	if err := m.env.checkUnused(ctx, vol.Location.Path, "cannot delete volume "+vol.Name); err != nil {
 		return in, err

@@ -24,6 +24,9 @@ type Ports struct {
 	// Adoptable refuses an image that a volume has left by a move of this host
 	// (migrate.Manager); verdict begins the refusal. Nil: no volume was ever moved.
 	Adoptable func(ctx context.Context, path, verdict string) error
+	// Recorded refuses a volume that the journal of this host has elsewhere than the registry, since a move that
+	// the registry does not know (migrate.Manager.CheckVolumeRecorded). Nil: no volume was ever moved.
+	Recorded func(ctx context.Context, vol api.Volume) error
 }
 
 // Registry is the part of the registry that volumes need. Every change has an op id and may

@@ -189,6 +189,10 @@ func TestDeleteIsRefused(t *testing.T) {
 			}, nil, api.CodeVolumeInUse, "/old/db.raw, which the volume has left by a move",
 		},
 		{
+			"the journal has it elsewhere", func(_ *testing.T, w *world) { w.unrecorded = api.Errorf(api.CodeChainChanged, "it has moved") },
+			nil, api.CodeChainChanged, "cannot delete volume db: it has moved",
+		},
+		{
 			"the base image of a clone that nobody knows", func(t *testing.T, w *world) {
 				dir := t.TempDir()
 				w.addRealPool(dir)

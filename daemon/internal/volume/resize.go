@@ -72,6 +72,9 @@ func (m *Manager) decideResize(ctx context.Context, ref string, asked api.Volume
 	if err := m.reachForResize(ctx, in, vol, host); err != nil {
 		return nil, err
 	}
+	if err := m.env.checkRecorded(ctx, vol, in.verdict()); err != nil {
+		return nil, err
+	}
 	return in, m.checkSize(ctx, in)
 }
 

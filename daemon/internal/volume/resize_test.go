@@ -373,6 +373,12 @@ func TestResizeIsRefused(t *testing.T) {
 		"outside what is allowed": {who: nobody, before: volume(func(v *api.Volume) {
 			v.Location = api.Location{Path: "/etc/passwd", Format: api.FormatRaw, SizeBytes: testSize}
 		}), code: api.CodePermissionDenied, text: "allowed_paths"},
+		"elsewhere by the journal": {who: nobody, before: func(_ *testing.T, w *world, _ api.Volume) {
+			w.unrecorded = api.Errorf(api.CodeChainChanged, "it has moved")
+		}, code: api.CodeChainChanged, text: "cannot resize volume db: it has moved"},
+		"of a guest, elsewhere by the journal": {who: running, before: func(_ *testing.T, w *world, _ api.Volume) {
+			w.unrecorded = api.Errorf(api.CodeChainChanged, "it has moved")
+		}, code: api.CodeChainChanged, text: "cannot resize volume db: it has moved"},
 		"half a sector":            {who: nobody, bytes: grownSize + 1, code: api.CodeInvalidArgument},
 		"smaller":                  {who: running, bytes: testSize - 512, code: api.CodeInvalidArgument, text: api.ExactBytes(testSize) + ", and " + api.ExactBytes(testSize-512) + " is less: a volume is only made larger"},
 		"smaller than its image":   {who: nobody, before: func(t *testing.T, w *world, _ api.Volume) { must(t, w.GrowImage(path, 2*grownSize)) }, code: api.CodeInvalidArgument},

@@ -43,6 +43,8 @@ type world struct {
 	connectors *hosttest.Connectors
 	// left are the images that every volume has left by moves.
 	left []string
+	// unrecorded refuses the volumes that the journal has elsewhere than the registry.
+	unrecorded error
 	// adoptable, if set, refuses images that volumes have left.
 	adoptable func(ctx context.Context, path, verdict string) error
 	// faultPoint, if set, is told the points that the ops pass.
@@ -78,6 +80,7 @@ func (w *world) newManager(runner *op.Runner) *Manager {
 	}
 	ports := Ports{HV: h, Registry: w.registry, Images: w.images, Claims: &location.Claims{Site: w.registry, Pools: h.Pools, HostID: testHost, HostName: hostName}}
 	ports.Adoptable = w.adoptable
+	ports.Recorded = func(context.Context, api.Volume) error { return w.unrecorded }
 	ports.Left = func(context.Context, string) ([]string, error) { return w.left, nil }
 	rules := location.Rules{AllowedPaths: []string{os.TempDir()}, Storage: w.Fake, RBD: rbd.Clusters{cephCluster: {}}}
 	return New(Config{Rules: rules}, ports, runner, w.journal, host, slog.New(slog.DiscardHandler))
