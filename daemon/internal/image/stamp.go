@@ -103,8 +103,8 @@ func (s Storage) Stamp(ctx context.Context, path string) (Stamp, error) {
 		return Stamp{SizeBytes: is.SizeBytes}, err
 	}
 	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		return Stamp{}, noImage(&os.PathError{Op: "stat", Path: path, Err: err})
+	if err := s.stat(path, &st); err != nil {
+		return Stamp{}, noImage(err)
 	}
 	boot, err := os.ReadFile(bootIDFile)
 	if err != nil {
@@ -125,6 +125,33 @@ func (s Storage) Stamp(ctx context.Context, path string) (Stamp, error) {
 		return stamp, err
 	}
 	return Stamp{}, api.Errorf(api.CodeInvalidArgument, "%stamp is neither a regular file nor a block device", path)
+}
+
+// nfsMagic is a variable for the tests.
+var nfsMagic int64 = unix.NFS_SUPER_MAGIC
+
+// stat looks at a file or device. A file on NFS is opened for that: only then the server is asked, and not what this host
+// has remembered of it for some seconds, so that a write of another host is seen.
+func (s Storage) stat(path string, st *unix.Stat_t) error {
+	failed := func(op string, err error) error {
+		if err == nil {
+			return nil
+		}
+		return &os.PathError{Op: op, Path: path, Err: err}
+	}
+	if err := unix.Stat(path, st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return failed("stat", err)
+	}
+	var on unix.Statfs_t
+	if err := unix.Statfs(path, &on); err != nil || on.Type != nfsMagic {
+		return failed("statfs", err)
+	}
+	f, err := s.Files.Open(path, os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	return failed("stat", unix.Fstat(int(f.Fd()), st))
 }
 
 // sectorsChanged is how many sectors of a block device were written, or discarded, in

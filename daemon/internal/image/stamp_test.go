@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func stampOf(t *testing.T, path string) Stamp {
@@ -17,6 +19,39 @@ func stampOf(t *testing.T, path string) Stamp {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// What another host has written is in the answer of the server, which an open alone asks for.
+func TestAFileOnNFSIsOpenedForItsStamp(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "img")
+	if err := os.WriteFile(path, []byte("one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	watch, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(watch) }()
+	if _, err := unix.InotifyAddWatch(watch, path, unix.IN_OPEN); err != nil {
+		t.Fatal(err)
+	}
+	var on unix.Statfs_t
+	if err := unix.Statfs(dir, &on); err != nil {
+		t.Fatal(err)
+	}
+	for _, nfs := range []bool{false, true} {
+		if nfs {
+			was := nfsMagic
+			nfsMagic = on.Type
+			defer func() { nfsMagic = was }()
+		}
+		stampOf(t, path)
+		n, err := unix.Read(watch, make([]byte, unix.SizeofInotifyEvent+unix.NAME_MAX+1))
+		if opened := err == nil && n > 0; opened != nfs {
+			t.Errorf("on NFS %t: it was opened: %t (%v)", nfs, opened, err)
+		}
+	}
 }
 
 func TestAStampTellsAFileThatWasWritten(t *testing.T) {
