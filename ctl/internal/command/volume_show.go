@@ -84,7 +84,11 @@ func volumeShow(c *cli.Context, s *session.Session) error {
 	r.Add("attachments", lines...)
 	r.Add("migration", v.MigrationID)
 	if hosts := volumeHosts(*v); len(hosts) > 0 && !s.Quiet && !s.JSON {
-		r.Add("released", releasedLines(listLeft(c.Context, s, hosts, v.ID))...)
+		left := listLeft(c.Context, s, hosts, v.ID)
+		left.known = slices.DeleteFunc(left.known, func(r api.ReleasedSource) bool {
+			return r.Location.Path == v.Location.Path && !r.Unrecorded // a move has ended since the volume was read
+		})
+		r.Add("released", releasedLines(left)...)
 	}
 	r.Add("generation", strconv.FormatInt(v.Generation, 10))
 	r.Add("created", render.Time(v.CreatedAt))
