@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -420,6 +421,41 @@ func TestALimitOnWritesIsTakenOffHoweverTheMoveGoesOn(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestARoundThatSlowsTheDisksOfAThrottleGroupNamesThem(t *testing.T) {
+	inBubble(t, hv.StateStopped, func(t *testing.T, d *daemon) {
+		must(t, d.world.CreateImage("/old/logs.raw", hvtest.Raw, testSize))
+		d.world.Redefine(t, func(dom *hv.Domain) {
+			dom.Config[0].ThrottleGroup = "both"
+			dom.Config = append(dom.Config, hv.Disk{Target: "vdb", Device: "disk", Chain: []hv.Image{rawImage("/old/logs.raw")}, Terminated: true, ThrottleGroup: "both"})
+		})
+		must(t, d.world.Start(testInstance))
+		v := d.followed(t)
+		for round, limit := range []int64{0, 1 << 20} {
+			d.mustLive(fmt.Sprint("M.swap.", round), api.LiveSwap{LiveVolume: v, Generation: 1, Round: round + 1})
+			id := fmt.Sprint("M.round.", round+1)
+			out := d.mustLive(id, api.LiveRound{LiveVolume: v, Generation: 1, Round: round + 1, WriteBytesPerSecond: limit})
+			o, err := d.manager().Request(t.Context(), id)
+			must(t, err)
+			if out.DirtySeconds < 0 || strings.Contains(o.Remark, "throttle group, so it holds back vdb too") != (limit > 0) {
+				t.Errorf("with a limit of %d the round remarks %q", limit, o.Remark)
+			}
+		}
+	})
+}
+
+// followed makes dst, and follows and copies what is there.
+func (d *daemon) followed(t *testing.T) api.LiveVolume {
+	t.Helper()
+	d.world.Registry.LiveRow(api.MigrationStarting)
+	v := liveVolume()
+	v.Dst = api.Location{Pool: "new", Name: savedSpec().Dst.Name, Format: api.FormatRaw, SizeBytes: v.Src.SizeBytes}
+	v.Dst = d.make(v)
+	d.world.Registry.LiveRow(api.MigrationCopying)
+	d.mustLive("M.track", api.LiveTrack{LiveVolume: v, Generation: 1})
+	d.mustLive("M.round.0", api.LiveRound{LiveVolume: v, Generation: 1, UntilBytes: v.Src.SizeBytes})
+	return v
 }
 
 func TestATaintedGuestIsNamedForAsLongAsItsProcessLives(t *testing.T) {

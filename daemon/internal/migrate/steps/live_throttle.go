@@ -5,7 +5,9 @@ package steps
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
@@ -17,10 +19,10 @@ import (
 // a save image with the live definition: it is off before the guest is saved.
 
 // throttle limits the writes of the guests for a round that asks for it. A lower limit of their
-// owner stays.
-func (e *Env) throttle(ctx context.Context, in *LiveInput, h *LiveHistory) error {
+// owner stays. It says of each guest which other disks have the limit too.
+func (e *Env) throttle(ctx context.Context, in *LiveInput, h *LiveHistory) (with []string, err error) {
 	if in.WriteBytesPerSecond == 0 {
-		return nil
+		return nil, nil
 	}
 	for _, g := range in.Guests {
 		if before := h.Before[g.ID].Limit; before > 0 && before <= in.WriteBytesPerSecond {
@@ -28,16 +30,20 @@ func (e *Env) throttle(ctx context.Context, in *LiveInput, h *LiveHistory) error
 		}
 		dom, err := e.sameProcess(ctx, in, g, h.Tracked)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if dom == nil {
 			continue
 		}
+		if others := dom.LimitedWith(g.Target); len(others) > 0 {
+			e.warnGroup(in.MigrationID, g.Name, g.Target, others)
+			with = append(with, fmt.Sprintf("the limit on the writes of disk %s of instance %s is of its throttle group, so it holds back %s too", g.Target, g.Name, strings.Join(others, ", ")))
+		}
 		if err := e.hv.PutWriteLimit(ctx, g.ID, g.Target, in.WriteBytesPerSecond); err != nil {
-			return e.liveHVError(in, err)
+			return nil, e.liveHVError(in, err)
 		}
 	}
-	return nil
+	return with, nil
 }
 
 // unthrottle puts back the limits that the guests had. One that somebody has changed since is

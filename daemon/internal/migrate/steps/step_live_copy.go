@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/volferry/volferry/daemon/internal/copy"
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -25,6 +26,12 @@ const (
 // keptSuffix is behind the key of a copy in the key of what is kept for the next one.
 const keptSuffix = "-kept"
 
+// roundOutput is what a round has copied, and whom else it has slowed.
+type roundOutput struct {
+	api.LiveOutcome
+	remarkOutput
+}
+
 // stepCopyRound copies the share of round 0, or what the guests wrote until the swap for
 // this round. The old bitmaps are there until it is done, so it can be begun anew.
 func (e *Env) stepCopyRound() op.Step {
@@ -33,7 +40,8 @@ func (e *Env) stepCopyRound() op.Step {
 		if err != nil {
 			return err
 		}
-		if err := e.throttle(ctx, in, &h); err != nil {
+		slowed, err := e.throttle(ctx, in, &h)
+		if err != nil {
 			return err
 		}
 		kept, err := e.roundUnits(ctx, in, &h)
@@ -61,7 +69,7 @@ func (e *Env) stepCopyRound() op.Step {
 			return err
 		}
 		out.DirtyBytes += dirty
-		return r.SetOutput(out)
+		return r.SetOutput(roundOutput{out, remarkOutput{strings.Join(slowed, "; ")}})
 	}
 	// Its cursor is good for another try: neither the share nor the old bitmaps change.
 	return liveStep(copyRoundStep, do, nil)

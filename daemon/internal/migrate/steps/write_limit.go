@@ -218,9 +218,13 @@ func (e *Env) lookAtGroup(ctx context.Context, s *Spec, l *WriteLimit) error {
 		return e.hvError(err)
 	}
 	if l.With = dom.LimitedWith(s.Target); len(l.With) > 0 {
-		e.log.Warn("the limit on the writes of a disk changes for other disks of its throttle group too", "instance", s.InstanceName, "migration", s.MigrationID, "target", s.Target, "with", l.With)
+		e.warnGroup(s.MigrationID, s.InstanceName, s.Target, l.With)
 	}
 	return nil
+}
+
+func (e *Env) warnGroup(migrationID, instance, target string, with []string) {
+	e.log.Warn("the limit on the writes of a disk changes for other disks of its throttle group too", "instance", instance, "migration", migrationID, "target", target, "with", with)
 }
 
 // keepWriteLimit writes to the journal what is known now, if it is not what was known before. Over:
