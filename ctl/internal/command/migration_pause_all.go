@@ -128,6 +128,9 @@ func estimateLines(e api.PauseEstimate, target api.MigrationTarget) []string {
 		}
 		delete(room, g.Host)
 	}
+	if target.Method == api.MethodLive {
+		lines = append(lines, "A file that the move makes gets its room as it is written to, also where the source has all of its room.")
+	}
 	return lines
 }
 

@@ -14,13 +14,13 @@ import (
 // chooseAllocation decides whether the file that the move makes gets room for all of the volume at once, and notes where
 // that is otherwise than in src. It refuses what was asked for and cannot be.
 func (m *Manager) chooseAllocation(s *steps.Spec, t api.MigrationTarget) error {
-	if s.ExternalCopy || s.Method == steps.MethodLive {
-		return nil
-	}
 	if err := m.ports.Images.MayWrite(s.Dst.Path); err != nil { // a file is made there below, to try it
 		return err
 	}
 	dir := filepath.Dir(s.Dst.Path)
+	if s.ExternalCopy || s.Method == steps.MethodLive {
+		return m.noteSparse(s, dir)
+	}
 	how, err := m.ports.Images.Allocating(dir)
 	if err != nil {
 		return fmt.Errorf("look how files get room in %s: %w", dir, err)
@@ -47,6 +47,18 @@ func (m *Manager) chooseAllocation(s *steps.Spec, t api.MigrationTarget) error {
 	case !thick && !how.Sparse && s.Dst.Format == api.FormatRaw && !asked:
 		s.Allocation = api.AllocationThick
 		s.Notes = append(s.Notes, fmt.Sprintf("the filesystem of %s has no holes in files, or does not say so, and all of the destination is counted; --allocation thin counts what the source takes", dir))
+	}
+	return m.noteStorage(s, dir)
+}
+
+// noteSparse notes what dst, a sparse file that others than the copier write to, does not have of src.
+func (m *Manager) noteSparse(s *steps.Spec, dir string) error {
+	allocation, err := m.allocationOf(s)
+	if err != nil {
+		return err
+	}
+	if allocation == api.AllocationThick {
+		s.Notes = append(s.Notes, "the destination gets room as it is written to, and the source has all of its room")
 	}
 	return m.noteStorage(s, dir)
 }

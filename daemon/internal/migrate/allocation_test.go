@@ -73,6 +73,39 @@ func TestTheAllocationOfTheSourceIsKeptUnlessAnotherIsAskedFor(t *testing.T) {
 	}
 }
 
+func TestADestinationThatIsMadeSparseIsSaidToLackTheRoomOfItsSource(t *testing.T) {
+	for _, thick := range []bool{false, true} {
+		lacks := func(t *testing.T, says string) {
+			t.Helper()
+			for _, what := range []string{"the source has all of its room", "does not keep of the source: its project (42)"} {
+				if strings.Contains(says, what) != thick {
+					t.Errorf("a thick source %t: %q, want %q", thick, says, what)
+				}
+			}
+		}
+		inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+			d.thick(thick)
+			target := api.MigrationTarget{ToPool: "new", ExternalCopy: true}
+			plan, err := d.manager().Plan(t.Context(), testVolume, target)
+			must(t, err)
+			lacks(t, plan.Warning)
+			lacks(t, d.begin(target).Remark)
+		})
+		toMake(t, func(t *testing.T, d *daemon, v api.LiveVolume) {
+			d.thick(thick)
+			d.make(v)
+			lacks(t, d.get(testMigration).Remark)
+		})
+	}
+}
+
+// thick gives src all of its room, and a project, or neither.
+func (d *daemon) thick(is bool) {
+	if is {
+		d.world.Images.Full, d.world.Images.Unlike = srcPath, []string{"its project (42)"}
+	}
+}
+
 func TestAnAllocationThatCannotBeIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		target api.MigrationTarget
