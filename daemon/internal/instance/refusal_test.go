@@ -472,6 +472,22 @@ func TestAShelveThatTheRegistryRefusesLeavesTheGuestRunning(t *testing.T) {
 	})
 }
 
+// A libvirtd that is away for a moment is no reason to leave that guest stopped.
+func TestAShelveThatIsUndoneStartsItsGuestOnceLibvirtIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, api.InstanceRunning)
+		w.registry.refuses = api.InstanceShelved
+		w.nodes[0].Inject(hvtest.Fault{Call: "PowerOn", Err: hv.ErrUnavailable})
+		st := startDaemon(t, w.nodes[0]).run(t, "shelve")
+		dom, err := w.nodes[0].Fake.Domain(t.Context(), web)
+		must(t, err)
+		if st.State != op.StateUndone || dom.State != hv.StateRunning {
+			t.Errorf("the op is %s, the guest %s", st.State, dom.State)
+		}
+		must(t, w.settled())
+	})
+}
+
 // On its way over the shelf to another host the instance keeps what makes it itself,
 // and gets the volumes of now.
 func TestAnInstanceComesBackOnAnotherHostAsItWas(t *testing.T) {

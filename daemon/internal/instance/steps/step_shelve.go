@@ -51,19 +51,26 @@ func (e *Env) stepStopToShelve() op.Step {
 			return err
 		}
 		dom, err := e.domain(ctx, in.InstanceID)
-		if err != nil || dom == nil || dom.State.Active() {
+		if err != nil || dom == nil {
 			return err
+		}
+		if dom.State.Active() { // started by a try before, whose answer was lost
+			_ = e.Report(ctx)
+			return nil
 		}
 		if mine, err := e.isOurs(ctx, &in.Subject); err != nil || !mine {
 			return err
 		}
 		err = e.powerOn(ctx, &in.Subject)
-		if api.CodeOf(err) != "" {
+		switch {
+		case errors.Is(err, hv.ErrUnavailable), errors.Is(err, hv.ErrBusy), request.Away(err):
+			return request.Registry(request.HV(err))
+		case err != nil:
 			e.log.Warn("an instance that was stopped to be shelved, and was not, is left stopped", "instance", in.InstanceName, "err", err)
 			return nil
 		}
 		_ = e.Report(ctx) // what it does not say, the next one says
-		return err
+		return nil
 	}
 	observe := func(ctx context.Context, _ *op.Run, in *ShelveInput) (op.Observation, error) {
 		dom, err := e.domain(ctx, in.InstanceID)
