@@ -53,7 +53,7 @@ func (m *Manager) Disconnect(ctx context.Context, vol api.Volume, att api.Attach
 	if _, err := m.env.sure(ctx, in); err != nil {
 		return err
 	}
-	return m.env.disconnect(ctx, in)
+	return m.env.disconnect(ctx, in, m.env.logNotStored)
 }
 
 func onShelf(vol api.Volume, att api.Attachment) *input {

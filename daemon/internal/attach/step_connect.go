@@ -5,6 +5,7 @@ package attach
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -28,13 +29,7 @@ func (e *env) stepConnect() op.Step {
 		}
 		return e.Images.Connect(ctx, in.Location.Path)
 	}
-	undo := func(ctx context.Context, _ *op.Run, in *input) error {
-		err := e.disconnect(ctx, in)
-		if api.CodeOf(err) == api.CodePermissionDenied { // a link, through which nothing was connected
-			return nil
-		}
-		return err
-	}
+	undo := func(ctx context.Context, _ *op.Run, in *input) error { return e.disconnect(ctx, in, e.logNotStored) }
 	return step(stepNameConnect, do, undo, nil)
 }
 
@@ -45,14 +40,17 @@ func (e *env) connectDevice(ctx context.Context, in *input) error {
 // stepDisconnect ends the use of the location on this host, if no other
 // attachment here needs it.
 func (e *env) stepDisconnect() op.Step {
-	do := func(ctx context.Context, _ *op.Run, in *input) error { return e.disconnect(ctx, in) }
+	do := func(ctx context.Context, r *op.Run, in *input) error {
+		return e.disconnect(ctx, in, func(in *input, why error) { e.auditNotStored(r.OpID(), in, why) })
+	}
 	return step("disconnect", do, nil, nil)
 }
 
 // disconnect disconnects the location unless a domain of this host names it, or
 // the registry has another attachment of it here. Ops of one volume run one after
-// the other, so of two that end at once the second finds that it is the last.
-func (e *env) disconnect(ctx context.Context, in *input) error {
+// the other, so of two that end at once the second finds that it is the last. NotStored is called if what was written
+// may not be on stable storage: nothing here can change that, and the guest has let go of it.
+func (e *env) disconnect(ctx context.Context, in *input, notStored func(in *input, why error)) error {
 	users, err := e.users(ctx, in.Location.Path)
 	if err != nil || len(users) > 0 {
 		return err
@@ -72,24 +70,35 @@ func (e *env) disconnect(ctx context.Context, in *input) error {
 		}
 	}
 	err = e.Images.Disconnect(ctx, in.Location.Path)
-	var lost *image.NotStoredError
-	switch {
-	case errors.As(err, &lost): // nothing here can change that, and the guest has let go of it
-		e.noteNotStored(in, err)
-	case err != nil:
+	_, lost := errors.AsType[*image.NotStoredError](err)
+	if lost || api.CodeOf(err) == api.CodePermissionDenied { // a link in the place of the image is not followed, and so not flushed
+		notStored(in, err)
+	} else if err != nil {
 		return err
 	}
 	return location.Disconnect(ctx, e.HV, in.Location.Path)
 }
 
-// noteNotStored says in the log and in the audit trail that a volume may lack what its guest wrote last: nothing else shows that.
-func (e *env) noteNotStored(in *input, why error) {
-	e.log.Error("a volume that is disconnected may lack what its guest wrote last", "volume", in.VolumeName, "instance", in.InstanceName, "err", why)
+func (e *env) logNotStored(in *input, why error) {
+	e.log.Error("a volume that is disconnected may lack what its guest wrote last, if it had one", "volume", in.VolumeID, "instance", in.InstanceName, "err", why)
+}
+
+// auditNotStored adds to the audit trail that a volume may lack what its guest wrote last: nothing else shows that but the log.
+func (e *env) auditNotStored(opID string, in *input, why error) {
+	e.logNotStored(in, why)
 	if e.Audit == nil {
 		return
 	}
+	reason := why.Error()
 	e.Audit(api.EventPost{
-		At: time.Now(), What: "volume.not_stored", Object: "volume/" + in.VolumeID, OpID: uuid.NewString(),
-		Details: map[string]any{"volume_name": in.VolumeName, "instance_name": in.InstanceName, "path": in.Location.Path, "reason": why.Error()},
+		At: time.Now(), What: "volume.not_stored", Object: "volume/" + in.VolumeID,
+		OpID: uuid.NewSHA1(uuid.NameSpaceOID, []byte("volume.not_stored "+opID)).String(),
+		Details: map[string]any{
+			"volume_name": in.VolumeName, "instance_name": in.InstanceName, "path": in.Location.Path,
+			"reason": strings.ToValidUTF8(reason[:min(len(reason), maxReason)], ""),
+		},
 	})
 }
+
+// maxReason bounds a reason in bytes: the details of an event have a bound.
+const maxReason = 1000
