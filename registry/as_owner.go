@@ -9,6 +9,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -36,7 +37,8 @@ func (in *invocation) refuseDirectoryOfOthers(file string) (err error) {
 	if file == "" || owner.mayMakeIn(filepath.Dir(file)) {
 		return fmt.Errorf("%s`%s`", refused, owner.line(os.Args))
 	}
-	there := filepath.Join(filepath.Dir(in.cfg.DB), filepath.Base(file))
+	// A name that nothing has: the database itself may have that of the file.
+	there := filepath.Join(filepath.Dir(in.cfg.DB), filepath.Base(file)+time.Now().UTC().Format(".20060102T150405.000000"))
 	args := make([]string, 0, len(os.Args))
 	for _, arg := range os.Args {
 		if arg == file {
@@ -44,7 +46,7 @@ func (in *invocation) refuseDirectoryOfOthers(file string) (err error) {
 		}
 		args = append(args, arg)
 	}
-	return fmt.Errorf("%s`%s`, and move the file then, since that user cannot make one in %s: `%s`",
+	return fmt.Errorf("%s`%s`, and move the file once it is made, since that user cannot make one in %s: `%s`",
 		refused, owner.line(args), filepath.Dir(file), api.ShellLine("mv", "-n", "--", there, file))
 }
 

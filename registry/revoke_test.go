@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -78,15 +79,20 @@ func TestTheAdviceToRootIsACommandThatTheOwnerOfTheDatabaseCanRun(t *testing.T) 
 	}
 	db, before := filepath.Join(dir, "registry.db"), os.Args
 	defer func() { os.Args = before }()
+	made := func(name string) string { return regexp.QuoteMeta(filepath.Join(dir, name)) + `\.[0-9]{8}T[0-9]{6}\.[0-9]{6}` }
+	moved := func(name string) string {
+		return " backup " + made(name) + "`, and move the file once it is made, since that user cannot make one in " + shut + ": `mv -n " + made(name) + " " + filepath.Join(shut, name) + "`"
+	}
 	for file, want := range map[string]string{
 		filepath.Join(open, "copy"):         " backup " + filepath.Join(open, "copy") + "`",
-		filepath.Join(shut, "copy"):         " backup " + filepath.Join(dir, "copy") + "`, and move the file then, since that user cannot make one in " + shut + ": `mv -n " + filepath.Join(dir, "copy") + " " + filepath.Join(shut, "copy") + "`",
+		filepath.Join(shut, "copy"):         moved("copy"),
+		filepath.Join(shut, "registry.db"):  moved("registry.db"), // and not the database itself
 		filepath.Join(shut, "none", "copy"): "`mv -n ",
 	} {
 		os.Args = []string{"volferry-registry", "backup", file}
 		_, err := output(t, "backup", file, "--db", db)
-		if err == nil || !strings.Contains(err.Error(), "setpriv --reuid 12345 --regid 12345 --clear-groups volferry-registry backup ") || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v; want %q", file, err, want)
+		if err == nil || !strings.Contains(err.Error(), "setpriv --reuid 12345 --regid 12345 --clear-groups volferry-registry backup ") || !regexp.MustCompile(want).MatchString(err.Error()) {
+			t.Errorf("%s: %v; want %s", file, err, want)
 		}
 	}
 }

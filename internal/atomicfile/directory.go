@@ -221,9 +221,8 @@ func (d *Directory) checkHardLink(path string, names uint64) error {
 	if isTrusted(st.Uid) && st.Mode&0o022 == 0 {
 		return nil
 	}
-	part := path + ".copy"
-	return fmt.Errorf("read %s: it has %d names (hard links), and others can make files in its directory, so that it may be a file that they may not read; look at its names (`%s`), and if it is yours, put a copy in its place, which has one name: `%s`, then `%s`",
-		path, names, api.ShellLine("find", "/", "-xdev", "-samefile", path), api.ShellLine("cp", "-p", "--", path, part), api.ShellLine("mv", "--", part, path))
+	return fmt.Errorf("read %s: it has %d names (hard links), and others can make files in its directory, so that it may be a file that they may not read; look at its names (`%s`), and if it is yours, remove the others of them",
+		path, names, api.ShellLine("find", "/", "-samefile", path))
 }
 
 // Write is the function Write for a file in the directory.

@@ -25,7 +25,7 @@ var (
 	// ofPage bounds a page. It has one thing at least, and all with the same key.
 	ofPage = bound{1000, 1 << 20}
 	// ofWhole bounds the answer to a caller that does not know pages; a longer list is refused.
-	ofWhole = bound{1 << 30, 16 << 20}
+	ofWhole = bound{1 << 30, 64 << 20}
 )
 
 // walk visits what the caller of a request sees of a list, after a key.
