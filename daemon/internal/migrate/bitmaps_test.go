@@ -186,57 +186,6 @@ func TestABitmapThatAppearsBeforeTheOverlayIsMadeEndsTheStart(t *testing.T) {
 	})
 }
 
-// What libvirt would take along to a qcow2 image has no place in a raw one.
-func TestABitmapThatAppearsInAnOverlayIsNotLostToARawImage(t *testing.T) {
-	for name, when := range map[string]struct {
-		late bool // the complete is at work already
-		drop string
-	}{"before the complete": {}, "before the pause": {late: true}, "asked for": {drop: api.CheckpointsDrop}} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
-				target := toNewPool
-				target.Checkpoints = when.drop
-				mig := d.begin(target)
-				_, _, err := d.manager().Copy(context.Background(), d.call(mig.ID))
-				must(t, err)
-				mig = d.until(mig.ID, api.MigrationCopied)
-				made := false
-				makeIt := func() {
-					if !made {
-						made = true
-						must(t, d.world.AddBitmap("/overlays/"+mig.ID+".qcow2", "late"))
-					}
-				}
-				if when.late {
-					d.journal.AfterAppend(func(r op.Record) {
-						if r.Step == "mirror" && r.Kind == op.EventSucceeded {
-							makeIt()
-						}
-					})
-				} else {
-					makeIt()
-				}
-				call := Call{OpID: uuid.NewString(), Subject: mig.ID, DstAttachmentID: mig.DstAttachmentID}
-				_, _, err = d.manager().Complete(context.Background(), call)
-				must(t, err)
-				failed := d.ended(call.OpID)
-				if when.drop != "" {
-					if failed != nil {
-						t.Fatal(failed)
-					}
-					return
-				}
-				if failed == nil || !strings.Contains(failed.Message, `"late"`) || !made {
-					t.Fatalf("the complete ended with %v; the bitmap was made: %v", failed, made)
-				}
-				d.stillRunning()
-				d.until(d.cancels(mig.ID), api.MigrationCancelled)
-				d.stayed()
-			})
-		})
-	}
-}
-
 // Another program makes a bitmap in the middle of a move.
 func TestABitmapThatAppearsInAMoveIsKeptOrRefusedAtItsEnd(t *testing.T) {
 	toRaw := api.MigrationTarget{ToPool: "new", ToFormat: api.FormatRaw}

@@ -55,10 +55,13 @@ func (m *Manager) keepEndsRecorded(ctx context.Context) {
 	level := slog.LevelWarn
 	for ctx.Err() == nil {
 		var again <-chan time.Time
-		if refused, err := m.recordEndsAt(ctx, level); refused || err != nil {
+		refused, err := m.recordEndsAt(ctx, level)
+		if refused || err != nil {
 			again = time.After(backoff.Next())
 		}
-		level = slog.LevelDebug
+		if refused {
+			level = slog.LevelDebug
+		}
 		select {
 		case <-ctx.Done():
 		case <-again:

@@ -33,7 +33,7 @@ func Describe(err error) op.Failure {
 	case errors.Is(err, hv.ErrUnsupported):
 		return op.Failure{Code: string(api.CodeUnsupportedDisk), Message: err.Error()}
 	case errors.Is(err, hv.ErrBusy):
-		return op.Failure{Code: string(api.CodeInstanceBusy), Message: err.Error() + "; try again once the job of another program (a backup, a block job) is over"}
+		return op.Failure{Code: string(api.CodeInstanceBusy), Message: err.Error() + "; if the job of another program (a backup, a block job) is in the way, try again once it is over"}
 	case errors.Is(err, hv.ErrInUse):
 		return op.Failure{Code: string(api.CodeVolumeInUse), Message: err.Error()}
 	case errors.Is(err, hv.ErrExists):

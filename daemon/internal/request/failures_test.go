@@ -13,7 +13,7 @@ import (
 
 func TestAnOpThatAnotherProgramsJobIsInTheWayOfSaysWhenToTryAgain(t *testing.T) {
 	f := Describe(fmt.Errorf("detach vdb: %w", hv.ErrBusy))
-	if f.Code != string(api.CodeInstanceBusy) || !strings.HasPrefix(f.Message, "detach vdb: ") || !strings.Contains(f.Message, "try again once the job of another program") {
+	if f.Code != string(api.CodeInstanceBusy) || !strings.HasPrefix(f.Message, "detach vdb: ") || !strings.Contains(f.Message, "try again once it is over") {
 		t.Errorf("%s: %s", f.Code, f.Message)
 	}
 }

@@ -18,14 +18,12 @@ export function findings(site, program) {
   // A name with anything in it that a shell could take for something else is in no command.
   const command = (...parts) => (parts.every((p) => plain.test(p) || /^--[a-z-]+$/.test(p)) ? [program, ...parts].join(' ') : null);
   const named = (thing) => (plain.test(thing.name) ? thing.name : thing.id);
-  const repair = (i) => (i.differs && i.state === 'stopped' ? command('instance', 'repair', named(i)) : null);
-  const runs = (i) => i.differs && ['running', 'paused'].includes(i.state);
+  const repair = (i) => (i.note?.includes(' instance repair ') ? command('instance', 'repair', named(i)) : null);
 
   ofStatus(site, add);
   for (const m of site.migrations ?? []) ofMove(m, add, command);
   for (const i of site.instances ?? []) {
     if (i.state === 'error') add('act', `instance ${i.id}`, `Instance ${i.name} is in error`, i.note, repair(i), command('instance', 'show', named(i)));
-    else if (runs(i)) add('act', `instance ${i.id}`, `Instance ${i.name} runs with disks that are not where its volumes are`, i.note, command('instance', 'show', named(i)));
     else if (i.note) add('look', `instance ${i.id}`, `Instance ${i.name} is not as it was left`, i.note, repair(i), command('instance', 'show', named(i)));
   }
   for (const v of site.volumes ?? []) {
@@ -112,7 +110,6 @@ function ofPool(p, add, command) {
 function useText(u) {
   const host = u.host ? ` of host ${u.host}` : '';
   if (u.unknown) return `It is not known what ${u.domain ? `domain ${u.domain}` : 'domains'}${host} need there: ${u.unknown}`;
-  if (u.volume) return `Volume ${u.volume}${host} is not in the pool, and its image ${u.path} leads there by a symbolic link`;
   return `Domain ${u.domain}${host} has ${u.path} as its ${u.what}`;
 }
 

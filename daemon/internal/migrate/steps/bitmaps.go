@@ -96,7 +96,8 @@ func (e *Env) checkBitmapsKept(ctx context.Context, s *Spec, active bool) error 
 		instance = s.InstanceID
 	}
 	if s.Src.Format != api.FormatQcow2 {
-		// src can have none. Of a guest that runs QEMU is not asked: it is paused (overlayBitmapsKept has asked before).
+		// src can have none. Of a guest that runs QEMU is not asked: it is paused. libvirt takes the overlay's along to a qcow2 image;
+		// a raw one does not get them.
 		if instance != "" || s.Overlay == "" {
 			return nil
 		}
@@ -160,19 +161,6 @@ func (e *Env) remarkBitmaps(ctx context.Context, r *op.Run, s *Spec, to directio
 	return r.SetOutput(remarkOutput{Remark: fmt.Sprintf("the volume does not have %s, made while it was on its overlay: the next backup by it has to be a full one", BitmapNames(made))})
 }
 
-// overlayBitmapsKept refuses to pause the guest for a switch from an overlay of a raw image to a raw one that would lose a
-// dirty bitmap, made in the overlay since. To a qcow2 image libvirt takes it along; checkBitmapsKept looks at the other moves in the pause.
-func (e *Env) overlayBitmapsKept(ctx context.Context, s *Spec) error {
-	if s.Overlay == "" || s.Src.Format == api.FormatQcow2 || s.Dst.Format == api.FormatQcow2 {
-		return nil
-	}
-	made, err := e.Bitmaps(ctx, s.InstanceID, s.Overlay)
-	if err != nil {
-		return e.hvError(err)
-	}
-	return errOrLost(s, made, nil)
-}
-
 // checkBitmapsKeptNow is checkBitmapsKept of an instance that may run or not, or of none.
 func (e *Env) checkBitmapsKeptNow(ctx context.Context, s *Spec) error {
 	if !s.Attached() {
@@ -181,11 +169,6 @@ func (e *Env) checkBitmapsKeptNow(ctx context.Context, s *Spec) error {
 	disk, err := e.readDisk(ctx, s)
 	if err != nil {
 		return err
-	}
-	if disk.active {
-		if err := e.overlayBitmapsKept(ctx, s); err != nil {
-			return err
-		}
 	}
 	return e.checkBitmapsKept(ctx, s, disk.active)
 }

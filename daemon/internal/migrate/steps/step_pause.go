@@ -96,7 +96,7 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 func (e *Env) stepPauseToSwitch(to direction) op.Step {
 	checks := []func(context.Context, *Spec) error{e.endUnchanged(to)}
 	if to.end == OnDst {
-		checks = append(checks, e.overlayBitmapsKept, e.sealedStill, e.dstStillAnswers)
+		checks = append(checks, e.sealedStill, e.dstStillAnswers)
 	}
 	pause := e.stepPause(toSwitch)
 	do := pause.Do
