@@ -40,6 +40,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "images" {
 		return runImageProgram(ctx) // its unit has no configuration
 	}
+	if len(args) > 0 && slices.Contains([]string{"privileged", "access", "processes"}, args[0]) {
+		log, err := service.NewLogger(stderr, defaultConfig().LogLevel)
+		if err != nil {
+			return err
+		}
+		return serveBeside(ctx, args[0], args[1:], log) // whatever the configuration is: the daemon runs by the one that it has read
+	}
 	command := ""
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
 		command, args = args[0], args[1:]
@@ -58,7 +65,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 		return serve(ctx, cfg, log)
-	case "privileged", "dialer", "connectors", "storage", "access", "processes", "hook":
+	case "dialer", "connectors", "storage", "hook":
 		log, err := service.NewLogger(stderr, cfg.LogLevel)
 		if err != nil {
 			return err

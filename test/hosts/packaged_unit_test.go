@@ -115,6 +115,7 @@ func isDoneBeside(t *testing.T, m *machine.Machine, at site.Caller) {
 		for at in /etc/libvirt/hooks/qemu.d /etc/volferry; do
 			if nsenter --mount=/proc/$daemon/ns/mnt touch $at/by-the-daemon; then echo "$at can be written"; exit 1; fi
 		done`)
+	reachesNoOtherProcess(t, m)
 	ctl(t, at, "volume", "migrate", "data", "--to-pool", "old", "--to-format", "qcow2")
 	if runs := sh(t, m, "systemctl show --property=NAccepted --value volferryd-images.socket"); runs == "0" {
 		t.Error("no program of QEMU has run in a unit of its own")
@@ -175,4 +176,41 @@ END
 		}
 	}
 	t.Error("the pool of the connector is not listed")
+}
+
+// reachesNoOtherProcess makes a process with the rights of the daemon, and one with those of the program that sees all processes: neither
+// writes by a path through another process, and the second one sees what it has to.
+func reachesNoOtherProcess(t *testing.T, m *machine.Machine) {
+	sh(t, m, `
+		volferryctl doctor --fix >/dev/null || true # which may find other things
+		systemctl start volferryd-hook.service volferryd-dialer.service volferryd-storage.service volferryd-connectors.service
+		daemon=+chown,+dac_override,+fowner,+lease
+		as_daemon() { setpriv --bounding-set=-all,$daemon --inh-caps=-all "$@"; }
+		as_daemon test -e /proc/self/root/etc/volferry
+		for unit in access connectors dialer hook privileged processes storage; do
+			pid=$(systemctl show --property=MainPID --value volferryd-$unit.service)
+			[ "$pid" != 0 ]
+			for path in /etc/libvirt/hooks/by-the-daemon /run/by-the-daemon; do
+				if as_daemon touch /proc/$pid/root$path; then echo "the daemon writes $path through $unit"; exit 1; fi
+			done
+		done
+
+		pid=$(systemctl show --property=MainPID --value volferryd-processes.service)
+		uid=$(stat --format=%u /proc/$pid)
+		[ "$uid" != 0 ]
+		[ $((0x$(sed -n 's/^CapEff:[[:space:]]*//p' /proc/$pid/status))) = $((1 << 19 | 1 << 2)) ] # SYS_PTRACE, DAC_READ_SEARCH
+		as_processes() {
+			setpriv --reuid $uid --regid $uid --clear-groups --bounding-set=-all,+sys_ptrace,+dac_read_search \
+				--inh-caps=-all,+sys_ptrace,+dac_read_search --ambient-caps=-all,+sys_ptrace,+dac_read_search "$@"
+		}
+		sleep 600 3<>/root/opened-by-another &
+		other=$!
+		for path in /proc/1/root/etc/libvirt/hooks/by-processes /proc/$other/fd/3; do
+			if as_processes sh -c "echo x >>$path"; then echo "$path is written"; exit 1; fi
+		done
+		if as_processes sh -c "exec 4<>/proc/$other/mem"; then echo "memory can be written"; exit 1; fi
+		as_processes readlink /proc/$other/exe
+		as_processes grep flags: /proc/$other/fdinfo/3
+		[ "$(as_processes stat --dereference --format=%i /proc/$other/fd/3)" = "$(stat --format=%i /root/opened-by-another)" ]
+		kill $other`)
 }
