@@ -5,6 +5,7 @@ package main
 import (
 	"io"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/volferry/volferry/internal/settings"
@@ -30,6 +31,16 @@ func TestWrongUsageEndsWithAStatusOfItsOwn(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		} else if got := settings.ExitStatus(err); got != tc.want {
 			t.Errorf("%s: exit status %d of %v, want %d", name, got, err, tc.want)
+		}
+	}
+}
+
+func TestAnErrorInTheConfigurationStopsNoProgramThatDoesNotNeedIt(t *testing.T) {
+	broken := writeConfig(t, "no_such_key = 1")
+	for _, command := range []string{"privileged", "access", "processes"} {
+		err := run(t.Context(), []string{command, "--config", broken}, io.Discard, io.Discard)
+		if err == nil || strings.Contains(err.Error(), "no_such_key") { // systemd has given it no socket
+			t.Errorf("%s: %v", command, err)
 		}
 	}
 }

@@ -187,12 +187,12 @@ func reachesNoOtherProcess(t *testing.T, m *machine.Machine) {
 		daemon=+chown,+dac_override,+fowner,+lease
 		as_daemon() { setpriv --bounding-set=-all,$daemon --inh-caps=-all "$@"; }
 		as_daemon test -e /proc/self/root/etc/volferry
-		for unit in access connectors dialer hook privileged processes storage; do
-			pid=$(systemctl show --property=MainPID --value volferryd-$unit.service)
+		for unit in volferryd-access volferryd-connectors volferryd-dialer volferryd-hook volferryd-privileged volferryd-processes volferryd-storage volferry-registry; do
+			pid=$(systemctl show --property=MainPID --value $unit.service)
 			[ "$pid" != 0 ]
-			for path in /etc/libvirt/hooks/by-the-daemon /run/by-the-daemon; do
-				if as_daemon touch /proc/$pid/root$path; then echo "the daemon writes $path through $unit"; exit 1; fi
-			done
+			until readlink /proc/$pid/exe | grep --quiet /usr/sbin/volferry; do sleep 0.1; done # before that systemd sets it up
+			if as_daemon ls /proc/$pid/root/; then echo "the daemon reaches what $unit can write"; exit 1; fi
+			if as_daemon sh -c "exec 4<>/proc/$pid/mem"; then echo "the daemon writes to the memory of $unit"; exit 1; fi
 		done
 
 		pid=$(systemctl show --property=MainPID --value volferryd-processes.service)

@@ -4,7 +4,9 @@ package steps
 
 import (
 	"context"
+	"errors"
 
+	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -62,6 +64,9 @@ func (e *Env) stepSettle(to direction) op.Step {
 // assertClosed waits until the guest's process has closed an image.
 func (e *Env) assertClosed(ctx context.Context, s *Spec, path string) error {
 	files, err := e.hv.OpenFiles(ctx, s.InstanceID, path)
+	if errors.Is(err, hv.ErrUnavailable) {
+		return e.hvError(err)
+	}
 	if err != nil {
 		return op.Retry(frozenRetry, err)
 	}

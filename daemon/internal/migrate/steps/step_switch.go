@@ -4,6 +4,7 @@ package steps
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -56,6 +57,13 @@ func (e *Env) stepSwitchToOverlay() op.Step {
 		if err := e.flushEarly(ctx, s, s.Src.Path); err != nil { // or QEMU does it with the guest's writes held back
 			return lostByGuest(s, err)
 		}
+		process, err := e.hv.Process(ctx, s.InstanceID, s.Target) // before it is on the overlay: it can be waited for here
+		if errors.Is(err, hv.ErrUnavailable) {
+			return e.hvError(err)
+		}
+		if err != nil {
+			e.log.Warn("the process of a guest was not found", "instance", s.InstanceName, "err", err)
+		}
 		began := e.now()
 		if err := e.hv.Snapshot(ctx, s.InstanceID, s.Target, s.OverlayImage()); err != nil {
 			return e.guestError(ctx, s, err)
@@ -63,10 +71,6 @@ func (e *Env) stepSwitchToOverlay() op.Step {
 		stall := milliseconds(e.now().Sub(began))
 		if err := r.Note(ctx, switchNote{Switched: true}); err != nil {
 			return err
-		}
-		process, err := e.hv.Process(ctx, s.InstanceID, s.Target)
-		if err != nil {
-			e.log.Warn("the process of a guest was not found", "instance", s.InstanceName, "err", err)
 		}
 		return r.SetOutput(switchOutput{StallMS: stall, Process: process.ID})
 	}
@@ -159,6 +163,9 @@ func (e *Env) awaitNotWritten(ctx context.Context, s *Spec) (wrong string, err e
 	var by hv.OpenFile
 	frozen, err := retry.Poll(ctx, frozenRetry, frozenBound, func() (bool, error) {
 		files, err := e.hv.OpenFiles(ctx, s.InstanceID, s.Src.Path)
+		if errors.Is(err, hv.ErrUnavailable) {
+			return false, e.hvError(err)
+		}
 		if err != nil {
 			return false, op.Retry(frozenRetry, err) // the guest may just have stopped
 		}
