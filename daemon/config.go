@@ -40,7 +40,8 @@ Usage:
                                   say whether a connector keeps to its protocol; it makes and deletes a volume
   volferryd version, --version
 
-  volferryd privileged, volferryd dialer, volferryd connectors, volferryd storage
+  volferryd privileged, volferryd dialer, volferryd connectors, volferryd storage,
+  volferryd images, volferryd access, volferryd processes, volferryd hook
                                   what the packaged unit of volferryd may not do, in
                                   its place; started by systemd when it is asked for
 

@@ -202,7 +202,7 @@ func writeHook(args []string) error {
 	}
 	err = guard.New(cfg.guardDir(), cfg.LibvirtHook).InstallHook(libvirthook.Script)
 	if errors.Is(err, syscall.EROFS) {
-		return fmt.Errorf("%w: the unit lets nobody write there; `systemctl edit volferryd-hook.service`, and write ReadWritePaths=%s in its section [Service]", err, filepath.Dir(cfg.LibvirtHook))
+		return fmt.Errorf("%w: the unit lets nobody write there; make the directory first, `systemctl edit volferryd-hook.service`, write ReadWritePaths=-%s in its section [Service], and `systemctl restart volferryd-hook.service`", err, filepath.Dir(cfg.LibvirtHook))
 	}
 	return err
 }

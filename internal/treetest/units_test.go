@@ -20,7 +20,7 @@ var exposures = map[string]int{
 	"volferryd-connectors.service": 40,
 	"volferryd-access.service":     8,
 	"volferryd-dialer.service":     12, // the same
-	"volferryd-hook.service":       7,
+	"volferryd-hook.service":       9,  // a capability that the daemon lacks keeps the daemon out
 	"volferryd-images@.service":    11,
 	"volferryd-privileged.service": 8, // one of the calls of @privileged is quotactl_fd
 	"volferryd-processes.service":  15,

@@ -191,7 +191,7 @@ func reachesNoOtherProcess(t *testing.T, m *machine.Machine) {
 			pid=$(systemctl show --property=MainPID --value $unit.service)
 			[ "$pid" != 0 ]
 			until readlink /proc/$pid/exe | grep --quiet /usr/sbin/volferry; do sleep 0.1; done # before that systemd sets it up
-			if as_daemon ls /proc/$pid/root/; then echo "the daemon reaches what $unit can write"; exit 1; fi
+			if as_daemon ls /proc/$pid/root/; then echo "the daemon reaches what $unit can write"; grep -e Uid -e Cap /proc/$pid/status; exit 1; fi
 			if as_daemon sh -c "exec 4<>/proc/$pid/mem"; then echo "the daemon writes to the memory of $unit"; exit 1; fi
 		done
 
@@ -203,7 +203,7 @@ func reachesNoOtherProcess(t *testing.T, m *machine.Machine) {
 			setpriv --reuid $uid --regid $uid --clear-groups --bounding-set=-all,+sys_ptrace,+dac_read_search \
 				--inh-caps=-all,+sys_ptrace,+dac_read_search --ambient-caps=-all,+sys_ptrace,+dac_read_search "$@"
 		}
-		sleep 600 3<>/root/opened-by-another &
+		sleep 600 3<>/var/lib/opened-by-another &
 		other=$!
 		for path in /proc/1/root/etc/libvirt/hooks/by-processes /proc/$other/fd/3; do
 			if as_processes sh -c "echo x >>$path"; then echo "$path is written"; exit 1; fi
@@ -211,6 +211,6 @@ func reachesNoOtherProcess(t *testing.T, m *machine.Machine) {
 		if as_processes sh -c "exec 4<>/proc/$other/mem"; then echo "memory can be written"; exit 1; fi
 		as_processes readlink /proc/$other/exe
 		as_processes grep flags: /proc/$other/fdinfo/3
-		[ "$(as_processes stat --dereference --format=%i /proc/$other/fd/3)" = "$(stat --format=%i /root/opened-by-another)" ]
+		[ "$(as_processes stat --dereference --format=%i /proc/$other/fd/3)" = "$(stat --format=%i /var/lib/opened-by-another)" ]
 		kill $other`)
 }
