@@ -5,7 +5,6 @@ package libvirt
 import (
 	"context"
 	"errors"
-	"fmt"
 	"syscall"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -29,5 +28,5 @@ func notAsked(err error) error {
 	if _, answered := errors.AsType[syscall.Errno](err); err == nil || answered {
 		return err
 	}
-	return fmt.Errorf("%w: %w", hv.ErrUnavailable, err)
+	return &hv.NotAskedError{Err: err}
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -147,10 +148,18 @@ func (c *Claim) readFiles(dir string, images []Image) error {
 				return err
 			}
 			file.Image = i
-			c.Files = append(c.Files, file)
+			c.add(file)
 		}
 	}
 	return nil
+}
+
+// add keeps one descriptor for reading and one for writing of each image. They say enough, and a process cannot make the
+// answer too long with thousands of them.
+func (c *Claim) add(file File) {
+	if !slices.ContainsFunc(c.Files, func(f File) bool { return f.Image == file.Image && f.Writable == file.Writable }) {
+		c.Files = append(c.Files, file)
+	}
 }
 
 func openFile(dir, fd string) (File, error) {

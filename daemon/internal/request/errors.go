@@ -66,9 +66,12 @@ func Away(err error) bool { return api.CodeOf(err) == api.CodeRegistryUnavailabl
 // form for the caller.
 func Refused(err error) error {
 	var unreadable *hv.Unreadable
+	var notAsked *hv.NotAskedError
 	switch {
 	case errors.As(err, &unreadable): // each of them may have what is asked for
 		return api.Errorf(api.CodeHypervisorUnavailable, "libvirt cannot tell which disks every domain of this host has: %v; nothing was changed; it is refused until each can be read (virsh dumpxml) or is gone", unreadable)
+	case errors.As(err, &notAsked):
+		return api.Errorf(api.CodeHypervisorUnavailable, "%v; nothing was changed", notAsked)
 	case errors.Is(err, hv.ErrUnavailable):
 		return api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer; nothing was changed")
 	case errors.Is(err, context.DeadlineExceeded): // the hypervisor has a watchdog of its own

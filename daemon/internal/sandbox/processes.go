@@ -9,9 +9,13 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"time"
 
 	"github.com/volferry/volferry/daemon/internal/process"
 )
+
+// processesTimeout is how long a look at all processes may take.
+const processesTimeout = 30 * time.Second
 
 // Processes asks `volferryd processes`, which sees what other processes have open.
 type Processes struct {
@@ -32,6 +36,8 @@ func (p Processes) About(ctx context.Context, pid int) (about process.About, err
 }
 
 func (p Processes) ask(ctx context.Context, in request, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, processesTimeout)
+	defer cancel()
 	out, _, err := ask(ctx, p.Socket, in, nil)
 	if err != nil {
 		return err

@@ -54,11 +54,8 @@ func CannotTellUser(path string, why error) *api.Error {
 // for nil.
 func HVRefusal(err error) error {
 	var unreadable *hv.Unreadable
-	if errors.As(err, &unreadable) {
+	if errors.As(err, &unreadable) || errors.Is(err, hv.ErrUnavailable) {
 		return request.Refused(err)
-	}
-	if errors.Is(err, hv.ErrUnavailable) {
-		return NoHypervisor()
 	}
 	return err
 }

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hv
+
+// NotAskedError is an ErrUnavailable: not libvirt is away, but the program that looks at processes for the daemon.
+type NotAskedError struct{ Err error }
+
+func (e *NotAskedError) Error() string { return e.Err.Error() }
+func (e *NotAskedError) Unwrap() error { return e.Err }
+
+// Is reports whether a target is ErrUnavailable.
+func (e *NotAskedError) Is(target error) bool { return target == ErrUnavailable } //nolint:errorlint // of an Is method
