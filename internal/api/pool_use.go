@@ -12,10 +12,13 @@ const MaxPoolUses = 64
 
 // PoolUse says that a domain of a host, whether adopted or not, names a file below the path of a
 // pool which is no volume of an attachment: the image of a CD-ROM, a disk that was left out of an
-// adoption, NVRAM, a kernel. The domain does not start without it.
+// adoption, NVRAM, a kernel. The domain does not start without it. Or it says that a volume which is
+// not in the pool has an image there by a symbolic link.
 type PoolUse struct {
 	Host   string `json:"host,omitempty"`
 	Domain string `json:"domain,omitempty"`
+	// Volume is the name of such a volume. Domain and What are empty then.
+	Volume string `json:"volume,omitempty" needs:"-"`
 	// What names the disk (cdrom sda) or the element of the definition (nvram).
 	What string `json:"what,omitempty"`
 	Path string `json:"path,omitempty"`
@@ -31,6 +34,9 @@ func (u *PoolUse) Text() string {
 		host = " of host " + u.Host
 	}
 	switch {
+	case u.Volume != "":
+		return fmt.Sprintf("volume %s%s is not in the pool, and its image %s leads there by a symbolic link. Next: %s", u.Volume, host, u.Path,
+			ShellLine("volferryctl", "volume", "migrate", u.Volume, "--to-pool", "POOL"))
 	case u.Unknown != "" && u.Domain != "":
 		return fmt.Sprintf("it is not known whether domain %s%s needs a file there: %s", u.Domain, host, u.Unknown)
 	case u.Unknown != "":
@@ -39,8 +45,8 @@ func (u *PoolUse) Text() string {
 	return fmt.Sprintf("domain %s%s has %s as its %s", u.Domain, host, u.Path, u.What)
 }
 
-// Compare orders uses by host, domain, path and what they are.
+// Compare orders uses by host, domain, volume, path and what they are.
 func (u PoolUse) Compare(other PoolUse) int {
-	return cmp.Or(cmp.Compare(u.Host, other.Host), cmp.Compare(u.Domain, other.Domain), cmp.Compare(u.Path, other.Path),
-		cmp.Compare(u.What, other.What), cmp.Compare(u.Unknown, other.Unknown))
+	return cmp.Or(cmp.Compare(u.Host, other.Host), cmp.Compare(u.Domain, other.Domain), cmp.Compare(u.Volume, other.Volume),
+		cmp.Compare(u.Path, other.Path), cmp.Compare(u.What, other.What), cmp.Compare(u.Unknown, other.Unknown))
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/volferry/volferry/internal/protocol"
 )
 
-// maxBodyBytes is far above the largest honest request (an instance with a few
+// MaxBodyBytes is far above the largest honest request (an instance with a few
 // dozen disks) and far below what would hurt.
-const maxBodyBytes = 1 << 20
+const MaxBodyBytes = 1 << 20
 
 const (
 	// maxKeyLength bounds the Idempotency-Key of a client: it is stored with every
@@ -38,7 +38,7 @@ const (
 // unread: the sender says separately which features it needs (protocol.Needs), and those
 // were checked. From all other senders such members are refused as a person's mistake.
 func Decode(r *http.Request, v any) error {
-	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBodyBytes))
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, MaxBodyBytes))
 	if err != nil {
 		return bodyError(err)
 	}

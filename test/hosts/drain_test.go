@@ -207,6 +207,11 @@ func TestADrainNamesWhatDefinitionsLeadToInThePool(t *testing.T) {
 		}
 		virsh("define", doc)
 	}
+	leads := filepath.Join(link, "sub", "leads.raw")
+	if err := errors.Join(os.Mkdir(filepath.Dir(leads), 0o755), os.WriteFile(leads, make([]byte, 1<<20), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	ctl(t, h.Caller, "volume", "adopt", "--path", leads, "--format", "raw", "leads")
 	virsh("pool-refresh", localPool)
 	file := func(path string) string { return "type='file'><source file='" + path + "'/>" }
 	define("clone", file(filepath.Join(elsewhere, "clone.qcow2")), "")
@@ -214,7 +219,7 @@ func TestADrainNamesWhatDefinitionsLeadToInThePool(t *testing.T) {
 	define("named", "type='volume'><source pool='"+localPool+"' volume='named.qcow2'/>", "")
 	define("coreos", file(filepath.Join(elsewhere, "clone.qcow2")), "<sysinfo type='fwcfg'><entry name='opt/com.coreos/config' file='"+filepath.Join(pool, "web.ign")+"'/></sysinfo>")
 
-	named := []string{"clone disk vda " + base, "coreos disk vda " + base, "coreos sysinfo " + filepath.Join(pool, "web.ign"), "linked disk vda " + filepath.Join(link, "linked.qcow2"), "named disk vda named.qcow2"}
+	named := []string{"volume leads " + leads, "clone disk vda " + base, "coreos disk vda " + base, "coreos sysinfo " + filepath.Join(pool, "web.ign"), "linked disk vda " + filepath.Join(link, "linked.qcow2"), "named disk vda named.qcow2"}
 	awaitUses(t, admin, named)
 	virsh("pool-destroy", localPool)
 	awaitUses(t, admin, append([]string{"unknown"}, named...))
@@ -232,8 +237,11 @@ func awaitUses(t *testing.T, admin site.Caller, want []string) {
 			}
 			for _, u := range p.Uses {
 				text := u.Domain + " " + u.What + " " + u.Path
-				if u.Unknown != "" {
+				switch {
+				case u.Unknown != "":
 					text = "unknown"
+				case u.Volume != "":
+					text = "volume " + u.Volume + " " + u.Path
 				}
 				got = append(got, text)
 			}

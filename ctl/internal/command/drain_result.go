@@ -80,13 +80,22 @@ func (n *poolNeeds) text() string {
 	case n.below > 1:
 		parts = append(parts, api.Count(n.below, "volume")+" that are not in the pool are below its path")
 	}
-	files, unknown := 0, 0
+	files, linked, unknown := 0, 0, 0
 	for i := range n.uses {
-		if n.uses[i].Unknown != "" {
+		switch u := &n.uses[i]; {
+		case u.Unknown != "":
 			unknown++
-		} else {
+		case u.Volume != "":
+			linked++
+		default:
 			files++
 		}
+	}
+	switch {
+	case linked == 1:
+		parts = append(parts, "1 image of a volume elsewhere leads there by a link")
+	case linked > 1:
+		parts = append(parts, api.Count(linked, "image")+" of volumes elsewhere lead there by links")
 	}
 	switch {
 	case files == 1:

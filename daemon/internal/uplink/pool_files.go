@@ -31,6 +31,12 @@ type namedFiles struct {
 	unread map[string]error
 }
 
+// placed is a volume at a location.
+type placed struct {
+	name string
+	at   *api.Location
+}
+
 // at returns a path without links.
 func (n *namedFiles) at(path string) string {
 	if real, ok := n.real[path]; ok {
@@ -43,15 +49,15 @@ func (n *namedFiles) at(path string) string {
 // one at a time.
 type fileLooker struct{ busy atomic.Bool }
 
-// look looks at the files that domains name, and at the paths of pools and attachments.
-func (l *fileLooker) look(ctx context.Context, pools []api.Pool, doms []hv.Domain, attachments []api.Attachment) (*namedFiles, error) {
+// look looks at the files that domains name, and at the paths of pools, attachments and volumes.
+func (l *fileLooker) look(ctx context.Context, pools []api.Pool, doms []hv.Domain, attachments []api.Attachment, volumes []placed) (*namedFiles, error) {
 	if l.busy.Swap(true) {
 		return nil, errNoAnswer
 	}
 	seen := make(chan *namedFiles, 1)
 	go func() {
 		defer l.busy.Store(false)
-		seen <- lookAtFiles(pools, doms, attachments)
+		seen <- lookAtFiles(pools, doms, attachments, volumes)
 	}()
 	timer := time.NewTimer(filesTimeout)
 	defer timer.Stop()
@@ -65,14 +71,19 @@ func (l *fileLooker) look(ctx context.Context, pools []api.Pool, doms []hv.Domai
 	}
 }
 
-func lookAtFiles(pools []api.Pool, doms []hv.Domain, attachments []api.Attachment) *namedFiles {
+func lookAtFiles(pools []api.Pool, doms []hv.Domain, attachments []api.Attachment, volumes []placed) *namedFiles {
 	n := &namedFiles{real: map[string]string{}, beneath: map[string][]string{}, unread: map[string]error{}}
 	for i := range pools {
 		n.follow(pools[i].Path)
 	}
+	for i := range volumes {
+		for _, image := range imagesAt(volumes[i].at) {
+			n.follow(image)
+		}
+	}
 	mine := map[string]bool{}
 	for i := range attachments {
-		for _, image := range imagesOf(&attachments[i]) {
+		for _, image := range imagesAt(&attachments[i].Location) {
 			n.follow(image)
 			mine[image] = true
 		}
@@ -117,10 +128,10 @@ func (n *namedFiles) lookBeneath(disk *hv.Disk) {
 	}
 }
 
-// imagesOf returns the paths of the images of an attachment.
-func imagesOf(a *api.Attachment) []string {
-	paths := []string{a.Location.Path}
-	for _, base := range a.Location.Backing.Images() {
+// imagesAt returns the paths of the images of a volume at its location.
+func imagesAt(l *api.Location) []string {
+	paths := []string{l.Path}
+	for _, base := range l.Backing.Images() {
 		paths = append(paths, base.Path)
 	}
 	return paths

@@ -61,9 +61,6 @@ func addUses(pools []api.Pool, doms []hv.Domain, unreadable []hv.UnreadableDomai
 				p.Uses = append(p.Uses, api.PoolUse{Domain: bounded(u.Domain, maxUseText), What: bounded(u.What, maxUseText), Path: bounded(u.Path, maxUsePath)})
 			}
 		}
-		slices.SortFunc(p.Uses, api.PoolUse.Compare)
-		p.Uses = slices.Compact(p.Uses)
-		p.Uses = p.Uses[:min(len(p.Uses), api.MaxPoolUses)]
 	}
 }
 
@@ -95,7 +92,7 @@ func usesOf(d *hv.Domain, attachments []api.Attachment, files *namedFiles) (uses
 	for i := range attachments {
 		a := &attachments[i]
 		inPools[[2]string{a.Location.Pool, a.Location.Name}] = a.Location.Pool != ""
-		for _, image := range imagesOf(a) {
+		for _, image := range imagesAt(&a.Location) {
 			mine[files.at(image)] = true
 		}
 	}

@@ -32,6 +32,7 @@ func pathsOf(uses []api.PoolUse) (paths []string) {
 func usesIn(doms []hv.Domain, atts []api.Attachment, seen *namedFiles) []string {
 	pools := []api.Pool{{Name: "p", Type: "dir", Path: "/p", Active: true}, {Name: "q", Type: "dir", Path: "/q", Active: true}}
 	addUses(pools, doms, nil, nil, attachmentsBy(atts, instanceOf), seen)
+	boundUses(pools)
 	return pathsOf(pools[0].Uses)
 }
 
@@ -88,7 +89,7 @@ func TestAFileThatIsInAPoolByALinkIsAUse(t *testing.T) {
 	doms := []hv.Domain{{ID: "1", Name: "web", Files: slices.Concat(files("cdrom sda", in("cd.iso")), files("disk vda", real+"/data/web"))}}
 	atts := attachmentAt(api.Location{Path: in("pool/web")})
 	pools := []api.Pool{{Name: "p", Type: "dir", Path: in("pool"), Active: true}}
-	seen, err := new(fileLooker).look(t.Context(), pools, doms, atts)
+	seen, err := new(fileLooker).look(t.Context(), pools, doms, atts, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,5 +130,49 @@ func TestADomainThatCannotBeReadMayUseEveryPool(t *testing.T) {
 	addUses(pools, nil, nil, errors.New("libvirt is away"), nil, &namedFiles{})
 	if u := pools[0].Uses; len(u) != 1 || u[0].Unknown != "libvirt is away" || u[0].Domain != "" {
 		t.Errorf("uses of a host whose libvirt does not answer = %+v", u)
+	}
+}
+
+// The registry finds, by the text of their paths, those that are below the path of the pool.
+func TestAVolumeThatLeadsIntoAPoolByALinkIsAUse(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(os.MkdirAll(in("data/sub"), 0o700), os.WriteFile(in("data/sub/y"), nil, 0o600), os.WriteFile(in("data/z"), nil, 0o600), os.Symlink("data", in("link"))); err != nil {
+		t.Fatal(err)
+	}
+	base := api.NewBacking([]api.BaseImage{{Path: in("link/z"), Format: api.FormatRaw}})
+	attached := attachmentAt(api.Location{Path: in("link/sub/y")})
+	attached[0].VolumeName = "y"
+	u := &Uplink{cfg: Config{HostID: "h"}, view: View{Volumes: []api.Volume{
+		{Name: "y", Host: "h", Location: attached[0].Location, Attachments: attached},
+		{Name: "alone", Host: "h", Location: api.Location{Path: in("link/z")}},
+		{Name: "clone", Host: "h", Location: api.Location{Path: "/elsewhere", Backing: base}},
+		{Name: "inside", Host: "h", Location: api.Location{Pool: "p", Path: in("data/z")}},
+		{Name: "twin", Host: "h", Location: api.Location{Pool: "q", Path: in("link/z")}},
+		{Name: "below", Host: "h", Location: api.Location{Path: in("data/sub/y")}},
+		{Name: "far", Host: "another host", Location: api.Location{Path: in("link/z")}},
+	}}}
+	volumes := u.placedVolumes(attached)
+	pools := []api.Pool{{Name: "p", Type: "dir", Path: in("data"), Active: true}, {Name: "q", Type: "dir", Path: in("link"), Active: true}}
+	seen, err := new(fileLooker).look(t.Context(), pools, nil, attached, volumes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addVolumes(pools, volumes, seen)
+	boundUses(pools)
+	for i, want := range [][]string{
+		{"alone " + in("link/z"), "clone " + in("link/z"), "twin " + in("link/z"), "y " + in("link/sub/y")},
+		{"below " + in("data/sub/y"), "inside " + in("data/z")},
+	} {
+		var got []string
+		for _, u := range pools[i].Uses {
+			got = append(got, u.Volume+" "+u.Path)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("pool %s: uses = %q\nwant %q", pools[i].Name, got, want)
+		}
 	}
 }

@@ -98,11 +98,14 @@ func (u *Uplink) describe(ctx context.Context) (r api.HostReport, out reportResu
 	// others. It reports again once it is told.
 	if _, _, told := u.View(); told {
 		granted := u.granted()
-		files, err := u.files.look(ctx, r.Pools, doms, granted)
+		volumes := u.placedVolumes(granted)
+		files, err := u.files.look(ctx, r.Pools, doms, granted, volumes)
 		if err != nil {
 			files = &namedFiles{}
 		}
 		addUses(r.Pools, doms, unreadable, cmp.Or(blind, err), attachmentsBy(granted, instanceOf), files)
+		addVolumes(r.Pools, volumes, files)
+		boundUses(r.Pools)
 	}
 	if out.blind = blind; blind != nil {
 		return r, out
@@ -113,6 +116,7 @@ func (u *Uplink) describe(ctx context.Context) (r api.HostReport, out reportResu
 	}
 	if openErr == nil {
 		r.Instances = u.findDrift(ctx, r.Instances, doms, unreadable, open)
+		boundNotes(r.Instances)
 	}
 	return r, out
 }

@@ -79,7 +79,7 @@ func checkPoolUses(p api.Pool) error {
 		return err
 	}
 	for _, u := range p.Uses {
-		if err := cmp.Or(Text("domain of a use", u.Domain), Text("kind of a use", u.What), Printable("path of a use", u.Path), Text("reason of an unknown use", u.Unknown)); err != nil {
+		if err := cmp.Or(Text("domain of a use", u.Domain), Text("volume of a use", u.Volume), Text("kind of a use", u.What), Printable("path of a use", u.Path), Text("reason of an unknown use", u.Unknown)); err != nil {
 			return err
 		}
 		if len(u.Path) > MaxPath {

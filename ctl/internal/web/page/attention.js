@@ -110,6 +110,7 @@ function ofPool(p, add, command) {
 function useText(u) {
   const host = u.host ? ` of host ${u.host}` : '';
   if (u.unknown) return `It is not known what ${u.domain ? `domain ${u.domain}` : 'domains'}${host} need there: ${u.unknown}`;
+  if (u.volume) return `Volume ${u.volume}${host} is not in the pool, and its image ${u.path} leads there by a symbolic link`;
   return `Domain ${u.domain}${host} has ${u.path} as its ${u.what}`;
 }
 

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uplink
+
+import (
+	"cmp"
+
+	"github.com/volferry/volferry/internal/api"
+)
+
+// placedVolumes returns where the registry has the volumes of this host: its attachments, and the volumes that are
+// attached nowhere.
+func (u *Uplink) placedVolumes(granted []api.Attachment) []placed {
+	var out []placed
+	for i := range granted {
+		a := &granted[i]
+		out = append(out, placed{cmp.Or(a.VolumeName, a.VolumeID), &a.Location})
+	}
+	v, _, _ := u.View()
+	for i := range v.Volumes {
+		if volume := &v.Volumes[i]; len(volume.Attachments) == 0 && u.ours(volume.Host) {
+			out = append(out, placed{volume.Name, &volume.Location})
+		}
+	}
+	return out
+}
+
+// addVolumes adds to each pool the volumes that are not in it and have an image there by a symbolic link. Those that
+// are there by the text of their paths the registry finds itself.
+func addVolumes(pools []api.Pool, volumes []placed, files *namedFiles) {
+	for i := range pools {
+		p := &pools[i]
+		real := *p
+		real.Path = files.at(p.Path)
+		for _, v := range volumes {
+			if v.at.Pool == p.Name {
+				continue
+			}
+			for _, image := range imagesAt(v.at) {
+				if !p.HasBelow(image) && real.Covers(files.at(image)) {
+					p.Uses = append(p.Uses, api.PoolUse{Volume: bounded(v.name, maxUseText), Path: bounded(image, maxUsePath)})
+				}
+			}
+		}
+	}
+}
