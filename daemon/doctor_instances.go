@@ -45,7 +45,11 @@ func (d *doctor) moves(ctx context.Context) []api.Check {
 func (d *doctor) notes() []api.Check {
 	out := []api.Check{}
 	for _, n := range d.uplink.Notes() {
-		out = append(out, api.Check{Name: "instance " + n.InstanceName, Status: "warn", Message: n.Text}) // which says what to do
+		status := "warn"
+		if n.RunsElsewhere {
+			status = "fail"
+		}
+		out = append(out, api.Check{Name: "instance " + n.InstanceName, Status: status, Message: n.Text}) // which says what to do
 	}
 	return out
 }

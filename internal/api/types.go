@@ -307,7 +307,9 @@ type Instance struct {
 	LockedBy   string `json:"locked_by,omitempty"`
 	// Note says what its host has found to differ from what Volferry left: the domain is
 	// gone, or has other disks than the registry knows.
-	Note                string               `json:"note,omitempty"`
+	Note string `json:"note,omitempty"`
+	// Differs says that the disks of its domain are not where its volumes are.
+	Differs             bool                 `json:"differs,omitempty" needs:"-"`
 	BlockDeviceMappings []BlockDeviceMapping `json:"block_device_mappings"`
 	// DetachedDisks describe the disks of volumes that were detached from the instance, so
 	// that each can come back with its settings. Lists leave them out.

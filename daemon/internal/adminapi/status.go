@@ -6,10 +6,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/volferry/volferry/daemon/internal/uplink"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/routes"
 )
@@ -30,7 +32,7 @@ func (s *Server) status(r *http.Request, _ routes.None) (api.Status, error) {
 		}
 	}
 	sources := s.sourcesPart()
-	st.NeedsOperator += s.Migrations.GuestsOnReleasedSources()
+	st.NeedsOperator += s.Migrations.GuestsOnReleasedSources() + len(s.runningElsewhere())
 	st.Degraded = st.Degraded || sources.Status == "fail" // one that was written keeps nothing from being done
 	st.Parts = append(st.Parts, sources)
 	st.Parts = append(st.Parts, VersionsChecks(s.Peer)...) // what needs more is refused, and nothing else waits
@@ -156,10 +158,23 @@ func (s *Server) instancesPart() api.Check {
 	for i := range notes {
 		names[i] = notes[i].InstanceName
 	}
+	status := "warn"
+	if slices.ContainsFunc(notes, func(n uplink.Note) bool { return n.RunsElsewhere }) {
+		status = "fail"
+	}
 	return api.Check{
-		Name: name, Status: "warn", Message: fmt.Sprintf("%s, not as it was left: %s", api.Count(len(notes), "instance"), strings.Join(names, ", ")),
+		Name: name, Status: status, Message: fmt.Sprintf("%s, not as it was left: %s", api.Count(len(notes), "instance"), strings.Join(names, ", ")),
 		Advice: "volferryctl doctor says what is different",
 	}
+}
+
+// runningElsewhere returns the notes of instances whose guests run on other images than their volumes, but for those on
+// released sources, which sourcesPart counts.
+func (s *Server) runningElsewhere() []uplink.Note {
+	sources := s.Migrations.KnownWrittenSources()
+	return slices.DeleteFunc(s.Uplink.Notes(), func(n uplink.Note) bool {
+		return !n.RunsElsewhere || slices.ContainsFunc(sources, func(l api.ReleasedSource) bool { return l.RunBy == n.InstanceName })
+	})
 }
 
 // chainsPart tells of disks that move and whose chains somebody else has changed.

@@ -43,7 +43,7 @@ func DriftOf(inst api.Instance, dom *hv.Domain, atts []api.Attachment) Drift {
 		return Drift{Elsewhere: true, Note: printable(err.Error())}
 	}
 	what := steps.Differs(dom, atts)
-	return Drift{Note: printable(what), Differs: what != "", NoRoot: noRootIn(inst, dom)}
+	return Drift{Note: printable(what), Differs: what != "" && dom.Persistent, NoRoot: noRootIn(inst, dom)}
 }
 
 // Remark is a note about an instance whose domain is as it was left.

@@ -63,7 +63,7 @@ func (u *Uplink) findDrift(ctx context.Context, reports []api.InstanceReport, do
 		if guards, err := u.cfg.Guards.Of(inst.ID); err == nil && what.Note == "" {
 			what.Note = instance.OrphanedSave(inst, guards)
 		}
-		f := u.confirmed(finding{Note: Note{inst.ID, inst.Name, what.Note}})
+		f := u.confirmed(finding{Note: Note{inst.ID, inst.Name, what.Note, what.Differs && dom.State.Active() && !hasMoving(granted[inst.ID], v.Volumes)}})
 		if what.Note != "" {
 			found[inst.ID] = f
 		}
@@ -78,6 +78,14 @@ func (u *Uplink) findDrift(ctx context.Context, reports []api.InstanceReport, do
 	u.found = found
 	u.mu.Unlock()
 	return reports
+}
+
+// hasMoving reports whether a volume of these attachments moves, by a host or by the registry: its guests may be between
+// two places.
+func hasMoving(atts []api.Attachment, volumes []api.Volume) bool {
+	return slices.ContainsFunc(volumes, func(v api.Volume) bool {
+		return v.MigrationID != "" && slices.ContainsFunc(atts, func(a api.Attachment) bool { return a.VolumeID == v.ID })
+	})
 }
 
 // driftOf returns what instance.DriftOf returns, except for a domain that cannot be read: that

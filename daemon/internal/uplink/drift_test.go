@@ -100,8 +100,16 @@ func TestAGuestThatRunsOnAnotherImageThanItsDefinitionIsNoted(t *testing.T) {
 		w.must(w.fake.Start(web))
 		w.must(w.fake.SetConfigChain(t.Context(), web, "vda", []hv.Image{{Type: hv.SourceFile, Format: "raw", Path: "/nfs/web.raw"}}))
 		pass(time.Minute)
-		if r := w.reported(web); !strings.Contains(r.Note, "the running guest's disk vda is at /nfs/old.raw") {
+		if r := w.reported(web); !strings.Contains(r.Note, "the running guest's disk vda is at /nfs/old.raw") || !r.Differs {
 			t.Errorf("the report is %+v", r)
+		}
+		if notes := w.up.Notes(); len(notes) != 1 || !notes[0].RunsElsewhere {
+			t.Errorf("the notes are %+v, want one of a guest that runs elsewhere", notes)
+		}
+		w.must(w.fake.Destroy(web))
+		pass(time.Minute)
+		if notes := w.up.Notes(); slices.ContainsFunc(notes, func(n Note) bool { return n.RunsElsewhere }) {
+			t.Errorf("the guest is off, and the notes are %+v", notes)
 		}
 	})
 }

@@ -153,7 +153,11 @@ type finding struct {
 }
 
 // Note describes how an instance differs from what Volferry left.
-type Note struct{ InstanceID, InstanceName, Text string }
+type Note struct {
+	InstanceID, InstanceName, Text string
+	// RunsElsewhere says that its guest runs, and that the disks of the domain are not where the volumes are.
+	RunsElsewhere bool
+}
 
 // reportTimeout bounds one report.
 const reportTimeout = 10 * time.Second

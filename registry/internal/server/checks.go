@@ -152,3 +152,12 @@ func (s *Server) certificateChecks() []api.Check {
 	}
 	return checks
 }
+
+// elsewhereCheck names the guests that run on other images than their volumes.
+func elsewhereCheck(instances []string) api.Check {
+	return api.Check{
+		Name: "domains", Status: checkFail,
+		Message: fmt.Sprintf("%s, running with disks that are not where the volumes are: %s", api.Count(len(instances), "instance"), strings.Join(instances, ", ")),
+		Advice:  "volferryctl instance show says what is different; docs/how-to/recover.md (A guest on another image than its volume)",
+	}
+}

@@ -29,6 +29,10 @@ func (s *Server) currentStatus(ctx context.Context) (api.Status, error) {
 	if err != nil {
 		return api.Status{}, err
 	}
+	elsewhere, err := s.Store.RunningElsewhere(ctx)
+	if err != nil {
+		return api.Status{}, err
+	}
 	hosts, err := s.Store.Hosts(ctx)
 	if err != nil {
 		return api.Status{}, err
@@ -37,6 +41,9 @@ func (s *Server) currentStatus(ctx context.Context) (api.Status, error) {
 	parts := []api.Check{database, hostsCheck(counts, silentHosts(hosts, time.Now()), s.Store.Doubted()), locksCheck(counts), api.CheckMoves(open), s.auditCheck(), sharedCheck(s.Store.SharedPools()), versions}
 	if chains := api.CheckChains(api.ChainProblems(open)); chains.Status != checkOK {
 		parts = append(parts, chains)
+	}
+	if len(elsewhere) > 0 {
+		parts = append(parts, elsewhereCheck(elsewhere))
 	}
 	parts = append(parts, s.duplicateChecks(ctx)...)
 	if s.TLSTrouble != nil {
@@ -55,7 +62,7 @@ func (s *Server) currentStatus(ctx context.Context) (api.Status, error) {
 		Instances:        counts.Instances,
 		Volumes:          counts.Volumes,
 		MigrationsActive: counts.Locks,
-		NeedsOperator:    counts.NeedsOperator,
+		NeedsOperator:    counts.NeedsOperator + len(elsewhere),
 	}, nil
 }
 

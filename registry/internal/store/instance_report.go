@@ -105,3 +105,14 @@ func (tx *Tx) noteRanOn(ctx context.Context, instanceID string) error {
 	}
 	return nil
 }
+
+// RunningElsewhere returns the instances whose guests run although the disks of their domains are not where their volumes
+// are, as their hosts reported last, each as NAME of host HOST. It leaves out instances with a volume that moves, which
+// may be between two places.
+func (s *Store) RunningElsewhere(ctx context.Context) ([]string, error) {
+	scan := ledger.ScanInto(func(text *string) []any { return []any{text} })
+	return ledger.QueryAll(ctx, s.Reader(), scan, `SELECT i.name || ' of host ' || h.name FROM instances i JOIN hosts h ON h.id = i.host_id
+		WHERE i.differs = 1 AND i.state IN ('running', 'paused') AND NOT EXISTS (
+			SELECT 1 FROM attachments a JOIN migrations m ON m.volume_id = a.volume_id
+			WHERE a.instance_id = i.id AND m.state NOT IN ('completed', 'cancelled', 'error')) ORDER BY i.name, i.id`)
+}

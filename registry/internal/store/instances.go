@@ -79,7 +79,7 @@ const (
 // shownState is the state of an instance i as it is shown.
 const shownState = "CASE WHEN i.state = 'paused' AND i.standstill <> '' THEN i.standstill ELSE i.state END"
 
-const instanceQuery = "SELECT i.id, i.name, " + instanceHost + ", " + shownState + `, i.lock_reason, i.lock_op, i.note, i.created_us, i.updated_us
+const instanceQuery = "SELECT i.id, i.name, " + instanceHost + ", " + shownState + `, i.lock_reason, i.lock_op, i.note, i.differs, i.created_us, i.updated_us
 	FROM instances i JOIN hosts h ON h.id = i.host_id`
 
 // slotQuery is the block device mappings with what is in them.
@@ -109,7 +109,7 @@ func scanInstance(row ledger.Scanner) (api.Instance, error) {
 		i                api.Instance
 		created, updated int64
 	)
-	err := row.Scan(&i.ID, &i.Name, &i.Host, &i.State, &i.LockReason, &i.LockedBy, &i.Note, &created, &updated)
+	err := row.Scan(&i.ID, &i.Name, &i.Host, &i.State, &i.LockReason, &i.LockedBy, &i.Note, &i.Differs, &created, &updated)
 	i.Locked = i.LockReason != ""
 	i.BlockDeviceMappings = []api.BlockDeviceMapping{}
 	i.CreatedAt, i.UpdatedAt = ledger.FromMicros(created), ledger.FromMicros(updated)

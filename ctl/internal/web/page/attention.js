@@ -18,12 +18,14 @@ export function findings(site, program) {
   // A name with anything in it that a shell could take for something else is in no command.
   const command = (...parts) => (parts.every((p) => plain.test(p) || /^--[a-z-]+$/.test(p)) ? [program, ...parts].join(' ') : null);
   const named = (thing) => (plain.test(thing.name) ? thing.name : thing.id);
-  const repair = (i) => (i.note?.includes(' instance repair ') ? command('instance', 'repair', named(i)) : null);
+  const repair = (i) => (i.differs && i.state === 'stopped' ? command('instance', 'repair', named(i)) : null);
+  const runs = (i) => i.differs && ['running', 'paused'].includes(i.state);
 
   ofStatus(site, add);
   for (const m of site.migrations ?? []) ofMove(m, add, command);
   for (const i of site.instances ?? []) {
     if (i.state === 'error') add('act', `instance ${i.id}`, `Instance ${i.name} is in error`, i.note, repair(i), command('instance', 'show', named(i)));
+    else if (runs(i)) add('act', `instance ${i.id}`, `Instance ${i.name} runs with disks that are not where its volumes are`, i.note, command('instance', 'show', named(i)));
     else if (i.note) add('look', `instance ${i.id}`, `Instance ${i.name} is not as it was left`, i.note, repair(i), command('instance', 'show', named(i)));
   }
   for (const v of site.volumes ?? []) {
