@@ -66,7 +66,7 @@ func TestTheAdviceToRootIsACommandThatTheOwnerOfTheDatabaseCanRun(t *testing.T) 
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: it needs root, who works in a directory of another user")
 	}
-	top, err := os.MkdirTemp("/tmp", "owner")
+	top, err := os.MkdirTemp("/tmp", "owner") //nolint:usetesting // others may pass /tmp
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,9 @@ func TestTheAdviceToRootIsACommandThatTheOwnerOfTheDatabaseCanRun(t *testing.T) 
 	}
 	db, before := filepath.Join(dir, "registry.db"), os.Args
 	defer func() { os.Args = before }()
-	made := func(name string) string { return regexp.QuoteMeta(filepath.Join(dir, name)) + `\.[0-9]{8}T[0-9]{6}\.[0-9]{6}` }
+	made := func(name string) string {
+		return regexp.QuoteMeta(filepath.Join(dir, name)) + `\.[0-9]{8}T[0-9]{6}\.[0-9]{6}`
+	}
 	moved := func(name string) string {
 		return " backup " + made(name) + "`, and move the file once it is made, since that user cannot make one in " + shut + ": `mv -n " + made(name) + " " + filepath.Join(shut, name) + "`"
 	}

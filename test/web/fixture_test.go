@@ -131,8 +131,10 @@ func registry() map[string]any {
 		"volumes": volumes(),
 		"instances": []api.Instance{
 			{ID: "i-1", Name: "web1", Host: "hv2", State: api.InstanceRunning},
-			{ID: "i-2", Name: "backup", Host: "hv1", State: api.InstanceStopped, Differs: true,
-				Note: "its disk vdb is at /srv/images/backup.raw, and volume backup is at /srv/old/backup; `virsh dumpxml --inactive -- backup` shows what is there"},
+			{
+				ID: "i-2", Name: "backup", Host: "hv1", State: api.InstanceStopped, Differs: true,
+				Note: "its disk vdb is at /srv/images/backup.raw, and volume backup is at /srv/old/backup; `virsh dumpxml --inactive -- backup` shows what is there",
+			},
 		},
 		"migrations": moves(80), "migrations?all": append(moves(80), rows(ended())...),
 		"migrations/" + ended()[0].ID: ended()[0], // of the hosts of the others the registry knows nothing now

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	}
 	var signal int32
 	err := unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&signal)), 0, 0, 0)
-	fmt.Println(signal, err)
+	_, _ = fmt.Fprintln(os.Stdout, signal, err)
 }
 
 func TestAToolOfCephDiesWithTheDaemon(t *testing.T) {
