@@ -18,6 +18,7 @@ import (
 	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/registry/internal/server"
 	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/storetest"
 )
@@ -84,6 +85,7 @@ func TestTheLargestVolumesThatAHostCanRegisterTakeOneMebibyteAtATime(t *testing.
 	count := 1600
 	if testing.Short() {
 		count = 320
+		t.Cleanup(server.BoundWhole(16 << 20))
 	}
 	s.addClones(t, "clone", 100, count)
 	r, longest := s.serve(t)

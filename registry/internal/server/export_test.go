@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+// BoundWhole sets how many bytes an answer to a caller that knows no pages may have, until restore is called.
+func BoundWhole(bytes int) (restore func()) {
+	before := ofWhole
+	ofWhole.bytes = bytes
+	return func() { ofWhole = before }
+}
