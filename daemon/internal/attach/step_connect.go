@@ -5,7 +5,6 @@ package attach
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -89,16 +88,12 @@ func (e *env) auditNotStored(opID string, in *input, why error) {
 	if e.Audit == nil {
 		return
 	}
-	reason := why.Error()
 	e.Audit(api.EventPost{
 		At: time.Now(), What: "volume.not_stored", Object: "volume/" + in.VolumeID,
 		OpID: uuid.NewSHA1(uuid.NameSpaceOID, []byte("volume.not_stored "+opID)).String(),
 		Details: map[string]any{
 			"volume_name": in.VolumeName, "instance_name": in.InstanceName, "path": in.Location.Path,
-			"reason": strings.ToValidUTF8(reason[:min(len(reason), maxReason)], ""),
+			"reason": request.EventReason(why.Error()),
 		},
 	})
 }
-
-// maxReason bounds a reason in bytes: the details of an event have a bound.
-const maxReason = 1000

@@ -81,13 +81,6 @@ func (h *history) stopped() *stop {
 	return &stop{op: last.Op.ID, at: last.FinishedAt, failure: failure}
 }
 
-// maxReason bounds the reason in an event, which may not be large.
-const maxReason = 1000
-
-func shortened(reason string) string {
-	return strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
-}
-
 // auditStop adds to the audit trail that the migration has stopped, once for each standstill.
 // What had stopped before the daemon began is there already: silent only remembers it.
 func (m *Manager) auditStop(ctx context.Context, id string, silent bool) {
@@ -123,7 +116,7 @@ func (m *Manager) auditStop(ctx context.Context, id string, silent bool) {
 	details := map[string]any{"volume_id": s.VolumeID, "volume_name": s.VolumeName}
 	if at.failure != nil {
 		details["code"] = at.failure.Code
-		details["reason"] = shortened(strings.Join(strings.Fields(at.failure.Message), " "))
+		details["reason"] = request.EventReason(strings.Join(strings.Fields(at.failure.Message), " "))
 	}
 	m.ports.Audit(api.EventPost{
 		At: m.ports.Now(), What: "migration.stopped", Object: "migration/" + s.MigrationID, To: string(state), OpID: uuid.NewString(), Details: details,

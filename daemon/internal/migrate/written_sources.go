@@ -16,6 +16,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/op"
 )
@@ -142,7 +143,7 @@ func (m *Manager) auditWritten(r *api.ReleasedSource) {
 		At: m.ports.Now(), What: "volume.source_written", Object: "volume/" + r.VolumeID,
 		OpID: uuid.NewSHA1(uuid.NameSpaceOID, []byte("volume.source_written "+r.MigrationID)).String(),
 		Details: map[string]any{
-			"volume_name": r.VolumeName, "migration_id": r.MigrationID, "source": r.Location.Path, "path": r.VolumePath, "reason": shortened(why),
+			"volume_name": r.VolumeName, "migration_id": r.MigrationID, "source": r.Location.Path, "path": r.VolumePath, "reason": request.EventReason(why),
 		},
 	})
 }
