@@ -116,6 +116,34 @@ func TestAGuestThatFallsAsleepOrCrashesAsItIsPausedIsWaitedFor(t *testing.T) {
 	}
 }
 
+// The op has noted that it pauses the guest. The guest slept or had crashed by then, so a guest that is found paused later was not
+// paused by the op.
+func TestAGuestThatItsOwnerSuspendsAsItWakesStaysSuspended(t *testing.T) {
+	for _, why := range []hv.PauseReason{hv.PauseAsleep, hv.PauseCrashed} {
+		t.Run(string(why), func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				mig := d.begin(toNewPool)
+				stopped := false
+				d.journal.AfterAppend(func(r op.Record) {
+					if !stopped && r.Step == "pause" && r.Kind == op.EventNoted {
+						stopped = true
+						must(t, d.world.StandStill(testInstance, why))
+					}
+				})
+				_, _, err := d.manager().Cancel(context.Background(), d.call(mig.ID))
+				must(t, err)
+				d.awaitShown(mig.ID, func(m *api.Migration) bool { return m.Phase == "waiting for wake" })
+				must(t, d.world.Wake(testInstance))
+				must(t, d.world.SuspendByUser(testInstance))
+				d.until(mig.ID, api.MigrationCancelled)
+				if dom, _ := d.world.Domain(t.Context(), testInstance); !stopped || dom.State != hv.StatePaused {
+					t.Errorf("stopped %v; the guest, which its owner had suspended, was resumed", stopped)
+				}
+			})
+		})
+	}
+}
+
 // The lock manager was changed after the move began.
 func TestAGuestIsNotSwitchedToAnImageOnWhichLibvirtWouldNotResumeIt(t *testing.T) {
 	completes := func(d *daemon, mig api.Migration) error {

@@ -8,7 +8,8 @@ type pauseNote struct {
 	// Resume: the guest ran, or an I/O error (a full overlay) had stopped it, and what is
 	// done in the pause cures that. A guest that a person had paused stays paused.
 	Resume bool `json:"resume"`
-	// Early: the note is of the flush before the pause, and says nothing of the pause yet.
+	// Early: the op has not paused the guest yet. The note is of the flush before the pause, or of a guest that could not be
+	// paused, since it was asleep or had crashed.
 	Early bool `json:"early,omitempty"`
 	flushingNote
 }

@@ -3,7 +3,6 @@
 package steps
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +25,7 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 		if err != nil {
 			return err
 		}
-		if err := mayPauseGuest(s, disk.dom.PauseReason); err != nil {
+		if err := mayPauseGuest(ctx, r, s, w, disk.dom.PauseReason); err != nil {
 			return err
 		}
 		var note pauseNote
@@ -51,8 +50,10 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 		}
 		e.progress.pausedAt(s.MigrationID, e.now())
 		if err := e.hv.Suspend(ctx, s.InstanceID); err != nil {
-			if now, readErr := e.runState(ctx, s); readErr == nil && mayPauseGuest(s, now.PauseReason) != nil {
-				return mayPauseGuest(s, now.PauseReason) // it fell asleep after the look above
+			if now, readErr := e.runState(ctx, s); readErr == nil {
+				if asleep := mayPauseGuest(ctx, r, s, w, now.PauseReason); asleep != nil {
+					return asleep // since the look above
+				}
 			}
 			return e.guestError(ctx, s, err)
 		}
@@ -67,7 +68,10 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 		if err != nil {
 			return op.Unknown, err
 		}
-		if err := cmp.Or(mayStillPause(s, now), mayPauseGuest(s, now.PauseReason)); err != nil {
+		if err := mayStillPause(s, now); err != nil {
+			return op.Unknown, err
+		}
+		if err := mayPauseGuest(ctx, r, s, w, now.PauseReason); err != nil {
 			return op.Unknown, err
 		}
 		return op.DoneIf(now.State == hv.StatePaused), nil
@@ -114,10 +118,20 @@ func (e *Env) stepPauseToSwitch(to direction) op.Step {
 }
 
 // mayPauseGuest makes the op wait for a guest that is asleep or has crashed: it cannot be paused, and could go on at any moment.
-func mayPauseGuest(s *Spec, is hv.PauseReason) error {
+// The op has not paused it, so a note of its pause is taken back: if the guest is paused when it is looked at next, its owner
+// has paused it.
+func mayPauseGuest(ctx context.Context, r *op.Run, s *Spec, w pauseWindow, is hv.PauseReason) error {
 	why := request.Standstill(is, s.InstanceName)
 	if why == "" {
 		return nil
+	}
+	var note pauseNote
+	if noted, err := r.Noted(w.begin, &note); err != nil {
+		return err
+	} else if noted && !note.Early {
+		if err := r.Note(ctx, pauseNote{Early: true, flushingNote: note.flushingNote}); err != nil {
+			return err
+		}
 	}
 	return op.WaitFor(request.WaitWake, api.Errorf(api.CodeInstanceBusy, "the switch of volume %s waits: %s, and the switch is made then", s.VolumeName, why))
 }
