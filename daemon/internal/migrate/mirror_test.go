@@ -17,6 +17,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/op"
 )
 
@@ -304,7 +305,7 @@ func TestAMirrorDoesNotHoldTheInstance(t *testing.T) {
 	})
 }
 
-func TestAVerifiedMirrorIsComparedInThePauseAndGivenUpIfItDiffers(t *testing.T) {
+func TestAVerifiedMirrorIsComparedInThePause(t *testing.T) {
 	verified := mirrorToNewPool
 	verified.Verify = steps.VerifyFull
 	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
@@ -319,14 +320,50 @@ func TestAVerifiedMirrorIsComparedInThePauseAndGivenUpIfItDiffers(t *testing.T) 
 			t.Errorf("the guest was %q while both sides were compared", seen)
 		}
 	})
-	inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+}
+
+// The job has written to both sides what the guest wrote, and src may be the side that lost it.
+func TestAMirrorWhoseSidesDifferKeepsBothForTheOperator(t *testing.T) {
+	verified := mirrorToNewPool
+	verified.Verify = steps.VerifyFull
+	parked := func(t *testing.T, d *daemon) api.Migration {
 		d.world.Copier.Differs = true
-		mig := d.until(d.migrateTo(verified), api.MigrationCancelled)
-		d.gone(mig)
-		if mig.Error == nil || mig.Error.Code != api.CodeCopyMismatch {
-			t.Errorf("the migration says %v, want copy_mismatch", mig.Error)
+		mig := d.untilItStands(d.migrateTo(verified))
+		expect.Code(t, mig.Error, api.CodeCopyMismatch, "either may be the wrong one")
+		if mig.State != api.MigrationNeedsOperator || !d.world.Exists(mig.Dst.Path) {
+			t.Fatalf("the migration is %s, and %s is there: %v", mig.State, mig.Dst.Path, d.world.Exists(mig.Dst.Path))
 		}
-	})
+		d.stillRunning()
+		return mig
+	}
+	for name, then := range map[string]func(d *daemon, mig api.Migration){
+		"a cancel stays": func(d *daemon, mig api.Migration) {
+			d.until(d.cancels(mig.ID), api.MigrationCancelled)
+			d.gone(mig)
+		},
+		"a complete compares them once more": func(d *daemon, mig api.Migration) {
+			if again := d.untilItStands(d.completes(mig)); again.State != api.MigrationNeedsOperator || !d.world.Exists(mig.Dst.Path) {
+				d.t.Fatalf("the sides still differ, and the migration is %s (%v)", again.State, again.Error)
+			}
+			d.stillRunning()
+			d.world.Copier.Differs = false
+			d.moved(d.until(d.completes(mig), api.MigrationCompleted))
+		},
+		"a guest that its owner suspends meanwhile stays suspended": func(d *daemon, mig api.Migration) {
+			must(d.t, d.world.SuspendByUser(testInstance))
+			d.until(d.cancels(mig.ID), api.MigrationCancelled)
+			if dom, err := d.world.Fake.Domain(context.Background(), testInstance); err != nil || dom.State != hv.StatePaused {
+				d.t.Errorf("the guest is %s (%v)", dom.State, err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
+				then(d, parked(t, d))
+				d.world.AssertNoWriteLost(t)
+			})
+		})
+	}
 }
 
 func TestADaemonThatStopsDuringTheComparisonLeavesNoGuestPaused(t *testing.T) {

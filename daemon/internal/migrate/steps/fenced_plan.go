@@ -23,8 +23,8 @@ func stepNames(names ...string) map[string]bool {
 // nothing waits for the registry: the guest comes first, and what is done there is right
 // whoever owns the volume. Steps that only release the instance are done in any case.
 var (
-	doneUnfenced   = stepNames("register", beginStep, toBegin.end, abortStep, toAbort.end, drainStep, "compare", toDst.nameStep(), pivotStep, toSrc.nameStep())
-	undoneUnfenced = stepNames("register", toBegin.begin, beginStep, toAbort.begin, toSwitch.begin, drainStep, "compare", toDst.nameStep(), pivotStep, "guard", "hold", "commit")
+	doneUnfenced   = stepNames("register", beginStep, toBegin.end, abortStep, toAbort.end, drainStep, compareStep, toDst.nameStep(), pivotStep, toSrc.nameStep())
+	undoneUnfenced = stepNames("register", toBegin.begin, beginStep, toAbort.begin, toSwitch.begin, drainStep, compareStep, toDst.nameStep(), pivotStep, "guard", "hold", "commit")
 )
 
 // fenced makes the steps of a plan, up to its commit point, call StillOurs before they touch

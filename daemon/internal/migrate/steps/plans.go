@@ -298,7 +298,7 @@ func (e *Env) savedPlans() []op.Plan {
 // pauseSteps are the steps at which a guest may be paused by us.
 var pauseSteps = stepNames(
 	toBegin.begin, beginStep, toBegin.end,
-	toSwitch.begin, drainStep, "compare", toDst.nameStep(), pivotStep, toSrc.nameStep(), toSwitch.end,
+	toSwitch.begin, drainStep, compareStep, toDst.nameStep(), pivotStep, toSrc.nameStep(), toSwitch.end,
 	toAbort.begin, abortStep, toAbort.end,
 )
 

@@ -77,8 +77,7 @@ func (e *Env) stepPause(w pauseWindow) op.Step {
 		return op.DoneIf(now.State == hv.StatePaused), nil
 	}
 	undo := func(ctx context.Context, r *op.Run, s *Spec) error {
-		var over resumeOutput
-		if ended, err := r.Output(w.end, &over); err != nil || ended {
+		if ended, err := pauseEnded(r, w); err != nil || ended {
 			return err // if it is paused again, that is a person's
 		}
 		if now, err := e.runState(ctx, s); err != nil {
@@ -144,6 +143,17 @@ func mayStillPause(s *Spec, now hv.RunState) error {
 		return nil
 	}
 	return op.WaitFor(request.WaitHypervisor, api.Errorf(api.CodeInstanceBusy, "a call of libvirt on instance %s is under way", s.InstanceName))
+}
+
+// pauseEnded reports whether the op has resumed its guest, if that was to be resumed.
+func pauseEnded(r *op.Run, w pauseWindow) (bool, error) {
+	var over resumeOutput
+	if ended, err := r.Output(w.end, &over); err != nil || ended || w != toSwitch {
+		return ended, err
+	}
+	var note mismatchNote
+	_, err := r.Noted(compareStep, &note)
+	return note.PauseEnded, err
 }
 
 // resume lets a guest run that stepPause paused.
@@ -315,24 +325,6 @@ func (e *Env) drained(ctx context.Context, s *Spec, to direction, disk *diskStat
 		return false, e.guestError(ctx, s, err)
 	}
 	return job != nil && job.Current == job.End, nil
-}
-
-// stepCompare compares both sides of a mirror, if that was asked for. The guest is paused
-// meanwhile: src is not frozen at any other time.
-func (e *Env) stepCompare() op.Step {
-	do := func(ctx context.Context, _ *op.Run, s *Spec) error {
-		if s.Verify != VerifyFull {
-			return nil
-		}
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		// A daemon that stops must not leave the guest paused: not even for this.
-		defer context.AfterFunc(e.stopping, func() {
-			cancel(&errWorldChanged{"the daemon was stopped while both sides were compared"})
-		})()
-		return e.compare(ctx, s, s.SrcChain(), s.DstChain(), s.SizeBytes())
-	}
-	return step("compare", do, nil, nil)
 }
 
 // endPauseOnDisagreement resumes the guest if err says that the witnesses disagree while the

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+
+	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
+)
+
+const compareStep = "compare"
+
+// mismatchNote is written when both sides of a mirror were compared and are not equal.
+type mismatchNote struct {
+	// Differs is how they differ, empty if they were not compared yet.
+	Differs string `json:"differs,omitempty"`
+	// PauseEnded: the guest goes on, and the operator decides.
+	PauseEnded bool `json:"pause_ended,omitempty"`
+}
+
+// stepCompare compares both sides of a mirror, if that was asked for. The guest is paused
+// meanwhile: src is not frozen at any other time.
+//
+// If they differ, the guest goes on with src, the job stays at work, and the operator decides: each side has got the guest's
+// writes since the mirror began, and may be the one that lacks some of them. A mirror that is given up deletes dst.
+func (e *Env) stepCompare() op.Step {
+	do := func(ctx context.Context, r *op.Run, s *Spec) error {
+		if s.Verify != VerifyFull {
+			return nil
+		}
+		var note mismatchNote
+		if _, err := r.Noted(compareStep, &note); err != nil {
+			return err
+		}
+		if note.PauseEnded {
+			return &errWorldChanged{"both sides of a mirror that differed are compared once more, in another pause"}
+		}
+		if note.Differs == "" {
+			err := e.compareSides(ctx, s)
+			if api.CodeOf(err) != api.CodeCopyMismatch {
+				return err
+			}
+			note.Differs = err.Error()
+			if err := r.Note(ctx, note); err != nil {
+				return err
+			}
+		}
+		if err := e.resume(ctx, r, s, toSwitch); err != nil {
+			return err
+		}
+		note.PauseEnded = true
+		if err := r.Note(ctx, note); err != nil {
+			return err
+		}
+		return op.UnknownOutcome(sidesDiffer(s, note.Differs))
+	}
+	return step(compareStep, do, nil, nil)
+}
+
+// compareSides compares src and dst of a paused guest.
+func (e *Env) compareSides(ctx context.Context, s *Spec) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// A daemon that stops must not leave the guest paused: not even for this.
+	defer context.AfterFunc(e.stopping, func() {
+		cancel(&errWorldChanged{"the daemon was stopped while both sides were compared"})
+	})()
+	return e.compare(ctx, s, s.SrcChain(), s.DstChain(), s.SizeBytes())
+}
+
+// sidesDiffer calls the operator for a mirror whose sides differ.
+func sidesDiffer(s *Spec, how string) error {
+	return api.Errorf(api.CodeCopyMismatch, "%s: %s and %s both got what instance %s has written since the mirror began, and either may be the wrong one; the instance goes on with %[2]s, the mirror stays at work, and nothing was deleted: "+
+		"look at the storage of both; `%[5]s` compares them once more, and `%[6]s` stays at %[2]s and deletes %[3]s",
+		how, s.Src.Path, s.Dst.Path, s.InstanceName, api.ShellLine("volferryctl", "migration", "complete", s.MigrationID), api.ShellLine("volferryctl", "migration", "cancel", s.MigrationID))
+}
