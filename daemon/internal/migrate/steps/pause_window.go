@@ -37,3 +37,13 @@ type flushingNote struct {
 	// Flushing: the end may lack what the job has written. Its flush has failed, or has not been answered yet.
 	Flushing bool `json:"flushing,omitempty"`
 }
+
+const compareStep = "compare"
+
+// mismatchNote is written when both sides of a mirror were compared and are not equal.
+type mismatchNote struct {
+	// Differs is how they differ, empty if they were not compared yet.
+	Differs string `json:"differs,omitempty"`
+	// PauseEnded: the guest goes on, and the operator decides.
+	PauseEnded bool `json:"pause_ended,omitempty"`
+}

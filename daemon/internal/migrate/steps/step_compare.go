@@ -9,16 +9,6 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-const compareStep = "compare"
-
-// mismatchNote is written when both sides of a mirror were compared and are not equal.
-type mismatchNote struct {
-	// Differs is how they differ, empty if they were not compared yet.
-	Differs string `json:"differs,omitempty"`
-	// PauseEnded: the guest goes on, and the operator decides.
-	PauseEnded bool `json:"pause_ended,omitempty"`
-}
-
 // stepCompare compares both sides of a mirror, if that was asked for. The guest is paused
 // meanwhile: src is not frozen at any other time.
 //
