@@ -32,15 +32,15 @@ var (
 type walk[T any] func(r *http.Request, after string, do ledger.Visit[T]) error
 
 // list answers with a page of what is visited, or with all of it to a caller that does not know pages.
-func list[T any](route routes.Route[routes.None, []T], each walk[T]) httpjson.Route {
-	return listFilled(route, each, nil)
+func list[T any](s *Server, route routes.Route[routes.None, []T], each walk[T]) httpjson.Route {
+	return listFilled(s, route, each, nil)
 }
 
 // listFilled is list for things to which fill adds something, once they are read.
-func listFilled[T any](route routes.Route[routes.None, []T], each walk[T], fill func(context.Context, T) T) httpjson.Route {
+func listFilled[T any](s *Server, route routes.Route[routes.None, []T], each walk[T], fill func(context.Context, T) T) httpjson.Route {
 	return route.ServedByRegistry(func(w http.ResponseWriter, r *http.Request) error {
 		found := page[T]{bound: ofWhole}
-		paged := wantsPages(r)
+		paged := s.wantsPages(r)
 		if paged {
 			found.bound = ofPage
 		}
@@ -60,9 +60,23 @@ func listFilled[T any](route routes.Route[routes.None, []T], each walk[T], fill 
 	})
 }
 
-// wantsPages reports whether the caller follows pages.
-func wantsPages(r *http.Request) bool {
-	return r.URL.Query().Has(routes.AfterParameter) || len(protocol.AnnouncedIn(r.Header).Lacks([]string{protocol.Pages})) == 0
+// wantsPages reports whether the caller follows pages. A request that a daemon has passed on
+// announces the features of the program that asked the daemon, and the daemon passes on the
+// request for the next page only if the daemon knows pages, too.
+func (s *Server) wantsPages(r *http.Request) bool {
+	if r.URL.Query().Has(routes.AfterParameter) {
+		return true
+	}
+	if host := viewerOf(r).HostID; host != "" && r.Header.Get(api.CallerHeader) != "" {
+		if daemon, known := s.Relay.Announcement(host); !known || !hasPages(daemon) {
+			return false
+		}
+	}
+	return hasPages(protocol.AnnouncedIn(r.Header))
+}
+
+func hasPages(a protocol.Announcement) bool {
+	return len(a.Lacks([]string{protocol.Pages})) == 0
 }
 
 // page is a part of a list, up to a bound.

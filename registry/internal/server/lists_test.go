@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/volferry/volferry/internal/client"
 	"github.com/volferry/volferry/internal/expect"
 	"github.com/volferry/volferry/internal/httpjson"
+	"github.com/volferry/volferry/internal/protocol"
 	"github.com/volferry/volferry/registry/internal/server"
 	"github.com/volferry/volferry/registry/internal/store"
 	"github.com/volferry/volferry/registry/internal/storetest"
@@ -170,6 +173,42 @@ func TestACallerThatKnowsNoPagesGetsTheWholeListInItsOrder(t *testing.T) {
 		if volumes[i].Name >= volumes[i+1].Name {
 			t.Errorf("%s comes before %s", volumes[i].Name, volumes[i+1].Name)
 		}
+	}
+}
+
+// An old daemon passes a request on with the features of the program that asked, and refuses the
+// query parameter of the next page.
+func TestAListThatADaemonPassesOnHasPagesOnlyIfTheDaemonKnowsThem(t *testing.T) {
+	s := newSite(t)
+	s.addClones(t, "clone", 100, 40) // 2.5 MB
+	daemon := speaker{cert: certificate(hostID, "a"), epoch: "1"}
+	hasNext := func(caller string) bool {
+		r := daemon.request(t.Context(), "GET", "/v1/volumes", "")
+		protocol.Announce(r.Header)
+		if caller != "" {
+			r.Header.Set(api.CallerHeader, caller)
+		}
+		w := httptest.NewRecorder()
+		s.handler.ServeHTTP(w, r)
+		var answer map[string]json.RawMessage
+		expect.OK(t, json.Unmarshal(w.Body.Bytes(), &answer))
+		if answer["volumes"] == nil {
+			t.Fatalf("answer = %d %.200s", w.Code, w.Body)
+		}
+		return answer["next"] != nil
+	}
+	old := protocol.Own()
+	old.Features = slices.DeleteFunc(old.Features, func(f string) bool { return f == protocol.Pages })
+	s.relay.Announced(hostID, old)
+	if hasNext("uid=0") {
+		t.Error("a daemon that does not know pages has to ask for the next one")
+	}
+	if !hasNext("") {
+		t.Error("a daemon that announces pages with its own request gets the whole list")
+	}
+	s.relay.Announced(hostID, protocol.Own())
+	if !hasNext("uid=0") {
+		t.Error("a daemon that knows pages gets the whole list")
 	}
 }
 

@@ -38,7 +38,7 @@ func (s *Server) aboutRoutes() []httpjson.Route {
 
 func (s *Server) hostRoutes() []httpjson.Route {
 	return []httpjson.Route{
-		list(routes.ListHosts, inMemory(s.hosts, func(h *api.Host) string { return h.ID })),
+		list(s, routes.ListHosts, inMemory(s.hosts, func(h *api.Host) string { return h.ID })),
 		show(routes.ShowHost, s.host),
 		write(routes.ReportHost, http.StatusOK, s.report),
 		drastic(s, routes.FenceHost, s.fence),
@@ -51,11 +51,11 @@ func (s *Server) hostRoutes() []httpjson.Route {
 
 func (s *Server) poolRoutes() []httpjson.Route {
 	return []httpjson.Route{
-		list(routes.ListPools, inMemory(s.pools, func(p *api.Pool) string { return p.Host + "/" + p.Name })),
+		list(s, routes.ListPools, inMemory(s.pools, func(p *api.Pool) string { return p.Host + "/" + p.Name })),
 		read(routes.ShowPool, s.pool),
 		write(routes.DrainPool, http.StatusCreated, s.startDrain),
 
-		list(routes.ListDrains, s.eachDrain),
+		list(s, routes.ListDrains, s.eachDrain),
 		show(routes.ShowDrain, shown(s.drain)),
 		routes.FollowDrain.ServedByRegistry(s.watchDrain),
 		change(routes.PauseDrain, s.setDrain(api.DrainPaused)),
@@ -67,13 +67,13 @@ func (s *Server) poolRoutes() []httpjson.Route {
 func (s *Server) typeRoutes() []httpjson.Route {
 	db := s.Store
 	return []httpjson.Route{
-		list(routes.ListTypes, inMemory(alike(db.Types), func(t *api.VolumeType) string { return t.ID })),
+		list(s, routes.ListTypes, inMemory(alike(db.Types), func(t *api.VolumeType) string { return t.ID })),
 		create(routes.CreateType, db.CreateType),
 		show(routes.ShowType, shown(db.Type)),
 		change(routes.UpdateType, db.UpdateType),
 		remove(routes.DeleteType, db.DeleteType),
 
-		list(routes.ListPolicies, inMemory(alike(db.Policies), func(p *api.Policy) string { return p.Name })),
+		list(s, routes.ListPolicies, inMemory(alike(db.Policies), func(p *api.Policy) string { return p.Name })),
 		change(routes.SetPolicy, db.SetPolicy),
 	}
 }
@@ -81,7 +81,7 @@ func (s *Server) typeRoutes() []httpjson.Route {
 func (s *Server) volumeRoutes() []httpjson.Route {
 	db := s.Store
 	return []httpjson.Route{
-		list(routes.ListVolumes, seen(db.EachVolume)),
+		list(s, routes.ListVolumes, seen(db.EachVolume)),
 		show(routes.ShowVolume, db.Volume),
 		relayed(s, routes.CreateVolume, s.toCreateVolume),
 		relayed(s, routes.AdoptVolume, s.toAdoptVolume),
@@ -111,7 +111,7 @@ func (s *Server) volumeRoutes() []httpjson.Route {
 func (s *Server) attachmentRoutes() []httpjson.Route {
 	db := s.Store
 	return []httpjson.Route{
-		list(routes.ListAttachments, s.eachAttachment),
+		list(s, routes.ListAttachments, s.eachAttachment),
 		show(routes.ShowAttachment, db.Attachment),
 		routes.DeleteAttachment.ServedByRegistry(s.deleteAttachment),
 
@@ -129,7 +129,7 @@ func (s *Server) attachmentRoutes() []httpjson.Route {
 func (s *Server) instanceRoutes() []httpjson.Route {
 	db := s.Store
 	return []httpjson.Route{
-		list(routes.ListInstances, seen(db.EachInstance)),
+		list(s, routes.ListInstances, seen(db.EachInstance)),
 		show(routes.ShowInstance, db.Instance),
 		relayed(s, routes.AdoptInstance, s.toAdoptInstance),
 		routes.ForgetInstance.ServedByRegistry(s.forgetInstance),
@@ -152,7 +152,7 @@ func (s *Server) instanceRoutes() []httpjson.Route {
 func (s *Server) migrationRoutes() []httpjson.Route {
 	db := s.Store
 	return []httpjson.Route{
-		listFilled(routes.ListMigrations, s.eachMigration, s.withProgress),
+		listFilled(s, routes.ListMigrations, s.eachMigration, s.withProgress),
 		relayed(s, routes.ListReleased, s.opsOfHost),
 		relayed(s, routes.DeleteSource, ofMigration[routes.None](s)),
 		show(routes.ShowMigration, s.migration),
