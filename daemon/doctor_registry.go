@@ -25,7 +25,7 @@ func (d *doctor) registry(ctx context.Context) []api.Check {
 	if err != nil {
 		return []api.Check{{Name: name, Status: "fail", Message: err.Error(), Advice: registryAdvice(err)}}
 	}
-	return []api.Check{d.versions(theirs), d.clock()}
+	return append([]api.Check{d.versions(theirs), d.clock()}, d.uplink.ViewChecks()...)
 }
 
 // endpoints says at which of several URLs the registry is, and whether two processes answer at

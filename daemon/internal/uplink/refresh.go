@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/volferry/volferry/internal/api"
 )
 
 // refreshView takes on the view that was read after the report before, and reads a new
@@ -16,7 +18,7 @@ func (u *Uplink) refreshView(ctx context.Context) {
 	if c := u.pendingView; c != nil {
 		u.pendingView = nil
 		if err := u.takeOn(*c); err != nil {
-			u.cfg.Log.Warn("what the registry says cannot be kept", "err", err)
+			u.noteViewErr(ctx, fmt.Errorf("keep what the registry says: %w", err))
 			return
 		}
 	}
@@ -31,13 +33,47 @@ func (u *Uplink) refreshView(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	if err := u.read(bounded, &c.view); err != nil {
-		u.cfg.Log.Debug("what the registry says cannot be read now", "err", err)
+		u.noteViewErr(ctx, err)
 		return
 	}
 	u.pendingView = &c
 	if first {
 		u.Changed() // the next report makes it count
 	}
+}
+
+// noteViewErr keeps why there is no newer view, and logs it once. The registry answers reports all
+// the while: only the age of the view would show that something is wrong.
+func (u *Uplink) noteViewErr(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return // the daemon ends, or the caller that asked for a report does
+	}
+	u.mu.Lock()
+	changed := u.viewErr == nil || u.viewErr.Error() != err.Error()
+	u.viewErr = err
+	u.mu.Unlock()
+	if changed {
+		u.cfg.Log.Warn("this host remembers what the registry said before, and cannot take on what it says now", "err", err)
+	}
+}
+
+// ViewChecks returns a check for a view that cannot be had; none if the view is what the registry
+// says, or the next one is not due yet.
+func (u *Uplink) ViewChecks() []api.Check {
+	u.mu.Lock()
+	err := u.viewErr
+	u.mu.Unlock()
+	if err == nil {
+		return nil
+	}
+	check := api.Check{
+		Name: "registry lists", Status: "warn", Message: err.Error(),
+		Advice: "this host works on; what it shows while the registry is away is old, and so is what it compares its instances with: look at the load of the registry and of the network to it",
+	}
+	if _, age, known := u.View(); known {
+		check.Message += fmt.Sprintf("; lists are as they were %s ago", age.Round(time.Second))
+	}
+	return []api.Check{check}
 }
 
 // viewEvery bounds how often a view is read: on a large site the registry always
@@ -52,7 +88,7 @@ func (u *Uplink) due() bool {
 	defer u.mu.Unlock()
 	seen := u.view.Mark
 	if !u.view.ReadAt.IsZero() && seen != nil && now != nil && *seen == *now {
-		u.currentAt = time.Now()
+		u.currentAt, u.viewErr = time.Now(), nil
 		return false
 	}
 	return u.currentAt.IsZero() || time.Since(u.currentAt) >= viewEvery
@@ -64,7 +100,7 @@ func (u *Uplink) takeOn(c pendingView) error {
 		return err
 	}
 	u.mu.Lock()
-	u.view, u.currentAt = c.view, c.at
+	u.view, u.currentAt, u.viewErr = c.view, c.at, nil
 	u.mu.Unlock()
 	// Grants of before are in the view, or were released.
 	return u.state.update(func(m *savedState) {

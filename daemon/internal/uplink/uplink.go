@@ -128,6 +128,8 @@ type Uplink struct {
 	// currentAt is when the view was last known to be what the registry says;
 	// zero for one of an earlier process.
 	currentAt time.Time
+	// viewErr is why the last try to have a newer view failed; nil if it did not.
+	viewErr error
 	// taken counts what was granted in this process, see pendingView.
 	taken int64
 	// tasks are those that run.

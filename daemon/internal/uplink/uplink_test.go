@@ -3,9 +3,11 @@
 package uplink
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -127,6 +129,45 @@ func TestTheViewIsReadOnlyWhenTheRegistryHasMovedOn(t *testing.T) {
 		if v, _, _ := w.up.View(); v.Volumes[0].Name != "renamed" {
 			t.Error("what is new is not in the view")
 		}
+	})
+}
+
+// tooLong is a registry whose list of volumes is over a bound.
+type tooLong struct {
+	*registry
+	err error
+}
+
+func (r *tooLong) Volumes(ctx context.Context) ([]api.Volume, error) {
+	if r.err != nil {
+		return nil, r.err
+	}
+	return r.registry.Volumes(ctx)
+}
+
+func TestAViewThatCannotBeReadIsLoggedOnceAndNamed(t *testing.T) {
+	bubble(t, func(w *world) {
+		lists := &tooLong{registry: w.registry, err: errBoom}
+		w.specialRegistry = lists
+		var log bytes.Buffer
+		w.open().cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+		w.runUplink()
+		logged := func() int { return strings.Count(log.String(), "cannot take on") }
+		pass(time.Hour)
+		if c := w.up.ViewChecks(); len(c) != 1 || !strings.Contains(c[0].Message, errBoom.Error()) || logged() != 1 || !w.up.Up() {
+			t.Errorf("up: %t, the view: %+v; logged %d times:\n%s", w.up.Up(), c, logged(), log.String())
+		}
+		w.registry.With(func() { lists.err = api.Errorf(api.CodeInternal, "the list has no end") })
+		pass(time.Hour)
+		if logged() != 2 {
+			t.Errorf("logged %d times after another error:\n%s", logged(), log.String())
+		}
+		w.registry.With(func() { lists.err = nil })
+		pass(time.Minute)
+		if c := w.up.ViewChecks(); len(c) > 0 || logged() != 2 {
+			t.Errorf("with a view that can be read: %+v; logged %d times", c, logged())
+		}
+		w.kill()
 	})
 }
 
