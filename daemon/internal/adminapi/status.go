@@ -37,7 +37,7 @@ func (s *Server) status(r *http.Request, _ routes.None) (api.Status, error) {
 	st.Parts = append(st.Parts, sources)
 	st.Parts = append(st.Parts, VersionsChecks(s.Peer)...) // what needs more is refused, and nothing else waits
 	st.Parts = append(st.Parts, s.Uplink.ViewChecks()...)
-	if s.ShortOfRoom != nil {                              // nothing is kept from being done yet
+	if s.ShortOfRoom != nil { // nothing is kept from being done yet
 		st.Parts = append(st.Parts, s.ShortOfRoom()...)
 	}
 	if s.Metrics != nil { // nothing else leans on them

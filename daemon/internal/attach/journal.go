@@ -15,3 +15,12 @@ type Journal interface {
 	// are not finished.
 	Ops(ctx context.Context, kind string, unfinishedOnly bool) ([]op.Op, error)
 }
+
+// UnplugJournal is the journal of this host, with its blobs.
+type UnplugJournal interface {
+	Journal
+	// PutBlob stores data under a key, durably, in place of what was there.
+	PutBlob(ctx context.Context, key string, data []byte) error
+	// Blobs returns, by key, what is stored under the keys that begin with prefix.
+	Blobs(ctx context.Context, prefix string) (map[string][]byte, error)
+}

@@ -6,8 +6,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -20,7 +22,7 @@ import (
 // go of the disk, at its next reboot at the latest. Safe for concurrent use.
 type PendingUnplugs struct {
 	hv      hv.Hypervisor
-	journal Journal
+	journal UnplugJournal
 	bootID  string
 
 	loading sync.Mutex
@@ -42,8 +44,6 @@ type process struct {
 	// Boot is of this host, since libvirt counts anew after it.
 	Boot string `json:"boot,omitempty"`
 	Run  int    `json:"run,omitempty"`
-	// Saved: it was saved, and what is restored has its requests.
-	Saved bool `json:"saved,omitempty"`
 }
 
 // unplugNote is written before the guest is asked for the first time: from then on
@@ -56,7 +56,7 @@ type unplugNote struct {
 
 // NewPendingUnplugs returns the pending unplugs of this host. It reads them from the
 // journal when they are first needed. BootID tells one boot of this host from another.
-func NewPendingUnplugs(h hv.Hypervisor, journal Journal, bootID string) *PendingUnplugs {
+func NewPendingUnplugs(h hv.Hypervisor, journal UnplugJournal, bootID string) *PendingUnplugs {
 	return &PendingUnplugs{hv: h, journal: journal, bootID: bootID, all: map[string]pendingUnplug{}}
 }
 
@@ -70,14 +70,46 @@ func (p *PendingUnplugs) add(in *input, asked process) {
 	p.all[in.AttachmentID] = pendingUnplug{*in, asked}
 }
 
-// saved keeps that the domain of an attachment was saved.
-func (p *PendingUnplugs) saved(attachmentID string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if in, ok := p.all[attachmentID]; ok && in.asked != (process{}) {
-		in.asked.Saved = true
-		p.all[attachmentID] = in
+// unplugOverPrefix begins the keys under which the journal has, for each attachment, the process
+// whose unplug is over.
+const unplugOverPrefix = "unplug_over/"
+
+// isOver reports whether the unplug of a process is not pending any more: the guest was booted
+// since. Another process alone shows nothing, since one that was restored from a save image has the
+// requests of the process that was saved.
+func (p *PendingUnplugs) isOver(in *pendingUnplug, v *view) bool {
+	return v.active && v.dom.Booted && in.asked != p.processOf(v)
+}
+
+// end drops a pending unplug that is over, durably: a later pause of the guest hides that the
+// guest was booted.
+func (p *PendingUnplugs) end(ctx context.Context, in *pendingUnplug) error {
+	data, err := json.Marshal(in.asked)
+	if err != nil {
+		return fmt.Errorf("encode process: %w", err)
 	}
+	if err := p.journal.PutBlob(ctx, unplugOverPrefix+in.AttachmentID, data); err != nil {
+		return err
+	}
+	p.drop(in.AttachmentID)
+	return nil
+}
+
+// ended returns, by attachment, the processes whose unplugs are over.
+func (p *PendingUnplugs) ended(ctx context.Context) (map[string]process, error) {
+	blobs, err := p.journal.Blobs(ctx, unplugOverPrefix)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]process{}
+	for key, data := range blobs {
+		var of process
+		if err := json.Unmarshal(data, &of); err != nil {
+			return nil, fmt.Errorf("read %s of the journal: %w", key, err)
+		}
+		all[strings.TrimPrefix(key, unplugOverPrefix)] = of
+	}
+	return all, nil
 }
 
 func (p *PendingUnplugs) drop(attachmentID string) {
@@ -123,8 +155,14 @@ func (p *PendingUnplugs) load(ctx context.Context) error {
 		case detachHasNotAsked:
 		}
 	}
-	for _, of := range found {
-		p.add(&of.input, of.asked)
+	over, err := p.ended(ctx)
+	if err != nil {
+		return err
+	}
+	for attachmentID, of := range found {
+		if of.asked == (process{}) || of.asked != over[attachmentID] {
+			p.add(&of.input, of.asked)
+		}
 	}
 	p.loaded = true
 	return nil
@@ -174,8 +212,7 @@ func (p *PendingUnplugs) MayMove(ctx context.Context, volumeID string) error {
 		if err != nil {
 			return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", in.InstanceName, err)
 		}
-		asked := in.asked.Saved || in.asked == p.processOf(v)
-		if v.saved || v.active && asked {
+		if v.saved || v.active && !p.isOver(&in, v) {
 			return api.Errorf(api.CodeInstanceBusy,
 				"cannot move volume %s: a detach was given up because instance %s did not answer, and it may still let go of disk %s at any time, at its next reboot at the latest; detach the volume, or stop the instance and start it again, then move it",
 				in.VolumeName, in.InstanceName, in.Device)

@@ -54,11 +54,13 @@ func (m *Manager) restoreUnplugged(ctx context.Context) {
 		switch {
 		case err != nil:
 			continue
-		case v.dom == nil || !v.active && !v.saved:
-			pending.drop(in.AttachmentID) // with the process its requests are gone
+		case v.dom == nil || l.asked == (process{}) && !v.active && !v.saved:
+			pending.drop(in.AttachmentID)
 			continue
-		case v.saved:
-			pending.saved(in.AttachmentID)
+		case l.asked != (process{}) && pending.isOver(&l, v): // with the process its requests are gone
+			if err := pending.end(ctx, &l); err != nil {
+				m.env.log.Warn("the journal does not take that an unplug is over", "instance", in.InstanceName, "device", in.Device, "err", err)
+			}
 			continue
 		case !v.active || v.live != absent || v.config != attached || m.admission.AtWork(in.Keys()):
 			continue

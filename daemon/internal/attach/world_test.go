@@ -15,6 +15,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
 	"github.com/volferry/volferry/daemon/internal/location"
+	"github.com/volferry/volferry/daemon/internal/migrate/migratetest"
 	"github.com/volferry/volferry/daemon/internal/rbd"
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
@@ -48,9 +49,17 @@ type world struct {
 	guards     *hosttest.Guards
 	guardPort  Guards // guards, if not others in their place
 	site       *fakeSite
-	journal    *optest.Journal
+	journal    journalWithBlobs
 	unplugs    *PendingUnplugs // of the manager that was made last
 	events     []api.EventPost // in the audit trail
+}
+
+type blobs = migratetest.Blobs
+
+// journalWithBlobs is a journal in memory with its blobs, which outlives daemons.
+type journalWithBlobs struct {
+	*optest.Journal
+	*blobs
 }
 
 // fakeSite is what is spoken for on the host.
@@ -79,7 +88,7 @@ func newWorld(t *testing.T, states ...hv.State) *world {
 	t.Helper()
 	moments := &hosttest.Moments{}
 	w := &world{
-		Hypervisor: &hosttest.Hypervisor{Fake: hvtest.New(), Moments: moments}, journal: optest.NewJournal(),
+		Hypervisor: &hosttest.Hypervisor{Fake: hvtest.New(), Moments: moments}, journal: journalWithBlobs{optest.NewJournal(), &blobs{}},
 		guards: hosttest.NewGuards(moments), known: fakeKnown{}, site: &fakeSite{},
 	}
 	moments.Look = w.look

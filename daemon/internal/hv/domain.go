@@ -66,6 +66,9 @@ type Domain struct {
 	// Run tells the process from the earlier processes of the domain: each start changes
 	// it. It is 0 if the domain is not active.
 	Run int
+	// Booted: the process began with empty RAM, and the domain was neither paused nor reverted to
+	// a snapshot since. If it is false, the RAM may be that of an earlier process.
+	Booted bool
 	// Live are the disks of the running process, nil if the domain is not
 	// active. Config are the disks of the persistent definition, nil if the
 	// domain is transient.

@@ -304,6 +304,7 @@ func (f *domainFacts) domain(known domainxml.PoolSources, clusters rbd.Clusters)
 	}
 	if current.Active {
 		d.Live, d.Run, d.Occupied = current.Disks, current.Run, f.occupied
+		d.Booted = isBooted(f.state, f.reason)
 	}
 	if f.persistent {
 		config, err := domainxml.ParseDomain(f.configXML, known, clusters)
@@ -337,6 +338,11 @@ func stateOf(state golibvirt.DomainState, reason int32) (hv.State, hv.PauseReaso
 // connected to that.
 func isStarting(state golibvirt.DomainState, reason int32) bool {
 	return state == golibvirt.DomainPaused && golibvirt.DomainPausedReason(reason) == golibvirt.DomainPausedStartingUp
+}
+
+// isBooted reports whether a domain runs since a boot, and not since a restore, a resume or a revert.
+func isBooted(state golibvirt.DomainState, reason int32) bool {
+	return state == golibvirt.DomainRunning && golibvirt.DomainRunningReason(reason) == golibvirt.DomainRunningBooted
 }
 
 // movedAway says whether a domain is off because it was moved to another host.

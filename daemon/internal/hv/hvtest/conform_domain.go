@@ -48,8 +48,8 @@ func testStates(t *testing.T, b *bench) {
 	}
 	for range 2 {
 		ok(t, b.hv.Resume(t.Context(), id))
-		if d = b.read(t, id); d.State != hv.StateRunning || d.PauseReason != "" {
-			t.Errorf("after Resume: %s, %q", d.State, d.PauseReason)
+		if d = b.read(t, id); d.State != hv.StateRunning || d.PauseReason != "" || d.Booted {
+			t.Errorf("after Resume: %s, %q (booted: %t)", d.State, d.PauseReason, d.Booted)
 		}
 		b.runStateIs(t, d)
 	}
@@ -63,7 +63,10 @@ func testStates(t *testing.T, b *bench) {
 	}
 	b.runStateIs(t, d)
 	b.Start(t, id)
-	if d = b.read(t, id); run == 0 || d.Run == 0 || d.Run == run {
+	if d = b.read(t, id); !d.Booted {
+		t.Errorf("a domain that was started without a managed save image was not booted: %+v", d)
+	}
+	if run == 0 || d.Run == 0 || d.Run == run {
 		t.Errorf("the process was %d, and after another start it is %d", run, d.Run)
 	}
 	if again := b.process(t, id, "vda"); again.ID == first.ID || again.ID != b.process(t, id, "vda").ID {

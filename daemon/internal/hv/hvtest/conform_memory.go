@@ -62,6 +62,9 @@ func testSaveRestore(t *testing.T, b *bench) {
 		if want := map[bool]hv.State{false: hv.StateRunning, true: hv.StatePaused}[paused]; after.State != want {
 			t.Errorf("the domain is %s, want %s", after.State, want)
 		}
+		if !before.Booted || after.Booted {
+			t.Errorf("booted: %t before the save and %t after the restore", before.Booted, after.Booted)
+		}
 		if diff := cmp.Diff(before.Config, after.Config); diff != "" {
 			t.Errorf("the definition (-before +after):\n%s", diff)
 		}

@@ -81,7 +81,7 @@ func (f *Fake) Undefine(id string) error {
 	if err != nil {
 		return err
 	}
-	dom.Persistent, dom.Autostart, dom.ManagedSave, dom.Config, dom.saved = false, false, false, nil, nil
+	dom.Persistent, dom.Autostart, dom.ManagedSave, dom.Config, dom.saved, dom.savedLeaving = false, false, false, nil, nil, nil
 	if !dom.State.Active() {
 		delete(f.domains, id)
 	}

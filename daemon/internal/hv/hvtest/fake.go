@@ -101,6 +101,8 @@ type domain struct {
 	// are the live disks whose request it has not answered.
 	unplug  Unplug
 	leaving map[string]bool
+	// savedLeaving is leaving of the process whose RAM is in the managed save image.
+	savedLeaving map[string]bool
 	// shutdown is how the guest takes requests to shut down or, if thenReboot, to
 	// reboot, of which it has asked open ones.
 	shutdown   Shutdown

@@ -162,9 +162,9 @@ func (f *Fake) Save(id string) error {
 	case len(dom.jobs) > 0:
 		return fmt.Errorf("%w: domain has active block job", hv.ErrBusy)
 	}
-	saved := copyDisks(dom.Live)
+	saved, leaving := copyDisks(dom.Live), maps.Clone(dom.leaving)
 	f.kill(dom)
-	dom.ManagedSave, dom.saved = true, saved
+	dom.ManagedSave, dom.saved, dom.savedLeaving = true, saved, leaving
 	f.lifecycle(dom, "stopped")
 	return nil
 }

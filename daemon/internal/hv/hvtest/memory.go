@@ -168,6 +168,7 @@ func (f *Fake) restore(dom *domain, saved *memory, paused bool) error {
 	if err := f.run(dom, saved.Disks); err != nil {
 		return err
 	}
+	dom.Booted = false
 	maps.Copy(dom.acked, saved.Acked)
 	f.lifecycle(dom, "started")
 	if saved.ByUser && !paused {

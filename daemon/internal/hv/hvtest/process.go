@@ -4,6 +4,7 @@ package hvtest
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 )
@@ -26,7 +27,9 @@ func (f *Fake) start(id string) error {
 	if err := f.run(dom, disks); err != nil {
 		return err
 	}
-	dom.ManagedSave, dom.Moved, dom.saved = false, false, nil
+	dom.Booted = !dom.ManagedSave
+	maps.Copy(dom.leaving, dom.savedLeaving)
+	dom.ManagedSave, dom.Moved, dom.saved, dom.savedLeaving = false, false, nil, nil
 	f.lifecycle(dom, "started")
 	return nil
 }
@@ -61,7 +64,7 @@ func (f *Fake) run(dom *domain, disks []hv.Disk) (err error) {
 	dom.Live, dom.State, dom.PauseReason = disks, hv.StateRunning, ""
 	dom.qemu = f.about.QEMU
 	f.runs++
-	dom.Run = f.runs
+	dom.Run, dom.Booted = f.runs, true
 	dom.ownLimits = make(map[string]int64)
 	dom.stats, dom.limits, dom.sizes = make(map[string]*hv.DiskStats), make(map[string]int64), make(map[string]int64)
 	for i := range disks {
@@ -74,6 +77,7 @@ func (f *Fake) run(dom *domain, disks []hv.Disk) (err error) {
 
 func (f *Fake) kill(dom *domain) {
 	dom.Live, dom.Run, dom.State, dom.PauseReason, dom.byUser = nil, 0, hv.StateStopped, "", false
+	dom.Booted = false
 	clear(dom.jobs)
 	clear(dom.backups)
 	clear(dom.leaving)
@@ -92,7 +96,7 @@ func (f *Fake) pause(dom *domain, paused bool, reason hv.PauseReason) {
 		for _, j := range dom.jobs {
 			j.flush()
 		}
-		dom.State, dom.PauseReason = hv.StatePaused, reason
+		dom.State, dom.PauseReason, dom.Booted = hv.StatePaused, reason, false
 		f.lifecycle(dom, "suspended")
 	case !paused && dom.State == hv.StatePaused:
 		dom.State, dom.PauseReason = hv.StateRunning, ""
