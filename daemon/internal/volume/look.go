@@ -22,6 +22,9 @@ func (m *Manager) Image(ctx context.Context, ref string) (api.VolumeImage, error
 	if err := m.rules.CheckHeld(ctx, m.env.HV, v.Location, cannot, location.InstancesOf(v)...); err != nil {
 		return api.VolumeImage{}, request.HV(err)
 	}
+	if err := m.env.checkRecorded(ctx, v, cannot); err != nil {
+		return api.VolumeImage{}, err
+	}
 	info, err := m.env.Images.Inspect(ctx, v.Location)
 	if errors.Is(err, image.ErrAbsent) {
 		return api.VolumeImage{}, api.Errorf(api.CodeNotFound, "%s: there is nothing at %s on this host", cannot, v.Location.Path)

@@ -77,6 +77,12 @@ func (m *Manager) lookAt(ctx context.Context, v *api.Volume) error {
 		}
 		return nil
 	}
+	identifies := v.Location.Identity == "" && info.Identity != ""
+	if identifies || v.Location.VolumeBytes(info.SizeBytes) != v.Location.SizeBytes {
+		if err := m.env.checkRecorded(ctx, *v, "cannot take over what the image of volume "+v.Name+" has"); err != nil {
+			return err
+		}
+	}
 	if err := m.openInGuests(ctx, v); err != nil {
 		return err
 	}
@@ -87,7 +93,7 @@ func (m *Manager) lookAt(ctx context.Context, v *api.Volume) error {
 	if size != v.SizeBytes {
 		m.log.Info("a volume has grown", slog.String("volume", v.Name), slog.Int64("from_bytes", v.SizeBytes), slog.Int64("to_bytes", size))
 	}
-	if v.Location.Identity != "" || info.Identity == "" {
+	if !identifies {
 		return nil
 	}
 	_, err = m.env.Registry.IdentifyVolume(ctx, uuid.NewString(), v.ID, api.VolumeIdentify{Path: v.Location.Path, Identity: info.Identity})

@@ -86,6 +86,28 @@ func TestAHostReportsTheSizeThatAnImageHas(t *testing.T) {
 	}
 }
 
+// The image where the registry has a volume is another one than the volume's if the journal has the volume elsewhere.
+func TestNothingIsTakenOverFromAnImageThatTheJournalHasElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		g := w.start(t)
+		vol, err := g.Create(t.Context(), testOp, api.VolumeCreate{Name: "db", SizeBytes: testSize})
+		must(t, err)
+		w.unrecorded = api.Errorf(api.CodeChainChanged, "it has moved")
+		must(t, w.Remove(vol.Location.Path))
+		must(t, w.CreateImage(vol.Location.Path, hvtest.Raw, 2*testSize))
+		if got, err := g.Image(t.Context(), vol.ID); api.CodeOf(err) != api.CodeChainChanged {
+			t.Errorf("the size for the registry: %+v, %v", got, err)
+		}
+		err = g.lookAt(t.Context(), &vol)
+		if got := w.registry.volumes[vol.ID].Location.SizeBytes; api.CodeOf(err) != api.CodeChainChanged || got != testSize {
+			t.Errorf("the registry has %d bytes after a look (%v)", got, err)
+		}
+		vol.Location.SizeBytes = 2 * testSize
+		must(t, g.lookAt(t.Context(), &vol)) // there is nothing to take over
+	})
+}
+
 // TestAHostReportsNoSizeOfWhatIsNoPlaceForAVolume: the registry, or another host, has said where the volume is.
 func TestAHostReportsNoSizeOfWhatIsNoPlaceForAVolume(t *testing.T) {
 	const file = "/etc/hostname"
