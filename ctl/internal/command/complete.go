@@ -18,9 +18,24 @@ func completions(ctx context.Context, s *session.Session, app *cli.App, words []
 	if len(words) == 0 {
 		words = []string{""}
 	}
+	words, parted := withEqualsJoined(words)
 	partial := words[len(words)-1]
+	before := words[:len(words)-1]
+	if flag, value, found := strings.Cut(partial, "="); found && cmdline.IsFlag(flag) {
+		withFlag := slices.Concat(before, []string{flag})
+		_, at := cmdline.Locate(app, before)
+		if _, next := cmdline.Locate(app, withFlag); at.Flag == "" && next.Flag != "" {
+			possible := completions(ctx, s, app, append(withFlag, value))
+			for i := range possible {
+				if !parted { // else the shell keeps what is before the value
+					possible[i] = flag + "=" + possible[i]
+				}
+			}
+			return possible
+		}
+	}
 	var possible []string
-	switch command, at := cmdline.Locate(app, words[:len(words)-1]); {
+	switch command, at := cmdline.Locate(app, before); {
 	case at.Flag != "":
 		possible = append(possible, cmdline.FlagWords[at.Flag]...)
 		if command != nil {
@@ -43,6 +58,23 @@ func completions(ctx context.Context, s *session.Session, app *cli.App, words []
 	}
 	slices.Sort(possible)
 	return slices.DeleteFunc(slices.Compact(possible), func(word string) bool { return !strings.HasPrefix(word, partial) })
+}
+
+// withEqualsJoined joins each flag with its value where bash has made three words of them: the flag,
+// an equals sign and the value. Parted says that bash has done so with the last word.
+func withEqualsJoined(words []string) (joined []string, parted bool) {
+	awaits := false // the last joined word awaits its value
+	for i, word := range words {
+		last := len(joined) - 1
+		equals := word == "=" && last >= 0 && !awaits && cmdline.IsFlag(joined[last]) && !strings.Contains(joined[last], "=")
+		if !equals && !awaits {
+			joined = append(joined, word)
+			continue
+		}
+		joined[last] += word
+		awaits, parted = equals, i == len(words)-1
+	}
+	return joined, parted
 }
 
 func argumentWords(ctx context.Context, s *session.Session, command *cli.Command, number int) []string {
