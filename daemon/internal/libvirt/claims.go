@@ -5,6 +5,8 @@ package libvirt
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"syscall"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
@@ -29,4 +31,22 @@ func notAsked(err error) error {
 		return err
 	}
 	return &hv.NotAskedError{Err: err}
+}
+
+// maxClaimants is how many claims a message names.
+const maxClaimants = 4
+
+// claimants names the processes that claim to be a domain, for the operator who has to end those that are not.
+func claimants(claims []process.Claim) string {
+	if len(claims) == 0 {
+		return "no process does"
+	}
+	var named []string
+	for _, c := range claims[:min(len(claims), maxClaimants)] {
+		named = append(named, fmt.Sprintf("process %d of user %d", c.PID, c.UID))
+	}
+	if len(claims) > maxClaimants {
+		named = append(named, "more")
+	}
+	return strings.Join(named, ", ")
 }

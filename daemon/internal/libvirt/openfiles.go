@@ -86,7 +86,7 @@ func (c *Conn) oneIsTrue(ctx context.Context, id string, claims []process.Claim)
 		return fmt.Errorf("%w: %w", hv.ErrNoProcess, err)
 	}
 	if !as(user.UID) {
-		return fmt.Errorf("%w: %d others name its UUID", hv.ErrNoProcess, len(claims))
+		return fmt.Errorf("%w: none of user %d names its UUID (%s)", hv.ErrNoProcess, user.UID, claimants(claims))
 	}
 	return nil
 }

@@ -95,6 +95,7 @@ func TestConformanceOnRealLibvirt(t *testing.T) {
 		"MemoryThatOneStreamWroteIsRestored":          testOneStream,
 		"TheDeletionOfAPoolsVolumeIsSynced":           testDeletionSynced,
 		"ADiskOfAPoolsVolumeIsTheImage":               testPooled,
+		"AProcessIsFoundBesideFalseClaimsOfAnyUser":   testFalseClaims,
 		"ADiskOfAPoolThatIsNotActiveHasNoPath":        testPoolGone,
 		"AReadOfABitmapThatWasCutOffIsInNobodysWay":   testDirtyLeftBehind,
 	})

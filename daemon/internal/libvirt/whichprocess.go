@@ -19,7 +19,7 @@ import (
 )
 
 // Process implements hv.Hypervisor. A process can falsely claim to be the domain, see
-// Claims of package process: if several do, nobody can tell here which claim is true.
+// Claims of package process. If several do, the true one is that of the user as whom libvirt has started the domain.
 func (c *Conn) Process(ctx context.Context, id, target string) (hv.Process, error) {
 	p, err := c.whichProcess(ctx, strings.ToLower(id), target)
 	if err != nil {
@@ -63,14 +63,37 @@ func (c *Conn) onlyProcess(ctx context.Context, id string) (pid int, about proce
 	if err != nil {
 		return 0, about, err
 	}
+	if found, err = c.trueClaims(ctx, id, found); err != nil {
+		return 0, about, err
+	}
 	if len(found) != 1 {
-		return 0, about, fmt.Errorf("%w: %d name its UUID", hv.ErrNoProcess, len(found))
+		return 0, about, fmt.Errorf("%w: several name its UUID (%s); end those that are no guest of libvirt", hv.ErrNoProcess, claimants(found))
 	}
 	about, err = c.about(ctx, found[0].PID)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		err = hv.ErrNotActive // ended since
 	}
 	return found[0].PID, about, err
+}
+
+// trueClaims leaves out of several claims those of other users than the domain's, which any user could make.
+func (c *Conn) trueClaims(ctx context.Context, id string, found []process.Claim) ([]process.Claim, error) {
+	if len(found) == 1 {
+		return found, nil
+	}
+	user, err := c.qemuUser(ctx, id)
+	switch {
+	case errors.Is(err, hv.ErrUnavailable):
+		return nil, err
+	case errors.Is(err, hv.ErrNotFound):
+		return nil, hv.ErrNotActive
+	case err != nil:
+		return nil, fmt.Errorf("%w: several name its UUID (%s): %w", hv.ErrNoProcess, claimants(found), err)
+	}
+	if theirs := slices.DeleteFunc(slices.Clone(found), func(p process.Claim) bool { return p.UID != user.UID }); len(theirs) > 0 {
+		return theirs, nil
+	}
+	return found, nil
 }
 
 // identity tells a process from all others: its number is given out again, but not with

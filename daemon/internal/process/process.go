@@ -22,26 +22,10 @@ import (
 // Dir is where the kernel shows processes, /proc but in tests.
 type Dir string
 
-// Claim is a QEMU process that claims to be a domain.
-type Claim struct {
-	PID int    `json:"pid"`
-	UID uint32 `json:"uid"`
-	// Ended: it has ended since, and what it had open is not known.
-	Ended bool   `json:"ended,omitempty"`
-	Files []File `json:"files,omitempty"`
-}
-
-// File is a descriptor of a process on one of the images that were asked for.
-type File struct {
-	Image    int  `json:"image"` // which of them
-	FD       int  `json:"fd"`
-	Writable bool `json:"writable,omitempty"`
-}
-
 // Claims finds the QEMU processes with the UUID of a domain in their command
 // line, which is each one's own claim: any user may start a QEMU with it. libvirt's pid
 // files are not used: libvirtd may live in another mount namespace. What they have open of some images is read in the same walk,
-// which takes long where there are many processes.
+// which takes long where there are many processes. Of a crowd of claims, some are listed that say what all say, see fewer.
 func (d Dir) Claims(_ context.Context, id string, images []Image) ([]Claim, error) {
 	pids, err := d.list()
 	if err != nil {
@@ -69,12 +53,14 @@ func (d Dir) Claims(_ context.Context, id string, images []Image) ([]Claim, erro
 		}
 		found = append(found, Claim{PID: pid, UID: uid})
 	}
+	slices.SortFunc(found, byUser)
+	looked := descriptors{left: maxDescriptors, of: map[uint32]int{}}
 	for i := range found {
-		if err := found[i].readFiles(d.of(found[i].PID), images); err != nil {
+		if err := found[i].readFiles(d.of(found[i].PID), images, &looked); err != nil {
 			return nil, err
 		}
 	}
-	return found, nil
+	return fewer(found), nil
 }
 
 func (d Dir) of(pid int) string { return filepath.Join(string(d), strconv.Itoa(pid)) }
@@ -117,13 +103,16 @@ func uidOf(dir string) (uint32, error) {
 }
 
 // readFiles lists the descriptors of the process on images.
-func (c *Claim) readFiles(dir string, images []Image) error {
+func (c *Claim) readFiles(dir string, images []Image, looked *descriptors) error {
 	fds, err := os.ReadDir(filepath.Join(dir, "fd"))
 	if errors.Is(err, os.ErrNotExist) {
 		c.Ended = true
 		return nil
 	}
 	if err != nil {
+		return err
+	}
+	if err := looked.take(c, len(fds)); err != nil {
 		return err
 	}
 	for _, entry := range fds {
