@@ -113,10 +113,16 @@ func (s Storage) mayConnect(who hv.ProcessUser, path string) error {
 }
 
 func (s Storage) mayConnectTo(who hv.ProcessUser, socket string) error {
-	if err := s.reach(who, filepath.Dir(socket)); err != nil {
+	real, err := filepath.EvalSymlinks(socket)
+	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(socket, unix.O_PATH, 0)
+	for _, path := range []string{socket, real} { // QEMU goes to the link, and from there to the socket
+		if err := s.reach(who, filepath.Dir(path)); err != nil {
+			return err
+		}
+	}
+	f, err := os.OpenFile(real, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ package image_test
 
 import (
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,6 +54,31 @@ func TestADirectoryThatQEMUMayNotPassIsNamed(t *testing.T) {
 			case !reached && (!errors.As(err, &blocked) || blocked.Dir != outer || blocked.Mode != mode):
 				t.Errorf("mode %o: %v, want that %s is in the way", mode, err, outer)
 			}
+		}
+	}
+}
+
+// QEMU goes to the link first, and from there to the socket.
+func TestASocketByASymbolicLinkIsReachedThroughTheDirectoriesOfBoth(t *testing.T) {
+	who := hv.ProcessUser{UID: 64055, GID: 64055}
+	outer, inner := reachable(t)
+	socket, link := filepath.Join(inner, "socket"), filepath.Join(filepath.Dir(outer), "link")
+	listener, err := net.Listen("unix", socket) //nolint:noctx // it is there at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if err := errors.Join(os.Chmod(socket, 0o666), os.Symlink(socket, link)); err != nil {
+		t.Fatal(err)
+	}
+	for mode, reached := range map[os.FileMode]bool{0o755: true, 0o700: false} {
+		if err := os.Chmod(outer, mode); err != nil {
+			t.Fatal(err)
+		}
+		var blocked *image.ReachError
+		err := image.Storage{}.MayOpen(who, "nbd+unix:///disk?socket="+link)
+		if reached && err != nil || !reached && (!errors.As(err, &blocked) || blocked.Dir != outer) {
+			t.Errorf("mode %o: %v", mode, err)
 		}
 	}
 }
