@@ -14,6 +14,7 @@ func (d *doctor) checks(ctx context.Context) []api.Check {
 	out := d.libvirt(ctx)
 	out = append(out, d.registry(ctx)...)
 	out = append(out, d.endpoints(ctx)...)
+	out = append(out, helpers(ctx)...)
 	out = append(out, d.hook(ctx), d.definitions(), d.directories(), d.sharedDisk(), d.overlays(ctx), d.saves(), d.qemuImg(), d.storageDaemon())
 	out = append(out, d.sharedOverlays()...)
 	out = append(out, d.cfg.certificates()...)

@@ -37,6 +37,13 @@ func ask(ctx context.Context, socket string, in request, file *os.File) (out ans
 	return out, nil, noAnswer(socket, err)
 }
 
+// Answers returns nil if the program at a socket answers, and an error that says what to look at if not. A socket alone proves
+// nothing: systemd listens at it.
+func Answers(ctx context.Context, socket string) error {
+	_, _, err := ask(ctx, socket, request{Call: callAnswers}, nil)
+	return err
+}
+
 func noAnswer(socket string, err error) error {
 	unit := "volferryd-" + strings.TrimSuffix(filepath.Base(socket), ".sock")
 	// Not wrapped: "no such file" here is not about the file that was asked about.

@@ -26,6 +26,7 @@ import (
 
 // The calls.
 const (
+	callAnswers   = "answers" // to each of the programs but those of QEMU, and does nothing
 	callFlush     = "flush"
 	callAttribute = "attribute"
 	callThin      = "thin"

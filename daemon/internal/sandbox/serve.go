@@ -70,7 +70,11 @@ func serveOne(ctx context.Context, conn *net.UnixConn, handle handler, done func
 	if file != nil {
 		defer func() { _ = file.Close() }()
 	}
-	out, handedOver := handle(ctx, in, file)
+	var out answer
+	var handedOver *os.File
+	if in.Call != callAnswers {
+		out, handedOver = handle(ctx, in, file)
+	}
 	if out.ended != nil {
 		defer func() { err = errors.Join(err, out.ended()) }()
 	}
