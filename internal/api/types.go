@@ -413,7 +413,7 @@ type Migration struct {
 // Location is what a copy with all guests paused has made, once it is done. Remark says how
 // the result of a finished op differs from what the caller may expect.
 //
-// WaitingFor is what the op waits for: registry, hypervisor, storage, guest, backup, turn (the op Behind
+// WaitingFor is what the op waits for: registry, hypervisor, processes, storage, guest, backup, turn (the op Behind
 // comes first) or another word; it is empty while the op works. WaitingSince is when the
 // wait began. Next has, for people, the commands that bring an op that needs an operator to its end, if
 // they are known.

@@ -83,6 +83,8 @@ func waitReason(op *api.Op) string {
 		return "the registry, which does not answer"
 	case "hypervisor":
 		return "libvirt, which does not answer"
+	case "processes":
+		return "volferryd-processes, which does not say what the processes of guests have open (`systemctl status volferryd-processes.socket volferryd-processes.service`)"
 	case "storage":
 		return "the storage, which does not answer"
 	case "wake":

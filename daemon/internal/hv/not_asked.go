@@ -2,6 +2,8 @@
 
 package hv
 
+import "errors"
+
 // NotAskedError is an ErrUnavailable: not libvirt is away, but the program that looks at processes for the daemon.
 type NotAskedError struct{ Err error }
 
@@ -10,3 +12,11 @@ func (e *NotAskedError) Unwrap() error { return e.Err }
 
 // Is reports whether a target is ErrUnavailable.
 func (e *NotAskedError) Is(target error) bool { return target == ErrUnavailable } //nolint:errorlint // of an Is method
+
+// Unanswered says of an ErrUnavailable what does not answer.
+func Unanswered(err error) string {
+	if notAsked, ok := errors.AsType[*NotAskedError](err); ok {
+		return notAsked.Error()
+	}
+	return "libvirt does not answer"
+}

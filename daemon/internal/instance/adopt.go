@@ -104,11 +104,8 @@ func stoppedAt(domain string, before int, err error) error {
 func (a *Adopter) domains(ctx context.Context) ([]hv.Domain, error) {
 	doms, err := a.HV.Domains(ctx)
 	var unreadable *hv.Unreadable
-	if errors.As(err, &unreadable) { // one of them may have a disk of what is adopted
+	if errors.As(err, &unreadable) || errors.Is(err, hv.ErrUnavailable) { // one of them may have a disk of what is adopted
 		return nil, request.Refused(err)
-	}
-	if errors.Is(err, hv.ErrUnavailable) {
-		return nil, api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer; nothing was changed")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list domains: %w", err)

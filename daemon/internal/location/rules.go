@@ -192,7 +192,7 @@ func (r Rules) pools(ctx context.Context) ([]hv.PoolInfo, error) {
 
 func noPools(why error) error {
 	if errors.Is(why, hv.ErrUnavailable) {
-		return api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer; nothing was changed")
+		return api.Errorf(api.CodeHypervisorUnavailable, "%s; nothing was changed", hv.Unanswered(why))
 	}
 	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the pools: %v", why)
 }

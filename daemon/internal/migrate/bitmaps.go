@@ -11,6 +11,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -121,7 +122,7 @@ func (m *Manager) bitmaps(ctx context.Context, s *steps.Spec, instance, path str
 	all, err := m.env.Bitmaps(ctx, instance, path)
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
-		return nil, steps.NoHypervisor()
+		return nil, request.NoHypervisor(err)
 	case errors.Is(err, hv.ErrNotActive):
 		return nil, api.Errorf(api.CodeInstanceBusy, "cannot migrate volume %s: instance %s was stopped in this moment; try again", s.VolumeName, s.InstanceName)
 	case err != nil:

@@ -80,7 +80,7 @@ func (m *Manager) notFolding(ctx context.Context, h *history) error {
 	}
 	runs, err := m.env.JobRuns(ctx, s)
 	if err != nil {
-		return steps.NoHypervisor()
+		return request.NoHypervisor(err)
 	}
 	if !runs {
 		return nil

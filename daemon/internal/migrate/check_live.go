@@ -9,6 +9,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -85,7 +86,7 @@ func (m *Manager) checkLiveGuest(ctx context.Context, v *api.LiveVolume, att api
 	case errors.Is(err, hv.ErrNotActive):
 		return api.Errorf(api.CodeInstanceBusy, "cannot move volume %s: instance %s was stopped in this moment; try again", v.VolumeName, dom.Name).With("instance_id", dom.ID)
 	case errors.Is(err, hv.ErrUnavailable):
-		return steps.NoHypervisor()
+		return request.NoHypervisor(err)
 	}
 	return unsupported(s, "what instance %s writes cannot be followed: %v", dom.Name, err)
 }

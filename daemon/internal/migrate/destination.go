@@ -82,7 +82,7 @@ func (m *Manager) destinationInPool(ctx context.Context, s *steps.Spec, t api.Mi
 	pools, err := m.ports.HV.Pools(ctx)
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
-		return steps.NoHypervisor()
+		return request.NoHypervisor(err)
 	case err != nil:
 		return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the pools: %v", err)
 	}

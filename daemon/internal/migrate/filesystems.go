@@ -11,6 +11,7 @@ import (
 	"github.com/volferry/volferry/daemon/internal/image"
 	"github.com/volferry/volferry/daemon/internal/location"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -21,7 +22,7 @@ func (m *Manager) checkFilesystems(ctx context.Context, s *steps.Spec, disk *hv.
 	user, confined, err := hv.ConfinedUser(ctx, m.ports.HV, s.InstanceID)
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
-		return steps.NoHypervisor()
+		return request.NoHypervisor(err)
 	case err != nil:
 		return err
 	case !confined:

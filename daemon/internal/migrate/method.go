@@ -10,6 +10,7 @@ import (
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/migrate/steps"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -157,7 +158,7 @@ func notOverlayable(d *hv.Disk) string {
 func (m *Manager) notEncryptable(ctx context.Context, s *steps.Spec) (reason string, err error) {
 	if err := m.ports.Images.CheckSecret(ctx, s.SrcImage()); err != nil {
 		if errors.Is(err, hv.ErrUnavailable) {
-			return "", steps.NoHypervisor()
+			return "", request.NoHypervisor(err)
 		}
 		return fmt.Sprintf("is encrypted by QEMU (LUKS), and so has to be what its guest writes while it moves, for which there is no passphrase: %v", err), nil
 	}

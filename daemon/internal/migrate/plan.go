@@ -98,7 +98,7 @@ func (m *Manager) destinationFreeBytes(ctx context.Context, s *steps.Spec) (int6
 	}
 	pools, err := m.ports.HV.Pools(ctx)
 	if err != nil {
-		return 0, steps.NoHypervisor()
+		return 0, request.NoHypervisor(err)
 	}
 	pool, err := location.Pool(pools, s.Dst.Pool)
 	if err != nil {

@@ -165,7 +165,7 @@ func (m *Manager) checkReach(ctx context.Context, vol api.Volume, host steps.Hos
 	}
 	pools, err := m.ports.HV.Pools(ctx)
 	if err != nil {
-		return steps.NoHypervisor()
+		return request.NoHypervisor(err)
 	}
 	i := slices.IndexFunc(pools, func(p hv.PoolInfo) bool { return p.Name == vol.Location.Pool })
 	if i < 0 || (!location.Shared(pools[i].Type) && !slices.Contains(m.cfg.SharedPools, pools[i].Name)) {
@@ -226,7 +226,7 @@ func (m *Manager) checkDisk(ctx context.Context, s *steps.Spec, att api.Attachme
 	case errors.Is(err, hv.ErrNotFound):
 		return nil, nil, api.Errorf(api.CodeNotFound, "instance %s is not defined on this host", att.InstanceID)
 	case errors.Is(err, hv.ErrUnavailable):
-		return nil, nil, steps.NoHypervisor()
+		return nil, nil, request.NoHypervisor(err)
 	case err != nil:
 		return nil, nil, fmt.Errorf("read instance %s: %w", att.InstanceID, err)
 	}
@@ -299,7 +299,7 @@ func (m *Manager) checkJob(ctx context.Context, s *steps.Spec, dom *hv.Domain) e
 	job, err := m.ports.HV.Job(ctx, dom.ID, s.Target)
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
-		return steps.NoHypervisor()
+		return request.NoHypervisor(err)
 	case errors.Is(err, hv.ErrNotActive):
 		return api.Errorf(api.CodeInstanceBusy, "cannot migrate volume %s: instance %s was stopped in this moment; try again", s.VolumeName, dom.Name)
 	case err != nil:

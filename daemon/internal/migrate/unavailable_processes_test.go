@@ -3,12 +3,17 @@
 package migrate
 
 import (
+	"errors"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
 	"github.com/volferry/volferry/daemon/internal/hv/hvtest"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
+	"github.com/volferry/volferry/internal/op"
 )
 
 // unavailable has a call fail for some minutes from now on, as while the program that looks at processes is away.
@@ -16,7 +21,7 @@ func (d *daemon) unavailable(call string, asked *int) {
 	until := time.Now().Add(5 * time.Minute)
 	var fail func()
 	fail = func() {
-		d.world.Inject(hvtest.Fault{Call: call, Err: hv.ErrUnavailable, Do: func() {
+		d.world.Inject(hvtest.Fault{Call: call, Err: &hv.NotAskedError{Err: errors.New("no answer")}, Do: func() {
 			*asked++
 			if time.Now().Before(until) {
 				fail()
@@ -26,14 +31,28 @@ func (d *daemon) unavailable(call string, asked *int) {
 	fail()
 }
 
+// untilItWaits returns once an op says in one of its steps that it waits for something outside.
+func (d *daemon) untilItWaits(step, on string) {
+	d.t.Helper()
+	for began := time.Now(); time.Since(began) < moveTimeout; pass(50 * time.Millisecond) {
+		synctest.Wait()
+		if slices.ContainsFunc(d.runner().Active(), func(st op.Status) bool { return st.Step == step && st.Waiting == on }) {
+			return
+		}
+	}
+	d.t.Fatalf("no op says in step %s that it waits for %q", step, on)
+}
+
+// To try again and again is not enough: the operator is to see what the move waits for.
 func TestAMoveWaitsWhileNobodyCanLookAtProcesses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		call string
-		from []string // calls after each other, at whose last the other one begins to fail
+		step string   // which waits
+		from []string // calls after each other, after whose last the other one begins to fail
 	}{
-		"before the switch":          {"Process", nil},
-		"after the switch":           {"OpenFiles", []string{"Snapshot", "SetConfigChain"}},
-		"after the guest is resumed": {"OpenFiles", []string{"Snapshot", "Pivot", "Resume", "SetConfigChain"}},
+		"before the switch":          {"Process", "switch_to_overlay", nil},
+		"after the switch":           {"OpenFiles", "verify_frozen", []string{"Snapshot", "SetConfigChain"}},
+		"after the guest is resumed": {"OpenFiles", "settle", []string{"Snapshot", "Pivot", "Resume", "SetConfigChain", "OpenFiles"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, hv.StateRunning, func(t *testing.T, d *daemon) {
@@ -44,7 +63,9 @@ func TestAMoveWaitsWhileNobodyCanLookAtProcesses(t *testing.T) {
 					begin = func() { d.world.Inject(hvtest.Fault{Call: tc.from[i], After: true, Do: next}) }
 				}
 				begin()
-				mig := d.until(d.migrate(), api.MigrationCompleted)
+				id := d.migrate()
+				d.untilItWaits(tc.step, request.WaitProcesses)
+				mig := d.until(id, api.MigrationCompleted)
 				calm(d)
 				d.moved(mig)
 				if asked < 2 {

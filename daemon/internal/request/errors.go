@@ -17,6 +17,7 @@ import (
 // that waits for another op.
 const (
 	WaitHypervisor = "hypervisor"
+	WaitProcesses  = "processes" // the program that looks at them for the daemon
 	WaitRegistry   = "registry"
 	WaitStorage    = "storage"
 	WaitResume     = "resume" // of a guest that Volferry has paused
@@ -32,11 +33,24 @@ const BusyDelay = 200 * time.Millisecond
 func HV(err error) error {
 	switch {
 	case errors.Is(err, hv.ErrUnavailable):
-		return op.WaitFor(WaitHypervisor, err)
+		return AwaitHypervisor(err)
 	case errors.Is(err, hv.ErrBusy):
 		return op.Retry(BusyDelay, err)
 	}
 	return err
+}
+
+// AwaitHypervisor has an op wait for what does not answer.
+func AwaitHypervisor(err error) error {
+	if _, notAsked := errors.AsType[*hv.NotAskedError](err); notAsked {
+		return op.WaitFor(WaitProcesses, err)
+	}
+	return op.WaitFor(WaitHypervisor, err)
+}
+
+// NoHypervisor is the refusal of a request that needs what does not answer.
+func NoHypervisor(err error) *api.Error {
+	return api.Errorf(api.CodeHypervisorUnavailable, "%s; nothing was changed", hv.Unanswered(err))
 }
 
 // Registry gives an error of the registry the type that tells the runner what to do.
@@ -66,14 +80,11 @@ func Away(err error) bool { return api.CodeOf(err) == api.CodeRegistryUnavailabl
 // form for the caller.
 func Refused(err error) error {
 	var unreadable *hv.Unreadable
-	var notAsked *hv.NotAskedError
 	switch {
 	case errors.As(err, &unreadable): // each of them may have what is asked for
 		return api.Errorf(api.CodeHypervisorUnavailable, "libvirt cannot tell which disks every domain of this host has: %v; nothing was changed; it is refused until each can be read (virsh dumpxml) or is gone", unreadable)
-	case errors.As(err, &notAsked):
-		return api.Errorf(api.CodeHypervisorUnavailable, "%v; nothing was changed", notAsked)
 	case errors.Is(err, hv.ErrUnavailable):
-		return api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer; nothing was changed")
+		return NoHypervisor(err)
 	case errors.Is(err, context.DeadlineExceeded): // the hypervisor has a watchdog of its own
 		return api.Errorf(api.CodeRegistryUnavailable, "the registry does not answer; nothing was changed")
 	}

@@ -154,6 +154,9 @@ func (a *Admission) End(ctx context.Context, opID, doing string) (op.Status, err
 	}
 }
 
+// processesAway are the commands that say why volferryd-processes does not answer. The daemon's log has what it said.
+const processesAway = "`systemctl status volferryd-processes.socket volferryd-processes.service` and `journalctl -u volferryd.service` say why"
+
 // stuck is the answer for an op that waits, nil for one that works.
 func (a *Admission) stuck(st op.Status, doing string) error {
 	code, what := cmp.Or(a.Busy, api.CodeInstanceBusy), ""
@@ -168,6 +171,8 @@ func (a *Admission) stuck(st op.Status, doing string) error {
 		code, what = api.CodeRegistryUnavailable, "the registry does not answer"
 	case st.Waiting == WaitHypervisor:
 		code, what = api.CodeHypervisorUnavailable, "libvirt does not answer"
+	case st.Waiting == WaitProcesses:
+		code, what = api.CodeHypervisorUnavailable, "volferryd-processes does not say what the processes of guests have open ("+processesAway+")"
 	case st.Waiting == WaitStorage:
 		code, what = api.CodeIOError, "the storage does not answer"
 	case st.Waiting == WaitWake:

@@ -61,7 +61,7 @@ func LookAt(ctx context.Context, k Kernel, id, name string, paths ...string) ([]
 		}
 		return all, nil
 	case err != nil:
-		return nil, op.WaitFor(request.WaitHypervisor, fmt.Errorf("see whether instance %s has %s open: %w", name, strings.Join(paths, ", "), err))
+		return nil, request.AwaitHypervisor(fmt.Errorf("see whether instance %s has %s open: %w", name, strings.Join(paths, ", "), err))
 	}
 	for i, path := range paths {
 		all[i].Process = true

@@ -132,7 +132,7 @@ func (e *Env) mayMove(ctx context.Context, in *PauseInput) error {
 	}
 	err = e.Migrations.CheckPaused(ctx, vol, own, ids)
 	if api.CodeOf(err) == api.CodeHypervisorUnavailable {
-		return op.WaitFor(request.WaitHypervisor, err)
+		return request.AwaitHypervisor(err)
 	}
 	return err
 }

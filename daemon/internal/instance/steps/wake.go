@@ -147,7 +147,7 @@ func (in *PauseInput) placeRefused(err error) error {
 	var refused *api.Error
 	switch {
 	case api.CodeOf(err) == api.CodeHypervisorUnavailable:
-		return op.WaitFor(request.WaitHypervisor, err)
+		return request.AwaitHypervisor(err)
 	case errors.As(err, &refused):
 		return in.needsOperator(refused)
 	}

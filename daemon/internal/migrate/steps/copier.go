@@ -26,7 +26,6 @@ import (
 	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 	"github.com/volferry/volferry/internal/atomicfile"
-	"github.com/volferry/volferry/internal/op"
 )
 
 // CopyEngine is the Copier that uses package copy, with its cursors as files in one
@@ -355,7 +354,7 @@ func copyError(ctx context.Context, err error) error {
 	case errors.As(err, &open):
 		return api.Errorf(api.CodeHypervisorUnavailable, "%v; nobody is given that volume before it has answered: run the copy again, which asks for the same", open)
 	case errors.Is(err, hv.ErrUnavailable): // libvirt, which has the key of a cluster
-		return op.WaitFor(request.WaitHypervisor, err)
+		return request.AwaitHypervisor(err)
 	case errors.As(err, &refused):
 		return refused
 	case errors.As(err, &mismatch):

@@ -60,7 +60,7 @@ func (e *Env) hvError(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, hv.ErrUnavailable):
-		return op.WaitFor(request.WaitHypervisor, err)
+		return request.AwaitHypervisor(err)
 	case errors.Is(err, hv.ErrBusy), errors.Is(err, hv.ErrNotReady):
 		return op.Retry(request.BusyDelay, err)
 	case errors.Is(err, hv.ErrNotActive):
@@ -119,12 +119,6 @@ func Abandoned(f *op.Failure) (is, kept bool) {
 // CannotLookAt returns the refusal if the hypervisor does not say how the instance is.
 func CannotLookAt(s *Spec, err error) *api.Error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v; nothing was changed", s.InstanceName, err)
-}
-
-// NoHypervisor returns the refusal of a request that needs libvirt while libvirt does not
-// answer.
-func NoHypervisor() *api.Error {
-	return api.Errorf(api.CodeHypervisorUnavailable, "libvirt does not answer; nothing was changed")
 }
 
 func notEnded(s *Spec) error {

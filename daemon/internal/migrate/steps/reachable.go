@@ -20,7 +20,7 @@ import (
 func (e *Env) CheckReachable(ctx context.Context, s *Spec) error {
 	user, confined, err := hv.ConfinedUser(ctx, e.hv, s.InstanceID)
 	if errors.Is(err, hv.ErrUnavailable) {
-		return NoHypervisor()
+		return request.NoHypervisor(err)
 	}
 	if err != nil || !confined {
 		return err
@@ -70,7 +70,7 @@ func (e *Env) CheckSwitchable(ctx context.Context, s *Spec, state hv.State) erro
 func (e *Env) checkOpens(ctx context.Context, s *Spec, path string) error {
 	user, confined, err := hv.ConfinedUser(ctx, e.hv, s.InstanceID)
 	if errors.Is(err, hv.ErrUnavailable) {
-		return op.WaitFor(request.WaitHypervisor, NoHypervisor())
+		return request.AwaitHypervisor(err)
 	}
 	if err != nil || !confined {
 		return err

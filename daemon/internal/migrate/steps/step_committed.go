@@ -47,7 +47,7 @@ func (e *Env) wasCommitted(ctx context.Context, s *Spec, opID string) error {
 	}
 	process, err := e.hv.Process(ctx, s.InstanceID, s.Target)
 	if err != nil {
-		return op.WaitFor(request.WaitHypervisor, err)
+		return request.AwaitHypervisor(err)
 	}
 	if wasOn := slices.Contains(process.Images, s.Overlay) || p.Process != "" && p.Process == process.ID; !wasOn || !process.Kept {
 		return api.Errorf(api.CodeChainChanged,

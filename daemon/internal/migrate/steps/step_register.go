@@ -75,7 +75,7 @@ func (e *Env) notLeaving(ctx context.Context, s *Spec) error {
 	}
 	err := e.mayMove(ctx, s.VolumeID)
 	if api.CodeOf(err) == api.CodeHypervisorUnavailable {
-		return op.WaitFor(request.WaitHypervisor, err)
+		return request.AwaitHypervisor(err)
 	}
 	return err
 }
