@@ -72,12 +72,19 @@ func (o databaseOwner) line(args []string) string {
 	return api.ShellLine(append(as, args...)...)
 }
 
-// mayMakeIn reports whether the user may make a file in a directory, by the modes of it and of those above it.
+// mayMakeIn reports whether the user may make a file in a directory, by the modes of it and of those above it. Where the path
+// has a symbolic link, these are the directories above the link and those above its target.
 func (o databaseOwner) mayMakeIn(dir string) bool {
 	dir, err := filepath.Abs(dir)
-	if err != nil || !o.may(dir, 0o3) {
+	if err != nil {
 		return false
 	}
+	resolved, err := filepath.EvalSymlinks(dir)
+	return err == nil && o.may(dir, 0o3) && o.mayReach(dir) && o.mayReach(resolved)
+}
+
+// mayReach reports whether the user may search each directory above dir.
+func (o databaseOwner) mayReach(dir string) bool {
 	for dir != "/" {
 		if dir = filepath.Dir(dir); !o.may(dir, 0o1) {
 			return false
