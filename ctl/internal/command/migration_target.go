@@ -68,7 +68,7 @@ func paceFlagOr(unset string) cli.Flag {
 }
 
 func checkpointsFlag() cli.Flag {
-	return &cli.StringFlag{Name: "checkpoints", Action: cmdline.CheckWord("checkpoints"), Usage: "`WHAT` becomes of dirty bitmaps of a volume that no guest writes to: drop loses them, without this they are refused"}
+	return &cli.StringFlag{Name: "checkpoints", Action: cmdline.CheckWord("checkpoints"), Usage: "`WHAT` becomes of dirty bitmaps that the destination would not have: drop loses those of a volume that no guest writes to, and those that were made while the volume moved; without this they are refused"}
 }
 
 // readTarget makes the body of a start or migrate request from the flags.
