@@ -48,7 +48,8 @@ func (e *env) stepDisconnect() op.Step {
 // disconnect disconnects the location unless a domain of this host names it, or
 // the registry has another attachment of it here. Ops of one volume run one after
 // the other, so of two that end at once the second finds that it is the last. NotStored is called if what was written
-// may not be on stable storage: nothing here can change that, and the guest has let go of it.
+// may not be on stable storage. The location is disconnected nevertheless: its guest does not have it any more, and no later
+// flush would tell.
 func (e *env) disconnect(ctx context.Context, in *input, notStored func(in *input, why error)) error {
 	users, err := e.users(ctx, in.Location.Path)
 	if err != nil || len(users) > 0 {

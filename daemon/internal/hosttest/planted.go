@@ -74,7 +74,7 @@ func (p Planted) Restore(t *testing.T) {
 	}
 }
 
-// Rules are those of a host that has the pool.
+// Rules returns the rules for locations of a host that has the pool.
 func (Planted) Rules(f *hvtest.Fake) location.Rules { return location.Rules{Storage: f} }
 
 // Refused checks that err is a refusal that names the link, and that the file and the pool are as they were.

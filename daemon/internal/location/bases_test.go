@@ -92,7 +92,7 @@ func TestADestinationIsSpokenForThoughItsMoveEndsDuringTheLook(t *testing.T) {
 	}
 }
 
-// tornSite has volumes of which only some can be read.
+// tornSite is a registry that lists some volumes, and then fails.
 type tornSite struct{ cloneSite }
 
 func (s tornSite) EachVolume(ctx context.Context, do func(*api.Volume) error) error {

@@ -89,8 +89,8 @@ func (c *Claims) Exclusive(do func() error) error {
 	return do()
 }
 
-// Look knows which images belonged to somebody at one moment. Of everything else in the registry it
-// keeps nothing.
+// Look is the images of this host that registry and hypervisor had in use at one moment. It
+// keeps nothing else of the registry.
 type Look struct {
 	volumes []heldVolume
 	moves   []openMove
@@ -103,7 +103,7 @@ type heldVolume struct {
 	api.Volume
 }
 
-// openMove is an open migration with those of its ends that are at paths of this host.
+// openMove is an open migration with its source and its destination, as far as these are at paths of this host.
 type openMove struct {
 	id, volumeID, volumeName string
 	ends                     []moveEnd
@@ -120,7 +120,7 @@ func (c *Claims) Look(ctx context.Context) (*Look, error) {
 		return nil, err
 	}
 	look := &Look{own: c.Own}
-	// First the migrations: the destination of one that ends meanwhile is the place of its volume then.
+	// The migrations are read before the volumes: if one ends in between, its destination is read as the place of its volume.
 	err = c.Site.EachOpenMigration(ctx, func(m *api.Migration) error {
 		move := openMove{id: m.ID, volumeID: m.VolumeID, volumeName: m.VolumeName}
 		if path, here := c.pathHere(m.Host, m.Dst, pools); here {

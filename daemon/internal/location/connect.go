@@ -19,7 +19,7 @@ type Connector interface {
 	DisconnectDevice(ctx context.Context, path string) error
 }
 
-// mayConnect says whether a path could be that of a device that is connected.
+// mayConnect reports whether a connected device may be at the path.
 func mayConnect(path string) bool { return strings.HasPrefix(path, "/dev/") }
 
 // Connectable says whether what is at path is there only while it is connected (Connect).

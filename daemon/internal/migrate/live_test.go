@@ -445,7 +445,7 @@ func TestARoundThatSlowsTheDisksOfAThrottleGroupNamesThem(t *testing.T) {
 	})
 }
 
-// followed makes dst, and follows and copies what is there.
+// followed makes the destination, follows the writes to the source, and copies what the source has.
 func (d *daemon) followed(t *testing.T) api.LiveVolume {
 	t.Helper()
 	d.world.Registry.LiveRow(api.MigrationStarting)

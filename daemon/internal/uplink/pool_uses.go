@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/volferry/volferry/daemon/internal/hv"
+	"github.com/volferry/volferry/daemon/internal/request"
 	"github.com/volferry/volferry/internal/api"
 )
 
@@ -27,7 +28,7 @@ func bounded(text string, most int) string {
 		}
 		return utf8.RuneError
 	}, text)
-	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+	return request.Cut(text, most)
 }
 
 // addUses adds to pools what domains name there, running or not, and what their managed save images name: all but the images of

@@ -54,20 +54,18 @@ func (e *Env) stepStopToShelve() op.Step {
 		if err != nil || dom == nil {
 			return err
 		}
-		if dom.State.Active() { // started by a try before, whose answer was lost
-			_ = e.Report(ctx)
-			return nil
-		}
-		if mine, err := e.isOurs(ctx, &in.Subject); err != nil || !mine {
-			return err
-		}
-		err = e.powerOn(ctx, &in.Subject)
-		switch {
-		case errors.Is(err, hv.ErrUnavailable), errors.Is(err, hv.ErrBusy), request.Away(err):
-			return request.Registry(request.HV(err))
-		case err != nil:
-			e.log.Warn("an instance that was stopped to be shelved, and was not, is left stopped", "instance", in.InstanceName, "err", err)
-			return nil
+		if !dom.State.Active() { // else a try before has started it, and its answer was lost
+			if mine, err := e.isOurs(ctx, &in.Subject); err != nil || !mine {
+				return err
+			}
+			err = e.powerOn(ctx, &in.Subject)
+			switch {
+			case errors.Is(err, hv.ErrUnavailable), errors.Is(err, hv.ErrBusy), request.Away(err):
+				return request.Registry(request.HV(err))
+			case err != nil:
+				e.log.Warn("an instance that was stopped to be shelved, and was not, is left stopped", "instance", in.InstanceName, "err", err)
+				return nil
+			}
 		}
 		_ = e.Report(ctx) // what it does not say, the next one says
 		return nil
