@@ -18,7 +18,7 @@ import (
 	"github.com/volferry/volferry/internal/routes"
 )
 
-var update = flag.Bool("update", false, "write the table of routes in docs/reference/http-api.md")
+var update = flag.Bool("update", false, "write what the test compares with the tree")
 
 const (
 	apiPage     = "docs/reference/http-api.md"
