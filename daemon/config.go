@@ -82,7 +82,7 @@ type config struct {
 	// OverlayThrottleSeconds then.
 	OverlayThrottleBelowBytes int64 `toml:"overlay_throttle_below_bytes"`
 	OverlayThrottleSeconds    int64 `toml:"overlay_throttle_seconds"`
-	// SuspendAtJobStart says whether a guest is suspended while a block job begins on one of
+	// SuspendAtJobStart reports whether a guest is suspended while a block job begins on one of
 	// its disks: auto, always or never.
 	SuspendAtJobStart string `toml:"suspend_at_job_start"`
 	// AllowedPaths are the places for volumes besides the pools; see location.Rules.
@@ -196,7 +196,7 @@ func (c *config) flags(set *flag.FlagSet) {
 	})
 }
 
-// overTLS says whether the registry is on another machine, and knows this host by
+// overTLS reports whether the registry is on another machine, and knows this host by
 // its certificate.
 func (c *config) overTLS() bool { return strings.HasPrefix(c.Registry, "https://") }
 

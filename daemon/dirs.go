@@ -91,7 +91,7 @@ func (c *config) ownDirs() []ownDir {
 	}...)
 }
 
-// missing says whether there is nothing at the path.
+// missing reports whether there is nothing at the path.
 func (d ownDir) missing() bool {
 	_, err := os.Lstat(d.path)
 	return errors.Is(err, fs.ErrNotExist)

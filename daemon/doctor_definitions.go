@@ -8,7 +8,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// definitions says whether libvirt's definitions are where they are synced.
+// definitions reports whether libvirt's definitions are where they are synced.
 func (d *doctor) definitions() api.Check {
 	if _, err := os.Stat(d.cfg.LibvirtConfigDir); err != nil {
 		return api.Check{

@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// directories says whether the daemon's directories are there, and for it alone.
+// directories reports whether the daemon's directories are there, and for it alone.
 func (d *doctor) directories() api.Check {
 	const name = "directories"
 	var faults []string

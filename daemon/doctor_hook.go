@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// hook says whether libvirt asks the hook before it starts an instance: the hook is there,
+// hook reports whether libvirt asks the hook before it starts an instance: the hook is there,
 // and libvirt has looked for it since.
 func (d *doctor) hook(ctx context.Context) api.Check {
 	const name = "hook"

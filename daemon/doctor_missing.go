@@ -45,7 +45,7 @@ func (d *doctor) missing(ctx context.Context, attached []api.Volume) []api.Check
 	return out
 }
 
-// stillAt says whether a volume is attached, and at the place and on the device that it is known at, by the registry's
+// stillAt reports whether a volume is attached, and at the place and on the device that it is known at, by the registry's
 // word of now. While the registry does not answer, what is known stands.
 func (d *doctor) stillAt(ctx context.Context, known *api.Volume) bool {
 	now, err := d.volume(ctx, known.ID)

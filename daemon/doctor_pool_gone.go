@@ -42,7 +42,7 @@ func (d *doctor) poolsGone(ctx context.Context, volumes []api.Volume) []api.Chec
 	return out
 }
 
-// stillIn says whether a volume is in the pool and on the host that it is known in, by the registry's word of now.
+// stillIn reports whether a volume is in the pool and on the host that it is known in, by the registry's word of now.
 // While the registry does not answer, what is known stands.
 func (d *doctor) stillIn(ctx context.Context, known *api.Volume) bool {
 	now, err := d.volume(ctx, known.ID)

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/version"
 )
 
-// registry says whether it answers, in which version, and whether its clock is this host's.
+// registry reports whether it answers, in which version, and whether its clock is this host's.
 func (d *doctor) registry(ctx context.Context) []api.Check {
 	const name = "registry"
 	if err := d.uplink.Refresh(ctx); err != nil {
@@ -121,7 +121,7 @@ func (d *doctor) clock() api.Check {
 	}
 }
 
-// chain says whether the certificate of this host, its key and the authority are of each
+// chain reports whether the certificate of this host, its key and the authority are of each
 // other; nothing without TLS.
 func (d *doctor) chain() []api.Check {
 	const name = "certificate chain"

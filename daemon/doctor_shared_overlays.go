@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// sharedOverlays says whether the overlays outlive this host, and whether QEMU's locks keep a
+// sharedOverlays reports whether the overlays outlive this host, and whether QEMU's locks keep a
 // second process off one.
 func (d *doctor) sharedOverlays() []api.Check {
 	const name = "shared overlays"

@@ -21,7 +21,7 @@ import (
 
 // knownBug is a fault of a version of libvirt or QEMU that a move meets.
 type knownBug struct {
-	// on says whether a host has it.
+	// on reports whether a host has it.
 	on func(hv.About, *config) bool
 	// name says where it is described, and which version is without it.
 	name, means, advice string
@@ -35,7 +35,7 @@ var hooksDirSince = hv.Version{Major: 6, Minor: 5}
 var testedLibvirt, testedQEMU = hv.Version{Major: 9}, hv.Version{Major: 7, Minor: 2}
 
 // jobStartBug is a fault of QEMU against which a guest is suspended while a job begins: one entry
-// where it is, and one where suspend_at_job_start is never. Has says whether a QEMU has the fault.
+// where it is, and one where suspend_at_job_start is never. Has reports whether a QEMU has the fault.
 func jobStartBug(name string, has func(hv.JobStart) bool, held, advice, unheld string) []knownBug {
 	on := func(suspended bool) func(hv.About, *config) bool {
 		return func(a hv.About, c *config) bool {
@@ -103,13 +103,13 @@ var knownBugs = slices.Concat([]knownBug{
 // package, may take to answer.
 const libvirtStartTimeout = 10 * time.Second
 
-// awaitLibvirt waits a little for libvirt to answer, and says whether it does.
+// awaitLibvirt waits a little for libvirt to answer, and reports whether it does.
 func (d *doctor) awaitLibvirt(ctx context.Context) bool {
 	up, _ := retry.Poll(ctx, 100*time.Millisecond, libvirtStartTimeout, func() (bool, error) { return d.hv.Up(), nil })
 	return up
 }
 
-// libvirt says whether it answers, in which version, and what of its versions and
+// libvirt reports whether it answers, in which version, and what of its versions and
 // settings a move meets.
 func (d *doctor) libvirt(ctx context.Context) []api.Check {
 	const name = "libvirt"
@@ -136,7 +136,7 @@ func (d *doctor) libvirt(ctx context.Context) []api.Check {
 	return append(append(out, d.security(ctx, about)...), d.leases(ctx)...)
 }
 
-// leases says whether libvirt would resume guests that are switched to other images, where it has a lock manager.
+// leases reports whether libvirt would resume guests that are switched to other images, where it has a lock manager.
 func (d *doctor) leases(ctx context.Context) []api.Check {
 	const name = "lock manager"
 	// Any device stands for all of them: some lock managers know them by another name.

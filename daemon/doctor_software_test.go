@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// found says whether one of the checks of this name and status has the text.
+// found reports whether one of the checks of this name and status has the text.
 func found(checks []api.Check, name, status, text string) bool {
 	return slices.ContainsFunc(checks, func(c api.Check) bool {
 		return c.Name == name && c.Status == status && strings.Contains(c.Message, text)

@@ -33,7 +33,7 @@ func newHookProof(stateDir string, guards *guard.Dir) *hookProof {
 	return &hookProof{guards: guards, path: filepath.Join(stateDir, "hook-proof.json")}
 }
 
-// of says whether this libvirt asks hooks, and how that is known.
+// of reports whether this libvirt asks hooks, and how that is known.
 func (p *hookProof) of(process *hv.DaemonProcess) (why string, proven bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -4,14 +4,14 @@ package api
 
 import "strings"
 
-// IsNetwork says whether the path of a location is the address of something that no file and no
+// IsNetwork reports whether the path of a location is the address of something that no file and no
 // device of the host is.
 func IsNetwork(path string) bool { return strings.HasPrefix(path, NBDScheme) || IsRemote(path) }
 
-// IsNBD says whether the path of a location is the address of an export of an NBD server.
+// IsNBD reports whether the path of a location is the address of an export of an NBD server.
 func IsNBD(path string) bool { return IsNetwork(path) && !IsRBD(path) }
 
-// IsRemote says whether the path of a location is an address that means the same on all hosts.
+// IsRemote reports whether the path of a location is an address that means the same on all hosts.
 func IsRemote(path string) bool { return strings.HasPrefix(path, NBDTCPScheme) || IsRBD(path) }
 
 // CheckAddress returns what is wrong with the path of a location that IsNetwork.

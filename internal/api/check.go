@@ -30,7 +30,7 @@ const (
 	MethodLive = "live"
 )
 
-// LedByRegistry says whether the registry makes the migration, by asking the hosts of all
+// LedByRegistry reports whether the registry makes the migration, by asking the hosts of all
 // guests, and not one host.
 func (m *Migration) LedByRegistry() bool { return m.Method == MethodSave || m.Method == MethodLive }
 

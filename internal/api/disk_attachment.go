@@ -19,5 +19,5 @@ const (
 	ModeRO Mode = "ro"
 )
 
-// Valid says whether m is one of the modes above.
+// Valid reports whether m is one of the modes above.
 func (m Mode) Valid() bool { return m == ModeRW || m == ModeRO }

@@ -11,5 +11,5 @@ const (
 	FormatQcow2 Format = "qcow2"
 )
 
-// Valid says whether f is one of the formats above.
+// Valid reports whether f is one of the formats above.
 func (f Format) Valid() bool { return f == FormatRaw || f == FormatQcow2 }

@@ -18,7 +18,7 @@ type RBDImage struct {
 	Name    string
 }
 
-// IsRBD says whether the path of a location is the address of an RBD image.
+// IsRBD reports whether the path of a location is the address of an RBD image.
 func IsRBD(path string) bool { return strings.HasPrefix(path, RBDScheme) }
 
 // URI is the image as the path of a location.

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// MayHaveMore says whether the source may have what its volume lacks.
+// MayHaveMore reports whether the source may have what its volume lacks.
 func (r *ReleasedSource) MayHaveMore() bool { return r.Written || r.RunBy != "" }
 
 // Difference says, of a source that may have what its volume lacks, which of the two images is

@@ -113,7 +113,7 @@ type MigrationTarget struct {
 	// Checkpoints is CheckpointsDrop to lose the dirty bitmaps of a volume that no guest writes to: without it
 	// such a volume is refused, since backups by them could not go on.
 	Checkpoints string `json:"checkpoints,omitempty" enum:"drop" needs:"checkpoints"`
-	// Allocation says whether the file that the move makes gets room for all of the volume at once: AllocationThick or
+	// Allocation reports whether the file that the move makes gets room for all of the volume at once: AllocationThick or
 	// AllocationThin, or AllocationKeep, the default, as src has.
 	Allocation string `json:"allocation,omitempty" enum:"keep,thin,thick" needs:"allocation"`
 	// Overwrite lets the move overwrite a file at ToPath that has data of which Volferry knows

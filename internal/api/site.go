@@ -143,7 +143,7 @@ func (in PoolDrain) Target() MigrationTarget {
 	return MigrationTarget{ToPool: in.ToPool, CopyOptions: in.CopyOptions(), DeleteSource: in.DeleteSource, Checkpoints: in.Checkpoints}
 }
 
-// MovesShared says whether the volumes that several instances have are moved, too.
+// MovesShared reports whether the volumes that several instances have are moved, too.
 func (in PoolDrain) MovesShared() bool { return in.LiveShared || in.PauseAll }
 
 // SharedTarget is Target for a volume that several instances have. Such a move drops no dirty bitmaps.

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Standing says whether an op waits for an operator and belongs to no migration, which would say so itself
+// Standing reports whether an op waits for an operator and belongs to no migration, which would say so itself
 // (CheckMoves).
 func (o *Op) Standing() bool { return o.State == OpNeedsOperator && o.MigrationID == "" }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Stopped says whether nothing more is done for the migration until somebody asks for it,
+// Stopped reports whether nothing more is done for the migration until somebody asks for it,
 // because its last operation failed or needs an operator, or whether it cannot go on by itself for
 // long. A migration that waits for the next call of whoever makes it step by step has not stopped.
 func (m *Migration) Stopped() bool {
@@ -110,7 +110,7 @@ func (m *Migration) underSnapshot() bool {
 	return m.ChainChanged() && strings.Contains(m.KnownCure(), "virsh blockcommit ")
 }
 
-// ChainChanged says whether the last operation of the migration was refused because somebody
+// ChainChanged reports whether the last operation of the migration was refused because somebody
 // else has changed the disk: none succeeds before the change is taken back.
 func (m *Migration) ChainChanged() bool {
 	return m.Error != nil && m.Error.Code == CodeChainChanged

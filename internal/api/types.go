@@ -35,10 +35,10 @@ type Location struct {
 	Identity string `json:"identity,omitempty" needs:"-"`
 }
 
-// IsLUKS says whether QEMU encrypts what is at the path.
+// IsLUKS reports whether QEMU encrypts what is at the path.
 func (l Location) IsLUKS() bool { return l.LUKSSecret != "" }
 
-// IsSlice says whether the volume is only the beginning of what is at its path.
+// IsSlice reports whether the volume is only the beginning of what is at its path.
 func (l Location) IsSlice() bool { return l.ImageBytes != 0 }
 
 // WholeBytes is the size of what is at the path, the volume and what is behind it.
@@ -71,7 +71,7 @@ const (
 // Standstill reports whether a guest in this state stands still of its own accord. The registry's rules take it for paused.
 func (s InstanceState) Standstill() bool { return s == InstanceAsleep || s == InstanceCrashed }
 
-// OnShelf says whether the registry has an instance in this state on the shelf.
+// OnShelf reports whether the registry has an instance in this state on the shelf.
 func (s InstanceState) OnShelf() bool {
 	return s == InstanceShelved || s == InstanceShelvedOffloaded
 }
@@ -126,7 +126,7 @@ const (
 	MigrationOrphaned      MigrationState = "orphaned"
 )
 
-// Final says whether a migration in this state is over and holds no lock.
+// Final reports whether a migration in this state is over and holds no lock.
 func (s MigrationState) Final() bool {
 	return s == MigrationCompleted || s == MigrationCancelled || s == MigrationError
 }
@@ -242,7 +242,7 @@ type ReleasedSource struct {
 	Blocked string `json:"blocked,omitempty"`
 }
 
-// Unheld says whether no host has an instance with the volume: it is attached to no
+// Unheld reports whether no host has an instance with the volume: it is attached to no
 // instance, or only to instances that are shelved_offloaded. No guest can have it open
 // then.
 func (v *Volume) Unheld() bool {
@@ -464,7 +464,7 @@ type Token struct {
 	Generation int64 `json:"generation,omitempty"`
 }
 
-// IsLinkedClone says whether the image at a location is over base images.
+// IsLinkedClone reports whether the image at a location is over base images.
 func (l Location) IsLinkedClone() bool { return l.Backing != "" }
 
 // NotMoving returns the attachments whose volumes none of these migrations moves.

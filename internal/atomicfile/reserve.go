@@ -81,7 +81,7 @@ func (r *Reserve) Fill() (int64, error) {
 	return r.bytes, nil
 }
 
-// release gives some of the reserve back to the filesystem, and says whether there was
+// release gives some of the reserve back to the filesystem, and reports whether there was
 // any left.
 func (r *Reserve) release() bool {
 	r.mu.Lock()
@@ -100,7 +100,7 @@ func UseReserve(path string, isFull func(error) bool, write func() error) error 
 	}
 }
 
-// makeRoom says whether there is more room for path than before.
+// makeRoom reports whether there is more room for path than before.
 func makeRoom(path string) bool {
 	reservesMu.Lock()
 	var found *Reserve
@@ -113,7 +113,7 @@ func makeRoom(path string) bool {
 	return found != nil && found.release()
 }
 
-// IsFull says whether an error of the kernel is that there is no room.
+// IsFull reports whether an error of the kernel is that there is no room.
 func IsFull(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }

@@ -112,7 +112,7 @@ func New(target string, settings ...Setting) (*Client, error) {
 	return c, nil
 }
 
-// IsList says whether a target is several, with commas between them. The path of a socket may
+// IsList reports whether a target is several, with commas between them. The path of a socket may
 // have a comma in it.
 func IsList(target string) bool {
 	return strings.HasPrefix(target, "https://") && strings.Contains(target, ",") || strings.Contains(target, ",https://")

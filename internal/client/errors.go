@@ -18,7 +18,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// refused says whether err means that nobody listens: nothing was sent.
+// refused reports whether err means that nobody listens: nothing was sent.
 func refused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT)
 }
@@ -79,7 +79,7 @@ func (c *connection) transportError(ctx context.Context, err error) error {
 	return api.Errorf(c.unavailable, "the connection to %s broke before the answer came (%v); the request may have been done", c.target, err).With("maybe_done", true)
 }
 
-// ofHandshake says whether an alert is one by which a server ends a handshake,
+// ofHandshake reports whether an alert is one by which a server ends a handshake,
 // and never a connection that was made.
 func ofHandshake(alert error) bool {
 	text := alert.Error()

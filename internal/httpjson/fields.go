@@ -75,7 +75,7 @@ var (
 	unmarshalerType = reflect.TypeFor[json.Unmarshaler]()
 )
 
-// needsBody says whether a document of the type has a member that is required, so that
+// needsBody reports whether a document of the type has a member that is required, so that
 // a request with no body at all cannot mean it.
 func needsBody(t reflect.Type) bool {
 	for t.Kind() == reflect.Pointer {

@@ -57,7 +57,7 @@ func (c checker) value(t reflect.Type, nullable bool, path string) error {
 	return nil
 }
 
-// open says whether any document will do for a type.
+// open reports whether any document will do for a type.
 func open(t reflect.Type) bool {
 	return t == nil || t.Kind() == reflect.Interface || t == rawType
 }
@@ -123,7 +123,7 @@ func (c checker) end() error {
 	return nil
 }
 
-// misspelt says whether encoding/json takes a name that no field has for that of one.
+// misspelt reports whether encoding/json takes a name that no field has for that of one.
 func misspelt(name string, fields []field) bool {
 	return slices.ContainsFunc(fields, func(f field) bool { return strings.EqualFold(f.name, name) })
 }

@@ -103,7 +103,7 @@ func (a *activeOp) haltLocked() {
 	}
 }
 
-// criticalLocked says whether the op is in a critical section. The caller holds mu.
+// criticalLocked reports whether the op is in a critical section. The caller holds mu.
 func (a *activeOp) criticalLocked() bool {
 	p := &a.progress
 	if a.plan == nil || a.parkedLocked() || p.Current < 0 || p.Current >= len(p.Steps) || !a.plan.Steps[p.Current].Critical {

@@ -23,7 +23,7 @@ func (b *backoff) next() time.Duration {
 	return b.last
 }
 
-// sleep waits for d or until ctx ends, and says whether it was the time.
+// sleep waits for d or until ctx ends, and reports whether it was the time.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

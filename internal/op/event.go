@@ -14,7 +14,7 @@ type event struct {
 	data json.RawMessage
 }
 
-// is says whether a record is this event.
+// is reports whether a record is this event.
 func (e event) is(r Record) bool {
 	return r.Kind == e.kind && r.Step == e.step && bytes.Equal(r.Data, e.data)
 }

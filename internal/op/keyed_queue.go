@@ -36,7 +36,7 @@ func (q *keyedQueue) enter(mine *ticket) {
 	q.tickets = append(q.tickets, mine)
 }
 
-// enterFree enters if it is its turn at once, and says whether it is.
+// enterFree enters if it is its turn at once, and reports whether it is.
 func (q *keyedQueue) enterFree(mine *ticket) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 // leaveAfter is how long the journal may refuse a record in a critical section.
 const leaveAfter = time.Second
 
-// mayLeave says whether the op is in a critical section that it may leave while the journal does
+// mayLeave reports whether the op is in a critical section that it may leave while the journal does
 // not take these records. An op that stops for the operator stays as it is.
 func (a *activeOp) mayLeave(events []event) bool {
 	a.mu.Lock()
@@ -29,7 +29,7 @@ func (a *activeOp) mayLeave(events []event) bool {
 	return events[0].kind != EventNeedsOperator && a.criticalLocked()
 }
 
-// failsToLeave says whether a step whose notes the journal does not take has to fail, so that the op
+// failsToLeave reports whether a step whose notes the journal does not take has to fail, so that the op
 // leaves the critical section that it is in.
 func (a *activeOp) failsToLeave() bool {
 	a.mu.Lock()
@@ -70,12 +70,12 @@ func (a *activeOp) leaveForward(current int, done bool) error {
 	return nil
 }
 
-// committedWith says whether the op is behind its commit point, or is with these records.
+// committedWith reports whether the op is behind its commit point, or is with these records.
 func (a *activeOp) committedWith(events []event) bool {
 	return a.snapshot().Committed || events[0].kind == EventSucceeded && events[0].step == a.plan.Commit
 }
 
-// failsAsLeft says whether the failure of the current step is to be recorded instead of these
+// failsAsLeft reports whether the failure of the current step is to be recorded instead of these
 // records, now that the section was left.
 func (a *activeOp) failsAsLeft(events []event) bool {
 	return !a.committedWith(events) && (events[0].kind == EventStarted || events[0].kind == EventSucceeded)

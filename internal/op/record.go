@@ -19,7 +19,7 @@ const (
 	writtenFailure
 )
 
-// goesOn says whether the op can go on.
+// goesOn reports whether the op can go on.
 func (w written) goesOn() bool { return w != writtenNot }
 
 // record brings records to stable storage, all at once, however long that takes: until they

@@ -79,7 +79,7 @@ func (p *Progress) clone() Progress {
 	return q
 }
 
-// begun says whether any step was ever started.
+// begun reports whether any step was ever started.
 func (p *Progress) begun() bool {
 	return slices.ContainsFunc(p.Steps, func(s StepStatus) bool { return s != StepPending })
 }

@@ -45,7 +45,7 @@ func (r *Run) SetOutput(v any) error {
 	return nil
 }
 
-// Output decodes the output of an earlier step into v and says whether there
+// Output decodes the output of an earlier step into v and reports whether there
 // is one.
 func (r *Run) Output(step string, v any) (bool, error) {
 	return decode(r.outputs, step, v)

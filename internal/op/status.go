@@ -93,9 +93,9 @@ const (
 	StateNeedsOperator State = "needs_operator"
 )
 
-// Final says whether nothing more will happen to an op in this state.
+// Final reports whether nothing more will happen to an op in this state.
 func (s State) Final() bool { return s == StateDone || s == StateUndone }
 
-// Settled says whether the op will not move any more by itself: it is final, or needs the
+// Settled reports whether the op will not move any more by itself: it is final, or needs the
 // operator.
 func (s State) Settled() bool { return s.Final() || s == StateNeedsOperator }

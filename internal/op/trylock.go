@@ -2,7 +2,7 @@
 
 package op
 
-// TryLock calls f while no op has one of the keys, and says whether it did. It does not
+// TryLock calls f while no op has one of the keys, and reports whether it did. It does not
 // wait: f is not called if an op has one of the keys, whether it is at work, waiting or
 // parked, nor while ops of the journal may not have been taken up (before Resume, and after
 // Halt or Stop). Ops that are submitted while f is at work wait for their turn, so f has to

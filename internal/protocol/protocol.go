@@ -180,7 +180,7 @@ func isName(name string) bool {
 	return name != "" && len(name) <= maxName && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
-// IsNewer says whether the program speaks a later protocol than this one.
+// IsNewer reports whether the program speaks a later protocol than this one.
 func (a Announcement) IsNewer() bool { return a.Protocol > Number }
 
 // Lacks returns which of the features a program does not have.

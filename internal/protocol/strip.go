@@ -4,7 +4,7 @@ package protocol
 
 import "reflect"
 
-// IsFirst says whether a program is older than announcements. It refuses fields that it does not
+// IsFirst reports whether a program is older than announcements. It refuses fields that it does not
 // know, where later ones leave them unread.
 func (a Announcement) IsFirst() bool {
 	return a.Protocol == first && a.Version == "" && len(a.Features) == 0

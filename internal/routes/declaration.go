@@ -76,7 +76,7 @@ const (
 	Remembers
 )
 
-// ByRegistry says whether the registry answers what the daemon is asked.
+// ByRegistry reports whether the registry answers what the daemon is asked.
 func (p Part) ByRegistry() bool { return p == PassesOn || p == Remembers }
 
 var all []*Declaration

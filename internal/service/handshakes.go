@@ -168,7 +168,7 @@ func (h *handshakes) shake(conn *tls.Conn) (caller string, err error) {
 	return h.tls.Caller(conn.ConnectionState())
 }
 
-// deliver has Accept return what was accepted. It says whether it did.
+// deliver has Accept return what was accepted. It reports whether it did.
 func (h *handshakes) deliver(conn net.Conn, err error) bool {
 	select {
 	case h.done <- accepted{conn, err}:
@@ -218,7 +218,7 @@ func newCounts[K comparable](most int) *counts[K] {
 	return &counts[K]{most: most, of: map[K]int{}}
 }
 
-// enter counts one more, and says whether there was room for it.
+// enter counts one more, and reports whether there was room for it.
 func (c *counts[K]) enter(key K) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

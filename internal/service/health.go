@@ -143,7 +143,7 @@ func (p *probe) failure() error {
 	return p.err
 }
 
-// Up says whether the last try of the probe with this name succeeded, and no try hangs now.
+// Up reports whether the last try of the probe with this name succeeded, and no try hangs now.
 func (h *Health) Up(name string) bool {
 	for _, p := range h.probes {
 		if p.Name == name {

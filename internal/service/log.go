@@ -37,7 +37,7 @@ func newLogger(w io.Writer, level string, send sendRecord) (*slog.Logger, error)
 	return slog.New(slog.NewTextHandler(w, options)), nil
 }
 
-// isJournal says whether w is the stream that systemd connected to the
+// isJournal reports whether w is the stream that systemd connected to the
 // journal. The variable alone does not say it: children inherit it.
 func isJournal(w io.Writer) bool {
 	f, ok := w.(*os.File)

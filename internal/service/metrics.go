@@ -81,7 +81,7 @@ func (m *Metrics) listen(ctx context.Context) (listener net.Listener, err error)
 	return nil, fmt.Errorf("start server: %w", err)
 }
 
-// laterPerhaps says whether an address that cannot be had now may be had later: another
+// laterPerhaps reports whether an address that cannot be had now may be had later: another
 // program has it, or the unit of this one lets it open none.
 func laterPerhaps(err error) bool {
 	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)

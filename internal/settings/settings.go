@@ -129,7 +129,7 @@ func CheckPath(name, path string) error {
 	return nil
 }
 
-// Listens says whether an address of metrics_listen asks for a server.
+// Listens reports whether an address of metrics_listen asks for a server.
 func Listens(address string) bool { return address != "" && address != "off" }
 
 // CheckListen refuses an address of metrics_listen that is none.

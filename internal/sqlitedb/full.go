@@ -9,7 +9,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// IsFull says whether err means that the disk is full. The data of the failed write is not
+// IsFull reports whether err means that the disk is full. The data of the failed write is not
 // in the file then.
 func IsFull(err error) bool {
 	var e *sqlite.Error

@@ -9,7 +9,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// StorageFailed says whether err of SQLite is about the file or its storage (full, damaged,
+// StorageFailed reports whether err of SQLite is about the file or its storage (full, damaged,
 // unreadable) and not about a statement or its values. After such an error SQLite may have
 // rolled the transaction back by itself, so the transaction must not be used any more.
 func StorageFailed(err error) bool {

@@ -10,7 +10,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// Violates says whether a unique index or primary key over the columns, given as
+// Violates reports whether a unique index or primary key over the columns, given as
 // "table.column" in the order of the index, has refused a statement with err.
 func Violates(err error, columns ...string) bool {
 	var e *sqlite.Error

@@ -80,7 +80,7 @@ func readTests(t *testing.T, folder string) testsOf {
 // statesOfDomains are names of subtests that are constants of package hv.
 var statesOfDomains = []string{"running", "paused", "stopped"}
 
-// has says whether the package has the test, as far as the text of it says: the name of a
+// has reports whether the package has the test, as far as the text of it says: the name of a
 // subtest is a text of the package, begins with one, or is part of one. The report of the
 // matrix finds out what is left.
 func (p testsOf) has(name string) bool {

@@ -68,7 +68,7 @@ func fileUses(t *testing.T, p *goPackage) uses {
 	return found
 }
 
-// isMethod says whether an object is a method of a type; those of interfaces are the
+// isMethod reports whether an object is a method of a type; those of interfaces are the
 // interface's.
 func isMethod(obj types.Object) bool {
 	f, ok := obj.(*types.Func)

@@ -20,7 +20,7 @@ import (
 // paused, not behind the pause itself and what only waits in it.
 const Env = "VOLFERRY_CRASH"
 
-// Every says whether every point may be struck at.
+// Every reports whether every point may be struck at.
 func Every() bool { return os.Getenv(Env) != "" }
 
 // SeedEnv is the number from which all follows that a test chooses by chance.

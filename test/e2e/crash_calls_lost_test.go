@@ -63,7 +63,7 @@ func (h *host) libvirtIsLost(t *testing.T) bool {
 	})
 }
 
-// allWait says whether every operation that is open says for what it waits.
+// allWait reports whether every operation that is open says for what it waits.
 func (c *callGuest) allWait(t *testing.T) bool {
 	t.Helper()
 	return !slices.ContainsFunc(get[[]api.Op](t, c.host, "ops", "op", "list"), func(o api.Op) bool {

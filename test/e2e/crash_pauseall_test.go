@@ -175,7 +175,7 @@ func (s *sharers) neverLoose(t *testing.T) {
 	}
 }
 
-// hasMemory says whether memory of the guest is on disk.
+// hasMemory reports whether memory of the guest is on disk.
 func (s *sharers) hasMemory(t *testing.T, g *guest) bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(s.saves, g.UUID+".*"))

@@ -44,7 +44,7 @@ func (p point) step() string { return strings.Split(string(p), ".")[1] }
 // on the other it may have, or has.
 func (p point) atEffect() bool { return p.isAfter("started") || p.isAfter("do") }
 
-// isAfter says whether the moment is that after what the word says.
+// isAfter reports whether the moment is that after what the word says.
 func (p point) isAfter(word string) bool { return strings.HasSuffix(string(p), ".after_"+word) }
 
 // atStart: the step has begun.

@@ -178,7 +178,7 @@ func (x *trial) once(t *testing.T, p point, b blow) {
 }
 
 // diesOnceMore kills the daemon at a moment of chance after one blow in three of make test-crash, and starts it again: whatever
-// the recovery from a blow has begun is cut off as well. It says whether it did.
+// the recovery from a blow has begun is cut off as well. It reports whether it did.
 func (x *trial) diesOnceMore(t *testing.T) bool {
 	t.Helper()
 	if !crash.Every() {

@@ -306,7 +306,7 @@ func idOf(t *testing.T, out string) string {
 	return id
 }
 
-// exists says whether there is something at the path.
+// exists reports whether there is something at the path.
 func exists(t *testing.T, path string) bool {
 	t.Helper()
 	_, err := os.Stat(path)

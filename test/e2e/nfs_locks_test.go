@@ -32,7 +32,7 @@ func otherHostOpens(t *testing.T, h *host, file string) (letsGo func()) {
 	return letsGo
 }
 
-// otherHostMayOpen says whether QEMU can open a file for writing at the server, where nothing but a lock may keep it
+// otherHostMayOpen reports whether QEMU can open a file for writing at the server, where nothing but a lock may keep it
 // from that.
 func otherHostMayOpen(t *testing.T, file string) bool {
 	t.Helper()

@@ -83,7 +83,7 @@ func (p *partition) identities() []string {
 	return []string{at(p.start), at(p.elsewhere)}
 }
 
-// isPartition says whether a path leads to a partition.
+// isPartition reports whether a path leads to a partition.
 func isPartition(t *testing.T, path string) bool {
 	t.Helper()
 	_, err := os.Stat(filepath.Join("/sys/class/block", filepath.Base(deviceNode(t, path)), "partition"))

@@ -40,7 +40,7 @@ func (h *host) loseRegistry(t *testing.T) (back func(*testing.T)) {
 	return back
 }
 
-// isStale says whether a read is answered from the daemon's memory.
+// isStale reports whether a read is answered from the daemon's memory.
 func (h *host) isStale(t *testing.T, args ...string) bool {
 	t.Helper()
 	var doc struct {

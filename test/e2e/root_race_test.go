@@ -51,7 +51,7 @@ func TestRootDetachAndVirshStartExcludeEachOther(t *testing.T) {
 }
 
 // raceForRoot runs a detach of the root and, lead after it, a virsh start, and claims
-// that one of them won. It leaves the instance off, with its root, and says whether
+// that one of them won. It leaves the instance off, with its root, and reports whether
 // it was started.
 func (g *guest) raceForRoot(t *testing.T, root *volume, lead time.Duration) (started bool) {
 	t.Helper()

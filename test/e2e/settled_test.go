@@ -251,7 +251,7 @@ func deviceNode(t *testing.T, path string) string {
 	return node
 }
 
-// isBlockDevice says whether a path leads to a block device.
+// isBlockDevice reports whether a path leads to a block device.
 func isBlockDevice(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.Mode().Type() == os.ModeDevice

@@ -262,12 +262,12 @@ func (s *soak) round(t *testing.T) {
 	}
 }
 
-// wasUnderWay says whether the migration had begun and was not over at that time.
+// wasUnderWay reports whether the migration had begun and was not over at that time.
 func wasUnderWay(m api.Migration, at time.Time) bool {
 	return m.StartedAt.Before(at) && (m.FinishedAt == nil || m.FinishedAt.After(at))
 }
 
-// hasMoved says whether there was ever a migration of the guest's volumes.
+// hasMoved reports whether there was ever a migration of the guest's volumes.
 func (g *guest) hasMoved(t *testing.T) bool {
 	t.Helper()
 	return len(get[[]api.Migration](t, g.host, "migrations", "migration", "list", "--all", "--instance", g.Name)) > 0

@@ -214,7 +214,7 @@ func (p *puppet) rest(t *testing.T) {
 	}
 }
 
-// has says whether a volume is attached to somebody.
+// has reports whether a volume is attached to somebody.
 func (p *puppet) has(t *testing.T, volume string) bool {
 	t.Helper()
 	return len(get[api.Volume](t, p.host, "volume", "volume", "show", volume).Attachments) > 0

@@ -72,7 +72,7 @@ func (f *fold) hold(t *testing.T) (goOn func()) {
 	return func() { _ = unix.Kill(pids[0], unix.SIGCONT) }
 }
 
-// standsStill says whether a signal has stopped a process.
+// standsStill reports whether a signal has stopped a process.
 func standsStill(t *testing.T, pid int) bool {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))

@@ -35,7 +35,7 @@ func startOutrun(t *testing.T) *sharedLive {
 	return s
 }
 
-// heldBack says whether both guests may write less than their owners let them.
+// heldBack reports whether both guests may write less than their owners let them.
 func (s *sharedLive) heldBack(t *testing.T) bool {
 	t.Helper()
 	first, second := limitsOf(t, s.g1, s.disk1), limitsOf(t, s.g2, s.disk2)

@@ -182,7 +182,7 @@ func TestEveryPageWithCommandsIsFollowed(t *testing.T) {
 	}
 }
 
-// declared says whether a file of this package, or of package e2e or registry, has a test and the path of the
+// declared reports whether a file of this package, or of package e2e or registry, has a test and the path of the
 // page that it follows.
 func declared(t *testing.T, test, path string) bool {
 	t.Helper()

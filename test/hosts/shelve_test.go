@@ -189,7 +189,7 @@ func inBackground(t *testing.T, at site.Caller, args ...string) chan error {
 	return ended
 }
 
-// hasCode says whether volferryctl -o json has ended with one of the codes.
+// hasCode reports whether volferryctl -o json has ended with one of the codes.
 func hasCode(err error, codes ...api.Code) bool {
 	for _, code := range codes {
 		if strings.Contains(err.Error(), `"code":"`+string(code)+`"`) {

@@ -69,7 +69,7 @@ func TestAShelvedInstanceComesBackFromWhereItsVolumesWereMoved(t *testing.T) {
 	assertHolds(t, d, d.Location, there.History("vdb"))
 }
 
-// copying says whether a migration copies the volume now.
+// copying reports whether a migration copies the volume now.
 func copying(t *testing.T, at site.Caller, volume string) bool {
 	t.Helper()
 	return slices.ContainsFunc(get[[]api.Migration](t, at, "migrations", "migration", "list"), func(m api.Migration) bool {

@@ -134,7 +134,7 @@ func (p *packagedHost) copied(t *testing.T) int64 {
 	return 0
 }
 
-// drained says whether the one drain is over; then it has moved all.
+// drained reports whether the one drain is over; then it has moved all.
 func (p *packagedHost) drained(t *testing.T) bool {
 	t.Helper()
 	d := get[[]api.Drain](t, p.admin, "drains", "drain", "list")[0]

@@ -81,7 +81,7 @@ type History struct {
 // volumeBlocks is the size of the volume.
 func (h *History) volumeBlocks() uint64 { return cmp.Or(h.Volume, h.Stream.Blocks) }
 
-// covers says whether a block is in the part that the history is of.
+// covers reports whether a block is in the part that the history is of.
 func (h *History) covers(block uint64) bool {
 	return h.Stream.Covers(block)
 }

@@ -47,7 +47,7 @@ func Inject(tb testing.TB, pid int, args ...string) (stop func()) {
 	return stop
 }
 
-// traced says whether every thread of a process has a tracer.
+// traced reports whether every thread of a process has a tracer.
 func traced(pid int) bool {
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// IOThreads says whether a guest of the lab may have I/O threads, and says why in the log of the
+// IOThreads reports whether a guest of the lab may have I/O threads, and says why in the log of the
 // test if it may not.
 //
 // In QEMU 10, where it emulates the processor, the interrupt of a request that an I/O thread

@@ -294,7 +294,7 @@ func (l *Libvirtd) Cont() error { return l.signal(unix.SIGCONT) }
 // Reload makes libvirtd look for hooks and configuration again, soon.
 func (l *Libvirtd) Reload() error { return l.signal(unix.SIGHUP) }
 
-// Running says whether libvirtd has not ended.
+// Running reports whether libvirtd has not ended.
 func (l *Libvirtd) Running() bool {
 	select {
 	case <-l.libvirtd.done:

@@ -138,7 +138,7 @@ func (all *Results) trials(t Test) (passed, failed int) {
 	return passed, failed
 }
 
-// Report prints a line for each row, and says whether no test of a row failed and none
+// Report prints a line for each row, and reports whether no test of a row failed and none
 // was named wrongly.
 func (all *Results) Report(w io.Writer, phases []Phase) (good bool) {
 	good = true

@@ -72,7 +72,7 @@ func (r *target) runs(t Test) bool {
 	return slices.ContainsFunc(r.packages, here) && (r.run == nil || r.run.MatchString(t.Function()))
 }
 
-// Runs says whether a target runs a test.
+// Runs reports whether a target runs a test.
 func (all Targets) Runs(name string, t Test) bool {
 	return slices.ContainsFunc(all, func(r target) bool { return r.name == name && r.runs(t) })
 }

@@ -42,7 +42,7 @@ func every() int {
 	return n
 }
 
-// chosen says whether a move is tried on a layout. Each is on all if it is cut at all points, and
+// chosen reports whether a move is tried on a layout. Each is on all if it is cut at all points, and
 // otherwise on two, so that all layouts have their turn.
 func chosen(move, layout int) bool {
 	const turns = 3

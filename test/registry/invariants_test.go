@@ -90,7 +90,7 @@ func checkVolume(t *testing.T, v api.Volume, moves map[string]api.Migration) {
 	}
 }
 
-// checkTrail says whether the audit trail has no gap, and whether the registry
+// checkTrail reports whether the audit trail has no gap, and whether the registry
 // has found its chain whole at every start.
 func (c *cluster) checkTrail(t *testing.T) {
 	t.Helper()

@@ -125,7 +125,7 @@ func (r *rules) deny(broken bool, code api.Code) {
 	}
 }
 
-// stale says whether the caller is of another epoch, or fenced.
+// stale reports whether the caller is of another epoch, or fenced.
 func (w world) stale(c call) bool { return w.fenced[c.host] || w.epochs[c.host] != c.epoch }
 
 func (w world) reserve(c call) (world, answer, []api.Code) {
@@ -312,14 +312,14 @@ func (w world) equal(o world) bool {
 		w.epochs == o.epochs && w.fenced == o.fenced && slices.Equal(w.holds, o.holds)
 }
 
-// shows says whether a read may have seen this. It tells neither the states of
+// shows reports whether a read may have seen this. It tells neither the states of
 // the hosts nor that of the migration.
 func (w world) shows(seen world) bool {
 	return w.deleting == seen.deleting && w.many == seen.many && w.keeper == seen.keeper && w.generation == seen.generation &&
 		w.move.id == seen.move.id && slices.Equal(w.holds, seen.holds)
 }
 
-// may says whether a call in this world may have been answered so, and what the
+// may reports whether a call in this world may have been answered so, and what the
 // world is then.
 func (w world) may(c call, a answer) (bool, world) {
 	next, want, refusals := w.apply(c)

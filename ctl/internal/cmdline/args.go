@@ -113,7 +113,7 @@ func (a *arrangement) line(program string) []string {
 
 func isHelp(word string) bool { return word == "--help" || word == "-h" || word == "-help" }
 
-// IsFlag says whether a word is written as a flag; "-" alone is not.
+// IsFlag reports whether a word is written as a flag; "-" alone is not.
 func IsFlag(word string) bool { return len(word) > 1 && word[0] == '-' }
 
 func findCommand(commands []*cli.Command, name string) *cli.Command {

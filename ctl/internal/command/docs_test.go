@@ -114,7 +114,7 @@ func typed(line string) []string {
 	return args
 }
 
-// isTheShells says whether a word begins a pipe or a redirection.
+// isTheShells reports whether a word begins a pipe or a redirection.
 func isTheShells(word string) bool {
 	return strings.HasPrefix(word, "|") || strings.HasPrefix(word, "<")
 }

@@ -37,7 +37,7 @@ type drainPlan struct {
 	outside bool
 }
 
-// comes says whether the volume is not in the pool yet.
+// comes reports whether the volume is not in the pool yet.
 func (p *drainPlan) comes(pool string) bool {
 	return p.Migration != nil && p.Migration.Dst.Pool == pool
 }
@@ -209,7 +209,7 @@ func needsPool(v *api.Volume, pools []api.Pool, pool string) *api.Error {
 	return v.NeedsPool(&pools[i])
 }
 
-// underWay says whether a drain waits for a move of somebody else, and does not leave its volume
+// underWay reports whether a drain waits for a move of somebody else, and does not leave its volume
 // behind.
 func underWay(m *api.Migration) bool {
 	return !m.State.Final() && m.State != api.MigrationNeedsOperator && m.State != api.MigrationOrphaned

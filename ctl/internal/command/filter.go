@@ -59,7 +59,7 @@ func emptyText(c *cli.Context, noun, empty string, filters ...string) string {
 	return empty
 }
 
-// matches says whether the user did not give the flag, or gave one of the values.
+// matches reports whether the user did not give the flag, or gave one of the values.
 func matches(c *cli.Context, flag string, values ...string) bool {
 	asked := c.String(flag)
 	return asked == "" || slices.Contains(values, asked)

@@ -147,7 +147,7 @@ func instanceShow(c *cli.Context, s *session.Session) error {
 	return s.PrintRecord(resp, i.ID, &r)
 }
 
-// lockLine says whether an instance is locked, by which migration if by one, and why.
+// lockLine reports whether an instance is locked, by which migration if by one, and why.
 func lockLine(i *api.Instance) string {
 	if !i.Locked {
 		return render.YesNo(false)

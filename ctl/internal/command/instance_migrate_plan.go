@@ -108,7 +108,7 @@ func planVolume(ctx context.Context, s *session.Session, id string, target api.M
 	return v, nil
 }
 
-// goesBySelf says whether a migration that is open goes on to its end without being asked.
+// goesBySelf reports whether a migration that is open goes on to its end without being asked.
 func goesBySelf(m *api.Migration) bool {
 	switch m.State { //nolint:exhaustive // all others wait for somebody, or go back
 	case api.MigrationStarting, api.MigrationCopying, api.MigrationCompleting:

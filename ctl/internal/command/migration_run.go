@@ -57,7 +57,7 @@ func overBefore(s *session.Session, resp session.Response, m *api.Migration) str
 	}
 }
 
-// isNotFound says whether the answer to a request was not_found. An operation that began and
+// isNotFound reports whether the answer to a request was not_found. An operation that began and
 // failed with not_found is something else.
 func isNotFound(err error) bool {
 	var ended *session.AdvisedError
@@ -122,7 +122,7 @@ func awaitMigration(ctx context.Context, s *session.Session, m *api.Migration) (
 	return endWatch(ctx, s, display, m.ID)
 }
 
-// migrationSettled says whether a migration does not change until somebody asks for it: it
+// migrationSettled reports whether a migration does not change until somebody asks for it: it
 // is over, or its last operation failed.
 func migrationSettled(m *api.Migration) bool {
 	if m.Stopped() {

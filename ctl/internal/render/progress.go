@@ -157,7 +157,7 @@ func phaseOf(m *api.Migration) string {
 // bytes of the volume.
 var waits = []string{"saving", "restoring"}
 
-// movesBytes says whether the byte counts of m are about its present phase.
+// movesBytes reports whether the byte counts of m are about its present phase.
 func movesBytes(m *api.Migration) bool {
 	return !m.State.Final() && slices.Contains([]string{"clone", "offload", "copy", "flush", "verify", "fold", "copying"}, m.Phase)
 }

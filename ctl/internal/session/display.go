@@ -78,7 +78,7 @@ func (d *Display) JSONLine(doc any) bool {
 	return true
 }
 
-// Draws says whether the progress is for a person, and not quiet or JSON.
+// Draws reports whether the progress is for a person, and not quiet or JSON.
 func (d *Display) Draws() bool { return d.bar != nil }
 
 // Finish makes sure that the last line of NDJSON shows how the migration ended.

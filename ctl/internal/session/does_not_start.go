@@ -96,7 +96,7 @@ func startFailure(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// IsStartFailure says whether err is of a program that does not start: there is no use in asking it again.
+// IsStartFailure reports whether err is of a program that does not start: there is no use in asking it again.
 func IsStartFailure(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Details[detailDoesNotStart] != nil

@@ -17,7 +17,7 @@ const outageTimeout = time.Minute
 // outageBackoff is the delay between requests to a daemon that is away.
 var outageBackoff = retry.Backoff{First: 200 * time.Millisecond, Max: 2 * time.Second}
 
-// isOutage says whether err may pass by itself: there was no answer, or it says that the
+// isOutage reports whether err may pass by itself: there was no answer, or it says that the
 // other side is not available yet.
 func isOutage(err error) bool {
 	var answer *api.Error

@@ -204,7 +204,7 @@ var ErrMaybeDone = errors.New("it may have been done")
 // answer is what a request waits for, in words for a person.
 func (s *Session) answer() string { return "an answer from " + s.Client.Target() }
 
-// maybeDone says whether the connection broke with the request on its way.
+// maybeDone reports whether the connection broke with the request on its way.
 func maybeDone(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Details["maybe_done"] == true

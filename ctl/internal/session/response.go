@@ -49,13 +49,13 @@ func (r Response) With(field string, member json.RawMessage) Response {
 	return r
 }
 
-// doneBefore says whether the op of the answer is over, and not that of the request with this key.
+// doneBefore reports whether the op of the answer is over, and not that of the request with this key.
 func (r Response) doneBefore(key string) bool {
 	var op api.Op
 	return r.Decode("op", &op) == nil && op.ID != key && op.State == api.OpDone
 }
 
-// Has says whether the answer has field, and that is not null.
+// Has reports whether the answer has field, and that is not null.
 func (r Response) Has(field string) bool {
 	member, ok := r.Members[field]
 	return ok && string(member) != "null"

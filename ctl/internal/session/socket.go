@@ -31,7 +31,7 @@ func ChooseSocket(asked string) string {
 	return DaemonSocket
 }
 
-// IsRemote says whether target is a registry on another machine, and no socket.
+// IsRemote reports whether target is a registry on another machine, and no socket.
 func IsRemote(target string) bool { return strings.HasPrefix(target, "https://") }
 
 // registryProgram is what the registry calls itself.

@@ -158,18 +158,18 @@ func (s *Session) readEnd(ctx context.Context, w *Work) (Response, error) {
 	return resp.With("migration", moveResp.Members["migration"]), nil
 }
 
-// beingCancelled says whether the op ended because somebody cancels its migration. The
+// beingCancelled reports whether the op ended because somebody cancels its migration. The
 // state of the migration shows that a moment later.
 func (w Work) beingCancelled() bool {
 	return w.Op.Error != nil && w.Op.Error.Details["state"] == string(api.MigrationCancelling) && !w.Migration.State.Final()
 }
 
-// cancelRefused says whether the op was a cancel that failed before it changed anything.
+// cancelRefused reports whether the op was a cancel that failed before it changed anything.
 func (w Work) cancelRefused() bool {
 	return strings.HasPrefix(w.Op.Kind, "migration_cancel") && (w.Migration.State == api.MigrationStarted || w.Migration.State == api.MigrationCopied)
 }
 
-// tookBack says whether a cancel has had a start undone that waited for the operator: then there was
+// tookBack reports whether a cancel has had a start undone that waited for the operator: then there was
 // nothing more to cancel.
 func (w Work) tookBack() bool {
 	return w.cancels && w.Op.Error != nil && w.Op.Error.Details["state"] == string(api.MigrationCancelling) && w.Migration != nil && w.Migration.State == api.MigrationError

@@ -148,7 +148,7 @@ func (s *Session) startWaitNotice(ctx context.Context, say func(line string), op
 	}
 }
 
-// opFinished says whether an op with this state or result is over.
+// opFinished reports whether an op with this state or result is over.
 func opFinished(state string) bool {
 	return state == api.OpDone || state == api.OpUndone || state == api.OpNeedsOperator
 }

@@ -65,13 +65,13 @@ func read(text string) State {
 	}
 }
 
-// Up says whether the program has started.
+// Up reports whether the program has started.
 func (s State) Up() bool { return s.Active == "active" || s.Active == "reloading" }
 
-// GivenUp says whether systemd will not start the program again by itself.
+// GivenUp reports whether systemd will not start the program again by itself.
 func (s State) GivenUp() bool { return s.Active == "failed" }
 
-// Ended says whether the last start or run of the program ended in an error, and nothing has been
+// Ended reports whether the last start or run of the program ended in an error, and nothing has been
 // started since.
 func (s State) Ended() bool { return s.GivenUp() || strings.HasPrefix(s.Sub, "auto-restart") }
 

@@ -45,7 +45,7 @@ func guarded(next http.Handler) http.Handler {
 	})
 }
 
-// isLoopbackName says whether a Host header names this machine as no DNS server can make
+// isLoopbackName reports whether a Host header names this machine as no DNS server can make
 // another name do (DNS rebinding). The port is that of the browser's end of a forwarding.
 func isLoopbackName(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
@@ -55,7 +55,7 @@ func isLoopbackName(hostport string) bool {
 	return host == "127.0.0.1" || host == "::1" || host == "localhost"
 }
 
-// isOwnOrigin says whether the request is made by this page, or by nobody's page. A link
+// isOwnOrigin reports whether the request is made by this page, or by nobody's page. A link
 // to open the page may stand anywhere, in a terminal that is a web page itself for one.
 func isOwnOrigin(r *http.Request) bool {
 	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {

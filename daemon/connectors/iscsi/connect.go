@@ -153,7 +153,7 @@ func (i iscsi) shows(ctx context.Context, p place, u unit) (*device, error) {
 	return i.verdict(p, u, w, there)
 }
 
-// look says whether a volume is there with all that belongs to it. Each session is asked once for
+// look reports whether a volume is there with all that belongs to it. Each session is asked once for
 // what is new, and each disk whether it is what it was.
 func (i iscsi) look(ctx context.Context, p place, u unit, w *wait) (whole bool, err error) {
 	if w.sessions, err = readSessions(i.Devices, p); err != nil {
@@ -206,7 +206,7 @@ func (i iscsi) scan(ctx context.Context, p place, u unit, w *wait) error {
 	return nil
 }
 
-// mapped says whether a map is on all paths of a unit that work. Those on which none is are given
+// mapped reports whether a map is on all paths of a unit that work. Those on which none is are given
 // to multipathd, which may leave a unit alone that it has not had before, once udev knows them: it
 // asks udev what they are.
 func (i iscsi) mapped(ctx context.Context, u unit, w *wait) (bool, error) {

@@ -169,7 +169,7 @@ func (h *fakeHost) copyLock(u unit) *os.File {
 	return f
 }
 
-// isWaitedFor says whether somebody waits for a lock, as the kernel has it.
+// isWaitedFor reports whether somebody waits for a lock, as the kernel has it.
 func (h *fakeHost) isWaitedFor(lock *os.File) bool {
 	h.t.Helper()
 	var st unix.Stat_t

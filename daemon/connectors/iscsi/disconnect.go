@@ -144,7 +144,7 @@ func (i iscsi) removeMaps(ctx context.Context, devices []string) (kept []string,
 	return kept, nil
 }
 
-// pathsOf returns the paths of a map that are among devices, and says whether it has others that are there.
+// pathsOf returns the paths of a map that are among devices, and reports whether it has others that are there.
 func (i iscsi) pathsOf(m string, devices []string) (ours []string, others bool, err error) {
 	disks, err := i.Slaves(m)
 	for _, d := range disks {

@@ -25,7 +25,7 @@ type iscsi struct {
 	runHolding func(ctx context.Context, lock *os.File, args ...string) ([]byte, error)
 	// installed refuses where a program is missing, with the package that has it.
 	installed func(program, debian string) error
-	// canCopy says whether the command is there that has a target copy.
+	// canCopy reports whether the command is there that has a target copy.
 	canCopy func() bool
 	// write writes an attribute of sysfs.
 	write func(path, text string) error

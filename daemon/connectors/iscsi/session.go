@@ -124,7 +124,7 @@ func (s *session) add(devices target.Devices, dir string) error {
 	return nil
 }
 
-// reaches says whether one of the sessions is with a portal.
+// reaches reports whether one of the sessions is with a portal.
 func reaches(sessions []session, portal target.Address) bool {
 	return slices.ContainsFunc(sessions, func(s session) bool { return slices.Contains(s.portals, portal) })
 }

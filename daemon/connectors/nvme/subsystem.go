@@ -118,7 +118,7 @@ func (s *subsystem) add(devices target.Devices, dir, name string) error {
 	return nil
 }
 
-// reaches says whether one of the controllers is at an address.
+// reaches reports whether one of the controllers is at an address.
 func (s subsystem) reaches(a target.Address) bool {
 	return slices.ContainsFunc(s.controllers, func(c controller) bool {
 		parts := strings.Split(c.address, ",")

@@ -43,7 +43,7 @@ func decodeAndKeep(r *http.Request, v any) (*http.Request, error) {
 	return again, nil
 }
 
-// onShelf says whether an instance is on no host. A request that this host has
+// onShelf reports whether an instance is on no host. A request that this host has
 // begun is this host's, whatever became of the instance since; what cannot be told
 // is looked at where it is done.
 func (s *Server) onShelf(ctx context.Context, opID, instance string) bool {

@@ -73,7 +73,7 @@ type Deps struct {
 	// Certificates checks until when the certificates of this host are good; it is nil if
 	// the host has none.
 	Certificates func() []api.Check
-	// ShortOfRoom, if not nil, says whether guests are about to fill the filesystem of the
+	// ShortOfRoom, if not nil, reports whether guests are about to fill the filesystem of the
 	// journal.
 	ShortOfRoom func() []api.Check
 	// Metrics, if not nil, returns what is wrong with the server of the metrics.

@@ -59,7 +59,7 @@ func (s *Server) libvirtPart() api.Check {
 // refreshTimeout bounds how long a status waits for a registry that was away.
 const refreshTimeout = time.Second
 
-// registryPart says whether the registry answers, in its own words if it takes no
+// registryPart reports whether the registry answers, in its own words if it takes no
 // changes, and how old what is remembered of it is. One that was away is asked: it may
 // have been started a moment ago.
 func (s *Server) registryPart(ctx context.Context) api.Check {
@@ -107,7 +107,7 @@ func (s *Server) endpoint() string {
 	return text
 }
 
-// epochPart says whether this host may work, and what it lost.
+// epochPart reports whether this host may work, and what it lost.
 func (s *Server) epochPart() api.Check {
 	const name = "epoch"
 	_, epoch := s.Uplink.Token()

@@ -48,7 +48,7 @@ func letters(n int) string {
 	return letters(n/alphabet-1) + letters(n%alphabet)
 }
 
-// bootsBefore says whether a disk at this device would have the place in the order of
+// bootsBefore reports whether a disk at this device would have the place in the order of
 // booting that a root had which is away: one without a number is the first of the disks.
 // libvirt has those of a bus in the order of their names.
 func bootsBefore(device string, root *hv.Disk) bool {
@@ -68,7 +68,7 @@ func slot(device string, inst api.Instance) *api.BlockDeviceMapping {
 	return &inst.BlockDeviceMappings[i]
 }
 
-// hasSCSI says whether a disk shows that the domain has a SCSI controller.
+// hasSCSI reports whether a disk shows that the domain has a SCSI controller.
 func hasSCSI(dom *hv.Domain) bool {
 	return slices.ContainsFunc(dom.Config, func(d hv.Disk) bool { return d.Bus == "scsi" }) &&
 		(!dom.State.Active() || slices.ContainsFunc(dom.Live, func(d hv.Disk) bool { return d.Bus == "scsi" }))

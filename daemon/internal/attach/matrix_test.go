@@ -21,7 +21,7 @@ type subject struct {
 	*world
 	kind string
 	in   input
-	// has says whether the instance has the volume after the op.
+	// has reports whether the instance has the volume after the op.
 	has map[op.State]bool
 }
 

@@ -55,7 +55,7 @@ func TestADetachOfARootAndAStartExcludeEachOther(t *testing.T) {
 
 // raced detaches the root while the instance is started after the delay, and fails
 // the test unless exactly one of the two came to pass. It leaves the instance off,
-// with its root, and says whether it was started.
+// with its root, and reports whether it was started.
 func (d *daemon) raced(t *testing.T, round string, delay time.Duration) (started bool) {
 	t.Helper()
 	w := d.world

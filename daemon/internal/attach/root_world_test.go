@@ -132,7 +132,7 @@ func (s *rootSlotRow) mappings(rows map[string]api.Attachment) []api.BlockDevice
 	return []api.BlockDeviceMapping{b}
 }
 
-// isRoot says whether a device is a root slot. The caller holds mu.
+// isRoot reports whether a device is a root slot. The caller holds mu.
 func (r *fakeRegistry) isRoot(instanceID, device string) bool {
 	return r.root != nil && instanceID == web && device == r.root.device
 }

@@ -41,7 +41,7 @@ func (e *env) chooseSlot(in *input, asked api.VolumeAttach, dom *hv.Domain, inst
 	return e.comesBackWhole(in)
 }
 
-// freeAgain says whether a data volume can have the device back that it had.
+// freeAgain reports whether a data volume can have the device back that it had.
 func freeAgain(device string, dom *hv.Domain, inst api.Instance, root *hv.Disk) bool {
 	s := slot(device, inst)
 	return len(device) > len("vd") && !taken(device, dom) && (root == nil || !bootsBefore(device, root)) &&

@@ -78,7 +78,7 @@ func everyCall(t *testing.T, from []hv.State, what func(d *daemon) hosttest.Happ
 }
 
 // simulate runs one op with something that happens at its nth call, and judges
-// the world when everything is well again. It says whether that call came.
+// the world when everything is well again. It reports whether that call came.
 func simulate(t *testing.T, state hv.State, image bool, goal string, n int, what func(d *daemon) hosttest.Happening) bool {
 	t.Helper()
 	kind := goals[goal].kind

@@ -88,7 +88,7 @@ type namedNote struct {
 	Named bool `json:"named"`
 }
 
-// seenWithout says whether the definition is without the disk, by a look.
+// seenWithout reports whether the definition is without the disk, by a look.
 func (e *env) seenWithout(ctx context.Context, in *input) error {
 	v, err := e.sure(ctx, in)
 	if err == nil && v.config != absent {

@@ -319,7 +319,7 @@ func (e *env) stepDetachLive() op.Step {
 	return step(stepNameDetachLive, do, undo, observe)
 }
 
-// lookGone looks at the domain, and says whether the guest was seen without the
+// lookGone looks at the domain, and reports whether the guest was seen without the
 // disk before.
 func (e *env) lookGone(ctx context.Context, r *op.Run, in *input) (*view, bool, error) {
 	var note unplugNote

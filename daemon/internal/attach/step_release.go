@@ -73,7 +73,7 @@ func (e *env) stepRelease() op.Step {
 	return step(stepNameRelease, do, nil, observe)
 }
 
-// overlooks says whether the state of the attachment is to be overlooked: by the
+// overlooks reports whether the state of the attachment is to be overlooked: by the
 // caller's wish, or since the registry was not told that it ends.
 func overlooks(r *op.Run, in *input) (bool, error) {
 	var note beginNote

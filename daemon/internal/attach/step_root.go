@@ -103,7 +103,7 @@ func (e *env) stepVerifyRoot() op.Step {
 	return step(stepNameVerify, do, nil, nil)
 }
 
-// asInSlot says whether the definition's disk is the wanted one, and is what the
+// asInSlot reports whether the definition's disk is the wanted one, and is what the
 // disk before it was to the guest.
 func (in *input) asInSlot(v *view, was *hv.Disk) error {
 	d := v.configDisk

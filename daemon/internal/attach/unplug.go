@@ -77,7 +77,7 @@ func (e *env) unplugAfter(ctx context.Context, in *input, asking func(*view) err
 	}
 }
 
-// answers says whether the domain can let go of the disk now. On a bus whose
+// answers reports whether the domain can let go of the disk now. On a bus whose
 // disks the hypervisor removes by itself a paused one can.
 func answers(v *view) bool {
 	return v.dom.State == hv.StateRunning || (v.dom.State == hv.StatePaused && v.liveDisk.Bus == "scsi")

@@ -139,7 +139,7 @@ func (in *input) cannotSee(d *hv.Disk, err error) error {
 	return fmt.Errorf("see whether disk %s of instance %s is %s: %w", d.Target, in.InstanceName, in.Location.Path, err)
 }
 
-// overItsBases says whether a disk has nothing below its top but the base images of the
+// overItsBases reports whether a disk has nothing below its top but the base images of the
 // volume, as far as its definition says.
 func (in *input) overItsBases(d *hv.Disk) bool {
 	bases := in.Location.Backing.Images()
@@ -154,7 +154,7 @@ func (in *input) overItsBases(d *hv.Disk) bool {
 	return true
 }
 
-// gone says whether no process has the disk and none that is started will have it, on
+// gone reports whether no process has the disk and none that is started will have it, on
 // whatever image.
 func (v *view) gone() bool {
 	return v.live == absent && v.config == absent && !v.saved && v.displaced == nil

@@ -34,7 +34,7 @@ func (e *env) sure(ctx context.Context, in *input) (*view, error) {
 	})
 }
 
-// agrees says whether both witnesses can be right. Of what somebody else has made of
+// agrees reports whether both witnesses can be right. Of what somebody else has made of
 // the disk nothing can be said.
 func (v *view) agrees(open bool) bool {
 	return v.live == odd || open == (v.active && v.live == attached)

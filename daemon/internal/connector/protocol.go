@@ -96,7 +96,7 @@ type Pool struct {
 	Warning string `json:"warning,omitempty"`
 }
 
-// Can says whether a verb can be asked for.
+// Can reports whether a verb can be asked for.
 func (p Pool) Can(verb string) bool { return slices.Contains(p.Verbs, verb) }
 
 // Volume is the answer of inspect with a volume, of create, of connect and of extend.

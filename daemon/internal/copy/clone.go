@@ -36,7 +36,7 @@ func (s *Spec) clone(src, dst End) (bool, error) {
 	return tryClone(src, dst)
 }
 
-// tryClone clones if the ends can, and says whether it did.
+// tryClone clones if the ends can, and reports whether it did.
 func tryClone(src, dst End) (bool, error) {
 	cloner, ok := dst.(Cloner)
 	if !ok {

@@ -16,7 +16,7 @@ type End interface {
 	io.WriterAt
 	// Size is the number of bytes, which never changes.
 	Size() int64
-	// Extent says whether the bytes from off on are data or a hole, which reads
+	// Extent reports whether the bytes from off on are data or a hole, which reads
 	// as zeros, and where that ends. Data may be zeros as well.
 	Extent(off int64) (until int64, data bool, err error)
 	// Zero makes n bytes from off on read as zeros, and frees their space if it can.

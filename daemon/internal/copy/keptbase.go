@@ -12,7 +12,7 @@ import (
 // Layered is an End that is an image over others, whose bytes show through where it has none itself.
 type Layered interface {
 	End
-	// Own says whether the image has the bytes from off on itself, be they data or zeros, and until where.
+	// Own reports whether the image has the bytes from off on itself, be they data or zeros, and until where.
 	Own(off int64) (until int64, own bool, err error)
 }
 
@@ -33,7 +33,7 @@ func newKeptBase(spec *Spec, src, dst End) (*keptBase, error) {
 	return &keptBase{src: s, dst: d, inherited: make([]bool, (src.Size()+chunkBytes-1)/chunkBytes)}, nil
 }
 
-// sameChain says whether two images that are there are over the same others.
+// sameChain reports whether two images that are there are over the same others.
 func sameChain(a, b *qemuimg.Image) bool {
 	if a == nil || b == nil {
 		return false

@@ -22,7 +22,7 @@ func (f *firstMismatch) found(offset int64) {
 	f.offset = min(f.offset, offset)
 }
 
-// before says whether something below off is known to differ.
+// before reports whether something below off is known to differ.
 func (f *firstMismatch) before(off int64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -120,7 +120,7 @@ func Restart(cursor Cursor) (needed bool, err error) {
 	return true, l.append(slices.Concat(l.head, offloadRecord(recordAsked, l.off, l.n)))
 }
 
-// Unanswered says whether a cursor has a range for which the storage was asked and has not answered:
+// Unanswered reports whether a cursor has a range for which the storage was asked and has not answered:
 // it may write to dst.
 func Unanswered(cursor Cursor) (bool, error) {
 	log, err := cursor.Load()

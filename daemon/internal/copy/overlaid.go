@@ -51,7 +51,7 @@ func (o *overlaid) Close() error {
 	return o.End.Close()
 }
 
-// atAddress says whether Src is an overlay over a raw image, and that or Dst is at an address, to which qemu-img has
+// atAddress reports whether Src is an overlay over a raw image, and that or Dst is at an address, to which qemu-img has
 // no way.
 func (s *Spec) atAddress() bool {
 	below := s.Src.Backing

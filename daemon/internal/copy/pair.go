@@ -17,7 +17,7 @@ type pair struct {
 	zeroGrainBytes int
 }
 
-// readBack reads a chunk of dst into buf, and says whether it differs from what was
+// readBack reads a chunk of dst into buf, and reports whether it differs from what was
 // read from src.
 func (e *pair) readBack(ctx context.Context, chunk int, buf []byte) (differs bool, err error) {
 	p := buf[:e.table.bytesOf(chunk)]

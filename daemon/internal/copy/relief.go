@@ -49,7 +49,7 @@ func (m *lossMean) add(s strain, moved int64) {
 	m.bytes += weight * (float64(moved) - m.bytes)
 }
 
-// less says whether a guest loses less than times what it loses beside the other copy.
+// less reports whether a guest loses less than times what it loses beside the other copy.
 func (m *lossMean) less(times float64, other lossMean) bool {
 	return m.excess*other.bytes < times*other.excess*m.bytes
 }

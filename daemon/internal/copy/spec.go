@@ -180,7 +180,7 @@ func (s *Spec) statedSize(ctx context.Context, i Image) (n int64, err error) {
 	return n, err
 }
 
-// sameImage says whether two paths are one file, or nodes of one device.
+// sameImage reports whether two paths are one file, or nodes of one device.
 func sameImage(a, b string) (bool, error) {
 	if api.IsNetwork(a) || api.IsNetwork(b) {
 		return a == b, nil

@@ -31,7 +31,7 @@ const (
 // zeroBlock is what zeros are compared with and written from.
 var zeroBlock = newBuffer(chunkBytes)
 
-// isZero says whether p, at most a chunk, is all zeros.
+// isZero reports whether p, at most a chunk, is all zeros.
 func isZero(p []byte) bool { return bytes.Equal(p, zeroBlock[:len(p)]) }
 
 // Zero uses the best way that the file or device supports.

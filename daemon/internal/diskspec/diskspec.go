@@ -48,5 +48,5 @@ func ModeOf(d *hv.Disk) api.Mode {
 	return api.ModeRW
 }
 
-// InMode says whether a disk has the mode of its attachment.
+// InMode reports whether a disk has the mode of its attachment.
 func InMode(d *hv.Disk, at api.DiskAttachment) bool { return ModeOf(d) == at.Mode }

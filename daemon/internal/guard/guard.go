@@ -58,7 +58,7 @@ func (d *Dir) Clear(id, owner string) error {
 	return nil
 }
 
-// Has says whether the owner guards the domain. An error means that this is unknown, which
+// Has reports whether the owner guards the domain. An error means that this is unknown, which
 // is not the same as no.
 func (d *Dir) Has(id, owner string) (bool, error) {
 	path, err := d.path(id)

@@ -26,7 +26,7 @@ var ErrHookLooksElsewhere = errors.New("the guards are not where the libvirt hoo
 
 // Enforced returns nil if the hook is installed where libvirt runs it and looks for guards
 // in this directory. Otherwise the error says what is wrong and what to do. HookWasThere
-// says whether libvirt knows of the hook.
+// reports whether libvirt knows of the hook.
 func (d *Dir) Enforced() error {
 	info, err := os.Stat(d.hook)
 	switch {
@@ -63,7 +63,7 @@ func (d *Dir) HookKnowsStartTokens() error {
 	return nil
 }
 
-// HookWasThere says whether libvirt found the present hook if it was started or reloaded at
+// HookWasThere reports whether libvirt found the present hook if it was started or reloaded at
 // that time, which is when it looks for hooks of QEMU: the hook has to be executable, and
 // must not have been changed or replaced since.
 func (d *Dir) HookWasThere(at time.Time) bool {
@@ -130,7 +130,7 @@ func hookDirs(hook string) (dirs []string, file string, err error) {
 	return dirs, file, nil
 }
 
-// sameDir says whether two paths name one directory, there or not yet.
+// sameDir reports whether two paths name one directory, there or not yet.
 func sameDir(a, b string) bool {
 	if filepath.Clean(a) == filepath.Clean(b) {
 		return true

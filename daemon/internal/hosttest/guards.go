@@ -75,7 +75,7 @@ func (g *Guards) without(id, owner string) []guard.Guard {
 	return slices.DeleteFunc(slices.Clone(g.set[id]), func(o guard.Guard) bool { return o.Owner == owner })
 }
 
-// Has says whether the owner guards the domain.
+// Has reports whether the owner guards the domain.
 func (g *Guards) Has(id, owner string) (has bool, err error) {
 	err = g.do("Guards.Has", func() error {
 		has = len(g.without(id, owner)) < len(g.set[id])
@@ -175,7 +175,7 @@ func (g *Guards) Guarded() []string {
 	return slices.Sorted(maps.Keys(g.set))
 }
 
-// Issued says whether the domain has a start token.
+// Issued reports whether the domain has a start token.
 func (g *Guards) Issued(id string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -30,7 +30,7 @@ func (i *Images) InUse(ctx context.Context, path string, ours func(context.Conte
 	return i.Users[path], nil
 }
 
-// otherClients says whether an RBD image has more or fewer clients than those that ours counts, which may be nil for none.
+// otherClients reports whether an RBD image has more or fewer clients than those that ours counts, which may be nil for none.
 func (i *Images) otherClients(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (bool, error) {
 	clients := i.Fake.Clients(path)
 	if ours == nil {

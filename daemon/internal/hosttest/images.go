@@ -141,7 +141,7 @@ func (i *Images) CreateOverlay(ctx context.Context, path string, backing hv.Imag
 	return i.Fake.CreateOverlay(path, backing, sizeBytes)
 }
 
-// CheckOverlay says whether an overlay is empty.
+// CheckOverlay reports whether an overlay is empty.
 func (i *Images) CheckOverlay(_ context.Context, path string, backing hv.Image, sizeBytes int64) (bool, error) {
 	info, err := i.info(path)
 	if is := i.Resized.Load(); is != 0 && err == nil {
@@ -291,7 +291,7 @@ func (i *Images) give(path string, rights *image.Rights) {
 	i.Given[path] = rights
 }
 
-// GaveRights says whether an image was given the rights of src, at whatever path.
+// GaveRights reports whether an image was given the rights of src, at whatever path.
 func (i *Images) GaveRights(path string) bool {
 	i.Mu.Lock()
 	defer i.Mu.Unlock()
@@ -400,7 +400,7 @@ func (i *Images) Fingerprint(_ context.Context, path string) (string, error) {
 	return fmt.Sprintf("born %d", info.Born), nil
 }
 
-// Written says whether somebody has an image open for writing.
+// Written reports whether somebody has an image open for writing.
 func (i *Images) Written(_ context.Context, path string) (bool, error) { return i.Writing[path], nil }
 
 // Locks says who has an image open by QEMU's locks.
@@ -408,7 +408,7 @@ func (i *Images) Locks(_ context.Context, path string) (image.Locks, error) {
 	return i.Locked[path], nil
 }
 
-// Answers says whether the server of an address answers.
+// Answers reports whether the server of an address answers.
 func (i *Images) Answers(_ context.Context, path string) error {
 	if i.Fake.Silent(path) {
 		return errors.New("the server does not answer")
@@ -442,7 +442,7 @@ func (i *Images) ClusterBytes(string) (int64, error) {
 	return cmp.Or(i.SmallClusterBytes, image.ClusterBytes), nil
 }
 
-// Blank says whether nothing was written to the beginning of an image that a volume is to have.
+// Blank reports whether nothing was written to the beginning of an image that a volume is to have.
 func (i *Images) Blank(_ context.Context, l api.Location) (bool, error) {
 	blocks, err := i.Fake.ReadImage(l.Path)
 	for b := range blocks {
@@ -475,7 +475,7 @@ func (i *Images) Mark(_ context.Context, path, text string) error {
 	return nil
 }
 
-// Marked says whether an image was marked so.
+// Marked reports whether an image was marked so.
 func (i *Images) Marked(_ context.Context, path, text string) (bool, error) {
 	if _, err := i.info(path); err != nil {
 		return false, err

@@ -47,7 +47,7 @@ func (m *Moments) Cancel() {
 	m.arranged = false
 }
 
-// Happened says whether anything has happened.
+// Happened reports whether anything has happened.
 func (m *Moments) Happened() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -81,7 +81,7 @@ func (r *Registry) Fence(host string) { r.With(func() { r.NextEpoch(host, false)
 // Refence fences a host that comes back at once, with all that it had.
 func (r *Registry) Refence(host string) { r.With(func() { r.NextEpoch(host, true) }) }
 
-// NextEpoch begins a new epoch of a host. Known says whether the host knows of it. The
+// NextEpoch begins a new epoch of a host. Known reports whether the host knows of it. The
 // caller holds the lock.
 func (r *Registry) NextEpoch(host string, known bool) {
 	e := r.epochs[host]

@@ -19,7 +19,7 @@ func VersionOf(n uint64) Version {
 // String is the version for people.
 func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Patch) }
 
-// Before says whether v is older than other.
+// Before reports whether v is older than other.
 func (v Version) Before(other Version) bool {
 	return cmp.Or(cmp.Compare(v.Major, other.Major), cmp.Compare(v.Minor, other.Minor), cmp.Compare(v.Patch, other.Patch)) < 0
 }

@@ -103,7 +103,7 @@ func (d *Disk) Top() Image {
 	return d.Chain[0]
 }
 
-// IsLUKS says whether QEMU opens an image of the disk with a secret.
+// IsLUKS reports whether QEMU opens an image of the disk with a secret.
 func (d *Disk) IsLUKS() bool {
 	return slices.ContainsFunc(d.Chain, func(img Image) bool { return img.LUKSSecret != "" })
 }
@@ -111,7 +111,7 @@ func (d *Disk) IsLUKS() bool {
 // PastPageCache reports whether QEMU opens the disk past the page cache of the host.
 func (d *Disk) PastPageCache() bool { return d.Cache == "none" || d.Cache == "directsync" }
 
-// SamePlace says whether two disks have the same address in the guest. Equal drive
+// SamePlace reports whether two disks have the same address in the guest. Equal drive
 // addresses mean the same place only on the same kind of bus.
 func (d *Disk) SamePlace(other *Disk) bool {
 	return d.Address != "" && d.Address == other.Address && (d.Bus == other.Bus || !strings.HasPrefix(d.Address, "drive:"))

@@ -15,7 +15,7 @@ const (
 	StateOther   State = "other"
 )
 
-// Active says whether a hypervisor process holds the domain's disks open.
+// Active reports whether a hypervisor process holds the domain's disks open.
 func (s State) Active() bool { return s != StateStopped }
 
 // PauseReason says why a domain is paused.
@@ -33,7 +33,7 @@ const (
 	PauseCrashed PauseReason = "crashed"
 )
 
-// RunState says whether a domain runs, at one moment. It is a part of Domain.
+// RunState reports whether a domain runs, at one moment. It is a part of Domain.
 type RunState struct {
 	State       State
 	PauseReason PauseReason // only if paused, asleep or crashed

@@ -81,7 +81,7 @@ func (f *Feed) Subscribe(ctx context.Context) <-chan Event {
 	return sub
 }
 
-// Up says whether the last event about the connection was EventConnected.
+// Up reports whether the last event about the connection was EventConnected.
 func (f *Feed) Up() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -180,7 +180,7 @@ type Hypervisor interface {
 	// while a block job runs, ErrUnsupported for a transient domain, of which nothing would
 	// be left.
 	SaveMemory(ctx context.Context, id, path string) error
-	// SavingMemory says whether a SaveMemory of the domain is under way, perhaps one whose
+	// SavingMemory reports whether a SaveMemory of the domain is under way, perhaps one whose
 	// caller has died: a domain that stood still before looks no different in it. A domain that
 	// is off is not being saved.
 	SavingMemory(ctx context.Context, id string) (bool, error)
@@ -294,7 +294,7 @@ type Hypervisor interface {
 	// GrowDisk. ErrUnsupported in other pools.
 	ExtendVolume(ctx context.Context, pool, name string, sizeBytes int64) error
 
-	// Connectable says whether what is at path has a device on this host only while it is
+	// Connectable reports whether what is at path has a device on this host only while it is
 	// connected: a pool of a connector has such volumes at paths like this one.
 	Connectable(ctx context.Context, path string) (bool, error)
 	// ConnectDevice gives the volume at a path that is Connectable its device, and does nothing at any
@@ -317,9 +317,9 @@ type Hypervisor interface {
 	// About returns what the hypervisor says of itself. What it does not say is left out.
 	About(ctx context.Context) (About, error)
 	// HookRefuses starts a domain that is not defined, has this id and could not run, and
-	// says whether the host's hook has refused the start. It leaves no process of a guest.
+	// reports whether the host's hook has refused the start. It leaves no process of a guest.
 	HookRefuses(ctx context.Context, id string) (bool, error)
-	// Up says whether the connection works now.
+	// Up reports whether the connection works now.
 	Up() bool
 	// Events returns a new subscription that starts with EventConnected if the connection
 	// is up. A slow reader loses the oldest events, and gets another EventConnected

@@ -71,7 +71,7 @@ func locksOf(f *os.File) (Locks, error) {
 	return Locks{Open: open}, err
 }
 
-// locked says whether somebody has a lock of one of these bytes.
+// locked reports whether somebody has a lock of one of these bytes.
 func locked(f *os.File, first, bytes int64) (bool, error) {
 	// QEMU's locks are shared ones, and so stand in the way of an exclusive one alone.
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: first, Len: bytes}

@@ -34,7 +34,7 @@ func (s Storage) Mark(_ context.Context, path, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Marked says whether an image begins with a text that Mark has written, as the storage has it:
+// Marked reports whether an image begins with a text that Mark has written, as the storage has it:
 // what this host has cached is not looked at. ErrAbsent if there is nothing at the path.
 func (s Storage) Marked(_ context.Context, path, text string) (bool, error) {
 	want, err := markBlock(text)

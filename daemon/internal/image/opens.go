@@ -99,7 +99,7 @@ func (s Storage) mayOpen(who hv.ProcessUser, f *os.File) error {
 	return err
 }
 
-// mayConnect says whether a user may connect to the server of an export: libvirt gives nobody a
+// mayConnect reports whether a user may connect to the server of an export: libvirt gives nobody a
 // socket. Over TCP everybody may, as far as this host knows.
 func (s Storage) mayConnect(who hv.ProcessUser, path string) error {
 	if api.IsRemote(path) {

@@ -34,7 +34,7 @@ func (s Storage) CreateOverlay(ctx context.Context, path string, backing hv.Imag
 	return noSpace(qemuimg.CreateOverlay(ctx, path, s.qemuImage(backing), sizeBytes, about))
 }
 
-// CheckOverlay says whether the overlay at path, over this backing and of this size, holds
+// CheckOverlay reports whether the overlay at path, over this backing and of this size, holds
 // no data of its own. It returns ErrAbsent if there is no file, and another error if the
 // file is not such an overlay.
 func (s Storage) CheckOverlay(_ context.Context, path string, backing hv.Image, sizeBytes int64) (bool, error) {

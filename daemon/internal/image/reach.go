@@ -40,7 +40,7 @@ func (e *ReachError) refusal(what, path string) *api.Error {
 const reachTimeout = 5 * time.Second
 
 // Reach returns nil if a process of this user can get to the files in a directory, which
-// may be reached by links, and a *ReachError if not. MayOpen says whether the user may open
+// may be reached by links, and a *ReachError if not. MayOpen reports whether the user may open
 // an image there: libvirt gives images to QEMU's user, but not directories.
 func (s Storage) Reach(who hv.ProcessUser, dir string) error {
 	if who.UID == 0 {

@@ -105,7 +105,7 @@ func (r *Rights) ownedBy(remembered string) error {
 	return nil
 }
 
-// refused says whether a filesystem, or the server of one, does not have such a thing, or
+// refused reports whether a filesystem, or the server of one, does not have such a thing, or
 // does not let root change it.
 func refused(err error) bool {
 	for _, no := range []error{unix.EPERM, unix.EACCES, unix.EOPNOTSUPP, unix.ENOSYS, unix.EINVAL, unix.EROFS} {

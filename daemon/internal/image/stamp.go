@@ -70,10 +70,10 @@ func (s Stamp) WrittenSince(earlier Stamp) bool {
 	return change == Changed
 }
 
-// RebootedSince says whether the host was booted since the earlier stamp was read.
+// RebootedSince reports whether the host was booted since the earlier stamp was read.
 func (s Stamp) RebootedSince(earlier Stamp) bool { return s.Boot != earlier.Boot }
 
-// UntouchedInItsBoot says whether the image is known not to have been written since the host was booted.
+// UntouchedInItsBoot reports whether the image is known not to have been written since the host was booted.
 func (s Stamp) UntouchedInItsBoot() bool {
 	switch {
 	case s.Boot == "":

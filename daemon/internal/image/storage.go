@@ -268,7 +268,7 @@ func (Storage) MayWrite(path string) error { return location.CheckWritable(path)
 // FreeBytes returns how much a file in dir may still grow.
 func (Storage) FreeBytes(dir string) (int64, error) { return location.DirFreeBytes(dir) }
 
-// InMemory says whether what is in dir is gone after a reboot.
+// InMemory reports whether what is in dir is gone after a reboot.
 func (Storage) InMemory(dir string) (bool, error) { return location.InMemory(dir) }
 
 // Answers returns an error if what is at the address of an NBD export says nothing at all to a reading and a flush in

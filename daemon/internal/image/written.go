@@ -14,8 +14,8 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// Written says whether some process of this host has a file open for writing: the kernel
-// grants no read lease on such a file. On NFS it says whether QEMU has, on whatever host, by its locks: what leases the
+// Written reports whether some process of this host has a file open for writing: the kernel
+// grants no read lease on such a file. On NFS it reports whether QEMU has, on whatever host, by its locks: what leases the
 // kernel grants there depends on what the server lends this host. For devices, and on a filesystem without leases,
 // this is unknown: false. So it is for an export. An error means that the kernel should know and has not
 // answered.
@@ -53,7 +53,7 @@ func (s Storage) Written(_ context.Context, path string) (bool, error) {
 	return false, fmt.Errorf("ask for a lease of %s: %w", path, err)
 }
 
-// onNFS says whether an open file is on NFS.
+// onNFS reports whether an open file is on NFS.
 func onNFS(f *os.File) (bool, error) {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &st); err != nil {

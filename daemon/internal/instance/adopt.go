@@ -313,7 +313,7 @@ func (a *Adopter) outside(ctx context.Context, l api.Location, known bool) (stri
 	return "not a volume: " + err.Error(), nil
 }
 
-// isShared says whether the domain lets others have the image open, in its definition
+// isShared reports whether the domain lets others have the image open, in its definition
 // and as it runs.
 func isShared(dom *hv.Domain, d *hv.Disk) bool {
 	live := dom.LiveDisk(d.Target)

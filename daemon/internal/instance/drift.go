@@ -61,7 +61,7 @@ func Unreadable(dom hv.UnreadableDomain) string {
 	return printable(fmt.Sprintf("libvirt cannot tell what its domain is like: %v; until it can (`%s`), nothing is begun on this host that another domain may be in the way of", dom.Err, api.ShellLine("virsh", "dumpxml", "--", dom.Name)))
 }
 
-// noRootIn says whether neither the registry nor the definition has a root.
+// noRootIn reports whether neither the registry nor the definition has a root.
 func noRootIn(inst api.Instance, dom *hv.Domain) bool {
 	return inst.LacksRoot() && dom.Persistent && dom.ConfigDisk(inst.RootSlot().Device) == nil
 }

@@ -459,7 +459,7 @@ func TestWhateverGoesWrongAtAnyCallTheGuestIsAsItWas(t *testing.T) {
 	}
 }
 
-// moveWithTrouble plays the registry in one move. It says whether the trouble came.
+// moveWithTrouble plays the registry in one move. It reports whether the trouble came.
 func (d *pauseDaemon) moveWithTrouble(t *testing.T, tr trouble, state hv.State, nth int) bool {
 	w, came := d.world, false
 	fault := tr.fault(d)

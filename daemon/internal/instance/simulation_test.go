@@ -93,7 +93,7 @@ func everyCall(t *testing.T, what func(d *daemon) hosttest.Happening) {
 }
 
 // simulate runs one op with something that happens at its nth call, and judges the
-// world when everything is well again. It says whether that call came.
+// world when everything is well again. It reports whether that call came.
 func simulate(t *testing.T, goal string, n int, what func(d *daemon) hosttest.Happening) bool {
 	t.Helper()
 	w := newWorld(t, goals[goal].from)

@@ -115,7 +115,7 @@ func (c *Conn) Job(ctx context.Context, id, target string) (*hv.Job, error) {
 		})
 }
 
-// tracking says whether a job follows all writes of the guest, by the numbers that libvirt
+// tracking reports whether a job follows all writes of the guest, by the numbers that libvirt
 // makes of QEMU's. QEMU's mirror sets its length (len in query-block-jobs) each time before it
 // copies, which it begins to do after it has told its filter to report the guest's writes
 // (mirror_run sets mirror_top_opaque->job, and job_progress_set_remaining in the loop after

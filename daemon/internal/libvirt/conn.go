@@ -148,7 +148,7 @@ func New(cfg Config) *Conn {
 	return c
 }
 
-// Up says whether the connection works now.
+// Up reports whether the connection works now.
 func (c *Conn) Up() bool { return c.feed.Up() }
 
 // Events returns a new subscription, see hv.Hypervisor.

@@ -333,7 +333,7 @@ func stateOf(state golibvirt.DomainState, reason int32) (hv.State, hv.PauseReaso
 	return hv.StateOther, ""
 }
 
-// isStarting says whether a domain's process is there and its start is not over. Of a libvirtd
+// isStarting reports whether a domain's process is there and its start is not over. Of a libvirtd
 // that died in it there is nobody who goes on: the next one ends the process, once it has
 // connected to that.
 func isStarting(state golibvirt.DomainState, reason int32) bool {
@@ -345,7 +345,7 @@ func isBooted(state golibvirt.DomainState, reason int32) bool {
 	return state == golibvirt.DomainRunning && golibvirt.DomainRunningReason(reason) == golibvirt.DomainRunningBooted
 }
 
-// movedAway says whether a domain is off because it was moved to another host.
+// movedAway reports whether a domain is off because it was moved to another host.
 func movedAway(state golibvirt.DomainState, reason int32) bool {
 	return state == golibvirt.DomainShutoff && golibvirt.DomainShutoffReason(reason) == golibvirt.DomainShutoffMigrated
 }

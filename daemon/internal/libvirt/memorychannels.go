@@ -94,7 +94,7 @@ func channelsParam(n int) golibvirt.TypedParam {
 	return golibvirt.TypedParam{Field: golibvirt.DomainSaveParamParallelChannels, Value: *golibvirt.NewTypedParamValueInt(int32(n))}
 }
 
-// refusedChannels says whether libvirt refused a save or a restore for its channels or its
+// refusedChannels reports whether libvirt refused a save or a restore for its channels or its
 // format, and so did nothing.
 func refusedChannels(err error) bool {
 	return said(err, golibvirt.ErrInvalidArg) || said(err, golibvirt.ErrArgumentUnsupported) || said(err, golibvirt.ErrOperationUnsupported)

@@ -17,7 +17,7 @@ func qemuConfBeside(definitions string) string {
 	return filepath.Join(filepath.Dir(definitions), "qemu.conf")
 }
 
-// givesImages says whether libvirt makes QEMU's user the owner of images
+// givesImages reports whether libvirt makes QEMU's user the owner of images
 // (dynamic_ownership), which is the default.
 func givesImages(conf string) (bool, error) { return setting(conf, "dynamic_ownership") }
 

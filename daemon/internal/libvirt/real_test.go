@@ -425,7 +425,7 @@ func inPageCache(t *testing.T, path string) (cached, pages int) {
 	return cached, len(is)
 }
 
-// testUnfinished: the first word of a file says whether libvirt was through with it.
+// testUnfinished: the first word of a file reports whether libvirt was through with it.
 func testUnfinished(t *testing.T, env *realEnv) {
 	const whole, part = "LibvirtQemudSave", "LibvirtQemudPart"
 	id, _ := env.define(t)

@@ -17,7 +17,7 @@ import (
 // longer ones that work.
 const maxBacking = 200
 
-// leansOn says whether a disk whose definition does not say where its chain ends has
+// leansOn reports whether a disk whose definition does not say where its chain ends has
 // the place further down in it.
 func (p Place) leansOn(d *hv.Disk) (bool, error) {
 	return walkHeaders(d, func(image string) (bool, error) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// below says whether a path is below a directory, by the text of both.
+// below reports whether a path is below a directory, by the text of both.
 func below(path, dir string) bool {
 	return strings.HasPrefix(path, strings.TrimSuffix(filepath.Clean(dir), "/")+"/")
 }

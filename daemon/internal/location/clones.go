@@ -40,7 +40,7 @@ func CloneOf(pools []hv.PoolInfo, path string, skip func(file string) bool) stri
 	return ""
 }
 
-// isBelow says whether the header of a file names the image of this place as its backing file.
+// isBelow reports whether the header of a file names the image of this place as its backing file.
 func (p Place) isBelow(file string) bool {
 	backing, _, err := qemuimg.ReadBacking(file)
 	if err != nil || backing == "" {

@@ -22,7 +22,7 @@ type Connector interface {
 // mayConnect reports whether a connected device may be at the path.
 func mayConnect(path string) bool { return strings.HasPrefix(path, "/dev/") }
 
-// Connectable says whether what is at path is there only while it is connected (Connect).
+// Connectable reports whether what is at path is there only while it is connected (Connect).
 func Connectable(ctx context.Context, c Connector, path string) (bool, error) {
 	if !mayConnect(path) {
 		return false, nil

@@ -40,7 +40,7 @@ func FilesystemOf(dir string) (Filesystem, error) {
 	return Filesystem{m.kind, m.options}, nil
 }
 
-// Local says whether no other host can have it. Of a kind that is not known, such as one by
+// Local reports whether no other host can have it. Of a kind that is not known, such as one by
 // FUSE, it says no.
 func (f Filesystem) Local() bool { return slices.Contains(localKinds, f.Kind) }
 

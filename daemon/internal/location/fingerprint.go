@@ -135,10 +135,10 @@ func partitionOf(dir, number string) string {
 // numbered is the fingerprint of a device that says nothing of itself.
 var numbered = regexp.MustCompile(`^device \d+:\d+$`)
 
-// IsNumberPrint says whether a fingerprint is of a device that says nothing of itself.
+// IsNumberPrint reports whether a fingerprint is of a device that says nothing of itself.
 func IsNumberPrint(fingerprint string) bool { return numbered.MatchString(fingerprint) }
 
-// SameImagePrint says whether two fingerprints, an earlier and a present one, can belong to
+// SameImagePrint reports whether two fingerprints, an earlier and a present one, can belong to
 // one image. If a device had only a number in the earlier one and says more now, an older
 // version of this program took the earlier one: that they differ proves nothing then. Nor does it that
 // a host has multipath or another kernel since (SameIdentity).
@@ -153,7 +153,7 @@ func SameImagePrint(earlier, now string) bool {
 // devicePrefix begins the fingerprint of a block device, before what the device says of itself.
 const devicePrefix = "device "
 
-// IsDevicePrint says whether a fingerprint belongs to a block device.
+// IsDevicePrint reports whether a fingerprint belongs to a block device.
 func IsDevicePrint(fingerprint string) bool { return strings.HasPrefix(fingerprint, devicePrefix) }
 
 // IdentityIn is what a device says of itself, by its fingerprint: it tells the device from every other one, on
@@ -165,7 +165,7 @@ func IdentityIn(fingerprint string) string {
 	return strings.TrimPrefix(fingerprint, devicePrefix)
 }
 
-// SameIdentity says whether two identities are those of one device. A LUN has another one on a host with
+// SameIdentity reports whether two identities are those of one device. A LUN has another one on a host with
 // multipath than on a host without: the UUID of the map there has the WWID in it, in the words of udev's scsi_id. A
 // partition has its UUID in it only where the kernel says that (Linux 6.1 does not), and as a map of kpartx neither
 // that nor where it begins: what one of the two does not say is not compared.
@@ -195,7 +195,7 @@ func partIn(identity string) (p part, is bool) {
 	return part{number: m[1] + m[4], sector: m[2], uuid: m[3], disk: m[5]}, true
 }
 
-// agree says whether two texts are the same where both say something.
+// agree reports whether two texts are the same where both say something.
 func agree(a, b string) bool { return a == "" || b == "" || a == b }
 
 // namingTypes are the digits with which scsi_id begins a WWID, and what the kernel writes in their place.

@@ -29,7 +29,7 @@ func Identify(path string) (Identity, error) {
 	return Identity{Dev: st.Dev, Inode: st.Ino}, nil
 }
 
-// isAbsent says whether an error means that there is nothing at a path.
+// isAbsent reports whether an error means that there is nothing at a path.
 func isAbsent(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }

@@ -39,7 +39,7 @@ func Chain(l api.Location, block bool) []hv.Image {
 	return chain
 }
 
-// OnChain says whether a disk has this chain, whose last images are base images. A
+// OnChain reports whether a disk has this chain, whose last images are base images. A
 // definition that does not state the end of its chain may leave the base images out:
 // libvirt finds them in the headers. libvirt names them as it found them, so their paths
 // need not be clean.
@@ -71,7 +71,7 @@ func Directory(path string) string {
 	return filepath.Dir(path)
 }
 
-// HasVolume says whether a disk is the volume at a location, and nothing else.
+// HasVolume reports whether a disk is the volume at a location, and nothing else.
 func HasVolume(d *hv.Disk, l api.Location, block bool) bool {
 	chain := Chain(l, block)
 	return OnChain(d, chain, len(chain)-1)
@@ -99,7 +99,7 @@ func DiskOf(doms []hv.Domain, path string) (domain, target string, err error) {
 	return "", "", err
 }
 
-// Names says whether a disk has the image at path anywhere in its chain, or a job that
+// Names reports whether a disk has the image at path anywhere in its chain, or a job that
 // writes to the image. An error means that this is unknown.
 func Names(d *hv.Disk, path string) (bool, error) {
 	return PlaceOf(path).NamedBy(d)
@@ -131,7 +131,7 @@ type Processes interface {
 	OpenFiles(ctx context.Context, id string, paths ...string) ([]hv.OpenFile, error)
 }
 
-// Opens says whether the process of a domain has the image at path, by its live definition
+// Opens reports whether the process of a domain has the image at path, by its live definition
 // or by what the kernel says. Its errors are those of the hypervisor.
 func Opens(ctx context.Context, ps Processes, dom *hv.Domain, path string) (bool, error) {
 	if !dom.State.Active() {

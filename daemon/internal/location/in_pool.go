@@ -24,7 +24,7 @@ func InPool(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, e
 }
 
 // InPoolOnceConnected is InPool for a volume of a target, which need not be connected: then its
-// pool is named if no other one may have it. Once it is connected CheckPool says whether that
+// pool is named if no other one may have it. Once it is connected CheckPool reports whether that
 // pool has it.
 func InPoolOnceConnected(ctx context.Context, h PoolVolumes, l api.Location) (api.Location, error) {
 	in, may, err := inPool(ctx, h, l)
@@ -72,7 +72,7 @@ func inPool(ctx context.Context, h PoolVolumes, l api.Location) (in api.Location
 	return l, may, nil
 }
 
-// hasItsDirectory says whether the volumes of a pool are in its directory, by their names, and
+// hasItsDirectory reports whether the volumes of a pool are in its directory, by their names, and
 // nothing else is. Pools of disks and of LUNs have directories of the whole host, as
 // /dev and /dev/disk/by-path.
 func hasItsDirectory(pool hv.PoolInfo) bool {

@@ -22,7 +22,7 @@ type mount struct {
 	options []string
 }
 
-// network says whether the bytes are on another machine, as the kernel calls such
+// network reports whether the bytes are on another machine, as the kernel calls such
 // filesystems.
 func (m mount) network() bool {
 	for _, kind := range []string{"nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "fuse.glusterfs", "fuse.sshfs", "fuse.ceph"} {

@@ -2,7 +2,7 @@
 
 package location
 
-// Overlaps says whether what is written at a path changes what is at this place, or the other way
+// Overlaps reports whether what is written at a path changes what is at this place, or the other way
 // round. It is the same place; or one is made of the other, as a partition and its disk, a map (LVM, multipath) and its devices,
 // a loop device and its file; or both are a LUN or namespace that has two names. An error means that this is unknown.
 //
@@ -23,10 +23,10 @@ func (p Place) Meets(path string) (same, overlaps bool, err error) {
 	return false, overlaps, err
 }
 
-// isHere says whether a place is a file or device of this host that is there.
+// isHere reports whether a place is a file or device of this host that is there.
 func (p Place) isHere() bool { return p.madeOf != nil && !p.network && !p.absent && p.err == nil }
 
-// overlap says whether one of two places is made of the other. Both are here, and one is a block device.
+// overlap reports whether one of two places is made of the other. Both are here, and one is a block device.
 func overlap(a, b Place) (bool, error) {
 	partsOfA, err := a.madeOf()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// InMemory says whether a directory is on a tmpfs or ramfs, so that its files are gone
+// InMemory reports whether a directory is on a tmpfs or ramfs, so that its files are gone
 // after the next reboot. The error wraps unix.ENOENT if it does not exist.
 func InMemory(dir string) (bool, error) {
 	var st unix.Statfs_t

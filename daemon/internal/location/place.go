@@ -76,7 +76,7 @@ func (p *Place) findName(path string, links int) {
 	}
 }
 
-// cannotBeOn says whether a path of which nobody tells what is there (the server is
+// cannotBeOn reports whether a path of which nobody tells what is there (the server is
 // away, or lets root look at nothing) leads elsewhere: it is below the mount point of a network filesystem, and
 // the place is none of that filesystem. The kernel knows its mounts without asking
 // their servers, so that one server that is away does not stop what has nothing to
@@ -98,7 +98,7 @@ func (p Place) cannotBeOn(path string) bool {
 	return p.id.Block || (dev != 0 && dev != m.dev)
 }
 
-// Is says whether another path leads to the same place, by any link or device node. An
+// Is reports whether another path leads to the same place, by any link or device node. An
 // error means that this is unknown, so it may be the same.
 func (p Place) Is(path string) (bool, error) {
 	same, _, err := p.compare(path)
@@ -132,7 +132,7 @@ func (p Place) compare(path string) (same bool, other Place, err error) {
 	return p.id == other.id, other, nil
 }
 
-// SameImage says whether two paths name one file or device, by any link or device node. If
+// SameImage reports whether two paths name one file or device, by any link or device node. If
 // there is nothing at both, they are the same if a file that is made at one path would be
 // at the other. An error means that this is unknown.
 func SameImage(a, b string) (bool, error) {

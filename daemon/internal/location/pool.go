@@ -32,7 +32,7 @@ func Pool(pools []hv.PoolInfo, name string) (hv.PoolInfo, error) {
 	return pool, nil
 }
 
-// HoldsFiles says whether the volumes of a pool are files, whose names we choose. Volumes
+// HoldsFiles reports whether the volumes of a pool are files, whose names we choose. Volumes
 // of other pools are block devices, which a pool makes without anything on them.
 func HoldsFiles(pool hv.PoolInfo) bool {
 	return slices.Contains([]string{"dir", "fs", "netfs", "vstorage"}, pool.Type)
@@ -48,13 +48,13 @@ func FreeBytes(pool hv.PoolInfo, ofDir func(dir string) (int64, error)) (int64, 
 	return ofDir(pool.Path)
 }
 
-// Shared says whether pools of this type are always on several hosts, so that a pool of the
+// Shared reports whether pools of this type are always on several hosts, so that a pool of the
 // same name has the same bytes elsewhere. A LUN or a cluster filesystem may be shared too,
 // but its type does not tell. If a pool were wrongly taken for shared, two guests would get
 // different bytes under one name; so the operator lists those pools.
 func Shared(poolType string) bool { return poolType == "netfs" }
 
-// OpenByMany says whether several QEMU processes can have a raw image in a pool of this
+// OpenByMany reports whether several QEMU processes can have a raw image in a pool of this
 // type open: files of a filesystem that the kernel has mounted, and block devices.
 func OpenByMany(poolType string) bool {
 	return slices.Contains([]string{"dir", "fs", "netfs", "logical", "disk", "iscsi", "mpath", "scsi", hv.ConnectorPool}, poolType)

@@ -107,7 +107,7 @@ func (r Rules) checkExport(path string) error {
 		e.Socket, filepath.Dir(real))
 }
 
-// isDevice says whether there is a block device, or whether one would have to be there:
+// isDevice reports whether there is a block device, or whether one would have to be there:
 // what is in /dev is one, but for the files in memory.
 func isDevice(real string) (bool, error) {
 	st, err := Stat(real)
@@ -197,14 +197,14 @@ func noPools(why error) error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at the pools: %v", why)
 }
 
-// IsOfDevices says whether an entry of AllowedPaths is for block devices. A file in /dev is
+// IsOfDevices reports whether an entry of AllowedPaths is for block devices. A file in /dev is
 // in memory and cannot be a volume.
 func IsOfDevices(entry string) bool {
 	entry = filepath.Clean(entry)
 	return entry == devices || strings.HasPrefix(entry, devices+"/")
 }
 
-// names says whether an entry for block devices is this path, its directory or a pattern
+// names reports whether an entry for block devices is this path, its directory or a pattern
 // of it. Links are not followed.
 func names(entry, path string) bool {
 	matches, err := filepath.Match(entry, path)
@@ -231,7 +231,7 @@ func resolve(path string) (string, error) {
 	return filepath.Join(dir, filepath.Base(path)), err
 }
 
-// within says whether a clean path is below dir, itself reached by any link;
+// within reports whether a clean path is below dir, itself reached by any link;
 // nothing is within "".
 func within(path, dir string) bool {
 	if dir == "" {

@@ -50,7 +50,7 @@ func CheckWritableDir(dir string) error {
 		With("path", dir)
 }
 
-// readOnlyFilesystem says whether a directory is on a filesystem that nobody writes to, by
+// readOnlyFilesystem reports whether a directory is on a filesystem that nobody writes to, by
 // the table of mounts. Otherwise it is the mount alone that is read-only, as in the
 // namespace of a unit.
 func readOnlyFilesystem(table, dir string) bool {

@@ -102,7 +102,7 @@ func (m *Metrics) MigrationEnded(result api.MigrationState) {
 // before it.
 func (m *Metrics) Reconciled(took time.Duration) { m.reconciled.Store(int64(took)) }
 
-// HasReconciled says whether Reconciled was called.
+// HasReconciled reports whether Reconciled was called.
 func (m *Metrics) HasReconciled() bool { return m.reconciled.Load() > 0 }
 
 // Run samples the writes of guests until ctx ends. Watch comes first.

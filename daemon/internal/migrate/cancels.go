@@ -27,7 +27,7 @@ func (c *cancels) add(id string, n int) {
 	}
 }
 
-// has says whether a call is being served that cancels the migration.
+// has reports whether a call is being served that cancels the migration.
 func (c *cancels) has(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

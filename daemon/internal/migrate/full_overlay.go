@@ -133,7 +133,7 @@ func (m *Manager) lookAtOverlay(ctx context.Context, s *steps.Spec, noRoom bool)
 	}
 }
 
-// stoppedByIO says whether an I/O error has paused the guest, and nobody else.
+// stoppedByIO reports whether an I/O error has paused the guest, and nobody else.
 func stoppedByIO(dom *hv.Domain) bool {
 	return dom.State == hv.StatePaused && dom.PauseReason == hv.PauseIOError
 }

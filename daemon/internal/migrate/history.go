@@ -22,10 +22,10 @@ type opView struct {
 	why       *api.Error
 }
 
-// undone says whether the op is over and was undone.
+// undone reports whether the op is over and was undone.
 func (o *opView) undone() bool { return o.State == op.StateUndone }
 
-// overtaken says whether the op was undone because the world had changed under it.
+// overtaken reports whether the op was undone because the world had changed under it.
 func (o *opView) overtaken() bool {
 	return o.undone() && steps.Overtaken(o.Failure)
 }
@@ -45,7 +45,7 @@ func (o *opView) ended() *op.Failure {
 	return behind
 }
 
-// abandoned says whether the op is over because the registry had ended the migration.
+// abandoned reports whether the op is over because the registry had ended the migration.
 func (o *opView) abandoned() bool { return o.ended() != nil }
 
 // abandoned returns why nothing is done for the migration any more, nil if the
@@ -72,7 +72,7 @@ func (h *history) keptSrc() bool {
 	return false
 }
 
-// leavesChain says whether the op never changes the chain of its guest, as a copy: if that
+// leavesChain reports whether the op never changes the chain of its guest, as a copy: if that
 // changes meanwhile, it was somebody else.
 func (o *opView) leavesChain() bool { return o.Op.Kind == steps.KindCopy }
 
@@ -115,7 +115,7 @@ func (m *Manager) loadHistory(ctx context.Context, id string) (*history, error) 
 	return h, nil
 }
 
-// copiedBefore says whether the built-in copier finished in one of the first i
+// copiedBefore reports whether the built-in copier finished in one of the first i
 // ops.
 func (h *history) copiedBefore(i int) bool {
 	return slices.ContainsFunc(h.ops[:i], func(o opView) bool {

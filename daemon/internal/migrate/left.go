@@ -100,7 +100,7 @@ func (m *Manager) kept(ctx context.Context, wanted func(*steps.Spec) bool) ([]*h
 	return out, nil
 }
 
-// isGone says whether the src of a migration is seen to be gone: nothing is at its path, or
+// isGone reports whether the src of a migration is seen to be gone: nothing is at its path, or
 // another image, or the socket of an export's server is not there. What is on another machine is not
 // asked: it may be away for a moment, and would hold up the list of all others.
 func (m *Manager) isGone(ctx context.Context, s *steps.Spec) bool {
@@ -118,7 +118,7 @@ func (m *Manager) isGone(ctx context.Context, s *steps.Spec) bool {
 	return s.SrcPrint != "" && !location.SameImagePrint(s.SrcPrint, now)
 }
 
-// leftSource says whether a migration has left its src to nobody.
+// leftSource reports whether a migration has left its src to nobody.
 func (m *Manager) leftSource(ctx context.Context, h *history) (bool, error) {
 	if !h.spec.LedByRegistry() {
 		state, _ := h.state()

@@ -85,7 +85,7 @@ func (m *Manager) chooseMethod(ctx context.Context, s *steps.Spec, dom *hv.Domai
 	return m.checkKeptOff(s, dom)
 }
 
-// mirrorFills says whether QEMU may write what is a hole in the disk to the target of a mirror. libvirt 9.0 had QEMU open each target so
+// mirrorFills reports whether QEMU may write what is a hole in the disk to the target of a mirror. libvirt 9.0 had QEMU open each target so
 // that zeros may be holes there; 11.3 does so only for a disk with discard='unmap'.
 func (m *Manager) mirrorFills(ctx context.Context, disk *hv.Disk) bool {
 	if disk.Discard == "unmap" {
@@ -123,7 +123,7 @@ const (
 	notPaused    = "has another error_policy than stop or enospace"
 )
 
-// mirrorable says whether a disk that cannot have an overlay for this reason can be mirrored.
+// mirrorable reports whether a disk that cannot have an overlay for this reason can be mirrored.
 func mirrorable(reason string) bool {
 	return slices.Contains([]string{notShareable, notReadOnly, notPaused, notPausedByQuota}, reason)
 }

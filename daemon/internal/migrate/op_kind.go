@@ -81,7 +81,7 @@ var rollbackKinds = map[string]string{
 	steps.KindCancelLive: steps.KindRollbackLive, steps.KindCancelLiveHeld: steps.KindRollbackLiveHeld, steps.KindCancelCold: steps.KindRollbackCold,
 }
 
-// mirrorKind says whether a mirror goes on, or has to begin with its guest suspended first. If
+// mirrorKind reports whether a mirror goes on, or has to begin with its guest suspended first. If
 // the last op has begun the mirror with the guest suspended, the next op is the mirror, without
 // another look at the job: if the job is gone by now, that op finds out, and the manager plans
 // again.

@@ -13,7 +13,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Owns says whether ops of this kind belong to a migration, so that Request has their
+// Owns reports whether ops of this kind belong to a migration, so that Request has their
 // status.
 func Owns(kind string) bool { return steps.GoalOf(kind) != "" }
 

@@ -34,7 +34,7 @@ func (m *Manager) AwaitSwitches(ctx context.Context) {
 	_, _ = retry.Poll(ctx, quiescePoll, retry.Forever, func() (bool, error) { return !m.anySwitch(), nil })
 }
 
-// anySwitch says whether an op is between the pause of its guest and its end, or
+// anySwitch reports whether an op is between the pause of its guest and its end, or
 // wakes a guest that was saved.
 func (m *Manager) anySwitch() bool {
 	for _, st := range m.runner.Active() {
@@ -45,7 +45,7 @@ func (m *Manager) anySwitch() bool {
 	return false
 }
 
-// Switching says whether a migration may have the instance paused now: nobody else may let
+// Switching reports whether a migration may have the instance paused now: nobody else may let
 // it run then.
 func (m *Manager) Switching(instanceID string) bool {
 	for _, st := range m.runner.Active() {

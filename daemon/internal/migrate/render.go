@@ -74,7 +74,7 @@ func remark(h *history, state api.MigrationState) string {
 	return strings.Join(slices.DeleteFunc(remarks, func(r string) bool { return r == "" }), "; ")
 }
 
-// overlayShared says whether the overlay outlives the loss of this host. The settings may have
+// overlayShared reports whether the overlay outlives the loss of this host. The settings may have
 // changed since the start: an overlay that was made elsewhere then is not shared.
 func (m *Manager) overlayShared(s *steps.Spec) bool {
 	return m.cfg.OverlaysShared && filepath.Dir(s.Overlay) == m.cfg.OverlayDir
@@ -140,7 +140,7 @@ func (m *Manager) fillProgress(h *history, mig *api.Migration) (pacing steps.Pac
 	return pacing
 }
 
-// movesBytes says whether the op is at a step whose progress is shown.
+// movesBytes reports whether the op is at a step whose progress is shown.
 func movesBytes(o *opView) bool {
 	return o != nil && slices.Contains([]string{"copy", "verify_copy", "mirror", "commit", "fold"}, o.Step)
 }

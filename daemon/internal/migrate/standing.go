@@ -10,7 +10,7 @@ import (
 	"github.com/volferry/volferry/internal/op"
 )
 
-// Standing says whether an op of a migration of an instance waits for the operator.
+// Standing reports whether an op of a migration of an instance waits for the operator.
 func (m *Manager) Standing(ctx context.Context, instanceID string) (standing bool, err error) {
 	err = m.eachOpen(ctx, func(h *history) error {
 		standing = standing || h.standing(instanceID) != nil

@@ -125,20 +125,20 @@ func (h *history) stateOfSaved() (api.MigrationState, *api.Error) {
 	return after[last.goal], nil
 }
 
-// refusedAtOnce says whether the ith op, a cancel, was undone before it changed anything,
+// refusedAtOnce reports whether the ith op, a cancel, was undone before it changed anything,
 // because somebody else has changed the disk: the cancel may be asked for again.
 func (h *history) refusedAtOnce(i int) bool {
 	o := &h.ops[i]
 	return o.failedWith(api.CodeChainChanged) && !steps.CancelAdmitted(&o.Status)
 }
 
-// isOver says whether this host has nothing more to do for a migration. A migration that the
+// isOver reports whether this host has nothing more to do for a migration. A migration that the
 // registry leads is over here when it is copied.
 func isOver(mig *api.Migration) bool {
 	return mig.State.Final() || (mig.LedByRegistry() && mig.State == api.MigrationCopied)
 }
 
-// onOverlay says whether the newest writes of the guest are in the overlay, by the journal.
+// onOverlay reports whether the newest writes of the guest are in the overlay, by the journal.
 func (h *history) onOverlay() bool {
 	state, _ := h.state()
 	return !state.Final() && h.position() == steps.OnOverlay

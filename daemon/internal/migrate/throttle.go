@@ -182,7 +182,7 @@ func (m *Manager) slow(ctx context.Context, h *history, r *room, was steps.Write
 	return m.slowText(s, r, &l), nil
 }
 
-// stillOnOverlay says whether the overlay takes what the guest writes, by the journal of now and by
+// stillOnOverlay reports whether the overlay takes what the guest writes, by the journal of now and by
 // its own chain.
 func (m *Manager) stillOnOverlay(ctx context.Context, s *steps.Spec) (bool, error) {
 	h, err := m.loadHistory(ctx, s.MigrationID)

@@ -87,7 +87,7 @@ func cannotLook(att *api.Attachment, err error) error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "cannot look at instance %s: %v", att.InstanceID, err)
 }
 
-// witnessesDisagree says whether libvirt and the kernel disagree where the guest of an open
+// witnessesDisagree reports whether libvirt and the kernel disagree where the guest of an open
 // migration is: whatever is recorded, it may write somewhere else. While an op is at work they
 // may for a moment, and the op looks itself.
 func (m *Manager) witnessesDisagree(ctx context.Context, w *api.Which, found *holder) bool {
@@ -163,7 +163,7 @@ func (m *Manager) confirmAtRest(ctx context.Context, w *api.Which, found *holder
 	}
 }
 
-// reaches says whether the image of a volume can be looked at on this host. Without the registry
+// reaches reports whether the image of a volume can be looked at on this host. Without the registry
 // a daemon that has just begun does not know its own host yet, and cannot tell.
 func (m *Manager) reaches(ctx context.Context, vol api.Volume) bool {
 	host, err := m.host(ctx)

@@ -140,7 +140,7 @@ func onJournal(w *api.Which) bool {
 	return n >= 0 && sameChain(w.Live[n:], w.Journal)
 }
 
-// leadsTo says whether what is recorded of the volume leads to the chain that its guest is
+// leadsTo reports whether what is recorded of the volume leads to the chain that its guest is
 // on: it is that chain, or is under it, or a migration that is at work is changing it now.
 func (f *holder) leadsTo(w *api.Which) bool {
 	if onJournal(w) {
@@ -149,7 +149,7 @@ func (f *holder) leadsTo(w *api.Which) bool {
 	return f.atWork() && steps.PositionOf(&f.newest.spec, f.dom.LiveDisk(f.of.Device)) != steps.Foreign
 }
 
-// atWork says whether an op of the newest migration is at work, and may change the chain at
+// atWork reports whether an op of the newest migration is at work, and may change the chain at
 // any moment.
 func (f *holder) atWork() bool {
 	if f.newest == nil {
@@ -159,7 +159,7 @@ func (f *holder) atWork() bool {
 	return o != nil && o.State != op.StateNeedsOperator && !o.leavesChain()
 }
 
-// moving says whether a migration of this host is open, whose own changes may be under way.
+// moving reports whether a migration of this host is open, whose own changes may be under way.
 func (f *holder) moving() bool {
 	if f.newest == nil {
 		return false
@@ -168,7 +168,7 @@ func (f *holder) moving() bool {
 	return !state.Final()
 }
 
-// overtaken says whether the volume was moved again, by another host, since its newest
+// overtaken reports whether the volume was moved again, by another host, since its newest
 // migration on this one: then what this journal says of the volume is old.
 func (f *holder) overtaken() bool {
 	h := f.newest
@@ -186,7 +186,7 @@ func sameChain(a, b []api.Location) bool {
 	return slices.EqualFunc(a, b, func(x, y api.Location) bool { return sameImage(x.Path, y.Path) })
 }
 
-// sameImage says whether two paths are known to lead to one image.
+// sameImage reports whether two paths are known to lead to one image.
 func sameImage(a, b string) bool {
 	if filepath.Clean(a) == filepath.Clean(b) {
 		return true // which no filesystem has to be asked for

@@ -153,7 +153,7 @@ func (c *client) choose(export string, metaContexts ...string) error {
 	return err
 }
 
-// has says whether the server says this about blocks.
+// has reports whether the server says this about blocks.
 func (c *client) has(metaContext string) bool {
 	return slices.Contains(slices.Collect(maps.Values(c.contexts)), metaContext)
 }

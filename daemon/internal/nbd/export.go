@@ -200,7 +200,7 @@ func (e *Export) Flush() error {
 // stateZero is the flag of base:allocation for what reads as zeros.
 const stateZero = 1 << 1
 
-// Extent says whether the bytes from off on read as zeros by the server's word, and until
+// Extent reports whether the bytes from off on read as zeros by the server's word, and until
 // where. A server that cannot say has data everywhere.
 func (e *Export) Extent(off int64) (until int64, data bool, err error) {
 	if !e.c.has(allocationContext) || off >= e.c.sizeBytes {
@@ -212,7 +212,7 @@ func (e *Export) Extent(off int64) (until int64, data bool, err error) {
 // depthTop is what depthContext says of a block that the top has.
 const depthTop = 1
 
-// Own says whether the top of the image has the bytes from off on itself, be it as data or as zeros, and until where.
+// Own reports whether the top of the image has the bytes from off on itself, be it as data or as zeros, and until where.
 // What it does not have is of a layer below it, or of none. The export is one of OpenLayered.
 func (e *Export) Own(off int64) (until int64, own bool, err error) {
 	if off >= e.c.sizeBytes {

@@ -213,7 +213,7 @@ func (h *Header) names(first []byte, at uint32, backingOffset uint64, backingByt
 	return nil
 }
 
-// empty says whether no cluster is allocated, in which case the image reads as
+// empty reports whether no cluster is allocated, in which case the image reads as
 // its backing image everywhere.
 func (h *Header) empty(r io.ReaderAt) (bool, error) {
 	table := make([]byte, h.l1Entries*8)

@@ -75,7 +75,7 @@ func validateBacking(backing Image) error {
 	return api.CheckAddress(backing.Path)
 }
 
-// CheckOverlay reads the header of the overlay at path, without qemu-img, and says whether
+// CheckOverlay reads the header of the overlay at path, without qemu-img, and reports whether
 // the overlay is empty: no cluster is allocated, so that it reads as backing. It returns an
 // *ImageError if the file is not an overlay of exactly this backing, encrypted if that is and
 // not if not, a *SizeError if its
@@ -95,7 +95,7 @@ func CheckOverlay(path string, backing Image, sizeBytes int64) (empty bool, err 
 	return empty, nil
 }
 
-// Empty says whether a qcow2 image has no cluster, so that it reads as zeros, or as its
+// Empty reports whether a qcow2 image has no cluster, so that it reads as zeros, or as its
 // backing image.
 func Empty(i Image) (bool, error) {
 	o, err := openAny(i, os.O_RDONLY)

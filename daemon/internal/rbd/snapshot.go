@@ -95,7 +95,7 @@ func snapshotIn(text []byte, name string) (Snapshot, error) {
 	return Snapshot{}, nil
 }
 
-// compare says whether an image was written since a snapshot, which is no snapshot any more if it was removed meanwhile.
+// compare reports whether an image was written since a snapshot, which is no snapshot any more if it was removed meanwhile.
 // Without --whole-object rbd asks the OSDs for what they keep of each object for its snapshots. With it, it believes the
 // image's object map, which a client keeps, and which knows whole objects only.
 func (c Cluster) compare(ctx context.Context, image api.RBDImage, name string, s *Snapshot, key *os.File) error {
@@ -111,7 +111,7 @@ func (c Cluster) compare(ctx context.Context, image api.RBDImage, name string, s
 	return err
 }
 
-// differs says whether rbd diff has found anything.
+// differs reports whether rbd diff has found anything.
 func differs(text []byte) (bool, error) {
 	var extents []json.RawMessage
 	if err := json.Unmarshal(text, &extents); err != nil {

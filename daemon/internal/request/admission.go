@@ -65,7 +65,7 @@ func (r *Request) kindFor(in Input) string {
 	return r.Kind
 }
 
-// mayHave says whether the op of the request may be of this kind.
+// mayHave reports whether the op of the request may be of this kind.
 func (r *Request) mayHave(kind string) bool {
 	return kind == r.Kind || slices.Contains(r.Variants, kind)
 }
@@ -195,7 +195,7 @@ func (a *Admission) repeated(ctx context.Context, req Request, body []byte) (o o
 	return o, true, nil
 }
 
-// Known says whether there is an op with this id.
+// Known reports whether there is an op with this id.
 func Known(ctx context.Context, r *op.Runner, opID string) (bool, error) {
 	_, err := r.Status(ctx, opID)
 	if errors.Is(err, op.ErrNotFound) {
@@ -243,7 +243,7 @@ func (a *Admission) LookAgain(ctx context.Context, keys ...string) {
 	}
 }
 
-// AtWork says whether an unfinished op, of any manager, has one of these keys.
+// AtWork reports whether an unfinished op, of any manager, has one of these keys.
 func (a *Admission) AtWork(keys []string) bool {
 	return slices.ContainsFunc(a.Runner.Active(), func(st op.Status) bool { return share(st.Op.Keys, keys) })
 }

@@ -72,7 +72,7 @@ func AtHome(verdict string, dom *hv.Domain) error {
 		verdict, dom.Name, api.ShellLine("virsh", "start", "--", dom.Name))
 }
 
-// Away says whether the registry did not answer: what it was asked for may have been done
+// Away reports whether the registry did not answer: what it was asked for may have been done
 // or not.
 func Away(err error) bool { return api.CodeOf(err) == api.CodeRegistryUnavailable }
 
@@ -91,7 +91,7 @@ func Refused(err error) error {
 	return err
 }
 
-// Lost says whether an op has lost what it works on: the host was fenced since the op
+// Lost reports whether an op has lost what it works on: the host was fenced since the op
 // began, or an operator has ended the op's work. The op must not touch it any more.
 func Lost(err error) bool {
 	switch api.CodeOf(err) {

@@ -61,7 +61,7 @@ func (a *Admission) ended(ctx context.Context, st op.Status) (op.Status, error) 
 	return a.Wait(ctx, st.Op.ID)
 }
 
-// behindOurs says whether everything that an op waits behind is an op of this
+// behindOurs reports whether everything that an op waits behind is an op of this
 // manager: these do not last.
 func (a *Admission) behindOurs(mine op.Status) bool {
 	for _, st := range a.Runner.Active() {

@@ -97,7 +97,7 @@ func driftOf(inst api.Instance, dom *hv.Domain, unreadable []hv.UnreadableDomain
 	return instance.DriftOf(inst, dom, atts)
 }
 
-// confirmed says whether the registry has been heard again since this was found.
+// confirmed reports whether the registry has been heard again since this was found.
 func (u *Uplink) confirmed(f finding) finding {
 	if f.Text == "" {
 		return f
@@ -148,7 +148,7 @@ func (u *Uplink) guardRoot(ctx context.Context, inst api.Instance) {
 	})
 }
 
-// lacksRoot says whether an instance is seen to have no root volume now. What cannot be
+// lacksRoot reports whether an instance is seen to have no root volume now. What cannot be
 // read is not seen.
 func (u *Uplink) lacksRoot(ctx context.Context, id string) bool {
 	inst, known := u.KnownInstance(ctx, id)

@@ -67,7 +67,7 @@ func (u *Uplink) refused(epoch int64, sure bool, err error) error {
 	return errors.Join(err, keepErr)
 }
 
-// reportFirst says whether the registry refused a change because this host has not
+// reportFirst reports whether the registry refused a change because this host has not
 // reported since the registry was started, or since it has a pool.
 func reportFirst(err error) bool {
 	var e *api.Error

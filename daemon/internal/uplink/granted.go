@@ -95,7 +95,7 @@ func (u *Uplink) everGranted() []api.Attachment {
 	return out
 }
 
-// oursLocked says whether the host that the registry has for something, by its name or its id, is
+// oursLocked reports whether the host that the registry has for something, by its name or its id, is
 // this one. The caller holds mu.
 func (u *Uplink) oursLocked(host string) bool {
 	return host != "" && (host == u.cfg.HostID || host == u.cfg.HostName || host == u.host.Name)

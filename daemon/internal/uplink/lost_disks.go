@@ -154,7 +154,7 @@ func diskOn(dom *hv.Domain, path string) (target string, err error) {
 	return target, err
 }
 
-// covered says whether an attachment that this host has allows the domain an
+// covered reports whether an attachment that this host has allows the domain an
 // image.
 func covered(dom *hv.Domain, path string, own []api.Attachment) (yes bool, err error) {
 	place := location.PlaceOf(path)

@@ -33,7 +33,7 @@ func (u *Uplink) quietFor() time.Duration {
 	return min(max(reportEvery, time.Duration(u.host.ReportEverySeconds)*time.Second), quietMax)
 }
 
-// heardLately says whether the registry need not be called for a report, because there is nothing
+// heardLately reports whether the registry need not be called for a report, because there is nothing
 // new in it, but for what pools have free, and it wants to hear of this host later. The caller holds reporting.
 func (u *Uplink) heardLately(r api.HostReport) bool {
 	quiet := u.quietFor()

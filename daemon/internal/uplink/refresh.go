@@ -80,7 +80,7 @@ func (u *Uplink) ViewChecks() []api.Check {
 // has something new, most of it of other hosts.
 const viewEvery = 15 * time.Second
 
-// due says whether a view is to be read: the registry has more to say than the
+// due reports whether a view is to be read: the registry has more to say than the
 // one there is, which has had its time.
 func (u *Uplink) due() bool {
 	now := u.state.current().Mark

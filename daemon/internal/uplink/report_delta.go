@@ -27,14 +27,14 @@ type lastReport struct {
 	at, heard time.Time
 }
 
-// covers says whether a report that is made now need not say what it says, because the registry was told
+// covers reports whether a report that is made now need not say what it says, because the registry was told
 // the same.
 func (l lastReport) covers(r api.HostReport, now time.Time) bool {
 	age := now.Sub(l.at)
 	return age < wholeEvery && l.says(r, age >= sizesEvery)
 }
 
-// says says whether a report has nothing new in it, with the sizes of pools or without. For a registry that gives
+// says reports whether a report has nothing new in it, with the sizes of pools or without. For a registry that gives
 // no digest all is new.
 func (l lastReport) says(r api.HostReport, sizes bool) bool {
 	if l.digest == "" || r.Version != l.report.Version || r.BootID != l.report.BootID || !slices.Equal(r.Instances, l.report.Instances) {
@@ -53,13 +53,13 @@ func samePool(a, b api.Pool, sizes bool) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// reportLater says whether the registry has heard too much of this host for the moment.
+// reportLater reports whether the registry has heard too much of this host for the moment.
 func reportLater(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Details[api.DetailReportLater] == true
 }
 
-// reportWhole says whether the registry does not know what a digest stands for.
+// reportWhole reports whether the registry does not know what a digest stands for.
 func reportWhole(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Code == api.CodeConflict && e.Details[api.DetailReportWhole] == true

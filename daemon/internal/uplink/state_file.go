@@ -97,7 +97,7 @@ func OpenState(dir string) (*State, error) {
 	return s, err
 }
 
-// EverRegistered says whether a registry has ever answered the host whose state is in a
+// EverRegistered reports whether a registry has ever answered the host whose state is in a
 // directory. Before that nobody knows its id.
 func EverRegistered(dir string) (bool, error) {
 	s := &State{dir: dir}

@@ -46,7 +46,7 @@ type Guards interface {
 
 // Ops are the operations of this host, as far as the uplink has to do with them.
 type Ops interface {
-	// TryLock calls f while no op has one of the keys, and says whether it did. It does not
+	// TryLock calls f while no op has one of the keys, and reports whether it did. It does not
 	// wait, because an op may wait for the report that it has asked for.
 	TryLock(keys []string, f func()) bool
 	// Halt returns when no op is at work any more; none begins before Resume. It may be
@@ -193,7 +193,7 @@ func (u *Uplink) Changed() {
 	}
 }
 
-// note keeps why the registry cannot be worked with, and says whether that is
+// note keeps why the registry cannot be worked with, and reports whether that is
 // news.
 func (u *Uplink) note(err error) (news bool) {
 	u.mu.Lock()
@@ -225,7 +225,7 @@ func (u *Uplink) Err() error {
 // Fence returns what is known of the fence of this host, nil if it is not fenced.
 func (u *Uplink) Fence() *Fence { return u.state.fence() }
 
-// Up says whether the registry answered the last report. Before the first
+// Up reports whether the registry answered the last report. Before the first
 // answer it is false, while Err is nil.
 func (u *Uplink) Up() bool {
 	u.mu.Lock()

@@ -126,7 +126,7 @@ func (m *Manager) openInGuests(ctx context.Context, v *api.Volume) error {
 	return nil
 }
 
-// looksAfter says whether this host is the one to look at a volume: it has the guest, or
+// looksAfter reports whether this host is the one to look at a volume: it has the guest, or
 // the image where nothing has it. One that moves is left until that is over.
 func looksAfter(v *api.Volume, host api.Host) bool {
 	mine := func(name string) bool { return name == host.Name || name == host.ID }

@@ -60,7 +60,7 @@ func namedPool(pools []hv.PoolInfo, typ api.VolumeType, in api.VolumeCreate) (hv
 	return pool, nil
 }
 
-// canHold says whether libvirt can make a volume of this format in the pool.
+// canHold reports whether libvirt can make a volume of this format in the pool.
 func canHold(p hv.PoolInfo, format api.Format) bool {
 	if location.HoldsFiles(p) {
 		return true

@@ -65,7 +65,7 @@ type Images interface {
 	// swap, or, of an RBD image, clients besides those that ours counts, which may be nil. It
 	// returns "" if nobody does as far as this host can see.
 	InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error)
-	// Written says whether some process of this host, or QEMU on another, is seen to have the file open
+	// Written reports whether some process of this host, or QEMU on another, is seen to have the file open
 	// for writing.
 	Written(ctx context.Context, path string) (bool, error)
 	// Fingerprint tells an image from a later image at the same path, also after a reboot.

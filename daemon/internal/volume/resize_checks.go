@@ -103,7 +103,7 @@ func (in *resizeInput) checkDisk(disk *hv.Disk, dom *hv.Domain) error {
 	return nil
 }
 
-// isOn says whether a disk is on the volume and nothing else: as it was, or with as much more of
+// isOn reports whether a disk is on the volume and nothing else: as it was, or with as much more of
 // a larger image as an op that did not come to its end has given it.
 func (in *resizeInput) isOn(disk *hv.Disk) bool {
 	l := in.Location

@@ -19,7 +19,7 @@ type sizes struct {
 	guest *int64
 }
 
-// are says whether all of them are this size.
+// are reports whether all of them are this size.
 func (s sizes) are(bytes int64) bool {
 	return s.image == bytes && (s.guest == nil || *s.guest == bytes)
 }
@@ -62,7 +62,7 @@ func (e *env) sizesNow(ctx context.Context, in *resizeInput) (now sizes, err err
 	return now, nil
 }
 
-// has says whether the process of a domain has the image as its disk, and nothing else.
+// has reports whether the process of a domain has the image as its disk, and nothing else.
 func (in *resizeInput) has(dom *hv.Domain) bool {
 	disk := dom.LiveDisk(in.Device)
 	return disk != nil && in.checkDisk(disk, dom) == nil

@@ -95,7 +95,7 @@ func (e *env) noteMade(ctx context.Context, r *op.Run, l api.Location, made *hv.
 	return errors.Join(err, e.HV.DeleteVolume(context.WithoutCancel(ctx), l.Pool, l.Name))
 }
 
-// isMade says whether an image in the pool is known to be the one that the op made: by the
+// isMade reports whether an image in the pool is known to be the one that the op made: by the
 // journal or, if that has nothing yet, by what the pool keeps of who has made it.
 func (e *env) isMade(ctx context.Context, opID string, found *hv.PoolVolume, note claimNote) (bool, error) {
 	if !note.Ours {

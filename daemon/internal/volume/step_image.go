@@ -64,7 +64,7 @@ func (e *env) stepRemoveImage() op.Step {
 	return step("remove_image", do, nil, observe)
 }
 
-// hasPlace says whether the volume is still in this status at the registry, and so
+// hasPlace reports whether the volume is still in this status at the registry, and so
 // its place is this op's. This host may have been fenced since it was: then another
 // one may have deleted the volume by force, and have another one in its place.
 func (e *env) hasPlace(ctx context.Context, in *input, status api.VolumeStatus) (bool, error) {

@@ -105,7 +105,7 @@ func (l *Loop) ask(ctx context.Context, d api.Drain, v api.DrainVolume) {
 	})
 }
 
-// movesShared says whether a volume moves with all the instances that have it.
+// movesShared reports whether a volume moves with all the instances that have it.
 func movesShared(d api.Drain, v api.Volume) bool {
 	return d.Request().MovesShared() && len(v.Attachments) > 1
 }
@@ -133,7 +133,7 @@ func (l *Loop) moveShared(ctx context.Context, d api.Drain, v api.DrainVolume) e
 	}
 }
 
-// waits says whether a volume still counts as moving with no migration known.
+// waits reports whether a volume still counts as moving with no migration known.
 func (l *Loop) waits(ctx context.Context, d api.Drain, v api.DrainVolume) (bool, error) {
 	moving, _, err := l.cfg.Store.NextDrainVolumes(ctx, d.ID)
 	return slices.ContainsFunc(moving, func(now api.DrainVolume) bool { return now.VolumeID == v.VolumeID && now.MigrationID == "" }), err

@@ -50,7 +50,7 @@ func (l *Loop) nextAttempt(ctx context.Context, d api.Drain, v api.DrainVolume) 
 	})
 }
 
-// again says whether an attempt with this answer is one that another may follow: it
+// again reports whether an attempt with this answer is one that another may follow: it
 // was refused so, at once or when its op was undone, or it moved the volume, which came back
 // since.
 func (l *Loop) again(ctx context.Context, d api.Drain, v api.DrainVolume, id string, a api.TaskAnswer) (bool, error) {
@@ -75,20 +75,20 @@ func (l *Loop) again(ctx context.Context, d api.Drain, v api.DrainVolume, id str
 	return l.cameBack(ctx, d, m)
 }
 
-// mayFollow says whether another attempt may follow one that was refused so: for the moment, or for
+// mayFollow reports whether another attempt may follow one that was refused so: for the moment, or for
 // another migration of the volume.
 func mayFollow(refused *api.Error) bool {
 	return passes(refused) || refused.Code == api.CodeMigrationActive
 }
 
-// passes says whether a refusal may pass. What a migration has locked, it lets go of at its end; an
+// passes reports whether a refusal may pass. What a migration has locked, it lets go of at its end; an
 // operator's lock stays.
 func passes(refused *api.Error) bool {
 	holder, _ := refused.Details["migration_id"].(string)
 	return relay.Passes(refused) || refused.Code == api.CodeInstanceLocked && holder != ""
 }
 
-// cameBack says whether a migration has moved its volume, and the volume is in the pool again.
+// cameBack reports whether a migration has moved its volume, and the volume is in the pool again.
 func (l *Loop) cameBack(ctx context.Context, d api.Drain, m api.Migration) (bool, error) {
 	if m.State != api.MigrationCompleted {
 		return false, nil

@@ -56,7 +56,7 @@ func newDaemon(s *site, name string) *daemon {
 	return d
 }
 
-// perform does a task, and says whether the registry is to hear of it.
+// perform does a task, and reports whether the registry is to hear of it.
 func (d *daemon) perform(task api.Task) (api.TaskAnswer, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -55,7 +55,7 @@ func Newer(a, b api.RegistryMark) int {
 // Signed returns the mark with the signature of this registry.
 func (h *History) Signed(mark api.RegistryMark) api.RegistryMark { return sign(h.key, mark) }
 
-// HasSigned says whether this registry has signed the mark.
+// HasSigned reports whether this registry has signed the mark.
 func (h *History) HasSigned(mark api.RegistryMark) bool { return isSigned(h.key, mark) }
 
 // Now returns the mark of what is on stable storage.
@@ -74,7 +74,7 @@ func (h *History) Advance(seq int64, sum []byte) {
 	h.now = h.Signed(h.now)
 }
 
-// AddProof notes a mark that proves a restore. It says whether the mark is newer than those
+// AddProof notes a mark that proves a restore. It reports whether the mark is newer than those
 // that the host has shown before, and whether it is the first proof that the host shows.
 func (h *History) AddProof(s Shown) (newest, first bool) {
 	h.mu.Lock()
@@ -155,7 +155,7 @@ func (h *History) Reason() string {
 		hosts[0].HostName, others, hosts[0].Mark.Seq, hosts[0].Mark.Timeline, h.now.Seq, h.now.Timeline)
 }
 
-// Restored says whether a host has proved that the database was restored.
+// Restored reports whether a host has proved that the database was restored.
 func (h *History) Restored() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -28,7 +28,7 @@ func sign(key []byte, mark api.RegistryMark) api.RegistryMark {
 	return mark
 }
 
-// isSigned says whether the mark has its signature under the key.
+// isSigned reports whether the mark has its signature under the key.
 func isSigned(key []byte, mark api.RegistryMark) bool {
 	return hmac.Equal([]byte(sign(key, mark).Signature), []byte(mark.Signature))
 }

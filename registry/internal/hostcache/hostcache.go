@@ -148,7 +148,7 @@ func (c *Cache) Row(id string) (row Row, found bool) {
 	return s.Row, true
 }
 
-// Update keeps the part of a report that is not stored, and says whether the other part is
+// Update keeps the part of a report that is not stored, and reports whether the other part is
 // stored already.
 func (c *Cache) Update(in api.HostReport, digest string) (stored bool) {
 	c.mu.Lock()
@@ -163,7 +163,7 @@ func (c *Cache) Update(in api.HostReport, digest string) (stored bool) {
 	return s.digest == digest
 }
 
-// HasReport says whether the last report of the host has this digest and is stored.
+// HasReport reports whether the last report of the host has this digest and is stored.
 func (c *Cache) HasReport(id, digest string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,7 +180,7 @@ func (c *Cache) SetCompared(id string) {
 	}
 }
 
-// WasCompared says whether SetCompared was called for a host since the start.
+// WasCompared reports whether SetCompared was called for a host since the start.
 func (c *Cache) WasCompared(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -43,7 +43,7 @@ func (b *Background) Go(ctx context.Context, about Subject, do func(context.Cont
 	})
 }
 
-// Busy says whether a call about a subject is under way.
+// Busy reports whether a call about a subject is under way.
 func (b *Background) Busy(about Subject) bool { return b.queue.Busy(about) }
 
 // Wait returns when no call is under way.

@@ -150,7 +150,7 @@ func (c *Client) AskSurely(ctx context.Context, r Request) (Outcome, error) {
 	return begun, err
 }
 
-// Begun says whether a host may have begun what a call asked for. A call that it did not
+// Begun reports whether a host may have begun what a call asked for. A call that it did not
 // fetch is withdrawn.
 func (c *Client) Begun(ctx context.Context, key string) (bool, error) {
 	task, answer, err := c.Store.Task(ctx, key)

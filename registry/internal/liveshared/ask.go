@@ -96,7 +96,7 @@ func (l *Loop) failed(ctx context.Context, p *workflow.Pause, h workflow.LiveHos
 	return l.cancel(ctx, p, why)
 }
 
-// final says whether a copy that failed so would fail so again.
+// final reports whether a copy that failed so would fail so again.
 func final(e *api.Error) bool {
 	return e.Code == api.CodeNoSpace || e.Code == api.CodeCopyMismatch || e.Code == api.CodeNeedsOperator
 }

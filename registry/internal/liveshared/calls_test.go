@@ -83,7 +83,7 @@ func (d *daemon) track(generation int) *api.Error {
 	return nil
 }
 
-// tracked returns the bitmaps of a round, and says whether all guests have theirs.
+// tracked returns the bitmaps of a round, and reports whether all guests have theirs.
 func (d *daemon) tracked(generation, round int) (maps []*bitmap, all bool) {
 	for _, g := range d.guests {
 		if g.process != d.followed[g.name] {
@@ -188,7 +188,7 @@ func (d *daemon) dirty(generation, round int) (all bits, lost bool) {
 	return all, !ok
 }
 
-// copyBlock is one half of the copy of a block: it is read, or written. It says whether there
+// copyBlock is one half of the copy of a block: it is read, or written. It reports whether there
 // was anything to do.
 func (d *daemon) copyBlock(todo *bits, dst api.Location, onRead func()) bool {
 	s := d.site

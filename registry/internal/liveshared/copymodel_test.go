@@ -267,7 +267,7 @@ func (m copyModel) daemon(s copyState, h int, emit func(event, copyState)) {
 	}
 }
 
-// stageDone says whether a host has done all of the stage that it is in.
+// stageDone reports whether a host has done all of the stage that it is in.
 func (m copyModel) stageDone(g copyHost) bool {
 	switch {
 	case g.stage == stageArm, m.isSwap(g.stage):
@@ -316,7 +316,7 @@ func (m copyModel) swapStep(s copyState, h int, emit func(event, copyState)) {
 	emit(event{what[1], h, -1}, s)
 }
 
-// passes says whether the barriers let a host leave the stage that it has done.
+// passes reports whether the barriers let a host leave the stage that it has done.
 func (m copyModel) passes(s copyState, h int) bool {
 	g := s.hosts[h]
 	barrier := m.endAll

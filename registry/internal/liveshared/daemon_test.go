@@ -72,7 +72,7 @@ func newDaemon(s *site, name string) *daemon {
 	return d
 }
 
-// perform takes a task on, and says whether the registry is to hear of it.
+// perform takes a task on, and reports whether the registry is to hear of it.
 func (d *daemon) perform(task api.Task) (api.TaskAnswer, bool) {
 	d.site.mu.Lock()
 	defer d.site.mu.Unlock()
@@ -112,7 +112,7 @@ func (d *daemon) take(task api.Task) api.TaskAnswer {
 	return api.TaskAnswer{Status: http.StatusAccepted, Body: relaytest.Document(map[string]any{"op": o.Op})}
 }
 
-// isBusy says whether a call is refused for the moment, which follows from the seed and from what is called how often:
+// isBusy reports whether a call is refused for the moment, which follows from the seed and from what is called how often:
 // the hosts and both loops are at work at once, and come in any order.
 func (d *daemon) isBusy(id string) bool {
 	call := d.Name + " " + nameOf(id)
@@ -130,7 +130,7 @@ func nameOf(id string) string {
 	return name
 }
 
-// hastens says whether a call is to end a round that nobody wants any more: it is asked beside
+// hastens reports whether a call is to end a round that nobody wants any more: it is asked beside
 // that, under an id that ends in a random part.
 func hastens(id string) bool {
 	_, err := uuid.Parse(id[strings.LastIndex(id, ".")+1:])

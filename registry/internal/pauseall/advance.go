@@ -79,7 +79,7 @@ func (l *Loop) flip(ctx context.Context, p *workflow.Pause, dst *api.Location) e
 	return l.cancel(ctx, p, hostop.About(api.AsError(err), "volume %s cannot be at its destination", p.Migration.VolumeName))
 }
 
-// resume wakes the instances, and says whether it let them run on just now.
+// resume wakes the instances, and reports whether it let them run on just now.
 func (l *Loop) resume(ctx context.Context, p *workflow.Pause) (bool, error) {
 	if err := l.wakeAll(ctx, p); err != nil {
 		return false, err

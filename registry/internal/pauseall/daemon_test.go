@@ -88,7 +88,7 @@ func newDaemon(s *site, name string) *daemon {
 	return d
 }
 
-// perform does a task, and says whether the registry is to hear of it.
+// perform does a task, and reports whether the registry is to hear of it.
 func (d *daemon) perform(task api.Task) (api.TaskAnswer, bool) {
 	if wait := d.late[task.Path[strings.LastIndex(task.Path, "/")+1:]]; wait > 0 {
 		time.Sleep(wait) //nolint:forbidigo // fake time
@@ -302,7 +302,7 @@ func (d *daemon) read(body []byte, into any) {
 	}
 }
 
-// canBeLost says whether what runs on a host does not count: it was fenced.
+// canBeLost reports whether what runs on a host does not count: it was fenced.
 func (s *site) canBeLost(d *daemon) bool { return !d.Polling() }
 
 // fails has the next calls of a verb end so.

@@ -82,7 +82,7 @@ func (l *Loop) save(ctx context.Context, p *workflow.Pause) error {
 	return err
 }
 
-// bring has the hosts do one part, and says whether it is left to be done for an
+// bring has the hosts do one part, and reports whether it is left to be done for an
 // instance. A host that was fenced leads back to src.
 func (l *Loop) bring(ctx context.Context, p *workflow.Pause, d part) (left bool, err error) {
 	if gone := Fenced(p); gone != nil {

@@ -54,7 +54,7 @@ func (s *site) adopt(id string, take func(ctx context.Context, call store.Call, 
 }
 
 // giveUpWhatIsBarred gives the memory up of guests beside which others had run on, and
-// says whether there were any.
+// reports whether there were any.
 func (s *site) giveUpWhatIsBarred(id string) bool {
 	s.T.Helper()
 	for range 60 {

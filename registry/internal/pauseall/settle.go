@@ -40,7 +40,7 @@ func restCall(p *workflow.Pause, g workflow.PauseInstance) hostop.Request {
 	return saveRequest(p, g) // a pending one may be an older version's, which saved at once
 }
 
-// restBegun says whether a host may have begun to put an instance to rest when it was
+// restBegun reports whether a host may have begun to put an instance to rest when it was
 // asked to for one of so many times after the first: a call that fails for the moment
 // may have been begun all the same, whatever the next one is answered.
 func (l *Loop) restBegun(ctx context.Context, p *workflow.Pause, g workflow.PauseInstance, attempts int) (bool, error) {

@@ -36,7 +36,7 @@ func New(every rate.Limit, burst int) *Limit {
 	return &Limit{every: every, burst: burst, callers: map[string]*allowance{}}
 }
 
-// Allow says whether the caller may act now and, if so, how often it was refused since it
+// Allow reports whether the caller may act now and, if so, how often it was refused since it
 // was last allowed to.
 func (l *Limit) Allow(caller string, now time.Time) (ok bool, refused int) {
 	l.mu.Lock()

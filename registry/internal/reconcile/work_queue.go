@@ -57,7 +57,7 @@ func (c *WorkQueue[K]) Go(key K, do func() error) {
 	})
 }
 
-// end notes that a call for key has ended, and says whether somebody has found it busy.
+// end notes that a call for key has ended, and reports whether somebody has found it busy.
 func (c *WorkQueue[K]) end(key K, err error) (found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,7 +69,7 @@ func (c *WorkQueue[K]) end(key K, err error) (found bool) {
 	return found
 }
 
-// find says whether a call for key is under way, and notes that somebody wants to know. It is
+// find reports whether a call for key is under way, and notes that somebody wants to know. It is
 // for callers that hold mu.
 func (c *WorkQueue[K]) find(key K) bool {
 	_, busy := c.busy[key]
@@ -82,14 +82,14 @@ func (c *WorkQueue[K]) find(key K) bool {
 // Wait returns when no call is under way.
 func (c *WorkQueue[K]) Wait() { c.underway.Wait() }
 
-// Busy says whether a call for key is under way.
+// Busy reports whether a call for key is under way.
 func (c *WorkQueue[K]) Busy(key K) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.find(key)
 }
 
-// Due says whether a call for key may be made now and need not wait.
+// Due reports whether a call for key may be made now and need not wait.
 func (c *WorkQueue[K]) Due(key K) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -118,7 +118,7 @@ func (r *Relay) hostOf(ctx context.Context, req Request, stored api.Task) (strin
 	return h.ID, err
 }
 
-// Present says whether a host has a long poll open, or had one not long ago, and is not
+// Present reports whether a host has a long poll open, or had one not long ago, and is not
 // polled for by two daemons.
 func (r *Relay) Present(hostID string) bool {
 	r.mu.Lock()

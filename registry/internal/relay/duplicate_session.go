@@ -27,7 +27,7 @@ type sessions struct {
 	back, duplicated time.Time
 }
 
-// note takes in that a session polls, and says whether its host is two daemons only
+// note takes in that a session polls, and reports whether its host is two daemons only
 // since now. One poll of a dead daemon may come late, so one return is none.
 func (s *sessions) note(session string) (news bool) {
 	at := slices.Index(s.seen, session)
@@ -53,7 +53,7 @@ func (s *sessions) note(session string) (news bool) {
 	return news
 }
 
-// isDuplicated says whether two daemons poll as this host.
+// isDuplicated reports whether two daemons poll as this host.
 func (s *sessions) isDuplicated() bool {
 	return !s.duplicated.IsZero() && time.Since(s.duplicated) < duplicateWithin
 }

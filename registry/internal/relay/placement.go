@@ -30,7 +30,7 @@ type PlacementStore interface {
 // which sees everything: whether the caller may ask has to be checked before.
 type Placement struct {
 	Store PlacementStore
-	// Present says whether a host can be asked now.
+	// Present reports whether a host can be asked now.
 	Present func(hostID string) bool
 }
 

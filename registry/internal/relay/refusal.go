@@ -53,7 +53,7 @@ func ReadOp(status int, body []byte) (api.Op, error) {
 	return answer.Op, nil
 }
 
-// Passes says whether a refusal may pass: nothing was done, and the same call may succeed
+// Passes reports whether a refusal may pass: nothing was done, and the same call may succeed
 // later.
 func Passes(e *api.Error) bool {
 	if e == nil {

@@ -134,7 +134,7 @@ func TestBadInputInAnyPlaceOfAnyRequestIsRefusedAndChangesNothing(t *testing.T) 
 	}
 }
 
-// malformed says whether a bad value is one that no program can mean.
+// malformed reports whether a bad value is one that no program can mean.
 func malformed(what string) bool {
 	return !slices.ContainsFunc([]string{"control characters", "10,000 characters", "negative"}, func(w string) bool { return strings.HasPrefix(what, w) })
 }

@@ -107,7 +107,7 @@ func (p *pending) events(t *testing.T) []api.Event {
 	return all
 }
 
-// over says whether the answer has ended.
+// over reports whether the answer has ended.
 func (p *pending) over() bool {
 	select {
 	case <-p.done:

@@ -18,7 +18,7 @@ const (
 	checkFail = "fail"
 )
 
-// databaseCheck says whether the registry takes changes.
+// databaseCheck reports whether the registry takes changes.
 func (s *Server) databaseCheck() api.Check {
 	reason, readOnly := s.Store.ReadOnly()
 	if !readOnly {
@@ -74,7 +74,7 @@ func locksCheck(c store.Counts) api.Check {
 	return check
 }
 
-// auditCheck says whether the audit trail is as it was written.
+// auditCheck reports whether the audit trail is as it was written.
 func (s *Server) auditCheck() api.Check {
 	last, looked := s.Store.LastAudit()
 	switch {

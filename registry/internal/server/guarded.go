@@ -27,7 +27,7 @@ func (s *Server) guarded(routes []httpjson.Route) []httpjson.Route {
 	return routes
 }
 
-// bounded says whether a caller has bounds: all but the administrators of this machine.
+// bounded reports whether a caller has bounds: all but the administrators of this machine.
 func (s *Server) bounded(r *http.Request) bool {
 	if _, ok := mtls.IdentityOf(r.Context()); ok {
 		return true

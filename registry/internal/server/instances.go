@@ -152,7 +152,7 @@ func (s *Server) shelvedAlone(w http.ResponseWriter, r *http.Request, call store
 	return false, nil
 }
 
-// isTask says whether a request has been passed on to a host. Those of hosts are
+// isTask reports whether a request has been passed on to a host. Those of hosts are
 // not passed on.
 func (s *Server) isTask(r *http.Request, call store.Call) (bool, error) {
 	if call.Key == "" || call.Host != nil {

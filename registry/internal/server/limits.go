@@ -107,7 +107,7 @@ func (l *limits) leave(o *open, caller string) {
 	}
 }
 
-// lasts says whether a request is one that lasts by itself.
+// lasts reports whether a request is one that lasts by itself.
 func lasts(route httpjson.Route, r *http.Request) bool {
 	return route.Lines != nil || r.URL.Query().Has("follow") || r.URL.Query().Has("wait_seconds")
 }

@@ -123,7 +123,7 @@ func (s *Server) pausedNow(ctx context.Context, m api.Migration) api.Migration {
 	return m
 }
 
-// waitedFor says whether a move cannot go on before the host of an instance has done
+// waitedFor reports whether a move cannot go on before the host of an instance has done
 // something.
 func waitedFor(p workflow.Pause, g workflow.PauseInstance) bool {
 	if g.Lost {
@@ -143,7 +143,7 @@ func waitedFor(p workflow.Pause, g workflow.PauseInstance) bool {
 	return false
 }
 
-// ends says whether what a move leaves over is removed now.
+// ends reports whether what a move leaves over is removed now.
 func ends(phase workflow.PausePhase) bool {
 	return phase == workflow.PauseCancelling || phase == workflow.PauseRestoring
 }

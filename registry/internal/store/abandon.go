@@ -129,7 +129,7 @@ func (tx *Tx) abandon(ctx context.Context, m api.Migration, in api.MigrationAban
 	return MigrationByID(ctx, tx, m.ID)
 }
 
-// dstMayBeWhole says whether dst can hold all of the volume, for a migration that
+// dstMayBeWhole reports whether dst can hold all of the volume, for a migration that
 // was last heard of in this state. Hosts tell of a state before they act on it.
 func dstMayBeWhole(state api.MigrationState) bool {
 	switch state {
@@ -144,7 +144,7 @@ func dstMayBeWhole(state api.MigrationState) bool {
 // torn is what dst is while the guest's writes are brought into it, which is in no order.
 const torn = "If the guest was not switched to it, dst has some of what the guest wrote since the start and lacks the rest, in no order: it may be a corrupt filesystem"
 
-// dstMayBeTorn says whether dst may be neither the volume of one point in time nor what
+// dstMayBeTorn reports whether dst may be neither the volume of one point in time nor what
 // the guest has. A copy of a frozen src is the volume as it was at the start until a
 // complete begins; a mirror is nothing before the switch.
 func dstMayBeTorn(m api.Migration, before api.MigrationState) bool {

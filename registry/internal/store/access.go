@@ -44,7 +44,7 @@ var ownsQueries = map[Kind]string{
 	KindMigration:  "SELECT EXISTS (SELECT 1 FROM migrations m WHERE m.id = ?2 AND " + ownsMigration + ")",
 }
 
-// owns says whether the thing with the id is the host's own.
+// owns reports whether the thing with the id is the host's own.
 func owns(ctx context.Context, q ledger.Querier, k Kind, hostID, id string) (yes bool, err error) {
 	if err := q.QueryRowContext(ctx, ownsQueries[k], hostID, id).Scan(&yes); err != nil {
 		return false, fmt.Errorf("look up whose %s %s is: %w", k.Noun, id, err)
@@ -128,7 +128,7 @@ func (tx *Tx) CheckHost(ctx context.Context, ref string, epoch int64) (string, e
 	return h.ID, tx.admitEpoch(h, epoch)
 }
 
-// admitEpoch says whether a host may change something with the epoch that it
+// admitEpoch reports whether a host may change something with the epoch that it
 // believes in, and notes it as the token of the change.
 func (tx *Tx) admitEpoch(host hostcache.Row, epoch int64) error {
 	if host.Fenced || host.Epoch != epoch {

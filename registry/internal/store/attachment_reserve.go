@@ -149,7 +149,7 @@ func (tx *Tx) slotForReserve(ctx context.Context, instanceID, device string) (sl
 	return slot, nil
 }
 
-// checkHolder says whether a host has the instance, and the instance may get disks
+// checkHolder reports whether a host has the instance, and the instance may get disks
 // there, or its root volume.
 func (s slotForReserve) checkHolder(hostID string, root bool) error {
 	state := s.instanceState
@@ -164,7 +164,7 @@ func (s slotForReserve) checkHolder(hostID string, root bool) error {
 	return nil
 }
 
-// check says whether a volume may be put into the slot: it has nothing there, and
+// check reports whether a volume may be put into the slot: it has nothing there, and
 // the root slot is filled only if that is meant, and nothing runs from it.
 func (s slotForReserve) check(in api.AttachmentReserve) error {
 	if err := s.lock.check("attach a volume to", s.instanceName); err != nil {
@@ -186,7 +186,7 @@ func (s slotForReserve) check(in api.AttachmentReserve) error {
 	return nil
 }
 
-// checkReservable says whether the volume, as it is now, may be attached there,
+// checkReservable reports whether the volume, as it is now, may be attached there,
 // whichever host reaches it.
 func (tx *Tx) checkReservable(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) error {
 	switch {
@@ -213,7 +213,7 @@ func (tx *Tx) checkReservable(ctx context.Context, v volumeForReserve, slot slot
 	return tx.checkMultiattach(ctx, v, slot, in)
 }
 
-// checkMultiattach says whether a volume that has an attachment may get another one.
+// checkMultiattach reports whether a volume that has an attachment may get another one.
 func (tx *Tx) checkMultiattach(ctx context.Context, v volumeForReserve, slot slotForReserve, in api.AttachmentReserve) error {
 	if len(v.siblings) == 0 {
 		return nil
@@ -226,7 +226,7 @@ func (tx *Tx) checkMultiattach(ctx context.Context, v volumeForReserve, slot slo
 	return checkPolicies(ctx, tx, "attach volume "+v.name+" again", v.bootable || in.Root)
 }
 
-// checkAttachReach says whether the host has the bytes of a volume, and where it
+// checkAttachReach reports whether the host has the bytes of a volume, and where it
 // is attached on another host too, whether they are the same bytes.
 func (tx *Tx) checkAttachReach(ctx context.Context, v volumeForReserve, hostID string) error {
 	owner, elsewhere := v.hostID, false

@@ -67,7 +67,7 @@ func checkAttachmentTransition(in api.AttachmentTransition) error {
 	return validate.Text("op id", in.OpID)
 }
 
-// checkStep says whether the attachment, as it is now, may make the step.
+// checkStep reports whether the attachment, as it is now, may make the step.
 func (a attachmentRow) checkStep(in api.AttachmentTransition) error {
 	switch {
 	case a.migrationID != "":

@@ -144,7 +144,7 @@ type attachment struct {
 	exclusive   bool
 }
 
-// sameDisk says whether two attachments are one device in one mode.
+// sameDisk reports whether two attachments are one device in one mode.
 func sameDisk(a, b api.DiskAttachment) bool { return a.Device == b.Device && a.Mode == b.Mode }
 
 // diskDetails is what the audit trail says of a new attachment.

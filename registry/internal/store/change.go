@@ -33,7 +33,7 @@ type HostToken struct {
 	Local bool
 }
 
-// Administers says whether the caller may ask for changes to other hosts: an operator may,
+// Administers reports whether the caller may ask for changes to other hosts: an operator may,
 // and so may the daemon on the registry's machine.
 func (c Call) Administers() bool { return c.Host == nil || c.Host.Local }
 

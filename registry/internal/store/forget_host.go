@@ -51,7 +51,7 @@ func (s *Store) ForgetHost(ctx context.Context, call Call, ref string, volumes b
 	})
 }
 
-// checkEmpty says whether nothing is left on a host.
+// checkEmpty reports whether nothing is left on a host.
 func (tx *Tx) checkEmpty(ctx context.Context, host hostcache.Row) error {
 	switch {
 	case !host.Fenced:

@@ -127,7 +127,7 @@ func (tx *Tx) HostNamed(ctx context.Context, ref string) (id, name string, err e
 	return h.ID, h.Name, err
 }
 
-// checkFenced says whether an operator's word stands that the host cannot touch
+// checkFenced reports whether an operator's word stands that the host cannot touch
 // anything. A fence that is older than a restore does not: the host may have come
 // back in the history that was lost.
 func checkFenced(h hostcache.Row, verb string) error {

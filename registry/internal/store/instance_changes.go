@@ -265,7 +265,7 @@ func (tx *Tx) adoptNew(ctx context.Context, hostID string, d api.AdoptedDisk) er
 	}, hostID, api.VolumeAvailable)
 }
 
-// adoptShared says whether a disk may be a further attachment of a volume that other
+// adoptShared reports whether a disk may be a further attachment of a volume that other
 // instances have: by the rules of every attach, and only if its domain shares it.
 func (tx *Tx) adoptShared(ctx context.Context, in api.InstanceRegister, v api.Volume, hostID string, d api.AdoptedDisk) error {
 	has := v.Attachments[0]

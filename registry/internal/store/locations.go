@@ -43,7 +43,7 @@ func scopeOf(ctx context.Context, q ledger.Querier, hostID string, l api.Locatio
 	return hostID, nil
 }
 
-// InSharedPool says whether other hosts see the bytes at a host's location.
+// InSharedPool reports whether other hosts see the bytes at a host's location.
 func InSharedPool(ctx context.Context, q ledger.Querier, hostID string, l api.Location) (bool, error) {
 	scope, err := scopeOf(ctx, q, hostID, l)
 	return scope == scopeShared, err
@@ -64,7 +64,7 @@ func basesReachedBy(hostID, ownerID, backing string) string {
 var reachesQuery = `SELECT EXISTS (SELECT 1 FROM pools WHERE host_id = ?1 AND name = ?2 AND shared = 1)
 	AND ` + basesReachedBy("?1", "?3", "?4")
 
-// Reaches says whether a host can reach the bytes at a location of owner: the location is
+// Reaches reports whether a host can reach the bytes at a location of owner: the location is
 // its own, or is in a shared pool that the host has too, with all base images. An export over TCP is
 // its owner's: whether another host may connect is not reported.
 func Reaches(ctx context.Context, q ledger.Querier, hostID, ownerID, scope string, l api.Location) (yes bool, err error) {

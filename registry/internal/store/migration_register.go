@@ -96,7 +96,7 @@ func (tx *Tx) sameMigration(ctx context.Context, in api.MigrationRegister, hostI
 	return m, true, nil
 }
 
-// checkMigratable says whether the volume, as it is now, may be migrated by
+// checkMigratable reports whether the volume, as it is now, may be migrated by
 // this host as the caller saw it.
 func (tx *Tx) checkMigratable(ctx context.Context, v api.Volume, hostID string, in api.MigrationRegister) error {
 	switch {
@@ -123,7 +123,7 @@ func (tx *Tx) checkMigratable(ctx context.Context, v api.Volume, hostID string, 
 	return tx.checkMigratableAt(ctx, v, a, hostID, in.ID)
 }
 
-// checkMigratableUnheld says whether a host may migrate a volume that no host has at an
+// checkMigratableUnheld reports whether a host may migrate a volume that no host has at an
 // instance. Its attachments stay as they are: they follow the volume to its new place.
 func (tx *Tx) checkMigratableUnheld(ctx context.Context, v api.Volume, hostID string, in api.MigrationRegister) error {
 	switch {
@@ -140,7 +140,7 @@ func (tx *Tx) checkMigratableUnheld(ctx context.Context, v api.Volume, hostID st
 	return tx.checkReach(ctx, "migrate", v, hostID)
 }
 
-// checkMigratableAt says whether the instance that has the volume lets a host
+// checkMigratableAt reports whether the instance that has the volume lets a host
 // migrate it.
 func (tx *Tx) checkMigratableAt(ctx context.Context, v api.Volume, a api.Attachment, hostID, migrationID string) error {
 	var (

@@ -114,12 +114,12 @@ func (tx *Tx) checkState(ctx context.Context, m api.Migration, in api.MigrationT
 	return false, nil
 }
 
-// dropsDst says whether a migration gives dst back as it gets to a state.
+// dropsDst reports whether a migration gives dst back as it gets to a state.
 func dropsDst(to api.MigrationState) bool {
 	return to == api.MigrationCancelled || to == api.MigrationError
 }
 
-// mayBeSwitched says whether the volume may be at dst already, for all that the registry
+// mayBeSwitched reports whether the volume may be at dst already, for all that the registry
 // knows: from the claim of completing on, the host alone can tell.
 func mayBeSwitched(m api.Migration) bool {
 	return m.State == api.MigrationCompleting || m.State == api.MigrationNeedsOperator

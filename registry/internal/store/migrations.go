@@ -17,7 +17,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// open says whether a migration in this state holds its volume's lock and its
+// open reports whether a migration in this state holds its volume's lock and its
 // dst. An orphaned one does.
 func open(state api.MigrationState) bool { return !state.Final() }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/volferry/volferry/registry/internal/validate"
 )
 
-// admission says whether a caller may ask for a change now.
+// admission reports whether a caller may ask for a change now.
 type admission func(context.Context, *Store, *Tx) error
 
 // Mutate is ledger.Mutate, and checks the caller's token first. A host that is fenced, or

@@ -88,7 +88,7 @@ func hostsOf(movers []mover) []string {
 	return ids
 }
 
-// checkReach says whether a host has the bytes of a volume that no host has at an
+// checkReach reports whether a host has the bytes of a volume that no host has at an
 // instance.
 func (tx *Tx) checkReach(ctx context.Context, verb string, v api.Volume, hostID string) error {
 	var scope, owner string

@@ -101,7 +101,7 @@ func (s *Store) keepProof(ctx context.Context, hostID, name string, m api.Regist
 	})
 }
 
-// inHistory says whether the mark m is part of the history whose newest mark is now.
+// inHistory reports whether the mark m is part of the history whose newest mark is now.
 func (s *Store) inHistory(ctx context.Context, now, m api.RegistryMark) (bool, error) {
 	switch {
 	case history.Newer(m, now) > 0:
@@ -117,7 +117,7 @@ func (s *Store) inHistory(ctx context.Context, now, m api.RegistryMark) (bool, e
 	return err == nil && hex.EncodeToString(hash) == m.Hash, nil
 }
 
-// ReadOnly says whether the store takes no changes because hosts were told more than it
+// ReadOnly reports whether the store takes no changes because hosts were told more than it
 // knows and, if so, why and what the operator can do.
 func (s *Store) ReadOnly() (reason string, yes bool) {
 	reason = s.history.Reason()

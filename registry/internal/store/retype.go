@@ -25,7 +25,7 @@ type RetypePlan struct {
 	ToPath  string
 }
 
-// IsMove says whether RetypeVolume has refused a retype for no other reason than that the
+// IsMove reports whether RetypeVolume has refused a retype for no other reason than that the
 // volume has to be moved, which is allowed.
 func IsMove(refusal error) bool { return api.AsError(refusal).Details[detailMove] != nil }
 
@@ -159,7 +159,7 @@ func (s *Store) planRetype(ctx context.Context, q ledger.Querier, v api.Volume, 
 	return plan, err
 }
 
-// atRetypeTarget says whether a volume is already where its retype wants it. No target is
+// atRetypeTarget reports whether a volume is already where its retype wants it. No target is
 // wherever the volume is. A target where volumes of the type may not live is refused, but for a
 // device, of which the host finds the pool first; what else stands against it, the host finds.
 func atRetypeTarget(ctx context.Context, q ledger.Querier, v api.Volume, t api.VolumeType, hostID string, in api.VolumeRetype) (bool, error) {
@@ -184,7 +184,7 @@ func atRetypeTarget(ctx context.Context, q ledger.Querier, v api.Volume, t api.V
 	return dst.Pool != "" && dst.Pool == src.Pool && (in.ToPool != "" || dst.Name == src.Name), nil
 }
 
-// ofUnknownPool says whether a place is a device of which only its host knows whether a pool has it.
+// ofUnknownPool reports whether a place is a device of which only its host knows whether a pool has it.
 func ofUnknownPool(l api.Location) bool { return l.Pool == "" && strings.HasPrefix(l.Path, "/dev/") }
 
 // CheckRetypeDst refuses a place that a host has found for the move of a retype, if volumes of

@@ -22,7 +22,7 @@ func (s *Store) trustedPools(reported []api.Pool, hostID, hostName string) []api
 	return pools
 }
 
-// maySharePool says whether the site lets a host share the pools of a name. A pool that
+// maySharePool reports whether the site lets a host share the pools of a name. A pool that
 // is named without hosts is shared by every host that says so.
 func (s *Store) maySharePool(pool, hostID, hostName string) bool {
 	if s.sharedPools == nil {
@@ -136,7 +136,7 @@ func (tx *Tx) nameLocations(ctx context.Context, hostID string, pools []api.Pool
 	return nil
 }
 
-// isOfFiles says whether all that is in the directory of a pool is in the pool, by the name
+// isOfFiles reports whether all that is in the directory of a pool is in the pool, by the name
 // that it has there. What is beside the devices of a pool need not be libvirt's: pools of disks and
 // of LUNs have directories of the whole host, as /dev, and libvirt knows no thin volumes of a
 // volume group. Hosts find out which pool has a device.

@@ -192,7 +192,7 @@ func (tx *Tx) checkPoolsKnown(ctx context.Context, pools []string) error {
 	return nil
 }
 
-// checkMultiattachUpdate says whether all volumes of a type can have the other
+// checkMultiattachUpdate reports whether all volumes of a type can have the other
 // multiattach. None may be attached or be on the move, and none may be about to
 // get the type.
 func (tx *Tx) checkMultiattachUpdate(ctx context.Context, old, changed api.VolumeType) error {
@@ -229,7 +229,7 @@ func (tx *Tx) checkMultiattachUpdate(ctx context.Context, old, changed api.Volum
 	return nil
 }
 
-// checkTypeFits says whether a volume may get a type where it is.
+// checkTypeFits reports whether a volume may get a type where it is.
 func (tx *Tx) checkTypeFits(ctx context.Context, t api.VolumeType, v api.Volume) error {
 	if err := checkTypeSuits(ctx, tx, t, "change the type of volume "+v.Name, v.Location.Format, v.Bootable); err != nil {
 		return err

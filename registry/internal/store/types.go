@@ -65,7 +65,7 @@ func typeByRef(ctx context.Context, q ledger.Querier, ref string) (api.VolumeTyp
 	return typeByID(ctx, q, id)
 }
 
-// typeAllows says whether volumes of a type may live in the pool; "" is none.
+// typeAllows reports whether volumes of a type may live in the pool; "" is none.
 func typeAllows(t api.VolumeType, pool string) bool {
 	return len(t.Pools) == 0 || slices.Contains(t.Pools, pool)
 }
@@ -138,7 +138,7 @@ func checkPoolCan(ctx context.Context, q ledger.Querier, t api.VolumeType, hostI
 	return api.Errorf(api.CodeNoCapablePool, "a volume of the multiattach type %s may not be at %s: the pool %s cannot do multiattach", t.Name, Place(l), l.Pool)
 }
 
-// poolCan says whether a pool of a host can do multiattach. What is in no pool is
+// poolCan reports whether a pool of a host can do multiattach. What is in no pool is
 // a file or a device of the host, and can.
 func poolCan(ctx context.Context, q ledger.Querier, hostID, pool string) (can bool, err error) {
 	if pool == "" {

@@ -136,7 +136,7 @@ func (s *Store) UpdateVolume(ctx context.Context, call Call, ref string, in api.
 	})
 }
 
-// checkBootable says whether a volume may become bootable: not one that is
+// checkBootable reports whether a volume may become bootable: not one that is
 // multiattach, or about to be, where the policy is off.
 func (tx *Tx) checkBootable(ctx context.Context, v api.Volume) error {
 	multiattach := v.Multiattach

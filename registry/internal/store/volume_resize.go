@@ -45,7 +45,7 @@ func (s *Store) BeginResize(ctx context.Context, call Call, ref string, in api.V
 
 const resizeVerb = "resize"
 
-// checkResizable says whether a host may make the volume larger, as it is now.
+// checkResizable reports whether a host may make the volume larger, as it is now.
 func (tx *Tx) checkResizable(ctx context.Context, v api.Volume, hostID string, in api.VolumeResizeBegin) error {
 	if v.ResizeOpID != "" {
 		holder, err := tx.resizedBy(ctx, v.ID)
@@ -72,7 +72,7 @@ func (tx *Tx) checkResizable(ctx context.Context, v api.Volume, hostID string, i
 	return tx.checkResizableAt(ctx, v, v.Attachments[0], hostID)
 }
 
-// checkResizableAt says whether the instance that has the volume lets a host resize it.
+// checkResizableAt reports whether the instance that has the volume lets a host resize it.
 func (tx *Tx) checkResizableAt(ctx context.Context, v api.Volume, a api.Attachment, hostID string) error {
 	var (
 		at, name string

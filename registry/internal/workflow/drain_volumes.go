@@ -46,7 +46,7 @@ func (s *Store) RefreshDrainVolumes(ctx context.Context, call store.Call, drainI
 	return err
 }
 
-// drainCurrent says whether the lines of a drain fit the pool as it is.
+// drainCurrent reports whether the lines of a drain fit the pool as it is.
 func (s *Store) drainCurrent(ctx context.Context, d api.Drain) (bool, error) {
 	waits := map[string]bool{}
 	settled := map[string]bool{}

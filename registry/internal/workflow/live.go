@@ -83,13 +83,13 @@ const (
 	LiveEnded LiveState = "ended"
 )
 
-// again says whether two calls ask for the same.
+// again reports whether two calls ask for the same.
 func (c LiveCall) again(other LiveCall) bool {
 	c.Attempt = other.Attempt
 	return c == other
 }
 
-// touched says whether the host may have done something that has to be undone.
+// touched reports whether the host may have done something that has to be undone.
 func (h LiveHost) touched() bool { return h.Call.Verb != "" && h.Call.Verb != LiveCheck }
 
 // next is the call by which the host does what verb says, or has done it.

@@ -20,7 +20,7 @@ func (p Pause) LiveNext(h LiveHost) (LiveCall, bool) {
 	return h.next(want), true
 }
 
-// LiveReady says whether all hosts have done what the phase asks them for. A host of which
+// LiveReady reports whether all hosts have done what the phase asks them for. A host of which
 // it is not known whether its last call is over has not (R6 of package liveshared), unless
 // it was fenced and is to end only.
 func (p Pause) LiveReady() bool {
@@ -36,7 +36,7 @@ func (p Pause) notReady() error {
 	return api.Errorf(api.CodeConflict, "not all hosts of migration %s have done what phase %s asks of them", p.Migration.ID, p.Phase).With("phase", p.Phase)
 }
 
-// MayWake says whether the guests of a host may be woken: where a bitmap was, the host was
+// MayWake reports whether the guests of a host may be woken: where a bitmap was, the host was
 // asked to clear that away, and has done it or has failed to.
 func (p Pause) MayWake(hostID string) bool {
 	if p.Live == nil || p.Phase != PauseRestoring && p.Phase != PauseCancelling {

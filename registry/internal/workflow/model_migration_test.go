@@ -60,7 +60,7 @@ func (m *model) migrate(in api.MigrationRegister) (r refusals) {
 	return nil
 }
 
-// hasHost says whether a host has an instance with the volume.
+// hasHost reports whether a host has an instance with the volume.
 func (m *model) hasHost(volume string) bool {
 	return slices.ContainsFunc(m.at(volume), func(a *modelAttachment) bool { return m.instances[a.instance].holder() != "" })
 }

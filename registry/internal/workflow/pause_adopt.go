@@ -142,7 +142,7 @@ func (tx *changeTx) insertLostPause(ctx context.Context, v api.Volume, t api.Vol
 	return pauseByID(ctx, tx, id)
 }
 
-// atRest says whether a host has put an instance to rest and not let it run since.
+// atRest reports whether a host has put an instance to rest and not let it run since.
 func atRest(saved []api.SavedInstance, instanceID string) bool {
 	return slices.ContainsFunc(saved, func(g api.SavedInstance) bool { return g.InstanceID == instanceID && g.AtRest })
 }

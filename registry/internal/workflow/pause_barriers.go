@@ -81,7 +81,7 @@ func (s *Store) ResumePause(ctx context.Context, call store.Call, id string) (Pa
 	})
 }
 
-// standsBy says whether the others need not wait for an instance before they run on.
+// standsBy reports whether the others need not wait for an instance before they run on.
 // One that nobody has said to be suspended was not saved either: it keeps none of the
 // others from going on where they were.
 func (p Pause) standsBy(g PauseInstance) bool {
@@ -94,7 +94,7 @@ func (p Pause) standsBy(g PauseInstance) bool {
 	return g.Lost || g.Error != nil
 }
 
-// CanResume says whether ResumePause may be called.
+// CanResume reports whether ResumePause may be called.
 func (p Pause) CanResume() bool {
 	for _, g := range p.Instances {
 		if !p.standsBy(g) {
@@ -104,7 +104,7 @@ func (p Pause) CanResume() bool {
 	return !p.Resuming && p.wakes()
 }
 
-// wakes says whether the guests are being woken.
+// wakes reports whether the guests are being woken.
 func (p Pause) wakes() bool {
 	return p.Phase == PauseRestoring || p.Phase == PauseCancelling || p.Phase == PauseAgain
 }

@@ -84,7 +84,7 @@ func (p Pause) cured(stops *api.Error, now time.Time) *api.Error {
 	return out.With(api.DetailCure, strings.Join(slices.Insert(commands, 0, call), api.CureSeparator))
 }
 
-// hasToStartAnew says whether an instance has failed and will not go on from its memory any
+// hasToStartAnew reports whether an instance has failed and will not go on from its memory any
 // more, by the time at which an operator has read so.
 func (p Pause) hasToStartAnew(g PauseInstance, now time.Time) bool {
 	return g.Error != nil && p.barred(g, now.Add(resumeWindow)) != nil

@@ -35,7 +35,7 @@ var cancellingNext = map[string][]string{
 	PauseReady:     {PauseRestored},
 }
 
-// mayBecome says whether an instance may go to another state now.
+// mayBecome reports whether an instance may go to another state now.
 func (p Pause) mayBecome(was PauseInstance, to string) bool {
 	switch {
 	case was.State == to:
@@ -118,7 +118,7 @@ func (tx *changeTx) explainLost(ctx context.Context, p Pause, g PauseInstance) e
 	return tx.ExplainLock(ctx, i, fmt.Sprintf("host %s was fenced while it was put to rest for the move of volume %s, and its memory is not restored; %s", g.Host.Name, p.Migration.VolumeName, p.discardAdvice(g)))
 }
 
-// samePauseInstance says whether nothing is to be recorded.
+// samePauseInstance reports whether nothing is to be recorded.
 func samePauseInstance(was, g PauseInstance) bool {
 	return was.State == g.State && was.Lost == g.Lost && was.SaveAttempt == g.SaveAttempt && was.Attempt == g.Attempt && was.Error == nil && g.Error == nil &&
 		(g.RanAt.IsZero() || !was.RanAt.IsZero())

@@ -241,7 +241,7 @@ func (tx *changeTx) guestToPause(ctx context.Context, v api.Volume, instanceID s
 	return g, tx.CheckNoSplitBrain("migrate volume "+v.Name+" of instance "+g.Name, g.ID, g.Host.ID)
 }
 
-// checkGuestReaches says whether the host of a guest will have the bytes at dst.
+// checkGuestReaches reports whether the host of a guest will have the bytes at dst.
 func (tx *changeTx) checkGuestReaches(ctx context.Context, v api.Volume, t api.VolumeType, g PauseInstance, dst api.Location) error {
 	if err := store.CheckDst(ctx, tx, v, t, g.Host.ID, dst); err != nil {
 		return err

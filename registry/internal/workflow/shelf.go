@@ -91,7 +91,7 @@ func (tx *changeTx) shelvedInstance(ctx context.Context, instanceID string, defi
 	return out, err
 }
 
-// doneBy says whether the op has made the transition before, and its answer was
+// doneBy reports whether the op has made the transition before, and its answer was
 // lost. A definition is replaced as often as its host says so.
 func (i shelving) doneBy(in api.InstanceTransition, caller string) bool {
 	return in.From != in.To && i.State == in.To && i.op == in.OpID &&

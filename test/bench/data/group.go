@@ -28,7 +28,7 @@ type group struct {
 	contenders []contender
 }
 
-// has says whether a move is one of the group's.
+// has reports whether a move is one of the group's.
 func (g group) has(r record) bool {
 	return r.Group == g.name && r.FillPercent == g.setting.fill && r.Disks == g.setting.disks
 }

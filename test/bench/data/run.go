@@ -89,7 +89,7 @@ func (o options) groups() (groups []group, missing []string, err error) {
 	return slices.DeleteFunc(groups, func(g group) bool { return len(g.contenders) == 0 }), missing, nil
 }
 
-// wants says whether a contender is asked for.
+// wants reports whether a contender is asked for.
 func (o options) wants(c contender) bool {
 	if o.only == "" {
 		return o.full || !c.full

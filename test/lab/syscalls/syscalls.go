@@ -259,7 +259,7 @@ func (s *Shim) write(tb testing.TB, p Program, at int64, data []byte) {
 	}
 }
 
-// Fired says whether the program was killed or stopped.
+// Fired reports whether the program was killed or stopped.
 func (s *Shim) Fired(tb testing.TB, p Program) bool {
 	tb.Helper()
 	plan, err := os.ReadFile(s.plan(p))

@@ -78,7 +78,7 @@ type Stream struct {
 	Step uint64 `json:"step,omitempty"`
 }
 
-// Covers says whether a block is in the part.
+// Covers reports whether a block is in the part.
 func (s Stream) Covers(block uint64) bool {
 	step := max(s.Step, 1)
 	return block >= s.First && block < s.First+s.Blocks*step && (block-s.First)%step == 0

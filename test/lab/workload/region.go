@@ -37,7 +37,7 @@ type Ticket struct {
 	Number   uint64
 }
 
-// Before says whether a ticket, which is guest's, has its turn before the other guest's.
+// Before reports whether a ticket, which is guest's, has its turn before the other guest's.
 func (t Ticket) Before(guest uint64, other Ticket, otherGuest uint64) bool {
 	return t.Number != 0 && (other.Number == 0 || t.Number < other.Number || t.Number == other.Number && guest < otherGuest)
 }

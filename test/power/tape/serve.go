@@ -295,7 +295,7 @@ func (f *cutFile) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut)
 	return 0
 }
 
-// zeroes says whether an fallocate leaves zeroes.
+// zeroes reports whether an fallocate leaves zeroes.
 func zeroes(mode uint32) bool {
 	return mode&(unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_ZERO_RANGE) != 0
 }

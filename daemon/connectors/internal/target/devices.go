@@ -90,7 +90,7 @@ func (d Devices) list(device, what string) (names []string, err error) {
 	return names, err
 }
 
-// IsKnown says whether udev has seen a device. Before that it has told nobody what the device is.
+// IsKnown reports whether udev has seen a device. Before that it has told nobody what the device is.
 func (d Devices) IsKnown(device string) (bool, error) {
 	number, err := d.Attribute(device, "dev")
 	if err != nil || number == "" {
@@ -100,13 +100,13 @@ func (d Devices) IsKnown(device string) (bool, error) {
 	return err == nil, absentIsFine(err)
 }
 
-// IsNamed says whether a name in ByID is that of this device.
+// IsNamed reports whether a name in ByID is that of this device.
 func (d Devices) IsNamed(name, device string) bool {
 	to, err := filepath.EvalSymlinks(filepath.Join(d.ByID(), name))
 	return err == nil && to == d.Path(device)
 }
 
-// HasName says whether some device has a name in ByID, or had it just now.
+// HasName reports whether some device has a name in ByID, or had it just now.
 func (d Devices) HasName(name string) bool {
 	_, err := os.Lstat(filepath.Join(d.ByID(), name))
 	return err == nil
@@ -130,7 +130,7 @@ func (d Devices) NotUsed(ctx context.Context, devices ...string) error {
 	return used
 }
 
-// udevIsBusy says whether udev has events that it has not done with.
+// udevIsBusy reports whether udev has events that it has not done with.
 func (d Devices) udevIsBusy() bool {
 	_, err := os.Lstat(filepath.Join(d.Udev, "queue"))
 	return err == nil
@@ -163,7 +163,7 @@ func (d Devices) use(devices []string) error {
 	return nil
 }
 
-// isClaimed says whether the kernel itself uses a device, as that of a file system.
+// isClaimed reports whether the kernel itself uses a device, as that of a file system.
 func isClaimed(path string) bool {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_EXCL|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err == nil {

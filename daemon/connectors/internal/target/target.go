@@ -90,7 +90,7 @@ func (m *Marks) Add(volume string, sessionIsThere bool) error {
 	return os.WriteFile(filepath.Join(m.dir, markPrefix+volume), nil, 0o600)
 }
 
-// Holds says whether the session is ours and is for this volume, and whether it is for no other
+// Holds reports whether the session is ours and is for this volume, and whether it is for no other
 // one, so that it has to end before the mark goes (Remove).
 func (m *Marks) Holds(volume string) (holds, last bool, err error) {
 	have, err := m.volumes()

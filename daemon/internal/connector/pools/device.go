@@ -117,7 +117,7 @@ func checkVerbs(p connector.Pool) error {
 	return nil
 }
 
-// cleanBelowDev says whether a path is that of a directory in which devices can be.
+// cleanBelowDev reports whether a path is that of a directory in which devices can be.
 func cleanBelowDev(path string) bool {
 	return strings.HasPrefix(path, "/dev/") && filepath.Clean(path) == path
 }

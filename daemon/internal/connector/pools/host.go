@@ -98,7 +98,7 @@ func (h *Host) Pools(ctx context.Context) ([]hv.PoolInfo, error) {
 	return pools, nil
 }
 
-// over says whether an inspection has ended.
+// over reports whether an inspection has ended.
 func (l *poolLook) over() bool {
 	select {
 	case <-l.done:
@@ -167,7 +167,7 @@ func (h *Host) inspectPool(ctx context.Context, pool string) (connector.Pool, er
 	return *out.Pool, CheckPool(*out.Pool)
 }
 
-// has says whether a pool is a connector's.
+// has reports whether a pool is a connector's.
 func (h *Host) has(pool string) bool { return h.Connectors[pool] != "" }
 
 // inspect looks at a pool, and says in the words of the caller if that fails.

@@ -197,7 +197,7 @@ func freeAddress(disks []hv.Disk, bus string) string {
 	}
 }
 
-// hasImages says whether the guest would find something on the disk.
+// hasImages reports whether the guest would find something on the disk.
 func (f *Fake) hasImages(disk *hv.Disk) bool {
 	chain, err := f.startChain(*disk)
 	if err == nil {

@@ -90,7 +90,7 @@ func (d *definition) checkPortable() error {
 	return nil
 }
 
-// isDrive says whether media are put into it.
+// isDrive reports whether media are put into it.
 func isDrive(disk *hv.Disk) bool { return disk.Device == "cdrom" || disk.Device == "floppy" }
 
 // DefineDomain implements hv.Hypervisor. Like libvirt it looks at no image.

@@ -128,7 +128,7 @@ type staleView struct {
 	lost bool            // it has no process on record
 }
 
-// lost says whether the hypervisor does not have the process of the domain any more.
+// lost reports whether the hypervisor does not have the process of the domain any more.
 func (d *domain) lost() bool { return d.stale != nil && d.stale.lost }
 
 // Up implements hv.Hypervisor.

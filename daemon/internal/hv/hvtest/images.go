@@ -172,7 +172,7 @@ func (m *Images) Link(path, to string) error {
 	return nil
 }
 
-// Exists says whether there is an image at path.
+// Exists reports whether there is an image at path.
 func (m *Images) Exists(path string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -281,7 +281,7 @@ func (m *Images) open(path string) (*image, error) {
 	return img, nil
 }
 
-// isLocked says whether QEMU locks an image at this path. Nobody locks what is at an address.
+// isLocked reports whether QEMU locks an image at this path. Nobody locks what is at an address.
 func isLocked(path string) bool { return !api.IsNetwork(path) }
 
 func (m *Images) openForWrite(path string) (*image, error) {
@@ -360,7 +360,7 @@ func (img *image) write(path string, block int64, value uint64) error {
 	return nil
 }
 
-// within says whether a block is of img, which is in this file.
+// within reports whether a block is of img, which is in this file.
 func within(img hv.Image, file *image, block int64) bool { return block*BlockSize < sizeOf(img, file) }
 
 // sizeOf is the size that whoever opens img sees, which is in this file.
@@ -381,7 +381,7 @@ func luksHeader(secret string) uint64 {
 	return h.Sum64()
 }
 
-// isContainer says whether QEMU opens an image as a LUKS container.
+// isContainer reports whether QEMU opens an image as a LUKS container.
 func isContainer(img hv.Image) bool { return img.Format == Raw && img.LUKSSecret != "" }
 
 // headerBlocks is how many blocks of an image's file are before what the guest sees.

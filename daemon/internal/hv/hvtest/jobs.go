@@ -244,7 +244,7 @@ func (f *Fake) EndConnections(ctx context.Context, id, address string) error {
 	})
 }
 
-// SetSilent says whether the server of an address answers nobody. A guest that was suspended then, or a
+// SetSilent reports whether the server of an address answers nobody. A guest that was suspended then, or a
 // job that was begun there, would have QEMU stand still.
 func (f *Fake) SetSilent(address string, silent bool) {
 	f.mu.Lock()
@@ -255,7 +255,7 @@ func (f *Fake) SetSilent(address string, silent bool) {
 	f.silent[address] = silent
 }
 
-// Silent says whether the server of an address answers nobody.
+// Silent reports whether the server of an address answers nobody.
 func (f *Fake) Silent(address string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,7 +16,7 @@ func (f *Fake) UseLockManager(why string) {
 	f.locks = locks{on: true, why: why, elsewhere: map[string]bool{}}
 }
 
-// LeaseElsewhere says whether a domain of another host has the lease of an image.
+// LeaseElsewhere reports whether a domain of another host has the lease of an image.
 func (f *Fake) LeaseElsewhere(path string, taken bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

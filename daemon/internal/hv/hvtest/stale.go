@@ -79,7 +79,7 @@ func (f *Fake) SetOccupied(id string, occupied bool) error {
 	return nil
 }
 
-// knowsJob says whether the hypervisor has the job of a live disk on record.
+// knowsJob reports whether the hypervisor has the job of a live disk on record.
 func (d *domain) knowsJob(target string) bool { return d.stale == nil || d.stale.jobs[target] }
 
 // mayBeginJob refuses a second job on a live disk, in the words of a hypervisor that
@@ -115,7 +115,7 @@ func (d *domain) known(target string) error {
 	return fmt.Errorf("internal error: unable to execute QEMU command 'device_del': Device %q not found", target)
 }
 
-// PausedByUser says whether a person has paused the domain.
+// PausedByUser reports whether a person has paused the domain.
 func (f *Fake) PausedByUser(id string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

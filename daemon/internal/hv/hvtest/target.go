@@ -25,7 +25,7 @@ func (f *Fake) AddTarget(at string, sizeBytes int64) error {
 	return nil
 }
 
-// Connected says whether the volume of a target is connected.
+// Connected reports whether the volume of a target is connected.
 func (f *Fake) Connected(at string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -42,7 +42,7 @@ func (f *Fake) Connectable(ctx context.Context, at string) (bool, error) {
 	return is, err
 }
 
-// ofTarget says whether a path is in the directory of the volumes of a target.
+// ofTarget reports whether a path is in the directory of the volumes of a target.
 func (f *Fake) ofTarget(at string) bool {
 	for other := range f.targets {
 		if path.Dir(other) == path.Dir(at) {

@@ -39,7 +39,7 @@ func (f *Fake) ReleaseDevice(id, target string) error {
 	return nil
 }
 
-// Leaving says whether the guest was asked to let go of the disk and has not answered.
+// Leaving reports whether the guest was asked to let go of the disk and has not answered.
 func (f *Fake) Leaving(id, target string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -22,7 +22,7 @@ type Host struct {
 	Epoch int64
 }
 
-// named says whether a document names this host, which it does by name or by id.
+// named reports whether a document names this host, which it does by name or by id.
 func (h Host) named(name string) bool { return name != "" && (name == h.ID || name == h.Name) }
 
 // Env is what the steps share: the ports, and who this host is.
@@ -67,7 +67,7 @@ func (e *Env) FreeBytes() (int64, error) { return e.Images.FreeBytes(e.cfg.SaveD
 // Unresumed says why guests are paused that libvirt does not resume.
 func (e *Env) Unresumed() []string { return e.unresumed.All() }
 
-// SavesInMemory says whether save images are in this host's own memory.
+// SavesInMemory reports whether save images are in this host's own memory.
 func (e *Env) SavesInMemory() (bool, error) { return e.Images.InMemory(e.cfg.SaveDir) }
 
 // stepReport tells the registry what the op has made of the instance, so that

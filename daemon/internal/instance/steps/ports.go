@@ -100,7 +100,7 @@ type Images interface {
 	Flush(ctx context.Context, path string) error
 	// FreeBytes returns how much a file in dir may still grow.
 	FreeBytes(dir string) (int64, error)
-	// InMemory says whether what is in dir is gone after a reboot.
+	// InMemory reports whether what is in dir is gone after a reboot.
 	InMemory(dir string) (bool, error)
 }
 
@@ -108,7 +108,7 @@ type Images interface {
 type Migrations interface {
 	// List returns the migrations of this host: the open ones, or all.
 	List(ctx context.Context, all bool) ([]api.Migration, error)
-	// Switching says whether a migration may have the instance paused now.
+	// Switching reports whether a migration may have the instance paused now.
 	Switching(instanceID string) bool
 	// MayStart refuses the start of an instance if it is unknown whether its disks have the
 	// right chains. Its error says why, and what can be done.
@@ -120,7 +120,7 @@ type Migrations interface {
 	// Misnamed returns the disks of an instance that is off whose definition is to name the
 	// overlay of a migration, and does not. It is an error if that is not safe.
 	Misnamed(ctx context.Context, instanceID string, srcUnwritten bool) ([]hv.NamedChain, error)
-	// Standing says whether an operation of a migration of the instance waits for the operator.
+	// Standing reports whether an operation of a migration of the instance waits for the operator.
 	Standing(ctx context.Context, instanceID string) (bool, error)
 	// NameStanding has the definition of such an instance name the image where the disk of that
 	// migration is. It is an error if nobody can tell which that is. Its errors are typed for the

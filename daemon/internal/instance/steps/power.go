@@ -109,7 +109,7 @@ func (e *Env) powerOff(ctx context.Context, s *Subject, how Stopping) error {
 	}
 }
 
-// cutAskedFor says whether a stop with force is queued for the instance.
+// cutAskedFor reports whether a stop with force is queued for the instance.
 func (e *Env) cutAskedFor(s *Subject) bool {
 	return slices.ContainsFunc(e.runner.Active(), func(st op.Status) bool {
 		if st.Op.Kind != KindStop || st.Op.Group != s.InstanceID || st.State != op.StateRunning {

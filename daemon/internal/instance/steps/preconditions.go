@@ -160,7 +160,7 @@ func (e *Env) notGuarded(ctx context.Context, s *Subject) error {
 	return nil
 }
 
-// staleGuard says whether a guard was left by a move with all guests paused that does not
+// staleGuard reports whether a guard was left by a move with all guests paused that does not
 // hold the instance any more, by the registry's word of now: this host was fenced, and the
 // move has ended meanwhile. As long as the save image is there the guard is refused and
 // not stale: a person has to give the memory up.

@@ -70,7 +70,7 @@ func otherDisks(process, config []hv.Disk, except string) string {
 	return ""
 }
 
-// uses says whether a disk is the image at path, and nothing else.
+// uses reports whether a disk is the image at path, and nothing else.
 func uses(d *hv.Disk, path string) bool {
 	return d != nil && len(d.Chain) == 1 && d.Chain[0].Path == path
 }

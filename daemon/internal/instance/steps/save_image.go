@@ -23,7 +23,7 @@ import (
 // a part that an earlier boot has left nobody can tell whether it is whole.
 const partSuffix = ".part."
 
-// SaveImageExists says whether the save image is there. An error means that this is
+// SaveImageExists reports whether the save image is there. An error means that this is
 // unknown.
 func SaveImageExists(in *PauseInput) (bool, error) { return fileExists(in.Memory) }
 

@@ -21,7 +21,7 @@ type SavedState struct {
 	State hv.State `json:"state"`
 }
 
-// hadMemory says whether the instance had RAM to save.
+// hadMemory reports whether the instance had RAM to save.
 func (r SavedState) hadMemory() bool { return r.State.Active() && r.State != "" }
 
 // stateOf is the saved state of a domain. A guest that an I/O error has paused counts as
@@ -74,7 +74,7 @@ func (e *Env) stateBefore(ctx context.Context, in *PauseInput) (SavedState, erro
 	return e.SavedState(ctx, in)
 }
 
-// asleep says whether the instance has no process, and its RAM is in the file.
+// asleep reports whether the instance has no process, and its RAM is in the file.
 func (e *Env) asleep(ctx context.Context, in *PauseInput) (bool, error) {
 	there, err := SaveImageExists(in)
 	if err != nil || !there {
@@ -84,7 +84,7 @@ func (e *Env) asleep(ctx context.Context, in *PauseInput) (bool, error) {
 	return dom == nil || !dom.State.Active(), err
 }
 
-// wakeRequested says whether a restore or resume of the instance was asked for: no save
+// wakeRequested reports whether a restore or resume of the instance was asked for: no save
 // for the same migration may follow then.
 func (e *Env) wakeRequested(ctx context.Context, in *PauseInput) (bool, error) {
 	yes := false

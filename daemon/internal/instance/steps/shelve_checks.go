@@ -145,5 +145,5 @@ func wouldLose(instance string, d *hv.Disk) error {
 		instance, d.Target, d.Uncarried)
 }
 
-// isDrive says whether the disk is a drive for media, which is no volume.
+// isDrive reports whether the disk is a drive for media, which is no volume.
 func isDrive(d *hv.Disk) bool { return d.Device == "cdrom" || d.Device == "floppy" }

@@ -257,7 +257,7 @@ func (e *Env) stepDefine() op.Step {
 	return step(stepNameDefine, do, undo, observe)
 }
 
-// alreadyDefined says whether this op has defined the domain before. A domain that is
+// alreadyDefined reports whether this op has defined the domain before. A domain that is
 // there and is not this op's is refused.
 func (e *Env) alreadyDefined(ctx context.Context, r *op.Run, in *UnshelveInput) (bool, error) {
 	dom, err := e.domain(ctx, in.InstanceID)

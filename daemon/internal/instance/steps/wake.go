@@ -197,7 +197,7 @@ func (e *Env) permit(ctx context.Context, in *PauseInput, to string) error {
 	return request.Registry(err)
 }
 
-// toBeResumed says whether a guest ran before and is paused by us now.
+// toBeResumed reports whether a guest ran before and is paused by us now.
 func toBeResumed(dom *hv.Domain, was SavedState) bool {
 	return was.State == hv.StateRunning && dom.State == hv.StatePaused && dom.PauseReason != hv.PauseIOError
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// HasConfigChain says whether the disk in a definition has exactly this chain,
+// HasConfigChain reports whether the disk in a definition has exactly this chain,
 // with its end stated.
 func HasConfigChain(doc, target string, chain []hv.Image, clusters rbd.Clusters) (bool, error) {
 	p, err := ParseDomain(doc, nil, clusters)

@@ -83,7 +83,7 @@ func setExport(source *etree.Element, uri string) {
 // hostAttributes may stand in the <host> of an export.
 var hostAttributes = []string{"transport", "socket", "name", "port"}
 
-// isExport says whether a <source> is that of an export that exportOf takes, as far as its host
+// isExport reports whether a <source> is that of an export that exportOf takes, as far as its host
 // tells.
 func isExport(source *etree.Element) bool {
 	hosts := source.SelectElements("host")

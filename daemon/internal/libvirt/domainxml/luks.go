@@ -54,7 +54,7 @@ func setLUKS(source *etree.Element, secret string) {
 	el.CreateAttr("uuid", secret)
 }
 
-// isLUKS says whether an <encryption> element says no more than hv.Image does.
+// isLUKS reports whether an <encryption> element says no more than hv.Image does.
 func isLUKS(el *etree.Element) bool {
 	children := el.ChildElements()
 	if el.FullTag() != "encryption" || len(children) != 1 || len(children[0].ChildElements()) > 0 || len(children[0].Attr) != 2 ||

@@ -197,7 +197,7 @@ func targetIn(disk *etree.Element) string {
 	return ""
 }
 
-// isDrive says whether media are put into it.
+// isDrive reports whether media are put into it.
 func isDrive(disk *etree.Element) bool {
 	device := disk.SelectAttrValue("device", "disk")
 	return device == "cdrom" || device == "floppy"

@@ -110,7 +110,7 @@ func moveAuth(x *libvirtxml.DomainDisk) {
 // rbdAttributes may stand in the <source> of an RBD image.
 var rbdAttributes = []string{"protocol", "name", "tls"}
 
-// isRBD says whether a <source> is of an RBD image, with nothing in its hosts that another image would
+// isRBD reports whether a <source> is of an RBD image, with nothing in its hosts that another image would
 // lose. Whether that is an image with an address is rbdOf's to say.
 func isRBD(source *etree.Element) bool {
 	if source == nil || source.SelectAttrValue("protocol", "") != protocolRBD || source.SelectAttrValue("tls", noTLS) != noTLS {
@@ -121,14 +121,14 @@ func isRBD(source *etree.Element) bool {
 	})
 }
 
-// isCephAuth says whether an <auth> says no more than a user and the UUID of a secret.
+// isCephAuth reports whether an <auth> says no more than a user and the UUID of a secret.
 func isCephAuth(auth *etree.Element) bool {
 	children := auth.ChildElements()
 	return auth.FullTag() == "auth" && len(children) == 1 && children[0].FullTag() == "secret" && len(children[0].ChildElements()) == 0 &&
 		!hasOther(auth, "username") && !hasOther(children[0], "type", "uuid")
 }
 
-// hasOther says whether an element has an attribute but these.
+// hasOther reports whether an element has an attribute but these.
 func hasOther(el *etree.Element, known ...string) bool {
 	return slices.ContainsFunc(el.Attr, func(a etree.Attr) bool { return a.Space != "" || !slices.Contains(known, a.Key) })
 }

@@ -32,7 +32,7 @@ func sliceOf(src *libvirtxml.DomainDiskSource, format string) int64 {
 	return 0
 }
 
-// isBeginning says whether a <slices> element says no more than hv.Image does of a raw image.
+// isBeginning reports whether a <slices> element says no more than hv.Image does of a raw image.
 func isBeginning(el *etree.Element) bool {
 	children := el.ChildElements()
 	if el.FullTag() != "slices" || len(children) != 1 || len(children[0].ChildElements()) > 0 {

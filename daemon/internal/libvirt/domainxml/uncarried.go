@@ -52,7 +52,7 @@ func uncarriedIn(source *etree.Element) string {
 	return ""
 }
 
-// keepsOwner says whether an element is the <seclabel> that tells libvirt to leave the
+// keepsOwner reports whether an element is the <seclabel> that tells libvirt to leave the
 // image's owner and label alone. One with a label of its own says more.
 func keepsOwner(el *etree.Element) bool {
 	return el.FullTag() == "seclabel" && el.SelectAttrValue("relabel", "") == "no" && len(el.ChildElements()) == 0
@@ -80,7 +80,7 @@ func peculiarTo(x *libvirtxml.DomainDisk) (lost, setting string) {
 	return uncarried(doc.Root()), setting
 }
 
-// isPlain says whether nothing but paths stands in the sources of a disk, so
+// isPlain reports whether nothing but paths stands in the sources of a disk, so
 // that there is no need to look closer. Sources that are no file and no device are
 // no volume's, and not looked at.
 func isPlain(x *libvirtxml.DomainDisk) bool {

@@ -30,7 +30,7 @@ type definitionWatch struct {
 // between the look that the change was decided by and the change: nothing in libvirt ties the one to the other.
 const overtakenLooks = 12
 
-// look notes what is wrong with the definition that a look has seen. Still says whether the guest was told of no write
+// look notes what is wrong with the definition that a look has seen. Still reports whether the guest was told of no write
 // since then.
 func (d *definitionWatch) look(fake *hvtest.Fake, dom *hv.Domain, still func() bool) {
 	disk := dom.ConfigDisk("vda")

@@ -89,7 +89,7 @@ func RemoveBitmap(instanceName string, b hv.StoredBitmap) string {
 
 // checkBitmapsKept refuses the end of a move that would leave dst with a dirty bitmap that lacks what was written, or lose
 // one: somebody has made it since the move began, as preflight has looked before that.
-// Active says whether the instance runs.
+// Active reports whether the instance runs.
 func (e *Env) checkBitmapsKept(ctx context.Context, s *Spec, active bool) error {
 	instance := ""
 	if active {

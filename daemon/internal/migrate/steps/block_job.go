@@ -118,7 +118,7 @@ func (e *Env) runJob(ctx context.Context, r *op.Run, s *Spec, to direction, stal
 // DrainBound.
 const behindBytes = 16 << 20
 
-// caughtUp says whether a job has come so far that the guest may be paused for its end. One that was ready once, and writes in the
+// caughtUp reports whether a job has come so far that the guest may be paused for its end. One that was ready once, and writes in the
 // background, may be far behind its guest again.
 func (e *Env) caughtUp(ctx context.Context, s *Spec, to direction, mirror *hv.Mirror) (bool, error) {
 	if mirror == nil || !mirror.Ready || !inBackground(s, to) {
@@ -265,7 +265,7 @@ func (e *Env) abortCommit(ctx context.Context, s *Spec) error {
 	return notEnded(s)
 }
 
-// observeJob says whether the job of a direction is ready.
+// observeJob reports whether the job of a direction is ready.
 func (e *Env) observeJob(to direction) op.ObserveFunc[Spec] {
 	return func(ctx context.Context, _ *op.Run, s *Spec) (op.Observation, error) {
 		disk, err := e.confirmDisk(ctx, s)

@@ -15,7 +15,7 @@ import (
 )
 
 // ChainProblem says what is wrong with the chain of the instance, so that it may not start, nil if nothing is. InUse
-// says whether the newest writes of the guest are in the overlay, as the journal has it, and orSrc that they may
+// reports whether the newest writes of the guest are in the overlay, as the journal has it, and orSrc that they may
 // be in src if the definition names that. Unsure says that they may be in the end of a pivot though the definition names the
 // overlay. Known is false if the chain cannot be read now.
 func (e *Env) ChainProblem(ctx context.Context, s *Spec, inUse, orSrc, unsure bool) (problem *api.ChainProblem, known bool) {
@@ -101,12 +101,12 @@ func (e *Env) WitnessesDisagree(ctx context.Context, s *Spec) string {
 	return ""
 }
 
-// namedBy says whether a disk, nil for none, has the overlay in its chain.
+// namedBy reports whether a disk, nil for none, has the overlay in its chain.
 func (s *Spec) namedBy(d *hv.Disk) bool {
 	return d != nil && slices.ContainsFunc(d.Chain, func(img hv.Image) bool { return img.Path == s.Overlay })
 }
 
-// Misnamed says whether the definition of an instance that is off lacks the overlay, which has the
+// Misnamed reports whether the definition of an instance that is off lacks the overlay, which has the
 // newest writes. Its errors are typed for the runner; one is that src was written since, so that
 // the overlay does not belong to it any more, or is at an address, of which nobody but a person can tell (srcUnwritten).
 func (e *Env) Misnamed(ctx context.Context, s *Spec, srcUnwritten bool) (bool, error) {
@@ -128,7 +128,7 @@ func (e *Env) Misnamed(ctx context.Context, s *Spec, srcUnwritten bool) (bool, e
 	return true, e.sealed(ctx, s, "")
 }
 
-// Watched says whether the instance has a chain that the migration has made, or a job.
+// Watched reports whether the instance has a chain that the migration has made, or a job.
 func (s *Spec) Watched() bool { return s.Method == MethodOverlay || s.Method == MethodMirror }
 
 // ChainOwner returns the owner of the guard that the watch sets.

@@ -373,7 +373,7 @@ func copyError(ctx context.Context, err error) error {
 	return api.Errorf(api.CodeInternal, "%v; the copy goes on where it stopped when it is run again", err)
 }
 
-// isIOError says whether storage failed: these are the errors that Linux makes of what a device or
+// isIOError reports whether storage failed: these are the errors that Linux makes of what a device or
 // a file server answers (blk_errors in block/blk-core.c, nfs_stat_to_errno).
 func isIOError(err error) bool {
 	return slices.ContainsFunc([]error{

@@ -43,7 +43,7 @@ type direction struct {
 // nameStep is the step in which the definition names the end.
 func (to direction) nameStep() string { return "name_" + string(to.end) }
 
-// inBackground says whether the job of a direction writes in the background alone.
+// inBackground reports whether the job of a direction writes in the background alone.
 func inBackground(s *Spec, to direction) bool { return to.job == hv.JobActiveCommit || s.Background() }
 
 var (
@@ -108,7 +108,7 @@ func (d *diskState) ours(to direction, s *Spec) *hv.Mirror {
 	return mirror
 }
 
-// JobRuns says whether a block job runs on the disk of the migration, whoever began it.
+// JobRuns reports whether a block job runs on the disk of the migration, whoever began it.
 func (e *Env) JobRuns(ctx context.Context, s *Spec) (bool, error) {
 	disk, err := e.readDisk(ctx, s)
 	return err == nil && disk.mirror != nil, err

@@ -42,7 +42,7 @@ func (f *fence) confirm(s *Spec, epoch int64) {
 	f.held[s.MigrationID] = epoch
 }
 
-// behind says whether the host was fenced since the registry last confirmed the migration.
+// behind reports whether the host was fenced since the registry last confirmed the migration.
 // If not, changed is closed when there is a newer epoch.
 func (f *fence) behind(s *Spec) (epoch int64, yes bool, changed <-chan struct{}) {
 	f.mu.Lock()

@@ -100,13 +100,13 @@ func APIError(f *op.Failure) *api.Error {
 	return out
 }
 
-// Overtaken says whether an op was undone because the world had changed meanwhile, or because the
+// Overtaken reports whether an op was undone because the world had changed meanwhile, or because the
 // journal took no record while the guest was paused, so that it has to be planned again.
 func Overtaken(f *op.Failure) bool {
 	return f != nil && (f.Code == string(CodeWorldChanged) || f.Code == string(api.CodeJournalUnavailable))
 }
 
-// Abandoned says whether an op was undone because the registry had ended its migration, and
+// Abandoned reports whether an op was undone because the registry had ended its migration, and
 // kept whether src then still belonged to the instance.
 func Abandoned(f *op.Failure) (is, kept bool) {
 	if f == nil {

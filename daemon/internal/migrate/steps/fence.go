@@ -66,7 +66,7 @@ func (e *Env) endedAt(ctx context.Context, s *Spec, at api.MigrationState, switc
 	return &errAbandoned{kept: kept, why: api.Errorf(api.CodeNoMigration, "%s; %s", how, what).With("state", at)}
 }
 
-// keptSrc says whether the volume is still on src, attached to the same instance alone by
+// keptSrc reports whether the volume is still on src, attached to the same instance alone by
 // the same attachment, and was not moved since: then nobody else can have written src, and
 // what the guest wrote to the overlay still belongs there.
 func (e *Env) keptSrc(ctx context.Context, s *Spec, at api.MigrationState) (bool, error) {
@@ -125,7 +125,7 @@ func fencedMeanwhile(s *Spec) error {
 // ownershipBound is how long the registry is asked where a fence of this host waits for the answer.
 const ownershipBound = 5 * time.Second
 
-// mayTakeLong says whether a step in which the guest may be paused may take its time: a fence waits for its end. Behind a fence
+// mayTakeLong reports whether a step in which the guest may be paused may take its time: a fence waits for its end. Behind a fence
 // the registry has to have confirmed the migration, or ended it.
 func (e *Env) mayTakeLong(ctx context.Context, s *Spec) bool {
 	ctx, cancel := context.WithTimeout(ctx, ownershipBound)
@@ -138,7 +138,7 @@ func (e *Env) mayTakeLong(ctx context.Context, s *Spec) bool {
 // RaiseEpoch keeps the newest epoch of this host that the registry has named.
 func (e *Env) RaiseEpoch(epoch int64) { e.fence.raise(epoch) }
 
-// Behind says whether the host was fenced since the registry last said that the migration
+// Behind reports whether the host was fenced since the registry last said that the migration
 // belongs to this host.
 func (e *Env) Behind(s *Spec) bool {
 	_, behind, _ := e.fence.behind(s)

@@ -17,7 +17,7 @@ import (
 // A flush that fails says once that writes may be lost (image.NotStoredError). The next flush succeeds, and proves nothing of
 // them: only writing them again does, by another job, or comparing both images.
 
-// qemuFlushes says whether QEMU flushes what the disk's job writes. Where it does, it has a descriptor of its own, to which
+// qemuFlushes reports whether QEMU flushes what the disk's job writes. Where it does, it has a descriptor of its own, to which
 // the kernel reports lost writes too, and the job fails.
 func (d *diskState) qemuFlushes(s *Spec) bool {
 	live := d.dom.LiveDisk(s.Target)
@@ -165,7 +165,7 @@ func flushUnanswered(s *Spec, to direction, why string) error {
 	return &errWorldChanged{what}
 }
 
-// EndNotStored says whether dst may lack what the job at work has written to it, because a flush has failed: then the job has to be ended, and
+// EndNotStored reports whether dst may lack what the job at work has written to it, because a flush has failed: then the job has to be ended, and
 // another one begun.
 func (e *Env) EndNotStored(ctx context.Context, s *Spec) (bool, error) {
 	return e.history.EndNotStored(ctx, s)

@@ -214,7 +214,7 @@ func jobEnded(s *Spec, into hv.Image, why string) string {
 // fullBelow is what may be left of a filesystem that counts as full: less than QEMU writes at once.
 const fullBelow = 1 << 20
 
-// dstIsFull says whether an image is dst, and on a filesystem that has no room for more of it.
+// dstIsFull reports whether an image is dst, and on a filesystem that has no room for more of it.
 func (e *Env) dstIsFull(s *Spec, into hv.Image) bool {
 	if into.Path != s.Dst.Path || into.Type != hv.SourceFile {
 		return false

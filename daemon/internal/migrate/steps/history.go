@@ -12,11 +12,11 @@ import (
 // History says what the other ops of a migration have done. Its errors are typed for the
 // runner.
 type History interface {
-	// Completed says whether a complete of the migration is past its commit point.
+	// Completed reports whether a complete of the migration is past its commit point.
 	Completed(ctx context.Context, s *Spec) (bool, error)
-	// Copied says whether dst is known to be a copy of src.
+	// Copied reports whether dst is known to be a copy of src.
 	Copied(ctx context.Context, s *Spec) (bool, error)
-	// Made says whether this host has made dst for a move while all guests write, and has not
+	// Made reports whether this host has made dst for a move while all guests write, and has not
 	// undone that.
 	Made(ctx context.Context, s *Spec) (bool, error)
 	// Facts returns what else the steps need to know. The complete with this op id does not
@@ -25,10 +25,10 @@ type History interface {
 	// Dst returns the newest note about a dst that the migration makes, whichever of its
 	// ops has made it.
 	Dst(ctx context.Context, s *Spec) (DstNote, error)
-	// BegunHeld says whether a job of this kind was begun in this process of the guest with
+	// BegunHeld reports whether a job of this kind was begun in this process of the guest with
 	// the guest suspended. False if the process is not known.
 	BegunHeld(ctx context.Context, s *Spec, job hv.JobKind, process string) (bool, error)
-	// EndNotStored says whether dst may lack what a block job has written to it, because its flush has failed or was cut
+	// EndNotStored reports whether dst may lack what a block job has written to it, because its flush has failed or was cut
 	// off, and no other job was begun since with the guest suspended.
 	EndNotStored(ctx context.Context, s *Spec) (bool, error)
 	// Live says what this host has done in a move while all guests write, in the generation

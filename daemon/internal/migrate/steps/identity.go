@@ -262,7 +262,7 @@ func (e *Env) identifyMade(ctx context.Context, opID string, s *Spec) {
 
 func orNothing(identity string) string { return cmp.Or(identity, "nothing") }
 
-// isSource says whether the image at the path of src is the image that was moved. It is
+// isSource reports whether the image at the path of src is the image that was moved. It is
 // true as well if nothing is there any more.
 func (e *Env) isSource(ctx context.Context, s *Spec) (bool, error) {
 	if s.SrcPrint != "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// jobPacing says whether a block job gives way to its guest.
+// jobPacing reports whether a block job gives way to its guest.
 type jobPacing int
 
 const (

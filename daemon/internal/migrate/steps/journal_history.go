@@ -150,7 +150,7 @@ func (h *journalHistory) beganSnapshot(ctx context.Context, opID string) (bool, 
 	})
 }
 
-// noted says whether an op has made such a note.
+// noted reports whether an op has made such a note.
 func (h *journalHistory) noted(ctx context.Context, opID string, is func(r *op.Record) bool) (bool, error) {
 	records, err := h.journal.Records(ctx, opID)
 	if err != nil {
@@ -223,7 +223,7 @@ func (h *journalHistory) EndNotStored(ctx context.Context, s *Spec) (lost bool, 
 	return lost, nil
 }
 
-// leftFlushing says whether the last flush of the end in one of the steps of an op has failed, or has no outcome.
+// leftFlushing reports whether the last flush of the end in one of the steps of an op has failed, or has no outcome.
 func leftFlushing(records []op.Record) bool {
 	flushing := map[string]bool{}
 	for i := range records {
@@ -249,13 +249,13 @@ func decodeOutput(st *op.Status, step string, v any) bool {
 	return ok && json.Unmarshal(data, v) == nil
 }
 
-// Granted says whether the registry has granted the lock to a start.
+// Granted reports whether the registry has granted the lock to a start.
 func Granted(st *op.Status) bool {
 	_, ok := st.Outputs[registerStep]
 	return ok
 }
 
-// CancelAdmitted says whether a cancel was admitted: from then on it may have changed something.
+// CancelAdmitted reports whether a cancel was admitted: from then on it may have changed something.
 func CancelAdmitted(st *op.Status) bool {
 	var out admittedOutput
 	return decodeOutput(st, admitStep, &out)

@@ -29,7 +29,7 @@ type LiveHistory struct {
 	// or may have; and Before is what each guest had, by its id, when it was tracked last.
 	Throttles []int64
 	Before    map[string]TrackedGuest
-	// Round is the newest round that bitmaps were swapped for. Copied says whether this host
+	// Round is the newest round that bitmaps were swapped for. Copied reports whether this host
 	// has copied it, and CopiedBefore the same of the round before.
 	Round                int
 	Copied, CopiedBefore bool

@@ -11,7 +11,7 @@ import (
 	"github.com/volferry/volferry/internal/api"
 )
 
-// MustHold says whether the guest has to be suspended while a job of the migration begins. Some
+// MustHold reports whether the guest has to be suspended while a job of the migration begins. Some
 // versions of QEMU miss what a guest writes in that time (hv.JobStart.LosesWrites):
 //
 //   - From the moment in which QEMU puts its filter over the disk, with all requests drained, until
@@ -66,7 +66,7 @@ func (e *Env) mayBeginUnheld(ctx context.Context, s *Spec) error {
 	return &errWorldChanged{fmt.Sprintf("a block job on disk %s of instance %s has to begin with the guest suspended, since its QEMU may lose a write, or die of it, otherwise", s.Target, s.InstanceName)}
 }
 
-// BegunHeld says whether the job of a migration that is at work on the disk of a guest was
+// BegunHeld reports whether the job of a migration that is at work on the disk of a guest was
 // begun with the guest suspended.
 func (e *Env) BegunHeld(ctx context.Context, s *Spec) (bool, error) {
 	disk, err := e.readDisk(ctx, s)

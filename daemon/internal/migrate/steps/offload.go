@@ -77,7 +77,7 @@ func (*Env) refusedCopy(err error) error {
 	return api.Errorf(api.CodeHypervisorUnavailable, "%v; run the copy again, it goes on where it stopped", err)
 }
 
-// plainRaw says whether an image is a device as it is.
+// plainRaw reports whether an image is a device as it is.
 func plainRaw(i hv.Image) bool { return i.Format == string(api.FormatRaw) && i.SliceBytes == 0 }
 
 // dstIsAnswered refuses to go on with a dst to which a storage may be copying: it would write what src

@@ -302,5 +302,5 @@ var pauseSteps = stepNames(
 	toAbort.begin, abortStep, toAbort.end,
 )
 
-// PausesGuest says whether a guest may be paused by us at the step with this name.
+// PausesGuest reports whether a guest may be paused by us at the step with this name.
 func PausesGuest(step string) bool { return pauseSteps[step] }

@@ -36,7 +36,7 @@ type Images interface {
 	// are not nil, and returns when file and directory are on stable storage. An existing
 	// empty overlay of the same backing image is no error.
 	CreateOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64, rights *image.Rights) error
-	// CheckOverlay says whether the overlay at path, over this backing and of this size,
+	// CheckOverlay reports whether the overlay at path, over this backing and of this size,
 	// holds no data of its own. It returns image.ErrAbsent if there is no file, and another
 	// error if the file is not such an overlay.
 	CheckOverlay(ctx context.Context, path string, backing hv.Image, sizeBytes int64) (empty bool, err error)
@@ -65,7 +65,7 @@ type Images interface {
 	// there is nothing at its path, and an *api.Error if the image is not as the location
 	// says, or has other base images.
 	Inspect(ctx context.Context, l api.Location) (image.Info, error)
-	// Blank says whether an image file has nothing that anybody could miss in the bytes that
+	// Blank reports whether an image file has nothing that anybody could miss in the bytes that
 	// a volume at the location has, and whether a qcow2 image on a device has no data.
 	Blank(ctx context.Context, l api.Location) (bool, error)
 	// Stamp tells whether an image was written to, without reading it. It returns
@@ -96,7 +96,7 @@ type Images interface {
 	// swap, or, of an RBD image, clients besides those that ours counts, which may be nil. It
 	// returns "" if nobody does as far as this host can see.
 	InUse(ctx context.Context, path string, ours func(context.Context) (least, most int, err error)) (string, error)
-	// Written says whether some process of this host, or QEMU on another, is seen to have the file open for
+	// Written reports whether some process of this host, or QEMU on another, is seen to have the file open for
 	// writing.
 	Written(ctx context.Context, path string) (bool, error)
 	// Locks says who has a file open by the locks that QEMU takes, on whatever host.
@@ -150,7 +150,7 @@ type Images interface {
 	// that QEMU writes to it past the page cache; hole says that it begins with a hole.
 	DirectAlignBytes(dir string, hole bool) (int64, error)
 	// Mark writes a text to the beginning of a raw image, durably, so that another host can
-	// tell that it has the same image. Marked says whether this host reads the text there.
+	// tell that it has the same image. Marked reports whether this host reads the text there.
 	Mark(ctx context.Context, path, text string) error
 	Marked(ctx context.Context, path, text string) (bool, error)
 	// FillFirstBlock makes sure, durably, that a raw file which nobody writes to does not begin
@@ -170,7 +170,7 @@ type Copier interface {
 	// key. Update returns them, a zero value if there are none.
 	SetUpdate(key string, in api.MigrationUpdate) error
 	Update(key string) (api.MigrationUpdate, error)
-	// Unanswered says whether a copy with this key has asked a storage to copy something that it has not
+	// Unanswered reports whether a copy with this key has asked a storage to copy something that it has not
 	// answered: it may write to dst.
 	Unanswered(key string) (bool, error)
 	// Restart has a copy with this key begin anew, without the changes to it. What is Unanswered stays so.

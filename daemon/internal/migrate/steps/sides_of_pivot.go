@@ -113,7 +113,7 @@ func (e *Env) endWasReached(ctx context.Context, r *op.Run, s *Spec, to directio
 	return e.sameInBoth(ctx, s, to)
 }
 
-// untouchedSinceAsked says whether the end of a direction is known not to have been written since libvirt was asked for the pivot.
+// untouchedSinceAsked reports whether the end of a direction is known not to have been written since libvirt was asked for the pivot.
 // It is true if libvirt was not asked, by the note.
 func (e *Env) untouchedSinceAsked(ctx context.Context, s *Spec, to direction, note runNote) (bool, error) {
 	end := to.image(s).Path

@@ -138,7 +138,7 @@ func (s *Spec) SrcImage() hv.Image { return location.Image(s.Src, s.SrcBlock) }
 // DstImage returns dst as the hypervisor names it.
 func (s *Spec) DstImage() hv.Image { return location.Image(s.Dst, s.DstBlock) }
 
-// DstOnDevice says whether dst is a qcow2 image on a block device.
+// DstOnDevice reports whether dst is a qcow2 image on a block device.
 func (s *Spec) DstOnDevice() bool { return s.DstDeviceBytes != 0 }
 
 // DstRoomBytes is how much room dst takes where it is made, if it is not sparse.
@@ -166,7 +166,7 @@ func (s *Spec) OverlayChain() []hv.Image {
 	return append([]hv.Image{s.OverlayImage()}, s.SrcChain()...)
 }
 
-// LedByRegistry says whether the registry makes the migration, and this host only has a part
+// LedByRegistry reports whether the registry makes the migration, and this host only has a part
 // in it.
 func (s *Spec) LedByRegistry() bool { return s.Method == MethodSave || s.Method == MethodLive }
 
@@ -243,15 +243,15 @@ func (s *Spec) SrcChain() []hv.Image { return location.Chain(s.Src, s.SrcBlock) 
 // DstChain returns the chain after complete: dst, with the base images that it keeps.
 func (s *Spec) DstChain() []hv.Image { return location.Chain(s.Dst, s.DstBlock) }
 
-// KeepsBase says whether dst is over the base images of src.
+// KeepsBase reports whether dst is over the base images of src.
 func (s *Spec) KeepsBase() bool { return s.Dst.IsLinkedClone() }
 
-// Background says whether the job of the fold into dst writes in the background alone (blockCopyOptions). Then dst
+// Background reports whether the job of the fold into dst writes in the background alone (blockCopyOptions). Then dst
 // lacks what a guest writes, until the job has copied it, and a flush does not reach what the job has copied
 // before the pivot.
 func (s *Spec) Background() bool { return s.KeepsBase() }
 
-// Attached says whether the volume is a disk of an instance of this host.
+// Attached reports whether the volume is a disk of an instance of this host.
 func (s *Spec) Attached() bool { return s.InstanceID != "" }
 
 // Key returns the key of ops that change the disk's chain. The ends of migrations exclude

@@ -75,7 +75,7 @@ func (e *Env) noSnapshot(ctx context.Context, s *Spec, err error) error {
 	return nil
 }
 
-// writtenSinceSnapshot says whether src was written since its snapshot was made. Lost: the snapshot is gone, and nobody can
+// writtenSinceSnapshot reports whether src was written since its snapshot was made. Lost: the snapshot is gone, and nobody can
 // tell any more. Whoever has removed it has said that src may be taken as it is, as who gives a file its time back.
 func (e *Env) writtenSinceSnapshot(ctx context.Context, s *Spec, was *SrcSnapshot) (written, lost bool, err error) {
 	if was == nil {

@@ -57,14 +57,14 @@ func (e *Env) wasCommitted(ctx context.Context, s *Spec, opID string) error {
 	return nil
 }
 
-// OverlayWasCommitted says whether a guest is seen to be on src because somebody else has committed
+// OverlayWasCommitted reports whether a guest is seen to be on src because somebody else has committed
 // its overlay there. It is false also where nobody can tell now.
 func (e *Env) OverlayWasCommitted(ctx context.Context, s *Spec) bool {
 	p, err := e.history.Facts(ctx, s, "")
 	return err == nil && !p.Folding && e.wasCommitted(ctx, s, "") == nil
 }
 
-// CommittedByOthers says whether both witnesses have the guest on src although no cancel
+// CommittedByOthers reports whether both witnesses have the guest on src although no cancel
 // has brought it there. One may have begun to: then somebody else has pivoted its commit.
 func (e *Env) CommittedByOthers(ctx context.Context, s *Spec) (bool, error) {
 	disk, err := e.readDisk(ctx, s)

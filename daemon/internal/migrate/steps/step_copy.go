@@ -109,7 +109,7 @@ func CopiedBytes(st *op.Status) (done int64, ok bool) {
 	return 0, false
 }
 
-// DstIsUneven says whether dst is a raw file whose size is no multiple of what QEMU takes its
+// DstIsUneven reports whether dst is a raw file whose size is no multiple of what QEMU takes its
 // filesystem to want if it begins with a hole: then QEMU would not write to it past the page
 // cache.
 func (s *Spec) DstIsUneven() bool {
@@ -122,7 +122,7 @@ type copyNote struct {
 	writesNote
 }
 
-// dstIsZero says whether dst reads as zeros wherever the copy has not written:
+// dstIsZero reports whether dst reads as zeros wherever the copy has not written:
 // an image that was made for this migration and had nothing in it when the copy
 // began. A new block device has what its extents held before.
 func (e *Env) dstIsZero(ctx context.Context, r *op.Run, s *Spec) (bool, error) {

@@ -173,7 +173,7 @@ func (e *Env) destinationTaken(ctx context.Context, r *op.Run, s *Spec) error {
 	return api.Errorf(api.CodeDstInUse, "cannot create %s: something is there already that this migration did not make; it is left as it is", s.Dst.Path)
 }
 
-// dstWhole says whether there is an image at the path of dst, as large as it has to be.
+// dstWhole reports whether there is an image at the path of dst, as large as it has to be.
 func (e *Env) dstWhole(ctx context.Context, s *Spec) (bool, error) {
 	info, err := e.images.Inspect(ctx, s.Dst)
 	if errors.Is(err, image.ErrAbsent) {
@@ -182,7 +182,7 @@ func (e *Env) dstWhole(ctx context.Context, s *Spec) (bool, error) {
 	return err == nil && s.Dst.VolumeBytes(info.SizeBytes) == s.SizeBytes() && info.Block == s.DstBlock, err
 }
 
-// dstUnfinished says whether what is at the path of dst is what an attempt to make it has left that was cut
+// dstUnfinished reports whether what is at the path of dst is what an attempt to make it has left that was cut
 // off: libvirt leaves the file of a qemu-img that has died. Nothing is in it, as the journal has no
 // fingerprint of it yet.
 func (e *Env) dstUnfinished(ctx context.Context, s *Spec, note DstNote) (bool, error) {
@@ -203,7 +203,7 @@ func (e *Env) dstUnfinished(ctx context.Context, s *Spec, note DstNote) (bool, e
 	return !whole, err
 }
 
-// observeDestination says whether dst is there, as the journal knows it and with the right
+// observeDestination reports whether dst is there, as the journal knows it and with the right
 // size, and no temporary file is left.
 func (e *Env) observeDestination(ctx context.Context, s *Spec, note DstNote) (op.Observation, error) {
 	whole, err := e.dstWhole(ctx, s)

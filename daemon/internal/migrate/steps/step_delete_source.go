@@ -70,7 +70,7 @@ type deletionNote struct {
 	Tried bool `json:"tried"`
 }
 
-// observeReleased says whether src is deleted. In a pool that was stopped or undefined nothing need be
+// observeReleased reports whether src is deleted. In a pool that was stopped or undefined nothing need be
 // at its path although it is there.
 func (e *Env) observeReleased(ctx context.Context, r *op.Run, in *ReleasedInput) (op.Observation, error) {
 	_, err := e.images.Fingerprint(ctx, in.Spec.Src.Path)

@@ -36,7 +36,7 @@ func (e *Env) heldSteps(to direction) []op.Step {
 	}
 }
 
-// mayBeginOutput says whether there is nothing to begin.
+// mayBeginOutput reports whether there is nothing to begin.
 type mayBeginOutput struct {
 	// AtWork: the job was begun with the guest suspended by an earlier op.
 	AtWork bool `json:"at_work"`

@@ -185,7 +185,7 @@ func (e *Env) resumeNow(ctx context.Context, s *Spec) error {
 // Unresumed says why the guest of a migration is paused that libvirt does not resume, empty if there is none.
 func (e *Env) Unresumed(migrationID string) string { return e.unresumed.Text(migrationID) }
 
-// runState says whether the guest runs. Its errors are already typed for the runner.
+// runState reports whether the guest runs. Its errors are already typed for the runner.
 func (e *Env) runState(ctx context.Context, s *Spec) (hv.RunState, error) {
 	now, err := e.hv.RunState(ctx, s.InstanceID)
 	return now, e.hvError(err)
@@ -300,7 +300,7 @@ func drainPollFor(waited time.Duration) time.Duration {
 	return max(drainPoll, min(waited/10, jobPoll))
 }
 
-// drained says whether the guest is paused and the job has copied everything.
+// drained reports whether the guest is paused and the job has copied everything.
 func (e *Env) drained(ctx context.Context, s *Spec, to direction, disk *diskState) (bool, error) {
 	if !disk.active {
 		return false, guestIsOff(s)

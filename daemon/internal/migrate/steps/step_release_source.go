@@ -97,7 +97,7 @@ func (e *Env) whyKeepSource(ctx context.Context, s *Spec, opID string) (string, 
 	return "nobody can tell whether it was written since the volume has left it (" + why + "), so that it may have what the volume lacks", nil
 }
 
-// mayDeleteSource says whether src is to be deleted. Preflight refuses --delete-source
+// mayDeleteSource reports whether src is to be deleted. Preflight refuses --delete-source
 // without verification, and a complete does not get here then without a verified copy.
 func mayDeleteSource(s *Spec) bool {
 	return s.DeleteSource && s.Verify == VerifyFull

@@ -16,7 +16,7 @@ import (
 // migration and its volume so that the step is still wanted.
 type purpose struct {
 	verb string
-	// is says whether the registry still wants it.
+	// is reports whether the registry still wants it.
 	is func(s *Spec, row *api.Migration, vol *api.Volume) bool
 }
 
@@ -38,7 +38,7 @@ var (
 	}}
 )
 
-// openForCopy says whether the registry goes forward and has not flipped the volume yet.
+// openForCopy reports whether the registry goes forward and has not flipped the volume yet.
 func openForCopy(state api.MigrationState) bool {
 	switch state {
 	case api.MigrationStarting, api.MigrationStarted, api.MigrationCopying, api.MigrationCopied:
@@ -165,7 +165,7 @@ func inUseBy(s *Spec, yes bool, who string) error {
 	return api.Errorf(api.CodeVolumeInUse, "cannot move volume %s %s: %s is still in use: %s", s.VolumeName, s.manner(), s.Src.Path, who)
 }
 
-// hasCopy says whether there is a dst that this host has made and, where it copies alone, filled.
+// hasCopy reports whether there is a dst that this host has made and, where it copies alone, filled.
 func (e *Env) hasCopy(ctx context.Context, s *Spec) (bool, error) {
 	if s.Method == MethodLive {
 		return e.history.Made(ctx, s)

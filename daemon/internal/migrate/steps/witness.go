@@ -106,7 +106,7 @@ func (o *openImages) String() string {
 	return "its process has " + strings.Join(open, " and ") + " open"
 }
 
-// agrees says whether libvirt and the kernel can both be right. About a foreign chain nothing
+// agrees reports whether libvirt and the kernel can both be right. About a foreign chain nothing
 // can be said. A job that is ending is one whose call is under way, or one of which a libvirtd
 // that died does not hear the end any more.
 func (o *openImages) agrees(s *Spec, disk *diskState) bool {

@@ -53,7 +53,7 @@ func lower(a, b int64) int64 {
 	return a
 }
 
-// mayHave says whether the disk may have this limit without anybody else having set it.
+// mayHave reports whether the disk may have this limit without anybody else having set it.
 func (l *WriteLimit) mayHave(limit int64) bool {
 	return limit == l.Is || l.Next != nil && limit == *l.Next
 }

@@ -16,7 +16,7 @@ import (
 // pollFor is how long a host has the registry wait for a task.
 const pollFor = 20 * time.Second
 
-// Perform does a task, and says whether its answer is sent to the registry.
+// Perform does a task, and reports whether its answer is sent to the registry.
 type Perform func(task api.Task) (answer api.TaskAnswer, speak bool)
 
 // Host is a host that fetches its tasks and does them side by side.
@@ -39,7 +39,7 @@ func (h *Host) Report(pools ...api.Pool) {
 	expect.Value(h.registry.Store.Report(context.Background(), store.Call{}, in))(h.registry.T)
 }
 
-// Polling says whether the host has a poll open.
+// Polling reports whether the host has a poll open.
 func (h *Host) Polling() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

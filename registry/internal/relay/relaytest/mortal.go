@@ -51,7 +51,7 @@ func live[T any](m *Mortal, do func() (T, error)) (T, error) {
 	return v, err
 }
 
-// IsDead says whether it has killed the loops.
+// IsDead reports whether it has killed the loops.
 func (m *Mortal) IsDead() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
